@@ -1,0 +1,69 @@
+# Thin: every target is a line or two over CMakePresets.json and scripts/.
+PREFIX ?= /usr/local
+
+.PHONY: help bootstrap build demo test test-full check format report bench fuzz tsan coverage install clean
+
+help:
+	@echo 'ration: models inside a memory budget'
+	@echo
+	@echo '  make build      release build: build/release/bin/ration'
+	@echo '  make demo       make a model larger than its budget, inspect it, quantise it within the budget'
+	@echo '  make test       debug build with ASan + UBSan, all tests but the long ones, and TSan for threads'
+	@echo '  make test-full  the long ones, too'
+	@echo '  make check      format, lint, include arrows, names, longest functions'
+	@echo '  make format     rewrite the sources as make check wants them'
+	@echo '  make bench      speed and memory beside peers and limits, in one run'
+	@echo '  make fuzz       each fuzzer for a minute (SECONDS_EACH=60)'
+	@echo '  make coverage   line coverage of the tests'
+	@echo '  make install    PREFIX=$(PREFIX), DESTDIR'
+	@echo '  make clean      remove build/'
+
+bootstrap:
+	@scripts/bootstrap build
+
+build: bootstrap
+	@cmake --preset release > /dev/null
+	@cmake --build --preset release
+
+demo: build
+	@scripts/demo
+
+test:
+	@scripts/bootstrap build test
+	@scripts/test quick
+
+test-full:
+	@scripts/bootstrap build test
+	@scripts/test full
+
+check:
+	@scripts/bootstrap build test check
+	@scripts/check/all
+
+format:
+	@scripts/bootstrap check
+	@scripts/check/format --fix
+
+report:
+	@scripts/check/lengths
+
+bench: build
+	@scripts/bootstrap bench
+	@bench/run
+
+fuzz:
+	@scripts/bootstrap build fuzz
+	@cmake --preset fuzz > /dev/null
+	@cmake --build --preset fuzz
+	@tests/fuzz/run $(or $(SECONDS_EACH),60)
+
+coverage:
+	@scripts/bootstrap build test
+	@cmake --preset cov > /dev/null && cmake --build --preset cov && ctest --preset cov
+	@scripts/coverage
+
+install: build
+	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix $(PREFIX)
+
+clean:
+	@rm -rf build

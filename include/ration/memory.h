@@ -1,0 +1,223 @@
+// memory.h — the ledger counts every byte, the budget bounds them, scopes and stages say when.
+//
+// Memory is a property of the process: the system charges it to the process and kills the process. So there is
+// one ledger. Every allocation of host, pinned, device or mapped memory is charged to an account, which is a
+// (device, purpose) pair and, where one is useful, a named holder:
+//
+//     rn_holder *holder;
+//     RN_TRY(rn_holder_open(RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS, "llama-1b", &holder));
+//     rn_account account = {RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS, holder};
+//     RN_TRY(rn_budget_charge(account, block, bytes)); // refused, or counted
+//     ...
+//     rn_ledger_release(account, block, bytes);
+//     rn_holder_close(holder);
+//
+// Everything here may be called from any thread.
+#ifndef RATION_MEMORY_H
+#define RATION_MEMORY_H
+
+#include <ration/json.h>
+#include <ration/text.h>
+
+RN_BEGIN_DECLS
+
+// ---- devices, purposes, accounts -----------------------------------------------------------------
+
+typedef uint8_t rn_device_id;
+#define RN_DEVICE_HOST ((rn_device_id)0)
+#define RN_DEVICE_ANY  ((rn_device_id)255) // scopes only: all devices together
+#define RN_DEVICE_MAX  16
+#define RN_NO_LIMIT    UINT64_MAX
+
+typedef enum rn_purpose {
+    RN_PURPOSE_WEIGHTS,
+    RN_PURPOSE_KV,
+    RN_PURPOSE_ACTIVATIONS,
+    RN_PURPOSE_GRADIENTS,
+    RN_PURPOSE_OPTIMIZER,
+    RN_PURPOSE_WORKSPACE,
+    RN_PURPOSE_STAGING,
+    RN_PURPOSE_IO,
+    RN_PURPOSE_PROFILER,
+    RN_PURPOSE_OUTSIDE, // not ours: the process image, a driver's context; measured, not allocated
+    RN_PURPOSE_OTHER,
+    RN_PURPOSE_COUNT
+} rn_purpose;
+
+typedef struct rn_holder rn_holder;
+
+typedef struct rn_account {
+    rn_device_id device;
+    uint8_t purpose;   // an rn_purpose
+    rn_holder *holder; // or NULL
+} rn_account;
+
+RN_API const char *rn_purpose_name(rn_purpose purpose);
+// Device 0 is "host". Adding a name again gives its number again. RN_INVALID when the table is full.
+RN_API RN_MUST_USE rn_status rn_device_add(const char *name, rn_device_id *out);
+RN_API const char *rn_device_name(rn_device_id device);
+RN_API size_t rn_device_count(void);
+
+// A holder is a name under which bytes appear in tables and refusals. Closed when it holds nothing.
+RN_API RN_MUST_USE rn_status rn_holder_open(rn_device_id device, rn_purpose purpose,
+                                            const char *name, rn_holder **out);
+RN_API void rn_holder_close(rn_holder *holder);
+RN_API uint64_t rn_holder_bytes(const rn_holder *holder);
+
+// ---- ledger ----------------------------------------------------------------------------------------
+
+typedef struct rn_ledger_line {
+    uint64_t now_bytes, peak_bytes;
+    uint64_t count; // live charges; exact when no other thread is charging
+} rn_ledger_line;
+
+// Counts bytes that exist, without asking the budget. `address` identifies the block for profilers; may be NULL.
+RN_API void rn_ledger_charge(rn_account account, const void *address, uint64_t bytes);
+RN_API void rn_ledger_release(rn_account account, const void *address, uint64_t bytes);
+RN_API rn_ledger_line rn_ledger_read(rn_device_id device, rn_purpose purpose);
+RN_API rn_ledger_line rn_ledger_total(rn_device_id device);
+// Peaks begin anew from what is held now.
+RN_API void rn_ledger_reset_peaks(void);
+// A table for people: a line for each (device, purpose) that was ever used, then the holders.
+RN_API RN_MUST_USE rn_status rn_ledger_print(rn_sink sink);
+// The same as an object under `key`.
+RN_API void rn_ledger_json(rn_json *json, const char *key);
+// Whether sums agree (holders within their line, lines within their device). Only while nobody charges.
+RN_API bool rn_ledger_is_valid(void);
+
+typedef enum rn_event_kind {
+    RN_EVENT_CHARGE,
+    RN_EVENT_RELEASE,
+    RN_EVENT_SCOPE_BEGIN,
+    RN_EVENT_SCOPE_END,
+    RN_EVENT_STAGE
+} rn_event_kind;
+
+typedef struct rn_event {
+    rn_event_kind kind;
+    rn_account account;  // CHARGE, RELEASE
+    const void *address; // CHARGE, RELEASE
+    uint64_t bytes;      // CHARGE, RELEASE
+    const char *name;    // scope or stage
+} rn_event;
+
+// The profiler's hook: called on the thread where it happens, after counting. One listener; NULL removes it.
+// After removing, calls already under way on other threads may still arrive.
+typedef void (*rn_listener)(void *self, const rn_event *event);
+RN_API void rn_ledger_listen(rn_listener listener, void *self);
+
+// ---- budget ------------------------------------------------------------------------------------------
+
+// "Does not fit now" is an answer, not an error.
+typedef enum rn_fit {
+    RN_FIT_NOW,         // there is room below the soft limit
+    RN_FIT_AFTER_EVICT, // there is room once owners have given back what they can
+    RN_FIT_NEVER        // not while what is held now is held
+} rn_fit;
+
+// Above soft, owners are asked to give back; above hard, charges are refused. RN_NO_LIMIT for none; soft 0 means
+// the same as hard.
+RN_API RN_MUST_USE rn_status rn_budget_set(rn_device_id device, uint64_t soft_bytes,
+                                           uint64_t hard_bytes);
+RN_API void rn_budget_get(rn_device_id device, uint64_t *out_soft_bytes, uint64_t *out_hard_bytes);
+RN_API rn_fit rn_budget_ask(rn_device_id device, uint64_t bytes);
+// Charges, or refuses with RN_OVER_BUDGET and a refusal (below). Asks owners to give back first.
+RN_API RN_MUST_USE rn_status rn_budget_charge(rn_account account, const void *address,
+                                              uint64_t bytes);
+
+// An owner of bytes that can be given back: a cache, a prefetch window.
+typedef struct rn_giver {
+    const char *name;
+    rn_device_id device;
+    void *self;
+    uint64_t (*reclaimable_bytes)(void *self);              // what it could give back now
+    uint64_t (*give_back)(void *self, uint64_t want_bytes); // releases about that much, says how much
+} rn_giver;
+
+// `giver` is borrowed until removed. Its functions must not charge, nor add or remove givers.
+RN_API void rn_budget_giver_add(const rn_giver *giver);
+RN_API void rn_budget_giver_remove(const rn_giver *giver);
+
+#define RN_REFUSAL_HOLDERS 8
+typedef struct rn_refusal {
+    rn_device_id device;
+    rn_purpose purpose;
+    uint64_t requested_bytes, free_bytes, budget_bytes;
+    uint64_t smallest_budget_bytes; // with which this request would have been granted
+    size_t holder_count;
+    struct {
+        char name[64];
+        rn_purpose purpose;
+        uint64_t bytes;
+    } holders[RN_REFUSAL_HOLDERS]; // largest first
+} rn_refusal;
+
+// The calling thread's last refusal; zeros before the first.
+RN_API const rn_refusal *rn_last_refusal(void);
+RN_API RN_MUST_USE rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink);
+RN_API void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key);
+
+// A budget as a user writes it: "2GiB", "75%", "host=8GiB,cuda:0=4GiB", "+512MiB" (planned bytes only).
+#define RN_BUDGET_ENTRIES 8
+typedef struct rn_budget_spec {
+    size_t count;
+    struct {
+        char device[24]; // "host" for a bare size
+        uint64_t bytes;
+        bool planned_only; // "+": counts planned bytes, not the process image
+    } entries[RN_BUDGET_ENTRIES];
+} rn_budget_spec;
+RN_API RN_MUST_USE rn_status rn_budget_parse(rn_str text, rn_budget_spec *out);
+
+// ---- the process as the system sees it -----------------------------------------------------------------
+
+typedef struct rn_process_info {
+    uint64_t resident_bytes, resident_peak_bytes;
+    uint64_t page_table_bytes;
+    uint64_t machine_bytes, machine_available_bytes;
+    int cgroup_version; // 0 none, 1 or 2
+    uint64_t cgroup_limit_bytes; // RN_NO_LIMIT when unlimited; the smallest on the way to the root
+    uint64_t cgroup_used_bytes;
+} rn_process_info;
+
+RN_API RN_MUST_USE rn_status rn_process_read(rn_process_info *out);
+// The smaller of the machine's memory and the cgroup's limit: what "75%" is a part of.
+RN_API uint64_t rn_process_whole_bytes(const rn_process_info *info);
+// The smaller of what the machine has available and what the cgroup has left.
+RN_API uint64_t rn_process_free_bytes(const rn_process_info *info);
+// Measures what is resident but not in the ledger and charges it to (host, outside).
+RN_API RN_MUST_USE rn_status rn_process_charge_outside(void);
+
+// ---- scopes ----------------------------------------------------------------------------------------------
+
+typedef struct rn_scope_stats {
+    uint64_t peak_allocated;  // most bytes held at once, above what was held at the beginning
+    uint64_t total_allocated; // sum of all charges
+    uint64_t num_allocations;
+    int64_t delta; // held at the end minus held at the beginning
+} rn_scope_stats;
+
+// Caller-allocated; the fields are the library's.
+typedef struct rn_scope {
+    const char *name;
+    struct rn_scope *outer;
+    rn_device_id device;
+    int64_t held;
+    rn_scope_stats stats;
+} rn_scope;
+
+// Counts what this thread, and loops that it gives to workers, charges and releases on `device` (or
+// RN_DEVICE_ANY) until the end. Scopes nest on a thread; each has its own exact peak. `name` is borrowed.
+RN_API void rn_scope_begin(rn_scope *scope, const char *name, rn_device_id device);
+RN_API rn_scope_stats rn_scope_end(rn_scope *scope);
+
+// ---- stages ------------------------------------------------------------------------------------------------
+
+// One log line: time, resident memory, the ledger by device, what is free; and a marker in the profile. Names
+// are those of a model server's life: "start", "tokenizer_loaded", "model_loaded_cpu", "inputs_on_device",
+// "model_on_device", "compilation_complete", "model_saved", "server_ready", "final_cleanup".
+RN_API void rn_stage(const char *name);
+
+RN_END_DECLS
+
+#endif

@@ -1,0 +1,68 @@
+// cpu.c — asks the processor once. Two threads that ask at the same time find the same answer, so a
+// plain atomic holds it; 0 means "not asked yet", level + 1 otherwise.
+#include "base/cpu.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static atomic_int known_level;
+
+static const char *const level_names[RN_CPU_LEVEL_COUNT] = {
+    [RN_CPU_PORTABLE] = "portable",
+    [RN_CPU_AVX2] = "avx2",
+    [RN_CPU_AVX512] = "avx512",
+};
+
+const char *rn_cpu_level_name(rn_cpu_level level) {
+    return (unsigned)level < RN_CPU_LEVEL_COUNT ? level_names[level] : "unknown";
+}
+
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports knows the name "f16c".
+static int has_f16c(void) {
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+
+static rn_cpu_level detect(void) {
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+        return RN_CPU_PORTABLE;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return RN_CPU_AVX512;
+    return RN_CPU_AVX2;
+}
+#else
+static rn_cpu_level detect(void) {
+    return RN_CPU_PORTABLE;
+}
+#endif
+
+static rn_cpu_level choose(void) {
+    rn_cpu_level best = detect();
+    const char *wish = getenv("RATION_CPU");
+    for (int level = 0; wish && level < (int)best; level++)
+        if (strcmp(wish, level_names[level]) == 0) return (rn_cpu_level)level;
+    return best;
+}
+
+rn_cpu_level rn_cpu_level_get(void) {
+    int known = atomic_load_explicit(&known_level, memory_order_relaxed);
+    if (known == 0) {
+        known = (int)choose() + 1;
+        atomic_store_explicit(&known_level, known, memory_order_relaxed);
+    }
+    return (rn_cpu_level)(known - 1);
+}
+
+void rn_cpu_level_force(rn_cpu_level level) {
+    rn_cpu_level best = detect();
+    atomic_store_explicit(&known_level, (int)(level < best ? level : best) + 1,
+                          memory_order_relaxed);
+}

@@ -1,0 +1,86 @@
+// options.c — the table of all options, and finding one in it.
+#include <ration/options.h>
+
+#include "base/str.h"
+
+static const rn_option table[] = {
+    {"config", "", 'c', RN_OPTION_TEXT, false, "", NULL, "FILE", NULL,
+     "read this TOML file instead of the usual ones"},
+    {"json", "json", 'j', RN_OPTION_BOOL, false, "", "false", NULL, NULL,
+     "print one JSON object instead of tables"},
+    {"log-level", "log.level", 0, RN_OPTION_CHOICE, false, "", "warning", "LEVEL",
+     "debug|info|warning|error|off", "what is logged to standard error"},
+    {"log-format", "log.format", 0, RN_OPTION_CHOICE, false, "", "text", "FORM", "text|json",
+     "log lines for people or for machines"},
+    {"backend-enable-memory-profiling", "backend.enable_memory_profiling", 0, RN_OPTION_BOOL, true,
+     "config", "false", NULL, NULL, "ask for a memory profile (this version records none yet)"},
+    {"budget", "budget", 'b', RN_OPTION_BUDGET, false, "convert", "256MiB", "SIZE", NULL,
+     "most memory to use: 2GiB, 800MB, 75% of what there is"},
+    {"threads", "threads", 't', RN_OPTION_COUNT, false, "convert", "0", "N", NULL,
+     "worker threads; 0 means one for each CPU"},
+    {"to", "convert.to", 0, RN_OPTION_DTYPE, false, "convert", NULL, "TYPE", NULL,
+     "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0 or q4_0"},
+    {"exclude", "convert.exclude", 'x', RN_OPTION_LIST, false, "convert", NULL, "PATTERN", NULL,
+     "leave tensors with such names alone ('*' and '?' match); may be repeated"},
+    {"default-excludes", "convert.default_excludes", 0, RN_OPTION_BOOL, false, "convert", "true",
+     NULL, NULL, "leave embeddings and norms alone when quantising"},
+    {"verbose", "convert.verbose", 'v', RN_OPTION_BOOL, false, "convert", "false", NULL, NULL,
+     "print a line for every tensor"},
+    {"sort", "inspect.sort", 's', RN_OPTION_CHOICE, false, "inspect", "file", "BY",
+     "file|name|size|dtype", "order of the tensors"},
+    {"filter", "inspect.filter", 'f', RN_OPTION_LIST, false, "inspect", NULL, "PATTERN", NULL,
+     "only tensors with such names ('*' and '?' match); may be repeated"},
+    {"limit", "inspect.limit", 'n', RN_OPTION_COUNT, false, "inspect", "0", "N", NULL,
+     "print at most N tensors; 0 means all"},
+    {"metadata", "inspect.metadata", 'm', RN_OPTION_BOOL, false, "inspect", "false", NULL, NULL,
+     "print the files' metadata, too"},
+};
+
+size_t rn_option_count(void) {
+    return sizeof table / sizeof *table;
+}
+
+const rn_option *rn_option_at(size_t index) {
+    return index < rn_option_count() ? &table[index] : NULL;
+}
+
+const rn_option *rn_option_find(rn_str name) {
+    for (size_t i = 0; i < rn_option_count(); i++)
+        if (rn_str_equal(name, rn_str_from(table[i].name)) ||
+            (table[i].key[0] && rn_str_equal(name, rn_str_from(table[i].key))))
+            return &table[i];
+    return NULL;
+}
+
+// Edits (insert, delete, replace) between two words, at most `limit` + 1.
+static size_t edit_distance(rn_str a, rn_str b, size_t limit) {
+    size_t row[64];
+    if (a.bytes >= 64 || b.bytes >= 64) return limit + 1;
+    for (size_t j = 0; j <= b.bytes; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.bytes; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.bytes; j++) {
+            size_t replace = diagonal + (a.data[i - 1] != b.data[j - 1]);
+            diagonal = row[j];
+            size_t shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = replace < shift ? replace : shift;
+        }
+    }
+    return row[b.bytes] < limit ? row[b.bytes] : limit + (row[b.bytes] > limit);
+}
+
+const char *rn_option_suggest(rn_str name, const char *command) {
+    const char *best = NULL;
+    size_t least = name.bytes < 4 ? 2 : 4; // closer than this
+    for (size_t i = 0; i < rn_option_count(); i++) {
+        if (table[i].commands[0] && !strstr(table[i].commands, command)) continue;
+        size_t distance = edit_distance(name, rn_str_from(table[i].name), least);
+        if (distance < least) {
+            least = distance;
+            best = table[i].name;
+        }
+    }
+    return best;
+}

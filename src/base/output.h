@@ -1,0 +1,42 @@
+// output.h — a large file that appears whole or not at all, written past the page cache.
+//
+// The file's size is known from the start, and which part of it, the stream, is filled front to back:
+//
+//     [ header, scales: anywhere, any order | stream: the bulk, in order ............ | anywhere ]
+//
+// The stream has a few buffers. A full one is written by I/O threads (whole 4 KiB blocks with O_DIRECT, its ragged ends
+// through the page cache) while the next is filled. The rest is small and goes through the page cache.
+//
+// The file has no name until rn_output_commit (where the file system cannot do that: a name ending in ".tmp"), which
+// syncs it and renames it into place: a process killed at any moment leaves the old file or the new one. One thread
+// at a time may call.
+#ifndef RN_BASE_OUTPUT_H
+#define RN_BASE_OUTPUT_H
+
+#include "base/alloc.h"
+
+typedef struct rn_output rn_output;
+
+typedef struct rn_output_options {
+    uint64_t file_bytes;
+    uint64_t stream_offset, stream_bytes; // the stream's range; may be empty
+    size_t buffer_bytes;                  // of one buffer; 0 means 2 MiB
+    size_t buffer_count;                  // 0 means 3
+} rn_output_options;
+
+// Buffers come from `from`, all at once: rn_output_buffer_bytes says how much. Fails early when the file system
+// has less room than file_bytes.
+RN_MUST_USE rn_status rn_output_create(const char *path, const rn_output_options *options,
+                                       const rn_allocator *from, rn_output **out);
+size_t rn_output_buffer_bytes(const rn_output_options *options);
+// Appends to the stream. Waits while all buffers are being written.
+RN_MUST_USE rn_status rn_output_append(rn_output *output, const void *data, size_t bytes);
+// Writes outside the stream.
+RN_MUST_USE rn_status rn_output_put(rn_output *output, uint64_t offset, const void *data,
+                                    size_t bytes);
+// The stream must be full. On RN_OK the file is on the disk under its name.
+RN_MUST_USE rn_status rn_output_commit(rn_output *output);
+// NULL-safe; without a commit nothing remains.
+void rn_output_destroy(rn_output *output);
+
+#endif

@@ -1,0 +1,34 @@
+// str.h — helpers for borrowed text.
+#ifndef RN_BASE_STR_H
+#define RN_BASE_STR_H
+
+#include <ration/text.h>
+
+#include <string.h>
+
+#define RN_STR(literal) ((rn_str){(literal), sizeof(literal) - 1})
+
+static inline rn_str rn_str_from(const char *text) {
+    return (rn_str){text, text ? strlen(text) : 0};
+}
+static inline bool rn_str_equal(rn_str a, rn_str b) {
+    return a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
+}
+static inline bool rn_str_starts(rn_str text, rn_str prefix) {
+    return text.bytes >= prefix.bytes && memcmp(text.data, prefix.data, prefix.bytes) == 0;
+}
+static inline bool rn_str_ends(rn_str text, rn_str suffix) {
+    return text.bytes >= suffix.bytes &&
+           memcmp(text.data + text.bytes - suffix.bytes, suffix.data, suffix.bytes) == 0;
+}
+
+// ASCII letters only.
+bool rn_str_equal_ignoring_case(rn_str a, rn_str b);
+// Length of the valid UTF-8 sequence at text[0] (1..4), or 0 where it is invalid or cut short. Surrogates and
+// overlong forms are invalid.
+size_t rn_utf8_sequence(const char *text, size_t bytes);
+bool rn_utf8_valid(rn_str text);
+// Writes a code point (< 0x110000, not a surrogate) and returns its 1..4 bytes.
+size_t rn_utf8_encode(uint32_t code_point, char out[4]);
+
+#endif

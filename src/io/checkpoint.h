@@ -1,0 +1,54 @@
+// checkpoint.h — an opened checkpoint from the inside, and what the format readers add to it.
+#ifndef RN_IO_CHECKPOINT_H
+#define RN_IO_CHECKPOINT_H
+
+#include <ration/checkpoint.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/reader.h"
+
+// More dimensions than any file in the wild has; a header that claims more is refused.
+#define RN_MAX_FILE_RANK 32
+
+typedef struct rn_opened_file {
+    rn_checkpoint_file_info info;
+    int fd;
+} rn_opened_file;
+
+struct rn_checkpoint {
+    rn_container container;
+    char format[24];
+    uint64_t alignment; // GGUF: of tensor offsets
+    rn_arena arena;     // names, dims, metadata, paths
+    rn_map by_name;     // name -> index into tensors
+    rn_tensor_info *tensors; // (tensor_count), room for tensor_capacity
+    size_t tensor_count, tensor_capacity;
+    rn_metadata *metadata; // (metadata_count), room for metadata_capacity
+    size_t metadata_count, metadata_capacity;
+    rn_opened_file *files; // (file_count)
+    size_t file_count, file_capacity;
+    uint64_t total_bytes;
+};
+
+// Opens `path` and adds it; *out_index is the file's number.
+RN_MUST_USE rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path,
+                                             uint32_t *out_index);
+// Adds a tensor whose name (in the arena), dims (copied), dtype, file and offset are set; elements and bytes are computed, with every
+// product checked, and the name must be new.
+RN_MUST_USE rn_status rn_checkpoint_add_tensor(rn_checkpoint *checkpoint, rn_tensor_info tensor);
+RN_MUST_USE rn_status rn_checkpoint_add_metadata(rn_checkpoint *checkpoint,
+                                                 const rn_metadata *metadata);
+
+// A reader over all of the checkpoint's files, with the same numbers.
+RN_MUST_USE rn_status rn_checkpoint_open_reader(const rn_checkpoint *checkpoint,
+                                                const rn_reader_options *options, rn_reader **out);
+
+// The readers of formats: file `index` has been added.
+RN_MUST_USE rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index);
+RN_MUST_USE rn_status rn_gguf_read(rn_checkpoint *checkpoint, uint32_t index);
+// A folder or a shard index: adds and reads all files.
+RN_MUST_USE rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *path);
+RN_MUST_USE rn_status rn_shard_index_read(rn_checkpoint *checkpoint, const char *path);
+
+#endif

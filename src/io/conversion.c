@@ -1,0 +1,506 @@
+// conversion.c — carries a conversion plan out: read a chunk, quantise it on all threads, hand it to the writer.
+//
+//     reader (requests in flight) ─▶ chunk ─▶ slices on worker threads ─▶ writer (buffers in flight)
+//
+// A chunk is a run of units (rows, groups, blocks) of one tensor that the reader delivers in one piece. int4 packs the
+// first half of a tensor's groups with the second, so its chunks come in pairs, one from each half. Slices are cut
+// by the tensor's shape alone, and their errors are added in order: the result does not depend on threads or budget.
+#include "io/checkpoint.h"
+#include "io/convert_plan.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/reader.h"
+#include "base/str.h"
+#include "base/workers.h"
+#include "memory/account.h"
+#include "tensor/quant.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+enum { SLICE_ELEMENTS = 32 << 10, SLACK_BYTES = 8192, MAX_SLICES = 512 };
+
+static const uint64_t default_budget_bytes = (uint64_t)256 << 20;
+
+// What the buffers cost at one size of request.
+typedef struct sizes {
+    size_t request_bytes, slot_count;
+    uint64_t chunk_elements; // the most elements of a chunk
+    uint64_t out_bytes;      // the most bytes a chunk becomes
+    uint64_t unit_count;     // the most units of a chunk
+    uint64_t scratch_elements; // of one thread
+    uint64_t total_bytes;
+} sizes;
+
+typedef struct chunk {
+    uint32_t item;
+    bool is_high; // int4: from the second half of the groups
+    uint64_t first_unit, unit_count;
+} chunk;
+
+// One chunk being worked on. Slice s covers units [s * slice_units, ...).
+typedef struct job {
+    const rn_convert_item *item;
+    const uint8_t *source;
+    uint64_t elements, slice_units;
+    uint8_t *data;       // converted elements; int4: one a byte
+    float *scale, *shift; // (units)
+    float *scratch;       // (threads, 2, scratch_elements)
+    uint64_t scratch_elements;
+    size_t slice_count;
+    _Atomic size_t next_slice;
+    _Atomic int failed; // an rn_status
+    rn_quant_error errors[MAX_SLICES];
+} job;
+
+typedef struct conversion {
+    const rn_checkpoint *source;
+    const rn_convert_options *options;
+    rn_convert_plan plan;
+    sizes size;
+    rn_writer *writer;
+    rn_reader *reader;
+    rn_workers *workers;
+    chunk *chunks;      // (chunk_count)
+    rn_extent *extents; // (chunk_count)
+    size_t chunk_count;
+    void *memory; // data of two chunks, scales and shifts, scratch
+    uint8_t *data[2];
+    float *scale, *shift;
+    job work;
+    rn_quant_error error; // of the current tensor
+    uint64_t done_bytes, total_bytes;
+    rn_convert_result *result;
+} conversion;
+
+// ---- slices ------------------------------------------------------------------------------------------------
+
+static uint64_t source_bytes(const rn_convert_item *item, uint64_t elements) {
+    const rn_dtype_info *info = rn_dtype_get(item->source->dtype);
+    return elements / info->block_elements * info->block_bytes;
+}
+
+// Bytes in the job's data buffer for that many elements.
+static uint64_t data_bytes(const rn_convert_item *item, uint64_t elements) {
+    const rn_dtype_info *info = rn_dtype_get(item->to);
+    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4) return elements;
+    if (item->to == RN_DTYPE_NF4) return rn_div_up(elements, 2);
+    return elements / info->block_elements * info->block_bytes;
+}
+
+static bool loses_nothing(rn_dtype from, rn_dtype to) {
+    if (from == to || to == RN_DTYPE_F64) return true;
+    return to == RN_DTYPE_F32 && from != RN_DTYPE_F64;
+}
+
+// Quantises `elements` values that begin at `unit` of the chunk, and restores them.
+static rn_status quantise(job *work, const float *values, uint64_t unit, uint64_t elements,
+                          float *restored) {
+    const rn_convert_item *item = work->item;
+    uint64_t units = rn_div_up(elements, item->unit);
+    uint8_t *data = work->data + data_bytes(item, unit * item->unit);
+    float *scale = work->scale + unit, *shift = work->shift + unit;
+    switch (item->to) {
+    case RN_DTYPE_INT8:
+        rn_quant_int8_rows(values, units, item->unit, (int8_t *)data, scale);
+        rn_dequant_int8_rows((const int8_t *)data, scale, units, item->unit, restored);
+        return RN_OK;
+    case RN_DTYPE_INT4:
+        rn_quant_int4_groups(values, units, item->unit, data, scale, shift);
+        rn_dequant_int4_groups(data, scale, shift, units, item->unit, restored);
+        return RN_OK;
+    case RN_DTYPE_NF4:
+        rn_quant_nf4_blocks(values, elements, data, scale);
+        rn_dequant_nf4_blocks(data, scale, elements, restored);
+        return RN_OK;
+    default:
+        RN_TRY(rn_dtype_from_f32(item->to, values, data, elements));
+        return rn_dtype_to_f32(item->to, data, restored, elements);
+    }
+}
+
+static rn_status convert_slice(job *work, size_t slice, float *values, float *restored) {
+    const rn_convert_item *item = work->item;
+    rn_dtype from = item->source->dtype;
+    uint64_t unit = slice * work->slice_units;
+    uint64_t start = unit * item->unit;
+    uint64_t elements = rn_min_u64(work->slice_units * item->unit, work->elements - start);
+    const uint8_t *source = work->source + source_bytes(item, start);
+    if (loses_nothing(from, item->to))
+        return rn_dtype_convert(from, source, item->to, work->data + data_bytes(item, start),
+                                elements);
+    RN_TRY(rn_dtype_to_f32(from, source, values, elements));
+    RN_TRY(quantise(work, values, unit, elements, restored));
+    rn_quant_error_add(&work->errors[slice], values, restored, elements);
+    return RN_OK;
+}
+
+static void convert_slices(void *arg, size_t thread) {
+    job *work = arg;
+    float *values = work->scratch + thread * 2 * work->scratch_elements;
+    float *restored = values + work->scratch_elements;
+    while (true) {
+        size_t slice = atomic_fetch_add(&work->next_slice, 1);
+        if (slice >= work->slice_count) return;
+        rn_status s = convert_slice(work, slice, values, restored);
+        if (s != RN_OK) atomic_store(&work->failed, (int)s);
+    }
+}
+
+static uint64_t slice_units(const rn_convert_item *item) {
+    return item->unit >= SLICE_ELEMENTS ? 1 : SLICE_ELEMENTS / item->unit;
+}
+
+// Converts one chunk into data[which] and adds its errors to the tensor's.
+static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *source, int which,
+                               uint64_t scale_offset) {
+    const rn_convert_item *item = &c->plan.items[at->item];
+    job *work = &c->work;
+    work->item = item;
+    work->source = source;
+    work->elements = rn_min_u64(at->unit_count * item->unit,
+                                item->source->elements - at->first_unit * item->unit);
+    work->slice_units = slice_units(item);
+    work->slice_count = (size_t)rn_div_up(at->unit_count, work->slice_units);
+    work->data = c->data[which];
+    work->scale = c->scale + scale_offset;
+    work->shift = c->shift + scale_offset;
+    atomic_store(&work->next_slice, 0);
+    atomic_store(&work->failed, RN_OK);
+    memset(work->errors, 0, work->slice_count * sizeof *work->errors);
+    rn_workers_run(c->workers, rn_workers_count(c->workers), convert_slices, work);
+    rn_status s = (rn_status)atomic_load(&work->failed);
+    if (s != RN_OK) return rn_fail(s, "cannot convert '%.*s'", RN_STR_ARG(item->source->name));
+    for (size_t i = 0; i < work->slice_count; i++)
+        rn_quant_error_merge(&c->error, &work->errors[i]);
+    return RN_OK;
+}
+
+// ---- chunks ------------------------------------------------------------------------------------------------
+
+static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offset) {
+    const rn_convert_item *item = &c->plan.items[at->item];
+    uint64_t offset = at->first_unit * sizeof(float);
+    size_t bytes = (size_t)at->unit_count * sizeof(float);
+    if (item->scale != RN_NO_TENSOR)
+        RN_TRY(rn_writer_put(c->writer, item->scale, offset, c->scale + scale_offset, bytes));
+    if (item->shift != RN_NO_TENSOR)
+        RN_TRY(rn_writer_put(c->writer, item->shift, offset, c->shift + scale_offset, bytes));
+    return RN_OK;
+}
+
+static rn_status next_piece(conversion *c, rn_reader_piece *piece) {
+    RN_TRY(rn_reader_next(c->reader, piece));
+    if (piece->bytes == 0) return rn_fail(RN_INTERNAL, "the reader ended before the plan");
+    return RN_OK;
+}
+
+static rn_status finish_piece(conversion *c, rn_reader_piece *piece) {
+    c->done_bytes += piece->bytes;
+    rn_reader_release(c->reader, piece);
+    if (c->options->progress)
+        c->options->progress(c->options->self, c->done_bytes, c->total_bytes);
+    return RN_OK;
+}
+
+// A chunk that is not int4: in, out.
+static rn_status run_single(conversion *c, const chunk *at) {
+    const rn_convert_item *item = &c->plan.items[at->item];
+    rn_reader_piece piece;
+    RN_TRY(next_piece(c, &piece));
+    if (item->to == item->source->dtype) {
+        RN_TRY(rn_writer_append(c->writer, piece.data, piece.bytes));
+        return finish_piece(c, &piece);
+    }
+    RN_TRY(convert_chunk(c, at, piece.data, 0, 0));
+    RN_TRY(finish_piece(c, &piece));
+    RN_TRY(put_scales(c, at, 0));
+    return rn_writer_append(c->writer, c->data[0], (size_t)data_bytes(item, c->work.elements));
+}
+
+// A pair of int4 chunks, the second missing where the number of groups is odd.
+static rn_status run_pair(conversion *c, const chunk *low, const chunk *high) {
+    const rn_convert_item *item = &c->plan.items[low->item];
+    rn_reader_piece piece;
+    uint64_t low_elements = low->unit_count * item->unit, high_elements = 0;
+    RN_TRY(next_piece(c, &piece));
+    RN_TRY(convert_chunk(c, low, piece.data, 0, 0));
+    RN_TRY(finish_piece(c, &piece));
+    RN_TRY(put_scales(c, low, 0));
+    if (high) {
+        high_elements = high->unit_count * item->unit;
+        RN_TRY(next_piece(c, &piece));
+        RN_TRY(convert_chunk(c, high, piece.data, 1, low->unit_count));
+        RN_TRY(finish_piece(c, &piece));
+        RN_TRY(put_scales(c, high, low->unit_count));
+    }
+    rn_quant_int4_pack(c->data[0], c->data[1], high_elements, c->data[0]);
+    rn_quant_int4_pack(c->data[0] + high_elements, NULL, low_elements - high_elements,
+                       c->data[0] + high_elements);
+    return rn_writer_append(c->writer, c->data[0], (size_t)low_elements);
+}
+
+// ---- tensors -----------------------------------------------------------------------------------------------
+
+static void report(conversion *c, const rn_convert_item *item) {
+    rn_convert_row row = {
+        .name = item->source->name,
+        .from = item->source->dtype,
+        .to = item->to,
+        .left_alone = item->left_alone,
+        .bytes_in = item->source->bytes,
+        .bytes_out = item->bytes_out,
+        .measured = c->error.count > 0,
+    };
+    if (row.measured) {
+        row.mean_error = c->error.sum_abs / (double)c->error.count;
+        row.max_error = c->error.max_abs;
+        row.relative_error =
+            c->error.sum_square > 0 ? sqrt(c->error.sum_square / c->error.sum_square_ref) : 0;
+    }
+    bool changed = item->to != item->source->dtype;
+    c->result->converted_count += changed;
+    c->result->left_count += !changed;
+    c->result->bytes_in += item->source->bytes;
+    if (c->options->row) c->options->row(c->options->self, &row);
+}
+
+static bool is_cancelled(const conversion *c) {
+    return c->options->cancel && *c->options->cancel;
+}
+
+static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
+    c->error = (rn_quant_error){.count = 0};
+    while (*next < c->chunk_count && c->chunks[*next].item == item) {
+        const chunk *low = &c->chunks[(*next)++], *high = NULL;
+        if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
+        if (c->plan.items[item].to != RN_DTYPE_INT4) {
+            RN_TRY(run_single(c, low));
+            continue;
+        }
+        if (*next < c->chunk_count && c->chunks[*next].item == item && c->chunks[*next].is_high)
+            high = &c->chunks[(*next)++];
+        RN_TRY(run_pair(c, low, high));
+    }
+    report(c, &c->plan.items[item]);
+    return RN_OK;
+}
+
+static rn_status run_all(conversion *c) {
+    size_t next = 0;
+    for (size_t i = 0; i < c->plan.tensor_count; i++)
+        if (c->plan.constants[i])
+            RN_TRY(rn_writer_put(c->writer, i, 0, c->plan.constants[i],
+                                 (size_t)c->plan.tensor_bytes[i]));
+    RN_TRY(rn_reader_start(c->reader, c->extents, (uint32_t)c->chunk_count));
+    for (uint32_t i = 0; i < c->plan.item_count; i++)
+        RN_TRY(run_item(c, &next, i));
+    RN_TRY(rn_reader_check(c->reader));
+    if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
+    return rn_writer_commit(c->writer);
+}
+
+// ---- sizes -------------------------------------------------------------------------------------------------
+
+static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
+    uint64_t by_elements = size->chunk_elements / item->unit;
+    uint64_t by_bytes = (size->request_bytes - SLACK_BYTES) / source_bytes(item, item->unit);
+    uint64_t units = rn_min_u64(by_elements, by_bytes);
+    // Whole slices, so that where a tensor is cut does not depend on the size of a request.
+    uint64_t step = slice_units(item);
+    if (units >= step) units -= units % step;
+    return units;
+}
+
+static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t slot_count,
+                     size_t threads) {
+    sizes s = {.request_bytes = request_bytes, .slot_count = slot_count,
+               .chunk_elements = request_bytes / 2, .scratch_elements = SLICE_ELEMENTS};
+    for (size_t i = 0; i < plan->item_count; i++) {
+        const rn_convert_item *item = &plan->items[i];
+        if (item->to == item->source->dtype) continue;
+        uint64_t units = chunk_units(item, &s);
+        s.out_bytes = rn_max_u64(s.out_bytes, rn_round_up(data_bytes(item, units * item->unit), 64));
+        s.unit_count = rn_max_u64(s.unit_count, item->scale != RN_NO_TENSOR ? units : 0);
+        s.scratch_elements = rn_max_u64(s.scratch_elements, item->unit);
+    }
+    s.unit_count = rn_round_up(s.unit_count, 16);
+    rn_writer_options writing = {.buffer_bytes = request_bytes};
+    s.total_bytes = request_bytes * slot_count + rn_writer_held_bytes(&writing) + 2 * s.out_bytes +
+                    4 * s.unit_count * sizeof(float) +
+                    2 * s.scratch_elements * threads * sizeof(float);
+    return s;
+}
+
+static uint64_t budget_of(const rn_convert_options *options) {
+    return options->budget_bytes ? options->budget_bytes : default_budget_bytes;
+}
+
+// The largest buffers that fit what is left of the budget. The system's own share grows a little while we
+// work (stacks, page tables); that is set aside.
+static rn_status choose_sizes(conversion *c, size_t threads) {
+    static const struct {
+        size_t request_bytes, slot_count;
+    } levels[] = {{4 << 20, 8}, {2 << 20, 8}, {2 << 20, 4}, {(1 << 20) + (64 << 10), 4}};
+    size_t count = sizeof levels / sizeof *levels;
+    uint64_t budget = budget_of(c->options);
+    uint64_t held = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    uint64_t reserve = ((uint64_t)4 << 20) + budget / 1000 * 3;
+    for (size_t i = 0; i < count; i++) {
+        c->size = measure(&c->plan, levels[i].request_bytes, levels[i].slot_count, threads);
+        if (held + reserve + c->size.total_bytes <= budget) return RN_OK;
+    }
+    uint64_t least = held + c->size.total_bytes + ((uint64_t)4 << 20);
+    least += least / 1000 * 4;
+    rn_status s = rn_fail(RN_OVER_BUDGET, "a budget of %s does not hold the conversion's buffers of %s",
+                          rn_size_format(budget).text, rn_size_format(c->size.total_bytes).text);
+    return rn_hint(s, "the smallest budget that works is %s (%llu bytes)",
+                   rn_size_format(least).text, (unsigned long long)least);
+}
+
+// ---- cutting -----------------------------------------------------------------------------------------------
+
+static void add_chunk(conversion *c, uint32_t item_index, uint64_t first, uint64_t count, bool high) {
+    const rn_convert_item *item = &c->plan.items[item_index];
+    const rn_tensor_info *t = item->source;
+    uint64_t start = first * item->unit;
+    uint64_t elements = rn_min_u64(count * item->unit, t->elements - start);
+    c->chunks[c->chunk_count] = (chunk){item_index, high, first, count};
+    c->extents[c->chunk_count] = (rn_extent){.file = t->file,
+                                             .offset = t->offset + source_bytes(item, start),
+                                             .bytes = source_bytes(item, elements)};
+    c->chunk_count++;
+}
+
+static void cut_item(conversion *c, uint32_t item_index) {
+    const rn_convert_item *item = &c->plan.items[item_index];
+    uint64_t step = chunk_units(item, &c->size);
+    uint64_t units = rn_div_up(item->source->elements, item->unit);
+    bool paired = item->to == RN_DTYPE_INT4;
+    uint64_t half = paired ? rn_div_up(units, 2) : units;
+    for (uint64_t first = 0; first < half; first += step) {
+        add_chunk(c, item_index, first, rn_min_u64(step, half - first), false);
+        if (paired && half + first < units)
+            add_chunk(c, item_index, half + first, rn_min_u64(step, units - half - first), true);
+    }
+}
+
+// Plain copies are cut by bytes: a unit of theirs is a block, and slices do not matter.
+static rn_status cut_all(conversion *c) {
+    void *block;
+    uint64_t count = 0;
+    for (size_t i = 0; i < c->plan.item_count; i++) {
+        const rn_convert_item *item = &c->plan.items[i];
+        uint64_t step = chunk_units(item, &c->size);
+        count += rn_div_up(rn_div_up(item->source->elements, item->unit), step) + 2;
+        c->total_bytes += item->source->bytes;
+    }
+    if (count > UINT32_MAX) return rn_fail(RN_UNSUPPORTED, "the model is too large");
+    RN_TRY(rn_arena_array(&c->plan.arena, (size_t)count, sizeof *c->chunks, &block));
+    c->chunks = block;
+    RN_TRY(rn_arena_array(&c->plan.arena, (size_t)count, sizeof *c->extents, &block));
+    c->extents = block;
+    for (uint32_t i = 0; i < c->plan.item_count; i++)
+        cut_item(c, i);
+    return RN_OK;
+}
+
+// ---- the whole ---------------------------------------------------------------------------------------------
+
+static rn_status make_memory(conversion *c, size_t *out_bytes) {
+    const sizes *s = &c->size;
+    size_t threads = rn_workers_count(c->workers);
+    size_t side_bytes = (size_t)s->unit_count * 2 * sizeof(float);
+    *out_bytes = (size_t)(2 * s->out_bytes) + 2 * side_bytes +
+                 (size_t)s->scratch_elements * 2 * threads * sizeof(float);
+    RN_TRY(rn_alloc(&rn_host_allocators[RN_PURPOSE_WORKSPACE], *out_bytes, &c->memory));
+    uint8_t *at = c->memory;
+    c->data[0] = at;
+    c->data[1] = at + s->out_bytes;
+    at += 2 * s->out_bytes;
+    c->scale = (float *)at;
+    c->shift = (float *)(at + side_bytes);
+    c->work.scratch = (float *)(at + 2 * side_bytes);
+    c->work.scratch_elements = s->scratch_elements;
+    return RN_OK;
+}
+
+static rn_status open_ends(conversion *c, const char *out_path) {
+    rn_writer_options writing = {.metadata = c->plan.metadata,
+                                 .metadata_count = c->plan.metadata_count,
+                                 .buffer_bytes = c->size.request_bytes};
+    rn_reader_options reading = {.buffer_bytes = c->size.request_bytes * c->size.slot_count,
+                                 .request_bytes = c->size.request_bytes,
+                                 .allocator = RN_HOST_STAGING,
+                                 .cancel = (const _Atomic bool *)c->options->cancel};
+    RN_TRY(rn_writer_create(out_path, c->plan.tensors, c->plan.tensor_count, &writing, &c->writer));
+    return rn_checkpoint_open_reader(c->source, &reading, &c->reader);
+}
+
+static void fill_result(conversion *c, uint64_t start_ns) {
+    c->result->seconds = (double)(rn_clock_ns() - start_ns) / 1e9;
+    c->result->bytes_out = rn_writer_file_bytes(c->writer);
+    c->result->buffer_bytes = c->size.total_bytes;
+    bool threads = rn_reader_get_stats(c->reader).engine == RN_READER_THREADS;
+    c->result->engine = threads ? "threads" : "io_uring";
+}
+
+static rn_status run(conversion *c, const char *out_path) {
+    uint64_t start_ns = rn_clock_ns();
+    size_t memory_bytes = 0;
+    rn_status s = cut_all(c);
+    if (s == RN_OK) s = make_memory(c, &memory_bytes);
+    if (s == RN_OK) s = open_ends(c, out_path);
+    if (s == RN_OK) s = run_all(c);
+    if (s == RN_OK) fill_result(c, start_ns);
+    rn_reader_destroy(c->reader);
+    rn_writer_destroy(c->writer);
+    rn_free(&rn_host_allocators[RN_PURPOSE_WORKSPACE], c->memory, memory_bytes);
+    return s;
+}
+
+static rn_status convert_open(conversion *c, const char *out_path, bool only_size) {
+    RN_TRY(rn_convert_plan_make(c->source, out_path, c->options, &c->plan));
+    rn_status s = rn_workers_create(c->options->thread_count, RN_HOST_OTHER, &c->workers);
+    if (s == RN_OK) s = choose_sizes(c, rn_workers_count(c->workers));
+    if (s == RN_OK && !only_size) s = run(c, out_path);
+    rn_workers_destroy(c->workers);
+    rn_convert_plan_free(&c->plan);
+    return s;
+}
+
+static rn_status convert_path(const char *in_path, const char *out_path,
+                              const rn_convert_options *options, rn_convert_result *result,
+                              bool only_size) {
+    void *block;
+    rn_checkpoint *source;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof(conversion), &block));
+    conversion *c = block;
+    *c = (conversion){.options = options, .result = result};
+    rn_status s = rn_checkpoint_open(in_path, &source);
+    c->source = source;
+    if (s == RN_OK) s = convert_open(c, out_path, only_size);
+    rn_checkpoint_close(source);
+    rn_free(RN_HOST_IO, block, sizeof(conversion));
+    return s;
+}
+
+// While it runs, the host's hard limit is at most the conversion's budget. Where that stops it before the sizes are known
+// (a huge header, a tiny budget), they are worked out without the limit, to be able to say what would be enough.
+rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert_options *options,
+                     rn_convert_result *out_result) {
+    uint64_t soft, hard;
+    *out_result = (rn_convert_result){.engine = ""};
+    if (!rn_str_ends(rn_str_from(out_path), RN_STR(".gguf")) &&
+        !rn_str_ends(rn_str_from(out_path), RN_STR(".safetensors")))
+        return rn_hint(rn_fail(RN_INVALID, "%s: the ending says no container", out_path),
+                       "end the output's name in .safetensors or .gguf");
+    rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
+    uint64_t budget = rn_min_u64(hard, budget_of(options));
+    RN_TRY(rn_budget_set(RN_DEVICE_HOST, rn_min_u64(soft, budget), budget));
+    rn_status s = convert_path(in_path, out_path, options, out_result, false);
+    rn_status restored = rn_budget_set(RN_DEVICE_HOST, soft, hard);
+    if (s == RN_OVER_BUDGET) s = convert_path(in_path, out_path, options, out_result, true);
+    return s == RN_OK ? restored : s;
+}

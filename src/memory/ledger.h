@@ -1,0 +1,26 @@
+// ledger.h — what the other files of memory/ see of the ledger.
+#ifndef RN_MEMORY_LEDGER_H
+#define RN_MEMORY_LEDGER_H
+
+#include <ration/memory.h>
+
+// Calls `visit` for each holder with bytes, under the holders' lock, until it returns false. After the named
+// ones comes, for each purpose, what is charged without a holder (name NULL).
+typedef bool (*rn_holder_visit)(void *self, const char *name, rn_account account, uint64_t bytes);
+void rn_ledger_visit_holders(rn_device_id device, rn_holder_visit visit, void *self);
+
+// The device's bytes now; one load.
+uint64_t rn_ledger_now(rn_device_id device);
+// Adds to the device's total only if it stays within `limit`; then the charge must be completed by
+// rn_ledger_count. False leaves everything as it was.
+bool rn_ledger_try_reserve(rn_device_id device, uint64_t bytes, uint64_t limit);
+// Takes a reservation back.
+void rn_ledger_unreserve(rn_device_id device, uint64_t bytes);
+// The rest of a charge whose bytes are in the device's total already.
+void rn_ledger_count(rn_account account, const void *address, uint64_t bytes);
+// Sets a line to a measured value (outside); not an event.
+void rn_ledger_set(rn_device_id device, rn_purpose purpose, uint64_t bytes);
+// Sends an event to the listener, if there is one.
+void rn_ledger_emit(const rn_event *event);
+
+#endif

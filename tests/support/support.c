@@ -1,0 +1,65 @@
+// support.c — files and folders for tests.
+#include "support.h"
+
+#include <ftw.h>
+#include <unistd.h>
+
+static char folder[64];
+
+const char *test_data(const char *name) {
+    static char paths[4][512];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    const char *root = getenv("RATION_DATA");
+    snprintf(path, sizeof paths[0], "%s/%s", root ? root : "../shared/data", name);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static void remove_folder(void) {
+    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *test_folder(void) {
+    if (folder[0]) return folder;
+    snprintf(folder, sizeof folder, "/tmp/ration-test-XXXXXX");
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        exit(1);
+    }
+    atexit(remove_folder);
+    return folder;
+}
+
+const char *test_path(const char *name) {
+    static char paths[8][256];
+    static unsigned turn;
+    char *path = paths[turn++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", test_folder(), name);
+    return path;
+}
+
+void test_write(const char *path, const void *data, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+void *test_read(const char *path, size_t *out_bytes) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    long bytes = ftell(file);
+    rewind(file);
+    char *data = malloc((size_t)bytes + 1);
+    *out_bytes = fread(data, 1, (size_t)bytes, file);
+    data[*out_bytes] = '\0';
+    fclose(file);
+    return data;
+}

@@ -1,0 +1,38 @@
+// support.h — what every test includes: cmocka with its own needs, and a few helpers.
+#ifndef RN_TEST_SUPPORT_H
+#define RN_TEST_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <ration/status.h>
+
+// Asserts success and, on failure, shows the story.
+#define assert_ok(expr)                                                                            \
+    do {                                                                                           \
+        rn_status assert_status_ = (expr);                                                         \
+        if (assert_status_ != RN_OK)                                                               \
+            fail_msg("%s: %s: %s", #expr, rn_status_name(assert_status_),                          \
+                     rn_last_story()->message);                                                    \
+    } while (0)
+// Asserts one particular failure.
+#define assert_fails(expected, expr) assert_int_equal((expected), (expr))
+
+// The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer; NULL where
+// it is missing: the test then calls skip().
+const char *test_data(const char *name);
+// A fresh folder for this test's files; removed at exit.
+const char *test_folder(void);
+// `test_folder()`/name, in one of a few rotating static buffers.
+const char *test_path(const char *name);
+// Writes a whole file; reads a whole file (malloc'd, caller frees).
+void test_write(const char *path, const void *data, size_t bytes);
+void *test_read(const char *path, size_t *out_bytes);
+
+#endif

@@ -1,0 +1,45 @@
+// command.h — what every command of the program shares.
+#ifndef RATION_TOOL_COMMAND_H
+#define RATION_TOOL_COMMAND_H
+
+#include <ration/ration.h>
+
+enum { MAX_WORDS = 8 };
+
+// A command with its settings loaded and its words (arguments that are no flags) collected.
+typedef struct invocation {
+    const struct command *command;
+    rn_settings *settings;
+    const char *words[MAX_WORDS];
+    size_t word_count;
+    bool json;
+} invocation;
+
+typedef struct command {
+    const char *name;
+    const char *usage;   // after "ration ": "inspect PATH [options]"
+    const char *summary; // one line
+    const char *about;   // a paragraph or two for --help
+    const char *example;
+    size_t min_words, max_words;
+    // Prints results to standard output. NULL: see `own_arguments`.
+    rn_status (*run)(const invocation *in);
+    // A command that reads its own flags gets what stands after its name.
+    rn_status (*own_arguments)(invocation *in, int argc, char **argv);
+} command;
+
+extern const command inspect_command, convert_command, config_command;
+
+// Set by Ctrl-C and SIGTERM.
+extern volatile bool interrupted;
+
+// Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with "..." at 255 bytes.
+typedef struct safe_text {
+    char text[256];
+} safe_text;
+safe_text make_safe(rn_str text);
+
+// "[4096, 1024]"
+safe_text format_shape(const rn_tensor_info *tensor);
+
+#endif

@@ -1,0 +1,214 @@
+// convert.c — ration convert: another dtype, a quantised form, another container.
+#include "command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct display {
+    rn_json json; // with --json: rows go here
+    bool as_json, verbose, terminal;
+    bool header_printed;
+    double start, last_drawn; // seconds
+    double worst_error;
+    char worst_name[256];
+} display;
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+// ---- progress ------------------------------------------------------------------------------------------------
+
+static void draw_progress(void *self, uint64_t done, uint64_t total) {
+    display *d = self;
+    double now = seconds_now();
+    if (!d->terminal || (now - d->last_drawn < 0.1 && done < total)) return;
+    d->last_drawn = now;
+    double spent = now - d->start, rate = spent > 0 ? (double)done / spent : 0;
+    fprintf(stderr, "\r%3.0f%%  %s of %s  %s/s  %.0f s left   ", 100.0 * (double)done / (double)total,
+            rn_size_format(done).text, rn_size_format(total).text,
+            rn_size_format((uint64_t)rate).text, rate > 0 ? (double)(total - done) / rate : 0);
+    fflush(stderr);
+}
+
+static void clear_progress(const display *d) {
+    if (d->terminal && d->last_drawn > 0) fprintf(stderr, "\r\033[K");
+}
+
+// ---- rows ----------------------------------------------------------------------------------------------------
+
+static void write_row(rn_json *json, const rn_convert_row *row) {
+    rn_json_object(json, NULL);
+    rn_json_text(json, "name", row->name);
+    rn_json_string(json, "from", rn_dtype_get(row->from)->name);
+    rn_json_string(json, "to", rn_dtype_get(row->to)->name);
+    if (row->left_alone && row->left_alone[0]) rn_json_string(json, "left_alone", row->left_alone);
+    rn_json_u64(json, "bytes_in", row->bytes_in);
+    rn_json_u64(json, "bytes_out", row->bytes_out);
+    if (row->measured) {
+        rn_json_f64(json, "mean_error", row->mean_error);
+        rn_json_f64(json, "max_error", row->max_error);
+        rn_json_f64(json, "relative_error", row->relative_error);
+    }
+    rn_json_end(json);
+}
+
+static void print_row(display *d, const rn_convert_row *row) {
+    clear_progress(d);
+    if (!d->header_printed)
+        printf("%-48s %-9s %-9s %11s %11s %11s %9s\n", "tensor", "from", "to", "bytes", "mean error",
+               "max error", "relative");
+    d->header_printed = true;
+    printf("%-48s %-9s %-9s %11s", make_safe(row->name).text, rn_dtype_get(row->from)->name,
+           rn_dtype_get(row->to)->name, rn_size_format(row->bytes_out).text);
+    if (row->measured)
+        printf(" %11.3e %11.3e %9.5f\n", row->mean_error, row->max_error, row->relative_error);
+    else
+        printf("  %s\n", row->left_alone ? row->left_alone : "exact");
+}
+
+static void show_row(void *self, const rn_convert_row *row) {
+    display *d = self;
+    if (row->measured && row->relative_error > d->worst_error) {
+        d->worst_error = row->relative_error;
+        snprintf(d->worst_name, sizeof d->worst_name, "%s", make_safe(row->name).text);
+    }
+    if (d->as_json) write_row(&d->json, row);
+    else if (d->verbose) print_row(d, row);
+}
+
+// ---- results -------------------------------------------------------------------------------------------------
+
+static void print_result(const display *d, const invocation *in, const rn_convert_result *r,
+                         uint64_t budget) {
+    rn_process_info process;
+    bool known = rn_process_read(&process) == RN_OK;
+    double gigabytes = (double)r->bytes_in / 1e9;
+    printf("%s: %zu tensors converted, %zu left alone\n", in->words[1], r->converted_count,
+           r->left_count);
+    printf("  %s in, %s out, %.2f s, %.2f GB/s in (%s)\n", rn_size_format(r->bytes_in).text,
+           rn_size_format(r->bytes_out).text, r->seconds,
+           r->seconds > 0 ? gigabytes / r->seconds : 0, r->engine);
+    if (d->worst_name[0])
+        printf("  largest relative error %.5f in %s\n", d->worst_error, d->worst_name);
+    if (known)
+        printf("  peak resident %s of a budget of %s (buffers %s)\n",
+               rn_size_format(process.resident_peak_bytes).text, rn_size_format(budget).text,
+               rn_size_format(r->buffer_bytes).text);
+}
+
+static void write_result(rn_json *json, const rn_convert_result *r, uint64_t budget) {
+    rn_process_info process;
+    rn_json_u64(json, "converted", r->converted_count);
+    rn_json_u64(json, "left_alone", r->left_count);
+    rn_json_u64(json, "bytes_in", r->bytes_in);
+    rn_json_u64(json, "bytes_out", r->bytes_out);
+    rn_json_f64(json, "seconds", r->seconds);
+    rn_json_string(json, "read_engine", r->engine);
+    rn_json_u64(json, "budget_bytes", budget);
+    rn_json_u64(json, "buffer_bytes", r->buffer_bytes);
+    if (rn_process_read(&process) == RN_OK)
+        rn_json_u64(json, "resident_peak_bytes", process.resident_peak_bytes);
+    rn_ledger_json(json, "ledger");
+}
+
+// ---- running -------------------------------------------------------------------------------------------------
+
+// The host's share of the budget. What the process costs already is charged to the ledger, so that it counts.
+static rn_status read_budget(const char *text, uint64_t *out_bytes) {
+    rn_budget_spec spec;
+    RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
+    if (spec.count != 1 || strcmp(spec.entries[0].device, "host") != 0)
+        return rn_hint(rn_fail(RN_INVALID, "--budget %s: converting uses the host only", text),
+                       "for example --budget 256MiB");
+    *out_bytes = spec.entries[0].bytes;
+    return spec.entries[0].planned_only ? RN_OK : rn_process_charge_outside();
+}
+
+static rn_status parse_dtype(const char *text, rn_dtype *out) {
+    *out = rn_dtype_parse((rn_str){text, strlen(text)});
+    if (*out != RN_DTYPE_NONE || !*text) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "--to %s: there is no such type", text),
+                   "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0 or q4_0");
+}
+
+static rn_status run_text(const invocation *in, const rn_convert_options *options, display *d,
+                          uint64_t budget) {
+    rn_convert_result result;
+    rn_status s = rn_convert(in->words[0], in->words[1], options, &result);
+    clear_progress(d);
+    if (s == RN_OK) print_result(d, in, &result, budget);
+    return s;
+}
+
+// The object is collected in memory: a conversion that fails must not leave half of one on standard output.
+static rn_status run_json(const invocation *in, const rn_convert_options *options, display *d,
+                          uint64_t budget, FILE *memory) {
+    rn_convert_result result;
+    rn_json *json = &d->json;
+    rn_json_begin(json, rn_sink_file(memory), true);
+    rn_json_object(json, NULL);
+    rn_json_string(json, "in", in->words[0]);
+    rn_json_string(json, "out", in->words[1]);
+    rn_json_array(json, "tensors");
+    rn_status s = rn_convert(in->words[0], in->words[1], options, &result);
+    clear_progress(d);
+    RN_TRY(s);
+    rn_json_end(json);
+    write_result(json, &result, budget);
+    rn_json_end(json);
+    return rn_json_finish(json);
+}
+
+static rn_status run_collected(const invocation *in, const rn_convert_options *options, display *d,
+                               uint64_t budget) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory) return rn_fail(RN_NO_MEMORY, "no memory for the report");
+    rn_status s = run_json(in, options, d, budget, memory);
+    fclose(memory);
+    if (s == RN_OK) s = rn_sink_write(rn_sink_file(stdout), text, bytes);
+    free(text);
+    return s;
+}
+
+static rn_status run(const invocation *in) {
+    uint64_t budget = 0;
+    display d = {.as_json = in->json, .verbose = rn_settings_bool(in->settings, "verbose"),
+                 .terminal = isatty(STDERR_FILENO), .start = seconds_now()};
+    rn_convert_options options = {
+        .no_default_excludes = !rn_settings_bool(in->settings, "default-excludes"),
+        .thread_count = (size_t)rn_settings_count(in->settings, "threads"),
+        .cancel = &interrupted,
+        .self = &d,
+        .progress = draw_progress,
+        .row = show_row,
+    };
+    options.exclude_count = rn_settings_list(in->settings, "exclude", &options.exclude);
+    RN_TRY(parse_dtype(rn_settings_text(in->settings, "to"), &options.to));
+    RN_TRY(read_budget(rn_settings_text(in->settings, "budget"), &budget));
+    options.budget_bytes = budget;
+    return in->json ? run_collected(in, &options, &d, budget) : run_text(in, &options, &d, budget);
+}
+
+const command convert_command = {
+    .name = "convert",
+    .usage = "convert IN OUT [--to TYPE] [options]",
+    .summary = "change dtype, quantise, or change the container",
+    .about =
+        "Streams the model IN (file, shards or folder) into the file OUT; its ending, .safetensors or\n"
+        ".gguf, says the container. Memory stays within the budget whatever the model's size. OUT\n"
+        "appears when it is complete, or not at all. Quantising (int8, int4, nf4 into safetensors;\n"
+        "q8_0, q4_0 into GGUF) leaves embeddings, norms and vectors alone and reports each tensor's\n"
+        "error (--verbose). Tensor names stay as they are.",
+    .example = "ration convert models/llama-1b llama-1b-int4.safetensors --to int4 --budget 256MiB",
+    .min_words = 2,
+    .max_words = 2,
+    .run = run,
+};

@@ -1,0 +1,204 @@
+// main.c — finds the command, loads its settings, runs it, and turns its status into an exit code.
+#include "command.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Documented in README.md: scripts rely on them.
+enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CANCELLED = 6 };
+
+volatile bool interrupted;
+
+static const command *const commands[] = {&inspect_command, &convert_command, &config_command};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static int exit_code(rn_status status) {
+    switch (status) {
+    case RN_OK: return 0;
+    case RN_INVALID: return EXIT_USAGE;
+    case RN_OVER_BUDGET:
+    case RN_NO_MEMORY: return EXIT_BUDGET;
+    case RN_DEVICE: return EXIT_DEVICE;
+    case RN_CANCELLED: return EXIT_CANCELLED;
+    case RN_INTERNAL: return 1;
+    default: return EXIT_INPUT;
+    }
+}
+
+// The first signal asks, the second one kills.
+static void on_signal(int number) {
+    interrupted = true;
+    signal(number, SIG_DFL);
+}
+
+static void catch_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+// ---- help ----------------------------------------------------------------------------------------------------
+
+static void print_general_help(void) {
+    printf("ration %s: models inside a memory budget\n\nusage: ration COMMAND [options]\n\n",
+           rn_version());
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\nration COMMAND --help says more. Exit codes: 0 done, 2 usage, 3 bad input,\n"
+           "4 over budget, 5 device, 6 cancelled.\n");
+}
+
+static bool is_for(const rn_option *option, const char *name) {
+    if (option->commands[0] == '\0') return true;
+    size_t length = strlen(name);
+    const char *at = strstr(option->commands, name);
+    return at && (at[length] == ' ' || at[length] == '\0');
+}
+
+static void print_option(const rn_option *option) {
+    char flags[64];
+    int bytes = option->letter ? snprintf(flags, sizeof flags, "-%c, ", option->letter)
+                               : snprintf(flags, sizeof flags, "    ");
+    snprintf(flags + bytes, sizeof flags - (size_t)bytes, "--%s%s%s", option->name,
+             option->value ? " " : "", option->value ? option->value : "");
+    printf("  %-28s %s", flags, option->help);
+    if (option->choices) printf(" (%s)", option->choices);
+    bool shown = option->standard && strcmp(option->standard, "false") != 0;
+    if (shown) printf(" [%s]", option->standard);
+    printf("\n");
+}
+
+static void print_help(const command *c) {
+    printf("usage: ration %s\n\n%s\n\noptions:\n", c->usage, c->about);
+    for (size_t i = 0; i < rn_option_count(); i++)
+        if (is_for(rn_option_at(i), c->name)) print_option(rn_option_at(i));
+    printf("  -h, --help                   this text\n\nexample:\n  %s\n\n"
+           "Every option may also be set as RATION_NAME in the environment or in ration.toml\n"
+           "(see ration config).\n",
+           c->example);
+}
+
+// ---- failing -------------------------------------------------------------------------------------------------
+
+static void print_story_json(const rn_story *story) {
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_object(&json, "error");
+    rn_json_string(&json, "status", rn_status_name(story->status));
+    rn_json_i64(&json, "exit_code", exit_code(story->status));
+    rn_json_string(&json, "message", story->message);
+    rn_json_string(&json, "path", story->path);
+    if (story->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", story->offset);
+    rn_json_string(&json, "hint", story->hint);
+    rn_json_end(&json);
+    rn_json_end(&json);
+    (void)!rn_json_finish(&json);
+}
+
+static int fail(bool json) {
+    const rn_story *story = rn_last_story();
+    fprintf(stderr, "ration: %s\n", story->message);
+    if (story->path[0] && !strstr(story->message, story->path))
+        fprintf(stderr, "  file: %s\n", story->path);
+    if (story->offset != RN_NO_OFFSET)
+        fprintf(stderr, "  at byte: %llu\n", (unsigned long long)story->offset);
+    if (story->hint[0]) fprintf(stderr, "  hint: %s\n", story->hint);
+    if (json) print_story_json(story);
+    return exit_code(story->status);
+}
+
+// ---- running -------------------------------------------------------------------------------------------------
+
+static const char *find_value(int argc, char **argv, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], name, length) != 0) continue;
+        if (argv[i][length] == '=') return argv[i] + length + 1;
+        if (argv[i][length] == '\0' && i + 1 < argc) return argv[i + 1];
+    }
+    return NULL;
+}
+
+static bool wants_help(int argc, char **argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+static void start_log(const rn_settings *settings) {
+    static const char *const levels[] = {"debug", "info", "warning", "error", "off"};
+    const char *level = rn_settings_text(settings, "log-level");
+    rn_log_level least = RN_LOG_WARNING;
+    for (int i = 0; i < 5; i++)
+        if (strcmp(level, levels[i]) == 0) least = (rn_log_level)i;
+    bool json = strcmp(rn_settings_text(settings, "log-format"), "json") == 0;
+    rn_log_set(rn_sink_file(stderr), json ? RN_LOG_JSON : RN_LOG_TEXT, least);
+}
+
+static rn_status check_words(const invocation *in) {
+    const command *c = in->command;
+    if (in->word_count >= c->min_words && in->word_count <= c->max_words) return RN_OK;
+    rn_status s = rn_fail(RN_INVALID, "ration %s: %s argument", c->name,
+                          in->word_count < c->min_words ? "missing" : "superfluous");
+    return rn_hint(s, "usage: ration %s", c->usage);
+}
+
+static rn_status load_settings(invocation *in, int argc, char **argv) {
+    // The file comes before the flags in rank but is named by one of them.
+    const char *file = find_value(argc, argv, "--config");
+    if (!file) file = getenv("RATION_CONFIG");
+    RN_TRY(rn_settings_load_files(in->settings, file));
+    RN_TRY(rn_settings_load_environment(in->settings, environ));
+    if (in->command->own_arguments) return in->command->own_arguments(in, argc, argv);
+    RN_TRY(rn_settings_load_arguments(in->settings, in->command->name, argc, argv, in->words,
+                                      MAX_WORDS, &in->word_count));
+    return check_words(in);
+}
+
+static int run_command(const command *c, int argc, char **argv) {
+    invocation in = {.command = c};
+    if (wants_help(argc, argv)) {
+        print_help(c);
+        return 0;
+    }
+    rn_status s = rn_settings_create(&in.settings);
+    if (s == RN_OK) s = load_settings(&in, argc, argv);
+    if (in.settings) in.json = rn_settings_bool(in.settings, "json");
+    if (s == RN_OK) {
+        start_log(in.settings);
+        s = c->run(&in);
+    }
+    if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        s = rn_fail(RN_IO, "cannot write to standard output");
+    int code = s == RN_OK ? 0 : fail(in.json);
+    rn_settings_destroy(in.settings);
+    return code;
+}
+
+static int unknown_command(const char *name) {
+    fprintf(stderr, "ration: there is no command '%s'\n  hint: ration --help lists them\n", name);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    catch_signals();
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_general_help();
+        return argc < 2 ? EXIT_USAGE : 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ration %s\n", rn_version());
+        return 0;
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(argv[1], commands[i]->name) == 0)
+            return run_command(commands[i], argc - 2, argv + 2);
+    return unknown_command(argv[1]);
+}
