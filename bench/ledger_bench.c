@@ -1,5 +1,6 @@
-// ledger_bench.c — nanoseconds a charge: alone, with a holder, inside scopes, with a listener, on two threads.
-// A charge and its release are two operations. Best of several rounds; target: 20 ns uncontended, no listener.
+// ledger_bench.c — nanoseconds a charge: alone, with a holder, inside scopes, with a listener, on
+// two threads. A charge and its release are two operations. Best of several rounds; target: 20 ns
+// uncontended, no listener.
 #include <ration/memory.h>
 
 #include "base/clock.h"

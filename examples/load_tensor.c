@@ -1,4 +1,5 @@
-// load_tensor.c — introduces opening a checkpoint, finding a tensor and loading it as f32 under a budget.
+// load_tensor.c — introduces opening a checkpoint, finding a tensor and loading it as f32 under a
+// budget.
 //
 //     load_tensor MODEL TENSOR
 #include <ration/ration.h>

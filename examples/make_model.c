@@ -1,5 +1,6 @@
-// make_model.c — introduces the streaming writer: declares the tensors of a Llama-like model of about the size that is
-// asked for, and streams random bf16 weights into it. Memory stays at a few MiB whatever the size.
+// make_model.c — introduces the streaming writer: declares the tensors of a Llama-like model of
+// about the size that is asked for, and streams random bf16 weights into it. Memory stays at a few
+// MiB whatever the size.
 //
 //     make_model OUT.safetensors 512MiB
 #include <ration/ration.h>
@@ -37,7 +38,8 @@ static uint64_t next_random(void) {
     return random_state;
 }
 
-// Four numbers from one draw, each a sum of two uniform ones around 0 (a triangle), scaled like trained weights.
+// Four numbers from one draw, each a sum of two uniform ones around 0 (a triangle), scaled like
+// trained weights.
 static void fill(uint16_t *out, size_t count) {
     for (size_t i = 0; i + 4 <= count; i += 4) {
         uint64_t bits = next_random();
@@ -90,7 +92,8 @@ static rn_status make_model(const char *path, uint64_t bytes) {
     static char names[MAX_LAYERS * PER_LAYER + 1][64];
     uint64_t layer_elements = 0;
     for (size_t i = 0; i < PER_LAYER; i++)
-        layer_elements += layer_shapes[i].dims[0] * (layer_shapes[i].rank == 2 ? layer_shapes[i].dims[1] : 1);
+        layer_elements +=
+            layer_shapes[i].dims[0] * (layer_shapes[i].rank == 2 ? layer_shapes[i].dims[1] : 1);
     uint64_t layers = bytes / (layer_elements * 2);
     if (layers < 1) layers = 1;
     if (layers > MAX_LAYERS) return rn_fail(RN_INVALID, "at most %d layers", MAX_LAYERS);

@@ -1,4 +1,5 @@
-// checkpoint.h — a model's files, opened: what tensors there are and where, nothing read but headers.
+// checkpoint.h — a model's files, opened: what tensors there are and where, nothing read but
+// headers.
 //
 //     rn_checkpoint *model;
 //     RN_TRY(rn_checkpoint_open("models/llama-1b", &model)); // a folder, a shard index, one file
@@ -6,9 +7,9 @@
 //     RN_TRY(rn_checkpoint_load(model, norm, RN_DTYPE_F32, buffer, buffer_bytes));
 //     rn_checkpoint_close(model);
 //
-// Reads safetensors (one file, shards with an index, a Hugging Face folder) and GGUF version 2 and 3. Files are not
-// trusted: RN_CORRUPT names the file, the offset and the rule that was broken. An open checkpoint does not change and
-// may be used from several threads.
+// Reads safetensors (one file, shards with an index, a Hugging Face folder) and GGUF version 2
+// and 3. Files are not trusted: RN_CORRUPT names the file, the offset and the rule that was broken.
+// An open checkpoint does not change and may be used from several threads.
 #ifndef RATION_CHECKPOINT_H
 #define RATION_CHECKPOINT_H
 
@@ -48,7 +49,8 @@ typedef enum rn_metadata_kind {
 typedef struct rn_metadata {
     rn_str key;
     rn_metadata_kind kind;
-    uint32_t gguf_type; // the value's type in GGUF; of the elements for arrays; 8 (string) in safetensors
+    uint32_t gguf_type; // the value's type in GGUF; of the elements for arrays; 8 (string) in
+                        // safetensors
     rn_str text;        // TEXT
     union {
         uint64_t u64;
@@ -60,7 +62,8 @@ typedef struct rn_metadata {
     rn_str raw;     // ARRAY: the elements as they stand in the file
 } rn_metadata;
 
-// `path`: a .safetensors or .gguf file, a *.safetensors.index.json, or a folder that holds one of them.
+// `path`: a .safetensors or .gguf file, a *.safetensors.index.json, or a folder that holds one of
+// them.
 RN_API RN_MUST_USE rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out);
 RN_API void rn_checkpoint_close(rn_checkpoint *checkpoint);
 
@@ -81,19 +84,20 @@ RN_API const rn_metadata *rn_checkpoint_metadata(const rn_checkpoint *checkpoint
 // Element by element through an ARRAY: *cursor begins at 0; false at the end.
 RN_API bool rn_metadata_next(const rn_metadata *array, uint64_t *cursor, rn_metadata *out_element);
 
-// ---- reading -----------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 // `bytes` raw bytes from `offset` within the tensor.
 RN_API RN_MUST_USE rn_status rn_checkpoint_read(const rn_checkpoint *checkpoint,
                                                 const rn_tensor_info *tensor, uint64_t offset,
                                                 void *target, size_t bytes);
-// The whole tensor as `dtype`, converted on the way through a small staging buffer. target_bytes must be exactly
-// what the tensor has in that dtype.
+// The whole tensor as `dtype`, converted on the way through a small staging buffer. target_bytes
+// must be exactly what the tensor has in that dtype.
 RN_API RN_MUST_USE rn_status rn_checkpoint_load(const rn_checkpoint *checkpoint,
                                                 const rn_tensor_info *tensor, rn_dtype dtype,
                                                 void *target, size_t target_bytes);
 
-// The tensor's bytes in the file itself, read-only, paged in when touched. Charged to (host, weights).
+// The tensor's bytes in the file itself, read-only, paged in when touched. Charged to (host,
+// weights).
 typedef struct rn_mapping {
     const void *data; // (bytes)
     size_t bytes;
@@ -107,13 +111,14 @@ RN_API void rn_mapping_release(rn_mapping *mapping);
 typedef struct rn_stream_options {
     const rn_tensor_info *const *tensors; // (tensor_count), or NULL for all; read in file order
     size_t tensor_count;
-    rn_dtype dtype;            // convert to this on the way; RN_DTYPE_NONE leaves the bytes alone
-    size_t buffer_bytes;       // at most this much is held; 0 means 16 MiB
+    rn_dtype dtype;              // convert to this on the way; RN_DTYPE_NONE leaves the bytes alone
+    size_t buffer_bytes;         // at most this much is held; 0 means 16 MiB
     const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
 } rn_stream_options;
 
-// Called with the tensors' bytes in file order, each tensor in one or more consecutive pieces. `offset` is in bytes of
-// what the callback gets (after conversion). Another status than RN_OK ends the stream with it.
+// Called with the tensors' bytes in file order, each tensor in one or more consecutive pieces.
+// `offset` is in bytes of what the callback gets (after conversion). Another status than RN_OK ends
+// the stream with it.
 typedef rn_status (*rn_stream_piece)(void *self, const rn_tensor_info *tensor, uint64_t offset,
                                      const void *data, size_t bytes);
 // Reads past the page cache with several requests in flight.

@@ -4,8 +4,8 @@
 //     rn_convert_result result;
 //     RN_TRY(rn_convert("models/llama-1b", "llama-1b-int4.safetensors", &options, &result));
 //
-// Streams: reading, quantising and writing overlap, and no more than the budget is held, whatever the model's size.
-// The output appears whole or not at all.
+// Streams: reading, quantising and writing overlap, and no more than the budget is held, whatever
+// the model's size. The output appears whole or not at all.
 #ifndef RATION_CONVERT_H
 #define RATION_CONVERT_H
 
@@ -17,7 +17,7 @@ RN_BEGIN_DECLS
 typedef struct rn_convert_row {
     rn_str name;
     rn_dtype from, to;
-    const char *left_alone; // why it was not converted; NULL where it was
+    const char *left_alone;       // why it was not converted; NULL where it was
     uint64_t bytes_in, bytes_out; // out: with scales and the like
     bool measured;                // errors below are known: something was rounded
     double mean_error, max_error; // of |original - restored|
@@ -25,13 +25,15 @@ typedef struct rn_convert_row {
 } rn_convert_row;
 
 typedef struct rn_convert_options {
-    rn_dtype to; // a plain float, int8, int4, nf4, q8_0 or q4_0; RN_DTYPE_NONE changes the container only
-    // Names that quantising leaves alone ('*' and '?' match), beside the default ones: embeddings and norms.
+    rn_dtype to; // a plain float, int8, int4, nf4, q8_0 or q4_0; RN_DTYPE_NONE changes the
+                 // container only
+    // Names that quantising leaves alone ('*' and '?' match), beside the default ones: embeddings
+    // and norms.
     const char *const *exclude;
     size_t exclude_count;
     bool no_default_excludes;
-    uint64_t budget_bytes; // the most that the conversion allocates; 0 means 256 MiB
-    size_t thread_count;   // 0: one for each CPU
+    uint64_t budget_bytes;       // the most that the conversion allocates; 0 means 256 MiB
+    size_t thread_count;         // 0: one for each CPU
     const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
     void *self;                  // for the functions below, which may be NULL
     void (*progress)(void *self, uint64_t done_bytes, uint64_t total_bytes);
@@ -42,12 +44,12 @@ typedef struct rn_convert_result {
     size_t converted_count, left_count;
     uint64_t bytes_in, bytes_out; // tensors' bytes read, file bytes written
     double seconds;
-    uint64_t buffer_bytes;   // held for reading, working and writing
-    const char *engine;      // how it read: "io_uring" or "threads"
+    uint64_t buffer_bytes; // held for reading, working and writing
+    const char *engine;    // how it read: "io_uring" or "threads"
 } rn_convert_result;
 
-// The ending of `out_path` decides the container: .gguf or .safetensors. RN_UNSUPPORTED names a pair that does not go
-// together; RN_OVER_BUDGET says the smallest budget that works.
+// The ending of `out_path` decides the container: .gguf or .safetensors. RN_UNSUPPORTED names a
+// pair that does not go together; RN_OVER_BUDGET says the smallest budget that works.
 RN_API RN_MUST_USE rn_status rn_convert(const char *in_path, const char *out_path,
                                         const rn_convert_options *options,
                                         rn_convert_result *out_result);

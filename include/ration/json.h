@@ -1,4 +1,5 @@
-// json.h — writing JSON: calls in order, commas and escapes by themselves, the first failure remembered.
+// json.h — writing JSON: calls in order, commas and escapes by themselves, the first failure
+// remembered.
 //
 //     rn_json json;
 //     rn_json_begin(&json, rn_sink_file(stdout), true);

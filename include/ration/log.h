@@ -2,8 +2,8 @@
 //
 //     rn_log_set(rn_sink_file(stderr), RN_LOG_TEXT, RN_LOG_INFO);
 //
-// Text for people ("12:03:04.123 warning reader: ..."), or one JSON object a line for machines. Lines are
-// whole: concurrent threads never mix within one. The sink must outlive its use.
+// Text for people ("12:03:04.123 warning reader: ..."), or one JSON object a line for machines.
+// Lines are whole: concurrent threads never mix within one. The sink must outlive its use.
 #ifndef RATION_LOG_H
 #define RATION_LOG_H
 

@@ -1,8 +1,8 @@
 // memory.h — the ledger counts every byte, the budget bounds them, scopes and stages say when.
 //
-// Memory is a property of the process: the system charges it to the process and kills the process. So there is
-// one ledger. Every allocation of host, pinned, device or mapped memory is charged to an account, which is a
-// (device, purpose) pair and, where one is useful, a named holder:
+// Memory is a property of the process: the system charges it to the process and kills the process.
+// So there is one ledger. Every allocation of host, pinned, device or mapped memory is charged to
+// an account, which is a (device, purpose) pair and, where one is useful, a named holder:
 //
 //     rn_holder *holder;
 //     RN_TRY(rn_holder_open(RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS, "llama-1b", &holder));
@@ -21,7 +21,7 @@
 
 RN_BEGIN_DECLS
 
-// ---- devices, purposes, accounts -----------------------------------------------------------------
+// ---- devices, purposes, accounts ------------------------------------------------------
 
 typedef uint8_t rn_device_id;
 #define RN_DEVICE_HOST ((rn_device_id)0)
@@ -53,7 +53,8 @@ typedef struct rn_account {
 } rn_account;
 
 RN_API const char *rn_purpose_name(rn_purpose purpose);
-// Device 0 is "host". Adding a name again gives its number again. RN_INVALID when the table is full.
+// Device 0 is "host". Adding a name again gives its number again. RN_INVALID when the table is
+// full.
 RN_API RN_MUST_USE rn_status rn_device_add(const char *name, rn_device_id *out);
 RN_API const char *rn_device_name(rn_device_id device);
 RN_API size_t rn_device_count(void);
@@ -64,14 +65,15 @@ RN_API RN_MUST_USE rn_status rn_holder_open(rn_device_id device, rn_purpose purp
 RN_API void rn_holder_close(rn_holder *holder);
 RN_API uint64_t rn_holder_bytes(const rn_holder *holder);
 
-// ---- ledger ----------------------------------------------------------------------------------------
+// ---- ledger ---------------------------------------------------------------------------
 
 typedef struct rn_ledger_line {
     uint64_t now_bytes, peak_bytes;
     uint64_t count; // live charges; exact when no other thread is charging
 } rn_ledger_line;
 
-// Counts bytes that exist, without asking the budget. `address` identifies the block for profilers; may be NULL.
+// Counts bytes that exist, without asking the budget. `address` identifies the block for profilers;
+// may be NULL.
 RN_API void rn_ledger_charge(rn_account account, const void *address, uint64_t bytes);
 RN_API void rn_ledger_release(rn_account account, const void *address, uint64_t bytes);
 RN_API rn_ledger_line rn_ledger_read(rn_device_id device, rn_purpose purpose);
@@ -82,7 +84,8 @@ RN_API void rn_ledger_reset_peaks(void);
 RN_API RN_MUST_USE rn_status rn_ledger_print(rn_sink sink);
 // The same as an object under `key`.
 RN_API void rn_ledger_json(rn_json *json, const char *key);
-// Whether sums agree (holders within their line, lines within their device). Only while nobody charges.
+// Whether sums agree (holders within their line, lines within their device). Only while nobody
+// charges.
 RN_API bool rn_ledger_is_valid(void);
 
 typedef enum rn_event_kind {
@@ -101,12 +104,12 @@ typedef struct rn_event {
     const char *name;    // scope or stage
 } rn_event;
 
-// The profiler's hook: called on the thread where it happens, after counting. One listener; NULL removes it.
-// After removing, calls already under way on other threads may still arrive.
+// The profiler's hook: called on the thread where it happens, after counting. One listener; NULL
+// removes it. After removing, calls already under way on other threads may still arrive.
 typedef void (*rn_listener)(void *self, const rn_event *event);
 RN_API void rn_ledger_listen(rn_listener listener, void *self);
 
-// ---- budget ------------------------------------------------------------------------------------------
+// ---- budget ---------------------------------------------------------------------------
 
 // "Does not fit now" is an answer, not an error.
 typedef enum rn_fit {
@@ -115,8 +118,8 @@ typedef enum rn_fit {
     RN_FIT_NEVER        // not while what is held now is held
 } rn_fit;
 
-// Above soft, owners are asked to give back; above hard, charges are refused. RN_NO_LIMIT for none; soft 0 means
-// the same as hard.
+// Above soft, owners are asked to give back; above hard, charges are refused. RN_NO_LIMIT for none;
+// soft 0 means the same as hard.
 RN_API RN_MUST_USE rn_status rn_budget_set(rn_device_id device, uint64_t soft_bytes,
                                            uint64_t hard_bytes);
 RN_API void rn_budget_get(rn_device_id device, uint64_t *out_soft_bytes, uint64_t *out_hard_bytes);
@@ -130,8 +133,9 @@ typedef struct rn_giver {
     const char *name;
     rn_device_id device;
     void *self;
-    uint64_t (*reclaimable_bytes)(void *self);              // what it could give back now
-    uint64_t (*give_back)(void *self, uint64_t want_bytes); // releases about that much, says how much
+    uint64_t (*reclaimable_bytes)(void *self); // what it could give back now
+    uint64_t (*give_back)(void *self,
+                          uint64_t want_bytes); // releases about that much, says how much
 } rn_giver;
 
 // `giver` is borrowed until removed. Its functions must not charge, nor add or remove givers.
@@ -157,7 +161,8 @@ RN_API const rn_refusal *rn_last_refusal(void);
 RN_API RN_MUST_USE rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink);
 RN_API void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key);
 
-// A budget as a user writes it: "2GiB", "75%", "host=8GiB,cuda:0=4GiB", "+512MiB" (planned bytes only).
+// A budget as a user writes it: "2GiB", "75%", "host=8GiB,cuda:0=4GiB", "+512MiB" (planned bytes
+// only).
 #define RN_BUDGET_ENTRIES 8
 typedef struct rn_budget_spec {
     size_t count;
@@ -169,13 +174,13 @@ typedef struct rn_budget_spec {
 } rn_budget_spec;
 RN_API RN_MUST_USE rn_status rn_budget_parse(rn_str text, rn_budget_spec *out);
 
-// ---- the process as the system sees it -----------------------------------------------------------------
+// ---- the process as the system sees it ------------------------------------------------
 
 typedef struct rn_process_info {
     uint64_t resident_bytes, resident_peak_bytes;
     uint64_t page_table_bytes;
     uint64_t machine_bytes, machine_available_bytes;
-    int cgroup_version; // 0 none, 1 or 2
+    int cgroup_version;          // 0 none, 1 or 2
     uint64_t cgroup_limit_bytes; // RN_NO_LIMIT when unlimited; the smallest on the way to the root
     uint64_t cgroup_used_bytes;
 } rn_process_info;
@@ -188,7 +193,7 @@ RN_API uint64_t rn_process_free_bytes(const rn_process_info *info);
 // Measures what is resident but not in the ledger and charges it to (host, outside).
 RN_API RN_MUST_USE rn_status rn_process_charge_outside(void);
 
-// ---- scopes ----------------------------------------------------------------------------------------------
+// ---- scopes ---------------------------------------------------------------------------
 
 typedef struct rn_scope_stats {
     uint64_t peak_allocated;  // most bytes held at once, above what was held at the beginning
@@ -207,15 +212,17 @@ typedef struct rn_scope {
 } rn_scope;
 
 // Counts what this thread, and loops that it gives to workers, charges and releases on `device` (or
-// RN_DEVICE_ANY) until the end. Scopes nest on a thread; each has its own exact peak. `name` is borrowed.
+// RN_DEVICE_ANY) until the end. Scopes nest on a thread; each has its own exact peak. `name` is
+// borrowed.
 RN_API void rn_scope_begin(rn_scope *scope, const char *name, rn_device_id device);
 RN_API rn_scope_stats rn_scope_end(rn_scope *scope);
 
-// ---- stages ------------------------------------------------------------------------------------------------
+// ---- stages ---------------------------------------------------------------------------
 
-// One log line: time, resident memory, the ledger by device, what is free; and a marker in the profile. Names
-// are those of a model server's life: "start", "tokenizer_loaded", "model_loaded_cpu", "inputs_on_device",
-// "model_on_device", "compilation_complete", "model_saved", "server_ready", "final_cleanup".
+// One log line: time, resident memory, the ledger by device, what is free; and a marker in the
+// profile. Names are those of a model server's life: "start", "tokenizer_loaded",
+// "model_loaded_cpu", "inputs_on_device", "model_on_device", "compilation_complete", "model_saved",
+// "server_ready", "final_cleanup".
 RN_API void rn_stage(const char *name);
 
 RN_END_DECLS

@@ -1,4 +1,5 @@
-// options.h — every setting of ration, once: as a flag, a RATION_* variable and a key of the TOML file.
+// options.h — every setting of ration, once: as a flag, a RATION_* variable and a key of the TOML
+// file.
 //
 //     --threads 4      RATION_THREADS=4      threads = 4
 //     --to int4        RATION_TO=int4        [convert]
@@ -6,11 +7,12 @@
 //
 //     rn_settings *settings;
 //     RN_TRY(rn_settings_create(&settings));
-//     RN_TRY(rn_settings_load_files(settings, NULL)); // ~/.config/ration/config.toml, ./ration.toml
+//     RN_TRY(rn_settings_load_files(settings, NULL));
 //     RN_TRY(rn_settings_load_environment(settings, environ));
-//     RN_TRY(rn_settings_load_arguments(settings, "convert", argc, argv, words, 8, &word_count));
+//     RN_TRY(rn_settings_load_arguments(settings, "convert", argc, argv, words, 8, &count));
 //
-// Later loads win. Every value is checked when it is set, and a bad one is RN_INVALID with where it came from.
+// Later loads win. Every value is checked when it is set, and a bad one is RN_INVALID with where it
+// came from.
 #ifndef RATION_OPTIONS_H
 #define RATION_OPTIONS_H
 
@@ -30,9 +32,9 @@ typedef enum rn_option_type {
 } rn_option_type;
 
 typedef struct rn_option {
-    const char *name;     // "log-level": --log-level, RATION_LOG_LEVEL
-    const char *key;      // in the TOML file: "log.level"
-    char letter;          // -j, or 0
+    const char *name; // "log-level": --log-level, RATION_LOG_LEVEL
+    const char *key;  // in the TOML file: "log.level"
+    char letter;      // -j, or 0
     rn_option_type type;
     bool in_array;        // the key's table is an array of tables in the file: [[backend]]
     const char *commands; // "inspect convert": where the flag is taken; "" everywhere
@@ -56,18 +58,20 @@ RN_API void rn_settings_destroy(rn_settings *settings);
 // Sets one option from text; `origin` ("--threads", a file's name) goes into errors and listings.
 RN_API RN_MUST_USE rn_status rn_settings_set(rn_settings *settings, const rn_option *option,
                                              rn_str value, const char *origin);
-// The files that exist: the user's, then ./ration.toml; or only `path` where one is given. Unknown keys are errors.
+// The files that exist: the user's, then ./ration.toml; or only `path` where one is given. Unknown
+// keys are errors.
 RN_API RN_MUST_USE rn_status rn_settings_load_files(rn_settings *settings, const char *path);
 RN_API RN_MUST_USE rn_status rn_settings_load_environment(rn_settings *settings,
                                                           char *const *environment);
-// Flags of `command` ("--name value", "--name=value", "--flag", "--no-flag", "-x value"); what is no flag goes to
-// `words`. "--" ends the flags. argv[0] is the first argument, not the program.
+// Flags of `command` ("--name value", "--name=value", "--flag", "--no-flag", "-x value"); what is
+// no flag goes to `words`. "--" ends the flags. argv[0] is the first argument, not the program.
 RN_API RN_MUST_USE rn_status rn_settings_load_arguments(rn_settings *settings, const char *command,
                                                         int argc, char *const *argv,
                                                         const char **words, size_t max_words,
                                                         size_t *out_word_count);
 
-// The value of an option that exists (by name), or its standard one. Text is "" where there is none.
+// The value of an option that exists (by name), or its standard one. Text is "" where there is
+// none.
 RN_API const char *rn_settings_text(const rn_settings *settings, const char *name);
 RN_API bool rn_settings_bool(const rn_settings *settings, const char *name);
 RN_API uint64_t rn_settings_count(const rn_settings *settings, const char *name);
@@ -78,10 +82,12 @@ RN_API size_t rn_settings_list(const rn_settings *settings, const char *name,
 // Where the value came from: "default", a file's name, "RATION_THREADS", "--threads".
 RN_API const char *rn_settings_origin(const rn_settings *settings, const char *name);
 
-// Changes one value in a TOML file (made if it is missing) and leaves the rest as it is. The value is checked first.
+// Changes one value in a TOML file (made if it is missing) and leaves the rest as it is. The value
+// is checked first.
 RN_API RN_MUST_USE rn_status rn_config_write(const char *path, const rn_option *option,
                                              rn_str value);
-// The file that `ration config` edits: `given` if not NULL or "", ./ration.toml if there is one, else the user's.
+// The file that `ration config` edits: `given` if not NULL or "", ./ration.toml if there is one,
+// else the user's.
 RN_API RN_MUST_USE rn_status rn_config_path(const char *given, char *out, size_t capacity);
 
 RN_END_DECLS

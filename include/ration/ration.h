@@ -1,16 +1,19 @@
 // ration.h — the whole public API, and the rules of the house.
 //
-// Ownership. The verb tells: create/open gives an object to its one owner, who calls destroy/close (NULL is fine). Structs
-// such as rn_tensor_info that a function returns a pointer to are borrowed from the object that returned them. Values
-// (rn_str, rn_dtype, option structs) are copied freely. An option struct of zeros means the defaults.
+// Ownership. The verb tells: create/open gives an object to its one owner, who calls destroy/close
+// (NULL is fine). Structs such as rn_tensor_info that a function returns a pointer to are borrowed
+// from the object that returned them. Values (rn_str, rn_dtype, option structs) are copied freely.
+// An option struct of zeros means the defaults.
 //
-// Errors. A function that can fail returns rn_status; the story (message, file, offset, hint) is the thread's own, see
-// status.h. "Does not fit now" is a result (rn_fit), not an error. The library never prints, exits or aborts.
+// Errors. A function that can fail returns rn_status; the story (message, file, offset, hint) is
+// the thread's own, see status.h. "Does not fit now" is a result (rn_fit), not an error. The
+// library never prints, exits or aborts.
 //
-// Threads. Objects may be used from any thread, by one at a time unless their header says otherwise; memory.h and what is
-// const may be used by all at once.
+// Threads. Objects may be used from any thread, by one at a time unless their header says
+// otherwise; memory.h and what is const may be used by all at once.
 //
-// Memory. Every byte that the library allocates is charged to the ledger (memory.h) and asks the budget first.
+// Memory. Every byte that the library allocates is charged to the ledger (memory.h) and asks the
+// budget first.
 #ifndef RATION_RATION_H
 #define RATION_RATION_H
 

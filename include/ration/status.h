@@ -6,8 +6,9 @@
 //         fprintf(stderr, "%s\nhint: %s\n", story->message, story->hint);
 //     }
 //
-// There is nothing to free. The story belongs to the calling thread and holds until that thread's next
-// failure; a worker that hands a failure to another thread copies the struct (rn_story_restore).
+// There is nothing to free. The story belongs to the calling thread and holds until that thread's
+// next failure; a worker that hands a failure to another thread copies the struct
+// (rn_story_restore).
 #ifndef RATION_STATUS_H
 #define RATION_STATUS_H
 

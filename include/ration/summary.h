@@ -19,8 +19,8 @@ typedef struct rn_summary {
     uint64_t elements, bytes;
 } rn_summary;
 
-// A tensor's block is its name up to and with the first number that stands between dots ("blk.3"), or without one,
-// its name without the last part ("model.embed_tokens").
+// A tensor's block is its name up to and with the first number that stands between dots ("blk.3"),
+// or without one, its name without the last part ("model.embed_tokens").
 RN_API rn_str rn_block_of(rn_str tensor_name);
 RN_API RN_MUST_USE rn_status rn_summary_make(const rn_checkpoint *checkpoint, rn_summary *out);
 RN_API void rn_summary_free(rn_summary *summary);

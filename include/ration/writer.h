@@ -7,8 +7,9 @@
 //     if (s == RN_OK) s = rn_writer_commit(writer);
 //     rn_writer_destroy(writer);
 //
-// The name's ending decides: .gguf is GGUF version 3, anything else safetensors. The file appears whole, at the
-// commit, or not at all. Bytes go past the page cache; memory is a few buffers, whatever the file's size.
+// The name's ending decides: .gguf is GGUF version 3, anything else safetensors. The file appears
+// whole, at the commit, or not at all. Bytes go past the page cache; memory is a few buffers,
+// whatever the file's size.
 #ifndef RATION_WRITER_H
 #define RATION_WRITER_H
 
@@ -20,10 +21,11 @@ typedef struct rn_writer rn_writer;
 
 typedef struct rn_write_tensor {
     rn_str name;
-    rn_dtype dtype; // one that the container has; block types want whole blocks in the innermost dimension
+    rn_dtype dtype; // one that the container has; block types want whole blocks in the innermost
+                    // dimension
     uint32_t rank;
     const uint64_t *dims; // (rank), outermost first
-    bool random;          // a small one, written with rn_writer_put in any order (scales beside their data)
+    bool random; // a small one, written with rn_writer_put in any order (scales beside their data)
 } rn_write_tensor;
 
 typedef struct rn_writer_options {
@@ -32,14 +34,14 @@ typedef struct rn_writer_options {
     size_t buffer_bytes; // of each of three; 0 means 2 MiB
 } rn_writer_options;
 
-// Lays the file out: header, random tensors of 4 bytes an element and more, the others in the order given, the rest of
-// the random ones. RN_UNSUPPORTED names the tensor or key that the container cannot hold. Tensors, names and metadata
-// are borrowed for this call only.
+// Lays the file out: header, random tensors of 4 bytes an element and more, the others in the order
+// given, the rest of the random ones. RN_UNSUPPORTED names the tensor or key that the container
+// cannot hold. Tensors, names and metadata are borrowed for this call only.
 RN_API RN_MUST_USE rn_status rn_writer_create(const char *path, const rn_write_tensor *tensors,
                                               size_t tensor_count, const rn_writer_options *options,
                                               rn_writer **out);
-// The next bytes of the tensors that are not random, in the order given. No call crosses from one into the next;
-// padding is the writer's business.
+// The next bytes of the tensors that are not random, in the order given. No call crosses from one
+// into the next; padding is the writer's business.
 RN_API RN_MUST_USE rn_status rn_writer_append(rn_writer *writer, const void *data, size_t bytes);
 // Bytes of random tensor number `tensor`, each of them once.
 RN_API RN_MUST_USE rn_status rn_writer_put(rn_writer *writer, size_t tensor, uint64_t offset,

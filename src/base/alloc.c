@@ -36,7 +36,8 @@ const rn_allocator rn_system_allocator = {NULL, system_alloc, system_free};
 rn_status rn_alloc_aligned(const rn_allocator *from, size_t bytes, size_t align, void **out) {
     *out = NULL;
     if (bytes == 0) return RN_OK;
-    if (bytes > PTRDIFF_MAX) return rn_fail(RN_NO_MEMORY, "%zu bytes is no size for a block", bytes);
+    if (bytes > PTRDIFF_MAX)
+        return rn_fail(RN_NO_MEMORY, "%zu bytes is no size for a block", bytes);
     *out = from->alloc(from->self, bytes, align);
     return *out ? RN_OK : rn_last_story()->status;
 }

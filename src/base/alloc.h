@@ -1,8 +1,9 @@
 // alloc.h — the only door to the system's memory for the library's own structures.
 //
-// An rn_allocator is a handle {self, functions}. base/ provides the plain one; memory/account.h provides one
-// that charges the ledger and asks the budget first. Frees are sized: whoever holds a block knows its
-// size, so no block carries a header and the ledger's numbers are the bytes that were asked for.
+// An rn_allocator is a handle {self, functions}. base/ provides the plain one; memory/account.h
+// provides one that charges the ledger and asks the budget first. Frees are sized: whoever holds a
+// block knows its size, so no block carries a header and the ledger's numbers are the bytes that
+// were asked for.
 #ifndef RN_BASE_ALLOC_H
 #define RN_BASE_ALLOC_H
 
@@ -15,7 +16,8 @@ typedef struct rn_allocator {
     void (*free)(void *self, void *block, size_t bytes);
 } rn_allocator;
 
-// Blocks of this size and above are mapped, so that freeing them returns them to the system at once.
+// Blocks of this size and above are mapped, so that freeing them returns them to the system at
+// once.
 #define RN_MAP_THRESHOLD ((size_t)256 << 10)
 #define RN_PAGE_BYTES    ((size_t)4096)
 

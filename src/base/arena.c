@@ -1,5 +1,5 @@
-// arena.c — a list of chunks, filled front to back. A request larger than a chunk gets its own, put behind
-// the current one so that the current one's rest is not lost.
+// arena.c — a list of chunks, filled front to back. A request larger than a chunk gets its own, put
+// behind the current one so that the current one's rest is not lost.
 #include "base/arena.h"
 #include "base/checked.h"
 
@@ -16,7 +16,8 @@ enum { DEFAULT_CHUNK_BYTES = 64 << 10, HEADER_BYTES = sizeof(rn_arena_chunk) };
 _Static_assert(HEADER_BYTES % 16 == 0, "blocks after the header stay aligned");
 
 void rn_arena_init(rn_arena *arena, const rn_allocator *from, size_t chunk_bytes) {
-    *arena = (rn_arena){.from = from, .chunk_bytes = chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES};
+    *arena =
+        (rn_arena){.from = from, .chunk_bytes = chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES};
 }
 
 static rn_status add_chunk(rn_arena *arena, size_t bytes, rn_arena_chunk **out) {

@@ -29,9 +29,17 @@ static inline bool rn_align_u64(uint64_t value, uint64_t align, uint64_t *out) {
 static inline uint64_t rn_round_up(uint64_t value, uint64_t align) {
     return (value + align - 1) & ~(align - 1);
 }
-static inline uint64_t rn_round_down(uint64_t value, uint64_t align) { return value & ~(align - 1); }
-static inline uint64_t rn_div_up(uint64_t value, uint64_t by) { return value / by + (value % by != 0); }
-static inline uint64_t rn_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static inline uint64_t rn_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static inline uint64_t rn_round_down(uint64_t value, uint64_t align) {
+    return value & ~(align - 1);
+}
+static inline uint64_t rn_div_up(uint64_t value, uint64_t by) {
+    return value / by + (value % by != 0);
+}
+static inline uint64_t rn_min_u64(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+static inline uint64_t rn_max_u64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
 
 #endif

@@ -14,8 +14,10 @@ void rn_clock_text(char out[40], bool full) {
     struct timespec now;
     struct tm parts;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (full) gmtime_r(&now.tv_sec, &parts);
-    else localtime_r(&now.tv_sec, &parts);
+    if (full)
+        gmtime_r(&now.tv_sec, &parts);
+    else
+        localtime_r(&now.tv_sec, &parts);
     size_t bytes = strftime(out, 40, full ? "%Y-%m-%dT%H:%M:%S" : "%H:%M:%S", &parts);
     snprintf(out + bytes, 40 - bytes, ".%03ld%s", now.tv_nsec / 1000000, full ? "Z" : "");
 }

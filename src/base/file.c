@@ -12,8 +12,8 @@
 rn_status rn_file_fail(const char *doing, const char *path) {
     int error = errno;
     bool missing = error == ENOENT || error == ENOTDIR;
-    rn_status s = rn_fail(missing ? RN_NOT_FOUND : RN_IO, "cannot %s %s: %s", doing, path,
-                          strerror(error));
+    rn_status s =
+        rn_fail(missing ? RN_NOT_FOUND : RN_IO, "cannot %s %s: %s", doing, path, strerror(error));
     (void)rn_blame(s, path, RN_NO_OFFSET);
     if (error == ENOSPC) return rn_hint(s, "free some space on that file system");
     if (error == EACCES) return rn_hint(s, "check the permissions");
@@ -33,7 +33,8 @@ rn_status rn_file_open(const char *path, int *out_fd, uint64_t *out_bytes) {
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
-        return rn_blame(rn_fail(RN_UNSUPPORTED, "%s is not a regular file", path), path, RN_NO_OFFSET);
+        return rn_blame(rn_fail(RN_UNSUPPORTED, "%s is not a regular file", path), path,
+                        RN_NO_OFFSET);
     }
     *out_fd = fd;
     if (out_bytes) *out_bytes = (uint64_t)info.st_size;

@@ -1,5 +1,5 @@
-// file.h — opening and reading files, with stories that name the file and the offset. Reads and writes here
-// are where tests make the N-th one fail.
+// file.h — opening and reading files, with stories that name the file and the offset. Reads and
+// writes here are where tests make the N-th one fail.
 #ifndef RN_BASE_FILE_H
 #define RN_BASE_FILE_H
 
@@ -23,6 +23,7 @@ rn_status rn_file_fail(const char *doing, const char *path);
 bool rn_file_is_folder(const char *path);
 bool rn_file_exists(const char *path);
 // "folder/name" into `out`; RN_INVALID when it is too long.
-RN_MUST_USE rn_status rn_path_join(const char *folder, const char *name, char *out, size_t capacity);
+RN_MUST_USE rn_status rn_path_join(const char *folder, const char *name, char *out,
+                                   size_t capacity);
 
 #endif

@@ -34,10 +34,14 @@ static void put_escaped(rn_json *json, rn_str text) {
         }
         put(json, text.data + run, i - run);
         char escape[8];
-        if (length == 0) put_text(json, "\\ufffd");
-        else if (c == '"' || c == '\\') put(json, (char[]){'\\', (char)c}, 2);
-        else if (c == '\n') put_text(json, "\\n");
-        else if (snprintf(escape, sizeof escape, "\\u%04x", c) > 0) put_text(json, escape);
+        if (length == 0)
+            put_text(json, "\\ufffd");
+        else if (c == '"' || c == '\\')
+            put(json, (char[]){'\\', (char)c}, 2);
+        else if (c == '\n')
+            put_text(json, "\\n");
+        else if (snprintf(escape, sizeof escape, "\\u%04x", c) > 0)
+            put_text(json, escape);
         run = ++i;
     }
     put(json, text.data + run, text.bytes - run);
@@ -124,8 +128,10 @@ void rn_json_i64(rn_json *json, const char *key, int64_t value) {
 void rn_json_f64(rn_json *json, const char *key, double value) {
     char text[40];
     begin_value(json, key);
-    if (isfinite(value)) snprintf(text, sizeof text, "%.9g", value);
-    else snprintf(text, sizeof text, "null");
+    if (isfinite(value))
+        snprintf(text, sizeof text, "%.9g", value);
+    else
+        snprintf(text, sizeof text, "null");
     put_text(json, text);
 }
 

@@ -12,8 +12,8 @@
 #include <time.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static rn_sink log_sink;                       // under lock
-static _Atomic int log_least = RN_LOG_OFF;     // RN_LOG_OFF: no sink
+static rn_sink log_sink;                   // under lock
+static _Atomic int log_least = RN_LOG_OFF; // RN_LOG_OFF: no sink
 static _Atomic int log_form = RN_LOG_TEXT;
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
@@ -26,14 +26,16 @@ void rn_log_set(rn_sink sink, rn_log_form form, rn_log_level least) {
 }
 
 bool rn_log_wants(rn_log_level level) {
-    return (int)level >= atomic_load_explicit(&log_least, memory_order_relaxed) && level < RN_LOG_OFF;
+    return (int)level >= atomic_load_explicit(&log_least, memory_order_relaxed) &&
+           level < RN_LOG_OFF;
 }
 
 rn_log_form rn_log_form_get(void) {
     return (rn_log_form)atomic_load(&log_form);
 }
 
-// A log that cannot be written has nobody to tell: the failure is dropped, and the caller's story kept.
+// A log that cannot be written has nobody to tell: the failure is dropped, and the caller's story
+// kept.
 void rn_log_line(rn_log_level level, rn_str line) {
     if (!rn_log_wants(level)) return;
     rn_story story = *rn_last_story();
@@ -58,7 +60,8 @@ static rn_status append_line(void *self, const char *text, size_t bytes) {
     return RN_OK;
 }
 
-static void form_json(line_buffer *line, rn_log_level level, const char *part, const char *message) {
+static void form_json(line_buffer *line, rn_log_level level, const char *part,
+                      const char *message) {
     rn_json json;
     char time_text[40];
     rn_clock_text(time_text, true);

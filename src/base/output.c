@@ -1,7 +1,7 @@
 // output.c — rotating buffers, a short queue of writes, two I/O threads.
 //
-// A buffer keeps the alignment of the file: byte `phase` of its memory stands for a file offset with the same
-// remainder modulo 4096, so that every whole block in it can be written directly.
+// A buffer keeps the alignment of the file: byte `phase` of its memory stands for a file offset
+// with the same remainder modulo 4096, so that every whole block in it can be written directly.
 #include "base/output.h"
 #include "base/checked.h"
 #include "base/fault.h"
@@ -29,7 +29,8 @@ typedef struct buffer {
 
 struct rn_output {
     const rn_allocator *from;
-    char path[MAX_PATH_BYTES], temporary[MAX_PATH_BYTES]; // temporary is "" while the file has no name
+    char path[MAX_PATH_BYTES],
+        temporary[MAX_PATH_BYTES]; // temporary is "" while the file has no name
     char folder[MAX_PATH_BYTES];
     int fd, direct_fd; // direct_fd is -1 where O_DIRECT is not to be had
     uint64_t file_bytes;
@@ -46,7 +47,7 @@ struct rn_output {
     rn_story story; // of the first failed write; status RN_OK until then
 };
 
-// ---- writing ---------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------
 
 // The whole blocks directly, the ragged ends through the page cache.
 static rn_status write_buffer(rn_output *output, const buffer *b) {
@@ -113,7 +114,7 @@ static rn_status wait_for(rn_output *output, buffer *b) {
     return s == RN_OK ? RN_OK : rn_story_restore(&output->story);
 }
 
-// ---- filling -----------------------------------------------------------------------------------------------
+// ---- filling --------------------------------------------------------------------------
 
 static void flush(rn_output *output) {
     enqueue(output, &output->buffers[output->current]);
@@ -160,7 +161,7 @@ rn_status rn_output_put(rn_output *output, uint64_t offset, const void *data, si
     return rn_file_write_at(output->fd, output->path, offset, data, bytes);
 }
 
-// ---- opening and ending --------------------------------------------------------------------------------------
+// ---- opening and ending ---------------------------------------------------------------
 
 static size_t buffer_capacity(const rn_output_options *options) {
     size_t bytes = options->buffer_bytes ? options->buffer_bytes : (size_t)2 << 20;
@@ -181,8 +182,10 @@ static rn_status split_path(rn_output *output, const char *path) {
     snprintf(output->path, sizeof output->path, "%s", path);
     snprintf(output->folder, sizeof output->folder, "%s", path);
     char *slash = strrchr(output->folder, '/');
-    if (!slash) snprintf(output->folder, sizeof output->folder, ".");
-    else slash[slash == output->folder] = '\0';
+    if (!slash)
+        snprintf(output->folder, sizeof output->folder, ".");
+    else
+        slash[slash == output->folder] = '\0';
     return RN_OK;
 }
 
@@ -256,8 +259,10 @@ rn_status rn_output_create(const char *path, const rn_output_options *options,
     if (s == RN_OK) s = open_file(output);
     if (s == RN_OK) s = make_buffers(output, options);
     if (s == RN_OK) s = start_threads(output);
-    if (s == RN_OK) *out = output;
-    else rn_output_destroy(output);
+    if (s == RN_OK)
+        *out = output;
+    else
+        rn_output_destroy(output);
     return s;
 }
 

@@ -1,15 +1,17 @@
 // output.h — a large file that appears whole or not at all, written past the page cache.
 //
-// The file's size is known from the start, and which part of it, the stream, is filled front to back:
+// The file's size is known from the start, and which part of it, the stream, is filled front to
+// back:
 //
 //     [ header, scales: anywhere, any order | stream: the bulk, in order ............ | anywhere ]
 //
-// The stream has a few buffers. A full one is written by I/O threads (whole 4 KiB blocks with O_DIRECT, its ragged ends
-// through the page cache) while the next is filled. The rest is small and goes through the page cache.
+// The stream has a few buffers. A full one is written by I/O threads (whole 4 KiB blocks with
+// O_DIRECT, its ragged ends through the page cache) while the next is filled. The rest is small and
+// goes through the page cache.
 //
-// The file has no name until rn_output_commit (where the file system cannot do that: a name ending in ".tmp"), which
-// syncs it and renames it into place: a process killed at any moment leaves the old file or the new one. One thread
-// at a time may call.
+// The file has no name until rn_output_commit (where the file system cannot do that: a name ending
+// in ".tmp"), which syncs it and renames it into place: a process killed at any moment leaves the
+// old file or the new one. One thread at a time may call.
 #ifndef RN_BASE_OUTPUT_H
 #define RN_BASE_OUTPUT_H
 
@@ -24,8 +26,8 @@ typedef struct rn_output_options {
     size_t buffer_count;                  // 0 means 3
 } rn_output_options;
 
-// Buffers come from `from`, all at once: rn_output_buffer_bytes says how much. Fails early when the file system
-// has less room than file_bytes.
+// Buffers come from `from`, all at once: rn_output_buffer_bytes says how much. Fails early when the
+// file system has less room than file_bytes.
 RN_MUST_USE rn_status rn_output_create(const char *path, const rn_output_options *options,
                                        const rn_allocator *from, rn_output **out);
 size_t rn_output_buffer_bytes(const rn_output_options *options);

@@ -28,8 +28,10 @@ rn_status rn_settings_create(rn_settings **out) {
     rn_arena_init(&settings->arena, &rn_system_allocator, 0);
     rn_status s = rn_arena_array(&settings->arena, rn_option_count(), sizeof(setting), &values);
     settings->values = values;
-    if (s == RN_OK) *out = settings;
-    else rn_settings_destroy(settings);
+    if (s == RN_OK)
+        *out = settings;
+    else
+        rn_settings_destroy(settings);
     return s;
 }
 
@@ -39,7 +41,7 @@ void rn_settings_destroy(rn_settings *settings) {
     rn_free(&rn_system_allocator, settings, sizeof *settings);
 }
 
-// ---- checking ----------------------------------------------------------------------------------------------
+// ---- checking -------------------------------------------------------------------------
 
 bool rn_option_parse_bool(rn_str text, bool *out) {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "1", "0"};
@@ -85,12 +87,14 @@ rn_status rn_option_check(const rn_option *option, rn_str value) {
     case RN_OPTION_CHOICE:
         if (is_choice(value, option->choices)) return RN_OK;
         return rn_fail(RN_INVALID, "'%.*s' is none of %s", RN_STR_ARG(value), option->choices);
-    case RN_OPTION_SIZE: return rn_size_parse(value, 0, &number);
-    default: return RN_OK; // budgets and dtypes are checked by the layers that know them
+    case RN_OPTION_SIZE:
+        return rn_size_parse(value, 0, &number);
+    default:
+        return RN_OK; // budgets and dtypes are checked by the layers that know them
     }
 }
 
-// ---- setting -----------------------------------------------------------------------------------------------
+// ---- setting --------------------------------------------------------------------------
 
 static setting *find_setting(const rn_settings *settings, const rn_option *option) {
     return &settings->values[option - rn_option_at(0)];
@@ -141,7 +145,7 @@ rn_status rn_settings_load_environment(rn_settings *settings, char *const *envir
     return RN_OK;
 }
 
-// ---- arguments ---------------------------------------------------------------------------------------------
+// ---- arguments ------------------------------------------------------------------------
 
 typedef struct argument_reader {
     rn_settings *settings;
@@ -179,7 +183,8 @@ static const rn_option *find_flag(const argument_reader *reader, rn_str name, bo
         if (!takes(option, reader->command)) continue;
         if (rn_str_equal(name, rn_str_from(option->name))) return option;
         if (option->type != RN_OPTION_BOOL || !rn_str_starts(name, RN_STR("no-"))) continue;
-        if (!rn_str_equal((rn_str){name.data + 3, name.bytes - 3}, rn_str_from(option->name))) continue;
+        if (!rn_str_equal((rn_str){name.data + 3, name.bytes - 3}, rn_str_from(option->name)))
+            continue;
         *out_negated = true;
         return option;
     }
@@ -188,8 +193,7 @@ static const rn_option *find_flag(const argument_reader *reader, rn_str name, bo
 
 // The next argument as the flag's value.
 static rn_status take_value(argument_reader *reader, const char *flag, rn_str *out) {
-    if (reader->at == reader->argc)
-        return rn_fail(RN_INVALID, "%s wants a value", flag);
+    if (reader->at == reader->argc) return rn_fail(RN_INVALID, "%s wants a value", flag);
     *out = rn_str_from(reader->argv[reader->at++]);
     return RN_OK;
 }
@@ -207,8 +211,10 @@ static rn_status read_long(argument_reader *reader, const char *argument) {
     char origin[80];
     snprintf(origin, sizeof origin, "--%.*s", RN_STR_ARG(name));
     if (negated && equals) return rn_fail(RN_INVALID, "%s takes no value", origin);
-    if (option->type == RN_OPTION_BOOL && !equals) value = negated ? RN_STR("false") : RN_STR("true");
-    else if (!equals) RN_TRY(take_value(reader, origin, &value));
+    if (option->type == RN_OPTION_BOOL && !equals)
+        value = negated ? RN_STR("false") : RN_STR("true");
+    else if (!equals)
+        RN_TRY(take_value(reader, origin, &value));
     return rn_settings_set(reader->settings, option, value, origin);
 }
 
@@ -254,7 +260,7 @@ rn_status rn_settings_load_arguments(rn_settings *settings, const char *command,
     return RN_OK;
 }
 
-// ---- reading -----------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 static const char *text_of(const rn_settings *settings, const char *name) {
     const rn_option *option = rn_option_find(rn_str_from(name));

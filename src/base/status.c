@@ -42,8 +42,8 @@ static void print_clean(char *out, size_t capacity, const char *format, va_list 
         if ((unsigned char)*c < 0x20 && *c != '\n') *c = '?';
 }
 
-rn_status rn_fail_at(const char *source_file, int source_line, rn_status status,
-                     const char *format, ...) {
+rn_status rn_fail_at(const char *source_file, int source_line, rn_status status, const char *format,
+                     ...) {
     rn_story *story = &thread_story;
     story->status = status;
     story->source_file = source_file;

@@ -19,7 +19,8 @@ bool rn_str_matches(rn_str text, rn_str pattern) {
         if (p < pattern.bytes && pattern.data[p] == '*') {
             star = p++;
             star_text = t;
-        } else if (p < pattern.bytes && (pattern.data[p] == '?' || pattern.data[p] == text.data[t])) {
+        } else if (p < pattern.bytes &&
+                   (pattern.data[p] == '?' || pattern.data[p] == text.data[t])) {
             p++, t++;
         } else if (star != SIZE_MAX) {
             p = star + 1;

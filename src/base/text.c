@@ -27,7 +27,8 @@ rn_status rn_sink_print(rn_sink sink, const char *format, ...) {
     int bytes = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (bytes < 0) return rn_fail(RN_INTERNAL, "bad format");
-    if ((size_t)bytes >= sizeof text) bytes = sizeof text - 1; // one printed item is cut, never overrun
+    if ((size_t)bytes >= sizeof text)
+        bytes = sizeof text - 1; // one printed item is cut, never overrun
     return rn_sink_write(sink, text, (size_t)bytes);
 }
 
@@ -43,8 +44,11 @@ rn_size_text rn_size_format(uint64_t bytes) {
     if (unit == 0)
         snprintf(out.text, sizeof out.text, "%llu B", (unsigned long long)bytes);
     else
-        snprintf(out.text, sizeof out.text, "%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value,
-                 units[unit]);
+        snprintf(out.text, sizeof out.text, "%.*f %s",
+                 value < 10    ? 2
+                 : value < 100 ? 1
+                               : 0,
+                 value, units[unit]);
     return out;
 }
 
@@ -54,9 +58,9 @@ static double unit_factor(rn_str unit) {
         const char *name;
         double factor;
     } units[] = {
-        {"", 1},      {"b", 1},      {"k", 0x1p10},   {"kib", 0x1p10}, {"m", 0x1p20},
+        {"", 1},         {"b", 1},      {"k", 0x1p10},   {"kib", 0x1p10}, {"m", 0x1p20},
         {"mib", 0x1p20}, {"g", 0x1p30}, {"gib", 0x1p30}, {"t", 0x1p40},   {"tib", 0x1p40},
-        {"kb", 1e3},  {"mb", 1e6},   {"gb", 1e9},     {"tb", 1e12},
+        {"kb", 1e3},     {"mb", 1e6},   {"gb", 1e9},     {"tb", 1e12},
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (rn_str_equal_ignoring_case(unit, rn_str_from(units[i].name))) return units[i].factor;
@@ -73,8 +77,10 @@ static const char *scan_number(const char *at, const char *end, double *out) {
     char digits[32];
     size_t count = 0, points = 0;
     for (; at < end && count < sizeof digits - 1; at++) {
-        if (*at == '.') points++;
-        else if (*at < '0' || *at > '9') break;
+        if (*at == '.')
+            points++;
+        else if (*at < '0' || *at > '9')
+            break;
         digits[count++] = *at;
     }
     digits[count] = '\0';

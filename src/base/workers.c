@@ -1,8 +1,9 @@
-// workers.c — a short list of running loops; idle threads take indices from any loop that has some left.
+// workers.c — a short list of running loops; idle threads take indices from any loop that has some
+// left.
 //
-// A loop lives on its caller's stack. `next` hands out indices; `active` counts threads inside the loop. The
-// caller unlinks the loop (no new thread can enter), then waits until `active` is zero. All entering and
-// leaving happens under one mutex; only handing out indices is lock-free.
+// A loop lives on its caller's stack. `next` hands out indices; `active` counts threads inside the
+// loop. The caller unlinks the loop (no new thread can enter), then waits until `active` is zero.
+// All entering and leaving happens under one mutex; only handing out indices is lock-free.
 #include "base/workers.h"
 
 #include <pthread.h>
@@ -23,15 +24,15 @@ typedef struct loop {
 
 struct rn_workers {
     const rn_allocator *from;
-    size_t count;        // threads that work, the caller among them
-    size_t started;      // threads in `threads`
-    pthread_t *threads;  // (count - 1)
+    size_t count;       // threads that work, the caller among them
+    size_t started;     // threads in `threads`
+    pthread_t *threads; // (count - 1)
     pthread_mutex_t mutex;
-    pthread_cond_t wake; // a loop was added, or stop
-    pthread_cond_t left; // a thread left a loop
-    loop *loops;         // under mutex
+    pthread_cond_t wake;    // a loop was added, or stop
+    pthread_cond_t left;    // a thread left a loop
+    loop *loops;            // under mutex
     _Atomic uint64_t epoch; // grows with every added loop: what spinners watch
-    bool stop;           // under mutex
+    bool stop;              // under mutex
 };
 
 static _Thread_local void *thread_context;
@@ -111,7 +112,8 @@ static void *worker_main(void *self) {
             pthread_mutex_unlock(&workers->mutex);
             work_on(work);
             pthread_mutex_lock(&workers->mutex);
-            atomic_fetch_sub(&work->active, 1); // the caller may now return: `work` is gone after this
+            atomic_fetch_sub(&work->active,
+                             1); // the caller may now return: `work` is gone after this
             pthread_cond_broadcast(&workers->left);
             continue;
         }
@@ -146,8 +148,10 @@ rn_status rn_workers_create(size_t thread_count, const rn_allocator *from, rn_wo
         else
             workers->started++;
     }
-    if (s == RN_OK) *out = workers;
-    else rn_workers_destroy(workers);
+    if (s == RN_OK)
+        *out = workers;
+    else
+        rn_workers_destroy(workers);
     return s;
 }
 

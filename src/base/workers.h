@@ -1,9 +1,9 @@
 // workers.h — threads that run loops: `rn_workers_run` calls fn(arg, i) for every i in [0, count).
 //
-// The caller works too, so one worker means no extra thread. Several callers may run loops at once; each
-// waits only for its own. Idle threads spin briefly (a kernel's next loop is microseconds away), then park
-// and cost nothing. A job inherits its caller's thread context (below), so that what it allocates is counted
-// where the caller is.
+// The caller works too, so one worker means no extra thread. Several callers may run loops at once;
+// each waits only for its own. Idle threads spin briefly (a kernel's next loop is microseconds
+// away), then park and cost nothing. A job inherits its caller's thread context (below), so that
+// what it allocates is counted where the caller is.
 #ifndef RN_BASE_WORKERS_H
 #define RN_BASE_WORKERS_H
 
@@ -18,8 +18,8 @@ RN_MUST_USE rn_status rn_workers_create(size_t thread_count, const rn_allocator 
 // NULL-safe. No loop may be running.
 void rn_workers_destroy(rn_workers *workers);
 size_t rn_workers_count(const rn_workers *workers);
-// Returns when all calls have returned. Tasks must not fail; they write their status where `arg` says. A task
-// may itself call rn_workers_run.
+// Returns when all calls have returned. Tasks must not fail; they write their status where `arg`
+// says. A task may itself call rn_workers_run.
 void rn_workers_run(rn_workers *workers, size_t count, rn_task fn, void *arg);
 
 // CPUs this process may run on (affinity and cgroup quota), at least 1.

@@ -23,8 +23,8 @@ static rn_status grow(void **array, size_t *capacity, size_t count, size_t item_
 
 rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path, uint32_t *out_index) {
     void *copy, *files = checkpoint->files;
-    rn_status s = grow(&files, &checkpoint->file_capacity, checkpoint->file_count,
-                       sizeof *checkpoint->files);
+    rn_status s =
+        grow(&files, &checkpoint->file_capacity, checkpoint->file_count, sizeof *checkpoint->files);
     checkpoint->files = files;
     RN_TRY(s);
     RN_TRY(rn_arena_copy(&checkpoint->arena, path, strlen(path), &copy));
@@ -93,19 +93,23 @@ rn_status rn_checkpoint_add_metadata(rn_checkpoint *checkpoint, const rn_metadat
     return RN_OK;
 }
 
-// ---- opening -----------------------------------------------------------------------------------------------
+// ---- opening --------------------------------------------------------------------------
 
 // Formats that people have at hand and that are not ours get a plain word instead of a parse error.
 static rn_status refuse_foreign(const char *path, const unsigned char *head) {
     const char *what = NULL;
-    if (memcmp(head, "PK\3\4", 4) == 0) what = "a zip archive (a PyTorch .pt or .bin file?)";
-    else if (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) what = "a Python pickle";
+    if (memcmp(head, "PK\3\4", 4) == 0)
+        what = "a zip archive (a PyTorch .pt or .bin file?)";
+    else if (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5)
+        what = "a Python pickle";
     else if (memcmp(head, "GGML", 4) == 0 || memcmp(head, "lmgg", 4) == 0 ||
              memcmp(head, "tjgg", 4) == 0)
         what = "a ggml file from before GGUF";
-    else if (memcmp(head, "\x89HDF", 4) == 0) what = "an HDF5 file";
+    else if (memcmp(head, "\x89HDF", 4) == 0)
+        what = "an HDF5 file";
     if (!what) return RN_OK;
-    rn_status s = rn_fail(RN_UNSUPPORTED, "%s is %s; ration reads safetensors and GGUF", path, what);
+    rn_status s =
+        rn_fail(RN_UNSUPPORTED, "%s is %s; ration reads safetensors and GGUF", path, what);
     return rn_hint(rn_blame(s, path, 0), "convert it to safetensors with the tool that made it");
 }
 
@@ -118,8 +122,7 @@ static rn_status open_single(rn_checkpoint *checkpoint, const char *path) {
     RN_TRY(rn_file_read_at(file->fd, path, 0, head, bytes));
     if (memcmp(head, "GGUF", 4) == 0 || rn_str_ends(rn_str_from(path), RN_STR(".gguf")))
         return rn_gguf_read(checkpoint, index);
-    if (!rn_str_ends(rn_str_from(path), RN_STR(".safetensors")))
-        RN_TRY(refuse_foreign(path, head));
+    if (!rn_str_ends(rn_str_from(path), RN_STR(".safetensors"))) RN_TRY(refuse_foreign(path, head));
     return rn_safetensors_read(checkpoint, index);
 }
 
@@ -134,7 +137,8 @@ static rn_status open_path(rn_checkpoint *checkpoint, const char *path) {
 static rn_status blame_missing_path(rn_checkpoint *checkpoint, const char *path, rn_status s) {
     if (s == RN_OK || rn_last_story()->path[0]) return s;
     size_t last = checkpoint->file_count;
-    return rn_blame(s, last ? checkpoint->files[last - 1].info.path : path, rn_last_story()->offset);
+    return rn_blame(s, last ? checkpoint->files[last - 1].info.path : path,
+                    rn_last_story()->offset);
 }
 
 rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out) {
@@ -146,8 +150,10 @@ rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out) {
     rn_map_init(&checkpoint->by_name, RN_HOST_IO);
     rn_status s = open_path(checkpoint, path);
     s = blame_missing_path(checkpoint, path, s);
-    if (s == RN_OK) *out = checkpoint;
-    else rn_checkpoint_close(checkpoint);
+    if (s == RN_OK)
+        *out = checkpoint;
+    else
+        rn_checkpoint_close(checkpoint);
     return s;
 }
 
@@ -165,7 +171,7 @@ void rn_checkpoint_close(rn_checkpoint *checkpoint) {
     rn_free(RN_HOST_IO, checkpoint, sizeof *checkpoint);
 }
 
-// ---- looking -----------------------------------------------------------------------------------------------
+// ---- looking --------------------------------------------------------------------------
 
 rn_container rn_checkpoint_container(const rn_checkpoint *checkpoint) {
     return checkpoint->container;

@@ -19,9 +19,9 @@ typedef struct rn_opened_file {
 struct rn_checkpoint {
     rn_container container;
     char format[24];
-    uint64_t alignment; // GGUF: of tensor offsets
-    rn_arena arena;     // names, dims, metadata, paths
-    rn_map by_name;     // name -> index into tensors
+    uint64_t alignment;      // GGUF: of tensor offsets
+    rn_arena arena;          // names, dims, metadata, paths
+    rn_map by_name;          // name -> index into tensors
     rn_tensor_info *tensors; // (tensor_count), room for tensor_capacity
     size_t tensor_count, tensor_capacity;
     rn_metadata *metadata; // (metadata_count), room for metadata_capacity
@@ -34,8 +34,8 @@ struct rn_checkpoint {
 // Opens `path` and adds it; *out_index is the file's number.
 RN_MUST_USE rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path,
                                              uint32_t *out_index);
-// Adds a tensor whose name (in the arena), dims (copied), dtype, file and offset are set; elements and bytes are computed, with every
-// product checked, and the name must be new.
+// Adds a tensor whose name (in the arena), dims (copied), dtype, file and offset are set; elements
+// and bytes are computed, with every product checked, and the name must be new.
 RN_MUST_USE rn_status rn_checkpoint_add_tensor(rn_checkpoint *checkpoint, rn_tensor_info tensor);
 RN_MUST_USE rn_status rn_checkpoint_add_metadata(rn_checkpoint *checkpoint,
                                                  const rn_metadata *metadata);

@@ -34,7 +34,8 @@ static rn_status load_converted(const rn_checkpoint *checkpoint, const rn_tensor
     uint64_t step = step_elements(tensor->dtype, dtype), offset = 0, in_bytes, out_bytes;
     for (uint64_t done = 0; done < tensor->elements; done += step) {
         uint64_t now = rn_min_u64(step, tensor->elements - done);
-        if (!rn_dtype_bytes(tensor->dtype, now, &in_bytes) || !rn_dtype_bytes(dtype, now, &out_bytes))
+        if (!rn_dtype_bytes(tensor->dtype, now, &in_bytes) ||
+            !rn_dtype_bytes(dtype, now, &out_bytes))
             return rn_fail(RN_INVALID, "tensor '%.*s' is not whole blocks of %s",
                            RN_STR_ARG(tensor->name), rn_dtype_get(dtype)->name);
         RN_TRY(rn_checkpoint_read(checkpoint, tensor, offset, staging, (size_t)in_bytes));

@@ -1,7 +1,7 @@
 // checkpoint_stream.c — many tensors in file order, a few requests ahead of the callback.
 //
-// Tensors are cut into chunks of whole blocks that each come from the reader in one piece, so that no element is
-// ever cut in two.
+// Tensors are cut into chunks of whole blocks that each come from the reader in one piece, so that
+// no element is ever cut in two.
 #include "io/checkpoint.h"
 
 #include "base/checked.h"
@@ -62,7 +62,8 @@ static void cut_tensors(stream *st) {
         uint64_t chunk = chunk_of(st, tensor);
         for (uint64_t done = 0; done < tensor->bytes; done += chunk, at++) {
             st->owners[at] = (uint32_t)i;
-            st->extents[at] = (rn_extent){.file = tensor->file, .offset = tensor->offset + done,
+            st->extents[at] = (rn_extent){.file = tensor->file,
+                                          .offset = tensor->offset + done,
                                           .bytes = rn_min_u64(chunk, tensor->bytes - done)};
         }
     }
@@ -143,7 +144,8 @@ static rn_status run(stream *st, const rn_stream_options *options, size_t buffer
     RN_TRY(choose_tensors(st, options));
     RN_TRY(make_extents(st));
     RN_TRY(make_buffer(st));
-    rn_reader_options reading = {.buffer_bytes = buffer_bytes, .request_bytes = st->request_bytes,
+    rn_reader_options reading = {.buffer_bytes = buffer_bytes,
+                                 .request_bytes = st->request_bytes,
                                  .allocator = RN_HOST_STAGING,
                                  .cancel = (const _Atomic bool *)options->cancel};
     RN_TRY(rn_checkpoint_open_reader(st->checkpoint, &reading, &reader));
@@ -159,8 +161,8 @@ rn_status rn_checkpoint_stream(const rn_checkpoint *checkpoint, const rn_stream_
     size_t buffer_bytes = options->buffer_bytes ? options->buffer_bytes : DEFAULT_BUFFER_BYTES;
     if (buffer_bytes < MIN_BUFFER_BYTES) buffer_bytes = MIN_BUFFER_BYTES;
     stream st = {.checkpoint = checkpoint, .dtype = options->dtype, .piece = piece, .self = self};
-    st.request_bytes = (size_t)rn_round_down(
-        rn_min_u64(buffer_bytes / 4, RN_READER_REQUEST_BYTES), RN_PAGE_BYTES);
+    st.request_bytes =
+        (size_t)rn_round_down(rn_min_u64(buffer_bytes / 4, RN_READER_REQUEST_BYTES), RN_PAGE_BYTES);
     st.chunk_bytes = st.request_bytes - SLACK_BYTES;
     rn_status s = run(&st, options, buffer_bytes);
     rn_free(RN_HOST_STAGING, st.converted, st.converted_bytes);

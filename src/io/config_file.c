@@ -1,4 +1,5 @@
-// config_file.c — the TOML side of the options table: reading files into settings, and changing one value in one.
+// config_file.c — the TOML side of the options table: reading files into settings, and changing one
+// value in one.
 #include <ration/options.h>
 
 #include "io/toml.h"
@@ -26,7 +27,7 @@ typedef struct file_loader {
     const char *path;
 } file_loader;
 
-// ---- reading -----------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 static rn_status fail_at(const file_loader *loader, const rn_toml_value *value, const char *what,
                          const char *key) {
@@ -43,7 +44,9 @@ static rn_status set_value(const file_loader *loader, const rn_option *option,
     int64_t integer;
     bool boolean;
     switch (rn_toml_type_of(value)) {
-    case RN_TOML_STRING: RN_TRY(rn_toml_get_string(value, &text)); break;
+    case RN_TOML_STRING:
+        RN_TRY(rn_toml_get_string(value, &text));
+        break;
     case RN_TOML_INTEGER:
         RN_TRY(rn_toml_get_integer(value, &integer));
         snprintf(number, sizeof number, "%lld", (long long)integer);
@@ -53,12 +56,14 @@ static rn_status set_value(const file_loader *loader, const rn_option *option,
         RN_TRY(rn_toml_get_bool(value, &boolean));
         text = boolean ? RN_STR("true") : RN_STR("false");
         break;
-    default: return fail_at(loader, value, "a value of the wrong kind for", key);
+    default:
+        return fail_at(loader, value, "a value of the wrong kind for", key);
     }
     return rn_settings_set(loader->settings, option, text, loader->path);
 }
 
-static rn_status load_value(const file_loader *loader, const rn_toml_value *value, const char *key) {
+static rn_status load_value(const file_loader *loader, const rn_toml_value *value,
+                            const char *key) {
     const rn_option *option = rn_option_find(rn_str_from(key));
     if (!option || strcmp(option->key, key) != 0) {
         const char *near = rn_option_suggest(rn_str_from(key), "");
@@ -72,15 +77,15 @@ static rn_status load_value(const file_loader *loader, const rn_toml_value *valu
     return RN_OK;
 }
 
-// `prefix` is the path of the table so far, dots between. An array of tables counts as its last item, as in a
-// sequence of assignments.
+// `prefix` is the path of the table so far, dots between. An array of tables counts as its last
+// item, as in a sequence of assignments.
 static rn_status load_table(const file_loader *loader, const rn_toml_value *table,
                             const char *prefix) {
     for (const rn_toml_value *v = rn_toml_first(table); v; v = rn_toml_next(v)) {
         char key[MAX_KEY_BYTES];
         rn_str name = rn_toml_key_of(v);
-        int bytes = snprintf(key, sizeof key, "%s%s%.*s", prefix, *prefix ? "." : "",
-                             RN_STR_ARG(name));
+        int bytes =
+            snprintf(key, sizeof key, "%s%s%.*s", prefix, *prefix ? "." : "", RN_STR_ARG(name));
         if (bytes < 0 || (size_t)bytes >= sizeof key) return fail_at(loader, v, "unknown key", key);
         rn_toml_type type = rn_toml_type_of(v);
         const rn_toml_value *first = rn_toml_first(v);
@@ -116,7 +121,7 @@ static rn_status load_file(rn_settings *settings, const char *path) {
 
 static rn_status user_path(char *out, size_t capacity) {
     const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    int bytes = base && *base ? snprintf(out, capacity, "%s/ration/config.toml", base)
+    int bytes = base && *base   ? snprintf(out, capacity, "%s/ration/config.toml", base)
                 : home && *home ? snprintf(out, capacity, "%s/.config/ration/config.toml", home)
                                 : -1;
     if (bytes > 0 && (size_t)bytes < capacity) return RN_OK;
@@ -132,7 +137,7 @@ rn_status rn_settings_load_files(rn_settings *settings, const char *path) {
     return rn_file_exists("ration.toml") ? load_file(settings, "ration.toml") : RN_OK;
 }
 
-// ---- changing ----------------------------------------------------------------------------------------------
+// ---- changing -------------------------------------------------------------------------
 
 rn_status rn_config_path(const char *given, char *out, size_t capacity) {
     if (!given || !*given) {
@@ -196,8 +201,10 @@ static rn_status edit_text(rn_str text, const rn_option *option, rn_str value, c
     rn_str parts[MAX_KEY_PARTS];
     char *edited = NULL;
     size_t edited_bytes = 0;
-    rn_toml_change change = {.path = parts, .path_count = split_key(option->key, parts),
-                             .value = value, .make_array = option->in_array};
+    rn_toml_change change = {.path = parts,
+                             .path_count = split_key(option->key, parts),
+                             .value = value,
+                             .make_array = option->in_array};
     RN_TRY(rn_toml_set(text, &change, RN_HOST_OTHER, &edited, &edited_bytes));
     make_folders(path);
     rn_status s = rn_file_replace(path, edited, edited_bytes);

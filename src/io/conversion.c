@@ -1,10 +1,12 @@
-// conversion.c — carries a conversion plan out: read a chunk, quantise it on all threads, hand it to the writer.
+// conversion.c — carries a conversion plan out: read a chunk, quantise it on all threads, hand it
+// to the writer.
 //
-//     reader (requests in flight) ─▶ chunk ─▶ slices on worker threads ─▶ writer (buffers in flight)
+//     reader (requests in flight) ─▶ chunk ─▶ slices on threads ─▶ writer (buffers in flight)
 //
-// A chunk is a run of units (rows, groups, blocks) of one tensor that the reader delivers in one piece. int4 packs the
-// first half of a tensor's groups with the second, so its chunks come in pairs, one from each half. Slices are cut
-// by the tensor's shape alone, and their errors are added in order: the result does not depend on threads or budget.
+// A chunk is a run of units (rows, groups, blocks) of one tensor that the reader delivers in one
+// piece. int4 packs the first half of a tensor's groups with the second, so its chunks come in
+// pairs, one from each half. Slices are cut by the tensor's shape alone, and their errors are added
+// in order: the result does not depend on threads or budget.
 #include "io/checkpoint.h"
 #include "io/convert_plan.h"
 
@@ -26,9 +28,9 @@ static const uint64_t default_budget_bytes = (uint64_t)256 << 20;
 // What the buffers cost at one size of request.
 typedef struct sizes {
     size_t request_bytes, slot_count;
-    uint64_t chunk_elements; // the most elements of a chunk
-    uint64_t out_bytes;      // the most bytes a chunk becomes
-    uint64_t unit_count;     // the most units of a chunk
+    uint64_t chunk_elements;   // the most elements of a chunk
+    uint64_t out_bytes;        // the most bytes a chunk becomes
+    uint64_t unit_count;       // the most units of a chunk
     uint64_t scratch_elements; // of one thread
     uint64_t total_bytes;
 } sizes;
@@ -44,7 +46,7 @@ typedef struct job {
     const rn_convert_item *item;
     const uint8_t *source;
     uint64_t elements, slice_units;
-    uint8_t *data;       // converted elements; int4: one a byte
+    uint8_t *data;        // converted elements; int4: one a byte
     float *scale, *shift; // (units)
     float *scratch;       // (threads, 2, scratch_elements)
     uint64_t scratch_elements;
@@ -74,7 +76,7 @@ typedef struct conversion {
     rn_convert_result *result;
 } conversion;
 
-// ---- slices ------------------------------------------------------------------------------------------------
+// ---- slices ---------------------------------------------------------------------------
 
 static uint64_t source_bytes(const rn_convert_item *item, uint64_t elements) {
     const rn_dtype_info *info = rn_dtype_get(item->source->dtype);
@@ -177,7 +179,7 @@ static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *so
     return RN_OK;
 }
 
-// ---- chunks ------------------------------------------------------------------------------------------------
+// ---- chunks ---------------------------------------------------------------------------
 
 static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offset) {
     const rn_convert_item *item = &c->plan.items[at->item];
@@ -199,8 +201,7 @@ static rn_status next_piece(conversion *c, rn_reader_piece *piece) {
 static rn_status finish_piece(conversion *c, rn_reader_piece *piece) {
     c->done_bytes += piece->bytes;
     rn_reader_release(c->reader, piece);
-    if (c->options->progress)
-        c->options->progress(c->options->self, c->done_bytes, c->total_bytes);
+    if (c->options->progress) c->options->progress(c->options->self, c->done_bytes, c->total_bytes);
     return RN_OK;
 }
 
@@ -241,7 +242,7 @@ static rn_status run_pair(conversion *c, const chunk *low, const chunk *high) {
     return rn_writer_append(c->writer, c->data[0], (size_t)low_elements);
 }
 
-// ---- tensors -----------------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------
 
 static void report(conversion *c, const rn_convert_item *item) {
     rn_convert_row row = {
@@ -301,7 +302,7 @@ static rn_status run_all(conversion *c) {
     return rn_writer_commit(c->writer);
 }
 
-// ---- sizes -------------------------------------------------------------------------------------------------
+// ---- sizes ----------------------------------------------------------------------------
 
 static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
     uint64_t by_elements = size->chunk_elements / item->unit;
@@ -315,13 +316,16 @@ static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
 
 static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t slot_count,
                      size_t threads) {
-    sizes s = {.request_bytes = request_bytes, .slot_count = slot_count,
-               .chunk_elements = request_bytes / 2, .scratch_elements = SLICE_ELEMENTS};
+    sizes s = {.request_bytes = request_bytes,
+               .slot_count = slot_count,
+               .chunk_elements = request_bytes / 2,
+               .scratch_elements = SLICE_ELEMENTS};
     for (size_t i = 0; i < plan->item_count; i++) {
         const rn_convert_item *item = &plan->items[i];
         if (item->to == item->source->dtype) continue;
         uint64_t units = chunk_units(item, &s);
-        s.out_bytes = rn_max_u64(s.out_bytes, rn_round_up(data_bytes(item, units * item->unit), 64));
+        s.out_bytes =
+            rn_max_u64(s.out_bytes, rn_round_up(data_bytes(item, units * item->unit), 64));
         s.unit_count = rn_max_u64(s.unit_count, item->scale != RN_NO_TENSOR ? units : 0);
         s.scratch_elements = rn_max_u64(s.scratch_elements, item->unit);
     }
@@ -337,8 +341,8 @@ static uint64_t budget_of(const rn_convert_options *options) {
     return options->budget_bytes ? options->budget_bytes : default_budget_bytes;
 }
 
-// The largest buffers that fit what is left of the budget. The system's own share grows a little while we
-// work (stacks, page tables); that is set aside.
+// The largest buffers that fit what is left of the budget. The system's own share grows a little
+// while we work (stacks, page tables); that is set aside.
 static rn_status choose_sizes(conversion *c, size_t threads) {
     static const struct {
         size_t request_bytes, slot_count;
@@ -353,15 +357,17 @@ static rn_status choose_sizes(conversion *c, size_t threads) {
     }
     uint64_t least = held + c->size.total_bytes + ((uint64_t)4 << 20);
     least += least / 1000 * 4;
-    rn_status s = rn_fail(RN_OVER_BUDGET, "a budget of %s does not hold the conversion's buffers of %s",
-                          rn_size_format(budget).text, rn_size_format(c->size.total_bytes).text);
+    rn_status s =
+        rn_fail(RN_OVER_BUDGET, "a budget of %s does not hold the conversion's buffers of %s",
+                rn_size_format(budget).text, rn_size_format(c->size.total_bytes).text);
     return rn_hint(s, "the smallest budget that works is %s (%llu bytes)",
                    rn_size_format(least).text, (unsigned long long)least);
 }
 
-// ---- cutting -----------------------------------------------------------------------------------------------
+// ---- cutting --------------------------------------------------------------------------
 
-static void add_chunk(conversion *c, uint32_t item_index, uint64_t first, uint64_t count, bool high) {
+static void add_chunk(conversion *c, uint32_t item_index, uint64_t first, uint64_t count,
+                      bool high) {
     const rn_convert_item *item = &c->plan.items[item_index];
     const rn_tensor_info *t = item->source;
     uint64_t start = first * item->unit;
@@ -406,7 +412,7 @@ static rn_status cut_all(conversion *c) {
     return RN_OK;
 }
 
-// ---- the whole ---------------------------------------------------------------------------------------------
+// ---- the whole ------------------------------------------------------------------------
 
 static rn_status make_memory(conversion *c, size_t *out_bytes) {
     const sizes *s = &c->size;
@@ -486,8 +492,9 @@ static rn_status convert_path(const char *in_path, const char *out_path,
     return s;
 }
 
-// While it runs, the host's hard limit is at most the conversion's budget. Where that stops it before the sizes are known
-// (a huge header, a tiny budget), they are worked out without the limit, to be able to say what would be enough.
+// While it runs, the host's hard limit is at most the conversion's budget. Where that stops it
+// before the sizes are known (a huge header, a tiny budget), they are worked out without the limit,
+// to be able to say what would be enough.
 rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert_options *options,
                      rn_convert_result *out_result) {
     uint64_t soft, hard;

@@ -1,4 +1,5 @@
-// convert_plan.c — the decisions of a conversion: which tensors change, into what, under which names.
+// convert_plan.c — the decisions of a conversion: which tensors change, into what, under which
+// names.
 #include "io/convert_plan.h"
 #include "io/gguf.h"
 
@@ -20,7 +21,7 @@ static bool is_quantised(rn_dtype dtype) {
            dtype == RN_DTYPE_Q8_0 || dtype == RN_DTYPE_Q4_0;
 }
 
-// ---- may it be done at all -----------------------------------------------------------------------------------
+// ---- may it be done at all ------------------------------------------------------------
 
 static rn_status check_pair(rn_dtype to, bool to_gguf) {
     const rn_dtype_info *info = rn_dtype_get(to);
@@ -37,21 +38,23 @@ static rn_status check_pair(rn_dtype to, bool to_gguf) {
                               : "safetensors holds plain types, int8, int4 and nf4");
 }
 
-// Quantising what is quantised already would square the loss, and its parts would look like weights.
+// Quantising what is quantised already would square the loss, and its parts would look like
+// weights.
 static rn_status check_source(const rn_checkpoint *source, rn_dtype to) {
     static const rn_str suffixes[] = {{"._data", 6}, {".absmax", 7}, {".quant_map", 10}};
     for (size_t i = 0; to != RN_DTYPE_NONE && i < rn_checkpoint_count(source); i++) {
         rn_str name = rn_checkpoint_tensor(source, i)->name;
         for (size_t k = 0; k < 3; k++)
             if (rn_str_ends(name, suffixes[k]))
-                return rn_hint(rn_fail(RN_UNSUPPORTED, "the input is quantised already: it has '%.*s'",
+                return rn_hint(rn_fail(RN_UNSUPPORTED,
+                                       "the input is quantised already: it has '%.*s'",
                                        RN_STR_ARG(name)),
                                "convert from the original weights");
     }
     return RN_OK;
 }
 
-// ---- one tensor ------------------------------------------------------------------------------------------------
+// ---- one tensor -----------------------------------------------------------------------
 
 static bool matches_any(rn_str name, const char *const *patterns, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -81,34 +84,39 @@ static const char *exemption(const rn_tensor_info *t, rn_dtype to,
     return NULL;
 }
 
-// A type for a tensor that stays as it is: its own, or where the container lacks that, one that holds its values.
+// A type for a tensor that stays as it is: its own, or where the container lacks that, one that
+// holds its values.
 static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out) {
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
     *out = t->dtype;
     if (to_gguf ? info->ggml >= 0 : info->safetensors != NULL) return RN_OK;
-    *out = t->dtype == RN_DTYPE_F8_E4M3 || t->dtype == RN_DTYPE_F8_E5M2 ? RN_DTYPE_F16 : RN_DTYPE_F32;
+    *out =
+        t->dtype == RN_DTYPE_F8_E4M3 || t->dtype == RN_DTYPE_F8_E5M2 ? RN_DTYPE_F16 : RN_DTYPE_F32;
     bool holds_values = info->readable && (info->is_float || info->ggml >= 0);
     if (holds_values) return RN_OK;
-    return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': %s has no place in a %s file", RN_STR_ARG(t->name),
-                   info->name, to_gguf ? "GGUF" : "safetensors");
+    return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': %s has no place in a %s file",
+                   RN_STR_ARG(t->name), info->name, to_gguf ? "GGUF" : "safetensors");
 }
 
 static rn_status decide(const rn_tensor_info *t, const rn_convert_options *options, bool to_gguf,
                         rn_convert_item *item) {
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
     bool has_floats = info->is_float || (info->ggml >= 0 && info->block_elements > 1);
-    *item = (rn_convert_item){.source = t, .to = options->to, .scale = RN_NO_TENSOR,
-                              .shift = RN_NO_TENSOR};
-    if (options->to == RN_DTYPE_NONE) item->left_alone = "";
-    else if (!has_floats) item->left_alone = "integers";
-    else if (is_quantised(options->to)) item->left_alone = exemption(t, options->to, options);
+    *item = (rn_convert_item){
+        .source = t, .to = options->to, .scale = RN_NO_TENSOR, .shift = RN_NO_TENSOR};
+    if (options->to == RN_DTYPE_NONE)
+        item->left_alone = "";
+    else if (!has_floats)
+        item->left_alone = "integers";
+    else if (is_quantised(options->to))
+        item->left_alone = exemption(t, options->to, options);
     if (item->left_alone) return keep_dtype(t, to_gguf, &item->to);
     if (info->readable) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': ration cannot read values of type %s",
                    RN_STR_ARG(t->name), info->name);
 }
 
-// ---- output tensors --------------------------------------------------------------------------------------------
+// ---- output tensors -------------------------------------------------------------------
 
 static rn_status add_output(rn_convert_plan *plan, rn_write_tensor tensor, const void *constant,
                             rn_convert_item *item, uint32_t *out_index) {
@@ -199,7 +207,8 @@ static rn_status plan_int4(rn_convert_plan *plan, rn_convert_item *item) {
     uint64_t columns = t->elements / t->dims[0];
     item->unit = rn_quant_int4_group(columns);
     uint64_t groups = t->elements / item->unit, *packed, *scales;
-    uint32_t rank = item->unit == columns ? t->rank : 2; // quanto keeps the shape when a group is a row
+    uint32_t rank =
+        item->unit == columns ? t->rank : 2; // quanto keeps the shape when a group is a row
     if (item->unit == columns) {
         RN_TRY(copy_dims(plan, t->dims, rank, &packed));
         RN_TRY(scale_dims(plan, t, &scales));
@@ -222,8 +231,8 @@ static rn_status describe_nf4(rn_convert_plan *plan, const rn_tensor_info *t, rn
     rn_buffer text;
     void *copy = NULL;
     rn_buffer_init(&text, RN_HOST_IO, 4096);
-    rn_status s = rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, t->dims, t->rank,
-                                     rn_buffer_sink(&text));
+    rn_status s =
+        rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, t->dims, t->rank, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_arena_copy(&plan->arena, text.data, text.bytes, &copy);
     *out = (rn_str){copy, text.bytes};
     rn_buffer_free(&text);
@@ -250,8 +259,10 @@ static rn_status plan_nf4(rn_convert_plan *plan, rn_convert_item *item) {
 static rn_status plan_plain(rn_convert_plan *plan, rn_convert_item *item) {
     const rn_tensor_info *t = item->source;
     const rn_dtype_info *from = rn_dtype_get(t->dtype), *to = rn_dtype_get(item->to);
-    // Block sizes are powers of two or 1 (f6 apart, which is only ever copied): the larger holds the smaller.
-    item->unit = from->block_elements > to->block_elements ? from->block_elements : to->block_elements;
+    // Block sizes are powers of two or 1 (f6 apart, which is only ever copied): the larger holds
+    // the smaller.
+    item->unit =
+        from->block_elements > to->block_elements ? from->block_elements : to->block_elements;
     rn_write_tensor data = {.name = t->name, .dtype = item->to, .rank = t->rank, .dims = t->dims};
     return add_output(plan, data, NULL, item, &item->data);
 }
@@ -259,22 +270,28 @@ static rn_status plan_plain(rn_convert_plan *plan, rn_convert_item *item) {
 static rn_status plan_item(rn_convert_plan *plan, rn_convert_item *item) {
     if (item->to == item->source->dtype) return plan_plain(plan, item);
     switch (item->to) {
-    case RN_DTYPE_INT8: return plan_int8(plan, item);
-    case RN_DTYPE_INT4: return plan_int4(plan, item);
-    case RN_DTYPE_NF4: return plan_nf4(plan, item);
-    default: return plan_plain(plan, item);
+    case RN_DTYPE_INT8:
+        return plan_int8(plan, item);
+    case RN_DTYPE_INT4:
+        return plan_int4(plan, item);
+    case RN_DTYPE_NF4:
+        return plan_nf4(plan, item);
+    default:
+        return plan_plain(plan, item);
     }
 }
 
-// ---- the whole -------------------------------------------------------------------------------------------------
+// ---- the whole ------------------------------------------------------------------------
 
 static size_t element_width(const rn_convert_item *item) {
-    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4 || item->to == RN_DTYPE_NF4) return 1;
+    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4 || item->to == RN_DTYPE_NF4)
+        return 1;
     const rn_dtype_info *info = rn_dtype_get(item->to);
     return info->block_elements > 1 ? 1 : info->block_bytes;
 }
 
-// Wide elements first, so that every tensor lies on a boundary of its own width; else as in the input.
+// Wide elements first, so that every tensor lies on a boundary of its own width; else as in the
+// input.
 static int compare_items(const void *left, const void *right) {
     const rn_convert_item *a = left, *b = right;
     size_t wide_a = element_width(a), wide_b = element_width(b);
@@ -299,8 +316,11 @@ static rn_status allocate(rn_convert_plan *plan, size_t count) {
 
 // llama.cpp's number for "mostly this type".
 static uint64_t gguf_file_type(rn_dtype to) {
-    return to == RN_DTYPE_F32 ? 0 : to == RN_DTYPE_F16 ? 1 : to == RN_DTYPE_Q4_0 ? 2
-         : to == RN_DTYPE_Q8_0 ? 7 : 32;
+    return to == RN_DTYPE_F32    ? 0
+           : to == RN_DTYPE_F16  ? 1
+           : to == RN_DTYPE_Q4_0 ? 2
+           : to == RN_DTYPE_Q8_0 ? 7
+                                 : 32;
 }
 
 static void format_scalar(const rn_metadata *pair, char *out, size_t capacity) {
@@ -325,7 +345,9 @@ static rn_status add_as_text(rn_convert_plan *plan, const rn_metadata *pair) {
     if (pair->kind == RN_METADATA_TEXT) return RN_OK;
     format_scalar(pair, text, sizeof text);
     RN_TRY(rn_arena_copy(&plan->arena, text, strlen(text), &copy));
-    *out = (rn_metadata){.key = pair->key, .kind = RN_METADATA_TEXT, .gguf_type = RN_GGUF_STRING,
+    *out = (rn_metadata){.key = pair->key,
+                         .kind = RN_METADATA_TEXT,
+                         .gguf_type = RN_GGUF_STRING,
                          .text = {copy, strlen(text)}};
     return RN_OK;
 }
@@ -341,13 +363,16 @@ static rn_status plan_metadata(rn_convert_plan *plan, const rn_checkpoint *sourc
         if (set_type && rn_str_equal(pair->key, RN_STR("general.file_type"))) continue;
         // We write with the usual alignment, whatever the input's was.
         if (plan->to_gguf && rn_str_equal(pair->key, RN_STR("general.alignment"))) continue;
-        if (plan->to_gguf) plan->metadata[plan->metadata_count++] = *pair;
-        else RN_TRY(add_as_text(plan, pair));
+        if (plan->to_gguf)
+            plan->metadata[plan->metadata_count++] = *pair;
+        else
+            RN_TRY(add_as_text(plan, pair));
     }
     if (set_type)
-        plan->metadata[plan->metadata_count++] =
-            (rn_metadata){.key = RN_STR("general.file_type"), .kind = RN_METADATA_U64,
-                          .gguf_type = RN_GGUF_U32, .value.u64 = gguf_file_type(to)};
+        plan->metadata[plan->metadata_count++] = (rn_metadata){.key = RN_STR("general.file_type"),
+                                                               .kind = RN_METADATA_U64,
+                                                               .gguf_type = RN_GGUF_U32,
+                                                               .value.u64 = gguf_file_type(to)};
     return RN_OK;
 }
 

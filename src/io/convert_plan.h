@@ -1,4 +1,5 @@
-// convert_plan.h — what a conversion will do with every tensor, decided before anything is read or written.
+// convert_plan.h — what a conversion will do with every tensor, decided before anything is read or
+// written.
 #ifndef RN_IO_CONVERT_PLAN_H
 #define RN_IO_CONVERT_PLAN_H
 
@@ -13,9 +14,10 @@ typedef struct rn_convert_item {
     const rn_tensor_info *source;
     rn_dtype to;            // the source's own for a plain copy
     const char *left_alone; // static text, or NULL
-    uint64_t unit;          // elements that are quantised together: a row, a group, a block; 1 for plain types
-    uint32_t data;          // output tensor that is streamed
-    uint32_t scale, shift;  // output tensors beside it (absmax is a scale), or RN_NO_TENSOR
+    uint64_t
+        unit; // elements that are quantised together: a row, a group, a block; 1 for plain types
+    uint32_t data;         // output tensor that is streamed
+    uint32_t scale, shift; // output tensors beside it (absmax is a scale), or RN_NO_TENSOR
     uint64_t bytes_out;
 } rn_convert_item;
 
@@ -25,7 +27,7 @@ typedef struct rn_convert_plan {
     size_t item_count;
     rn_write_tensor *tensors; // (tensor_count)
     uint64_t *tensor_bytes;   // (tensor_count)
-    const void **constants;   // (tensor_count): the bytes of small tensors known beforehand, or NULL
+    const void **constants; // (tensor_count): the bytes of small tensors known beforehand, or NULL
     size_t tensor_count, tensor_capacity;
     rn_metadata *metadata; // (metadata_count)
     size_t metadata_count;
@@ -36,8 +38,7 @@ typedef struct rn_convert_plan {
 #define RN_CONVERT_MAX_UNIT ((uint64_t)128 << 10)
 
 RN_MUST_USE rn_status rn_convert_plan_make(const rn_checkpoint *source, const char *out_path,
-                                           const rn_convert_options *options,
-                                           rn_convert_plan *out);
+                                           const rn_convert_options *options, rn_convert_plan *out);
 void rn_convert_plan_free(rn_convert_plan *plan);
 
 #endif

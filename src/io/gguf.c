@@ -1,12 +1,14 @@
 // gguf.c — reading the header of a GGUF file, version 2 or 3.
 //
-//     | "GGUF" | u32 version | i64 tensors | i64 pairs | pairs ... | tensor infos ... | padding | data |
-//     pair:   string key, u32 type, value         string: u64 length, bytes
-//     array:  u32 element type, u64 count, elements (no arrays of arrays)
-//     tensor: string name, u32 rank, i64 dims[rank] (innermost first), u32 ggml type, u64 offset in data
+//     | "GGUF" | u32 version | i64 tensors | i64 pairs | pairs | tensor infos | padding | data |
 //
-// The header's length is not written anywhere, so it is read through a window, and every count is held against the
-// bytes that are left before anything is allocated for it.
+//     string  u64 length, bytes
+//     pair    string key, u32 type, value
+//     array   u32 element type, u64 count, elements (no arrays of arrays)
+//     tensor  string name, u32 rank, i64 dims[rank] (innermost first), u32 ggml type, u64 offset
+//
+// The header's length is not written anywhere, so it is read through a window, and every count is
+// held against the bytes that are left before anything is allocated for it.
 #include "io/checkpoint.h"
 #include "io/gguf.h"
 
@@ -23,10 +25,10 @@ typedef struct gguf_reader {
     rn_checkpoint *checkpoint;
     rn_opened_file *file;
     uint32_t index;
-    uint64_t at;           // offset in the file of the next byte
-    uint64_t window_at;    // offset of window[0]
-    size_t window_bytes;   // filled
-    char *window;          // (WINDOW_BYTES)
+    uint64_t at;         // offset in the file of the next byte
+    uint64_t window_at;  // offset of window[0]
+    size_t window_bytes; // filled
+    char *window;        // (WINDOW_BYTES)
     int64_t tensor_count, pair_count;
     rn_map keys;
 } gguf_reader;
@@ -37,7 +39,7 @@ size_t rn_gguf_type_bytes(uint32_t type) {
     return type < RN_GGUF_TYPES ? type_bytes[type] : 0;
 }
 
-// ---- bytes -------------------------------------------------------------------------------------------------
+// ---- bytes ----------------------------------------------------------------------------
 
 static uint64_t left(const gguf_reader *reader) {
     return reader->file->info.bytes - reader->at;
@@ -91,7 +93,7 @@ static rn_status take_string(gguf_reader *reader, rn_str *out, const char *what)
     return take_text(reader, bytes, out, what);
 }
 
-// ---- values ------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------
 
 void rn_gguf_decode(uint32_t type, const char *raw, rn_metadata *out) {
     union {
@@ -109,17 +111,39 @@ void rn_gguf_decode(uint32_t type, const char *raw, rn_metadata *out) {
     memcpy(&bits, raw, rn_gguf_type_bytes(type));
     out->gguf_type = type;
     switch (type) {
-    case RN_GGUF_U8: out->kind = RN_METADATA_U64, out->value.u64 = bits.u8; break;
-    case RN_GGUF_I8: out->kind = RN_METADATA_I64, out->value.i64 = bits.i8; break;
-    case RN_GGUF_U16: out->kind = RN_METADATA_U64, out->value.u64 = bits.u16; break;
-    case RN_GGUF_I16: out->kind = RN_METADATA_I64, out->value.i64 = bits.i16; break;
-    case RN_GGUF_U32: out->kind = RN_METADATA_U64, out->value.u64 = bits.u32; break;
-    case RN_GGUF_I32: out->kind = RN_METADATA_I64, out->value.i64 = bits.i32; break;
-    case RN_GGUF_F32: out->kind = RN_METADATA_F64, out->value.f64 = (double)bits.f32; break;
-    case RN_GGUF_BOOL: out->kind = RN_METADATA_BOOL, out->value.boolean = bits.u8 != 0; break;
-    case RN_GGUF_U64: out->kind = RN_METADATA_U64, out->value.u64 = bits.u64; break;
-    case RN_GGUF_I64: out->kind = RN_METADATA_I64, out->value.i64 = bits.i64; break;
-    default: out->kind = RN_METADATA_F64, out->value.f64 = bits.f64; break;
+    case RN_GGUF_U8:
+        out->kind = RN_METADATA_U64, out->value.u64 = bits.u8;
+        break;
+    case RN_GGUF_I8:
+        out->kind = RN_METADATA_I64, out->value.i64 = bits.i8;
+        break;
+    case RN_GGUF_U16:
+        out->kind = RN_METADATA_U64, out->value.u64 = bits.u16;
+        break;
+    case RN_GGUF_I16:
+        out->kind = RN_METADATA_I64, out->value.i64 = bits.i16;
+        break;
+    case RN_GGUF_U32:
+        out->kind = RN_METADATA_U64, out->value.u64 = bits.u32;
+        break;
+    case RN_GGUF_I32:
+        out->kind = RN_METADATA_I64, out->value.i64 = bits.i32;
+        break;
+    case RN_GGUF_F32:
+        out->kind = RN_METADATA_F64, out->value.f64 = (double)bits.f32;
+        break;
+    case RN_GGUF_BOOL:
+        out->kind = RN_METADATA_BOOL, out->value.boolean = bits.u8 != 0;
+        break;
+    case RN_GGUF_U64:
+        out->kind = RN_METADATA_U64, out->value.u64 = bits.u64;
+        break;
+    case RN_GGUF_I64:
+        out->kind = RN_METADATA_I64, out->value.i64 = bits.i64;
+        break;
+    default:
+        out->kind = RN_METADATA_F64, out->value.f64 = bits.f64;
+        break;
     }
 }
 
@@ -199,7 +223,7 @@ static rn_status read_pair(gguf_reader *reader) {
     return rn_checkpoint_add_metadata(reader->checkpoint, &pair);
 }
 
-// ---- tensors -----------------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------
 
 static rn_status read_dims(gguf_reader *reader, rn_tensor_info *tensor, uint64_t *dims) {
     RN_TRY(take_u32(reader, &tensor->rank, "a tensor's shape"));
@@ -233,7 +257,8 @@ static rn_status read_tensor(gguf_reader *reader, uint64_t *expected_offset) {
     rn_tensor_info tensor = {.file = reader->index, .dims = dims};
     RN_TRY(take_u64(reader, &name_bytes, "a tensor's name"));
     if (name_bytes > MAX_NAME_BYTES)
-        return rn_blame(rn_fail(RN_CORRUPT, "a tensor's name has %llu bytes, at most %d are allowed",
+        return rn_blame(rn_fail(RN_CORRUPT,
+                                "a tensor's name has %llu bytes, at most %d are allowed",
                                 (unsigned long long)name_bytes, MAX_NAME_BYTES),
                         reader->file->info.path, reader->at);
     RN_TRY(take_text(reader, name_bytes, &tensor.name, "a tensor's name"));
@@ -260,9 +285,9 @@ static rn_status place_tensors(gguf_reader *reader, uint64_t data_bytes) {
         !rn_add_u64(data, data_bytes, &end))
         return rn_fail(RN_CORRUPT, "the tensors' sizes overflow");
     if (data_bytes > 0 && end > reader->file->info.bytes) {
-        rn_status s = rn_fail(RN_CORRUPT, "the tensors end at byte %llu, the file at %llu",
-                              (unsigned long long)end,
-                              (unsigned long long)reader->file->info.bytes);
+        rn_status s =
+            rn_fail(RN_CORRUPT, "the tensors end at byte %llu, the file at %llu",
+                    (unsigned long long)end, (unsigned long long)reader->file->info.bytes);
         return rn_hint(rn_blame(s, reader->file->info.path, data), "was it downloaded completely?");
     }
     reader->file->info.data_offset = data;
@@ -271,7 +296,7 @@ static rn_status place_tensors(gguf_reader *reader, uint64_t data_bytes) {
     return RN_OK;
 }
 
-// ---- the file ----------------------------------------------------------------------------------------------
+// ---- the file -------------------------------------------------------------------------
 
 static rn_status read_prologue(gguf_reader *reader) {
     char magic[4];
@@ -289,7 +314,8 @@ static rn_status read_prologue(gguf_reader *reader) {
     snprintf(reader->checkpoint->format, sizeof reader->checkpoint->format, "gguf v%u", version);
     RN_TRY(take(reader, &reader->tensor_count, 8, "the header"));
     RN_TRY(take(reader, &reader->pair_count, 8, "the header"));
-    if (reader->tensor_count < 0 || (uint64_t)reader->tensor_count > left(reader) / MIN_TENSOR_BYTES)
+    if (reader->tensor_count < 0 ||
+        (uint64_t)reader->tensor_count > left(reader) / MIN_TENSOR_BYTES)
         return rn_fail(RN_CORRUPT, "%lld tensors cannot be in this file",
                        (long long)reader->tensor_count);
     if (reader->pair_count < 0 || (uint64_t)reader->pair_count > left(reader) / MIN_PAIR_BYTES)
@@ -310,7 +336,8 @@ static rn_status read_all(gguf_reader *reader) {
 
 rn_status rn_gguf_read(rn_checkpoint *checkpoint, uint32_t index) {
     void *window;
-    gguf_reader reader = {.checkpoint = checkpoint, .file = &checkpoint->files[index], .index = index};
+    gguf_reader reader = {
+        .checkpoint = checkpoint, .file = &checkpoint->files[index], .index = index};
     checkpoint->container = RN_CONTAINER_GGUF;
     checkpoint->alignment = DEFAULT_ALIGNMENT;
     RN_TRY(rn_alloc(RN_HOST_IO, WINDOW_BYTES, &window));

@@ -31,14 +31,18 @@ static rn_status put_float(rn_buffer *out, uint32_t type, double value) {
 // Little-endian: the low bytes of a wide integer are the narrow one.
 static rn_status put_value(rn_buffer *out, const rn_metadata *pair) {
     switch (pair->kind) {
-    case RN_METADATA_TEXT: return put_string(out, pair->text);
-    case RN_METADATA_BOOL: return put(out, pair->value.boolean ? "\1" : "\0", 1);
-    case RN_METADATA_F64: return put_float(out, pair->gguf_type, pair->value.f64);
+    case RN_METADATA_TEXT:
+        return put_string(out, pair->text);
+    case RN_METADATA_BOOL:
+        return put(out, pair->value.boolean ? "\1" : "\0", 1);
+    case RN_METADATA_F64:
+        return put_float(out, pair->gguf_type, pair->value.f64);
     case RN_METADATA_ARRAY:
         RN_TRY(put_u32(out, pair->gguf_type));
         RN_TRY(put_u64(out, pair->count));
         return put(out, pair->raw.data, pair->raw.bytes);
-    default: return put(out, &pair->value, rn_gguf_type_bytes(pair->gguf_type));
+    default:
+        return put(out, &pair->value, rn_gguf_type_bytes(pair->gguf_type));
     }
 }
 

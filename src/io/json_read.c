@@ -17,9 +17,17 @@ void rn_json_reader_free(rn_json_reader *reader) {
 }
 
 const char *rn_json_kind_name(rn_json_kind kind) {
-    static const char *const names[] = {"an object", "the end of an object", "an array",
-                                        "the end of an array", "a key", "a string", "a number",
-                                        "true", "false", "null", "the end of the text"};
+    static const char *const names[] = {"an object",
+                                        "the end of an object",
+                                        "an array",
+                                        "the end of an array",
+                                        "a key",
+                                        "a string",
+                                        "a number",
+                                        "true",
+                                        "false",
+                                        "null",
+                                        "the end of the text"};
     return names[kind];
 }
 
@@ -32,16 +40,20 @@ static void skip_space(rn_json_reader *reader) {
         reader->at++;
 }
 
-// ---- strings -----------------------------------------------------------------------------------------------
+// ---- strings --------------------------------------------------------------------------
 
 static rn_status read_hex4(rn_json_reader *reader, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < 4; i++, reader->at++) {
         int c = peek(reader), digit;
-        if (c >= '0' && c <= '9') digit = c - '0';
-        else if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
-        else if (c >= 'A' && c <= 'F') digit = c - 'A' + 10;
-        else return fail_at(reader, "bad \\u escape");
+        if (c >= '0' && c <= '9')
+            digit = c - '0';
+        else if (c >= 'a' && c <= 'f')
+            digit = c - 'a' + 10;
+        else if (c >= 'A' && c <= 'F')
+            digit = c - 'A' + 10;
+        else
+            return fail_at(reader, "bad \\u escape");
         *out = *out << 4 | (uint32_t)digit;
     }
     return RN_OK;
@@ -109,7 +121,7 @@ static rn_status read_string(rn_json_reader *reader, rn_str *out) {
     return RN_OK;
 }
 
-// ---- numbers and words -------------------------------------------------------------------------------------
+// ---- numbers and words ----------------------------------------------------------------
 
 static bool skip_digits(rn_json_reader *reader) {
     size_t from = reader->at;
@@ -121,8 +133,10 @@ static bool skip_digits(rn_json_reader *reader) {
 static rn_status read_number(rn_json_reader *reader, rn_str *out) {
     size_t from = reader->at;
     if (peek(reader) == '-') reader->at++;
-    if (peek(reader) == '0') reader->at++;
-    else if (!skip_digits(reader)) return fail_at(reader, "bad number");
+    if (peek(reader) == '0')
+        reader->at++;
+    else if (!skip_digits(reader))
+        return fail_at(reader, "bad number");
     int c = peek(reader);
     if (c >= '0' && c <= '9') return fail_at(reader, "a number with a leading zero");
     if (c == '.') {
@@ -145,7 +159,7 @@ static rn_status read_word(rn_json_reader *reader, rn_str word) {
     return RN_OK;
 }
 
-// ---- structure ---------------------------------------------------------------------------------------------
+// ---- structure ------------------------------------------------------------------------
 
 static bool in_array(const rn_json_reader *reader) {
     return reader->depth > 0 && (reader->arrays >> (reader->depth - 1) & 1);
@@ -160,8 +174,10 @@ static void value_done(rn_json_reader *reader) {
 static rn_status open_level(rn_json_reader *reader, bool array) {
     if (reader->depth == RN_JSON_READ_DEPTH) return fail_at(reader, "nesting too deep");
     reader->at++;
-    if (array) reader->arrays |= (uint64_t)1 << reader->depth;
-    else reader->arrays &= ~((uint64_t)1 << reader->depth);
+    if (array)
+        reader->arrays |= (uint64_t)1 << reader->depth;
+    else
+        reader->arrays &= ~((uint64_t)1 << reader->depth);
     reader->depth++;
     reader->need_comma = reader->after_key = false;
     reader->just_opened = true;
@@ -175,11 +191,16 @@ static rn_status read_value(rn_json_reader *reader, rn_json_item *out) {
         return open_level(reader, c == '[');
     }
     rn_status s;
-    if (c == '"') out->kind = RN_JSON_STRING, s = read_string(reader, &out->text);
-    else if (c == 't') out->kind = RN_JSON_TRUE, s = read_word(reader, RN_STR("true"));
-    else if (c == 'f') out->kind = RN_JSON_FALSE, s = read_word(reader, RN_STR("false"));
-    else if (c == 'n') out->kind = RN_JSON_NULL, s = read_word(reader, RN_STR("null"));
-    else out->kind = RN_JSON_NUMBER, s = read_number(reader, &out->text);
+    if (c == '"')
+        out->kind = RN_JSON_STRING, s = read_string(reader, &out->text);
+    else if (c == 't')
+        out->kind = RN_JSON_TRUE, s = read_word(reader, RN_STR("true"));
+    else if (c == 'f')
+        out->kind = RN_JSON_FALSE, s = read_word(reader, RN_STR("false"));
+    else if (c == 'n')
+        out->kind = RN_JSON_NULL, s = read_word(reader, RN_STR("null"));
+    else
+        out->kind = RN_JSON_NUMBER, s = read_number(reader, &out->text);
     value_done(reader);
     return s;
 }

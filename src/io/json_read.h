@@ -5,8 +5,9 @@
 //     RN_TRY(rn_json_expect(&reader, RN_JSON_OBJECT, NULL));
 //     RN_TRY(rn_json_next(&reader, &item)); // RN_JSON_KEY ... or RN_JSON_OBJECT_END
 //
-// RFC 8259 and nothing more: UTF-8 is checked, lone surrogates, control characters, leading zeros, trailing
-// commas and trailing text are errors. Nesting is limited. Failures are RN_CORRUPT with the byte offset.
+// RFC 8259 and nothing more: UTF-8 is checked, lone surrogates, control characters, leading zeros,
+// trailing commas and trailing text are errors. Nesting is limited. Failures are RN_CORRUPT with
+// the byte offset.
 #ifndef RN_IO_JSON_READ_H
 #define RN_IO_JSON_READ_H
 
@@ -29,7 +30,8 @@ typedef enum rn_json_kind {
     RN_JSON_END // the text is finished
 } rn_json_kind;
 
-// `text` is a key's or string's value, or a number's digits. It holds until the next key or string is read.
+// `text` is a key's or string's value, or a number's digits. It holds until the next key or string
+// is read.
 typedef struct rn_json_item {
     rn_json_kind kind;
     rn_str text;

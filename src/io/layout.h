@@ -8,7 +8,8 @@
 
 #define RN_GGUF_WRITE_ALIGNMENT 32
 
-// Tensors and what a format's header needs to know of them. Offsets are from the start of the data section.
+// Tensors and what a format's header needs to know of them. Offsets are from the start of the data
+// section.
 typedef struct rn_layout {
     const rn_write_tensor *tensors; // (count)
     const uint64_t *bytes;          // (count), without padding
@@ -19,7 +20,8 @@ typedef struct rn_layout {
     size_t metadata_count;
 } rn_layout;
 
-// Append the complete header, up to the first byte of data. RN_UNSUPPORTED names what the format cannot hold.
+// Append the complete header, up to the first byte of data. RN_UNSUPPORTED names what the format
+// cannot hold.
 RN_MUST_USE rn_status rn_safetensors_header(const rn_layout *layout, rn_buffer *out);
 RN_MUST_USE rn_status rn_gguf_header(const rn_layout *layout, rn_buffer *out);
 

@@ -1,7 +1,9 @@
 // model_folder.c — which files of a folder are the model.
 //
-// In order: a shard index, model.safetensors (or diffusers' name), the only *.safetensors, the only *.gguf. The index
-// {"metadata": {...}, "weight_map": {"tensor": "file"}} names each tensor's file; both sides must agree.
+// In order: a shard index, model.safetensors (or diffusers' name), the only *.safetensors, the only
+// *.gguf. An index names each tensor's file, and the files must agree with it:
+//
+//     {"metadata": {...}, "weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
 #include "io/checkpoint.h"
 #include "io/json_read.h"
 
@@ -118,8 +120,8 @@ static rn_status check_agreement(const shard_index *index) {
         const char *path = checkpoint->files[tensor->file].info.path;
         uint64_t expected, actual;
         if (!rn_map_find(&index->expected, tensor->name, &expected))
-            return rn_fail(RN_CORRUPT, "%s holds tensor '%.*s', which the index does not name", path,
-                           RN_STR_ARG(tensor->name));
+            return rn_fail(RN_CORRUPT, "%s holds tensor '%.*s', which the index does not name",
+                           path, RN_STR_ARG(tensor->name));
         const char *name = strrchr(path, '/') + 1;
         if (!rn_map_find(&index->shards, rn_str_from(name), &actual) || actual != expected)
             return rn_fail(RN_CORRUPT, "tensor '%.*s' is in %s, the index says otherwise",
@@ -134,8 +136,10 @@ rn_status rn_shard_index_read(rn_checkpoint *checkpoint, const char *path) {
     shard_index index = {.checkpoint = checkpoint};
     snprintf(index.folder, sizeof index.folder, "%s", path);
     char *slash = strrchr(index.folder, '/');
-    if (slash) *slash = '\0';
-    else snprintf(index.folder, sizeof index.folder, ".");
+    if (slash)
+        *slash = '\0';
+    else
+        snprintf(index.folder, sizeof index.folder, ".");
     rn_map_init(&index.shards, RN_HOST_IO);
     rn_map_init(&index.expected, RN_HOST_IO);
     rn_status s = parse_index(&index, path);
@@ -146,7 +150,7 @@ rn_status rn_shard_index_read(rn_checkpoint *checkpoint, const char *path) {
     return s;
 }
 
-// ---- folders -----------------------------------------------------------------------------------------------
+// ---- folders --------------------------------------------------------------------------
 
 // The only file that ends so; *out_count says how many there are.
 static rn_status find_only(const char *folder, rn_str suffix, char *out_path, size_t capacity,
@@ -172,7 +176,8 @@ static rn_status read_file(rn_checkpoint *checkpoint, const char *path, bool ggu
 rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *folder) {
     static const char *const indices[] = {"model.safetensors.index.json",
                                           "diffusion_pytorch_model.safetensors.index.json"};
-    static const char *const singles[] = {"model.safetensors", "diffusion_pytorch_model.safetensors"};
+    static const char *const singles[] = {"model.safetensors",
+                                          "diffusion_pytorch_model.safetensors"};
     char path[PATH_MAX];
     size_t count;
     for (size_t i = 0; i < 2; i++) {
@@ -190,7 +195,8 @@ rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *folder) {
                                    suffix.data),
                            "name one of them");
     }
-    return rn_hint(rn_blame(rn_fail(RN_NOT_FOUND, "%s holds no safetensors or GGUF file", folder),
-                            folder, RN_NO_OFFSET),
-                   "a model folder has model.safetensors, or shards with model.safetensors.index.json");
+    return rn_hint(
+        rn_blame(rn_fail(RN_NOT_FOUND, "%s holds no safetensors or GGUF file", folder), folder,
+                 RN_NO_OFFSET),
+        "a model folder has model.safetensors, or shards with model.safetensors.index.json");
 }

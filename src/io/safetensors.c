@@ -1,11 +1,13 @@
 // safetensors.c — reading one file's header.
 //
-//     | u64 N (little-endian) | N bytes of JSON, spaces at the end | the tensors' bytes, without holes |
+//     | u64 N (little-endian) | N bytes of JSON, spaces at the end | the tensors' bytes |
 //
-// {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}}
-// The rules are those of the reference implementation: N at most 100,000,000; sorted by offset the tensors
-// follow each other without gap or overlap and end where the file ends. Where the reference is lax (unknown or
-// repeated fields) we follow the format's schema and refuse.
+//     {"__metadata__": {"key": "text"},
+//      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
+//
+// The rules are those of the reference implementation: N at most 100,000,000; sorted
+// by offset the tensors follow each other without gap or overlap and end where the file ends. Where
+// the reference is lax (unknown or repeated fields) we follow the format's schema and refuse.
 #include "io/checkpoint.h"
 #include "io/json_read.h"
 
@@ -28,7 +30,8 @@ typedef struct header_reader {
     uint64_t data_offset;
 } header_reader;
 
-// While the header is read, `offset` is the begin within the data section and `bytes` is checked against the end.
+// While the header is read, `offset` is the begin within the data section and `bytes` is checked
+// against the end.
 typedef struct entry {
     rn_tensor_info tensor;
     uint64_t dims[RN_MAX_FILE_RANK];
@@ -83,8 +86,7 @@ static rn_status read_field(header_reader *reader, rn_str key, entry *e) {
 
 static rn_status check_entry(const header_reader *reader, const entry *e,
                              const rn_tensor_info *tensor) {
-    uint64_t data_bytes =
-        reader->checkpoint->files[reader->file].info.bytes - reader->data_offset;
+    uint64_t data_bytes = reader->checkpoint->files[reader->file].info.bytes - reader->data_offset;
     if (e->end < e->begin || e->end > data_bytes)
         return rn_fail(RN_CORRUPT, "tensor '%.*s': bytes %llu to %llu of a data section of %llu",
                        RN_STR_ARG(tensor->name), (unsigned long long)e->begin,
@@ -227,12 +229,12 @@ rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index) {
     RN_TRY(rn_file_read_at(file->fd, file->info.path, 0, &length, sizeof length));
     length = le64toh(length);
     if (length > MAX_HEADER_BYTES || length > file->info.bytes - sizeof length)
-        return rn_fail(RN_CORRUPT, "%s: a header of %llu bytes in a file of %llu (is it safetensors?)",
-                       file->info.path, (unsigned long long)length,
-                       (unsigned long long)file->info.bytes);
+        return rn_fail(
+            RN_CORRUPT, "%s: a header of %llu bytes in a file of %llu (is it safetensors?)",
+            file->info.path, (unsigned long long)length, (unsigned long long)file->info.bytes);
     file->info.data_offset = sizeof length + length;
-    header_reader reader = {.checkpoint = checkpoint, .file = index,
-                            .data_offset = file->info.data_offset};
+    header_reader reader = {
+        .checkpoint = checkpoint, .file = index, .data_offset = file->info.data_offset};
     RN_TRY(rn_alloc(RN_HOST_IO, (size_t)length, &header));
     rn_status s = rn_file_read_at(file->fd, file->info.path, sizeof length, header, (size_t)length);
     if (s == RN_OK) s = parse_header(&reader, (rn_str){header, (size_t)length});

@@ -1,4 +1,5 @@
-// safetensors_header.c — the JSON header, padded with spaces so that the data begin on an 8-byte boundary.
+// safetensors_header.c — the JSON header, padded with spaces so that the data begin on an 8-byte
+// boundary.
 #include "io/layout.h"
 
 #include "base/str.h"

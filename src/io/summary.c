@@ -19,7 +19,8 @@ static bool is_number(const char *from, size_t bytes) {
 rn_str rn_block_of(rn_str name) {
     size_t last_dot = 0;
     for (size_t start = 0; start <= name.bytes;) {
-        const char *dot = start < name.bytes ? memchr(name.data + start, '.', name.bytes - start) : NULL;
+        const char *dot =
+            start < name.bytes ? memchr(name.data + start, '.', name.bytes - start) : NULL;
         size_t end = dot ? (size_t)(dot - name.data) : name.bytes;
         if (start > 0 && dot && is_number(name.data + start, end - start))
             return (rn_str){name.data, end};

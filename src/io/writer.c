@@ -1,9 +1,10 @@
-// writer.c — lays tensors out, writes the header, then keeps track of the stream so that padding can be put between
-// its tensors.
+// writer.c — lays tensors out, writes the header, then keeps track of the stream so that padding
+// can be put between its tensors.
 //
 //     header | random, wide elements | streamed: t0 pad t1 pad ... | random, narrow elements
 //
-// Wide before narrow keeps every tensor on a boundary of its own element size when the caller streams wide ones first.
+// Wide before narrow keeps every tensor on a boundary of its own element size when the caller
+// streams wide ones first.
 #include <ration/writer.h>
 
 #include "io/layout.h"
@@ -117,9 +118,13 @@ static rn_status prepare(rn_writer *writer, const char *path, const rn_write_ten
     for (size_t i = 0; i < writer->count; i++)
         RN_TRY(measure(&tensors[i], alignment, &writer->bytes[i], &writer->padded[i]));
     RN_TRY(lay_out(writer, tensors));
-    rn_layout layout = {.tensors = tensors, .bytes = writer->bytes, .offsets = writer->offsets,
-                        .count = writer->count, .order = writer->order,
-                        .metadata = options->metadata, .metadata_count = options->metadata_count};
+    rn_layout layout = {.tensors = tensors,
+                        .bytes = writer->bytes,
+                        .offsets = writer->offsets,
+                        .count = writer->count,
+                        .order = writer->order,
+                        .metadata = options->metadata,
+                        .metadata_count = options->metadata_count};
     rn_buffer header;
     rn_buffer_init(&header, RN_HOST_IO, MAX_HEADER_BYTES);
     rn_status s =
@@ -139,8 +144,10 @@ rn_status rn_writer_create(const char *path, const rn_write_tensor *tensors, siz
     writer->count = tensor_count;
     rn_arena_init(&writer->arena, RN_HOST_IO, 0);
     rn_status s = prepare(writer, path, tensors, options);
-    if (s == RN_OK) *out = writer;
-    else rn_writer_destroy(writer);
+    if (s == RN_OK)
+        *out = writer;
+    else
+        rn_writer_destroy(writer);
     return s;
 }
 

@@ -1,5 +1,6 @@
-// account.c — first room in the budget, then memory, then the charge with its address. Freeing goes the other
-// way round: released before it is freed, so that a profiler never sees an address handed out twice.
+// account.c — first room in the budget, then memory, then the charge with its address. Freeing goes
+// the other way round: released before it is freed, so that a profiler never sees an address handed
+// out twice.
 #include "memory/account.h"
 #include "memory/budget.h"
 #include "memory/ledger.h"
@@ -8,8 +9,10 @@ static void *account_alloc(void *self, size_t bytes, size_t align) {
     const rn_account *account = self;
     if (rn_budget_reserve(*account, bytes) != RN_OK) return NULL;
     void *block = rn_system_allocator.alloc(NULL, bytes, align);
-    if (block) rn_ledger_count(*account, block, bytes);
-    else rn_ledger_unreserve(account->device, bytes);
+    if (block)
+        rn_ledger_count(*account, block, bytes);
+    else
+        rn_ledger_unreserve(account->device, bytes);
     return block;
 }
 
@@ -34,10 +37,10 @@ static const rn_account accounts[RN_PURPOSE_COUNT] = {
 };
 
 const rn_allocator rn_host_allocators[RN_PURPOSE_COUNT] = {
-    ALLOCATOR(RN_PURPOSE_WEIGHTS),   ALLOCATOR(RN_PURPOSE_KV),
+    ALLOCATOR(RN_PURPOSE_WEIGHTS),     ALLOCATOR(RN_PURPOSE_KV),
     ALLOCATOR(RN_PURPOSE_ACTIVATIONS), ALLOCATOR(RN_PURPOSE_GRADIENTS),
-    ALLOCATOR(RN_PURPOSE_OPTIMIZER), ALLOCATOR(RN_PURPOSE_WORKSPACE),
-    ALLOCATOR(RN_PURPOSE_STAGING),   ALLOCATOR(RN_PURPOSE_IO),
-    ALLOCATOR(RN_PURPOSE_PROFILER),  ALLOCATOR(RN_PURPOSE_OUTSIDE),
+    ALLOCATOR(RN_PURPOSE_OPTIMIZER),   ALLOCATOR(RN_PURPOSE_WORKSPACE),
+    ALLOCATOR(RN_PURPOSE_STAGING),     ALLOCATOR(RN_PURPOSE_IO),
+    ALLOCATOR(RN_PURPOSE_PROFILER),    ALLOCATOR(RN_PURPOSE_OUTSIDE),
     ALLOCATOR(RN_PURPOSE_OTHER),
 };

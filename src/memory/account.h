@@ -1,4 +1,5 @@
-// account.h — allocators that ask the budget and charge the ledger: what the library's structures use.
+// account.h — allocators that ask the budget and charge the ledger: what the library's structures
+// use.
 #ifndef RN_MEMORY_ACCOUNT_H
 #define RN_MEMORY_ACCOUNT_H
 

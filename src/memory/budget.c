@@ -38,7 +38,7 @@ void rn_budget_get(rn_device_id device, uint64_t *out_soft_bytes, uint64_t *out_
     *out_hard_bytes = ~atomic_load_explicit(&limits[device].hard_inverted, memory_order_relaxed);
 }
 
-// ---- givers --------------------------------------------------------------------------------------------
+// ---- givers ---------------------------------------------------------------------------
 
 void rn_budget_giver_add(const rn_giver *giver) {
     pthread_mutex_lock(&giver_lock);
@@ -90,7 +90,7 @@ rn_fit rn_budget_ask(rn_device_id device, uint64_t bytes) {
     return fits(now - rn_min_u64(back, now), bytes, hard) ? RN_FIT_AFTER_EVICT : RN_FIT_NEVER;
 }
 
-// ---- refusing ----------------------------------------------------------------------------------------------
+// ---- refusing -------------------------------------------------------------------------
 
 static bool insert_holder(void *self, const char *name, rn_account account, uint64_t bytes) {
     rn_refusal *refusal = self;
@@ -161,8 +161,9 @@ rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink) {
                          rn_size_format(refusal->smallest_budget_bytes).text));
     RN_TRY(rn_sink_print(sink, "largest holders\n"));
     for (size_t i = 0; i < refusal->holder_count; i++)
-        RN_TRY(rn_sink_print(sink, "  %12s  %-12s %s\n", rn_size_format(refusal->holders[i].bytes).text,
-                             rn_purpose_name(refusal->holders[i].purpose), refusal->holders[i].name));
+        RN_TRY(rn_sink_print(
+            sink, "  %12s  %-12s %s\n", rn_size_format(refusal->holders[i].bytes).text,
+            rn_purpose_name(refusal->holders[i].purpose), refusal->holders[i].name));
     return RN_OK;
 }
 

@@ -31,7 +31,8 @@ static rn_status parse_entry(rn_str text, rn_budget_spec *spec) {
         return rn_fail(RN_INVALID, "'%.*s': a percentage is for the host only", RN_STR_ARG(text));
     RN_TRY(rn_size_parse(size, of_whole ? whole_bytes() : 0, &spec->entries[last].bytes));
     if (spec->entries[last].bytes == 0)
-        return rn_hint(rn_fail(RN_INVALID, "a budget of nothing holds nothing"), "for example 2GiB");
+        return rn_hint(rn_fail(RN_INVALID, "a budget of nothing holds nothing"),
+                       "for example 2GiB");
     memcpy(spec->entries[last].device, device.data, device.bytes);
     spec->count++;
     return RN_OK;

@@ -1,8 +1,8 @@
-// ledger.c — counters. A charge is two atomic adds: the line's bytes and the device's bytes; each add's result
-// is a value that the counter really had, so the largest of them is the exact peak.
+// ledger.c — counters. A charge is two atomic adds: the line's bytes and the device's bytes; each
+// add's result is a value that the counter really had, so the largest of them is the exact peak.
 //
-// The number of live charges needs no peak. It is kept for each thread without atomic adds (a third one would
-// cost half as much again as the two) and summed when somebody asks.
+// The number of live charges needs no peak. It is kept for each thread without atomic adds (a third
+// one would cost half as much again as the two) and summed when somebody asks.
 #include "memory/ledger.h"
 #include "memory/scope.h"
 
@@ -19,8 +19,8 @@ typedef struct counter {
     _Atomic uint64_t now, peak;
 } counter;
 
-// Live charges of one thread. Written by that thread only; a thread that frees what another allocated goes
-// negative, the sum does not.
+// Live charges of one thread. Written by that thread only; a thread that frees what another
+// allocated goes negative, the sum does not.
 typedef struct tally {
     struct tally *next, **link; // in `tallies`, under `lock`
     _Atomic int64_t count[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
@@ -51,15 +51,15 @@ static hook hook_slots[2]; // the one in use is pointed at; setting fills the ot
 static _Atomic(hook *) current_hook;
 
 static const char *const purpose_names[RN_PURPOSE_COUNT] = {
-    "weights",    "kv",      "activations", "gradients", "optimizer", "workspace",
-    "staging",    "io",      "profiler",    "outside",   "other",
+    "weights", "kv", "activations", "gradients", "optimizer", "workspace",
+    "staging", "io", "profiler",    "outside",   "other",
 };
 
 const char *rn_purpose_name(rn_purpose purpose) {
     return (unsigned)purpose < RN_PURPOSE_COUNT ? purpose_names[purpose] : "unknown";
 }
 
-// ---- devices and holders ---------------------------------------------------------------------------
+// ---- devices and holders --------------------------------------------------------------
 
 static rn_status find_or_add_device(const char *name, rn_device_id *out) {
     size_t count = atomic_load(&device_count);
@@ -141,7 +141,7 @@ void rn_ledger_visit_holders(rn_device_id device, rn_holder_visit visit, void *s
     }
 }
 
-// ---- live charges of each thread -----------------------------------------------------------------------
+// ---- live charges of each thread ------------------------------------------------------
 
 static _Thread_local tally *thread_tally __attribute__((tls_model("initial-exec")));
 static pthread_key_t tally_key;
@@ -205,7 +205,7 @@ static uint64_t live_count(rn_device_id device, rn_purpose purpose) {
     return sum > 0 ? (uint64_t)sum : 0;
 }
 
-// ---- charging ----------------------------------------------------------------------------------------------
+// ---- charging -------------------------------------------------------------------------
 
 static void raise_peak(counter *c, uint64_t value) {
     uint64_t peak = atomic_load_explicit(&c->peak, memory_order_relaxed);
@@ -300,7 +300,7 @@ void rn_ledger_listen(rn_listener listener, void *self) {
     pthread_mutex_unlock(&lock);
 }
 
-// ---- reading -------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 static rn_ledger_line read_counter(counter *c) {
     return (rn_ledger_line){.now_bytes = atomic_load(&c->now), .peak_bytes = atomic_load(&c->peak)};

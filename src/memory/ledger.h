@@ -4,8 +4,8 @@
 
 #include <ration/memory.h>
 
-// Calls `visit` for each holder with bytes, under the holders' lock, until it returns false. After the named
-// ones comes, for each purpose, what is charged without a holder (name NULL).
+// Calls `visit` for each holder with bytes, under the holders' lock, until it returns false. After
+// the named ones comes, for each purpose, what is charged without a holder (name NULL).
 typedef bool (*rn_holder_visit)(void *self, const char *name, rn_account account, uint64_t bytes);
 void rn_ledger_visit_holders(rn_device_id device, rn_holder_visit visit, void *self);
 

@@ -18,13 +18,13 @@ static bool print_holder(void *self, const char *name, rn_account account, uint6
     holder_printer *printer = self;
     if (!name) return true;
     if (!printer->any)
-        printer->status = rn_sink_print(printer->sink, "%-10s %-12s %12s  %s\n", "", "holder", "now", "name");
+        printer->status =
+            rn_sink_print(printer->sink, "%-10s %-12s %12s  %s\n", "", "holder", "now", "name");
     printer->any = true;
     if (printer->status == RN_OK)
-        printer->status = rn_sink_print(printer->sink, "%-10s %-12s %12s  %s\n",
-                                        rn_device_name(account.device),
-                                        rn_purpose_name((rn_purpose)account.purpose),
-                                        rn_size_format(bytes).text, name);
+        printer->status = rn_sink_print(
+            printer->sink, "%-10s %-12s %12s  %s\n", rn_device_name(account.device),
+            rn_purpose_name((rn_purpose)account.purpose), rn_size_format(bytes).text, name);
     return printer->status == RN_OK;
 }
 
@@ -38,7 +38,8 @@ static rn_status print_device(rn_sink sink, rn_device_id device) {
 }
 
 rn_status rn_ledger_print(rn_sink sink) {
-    RN_TRY(rn_sink_print(sink, "%-10s %-12s %12s %12s %8s\n", "device", "purpose", "now", "peak", "blocks"));
+    RN_TRY(rn_sink_print(sink, "%-10s %-12s %12s %12s %8s\n", "device", "purpose", "now", "peak",
+                         "blocks"));
     for (size_t d = 0; d < rn_device_count(); d++)
         RN_TRY(print_device(sink, (rn_device_id)d));
     holder_printer printer = {.sink = sink};

@@ -1,7 +1,9 @@
-// process.c — /proc and the cgroup files. Missing files are no error: a field stays at "unknown" or "no limit".
+// process.c — /proc and the cgroup files. Missing files are no error: a field stays at "unknown" or
+// "no limit".
 //
-// cgroups: /proc/self/cgroup names the group, /proc/self/mountinfo says where that hierarchy is mounted and
-// which part of it is visible. Limits hold for all ancestors, so the smallest on the way up counts.
+// cgroups: /proc/self/cgroup names the group, /proc/self/mountinfo says where that hierarchy is
+// mounted and which part of it is visible. Limits hold for all ancestors, so the smallest on the
+// way up counts.
 #include "memory/process.h"
 #include "memory/ledger.h"
 
@@ -96,7 +98,8 @@ static bool find_cgroup(const char *root, int version, cgroup_place *out) {
     char group[512], mount_root[256];
     if (!find_group(root, version, group, sizeof group)) return false;
     if (!find_mount(root, version, mount_root, out->mount)) return false;
-    // In a container the mount shows only a part of the hierarchy; the group's path may begin above it.
+    // In a container the mount shows only a part of the hierarchy; the group's path may begin above
+    // it.
     size_t hidden = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
     bool below = strncmp(group, mount_root, hidden) == 0;
     snprintf(out->path, sizeof out->path, "%s", below ? group + hidden : "");
@@ -172,8 +175,8 @@ uint64_t rn_process_free_bytes(const rn_process_info *info) {
     return room < info->machine_available_bytes ? room : info->machine_available_bytes;
 }
 
-// Charged memory need not be resident yet, so this is a lower bound once much is charged; measured early, before
-// anything large is allocated, it is what the process image costs.
+// Charged memory need not be resident yet, so this is a lower bound once much is charged; measured
+// early, before anything large is allocated, it is what the process image costs.
 rn_status rn_process_charge_outside(void) {
     rn_process_info info;
     RN_TRY(rn_process_read(&info));

@@ -1,5 +1,5 @@
-// scope.c — a stack of scopes for each thread, found through the thread context that workers inherit. Several
-// threads may add to one scope, so its fields change by atomic operations.
+// scope.c — a stack of scopes for each thread, found through the thread context that workers
+// inherit. Several threads may add to one scope, so its fields change by atomic operations.
 #include "memory/scope.h"
 #include "memory/ledger.h"
 
@@ -35,7 +35,9 @@ static void count_charge(rn_scope *scope, uint64_t bytes) {
 void rn_scope_count(rn_scope *innermost, rn_device_id device, int64_t bytes) {
     for (rn_scope *scope = innermost; scope; scope = scope->outer) {
         if (scope->device != RN_DEVICE_ANY && scope->device != device) continue;
-        if (bytes >= 0) count_charge(scope, (uint64_t)bytes);
-        else __atomic_add_fetch(&scope->held, bytes, __ATOMIC_RELAXED);
+        if (bytes >= 0)
+            count_charge(scope, (uint64_t)bytes);
+        else
+            __atomic_add_fetch(&scope->held, bytes, __ATOMIC_RELAXED);
     }
 }

@@ -1,7 +1,7 @@
 // cast.c — from any type to any other, tile by tile.
 //
-// f32 holds integers up to 2^24 only, so integers and f64 take a wide path of their own: through int64 or double,
-// one element at a time (they are never a model's bulk).
+// f32 holds integers up to 2^24 only, so integers and f64 take a wide path of their own: through
+// int64 or double, one element at a time (they are never a model's bulk).
 #include <ration/tensor.h>
 
 #include <math.h>
@@ -30,16 +30,36 @@ static bool is_wide(rn_dtype dtype) {
 static wide load(rn_dtype dtype, const char *at) {
     wide out = {.is_float = dtype == RN_DTYPE_F64, .is_unsigned64 = dtype == RN_DTYPE_U64};
     switch (dtype) {
-    case RN_DTYPE_F64: LOAD(double, f64); break;
-    case RN_DTYPE_I64: LOAD(int64_t, i64); break;
-    case RN_DTYPE_I32: LOAD(int32_t, i64); break;
-    case RN_DTYPE_I16: LOAD(int16_t, i64); break;
-    case RN_DTYPE_I8: LOAD(int8_t, i64); break;
-    case RN_DTYPE_U64: LOAD(uint64_t, u64); break;
-    case RN_DTYPE_U32: LOAD(uint32_t, i64); break;
-    case RN_DTYPE_U16: LOAD(uint16_t, i64); break;
-    case RN_DTYPE_U8: LOAD(uint8_t, i64); break;
-    default: out.i64 = *at != 0; break;
+    case RN_DTYPE_F64:
+        LOAD(double, f64);
+        break;
+    case RN_DTYPE_I64:
+        LOAD(int64_t, i64);
+        break;
+    case RN_DTYPE_I32:
+        LOAD(int32_t, i64);
+        break;
+    case RN_DTYPE_I16:
+        LOAD(int16_t, i64);
+        break;
+    case RN_DTYPE_I8:
+        LOAD(int8_t, i64);
+        break;
+    case RN_DTYPE_U64:
+        LOAD(uint64_t, u64);
+        break;
+    case RN_DTYPE_U32:
+        LOAD(uint32_t, i64);
+        break;
+    case RN_DTYPE_U16:
+        LOAD(uint16_t, i64);
+        break;
+    case RN_DTYPE_U8:
+        LOAD(uint8_t, i64);
+        break;
+    default:
+        out.i64 = *at != 0;
+        break;
     }
     return out;
 }
@@ -78,10 +98,14 @@ static void store(rn_dtype dtype, wide value, char *at) {
     };
     double f64 = as_double(value);
     uint64_t bits;
-    if (dtype == RN_DTYPE_F64) memcpy(&bits, &f64, sizeof bits);
-    else if (dtype == RN_DTYPE_U64) bits = clamp_unsigned(value);
-    else if (dtype == RN_DTYPE_BOOL) bits = f64 != 0;
-    else bits = (uint64_t)clamp_signed(value, ranges[dtype].low, ranges[dtype].high);
+    if (dtype == RN_DTYPE_F64)
+        memcpy(&bits, &f64, sizeof bits);
+    else if (dtype == RN_DTYPE_U64)
+        bits = clamp_unsigned(value);
+    else if (dtype == RN_DTYPE_BOOL)
+        bits = f64 != 0;
+    else
+        bits = (uint64_t)clamp_signed(value, ranges[dtype].low, ranges[dtype].high);
     memcpy(at, &bits, rn_dtype_get(dtype)->block_bytes); // little-endian: the low bytes
 }
 

@@ -24,8 +24,8 @@
 // Asserts one particular failure.
 #define assert_fails(expected, expr) assert_int_equal((expected), (expr))
 
-// The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer; NULL where
-// it is missing: the test then calls skip().
+// The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer;
+// NULL where it is missing: the test then calls skip().
 const char *test_data(const char *name);
 // A fresh folder for this test's files; removed at exit.
 const char *test_folder(void);

@@ -33,7 +33,8 @@ extern const command inspect_command, convert_command, config_command;
 // Set by Ctrl-C and SIGTERM.
 extern volatile bool interrupted;
 
-// Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with "..." at 255 bytes.
+// Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with
+// "..." at 255 bytes.
 typedef struct safe_text {
     char text[256];
 } safe_text;

@@ -1,4 +1,5 @@
-// config.c — ration config: show the settings and where they come from; change one in the TOML file.
+// config.c — ration config: show the settings and where they come from; change one in the TOML
+// file.
 #include "command.h"
 
 #include <stdio.h>
@@ -19,10 +20,11 @@ static rn_status find_option(const char *name, const rn_option **out) {
     if (*out) return RN_OK;
     const char *near = rn_option_suggest(text, "");
     rn_status s = rn_fail(RN_INVALID, "there is no setting '%s'", name);
-    return near ? rn_hint(s, "did you mean %s?", near) : rn_hint(s, "ration config list shows them");
+    return near ? rn_hint(s, "did you mean %s?", near)
+                : rn_hint(s, "ration config list shows them");
 }
 
-// ---- list and get --------------------------------------------------------------------------------------------
+// ---- list and get ---------------------------------------------------------------------
 
 static void write_setting(rn_json *json, const rn_settings *settings, const rn_option *option) {
     rn_json_object(json, NULL);
@@ -69,7 +71,7 @@ static rn_status get(const invocation *in, const char *name) {
     return RN_OK;
 }
 
-// ---- set and update ------------------------------------------------------------------------------------------
+// ---- set and update -------------------------------------------------------------------
 
 static rn_status set(const invocation *in, const char *name, const char *value) {
     char path[MAX_PATH_BYTES];
@@ -101,15 +103,15 @@ static rn_status run(const invocation *in) {
     const char *verb = in->words[0];
     if (strcmp(verb, "list") == 0 && argument_count == 0) return list(in);
     if (strcmp(verb, "get") == 0 && argument_count == 1) return get(in, arguments[0]);
-    if (strcmp(verb, "set") == 0 && argument_count == 2)
-        return set(in, arguments[0], arguments[1]);
+    if (strcmp(verb, "set") == 0 && argument_count == 2) return set(in, arguments[0], arguments[1]);
     if (strcmp(verb, "update") == 0) return update(in, argument_count, arguments);
     return rn_hint(rn_fail(RN_INVALID, "ration config does not understand '%s' with %d arguments",
                            verb, argument_count),
                    "usage: ration %s", in->command->usage);
 }
 
-// update's flags are settings to write, not settings to use, so only --config and --json are taken out here.
+// update's flags are settings to write, not settings to use, so only --config and --json are taken
+// out here.
 static rn_status read_arguments(invocation *in, int argc, char **argv) {
     static char *rest[MAX_FLAGS];
     for (int i = 0; i < argc; i++) {

@@ -22,7 +22,7 @@ static double seconds_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-// ---- progress ------------------------------------------------------------------------------------------------
+// ---- progress -------------------------------------------------------------------------
 
 static void draw_progress(void *self, uint64_t done, uint64_t total) {
     display *d = self;
@@ -30,9 +30,10 @@ static void draw_progress(void *self, uint64_t done, uint64_t total) {
     if (!d->terminal || (now - d->last_drawn < 0.1 && done < total)) return;
     d->last_drawn = now;
     double spent = now - d->start, rate = spent > 0 ? (double)done / spent : 0;
-    fprintf(stderr, "\r%3.0f%%  %s of %s  %s/s  %.0f s left   ", 100.0 * (double)done / (double)total,
-            rn_size_format(done).text, rn_size_format(total).text,
-            rn_size_format((uint64_t)rate).text, rate > 0 ? (double)(total - done) / rate : 0);
+    fprintf(stderr, "\r%3.0f%%  %s of %s  %s/s  %.0f s left   ",
+            100.0 * (double)done / (double)total, rn_size_format(done).text,
+            rn_size_format(total).text, rn_size_format((uint64_t)rate).text,
+            rate > 0 ? (double)(total - done) / rate : 0);
     fflush(stderr);
 }
 
@@ -40,7 +41,7 @@ static void clear_progress(const display *d) {
     if (d->terminal && d->last_drawn > 0) fprintf(stderr, "\r\033[K");
 }
 
-// ---- rows ----------------------------------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------
 
 static void write_row(rn_json *json, const rn_convert_row *row) {
     rn_json_object(json, NULL);
@@ -61,8 +62,8 @@ static void write_row(rn_json *json, const rn_convert_row *row) {
 static void print_row(display *d, const rn_convert_row *row) {
     clear_progress(d);
     if (!d->header_printed)
-        printf("%-48s %-9s %-9s %11s %11s %11s %9s\n", "tensor", "from", "to", "bytes", "mean error",
-               "max error", "relative");
+        printf("%-48s %-9s %-9s %11s %11s %11s %9s\n", "tensor", "from", "to", "bytes",
+               "mean error", "max error", "relative");
     d->header_printed = true;
     printf("%-48s %-9s %-9s %11s", make_safe(row->name).text, rn_dtype_get(row->from)->name,
            rn_dtype_get(row->to)->name, rn_size_format(row->bytes_out).text);
@@ -78,11 +79,13 @@ static void show_row(void *self, const rn_convert_row *row) {
         d->worst_error = row->relative_error;
         snprintf(d->worst_name, sizeof d->worst_name, "%s", make_safe(row->name).text);
     }
-    if (d->as_json) write_row(&d->json, row);
-    else if (d->verbose) print_row(d, row);
+    if (d->as_json)
+        write_row(&d->json, row);
+    else if (d->verbose)
+        print_row(d, row);
 }
 
-// ---- results -------------------------------------------------------------------------------------------------
+// ---- results --------------------------------------------------------------------------
 
 static void print_result(const display *d, const invocation *in, const rn_convert_result *r,
                          uint64_t budget) {
@@ -117,9 +120,10 @@ static void write_result(rn_json *json, const rn_convert_result *r, uint64_t bud
     rn_ledger_json(json, "ledger");
 }
 
-// ---- running -------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------
 
-// The host's share of the budget. What the process costs already is charged to the ledger, so that it counts.
+// The host's share of the budget. What the process costs already is charged to the ledger, so that
+// it counts.
 static rn_status read_budget(const char *text, uint64_t *out_bytes) {
     rn_budget_spec spec;
     RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
@@ -146,7 +150,8 @@ static rn_status run_text(const invocation *in, const rn_convert_options *option
     return s;
 }
 
-// The object is collected in memory: a conversion that fails must not leave half of one on standard output.
+// The object is collected in memory: a conversion that fails must not leave half of one on standard
+// output.
 static rn_status run_json(const invocation *in, const rn_convert_options *options, display *d,
                           uint64_t budget, FILE *memory) {
     rn_convert_result result;
@@ -180,8 +185,10 @@ static rn_status run_collected(const invocation *in, const rn_convert_options *o
 
 static rn_status run(const invocation *in) {
     uint64_t budget = 0;
-    display d = {.as_json = in->json, .verbose = rn_settings_bool(in->settings, "verbose"),
-                 .terminal = isatty(STDERR_FILENO), .start = seconds_now()};
+    display d = {.as_json = in->json,
+                 .verbose = rn_settings_bool(in->settings, "verbose"),
+                 .terminal = isatty(STDERR_FILENO),
+                 .start = seconds_now()};
     rn_convert_options options = {
         .no_default_excludes = !rn_settings_bool(in->settings, "default-excludes"),
         .thread_count = (size_t)rn_settings_count(in->settings, "threads"),
@@ -202,10 +209,13 @@ const command convert_command = {
     .usage = "convert IN OUT [--to TYPE] [options]",
     .summary = "change dtype, quantise, or change the container",
     .about =
-        "Streams the model IN (file, shards or folder) into the file OUT; its ending, .safetensors or\n"
+        "Streams the model IN (file, shards or folder) into the file OUT; its ending, .safetensors "
+        "or\n"
         ".gguf, says the container. Memory stays within the budget whatever the model's size. OUT\n"
-        "appears when it is complete, or not at all. Quantising (int8, int4, nf4 into safetensors;\n"
-        "q8_0, q4_0 into GGUF) leaves embeddings, norms and vectors alone and reports each tensor's\n"
+        "appears when it is complete, or not at all. Quantising (int8, int4, nf4 into "
+        "safetensors;\n"
+        "q8_0, q4_0 into GGUF) leaves embeddings, norms and vectors alone and reports each "
+        "tensor's\n"
         "error (--verbose). Tensor names stay as they are.",
     .example = "ration convert models/llama-1b llama-1b-int4.safetensors --to int4 --budget 256MiB",
     .min_words = 2,

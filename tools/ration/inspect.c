@@ -15,7 +15,7 @@ typedef struct view {
     size_t count;
 } view;
 
-// ---- choosing ------------------------------------------------------------------------------------------------
+// ---- choosing -------------------------------------------------------------------------
 
 static bool is_wanted(const view *v, const rn_tensor_info *tensor) {
     const char *const *patterns;
@@ -64,16 +64,27 @@ static rn_status choose(view *v) {
     return RN_OK;
 }
 
-// ---- metadata ------------------------------------------------------------------------------------------------
+// ---- metadata -------------------------------------------------------------------------
 
 static void print_scalar(const rn_metadata *m) {
     switch (m->kind) {
-    case RN_METADATA_TEXT: printf("\"%s\"", make_safe(m->text).text); break;
-    case RN_METADATA_U64: printf("%llu", (unsigned long long)m->value.u64); break;
-    case RN_METADATA_I64: printf("%lld", (long long)m->value.i64); break;
-    case RN_METADATA_F64: printf("%.9g", m->value.f64); break;
-    case RN_METADATA_BOOL: printf("%s", m->value.boolean ? "true" : "false"); break;
-    default: break;
+    case RN_METADATA_TEXT:
+        printf("\"%s\"", make_safe(m->text).text);
+        break;
+    case RN_METADATA_U64:
+        printf("%llu", (unsigned long long)m->value.u64);
+        break;
+    case RN_METADATA_I64:
+        printf("%lld", (long long)m->value.i64);
+        break;
+    case RN_METADATA_F64:
+        printf("%.9g", m->value.f64);
+        break;
+    case RN_METADATA_BOOL:
+        printf("%s", m->value.boolean ? "true" : "false");
+        break;
+    default:
+        break;
     }
 }
 
@@ -97,11 +108,21 @@ static void print_metadata(const rn_metadata *m) {
 static void write_metadata(rn_json *json, const rn_metadata *m) {
     rn_json_key(json, m->key);
     switch (m->kind) {
-    case RN_METADATA_TEXT: rn_json_text(json, NULL, m->text); break;
-    case RN_METADATA_U64: rn_json_u64(json, NULL, m->value.u64); break;
-    case RN_METADATA_I64: rn_json_i64(json, NULL, m->value.i64); break;
-    case RN_METADATA_F64: rn_json_f64(json, NULL, m->value.f64); break;
-    case RN_METADATA_BOOL: rn_json_bool(json, NULL, m->value.boolean); break;
+    case RN_METADATA_TEXT:
+        rn_json_text(json, NULL, m->text);
+        break;
+    case RN_METADATA_U64:
+        rn_json_u64(json, NULL, m->value.u64);
+        break;
+    case RN_METADATA_I64:
+        rn_json_i64(json, NULL, m->value.i64);
+        break;
+    case RN_METADATA_F64:
+        rn_json_f64(json, NULL, m->value.f64);
+        break;
+    case RN_METADATA_BOOL:
+        rn_json_bool(json, NULL, m->value.boolean);
+        break;
     case RN_METADATA_ARRAY: // its size only: a vocabulary would drown everything else
         rn_json_object(json, NULL);
         rn_json_u64(json, "count", m->count);
@@ -111,7 +132,7 @@ static void write_metadata(rn_json *json, const rn_metadata *m) {
     }
 }
 
-// ---- tables --------------------------------------------------------------------------------------------------
+// ---- tables ---------------------------------------------------------------------------
 
 static void print_lines(const char *title, const rn_summary_line *lines, size_t count) {
     printf("\n%-44s %8s %16s %12s\n", title, "tensors", "elements", "bytes");
@@ -151,9 +172,10 @@ static void print_view(const view *v) {
     print_lines("by dtype", v->summary.dtypes, v->summary.dtype_count);
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------------------
+// ---- JSON -----------------------------------------------------------------------------
 
-static void write_lines(rn_json *json, const char *key, const rn_summary_line *lines, size_t count) {
+static void write_lines(rn_json *json, const char *key, const rn_summary_line *lines,
+                        size_t count) {
     rn_json_array(json, key);
     for (size_t i = 0; i < count; i++) {
         rn_json_object(json, NULL);
@@ -241,9 +263,11 @@ const command inspect_command = {
     .name = "inspect",
     .usage = "inspect PATH [options]",
     .summary = "what is in a model file or folder",
-    .about = "Prints the tensors of a safetensors or GGUF file, of shards with an index, or of a Hugging\n"
-             "Face model folder: names, dtypes, shapes, bytes, and totals by block and dtype. Only\n"
-             "headers are read. A file that breaks its format's rules is refused with exit code 3.",
+    .about =
+        "Prints the tensors of a safetensors or GGUF file, of shards with an index, or of a "
+        "Hugging\n"
+        "Face model folder: names, dtypes, shapes, bytes, and totals by block and dtype. Only\n"
+        "headers are read. A file that breaks its format's rules is refused with exit code 3.",
     .example = "ration inspect model.safetensors --sort size --limit 10",
     .min_words = 1,
     .max_words = 1,

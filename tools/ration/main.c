@@ -17,14 +17,21 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
     switch (status) {
-    case RN_OK: return 0;
-    case RN_INVALID: return EXIT_USAGE;
+    case RN_OK:
+        return 0;
+    case RN_INVALID:
+        return EXIT_USAGE;
     case RN_OVER_BUDGET:
-    case RN_NO_MEMORY: return EXIT_BUDGET;
-    case RN_DEVICE: return EXIT_DEVICE;
-    case RN_CANCELLED: return EXIT_CANCELLED;
-    case RN_INTERNAL: return 1;
-    default: return EXIT_INPUT;
+    case RN_NO_MEMORY:
+        return EXIT_BUDGET;
+    case RN_DEVICE:
+        return EXIT_DEVICE;
+    case RN_CANCELLED:
+        return EXIT_CANCELLED;
+    case RN_INTERNAL:
+        return 1;
+    default:
+        return EXIT_INPUT;
     }
 }
 
@@ -42,7 +49,7 @@ static void catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-// ---- help ----------------------------------------------------------------------------------------------------
+// ---- help -----------------------------------------------------------------------------
 
 static void print_general_help(void) {
     printf("ration %s: models inside a memory budget\n\nusage: ration COMMAND [options]\n\n",
@@ -83,7 +90,7 @@ static void print_help(const command *c) {
            c->example);
 }
 
-// ---- failing -------------------------------------------------------------------------------------------------
+// ---- failing --------------------------------------------------------------------------
 
 static void print_story_json(const rn_story *story) {
     rn_json json;
@@ -113,7 +120,7 @@ static int fail(bool json) {
     return exit_code(story->status);
 }
 
-// ---- running -------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------
 
 static const char *find_value(int argc, char **argv, const char *name) {
     size_t length = strlen(name);
