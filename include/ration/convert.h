@@ -24,6 +24,9 @@ typedef struct rn_convert_row {
     double relative_error;        // |original - restored| / |original|, 2-norms
 } rn_convert_row;
 
+// How files are read; AUTO takes io_uring where the system allows it.
+typedef enum rn_io_engine { RN_IO_AUTO, RN_IO_URING, RN_IO_THREADS } rn_io_engine;
+
 typedef struct rn_convert_options {
     rn_dtype to; // a plain float, int8, int4, nf4, q8_0 or q4_0; RN_DTYPE_NONE changes the
                  // container only
@@ -32,8 +35,9 @@ typedef struct rn_convert_options {
     const char *const *exclude;
     size_t exclude_count;
     bool no_default_excludes;
-    uint64_t budget_bytes;       // the most that the conversion allocates; 0 means 256 MiB
-    size_t thread_count;         // 0: one for each CPU
+    uint64_t budget_bytes; // the most that the conversion allocates; 0 means 256 MiB
+    size_t thread_count;   // 0: one for each CPU
+    rn_io_engine io_engine;
     const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
     void *self;                  // for the functions below, which may be NULL
     void (*progress)(void *self, uint64_t done_bytes, uint64_t total_bytes);

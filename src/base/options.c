@@ -18,6 +18,8 @@ static const rn_option table[] = {
      "most memory to use: 2GiB, 800MB, 75% of what there is"},
     {"threads", "threads", 't', RN_OPTION_COUNT, false, "convert", "0", "N", NULL,
      "worker threads; 0 means one for each CPU"},
+    {"io-engine", "io_engine", 0, RN_OPTION_CHOICE, false, "convert", "auto", "ENGINE",
+     "auto|uring|threads", "how files are read"},
     {"to", "convert.to", 0, RN_OPTION_DTYPE, false, "convert", NULL, "TYPE", NULL,
      "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0 or q4_0"},
     {"exclude", "convert.exclude", 'x', RN_OPTION_LIST, false, "convert", NULL, "PATTERN", NULL,

@@ -433,11 +433,13 @@ static rn_status make_memory(conversion *c, size_t *out_bytes) {
 }
 
 static rn_status open_ends(conversion *c, const char *out_path) {
+    static const rn_reader_engine engines[] = {RN_READER_AUTO, RN_READER_URING, RN_READER_THREADS};
     rn_writer_options writing = {.metadata = c->plan.metadata,
                                  .metadata_count = c->plan.metadata_count,
                                  .buffer_bytes = c->size.request_bytes};
     rn_reader_options reading = {.buffer_bytes = c->size.request_bytes * c->size.slot_count,
                                  .request_bytes = c->size.request_bytes,
+                                 .engine = engines[c->options->io_engine],
                                  .allocator = RN_HOST_STAGING,
                                  .cancel = (const _Atomic bool *)c->options->cancel};
     RN_TRY(rn_writer_create(out_path, c->plan.tensors, c->plan.tensor_count, &writing, &c->writer));

@@ -183,6 +183,11 @@ static rn_status run_collected(const invocation *in, const rn_convert_options *o
     return s;
 }
 
+static rn_io_engine parse_engine(const char *text) {
+    if (strcmp(text, "uring") == 0) return RN_IO_URING;
+    return strcmp(text, "threads") == 0 ? RN_IO_THREADS : RN_IO_AUTO;
+}
+
 static rn_status run(const invocation *in) {
     uint64_t budget = 0;
     display d = {.as_json = in->json,
@@ -192,6 +197,7 @@ static rn_status run(const invocation *in) {
     rn_convert_options options = {
         .no_default_excludes = !rn_settings_bool(in->settings, "default-excludes"),
         .thread_count = (size_t)rn_settings_count(in->settings, "threads"),
+        .io_engine = parse_engine(rn_settings_text(in->settings, "io-engine")),
         .cancel = &interrupted,
         .self = &d,
         .progress = draw_progress,

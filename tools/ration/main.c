@@ -179,7 +179,9 @@ static int run_command(const command *c, int argc, char **argv) {
     if (in.settings) in.json = rn_settings_bool(in.settings, "json");
     if (s == RN_OK) {
         start_log(in.settings);
+        rn_stage("start");
         s = c->run(&in);
+        rn_stage("final_cleanup");
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))
         s = rn_fail(RN_IO, "cannot write to standard output");
