@@ -1,6 +1,6 @@
 // pool_bench.c — the pool against glibc's malloc and mimalloc, on one trace in one run.
 //
-//     pool_bench [--json] [--runs N] [--operations N]
+//     pool_bench [--json] [--runs N] [--operations N] [--seed N]
 //
 // Time: the trace of tensor_trace.h is replayed without touching memory (bookkeeping and system
 // calls only; best of the runs), and once in a child process that writes a byte to each page of
@@ -151,14 +151,16 @@ int main(int argc, char **argv) {
     bool json = false;
     size_t operations = 200000;
     int runs = 7;
+    uint64_t seed = 42;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) json = true;
         if (i + 1 < argc && strcmp(argv[i], "--runs") == 0) runs = atoi(argv[i + 1]);
         if (i + 1 < argc && strcmp(argv[i], "--operations") == 0)
             operations = strtoull(argv[i + 1], NULL, 10);
+        if (i + 1 < argc && strcmp(argv[i], "--seed") == 0) seed = strtoull(argv[i + 1], NULL, 10);
     }
     trace t;
-    make_trace(&t, operations);
+    make_trace(&t, operations, seed);
     slot *slots = calloc(t.slot_count, sizeof *slots);
     memset(slots, 1, t.slot_count * sizeof *slots); // resident before anything is measured
     contender all[3];

@@ -168,11 +168,11 @@ static void serve_step(trace *t, session *s) { // the prompt first, then a token
     s->length = 0;
 }
 
-static void make_trace(trace *t, size_t operations) {
+static void make_trace(trace *t, size_t operations, uint64_t seed) { // seed > 0
     enum { COUNT = LAYERS * WEIGHTS + 1 };
     uint32_t weights[COUNT], moments[2 * COUNT];
     session sessions[SESSIONS] = {{0}};
-    *t = (trace){.seed = 42, .idle = calloc(MAX_SLOTS, 4), .sizes = calloc(MAX_SLOTS, 4)};
+    *t = (trace){.seed = seed, .idle = calloc(MAX_SLOTS, 4), .sizes = calloc(MAX_SLOTS, 4)};
     moments[0] = UINT32_MAX;
     take_weights(t, weights);
     while (t->count < operations) {

@@ -12,8 +12,8 @@
 // Threads. Objects may be used from any thread, by one at a time unless their header says
 // otherwise; memory.h and what is const may be used by all at once.
 //
-// Memory. Every byte that the library allocates is charged to the ledger (memory.h) and asks the
-// budget first.
+// Memory. What the library allocates is charged to the ledger (memory.h) and asks the budget first.
+// Only the ledger's own books and the settings are not; they count as `outside`.
 #ifndef RATION_RATION_H
 #define RATION_RATION_H
 

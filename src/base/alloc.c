@@ -7,17 +7,27 @@
 #include <string.h>
 #include <sys/mman.h>
 
+// An alignment above a page's is found inside a larger mapping, whose ends go back at once.
+static void *map_block(size_t bytes, size_t align) {
+    size_t spare = align > RN_PAGE_BYTES ? align - RN_PAGE_BYTES : 0, whole;
+    if (!rn_add_size(rn_round_up(bytes, RN_PAGE_BYTES), spare, &whole)) return NULL;
+    char *begin = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED) return NULL;
+    size_t before = spare ? -(uintptr_t)begin & (align - 1) : 0;
+    if (before) munmap(begin, before);
+    if (spare > before) munmap(begin + whole - (spare - before), spare - before);
+    return begin + before;
+}
+
 static void *system_alloc(void *self, size_t bytes, size_t align) {
     (void)self;
     void *block = NULL;
     if (!rn_fault_hit(RN_FAULT_ALLOC)) {
-        if (bytes >= RN_MAP_THRESHOLD && align <= RN_PAGE_BYTES) {
-            block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (block == MAP_FAILED) block = NULL;
-        } else if (bytes < RN_MAP_THRESHOLD) {
-            size_t least = align < sizeof(void *) ? sizeof(void *) : align;
-            if (posix_memalign(&block, least, bytes) != 0) block = NULL;
-        }
+        size_t least = align < sizeof(void *) ? sizeof(void *) : align;
+        if (bytes >= RN_MAP_THRESHOLD)
+            block = map_block(bytes, align);
+        else if (posix_memalign(&block, least, bytes) != 0)
+            block = NULL;
     }
     if (!block) (void)rn_fail(RN_NO_MEMORY, "the system has no memory for %zu bytes", bytes);
     return block;

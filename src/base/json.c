@@ -76,10 +76,11 @@ void rn_json_key(rn_json *json, rn_str key) {
 }
 
 static void open_level(rn_json *json, const char *key, bool is_array) {
+    if (json->status != RN_OK) return;
     begin_value(json, key);
     put(json, is_array ? "[" : "{", 1);
     if (json->depth == RN_JSON_DEPTH) {
-        if (json->status == RN_OK) json->status = rn_fail(RN_INTERNAL, "JSON nests too deep");
+        json->status = rn_fail(RN_INTERNAL, "JSON nests too deep");
         return;
     }
     json->level[json->depth].is_array = is_array;
@@ -96,6 +97,7 @@ void rn_json_array(rn_json *json, const char *key) {
 }
 
 void rn_json_end(rn_json *json) {
+    if (json->status != RN_OK) return; // levels opened after a failure were not counted
     assert(json->depth > 0);
     json->depth--;
     if (json->pretty && json->level[json->depth].has_items) put_line_break(json);
@@ -127,11 +129,14 @@ void rn_json_i64(rn_json *json, const char *key, int64_t value) {
 
 void rn_json_f64(rn_json *json, const char *key, double value) {
     char text[40];
+    if (!isfinite(value)) {
+        rn_json_null(json, key);
+        return;
+    }
+    snprintf(text, sizeof text, "%.9g", value);
+    char *comma = strchr(text, ','); // in locales that a program around us may have set
+    if (comma) *comma = '.';
     begin_value(json, key);
-    if (isfinite(value))
-        snprintf(text, sizeof text, "%.9g", value);
-    else
-        snprintf(text, sizeof text, "null");
     put_text(json, text);
 }
 

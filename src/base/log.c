@@ -46,8 +46,10 @@ void rn_log_line(rn_log_level level, rn_str line) {
     rn_story_restore(&story);
 }
 
+enum { MAX_MESSAGE_BYTES = 1024, MAX_PART_BYTES = 64 };
+
 typedef struct line_buffer {
-    char text[1536];
+    char text[6 * (MAX_MESSAGE_BYTES + MAX_PART_BYTES) + 256]; // JSON writes a byte as up to six
     size_t bytes;
 } line_buffer;
 
@@ -69,26 +71,37 @@ static void form_json(line_buffer *line, rn_log_level level, const char *part,
     rn_json_object(&json, NULL);
     rn_json_string(&json, "time", time_text);
     rn_json_string(&json, "level", level_names[level]);
-    rn_json_string(&json, "part", part);
+    rn_json_text(&json, "part", (rn_str){part, strnlen(part, MAX_PART_BYTES)});
     rn_json_string(&json, "message", message);
     rn_json_end(&json);
 }
 
+// One line, whatever the message holds.
+static void form_text(line_buffer *line, rn_log_level level, const char *part,
+                      const char *message) {
+    char time_text[40];
+    rn_clock_text(time_text, false);
+    int bytes = snprintf(line->text, sizeof line->text, "%s %s %.*s: %s", time_text,
+                         level_names[level], MAX_PART_BYTES, part, message);
+    if (bytes <= 0) return;
+    rn_str_clean(line->text);
+    for (char *at = line->text; (at = strchr(at, '\n'));)
+        *at = ' ';
+    line->bytes = (size_t)bytes;
+}
+
 void rn_log(rn_log_level level, const char *part, const char *format, ...) {
     if (!rn_log_wants(level)) return;
-    char message[1024], time_text[40];
+    char message[MAX_MESSAGE_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    line_buffer line = {.bytes = 0};
-    if (rn_log_form_get() == RN_LOG_JSON) {
+    line_buffer line;
+    line.bytes = 0;
+    if (rn_log_form_get() == RN_LOG_JSON)
         form_json(&line, level, part, message);
-    } else {
-        rn_clock_text(time_text, false);
-        int bytes = snprintf(line.text, sizeof line.text, "%s %s %s: %s", time_text,
-                             level_names[level], part, message);
-        line.bytes = bytes > 0 ? (size_t)bytes : 0;
-    }
+    else
+        form_text(&line, level, part, message);
     rn_log_line(level, (rn_str){line.text, line.bytes});
 }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -116,39 +117,65 @@ static rn_status wait_for(rn_output *output, buffer *b) {
 
 // ---- filling --------------------------------------------------------------------------
 
-static void flush(rn_output *output) {
-    enqueue(output, &output->buffers[output->current]);
-    output->current = (output->current + 1) % output->buffer_count;
-}
-
-// The buffer to fill, empty or not full.
-static rn_status current_buffer(rn_output *output, buffer **out) {
-    buffer *b = &output->buffers[output->current];
+// Waits until the buffer is free, and gives it its place in the file if it is empty.
+static rn_status prepare(rn_output *output, buffer *b, uint64_t offset) {
     RN_TRY(wait_for(output, b));
     if (b->bytes == 0) {
-        b->offset = output->stream_next;
-        b->phase = output->stream_next % BLOCK_BYTES;
+        b->offset = offset;
+        b->phase = offset % BLOCK_BYTES;
     }
-    *out = b;
     return RN_OK;
+}
+
+static buffer *buffer_at(rn_output *output, size_t ahead) {
+    return &output->buffers[(output->current + ahead) % output->buffer_count];
+}
+
+// A full buffer ends on a block boundary, so that only the stream's own ends are ragged.
+static size_t room_in(const rn_output *output, const buffer *b) {
+    return output->capacity - b->phase - b->bytes;
+}
+
+rn_status rn_output_reserve(rn_output *output, size_t bytes, rn_output_span spans[2]) {
+    if (bytes > output->stream_end - output->stream_next || bytes > output->capacity - BLOCK_BYTES)
+        return rn_fail(RN_INTERNAL, "%s: more bytes than were declared", output->path);
+    buffer *b = buffer_at(output, 0), *next = buffer_at(output, 1);
+    RN_TRY(prepare(output, b, output->stream_next));
+    size_t room = room_in(output, b);
+    spans[0] =
+        (rn_output_span){(uint8_t *)b->memory + b->phase + b->bytes, room < bytes ? room : bytes};
+    spans[1] = (rn_output_span){NULL, bytes - spans[0].bytes};
+    if (spans[1].bytes == 0) return RN_OK;
+    RN_TRY(prepare(output, next, output->stream_next + room));
+    spans[1].data = (uint8_t *)next->memory;
+    return RN_OK;
+}
+
+void rn_output_advance(rn_output *output, size_t bytes) {
+    while (bytes > 0) {
+        buffer *b = buffer_at(output, 0);
+        size_t room = room_in(output, b), now = room < bytes ? room : bytes;
+        b->bytes += now;
+        bytes -= now;
+        output->stream_next += now;
+        if (now < room && output->stream_next < output->stream_end) continue;
+        enqueue(output, b);
+        output->current = (output->current + 1) % output->buffer_count;
+    }
 }
 
 rn_status rn_output_append(rn_output *output, const void *data, size_t bytes) {
     const char *from = data;
-    if (bytes > output->stream_end - output->stream_next)
-        return rn_fail(RN_INTERNAL, "%s: more bytes than were declared", output->path);
+    size_t most = output->capacity - BLOCK_BYTES;
     while (bytes > 0) {
-        buffer *b;
-        RN_TRY(current_buffer(output, &b));
-        // A full buffer ends on a block boundary, so that only the stream's own ends are ragged.
-        size_t room = output->capacity - b->phase - b->bytes;
-        size_t now = room < bytes ? room : bytes;
-        memcpy(b->memory + b->phase + b->bytes, from, now);
-        b->bytes += now;
-        output->stream_next += now;
+        rn_output_span spans[2] = {{0}};
+        size_t now = bytes < most ? bytes : most;
+        RN_TRY(rn_output_reserve(output, now, spans));
+        memcpy(spans[0].data, from, spans[0].bytes);
+        if (spans[1].bytes) memcpy(spans[1].data, from + spans[0].bytes, spans[1].bytes);
+        rn_output_advance(output, now);
         from += now;
         bytes -= now;
-        if (now == room || output->stream_next == output->stream_end) flush(output);
     }
     return RN_OK;
 }
@@ -165,12 +192,12 @@ rn_status rn_output_put(rn_output *output, uint64_t offset, const void *data, si
 
 static size_t buffer_capacity(const rn_output_options *options) {
     size_t bytes = options->buffer_bytes ? options->buffer_bytes : (size_t)2 << 20;
-    return (size_t)rn_round_up(bytes < BLOCK_BYTES ? BLOCK_BYTES : bytes, BLOCK_BYTES);
+    return (size_t)rn_round_up(bytes < 2 * BLOCK_BYTES ? 2 * BLOCK_BYTES : bytes, BLOCK_BYTES);
 }
 
 static size_t buffer_count(const rn_output_options *options) {
     size_t count = options->buffer_count ? options->buffer_count : 3;
-    return count > MAX_BUFFERS ? MAX_BUFFERS : count;
+    return count > MAX_BUFFERS ? MAX_BUFFERS : count < 2 ? 2 : count;
 }
 
 size_t rn_output_buffer_bytes(const rn_output_options *options) {
@@ -224,6 +251,8 @@ static rn_status make_buffers(rn_output *output, const rn_output_options *option
     void *memory;
     output->memory_bytes = rn_output_buffer_bytes(options);
     RN_TRY(rn_alloc_aligned(output->from, output->memory_bytes, BLOCK_BYTES, &memory));
+    // Fewer pages to pin for each direct write.
+    if (memory) (void)madvise(memory, output->memory_bytes, MADV_HUGEPAGE);
     output->memory = memory;
     output->capacity = buffer_capacity(options);
     output->buffer_count = buffer_count(options);

@@ -31,7 +31,15 @@ typedef struct rn_output_options {
 RN_MUST_USE rn_status rn_output_create(const char *path, const rn_output_options *options,
                                        const rn_allocator *from, rn_output **out);
 size_t rn_output_buffer_bytes(const rn_output_options *options);
-// Appends to the stream. Waits while all buffers are being written.
+// The stream's next `bytes` bytes (0 < bytes <= buffer_bytes - 4096) as room in one or two buffers,
+// for anybody to fill; then rn_output_advance adds them. Waits until the buffers have been written.
+typedef struct rn_output_span {
+    uint8_t *data; // (bytes)
+    size_t bytes;  // 0 for a second span that is not needed
+} rn_output_span;
+RN_MUST_USE rn_status rn_output_reserve(rn_output *output, size_t bytes, rn_output_span spans[2]);
+void rn_output_advance(rn_output *output, size_t bytes);
+// Copies to the stream's end, however long.
 RN_MUST_USE rn_status rn_output_append(rn_output *output, const void *data, size_t bytes);
 // Writes outside the stream.
 RN_MUST_USE rn_status rn_output_put(rn_output *output, uint64_t offset, const void *data,

@@ -1,6 +1,8 @@
 // status.c — the thread's story.
 #include <ration/status.h>
 
+#include "base/str.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,11 +37,10 @@ rn_status rn_story_restore(const rn_story *story) {
     return story->status;
 }
 
-// Control characters from hostile names would reach a terminal or a log line; they become '?'.
+// Control characters from hostile names would reach a terminal or a log line.
 static void print_clean(char *out, size_t capacity, const char *format, va_list args) {
     if (vsnprintf(out, capacity, format, args) < 0) out[0] = '\0';
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < 0x20 && *c != '\n') *c = '?';
+    rn_str_clean(out);
 }
 
 rn_status rn_fail_at(const char *source_file, int source_line, rn_status status, const char *format,
@@ -70,6 +71,7 @@ rn_status rn_hint(rn_status status, const char *format, ...) {
 rn_status rn_blame(rn_status status, const char *path, uint64_t offset) {
     if (status == RN_OK) return RN_OK;
     snprintf(thread_story.path, sizeof thread_story.path, "%s", path ? path : "");
+    rn_str_clean(thread_story.path);
     thread_story.offset = offset;
     return status;
 }

@@ -12,6 +12,14 @@ bool rn_str_equal_ignoring_case(rn_str a, rn_str b) {
     return true;
 }
 
+void rn_str_clean(char *text) {
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        bool wide = *c == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0; // U+0080..U+009F in UTF-8
+        if (wide) *c++ = '?';
+        if (wide || (*c < 0x20 && *c != '\n') || *c == 0x7F) *c = '?';
+    }
+}
+
 // Greedy with one remembered star: on a mismatch the last star swallows one character more.
 bool rn_str_matches(rn_str text, rn_str pattern) {
     size_t t = 0, p = 0, star = SIZE_MAX, star_text = 0;

@@ -15,13 +15,18 @@ static inline bool rn_str_equal(rn_str a, rn_str b) {
     return a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
 }
 static inline bool rn_str_starts(rn_str text, rn_str prefix) {
-    return text.bytes >= prefix.bytes && memcmp(text.data, prefix.data, prefix.bytes) == 0;
+    return prefix.bytes == 0 ||
+           (text.bytes >= prefix.bytes && memcmp(text.data, prefix.data, prefix.bytes) == 0);
 }
 static inline bool rn_str_ends(rn_str text, rn_str suffix) {
-    return text.bytes >= suffix.bytes &&
-           memcmp(text.data + text.bytes - suffix.bytes, suffix.data, suffix.bytes) == 0;
+    return suffix.bytes == 0 ||
+           (text.bytes >= suffix.bytes &&
+            memcmp(text.data + text.bytes - suffix.bytes, suffix.data, suffix.bytes) == 0);
 }
 
+// Makes a terminated text safe to show: control characters (C0 but the line break, DEL, C1) become
+// '?'.
+void rn_str_clean(char *text);
 // ASCII letters only.
 bool rn_str_equal_ignoring_case(rn_str a, rn_str b);
 // Length of the valid UTF-8 sequence at text[0] (1..4), or 0 where it is invalid or cut short.

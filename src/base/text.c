@@ -1,11 +1,10 @@
 // text.c — sinks, and sizes as people read and write them.
+#include "base/checked.h"
 #include "base/str.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static rn_status write_file(void *self, const char *text, size_t bytes) {
     if (fwrite(text, 1, bytes, self) == bytes) return RN_OK;
@@ -53,14 +52,25 @@ rn_size_text rn_size_format(uint64_t bytes) {
 }
 
 // The factor of a unit, or 0 where it is not one.
-static double unit_factor(rn_str unit) {
+static uint64_t unit_factor(rn_str unit) {
     static const struct {
         const char *name;
-        double factor;
+        uint64_t factor;
     } units[] = {
-        {"", 1},         {"b", 1},      {"k", 0x1p10},   {"kib", 0x1p10}, {"m", 0x1p20},
-        {"mib", 0x1p20}, {"g", 0x1p30}, {"gib", 0x1p30}, {"t", 0x1p40},   {"tib", 0x1p40},
-        {"kb", 1e3},     {"mb", 1e6},   {"gb", 1e9},     {"tb", 1e12},
+        {"", 1},
+        {"b", 1},
+        {"k", (uint64_t)1 << 10},
+        {"kib", (uint64_t)1 << 10},
+        {"m", (uint64_t)1 << 20},
+        {"mib", (uint64_t)1 << 20},
+        {"g", (uint64_t)1 << 30},
+        {"gib", (uint64_t)1 << 30},
+        {"t", (uint64_t)1 << 40},
+        {"tib", (uint64_t)1 << 40},
+        {"kb", 1000},
+        {"mb", 1000000},
+        {"gb", 1000000000},
+        {"tb", 1000000000000},
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (rn_str_equal_ignoring_case(unit, rn_str_from(units[i].name))) return units[i].factor;
@@ -72,50 +82,58 @@ static rn_status bad_size(rn_str text, const char *why) {
     return rn_hint(s, "write sizes like 2GiB, 1.5G, 800MB, 4096 or 75%%");
 }
 
+// whole + parts / PARTS. Integers, because 1.001 * 1e6 is less than 1001000 in floating point and
+// because strtod's decimal point depends on the locale.
+typedef struct decimal {
+    uint64_t whole; // UINT64_MAX where it is that or more
+    uint64_t parts; // digits beyond the fifteenth are dropped
+} decimal;
+#define PARTS ((uint64_t)1000000000000000)
+
 // Digits with at most one point; returns the end of the number, or NULL.
-static const char *scan_number(const char *at, const char *end, double *out) {
-    char digits[32];
-    size_t count = 0, points = 0;
-    for (; at < end && count < sizeof digits - 1; at++) {
-        if (*at == '.')
-            points++;
-        else if (*at < '0' || *at > '9')
-            break;
-        digits[count++] = *at;
+static const char *scan_number(const char *at, const char *end, decimal *out) {
+    bool any = false, after_point = false;
+    uint64_t place = PARTS;
+    *out = (decimal){0, 0};
+    for (; at < end; at++) {
+        if (*at == '.' && !after_point) {
+            after_point = true;
+            continue;
+        }
+        if (*at < '0' || *at > '9') break;
+        uint64_t digit = (uint64_t)(*at - '0');
+        any = true;
+        if (after_point)
+            out->parts += digit * (place /= 10);
+        else if (!rn_mul_u64(out->whole, 10, &out->whole) ||
+                 !rn_add_u64(out->whole, digit, &out->whole))
+            out->whole = UINT64_MAX;
     }
-    digits[count] = '\0';
-    if (count == points || points > 1) return NULL;
-    *out = strtod(digits, NULL); // the program never sets a locale
-    return at;
+    return any && !(at < end && *at == '.') ? at : NULL;
 }
 
 rn_status rn_size_parse(rn_str text, uint64_t whole_bytes, uint64_t *out_bytes) {
-    const char *end = text.data + text.bytes;
-    double number;
+    decimal number;
     *out_bytes = 0;
     if (text.bytes == 0) return bad_size(text, "it is empty");
+    const char *end = text.data + text.bytes;
     const char *at = scan_number(text.data, end, &number);
     if (!at) return bad_size(text, "it does not start with a positive number");
     while (at < end && *at == ' ')
         at++;
     rn_str unit = {at, (size_t)(end - at)};
-    double factor = unit_factor(unit);
-    if (rn_str_equal(unit, RN_STR("%"))) {
-        if (whole_bytes == 0) return bad_size(text, "there is no whole to take a part of here");
-        if (number > 100) return bad_size(text, "it is more than the whole");
-        factor = (double)whole_bytes / 100;
-    }
+    bool percent = rn_str_equal(unit, RN_STR("%"));
+    uint64_t factor = percent ? whole_bytes : unit_factor(unit);
+    if (percent && whole_bytes == 0)
+        return bad_size(text, "there is no whole to take a part of here");
     if (factor == 0) return bad_size(text, "the unit is unknown");
-    if (number * factor >= 0x1p63) return bad_size(text, "it is too large");
-    // Plain byte counts stay exact above 2^53.
-    if (factor == 1 && !memchr(text.data, '.', text.bytes)) {
-        char digits[32];
-        size_t count = (size_t)(at - text.data) < 31 ? (size_t)(at - text.data) : 31;
-        memcpy(digits, text.data, count);
-        digits[count] = '\0';
-        *out_bytes = strtoull(digits, NULL, 10);
-        return RN_OK;
-    }
-    *out_bytes = (uint64_t)floor(number * factor);
+    if (percent && (number.whole > 100 || (number.whole == 100 && number.parts)))
+        return bad_size(text, "it is more than the whole");
+    if (!percent && number.whole > INT64_MAX / factor) return bad_size(text, "it is too large");
+    // At most 2^64 * 101 * PARTS, which is less than 2^121.
+    unsigned __int128 product = ((unsigned __int128)number.whole * PARTS + number.parts) * factor;
+    product /= percent ? 100 * PARTS : PARTS;
+    if (product > INT64_MAX) return bad_size(text, "it is too large");
+    *out_bytes = (uint64_t)product;
     return RN_OK;
 }

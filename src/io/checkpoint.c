@@ -148,6 +148,7 @@ rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out) {
     rn_checkpoint *checkpoint = block;
     rn_arena_init(&checkpoint->arena, RN_HOST_IO, 0);
     rn_map_init(&checkpoint->by_name, RN_HOST_IO);
+    rn_map_init(&checkpoint->by_key, RN_HOST_IO);
     rn_status s = open_path(checkpoint, path);
     s = blame_missing_path(checkpoint, path, s);
     if (s == RN_OK)
@@ -167,6 +168,7 @@ void rn_checkpoint_close(rn_checkpoint *checkpoint) {
     rn_free(RN_HOST_IO, checkpoint->metadata,
             checkpoint->metadata_capacity * sizeof *checkpoint->metadata);
     rn_map_free(&checkpoint->by_name);
+    rn_map_free(&checkpoint->by_key);
     rn_arena_free_all(&checkpoint->arena);
     rn_free(RN_HOST_IO, checkpoint, sizeof *checkpoint);
 }

@@ -22,6 +22,7 @@ struct rn_checkpoint {
     uint64_t alignment;      // GGUF: of tensor offsets
     rn_arena arena;          // names, dims, metadata, paths
     rn_map by_name;          // name -> index into tensors
+    rn_map by_key;           // safetensors: metadata key -> the file that has it first
     rn_tensor_info *tensors; // (tensor_count), room for tensor_capacity
     size_t tensor_count, tensor_capacity;
     rn_metadata *metadata; // (metadata_count), room for metadata_capacity

@@ -9,6 +9,7 @@
 // in order: the result does not depend on threads or budget.
 #include "io/checkpoint.h"
 #include "io/convert_plan.h"
+#include "io/writer.h"
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -16,6 +17,7 @@
 #include "base/str.h"
 #include "base/workers.h"
 #include "memory/account.h"
+#include "memory/budget.h"
 #include "tensor/quant.h"
 
 #include <math.h>
@@ -29,8 +31,8 @@ static const uint64_t default_budget_bytes = (uint64_t)256 << 20;
 typedef struct sizes {
     size_t request_bytes, slot_count;
     uint64_t chunk_elements;   // the most elements of a chunk
-    uint64_t out_bytes;        // the most bytes a chunk becomes
-    uint64_t unit_count;       // the most units of a chunk
+    uint64_t low_bytes;        // int4: the first half's chunk, one value a byte
+    uint64_t unit_count;       // the most units of a chunk that have scales
     uint64_t scratch_elements; // of one thread
     uint64_t total_bytes;
 } sizes;
@@ -41,14 +43,18 @@ typedef struct chunk {
     uint64_t first_unit, unit_count;
 } chunk;
 
-// One chunk being worked on. Slice s covers units [s * slice_units, ...).
+// One chunk being worked on. Slice s covers units [s * slice_units, ...). A slice's result goes
+// straight to its place in the writer's buffers, except for the first half of int4, which waits in
+// `low` for the second.
 typedef struct job {
     const rn_convert_item *item;
     const uint8_t *source;
     uint64_t elements, slice_units;
-    uint8_t *data;        // converted elements; int4: one a byte
-    float *scale, *shift; // (units)
-    float *scratch;       // (threads, 2, scratch_elements)
+    rn_output_span spans[2]; // where the chunk's bytes go
+    uint8_t *low;            // int4: the first half's values, one a byte
+    bool is_low;             // int4: fills `low`
+    float *scale, *shift;    // (units)
+    uint8_t *scratch;        // (threads, scratch_bytes)
     uint64_t scratch_elements;
     size_t slice_count;
     _Atomic size_t next_slice;
@@ -67,8 +73,7 @@ typedef struct conversion {
     chunk *chunks;      // (chunk_count)
     rn_extent *extents; // (chunk_count)
     size_t chunk_count;
-    void *memory; // data of two chunks, scales and shifts, scratch
-    uint8_t *data[2];
+    void *memory; // low, scales and shifts of two chunks, scratch
     float *scale, *shift;
     job work;
     rn_quant_error error; // of the current tensor
@@ -83,7 +88,8 @@ static uint64_t source_bytes(const rn_convert_item *item, uint64_t elements) {
     return elements / info->block_elements * info->block_bytes;
 }
 
-// Bytes in the job's data buffer for that many elements.
+// Bytes of the output's data tensor for that many elements; for int4 that many of its first half,
+// which the second half shares.
 static uint64_t data_bytes(const rn_convert_item *item, uint64_t elements) {
     const rn_dtype_info *info = rn_dtype_get(item->to);
     if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4) return elements;
@@ -96,56 +102,96 @@ static bool loses_nothing(rn_dtype from, rn_dtype to) {
     return to == RN_DTYPE_F32 && from != RN_DTYPE_F64;
 }
 
-// Quantises `elements` values that begin at `unit` of the chunk, and restores them.
-static rn_status quantise(job *work, const float *values, uint64_t unit, uint64_t elements,
-                          float *restored) {
+// Where bytes [offset, offset + bytes) of the chunk go, if that is one piece of memory; else NULL.
+static uint8_t *place_of(const job *work, uint64_t offset, uint64_t bytes) {
+    const rn_output_span *spans = work->spans;
+    if (offset + bytes <= spans[0].bytes) return spans[0].data + offset;
+    return offset >= spans[0].bytes ? spans[1].data + (offset - spans[0].bytes) : NULL;
+}
+
+static void copy_to_spans(const job *work, uint64_t offset, const uint8_t *from, uint64_t bytes) {
+    const rn_output_span *spans = work->spans;
+    uint64_t first = offset < spans[0].bytes ? rn_min_u64(bytes, spans[0].bytes - offset) : 0;
+    if (first) memcpy(spans[0].data + offset, from, first);
+    if (bytes > first)
+        memcpy(spans[1].data + (offset + first - spans[0].bytes), from + first, bytes - first);
+}
+
+// A thread's own memory: f32 values, f32 values restored, bytes.
+typedef struct scratch {
+    float *values, *restored; // (scratch_elements)
+    uint8_t *bytes;           // (8 * scratch_elements)
+} scratch;
+
+enum { SCRATCH_BYTES = 2 * sizeof(float) + 8 }; // an element
+
+// Quantises `elements` values that begin at `unit` of the chunk into `data`, and restores them.
+static rn_status quantise(job *work, const scratch *own, uint64_t unit, uint64_t elements,
+                          uint8_t *data) {
     const rn_convert_item *item = work->item;
+    const float *values = own->values;
     uint64_t units = rn_div_up(elements, item->unit);
-    uint8_t *data = work->data + data_bytes(item, unit * item->unit);
     float *scale = work->scale + unit, *shift = work->shift + unit;
     switch (item->to) {
     case RN_DTYPE_INT8:
         rn_quant_int8_rows(values, units, item->unit, (int8_t *)data, scale);
-        rn_dequant_int8_rows((const int8_t *)data, scale, units, item->unit, restored);
+        rn_dequant_int8_rows((const int8_t *)data, scale, units, item->unit, own->restored);
         return RN_OK;
     case RN_DTYPE_INT4:
         rn_quant_int4_groups(values, units, item->unit, data, scale, shift);
-        rn_dequant_int4_groups(data, scale, shift, units, item->unit, restored);
+        rn_dequant_int4_groups(data, scale, shift, units, item->unit, own->restored);
         return RN_OK;
     case RN_DTYPE_NF4:
         rn_quant_nf4_blocks(values, elements, data, scale);
-        rn_dequant_nf4_blocks(data, scale, elements, restored);
+        rn_dequant_nf4_blocks(data, scale, elements, own->restored);
         return RN_OK;
     default:
         RN_TRY(rn_dtype_from_f32(item->to, values, data, elements));
-        return rn_dtype_to_f32(item->to, data, restored, elements);
+        return rn_dtype_to_f32(item->to, data, own->restored, elements);
     }
 }
 
-static rn_status convert_slice(job *work, size_t slice, float *values, float *restored) {
+// Converts elements [start, start + elements) of the chunk into `data`.
+static rn_status convert_values(job *work, const scratch *own, size_t slice, uint64_t start,
+                                uint64_t elements, uint8_t *data) {
     const rn_convert_item *item = work->item;
     rn_dtype from = item->source->dtype;
-    uint64_t unit = slice * work->slice_units;
-    uint64_t start = unit * item->unit;
-    uint64_t elements = rn_min_u64(work->slice_units * item->unit, work->elements - start);
     const uint8_t *source = work->source + source_bytes(item, start);
     if (loses_nothing(from, item->to))
-        return rn_dtype_convert(from, source, item->to, work->data + data_bytes(item, start),
-                                elements);
-    RN_TRY(rn_dtype_to_f32(from, source, values, elements));
-    RN_TRY(quantise(work, values, unit, elements, restored));
-    rn_quant_error_add(&work->errors[slice], values, restored, elements);
+        return rn_dtype_convert(from, source, item->to, data, elements);
+    RN_TRY(rn_dtype_to_f32(from, source, own->values, elements));
+    RN_TRY(quantise(work, own, start / item->unit, elements, data));
+    rn_quant_error_add(&work->errors[slice], own->values, own->restored, elements);
+    return RN_OK;
+}
+
+static rn_status convert_slice(job *work, size_t slice, const scratch *own) {
+    const rn_convert_item *item = work->item;
+    uint64_t start = slice * work->slice_units * item->unit;
+    uint64_t elements = rn_min_u64(work->slice_units * item->unit, work->elements - start);
+    uint64_t offset = data_bytes(item, start), bytes = data_bytes(item, elements);
+    if (work->is_low) return convert_values(work, own, slice, start, elements, work->low + start);
+    uint8_t *place = place_of(work, offset, bytes);
+    uint8_t *data = place && item->to != RN_DTYPE_INT4 ? place : own->bytes;
+    RN_TRY(convert_values(work, own, slice, start, elements, data));
+    if (data == place) return RN_OK;
+    if (item->to == RN_DTYPE_INT4) // in place where the result cannot go straight to the writer
+        rn_quant_int4_pack(work->low + start, data, elements, place ? place : work->low + start);
+    if (!place)
+        copy_to_spans(work, offset, item->to == RN_DTYPE_INT4 ? work->low + start : data, bytes);
     return RN_OK;
 }
 
 static void convert_slices(void *arg, size_t thread) {
     job *work = arg;
-    float *values = work->scratch + thread * 2 * work->scratch_elements;
-    float *restored = values + work->scratch_elements;
+    uint8_t *memory = work->scratch + thread * work->scratch_elements * SCRATCH_BYTES;
+    scratch own = {.values = (float *)memory};
+    own.restored = own.values + work->scratch_elements;
+    own.bytes = (uint8_t *)(own.restored + work->scratch_elements);
     while (true) {
         size_t slice = atomic_fetch_add(&work->next_slice, 1);
         if (slice >= work->slice_count) return;
-        rn_status s = convert_slice(work, slice, values, restored);
+        rn_status s = convert_slice(work, slice, &own);
         if (s != RN_OK) atomic_store(&work->failed, (int)s);
     }
 }
@@ -154,8 +200,8 @@ static uint64_t slice_units(const rn_convert_item *item) {
     return item->unit >= SLICE_ELEMENTS ? 1 : SLICE_ELEMENTS / item->unit;
 }
 
-// Converts one chunk into data[which] and adds its errors to the tensor's.
-static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *source, int which,
+// Converts one chunk, into the reserved spans or into `low`, and adds its errors to the tensor's.
+static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *source,
                                uint64_t scale_offset) {
     const rn_convert_item *item = &c->plan.items[at->item];
     job *work = &c->work;
@@ -165,7 +211,6 @@ static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *so
                                 item->source->elements - at->first_unit * item->unit);
     work->slice_units = slice_units(item);
     work->slice_count = (size_t)rn_div_up(at->unit_count, work->slice_units);
-    work->data = c->data[which];
     work->scale = c->scale + scale_offset;
     work->shift = c->shift + scale_offset;
     atomic_store(&work->next_slice, 0);
@@ -179,7 +224,7 @@ static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *so
     return RN_OK;
 }
 
-// ---- chunks ---------------------------------------------------------------------------
+// ---- chunks ------------------------------------------------------------------------------
 
 static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offset) {
     const rn_convert_item *item = &c->plan.items[at->item];
@@ -192,54 +237,44 @@ static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offse
     return RN_OK;
 }
 
-static rn_status next_piece(conversion *c, rn_reader_piece *piece) {
-    RN_TRY(rn_reader_next(c->reader, piece));
-    if (piece->bytes == 0) return rn_fail(RN_INTERNAL, "the reader ended before the plan");
-    return RN_OK;
-}
-
-static rn_status finish_piece(conversion *c, rn_reader_piece *piece) {
-    c->done_bytes += piece->bytes;
-    rn_reader_release(c->reader, piece);
+// Reads, converts and releases one chunk, and puts its scales.
+static rn_status run_chunk(conversion *c, const chunk *at, uint64_t scale_offset) {
+    rn_reader_piece piece;
+    RN_TRY(rn_reader_next(c->reader, &piece));
+    if (piece.bytes == 0) return rn_fail(RN_INTERNAL, "the reader ended before the plan");
+    RN_TRY(convert_chunk(c, at, piece.data, scale_offset));
+    c->done_bytes += piece.bytes;
+    rn_reader_release(c->reader, &piece);
     if (c->options->progress) c->options->progress(c->options->self, c->done_bytes, c->total_bytes);
-    return RN_OK;
+    return put_scales(c, at, scale_offset);
 }
 
-// A chunk that is not int4: in, out.
 static rn_status run_single(conversion *c, const chunk *at) {
     const rn_convert_item *item = &c->plan.items[at->item];
-    rn_reader_piece piece;
-    RN_TRY(next_piece(c, &piece));
-    if (item->to == item->source->dtype) {
-        RN_TRY(rn_writer_append(c->writer, piece.data, piece.bytes));
-        return finish_piece(c, &piece);
-    }
-    RN_TRY(convert_chunk(c, at, piece.data, 0, 0));
-    RN_TRY(finish_piece(c, &piece));
-    RN_TRY(put_scales(c, at, 0));
-    return rn_writer_append(c->writer, c->data[0], (size_t)data_bytes(item, c->work.elements));
+    uint64_t elements = rn_min_u64(at->unit_count * item->unit,
+                                   item->source->elements - at->first_unit * item->unit);
+    size_t bytes = (size_t)data_bytes(item, elements);
+    c->work.is_low = false;
+    RN_TRY(rn_writer_reserve(c->writer, bytes, c->work.spans));
+    RN_TRY(run_chunk(c, at, 0));
+    return rn_writer_advance(c->writer, bytes);
 }
 
-// A pair of int4 chunks, the second missing where the number of groups is odd.
+// A pair of int4 chunks; the second is shorter by a group, or missing, where the number of groups
+// is odd.
 static rn_status run_pair(conversion *c, const chunk *low, const chunk *high) {
     const rn_convert_item *item = &c->plan.items[low->item];
-    rn_reader_piece piece;
-    uint64_t low_elements = low->unit_count * item->unit, high_elements = 0;
-    RN_TRY(next_piece(c, &piece));
-    RN_TRY(convert_chunk(c, low, piece.data, 0, 0));
-    RN_TRY(finish_piece(c, &piece));
-    RN_TRY(put_scales(c, low, 0));
-    if (high) {
-        high_elements = high->unit_count * item->unit;
-        RN_TRY(next_piece(c, &piece));
-        RN_TRY(convert_chunk(c, high, piece.data, 1, low->unit_count));
-        RN_TRY(finish_piece(c, &piece));
-        RN_TRY(put_scales(c, high, low->unit_count));
-    }
-    rn_quant_int4_pack(c->data[0], c->data[1], high_elements, c->data[0]);
-    rn_quant_int4_pack(c->data[0] + high_elements, NULL, low_elements - high_elements,
-                       c->data[0] + high_elements);
-    return rn_writer_append(c->writer, c->data[0], (size_t)low_elements);
+    uint64_t elements = low->unit_count * item->unit;
+    uint64_t paired = high ? high->unit_count * item->unit : 0;
+    job *work = &c->work;
+    work->is_low = true;
+    RN_TRY(run_chunk(c, low, 0));
+    RN_TRY(rn_writer_reserve(c->writer, (size_t)elements, work->spans));
+    work->is_low = false;
+    if (high) RN_TRY(run_chunk(c, high, low->unit_count));
+    rn_quant_int4_pack(work->low + paired, NULL, elements - paired, work->low + paired);
+    copy_to_spans(work, paired, work->low + paired, elements - paired);
+    return rn_writer_advance(c->writer, (size_t)elements);
 }
 
 // ---- tensors --------------------------------------------------------------------------
@@ -304,36 +339,41 @@ static rn_status run_all(conversion *c) {
 
 // ---- sizes ----------------------------------------------------------------------------
 
+// Everything that is neither the reader's nor the writer's.
+static uint64_t work_bytes(const sizes *s, size_t threads) {
+    return s->low_bytes + 4 * s->unit_count * sizeof(float) +
+           threads * s->scratch_elements * SCRATCH_BYTES;
+}
+
 static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
-    uint64_t by_elements = size->chunk_elements / item->unit;
-    uint64_t by_bytes = (size->request_bytes - SLACK_BYTES) / source_bytes(item, item->unit);
-    uint64_t units = rn_min_u64(by_elements, by_bytes);
+    uint64_t room =
+        size->request_bytes - SLACK_BYTES; // of a request, and of a buffer of the writer
+    uint64_t units = size->chunk_elements / item->unit;
+    units = rn_min_u64(units, room / source_bytes(item, item->unit));
+    units = rn_min_u64(units, room / data_bytes(item, item->unit));
     // Whole slices, so that where a tensor is cut does not depend on the size of a request.
     uint64_t step = slice_units(item);
-    if (units >= step) units -= units % step;
-    return units;
+    return units >= step ? units - units % step : units;
 }
 
 static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t slot_count,
                      size_t threads) {
     sizes s = {.request_bytes = request_bytes,
                .slot_count = slot_count,
-               .chunk_elements = request_bytes / 2,
+               .chunk_elements = request_bytes,
                .scratch_elements = SLICE_ELEMENTS};
     for (size_t i = 0; i < plan->item_count; i++) {
         const rn_convert_item *item = &plan->items[i];
-        if (item->to == item->source->dtype) continue;
         uint64_t units = chunk_units(item, &s);
-        s.out_bytes =
-            rn_max_u64(s.out_bytes, rn_round_up(data_bytes(item, units * item->unit), 64));
-        s.unit_count = rn_max_u64(s.unit_count, item->scale != RN_NO_TENSOR ? units : 0);
-        s.scratch_elements = rn_max_u64(s.scratch_elements, item->unit);
+        if (item->to == RN_DTYPE_INT4)
+            s.low_bytes = rn_max_u64(s.low_bytes, rn_round_up(units * item->unit, 64));
+        if (item->scale != RN_NO_TENSOR) s.unit_count = rn_max_u64(s.unit_count, units);
+        s.scratch_elements = rn_max_u64(s.scratch_elements, rn_round_up(item->unit, 64));
     }
     s.unit_count = rn_round_up(s.unit_count, 16);
     rn_writer_options writing = {.buffer_bytes = request_bytes};
-    s.total_bytes = request_bytes * slot_count + rn_writer_held_bytes(&writing) + 2 * s.out_bytes +
-                    4 * s.unit_count * sizeof(float) +
-                    2 * s.scratch_elements * threads * sizeof(float);
+    s.total_bytes =
+        request_bytes * slot_count + rn_writer_held_bytes(&writing) + work_bytes(&s, threads);
     return s;
 }
 
@@ -356,12 +396,11 @@ static rn_status choose_sizes(conversion *c, size_t threads) {
         if (held + reserve + c->size.total_bytes <= budget) return RN_OK;
     }
     uint64_t least = held + c->size.total_bytes + ((uint64_t)4 << 20);
-    least += least / 1000 * 4;
-    rn_status s =
-        rn_fail(RN_OVER_BUDGET, "a budget of %s does not hold the conversion's buffers of %s",
-                rn_size_format(budget).text, rn_size_format(c->size.total_bytes).text);
-    return rn_hint(s, "the smallest budget that works is %s (%llu bytes)",
-                   rn_size_format(least).text, (unsigned long long)least);
+    least += least / 1000 * 4; // the reserve's share of it, rounded up
+    // In whole MiB: what the process image costs differs a little from run to run.
+    least = rn_round_up(least + ((uint64_t)128 << 10), (uint64_t)1 << 20);
+    return rn_budget_refuse((rn_account){RN_DEVICE_HOST, RN_PURPOSE_STAGING, NULL},
+                            c->size.total_bytes, budget, least);
 }
 
 // ---- cutting --------------------------------------------------------------------------
@@ -392,7 +431,6 @@ static void cut_item(conversion *c, uint32_t item_index) {
     }
 }
 
-// Plain copies are cut by bytes: a unit of theirs is a block, and slices do not matter.
 static rn_status cut_all(conversion *c) {
     void *block;
     uint64_t count = 0;
@@ -416,18 +454,13 @@ static rn_status cut_all(conversion *c) {
 
 static rn_status make_memory(conversion *c, size_t *out_bytes) {
     const sizes *s = &c->size;
-    size_t threads = rn_workers_count(c->workers);
-    size_t side_bytes = (size_t)s->unit_count * 2 * sizeof(float);
-    *out_bytes = (size_t)(2 * s->out_bytes) + 2 * side_bytes +
-                 (size_t)s->scratch_elements * 2 * threads * sizeof(float);
+    *out_bytes = (size_t)work_bytes(s, rn_workers_count(c->workers));
     RN_TRY(rn_alloc(&rn_host_allocators[RN_PURPOSE_WORKSPACE], *out_bytes, &c->memory));
     uint8_t *at = c->memory;
-    c->data[0] = at;
-    c->data[1] = at + s->out_bytes;
-    at += 2 * s->out_bytes;
-    c->scale = (float *)at;
-    c->shift = (float *)(at + side_bytes);
-    c->work.scratch = (float *)(at + 2 * side_bytes);
+    c->work.low = at;
+    c->scale = (float *)(at + s->low_bytes);
+    c->shift = c->scale + 2 * s->unit_count;
+    c->work.scratch = (uint8_t *)(c->shift + 2 * s->unit_count);
     c->work.scratch_elements = s->scratch_elements;
     return RN_OK;
 }

@@ -351,9 +351,9 @@ rn_status rn_gguf_read(rn_checkpoint *checkpoint, uint32_t index) {
 }
 
 bool rn_metadata_next(const rn_metadata *array, uint64_t *cursor, rn_metadata *out_element) {
-    const char *at = array->raw.data + *cursor;
     *out_element = (rn_metadata){.gguf_type = array->gguf_type};
     if (array->kind != RN_METADATA_ARRAY || *cursor >= array->raw.bytes) return false;
+    const char *at = array->raw.data + *cursor;
     if (array->gguf_type != RN_GGUF_STRING) {
         rn_gguf_decode(array->gguf_type, at, out_element);
         *cursor += rn_gguf_type_bytes(array->gguf_type);

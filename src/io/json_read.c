@@ -4,7 +4,9 @@
 #include "base/checked.h"
 
 static rn_status fail_at(const rn_json_reader *reader, const char *what) {
-    return rn_blame(rn_fail(RN_CORRUPT, "JSON: %s at byte %zu", what, reader->at), "", reader->at);
+    uint64_t at = reader->base + reader->at;
+    return rn_blame(rn_fail(RN_CORRUPT, "JSON: %s at byte %llu", what, (unsigned long long)at), "",
+                    at);
 }
 
 void rn_json_reader_init(rn_json_reader *reader, rn_str text, const rn_allocator *from) {
@@ -199,8 +201,10 @@ static rn_status read_value(rn_json_reader *reader, rn_json_item *out) {
         out->kind = RN_JSON_FALSE, s = read_word(reader, RN_STR("false"));
     else if (c == 'n')
         out->kind = RN_JSON_NULL, s = read_word(reader, RN_STR("null"));
-    else
+    else if (c == '-' || (c >= '0' && c <= '9'))
         out->kind = RN_JSON_NUMBER, s = read_number(reader, &out->text);
+    else
+        s = fail_at(reader, "a value is expected");
     value_done(reader);
     return s;
 }
@@ -232,7 +236,7 @@ static rn_status close_level(rn_json_reader *reader, rn_json_item *out) {
 
 rn_status rn_json_next(rn_json_reader *reader, rn_json_item *out) {
     skip_space(reader);
-    *out = (rn_json_item){.offset = reader->at};
+    *out = (rn_json_item){.offset = reader->base + reader->at};
     if (reader->done) return read_end(reader, out);
     bool opened = reader->just_opened;
     reader->just_opened = false;
@@ -244,7 +248,7 @@ rn_status rn_json_next(rn_json_reader *reader, rn_json_item *out) {
         reader->at++;
         reader->need_comma = false;
         skip_space(reader);
-        out->offset = reader->at;
+        out->offset = reader->base + reader->at;
     }
     return in_array(reader) ? read_value(reader, out) : read_key(reader, out);
 }

@@ -41,6 +41,7 @@ typedef struct rn_json_item {
 typedef struct rn_json_reader {
     rn_str text;
     size_t at;
+    uint64_t base;       // of the text in its file: errors and items count from there; 0 after init
     rn_buffer unescaped; // of the last string that had escapes
     int depth;
     uint64_t arrays;  // bit d: level d is an array

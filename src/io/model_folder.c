@@ -77,7 +77,8 @@ static rn_status read_index_fields(shard_index *index) {
         RN_TRY(is_map ? read_weight_map(index) : rn_json_skip(&index->json));
     }
     RN_TRY(rn_json_expect(&index->json, RN_JSON_END, NULL));
-    return found ? RN_OK : rn_fail(RN_CORRUPT, "the index has no weight_map");
+    if (found && index->expected.count > 0) return RN_OK;
+    return rn_fail(RN_CORRUPT, found ? "the index names no tensor" : "the index has no weight_map");
 }
 
 static rn_status parse_index(shard_index *index, const char *path) {

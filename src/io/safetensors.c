@@ -122,11 +122,24 @@ static rn_status read_tensor(header_reader *reader, rn_str name) {
     e.tensor.file = reader->file;
     RN_TRY(read_fields(reader, &e));
     if (!rn_add_u64(reader->data_offset, e.begin, &e.tensor.offset))
-        return rn_fail(RN_CORRUPT, "tensor '%.*s': its offset overflows", RN_STR_ARG(name));
+        return rn_fail(RN_CORRUPT, "tensor '%.*s': its offset overflows",
+                       RN_STR_ARG(e.tensor.name));
     e.tensor.dims = e.dims;
     rn_checkpoint *checkpoint = reader->checkpoint;
     RN_TRY(rn_checkpoint_add_tensor(checkpoint, e.tensor));
     return check_entry(reader, &e, &checkpoint->tensors[checkpoint->tensor_count - 1]);
+}
+
+// Every shard of a model brings its own metadata, mostly the same: of a key, the first file's value
+// stands. One file must not have it twice.
+static rn_status add_metadata(header_reader *reader, const rn_metadata *metadata) {
+    rn_map *keys = &reader->checkpoint->by_key;
+    uint64_t file = reader->file;
+    bool existing;
+    RN_TRY(rn_map_add(keys, metadata->key, file, &existing));
+    if (!existing) return rn_checkpoint_add_metadata(reader->checkpoint, metadata);
+    if (!rn_map_find(keys, metadata->key, &file) || file != reader->file) return RN_OK;
+    return rn_fail(RN_CORRUPT, "metadata '%.*s' is there twice", RN_STR_ARG(metadata->key));
 }
 
 static rn_status read_metadata(header_reader *reader) {
@@ -143,7 +156,7 @@ static rn_status read_metadata(header_reader *reader) {
         RN_TRY(rn_json_expect(&reader->json, RN_JSON_STRING, &item));
         RN_TRY(rn_arena_copy(arena, item.text.data, item.text.bytes, &text));
         metadata.text = (rn_str){text, item.text.bytes};
-        RN_TRY(rn_checkpoint_add_metadata(reader->checkpoint, &metadata));
+        RN_TRY(add_metadata(reader, &metadata));
     }
 }
 
@@ -211,6 +224,7 @@ static rn_status parse_header(header_reader *reader, rn_str header) {
     if (header.bytes == 0 || header.data[0] != '{')
         return rn_fail(RN_CORRUPT, "the header does not begin with '{'");
     rn_json_reader_init(&reader->json, header, RN_HOST_IO);
+    reader->json.base = sizeof(uint64_t);
     rn_status s = read_header(reader);
     rn_json_reader_free(&reader->json);
     if (s == RN_OK) s = sort_tensors(reader->checkpoint, first);

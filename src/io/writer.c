@@ -5,8 +5,7 @@
 //
 // Wide before narrow keeps every tensor on a boundary of its own element size when the caller
 // streams wide ones first.
-#include <ration/writer.h>
-
+#include "io/writer.h"
 #include "io/layout.h"
 
 #include "base/arena.h"
@@ -163,16 +162,35 @@ static rn_status finish_tensors(rn_writer *writer) {
     return RN_OK;
 }
 
-rn_status rn_writer_append(rn_writer *writer, const void *data, size_t bytes) {
-    if (bytes == 0) return RN_OK;
+// The streamed tensor that takes the next `bytes` bytes.
+static rn_status find_current(rn_writer *writer, size_t bytes, uint32_t *out_tensor) {
     RN_TRY(finish_tensors(writer));
     if (writer->current == writer->stream_end)
         return rn_fail(RN_INVALID, "more bytes than the tensors have");
-    uint32_t tensor = writer->order[writer->current];
-    if (bytes > writer->bytes[tensor] - writer->filled[tensor])
+    *out_tensor = writer->order[writer->current];
+    if (bytes > writer->bytes[*out_tensor] - writer->filled[*out_tensor])
         return rn_fail(RN_INVALID, "bytes for two tensors in one call");
+    return RN_OK;
+}
+
+rn_status rn_writer_append(rn_writer *writer, const void *data, size_t bytes) {
+    uint32_t tensor = 0;
+    if (bytes == 0) return RN_OK;
+    RN_TRY(find_current(writer, bytes, &tensor));
     RN_TRY(rn_output_append(writer->output, data, bytes));
     writer->filled[tensor] += bytes;
+    return finish_tensors(writer);
+}
+
+rn_status rn_writer_reserve(rn_writer *writer, size_t bytes, rn_output_span spans[2]) {
+    uint32_t tensor = 0;
+    RN_TRY(find_current(writer, bytes, &tensor));
+    return rn_output_reserve(writer->output, bytes, spans);
+}
+
+rn_status rn_writer_advance(rn_writer *writer, size_t bytes) {
+    rn_output_advance(writer->output, bytes);
+    writer->filled[writer->order[writer->current]] += bytes;
     return finish_tensors(writer);
 }
 

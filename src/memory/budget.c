@@ -108,28 +108,33 @@ static bool insert_holder(void *self, const char *name, rn_account account, uint
     return true;
 }
 
-static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {
+rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_bytes,
+                           uint64_t smallest_bytes) {
     uint64_t now = rn_ledger_now(account.device);
-    uint64_t kept = now - rn_min_u64(now, reclaimable(account.device));
     rn_refusal *refusal = &thread_refusal;
     *refusal = (rn_refusal){
         .device = account.device,
         .purpose = (rn_purpose)account.purpose,
         .requested_bytes = bytes,
-        .free_bytes = hard > now ? hard - now : 0,
-        .budget_bytes = hard,
+        .free_bytes = budget_bytes > now ? budget_bytes - now : 0,
+        .budget_bytes = budget_bytes,
+        .smallest_budget_bytes = smallest_bytes,
     };
-    if (!rn_add_u64(kept, bytes, &refusal->smallest_budget_bytes))
-        refusal->smallest_budget_bytes = RN_NO_LIMIT;
     rn_ledger_visit_holders(account.device, insert_holder, refusal);
     rn_status s =
         rn_fail(RN_OVER_BUDGET, "%s for %s on %s does not fit: %s of the budget of %s is free",
                 rn_size_format(bytes).text, rn_purpose_name(refusal->purpose),
                 rn_device_name(account.device), rn_size_format(refusal->free_bytes).text,
-                rn_size_format(hard).text);
+                rn_size_format(budget_bytes).text);
     return rn_hint(s, "the smallest budget that works is %s (%llu bytes)",
-                   rn_size_format(refusal->smallest_budget_bytes).text,
-                   (unsigned long long)refusal->smallest_budget_bytes);
+                   rn_size_format(smallest_bytes).text, (unsigned long long)smallest_bytes);
+}
+
+static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {
+    uint64_t now = rn_ledger_now(account.device), smallest;
+    uint64_t kept = now - rn_min_u64(now, reclaimable(account.device));
+    if (!rn_add_u64(kept, bytes, &smallest)) smallest = RN_NO_LIMIT;
+    return rn_budget_refuse(account, bytes, hard, smallest);
 }
 
 rn_status rn_budget_reserve(rn_account account, uint64_t bytes) {

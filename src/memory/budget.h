@@ -8,4 +8,9 @@
 // undone by rn_ledger_unreserve.
 RN_MUST_USE rn_status rn_budget_reserve(rn_account account, uint64_t bytes);
 
+// For those who know their need before they allocate: makes the refusal and its story,
+// RN_OVER_BUDGET.
+rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_bytes,
+                           uint64_t smallest_bytes);
+
 #endif

@@ -13,6 +13,7 @@
 // never by trim: a source may trim from inside grow.
 #include <ration/text.h>
 #include "memory/pool.h"
+#include "memory/account.h"
 #include "memory/offsets.h"
 #include "base/checked.h"
 
@@ -83,7 +84,7 @@ rn_status rn_pool_create_in(const rn_allocator *from, rn_pool_source source,
 
 rn_status rn_pool_create(rn_pool_source source, const rn_pool_options *options,
                          rn_pool **out_pool) {
-    return rn_pool_create_in(&rn_system_allocator, source, options, out_pool);
+    return rn_pool_create_in(RN_HOST_OTHER, source, options, out_pool);
 }
 
 void rn_pool_destroy(rn_pool *pool) {

@@ -103,6 +103,7 @@ static void print_story_json(const rn_story *story) {
     rn_json_string(&json, "path", story->path);
     if (story->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", story->offset);
     rn_json_string(&json, "hint", story->hint);
+    if (story->status == RN_OVER_BUDGET) rn_refusal_json(rn_last_refusal(), &json, "refusal");
     rn_json_end(&json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);
@@ -116,6 +117,8 @@ static int fail(bool json) {
     if (story->offset != RN_NO_OFFSET)
         fprintf(stderr, "  at byte: %llu\n", (unsigned long long)story->offset);
     if (story->hint[0]) fprintf(stderr, "  hint: %s\n", story->hint);
+    if (story->status == RN_OVER_BUDGET)
+        (void)!rn_refusal_print(rn_last_refusal(), rn_sink_file(stderr));
     if (json) print_story_json(story);
     return exit_code(story->status);
 }
