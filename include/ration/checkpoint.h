@@ -112,7 +112,7 @@ typedef struct rn_stream_options {
     const rn_tensor_info *const *tensors; // (tensor_count), or NULL for all; read in file order
     size_t tensor_count;
     rn_dtype dtype;              // convert to this on the way; RN_DTYPE_NONE leaves the bytes alone
-    size_t buffer_bytes;         // at most this much is held; 0 means 16 MiB
+    size_t buffer_bytes;         // at most this much is held; 0 means 16 MiB, the least is 256 KiB
     const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
 } rn_stream_options;
 

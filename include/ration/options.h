@@ -28,7 +28,7 @@ typedef enum rn_option_type {
     RN_OPTION_SIZE,   // "2GiB"
     RN_OPTION_BUDGET, // "2GiB", "75%", "host=8GiB,cuda:0=4GiB"
     RN_OPTION_DTYPE,  // "bf16"
-    RN_OPTION_LIST    // texts; each use adds one
+    RN_OPTION_LIST    // texts; each use adds one, an empty one empties the list
 } rn_option_type;
 
 typedef struct rn_option {
@@ -48,7 +48,8 @@ RN_API size_t rn_option_count(void);
 RN_API const rn_option *rn_option_at(size_t index);
 // By name or key; NULL where there is none.
 RN_API const rn_option *rn_option_find(rn_str name);
-// The name nearest to a misspelt one among those that `command` takes; NULL where nothing is near.
+// The name nearest to a misspelt one among those that `command` takes, or, where that is NULL, the
+// key nearest to a misspelt key. NULL where nothing is near.
 RN_API const char *rn_option_suggest(rn_str name, const char *command);
 
 typedef struct rn_settings rn_settings;

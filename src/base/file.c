@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,15 +108,19 @@ static rn_status write_and_sync(int fd, const char *path, const void *data, size
 }
 
 rn_status rn_file_replace(const char *path, const void *data, size_t bytes) {
-    char temporary[4096];
+    char target[PATH_MAX], temporary[PATH_MAX];
+    if (realpath(path, target)) path = target; // a link stays a link
     if (snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid()) >=
         (int)sizeof temporary)
         return rn_fail(RN_INVALID, "the path is too long");
     struct stat info;
-    mode_t mode = stat(path, &info) == 0 ? info.st_mode & 0777 : 0644;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    bool existed = stat(path, &info) == 0;
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, existed ? 0600 : 0644);
     if (fd < 0) return rn_file_fail("create", temporary);
-    rn_status s = write_and_sync(fd, temporary, data, bytes);
+    // The mode of an old file is kept, whatever the umask would take from it.
+    rn_status s = existed && fchmod(fd, info.st_mode & 07777) != 0
+                      ? rn_file_fail("set the mode of", temporary)
+                      : write_and_sync(fd, temporary, data, bytes);
     if (close(fd) != 0 && s == RN_OK) s = rn_file_fail("close", temporary);
     if (s == RN_OK && rename(temporary, path) != 0) s = rn_file_fail("replace", path);
     if (s != RN_OK) unlink(temporary);

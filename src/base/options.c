@@ -75,13 +75,14 @@ static size_t edit_distance(rn_str a, rn_str b, size_t limit) {
 
 const char *rn_option_suggest(rn_str name, const char *command) {
     const char *best = NULL;
-    size_t least = name.bytes < 4 ? 2 : 4; // closer than this
+    size_t least = name.bytes < 4 ? 2 : name.bytes < 6 ? 3 : 4; // closer than this
     for (size_t i = 0; i < rn_option_count(); i++) {
-        if (table[i].commands[0] && !strstr(table[i].commands, command)) continue;
-        size_t distance = edit_distance(name, rn_str_from(table[i].name), least);
-        if (distance < least) {
+        if (command && table[i].commands[0] && !strstr(table[i].commands, command)) continue;
+        const char *candidate = command ? table[i].name : table[i].key;
+        size_t distance = edit_distance(name, rn_str_from(candidate), least);
+        if (distance < least && candidate[0]) {
             least = distance;
-            best = table[i].name;
+            best = candidate;
         }
     }
     return best;

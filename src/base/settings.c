@@ -112,12 +112,13 @@ rn_status rn_settings_set(rn_settings *settings, const rn_option *option, rn_str
     setting *target = find_setting(settings, option);
     RN_TRY(rn_arena_copy(&settings->arena, value.data, value.bytes, &text));
     RN_TRY(rn_arena_copy(&settings->arena, origin, strlen(origin), &where));
-    // A list grows within one origin; a later origin begins anew.
+    // A list grows within one origin; a later origin begins anew, and so does an empty text.
     if (option->type == RN_OPTION_LIST) {
-        if (target->origin && strcmp(target->origin, origin) != 0) target->item_count = 0;
+        bool anew = target->origin && strcmp(target->origin, origin) != 0;
+        if (anew || value.bytes == 0) target->item_count = 0;
         if (target->item_count == MAX_LIST)
             return rn_fail(RN_INVALID, "%s: more than %d values", origin, MAX_LIST);
-        target->items[target->item_count++] = text;
+        if (value.bytes > 0) target->items[target->item_count++] = text;
     }
     target->text = text;
     target->origin = where;
@@ -225,13 +226,14 @@ static rn_status read_short(argument_reader *reader, const char *argument) {
         if (rn_option_at(i)->letter == argument[1] && takes(rn_option_at(i), reader->command))
             option = rn_option_at(i);
     if (!option) return unknown_flag(reader, argument);
-    char origin[4] = {'-', argument[1], '\0'};
+    char flag[] = {'-', argument[1], '\0'}, origin[80];
+    snprintf(origin, sizeof origin, "--%s", option->name); // a list goes on from -x to --exclude
     rn_str value = rn_str_from(argument + 2);
     if (option->type == RN_OPTION_BOOL) {
         if (value.bytes) return unknown_flag(reader, argument);
         value = RN_STR("true");
     } else if (value.bytes == 0) {
-        RN_TRY(take_value(reader, origin, &value));
+        RN_TRY(take_value(reader, flag, &value));
     }
     return rn_settings_set(reader->settings, option, value, origin);
 }

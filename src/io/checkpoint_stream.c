@@ -5,10 +5,12 @@
 #include "io/checkpoint.h"
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/reader.h"
 #include "memory/account.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum { DEFAULT_BUFFER_BYTES = 16 << 20, MIN_BUFFER_BYTES = 256 << 10, SLACK_BYTES = 8192 };
 
@@ -51,7 +53,9 @@ static rn_status choose_tensors(stream *st, const rn_stream_options *options) {
 static uint64_t chunk_of(const stream *st, const rn_tensor_info *tensor) {
     const rn_dtype_info *from = rn_dtype_get(tensor->dtype);
     const rn_dtype_info *to = rn_dtype_get(st->dtype == RN_DTYPE_NONE ? tensor->dtype : st->dtype);
-    uint64_t unit = (uint64_t)from->block_bytes * to->block_elements;
+    // Block sizes are powers of two: the larger holds the smaller.
+    uint64_t elements = rn_max_u64(from->block_elements, to->block_elements);
+    uint64_t unit = elements / from->block_elements * from->block_bytes;
     return st->chunk_bytes / unit * unit;
 }
 
@@ -82,35 +86,45 @@ static rn_status make_extents(stream *st) {
     return RN_OK;
 }
 
-// A chunk of f16 becomes twice as long as f32; the largest factor decides the buffer.
-static rn_status make_buffer(stream *st) {
-    uint64_t most = 0;
-    for (size_t i = 0; i < st->tensor_count && st->dtype != RN_DTYPE_NONE; i++) {
-        const rn_dtype_info *from = rn_dtype_get(st->tensors[i]->dtype);
-        uint64_t elements = chunk_of(st, st->tensors[i]) / from->block_bytes * from->block_elements;
-        uint64_t bytes;
-        if (!rn_dtype_bytes(st->dtype, elements, &bytes))
-            return rn_fail(RN_INVALID, "cannot stream as %s", rn_dtype_get(st->dtype)->name);
-        most = rn_max_u64(most, bytes);
-    }
-    st->converted_bytes = (size_t)most;
+// One request's worth of the buffer is for what is converted, however much longer that is than its
+// source.
+static rn_status make_buffer(stream *st, size_t *buffer_bytes) {
+    if (st->dtype == RN_DTYPE_NONE) return RN_OK;
+    if (rn_dtype_get(st->dtype)->block_bytes == 0)
+        return rn_fail(RN_INVALID, "there is no type number %d to stream as", (int)st->dtype);
+    st->converted_bytes = st->request_bytes;
+    *buffer_bytes -= st->converted_bytes;
     return rn_alloc(RN_HOST_STAGING, st->converted_bytes, &st->converted);
+}
+
+// Converts `bytes` bytes that begin at `offset` of the tensor, as many at a time as the buffer
+// holds.
+static rn_status deliver_converted(stream *st, const rn_tensor_info *tensor, uint64_t offset,
+                                   const uint8_t *data, size_t bytes) {
+    const rn_dtype_info *from = rn_dtype_get(tensor->dtype), *to = rn_dtype_get(st->dtype);
+    uint64_t unit = rn_max_u64(from->block_elements, to->block_elements);
+    uint64_t most = st->converted_bytes / to->block_bytes * to->block_elements / unit * unit;
+    uint64_t left = bytes / from->block_bytes * from->block_elements;
+    uint64_t out_offset =
+        offset / from->block_bytes * from->block_elements / to->block_elements * to->block_bytes;
+    while (left > 0) {
+        uint64_t now = rn_min_u64(left, most);
+        uint64_t out_bytes = now / to->block_elements * to->block_bytes;
+        RN_TRY(rn_dtype_convert(tensor->dtype, data, st->dtype, st->converted, now));
+        RN_TRY(st->piece(st->self, tensor, out_offset, st->converted, (size_t)out_bytes));
+        data += now / from->block_elements * from->block_bytes;
+        out_offset += out_bytes;
+        left -= now;
+    }
+    return RN_OK;
 }
 
 static rn_status deliver(stream *st, const rn_reader_piece *piece) {
     const rn_tensor_info *tensor = st->tensors[st->owners[piece->extent]];
-    const rn_dtype_info *from = rn_dtype_get(tensor->dtype);
     uint64_t offset = st->extents[piece->extent].offset - tensor->offset + piece->offset_in_extent;
     if (st->dtype == RN_DTYPE_NONE || st->dtype == tensor->dtype)
         return st->piece(st->self, tensor, offset, piece->data, piece->bytes);
-    uint64_t elements = piece->bytes / from->block_bytes * from->block_elements;
-    uint64_t before = offset / from->block_bytes * from->block_elements, out_offset, out_bytes;
-    RN_TRY(rn_dtype_convert(tensor->dtype, piece->data, st->dtype, st->converted, elements));
-    if (!rn_dtype_bytes(st->dtype, before, &out_offset) ||
-        !rn_dtype_bytes(st->dtype, elements, &out_bytes))
-        return rn_fail(RN_INVALID, "tensor '%.*s' is not whole blocks of %s",
-                       RN_STR_ARG(tensor->name), rn_dtype_get(st->dtype)->name);
-    return st->piece(st->self, tensor, out_offset, st->converted, (size_t)out_bytes);
+    return deliver_converted(st, tensor, offset, piece->data, piece->bytes);
 }
 
 static rn_status pump(stream *st, rn_reader *reader) {
@@ -125,10 +139,26 @@ static rn_status pump(stream *st, rn_reader *reader) {
     }
 }
 
+// The reader opens the files anew; under their names must still be the files whose headers were
+// read.
+static rn_status check_identity(const rn_checkpoint *checkpoint) {
+    for (size_t i = 0; i < checkpoint->file_count; i++) {
+        const rn_opened_file *file = &checkpoint->files[i];
+        struct stat opened, named;
+        if (fstat(file->fd, &opened) != 0 || stat(file->info.path, &named) != 0)
+            return rn_file_fail("look at", file->info.path);
+        if (opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) continue;
+        rn_status s = rn_fail(RN_IO, "%s was replaced since it was opened", file->info.path);
+        return rn_blame(s, file->info.path, RN_NO_OFFSET);
+    }
+    return RN_OK;
+}
+
 rn_status rn_checkpoint_open_reader(const rn_checkpoint *checkpoint,
                                     const rn_reader_options *options, rn_reader **out) {
     void *block;
     *out = NULL;
+    RN_TRY(check_identity(checkpoint));
     size_t bytes = checkpoint->file_count * sizeof(rn_reader_file);
     RN_TRY(rn_alloc(RN_HOST_IO, bytes, &block));
     rn_reader_file *files = block;
@@ -143,7 +173,7 @@ static rn_status run(stream *st, const rn_stream_options *options, size_t buffer
     rn_reader *reader;
     RN_TRY(choose_tensors(st, options));
     RN_TRY(make_extents(st));
-    RN_TRY(make_buffer(st));
+    RN_TRY(make_buffer(st, &buffer_bytes));
     rn_reader_options reading = {.buffer_bytes = buffer_bytes,
                                  .request_bytes = st->request_bytes,
                                  .allocator = RN_HOST_STAGING,

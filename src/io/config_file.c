@@ -66,12 +66,14 @@ static rn_status load_value(const file_loader *loader, const rn_toml_value *valu
                             const char *key) {
     const rn_option *option = rn_option_find(rn_str_from(key));
     if (!option || strcmp(option->key, key) != 0) {
-        const char *near = rn_option_suggest(rn_str_from(key), "");
+        const char *near = rn_option_suggest(rn_str_from(key), NULL);
         rn_status s = fail_at(loader, value, "unknown key", key);
         return near ? rn_hint(s, "did you mean '%s'?", near) : rn_hint(s, "see ration config list");
     }
     if (rn_toml_type_of(value) != RN_TOML_ARRAY || option->type != RN_OPTION_LIST)
         return set_value(loader, option, value, key);
+    if (!rn_toml_first(value)) // an empty list wins over a fuller one of a file before
+        return rn_settings_set(loader->settings, option, RN_STR(""), loader->path);
     for (const rn_toml_value *item = rn_toml_first(value); item; item = rn_toml_next(item))
         RN_TRY(set_value(loader, option, item, key));
     return RN_OK;
@@ -86,7 +88,9 @@ static rn_status load_table(const file_loader *loader, const rn_toml_value *tabl
         rn_str name = rn_toml_key_of(v);
         int bytes =
             snprintf(key, sizeof key, "%s%s%.*s", prefix, *prefix ? "." : "", RN_STR_ARG(name));
-        if (bytes < 0 || (size_t)bytes >= sizeof key) return fail_at(loader, v, "unknown key", key);
+        bool whole = bytes >= 0 && (size_t)bytes < sizeof key;
+        if (!whole || (name.bytes && memchr(name.data, '\0', name.bytes)))
+            return fail_at(loader, v, "unknown key", key);
         rn_toml_type type = rn_toml_type_of(v);
         const rn_toml_value *first = rn_toml_first(v);
         if (type == RN_TOML_TABLE) {

@@ -27,6 +27,8 @@ enum { SLICE_ELEMENTS = 32 << 10, SLACK_BYTES = 8192, MAX_SLICES = 512 };
 
 static const uint64_t default_budget_bytes = (uint64_t)256 << 20;
 
+#define RESERVE_BYTES ((uint64_t)4 << 20)
+
 // What the buffers cost at one size of request.
 typedef struct sizes {
     size_t request_bytes, slot_count;
@@ -65,6 +67,9 @@ typedef struct job {
 typedef struct conversion {
     const rn_checkpoint *source;
     const rn_convert_options *options;
+    uint64_t budget, held_before; // before anything was opened
+    rn_scope scope;               // what this thread has taken since
+    bool only_refuse;
     rn_convert_plan plan;
     sizes size;
     rn_writer *writer;
@@ -241,7 +246,8 @@ static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offse
 static rn_status run_chunk(conversion *c, const chunk *at, uint64_t scale_offset) {
     rn_reader_piece piece;
     RN_TRY(rn_reader_next(c->reader, &piece));
-    if (piece.bytes == 0) return rn_fail(RN_INTERNAL, "the reader ended before the plan");
+    if (piece.bytes == 0 || piece.bytes != c->extents[piece.extent].bytes)
+        return rn_fail(RN_INTERNAL, "the reader did not deliver a chunk in one piece");
     RN_TRY(convert_chunk(c, at, piece.data, scale_offset));
     c->done_bytes += piece.bytes;
     rn_reader_release(c->reader, &piece);
@@ -293,7 +299,7 @@ static void report(conversion *c, const rn_convert_item *item) {
         row.mean_error = c->error.sum_abs / (double)c->error.count;
         row.max_error = c->error.max_abs;
         row.relative_error =
-            c->error.sum_square > 0 ? sqrt(c->error.sum_square / c->error.sum_square_ref) : 0;
+            c->error.sum_square == 0 ? 0 : sqrt(c->error.sum_square / c->error.sum_square_ref);
     }
     bool changed = item->to != item->source->dtype;
     c->result->converted_count += changed;
@@ -377,8 +383,41 @@ static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t s
     return s;
 }
 
+// At least as many as there will be.
+static uint64_t count_chunks(const rn_convert_plan *plan, const sizes *size) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < plan->item_count; i++) {
+        const rn_convert_item *item = &plan->items[i];
+        uint64_t units = rn_div_up(item->source->elements, item->unit);
+        count += rn_div_up(units, chunk_units(item, size)) + 2;
+    }
+    return count;
+}
+
+// With these buffers, beside what is held by now. The writer lays its header out before there is a
+// reader, so the two share their room.
+static uint64_t need_bytes(const rn_convert_plan *plan, const sizes *size) {
+    uint64_t lists = count_chunks(plan, size) * (sizeof(chunk) + sizeof(rn_extent));
+    uint64_t reading = size->request_bytes * size->slot_count;
+    uint64_t opening = rn_writer_opening_bytes(plan->tensors, plan->tensor_count, plan->metadata,
+                                               plan->metadata_count);
+    return lists + size->total_bytes + (opening > reading ? opening - reading : 0);
+}
+
 static uint64_t budget_of(const rn_convert_options *options) {
     return options->budget_bytes ? options->budget_bytes : default_budget_bytes;
+}
+
+// The smallest budget that works: enough for the smallest buffers, and for what opening the model
+// took.
+static rn_status refuse(const conversion *c, uint64_t held) {
+    uint64_t least = held + need_bytes(&c->plan, &c->size) + RESERVE_BYTES;
+    least += least / 1000 * 4; // the reserve's share of it, rounded up
+    least = rn_max_u64(least, c->held_before + c->scope.stats.peak_allocated);
+    // In whole MiB: what the process image costs differs a little from run to run.
+    least = rn_round_up(least + ((uint64_t)128 << 10), (uint64_t)1 << 20);
+    return rn_budget_refuse((rn_account){RN_DEVICE_HOST, RN_PURPOSE_STAGING, NULL},
+                            c->size.total_bytes, c->budget, least);
 }
 
 // The largest buffers that fit what is left of the budget. The system's own share grows a little
@@ -386,21 +425,16 @@ static uint64_t budget_of(const rn_convert_options *options) {
 static rn_status choose_sizes(conversion *c, size_t threads) {
     static const struct {
         size_t request_bytes, slot_count;
-    } levels[] = {{4 << 20, 8}, {2 << 20, 8}, {2 << 20, 4}, {(1 << 20) + (64 << 10), 4}};
+    } levels[] = {{2 << 20, 4}, {(1 << 20) + (64 << 10), 4}};
     size_t count = sizeof levels / sizeof *levels;
-    uint64_t budget = budget_of(c->options);
     uint64_t held = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    uint64_t reserve = ((uint64_t)4 << 20) + budget / 1000 * 3;
+    uint64_t reserve = RESERVE_BYTES + c->budget / 1000 * 3;
     for (size_t i = 0; i < count; i++) {
         c->size = measure(&c->plan, levels[i].request_bytes, levels[i].slot_count, threads);
-        if (held + reserve + c->size.total_bytes <= budget) return RN_OK;
+        uint64_t need = held + reserve + need_bytes(&c->plan, &c->size);
+        if (need <= c->budget && !c->only_refuse) return RN_OK;
     }
-    uint64_t least = held + c->size.total_bytes + ((uint64_t)4 << 20);
-    least += least / 1000 * 4; // the reserve's share of it, rounded up
-    // In whole MiB: what the process image costs differs a little from run to run.
-    least = rn_round_up(least + ((uint64_t)128 << 10), (uint64_t)1 << 20);
-    return rn_budget_refuse((rn_account){RN_DEVICE_HOST, RN_PURPOSE_STAGING, NULL},
-                            c->size.total_bytes, budget, least);
+    return refuse(c, held);
 }
 
 // ---- cutting --------------------------------------------------------------------------
@@ -433,13 +467,8 @@ static void cut_item(conversion *c, uint32_t item_index) {
 
 static rn_status cut_all(conversion *c) {
     void *block;
-    uint64_t count = 0;
-    for (size_t i = 0; i < c->plan.item_count; i++) {
-        const rn_convert_item *item = &c->plan.items[i];
-        uint64_t step = chunk_units(item, &c->size);
-        count += rn_div_up(rn_div_up(item->source->elements, item->unit), step) + 2;
-        c->total_bytes += item->source->bytes;
-    }
+    uint64_t count = count_chunks(&c->plan, &c->size);
+    c->total_bytes = rn_checkpoint_total_bytes(c->source);
     if (count > UINT32_MAX) return rn_fail(RN_UNSUPPORTED, "the model is too large");
     RN_TRY(rn_arena_array(&c->plan.arena, (size_t)count, sizeof *c->chunks, &block));
     c->chunks = block;
@@ -501,28 +530,31 @@ static rn_status run(conversion *c, const char *out_path) {
     return s;
 }
 
-static rn_status convert_open(conversion *c, const char *out_path, bool only_size) {
+static rn_status convert_open(conversion *c, const char *out_path) {
     RN_TRY(rn_convert_plan_make(c->source, out_path, c->options, &c->plan));
     rn_status s = rn_workers_create(c->options->thread_count, RN_HOST_OTHER, &c->workers);
     if (s == RN_OK) s = choose_sizes(c, rn_workers_count(c->workers));
-    if (s == RN_OK && !only_size) s = run(c, out_path);
+    if (s == RN_OK) s = run(c, out_path);
     rn_workers_destroy(c->workers);
     rn_convert_plan_free(&c->plan);
     return s;
 }
 
-static rn_status convert_path(const char *in_path, const char *out_path,
-                              const rn_convert_options *options, rn_convert_result *result,
-                              bool only_size) {
+// `only_refuse` takes the same way until the sizes are known, and then says which budget would do.
+static rn_status convert_path(const char *in_path, const char *out_path, const conversion *wanted) {
     void *block;
     rn_checkpoint *source;
+    uint64_t held_before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof(conversion), &block));
     conversion *c = block;
-    *c = (conversion){.options = options, .result = result};
+    *c = *wanted;
+    c->held_before = held_before + sizeof(conversion);
+    rn_scope_begin(&c->scope, "convert", RN_DEVICE_HOST);
     rn_status s = rn_checkpoint_open(in_path, &source);
     c->source = source;
-    if (s == RN_OK) s = convert_open(c, out_path, only_size);
+    if (s == RN_OK) s = convert_open(c, out_path);
     rn_checkpoint_close(source);
+    (void)rn_scope_end(&c->scope);
     rn_free(RN_HOST_IO, block, sizeof(conversion));
     return s;
 }
@@ -539,10 +571,12 @@ rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert
         return rn_hint(rn_fail(RN_INVALID, "%s: the ending says no container", out_path),
                        "end the output's name in .safetensors or .gguf");
     rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
-    uint64_t budget = rn_min_u64(hard, budget_of(options));
-    RN_TRY(rn_budget_set(RN_DEVICE_HOST, rn_min_u64(soft, budget), budget));
-    rn_status s = convert_path(in_path, out_path, options, out_result, false);
+    conversion c = {.options = options, .result = out_result};
+    c.budget = rn_min_u64(hard, budget_of(options));
+    RN_TRY(rn_budget_set(RN_DEVICE_HOST, rn_min_u64(soft, c.budget), c.budget));
+    rn_status s = convert_path(in_path, out_path, &c);
     rn_status restored = rn_budget_set(RN_DEVICE_HOST, soft, hard);
-    if (s == RN_OVER_BUDGET) s = convert_path(in_path, out_path, options, out_result, true);
+    c.only_refuse = true;
+    if (s == RN_OVER_BUDGET) s = convert_path(in_path, out_path, &c);
     return s == RN_OK ? restored : s;
 }

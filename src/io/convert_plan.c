@@ -331,7 +331,7 @@ static void format_scalar(const rn_metadata *pair, char *out, size_t capacity) {
     else if (pair->kind == RN_METADATA_BOOL)
         snprintf(out, capacity, "%s", pair->value.boolean ? "true" : "false");
     else
-        snprintf(out, capacity, "%.9g", pair->value.f64);
+        snprintf(out, capacity, "%.*g", pair->gguf_type == RN_GGUF_F64 ? 17 : 9, pair->value.f64);
 }
 
 // Safetensors holds text only: scalars become text, arrays (vocabularies) stay behind.

@@ -47,6 +47,10 @@ static rn_status put_value(rn_buffer *out, const rn_metadata *pair) {
 }
 
 static rn_status put_pair(rn_buffer *out, const rn_metadata *pair) {
+    if (rn_str_equal(pair->key, RN_STR("general.alignment")) &&
+        (pair->gguf_type != RN_GGUF_U32 || pair->value.u64 != RN_GGUF_WRITE_ALIGNMENT))
+        return rn_fail(RN_UNSUPPORTED, "general.alignment must be a u32 of %d",
+                       RN_GGUF_WRITE_ALIGNMENT);
     RN_TRY(put_string(out, pair->key));
     RN_TRY(put_u32(out, pair->kind == RN_METADATA_ARRAY ? RN_GGUF_ARRAY : pair->gguf_type));
     return put_value(out, pair);

@@ -145,7 +145,11 @@ static rn_status add_metadata(header_reader *reader, const rn_metadata *metadata
 static rn_status read_metadata(header_reader *reader) {
     rn_arena *arena = &reader->checkpoint->arena;
     rn_json_item item;
-    RN_TRY(rn_json_expect(&reader->json, RN_JSON_OBJECT, NULL));
+    RN_TRY(rn_json_next(&reader->json, &item));
+    if (item.kind == RN_JSON_NULL) return RN_OK; // MLX writes it, the reference reads it
+    if (item.kind != RN_JSON_OBJECT)
+        return rn_fail(RN_CORRUPT, "__metadata__ is %s where an object is expected",
+                       rn_json_kind_name(item.kind));
     while (true) {
         void *key, *text;
         RN_TRY(rn_json_next(&reader->json, &item));

@@ -51,6 +51,9 @@ static rn_status write_header(const rn_layout *layout, rn_buffer *out) {
         if (layout->metadata[i].kind != RN_METADATA_TEXT)
             return rn_fail(RN_UNSUPPORTED, "metadata '%.*s' is not text",
                            RN_STR_ARG(layout->metadata[i].key));
+    for (size_t i = 0; i < layout->metadata_count; i++)
+        if (!rn_utf8_valid(layout->metadata[i].key))
+            return rn_fail(RN_UNSUPPORTED, "a metadata key is not UTF-8");
     rn_json_begin(&json, rn_buffer_sink(out), false);
     rn_json_object(&json, NULL);
     if (layout->metadata_count) write_metadata(&json, layout);

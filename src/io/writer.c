@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/checked.h"
+#include "base/map.h"
 #include "base/output.h"
 #include "base/str.h"
 #include "memory/account.h"
@@ -88,6 +89,29 @@ static rn_status lay_out(rn_writer *writer, const rn_write_tensor *tensors) {
     return RN_OK;
 }
 
+// As JSON writes it; GGUF needs no more.
+static uint64_t written_bytes(rn_str text) {
+    uint64_t bytes = text.bytes;
+    for (size_t i = 0; i < text.bytes; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F) bytes += 5;
+    }
+    return bytes;
+}
+
+uint64_t rn_writer_opening_bytes(const rn_write_tensor *tensors, size_t tensor_count,
+                                 const rn_metadata *metadata, size_t metadata_count) {
+    enum { ENTRY_BYTES = 112, DIM_BYTES = 24, PAIR_BYTES = 32, TABLE_BYTES = 152 };
+    uint64_t header = 64;
+    for (size_t i = 0; i < tensor_count; i++)
+        header += written_bytes(tensors[i].name) + ENTRY_BYTES + tensors[i].rank * DIM_BYTES;
+    for (size_t i = 0; i < metadata_count; i++)
+        header += written_bytes(metadata[i].key) + written_bytes(metadata[i].text) +
+                  metadata[i].raw.bytes + PAIR_BYTES;
+    // A buffer that doubles holds up to twice its text, and half of that again while it grows.
+    return 3 * header + (uint64_t)tensor_count * TABLE_BYTES;
+}
+
 size_t rn_writer_held_bytes(const rn_writer_options *options) {
     rn_output_options output = {.stream_bytes = 1, .buffer_bytes = options->buffer_bytes};
     return rn_output_buffer_bytes(&output);
@@ -108,11 +132,34 @@ static rn_status open_output(rn_writer *writer, const char *path, const rn_write
     return rn_output_put(writer->output, 0, header->data, header->bytes);
 }
 
+// A file with a name twice is one that no reader takes. `items` (count, each item_bytes long) begin
+// with their names.
+static rn_status check_names(const void *items, size_t count, size_t item_bytes, const char *what) {
+    rn_map names;
+    rn_map_init(&names, RN_HOST_IO);
+    rn_status s = rn_map_reserve(&names, count);
+    for (size_t i = 0; s == RN_OK && i < count; i++) {
+        rn_str name;
+        bool existing = false;
+        memcpy(&name, (const char *)items + i * item_bytes, sizeof name);
+        s = rn_map_add(&names, name, i, &existing);
+        if (existing)
+            s = rn_fail(RN_UNSUPPORTED, "two %s would be called '%.*s'", what, RN_STR_ARG(name));
+    }
+    rn_map_free(&names);
+    return s;
+}
+_Static_assert(offsetof(rn_write_tensor, name) == 0 && offsetof(rn_metadata, key) == 0,
+               "the name comes first");
+
 static rn_status prepare(rn_writer *writer, const char *path, const rn_write_tensor *tensors,
                          const rn_writer_options *options) {
     static const rn_writer_options defaults = {0};
     if (!options) options = &defaults;
     uint64_t alignment = is_gguf(path) ? RN_GGUF_WRITE_ALIGNMENT : 1;
+    RN_TRY(check_names(tensors, writer->count, sizeof *tensors, "tensors"));
+    RN_TRY(check_names(options->metadata, options->metadata_count, sizeof *options->metadata,
+                       "metadata keys"));
     RN_TRY(allocate_tables(writer));
     for (size_t i = 0; i < writer->count; i++)
         RN_TRY(measure(&tensors[i], alignment, &writer->bytes[i], &writer->padded[i]));
@@ -199,9 +246,13 @@ rn_status rn_writer_put(rn_writer *writer, size_t tensor, uint64_t offset, const
     if (tensor >= writer->count || offset > writer->bytes[tensor] ||
         bytes > writer->bytes[tensor] - offset)
         return rn_fail(RN_INVALID, "a write outside tensor %zu", tensor);
+    uint64_t place = writer->offsets[tensor] + offset;
+    if (bytes > 0 && place >= writer->part_offset[STREAMED] &&
+        place < writer->part_offset[STREAMED + 1])
+        return rn_fail(RN_INVALID, "tensor %zu is not a random one", tensor);
+    RN_TRY(rn_output_put(writer->output, writer->header_bytes + place, data, bytes));
     writer->filled[tensor] += bytes;
-    return rn_output_put(writer->output, writer->header_bytes + writer->offsets[tensor] + offset,
-                         data, bytes);
+    return RN_OK;
 }
 
 rn_status rn_writer_commit(rn_writer *writer) {

@@ -11,4 +11,9 @@
 RN_MUST_USE rn_status rn_writer_reserve(rn_writer *writer, size_t bytes, rn_output_span spans[2]);
 RN_MUST_USE rn_status rn_writer_advance(rn_writer *writer, size_t bytes);
 
+// The most that rn_writer_create takes besides rn_writer_held_bytes: its tables and, while it runs,
+// the header.
+uint64_t rn_writer_opening_bytes(const rn_write_tensor *tensors, size_t tensor_count,
+                                 const rn_metadata *metadata, size_t metadata_count);
+
 #endif

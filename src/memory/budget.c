@@ -141,6 +141,8 @@ rn_status rn_budget_reserve(rn_account account, uint64_t bytes) {
     uint64_t soft, hard;
     rn_budget_get(account.device, &soft, &hard);
     if (rn_ledger_try_reserve(account.device, bytes, soft)) return RN_OK;
+    // Caches are not emptied for a request that could not be granted even then.
+    if (rn_budget_ask(account.device, bytes) == RN_FIT_NEVER) return refuse(account, bytes, hard);
     ask_givers(account.device, bytes, soft);
     if (rn_ledger_try_reserve(account.device, bytes, hard)) return RN_OK;
     return refuse(account, bytes, hard);

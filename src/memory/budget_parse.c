@@ -14,6 +14,7 @@ static rn_status parse_entry(rn_str text, rn_budget_spec *spec) {
     if (spec->count == RN_BUDGET_ENTRIES)
         return rn_fail(RN_INVALID, "a budget names at most %d devices", RN_BUDGET_ENTRIES);
     size_t last = spec->count;
+    if (text.bytes == 0) return rn_size_parse(text, 0, &spec->entries[last].bytes); // says "empty"
     const char *equals = memchr(text.data, '=', text.bytes);
     rn_str device = equals ? (rn_str){text.data, (size_t)(equals - text.data)} : RN_STR("host");
     rn_str size = equals ? (rn_str){equals + 1, text.bytes - device.bytes - 1} : text;

@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -43,12 +44,11 @@ static tally retired; // of threads that ended, and of threads that got no tally
 static char device_names[RN_DEVICE_MAX][24] = {"host"};
 static _Atomic size_t device_count = 1;
 
-typedef struct hook {
-    rn_listener fn;
-    void *self;
-} hook;
-static hook hook_slots[2]; // the one in use is pointed at; setting fills the other
-static _Atomic(hook *) current_hook;
+// The listener and its self belong together: a reader takes the pair only where the version was
+// even and the same before and after.
+static _Atomic(rn_listener) listener_fn; // NULL: nobody listens
+static _Atomic(void *) listener_self;
+static _Atomic unsigned listener_version; // odd while the pair changes, under `lock`
 
 static const char *const purpose_names[RN_PURPOSE_COUNT] = {
     "weights", "kv", "activations", "gradients", "optimizer", "workspace",
@@ -226,8 +226,16 @@ static void subtract(counter *c, uint64_t bytes) {
 }
 
 void rn_ledger_emit(const rn_event *event) {
-    hook *h = atomic_load_explicit(&current_hook, memory_order_acquire);
-    if (h) h->fn(h->self, event);
+    rn_listener fn;
+    void *self;
+    unsigned version;
+    do {
+        while ((version = atomic_load(&listener_version)) % 2)
+            sched_yield();
+        fn = atomic_load(&listener_fn);
+        self = atomic_load(&listener_self);
+    } while (atomic_load(&listener_version) != version);
+    if (fn) fn(self, event);
 }
 
 // What nobody may be interested in: holder, scopes, listener.
@@ -237,8 +245,9 @@ static void notify(rn_account account, const void *address, uint64_t bytes, rn_e
         atomic_fetch_add_explicit(&account.holder->now, charge ? bytes : -bytes,
                                   memory_order_relaxed);
     rn_scope *scope = rn_thread_context();
-    if (scope) rn_scope_count(scope, account.device, charge ? (int64_t)bytes : -(int64_t)bytes);
-    if (atomic_load_explicit(&current_hook, memory_order_relaxed))
+    if (scope && bytes)
+        rn_scope_count(scope, account.device, charge ? (int64_t)bytes : -(int64_t)bytes);
+    if (atomic_load_explicit(&listener_fn, memory_order_relaxed))
         rn_ledger_emit(
             &(rn_event){.kind = kind, .account = account, .address = address, .bytes = bytes});
 }
@@ -291,12 +300,10 @@ void rn_ledger_set(rn_device_id device, rn_purpose purpose, uint64_t bytes) {
 
 void rn_ledger_listen(rn_listener listener, void *self) {
     pthread_mutex_lock(&lock);
-    hook *next = NULL;
-    if (listener) {
-        next = atomic_load(&current_hook) == &hook_slots[0] ? &hook_slots[1] : &hook_slots[0];
-        *next = (hook){listener, self};
-    }
-    atomic_store_explicit(&current_hook, next, memory_order_release);
+    atomic_fetch_add(&listener_version, 1);
+    atomic_store(&listener_fn, listener);
+    atomic_store(&listener_self, self);
+    atomic_fetch_add(&listener_version, 1);
     pthread_mutex_unlock(&lock);
 }
 

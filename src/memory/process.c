@@ -101,7 +101,8 @@ static bool find_cgroup(const char *root, int version, cgroup_place *out) {
     // In a container the mount shows only a part of the hierarchy; the group's path may begin above
     // it.
     size_t hidden = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
-    bool below = strncmp(group, mount_root, hidden) == 0;
+    bool below = strncmp(group, mount_root, hidden) == 0 &&
+                 (hidden == 0 || group[hidden] == '/' || group[hidden] == '\0');
     snprintf(out->path, sizeof out->path, "%s", below ? group + hidden : "");
     if (strcmp(out->path, "/") == 0) out->path[0] = '\0';
     out->version = version;
@@ -129,17 +130,15 @@ static void read_cgroup(const char *root, int version, rn_process_info *out) {
     if (!find_cgroup(root, version, &place)) return;
     const char *usage = version == 2 ? "memory.current" : "memory.usage_in_bytes";
     const char *maximum = version == 2 ? "memory.max" : "memory.limit_in_bytes";
-    uint64_t least_room = RN_NO_LIMIT;
-    while (true) {
+    for (bool own = true;; own = false) {
         uint64_t used = 0;
         if (read_value(root, &place, usage, &used)) out->cgroup_version = version;
+        if (own) out->cgroup_used_bytes = used;
         if (read_value(root, &place, maximum, &value) && value != RN_NO_LIMIT) {
+            // The tightest limit and the fullest group need not be the same.
             uint64_t room = value > used ? value - used : 0;
             if (value < out->cgroup_limit_bytes) out->cgroup_limit_bytes = value;
-            if (room < least_room) {
-                least_room = room;
-                out->cgroup_used_bytes = used;
-            }
+            if (room < out->cgroup_free_bytes) out->cgroup_free_bytes = room;
         }
         char *slash = strrchr(place.path, '/');
         if (!slash) break;
@@ -148,7 +147,7 @@ static void read_cgroup(const char *root, int version, rn_process_info *out) {
 }
 
 rn_status rn_process_read_under(const char *root, rn_process_info *out) {
-    *out = (rn_process_info){.cgroup_limit_bytes = RN_NO_LIMIT};
+    *out = (rn_process_info){.cgroup_limit_bytes = RN_NO_LIMIT, .cgroup_free_bytes = RN_NO_LIMIT};
     read_process(root, out);
     read_machine(root, out);
     read_cgroup(root, 2, out);
@@ -168,11 +167,8 @@ uint64_t rn_process_whole_bytes(const rn_process_info *info) {
 }
 
 uint64_t rn_process_free_bytes(const rn_process_info *info) {
-    if (info->cgroup_limit_bytes == RN_NO_LIMIT) return info->machine_available_bytes;
-    uint64_t room = info->cgroup_limit_bytes > info->cgroup_used_bytes
-                        ? info->cgroup_limit_bytes - info->cgroup_used_bytes
-                        : 0;
-    return room < info->machine_available_bytes ? room : info->machine_available_bytes;
+    return info->cgroup_free_bytes < info->machine_available_bytes ? info->cgroup_free_bytes
+                                                                   : info->machine_available_bytes;
 }
 
 // Charged memory need not be resident yet, so this is a lower bound once much is charged; measured

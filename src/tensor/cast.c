@@ -116,6 +116,10 @@ static void convert_wide(rn_dtype from, const char *source, rn_dtype to, char *t
         store(to, load(from, source + i * step_in), target + i * step_out);
 }
 
+static bool is_aligned(const void *address) {
+    return (uintptr_t)address % _Alignof(float) == 0;
+}
+
 rn_status rn_dtype_convert(rn_dtype from, const void *source, rn_dtype to, void *target,
                            uint64_t elements) {
     const char *in = source;
@@ -134,8 +138,11 @@ rn_status rn_dtype_convert(rn_dtype from, const void *source, rn_dtype to, void 
         convert_wide(from, in, to, out, elements);
         return RN_OK;
     }
-    if (to == RN_DTYPE_F32) return rn_dtype_to_f32(from, source, target, elements);
-    if (from == RN_DTYPE_F32) return rn_dtype_from_f32(to, source, target, elements);
+    // A file may hold floats at any offset: only aligned ones are worked on in place.
+    if (to == RN_DTYPE_F32 && is_aligned(target))
+        return rn_dtype_to_f32(from, source, target, elements);
+    if (from == RN_DTYPE_F32 && is_aligned(source))
+        return rn_dtype_from_f32(to, source, target, elements);
     for (uint64_t left = elements; left > 0;) {
         uint64_t now = left < TILE ? left : TILE;
         RN_TRY(rn_dtype_to_f32(from, in, tile, now));

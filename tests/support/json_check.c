@@ -64,7 +64,8 @@ static bool keep(text *out, char c) {
 
 static bool keep_code(text *out, uint32_t code) {
     if (code < 0x80) return keep(out, (char)code);
-    if (code < 0x800) return keep(out, (char)(0xC0 + code / 64)) && keep(out, (char)(0x80 + code % 64));
+    if (code < 0x800)
+        return keep(out, (char)(0xC0 + code / 64)) && keep(out, (char)(0x80 + code % 64));
     if (code < 0x10000)
         return keep(out, (char)(0xE0 + code / 4096)) && keep(out, (char)(0x80 + code / 64 % 64)) &&
                keep(out, (char)(0x80 + code % 64));
@@ -170,10 +171,15 @@ static bool read_value(reader *r) {
     bool good = false;
     skip_space(r);
     if (r->at == r->end || ++r->depth > MAX_DEPTH) return false;
-    if (*r->at == '"') good = read_string(r, &ignored);
-    else if (read_char(r, '{')) good = read_object(r);
-    else if (read_char(r, '[')) good = read_array(r);
-    else good = read_word(r, "true") || read_word(r, "false") || read_word(r, "null") || read_number(r);
+    if (*r->at == '"')
+        good = read_string(r, &ignored);
+    else if (read_char(r, '{'))
+        good = read_object(r);
+    else if (read_char(r, '['))
+        good = read_array(r);
+    else
+        good =
+            read_word(r, "true") || read_word(r, "false") || read_word(r, "null") || read_number(r);
     r->depth--;
     skip_space(r);
     return good;

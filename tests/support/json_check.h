@@ -1,4 +1,5 @@
-// json_check.h — a strict JSON reader of the tests' own: it shares no code with the writer that it judges.
+// json_check.h — a strict JSON reader of the tests' own: it shares no code with the writer that it
+// judges.
 #ifndef RN_TEST_JSON_CHECK_H
 #define RN_TEST_JSON_CHECK_H
 

@@ -30,6 +30,10 @@ typedef struct command {
 
 extern const command inspect_command, convert_command, config_command;
 
+// The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
+// last word; NULL for anything else.
+const char *take_config_flag(int argc, char **argv, int *at);
+
 // Set by Ctrl-C and SIGTERM.
 extern volatile bool interrupted;
 

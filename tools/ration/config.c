@@ -89,10 +89,12 @@ static rn_status update(const invocation *in, int argc, char *const *argv) {
         return rn_hint(rn_fail(RN_INVALID, "update wants pairs of --name value"),
                        "ration config update --backend-enable-memory-profiling true");
     const rn_option *option;
-    for (int i = 0; i < argc; i += 2) { // all names first: a misspelt one changes nothing
+    for (int i = 0; i < argc; i += 2) { // all of them first: a misspelt one changes nothing
         if (strncmp(argv[i], "--", 2) != 0)
             return rn_fail(RN_INVALID, "'%s' is not of the form --name", argv[i]);
         RN_TRY(find_option(argv[i] + 2, &option));
+        rn_str value = {argv[i + 1], strlen(argv[i + 1])};
+        RN_TRY(rn_settings_set(in->settings, option, value, argv[i]));
     }
     for (int i = 0; i < argc; i += 2)
         RN_TRY(set(in, argv[i] + 2, argv[i + 1]));
@@ -116,14 +118,13 @@ static rn_status read_arguments(invocation *in, int argc, char **argv) {
     static char *rest[MAX_FLAGS];
     for (int i = 0; i < argc; i++) {
         const rn_option *option = NULL;
-        if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0) {
+        const char *file = take_config_flag(argc, argv, &i);
+        if (file) {
+            RN_TRY(find_option("config", &option));
+            RN_TRY(rn_settings_set(in->settings, option, (rn_str){file, strlen(file)}, "--config"));
+        } else if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0) {
             RN_TRY(find_option("json", &option));
             RN_TRY(rn_settings_set(in->settings, option, (rn_str){"true", 4}, argv[i]));
-        } else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc) {
-            RN_TRY(find_option("config", &option));
-            i++;
-            RN_TRY(rn_settings_set(in->settings, option, (rn_str){argv[i], strlen(argv[i])},
-                                   "--config"));
         } else if (in->word_count == 0) {
             in->words[in->word_count++] = argv[i];
         } else if (argument_count == MAX_FLAGS) {

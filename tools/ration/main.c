@@ -125,14 +125,28 @@ static int fail(bool json) {
 
 // ---- running --------------------------------------------------------------------------
 
-static const char *find_value(int argc, char **argv, const char *name) {
-    size_t length = strlen(name);
+const char *take_config_flag(int argc, char **argv, int *at) {
+    const char *flag = argv[*at];
+    if (strncmp(flag, "--config=", 9) == 0) return flag + 9;
+    if (strncmp(flag, "-c", 2) == 0 && flag[2]) return flag + 2;
+    if (strcmp(flag, "--config") != 0 && strcmp(flag, "-c") != 0) return NULL;
+    return *at + 1 < argc ? argv[++*at] : NULL;
+}
+
+// The last --config, as for every other flag; else the variable.
+static const char *find_config(int argc, char **argv) {
+    const char *file = getenv("RATION_CONFIG");
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strncmp(argv[i], name, length) != 0) continue;
-        if (argv[i][length] == '=') return argv[i] + length + 1;
-        if (argv[i][length] == '\0' && i + 1 < argc) return argv[i + 1];
+        const char *value = take_config_flag(argc, argv, &i);
+        if (value) file = value;
     }
-    return NULL;
+    return file;
+}
+
+// set and update make the file that they name.
+static bool makes_file(const invocation *in, int argc, char **argv) {
+    return in->command == &config_command && argc > 0 &&
+           (strcmp(argv[0], "set") == 0 || strcmp(argv[0], "update") == 0);
 }
 
 static bool wants_help(int argc, char **argv) {
@@ -161,9 +175,9 @@ static rn_status check_words(const invocation *in) {
 
 static rn_status load_settings(invocation *in, int argc, char **argv) {
     // The file comes before the flags in rank but is named by one of them.
-    const char *file = find_value(argc, argv, "--config");
-    if (!file) file = getenv("RATION_CONFIG");
-    RN_TRY(rn_settings_load_files(in->settings, file));
+    const char *file = find_config(argc, argv);
+    bool missing = file && *file && access(file, F_OK) != 0;
+    if (!missing || !makes_file(in, argc, argv)) RN_TRY(rn_settings_load_files(in->settings, file));
     RN_TRY(rn_settings_load_environment(in->settings, environ));
     if (in->command->own_arguments) return in->command->own_arguments(in, argc, argv);
     RN_TRY(rn_settings_load_arguments(in->settings, in->command->name, argc, argv, in->words,

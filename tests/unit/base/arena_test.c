@@ -123,7 +123,8 @@ static void sizes_that_overflow_are_refused(void **state) {
     (void)state;
     rn_arena arena = make(0);
     void *block = &block;
-    const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 14, SIZE_MAX - 15, SIZE_MAX - 40, SIZE_MAX / 2 + 1};
+    const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 14, SIZE_MAX - 15, SIZE_MAX - 40,
+                            SIZE_MAX / 2 + 1};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         assert_fails(RN_NO_MEMORY, rn_arena_alloc(&arena, sizes[i], &block));
         assert_null(block);
@@ -146,8 +147,10 @@ static void failed_allocation_leaves_the_arena_usable(void **state) {
         for (int i = 0; i < 40; i++) {
             void *block;
             rn_status s = rn_arena_alloc(&arena, i % 7 == 0 ? 1000 : 60, &block);
-            if (s == RN_OK) memset(block, 0xCC, i % 7 == 0 ? 1000 : 60);
-            else assert_int_equal(RN_NO_MEMORY, s);
+            if (s == RN_OK)
+                memset(block, 0xCC, i % 7 == 0 ? 1000 : 60);
+            else
+                assert_int_equal(RN_NO_MEMORY, s);
             failures += s != RN_OK;
         }
         fired = rn_fault_fired(RN_FAULT_ALLOC);

@@ -119,7 +119,9 @@ static void keys_may_be_any_text(void **state) {
 static void special_characters_are_escaped(void **state) {
     (void)state;
     begin(false);
-    rn_json_string(&json, NULL, "a\"b\\c\nd\te\x01" "f\x7f/");
+    rn_json_string(&json, NULL,
+                   "a\"b\\c\nd\te\x01"
+                   "f\x7f/");
     expect("\"a\\\"b\\\\c\\nd\\u0009e\\u0001f\\u007f/\"\n");
 }
 
@@ -150,10 +152,14 @@ static void bytes_that_are_not_utf8_become_replacement_characters(void **state) 
         const char *text, *json;
     } cases[] = {
         {"\xff", "\"\\ufffd\"\n"},
-        {"a\x80" "b", "\"a\\ufffdb\"\n"},
+        {"a\x80"
+         "b",
+         "\"a\\ufffdb\"\n"},
         {"\xc3", "\"\\ufffd\"\n"},
         {"\xe2\x82", "\"\\ufffd\\ufffd\"\n"},
-        {"\xe2\x82" "x", "\"\\ufffd\\ufffdx\"\n"},
+        {"\xe2\x82"
+         "x",
+         "\"\\ufffd\\ufffdx\"\n"},
         {"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"\n"},
         {"\xc0\x80", "\"\\ufffd\\ufffd\"\n"},
         {"\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"\n"},
@@ -219,8 +225,14 @@ static void fractions_are_valid_numbers(void **state) {
         double value;
         const char *text;
     } cases[] = {
-        {0, "0\n"},         {-0.0, "-0\n"},     {0.5, "0.5\n"},          {0.1, "0.1\n"},
-        {1e300, "1e+300\n"}, {1e-300, "1e-300\n"}, {123456789, "123456789\n"}, {-2.25, "-2.25\n"},
+        {0, "0\n"},
+        {-0.0, "-0\n"},
+        {0.5, "0.5\n"},
+        {0.1, "0.1\n"},
+        {1e300, "1e+300\n"},
+        {1e-300, "1e-300\n"},
+        {123456789, "123456789\n"},
+        {-2.25, "-2.25\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         begin(false);
@@ -250,8 +262,10 @@ static void values_nest_as_deep_as_promised(void **state) {
     for (int pretty = 0; pretty < 2; pretty++) {
         begin(pretty);
         for (int i = 0; i < RN_JSON_DEPTH; i++)
-            if (i % 2) rn_json_object(&json, NULL);
-            else rn_json_array(&json, i ? "k" : NULL);
+            if (i % 2)
+                rn_json_object(&json, NULL);
+            else
+                rn_json_array(&json, i ? "k" : NULL);
         rn_json_u64(&json, "deep", 1);
         for (int i = 0; i < RN_JSON_DEPTH; i++)
             rn_json_end(&json);
@@ -306,10 +320,11 @@ static void tests_own_reader_tells_good_from_bad(void **state) {
     (void)state;
     static const char *const good[] = {"{}", " [ ] ", "-0.5e+3", "\"\\ud83d\\ude00\"", "[[],{}]\n"};
     static const char *const bad[] = {
-        "",          "{",          "[1,]",      "{\"a\":}",           "{\"a\":1,\"a\":2}", "01",
-        "1.",        "-",          "\"a",       "\"\x01\"",           "\"\\x\"",           "\"\\ud800\"",
-        "\"\xff\"",  "tru",        "[1 2]",     "{a:1}",              "1 2",               "+1",
-        "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "[1],", "{\"a\" 1}",          "nan",               "\"\xe2\x82\"",
+        "",        "{",           "[1,]",     "{\"a\":}",     "{\"a\":1,\"a\":2}",
+        "01",      "1.",          "-",        "\"a",          "\"\x01\"",
+        "\"\\x\"", "\"\\ud800\"", "\"\xff\"", "tru",          "[1 2]",
+        "{a:1}",   "1 2",         "+1",       "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
+        "[1],",    "{\"a\" 1}",   "nan",      "\"\xe2\x82\"",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(test_json_valid(good[i], strlen(good[i])));

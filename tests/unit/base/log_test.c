@@ -233,8 +233,9 @@ static void log_may_be_replaced_while_others_write(void **state) {
         pthread_join(threads[i], NULL);
     for (size_t at = 0; at < captured_bytes;) {
         rn_str line = next_line(&at);
-        assert_true(line.data[0] == '{' ? test_json_valid(line.data, line.bytes)
-                                        : rn_str_matches(line, RN_STR("??:??:??.??? info thread: *.")));
+        assert_true(line.data[0] == '{'
+                        ? test_json_valid(line.data, line.bytes)
+                        : rn_str_matches(line, RN_STR("??:??:??.??? info thread: *.")));
     }
 }
 

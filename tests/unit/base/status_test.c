@@ -89,7 +89,9 @@ static void control_characters_never_reach_the_story(void **state) {
     (void)state;
     // Escape sequences, carriage returns, DEL, and U+009B (CSI in one character); line breaks and
     // other characters beyond ASCII stay.
-    const char *hostile = "a\x1b[2J\rb\tc\x7f" "d\xc2\x9b" "e\nf\xc3\xa9g\xe2\x82\xac";
+    const char *hostile = "a\x1b[2J\rb\tc\x7f"
+                          "d\xc2\x9b"
+                          "e\nf\xc3\xa9g\xe2\x82\xac";
     const char *clean = "a?[2J?b?c?d??e\nf\xc3\xa9g\xe2\x82\xac";
     rn_status s = rn_fail(RN_CORRUPT, "%s", hostile);
     (void)rn_hint(s, "%s", hostile);

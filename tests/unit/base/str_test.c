@@ -191,8 +191,8 @@ static size_t sequence_slowly(const unsigned char *c, size_t bytes) {
 
 static void sequences_agree_with_the_definition(void **state) {
     (void)state;
-    static const unsigned char tails[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F,
-                                          0xA0, 0xBF, 0xC0, 0xE0, 0xFF};
+    static const unsigned char tails[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90,
+                                          0x9F, 0xA0, 0xBF, 0xC0, 0xE0, 0xFF};
     enum { TAILS = sizeof tails };
     for (unsigned lead = 0; lead < 256; lead++)
         for (int i = 0; i < TAILS * TAILS * TAILS; i++) {
@@ -219,7 +219,9 @@ static void invalid_texts_are_recognised(void **state) {
         "\xed\xbf\xbf",     // the last one
         "\xf4\x90\x80\x80", // U+110000
         "\xf5\x80\x80\x80", // beyond
-        "\xf8\x88\x80\x80\x80", "\xfe", "\xff",
+        "\xf8\x88\x80\x80\x80",
+        "\xfe",
+        "\xff",
         "\xc3",         // cut short
         "\xe2\x82",     //
         "\xf0\x9f\x98", //
@@ -240,7 +242,8 @@ static void invalid_texts_are_recognised(void **state) {
         "\xef\xbf\xbf",
         "\xf0\x90\x80\x80",
         "\xf4\x8f\xbf\xbf",
-        "Gr\xc3\xbc\xc3\x9f" "e \xf0\x9f\x98\x80",
+        "Gr\xc3\xbc\xc3\x9f"
+        "e \xf0\x9f\x98\x80",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!rn_utf8_valid(rn_str_from(good[i]))) fail_msg("number %zu was refused", i);

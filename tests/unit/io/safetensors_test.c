@@ -96,9 +96,10 @@ static void safetensors_lists_tensors_in_the_order_of_their_bytes(void **state) 
 }
 
 static void safetensors_may_hold_nothing(void **state) {
-    static const char *const headers[] = {"{}", "{ \n\t\r}", "{}      ", "{\"__metadata__\":{}}"};
+    static const char *const headers[] = {"{}", "{ \n\t\r}", "{}      ", "{\"__metadata__\":{}}",
+                                          "{\"__metadata__\":null}"};
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         rn_checkpoint *c = must_open(headers[i], 0);
         assert_int_equal(rn_checkpoint_count(c), 0);
         assert_int_equal(rn_checkpoint_total_bytes(c), 0);

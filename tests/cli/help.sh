@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# help.sh — every command explains itself, and no command at all is a mistake.
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+for ask in --help -h help; do
+    expect 0 "$ration" $ask
+    says out 'usage: ration COMMAND' inspect convert config 'Exit codes'
+done
+for command in inspect convert config; do
+    for ask in --help -h; do
+        expect 0 "$ration" $command $ask
+        says out "usage: ration $command" 'options:' "--config" "--json" 'example:' "ration $command " 'RATION_'
+        [ ! -s err ] || fail "help of $command complains"
+    done
+done
+expect 0 "$ration" convert in.safetensors out.gguf --to f16 --help # whatever else is there
+says out 'usage: ration convert'
+expect 0 "$ration" convert --help
+says out --to --budget --threads --exclude 256MiB int4 q8_0
+expect 0 "$ration" inspect --help
+says out --sort --filter --limit --metadata 'file|name|size|dtype'
+
+expect 0 "$ration" --version
+grep -qE '^ration [0-9]+\.[0-9]+\.[0-9]+$' out || fail 'no version'
+
+expect 2 "$ration"
+says out 'usage: ration COMMAND'
+expect 2 "$ration" inspekt
+says err "no command 'inspekt'" hint
+expect 2 "$ration" ''
+expect 2 "$ration" --bogus
+expect 2 "$ration" config
+says err usage
