@@ -23,6 +23,7 @@ static void put_line_break(rn_json *json) {
 }
 
 static void put_escaped(rn_json *json, rn_str text) {
+    if (!text.data) text.data = "";
     put(json, "\"", 1);
     size_t run = 0; // start of the bytes not yet written
     for (size_t i = 0; i < text.bytes;) {

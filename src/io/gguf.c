@@ -288,7 +288,8 @@ static rn_status place_tensors(gguf_reader *reader, uint64_t data_bytes) {
         rn_status s =
             rn_fail(RN_CORRUPT, "the tensors end at byte %llu, the file at %llu",
                     (unsigned long long)end, (unsigned long long)reader->file->info.bytes);
-        return rn_hint(rn_blame(s, reader->file->info.path, data), "was it downloaded completely?");
+        return rn_hint(rn_blame(s, reader->file->info.path, reader->at),
+                       "was it downloaded completely?");
     }
     reader->file->info.data_offset = data;
     for (size_t i = 0; i < checkpoint->tensor_count; i++)

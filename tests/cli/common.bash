@@ -2,7 +2,7 @@
 # A test is called with the path of the program; $EXAMPLES is the folder of the example programs.
 set -u
 ration=$(realpath "$1")
-examples=$(realpath "${EXAMPLES:?the folder of the example programs}")
+examples=$(realpath "${EXAMPLES:-$(dirname "$ration")/../examples}")
 data=$(realpath -m "${RATION_DATA:-../shared/data}")
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/ration-cli-XXXXXX")
 cd "$scratch" || exit 1

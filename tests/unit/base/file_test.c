@@ -95,7 +95,7 @@ static void exact_bytes_are_read_from_anywhere(void **state) {
     assert_ok(rn_file_open(test_path("digits"), &fd, NULL));
     for (size_t offset = 0; offset + 4 <= 10; offset++) {
         assert_ok(rn_file_read_at(fd, "digits", offset, piece, 4));
-        assert_memory_equal("0123456789" + offset, piece, 4);
+        assert_memory_equal(&"0123456789"[offset], piece, 4);
     }
     assert_ok(rn_file_read_at(fd, "digits", 10, piece, 0));
     close(fd);

@@ -557,8 +557,8 @@ static void files_with_faults_say_where(void **state) {
          "did you mean 'log.level'?"}, // the flag's name is not the key
         {"[nonsense]\na = 1\n", RN_INVALID, "unknown key 'nonsense.a'", "ration config list"},
         {"config = \"x\"\n", RN_INVALID, "unknown key 'config'", "ration config list"},
-        {"threads = 1.5\n", RN_INVALID, "line 1, column 11: a value of the wrong kind for 'threads'",
-         ""},
+        {"threads = 1.5\n", RN_INVALID,
+         "line 1, column 11: a value of the wrong kind for 'threads'", ""},
         {"threads = [1]\n", RN_INVALID, "wrong kind for 'threads'", ""},
         {"convert.exclude = [1.5]\n", RN_INVALID, "wrong kind for 'convert.exclude'", ""},
         {"[threads]\n", RN_OK, "", ""}, // a table without keys sets nothing

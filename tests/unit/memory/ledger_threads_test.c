@@ -18,8 +18,10 @@ static uint64_t next_random(uint64_t *state) {
 
 static void run_threads(void *(*fn)(void *), void *args, size_t arg_bytes) {
     pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(0, pthread_create(&threads[i], NULL, fn, (char *)args + i * arg_bytes));
+    for (int i = 0; i < THREADS; i++) {
+        void *arg = args ? (char *)args + i * arg_bytes : NULL;
+        assert_int_equal(0, pthread_create(&threads[i], NULL, fn, arg));
+    }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
 }
