@@ -183,7 +183,8 @@ typedef struct rn_process_info {
     int cgroup_version;          // 0 none, 1 or 2
     uint64_t cgroup_limit_bytes; // RN_NO_LIMIT when unlimited; the smallest on the way to the root
     uint64_t cgroup_used_bytes;  // by the process's own group, its page cache included
-    uint64_t cgroup_free_bytes; // RN_NO_LIMIT when unlimited; the least room on the way to the root
+    uint64_t
+        cgroup_free_bytes; // the same; the least room on the way, idle page cache counted as free
 } rn_process_info;
 
 RN_API RN_MUST_USE rn_status rn_process_read(rn_process_info *out);

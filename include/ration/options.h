@@ -71,6 +71,9 @@ RN_API RN_MUST_USE rn_status rn_settings_load_arguments(rn_settings *settings, c
                                                         const char **words, size_t max_words,
                                                         size_t *out_word_count);
 
+// Checks what only higher layers can: budgets and dtypes. RN_INVALID names the value's origin.
+RN_API RN_MUST_USE rn_status rn_settings_check(const rn_settings *settings);
+
 // The value of an option that exists (by name), or its standard one. Text is "" where there is
 // none.
 RN_API const char *rn_settings_text(const rn_settings *settings, const char *name);

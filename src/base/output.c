@@ -102,7 +102,10 @@ size_t rn_output_buffer_bytes(const rn_output_options *options) {
 }
 
 static rn_status split_path(rn_output *output, const char *path) {
-    if (strlen(path) > 4000) return rn_fail(RN_INVALID, "the path is too long"); // room for ".tmp"
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    if (strlen(path) > 4000 ||
+        strlen(name) > 236) // room for ".PID.tmp", which must not fail at the end
+        return rn_fail(RN_INVALID, "the output's name is too long");
     snprintf(output->path, sizeof output->path, "%s", path);
     snprintf(output->folder, sizeof output->folder, "%s", path);
     char *slash = strrchr(output->folder, '/');

@@ -152,14 +152,33 @@ rn_status rn_config_path(const char *given, char *out, size_t capacity) {
     return rn_fail(RN_INVALID, "the path is too long");
 }
 
-static rn_status check_value(const rn_option *option, rn_str value) {
+// What base cannot know.
+static rn_status check_meaning(const rn_option *option, rn_str value) {
     rn_budget_spec spec;
+    if (option->type == RN_OPTION_BUDGET) return rn_budget_parse(value, &spec);
+    if (option->type != RN_OPTION_DTYPE || rn_dtype_parse(value) != RN_DTYPE_NONE) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "there is no type '%.*s'", RN_STR_ARG(value)), "%s",
+                   option->help);
+}
+
+static rn_status check_value(const rn_option *option, rn_str value) {
     if (option->key[0] == '\0')
         return rn_fail(RN_INVALID, "%s is not kept in a file", option->name);
-    if (option->type == RN_OPTION_BUDGET) RN_TRY(rn_budget_parse(value, &spec));
-    if (option->type == RN_OPTION_DTYPE && rn_dtype_parse(value) == RN_DTYPE_NONE)
-        return rn_fail(RN_INVALID, "'%.*s' is no dtype", RN_STR_ARG(value));
+    RN_TRY(check_meaning(option, value));
     return rn_option_check(option, value);
+}
+
+rn_status rn_settings_check(const rn_settings *settings) {
+    for (size_t i = 0; i < rn_option_count(); i++) {
+        const rn_option *option = rn_option_at(i);
+        rn_str text = rn_str_from(rn_settings_text(settings, option->name));
+        if (text.bytes == 0 || check_meaning(option, text) == RN_OK) continue;
+        rn_story story = *rn_last_story();
+        rn_status s = rn_fail(RN_INVALID, "%s: %s", rn_settings_origin(settings, option->name),
+                              story.message);
+        return rn_hint(s, "%s", story.hint);
+    }
+    return RN_OK;
 }
 
 // The value as TOML writes it, appended to `out`: bare, quoted, or a list of one.

@@ -124,6 +124,21 @@ static bool read_value(const char *root, const cgroup_place *place, const char *
     return true;
 }
 
+// Page cache that nobody has used lately: the system gives it up before it refuses anybody.
+static uint64_t read_reclaimable(const char *root, const cgroup_place *place) {
+    static const char *const names[] = {NULL, "total_inactive_file ", "inactive_file "};
+    char path[1024], line[128];
+    const char *name = names[place->version];
+    uint64_t bytes = 0;
+    snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
+    FILE *file = open_under(root, path);
+    if (!file) return 0;
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0) bytes = strtoull(line + strlen(name), NULL, 10);
+    fclose(file);
+    return bytes;
+}
+
 static void read_cgroup(const char *root, int version, rn_process_info *out) {
     cgroup_place place;
     uint64_t value;
@@ -136,7 +151,9 @@ static void read_cgroup(const char *root, int version, rn_process_info *out) {
         if (own) out->cgroup_used_bytes = used;
         if (read_value(root, &place, maximum, &value) && value != RN_NO_LIMIT) {
             // The tightest limit and the fullest group need not be the same.
-            uint64_t room = value > used ? value - used : 0;
+            uint64_t cache = read_reclaimable(root, &place);
+            uint64_t kept = used > cache ? used - cache : 0;
+            uint64_t room = value > kept ? value - kept : 0;
             if (value < out->cgroup_limit_bytes) out->cgroup_limit_bytes = value;
             if (room < out->cgroup_free_bytes) out->cgroup_free_bytes = room;
         }

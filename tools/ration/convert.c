@@ -134,13 +134,6 @@ static rn_status read_budget(const char *text, uint64_t *out_bytes) {
     return spec.entries[0].planned_only ? RN_OK : rn_process_charge_outside();
 }
 
-static rn_status parse_dtype(const char *text, rn_dtype *out) {
-    *out = rn_dtype_parse((rn_str){text, strlen(text)});
-    if (*out != RN_DTYPE_NONE || !*text) return RN_OK;
-    return rn_hint(rn_fail(RN_INVALID, "--to %s: there is no such type", text),
-                   "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0 or q4_0");
-}
-
 static rn_status run_text(const invocation *in, const rn_convert_options *options, display *d,
                           uint64_t budget) {
     rn_convert_result result;
@@ -204,7 +197,8 @@ static rn_status run(const invocation *in) {
         .row = show_row,
     };
     options.exclude_count = rn_settings_list(in->settings, "exclude", &options.exclude);
-    RN_TRY(parse_dtype(rn_settings_text(in->settings, "to"), &options.to));
+    const char *to = rn_settings_text(in->settings, "to");
+    options.to = rn_dtype_parse((rn_str){to, strlen(to)});
     RN_TRY(read_budget(rn_settings_text(in->settings, "budget"), &budget));
     options.budget_bytes = budget;
     return in->json ? run_collected(in, &options, &d, budget) : run_text(in, &options, &d, budget);

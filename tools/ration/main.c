@@ -182,6 +182,7 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     if (in->command->own_arguments) return in->command->own_arguments(in, argc, argv);
     RN_TRY(rn_settings_load_arguments(in->settings, in->command->name, argc, argv, in->words,
                                       MAX_WORDS, &in->word_count));
+    RN_TRY(rn_settings_check(in->settings));
     return check_words(in);
 }
 

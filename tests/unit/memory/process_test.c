@@ -126,6 +126,19 @@ static void least_room_may_be_above_the_smallest_limit(void **state) {
     assert_int_equal(100 * MIB, rn_process_free_bytes(&info));
 }
 
+static void idle_page_cache_counts_as_free(void **state) {
+    (void)state;
+    make_system();
+    put_proc();
+    put("/proc/self/cgroup", "0::/app\n");
+    put("/proc/self/mountinfo", v2_mount);
+    put_number("/sys/fs/cgroup/app/memory.max", GIB);
+    put_number("/sys/fs/cgroup/app/memory.current", 900 * MIB);
+    put("/sys/fs/cgroup/app/memory.stat", "anon 1048576\ninactive_file 629145600\nactive_file 7\n");
+    rn_process_info info = read_system();
+    expect_cgroup(info, 2, GIB, 900 * MIB, GIB - 300 * MIB);
+}
+
 static void usage_above_the_limit_leaves_no_room(void **state) {
     (void)state;
     make_system();
@@ -354,6 +367,7 @@ int main(void) {
         cmocka_unit_test(container_with_version_2),
         cmocka_unit_test(version_2_on_the_host_looks_at_all_ancestors),
         cmocka_unit_test(least_room_may_be_above_the_smallest_limit),
+        cmocka_unit_test(idle_page_cache_counts_as_free),
         cmocka_unit_test(usage_above_the_limit_leaves_no_room),
         cmocka_unit_test(container_sees_a_part_of_the_hierarchy),
         cmocka_unit_test(version_1_with_limits_inside_limits),
