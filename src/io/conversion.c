@@ -9,21 +9,19 @@
 // in order: the result does not depend on threads or budget.
 #include "io/checkpoint.h"
 #include "io/convert_plan.h"
+#include "io/convert_slice.h"
 #include "io/writer.h"
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/reader.h"
 #include "base/str.h"
-#include "base/workers.h"
 #include "memory/account.h"
 #include "memory/budget.h"
-#include "tensor/quant.h"
 
 #include <math.h>
-#include <stdatomic.h>
 
-enum { SLICE_ELEMENTS = 32 << 10, SLACK_BYTES = 8192, MAX_SLICES = 512 };
+enum { SLACK_BYTES = 8192 }; // what rounding to blocks may add to a request
 
 static const uint64_t default_budget_bytes = (uint64_t)256 << 20;
 
@@ -45,25 +43,6 @@ typedef struct chunk {
     uint64_t first_unit, unit_count;
 } chunk;
 
-// One chunk being worked on. Slice s covers units [s * slice_units, ...). A slice's result goes
-// straight to its place in the writer's buffers, except for the first half of int4, which waits in
-// `low` for the second.
-typedef struct job {
-    const rn_convert_item *item;
-    const uint8_t *source;
-    uint64_t elements, slice_units;
-    rn_output_span spans[2]; // where the chunk's bytes go
-    uint8_t *low;            // int4: the first half's values, one a byte
-    bool is_low;             // int4: fills `low`
-    float *scale, *shift;    // (units)
-    uint8_t *scratch;        // (threads, scratch_bytes)
-    uint64_t scratch_elements;
-    size_t slice_count;
-    _Atomic size_t next_slice;
-    _Atomic int failed; // an rn_status
-    rn_quant_error errors[MAX_SLICES];
-} job;
-
 typedef struct conversion {
     const rn_checkpoint *source;
     const rn_convert_options *options;
@@ -80,156 +59,28 @@ typedef struct conversion {
     size_t chunk_count;
     void *memory; // low, scales and shifts of two chunks, scratch
     float *scale, *shift;
-    job work;
+    rn_convert_job work;
     rn_quant_error error; // of the current tensor
     uint64_t done_bytes, total_bytes;
     rn_convert_result *result;
 } conversion;
 
-// ---- slices ---------------------------------------------------------------------------
-
-static uint64_t source_bytes(const rn_convert_item *item, uint64_t elements) {
-    const rn_dtype_info *info = rn_dtype_get(item->source->dtype);
-    return elements / info->block_elements * info->block_bytes;
-}
-
-// Bytes of the output's data tensor for that many elements; for int4 that many of its first half,
-// which the second half shares.
-static uint64_t data_bytes(const rn_convert_item *item, uint64_t elements) {
-    const rn_dtype_info *info = rn_dtype_get(item->to);
-    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4) return elements;
-    if (item->to == RN_DTYPE_NF4) return rn_div_up(elements, 2);
-    return elements / info->block_elements * info->block_bytes;
-}
-
-static bool loses_nothing(rn_dtype from, rn_dtype to) {
-    if (from == to || to == RN_DTYPE_F64) return true;
-    return to == RN_DTYPE_F32 && from != RN_DTYPE_F64;
-}
-
-// Where bytes [offset, offset + bytes) of the chunk go, if that is one piece of memory; else NULL.
-static uint8_t *place_of(const job *work, uint64_t offset, uint64_t bytes) {
-    const rn_output_span *spans = work->spans;
-    if (offset + bytes <= spans[0].bytes) return spans[0].data + offset;
-    return offset >= spans[0].bytes ? spans[1].data + (offset - spans[0].bytes) : NULL;
-}
-
-static void copy_to_spans(const job *work, uint64_t offset, const uint8_t *from, uint64_t bytes) {
-    const rn_output_span *spans = work->spans;
-    uint64_t first = offset < spans[0].bytes ? rn_min_u64(bytes, spans[0].bytes - offset) : 0;
-    if (first) memcpy(spans[0].data + offset, from, first);
-    if (bytes > first)
-        memcpy(spans[1].data + (offset + first - spans[0].bytes), from + first, bytes - first);
-}
-
-// A thread's own memory: f32 values, f32 values restored, bytes.
-typedef struct scratch {
-    float *values, *restored; // (scratch_elements)
-    uint8_t *bytes;           // (8 * scratch_elements)
-} scratch;
-
-enum { SCRATCH_BYTES = 2 * sizeof(float) + 8 }; // an element
-
-// Quantises `elements` values that begin at `unit` of the chunk into `data`, and restores them.
-static rn_status quantise(job *work, const scratch *own, uint64_t unit, uint64_t elements,
-                          uint8_t *data) {
-    const rn_convert_item *item = work->item;
-    const float *values = own->values;
-    uint64_t units = rn_div_up(elements, item->unit);
-    float *scale = work->scale + unit, *shift = work->shift + unit;
-    switch (item->to) {
-    case RN_DTYPE_INT8:
-        rn_quant_int8_rows(values, units, item->unit, (int8_t *)data, scale);
-        rn_dequant_int8_rows((const int8_t *)data, scale, units, item->unit, own->restored);
-        return RN_OK;
-    case RN_DTYPE_INT4:
-        rn_quant_int4_groups(values, units, item->unit, data, scale, shift);
-        rn_dequant_int4_groups(data, scale, shift, units, item->unit, own->restored);
-        return RN_OK;
-    case RN_DTYPE_NF4:
-        rn_quant_nf4_blocks(values, elements, data, scale);
-        rn_dequant_nf4_blocks(data, scale, elements, own->restored);
-        return RN_OK;
-    default:
-        RN_TRY(rn_dtype_from_f32(item->to, values, data, elements));
-        return rn_dtype_to_f32(item->to, data, own->restored, elements);
-    }
-}
-
-// Converts elements [start, start + elements) of the chunk into `data`.
-static rn_status convert_values(job *work, const scratch *own, size_t slice, uint64_t start,
-                                uint64_t elements, uint8_t *data) {
-    const rn_convert_item *item = work->item;
-    rn_dtype from = item->source->dtype;
-    const uint8_t *source = work->source + source_bytes(item, start);
-    if (loses_nothing(from, item->to))
-        return rn_dtype_convert(from, source, item->to, data, elements);
-    RN_TRY(rn_dtype_to_f32(from, source, own->values, elements));
-    RN_TRY(quantise(work, own, start / item->unit, elements, data));
-    rn_quant_error_add(&work->errors[slice], own->values, own->restored, elements);
-    return RN_OK;
-}
-
-static rn_status convert_slice(job *work, size_t slice, const scratch *own) {
-    const rn_convert_item *item = work->item;
-    uint64_t start = slice * work->slice_units * item->unit;
-    uint64_t elements = rn_min_u64(work->slice_units * item->unit, work->elements - start);
-    uint64_t offset = data_bytes(item, start), bytes = data_bytes(item, elements);
-    if (work->is_low) return convert_values(work, own, slice, start, elements, work->low + start);
-    uint8_t *place = place_of(work, offset, bytes);
-    uint8_t *data = place && item->to != RN_DTYPE_INT4 ? place : own->bytes;
-    RN_TRY(convert_values(work, own, slice, start, elements, data));
-    if (data == place) return RN_OK;
-    if (item->to == RN_DTYPE_INT4) // in place where the result cannot go straight to the writer
-        rn_quant_int4_pack(work->low + start, data, elements, place ? place : work->low + start);
-    if (!place)
-        copy_to_spans(work, offset, item->to == RN_DTYPE_INT4 ? work->low + start : data, bytes);
-    return RN_OK;
-}
-
-static void convert_slices(void *arg, size_t thread) {
-    job *work = arg;
-    uint8_t *memory = work->scratch + thread * work->scratch_elements * SCRATCH_BYTES;
-    scratch own = {.values = (float *)memory};
-    own.restored = own.values + work->scratch_elements;
-    own.bytes = (uint8_t *)(own.restored + work->scratch_elements);
-    while (true) {
-        size_t slice = atomic_fetch_add(&work->next_slice, 1);
-        if (slice >= work->slice_count) return;
-        rn_status s = convert_slice(work, slice, &own);
-        if (s != RN_OK) atomic_store(&work->failed, (int)s);
-    }
-}
-
-static uint64_t slice_units(const rn_convert_item *item) {
-    return item->unit >= SLICE_ELEMENTS ? 1 : SLICE_ELEMENTS / item->unit;
-}
+// ---- chunks ------------------------------------------------------------------------------
 
 // Converts one chunk, into the reserved spans or into `low`, and adds its errors to the tensor's.
 static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *source,
                                uint64_t scale_offset) {
     const rn_convert_item *item = &c->plan.items[at->item];
-    job *work = &c->work;
+    rn_convert_job *work = &c->work;
     work->item = item;
     work->source = source;
+    work->unit_count = at->unit_count;
     work->elements = rn_min_u64(at->unit_count * item->unit,
                                 item->source->elements - at->first_unit * item->unit);
-    work->slice_units = slice_units(item);
-    work->slice_count = (size_t)rn_div_up(at->unit_count, work->slice_units);
     work->scale = c->scale + scale_offset;
     work->shift = c->shift + scale_offset;
-    atomic_store(&work->next_slice, 0);
-    atomic_store(&work->failed, RN_OK);
-    memset(work->errors, 0, work->slice_count * sizeof *work->errors);
-    rn_workers_run(c->workers, rn_workers_count(c->workers), convert_slices, work);
-    rn_status s = (rn_status)atomic_load(&work->failed);
-    if (s != RN_OK) return rn_fail(s, "cannot convert '%.*s'", RN_STR_ARG(item->source->name));
-    for (size_t i = 0; i < work->slice_count; i++)
-        rn_quant_error_merge(&c->error, &work->errors[i]);
-    return RN_OK;
+    return rn_convert_job_run(work, c->workers, &c->error);
 }
-
-// ---- chunks ------------------------------------------------------------------------------
 
 static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offset) {
     const rn_convert_item *item = &c->plan.items[at->item];
@@ -259,7 +110,7 @@ static rn_status run_single(conversion *c, const chunk *at) {
     const rn_convert_item *item = &c->plan.items[at->item];
     uint64_t elements = rn_min_u64(at->unit_count * item->unit,
                                    item->source->elements - at->first_unit * item->unit);
-    size_t bytes = (size_t)data_bytes(item, elements);
+    size_t bytes = (size_t)rn_slice_data_bytes(item, elements);
     c->work.is_low = false;
     RN_TRY(rn_writer_reserve(c->writer, bytes, c->work.spans));
     RN_TRY(run_chunk(c, at, 0));
@@ -272,14 +123,14 @@ static rn_status run_pair(conversion *c, const chunk *low, const chunk *high) {
     const rn_convert_item *item = &c->plan.items[low->item];
     uint64_t elements = low->unit_count * item->unit;
     uint64_t paired = high ? high->unit_count * item->unit : 0;
-    job *work = &c->work;
+    rn_convert_job *work = &c->work;
     work->is_low = true;
     RN_TRY(run_chunk(c, low, 0));
     RN_TRY(rn_writer_reserve(c->writer, (size_t)elements, work->spans));
     work->is_low = false;
     if (high) RN_TRY(run_chunk(c, high, low->unit_count));
     rn_quant_int4_pack(work->low + paired, NULL, elements - paired, work->low + paired);
-    copy_to_spans(work, paired, work->low + paired, elements - paired);
+    rn_convert_job_copy(work, paired, work->low + paired, elements - paired);
     return rn_writer_advance(c->writer, (size_t)elements);
 }
 
@@ -348,17 +199,17 @@ static rn_status run_all(conversion *c) {
 // Everything that is neither the reader's nor the writer's.
 static uint64_t work_bytes(const sizes *s, size_t threads) {
     return s->low_bytes + 4 * s->unit_count * sizeof(float) +
-           threads * s->scratch_elements * SCRATCH_BYTES;
+           threads * s->scratch_elements * RN_SLICE_SCRATCH_BYTES;
 }
 
 static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
     uint64_t room =
         size->request_bytes - SLACK_BYTES; // of a request, and of a buffer of the writer
     uint64_t units = size->chunk_elements / item->unit;
-    units = rn_min_u64(units, room / source_bytes(item, item->unit));
-    units = rn_min_u64(units, room / data_bytes(item, item->unit));
+    units = rn_min_u64(units, room / rn_slice_source_bytes(item, item->unit));
+    units = rn_min_u64(units, room / rn_slice_data_bytes(item, item->unit));
     // Whole slices, so that where a tensor is cut does not depend on the size of a request.
-    uint64_t step = slice_units(item);
+    uint64_t step = rn_slice_units(item);
     return units >= step ? units - units % step : units;
 }
 
@@ -367,7 +218,7 @@ static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t s
     sizes s = {.request_bytes = request_bytes,
                .slot_count = slot_count,
                .chunk_elements = request_bytes,
-               .scratch_elements = SLICE_ELEMENTS};
+               .scratch_elements = RN_SLICE_ELEMENTS};
     for (size_t i = 0; i < plan->item_count; i++) {
         const rn_convert_item *item = &plan->items[i];
         uint64_t units = chunk_units(item, &s);
@@ -446,9 +297,10 @@ static void add_chunk(conversion *c, uint32_t item_index, uint64_t first, uint64
     uint64_t start = first * item->unit;
     uint64_t elements = rn_min_u64(count * item->unit, t->elements - start);
     c->chunks[c->chunk_count] = (chunk){item_index, high, first, count};
-    c->extents[c->chunk_count] = (rn_extent){.file = t->file,
-                                             .offset = t->offset + source_bytes(item, start),
-                                             .bytes = source_bytes(item, elements)};
+    c->extents[c->chunk_count] =
+        (rn_extent){.file = t->file,
+                    .offset = t->offset + rn_slice_source_bytes(item, start),
+                    .bytes = rn_slice_source_bytes(item, elements)};
     c->chunk_count++;
 }
 

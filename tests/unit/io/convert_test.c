@@ -34,7 +34,7 @@ static const source sources[] = {
     {"model.layers.0.big.weight",
      RN_DTYPE_F32,
      2,
-     {1200, 1000},
+     {700, 1000},
      NULL,
      NULL,
      NULL,

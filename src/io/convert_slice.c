@@ -1,0 +1,135 @@
+// convert_slice.c — widen, quantise, restore, measure: one slice at a time, each on any thread.
+#include "io/convert_slice.h"
+
+#include "base/checked.h"
+#include "base/str.h"
+
+uint64_t rn_slice_units(const rn_convert_item *item) {
+    return item->unit >= RN_SLICE_ELEMENTS ? 1 : RN_SLICE_ELEMENTS / item->unit;
+}
+
+uint64_t rn_slice_source_bytes(const rn_convert_item *item, uint64_t elements) {
+    const rn_dtype_info *info = rn_dtype_get(item->source->dtype);
+    return elements / info->block_elements * info->block_bytes;
+}
+
+uint64_t rn_slice_data_bytes(const rn_convert_item *item, uint64_t elements) {
+    const rn_dtype_info *info = rn_dtype_get(item->to);
+    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4) return elements;
+    if (item->to == RN_DTYPE_NF4) return rn_div_up(elements, 2);
+    return elements / info->block_elements * info->block_bytes;
+}
+
+static bool loses_nothing(rn_dtype from, rn_dtype to) {
+    if (from == to || to == RN_DTYPE_F64) return true;
+    return to == RN_DTYPE_F32 && from != RN_DTYPE_F64;
+}
+
+// Where bytes [offset, offset + bytes) of the chunk go, if that is one piece of memory; else NULL.
+static uint8_t *place_of(const rn_convert_job *work, uint64_t offset, uint64_t bytes) {
+    const rn_output_span *spans = work->spans;
+    if (offset + bytes <= spans[0].bytes) return spans[0].data + offset;
+    return offset >= spans[0].bytes ? spans[1].data + (offset - spans[0].bytes) : NULL;
+}
+
+void rn_convert_job_copy(const rn_convert_job *work, uint64_t offset, const uint8_t *from,
+                         uint64_t bytes) {
+    const rn_output_span *spans = work->spans;
+    uint64_t first = offset < spans[0].bytes ? rn_min_u64(bytes, spans[0].bytes - offset) : 0;
+    if (first) memcpy(spans[0].data + offset, from, first);
+    if (bytes > first)
+        memcpy(spans[1].data + (offset + first - spans[0].bytes), from + first, bytes - first);
+}
+
+// A thread's own memory: f32 values, f32 values restored, bytes.
+typedef struct scratch {
+    float *values, *restored; // (scratch_elements)
+    uint8_t *bytes;           // (8 * scratch_elements)
+} scratch;
+
+// Quantises `elements` values that begin at `unit` of the chunk into `data`, and restores them.
+static rn_status quantise(rn_convert_job *work, const scratch *own, uint64_t unit,
+                          uint64_t elements, uint8_t *data) {
+    const rn_convert_item *item = work->item;
+    const float *values = own->values;
+    uint64_t units = rn_div_up(elements, item->unit);
+    float *scale = work->scale + unit, *shift = work->shift + unit;
+    switch (item->to) {
+    case RN_DTYPE_INT8:
+        rn_quant_int8_rows(values, units, item->unit, (int8_t *)data, scale);
+        rn_dequant_int8_rows((const int8_t *)data, scale, units, item->unit, own->restored);
+        return RN_OK;
+    case RN_DTYPE_INT4:
+        rn_quant_int4_groups(values, units, item->unit, data, scale, shift);
+        rn_dequant_int4_groups(data, scale, shift, units, item->unit, own->restored);
+        return RN_OK;
+    case RN_DTYPE_NF4:
+        rn_quant_nf4_blocks(values, elements, data, scale);
+        rn_dequant_nf4_blocks(data, scale, elements, own->restored);
+        return RN_OK;
+    default:
+        RN_TRY(rn_dtype_from_f32(item->to, values, data, elements));
+        return rn_dtype_to_f32(item->to, data, own->restored, elements);
+    }
+}
+
+// Converts elements [start, start + elements) of the chunk into `data`.
+static rn_status convert_values(rn_convert_job *work, const scratch *own, size_t slice,
+                                uint64_t start, uint64_t elements, uint8_t *data) {
+    const rn_convert_item *item = work->item;
+    rn_dtype from = item->source->dtype;
+    const uint8_t *source = work->source + rn_slice_source_bytes(item, start);
+    if (loses_nothing(from, item->to))
+        return rn_dtype_convert(from, source, item->to, data, elements);
+    RN_TRY(rn_dtype_to_f32(from, source, own->values, elements));
+    RN_TRY(quantise(work, own, start / item->unit, elements, data));
+    rn_quant_error_add(&work->errors[slice], own->values, own->restored, elements);
+    return RN_OK;
+}
+
+static rn_status convert_slice(rn_convert_job *work, size_t slice, const scratch *own) {
+    const rn_convert_item *item = work->item;
+    uint64_t start = slice * work->slice_units * item->unit;
+    uint64_t elements = rn_min_u64(work->slice_units * item->unit, work->elements - start);
+    uint64_t offset = rn_slice_data_bytes(item, start), bytes = rn_slice_data_bytes(item, elements);
+    if (work->is_low) return convert_values(work, own, slice, start, elements, work->low + start);
+    uint8_t *place = place_of(work, offset, bytes);
+    uint8_t *data = place && item->to != RN_DTYPE_INT4 ? place : own->bytes;
+    RN_TRY(convert_values(work, own, slice, start, elements, data));
+    if (data == place) return RN_OK;
+    if (item->to == RN_DTYPE_INT4) // in place where the result cannot go straight to the writer
+        rn_quant_int4_pack(work->low + start, data, elements, place ? place : work->low + start);
+    if (!place)
+        rn_convert_job_copy(work, offset, item->to == RN_DTYPE_INT4 ? work->low + start : data,
+                            bytes);
+    return RN_OK;
+}
+
+static void convert_slices(void *arg, size_t thread) {
+    rn_convert_job *work = arg;
+    uint8_t *memory = work->scratch + thread * work->scratch_elements * RN_SLICE_SCRATCH_BYTES;
+    scratch own = {.values = (float *)memory};
+    own.restored = own.values + work->scratch_elements;
+    own.bytes = (uint8_t *)(own.restored + work->scratch_elements);
+    while (true) {
+        size_t slice = atomic_fetch_add(&work->next_slice, 1);
+        if (slice >= work->slice_count) return;
+        rn_status s = convert_slice(work, slice, &own);
+        if (s != RN_OK) atomic_store(&work->failed, (int)s);
+    }
+}
+
+rn_status rn_convert_job_run(rn_convert_job *work, rn_workers *workers, rn_quant_error *error) {
+    work->slice_units = rn_slice_units(work->item);
+    work->slice_count = (size_t)rn_div_up(work->unit_count, work->slice_units);
+    atomic_store(&work->next_slice, 0);
+    atomic_store(&work->failed, RN_OK);
+    memset(work->errors, 0, work->slice_count * sizeof *work->errors);
+    rn_workers_run(workers, rn_workers_count(workers), convert_slices, work);
+    rn_status s = (rn_status)atomic_load(&work->failed);
+    if (s != RN_OK)
+        return rn_fail(s, "cannot convert '%.*s'", RN_STR_ARG(work->item->source->name));
+    for (size_t i = 0; i < work->slice_count; i++)
+        rn_quant_error_merge(error, &work->errors[i]);
+    return RN_OK;
+}
