@@ -60,7 +60,7 @@ typedef struct conversion {
     void *memory; // low, scales and shifts of two chunks, scratch
     float *scale, *shift;
     rn_convert_job work;
-    rn_quant_error error; // of the current tensor
+    rn_quant_error errors[2]; // of the current tensor, or of int4's two halves: each in its order
     uint64_t done_bytes, total_bytes;
     rn_convert_result *result;
 } conversion;
@@ -79,7 +79,7 @@ static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *so
                                 item->source->elements - at->first_unit * item->unit);
     work->scale = c->scale + scale_offset;
     work->shift = c->shift + scale_offset;
-    return rn_convert_job_run(work, c->workers, &c->error);
+    return rn_convert_job_run(work, c->workers, &c->errors[at->is_high]);
 }
 
 static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offset) {
@@ -137,6 +137,8 @@ static rn_status run_pair(conversion *c, const chunk *low, const chunk *high) {
 // ---- tensors --------------------------------------------------------------------------
 
 static void report(conversion *c, const rn_convert_item *item) {
+    rn_quant_error error = c->errors[0];
+    rn_quant_error_merge(&error, &c->errors[1]);
     rn_convert_row row = {
         .name = item->source->name,
         .from = item->source->dtype,
@@ -144,13 +146,13 @@ static void report(conversion *c, const rn_convert_item *item) {
         .left_alone = item->left_alone,
         .bytes_in = item->source->bytes,
         .bytes_out = item->bytes_out,
-        .measured = c->error.count > 0,
+        .measured = error.count > 0,
     };
     if (row.measured) {
-        row.mean_error = c->error.sum_abs / (double)c->error.count;
-        row.max_error = c->error.max_abs;
+        row.mean_error = error.sum_abs / (double)error.count;
+        row.max_error = error.max_abs;
         row.relative_error =
-            c->error.sum_square == 0 ? 0 : sqrt(c->error.sum_square / c->error.sum_square_ref);
+            error.sum_square == 0 ? 0 : sqrt(error.sum_square / error.sum_square_ref);
     }
     bool changed = item->to != item->source->dtype;
     c->result->converted_count += changed;
@@ -164,7 +166,7 @@ static bool is_cancelled(const conversion *c) {
 }
 
 static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
-    c->error = (rn_quant_error){.count = 0};
+    c->errors[0] = c->errors[1] = (rn_quant_error){.count = 0};
     while (*next < c->chunk_count && c->chunks[*next].item == item) {
         const chunk *low = &c->chunks[(*next)++], *high = NULL;
         if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");

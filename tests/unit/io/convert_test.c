@@ -498,6 +498,34 @@ static void rows_say_what_became_of_each_tensor(void **state) {
     }
 }
 
+typedef struct all_rows {
+    double errors[SOURCES][3];
+    size_t count;
+} all_rows;
+
+static void keep_errors(void *self, const rn_convert_row *row) {
+    all_rows *rows = self;
+    double *errors = rows->errors[rows->count++];
+    errors[0] = row->mean_error;
+    errors[1] = row->max_error;
+    errors[2] = row->relative_error;
+}
+
+static void errors_do_not_depend_on_threads_or_budget(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TARGETS; i++) {
+        all_rows wide = {.count = 0}, narrow = {.count = 0};
+        rn_convert_options options = {.to = targets[i].to, .self = &wide, .row = keep_errors};
+        assert_ok(convert(model_path, out_path(targets[i].file), options));
+        options.self = &narrow;
+        options.thread_count = 3;
+        options.budget_bytes = 24 * MiB;
+        assert_ok(convert(model_path, out_path(targets[i].file), options));
+        assert_memory_equal(&narrow, &wide, sizeof wide); // to the last bit
+        unlink(out_path(targets[i].file));
+    }
+}
+
 typedef struct one_row {
     const char *name;
     rn_convert_row row;
@@ -696,6 +724,27 @@ static void metadata_of_gguf_stays_in_gguf(void **state) {
         bool is_type = strcmp(old->key.data, "general.file_type") == 0;
         assert_true(m->value.u64 == (is_type ? 1 : old->value.u64)); // mostly f16
     }
+    rn_checkpoint_close(c);
+    unlink(out_path("o.gguf"));
+}
+
+static void another_alignment_does_not_survive(void **state) {
+    blob file = {0};
+    uint32_t alignment = 64;
+    (void)state;
+    put_gguf_start(&file, 3, 2, 1);
+    put_string(&file, "general.alignment");
+    put_u32(&file, RN_GGUF_U32);
+    put_u32(&file, alignment);
+    put_gguf_tensor(&file, "a", 1, (uint64_t[]){3}, 0, 0);
+    put_gguf_tensor(&file, "b", 1, (uint64_t[]){3}, 0, 64);
+    put_padding(&file, 64);
+    put_zeros(&file, 128);
+    put_file(test_path("aligned.gguf"), &file);
+    assert_ok(convert(test_path("aligned.gguf"), out_path("o.gguf"), (rn_convert_options){0}));
+    rn_checkpoint *c = must_open(out_path("o.gguf"));
+    assert_int_equal(rn_checkpoint_count(c), 2);
+    assert_null(find_metadata(c, "general.alignment"));
     rn_checkpoint_close(c);
     unlink(out_path("o.gguf"));
 }
@@ -934,6 +983,23 @@ static void the_smallest_budget_counts_headers_too(void **state) {
     unlink(test_path("many.safetensors"));
 }
 
+// Here the header's text does: there is much of it, and it is gone by the time of the conversion.
+static void the_smallest_budget_counts_opening_too(void **state) {
+    static const char entry[] =
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[2,32],\"data_offsets\":[0,256]}";
+    blob header = {0};
+    (void)state;
+    put_text(&header, entry);
+    put_zeros(&header, 24 << 20);
+    memset(header.data + strlen(entry), ' ', 24 << 20);
+    put_text(&header, "}");
+    write_safetensors(test_path("spaces.safetensors"), header.data, header.count, source_values[0],
+                      256);
+    free(header.data);
+    check_smallest_budget(test_path("spaces.safetensors"), "o.safetensors", RN_DTYPE_INT8, 1);
+    unlink(test_path("spaces.safetensors"));
+}
+
 static void a_budget_of_the_process_counts_as_well(void **state) {
     rn_convert_options options = {.to = RN_DTYPE_F16, .budget_bytes = 256 * MiB};
     rn_convert_result result;
@@ -998,12 +1064,14 @@ int main(void) {
         cmocka_unit_test(files_do_not_depend_on_threads_or_budget),
         cmocka_unit_test(every_tensor_lies_on_a_boundary_of_its_elements),
         cmocka_unit_test(rows_say_what_became_of_each_tensor),
+        cmocka_unit_test(errors_do_not_depend_on_threads_or_budget),
         cmocka_unit_test(broken_weights_show_in_the_errors),
         cmocka_unit_test(names_may_be_excluded_or_included),
         cmocka_unit_test(quantising_reaches_no_embedding_or_norm_of_any_family),
         cmocka_unit_test(a_container_changes_and_nothing_else),
         cmocka_unit_test(metadata_of_gguf_becomes_text_in_safetensors),
         cmocka_unit_test(metadata_of_gguf_stays_in_gguf),
+        cmocka_unit_test(another_alignment_does_not_survive),
         cmocka_unit_test(ggml_blocks_are_widened_or_copied),
         cmocka_unit_test(a_model_may_be_converted_onto_itself),
         cmocka_unit_test(shards_become_one_file),
@@ -1014,6 +1082,7 @@ int main(void) {
         cmocka_unit_test(names_that_would_collide_are_refused),
         cmocka_unit_test(the_smallest_budget_that_is_named_works),
         cmocka_unit_test(the_smallest_budget_counts_headers_too),
+        cmocka_unit_test(the_smallest_budget_counts_opening_too),
         cmocka_unit_test(a_budget_of_the_process_counts_as_well),
         cmocka_unit_test(cancelling_leaves_nothing),
         cmocka_unit_test(an_existing_output_survives_what_fails),

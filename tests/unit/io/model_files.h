@@ -36,8 +36,9 @@ static inline void put_u64(blob *to, uint64_t value) {
 }
 
 static inline void put_zeros(blob *to, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        put(to, "", 1);
+    char *zeros = calloc(1, count + 1);
+    put(to, zeros, count);
+    free(zeros);
 }
 
 static inline void put_format(blob *to, const char *format, ...) {
