@@ -49,6 +49,22 @@ expect 0 "$ration" convert model.safetensors model.gguf
 expect 0 "$ration" inspect model.gguf --json
 check_json "assert j['format'] == 'gguf v3' and j['tensor_count'] == 16"
 rm -r folder model.gguf
+python3 - << 'PYTHON'
+import struct
+s = lambda t: struct.pack("<Q", len(t)) + t
+pairs = [(b"u8", 0, b"\xff"), (b"i32", 5, struct.pack("<i", -7)), (b"f32", 6, struct.pack("<f", 0.5)), (b"yes", 7, b"\1"),
+         (b"no", 7, b"\0"), (b"text", 8, s(b"a\x1b\xff")), (b"words", 9, struct.pack("<IQ", 8, 5) + s(b"one") * 5),
+         (b"nan", 12, struct.pack("<d", float("nan"))), (b"numbers", 9, struct.pack("<IQ", 4, 2) + struct.pack("<II", 1, 2))]
+open("kinds.gguf", "wb").write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) +
+                               b"".join(s(k) + struct.pack("<I", t) + v for k, t, v in pairs))
+PYTHON
+expect 0 "$ration" inspect kinds.gguf -m
+says out 255 -7 0.5 true false '"a??"' '5 items: ["one", "one", "one", "one", ...]' '2 items: [1, 2]'
+expect 0 "$ration" inspect kinds.gguf --json
+check_json "m = j['metadata']
+assert m['u8'] == 255 and m['i32'] == -7 and m['f32'] == 0.5 and m['yes'] is True and m['no'] is False and m['nan'] is None
+assert m['text'] == 'a\x1b\ufffd' and m['words']['count'] == 5 and m['numbers'] == {'count': 2, 'bytes': 8}"
+rm kinds.gguf
 
 # ---- what cannot be read: exit code 3, file and place
 expect 3 "$ration" inspect missing.safetensors
