@@ -53,8 +53,8 @@ typedef struct rn_convert_result {
 } rn_convert_result;
 
 // The ending of `out_path` decides the container: .gguf or .safetensors. RN_UNSUPPORTED names a
-// pair that does not go together; RN_OVER_BUDGET says the smallest budget that works. One conversion
-// at a time in a process: while it runs, the host's budget is at most its own.
+// pair that does not go together; RN_OVER_BUDGET says the smallest budget that works. One
+// conversion at a time in a process: while it runs, the host's budget is at most its own.
 RN_API RN_MUST_USE rn_status rn_convert(const char *in_path, const char *out_path,
                                         const rn_convert_options *options,
                                         rn_convert_result *out_result);

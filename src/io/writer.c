@@ -3,8 +3,8 @@
 //
 //     header | random, wide elements | streamed: t0 pad t1 pad ... | random, narrow elements
 //
-// Wide before narrow keeps every tensor on a boundary of its own element size when the caller
-// streams wide ones first.
+// Wide before narrow keeps every tensor on a boundary of its own element size (of 4 bytes for those
+// of 8) when the caller streams wide ones first.
 #include "io/writer.h"
 #include "io/layout.h"
 
