@@ -37,7 +37,7 @@ typedef enum rn_place_answer {
 typedef struct rn_place_options {
     uint64_t capacity_bytes; // 0: none. A height above it is a result (`fits`), not an error
     rn_place_effort effort;
-    uint64_t node_limit; // of the search in all; 0 means no limit but `check`
+    uint64_t node_limit; // of the search in all; 0 means ten million, some seconds
     // Asked now and then while it works; NULL always continues.
     rn_place_answer (*check)(void *self);
     void *check_self;

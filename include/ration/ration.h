@@ -23,6 +23,7 @@
 #include <ration/log.h>
 #include <ration/memory.h>
 #include <ration/options.h>
+#include <ration/place.h>
 #include <ration/pool.h>
 #include <ration/status.h>
 #include <ration/summary.h>

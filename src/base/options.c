@@ -36,6 +36,12 @@ static const rn_option table[] = {
      "print at most N tensors; 0 means all"},
     {"metadata", "inspect.metadata", 'm', RN_OPTION_BOOL, false, "inspect", "false", NULL, NULL,
      "print the files' metadata, too"},
+    {"capacity", "place.capacity", 0, RN_OPTION_SIZE, false, "place", NULL, "SIZE", NULL,
+     "bytes that the buffers must fit; without it, as few as possible"},
+    {"time", "place.time", 0, RN_OPTION_COUNT, false, "place", "30", "SECONDS", NULL,
+     "limit of the search; 0 means the quick orders only"},
+    {"output", "place.output", 'o', RN_OPTION_TEXT, false, "place", NULL, "FILE", NULL,
+     "write the buffers with their offsets as CSV"},
 };
 
 size_t rn_option_count(void) {

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
-enum { FIRST_NODES = 20000 }; // for each order of an attempt
+enum { FIRST_NODES = 20000, STANDARD_NODES = 10000000 }; // for each order of an attempt; in all
 
 bool rn_place_go_on(rn_place_leash *leash) {
     const rn_place_options *o = leash->options;
@@ -56,24 +56,22 @@ static rn_place_part *find_highest(const work *w) {
 static rn_status attempt(work *w, rn_place_search *search, rn_place_part *part, uint64_t height,
                          uint64_t nodes, rn_place_verdict *out) {
     RN_TRY(rn_place_search_run(search, &w->leash, height, nodes, part, out));
-    if (*out == RN_PLACE_NONE) part->bound = height + 1;
+    if (*out == RN_PLACE_NONE) part->bound = height + w->problem.grain;
     return RN_OK;
 }
 
-// Brings the part down to the target, as near as the nodes of each attempt allow.
+// Brings the part down to the target, or as near as the nodes of each attempt allow.
 static rn_status lower_part(work *w, rn_place_search *search, rn_place_part *part, uint64_t target,
                             uint64_t nodes) {
-    uint64_t height = target;
+    uint64_t grain = w->problem.grain, height = target; // tried without success, from now on
     rn_place_verdict verdict;
-    while (part->height > rn_max_u64(target, part->bound) && rn_place_go_on(&w->leash)) {
-        height = rn_max_u64(height, part->bound);
-        RN_TRY(attempt(w, search, part, height, nodes, &verdict));
-        if (verdict == RN_PLACE_FOUND) height = target;
-        if (w->goal && verdict == RN_PLACE_NONE) break;
-        if (verdict != RN_PLACE_UNDECIDED) continue;
-        if (w->goal) break; // nothing between the goal and here is of use
-        height += (part->height - height + 1) / 2;
-        if (height >= part->height) break;
+    RN_TRY(attempt(w, search, part, height, nodes, &verdict));
+    if (verdict == RN_PLACE_FOUND || w->goal) return RN_OK;
+    while (part->height - height > grain && rn_place_go_on(&w->leash)) {
+        uint64_t middle = height + rn_div_up((part->height - height) / grain, 2) * grain;
+        if (middle >= part->height) middle = part->height - grain;
+        RN_TRY(attempt(w, search, part, middle, nodes, &verdict));
+        if (verdict != RN_PLACE_FOUND) height = middle;
     }
     return RN_OK;
 }
@@ -106,9 +104,9 @@ static rn_status search_all(work *w) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static bool wants_search(const rn_place_options *o, uint64_t height) {
+static bool wants_search(const work *w, const rn_place_options *o, uint64_t height) {
     if (o->effort == RN_PLACE_BEST) return true;
-    return o->effort == RN_PLACE_FIT && o->capacity_bytes && height > o->capacity_bytes;
+    return o->effort == RN_PLACE_FIT && height > w->goal && w->problem.bound <= w->goal;
 }
 
 static rn_status run(work *w, const rn_place_options *o, rn_placement *out) {
@@ -116,9 +114,9 @@ static rn_status run(work *w, const rn_place_options *o, rn_placement *out) {
     for (size_t i = 0; i < w->part_count; i++)
         RN_TRY(rn_place_greedy(w->from, &w->leash, &w->parts[i]));
     out->greedy_bytes = measure_height(w);
-    if (o->effort == RN_PLACE_FIT) w->goal = o->capacity_bytes;
-    if (wants_search(o, out->greedy_bytes) && w->problem.bound <= rn_max_u64(w->goal, w->problem.bound))
-        RN_TRY(search_all(w));
+    if (o->effort == RN_PLACE_FIT)
+        w->goal = o->capacity_bytes - o->capacity_bytes % w->problem.grain;
+    if (wants_search(w, o, out->greedy_bytes)) RN_TRY(search_all(w));
     if (w->leash.answer == RN_PLACE_CANCEL) return rn_fail(RN_CANCELLED, "placing was cancelled");
     out->height_bytes = measure_height(w);
     out->lower_bound_bytes = w->problem.bound;
@@ -134,7 +132,7 @@ rn_status rn_place_in(const rn_allocator *from, const rn_place_buffer *buffers, 
     static const rn_place_options defaults;
     const rn_place_options *o = options ? options : &defaults;
     work w = {.from = from, .leash = {.options = o}};
-    w.leash.nodes_left = o->node_limit ? o->node_limit : UINT64_MAX;
+    w.leash.nodes_left = o->node_limit ? o->node_limit : STANDARD_NODES;
     *out = (rn_placement){.height_bytes = 0};
     RN_TRY(rn_place_problem_make(from, buffers, count, &w.problem));
     size_t part_bytes = w.problem.count * sizeof *w.parts;
@@ -158,6 +156,10 @@ rn_status rn_place(const rn_place_buffer *buffers, size_t count, const rn_place_
 
 // ---- checking -----------------------------------------------------------------------------------
 
+static bool is_alive(const rn_place_buffer *buffer) {
+    return buffer->size_bytes > 0 && buffer->lower < buffer->upper;
+}
+
 static bool are_apart(const rn_place_buffer *a, uint64_t a_offset, const rn_place_buffer *b,
                       uint64_t b_offset) {
     if (a->lower >= b->upper || b->lower >= a->upper) return true;
@@ -169,12 +171,12 @@ bool rn_place_is_valid(const rn_place_buffer *buffers, size_t count, const uint6
     uint64_t height = 0, top;
     for (size_t i = 0; i < count; i++) {
         const rn_place_buffer *b = &buffers[i];
-        if (b->size_bytes == 0 || b->lower >= b->upper) continue;
+        if (!is_alive(b)) continue;
         if (!rn_add_u64(offsets[i], b->size_bytes, &top)) return false;
         if (b->align && offsets[i] % b->align) return false;
         height = rn_max_u64(height, top);
         for (size_t j = 0; j < i; j++)
-            if (buffers[j].size_bytes && !are_apart(b, offsets[i], &buffers[j], offsets[j]))
+            if (is_alive(&buffers[j]) && !are_apart(b, offsets[i], &buffers[j], offsets[j]))
                 return false;
     }
     return height == height_bytes;

@@ -37,6 +37,7 @@ typedef struct rn_place_problem {
     size_t count, capacity;
     uint32_t slots;
     uint64_t bound, largest_align;
+    uint64_t grain; // every offset of a canonical placement is a multiple of this
 } rn_place_problem;
 
 RN_MUST_USE rn_status rn_place_problem_make(const rn_allocator *from,

@@ -1,5 +1,5 @@
-// place_greedy.c — the best of several orders. In each, item after item goes into the lowest gap (or
-// the tightest) between those already there. Which order wins depends on the model; all of them
+// place_greedy.c — the best of several orders. In each, item after item goes into the lowest gap
+// (or the tightest) between those already there. Which order wins depends on the model; all of them
 // together take milliseconds.
 #include "plan/place_shelf.h"
 
@@ -84,17 +84,17 @@ static void tear_down(const rn_allocator *from, const rn_place_part *part, bench
 
 // A placement by one rule, in `offsets`. False where it was cancelled, or is not the first and was
 // stopped or has outgrown the best one.
-static bool follow(const rule *rule, bench *b, rn_place_leash *leash, const rn_place_part *part,
+static bool follow(const rule *by, bench *b, rn_place_leash *leash, const rn_place_part *part,
                    uint64_t *out_height) {
     uint64_t height = 0;
     bool first = part->height == UINT64_MAX;
     for (size_t i = 0; i < part->count; i++)
         b->tickets[i] = (ticket){&part->items[i], (uint32_t)i};
-    qsort(b->tickets, part->count, sizeof *b->tickets, rule->order);
+    qsort(b->tickets, part->count, sizeof *b->tickets, by->order);
     rn_place_shelf_clear(b->shelf);
     for (size_t i = 0; i < part->count; i++) {
         const rn_place_item *item = b->tickets[i].item;
-        uint64_t offset = rn_place_shelf_put(b->shelf, item, rule->tight);
+        uint64_t offset = rn_place_shelf_put(b->shelf, item, by->tight);
         b->offsets[b->tickets[i].index] = offset;
         height = rn_max_u64(height, offset + item->bytes);
         if (!first && part->base + height >= part->height) return false;

@@ -65,6 +65,15 @@ static uint32_t rank_of(const uint64_t *times, size_t count, uint64_t time) {
     return (uint32_t)(found - times);
 }
 
+static uint64_t divide_common(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static void fill_items(const rn_place_buffer *buffers, size_t count, const uint64_t *times,
                        size_t time_count, rn_place_problem *p) {
     p->largest_align = 1;
@@ -78,7 +87,10 @@ static void fill_items(const rn_place_buffer *buffers, size_t count, const uint6
         item->bytes = b->size_bytes;
         item->align = b->align ? b->align : 1;
         p->largest_align = rn_max_u64(p->largest_align, item->align);
+        p->grain = divide_common(item->bytes, p->grain);
+        if (item->align > 1) p->grain = divide_common(item->align, p->grain);
     }
+    if (p->grain == 0) p->grain = 1;
     if (p->count) qsort(p->items, p->count, sizeof *p->items, by_life);
 }
 

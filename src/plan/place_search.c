@@ -1,8 +1,9 @@
 // place_search.c — looks for a placement within a given height, depth first.
 //
 // Only canonical placements are tried: sorted by (offset, rank), each item rests on the floor or on
-// an earlier one. Every placement can be let down into such a one, and the one whose offsets have
-// the smallest sum survives all the rules below; so if it is not found, there is none.
+// an earlier one. Every placement can be let down into such a one. Give each item a weight, its
+// bytes times something that falls with its rank: the placement with the least weighted sum of
+// offsets survives all the rules below; so if none is found, there is none.
 //
 //   - An item's resting place is the top of what is placed beneath it: later items lie higher, so
 //     they go on top, never in between.
@@ -10,9 +11,9 @@
 //     must be lifted by a later one.
 //   - Where the next offset would leave room under it for a whole item that is not yet placed, that
 //     item could drop into it: such an offset is dominated.
-//   - At every moment, floor + bytes still to be placed <= height, the floor being the lowest offset
-//     that any item of that moment can still get.
-//   - Of two items of one life lying directly upon each other, the smaller is below.
+//   - At every moment, floor + bytes still to be placed <= height, where the floor is the lowest
+//     offset that any item of that moment can still get.
+//   - Of two items of one life lying directly upon each other, the one of lower rank is below.
 //   - When no item left bridges a moment, the items before and after it are searched separately:
 //     items are kept by lower time, so the pieces are runs of the array, and a failure of one is a
 //     failure of all.
@@ -122,15 +123,13 @@ static uint64_t find_ceiling(const rn_place_search *s, uint32_t begin, uint32_t 
     return ceiling;
 }
 
-// Whether the item would lie directly on a larger one of the same life, or an equal one that comes
-// later: then the two, exchanged, are tried elsewhere.
+// Whether the item would lie directly on one of the same life and higher rank: the two, exchanged,
+// are tried elsewhere.
 static bool is_exchanged(const rn_place_search *s, uint32_t id) {
     for (uint32_t k = s->link_begin[id]; k < s->twin_end[id]; k++) {
         uint32_t other = s->links[k];
         uint64_t bytes = s->nodes[other].bytes;
-        if (s->is_placed[other] && s->rest[other] + bytes == s->rest[id] &&
-            (bytes > s->nodes[id].bytes || (bytes == s->nodes[id].bytes && other > id)))
-            return true;
+        if (s->is_placed[other] && s->rest[other] + bytes == s->rest[id] && other > id) return true;
     }
     return false;
 }

@@ -119,7 +119,8 @@ static void fill_links(rn_place_search *s) {
             if (j != i && are_twins(&s->nodes[i], &s->nodes[j])) s->links[filled++] = j;
         s->twin_end[i] = filled;
         for (uint32_t j = 0; j < s->count; j++)
-            if (meet(&s->nodes[i], &s->nodes[j]) && j != i && !are_twins(&s->nodes[i], &s->nodes[j]))
+            if (meet(&s->nodes[i], &s->nodes[j]) && j != i &&
+                !are_twins(&s->nodes[i], &s->nodes[j]))
                 s->links[filled++] = j;
     }
     s->link_begin[s->count] = filled;
@@ -174,8 +175,8 @@ static rn_status set_up(rn_place_search *s, const rn_place_part *part) {
         if (part->items[i].upper > upper) upper = part->items[i].upper;
     s->origin = part->items[0].lower;
     s->slots = upper - s->origin;
-    RN_TRY(rn_alloc_zeroed(s->from, (size_t)s->slots + 1, sizeof *s->sections,
-                           (void **)&s->sections));
+    RN_TRY(
+        rn_alloc_zeroed(s->from, (size_t)s->slots + 1, sizeof *s->sections, (void **)&s->sections));
     cut_sections(s);
     return reserve(s);
 }

@@ -33,11 +33,11 @@ typedef struct chunk {
 
 struct rn_place_shelf {
     const rn_allocator *from;
-    uint32_t origin;              // the first moment
-    uint32_t finest, coarsest;    // levels: a stretch of level l is 2^l moments
-    uint32_t level_lists[33];     // (level): index of its first list
-    uint32_t *heads;              // (list_count): chunk, or NO_CHUNK
-    chunk *chunks;                // (chunk_count)
+    uint32_t origin;           // the first moment
+    uint32_t finest, coarsest; // levels: a stretch of level l is 2^l moments
+    uint32_t level_lists[33];  // (level): index of its first list
+    uint32_t *heads;           // (list_count): chunk, or NO_CHUNK
+    chunk *chunks;             // (chunk_count)
     size_t list_count, chunk_count, chunks_used;
 };
 
@@ -45,7 +45,8 @@ static uint64_t count_entries(const rn_place_item *items, size_t count, uint32_t
                               uint32_t level) {
     uint64_t entries = 0;
     for (size_t i = 0; i < count; i++)
-        entries += ((items[i].upper - 1 - origin) >> level) - ((items[i].lower - origin) >> level) + 1;
+        entries +=
+            ((items[i].upper - 1 - origin) >> level) - ((items[i].lower - origin) >> level) + 1;
     return entries;
 }
 

@@ -47,11 +47,13 @@ static uint64_t measure_bound(const rn_place_problem *p, const rn_place_part *pa
 }
 
 void rn_place_split(rn_place_problem *p, rn_place_part *out_parts, size_t *out_count) {
+    *out_count = 0;
+    if (p->count == 0) return;
     // Pending groups stand at the end of the room for parts: a group has at least one item, so they
     // never meet those that are done.
     rn_place_part *todo = out_parts + p->count;
     size_t done = 0;
-    if (p->count) *--todo = (rn_place_part){.items = p->items, .count = p->count};
+    *--todo = (rn_place_part){.items = p->items, .count = p->count};
     while (todo != out_parts + p->count) {
         rn_place_part group = *todo++;
         uint32_t upper;

@@ -4,9 +4,9 @@
 
 for ask in --help -h help; do
     expect 0 "$ration" $ask
-    says out 'usage: ration COMMAND' inspect convert config 'Exit codes'
+    says out 'usage: ration COMMAND' inspect convert place config 'Exit codes'
 done
-for command in inspect convert config; do
+for command in inspect convert place config; do
     for ask in --help -h; do
         expect 0 "$ration" $command $ask
         says out "usage: ration $command" 'options:' "--config" "--json" 'example:' "ration $command " 'RATION_'

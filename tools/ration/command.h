@@ -28,7 +28,7 @@ typedef struct command {
     rn_status (*own_arguments)(invocation *in, int argc, char **argv);
 } command;
 
-extern const command inspect_command, convert_command, config_command;
+extern const command inspect_command, convert_command, place_command, config_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

@@ -12,7 +12,8 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 
 volatile bool interrupted;
 
-static const command *const commands[] = {&inspect_command, &convert_command, &config_command};
+static const command *const commands[] = {&inspect_command, &convert_command, &place_command,
+                                          &config_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -92,6 +93,12 @@ static void print_help(const command *c) {
 
 // ---- failing --------------------------------------------------------------------------
 
+// By the ledger's budget, which keeps a table of it, and not by a capacity that a command was
+// given.
+static bool was_refused(const rn_story *story) {
+    return story->status == RN_OVER_BUDGET && rn_last_refusal()->requested_bytes > 0;
+}
+
 static void print_story_json(const rn_story *story) {
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
@@ -103,7 +110,7 @@ static void print_story_json(const rn_story *story) {
     rn_json_string(&json, "path", story->path);
     if (story->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", story->offset);
     rn_json_string(&json, "hint", story->hint);
-    if (story->status == RN_OVER_BUDGET) rn_refusal_json(rn_last_refusal(), &json, "refusal");
+    if (was_refused(story)) rn_refusal_json(rn_last_refusal(), &json, "refusal");
     rn_json_end(&json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);
@@ -117,8 +124,7 @@ static int fail(bool json) {
     if (story->offset != RN_NO_OFFSET)
         fprintf(stderr, "  at byte: %llu\n", (unsigned long long)story->offset);
     if (story->hint[0]) fprintf(stderr, "  hint: %s\n", story->hint);
-    if (story->status == RN_OVER_BUDGET)
-        (void)!rn_refusal_print(rn_last_refusal(), rn_sink_file(stderr));
+    if (was_refused(story)) (void)!rn_refusal_print(rn_last_refusal(), rn_sink_file(stderr));
     if (json) print_story_json(story);
     return exit_code(story->status);
 }
