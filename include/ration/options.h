@@ -48,6 +48,8 @@ RN_API size_t rn_option_count(void);
 RN_API const rn_option *rn_option_at(size_t index);
 // By name or key; NULL where there is none.
 RN_API const rn_option *rn_option_find(rn_str name);
+// Whether `command` takes the option as a flag; "" stands for any command.
+RN_API bool rn_option_is_for(const rn_option *option, const char *command);
 // The name nearest to a misspelt one among those that `command` takes, or, where that is NULL, the
 // key nearest to a misspelt key. NULL where nothing is near.
 RN_API const char *rn_option_suggest(rn_str name, const char *command);

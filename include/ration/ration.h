@@ -13,7 +13,8 @@
 // otherwise; memory.h and what is const may be used by all at once.
 //
 // Memory. What the library allocates is charged to the ledger (memory.h) and asks the budget first.
-// Only the ledger's own books and the settings are not; they count as `outside`.
+// What is not (the ledger's own books, the settings, threads' stacks, io_uring's rings) counts as
+// `outside`, for which a conversion keeps a reserve.
 #ifndef RATION_RATION_H
 #define RATION_RATION_H
 

@@ -18,6 +18,10 @@ typedef struct rn_str {
 // Whether the whole text matches: `*` is any run, `?` any one byte.
 RN_API bool rn_str_matches(rn_str text, rn_str pattern);
 
+// Length of the valid UTF-8 sequence at text[0] (1..4), or 0 where it is invalid or cut short.
+// Surrogates and overlong forms are invalid.
+RN_API size_t rn_utf8_sequence(const char *text, size_t bytes);
+
 // Where text goes: a FILE, a buffer, a socket. A failing write ends the printing with its status.
 typedef struct rn_sink {
     void *self;

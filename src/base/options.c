@@ -79,11 +79,21 @@ static size_t edit_distance(rn_str a, rn_str b, size_t limit) {
     return row[b.bytes] < limit ? row[b.bytes] : limit + (row[b.bytes] > limit);
 }
 
+bool rn_option_is_for(const rn_option *option, const char *command) {
+    if (option->commands[0] == '\0' || command[0] == '\0') return true;
+    size_t length = strlen(command);
+    for (const char *at = option->commands; (at = strstr(at, command)); at += length) {
+        bool begins = at == option->commands || at[-1] == ' ';
+        if (begins && (at[length] == ' ' || at[length] == '\0')) return true;
+    }
+    return false;
+}
+
 const char *rn_option_suggest(rn_str name, const char *command) {
     const char *best = NULL;
     size_t least = name.bytes < 4 ? 2 : name.bytes < 6 ? 3 : 4; // closer than this
     for (size_t i = 0; i < rn_option_count(); i++) {
-        if (command && table[i].commands[0] && !strstr(table[i].commands, command)) continue;
+        if (command && !rn_option_is_for(&table[i], command)) continue;
         const char *candidate = command ? table[i].name : table[i].key;
         size_t distance = edit_distance(name, rn_str_from(candidate), least);
         if (distance < least && candidate[0]) {

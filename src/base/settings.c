@@ -155,16 +155,6 @@ typedef struct argument_reader {
     char *const *argv;
 } argument_reader;
 
-static bool takes(const rn_option *option, const char *command) {
-    if (option->commands[0] == '\0') return true;
-    size_t length = strlen(command);
-    for (const char *at = option->commands; (at = strstr(at, command)); at += length) {
-        bool begins = at == option->commands || at[-1] == ' ';
-        if (begins && (at[length] == ' ' || at[length] == '\0')) return true;
-    }
-    return false;
-}
-
 static rn_status unknown_flag(const argument_reader *reader, const char *flag) {
     rn_str name = rn_str_from(flag);
     while (name.bytes && name.data[0] == '-')
@@ -181,7 +171,7 @@ static const rn_option *find_flag(const argument_reader *reader, rn_str name, bo
     *out_negated = false;
     for (size_t i = 0; i < rn_option_count(); i++) {
         const rn_option *option = rn_option_at(i);
-        if (!takes(option, reader->command)) continue;
+        if (!rn_option_is_for(option, reader->command)) continue;
         if (rn_str_equal(name, rn_str_from(option->name))) return option;
         if (option->type != RN_OPTION_BOOL || !rn_str_starts(name, RN_STR("no-"))) continue;
         if (!rn_str_equal((rn_str){name.data + 3, name.bytes - 3}, rn_str_from(option->name)))
@@ -223,7 +213,8 @@ static rn_status read_long(argument_reader *reader, const char *argument) {
 static rn_status read_short(argument_reader *reader, const char *argument) {
     const rn_option *option = NULL;
     for (size_t i = 0; i < rn_option_count() && !option; i++)
-        if (rn_option_at(i)->letter == argument[1] && takes(rn_option_at(i), reader->command))
+        if (rn_option_at(i)->letter == argument[1] &&
+            rn_option_is_for(rn_option_at(i), reader->command))
             option = rn_option_at(i);
     if (!option) return unknown_flag(reader, argument);
     char flag[] = {'-', argument[1], '\0'}, origin[80];

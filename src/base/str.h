@@ -29,9 +29,6 @@ static inline bool rn_str_ends(rn_str text, rn_str suffix) {
 void rn_str_clean(char *text);
 // ASCII letters only.
 bool rn_str_equal_ignoring_case(rn_str a, rn_str b);
-// Length of the valid UTF-8 sequence at text[0] (1..4), or 0 where it is invalid or cut short.
-// Surrogates and overlong forms are invalid.
-size_t rn_utf8_sequence(const char *text, size_t bytes);
 bool rn_utf8_valid(rn_str text);
 // Writes a code point (< 0x110000, not a surrogate) and returns its 1..4 bytes.
 size_t rn_utf8_encode(uint32_t code_point, char out[4]);

@@ -19,6 +19,8 @@
 #include "memory/account.h"
 #include "memory/budget.h"
 
+#include <ration/log.h>
+
 #include <math.h>
 
 enum { SLACK_BYTES = 8192 }; // what rounding to blocks may add to a request
@@ -348,6 +350,10 @@ static rn_status make_memory(conversion *c, size_t *out_bytes) {
     return RN_OK;
 }
 
+static const char *engine_name(const conversion *c) {
+    return rn_reader_get_stats(c->reader).engine == RN_READER_THREADS ? "threads" : "io_uring";
+}
+
 static rn_status open_ends(conversion *c, const char *out_path) {
     static const rn_reader_engine engines[] = {RN_READER_AUTO, RN_READER_URING, RN_READER_THREADS};
     rn_writer_options writing = {.metadata = c->plan.metadata,
@@ -359,15 +365,17 @@ static rn_status open_ends(conversion *c, const char *out_path) {
                                  .allocator = RN_HOST_STAGING,
                                  .cancel = (const _Atomic bool *)c->options->cancel};
     RN_TRY(rn_writer_create(out_path, c->plan.tensors, c->plan.tensor_count, &writing, &c->writer));
-    return rn_checkpoint_open_reader(c->source, &reading, &c->reader);
+    RN_TRY(rn_checkpoint_open_reader(c->source, &reading, &c->reader));
+    rn_log(RN_LOG_INFO, "convert", "reads with %s: %s", engine_name(c),
+           rn_reader_get_stats(c->reader).engine_reason);
+    return RN_OK;
 }
 
 static void fill_result(conversion *c, uint64_t start_ns) {
     c->result->seconds = (double)(rn_clock_ns() - start_ns) / 1e9;
     c->result->bytes_out = rn_writer_file_bytes(c->writer);
     c->result->buffer_bytes = c->size.total_bytes;
-    bool threads = rn_reader_get_stats(c->reader).engine == RN_READER_THREADS;
-    c->result->engine = threads ? "threads" : "io_uring";
+    c->result->engine = engine_name(c);
 }
 
 static rn_status run(conversion *c, const char *out_path) {

@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <ftw.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[64];
@@ -40,6 +41,23 @@ const char *test_path(const char *name) {
     static unsigned turn;
     char *path = paths[turn++ % 8];
     snprintf(path, sizeof paths[0], "%s/%s", test_folder(), name);
+    return path;
+}
+
+char test_own_folder[256];
+
+int test_make_folder(void **state) {
+    static int number;
+    (void)state;
+    snprintf(test_own_folder, sizeof test_own_folder, "%s/%d", test_folder(), ++number);
+    return mkdir(test_own_folder, 0755);
+}
+
+const char *test_own_path(const char *name) {
+    static char paths[4][512];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", test_own_folder, name);
     return path;
 }
 

@@ -31,6 +31,12 @@ const char *test_data(const char *name);
 const char *test_folder(void);
 // `test_folder()`/name, in one of a few rotating static buffers.
 const char *test_path(const char *name);
+// cmocka setup: a new, empty folder for each test, so that left-overs show. `test_own_folder` is
+// its path.
+int test_make_folder(void **state);
+extern char test_own_folder[256];
+// `test_own_folder`/name, in one of a few rotating static buffers.
+const char *test_own_path(const char *name);
 // Writes a whole file; reads a whole file (malloc'd, caller frees).
 void test_write(const char *path, const void *data, size_t bytes);
 void *test_read(const char *path, size_t *out_bytes);

@@ -208,15 +208,11 @@ const command convert_command = {
     .name = "convert",
     .usage = "convert IN OUT [--to TYPE] [options]",
     .summary = "change dtype, quantise, or change the container",
-    .about =
-        "Streams the model IN (file, shards or folder) into the file OUT; its ending, .safetensors "
-        "or\n"
-        ".gguf, says the container. Memory stays within the budget whatever the model's size. OUT\n"
-        "appears when it is complete, or not at all. Quantising (int8, int4, nf4 into "
-        "safetensors;\n"
-        "q8_0, q4_0 into GGUF) leaves embeddings, norms and vectors alone and reports each "
-        "tensor's\n"
-        "error (--verbose). Tensor names stay as they are.",
+    .about = "Streams the model IN (file, shards or folder) into the file OUT; its ending,\n"
+             ".safetensors or .gguf, says the container. Memory stays within the budget whatever\n"
+             "the model's size. OUT appears when it is complete, or not at all. Quantising (int8,\n"
+             "int4, nf4 into safetensors; q8_0, q4_0 into GGUF) leaves embeddings, norms and\n"
+             "vectors alone and reports each tensor's error (--verbose). Names stay as they are.",
     .example = "ration convert models/llama-1b llama-1b-int4.safetensors --to int4 --budget 256MiB",
     .min_words = 2,
     .max_words = 2,

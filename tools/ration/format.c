@@ -4,29 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-// Length of the UTF-8 sequence at text[0], or 0 where it is none or stands for a control character.
-// Those above U+007F (C2 80 to C2 9F) drive some terminals, too.
-static size_t printable_sequence(const unsigned char *text, size_t bytes) {
-    unsigned char c = text[0];
-    size_t length = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
-    if (length == 0 || length > bytes || c < 0x20 || c == 0x7F) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xC0) != 0x80) return 0;
-    unsigned char second = length > 1 ? text[1] : 0xA0;
-    bool bad = (c == 0xC2 && second < 0xA0) || (c == 0xE0 && second < 0xA0) ||
-               (c == 0xED && second > 0x9F) || (c == 0xF0 && second < 0x90) ||
-               (c == 0xF4 && second > 0x8F);
-    return bad ? 0 : length;
+// Length of the sequence at text[0], or 0 where it is none or stands for a control character. Those
+// above U+007F (C2 80 to C2 9F) drive some terminals, too.
+static size_t printable_sequence(const char *text, size_t bytes) {
+    unsigned char first = (unsigned char)text[0];
+    size_t length = rn_utf8_sequence(text, bytes);
+    bool control = first < 0x20 || first == 0x7F ||
+                   (length == 2 && first == 0xC2 && (unsigned char)text[1] < 0xA0);
+    return control ? 0 : length;
 }
 
 safe_text make_safe(rn_str text) {
     safe_text out;
     size_t room = sizeof out.text - 4, at = 0, written = 0;
     while (at < text.bytes) {
-        const unsigned char *from = (const unsigned char *)text.data + at;
+        const char *from = text.data + at;
         size_t length = printable_sequence(from, text.bytes - at), step = length ? length : 1;
         if (written + step > room) break;
-        memcpy(out.text + written, length ? (const char *)from : "?", step);
+        memcpy(out.text + written, length ? from : "?", step);
         written += step;
         at += step;
     }

@@ -61,13 +61,6 @@ static void print_general_help(void) {
            "4 over budget, 5 device, 6 cancelled.\n");
 }
 
-static bool is_for(const rn_option *option, const char *name) {
-    if (option->commands[0] == '\0') return true;
-    size_t length = strlen(name);
-    const char *at = strstr(option->commands, name);
-    return at && (at[length] == ' ' || at[length] == '\0');
-}
-
 static void print_option(const rn_option *option) {
     char flags[64];
     int bytes = option->letter ? snprintf(flags, sizeof flags, "-%c, ", option->letter)
@@ -84,7 +77,7 @@ static void print_option(const rn_option *option) {
 static void print_help(const command *c) {
     printf("usage: ration %s\n\n%s\n\noptions:\n", c->usage, c->about);
     for (size_t i = 0; i < rn_option_count(); i++)
-        if (is_for(rn_option_at(i), c->name)) print_option(rn_option_at(i));
+        if (rn_option_is_for(rn_option_at(i), c->name)) print_option(rn_option_at(i));
     printf("  -h, --help                   this text\n\nexample:\n  %s\n\n"
            "Every option may also be set as RATION_NAME in the environment or in ration.toml\n"
            "(see ration config).\n",

@@ -10,24 +10,6 @@
 
 #define INDEX "model.safetensors.index.json"
 
-static int folder_number;
-static char folder[256];
-
-// A new, empty folder for each test.
-static int make_folder(void **state) {
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/%d", test_folder(), ++folder_number);
-    return mkdir(folder, 0755);
-}
-
-static const char *in_folder(const char *name) {
-    static char paths[4][512];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
 // A safetensors file with tensors of one byte each, called by the letters of `names`.
 static void make_shard(const char *file, const char *names) {
     blob header = {0};
@@ -36,16 +18,16 @@ static void make_shard(const char *file, const char *names) {
         put_format(&header, ",\"%c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
                    names[i], i, i + 1);
     put_text(&header, "}");
-    write_safetensors(in_folder(file), header.data, header.count, names, strlen(names));
+    write_safetensors(test_own_path(file), header.data, header.count, names, strlen(names));
     free(header.data);
 }
 
 static void make_index(const char *text) {
-    test_write(in_folder(INDEX), text, strlen(text));
+    test_write(test_own_path(INDEX), text, strlen(text));
 }
 
 static rn_status open_folder(rn_checkpoint **out) {
-    return rn_checkpoint_open(folder, out);
+    return rn_checkpoint_open(test_own_folder, out);
 }
 
 static void expect_refused(rn_status expected, const char *words) {
@@ -85,7 +67,7 @@ static void a_folder_with_one_file_is_that_file(void **state) {
 static void any_only_safetensors_file_will_do(void **state) {
     (void)state;
     make_shard("adapter.safetensors", "xy");
-    test_write(in_folder("config.json"), "{}", 2);
+    test_write(test_own_path("config.json"), "{}", 2);
     make_shard(".hidden.safetensors", "h");
     expect_names("xy");
 }
@@ -95,7 +77,7 @@ static void the_usual_name_comes_before_others(void **state) {
     make_shard("model.safetensors", "m");
     make_shard("other.safetensors", "o");
     expect_names("m");
-    unlink(in_folder("model.safetensors"));
+    unlink(test_own_path("model.safetensors"));
     make_shard("diffusion_pytorch_model.safetensors", "d");
     expect_names("d");
 }
@@ -111,11 +93,11 @@ static void two_candidates_are_not_guessed_between(void **state) {
 static void an_empty_folder_holds_no_model(void **state) {
     (void)state;
     expect_refused(RN_NOT_FOUND, "holds no safetensors or GGUF file");
-    assert_string_equal(rn_last_story()->path, folder);
-    test_write(in_folder("config.json"), "{}", 2);
+    assert_string_equal(rn_last_story()->path, test_own_folder);
+    test_write(test_own_path("config.json"), "{}", 2);
     expect_refused(RN_NOT_FOUND, "holds no safetensors or GGUF file");
     make_shard("model.safetensors", "m"); // with a slash at the end, too
-    strcat(folder, "/");
+    strcat(test_own_folder, "/");
     expect_names("m");
 }
 
@@ -124,11 +106,11 @@ static void a_folder_may_hold_a_gguf_file(void **state) {
     rn_checkpoint *c;
     (void)state;
     put_gguf_start(&file, 3, 0, 0);
-    test_write(in_folder("x.gguf"), file.data, file.count);
+    test_write(test_own_path("x.gguf"), file.data, file.count);
     assert_ok(open_folder(&c));
     assert_int_equal(rn_checkpoint_container(c), RN_CONTAINER_GGUF);
     rn_checkpoint_close(c);
-    test_write(in_folder("y.gguf"), file.data, file.count);
+    test_write(test_own_path("y.gguf"), file.data, file.count);
     free(file.data);
     expect_refused(RN_INVALID, "holds 2 files *.gguf");
     make_shard("weights.safetensors", "s"); // safetensors come first
@@ -154,10 +136,11 @@ static void shards_are_read_in_the_order_of_their_names(void **state) {
     make_index(TWO_SHARDS);
     make_shard("unrelated.safetensors", "z");
     expect_names("abcd");
-    assert_ok(rn_checkpoint_open(in_folder(INDEX), &c)); // the index itself names the model, too
+    assert_ok(
+        rn_checkpoint_open(test_own_path(INDEX), &c)); // the index itself names the model, too
     assert_int_equal(rn_checkpoint_file_count(c), 2);
     assert_int_equal(rn_checkpoint_tensor(c, 3)->file, 1);
-    assert_string_equal(rn_checkpoint_file(c, 1)->path, in_folder("model-2.safetensors"));
+    assert_string_equal(rn_checkpoint_file(c, 1)->path, test_own_path("model-2.safetensors"));
     assert_string_equal(rn_checkpoint_format(c), "safetensors");
     rn_checkpoint_close(c);
 }
@@ -168,7 +151,7 @@ static void an_index_may_be_in_the_current_folder(void **state) {
     (void)state;
     make_two_shards();
     make_index(TWO_SHARDS);
-    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(chdir(test_own_folder), 0);
     rn_status s = rn_checkpoint_open(INDEX, &c);
     assert_int_equal(fchdir(back), 0);
     close(back);
@@ -206,14 +189,14 @@ static void an_index_must_not_reach_outside_its_folder(void **state) {
         snprintf(text, sizeof text, MAP("\"a\": \"%s\""), names[i]);
         make_index(text);
         expect_refused(RN_CORRUPT, "which is no file of its folder");
-        assert_string_equal(rn_last_story()->path, in_folder(INDEX));
+        assert_string_equal(rn_last_story()->path, test_own_path(INDEX));
     }
     char name[300];
     memset(name, 'n', 256);
     name[256] = '\0';
     blob index = {0};
     put_format(&index, MAP("\"a\": \"%s\""), name);
-    put_file(in_folder(INDEX), &index);
+    put_file(test_own_path(INDEX), &index);
     expect_refused(RN_CORRUPT, "which is no file of its folder");
 }
 
@@ -221,19 +204,19 @@ static void a_missing_shard_is_named(void **state) {
     (void)state;
     make_two_shards();
     make_index(TWO_SHARDS);
-    unlink(in_folder("model-2.safetensors"));
+    unlink(test_own_path("model-2.safetensors"));
     expect_refused(RN_NOT_FOUND, "model-2.safetensors");
     assert_contains(rn_last_story()->hint, "shard");
-    assert_string_equal(rn_last_story()->path, in_folder("model-2.safetensors"));
+    assert_string_equal(rn_last_story()->path, test_own_path("model-2.safetensors"));
 }
 
 static void a_broken_shard_is_named(void **state) {
     (void)state;
     make_two_shards();
     make_index(TWO_SHARDS);
-    write_safetensors(in_folder("model-2.safetensors"), "{\"x\":1}", 7, NULL, 0);
+    write_safetensors(test_own_path("model-2.safetensors"), "{\"x\":1}", 7, NULL, 0);
     expect_refused(RN_CORRUPT, "JSON");
-    assert_string_equal(rn_last_story()->path, in_folder("model-2.safetensors"));
+    assert_string_equal(rn_last_story()->path, test_own_path("model-2.safetensors"));
     assert_int_equal(rn_last_story()->offset, 13);
 }
 
@@ -275,7 +258,7 @@ static void broken_indices_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         make_index(bad[i].text);
         expect_refused(RN_CORRUPT, bad[i].words);
-        assert_string_equal(rn_last_story()->path, in_folder(INDEX));
+        assert_string_equal(rn_last_story()->path, test_own_path(INDEX));
     }
 }
 
@@ -286,12 +269,12 @@ static void an_index_of_too_many_files_is_refused(void **state) {
     for (int i = 0; i < 4097; i++)
         put_format(&index, "%s\"t%d\":\"f%d\"", i ? "," : "", i, i);
     put_text(&index, "}}");
-    put_file(in_folder(INDEX), &index);
+    put_file(test_own_path(INDEX), &index);
     expect_refused(RN_UNSUPPORTED, "more than 4096 files");
 }
 
 int main(void) {
-#define FOLDER_TEST(name) cmocka_unit_test_setup(name, make_folder)
+#define FOLDER_TEST(name) cmocka_unit_test_setup(name, test_make_folder)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(a_folder_with_one_file_is_that_file),
         FOLDER_TEST(any_only_safetensors_file_will_do),

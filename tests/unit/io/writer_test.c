@@ -11,24 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int folder_number;
-static char folder[256];
-
-// A new, empty folder for each test, so that left-overs show.
-static int make_folder(void **state) {
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/%d", test_folder(), ++folder_number);
-    return mkdir(folder, 0755);
-}
-
-static const char *in_folder(const char *name) {
-    static char paths[4][512];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
 static const char *const endings[] = {"out.safetensors", "out.gguf"};
 
 // ---- tensors with known bytes ------------------------------------------------------------------
@@ -107,7 +89,7 @@ static void write_model(const char *path, const rn_write_tensor *tensors, size_t
     assert_int_equal(info.st_size, rn_writer_file_bytes(writer));
     rn_writer_destroy(writer);
     assert_int_equal(held_bytes(), 0);
-    assert_int_equal(count_files(folder), 1);
+    assert_int_equal(count_files(test_own_folder), 1);
 }
 
 static void check_tensor(const rn_checkpoint *c, const rn_write_tensor *t, size_t index) {
@@ -143,7 +125,7 @@ static void both_containers_round_trip(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2; kind++)
         for (size_t i = 0; i < 4; i++) {
-            const char *path = in_folder(endings[kind]);
+            const char *path = test_own_path(endings[kind]);
             rn_writer_options options = {.buffer_bytes = buffers[i]};
             write_model(path, mixed, MIXED, &options, steps[i]);
             read_model(path, mixed, MIXED);
@@ -158,9 +140,9 @@ static void bytes_are_the_same_whatever_the_buffers(void **state) {
         size_t first_bytes = 0, next_bytes;
         for (size_t buffer = 1; buffer <= 16 << 20; buffer *= 64) {
             rn_writer_options options = {.buffer_bytes = buffer};
-            write_model(in_folder(endings[kind]), mixed, MIXED, &options, 99991);
-            next = test_read(in_folder(endings[kind]), &next_bytes);
-            unlink(in_folder(endings[kind]));
+            write_model(test_own_path(endings[kind]), mixed, MIXED, &options, 99991);
+            next = test_read(test_own_path(endings[kind]), &next_bytes);
+            unlink(test_own_path(endings[kind]));
             if (first) {
                 assert_int_equal(next_bytes, first_bytes);
                 assert_memory_equal(next, first, first_bytes);
@@ -181,26 +163,26 @@ static void every_type_of_a_container_round_trips(void **state) {
             const rn_dtype_info *info = rn_dtype_get(dtype);
             if (kind == 0 ? !info->safetensors : info->ggml < 0) continue;
             rn_write_tensor t = {RN_STR("t"), dtype, 2, DIMS(3, 512), false};
-            write_model(in_folder(endings[kind]), &t, 1, NULL, 100);
-            read_model(in_folder(endings[kind]), &t, 1);
-            unlink(in_folder(endings[kind]));
+            write_model(test_own_path(endings[kind]), &t, 1, NULL, 100);
+            read_model(test_own_path(endings[kind]), &t, 1);
+            unlink(test_own_path(endings[kind]));
         }
 }
 
 static void a_model_may_have_no_tensors(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2; kind++) {
-        write_model(in_folder(endings[kind]), NULL, 0, NULL, 1);
-        read_model(in_folder(endings[kind]), NULL, 0);
-        unlink(in_folder(endings[kind]));
+        write_model(test_own_path(endings[kind]), NULL, 0, NULL, 1);
+        read_model(test_own_path(endings[kind]), NULL, 0);
+        unlink(test_own_path(endings[kind]));
         rn_write_tensor empty = {RN_STR("e"), RN_DTYPE_F32, 1, DIMS(0), false};
-        write_model(in_folder(endings[kind]), &empty, 1, NULL, 1);
-        read_model(in_folder(endings[kind]), &empty, 1);
-        unlink(in_folder(endings[kind]));
+        write_model(test_own_path(endings[kind]), &empty, 1, NULL, 1);
+        read_model(test_own_path(endings[kind]), &empty, 1);
+        unlink(test_own_path(endings[kind]));
         rn_write_tensor random = {RN_STR("r"), RN_DTYPE_I8, 1, DIMS(5), true};
-        write_model(in_folder(endings[kind]), &random, 1, NULL, 2);
-        read_model(in_folder(endings[kind]), &random, 1);
-        unlink(in_folder(endings[kind]));
+        write_model(test_own_path(endings[kind]), &random, 1, NULL, 2);
+        read_model(test_own_path(endings[kind]), &random, 1);
+        unlink(test_own_path(endings[kind]));
     }
 }
 
@@ -215,12 +197,12 @@ static void names_of_any_kind_round_trip(void **state) {
         tensors[i] = (rn_write_tensor){names[i], RN_DTYPE_I8, 1, &one, false};
     for (size_t kind = 0; kind < 2; kind++) {
         rn_checkpoint *c;
-        write_model(in_folder(endings[kind]), tensors, 5, NULL, 1);
-        assert_ok(rn_checkpoint_open(in_folder(endings[kind]), &c));
+        write_model(test_own_path(endings[kind]), tensors, 5, NULL, 1);
+        assert_ok(rn_checkpoint_open(test_own_path(endings[kind]), &c));
         for (size_t i = 0; i < 5; i++)
             assert_true(rn_str_equal(rn_checkpoint_tensor(c, i)->name, names[i]));
         rn_checkpoint_close(c);
-        unlink(in_folder(endings[kind]));
+        unlink(test_own_path(endings[kind]));
     }
 }
 
@@ -276,8 +258,8 @@ static void metadata_round_trips(void **state) {
         size_t count = kind ? PAIRS : 2; // text alone goes into safetensors
         rn_writer_options options = {.metadata = pairs, .metadata_count = count};
         rn_checkpoint *c;
-        write_model(in_folder(endings[kind]), mixed, MIXED, &options, 4096);
-        assert_ok(rn_checkpoint_open(in_folder(endings[kind]), &c));
+        write_model(test_own_path(endings[kind]), mixed, MIXED, &options, 4096);
+        assert_ok(rn_checkpoint_open(test_own_path(endings[kind]), &c));
         assert_int_equal(rn_checkpoint_metadata_count(c), count);
         for (size_t i = 0; i < count; i++) {
             const rn_metadata *m = rn_checkpoint_metadata(c, i);
@@ -289,7 +271,7 @@ static void metadata_round_trips(void **state) {
             assert_memory_equal(&m->value, &pairs[i].value, sizeof m->value);
         }
         rn_checkpoint_close(c);
-        unlink(in_folder(endings[kind]));
+        unlink(test_own_path(endings[kind]));
     }
 }
 
@@ -304,8 +286,8 @@ static void tensors_lie_where_the_contract_says(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2; kind++) {
         uint64_t at = 0;
-        write_model(in_folder(endings[kind]), mixed, MIXED, NULL, 4096);
-        assert_ok(rn_checkpoint_open(in_folder(endings[kind]), &c));
+        write_model(test_own_path(endings[kind]), mixed, MIXED, NULL, 4096);
+        assert_ok(rn_checkpoint_open(test_own_path(endings[kind]), &c));
         uint64_t data = rn_checkpoint_file(c, 0)->data_offset;
         assert_int_equal(data % (kind ? 32 : 8), 0);
         for (size_t i = 0; i < MIXED; i++) {
@@ -314,7 +296,7 @@ static void tensors_lie_where_the_contract_says(void **state) {
             at += kind ? (t->bytes + 31) / 32 * 32 : t->bytes;
         }
         rn_checkpoint_close(c);
-        unlink(in_folder(endings[kind]));
+        unlink(test_own_path(endings[kind]));
     }
 }
 
@@ -327,9 +309,9 @@ static void padding_is_zero(void **state) {
     rn_checkpoint *c;
     size_t size;
     (void)state;
-    write_model(in_folder("out.gguf"), tensors, 3, NULL, 100);
-    char *file = test_read(in_folder("out.gguf"), &size);
-    assert_ok(rn_checkpoint_open(in_folder("out.gguf"), &c));
+    write_model(test_own_path("out.gguf"), tensors, 3, NULL, 100);
+    char *file = test_read(test_own_path("out.gguf"), &size);
+    assert_ok(rn_checkpoint_open(test_own_path("out.gguf"), &c));
     assert_int_equal(size % 32, 0);
     for (size_t i = 0; i < 3; i++) {
         const rn_tensor_info *t = rn_checkpoint_tensor(c, i);
@@ -347,7 +329,7 @@ static void held_bytes_are_what_is_said(void **state) {
     for (size_t i = 0; i < 3; i++) {
         rn_writer *writer;
         rn_writer_options options = {.buffer_bytes = buffers[i]};
-        assert_ok(rn_writer_create(in_folder("out.safetensors"), &t, 1, &options, &writer));
+        assert_ok(rn_writer_create(test_own_path("out.safetensors"), &t, 1, &options, &writer));
         uint64_t said = rn_writer_held_bytes(&options);
         assert_true(held_bytes() >= said && held_bytes() < said + (128 << 10));
         rn_writer_destroy(writer);
@@ -360,12 +342,12 @@ static void held_bytes_are_what_is_said(void **state) {
 static void refuse(const char *file, const rn_write_tensor *t, rn_status expected,
                    const char *words) {
     rn_writer *writer;
-    rn_status s = rn_writer_create(in_folder(file), t, 1, NULL, &writer);
+    rn_status s = rn_writer_create(test_own_path(file), t, 1, NULL, &writer);
     if (s != expected) fail_msg("%s instead of '%s'", rn_status_name(s), words);
     assert_null(writer);
     assert_said(words);
     assert_int_equal(held_bytes(), 0);
-    assert_int_equal(count_files(folder), 0);
+    assert_int_equal(count_files(test_own_folder), 0);
 }
 
 static void what_a_container_cannot_hold_is_refused_by_name(void **state) {
@@ -412,10 +394,10 @@ static void names_that_are_there_twice_are_refused(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2; kind++) {
         assert_fails(RN_UNSUPPORTED,
-                     rn_writer_create(in_folder(endings[kind]), twice, 3, NULL, &writer));
+                     rn_writer_create(test_own_path(endings[kind]), twice, 3, NULL, &writer));
         assert_said("two tensors would be called 'w'");
         assert_fails(RN_UNSUPPORTED,
-                     rn_writer_create(in_folder(endings[kind]), twice, 2, &options, &writer));
+                     rn_writer_create(test_own_path(endings[kind]), twice, 2, &options, &writer));
         assert_said("two metadata keys would be called 'text'");
     }
 }
@@ -426,20 +408,20 @@ static void metadata_that_cannot_be_held_is_refused(void **state) {
     rn_writer *writer;
     (void)state;
     assert_fails(RN_UNSUPPORTED,
-                 rn_writer_create(in_folder("out.safetensors"), NULL, 0, &options, &writer));
+                 rn_writer_create(test_own_path("out.safetensors"), NULL, 0, &options, &writer));
     assert_said("metadata 'u8' is not text");
     bad = pairs[0];
     bad.key = RN_STR("\xff");
     assert_fails(RN_UNSUPPORTED,
-                 rn_writer_create(in_folder("out.safetensors"), NULL, 0, &options, &writer));
+                 rn_writer_create(test_own_path("out.safetensors"), NULL, 0, &options, &writer));
     bad = (rn_metadata){.key = RN_STR("general.alignment"),
                         .kind = RN_METADATA_U64,
                         .gguf_type = RN_GGUF_U32,
                         .value.u64 = 64};
     assert_fails(RN_UNSUPPORTED,
-                 rn_writer_create(in_folder("out.gguf"), NULL, 0, &options, &writer));
+                 rn_writer_create(test_own_path("out.gguf"), NULL, 0, &options, &writer));
     bad.value.u64 = 32;
-    assert_ok(rn_writer_create(in_folder("out.gguf"), NULL, 0, &options, &writer));
+    assert_ok(rn_writer_create(test_own_path("out.gguf"), NULL, 0, &options, &writer));
     rn_writer_destroy(writer);
 }
 
@@ -448,17 +430,17 @@ static void paths_that_cannot_be_written_are_refused(void **state) {
     char path[5000];
     (void)state;
     assert_fails(RN_NOT_FOUND,
-                 rn_writer_create(in_folder("no/such/folder.gguf"), NULL, 0, NULL, &writer));
+                 rn_writer_create(test_own_path("no/such/folder.gguf"), NULL, 0, NULL, &writer));
     assert_fails(RN_NOT_FOUND, rn_writer_create("/proc/nothing/x.gguf", NULL, 0, NULL, &writer));
     memset(path, 'p', sizeof path);
     path[sizeof path - 1] = '\0';
     assert_fails(RN_INVALID, rn_writer_create(path, NULL, 0, NULL, &writer));
-    mkdir(in_folder("folder.gguf"), 0755);
-    assert_ok(rn_writer_create(in_folder("folder.gguf"), NULL, 0, NULL, &writer));
+    mkdir(test_own_path("folder.gguf"), 0755);
+    assert_ok(rn_writer_create(test_own_path("folder.gguf"), NULL, 0, NULL, &writer));
     assert_fails(RN_IO, rn_writer_commit(writer)); // a folder has that name
     rn_writer_destroy(writer);
-    rmdir(in_folder("folder.gguf"));
-    assert_int_equal(count_files(folder), 0);
+    rmdir(test_own_path("folder.gguf"));
+    assert_int_equal(count_files(test_own_folder), 0);
 }
 
 // ---- wrong use ---------------------------------------------------------------------------------
@@ -473,7 +455,7 @@ static void calls_that_do_not_fit_the_declaration_are_refused(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2; kind++) {
         rn_writer *writer;
-        assert_ok(rn_writer_create(in_folder(endings[kind]), tensors, 3, NULL, &writer));
+        assert_ok(rn_writer_create(test_own_path(endings[kind]), tensors, 3, NULL, &writer));
         assert_fails(RN_INVALID, rn_writer_append(writer, data, 11)); // into the next tensor
         assert_ok(rn_writer_append(writer, data, 4));
         assert_ok(rn_writer_append(writer, data, 0));
@@ -495,8 +477,8 @@ static void calls_that_do_not_fit_the_declaration_are_refused(void **state) {
         assert_ok(rn_writer_put(writer, 2, 0, data, 4));
         assert_ok(rn_writer_commit(writer));
         rn_writer_destroy(writer);
-        assert_int_equal(count_files(folder), 1);
-        unlink(in_folder(endings[kind]));
+        assert_int_equal(count_files(test_own_folder), 1);
+        unlink(test_own_path(endings[kind]));
     }
     rn_writer_destroy(NULL);
 }
@@ -507,10 +489,10 @@ static void nothing_remains_without_a_commit(void **state) {
     (void)state;
     for (uint64_t part = 0; part <= 3; part++) {
         rn_writer *writer;
-        assert_ok(rn_writer_create(in_folder("out.gguf"), &t, 1, NULL, &writer));
+        assert_ok(rn_writer_create(test_own_path("out.gguf"), &t, 1, NULL, &writer));
         if (part) assert_ok(rn_writer_append(writer, data, part * (4 << 20)));
         rn_writer_destroy(writer);
-        assert_int_equal(count_files(folder), 0);
+        assert_int_equal(count_files(test_own_folder), 0);
     }
     free(data);
     assert_int_equal(held_bytes(), 0);
@@ -521,24 +503,24 @@ static void an_existing_file_stays_until_the_commit(void **state) {
     rn_writer *writer;
     size_t size;
     (void)state;
-    test_write(in_folder("out.gguf"), "before", 6);
+    test_write(test_own_path("out.gguf"), "before", 6);
     for (int commit = 0; commit < 2; commit++) {
-        assert_ok(rn_writer_create(in_folder("out.gguf"), &t, 1, NULL, &writer));
+        assert_ok(rn_writer_create(test_own_path("out.gguf"), &t, 1, NULL, &writer));
         assert_ok(rn_writer_append(writer, "abc", 3));
-        char *old = test_read(in_folder("out.gguf"), &size);
+        char *old = test_read(test_own_path("out.gguf"), &size);
         assert_string_equal(old, "before");
         free(old);
         if (commit) assert_ok(rn_writer_commit(writer));
         rn_writer_destroy(writer);
     }
-    char *new = test_read(in_folder("out.gguf"), &size);
+    char *new = test_read(test_own_path("out.gguf"), &size);
     assert_memory_equal(new, "GGUF", 4);
     free(new);
-    assert_int_equal(count_files(folder), 1);
+    assert_int_equal(count_files(test_own_folder), 1);
 }
 
 int main(void) {
-#define FOLDER_TEST(name) cmocka_unit_test_setup(name, make_folder)
+#define FOLDER_TEST(name) cmocka_unit_test_setup(name, test_make_folder)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(both_containers_round_trip),
         FOLDER_TEST(bytes_are_the_same_whatever_the_buffers),
