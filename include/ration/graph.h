@@ -1,0 +1,412 @@
+// graph.h — a computation as data: values, the nodes that make them, the blocks they belong to.
+//
+//     rn_graph *g;
+//     RN_TRY(rn_graph_create(&g));
+//     rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 64));
+//     rn_graph_block(g, "layer 0");
+//     rn_value w = rn_graph_weight(g, "layer.0.weight", RN_DTYPE_F32, RN_SHAPE(128, 64));
+//     rn_value y = rn_op_relu(g, rn_op_matmul(g, x, w, RN_NO_VALUE));
+//     rn_graph_output(g, y, "y");
+//     RN_TRY(rn_graph_finish(g)); // the first thing that was wrong, with the node's name and
+//     shapes
+//
+// Building never fails in the middle: the first failure is remembered, its values are RN_NO_VALUE,
+// and whatever is built from them is RN_NO_VALUE in silence. rn_graph_finish tells the story.
+//
+// Shapes are outermost first, as in PyTorch; every value is dense (the last axis is contiguous).
+// Images are (N, H, W, C). Axes are constants but for one symbol, RN_ROWS, which may stand for axis
+// 0 only; a plan binds it to a maximum R and each run brings its own count n <= R.
+//
+// A graph belongs to one thread while it is built; finished, it is constant and free for all.
+#ifndef RATION_GRAPH_H
+#define RATION_GRAPH_H
+
+#include <ration/memory.h>
+#include <ration/tensor.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_graph rn_graph;
+typedef uint32_t rn_value; // a number within its graph
+#define RN_NO_VALUE ((rn_value)0)
+#define RN_NO_NODE  UINT32_MAX
+#define RN_MAX_RANK 6
+#define RN_ROWS     UINT64_MAX // the symbolic axis
+
+typedef struct rn_shape {
+    uint32_t rank; // 0: a single element
+    uint64_t dims[RN_MAX_RANK];
+} rn_shape;
+
+// RN_SHAPE(2, 3): a (2, 3) shape. RN_SCALAR: rank 0.
+#define RN_SHAPE(...)                                                                              \
+    ((rn_shape){(uint32_t)(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)), {__VA_ARGS__}})
+#define RN_SCALAR ((rn_shape){0, {0}})
+
+typedef enum rn_role {
+    RN_ROLE_INPUT,        // given anew for every run
+    RN_ROLE_WEIGHT,       // read from a file; changed by an optimiser's node only
+    RN_ROLE_STATE,        // lives from run to run and is updated in place: KV pages, moments
+    RN_ROLE_CONSTANT,     // its bytes are part of the graph
+    RN_ROLE_INTERMEDIATE, // made by a node, gone after its last reader
+    RN_ROLE_OUTPUT,       // made by a node, kept to the end of the run
+    RN_ROLE_COUNT
+} rn_role;
+
+typedef struct rn_value_info {
+    const char *name;
+    rn_dtype dtype;
+    rn_role role;
+    rn_purpose purpose; // what its bytes are charged to
+    rn_shape shape;
+    uint32_t block;       // where it was made
+    uint32_t producer;    // the node that makes it, or RN_NO_NODE
+    uint32_t output;      // which of the producer's outputs
+    const void *constant; // CONSTANT: its bytes
+} rn_value_info;
+
+// One number per op, from src/graph/ops.def.
+typedef enum rn_op {
+#define RN_OP(NAME, name) RN_OP_##NAME,
+#include <ration/ops.def>
+#undef RN_OP
+    RN_OP_COUNT
+} rn_op;
+
+typedef enum rn_phase { RN_PHASE_FORWARD, RN_PHASE_BACKWARD, RN_PHASE_UPDATE } rn_phase;
+
+typedef struct rn_node {
+    rn_op op;
+    rn_phase phase;
+    uint32_t block;
+    uint32_t input_count, output_count;
+    const rn_value *inputs; // (input_count); RN_NO_VALUE where an optional one is left out
+    rn_value *outputs;      // (output_count)
+    const void *attrs;      // the op's rn_<op>_attrs, or NULL
+    const char *name;       // "layer 0/matmul.3"
+    uint32_t recomputes;    // the node that this one repeats in the backward pass, or RN_NO_NODE
+} rn_node;
+
+// ---- building -----------------------------------------------------------------------------------
+
+RN_API RN_MUST_USE rn_status rn_graph_create(rn_graph **out);
+RN_API void rn_graph_destroy(rn_graph *graph);
+
+RN_API rn_value rn_graph_input(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape);
+// `name` is the tensor's name in the model's files. A name may be used once.
+RN_API rn_value rn_graph_weight(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape);
+// Zero when a session begins. `purpose`: kv, optimizer, gradients, other.
+RN_API rn_value rn_graph_state(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,
+                               rn_purpose purpose);
+// `data` is copied: the bytes of a dense tensor.
+RN_API rn_value rn_graph_constant(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,
+                                  const void *data);
+// A runtime scalar: a number that each run brings along (learning rate, step, seed). Ops name it by
+// its index in their attributes. Asking for a name again gives its index again. At most
+// RN_MAX_SCALARS.
+#define RN_MAX_SCALARS 32
+RN_API uint32_t rn_graph_scalar(rn_graph *graph, const char *name);
+// Makes a node's result an output under a name. Returns the value; for anything that is not an
+// intermediate (an input, say) fails.
+RN_API rn_value rn_graph_output(rn_graph *graph, rn_value value, const char *name);
+// Nodes and values from here on belong to this block (a layer); a name used before continues that
+// block. Before the first call they belong to block 0, "". Blocks are the unit of recomputing.
+RN_API void rn_graph_block(rn_graph *graph, const char *name);
+// Names a value for printing.
+RN_API rn_value rn_graph_name(rn_graph *graph, rn_value value, const char *name);
+// RN_OK, or the story of the first failure. Call it once, before planning or running.
+RN_API RN_MUST_USE rn_status rn_graph_finish(rn_graph *graph);
+
+// ---- looking ------------------------------------------------------------------------------------
+
+RN_API uint32_t rn_graph_value_count(const rn_graph *graph); // values are 1 .. count
+RN_API const rn_value_info *rn_graph_value(const rn_graph *graph, rn_value value);
+RN_API uint32_t rn_graph_node_count(const rn_graph *graph); // nodes are 0 .. count - 1
+RN_API const rn_node *rn_graph_node(const rn_graph *graph, uint32_t node);
+RN_API uint32_t rn_graph_block_count(const rn_graph *graph); // at least 1
+RN_API const char *rn_graph_block_name(const rn_graph *graph, uint32_t block);
+RN_API uint32_t rn_graph_scalar_count(const rn_graph *graph);
+RN_API const char *rn_graph_scalar_name(const rn_graph *graph, uint32_t scalar);
+// The value of that name and role, or RN_NO_VALUE.
+RN_API rn_value rn_graph_find(const rn_graph *graph, rn_role role, const char *name);
+// Whether some value has RN_ROWS.
+RN_API bool rn_graph_has_rows(const rn_graph *graph);
+
+RN_API const char *rn_op_name(rn_op op);
+RN_API const char *rn_role_name(rn_role role);
+// "(rows, 4096)"
+typedef struct rn_shape_text {
+    char text[96];
+} rn_shape_text;
+RN_API rn_shape_text rn_shape_format(rn_shape shape);
+RN_API bool rn_shape_equal(rn_shape a, rn_shape b);
+// Elements with RN_ROWS standing for `rows`; UINT64_MAX where that overflows.
+RN_API uint64_t rn_shape_elements(rn_shape shape, uint64_t rows);
+
+// One line a value and a node, by block.
+RN_API RN_MUST_USE rn_status rn_graph_print(const rn_graph *graph, rn_sink sink);
+// For graphviz.
+RN_API RN_MUST_USE rn_status rn_graph_dot(const rn_graph *graph, rn_sink sink);
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+// Adds the backward pass of `loss` (one element, f32) as nodes of phase BACKWARD, each in the block
+// of the node it belongs to. out_gradients[i] is d loss / d wanted[i] (weights or inputs; a wanted
+// value that the loss does not depend on gives RN_NO_VALUE). What is not wanted gets no gradient,
+// and nothing is kept for it. The gradients of a value's readers are added from the last reader to
+// the first. Nodes added afterwards are of phase UPDATE. RN_UNSUPPORTED, naming the node, where an
+// op on the way has no gradient or changes its input in place.
+RN_API RN_MUST_USE rn_status rn_graph_gradient(rn_graph *graph, rn_value loss,
+                                               const rn_value *wanted, uint32_t wanted_count,
+                                               rn_value *out_gradients);
+
+// A copy in which the forward nodes of the blocks with recompute[block] are repeated in the
+// backward pass, just before what needs them, instead of being kept; only what enters a block from
+// outside is kept. Values of the original keep their numbers. The same graph where nothing is to be
+// repeated.
+RN_API RN_MUST_USE rn_status rn_graph_recompute(const rn_graph *graph,
+                                                const bool *recompute /* (blocks) */,
+                                                rn_graph **out);
+
+// ---- ops ----------------------------------------------------------------------------------------
+//
+// Elementwise ops broadcast as NumPy does. Floats are f32 unless it says otherwise; indices are
+// i32.
+
+RN_API rn_value rn_op_add(rn_graph *g, rn_value a, rn_value b);
+RN_API rn_value rn_op_sub(rn_graph *g, rn_value a, rn_value b);
+RN_API rn_value rn_op_mul(rn_graph *g, rn_value a, rn_value b);
+RN_API rn_value rn_op_div(rn_graph *g, rn_value a, rn_value b);
+
+RN_API rn_value rn_op_neg(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_exp(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_log(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_sqrt(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_rsqrt(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_relu(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_sigmoid(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_tanh(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_silu(rn_graph *g, rn_value x);
+RN_API rn_value rn_op_gelu(rn_graph *g, rn_value x);      // with erf
+RN_API rn_value rn_op_gelu_tanh(rn_graph *g, rn_value x); // the tanh approximation
+
+typedef struct rn_pow_attrs {
+    float exponent;
+} rn_pow_attrs;
+RN_API rn_value rn_op_pow(rn_graph *g, rn_value x, float exponent);
+
+typedef struct rn_clamp_attrs {
+    float low, high;
+} rn_clamp_attrs;
+RN_API rn_value rn_op_clamp(rn_graph *g, rn_value x, float low, float high);
+
+typedef struct rn_scale_attrs {
+    float factor, offset;
+} rn_scale_attrs;
+RN_API rn_value rn_op_scale(rn_graph *g, rn_value x, float factor, float offset); // x * f + o
+
+typedef enum rn_activation {
+    RN_ACTIVATION_SILU,
+    RN_ACTIVATION_GELU,
+    RN_ACTIVATION_GELU_TANH,
+    RN_ACTIVATION_RELU,
+    RN_ACTIVATION_SIGMOID,
+    RN_ACTIVATION_COUNT
+} rn_activation;
+typedef struct rn_gated_attrs {
+    rn_activation activation;
+} rn_gated_attrs;
+// activation(gate) * up: swiglu with SILU.
+RN_API rn_value rn_op_gated(rn_graph *g, rn_value gate, rn_value up, rn_activation activation);
+
+// x (..., M, K) by w: y = x wᵀ + bias with w (N, K), or, with transposed, y = x w with w (K, N).
+// transpose_x: x is (..., K, M). A w of rank 2 serves all batches (a weight may be quantised; then
+// N, K, not transposed); a w of higher rank has the same leading axes as x (or 1 there). bias is
+// (N) or RN_NO_VALUE.
+typedef struct rn_matmul_attrs {
+    bool transpose_x; // x is (..., K, M)
+    bool transpose_w; // w is (..., K, N) instead of (..., N, K)
+} rn_matmul_attrs;
+RN_API rn_value rn_op_matmul(rn_graph *g, rn_value x, rn_value w, rn_value bias);
+RN_API rn_value rn_op_matmul_as(rn_graph *g, rn_value x, rn_value w, rn_value bias,
+                                rn_matmul_attrs attrs);
+
+typedef struct rn_conv2d_attrs {
+    uint32_t stride_h, stride_w; // at least 1
+    uint32_t pad_top, pad_left, pad_bottom, pad_right;
+} rn_conv2d_attrs;
+// x (N, H, W, C), w (O, C, KH, KW) as PyTorch stores it, bias (O) or none -> (N, OH, OW, O).
+RN_API rn_value rn_op_conv2d(rn_graph *g, rn_value x, rn_value w, rn_value bias,
+                             rn_conv2d_attrs attrs);
+
+typedef struct rn_pool2d_attrs {
+    uint32_t size_h, size_w, stride_h, stride_w;
+    uint32_t pad_top, pad_left, pad_bottom, pad_right;
+} rn_pool2d_attrs;
+// x (N, H, W, C). The average counts padding as PyTorch's default does (count_include_pad).
+RN_API rn_value rn_op_avg_pool(rn_graph *g, rn_value x, rn_pool2d_attrs attrs);
+RN_API rn_value rn_op_max_pool(rn_graph *g, rn_value x, rn_pool2d_attrs attrs);
+
+// table (V, C) of any readable dtype, ids i32 of any shape -> ids' shape + (C), f32. Also gathers
+// rows.
+RN_API rn_value rn_op_embedding(rn_graph *g, rn_value table, rn_value ids);
+
+RN_API rn_value rn_op_softmax(rn_graph *g, rn_value x); // over the last axis
+
+typedef struct rn_norm_attrs {
+    float eps;
+} rn_norm_attrs;
+// Over the last axis C; weight and bias are (C) or RN_NO_VALUE.
+RN_API rn_value rn_op_layernorm(rn_graph *g, rn_value x, rn_value weight, rn_value bias, float eps);
+RN_API rn_value rn_op_rmsnorm(rn_graph *g, rn_value x, rn_value weight, float eps);
+
+typedef struct rn_batchnorm_attrs {
+    float eps, momentum;
+    bool training; // use the batch's statistics and update the running ones
+} rn_batchnorm_attrs;
+// x (..., C); weight, bias (C); running mean and variance (C): states in training, anything else
+// for inference.
+RN_API rn_value rn_op_batchnorm(rn_graph *g, rn_value x, rn_value weight, rn_value bias,
+                                rn_value running_mean, rn_value running_var,
+                                rn_batchnorm_attrs attrs);
+
+typedef enum rn_rope_pairing {
+    RN_ROPE_HALVES,    // (i, i + dims/2), as Hugging Face's Llama
+    RN_ROPE_NEIGHBOURS // (2i, 2i + 1), as the original Llama and GGUF
+} rn_rope_pairing;
+typedef enum rn_rope_scaling {
+    RN_ROPE_UNSCALED,
+    RN_ROPE_LINEAR, // positions / factor
+    RN_ROPE_NTK,    // base * factor^(dims / (dims - 2))
+    RN_ROPE_LLAMA3, // by wavelength: low_frequency, high_frequency, original_context
+    RN_ROPE_YARN    // beta_fast, beta_slow, attention_factor
+} rn_rope_scaling;
+typedef struct rn_rope_attrs {
+    rn_rope_pairing pairing;
+    rn_rope_scaling scaling;
+    uint32_t dims; // of the head that are rotated; 0: all
+    float base;    // 10000
+    float factor, low_frequency, high_frequency;
+    float beta_fast, beta_slow, attention_factor; // YARN; attention_factor 0: 0.1 ln(factor) + 1
+    uint32_t original_context;
+    bool inverse; // rotate backwards: the gradient
+} rn_rope_attrs;
+// x (..., T, heads, head_dim), positions i32 (..., T).
+RN_API rn_value rn_op_rope(rn_graph *g, rn_value x, rn_value positions, rn_rope_attrs attrs);
+
+typedef struct rn_attention_attrs {
+    float scale;     // 0: 1 / sqrt(head_dim)
+    bool causal;     // query t sees keys <= t (+ S - T)
+    uint32_t window; // 0: none; else a query sees the last `window` keys up to itself
+} rn_attention_attrs;
+// q (B, T, H, D), k and v (B, S, HK, D) with HK dividing H; mask f32 (T, S) or (B, T, S), added to
+// the scores, or RN_NO_VALUE. -> (B, T, H, D). Scores are never held as a whole.
+RN_API rn_value rn_op_attention(rn_graph *g, rn_value q, rn_value k, rn_value v, rn_value mask,
+                                rn_attention_attrs attrs);
+
+// The KV cache of a layer: a state (pages, 2, HK, page_tokens, D) of f16 or f32. Writes the rows
+// k, v (ROWS, HK, D) at the places that page_table i32 (sequences, max_pages) gives to
+// (sequence i32 (ROWS), position i32 (ROWS)); a sequence of -1 writes nothing. Returns the updated
+// state, which is what attention must read.
+RN_API rn_value rn_op_kv_append(rn_graph *g, rn_value kv, rn_value k, rn_value v, rn_value sequence,
+                                rn_value position, rn_value page_table);
+// q (ROWS, H, D): each row sees the keys of its sequence at positions <= its own (within the
+// window).
+RN_API rn_value rn_op_paged_attention(rn_graph *g, rn_value q, rn_value kv, rn_value sequence,
+                                      rn_value position, rn_value page_table,
+                                      rn_attention_attrs attrs);
+
+typedef struct rn_reduce_attrs {
+    uint32_t axes; // bit i: axis i is summed away
+    bool keep;     // as an axis of 1
+} rn_reduce_attrs;
+RN_API rn_value rn_op_sum(rn_graph *g, rn_value x, uint32_t axes, bool keep);
+RN_API rn_value rn_op_mean(rn_graph *g, rn_value x, uint32_t axes, bool keep);
+RN_API rn_value rn_op_max(rn_graph *g, rn_value x, uint32_t axes, bool keep);
+RN_API rn_value rn_op_sum_squares(rn_graph *g, rn_value x); // of all elements: a scalar
+RN_API rn_value rn_op_argmax(rn_graph *g, rn_value x);      // over the last axis: i32
+
+// At most one axis of `shape` may be 0: it takes what is left. A view: no bytes move.
+RN_API rn_value rn_op_reshape(rn_graph *g, rn_value x, rn_shape shape);
+typedef struct rn_permute_attrs {
+    uint8_t axes[RN_MAX_RANK]; // output axis i is input axis axes[i]
+} rn_permute_attrs;
+RN_API rn_value rn_op_permute(rn_graph *g, rn_value x, const uint8_t *axes /* (rank) */);
+typedef struct rn_slice_attrs {
+    uint32_t axis;
+    uint64_t start, count;
+} rn_slice_attrs;
+// A view where the axis is the outermost that is larger than 1, else a copy.
+RN_API rn_value rn_op_slice(rn_graph *g, rn_value x, uint32_t axis, uint64_t start, uint64_t count);
+typedef struct rn_concat_attrs {
+    uint32_t axis;
+} rn_concat_attrs;
+RN_API rn_value rn_op_concat(rn_graph *g, const rn_value *parts, uint32_t count, uint32_t axis);
+typedef struct rn_pad_attrs {
+    uint64_t before[RN_MAX_RANK], after[RN_MAX_RANK];
+    float fill;
+} rn_pad_attrs;
+RN_API rn_value rn_op_pad(rn_graph *g, rn_value x, rn_pad_attrs attrs);
+RN_API rn_value rn_op_broadcast(rn_graph *g, rn_value x, rn_shape shape);
+
+typedef struct rn_cast_attrs {
+    rn_dtype dtype;
+} rn_cast_attrs;
+RN_API rn_value rn_op_cast(rn_graph *g, rn_value x, rn_dtype dtype); // plain types
+// Between f32 and a block type (q8_0, q4_0): the last axis in whole blocks.
+RN_API rn_value rn_op_quantize(rn_graph *g, rn_value x, rn_dtype dtype);
+RN_API rn_value rn_op_dequantize(rn_graph *g, rn_value x);
+
+typedef struct rn_cross_entropy_attrs {
+    int32_t ignore; // rows with this target do not count
+    uint32_t
+        normalizer; // a runtime scalar that the sum is multiplied by, or RN_NO_SCALAR: the mean
+} rn_cross_entropy_attrs;
+#define RN_NO_SCALAR UINT32_MAX
+// logits (N, V), targets i32 (N) -> a scalar.
+RN_API rn_value rn_op_cross_entropy(rn_graph *g, rn_value logits, rn_value targets,
+                                    rn_cross_entropy_attrs attrs);
+RN_API rn_value rn_op_mse(rn_graph *g, rn_value a, rn_value b); // the mean: a scalar
+
+// Counter-based: the numbers depend on the run's seed, on `stream` and on the element's place only,
+// so that a repeated node gives the same numbers.
+typedef struct rn_random_attrs {
+    uint32_t seed;   // a runtime scalar
+    uint32_t stream; // another one for each node
+    float low, high; // uniform: [low, high); normal: mean and deviation
+} rn_random_attrs;
+RN_API rn_value rn_op_random_uniform(rn_graph *g, rn_shape shape, rn_random_attrs attrs);
+RN_API rn_value rn_op_random_normal(rn_graph *g, rn_shape shape, rn_random_attrs attrs);
+typedef struct rn_dropout_attrs {
+    uint32_t seed, stream;
+    float probability; // that an element becomes 0; the others are divided by 1 - p
+} rn_dropout_attrs;
+RN_API rn_value rn_op_dropout(rn_graph *g, rn_value x, rn_dropout_attrs attrs);
+
+// ---- ops of training ----------------------------------------------------------------------------
+
+typedef struct rn_adamw_attrs {
+    double beta1, beta2, eps, weight_decay;
+    uint32_t rate, step; // runtime scalars; step counts from 1
+} rn_adamw_attrs;
+// Updates weight, m and v (states of the weight's shape, f32) in place, as PyTorch's AdamW does.
+RN_API rn_value rn_op_adamw(rn_graph *g, rn_value weight, rn_value gradient, rn_value m, rn_value v,
+                            rn_adamw_attrs attrs);
+typedef struct rn_sgd_attrs {
+    float momentum, weight_decay;
+    uint32_t rate; // a runtime scalar
+} rn_sgd_attrs;
+// `velocity` is a state, or RN_NO_VALUE without momentum.
+RN_API rn_value rn_op_sgd(rn_graph *g, rn_value weight, rn_value gradient, rn_value velocity,
+                          rn_sgd_attrs attrs);
+// sum += gradient, in place; `sum` is a state that is zeroed before the first micro-batch.
+RN_API rn_value rn_op_accumulate(rn_graph *g, rn_value sum, rn_value gradient);
+
+// gradient * min(1, max_norm / (norm + 1e-6)), norm its own or the given scalar: as PyTorch's
+// clip_grad_norm_. Composed of the ops above.
+RN_API rn_value rn_graph_clip(rn_graph *g, rn_value gradient, rn_value norm, float max_norm);
+RN_API rn_value rn_graph_global_norm(rn_graph *g, const rn_value *gradients, uint32_t count);
+
+RN_END_DECLS
+
+#endif

@@ -1,0 +1,36 @@
+// kernel.h — one op on one device: run it, and say beforehand what it needs.
+//
+// A back end is a table with a row an op; a row of NULLs is "unsupported". `workspace` is a pure
+// function of the call's op, attributes, shapes, dtypes, layouts, threads and slice_rows: data
+// pointers are NULL while planning. A kernel never allocates.
+#ifndef RN_DEVICE_KERNEL_H
+#define RN_DEVICE_KERNEL_H
+
+#include "graph/op.h"
+
+typedef struct rn_kernel {
+    rn_status (*run)(const rn_call *call);
+    uint64_t (*workspace)(const rn_call *call); // NULL: none
+} rn_kernel;
+
+// What the planner may know of a device: a plain value, so that planning needs no device.
+typedef struct rn_device_caps {
+    char name[32];       // "cpu", "sim"
+    rn_device_id device; // of the ledger
+    uint32_t threads;
+    uint64_t memory_bytes;    // 0: no limit of its own
+    const rn_kernel *kernels; // (RN_OP_COUNT)
+    // The layout in which input `input` of `op` wants a weight of this dtype; PLAIN for anything
+    // else.
+    rn_layout (*weight_layout)(const rn_call *call, uint32_t input);
+    bool own_memory; // weights must be uploaded; false: the host's memory is the device's
+    // Measured rates (`ration calibrate`), never 0.
+    double flops;               // f32 multiply-adds count two
+    double quantized_flops;     // int8 products
+    double memory_bytes_second; // reading weights
+    double disk_bytes_second;
+    double link_bytes_second; // host to device
+    double step_seconds;      // fixed cost of a kernel
+} rn_device_caps;
+
+#endif

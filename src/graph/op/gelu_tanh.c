@@ -1,0 +1,30 @@
+// gelu_tanh.c — gelu by its tanh approximation.
+#include "graph/op/activation.h"
+#include "graph/op/elementwise.h"
+#include "graph/op/grads.h"
+
+static rn_status reference(const rn_call *call) {
+    return rn_map(call, rn_gelu_tanh);
+}
+
+static rn_status gradient(rn_backward *b) {
+    b->in_gradients[0] = rn_op_gelu_tanh_grad(b->graph, b->node.inputs[0], b->out_gradients[0]);
+    return RN_OK;
+}
+
+extern const rn_op_info rn_gelu_tanh_op;
+const rn_op_info rn_gelu_tanh_op = {
+    .name = "gelu_tanh",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .output_count = 1,
+    .alias = {RN_ALIAS_MAY(0)},
+    .shape = rn_shape_like_first,
+    .cost = rn_cost_elementwise,
+    .gradient = gradient,
+    .reference = reference,
+};
+
+rn_value rn_op_gelu_tanh(rn_graph *g, rn_value x) {
+    return rn_graph_add(g, RN_OP_GELU_TANH, &x, 1, NULL);
+}

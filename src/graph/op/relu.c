@@ -1,0 +1,31 @@
+// relu.c — max(x, 0); NaN stays NaN.
+#include "graph/op/activation.h"
+#include "graph/op/elementwise.h"
+#include "graph/op/grads.h"
+
+static rn_status reference(const rn_call *call) {
+    return rn_map(call, rn_relu);
+}
+
+// From y, which is positive where x is, so that x may be overwritten.
+static rn_status gradient(rn_backward *b) {
+    b->in_gradients[0] = rn_op_relu_grad(b->graph, b->node.outputs[0], b->out_gradients[0]);
+    return RN_OK;
+}
+
+extern const rn_op_info rn_relu_op;
+const rn_op_info rn_relu_op = {
+    .name = "relu",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .output_count = 1,
+    .alias = {RN_ALIAS_MAY(0)},
+    .shape = rn_shape_like_first,
+    .cost = rn_cost_elementwise,
+    .gradient = gradient,
+    .reference = reference,
+};
+
+rn_value rn_op_relu(rn_graph *g, rn_value x) {
+    return rn_graph_add(g, RN_OP_RELU, &x, 1, NULL);
+}

@@ -1,0 +1,77 @@
+// sgd.c — one step of PyTorch's SGD, in place, in f32:
+//
+//     d = g + decay * w          velocity = momentum * velocity + d          w -= rate * velocity
+//
+// Without momentum there is no velocity, and w -= rate * d.
+//
+// Outputs: the new w and velocity, which are inputs 0 and 2; without momentum the second is nothing
+// (one element that nobody reads).
+#include "graph/op.h"
+
+#include <stdio.h>
+
+static rn_status shape(rn_shaping *s) {
+    const rn_sgd_attrs *a = s->attrs;
+    bool has_velocity = s->in[2].dtype != RN_DTYPE_NONE;
+    RN_TRY(rn_shape_like_first(s));
+    if (has_velocity != (a->momentum != 0))
+        return rn_shape_fail(s,
+                             has_velocity ? "without momentum there is no velocity"
+                                          : "momentum %g needs a velocity",
+                             a->momentum);
+    if (has_velocity) s->out[1].shape = s->in[2].shape;
+    return RN_OK;
+}
+
+static rn_alias alias_of(const rn_call *call, uint32_t output, uint64_t *out_offset_bytes) {
+    *out_offset_bytes = 0;
+    if (output == 0) return (rn_alias)RN_ALIAS_MUST(0);
+    if (rn_tensor_given(&call->inputs[2])) return (rn_alias)RN_ALIAS_MUST(2);
+    return (rn_alias){RN_ALIAS_KIND_NONE, 0};
+}
+
+static void cost(const rn_call *call, rn_cost *out) {
+    rn_cost_bytes(call, out);
+    out->flops += 6.0 * (double)rn_tensor_elements(&call->outputs[0]);
+}
+
+static rn_status reference(const rn_call *call) {
+    const rn_sgd_attrs *a = call->attrs;
+    const float *w = call->inputs[0].data, *g = call->inputs[1].data;
+    const float *velocity = call->inputs[2].data; // or NULL
+    float *new_w = call->outputs[0].data, *new_velocity = call->outputs[1].data;
+    float rate = (float)call->scalars[a->rate].f64;
+    uint64_t n = rn_tensor_elements(&call->outputs[0]);
+    for (uint64_t i = 0; i < n; i++) {
+        float d = g[i] + a->weight_decay * w[i];
+        if (velocity) new_velocity[i] = d = velocity[i] * a->momentum + d;
+        new_w[i] = w[i] - rate * d;
+    }
+    return RN_OK;
+}
+
+static void print(const void *attrs, char *out, size_t bytes) {
+    const rn_sgd_attrs *a = attrs;
+    snprintf(out, bytes, "momentum %g, decay %g", a->momentum, a->weight_decay);
+}
+
+extern const rn_op_info rn_sgd_op;
+const rn_op_info rn_sgd_op = {
+    .name = "sgd",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .optional_inputs = 1u << 2,
+    .output_count = 2,
+    .optional_outputs = 1u << 1,
+    .attrs_bytes = sizeof(rn_sgd_attrs),
+    .alias_of = alias_of,
+    .shape = shape,
+    .cost = cost,
+    .reference = reference,
+    .print = print,
+};
+
+rn_value rn_op_sgd(rn_graph *g, rn_value weight, rn_value gradient, rn_value velocity,
+                   rn_sgd_attrs attrs) {
+    return rn_graph_add(g, RN_OP_SGD, (rn_value[]){weight, gradient, velocity}, 3, &attrs);
+}

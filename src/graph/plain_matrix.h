@@ -1,0 +1,23 @@
+// plain_matrix.h — a weight of any dtype, as files have it, read row by row as f32.
+#ifndef RN_GRAPH_PLAIN_MATRIX_H
+#define RN_GRAPH_PLAIN_MATRIX_H
+
+#include "graph/op.h"
+
+typedef struct rn_plain_matrix {
+    rn_dtype dtype;
+    uint64_t rows, cols; // cols: the last axis
+    uint64_t row_bytes;  // of `data`; means nothing for int4 and nf4
+    const uint8_t *data;
+    const float *scale; // int8 (rows), int4 (groups), nf4 (blocks); else NULL
+    const float *shift; // int4 (groups); else NULL
+} rn_plain_matrix;
+
+// Whether there is a meaning as numbers: a readable dtype that is no integer, or int8, int4, nf4.
+bool rn_plain_readable(rn_dtype dtype);
+// RN_UNSUPPORTED where the tensor is packed for some device: reference loops read plain bytes.
+RN_MUST_USE rn_status rn_plain_matrix_of(const rn_tensor *tensor, rn_plain_matrix *out);
+// Row `row`: its own memory where it is f32 already, else `scratch`, filled.
+const float *rn_plain_row(const rn_plain_matrix *matrix, uint64_t row, float *scratch /* (cols) */);
+
+#endif

@@ -1,0 +1,45 @@
+// quantized_product.h — what the product of an f32 row with a quantised weight row means. CPU
+// kernels give these bits, whatever their order of work.
+//
+// For int8, q8_0, q4_0, q4_k and q6_k the activations are rounded first, in blocks of 32 along the
+// row (a last, shorter block is filled with zeros):
+//
+//     d = max|x| / 127       q = round to nearest even(x * (1 / d))       in f32
+//
+// Where 1 / d is infinite (all zero, or nothing above 127 / FLT_MAX) d and q are 0. Where the block
+// holds NaN or infinity d does too, q is 0, and so the product is NaN: never a plausible number.
+//
+// Sums within a block are exact integers, the blocks are added in order, with one rounding each:
+//
+//     int8         acc = fmaf(d, isum, acc); at last acc * row scale
+//     q8_0, q4_0   acc = fmaf(d * dw, isum, acc)                 dw the block's f16 scale, widened
+//     q4_k         acc = fmaf(d * (dw * sc), isum, acc)          sc, m the part's 6-bit scale, min
+//                  acc = fmaf(-(d * (dmin * m)), xsum, acc)      xsum the sum of the block's q
+//     q6_k         acc = fmaf(d * dw, sc0 * isum0 + sc1 * isum1, acc)    two parts of 16 a block
+#ifndef RN_GRAPH_QUANTIZED_PRODUCT_H
+#define RN_GRAPH_QUANTIZED_PRODUCT_H
+
+#include <ration/tensor.h>
+
+#define RN_QUANTIZED_BLOCK 32
+
+// Whether products with weights of this dtype round their activations.
+bool rn_product_is_quantized(rn_dtype dtype);
+
+// A rounded row: q in whole blocks, then the scales.
+typedef struct rn_quantized_row {
+    int8_t *q;    // (blocks, 32)
+    float *scale; // (blocks)
+} rn_quantized_row;
+
+// Bytes of memory for a row of `cols`, a multiple of 64; and the row laid out in it.
+uint64_t rn_quantized_row_bytes(uint64_t cols);
+rn_quantized_row rn_quantized_row_at(void *memory, uint64_t cols);
+void rn_quantize_row(const float *x /* (cols) */, uint64_t cols, rn_quantized_row out);
+
+// The product with one weight row as it lies in a file. row_scale is int8's; the others ignore it.
+// `cols` is in whole blocks of the dtype.
+float rn_quantized_product(rn_dtype dtype, rn_quantized_row x, const void *weight, float row_scale,
+                           uint64_t cols);
+
+#endif

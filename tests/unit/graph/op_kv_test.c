@@ -1,0 +1,210 @@
+// KV pages: what is appended is what attention reads, page by page; hostile tables are refused.
+#include "op_run.h"
+
+#include "tensor/small_float.h"
+
+enum {
+    PAGES = 9,
+    HK = 2,
+    TOKENS = 16, // of a page
+    D = 8,
+    SEQUENCES = 3,
+    MAX_PAGES = 6,
+    H = 4,
+    LENGTH = 90, // two tiles; five pages and a bit
+    KV = PAGES * 2 * HK * TOKENS * D
+};
+
+typedef struct cache {
+    rn_tensor kv;
+    int32_t table[SEQUENCES * MAX_PAGES];
+} cache;
+
+// Sequence 1 has six pages in disorder, sequence 0 one, sequence 2 none.
+static const int32_t some_table[SEQUENCES * MAX_PAGES] = {6, -1, -1, -1, -1, -1, 5,  0,  8,
+                                                          2, 7,  1,  -1, -1, -1, -1, -1, -1};
+
+static cache make_cache(rn_dtype dtype) {
+    static _Alignas(64) float data[KV];
+    cache c = {.kv = {.data = data, .dtype = dtype, .shape = RN_SHAPE(PAGES, 2, HK, TOKENS, D)}};
+    memset(data, 0xff, sizeof data); // NaN: what is not written must not be read
+    memcpy(c.table, some_table, sizeof c.table);
+    return c;
+}
+
+static rn_status append(cache *c, float *k, float *v, int32_t *sequence, int32_t *position,
+                        uint64_t rows) {
+    rn_tensor in[] = {c->kv,
+                      f32_tensor(k, RN_SHAPE(rows, HK, D)),
+                      f32_tensor(v, RN_SHAPE(rows, HK, D)),
+                      i32_tensor(sequence, RN_SHAPE(rows)),
+                      i32_tensor(position, RN_SHAPE(rows)),
+                      i32_tensor(c->table, RN_SHAPE(SEQUENCES, MAX_PAGES))};
+    rn_tensor out[] = {c->kv};
+    return run_op(RN_OP_KV_APPEND, in, out, NULL, NULL);
+}
+
+static rn_status attend(cache *c, float *q, int32_t *sequence, int32_t *position, uint64_t rows,
+                        rn_attention_attrs attrs, float *y) {
+    rn_tensor in[] = {f32_tensor(q, RN_SHAPE(rows, H, D)), c->kv,
+                      i32_tensor(sequence, RN_SHAPE(rows)), i32_tensor(position, RN_SHAPE(rows)),
+                      i32_tensor(c->table, RN_SHAPE(SEQUENCES, MAX_PAGES))};
+    rn_tensor out[] = {f32_tensor(y, RN_SHAPE(rows, H, D))};
+    return run_op(RN_OP_PAGED_ATTENTION, in, out, NULL, &attrs);
+}
+
+// k and v of sequence 1, all positions, appended in chunks of 7; rounded where pages are f16.
+static void write_sequence(cache *c, float *k, float *v) {
+    fill(k, LENGTH * HK * D, 1);
+    fill(v, LENGTH * HK * D, 2);
+    for (int32_t first = 0; first < LENGTH; first += 7) {
+        int32_t sequence[7], position[7];
+        uint64_t rows = LENGTH - first < 7 ? (uint64_t)(LENGTH - first) : 7;
+        for (int i = 0; i < 7; i++) {
+            sequence[i] = 1;
+            position[i] = first + i;
+        }
+        assert_ok(append(c, k + first * HK * D, v + first * HK * D, sequence, position, rows));
+    }
+    for (int i = 0; c->kv.dtype == RN_DTYPE_F16 && i < LENGTH * HK * D; i++) {
+        k[i] = rn_f16_widen(rn_f16_narrow(k[i]));
+        v[i] = rn_f16_widen(rn_f16_narrow(v[i]));
+    }
+}
+
+static void pages_give_the_bits_of_plain_attention(void **state) {
+    (void)state;
+    static float k[LENGTH * HK * D], v[LENGTH * HK * D], q[LENGTH * H * D];
+    static float y[LENGTH * H * D], expected[LENGTH * H * D];
+    int32_t sequence[LENGTH], position[LENGTH];
+    fill(q, LENGTH * H * D, 3);
+    for (int i = 0; i < LENGTH; i++) {
+        sequence[i] = 1;
+        position[i] = i;
+    }
+    for (int form = 0; form < 4; form++) {
+        cache c = make_cache(form & 1 ? RN_DTYPE_F16 : RN_DTYPE_F32);
+        rn_attention_attrs attrs = {.causal = true, .window = form & 2 ? 70 : 0};
+        write_sequence(&c, k, v);
+        rn_tensor in[] = {f32_tensor(q, RN_SHAPE(1, LENGTH, H, D)),
+                          f32_tensor(k, RN_SHAPE(1, LENGTH, HK, D)),
+                          f32_tensor(v, RN_SHAPE(1, LENGTH, HK, D)), no_tensor()};
+        rn_tensor out[] = {f32_tensor(expected, RN_SHAPE(1, LENGTH, H, D)),
+                           f32_tensor(NULL, RN_SHAPE(1, H, LENGTH))};
+        assert_ok(run_op(RN_OP_ATTENTION, in, out, NULL, &attrs));
+        assert_ok(attend(&c, q, sequence, position, LENGTH, attrs, y));
+        assert_memory_equal(expected, y, sizeof y);
+        // alone, a row has the same bits
+        assert_ok(attend(&c, q + 77 * H * D, sequence + 77, position + 77, 1, attrs, y));
+        assert_memory_equal(expected + 77 * H * D, y, H * D * sizeof(float));
+    }
+}
+
+static void pages_before_the_window_may_be_gone(void **state) {
+    (void)state;
+    static float k[LENGTH * HK * D], v[LENGTH * HK * D];
+    float q[H * D], y[H * D], expected[H * D];
+    int32_t sequence = 1, position = 80;
+    rn_attention_attrs attrs = {.causal = true, .window = 20};
+    cache c = make_cache(RN_DTYPE_F32);
+    write_sequence(&c, k, v);
+    fill(q, H * D, 3);
+    assert_ok(attend(&c, q, &sequence, &position, 1, attrs, expected));
+    for (int i = 0; i < 3; i++)
+        c.table[MAX_PAGES + i] = -1; // keys 61 .. 80 begin in page 3
+    assert_ok(attend(&c, q, &sequence, &position, 1, attrs, y));
+    assert_memory_equal(expected, y, sizeof y);
+    attrs.window = 40;
+    assert_fails(RN_INVALID, attend(&c, q, &sequence, &position, 1, attrs, y));
+}
+
+static void rows_of_no_sequence_do_nothing(void **state) {
+    (void)state;
+    cache c = make_cache(RN_DTYPE_F32);
+    float k[HK * D], v[HK * D], q[H * D], y[H * D];
+    static float before[KV];
+    int32_t sequence = -1, position = -5;
+    fill(k, HK * D, 1);
+    fill(v, HK * D, 1);
+    fill(q, H * D, 1);
+    memcpy(before, c.kv.data, sizeof before);
+    assert_ok(append(&c, k, v, &sequence, &position, 1));
+    assert_memory_equal(before, c.kv.data, sizeof before);
+    assert_ok(attend(&c, q, &sequence, &position, 1, (rn_attention_attrs){0}, y));
+    for (int i = 0; i < H * D; i++)
+        assert_true(y[i] == 0);
+}
+
+static void hostile_rows_are_refused_and_nothing_is_written(void **state) {
+    (void)state;
+    static const struct {
+        int32_t sequence, position, page; // page: what the table says of sequence 0
+        const char *words;
+    } cases[] = {
+        {3, 0, 6, "row 1: sequence 3 is not in 0 .. 2"},
+        {-2, 0, 6, "row 1: sequence -2 is not in 0 .. 2"},
+        {0, -1, 6, "row 1: position -1 is not in 0 .. 95"},
+        {0, 96, 6, "row 1: position 96 is not in 0 .. 95"},
+        {0, INT32_MAX, 6, "row 1: position 2147483647 is not in"},
+        {0, 16, 6, "row 1: page 1 of sequence 0 is -1, not in 0 .. 8"},
+        {0, 3, 9, "row 1: page 0 of sequence 0 is 9, not in 0 .. 8"},
+        {0, 3, INT32_MIN, "row 1: page 0 of sequence 0 is -2147483648"},
+    };
+    float k[2 * HK * D], v[2 * HK * D], q[2 * H * D], y[2 * H * D] = {0};
+    static float before[KV];
+    fill(k, 2 * HK * D, 1);
+    fill(v, 2 * HK * D, 1);
+    fill(q, 2 * H * D, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cache c = make_cache(RN_DTYPE_F32);
+        int32_t sequence[2] = {1, cases[i].sequence}, position[2] = {0, cases[i].position};
+        c.table[0] = cases[i].page;
+        memcpy(before, c.kv.data, sizeof before);
+        assert_fails(RN_INVALID, append(&c, k, v, sequence, position, 2));
+        assert_non_null(strstr(rn_last_story()->message, "kv_append: "));
+        assert_non_null(strstr(rn_last_story()->message, cases[i].words));
+        assert_memory_equal(before, c.kv.data, sizeof before);
+        assert_fails(RN_INVALID, attend(&c, q, sequence, position, 2, (rn_attention_attrs){0}, y));
+        assert_non_null(strstr(rn_last_story()->message, "paged_attention: "));
+        assert_non_null(strstr(rn_last_story()->message, cases[i].words));
+    }
+}
+
+static rn_graph *with_append(rn_dtype dtype, rn_shape kv, rn_shape k, rn_shape sequence) {
+    rn_graph *g = make_graph();
+    rn_op_kv_append(g, rn_graph_state(g, "kv", dtype, kv, RN_PURPOSE_KV),
+                    rn_graph_input(g, "k", RN_DTYPE_F32, k),
+                    rn_graph_input(g, "v", RN_DTYPE_F32, k),
+                    rn_graph_input(g, "sequence", RN_DTYPE_I32, sequence),
+                    rn_graph_input(g, "position", RN_DTYPE_I32, sequence),
+                    rn_graph_input(g, "table", RN_DTYPE_I32, RN_SHAPE(2, 4)));
+    return g;
+}
+
+static void misfits_are_refused_with_a_reason(void **state) {
+    (void)state;
+    rn_shape kv = RN_SHAPE(4, 2, 2, 16, 8), k = RN_SHAPE(RN_ROWS, 2, 8), rows = RN_SHAPE(RN_ROWS);
+    rn_graph *g = with_append(RN_DTYPE_F16, kv, k, rows);
+    assert_ok(rn_graph_finish(g));
+    assert_int_equal(RN_DTYPE_F16, rn_graph_value(g, rn_graph_node(g, 0)->outputs[0])->dtype);
+    rn_graph_destroy(g);
+    assert_refused(with_append(RN_DTYPE_BF16, kv, k, rows), "kv_append.0",
+                   "kv must be f16 or f32, it is bf16");
+    assert_refused(with_append(RN_DTYPE_F16, RN_SHAPE(4, 3, 2, 16, 8), k, rows),
+                   "kv must be (pages, 2, HK, page_tokens, D)");
+    assert_refused(with_append(RN_DTYPE_F16, kv, RN_SHAPE(RN_ROWS, 2, 4), rows),
+                   "the HK and D of kv");
+    assert_refused(with_append(RN_DTYPE_F16, kv, k, RN_SHAPE(7)),
+                   "sequence and position must be (rows)");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_give_the_bits_of_plain_attention),
+        cmocka_unit_test(pages_before_the_window_may_be_gone),
+        cmocka_unit_test(rows_of_no_sequence_do_nothing),
+        cmocka_unit_test(hostile_rows_are_refused_and_nothing_is_written),
+        cmocka_unit_test(misfits_are_refused_with_a_reason),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
