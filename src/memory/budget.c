@@ -130,6 +130,10 @@ rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_b
                    rn_size_format(smallest_bytes).text, (unsigned long long)smallest_bytes);
 }
 
+void rn_refusal_keep(const rn_refusal *refusal) {
+    thread_refusal = *refusal;
+}
+
 static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {
     uint64_t now = rn_ledger_now(account.device), smallest;
     uint64_t kept = now - rn_min_u64(now, reclaimable(account.device));

@@ -12,5 +12,8 @@ RN_MUST_USE rn_status rn_budget_reserve(rn_account account, uint64_t bytes);
 // RN_OVER_BUDGET.
 rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_bytes,
                            uint64_t smallest_bytes);
+// For those who also know the holders: keeps the table as the thread's last refusal. The story is
+// theirs.
+void rn_refusal_keep(const rn_refusal *refusal);
 
 #endif

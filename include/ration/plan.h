@@ -1,0 +1,103 @@
+// plan.h — decides what lives where and when, within a byte budget, before anything is loaded.
+//
+//     rn_recipe recipe;
+//     RN_TRY(rn_builtin_recipe("resnet18", &recipe));
+//     rn_plan *plan;
+//     RN_TRY(rn_plan_make(&recipe, rn_cpu_caps(), &(rn_plan_options){.budget_bytes = 60 << 20},
+//     &plan)); RN_TRY(rn_plan_print(plan, rn_sink_file(stdout))); rn_plan_destroy(plan);
+//
+// Pure: the same recipe, caps and options give the same plan; no device is touched, nothing is
+// read. As the budget grows, what was feasible stays feasible and the predicted time never rises.
+#ifndef RATION_PLAN_H
+#define RATION_PLAN_H
+
+#include <ration/graph.h>
+#include <ration/place.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_device_caps rn_device_caps; // what a device can do and how fast it is
+typedef struct rn_plan rn_plan;
+
+// ---- recipes ------------------------------------------------------------------------------------
+
+// What a planner may choose when it asks for a graph. {0}: the roomiest.
+typedef struct rn_recipe_options {
+    uint32_t micro_batches; // 0 or 1: none. The graph is of one of them and accumulates gradients
+} rn_recipe_options;
+
+// Makes graphs; the planner may call it several times.
+typedef struct rn_recipe {
+    char name[64];
+    void *self;
+    // A finished graph that the caller destroys.
+    rn_status (*build)(void *self, const rn_recipe_options *options, rn_graph **out);
+    void (*destroy)(void *self); // may be NULL
+    uint64_t rows;          // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
+    uint64_t workload_rows; // rows that a typical job brings (a prompt); 0: one full run
+    uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
+    bool batch_statistics;      // micro-batches would change the result (training batchnorm)
+} rn_recipe;
+RN_API void rn_recipe_destroy(rn_recipe *recipe);
+
+// "mlp", "simple", "resnet18", "llama:LAYERSxDIM", each also with ":train" at its end. RN_NOT_FOUND
+// lists them.
+RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out);
+
+// ---- planning -----------------------------------------------------------------------------------
+
+typedef struct rn_plan_options {
+    uint64_t budget_bytes; // for what the plan holds: arena and staging; 0 or RN_NO_LIMIT: no limit
+    uint64_t beside_bytes; // of the budget, what is held beside the plan: the process, a reserve
+    bool exact;            // no move that regroups sums (micro-batches)
+    bool allow_lossy;      // micro-batches of a graph with batch statistics
+    rn_place_effort effort;
+} rn_plan_options;
+
+// RN_OVER_BUDGET: rn_last_refusal() has the largest holders and the smallest budget.
+RN_API RN_MUST_USE rn_status rn_plan_make(const rn_recipe *recipe, const rn_device_caps *caps,
+                                          const rn_plan_options *options, rn_plan **out);
+RN_API void rn_plan_destroy(rn_plan *plan);
+
+typedef struct rn_plan_summary {
+    uint64_t planned_bytes;                   // what a session holds: arena and staging
+    uint64_t arena_bytes;                     // one block on the device
+    uint64_t staging_bytes;                   // through which weights are read
+    uint64_t live_peak_bytes;                 // the most bytes of the arena in use at any step
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // of planned_bytes; their sum
+    uint64_t smallest_bytes; // the least that works; the smallest budget is beside_bytes more
+    uint64_t rows;           // RN_ROWS is bound to this
+    uint64_t workload_rows;  // for which the time is predicted; 0: one run
+    uint32_t slice_rows;     // of attention; 0: the kernel's choice
+    uint32_t micro_batches;  // at least 1
+    uint32_t block_count, resident_blocks, recomputed_blocks;
+    uint64_t weight_bytes, streamed_bytes; // streamed: read from disk in every run
+    uint32_t step_count;
+    double seconds; // predicted, for the workload
+    bool optimal;   // the arena is as low as its lifetimes allow
+} rn_plan_summary;
+RN_API const rn_plan_summary *rn_plan_get_summary(const rn_plan *plan);
+RN_API const rn_graph *rn_plan_graph(const rn_plan *plan); // with the recomputed nodes in it
+
+// ---- showing ------------------------------------------------------------------------------------
+
+// For people: peak by purpose, moves and their reasons, the largest buffers, time.
+RN_API RN_MUST_USE rn_status rn_plan_print(const rn_plan *plan, rn_sink sink);
+// All of it: summary, reasons, steps, buffers with offset and lifetime.
+RN_API void rn_plan_json(const rn_plan *plan, rn_json *json, const char *key);
+// The arena, address by step, as one SVG picture; as a page that shows what is under the pointer.
+RN_API RN_MUST_USE rn_status rn_plan_svg(const rn_plan *plan, rn_sink sink);
+RN_API RN_MUST_USE rn_status rn_plan_html(const rn_plan *plan, rn_sink sink);
+
+// Plans for several budgets between the smallest and the roomiest.
+typedef struct rn_sweep_row {
+    uint64_t budget_bytes;
+    rn_plan_summary summary;
+} rn_sweep_row;
+RN_API RN_MUST_USE rn_status rn_plan_sweep(const rn_recipe *recipe, const rn_device_caps *caps,
+                                           const rn_plan_options *options, rn_sweep_row *out_rows,
+                                           uint32_t row_count);
+
+RN_END_DECLS
+
+#endif

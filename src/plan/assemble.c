@@ -1,0 +1,374 @@
+// assemble.c — a candidate written out: buffers with offsets and lifetimes, steps with queues.
+//
+//     position   0         1                  2
+//     steps      COMPUTE   COMPUTE EVICT READ COMPUTE ...
+//
+// Behind the last position that reads a use come its EVICT and the READ that refills the slot.
+// A buffer that lives from position a to b lives from a's step to b's. Sizes are multiples of 64
+// bytes, as places are: what is alive then adds up to the byte with what kernels can touch.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+
+#include <string.h>
+
+#define FROM RN_HOST_OTHER
+
+typedef struct builder {
+    rn_planner *planner;
+    const rn_candidate *candidate;
+    const rn_variant *variant;
+    const rn_case *c;
+    const rn_binding *binding;
+    rn_plan *plan;
+    rn_stream stream;
+    uint64_t *offsets;     // (storages + positions)
+    uint32_t *step_of;     // (positions)
+    uint32_t *buffer_of;   // (storages)
+    uint32_t *unit_buffer; // (units): of a resident one
+    uint64_t base, ring;   // offsets of the intermediates, of the ring
+    rn_placement placement;
+} builder;
+
+// ---- steps --------------------------------------------------------------------------------------
+
+static rn_plan_step *add_step(rn_plan *plan, rn_step_kind kind) {
+    rn_plan_step *step = &plan->steps[plan->step_count++];
+    *step = (rn_plan_step){.kind = kind,
+                           .node = RN_NO_NODE,
+                           .use = RN_NO_USE,
+                           .after = RN_NO_STEP,
+                           .workspace = RN_NO_BUFFER};
+    return step;
+}
+
+static void add_read(builder *b, uint32_t evicted, uint32_t evict_step) {
+    rn_plan *plan = b->plan;
+    bool next_run = false;
+    uint32_t use = rn_stream_follower(&b->stream, evicted, &next_run);
+    const rn_plan_unit *unit = &plan->units[plan->uses[use].unit];
+    plan->uses[use].read_step = plan->step_count;
+    rn_plan_step *step = add_step(plan, RN_STEP_READ);
+    step->queue = 1;
+    step->use = use;
+    step->after = evict_step;
+    step->next_run = next_run;
+    step->seconds = rn_cost_read(&plan->caps, unit->file_bytes, unit->bytes);
+}
+
+static void add_evictions(builder *b, uint32_t position, uint32_t *evicted) {
+    const rn_stream *s = &b->stream;
+    for (; *evicted < s->use_count && s->uses[s->by_last[*evicted]].last == position; ++*evicted) {
+        uint32_t use = s->by_last[*evicted], evict_step = b->plan->step_count;
+        b->plan->uses[use].evict_step = evict_step;
+        add_step(b->plan, RN_STEP_EVICT)->use = use;
+        add_read(b, use, evict_step);
+    }
+}
+
+static void add_steps(builder *b) {
+    uint32_t evicted = 0;
+    for (uint32_t p = 0; p < b->c->order.count; p++) {
+        b->step_of[p] = b->plan->step_count;
+        rn_plan_step *step = add_step(b->plan, RN_STEP_COMPUTE);
+        step->node = b->c->order.nodes[p];
+        step->seconds = b->binding->seconds[b->variant->slice][p];
+        add_evictions(b, p, &evicted);
+    }
+}
+
+// A COMPUTE waits for the last submitted of the READs that it needs first: one of this run, or else
+// the latest of those that the run before has made for this one.
+static void add_waits(builder *b) {
+    for (uint32_t u = 0; u < b->stream.use_count; u++) {
+        rn_plan_step *step = &b->plan->steps[b->step_of[b->stream.uses[u].first]];
+        uint32_t read = b->plan->uses[u].read_step;
+        bool here = !b->plan->steps[read].next_run;
+        bool has = step->after != RN_NO_STEP;
+        bool has_here = has && !b->plan->steps[step->after].next_run;
+        if (!has || (here && !has_here) || (here == has_here && read > step->after))
+            step->after = read;
+    }
+}
+
+// ---- buffers ------------------------------------------------------------------------------------
+
+static uint32_t add_buffer(builder *b, rn_plan_buffer buffer) {
+    buffer.bytes = rn_round_up(buffer.bytes, RN_PLAN_ALIGN);
+    b->plan->buffers[b->plan->buffer_count] = buffer;
+    return b->plan->buffer_count++;
+}
+
+static uint64_t add_resident(builder *b) {
+    rn_plan *plan = b->plan;
+    uint64_t offset = 0;
+    for (uint32_t u = 0; u < plan->unit_count; u++) {
+        if (!plan->units[u].resident) continue;
+        b->unit_buffer[u] = add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_UNIT,
+                                                           .purpose = RN_PURPOSE_WEIGHTS,
+                                                           .unit = u,
+                                                           .offset = offset,
+                                                           .bytes = plan->units[u].bytes,
+                                                           .last_step = plan->step_count - 1,
+                                                           .always = true});
+        offset += rn_round_up(plan->units[u].bytes, RN_PLAN_ALIGN);
+    }
+    plan->resident_bytes = offset;
+    return offset;
+}
+
+static void add_storages(builder *b, uint64_t always_offset) {
+    const rn_plan_liveness *live = &b->binding->live;
+    uint32_t end = b->plan->step_count - 1;
+    for (uint32_t i = 0; i < live->storage_count; i++) {
+        const rn_plan_storage *s = &live->storages[i];
+        rn_plan_buffer buffer = {.kind = RN_BUFFER_VALUE,
+                                 .purpose = rn_graph_value(b->c->graph, s->value)->purpose,
+                                 .value = s->value,
+                                 .unit = RN_NO_USE,
+                                 .offset = b->base + b->offsets[i],
+                                 .bytes = s->bytes,
+                                 .first_step = s->from_start ? 0 : b->step_of[s->first],
+                                 .last_step = s->to_end ? end : b->step_of[s->last]};
+        if (s->always) {
+            buffer.offset = always_offset;
+            buffer.first_step = 0;
+            buffer.last_step = end;
+            buffer.always = true;
+            always_offset += rn_round_up(s->bytes, RN_PLAN_ALIGN);
+        }
+        b->buffer_of[i] = add_buffer(b, buffer);
+    }
+}
+
+static void add_workspaces(builder *b) {
+    const uint64_t *workspace = b->binding->workspace[b->variant->slice];
+    for (uint32_t p = 0; p < b->c->order.count; p++) {
+        uint32_t step = b->step_of[p];
+        if (workspace[p] == 0) continue;
+        b->plan->steps[step].workspace = add_buffer(
+            b, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
+                                .purpose = RN_PURPOSE_WORKSPACE,
+                                .unit = RN_NO_USE,
+                                .offset = b->base + b->offsets[b->binding->live.storage_count + p],
+                                .bytes = workspace[p],
+                                .first_step = step,
+                                .last_step = step});
+    }
+}
+
+// A use that is read in the run before has two buffers in one place: from the start to its EVICT,
+// and from its READ, for the next run, to the end.
+static void add_uses(builder *b) {
+    rn_plan *plan = b->plan;
+    for (uint32_t u = 0; u < plan->use_count; u++) {
+        rn_plan_use *use = &plan->uses[u];
+        bool ahead = plan->steps[use->read_step].next_run;
+        rn_plan_buffer buffer = {.kind = RN_BUFFER_UNIT,
+                                 .purpose = RN_PURPOSE_WEIGHTS,
+                                 .unit = use->unit,
+                                 .offset = b->ring + use->slot * plan->slot_bytes,
+                                 .bytes = plan->units[use->unit].bytes,
+                                 .first_step = ahead ? 0 : use->read_step,
+                                 .last_step = use->evict_step};
+        use->buffer = add_buffer(b, buffer);
+        buffer.first_step = use->read_step;
+        buffer.last_step = plan->step_count - 1;
+        if (ahead) add_buffer(b, buffer);
+    }
+}
+
+static void add_places(builder *b) {
+    const rn_unit_table *t = &b->c->units;
+    const rn_plan_liveness *live = &b->binding->live;
+    for (rn_value v = 1; v <= b->plan->value_count; v++) {
+        uint32_t unit = t->unit_of[v], storage = live->storage_of[v];
+        rn_plan_place *place = &b->plan->places[v];
+        *place = (rn_plan_place){.buffer = RN_NO_BUFFER,
+                                 .bytes = live->bytes_of[v],
+                                 .layout = t->layout_of[v],
+                                 .unit = unit};
+        if (unit != RN_NO_USE) {
+            place->buffer = b->unit_buffer[unit];
+            place->offset = t->offset_of[v];
+        } else if (storage != RN_NO_BUFFER) {
+            place->buffer = b->buffer_of[storage];
+            place->offset = live->offset_of[v];
+        }
+    }
+}
+
+// ---- summary ------------------------------------------------------------------------------------
+
+static rn_status count_live(builder *b) {
+    rn_plan *plan = b->plan;
+    uint64_t *change, now = 0; // bytes born less bytes gone, modulo 2^64
+    RN_TRY(rn_arena_array(&plan->memory, (size_t)plan->step_count + 1, sizeof *change,
+                          (void **)&change));
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        change[plan->buffers[i].first_step] += plan->buffers[i].bytes;
+        change[plan->buffers[i].last_step + 1] -= plan->buffers[i].bytes;
+    }
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        plan->steps[i].live_bytes = now += change[i];
+        plan->summary.live_peak_bytes = rn_max_u64(plan->summary.live_peak_bytes, now);
+    }
+    return RN_OK;
+}
+
+// Of the step with the most live bytes; what lies between buffers then is "other".
+static void count_purposes(rn_plan *plan) {
+    rn_plan_summary *s = &plan->summary;
+    uint32_t peak = 0;
+    while (plan->steps[peak].live_bytes < s->live_peak_bytes)
+        peak++;
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        if (plan->buffers[i].first_step <= peak && peak <= plan->buffers[i].last_step)
+            s->purpose_bytes[plan->buffers[i].purpose] += plan->buffers[i].bytes;
+    s->purpose_bytes[RN_PURPOSE_OTHER] += s->arena_bytes - s->live_peak_bytes;
+    s->purpose_bytes[RN_PURPOSE_STAGING] += s->staging_bytes;
+}
+
+static rn_status count_blocks(builder *b) {
+    rn_plan *plan = b->plan;
+    uint32_t blocks = rn_graph_block_count(b->c->graph);
+    bool *used, *streamed; // (blocks)
+    RN_TRY(rn_arena_array(&plan->memory, blocks, sizeof(bool), (void **)&used));
+    RN_TRY(rn_arena_array(&plan->memory, blocks, sizeof(bool), (void **)&streamed));
+    for (uint32_t n = 0; n < b->c->order.count; n++)
+        used[rn_graph_node(b->c->graph, n)->block] = true;
+    for (uint32_t u = 0; u < plan->unit_count; u++) {
+        plan->summary.weight_bytes += plan->units[u].bytes;
+        streamed[plan->units[u].block] |= !plan->units[u].resident;
+    }
+    for (uint32_t i = 0; i < blocks; i++) {
+        plan->summary.block_count += used[i];
+        plan->summary.resident_blocks += used[i] && !streamed[i];
+    }
+    return RN_OK;
+}
+
+static rn_status summarize(builder *b) {
+    rn_plan_summary *s = &b->plan->summary;
+    s->arena_bytes = b->base + b->placement.height_bytes;
+    s->staging_bytes = rn_case_staging(b->c);
+    s->planned_bytes = s->arena_bytes + s->staging_bytes;
+    s->smallest_bytes = b->planner->frugal.planned_bytes;
+    s->rows = b->binding->rows;
+    s->workload_rows = s->rows ? rn_planner_workload(b->planner) : 0;
+    s->slice_rows = rn_plan_slices[b->variant->slice];
+    s->micro_batches = b->planner->micro[b->variant->micro];
+    s->recomputed_blocks = b->planner->fronts[b->variant->micro].blocks[b->variant->point];
+    s->streamed_bytes = b->stream.read_bytes;
+    s->step_count = b->plan->step_count;
+    s->seconds = b->candidate->seconds;
+    s->optimal = b->placement.optimal;
+    RN_TRY(count_live(b));
+    count_purposes(b->plan);
+    return count_blocks(b);
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+static rn_status write_stream(builder *b) {
+    rn_plan *plan = b->plan;
+    const rn_residency *r = &b->candidate->residency;
+    bool *resident; // (units)
+    RN_TRY(rn_stream_init(&plan->memory, &b->c->units, &b->stream));
+    RN_TRY(rn_arena_array(&plan->memory, plan->unit_count, sizeof(bool), (void **)&resident));
+    rn_residency_mark(b->c, *r, resident);
+    if (r->slots) {
+        if (!rn_stream_walk(&b->c->units, resident, r->slots, &b->stream))
+            return rn_fail(RN_INTERNAL, "a ring of %u slots does not turn", r->slots);
+        plan->slot_bytes = b->c->levels[r->level].slot_bytes[r->kept];
+    }
+    plan->slot_count = r->slots;
+    plan->use_count = b->stream.use_count;
+    RN_TRY(
+        rn_arena_array(&plan->memory, plan->use_count, sizeof *plan->uses, (void **)&plan->uses));
+    for (uint32_t u = 0; u < plan->unit_count; u++)
+        plan->units[u].resident = resident[u];
+    for (uint32_t u = 0; u < plan->use_count; u++)
+        plan->uses[u] = (rn_plan_use){.unit = b->stream.uses[u].unit, .slot = u % r->slots};
+    return RN_OK;
+}
+
+static rn_status write_units(builder *b) {
+    const rn_unit_table *t = &b->c->units;
+    rn_plan *plan = b->plan;
+    uint32_t values = 0;
+    plan->unit_count = t->unit_count;
+    for (uint32_t u = 0; u < t->unit_count; u++)
+        values += t->units[u].value_count;
+    RN_TRY(rn_arena_copy(&plan->memory, t->units, t->unit_count * sizeof *t->units,
+                         (void **)&plan->units));
+    return rn_arena_copy(&plan->memory, t->values, values * sizeof *t->values,
+                         (void **)&plan->unit_values);
+}
+
+static rn_status allocate(builder *b) {
+    rn_plan *plan = b->plan;
+    rn_arena *memory = &plan->memory;
+    size_t positions = b->c->order.count, storages = b->binding->live.storage_count;
+    size_t steps = positions + 2 * (size_t)plan->use_count;
+    size_t buffers = storages + positions + plan->unit_count + 2 * (size_t)plan->use_count;
+    plan->value_count = rn_graph_value_count(b->c->graph);
+    RN_TRY(rn_arena_array(memory, steps, sizeof *plan->steps, (void **)&plan->steps));
+    RN_TRY(rn_arena_array(memory, buffers, sizeof *plan->buffers, (void **)&plan->buffers));
+    RN_TRY(rn_arena_array(memory, (size_t)plan->value_count + 1, sizeof *plan->places,
+                          (void **)&plan->places));
+    RN_TRY(rn_arena_array(memory, storages + positions, sizeof *b->offsets, (void **)&b->offsets));
+    RN_TRY(rn_arena_array(memory, positions, sizeof *b->step_of, (void **)&b->step_of));
+    RN_TRY(rn_arena_array(memory, storages, sizeof *b->buffer_of, (void **)&b->buffer_of));
+    RN_TRY(
+        rn_arena_array(memory, plan->unit_count, sizeof *b->unit_buffer, (void **)&b->unit_buffer));
+    memset(b->unit_buffer, 0xff, plan->unit_count * sizeof *b->unit_buffer); // RN_NO_BUFFER
+    return RN_OK;
+}
+
+static rn_status write_plan(builder *b) {
+    rn_planner *p = b->planner;
+    rn_case *c;
+    rn_binding *binding;
+    RN_TRY(rn_planner_open(p, b->variant, &c, &binding));
+    b->c = c;
+    b->binding = binding;
+    b->plan->graph = c->graph;
+    RN_TRY(write_units(b));
+    RN_TRY(write_stream(b));
+    RN_TRY(allocate(b));
+    RN_TRY(rn_binding_place(&b->plan->memory, binding, b->variant->slice, c->order.count,
+                            p->options.effort, b->offsets, &b->placement));
+    b->base = rn_residency_base(c, binding->live.always_bytes, b->candidate->residency, &b->ring);
+    add_steps(b);
+    add_waits(b);
+    add_storages(b, add_resident(b));
+    add_workspaces(b);
+    add_uses(b);
+    add_places(b);
+    RN_TRY(summarize(b));
+    return rn_plan_explain(p, b->candidate, b->plan);
+}
+
+rn_status rn_plan_assemble(rn_planner *planner, const rn_candidate *candidate, rn_plan **out) {
+    rn_plan *plan = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof *plan, (void **)&plan));
+    rn_arena_init(&plan->memory, FROM, 0);
+    plan->caps = *planner->caps;
+    plan->options = planner->options;
+    memcpy(plan->name, planner->recipe->name, sizeof plan->name);
+    builder b = {.planner = planner,
+                 .candidate = candidate,
+                 .variant = &planner->variants[candidate->variant],
+                 .plan = plan};
+    rn_status s = write_plan(&b);
+    if (s == RN_OK) {
+        *out = plan;
+        return RN_OK;
+    }
+    plan->graph = NULL; // the planner's
+    rn_plan_destroy(plan);
+    return s;
+}

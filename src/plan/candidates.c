@@ -1,0 +1,281 @@
+// candidates.c — the list of all that a plan may be, without a budget in sight:
+//
+//     inference   rows {wanted, half, ... 1}   x slices of attention x residency
+//     training    micro-batches {1, 2, 4 ...}  x blocks recomputed   x slices x residency
+//
+// Each variant gets a time below which it cannot be; the list is in that order, so that choosing
+// can stop early. Graphs, lifetimes and placements are made when they are first asked for.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+
+#define FROM RN_HOST_OTHER
+
+// ---- cases --------------------------------------------------------------------------------------
+
+static rn_case *case_at(const rn_planner *p, uint32_t micro, uint32_t point) {
+    return &p->cases[micro * RN_PLAN_POINTS + point];
+}
+
+static void close_case(rn_case *c) {
+    rn_graph_destroy(c->graph);
+    rn_arena_free_all(&c->memory);
+    *c = (rn_case){0};
+}
+
+static rn_status write_level(rn_case *c, uint64_t largest, rn_level *level) {
+    const rn_unit_table *t = &c->units;
+    size_t room = (size_t)t->unit_count + 1;
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof *level->units, (void **)&level->units));
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->resident_bytes));
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->slot_bytes));
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->file_bytes));
+    for (uint32_t u = 0; u < t->unit_count; u++)
+        if (!t->units[u].resident && t->units[u].bytes <= largest) level->units[level->count++] = u;
+    level->resident_bytes[level->count] = c->unit_bytes;
+    for (uint32_t k = level->count; k-- > 0;) {
+        const rn_plan_unit *unit = &t->units[level->units[k]];
+        level->resident_bytes[k] =
+            level->resident_bytes[k + 1] - rn_round_up(unit->bytes, RN_PLAN_ALIGN);
+        level->slot_bytes[k] =
+            rn_max_u64(level->slot_bytes[k + 1], rn_round_up(unit->bytes, RN_PLAN_SLOT_ALIGN));
+        level->file_bytes[k] = level->file_bytes[k + 1] + unit->file_bytes;
+    }
+    return RN_OK;
+}
+
+// Slots as large as the largest unit, as the next smaller one, and so on.
+static rn_status write_levels(rn_case *c) {
+    uint64_t below = UINT64_MAX;
+    for (uint32_t u = 0; u < c->units.unit_count; u++)
+        c->unit_bytes += rn_round_up(c->units.units[u].bytes, RN_PLAN_ALIGN);
+    while (c->level_count < RN_PLAN_LEVELS) {
+        uint64_t largest = 0;
+        for (uint32_t u = 0; u < c->units.unit_count; u++)
+            if (!c->units.units[u].resident && c->units.units[u].bytes < below)
+                largest = rn_max_u64(largest, c->units.units[u].bytes);
+        if (largest == 0) break;
+        RN_TRY(write_level(c, largest, &c->levels[c->level_count++]));
+        below = largest;
+    }
+    return RN_OK;
+}
+
+static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t point, rn_graph **out) {
+    rn_recipe_options options = {.micro_batches = p->micro[micro]};
+    if (point == 0) return p->recipe->build(p->recipe->self, &options, out);
+    const rn_graph *plain = case_at(p, micro, 0)->graph;
+    size_t row = (size_t)point * rn_graph_block_count(plain);
+    return rn_graph_recompute(plain, p->fronts[micro].recompute + row, out);
+}
+
+static rn_status fill_case(rn_planner *p, uint32_t micro, uint32_t point, rn_case *c) {
+    RN_TRY(build_graph(p, micro, point, &c->graph));
+    if (rn_graph_node_count(c->graph) == 0)
+        return rn_fail(RN_INVALID, "'%s' has no nodes: there is nothing to plan", p->recipe->name);
+    RN_TRY(rn_plan_order_make(&c->memory, c->graph, &c->order));
+    RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &c->units));
+    return write_levels(c);
+}
+
+static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t point) {
+    rn_case *c = case_at(p, micro, point);
+    if (c->is_open) return RN_OK;
+    rn_case **oldest = &p->opened[p->open_count % RN_PLAN_OPEN_CASES];
+    if (point > 0 && *oldest) close_case(*oldest);
+    if (point > 0) *oldest = NULL;
+    rn_arena_init(&c->memory, FROM, 0);
+    c->is_open = true; // to be closed in any case
+    rn_status s = fill_case(p, micro, point, c);
+    if (s == RN_OK)
+        s = rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings);
+    if (s != RN_OK) {
+        close_case(c);
+    } else if (point > 0) {
+        *oldest = c;
+        p->open_count++;
+    }
+    return s;
+}
+
+static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
+    *out = &c->bindings[rows];
+    if ((*out)->is_made) return RN_OK;
+    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->units, p->rows[rows],
+                           *out);
+}
+
+rn_status rn_planner_open(rn_planner *p, const rn_variant *v, rn_case **out_case,
+                          rn_binding **out_binding) {
+    RN_TRY(open_case(p, v->micro, v->point));
+    rn_case *c = *out_case = case_at(p, v->micro, v->point);
+    RN_TRY(bind(p, c, v->rows, out_binding));
+    if ((*out_binding)->is_live) return RN_OK;
+    return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->units, *out_binding);
+}
+
+// ---- variants -----------------------------------------------------------------------------------
+
+rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
+    rn_case *c;
+    rn_binding *b;
+    rn_arena scratch;
+    if (v->has_peak) return RN_OK;
+    RN_TRY(rn_planner_open(p, v, &c, &b));
+    rn_arena_init(&scratch, FROM, 0);
+    rn_status s = rn_binding_peak(&scratch, b, v->slice, c->order.count, &v->peak_bytes);
+    rn_arena_free_all(&scratch);
+    v->always_bytes = b->live.always_bytes;
+    v->has_peak = s == RN_OK;
+    return s;
+}
+
+rn_status rn_planner_place(rn_planner *p, rn_variant *v) {
+    rn_case *c;
+    rn_binding *b;
+    rn_arena scratch;
+    rn_placement placement = {0};
+    if (v->is_placed) return RN_OK;
+    RN_TRY(rn_planner_peak(p, v));
+    RN_TRY(rn_planner_open(p, v, &c, &b));
+    rn_arena_init(&scratch, FROM, 0);
+    rn_status s = rn_binding_place(&scratch, b, v->slice, c->order.count, p->options.effort, NULL,
+                                   &placement);
+    rn_arena_free_all(&scratch);
+    v->height_bytes = placement.height_bytes;
+    v->is_placed = s == RN_OK;
+    return s;
+}
+
+uint64_t rn_planner_workload(const rn_planner *p) {
+    return p->recipe->workload_rows ? p->recipe->workload_rows : p->rows[0];
+}
+
+double rn_planner_total(const rn_planner *p, const rn_variant *v, double run_seconds,
+                        double update_seconds) {
+    uint64_t rows = p->rows[v->rows], runs = 1, parts = p->micro[v->micro];
+    if (rows) runs = rn_div_up(rn_planner_workload(p), rows);
+    return (double)runs * ((double)parts * run_seconds - (double)(parts - 1) * update_seconds);
+}
+
+static void insert_variant(rn_planner *p, rn_variant v) {
+    uint32_t at = p->variant_count++;
+    for (; at > 0 && p->variants[at - 1].bound_seconds > v.bound_seconds; at--)
+        p->variants[at] = p->variants[at - 1];
+    p->variants[at] = v;
+}
+
+static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
+    const rn_front *front = &p->fronts[micro];
+    rn_binding *b;
+    RN_TRY(bind(p, case_at(p, micro, 0), rows, &b));
+    for (uint32_t point = 0; point < front->count; point++)
+        for (uint32_t slice = 0; slice < RN_PLAN_SLICES; slice++) {
+            rn_variant v = {.micro = micro, .point = point, .rows = rows, .slice = slice};
+            double seconds = b->total_seconds[slice] + front->seconds[point];
+            v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds);
+            if (b->slices[slice]) insert_variant(p, v);
+        }
+    return RN_OK;
+}
+
+static rn_status list_variants(rn_planner *p) {
+    size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES;
+    RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
+    for (uint32_t m = 0; m < p->micro_count; m++) {
+        rn_binding *b;
+        RN_TRY(bind(p, case_at(p, m, 0), 0, &b));
+        RN_TRY(rn_front_make(&p->memory, case_at(p, m, 0)->graph, &case_at(p, m, 0)->order, b,
+                             &p->fronts[m]));
+        for (uint32_t r = 0; r < p->rows_count; r++)
+            RN_TRY(list_variants_of(p, m, r));
+    }
+    return RN_OK;
+}
+
+// ---- what may vary ------------------------------------------------------------------------------
+
+// The numbers into which the batch can be cut evenly: powers of two, and single samples.
+static rn_status list_micro(rn_planner *p) {
+    uint32_t most = p->recipe->max_micro_batches;
+    bool allowed = !p->options.exact && (!p->recipe->batch_statistics || p->options.allow_lossy);
+    RN_TRY(rn_arena_array(&p->memory, 34, sizeof *p->micro, (void **)&p->micro));
+    p->micro[p->micro_count++] = 1;
+    for (uint32_t m = 2; allowed && m < most && most % m == 0; m *= 2)
+        p->micro[p->micro_count++] = m;
+    if (allowed && most > 1) p->micro[p->micro_count++] = most;
+    return RN_OK;
+}
+
+static bool has_backward(const rn_graph *graph) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        if (rn_graph_node(graph, n)->phase != RN_PHASE_FORWARD) return true;
+    return false;
+}
+
+// Rows of inference may come in several runs; those of a training step belong together.
+static rn_status list_rows(rn_planner *p, const rn_graph *graph) {
+    RN_TRY(rn_arena_array(&p->memory, RN_PLAN_ROWS, sizeof *p->rows, (void **)&p->rows));
+    if (!rn_graph_has_rows(graph)) {
+        p->rows_count = 1;
+        return RN_OK;
+    }
+    uint64_t rows = p->recipe->rows ? p->recipe->rows : 1;
+    p->rows[p->rows_count++] = rows;
+    for (; rows > 1 && !has_backward(graph); p->rows_count++)
+        rows = p->rows[p->rows_count] = rn_div_up(rows, 2);
+    return RN_OK;
+}
+
+// ---- the frugal one -----------------------------------------------------------------------------
+
+// Looked for at the corners only, because a refusal must be quick: the fewest rows, the finest
+// slices, everything recomputed or nothing, any number of micro-batches (more of them hold fewer
+// activations, but all gradients).
+static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding *b) {
+    uint32_t finest = 0;
+    for (uint32_t s = 0; s < RN_PLAN_SLICES; s++)
+        if (b->slices[s]) finest = s;
+    return v->rows == p->rows_count - 1 && v->slice == finest &&
+           (v->point == 0 || v->point == p->fronts[v->micro].count - 1);
+}
+
+static rn_status find_frugal(rn_planner *p) {
+    p->frugal = (rn_candidate){.variant = RN_NO_STEP, .planned_bytes = UINT64_MAX};
+    for (uint32_t i = 0; i < p->variant_count; i++) {
+        const rn_variant *v = &p->variants[i];
+        if (is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]))
+            RN_TRY(rn_choose_frugal(p, i, &p->frugal));
+    }
+    return RN_OK;
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static rn_status fill_planner(rn_planner *p) {
+    RN_TRY(list_micro(p));
+    size_t cases = (size_t)p->micro_count * RN_PLAN_POINTS;
+    RN_TRY(rn_arena_array(&p->memory, cases, sizeof *p->cases, (void **)&p->cases));
+    RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
+    for (uint32_t m = 0; m < p->micro_count; m++) {
+        RN_TRY(open_case(p, m, 0));
+        if (m == 0) RN_TRY(list_rows(p, case_at(p, 0, 0)->graph));
+    }
+    RN_TRY(list_variants(p));
+    return find_frugal(p);
+}
+
+rn_status rn_planner_init(const rn_recipe *recipe, const rn_device_caps *caps,
+                          const rn_plan_options *options, rn_planner *out) {
+    *out = (rn_planner){.recipe = recipe, .caps = caps};
+    if (options) out->options = *options;
+    rn_arena_init(&out->memory, FROM, 0);
+    return fill_planner(out);
+}
+
+void rn_planner_destroy(rn_planner *p) {
+    for (uint32_t i = 0; p->cases && i < p->micro_count * RN_PLAN_POINTS; i++)
+        if (p->cases[i].is_open) close_case(&p->cases[i]);
+    rn_arena_free_all(&p->memory);
+}

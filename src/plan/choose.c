@@ -1,0 +1,198 @@
+// choose.c — which weights stay, and the fastest candidate that fits.
+//
+// For every size of slots and number of slots: the first k units stay, for every k. Bytes are a sum
+// looked up, time is a small simulation; a candidate whose lower bound is no better than the best
+// so far is not simulated. Skipping never changes the result, so the choice is the same as from the
+// whole list: least time, then fewest bytes read, then fewest bytes planned, then the first.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+
+enum { FEWEST_SLOTS = 1, MOST_SLOTS = 4 };
+
+// ---- bytes --------------------------------------------------------------------------------------
+
+void rn_residency_mark(const rn_case *c, rn_residency r, bool *out_resident) {
+    for (uint32_t u = 0; u < c->units.unit_count; u++)
+        out_resident[u] = true;
+    for (uint32_t k = r.kept; r.slots && k < c->levels[r.level].count; k++)
+        out_resident[c->levels[r.level].units[k]] = false;
+}
+
+uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency r,
+                           uint64_t *out_ring_offset) {
+    const rn_level *level = &c->levels[r.level];
+    *out_ring_offset = 0;
+    if (r.slots == 0) return c->unit_bytes + always_bytes;
+    *out_ring_offset =
+        rn_round_up(level->resident_bytes[r.kept] + always_bytes, RN_PLAN_SLOT_ALIGN);
+    return *out_ring_offset + r.slots * level->slot_bytes[r.kept];
+}
+
+uint64_t rn_case_staging(const rn_case *c) {
+    return c->units.unit_count ? RN_PLAN_STAGING_BYTES : 0;
+}
+
+static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r, uint64_t height) {
+    uint64_t ring;
+    return rn_residency_base(c, v->always_bytes, r, &ring) + height + rn_case_staging(c);
+}
+
+// ---- one variant --------------------------------------------------------------------------------
+
+typedef struct chooser {
+    rn_planner *planner;
+    rn_candidate *best;
+    uint32_t variant;
+    const rn_variant *v;
+    const rn_case *c;
+    const rn_binding *binding;
+    rn_stream stream;
+    bool *resident; // (units)
+    double *ready;  // (accesses)
+} chooser;
+
+static rn_status prepare(chooser *ch, rn_arena *scratch) {
+    const rn_unit_table *t = &ch->c->units;
+    RN_TRY(rn_stream_init(scratch, t, &ch->stream));
+    RN_TRY(rn_arena_array(scratch, t->unit_count, sizeof(bool), (void **)&ch->resident));
+    return rn_arena_array(scratch, t->access_count, sizeof(double), (void **)&ch->ready);
+}
+
+static bool can_stream(chooser *ch, rn_residency r) {
+    rn_residency_mark(ch->c, r, ch->resident);
+    return rn_stream_walk(&ch->c->units, ch->resident, r.slots, &ch->stream);
+}
+
+static double for_workload(const chooser *ch, double run_seconds) {
+    return rn_planner_total(ch->planner, ch->v, run_seconds, ch->binding->update_seconds);
+}
+
+static bool is_better(const rn_candidate *a, const rn_candidate *b) {
+    if (b->variant == RN_NO_STEP) return true;
+    if (a->seconds != b->seconds) return a->seconds < b->seconds;
+    if (a->read_bytes != b->read_bytes) return a->read_bytes < b->read_bytes;
+    return a->planned_bytes < b->planned_bytes;
+}
+
+static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
+    const double *seconds = ch->binding->seconds[ch->v->slice];
+    if (r.slots && !can_stream(ch, r)) return;
+    if (r.slots == 0) ch->stream.slot_count = ch->stream.use_count = 0;
+    double run = rn_cost_run(ch->planner->caps, seconds, ch->c->order.count, ch->c->units.units,
+                             &ch->stream, ch->ready);
+    rn_candidate candidate = {.variant = ch->variant,
+                              .residency = r,
+                              .planned_bytes = bytes,
+                              .read_bytes = r.slots ? ch->stream.read_bytes : 0,
+                              .seconds = for_workload(ch, run)};
+    // By definition, so that skipping by this bound is exact.
+    if (candidate.seconds < ch->v->bound_seconds) candidate.seconds = ch->v->bound_seconds;
+    if (is_better(&candidate, ch->best)) *ch->best = candidate;
+}
+
+// Whether no candidate of this variant that reads so many bytes, or more, is better than the best.
+static bool cannot_win(const chooser *ch, uint64_t read_bytes) {
+    const rn_candidate *best = ch->best;
+    double reading = (double)read_bytes / ch->planner->caps->disk_bytes_second;
+    if (best->variant == RN_NO_STEP) return false;
+    if (for_workload(ch, reading) * (1 - 1e-9) > best->seconds) return true; // rounding apart
+    return ch->v->bound_seconds >= best->seconds && read_bytes > best->read_bytes;
+}
+
+// From the most that stays to the least: the bound only grows, and so do the bytes read.
+static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t budget) {
+    const rn_level *l = &ch->c->levels[level];
+    for (uint32_t k = l->count; k-- > 0;) {
+        rn_residency r = {.slots = slots, .level = level, .kept = k};
+        uint64_t bytes = plan_bytes(ch->c, ch->v, r, ch->v->height_bytes);
+        if (cannot_win(ch, l->file_bytes[k])) break;
+        if (bytes <= budget) offer(ch, r, bytes);
+    }
+}
+
+static void offer_all(chooser *ch, uint64_t budget) {
+    rn_residency everything = {0};
+    uint64_t bytes = plan_bytes(ch->c, ch->v, everything, ch->v->height_bytes);
+    if (bytes <= budget) offer(ch, everything, bytes);
+    if (ch->best->variant == ch->variant && ch->best->seconds == ch->v->bound_seconds &&
+        ch->best->read_bytes == 0)
+        return; // as fast as this variant can be, and nothing is read
+    for (uint32_t level = 0; level < ch->c->level_count; level++)
+        for (uint32_t slots = FEWEST_SLOTS; slots <= MOST_SLOTS; slots++)
+            offer_level(ch, level, slots, budget);
+}
+
+// The fewest bytes with `height`; *out is set where they are below `less_than`.
+static uint64_t find_fewest(chooser *ch, uint64_t height, uint64_t less_than, rn_residency *out) {
+    rn_residency r = {0};
+    uint64_t bytes = plan_bytes(ch->c, ch->v, r, height);
+    if (bytes < less_than) {
+        less_than = bytes;
+        *out = r;
+    }
+    for (r.level = 0; r.level < ch->c->level_count; r.level++)
+        for (r.slots = FEWEST_SLOTS; r.slots <= MOST_SLOTS; r.slots++)
+            for (r.kept = 0; r.kept < ch->c->levels[r.level].count; r.kept++) {
+                bytes = plan_bytes(ch->c, ch->v, r, height);
+                if (bytes >= less_than || !can_stream(ch, r)) continue;
+                less_than = bytes;
+                *out = r;
+            }
+    return less_than;
+}
+
+// ---- all variants -------------------------------------------------------------------------------
+
+static rn_status with_variant(rn_planner *p, uint32_t variant, rn_candidate *best,
+                              rn_status (*then)(chooser *, uint64_t), uint64_t argument) {
+    rn_case *c;
+    rn_binding *binding;
+    rn_arena scratch;
+    chooser ch = {.planner = p, .best = best, .variant = variant, .v = &p->variants[variant]};
+    RN_TRY(rn_planner_open(p, ch.v, &c, &binding));
+    ch.c = c;
+    ch.binding = binding;
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status s = prepare(&ch, &scratch);
+    if (s == RN_OK) s = then(&ch, argument);
+    rn_arena_free_all(&scratch);
+    return s;
+}
+
+static rn_status improve_frugal(chooser *ch, uint64_t unused) {
+    rn_residency r = {0};
+    uint64_t least = ch->best->planned_bytes;
+    (void)unused;
+    if (find_fewest(ch, ch->v->peak_bytes, least, &r) >= least) return RN_OK;
+    RN_TRY(rn_planner_place(ch->planner, &ch->planner->variants[ch->variant]));
+    uint64_t bytes = find_fewest(ch, ch->v->height_bytes, least, &r);
+    if (bytes >= least) return RN_OK;
+    *ch->best = (rn_candidate){.variant = ch->variant, .residency = r, .planned_bytes = bytes};
+    return RN_OK;
+}
+
+rn_status rn_choose_frugal(rn_planner *p, uint32_t variant, rn_candidate *best) {
+    RN_TRY(rn_planner_peak(p, &p->variants[variant]));
+    return with_variant(p, variant, best, improve_frugal, 0);
+}
+
+static rn_status improve(chooser *ch, uint64_t budget) {
+    rn_residency r = {0};
+    if (find_fewest(ch, ch->v->peak_bytes, UINT64_MAX, &r) > budget) return RN_OK;
+    RN_TRY(rn_planner_place(ch->planner, &ch->planner->variants[ch->variant]));
+    offer_all(ch, budget);
+    return RN_OK;
+}
+
+rn_status rn_choose(rn_planner *p, uint64_t budget_bytes, rn_candidate *out) {
+    *out = (rn_candidate){.variant = RN_NO_STEP};
+    for (uint32_t i = 0; i < p->variant_count; i++) {
+        if (out->variant != RN_NO_STEP && p->variants[i].bound_seconds > out->seconds) break;
+        RN_TRY(rn_planner_peak(p, &p->variants[i]));
+        RN_TRY(with_variant(p, i, out, improve, budget_bytes));
+    }
+    if (out->variant == RN_NO_STEP) return rn_fail(RN_INTERNAL, "the frugal plan does not fit");
+    return RN_OK;
+}

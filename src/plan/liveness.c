@@ -1,0 +1,228 @@
+// liveness.c — which values share their bytes, how long these bytes live, and where they lie.
+//
+//     x ──reshape──▶ y ──relu──▶ z ──┐        x, y, z are one storage: a view is its input's bytes,
+//      first = x's node              add      and relu may overwrite what nobody reads afterwards
+//                                     last = the last reader of any of them
+//
+// A storage lives from the node that writes it to the last that reads one of its values; views read
+// nothing. When a node runs, all later readers of its inputs are known, those through views that
+// are made later included: so whether it may overwrite an input is decided on the spot.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "plan/place.h"
+
+typedef struct tracer {
+    const rn_graph *graph;
+    const rn_plan_order *order;
+    const rn_unit_table *units;
+    rn_binding *binding;
+    rn_plan_liveness *live;
+    rn_binder binder;
+    uint32_t *last_read; // (values + 1): position + 1; 0: nobody
+    uint32_t *writer;    // (storages): the position that wrote last
+} tracer;
+
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+// ---- storages -----------------------------------------------------------------------------------
+
+// The value's bytes are needed up to its last reader.
+static void extend(tracer *t, rn_plan_storage *storage, rn_value value) {
+    if (t->last_read[value]) storage->last = max_u32(storage->last, t->last_read[value] - 1);
+    storage->to_end |= rn_graph_value(t->graph, value)->role == RN_ROLE_OUTPUT;
+}
+
+static void add_storage(tracer *t, rn_value value, uint32_t position) {
+    rn_plan_liveness *live = t->live;
+    rn_role role = rn_graph_value(t->graph, value)->role;
+    rn_plan_storage *storage = &live->storages[live->storage_count];
+    *storage = (rn_plan_storage){.value = value,
+                                 .first = position,
+                                 .last = position,
+                                 .bytes = live->bytes_of[value],
+                                 .always = role == RN_ROLE_STATE || role == RN_ROLE_CONSTANT,
+                                 .from_start = role == RN_ROLE_INPUT};
+    if (storage->always) storage->last = t->order->count - 1;
+    extend(t, storage, value);
+    t->writer[live->storage_count] = position;
+    live->storage_of[value] = live->storage_count++;
+}
+
+static void join(tracer *t, rn_value value, rn_value with, uint64_t offset, uint32_t position) {
+    rn_plan_liveness *live = t->live;
+    uint32_t which = live->storage_of[with];
+    live->storage_of[value] = which;
+    live->offset_of[value] = live->offset_of[with] + offset;
+    extend(t, &live->storages[which], value);
+    t->writer[which] = position;
+}
+
+// Whether an output may be written over the input: nobody needs its bytes afterwards, and nobody
+// else reads or writes them now.
+static bool may_overwrite(const tracer *t, const rn_node *node, uint32_t output, uint32_t input,
+                          uint32_t position) {
+    const rn_plan_liveness *live = t->live;
+    rn_value in = node->inputs[input];
+    uint32_t which = live->storage_of[in];
+    if (which == RN_NO_BUFFER || t->writer[which] == position) return false;
+    const rn_plan_storage *s = &live->storages[which];
+    if (s->always || s->from_start || s->to_end || s->last != position) return false;
+    if (live->offset_of[in] != 0 || live->bytes_of[in] != s->bytes ||
+        live->bytes_of[node->outputs[output]] != s->bytes)
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (i != input && node->inputs[i] != RN_NO_VALUE &&
+            live->storage_of[node->inputs[i]] == which)
+            return false;
+    return true;
+}
+
+static bool is_dropped(const tracer *t, const rn_node *node, uint32_t output) {
+    rn_value value = node->outputs[output];
+    return t->last_read[value] == 0 && rn_graph_value(t->graph, value)->role != RN_ROLE_OUTPUT &&
+           rn_op_get(node->op)->optional_outputs >> output & 1;
+}
+
+static void trace_output(tracer *t, const rn_node *node, uint32_t output, uint32_t position) {
+    rn_value value = node->outputs[output];
+    uint64_t offset = 0;
+    if (t->units->unit_of[value] != RN_NO_USE) return;
+    rn_alias alias = rn_binder_alias(&t->binder, t->order->nodes[position], output, &offset);
+    bool given = alias.kind != RN_ALIAS_KIND_NONE && node->inputs[alias.input] != RN_NO_VALUE;
+    if (given && alias.kind != RN_ALIAS_KIND_MAY)
+        join(t, value, node->inputs[alias.input], offset, position);
+    else if (is_dropped(t, node, output))
+        return;
+    else if (given && may_overwrite(t, node, output, alias.input, position))
+        join(t, value, node->inputs[alias.input], 0, position);
+    else
+        add_storage(t, value, position);
+}
+
+// Backwards, so that a view hands its readers on to what it is a view of: it reads nothing itself.
+// An output is read at the end.
+static void note_readers(tracer *t) {
+    for (uint32_t p = t->order->count; p-- > 0;) {
+        const rn_node *node = rn_graph_node(t->graph, t->order->nodes[p]);
+        uint32_t last = t->binding->is_view[p] ? 0 : p + 1;
+        for (uint32_t i = 0; i < node->output_count; i++) {
+            rn_value out = node->outputs[i];
+            if (rn_graph_value(t->graph, out)->role == RN_ROLE_OUTPUT)
+                t->last_read[out] = t->order->count;
+            if (t->binding->is_view[p]) last = max_u32(last, t->last_read[out]);
+        }
+        for (uint32_t i = 0; i < node->input_count; i++)
+            t->last_read[node->inputs[i]] = max_u32(t->last_read[node->inputs[i]], last);
+    }
+}
+
+static void trace(tracer *t) {
+    note_readers(t);
+    for (rn_value v = 1; v <= rn_graph_value_count(t->graph); v++)
+        if (rn_graph_value(t->graph, v)->producer == RN_NO_NODE &&
+            rn_graph_value(t->graph, v)->role != RN_ROLE_WEIGHT)
+            add_storage(t, v, 0);
+    for (uint32_t p = 0; p < t->order->count; p++) {
+        const rn_node *node = rn_graph_node(t->graph, t->order->nodes[p]);
+        for (uint32_t i = 0; i < node->output_count; i++)
+            trace_output(t, node, i, p);
+    }
+    for (uint32_t i = 0; i < t->live->storage_count; i++)
+        if (t->live->storages[i].always)
+            t->live->always_bytes += rn_round_up(t->live->storages[i].bytes, RN_PLAN_ALIGN);
+}
+
+static rn_status measure(tracer *t) {
+    for (rn_value v = 1; v <= rn_graph_value_count(t->graph); v++) {
+        t->live->storage_of[v] = RN_NO_BUFFER;
+        RN_TRY(rn_plan_value_bytes(t->graph, v, t->binding->rows, t->units->layout_of[v],
+                                   &t->live->bytes_of[v]));
+    }
+    return RN_OK;
+}
+
+static rn_status allocate(rn_arena *memory, tracer *t) {
+    rn_plan_liveness *l = t->live;
+    uint32_t values = rn_graph_value_count(t->graph) + 1;
+    RN_TRY(rn_arena_array(memory, values, sizeof *l->storages, (void **)&l->storages));
+    RN_TRY(rn_arena_array(memory, values, sizeof *l->storage_of, (void **)&l->storage_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *l->offset_of, (void **)&l->offset_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *l->bytes_of, (void **)&l->bytes_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *t->last_read, (void **)&t->last_read));
+    RN_TRY(rn_arena_array(memory, values, sizeof *t->writer, (void **)&t->writer));
+    return rn_binder_init(memory, t->graph, &t->binder);
+}
+
+rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
+                           const rn_plan_order *order, const rn_unit_table *units,
+                           rn_binding *binding) {
+    tracer t = {
+        .graph = graph, .order = order, .units = units, .binding = binding, .live = &binding->live};
+    *t.live = (rn_plan_liveness){0};
+    RN_TRY(allocate(memory, &t));
+    t.binder.caps = caps;
+    t.binder.rows = binding->rows;
+    RN_TRY(measure(&t));
+    trace(&t);
+    binding->is_live = true;
+    return RN_OK;
+}
+
+// ---- bytes --------------------------------------------------------------------------------------
+
+rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, uint32_t slice, uint32_t positions,
+                          uint64_t *out_bytes) {
+    const rn_plan_liveness *live = &b->live;
+    uint64_t *change; // (positions + 1): bytes born less bytes gone, modulo 2^64
+    uint64_t now = 0;
+    *out_bytes = 0;
+    RN_TRY(rn_arena_array(memory, (size_t)positions + 1, sizeof *change, (void **)&change));
+    for (uint32_t i = 0; i < live->storage_count; i++) {
+        const rn_plan_storage *s = &live->storages[i];
+        if (s->always) continue;
+        change[s->first] += rn_round_up(s->bytes, RN_PLAN_ALIGN);
+        change[s->last + 1] -= rn_round_up(s->bytes, RN_PLAN_ALIGN);
+    }
+    for (uint32_t p = 0; p < positions; p++) {
+        now += change[p];
+        uint64_t workspace = rn_round_up(b->workspace[slice][p], RN_PLAN_ALIGN);
+        *out_bytes = rn_max_u64(*out_bytes, now + workspace);
+    }
+    return RN_OK;
+}
+
+// A fixed effort, whatever the budget: more effort for less budget could make a plan faster.
+static rn_place_options fix_effort(rn_place_effort effort) {
+    enum { FEW_NODES = 4000, MANY_NODES = 1000000 };
+    if (effort == RN_PLACE_GREEDY) return (rn_place_options){.effort = RN_PLACE_GREEDY};
+    return (rn_place_options){.effort = RN_PLACE_BEST,
+                              .node_limit = effort == RN_PLACE_BEST ? MANY_NODES : FEW_NODES};
+}
+
+rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, uint32_t slice,
+                           uint32_t positions, rn_place_effort effort, uint64_t *out_offsets,
+                           rn_placement *out) {
+    const rn_plan_liveness *live = &b->live;
+    size_t count = (size_t)live->storage_count + positions;
+    rn_place_buffer *buffers;
+    uint64_t *offsets = out_offsets;
+    rn_place_options options = fix_effort(effort);
+    RN_TRY(rn_arena_array(memory, count, sizeof *buffers, (void **)&buffers));
+    if (!offsets) RN_TRY(rn_arena_array(memory, count, sizeof *offsets, (void **)&offsets));
+    for (uint32_t i = 0; i < live->storage_count; i++) {
+        const rn_plan_storage *s = &live->storages[i];
+        if (!s->always)
+            buffers[i] = (rn_place_buffer){.lower = s->first,
+                                           .upper = (uint64_t)s->last + 1,
+                                           .size_bytes = rn_round_up(s->bytes, RN_PLAN_ALIGN)};
+    }
+    for (uint32_t p = 0; p < positions; p++)
+        buffers[live->storage_count + p] =
+            (rn_place_buffer){.lower = p,
+                              .upper = (uint64_t)p + 1,
+                              .size_bytes = rn_round_up(b->workspace[slice][p], RN_PLAN_ALIGN)};
+    return rn_place_in(memory->from, buffers, count, &options, offsets, out);
+}

@@ -1,0 +1,98 @@
+// plan.c — the planner's front door: list, choose, write out; or refuse.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+
+// No limit as a number, and never more than the device has.
+static uint64_t find_limit(const rn_device_caps *caps, uint64_t budget_bytes) {
+    uint64_t limit = budget_bytes ? budget_bytes : RN_NO_LIMIT;
+    return caps->memory_bytes ? rn_min_u64(limit, caps->memory_bytes) : limit;
+}
+
+uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes) {
+    uint64_t budget;
+    return rn_add_u64(plan_bytes, planner->options.beside_bytes, &budget) ? budget : RN_NO_LIMIT;
+}
+
+// What of it is the plan's.
+static uint64_t find_share(const rn_planner *planner, uint64_t limit) {
+    return limit == RN_NO_LIMIT ? limit : limit - rn_min_u64(limit, planner->options.beside_bytes);
+}
+
+static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **out) {
+    uint64_t limit = find_limit(planner->caps, budget_bytes), share = find_share(planner, limit);
+    rn_candidate candidate;
+    if (share < planner->frugal.planned_bytes) return rn_plan_refuse(planner, limit);
+    RN_TRY(rn_choose(planner, share, &candidate));
+    RN_TRY(rn_plan_assemble(planner, &candidate, out));
+    (*out)->options.budget_bytes = budget_bytes;
+    return RN_OK;
+}
+
+// The graph leaves the planner with the plan.
+static void hand_over_graph(rn_planner *planner, const rn_plan *plan) {
+    for (uint32_t i = 0; i < planner->micro_count * RN_PLAN_POINTS; i++)
+        if (planner->cases[i].graph == plan->graph) planner->cases[i].graph = NULL;
+}
+
+rn_status rn_plan_make(const rn_recipe *recipe, const rn_device_caps *caps,
+                       const rn_plan_options *options, rn_plan **out) {
+    rn_planner planner;
+    *out = NULL;
+    rn_status s = rn_planner_init(recipe, caps, options, &planner);
+    if (s == RN_OK) s = plan_for(&planner, planner.options.budget_bytes, out);
+    if (s == RN_OK) hand_over_graph(&planner, *out);
+    rn_planner_destroy(&planner);
+    return s;
+}
+
+void rn_plan_destroy(rn_plan *plan) {
+    if (!plan) return;
+    rn_graph_destroy(plan->graph);
+    rn_arena_free_all(&plan->memory);
+    rn_free(RN_HOST_OTHER, plan, sizeof *plan);
+}
+
+const rn_plan_summary *rn_plan_get_summary(const rn_plan *plan) {
+    return &plan->summary;
+}
+
+const rn_graph *rn_plan_graph(const rn_plan *plan) {
+    return plan->graph;
+}
+
+// ---- sweep --------------------------------------------------------------------------------------
+
+static rn_status sweep_one(rn_planner *planner, uint64_t budget_bytes, rn_sweep_row *out) {
+    rn_plan *plan;
+    RN_TRY(plan_for(planner, budget_bytes, &plan));
+    *out = (rn_sweep_row){budget_bytes, plan->summary};
+    plan->graph = NULL; // stays the planner's
+    rn_plan_destroy(plan);
+    return RN_OK;
+}
+
+// The roomiest first: it says how far the others go.
+static rn_status sweep(rn_planner *planner, rn_sweep_row *rows, uint32_t count) {
+    uint64_t low = rn_planner_budget(planner, planner->frugal.planned_bytes);
+    rn_sweep_row *last = &rows[count - 1];
+    RN_TRY(sweep_one(planner, planner->options.budget_bytes, last));
+    uint64_t high = last->budget_bytes = rn_planner_budget(planner, last->summary.planned_bytes);
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        uint64_t above = (uint64_t)((double)(high - low) / (count - 1) * i);
+        RN_TRY(sweep_one(planner, low + above, &rows[i]));
+    }
+    return RN_OK;
+}
+
+rn_status rn_plan_sweep(const rn_recipe *recipe, const rn_device_caps *caps,
+                        const rn_plan_options *options, rn_sweep_row *out_rows,
+                        uint32_t row_count) {
+    rn_planner planner;
+    if (row_count == 0) return RN_OK;
+    rn_status s = rn_planner_init(recipe, caps, options, &planner);
+    if (s == RN_OK) s = sweep(&planner, out_rows, row_count);
+    rn_planner_destroy(&planner);
+    return s;
+}

@@ -1,0 +1,137 @@
+// plan.h — the plan from the inside: what the runtime walks.
+//
+// The arena is one block on the device:
+//
+//     0                                                                 arena_bytes
+//     | resident weights | states, constants | slot 0 | slot 1 | ... | intermediates |
+//     |        alive all the time            |    ring of weights    |  by lifetime  |
+//
+// A *unit* is a run of weights in the order of their first use (consecutive small ones together,
+// within a block): what is read from disk in one go. Some units are resident: those that are
+// trained or tied, those too large for a slot, and of the rest the first few. Each other one is
+// read into a slot before each of its *uses*. The uses of a run are numbered 0 .. use_count - 1 in
+// the order in which they begin (a frozen weight of a training step has two: forward, backward);
+// use u lies in slot u % slot_count, and there are more uses than slots.
+//
+// Steps are in the order in which they are submitted; queue 0 computes and evicts, queue 1 reads.
+// Every node is one COMPUTE, views too, which have nothing to do. Behind the last COMPUTE that
+// reads use u stands its EVICT, and right behind that the READ (`after` it) of the use that is next
+// in the slot: u + slot_count; or, where there is none, of use u % slot_count for the next run
+// (`next_run`). So the first slot_count uses of a run are read in the run before; in the first run
+// the session submits the READs with next_run itself, in their order, before step 0. The COMPUTE
+// that begins use u has the READ as `after`: a larger step number than its own is one of the run
+// before. Where it begins several uses, `after` is the READ that was submitted last. A READ fills
+// the slot: file bytes are packed into the device's layout as they come.
+//
+// A use that was read in the run before has two buffers in one place: uses[u].buffer, from step 0
+// to its EVICT, and another one from its READ, for the next run, to the last step.
+//
+// A buffer lives from the step that writes it to the last that reads one of its values. Buffers
+// begin at multiples of 64 bytes and have multiples of 64 bytes.
+//
+// Invariants: at every step, the sum of the bytes of live buffers == steps[i].live_bytes <=
+// summary.live_peak_bytes <= summary.arena_bytes; no two buffers that are alive at one step
+// overlap; what a COMPUTE reads and writes is alive. rn_plan_is_valid checks them.
+#ifndef RN_PLAN_PLAN_H
+#define RN_PLAN_PLAN_H
+
+#include <ration/plan.h>
+
+#include "base/arena.h"
+#include "device/kernel.h"
+
+#define RN_NO_STEP   UINT32_MAX
+#define RN_NO_BUFFER UINT32_MAX
+#define RN_NO_USE    UINT32_MAX
+
+typedef enum rn_buffer_kind {
+    RN_BUFFER_VALUE,     // one or more values that share their bytes
+    RN_BUFFER_WORKSPACE, // of one step
+    RN_BUFFER_UNIT       // resident weights, or one use of a slot
+} rn_buffer_kind;
+
+typedef struct rn_plan_buffer {
+    rn_buffer_kind kind;
+    rn_purpose purpose;
+    rn_value value;                 // VALUE: the first that lives here
+    uint32_t unit;                  // UNIT
+    uint64_t offset, bytes;         // in the arena
+    uint32_t first_step, last_step; // alive from the one to the other, both included
+    bool always;                    // alive between runs as well: 0 .. step_count - 1
+} rn_plan_buffer;
+
+// Where a value lies: buffers[buffer].offset + offset. RN_NO_BUFFER: nowhere (nobody reads it), or
+// a streamed weight, which lies in the slot of the use.
+typedef struct rn_plan_place {
+    uint32_t buffer;
+    uint64_t offset;
+    uint64_t bytes; // with rows = summary.rows; of the device's layout
+    rn_layout layout;
+    uint32_t unit; // of a weight, else RN_NO_USE
+} rn_plan_place;
+
+typedef struct rn_plan_unit {
+    uint32_t first_value, value_count; // of unit_values; their places' offsets are within the unit
+    uint32_t block;
+    uint64_t bytes;      // in the device's layout
+    uint64_t file_bytes; // to be read
+    bool resident;
+} rn_plan_unit;
+
+typedef struct rn_plan_use {
+    uint32_t unit, slot, buffer;
+    uint32_t read_step, evict_step;
+} rn_plan_use;
+
+typedef enum rn_step_kind {
+    RN_STEP_COMPUTE,
+    RN_STEP_READ,   // a use's weights into its slot
+    RN_STEP_UPLOAD, // the same, from host memory to a device of its own
+    RN_STEP_EVICT   // the slot is free
+} rn_step_kind;
+
+typedef struct rn_plan_step {
+    rn_step_kind kind;
+    uint8_t queue;      // 0 compute, 1 read, 2 copy
+    bool next_run;      // READ, UPLOAD: for the next run
+    uint32_t node;      // COMPUTE
+    uint32_t use;       // READ, UPLOAD, EVICT
+    uint32_t after;     // a step of another queue that must be done first, or RN_NO_STEP; for a
+                        // `next_run` READ it is of this run
+    uint32_t workspace; // COMPUTE: its buffer, or RN_NO_BUFFER
+    uint64_t live_bytes;
+    double seconds; // predicted
+} rn_plan_step;
+
+typedef struct rn_plan_reason {
+    const char *move; // "chunk", "slice", "stream", "micro-batch", "recompute", "order", "place"
+    const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
+} rn_plan_reason;
+
+struct rn_plan {
+    rn_arena memory; // everything below
+    rn_graph *graph; // owned; with recomputed nodes
+    rn_device_caps caps;
+    rn_plan_options options;
+    rn_plan_summary summary;
+    char name[64];
+    uint64_t resident_bytes; // units that are resident
+    uint64_t slot_bytes;
+    uint32_t slot_count;
+    rn_plan_buffer *buffers; // (buffer_count)
+    rn_plan_place *places;   // (value_count + 1), by value
+    rn_plan_unit *units;     // (unit_count)
+    rn_value *unit_values;
+    rn_plan_use *uses;   // (use_count)
+    rn_plan_step *steps; // (step_count)
+    rn_plan_reason *reasons;
+    uint32_t buffer_count, value_count, unit_count, use_count, step_count, reason_count;
+};
+
+// Whether the invariants hold. For debug builds and tests; looks at every pair of buffers.
+bool rn_plan_is_valid(const rn_plan *plan);
+
+// The staging that a session holds to read weights: the reader's buffers.
+#define RN_PLAN_STAGING_BYTES ((uint64_t)4 << 20)
+
+#endif

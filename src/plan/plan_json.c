@@ -1,0 +1,144 @@
+// plan_json.c — all of a plan, for machines.
+#include "plan/plan_show.h"
+
+const char *rn_plan_step_name(const rn_plan *plan, const rn_plan_step *step) {
+    static const char *const names[] = {"compute", "read", "upload", "evict"};
+    if (step->kind == RN_STEP_COMPUTE &&
+        rn_graph_node(plan->graph, step->node)->recomputes != RN_NO_NODE)
+        return "recompute";
+    return names[step->kind];
+}
+
+// ---- what was asked -----------------------------------------------------------------------------
+
+static void write_rates(const rn_device_caps *caps, rn_json *json) {
+    rn_json_object(json, "rates");
+    rn_json_f64(json, "flops", caps->flops);
+    rn_json_f64(json, "quantized_flops", caps->quantized_flops);
+    rn_json_f64(json, "memory_bytes_second", caps->memory_bytes_second);
+    rn_json_f64(json, "disk_bytes_second", caps->disk_bytes_second);
+    rn_json_f64(json, "link_bytes_second", caps->link_bytes_second);
+    rn_json_f64(json, "step_seconds", caps->step_seconds);
+    rn_json_end(json);
+}
+
+static void write_question(const rn_plan *plan, rn_json *json) {
+    const rn_plan_options *o = &plan->options;
+    rn_json_string(json, "model", plan->name);
+    rn_json_string(json, "device", plan->caps.name);
+    rn_json_u64(json, "threads", plan->caps.threads);
+    if (o->budget_bytes && o->budget_bytes != RN_NO_LIMIT)
+        rn_json_u64(json, "budget_bytes", o->budget_bytes);
+    rn_json_u64(json, "beside_bytes", o->beside_bytes);
+    rn_json_bool(json, "exact", o->exact);
+    rn_json_bool(json, "allow_lossy", o->allow_lossy);
+    write_rates(&plan->caps, json);
+}
+
+// ---- the answer ---------------------------------------------------------------------------------
+
+static void write_bytes(const rn_plan_summary *s, rn_json *json) {
+    rn_json_u64(json, "planned_bytes", s->planned_bytes);
+    rn_json_u64(json, "arena_bytes", s->arena_bytes);
+    rn_json_u64(json, "staging_bytes", s->staging_bytes);
+    rn_json_u64(json, "live_peak_bytes", s->live_peak_bytes);
+    rn_json_u64(json, "smallest_bytes", s->smallest_bytes);
+    rn_json_bool(json, "optimal", s->optimal);
+    rn_json_object(json, "purposes");
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (s->purpose_bytes[p])
+            rn_json_u64(json, rn_purpose_name((rn_purpose)p), s->purpose_bytes[p]);
+    rn_json_end(json);
+}
+
+static void write_summary(const rn_plan_summary *s, rn_json *json) {
+    write_bytes(s, json);
+    rn_json_f64(json, "seconds", s->seconds);
+    rn_json_u64(json, "workload_rows", s->workload_rows);
+    rn_json_u64(json, "rows", s->rows);
+    rn_json_u64(json, "slice_rows", s->slice_rows);
+    rn_json_u64(json, "micro_batches", s->micro_batches);
+    rn_json_u64(json, "blocks", s->block_count);
+    rn_json_u64(json, "resident_blocks", s->resident_blocks);
+    rn_json_u64(json, "recomputed_blocks", s->recomputed_blocks);
+    rn_json_u64(json, "weight_bytes", s->weight_bytes);
+    rn_json_u64(json, "streamed_bytes", s->streamed_bytes);
+}
+
+static void write_reasons(const rn_plan *plan, rn_json *json) {
+    rn_json_array(json, "decisions");
+    for (uint32_t i = 0; i < plan->reason_count; i++) {
+        rn_json_object(json, NULL);
+        rn_json_string(json, "move", plan->reasons[i].move);
+        rn_json_string(json, "text", plan->reasons[i].text);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
+static void write_buffers(const rn_plan *plan, rn_json *json) {
+    rn_json_array(json, "buffers");
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const rn_plan_buffer *b = &plan->buffers[i];
+        rn_json_object(json, NULL);
+        rn_json_string(json, "name", rn_plan_buffer_name(plan, b));
+        rn_json_string(json, "purpose", rn_purpose_name(b->purpose));
+        rn_json_u64(json, "offset", b->offset);
+        rn_json_u64(json, "bytes", b->bytes);
+        rn_json_u64(json, "first_step", b->first_step);
+        rn_json_u64(json, "last_step", b->last_step);
+        rn_json_bool(json, "between_runs", b->always);
+        rn_json_bool(json, "streamed", rn_plan_is_streamed(plan, b));
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+
+static void write_node(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
+    const rn_node *node = rn_graph_node(plan->graph, step->node);
+    rn_json_string(json, "node", node->name);
+    rn_json_string(json, "op", rn_op_name(node->op));
+    rn_json_string(json, "block", rn_graph_block_name(plan->graph, node->block));
+    if (step->workspace != RN_NO_BUFFER) rn_json_u64(json, "workspace", step->workspace);
+}
+
+static void write_use(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
+    const rn_plan_use *use = &plan->uses[step->use];
+    rn_json_u64(json, "buffer", use->buffer);
+    rn_json_u64(json, "slot", use->slot);
+    if (step->kind != RN_STEP_EVICT) {
+        rn_json_u64(json, "file_bytes", plan->units[use->unit].file_bytes);
+        rn_json_bool(json, "next_run", step->next_run);
+    }
+}
+
+static void write_steps(const rn_plan *plan, rn_json *json) {
+    rn_json_array(json, "steps");
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const rn_plan_step *step = &plan->steps[i];
+        rn_json_object(json, NULL);
+        rn_json_string(json, "kind", rn_plan_step_name(plan, step));
+        rn_json_u64(json, "queue", step->queue);
+        if (step->kind == RN_STEP_COMPUTE)
+            write_node(plan, step, json);
+        else
+            write_use(plan, step, json);
+        if (step->after != RN_NO_STEP) rn_json_u64(json, "after", step->after);
+        rn_json_u64(json, "live_bytes", step->live_bytes);
+        rn_json_f64(json, "seconds", step->seconds);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
+void rn_plan_json(const rn_plan *plan, rn_json *json, const char *key) {
+    rn_json_object(json, key);
+    write_question(plan, json);
+    write_summary(&plan->summary, json);
+    write_reasons(plan, json);
+    write_buffers(plan, json);
+    write_steps(plan, json);
+    rn_json_end(json);
+}

@@ -1,0 +1,289 @@
+// planner.h — the planner from the inside: what is worked out, how often, and by which file.
+//
+//     rn_case     a graph: micro-batches, recomputed blocks    order.c  units.c  front.c
+//      └ rn_binding   its rows bound to a number               binding.c  liveness.c
+//         └ rn_variant    attention in slices: an arena        candidates.c
+//            └ rn_residency   which weights stay, which pass   stream.c  cost.c  choose.c
+//
+// Each level is worked out when something below it is first asked for, and kept. A *position* is a
+// node's place in the order of execution; steps are made of positions at the very end (assemble.c).
+//
+// The list of candidates does not depend on the budget, nor does anything that is said about one of
+// them. The plan is the fastest that fits, so a larger budget never gives a slower plan: not by
+// care, but because it chooses from more.
+#ifndef RN_PLAN_PLANNER_H
+#define RN_PLAN_PLANNER_H
+
+#include "plan/plan.h"
+
+enum {
+    RN_PLAN_ALIGN = 64,        // of every buffer
+    RN_PLAN_SLOT_ALIGN = 4096, // of the ring and its slots: direct reading
+    RN_PLAN_SLICES = 4,
+    RN_PLAN_POINTS = 12, // of the keep/recompute front, "nothing" included
+    RN_PLAN_ROWS = 66,   // numbers of rows: 2^64 can be halved this often
+    RN_PLAN_LEVELS = 4,  // sizes of slots that are tried
+};
+extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
+
+// ---- order (order.c) ----------------------------------------------------------------------------
+
+typedef struct rn_plan_order {
+    uint32_t *nodes;       // (count): the node at a position
+    uint32_t *positions;   // (count): the position of a node
+    bool *changes;         // (count): whether a node updates one of its inputs in place
+    rn_value *roots;       // (values + 1): the value whose bytes it is (a part of)
+    uint64_t *offsets;     // (values + 1): where in the root's bytes
+    uint32_t count;        // of nodes
+    uint32_t update_count; // nodes of phase UPDATE that change a weight or a state
+    uint32_t early_count;  // of them, those that run before the last backward node
+} rn_plan_order;
+
+RN_MUST_USE rn_status rn_plan_order_make(rn_arena *memory, const rn_graph *graph,
+                                         rn_plan_order *out);
+
+// ---- weights as units (units.c) -----------------------------------------------------------------
+
+typedef struct rn_unit_access {
+    uint32_t position, unit;
+} rn_unit_access;
+
+typedef struct rn_unit_table {
+    rn_plan_unit *units;      // (unit_count), by first use; `resident`: always, by its nature
+    rn_value *values;         // unit after unit
+    uint32_t *unit_of;        // (values + 1): of weights and what shares their bytes, or RN_NO_USE
+    uint64_t *offset_of;      // (values + 1): within the unit
+    rn_layout *layout_of;     // (values + 1)
+    rn_unit_access *accesses; // (access_count), by position; no pair twice
+    uint32_t unit_count, access_count;
+} rn_unit_table;
+
+RN_MUST_USE rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph,
+                                         const rn_device_caps *caps, const rn_plan_order *order,
+                                         rn_unit_table *out);
+
+// ---- nodes as the device sees them (binding.c) --------------------------------------------------
+
+// Nodes bound to rows, one after the other, in one array of tensors.
+typedef struct rn_binder {
+    const rn_graph *graph;
+    const rn_device_caps *caps;
+    const rn_layout *layouts; // (values + 1), or NULL: all plain
+    uint64_t rows;
+    rn_tensor *tensors; // (the most that a node has)
+} rn_binder;
+
+RN_MUST_USE rn_status rn_binder_init(rn_arena *memory, const rn_graph *graph, rn_binder *out);
+rn_call rn_binder_bind(rn_binder *binder, uint32_t node);
+// How an output lies to the inputs; binds the node only where that depends on shapes.
+rn_alias rn_binder_alias(rn_binder *binder, uint32_t node, uint32_t output, uint64_t *out_offset);
+// Whether all that comes out is (a part of) what goes in: there is nothing to compute.
+bool rn_binder_is_view(rn_binder *binder, uint32_t node);
+
+// The most bytes that a single value may have, so that sums over a graph stay below 2^63.
+#define RN_PLAN_VALUE_BYTES ((uint64_t)1 << 44)
+// RN_INVALID names the value.
+RN_MUST_USE rn_status rn_plan_value_bytes(const rn_graph *graph, rn_value value, uint64_t rows,
+                                          rn_layout layout, uint64_t *out);
+
+// Values that share their bytes.
+typedef struct rn_plan_storage {
+    rn_value value;          // the first
+    uint32_t first, last;    // positions; 0 for inputs, count - 1 for outputs
+    uint64_t bytes;          // of all its values
+    bool always;             // states and constants
+    bool from_start, to_end; // inputs; outputs
+} rn_plan_storage;
+
+typedef struct rn_plan_liveness {
+    rn_plan_storage *storages; // (storage_count)
+    uint32_t *storage_of;      // (values + 1); RN_NO_BUFFER: in a unit, or nowhere
+    uint64_t *offset_of;       // (values + 1): within the storage
+    uint64_t *bytes_of;        // (values + 1)
+    uint32_t storage_count;
+    uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN
+} rn_plan_liveness;
+
+typedef struct rn_binding {
+    bool is_made, is_live;
+    uint64_t rows;
+    bool *is_view;                       // (positions): nothing is computed
+    double *seconds[RN_PLAN_SLICES];     // (positions)
+    uint64_t *workspace[RN_PLAN_SLICES]; // (positions)
+    bool slices[RN_PLAN_SLICES];         // whether that slice needs less than those before it
+    double total_seconds[RN_PLAN_SLICES], update_seconds;
+    rn_plan_liveness live;
+} rn_binding;
+
+// Everything but `live`. RN_UNSUPPORTED: the device has no kernel for a node.
+RN_MUST_USE rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph,
+                                      const rn_device_caps *caps, const rn_plan_order *order,
+                                      const rn_unit_table *units, uint64_t rows, rn_binding *out);
+// Sets `live` (liveness.c).
+RN_MUST_USE rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph,
+                                       const rn_device_caps *caps, const rn_plan_order *order,
+                                       const rn_unit_table *units, rn_binding *binding);
+// The most bytes of intermediates and workspace alive at once, each rounded to RN_PLAN_ALIGN:
+// below this there is no placement.
+RN_MUST_USE rn_status rn_binding_peak(rn_arena *memory, const rn_binding *binding, uint32_t slice,
+                                      uint32_t positions, uint64_t *out_bytes);
+// Places them. out_offsets: of the storages in their order (`always` ones left out of it get 0),
+// then of the positions' workspaces; NULL where only the height is wanted.
+RN_MUST_USE rn_status rn_binding_place(rn_arena *memory, const rn_binding *binding, uint32_t slice,
+                                       uint32_t positions, rn_place_effort effort,
+                                       uint64_t *out_offsets, rn_placement *out);
+
+// ---- streaming (stream.c) -----------------------------------------------------------------------
+
+typedef struct rn_stream_use {
+    uint32_t unit;
+    uint32_t first, last; // positions that read it
+} rn_stream_use;
+
+typedef struct rn_stream {
+    uint32_t slot_count; // 0: nothing is streamed
+    uint64_t slot_bytes;
+    rn_stream_use *uses; // (use_count), by first
+    uint32_t *by_last;   // (use_count): uses in the order in which they are evicted
+    uint32_t use_count;
+    uint64_t read_bytes; // by all uses together
+} rn_stream;
+
+// Room for any stream over the table.
+RN_MUST_USE rn_status rn_stream_init(rn_arena *memory, const rn_unit_table *units, rn_stream *out);
+// Walks the accesses of the units that are not resident. False where `slots` are too few (a step
+// reads more units than there are slots), or so many that nothing would ever be evicted.
+bool rn_stream_walk(const rn_unit_table *units, const bool *resident, uint32_t slots,
+                    rn_stream *out);
+// The use that follows `use` in its slot; *out_next_run where it belongs to the next run.
+uint32_t rn_stream_follower(const rn_stream *stream, uint32_t use, bool *out_next_run);
+
+// ---- time (cost.c) ------------------------------------------------------------------------------
+
+double rn_cost_call(const rn_device_caps *caps, const rn_call *call);
+// To bring `file_bytes` of a weight, `bytes` in the device's layout, into the arena.
+double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes);
+// Of one run among many: computing and reading side by side, one waiting for the other.
+double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
+                   const rn_plan_unit *units, const rn_stream *stream, double *ready /* (uses) */);
+
+// ---- keep or recompute (front.c) ----------------------------------------------------------------
+
+typedef struct rn_front {
+    uint32_t count;                  // at least 1; point 0 recomputes nothing, the last everything
+    bool *recompute;                 // (RN_PLAN_POINTS, blocks)
+    uint32_t blocks[RN_PLAN_POINTS]; // how many that are
+    double seconds[RN_PLAN_POINTS];  // that it costs
+    uint64_t bytes[RN_PLAN_POINTS];  // that need not be kept for the backward pass
+} rn_front;
+
+RN_MUST_USE rn_status rn_front_make(rn_arena *memory, const rn_graph *graph,
+                                    const rn_plan_order *order, const rn_binding *binding,
+                                    rn_front *out);
+
+// ---- candidates (candidates.c) ------------------------------------------------------------------
+
+// Units by the size of the slots: larger ones are resident, the others are streamed but for the
+// first k.
+typedef struct rn_level {
+    uint32_t *units;          // (count): those that fit a slot, by first use
+    uint64_t *resident_bytes; // (count + 1): of all that stay when the first k do
+    uint64_t *slot_bytes;     // (count + 1): the largest of the rest
+    uint64_t *file_bytes;     // (count + 1): of the rest
+    uint32_t count;
+} rn_level;
+
+typedef struct rn_case {
+    rn_arena memory; // everything below but the graph
+    bool is_open;
+    rn_graph *graph;
+    rn_plan_order order;
+    rn_unit_table units;
+    rn_level levels[RN_PLAN_LEVELS];
+    uint32_t level_count; // 0: nothing can be streamed
+    uint64_t unit_bytes;  // of all, each rounded
+    rn_binding *bindings; // (rows)
+} rn_case;
+
+typedef struct rn_variant {
+    uint32_t micro, point, rows, slice; // indices
+    double bound_seconds;               // it takes at least this, for the workload
+    bool has_peak, is_placed;
+    uint64_t peak_bytes, height_bytes; // of intermediates and workspace
+    uint64_t always_bytes;             // of states and constants
+} rn_variant;
+
+typedef struct rn_residency {
+    uint32_t slots; // 0: everything is resident
+    uint32_t level, kept;
+} rn_residency;
+
+typedef struct rn_candidate {
+    uint32_t variant; // RN_NO_STEP: none
+    rn_residency residency;
+    uint64_t planned_bytes, read_bytes;
+    double seconds; // for the workload
+} rn_candidate;
+
+enum { RN_PLAN_OPEN_CASES = 4 };
+
+typedef struct rn_planner {
+    rn_arena memory;
+    const rn_recipe *recipe;
+    const rn_device_caps *caps;
+    rn_plan_options options;
+    uint32_t *micro;  // (micro_count): numbers of micro-batches, 1 first
+    uint64_t *rows;   // (rows_count): the wanted number first; 0 where there is no RN_ROWS
+    rn_case *cases;   // (micro_count, RN_PLAN_POINTS); point 0 is always open
+    rn_front *fronts; // (micro_count)
+    uint32_t micro_count, rows_count;
+    rn_case *opened[RN_PLAN_OPEN_CASES]; // of the other points, those that are open
+    uint32_t open_count;                 // how many were ever opened
+    rn_variant *variants;                // (variant_count), by bound_seconds
+    uint32_t variant_count;
+    rn_candidate frugal; // the one that a refusal shows: no plan is made for a smaller budget
+} rn_planner;
+
+// Lists the candidates and finds the frugal one. The planner is destroyed in any case.
+RN_MUST_USE rn_status rn_planner_init(const rn_recipe *recipe, const rn_device_caps *caps,
+                                      const rn_plan_options *options, rn_planner *out);
+void rn_planner_destroy(rn_planner *planner);
+// The variant's case and binding, made now where they were not; good until another one is opened.
+RN_MUST_USE rn_status rn_planner_open(rn_planner *planner, const rn_variant *variant,
+                                      rn_case **out_case, rn_binding **out_binding);
+// Sets the peak; the height.
+RN_MUST_USE rn_status rn_planner_peak(rn_planner *planner, rn_variant *variant);
+RN_MUST_USE rn_status rn_planner_place(rn_planner *planner, rn_variant *variant);
+// The budget of which so many bytes are the plan's: with those that are held beside it.
+uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes);
+// Rows that a typical job brings; 0 where there is no RN_ROWS.
+uint64_t rn_planner_workload(const rn_planner *planner);
+// Seconds for the workload, of runs that take `run_seconds` each and updates that take
+// `update_seconds` of it.
+double rn_planner_total(const rn_planner *planner, const rn_variant *variant, double run_seconds,
+                        double update_seconds);
+
+// ---- the choice (choose.c) ----------------------------------------------------------------------
+
+// Which units stay.
+void rn_residency_mark(const rn_case *c, rn_residency residency, bool *out_resident /* (units) */);
+// Bytes of the arena below the intermediates; where its ring begins.
+uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency residency,
+                           uint64_t *out_ring_offset);
+uint64_t rn_case_staging(const rn_case *c);
+// Makes `best` the variant's candidate of the fewest bytes, where these are fewer than its own.
+RN_MUST_USE rn_status rn_choose_frugal(rn_planner *planner, uint32_t variant, rn_candidate *best);
+// The fastest candidate of at most `budget_bytes`, which is not below the frugal one's.
+RN_MUST_USE rn_status rn_choose(rn_planner *planner, uint64_t budget_bytes, rn_candidate *out);
+
+// ---- the plan (assemble.c, reasons.c, refuse.c) -------------------------------------------------
+
+// The caller destroys the plan. Its graph is the case's and is still the planner's.
+RN_MUST_USE rn_status rn_plan_assemble(rn_planner *planner, const rn_candidate *candidate,
+                                       rn_plan **out);
+RN_MUST_USE rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate,
+                                      rn_plan *plan);
+// RN_OVER_BUDGET, with the table of the frugal plan.
+rn_status rn_plan_refuse(rn_planner *planner, uint64_t budget_bytes);
+
+#endif

@@ -1,0 +1,168 @@
+// reasons.c — why the plan is as it is: one line for each decision, with its numbers.
+#include "plan/planner.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { MOST_REASONS = 8 };
+
+typedef struct teller {
+    const rn_planner *planner;
+    const rn_variant *variant;
+    const rn_case *c;
+    const rn_binding *binding;
+    rn_plan *plan;
+} teller;
+
+static rn_status tell(teller *t, const char *move, const char *format, ...) RN_PRINTF(3, 4);
+
+static rn_status tell(teller *t, const char *move, const char *format, ...) {
+    char text[320];
+    void *copy;
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (length >= (int)sizeof text) length = sizeof text - 1;
+    RN_TRY(rn_arena_copy(&t->plan->memory, text, (size_t)length, &copy));
+    t->plan->reasons[t->plan->reason_count++] = (rn_plan_reason){move, copy};
+    return RN_OK;
+}
+
+#define SIZE(bytes) rn_size_format(bytes).text
+
+// ---- inference ----------------------------------------------------------------------------------
+
+static rn_status tell_chunk(teller *t) {
+    uint64_t wanted = t->planner->rows[0], rows = t->binding->rows;
+    uint64_t workload = rn_planner_workload(t->planner);
+    if (rows == wanted) return RN_OK;
+    return tell(t, "chunk", "%llu row%s a run instead of %llu: %llu runs for %llu rows",
+                (unsigned long long)rows, rows == 1 ? "" : "s", (unsigned long long)wanted,
+                (unsigned long long)((workload + rows - 1) / rows), (unsigned long long)workload);
+}
+
+static uint64_t largest_workspace(const teller *t, uint32_t slice) {
+    uint64_t largest = 0;
+    for (uint32_t p = 0; p < t->c->order.count; p++)
+        if (t->binding->workspace[slice][p] < t->binding->workspace[0][p] || slice == 0)
+            largest = t->binding->workspace[slice][p] > largest ? t->binding->workspace[slice][p]
+                                                                : largest;
+    return largest;
+}
+
+static rn_status tell_slice(teller *t) {
+    uint32_t slice = t->variant->slice;
+    if (slice == 0) return RN_OK;
+    return tell(t, "slice", "attention takes %u query rows at once: %s of workspace, not %s",
+                rn_plan_slices[slice], SIZE(largest_workspace(t, slice)),
+                SIZE(largest_workspace(t, 0)));
+}
+
+static rn_status tell_stream(teller *t) {
+    const rn_plan *plan = t->plan;
+    const rn_plan_summary *s = &plan->summary;
+    if (plan->unit_count == 0) return RN_OK;
+    if (plan->slot_count == 0)
+        return tell(t, "stream", "all weights are resident (%s): nothing is read in a run",
+                    SIZE(s->weight_bytes));
+    return tell(t, "stream",
+                "%u of %u blocks are resident (%s of weights): %s are read in each run, through %u "
+                "slot%s of %s",
+                s->resident_blocks, s->block_count, SIZE(plan->resident_bytes),
+                SIZE(s->streamed_bytes), plan->slot_count, plan->slot_count == 1 ? "" : "s",
+                SIZE(plan->slot_bytes));
+}
+
+// ---- training -----------------------------------------------------------------------------------
+
+static rn_status tell_micro(teller *t) {
+    uint32_t parts = t->planner->micro[t->variant->micro];
+    if (parts == 1) return RN_OK;
+    return tell(t, "micro-batch", "the batch is cut into %u, their gradients are summed in f32: %s",
+                parts,
+                t->planner->recipe->batch_statistics
+                    ? "batch statistics are of a part, so the result is another one (allowed)"
+                    : "sums are regrouped, the result agrees to rounding");
+}
+
+static rn_status tell_recompute(teller *t) {
+    const rn_front *front = &t->planner->fronts[t->variant->micro];
+    uint32_t point = t->variant->point;
+    if (point == 0) return RN_OK;
+    return tell(t, "recompute",
+                "%u of %u blocks are computed again in the backward pass: %s of activations are "
+                "not kept, %.3g s are spent",
+                front->blocks[point], t->plan->summary.block_count, SIZE(front->bytes[point]),
+                front->seconds[point]);
+}
+
+// The bytes that updates read and that come from the backward pass.
+static rn_status add_gradients(teller *t, uint64_t *out_bytes, uint32_t *out_count) {
+    const rn_graph *graph = t->c->graph;
+    bool *seen; // (values + 1)
+    *out_bytes = *out_count = 0;
+    RN_TRY(rn_arena_array(&t->plan->memory, (size_t)rn_graph_value_count(graph) + 1, sizeof *seen,
+                          (void **)&seen));
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; node->phase == RN_PHASE_UPDATE && i < node->input_count; i++) {
+            rn_value v = node->inputs[i];
+            uint32_t producer = v ? rn_graph_value(graph, v)->producer : RN_NO_NODE;
+            if (producer == RN_NO_NODE || seen[v]) continue;
+            if (rn_graph_node(graph, producer)->phase == RN_PHASE_UPDATE) continue;
+            seen[v] = true;
+            *out_bytes += t->binding->live.bytes_of[v];
+            ++*out_count;
+        }
+    }
+    return RN_OK;
+}
+
+static rn_status tell_order(teller *t) {
+    const rn_plan_order *o = &t->c->order;
+    uint64_t bytes;
+    uint32_t count;
+    if (o->update_count == 0) return RN_OK;
+    RN_TRY(add_gradients(t, &bytes, &count));
+    if (t->planner->micro[t->variant->micro] > 1)
+        return tell(t, "order",
+                    "micro-batches need the sums of all %u gradients: %s are kept through the step",
+                    count, SIZE(bytes));
+    if (o->early_count == 0 && o->update_count > 1)
+        return tell(t, "order",
+                    "the updates need all %u gradients first (a global norm): %s are kept", count,
+                    SIZE(bytes));
+    return tell(t, "order",
+                "%u of %u updates run before the backward pass ends, each right behind its "
+                "gradient: the %s of gradients are never held together",
+                o->early_count, o->update_count, SIZE(bytes));
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+static rn_status tell_placement(teller *t) {
+    const rn_plan_summary *s = &t->plan->summary;
+    return tell(t, "place", "%s in the arena, %s alive at the peak%s", SIZE(s->arena_bytes),
+                SIZE(s->live_peak_bytes),
+                s->optimal ? ": no placement of the intermediates is lower" : "");
+}
+
+rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn_plan *plan) {
+    rn_case *c;
+    rn_binding *binding;
+    teller t = {
+        .planner = planner, .variant = &planner->variants[candidate->variant], .plan = plan};
+    RN_TRY(rn_planner_open(planner, t.variant, &c, &binding));
+    t.c = c;
+    t.binding = binding;
+    RN_TRY(rn_arena_array(&plan->memory, MOST_REASONS, sizeof *plan->reasons,
+                          (void **)&plan->reasons));
+    RN_TRY(tell_chunk(&t));
+    RN_TRY(tell_slice(&t));
+    RN_TRY(tell_stream(&t));
+    RN_TRY(tell_micro(&t));
+    RN_TRY(tell_recompute(&t));
+    RN_TRY(tell_order(&t));
+    return tell_placement(&t);
+}

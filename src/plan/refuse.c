@@ -1,0 +1,130 @@
+// refuse.c — no plan fits: what the most frugal one needs, who holds it, what would help.
+#include "plan/planner.h"
+
+#include "memory/budget.h"
+
+#include <stdio.h>
+
+#define SIZE(bytes) rn_size_format(bytes).text
+
+static void add_holder(rn_refusal *r, const char *name, rn_purpose purpose, uint64_t bytes) {
+    size_t at = r->holder_count;
+    if (bytes == 0) return;
+    while (at > 0 && r->holders[at - 1].bytes < bytes)
+        at--;
+    if (at == RN_REFUSAL_HOLDERS) return;
+    if (r->holder_count < RN_REFUSAL_HOLDERS) r->holder_count++;
+    for (size_t i = r->holder_count - 1; i > at; i--)
+        r->holders[i] = r->holders[i - 1];
+    snprintf(r->holders[at].name, sizeof r->holders[at].name, "%s", name);
+    r->holders[at].purpose = purpose;
+    r->holders[at].bytes = bytes;
+}
+
+static uint32_t find_peak(const rn_plan *plan) {
+    uint32_t peak = 0;
+    while (plan->steps[peak].live_bytes < plan->summary.live_peak_bytes)
+        peak++;
+    return peak;
+}
+
+// What lives all the time is one holder a purpose; what is alive at the peak step has its own name.
+static void add_values(const rn_plan *plan, rn_refusal *r) {
+    uint64_t always[RN_PURPOSE_COUNT] = {0};
+    uint32_t peak = find_peak(plan);
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const rn_plan_buffer *b = &plan->buffers[i];
+        if (b->kind == RN_BUFFER_UNIT || b->first_step > peak || peak > b->last_step) continue;
+        if (b->always)
+            always[b->purpose] += b->bytes;
+        else if (b->kind == RN_BUFFER_VALUE)
+            add_holder(r, rn_graph_value(plan->graph, b->value)->name, b->purpose, b->bytes);
+        else
+            add_holder(r, rn_graph_node(plan->graph, plan->steps[peak].node)->name, b->purpose,
+                       b->bytes);
+    }
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
+        add_holder(r, "kept from run to run", (rn_purpose)i, always[i]);
+}
+
+static rn_purpose find_largest(const rn_plan_summary *s) {
+    rn_purpose largest = RN_PURPOSE_WEIGHTS;
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
+        if (s->purpose_bytes[i] > s->purpose_bytes[largest]) largest = (rn_purpose)i;
+    return largest;
+}
+
+static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budget_bytes,
+                        rn_refusal *out) {
+    const rn_plan_summary *s = &plan->summary;
+    uint64_t beside = p->options.beside_bytes;
+    *out = (rn_refusal){.device = plan->caps.device,
+                        .purpose = find_largest(s),
+                        .requested_bytes = s->planned_bytes,
+                        .free_bytes = budget_bytes > beside ? budget_bytes - beside : 0,
+                        .budget_bytes = budget_bytes,
+                        .smallest_budget_bytes = rn_planner_budget(p, s->planned_bytes)};
+    add_holder(out, "beside the plan", RN_PURPOSE_OUTSIDE, beside);
+    add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes);
+    add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS,
+               plan->slot_count * plan->slot_bytes);
+    add_holder(out, "staging", RN_PURPOSE_STAGING, s->staging_bytes);
+    add_values(plan, out);
+}
+
+// ---- what would help ----------------------------------------------------------------------------
+
+// With every permission given: the smallest budget then, or the same where none is missing.
+static rn_status ask_permissions(const rn_planner *p, uint64_t *out_bytes) {
+    rn_planner permitted;
+    rn_plan_options options = p->options;
+    bool missing = options.exact || (p->recipe->batch_statistics && !options.allow_lossy);
+    *out_bytes = p->frugal.planned_bytes;
+    if (p->recipe->max_micro_batches < 2 || !missing) return RN_OK;
+    options.exact = false;
+    options.allow_lossy = true;
+    rn_status s = rn_planner_init(p->recipe, p->caps, &options, &permitted);
+    if (s == RN_OK) *out_bytes = permitted.frugal.planned_bytes;
+    rn_planner_destroy(&permitted);
+    return s;
+}
+
+static const char *name_permission(const rn_planner *p) {
+    bool lossy = p->recipe->batch_statistics && !p->options.allow_lossy;
+    if (lossy && p->options.exact) return "without exact and with lossy moves allowed";
+    return lossy ? "with lossy moves allowed" : "without exact";
+}
+
+static rn_status fail(const rn_planner *p, uint64_t budget_bytes, uint64_t permitted_bytes) {
+    uint64_t smallest = p->frugal.planned_bytes;
+    char beside[64] = "";
+    if (p->options.beside_bytes)
+        snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.beside_bytes));
+    rn_status s = rn_fail(RN_OVER_BUDGET,
+                          "'%s' does not fit: its most frugal plan needs %s%s, the budget is %s",
+                          p->recipe->name, SIZE(smallest), beside, SIZE(budget_bytes));
+    bool helps = permitted_bytes < smallest;
+    smallest = rn_planner_budget(p, smallest);
+    permitted_bytes = rn_planner_budget(p, permitted_bytes);
+    if (!helps)
+        return rn_hint(s, "the smallest budget that works is %s (%llu bytes)", SIZE(smallest),
+                       (unsigned long long)smallest);
+    return rn_hint(s,
+                   "the smallest budget that works is %s (%llu bytes); %s, micro-batches bring it "
+                   "down to %s (%llu bytes)",
+                   SIZE(smallest), (unsigned long long)smallest, name_permission(p),
+                   SIZE(permitted_bytes), (unsigned long long)permitted_bytes);
+}
+
+rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
+    rn_plan *plan;
+    rn_refusal refusal;
+    uint64_t permitted_bytes;
+    RN_TRY(rn_plan_assemble(p, &p->frugal, &plan));
+    write_table(p, plan, budget_bytes, &refusal);
+    plan->graph = NULL; // the planner's
+    rn_plan_destroy(plan);
+    RN_TRY(ask_permissions(p, &permitted_bytes));
+    rn_refusal_keep(&refusal);
+    return fail(p, budget_bytes, permitted_bytes);
+}

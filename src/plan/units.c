@@ -1,0 +1,189 @@
+// units.c — weights cut into units: what is read from disk in one go, and stays or goes together.
+//
+//     first use:  norm  q      k    v    o     norm  gate  up   down    (one block)
+//     units:      [norm q]     [k]  [v]  [o    norm] [gate] [up] [down]
+//
+// Small neighbours of a block share a unit up to 4 MiB, because a read of a few KiB costs as much
+// as one of a hundred; a weight below 64 KiB rides along with a neighbour of any size. Weights that
+// are trained, or used in more than one block (tied), never leave: they are units of their own
+// kind.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+
+enum { UNIT_BYTES = 4 << 20, RIDER_BYTES = 64 << 10 };
+
+typedef struct note {
+    bool used;
+    bool shared; // used in more than one block, or trained
+    bool plain;  // readers disagree on its layout, or it is trained
+    uint32_t block;
+    rn_layout layout;
+} note;
+
+typedef struct cutter {
+    const rn_graph *graph;
+    const rn_device_caps *caps;
+    const rn_plan_order *order;
+    rn_unit_table *table;
+    rn_binder binder;
+    note *notes;       // (values + 1), by root
+    rn_value *weights; // (weight_count), by first use
+    uint32_t weight_count, value_count;
+} cutter;
+
+// The weight whose bytes a value is, or RN_NO_VALUE.
+static rn_value find_weight(const cutter *c, rn_value value) {
+    rn_value root = c->order->roots[value];
+    if (root == RN_NO_VALUE) return RN_NO_VALUE;
+    return rn_graph_value(c->graph, root)->role == RN_ROLE_WEIGHT ? root : RN_NO_VALUE;
+}
+
+// ---- who reads what -----------------------------------------------------------------------------
+
+static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weight) {
+    const rn_node *node = rn_graph_node(c->graph, number);
+    note *n = &c->notes[weight];
+    rn_layout layout = RN_LAYOUT_PLAIN;
+    if (c->caps->weight_layout && node->inputs[input] == weight) {
+        rn_call call = rn_binder_bind(&c->binder, number);
+        layout = c->caps->weight_layout(&call, input);
+    }
+    if (!n->used) {
+        *n = (note){.used = true, .block = node->block, .layout = layout};
+        c->weights[c->weight_count++] = weight;
+    }
+    n->shared |= n->block != node->block;
+    n->plain |= n->layout != layout;
+}
+
+static void note_nodes(cutter *c) {
+    for (uint32_t p = 0; p < c->order->count; p++) {
+        uint32_t number = c->order->nodes[p];
+        const rn_node *node = rn_graph_node(c->graph, number);
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            rn_value weight = find_weight(c, node->inputs[i]);
+            if (weight != RN_NO_VALUE) note_read(c, number, i, weight);
+        }
+        for (uint32_t i = 0; c->order->changes[number] && i < node->output_count; i++) {
+            note *trained = &c->notes[find_weight(c, node->outputs[i])]; // of nobody, if no weight
+            trained->shared = trained->plain = true;
+        }
+    }
+}
+
+// ---- cutting ------------------------------------------------------------------------------------
+
+// Whether a weight joins the unit: of the same block and kind, and small.
+static bool joins(const rn_plan_unit *unit, const note *n, uint64_t bytes) {
+    if (unit->block != n->block || unit->resident != n->shared) return false;
+    if (unit->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
+    return rn_round_up(unit->bytes, RN_PLAN_ALIGN) + bytes <= UNIT_BYTES;
+}
+
+static void begin_unit(rn_unit_table *t, uint32_t first_value, const note *n) {
+    t->units[t->unit_count++] =
+        (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = n->shared};
+}
+
+static rn_status cut(cutter *c) {
+    rn_unit_table *t = c->table;
+    for (uint32_t i = 0; i < c->weight_count; i++) {
+        rn_value weight = c->weights[i];
+        const note *n = &c->notes[weight];
+        rn_layout layout = n->plain ? RN_LAYOUT_PLAIN : n->layout;
+        uint64_t bytes = 0, file_bytes = 0;
+        RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, layout, &bytes));
+        RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
+        if (t->unit_count == 0 || !joins(&t->units[t->unit_count - 1], n, bytes))
+            begin_unit(t, i, n);
+        rn_plan_unit *unit = &t->units[t->unit_count - 1];
+        t->values[i] = weight;
+        t->unit_of[weight] = t->unit_count - 1;
+        t->layout_of[weight] = layout;
+        t->offset_of[weight] = rn_round_up(unit->bytes, RN_PLAN_ALIGN);
+        unit->bytes = t->offset_of[weight] + bytes;
+        unit->file_bytes += file_bytes;
+        unit->value_count++;
+    }
+    return RN_OK;
+}
+
+// Views and updated weights lie where their weight does.
+static void place_relatives(cutter *c) {
+    rn_unit_table *t = c->table;
+    for (rn_value v = 1; v < c->value_count; v++) {
+        rn_value weight = find_weight(c, v);
+        if (weight == RN_NO_VALUE || weight == v) continue;
+        t->unit_of[v] = t->unit_of[weight];
+        t->offset_of[v] = t->offset_of[weight] + c->order->offsets[v];
+    }
+}
+
+// ---- accesses -----------------------------------------------------------------------------------
+
+// A view reads nothing: its readers do.
+static void list_accesses(cutter *c) {
+    rn_unit_table *t = c->table;
+    for (uint32_t p = 0; p < c->order->count; p++) {
+        const rn_node *node = rn_graph_node(c->graph, c->order->nodes[p]);
+        uint32_t first = t->access_count;
+        if (rn_binder_is_view(&c->binder, c->order->nodes[p])) continue;
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            uint32_t unit = t->unit_of[node->inputs[i]];
+            bool known = unit == RN_NO_USE;
+            for (uint32_t a = first; a < t->access_count && !known; a++)
+                known = t->accesses[a].unit == unit;
+            if (!known) t->accesses[t->access_count++] = (rn_unit_access){p, unit};
+        }
+    }
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+static uint32_t count_inputs(const rn_graph *graph) {
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        count += rn_graph_node(graph, n)->input_count;
+    return count;
+}
+
+static uint32_t count_weights(const rn_graph *graph) {
+    uint32_t count = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+        count += rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT;
+    return count;
+}
+
+static rn_status allocate(rn_arena *memory, cutter *c) {
+    rn_unit_table *t = c->table;
+    uint32_t weights = count_weights(c->graph), values = c->value_count;
+    RN_TRY(rn_arena_array(memory, weights, sizeof *t->units, (void **)&t->units));
+    RN_TRY(rn_arena_array(memory, weights, sizeof *t->values, (void **)&t->values));
+    RN_TRY(rn_arena_array(memory, weights, sizeof *c->weights, (void **)&c->weights));
+    RN_TRY(rn_arena_array(memory, values, sizeof *t->unit_of, (void **)&t->unit_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *t->offset_of, (void **)&t->offset_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *t->layout_of, (void **)&t->layout_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *c->notes, (void **)&c->notes));
+    RN_TRY(
+        rn_arena_array(memory, count_inputs(c->graph), sizeof *t->accesses, (void **)&t->accesses));
+    return rn_binder_init(memory, c->graph, &c->binder);
+}
+
+rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
+                             const rn_plan_order *order, rn_unit_table *out) {
+    *out = (rn_unit_table){0};
+    cutter c = {.graph = graph,
+                .caps = caps,
+                .order = order,
+                .table = out,
+                .value_count = rn_graph_value_count(graph) + 1};
+    RN_TRY(allocate(memory, &c));
+    for (rn_value v = 0; v < c.value_count; v++)
+        out->unit_of[v] = RN_NO_USE;
+    note_nodes(&c);
+    RN_TRY(cut(&c));
+    place_relatives(&c);
+    list_accesses(&c);
+    return RN_OK;
+}

@@ -1,0 +1,237 @@
+// property_test.c — what holds for any graph and any budget: a plan is valid; with more bytes it is
+// never refused where it was not, and never slower; the same question has the same answer.
+#include "plan_fixture.h"
+
+// ---- random graphs ------------------------------------------------------------------------------
+
+static uint64_t seed; // of the graph that is written now
+enum { WIDTH = 96, MOST_VALUES = 64 };
+
+typedef struct author {
+    uint64_t random;
+    rn_graph *g;
+    rn_value pool[MOST_VALUES]; // (rows, WIDTH)
+    uint32_t count, weights;
+    rn_value first_weight; // tied to, now and then
+} author;
+
+// One of the last few, so that most of the graph leads to its end.
+static rn_value pick(author *a) {
+    uint32_t few = a->count < 4 ? a->count : 4;
+    return a->pool[a->count - 1 - random_below(&a->random, few)];
+}
+
+static rn_value add_weight(author *a, rn_shape shape) {
+    char name[32];
+    snprintf(name, sizeof name, "w%u", a->weights++);
+    return rn_graph_weight(a->g, name, RN_DTYPE_F32, shape);
+}
+
+static rn_value add_matrix(author *a) {
+    if (a->first_weight && random_below(&a->random, 8) == 0) return a->first_weight;
+    rn_value w = add_weight(a, RN_SHAPE(WIDTH, WIDTH));
+    if (!a->first_weight) a->first_weight = w;
+    return w;
+}
+
+static rn_value write_node(author *a) {
+    rn_graph *g = a->g;
+    rn_value x = pick(a);
+    switch (random_below(&a->random, 9)) {
+    case 0:
+        return rn_op_relu(g, x);
+    case 1:
+        return rn_op_tanh(g, x);
+    case 2:
+        return rn_op_add(g, x, pick(a));
+    case 3:
+        return rn_op_mul(g, x, pick(a));
+    case 4:
+        return rn_op_rmsnorm(g, x, add_weight(a, RN_SHAPE(WIDTH)), 1e-5f);
+    case 5:
+        return rn_op_softmax(g, x);
+    default:
+        return rn_op_matmul(g, x, add_matrix(a), RN_NO_VALUE);
+    }
+}
+
+static void write_body(author *a, uint64_t rows) {
+    uint32_t nodes = 4 + (uint32_t)random_below(&a->random, 40);
+    a->pool[a->count++] = rn_graph_input(a->g, "x", RN_DTYPE_F32, RN_SHAPE(rows, WIDTH));
+    for (uint32_t i = 0; i < nodes; i++) {
+        char block[32];
+        snprintf(block, sizeof block, "block %u", i / 5);
+        rn_graph_block(a->g, block);
+        rn_value made = write_node(a);
+        a->pool[a->count++] = made;
+    }
+}
+
+// Some values are outputs, whoever reads them; the last one always.
+static void write_inference(rn_graph *g, uint32_t unused) {
+    (void)unused;
+    author a = {.random = seed, .g = g};
+    write_body(&a, RN_ROWS);
+    rn_graph_output(g, a.pool[a.count - 1], "last");
+    uint32_t other = 1 + (uint32_t)random_below(&a.random, a.count - 1);
+    if (other < a.count - 1) rn_graph_output(g, a.pool[other], "other");
+}
+
+// A training step of half of the weights; with micro-batches of their sums.
+static void write_training(rn_graph *g, uint32_t micro_batches) {
+    author a = {.random = seed, .g = g};
+    rn_value wanted[MOST_VALUES], gradients[MOST_VALUES];
+    uint32_t count = 0, rows = 256 / (micro_batches ? micro_batches : 1);
+    write_body(&a, rows);
+    rn_value target = rn_graph_input(g, "t", RN_DTYPE_F32, RN_SHAPE(rows, WIDTH));
+    rn_value loss = rn_op_mse(g, a.pool[a.count - 1], target);
+    for (rn_value v = 1; v <= rn_graph_value_count(g); v++)
+        if (rn_graph_value(g, v)->role == RN_ROLE_WEIGHT && v % 2 == seed % 2) wanted[count++] = v;
+    assert_ok(rn_graph_gradient(g, loss, wanted, count, gradients));
+    for (uint32_t i = 0; i < count; i++) {
+        char name[32];
+        if (gradients[i] == RN_NO_VALUE) continue;
+        uint32_t block = rn_graph_value(g, wanted[i])->block;
+        snprintf(name, sizeof name, "sum %u", i);
+        rn_graph_set_place(g, block, RN_PHASE_BACKWARD);
+        if (micro_batches > 1)
+            gradients[i] = rn_op_accumulate(g,
+                                            rn_graph_state(g, name, RN_DTYPE_F32,
+                                                           rn_graph_value(g, wanted[i])->shape,
+                                                           RN_PURPOSE_GRADIENTS),
+                                            gradients[i]);
+        rn_graph_set_place(g, block, RN_PHASE_UPDATE);
+        rn_op_sgd(g, wanted[i], gradients[i], RN_NO_VALUE,
+                  (rn_sgd_attrs){.rate = rn_graph_scalar(g, "rate")});
+    }
+    rn_graph_set_place(g, 0, RN_PHASE_BACKWARD);
+    rn_graph_output(g, loss, "loss");
+}
+
+// ---- properties ---------------------------------------------------------------------------------
+
+static paper_model model;
+// Plans that did so: the tests must see them all.
+static uint32_t streamed, chunked, recomputed, cut;
+
+static void note_moves(const rn_plan *plan, const rn_recipe *recipe) {
+    streamed += plan->slot_count > 0;
+    chunked += plan->summary.rows < recipe->rows;
+    recomputed += plan->summary.recomputed_blocks > 0;
+    cut += plan->summary.micro_batches > 1;
+}
+
+static rn_recipe random_recipe(bool training) {
+    model.write = training ? write_training : write_inference;
+    rn_recipe recipe = paper_recipe(&model);
+    recipe.rows = training ? 0 : 24;
+    recipe.workload_rows = training ? 0 : 100;
+    recipe.max_micro_batches = training ? 8 : 0;
+    return recipe;
+}
+
+// Rates that make computing, reading or neither the slower part.
+static rn_device_caps random_caps(uint64_t *random) {
+    rn_device_caps caps = paper_caps();
+    const double disks[] = {1e6, 1e8, 1e10};
+    caps.disk_bytes_second = disks[random_below(random, 3)];
+    return caps;
+}
+
+// Plans for budgets from below the floor to more than is needed.
+static void check_budgets(const rn_recipe *recipe, const rn_device_caps *caps,
+                          const rn_plan_options *options) {
+    rn_plan *roomy, *plan;
+    rn_plan_options o = *options;
+    o.budget_bytes = 0;
+    assert_ok(rn_plan_make(recipe, caps, &o, &roomy));
+    assert_true(rn_plan_is_valid(roomy));
+    uint64_t low = roomy->summary.smallest_bytes, high = roomy->summary.planned_bytes;
+    double seconds = roomy->summary.seconds;
+    rn_plan_destroy(roomy);
+    assert_true(low <= high);
+    for (int i = 24; i >= 0; i--) { // downwards: slower and slower, and in the end refused
+        o.budget_bytes = low + (high - low) * (uint64_t)i / 24;
+        assert_ok(rn_plan_make(recipe, caps, &o, &plan));
+        assert_true(rn_plan_is_valid(plan));
+        assert_true(plan->summary.planned_bytes <= o.budget_bytes);
+        assert_int_equal(plan->summary.smallest_bytes, low);
+        assert_true(plan->summary.seconds >= seconds);
+        seconds = plan->summary.seconds;
+        note_moves(plan, recipe);
+        rn_plan_destroy(plan);
+    }
+    for (uint64_t less = 1; less < low; less *= 4) {
+        o.budget_bytes = low - less;
+        assert_fails(RN_OVER_BUDGET, rn_plan_make(recipe, caps, &o, &plan));
+        assert_int_equal(rn_last_refusal()->smallest_budget_bytes, low);
+    }
+}
+
+static void inference_is_never_slower_with_more_bytes(void **state) {
+    (void)state;
+    uint64_t random = 1;
+    rn_recipe recipe = random_recipe(false);
+    for (int i = 0; i < 12; i++) {
+        rn_device_caps caps = random_caps(&random);
+        seed = 1000 + (uint64_t)i;
+        check_budgets(&recipe, &caps, &(rn_plan_options){0});
+    }
+    assert_true(streamed > 20 && chunked > 20);
+}
+
+static void training_is_never_slower_with_more_bytes(void **state) {
+    (void)state;
+    uint64_t random = 2;
+    rn_recipe recipe = random_recipe(true);
+    for (int i = 0; i < 6; i++) {
+        rn_device_caps caps = random_caps(&random);
+        seed = 2000 + (uint64_t)i;
+        check_budgets(&recipe, &caps, &(rn_plan_options){.exact = i % 3 == 2});
+    }
+    assert_true(recomputed > 10 && cut > 10);
+}
+
+// ---- purity -------------------------------------------------------------------------------------
+
+static void expect_same(const rn_plan *a, const rn_plan *b) {
+    assert_memory_equal(&a->summary, &b->summary, sizeof a->summary);
+    assert_int_equal(a->buffer_count, b->buffer_count);
+    assert_int_equal(a->use_count, b->use_count);
+    assert_int_equal(a->reason_count, b->reason_count);
+    assert_memory_equal(a->buffers, b->buffers, a->buffer_count * sizeof *a->buffers);
+    assert_memory_equal(a->steps, b->steps, a->step_count * sizeof *a->steps);
+    assert_memory_equal(a->places, b->places, (a->value_count + 1) * sizeof *a->places);
+    assert_memory_equal(a->units, b->units, a->unit_count * sizeof *a->units);
+    if (a->use_count) assert_memory_equal(a->uses, b->uses, a->use_count * sizeof *a->uses);
+    for (uint32_t i = 0; i < a->reason_count; i++)
+        assert_string_equal(a->reasons[i].text, b->reasons[i].text);
+}
+
+static void the_same_question_has_the_same_answer(void **state) {
+    (void)state;
+    rn_device_caps caps = paper_caps();
+    for (int i = 0; i < 8; i++) {
+        rn_recipe recipe = random_recipe(i % 2);
+        rn_plan *first, *second;
+        rn_plan_options options = {0};
+        seed = 3000 + (uint64_t)i;
+        for (int tight = 0; tight < 2; tight++) {
+            assert_ok(rn_plan_make(&recipe, &caps, &options, &first));
+            assert_ok(rn_plan_make(&recipe, &caps, &options, &second));
+            expect_same(first, second);
+            options.budget_bytes = first->summary.smallest_bytes;
+            rn_plan_destroy(first);
+            rn_plan_destroy(second);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inference_is_never_slower_with_more_bytes),
+        cmocka_unit_test(training_is_never_slower_with_more_bytes),
+        cmocka_unit_test(the_same_question_has_the_same_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

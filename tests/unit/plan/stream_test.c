@@ -1,0 +1,230 @@
+// stream_test.c — the ring: which unit is where when, and how long a run takes.
+#include "plan_fixture.h"
+
+enum { MOST = 64 };
+
+static rn_plan_unit units[MOST];
+static rn_unit_access accesses[MOST];
+static rn_stream_use uses[MOST];
+static uint32_t by_last[MOST];
+static bool resident[MOST];
+
+// Accesses as (position, unit) pairs; every unit takes a second to read.
+static rn_unit_table table(const uint32_t (*pairs)[2], uint32_t count, uint32_t unit_count) {
+    for (uint32_t i = 0; i < count; i++)
+        accesses[i] = (rn_unit_access){pairs[i][0], pairs[i][1]};
+    for (uint32_t u = 0; u < unit_count; u++) {
+        units[u] = (rn_plan_unit){.bytes = 100000000, .file_bytes = 100000000};
+        resident[u] = false;
+    }
+    return (rn_unit_table){
+        .units = units, .accesses = accesses, .unit_count = unit_count, .access_count = count};
+}
+
+static rn_stream empty(void) {
+    return (rn_stream){.uses = uses, .by_last = by_last};
+}
+
+static void expect_use(const rn_stream *s, uint32_t use, uint32_t unit, uint32_t first,
+                       uint32_t last) {
+    assert_int_equal(s->uses[use].unit, unit);
+    assert_int_equal(s->uses[use].first, first);
+    assert_int_equal(s->uses[use].last, last);
+}
+
+// ---- uses ---------------------------------------------------------------------------------------
+
+static void each_unit_of_a_chain_is_one_use(void **state) {
+    (void)state;
+    const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}};
+    rn_unit_table t = table(pairs, 5, 5);
+    rn_stream s = empty();
+    bool next_run;
+    assert_true(rn_stream_walk(&t, resident, 2, &s));
+    assert_int_equal(s.use_count, 5);
+    assert_int_equal(s.read_bytes, 500000000);
+    for (uint32_t u = 0; u < 5; u++)
+        expect_use(&s, u, u, u, u);
+    assert_int_equal(rn_stream_follower(&s, 1, &next_run), 3);
+    assert_false(next_run);
+    assert_int_equal(rn_stream_follower(&s, 3, &next_run), 1); // the last one of slot 1
+    assert_true(next_run);
+    assert_int_equal(rn_stream_follower(&s, 4, &next_run), 0);
+    assert_true(next_run);
+}
+
+static void a_unit_that_is_still_there_is_not_read_again(void **state) {
+    (void)state;
+    // Unit 0 again while unit 1 is in the other slot; then again when 1 and 2 have come.
+    const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 0}, {3, 2}, {4, 0}, {5, 3}};
+    rn_unit_table t = table(pairs, 6, 4);
+    rn_stream s = empty();
+    assert_true(rn_stream_walk(&t, resident, 2, &s));
+    assert_int_equal(s.use_count, 5);
+    expect_use(&s, 0, 0, 0, 2);
+    expect_use(&s, 1, 1, 1, 1);
+    expect_use(&s, 2, 2, 3, 3);
+    expect_use(&s, 3, 0, 4, 4);
+    expect_use(&s, 4, 3, 5, 5);
+    // Evicted in the order of their ends.
+    const uint32_t ends[] = {1, 0, 2, 3, 4};
+    assert_memory_equal(s.by_last, ends, sizeof ends);
+}
+
+static void forward_and_backward_are_two_uses(void **state) {
+    (void)state;
+    const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 2}, {3, 2}, {4, 1}, {5, 0}};
+    rn_unit_table t = table(pairs, 6, 3);
+    rn_stream s = empty();
+    assert_true(rn_stream_walk(&t, resident, 2, &s));
+    assert_int_equal(s.use_count, 4); // 0, 1, 2 (both ways), and 0 again: 1 was still there
+    expect_use(&s, 1, 1, 1, 4);
+    expect_use(&s, 2, 2, 2, 3);
+    expect_use(&s, 3, 0, 5, 5);
+}
+
+static void a_step_that_reads_more_units_than_there_are_slots_is_refused(void **state) {
+    (void)state;
+    const uint32_t pairs[][2] = {{0, 0}, {1, 0}, {1, 1}, {1, 2}, {2, 3}, {3, 4}};
+    rn_unit_table t = table(pairs, 6, 5);
+    rn_stream s = empty();
+    assert_false(rn_stream_walk(&t, resident, 2, &s));
+    assert_true(rn_stream_walk(&t, resident, 3, &s));
+    resident[0] = true;
+    assert_true(rn_stream_walk(&t, resident, 2, &s));
+}
+
+static void a_ring_that_would_hold_everything_is_refused(void **state) {
+    (void)state;
+    const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 2}};
+    rn_unit_table t = table(pairs, 3, 3);
+    rn_stream s = empty();
+    assert_false(rn_stream_walk(&t, resident, 3, &s));
+    assert_true(rn_stream_walk(&t, resident, 2, &s));
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+static double run_seconds(uint32_t slots, double step_seconds, uint32_t count) {
+    uint32_t pairs[MOST][2];
+    double seconds[MOST], ready[MOST];
+    for (uint32_t i = 0; i < count; i++) {
+        pairs[i][0] = pairs[i][1] = i;
+        seconds[i] = step_seconds;
+    }
+    rn_unit_table t = table(pairs, count, count);
+    rn_stream s = empty();
+    rn_device_caps caps = paper_caps(); // 100 MB a second
+    if (slots) assert_true(rn_stream_walk(&t, resident, slots, &s));
+    return rn_cost_run(&caps, seconds, count, units, &s, ready);
+}
+
+static void a_run_takes_as_long_as_the_slower_of_computing_and_reading(void **state) {
+    (void)state;
+    assert_true(run_seconds(0, 0.5, 8) == 4);
+    assert_true(run_seconds(2, 0, 8) == 8);    // reading
+    assert_true(run_seconds(2, 0.25, 8) == 8); // hidden behind reading
+    assert_true(run_seconds(2, 2, 8) == 16);   // reading is hidden
+}
+
+static void one_slot_alternates_between_reading_and_computing(void **state) {
+    (void)state;
+    assert_true(run_seconds(1, 0.5, 8) == 8 * 1.5);
+}
+
+static void slots_that_do_not_divide_the_uses_wait_at_the_seam(void **state) {
+    (void)state;
+    // 3 uses in 2 slots: use 1 has its slot to itself and is read early; use 0 of the next run
+    // waits for use 2 to be done: a second in each run in which nothing is computed.
+    assert_true(run_seconds(2, 1, 3) == 4);
+    assert_true(run_seconds(2, 1, 4) == 4);
+}
+
+// ---- the steps of a plan ------------------------------------------------------------------------
+
+static void write_layers(rn_graph *g, uint32_t unused) {
+    (void)unused;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 600));
+    for (int i = 0; i < 7; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "layer %d", i);
+        rn_graph_block(g, name);
+        rn_value w = rn_graph_weight(g, name, RN_DTYPE_F32, RN_SHAPE(600, 600));
+        x = rn_op_relu(g, rn_op_matmul(g, x, w, RN_NO_VALUE));
+    }
+    rn_graph_output(g, x, "y");
+}
+
+static uint32_t slots_held[8]; // the unit in each slot
+
+// Carries out READs and EVICTs for three runs; a COMPUTE must find its weight in its slot, and must
+// have waited for its READ.
+static void walk_ring(const rn_plan *plan) {
+    bool ready[MOST] = {0}; // by use: read, and waited for
+    for (uint32_t i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].next_run)
+            slots_held[plan->uses[plan->steps[i].use].slot] = plan->uses[plan->steps[i].use].unit;
+    for (int run = 0; run < 3; run++)
+        for (uint32_t i = 0; i < plan->step_count; i++) {
+            const rn_plan_step *step = &plan->steps[i];
+            if (step->kind == RN_STEP_READ) {
+                const rn_plan_use *use = &plan->uses[step->use];
+                assert_int_equal(slots_held[use->slot], UINT32_MAX);
+                assert_int_equal(plan->steps[step->after].kind, RN_STEP_EVICT);
+                slots_held[use->slot] = use->unit;
+            } else if (step->kind == RN_STEP_EVICT) {
+                assert_true(ready[step->use]);
+                ready[step->use] = false;
+                slots_held[plan->uses[step->use].slot] = UINT32_MAX;
+            } else {
+                if (step->after != RN_NO_STEP) ready[plan->steps[step->after].use] = true;
+                const rn_node *node = rn_graph_node(plan->graph, step->node);
+                uint32_t unit = node->op == RN_OP_MATMUL ? plan->places[node->inputs[1]].unit : 0;
+                if (node->op != RN_OP_MATMUL || plan->units[unit].resident) continue;
+                bool found = false;
+                for (uint32_t u = 0; u < plan->use_count; u++)
+                    found |= plan->uses[u].unit == unit && ready[u] &&
+                             slots_held[plan->uses[u].slot] == unit;
+                assert_true(found);
+            }
+        }
+}
+
+static void every_compute_finds_its_weights_in_every_run(void **state) {
+    (void)state;
+    paper_model model = {write_layers};
+    rn_recipe recipe = paper_recipe(&model);
+    rn_device_caps caps = paper_caps();
+    rn_plan *plan;
+    uint32_t seen = 0;
+    recipe.rows = 64;
+    assert_ok(rn_plan_make(&recipe, &caps, NULL, &plan));
+    uint64_t low = plan->summary.smallest_bytes, high = plan->summary.planned_bytes;
+    assert_int_equal(plan->slot_count, 0);
+    assert_int_equal(plan->summary.resident_blocks, 7);
+    rn_plan_destroy(plan);
+    for (uint64_t budget = low; budget < high; budget += (high - low) / 12) {
+        assert_ok(rn_plan_make(&recipe, &caps, &(rn_plan_options){.budget_bytes = budget}, &plan));
+        assert_true(rn_plan_is_valid(plan));
+        assert_true(plan->slot_count > 0);
+        seen |= 1u << plan->slot_count;
+        walk_ring(plan);
+        rn_plan_destroy(plan);
+    }
+    assert_true(seen & 1u << 1 && seen & ~(1u << 1)); // one slot at the floor, more above
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_unit_of_a_chain_is_one_use),
+        cmocka_unit_test(a_unit_that_is_still_there_is_not_read_again),
+        cmocka_unit_test(forward_and_backward_are_two_uses),
+        cmocka_unit_test(a_step_that_reads_more_units_than_there_are_slots_is_refused),
+        cmocka_unit_test(a_ring_that_would_hold_everything_is_refused),
+        cmocka_unit_test(a_run_takes_as_long_as_the_slower_of_computing_and_reading),
+        cmocka_unit_test(one_slot_alternates_between_reading_and_computing),
+        cmocka_unit_test(slots_that_do_not_divide_the_uses_wait_at_the_seam),
+        cmocka_unit_test(every_compute_finds_its_weights_in_every_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
