@@ -1,0 +1,114 @@
+// model.h — the builtin models: each a configuration, and a recipe that writes its graph.
+//
+//     rn_recipe recipe;
+//     RN_TRY(rn_llama_recipe(&(rn_llama_config){.layers = 2, .dim = 64, ...}, &recipe));
+//
+// A recipe keeps a copy of its configuration. Fields that say "0: ..." have that default; the
+// others must be given. rn_builtin_recipe fills these structs from a name.
+#ifndef RN_MODEL_MODEL_H
+#define RN_MODEL_MODEL_H
+
+#include <ration/plan.h>
+
+// ---- training -----------------------------------------------------------------------------------
+
+typedef enum rn_clip {
+    RN_CLIP_NONE,
+    RN_CLIP_TENSOR, // each gradient by its own norm
+    RN_CLIP_GLOBAL  // all by their common norm: all are held until it is known
+} rn_clip;
+
+// With `batch` the graph is a training step: forward, cross-entropy, gradients, AdamW.
+//
+// Inputs: the model's own with `batch` as their first axis, and "targets" i32, where -100 does not
+// count. Scalars: "rate", "step" (from 1), "loss_scale" (1 / the number of targets that count in
+// the whole batch: micro-batches then weigh by what they hold). Output: "loss". States:
+// "<weight>.m" and "<weight>.v"; with micro-batches also "loss.sum" and "<weight>.gradient".
+typedef struct rn_train_config {
+    uint32_t batch;           // samples of a step; 0: no training
+    double beta1, beta2, eps; // 0: 0.9, 0.999, 1e-8
+    double weight_decay;
+    rn_clip clip;
+    float max_norm;  // of clip
+    char frozen[64]; // weights whose names match (`*`, `?`) are not trained; "": none
+    // For tests: "logits" and each raw gradient, as "<weight>.gradient", are outputs (with
+    // micro-batches the gradients are states of that name anyway).
+    bool watch;
+} rn_train_config;
+
+// ---- models -------------------------------------------------------------------------------------
+
+// x (ROWS, in) -> "logits" (ROWS, out): three linear layers, gelu between them.
+typedef struct rn_mlp_config {
+    uint32_t in, hidden, out;
+    uint32_t rows; // of a run
+    rn_train_config train;
+} rn_mlp_config;
+RN_MUST_USE rn_status rn_mlp_recipe(const rn_mlp_config *config, rn_recipe *out);
+
+// x (ROWS, size, size, 3) -> "logits" (ROWS, classes): twice convolution, batchnorm, relu and
+// pooling, then a linear head.
+typedef struct rn_simple_config {
+    uint32_t size;     // of the image, a multiple of 4
+    uint32_t channels; // of the first convolution; the second has twice as many
+    uint32_t classes;
+    uint32_t rows;
+    rn_train_config train;
+} rn_simple_config;
+RN_MUST_USE rn_status rn_simple_recipe(const rn_simple_config *config, rn_recipe *out);
+
+// x (ROWS, size, size, 3) -> "logits" (ROWS, classes): torchvision's resnet18.
+typedef struct rn_resnet_config {
+    uint32_t size; // of the image
+    uint32_t classes;
+    uint32_t rows;
+    rn_train_config train;
+} rn_resnet_config;
+RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe *out);
+
+// A Llama decoder, weights as Hugging Face names and stores them.
+//
+// Inference: rows of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
+// "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
+// Output "logits" (logit_rows, vocab). States "layers.N.kv".
+// Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
+typedef struct rn_llama_config {
+    uint32_t layers, dim, heads, kv_heads, ffn, vocab;
+    rn_dtype weight_dtype;     // of matrices; norms are f32
+    float norm_eps, rope_base; // 0: 1e-5, 10000
+    // Inference:
+    rn_dtype kv_dtype; // f32 or f16
+    uint32_t context, page_tokens, sequences, logit_rows;
+    uint32_t rows; // of a prefill chunk
+    // Training:
+    uint32_t tokens; // of each sequence
+    rn_train_config train;
+} rn_llama_config;
+RN_MUST_USE rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out);
+
+// ---- for the models' own files ------------------------------------------------------------------
+
+// Writes a model into an empty graph; `batch` is of one micro-batch, 0 for inference.
+typedef rn_status (*rn_model_writer)(rn_graph *graph, const void *config, uint32_t batch,
+                                     uint32_t micro_batches);
+// A recipe around a copy of `config`. Sets everything but rows, workload_rows and batch_statistics.
+RN_MUST_USE rn_status rn_model_recipe(rn_model_writer write, const void *config, size_t bytes,
+                                      const rn_train_config *train, rn_recipe *out);
+// Adds the loss and all that comes after it. `logits` (N, classes), `targets` i32 (N).
+RN_MUST_USE rn_status rn_model_train(rn_graph *graph, rn_value logits, rn_value targets,
+                                     const rn_train_config *config, uint32_t micro_batches);
+// The end of a classifier: the loss with "targets" i32 (batch), or, with batch 0, the output.
+RN_MUST_USE rn_status rn_model_classify(rn_graph *graph, rn_value logits,
+                                        const rn_train_config *config, uint32_t batch,
+                                        uint32_t micro_batches);
+// An f32 weight "<prefix>.<part>".
+rn_value rn_model_weight(rn_graph *graph, const char *prefix, const char *part, rn_shape shape);
+// x wᵀ + b with "<prefix>.weight" (out, in) and "<prefix>.bias".
+rn_value rn_model_linear(rn_graph *graph, rn_value x, const char *prefix, uint64_t in,
+                         uint64_t out);
+// Over the channels of x (N, H, W, channels), PyTorch's defaults and names; in training the running
+// statistics are states.
+rn_value rn_model_batchnorm(rn_graph *graph, rn_value x, const char *prefix, uint64_t channels,
+                            bool training);
+
+#endif

@@ -1,0 +1,42 @@
+// simple.c — a small CNN: twice convolution, batchnorm, relu, pooling; then a linear head.
+//
+// The head sees the image as it lies, (H, W, C); a PyTorch model with the same weights permutes its
+// (C, H, W) before flattening.
+#include "model/model.h"
+
+#include <stdio.h>
+
+// (N, size, size, in) -> (N, size / 2, size / 2, out)
+static rn_value stage(rn_graph *g, rn_value x, int number, uint64_t in, uint64_t out, bool train) {
+    char block[32], conv[32], norm[32];
+    snprintf(block, sizeof block, "stage %d", number);
+    snprintf(conv, sizeof conv, "conv%d", number);
+    snprintf(norm, sizeof norm, "bn%d", number);
+    rn_graph_block(g, block);
+    rn_value w = rn_model_weight(g, conv, "weight", RN_SHAPE(out, in, 3, 3));
+    rn_value b = rn_model_weight(g, conv, "bias", RN_SHAPE(out));
+    x = rn_op_conv2d(g, x, w, b, (rn_conv2d_attrs){1, 1, 1, 1, 1, 1});
+    x = rn_op_relu(g, rn_model_batchnorm(g, x, norm, out, train));
+    return rn_op_max_pool(g, x, (rn_pool2d_attrs){2, 2, 2, 2, 0, 0, 0, 0});
+}
+
+static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t micro_batches) {
+    const rn_simple_config *c = config;
+    uint64_t rows = batch ? batch : RN_ROWS, wide = 2 * (uint64_t)c->channels;
+    uint64_t flat = wide * (c->size / 4) * (c->size / 4);
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(rows, c->size, c->size, 3));
+    x = stage(g, x, 1, 3, c->channels, batch > 0);
+    x = stage(g, x, 2, c->channels, wide, batch > 0);
+    rn_graph_block(g, "head");
+    x = rn_model_linear(g, rn_op_reshape(g, x, RN_SHAPE(rows, flat)), "fc", flat, c->classes);
+    return rn_model_classify(g, x, &c->train, batch, micro_batches);
+}
+
+rn_status rn_simple_recipe(const rn_simple_config *config, rn_recipe *out) {
+    if (config->size == 0 || config->size % 4)
+        return rn_fail(RN_INVALID, "simple: images of %u are not a multiple of 4", config->size);
+    RN_TRY(rn_model_recipe(write, config, sizeof *config, &config->train, out));
+    out->rows = config->train.batch ? 0 : config->rows;
+    out->batch_statistics = config->train.batch > 0;
+    return RN_OK;
+}
