@@ -21,4 +21,11 @@
 // printf-style arguments, checked by the compiler.
 #define RN_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
 
+// A yes or no that one thread may set while others look at it.
+#ifdef __cplusplus
+typedef volatile bool rn_flag;
+#else
+typedef _Atomic bool rn_flag;
+#endif
+
 #endif

@@ -1,0 +1,77 @@
+// session.h — carries out a plan: one arena, filled and computed step by step, and nothing else.
+//
+//     rn_session *session;
+//     RN_TRY(rn_session_create(plan, &weights, NULL, &session));
+//     RN_TRY(rn_session_set(session, "x", x, sizeof x));
+//     RN_TRY(rn_session_run(session, rows));
+//     RN_TRY(rn_session_get(session, "y", y, sizeof y));
+//     rn_session_destroy(session);
+//
+// One thread at a time. After a failure (a read error, an injected fault, cancelling) every call
+// returns the same story until rn_session_reset.
+#ifndef RATION_SESSION_H
+#define RATION_SESSION_H
+
+#include <ration/checkpoint.h>
+#include <ration/plan.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_session rn_session;
+typedef struct rn_device rn_device;
+
+// Where weights come from: a checkpoint (tensors by the weights' names), or memory.
+typedef struct rn_weight_source {
+    const rn_checkpoint *checkpoint; // or NULL: then
+    void *self;
+    // the plain bytes of a weight (as files have them; int8, int4 and nf4 with their scales behind
+    // the data, each part on a 64-byte boundary), valid while the session lives; NULL: none. Asked
+    // by rn_session_create only.
+    const void *(*find)(void *self, const char *name, rn_dtype dtype, uint64_t bytes);
+} rn_weight_source;
+
+typedef struct rn_session_options {
+    rn_device *device;     // NULL: the CPU
+    const rn_flag *cancel; // seen between steps and between reads; may be NULL
+    bool audit;            // count live bytes at each step from the kernels' own arguments
+    bool guard;            // canary bytes around the arena (8 KiB more than planned) and where
+                           // it is free; RN_INTERNAL names a kernel that overwrote some
+} rn_session_options;
+
+// Takes the arena (charged to the ledger) and reads the resident weights. The plan must outlive it.
+RN_API RN_MUST_USE rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights,
+                                               const rn_session_options *options, rn_session **out);
+RN_API void rn_session_destroy(rn_session *session);
+
+// An input's bytes, for the next run: n rows of it where it has RN_ROWS. They are copied, over the
+// last run's outputs. With micro-batches: of the whole batch, and borrowed until the run returns;
+// an input that has the size of one micro-batch goes to each.
+RN_API RN_MUST_USE rn_status rn_session_set(rn_session *session, const char *input,
+                                            const void *data, uint64_t bytes);
+RN_API RN_MUST_USE rn_status rn_session_set_scalar(rn_session *session, const char *name,
+                                                   double value);
+// rows: n <= the plan's rows; 0 where the graph has no RN_ROWS.
+RN_API RN_MUST_USE rn_status rn_session_run(rn_session *session, uint64_t rows);
+// An output, a state or a trainable weight, as plain bytes.
+RN_API RN_MUST_USE rn_status rn_session_get(rn_session *session, const char *name, void *data,
+                                            uint64_t bytes);
+// Overwrites a state or weight.
+RN_API RN_MUST_USE rn_status rn_session_put(rn_session *session, const char *name, const void *data,
+                                            uint64_t bytes);
+// Clears a failure: slots are given back, reading starts over; states stay as they are.
+RN_API RN_MUST_USE rn_status rn_session_reset(rn_session *session);
+
+typedef struct rn_session_facts {
+    uint64_t runs;
+    uint64_t live_peak_bytes;     // audit: the most bytes in use at any step
+    uint64_t live_mismatch_step;  // audit: the first step at which they differ from the plan, or
+                                  // UINT64_MAX
+    uint64_t resident_peak_bytes; // audit: pages of the arena that the system holds (mincore)
+    uint64_t read_bytes;          // from disk
+    double seconds, wait_seconds; // of the last run; of it waiting for reads
+} rn_session_facts;
+RN_API rn_session_facts rn_session_get_facts(const rn_session *session);
+
+RN_END_DECLS
+
+#endif

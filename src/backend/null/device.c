@@ -1,0 +1,67 @@
+// device.c — the least that a device is: caps, a block of memory, a queue.
+#include "backend/null/null.h"
+#include "memory/account.h"
+
+const rn_kernel rn_null_kernels[RN_OP_COUNT] = {0};
+
+static rn_layout weight_layout(const rn_call *call, uint32_t input) {
+    (void)call;
+    (void)input;
+    return RN_LAYOUT_PLAIN;
+}
+
+static rn_status take(rn_device *device, rn_account account, uint64_t bytes, void **out) {
+    (void)device;
+    (void)account;
+    return rn_alloc_aligned(&rn_system_allocator, bytes, RN_PAGE_BYTES, out);
+}
+
+static void give_back(rn_device *device, void *block, uint64_t bytes) {
+    (void)device;
+    rn_free(&rn_system_allocator, block, bytes);
+}
+
+static rn_status open_queue(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
+                            rn_queue **out) {
+    (void)device;
+    (void)kind;
+    return rn_queue_thread_create(rn_host_executor, cancel, out);
+}
+
+static void destroy(rn_device *device) {
+    rn_free(RN_HOST_OTHER, device, sizeof *device);
+}
+
+static rn_status fill_caps(rn_device_caps *caps) {
+    *caps = (rn_device_caps){
+        .name = "null",
+        .threads = 1,
+        .kernels = rn_null_kernels,
+        .weight_layout = weight_layout,
+        .own_memory = true,
+        .flops = 1e9,
+        .quantized_flops = 1e9,
+        .memory_bytes_second = 1e9,
+        .disk_bytes_second = 1e9,
+        .link_bytes_second = 1e9,
+        .step_seconds = 1e-6,
+    };
+    return rn_device_add(caps->name, &caps->device);
+}
+
+rn_status rn_null_device_create(rn_device **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_device), &block));
+    rn_device *device = block;
+    device->alloc = take;
+    device->free = give_back;
+    device->open_queue = open_queue;
+    device->destroy = destroy;
+    rn_status s = fill_caps(&device->caps);
+    if (s == RN_OK)
+        *out = device;
+    else
+        rn_device_destroy(device);
+    return s;
+}

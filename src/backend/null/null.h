@@ -1,0 +1,12 @@
+// null.h — a back end that can do nothing: the skeleton to copy for a new one (see README.md).
+#ifndef RN_BACKEND_NULL_NULL_H
+#define RN_BACKEND_NULL_NULL_H
+
+#include "device/device.h"
+
+// A row an op; NULL is "unsupported", and every row is.
+extern const rn_kernel rn_null_kernels[RN_OP_COUNT];
+
+RN_MUST_USE rn_status rn_null_device_create(rn_device **out);
+
+#endif

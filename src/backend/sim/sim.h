@@ -1,0 +1,28 @@
+// sim.h — a device that is not there: the CPU's kernels behind an interface that behaves like a
+// GPU's.
+//
+// It has memory of its own with a limit, so what a kernel touches must have been copied there (a
+// kernel that is handed any other address fails); a compute and a copy queue with threads; a
+// link of a set bandwidth; and faults on demand. Offload, fences, poison and cancelling are tested
+// on it.
+#ifndef RN_BACKEND_SIM_SIM_H
+#define RN_BACKEND_SIM_SIM_H
+
+#include "device/device.h"
+
+// 0 is "none" everywhere.
+typedef struct rn_sim_options {
+    uint32_t threads; // of a kernel; 0: 1
+    uint64_t memory_bytes;
+    double link_bytes_second; // a copy takes at least bytes / this
+    double launch_seconds;    // a launch takes at least this
+    // The n-th from 1 fails, once.
+    uint32_t fail_alloc, fail_launch, fail_copy;
+} rn_sim_options;
+
+RN_MUST_USE rn_status rn_sim_device_create(const rn_sim_options *options, rn_device **out);
+// Arms faults anew, counting from now; waits for nothing: only while the queues are idle.
+void rn_sim_device_arm(rn_device *device, uint32_t fail_alloc, uint32_t fail_launch,
+                       uint32_t fail_copy);
+
+#endif

@@ -1,0 +1,59 @@
+// device.c — a device's one large block: room in the budget for all of it, then memory, then one
+// charge a purpose.
+#include "device/device.h"
+#include "base/checked.h"
+#include "memory/budget.h"
+#include "memory/ledger.h"
+
+#include <string.h>
+
+// The purpose with the most bytes: under its name a refusal is told.
+static rn_account largest(const rn_device *device, const uint64_t *purpose_bytes) {
+    rn_account account = {.device = device->caps.device};
+    for (uint8_t p = 1; p < RN_PURPOSE_COUNT; p++)
+        if (purpose_bytes[p] > purpose_bytes[account.purpose]) account.purpose = p;
+    return account;
+}
+
+rn_status rn_device_memory_take(rn_device *device, const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
+                                rn_device_memory *out) {
+    uint64_t bytes = 0;
+    *out = (rn_device_memory){0};
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (!rn_add_u64(bytes, purpose_bytes[p], &bytes))
+            return rn_fail(RN_NO_MEMORY, "more bytes than an address has");
+    if (bytes == 0) return RN_OK;
+    rn_account account = largest(device, purpose_bytes);
+    void *block = NULL;
+    RN_TRY(rn_budget_reserve(account, bytes));
+    rn_status s = device->alloc(device, account, bytes, &block);
+    if (s != RN_OK) {
+        rn_ledger_unreserve(account.device, bytes);
+        return s;
+    }
+    *out = (rn_device_memory){.device = device, .base = block, .bytes = bytes};
+    memcpy(out->purpose_bytes, purpose_bytes, sizeof out->purpose_bytes);
+    for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (purpose_bytes[p])
+            rn_ledger_count((rn_account){.device = account.device, .purpose = p}, block,
+                            purpose_bytes[p]);
+    return RN_OK;
+}
+
+void rn_device_memory_give_back(rn_device_memory *memory) {
+    if (!memory->base) return;
+    for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (memory->purpose_bytes[p])
+            rn_ledger_release((rn_account){.device = memory->device->caps.device, .purpose = p},
+                              memory->base, memory->purpose_bytes[p]);
+    memory->device->free(memory->device, memory->base, memory->bytes);
+    *memory = (rn_device_memory){0};
+}
+
+const rn_device_caps *rn_device_get_caps(const rn_device *device) {
+    return &device->caps;
+}
+
+void rn_device_destroy(rn_device *device) {
+    if (device) device->destroy(device);
+}

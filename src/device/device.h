@@ -1,0 +1,163 @@
+// device.h — memory, queues and fences of a device: what a session submits work to.
+//
+//     rn_queue *compute, *copy;
+//     rn_fence loaded;
+//     rn_queue_copy_in(copy, slot, host, bytes);
+//     rn_queue_signal(copy, &loaded);
+//     rn_queue_wait(compute, &loaded);
+//     rn_queue_launch(compute, kernel, &call);
+//     RN_TRY(rn_queue_finish(compute)); // the story of the first command that failed
+//
+// A queue runs its commands in order; two queues run side by side but for fences. The first command
+// that fails poisons its queue: the story is kept, later commands are skipped, their fences still
+// complete, and rn_queue_finish returns the story until rn_queue_reset revives the queue. A fence
+// that a poisoned queue signals hands the poison on to the queue that waits for it, so that nothing
+// is computed from what never arrived. Cancelling is the same path with RN_CANCELLED.
+//
+// A back end is an rn_device: a few functions beside its caps. src/backend/null is one to copy.
+#ifndef RN_DEVICE_DEVICE_H
+#define RN_DEVICE_DEVICE_H
+
+#include <ration/device.h>
+
+#include "device/kernel.h"
+
+#include <pthread.h>
+
+// ---- fences -------------------------------------------------------------------------------------
+
+// A point in a queue that other queues wait for (what CUDA calls an event). May be used again and
+// again: a wait is for the signal that was submitted last before it; a fence that was never
+// signalled holds nobody up. After the reset of a queue that signalled it, init it anew.
+typedef struct rn_fence {
+    pthread_mutex_t mutex;
+    pthread_cond_t reached;
+    uint64_t asked, done;  // signals that were submitted; the last that was reached
+    const rn_story *story; // of the poisoned queue that signalled last, or NULL
+} rn_fence;
+
+void rn_fence_init(rn_fence *fence);
+// Nobody may be waiting.
+void rn_fence_free(rn_fence *fence);
+
+// For those who write queues: the number of a new signal; of the last one; a signal is reached, by
+// a poisoned queue with its story; waits for a signal, returns its story or NULL.
+uint64_t rn_fence_ask(rn_fence *fence);
+uint64_t rn_fence_asked(rn_fence *fence);
+void rn_fence_reach(rn_fence *fence, uint64_t ticket, const rn_story *story);
+const rn_story *rn_fence_await(rn_fence *fence, uint64_t ticket);
+
+// ---- commands -----------------------------------------------------------------------------------
+
+typedef enum rn_command_kind {
+    RN_COMMAND_LAUNCH,
+    RN_COMMAND_COPY_IN,  // host to device
+    RN_COMMAND_COPY_OUT, // device to host
+    RN_COMMAND_ZERO,     // zeros on the device
+    RN_COMMAND_CALL,     // a function of the host
+    RN_COMMAND_SIGNAL,
+    RN_COMMAND_WAIT
+} rn_command_kind;
+
+typedef rn_status (*rn_host_call)(void *self, uint32_t index);
+
+typedef struct rn_command {
+    rn_command_kind kind;
+    union {
+        struct {
+            const rn_kernel *kernel;
+            rn_call call; // what it points to stays until the command is done
+        } launch;
+        struct {
+            void *target;
+            const void *source; // NULL for ZERO
+            uint64_t bytes;
+        } copy;
+        struct {
+            rn_host_call fn;
+            void *self;
+            uint32_t index;
+        } host;
+        struct {
+            rn_fence *fence;
+            uint64_t ticket;
+        } fence;
+    } as;
+} rn_command;
+
+// ---- queues -------------------------------------------------------------------------------------
+
+typedef struct rn_queue rn_queue;
+struct rn_queue {
+    void (*submit)(rn_queue *queue, const rn_command *command); // may wait for room
+    // Waits until all commands are done; the story of the first that failed.
+    rn_status (*finish)(rn_queue *queue);
+    // Waits, then forgets the failure.
+    void (*reset)(rn_queue *queue);
+    // Skips what has not begun, waits for what has. No other queue may be waiting for its fences
+    // any more: finish those first.
+    void (*destroy)(rn_queue *queue);
+};
+
+// Every queue is used by one thread at a time; `call`'s arrays, sources, targets and fences must
+// stay until the command is done.
+void rn_queue_launch(rn_queue *queue, const rn_kernel *kernel, const rn_call *call);
+void rn_queue_copy_in(rn_queue *queue, void *device_target, const void *host_source,
+                      uint64_t bytes);
+void rn_queue_copy_out(rn_queue *queue, void *host_target, const void *device_source,
+                       uint64_t bytes);
+void rn_queue_zero(rn_queue *queue, void *device_target, uint64_t bytes);
+void rn_queue_call(rn_queue *queue, rn_host_call fn, void *self, uint32_t index);
+void rn_queue_signal(rn_queue *queue, rn_fence *fence);
+void rn_queue_wait(rn_queue *queue, rn_fence *fence);
+RN_MUST_USE rn_status rn_queue_finish(rn_queue *queue);
+void rn_queue_reset(rn_queue *queue);
+void rn_queue_destroy(rn_queue *queue); // NULL-safe
+
+// What carries out a device's commands (all kinds but CALL, SIGNAL and WAIT).
+typedef struct rn_executor {
+    void *self;
+    rn_status (*execute)(void *self, const rn_command *command);
+} rn_executor;
+// Copies with memcpy, calls kernels here: for devices whose memory is the host's.
+extern const rn_executor rn_host_executor;
+
+// A queue with a thread of its own and room for a few hundred commands. `cancel` may be NULL; it is
+// looked at before every command that does something.
+RN_MUST_USE rn_status rn_queue_thread_create(rn_executor executor, const _Atomic bool *cancel,
+                                             rn_queue **out);
+// A queue that runs each command at once, in the thread that submits it.
+RN_MUST_USE rn_status rn_queue_inline_create(rn_executor executor, const _Atomic bool *cancel,
+                                             rn_queue **out);
+
+// ---- devices ------------------------------------------------------------------------------------
+
+typedef enum rn_queue_kind { RN_QUEUE_COMPUTE, RN_QUEUE_COPY } rn_queue_kind;
+
+struct rn_device {
+    rn_device_caps caps;
+    rn_workers *workers; // what calls carry; NULL: kernels work alone
+    // A block of page-aligned memory; `account` is for the refusal. Charges nothing.
+    rn_status (*alloc)(rn_device *device, rn_account account, uint64_t bytes, void **out);
+    void (*free)(rn_device *device, void *block, uint64_t bytes);
+    rn_status (*open_queue)(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
+                            rn_queue **out);
+    void (*destroy)(rn_device *device);
+};
+
+// One block, charged to the device's lines of the ledger, by purpose.
+typedef struct rn_device_memory {
+    rn_device *device;
+    uint8_t *base; // an address of the device: the host's only where caps.own_memory is false
+    uint64_t bytes;
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // their sum is `bytes`
+} rn_device_memory;
+
+// Asks the budget for all of it, allocates, charges. RN_OVER_BUDGET, RN_NO_MEMORY. Zero bytes give
+// an empty block.
+RN_MUST_USE rn_status rn_device_memory_take(rn_device *device,
+                                            const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
+                                            rn_device_memory *out);
+void rn_device_memory_give_back(rn_device_memory *memory); // {0}-safe
+
+#endif

@@ -1,0 +1,206 @@
+// bind.c — from a plan's places to the calls that kernels get: shapes for the run's rows, addresses
+// in the arena.
+//
+// A weight of a streamed unit lies in the slot of the use that is current at the step: going
+// through the steps in order, a unit's current use is its first, and after that use's EVICT the
+// next.
+#include "runtime/session.h"
+#include "base/checked.h"
+
+// ---- places -------------------------------------------------------------------------------------
+
+uint8_t *rn_session_address(const rn_session *session, rn_value value) {
+    const rn_plan_place *place = &session->plan->places[value];
+    if (place->buffer == RN_NO_BUFFER) return NULL;
+    return session->base + session->plan->buffers[place->buffer].offset + place->offset;
+}
+
+uint64_t rn_session_value_bytes(const rn_session *session, rn_value value, uint64_t rows) {
+    const rn_value_info *info = rn_graph_value(session->plan->graph, value);
+    rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
+    if (tensor.shape.rank && tensor.shape.dims[0] == RN_ROWS) tensor.shape.dims[0] = rows;
+    return rn_tensor_bytes(&tensor);
+}
+
+static rn_status check_buffers(const rn_session *session) {
+    const rn_plan *plan = session->plan;
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const rn_plan_buffer *buffer = &plan->buffers[i];
+        uint64_t end = 0;
+        if (!rn_add_u64(buffer->offset, buffer->bytes, &end) ||
+            end > session->arena.bytes - (uint64_t)(session->base - session->arena.base))
+            return rn_fail(RN_INTERNAL, "the plan's buffer %u ends at %llu, its arena at %llu", i,
+                           (unsigned long long)end, (unsigned long long)plan->summary.arena_bytes);
+    }
+    return RN_OK;
+}
+
+// ---- calls --------------------------------------------------------------------------------------
+
+static bool is_view(const rn_call *call) {
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < call->output_count; i++)
+        if (rn_call_alias(call, i, &offset).kind != RN_ALIAS_KIND_VIEW) return false;
+    return true;
+}
+
+static rn_status check_kernel(const rn_session *session, uint32_t node) {
+    const rn_node *n = rn_graph_node(session->plan->graph, node);
+    if (session->device->caps.kernels[n->op].run) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: %s has no kernel for %s", n->name,
+                   session->device->caps.name, rn_op_name(n->op));
+}
+
+static rn_status link_uses(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    void *block = NULL;
+    RN_TRY(rn_arena_array(&session->memory, plan->use_count, sizeof(uint32_t), &block));
+    session->slot_use = block;
+    for (uint32_t u = 0; u < plan->use_count; u++) {
+        session->slot_use[u] = RN_NO_USE;
+        for (uint32_t next = u + 1; next < plan->use_count; next++)
+            if (plan->uses[next].unit == plan->uses[u].unit) {
+                session->slot_use[u] = next;
+                break;
+            }
+    }
+    return RN_OK;
+}
+
+static rn_status prepare_call(rn_session *session, uint32_t step) {
+    const rn_plan *plan = session->plan;
+    const rn_node *node = rn_graph_node(plan->graph, plan->steps[step].node);
+    uint64_t rows = plan->summary.rows;
+    void *tensors = NULL;
+    RN_TRY(rn_arena_array(&session->memory, node->input_count + node->output_count,
+                          sizeof(rn_tensor), &tensors));
+    rn_graph_bind(plan->graph, plan->steps[step].node, rows, tensors, &session->calls[step]);
+    session->is_view[step] = is_view(&session->calls[step]);
+    return session->is_view[step] ? RN_OK : check_kernel(session, plan->steps[step].node);
+}
+
+rn_status rn_session_prepare_calls(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    void *calls = NULL, *views = NULL;
+    RN_TRY(check_buffers(session));
+    RN_TRY(rn_arena_array(&session->memory, plan->step_count, sizeof(rn_call), &calls));
+    RN_TRY(rn_arena_array(&session->memory, plan->step_count, sizeof(bool), &views));
+    session->calls = calls;
+    session->is_view = views;
+    session->bound_rows = RN_ROWS;
+    RN_TRY(link_uses(session));
+    for (uint32_t i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind == RN_STEP_COMPUTE) RN_TRY(prepare_call(session, i));
+    return RN_OK;
+}
+
+// ---- binding ------------------------------------------------------------------------------------
+
+typedef struct binding {
+    rn_session *session;
+    uint32_t *current; // (units): the use in which its weights lie now
+    uint32_t step;
+    const rn_node *node;
+} binding;
+
+static rn_status fail_place(const binding *b, rn_value value, uint64_t need, uint64_t have) {
+    return rn_fail(RN_INTERNAL, "%s: the plan gave '%s' %llu bytes, it needs %llu", b->node->name,
+                   rn_graph_value(b->session->plan->graph, value)->name, (unsigned long long)have,
+                   (unsigned long long)need);
+}
+
+// Sets the tensor's layout and address, after a look at the room there.
+static rn_status place_tensor(const binding *b, rn_value value, rn_tensor *tensor) {
+    if (value == RN_NO_VALUE) return RN_OK;
+    const rn_plan *plan = b->session->plan;
+    const rn_plan_place *place = &plan->places[value];
+    uint32_t buffer = place->buffer;
+    tensor->layout = place->layout;
+    if (buffer == RN_NO_BUFFER && place->unit != RN_NO_USE) {
+        uint32_t use = b->current[place->unit];
+        buffer = use == RN_NO_USE ? RN_NO_BUFFER : plan->uses[use].buffer;
+    }
+    if (buffer == RN_NO_BUFFER) return RN_OK;
+    uint64_t need = rn_tensor_bytes(tensor), have = plan->buffers[buffer].bytes;
+    if (place->offset > have || need > have - place->offset)
+        return fail_place(b, value, need, place->offset > have ? 0 : have - place->offset);
+    tensor->data = b->session->base + plan->buffers[buffer].offset + place->offset;
+    return RN_OK;
+}
+
+static rn_status place_tensors(const binding *b, rn_tensor *tensors) {
+    const rn_node *node = b->node;
+    uint32_t optional = rn_op_get(node->op)->optional_outputs;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        RN_TRY(place_tensor(b, node->inputs[i], &tensors[i]));
+        if (rn_tensor_given(&tensors[i]) && !tensors[i].data)
+            return fail_place(b, node->inputs[i], rn_tensor_bytes(&tensors[i]), 0);
+    }
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        rn_tensor *tensor = &tensors[node->input_count + i];
+        RN_TRY(place_tensor(b, node->outputs[i], tensor));
+        if (!tensor->data && !(optional >> i & 1) && !b->session->is_view[b->step])
+            return fail_place(b, node->outputs[i], rn_tensor_bytes(tensor), 0);
+    }
+    return RN_OK;
+}
+
+static rn_status place_workspace(const binding *b, rn_call *call) {
+    const rn_plan *plan = b->session->plan;
+    const rn_kernel *kernel = &b->session->device->caps.kernels[call->op];
+    uint32_t buffer = plan->steps[b->step].workspace;
+    if (buffer != RN_NO_BUFFER) {
+        call->workspace = b->session->base + plan->buffers[buffer].offset;
+        call->workspace_bytes = plan->buffers[buffer].bytes;
+    }
+    uint64_t need = kernel->workspace ? kernel->workspace(call) : 0;
+    if (need <= call->workspace_bytes) return RN_OK;
+    return rn_fail(RN_INTERNAL, "%s: the plan gave %llu bytes of workspace, the kernel wants %llu",
+                   b->node->name, (unsigned long long)call->workspace_bytes,
+                   (unsigned long long)need);
+}
+
+static rn_status bind_step(const binding *b, uint64_t rows) {
+    rn_session *session = b->session;
+    rn_call *call = &session->calls[b->step];
+    rn_tensor *tensors = (rn_tensor *)call->inputs; // ours, from prepare_call
+    rn_graph_bind(session->plan->graph, session->plan->steps[b->step].node, rows, tensors, call);
+    call->scalars = session->scalars;
+    call->workers = session->device->workers;
+    call->threads = session->plan->caps.threads;
+    call->slice_rows = session->plan->summary.slice_rows;
+    RN_TRY(place_tensors(b, tensors));
+    return session->is_view[b->step] ? RN_OK : place_workspace(b, call);
+}
+
+static rn_status bind_steps(binding *b, uint64_t rows) {
+    const rn_plan *plan = b->session->plan;
+    for (uint32_t k = 0; k < plan->unit_count; k++)
+        b->current[k] = RN_NO_USE;
+    for (uint32_t u = plan->use_count; u > 0; u--)
+        b->current[plan->uses[u - 1].unit] = u - 1;
+    for (b->step = 0; b->step < plan->step_count; b->step++) {
+        const rn_plan_step *step = &plan->steps[b->step];
+        if (step->kind == RN_STEP_EVICT)
+            b->current[plan->uses[step->use].unit] = b->session->slot_use[step->use];
+        if (step->kind != RN_STEP_COMPUTE) continue;
+        b->node = rn_graph_node(plan->graph, step->node);
+        RN_TRY(bind_step(b, rows));
+    }
+    return RN_OK;
+}
+
+rn_status rn_session_bind(rn_session *session, uint64_t rows) {
+    if (rows == session->bound_rows) return RN_OK;
+    binding b = {.session = session};
+    rn_arena memory;
+    void *current = NULL;
+    rn_arena_init(&memory, session->memory.from, 0);
+    session->bound_rows = RN_ROWS;
+    rn_status s = rn_arena_array(&memory, session->plan->unit_count, sizeof(uint32_t), &current);
+    b.current = current;
+    if (s == RN_OK) s = bind_steps(&b, rows);
+    rn_arena_free_all(&memory);
+    if (s == RN_OK) session->bound_rows = rows;
+    return s;
+}

@@ -1,0 +1,356 @@
+// session.c — a session's life, what goes in and comes out, and a run: inputs, walk, finish.
+#include "runtime/session.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "memory/account.h"
+
+#include <string.h>
+
+// ---- life ---------------------------------------------------------------------------------------
+
+// The furthest end of a buffer: arena_bytes, but in a damaged plan.
+static uint64_t arena_extent(const rn_plan *plan) {
+    uint64_t extent = plan->summary.arena_bytes;
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        extent = rn_max_u64(extent, plan->buffers[i].offset + plan->buffers[i].bytes);
+    return extent;
+}
+
+// An audit gives a plan that goes beyond its arena what it really uses, to measure it.
+static rn_status take_arena(rn_session *session) {
+    const rn_plan_summary *summary = &session->plan->summary;
+    uint64_t bytes[RN_PURPOSE_COUNT], sum = 0;
+    memcpy(bytes, summary->purpose_bytes, sizeof bytes);
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        sum += bytes[p];
+    if (bytes[RN_PURPOSE_STAGING] < summary->staging_bytes ||
+        sum - summary->staging_bytes != summary->arena_bytes)
+        return rn_fail(RN_INTERNAL, "the plan's purposes have %llu bytes, arena and staging %llu",
+                       (unsigned long long)sum,
+                       (unsigned long long)(summary->arena_bytes + summary->staging_bytes));
+    bytes[RN_PURPOSE_STAGING] -= summary->staging_bytes;
+    if (session->options.audit)
+        bytes[RN_PURPOSE_OTHER] += arena_extent(session->plan) - summary->arena_bytes;
+    if (session->options.guard) bytes[RN_PURPOSE_OTHER] += 2 * RN_GUARD_BYTES;
+    RN_TRY(rn_device_memory_take(session->device, bytes, &session->arena));
+    session->base = session->arena.base + (session->options.guard ? RN_GUARD_BYTES : 0);
+    return RN_OK;
+}
+
+// States are zero, constants have their bytes, from the beginning.
+static rn_status fill_values(rn_session *session) {
+    const rn_graph *graph = session->plan->graph;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        uint8_t *at = rn_session_address(session, v);
+        uint64_t bytes = session->plan->places[v].bytes;
+        if (!at || info->producer != RN_NO_NODE) continue;
+        if (info->role == RN_ROLE_STATE) rn_queue_zero(session->compute, at, bytes);
+        if (info->role == RN_ROLE_CONSTANT)
+            rn_queue_copy_in(session->compute, at, info->constant, bytes);
+    }
+    return rn_queue_finish(session->compute);
+}
+
+static rn_status list_inputs(rn_session *session) {
+    const rn_graph *graph = session->plan->graph;
+    uint32_t count = 0;
+    void *inputs = NULL;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+        count += rn_graph_value(graph, v)->role == RN_ROLE_INPUT;
+    RN_TRY(rn_arena_array(&session->memory, count, sizeof(rn_session_input), &inputs));
+    session->inputs = inputs;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+        if (rn_graph_value(graph, v)->role == RN_ROLE_INPUT)
+            session->inputs[session->input_count++].value = v;
+    return RN_OK;
+}
+
+static rn_status check_options(const rn_session *session) {
+    const rn_device_caps *caps = &session->device->caps;
+    if (session->options.guard && caps->own_memory)
+        return rn_fail(RN_UNSUPPORTED, "%s has its own memory: guards are for the host's",
+                       caps->name);
+    if (strcmp(session->plan->caps.name, caps->name) != 0)
+        return rn_hint(rn_fail(RN_INVALID, "the plan is for %s, the device is %s",
+                               session->plan->caps.name, caps->name),
+                       "make the plan with rn_device_get_caps(device)");
+    return RN_OK;
+}
+
+static rn_status open_session(rn_session *session, const rn_weight_source *weights) {
+    if (!session->device) {
+        RN_TRY(rn_cpu_device_create(session->plan->caps.threads, &session->device));
+        session->owns_device = true;
+    }
+    RN_TRY(check_options(session));
+    RN_TRY(take_arena(session));
+    RN_TRY(rn_session_prepare_calls(session));
+    RN_TRY(rn_session_prepare_walk(session));
+    RN_TRY(list_inputs(session));
+    if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
+    RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
+                           &session->weights));
+    RN_TRY(fill_values(session));
+    return rn_session_load_resident(session);
+}
+
+rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights,
+                            const rn_session_options *options, rn_session **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_session), &block));
+    rn_session *session = block;
+    session->plan = plan;
+    if (options) session->options = *options;
+    session->device = session->options.device;
+    session->facts.live_mismatch_step = UINT64_MAX;
+    rn_arena_init(&session->memory, RN_HOST_OTHER, 0);
+    rn_status s = open_session(session, weights);
+    if (s == RN_OK)
+        *out = session;
+    else
+        rn_session_destroy(session);
+    return s;
+}
+
+void rn_session_destroy(rn_session *session) {
+    if (!session) return;
+    if (session->fence_of) rn_session_close_walk(session);
+    rn_weights_close(session->weights);
+    if (session->device) rn_device_memory_give_back(&session->arena);
+    if (session->owns_device) rn_device_destroy(session->device);
+    rn_arena_free_all(&session->memory);
+    rn_free(RN_HOST_OTHER, session, sizeof *session);
+}
+
+// ---- failing ------------------------------------------------------------------------------------
+
+static rn_status check_alive(const rn_session *session) {
+    return session->story.status == RN_OK ? RN_OK : rn_story_restore(&session->story);
+}
+
+static rn_status keep_failure(rn_session *session, rn_status status) {
+    if (status != RN_OK) session->story = *rn_last_story();
+    return status;
+}
+
+rn_status rn_session_reset(rn_session *session) {
+    rn_session_revive(session);
+    session->story.status = RN_OK;
+    session->ran = false;
+    for (uint32_t i = 0; i < session->input_count; i++)
+        session->inputs[i].given = false;
+    return RN_OK;
+}
+
+// ---- in -----------------------------------------------------------------------------------------
+
+static bool has_rows(const rn_session *session, rn_value value) {
+    rn_shape shape = rn_graph_value(session->plan->graph, value)->shape;
+    return shape.rank && shape.dims[0] == RN_ROWS;
+}
+
+static rn_session_input *find_input(rn_session *session, const char *name) {
+    rn_value value = rn_graph_find(session->plan->graph, RN_ROLE_INPUT, name);
+    for (uint32_t i = 0; i < session->input_count; i++)
+        if (session->inputs[i].value == value) return &session->inputs[i];
+    return NULL;
+}
+
+// Whether an input of `bytes` fits: some rows of it, or all; once, or for each micro-batch.
+static rn_status check_input(const rn_session *session, const rn_session_input *input,
+                             uint64_t bytes) {
+    const rn_plan_summary *summary = &session->plan->summary;
+    const char *name = rn_graph_value(session->plan->graph, input->value)->name;
+    uint64_t most = rn_session_value_bytes(session, input->value, summary->rows);
+    uint64_t row = rn_session_value_bytes(session, input->value, 1);
+    if (bytes == most || bytes == most * summary->micro_batches) return RN_OK;
+    if (!has_rows(session, input->value))
+        return rn_fail(RN_INVALID, "input '%s' has %llu bytes, not %llu", name,
+                       (unsigned long long)(most * summary->micro_batches),
+                       (unsigned long long)bytes);
+    if (bytes && bytes < most * summary->micro_batches && bytes % row == 0) return RN_OK;
+    return rn_fail(RN_INVALID, "input '%s': %llu bytes are not 1 to %llu rows of %llu", name,
+                   (unsigned long long)bytes,
+                   (unsigned long long)(summary->rows * summary->micro_batches),
+                   (unsigned long long)row);
+}
+
+rn_status rn_session_set(rn_session *session, const char *input, const void *data, uint64_t bytes) {
+    RN_TRY(check_alive(session));
+    rn_session_input *in = find_input(session, input);
+    if (!in) return rn_fail(RN_NOT_FOUND, "the graph has no input '%s'", input);
+    RN_TRY(check_input(session, in, bytes));
+    in->data = data;
+    in->bytes = bytes;
+    in->given = true;
+    uint8_t *at = rn_session_address(session, in->value);
+    if (session->plan->summary.micro_batches > 1 || !at) return RN_OK;
+    session->ran = false; // it may lie where an output was
+    rn_queue_copy_in(session->compute, at, data, bytes);
+    return keep_failure(session, rn_queue_finish(session->compute));
+}
+
+static rn_status find_scalar(const rn_session *session, const char *name, uint32_t *out) {
+    const rn_graph *graph = session->plan->graph;
+    for (*out = 0; *out < rn_graph_scalar_count(graph); ++*out)
+        if (strcmp(rn_graph_scalar_name(graph, *out), name) == 0) return RN_OK;
+    return rn_fail(RN_NOT_FOUND, "the graph has no scalar '%s'", name);
+}
+
+rn_status rn_session_set_scalar(rn_session *session, const char *name, double value) {
+    uint32_t scalar = 0;
+    RN_TRY(check_alive(session));
+    RN_TRY(find_scalar(session, name, &scalar));
+    session->scalars[scalar].f64 = value;
+    return RN_OK;
+}
+
+// ---- out ----------------------------------------------------------------------------------------
+
+// An output, a state or a weight, by name.
+static rn_value find_value(const rn_session *session, const char *name, bool outputs) {
+    static const rn_role roles[] = {RN_ROLE_OUTPUT, RN_ROLE_STATE, RN_ROLE_WEIGHT};
+    for (int i = outputs ? 0 : 1; i < 3; i++) {
+        rn_value value = rn_graph_find(session->plan->graph, roles[i], name);
+        if (value != RN_NO_VALUE) return value;
+    }
+    return RN_NO_VALUE;
+}
+
+static rn_status check_value(const rn_session *session, rn_value value, const char *name,
+                             uint64_t bytes) {
+    if (value == RN_NO_VALUE)
+        return rn_fail(RN_NOT_FOUND, "the graph has no output, state or weight '%s' to be had here",
+                       name);
+    uint64_t have = rn_session_value_bytes(session, value, session->bound_rows);
+    if (!rn_session_address(session, value))
+        return rn_fail(RN_UNSUPPORTED, "'%s' is not held: it is read for each run", name);
+    if (bytes != have)
+        return rn_fail(RN_INVALID, "'%s' has %llu bytes, not %llu", name, (unsigned long long)have,
+                       (unsigned long long)bytes);
+    return RN_OK;
+}
+
+rn_status rn_session_get(rn_session *session, const char *name, void *data, uint64_t bytes) {
+    RN_TRY(check_alive(session));
+    rn_value value = find_value(session, name, true);
+    if (value != RN_NO_VALUE && !session->ran &&
+        rn_graph_value(session->plan->graph, value)->role == RN_ROLE_OUTPUT)
+        return rn_fail(RN_INVALID, "'%s' is there after a run, until the next input is set", name);
+    RN_TRY(check_value(session, value, name, bytes));
+    if (session->plan->places[value].layout != RN_LAYOUT_PLAIN)
+        return rn_fail(RN_UNSUPPORTED, "weight '%s' is held in the form that kernels read", name);
+    rn_queue_copy_out(session->compute, data, rn_session_address(session, value), bytes);
+    return keep_failure(session, rn_queue_finish(session->compute));
+}
+
+static rn_status put_weight(rn_session *session, rn_value value, const void *data) {
+    uint8_t *at = rn_session_address(session, value);
+    if (!session->copy) return rn_weights_pack(session->plan, value, data, at);
+    rn_session_settle(session); // the stage is free; a failure there is the next run's
+    RN_TRY(rn_weights_pack(session->plan, value, data, session->stages[0]));
+    rn_queue_copy_in(session->compute, at, session->stages[0], session->plan->places[value].bytes);
+    return rn_queue_finish(session->compute);
+}
+
+rn_status rn_session_put(rn_session *session, const char *name, const void *data, uint64_t bytes) {
+    RN_TRY(check_alive(session));
+    rn_value value = find_value(session, name, false);
+    RN_TRY(check_value(session, value, name, bytes));
+    if (rn_graph_value(session->plan->graph, value)->role == RN_ROLE_WEIGHT)
+        return keep_failure(session, put_weight(session, value, data));
+    rn_queue_copy_in(session->compute, rn_session_address(session, value), data, bytes);
+    return keep_failure(session, rn_queue_finish(session->compute));
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+
+static rn_status check_rows(const rn_session *session, uint64_t rows, uint64_t *out_rows) {
+    const rn_plan_summary *summary = &session->plan->summary;
+    uint64_t cut = summary->micro_batches;
+    if (!rn_graph_has_rows(session->plan->graph)) {
+        *out_rows = summary->rows;
+        return RN_OK;
+    }
+    *out_rows = rows / cut;
+    if (rows == 0 || rows % cut || rows / cut > summary->rows)
+        return rn_fail(RN_INVALID, "%llu rows: the plan is for 1 to %llu, in %llu equal parts",
+                       (unsigned long long)rows, (unsigned long long)(summary->rows * cut),
+                       (unsigned long long)cut);
+    return RN_OK;
+}
+
+static rn_status check_inputs(const rn_session *session, uint64_t rows) {
+    uint64_t cut = session->plan->summary.micro_batches;
+    for (uint32_t i = 0; i < session->input_count; i++) {
+        const rn_session_input *input = &session->inputs[i];
+        const char *name = rn_graph_value(session->plan->graph, input->value)->name;
+        uint64_t each = rn_session_value_bytes(session, input->value, rows);
+        if (!input->given) return rn_fail(RN_INVALID, "input '%s' was not set", name);
+        if (input->bytes != each && input->bytes != each * cut)
+            return rn_fail(RN_INVALID, "input '%s' has %llu bytes, a run of %llu rows takes %llu",
+                           name, (unsigned long long)input->bytes, (unsigned long long)(rows * cut),
+                           (unsigned long long)(each * cut));
+    }
+    return RN_OK;
+}
+
+// The part of micro-batch `which`; an input that is as large as one part goes to each.
+static void copy_inputs(rn_session *session, uint64_t rows, uint32_t which) {
+    for (uint32_t i = 0; i < session->input_count; i++) {
+        const rn_session_input *input = &session->inputs[i];
+        uint64_t each = rn_session_value_bytes(session, input->value, rows);
+        uint64_t from = input->bytes == each ? 0 : which * each;
+        uint8_t *at = rn_session_address(session, input->value);
+        if (at) rn_queue_copy_in(session->compute, at, input->data + from, each);
+    }
+}
+
+// What micro-batches add up in begins as zero.
+static void zero_sums(rn_session *session) {
+    const rn_graph *graph = session->plan->graph;
+    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
+        const rn_node *node = rn_graph_node(graph, i);
+        if (node->op != RN_OP_ACCUMULATE) continue;
+        const rn_plan_place *place = &session->plan->places[node->inputs[0]];
+        rn_queue_zero(session->compute, rn_session_address(session, node->inputs[0]), place->bytes);
+    }
+}
+
+static rn_status run(rn_session *session, uint64_t rows) {
+    uint32_t cut = session->plan->summary.micro_batches;
+    if (!session->primed) rn_session_prime(session);
+    zero_sums(session);
+    for (uint32_t i = 0; i < cut; i++) {
+        if (cut > 1) copy_inputs(session, rows, i);
+        rn_session_walk(session, i + 1 == cut);
+    }
+    RN_TRY(rn_queue_finish(session->compute));
+    return session->options.audit ? rn_session_audit(session) : RN_OK;
+}
+
+rn_status rn_session_run(rn_session *session, uint64_t rows) {
+    uint64_t bound = 0, begin = rn_clock_ns();
+    RN_TRY(check_alive(session));
+    RN_TRY(check_rows(session, rows, &bound));
+    RN_TRY(check_inputs(session, bound));
+    RN_TRY(rn_session_bind(session, bound));
+    session->wait_ns = 0;
+    session->ran = false;
+    RN_TRY(keep_failure(session, run(session, bound)));
+    session->ran = true;
+    for (uint32_t i = 0; i < session->input_count; i++)
+        session->inputs[i].given = false;
+    session->facts.runs++;
+    session->facts.seconds = (double)(rn_clock_ns() - begin) * 1e-9;
+    session->facts.wait_seconds = (double)session->wait_ns * 1e-9;
+    return RN_OK;
+}
+
+rn_session_facts rn_session_get_facts(const rn_session *session) {
+    rn_session_facts facts = session->facts;
+    facts.read_bytes = rn_weights_read_bytes(session->weights);
+    return facts;
+}

@@ -1,0 +1,114 @@
+// session.h — a session from the inside, for the files that make it up.
+//
+//     session.c   life, inputs and outputs, a run        walk.c     steps to queues, fences
+//     bind.c      calls: shapes and addresses            weights.c  from file to slot
+//     audit.c     live bytes, counted from the calls     guard.c    canaries
+#ifndef RN_RUNTIME_SESSION_H
+#define RN_RUNTIME_SESSION_H
+
+#include <ration/session.h>
+
+#include "device/device.h"
+#include "plan/plan.h"
+#include "runtime/weights.h"
+
+typedef struct rn_guard rn_guard;
+
+typedef struct rn_session_input {
+    rn_value value;
+    const uint8_t *data; // with micro-batches: the whole batch, the caller's
+    uint64_t bytes;      // that were given
+    bool given;          // for the next run
+} rn_session_input;
+
+struct rn_session {
+    const rn_plan *plan;
+    rn_device *device;
+    bool owns_device;
+    rn_session_options options;
+    rn_arena memory; // all tables
+    rn_device_memory arena;
+    uint8_t *base; // of the plan's arena, within `arena`
+
+    rn_queue *compute;
+    rn_queue *read;     // NULL where nothing is streamed
+    rn_queue *copy;     // of a device with its own memory, else NULL
+    rn_fence *fences;   // (fence_count)
+    uint32_t *fence_of; // (steps): the fence that the step signals, or RN_NO_STEP
+    uint32_t fence_count;
+
+    rn_weights *weights;
+    uint8_t *stages[2]; // host buffers between disk and device, (stage_bytes) each
+    uint64_t stage_bytes;
+    rn_fence stage_full[2], stage_free[2];
+
+    rn_call *calls;     // (steps); of COMPUTE steps
+    bool *is_view;      // (steps): nothing is computed
+    uint32_t *slot_use; // (uses): the next use of the same unit, or RN_NO_USE
+    uint64_t bound_rows;
+
+    rn_session_input *inputs; // (input_count)
+    uint32_t input_count;
+    rn_scalar scalars[RN_MAX_SCALARS];
+
+    rn_guard *guard; // or NULL
+    bool primed;     // the first reads of the next run are under way
+    bool ran;        // outputs are there
+    _Atomic bool stop;
+    uint64_t wait_ns;
+    rn_story story; // of the failure; status RN_OK: none
+    rn_session_facts facts;
+};
+
+// READ, and UPLOAD, which reads and then copies to a device of its own memory.
+static inline bool rn_step_fills(const rn_plan_step *step) {
+    return step->kind == RN_STEP_READ || step->kind == RN_STEP_UPLOAD;
+}
+
+// ---- places (bind.c) ----------------------------------------------------------------------------
+
+// Where a value lies in the arena; NULL: nowhere, or in a slot.
+uint8_t *rn_session_address(const rn_session *session, rn_value value);
+// Plain bytes of a value with `rows`.
+uint64_t rn_session_value_bytes(const rn_session *session, rn_value value, uint64_t rows);
+// Tables for the calls; checks what never changes: that every buffer lies in the arena and every
+// node has a kernel.
+RN_MUST_USE rn_status rn_session_prepare_calls(rn_session *session);
+// Makes all calls for `rows`. RN_INTERNAL, naming the node: the plan gave a value or a workspace
+// less than it needs.
+RN_MUST_USE rn_status rn_session_bind(rn_session *session, uint64_t rows);
+
+// ---- the walk (walk.c) --------------------------------------------------------------------------
+
+RN_MUST_USE rn_status rn_session_prepare_walk(rn_session *session);
+void rn_session_close_walk(rn_session *session);
+// Reads a unit into the arena now: resident weights.
+RN_MUST_USE rn_status rn_session_load_resident(rn_session *session);
+// One pass over all steps; nodes of phase UPDATE only where `last`. Failures are in the queues.
+void rn_session_walk(rn_session *session, bool last);
+// Begins the reads that the last run would have left under way.
+void rn_session_prime(rn_session *session);
+// Waits for all that was submitted.
+void rn_session_settle(rn_session *session);
+// Ends all reading, revives the queues.
+void rn_session_revive(rn_session *session);
+
+// ---- audit (audit.c) ----------------------------------------------------------------------------
+
+// Counts the live bytes of the pass just walked into session->facts.
+RN_MUST_USE rn_status rn_session_audit(rn_session *session);
+// Counts the arena's resident pages into session->facts.
+void rn_session_audit_resident(rn_session *session);
+
+// ---- guard (guard.c) ----------------------------------------------------------------------------
+
+// Bytes before and behind the arena that nobody may touch.
+#define RN_GUARD_BYTES ((uint64_t)4096)
+
+RN_MUST_USE rn_status rn_guard_create(const rn_session *session, rn_guard **out);
+// Paints what is free at this step, but for the slots.
+void rn_guard_paint(rn_guard *guard, uint32_t step);
+// RN_INTERNAL, naming the node: it wrote outside of its buffers.
+RN_MUST_USE rn_status rn_guard_check(const rn_guard *guard, uint32_t step);
+
+#endif

@@ -1,0 +1,255 @@
+// walk.c — steps to queues.
+//
+//     read     READ 3 ──signal──┐      READ 4 (waits for EVICT 1)
+//     compute  ... wait ────────┴▶ matmul ... EVICT 1 ──signal──▶ ...
+//
+// Every step that another waits for has a fence. A READ of the next run has the same fence as in
+// the run before; the wait for it stands earlier in the steps than the READ itself, so it finds the
+// signal of the run before, or of priming.
+//
+// A device with its own memory gets weights in two moves: the read queue packs a unit into one of
+// two host buffers (stages), the copy queue takes it from there to the slot. Only the copy has to
+// wait for the slot, so the disk runs further ahead.
+#include "runtime/session.h"
+#include "base/clock.h"
+#include "memory/account.h"
+
+#include <stdatomic.h>
+
+// ---- fences -------------------------------------------------------------------------------------
+
+static rn_status make_fences(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    void *fence_of = NULL, *fences = NULL;
+    uint32_t count = 0;
+    RN_TRY(rn_arena_array(&session->memory, plan->step_count, sizeof(uint32_t), &fence_of));
+    session->fence_of = fence_of;
+    for (uint32_t i = 0; i < plan->step_count; i++)
+        session->fence_of[i] = RN_NO_STEP;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        uint32_t after = plan->steps[i].after;
+        if (after == RN_NO_STEP || session->fence_of[after] != RN_NO_STEP) continue;
+        session->fence_of[after] = count++;
+    }
+    RN_TRY(rn_arena_array(&session->memory, count, sizeof(rn_fence), &fences));
+    session->fences = fences;
+    for (; session->fence_count < count; session->fence_count++)
+        rn_fence_init(&session->fences[session->fence_count]);
+    return RN_OK;
+}
+
+static void renew(rn_fence *fence) {
+    rn_fence_free(fence);
+    rn_fence_init(fence);
+}
+
+static void signal_step(rn_session *session, rn_queue *queue, uint32_t step) {
+    uint32_t fence = session->fence_of[step];
+    if (fence != RN_NO_STEP) rn_queue_signal(queue, &session->fences[fence]);
+}
+
+static void wait_step(rn_session *session, rn_queue *queue, uint32_t step) {
+    if (step == RN_NO_STEP) return;
+    rn_queue_wait(queue, &session->fences[session->fence_of[step]]);
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static uint8_t *slot_address(const rn_session *session, uint32_t use) {
+    const rn_plan *plan = session->plan;
+    return session->base + plan->buffers[plan->uses[use].buffer].offset;
+}
+
+static rn_status read_to_slot(void *self, uint32_t use) {
+    rn_session *session = self;
+    return rn_weights_fill(session->weights, RN_WEIGHTS_STREAMED, use, slot_address(session, use));
+}
+
+static rn_status read_to_stage(void *self, uint32_t use) {
+    rn_session *session = self;
+    return rn_weights_fill(session->weights, RN_WEIGHTS_STREAMED, use, session->stages[use % 2]);
+}
+
+static void submit_upload(rn_session *session, uint32_t step, uint32_t after) {
+    const rn_plan *plan = session->plan;
+    uint32_t use = plan->steps[step].use, stage = use % 2;
+    rn_queue_wait(session->read, &session->stage_free[stage]);
+    rn_queue_call(session->read, read_to_stage, session, use);
+    rn_queue_signal(session->read, &session->stage_full[stage]);
+    rn_queue_wait(session->copy, &session->stage_full[stage]);
+    wait_step(session, session->copy, after);
+    rn_queue_copy_in(session->copy, slot_address(session, use), session->stages[stage],
+                     plan->units[plan->uses[use].unit].bytes);
+    rn_queue_signal(session->copy, &session->stage_free[stage]);
+    signal_step(session, session->copy, step);
+}
+
+static void submit_read(rn_session *session, uint32_t step, uint32_t after) {
+    if (session->copy) {
+        submit_upload(session, step, after);
+        return;
+    }
+    wait_step(session, session->read, after);
+    rn_queue_call(session->read, read_to_slot, session, session->plan->steps[step].use);
+    signal_step(session, session->read, step);
+}
+
+void rn_session_prime(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    for (uint32_t i = 0; i < plan->step_count; i++)
+        if (rn_step_fills(&plan->steps[i]) && plan->steps[i].next_run)
+            submit_read(session, i, RN_NO_STEP);
+    session->primed = true;
+}
+
+// ---- computing ----------------------------------------------------------------------------------
+
+static rn_status check_guard(void *self, uint32_t step) {
+    return rn_guard_check(self, step);
+}
+
+static void compute(rn_session *session, uint32_t step) {
+    const rn_call *call = &session->calls[step];
+    const rn_kernel *kernel = &session->device->caps.kernels[call->op];
+    if (session->guard) rn_guard_paint(session->guard, step);
+    rn_queue_launch(session->compute, kernel, call);
+    if (session->guard) rn_queue_call(session->compute, check_guard, session->guard, step);
+    if (session->options.audit) rn_session_audit_resident(session);
+}
+
+static void submit_compute(rn_session *session, uint32_t step, bool last) {
+    const rn_plan_step *s = &session->plan->steps[step];
+    bool update = rn_graph_node(session->plan->graph, s->node)->phase == RN_PHASE_UPDATE;
+    if (s->after != RN_NO_STEP) {
+        uint64_t begin = rn_clock_ns();
+        wait_step(session, session->compute, s->after);
+        session->wait_ns += rn_clock_ns() - begin;
+    }
+    if ((last || !update) && !session->is_view[step]) compute(session, step);
+    signal_step(session, session->compute, step);
+}
+
+void rn_session_walk(rn_session *session, bool last) {
+    const rn_plan *plan = session->plan;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const rn_plan_step *step = &plan->steps[i];
+        switch (step->kind) {
+        case RN_STEP_COMPUTE:
+            submit_compute(session, i, last);
+            break;
+        case RN_STEP_READ:
+        case RN_STEP_UPLOAD:
+            submit_read(session, i, step->after);
+            break;
+        case RN_STEP_EVICT:
+            wait_step(session, session->compute, step->after);
+            signal_step(session, session->compute, i);
+            break;
+        }
+    }
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static uint64_t largest_unit(const rn_plan *plan) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->unit_count; i++)
+        if (plan->units[i].bytes > bytes) bytes = plan->units[i].bytes;
+    return bytes;
+}
+
+static rn_status make_stages(rn_session *session) {
+    uint32_t count = session->plan->use_count ? 2 : 1;
+    session->stage_bytes = largest_unit(session->plan);
+    for (uint32_t i = 0; i < count; i++) {
+        void *stage = NULL;
+        RN_TRY(rn_alloc(RN_HOST_STAGING, session->stage_bytes, &stage));
+        session->stages[i] = stage;
+    }
+    return RN_OK;
+}
+
+rn_status rn_session_prepare_walk(rn_session *session) {
+    rn_device *device = session->device;
+    const _Atomic bool *cancel = session->options.cancel;
+    for (int i = 0; i < 2; i++) {
+        rn_fence_init(&session->stage_full[i]);
+        rn_fence_init(&session->stage_free[i]);
+    }
+    RN_TRY(make_fences(session));
+    RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, cancel, &session->compute));
+    if (session->plan->use_count)
+        RN_TRY(rn_queue_thread_create(rn_host_executor, cancel, &session->read));
+    if (!device->caps.own_memory) return RN_OK;
+    RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->copy));
+    return make_stages(session);
+}
+
+void rn_session_settle(rn_session *session) {
+    rn_queue *queues[] = {session->read, session->copy, session->compute};
+    for (int i = 0; i < 3; i++)
+        if (queues[i]) (void)queues[i]->finish(queues[i]);
+}
+
+// Reading ends at the next piece; then all queues are idle, and none looks at another any more.
+void rn_session_close_walk(rn_session *session) {
+    atomic_store(&session->stop, true);
+    rn_session_settle(session);
+    rn_queue_destroy(session->read);
+    rn_queue_destroy(session->copy);
+    rn_queue_destroy(session->compute);
+    session->read = session->copy = session->compute = NULL;
+    for (uint32_t i = 0; i < session->fence_count; i++)
+        rn_fence_free(&session->fences[i]);
+    session->fence_count = 0;
+    for (int i = 0; i < 2; i++) {
+        rn_fence_free(&session->stage_full[i]);
+        rn_fence_free(&session->stage_free[i]);
+        rn_free(RN_HOST_STAGING, session->stages[i], session->stage_bytes);
+        session->stages[i] = NULL;
+    }
+}
+
+void rn_session_revive(rn_session *session) {
+    rn_queue *queues[] = {session->read, session->copy, session->compute};
+    atomic_store(&session->stop, true);
+    rn_session_settle(session);
+    for (int i = 0; i < 3; i++)
+        if (queues[i]) rn_queue_reset(queues[i]);
+    for (uint32_t i = 0; i < session->fence_count; i++)
+        renew(&session->fences[i]);
+    for (int i = 0; i < 2; i++) {
+        renew(&session->stage_full[i]);
+        renew(&session->stage_free[i]);
+    }
+    atomic_store(&session->stop, false);
+    session->primed = false;
+}
+
+// ---- resident weights ---------------------------------------------------------------------------
+
+static uint32_t resident_buffer(const rn_plan *plan, uint32_t unit) {
+    rn_value first = plan->unit_values[plan->units[unit].first_value];
+    return plan->places[first].buffer;
+}
+
+static rn_status load_unit(rn_session *session, uint32_t entry) {
+    const rn_plan *plan = session->plan;
+    uint32_t unit = rn_weights_unit(session->weights, RN_WEIGHTS_RESIDENT, entry);
+    uint32_t buffer = resident_buffer(plan, unit);
+    if (buffer == RN_NO_BUFFER)
+        return rn_fail(RN_INTERNAL, "the plan gives resident unit %u no place", unit);
+    uint8_t *target = session->base + plan->buffers[buffer].offset;
+    if (!session->copy)
+        return rn_weights_fill(session->weights, RN_WEIGHTS_RESIDENT, entry, target);
+    RN_TRY(rn_weights_fill(session->weights, RN_WEIGHTS_RESIDENT, entry, session->stages[0]));
+    rn_queue_copy_in(session->copy, target, session->stages[0], plan->units[unit].bytes);
+    return rn_queue_finish(session->copy);
+}
+
+rn_status rn_session_load_resident(rn_session *session) {
+    uint32_t count = rn_weights_count(session->weights, RN_WEIGHTS_RESIDENT);
+    for (uint32_t i = 0; i < count; i++)
+        RN_TRY(load_unit(session, i));
+    return RN_OK;
+}

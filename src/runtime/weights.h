@@ -1,0 +1,46 @@
+// weights.h — brings weights from where they are (a checkpoint's files, memory) to where they are
+// used, in the layout that the plan chose.
+//
+//     file ──reader──▶ staging: pieces ──pack──▶ unit (resident, or a slot)
+//
+// There are two lists of units: the resident ones, read once; and the uses of a run, read round and
+// round. Within a list the reader runs ahead of the packer by as much as the staging holds, across
+// units and runs, whether or not a slot is free already.
+//
+// One thread at a time.
+#ifndef RN_RUNTIME_WEIGHTS_H
+#define RN_RUNTIME_WEIGHTS_H
+
+#include <ration/session.h>
+
+#include "plan/plan.h"
+
+typedef struct rn_weights rn_weights;
+
+typedef enum rn_weight_list { RN_WEIGHTS_RESIDENT, RN_WEIGHTS_STREAMED } rn_weight_list;
+
+// Finds every weight of the plan and holds the staging (plan.summary.staging_bytes, charged as
+// that) where the source is a checkpoint. RN_NOT_FOUND, RN_INVALID name a weight that is missing or
+// has another type or size. `source` is copied; `stop` and `cancel` (may be NULL) are looked at
+// between pieces.
+RN_MUST_USE rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
+                                      const _Atomic bool *cancel, const _Atomic bool *stop,
+                                      rn_weights **out);
+void rn_weights_close(rn_weights *weights); // NULL-safe
+
+// Entries of a list: resident units in the plan's order, uses by number.
+uint32_t rn_weights_count(const rn_weights *weights, rn_weight_list list);
+// The unit of an entry.
+uint32_t rn_weights_unit(const rn_weights *weights, rn_weight_list list, uint32_t entry);
+// Reads an entry's weights into `target` (unit bytes). In order it streams; out of order it starts
+// anew. With the last entry of a list the files' identity is checked. RN_IO: a file was cut short
+// or changed; RN_CANCELLED.
+RN_MUST_USE rn_status rn_weights_fill(rn_weights *weights, rn_weight_list list, uint32_t entry,
+                                      uint8_t *target);
+// Packs plain bytes of one weight.
+RN_MUST_USE rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain,
+                                      uint8_t *target);
+// From disk since it was opened. Any thread.
+uint64_t rn_weights_read_bytes(const rn_weights *weights);
+
+#endif
