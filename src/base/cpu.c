@@ -38,9 +38,18 @@ static rn_cpu_level detect(void) {
         return RN_CPU_AVX512;
     return RN_CPU_AVX2;
 }
+
+static bool detect_vnni(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512vnni") != 0;
+}
 #else
 static rn_cpu_level detect(void) {
     return RN_CPU_PORTABLE;
+}
+
+static bool detect_vnni(void) {
+    return false;
 }
 #endif
 
@@ -65,4 +74,8 @@ void rn_cpu_level_force(rn_cpu_level level) {
     rn_cpu_level best = detect();
     atomic_store_explicit(&known_level, (int)(level < best ? level : best) + 1,
                           memory_order_relaxed);
+}
+
+bool rn_cpu_has_vnni(void) {
+    return rn_cpu_level_get() == RN_CPU_AVX512 && detect_vnni();
 }

@@ -7,6 +7,8 @@
 #ifndef RN_BASE_CPU_H
 #define RN_BASE_CPU_H
 
+#include <stdbool.h>
+
 typedef enum rn_cpu_level {
     RN_CPU_PORTABLE, // plain C
     RN_CPU_AVX2,     // AVX2, FMA, F16C
@@ -18,6 +20,8 @@ typedef enum rn_cpu_level {
 rn_cpu_level rn_cpu_level_get(void);
 // For tests: from now on this level, or the best below it that the processor has.
 void rn_cpu_level_force(rn_cpu_level level);
+// Whether the level in use is AVX-512 and the processor multiplies bytes, too (AVX-512 VNNI).
+bool rn_cpu_has_vnni(void);
 // "portable", "avx2", "avx512"; never NULL.
 const char *rn_cpu_level_name(rn_cpu_level level);
 

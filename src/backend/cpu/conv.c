@@ -1,0 +1,245 @@
+// conv.c — tasks are bands: a few rows of outputs of one image by some of the output channels.
+//
+//     copy the rows of x that the band sees, with padding, unless x can be read as it is
+//     for each 32 output channels, for each chunk of k: all tiles of the band
+//
+// A chunk of a panel stays in the first cache while the tiles of the band pass by. A tile's rows
+// are neighbouring pixels; where the width leaves just half a tile, the halves of two rows make
+// one.
+#include "backend/cpu/conv.h"
+
+#include "backend/cpu/share.h"
+#include "backend/cpu/tile.h"
+#include "base/checked.h"
+
+#include <string.h>
+
+enum {
+    CHUNK = 256,            // k's of a chunk, about: 32 channels of it fill most of the first cache
+    COPY_BYTES = 192 << 10, // of a band, about: part of the second cache
+    TILES = 8,              // that a band has at least, where the image has them
+    HEAD_BYTES = 64,        // of a slot: which band its copy holds
+};
+
+typedef struct plan {
+    size_t pixel, row;    // floats of A from pixel to pixel, from row to row
+    bool copy;            // into the slot; else x is read as it is
+    size_t band, bands;   // rows of outputs in a band, bands in an image
+    size_t strip, strips; // tiles of output channels in a task, tasks for all
+    uint64_t slot_bytes;
+} plan;
+
+typedef struct job {
+    const rn_conv *conv;
+    const rn_tile_set *set;
+    plan plan;
+    char *workspace; // (threads, slot_bytes)
+} job;
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static size_t seen_rows(const rn_conv *c, size_t rows) {
+    return (rows - 1) * c->stride_h + c->taps_h;
+}
+
+static size_t seen_cols(const rn_conv *c) {
+    return (c->cols - 1) * c->stride_w + c->taps_w;
+}
+
+static bool has_padding(const rn_conv *c) {
+    return c->top > 0 || c->left > 0 ||
+           (ptrdiff_t)seen_rows(c, c->rows) - c->top > (ptrdiff_t)c->height ||
+           (ptrdiff_t)seen_cols(c) - c->left > (ptrdiff_t)c->width;
+}
+
+// Pixels a multiple of 4 KiB apart fall onto the same few lines of the first cache.
+static bool has_conflict(const rn_conv *c) {
+    return c->stride_w * c->channels * sizeof(float) % 4096 == 0;
+}
+
+static void choose_band(const rn_conv *c, const rn_tile_set *set, uint32_t threads, plan *p) {
+    size_t tiles = (size_t)rn_div_up(c->cols, set->rows), line = p->row * sizeof(float);
+    size_t fit = line ? COPY_BYTES / line : c->rows;
+    p->band = 1;
+    if (fit > c->taps_h) p->band = least((fit - c->taps_h) / c->stride_h + 1, c->rows);
+    while (c->images * rn_div_up(c->rows, p->band) < 4 * (size_t)threads &&
+           p->band * tiles > TILES && p->band > 1)
+        p->band = (p->band + 1) / 2;
+    p->bands = (size_t)rn_div_up(c->rows, p->band);
+    p->band = (size_t)rn_div_up(c->rows, p->bands);
+    p->bands = (size_t)rn_div_up(c->rows, p->band);
+}
+
+static void choose_strip(const rn_conv *c, const rn_tile_set *set, uint32_t threads, plan *p) {
+    size_t tiles = (size_t)rn_div_up(c->outputs, RN_PANEL * set->panels);
+    p->strip = tiles;
+    while (c->images * p->bands * rn_div_up(tiles, p->strip) < 4 * (size_t)threads && p->strip > 1)
+        p->strip = (p->strip + 1) / 2;
+    p->strips = (size_t)rn_div_up(tiles, p->strip);
+}
+
+static plan make_plan(const rn_conv *c, const rn_tile_set *set, uint32_t threads) {
+    plan p = {.pixel = c->channels, .row = c->width * c->channels};
+    p.copy = has_padding(c) || has_conflict(c);
+    if (p.copy) {
+        if (has_conflict(c)) p.pixel += RN_PANEL;
+        p.row = seen_cols(c) * p.pixel;
+    }
+    choose_band(c, set, threads, &p);
+    choose_strip(c, set, threads, &p);
+    if (p.copy)
+        p.slot_bytes = HEAD_BYTES + rn_round_up(seen_rows(c, p.band) * p.row * sizeof(float), 64);
+    return p;
+}
+
+uint64_t rn_conv_workspace(const rn_conv *c, uint32_t threads) {
+    if (c->images * c->rows * c->cols * c->outputs == 0) return 0;
+    return threads * make_plan(c, rn_tile_set_get(), threads).slot_bytes;
+}
+
+// ---- a band of the image ------------------------------------------------------------------------
+
+// Row h of an image, or zeros outside of it, as the outputs of a row see it.
+static void copy_row(const rn_conv *c, const plan *p, const float *image, ptrdiff_t h, float *to) {
+    size_t cols = seen_cols(c), before = c->left > 0 ? least((size_t)c->left, cols) : 0;
+    size_t skip = c->left < 0 ? least((size_t)-c->left, c->width) : 0;
+    size_t inside = h < 0 || (size_t)h >= c->height ? 0 : least(c->width - skip, cols - before);
+    if (inside == 0) before = cols;
+    const float *from = inside ? image + ((size_t)h * c->width + skip) * c->channels : NULL;
+    memset(to, 0, before * p->pixel * sizeof *to);
+    to += before * p->pixel;
+    if (p->pixel == c->channels) {
+        if (inside) memcpy(to, from, inside * p->pixel * sizeof *to);
+    } else {
+        for (size_t i = 0; i < inside; i++)
+            memcpy(to + i * p->pixel, from + i * c->channels, c->channels * sizeof *to);
+    }
+    memset(to + inside * p->pixel, 0, (cols - before - inside) * p->pixel * sizeof *to);
+}
+
+// The first float that output (first row of the band, 0) sees.
+static const float *see_band(const job *j, uint32_t slot, size_t image, size_t band) {
+    const rn_conv *c = j->conv;
+    const plan *p = &j->plan;
+    const float *x = c->x + image * c->height * c->width * c->channels;
+    ptrdiff_t h = (ptrdiff_t)(band * p->band * c->stride_h) - c->top;
+    if (!p->copy) return x + h * (ptrdiff_t)p->row - c->left * (ptrdiff_t)p->pixel;
+    uint64_t *held = (uint64_t *)(j->workspace + slot * p->slot_bytes);
+    float *copy = (float *)((char *)held + HEAD_BYTES);
+    if (*held == image * p->bands + band) return copy;
+    *held = image * p->bands + band;
+    size_t rows = seen_rows(c, least(p->band, c->rows - band * p->band));
+    for (size_t i = 0; i < rows; i++)
+        copy_row(c, p, x, h + (ptrdiff_t)i, copy + i * p->row);
+    return copy;
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+// Some k's that follow each other: whole rows of taps, else whole taps, else a part of a tap.
+static size_t take_chunk(const rn_conv *c, const plan *p, size_t k, rn_tile *t, size_t *out_at) {
+    size_t line = c->taps_w * c->channels, row = k / line, tap = k % line / c->channels;
+    size_t channel = k % c->channels;
+    bool dense = p->pixel == c->channels;
+    *out_at = row * p->row + tap * p->pixel + channel;
+    t->outer = t->inner = 1;
+    if (line <= CHUNK) {
+        t->outer = (uint32_t)least(CHUNK / line, c->taps_h - row);
+        t->inner = (uint32_t)c->taps_w;
+        t->depth = c->channels;
+    } else if (c->channels <= CHUNK) {
+        t->inner = (uint32_t)least(CHUNK / c->channels, c->taps_w - tap);
+        t->depth = c->channels;
+    } else {
+        size_t part = (size_t)rn_div_up(c->channels, rn_div_up(c->channels, CHUNK));
+        t->depth = least(part, c->channels - channel);
+    }
+    if (dense) {
+        t->depth *= t->inner;
+        t->inner = 1;
+    }
+    return t->outer * t->inner * t->depth;
+}
+
+typedef struct band {
+    const job *job;
+    const float *a; // what the band's first output sees
+    float *y;       // the band's first output
+    size_t rows;
+} band;
+
+// Pixels [col, col + count) of row r; the second group is `other` (of row r + 1), or follows.
+static void run_tile(const band *b, rn_tile *t, size_t at, size_t row, size_t col, size_t count,
+                     bool paired) {
+    const rn_conv *c = b->job->conv;
+    const plan *p = &b->job->plan;
+    size_t group = b->job->set->group;
+    t->a[0] = b->a + at + row * c->stride_h * p->row + col * c->stride_w * p->pixel;
+    t->c[0] = b->y + row * c->y_row + col * c->y_pixel;
+    t->a[1] = t->a[0] + (paired ? c->stride_h * p->row : group * t->a_row);
+    t->c[1] = t->c[0] + (paired ? c->y_row : group * c->y_pixel);
+    t->rows = (uint32_t)(paired ? 2 * count : count);
+    b->job->set->run(t);
+}
+
+static void run_tiles(const band *b, rn_tile *t, size_t at) {
+    size_t cols = b->job->conv->cols, rows = b->job->set->rows, rest = cols % rows;
+    bool halves = rest == b->job->set->group;
+    for (size_t row = 0; row < b->rows; row++) {
+        for (size_t col = 0; col + rows <= cols; col += rows)
+            run_tile(b, t, at, row, col, rows, false);
+        bool paired = halves && row % 2 == 0 && row + 1 < b->rows;
+        if (rest && (paired || !halves || row % 2 == 0))
+            run_tile(b, t, at, row, cols - rest, rest, paired);
+    }
+}
+
+static void run_strip(const band *b, size_t output) {
+    const rn_conv *c = b->job->conv;
+    const plan *p = &b->job->plan;
+    size_t depth = c->taps_h * c->taps_w * c->channels, k = 0;
+    rn_tile t = {.a_row = c->stride_w * p->pixel,
+                 .a_k = 1,
+                 .b_panel = RN_PANEL * depth,
+                 .c_row = c->y_pixel,
+                 .cols = (uint32_t)least(c->outputs - output, RN_PANEL * b->job->set->panels),
+                 .outer_step = p->row,
+                 .inner_step = p->pixel};
+    do {
+        size_t at = 0, taken = depth ? take_chunk(c, p, k, &t, &at) : 0;
+        t.b = c->panels + output * depth + k * RN_PANEL;
+        t.resume = k > 0;
+        t.bias = c->bias && k + taken == depth ? c->bias + output : NULL;
+        run_tiles(b, &t, at);
+        k += taken;
+    } while (k < depth);
+}
+
+static void run_task(void *arg, uint32_t slot, size_t index) {
+    const job *j = arg;
+    const rn_conv *c = j->conv;
+    const plan *p = &j->plan;
+    size_t strip = index % p->strips, at = index / p->strips % p->bands;
+    size_t image = index / p->strips / p->bands, width = RN_PANEL * j->set->panels;
+    size_t end = least((strip + 1) * p->strip * width, c->outputs);
+    band b = {.job = j,
+              .a = see_band(j, slot, image, at),
+              .rows = least(p->band, c->rows - at * p->band)};
+    for (size_t output = strip * p->strip * width; output < end; output += width) {
+        b.y = c->y + image * c->y_image + at * p->band * c->y_row + output;
+        run_strip(&b, output);
+    }
+}
+
+void rn_conv_run(const rn_conv *c, const rn_call *call, void *workspace) {
+    if (c->images * c->rows * c->cols * c->outputs == 0) return;
+    const rn_tile_set *set = rn_tile_set_get();
+    job j = {c, set, make_plan(c, set, call->threads), workspace};
+    for (uint32_t slot = 0; j.plan.copy && slot < call->threads; slot++)
+        *(uint64_t *)(j.workspace + slot * j.plan.slot_bytes) = UINT64_MAX; // holds no band yet
+    rn_share(call, c->images * j.plan.bands * j.plan.strips, run_task, &j);
+}

@@ -1,0 +1,79 @@
+// cpu.h — the CPU back end: a row an op, and the layouts in which its kernels want weights.
+//
+// Every op works, by its reference loop where no faster kernel has been written. A kernel's result
+// does not depend on the number of threads, nor do an output row's bits on which rows stand beside
+// it. Instruction levels (base/cpu.h) may differ in the last bits: with FMA or without.
+#ifndef RN_BACKEND_CPU_CPU_H
+#define RN_BACKEND_CPU_CPU_H
+
+#include "device/kernel.h"
+
+extern const rn_kernel rn_cpu_kernels[RN_OP_COUNT];
+
+// The layout in which input `input` of `op` is read fastest, for a weight that is read only: PANELS
+// for a product's (N, K) matrix, CONV_PANELS for a convolution's f32 weight, PLAIN otherwise.
+rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input);
+
+// ---- the kernels, by file -----------------------------------------------------------------------
+
+rn_status rn_cpu_matmul(const rn_call *call);
+uint64_t rn_cpu_matmul_workspace(const rn_call *call);
+
+rn_status rn_cpu_conv2d(const rn_call *call);
+uint64_t rn_cpu_conv2d_workspace(const rn_call *call);
+rn_status rn_cpu_conv2d_grad_input(const rn_call *call);
+uint64_t rn_cpu_conv2d_grad_input_workspace(const rn_call *call);
+rn_status rn_cpu_conv2d_grad_weight(const rn_call *call);
+uint64_t rn_cpu_conv2d_grad_weight_workspace(const rn_call *call);
+
+// elementwise.c
+rn_status rn_cpu_neg(const rn_call *call);
+rn_status rn_cpu_exp(const rn_call *call);
+rn_status rn_cpu_sqrt(const rn_call *call);
+rn_status rn_cpu_rsqrt(const rn_call *call);
+rn_status rn_cpu_relu(const rn_call *call);
+rn_status rn_cpu_sigmoid(const rn_call *call);
+rn_status rn_cpu_tanh(const rn_call *call);
+rn_status rn_cpu_silu(const rn_call *call);
+rn_status rn_cpu_gelu(const rn_call *call);
+rn_status rn_cpu_gelu_tanh(const rn_call *call);
+rn_status rn_cpu_scale(const rn_call *call);
+rn_status rn_cpu_clamp(const rn_call *call);
+rn_status rn_cpu_relu_grad(const rn_call *call);
+rn_status rn_cpu_clamp_grad(const rn_call *call);
+rn_status rn_cpu_silu_grad(const rn_call *call);
+rn_status rn_cpu_gelu_grad(const rn_call *call);
+rn_status rn_cpu_gelu_tanh_grad(const rn_call *call);
+rn_status rn_cpu_gated(const rn_call *call);
+rn_status rn_cpu_gated_grad(const rn_call *call);
+rn_status rn_cpu_add(const rn_call *call);
+rn_status rn_cpu_sub(const rn_call *call);
+rn_status rn_cpu_mul(const rn_call *call);
+rn_status rn_cpu_div(const rn_call *call);
+rn_status rn_cpu_accumulate(const rn_call *call);
+rn_status rn_cpu_adamw(const rn_call *call);
+// rows.c: norm is layernorm and rmsnorm
+rn_status rn_cpu_softmax(const rn_call *call);
+rn_status rn_cpu_softmax_grad(const rn_call *call);
+rn_status rn_cpu_norm(const rn_call *call);
+rn_status rn_cpu_norm_grad(const rn_call *call);
+uint64_t rn_cpu_norm_grad_workspace(const rn_call *call);
+rn_status rn_cpu_cross_entropy(const rn_call *call);
+uint64_t rn_cpu_cross_entropy_workspace(const rn_call *call);
+rn_status rn_cpu_cross_entropy_grad(const rn_call *call);
+// batchnorm.c
+rn_status rn_cpu_batchnorm(const rn_call *call);
+uint64_t rn_cpu_batchnorm_workspace(const rn_call *call);
+rn_status rn_cpu_batchnorm_grad(const rn_call *call);
+uint64_t rn_cpu_batchnorm_grad_workspace(const rn_call *call);
+// attention.c, paged_attention.c
+rn_status rn_cpu_attention(const rn_call *call);
+uint64_t rn_cpu_attention_workspace(const rn_call *call);
+rn_status rn_cpu_attention_grad(const rn_call *call);
+uint64_t rn_cpu_attention_grad_workspace(const rn_call *call);
+rn_status rn_cpu_paged_attention(const rn_call *call);
+uint64_t rn_cpu_paged_attention_workspace(const rn_call *call);
+// pool2d.c: both kinds
+rn_status rn_cpu_pool2d(const rn_call *call);
+
+#endif

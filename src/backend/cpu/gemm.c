@@ -1,0 +1,290 @@
+// gemm.c — blocks that fit the caches, packed by all threads, then multiplied by all threads.
+//
+//     for each block of columns (NC) and of k (KC): pack it, [k][16] panels, into the workspace
+//         for each block of rows (MC): pack it, [k][lanes] panels
+//             tiles of C: a few panels of rows by a few panels of columns at a time
+//
+// A panel of B stays in the first cache while panels of A pass by; a task's panels of A stay in
+// the second. Packing and multiplying are two loops over threads with a barrier between them.
+//
+// Few rows are another matter: every element of B is used a few times only, so B goes through the
+// first cache once, packed by the thread that needs it, and A is read where it stands.
+#include "backend/cpu/gemm.h"
+
+#include "backend/cpu/share.h"
+#include "base/checked.h"
+
+enum {
+    KC = 256,
+    MC = 1008,             // rows of a block, a multiple of every level's tile
+    NC = 1024,             // columns of a block
+    DEEP_FLOATS = 1 << 17, // of small blocks, which are deeper
+    FEW = 8,               // rows up to which A is read where it stands
+    FEW_COLUMNS = 128,     // of B at once then, where a row of memory is a k
+    TASK_FLOATS = 16384,   // that a packing task packs at least
+    TASK_PRODUCTS = 1 << 17,
+};
+
+typedef struct block {
+    const rn_gemm *g;
+    const rn_tile_set *set;
+    float *a, *b;      // packed
+    size_t m, n, k;    // where it begins
+    size_t mc, nc, kc; // how large it is
+    size_t a_panels, b_panels;
+    size_t panels_a_task;        // packing
+    size_t tile_rows, tile_cols; // panels of a multiplying task
+} block;
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+static bool is_few(const rn_gemm *g) {
+    return g->m <= FEW && !g->pack;
+}
+
+// Blocks of equal size rather than full ones and a rest.
+static size_t even(size_t whole, size_t most, size_t unit) {
+    if (whole <= most) return whole;
+    return (size_t)rn_div_up(rn_div_up(whole, rn_div_up(whole, most)), unit) * unit;
+}
+
+// Floats of a k of the packed blocks.
+static size_t lanes_of(const rn_gemm *g, const rn_tile_set *set, bool of_b) {
+    if (of_b) return g->b_is_panels ? 0 : (size_t)rn_round_up(least(g->n, NC), RN_PANEL);
+    return (size_t)rn_div_up(least(g->m, MC), set->rows) * set->lanes;
+}
+
+// Small blocks may be deeper: the loops over threads are fewer.
+static size_t block_depth(const rn_gemm *g, const rn_tile_set *set) {
+    size_t depth = DEEP_FLOATS / (lanes_of(g, set, false) + lanes_of(g, set, true));
+    return even(g->k, depth > KC ? rn_round_down(depth, 16) : KC, 16);
+}
+
+static size_t few_columns(const rn_gemm *g) {
+    return g->b.k_step == 1 ? RN_TILE_WIDTH : FEW_COLUMNS;
+}
+
+// Never less for larger m, n or k: a product of fewer rows must do with the workspace of the most.
+uint64_t rn_gemm_workspace(const rn_gemm *g, uint32_t threads) {
+    const rn_tile_set *set = rn_tile_set_get();
+    uint64_t lanes = lanes_of(g, set, false) + lanes_of(g, set, true), floats = 0;
+    if (!g->b_is_panels && !g->pack) floats = (uint64_t)threads * few_columns(g) * least(g->k, KC);
+    if (!is_few(g)) {
+        floats = rn_max_u64(floats, lanes * least(g->k, KC));
+        floats = rn_max_u64(floats, rn_min_u64(lanes * g->k, DEEP_FLOATS));
+    }
+    return rn_round_up(floats * sizeof(float), 64);
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+// Lanes [first, first + count) of a side, at most 16, into [k][width].
+static void pack_lanes(const rn_tile_set *set, const rn_gemm_side *side, size_t first, size_t count,
+                       size_t k, size_t depth, float *to, size_t width) {
+    const float *from = side->data + first * side->lane_step + k * side->k_step;
+    rn_tile_pack(set, from, side->lane_step, side->k_step, (uint32_t)count, depth, to, width);
+}
+
+static void pack_a(const block *s, size_t panel) {
+    size_t row = panel * s->set->rows;
+    pack_lanes(s->set, &s->g->a, s->m + row, least(s->mc - row, s->set->rows), s->k, s->kc,
+               s->a + panel * s->set->lanes * s->kc, s->set->lanes);
+}
+
+static void pack_b(const block *s, size_t panel) {
+    size_t col = panel * RN_PANEL;
+    float *to = s->b + col * s->kc;
+    if (s->g->pack)
+        s->g->pack(s->g->source, s->n / RN_PANEL + panel, s->k, s->kc, to);
+    else
+        pack_lanes(s->set, &s->g->b, s->n + col, least(s->nc - col, RN_PANEL), s->k, s->kc, to,
+                   RN_PANEL);
+}
+
+static void pack_some(void *arg, size_t index) {
+    const block *s = arg;
+    size_t end = least((index + 1) * s->panels_a_task, s->a_panels + s->b_panels);
+    for (size_t panel = index * s->panels_a_task; panel < end; panel++)
+        if (panel < s->a_panels)
+            pack_a(s, panel);
+        else
+            pack_b(s, panel - s->a_panels);
+}
+
+// ---- multiplying --------------------------------------------------------------------------------
+
+static rn_tile tile_of(const block *s, size_t col) {
+    const rn_gemm *g = s->g;
+    bool last = s->k + s->kc == g->k;
+    rn_tile t = {.a_row = 1,
+                 .a_k = s->set->lanes,
+                 .b = s->b + col * s->kc,
+                 .b_panel = RN_PANEL * s->kc,
+                 .c_row = g->c_row,
+                 .bias = last && g->bias ? g->bias + s->n + col : NULL,
+                 .cols = (uint32_t)least(s->nc - col, RN_PANEL * s->set->panels),
+                 .outer = 1,
+                 .inner = 1,
+                 .depth = s->kc,
+                 .resume = s->k > 0 || g->resume};
+    if (g->b_is_panels) {
+        t.b = g->b_panels + (s->n + col) * g->k + s->k * RN_PANEL;
+        t.b_panel = RN_PANEL * g->k;
+    }
+    return t;
+}
+
+static void multiply_rows(const block *s, size_t panel, size_t col, rn_tile *t) {
+    size_t row = panel * s->set->rows;
+    t->rows = (uint32_t)least(s->mc - row, s->set->rows);
+    t->a[0] = s->a + panel * s->set->lanes * s->kc;
+    t->a[1] = t->a[0] + s->set->group;
+    t->c[0] = s->g->c + (s->m + row) * s->g->c_row + s->n + col;
+    t->c[1] = t->c[0] + s->set->group * s->g->c_row;
+    s->set->run(t);
+}
+
+static void multiply_some(void *arg, size_t index) {
+    const block *s = arg;
+    size_t width = RN_PANEL * s->set->panels;
+    size_t down = (size_t)rn_div_up(s->a_panels, s->tile_rows);
+    size_t first = index % down * s->tile_rows, end = least(first + s->tile_rows, s->a_panels);
+    size_t col = index / down * s->tile_cols * width;
+    size_t right = least(col + s->tile_cols * width, s->nc);
+    for (; col < right; col += width) {
+        rn_tile t = tile_of(s, col);
+        for (size_t panel = first; panel < end; panel++)
+            multiply_rows(s, panel, col, &t);
+    }
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+// Tasks of 8 by 8 tiles, smaller where that leaves threads without work, never tiny.
+static void choose_tasks(block *s, uint32_t threads) {
+    size_t across = (size_t)rn_div_up(s->nc, RN_PANEL * s->set->panels);
+    size_t tile = s->set->rows * RN_PANEL * s->set->panels * s->kc;
+    s->tile_rows = least(s->a_panels, 8);
+    s->tile_cols = least(across, 8);
+    while (rn_div_up(s->a_panels, s->tile_rows) * rn_div_up(across, s->tile_cols) < 4 * threads &&
+           s->tile_rows * s->tile_cols > 1 && s->tile_rows * s->tile_cols * tile > TASK_PRODUCTS) {
+        if (s->tile_cols > 1)
+            s->tile_cols = (s->tile_cols + 1) / 2;
+        else
+            s->tile_rows = (s->tile_rows + 1) / 2;
+    }
+}
+
+static void run_block(block *s, const rn_call *call, bool new_b) {
+    const rn_gemm *g = s->g;
+    s->a_panels = (size_t)rn_div_up(s->mc, s->set->rows);
+    s->b_panels = new_b && !g->b_is_panels ? (size_t)rn_div_up(s->nc, RN_PANEL) : 0;
+    s->panels_a_task = (size_t)rn_div_up(TASK_FLOATS, RN_PANEL * (s->kc ? s->kc : 1));
+    rn_call_each(call, (size_t)rn_div_up(s->a_panels + s->b_panels, s->panels_a_task), pack_some,
+                 s);
+    choose_tasks(s, call->threads);
+    size_t across = (size_t)rn_div_up(s->nc, s->tile_cols * RN_PANEL * s->set->panels);
+    rn_call_each(call, (size_t)rn_div_up(s->a_panels, s->tile_rows) * across, multiply_some, s);
+}
+
+static void run_blocks(const rn_gemm *g, const rn_call *call, float *workspace) {
+    const rn_tile_set *set = rn_tile_set_get();
+    block s = {.g = g, .set = set, .a = workspace};
+    const size_t mc = even(g->m, MC, set->rows), nc = even(g->n, NC, RN_TILE_WIDTH);
+    const size_t kc = block_depth(g, set);
+    s.b = workspace + lanes_of(g, set, false) * kc;
+    for (s.n = 0; s.n < g->n; s.n += nc) {
+        s.nc = least(g->n - s.n, nc);
+        s.k = 0;
+        do {
+            s.kc = least(g->k - s.k, kc);
+            for (s.m = 0; s.m < g->m; s.m += mc) {
+                s.mc = least(g->m - s.m, mc);
+                run_block(&s, call, s.m == 0);
+            }
+            s.k += kc;
+        } while (s.k < g->k);
+    }
+}
+
+// ---- few rows -----------------------------------------------------------------------------------
+
+typedef struct few {
+    const rn_gemm *g;
+    const rn_tile_set *set;
+    float *workspace; // (threads, columns * KC)
+    size_t columns;   // of a task
+} few;
+
+static void few_tiles(const few *s, size_t row, size_t col, rn_tile *t) {
+    const rn_gemm *g = s->g;
+    t->rows = (uint32_t)least(g->m - row, s->set->rows);
+    t->c[0] = g->c + row * g->c_row + col;
+    t->c[1] = t->c[0] + s->set->group * g->c_row;
+    t->a[1] = t->a[0] + s->set->group * g->a.lane_step;
+    s->set->run(t);
+}
+
+// Columns [col, right) by k's [k, k + depth), whose panels begin at b.
+static void few_multiply(const few *s, size_t col, size_t right, size_t k, size_t depth,
+                         const float *b, size_t b_panel) {
+    const rn_gemm *g = s->g;
+    size_t width = RN_PANEL * s->set->panels;
+    for (; col < right; col += width, b += s->set->panels * b_panel)
+        for (size_t row = 0; row < g->m; row += s->set->rows) {
+            rn_tile t = {.a = {g->a.data + row * g->a.lane_step + k * g->a.k_step},
+                         .a_row = g->a.lane_step,
+                         .a_k = g->a.k_step,
+                         .b = b,
+                         .b_panel = b_panel,
+                         .c_row = g->c_row,
+                         .bias = g->bias && k + depth == g->k ? g->bias + col : NULL,
+                         .cols = (uint32_t)least(right - col, width),
+                         .outer = 1,
+                         .inner = 1,
+                         .depth = depth,
+                         .resume = k > 0 || g->resume};
+            few_tiles(s, row, col, &t);
+        }
+}
+
+static void few_columns_run(void *arg, uint32_t slot, size_t index) {
+    const few *s = arg;
+    const rn_gemm *g = s->g;
+    size_t col = index * s->columns, right = least(col + s->columns, g->n), k = 0;
+    if (g->b_is_panels) {
+        few_multiply(s, col, right, 0, g->k, g->b_panels + col * g->k, RN_PANEL * g->k);
+        return;
+    }
+    float *b = s->workspace + slot * s->columns * least(g->k, KC);
+    do {
+        size_t depth = least(g->k - k, KC);
+        for (size_t c = col; c < right; c += RN_PANEL)
+            pack_lanes(s->set, &g->b, c, least(right - c, RN_PANEL), k, depth,
+                       b + (c - col) * depth, RN_PANEL);
+        few_multiply(s, col, right, k, depth, b, RN_PANEL * depth);
+        k += KC;
+    } while (k < g->k);
+}
+
+static void run_few(const rn_gemm *g, const rn_call *call, float *workspace) {
+    few s = {g, rn_tile_set_get(), workspace, g->b_is_panels ? RN_TILE_WIDTH : few_columns(g)};
+    size_t tasks = (size_t)rn_div_up(g->n, s.columns);
+    if (g->n * g->k > TASK_PRODUCTS / 4)
+        rn_share(call, tasks, few_columns_run, &s);
+    else
+        for (size_t i = 0; i < tasks; i++)
+            few_columns_run(&s, 0, i);
+}
+
+void rn_gemm_run(const rn_gemm *g, const rn_call *call, void *workspace) {
+    if (g->m == 0 || g->n == 0) return;
+    if (is_few(g))
+        run_few(g, call, workspace);
+    else
+        run_blocks(g, call, workspace);
+}

@@ -1,0 +1,122 @@
+// kernels.c — the table of the CPU's kernels, in the order of ops.def: one line an op.
+#include "backend/cpu/cpu.h"
+
+#include "base/checked.h"
+
+static rn_status reference(const rn_call *call) {
+    return rn_op_get(call->op)->reference(call);
+}
+
+static uint64_t reference_workspace(const rn_call *call) {
+    const rn_op_info *op = rn_op_get(call->op);
+    return op->workspace ? rn_round_up(op->workspace(call), 64) : 0;
+}
+
+// A pure view: its output is its input's bytes.
+static rn_status view(const rn_call *call) {
+    (void)call;
+    return RN_OK;
+}
+
+#define REFERENCE                                                                                  \
+    { reference, reference_workspace }
+
+const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
+    // elementwise
+    [RN_OP_ADD] = {rn_cpu_add, NULL},
+    [RN_OP_SUB] = {rn_cpu_sub, NULL},
+    [RN_OP_MUL] = {rn_cpu_mul, NULL},
+    [RN_OP_DIV] = {rn_cpu_div, NULL},
+    [RN_OP_NEG] = {rn_cpu_neg, NULL},
+    [RN_OP_EXP] = {rn_cpu_exp, NULL},
+    [RN_OP_LOG] = REFERENCE,
+    [RN_OP_SQRT] = {rn_cpu_sqrt, NULL},
+    [RN_OP_RSQRT] = {rn_cpu_rsqrt, NULL},
+    [RN_OP_POW] = REFERENCE,
+    [RN_OP_CLAMP] = {rn_cpu_clamp, NULL},
+    [RN_OP_CLAMP_GRAD] = {rn_cpu_clamp_grad, NULL},
+    [RN_OP_SCALE] = {rn_cpu_scale, NULL},
+    [RN_OP_RELU] = {rn_cpu_relu, NULL},
+    [RN_OP_RELU_GRAD] = {rn_cpu_relu_grad, NULL},
+    [RN_OP_SIGMOID] = {rn_cpu_sigmoid, NULL},
+    [RN_OP_TANH] = {rn_cpu_tanh, NULL},
+    [RN_OP_SILU] = {rn_cpu_silu, NULL},
+    [RN_OP_SILU_GRAD] = {rn_cpu_silu_grad, NULL},
+    [RN_OP_GELU] = {rn_cpu_gelu, NULL},
+    [RN_OP_GELU_GRAD] = {rn_cpu_gelu_grad, NULL},
+    [RN_OP_GELU_TANH] = {rn_cpu_gelu_tanh, NULL},
+    [RN_OP_GELU_TANH_GRAD] = {rn_cpu_gelu_tanh_grad, NULL},
+    [RN_OP_GATED] = {rn_cpu_gated, NULL},
+    [RN_OP_GATED_GRAD] = {rn_cpu_gated_grad, NULL},
+    // rows
+    [RN_OP_SOFTMAX] = {rn_cpu_softmax, NULL},
+    [RN_OP_SOFTMAX_GRAD] = {rn_cpu_softmax_grad, NULL},
+    [RN_OP_LAYERNORM] = {rn_cpu_norm, NULL},
+    [RN_OP_LAYERNORM_GRAD] = {rn_cpu_norm_grad, rn_cpu_norm_grad_workspace},
+    [RN_OP_RMSNORM] = {rn_cpu_norm, NULL},
+    [RN_OP_RMSNORM_GRAD] = {rn_cpu_norm_grad, rn_cpu_norm_grad_workspace},
+    [RN_OP_BATCHNORM] = {rn_cpu_batchnorm, rn_cpu_batchnorm_workspace},
+    [RN_OP_BATCHNORM_GRAD] = {rn_cpu_batchnorm_grad, rn_cpu_batchnorm_grad_workspace},
+    // products
+    [RN_OP_MATMUL] = {rn_cpu_matmul, rn_cpu_matmul_workspace},
+    [RN_OP_CONV2D] = {rn_cpu_conv2d, rn_cpu_conv2d_workspace},
+    [RN_OP_CONV2D_GRAD_INPUT] = {rn_cpu_conv2d_grad_input, rn_cpu_conv2d_grad_input_workspace},
+    [RN_OP_CONV2D_GRAD_WEIGHT] = {rn_cpu_conv2d_grad_weight, rn_cpu_conv2d_grad_weight_workspace},
+    [RN_OP_EMBEDDING] = REFERENCE,
+    [RN_OP_EMBEDDING_GRAD] = REFERENCE,
+    // attention
+    [RN_OP_ROPE] = REFERENCE,
+    [RN_OP_ATTENTION] = {rn_cpu_attention, rn_cpu_attention_workspace},
+    [RN_OP_ATTENTION_GRAD] = {rn_cpu_attention_grad, rn_cpu_attention_grad_workspace},
+    [RN_OP_KV_APPEND] = REFERENCE,
+    [RN_OP_PAGED_ATTENTION] = {rn_cpu_paged_attention, rn_cpu_paged_attention_workspace},
+    // reductions
+    [RN_OP_SUM] = REFERENCE,
+    [RN_OP_MEAN] = REFERENCE,
+    [RN_OP_MAX] = REFERENCE,
+    [RN_OP_MAX_GRAD] = REFERENCE,
+    [RN_OP_SUM_SQUARES] = REFERENCE,
+    [RN_OP_ARGMAX] = REFERENCE,
+    [RN_OP_AVG_POOL] = {rn_cpu_pool2d, NULL},
+    [RN_OP_AVG_POOL_GRAD] = REFERENCE,
+    [RN_OP_MAX_POOL] = {rn_cpu_pool2d, NULL},
+    [RN_OP_MAX_POOL_GRAD] = REFERENCE,
+    // moving elements
+    [RN_OP_RESHAPE] = {view, NULL},
+    [RN_OP_PERMUTE] = REFERENCE,
+    [RN_OP_SLICE] = REFERENCE,
+    [RN_OP_CONCAT] = REFERENCE,
+    [RN_OP_PAD] = REFERENCE,
+    [RN_OP_BROADCAST] = REFERENCE,
+    [RN_OP_CAST] = REFERENCE,
+    [RN_OP_QUANTIZE] = REFERENCE,
+    [RN_OP_DEQUANTIZE] = REFERENCE,
+    // losses
+    [RN_OP_CROSS_ENTROPY] = {rn_cpu_cross_entropy, rn_cpu_cross_entropy_workspace},
+    [RN_OP_CROSS_ENTROPY_GRAD] = {rn_cpu_cross_entropy_grad, NULL},
+    [RN_OP_MSE] = REFERENCE,
+    [RN_OP_MSE_GRAD] = REFERENCE,
+    // random numbers
+    [RN_OP_RANDOM_UNIFORM] = REFERENCE,
+    [RN_OP_RANDOM_NORMAL] = REFERENCE,
+    [RN_OP_DROPOUT] = REFERENCE,
+    // training
+    [RN_OP_ADAMW] = {rn_cpu_adamw, NULL},
+    [RN_OP_SGD] = REFERENCE,
+    [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
+};
+
+rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
+    const rn_tensor *weight = &call->inputs[input];
+    const rn_matmul_attrs *matmul = call->attrs;
+    const uint64_t *dims = weight->shape.dims;
+    uint64_t bytes;
+    bool across = call->op == RN_OP_MATMUL && (matmul->transpose_w || matmul->transpose_x);
+    if (across && weight->dtype != RN_DTYPE_F32) return RN_LAYOUT_PLAIN;
+    if (call->op == RN_OP_MATMUL && input == 1 && weight->shape.rank == 2 &&
+        rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
+        return RN_LAYOUT_PANELS;
+    if (call->op == RN_OP_CONV2D && input == 1 && weight->dtype == RN_DTYPE_F32)
+        return RN_LAYOUT_CONV_PANELS;
+    return RN_LAYOUT_PLAIN;
+}

@@ -1,0 +1,477 @@
+// packed_int_vector.h — the vector kernels of packed_ints.h, in the words that the including file
+// defines: LANES rows of a panel at a time (16, or 8 and each panel is done in two halves).
+//
+//     vint    LANES 32-bit lanes      iload iset iand ior ishl ishr isar izero
+//     vfloat  LANES f32               vload vset vmul vfma vfnma vadd vconvert vload_half ...
+//     idot(sum, w, x)     sum + the products of four unsigned bytes w with four signed bytes x,
+//     which
+//                         all lanes share; w at most 127
+//     idot_byte           the same for weights of 8 bits + 128; BYTE_OFFSET is what of the 128 is
+//                         still in the sum
+//
+// Every function is inlined with constant rows, panels and form, and its loops are unrolled: sums
+// live in registers.
+#include "backend/cpu/packed_ints.h"
+
+#include "base/checked.h"
+#include "tensor/small_float.h"
+
+#include <math.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+// The value, in a register: the compiler would load it anew for every use, and loads are what
+// limits these loops.
+#define KEEP(value)                                                                                \
+    ({                                                                                             \
+        __typeof__(value) keep_ = (value);                                                         \
+        __asm__("" : "+v"(keep_));                                                                 \
+        keep_;                                                                                     \
+    })
+
+enum { HALVES = 16 / LANES, HALF_BYTES = 4 * LANES, MOST_PANELS = 4, MOST = 12 };
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// Word `d` of the lanes of half h.
+INLINE vint word(const uint8_t *unit, int d, int h) {
+    return iload(unit + 64 * d + h * HALF_BYTES);
+}
+
+INLINE vint low_nibbles(vint v) {
+    return iand(v, iset(0x0f0f0f0f));
+}
+
+INLINE vint high_nibbles(vint v) {
+    return iand(ishr(v, 4), iset(0x0f0f0f0f));
+}
+
+// Panels come from memory: each is asked for AHEAD bytes early.
+enum { AHEAD = 1024 };
+
+INLINE void prefetch(const uint8_t *from, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(from + AHEAD + at);
+}
+
+INLINE vint weight_q6_k(const uint8_t *unit, int part, int g, int h) {
+    int half = part / 4, quarter = part % 4;
+    vint low = word(unit, half * 16 + quarter % 2 * 8 + g, h);
+    vint high = word(unit, 32 + half * 8 + g, h);
+    low = quarter < 2 ? low_nibbles(low) : high_nibbles(low);
+    if (quarter < 2)
+        high = ishl(high, 4 - 2 * quarter);
+    else if (quarter == 3)
+        high = ishr(high, 2);
+    return ior_and(low, high, iset(0x30303030));
+}
+
+// Columns 4g .. 4g + 3 of block `part` of a unit.
+INLINE vint weight(rn_int_form form, const uint8_t *unit, int part, int g, int h) {
+    switch (form) {
+    case RN_INT_Q8_0:
+        return word(unit + 32, g, h);
+    case RN_INT_Q4_0:
+        return g < 4 ? low_nibbles(word(unit + 32, g, h)) : high_nibbles(word(unit + 32, g - 4, h));
+    case RN_INT_Q4_K:
+        return part % 2 ? high_nibbles(word(unit, 4 + part / 2 * 8 + g, h))
+                        : low_nibbles(word(unit, 4 + part / 2 * 8 + g, h));
+    case RN_INT_Q6_K:
+        return weight_q6_k(unit, part, g, h);
+    default:
+        return word(unit, g, h);
+    }
+}
+
+// Byte `at` of each lane, unsigned and signed.
+INLINE vfloat byte_float(vint v, int at) {
+    return vconvert(iand(at ? ishr(v, 8 * at) : v, iset(0xff)));
+}
+
+INLINE vfloat signed_byte_float(vint v, int at) {
+    return vconvert(isar(at < 3 ? ishl(v, 24 - 8 * at) : v, 24));
+}
+
+// q4_k: the 6-bit scales, or with mins the mins, of the four parts around `part`, a byte each.
+INLINE vint six_bits(const uint8_t *unit, int part, bool mins, int h) {
+    vint first = word(unit, mins ? 2 : 1, h), third = word(unit, 3, h);
+    if (part < 4) return iand(first, iset(0x3f3f3f3f));
+    vint low = mins ? high_nibbles(third) : low_nibbles(third);
+    return ior_and(low, ishr(first, 2), iset(0x30303030));
+}
+
+INLINE vfloat scale_q4_k(const uint8_t *unit, int part, int which, int h) {
+    vint both = word(unit, 0, h);
+    vfloat super = which ? vload_high_half(both) : vload_low_half(both);
+    return vmul(super, byte_float(six_bits(unit, part, which == 1, h), part % 4));
+}
+
+INLINE vfloat scale_q6_k(const uint8_t *unit, int part, int which, int h) {
+    if (which == 0) return vload_half(unit + 3328 + h * HALF_BYTES / 2);
+    return signed_byte_float(word(unit, 48 + part / 2, h), part % 2 * 2 + which - 1);
+}
+
+// Scale `which` of block `part`.
+INLINE vfloat scale(rn_int_form form, const uint8_t *unit, int part, int which, int h) {
+    switch (form) {
+    case RN_INT_Q4_K:
+        return scale_q4_k(unit, part, which, h);
+    case RN_INT_Q6_K:
+        return scale_q6_k(unit, part, which, h);
+    case RN_INT_TILE:
+        return vload((const float *)(const void *)(unit + 512 + 64 * which + h * HALF_BYTES));
+    default:
+        return vload_half(unit + h * HALF_BYTES / 2);
+    }
+}
+
+// ---- a block ------------------------------------------------------------------------------------
+
+// Where block `part` of a unit of a few panels is, and what multiplies it.
+typedef struct block {
+    const uint8_t *unit;  // of the first panel
+    uint64_t panel_bytes; // from panel to panel
+    const uint8_t *x;     // the strip's block
+    int part, h;
+} block;
+
+INLINE const uint8_t *unit_of(const block *b, int panel) {
+    return b->unit + (uint64_t)panel * b->panel_bytes;
+}
+
+// The words behind the bytes of a strip's block: 0 the scales, 1 and 2 the sums.
+INLINE const uint8_t *strip_word(const block *b, int rows, int which, int r) {
+    return b->x + (32 + 4 * which) * rows + 4 * r;
+}
+
+// sums[panel][row] += the products of columns 4 first .. 4 end - 1. A row's bytes are loaded once
+// for all panels, a panel's once for all rows.
+INLINE void dot(rn_int_kind kind, rn_int_form form, int rows, int panels, const block *b, int first,
+                int end, vint *sums) {
+    bool bytes = form == RN_INT_INT8 || form == RN_INT_Q8_0 ||
+                 (form == RN_INT_TILE && kind <= RN_INT_SCALED);
+    UNROLL
+    for (int g = first; g < end; g++) {
+        vint w[MOST_PANELS];
+        UNROLL
+        for (int p = 0; p < panels; p++)
+            w[p] = KEEP(weight(form, unit_of(b, p), b->part, g, b->h));
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            vint x = iset_from(b->x + (g * rows + r) * 4);
+            UNROLL
+            for (int p = 0; p < panels; p++)
+                sums[p * rows + r] = bytes ? idot_byte(sums[p * rows + r], w[p], x)
+                                           : idot(sums[p * rows + r], w[p], x);
+        }
+    }
+}
+
+// Each row's sum begins at word `which` of the strip.
+INLINE void begin_sums(int rows, int panels, const block *b, int which, vint *sums) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vint first = iset_from(strip_word(b, rows, which, r));
+        UNROLL
+        for (int p = 0; p < panels; p++)
+            sums[p * rows + r] = first;
+    }
+}
+
+INLINE void load_scales(rn_int_form form, int panels, const block *b, int which, vfloat *out) {
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        out[p] = KEEP(scale(form, unit_of(b, p), b->part, which, b->h));
+}
+
+INLINE void add_parted(rn_int_form form, int rows, int panels, const block *b, vfloat *acc) {
+    vint sums[MOST];
+    vfloat halves[MOST], s0[MOST_PANELS], s[MOST_PANELS];
+    begin_sums(rows, panels, b, 1, sums);
+    dot(RN_INT_PARTED, form, rows, panels, b, 0, 4, sums);
+    load_scales(form, panels, b, 1, s);
+    UNROLL
+    for (int i = 0; i < rows * panels; i++)
+        halves[i] = vmul(s[i / rows], vconvert(sums[i]));
+    begin_sums(rows, panels, b, 2, sums);
+    dot(RN_INT_PARTED, form, rows, panels, b, 4, 8, sums);
+    load_scales(form, panels, b, 0, s0);
+    load_scales(form, panels, b, 2, s);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vfloat d = vset_from(strip_word(b, rows, 0, r));
+        UNROLL
+        for (int p = 0; p < panels; p++) {
+            int i = p * rows + r;
+            // At most 2 * 128 * 16 * 32 * 127 < 2^24: exact in f32.
+            vfloat sum = vfma(s[p], vconvert(sums[i]), halves[i]);
+            acc[i] = vfma(vmul(d, s0[p]), sum, acc[i]);
+        }
+    }
+}
+
+// acc[panel][row] += the block by the strip's.
+INLINE void add_block(rn_int_kind kind, rn_int_form form, int rows, int panels, const block *b,
+                      vfloat *acc) {
+    vint sums[MOST];
+    vfloat s0[MOST_PANELS], s1[MOST_PANELS];
+    if (kind == RN_INT_PARTED) {
+        add_parted(form, rows, panels, b, acc);
+        return;
+    }
+    begin_sums(rows, panels, b, 1, sums);
+    UNROLL
+    for (int i = 0; i < rows * panels; i++)
+        if (kind == RN_INT_MINNED) sums[i] = izero();
+    dot(kind, form, rows, panels, b, 0, 8, sums);
+    if (kind) load_scales(form, panels, b, 0, s0);
+    if (kind == RN_INT_MINNED) load_scales(form, panels, b, 1, s1);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vfloat d = vset_from(strip_word(b, rows, 0, r));
+        UNROLL
+        for (int p = 0; p < panels; p++) {
+            int i = p * rows + r;
+            acc[i] = vfma(kind ? vmul(d, s0[p]) : d, vconvert(sums[i]), acc[i]);
+            if (kind == RN_INT_MINNED)
+                acc[i] = vfnma(vmul(d, s1[p]), vset_from(strip_word(b, rows, 1, r)), acc[i]);
+        }
+    }
+}
+
+// ---- a strip by panels --------------------------------------------------------------------------
+
+INLINE uint32_t cols_of(const rn_int_job *job, int panel, int h) {
+    int left = (int)job->cols - panel * 16 - h * LANES;
+    return left < 0 ? 0 : left < LANES ? (uint32_t)left : LANES;
+}
+
+INLINE void begin(const rn_int_job *job, int rows, int panels, int h, vfloat *acc) {
+    UNROLL
+    for (int i = 0; i < rows * panels; i++)
+        acc[i] = vset(0);
+    if (!job->resume) return;
+    UNROLL
+    for (int p = 0; p < panels; p++) {
+        uint32_t cols = cols_of(job, p, h);
+        const float *y = job->y + p * 16 + h * LANES;
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            acc[p * rows + r] = vload_some(y + (uint64_t)r * job->y_row, cols);
+    }
+}
+
+INLINE void end(const rn_int_job *job, int rows, int panels, int h, vfloat *acc) {
+    UNROLL
+    for (int p = 0; p < panels; p++) {
+        uint32_t cols = cols_of(job, p, h);
+        float *y = job->y + p * 16 + h * LANES;
+        vfloat scales = vset(1), bias = vset(0);
+        const uint8_t *heads = (const uint8_t *)job->row_scale;
+        if (heads)
+            scales = vload((const float *)(const void *)(heads + (uint64_t)p * job->head_step) +
+                           h * LANES);
+        if (job->bias) bias = vload_some(job->bias + p * 16 + h * LANES, cols);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            vfloat sum = acc[p * rows + r];
+            if (heads) sum = vmul(sum, scales);
+            if (job->bias) sum = vadd(sum, bias);
+            vstore_some(y + (uint64_t)r * job->y_row, cols, sum);
+        }
+    }
+}
+
+INLINE void multiply(const rn_int_job *job, rn_int_kind kind, rn_int_form form, int rows,
+                     int panels) {
+    const uint64_t strip_bytes = rn_strip_block_bytes(kind) * (uint64_t)rows;
+    const int parts = form == RN_INT_Q4_K || form == RN_INT_Q6_K ? 8 : 1;
+    const uint64_t tile_bytes = rn_tile_block_bytes(kind);
+    const uint64_t unit_bytes =
+        form == RN_INT_TILE ? tile_bytes * (uint64_t)panels : rn_int_unit_bytes(form);
+    const uint64_t part_bytes = unit_bytes / (uint64_t)parts;
+    for (int h = 0; h < HALVES; h++) {
+        vfloat acc[MOST];
+        begin(job, rows, panels, h, acc);
+        block b = {.unit = job->weights, .x = job->x, .h = h};
+        b.panel_bytes = form == RN_INT_TILE ? tile_bytes : job->panel_bytes;
+        for (uint64_t i = 0; i < job->blocks; i += (uint64_t)parts, b.unit += unit_bytes) {
+            UNROLL
+            for (b.part = 0; b.part < parts; b.part++, b.x += strip_bytes) {
+                if (form != RN_INT_TILE && h == 0) {
+                    UNROLL
+                    for (int p = 0; p < panels; p++)
+                        prefetch(unit_of(&b, p) + part_bytes * (uint64_t)b.part, part_bytes);
+                }
+                add_block(kind, form, rows, panels, &b, acc);
+            }
+        }
+        end(job, rows, panels, h, acc);
+    }
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+INLINE void unpack_block(rn_int_form form, rn_int_kind kind, const uint8_t *unit, int part,
+                         uint8_t *tile) {
+    for (int h = 0; h < HALVES; h++) {
+        uint8_t *to = tile + h * HALF_BYTES;
+        UNROLL
+        for (int g = 0; g < 8; g++) {
+            vint w = weight(form, unit, part, g, h);
+            if (form == RN_INT_Q4_0) w = iadd(w, iset(0x78787878)); // q - 8 as q8_0 has it, + 128
+            istore(to + 64 * g, w);
+        }
+        UNROLL
+        for (int s = 0; s < (int)kind; s++)
+            vstore((float *)(void *)(to + 512 + 64 * s), scale(form, unit, part, s, h));
+    }
+}
+
+INLINE void unpack_form(rn_int_form form, rn_int_kind kind, const uint8_t *units, uint64_t first,
+                        uint64_t blocks, uint8_t *tile, uint64_t step) {
+    const uint64_t parts = rn_int_unit_blocks(form), unit_bytes = rn_int_unit_bytes(form);
+    const uint8_t *unit = units + first / parts * unit_bytes;
+    for (uint64_t b = 0; b < blocks; b += parts, unit += unit_bytes) {
+        prefetch(unit, unit_bytes);
+        UNROLL
+        for (int part = 0; part < (int)parts; part++, tile += step)
+            unpack_block(form, kind, unit, part, tile);
+    }
+}
+
+static void unpack(rn_int_form form, const uint8_t *units, uint64_t first, uint64_t blocks,
+                   uint8_t *tile, uint64_t step) {
+    switch (form) {
+    case RN_INT_INT8:
+        unpack_form(RN_INT_INT8, RN_INT_PLAIN, units, first, blocks, tile, step);
+        break;
+    case RN_INT_Q8_0:
+        unpack_form(RN_INT_Q8_0, RN_INT_SCALED, units, first, blocks, tile, step);
+        break;
+    case RN_INT_Q4_0:
+        unpack_form(RN_INT_Q4_0, RN_INT_SCALED, units, first, blocks, tile, step);
+        break;
+    case RN_INT_Q4_K:
+        unpack_form(RN_INT_Q4_K, RN_INT_MINNED, units, first, blocks, tile, step);
+        break;
+    default:
+        unpack_form(RN_INT_Q6_K, RN_INT_PARTED, units, first, blocks, tile, step);
+    }
+}
+
+// ---- rounding activations -----------------------------------------------------------------------
+
+// 32 values to bytes; returns the scale.
+INLINE float round_block(const float *x, int8_t q[32], int32_t sums[2]) {
+    vfloat v[32 / LANES];
+    vint top = izero();
+    UNROLL
+    for (int i = 0; i < 32 / LANES; i++) {
+        v[i] = vload(x + i * LANES);
+        top = imax(top, iand(ibits(v[i]), iset(0x7fffffff)));
+    }
+    uint32_t absmax = (uint32_t)imax_all(top);
+    float d = rn_float_from_bits(absmax) / 127, inverse = 1 / d;
+    if (isinf(inverse)) d = inverse = 0;
+    if (absmax >= RN_F32_INF_BITS || inverse == 0) {
+        memset(q, 0, 32);
+        sums[0] = sums[1] = 0;
+        return d;
+    }
+    vint s[2] = {izero(), izero()};
+    UNROLL
+    for (int i = 0; i < 32 / LANES; i++) {
+        vint rounded = iround(vmul(v[i], vset(inverse)));
+        istore_bytes(q + i * LANES, rounded);
+        s[i * LANES / 16] = iadd(s[i * LANES / 16], rounded);
+    }
+    sums[0] = isum_all(s[0]);
+    sums[1] = isum_all(s[1]);
+    return d;
+}
+
+INLINE void put_block(const int8_t q[32], float d, const int32_t sums[2], uint32_t rows, uint32_t r,
+                      rn_int_kind kind, int offset, uint8_t *to) {
+    for (uint32_t g = 0; g < 8; g++)
+        memcpy(to + (g * rows + r) * 4, q + 4 * g, 4);
+    int32_t both = sums[0] + sums[1], first = -offset * (kind == RN_INT_PARTED ? sums[0] : both);
+    int32_t second = -offset * sums[1];
+    float plain = (float)both;
+    memcpy(to + 32 * rows + 4 * r, &d, 4);
+    if (kind == RN_INT_MINNED)
+        memcpy(to + 36 * rows + 4 * r, &plain, 4);
+    else
+        memcpy(to + 36 * rows + 4 * r, &first, 4);
+    if (kind == RN_INT_PARTED) memcpy(to + 40 * rows + 4 * r, &second, 4);
+}
+
+// One block of every row; x is at its first column.
+INLINE void round_rows(const float *x, uint64_t x_row, uint32_t rows, rn_int_kind kind, int offset,
+                       uint8_t *to) {
+    for (uint32_t r = 0; r < rows; r++) {
+        int8_t q[32];
+        int32_t sums[2];
+        float d = round_block(x + r * x_row, q, sums);
+        put_block(q, d, sums, rows, r, kind, offset, to);
+    }
+}
+
+static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t cols, rn_int_kind kind,
+                     int offset, uint8_t *strip) {
+    uint64_t k = 0, block_bytes = rn_strip_block_bytes(kind) * rows;
+    for (; k + 32 <= cols; k += 32, strip += block_bytes)
+        round_rows(x + k, x_row, rows, kind, offset, strip);
+    if (k == cols) return;
+    float filled[RN_INT_ROWS][32] = {{0}};
+    for (uint32_t r = 0; r < rows; r++)
+        memcpy(filled[r], x + r * x_row + k, (cols - k) * sizeof *x);
+    round_rows(filled[0], 32, rows, kind, offset, strip);
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+
+#define KERNEL(name, kind, form, rows, panels)                                                     \
+    static void name(const rn_int_job *job) {                                                      \
+        multiply(job, kind, form, rows, panels);                                                   \
+    }
+#define DIRECT(name, kind, form)                                                                   \
+    KERNEL(name##_one, kind, form, 1, 1)                                                           \
+    KERNEL(name##_many, kind, form, 1, PANELS)
+DIRECT(int8, RN_INT_PLAIN, RN_INT_INT8)
+DIRECT(q8_0, RN_INT_SCALED, RN_INT_Q8_0)
+DIRECT(q4_0, RN_INT_SCALED, RN_INT_Q4_0)
+DIRECT(q4_k, RN_INT_MINNED, RN_INT_Q4_K)
+DIRECT(q6_k, RN_INT_PARTED, RN_INT_Q6_K)
+
+#define TILE(name, kind)                                                                           \
+    KERNEL(name##_1, kind, RN_INT_TILE, 1, 1)                                                      \
+    KERNEL(name##_2, kind, RN_INT_TILE, 2, 1)                                                      \
+    KERNEL(name##_3, kind, RN_INT_TILE, 3, 1)                                                      \
+    KERNEL(name##_many_1, kind, RN_INT_TILE, 1, PANELS)                                            \
+    KERNEL(name##_many_2, kind, RN_INT_TILE, 2, PANELS)                                            \
+    KERNEL(name##_many_3, kind, RN_INT_TILE, 3, PANELS)
+TILE(plain, RN_INT_PLAIN)
+TILE(scaled, RN_INT_SCALED)
+TILE(minned, RN_INT_MINNED)
+TILE(parted, RN_INT_PARTED)
+
+#define ONE(name)                                                                                  \
+    { name##_1, name##_2, name##_3 }
+#define MANY(name)                                                                                 \
+    { name##_many_1, name##_many_2, name##_many_3 }
+
+const rn_int_kernels INT_TABLE = {
+    .rows = 3,
+    .panels = PANELS,
+    .direct_rows = 1,
+    .byte_offset = BYTE_OFFSET,
+    .direct = {int8_one, q8_0_one, q4_0_one, q4_k_one, q6_k_one},
+    .direct_many = {int8_many, q8_0_many, q4_0_many, q4_k_many, q6_k_many},
+    .tile = {ONE(plain), ONE(scaled), ONE(minned), ONE(parted)},
+    .tile_many = {MANY(plain), MANY(scaled), MANY(minned), MANY(parted)},
+    .unpack = unpack,
+    .quantize = quantize,
+};

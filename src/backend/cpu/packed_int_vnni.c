@@ -1,0 +1,68 @@
+// packed_int_vnni.c — rounded products with AVX-512 VNNI: one instruction multiplies 64 bytes by 64
+// bytes and adds groups of four.
+#include <immintrin.h>
+#include <stdint.h>
+
+#define LANES 16
+
+typedef __m512i vint;
+typedef __m512 vfloat;
+typedef uint32_t unsigned_lanes __attribute__((vector_size(64)));
+typedef int32_t signed_lanes __attribute__((vector_size(64)));
+
+#define INT_TABLE rn_int_vnni
+enum { PANELS = 4, BYTE_OFFSET = 128 };
+
+// A word a line reads better here.
+// clang-format off
+static inline vint izero(void) { return _mm512_setzero_si512(); }
+static inline vint iset(int x) { return _mm512_set1_epi32(x); }
+static inline vint iload(const void *from) { return _mm512_loadu_si512(from); }
+static inline void istore(void *to, vint a) { _mm512_storeu_si512(to, a); }
+static inline vint iset_from(const void *from) {
+    return _mm512_set1_epi32(*(const int __attribute__((may_alias, aligned(1))) *)from);
+}
+static inline vint iand(vint a, vint b) { return _mm512_and_si512(a, b); }
+static inline vint ior_and(vint a, vint b, vint c) { // a | (b & c)
+    return _mm512_ternarylogic_epi32(a, b, c, 0xf8);
+}
+static inline vint ishl(vint a, int n) { return (vint)((unsigned_lanes)a << n); }
+static inline vint ishr(vint a, int n) { return (vint)((unsigned_lanes)a >> n); }
+static inline vint isar(vint a, int n) { return (vint)((signed_lanes)a >> n); }
+static inline vint iadd(vint a, vint b) { return _mm512_add_epi32(a, b); }
+static inline vint imax(vint a, vint b) { return _mm512_max_epi32(a, b); }
+static inline int imax_all(vint a) { return _mm512_reduce_max_epi32(a); }
+static inline int isum_all(vint a) { return _mm512_reduce_add_epi32(a); }
+static inline vint iround(vfloat a) { return _mm512_cvtps_epi32(a); }
+static inline void istore_bytes(void *to, vint a) {
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(a));
+}
+static inline vint idot(vint sum, vint w, vint x) {
+    return _mm512_dpbusd_epi32(sum, w, x);
+}
+static inline vint idot_byte(vint sum, vint w, vint x) { return idot(sum, w, x); }
+
+static inline vfloat vset(float x) { return _mm512_set1_ps(x); }
+static inline vfloat vset_from(const void *from) { return _mm512_castsi512_ps(iset_from(from)); }
+static inline vfloat vload(const float *from) { return _mm512_loadu_ps(from); }
+static inline void vstore(float *to, vfloat a) { _mm512_storeu_ps(to, a); }
+static inline vfloat vload_some(const float *from, unsigned count) {
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+}
+static inline void vstore_some(float *to, unsigned count, vfloat a) {
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), a);
+}
+static inline vint ibits(vfloat a) { return _mm512_castps_si512(a); }
+static inline vfloat vconvert(vint a) { return _mm512_cvtepi32_ps(a); }
+static inline vfloat vmul(vfloat a, vfloat b) { return _mm512_mul_ps(a, b); }
+static inline vfloat vadd(vfloat a, vfloat b) { return _mm512_add_ps(a, b); }
+static inline vfloat vfma(vfloat a, vfloat b, vfloat c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vfloat vfnma(vfloat a, vfloat b, vfloat c) { return _mm512_fnmadd_ps(a, b, c); }
+static inline vfloat vload_half(const void *from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+static inline vfloat vload_low_half(vint a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
+static inline vfloat vload_high_half(vint a) { return vload_low_half(ishr(a, 16)); }
+// clang-format on
+
+#include "backend/cpu/packed_int_vector.h"

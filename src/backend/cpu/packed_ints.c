@@ -1,0 +1,218 @@
+// packed_ints.c — products with rounded activations: which kernel works on what.
+//
+// All rows of x are rounded into strips first. Then, for few rows, each task multiplies them by
+// some panels as they lie: that is a matter of reading weights. For many rows, a task unpacks the
+// next TILE_BLOCKS blocks of a few panels into its tile, which stays in the second cache while all
+// strips pass by; sums wait in y for the next part. Every output is one chain over the blocks in
+// order, so nothing of this shows in its bits.
+#include "backend/cpu/packed_product.h"
+
+#include "backend/cpu/share.h"
+#include "base/checked.h"
+#include "base/cpu.h"
+
+enum {
+    TILE_BLOCKS = 16,
+    TASK_PANELS = 8, // of a direct product
+    ALONE = 1 << 16, // products up to which threads are not worth waking
+};
+
+typedef struct ints {
+    const rn_packed_product *p;
+    const rn_int_kernels *set;
+    rn_int_form form;
+    rn_int_kind kind;
+    bool direct;
+    uint64_t strip;       // rows of a whole one
+    uint64_t blocks;      // of 32 columns
+    uint64_t chunk;       // blocks that are multiplied at once
+    uint64_t strip_bytes; // of all strips
+    uint64_t tile_bytes;  // of a slot
+    uint64_t panels_a_task;
+    uint8_t *strips, *tiles;
+} ints;
+
+// ---- choices ------------------------------------------------------------------------------------
+
+static const rn_int_kernels *kernels(void) {
+#if defined(__x86_64__)
+    if (rn_cpu_has_vnni()) return &rn_int_vnni;
+    if (rn_cpu_level_get() >= RN_CPU_AVX2) return &rn_int_avx2;
+#endif
+    return &rn_int_portable;
+}
+
+static rn_int_form form_of(rn_dtype dtype) {
+    switch (dtype) {
+    case RN_DTYPE_INT8:
+        return RN_INT_INT8;
+    case RN_DTYPE_Q8_0:
+        return RN_INT_Q8_0;
+    case RN_DTYPE_Q4_0:
+        return RN_INT_Q4_0;
+    case RN_DTYPE_Q4_K:
+        return RN_INT_Q4_K;
+    default:
+        return RN_INT_Q6_K;
+    }
+}
+
+// What weights have been shifted by, as the level's kernels see them.
+static int offset_of(const ints *t) {
+    switch (t->form) {
+    case RN_INT_Q4_0:
+        return t->direct ? 8 : t->set->byte_offset;
+    case RN_INT_Q4_K:
+        return 0;
+    case RN_INT_Q6_K:
+        return 32;
+    default:
+        return t->set->byte_offset;
+    }
+}
+
+// As many panels as kernels take at once, or a few times that for direct products; fewer where that
+// leaves threads without work.
+static uint64_t choose_panels(const ints *t) {
+    uint64_t most = t->direct ? TASK_PANELS : t->set->panels;
+    uint64_t share = t->p->panels.count / (2 * (uint64_t)t->p->call->threads);
+    if (share >= most) return most;
+    return share >= t->set->panels ? t->set->panels : 1;
+}
+
+static ints read_product(const rn_packed_product *p) {
+    ints t = {.p = p, .set = kernels(), .form = form_of(p->panels.dtype)};
+    t.kind = rn_int_kind_of(t.form);
+    t.direct = p->m <= t.set->direct_rows;
+    t.strip = t.direct ? 1 : t.set->rows;
+    t.blocks = rn_div_up(p->k, RN_INT_BLOCK);
+    t.chunk = t.direct ? t.blocks : rn_min_u64(t.blocks, TILE_BLOCKS);
+    t.strip_bytes = rn_round_up(p->m * t.blocks * rn_strip_block_bytes(t.kind), 64);
+    t.panels_a_task = choose_panels(&t);
+    if (!t.direct) t.tile_bytes = t.panels_a_task * t.chunk * rn_tile_block_bytes(t.kind);
+    t.strips = p->call->workspace;
+    t.tiles = t.strips ? t.strips + t.strip_bytes : NULL;
+    return t;
+}
+
+uint64_t rn_packed_ints_workspace(const rn_packed_product *p) {
+    ints t = read_product(p);
+    return t.strip_bytes + p->call->threads * t.tile_bytes;
+}
+
+// ---- strips -------------------------------------------------------------------------------------
+//
+// Strips of the first chunk of blocks stand one after the other, then those of the next: while a
+// tile waits in the cache, what passes by is one stream.
+
+static uint64_t blocks_from(const ints *t, uint64_t block) {
+    return rn_min_u64(t->chunk, t->blocks - block);
+}
+
+static uint32_t strip_rows(const ints *t, uint64_t row) {
+    return (uint32_t)rn_min_u64(t->strip, t->p->m - row);
+}
+
+// The strip at `row`, from `block`, the first of a chunk, on.
+static uint8_t *strip_at(const ints *t, uint64_t row, uint64_t block) {
+    uint64_t before = t->p->m * block + row * blocks_from(t, block);
+    return t->strips + before * rn_strip_block_bytes(t->kind);
+}
+
+static void round_strip(void *arg, size_t index) {
+    const ints *t = arg;
+    uint64_t row = index * t->strip, k = t->p->k;
+    for (uint64_t block = 0; block < t->blocks; block += t->chunk) {
+        uint64_t first = block * RN_INT_BLOCK;
+        uint64_t cols = rn_min_u64(k - first, t->chunk * RN_INT_BLOCK);
+        t->set->quantize(t->p->x + row * k + first, k, strip_rows(t, row), cols, t->kind,
+                         offset_of(t), strip_at(t, row, block));
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+static const uint8_t *panel_at(const ints *t, uint64_t panel) {
+    return t->p->weights + panel * t->p->panels.panel_bytes;
+}
+
+// The job of some panels by the strip at `row`, from the first block to the last.
+static rn_int_job job_at(const ints *t, uint64_t panel, uint64_t panels, uint64_t row) {
+    uint64_t col = panel * RN_PANEL_ROWS;
+    const uint8_t *from = panel_at(t, panel);
+    return (rn_int_job){
+        .weights = from + t->p->panels.head_bytes,
+        .panel_bytes = t->p->panels.panel_bytes,
+        .x = strip_at(t, row, 0),
+        .blocks = t->blocks,
+        .y = t->p->y + row * t->p->n + col,
+        .y_row = t->p->n,
+        .cols = (uint32_t)rn_min_u64(panels * RN_PANEL_ROWS, t->p->n - col),
+        .row_scale = t->form == RN_INT_INT8 ? (const float *)(const void *)from : NULL,
+        .head_step = t->p->panels.panel_bytes,
+        .bias = t->p->bias ? t->p->bias + col : NULL,
+    };
+}
+
+static void multiply_directly(void *arg, size_t index) {
+    const ints *t = arg;
+    uint64_t panel = index * t->panels_a_task, some;
+    uint64_t end = rn_min_u64(panel + t->panels_a_task, t->p->panels.count);
+    for (; panel < end; panel += some) {
+        some = end - panel >= t->set->panels ? t->set->panels : 1;
+        rn_int_kernel *kernel = some > 1 ? t->set->direct_many[t->form] : t->set->direct[t->form];
+        for (uint64_t row = 0; row < t->p->m; row++) {
+            rn_int_job job = job_at(t, panel, some, row);
+            kernel(&job);
+        }
+    }
+}
+
+// All strips by the tile, which holds blocks [block, block + count) of some panels.
+static void multiply_tile(const ints *t, const uint8_t *tile, uint64_t panel, uint64_t panels,
+                          uint64_t block, uint64_t count) {
+    rn_int_kernel *const *kernel = panels > 1 ? t->set->tile_many[t->kind] : t->set->tile[t->kind];
+    bool last = block + count == t->blocks;
+    for (uint64_t row = 0; row < t->p->m; row += t->strip) {
+        uint32_t rows = strip_rows(t, row);
+        rn_int_job job = job_at(t, panel, panels, row);
+        job.weights = tile;
+        job.x = strip_at(t, row, block);
+        job.blocks = count;
+        job.resume = block > 0;
+        if (!last) job.row_scale = job.bias = NULL;
+        kernel[rows - 1](&job);
+    }
+}
+
+// A task's panels together, or one by one where they are fewer than kernels take.
+static void multiply_unpacked(void *arg, uint32_t slot, size_t index) {
+    const ints *t = arg;
+    uint64_t panel = index * t->panels_a_task, some;
+    uint64_t end = rn_min_u64(panel + t->panels_a_task, t->p->panels.count);
+    uint64_t block_bytes = rn_tile_block_bytes(t->kind);
+    uint8_t *tile = t->tiles + slot * t->tile_bytes;
+    for (; panel < end; panel += some) {
+        some = end - panel >= t->set->panels ? t->set->panels : 1;
+        for (uint64_t block = 0, count; block < t->blocks; block += count) {
+            count = blocks_from(t, block);
+            for (uint64_t i = 0; i < some; i++)
+                t->set->unpack(t->form, panel_at(t, panel + i) + t->p->panels.head_bytes, block,
+                               count, tile + i * block_bytes, some * block_bytes);
+            multiply_tile(t, tile, panel, some, block, count);
+        }
+    }
+}
+
+void rn_packed_ints_run(const rn_packed_product *p) {
+    ints t = read_product(p);
+    rn_call alone = *p->call;
+    const rn_call *call = p->call;
+    if (p->m * p->n * p->k <= ALONE) alone.workers = NULL, call = &alone;
+    size_t tasks = (size_t)rn_div_up(p->panels.count, t.panels_a_task);
+    rn_call_each(call, (size_t)rn_div_up(p->m, t.strip), round_strip, &t);
+    if (t.direct)
+        rn_call_each(call, tasks, multiply_directly, &t);
+    else
+        rn_share(call, tasks, multiply_unpacked, &t);
+}

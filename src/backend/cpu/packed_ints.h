@@ -1,0 +1,107 @@
+// packed_ints.h — the kernels of products with rounded activations (graph/quantized_product.h), a
+// table for each instruction level. Private to the packed product.
+//
+// Rounded rows of x stand in strips: up to 3 rows side by side, block after block of 32 columns.
+//
+//     q    [8][rows][4] int8    four neighbouring columns of each row in a word
+//     d    [rows] f32           the block's scale
+//     sums [rows]               what q adds up to; as the kind wants it (below)
+//     sums [rows]               PARTED: of the second half
+//
+// Weights are unsigned bytes, w + offset, so sum(w q) = sum((w + offset) q) - offset sum(q): a
+// kernel's integer sum begins at `sums` = -offset sum(q). A single row is multiplied straight from
+// the panels (tensor/panels.h); for more, a part of some panels is unpacked into a tile first:
+//
+//     a block of 32 columns: [8][16 lanes][4] bytes, then `kind` times [16 lanes] f32 scales;
+//     the same block of the panels that are multiplied together, side by side; the next block
+//
+// All levels give the same bits: integer sums are exact, and float operations are those of the
+// definition, one by one.
+#ifndef RN_BACKEND_CPU_PACKED_INTS_H
+#define RN_BACKEND_CPU_PACKED_INTS_H
+
+#include <ration/tensor.h>
+
+#define RN_INT_BLOCK 32
+
+// How a block's sum enters the result; the number of a tile's scales.
+typedef enum rn_int_kind {
+    RN_INT_PLAIN,  // int8: d * sum, and the row's scale at the end
+    RN_INT_SCALED, // q8_0, q4_0: (d * s0) * sum
+    RN_INT_MINNED, // q4_k: (d * s0) * sum - (d * s1) * sums; sums is f32 here, offset 0
+    RN_INT_PARTED, // q6_k: (d * s0) * (s1 * sum of the first half + s2 * sum of the second)
+    RN_INT_KINDS
+} rn_int_kind;
+
+typedef enum rn_int_form {
+    RN_INT_INT8,
+    RN_INT_Q8_0,
+    RN_INT_Q4_0,
+    RN_INT_Q4_K,
+    RN_INT_Q6_K,
+    RN_INT_TILE,
+    RN_INT_FORMS
+} rn_int_form;
+
+// One strip by one panel, or a few side by side.
+typedef struct rn_int_job {
+    const uint8_t *weights; // the first panel's first unit, or the tile
+    uint64_t panel_bytes;   // from panel to panel; a tile knows its own
+    const uint8_t *x;       // the strip's first block
+    uint64_t blocks;        // of 32 columns
+    float *y;               // (rows of the strip, cols)
+    uint64_t y_row;         // floats from row to row
+    uint32_t cols;          // 1 .. 16 a panel
+    bool resume;            // go on with the sums in y
+    const float *row_scale; // (16) of the first panel, or NULL: multiplies the sum
+    uint64_t head_step;     // bytes to the next panel's
+    const float *bias;      // (cols), or NULL: added at last
+} rn_int_job;
+
+typedef void rn_int_kernel(const rn_int_job *job);
+
+#define RN_INT_ROWS 3
+
+typedef struct rn_int_kernels {
+    uint32_t rows;        // of a whole strip, at most RN_INT_ROWS
+    uint32_t panels;      // that the `many` kernels take at once
+    uint32_t direct_rows; // rows of x up to which products are direct
+    int byte_offset;      // of int8's and q8_0's weights, as this level multiplies them
+    rn_int_kernel *direct[RN_INT_TILE], *direct_many[RN_INT_TILE]; // strips of one row
+    // [rows of the strip - 1]
+    rn_int_kernel *tile[RN_INT_KINDS][RN_INT_ROWS], *tile_many[RN_INT_KINDS][RN_INT_ROWS];
+    // Blocks [first, first + blocks) of a panel, `step` bytes apart in the tile.
+    void (*unpack)(rn_int_form form, const uint8_t *units, uint64_t first, uint64_t blocks,
+                   uint8_t *tile, uint64_t step);
+    // rows (rows, cols) of x, x_row floats apart, to a strip
+    void (*quantize)(const float *x, uint64_t x_row, uint32_t rows, uint64_t cols, rn_int_kind kind,
+                     int offset, uint8_t *strip);
+} rn_int_kernels;
+
+extern const rn_int_kernels rn_int_portable;
+extern const rn_int_kernels rn_int_avx2; // x86-64 builds only
+extern const rn_int_kernels rn_int_vnni; // x86-64 builds only
+
+// Bytes of one row of a strip in a block.
+static inline uint64_t rn_strip_block_bytes(rn_int_kind kind) {
+    return RN_INT_BLOCK + (kind == RN_INT_PARTED ? 12 : 8);
+}
+static inline uint64_t rn_tile_block_bytes(rn_int_kind kind) {
+    return 512 + 64 * (uint64_t)kind;
+}
+
+// Units of the panels: their bytes and their blocks.
+static inline uint64_t rn_int_unit_bytes(rn_int_form form) {
+    static const uint16_t bytes[RN_INT_TILE] = {512, 544, 288, 2304, 3360};
+    return bytes[form];
+}
+static inline uint64_t rn_int_unit_blocks(rn_int_form form) {
+    return form == RN_INT_Q4_K || form == RN_INT_Q6_K ? 8 : 1;
+}
+static inline rn_int_kind rn_int_kind_of(rn_int_form form) {
+    static const uint8_t kinds[RN_INT_TILE] = {RN_INT_PLAIN, RN_INT_SCALED, RN_INT_SCALED,
+                                               RN_INT_MINNED, RN_INT_PARTED};
+    return (rn_int_kind)kinds[form];
+}
+
+#endif

@@ -1,0 +1,498 @@
+// spans_body.h — the loops of spans.h in the words of vector.h. The including file defines SPANS,
+// the table's name, and is compiled for one instruction level.
+#include "backend/cpu/spans.h"
+#include "backend/cpu/vector.h"
+
+// ---- elementwise --------------------------------------------------------------------------------
+
+// Whole vectors, then the rest in one padded vector: every element goes through the same code.
+#define MAP(name, expression)                                                                      \
+    static void name(const float *px, float *py, uint64_t n, float a, float b) {                   \
+        uint64_t i = 0;                                                                            \
+        (void)a, (void)b;                                                                          \
+        for (; i + LANES <= n; i += LANES) {                                                       \
+            vf x = vload(px + i);                                                                  \
+            vstore(py + i, expression);                                                            \
+        }                                                                                          \
+        if (i == n) return;                                                                        \
+        vf x = vload_part(px + i, n - i, 1.0f);                                                    \
+        vstore_part(py + i, expression, n - i);                                                    \
+    }
+
+#define JOIN(name, expression)                                                                     \
+    static void name(const float *px, const float *pz, float *py, uint64_t n, float a, float b) {  \
+        uint64_t i = 0;                                                                            \
+        (void)a, (void)b;                                                                          \
+        for (; i + LANES <= n; i += LANES) {                                                       \
+            vf x = vload(px + i), z = vload(pz + i);                                               \
+            vstore(py + i, expression);                                                            \
+        }                                                                                          \
+        if (i == n) return;                                                                        \
+        vf x = vload_part(px + i, n - i, 1.0f), z = vload_part(pz + i, n - i, 1.0f);               \
+        vstore_part(py + i, expression, n - i);                                                    \
+    }
+
+// z is one element.
+#define JOIN_ONE(name, expression)                                                                 \
+    static void name(const float *px, const float *pz, float *py, uint64_t n, float a, float b) {  \
+        uint64_t i = 0;                                                                            \
+        vf z = vset(*pz);                                                                          \
+        (void)a, (void)b;                                                                          \
+        for (; i + LANES <= n; i += LANES) {                                                       \
+            vf x = vload(px + i);                                                                  \
+            vstore(py + i, expression);                                                            \
+        }                                                                                          \
+        if (i == n) return;                                                                        \
+        vf x = vload_part(px + i, n - i, 1.0f);                                                    \
+        vstore_part(py + i, expression, n - i);                                                    \
+    }
+
+static inline vf vsqrt(vf x) {
+    float lanes[LANES];
+    vstore(lanes, x);
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = sqrtf(lanes[i]);
+    return vload(lanes);
+}
+
+static inline vf vrelu(vf x) {
+    return vpick(x < 0.0f, vset(0.0f), x); // NaN stays NaN
+}
+static inline vf vrelu_slope(vf x) {
+    return vpick(x > 0.0f, vset(1.0f), vset(0.0f));
+}
+static inline vf vsigmoid_slope(vf x) {
+    vf s = vsigmoid(x);
+    return s * (1.0f - s);
+}
+static inline vf vsilu(vf x) {
+    return x * vsigmoid(x);
+}
+static inline vf vsilu_slope(vf x) {
+    vf s = vsigmoid(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+static inline vf vgelu(vf x) {
+    return 0.5f * x * (1.0f + verf(x * 0.70710678f));
+}
+static inline vf vgelu_slope(vf x) {
+    vf cumulative = 0.5f * (1.0f + verf(x * 0.70710678f));
+    return cumulative + x * (0.39894228f * vexp(-0.5f * x * x));
+}
+static inline vf vgelu_inner(vf x) {
+    return vtanh(0.79788456f * (x + 0.044715f * x * x * x));
+}
+static inline vf vgelu_tanh(vf x) {
+    return 0.5f * x * (1.0f + vgelu_inner(x));
+}
+static inline vf vgelu_tanh_slope(vf x) {
+    vf t = vgelu_inner(x), slope = 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope;
+}
+// NaN goes through.
+static inline vf vclamp(vf x, float low, float high) {
+    return vpick(x < low, vset(low), vpick(x > high, vset(high), x));
+}
+
+MAP(map_neg, -x)
+MAP(map_exp, vexp(x))
+MAP(map_sqrt, vsqrt(x))
+MAP(map_rsqrt, 1.0f / vsqrt(x))
+MAP(map_scale, x *a + b)
+MAP(map_clamp, vclamp(x, a, b))
+MAP(map_relu, vrelu(x))
+MAP(map_sigmoid, vsigmoid(x))
+MAP(map_tanh, vtanh(x))
+MAP(map_silu, vsilu(x))
+MAP(map_gelu, vgelu(x))
+MAP(map_gelu_tanh, vgelu_tanh(x))
+
+JOIN(join_add, x + z)
+JOIN(join_sub, x - z)
+JOIN(join_mul, x *z)
+JOIN(join_div, x / z)
+JOIN_ONE(one_add, x + z)
+JOIN_ONE(one_sub, x - z)
+JOIN_ONE(one_mul, x *z)
+JOIN_ONE(one_div, x / z)
+JOIN(join_relu_grad, vpick(x > 0.0f, z, vset(0.0f)))
+JOIN(join_clamp_grad, vpick((x >= a) & (x <= b), z, vset(0.0f)))
+JOIN(join_silu_grad, z *vsilu_slope(x))
+JOIN(join_gelu_grad, z *vgelu_slope(x))
+JOIN(join_gelu_tanh_grad, z *vgelu_tanh_slope(x))
+JOIN(gated_silu, vsilu(x) * z)
+JOIN(gated_gelu, vgelu(x) * z)
+JOIN(gated_gelu_tanh, vgelu_tanh(x) * z)
+JOIN(gated_relu, vrelu(x) * z)
+JOIN(gated_sigmoid, vsigmoid(x) * z)
+
+// The vector at i, or what is left of the span with `fill` behind it.
+static inline vf take(const float *x, uint64_t i, uint64_t n, float fill) {
+    return i + LANES <= n ? vload(x + i) : vload_part(x + i, n - i, fill);
+}
+static inline void put(float *y, uint64_t i, uint64_t n, vf value) {
+    if (i + LANES <= n)
+        vstore(y + i, value);
+    else
+        vstore_part(y + i, value, n - i);
+}
+
+#define GATED_GRAD(name, value, slope)                                                             \
+    static void name(const float *gate, const float *up, const float *dy, float *dgate,            \
+                     float *dup, uint64_t n) {                                                     \
+        for (uint64_t i = 0; i < n; i += LANES) {                                                  \
+            vf x = take(gate, i, n, 1.0f), u = take(up, i, n, 1.0f), d = take(dy, i, n, 1.0f);     \
+            if (dgate) put(dgate, i, n, d *u *slope(x));                                           \
+            if (dup) put(dup, i, n, d *value(x));                                                  \
+        }                                                                                          \
+    }
+GATED_GRAD(gated_grad_silu, vsilu, vsilu_slope)
+GATED_GRAD(gated_grad_gelu, vgelu, vgelu_slope)
+GATED_GRAD(gated_grad_gelu_tanh, vgelu_tanh, vgelu_tanh_slope)
+GATED_GRAD(gated_grad_relu, vrelu, vrelu_slope)
+GATED_GRAD(gated_grad_sigmoid, vsigmoid, vsigmoid_slope)
+
+static void adamw_vector(vf *w, vf g, vf *m, vf *v, const rn_adamw_step *s) {
+    *m = *m + s->take1 * (g - *m);
+    *v = *v * s->beta2 + s->take2 * (g * g);
+    *w = *w * s->keep - s->pace * *m / (vsqrt(*v) / s->spread + s->eps);
+}
+
+static void adamw(float *w, const float *g, float *m, float *v, uint64_t n,
+                  const rn_adamw_step *s) {
+    uint64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vf vw = vload(w + i), vm = vload(m + i), vv = vload(v + i);
+        adamw_vector(&vw, vload(g + i), &vm, &vv, s);
+        vstore(w + i, vw), vstore(m + i, vm), vstore(v + i, vv);
+    }
+    if (i == n) return;
+    uint64_t rest = n - i;
+    vf vw = vload_part(w + i, rest, 0), vm = vload_part(m + i, rest, 0);
+    vf vv = vload_part(v + i, rest, 0);
+    adamw_vector(&vw, vload_part(g + i, rest, 0), &vm, &vv, s);
+    vstore_part(w + i, vw, rest), vstore_part(m + i, vm, rest), vstore_part(v + i, vv, rest);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static float largest(const float *x, uint64_t n) {
+    vf most = vset(-INFINITY);
+    for (uint64_t i = 0; i < n; i += LANES)
+        most = vmax(take(x, i, n, -INFINITY), most);
+    return vlargest(most);
+}
+
+// Each vector of a row, at i, goes to part p of the sums.
+#define EACH_PART(n, ...)                                                                          \
+    do {                                                                                           \
+        uint64_t i = 0;                                                                            \
+        while (i + SUMS <= (n))                                                                    \
+            for (int p = 0; p < PARTS; p++, i += LANES)                                            \
+                __VA_ARGS__                                                                        \
+        for (int p = 0; i < (n); p++, i += LANES)                                                  \
+            __VA_ARGS__                                                                            \
+    } while (0)
+
+static float dot(const float *x, const float *y, uint64_t n) {
+    vsums sum = {0};
+    EACH_PART(n, { sum.part[p] += take(x, i, n, 0) * take(y, i, n, 0); });
+    return vsum(sum);
+}
+
+static float sum_row(const float *x, uint64_t n) {
+    vsums sum = {0};
+    EACH_PART(n, { sum.part[p] += take(x, i, n, 0); });
+    return vsum(sum);
+}
+
+static float exp_sum(const float *x, float shift, float *y, uint64_t n) {
+    vsums sum = {0};
+    EACH_PART(n, {
+        vf e = vexp_normal(take(x, i, n, -INFINITY) - shift);
+        put(y, i, n, e);
+        sum.part[p] += e;
+    });
+    return vsum(sum);
+}
+
+static float exp_total(const float *x, float shift, uint64_t n) {
+    vsums sum = {0};
+    EACH_PART(n, { sum.part[p] += vexp_normal(take(x, i, n, -INFINITY) - shift); });
+    return vsum(sum);
+}
+
+static void exp_scaled(const float *x, float shift, float factor, float *y, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES)
+        put(y, i, n, vexp_normal(take(x, i, n, shift) - shift) * factor);
+}
+
+static void normalize(const float *x, const float *weight, const float *bias, float mean,
+                      float rstd, float *y, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES) {
+        vf u = (take(x, i, n, 0) - mean) * rstd;
+        if (weight) u = u * take(weight, i, n, 0);
+        if (bias) u = u + take(bias, i, n, 0);
+        put(y, i, n, u);
+    }
+}
+
+static float squares(const float *x, float mean, uint64_t n) {
+    vsums sum = {0};
+    EACH_PART(n, {
+        vf u = take(x, i, n, mean) - mean;
+        sum.part[p] += u * u;
+    });
+    return vsum(sum);
+}
+
+static void norm_sums(const float *x, const float *dy, const float *weight, float mean, float rstd,
+                      uint64_t n, float *out_g, float *out_gu) {
+    vsums sum = {0}, both = {0};
+    EACH_PART(n, {
+        vf g = take(dy, i, n, 0);
+        if (weight) g = g * take(weight, i, n, 0);
+        sum.part[p] += g;
+        both.part[p] += g * ((take(x, i, n, mean) - mean) * rstd);
+    });
+    *out_g = vsum(sum);
+    *out_gu = vsum(both);
+}
+
+static void norm_dx(const float *x, const float *dy, const float *weight, float mean, float rstd,
+                    float shift, float slope, float *dx, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES) {
+        vf g = take(dy, i, n, 0), u = (take(x, i, n, mean) - mean) * rstd;
+        if (weight) g = g * take(weight, i, n, 0);
+        put(dx, i, n, rstd * (g - shift - u * slope));
+    }
+}
+
+static void norm_add(const float *x, const float *dy, float mean, float rstd, double *dweight,
+                     double *dbias, uint64_t n) {
+    for (uint64_t i = 0; dweight && i < n; i++)
+        dweight[i] += dy[i] * ((x[i] - mean) * rstd);
+    for (uint64_t i = 0; dbias && i < n; i++)
+        dbias[i] += dy[i];
+}
+
+static void softmax_grad(const float *y, const float *dy, float inner, float *dx, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES)
+        put(dx, i, n, take(y, i, n, 0) * (take(dy, i, n, 0) - inner));
+}
+
+// ---- channels -----------------------------------------------------------------------------------
+
+static void affine(const float *x, const float *scale, const float *shift, float *y, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES)
+        put(y, i, n, take(x, i, n, 0) * take(scale, i, n, 0) + take(shift, i, n, 0));
+}
+
+static void channel_sums(const float *x, double *sum, double *square, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        sum[i] += x[i];
+        square[i] += (double)x[i] * x[i];
+    }
+}
+
+static void channel_dots(const float *x, const float *dy, double *sum, double *dots, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        sum[i] += dy[i];
+        dots[i] += (double)dy[i] * x[i];
+    }
+}
+
+static void channel_dx(const float *x, const float *dy, const float *a, const float *b,
+                       const float *c, float *dx, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES)
+        put(dx, i, n,
+            take(dy, i, n, 0) * take(a, i, n, 0) +
+                (take(x, i, n, 0) * take(b, i, n, 0) + take(c, i, n, 0)));
+}
+
+static void max_into(const float *x, float *y, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES) {
+        put(y, i, n, vmax(take(x, i, n, 0), take(y, i, n, 0)));
+    }
+}
+
+static void add_into(const float *x, float *y, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES)
+        put(y, i, n, take(y, i, n, 0) + take(x, i, n, 0));
+}
+
+// ---- one query and a tile of keys ---------------------------------------------------------------
+
+enum { TILE = RN_ATTENTION_TILE };
+
+// Lanes of [first, end), from lane `at` of the tile on.
+static inline vi in_range(const rn_key_row *row, int at) {
+    vi lane = vlane() + at;
+    return (lane >= (int32_t)row->first) & (lane < (int32_t)row->end);
+}
+
+// The mask's lanes that count, 0 elsewhere; what is not visible may not be there.
+static inline vf take_mask(const rn_key_row *row, int at) {
+    int from = (int)row->first - at, to = (int)row->end - at;
+    if (from <= 0 && to >= LANES) return vload(row->mask + at);
+    float lanes[LANES] = {0};
+    for (int i = from > 0 ? from : 0; i < to && i < LANES; i++)
+        lanes[i] = row->mask[at + i];
+    return vload(lanes);
+}
+
+// Score * scale + mask.
+static inline vf take_score(const float *scores, const rn_key_row *row, int at) {
+    vf x = vload(scores + at) * row->scale;
+    return row->mask ? x + take_mask(row, at) : x;
+}
+
+static float soften(float *scores, const rn_key_row *row, float *top, float *out_shrink) {
+    vf x[TILE / LANES], most = vset(*top);
+    vsums sum = {0};
+    float old = *top;
+    for (int v = 0; v < TILE / LANES; v++) {
+        vf score = take_score(scores, row, v * LANES);
+        x[v] = vpick(in_range(row, v * LANES), score, vset(-INFINITY));
+        most = vmax(x[v], most);
+    }
+    *top = vlargest(most);
+    *out_shrink = 1;
+    if (*top == -INFINITY) return 0;
+    *out_shrink = vexp_normal(vset(old - *top))[0];
+    for (int v = 0; v < TILE / LANES; v++) {
+        vf e = vexp_normal(x[v] - *top);
+        vstore(scores + v * LANES, e);
+        sum.part[v % PARTS] += e;
+    }
+    return vsum(sum);
+}
+
+static void slope(float *p, float *ds, const rn_key_row *row, float logsumexp, float delta) {
+    for (int at = 0; at < TILE; at += LANES) {
+        vi seen = in_range(row, at);
+        vf e = vexp_normal(take_score(p, row, at) - logsumexp);
+        vf d = e * (vload(ds + at) - delta) * row->scale;
+        vstore(p + at, vpick(seen, e, vset(0)));
+        vstore(ds + at, vpick(seen, d, vset(0)));
+    }
+}
+
+// ---- small products -----------------------------------------------------------------------------
+
+// As many sums as registers hold: rows of c by vectors of its columns.
+#if defined(__AVX512F__)
+enum { BLOCK_ROWS = 6, BLOCK_VECTORS = 4 };
+#else
+enum { BLOCK_ROWS = 6, BLOCK_VECTORS = 2 };
+#endif
+
+static inline __attribute__((always_inline)) void product_block(const rn_small *s, uint64_t i,
+                                                                uint64_t j, uint64_t k, bool add,
+                                                                int rows, int vectors) {
+    const float *a = s->a + i * s->a_row, *b = s->b + j;
+    float *c = s->c + i * s->c_row + j;
+    vf sum[BLOCK_ROWS][BLOCK_VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = add ? vload(c + (uint64_t)r * s->c_row + v * LANES) : vset(0);
+    for (uint64_t at = 0; at < k; at++, a += s->a_col, b += s->b_row)
+        for (int r = 0; r < rows; r++) {
+            vf x = vset(a[(uint64_t)r * s->a_row]);
+            for (int v = 0; v < vectors; v++)
+                sum[r][v] = vfma(x, vload(b + v * LANES), sum[r][v]);
+        }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            vstore(c + (uint64_t)r * s->c_row + v * LANES, sum[r][v]);
+}
+
+// The columns that do not fill a vector: the same sums, one row at a time.
+static void product_rest(const rn_small *s, uint64_t i, uint64_t j, uint64_t k, bool add,
+                         uint64_t columns) {
+    const float *a = s->a + i * s->a_row, *b = s->b + j;
+    float *c = s->c + i * s->c_row + j;
+    vf sum = add ? vload_part(c, columns, 0) : vset(0);
+    for (uint64_t at = 0; at < k; at++, a += s->a_col, b += s->b_row)
+        sum = vfma(vset(*a), vload_part(b, columns, 0), sum);
+    vstore_part(c, sum, columns);
+}
+
+static void product(const rn_small *s, uint64_t m, uint64_t n, uint64_t k, bool add) {
+    enum { WIDE = BLOCK_VECTORS * LANES };
+    uint64_t i = 0, j = 0;
+    for (; j + WIDE <= n; j += WIDE) {
+        for (i = 0; i + BLOCK_ROWS <= m; i += BLOCK_ROWS)
+            product_block(s, i, j, k, add, BLOCK_ROWS, BLOCK_VECTORS);
+        for (; i < m; i++)
+            product_block(s, i, j, k, add, 1, BLOCK_VECTORS);
+    }
+    for (; j + LANES <= n; j += LANES) {
+        for (i = 0; i + BLOCK_ROWS <= m; i += BLOCK_ROWS)
+            product_block(s, i, j, k, add, BLOCK_ROWS, 1);
+        for (; i < m; i++)
+            product_block(s, i, j, k, add, 1, 1);
+    }
+    for (i = 0; j < n && i < m; i++)
+        product_rest(s, i, j, k, add, n - j);
+}
+
+const rn_spans SPANS = {
+    .neg = map_neg,
+    .exp = map_exp,
+    .sqrt = map_sqrt,
+    .rsqrt = map_rsqrt,
+    .scale = map_scale,
+    .clamp = map_clamp,
+    .relu = map_relu,
+    .sigmoid = map_sigmoid,
+    .tanh = map_tanh,
+    .silu = map_silu,
+    .gelu = map_gelu,
+    .gelu_tanh = map_gelu_tanh,
+    .add = join_add,
+    .sub = join_sub,
+    .mul = join_mul,
+    .div = join_div,
+    .add_one = one_add,
+    .sub_one = one_sub,
+    .mul_one = one_mul,
+    .div_one = one_div,
+    .relu_grad = join_relu_grad,
+    .clamp_grad = join_clamp_grad,
+    .silu_grad = join_silu_grad,
+    .gelu_grad = join_gelu_grad,
+    .gelu_tanh_grad = join_gelu_tanh_grad,
+    .gated = {[RN_ACTIVATION_SILU] = gated_silu,
+              [RN_ACTIVATION_GELU] = gated_gelu,
+              [RN_ACTIVATION_GELU_TANH] = gated_gelu_tanh,
+              [RN_ACTIVATION_RELU] = gated_relu,
+              [RN_ACTIVATION_SIGMOID] = gated_sigmoid},
+    .gated_grad = {[RN_ACTIVATION_SILU] = gated_grad_silu,
+                   [RN_ACTIVATION_GELU] = gated_grad_gelu,
+                   [RN_ACTIVATION_GELU_TANH] = gated_grad_gelu_tanh,
+                   [RN_ACTIVATION_RELU] = gated_grad_relu,
+                   [RN_ACTIVATION_SIGMOID] = gated_grad_sigmoid},
+    .adamw = adamw,
+    .largest = largest,
+    .dot = dot,
+    .sum = sum_row,
+    .exp_sum = exp_sum,
+    .exp_total = exp_total,
+    .exp_scaled = exp_scaled,
+    .normalize = normalize,
+    .squares = squares,
+    .norm_sums = norm_sums,
+    .norm_dx = norm_dx,
+    .norm_add = norm_add,
+    .softmax_grad = softmax_grad,
+    .affine = affine,
+    .channel_sums = channel_sums,
+    .channel_dots = channel_dots,
+    .channel_dx = channel_dx,
+    .max_into = max_into,
+    .add_into = add_into,
+    .soften = soften,
+    .slope = slope,
+    .product = product,
+};

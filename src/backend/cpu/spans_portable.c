@@ -1,0 +1,3 @@
+// spans_portable.c — spans.h for this instruction level.
+#define SPANS rn_spans_portable
+#include "backend/cpu/spans_body.h"

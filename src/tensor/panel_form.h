@@ -1,0 +1,46 @@
+// panel_form.h — how a row's file bytes turn into a lane of a panel, for the types where that is a
+// matter of moving 32-bit words: all but f16 and bf16 (16-bit words) and int4. Private to
+// src/tensor.
+//
+// `file_bytes` of a row's file bytes make its lane of a unit. Word d of them (at file_dwords_at)
+// goes to the unit's 64 bytes number d (at unit_dwords_at), exclusive-or `flip`; a 16-bit scale, if
+// there is one, goes to the lanes of 16 bits at unit_half_at.
+#ifndef RN_TENSOR_PANEL_FORM_H
+#define RN_TENSOR_PANEL_FORM_H
+
+#include "tensor/panels.h"
+
+#define RN_NO_HALF UINT16_MAX
+// int4: scales, shifts, then the nibbles.
+#define RN_INT4_NIBBLES_AT 128
+
+typedef struct rn_panel_form {
+    uint16_t cols, file_bytes, unit_bytes; // of a unit; cols 0: no such form
+    uint16_t file_dwords_at, unit_dwords_at, dwords;
+    uint32_t flip;
+    uint16_t file_half_at, unit_half_at;
+} rn_panel_form;
+
+//                   columns, file bytes, unit bytes | dwords: in file, in unit, count, flip | half
+#define RN_PANEL_FORM_F32                                                                          \
+    { 1, 4, 64, 0, 0, 1, 0, RN_NO_HALF, 0 }
+#define RN_PANEL_FORM_F16                                                                          \
+    { 8, 16, 256, 0, 0, 0, 0, RN_NO_HALF, 0 }
+#define RN_PANEL_FORM_BF16                                                                         \
+    { 8, 16, 256, 0, 0, 0, 0, RN_NO_HALF, 0 }
+#define RN_PANEL_FORM_INT8                                                                         \
+    { 32, 32, 512, 0, 0, 8, 0x80808080u, RN_NO_HALF, 0 }
+#define RN_PANEL_FORM_Q8_0                                                                         \
+    { 32, 34, 544, 2, 32, 8, 0x80808080u, 0, 0 }
+#define RN_PANEL_FORM_Q4_0                                                                         \
+    { 32, 18, 288, 2, 32, 4, 0, 0, 0 }
+#define RN_PANEL_FORM_Q4_K                                                                         \
+    { 256, 144, 2304, 0, 0, 36, 0, RN_NO_HALF, 0 }
+#define RN_PANEL_FORM_Q6_K                                                                         \
+    { 256, 210, 3360, 0, 0, 52, 0, 208, 3328 }
+#define RN_PANEL_FORM_NF4                                                                          \
+    { 64, 32, 576, 0, 64, 8, 0, RN_NO_HALF, 0 }
+
+extern const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT];
+
+#endif

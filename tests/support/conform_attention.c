@@ -1,0 +1,147 @@
+// conform_attention.c — rows of rope, attention and the KV cache.
+#include "conform.h"
+
+// ---- rope ---------------------------------------------------------------------------------------
+
+static void rope(conform_case *c) {
+    rn_shape x = c->row->shapes[0], tokens = x;
+    tokens.rank -= 2;
+    rn_value positions = conform_whole(c, tokens, 0, 40);
+    const rn_rope_attrs *attrs = c->row->attrs;
+    conform_result(c, rn_op_rope(c->graph, conform_in(c, x, -2, 2), positions, *attrs));
+}
+
+#define BASE .base = 10000
+static const rn_rope_attrs halves = {.pairing = RN_ROPE_HALVES, BASE},
+                           neighbours = {.pairing = RN_ROPE_NEIGHBOURS, BASE},
+                           partial = {.pairing = RN_ROPE_HALVES, BASE, .dims = 6},
+                           inverse = {.pairing = RN_ROPE_NEIGHBOURS, BASE, .inverse = true},
+                           linear = {.scaling = RN_ROPE_LINEAR, BASE, .factor = 4},
+                           ntk = {.scaling = RN_ROPE_NTK, BASE, .factor = 4},
+                           llama3 = {.scaling = RN_ROPE_LLAMA3,
+                                     BASE,
+                                     .factor = 8,
+                                     .low_frequency = 1,
+                                     .high_frequency = 4,
+                                     .original_context = 64},
+                           yarn = {.scaling = RN_ROPE_YARN,
+                                   BASE,
+                                   .factor = 4,
+                                   .beta_fast = 32,
+                                   .beta_slow = 1,
+                                   .original_context = 64},
+                           yarn_factor = {.scaling = RN_ROPE_YARN,
+                                          BASE,
+                                          .factor = 4,
+                                          .beta_fast = 32,
+                                          .beta_slow = 1,
+                                          .attention_factor = 1.25f,
+                                          .original_context = 64};
+
+#define ROPE(WHAT, X, ATTRS, ROWS)                                                                 \
+    {                                                                                              \
+        .op = RN_OP_ROPE, .what = WHAT, .build = rope, .shapes = {X}, .attrs = &(ATTRS),           \
+        .rows = ROWS                                                                               \
+    }
+
+// ---- attention ----------------------------------------------------------------------------------
+
+// shapes: q, k and v, the mask (rank 0: none).
+static void attention(conform_case *c) {
+    const rn_attention_attrs *attrs = c->row->attrs;
+    rn_shape q = c->row->shapes[0], k = c->row->shapes[1], mask = c->row->shapes[2];
+    rn_value query = conform_in(c, q, -1, 1), key = conform_in(c, k, -1, 1);
+    rn_value value = conform_in(c, k, -1, 1), added = RN_NO_VALUE;
+    if (mask.rank) added = conform_fixed(c, RN_DTYPE_F32, mask, -2, 2);
+    conform_result(c, rn_op_attention(c->graph, query, key, value, added, *attrs));
+}
+
+static const rn_attention_attrs all = {0}, causal = {.causal = true},
+                                scaled = {.scale = 0.7f, .causal = true},
+                                window = {.causal = true, .window = 3};
+
+#define ATTENTION(WHAT, Q, K, MASK, ATTRS)                                                         \
+    {                                                                                              \
+        .op = RN_OP_ATTENTION, .what = WHAT, .build = attention, .shapes = {Q, K, MASK},           \
+        .attrs = &(ATTRS)                                                                          \
+    }
+
+// ---- the KV cache -------------------------------------------------------------------------------
+
+// Three sequences on pages of 4 tokens, in no particular order; 5 pages, of which one is free.
+enum { PAGES = 5, PAGE_TOKENS = 4, SEQUENCES = 3, MAX_PAGES = 2, KV_ROWS = 6 };
+static const int32_t page_table[SEQUENCES * MAX_PAGES] = {3, 0, 1, -1, 4, -1};
+static const int32_t sequences[KV_ROWS] = {0, 2, 0, -1, 1, 0};
+static const int32_t positions[KV_ROWS] = {5, 0, 6, 0, 3, 2};
+
+static rn_shape cache_shape(rn_shape kv) { // (rows, HK, D)
+    return RN_SHAPE(PAGES, 2, kv.dims[1], PAGE_TOKENS, kv.dims[2]);
+}
+
+static void kv_append(conform_case *c) {
+    rn_shape kv = c->row->shapes[0];
+    rn_value state = conform_state(c, c->row->dtype, cache_shape(kv), -1, 1);
+    rn_value k = conform_in(c, kv, -2, 2), v = conform_in(c, kv, -2, 2);
+    rn_value sequence = conform_list(c, RN_SHAPE(RN_ROWS), sequences);
+    rn_value position = conform_list(c, RN_SHAPE(RN_ROWS), positions);
+    rn_value table = conform_list(c, RN_SHAPE(SEQUENCES, MAX_PAGES), page_table);
+    rn_op_kv_append(c->graph, state, k, v, sequence, position, table);
+}
+
+// shapes: q, and (rows, HK, D) that the cache is for.
+static void paged_attention(conform_case *c) {
+    const rn_attention_attrs *attrs = c->row->attrs;
+    rn_value state = conform_state(c, c->row->dtype, cache_shape(c->row->shapes[1]), -1, 1);
+    rn_value q = conform_in(c, c->row->shapes[0], -2, 2);
+    rn_value sequence = conform_list(c, RN_SHAPE(RN_ROWS), sequences);
+    rn_value position = conform_list(c, RN_SHAPE(RN_ROWS), positions);
+    rn_value table = conform_list(c, RN_SHAPE(SEQUENCES, MAX_PAGES), page_table);
+    conform_result(c, rn_op_paged_attention(c->graph, q, state, sequence, position, table, *attrs));
+}
+
+#define CACHE(OP, WHAT, BUILD, DTYPE, A, B, ATTRS, ROWS)                                           \
+    {                                                                                              \
+        .op = RN_OP_##OP, .what = WHAT, .build = BUILD, .dtype = DTYPE, .shapes = {A, B},          \
+        .attrs = ATTRS, .rows = ROWS                                                               \
+    }
+#define HEADS(H, D) RN_SHAPE(RN_ROWS, H, D)
+
+static const conform_row rows[] = {
+    ROPE("halves", RN_SHAPE(2, 3, 4, 8), halves, 0),
+    ROPE("halves, rows", HEADS(3, 16), halves, 6),
+    ROPE("neighbours, rows", HEADS(2, 10), neighbours, 5),
+    ROPE("a part of the head", HEADS(2, 10), partial, 5),
+    ROPE("inverse", HEADS(2, 10), inverse, 5),
+    ROPE("one pair", RN_SHAPE(1, 1, 2), halves, 0),
+    ROPE("linear", HEADS(2, 8), linear, 4),
+    ROPE("ntk", HEADS(2, 8), ntk, 4),
+    ROPE("llama3", HEADS(2, 16), llama3, 4),
+    ROPE("yarn", HEADS(2, 16), yarn, 4),
+    ROPE("yarn with a factor", HEADS(2, 16), yarn_factor, 4),
+
+    ATTENTION("one of all", RN_SHAPE(1, 1, 1, 1), RN_SHAPE(1, 1, 1, 1), {0}, all),
+    ATTENTION("all see all", RN_SHAPE(2, 5, 2, 7), RN_SHAPE(2, 6, 2, 7), {0}, all),
+    ATTENTION("causal", RN_SHAPE(1, 9, 2, 16), RN_SHAPE(1, 9, 2, 16), {0}, causal),
+    ATTENTION("causal, keys before", RN_SHAPE(1, 3, 2, 5), RN_SHAPE(1, 8, 2, 5), {0}, causal),
+    ATTENTION("grouped heads, scaled", RN_SHAPE(2, 5, 6, 4), RN_SHAPE(2, 5, 2, 4), {0}, scaled),
+    ATTENTION("one query", RN_SHAPE(1, 1, 4, 8), RN_SHAPE(1, 70, 2, 8), {0}, causal),
+    ATTENTION("a window", RN_SHAPE(1, 8, 2, 4), RN_SHAPE(1, 8, 2, 4), {0}, window),
+    ATTENTION("several tiles of keys", RN_SHAPE(1, 5, 1, 4), RN_SHAPE(1, 131, 1, 4), {0}, all),
+    ATTENTION("a mask", RN_SHAPE(2, 4, 2, 6), RN_SHAPE(2, 5, 2, 6), RN_SHAPE(4, 5), all),
+    ATTENTION("a mask a batch", RN_SHAPE(2, 4, 2, 6), RN_SHAPE(2, 5, 1, 6), RN_SHAPE(2, 4, 5),
+              causal),
+
+    CACHE(KV_APPEND, "f32", kv_append, RN_DTYPE_F32, HEADS(2, 5), {0}, NULL, KV_ROWS),
+    CACHE(KV_APPEND, "f16", kv_append, RN_DTYPE_F16, HEADS(2, 16), {0}, NULL, KV_ROWS),
+    CACHE(KV_APPEND, "one row", kv_append, RN_DTYPE_F16, HEADS(1, 7), {0}, NULL, 1),
+    CACHE(PAGED_ATTENTION, "f32", paged_attention, RN_DTYPE_F32, HEADS(2, 5), HEADS(2, 5), &causal,
+          KV_ROWS),
+    CACHE(PAGED_ATTENTION, "f16, grouped heads", paged_attention, RN_DTYPE_F16, HEADS(6, 16),
+          HEADS(2, 16), &causal, KV_ROWS),
+    CACHE(PAGED_ATTENTION, "a window", paged_attention, RN_DTYPE_F16, HEADS(2, 8), HEADS(1, 8),
+          &window, KV_ROWS),
+    CACHE(PAGED_ATTENTION, "one row", paged_attention, RN_DTYPE_F16, HEADS(2, 8), HEADS(2, 8),
+          &scaled, 1),
+};
+
+const conform_table conform_attention = {rows, sizeof rows / sizeof *rows};

@@ -1,0 +1,136 @@
+// conform_products.c — rows of products, convolutions and table look-ups.
+#include "conform.h"
+
+// ---- matmul -------------------------------------------------------------------------------------
+
+enum { BIAS = 1, TRANSPOSE_X = 2, TRANSPOSE_W = 4, RANK_MANY = 8 };
+
+static void matmul(conform_case *c) {
+    const conform_row *row = c->row;
+    rn_shape w_shape = row->shapes[1];
+    bool transpose_w = row->variant & TRANSPOSE_W;
+    rn_matmul_attrs attrs = {.transpose_x = row->variant & TRANSPOSE_X, .transpose_w = transpose_w};
+    rn_value x = conform_in(c, row->shapes[0], -1, 1), bias = RN_NO_VALUE;
+    rn_value w = row->variant & RANK_MANY ? conform_in(c, w_shape, -1, 1)
+                                          : conform_weight(c, row->dtype, w_shape, -1, 1);
+    uint64_t n = w_shape.dims[w_shape.rank - (transpose_w ? 1 : 2)];
+    if (row->variant & BIAS) bias = conform_weight(c, RN_DTYPE_F32, RN_SHAPE(n), -1, 1);
+    conform_result(c, rn_op_matmul_as(c->graph, x, w, bias, attrs));
+}
+
+#define MATMUL(WHAT, X, W, VARIANT, ...)                                                           \
+    {                                                                                              \
+        .op = RN_OP_MATMUL, .what = WHAT, .build = matmul, .shapes = {X, W}, .variant = VARIANT,   \
+        __VA_ARGS__                                                                                \
+    }
+
+#define ROWS_OF(K) RN_SHAPE(RN_ROWS, K)
+
+// A weight of a type: one row, a few, more than a tile; N and K that no tile divides where the type
+// allows it.
+#define WEIGHT(NAME, DTYPE, K, ...)                                                                \
+    MATMUL(NAME " weight, one row", ROWS_OF(K), RN_SHAPE(16, K), 0, .rows = 1, .dtype = DTYPE,     \
+           __VA_ARGS__),                                                                           \
+        MATMUL(NAME " weight, bias, three rows", ROWS_OF(K), RN_SHAPE(5, K), BIAS, .rows = 3,      \
+               .dtype = DTYPE, __VA_ARGS__),                                                       \
+        MATMUL(NAME " weight, many rows", ROWS_OF(2 * K), RN_SHAPE(35, 2 * K), BIAS, .rows = 19,   \
+               .dtype = DTYPE, __VA_ARGS__)
+
+// Products that round activations: the same bits everywhere.
+#define ROUNDED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, .bits = true, .stairs = true)
+#define WIDENED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, .low = -1)
+
+// ---- conv2d -------------------------------------------------------------------------------------
+
+static void conv2d(conform_case *c) {
+    const rn_conv2d_attrs *attrs = c->row->attrs;
+    rn_shape w_shape = c->row->shapes[1];
+    rn_value x = conform_in(c, c->row->shapes[0], -1, 1), bias = RN_NO_VALUE;
+    rn_value w = conform_weight(c, RN_DTYPE_F32, w_shape, -1, 1);
+    if (c->row->variant & BIAS)
+        bias = conform_weight(c, RN_DTYPE_F32, RN_SHAPE(w_shape.dims[0]), -1, 1);
+    conform_result(c, rn_op_conv2d(c->graph, x, w, bias, *attrs));
+}
+
+static const rn_conv2d_attrs plain = {1, 1, 0, 0, 0, 0}, same = {1, 1, 1, 1, 1, 1},
+                             halving = {2, 2, 1, 1, 1, 1}, stem = {2, 2, 3, 3, 3, 3},
+                             uneven = {1, 2, 2, 0, 1, 3}, downsample = {2, 2, 0, 0, 0, 0};
+
+#define CONV(WHAT, X, W, ATTRS, VARIANT, ROWS)                                                     \
+    {                                                                                              \
+        .op = RN_OP_CONV2D, .what = WHAT, .build = conv2d, .shapes = {X, W}, .attrs = &(ATTRS),    \
+        .variant = VARIANT, .rows = ROWS                                                           \
+    }
+
+// ---- embedding ----------------------------------------------------------------------------------
+
+static void embedding(conform_case *c) {
+    rn_shape table = c->row->shapes[0];
+    rn_value t = conform_weight(c, c->row->dtype, table, -1, 1);
+    rn_value ids = conform_whole(c, c->row->shapes[1], 0, (int32_t)table.dims[0]);
+    conform_result(c, rn_op_embedding(c->graph, t, ids));
+}
+
+#define EMBEDDING(WHAT, DTYPE, TABLE, IDS, ROWS)                                                   \
+    {                                                                                              \
+        .op = RN_OP_EMBEDDING, .what = WHAT, .build = embedding, .dtype = DTYPE,                   \
+        .shapes = {TABLE, IDS}, .rows = ROWS                                                       \
+    }
+
+static const conform_row rows[] = {
+    MATMUL("one by one", RN_SHAPE(1, 1), RN_SHAPE(1, 1), 0),
+    MATMUL("odd", RN_SHAPE(7, 13), RN_SHAPE(11, 13), 0),
+    MATMUL("odd, bias", RN_SHAPE(7, 13), RN_SHAPE(11, 13), BIAS),
+    MATMUL("a weight as (K, N)", RN_SHAPE(5, 13), RN_SHAPE(13, 18), TRANSPOSE_W | BIAS),
+    MATMUL("x as (K, M)", RN_SHAPE(13, 5), RN_SHAPE(18, 13), TRANSPOSE_X),
+    MATMUL("both transposed", RN_SHAPE(13, 5), RN_SHAPE(13, 18), TRANSPOSE_X | TRANSPOSE_W),
+    MATMUL("a weight for all batches", RN_SHAPE(2, 3, 5, 7), RN_SHAPE(11, 7), BIAS),
+    MATMUL("batches", RN_SHAPE(2, 3, 5, 7), RN_SHAPE(2, 3, 11, 7), RANK_MANY),
+    MATMUL("batches broadcast", RN_SHAPE(2, 3, 5, 7), RN_SHAPE(1, 3, 11, 7), RANK_MANY),
+    MATMUL("batches, w as (K, N)", RN_SHAPE(3, 5, 7), RN_SHAPE(3, 7, 11), RANK_MANY | TRANSPOSE_W),
+    MATMUL("batches, x as (K, M)", RN_SHAPE(3, 7, 5), RN_SHAPE(3, 11, 7), RANK_MANY | TRANSPOSE_X),
+    MATMUL("a batch of rows", RN_SHAPE(RN_ROWS, 3, 7), RN_SHAPE(RN_ROWS, 5, 7), RANK_MANY,
+           .rows = 4),
+    MATMUL("odd rows", ROWS_OF(67), RN_SHAPE(33, 67), BIAS, .rows = 5),
+    MATMUL("x as (K, M), f16", RN_SHAPE(13, 5), RN_SHAPE(18, 13), TRANSPOSE_X,
+           .dtype = RN_DTYPE_F16),
+    MATMUL("a weight as (K, N), bf16", RN_SHAPE(5, 13), RN_SHAPE(13, 18), TRANSPOSE_W,
+           .dtype = RN_DTYPE_BF16),
+    WIDENED("f32", RN_DTYPE_F32, 64),
+    WIDENED("f16", RN_DTYPE_F16, 67),
+    WIDENED("bf16", RN_DTYPE_BF16, 67),
+    WIDENED("f8_e4m3", RN_DTYPE_F8_E4M3, 67),
+    WIDENED("int4", RN_DTYPE_INT4, 128),
+    WIDENED("nf4", RN_DTYPE_NF4, 128),
+    WIDENED("q4_1", RN_DTYPE_Q4_1, 64),
+    WIDENED("q5_0", RN_DTYPE_Q5_0, 64),
+    WIDENED("q5_1", RN_DTYPE_Q5_1, 64),
+    WIDENED("q2_k", RN_DTYPE_Q2_K, 256),
+    WIDENED("q3_k", RN_DTYPE_Q3_K, 256),
+    WIDENED("q5_k", RN_DTYPE_Q5_K, 256),
+    ROUNDED("int8", RN_DTYPE_INT8, 96),
+    ROUNDED("q8_0", RN_DTYPE_Q8_0, 96),
+    ROUNDED("q4_0", RN_DTYPE_Q4_0, 96),
+    ROUNDED("q4_k", RN_DTYPE_Q4_K, 256),
+    ROUNDED("q6_k", RN_DTYPE_Q6_K, 256),
+
+    CONV("one pixel", RN_SHAPE(1, 1, 1, 1), RN_SHAPE(1, 1, 1, 1), plain, BIAS, 0),
+    CONV("1x1", RN_SHAPE(2, 3, 5, 7), RN_SHAPE(6, 7, 1, 1), plain, 0, 0),
+    CONV("3x3, same", RN_SHAPE(2, 5, 4, 3), RN_SHAPE(5, 3, 3, 3), same, BIAS, 0),
+    CONV("3x3, halving", RN_SHAPE(1, 7, 6, 16), RN_SHAPE(17, 16, 3, 3), halving, 0, 0),
+    CONV("7x7, halving", RN_SHAPE(1, 9, 11, 3), RN_SHAPE(4, 3, 7, 7), stem, 0, 0),
+    CONV("1x1, halving", RN_SHAPE(2, 5, 6, 3), RN_SHAPE(4, 3, 1, 1), downsample, 0, 0),
+    CONV("uneven", RN_SHAPE(1, 5, 6, 2), RN_SHAPE(3, 2, 2, 4), uneven, BIAS, 0),
+    CONV("rows", RN_SHAPE(RN_ROWS, 4, 5, 3), RN_SHAPE(18, 3, 3, 3), same, BIAS, 3),
+
+    EMBEDDING("f32", RN_DTYPE_F32, RN_SHAPE(7, 5), RN_SHAPE(2, 6), 0),
+    EMBEDDING("one row", RN_DTYPE_F32, RN_SHAPE(1, 1), RN_SHAPE(1), 0),
+    EMBEDDING("rows, f32", RN_DTYPE_F32, RN_SHAPE(11, 33), RN_SHAPE(RN_ROWS), 5),
+    EMBEDDING("rows, f16", RN_DTYPE_F16, RN_SHAPE(11, 33), RN_SHAPE(RN_ROWS), 5),
+    EMBEDDING("rows, bf16", RN_DTYPE_BF16, RN_SHAPE(11, 33), RN_SHAPE(RN_ROWS), 5),
+    EMBEDDING("rows, q8_0", RN_DTYPE_Q8_0, RN_SHAPE(11, 64), RN_SHAPE(RN_ROWS), 5),
+    EMBEDDING("rows, q4_k", RN_DTYPE_Q4_K, RN_SHAPE(5, 256), RN_SHAPE(RN_ROWS), 3),
+    EMBEDDING("rows, int8", RN_DTYPE_INT8, RN_SHAPE(11, 33), RN_SHAPE(RN_ROWS), 5),
+};
+
+const conform_table conform_products = {rows, sizeof rows / sizeof *rows};

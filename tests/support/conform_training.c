@@ -1,0 +1,54 @@
+// conform_training.c — rows of the ops that change weights and states in place.
+#include "conform.h"
+
+static void adamw(conform_case *c) {
+    rn_adamw_attrs attrs = {.beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .eps = 1e-6f,
+                            .weight_decay = c->row->low,
+                            .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2}),
+                            .step = conform_scalar(c, "step", (rn_scalar){.f64 = 3})};
+    rn_shape shape = c->row->shapes[0];
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value m = conform_state(c, RN_DTYPE_F32, shape, -0.5f, 0.5f);
+    rn_value v = conform_state(c, RN_DTYPE_F32, shape, 0.1f, 0.5f);
+    rn_op_adamw(c->graph, weight, gradient, m, v, attrs);
+}
+
+static void sgd(conform_case *c) {
+    rn_sgd_attrs attrs = {.momentum = c->row->variant ? 0.9f : 0,
+                          .weight_decay = c->row->low,
+                          .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2})};
+    rn_shape shape = c->row->shapes[0];
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value velocity =
+        c->row->variant ? conform_state(c, RN_DTYPE_F32, shape, -1, 1) : RN_NO_VALUE;
+    rn_op_sgd(c->graph, weight, gradient, velocity, attrs);
+}
+
+static void accumulate(conform_case *c) {
+    rn_value sum = conform_state(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_op_accumulate(c->graph, sum, gradient);
+}
+
+#define STEP(OP, WHAT, BUILD, X, DECAY, VARIANT)                                                   \
+    {                                                                                              \
+        .op = RN_OP_##OP, .what = WHAT, .build = BUILD, .shapes = {X}, .low = DECAY,               \
+        .variant = VARIANT                                                                         \
+    }
+#define EACH_SHAPE(OP, BUILD, VARIANT)                                                             \
+    STEP(OP, "one element", BUILD, RN_SHAPE(1), 0, VARIANT),                                       \
+        STEP(OP, "odd axes, decay", BUILD, RN_SHAPE(3, 5, 7), 0.1f, VARIANT),                      \
+        STEP(OP, "many, decay", BUILD, RN_SHAPE(1031), 0.01f, VARIANT)
+
+static const conform_row rows[] = {
+    EACH_SHAPE(ADAMW, adamw, 0),
+    EACH_SHAPE(SGD, sgd, 0),
+    EACH_SHAPE(SGD, sgd, 1),
+    EACH_SHAPE(ACCUMULATE, accumulate, 0),
+};
+
+const conform_table conform_training = {rows, sizeof rows / sizeof *rows};

@@ -1,0 +1,356 @@
+// packed_test.c — products with packed weights: the bits of the definition at every level, for any
+// number of rows beside each other and any number of threads, within the workspace that was asked
+// for.
+#include "support.h"
+
+#include "../tensor/levels.h"
+#include "backend/cpu/packed.h"
+#include "graph/plain_matrix.h"
+#include "graph/quantized_product.h"
+#include "guarded.h"
+#include "tensor/panels.h"
+#include "tensor/quant.h"
+
+#include <math.h>
+
+enum { MOST_ROWS = 40 };
+
+// ---- a weight -----------------------------------------------------------------------------------
+
+typedef struct weight {
+    rn_dtype dtype;
+    uint64_t rows, cols;
+    bool plain_only; // no panels: a generic product
+    rn_panels panels;
+    rn_plain_parts parts;
+    test_guard plain, packed;
+} weight;
+
+static float *floats_of(const weight *w, rn_part part) {
+    return (float *)(void *)(w->plain.data + w->parts.offset[part]);
+}
+
+// Any nibbles; f16 scales of ordinary size, both signs.
+static void fill_data(const weight *w, uint64_t *state) {
+    const rn_dtype_info *info = rn_dtype_get(w->dtype);
+    uint8_t *data = w->plain.data;
+    uint64_t bytes = w->parts.bytes[RN_PART_DATA];
+    for (uint64_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)random_bits(state);
+    uint64_t first = w->dtype == RN_DTYPE_Q6_K ? 208 : 0;
+    bool halves = info->block_bytes == 2 || info->block_elements >= 32;
+    for (uint64_t at = first; halves && at < bytes; at += info->block_bytes) {
+        float scale = random_weight(state) * 0.01f;
+        assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at, 1));
+        if (w->dtype == RN_DTYPE_BF16) assert_ok(rn_dtype_from_f32(w->dtype, &scale, data + at, 1));
+        if (w->dtype == RN_DTYPE_Q4_K)
+            assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at + 2, 1));
+    }
+    if (w->dtype == RN_DTYPE_F32) fill_weights(floats_of(w, RN_PART_DATA), bytes / 4, 5);
+}
+
+static weight make_weight(rn_dtype dtype, uint64_t rows, uint64_t cols) {
+    weight w = {.dtype = dtype, .rows = rows, .cols = cols};
+    uint64_t state = rows * 31 + cols, bytes;
+    rn_packer packer;
+    assert_true(rn_plain_parts_of(dtype, rows, cols, &w.parts));
+    w.plain_only = !rn_panels_of(dtype, rows, cols, &w.panels);
+    w.plain = test_guard_make(w.parts.total_bytes);
+    fill_data(&w, &state);
+    for (int part = RN_PART_SCALE; part < RN_PART_COUNT; part++)
+        for (uint64_t i = 0; i < w.parts.bytes[part] / 4; i++)
+            floats_of(&w, (rn_part)part)[i] = random_weight(&state) * 0.02f;
+    if (w.plain_only) return w;
+    assert_true(rn_panels_bytes(dtype, rows, cols, &bytes));
+    w.packed = test_guard_make(bytes);
+    assert_ok(rn_packer_begin(&packer, dtype, rows, cols, w.packed.data));
+    for (int part = 0; part < RN_PART_COUNT; part++)
+        assert_ok(rn_packer_take(&packer, (rn_part)part, 0, w.plain.data + w.parts.offset[part],
+                                 w.parts.bytes[part]));
+    assert_true(rn_packer_is_done(&packer));
+    return w;
+}
+
+static void free_weight(weight *w) {
+    test_guard_free(&w->plain);
+    test_guard_free(&w->packed);
+}
+
+// ---- what the product is ------------------------------------------------------------------------
+
+// One row of x by all rows of the weight, activations rounded.
+static void expect_rounded(const weight *w, const float *x, const float *bias, float *y) {
+    void *memory = malloc(rn_quantized_row_bytes(w->cols));
+    rn_quantized_row row = rn_quantized_row_at(memory, w->cols);
+    uint64_t row_bytes = w->parts.bytes[RN_PART_DATA] / w->rows;
+    rn_quantize_row(x, w->cols, row);
+    for (uint64_t n = 0; n < w->rows; n++) {
+        float scale = w->dtype == RN_DTYPE_INT8 ? floats_of(w, RN_PART_SCALE)[n] : 0;
+        y[n] = rn_quantized_product(w->dtype, row, w->plain.data + n * row_bytes, scale, w->cols);
+        if (bias) y[n] += bias[n];
+    }
+    free(memory);
+}
+
+// A chain over k: fused multiply-adds, but for the portable level.
+static void expect_chain(const weight *w, const float *x, const float *bias, bool fused, float *y) {
+    float *scratch = malloc(w->cols * sizeof(float));
+    rn_tensor tensor = {w->plain.data, w->dtype, RN_LAYOUT_PLAIN, RN_SHAPE(w->rows, w->cols)};
+    rn_plain_matrix matrix;
+    assert_ok(rn_plain_matrix_of(&tensor, &matrix));
+    for (uint64_t n = 0; n < w->rows; n++) {
+        const float *row = rn_plain_row(&matrix, n, scratch);
+        float sum = 0;
+        for (uint64_t k = 0; k < w->cols; k++)
+            sum = fused ? fmaf(x[k], row[k], sum) : sum + x[k] * row[k];
+        y[n] = bias ? sum + bias[n] : sum;
+    }
+    free(scratch);
+}
+
+static void expect(const weight *w, const float *x, const float *bias, bool fused, float *y) {
+    for (uint64_t m = 0; m < MOST_ROWS; m++) {
+        if (rn_product_is_quantized(w->dtype))
+            expect_rounded(w, x + m * w->cols, bias, y + m * w->rows);
+        else
+            expect_chain(w, x + m * w->cols, bias, fused, y + m * w->rows);
+    }
+}
+
+// ---- what the kernel says -----------------------------------------------------------------------
+
+// Makes the first m rows; everything around what it may touch stays as it was.
+static void run_product(const weight *w, const float *x, const float *bias, uint64_t m,
+                        rn_workers *workers, uint32_t threads, test_guard *y) {
+    test_guard own_x = test_guard_make(m * w->cols * 4);
+    memcpy(own_x.data, x, own_x.bytes);
+    rn_tensor in[3] = {
+        {own_x.data, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->cols)},
+        {w->packed.data, w->dtype, RN_LAYOUT_PANELS, RN_SHAPE(w->rows, w->cols)},
+        {(void *)(uintptr_t)bias, bias ? RN_DTYPE_F32 : RN_DTYPE_NONE, RN_LAYOUT_PLAIN,
+         RN_SHAPE(w->rows)},
+    };
+    if (w->plain_only) in[1].data = w->plain.data, in[1].layout = RN_LAYOUT_PLAIN;
+    *y = test_guard_make(m * w->rows * 4);
+    rn_tensor out = {y->data, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
+    rn_matmul_attrs attrs = {0};
+    rn_call call = {.op = RN_OP_MATMUL,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 3,
+                    .output_count = 1,
+                    .workers = workers,
+                    .threads = threads};
+    call.workspace_bytes = w->plain_only ? rn_cpu_generic_matmul_workspace(&call)
+                                         : rn_cpu_packed_matmul_workspace(&call);
+    test_guard workspace = test_guard_make(call.workspace_bytes);
+    call.workspace = workspace.data;
+    assert_ok(w->plain_only ? rn_cpu_generic_matmul(&call) : rn_cpu_packed_matmul(&call));
+    assert_true(test_guard_intact(&workspace));
+    assert_true(test_guard_intact(&own_x));
+    assert_true(test_guard_intact(y));
+    test_guard_free(&workspace);
+    test_guard_free(&own_x);
+}
+
+static void compare(const weight *w, const float *expected, const test_guard *y, uint64_t m,
+                    rn_cpu_level level, unsigned threads) {
+    const float *got = (const float *)(const void *)y->data;
+    for (uint64_t i = 0; i < m * w->rows; i++)
+        if (bits_of(got[i]) != bits_of(expected[i]) && !(isnan(got[i]) && isnan(expected[i])))
+            fail_msg("%s (%d, %d), %s, %d rows, %u threads: row %d, column %d is %a, not %a",
+                     rn_dtype_get(w->dtype)->name, (int)w->rows, (int)w->cols,
+                     rn_cpu_level_name(level), (int)m, threads, (int)(i / w->rows),
+                     (int)(i % w->rows), got[i], expected[i]);
+}
+
+static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool with_bias) {
+    static const uint64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, MOST_ROWS};
+    weight w = make_weight(dtype, rows, cols);
+    float *x = malloc(MOST_ROWS * cols * sizeof(float)), *bias = malloc(rows * sizeof(float));
+    float *expected = malloc(MOST_ROWS * rows * sizeof(float));
+    rn_workers *workers;
+    assert_ok(rn_workers_create(2, &rn_system_allocator, &workers));
+    fill_weights(x, MOST_ROWS * cols, cols);
+    fill_weights(bias, rows, 3);
+    for_each_level(level) {
+        expect(&w, x, with_bias ? bias : NULL, level > RN_CPU_PORTABLE, expected);
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+            for (uint32_t threads = 1; threads <= 2; threads++) {
+                test_guard y;
+                run_product(&w, x, with_bias ? bias : NULL, counts[i], threads > 1 ? workers : NULL,
+                            threads, &y);
+                compare(&w, expected, &y, counts[i], level, threads);
+                test_guard_free(&y);
+            }
+    }
+    rn_workers_destroy(workers);
+    free(x);
+    free(bias);
+    free(expected);
+    free_weight(&w);
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+// One row of output, half a panel, panels that kernels take together and some left over; one
+// column, odd columns, whole blocks, several chunks.
+static void bytes_with_a_scale_a_row(void **unused) {
+    (void)unused;
+    check_product(RN_DTYPE_INT8, 1, 1, false);
+    check_product(RN_DTYPE_INT8, 17, 100, true);
+    check_product(RN_DTYPE_INT8, 70, 33, true);
+    check_product(RN_DTYPE_INT8, 88, 1061, false);
+}
+
+static void blocks_of_32(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0};
+    for (int i = 0; i < 2; i++) {
+        check_product(dtypes[i], 5, 32, true);
+        check_product(dtypes[i], 23, 96, true);
+        check_product(dtypes[i], 137, 64, false);
+        check_product(dtypes[i], 68, 1056, true);
+    }
+}
+
+static void superblocks_of_256(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    for (int i = 0; i < 2; i++) {
+        check_product(dtypes[i], 3, 256, true);
+        check_product(dtypes[i], 135, 256, false);
+        check_product(dtypes[i], 66, 1280, true);
+    }
+}
+
+static void floats_of_every_width(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_F32, RN_DTYPE_F16, RN_DTYPE_BF16};
+    for (int i = 0; i < 3; i++) {
+        check_product(dtypes[i], 1, 1, true);
+        check_product(dtypes[i], 19, 35, true);
+        check_product(dtypes[i], 136, 64, false);
+        check_product(dtypes[i], 70, 515, true);
+    }
+}
+
+static void groups_of_nibbles(void **unused) {
+    (void)unused;
+    check_product(RN_DTYPE_INT4, 9, 7, true);     // a group a row
+    check_product(RN_DTYPE_INT4, 33, 250, false); // the same, longer
+    check_product(RN_DTYPE_INT4, 70, 384, true);  // 128
+    check_product(RN_DTYPE_INT4, 21, 288, true);  // 96
+    check_product(RN_DTYPE_INT4, 21, 160, true);  // 32
+    check_product(RN_DTYPE_NF4, 7, 64, true);
+    check_product(RN_DTYPE_NF4, 135, 576, true);
+}
+
+// What has no panels is dequantised on the way.
+static void any_other_readable_weight(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_Q4_1,    RN_DTYPE_Q5_0,   RN_DTYPE_Q5_K, RN_DTYPE_IQ4_NL,
+                               RN_DTYPE_F8_E4M3, RN_DTYPE_IQ4_XS, RN_DTYPE_Q2_K};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+        check_product(dtypes[i], 37, 768, true);
+    check_product(RN_DTYPE_F8_E5M2, 18, 301, false);
+    check_product(RN_DTYPE_Q4_1, 70, 96, false);
+    check_product(RN_DTYPE_NF4, 19, 33, true); // blocks go over rows' ends
+    check_product(RN_DTYPE_NF4, 5, 700, true);
+}
+
+// A row with NaN or infinity in it becomes NaN or infinity; its neighbours stay as they are.
+static void check_poison(rn_dtype dtype, uint32_t poison) {
+    weight w = make_weight(dtype, 20, 512);
+    uint64_t m = 8, bad = 4;
+    float *x = malloc(m * w.cols * sizeof(float));
+    for_each_level(level) {
+        test_guard clean, y;
+        fill_weights(x, m * w.cols, 11);
+        run_product(&w, x, NULL, m, NULL, 1, &clean);
+        x[bad * w.cols + 300] = float_of(poison);
+        for (uint64_t first = 0; first <= bad; first += bad) { // beside others, and first of few
+            run_product(&w, x + first * w.cols, NULL, m - first, NULL, 1, &y);
+            const float *got = (const float *)(const void *)y.data;
+            for (uint64_t n = 0; n < w.rows; n++)
+                if (isfinite(got[(bad - first) * w.rows + n]))
+                    fail_msg("%s, %s: a plausible number", rn_dtype_get(dtype)->name,
+                             rn_cpu_level_name(level));
+            uint64_t after = bad + 1 - first;
+            assert_memory_equal(y.data + after * w.rows * 4, clean.data + (bad + 1) * w.rows * 4,
+                                (m - bad - 1) * w.rows * 4);
+            test_guard_free(&y);
+        }
+        test_guard_free(&clean);
+    }
+    free(x);
+    free_weight(&w);
+}
+
+static void a_poisoned_row_is_not_plausible(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,
+                               RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        check_poison(dtypes[i], 0x7fc00000);
+        check_poison(dtypes[i], 0xff800000);
+    }
+}
+
+// Blocks of zeros and of denormals, where 1 / scale is infinite, and the largest numbers.
+static void tiny_and_huge_activations_round_as_defined(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    const float sizes[] = {0, 1e-44f, 1e-37f, 2e-36f, 1, 3e38f};
+    for (int i = 0; i < 4; i++) {
+        weight w = make_weight(dtypes[i], 20, 256);
+        float *x = malloc(MOST_ROWS * w.cols * sizeof(float));
+        float *expected = malloc(MOST_ROWS * w.rows * sizeof(float));
+        fill_weights(x, MOST_ROWS * w.cols, 21);
+        for (uint64_t e = 0; e < MOST_ROWS * w.cols; e++)
+            x[e] *= 0.2f * sizes[e / 32 % 6];
+        for_each_level(level) {
+            test_guard y;
+            expect(&w, x, NULL, true, expected);
+            for (uint64_t m = 1; m <= MOST_ROWS; m += 39) {
+                run_product(&w, x, NULL, m, NULL, 1, &y);
+                compare(&w, expected, &y, m, level, 1);
+                test_guard_free(&y);
+            }
+        }
+        free(x);
+        free(expected);
+        free_weight(&w);
+    }
+}
+
+static void a_weight_in_another_layout_is_refused(void **unused) {
+    (void)unused;
+    float x[4] = {0}, w[4] = {0}, y[1];
+    rn_tensor in[2] = {{x, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(1, 4)},
+                       {w, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(1, 4)}};
+    rn_tensor out = {y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(1, 1)};
+    rn_call call = {.inputs = in, .outputs = &out, .input_count = 2, .output_count = 1};
+    assert_fails(RN_UNSUPPORTED, rn_cpu_packed_matmul(&call));
+    in[1].layout = RN_LAYOUT_PANELS;
+    assert_fails(RN_UNSUPPORTED, rn_cpu_generic_matmul(&call));
+    in[1].layout = RN_LAYOUT_PLAIN;
+    in[1].dtype = RN_DTYPE_INT8; // has another meaning
+    assert_fails(RN_UNSUPPORTED, rn_cpu_generic_matmul(&call));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_with_a_scale_a_row),
+        cmocka_unit_test(blocks_of_32),
+        cmocka_unit_test(superblocks_of_256),
+        cmocka_unit_test(floats_of_every_width),
+        cmocka_unit_test(groups_of_nibbles),
+        cmocka_unit_test(any_other_readable_weight),
+        cmocka_unit_test(a_poisoned_row_is_not_plausible),
+        cmocka_unit_test(tiny_and_huge_activations_round_as_defined),
+        cmocka_unit_test(a_weight_in_another_layout_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
