@@ -18,14 +18,19 @@
 #ifndef RATION_RATION_H
 #define RATION_RATION_H
 
+#include <ration/calibrate.h>
 #include <ration/checkpoint.h>
 #include <ration/convert.h>
+#include <ration/device.h>
+#include <ration/graph.h>
 #include <ration/json.h>
 #include <ration/log.h>
 #include <ration/memory.h>
 #include <ration/options.h>
 #include <ration/place.h>
+#include <ration/plan.h>
 #include <ration/pool.h>
+#include <ration/session.h>
 #include <ration/status.h>
 #include <ration/summary.h>
 #include <ration/tensor.h>

@@ -39,6 +39,12 @@ typedef struct rn_size_text {
 } rn_size_text;
 RN_API rn_size_text rn_size_format(uint64_t bytes);
 
+// "12.3 us", "778 ms", "2.50 s", "3.25 min", "26.1 h": the same for a span of time.
+typedef struct rn_time_text {
+    char text[32];
+} rn_time_text;
+RN_API rn_time_text rn_time_format(double seconds);
+
 // Sizes as people write them: "2GiB", "1.5G", "800MB", "4096", "75%" (of `whole_bytes`). K, M, G, T
 // and KiB... are powers of 1024; KB, MB, GB, TB are powers of 1000. RN_INVALID says what was wrong.
 RN_API RN_MUST_USE rn_status rn_size_parse(rn_str text, uint64_t whole_bytes, uint64_t *out_bytes);

@@ -14,9 +14,10 @@ static const rn_option table[] = {
      "log lines for people or for machines"},
     {"backend-enable-memory-profiling", "backend.enable_memory_profiling", 0, RN_OPTION_BOOL, true,
      "config", "false", NULL, NULL, "ask for a memory profile (this version records none yet)"},
-    {"budget", "budget", 'b', RN_OPTION_BUDGET, false, "convert", "256MiB", "SIZE", NULL,
-     "most memory to use: 2GiB, 800MB, 75% of what there is"},
-    {"threads", "threads", 't', RN_OPTION_COUNT, false, "convert", "0", "N", NULL,
+    {"budget", "budget", 'b', RN_OPTION_BUDGET, false, "convert plan", NULL, "SIZE", NULL,
+     "most memory to use: 2GiB, 800MB, 75% of what there is [to convert 256MiB, to plan nine "
+     "tenths of what is free]"},
+    {"threads", "threads", 't', RN_OPTION_COUNT, false, "convert plan calibrate", "0", "N", NULL,
      "worker threads; 0 means one for each CPU"},
     {"io-engine", "io_engine", 0, RN_OPTION_CHOICE, false, "convert", "auto", "ENGINE",
      "auto|uring|threads", "how files are read"},
@@ -42,6 +43,18 @@ static const rn_option table[] = {
      "limit of the search; 0 means the quick orders only"},
     {"output", "place.output", 'o', RN_OPTION_TEXT, false, "place", NULL, "FILE", NULL,
      "write the buffers with their offsets as CSV"},
+    {"sweep", "plan.sweep", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
+     "one row for each of nine budgets, from the smallest to the roomiest, whatever --budget says"},
+    {"svg", "plan.svg", 0, RN_OPTION_TEXT, false, "plan", NULL, "FILE", NULL,
+     "draw the arena, address by step; - is standard output"},
+    {"html", "plan.html", 0, RN_OPTION_TEXT, false, "plan", NULL, "FILE", NULL,
+     "the same as a page to zoom in"},
+    {"exact", "plan.exact", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
+     "forbid moves that regroup sums (micro-batches)"},
+    {"allow-lossy", "plan.allow_lossy", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
+     "allow moves that change the result (micro-batches with batch statistics)"},
+    {"disk", "calibrate.disk", 0, RN_OPTION_TEXT, false, "calibrate", NULL, "FOLDER", NULL,
+     "measure the disk that this folder is on; without it, the cache folder's"},
 };
 
 size_t rn_option_count(void) {

@@ -31,6 +31,11 @@ rn_status rn_sink_print(rn_sink sink, const char *format, ...) {
     return rn_sink_write(sink, text, (size_t)bytes);
 }
 
+// Three digits, more where the number is a thousand and above.
+static int decimals_of(double value) {
+    return value < 10 ? 2 : value < 100 ? 1 : 0;
+}
+
 rn_size_text rn_size_format(uint64_t bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     rn_size_text out;
@@ -43,11 +48,22 @@ rn_size_text rn_size_format(uint64_t bytes) {
     if (unit == 0)
         snprintf(out.text, sizeof out.text, "%llu B", (unsigned long long)bytes);
     else
-        snprintf(out.text, sizeof out.text, "%.*f %s",
-                 value < 10    ? 2
-                 : value < 100 ? 1
-                               : 0,
-                 value, units[unit]);
+        snprintf(out.text, sizeof out.text, "%.*f %s", decimals_of(value), value, units[unit]);
+    return out;
+}
+
+rn_time_text rn_time_format(double seconds) {
+    static const struct {
+        const char *name;
+        double seconds, most; // used for spans below `most`
+    } units[] = {
+        {"us", 1e-6, 1e-3}, {"ms", 1e-3, 1}, {"s", 1, 120}, {"min", 60, 7200}, {"h", 3600, 0}};
+    rn_time_text out;
+    size_t unit = 0;
+    while (unit < 4 && !(seconds < units[unit].most))
+        unit++;
+    double value = seconds / units[unit].seconds;
+    snprintf(out.text, sizeof out.text, "%.*f %s", decimals_of(value), value, units[unit].name);
     return out;
 }
 

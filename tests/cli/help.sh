@@ -4,9 +4,9 @@
 
 for ask in --help -h help; do
     expect 0 "$ration" $ask
-    says out 'usage: ration COMMAND' inspect convert place config 'Exit codes'
+    says out 'usage: ration COMMAND' inspect convert place plan calibrate config 'Exit codes'
 done
-for command in inspect convert place config; do
+for command in inspect convert place plan calibrate config; do
     for ask in --help -h; do
         expect 0 "$ration" $command $ask
         says out "usage: ration $command" 'options:' "--config" "--json" 'example:' "ration $command " 'RATION_'
@@ -19,6 +19,10 @@ expect 0 "$ration" convert --help
 says out --to --budget --threads --exclude 256MiB int4 q8_0
 expect 0 "$ration" inspect --help
 says out --sort --filter --limit --metadata 'file|name|size|dtype'
+expect 0 "$ration" plan --help
+says out --budget --sweep --svg --html --exact --allow-lossy resnet18 llama:LAYERSxDIM
+expect 0 "$ration" calibrate --help
+says out --disk --threads
 
 expect 0 "$ration" --version
 grep -qE '^ration [0-9]+\.[0-9]+\.[0-9]+$' out || fail 'no version'

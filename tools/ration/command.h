@@ -28,7 +28,8 @@ typedef struct command {
     rn_status (*own_arguments)(invocation *in, int argc, char **argv);
 } command;
 
-extern const command inspect_command, convert_command, place_command, config_command;
+extern const command inspect_command, convert_command, place_command, plan_command,
+    calibrate_command, config_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.
@@ -36,6 +37,18 @@ const char *take_config_flag(int argc, char **argv, int *at);
 
 // Set by Ctrl-C and SIGTERM.
 extern volatile bool interrupted;
+
+// A --budget for the host, and what of it is not for a plan.
+typedef struct host_budget {
+    uint64_t total_bytes;
+    uint64_t outside_bytes; // the process image, measured
+    uint64_t reserve_bytes; // for its growth
+    bool planned_only;      // "+SIZE": all of it is the plan's
+    bool measured;          // none was given: nine tenths of what is free
+} host_budget;
+rn_status read_host_budget(const invocation *in, host_budget *out);
+// The smallest --budget that leaves so much for a plan, in whole MiB (or just that after "+").
+uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes);
 
 // Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with
 // "..." at 255 bytes.

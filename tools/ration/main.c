@@ -12,8 +12,8 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 
 volatile bool interrupted;
 
-static const command *const commands[] = {&inspect_command, &convert_command, &place_command,
-                                          &config_command};
+static const command *const commands[] = {&inspect_command, &convert_command,   &place_command,
+                                          &plan_command,    &calibrate_command, &config_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {

@@ -205,6 +205,20 @@ static void sizes_are_written_with_three_figures(void **state) {
         assert_string_equal(cases[i].text, rn_size_format(cases[i].bytes).text);
 }
 
+static void times_are_written_with_three_figures(void **state) {
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {
+        {0, "0.00 us"},    {1.5e-6, "1.50 us"}, {123e-6, "123 us"}, {1e-3, "1.00 ms"},
+        {0.778, "778 ms"}, {1, "1.00 s"},       {45.678, "45.7 s"}, {119, "119 s"},
+        {120, "2.00 min"}, {7199, "120 min"},   {7200, "2.00 h"},   {36e4, "100 h"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(cases[i].text, rn_time_format(cases[i].seconds).text);
+}
+
 static void whole_sizes_can_be_read_back(void **state) {
     (void)state;
     for (int shift = 0; shift <= 43; shift++)
@@ -265,6 +279,7 @@ int main(void) {
         cmocka_unit_test(only_the_bytes_given_are_read),
         cmocka_unit_test(decimal_point_does_not_depend_on_the_locale),
         cmocka_unit_test(sizes_are_written_with_three_figures),
+        cmocka_unit_test(times_are_written_with_three_figures),
         cmocka_unit_test(whole_sizes_can_be_read_back),
         cmocka_unit_test(file_sink_writes_what_it_is_given),
         cmocka_unit_test(failing_file_is_an_io_failure),

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# calibrate.sh — the machine is measured, the rates are kept in the cache folder, and plans say that they use them.
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+export XDG_CACHE_HOME=$scratch/cache
+expect 0 "$ration" plan mlp --threads 1
+says out 'guessed rates'
+
+# ---- measuring
+mkdir disk
+expect 0 "$ration" calibrate --threads 1 --disk disk --json
+check_json "
+assert j['threads'] == 1 and j['cpu_level'] and j['path'] == '$XDG_CACHE_HOME/ration/rates.json'
+for rate in 'flops', 'quantized_flops', 'memory_bytes_second', 'disk_bytes_second', 'step_seconds':
+    assert j[rate] > 0, rate
+assert j['step_seconds'] < 1 < j['flops']"
+mv out measured
+equals 'what is left on the disk' '' "$(ls -A disk)"
+equals 'what is in the cache folder' rates.json "$(ls -A cache/ration)"
+python3 - << 'PYTHON' || fail 'the file is not what was measured'
+import json
+kept, told = json.load(open('cache/ration/rates.json')), json.load(open('measured'))
+assert kept['threads'] == 1 and kept['cpu_level'] == told['cpu_level']
+assert abs(kept['flops'] / told['flops'] - 1) < 1e-6 and kept['step_ns'] >= 1
+PYTHON
+
+# ---- plans that use it, and plans that may not
+expect 0 "$ration" plan mlp --threads 1
+says out 'measured on this machine'
+expect 0 "$ration" plan mlp --threads 1 --json
+check_json "
+told = __import__('json').load(open('measured'))
+assert j['rates_measured'] and abs(j['plan']['rates']['flops'] / told['flops'] - 1) < 1e-6"
+expect 0 "$ration" plan mlp --threads 1 --sweep
+says out 'measured on this machine'
+expect 0 "$ration" plan mlp --threads 3
+says out 'guessed rates'
+RATION_CPU=portable expect 0 "$ration" plan mlp --threads 1 --json
+check_json "assert j['rates_measured'] == (json.load(open('measured'))['cpu_level'] == 'portable')"
+
+# ---- what does not work
+expect 2 "$ration" calibrate everything
+expect 2 "$ration" calibrate --threads some
+cp cache/ration/rates.json kept
+expect 3 "$ration" calibrate --threads 1 --disk no/such/folder
+says err no/such/folder
+[ ! -e no ] || fail 'a folder to measure was made'
+cmp -s kept cache/ration/rates.json || fail 'a failure changed the rates'
+echo '{}' > cache/ration/rates.json
+expect 3 "$ration" plan mlp
+says err 'is missing' 'ration calibrate makes it anew'
+unset XDG_CACHE_HOME
+HOME= expect 3 "$ration" calibrate
+says err 'there is no cache folder' XDG_CACHE_HOME
+
+# ---- stopped: at once, in the middle, or too late
+export XDG_CACHE_HOME=$scratch/other
+for delay in 0.01 0.1 0.5; do
+    "$ration" calibrate --threads 1 --disk disk > out 2> err &
+    measuring=$!
+    sleep $delay
+    kill -INT $measuring
+    wait $measuring
+    code=$?
+    case $code in
+        0 | 130) ;;
+        6) says err 'calibration was stopped' ;;
+        *) fail "exit code $code after SIGINT" ;;
+    esac
+    equals 'what is left on the disk' '' "$(ls -A disk)"
+done

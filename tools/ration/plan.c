@@ -1,0 +1,291 @@
+// plan.c — ration plan: what a model needs, what lives where and when, before anything is loaded.
+#include "command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SWEEP_ROWS = 9 };
+
+typedef struct view {
+    const invocation *in;
+    host_budget budget;
+    rn_plan_options options;
+    rn_recipe recipe;
+    rn_device *device;
+    bool measured; // whether its rates were
+    bool sweep;
+    const char *svg, *html; // files to draw; "-": standard output
+} view;
+
+// ---- one plan ---------------------------------------------------------------------------
+
+static void print_budget(const view *v, const rn_plan *plan) {
+    const host_budget *b = &v->budget;
+    uint64_t smallest = whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes);
+    printf("budget %s%s: ", rn_size_format(b->total_bytes).text,
+           b->measured ? " (nine tenths of what is free)" : "");
+    if (b->planned_only)
+        printf("all of it for the plan\nThe smallest that works is +%llu (%s).\n\n",
+               (unsigned long long)smallest, rn_size_format(smallest).text);
+    else
+        printf("%s for the process, %s in reserve, %s for the plan\n"
+               "The smallest that works is %lluMiB.\n\n",
+               rn_size_format(b->outside_bytes).text, rn_size_format(b->reserve_bytes).text,
+               rn_size_format(b->total_bytes - v->options.beside_bytes).text,
+               (unsigned long long)smallest >> 20);
+}
+
+static void print_rates(const view *v) {
+    if (v->measured)
+        printf("\nTimes follow from rates that were measured on this machine.\n");
+    else
+        printf("\nTimes follow from guessed rates; ration calibrate measures this machine.\n");
+}
+
+static rn_status print_plan(const view *v, const rn_plan *plan) {
+    print_budget(v, plan);
+    RN_TRY(rn_plan_print(plan, rn_sink_file(stdout)));
+    print_rates(v);
+    return RN_OK;
+}
+
+static rn_status write_plan(const view *v, const rn_plan *plan) {
+    const host_budget *b = &v->budget;
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_u64(&json, "budget_bytes", b->total_bytes);
+    rn_json_bool(&json, "planned_only", b->planned_only);
+    rn_json_u64(&json, "outside_bytes", b->outside_bytes);
+    rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
+    rn_json_u64(&json, "smallest_budget_bytes",
+                whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes));
+    rn_json_bool(&json, "rates_measured", v->measured);
+    rn_plan_json(plan, &json, "plan");
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+static bool is_stdout(const char *path) {
+    return strcmp(path, "-") == 0;
+}
+
+typedef rn_status (*picture)(const rn_plan *plan, rn_sink sink);
+
+static rn_status draw(const rn_plan *plan, const char *path, picture write) {
+    if (!path[0]) return RN_OK;
+    if (is_stdout(path)) return write(plan, rn_sink_file(stdout));
+    FILE *file = fopen(path, "w");
+    if (!file) return rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
+    rn_status s = write(plan, rn_sink_file(file));
+    if (fclose(file) != 0 && s == RN_OK) s = rn_fail(RN_IO, "cannot write: %s", strerror(errno));
+    return rn_blame(s, path, RN_NO_OFFSET);
+}
+
+static rn_status show(const view *v, const rn_plan *plan) {
+    RN_TRY(draw(plan, v->svg, rn_plan_svg));
+    RN_TRY(draw(plan, v->html, rn_plan_html));
+    if (is_stdout(v->svg) || is_stdout(v->html)) return RN_OK;
+    return v->in->json ? write_plan(v, plan) : print_plan(v, plan);
+}
+
+static rn_status make_plan(const view *v, rn_plan **out) {
+    return rn_plan_make(&v->recipe, rn_device_get_caps(v->device), &v->options, out);
+}
+
+// A larger budget has a larger reserve. So the question is put again with what is held beside the
+// plan in the smallest budget that works: that is the one that message and table then name.
+static rn_status refuse(view *v) {
+    uint64_t least = rn_last_refusal()->smallest_budget_bytes - v->options.beside_bytes;
+    rn_plan *plan = NULL;
+    v->options.beside_bytes = whole_budget(&v->budget, least) - least;
+    rn_status s = make_plan(v, &plan);
+    rn_plan_destroy(plan);
+    return s;
+}
+
+static rn_status plan_once(view *v) {
+    rn_plan *plan = NULL;
+    rn_status s = make_plan(v, &plan);
+    if (s == RN_OVER_BUDGET) return refuse(v);
+    if (s == RN_OK) s = show(v, plan);
+    rn_plan_destroy(plan);
+    return s;
+}
+
+// ---- the sweep --------------------------------------------------------------------------
+
+typedef struct cell {
+    char text[32];
+} cell;
+
+static cell count(uint64_t n) {
+    cell out;
+    snprintf(out.text, sizeof out.text, "%llu", (unsigned long long)n);
+    return out;
+}
+
+static cell size(uint64_t bytes) {
+    cell out;
+    snprintf(out.text, sizeof out.text, "%s", rn_size_format(bytes).text);
+    return out;
+}
+
+static cell time_cell(const rn_plan_summary *s) {
+    cell out;
+    snprintf(out.text, sizeof out.text, "%s", rn_time_format(s->seconds).text);
+    return out;
+}
+static cell planned_cell(const rn_plan_summary *s) {
+    return size(s->planned_bytes);
+}
+static cell rows_cell(const rn_plan_summary *s) {
+    return s->rows ? count(s->rows) : (cell){"-"};
+}
+static cell resident_cell(const rn_plan_summary *s) {
+    cell out;
+    snprintf(out.text, sizeof out.text, "%u/%u", s->resident_blocks, s->block_count);
+    return out;
+}
+static cell read_cell(const rn_plan_summary *s) {
+    return s->streamed_bytes ? size(s->streamed_bytes) : (cell){"-"};
+}
+static cell recomputed_cell(const rn_plan_summary *s) {
+    return s->recomputed_blocks ? count(s->recomputed_blocks) : (cell){"-"};
+}
+static cell micro_cell(const rn_plan_summary *s) {
+    return s->micro_batches > 1 ? count(s->micro_batches) : (cell){"-"};
+}
+
+// A column of dashes is not printed.
+static const struct column {
+    const char *name;
+    int width;
+    cell (*write)(const rn_plan_summary *s);
+} columns[] = {
+    {"planned", 10, planned_cell},          {"time", 10, time_cell},
+    {"rows a run", 12, rows_cell},          {"read a run", 12, read_cell},
+    {"resident blocks", 17, resident_cell}, {"recomputed blocks", 19, recomputed_cell},
+    {"micro-batches", 15, micro_cell},
+};
+enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
+
+static bool is_used(const struct column *column, const rn_sweep_row *rows) {
+    for (int i = 0; i < SWEEP_ROWS; i++)
+        if (strcmp(column->write(&rows[i].summary).text, "-") != 0) return true;
+    return false;
+}
+
+static void print_sweep(const view *v, const rn_sweep_row *rows) {
+    printf("%s: from the smallest budget that works to all it can use\n\n%12s", v->recipe.name,
+           "budget");
+    for (int c = 0; c < COLUMN_COUNT; c++)
+        if (is_used(&columns[c], rows)) printf("%*s", columns[c].width, columns[c].name);
+    for (int i = 0; i < SWEEP_ROWS; i++) {
+        printf("\n%12s", rn_size_format(whole_budget(&v->budget, rows[i].budget_bytes)).text);
+        for (int c = 0; c < COLUMN_COUNT; c++)
+            if (is_used(&columns[c], rows))
+                printf("%*s", columns[c].width, columns[c].write(&rows[i].summary).text);
+    }
+    printf("\n");
+    print_rates(v);
+}
+
+static void write_row(const view *v, const rn_sweep_row *row, rn_json *json) {
+    const rn_plan_summary *s = &row->summary;
+    rn_json_object(json, NULL);
+    rn_json_u64(json, "budget_bytes", whole_budget(&v->budget, row->budget_bytes));
+    rn_json_u64(json, "plan_budget_bytes", row->budget_bytes);
+    rn_json_u64(json, "planned_bytes", s->planned_bytes);
+    rn_json_f64(json, "seconds", s->seconds);
+    rn_json_u64(json, "blocks", s->block_count);
+    rn_json_u64(json, "resident_blocks", s->resident_blocks);
+    rn_json_u64(json, "recomputed_blocks", s->recomputed_blocks);
+    rn_json_u64(json, "rows", s->rows);
+    rn_json_u64(json, "micro_batches", s->micro_batches);
+    rn_json_u64(json, "streamed_bytes", s->streamed_bytes);
+    rn_json_end(json);
+}
+
+static rn_status write_sweep(const view *v, const rn_sweep_row *rows) {
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_string(&json, "model", v->recipe.name);
+    rn_json_bool(&json, "rates_measured", v->measured);
+    rn_json_array(&json, "sweep");
+    for (int i = 0; i < SWEEP_ROWS; i++)
+        write_row(v, &rows[i], &json);
+    rn_json_end(&json);
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+static rn_status sweep(const view *v) {
+    rn_sweep_row rows[SWEEP_ROWS];
+    rn_plan_options options = v->options;
+    options.budget_bytes = options.beside_bytes = 0;
+    RN_TRY(rn_plan_sweep(&v->recipe, rn_device_get_caps(v->device), &options, rows, SWEEP_ROWS));
+    if (v->in->json) return write_sweep(v, rows);
+    print_sweep(v, rows);
+    return RN_OK;
+}
+
+// ---- running ----------------------------------------------------------------------------
+
+static rn_status plan_model(view *v) {
+    uint32_t threads = (uint32_t)rn_settings_count(v->in->settings, "threads");
+    RN_TRY(rn_rates_use(threads, &v->measured));
+    RN_TRY(rn_cpu_device_create(threads, &v->device));
+    rn_status s = v->sweep ? sweep(v) : plan_once(v);
+    rn_device_destroy(v->device);
+    return s;
+}
+
+static rn_status check_outputs(const view *v) {
+    if (v->sweep && (v->svg[0] || v->html[0]))
+        return rn_hint(rn_fail(RN_INVALID, "a sweep makes no picture"),
+                       "draw one plan, with --budget");
+    if (is_stdout(v->svg) + is_stdout(v->html) + v->in->json > 1)
+        return rn_hint(rn_fail(RN_INVALID, "standard output takes one of --svg, --html and --json"),
+                       "give the others a file");
+    return RN_OK;
+}
+
+static rn_status run(const invocation *in) {
+    const rn_settings *settings = in->settings;
+    view v = {.in = in,
+              .sweep = rn_settings_bool(settings, "sweep"),
+              .svg = rn_settings_text(settings, "svg"),
+              .html = rn_settings_text(settings, "html")};
+    RN_TRY(check_outputs(&v));
+    RN_TRY(rn_builtin_recipe(in->words[0], &v.recipe));
+    rn_status s = read_host_budget(in, &v.budget);
+    v.options.budget_bytes = v.budget.total_bytes;
+    v.options.beside_bytes = v.budget.outside_bytes + v.budget.reserve_bytes;
+    v.options.exact = rn_settings_bool(settings, "exact");
+    v.options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
+    if (s == RN_OK) s = plan_model(&v);
+    rn_recipe_destroy(&v.recipe);
+    return s;
+}
+
+const command plan_command = {
+    .name = "plan",
+    .usage = "plan MODEL [options]",
+    .summary = "what a model needs and what would lie where, within a budget",
+    .about =
+        "MODEL is one of mlp, simple, resnet18 and llama:LAYERSxDIM[:DTYPE] (llama:32x4096,\n"
+        "llama:32x4096:q4_0), each with :train at its end for a training step. Nothing is loaded.\n"
+        "Prints what is held at the peak by purpose, the moves that make it fit (weights that are\n"
+        "read from disk in every run, fewer rows at once, recomputing, micro-batches) with their\n"
+        "reasons, the largest buffers and the predicted time. A row is what a model takes many of\n"
+        "at once: an image, a token. Where nothing fits, the exit code is 4, and the smallest\n"
+        "budget that would do is named. --budget +SIZE counts planned bytes only, without the\n"
+        "program itself.",
+    .example = "ration plan resnet18 --budget 60MiB --html plan.html",
+    .min_words = 1,
+    .max_words = 1,
+    .run = run,
+};
