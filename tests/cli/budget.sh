@@ -29,23 +29,11 @@ rm wide.safetensors
 
 # ---- a cgroup with the budget as its limit
 is_sanitized && { echo 'a sanitizer build: no cgroup'; exit 0; }
-[ "$(id -u)" = 0 ] || { echo 'not root: no cgroup'; exit 0; }
-group= limit=
-for root in /sys/fs/cgroup/memory /sys/fs/cgroup/unified /sys/fs/cgroup; do
-    [ -d $root ] && mkdir "$root/ration-test-$$" 2> /dev/null || continue
-    for name in memory.limit_in_bytes memory.max; do
-        [ -e "$root/ration-test-$$/$name" ] && group=$root/ration-test-$$ limit=$name
-    done
-    [ -n "$group" ] && break
-    rmdir "$root/ration-test-$$"
-done
-[ -n "$group" ] || { echo 'no memory cgroup can be made'; exit 0; }
-cleanups+=("rmdir '$group'")
-echo $budget > "$group/$limit" || { echo 'no limit can be set'; exit 0; }
+make_group $budget || { echo 'no memory cgroup can be made'; exit 0; }
 for pair in int4.safetensors q8_0.gguf; do
-    expect 0 bash -c "echo \$\$ > $group/cgroup.procs && exec $ration convert model.safetensors inside.$pair --to ${pair%.*} --budget 48MiB"
+    expect 0 in_group "$ration" convert model.safetensors inside.$pair --to ${pair%.*} --budget 48MiB
 done
 equal_files int4.safetensors inside.int4.safetensors
 echo "inside a cgroup of $((budget >> 20)) MiB: done"
-expect 0 bash -c "echo \$\$ > $group/cgroup.procs && exec $ration convert model.safetensors inside.safetensors --to int4 --budget 90%"
+expect 0 in_group "$ration" convert model.safetensors inside.safetensors --to int4 --budget 90%
 echo "90 % of the cgroup's limit: done"

@@ -69,6 +69,29 @@ $1" 2> python_error || fail "$(tail -1 python_error) in: $1"
     rm -f python_error
 }
 
+# make_group BYTES: a memory cgroup with this limit, for in_group; removed at the end. False where none can be made.
+make_group() {
+    local root name limit=
+    group=
+    [ "$(id -u)" = 0 ] || return 1
+    for root in /sys/fs/cgroup/memory /sys/fs/cgroup/unified /sys/fs/cgroup; do
+        [ -d $root ] && mkdir "$root/ration-test-$$" 2> /dev/null || continue
+        for name in memory.limit_in_bytes memory.max; do
+            [ -e "$root/ration-test-$$/$name" ] && group=$root/ration-test-$$ limit=$name
+        done
+        [ -n "$group" ] && break
+        rmdir "$root/ration-test-$$"
+    done
+    [ -n "$group" ] || return 1
+    cleanups+=("rmdir '$group'")
+    echo "$1" > "$group/$limit"
+}
+
+# in_group COMMAND...: runs it in the cgroup of make_group.
+in_group() {
+    bash -c 'echo $$ > "$0/cgroup.procs" && exec "$@"' "$group" "$@"
+}
+
 is_sanitized() {
     grep -qE '__(asan|tsan|ubsan)_' "$ration"
 }

@@ -1,0 +1,179 @@
+// stream_bench.c — a chain of matrix products larger than its budget: how near the session comes to
+// the disk.
+//
+// 64 weights of (4096, 4096) f32, 4 GiB, in one file; the budget is 600 MiB, the process image
+// included. Each round reads a slice of the file with the bare direct reader (the limit), then runs
+// one pass of the chain, which reads what is not resident; the disk's speed changes from second to
+// second, so both are timed in turn and the best rounds are compared. Then what was predicted
+// beside what was measured.
+#include <ration/ration.h>
+
+#include "base/clock.h"
+#include "base/reader.h"
+#include "io/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WIDTH = 4096, ROUNDS = 6 };
+#define BUDGET_BYTES ((uint64_t)600 << 20)
+
+static int links = 64; // weights of the chain
+static char path[512];
+
+static void check(rn_status s) {
+    if (s == RN_OK) return;
+    fprintf(stderr, "stream_bench: %s\n", rn_last_story()->message);
+    unlink(path);
+    exit(1);
+}
+
+// ---- the file -----------------------------------------------------------------------------------
+
+static void write_chain(void) {
+    static const uint64_t dims[] = {WIDTH, WIDTH};
+    rn_write_tensor *tensors = calloc((size_t)links, sizeof *tensors);
+    char(*names)[16] = calloc((size_t)links, sizeof *names);
+    float *row = calloc(WIDTH, sizeof *row);
+    rn_writer *writer = NULL;
+    for (int i = 0; i < links; i++) {
+        int bytes = snprintf(names[i], sizeof names[i], "w%d", i);
+        tensors[i] = (rn_write_tensor){
+            .name = {names[i], (size_t)bytes}, .dtype = RN_DTYPE_F32, .rank = 2, .dims = dims};
+    }
+    check(rn_writer_create(path, tensors, (size_t)links, NULL, &writer));
+    for (int64_t i = 0; i < (int64_t)links * WIDTH; i++) {
+        memset(row, 0, WIDTH * sizeof *row);
+        row[(i * 7) % WIDTH] = 1.0f; // a permutation: values stay what they are
+        check(rn_writer_append(writer, row, WIDTH * sizeof *row));
+    }
+    check(rn_writer_commit(writer));
+    rn_writer_destroy(writer);
+    free(row), free(names), free(tensors);
+}
+
+// ---- the graph ----------------------------------------------------------------------------------
+
+static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
+    rn_graph *g = NULL;
+    (void)self, (void)options;
+    RN_TRY(rn_graph_create(&g));
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, WIDTH));
+    for (int i = 0; i < links; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "link %d", i);
+        rn_graph_block(g, name);
+        snprintf(name, sizeof name, "w%d", i);
+        rn_value w = rn_graph_weight(g, name, RN_DTYPE_F32, RN_SHAPE(WIDTH, WIDTH));
+        x = rn_op_matmul(g, x, w, RN_NO_VALUE);
+    }
+    rn_graph_output(g, x, "y");
+    rn_status s = rn_graph_finish(g);
+    if (s == RN_OK)
+        *out = g;
+    else
+        rn_graph_destroy(g);
+    return s;
+}
+
+// ---- the two contenders -------------------------------------------------------------------------
+
+// Bytes a second of the bare reader over `bytes` of the file from `offset` on.
+static double read_plainly(uint64_t offset, uint64_t bytes) {
+    rn_reader *reader = NULL;
+    rn_reader_piece piece = {0};
+    rn_extent extent = {.file = 0, .offset = offset, .bytes = bytes};
+    check(rn_reader_create(&(rn_reader_file){path}, 1,
+                           &(rn_reader_options){.ignore_page_cache = true}, &reader));
+    uint64_t start = rn_clock_ns();
+    check(rn_reader_start(reader, &extent, 1));
+    for (;;) {
+        check(rn_reader_next(reader, &piece));
+        if (piece.bytes == 0) break;
+        rn_reader_release(reader, &piece);
+    }
+    double seconds = (double)(rn_clock_ns() - start) / 1e9;
+    rn_reader_destroy(reader);
+    return (double)bytes / seconds;
+}
+
+static double run_once(rn_session *session, float *x) {
+    uint64_t before = rn_session_get_facts(session).read_bytes;
+    check(rn_session_set(session, "x", x, WIDTH * sizeof *x));
+    uint64_t start = rn_clock_ns();
+    check(rn_session_run(session, 1));
+    double seconds = (double)(rn_clock_ns() - start) / 1e9;
+    return (double)(rn_session_get_facts(session).read_bytes - before) / seconds;
+}
+
+static double largest(const double *x, int n) {
+    double most = 0;
+    for (int i = 0; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+static void compare(rn_session *session, const rn_plan_summary *plan) {
+    float *x = calloc(WIDTH, sizeof *x);
+    double disk[ROUNDS], chain[ROUNDS];
+    for (int i = 0; i < WIDTH; i++)
+        x[i] = (float)i;
+    run_once(session, x); // the first run primes the ring
+    for (int i = 0; i < ROUNDS; i++) {
+        disk[i] = read_plainly(((uint64_t)i << 29), (uint64_t)1 << 29);
+        chain[i] = run_once(session, x);
+    }
+    printf("direct reads alone   %.2f GB/s\n", largest(disk, ROUNDS) / 1e9);
+    printf("the chain            %.2f GB/s from disk, %.0f %% of it (target: 90)\n",
+           largest(chain, ROUNDS) / 1e9, 100 * largest(chain, ROUNDS) / largest(disk, ROUNDS));
+    printf("a run                %.2f s, predicted %.2f s\n",
+           (double)plan->streamed_bytes / largest(chain, ROUNDS), plan->seconds);
+    free(x);
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+
+static void print_facts(rn_session *session, const rn_plan_summary *plan) {
+    rn_process_info info;
+    check(rn_process_read(&info));
+    uint64_t live = rn_session_get_facts(session).live_peak_bytes;
+    printf("live peak            %s, %.6f of what was predicted\n", rn_size_format(live).text,
+           (double)live / (double)plan->live_peak_bytes);
+    printf("peak resident        %s, %.3f of the budget\n",
+           rn_size_format(info.resident_peak_bytes).text,
+           (double)info.resident_peak_bytes / (double)BUDGET_BYTES);
+}
+
+int main(int argc, char **argv) {
+    const char *folder = argc > 1 ? argv[1] : ".";
+    if (argc > 2) links = atoi(argv[2]);
+    snprintf(path, sizeof path, "%s/stream_bench.%d.safetensors", folder, (int)getpid());
+    write_chain();
+    bool measured = false;
+    check(rn_rates_use(0, &measured));
+    check(rn_process_charge_outside());
+    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    uint64_t reserve = (4u << 20) + BUDGET_BYTES / 1000 * 3;
+    rn_recipe recipe = {.name = "chain", .build = build, .rows = 1};
+    rn_plan_options options = {.budget_bytes = BUDGET_BYTES - outside - reserve};
+    rn_plan *plan = NULL;
+    rn_checkpoint *model = NULL;
+    rn_session *session = NULL;
+    check(rn_plan_make(&recipe, rn_cpu_caps(), &options, &plan));
+    check(rn_checkpoint_open(path, &model));
+    rn_weight_source source = {.checkpoint = model};
+    check(rn_session_create(plan, &source, &(rn_session_options){.audit = true}, &session));
+    const rn_plan_summary *summary = rn_plan_get_summary(plan);
+    printf("streaming: %s of weights within %s%s\n", rn_size_format(summary->weight_bytes).text,
+           rn_size_format(BUDGET_BYTES).text,
+           measured ? "" : " (times are guesses: ration calibrate)");
+    compare(session, summary);
+    print_facts(session, summary);
+    rn_session_destroy(session);
+    rn_checkpoint_close(model);
+    rn_plan_destroy(plan);
+    unlink(path);
+    return 0;
+}
