@@ -111,7 +111,7 @@ typedef struct rn_alias {
     { RN_ALIAS_KIND_MUST, (i) }
 #define RN_ALIAS_VIEW(i)                                                                           \
     { RN_ALIAS_KIND_VIEW, (i) }
-#define RN_MAX_OUTPUTS   5
+#define RN_MAX_OUTPUTS 5
 
 // ---- gradients ----------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 // rates.c — measures what a plan's time is made of, with the very kernels and the very reader that
-// a session uses. Each measurement is repeated, and the best one counts: the others were disturbed.
+// a session uses. Each measurement is repeated for up to a second, and the best one counts: the
+// others were disturbed.
 #include "runtime/rates.h"
 
 #include "backend/cpu/cpu.h"
@@ -25,10 +26,30 @@ typedef struct meter {
     rn_rates *rates;
 } meter;
 
+static rn_status check_cancel(const meter *m) {
+    if (!m->options->cancel || !*m->options->cancel) return RN_OK;
+    return rn_fail(RN_CANCELLED, "calibration was stopped");
+}
+
 static rn_status tell(const meter *m, const char *what) {
-    if (m->options->cancel && *m->options->cancel)
-        return rn_fail(RN_CANCELLED, "calibration was stopped");
+    RN_TRY(check_cancel(m));
     if (m->options->progress) m->options->progress(m->options->self, what);
+    return RN_OK;
+}
+
+// The least time that `work` takes.
+static rn_status time_best(const meter *m, rn_status (*work)(void *self), void *self,
+                           double *out_seconds) {
+    double spent = 0;
+    *out_seconds = 1e9;
+    for (int i = 0; i < REPEATS && spent < 1; i++) {
+        RN_TRY(check_cancel(m));
+        uint64_t start = rn_clock_ns();
+        RN_TRY(work(self));
+        double seconds = (double)(rn_clock_ns() - start) / 1e9;
+        if (seconds < *out_seconds) *out_seconds = seconds;
+        spent += seconds;
+    }
     return RN_OK;
 }
 
@@ -83,15 +104,9 @@ static rn_status hold_product(product *p, void **out_block, uint64_t *out_bytes)
     return RN_OK;
 }
 
-static rn_status time_call(const rn_call *call, double *out_seconds) {
-    *out_seconds = 1e9;
-    for (int i = 0; i < REPEATS; i++) {
-        uint64_t start = rn_clock_ns();
-        RN_TRY(rn_cpu_kernels[call->op].run(call));
-        double seconds = (double)(rn_clock_ns() - start) / 1e9;
-        if (seconds < *out_seconds) *out_seconds = seconds;
-    }
-    return RN_OK;
+static rn_status run_call(void *self) {
+    const rn_call *call = self;
+    return rn_cpu_kernels[call->op].run(call);
 }
 
 static rn_status time_product(const meter *m, product p, double *out_seconds) {
@@ -99,29 +114,31 @@ static rn_status time_product(const meter *m, product p, double *out_seconds) {
     uint64_t bytes = 0;
     shape_product(m, &p);
     RN_TRY(hold_product(&p, &block, &bytes));
-    p.call.inputs = p.tensors;
-    p.call.outputs = p.tensors + 3;
-    rn_status s = time_call(&p.call, out_seconds);
+    rn_status s = time_best(m, run_call, &p.call, out_seconds);
     rn_free(RN_HOST_OTHER, block, bytes);
     return s;
 }
 
 static rn_status measure_products(const meter *m) {
+    product square = {.m = SIDE, .n = SIDE, .k = SIDE, .dtype = RN_DTYPE_F32};
+    product narrow = {.m = WIDE_ROWS, .n = SIDE, .k = SIDE, .dtype = RN_DTYPE_Q8_0};
+    product stream = {.m = 1, .n = STREAM_ROWS, .k = STREAM_COLS, .dtype = RN_DTYPE_F32};
+    product tiny = {.m = 1, .n = TINY, .k = TINY, .dtype = RN_DTYPE_F32};
+    rn_device_rates *rates = &m->rates->cpu;
     double seconds = 0;
     RN_TRY(tell(m, "f32 products"));
-    RN_TRY(time_product(m, (product){SIDE, SIDE, SIDE, RN_DTYPE_F32, {{0}}, {0}}, &seconds));
-    m->rates->cpu.flops = 2.0 * SIDE * SIDE * SIDE / seconds;
+    RN_TRY(time_product(m, square, &seconds));
+    rates->flops = 2.0 * SIDE * SIDE * SIDE / seconds;
     RN_TRY(tell(m, "int8 products"));
-    RN_TRY(time_product(m, (product){WIDE_ROWS, SIDE, SIDE, RN_DTYPE_Q8_0, {{0}}, {0}}, &seconds));
-    m->rates->cpu.quantized_flops = 2.0 * WIDE_ROWS * SIDE * SIDE / seconds;
+    RN_TRY(time_product(m, narrow, &seconds));
+    rates->quantized_flops = 2.0 * WIDE_ROWS * SIDE * SIDE / seconds;
     RN_TRY(tell(m, "memory"));
-    RN_TRY(time_product(m, (product){1, STREAM_ROWS, STREAM_COLS, RN_DTYPE_F32, {{0}}, {0}},
-                        &seconds));
-    m->rates->cpu.memory_bytes_second = (double)(STREAM_ROWS * STREAM_COLS * 4) / seconds;
-    m->rates->cpu.link_bytes_second = m->rates->cpu.memory_bytes_second;
+    RN_TRY(time_product(m, stream, &seconds));
+    rates->memory_bytes_second = (double)(STREAM_ROWS * STREAM_COLS * 4) / seconds;
+    rates->link_bytes_second = rates->memory_bytes_second;
     RN_TRY(tell(m, "kernels"));
-    RN_TRY(time_product(m, (product){1, TINY, TINY, RN_DTYPE_F32, {{0}}, {0}}, &seconds));
-    m->rates->cpu.step_seconds = seconds > 1e-7 ? seconds : 1e-7;
+    RN_TRY(time_product(m, tiny, &seconds));
+    rates->step_seconds = seconds > 1e-7 ? seconds : 1e-7;
     return RN_OK;
 }
 
@@ -140,7 +157,8 @@ static rn_status write_file(const char *path) {
     return s;
 }
 
-static rn_status read_once(rn_reader *reader) {
+static rn_status read_file(void *self) {
+    rn_reader *reader = self;
     rn_extent extent = {.file = 0, .offset = 0, .bytes = FILE_BYTES};
     rn_reader_piece piece = {0};
     RN_TRY(rn_reader_start(reader, &extent, 1));
@@ -151,18 +169,11 @@ static rn_status read_once(rn_reader *reader) {
     }
 }
 
-static rn_status time_file(const char *path, double *out_seconds) {
+static rn_status time_file(const meter *m, const char *path, double *out_seconds) {
     rn_reader *reader = NULL;
     rn_reader_options options = {.ignore_page_cache = true, .allocator = RN_HOST_IO};
     RN_TRY(rn_reader_create(&(rn_reader_file){path}, 1, &options, &reader));
-    rn_status s = RN_OK;
-    *out_seconds = 1e9;
-    for (int i = 0; s == RN_OK && i < REPEATS; i++) {
-        uint64_t start = rn_clock_ns();
-        s = read_once(reader);
-        double seconds = (double)(rn_clock_ns() - start) / 1e9;
-        if (seconds < *out_seconds) *out_seconds = seconds;
-    }
+    rn_status s = time_best(m, read_file, reader, out_seconds);
     rn_reader_destroy(reader);
     return s;
 }
@@ -184,7 +195,7 @@ static rn_status measure_disk(const meter *m) {
     RN_TRY(tell(m, "disk"));
     RN_TRY(choose_file(m, path, sizeof path));
     RN_TRY(write_file(path));
-    rn_status s = time_file(path, &seconds);
+    rn_status s = time_file(m, path, &seconds);
     unlink(path);
     if (s == RN_OK) m->rates->cpu.disk_bytes_second = (double)FILE_BYTES / seconds;
     return s;

@@ -10,13 +10,14 @@ static void tell(void *self, const char *what) {
 }
 
 static void print_rates(const rn_rates *r, const char *path) {
-    printf("%u threads, %s\n", r->threads, r->cpu_level);
-    printf("  f32 products   %8.1f GFLOP/s\n", r->cpu.flops / 1e9);
-    printf("  int8 products  %8.1f GOP/s\n", r->cpu.quantized_flops / 1e9);
-    printf("  memory         %8.2f GB/s\n", r->cpu.memory_bytes_second / 1e9);
-    printf("  disk           %8.2f GB/s\n", r->cpu.disk_bytes_second / 1e9);
-    printf("  a kernel       %8.2f us\n", r->cpu.step_seconds * 1e6);
-    printf("kept in %s\n", path);
+    printf("%u thread%s, %s\n", r->threads, r->threads == 1 ? "" : "s", r->cpu_level);
+    printf("  f32 products   %6.1f GFLOP/s  a multiply-add counts two\n", r->cpu.flops / 1e9);
+    printf("  int8 products  %6.1f GOP/s\n", r->cpu.quantized_flops / 1e9);
+    printf("  memory         %6.1f GB/s     weights, for a product of one row\n",
+           r->cpu.memory_bytes_second / 1e9);
+    printf("  disk           %6.1f GB/s     past the page cache\n", r->cpu.disk_bytes_second / 1e9);
+    printf("  a kernel       %6.1f us       at least\n", r->cpu.step_seconds * 1e6);
+    printf("Plans with as many threads will use them: kept in %s\n", path);
 }
 
 static rn_status write_rates(const rn_rates *r, const char *path) {
@@ -61,9 +62,10 @@ const command calibrate_command = {
     .summary = "measure this machine, for the times that plans predict",
     .about =
         "Measures products, memory and disk with the program's own kernels and reader, in some\n"
-        "seconds, and keeps the rates in the user's cache folder. Plans made with as many\n"
-        "threads use them. The budget of a plan does not depend on them, its choice among\n"
-        "moves does.",
+        "seconds and with some 300 MiB of memory and of disk, and keeps the rates in the user's\n"
+        "cache folder ($XDG_CACHE_HOME or ~/.cache). Plans made with as many threads use them.\n"
+        "The smallest budget of a plan does not depend on them; its time, and with it the choice\n"
+        "among moves, does.",
     .example = "ration calibrate --disk /models",
     .min_words = 0,
     .max_words = 0,

@@ -43,6 +43,19 @@ static void forced_level_is_never_above_the_processor(void **unused) {
     }
 }
 
+static void byte_products_come_with_avx512_only(void **unused) {
+    (void)unused;
+    rn_cpu_level_force(RN_CPU_AVX512);
+    bool best = rn_cpu_has_vnni();
+    assert_true(!best || rn_cpu_level_get() == RN_CPU_AVX512);
+    for (int level = 0; level < RN_CPU_AVX512; level++) {
+        rn_cpu_level_force((rn_cpu_level)level);
+        assert_false(rn_cpu_has_vnni());
+    }
+    rn_cpu_level_force(RN_CPU_AVX512);
+    assert_int_equal(rn_cpu_has_vnni(), best);
+}
+
 static void every_level_has_a_name(void **unused) {
     (void)unused;
     assert_string_equal(rn_cpu_level_name(RN_CPU_PORTABLE), "portable");
@@ -55,6 +68,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(environment_lowers_the_level),
         cmocka_unit_test(forced_level_is_never_above_the_processor),
+        cmocka_unit_test(byte_products_come_with_avx512_only),
         cmocka_unit_test(every_level_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
