@@ -114,7 +114,7 @@ static double run_fio(const bench_settings *settings, const char *argument) {
 }
 
 static rn_status read_slice(rn_reader *reader, const bench_settings *settings) {
-    rn_extent slice = {0, settings->slice_offset, settings->slice_bytes};
+    rn_extent slice = {.offset = settings->slice_offset, .bytes = settings->slice_bytes};
     rn_reader_piece piece;
     RN_TRY(rn_reader_start(reader, &slice, 1));
     for (;;) {

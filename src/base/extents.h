@@ -9,7 +9,9 @@
 typedef struct rn_extent {
     uint32_t file; // index into the reader's files
     uint64_t offset;
-    uint64_t bytes; // may be 0
+    uint64_t bytes;       // may be 0
+    uint64_t grain_bytes; // where it is divided, then at a multiple of this, if a request holds so
+                          // much: rows that are packed together arrive together; 0: anywhere
 } rn_extent;
 
 // Two extents of a file share a request when at most this many unwanted bytes lie between them.
@@ -47,7 +49,8 @@ static inline bool rn_extent_cursor_equal(rn_extent_cursor a, rn_extent_cursor b
 
 // The next request at *cursor, which must not be the end; moves the cursor past what it covers.
 // align_bytes[file] is a power of two that divides limit_bytes. An extent that fits a request whole
-// is never divided; one that does not fit is divided at multiples of the alignment.
+// is never divided; one that does not fit is divided at multiples of its grain, else of the
+// alignment.
 rn_extent_request rn_extents_take(rn_extents list, const uint64_t *align_bytes, size_t limit_bytes,
                                   rn_extent_cursor *cursor);
 

@@ -120,6 +120,15 @@ static rn_status find_plain(const rn_weights *w, rn_value value) {
 
 // ---- lists --------------------------------------------------------------------------------------
 
+// The file's bytes of the rows that lie side by side in a panel: pieces of whole ones are packed
+// fastest.
+static uint64_t panel_bytes(const rn_weights *w, rn_value value, const rn_tensor_info *tensor) {
+    uint64_t rows = 0, cols = 0;
+    if (w->plan->places[value].layout != RN_LAYOUT_PANELS) return 0;
+    matrix_of(rn_graph_value(w->plan->graph, value), &rows, &cols);
+    return tensor->bytes / rows * RN_PANEL_ROWS;
+}
+
 static rn_status list_weight(const rn_weights *w, unit_list *list, rn_value value) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, value);
     rn_plain_parts parts = {0};
@@ -130,7 +139,10 @@ static rn_status list_weight(const rn_weights *w, unit_list *list, rn_value valu
         if (part != RN_PART_DATA && parts.bytes[part] == 0) continue;
         RN_TRY(find_tensor(w, info, part, parts.bytes[part], &tensor));
         list->extents[list->extent_count] =
-            (rn_extent){tensor->file, tensor->offset, tensor->bytes};
+            (rn_extent){.file = tensor->file,
+                        .offset = tensor->offset,
+                        .bytes = tensor->bytes,
+                        .grain_bytes = panel_bytes(w, value, tensor)};
         list->parts[list->extent_count++] = (part_of){value, part};
     }
     return RN_OK;

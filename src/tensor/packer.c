@@ -15,6 +15,9 @@
 #include "base/checked.h"
 #include "tensor/quant.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #include <string.h>
 
 typedef uint32_t word4 __attribute__((vector_size(16)));
@@ -30,6 +33,21 @@ static word4 load_words(const uint8_t *from) {
 
 static void store_words(uint8_t *to, word4 words) {
     memcpy(to, &words, sizeof words);
+}
+
+// A store that does not fill the caches, where there is one; stream_end before others may read.
+static inline void stream_words(uint8_t *to, word4 words) {
+#if defined(__SSE2__)
+    _mm_stream_si128((__m128i *)(void *)to, (__m128i)words);
+#else
+    store_words(to, words);
+#endif
+}
+
+static inline void stream_end(void) {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
 }
 
 // Four words of four rows: word i of all rows goes to `to` + 64 i.
@@ -211,13 +229,40 @@ static void take_rows(const rn_packer *p, method m, uint64_t row, uint64_t row_b
         take_row(p, m, row + (uint64_t)r, done, row_bytes, from + (uint64_t)r * row_bytes + done);
 }
 
+// All rows of an f32 panel: whole lines go out one after the other, past the caches, which have no
+// use for a weight that will be multiplied later.
+static void take_f32_panel(const rn_packer *p, uint64_t row, uint64_t row_bytes,
+                           const uint8_t *from) {
+    uint8_t *to = first_unit(p, row);
+    uint64_t cols = row_bytes / sizeof(float), whole = cols & ~(uint64_t)3;
+    for (uint64_t c = 0; c < whole; c += 4, from += 16, to += 256) {
+        word4 unit[16]; // column c + i of all rows: unit[4 i .. 4 i + 3]
+        for (int lane = 0; lane < RN_PANEL_ROWS; lane += 4)
+            transpose_words(load_words(from + (uint64_t)lane * row_bytes),
+                            load_words(from + (uint64_t)(lane + 1) * row_bytes),
+                            load_words(from + (uint64_t)(lane + 2) * row_bytes),
+                            load_words(from + (uint64_t)(lane + 3) * row_bytes), 0,
+                            (uint8_t *)unit + 4 * lane);
+        for (int i = 0; i < 16; i++)
+            stream_words(to + 16 * i, unit[i]);
+    }
+    stream_end();
+    for (uint64_t r = 0; whole < cols && r < RN_PANEL_ROWS; r++)
+        take_row(p, method_of(RN_DTYPE_F32), row + r, whole * sizeof(float), row_bytes,
+                 from + r * row_bytes);
+}
+
 static void take_data(const rn_packer *p, uint64_t offset, const uint8_t *from, uint64_t bytes) {
     method m = method_of(p->panels.dtype);
     uint64_t row_bytes = p->parts.bytes[RN_PART_DATA] / p->panels.rows;
     uint64_t group_bytes = row_bytes * (uint64_t)m.together, take;
     for (; bytes > 0; offset += take, from += take, bytes -= take) {
         uint64_t row = offset / row_bytes, at = offset % row_bytes;
-        if (at == 0 && bytes >= group_bytes && row % (uint64_t)m.together == 0) {
+        take = row_bytes * RN_PANEL_ROWS;
+        if (p->panels.dtype == RN_DTYPE_F32 && at == 0 && bytes >= take &&
+            row % RN_PANEL_ROWS == 0) {
+            take_f32_panel(p, row, row_bytes, from);
+        } else if (at == 0 && bytes >= group_bytes && row % (uint64_t)m.together == 0) {
             take_rows(p, m, row, row_bytes, from);
             take = group_bytes;
         } else {

@@ -86,8 +86,10 @@ static bool try_node(conform_trial *first, const rn_tensor *must, conform_fact n
 
 // ---- the nodes of a row -------------------------------------------------------------------------
 
+// A row's bits are those of its op itself; the gradients of a product may be products, too.
 static conform_fact fact_of(const conform_row *row, const rn_node *node) {
-    return row->bits && node->op == row->op ? conform_same : conform_facts[node->op];
+    bool itself = node->op == row->op && node->phase == RN_PHASE_FORWARD;
+    return row->bits && itself ? conform_same : conform_facts[node->op];
 }
 
 // Runs the node by the reference, and then by the kernel on what the reference has read.

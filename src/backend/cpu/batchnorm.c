@@ -86,14 +86,12 @@ static void add_up(const channels *k) {
 static void rows_task(void *arg, size_t index) {
     const channels *k = arg;
     const rn_spans *s = rn_spans_get();
-    uint64_t width = k->n.width, rows = TASK_ELEMENTS / width + 1;
-    uint64_t end = rn_min_u64((index + 1) * rows, k->n.rows);
-    for (uint64_t row = index * rows; row < end; row++) {
+    uint64_t width = k->n.width, rows = TASK_ELEMENTS / width + 1, row = index * rows;
+    uint64_t end = rn_min_u64(row + rows, k->n.rows);
+    if (!k->dy) s->affine(k->x + row * width, k->a, k->b, k->out + row * width, end - row, width);
+    for (; k->dy && row < end; row++) {
         uint64_t at = row * width;
-        if (k->dy)
-            s->channel_dx(k->x + at, k->dy + at, k->a, k->b, k->c, k->out + at, width);
-        else
-            s->affine(k->x + at, k->a, k->b, k->out + at, width);
+        s->channel_dx(k->x + at, k->dy + at, k->a, k->b, k->c, k->out + at, width);
     }
 }
 

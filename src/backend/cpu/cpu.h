@@ -10,8 +10,9 @@
 
 extern const rn_kernel rn_cpu_kernels[RN_OP_COUNT];
 
-// The layout in which input `input` of `op` is read fastest, for a weight that is read only: PANELS
-// for a product's (N, K) matrix, CONV_PANELS for a convolution's f32 weight, PLAIN otherwise.
+// The layout in which a weight that is read only is wanted: PANELS for a product's matrix, also
+// where it is read across, as the gradient of x does (its other reader is the forward product);
+// CONV_PANELS for a convolution's f32 weight; PLAIN otherwise.
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input);
 
 // ---- the kernels, by file -----------------------------------------------------------------------
@@ -73,6 +74,16 @@ rn_status rn_cpu_attention_grad(const rn_call *call);
 uint64_t rn_cpu_attention_grad_workspace(const rn_call *call);
 rn_status rn_cpu_paged_attention(const rn_call *call);
 uint64_t rn_cpu_paged_attention_workspace(const rn_call *call);
+// rope.c, embedding_grad.c
+rn_status rn_cpu_rope(const rn_call *call);
+uint64_t rn_cpu_rope_workspace(const rn_call *call);
+rn_status rn_cpu_embedding_grad(const rn_call *call);
+// reduce.c: sum is mean, too; permute.c
+rn_status rn_cpu_sum(const rn_call *call);
+uint64_t rn_cpu_sum_workspace(const rn_call *call);
+rn_status rn_cpu_sum_squares(const rn_call *call);
+uint64_t rn_cpu_sum_squares_workspace(const rn_call *call);
+rn_status rn_cpu_permute(const rn_call *call);
 // pool2d.c: both kinds
 rn_status rn_cpu_pool2d(const rn_call *call);
 

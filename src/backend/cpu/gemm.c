@@ -4,8 +4,9 @@
 //         for each block of rows (MC): pack it, [k][lanes] panels
 //             tiles of C: a few panels of rows by a few panels of columns at a time
 //
-// A panel of B stays in the first cache while panels of A pass by; a task's panels of A stay in
-// the second. Packing and multiplying are two loops over threads with a barrier between them.
+// A task's panels of A stay in the second cache while it walks along the columns; two panels of B
+// stay near while those of A pass by. Packing and multiplying are two loops over threads with a
+// barrier between them.
 //
 // Few rows are another matter: every element of B is used a few times only, so B goes through the
 // first cache once, packed by the thread that needs it, and A is read where it stands.
@@ -15,14 +16,17 @@
 #include "base/checked.h"
 
 enum {
-    KC = 256,
-    MC = 1008,             // rows of a block, a multiple of every level's tile
-    NC = 1024,             // columns of a block
-    DEEP_FLOATS = 1 << 17, // of small blocks, which are deeper
-    FEW = 8,               // rows up to which A is read where it stands
-    FEW_COLUMNS = 128,     // of B at once then, where a row of memory is a k
-    TASK_FLOATS = 16384,   // that a packing task packs at least
-    TASK_PRODUCTS = 1 << 17,
+    KC = 384,                // k's of a block
+    MC = 672,                // rows of a block, a multiple of every level's tile
+    NC = 1024,               // columns of a block
+    DEEP_FLOATS = 1 << 17,   // of small blocks, which are deeper
+    FEW = 8,                 // rows up to which A is read where it stands
+    FEW_COLUMNS = 128,       // of B at once then, where a row of memory is a k
+    TASK_FLOATS = 16384,     // that a packing task packs at least
+    TASK_PRODUCTS = 1 << 17, // of a multiplying task at least
+    TASK_ROWS = 24,          // panels of A of a multiplying task: half of the second cache
+    TASK_COLS = 4,           // tiles of columns
+    COLUMN_DEPTH = 32,       // k's that are packed at once where each is a row of memory
 };
 
 typedef struct block {
@@ -89,30 +93,41 @@ static void pack_lanes(const rn_tile_set *set, const rn_gemm_side *side, size_t 
     rn_tile_pack(set, from, side->lane_step, side->k_step, (uint32_t)count, depth, to, width);
 }
 
-static void pack_a(const block *s, size_t panel) {
-    size_t row = panel * s->set->rows;
-    pack_lanes(s->set, &s->g->a, s->m + row, least(s->mc - row, s->set->rows), s->k, s->kc,
-               s->a + panel * s->set->lanes * s->kc, s->set->lanes);
+static void pack_a(const block *s, size_t panel, size_t k, size_t depth) {
+    size_t row = panel * s->set->rows, width = s->set->lanes;
+    pack_lanes(s->set, &s->g->a, s->m + row, least(s->mc - row, s->set->rows), s->k + k, depth,
+               s->a + (panel * s->kc + k) * width, width);
 }
 
-static void pack_b(const block *s, size_t panel) {
+static void pack_b(const block *s, size_t panel, size_t k, size_t depth) {
     size_t col = panel * RN_PANEL;
-    float *to = s->b + col * s->kc;
+    float *to = s->b + (panel * s->kc + k) * RN_PANEL;
     if (s->g->pack)
-        s->g->pack(s->g->source, s->n / RN_PANEL + panel, s->k, s->kc, to);
+        s->g->pack(s->g->source, s->n / RN_PANEL + panel, s->k + k, depth, to);
     else
-        pack_lanes(s->set, &s->g->b, s->n + col, least(s->nc - col, RN_PANEL), s->k, s->kc, to,
+        pack_lanes(s->set, &s->g->b, s->n + col, least(s->nc - col, RN_PANEL), s->k + k, depth, to,
                    RN_PANEL);
 }
 
+// Neighbouring panels read the same rows of memory where a row is a k: so a few k's of all of them
+// at a time.
+static void pack_panels(const block *s, bool of_b, size_t first, size_t end) {
+    const rn_gemm_side *side = of_b ? &s->g->b : &s->g->a;
+    size_t step = side->k_step == 1 || (of_b && s->g->pack) ? s->kc : COLUMN_DEPTH, depth;
+    for (size_t k = 0; k < s->kc; k += depth) {
+        depth = least(s->kc - k, step);
+        for (size_t panel = first; panel < end; panel++)
+            (of_b ? pack_b : pack_a)(s, panel, k, depth);
+    }
+}
+
+// Panels of A, then those of B.
 static void pack_some(void *arg, size_t index) {
     const block *s = arg;
-    size_t end = least((index + 1) * s->panels_a_task, s->a_panels + s->b_panels);
-    for (size_t panel = index * s->panels_a_task; panel < end; panel++)
-        if (panel < s->a_panels)
-            pack_a(s, panel);
-        else
-            pack_b(s, panel - s->a_panels);
+    size_t first = index * s->panels_a_task, all = s->a_panels + s->b_panels;
+    size_t end = least(first + s->panels_a_task, all), middle = s->a_panels;
+    if (first < middle) pack_panels(s, false, first, least(end, middle));
+    if (end > middle) pack_panels(s, true, first > middle ? first - middle : 0, end - middle);
 }
 
 // ---- multiplying --------------------------------------------------------------------------------
@@ -145,15 +160,16 @@ static void multiply_rows(const block *s, size_t panel, size_t col, rn_tile *t) 
     t->a[1] = t->a[0] + s->set->group;
     t->c[0] = s->g->c + (s->m + row) * s->g->c_row + s->n + col;
     t->c[1] = t->c[0] + s->set->group * s->g->c_row;
+    t->next_c = t->c[0] + s->set->rows * s->g->c_row;
     s->set->run(t);
 }
 
 static void multiply_some(void *arg, size_t index) {
     const block *s = arg;
     size_t width = RN_PANEL * s->set->panels;
-    size_t down = (size_t)rn_div_up(s->a_panels, s->tile_rows);
-    size_t first = index % down * s->tile_rows, end = least(first + s->tile_rows, s->a_panels);
-    size_t col = index / down * s->tile_cols * width;
+    size_t across = (size_t)rn_div_up(s->nc, s->tile_cols * width);
+    size_t first = index / across * s->tile_rows, end = least(first + s->tile_rows, s->a_panels);
+    size_t col = index % across * s->tile_cols * width;
     size_t right = least(col + s->tile_cols * width, s->nc);
     for (; col < right; col += width) {
         rn_tile t = tile_of(s, col);
@@ -164,12 +180,12 @@ static void multiply_some(void *arg, size_t index) {
 
 // ---- blocks -------------------------------------------------------------------------------------
 
-// Tasks of 8 by 8 tiles, smaller where that leaves threads without work, never tiny.
+// Smaller tasks where large ones leave threads without work, never tiny ones.
 static void choose_tasks(block *s, uint32_t threads) {
     size_t across = (size_t)rn_div_up(s->nc, RN_PANEL * s->set->panels);
     size_t tile = s->set->rows * RN_PANEL * s->set->panels * s->kc;
-    s->tile_rows = least(s->a_panels, 8);
-    s->tile_cols = least(across, 8);
+    s->tile_rows = even(s->a_panels, TASK_ROWS, 1);
+    s->tile_cols = least(across, TASK_COLS);
     while (rn_div_up(s->a_panels, s->tile_rows) * rn_div_up(across, s->tile_cols) < 4 * threads &&
            s->tile_rows * s->tile_cols > 1 && s->tile_rows * s->tile_cols * tile > TASK_PRODUCTS) {
         if (s->tile_cols > 1)

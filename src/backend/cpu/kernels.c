@@ -63,19 +63,19 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_CONV2D_GRAD_INPUT] = {rn_cpu_conv2d_grad_input, rn_cpu_conv2d_grad_input_workspace},
     [RN_OP_CONV2D_GRAD_WEIGHT] = {rn_cpu_conv2d_grad_weight, rn_cpu_conv2d_grad_weight_workspace},
     [RN_OP_EMBEDDING] = REFERENCE,
-    [RN_OP_EMBEDDING_GRAD] = REFERENCE,
+    [RN_OP_EMBEDDING_GRAD] = {rn_cpu_embedding_grad, NULL},
     // attention
-    [RN_OP_ROPE] = REFERENCE,
+    [RN_OP_ROPE] = {rn_cpu_rope, rn_cpu_rope_workspace},
     [RN_OP_ATTENTION] = {rn_cpu_attention, rn_cpu_attention_workspace},
     [RN_OP_ATTENTION_GRAD] = {rn_cpu_attention_grad, rn_cpu_attention_grad_workspace},
     [RN_OP_KV_APPEND] = REFERENCE,
     [RN_OP_PAGED_ATTENTION] = {rn_cpu_paged_attention, rn_cpu_paged_attention_workspace},
     // reductions
-    [RN_OP_SUM] = REFERENCE,
-    [RN_OP_MEAN] = REFERENCE,
+    [RN_OP_SUM] = {rn_cpu_sum, rn_cpu_sum_workspace},
+    [RN_OP_MEAN] = {rn_cpu_sum, rn_cpu_sum_workspace},
     [RN_OP_MAX] = REFERENCE,
     [RN_OP_MAX_GRAD] = REFERENCE,
-    [RN_OP_SUM_SQUARES] = REFERENCE,
+    [RN_OP_SUM_SQUARES] = {rn_cpu_sum_squares, rn_cpu_sum_squares_workspace},
     [RN_OP_ARGMAX] = REFERENCE,
     [RN_OP_AVG_POOL] = {rn_cpu_pool2d, NULL},
     [RN_OP_AVG_POOL_GRAD] = REFERENCE,
@@ -83,7 +83,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_MAX_POOL_GRAD] = REFERENCE,
     // moving elements
     [RN_OP_RESHAPE] = {view, NULL},
-    [RN_OP_PERMUTE] = REFERENCE,
+    [RN_OP_PERMUTE] = {rn_cpu_permute, NULL},
     [RN_OP_SLICE] = REFERENCE,
     [RN_OP_CONCAT] = REFERENCE,
     [RN_OP_PAD] = REFERENCE,
@@ -108,11 +108,8 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
 
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     const rn_tensor *weight = &call->inputs[input];
-    const rn_matmul_attrs *matmul = call->attrs;
     const uint64_t *dims = weight->shape.dims;
     uint64_t bytes;
-    bool across = call->op == RN_OP_MATMUL && (matmul->transpose_w || matmul->transpose_x);
-    if (across && weight->dtype != RN_DTYPE_F32) return RN_LAYOUT_PLAIN;
     if (call->op == RN_OP_MATMUL && input == 1 && weight->shape.rank == 2 &&
         rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;

@@ -1,10 +1,12 @@
-// matmul.c — the f32 product of the graph: its shapes laid out as one or many gemms.
+// matmul.c — the graph's product: which kernel makes it; and that of f32 operands, its shapes laid
+// out as one or many gemms.
 //
 // A matrix w serves all batches: then the leading axes of x are rows, and it is one product. With
 // many products each is made by one thread, where there are enough of them; else all threads make
 // one after the other.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/matmul_widened.h"
 #include "backend/cpu/packed.h"
 #include "backend/cpu/share.h"
 
@@ -12,45 +14,12 @@
 #include "device/reference.h"
 #include "graph/quantized_product.h"
 
-// w (K, N), each 16 of whose rows are a panel (tensor/panels.h): a weight that the forward pass
-// reads as (N, K) and the backward pass across.
-typedef struct across {
-    const float *panels;
-    size_t n;
-} across;
-
 typedef struct product {
     rn_gemm gemm; // of the first batch
-    across across;
     const rn_call *call;
     size_t batches;
     uint64_t each_bytes; // workspace of a thread that makes products alone
 } product;
-
-static bool is_f32(const rn_call *call) {
-    return call->inputs[1].dtype == RN_DTYPE_F32 && call->inputs[0].dtype == RN_DTYPE_F32;
-}
-
-static void pack_across(const void *source, size_t panel, size_t k, size_t depth, float *to) {
-    const across *w = source;
-    size_t lane = panel * RN_PANEL, take;
-    uint32_t count = (uint32_t)rn_min_u64(w->n - lane, RN_PANEL);
-    for (; depth > 0; k += take, depth -= take, to += take * RN_PANEL) {
-        take = rn_min_u64(RN_PANEL - k % RN_PANEL, depth);
-        const float *from = w->panels + (k / RN_PANEL * w->n + lane) * RN_PANEL + k % RN_PANEL;
-        rn_tile_pack(rn_tile_set_get(), from, RN_PANEL, 1, count, take, to, RN_PANEL);
-    }
-}
-
-static void read_w(const rn_tensor *w, bool transposed, product *p) {
-    rn_gemm *g = &p->gemm;
-    g->b = transposed ? (rn_gemm_side){w->data, 1, g->n} : (rn_gemm_side){w->data, g->k, 1};
-    if (w->layout != RN_LAYOUT_PANELS) return;
-    p->across = (across){w->data, g->n};
-    g->b_panels = w->data;
-    g->b_is_panels = !transposed;
-    if (transposed) g->pack = pack_across;
-}
 
 static product read_call(const rn_call *call) {
     const rn_matmul_attrs *attrs = call->attrs;
@@ -68,7 +37,9 @@ static product read_call(const rn_call *call) {
         p.batches = 1;
     }
     g->a = attrs->transpose_x ? (rn_gemm_side){x->data, 1, g->m} : (rn_gemm_side){x->data, g->k, 1};
-    read_w(w, attrs->transpose_w, &p);
+    g->b = attrs->transpose_w ? (rn_gemm_side){w->data, 1, g->n} : (rn_gemm_side){w->data, g->k, 1};
+    g->b_is_panels = w->layout == RN_LAYOUT_PANELS;
+    g->b_panels = w->data;
     g->c = y->data;
     g->c_row = g->n;
     if (call->input_count > 2) g->bias = call->inputs[2].data;
@@ -90,7 +61,6 @@ static size_t w_offset(const product *p, size_t batch) {
 
 static rn_gemm batch_of(const product *p, size_t batch) {
     rn_gemm g = p->gemm;
-    g.source = &p->across;
     g.a.data += batch * g.m * g.k;
     g.b.data += w_offset(p, batch);
     g.c += batch * g.m * g.n;
@@ -111,22 +81,7 @@ static bool is_many(const product *p) {
     return p->batches >= 4 * (size_t)threads || p->batches % threads == 0;
 }
 
-// Products with weights that are not f32: in panels as they lie; plain ones whose product is a sum
-// in f32 a tile at a time; what is left (rounded activations with plain weights, transposed ones)
-// by the reference loop.
-static rn_kernel narrow_kernel(const rn_call *call) {
-    const rn_matmul_attrs *attrs = call->attrs;
-    const rn_tensor *w = &call->inputs[1];
-    if (w->layout == RN_LAYOUT_PANELS)
-        return (rn_kernel){rn_cpu_packed_matmul, rn_cpu_packed_matmul_workspace};
-    if (w->shape.rank == 2 && !attrs->transpose_x && !attrs->transpose_w &&
-        !rn_product_is_quantized(w->dtype))
-        return (rn_kernel){rn_cpu_generic_matmul, rn_cpu_generic_matmul_workspace};
-    return rn_reference_kernel;
-}
-
-rn_status rn_cpu_matmul(const rn_call *call) {
-    if (!is_f32(call)) return narrow_kernel(call).run(call);
+static rn_status run_f32(const rn_call *call) {
     product p = read_call(call);
     if (is_many(&p)) {
         p.each_bytes = rn_gemm_workspace(&p.gemm, 1);
@@ -140,10 +95,33 @@ rn_status rn_cpu_matmul(const rn_call *call) {
     return RN_OK;
 }
 
-uint64_t rn_cpu_matmul_workspace(const rn_call *call) {
-    if (!is_f32(call)) return narrow_kernel(call).workspace(call);
+static uint64_t f32_workspace(const rn_call *call) {
     product p = read_call(call);
     // Fewer batches may be made by one thread each where the most are not.
     if (p.batches > 1) return call->threads * rn_gemm_workspace(&p.gemm, 1);
     return rn_gemm_workspace(&p.gemm, call->threads);
+}
+
+// A weight that is not f32 is multiplied as it lies in panels; a plain one, if its product is a sum
+// in f32, a tile at a time. Panels that are read across, and anything else that is read across, are
+// widened. What is left goes to the reference loop: rounded activations with plain weights.
+static rn_kernel choose(const rn_call *call) {
+    const rn_matmul_attrs *attrs = call->attrs;
+    const rn_tensor *w = &call->inputs[1];
+    bool across = attrs->transpose_x || attrs->transpose_w;
+    bool panels = w->layout == RN_LAYOUT_PANELS;
+    if (w->dtype == RN_DTYPE_F32 && !(panels && across)) return (rn_kernel){run_f32, f32_workspace};
+    if (w->shape.rank != 2) return rn_reference_kernel;
+    if (across) return (rn_kernel){rn_cpu_widened_matmul, rn_cpu_widened_matmul_workspace};
+    if (panels) return (rn_kernel){rn_cpu_packed_matmul, rn_cpu_packed_matmul_workspace};
+    if (rn_product_is_quantized(w->dtype)) return rn_reference_kernel;
+    return (rn_kernel){rn_cpu_generic_matmul, rn_cpu_generic_matmul_workspace};
+}
+
+rn_status rn_cpu_matmul(const rn_call *call) {
+    return choose(call).run(call);
+}
+
+uint64_t rn_cpu_matmul_workspace(const rn_call *call) {
+    return choose(call).workspace(call);
 }

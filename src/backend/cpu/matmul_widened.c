@@ -10,7 +10,7 @@
 #include "graph/plain_matrix.h"
 #include "tensor/panels.h"
 
-enum { WIDENED_FLOATS = 1 << 19, LEAST_ROWS = 16 };
+enum { WIDENED_FLOATS = 1 << 18, LEAST_ROWS = 16 };
 
 typedef struct widening {
     bool packed;

@@ -5,6 +5,7 @@
 // for those of 8 bits the sign goes over to x, which leaves at most 2 * 128 * 127.
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LANES 8
 
@@ -23,7 +24,9 @@ static inline vint iset(int x) { return _mm256_set1_epi32(x); }
 static inline vint iload(const void *from) { return _mm256_loadu_si256((const __m256i *)from); }
 static inline void istore(void *to, vint a) { _mm256_storeu_si256((__m256i *)to, a); }
 static inline vint iset_from(const void *from) {
-    return _mm256_set1_epi32(*(const int __attribute__((may_alias, aligned(1))) *)from);
+    int bits;
+    memcpy(&bits, from, sizeof bits);
+    return iset(bits);
 }
 static inline vint iand(vint a, vint b) { return _mm256_and_si256(a, b); }
 static inline vint ior_and(vint a, vint b, vint c) { // a | (b & c)

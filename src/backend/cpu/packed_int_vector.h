@@ -1,11 +1,9 @@
 // packed_int_vector.h — the vector kernels of packed_ints.h, in the words that the including file
 // defines: LANES rows of a panel at a time (16, or 8 and each panel is done in two halves).
 //
-//     vint    LANES 32-bit lanes      iload iset iand ior ishl ishr isar izero
-//     vfloat  LANES f32               vload vset vmul vfma vfnma vadd vconvert vload_half ...
-//     idot(sum, w, x)     sum + the products of four unsigned bytes w with four signed bytes x,
-//     which
-//                         all lanes share; w at most 127
+//     vint, vfloat        LANES lanes of 32 bits; words for them begin with i and v
+//     idot(sum, w, x)     sum + the products of four unsigned bytes w, at most 127, with four
+//                         signed bytes x, in every lane
 //     idot_byte           the same for weights of 8 bits + 128; BYTE_OFFSET is what of the 128 is
 //                         still in the sum
 //
@@ -33,6 +31,14 @@
 
 enum { HALVES = 16 / LANES, HALF_BYTES = 4 * LANES, MOST_PANELS = 4, MOST = 12 };
 
+// Panels come from memory: each is asked for AHEAD bytes early.
+enum { AHEAD = 1024 };
+
+INLINE void prefetch(const uint8_t *from, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(from + AHEAD + at);
+}
+
 // ---- weights ------------------------------------------------------------------------------------
 
 // Word `d` of the lanes of half h.
@@ -46,14 +52,6 @@ INLINE vint low_nibbles(vint v) {
 
 INLINE vint high_nibbles(vint v) {
     return iand(ishr(v, 4), iset(0x0f0f0f0f));
-}
-
-// Panels come from memory: each is asked for AHEAD bytes early.
-enum { AHEAD = 1024 };
-
-INLINE void prefetch(const uint8_t *from, uint64_t bytes) {
-    for (uint64_t at = 0; at < bytes; at += 64)
-        __builtin_prefetch(from + AHEAD + at);
 }
 
 INLINE vint weight_q6_k(const uint8_t *unit, int part, int g, int h) {
@@ -169,11 +167,12 @@ INLINE void dot(rn_int_kind kind, rn_int_form form, int rows, int panels, const 
     }
 }
 
-// Each row's sum begins at word `which` of the strip.
-INLINE void begin_sums(int rows, int panels, const block *b, int which, vint *sums) {
+// Each row's sum begins at word `which` of the strip, or at zero where that is no correction.
+INLINE void begin_sums(rn_int_kind kind, int rows, int panels, const block *b, int which,
+                       vint *sums) {
     UNROLL
     for (int r = 0; r < rows; r++) {
-        vint first = iset_from(strip_word(b, rows, which, r));
+        vint first = kind == RN_INT_MINNED ? izero() : iset_from(strip_word(b, rows, which, r));
         UNROLL
         for (int p = 0; p < panels; p++)
             sums[p * rows + r] = first;
@@ -189,13 +188,13 @@ INLINE void load_scales(rn_int_form form, int panels, const block *b, int which,
 INLINE void add_parted(rn_int_form form, int rows, int panels, const block *b, vfloat *acc) {
     vint sums[MOST];
     vfloat halves[MOST], s0[MOST_PANELS], s[MOST_PANELS];
-    begin_sums(rows, panels, b, 1, sums);
+    begin_sums(RN_INT_PARTED, rows, panels, b, 1, sums);
     dot(RN_INT_PARTED, form, rows, panels, b, 0, 4, sums);
     load_scales(form, panels, b, 1, s);
     UNROLL
     for (int i = 0; i < rows * panels; i++)
         halves[i] = vmul(s[i / rows], vconvert(sums[i]));
-    begin_sums(rows, panels, b, 2, sums);
+    begin_sums(RN_INT_PARTED, rows, panels, b, 2, sums);
     dot(RN_INT_PARTED, form, rows, panels, b, 4, 8, sums);
     load_scales(form, panels, b, 0, s0);
     load_scales(form, panels, b, 2, s);
@@ -221,10 +220,7 @@ INLINE void add_block(rn_int_kind kind, rn_int_form form, int rows, int panels, 
         add_parted(form, rows, panels, b, acc);
         return;
     }
-    begin_sums(rows, panels, b, 1, sums);
-    UNROLL
-    for (int i = 0; i < rows * panels; i++)
-        if (kind == RN_INT_MINNED) sums[i] = izero();
+    begin_sums(kind, rows, panels, b, 1, sums);
     dot(kind, form, rows, panels, b, 0, 8, sums);
     if (kind) load_scales(form, panels, b, 0, s0);
     if (kind == RN_INT_MINNED) load_scales(form, panels, b, 1, s1);
@@ -271,7 +267,7 @@ INLINE void end(const rn_int_job *job, int rows, int panels, int h, vfloat *acc)
         vfloat scales = vset(1), bias = vset(0);
         const uint8_t *heads = (const uint8_t *)job->row_scale;
         if (heads)
-            scales = vload((const float *)(const void *)(heads + (uint64_t)p * job->head_step) +
+            scales = vload((const float *)(const void *)(heads + (uint64_t)p * job->panel_bytes) +
                            h * LANES);
         if (job->bias) bias = vload_some(job->bias + p * 16 + h * LANES, cols);
         UNROLL

@@ -2,6 +2,7 @@
 // bytes and adds groups of four.
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LANES 16
 
@@ -20,7 +21,9 @@ static inline vint iset(int x) { return _mm512_set1_epi32(x); }
 static inline vint iload(const void *from) { return _mm512_loadu_si512(from); }
 static inline void istore(void *to, vint a) { _mm512_storeu_si512(to, a); }
 static inline vint iset_from(const void *from) {
-    return _mm512_set1_epi32(*(const int __attribute__((may_alias, aligned(1))) *)from);
+    int bits;
+    memcpy(&bits, from, sizeof bits);
+    return iset(bits);
 }
 static inline vint iand(vint a, vint b) { return _mm512_and_si512(a, b); }
 static inline vint ior_and(vint a, vint b, vint c) { // a | (b & c)

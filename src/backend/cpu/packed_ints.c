@@ -1,10 +1,10 @@
 // packed_ints.c — products with rounded activations: which kernel works on what.
 //
-// All rows of x are rounded into strips first. Then, for few rows, each task multiplies them by
-// some panels as they lie: that is a matter of reading weights. For many rows, a task unpacks the
-// next TILE_BLOCKS blocks of a few panels into its tile, which stays in the second cache while all
-// strips pass by; sums wait in y for the next part. Every output is one chain over the blocks in
-// order, so nothing of this shows in its bits.
+// All rows of x are rounded into strips first. A single row is then multiplied by panels as they
+// lie: that is a matter of reading weights. For more rows, a task unpacks the next TILE_BLOCKS
+// blocks of a few panels into its tile, which stays in the first cache while all strips pass by;
+// sums wait in y for the next part. Every output is one chain over the blocks in order, so nothing
+// of this shows in its bits.
 #include "backend/cpu/packed_product.h"
 
 #include "backend/cpu/share.h"
@@ -12,9 +12,9 @@
 #include "base/cpu.h"
 
 enum {
-    TILE_BLOCKS = 16,
-    TASK_PANELS = 8, // of a direct product
-    ALONE = 1 << 16, // products up to which threads are not worth waking
+    TILE_BLOCKS = 16, // whole superblocks; 4 panels of it are 36 to 44 KiB
+    TASK_PANELS = 8,  // of a direct product
+    ALONE = 1 << 16,  // products up to which threads are not worth waking
 };
 
 typedef struct ints {
@@ -149,7 +149,6 @@ static rn_int_job job_at(const ints *t, uint64_t panel, uint64_t panels, uint64_
         .y_row = t->p->n,
         .cols = (uint32_t)rn_min_u64(panels * RN_PANEL_ROWS, t->p->n - col),
         .row_scale = t->form == RN_INT_INT8 ? (const float *)(const void *)from : NULL,
-        .head_step = t->p->panels.panel_bytes,
         .bias = t->p->bias ? t->p->bias + col : NULL,
     };
 }

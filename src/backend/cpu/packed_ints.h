@@ -46,15 +46,14 @@ typedef enum rn_int_form {
 // One strip by one panel, or a few side by side.
 typedef struct rn_int_job {
     const uint8_t *weights; // the first panel's first unit, or the tile
-    uint64_t panel_bytes;   // from panel to panel; a tile knows its own
+    uint64_t panel_bytes;   // from panel to panel; blocks of a tile know their own
     const uint8_t *x;       // the strip's first block
     uint64_t blocks;        // of 32 columns
     float *y;               // (rows of the strip, cols)
     uint64_t y_row;         // floats from row to row
     uint32_t cols;          // 1 .. 16 a panel
     bool resume;            // go on with the sums in y
-    const float *row_scale; // (16) of the first panel, or NULL: multiplies the sum
-    uint64_t head_step;     // bytes to the next panel's
+    const float *row_scale; // (16) of the first panel, panel_bytes apart; or NULL
     const float *bias;      // (cols), or NULL: added at last
 } rn_int_job;
 

@@ -5,29 +5,44 @@
 
 #include <string.h>
 
-// One output pixel: the pixels of its window, joined.
+// The pixels of a window, in pieces of this many.
+enum { PIECE = 16 };
+
+// y = the largest of y and some pixels, or their sum; `first`: of the pixels alone.
+static void join(rn_op op, const float **pixels, uint64_t count, bool first, float *y,
+                 uint64_t channels) {
+    const rn_spans *s = rn_spans_get();
+    if (op == RN_OP_MAX_POOL) {
+        if (!first) pixels[count++] = y;
+        s->max_of(pixels, count, y, channels);
+        return;
+    }
+    if (first) memset(y, 0, channels * sizeof(float));
+    for (uint64_t i = 0; i < count; i++)
+        s->add_into(pixels[i], y, channels);
+}
+
+// One output pixel.
 static void pool_pixel(const rn_call *call, const float *image /* (H, W, C) */, uint64_t oh,
                        uint64_t ow, float *y /* (C) */) {
-    const rn_spans *s = rn_spans_get();
     const rn_pool2d_attrs *a = call->attrs;
     rn_shape x = call->inputs[0].shape;
-    uint64_t channels = x.dims[3];
+    uint64_t channels = x.dims[3], count = 0;
     rn_window_range high = rn_window_at(oh, a->stride_h, a->size_h, a->pad_top, x.dims[1]);
     rn_window_range wide = rn_window_at(ow, a->stride_w, a->size_w, a->pad_left, x.dims[2]);
+    const float *pixels[PIECE + 1];
     bool first = true;
     for (uint64_t h = high.first; h < high.end; h++)
         for (uint64_t w = wide.first; w < wide.end; w++) {
-            const float *pixel = image + (h * x.dims[2] + w) * channels;
-            if (first)
-                memcpy(y, pixel, channels * sizeof(float));
-            else if (call->op == RN_OP_MAX_POOL)
-                s->max_into(pixel, y, channels);
-            else
-                s->add_into(pixel, y, channels);
+            pixels[count++] = image + (h * x.dims[2] + w) * channels;
+            if (count < PIECE) continue;
+            join(call->op, pixels, count, first, y, channels);
             first = false;
+            count = 0;
         }
+    if (count) join(call->op, pixels, count, first, y, channels);
     if (call->op == RN_OP_AVG_POOL)
-        s->scale(y, y, channels, 1.0f / (float)((uint64_t)a->size_h * a->size_w), 0);
+        rn_spans_get()->scale(y, y, channels, 1.0f / (float)((uint64_t)a->size_h * a->size_w), 0);
 }
 
 // Row `index` of all rows of y: (n, oh).

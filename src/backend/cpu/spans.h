@@ -49,6 +49,9 @@ typedef struct rn_spans {
     float (*largest)(const float *x, uint64_t n); // -infinity where n is 0; NaN wins
     float (*dot)(const float *x, const float *y, uint64_t n);
     float (*sum)(const float *x, uint64_t n);
+    // the sum, and that of the squares, in 16 lanes of double
+    double (*sum_wide)(const float *x, uint64_t n);
+    double (*squares_wide)(const float *x, uint64_t n);
     // y = e^(x - shift), 0 below the normal range; x - shift is at most 88. Returns the sum
     float (*exp_sum)(const float *x, float shift, float *y, uint64_t n);
     // the same without y
@@ -72,16 +75,26 @@ typedef struct rn_spans {
     // dx = y (dy - dot)
     void (*softmax_grad)(const float *y, const float *dy, float dot, float *dx, uint64_t n);
 
+    // ---- rotations (rope.c): y = x cosines + (x with its pairs swapped) sines
+    // -------------------- pairs (i, i + n): all arrays are (2 n)
+    void (*turn_halves)(const float *x, const float *cosines, const float *sines, float *y,
+                        uint64_t n);
+    // pairs (2 i, 2 i + 1): all arrays are (n), n even
+    void (*turn_neighbours)(const float *x, const float *cosines, const float *sines, float *y,
+                            uint64_t n);
+
     // ---- channels: x (rows, n), one number a channel ------------------------------------------
-    // y = x scale + shift
-    void (*affine)(const float *x, const float *scale, const float *shift, float *y, uint64_t n);
+    // y = x scale + shift, for all rows
+    void (*affine)(const float *x, const float *scale, const float *shift, float *y, uint64_t rows,
+                   uint64_t n);
     // sums += x and x^2 / sums += dy and dy x
     void (*channel_sums)(const float *x, double *sum, double *squares, uint64_t n);
     void (*channel_dots)(const float *x, const float *dy, double *sum, double *dots, uint64_t n);
     // dx = dy a + x b + c
     void (*channel_dx)(const float *x, const float *dy, const float *a, const float *b,
                        const float *c, float *dx, uint64_t n);
-    void (*max_into)(const float *x, float *y, uint64_t n); // y = max(x, y); NaN wins
+    // y = the largest of `count` rows x (at least 1); NaN wins
+    void (*max_of)(const float *const *x, uint64_t count, float *y, uint64_t n);
     void (*add_into)(const float *x, float *y, uint64_t n); // y += x
 
     // ---- one query and a tile of keys -----------------------------------------------------------

@@ -176,11 +176,16 @@ static void adamw(float *w, const float *g, float *m, float *v, uint64_t n,
 
 // ---- rows ---------------------------------------------------------------------------------------
 
+// Four at a time: a maximum waits for the one before it.
 static float largest(const float *x, uint64_t n) {
-    vf most = vset(-INFINITY);
-    for (uint64_t i = 0; i < n; i += LANES)
-        most = vmax(take(x, i, n, -INFINITY), most);
-    return vlargest(most);
+    vf most[4] = {vset(-INFINITY), vset(-INFINITY), vset(-INFINITY), vset(-INFINITY)};
+    uint64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int k = 0; k < 4; k++)
+            most[k] = vmax(vload(x + i + k * LANES), most[k]);
+    for (; i < n; i += LANES)
+        most[0] = vmax(take(x, i, n, -INFINITY), most[0]);
+    return vlargest(vmax(vmax(most[0], most[1]), vmax(most[2], most[3])));
 }
 
 // Each vector of a row, at i, goes to part p of the sums.
@@ -204,6 +209,37 @@ static float sum_row(const float *x, uint64_t n) {
     vsums sum = {0};
     EACH_PART(n, { sum.part[p] += take(x, i, n, 0); });
     return vsum(sum);
+}
+
+enum { WIDE = 16 };
+
+static double add_wide(const double *lanes) {
+    double sum = 0;
+    for (int j = 0; j < WIDE; j++)
+        sum += lanes[j];
+    return sum;
+}
+
+static double sum_wide(const float *x, uint64_t n) {
+    double lanes[WIDE] = {0};
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+        for (int j = 0; j < WIDE; j++)
+            lanes[j] += x[i + (uint64_t)j];
+    for (uint64_t j = 0; i + j < n; j++)
+        lanes[j] += x[i + j];
+    return add_wide(lanes);
+}
+
+static double squares_wide(const float *x, uint64_t n) {
+    double lanes[WIDE] = {0};
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+        for (int j = 0; j < WIDE; j++)
+            lanes[j] += (double)x[i + (uint64_t)j] * x[i + (uint64_t)j];
+    for (uint64_t j = 0; i + j < n; j++)
+        lanes[j] += (double)x[i + j] * x[i + j];
+    return add_wide(lanes);
 }
 
 static float exp_sum(const float *x, float shift, float *y, uint64_t n) {
@@ -281,11 +317,44 @@ static void softmax_grad(const float *y, const float *dy, float inner, float *dx
         put(dx, i, n, take(y, i, n, 0) * (take(dy, i, n, 0) - inner));
 }
 
+// ---- rotations ----------------------------------------------------------------------------------
+
+static void turn_halves(const float *x, const float *cosines, const float *sines, float *y,
+                        uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES) {
+        vf u = take(x, i, n, 0), v = take(x + n, i, n, 0);
+        put(y, i, n, u * take(cosines, i, n, 0) + v * take(sines, i, n, 0));
+        put(y + n, i, n, v * take(cosines + n, i, n, 0) + u * take(sines + n, i, n, 0));
+    }
+}
+
+static void turn_neighbours(const float *x, const float *cosines, const float *sines, float *y,
+                            uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES) {
+        vf u = take(x, i, n, 0), v = __builtin_shuffle(u, vlane() ^ 1);
+        put(y, i, n, u * take(cosines, i, n, 0) + v * take(sines, i, n, 0));
+    }
+}
+
 // ---- channels -----------------------------------------------------------------------------------
 
-static void affine(const float *x, const float *scale, const float *shift, float *y, uint64_t n) {
-    for (uint64_t i = 0; i < n; i += LANES)
-        put(y, i, n, take(x, i, n, 0) * take(scale, i, n, 0) + take(shift, i, n, 0));
+// A few channels of all rows, then the next: their numbers stay in registers.
+static void affine(const float *x, const float *scale, const float *shift, float *y, uint64_t rows,
+                   uint64_t n) {
+    uint64_t j = 0;
+    for (; j + 4 * LANES <= n; j += 4 * LANES) {
+        vf a[4], b[4];
+        for (int k = 0; k < 4; k++)
+            a[k] = vload(scale + j + k * LANES), b[k] = vload(shift + j + k * LANES);
+        for (uint64_t at = j; at < rows * n; at += n)
+            for (int k = 0; k < 4; k++)
+                vstore(y + at + k * LANES, vload(x + at + k * LANES) * a[k] + b[k]);
+    }
+    for (; j < n; j += LANES) {
+        vf a = take(scale, j, n, 0), b = take(shift, j, n, 0);
+        for (uint64_t row = 0; row < rows; row++)
+            put(y + row * n, j, n, take(x + row * n, j, n, 0) * a + b);
+    }
 }
 
 static void channel_sums(const float *x, double *sum, double *square, uint64_t n) {
@@ -310,9 +379,12 @@ static void channel_dx(const float *x, const float *dy, const float *a, const fl
                 (take(x, i, n, 0) * take(b, i, n, 0) + take(c, i, n, 0)));
 }
 
-static void max_into(const float *x, float *y, uint64_t n) {
+static void max_of(const float *const *x, uint64_t count, float *y, uint64_t n) {
     for (uint64_t i = 0; i < n; i += LANES) {
-        put(y, i, n, vmax(take(x, i, n, 0), take(y, i, n, 0)));
+        vf most = take(x[0], i, n, 0);
+        for (uint64_t k = 1; k < count; k++)
+            most = vmax(take(x[k], i, n, 0), most);
+        put(y, i, n, most);
     }
 }
 
@@ -419,9 +491,9 @@ static void product_rest(const rn_small *s, uint64_t i, uint64_t j, uint64_t k, 
 }
 
 static void product(const rn_small *s, uint64_t m, uint64_t n, uint64_t k, bool add) {
-    enum { WIDE = BLOCK_VECTORS * LANES };
+    enum { STRIP = BLOCK_VECTORS * LANES };
     uint64_t i = 0, j = 0;
-    for (; j + WIDE <= n; j += WIDE) {
+    for (; j + STRIP <= n; j += STRIP) {
         for (i = 0; i + BLOCK_ROWS <= m; i += BLOCK_ROWS)
             product_block(s, i, j, k, add, BLOCK_ROWS, BLOCK_VECTORS);
         for (; i < m; i++)
@@ -477,6 +549,8 @@ const rn_spans SPANS = {
     .largest = largest,
     .dot = dot,
     .sum = sum_row,
+    .sum_wide = sum_wide,
+    .squares_wide = squares_wide,
     .exp_sum = exp_sum,
     .exp_total = exp_total,
     .exp_scaled = exp_scaled,
@@ -486,11 +560,13 @@ const rn_spans SPANS = {
     .norm_dx = norm_dx,
     .norm_add = norm_add,
     .softmax_grad = softmax_grad,
+    .turn_halves = turn_halves,
+    .turn_neighbours = turn_neighbours,
     .affine = affine,
     .channel_sums = channel_sums,
     .channel_dots = channel_dots,
     .channel_dx = channel_dx,
-    .max_into = max_into,
+    .max_of = max_of,
     .add_into = add_into,
     .soften = soften,
     .slope = slope,

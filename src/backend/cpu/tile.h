@@ -34,6 +34,7 @@ typedef struct rn_tile {
     size_t outer_step, inner_step; // floats of A from segment to segment
     size_t depth;                  // k's of a segment
     bool resume;                   // go on with the sums in C
+    const float *next_c; // where the next tile of C begins: asked for in time; NULL: unknown
 } rn_tile;
 
 // What a level brings along.

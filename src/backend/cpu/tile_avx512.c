@@ -7,7 +7,14 @@
 
 #include <immintrin.h>
 
-enum { ROWS = RN_TILE_ROWS, GROUP = ROWS / 2, LANES = 16, AHEAD = 8 };
+enum {
+    ROWS = RN_TILE_ROWS,
+    GROUP = ROWS / 2,
+    LANES = 16,
+    AHEAD = 8,      // k's
+    ROW_AHEAD = 64, // floats of a row that is being packed
+    NEXT_STEP = 4,  // k's for each row of the next tile
+};
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -53,27 +60,48 @@ INLINE void end(const rn_tile *t, sums s, int rows, int panels, __mmask16 last) 
                                   s[row][p]);
 }
 
-// One segment. a0 and a1 are its two groups. Packed rows and panels come from the second cache:
-// they are asked for AHEAD k's early.
+// One k. Packed rows and panels come from the second cache: they are asked for AHEAD k's early.
+INLINE void step(sums s, const float *a0, const float *a1, size_t a_row, const float *b,
+                 size_t b_panel, int rows, int panels) {
+    __m512 b0 = _mm512_loadu_ps(b), b1 = b0;
+    if (panels == 2) b1 = _mm512_loadu_ps(b + b_panel);
+    if (a_row == 1) _mm_prefetch((const char *)(a0 + AHEAD * LANES), _MM_HINT_T0);
+    _mm_prefetch((const char *)(b + AHEAD * RN_PANEL), _MM_HINT_T0);
+    if (panels == 2) _mm_prefetch((const char *)(b + b_panel + AHEAD * RN_PANEL), _MM_HINT_T0);
+#pragma GCC unroll 14
+    for (int row = 0; row < rows; row++) {
+        const float *a =
+            row < GROUP ? a0 + (size_t)row * a_row : a1 + (size_t)(row - GROUP) * a_row;
+        __m512 x = _mm512_set1_ps(*a);
+        s[row][0] = _mm512_fmadd_ps(x, b0, s[row][0]);
+        if (panels == 2) s[row][1] = _mm512_fmadd_ps(x, b1, s[row][1]);
+    }
+}
+
 INLINE const float *walk(sums s, const float *a0, const float *a1, size_t a_row, size_t a_k,
                          const float *b, size_t b_panel, size_t depth, int rows, int panels) {
-    for (size_t k = 0; k < depth; k++) {
-        __m512 b0 = _mm512_loadu_ps(b), b1 = b0;
-        if (panels == 2) b1 = _mm512_loadu_ps(b + b_panel);
-        if (a_row == 1) _mm_prefetch((const char *)(a0 + AHEAD * LANES), _MM_HINT_T0);
-        _mm_prefetch((const char *)(b + AHEAD * RN_PANEL), _MM_HINT_T0);
-        if (panels == 2) _mm_prefetch((const char *)(b + b_panel + AHEAD * RN_PANEL), _MM_HINT_T0);
-#pragma GCC unroll 14
-        for (int row = 0; row < rows; row++) {
-            const float *a =
-                row < GROUP ? a0 + (size_t)row * a_row : a1 + (size_t)(row - GROUP) * a_row;
-            __m512 x = _mm512_set1_ps(*a);
-            s[row][0] = _mm512_fmadd_ps(x, b0, s[row][0]);
-            if (panels == 2) s[row][1] = _mm512_fmadd_ps(x, b1, s[row][1]);
-        }
-        a0 += a_k, a1 += a_k, b += RN_PANEL;
-    }
+    for (size_t k = 0; k < depth; k++, a0 += a_k, a1 += a_k, b += RN_PANEL)
+        step(s, a0, a1, a_row, b, b_panel, rows, panels);
     return b;
+}
+
+// Packed rows. On the way the next tile's rows of C are asked for, one every few k's: it begins
+// with reading them.
+INLINE void walk_packed(const rn_tile *t, sums s, int rows, int panels) {
+    const float *a = t->a[0], *b = t->b;
+    size_t depth = t->depth;
+    if (rows == ROWS && t->next_c && depth >= NEXT_STEP * ROWS) {
+        const char *c = (const char *)t->next_c;
+        for (int row = 0; row < ROWS; row++, c += t->c_row * sizeof(float)) {
+            _mm_prefetch(c, _MM_HINT_T0);
+            _mm_prefetch(c + 64, _MM_HINT_T0);
+#pragma GCC unroll 4
+            for (int k = 0; k < NEXT_STEP; k++, a += LANES, b += RN_PANEL)
+                step(s, a, a + GROUP, 1, b, t->b_panel, rows, panels);
+        }
+        depth -= NEXT_STEP * ROWS;
+    }
+    walk(s, a, a + GROUP, 1, LANES, b, t->b_panel, depth, rows, panels);
 }
 
 INLINE void tile(const rn_tile *t, int rows, int panels) {
@@ -82,7 +110,7 @@ INLINE void tile(const rn_tile *t, int rows, int panels) {
     sums s;
     begin(t, s, rows, panels, last);
     if (t->a_row == 1 && t->a_k == LANES) {
-        walk(s, t->a[0], t->a[0] + GROUP, 1, LANES, b, t->b_panel, t->depth, rows, panels);
+        walk_packed(t, s, rows, panels);
     } else {
         for (uint32_t o = 0; o < t->outer; o++)
             for (uint32_t i = 0; i < t->inner; i++) {
@@ -158,6 +186,10 @@ static void pack_rows(const float *from, size_t row_step, uint32_t count, size_t
         size_t left = depth - k < 16 ? depth - k : 16;
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - left));
         __m512 r[16];
+#pragma GCC unroll 16
+        for (uint32_t row = 0; row < 16; row++)
+            if (row < count)
+                _mm_prefetch((const char *)(from + row * row_step + k + ROW_AHEAD), _MM_HINT_T0);
 #pragma GCC unroll 16
         for (uint32_t row = 0; row < 16; row++)
             r[row] = row < count ? _mm512_maskz_loadu_ps(mask, from + row * row_step + k)

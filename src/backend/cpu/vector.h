@@ -154,8 +154,9 @@ static inline vf vexp(vf x) {
     return p * (vf)((half + 127) << 23) * (vf)((n - half + 127) << 23);
 }
 
-// The same for x of at most 88, as in a softmax; below 2^-126 it is 0: numbers under the normal
-// range take the processor a hundred times as long and add nothing to a sum that has a 1 in it.
+// The same for x of at most 88, as in a softmax; below 1.01 * 2^-126 it is 0: numbers under the
+// normal range take the processor a hundred times as long and add nothing to a sum that has a 1 in
+// it.
 static inline vf vexp_normal(vf x) {
     vi n, none = x < -87.33f;
     vf p = vexp_parts(vpick(none, vset(0), x), &n);

@@ -317,7 +317,7 @@ static void fewer_rows_never_need_more_workspace(void **state) {
         most.m = 1 + draw(1 << draw(12)), most.n = 1 + draw(1 << draw(12));
         most.k = 1 + draw(1 << draw(12)), most.threads = 1 + draw(4);
         product fewer = most;
-        if (n % 2)
+        if (n % 2 || most.panels) // a weight has its k
             fewer.m = 1 + draw((uint32_t)most.m);
         else
             fewer.k = 1 + draw((uint32_t)most.k);

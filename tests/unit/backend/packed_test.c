@@ -1,3 +1,4 @@
+// labels: threads
 // packed_test.c — products with packed weights: the bits of the definition at every level, for any
 // number of rows beside each other and any number of threads, within the workspace that was asked
 // for.
@@ -166,24 +167,28 @@ static void compare(const weight *w, const float *expected, const test_guard *y,
 }
 
 static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool with_bias) {
-    static const uint64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, MOST_ROWS};
+    static const struct {
+        uint32_t rows, threads;
+    } runs[] = {{1, 1}, {1, 2}, {2, 1},  {3, 2},         {4, 1},        {5, 2},
+                {6, 1}, {8, 2}, {15, 1}, {MOST_ROWS, 1}, {MOST_ROWS, 2}};
     weight w = make_weight(dtype, rows, cols);
     float *x = malloc(MOST_ROWS * cols * sizeof(float)), *bias = malloc(rows * sizeof(float));
     float *expected = malloc(MOST_ROWS * rows * sizeof(float));
+    const float *added = with_bias ? bias : NULL;
     rn_workers *workers;
     assert_ok(rn_workers_create(2, &rn_system_allocator, &workers));
     fill_weights(x, MOST_ROWS * cols, cols);
     fill_weights(bias, rows, 3);
     for_each_level(level) {
-        expect(&w, x, with_bias ? bias : NULL, level > RN_CPU_PORTABLE, expected);
-        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-            for (uint32_t threads = 1; threads <= 2; threads++) {
-                test_guard y;
-                run_product(&w, x, with_bias ? bias : NULL, counts[i], threads > 1 ? workers : NULL,
-                            threads, &y);
-                compare(&w, expected, &y, counts[i], level, threads);
-                test_guard_free(&y);
-            }
+        if (level == RN_CPU_PORTABLE || !rn_product_is_quantized(dtype))
+            expect(&w, x, added, level > RN_CPU_PORTABLE, expected);
+        for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+            test_guard y;
+            run_product(&w, x, added, runs[i].rows, runs[i].threads > 1 ? workers : NULL,
+                        runs[i].threads, &y);
+            compare(&w, expected, &y, runs[i].rows, level, runs[i].threads);
+            test_guard_free(&y);
+        }
     }
     rn_workers_destroy(workers);
     free(x);

@@ -64,6 +64,11 @@ static void run_erf(const float *x, float *y, uint64_t n, float a, float b) {
         vstore(y + i, verf(vload(x + i)));
 }
 
+static void run_exp_normal(const float *x, float *y, uint64_t n, float a, float b) {
+    (void)a, (void)b;
+    rn_spans_portable.exp_scaled(x, 0, 1, y, n);
+}
+
 // z is 1, so that y is the slope itself.
 #define SLOPE(name)                                                                                \
     static void run_##name(const float *x, float *y, uint64_t n, float a, float b) {               \
@@ -125,12 +130,13 @@ static void functions_are_near_the_true_ones(void **state) {
     const float most = 3.40282347e38f;
     const curve curves[] = {
         {"exp", s->exp, exp, -most, most, 1.0, 0, 0},
+        {"exp for sums", run_exp_normal, exp, -most, 88, 1.0, 0, 0x1.02p-126},
         {"tanh", s->tanh, tanh, -most, most, 1.3, 0, 0},
-        {"erf", run_erf, erf, -most, most, 1.1, 0, 0},
+        {"erf", run_erf, erf, -most, most, 1.2, 0, 0},
         {"sqrt", s->sqrt, sqrt, 0, most, 0.5, 0, 0},
         {"rsqrt", s->rsqrt, rsqrt_of, 0x1p-149f, most, 1.5, 0, 0},
-        {"sigmoid", s->sigmoid, sigmoid_of, -most, most, 2.2, 0, 0x1p-128},
-        {"silu", s->silu, silu_of, -most, most, 2.5, 0, 0x1p-121},
+        {"sigmoid", s->sigmoid, sigmoid_of, -most, most, 2.4, 0, 0x1p-128},
+        {"silu", s->silu, silu_of, -most, most, 2.7, 0, 0x1p-121},
         {"silu's slope", run_silu_grad, silu_slope_of, -1e4f, 1e4f, 0, 2, 0},
         {"gelu", s->gelu, gelu_of, -most, most, 0, 2, 0},
         {"gelu's slope", run_gelu_grad, gelu_slope_of, -1e4f, 1e4f, 0, 2.5, 0},
@@ -359,7 +365,7 @@ static void adamw_has_the_same_bits_at_every_level(void **state) {
 // ---- rows ---------------------------------------------------------------------------------------
 
 // Everything that is made of a row, one after the other.
-enum { SUMS = 9 };
+enum { TOTALS = 11 };
 
 static void run_row(const rn_spans *s, const test_guard *in, uint32_t n, float *sums,
                     test_guard *out) {
@@ -372,35 +378,40 @@ static void run_row(const rn_spans *s, const test_guard *in, uint32_t n, float *
     sums[5] = s->squares(x, 0.25f, n);
     s->norm_sums(x, y, w, 0.25f, 1.5f, n, &sums[6], &sums[7]);
     s->norm_sums(x, y, NULL, 0.25f, 1.5f, n, &sums[6], &sums[8]);
+    sums[9] = (float)s->sum_wide(x, n);
+    sums[10] = (float)s->squares_wide(x, n);
     s->exp_scaled(x, 0.5f, 3, floats(&out[1]), n);
     s->normalize(x, w, y, 0.25f, 1.5f, floats(&out[2]), n);
     s->normalize(x, NULL, NULL, 0.25f, 1.5f, floats(&out[3]), n);
     s->norm_dx(x, y, w, 0.25f, 1.5f, 0.1f, 0.2f, floats(&out[4]), n);
     s->norm_dx(x, y, NULL, 0, 1.5f, 0, 0.2f, floats(&out[5]), n);
     s->softmax_grad(x, y, 0.3f, floats(&out[6]), n);
-    s->affine(x, w, y, floats(&out[7]), n);
+    s->affine(x, w, y, floats(&out[7]), 1, n);
     s->channel_dx(x, y, w, w, y, floats(&out[8]), n);
-    memcpy(out[9].data, y, n * sizeof(float));
-    s->max_into(x, floats(&out[9]), n);
+    s->max_of((const float *[]){x, y, w}, 3, floats(&out[9]), n);
     memcpy(out[10].data, y, n * sizeof(float));
     s->add_into(x, floats(&out[10]), n);
+    memcpy(out[11].data, x, n * sizeof(float));
+    s->turn_halves(x, y, w, floats(&out[11]), n / 2);
+    memcpy(out[12].data, x, n * sizeof(float));
+    s->turn_neighbours(floats(&out[12]), y, w, floats(&out[12]), n / 2 * 2);
 }
 
-enum { ROWS_OUT = 11 };
+enum { ROWS_OUT = 13 };
 
 static void compare_rows(uint32_t n, float (*fill)(void)) {
     test_guard in[3] = {make(n, fill), make(n, fill), make(n, fill)}, must[ROWS_OUT];
-    float sums[SUMS];
+    float sums[TOTALS];
     for (int i = 0; i < ROWS_OUT; i++)
         must[i] = test_guard_make(n * sizeof(float));
     run_row(&rn_spans_portable, in, n, sums, must);
     for (int level = 1; level < level_count(); level++) {
         test_guard out[ROWS_OUT];
-        float again[SUMS];
+        float again[TOTALS];
         for (int i = 0; i < ROWS_OUT; i++)
             out[i] = test_guard_make(n * sizeof(float));
         run_row(levels[level], in, n, again, out);
-        check_same(sums, again, SUMS);
+        check_same(sums, again, TOTALS);
         for (int i = 0; i < ROWS_OUT; i++)
             check_same(floats(&must[i]), floats(&out[i]), n);
         give_back(out, ROWS_OUT);
@@ -428,7 +439,7 @@ static void sums_of_rows_are_sums(void **state) {
         test_guard in[3] = {make(n, draw_plain), make(n, draw_plain), make(n, draw_plain)};
         test_guard out[ROWS_OUT];
         const float *x = floats(&in[0]), *y = floats(&in[1]), *w = floats(&in[2]);
-        float sums[SUMS];
+        float sums[TOTALS];
         double most = -INFINITY, dot = 0, sum = 0, exps = 0, squares = 0, g = 0, gu = 0;
         for (uint32_t i = 0; i < n; i++) {
             double u = ((double)x[i] - 0.25) * 1.5;
@@ -446,6 +457,7 @@ static void sums_of_rows_are_sums(void **state) {
         assert_true(sums[0] == (float)most);
         near(dot, sums[1], 4 * n, n);
         near(sum, sums[2], 2 * n, n);
+        near(sum, sums[9], 2 * n, 0);
         near(exps, sums[3], 5 * n, n);
         near(exps, sums[4], 5 * n, n);
         near(squares, sums[5], 6 * n, n);
@@ -496,6 +508,26 @@ static void channel_sums_have_the_same_bits_at_every_level(void **state) {
         }
         give_back(in, 2);
     }
+}
+
+// Rows side by side, each as alone.
+static void rows_of_channels_are_scaled_alike(void **state) {
+    (void)state;
+    enum { ROWS = 3 };
+    for (int level = 0; level < level_count(); level++)
+        for (uint32_t n = 1; n <= 2 * MOST; n++) {
+            test_guard in[3] = {make(ROWS * n, draw_plain), make(n, draw_plain),
+                                make(n, draw_plain)};
+            test_guard out = test_guard_make(ROWS * n * sizeof(float));
+            levels[level]->affine(floats(&in[0]), floats(&in[1]), floats(&in[2]), floats(&out),
+                                  ROWS, n);
+            for (uint32_t i = 0; i < ROWS * n; i++) {
+                float y = floats(&in[0])[i] * floats(&in[1])[i % n] + floats(&in[2])[i % n];
+                assert_memory_equal(&y, &floats(&out)[i], sizeof y);
+            }
+            give_back(in, 3);
+            give_back(&out, 1);
+        }
 }
 
 // ---- small products -----------------------------------------------------------------------------
@@ -562,6 +594,7 @@ int main(void) {
         cmocka_unit_test(sums_of_rows_are_sums),
         cmocka_unit_test(the_largest_of_nothing_is_minus_infinity),
         cmocka_unit_test(channel_sums_have_the_same_bits_at_every_level),
+        cmocka_unit_test(rows_of_channels_are_scaled_alike),
         cmocka_unit_test(small_products_are_chains_over_k),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

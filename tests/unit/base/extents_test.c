@@ -39,6 +39,24 @@ static void extents_round_the_beginning_down_and_keep_the_end(void **state) {
     assert_request(&got.requests[0], 0, BLOCK, 30);
 }
 
+// Grains of 5000 bytes: three fit a request beside the rounding, the fourth begins the next one.
+static void extents_divide_a_large_range_at_its_grains(void **state) {
+    (void)state;
+    cut got = cut_list(&(rn_extent){0, 100, 40000, 5000}, 1);
+    assert_int_equal(got.count, 3);
+    assert_request(&got.requests[0], 0, 0, 100 + 15000);
+    assert_request(&got.requests[1], 0, 3 * BLOCK, 100 + 25000 - 3 * BLOCK);
+    assert_request(&got.requests[2], 0, 6 * BLOCK, 100 + 40000 - 6 * BLOCK);
+}
+
+static void a_grain_larger_than_a_request_divides_nothing_more(void **state) {
+    (void)state;
+    cut plain = cut_list(&(rn_extent){0, 100, 2 * LIMIT}, 1);
+    cut got = cut_list(&(rn_extent){0, 100, 2 * LIMIT, LIMIT + BLOCK}, 1);
+    assert_true(got.count >= plain.count);
+    assert_request(&got.requests[0], 0, 0, LIMIT);
+}
+
 static void extents_divide_a_large_range_at_block_boundaries(void **state) {
     (void)state;
     cut got = cut_list(&(rn_extent){0, 100, 2 * LIMIT}, 1);
@@ -119,6 +137,8 @@ static void extents_of_no_bytes_are_stepped_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extents_round_the_beginning_down_and_keep_the_end),
+        cmocka_unit_test(extents_divide_a_large_range_at_its_grains),
+        cmocka_unit_test(a_grain_larger_than_a_request_divides_nothing_more),
         cmocka_unit_test(extents_divide_a_large_range_at_block_boundaries),
         cmocka_unit_test(extents_never_divide_what_fits_a_request),
         cmocka_unit_test(extents_let_neighbours_share_a_request),

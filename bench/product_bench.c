@@ -1,0 +1,255 @@
+// product_bench.c — how fast products with packed weights are, beside what the machine can do.
+//
+//     product_bench [THREADS [ROWS COLS [DTYPE]]]
+//
+// Three limits are measured first: reading 1 GiB, multiply-adds of f32 and of bytes in registers
+// only. Then for each dtype: bytes a weight; packing from file bytes in pieces of 512 KiB, one
+// core; one row of x (weights from memory: enough matrices that no cache holds them) in GB/s of
+// weights; and 512 rows in G operations/s (a multiply-add is two). Percentages are of the limit
+// that applies. The best of several rounds: other programs disturb it less.
+#include "backend/cpu/packed.h"
+#include "base/cpu.h"
+#include "graph/quantized_product.h"
+#include "tensor/panels.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { ROUNDS = 5, PIECE = 512 << 10, MANY_ROWS = 512 };
+
+static rn_workers *workers;
+static size_t threads;
+static double bandwidth, f32_peak, byte_peak; // G/s, all threads
+
+// With one thread its own time: other programs disturb it less.
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void *get(size_t bytes) {
+    void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) exit(1);
+    madvise(block, bytes, MADV_HUGEPAGE);
+    memset(block, 1, bytes);
+    return block;
+}
+
+// ---- limits -------------------------------------------------------------------------------------
+
+static atomic_ullong sink;
+
+// A thread's share, as eight streams.
+static void read_share(void *arg, size_t index) {
+    size_t share = ((size_t)1 << 30) / threads / 8 / 64 * 64;
+    const uint64_t *from = (const uint64_t *)arg + index * share;
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i < share / 8; i += 8)
+        for (int stream = 0; stream < 8; stream++)
+            for (int j = 0; j < 8; j++)
+                sum[j] ^= from[(size_t)stream * (share / 8) + i + (size_t)j];
+    for (int j = 0; j < 8; j++)
+        sink += sum[j];
+}
+
+enum { SPINS = 3000000, CHAINS = 16 };
+
+#if defined(__x86_64__)
+// Sixteen independent sums, enough to hide latency.
+#define SPIN(instruction)                                                                          \
+    __asm__ volatile(".irp i, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n" instruction                 \
+                     " %%zmm30, %%zmm31, %%zmm\\i\n.endr" ::                                       \
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", \
+                           "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
+
+static void clear_factors(void) {
+    __asm__ volatile("vpxord %zmm30, %zmm30, %zmm30\nvpxord %zmm31, %zmm31, %zmm31");
+}
+
+static void spin_f32(void *unused, size_t index) {
+    (void)unused, (void)index;
+    clear_factors();
+    for (int i = 0; i < SPINS; i++)
+        SPIN("vfmadd231ps");
+}
+
+static void spin_bytes(void *unused, size_t index) {
+    (void)unused, (void)index;
+    clear_factors();
+    for (int i = 0; i < SPINS; i++)
+        SPIN("vpdpbusd");
+}
+#endif
+
+static double best_seconds(rn_task task, void *arg) {
+    double best = 1e9;
+    for (int round = 0; round < ROUNDS; round++) {
+        double begin = seconds();
+        rn_workers_run(workers, threads, task, arg);
+        double passed = seconds() - begin;
+        best = passed < best ? passed : best;
+    }
+    return best;
+}
+
+static void measure_limits(void) {
+    void *memory = get((size_t)1 << 30);
+    bandwidth = (double)(1 << 30) / best_seconds(read_share, memory) * 1e-9;
+    munmap(memory, (size_t)1 << 30);
+#if defined(__x86_64__)
+    double spins = (double)SPINS * CHAINS * (double)threads * 1e-9;
+    if (rn_cpu_level_get() == RN_CPU_AVX512) f32_peak = spins * 32 / best_seconds(spin_f32, NULL);
+    if (rn_cpu_has_vnni()) byte_peak = spins * 128 / best_seconds(spin_bytes, NULL);
+#endif
+    printf("%s%s, %zu threads: reading %.1f GB/s, f32 %.0f GFLOP/s, bytes %.0f GOP/s\n",
+           rn_cpu_level_name(rn_cpu_level_get()), rn_cpu_has_vnni() ? " vnni" : "", threads,
+           bandwidth, f32_peak, byte_peak);
+}
+
+// ---- a dtype ------------------------------------------------------------------------------------
+
+typedef struct weight {
+    rn_dtype dtype;
+    uint64_t rows, cols;
+    rn_plain_parts parts;
+    uint8_t *plain;
+    uint64_t packed_bytes;
+    uint8_t *packed; // (copies, packed_bytes)
+    size_t copies;
+} weight;
+
+// Small numbers everywhere: random nibbles, but f16 scales near 2^-6.
+static void fill_plain(weight *w) {
+    uint64_t state = 88172645463325252u;
+    const rn_dtype_info *info = rn_dtype_get(w->dtype);
+    for (uint64_t i = 0; i < w->parts.total_bytes; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        w->plain[i] = (uint8_t)(state >> 56);
+    }
+    for (int part = RN_PART_SCALE; part < RN_PART_COUNT; part++)
+        for (uint64_t i = 0; i < w->parts.bytes[part] / 4; i++)
+            ((float *)(void *)(w->plain + w->parts.offset[part]))[i] = 0.01f;
+    uint16_t half = w->dtype == RN_DTYPE_BF16 ? 0x3c80 : 0x2400;
+    uint64_t step = info->block_bytes, first = w->dtype == RN_DTYPE_Q6_K ? 208 : 0;
+    bool halves = w->dtype == RN_DTYPE_F16 || w->dtype == RN_DTYPE_BF16;
+    if (halves || info->block_elements >= 32)
+        for (uint64_t at = first; at < w->parts.bytes[0]; at += step) {
+            memcpy(w->plain + at, &half, 2);
+            if (w->dtype == RN_DTYPE_Q4_K) memcpy(w->plain + at + 2, &half, 2);
+        }
+    if (w->dtype == RN_DTYPE_F32)
+        for (uint64_t i = 0; i < w->parts.bytes[0] / 4; i++)
+            ((float *)(void *)w->plain)[i] = (float)(i % 17) * 0.01f;
+}
+
+static void pack(const weight *w, uint8_t *target) {
+    rn_packer packer;
+    if (rn_packer_begin(&packer, w->dtype, w->rows, w->cols, target) != RN_OK) exit(1);
+    for (int part = 0; part < RN_PART_COUNT; part++)
+        for (uint64_t at = 0, take; at < w->parts.bytes[part]; at += take) {
+            take = w->parts.bytes[part] - at < PIECE ? w->parts.bytes[part] - at : PIECE;
+            if (rn_packer_take(&packer, (rn_part)part, at, w->plain + w->parts.offset[part] + at,
+                               take) != RN_OK)
+                exit(1);
+        }
+}
+
+static double pack_rate(const weight *w) {
+    double best = 1e9;
+    for (int round = 0; round < ROUNDS; round++) {
+        double begin = seconds();
+        pack(w, w->packed);
+        double passed = seconds() - begin;
+        best = passed < best ? passed : best;
+    }
+    return (double)w->parts.total_bytes / best * 1e-9;
+}
+
+// Seconds a product of m rows; every call takes the next copy of the weight.
+static double product_seconds(const weight *w, uint64_t m, size_t calls) {
+    float *x = get(m * w->cols * sizeof(float)), *y = get(m * w->rows * sizeof(float));
+    for (uint64_t i = 0; i < m * w->cols; i++)
+        x[i] = (float)(i % 101) * 0.02f - 1;
+    rn_tensor in[3] = {{x, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->cols)},
+                       {w->packed, w->dtype, RN_LAYOUT_PANELS, RN_SHAPE(w->rows, w->cols)},
+                       {0}};
+    rn_tensor out = {y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
+    rn_matmul_attrs attrs = {0};
+    rn_call call = {.op = RN_OP_MATMUL,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 3,
+                    .output_count = 1,
+                    .workers = workers,
+                    .threads = (uint32_t)threads};
+    call.workspace_bytes = rn_cpu_packed_matmul_workspace(&call);
+    call.workspace = get(call.workspace_bytes + 64);
+    double best = 1e9;
+    for (int round = 0; round < ROUNDS; round++) {
+        double begin = seconds();
+        for (size_t i = 0; i < calls; i++) {
+            in[1].data = w->packed + i % w->copies * w->packed_bytes;
+            if (rn_cpu_packed_matmul(&call) != RN_OK) exit(1);
+        }
+        double passed = (seconds() - begin) / (double)calls;
+        best = passed < best ? passed : best;
+    }
+    munmap(x, m * w->cols * sizeof(float));
+    munmap(y, m * w->rows * sizeof(float));
+    munmap(call.workspace, call.workspace_bytes + 64);
+    return best;
+}
+
+static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
+    weight w = {.dtype = dtype, .rows = rows, .cols = cols};
+    if (!rn_plain_parts_of(dtype, rows, cols, &w.parts) ||
+        !rn_panels_bytes(dtype, rows, cols, &w.packed_bytes))
+        return;
+    w.plain = get(w.parts.total_bytes);
+    fill_plain(&w);
+    w.copies = (size_t)(((uint64_t)512 << 20) / w.packed_bytes + 1);
+    w.packed = get(w.copies * w.packed_bytes);
+    double packing = pack_rate(&w);
+    for (size_t i = 1; i < w.copies; i++)
+        memcpy(w.packed + i * w.packed_bytes, w.packed, w.packed_bytes);
+    double read = (double)w.packed_bytes / product_seconds(&w, 1, w.copies) * 1e-9;
+    double many = 2e-9 * MANY_ROWS * (double)(rows * cols) / product_seconds(&w, MANY_ROWS, 1);
+    double peak = rn_product_is_quantized(dtype) ? byte_peak : f32_peak;
+    printf("%-5s %9.4f %11.1f %11.1f %6.0f%% %11.0f %6.0f%%\n", rn_dtype_get(dtype)->name,
+           (double)w.packed_bytes / (double)(rows * cols), packing, read, 100 * read / bandwidth,
+           many, peak > 0 ? 100 * many / peak : 0);
+    fflush(stdout);
+    munmap(w.plain, w.parts.total_bytes);
+    munmap(w.packed, w.copies * w.packed_bytes);
+}
+
+static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
+    static const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,
+                                      RN_DTYPE_Q8_0, RN_DTYPE_Q6_K, RN_DTYPE_Q4_K, RN_DTYPE_Q4_0,
+                                      RN_DTYPE_INT4, RN_DTYPE_NF4};
+    printf("\n(%llu, %llu)\n%-5s %9s %11s %11s %7s %11s %7s\n", (unsigned long long)rows,
+           (unsigned long long)cols, "", "B/weight", "pack GB/s", "1 row GB/s", "", "512 rows G/s",
+           "");
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+        if (!only || strcmp(only, rn_dtype_get(dtypes[i])->name) == 0)
+            measure(dtypes[i], rows, cols);
+}
+
+int main(int argc, char **argv) {
+    threads = argc > 1 ? (size_t)atoi(argv[1]) : 2;
+    if (rn_workers_create(threads, &rn_system_allocator, &workers) != RN_OK) return 1;
+    measure_limits();
+    if (argc > 3) {
+        measure_all((uint64_t)atoll(argv[2]), (uint64_t)atoll(argv[3]), argc > 4 ? argv[4] : NULL);
+    } else {
+        measure_all(4096, 4096, NULL);
+        measure_all(4096, 11008, NULL);
+    }
+    rn_workers_destroy(workers);
+}
