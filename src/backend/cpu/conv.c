@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    CHUNK = 256,            // k's of a chunk, about: 32 channels of it fill most of the first cache
+    CHUNK = 512,            // k's of a chunk, about: deeper means fewer visits to y
     COPY_BYTES = 192 << 10, // of a band, about: part of the second cache
     TILES = 8,              // that a band has at least, where the image has them
     HEAD_BYTES = 64,        // of a slot: which band its copy holds

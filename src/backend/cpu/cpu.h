@@ -80,9 +80,7 @@ uint64_t rn_cpu_rope_workspace(const rn_call *call);
 rn_status rn_cpu_embedding_grad(const rn_call *call);
 // reduce.c: sum is mean, too; permute.c
 rn_status rn_cpu_sum(const rn_call *call);
-uint64_t rn_cpu_sum_workspace(const rn_call *call);
 rn_status rn_cpu_sum_squares(const rn_call *call);
-uint64_t rn_cpu_sum_squares_workspace(const rn_call *call);
 rn_status rn_cpu_permute(const rn_call *call);
 // pool2d.c: both kinds
 rn_status rn_cpu_pool2d(const rn_call *call);

@@ -16,12 +16,13 @@
 #include "base/checked.h"
 
 enum {
-    KC = 384,                // k's of a block
+    KC = 256,                // k's of a block
     MC = 672,                // rows of a block, a multiple of every level's tile
     NC = 1024,               // columns of a block
     DEEP_FLOATS = 1 << 17,   // of small blocks, which are deeper
     FEW = 8,                 // rows up to which A is read where it stands
-    FEW_COLUMNS = 128,       // of B at once then, where a row of memory is a k
+    FEW_DEPTH = 1024,        // of B at once then, where a row of memory is a column of it
+    FEW_COLUMNS = 128,       // ... where it is a k
     TASK_FLOATS = 16384,     // that a packing task packs at least
     TASK_PRODUCTS = 1 << 17, // of a multiplying task at least
     TASK_ROWS = 24,          // panels of A of a multiplying task: half of the second cache
@@ -68,6 +69,11 @@ static size_t block_depth(const rn_gemm *g, const rn_tile_set *set) {
     return even(g->k, depth > KC ? rn_round_down(depth, 16) : KC, 16);
 }
 
+// Pieces of B that a thread packs for itself: long runs of memory.
+static size_t few_depth(const rn_gemm *g) {
+    return g->b.k_step == 1 ? FEW_DEPTH : KC;
+}
+
 static size_t few_columns(const rn_gemm *g) {
     return g->b.k_step == 1 ? RN_TILE_WIDTH : FEW_COLUMNS;
 }
@@ -76,7 +82,8 @@ static size_t few_columns(const rn_gemm *g) {
 uint64_t rn_gemm_workspace(const rn_gemm *g, uint32_t threads) {
     const rn_tile_set *set = rn_tile_set_get();
     uint64_t lanes = lanes_of(g, set, false) + lanes_of(g, set, true), floats = 0;
-    if (!g->b_is_panels && !g->pack) floats = (uint64_t)threads * few_columns(g) * least(g->k, KC);
+    if (!g->b_is_panels && !g->pack)
+        floats = (uint64_t)threads * few_columns(g) * least(g->k, few_depth(g));
     if (!is_few(g)) {
         floats = rn_max_u64(floats, lanes * least(g->k, KC));
         floats = rn_max_u64(floats, rn_min_u64(lanes * g->k, DEEP_FLOATS));
@@ -232,7 +239,7 @@ static void run_blocks(const rn_gemm *g, const rn_call *call, float *workspace) 
 typedef struct few {
     const rn_gemm *g;
     const rn_tile_set *set;
-    float *workspace; // (threads, columns * KC)
+    float *workspace; // (threads, columns * depth)
     size_t columns;   // of a task
 } few;
 
@@ -276,14 +283,15 @@ static void few_columns_run(void *arg, uint32_t slot, size_t index) {
         few_multiply(s, col, right, 0, g->k, g->b_panels + col * g->k, RN_PANEL * g->k);
         return;
     }
-    float *b = s->workspace + slot * s->columns * least(g->k, KC);
+    const size_t most = few_depth(g);
+    float *b = s->workspace + slot * s->columns * least(g->k, most);
     do {
-        size_t depth = least(g->k - k, KC);
+        size_t depth = least(g->k - k, most);
         for (size_t c = col; c < right; c += RN_PANEL)
             pack_lanes(s->set, &g->b, c, least(right - c, RN_PANEL), k, depth,
                        b + (c - col) * depth, RN_PANEL);
         few_multiply(s, col, right, k, depth, b, RN_PANEL * depth);
-        k += KC;
+        k += most;
     } while (k < g->k);
 }
 

@@ -1,49 +1,53 @@
 // reduce.c — sums and means: threads share out the results, or the elements where there is only one
-// result. As in the reference, sums are in double; a column's in the order of its rows, a row's in
-// lanes.
+// result. As in the reference, sums are in double; a column's in the order of its rows; a row's in
+// lanes, and in pieces whose length depends on the row's alone.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/spans.h"
 #include "base/checked.h"
 #include "graph/op/reduce.h"
 
-enum { SPAN = 16384, COLUMNS = 64, TASK_ELEMENTS = 16384 };
+enum { PIECES = 64, PIECE = 16384, COLUMNS = 64, TASK_ELEMENTS = 16384 };
 
-// ---- one number ---------------------------------------------------------------------------------
+// ---- one row ------------------------------------------------------------------------------------
 
-typedef struct whole {
-    const rn_call *call;
-    uint64_t n;
-} whole;
+typedef double row_sum(const float *x, uint64_t n);
 
-static void sum_span(void *arg, size_t index) {
-    const whole *w = arg;
-    const float *x = (const float *)w->call->inputs[0].data + index * SPAN;
-    uint64_t n = rn_min_u64(SPAN, w->n - index * SPAN);
-    double *sums = w->call->workspace; // (spans)
-    bool squares = w->call->op == RN_OP_SUM_SQUARES;
-    sums[index] = (squares ? rn_spans_get()->squares_wide : rn_spans_get()->sum_wide)(x, n);
+typedef struct row {
+    const float *x; // (n)
+    uint64_t n, piece;
+    row_sum *add;
+    double sums[PIECES];
+} row;
+
+static row open_row(const float *x, uint64_t n, row_sum *add) {
+    uint64_t piece = rn_max_u64(PIECE, rn_round_up(rn_div_up(n, PIECES), 16));
+    return (row){.x = x, .n = n, .piece = piece, .add = add};
 }
 
-static uint64_t whole_workspace(const rn_call *call) {
-    return rn_round_up(rn_div_up(rn_tensor_elements(&call->inputs[0]), SPAN) * sizeof(double), 64);
+static void sum_piece(void *arg, size_t index) {
+    row *r = arg;
+    uint64_t first = index * r->piece;
+    r->sums[index] = r->add(r->x + first, rn_min_u64(r->piece, r->n - first));
 }
 
-static double sum_whole(const rn_call *call) {
-    whole w = {call, rn_tensor_elements(&call->inputs[0])};
-    const double *sums = call->workspace; // (spans)
+// With `call` by its workers, else here: the same sum.
+static double sum_row(row *r, const rn_call *call) {
+    uint64_t pieces = rn_div_up(r->n, r->piece);
+    rn_call alone = {.threads = 1};
     double sum = 0;
-    rn_call_each(call, rn_div_up(w.n, SPAN), sum_span, &w);
-    for (uint64_t i = 0; i < rn_div_up(w.n, SPAN); i++)
-        sum += sums[i];
+    rn_call_each(call ? call : &alone, pieces, sum_piece, r);
+    for (uint64_t i = 0; i < pieces; i++)
+        sum += r->sums[i];
     return sum;
 }
 
-uint64_t rn_cpu_sum_squares_workspace(const rn_call *call) {
-    return whole_workspace(call);
+static double sum_whole(const rn_call *call, row_sum *add) {
+    row r = open_row(call->inputs[0].data, rn_tensor_elements(&call->inputs[0]), add);
+    return sum_row(&r, call);
 }
 
 rn_status rn_cpu_sum_squares(const rn_call *call) {
-    *(float *)call->outputs[0].data = (float)sum_whole(call);
+    *(float *)call->outputs[0].data = (float)sum_whole(call, rn_spans_get()->squares_wide);
     return RN_OK;
 }
 
@@ -76,9 +80,10 @@ static uint64_t find(const rn_walk *kept, uint64_t index) {
 static double sum_group(const float *x, rn_walk group) {
     double sum = 0;
     do {
-        if (group.step[0] == 1)
-            sum += rn_spans_get()->sum_wide(x + group.at[0], group.count);
-        else
+        if (group.step[0] == 1) {
+            row r = open_row(x + group.at[0], group.count, rn_spans_get()->sum_wide);
+            sum += sum_row(&r, NULL);
+        } else
             for (uint64_t i = 0; i < group.count; i++)
                 sum += x[group.at[0] + i * group.step[0]];
     } while (rn_walk_next(&group));
@@ -113,14 +118,6 @@ static void sum_some(void *arg, size_t task) {
         y[i] = (float)(sum_group(x + find(&s->kept, i), s->group) / s->divisor);
 }
 
-static bool is_whole(const rn_call *call) {
-    return rn_tensor_elements(&call->outputs[0]) == 1;
-}
-
-uint64_t rn_cpu_sum_workspace(const rn_call *call) {
-    return is_whole(call) ? whole_workspace(call) : 0;
-}
-
 rn_status rn_cpu_sum(const rn_call *call) {
     const rn_reduce_attrs *attrs = call->attrs;
     rn_shape shape = call->inputs[0].shape, group = rn_reduce_axes(shape, attrs->axes);
@@ -131,8 +128,9 @@ rn_status rn_cpu_sum(const rn_call *call) {
               .kept = rn_walk_begin(rn_reduce_axes(shape, ~attrs->axes), strides, strides),
               .results = rn_tensor_elements(&call->outputs[0]),
               .divisor = call->op == RN_OP_MEAN ? (double)terms : 1};
-    if (is_whole(call)) {
-        *(float *)call->outputs[0].data = (float)(sum_whole(call) / s.divisor);
+    if (s.results == 1) {
+        double sum = sum_whole(call, rn_spans_get()->sum_wide);
+        *(float *)call->outputs[0].data = (float)(sum / s.divisor);
         return RN_OK;
     }
     s.together = rn_max_u64(COLUMNS, TASK_ELEMENTS / (terms + 1) / COLUMNS * COLUMNS);

@@ -12,7 +12,7 @@
 enum { GROUPS = 16 };
 
 static uint64_t group_rows(rn_row_count n) {
-    return rn_div_up(n.rows, GROUPS);
+    return rn_max_u64(rn_div_up(n.rows, GROUPS), 1);
 }
 
 static size_t group_count(rn_row_count n) {
@@ -133,10 +133,11 @@ static void add_groups(const double *sums /* (groups, width) */, rn_row_count n,
     }
 }
 
+// As many groups as there may be with so many rows or fewer.
 uint64_t rn_cpu_norm_grad_workspace(const rn_call *call) {
     rn_row_count n = rn_rows_of(&call->inputs[0]);
     uint64_t sums = call->op == RN_OP_LAYERNORM_GRAD ? 2 : 1;
-    return rn_round_up(sums * group_count(n) * n.width * sizeof(double), 64);
+    return rn_round_up(sums * rn_min_u64(n.rows, GROUPS) * n.width * sizeof(double), 64);
 }
 
 rn_status rn_cpu_norm_grad(const rn_call *call) {

@@ -137,13 +137,15 @@ static inline void put(float *y, uint64_t i, uint64_t n, vf value) {
         vstore_part(y + i, value, n - i);
 }
 
+// Both are computed before either is asked for: they share most of the work.
 #define GATED_GRAD(name, value, slope)                                                             \
     static void name(const float *gate, const float *up, const float *dy, float *dgate,            \
                      float *dup, uint64_t n) {                                                     \
         for (uint64_t i = 0; i < n; i += LANES) {                                                  \
-            vf x = take(gate, i, n, 1.0f), u = take(up, i, n, 1.0f), d = take(dy, i, n, 1.0f);     \
-            if (dgate) put(dgate, i, n, d *u *slope(x));                                           \
-            if (dup) put(dup, i, n, d *value(x));                                                  \
+            vf x = take(gate, i, n, 1.0f), d = take(dy, i, n, 1.0f);                               \
+            vf to_gate = d * take(up, i, n, 1.0f) * slope(x), to_up = d * value(x);                \
+            if (dgate) put(dgate, i, n, to_gate);                                                  \
+            if (dup) put(dup, i, n, to_up);                                                        \
         }                                                                                          \
     }
 GATED_GRAD(gated_grad_silu, vsilu, vsilu_slope)
@@ -331,7 +333,7 @@ static void turn_halves(const float *x, const float *cosines, const float *sines
 static void turn_neighbours(const float *x, const float *cosines, const float *sines, float *y,
                             uint64_t n) {
     for (uint64_t i = 0; i < n; i += LANES) {
-        vf u = take(x, i, n, 0), v = __builtin_shuffle(u, vlane() ^ 1);
+        vf u = take(x, i, n, 0), v = SHUFFLE(u, NEIGHBOUR);
         put(y, i, n, u * take(cosines, i, n, 0) + v * take(sines, i, n, 0));
     }
 }

@@ -11,9 +11,8 @@ enum {
     ROWS = RN_TILE_ROWS,
     GROUP = ROWS / 2,
     LANES = 16,
-    AHEAD = 8,      // k's
-    ROW_AHEAD = 64, // floats of a row that is being packed
-    NEXT_STEP = 4,  // k's for each row of the next tile
+    AHEAD = 8,     // k's
+    NEXT_STEP = 4, // k's for each row of the next tile
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -60,14 +59,18 @@ INLINE void end(const rn_tile *t, sums s, int rows, int panels, __mmask16 last) 
                                   s[row][p]);
 }
 
-// One k. Packed rows and panels come from the second cache: they are asked for AHEAD k's early.
+// One k. What comes from the second cache is asked for AHEAD k's early: packed rows, which pass by
+// while B stays in the first cache; else B. (Asking for both is slower: loads are the next limit.)
 INLINE void step(sums s, const float *a0, const float *a1, size_t a_row, const float *b,
                  size_t b_panel, int rows, int panels) {
     __m512 b0 = _mm512_loadu_ps(b), b1 = b0;
     if (panels == 2) b1 = _mm512_loadu_ps(b + b_panel);
-    if (a_row == 1) _mm_prefetch((const char *)(a0 + AHEAD * LANES), _MM_HINT_T0);
-    _mm_prefetch((const char *)(b + AHEAD * RN_PANEL), _MM_HINT_T0);
-    if (panels == 2) _mm_prefetch((const char *)(b + b_panel + AHEAD * RN_PANEL), _MM_HINT_T0);
+    if (a_row == 1) {
+        _mm_prefetch((const char *)(a0 + AHEAD * LANES), _MM_HINT_T0);
+    } else {
+        _mm_prefetch((const char *)(b + AHEAD * RN_PANEL), _MM_HINT_T0);
+        if (panels == 2) _mm_prefetch((const char *)(b + b_panel + AHEAD * RN_PANEL), _MM_HINT_T0);
+    }
 #pragma GCC unroll 14
     for (int row = 0; row < rows; row++) {
         const float *a =
@@ -100,6 +103,10 @@ INLINE void walk_packed(const rn_tile *t, sums s, int rows, int panels) {
                 step(s, a, a + GROUP, 1, b, t->b_panel, rows, panels);
         }
         depth -= NEXT_STEP * ROWS;
+    }
+    for (; depth >= 2; depth -= 2, a += 2 * LANES, b += 2 * RN_PANEL) {
+        step(s, a, a + GROUP, 1, b, t->b_panel, rows, panels);
+        step(s, a + LANES, a + LANES + GROUP, 1, b + RN_PANEL, t->b_panel, rows, panels);
     }
     walk(s, a, a + GROUP, 1, LANES, b, t->b_panel, depth, rows, panels);
 }
@@ -180,30 +187,38 @@ INLINE void transpose(__m512 r[16]) {
     }
 }
 
+// 16 k's of `count` rows; with fewer k's their loads and stores stay within them.
+INLINE void pack_block(const float *from, size_t row_step, uint32_t count, size_t depth, float *to,
+                       size_t to_step) {
+    const __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - depth));
+    __m512 r[16];
+#pragma GCC unroll 16
+    for (uint32_t row = 0; row < 16; row++)
+        r[row] =
+            row < count ? _mm512_maskz_loadu_ps(mask, from + row * row_step) : _mm512_setzero_ps();
+    transpose(r);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < 16; i++)
+        if (i < depth) _mm512_storeu_ps(to + i * to_step, r[i]);
+}
+
+// Whole blocks of a whole panel (of B, of A) know their counts: then nothing is left to decide.
+INLINE void pack_blocks(const float *from, size_t row_step, uint32_t count, size_t depth, float *to,
+                        size_t to_step) {
+    size_t k = 0;
+    for (; k + 16 <= depth; k += 16)
+        pack_block(from + k, row_step, count, 16, to + k * to_step, to_step);
+    if (k < depth) pack_block(from + k, row_step, count, depth - k, to + k * to_step, to_step);
+}
+
 static void pack_rows(const float *from, size_t row_step, uint32_t count, size_t depth, float *to,
                       size_t to_step) {
-    for (size_t k = 0; k < depth; k += 16) {
-        size_t left = depth - k < 16 ? depth - k : 16;
-        __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - left));
-        __m512 r[16];
-#pragma GCC unroll 16
-        for (uint32_t row = 0; row < 16; row++)
-            if (row < count)
-                _mm_prefetch((const char *)(from + row * row_step + k + ROW_AHEAD), _MM_HINT_T0);
-#pragma GCC unroll 16
-        for (uint32_t row = 0; row < 16; row++)
-            r[row] = row < count ? _mm512_maskz_loadu_ps(mask, from + row * row_step + k)
-                                 : _mm512_setzero_ps();
-        transpose(r);
-        if (left == 16) {
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                _mm512_storeu_ps(to + (k + (size_t)i) * to_step, r[i]);
-        } else {
-            for (size_t i = 0; i < left; i++)
-                _mm512_storeu_ps(to + (k + i) * to_step, r[i]);
-        }
-    }
+    if (count == LANES)
+        pack_blocks(from, row_step, LANES, depth, to, to_step);
+    else if (count == ROWS)
+        pack_blocks(from, row_step, ROWS, depth, to, to_step);
+    else
+        pack_blocks(from, row_step, count, depth, to, to_step);
 }
 
 static void pack_columns(const float *from, size_t k_step, uint32_t count, size_t depth, float *to,

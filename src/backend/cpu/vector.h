@@ -42,7 +42,7 @@ static inline vf vset(float x) {
     return x - (vf){0}; // a scalar beside a vector is spread over it
 }
 static inline vi vlane(void) {
-    vi lane;
+    vi lane = {0};
     for (int i = 0; i < LANES; i++)
         lane[i] = i;
     return lane;
@@ -96,8 +96,22 @@ static inline vf vfma(vf a, vf b, vf c) {
 
 // ---- all lanes in one ---------------------------------------------------------------------------
 
-// Lane i of the result is lane i + by of x, around the end.
-#define ROTATE(x, by) __builtin_shuffle(x, (vlane() + (by)) & (LANES - 1))
+// SHUFFLE(x, AT): lane i of the result is lane AT(i) of x, a constant.
+#define EIGHT_OF(AT, i)                                                                            \
+    AT((i)), AT((i) + 1), AT((i) + 2), AT((i) + 3), AT((i) + 4), AT((i) + 5), AT((i) + 6),         \
+        AT((i) + 7)
+#if defined(__AVX512F__)
+#define SHUFFLE(x, AT) __builtin_shufflevector(x, x, EIGHT_OF(AT, 0), EIGHT_OF(AT, 8))
+#elif defined(__AVX2__)
+#define SHUFFLE(x, AT) __builtin_shufflevector(x, x, EIGHT_OF(AT, 0))
+#else
+#define SHUFFLE(x, AT) __builtin_shufflevector(x, x, AT(0), AT(1), AT(2), AT(3))
+#endif
+#define FURTHER_1(i) (((i) + 1) % LANES)
+#define FURTHER_2(i) (((i) + 2) % LANES)
+#define FURTHER_4(i) (((i) + 4) % LANES)
+#define FURTHER_8(i) (((i) + 8) % LANES)
+#define NEIGHBOUR(i) ((i) ^ 1)
 
 // Pairwise: 16 + 16, 8 + 8, 4 + 4, 2 + 2, 1 + 1.
 static inline float vsum(vsums s) {
@@ -107,23 +121,23 @@ static inline float vsum(vsums s) {
     vf x = s.part[0];
 #if defined(__AVX2__)
 #if defined(__AVX512F__)
-    x += ROTATE(x, 8);
+    x += SHUFFLE(x, FURTHER_8);
 #endif
-    x += ROTATE(x, 4);
+    x += SHUFFLE(x, FURTHER_4);
 #endif
-    x += ROTATE(x, 2);
+    x += SHUFFLE(x, FURTHER_2);
     return x[0] + x[1];
 }
 
 static inline float vlargest(vf x) {
 #if defined(__AVX2__)
 #if defined(__AVX512F__)
-    x = vmax(x, ROTATE(x, 8));
+    x = vmax(x, SHUFFLE(x, FURTHER_8));
 #endif
-    x = vmax(x, ROTATE(x, 4));
+    x = vmax(x, SHUFFLE(x, FURTHER_4));
 #endif
-    x = vmax(x, ROTATE(x, 2));
-    x = vmax(x, ROTATE(x, 1));
+    x = vmax(x, SHUFFLE(x, FURTHER_2));
+    x = vmax(x, SHUFFLE(x, FURTHER_1));
     return x[0];
 }
 

@@ -27,7 +27,7 @@ static void key_structures_stay_within_their_caps(void **state) {
         CAP(rn_metadata, 72),
         CAP(rn_checkpoint_file_info, 24),
         CAP(rn_write_tensor, 40),
-        CAP(rn_extent, 24),
+        CAP(rn_extent, 32),
         CAP(rn_pool_block, 24),
         CAP(rn_offset_block, 16),
         // Passed by value or made for each charge.
