@@ -90,7 +90,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(list_inputs(session));
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
-                           &session->weights));
+                           session->device->workers, &session->weights));
     RN_TRY(fill_values(session));
     return rn_session_load_resident(session);
 }

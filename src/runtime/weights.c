@@ -47,6 +47,7 @@ struct rn_weights {
     const rn_plan *plan;
     rn_weight_source source;
     const _Atomic bool *cancel, *stop;
+    rn_workers *workers;  // or NULL
     rn_allocator staging; // large blocks to staging, the reader's bookkeeping to io
     rn_reader *reader;    // NULL: from memory
     const void **plain;   // (values + 1): bytes in memory, where there is no checkpoint
@@ -224,7 +225,8 @@ static rn_status open_reader(rn_weights *w) {
 }
 
 rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
-                          const _Atomic bool *cancel, const _Atomic bool *stop, rn_weights **out) {
+                          const _Atomic bool *cancel, const _Atomic bool *stop, rn_workers *workers,
+                          rn_weights **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_weights), &block));
@@ -232,6 +234,7 @@ rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
     w->plan = plan;
     w->cancel = cancel;
     w->stop = stop;
+    w->workers = workers;
     if (source) w->source = *source;
     rn_arena_init(&w->memory, RN_HOST_OTHER, 0);
     rn_status s = make_lists(w);
@@ -331,9 +334,11 @@ static rn_status take_piece(rn_weights *w, uint8_t *target, uint64_t *left_bytes
         return rn_fail(RN_INTERNAL, "the reader's list does not end with a unit");
     part_of part = w->lists[w->list].parts[w->base + piece.extent];
     rn_status s = RN_OK;
-    if (part.part == RN_PART_DATA && piece.offset_in_extent == 0)
+    if (part.part == RN_PART_DATA && piece.offset_in_extent == 0) {
         s = begin_weight(w->plan, part.value, target + w->plan->places[part.value].offset,
                          &w->packing);
+        if (w->packing.layout == RN_LAYOUT_PANELS) w->packing.as.panels.workers = w->workers;
+    }
     if (s == RN_OK)
         s = pack_piece(&w->packing, part.part, piece.offset_in_extent, piece.data, piece.bytes);
     *left_bytes -= piece.bytes;

@@ -22,10 +22,10 @@ typedef enum rn_weight_list { RN_WEIGHTS_RESIDENT, RN_WEIGHTS_STREAMED } rn_weig
 // Finds every weight of the plan and holds the staging (plan.summary.staging_bytes, charged as
 // that) where the source is a checkpoint. RN_NOT_FOUND, RN_INVALID name a weight that is missing or
 // has another type or size. `source` is copied; `stop` and `cancel` (may be NULL) are looked at
-// between pieces.
+// between pieces. `workers` (may be NULL) help packing.
 RN_MUST_USE rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
                                       const _Atomic bool *cancel, const _Atomic bool *stop,
-                                      rn_weights **out);
+                                      rn_workers *workers, rn_weights **out);
 void rn_weights_close(rn_weights *weights); // NULL-safe
 
 // Entries of a list: resident units in the plan's order, uses by number.

@@ -272,6 +272,31 @@ static void take_data(const rn_packer *p, uint64_t offset, const uint8_t *from, 
     }
 }
 
+// Every byte has one place, so that threads may take parts of a piece: whole panels, where the
+// piece begins with one.
+typedef struct share {
+    const rn_packer *packer;
+    uint64_t offset, bytes, part_bytes;
+    const uint8_t *from;
+} share;
+
+static void take_share(void *arg, size_t index) {
+    const share *s = arg;
+    uint64_t at = index * s->part_bytes;
+    take_data(s->packer, s->offset + at, s->from + at, rn_min_u64(s->part_bytes, s->bytes - at));
+}
+
+static void share_data(const rn_packer *p, uint64_t offset, const uint8_t *from, uint64_t bytes) {
+    enum { LEAST = 64 << 10 }; // worth a thread's while
+    uint64_t panel = p->parts.bytes[RN_PART_DATA] / p->panels.rows * RN_PANEL_ROWS;
+    share s = {p, offset, bytes, panel * rn_div_up(LEAST, panel), from};
+    size_t count = rn_div_up(bytes, s.part_bytes);
+    if (p->workers && count > 1)
+        rn_workers_run(p->workers, count, take_share, &s);
+    else
+        take_data(p, offset, from, bytes);
+}
+
 // ---- int4 ---------------------------------------------------------------------------------------
 
 // Where the nibbles of flat group g begin.
@@ -425,7 +450,7 @@ rn_status rn_packer_take(rn_packer *p, rn_part part, uint64_t offset, const void
     else if (p->panels.dtype == RN_DTYPE_INT4)
         take_int4(p, offset, data, bytes);
     else
-        take_data(p, offset, data, bytes);
+        share_data(p, offset, data, bytes);
     return RN_OK;
 }
 

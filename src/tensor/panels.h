@@ -24,6 +24,7 @@
 #ifndef RN_TENSOR_PANELS_H
 #define RN_TENSOR_PANELS_H
 
+#include "base/workers.h"
 #include "tensor/layout.h"
 
 #define RN_PANEL_ROWS 16
@@ -50,6 +51,7 @@ typedef struct rn_packer {
     uint8_t *target;              // (rn_panels_bytes), 64-byte aligned
     rn_plain_parts parts;         // what is expected
     uint64_t done[RN_PART_COUNT]; // bytes taken of each
+    rn_workers *workers;          // share long pieces out; NULL, as rn_packer_begin sets it: alone
 } rn_packer;
 
 // RN_INVALID where there are no such panels. Clears what no piece will write: the padding.

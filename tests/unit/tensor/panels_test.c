@@ -1,3 +1,4 @@
+// labels: threads
 // panels_test.c — what goes into panels comes out again, in whatever pieces it came.
 #include "support.h"
 
@@ -69,6 +70,8 @@ static void plain_row(rn_dtype dtype, const plain *p, uint64_t rows, uint64_t co
     }
 }
 
+static rn_workers *helpers; // of the packer
+
 static test_guard pack_in_pieces(rn_dtype dtype, const plain *p, uint64_t rows, uint64_t cols,
                                  uint64_t piece, uint64_t seed) {
     rn_packer packer;
@@ -76,6 +79,7 @@ static test_guard pack_in_pieces(rn_dtype dtype, const plain *p, uint64_t rows, 
     assert_true(rn_panels_bytes(dtype, rows, cols, &bytes));
     test_guard panels = test_guard_make(bytes);
     assert_ok(rn_packer_begin(&packer, dtype, rows, cols, panels.data));
+    packer.workers = helpers;
     for (int part = RN_PART_COUNT - 1; part >= 0; part--)
         for (uint64_t at = 0, take; at < p->parts.bytes[part]; at += take) {
             assert_false(rn_packer_is_done(&packer));
@@ -228,10 +232,31 @@ static void plain_parts_lie_on_boundaries(void **unused) {
     assert_string_equal(rn_layout_name(RN_LAYOUT_COUNT), "unknown");
 }
 
+// Large enough that a piece is shared out; pieces that begin within a row, too.
+static void workers_give_the_same_bytes(void **state) {
+    (void)state;
+    for (int t = 0; t < TYPES; t++) {
+        plain p = make_plain(all_types[t], 112, 2048, 1);
+        test_guard alone = pack_in_pieces(all_types[t], &p, 112, 2048, UINT64_MAX, 0);
+        assert_ok(rn_workers_create(3, &rn_system_allocator, &helpers));
+        for (int odd = 0; odd < 2; odd++) {
+            test_guard shared =
+                pack_in_pieces(all_types[t], &p, 112, 2048, odd ? 300001 : UINT64_MAX, 0);
+            assert_memory_equal(alone.data, shared.data, alone.bytes);
+            test_guard_free(&shared);
+        }
+        rn_workers_destroy(helpers);
+        helpers = NULL;
+        test_guard_free(&alone);
+        free(p.bytes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_comes_out_as_the_plain_form_is_dequantised),
         cmocka_unit_test(pieces_of_any_length_give_the_same_bytes),
+        cmocka_unit_test(workers_give_the_same_bytes),
         cmocka_unit_test(panels_are_as_large_as_the_file),
         cmocka_unit_test(what_has_no_panels_is_refused),
         cmocka_unit_test(a_piece_out_of_turn_is_refused),
