@@ -22,7 +22,8 @@ RN_BEGIN_DECLS
 
 typedef enum rn_option_type {
     RN_OPTION_BOOL,
-    RN_OPTION_COUNT, // a whole number
+    RN_OPTION_COUNT,  // a whole number
+    RN_OPTION_NUMBER, // 0.7, -1
     RN_OPTION_TEXT,
     RN_OPTION_CHOICE, // one of `choices`
     RN_OPTION_SIZE,   // "2GiB"
@@ -81,6 +82,7 @@ RN_API RN_MUST_USE rn_status rn_settings_check(const rn_settings *settings);
 RN_API const char *rn_settings_text(const rn_settings *settings, const char *name);
 RN_API bool rn_settings_bool(const rn_settings *settings, const char *name);
 RN_API uint64_t rn_settings_count(const rn_settings *settings, const char *name);
+RN_API double rn_settings_number(const rn_settings *settings, const char *name);
 RN_API uint64_t rn_settings_size(const rn_settings *settings, const char *name);
 // The items of a LIST.
 RN_API size_t rn_settings_list(const rn_settings *settings, const char *name,

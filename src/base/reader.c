@@ -8,27 +8,20 @@
 // begins, and `handed`, where the next piece begins. Each slot remembers where the list goes on
 // after it.
 //
-// Everything runs on the consumer's thread; an engine only carries reads. What it reports is judged
-// in one place (judge): short reads continue, interrupted ones are repeated, and a file system that
-// refuses O_DIRECT after all is read plainly. An error stays with its slot until the consumer gets
-// there, so the pieces before it still arrive.
+// Everything runs on the consumer's thread; an engine only carries reads, and what it reports is
+// judged by file_read.c. An error stays with its slot until the consumer gets there, so the pieces
+// before it still arrive.
 #include "base/reader.h"
 #include "base/checked.h"
-#include "base/direct_file.h"
-#include "base/fault.h"
-#include "base/read_engine.h"
+#include "base/file_read.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define SLOT_COUNT_MAX    1024
 #define REQUEST_BYTES_MAX ((size_t)1 << 30)
 #define HUGE_PAGE_BYTES   ((size_t)2 << 20)
-#define REPEAT_MAX        1000 // interrupted reads in a row before one counts as failed
 
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_SPENT } slot_state;
 
@@ -36,16 +29,9 @@ typedef struct read_slot {
     struct read_slot *next; // in the free or the ordered list
     uint8_t *buffer;        // (request_bytes)
     slot_state state;
-    rn_extent_request request;
+    rn_file_read read;
     rn_extent_cursor end; // where the list goes on
-    size_t have_bytes;    // read so far, from the buffer's start
-    size_t asked_at;      // where in the buffer the read in flight begins
-    uint32_t repeat_count;
-    uint32_t held_count; // pieces with the consumer
-    bool cached;         // all of it was in the page cache when asked
-    bool direct;         // the read in flight goes past the page cache
-    bool cut_short;      // the file ended too early
-    int error;           // errno, or 0
+    uint32_t held_count;  // pieces with the consumer
 } read_slot;
 
 struct rn_reader {
@@ -104,60 +90,43 @@ static void free_all(rn_reader *reader) {
 
 // ---- reading -----------------------------------------------------------------------------------
 
-static void finish_slot(rn_reader *reader, read_slot *slot, int error) {
+static bool has_failed(const read_slot *slot) {
+    return slot->read.error || slot->read.cut_short;
+}
+
+// The read is over, well or not: books the bytes.
+static void finish_slot(rn_reader *reader, read_slot *slot) {
+    const rn_file_read *read = &slot->read;
     slot->state = SLOT_READY;
-    slot->error = error;
-    if (error || slot->cut_short) reader->failing = true;
-}
-
-// Begins, or continues, the slot's read. A direct read starts over at the last whole block it has.
-static void submit(rn_reader *reader, read_slot *slot) {
-    const rn_direct_file *file = &reader->files[slot->request.file];
-    uint64_t align = file->align_bytes;
-    size_t end = slot->request.need_bytes;
-    slot->direct = file->direct && !slot->cached;
-    slot->asked_at = slot->direct ? rn_round_down(slot->have_bytes, align) : slot->have_bytes;
-    if (slot->direct) end = rn_round_up(end, align);
-    rn_read read = {
-        .fd = slot->direct ? file->direct_fd : file->plain_fd,
-        .tag = (uint32_t)(slot - reader->slots),
-        .buffer = slot->buffer + slot->asked_at,
-        .bytes = end - slot->asked_at,
-        .offset = slot->request.offset + slot->asked_at,
-        .cached = slot->cached,
-    };
-    int error = reader->engine->push(reader->engine, &read);
-    if (error)
-        finish_slot(reader, slot, error);
+    if (has_failed(slot))
+        reader->failing = true;
+    else if (read->cached)
+        reader->stats.cached_bytes += read->have_bytes;
+    else if (read->direct)
+        reader->stats.direct_bytes += read->have_bytes;
     else
-        reader->in_flight++;
-}
-
-// Whether the page cache has it all. Asked for plain files in any case: what was not there before
-// reading is dropped after it.
-static bool ask_cache(const rn_reader *reader, const rn_extent_request *request) {
-    const rn_direct_file *file = &reader->files[request->file];
-    if (file->direct && reader->options.ignore_page_cache) return false;
-    return rn_page_cache_holds(file->cache_view, file->plain_fd, request->offset,
-                               request->need_bytes);
+        reader->stats.plain_bytes += read->have_bytes;
 }
 
 static void begin_slot(rn_reader *reader, read_slot *slot) {
     rn_extent_request request = rn_extents_take(reader->list, reader->align_bytes,
                                                 reader->stats.request_bytes, &reader->planned);
-    *slot = (read_slot){
+    slot->state = SLOT_READING;
+    slot->end = reader->planned;
+    slot->held_count = 0;
+    slot->read = (rn_file_read){
+        .file = &reader->files[request.file],
         .buffer = slot->buffer,
-        .state = SLOT_READING,
-        .request = request,
-        .end = reader->planned,
-        .cached = ask_cache(reader, &request),
+        .offset = request.offset,
+        .need_bytes = request.need_bytes,
+        .tag = (uint32_t)(slot - reader->slots),
     };
     put_last(reader, slot);
     reader->stats.request_count++;
-    if (rn_fault_hit(RN_FAULT_READ))
-        finish_slot(reader, slot, EIO);
+    if (rn_file_read_begin(&slot->read, reader->engine, reader->options.ignore_page_cache))
+        reader->in_flight++;
     else
-        submit(reader, slot);
+        finish_slot(reader, slot);
 }
 
 static void fill(rn_reader *reader) {
@@ -165,54 +134,11 @@ static void fill(rn_reader *reader) {
         begin_slot(reader, take_free(reader));
 }
 
-// Books the bytes, and drops the pages that a plain read brought into the cache.
-static void complete(rn_reader *reader, read_slot *slot) {
-    const rn_direct_file *file = &reader->files[slot->request.file];
-    if (slot->cached) {
-        reader->stats.cached_bytes += slot->have_bytes;
-    } else if (slot->direct) {
-        reader->stats.direct_bytes += slot->have_bytes;
-    } else {
-        reader->stats.plain_bytes += slot->have_bytes;
-        (void)posix_fadvise(file->plain_fd, (off_t)slot->request.offset,
-                            (off_t)rn_round_up(slot->have_bytes, RN_PAGE_BYTES),
-                            POSIX_FADV_DONTNEED);
-    }
-    finish_slot(reader, slot, 0);
-}
-
-// A read came back with -code.
-static void judge_error(rn_reader *reader, read_slot *slot, int code) {
-    rn_direct_file *file = &reader->files[slot->request.file];
-    // ECANCELED: io_uring drops waiting reads of a thread that ends.
-    bool again = code == EINTR || code == EAGAIN || code == ECANCELED;
-    bool refused = (code == EINVAL || code == EOPNOTSUPP) && slot->direct;
-    if (refused) file->direct = false;
-    if (refused || (again && slot->repeat_count++ < REPEAT_MAX))
-        submit(reader, slot);
-    else
-        finish_slot(reader, slot, code);
-}
-
 static void judge(rn_reader *reader, rn_read_result result) {
     read_slot *slot = &reader->slots[result.tag];
+    if (rn_file_read_judge(&slot->read, reader->engine, result.result)) return;
     reader->in_flight--;
-    if (result.result < 0) {
-        judge_error(reader, slot, (int)-result.result);
-        return;
-    }
-    size_t have = slot->asked_at + (size_t)result.result;
-    bool stuck = have <= slot->have_bytes;
-    slot->have_bytes = rn_max_u64(have, slot->have_bytes);
-    slot->repeat_count = 0;
-    if (have >= slot->request.need_bytes) {
-        complete(reader, slot);
-    } else if (stuck) {
-        slot->cut_short = true;
-        finish_slot(reader, slot, 0);
-    } else {
-        submit(reader, slot);
-    }
+    finish_slot(reader, slot);
 }
 
 static void drain(rn_reader *reader) {
@@ -232,18 +158,6 @@ static rn_status keep_failure(rn_reader *reader, rn_status status) {
     return status;
 }
 
-static rn_status fail_slot(const rn_reader *reader, const read_slot *slot) {
-    const rn_direct_file *file = &reader->files[slot->request.file];
-    uint64_t offset = slot->request.offset + slot->have_bytes;
-    if (!slot->cut_short)
-        return rn_blame(rn_fail(RN_IO, "cannot read %s: %s", file->path, strerror(slot->error)),
-                        file->path, offset);
-    rn_status status = rn_fail(RN_IO, "%s was cut short while it was being read", file->path);
-    rn_blame(status, file->path, offset);
-    return rn_hint(status, "it had %llu bytes when it was opened; start again with the whole file",
-                   (unsigned long long)file->size_bytes);
-}
-
 static bool cancelled(const rn_reader *reader) {
     return reader->options.cancel && atomic_load(reader->options.cancel);
 }
@@ -254,8 +168,7 @@ static rn_status wait_first(rn_reader *reader) {
         if (reader->first->state == SLOT_READY) break;
         judge(reader, reader->engine->pop(reader->engine));
     }
-    const read_slot *slot = reader->first;
-    return slot->error || slot->cut_short ? fail_slot(reader, slot) : RN_OK;
+    return rn_file_read_status(&reader->first->read);
 }
 
 static rn_reader_piece cut_piece(rn_reader *reader) {
@@ -263,10 +176,10 @@ static rn_reader_piece cut_piece(rn_reader *reader) {
     const rn_extent *extent = &reader->list.items[reader->handed.extent];
     uint64_t from = extent->offset + reader->handed.passed_bytes;
     uint64_t left = extent->bytes - reader->handed.passed_bytes;
-    size_t within = from - slot->request.offset;
+    size_t within = from - slot->read.offset;
     rn_reader_piece piece = {
         .data = slot->buffer + within,
-        .bytes = rn_min_u64(left, slot->request.need_bytes - within),
+        .bytes = rn_min_u64(left, slot->read.need_bytes - within),
         .extent = reader->handed.extent,
         .slot = (uint32_t)(slot - reader->slots),
         .offset_in_extent = reader->handed.passed_bytes,

@@ -63,6 +63,17 @@ static bool parse_count(rn_str text, uint64_t *out) {
     return true;
 }
 
+// Digits, a point, a sign, an exponent: no names, no hexadecimals.
+static bool parse_number(rn_str text, double *out) {
+    char copy[48], *end = copy;
+    if (text.bytes == 0 || text.bytes >= sizeof copy) return false;
+    memcpy(copy, text.data, text.bytes);
+    copy[text.bytes] = 0;
+    if (copy[strspn(copy, "0123456789.+-eE")]) return false;
+    *out = strtod(copy, &end);
+    return *end == 0 && *out - *out == 0; // neither infinite
+}
+
 static bool is_choice(rn_str text, const char *choices) {
     for (const char *at = choices; *at;) {
         size_t length = strcspn(at, "|");
@@ -75,6 +86,7 @@ static bool is_choice(rn_str text, const char *choices) {
 rn_status rn_option_check(const rn_option *option, rn_str value) {
     bool boolean;
     uint64_t number;
+    double real;
     if (memchr(value.data ? value.data : "", '\0', value.bytes))
         return rn_fail(RN_INVALID, "the value holds a NUL byte");
     switch (option->type) {
@@ -84,6 +96,9 @@ rn_status rn_option_check(const rn_option *option, rn_str value) {
     case RN_OPTION_COUNT:
         if (parse_count(value, &number)) return RN_OK;
         return rn_fail(RN_INVALID, "'%.*s' is not a whole number", RN_STR_ARG(value));
+    case RN_OPTION_NUMBER:
+        if (parse_number(value, &real)) return RN_OK;
+        return rn_fail(RN_INVALID, "'%.*s' is not a number", RN_STR_ARG(value));
     case RN_OPTION_CHOICE:
         if (is_choice(value, option->choices)) return RN_OK;
         return rn_fail(RN_INVALID, "'%.*s' is none of %s", RN_STR_ARG(value), option->choices);
@@ -275,6 +290,11 @@ bool rn_settings_bool(const rn_settings *settings, const char *name) {
 uint64_t rn_settings_count(const rn_settings *settings, const char *name) {
     uint64_t value = 0;
     return parse_count(rn_str_from(text_of(settings, name)), &value) ? value : 0;
+}
+
+double rn_settings_number(const rn_settings *settings, const char *name) {
+    double value = 0;
+    return parse_number(rn_str_from(text_of(settings, name)), &value) ? value : 0;
 }
 
 uint64_t rn_settings_size(const rn_settings *settings, const char *name) {

@@ -21,17 +21,34 @@ static rn_status grow(void **array, size_t *capacity, size_t count, size_t item_
     return RN_OK;
 }
 
-rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path, uint32_t *out_index) {
+// Room for one more, which counts once file_count says so.
+static rn_status prepare_file(rn_checkpoint *checkpoint, const char *path, rn_opened_file **out) {
     void *copy, *files = checkpoint->files;
     rn_status s =
         grow(&files, &checkpoint->file_capacity, checkpoint->file_count, sizeof *checkpoint->files);
     checkpoint->files = files;
     RN_TRY(s);
     RN_TRY(rn_arena_copy(&checkpoint->arena, path, strlen(path), &copy));
-    rn_opened_file *file = &checkpoint->files[checkpoint->file_count];
-    *file = (rn_opened_file){.info.path = copy, .fd = -1};
+    *out = &checkpoint->files[checkpoint->file_count];
+    **out = (rn_opened_file){.info.path = copy, .fd = -1};
+    return RN_OK;
+}
+
+rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path, uint32_t *out_index) {
+    rn_opened_file *file;
+    RN_TRY(prepare_file(checkpoint, path, &file));
     RN_TRY(rn_file_open(path, &file->fd, &file->info.bytes));
     *out_index = (uint32_t)checkpoint->file_count++;
+    return RN_OK;
+}
+
+rn_status rn_opened_file_read(const rn_opened_file *file, uint64_t offset, void *target,
+                              size_t bytes) {
+    if (!file->memory) return rn_file_read_at(file->fd, file->info.path, offset, target, bytes);
+    if (offset > file->info.bytes || bytes > file->info.bytes - offset)
+        return rn_fail(RN_CORRUPT, "%s ends before byte %llu", file->info.path,
+                       (unsigned long long)offset + bytes);
+    if (bytes) memcpy(target, file->memory + offset, bytes);
     return RN_OK;
 }
 
@@ -141,7 +158,7 @@ static rn_status blame_missing_path(rn_checkpoint *checkpoint, const char *path,
                     rn_last_story()->offset);
 }
 
-rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out) {
+static rn_status create(rn_checkpoint **out) {
     void *block;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof **out, &block));
@@ -149,13 +166,43 @@ rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out) {
     rn_arena_init(&checkpoint->arena, RN_HOST_IO, 0);
     rn_map_init(&checkpoint->by_name, RN_HOST_IO);
     rn_map_init(&checkpoint->by_key, RN_HOST_IO);
-    rn_status s = open_path(checkpoint, path);
+    *out = checkpoint;
+    return RN_OK;
+}
+
+static rn_status finish(rn_checkpoint *checkpoint, const char *path, rn_status s,
+                        rn_checkpoint **out) {
     s = blame_missing_path(checkpoint, path, s);
-    if (s == RN_OK)
-        *out = checkpoint;
-    else
+    if (s != RN_OK) {
         rn_checkpoint_close(checkpoint);
+        *out = NULL;
+    }
     return s;
+}
+
+rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out) {
+    RN_TRY(create(out));
+    return finish(*out, path, open_path(*out, path), out);
+}
+
+static rn_status read_memory(rn_checkpoint *checkpoint, const char *name, const void *data,
+                             size_t bytes) {
+    rn_opened_file *file;
+    RN_TRY(prepare_file(checkpoint, name, &file));
+    file->memory = data;
+    file->info.bytes = bytes;
+    return rn_safetensors_read(checkpoint, (uint32_t)checkpoint->file_count++);
+}
+
+rn_status rn_checkpoint_open_memory(const char *name, const void *data, size_t bytes,
+                                    rn_checkpoint **out) {
+    RN_TRY(create(out));
+    return finish(*out, name, read_memory(*out, name, data, bytes), out);
+}
+
+const void *rn_checkpoint_memory(const rn_checkpoint *checkpoint, const rn_tensor_info *tensor) {
+    const uint8_t *memory = checkpoint->files[tensor->file].memory;
+    return memory ? memory + tensor->offset : NULL;
 }
 
 void rn_checkpoint_close(rn_checkpoint *checkpoint) {

@@ -5,15 +5,16 @@
 #include <ration/checkpoint.h>
 
 #include "base/arena.h"
+#include "base/fetcher.h"
 #include "base/map.h"
-#include "base/reader.h"
 
 // More dimensions than any file in the wild has; a header that claims more is refused.
 #define RN_MAX_FILE_RANK 32
 
 typedef struct rn_opened_file {
     rn_checkpoint_file_info info;
-    int fd;
+    int fd;                // -1: the file is
+    const uint8_t *memory; // (info.bytes) here
 } rn_opened_file;
 
 struct rn_checkpoint {
@@ -41,9 +42,25 @@ RN_MUST_USE rn_status rn_checkpoint_add_tensor(rn_checkpoint *checkpoint, rn_ten
 RN_MUST_USE rn_status rn_checkpoint_add_metadata(rn_checkpoint *checkpoint,
                                                  const rn_metadata *metadata);
 
+// Exactly `bytes` bytes at `offset`.
+RN_MUST_USE rn_status rn_opened_file_read(const rn_opened_file *file, uint64_t offset, void *target,
+                                          size_t bytes);
+
+// A safetensors file that lies in memory, which must stay. `name` is for messages. It cannot be
+// streamed or mapped.
+RN_MUST_USE rn_status rn_checkpoint_open_memory(const char *name, const void *data, size_t bytes,
+                                                rn_checkpoint **out);
+// Where a tensor of such a checkpoint lies; NULL for one of a file.
+const void *rn_checkpoint_memory(const rn_checkpoint *checkpoint, const rn_tensor_info *tensor);
+
 // A reader over all of the checkpoint's files, with the same numbers.
 RN_MUST_USE rn_status rn_checkpoint_open_reader(const rn_checkpoint *checkpoint,
                                                 const rn_reader_options *options, rn_reader **out);
+
+// The same for reading straight into memory.
+RN_MUST_USE rn_status rn_checkpoint_open_fetcher(const rn_checkpoint *checkpoint,
+                                                 const rn_reader_options *options,
+                                                 rn_fetcher **out);
 
 // The readers of formats: file `index` has been added.
 RN_MUST_USE rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index);

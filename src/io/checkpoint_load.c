@@ -18,7 +18,7 @@ rn_status rn_checkpoint_read(const rn_checkpoint *checkpoint, const rn_tensor_in
                        RN_STR_ARG(tensor->name), (unsigned long long)tensor->bytes, bytes,
                        (unsigned long long)offset);
     const rn_opened_file *file = &checkpoint->files[tensor->file];
-    return rn_file_read_at(file->fd, file->info.path, tensor->offset + offset, target, bytes);
+    return rn_opened_file_read(file, tensor->offset + offset, target, bytes);
 }
 
 // The most elements whose source fits the staging buffer, in whole blocks of both types.

@@ -154,18 +154,38 @@ static rn_status check_identity(const rn_checkpoint *checkpoint) {
     return RN_OK;
 }
 
+static size_t list_bytes(const rn_checkpoint *checkpoint) {
+    return checkpoint->file_count * sizeof(rn_reader_file);
+}
+
+// The caller frees the list (list_bytes).
+static rn_status list_files(const rn_checkpoint *checkpoint, rn_reader_file **out) {
+    void *block = NULL;
+    RN_TRY(check_identity(checkpoint));
+    RN_TRY(rn_alloc(RN_HOST_IO, list_bytes(checkpoint), &block));
+    *out = block;
+    for (size_t i = 0; i < checkpoint->file_count; i++)
+        (*out)[i] = (rn_reader_file){.path = checkpoint->files[i].info.path};
+    return RN_OK;
+}
+
 rn_status rn_checkpoint_open_reader(const rn_checkpoint *checkpoint,
                                     const rn_reader_options *options, rn_reader **out) {
-    void *block;
+    rn_reader_file *files = NULL;
     *out = NULL;
-    RN_TRY(check_identity(checkpoint));
-    size_t bytes = checkpoint->file_count * sizeof(rn_reader_file);
-    RN_TRY(rn_alloc(RN_HOST_IO, bytes, &block));
-    rn_reader_file *files = block;
-    for (size_t i = 0; i < checkpoint->file_count; i++)
-        files[i] = (rn_reader_file){.path = checkpoint->files[i].info.path};
+    RN_TRY(list_files(checkpoint, &files));
     rn_status s = rn_reader_create(files, (uint32_t)checkpoint->file_count, options, out);
-    rn_free(RN_HOST_IO, files, bytes);
+    rn_free(RN_HOST_IO, files, list_bytes(checkpoint));
+    return s;
+}
+
+rn_status rn_checkpoint_open_fetcher(const rn_checkpoint *checkpoint,
+                                     const rn_reader_options *options, rn_fetcher **out) {
+    rn_reader_file *files = NULL;
+    *out = NULL;
+    RN_TRY(list_files(checkpoint, &files));
+    rn_status s = rn_fetcher_create(files, (uint32_t)checkpoint->file_count, options, out);
+    rn_free(RN_HOST_IO, files, list_bytes(checkpoint));
     return s;
 }
 

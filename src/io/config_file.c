@@ -42,6 +42,7 @@ static rn_status set_value(const file_loader *loader, const rn_option *option,
     char number[32];
     rn_str text;
     int64_t integer;
+    double real;
     bool boolean;
     switch (rn_toml_type_of(value)) {
     case RN_TOML_STRING:
@@ -50,6 +51,13 @@ static rn_status set_value(const file_loader *loader, const rn_option *option,
     case RN_TOML_INTEGER:
         RN_TRY(rn_toml_get_integer(value, &integer));
         snprintf(number, sizeof number, "%lld", (long long)integer);
+        text = rn_str_from(number);
+        break;
+    case RN_TOML_FLOAT:
+        if (option->type != RN_OPTION_NUMBER)
+            return fail_at(loader, value, "a value of the wrong kind for", key);
+        RN_TRY(rn_toml_get_float(value, &real));
+        snprintf(number, sizeof number, "%.17g", real);
         text = rn_str_from(number);
         break;
     case RN_TOML_BOOL:

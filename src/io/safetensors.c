@@ -244,7 +244,7 @@ rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index) {
     snprintf(checkpoint->format, sizeof checkpoint->format, "safetensors");
     if (file->info.bytes < sizeof length)
         return rn_fail(RN_CORRUPT, "%s is too short for a safetensors file", file->info.path);
-    RN_TRY(rn_file_read_at(file->fd, file->info.path, 0, &length, sizeof length));
+    RN_TRY(rn_opened_file_read(file, 0, &length, sizeof length));
     length = le64toh(length);
     if (length > MAX_HEADER_BYTES || length > file->info.bytes - sizeof length)
         return rn_fail(
@@ -254,7 +254,7 @@ rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index) {
     header_reader reader = {
         .checkpoint = checkpoint, .file = index, .data_offset = file->info.data_offset};
     RN_TRY(rn_alloc(RN_HOST_IO, (size_t)length, &header));
-    rn_status s = rn_file_read_at(file->fd, file->info.path, sizeof length, header, (size_t)length);
+    rn_status s = rn_opened_file_read(file, sizeof length, header, (size_t)length);
     if (s == RN_OK) s = parse_header(&reader, (rn_str){header, (size_t)length});
     rn_free(RN_HOST_IO, header, (size_t)length);
     return s;

@@ -116,6 +116,8 @@ static const char *sample_of(const rn_option *option) {
         return option->standard && strcmp(option->standard, "true") == 0 ? "false" : "true";
     case RN_OPTION_COUNT:
         return "7";
+    case RN_OPTION_NUMBER:
+        return "0.75";
     case RN_OPTION_CHOICE:
         last = strrchr(option->choices, '|');
         snprintf(choice, sizeof choice, "%s", last ? last + 1 : option->choices);
