@@ -1,0 +1,52 @@
+// chat.h — conversations as the text that a model was trained on.
+//
+//     rn_chat_template *template;
+//     RN_TRY(rn_chat_template_parse("model", source, &template));
+//     RN_TRY(rn_chat_template_render(template, &chat, sink));
+//
+// A template is a program in a small part of Jinja, from a file that is not trusted: it can reach
+// nothing but the conversation, and its steps, its depth and its output are limited. It is rendered
+// as transformers' apply_chat_template renders it (trim_blocks, lstrip_blocks, loop controls,
+// tojson, raise_exception, namespace). What is not known is refused by name (RN_UNSUPPORTED with
+// line and column), never rendered wrongly.
+#ifndef RATION_CHAT_H
+#define RATION_CHAT_H
+
+#include <ration/text.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_chat_template rn_chat_template;
+
+// UTF-8; anything else is RN_INVALID.
+typedef struct rn_chat_message {
+    rn_str role; // "system", "user", "assistant", "tool"
+    rn_str content;
+} rn_chat_message;
+
+typedef struct rn_chat {
+    const rn_chat_message *messages; // (count)
+    size_t count;
+    bool add_generation_prompt; // end with the beginning of an answer
+    // As the tokenizer spells them. Without data (not even ""): undefined in the template, as
+    // where a tokenizer has no such token.
+    rn_str bos_token, eos_token;
+    // Seconds since 1970, for strftime_now; read as UTC, so add the zone's offset for local time.
+    // 0: strftime_now is undefined, and templates that ask first take their default date.
+    int64_t now;
+} rn_chat;
+
+// `name` is for messages. RN_CORRUPT: what Jinja does not take either; RN_UNSUPPORTED: what is not
+// known here. Both say line and column.
+RN_API RN_MUST_USE rn_status rn_chat_template_parse(const char *name, rn_str source,
+                                                    rn_chat_template **out);
+RN_API void rn_chat_template_free(rn_chat_template *chat_template);
+// Writes all of the text at once, or nothing. RN_INVALID: what the template itself raises (roles
+// must alternate, ...; its words are the story's message), what fails in Jinja as well (an
+// operation on something undefined), or a limit. Any number of threads may render one template.
+RN_API RN_MUST_USE rn_status rn_chat_template_render(const rn_chat_template *chat_template,
+                                                     const rn_chat *chat, rn_sink sink);
+
+RN_END_DECLS
+
+#endif

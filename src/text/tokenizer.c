@@ -1,0 +1,169 @@
+// tokenizer.c — encoding: added tokens are found first, the stretches between them are normalised,
+// cut into words and encoded word by word. All memory of a call is its own, so threads share a
+// tokenizer.
+#include "text/tokenizer_parts.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+#include "text/byte_letters.h"
+#include "text/utf8_step.h"
+
+// ---- lists of ids -----------------------------------------------------------------------
+
+static rn_status grow(rn_tokens *tokens) {
+    size_t capacity = tokens->capacity ? 2 * tokens->capacity : 64;
+    void *block;
+    if (capacity > SIZE_MAX / sizeof *tokens->ids) return rn_fail(RN_NO_MEMORY, "too many tokens");
+    RN_TRY(rn_alloc(RN_HOST_OTHER, capacity * sizeof *tokens->ids, &block));
+    if (tokens->count) memcpy(block, tokens->ids, tokens->count * sizeof *tokens->ids);
+    rn_free(RN_HOST_OTHER, tokens->ids, tokens->capacity * sizeof *tokens->ids);
+    tokens->ids = block;
+    tokens->capacity = capacity;
+    return RN_OK;
+}
+
+rn_status rn_tokens_push(rn_tokens *tokens, uint32_t id) {
+    if (tokens->count == tokens->capacity) RN_TRY(grow(tokens));
+    tokens->ids[tokens->count++] = id;
+    return RN_OK;
+}
+
+void rn_tokens_free(rn_tokens *tokens) {
+    rn_free(RN_HOST_OTHER, tokens->ids, tokens->capacity * sizeof *tokens->ids);
+    *tokens = (rn_tokens){0};
+}
+
+// ---- one call ---------------------------------------------------------------------------
+
+typedef struct encoding {
+    const rn_tokenizer *tokenizer;
+    rn_tokens *out;
+    bool special;
+    bool first; // the next word is the text's first
+    rn_normalizing normalizing;
+    rn_cutting cutting;
+    rn_bpe_scratch scratch;
+} encoding;
+
+static rn_status encode_spm(encoding *e, rn_str text, bool first) {
+    rn_prefix prefix = e->tokenizer->spm_prefix;
+    bool put = prefix == RN_PREFIX_ALWAYS || (prefix == RN_PREFIX_FIRST && first);
+    return rn_spm_encode(e->tokenizer->spm, text, put, e->out);
+}
+
+static rn_status encode_word(void *self, rn_str word) {
+    encoding *e = self;
+    bool first = e->first;
+    e->first = false;
+    if (e->tokenizer->spm) return encode_spm(e, word, first);
+    return rn_bpe_encode(&e->tokenizer->bpe, word, &e->scratch, e->out);
+}
+
+// What is looked for in a stretch of text, and what is done with the rest.
+typedef rn_status (*plain_text)(encoding *e, rn_str text, bool first);
+
+static rn_status split_added(encoding *e, const rn_added *added, rn_str text, bool first,
+                             plain_text plain) {
+    for (size_t at = 0; at < text.bytes;) {
+        rn_added_match match = rn_added_find(added, text, at, e->special);
+        size_t end = match.token ? match.start : text.bytes;
+        if (end > at) RN_TRY(plain(e, (rn_str){text.data + at, end - at}, first && at == 0));
+        if (!match.token) break;
+        RN_TRY(rn_tokens_push(e->out, match.token->id));
+        at = match.end;
+    }
+    return RN_OK;
+}
+
+static rn_status encode_normalized(encoding *e, rn_str text, bool first) {
+    e->first = first;
+    return rn_cut(&e->cutting, text, first);
+}
+
+static rn_status encode_valid(encoding *e, rn_str text, bool first, bool begins) {
+    const rn_tokenizer *tokenizer = e->tokenizer;
+    RN_TRY(rn_normalize(&tokenizer->normalizer, &e->normalizing, text, begins, &text));
+    return split_added(e, &tokenizer->added_normalized, text, first, encode_normalized);
+}
+
+// Expressions and normalisers want UTF-8; bytes that are not are words of their own.
+static rn_status encode_stretch(encoding *e, rn_str text, bool first) {
+    for (size_t at = 0, end; at < text.bytes; at = end) {
+        rn_str rest = {text.data + at, text.bytes - at};
+        end = at + rn_utf8_valid_run(rest);
+        rest.bytes = end - at;
+        if (rest.bytes) RN_TRY(encode_valid(e, rest, first && at == 0, at == 0));
+        if (end < text.bytes) RN_TRY(encode_word(e, (rn_str){text.data + end++, 1}));
+    }
+    return RN_OK;
+}
+
+static rn_status push_list(rn_tokens *out, const uint32_t *ids, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        RN_TRY(rn_tokens_push(out, ids[i]));
+    return RN_OK;
+}
+
+// SentencePiece does everything itself, unless the file has steps of its own.
+static bool is_plain_spm(const rn_tokenizer *tokenizer) {
+    return tokenizer->spm && tokenizer->cutter.count == 0 && tokenizer->normalizer.count == 0 &&
+           tokenizer->added_normalized.count == 0;
+}
+
+static rn_status encode_all(encoding *e, rn_str text, bool around) {
+    const rn_tokenizer *tokenizer = e->tokenizer;
+    plain_text plain = is_plain_spm(tokenizer) ? encode_spm : encode_stretch;
+    if (around) RN_TRY(push_list(e->out, tokenizer->before, tokenizer->before_count));
+    RN_TRY(split_added(e, &tokenizer->added, text, true, plain));
+    return around ? push_list(e->out, tokenizer->after, tokenizer->after_count) : RN_OK;
+}
+
+rn_status rn_tokenizer_encode(const rn_tokenizer *tokenizer, rn_str text, uint32_t flags,
+                              rn_tokens *out) {
+    encoding e = {.tokenizer = tokenizer, .out = out, .special = flags & RN_ENCODE_SPECIAL};
+    size_t before = out->count;
+    rn_normalizing_init(&e.normalizing, tokenizer->from);
+    rn_cutting_init(&e.cutting, &tokenizer->cutter, tokenizer->from);
+    e.cutting.word = encode_word;
+    e.cutting.self = &e;
+    rn_status s = RN_OK;
+    if (!tokenizer->spm) s = rn_bpe_scratch_prepare(&tokenizer->bpe, &e.scratch, text.bytes);
+    if (s == RN_OK) s = encode_all(&e, text, flags & RN_ENCODE_BEGIN);
+    rn_normalizing_free(&e.normalizing);
+    rn_cutting_free(&e.cutting);
+    rn_bpe_scratch_free(&tokenizer->bpe, &e.scratch);
+    if (s != RN_OK) out->count = before;
+    return s;
+}
+
+// ---- what it knows ----------------------------------------------------------------------
+
+const rn_tokenizer_info *rn_tokenizer_get_info(const rn_tokenizer *tokenizer) {
+    return &tokenizer->info;
+}
+
+uint32_t rn_tokenizer_find(const rn_tokenizer *tokenizer, rn_str text) {
+    const rn_added_token *added = rn_added_get(&tokenizer->added, text);
+    if (!added) added = rn_added_get(&tokenizer->added_normalized, text);
+    if (added) return added->id;
+    if (tokenizer->spm || !tokenizer->bpe.by_bytes) return rn_vocab_find(&tokenizer->vocab, text);
+    char bytes[1024];
+    size_t count;
+    if (text.bytes > sizeof bytes || !rn_utf8_valid(text) ||
+        !rn_letters_to_bytes(text, bytes, &count))
+        return RN_NO_TOKEN;
+    return rn_vocab_find(&tokenizer->vocab, (rn_str){bytes, count});
+}
+
+bool rn_tokenizer_is_special(const rn_tokenizer *tokenizer, uint32_t id) {
+    return rn_vocab_has(&tokenizer->vocab, id) && tokenizer->vocab.flags[id] & RN_TOKEN_SPECIAL;
+}
+
+bool rn_tokenizer_is_end(const rn_tokenizer *tokenizer, uint32_t id) {
+    return rn_vocab_has(&tokenizer->vocab, id) && tokenizer->vocab.flags[id] & RN_TOKEN_END;
+}
+
+rn_str rn_tokenizer_bytes(const rn_tokenizer *tokenizer, uint32_t id, bool special) {
+    if (!special && rn_tokenizer_is_special(tokenizer, id)) return (rn_str){0};
+    return rn_vocab_shown(&tokenizer->vocab, id);
+}
