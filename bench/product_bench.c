@@ -6,7 +6,8 @@
 // only. Then for each dtype: bytes a weight; packing from file bytes in pieces of 512 KiB, one
 // core; one row of x (weights from memory: enough matrices that no cache holds them) in GB/s of
 // weights; and 512 rows in G operations/s (a multiply-add is two). Percentages are of the limit
-// that applies. The best of several rounds: other programs disturb it less.
+// that applies. Where a product rounds activations the last two come again with activations as they
+// are. The best of several rounds: other programs disturb it less.
 #include "backend/cpu/packed.h"
 #include "base/cpu.h"
 #include "graph/quantized_product.h"
@@ -171,7 +172,7 @@ static double pack_rate(const weight *w) {
 }
 
 // Seconds a product of m rows; every call takes the next copy of the weight.
-static double product_seconds(const weight *w, uint64_t m, size_t calls) {
+static double product_seconds(const weight *w, uint64_t m, size_t calls, bool plain_x) {
     float *x = get(m * w->cols * sizeof(float)), *y = get(m * w->rows * sizeof(float));
     for (uint64_t i = 0; i < m * w->cols; i++)
         x[i] = (float)(i % 101) * 0.02f - 1;
@@ -179,7 +180,7 @@ static double product_seconds(const weight *w, uint64_t m, size_t calls) {
                        {w->packed, w->dtype, RN_LAYOUT_PANELS, RN_SHAPE(w->rows, w->cols)},
                        {0}};
     rn_tensor out = {y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
-    rn_matmul_attrs attrs = {0};
+    rn_matmul_attrs attrs = {.plain_activations = plain_x};
     rn_call call = {.op = RN_OP_MATMUL,
                     .attrs = &attrs,
                     .inputs = in,
@@ -206,6 +207,14 @@ static double product_seconds(const weight *w, uint64_t m, size_t calls) {
     return best;
 }
 
+static void print_rates(const weight *w, double peak, bool plain_x) {
+    double read = (double)w->packed_bytes / product_seconds(w, 1, w->copies, plain_x) * 1e-9;
+    double operations = 2e-9 * MANY_ROWS * (double)(w->rows * w->cols);
+    double many = operations / product_seconds(w, MANY_ROWS, 1, plain_x);
+    printf(" %11.1f %6.0f%% %11.0f %6.0f%%", read, 100 * read / bandwidth, many,
+           peak > 0 ? 100 * many / peak : 0);
+}
+
 static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     weight w = {.dtype = dtype, .rows = rows, .cols = cols};
     if (!rn_plain_parts_of(dtype, rows, cols, &w.parts) ||
@@ -218,12 +227,12 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     double packing = pack_rate(&w);
     for (size_t i = 1; i < w.copies; i++)
         memcpy(w.packed + i * w.packed_bytes, w.packed, w.packed_bytes);
-    double read = (double)w.packed_bytes / product_seconds(&w, 1, w.copies) * 1e-9;
-    double many = 2e-9 * MANY_ROWS * (double)(rows * cols) / product_seconds(&w, MANY_ROWS, 1);
-    double peak = rn_product_is_quantized(dtype) ? byte_peak : f32_peak;
-    printf("%-5s %9.4f %11.1f %11.1f %6.0f%% %11.0f %6.0f%%\n", rn_dtype_get(dtype)->name,
-           (double)w.packed_bytes / (double)(rows * cols), packing, read, 100 * read / bandwidth,
-           many, peak > 0 ? 100 * many / peak : 0);
+    printf("%-5s %9.4f %11.1f", rn_dtype_get(dtype)->name,
+           (double)w.packed_bytes / (double)(rows * cols), packing);
+    bool rounds = rn_product_is_quantized(dtype);
+    print_rates(&w, rounds ? byte_peak : f32_peak, false);
+    if (rounds) print_rates(&w, f32_peak, true);
+    puts("");
     fflush(stdout);
     munmap(w.plain, w.parts.total_bytes);
     munmap(w.packed, w.copies * w.packed_bytes);
@@ -233,9 +242,9 @@ static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
     static const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,
                                       RN_DTYPE_Q8_0, RN_DTYPE_Q6_K, RN_DTYPE_Q4_K, RN_DTYPE_Q4_0,
                                       RN_DTYPE_INT4, RN_DTYPE_NF4};
-    printf("\n(%llu, %llu)\n%-5s %9s %11s %11s %7s %11s %7s\n", (unsigned long long)rows,
-           (unsigned long long)cols, "", "B/weight", "pack GB/s", "1 row GB/s", "", "512 rows G/s",
-           "");
+    printf("\n(%llu, %llu)\n%-5s %9s %11s %11s %7s %11s %7s, activations as they are\n",
+           (unsigned long long)rows, (unsigned long long)cols, "", "B/weight", "pack GB/s",
+           "1 row GB/s", "", "512 rows G/s", "");
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (!only || strcmp(only, rn_dtype_get(dtypes[i])->name) == 0)
             measure(dtypes[i], rows, cols);

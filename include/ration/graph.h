@@ -224,8 +224,9 @@ RN_API rn_value rn_op_gated(rn_graph *g, rn_value gate, rn_value up, rn_activati
 // N, K, not transposed); a w of higher rank has the same leading axes as x (or 1 there). bias is
 // (N) or RN_NO_VALUE.
 typedef struct rn_matmul_attrs {
-    bool transpose_x; // x is (..., K, M)
-    bool transpose_w; // w is (..., K, N) instead of (..., N, K)
+    bool transpose_x;       // x is (..., K, M)
+    bool transpose_w;       // w is (..., K, N) instead of (..., N, K)
+    bool plain_activations; // a quantised w is widened and x is taken as it is, never rounded
 } rn_matmul_attrs;
 RN_API rn_value rn_op_matmul(rn_graph *g, rn_value x, rn_value w, rn_value bias);
 RN_API rn_value rn_op_matmul_as(rn_graph *g, rn_value x, rn_value w, rn_value bias,
@@ -304,10 +305,10 @@ typedef struct rn_attention_attrs {
 RN_API rn_value rn_op_attention(rn_graph *g, rn_value q, rn_value k, rn_value v, rn_value mask,
                                 rn_attention_attrs attrs);
 
-// The KV cache of a layer: a state (pages, 2, HK, page_tokens, D) of f16 or f32. Writes the rows
-// k, v (ROWS, HK, D) at the places that page_table i32 (sequences, max_pages) gives to
-// (sequence i32 (ROWS), position i32 (ROWS)); a sequence of -1 writes nothing. Returns the updated
-// state, which is what attention must read.
+// The KV cache of a layer: a state (pages, 2, HK, page_tokens, D) of f16, f32 or q8_0 (then 32
+// divides D). Writes the rows k, v (ROWS, HK, D) at the places that page_table i32 (sequences,
+// max_pages) gives to (sequence i32 (ROWS), position i32 (ROWS)); a sequence of -1 writes nothing.
+// Returns the updated state, which is what attention must read.
 RN_API rn_value rn_op_kv_append(rn_graph *g, rn_value kv, rn_value k, rn_value v, rn_value sequence,
                                 rn_value position, rn_value page_table);
 // q (ROWS, H, D): each row sees the keys of its sequence at positions <= its own (within the

@@ -24,6 +24,13 @@ typedef struct rn_device_caps {
     // else.
     rn_layout (*weight_layout)(const rn_call *call, uint32_t input);
     bool own_memory; // weights must be uploaded; false: the host's memory is the device's
+    // A product's weight of one part and at least so many bytes is streamed as its file has it:
+    // kernels that want it in panels take it plain, too, with the same result. 0: none. Not for
+    // devices of their own memory.
+    uint64_t raw_weight_bytes;
+    // A table of embeddings of one part and at least so many bytes is not held: the rows that a run
+    // asks for are read before it. 0: none. Not for devices of their own memory.
+    uint64_t row_table_bytes;
     // Measured rates (`ration calibrate`), never 0.
     double flops;               // f32 multiply-adds count two
     double quantized_flops;     // int8 products

@@ -13,7 +13,14 @@ rn_attention_row rn_attention_begin(const float *q, float *y, uint64_t dims, flo
     return (rn_attention_row){.q = q, .y = y, .dims = dims, .scale = scale, .top = -INFINITY};
 }
 
+// A q8_0 block is an f16 scale and 32 bytes.
+static float element_q8_0(const uint8_t *row, uint64_t d) {
+    const uint8_t *block = row + d / 32 * 34;
+    return rn_f16_widen(rn_load_u16(block)) * (float)(int8_t)block[2 + d % 32];
+}
+
 static float element(const void *row, rn_dtype dtype, uint64_t d) {
+    if (dtype == RN_DTYPE_Q8_0) return element_q8_0(row, d);
     return dtype == RN_DTYPE_F16 ? rn_f16_widen(((const uint16_t *)row)[d])
                                  : ((const float *)row)[d];
 }

@@ -21,7 +21,7 @@
 // The visible keys of one tile, in order.
 typedef struct rn_attention_tile {
     uint32_t count;
-    rn_dtype dtype;                        // of keys and values: f32 or f16
+    rn_dtype dtype;                        // of keys and values: f32, f16 or q8_0
     const void *keys[RN_ATTENTION_TILE];   // (count) rows of (dims)
     const void *values[RN_ATTENTION_TILE]; // (count) rows of (dims)
     const float *mask;                     // (count) or NULL

@@ -4,10 +4,13 @@
 rn_status rn_kv_pages_shape(const rn_shaping *s, uint32_t kv, uint32_t rows_of, uint32_t first) {
     rn_shape pages = s->in[kv].shape, rows = RN_SHAPE(s->in[rows_of].shape.dims[0]);
     rn_dtype dtype = s->in[kv].dtype;
-    if (dtype != RN_DTYPE_F16 && dtype != RN_DTYPE_F32)
-        return rn_shape_fail(s, "kv must be f16 or f32, it is %s", rn_dtype_get(dtype)->name);
+    if (dtype != RN_DTYPE_F16 && dtype != RN_DTYPE_F32 && dtype != RN_DTYPE_Q8_0)
+        return rn_shape_fail(s, "kv must be f16, f32 or q8_0, it is %s", rn_dtype_get(dtype)->name);
     if (pages.rank != 5 || pages.dims[1] != 2)
         return rn_shape_fail(s, "kv must be (pages, 2, HK, page_tokens, D)");
+    if (pages.dims[4] % rn_dtype_get(dtype)->block_elements)
+        return rn_shape_fail(s, "kv of %s needs a D in whole blocks of %u",
+                             rn_dtype_get(dtype)->name, rn_dtype_get(dtype)->block_elements);
     for (uint32_t i = first; i < first + 3; i++)
         RN_TRY(rn_shape_want(s, i, RN_DTYPE_I32));
     if (!rn_shape_equal(s->in[first].shape, rows) || !rn_shape_equal(s->in[first + 1].shape, rows))
@@ -58,7 +61,8 @@ static void *find(const rn_kv_pages *kv, uint64_t sequence, uint64_t position, u
     uint64_t page = (uint64_t)kv->table[sequence * kv->max_pages + position / kv->page_tokens];
     uint64_t slot = position % kv->page_tokens;
     uint64_t at = (((page * 2 + which) * kv->heads + head) * kv->page_tokens + slot) * kv->dims;
-    return kv->data + at * rn_dtype_get(kv->dtype)->block_bytes;
+    const rn_dtype_info *info = rn_dtype_get(kv->dtype);
+    return kv->data + at / info->block_elements * info->block_bytes;
 }
 
 void *rn_kv_key(const rn_kv_pages *kv, uint64_t sequence, uint64_t position, uint64_t head) {

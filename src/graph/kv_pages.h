@@ -12,7 +12,7 @@
 
 typedef struct rn_kv_pages {
     uint8_t *data;
-    rn_dtype dtype;                           // f16 or f32
+    rn_dtype dtype;                           // f16, f32 or q8_0
     uint64_t pages, heads, page_tokens, dims; // heads: HK
     const int32_t *table;                     // (sequences, max_pages)
     uint64_t sequences, max_pages;

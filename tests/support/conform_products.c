@@ -3,13 +3,15 @@
 
 // ---- matmul -------------------------------------------------------------------------------------
 
-enum { BIAS = 1, TRANSPOSE_X = 2, TRANSPOSE_W = 4, RANK_MANY = 8 };
+enum { BIAS = 1, TRANSPOSE_X = 2, TRANSPOSE_W = 4, RANK_MANY = 8, PLAIN_X = 16 };
 
 static void matmul(conform_case *c) {
     const conform_row *row = c->row;
     rn_shape w_shape = row->shapes[1];
     bool transpose_w = row->variant & TRANSPOSE_W;
-    rn_matmul_attrs attrs = {.transpose_x = row->variant & TRANSPOSE_X, .transpose_w = transpose_w};
+    rn_matmul_attrs attrs = {.transpose_x = row->variant & TRANSPOSE_X,
+                             .transpose_w = transpose_w,
+                             .plain_activations = row->variant & PLAIN_X};
     rn_value x = conform_in(c, row->shapes[0], -1, 1), bias = RN_NO_VALUE;
     rn_value w = row->variant & RANK_MANY ? conform_in(c, w_shape, -1, 1)
                                           : conform_weight(c, row->dtype, w_shape, -1, 1);
@@ -39,6 +41,12 @@ static void matmul(conform_case *c) {
 // Products that round activations: the same bits everywhere.
 #define ROUNDED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, .bits = true, .stairs = true)
 #define WIDENED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, .low = -1)
+// The same dtypes where activations are to stay as they are.
+#define PLAIN(NAME, DTYPE, K)                                                                      \
+    MATMUL(NAME " weight, one plain row", ROWS_OF(K), RN_SHAPE(35, K), BIAS | PLAIN_X, .rows = 1,  \
+           .dtype = DTYPE, .low = -1),                                                             \
+        MATMUL(NAME " weight, many plain rows", ROWS_OF(2 * K), RN_SHAPE(35, 2 * K), PLAIN_X,      \
+               .rows = 19, .dtype = DTYPE, .low = -1)
 
 // ---- conv2d -------------------------------------------------------------------------------------
 
@@ -113,6 +121,11 @@ static const conform_row rows[] = {
     ROUNDED("q4_0", RN_DTYPE_Q4_0, 96),
     ROUNDED("q4_k", RN_DTYPE_Q4_K, 256),
     ROUNDED("q6_k", RN_DTYPE_Q6_K, 256),
+    PLAIN("int8", RN_DTYPE_INT8, 97),
+    PLAIN("q8_0", RN_DTYPE_Q8_0, 96),
+    PLAIN("q4_0", RN_DTYPE_Q4_0, 96),
+    PLAIN("q4_k", RN_DTYPE_Q4_K, 256),
+    PLAIN("q6_k", RN_DTYPE_Q6_K, 256),
 
     CONV("one pixel", RN_SHAPE(1, 1, 1, 1), RN_SHAPE(1, 1, 1, 1), plain, BIAS, 0),
     CONV("1x1", RN_SHAPE(2, 3, 5, 7), RN_SHAPE(6, 7, 1, 1), plain, 0, 0),

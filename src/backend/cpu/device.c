@@ -14,6 +14,11 @@
 #define DISK_BYTES_SECOND   1e9
 #define STEP_SECONDS        5e-6
 
+// Below this the pages around a weight are more than a few percent of it.
+#define RAW_WEIGHT_BYTES ((uint64_t)256 << 10)
+// Smaller tables are not worth reading again and again.
+#define ROW_TABLE_BYTES ((uint64_t)1 << 20)
+
 static rn_device_rates measured; // all 0: none
 static rn_device_caps caps;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -25,6 +30,8 @@ static rn_device_caps make_caps(uint32_t threads) {
         .threads = threads,
         .kernels = rn_cpu_kernels,
         .weight_layout = rn_cpu_weight_layout,
+        .raw_weight_bytes = RAW_WEIGHT_BYTES,
+        .row_table_bytes = ROW_TABLE_BYTES,
         .flops = FLOPS_A_THREAD * threads,
         .quantized_flops = QUANTIZED_A_THREAD * threads,
         .memory_bytes_second = MEMORY_BYTES_SECOND,

@@ -1,12 +1,12 @@
 // gemm.c — blocks that fit the caches, packed by all threads, then multiplied by all threads.
 //
 //     for each block of columns (NC) and of k (KC): pack it, [k][16] panels, into the workspace
-//         for each block of rows (MC): pack it, [k][lanes] panels
-//             tiles of C: a few panels of rows by a few panels of columns at a time
+//         for each block of rows (MC): pack it, [k][lanes] panels; or leave it where it stands
+//             tiles of C: a few rows by a few panels of columns at a time
 //
-// A task's panels of A stay in the second cache while it walks along the columns; two panels of B
-// stay near while those of A pass by. Packing and multiplying are two loops over threads with a
-// barrier between them.
+// A tile's rows of A stay in the first cache while a task's panels of B pass by, which stay in the
+// second. So rows of A that are contiguous along k need no packing. Packing and multiplying are two
+// loops over threads with a barrier between them.
 //
 // Few rows are another matter: every element of B is used a few times only, so B goes through the
 // first cache once, packed by the thread that needs it, and A is read where it stands.
@@ -16,26 +16,29 @@
 #include "base/checked.h"
 
 enum {
-    KC = 256,                // k's of a block
+    KC = 384,                // k's of a block
+    DEPTH_UNIT = 32,         // that blocks begin at: a block of every quantised form
     MC = 672,                // rows of a block, a multiple of every level's tile
     NC = 1024,               // columns of a block
     DEEP_FLOATS = 1 << 17,   // of small blocks, which are deeper
     FEW = 8,                 // rows up to which A is read where it stands
     FEW_DEPTH = 1024,        // of B at once then, where a row of memory is a column of it
     FEW_COLUMNS = 128,       // ... where it is a k
+    FEW_PACKED = 128,        // ... where the caller packs it
     TASK_FLOATS = 16384,     // that a packing task packs at least
     TASK_PRODUCTS = 1 << 17, // of a multiplying task at least
-    TASK_ROWS = 24,          // panels of A of a multiplying task: half of the second cache
-    TASK_COLS = 4,           // tiles of columns
+    TASK_ROWS = 24,          // tiles of rows of a multiplying task
+    TASK_COLS = 4,           // tiles of columns: their panels stay in the second cache
     COLUMN_DEPTH = 32,       // k's that are packed at once where each is a row of memory
 };
 
 typedef struct block {
     const rn_gemm *g;
     const rn_tile_set *set;
-    float *a, *b;      // packed
-    size_t m, n, k;    // where it begins
-    size_t mc, nc, kc; // how large it is
+    const rn_tile_set *packer; // of B
+    float *a, *b;              // packed
+    size_t m, n, k;            // where it begins
+    size_t mc, nc, kc;         // how large it is
     size_t a_panels, b_panels;
     size_t panels_a_task;        // packing
     size_t tile_rows, tile_cols; // panels of a multiplying task
@@ -48,7 +51,12 @@ static size_t least(size_t a, size_t b) {
 // ---- sizes --------------------------------------------------------------------------------------
 
 static bool is_few(const rn_gemm *g) {
-    return g->m <= FEW && !g->pack;
+    return g->m <= FEW;
+}
+
+// Rows of A are read where they stand: a tile's few rows stay in the first cache.
+static bool is_direct(const rn_gemm *g) {
+    return g->a.k_step == 1;
 }
 
 // Blocks of equal size rather than full ones and a rest.
@@ -60,30 +68,37 @@ static size_t even(size_t whole, size_t most, size_t unit) {
 // Floats of a k of the packed blocks.
 static size_t lanes_of(const rn_gemm *g, const rn_tile_set *set, bool of_b) {
     if (of_b) return g->b_is_panels ? 0 : (size_t)rn_round_up(least(g->n, NC), RN_PANEL);
+    if (is_direct(g)) return 0;
     return (size_t)rn_div_up(least(g->m, MC), set->rows) * set->lanes;
 }
 
 // Small blocks may be deeper: the loops over threads are fewer.
 static size_t block_depth(const rn_gemm *g, const rn_tile_set *set) {
-    size_t depth = DEEP_FLOATS / (lanes_of(g, set, false) + lanes_of(g, set, true));
-    return even(g->k, depth > KC ? rn_round_down(depth, 16) : KC, 16);
+    size_t lanes = lanes_of(g, set, false) + lanes_of(g, set, true);
+    size_t depth = lanes ? DEEP_FLOATS / lanes : KC;
+    return even(g->k, depth > KC ? rn_round_down(depth, DEPTH_UNIT) : KC, DEPTH_UNIT);
+}
+
+// A single row has a sum for each panel of a tile: the more of them, the less they wait.
+static const rn_tile_set *few_set(const rn_gemm *g) {
+    return g->pack && is_direct(g) ? rn_tile_set_gemm() : rn_tile_set_get();
 }
 
 // Pieces of B that a thread packs for itself: long runs of memory.
 static size_t few_depth(const rn_gemm *g) {
-    return g->b.k_step == 1 ? FEW_DEPTH : KC;
+    return g->pack ? FEW_PACKED : g->b.k_step == 1 ? FEW_DEPTH : KC;
 }
 
 static size_t few_columns(const rn_gemm *g) {
+    if (g->pack) return RN_PANEL * few_set(g)->panels;
     return g->b.k_step == 1 ? RN_TILE_WIDTH : FEW_COLUMNS;
 }
 
 // Never less for larger m, n or k: a product of fewer rows must do with the workspace of the most.
 uint64_t rn_gemm_workspace(const rn_gemm *g, uint32_t threads) {
-    const rn_tile_set *set = rn_tile_set_get();
+    const rn_tile_set *set = rn_tile_set_gemm();
     uint64_t lanes = lanes_of(g, set, false) + lanes_of(g, set, true), floats = 0;
-    if (!g->b_is_panels && !g->pack)
-        floats = (uint64_t)threads * few_columns(g) * least(g->k, few_depth(g));
+    if (!g->b_is_panels) floats = (uint64_t)threads * few_columns(g) * least(g->k, few_depth(g));
     if (!is_few(g)) {
         floats = rn_max_u64(floats, lanes * least(g->k, KC));
         floats = rn_max_u64(floats, rn_min_u64(lanes * g->k, DEEP_FLOATS));
@@ -112,8 +127,8 @@ static void pack_b(const block *s, size_t panel, size_t k, size_t depth) {
     if (s->g->pack)
         s->g->pack(s->g->source, s->n / RN_PANEL + panel, s->k + k, depth, to);
     else
-        pack_lanes(s->set, &s->g->b, s->n + col, least(s->nc - col, RN_PANEL), s->k + k, depth, to,
-                   RN_PANEL);
+        pack_lanes(s->packer, &s->g->b, s->n + col, least(s->nc - col, RN_PANEL), s->k + k, depth,
+                   to, RN_PANEL);
 }
 
 // Neighbouring panels read the same rows of memory where a row is a k: so a few k's of all of them
@@ -131,8 +146,8 @@ static void pack_panels(const block *s, bool of_b, size_t first, size_t end) {
 // Panels of A, then those of B.
 static void pack_some(void *arg, size_t index) {
     const block *s = arg;
-    size_t first = index * s->panels_a_task, all = s->a_panels + s->b_panels;
-    size_t end = least(first + s->panels_a_task, all), middle = s->a_panels;
+    size_t first = index * s->panels_a_task, middle = is_direct(s->g) ? 0 : s->a_panels;
+    size_t end = least(first + s->panels_a_task, middle + s->b_panels);
     if (first < middle) pack_panels(s, false, first, least(end, middle));
     if (end > middle) pack_panels(s, true, first > middle ? first - middle : 0, end - middle);
 }
@@ -160,14 +175,20 @@ static rn_tile tile_of(const block *s, size_t col) {
     return t;
 }
 
-static void multiply_rows(const block *s, size_t panel, size_t col, rn_tile *t) {
+static void multiply_tile(const block *s, size_t panel, size_t col) {
+    rn_tile tile = tile_of(s, col), *t = &tile;
     size_t row = panel * s->set->rows;
     t->rows = (uint32_t)least(s->mc - row, s->set->rows);
-    t->a[0] = s->a + panel * s->set->lanes * s->kc;
-    t->a[1] = t->a[0] + s->set->group;
+    if (is_direct(s->g)) {
+        t->a_row = s->g->a.lane_step, t->a_k = 1;
+        t->a[0] = s->g->a.data + (s->m + row) * t->a_row + s->k;
+    } else {
+        t->a[0] = s->a + panel * s->set->lanes * s->kc;
+    }
+    t->a[1] = t->a[0] + s->set->group * t->a_row;
     t->c[0] = s->g->c + (s->m + row) * s->g->c_row + s->n + col;
     t->c[1] = t->c[0] + s->set->group * s->g->c_row;
-    t->next_c = t->c[0] + s->set->rows * s->g->c_row;
+    t->next_c = t->c[0] + RN_PANEL * s->set->panels;
     s->set->run(t);
 }
 
@@ -178,11 +199,9 @@ static void multiply_some(void *arg, size_t index) {
     size_t first = index / across * s->tile_rows, end = least(first + s->tile_rows, s->a_panels);
     size_t col = index % across * s->tile_cols * width;
     size_t right = least(col + s->tile_cols * width, s->nc);
-    for (; col < right; col += width) {
-        rn_tile t = tile_of(s, col);
-        for (size_t panel = first; panel < end; panel++)
-            multiply_rows(s, panel, col, &t);
-    }
+    for (size_t panel = first; panel < end; panel++)
+        for (size_t at = col; at < right; at += width)
+            multiply_tile(s, panel, at);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
@@ -207,17 +226,18 @@ static void run_block(block *s, const rn_call *call, bool new_b) {
     s->a_panels = (size_t)rn_div_up(s->mc, s->set->rows);
     s->b_panels = new_b && !g->b_is_panels ? (size_t)rn_div_up(s->nc, RN_PANEL) : 0;
     s->panels_a_task = (size_t)rn_div_up(TASK_FLOATS, RN_PANEL * (s->kc ? s->kc : 1));
-    rn_call_each(call, (size_t)rn_div_up(s->a_panels + s->b_panels, s->panels_a_task), pack_some,
-                 s);
+    size_t pack_panels = s->b_panels + (is_direct(g) ? 0 : s->a_panels);
+    rn_call_each(call, (size_t)rn_div_up(pack_panels, s->panels_a_task), pack_some, s);
     choose_tasks(s, call->threads);
     size_t across = (size_t)rn_div_up(s->nc, s->tile_cols * RN_PANEL * s->set->panels);
     rn_call_each(call, (size_t)rn_div_up(s->a_panels, s->tile_rows) * across, multiply_some, s);
 }
 
 static void run_blocks(const rn_gemm *g, const rn_call *call, float *workspace) {
-    const rn_tile_set *set = rn_tile_set_get();
-    block s = {.g = g, .set = set, .a = workspace};
-    const size_t mc = even(g->m, MC, set->rows), nc = even(g->n, NC, RN_TILE_WIDTH);
+    const rn_tile_set *set = rn_tile_set_gemm();
+    block s = {.g = g, .set = set, .packer = rn_tile_set_get(), .a = workspace};
+    const size_t mc = is_direct(g) ? g->m : even(g->m, MC, set->rows),
+                 nc = even(g->n, NC, RN_PANEL * set->panels);
     const size_t kc = block_depth(g, set);
     s.b = workspace + lanes_of(g, set, false) * kc;
     for (s.n = 0; s.n < g->n; s.n += nc) {
@@ -275,6 +295,14 @@ static void few_multiply(const few *s, size_t col, size_t right, size_t k, size_
         }
 }
 
+static void few_pack(const few *s, size_t col, size_t right, size_t k, size_t depth, float *to) {
+    const rn_gemm *g = s->g;
+    if (g->pack)
+        g->pack(g->source, col / RN_PANEL, k, depth, to);
+    else
+        pack_lanes(s->set, &g->b, col, least(right - col, RN_PANEL), k, depth, to, RN_PANEL);
+}
+
 static void few_columns_run(void *arg, uint32_t slot, size_t index) {
     const few *s = arg;
     const rn_gemm *g = s->g;
@@ -288,15 +316,14 @@ static void few_columns_run(void *arg, uint32_t slot, size_t index) {
     do {
         size_t depth = least(g->k - k, most);
         for (size_t c = col; c < right; c += RN_PANEL)
-            pack_lanes(s->set, &g->b, c, least(right - c, RN_PANEL), k, depth,
-                       b + (c - col) * depth, RN_PANEL);
+            few_pack(s, c, right, k, depth, b + (c - col) * depth);
         few_multiply(s, col, right, k, depth, b, RN_PANEL * depth);
         k += most;
     } while (k < g->k);
 }
 
 static void run_few(const rn_gemm *g, const rn_call *call, float *workspace) {
-    few s = {g, rn_tile_set_get(), workspace, g->b_is_panels ? RN_TILE_WIDTH : few_columns(g)};
+    few s = {g, few_set(g), workspace, g->b_is_panels ? RN_TILE_WIDTH : few_columns(g)};
     size_t tasks = (size_t)rn_div_up(g->n, s.columns);
     if (g->n * g->k > TASK_PRODUCTS / 4)
         rn_share(call, tasks, few_columns_run, &s);

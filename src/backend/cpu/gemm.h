@@ -16,7 +16,7 @@ typedef struct rn_gemm_side {
     size_t lane_step, k_step; // floats; one of them is 1
 } rn_gemm_side;
 
-// Packs k's [k, k + depth) of panel `panel` of B: to[k][16].
+// Packs k's [k, k + depth) of panel `panel` of B: to[k][16]. k is a multiple of 32.
 typedef void (*rn_gemm_pack)(const void *source, size_t panel, size_t k, size_t depth, float *to);
 
 typedef struct rn_gemm {

@@ -102,9 +102,10 @@ static uint64_t f32_workspace(const rn_call *call) {
     return rn_gemm_workspace(&p.gemm, call->threads);
 }
 
-// A weight that is not f32 is multiplied as it lies in panels; a plain one, if its product is a sum
-// in f32, a tile at a time. Panels that are read across, and anything else that is read across, are
-// widened. What is left goes to the reference loop: rounded activations with plain weights.
+// A weight that is not f32 is multiplied as it lies in panels, or packed as it is multiplied; any
+// other plain one, if its product is a sum in f32, a tile at a time. Panels that are read across,
+// and anything else that is read across, are widened. What is left goes to the reference loop:
+// rounded activations with plain weights in several parts.
 static rn_kernel choose(const rn_call *call) {
     const rn_matmul_attrs *attrs = call->attrs;
     const rn_tensor *w = &call->inputs[1];
@@ -113,8 +114,9 @@ static rn_kernel choose(const rn_call *call) {
     if (w->dtype == RN_DTYPE_F32 && !(panels && across)) return (rn_kernel){run_f32, f32_workspace};
     if (w->shape.rank != 2) return rn_reference_kernel;
     if (across) return (rn_kernel){rn_cpu_widened_matmul, rn_cpu_widened_matmul_workspace};
-    if (panels) return (rn_kernel){rn_cpu_packed_matmul, rn_cpu_packed_matmul_workspace};
-    if (rn_product_is_quantized(w->dtype)) return rn_reference_kernel;
+    if (panels || rn_packed_plain_works(w))
+        return (rn_kernel){rn_cpu_packed_matmul, rn_cpu_packed_matmul_workspace};
+    if (rn_product_is_quantized(w->dtype) && !attrs->plain_activations) return rn_reference_kernel;
     return (rn_kernel){rn_cpu_generic_matmul, rn_cpu_generic_matmul_workspace};
 }
 

@@ -1,10 +1,12 @@
 // packed.h — products with weights, y = x wᵀ + bias: x (..., K) f32, w (N, K), bias (N) or none.
 //
 // Weights in panels (tensor/panels.h) are multiplied as they lie, whatever their dtype; the few
-// dtypes that have panels are those that models are kept in. Every other readable weight is
-// dequantised a tile at a time into workspace. int8, q8_0, q4_0, q4_k and q6_k are products with
-// rounded activations, whose bits graph/quantized_product.h defines; all others are sums in f32,
-// one chain over k (backend/cpu/tile.h).
+// dtypes that have panels are those that models are kept in. Rows of such a dtype as a file has
+// them, at any address, are packed as they are used: so a weight that passes by need not be
+// rearranged first. Every other readable weight is dequantised a tile at a time into workspace.
+// int8, q8_0, q4_0, q4_k and q6_k are products with rounded activations, whose bits
+// graph/quantized_product.h defines, unless plain_activations asks for numbers; those and all
+// others are sums in f32, one chain over k (backend/cpu/tile.h).
 //
 // A row of y depends on its row of x alone, never on the others, on threads or on sizes of tiles.
 #ifndef RN_BACKEND_CPU_PACKED_H
@@ -12,7 +14,9 @@
 
 #include "graph/op.h"
 
-// A matmul call whose weight is in RN_LAYOUT_PANELS; x is not transposed.
+// A matmul call whose weight is in RN_LAYOUT_PANELS, or plain with panels and a single part; x is
+// not transposed.
+bool rn_packed_plain_works(const rn_tensor *weight);
 RN_MUST_USE rn_status rn_cpu_packed_matmul(const rn_call *call);
 uint64_t rn_cpu_packed_matmul_workspace(const rn_call *call);
 

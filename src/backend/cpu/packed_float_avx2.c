@@ -9,6 +9,9 @@ typedef uint32_t unsigned_lanes __attribute__((vector_size(32)));
 // clang-format off
 static inline vfloat vfma(vfloat a, vfloat b, vfloat c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vint ishift(vint a, int n) { return (vint)((unsigned_lanes)a >> n); }
+static inline vfloat number_at(vint a, int mask) {
+    return vfrom(_mm256_or_si256(iset(0x4B000000), _mm256_and_si256(a, iset(mask))));
+}
 static inline vint mask_of(unsigned count) {
     vint lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(iset((int)count), lane);

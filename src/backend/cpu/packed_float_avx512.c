@@ -9,6 +9,9 @@ typedef uint32_t unsigned_lanes __attribute__((vector_size(64)));
 // clang-format off
 static inline vfloat vfma(vfloat a, vfloat b, vfloat c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vint ishift(vint a, int n) { return (vint)((unsigned_lanes)a >> n); }
+static inline vfloat number_at(vint a, int mask) {
+    return vfrom(_mm512_ternarylogic_epi32(iset(0x4B000000), a, iset(mask), 0xf8));
+}
 static inline vfloat vload_some(const float *from, unsigned count) {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
 }

@@ -3,6 +3,7 @@
 //
 //     vfma(a, b, c)   a * b + c, rounded once
 //     ishift(a, n)    a >> n, zeros coming in
+//     number_at(a, m) 2^23 + (a & m), as bits of a float are; m below 2^23
 //     vload_some, vstore_some: the first `count` lanes
 //
 // Eight columns are a step: 8 k's for f16, one 32-bit word of nibbles for int4 and nf4. Sums are
@@ -23,18 +24,30 @@ INLINE uint64_t step_bytes(rn_float_form form) {
     return form == RN_FLOAT_F32 ? 512 : form == RN_FLOAT_F16 || form == RN_FLOAT_BF16 ? 256 : 64;
 }
 
+// Nibbles of int4 become numbers where they stand: one at bit b is q 2^b above 2^23, and
+// fma(s 2^-b, 2^23 + q 2^b, -s 2^(23 - b)) is s q, rounded once, since a power of two rounds
+// nothing. (Scales below 2^-110 lose bits to it.) Those beyond bit 19 are moved down by 12 first.
+enum { PLACES = 5, MOVED = 12 };
+
 // What the weights of a unit have in common.
 typedef struct common {
     vfloat scale, shift;
-    vtable table;
+    vfloat near[PLACES], far[PLACES]; // int4: s 2^-b and -s 2^(23 - b), by b / 4
+    vtable table;                     // nf4
 } common;
 
 INLINE common common_of(rn_float_form form, const uint8_t *unit, int h) {
-    static const float whole[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    common c = {vset(0), vset(0), table_load(form == RN_FLOAT_NF4 ? rn_nf4_table : whole)};
+    common c = {.table = table_load(rn_nf4_table)};
     const float *floats = (const float *)(const void *)unit;
     if (form == RN_FLOAT_INT4 || form == RN_FLOAT_NF4) c.scale = vload(floats + h * LANES);
-    if (form == RN_FLOAT_INT4) c.shift = vload(floats + 16 + h * LANES);
+    if (form == RN_FLOAT_INT4) {
+        c.shift = vload(floats + 16 + h * LANES);
+        UNROLL
+        for (int i = 0; i < PLACES; i++) {
+            c.near[i] = vmul(c.scale, vset(1 / (float)(1 << 4 * i)));
+            c.far[i] = vmul(c.scale, vset(-(float)(1 << (23 - 4 * i))));
+        }
+    }
     return c;
 }
 
@@ -51,8 +64,11 @@ INLINE vfloat weight(rn_float_form form, const uint8_t *step, int i, int h, cons
     case RN_FLOAT_BF16:
         return vfrom(ishl(iload_u16(step + 32 * i + h * LANES * 2), 16));
     case RN_FLOAT_INT4: {
-        vint q = ishift(ifrom(vload(floats + h * LANES)), int4_at[i]);
-        return vsub(vmul(c->scale, table_get(c->table, q)), c->shift);
+        vint q = ifrom(vload(floats + h * LANES));
+        int at = int4_at[i];
+        if (at > 19) q = ishift(q, MOVED), at -= MOVED;
+        vfloat number = number_at(q, 15 << at);
+        return vsub(vfma(c->near[at / 4], number, c->far[at / 4]), c->shift);
     }
     default: {
         vint q = ishift(ifrom(vload(floats + h * LANES)), nf4_at[i]);

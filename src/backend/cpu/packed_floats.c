@@ -1,9 +1,11 @@
 // packed_floats.c — products with weights that are f32, or become it: few rows of x by the kernels
-// of packed_floats.h, many by gemm.h, which asks for panels of f32.
+// of packed_floats.h, many by gemm.h, which asks for panels of f32. (Many rows by a plain weight
+// are packed_generic.c's.)
 #include "backend/cpu/packed_floats.h"
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/packed_product.h"
+#include "backend/cpu/share.h"
 #include "base/checked.h"
 #include "base/cpu.h"
 
@@ -49,12 +51,13 @@ static floats read_product(const rn_packed_product *p) {
 
 // ---- few rows -----------------------------------------------------------------------------------
 
-static void multiply(const floats *t, uint64_t panel, uint64_t panels, uint64_t row,
-                     rn_float_kernel *kernel) {
+// `weights` are the panels [panel, panel + panels).
+static void multiply(const floats *t, const uint8_t *weights, uint64_t panel, uint64_t panels,
+                     uint64_t row, rn_float_kernel *kernel) {
     const rn_packed_product *p = t->p;
     uint64_t col = panel * RN_PANEL_ROWS;
     rn_float_job job = {
-        .weights = p->weights + panel * p->panels.panel_bytes,
+        .weights = weights,
         .panel_bytes = p->panels.panel_bytes,
         .unit_cols = p->panels.unit_cols,
         .unit_bytes = p->panels.unit_bytes,
@@ -70,21 +73,25 @@ static void multiply(const floats *t, uint64_t panel, uint64_t panels, uint64_t 
 }
 
 // All rows of x by as many panels as a kernel for that many rows takes.
-static void multiply_some(void *arg, size_t index) {
+static void multiply_some(void *arg, uint32_t slot, size_t index) {
     const floats *t = arg;
-    uint64_t panel = index * t->panels_a_task, m = t->p->m;
+    uint64_t panel = index * t->panels_a_task, m = t->p->m, step = t->p->panels.panel_bytes;
     uint64_t end = rn_min_u64(panel + t->panels_a_task, t->p->panels.count);
+    uint8_t *room = t->p->call->workspace;
+    if (room) room += slot * rn_packed_room(t->p, t->set->panels);
     while (panel < end) {
         uint64_t some = end - panel >= t->set->panels ? t->set->panels : 1;
+        const uint8_t *weights = rn_packed_panels(t->p, panel, some, room);
         for (uint64_t row = 0, size = 0; row < m; row += t->set->sizes[size]) {
             while (t->set->sizes[size] > m - row)
                 size++;
             rn_float_kernel *many = t->set->many[t->form][size];
             if (some > 1 && many)
-                multiply(t, panel, some, row, many);
+                multiply(t, weights, panel, some, row, many);
             else
                 for (uint64_t i = 0; i < some; i++)
-                    multiply(t, panel + i, 1, row, t->set->direct[t->form][size]);
+                    multiply(t, weights + i * step, panel + i, 1, row,
+                             t->set->direct[t->form][size]);
         }
         panel += some;
     }
@@ -114,9 +121,14 @@ static rn_gemm gemm_of(const floats *t) {
                      .bias = p->bias};
 }
 
+uint64_t rn_packed_floats_few(void) {
+    return kernels()->direct_rows;
+}
+
 uint64_t rn_packed_floats_workspace(const rn_packed_product *p) {
     floats t = read_product(p);
-    if (p->m <= t.set->direct_rows) return 0;
+    if (p->m <= t.set->direct_rows || p->plain)
+        return p->call->threads * rn_packed_room(p, t.set->panels);
     rn_gemm gemm = gemm_of(&t);
     return rn_gemm_workspace(&gemm, p->call->threads);
 }
@@ -124,8 +136,7 @@ uint64_t rn_packed_floats_workspace(const rn_packed_product *p) {
 void rn_packed_floats_run(const rn_packed_product *p) {
     floats t = read_product(p);
     if (p->m <= t.set->direct_rows) {
-        rn_call_each(p->call, (size_t)rn_div_up(p->panels.count, t.panels_a_task), multiply_some,
-                     &t);
+        rn_share(p->call, (size_t)rn_div_up(p->panels.count, t.panels_a_task), multiply_some, &t);
         return;
     }
     rn_gemm gemm = gemm_of(&t);

@@ -27,7 +27,7 @@ static float read_nf4(const rn_plain_matrix *w, uint64_t row, uint64_t col) {
     return rn_nf4_table[w->data[i / 2] >> (i % 2 ? 0 : 4) & 15] * w->scale[i / RN_NF4_BLOCK];
 }
 
-// Columns [col, col + count) of a row; col is a multiple of PIECE, count at most that.
+// Columns [col, col + count) of a row; col begins a block, count is at most PIECE.
 static void read_columns(const rn_plain_matrix *w, uint64_t row, uint64_t col, uint64_t count,
                          float *to) {
     const rn_dtype_info *info = rn_dtype_get(w->dtype);
@@ -37,6 +37,9 @@ static void read_columns(const rn_plain_matrix *w, uint64_t row, uint64_t col, u
     } else if (w->dtype == RN_DTYPE_NF4) {
         for (uint64_t i = 0; i < count; i++)
             to[i] = read_nf4(w, row, col + i);
+    } else if (w->dtype == RN_DTYPE_INT8) {
+        rn_dequant_int8_rows((const int8_t *)w->data + row * w->cols + col, &w->scale[row], 1,
+                             count, to);
     } else {
         const uint8_t *from =
             w->data + row * w->row_bytes + col / info->block_elements * info->block_bytes;
@@ -55,7 +58,8 @@ static void pack(const void *source, size_t panel, size_t k, size_t depth, float
     const rn_tile_set *set = rn_tile_set_get();
     float rows[RN_PANEL][PIECE];
     uint64_t row = panel * RN_PANEL, count = rn_min_u64(RN_PANEL, w->rows - row);
-    for (uint64_t col = k / PIECE * PIECE; col < k + depth; col += PIECE) {
+    const uint64_t unit = rn_dtype_get(w->dtype)->block_elements;
+    for (uint64_t col = k / unit * unit; col < k + depth; col += PIECE) {
         uint64_t first = rn_max_u64(col, k), end = rn_min_u64(col + PIECE, k + depth);
         for (uint64_t r = 0; r < count; r++)
             read_columns(w, row + r, col, rn_min_u64(PIECE, w->cols - col), rows[r]);
@@ -69,8 +73,11 @@ static void pack(const void *source, size_t panel, size_t k, size_t depth, float
 
 // ---- the call -----------------------------------------------------------------------------------
 
-static bool is_product_in_f32(const rn_tensor *w) {
-    return w->shape.rank == 2 && rn_plain_readable(w->dtype) && !rn_product_is_quantized(w->dtype);
+static bool is_product_in_f32(const rn_call *call) {
+    const rn_matmul_attrs *attrs = call->attrs;
+    const rn_tensor *w = &call->inputs[1];
+    return w->shape.rank == 2 && rn_plain_readable(w->dtype) &&
+           (attrs->plain_activations || !rn_product_is_quantized(w->dtype));
 }
 
 // All but the weight itself.
@@ -89,7 +96,7 @@ static rn_gemm read_call(const rn_call *call) {
 }
 
 uint64_t rn_cpu_generic_matmul_workspace(const rn_call *call) {
-    if (!is_product_in_f32(&call->inputs[1])) return 0;
+    if (!is_product_in_f32(call)) return 0;
     rn_gemm gemm = read_call(call);
     return rn_gemm_workspace(&gemm, call->threads);
 }
@@ -97,7 +104,7 @@ uint64_t rn_cpu_generic_matmul_workspace(const rn_call *call) {
 rn_status rn_cpu_generic_matmul(const rn_call *call) {
     const rn_tensor *weight = &call->inputs[1];
     rn_plain_matrix w;
-    if (!is_product_in_f32(weight))
+    if (!is_product_in_f32(call))
         return rn_fail(RN_UNSUPPORTED, "a weight %s of %s has no product in f32",
                        rn_shape_format(weight->shape).text, rn_dtype_get(weight->dtype)->name);
     RN_TRY(rn_plain_matrix_of(weight, &w));

@@ -112,6 +112,39 @@ KERNEL(q4_0, RN_INT_Q4_0)
 KERNEL(q4_k, RN_INT_Q4_K)
 KERNEL(q6_k, RN_INT_Q6_K)
 
+// ---- panels of f32 ------------------------------------------------------------------------------
+
+static float widen_one(rn_int_form form, const uint8_t *unit, const float *row_scale, int part,
+                       int lane, int e) {
+    float q = (float)weight(form, unit, part, lane, e);
+    int scale, min, at = part % 2 * 2 + e / 16;
+    switch (form) {
+    case RN_INT_INT8:
+        return row_scale[lane] * q;
+    case RN_INT_Q4_K:
+        unpack_scale(unit, part, lane, &scale, &min);
+        return half_at(unit, 2 * lane) * (float)scale * q -
+               half_at(unit, 2 * lane + 1) * (float)min;
+    case RN_INT_Q6_K:
+        scale = (int8_t)byte_at(unit, 48 + part / 2, lane, at);
+        return half_at(unit + 3328, lane) * (float)scale * q;
+    default:
+        return half_at(unit, lane) * q;
+    }
+}
+
+static void widen(rn_int_form form, const uint8_t *units, const float *row_scale, uint64_t k,
+                  uint64_t depth, float *to) {
+    const uint64_t parts = rn_int_unit_blocks(form);
+    for (uint64_t i = 0; i < depth; i++) {
+        uint64_t block = (k + i) / RN_INT_BLOCK;
+        const uint8_t *unit = units + block / parts * rn_int_unit_bytes(form);
+        for (int lane = 0; lane < LANES; lane++)
+            to[i * LANES + (uint64_t)lane] = widen_one(form, unit, row_scale, (int)(block % parts),
+                                                       lane, (int)((k + i) % RN_INT_BLOCK));
+    }
+}
+
 // ---- rounding activations -----------------------------------------------------------------------
 
 static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t cols, rn_int_kind kind,
@@ -135,5 +168,6 @@ const rn_int_kernels rn_int_portable = {
     .panels = 1,
     .direct_rows = UINT32_MAX,
     .direct = {int8, q8_0, q4_0, q4_k, q6_k},
+    .widen = widen,
     .quantize = quantize,
 };

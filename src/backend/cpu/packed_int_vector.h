@@ -358,6 +358,76 @@ static void unpack(rn_int_form form, const uint8_t *units, uint64_t first, uint6
     }
 }
 
+// ---- panels of f32 ------------------------------------------------------------------------------
+
+// What a byte of a panel is above the number it stands for.
+INLINE float offset_of(rn_int_form form) {
+    return form == RN_INT_Q4_K ? 0 : form == RN_INT_Q6_K ? 32 : form == RN_INT_Q4_0 ? 8 : 128;
+}
+
+// The first `count` columns of a block.
+INLINE void widen_block(rn_int_form form, const uint8_t *unit, const float *row_scale, int part,
+                        int count, float *to) {
+    for (int h = 0; h < HALVES; h++) {
+        vfloat s[2], shift = vset(-offset_of(form)), low = vset(0);
+        s[0] = form == RN_INT_INT8 ? vload(row_scale + h * LANES) : scale(form, unit, part, 0, h);
+        s[1] = s[0];
+        if (form == RN_INT_Q4_K) low = vmul(vset(-1), scale(form, unit, part, 1, h));
+        if (form == RN_INT_Q6_K) {
+            s[1] = vmul(s[0], scale(form, unit, part, 2, h));
+            s[0] = vmul(s[0], scale(form, unit, part, 1, h));
+        }
+        UNROLL
+        for (int g = 0; g < 8; g++) {
+            vint w = weight(form, unit, part, g, h);
+            UNROLL
+            for (int c = 0; c < 4; c++) {
+                if (4 * g + c >= count) break;
+                vfloat q = byte_float(w, c);
+                if (form != RN_INT_Q4_K) q = vadd(q, shift);
+                vfloat value = vmul(s[g / 4], q);
+                if (form == RN_INT_Q4_K) value = vadd(value, low);
+                vstore(to + (4 * g + c) * 16 + h * LANES, value);
+            }
+        }
+    }
+}
+
+INLINE void widen_form(rn_int_form form, const uint8_t *units, const float *row_scale, uint64_t k,
+                       uint64_t depth, float *to) {
+    const uint64_t parts = rn_int_unit_blocks(form), unit_bytes = rn_int_unit_bytes(form);
+    for (uint64_t end = k + depth; k < end; k += 32, to += 32 * 16) {
+        const uint64_t at = k / 32;
+        const uint8_t *unit = units + at / parts * unit_bytes;
+        int part = (int)(at % parts);
+        prefetch(unit + (uint64_t)part * (unit_bytes / parts), unit_bytes / parts);
+        if (end - k >= 32)
+            widen_block(form, unit, row_scale, part, 32, to);
+        else
+            widen_block(form, unit, row_scale, part, (int)(end - k), to);
+    }
+}
+
+static void widen(rn_int_form form, const uint8_t *units, const float *row_scale, uint64_t k,
+                  uint64_t depth, float *to) {
+    switch (form) {
+    case RN_INT_INT8:
+        widen_form(RN_INT_INT8, units, row_scale, k, depth, to);
+        break;
+    case RN_INT_Q8_0:
+        widen_form(RN_INT_Q8_0, units, NULL, k, depth, to);
+        break;
+    case RN_INT_Q4_0:
+        widen_form(RN_INT_Q4_0, units, NULL, k, depth, to);
+        break;
+    case RN_INT_Q4_K:
+        widen_form(RN_INT_Q4_K, units, NULL, k, depth, to);
+        break;
+    default:
+        widen_form(RN_INT_Q6_K, units, NULL, k, depth, to);
+    }
+}
+
 // ---- rounding activations -----------------------------------------------------------------------
 
 // 32 values to bytes; returns the scale.
@@ -469,5 +539,6 @@ const rn_int_kernels INT_TABLE = {
     .tile = {ONE(plain), ONE(scaled), ONE(minned), ONE(parted)},
     .tile_many = {MANY(plain), MANY(scaled), MANY(minned), MANY(parted)},
     .unpack = unpack,
+    .widen = widen,
     .quantize = quantize,
 };

@@ -28,13 +28,14 @@ typedef struct ints {
     uint64_t chunk;       // blocks that are multiplied at once
     uint64_t strip_bytes; // of all strips
     uint64_t tile_bytes;  // of a slot
+    uint64_t room_bytes;  // of a slot: panels of a plain weight
     uint64_t panels_a_task;
-    uint8_t *strips, *tiles;
+    uint8_t *strips, *rooms, *tiles;
 } ints;
 
 // ---- choices ------------------------------------------------------------------------------------
 
-static const rn_int_kernels *kernels(void) {
+const rn_int_kernels *rn_int_kernels_get(void) {
 #if defined(__x86_64__)
     if (rn_cpu_has_vnni()) return &rn_int_vnni;
     if (rn_cpu_level_get() >= RN_CPU_AVX2) return &rn_int_avx2;
@@ -42,7 +43,7 @@ static const rn_int_kernels *kernels(void) {
     return &rn_int_portable;
 }
 
-static rn_int_form form_of(rn_dtype dtype) {
+rn_int_form rn_int_form_of(rn_dtype dtype) {
     switch (dtype) {
     case RN_DTYPE_INT8:
         return RN_INT_INT8;
@@ -81,7 +82,7 @@ static uint64_t choose_panels(const ints *t) {
 }
 
 static ints read_product(const rn_packed_product *p) {
-    ints t = {.p = p, .set = kernels(), .form = form_of(p->panels.dtype)};
+    ints t = {.p = p, .set = rn_int_kernels_get(), .form = rn_int_form_of(p->panels.dtype)};
     t.kind = rn_int_kind_of(t.form);
     t.direct = p->m <= t.set->direct_rows;
     t.strip = t.direct ? 1 : t.set->rows;
@@ -90,14 +91,16 @@ static ints read_product(const rn_packed_product *p) {
     t.strip_bytes = rn_round_up(p->m * t.blocks * rn_strip_block_bytes(t.kind), 64);
     t.panels_a_task = choose_panels(&t);
     if (!t.direct) t.tile_bytes = t.panels_a_task * t.chunk * rn_tile_block_bytes(t.kind);
+    t.room_bytes = rn_packed_room(p, t.set->panels);
     t.strips = p->call->workspace;
-    t.tiles = t.strips ? t.strips + t.strip_bytes : NULL;
+    t.rooms = t.strips ? t.strips + t.strip_bytes : NULL;
+    t.tiles = t.rooms ? t.rooms + p->call->threads * t.room_bytes : NULL;
     return t;
 }
 
 uint64_t rn_packed_ints_workspace(const rn_packed_product *p) {
     ints t = read_product(p);
-    return t.strip_bytes + p->call->threads * t.tile_bytes;
+    return t.strip_bytes + p->call->threads * (t.room_bytes + t.tile_bytes);
 }
 
 // ---- strips -------------------------------------------------------------------------------------
@@ -132,14 +135,11 @@ static void round_strip(void *arg, size_t index) {
 
 // ---- products -----------------------------------------------------------------------------------
 
-static const uint8_t *panel_at(const ints *t, uint64_t panel) {
-    return t->p->weights + panel * t->p->panels.panel_bytes;
-}
-
-// The job of some panels by the strip at `row`, from the first block to the last.
-static rn_int_job job_at(const ints *t, uint64_t panel, uint64_t panels, uint64_t row) {
+// The job of some panels, which begin at `from`, by the strip at `row`, from the first block to the
+// last.
+static rn_int_job job_at(const ints *t, const uint8_t *from, uint64_t panel, uint64_t panels,
+                         uint64_t row) {
     uint64_t col = panel * RN_PANEL_ROWS;
-    const uint8_t *from = panel_at(t, panel);
     return (rn_int_job){
         .weights = from + t->p->panels.head_bytes,
         .panel_bytes = t->p->panels.panel_bytes,
@@ -153,28 +153,33 @@ static rn_int_job job_at(const ints *t, uint64_t panel, uint64_t panels, uint64_
     };
 }
 
-static void multiply_directly(void *arg, size_t index) {
+static const uint8_t *panels_at(const ints *t, uint32_t slot, uint64_t panel, uint64_t panels) {
+    return rn_packed_panels(t->p, panel, panels, t->rooms + slot * t->room_bytes);
+}
+
+static void multiply_directly(void *arg, uint32_t slot, size_t index) {
     const ints *t = arg;
     uint64_t panel = index * t->panels_a_task, some;
     uint64_t end = rn_min_u64(panel + t->panels_a_task, t->p->panels.count);
     for (; panel < end; panel += some) {
         some = end - panel >= t->set->panels ? t->set->panels : 1;
+        const uint8_t *from = panels_at(t, slot, panel, some);
         rn_int_kernel *kernel = some > 1 ? t->set->direct_many[t->form] : t->set->direct[t->form];
         for (uint64_t row = 0; row < t->p->m; row++) {
-            rn_int_job job = job_at(t, panel, some, row);
+            rn_int_job job = job_at(t, from, panel, some, row);
             kernel(&job);
         }
     }
 }
 
-// All strips by the tile, which holds blocks [block, block + count) of some panels.
-static void multiply_tile(const ints *t, const uint8_t *tile, uint64_t panel, uint64_t panels,
-                          uint64_t block, uint64_t count) {
+// All strips by the tile, which holds blocks [block, block + count) of some panels, those `from`.
+static void multiply_tile(const ints *t, const uint8_t *tile, const uint8_t *from, uint64_t panel,
+                          uint64_t panels, uint64_t block, uint64_t count) {
     rn_int_kernel *const *kernel = panels > 1 ? t->set->tile_many[t->kind] : t->set->tile[t->kind];
     bool last = block + count == t->blocks;
     for (uint64_t row = 0; row < t->p->m; row += t->strip) {
         uint32_t rows = strip_rows(t, row);
-        rn_int_job job = job_at(t, panel, panels, row);
+        rn_int_job job = job_at(t, from, panel, panels, row);
         job.weights = tile;
         job.x = strip_at(t, row, block);
         job.blocks = count;
@@ -193,12 +198,14 @@ static void multiply_unpacked(void *arg, uint32_t slot, size_t index) {
     uint8_t *tile = t->tiles + slot * t->tile_bytes;
     for (; panel < end; panel += some) {
         some = end - panel >= t->set->panels ? t->set->panels : 1;
+        const uint8_t *from = panels_at(t, slot, panel, some);
+        const uint8_t *units = from + t->p->panels.head_bytes;
         for (uint64_t block = 0, count; block < t->blocks; block += count) {
             count = blocks_from(t, block);
             for (uint64_t i = 0; i < some; i++)
-                t->set->unpack(t->form, panel_at(t, panel + i) + t->p->panels.head_bytes, block,
-                               count, tile + i * block_bytes, some * block_bytes);
-            multiply_tile(t, tile, panel, some, block, count);
+                t->set->unpack(t->form, units + i * t->p->panels.panel_bytes, block, count,
+                               tile + i * block_bytes, some * block_bytes);
+            multiply_tile(t, tile, from, panel, some, block, count);
         }
     }
 }
@@ -210,8 +217,5 @@ void rn_packed_ints_run(const rn_packed_product *p) {
     if (p->m * p->n * p->k <= ALONE) alone.workers = NULL, call = &alone;
     size_t tasks = (size_t)rn_div_up(p->panels.count, t.panels_a_task);
     rn_call_each(call, (size_t)rn_div_up(p->m, t.strip), round_strip, &t);
-    if (t.direct)
-        rn_call_each(call, tasks, multiply_directly, &t);
-    else
-        rn_share(call, tasks, multiply_unpacked, &t);
+    rn_share(call, tasks, t.direct ? multiply_directly : multiply_unpacked, &t);
 }

@@ -72,10 +72,18 @@ typedef struct rn_int_kernels {
     // Blocks [first, first + blocks) of a panel, `step` bytes apart in the tile.
     void (*unpack)(rn_int_form form, const uint8_t *units, uint64_t first, uint64_t blocks,
                    uint8_t *tile, uint64_t step);
+    // Columns [k, k + depth) of a panel as numbers: to[depth][16]. k is a multiple of 32; row_scale
+    // is int8's.
+    void (*widen)(rn_int_form form, const uint8_t *units, const float *row_scale, uint64_t k,
+                  uint64_t depth, float *to);
     // rows (rows, cols) of x, x_row floats apart, to a strip
     void (*quantize)(const float *x, uint64_t x_row, uint32_t rows, uint64_t cols, rn_int_kind kind,
                      int offset, uint8_t *strip);
 } rn_int_kernels;
+
+// Of the level in use (base/cpu.h), and of a dtype whose products round activations.
+const rn_int_kernels *rn_int_kernels_get(void);
+rn_int_form rn_int_form_of(rn_dtype dtype);
 
 extern const rn_int_kernels rn_int_portable;
 extern const rn_int_kernels rn_int_avx2; // x86-64 builds only

@@ -2,13 +2,16 @@
 //
 // Rows are cut into blocks by their number; within a block, rows of successive tokens (a prefill
 // chunk) share each tile of keys, which is gathered from the pages and widened once for all heads
-// that read it.
+// that read it. Of a single row the heads of a group are worked on together; there the kernels of
+// attention_pages.h, where the level has them, take keys and values from the pages themselves.
+#include "backend/cpu/attention_pages.h"
 #include "backend/cpu/attention_tile.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/share.h"
 #include "base/checked.h"
 #include "graph/kv_pages.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { TILE = RN_ATTENTION_TILE, ROWS = 32 };
@@ -24,16 +27,21 @@ typedef struct paged {
 
 // What a thread works in.
 typedef struct desk {
-    rn_attention_range *visible; // (rows)
+    rn_attention_range *visible; // (rows or group)
     float *columns;              // (dims, 64)
     float *keys;                 // (64, dims)
     float *values;               // (64, dims)
     float *top, *sum;            // (group, rows)
+    float *scores;               // (group, 64)
 } desk;
 
+static uint64_t visible_bytes(uint64_t rows, uint64_t group) {
+    return rn_round_up(rn_max_u64(rows, group) * sizeof(rn_attention_range), 64);
+}
+
 static uint64_t slot_bytes(uint64_t rows, uint64_t group, uint64_t dims) {
-    return rn_round_up(rows * sizeof(rn_attention_range), 64) +
-           rn_round_up((3 * dims * TILE + 2 * group * rows) * sizeof(float), 64);
+    return visible_bytes(rows, group) +
+           rn_round_up((3 * dims * TILE + group * (2 * rows + TILE)) * sizeof(float), 64);
 }
 
 static uint64_t block_rows(const rn_call *call) {
@@ -50,11 +58,12 @@ static desk open_desk(const paged *p, uint32_t slot) {
     char *base = (char *)p->call->workspace + slot * p->slot_bytes;
     uint64_t tile = p->kv.dims * TILE;
     desk d = {.visible = (rn_attention_range *)base};
-    d.columns = (float *)(base + rn_round_up(p->rows * sizeof *d.visible, 64));
+    d.columns = (float *)(base + visible_bytes(p->rows, p->group));
     d.keys = d.columns + tile;
     d.values = d.keys + tile;
     d.top = d.values + tile;
     d.sum = d.top + p->group * p->rows;
+    d.scores = d.sum + p->group * p->rows;
     return d;
 }
 
@@ -76,8 +85,8 @@ static void gather(const paged *p, uint64_t sequence, uint64_t head, uint64_t ti
         uint64_t count = rn_min_u64(page_end, end) - first, at = (first - tile) * dims;
         const void *k = rn_kv_key(&p->kv, sequence, first, head);
         const void *v = rn_kv_value(&p->kv, sequence, first, head);
-        (void)!rn_dtype_to_f32(p->kv.dtype, k, d->keys + at,
-                               count * dims); // f16 or f32: never fails
+        // f16, f32 or q8_0 in whole blocks: never fails
+        (void)!rn_dtype_to_f32(p->kv.dtype, k, d->keys + at, count * dims);
         (void)!rn_dtype_to_f32(p->kv.dtype, v, d->values + at, count * dims);
         first += count;
     }
@@ -85,45 +94,130 @@ static void gather(const paged *p, uint64_t sequence, uint64_t head, uint64_t ti
 
 // ---- the queries --------------------------------------------------------------------------------
 
-// The rows [row, row + count) of one sequence, for one head of the group.
-static rn_query_block open_block(const paged *p, const desk *d, uint64_t row, uint64_t count,
-                                 uint64_t kv_head, uint64_t i) {
-    uint64_t at = (row * p->heads + kv_head * p->group + i) * p->kv.dims;
-    return (rn_query_block){.q = (const float *)p->call->inputs[0].data + at,
-                            .y = (float *)p->call->outputs[0].data + at,
-                            .stride = p->heads * p->kv.dims,
-                            .count = count,
-                            .dims = p->kv.dims,
-                            .scale = p->scale,
-                            .top = d->top + i * p->rows,
-                            .sum = d->sum + i * p->rows,
-                            .visible = d->visible};
+// The rows [row, row + count) of one sequence and the heads of a group.
+typedef struct run {
+    const paged *p;
+    const desk *d;
+    uint64_t row, count, kv_head;
+} run;
+
+static uint64_t count_blocks(const run *r) {
+    return r->count > 1 ? r->p->group : 1;
 }
 
-static void attend_run(const paged *p, const desk *d, uint64_t row, uint64_t count,
-                       uint64_t kv_head) {
-    uint64_t sequence = (uint64_t)p->kv.sequence[row], dims = p->kv.dims;
-    for (uint64_t r = 0; r < count; r++)
-        d->visible[r] = find_keys(p, row + r);
-    for (uint64_t i = 0; i < p->group; i++) {
-        rn_query_block block = open_block(p, d, row, count, kv_head, i);
+// Block i: the rows of head i, or all heads of the only row.
+static rn_query_block open_block(const run *r, uint64_t i) {
+    const paged *p = r->p;
+    bool one = r->count == 1;
+    uint64_t at = (r->row * p->heads + r->kv_head * p->group + i) * p->kv.dims;
+    return (rn_query_block){.q = (const float *)p->call->inputs[0].data + at,
+                            .y = (float *)p->call->outputs[0].data + at,
+                            .stride = one ? p->kv.dims : p->heads * p->kv.dims,
+                            .count = one ? p->group : r->count,
+                            .dims = p->kv.dims,
+                            .scale = p->scale,
+                            .top = r->d->top + i * p->rows,
+                            .sum = r->d->sum + i * p->rows,
+                            .visible = r->d->visible};
+}
+
+static void begin(const run *r) {
+    for (uint64_t i = 0; i < (r->count > 1 ? r->count : r->p->group); i++)
+        r->d->visible[i] = find_keys(r->p, r->count > 1 ? r->row + i : r->row);
+    for (uint64_t i = 0; i < count_blocks(r); i++) {
+        rn_query_block block = open_block(r, i);
         rn_query_block_begin(&block);
     }
-    rn_query_block any = open_block(p, d, row, count, kv_head, 0);
-    rn_attention_range range = rn_query_block_range(&any);
-    for (uint64_t tile = rn_round_down(range.first, TILE); tile < range.end; tile += TILE) {
-        uint64_t first = rn_max_u64(tile, range.first), end = rn_min_u64(tile + TILE, range.end);
-        gather(p, sequence, kv_head, tile, first, end, d);
-        rn_columns_of(d->keys, dims, end - tile, dims, d->columns);
-        rn_key_tile keys = {
-            .first = tile, .key_columns = d->columns, .values = d->values, .value_stride = dims};
-        for (uint64_t i = 0; i < p->group; i++) {
-            rn_query_block block = open_block(p, d, row, count, kv_head, i);
-            rn_query_block_add(&block, &keys);
-        }
+}
+
+// The keys [first, end) of the tile that begins at `tile`.
+static void add_tile(const run *r, uint64_t tile, uint64_t first, uint64_t end) {
+    const desk *d = r->d;
+    uint64_t dims = r->p->kv.dims;
+    gather(r->p, (uint64_t)r->p->kv.sequence[r->row], r->kv_head, tile, first, end, d);
+    rn_columns_of(d->keys, dims, end - tile, dims, d->columns);
+    rn_key_tile keys = {
+        .first = tile, .key_columns = d->columns, .values = d->values, .value_stride = dims};
+    for (uint64_t i = 0; i < count_blocks(r); i++) {
+        rn_query_block block = open_block(r, i);
+        rn_query_block_add(&block, &keys);
     }
-    for (uint64_t i = 0; i < p->group; i++) {
-        rn_query_block block = open_block(p, d, row, count, kv_head, i);
+}
+
+// ---- one row ------------------------------------------------------------------------------------
+
+// The tokens from `first` on that are neighbours in a page, `most` of them at most. After a tile's
+// keys its values are wanted, then the keys of the next tile.
+static rn_page_rows rows_at(const run *r, uint64_t first, uint64_t most, bool values) {
+    const rn_kv_pages *kv = &r->p->kv;
+    const rn_dtype_info *info = rn_dtype_get(kv->dtype);
+    uint64_t sequence = (uint64_t)kv->sequence[r->row], left = kv->page_tokens;
+    uint64_t soon = values ? first + TILE : first;
+    rn_page_rows rows = {.row_bytes = kv->dims / info->block_elements * info->block_bytes,
+                         .count = rn_min_u64(most, left - first % left),
+                         .dims = kv->dims,
+                         .dtype = kv->dtype};
+    rows.data = (values ? rn_kv_value : rn_kv_key)(kv, sequence, first, r->kv_head);
+    rows.next = rows.data;
+    if (soon <= (uint64_t)kv->position[r->row])
+        rows.next = (values ? rn_kv_key : rn_kv_value)(kv, sequence, soon, r->kv_head);
+    return rows;
+}
+
+// Keys [first, end) of the RN_PAGE_KEYS from `piece` on.
+static void find_scores(const run *r, const rn_query_block *b, uint64_t piece, uint64_t first,
+                        uint64_t end) {
+    const desk *d = r->d;
+    for (uint64_t at = first, count; at < end; at += count) {
+        rn_page_rows keys = rows_at(r, at, end - at, false);
+        count = keys.count;
+        rn_page_kernels_get()->columns(&keys, at - piece, d->columns);
+    }
+    rn_page_kernels_get()->scores(b->q, b->dims, b->count, d->columns, d->scores + piece % TILE);
+}
+
+// Heads [h, h + heads).
+static void add_values(const run *r, const rn_query_block *b, uint64_t h, uint64_t heads,
+                       uint64_t tile, uint64_t first, uint64_t end) {
+    for (uint64_t at = first, count; at < end; at += count) {
+        rn_page_rows values = rows_at(r, at, end - at, true);
+        count = values.count;
+        rn_page_kernels_get()->values(&values, r->d->scores + h * TILE + (at - tile), TILE, heads,
+                                      b->y + h * b->stride);
+    }
+}
+
+static void add_tile_from_pages(const run *r, uint64_t tile, uint64_t first, uint64_t end) {
+    const rn_spans *spans = rn_spans_get();
+    rn_query_block b = open_block(r, 0);
+    rn_key_row row = rn_key_row_of(b.visible[0], tile, b.scale);
+    bool blind = false;
+    for (uint64_t piece = rn_round_down(first, RN_PAGE_KEYS); piece < end; piece += RN_PAGE_KEYS)
+        find_scores(r, &b, piece, rn_max_u64(first, piece), rn_min_u64(piece + RN_PAGE_KEYS, end));
+    for (uint64_t h = 0; h < b.count; h++) {
+        float *y = b.y + h * b.stride, shrink = 1;
+        float more = spans->soften(r->d->scores + h * TILE, &row, b.top + h, &shrink);
+        b.sum[h] = b.sum[h] * shrink + more;
+        if (shrink != 1) spans->scale(y, y, b.dims, shrink, 0);
+        blind = blind || b.top[h] == -INFINITY;
+    }
+    if (!blind) add_values(r, &b, 0, b.count, tile, first, end);
+    for (uint64_t h = 0; blind && h < b.count; h++) // no value counts for a head that sees nothing
+        if (b.top[h] != -INFINITY) add_values(r, &b, h, 1, tile, first, end);
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+
+static void attend_run(const run *r) {
+    begin(r);
+    rn_query_block any = open_block(r, 0);
+    rn_attention_range range = rn_query_block_range(&any);
+    bool from_pages = r->count == 1 && r->p->kv.dims % 16 == 0 && rn_page_kernels_get();
+    for (uint64_t tile = rn_round_down(range.first, TILE); tile < range.end; tile += TILE)
+        (from_pages ? add_tile_from_pages : add_tile)(r, tile, rn_max_u64(tile, range.first),
+                                                      rn_min_u64(tile + TILE, range.end));
+    for (uint64_t i = 0; i < count_blocks(r); i++) {
+        rn_query_block block = open_block(r, i);
         rn_query_block_end(&block, NULL);
     }
 }
@@ -155,7 +249,7 @@ static void attend(void *arg, uint32_t slot, size_t index) {
         } else {
             while (next < end && follows(&p->kv, next))
                 next++;
-            attend_run(p, &d, row, next - row, kv_head);
+            attend_run(&(run){p, &d, row, next - row, kv_head});
         }
         row = next;
     }

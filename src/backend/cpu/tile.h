@@ -53,7 +53,7 @@ typedef struct rn_tile_set {
                          size_t to_step);
 } rn_tile_set;
 
-extern const rn_tile_set rn_tile_portable, rn_tile_avx2, rn_tile_avx512;
+extern const rn_tile_set rn_tile_portable, rn_tile_avx2, rn_tile_avx512, rn_tile_wide_avx512;
 
 // Packs `count` lanes, at most `width`, of `depth` k's: to[k * width + lane] = from[lane *
 // lane_step + k * k_step]; lanes beyond count become 0. One of the steps is 1; width is a multiple
@@ -63,5 +63,8 @@ void rn_tile_pack(const rn_tile_set *set, const float *from, size_t lane_step, s
 
 // Of the level in use (base/cpu.h).
 const rn_tile_set *rn_tile_set_get(void);
+// The one for gemm's blocks: rows are packed (a_row is 1, a_k is lanes) or contiguous (a_k is 1),
+// there is one segment, and groups follow each other.
+const rn_tile_set *rn_tile_set_gemm(void);
 
 #endif

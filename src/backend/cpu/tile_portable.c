@@ -69,3 +69,10 @@ const rn_tile_set *rn_tile_set_get(void) {
 #endif
     return &rn_tile_portable;
 }
+
+const rn_tile_set *rn_tile_set_gemm(void) {
+#if defined(__x86_64__)
+    if (rn_cpu_level_get() == RN_CPU_AVX512) return &rn_tile_wide_avx512;
+#endif
+    return rn_tile_set_get();
+}

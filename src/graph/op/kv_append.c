@@ -21,7 +21,8 @@ static void cost(const rn_call *call, rn_cost *out) {
     double elements = 2.0 * (double)rn_tensor_elements(&call->inputs[1]);
     for (uint32_t i = 1; i < call->input_count; i++)
         out->read_bytes += (double)rn_tensor_bytes(&call->inputs[i]);
-    out->write_bytes += elements * rn_dtype_get(call->inputs[0].dtype)->block_bytes;
+    const rn_dtype_info *info = rn_dtype_get(call->inputs[0].dtype);
+    out->write_bytes += elements / info->block_elements * info->block_bytes;
 }
 
 static rn_status write_row(const rn_kv_pages *kv, uint64_t row, const float *k, const float *v) {

@@ -8,8 +8,8 @@
 //     anything else that is readable      w is widened to f32, activations are as they are
 //
 // The first line is for w as (N, K) and x as (M, K), which is how models use weights. In any other
-// form (the gradient with respect to x reads w as (K, N)) a quantised w is widened, and activations
-// are not rounded.
+// form (the gradient with respect to x reads w as (K, N)), and with plain_activations, a quantised
+// w is widened, and activations are not rounded.
 #include "graph/op.h"
 
 #include "base/checked.h"
@@ -87,8 +87,12 @@ static void cost(const rn_call *call, rn_cost *out) {
 
 static void print(const void *attrs, char *out, size_t bytes) {
     const rn_matmul_attrs *a = attrs;
-    snprintf(out, bytes, "%s%s%s", a->transpose_x ? "x transposed" : "",
-             a->transpose_x && a->transpose_w ? ", " : "", a->transpose_w ? "w (K, N)" : "");
+    const char *texts[3] = {a->transpose_x ? "x transposed" : "", a->transpose_w ? "w (K, N)" : "",
+                            a->plain_activations ? "x as it is" : ""};
+    if (bytes) *out = 0;
+    for (size_t i = 0, at = 0; i < 3 && at < bytes; i++)
+        if (*texts[i])
+            at += (size_t)snprintf(out + at, bytes - at, "%s%s", at ? ", " : "", texts[i]);
 }
 
 // ---- gradient -----------------------------------------------------------------------------------
@@ -124,10 +128,13 @@ static rn_value gradient_of_w(rn_backward *b, const rn_matmul_attrs *a) {
         x = flatten(g, x);
         dy = flatten(g, dy);
     }
-    rn_value dw =
-        a->transpose_w
-            ? rn_op_matmul_as(g, x, dy, RN_NO_VALUE, (rn_matmul_attrs){!a->transpose_x, true})
-            : rn_op_matmul_as(g, dy, x, RN_NO_VALUE, (rn_matmul_attrs){true, !a->transpose_x});
+    rn_value dw = a->transpose_w
+                      ? rn_op_matmul_as(
+                            g, x, dy, RN_NO_VALUE,
+                            (rn_matmul_attrs){.transpose_x = !a->transpose_x, .transpose_w = true})
+                      : rn_op_matmul_as(
+                            g, dy, x, RN_NO_VALUE,
+                            (rn_matmul_attrs){.transpose_x = true, .transpose_w = !a->transpose_x});
     return rn_graph_unbroadcast(g, dw, w);
 }
 
@@ -166,7 +173,8 @@ static uint64_t count_pieces(const rn_call *call) {
 
 static bool is_quantized(const rn_call *call) {
     const rn_matmul_attrs *a = call->attrs;
-    return rn_product_is_quantized(call->inputs[1].dtype) && !a->transpose_w && !a->transpose_x;
+    return rn_product_is_quantized(call->inputs[1].dtype) && !a->transpose_w && !a->transpose_x &&
+           !a->plain_activations;
 }
 
 // One widened row of w for each piece.
@@ -294,5 +302,5 @@ rn_value rn_op_matmul_as(rn_graph *g, rn_value x, rn_value w, rn_value bias,
 }
 
 rn_value rn_op_matmul(rn_graph *g, rn_value x, rn_value w, rn_value bias) {
-    return rn_op_matmul_as(g, x, w, bias, (rn_matmul_attrs){false, false});
+    return rn_op_matmul_as(g, x, w, bias, (rn_matmul_attrs){0});
 }

@@ -411,6 +411,8 @@ static void try_pages(void) {
         {.h = 6, .hk = 2, .d = 16, .dtype = RN_DTYPE_F16, .attrs = {.window = 30}},
         {.h = 1, .hk = 1, .d = 80, .dtype = RN_DTYPE_F16, .attrs = {.scale = 0.5f}},
         {.h = 2, .hk = 1, .d = 128, .dtype = RN_DTYPE_F32, .attrs = {.window = 100}},
+        {.h = 7, .hk = 1, .d = 64, .dtype = RN_DTYPE_Q8_0},
+        {.h = 4, .hk = 2, .d = 96, .dtype = RN_DTYPE_Q8_0, .attrs = {.window = 70}},
     };
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
         open_cache(&caches[i]);

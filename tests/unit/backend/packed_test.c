@@ -22,6 +22,8 @@ typedef struct weight {
     rn_dtype dtype;
     uint64_t rows, cols;
     bool plain_only; // no panels: a generic product
+    bool is_plain;   // the product is to take the file's bytes
+    bool plain_x;    // activations are to stay as they are
     rn_panels panels;
     rn_plain_parts parts;
     test_guard plain, packed;
@@ -109,9 +111,13 @@ static void expect_chain(const weight *w, const float *x, const float *bias, boo
     free(scratch);
 }
 
+static bool is_rounded(const weight *w) {
+    return rn_product_is_quantized(w->dtype) && !w->plain_x;
+}
+
 static void expect(const weight *w, const float *x, const float *bias, bool fused, float *y) {
     for (uint64_t m = 0; m < MOST_ROWS; m++) {
-        if (rn_product_is_quantized(w->dtype))
+        if (is_rounded(w))
             expect_rounded(w, x + m * w->cols, bias, y + m * w->rows);
         else
             expect_chain(w, x + m * w->cols, bias, fused, y + m * w->rows);
@@ -131,10 +137,10 @@ static void run_product(const weight *w, const float *x, const float *bias, uint
         {(void *)(uintptr_t)bias, bias ? RN_DTYPE_F32 : RN_DTYPE_NONE, RN_LAYOUT_PLAIN,
          RN_SHAPE(w->rows)},
     };
-    if (w->plain_only) in[1].data = w->plain.data, in[1].layout = RN_LAYOUT_PLAIN;
+    if (w->plain_only || w->is_plain) in[1].data = w->plain.data, in[1].layout = RN_LAYOUT_PLAIN;
     *y = test_guard_make(m * w->rows * 4);
     rn_tensor out = {y->data, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
-    rn_matmul_attrs attrs = {0};
+    rn_matmul_attrs attrs = {.plain_activations = w->plain_x};
     rn_call call = {.op = RN_OP_MATMUL,
                     .attrs = &attrs,
                     .inputs = in,
@@ -166,12 +172,12 @@ static void compare(const weight *w, const float *expected, const test_guard *y,
                      (int)(i % w->rows), got[i], expected[i]);
 }
 
-static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool with_bias) {
+static void check_form(weight w, bool with_bias) {
     static const struct {
         uint32_t rows, threads;
     } runs[] = {{1, 1}, {1, 2}, {2, 1},  {3, 2},         {4, 1},        {5, 2},
                 {6, 1}, {8, 2}, {15, 1}, {MOST_ROWS, 1}, {MOST_ROWS, 2}};
-    weight w = make_weight(dtype, rows, cols);
+    const uint64_t rows = w.rows, cols = w.cols;
     float *x = malloc(MOST_ROWS * cols * sizeof(float)), *bias = malloc(rows * sizeof(float));
     float *expected = malloc(MOST_ROWS * rows * sizeof(float));
     const float *added = with_bias ? bias : NULL;
@@ -180,7 +186,7 @@ static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool wit
     fill_weights(x, MOST_ROWS * cols, cols);
     fill_weights(bias, rows, 3);
     for_each_level(level) {
-        if (level == RN_CPU_PORTABLE || !rn_product_is_quantized(dtype))
+        if (level == RN_CPU_PORTABLE || !is_rounded(&w))
             expect(&w, x, added, level > RN_CPU_PORTABLE, expected);
         for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
             test_guard y;
@@ -194,6 +200,25 @@ static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool wit
     free(x);
     free(bias);
     free(expected);
+}
+
+// Activations as they are, from panels and from the bytes of a file.
+static void check_widened(weight w, bool with_bias) {
+    if (!rn_product_is_quantized(w.dtype)) return;
+    w.plain_x = true;
+    check_form(w, with_bias);
+}
+
+// From panels; and from the bytes of a file, where they are packed as they are used.
+static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool with_bias) {
+    weight w = make_weight(dtype, rows, cols);
+    check_form(w, with_bias);
+    check_widened(w, with_bias);
+    rn_tensor plain = {w.plain.data, dtype, RN_LAYOUT_PLAIN, RN_SHAPE(rows, cols)};
+    w.is_plain = rn_packed_plain_works(&plain);
+    assert_int_equal(w.is_plain, !w.plain_only && w.parts.bytes[RN_PART_SCALE] == 0);
+    if (w.is_plain) check_form(w, with_bias);
+    check_widened(w, with_bias);
     free_weight(&w);
 }
 
@@ -336,13 +361,17 @@ static void a_weight_in_another_layout_is_refused(void **unused) {
     rn_tensor in[2] = {{x, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(1, 4)},
                        {w, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(1, 4)}};
     rn_tensor out = {y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(1, 1)};
-    rn_call call = {.inputs = in, .outputs = &out, .input_count = 2, .output_count = 1};
-    assert_fails(RN_UNSUPPORTED, rn_cpu_packed_matmul(&call));
+    rn_call call = {.attrs = &(rn_matmul_attrs){0},
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 2,
+                    .output_count = 1};
     in[1].layout = RN_LAYOUT_PANELS;
     assert_fails(RN_UNSUPPORTED, rn_cpu_generic_matmul(&call));
     in[1].layout = RN_LAYOUT_PLAIN;
-    in[1].dtype = RN_DTYPE_INT8; // has another meaning
+    in[1].dtype = RN_DTYPE_INT8; // has another meaning, and two parts
     assert_fails(RN_UNSUPPORTED, rn_cpu_generic_matmul(&call));
+    assert_fails(RN_UNSUPPORTED, rn_cpu_packed_matmul(&call));
 }
 
 int main(void) {

@@ -1,13 +1,11 @@
 // KV pages: what is appended is what attention reads, page by page; hostile tables are refused.
 #include "op_run.h"
 
-#include "tensor/small_float.h"
-
 enum {
     PAGES = 9,
     HK = 2,
     TOKENS = 16, // of a page
-    D = 8,
+    D = 32,
     SEQUENCES = 3,
     MAX_PAGES = 6,
     H = 4,
@@ -53,7 +51,14 @@ static rn_status attend(cache *c, float *q, int32_t *sequence, int32_t *position
     return run_op(RN_OP_PAGED_ATTENTION, in, out, NULL, &attrs);
 }
 
-// k and v of sequence 1, all positions, appended in chunks of 7; rounded where pages are f16.
+// To the pages' dtype and back.
+static void round_all(rn_dtype dtype, float *x, uint64_t n) {
+    static _Alignas(64) float narrow[LENGTH * HK * D];
+    assert_ok(rn_dtype_from_f32(dtype, x, narrow, n));
+    assert_ok(rn_dtype_to_f32(dtype, narrow, x, n));
+}
+
+// k and v of sequence 1, all positions, appended in chunks of 7; then rounded as the pages' are.
 static void write_sequence(cache *c, float *k, float *v) {
     fill(k, LENGTH * HK * D, 1);
     fill(v, LENGTH * HK * D, 2);
@@ -66,10 +71,8 @@ static void write_sequence(cache *c, float *k, float *v) {
         }
         assert_ok(append(c, k + first * HK * D, v + first * HK * D, sequence, position, rows));
     }
-    for (int i = 0; c->kv.dtype == RN_DTYPE_F16 && i < LENGTH * HK * D; i++) {
-        k[i] = rn_f16_widen(rn_f16_narrow(k[i]));
-        v[i] = rn_f16_widen(rn_f16_narrow(v[i]));
-    }
+    round_all(c->kv.dtype, k, LENGTH * HK * D);
+    round_all(c->kv.dtype, v, LENGTH * HK * D);
 }
 
 static void pages_give_the_bits_of_plain_attention(void **state) {
@@ -82,9 +85,10 @@ static void pages_give_the_bits_of_plain_attention(void **state) {
         sequence[i] = 1;
         position[i] = i;
     }
-    for (int form = 0; form < 4; form++) {
-        cache c = make_cache(form & 1 ? RN_DTYPE_F16 : RN_DTYPE_F32);
-        rn_attention_attrs attrs = {.causal = true, .window = form & 2 ? 70 : 0};
+    for (int form = 0; form < 6; form++) {
+        static const rn_dtype dtypes[] = {RN_DTYPE_F32, RN_DTYPE_F16, RN_DTYPE_Q8_0};
+        cache c = make_cache(dtypes[form / 2]);
+        rn_attention_attrs attrs = {.causal = true, .window = form & 1 ? 70 : 0};
         write_sequence(&c, k, v);
         rn_tensor in[] = {f32_tensor(q, RN_SHAPE(1, LENGTH, H, D)),
                           f32_tensor(k, RN_SHAPE(1, LENGTH, HK, D)),
@@ -189,7 +193,8 @@ static void misfits_are_refused_with_a_reason(void **state) {
     assert_int_equal(RN_DTYPE_F16, rn_graph_value(g, rn_graph_node(g, 0)->outputs[0])->dtype);
     rn_graph_destroy(g);
     assert_refused(with_append(RN_DTYPE_BF16, kv, k, rows), "kv_append.0",
-                   "kv must be f16 or f32, it is bf16");
+                   "kv must be f16, f32 or q8_0, it is bf16");
+    assert_refused(with_append(RN_DTYPE_Q8_0, kv, k, rows), "whole blocks");
     assert_refused(with_append(RN_DTYPE_F16, RN_SHAPE(4, 3, 2, 16, 8), k, rows),
                    "kv must be (pages, 2, HK, page_tokens, D)");
     assert_refused(with_append(RN_DTYPE_F16, kv, RN_SHAPE(RN_ROWS, 2, 4), rows),

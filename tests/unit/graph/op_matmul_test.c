@@ -21,7 +21,7 @@ static void every_form_multiplies_rows_by_columns(void **state) {
     fill(w, B * N * K, 2);
     fill(bias, N, 3);
     for (int form = 0; form < 16; form++) {
-        rn_matmul_attrs a = {form & 1, form & 2};
+        rn_matmul_attrs a = {.transpose_x = form & 1, .transpose_w = form & 2};
         bool batched = form & 4, biased = form & 8;
         rn_shape of_x = a.transpose_x ? RN_SHAPE(B, K, M) : RN_SHAPE(B, M, K);
         rn_shape of_w = a.transpose_w ? RN_SHAPE(B, K, N) : RN_SHAPE(B, N, K);
@@ -48,7 +48,7 @@ static void an_axis_of_one_in_w_serves_all_batches(void **state) {
     float x[2 * 3 * M * K], w[3 * N * K], y[2 * 3 * M * N], part[M * N];
     fill(x, 2 * 3 * M * K, 1);
     fill(w, 3 * N * K, 2);
-    rn_matmul_attrs a = {false, false};
+    rn_matmul_attrs a = {0};
     rn_tensor in[] = {f32_tensor(x, RN_SHAPE(2, 3, M, K)), f32_tensor(w, RN_SHAPE(1, 3, N, K)),
                       no_tensor()};
     rn_tensor out[] = {f32_tensor(y, RN_SHAPE(2, 3, M, N))};
@@ -72,10 +72,10 @@ static void sums_go_in_order_by_fused_steps(void **state) {
     rn_tensor in[] = {f32_tensor(x, RN_SHAPE(1, 300)), f32_tensor(w, RN_SHAPE(1, 300)),
                       no_tensor()};
     rn_tensor out[] = {f32_tensor(y, RN_SHAPE(1, 1))};
-    assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){false, false}));
+    assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){0}));
     assert_true(y[0] == expected);
     in[1].shape = RN_SHAPE(300, 1);
-    assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){false, true}));
+    assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){.transpose_w = true}));
     assert_true(y[0] == expected);
 }
 
@@ -149,9 +149,9 @@ static void other_weights_are_widened(void **state) {
     static weight w;
     for (size_t i = 0; i < sizeof widened / sizeof *widened; i++) {
         make_weight(widened[i], 7, &w);
-        assert_same_as_restored(&w, (rn_matmul_attrs){false, false});
-        assert_same_as_restored(&w, (rn_matmul_attrs){true, false});
-        assert_same_as_restored(&w, (rn_matmul_attrs){false, true});
+        assert_same_as_restored(&w, (rn_matmul_attrs){0});
+        assert_same_as_restored(&w, (rn_matmul_attrs){.transpose_x = true});
+        assert_same_as_restored(&w, (rn_matmul_attrs){.transpose_w = true});
     }
 }
 
@@ -169,7 +169,7 @@ static void quantised_weights_round_their_activations_in_the_usual_form(void **s
         rn_tensor in[] = {f32_tensor(x, RN_SHAPE(2, COLS)), w.tensor,
                           f32_tensor(bias, RN_SHAPE(ROWS))};
         rn_tensor out[] = {f32_tensor(y, RN_SHAPE(2, ROWS))};
-        assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){false, false}));
+        assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){0}));
         const uint8_t *data = w.tensor.data;
         uint64_t row_bytes = parts.bytes[RN_PART_DATA] / ROWS;
         for (int m = 0; m < 2; m++) {
@@ -194,8 +194,17 @@ static void quantised_weights_are_widened_in_any_other_form(void **state) {
     static weight w;
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++) {
         make_weight(rounded[i], 7, &w);
-        assert_same_as_restored(&w, (rn_matmul_attrs){false, true});
-        assert_same_as_restored(&w, (rn_matmul_attrs){true, false});
+        assert_same_as_restored(&w, (rn_matmul_attrs){.transpose_w = true});
+        assert_same_as_restored(&w, (rn_matmul_attrs){.transpose_x = true});
+    }
+}
+
+static void quantised_weights_are_widened_where_activations_stay_plain(void **state) {
+    (void)state;
+    static weight w;
+    for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++) {
+        make_weight(rounded[i], 7, &w);
+        assert_same_as_restored(&w, (rn_matmul_attrs){.plain_activations = true});
     }
 }
 
@@ -205,8 +214,7 @@ static void packed_weights_are_not_for_the_reference(void **state) {
     rn_tensor in[] = {f32_tensor(x, RN_SHAPE(1, 8)), f32_tensor(w, RN_SHAPE(1, 8)), no_tensor()};
     rn_tensor out[] = {f32_tensor(y, RN_SHAPE(1, 1))};
     in[1].layout = RN_LAYOUT_PANELS;
-    assert_fails(RN_UNSUPPORTED,
-                 run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){false, false}));
+    assert_fails(RN_UNSUPPORTED, run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){0}));
     assert_non_null(strstr(rn_last_story()->message, "panels"));
 }
 
@@ -252,7 +260,8 @@ static void rows_may_be_rows_batches_or_the_inner_axis(void **state) {
     rn_value x = f32_input(g, "x", RN_SHAPE(RN_ROWS, 256));
     rn_value x3 = f32_input(g, "x3", RN_SHAPE(RN_ROWS, 2, 256));
     rn_value y = rn_op_matmul(g, x, w, RN_NO_VALUE), y3 = rn_op_matmul(g, x3, w, RN_NO_VALUE);
-    rn_value inner_rows = rn_op_matmul_as(g, y, x, RN_NO_VALUE, (rn_matmul_attrs){true, true});
+    rn_value inner_rows = rn_op_matmul_as(
+        g, y, x, RN_NO_VALUE, (rn_matmul_attrs){.transpose_x = true, .transpose_w = true});
     assert_ok(rn_graph_finish(g));
     assert_string_equal("(rows, 3)", rn_shape_format(rn_graph_value(g, y)->shape).text);
     assert_string_equal("(rows, 2, 3)", rn_shape_format(rn_graph_value(g, y3)->shape).text);
@@ -350,7 +359,7 @@ static void gradients_are_the_products_of_the_others(void **state) {
     (void)state;
     for (int form = 0; form < 4; form++) {
         bool tx = form & 1, tw = form & 2;
-        rn_matmul_attrs a = {tx, tw};
+        rn_matmul_attrs a = {.transpose_x = tx, .transpose_w = tw};
         rn_shape w2 = tw ? RN_SHAPE(7, 5) : RN_SHAPE(5, 7);
         rn_shape w3 = tw ? RN_SHAPE(2, 7, 5) : RN_SHAPE(2, 5, 7);
         rn_shape w1 = tw ? RN_SHAPE(1, 7, 5) : RN_SHAPE(1, 5, 7);
@@ -395,6 +404,7 @@ int main(void) {
         cmocka_unit_test(other_weights_are_widened),
         cmocka_unit_test(quantised_weights_round_their_activations_in_the_usual_form),
         cmocka_unit_test(quantised_weights_are_widened_in_any_other_form),
+        cmocka_unit_test(quantised_weights_are_widened_where_activations_stay_plain),
         cmocka_unit_test(packed_weights_are_not_for_the_reference),
         cmocka_unit_test(misfits_are_refused_with_a_reason),
         cmocka_unit_test(rows_may_be_rows_batches_or_the_inner_axis),
