@@ -1,26 +1,31 @@
 // stream_bench.c — a chain of matrix products larger than its budget: how near the session comes to
 // the disk.
 //
-// 64 weights of (4096, 4096) f32, 4 GiB, in one file; the budget is 600 MiB, the process image
-// included. Each round reads as much with the bare direct reader (the limit) as one pass of the
-// chain, which comes next, reads: what is not resident; the disk's speed changes from second to
-// second, so both are timed in turn and the best rounds are compared. Then what was predicted
-// beside what was measured.
+// 64 weights of (4096, 4096) f32, 4 GiB, in one file (or, by arguments, another number of another
+// dtype: `stream_bench FOLDER 448 q4_0`); the budget is 600 MiB, the process image
+// included. Each round reads as much as one pass of the chain reads, what is not resident, three
+// times: with the bare direct reader, into 4 MiB that nobody looks at, which is the limit; into two
+// slots of a weight each, which is what memory makes of that limit; and the chain itself. The
+// disk's speed changes from second to second, so they are timed in turn and the best rounds are
+// compared. Then what was predicted beside what was measured.
 #include <ration/ration.h>
 
 #include "base/clock.h"
-#include "base/reader.h"
-#include "io/checkpoint.h"
+#include "base/fetcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { WIDTH = 4096, ROUNDS = 6 };
 #define BUDGET_BYTES ((uint64_t)600 << 20)
 
 static int links = 64; // weights of the chain
+static rn_dtype dtype = RN_DTYPE_F32;
+static uint64_t row_bytes; // of a weight
 static char path[512];
 static uint64_t file_bytes;
 
@@ -38,22 +43,24 @@ static void write_chain(void) {
     rn_write_tensor *tensors = calloc((size_t)links, sizeof *tensors);
     char(*names)[16] = calloc((size_t)links, sizeof *names);
     float *row = calloc(WIDTH, sizeof *row);
+    uint8_t *narrow = calloc(1, row_bytes);
     rn_writer *writer = NULL;
     for (int i = 0; i < links; i++) {
         int bytes = snprintf(names[i], sizeof names[i], "w%d", i);
         tensors[i] = (rn_write_tensor){
-            .name = {names[i], (size_t)bytes}, .dtype = RN_DTYPE_F32, .rank = 2, .dims = dims};
+            .name = {names[i], (size_t)bytes}, .dtype = dtype, .rank = 2, .dims = dims};
     }
     check(rn_writer_create(path, tensors, (size_t)links, NULL, &writer));
     for (int64_t i = 0; i < (int64_t)links * WIDTH; i++) {
         memset(row, 0, WIDTH * sizeof *row);
         row[(i * 7) % WIDTH] = 1.0f; // a permutation: values stay what they are
-        check(rn_writer_append(writer, row, WIDTH * sizeof *row));
+        check(rn_dtype_from_f32(dtype, row, narrow, WIDTH));
+        check(rn_writer_append(writer, narrow, row_bytes));
     }
     check(rn_writer_commit(writer));
     file_bytes = rn_writer_file_bytes(writer);
     rn_writer_destroy(writer);
-    free(row), free(names), free(tensors);
+    free(row), free(narrow), free(names), free(tensors);
 }
 
 // ---- the graph ----------------------------------------------------------------------------------
@@ -68,7 +75,7 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
         snprintf(name, sizeof name, "link %d", i);
         rn_graph_block(g, name);
         snprintf(name, sizeof name, "w%d", i);
-        rn_value w = rn_graph_weight(g, name, RN_DTYPE_F32, RN_SHAPE(WIDTH, WIDTH));
+        rn_value w = rn_graph_weight(g, name, dtype, RN_SHAPE(WIDTH, WIDTH));
         x = rn_op_matmul(g, x, w, RN_NO_VALUE);
     }
     rn_graph_output(g, x, "y");
@@ -101,6 +108,39 @@ static double read_plainly(uint64_t bytes) {
     return (double)bytes / seconds;
 }
 
+// The same into two slots of a weight each, in turn, the next one begun before the last one ends.
+static double fetch_to_slots(uint64_t bytes) {
+    const uint64_t each = WIDTH * row_bytes, room = rn_fetch_room(each);
+    const uint64_t first = file_bytes - bytes, count = bytes / each;
+    rn_fetcher *fetcher = NULL;
+    rn_fetch items[2];
+    static rn_fetch_batch batches[2];
+    static uint8_t *slots;
+    if (!slots) {
+        slots = aligned_alloc(2 << 20, (2 * room + (2 << 20) - 1) >> 21 << 21);
+        madvise(slots, 2 * room, MADV_HUGEPAGE);
+        memset(slots, 1, 2 * room);
+    }
+    check(rn_fetcher_create(&(rn_reader_file){path}, 1,
+                            &(rn_reader_options){.ignore_page_cache = true}, &fetcher));
+    uint64_t start = rn_clock_ns();
+    for (uint64_t i = 0; i <= count; i++) {
+        rn_fetch_batch *next = &batches[i % 2], *now = &batches[1 - i % 2];
+        items[i % 2] = (rn_fetch){0, first + i * each, i < count ? each : 0, slots + i % 2 * room};
+        *next = (rn_fetch_batch){.items = &items[i % 2], .count = 1};
+        rn_fetcher_begin(fetcher, next);
+        while (i > 0 && !rn_fetcher_is_done(now)) {
+            rn_fetcher_feed(fetcher, now);
+            if (rn_fetcher_is_fed(now)) rn_fetcher_feed(fetcher, next);
+            rn_fetcher_wait(fetcher);
+        }
+        if (i > 0) check(rn_fetcher_status(now));
+    }
+    double seconds = (double)(rn_clock_ns() - start) / 1e9;
+    rn_fetcher_destroy(fetcher);
+    return (double)bytes / seconds;
+}
+
 static double run_once(rn_session *session, float *x) {
     uint64_t before = rn_session_get_facts(session).read_bytes;
     check(rn_session_set(session, "x", x, WIDTH * sizeof *x));
@@ -108,6 +148,14 @@ static double run_once(rn_session *session, float *x) {
     check(rn_session_run(session, 1));
     double seconds = (double)(rn_clock_ns() - start) / 1e9;
     return (double)(rn_session_get_facts(session).read_bytes - before) / seconds;
+}
+
+// Processor seconds of this process so far: its own, and the system's for it.
+static void read_clocks(double clocks[2]) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    clocks[0] = (double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6;
+    clocks[1] = (double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6;
 }
 
 static double largest(const double *x, int n) {
@@ -119,22 +167,35 @@ static double largest(const double *x, int n) {
 
 static void compare(rn_session *session, const rn_plan_summary *plan) {
     float *x = calloc(WIDTH, sizeof *x);
-    double disk[ROUNDS], chain[ROUNDS];
+    double disk[ROUNDS], slots[ROUNDS], chain[ROUNDS], waited[ROUNDS], begin[2], end[2],
+        busy[2] = {0};
     for (int i = 0; i < WIDTH; i++)
         x[i] = (float)i;
     run_once(session, x); // the first run primes the ring
     for (int i = 0; i < ROUNDS; i++) {
         disk[i] = read_plainly(plan->streamed_bytes);
+        slots[i] = fetch_to_slots(plan->streamed_bytes);
+        read_clocks(begin);
         chain[i] = run_once(session, x);
+        read_clocks(end);
+        waited[i] = rn_session_get_facts(session).wait_seconds;
+        for (int k = 0; k < 2; k++)
+            busy[k] += (end[k] - begin[k]) / ROUNDS;
     }
     for (int i = 0; i < ROUNDS; i++)
-        printf("round %d              reads alone %.2f GB/s, the chain %.2f GB/s: %.0f %%\n", i + 1,
-               disk[i] / 1e9, chain[i] / 1e9, 100 * chain[i] / disk[i]);
+        printf("round %d              reads %.2f GB/s, into slots %.2f GB/s, the chain %.2f GB/s: "
+               "%.0f "
+               "%%, waited %.2f s for reads\n",
+               i + 1, disk[i] / 1e9, slots[i] / 1e9, chain[i] / 1e9, 100 * chain[i] / disk[i],
+               waited[i]);
     printf("direct reads alone   %.2f GB/s\n", largest(disk, ROUNDS) / 1e9);
+    printf("into slots           %.2f GB/s, %.0f %% of it\n", largest(slots, ROUNDS) / 1e9,
+           100 * largest(slots, ROUNDS) / largest(disk, ROUNDS));
     printf("the chain            %.2f GB/s from disk, %.0f %% of it (target: 90)\n",
            largest(chain, ROUNDS) / 1e9, 100 * largest(chain, ROUNDS) / largest(disk, ROUNDS));
     printf("a run                %.2f s, predicted %.2f s\n",
            (double)plan->streamed_bytes / largest(chain, ROUNDS), plan->seconds);
+    printf("processor            %.2f s a run, and %.2f s of the system's\n", busy[0], busy[1]);
     free(x);
 }
 
@@ -151,7 +212,8 @@ static void print_facts(rn_session *session, const rn_plan_summary *plan) {
            (double)info.resident_peak_bytes / (double)BUDGET_BYTES);
 }
 
-// One session for the time, and one that counts live bytes at each step, which takes time itself.
+// One session that counts live bytes at each step, which takes time itself; then, when what the
+// process held has been read, one for the time.
 static void run_plan(const rn_plan *plan) {
     const rn_plan_summary *summary = rn_plan_get_summary(plan);
     rn_checkpoint *model = NULL;
@@ -159,12 +221,13 @@ static void run_plan(const rn_plan *plan) {
     float x[WIDTH] = {1};
     check(rn_checkpoint_open(path, &model));
     rn_weight_source source = {.checkpoint = model};
-    check(rn_session_create(plan, &source, NULL, &session));
-    compare(session, summary);
-    rn_session_destroy(session);
     check(rn_session_create(plan, &source, &(rn_session_options){.audit = true}, &session));
     run_once(session, x);
+    run_once(session, x);
     print_facts(session, summary);
+    rn_session_destroy(session);
+    check(rn_session_create(plan, &source, NULL, &session));
+    compare(session, summary);
     rn_session_destroy(session);
     rn_checkpoint_close(model);
 }
@@ -172,7 +235,10 @@ static void run_plan(const rn_plan *plan) {
 int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     if (argc > 2) links = atoi(argv[2]);
-    snprintf(path, sizeof path, "%s/stream_bench.%d.safetensors", folder, (int)getpid());
+    for (int i = 1; argc > 3 && i < RN_DTYPE_COUNT; i++)
+        if (strcmp(rn_dtype_get((rn_dtype)i)->name, argv[3]) == 0) dtype = (rn_dtype)i;
+    if (!rn_dtype_bytes(dtype, WIDTH, &row_bytes)) return 2;
+    snprintf(path, sizeof path, "%s/stream_bench.%d.gguf", folder, (int)getpid());
     write_chain();
     bool measured = false;
     check(rn_rates_use(0, &measured));

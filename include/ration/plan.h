@@ -33,8 +33,9 @@ typedef struct rn_recipe {
     // A finished graph that the caller destroys.
     rn_status (*build)(void *self, const rn_recipe_options *options, rn_graph **out);
     void (*destroy)(void *self); // may be NULL
-    uint64_t rows;          // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
-    uint64_t workload_rows; // rows that a typical job brings (a prompt); 0: one full run
+    uint64_t rows;            // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
+    uint64_t workload_rows;   // rows that a typical job brings (a prompt); 0: one full run
+    uint64_t workload_passes; // runs of one row that follow them (new tokens); 0: none
     uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
     bool batch_statistics;      // micro-batches would change the result (training batchnorm)
 } rn_recipe;
@@ -73,8 +74,11 @@ typedef struct rn_plan_summary {
     uint32_t block_count, resident_blocks, recomputed_blocks;
     uint64_t weight_bytes, streamed_bytes; // streamed: read from disk in every run
     uint32_t step_count;
-    double seconds; // predicted, for the workload
-    bool optimal;   // the arena is as low as its lifetimes allow
+    double seconds; // predicted, for the workload: prompt_seconds + workload_passes * pass_seconds
+    double prompt_seconds;    // for workload_rows; where there is no RN_ROWS, one run
+    double pass_seconds;      // a run of one row, for inference with RN_ROWS; else 0
+    uint64_t workload_passes; // runs of one row
+    bool optimal;             // the arena is as low as its lifetimes allow
 } rn_plan_summary;
 RN_API const rn_plan_summary *rn_plan_get_summary(const rn_plan *plan);
 RN_API const rn_graph *rn_plan_graph(const rn_plan *plan); // with the recomputed nodes in it

@@ -20,11 +20,12 @@ RN_BEGIN_DECLS
 typedef struct rn_session rn_session;
 typedef struct rn_device rn_device;
 
-// Where weights come from: a checkpoint (tensors by the weights' names), or memory.
+// Where weights come from: memory for those that `find` knows (adapters, tests), the rest a
+// checkpoint (tensors by the weights' names). One of the two may be NULL.
 typedef struct rn_weight_source {
-    const rn_checkpoint *checkpoint; // or NULL: then
+    const rn_checkpoint *checkpoint;
     void *self;
-    // the plain bytes of a weight (as files have them; int8, int4 and nf4 with their scales behind
+    // The plain bytes of a weight (as files have them; int8, int4 and nf4 with their scales behind
     // the data, each part on a 64-byte boundary), valid while the session lives; NULL: none. Asked
     // by rn_session_create only.
     const void *(*find)(void *self, const char *name, rn_dtype dtype, uint64_t bytes);
@@ -55,6 +56,11 @@ RN_API RN_MUST_USE rn_status rn_session_run(rn_session *session, uint64_t rows);
 // An output, a state or a trainable weight, as plain bytes.
 RN_API RN_MUST_USE rn_status rn_session_get(rn_session *session, const char *name, void *data,
                                             uint64_t bytes);
+// Where an output lies, and its bytes, without a copy; until the next set or run. NULL, with 0
+// bytes, where there is no such output now (no run yet, a failure) or the device has its own
+// memory: then rn_session_get says what is the matter.
+RN_API const void *rn_session_output(const rn_session *session, const char *name,
+                                     uint64_t *out_bytes);
 // Overwrites a state or weight.
 RN_API RN_MUST_USE rn_status rn_session_put(rn_session *session, const char *name, const void *data,
                                             uint64_t bytes);

@@ -9,6 +9,7 @@
 #include "plan/planner.h"
 
 #include "base/checked.h"
+#include "base/fetcher.h"
 #include "memory/account.h"
 
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct builder {
     uint32_t *unit_buffer; // (units): of a resident one
     uint64_t base, ring;   // offsets of the intermediates, of the ring
     rn_placement placement;
+    bool has_slack; // some workspace is less than the placement gave it room for
 } builder;
 
 // ---- steps --------------------------------------------------------------------------------------
@@ -142,17 +144,38 @@ static void add_storages(builder *b, uint64_t always_offset) {
     }
 }
 
+// What the kernel will ask for: its weights are resident, or as they lie in slots. The placement is
+// for the larger of both.
+static uint64_t find_workspace(const builder *b, uint32_t position) {
+    const rn_unit_table *t = &b->c->units;
+    const rn_node *node = rn_graph_node(b->c->graph, b->c->order.nodes[position]);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        rn_value in = node->inputs[i];
+        bool differs = t->layout_of[in] != t->slot_layout_of[in];
+        if (differs && !b->plan->units[t->unit_of[in]].resident)
+            return b->binding->slot_workspace[b->variant->slice][position];
+    }
+    return b->binding->workspace[b->variant->slice][position];
+}
+
+static void add_rows(builder *b) {
+    for (uint32_t i = 0; i < b->plan->row_table_count; i++)
+        b->plan->row_tables[i].buffer = b->buffer_of[b->binding->live.rows_storage[i]];
+}
+
 static void add_workspaces(builder *b) {
-    const uint64_t *workspace = b->binding->workspace[b->variant->slice];
+    bool streams = b->candidate->residency.slots > 0;
     for (uint32_t p = 0; p < b->c->order.count; p++) {
         uint32_t step = b->step_of[p];
-        if (workspace[p] == 0) continue;
+        uint64_t bytes = find_workspace(b, p);
+        b->has_slack |= bytes < rn_binding_workspace(b->binding, b->variant->slice, streams, p);
+        if (bytes == 0) continue;
         b->plan->steps[step].workspace = add_buffer(
             b, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
                                 .purpose = RN_PURPOSE_WORKSPACE,
                                 .unit = RN_NO_USE,
                                 .offset = b->base + b->offsets[b->binding->live.storage_count + p],
-                                .bytes = workspace[p],
+                                .bytes = bytes,
                                 .first_step = step,
                                 .last_step = step});
     }
@@ -179,6 +202,20 @@ static void add_uses(builder *b) {
     }
 }
 
+static uint64_t raw_bytes(const builder *b, rn_value value) {
+    const rn_value_info *info = rn_graph_value(b->c->graph, value);
+    rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
+    return rn_fetch_room(rn_tensor_bytes(&tensor));
+}
+
+static void place_in_slot(const builder *b, rn_value value, rn_plan_place *place) {
+    const rn_unit_table *t = &b->c->units;
+    place->offset = t->slot_offset_of[value];
+    place->layout = t->slot_layout_of[value];
+    place->raw = place->layout != t->layout_of[value];
+    if (place->raw) place->bytes = raw_bytes(b, value);
+}
+
 static void add_places(builder *b) {
     const rn_unit_table *t = &b->c->units;
     const rn_plan_liveness *live = &b->binding->live;
@@ -189,9 +226,11 @@ static void add_places(builder *b) {
                                  .bytes = live->bytes_of[v],
                                  .layout = t->layout_of[v],
                                  .unit = unit};
-        if (unit != RN_NO_USE) {
+        if (unit != RN_NO_USE && b->plan->units[unit].resident) {
             place->buffer = b->unit_buffer[unit];
             place->offset = t->offset_of[v];
+        } else if (unit != RN_NO_USE) {
+            place_in_slot(b, v, place);
         } else if (storage != RN_NO_BUFFER) {
             place->buffer = b->buffer_of[storage];
             place->offset = live->offset_of[v];
@@ -239,13 +278,29 @@ static rn_status count_blocks(builder *b) {
     for (uint32_t n = 0; n < b->c->order.count; n++)
         used[rn_graph_node(b->c->graph, n)->block] = true;
     for (uint32_t u = 0; u < plan->unit_count; u++) {
-        plan->summary.weight_bytes += plan->units[u].bytes;
+        plan->summary.weight_bytes += b->c->units.units[u].bytes;
         streamed[plan->units[u].block] |= !plan->units[u].resident;
     }
     for (uint32_t i = 0; i < blocks; i++) {
         plan->summary.block_count += used[i];
         plan->summary.resident_blocks += used[i] && !streamed[i];
     }
+    return RN_OK;
+}
+
+// Of a run of one row, whether or not the workload has such passes.
+static rn_status find_pass_seconds(builder *b) {
+    rn_plan_summary *s = &b->plan->summary;
+    rn_binding *pass;
+    double *ready; // (uses)
+    s->workload_passes = rn_planner_passes(b->planner);
+    s->pass_seconds = b->candidate->pass_seconds;
+    s->prompt_seconds = s->seconds - (double)s->workload_passes * s->pass_seconds;
+    RN_TRY(rn_planner_open_pass(b->planner, b->variant, &pass));
+    if (!pass || s->workload_passes) return RN_OK;
+    RN_TRY(rn_arena_array(&b->plan->memory, b->stream.use_count, sizeof *ready, (void **)&ready));
+    s->pass_seconds = rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice],
+                                  b->c->order.count, b->c->units.units, &b->stream, ready);
     return RN_OK;
 }
 
@@ -263,7 +318,8 @@ static rn_status summarize(builder *b) {
     s->streamed_bytes = b->stream.read_bytes;
     s->step_count = b->plan->step_count;
     s->seconds = b->candidate->seconds;
-    s->optimal = b->placement.optimal;
+    s->optimal = b->placement.optimal && !b->has_slack;
+    RN_TRY(find_pass_seconds(b));
     RN_TRY(count_live(b));
     count_purposes(b->plan);
     return count_blocks(b);
@@ -287,8 +343,10 @@ static rn_status write_stream(builder *b) {
     plan->use_count = b->stream.use_count;
     RN_TRY(
         rn_arena_array(&plan->memory, plan->use_count, sizeof *plan->uses, (void **)&plan->uses));
-    for (uint32_t u = 0; u < plan->unit_count; u++)
+    for (uint32_t u = 0; u < plan->unit_count; u++) {
         plan->units[u].resident = resident[u];
+        if (!resident[u]) plan->units[u].bytes = b->c->units.slot_bytes[u];
+    }
     for (uint32_t u = 0; u < plan->use_count; u++)
         plan->uses[u] = (rn_plan_use){.unit = b->stream.uses[u].unit, .slot = u % r->slots};
     return RN_OK;
@@ -299,10 +357,13 @@ static rn_status write_units(builder *b) {
     rn_plan *plan = b->plan;
     uint32_t values = 0;
     plan->unit_count = t->unit_count;
+    plan->row_table_count = t->row_count;
     for (uint32_t u = 0; u < t->unit_count; u++)
         values += t->units[u].value_count;
     RN_TRY(rn_arena_copy(&plan->memory, t->units, t->unit_count * sizeof *t->units,
                          (void **)&plan->units));
+    RN_TRY(rn_arena_copy(&plan->memory, t->rows, t->row_count * sizeof *t->rows,
+                         (void **)&plan->row_tables));
     return rn_arena_copy(&plan->memory, t->values, values * sizeof *t->values,
                          (void **)&plan->unit_values);
 }
@@ -338,12 +399,14 @@ static rn_status write_plan(builder *b) {
     RN_TRY(write_units(b));
     RN_TRY(write_stream(b));
     RN_TRY(allocate(b));
-    RN_TRY(rn_binding_place(&b->plan->memory, binding, b->variant->slice, c->order.count,
-                            p->options.effort, b->offsets, &b->placement));
+    RN_TRY(rn_binding_place(&b->plan->memory, binding, b->variant->slice,
+                            b->candidate->residency.slots > 0, c->order.count, p->options.effort,
+                            b->offsets, &b->placement));
     b->base = rn_residency_base(c, binding->live.always_bytes, b->candidate->residency, &b->ring);
     add_steps(b);
     add_waits(b);
     add_storages(b, add_resident(b));
+    add_rows(b);
     add_workspaces(b);
     add_uses(b);
     add_places(b);

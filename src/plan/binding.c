@@ -65,6 +65,7 @@ typedef struct binding_work {
     rn_binder binder;
     const rn_device_caps *caps;
     const rn_plan_order *order;
+    const rn_unit_table *units;
     rn_binding *binding;
 } binding_work;
 
@@ -78,31 +79,48 @@ static double count_slices(const rn_call *call, uint32_t slice_rows) {
     return (double)rn_div_up(rows, slice_rows);
 }
 
+// What the kernel wants in each slice, with its weights in these layouts.
+static rn_status ask_workspace(binding_work *w, uint32_t position, const rn_layout *layouts,
+                               uint64_t *const out[RN_PLAN_SLICES]) {
+    uint32_t number = w->order->nodes[position];
+    w->binder.layouts = layouts;
+    rn_call call = rn_binder_bind(&w->binder, number);
+    const rn_kernel *kernel = &w->caps->kernels[call.op];
+    for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
+        call.slice_rows = rn_plan_slices[s];
+        out[s][position] = kernel->workspace ? kernel->workspace(&call) : 0;
+        if (out[s][position] > RN_PLAN_VALUE_BYTES)
+            return rn_fail(RN_INVALID, "%s asks for too much workspace",
+                           rn_graph_node(w->binder.graph, number)->name);
+    }
+    return RN_OK;
+}
+
 static rn_status bind_position(binding_work *w, uint32_t position) {
     rn_binding *b = w->binding;
     uint32_t number = w->order->nodes[position];
     b->is_view[position] = rn_binder_is_view(&w->binder, number);
     if (b->is_view[position]) return RN_OK;
     rn_call call = rn_binder_bind(&w->binder, number);
-    const rn_kernel *kernel = &w->caps->kernels[call.op];
-    if (!kernel->run)
+    if (!w->caps->kernels[call.op].run)
         return rn_fail(RN_UNSUPPORTED, "%s has no kernel for %s", w->caps->name,
                        rn_graph_node(w->binder.graph, number)->name);
     double seconds = rn_cost_call(w->caps, &call);
-    uint64_t whole = 0;
+    RN_TRY(ask_workspace(w, position, w->units->slot_layout_of, b->slot_workspace));
+    RN_TRY(ask_workspace(w, position, w->units->layout_of, b->workspace));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
-        call.slice_rows = rn_plan_slices[s];
-        uint64_t workspace = kernel->workspace ? kernel->workspace(&call) : 0;
-        if (workspace > RN_PLAN_VALUE_BYTES)
-            return rn_fail(RN_INVALID, "%s asks for too much workspace",
-                           rn_graph_node(w->binder.graph, number)->name);
-        whole = s == 0 ? workspace : whole;
-        b->workspace[s][position] = workspace;
         b->seconds[s][position] = seconds;
-        if (workspace < whole)
-            b->seconds[s][position] += w->caps->step_seconds * count_slices(&call, call.slice_rows);
+        if (b->workspace[s][position] < b->workspace[0][position])
+            b->seconds[s][position] +=
+                w->caps->step_seconds * count_slices(&call, rn_plan_slices[s]);
     }
     return RN_OK;
+}
+
+uint64_t rn_binding_workspace(const rn_binding *b, uint32_t slice, bool streams,
+                              uint32_t position) {
+    uint64_t resident = b->workspace[slice][position];
+    return streams ? rn_max_u64(resident, b->slot_workspace[slice][position]) : resident;
 }
 
 static uint32_t count_views(const rn_binding *b, uint32_t positions) {
@@ -135,11 +153,13 @@ rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_devi
                           const rn_plan_order *order, const rn_unit_table *units, uint64_t rows,
                           rn_binding *out) {
     *out = (rn_binding){.rows = rows};
-    binding_work w = {.caps = caps, .order = order, .binding = out};
+    binding_work w = {.caps = caps, .order = order, .units = units, .binding = out};
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->is_view, (void **)&out->is_view));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
         RN_TRY(rn_arena_array(memory, order->count, sizeof(double), (void **)&out->seconds[s]));
         RN_TRY(rn_arena_array(memory, order->count, sizeof(uint64_t), (void **)&out->workspace[s]));
+        RN_TRY(rn_arena_array(memory, order->count, sizeof(uint64_t),
+                              (void **)&out->slot_workspace[s]));
     }
     RN_TRY(rn_binder_init(memory, graph, &w.binder));
     w.binder.caps = caps;

@@ -24,6 +24,25 @@ static void close_case(rn_case *c) {
     *c = (rn_case){0};
 }
 
+// Blocks in the order in which they become resident: halves, quarters, eighths ... so that what is
+// streamed lies evenly between what stays, and the disk has work all through a run.
+static uint32_t turn_of(uint32_t block, uint32_t blocks) {
+    uint32_t fraction = (uint32_t)(((uint64_t)block << 32) / blocks), turned = 0;
+    for (int bit = 0; bit < 32; bit++)
+        turned |= (fraction >> bit & 1) << (31 - bit);
+    return turned;
+}
+
+// By insertion: the units of a block stay in the order of use.
+static void spread(const rn_unit_table *t, uint32_t blocks, rn_level *level) {
+    for (uint32_t i = 0; i < level->count; i++) {
+        uint32_t unit = level->units[i], turn = turn_of(t->units[unit].block, blocks), at = i;
+        for (; at > 0 && turn_of(t->units[level->units[at - 1]].block, blocks) > turn; at--)
+            level->units[at] = level->units[at - 1];
+        level->units[at] = unit;
+    }
+}
+
 static rn_status write_level(rn_case *c, uint64_t largest, rn_level *level) {
     const rn_unit_table *t = &c->units;
     size_t room = (size_t)t->unit_count + 1;
@@ -32,15 +51,16 @@ static rn_status write_level(rn_case *c, uint64_t largest, rn_level *level) {
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->slot_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->file_bytes));
     for (uint32_t u = 0; u < t->unit_count; u++)
-        if (!t->units[u].resident && t->units[u].bytes <= largest) level->units[level->count++] = u;
+        if (!t->units[u].resident && t->slot_bytes[u] <= largest) level->units[level->count++] = u;
+    spread(t, rn_graph_block_count(c->graph), level);
     level->resident_bytes[level->count] = c->unit_bytes;
     for (uint32_t k = level->count; k-- > 0;) {
-        const rn_plan_unit *unit = &t->units[level->units[k]];
+        uint32_t u = level->units[k];
         level->resident_bytes[k] =
-            level->resident_bytes[k + 1] - rn_round_up(unit->bytes, RN_PLAN_ALIGN);
+            level->resident_bytes[k + 1] - rn_round_up(t->units[u].bytes, RN_PLAN_ALIGN);
         level->slot_bytes[k] =
-            rn_max_u64(level->slot_bytes[k + 1], rn_round_up(unit->bytes, RN_PLAN_SLOT_ALIGN));
-        level->file_bytes[k] = level->file_bytes[k + 1] + unit->file_bytes;
+            rn_max_u64(level->slot_bytes[k + 1], rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN));
+        level->file_bytes[k] = level->file_bytes[k + 1] + t->units[u].file_bytes;
     }
     return RN_OK;
 }
@@ -53,8 +73,8 @@ static rn_status write_levels(rn_case *c) {
     while (c->level_count < RN_PLAN_LEVELS) {
         uint64_t largest = 0;
         for (uint32_t u = 0; u < c->units.unit_count; u++)
-            if (!c->units.units[u].resident && c->units.units[u].bytes < below)
-                largest = rn_max_u64(largest, c->units.units[u].bytes);
+            if (!c->units.units[u].resident && c->units.slot_bytes[u] < below)
+                largest = rn_max_u64(largest, c->units.slot_bytes[u]);
         if (largest == 0) break;
         RN_TRY(write_level(c, largest, &c->levels[c->level_count++]));
         below = largest;
@@ -115,6 +135,12 @@ rn_status rn_planner_open(rn_planner *p, const rn_variant *v, rn_case **out_case
     return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->units, *out_binding);
 }
 
+static bool has_backward(const rn_graph *graph) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        if (rn_graph_node(graph, n)->phase != RN_PHASE_FORWARD) return true;
+    return false;
+}
+
 // ---- variants -----------------------------------------------------------------------------------
 
 rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
@@ -124,28 +150,57 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
     if (v->has_peak) return RN_OK;
     RN_TRY(rn_planner_open(p, v, &c, &b));
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = rn_binding_peak(&scratch, b, v->slice, c->order.count, &v->peak_bytes);
+    rn_status s = RN_OK;
+    for (int streams = 0; streams < 2 && s == RN_OK; streams++)
+        s = rn_binding_peak(&scratch, b, v->slice, streams, c->order.count,
+                            &v->peak_bytes[streams]);
     rn_arena_free_all(&scratch);
     v->always_bytes = b->live.always_bytes;
     v->has_peak = s == RN_OK;
     return s;
 }
 
+// Whether weights in slots make a difference for the arena.
+static bool has_slot_workspace(const rn_binding *b, uint32_t slice, uint32_t positions) {
+    for (uint32_t p = 0; p < positions; p++)
+        if (b->slot_workspace[slice][p] > b->workspace[slice][p]) return true;
+    return false;
+}
+
 rn_status rn_planner_place(rn_planner *p, rn_variant *v) {
     rn_case *c;
     rn_binding *b;
     rn_arena scratch;
-    rn_placement placement = {0};
+    rn_status s = RN_OK;
     if (v->is_placed) return RN_OK;
     RN_TRY(rn_planner_peak(p, v));
     RN_TRY(rn_planner_open(p, v, &c, &b));
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = rn_binding_place(&scratch, b, v->slice, c->order.count, p->options.effort, NULL,
-                                   &placement);
+    for (int streams = 0; streams < 2 && s == RN_OK; streams++) {
+        rn_placement placement = {.height_bytes = v->height_bytes[0]};
+        if (streams == 0 || has_slot_workspace(b, v->slice, c->order.count))
+            s = rn_binding_place(&scratch, b, v->slice, streams, c->order.count, p->options.effort,
+                                 NULL, &placement);
+        v->height_bytes[streams] = placement.height_bytes;
+    }
     rn_arena_free_all(&scratch);
-    v->height_bytes = placement.height_bytes;
     v->is_placed = s == RN_OK;
     return s;
+}
+
+static bool has_passes(const rn_planner *p) {
+    return p->rows[p->rows_count - 1] == 1 && !has_backward(case_at(p, 0, 0)->graph);
+}
+
+rn_status rn_planner_open_pass(rn_planner *p, const rn_variant *v, rn_binding **out) {
+    *out = NULL;
+    if (!has_passes(p)) return RN_OK;
+    RN_TRY(open_case(p, v->micro, v->point));
+    return bind(p, case_at(p, v->micro, v->point), p->rows_count - 1, out);
+}
+
+uint64_t rn_planner_passes(const rn_planner *p) {
+    return has_passes(p) ? p->recipe->workload_passes : 0;
 }
 
 uint64_t rn_planner_workload(const rn_planner *p) {
@@ -168,13 +223,16 @@ static void insert_variant(rn_planner *p, rn_variant v) {
 
 static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
     const rn_front *front = &p->fronts[micro];
-    rn_binding *b;
+    rn_binding *b, *pass;
+    double passes = (double)rn_planner_passes(p);
     RN_TRY(bind(p, case_at(p, micro, 0), rows, &b));
+    RN_TRY(bind(p, case_at(p, micro, 0), p->rows_count - 1, &pass));
     for (uint32_t point = 0; point < front->count; point++)
         for (uint32_t slice = 0; slice < RN_PLAN_SLICES; slice++) {
             rn_variant v = {.micro = micro, .point = point, .rows = rows, .slice = slice};
             double seconds = b->total_seconds[slice] + front->seconds[point];
-            v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds);
+            v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds) +
+                              passes * pass->total_seconds[slice];
             if (b->slices[slice]) insert_variant(p, v);
         }
     return RN_OK;
@@ -206,12 +264,6 @@ static rn_status list_micro(rn_planner *p) {
         p->micro[p->micro_count++] = m;
     if (allowed && most > 1) p->micro[p->micro_count++] = most;
     return RN_OK;
-}
-
-static bool has_backward(const rn_graph *graph) {
-    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
-        if (rn_graph_node(graph, n)->phase != RN_PHASE_FORWARD) return true;
-    return false;
 }
 
 // Rows of inference may come in several runs; those of a training step belong together.

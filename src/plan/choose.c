@@ -1,9 +1,10 @@
 // choose.c — which weights stay, and the fastest candidate that fits.
 //
-// For every size of slots and number of slots: the first k units stay, for every k. Bytes are a sum
-// looked up, time is a small simulation; a candidate whose lower bound is no better than the best
-// so far is not simulated. Skipping never changes the result, so the choice is the same as from the
-// whole list: least time, then fewest bytes read, then fewest bytes planned, then the first.
+// For every size of slots and number of slots: the first k units of a list stay, for every k. Bytes
+// are a sum looked up, time is a small simulation; a candidate whose lower bound is no better than
+// the best so far is not simulated. Skipping never changes the result, so the choice is the same as
+// from the whole list: least time, then fewest bytes read, then fewest bytes planned, then the
+// first.
 #include "plan/planner.h"
 
 #include "base/checked.h"
@@ -34,9 +35,12 @@ uint64_t rn_case_staging(const rn_case *c) {
     return c->units.unit_count ? RN_PLAN_STAGING_BYTES : 0;
 }
 
-static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r, uint64_t height) {
+// heights: of the intermediates, without and with streaming.
+static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r,
+                           const uint64_t heights[2]) {
     uint64_t ring;
-    return rn_residency_base(c, v->always_bytes, r, &ring) + height + rn_case_staging(c);
+    return rn_residency_base(c, v->always_bytes, r, &ring) + heights[r.slots > 0] +
+           rn_case_staging(c);
 }
 
 // ---- one variant --------------------------------------------------------------------------------
@@ -48,6 +52,8 @@ typedef struct chooser {
     const rn_variant *v;
     const rn_case *c;
     const rn_binding *binding;
+    const rn_binding *pass; // of one row; or NULL
+    uint64_t passes;
     rn_stream stream;
     bool *resident; // (units)
     double *ready;  // (accesses)
@@ -65,8 +71,14 @@ static bool can_stream(chooser *ch, rn_residency r) {
     return rn_stream_walk(&ch->c->units, ch->resident, r.slots, &ch->stream);
 }
 
-static double for_workload(const chooser *ch, double run_seconds) {
-    return rn_planner_total(ch->planner, ch->v, run_seconds, ch->binding->update_seconds);
+static double for_workload(const chooser *ch, double run_seconds, double pass_seconds) {
+    return rn_planner_total(ch->planner, ch->v, run_seconds, ch->binding->update_seconds) +
+           (double)ch->passes * pass_seconds;
+}
+
+static double simulate(const chooser *ch, const rn_binding *binding) {
+    return rn_cost_run(ch->planner->caps, binding->seconds[ch->v->slice], ch->c->order.count,
+                       ch->c->units.units, &ch->stream, ch->ready);
 }
 
 static bool is_better(const rn_candidate *a, const rn_candidate *b) {
@@ -77,16 +89,15 @@ static bool is_better(const rn_candidate *a, const rn_candidate *b) {
 }
 
 static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
-    const double *seconds = ch->binding->seconds[ch->v->slice];
     if (r.slots && !can_stream(ch, r)) return;
     if (r.slots == 0) ch->stream.slot_count = ch->stream.use_count = 0;
-    double run = rn_cost_run(ch->planner->caps, seconds, ch->c->order.count, ch->c->units.units,
-                             &ch->stream, ch->ready);
+    double run = simulate(ch, ch->binding), pass = ch->passes ? simulate(ch, ch->pass) : 0;
     rn_candidate candidate = {.variant = ch->variant,
                               .residency = r,
                               .planned_bytes = bytes,
                               .read_bytes = r.slots ? ch->stream.read_bytes : 0,
-                              .seconds = for_workload(ch, run)};
+                              .seconds = for_workload(ch, run, pass),
+                              .pass_seconds = pass};
     // By definition, so that skipping by this bound is exact.
     if (candidate.seconds < ch->v->bound_seconds) candidate.seconds = ch->v->bound_seconds;
     if (is_better(&candidate, ch->best)) *ch->best = candidate;
@@ -97,7 +108,7 @@ static bool cannot_win(const chooser *ch, uint64_t read_bytes) {
     const rn_candidate *best = ch->best;
     double reading = (double)read_bytes / ch->planner->caps->disk_bytes_second;
     if (best->variant == RN_NO_STEP) return false;
-    if (for_workload(ch, reading) * (1 - 1e-9) > best->seconds) return true; // rounding apart
+    if (for_workload(ch, reading, reading) * (1 - 1e-9) > best->seconds) return true; // rounding
     return ch->v->bound_seconds >= best->seconds && read_bytes > best->read_bytes;
 }
 
@@ -124,10 +135,11 @@ static void offer_all(chooser *ch, uint64_t budget) {
             offer_level(ch, level, slots, budget);
 }
 
-// The fewest bytes with `height`; *out is set where they are below `less_than`.
-static uint64_t find_fewest(chooser *ch, uint64_t height, uint64_t less_than, rn_residency *out) {
+// The fewest bytes with `heights`; *out is set where they are below `less_than`.
+static uint64_t find_fewest(chooser *ch, const uint64_t heights[2], uint64_t less_than,
+                            rn_residency *out) {
     rn_residency r = {0};
-    uint64_t bytes = plan_bytes(ch->c, ch->v, r, height);
+    uint64_t bytes = plan_bytes(ch->c, ch->v, r, heights);
     if (bytes < less_than) {
         less_than = bytes;
         *out = r;
@@ -135,7 +147,7 @@ static uint64_t find_fewest(chooser *ch, uint64_t height, uint64_t less_than, rn
     for (r.level = 0; r.level < ch->c->level_count; r.level++)
         for (r.slots = FEWEST_SLOTS; r.slots <= MOST_SLOTS; r.slots++)
             for (r.kept = 0; r.kept < ch->c->levels[r.level].count; r.kept++) {
-                bytes = plan_bytes(ch->c, ch->v, r, height);
+                bytes = plan_bytes(ch->c, ch->v, r, heights);
                 if (bytes >= less_than || !can_stream(ch, r)) continue;
                 less_than = bytes;
                 *out = r;
@@ -148,12 +160,18 @@ static uint64_t find_fewest(chooser *ch, uint64_t height, uint64_t less_than, rn
 static rn_status with_variant(rn_planner *p, uint32_t variant, rn_candidate *best,
                               rn_status (*then)(chooser *, uint64_t), uint64_t argument) {
     rn_case *c;
-    rn_binding *binding;
+    rn_binding *binding, *pass;
     rn_arena scratch;
-    chooser ch = {.planner = p, .best = best, .variant = variant, .v = &p->variants[variant]};
+    chooser ch = {.planner = p,
+                  .best = best,
+                  .variant = variant,
+                  .v = &p->variants[variant],
+                  .passes = rn_planner_passes(p)};
     RN_TRY(rn_planner_open(p, ch.v, &c, &binding));
+    RN_TRY(rn_planner_open_pass(p, ch.v, &pass));
     ch.c = c;
     ch.binding = binding;
+    ch.pass = pass;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = prepare(&ch, &scratch);
     if (s == RN_OK) s = then(&ch, argument);

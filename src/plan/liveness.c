@@ -119,12 +119,30 @@ static void note_readers(tracer *t) {
     }
 }
 
+// Gathered rows are there from the start, as inputs are, to the last lookup.
+static void add_rows(tracer *t) {
+    rn_plan_liveness *live = t->live;
+    for (uint32_t i = 0; i < t->units->row_count; i++) {
+        const rn_plan_rows *rows = &t->units->rows[i];
+        live->rows_storage[i] = live->storage_count;
+        live->storages[live->storage_count++] =
+            (rn_plan_storage){.value = rows->table,
+                              .bytes = rn_plan_rows_bytes(t->graph, rows, t->binding->rows),
+                              .from_start = true};
+    }
+    for (uint32_t p = 0; p < t->order->count; p++) {
+        uint32_t which = t->units->rows_of[t->order->nodes[p]];
+        if (which != RN_NO_USE) live->storages[live->rows_storage[which]].last = p;
+    }
+}
+
 static void trace(tracer *t) {
     note_readers(t);
     for (rn_value v = 1; v <= rn_graph_value_count(t->graph); v++)
         if (rn_graph_value(t->graph, v)->producer == RN_NO_NODE &&
             rn_graph_value(t->graph, v)->role != RN_ROLE_WEIGHT)
             add_storage(t, v, 0);
+    add_rows(t);
     for (uint32_t p = 0; p < t->order->count; p++) {
         const rn_node *node = rn_graph_node(t->graph, t->order->nodes[p]);
         for (uint32_t i = 0; i < node->output_count; i++)
@@ -146,13 +164,15 @@ static rn_status measure(tracer *t) {
 
 static rn_status allocate(rn_arena *memory, tracer *t) {
     rn_plan_liveness *l = t->live;
-    uint32_t values = rn_graph_value_count(t->graph) + 1;
-    RN_TRY(rn_arena_array(memory, values, sizeof *l->storages, (void **)&l->storages));
+    uint32_t values = rn_graph_value_count(t->graph) + 1, rows = t->units->row_count;
+    RN_TRY(
+        rn_arena_array(memory, (size_t)values + rows, sizeof *l->storages, (void **)&l->storages));
+    RN_TRY(rn_arena_array(memory, rows, sizeof *l->rows_storage, (void **)&l->rows_storage));
     RN_TRY(rn_arena_array(memory, values, sizeof *l->storage_of, (void **)&l->storage_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *l->offset_of, (void **)&l->offset_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *l->bytes_of, (void **)&l->bytes_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *t->last_read, (void **)&t->last_read));
-    RN_TRY(rn_arena_array(memory, values, sizeof *t->writer, (void **)&t->writer));
+    RN_TRY(rn_arena_array(memory, (size_t)values + rows, sizeof *t->writer, (void **)&t->writer));
     return rn_binder_init(memory, t->graph, &t->binder);
 }
 
@@ -173,8 +193,8 @@ rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_dev
 
 // ---- bytes --------------------------------------------------------------------------------------
 
-rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, uint32_t slice, uint32_t positions,
-                          uint64_t *out_bytes) {
+rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, uint32_t slice, bool streams,
+                          uint32_t positions, uint64_t *out_bytes) {
     const rn_plan_liveness *live = &b->live;
     uint64_t *change; // (positions + 1): bytes born less bytes gone, modulo 2^64
     uint64_t now = 0;
@@ -188,7 +208,7 @@ rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, uint32_t slice,
     }
     for (uint32_t p = 0; p < positions; p++) {
         now += change[p];
-        uint64_t workspace = rn_round_up(b->workspace[slice][p], RN_PLAN_ALIGN);
+        uint64_t workspace = rn_round_up(rn_binding_workspace(b, slice, streams, p), RN_PLAN_ALIGN);
         *out_bytes = rn_max_u64(*out_bytes, now + workspace);
     }
     return RN_OK;
@@ -202,7 +222,7 @@ static rn_place_options fix_effort(rn_place_effort effort) {
                               .node_limit = effort == RN_PLACE_BEST ? MANY_NODES : FEW_NODES};
 }
 
-rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, uint32_t slice,
+rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, uint32_t slice, bool streams,
                            uint32_t positions, rn_place_effort effort, uint64_t *out_offsets,
                            rn_placement *out) {
     const rn_plan_liveness *live = &b->live;
@@ -219,10 +239,12 @@ rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, uint32_t slice
                                            .upper = (uint64_t)s->last + 1,
                                            .size_bytes = rn_round_up(s->bytes, RN_PLAN_ALIGN)};
     }
-    for (uint32_t p = 0; p < positions; p++)
+    for (uint32_t p = 0; p < positions; p++) {
+        uint64_t workspace = rn_binding_workspace(b, slice, streams, p);
         buffers[live->storage_count + p] =
             (rn_place_buffer){.lower = p,
                               .upper = (uint64_t)p + 1,
-                              .size_bytes = rn_round_up(b->workspace[slice][p], RN_PLAN_ALIGN)};
+                              .size_bytes = rn_round_up(workspace, RN_PLAN_ALIGN)};
+    }
     return rn_place_in(memory->from, buffers, count, &options, offsets, out);
 }

@@ -8,10 +8,11 @@
 //
 // A *unit* is a run of weights in the order of their first use (consecutive small ones together,
 // within a block): what is read from disk in one go. Some units are resident: those that are
-// trained or tied, those too large for a slot, and of the rest the first few. Each other one is
-// read into a slot before each of its *uses*. The uses of a run are numbered 0 .. use_count - 1 in
-// the order in which they begin (a frozen weight of a training step has two: forward, backward);
-// use u lies in slot u % slot_count, and there are more uses than slots.
+// trained or tied, those too large for a slot, and of the rest some, block by block, spread over
+// the graph. Each other one is read into a slot before each of its *uses*. The uses of a run are
+// numbered 0 .. use_count - 1 in the order in which they begin (a frozen weight of a training step
+// has two: forward, backward); use u lies in slot u % slot_count, and there are more uses than
+// slots.
 //
 // Steps are in the order in which they are submitted; queue 0 computes and evicts, queue 1 reads.
 // Every node is one COMPUTE, views too, which have nothing to do. Behind the last COMPUTE that
@@ -21,10 +22,17 @@
 // the session submits the READs with next_run itself, in their order, before step 0. The COMPUTE
 // that begins use u has the READ as `after`: a larger step number than its own is one of the run
 // before. Where it begins several uses, `after` is the READ that was submitted last. A READ fills
-// the slot: file bytes are packed into the device's layout as they come.
+// the slot: file bytes are packed into the device's layout as they come, but for *raw* weights,
+// which the kernel takes as the file has them. These are read straight into their place, which has
+// room for the pages around them: where in its first page a weight begins is known to the session,
+// which knows the files.
 //
 // A use that was read in the run before has two buffers in one place: uses[u].buffer, from step 0
 // to its EVICT, and another one from its READ, for the next run, to the last step.
+//
+// The rows of a table of embeddings that a run asks for may be gathered before step 0 instead, into
+// a buffer of their own (row_tables); the lookups then read that buffer, and the ids, an input that
+// nobody else reads, are rewritten to places in it.
 //
 // A buffer lives from the step that writes it to the last that reads one of its values. Buffers
 // begin at multiples of 64 bytes and have multiples of 64 bytes.
@@ -65,18 +73,26 @@ typedef struct rn_plan_buffer {
 typedef struct rn_plan_place {
     uint32_t buffer;
     uint64_t offset;
-    uint64_t bytes; // with rows = summary.rows; of the device's layout
+    uint64_t bytes; // with rows = summary.rows; of the layout; raw: with the pages around it
     rn_layout layout;
     uint32_t unit; // of a weight, else RN_NO_USE
+    bool raw;      // begins with the page of the file in which the weight begins
 } rn_plan_place;
 
 typedef struct rn_plan_unit {
     uint32_t first_value, value_count; // of unit_values; their places' offsets are within the unit
     uint32_t block;
-    uint64_t bytes;      // in the device's layout
+    uint64_t bytes;      // in the arena: in the device's layout, or as it lies in a slot
     uint64_t file_bytes; // to be read
     bool resident;
 } rn_plan_unit;
+
+// A table whose rows are gathered for the ids of one input.
+typedef struct rn_plan_rows {
+    rn_value table, ids;
+    uint32_t buffer;
+    uint64_t row_bytes;
+} rn_plan_rows;
 
 typedef struct rn_plan_use {
     uint32_t unit, slot, buffer;
@@ -104,7 +120,8 @@ typedef struct rn_plan_step {
 } rn_plan_step;
 
 typedef struct rn_plan_reason {
-    const char *move; // "chunk", "slice", "stream", "micro-batch", "recompute", "order", "place"
+    const char *move; // "chunk", "slice", "stream", "rows", "micro-batch", "recompute", "order",
+                      // "place"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
 
@@ -122,11 +139,17 @@ struct rn_plan {
     rn_plan_place *places;   // (value_count + 1), by value
     rn_plan_unit *units;     // (unit_count)
     rn_value *unit_values;
-    rn_plan_use *uses;   // (use_count)
-    rn_plan_step *steps; // (step_count)
+    rn_plan_use *uses;        // (use_count)
+    rn_plan_rows *row_tables; // (row_table_count)
+    rn_plan_step *steps;      // (step_count)
     rn_plan_reason *reasons;
     uint32_t buffer_count, value_count, unit_count, use_count, step_count, reason_count;
+    uint32_t row_table_count;
 };
+
+// The gathered rows that a lookup reads, or NULL; their bytes with RN_ROWS bound to a number.
+const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node);
+uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uint64_t bound);
 
 // Whether the invariants hold. For debug builds and tests; looks at every pair of buffers.
 bool rn_plan_is_valid(const rn_plan *plan);

@@ -12,6 +12,10 @@ static bool collide(const rn_plan_buffer *a, const rn_plan_buffer *b) {
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
+static bool is_slot(const rn_plan *plan, const rn_plan_buffer *b) {
+    return b->kind == RN_BUFFER_UNIT && !plan->units[b->unit].resident;
+}
+
 static bool buffers_are_apart(const rn_plan *plan) {
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
         const rn_plan_buffer *b = &plan->buffers[i];
@@ -19,7 +23,7 @@ static bool buffers_are_apart(const rn_plan *plan) {
         if (b->first_step > b->last_step || b->last_step >= plan->step_count) return false;
         if (b->always && (b->first_step != 0 || b->last_step != plan->step_count - 1)) return false;
         if (!rn_add_u64(b->offset, b->bytes, &end) || end > plan->summary.arena_bytes) return false;
-        if (b->offset % 64) return false;
+        if (b->offset % 64 || (is_slot(plan, b) && b->offset % RN_PAGE_BYTES)) return false;
         for (uint32_t j = 0; j < i; j++)
             if (collide(b, &plan->buffers[j])) return false;
     }
@@ -62,6 +66,8 @@ static bool unit_is_there(const rn_plan *plan, uint32_t unit, uint32_t step) {
 static bool value_is_there(const rn_plan *plan, rn_value value, uint32_t step) {
     const rn_plan_place *place = &plan->places[value];
     if (value == RN_NO_VALUE) return true;
+    if (place->raw && (place->offset % RN_PAGE_BYTES || plan->units[place->unit].resident))
+        return false;
     if (place->unit != RN_NO_USE && place->offset + place->bytes > plan->units[place->unit].bytes)
         return false;
     if (place->unit != RN_NO_USE) return unit_is_there(plan, place->unit, step);
@@ -81,11 +87,19 @@ static bool outputs_are_there(const rn_plan *plan, const rn_node *node, uint32_t
     return true;
 }
 
+static bool rows_are_there(const rn_plan *plan, const rn_plan_rows *rows, uint32_t step) {
+    const rn_plan_buffer *b = &plan->buffers[rows->buffer];
+    return b->first_step == 0 && is_alive(b, step) &&
+           rn_plan_rows_bytes(plan->graph, rows, plan->summary.rows) <= b->bytes;
+}
+
 static bool steps_have_their_tensors(const rn_plan *plan) {
     for (uint32_t s = 0; s < plan->step_count; s++) {
         if (plan->steps[s].kind != RN_STEP_COMPUTE) continue;
         const rn_node *node = rn_graph_node(plan->graph, plan->steps[s].node);
-        for (uint32_t i = 0; i < node->input_count; i++)
+        const rn_plan_rows *rows = rn_plan_rows_of(plan, plan->steps[s].node);
+        if (rows && !rows_are_there(plan, rows, s)) return false;
+        for (uint32_t i = rows ? 1 : 0; i < node->input_count; i++)
             if (!value_is_there(plan, node->inputs[i], s)) return false;
         if (!outputs_are_there(plan, node, s)) return false;
         uint32_t workspace = plan->steps[s].workspace;

@@ -1,6 +1,6 @@
 // planner.h — the planner from the inside: what is worked out, how often, and by which file.
 //
-//     rn_case     a graph: micro-batches, recomputed blocks    order.c  units.c  front.c
+//     rn_case     a graph: micro-batches, recomputed blocks    order.c  units.c  rows.c  front.c
 //      └ rn_binding   its rows bound to a number               binding.c  liveness.c
 //         └ rn_variant    attention in slices: an arena        candidates.c
 //            └ rn_residency   which weights stay, which pass   stream.c  cost.c  choose.c
@@ -49,18 +49,28 @@ typedef struct rn_unit_access {
 } rn_unit_access;
 
 typedef struct rn_unit_table {
-    rn_plan_unit *units;      // (unit_count), by first use; `resident`: always, by its nature
-    rn_value *values;         // unit after unit
-    uint32_t *unit_of;        // (values + 1): of weights and what shares their bytes, or RN_NO_USE
-    uint64_t *offset_of;      // (values + 1): within the unit
-    rn_layout *layout_of;     // (values + 1)
-    rn_unit_access *accesses; // (access_count), by position; no pair twice
-    uint32_t unit_count, access_count;
+    rn_plan_unit *units;       // (unit_count), by first use; `resident`: always, by its nature
+    uint64_t *slot_bytes;      // (unit_count): of a unit in a slot; units[u].bytes: resident
+    rn_value *values;          // unit after unit
+    uint32_t *unit_of;         // (values + 1): of weights and what shares their bytes, or RN_NO_USE
+    uint64_t *offset_of;       // (values + 1): within the unit, where it is resident
+    uint64_t *slot_offset_of;  // (values + 1): within the unit, where it is in a slot
+    rn_layout *layout_of;      // (values + 1): resident
+    rn_layout *slot_layout_of; // (values + 1): in a slot; plain where the other is not: raw
+    rn_unit_access *accesses;  // (access_count), by position; no pair twice
+    rn_plan_rows *rows;        // (row_count): tables whose rows are gathered, in no unit for that
+    uint32_t *rows_of;         // (nodes): the rows that a lookup reads, or RN_NO_USE
+    uint32_t unit_count, access_count, row_count;
 } rn_unit_table;
 
 RN_MUST_USE rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph,
                                          const rn_device_caps *caps, const rn_plan_order *order,
                                          rn_unit_table *out);
+
+// Sets `rows` (rows.c).
+RN_MUST_USE rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph,
+                                        const rn_device_caps *caps, const rn_plan_order *order,
+                                        rn_unit_table *out);
 
 // ---- nodes as the device sees them (binding.c) --------------------------------------------------
 
@@ -100,6 +110,7 @@ typedef struct rn_plan_liveness {
     uint32_t *storage_of;      // (values + 1); RN_NO_BUFFER: in a unit, or nowhere
     uint64_t *offset_of;       // (values + 1): within the storage
     uint64_t *bytes_of;        // (values + 1)
+    uint32_t *rows_storage;    // (row_count): of gathered rows
     uint32_t storage_count;
     uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN
 } rn_plan_liveness;
@@ -107,10 +118,11 @@ typedef struct rn_plan_liveness {
 typedef struct rn_binding {
     bool is_made, is_live;
     uint64_t rows;
-    bool *is_view;                       // (positions): nothing is computed
-    double *seconds[RN_PLAN_SLICES];     // (positions)
-    uint64_t *workspace[RN_PLAN_SLICES]; // (positions)
-    bool slices[RN_PLAN_SLICES];         // whether that slice needs less than those before it
+    bool *is_view;                            // (positions): nothing is computed
+    double *seconds[RN_PLAN_SLICES];          // (positions)
+    uint64_t *workspace[RN_PLAN_SLICES];      // (positions)
+    uint64_t *slot_workspace[RN_PLAN_SLICES]; // (positions): with weights as they lie in slots
+    bool slices[RN_PLAN_SLICES];              // whether that slice needs less than those before it
     double total_seconds[RN_PLAN_SLICES], update_seconds;
     rn_plan_liveness live;
 } rn_binding;
@@ -123,14 +135,17 @@ RN_MUST_USE rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph,
 RN_MUST_USE rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph,
                                        const rn_device_caps *caps, const rn_plan_order *order,
                                        const rn_unit_table *units, rn_binding *binding);
+// What a position needs at most: with resident weights, or with `streams` however they lie.
+uint64_t rn_binding_workspace(const rn_binding *binding, uint32_t slice, bool streams,
+                              uint32_t position);
 // The most bytes of intermediates and workspace alive at once, each rounded to RN_PLAN_ALIGN:
 // below this there is no placement.
 RN_MUST_USE rn_status rn_binding_peak(rn_arena *memory, const rn_binding *binding, uint32_t slice,
-                                      uint32_t positions, uint64_t *out_bytes);
+                                      bool streams, uint32_t positions, uint64_t *out_bytes);
 // Places them. out_offsets: of the storages in their order (`always` ones left out of it get 0),
 // then of the positions' workspaces; NULL where only the height is wanted.
 RN_MUST_USE rn_status rn_binding_place(rn_arena *memory, const rn_binding *binding, uint32_t slice,
-                                       uint32_t positions, rn_place_effort effort,
+                                       bool streams, uint32_t positions, rn_place_effort effort,
                                        uint64_t *out_offsets, rn_placement *out);
 
 // ---- streaming (stream.c) -----------------------------------------------------------------------
@@ -184,9 +199,9 @@ RN_MUST_USE rn_status rn_front_make(rn_arena *memory, const rn_graph *graph,
 // ---- candidates (candidates.c) ------------------------------------------------------------------
 
 // Units by the size of the slots: larger ones are resident, the others are streamed but for the
-// first k.
+// first k of a list.
 typedef struct rn_level {
-    uint32_t *units;          // (count): those that fit a slot, by first use
+    uint32_t *units;          // (count): those that fit a slot, block after block, blocks spread
     uint64_t *resident_bytes; // (count + 1): of all that stay when the first k do
     uint64_t *slot_bytes;     // (count + 1): the largest of the rest
     uint64_t *file_bytes;     // (count + 1): of the rest
@@ -209,8 +224,9 @@ typedef struct rn_variant {
     uint32_t micro, point, rows, slice; // indices
     double bound_seconds;               // it takes at least this, for the workload
     bool has_peak, is_placed;
-    uint64_t peak_bytes, height_bytes; // of intermediates and workspace
-    uint64_t always_bytes;             // of states and constants
+    // Of intermediates and workspace: with all weights resident; with some of them streamed.
+    uint64_t peak_bytes[2], height_bytes[2];
+    uint64_t always_bytes; // of states and constants
 } rn_variant;
 
 typedef struct rn_residency {
@@ -222,7 +238,8 @@ typedef struct rn_candidate {
     uint32_t variant; // RN_NO_STEP: none
     rn_residency residency;
     uint64_t planned_bytes, read_bytes;
-    double seconds; // for the workload
+    double seconds;      // for the workload
+    double pass_seconds; // a run of one row; 0 where there are no such passes
 } rn_candidate;
 
 enum { RN_PLAN_OPEN_CASES = 4 };
@@ -256,12 +273,17 @@ RN_MUST_USE rn_status rn_planner_peak(rn_planner *planner, rn_variant *variant);
 RN_MUST_USE rn_status rn_planner_place(rn_planner *planner, rn_variant *variant);
 // The budget of which so many bytes are the plan's: with those that are held beside it.
 uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes);
-// Rows that a typical job brings; 0 where there is no RN_ROWS.
+// Rows that a typical job brings; 0 where there is no RN_ROWS. Runs of one row that follow.
 uint64_t rn_planner_workload(const rn_planner *planner);
-// Seconds for the workload, of runs that take `run_seconds` each and updates that take
+uint64_t rn_planner_passes(const rn_planner *planner);
+// Seconds for the workload's rows, of runs that take `run_seconds` each and updates that take
 // `update_seconds` of it.
 double rn_planner_total(const rn_planner *planner, const rn_variant *variant, double run_seconds,
                         double update_seconds);
+// The variant's graph with one row, opened as it is: for the time of a pass. NULL where rows are
+// not for inference.
+RN_MUST_USE rn_status rn_planner_open_pass(rn_planner *planner, const rn_variant *variant,
+                                           rn_binding **out);
 
 // ---- the choice (choose.c) ----------------------------------------------------------------------
 

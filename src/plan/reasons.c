@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_REASONS = 8 };
+enum { MOST_REASONS = 9 };
 
 typedef struct teller {
     const rn_planner *planner;
@@ -72,6 +72,21 @@ static rn_status tell_stream(teller *t) {
                 s->resident_blocks, s->block_count, SIZE(plan->resident_bytes),
                 SIZE(s->streamed_bytes), plan->slot_count, plan->slot_count == 1 ? "" : "s",
                 SIZE(plan->slot_bytes));
+}
+
+static rn_status tell_rows(teller *t) {
+    const rn_plan *plan = t->plan;
+    uint64_t table_bytes = 0, rows_bytes = 0;
+    if (plan->row_table_count == 0) return RN_OK;
+    for (uint32_t i = 0; i < plan->row_table_count; i++) {
+        const rn_value_info *info = rn_graph_value(plan->graph, plan->row_tables[i].table);
+        table_bytes += info->shape.dims[0] * plan->row_tables[i].row_bytes;
+        rows_bytes += rn_plan_rows_bytes(plan->graph, &plan->row_tables[i], plan->summary.rows);
+    }
+    return tell(t, "rows", "rows of %s%s are read on demand: %s at most, not %s",
+                rn_graph_value(plan->graph, plan->row_tables[0].table)->name,
+                plan->row_table_count > 1 ? " and of other tables" : "", SIZE(rows_bytes),
+                SIZE(table_bytes));
 }
 
 // ---- training -----------------------------------------------------------------------------------
@@ -161,6 +176,7 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_chunk(&t));
     RN_TRY(tell_slice(&t));
     RN_TRY(tell_stream(&t));
+    RN_TRY(tell_rows(&t));
     RN_TRY(tell_micro(&t));
     RN_TRY(tell_recompute(&t));
     RN_TRY(tell_order(&t));

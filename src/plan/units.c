@@ -7,9 +7,16 @@
 // as one of a hundred; a weight below 64 KiB rides along with a neighbour of any size. Weights that
 // are trained, or used in more than one block (tied), never leave: they are units of their own
 // kind.
+//
+// A unit lies in one of two ways: resident, each weight in the layout that the device wants; or in
+// a slot, where a large weight that the device takes plain is raw, in whole pages of the file.
+//
+//     resident   |norm|q in panels      |
+//     in a slot  |norm|...|..q as in the file|q...|        |: pages of the file
 #include "plan/planner.h"
 
 #include "base/checked.h"
+#include "base/fetcher.h"
 
 enum { UNIT_BYTES = 4 << 20, RIDER_BYTES = 64 << 10 };
 
@@ -57,11 +64,16 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
     n->plain |= n->layout != layout;
 }
 
+// Of a lookup whose rows are gathered the table, its first input, does not count.
+static uint32_t first_read(const cutter *c, uint32_t node) {
+    return c->table->rows_of[node] == RN_NO_USE ? 0 : 1;
+}
+
 static void note_nodes(cutter *c) {
     for (uint32_t p = 0; p < c->order->count; p++) {
         uint32_t number = c->order->nodes[p];
         const rn_node *node = rn_graph_node(c->graph, number);
-        for (uint32_t i = 0; i < node->input_count; i++) {
+        for (uint32_t i = first_read(c, number); i < node->input_count; i++) {
             rn_value weight = find_weight(c, node->inputs[i]);
             if (weight != RN_NO_VALUE) note_read(c, number, i, weight);
         }
@@ -86,6 +98,37 @@ static void begin_unit(rn_unit_table *t, uint32_t first_value, const note *n) {
         (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = n->shared};
 }
 
+static bool has_one_part(const rn_value_info *info) {
+    rn_plain_parts parts;
+    return info->shape.rank == 2 &&
+           rn_plain_parts_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
+           parts.bytes[RN_PART_SCALE] == 0;
+}
+
+static bool is_raw(const cutter *c, rn_value weight, rn_layout layout, uint64_t file_bytes) {
+    const rn_device_caps *caps = c->caps;
+    return layout == RN_LAYOUT_PANELS && !caps->own_memory && caps->raw_weight_bytes &&
+           file_bytes >= caps->raw_weight_bytes && has_one_part(rn_graph_value(c->graph, weight));
+}
+
+// Adds it to the last unit, resident and in a slot.
+static void add_weight(cutter *c, rn_value weight, rn_layout layout, uint64_t bytes,
+                       uint64_t file_bytes) {
+    rn_unit_table *t = c->table;
+    rn_plan_unit *unit = &t->units[t->unit_count - 1];
+    uint64_t *slot_bytes = &t->slot_bytes[t->unit_count - 1];
+    bool raw = is_raw(c, weight, layout, file_bytes);
+    t->unit_of[weight] = t->unit_count - 1;
+    t->layout_of[weight] = layout;
+    t->offset_of[weight] = rn_round_up(unit->bytes, RN_PLAN_ALIGN);
+    t->slot_layout_of[weight] = raw ? RN_LAYOUT_PLAIN : layout;
+    t->slot_offset_of[weight] = rn_round_up(*slot_bytes, raw ? RN_PAGE_BYTES : RN_PLAN_ALIGN);
+    unit->bytes = t->offset_of[weight] + bytes;
+    *slot_bytes = t->slot_offset_of[weight] + (raw ? rn_fetch_room(file_bytes) : bytes);
+    unit->file_bytes += file_bytes;
+    unit->value_count++;
+}
+
 static rn_status cut(cutter *c) {
     rn_unit_table *t = c->table;
     for (uint32_t i = 0; i < c->weight_count; i++) {
@@ -97,14 +140,8 @@ static rn_status cut(cutter *c) {
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
         if (t->unit_count == 0 || !joins(&t->units[t->unit_count - 1], n, bytes))
             begin_unit(t, i, n);
-        rn_plan_unit *unit = &t->units[t->unit_count - 1];
         t->values[i] = weight;
-        t->unit_of[weight] = t->unit_count - 1;
-        t->layout_of[weight] = layout;
-        t->offset_of[weight] = rn_round_up(unit->bytes, RN_PLAN_ALIGN);
-        unit->bytes = t->offset_of[weight] + bytes;
-        unit->file_bytes += file_bytes;
-        unit->value_count++;
+        add_weight(c, weight, layout, bytes, file_bytes);
     }
     return RN_OK;
 }
@@ -117,6 +154,7 @@ static void place_relatives(cutter *c) {
         if (weight == RN_NO_VALUE || weight == v) continue;
         t->unit_of[v] = t->unit_of[weight];
         t->offset_of[v] = t->offset_of[weight] + c->order->offsets[v];
+        t->slot_offset_of[v] = t->slot_offset_of[weight] + c->order->offsets[v];
     }
 }
 
@@ -129,7 +167,7 @@ static void list_accesses(cutter *c) {
         const rn_node *node = rn_graph_node(c->graph, c->order->nodes[p]);
         uint32_t first = t->access_count;
         if (rn_binder_is_view(&c->binder, c->order->nodes[p])) continue;
-        for (uint32_t i = 0; i < node->input_count; i++) {
+        for (uint32_t i = first_read(c, c->order->nodes[p]); i < node->input_count; i++) {
             uint32_t unit = t->unit_of[node->inputs[i]];
             bool known = unit == RN_NO_USE;
             for (uint32_t a = first; a < t->access_count && !known; a++)
@@ -159,11 +197,14 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
     rn_unit_table *t = c->table;
     uint32_t weights = count_weights(c->graph), values = c->value_count;
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->units, (void **)&t->units));
+    RN_TRY(rn_arena_array(memory, weights, sizeof *t->slot_bytes, (void **)&t->slot_bytes));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->values, (void **)&t->values));
     RN_TRY(rn_arena_array(memory, weights, sizeof *c->weights, (void **)&c->weights));
     RN_TRY(rn_arena_array(memory, values, sizeof *t->unit_of, (void **)&t->unit_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *t->offset_of, (void **)&t->offset_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *t->layout_of, (void **)&t->layout_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof(uint64_t), (void **)&t->slot_offset_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof(rn_layout), (void **)&t->slot_layout_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *c->notes, (void **)&c->notes));
     RN_TRY(
         rn_arena_array(memory, count_inputs(c->graph), sizeof *t->accesses, (void **)&t->accesses));
@@ -181,6 +222,7 @@ rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph, const rn_d
     RN_TRY(allocate(memory, &c));
     for (rn_value v = 0; v < c.value_count; v++)
         out->unit_of[v] = RN_NO_USE;
+    RN_TRY(rn_plan_find_rows(memory, graph, caps, order, out));
     note_nodes(&c);
     RN_TRY(cut(&c));
     place_relatives(&c);

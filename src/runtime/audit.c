@@ -17,9 +17,11 @@
 // A strip remembers who owns its bytes: a step that reads another's, or what nobody wrote, is a
 // mismatch, too.
 //
-//     owners   0 .. values | values + 1 + use | then units       a value owns what its views show
+//     owners   0 .. values | values + 1 + use | then units, gathered rows     a value owns what its
+//                                                                             views show
 #include "runtime/session.h"
 #include "base/checked.h"
+#include "base/fetcher.h"
 #include "memory/account.h"
 
 #include <stdlib.h>
@@ -90,6 +92,10 @@ static uint32_t unit_owner(const audit *a, uint32_t unit) {
     return use_owner(a, a->session->plan->use_count) + unit;
 }
 
+static uint32_t row_owner(const audit *a, uint32_t rows) {
+    return unit_owner(a, a->session->plan->unit_count) + rows;
+}
+
 // Of a value that is not a streamed weight.
 static uint32_t owner_of(const audit *a, rn_value value) {
     uint32_t unit = a->session->plan->places[a->roots[value]].unit;
@@ -126,7 +132,7 @@ static void add_tensor(audit *a, range_kind kind, uint32_t step, rn_value value,
         add(a, kind, step, owner_of(a, value), tensor->data, rn_tensor_bytes(tensor));
 }
 
-// From the unit's first weight to the end of its last, as they were packed.
+// From the unit's first weight to the end of its last, as they were packed or read.
 static void add_unit(audit *a, range_kind kind, uint32_t step, uint32_t owner, uint32_t unit,
                      uint32_t buffer) {
     const rn_plan *plan = a->session->plan;
@@ -136,7 +142,9 @@ static void add_unit(audit *a, range_kind kind, uint32_t step, uint32_t owner, u
         const rn_value_info *info = rn_graph_value(plan->graph, value);
         rn_tensor tensor = {
             .dtype = info->dtype, .layout = plan->places[value].layout, .shape = info->shape};
-        end = rn_max_u64(end, plan->places[value].offset + rn_tensor_bytes(&tensor));
+        uint64_t bytes = rn_tensor_bytes(&tensor);
+        if (plan->places[value].raw) bytes = rn_fetch_room(bytes);
+        end = rn_max_u64(end, plan->places[value].offset + bytes);
     }
     add(a, kind, step, owner, a->session->base + plan->buffers[buffer].offset, end);
 }
@@ -170,12 +178,33 @@ static void add_carried(audit *a, range_kind kind, uint32_t at) {
             add_use(a, kind, at, plan->steps[i].use);
 }
 
+// Rows that were gathered before the run: as many as the ids that they were gathered for.
+static void add_rows(audit *a) {
+    const rn_plan *plan = a->session->plan;
+    for (uint32_t i = 0; i < plan->row_table_count; i++)
+        add(a, RANGE_FILL, 0, row_owner(a, i),
+            a->session->base + plan->buffers[plan->row_tables[i].buffer].offset,
+            rn_plan_rows_bytes(plan->graph, &plan->row_tables[i], a->session->bound_rows));
+}
+
+static uint32_t find_rows(const rn_plan *plan, const rn_node *node) {
+    for (uint32_t i = 0; node->op == RN_OP_EMBEDDING && i < plan->row_table_count; i++)
+        if (plan->row_tables[i].table == node->inputs[0] &&
+            plan->row_tables[i].ids == node->inputs[1])
+            return i;
+    return RN_NO_USE;
+}
+
 static void add_call(audit *a, uint32_t step) {
     const rn_session *session = a->session;
     const rn_call *call = &session->calls[step];
     const rn_node *node = rn_graph_node(session->plan->graph, session->plan->steps[step].node);
     const rn_kernel *kernel = &session->device->caps.kernels[call->op];
-    for (uint32_t i = 0; i < node->input_count; i++)
+    uint32_t rows = find_rows(session->plan, node);
+    if (rows != RN_NO_USE)
+        add(a, RANGE_READ, step, row_owner(a, rows), call->inputs[0].data,
+            rn_tensor_bytes(&call->inputs[0]));
+    for (uint32_t i = rows == RN_NO_USE ? 0 : 1; i < node->input_count; i++)
         add_tensor(a, RANGE_READ, step, node->inputs[i], &call->inputs[i]);
     for (uint32_t i = 0; i < node->output_count; i++)
         add_tensor(a, RANGE_WRITE, step, node->outputs[i], &call->outputs[i]);
@@ -189,6 +218,7 @@ static void gather(audit *a) {
     add_values(a, RN_ROLE_CONSTANT, RANGE_ALWAYS, 0);
     add_resident(a);
     add_values(a, RN_ROLE_INPUT, RANGE_FILL, 0);
+    add_rows(a);
     add_carried(a, RANGE_FILL, 0);
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const rn_plan_step *step = &plan->steps[i];
@@ -203,7 +233,8 @@ static void gather(audit *a) {
 // Ranges, at most; and the widest node.
 static uint32_t count_room(const audit *a, uint32_t *out_widest) {
     const rn_plan *plan = a->session->plan;
-    uint32_t room = plan->value_count + plan->unit_count + 4 * plan->use_count;
+    uint32_t room =
+        plan->value_count + plan->unit_count + 4 * plan->use_count + plan->row_table_count;
     *out_widest = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(plan->graph); i++) {
         const rn_node *node = rn_graph_node(plan->graph, i);
@@ -337,7 +368,8 @@ static rn_status allocate(audit *a) {
     const rn_plan *plan = a->session->plan;
     void *tensors = NULL, *roots = NULL, *ranges = NULL, *whole = NULL;
     void *cuts = NULL, *strips = NULL, *change = NULL;
-    uint32_t widest = 0, room = count_room(a, &widest), owners = unit_owner(a, plan->unit_count);
+    uint32_t widest = 0, room = count_room(a, &widest),
+             owners = row_owner(a, plan->row_table_count);
     RN_TRY(rn_arena_array(&a->memory, widest, sizeof(rn_tensor), &tensors));
     RN_TRY(rn_arena_array(&a->memory, plan->value_count + 1u, sizeof(rn_value), &roots));
     RN_TRY(rn_arena_array(&a->memory, room, sizeof(range), &ranges));

@@ -121,17 +121,32 @@ static rn_status place_tensor(const binding *b, rn_value value, rn_tensor *tenso
         buffer = use == RN_NO_USE ? RN_NO_BUFFER : plan->uses[use].buffer;
     }
     if (buffer == RN_NO_BUFFER) return RN_OK;
-    uint64_t need = rn_tensor_bytes(tensor), have = plan->buffers[buffer].bytes;
+    uint64_t need = rn_tensor_bytes(tensor), have = plan->buffers[buffer].bytes, lead = 0;
+    if (place->raw) lead = rn_weights_lead(b->session->weights, value);
+    need += lead;
     if (place->offset > have || need > have - place->offset)
         return fail_place(b, value, need, place->offset > have ? 0 : have - place->offset);
-    tensor->data = b->session->base + plan->buffers[buffer].offset + place->offset;
+    tensor->data = b->session->base + plan->buffers[buffer].offset + place->offset + lead;
+    return RN_OK;
+}
+
+// The table of a lookup whose rows are gathered: as many rows as there are ids.
+static rn_status place_rows(const binding *b, const rn_plan_rows *rows, rn_tensor *tensors) {
+    const rn_plan_buffer *buffer = &b->session->plan->buffers[rows->buffer];
+    tensors[0].shape.dims[0] = rn_tensor_elements(&tensors[1]);
+    uint64_t need = rn_tensor_bytes(&tensors[0]);
+    if (need > buffer->bytes) return fail_place(b, rows->table, need, buffer->bytes);
+    tensors[0].data = b->session->base + buffer->offset;
     return RN_OK;
 }
 
 static rn_status place_tensors(const binding *b, rn_tensor *tensors) {
     const rn_node *node = b->node;
+    const rn_plan *plan = b->session->plan;
+    const rn_plan_rows *rows = rn_plan_rows_of(plan, plan->steps[b->step].node);
     uint32_t optional = rn_op_get(node->op)->optional_outputs;
-    for (uint32_t i = 0; i < node->input_count; i++) {
+    if (rows) RN_TRY(place_rows(b, rows, tensors));
+    for (uint32_t i = rows ? 1 : 0; i < node->input_count; i++) {
         RN_TRY(place_tensor(b, node->inputs[i], &tensors[i]));
         if (rn_tensor_given(&tensors[i]) && !tensors[i].data)
             return fail_place(b, node->inputs[i], rn_tensor_bytes(&tensors[i]), 0);

@@ -69,7 +69,7 @@ static void shape_product(const meter *m, product *p) {
     t[1] = (rn_tensor){.dtype = p->dtype, .shape = RN_SHAPE(p->n, p->k)};
     t[2] = (rn_tensor){.dtype = RN_DTYPE_NONE};
     t[3] = (rn_tensor){.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(p->m, p->n)};
-    static const rn_matmul_attrs attrs = {false, false};
+    static const rn_matmul_attrs attrs = {0};
     p->call = (rn_call){.op = RN_OP_MATMUL,
                         .attrs = &attrs,
                         .inputs = t,

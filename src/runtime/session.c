@@ -88,6 +88,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_calls(session));
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(list_inputs(session));
+    RN_TRY(rn_session_prepare_rows(session));
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
                            session->device->workers, &session->weights));
@@ -246,6 +247,14 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
     return keep_failure(session, rn_queue_finish(session->compute));
 }
 
+const void *rn_session_output(const rn_session *session, const char *name, uint64_t *out_bytes) {
+    rn_value value = rn_graph_find(session->plan->graph, RN_ROLE_OUTPUT, name);
+    bool there = session->story.status == RN_OK && session->ran && value != RN_NO_VALUE &&
+                 !session->device->caps.own_memory;
+    *out_bytes = there ? rn_session_value_bytes(session, value, session->bound_rows) : 0;
+    return there ? rn_session_address(session, value) : NULL;
+}
+
 static rn_status put_weight(rn_session *session, rn_value value, const void *data) {
     uint8_t *at = rn_session_address(session, value);
     if (!session->copy) return rn_weights_pack(session->plan, value, data, at);
@@ -325,6 +334,7 @@ static rn_status run(rn_session *session, uint64_t rows) {
     zero_sums(session);
     for (uint32_t i = 0; i < cut; i++) {
         if (cut > 1) copy_inputs(session, rows, i);
+        RN_TRY(rn_session_gather(session, rows));
         rn_session_walk(session, i + 1 == cut);
     }
     RN_TRY(rn_queue_finish(session->compute));

@@ -3,6 +3,7 @@
 //     session.c   life, inputs and outputs, a run        walk.c     steps to queues, fences
 //     bind.c      calls: shapes and addresses            weights.c  from file to slot
 //     audit.c     live bytes, counted from the calls     guard.c    canaries
+//     gather.c    rows of embeddings, before a run
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -13,6 +14,7 @@
 #include "runtime/weights.h"
 
 typedef struct rn_guard rn_guard;
+typedef struct rn_row_pick rn_row_pick;
 
 typedef struct rn_session_input {
     rn_value value;
@@ -38,7 +40,10 @@ struct rn_session {
     uint32_t fence_count;
 
     rn_weights *weights;
-    uint8_t *stages[2]; // host buffers between disk and device, (stage_bytes) each
+    uint32_t *read_order; // (slots + uses): the uses read before the first run, then those of a run
+    uint64_t reads_begun; // since the session was opened or reset; the read queue's
+    _Atomic uint64_t evictions; // since then
+    uint8_t *stages[2];         // host buffers between disk and device, (stage_bytes) each
     uint64_t stage_bytes;
     rn_fence stage_full[2], stage_free[2];
 
@@ -50,6 +55,9 @@ struct rn_session {
     rn_session_input *inputs; // (input_count)
     uint32_t input_count;
     rn_scalar scalars[RN_MAX_SCALARS];
+
+    rn_row_pick *picks;  // (the most ids of an input whose rows are gathered)
+    int32_t *unique_ids; // as many
 
     rn_guard *guard; // or NULL
     bool primed;     // the first reads of the next run are under way
@@ -92,6 +100,13 @@ void rn_session_prime(rn_session *session);
 void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
+
+// ---- rows on demand (gather.c) ------------------------------------------------------------------
+
+RN_MUST_USE rn_status rn_session_prepare_rows(rn_session *session);
+// Reads the rows that the inputs ask for and rewrites these inputs. RN_INVALID: an id that is no
+// row; RN_IO.
+RN_MUST_USE rn_status rn_session_gather(rn_session *session, uint64_t rows);
 
 // ---- audit (audit.c) ----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@
 #include "memory/account.h"
 
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 // ---- fences -------------------------------------------------------------------------------------
 
@@ -62,7 +63,42 @@ static uint8_t *slot_address(const rn_session *session, uint32_t use) {
 
 static rn_status read_to_slot(void *self, uint32_t use) {
     rn_session *session = self;
+    session->reads_begun++;
     return rn_weights_fill(session->weights, RN_WEIGHTS_STREAMED, use, slot_address(session, use));
+}
+
+// The READ after the one that is being carried out, if what it waits for has been done: READs go
+// round in the order of their steps, and each one behind the first few waits for one EVICT.
+static bool find_next_read(void *self, uint32_t *out_use, uint8_t **out_target) {
+    const rn_session *session = self;
+    const rn_plan *plan = session->plan;
+    uint64_t next = session->reads_begun, slots = plan->slot_count;
+    if (next >= slots + atomic_load(&session->evictions)) return false;
+    uint64_t at = next < slots ? next : slots + (next - slots) % plan->use_count;
+    *out_use = session->read_order[at];
+    *out_target = slot_address(session, *out_use);
+    return true;
+}
+
+static rn_status count_eviction(void *self, uint32_t step) {
+    rn_session *session = self;
+    (void)step;
+    atomic_fetch_add(&session->evictions, 1);
+    return RN_OK;
+}
+
+static rn_status order_reads(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    void *order = NULL;
+    uint32_t count = 0;
+    RN_TRY(rn_arena_array(&session->memory, (size_t)plan->slot_count + plan->use_count,
+                          sizeof(uint32_t), &order));
+    session->read_order = order;
+    for (int ahead = 1; ahead >= 0; ahead--)
+        for (uint32_t i = 0; i < plan->step_count; i++)
+            if (rn_step_fills(&plan->steps[i]) && (!ahead || plan->steps[i].next_run))
+                session->read_order[count++] = plan->steps[i].use;
+    return RN_OK;
 }
 
 static rn_status read_to_stage(void *self, uint32_t use) {
@@ -143,6 +179,7 @@ void rn_session_walk(rn_session *session, bool last) {
             break;
         case RN_STEP_EVICT:
             wait_step(session, session->compute, step->after);
+            rn_queue_call(session->compute, count_eviction, session, i);
             signal_step(session, session->compute, i);
             break;
         }
@@ -177,6 +214,7 @@ rn_status rn_session_prepare_walk(rn_session *session) {
         rn_fence_init(&session->stage_free[i]);
     }
     RN_TRY(make_fences(session));
+    RN_TRY(order_reads(session));
     RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, cancel, &session->compute));
     if (session->plan->use_count)
         RN_TRY(rn_queue_thread_create(rn_host_executor, cancel, &session->read));
@@ -222,6 +260,9 @@ void rn_session_revive(rn_session *session) {
         renew(&session->stage_full[i]);
         renew(&session->stage_free[i]);
     }
+    rn_weights_rewind(session->weights);
+    session->reads_begun = 0;
+    atomic_store(&session->evictions, 0);
     atomic_store(&session->stop, false);
     session->primed = false;
 }
@@ -247,7 +288,18 @@ static rn_status load_unit(rn_session *session, uint32_t entry) {
     return rn_queue_finish(session->copy);
 }
 
+// A direct read names its memory page by page: large pages make short lists. Only a hint.
+static void ask_huge_pages(const rn_session *session) {
+    const rn_plan *plan = session->plan;
+    for (uint32_t u = 0; u < plan->slot_count; u++)
+        (void)madvise(slot_address(session, u), plan->slot_bytes, MADV_HUGEPAGE);
+}
+
 rn_status rn_session_load_resident(rn_session *session) {
+    if (!session->copy) {
+        ask_huge_pages(session);
+        rn_weights_look_ahead(session->weights, find_next_read, session);
+    }
     uint32_t count = rn_weights_count(session->weights, RN_WEIGHTS_RESIDENT);
     for (uint32_t i = 0; i < count; i++)
         RN_TRY(load_unit(session, i));

@@ -2,6 +2,7 @@
 // used, in the layout that the plan chose.
 //
 //     file ──reader──▶ staging: pieces ──pack──▶ unit (resident, or a slot)
+//     file ──fetcher──▶ slot           raw weights: kernels take the file's bytes
 //
 // There are two lists of units: the resident ones, read once; and the uses of a run, read round and
 // round. Within a list the reader runs ahead of the packer by as much as the staging holds, across
@@ -19,10 +20,10 @@ typedef struct rn_weights rn_weights;
 
 typedef enum rn_weight_list { RN_WEIGHTS_RESIDENT, RN_WEIGHTS_STREAMED } rn_weight_list;
 
-// Finds every weight of the plan and holds the staging (plan.summary.staging_bytes, charged as
-// that) where the source is a checkpoint. RN_NOT_FOUND, RN_INVALID name a weight that is missing or
-// has another type or size. `source` is copied; `stop` and `cancel` (may be NULL) are looked at
-// between pieces. `workers` (may be NULL) help packing.
+// Finds every weight of the plan, in memory or else in the checkpoint, and holds the staging
+// (plan.summary.staging_bytes, charged as that) where the source has a checkpoint. RN_NOT_FOUND,
+// RN_INVALID name a weight that is missing or has another type or size. `source` is copied; `stop`
+// and `cancel` (may be NULL) are looked at between pieces. `workers` (may be NULL) help packing.
 RN_MUST_USE rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
                                       const _Atomic bool *cancel, const _Atomic bool *stop,
                                       rn_workers *workers, rn_weights **out);
@@ -37,6 +38,18 @@ uint32_t rn_weights_unit(const rn_weights *weights, rn_weight_list list, uint32_
 // or changed; RN_CANCELLED.
 RN_MUST_USE rn_status rn_weights_fill(rn_weights *weights, rn_weight_list list, uint32_t entry,
                                       uint8_t *target);
+// Says which streamed entry comes next and where to, if it may be begun already; false: not yet.
+// Called while an entry is being filled, by the same thread.
+typedef bool (*rn_weights_ahead)(void *self, uint32_t *out_entry, uint8_t **out_target);
+void rn_weights_look_ahead(rn_weights *weights, rn_weights_ahead ahead, void *self);
+// Ends all reading that is under way; the next entry begins anew.
+void rn_weights_rewind(rn_weights *weights);
+// Reads rows of the plan's row_tables[table] into `target`, one behind the other; every id is a row
+// of it. Apart from all other reading: any thread.
+RN_MUST_USE rn_status rn_weights_rows(rn_weights *weights, uint32_t table, const int32_t *ids,
+                                      uint64_t count, uint8_t *target);
+// How far behind the beginning of its place a raw weight lies.
+uint64_t rn_weights_lead(const rn_weights *weights, rn_value value);
 // Packs plain bytes of one weight.
 RN_MUST_USE rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain,
                                       uint8_t *target);

@@ -107,6 +107,45 @@ static void fewer_rows_take_more_runs(void **state) {
     rn_plan_destroy(half);
 }
 
+// ---- passes -------------------------------------------------------------------------------------
+
+// Wide rows, and a weight that is as large as some hundred of them.
+static void write_wide(rn_graph *g, uint32_t unused) {
+    (void)unused;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 512));
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "block %d", i);
+        rn_graph_block(g, name);
+        snprintf(name, sizeof name, "w%d", i);
+        x = rn_op_matmul(g, x, rn_graph_weight(g, name, RN_DTYPE_F32, RN_SHAPE(512, 512)),
+                         RN_NO_VALUE);
+    }
+    rn_graph_output(g, x, "y");
+}
+
+// Where bytes are for one or the other: many rows a run make a prompt quick, resident weights make
+// every row quick that comes after it.
+static void rows_that_follow_one_by_one_want_weights_that_stay(void **state) {
+    (void)state;
+    paper_model model = {write_wide};
+    rn_recipe recipe = paper_recipe(&model);
+    recipe.rows = 512;
+    recipe.workload_rows = 4096;
+    rn_plan_options options = {.budget_bytes = RN_PLAN_STAGING_BYTES + (9 << 19)};
+    rn_plan *prompt = make(&recipe, options);
+    recipe.workload_passes = 10000;
+    rn_plan *passes = make(&recipe, options);
+    assert_int_equal(prompt->summary.workload_passes, 0);
+    assert_int_equal(passes->summary.workload_passes, 10000);
+    assert_true(prompt->summary.rows > passes->summary.rows);
+    assert_true(prompt->summary.streamed_bytes > passes->summary.streamed_bytes);
+    assert_true(prompt->summary.prompt_seconds <= passes->summary.prompt_seconds);
+    assert_true(prompt->summary.pass_seconds > passes->summary.pass_seconds);
+    rn_plan_destroy(prompt);
+    rn_plan_destroy(passes);
+}
+
 // ---- slices -------------------------------------------------------------------------------------
 
 static uint64_t sliced_workspace(const rn_call *call) {
@@ -461,6 +500,7 @@ int main(void) {
         cmocka_unit_test(a_tight_budget_streams_weights_and_says_so),
         cmocka_unit_test(a_graph_without_weights_needs_no_staging),
         cmocka_unit_test(fewer_rows_take_more_runs),
+        cmocka_unit_test(rows_that_follow_one_by_one_want_weights_that_stay),
         cmocka_unit_test(attention_is_sliced_where_that_makes_it_fit),
         cmocka_unit_test(training_recomputes_blocks_and_cuts_the_batch_as_far_as_needed),
         cmocka_unit_test(exact_forbids_micro_batches_and_the_refusal_names_it),

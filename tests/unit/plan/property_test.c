@@ -112,13 +112,15 @@ static void write_training(rn_graph *g, uint32_t micro_batches) {
 
 static paper_model model;
 // Plans that did so: the tests must see them all.
-static uint32_t streamed, chunked, recomputed, cut;
+static uint32_t streamed, chunked, recomputed, cut, raw;
 
 static void note_moves(const rn_plan *plan, const rn_recipe *recipe) {
     streamed += plan->slot_count > 0;
     chunked += plan->summary.rows < recipe->rows;
     recomputed += plan->summary.recomputed_blocks > 0;
     cut += plan->summary.micro_batches > 1;
+    for (rn_value v = 1; v <= plan->value_count; v++)
+        raw += plan->places[v].raw;
 }
 
 static rn_recipe random_recipe(bool training) {
@@ -130,12 +132,43 @@ static rn_recipe random_recipe(bool training) {
     return recipe;
 }
 
-// Rates that make computing, reading or neither the slower part.
+static rn_layout panels_for_products(const rn_call *call, uint32_t input) {
+    return call->op == RN_OP_MATMUL && input == 1 ? RN_LAYOUT_PANELS : RN_LAYOUT_PLAIN;
+}
+
+// A plain weight is packed as it is used.
+static uint64_t product_workspace(const rn_call *call) {
+    return call->inputs[1].layout == RN_LAYOUT_PLAIN ? 2 * 16 * WIDTH * 4 : 64;
+}
+
+static const rn_kernel *packing_kernels(void) {
+    static rn_kernel kernels[RN_OP_COUNT];
+    memcpy(kernels, paper_kernels(), sizeof kernels);
+    kernels[RN_OP_MATMUL].workspace = product_workspace;
+    return kernels;
+}
+
+// Rates that make computing, reading or neither the slower part; streamed weights that are packed
+// or raw.
 static rn_device_caps random_caps(uint64_t *random) {
     rn_device_caps caps = paper_caps();
     const double disks[] = {1e6, 1e8, 1e10};
     caps.disk_bytes_second = disks[random_below(random, 3)];
+    if (random_below(random, 2)) {
+        caps.kernels = packing_kernels();
+        caps.weight_layout = panels_for_products;
+        caps.raw_weight_bytes = 1;
+    }
     return caps;
+}
+
+// The parts of the time are the whole.
+static void check_times(const rn_plan_summary *s, const rn_recipe *recipe) {
+    double sum = s->prompt_seconds + (double)s->workload_passes * s->pass_seconds;
+    assert_int_equal(s->workload_passes, recipe->workload_passes);
+    assert_true(sum > 0.999999 * s->seconds && sum < 1.000001 * s->seconds);
+    assert_int_equal(s->pass_seconds > 0, recipe->rows > 0);
+    assert_true(s->pass_seconds <= s->seconds);
 }
 
 // Plans for budgets from below the floor to more than is needed.
@@ -157,6 +190,7 @@ static void check_budgets(const rn_recipe *recipe, const rn_device_caps *caps,
         assert_true(plan->summary.planned_bytes <= o.budget_bytes);
         assert_int_equal(plan->summary.smallest_bytes, low);
         assert_true(plan->summary.seconds >= seconds);
+        check_times(&plan->summary, recipe);
         seconds = plan->summary.seconds;
         note_moves(plan, recipe);
         rn_plan_destroy(plan);
@@ -175,9 +209,10 @@ static void inference_is_never_slower_with_more_bytes(void **state) {
     for (int i = 0; i < 12; i++) {
         rn_device_caps caps = random_caps(&random);
         seed = 1000 + (uint64_t)i;
+        recipe.workload_passes = (uint64_t)i % 3 * 50;
         check_budgets(&recipe, &caps, &(rn_plan_options){0});
     }
-    assert_true(streamed > 20 && chunked > 20);
+    assert_true(streamed > 20 && chunked > 20 && raw > 20);
 }
 
 static void training_is_never_slower_with_more_bytes(void **state) {

@@ -105,6 +105,18 @@ static void write_tied(rn_graph *g, uint32_t unused) {
     rn_graph_output(g, rn_op_matmul(g, x, w[0], RN_NO_VALUE), "y");
 }
 
+static void write_raw(rn_graph *g, uint32_t unused) {
+    (void)unused;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(4, 256));
+    w[0] = rn_graph_weight(g, "small", RN_DTYPE_F32, RN_SHAPE(64, 256));
+    w[1] = rn_graph_weight(g, "large", RN_DTYPE_F32, RN_SHAPE(1024, 256));
+    w[2] = rn_graph_weight(g, "bias", RN_DTYPE_F32, RN_SHAPE(256));
+    rn_graph_output(g, rn_op_matmul(g, x, w[0], RN_NO_VALUE), "small");
+    rn_value y = rn_op_matmul(g, x, w[1], RN_NO_VALUE);
+    rn_graph_output(g, rn_op_relu(g, y), "large");
+    rn_graph_output(g, rn_op_add(g, x, w[2]), "sum");
+}
+
 static void a_tied_weight_is_resident_and_plain_where_its_readers_disagree(void **state) {
     (void)state;
     layout_wish = RN_LAYOUT_PANELS;
@@ -119,6 +131,30 @@ static void a_tied_weight_is_resident_and_plain_where_its_readers_disagree(void 
     assert_int_equal(t.units.units[unit_of(&t, w[1])].bytes, panels);
     layout_wish = RN_LAYOUT_PLAIN;
     worked_free(&t);
+}
+
+static void a_large_weight_is_raw_in_a_slot(void **state) {
+    (void)state;
+    worked t = {.graph = paper_graph(write_raw), .caps = paper_caps()};
+    layout_wish = RN_LAYOUT_PANELS;
+    t.caps.weight_layout = wish_layout;
+    t.caps.raw_weight_bytes = 1 << 20;
+    rn_arena_init(&t.memory, RN_HOST_OTHER, 0);
+    assert_ok(rn_plan_order_make(&t.memory, t.graph, &t.order));
+    assert_ok(rn_unit_table_make(&t.memory, t.graph, &t.caps, &t.order, &t.units));
+    assert_int_equal(t.units.unit_count, 1);
+    // Resident: one behind the other, in panels.
+    assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PANELS);
+    assert_int_equal(t.units.offset_of[w[1]], 64 << 10);
+    assert_int_equal(t.units.offset_of[w[2]], (64 + 1024) << 10);
+    // In a slot: with the pages around it; the small ones as they are wanted.
+    assert_int_equal(t.units.slot_layout_of[w[0]], RN_LAYOUT_PANELS);
+    assert_int_equal(t.units.slot_layout_of[w[1]], RN_LAYOUT_PLAIN);
+    assert_int_equal(t.units.slot_offset_of[w[1]], 64 << 10);
+    assert_int_equal(t.units.slot_offset_of[w[2]], ((64 + 1024) << 10) + 4096);
+    assert_int_equal(t.units.slot_bytes[0], ((64 + 1024) << 10) + 4096 + 1024);
+    worked_free(&t);
+    layout_wish = RN_LAYOUT_PLAIN;
 }
 
 static void write_trained(rn_graph *g, uint32_t unused) {
@@ -174,6 +210,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_neighbours_share_a_unit_and_tiny_ones_ride_along),
         cmocka_unit_test(weights_begin_at_multiples_of_64_bytes),
+        cmocka_unit_test(a_large_weight_is_raw_in_a_slot),
         cmocka_unit_test(a_tied_weight_is_resident_and_plain_where_its_readers_disagree),
         cmocka_unit_test(a_trained_weight_is_resident_and_plain),
         cmocka_unit_test(a_part_of_a_weight_lies_within_it),

@@ -80,6 +80,21 @@ static void sizes_and_names_are_checked(void **state) {
     close_fixture(&f);
 }
 
+static void an_output_can_be_looked_at_where_it_lies(void **state) {
+    (void)state;
+    fixture f = open_model();
+    uint64_t bytes = 1;
+    float y[ROWS * 32];
+    assert_null(rn_session_output(f.session, "y", &bytes)); // no run yet
+    assert_int_equal(bytes, 0);
+    assert_ok(chain_run(&model, f.session, 2, 1, y));
+    const void *there = rn_session_output(f.session, "y", &bytes);
+    assert_int_equal(bytes, 2 * 32 * sizeof(float));
+    assert_memory_equal(there, y, bytes);
+    assert_null(rn_session_output(f.session, "x", &bytes)); // no output
+    close_fixture(&f);
+}
+
 static void a_weight_can_be_replaced(void **state) {
     (void)state;
     fixture f = open_model();
@@ -305,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_the_same_among_few_and_among_many),
         cmocka_unit_test(sizes_and_names_are_checked),
+        cmocka_unit_test(an_output_can_be_looked_at_where_it_lies),
         cmocka_unit_test(a_weight_can_be_replaced),
         cmocka_unit_test(a_missing_weight_is_named),
         cmocka_unit_test(a_weight_of_another_type_or_size_is_named),

@@ -17,6 +17,21 @@
 static chain small = {.layers = 9, .width = 96, .rows = ROWS};
 static float *expected[2]; // y of seeds 0 and 1
 
+// Weights are packed into their slots; or raw, however small.
+static const rn_device_caps *packed_caps(void) {
+    static rn_device_caps caps;
+    caps = *rn_cpu_caps();
+    caps.raw_weight_bytes = 0;
+    return &caps;
+}
+
+static const rn_device_caps *raw_caps(void) {
+    static rn_device_caps caps;
+    caps = *rn_cpu_caps();
+    caps.raw_weight_bytes = 1;
+    return &caps;
+}
+
 static uint64_t y_bytes(const chain *c) {
     return ROWS * c->width * sizeof(float);
 }
@@ -67,14 +82,23 @@ static rn_checkpoint *open_small(void) {
 
 // ---- the same bits ------------------------------------------------------------------------------
 
+static uint32_t count_raw(const rn_plan *plan) {
+    uint32_t count = 0;
+    for (rn_value v = 1; v <= plan->value_count; v++)
+        count += plan->places[v].raw;
+    return count;
+}
+
 // Returns the numbers of slots that occurred, a bit each.
-static uint32_t run_at_all_budgets(rn_device *device, const rn_weight_source *source) {
-    const rn_device_caps *caps = device ? rn_device_get_caps(device) : rn_cpu_caps();
+static uint32_t run_at_all_budgets(rn_device *device, const rn_device_caps *caps,
+                                   const rn_weight_source *source) {
     uint32_t slots_seen = 0;
     for (uint32_t i = 0; i < 8; i++) {
         rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, i, 8));
         rn_session *session;
         slots_seen |= 1u << plan->slot_count;
+        assert_true(rn_plan_is_valid(plan));
+        assert_int_equal(count_raw(plan) > 0, caps->raw_weight_bytes == 1 && plan->slot_count > 0);
         assert_ok(rn_session_create(
             plan, source, &(rn_session_options){.device = device, .audit = true}, &session));
         for (uint32_t run = 0; run < 3; run++)
@@ -93,15 +117,18 @@ static uint32_t run_at_all_budgets(rn_device *device, const rn_weight_source *so
 static void a_file_streams_through_any_number_of_slots(void **state) {
     (void)state;
     rn_checkpoint *checkpoint = open_small();
-    uint32_t seen = run_at_all_budgets(NULL, &(rn_weight_source){.checkpoint = checkpoint});
+    rn_weight_source source = {.checkpoint = checkpoint};
+    uint32_t seen = run_at_all_budgets(NULL, packed_caps(), &source);
     assert_true(__builtin_popcount(seen) >= 3); // rings of several sizes
+    run_at_all_budgets(NULL, raw_caps(), &source);
     rn_checkpoint_close(checkpoint);
 }
 
 static void memory_streams_as_well(void **state) {
     (void)state;
     rn_weight_source source = chain_memory(&small);
-    run_at_all_budgets(NULL, &source);
+    run_at_all_budgets(NULL, packed_caps(), &source);
+    run_at_all_budgets(NULL, raw_caps(), &source);
 }
 
 static void a_device_with_its_own_memory_gives_the_same_bits(void **state) {
@@ -109,16 +136,15 @@ static void a_device_with_its_own_memory_gives_the_same_bits(void **state) {
     rn_checkpoint *checkpoint = open_small();
     rn_device *sim;
     assert_ok(rn_sim_device_create(&(rn_sim_options){.link_bytes_second = 200e6}, &sim));
-    run_at_all_budgets(sim, &(rn_weight_source){.checkpoint = checkpoint});
+    run_at_all_budgets(sim, &sim->caps, &(rn_weight_source){.checkpoint = checkpoint});
     assert_int_equal(rn_ledger_total(sim->caps.device).now_bytes, 0);
     rn_device_destroy(sim);
     rn_checkpoint_close(checkpoint);
 }
 
-static void what_is_read_is_what_the_plan_says(void **state) {
-    (void)state;
+static void check_what_is_read_is_what_the_plan_says(const rn_device_caps *caps) {
     rn_checkpoint *checkpoint = open_small();
-    rn_plan *plan = chain_plan(&small, rn_cpu_caps(), chain_budget(&small, rn_cpu_caps(), 0, 2));
+    rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, 0, 2));
     uint64_t resident = 0, ahead = 0, streamed = rn_plan_get_summary(plan)->streamed_bytes;
     rn_session *session;
     for (uint32_t i = 0; i < plan->unit_count; i++)
@@ -139,11 +165,17 @@ static void what_is_read_is_what_the_plan_says(void **state) {
     rn_checkpoint_close(checkpoint);
 }
 
+static void what_is_read_is_what_the_plan_says(void **state) {
+    (void)state;
+    check_what_is_read_is_what_the_plan_says(packed_caps());
+    check_what_is_read_is_what_the_plan_says(raw_caps());
+}
+
 // ---- quantised weights --------------------------------------------------------------------------
 
 static void other_dtypes_stream_to_the_same_bits(void **state) {
     (void)state;
-    static const rn_dtype dtypes[] = {RN_DTYPE_F16,  RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
+    static const rn_dtype dtypes[] = {RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
                                       RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         chain c = {.layers = 5, .width = 192, .rows = ROWS, .dtype = dtypes[i]};
@@ -156,8 +188,9 @@ static void other_dtypes_stream_to_the_same_bits(void **state) {
         chain_write(&c, path);
         find_expected(&c, want);
         assert_ok(rn_checkpoint_open(path, &checkpoint));
-        rn_plan *plan = chain_plan(&c, rn_cpu_caps(), chain_budget(&c, rn_cpu_caps(), 0, 2));
+        rn_plan *plan = chain_plan(&c, raw_caps(), chain_budget(&c, raw_caps(), 0, 2));
         assert_true(plan->slot_count > 0);
+        assert_int_equal(count_raw(plan) > 0, !own);
         assert_ok(
             rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint}, NULL, &session));
         for (uint32_t run = 0; run < 2; run++)
@@ -174,8 +207,8 @@ static void other_dtypes_stream_to_the_same_bits(void **state) {
 // ---- failures -----------------------------------------------------------------------------------
 
 // 12 MiB of weights, more than the staging holds: a run cannot have read them all ahead.
-static void a_file_that_shrinks_stops_the_run_with_name_and_offset(void **state) {
-    (void)state;
+static void
+check_a_file_that_shrinks_stops_the_run_with_name_and_offset(const rn_device_caps *caps) {
     chain c = {.layers = 12, .width = 512, .rows = ROWS};
     rn_checkpoint *checkpoint;
     rn_session *session;
@@ -184,7 +217,7 @@ static void a_file_that_shrinks_stops_the_run_with_name_and_offset(void **state)
     chain_open(&c);
     chain_write(&c, path);
     assert_ok(rn_checkpoint_open(path, &checkpoint));
-    rn_plan *plan = chain_plan(&c, rn_cpu_caps(), chain_budget(&c, rn_cpu_caps(), 0, 2));
+    rn_plan *plan = chain_plan(&c, caps, chain_budget(&c, caps, 0, 2));
     assert_ok(
         rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint}, NULL, &session));
     assert_ok(chain_run(&c, session, ROWS, 0, y));
@@ -210,15 +243,20 @@ static void a_file_that_shrinks_stops_the_run_with_name_and_offset(void **state)
     free(y);
 }
 
-static void a_file_that_changes_stops_the_run_with_its_name(void **state) {
+static void a_file_that_shrinks_stops_the_run_with_name_and_offset(void **state) {
     (void)state;
+    check_a_file_that_shrinks_stops_the_run_with_name_and_offset(packed_caps());
+    check_a_file_that_shrinks_stops_the_run_with_name_and_offset(raw_caps());
+}
+
+static void check_a_file_that_changes_stops_the_run_with_its_name(const rn_device_caps *caps) {
     const char *path = test_path("changing.safetensors");
     rn_checkpoint *checkpoint;
     rn_session *session;
     float *y = malloc(y_bytes(&small));
     chain_write(&small, path);
     assert_ok(rn_checkpoint_open(path, &checkpoint));
-    rn_plan *plan = chain_plan(&small, rn_cpu_caps(), chain_budget(&small, rn_cpu_caps(), 0, 2));
+    rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, 0, 2));
     assert_ok(
         rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint}, NULL, &session));
     assert_ok(chain_run(&small, session, ROWS, 0, y));
@@ -237,10 +275,15 @@ static void a_file_that_changes_stops_the_run_with_its_name(void **state) {
     free(y);
 }
 
-static void every_read_that_fails_is_survived(void **state) {
+static void a_file_that_changes_stops_the_run_with_its_name(void **state) {
     (void)state;
+    check_a_file_that_changes_stops_the_run_with_its_name(packed_caps());
+    check_a_file_that_changes_stops_the_run_with_its_name(raw_caps());
+}
+
+static void check_every_read_that_fails_is_survived(const rn_device_caps *caps) {
     rn_checkpoint *checkpoint = open_small();
-    rn_plan *plan = chain_plan(&small, rn_cpu_caps(), chain_budget(&small, rn_cpu_caps(), 0, 2));
+    rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, 0, 2));
     rn_weight_source source = {.checkpoint = checkpoint};
     float *y = malloc(y_bytes(&small));
     uint32_t failed_create = 0, failed_run = 0;
@@ -271,10 +314,15 @@ static void every_read_that_fails_is_survived(void **state) {
     rn_checkpoint_close(checkpoint);
 }
 
-static void every_allocation_that_fails_leaves_nothing_behind(void **state) {
+static void every_read_that_fails_is_survived(void **state) {
     (void)state;
+    check_every_read_that_fails_is_survived(packed_caps());
+    check_every_read_that_fails_is_survived(raw_caps());
+}
+
+static void check_every_allocation_that_fails_leaves_nothing_behind(const rn_device_caps *caps) {
     rn_checkpoint *checkpoint = open_small();
-    rn_plan *plan = chain_plan(&small, rn_cpu_caps(), chain_budget(&small, rn_cpu_caps(), 0, 2));
+    rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, 0, 2));
     rn_weight_source source = {.checkpoint = checkpoint};
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     for (uint64_t n = 1;; n++) {
@@ -297,6 +345,12 @@ static void every_allocation_that_fails_leaves_nothing_behind(void **state) {
     rn_checkpoint_close(checkpoint);
 }
 
+static void every_allocation_that_fails_leaves_nothing_behind(void **state) {
+    (void)state;
+    check_every_allocation_that_fails_leaves_nothing_behind(packed_caps());
+    check_every_allocation_that_fails_leaves_nothing_behind(raw_caps());
+}
+
 static _Atomic bool cancel;
 static uint32_t relus_until_cancel;
 
@@ -316,6 +370,7 @@ static void cancelling_stops_a_run_at_any_step(void **state) {
     memcpy(kernels, device->caps.kernels, sizeof kernels);
     kernels[RN_OP_RELU].run = cancel_in_relu;
     device->caps.kernels = kernels;
+    device->caps.raw_weight_bytes = 1;
     rn_plan *plan = chain_plan(&small, &device->caps, chain_budget(&small, &device->caps, 0, 2));
     assert_ok(rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint},
                                 &(rn_session_options){.device = device, .cancel = &cancel},

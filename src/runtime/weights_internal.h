@@ -1,0 +1,108 @@
+// weights_internal.h — weights on their way, for the files that bring them.
+//
+//     weights.c       life; filling an entry       weights_list.c   what is to be read for an entry
+//     weights_pack.c  file bytes to a layout       weights_rows.c   single rows of a table
+#ifndef RN_RUNTIME_WEIGHTS_INTERNAL_H
+#define RN_RUNTIME_WEIGHTS_INTERNAL_H
+
+#include "runtime/weights.h"
+
+#include "io/checkpoint.h"
+#include "tensor/conv_panels.h"
+#include "tensor/panels.h"
+
+// A part of a weight, as an extent of a file.
+typedef struct rn_part_of {
+    rn_value value;
+    rn_part part;
+} rn_part_of;
+
+// Raw weights of an entry.
+typedef struct rn_raw_weight {
+    rn_value value;
+    uint32_t file;
+    uint64_t offset, bytes;
+} rn_raw_weight;
+
+typedef struct rn_unit_list {
+    uint32_t *units;     // (count): the unit of an entry
+    uint32_t *first;     // (count + 1): an entry's first extent
+    rn_extent *extents;  // (first[count]): what comes through the staging
+    rn_part_of *parts;   // (first[count])
+    uint32_t *first_raw; // (count + 1): an entry's first raw weight
+    rn_raw_weight *raw;  // (first_raw[count]): what is read straight into its place
+    uint32_t count;
+    uint32_t extent_count, raw_count; // while it is being made
+} rn_unit_list;
+
+// A table whose rows are read on demand.
+typedef struct rn_row_source {
+    const uint8_t *plain; // in memory, or NULL: in a file
+    uint32_t file;
+    uint64_t offset, row_bytes;
+} rn_row_source;
+
+// A weight on its way: its parts follow each other in the list, the data first.
+typedef struct rn_packing {
+    rn_value value;
+    rn_layout layout;
+    uint8_t *target;
+    rn_plain_parts parts;
+    union {
+        rn_packer panels;
+        rn_conv_packer conv;
+    } as;
+} rn_packing;
+
+// An entry whose raw weights are being read.
+typedef struct rn_fetching {
+    bool begun;
+    uint32_t entry;
+    uint8_t *target;
+    rn_fetch *items; // (the most that an entry has)
+    rn_fetch_batch batch;
+} rn_fetching;
+
+struct rn_weights {
+    const rn_plan *plan;
+    rn_weight_source source;
+    const _Atomic bool *cancel, *stop;
+    rn_workers *workers;  // or NULL
+    rn_allocator staging; // large blocks to staging, the reader's bookkeeping to io
+    rn_reader *reader;    // NULL: nothing is in files
+    rn_fetcher *fetcher;  // NULL: nothing is raw, no table is in a file
+    const void **plain;   // (values + 1): bytes in memory; NULL: in the checkpoint
+    rn_arena memory;
+    rn_unit_list lists[2];
+    rn_row_source *tables; // (the plan's row_table_count)
+    bool reading;          // the reader is at `list`, before `entry`
+    rn_weight_list list;
+    uint32_t entry, base; // base: the extent at which the reader's list began
+    rn_packing packing;
+    rn_fetching fetching[2]; // [turn]: the entry that is being filled; the other one: ahead of it
+    uint32_t turn;
+    rn_weights_ahead ahead; // or NULL
+    void *ahead_self;
+    _Atomic uint64_t read_bytes;
+};
+
+// ---- weights_list.c -----------------------------------------------------------------------------
+
+// Finds every weight of the plan, in memory or in the checkpoint, and lists what is to be read.
+RN_MUST_USE rn_status rn_weights_make_lists(rn_weights *weights);
+// Where in its first page a raw weight of this offset begins: as in the file, but never at an
+// address that kernels could not read numbers from.
+uint64_t rn_raw_lead(uint64_t file_offset);
+
+// ---- weights_pack.c -----------------------------------------------------------------------------
+
+// Rows and columns of a weight; (1, elements) for a vector.
+void rn_matrix_of(const rn_value_info *info, uint64_t *rows, uint64_t *cols);
+RN_MUST_USE rn_status rn_weight_parts(const rn_value_info *info, rn_plain_parts *out);
+RN_MUST_USE rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target,
+                                       rn_packing *out);
+// The next `bytes` bytes of a part, from `offset` on.
+RN_MUST_USE rn_status rn_packing_take(rn_packing *packing, rn_part part, uint64_t offset,
+                                      const void *data, uint64_t bytes);
+
+#endif

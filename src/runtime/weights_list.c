@@ -1,0 +1,176 @@
+// weights_list.c — where each weight is, and what is to be read for each entry.
+//
+//     list      | entry 0      | entry 1   | ...          an entry is a unit
+//     extents   | w.data w.scale | v.data  | ...          one for each part of each weight
+//     raw       | q              | up      | ...          weights that are read straight to a slot
+#include "runtime/weights_internal.h"
+
+#include "base/checked.h"
+
+#include <stdio.h>
+
+// ---- a weight's parts ---------------------------------------------------------------------------
+
+static const char *part_suffix(rn_dtype dtype, rn_part part) {
+    static const char *const int8[RN_PART_COUNT] = {"._data", "._scale", ""};
+    static const char *const int4[RN_PART_COUNT] = {"._data._data", "._scale", "._shift"};
+    static const char *const nf4[RN_PART_COUNT] = {"", ".absmax", ""};
+    if (dtype == RN_DTYPE_INT8) return int8[part];
+    if (dtype == RN_DTYPE_INT4) return int4[part];
+    return dtype == RN_DTYPE_NF4 ? nf4[part] : "";
+}
+
+// What the part's tensor is in the file; NONE: it need not be anything in particular.
+static rn_dtype part_dtype(rn_dtype dtype, rn_part part) {
+    if (part != RN_PART_DATA) return RN_DTYPE_F32;
+    if (dtype == RN_DTYPE_INT8) return RN_DTYPE_I8;
+    return dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ? RN_DTYPE_U8 : dtype;
+}
+
+static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_part part,
+                             uint64_t bytes, const rn_tensor_info **out) {
+    char name[512];
+    int length = snprintf(name, sizeof name, "%s%s", info->name, part_suffix(info->dtype, part));
+    *out = length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
+    if (!*out) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
+    rn_dtype want = part_dtype(info->dtype, part);
+    if ((*out)->dtype != want)
+        return rn_fail(RN_INVALID, "'%s' is %s in the file, %s in the graph", name,
+                       rn_dtype_get((*out)->dtype)->name, rn_dtype_get(want)->name);
+    if ((*out)->bytes != bytes)
+        return rn_fail(RN_INVALID, "'%s' has %llu bytes in the file, %llu in the graph %s", name,
+                       (unsigned long long)(*out)->bytes, (unsigned long long)bytes,
+                       rn_shape_format(info->shape).text);
+    return RN_OK;
+}
+
+// ---- lists --------------------------------------------------------------------------------------
+
+// The file's bytes of the rows that lie side by side in a panel: pieces of whole ones are packed
+// fastest.
+static uint64_t panel_bytes(const rn_weights *w, rn_value value, const rn_tensor_info *tensor) {
+    uint64_t rows = 0, cols = 0;
+    if (w->plan->places[value].layout != RN_LAYOUT_PANELS) return 0;
+    rn_matrix_of(rn_graph_value(w->plan->graph, value), &rows, &cols);
+    return tensor->bytes / rows * RN_PANEL_ROWS;
+}
+
+// Asked once, by the thread that opens the session.
+static const void *find_plain(const rn_weights *w, const rn_value_info *info, uint64_t bytes) {
+    const rn_weight_source *source = &w->source;
+    return source->find ? source->find(source->self, info->name, info->dtype, bytes) : NULL;
+}
+
+uint64_t rn_raw_lead(uint64_t file_offset) {
+    return rn_round_down(file_offset % RN_PAGE_BYTES, sizeof(float));
+}
+
+static void list_raw(rn_unit_list *list, rn_value value, const rn_tensor_info *tensor) {
+    list->raw[list->raw_count++] = (rn_raw_weight){
+        .value = value, .file = tensor->file, .offset = tensor->offset, .bytes = tensor->bytes};
+}
+
+static void list_extent(const rn_weights *w, rn_unit_list *list, rn_part_of part,
+                        const rn_tensor_info *tensor) {
+    list->extents[list->extent_count] =
+        (rn_extent){.file = tensor->file,
+                    .offset = tensor->offset,
+                    .bytes = tensor->bytes,
+                    .grain_bytes = panel_bytes(w, part.value, tensor)};
+    list->parts[list->extent_count++] = part;
+}
+
+static rn_status list_weight(const rn_weights *w, rn_unit_list *list, rn_value value) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+    rn_plain_parts parts = {0};
+    RN_TRY(rn_weight_parts(info, &parts));
+    w->plain[value] = find_plain(w, info, parts.total_bytes);
+    if (w->plain[value]) return RN_OK;
+    if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    for (rn_part part = 0; part < RN_PART_COUNT; part++) {
+        const rn_tensor_info *tensor = NULL;
+        if (part != RN_PART_DATA && parts.bytes[part] == 0) continue;
+        RN_TRY(find_tensor(w, info, part, parts.bytes[part], &tensor));
+        if (w->plan->places[value].raw)
+            list_raw(list, value, tensor);
+        else
+            list_extent(w, list, (rn_part_of){value, part}, tensor);
+    }
+    return RN_OK;
+}
+
+static rn_status list_unit(const rn_weights *w, rn_unit_list *list, uint32_t entry) {
+    const rn_plan_unit *unit = &w->plan->units[list->units[entry]];
+    list->first[entry] = list->extent_count;
+    list->first_raw[entry] = list->raw_count;
+    for (uint32_t i = 0; i < unit->value_count; i++)
+        RN_TRY(list_weight(w, list, w->plan->unit_values[unit->first_value + i]));
+    list->first[entry + 1] = list->extent_count;
+    list->first_raw[entry + 1] = list->raw_count;
+    return RN_OK;
+}
+
+static rn_status make_list(rn_weights *w, rn_unit_list *list) {
+    size_t values = 0, entries = (size_t)list->count + 1;
+    void *first = NULL, *first_raw = NULL, *items = NULL, *parts = NULL, *raw = NULL;
+    for (uint32_t i = 0; i < list->count; i++)
+        values += w->plan->units[list->units[i]].value_count;
+    RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first));
+    RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first_raw));
+    RN_TRY(rn_arena_array(&w->memory, values * RN_PART_COUNT, sizeof(rn_extent), &items));
+    RN_TRY(rn_arena_array(&w->memory, values * RN_PART_COUNT, sizeof(rn_part_of), &parts));
+    RN_TRY(rn_arena_array(&w->memory, values, sizeof(rn_raw_weight), &raw));
+    list->first = first;
+    list->first_raw = first_raw;
+    list->extents = items;
+    list->parts = parts;
+    list->raw = raw;
+    for (uint32_t i = 0; i < list->count; i++)
+        RN_TRY(list_unit(w, list, i));
+    return RN_OK;
+}
+
+static rn_status find_table(const rn_weights *w, const rn_plan_rows *rows, rn_row_source *out) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, rows->table);
+    const rn_tensor_info *tensor = NULL;
+    rn_plain_parts parts = {0};
+    RN_TRY(rn_weight_parts(info, &parts));
+    *out = (rn_row_source){.plain = find_plain(w, info, parts.total_bytes),
+                           .row_bytes = rows->row_bytes};
+    if (out->plain) return RN_OK;
+    if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    RN_TRY(find_tensor(w, info, RN_PART_DATA, parts.total_bytes, &tensor));
+    out->file = tensor->file;
+    out->offset = tensor->offset;
+    return RN_OK;
+}
+
+static rn_status find_tables(rn_weights *w) {
+    const rn_plan *plan = w->plan;
+    void *tables = NULL;
+    RN_TRY(rn_arena_array(&w->memory, plan->row_table_count, sizeof(rn_row_source), &tables));
+    w->tables = tables;
+    for (uint32_t i = 0; i < plan->row_table_count; i++)
+        RN_TRY(find_table(w, &plan->row_tables[i], &w->tables[i]));
+    return RN_OK;
+}
+
+rn_status rn_weights_make_lists(rn_weights *w) {
+    const rn_plan *plan = w->plan;
+    rn_unit_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
+                 *streamed = &w->lists[RN_WEIGHTS_STREAMED];
+    void *units = NULL, *uses = NULL, *plain = NULL;
+    RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &plain));
+    w->plain = plain;
+    RN_TRY(rn_arena_array(&w->memory, plan->unit_count, sizeof(uint32_t), &units));
+    RN_TRY(rn_arena_array(&w->memory, plan->use_count, sizeof(uint32_t), &uses));
+    resident->units = units;
+    streamed->units = uses;
+    for (uint32_t i = 0; i < plan->unit_count; i++)
+        if (plan->units[i].resident) resident->units[resident->count++] = i;
+    for (uint32_t i = 0; i < plan->use_count; i++)
+        streamed->units[streamed->count++] = plan->uses[i].unit;
+    RN_TRY(make_list(w, resident));
+    RN_TRY(make_list(w, streamed));
+    return find_tables(w);
+}

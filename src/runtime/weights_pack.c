@@ -1,0 +1,57 @@
+// weights_pack.c — one weight from the bytes of a file to the layout that the plan chose.
+#include "runtime/weights_internal.h"
+
+#include <string.h>
+
+void rn_matrix_of(const rn_value_info *info, uint64_t *rows, uint64_t *cols) {
+    *rows = info->shape.rank >= 2 ? info->shape.dims[0] : 1;
+    *cols = *rows ? rn_shape_elements(info->shape, 1) / *rows : 0;
+}
+
+rn_status rn_weight_parts(const rn_value_info *info, rn_plain_parts *out) {
+    uint64_t rows, cols;
+    rn_matrix_of(info, &rows, &cols);
+    if (rn_plain_parts_of(info->dtype, rows, cols, out)) return RN_OK;
+    return rn_fail(RN_INVALID, "weight '%s': %s has no %s form", info->name,
+                   rn_shape_format(info->shape).text, rn_dtype_get(info->dtype)->name);
+}
+
+rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target, rn_packing *out) {
+    const rn_value_info *info = rn_graph_value(plan->graph, value);
+    const uint64_t *dims = info->shape.dims;
+    uint64_t rows, cols;
+    *out = (rn_packing){.value = value, .target = target, .layout = plan->places[value].layout};
+    rn_matrix_of(info, &rows, &cols);
+    RN_TRY(rn_weight_parts(info, &out->parts));
+    switch (out->layout) {
+    case RN_LAYOUT_PANELS:
+        return rn_packer_begin(&out->as.panels, info->dtype, rows, cols, target);
+    case RN_LAYOUT_CONV_PANELS: // (O, C, KH, KW)
+        return rn_conv_packer_begin(&out->as.conv, dims[0], dims[1], dims[2] * dims[3], target);
+    default:
+        return RN_OK;
+    }
+}
+
+rn_status rn_packing_take(rn_packing *p, rn_part part, uint64_t offset, const void *data,
+                          uint64_t bytes) {
+    switch (p->layout) {
+    case RN_LAYOUT_PANELS:
+        return rn_packer_take(&p->as.panels, part, offset, data, bytes);
+    case RN_LAYOUT_CONV_PANELS:
+        return rn_conv_packer_take(&p->as.conv, offset, data, bytes);
+    default:
+        memcpy(p->target + p->parts.offset[part] + offset, data, bytes);
+        return RN_OK;
+    }
+}
+
+rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain, uint8_t *target) {
+    rn_packing p;
+    RN_TRY(rn_packing_begin(plan, value, target, &p));
+    for (rn_part part = 0; part < RN_PART_COUNT; part++)
+        if (p.parts.bytes[part])
+            RN_TRY(rn_packing_take(&p, part, 0, (const uint8_t *)plain + p.parts.offset[part],
+                                   p.parts.bytes[part]));
+    return RN_OK;
+}
