@@ -1,4 +1,4 @@
-// model.h — the builtin models: each a configuration, and a recipe that writes its graph.
+// model.h — models from the inside: each a configuration, and a recipe that writes its graph.
 //
 //     rn_recipe recipe;
 //     RN_TRY(rn_llama_recipe(&(rn_llama_config){.layers = 2, .dim = 64, ...}, &recipe));
@@ -66,25 +66,55 @@ typedef struct rn_resnet_config {
 } rn_resnet_config;
 RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe *out);
 
-// A Llama decoder, weights as Hugging Face names and stores them.
+// A Llama decoder, and its relatives: Mistral (a window), Qwen2 (biases), Qwen3 (norms of q and k).
 //
 // Inference: rows of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
 // "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
 // Output "logits" (logit_rows, vocab). States "layers.N.kv".
 // Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
+typedef enum rn_naming { RN_NAMES_HUGGING_FACE, RN_NAMES_GGUF, RN_NAMINGS } rn_naming;
+
+// An addition to a weight W (out, in): y = W x + up (down x), both f32.
+typedef struct rn_low_rank {
+    const char *down, *up; // the names of their weights, (rank, in) and (out, rank)
+    uint32_t rank;
+} rn_low_rank;
+
+// What a graph must know of its weights' files.
+typedef struct rn_llama_files {
+    const void *self;
+    rn_dtype (*dtype)(const void *self, const char *weight);
+    // The addition number `index` (0, 1, ...) to a weight; NULL: there are no more.
+    const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
+} rn_llama_files;
+
 typedef struct rn_llama_config {
     uint32_t layers, dim, heads, kv_heads, ffn, vocab;
-    rn_dtype weight_dtype;     // of matrices; norms are f32
-    float norm_eps, rope_base; // 0: 1e-5, 10000
+    uint32_t head_dim;                    // 0: dim / heads
+    rn_dtype weight_dtype;                // of matrices; all else is f32
+    const rn_llama_files *files;          // instead of weight_dtype; outlives the recipe; or NULL
+    rn_naming naming;                     // of weights
+    float norm_eps, rope_base;            // 0: 1e-5, 10000
+    rn_rope_attrs rope;                   // with a base: instead of rope_base, for other kinds
+    uint32_t window;                      // of attention, in layers from window_from on; 0: none
+    uint32_t window_from;                 // the first layer that has it
+    bool qkv_bias, output_bias, ffn_bias; // of q, k, v; of o; of gate, up, down
+    bool qk_norm;           // q and k are normed, head by head, before they are turned
+    bool tied;              // the head is the embedding
+    bool plain_activations; // products with quantised weights do not round
     // Inference:
-    rn_dtype kv_dtype; // f32 or f16
+    rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;
-    uint32_t rows; // of a prefill chunk
+    uint32_t pages; // of the KV cache; 0: enough for all sequences
+    uint32_t rows;  // of a prefill chunk
     // Training:
     uint32_t tokens; // of each sequence
     rn_train_config train;
 } rn_llama_config;
 RN_MUST_USE rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out);
+// The weight "<module>.weight", a module being named as Hugging Face does
+// ("model.layers.0.self_attn.q_proj"), under another naming. False: a llama has no such weight.
+bool rn_llama_weight_name(rn_str module, rn_naming naming, char *out, size_t capacity);
 
 // ---- for the models' own files ------------------------------------------------------------------
 

@@ -1,0 +1,115 @@
+// generate.h — text from a model, within a plan.
+//
+//     rn_generator *generator;
+//     RN_TRY(rn_generator_create(model, &options, &generator));
+//     rn_sequence *story;
+//     RN_TRY(rn_sequence_create(generator, &sampling, &story));
+//     RN_TRY(rn_sequence_feed(story, prompt.ids, prompt.count));
+//     while (!done) {
+//         RN_TRY(rn_generator_step(generator)); // one pass over the weights
+//         while (rn_sequence_take(story, &sample)) ... // what it brought: none, one or several
+//     }
+//
+// A generator holds a plan, its session and one pool of KV pages; any number of sequences share
+// them. What a sequence says depends neither on the others nor on the budget. One thread at a time.
+#ifndef RATION_GENERATE_H
+#define RATION_GENERATE_H
+
+#include <ration/model.h>
+#include <ration/sampler.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_generator rn_generator;
+typedef struct rn_sequence rn_sequence;
+
+typedef enum rn_speculation {
+    RN_SPECULATE_AUTO, // where weights are streamed
+    RN_SPECULATE_NEVER,
+    RN_SPECULATE_ALWAYS
+} rn_speculation;
+
+typedef struct rn_generator_options {
+    rn_text_options text;
+    rn_plan_options plan;       // beside_bytes: what the caller holds; the generator adds its own
+    rn_session_options session; // device NULL: the CPU
+    rn_speculation speculation; // looks for the last tokens in the text so far and checks what
+                                // followed, several tokens a pass; the output does not change
+    uint32_t speculated_tokens; // checked a pass, at most, by all sequences; 0: 8, at most 64
+} rn_generator_options;
+
+// RN_OVER_BUDGET: rn_last_refusal(), whose hint names the largest context that would fit.
+RN_API RN_MUST_USE rn_status rn_generator_create(const rn_model *model,
+                                                 const rn_generator_options *options,
+                                                 rn_generator **out);
+RN_API void rn_generator_destroy(rn_generator *generator);
+RN_API const rn_plan *rn_generator_plan(const rn_generator *generator);
+// Tokens that a sequence may have.
+RN_API size_t rn_generator_context(const rn_generator *generator);
+
+// The sequences with something to do (prompt not yet read, or a token to be made) share one run of
+// the session: a row for each that makes tokens, and prompts in chunks, the oldest first. Where
+// rows are too few for all, they take turns. RN_OK with nothing to do does nothing.
+//
+// A sequence that needs a page of the KV cache when none is free waits (rn_sequence_is_waiting)
+// while the others go on. RN_OVER_BUDGET: all that have something to do are waiting; it goes on
+// once one of them is ended, paused or rewound.
+//
+// Where a step fails (a read error, cancelling, logits that are no numbers), it tells the session's
+// story and the sequences are as before; calling it again is trying again.
+RN_API RN_MUST_USE rn_status rn_generator_step(rn_generator *generator);
+RN_API bool rn_generator_has_work(const rn_generator *generator);
+
+typedef struct rn_generator_facts {
+    rn_session_facts session;
+    uint64_t passes, prompt_passes; // all; of them those with prompt rows
+    uint64_t prompt_tokens, new_tokens;
+    uint64_t decoded_tokens; // of new_tokens, those that passes without prompt rows brought
+    double prompt_seconds, new_seconds; // of passes with prompt rows, and of the others
+    uint64_t speculated_tokens, accepted_tokens;
+    uint64_t kv_pages, kv_pages_peak, kv_page_bytes; // taken now, at most so far; of each
+} rn_generator_facts;
+RN_API rn_generator_facts rn_generator_get_facts(const rn_generator *generator);
+
+// sampling NULL: greedy; what it borrows is borrowed while the sequence lives. RN_INVALID: there
+// are as many sequences as the options said. Destroying the generator destroys its sequences.
+RN_API RN_MUST_USE rn_status rn_sequence_create(rn_generator *generator,
+                                                const rn_sampling *sampling, rn_sequence **out);
+RN_API void rn_sequence_destroy(rn_sequence *sequence);
+// Appends to the text so far: what was fed and what was taken; tokens that were made but not taken
+// are forgotten. The next token is made once all of it has been read. A count of 0 goes on from
+// where a pause or rewind left it. RN_INVALID with both numbers: it would be longer than the
+// context, or a token is not in the vocabulary.
+RN_API RN_MUST_USE rn_status rn_sequence_feed(rn_sequence *sequence, const uint32_t *ids,
+                                              size_t count);
+// The next token that was made, in order; false: none yet. Making goes on, once all that was made
+// is taken, until rn_sequence_pause or the context is full (rn_sequence_is_full).
+RN_API bool rn_sequence_take(rn_sequence *sequence, rn_sample *out);
+// Makes no more tokens until the next feed; tokens that were made but not taken are forgotten, as
+// if they had never been.
+RN_API void rn_sequence_pause(rn_sequence *sequence);
+RN_API bool rn_sequence_is_full(const rn_sequence *sequence);
+// The last step had no page for it.
+RN_API bool rn_sequence_is_waiting(const rn_sequence *sequence);
+// All tokens so far: those fed and those taken. Valid until the next call for this sequence.
+RN_API const uint32_t *rn_sequence_tokens(const rn_sequence *sequence, size_t *out_count);
+// Pauses, and forgets all tokens from `count` on; their pages are given back.
+RN_API void rn_sequence_rewind(rn_sequence *sequence, size_t count);
+
+// ---- stop strings -------------------------------------------------------------------------------
+
+// Text goes through as it comes, but for what may be the beginning of a stop string.
+typedef struct rn_stopper rn_stopper;
+// Each of 1 to 256 bytes; they are copied. The first to be complete counts.
+RN_API RN_MUST_USE rn_status rn_stopper_create(const rn_str *stops, size_t count, rn_stopper **out);
+RN_API void rn_stopper_destroy(rn_stopper *stopper);
+// Writes what is certain not to belong to a stop string; *out_stopped: one was found, and nothing
+// from it on is ever written.
+RN_API RN_MUST_USE rn_status rn_stopper_put(rn_stopper *stopper, rn_str text, rn_sink sink,
+                                            bool *out_stopped);
+// What was held back, at the end of a text without a stop.
+RN_API RN_MUST_USE rn_status rn_stopper_flush(rn_stopper *stopper, rn_sink sink);
+
+RN_END_DECLS
+
+#endif

@@ -1,0 +1,80 @@
+// model.h — a text model on disk: its configuration, its weights' names and shapes, its tokenizer.
+//
+//     rn_model *model;
+//     RN_TRY(rn_model_open("models/llama-1b", NULL, &model)); // headers only, nothing is loaded
+//     rn_recipe recipe;
+//     RN_TRY(rn_model_make_recipe(model, &(rn_text_options){.context = 2048}, &recipe));
+//     RN_TRY(rn_plan_make(&recipe, caps, &options, &plan));
+//     rn_weight_source weights = rn_model_weights(model);
+//     RN_TRY(rn_session_create(plan, &weights, NULL, &session));
+//
+// An architecture that is not known, and a tensor that is missing, superfluous or of another shape,
+// is named in the error. An open model does not change.
+#ifndef RATION_MODEL_H
+#define RATION_MODEL_H
+
+#include <ration/plan.h>
+#include <ration/session.h>
+#include <ration/tokenizer.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_model rn_model;
+
+typedef struct rn_adapter {
+    const char *path; // a PEFT folder or safetensors file
+    float scale;      // times alpha / rank of the adapter itself; 1: as it was trained
+} rn_adapter;
+
+typedef struct rn_model_options {
+    const rn_adapter *adapters; // (adapter_count)
+    size_t adapter_count;
+    const char *tokenizer_path; // NULL: what belongs to the model
+    bool without_tokenizer;     // for planning only: it is not read
+} rn_model_options;
+
+// `path`: a Hugging Face folder, a safetensors file in one, a GGUF file; NULL: the model that is
+// part of the library. options may be NULL.
+RN_API RN_MUST_USE rn_status rn_model_open(const char *path, const rn_model_options *options,
+                                           rn_model **out);
+RN_API void rn_model_close(rn_model *model);
+
+typedef struct rn_model_info {
+    const char *name;         // for people
+    const char *architecture; // "llama", "mistral", "qwen2", "qwen3"
+    uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab_size;
+    uint32_t context; // what it was trained for
+    uint32_t window;  // of attention; 0: none
+    bool tied_head;
+    uint64_t parameters, weight_bytes;
+    char weights[64]; // "f16", "q4_k + q6_k": the dtypes of its matrices, the most bytes first
+} rn_model_info;
+RN_API const rn_model_info *rn_model_get_info(const rn_model *model);
+// NULL where the model has none.
+RN_API const rn_tokenizer *rn_model_tokenizer(const rn_model *model);
+// The text of its chat template; {0} where it has none.
+RN_API rn_str rn_model_chat_template(const rn_model *model);
+
+// What may be chosen for generating text. 0 stands for the default that is named.
+typedef struct rn_text_options {
+    uint32_t context;     // tokens of a sequence; the smaller of the model's own and 4096
+    uint32_t page_tokens; // of a page of the KV cache; 64
+    uint32_t sequences;   // at once; 1
+    uint32_t pages;       // of the KV cache; sequences * context / page_tokens
+    rn_dtype kv_dtype;    // f16 (default), f32; q8_0 rounds
+    uint32_t rows;        // of a prefill chunk, at most; 512
+    uint32_t logit_rows;  // of how many rows a pass gives logits; 1
+    uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
+    bool plain_activations; // products with quantised weights do not round their activations
+} rn_text_options;
+
+// The graph has the inputs, states and output that src/model/model.h says for rn_llama_config. The
+// model must outlive the recipe.
+RN_API RN_MUST_USE rn_status rn_model_make_recipe(const rn_model *model,
+                                                  const rn_text_options *options, rn_recipe *out);
+// For sessions; the model must outlive them.
+RN_API rn_weight_source rn_model_weights(const rn_model *model);
+
+RN_END_DECLS
+
+#endif

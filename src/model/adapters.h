@@ -1,0 +1,36 @@
+// adapters.h — LoRA: low-rank additions to a model's weights, W x + scale * B (A x).
+//
+// Reads PEFT's safetensors ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", with
+// adapter_config.json beside them) and MLX's ("model.layers.0.self_attn.q_proj.lora_a",
+// transposed). What is read lies in memory as f32, charged to weights.
+#ifndef RN_MODEL_ADAPTERS_H
+#define RN_MODEL_ADAPTERS_H
+
+#include <ration/model.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "model/model.h"
+
+typedef struct rn_addition rn_addition;
+
+typedef struct rn_adapters {
+    rn_arena memory;     // additions and names
+    rn_map by_weight;    // the weight -> its first addition
+    rn_map by_name;      // "lora.0.<weight>.up" -> rn_addition_side *
+    rn_addition *first;  // all of them
+    uint32_t file_count; // adapters so far
+} rn_adapters;
+
+void rn_adapters_init(rn_adapters *adapters);
+void rn_adapters_free(rn_adapters *adapters);
+// Adds one. `graph` is the model's, without adapters; `config` what made it. Errors name the
+// tensor.
+RN_MUST_USE rn_status rn_adapters_load(rn_adapters *adapters, const rn_adapter *adapter,
+                                       const rn_graph *graph, const rn_llama_config *config);
+// For rn_llama_files and rn_weight_source.
+const rn_low_rank *rn_adapters_addition(const rn_adapters *adapters, const char *weight,
+                                        uint32_t index);
+const void *rn_adapters_find(const rn_adapters *adapters, const char *name, uint64_t bytes);
+
+#endif

@@ -1,0 +1,125 @@
+// generate.c — a generator's life: its own memory first, then the plan around it, then the session.
+#include "model/generate.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+#include "runtime/session.h"
+
+#include <string.h>
+
+#define FROM RN_HOST_OTHER
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static rn_status take_array(rn_generator *g, size_t count, size_t item_bytes, void *out) {
+    void *block = NULL;
+    RN_TRY(rn_arena_array(&g->memory, count, item_bytes, &block));
+    memcpy(out, &block, sizeof block);
+    return RN_OK;
+}
+
+static rn_status take_inputs(rn_generator *g) {
+    size_t places = (size_t)g->text.sequences * g->table_pages;
+    RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->tokens));
+    RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->sequence));
+    RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->position));
+    RN_TRY(take_array(g, (size_t)g->text.logit_rows + g->draft_most, sizeof(int32_t), &g->wanted));
+    RN_TRY(take_array(g, places, sizeof(int32_t), &g->page_table));
+    memset(g->page_table, -1, places * sizeof(int32_t));
+    return RN_OK;
+}
+
+static rn_status take_sequences(rn_generator *g) {
+    rn_sequence *sequences = NULL;
+    RN_TRY(take_array(g, g->text.sequences, sizeof *sequences, &sequences));
+    for (uint32_t i = g->text.sequences; i-- > 0;) {
+        rn_sequence *sequence = &sequences[i];
+        *sequence = (rn_sequence){.generator = g, .slot = i, .next = g->free};
+        RN_TRY(take_array(g, g->text.context, sizeof(uint32_t), &sequence->tokens));
+        RN_TRY(take_array(g, (size_t)g->draft_most + 1, sizeof(rn_sample), &sequence->samples));
+        g->free = sequence;
+    }
+    return RN_OK;
+}
+
+static rn_status take_memory(rn_generator *g) {
+    void *scratch = NULL;
+    int32_t *pages = NULL;
+    RN_TRY(take_inputs(g));
+    RN_TRY(take_sequences(g));
+    RN_TRY(take_array(g, g->text.pages, sizeof(int32_t), &pages));
+    rn_page_pool_init(&g->pool, pages, g->text.pages);
+    RN_TRY(take_array(g, g->vocab_size, RN_SAMPLER_SCRATCH_BYTES, &scratch));
+    g->scratch = rn_sampler_scratch_cut(scratch, g->vocab_size);
+    return RN_OK;
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static uint64_t count_page_bytes(const rn_graph *graph) {
+    uint64_t sum = 0, bytes = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role != RN_ROLE_STATE || info->purpose != RN_PURPOSE_KV ||
+            info->producer != RN_NO_NODE)
+            continue;
+        if (rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 1), &bytes))
+            sum += bytes / info->shape.dims[0];
+    }
+    return sum;
+}
+
+static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
+    const rn_graph *graph = rn_plan_graph(g->plan);
+    RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
+    g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
+    g->logits_at = rn_graph_find(graph, RN_ROLE_OUTPUT, "logits");
+    g->facts.kv_page_bytes = count_page_bytes(graph);
+    if (!g->session->device->caps.own_memory) return RN_OK;
+    return take_array(g, (size_t)g->text.logit_rows * g->vocab_size, sizeof(float), &g->logits);
+}
+
+rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generator_options *options,
+                                   rn_generator **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_generator), &block));
+    rn_generator *g = block;
+    if (options) g->options = *options;
+    rn_arena_init(&g->memory, FROM, RN_PAGE_BYTES);
+    rn_status s = rn_generator_resolve(maker, g);
+    if (s == RN_OK) s = take_memory(g);
+    if (s == RN_OK) s = rn_generator_make_plan(maker, g);
+    if (s == RN_OK) s = open_session(g, maker);
+    if (s == RN_OK)
+        *out = g;
+    else
+        rn_generator_destroy(g);
+    return s;
+}
+
+void rn_generator_destroy(rn_generator *g) {
+    if (!g) return;
+    rn_session_destroy(g->session);
+    rn_plan_destroy(g->plan);
+    rn_arena_free_all(&g->memory);
+    rn_free(FROM, g, sizeof *g);
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+
+const rn_plan *rn_generator_plan(const rn_generator *g) {
+    return g->plan;
+}
+
+size_t rn_generator_context(const rn_generator *g) {
+    return g->text.context;
+}
+
+rn_generator_facts rn_generator_get_facts(const rn_generator *g) {
+    rn_generator_facts facts = g->facts;
+    facts.session = rn_session_get_facts(g->session);
+    facts.kv_pages = rn_page_pool_taken(&g->pool);
+    facts.kv_pages_peak = g->pool.taken_peak;
+    return facts;
+}

@@ -1,0 +1,98 @@
+// generate.h — a generator from the inside, for the files that make it up.
+//
+//     generate.c        life, facts              generate_plan.c   options, plans, the refusal
+//     generate_step.c   one pass                 sequence.c        what sequences are asked
+//     generate_model.c  of a model on disk       speculate.c       guesses
+//
+// A sequence is tokens and how far the KV cache has got with them:
+//
+//     0            read           prompt_end    taken        count          context
+//     |─ in the KV ─|─ to be read ──────|─ taken ─|─ to take ─|─ (a draft) ... |
+//
+// The row of the last token gives the logits of the next one, so at rest read == count - 1 at most.
+// What lies in `tokens` behind count is scratch: a step that fails leaves no trace there.
+#ifndef RN_MODEL_GENERATE_H
+#define RN_MODEL_GENERATE_H
+
+#include <ration/generate.h>
+
+#include "base/arena.h"
+#include "runtime/kv_pages_pool.h"
+#include "text/sampler.h"
+
+// What a generator must know of a model: how its recipes are made.
+typedef struct rn_text_maker {
+    const void *self;
+    // All fields of `options` are given, but for dtypes and the typical job.
+    rn_status (*make)(const void *self, const rn_text_options *options, rn_recipe *out);
+    rn_weight_source weights;
+    uint32_t vocab_size;
+    uint32_t context; // what the model was trained for
+} rn_text_maker;
+RN_MUST_USE rn_status rn_generator_create_from(const rn_text_maker *maker,
+                                               const rn_generator_options *options,
+                                               rn_generator **out);
+
+// A sequence's part of the pass under way.
+typedef struct rn_turn {
+    uint32_t rows;    // from `read` on; drafts come on top
+    uint32_t drafted; // rows of a guess behind them
+    bool draws;       // the last token is among the rows: there will be a new one
+    uint32_t logits;  // of which the first is this one of the pass
+    uint32_t made;    // tokens, known after the pass
+} rn_turn;
+
+struct rn_sequence {
+    rn_generator *generator;
+    rn_sequence *next; // in line, or among the free ones
+    uint32_t slot;     // its row of the page table
+    uint32_t *tokens;  // (context)
+    uint32_t count, read, taken, prompt_end;
+    uint32_t pages;     // that it has
+    bool is_making;     // since the last feed, until a pause
+    bool is_waiting;    // the last pass had no page for it
+    rn_sample *samples; // (draft_most + 1): of the tokens [count - made, count)
+    uint32_t made;
+    uint32_t draft_length;
+    rn_sampler sampler;
+    rn_turn turn;
+};
+
+struct rn_generator {
+    rn_text_options text; // nothing left to default
+    rn_generator_options options;
+    rn_plan *plan;
+    rn_session *session;
+    rn_arena memory; // all that follows, taken before the plan is made and part of its beside_bytes
+    uint32_t vocab_size;
+    uint32_t rows;        // of a pass, at most
+    uint32_t table_pages; // of a context
+    uint32_t draft_most;  // 0: no guessing
+
+    int32_t *tokens, *sequence, *position; // (rows) each: the pass's inputs
+    int32_t *wanted;                       // (logit_rows)
+    int32_t *page_table;                   // (sequences, table_pages)
+    float *logits;      // (logit_rows, vocab_size), where a device has its own memory; or NULL
+    rn_value logits_at; // of the graph
+    rn_page_pool pool;
+    rn_sampler_scratch scratch; // of all samplers, one after the other
+
+    rn_sequence *line; // those in use; who is in front is served first
+    rn_sequence *free;
+    bool failed; // the session must be reset
+    rn_generator_facts facts;
+};
+
+// Fills in defaults and checks what is given.
+RN_MUST_USE rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *generator);
+// The plan, and whether to guess; with the generator's own memory beside it.
+RN_MUST_USE rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *generator);
+
+// Whether a pass has something to do for it.
+bool rn_sequence_is_busy(const rn_sequence *sequence);
+// Gives back the pages that hold nothing of [0, read).
+void rn_sequence_trim(rn_sequence *sequence);
+// Puts it behind all others.
+void rn_sequence_queue(rn_sequence *sequence);
+
+#endif

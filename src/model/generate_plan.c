@@ -1,0 +1,169 @@
+// generate_plan.c — from options to a plan.
+//
+// Guessing needs logits of several rows, and those take bytes and time. So a plan is made without
+// them first; only where it streams weights (or where guessing was asked for) is a second one made,
+// and it is taken where it fits and streams hardly more.
+#include "model/generate.h"
+
+#include "base/checked.h"
+#include "memory/budget.h"
+
+#include <ration/device.h>
+
+enum { CONTEXT = 4096, PAGE_TOKENS = 64, ROWS = 512, DRAFT = 8, MOST_DRAFT = 64 };
+
+// ---- options ------------------------------------------------------------------------------------
+
+static uint32_t either(uint32_t given, uint32_t otherwise) {
+    return given ? given : otherwise;
+}
+
+static uint64_t count_pages(const rn_text_options *t) {
+    return t->sequences * rn_div_up(t->context, t->page_tokens);
+}
+
+static rn_status check_sizes(const rn_text_options *t) {
+    uint64_t tokens = 0;
+    bool fits = rn_mul_u64(count_pages(t), t->page_tokens, &tokens) && tokens <= INT32_MAX;
+    if (fits && t->logit_rows <= INT32_MAX / 2) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "%u sequences of %u tokens in pages of %u are too many",
+                           t->sequences, t->context, t->page_tokens),
+                   "fewer sequences, or a smaller context");
+}
+
+rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
+    rn_text_options t = g->options.text;
+    uint32_t trained = either(maker->context, CONTEXT);
+    t.context = either(t.context, (uint32_t)rn_min_u64(trained, CONTEXT));
+    t.page_tokens = either(t.page_tokens, PAGE_TOKENS);
+    t.sequences = either(t.sequences, 1);
+    t.logit_rows = (uint32_t)rn_max_u64(t.logit_rows, t.sequences);
+    RN_TRY(check_sizes(&t));
+    uint64_t tokens = (uint64_t)t.sequences * t.context;
+    t.pages = (uint32_t)rn_min_u64(either(t.pages, UINT32_MAX), count_pages(&t));
+    t.rows = (uint32_t)rn_min_u64(either(t.rows, ROWS), tokens);
+    g->text = t;
+    g->vocab_size = maker->vocab_size;
+    g->table_pages = (uint32_t)rn_div_up(t.context, t.page_tokens);
+    if (g->options.speculation != RN_SPECULATE_NEVER)
+        g->draft_most =
+            (uint32_t)rn_min_u64(either(g->options.speculated_tokens, DRAFT), MOST_DRAFT);
+    return RN_OK;
+}
+
+// ---- plans --------------------------------------------------------------------------------------
+
+static const rn_device_caps *find_caps(const rn_generator *g) {
+    rn_device *device = g->options.session.device;
+    return device ? rn_device_get_caps(device) : rn_cpu_caps();
+}
+
+static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
+                           const rn_text_options *text, const rn_plan_options *options,
+                           rn_plan **out) {
+    rn_recipe recipe = {0};
+    *out = NULL;
+    RN_TRY(maker->make(maker->self, text, &recipe));
+    rn_status s = rn_plan_make(&recipe, find_caps(g), options, out);
+    rn_recipe_destroy(&recipe);
+    return s;
+}
+
+// Whether checking guesses is worth what their logits take from the resident weights.
+static bool is_better(const rn_generator *g, const rn_plan *guessing) {
+    const rn_plan_summary *new = rn_plan_get_summary(guessing), *old = rn_plan_get_summary(g->plan);
+    if (new->rows < 2) return false;
+    return g->options.speculation == RN_SPECULATE_ALWAYS ||
+           new->streamed_bytes <= old->streamed_bytes + old->streamed_bytes / 8;
+}
+
+static rn_status plan_guessing(const rn_text_maker *maker, rn_generator *g,
+                               const rn_plan_options *options) {
+    rn_text_options text = g->text;
+    rn_plan *plan = NULL;
+    text.logit_rows =
+        (uint32_t)rn_max_u64(text.logit_rows, (uint64_t)text.sequences + g->draft_most);
+    rn_status s = plan_with(maker, g, &text, options, &plan);
+    if (s != RN_OK && s != RN_OVER_BUDGET) return s;
+    if (s == RN_OK && is_better(g, plan)) {
+        rn_plan_destroy(g->plan);
+        g->plan = plan;
+        g->text = text;
+    } else {
+        rn_plan_destroy(plan);
+        g->draft_most = 0;
+    }
+    return RN_OK;
+}
+
+// ---- the refusal --------------------------------------------------------------------------------
+
+// The smallest budget for a context of so many pages: with no budget to speak of, the refusal says
+// at once what the most frugal plan takes, and that is one of a single row.
+static uint64_t find_need(const rn_text_maker *maker, const rn_generator *g, uint32_t pages,
+                          const rn_plan_options *options) {
+    rn_text_options text = g->text;
+    rn_plan_options none = *options;
+    rn_plan *plan = NULL;
+    text.context = (uint32_t)rn_min_u64((uint64_t)pages * text.page_tokens, text.context);
+    text.pages = (uint32_t)rn_min_u64(text.pages, count_pages(&text));
+    text.rows = 1;
+    none.budget_bytes = 1;
+    rn_status s = plan_with(maker, g, &text, &none, &plan);
+    rn_plan_destroy(plan);
+    return s == RN_OVER_BUDGET ? rn_last_refusal()->smallest_budget_bytes : UINT64_MAX;
+}
+
+typedef struct context_need {
+    uint32_t pages;
+    uint64_t bytes;
+} context_need;
+
+// Where the need would meet the budget if it grew evenly from low to high; strictly between them.
+static uint32_t guess_pages(context_need low, context_need high, uint64_t budget_bytes) {
+    double part = (double)(budget_bytes - low.bytes) / (double)(high.bytes - low.bytes);
+    uint32_t more = (uint32_t)(part * (high.pages - low.pages));
+    return low.pages + (uint32_t)rn_min_u64(rn_max_u64(more, 1), high.pages - low.pages - 1);
+}
+
+// The largest number of pages that fits, or 0; `high` does not.
+static uint32_t find_most_pages(const rn_text_maker *maker, const rn_generator *g,
+                                context_need high, const rn_plan_options *options) {
+    context_need low = {1, find_need(maker, g, 1, options)};
+    if (low.bytes > options->budget_bytes) return 0;
+    while (high.pages - low.pages > 1) {
+        uint32_t pages = guess_pages(low, high, options->budget_bytes);
+        context_need between = {pages, find_need(maker, g, pages, options)};
+        *(between.bytes <= options->budget_bytes ? &low : &high) = between;
+    }
+    return low.pages;
+}
+
+static rn_status refuse(const rn_text_maker *maker, const rn_generator *g,
+                        const rn_plan_options *options) {
+    rn_story story = *rn_last_story();
+    rn_refusal refusal = *rn_last_refusal();
+    context_need asked = {g->table_pages, refusal.smallest_budget_bytes};
+    uint32_t pages = find_most_pages(maker, g, asked, options);
+    rn_refusal_keep(&refusal);
+    rn_status s = rn_story_restore(&story);
+    if (pages == 0) return rn_hint(s, "%s; no context is small enough for this budget", story.hint);
+    return rn_hint(s, "%s; with this budget the largest context that fits is %u tokens, not %u",
+                   story.hint, pages * g->text.page_tokens, g->text.context);
+}
+
+rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
+    rn_plan_options options = g->options.plan;
+    uint64_t own = g->memory.held_bytes + sizeof *g;
+    if (!rn_add_u64(options.beside_bytes, own, &options.beside_bytes))
+        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
+                       (unsigned long long)g->options.plan.beside_bytes);
+    rn_status s = plan_with(maker, g, &g->text, &options, &g->plan);
+    if (s == RN_OVER_BUDGET) return refuse(maker, g, &options);
+    RN_TRY(s);
+    bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0;
+    if (g->draft_most && (streams || g->options.speculation == RN_SPECULATE_ALWAYS))
+        return plan_guessing(maker, g, &options);
+    g->draft_most = 0;
+    return RN_OK;
+}

@@ -1,0 +1,103 @@
+// text_run.c — a text in chunks through a session.
+#include "text_run.h"
+
+#include <ration/device.h>
+
+#include <math.h>
+
+static void fill_pages(text_run *run) {
+    const rn_graph *graph = rn_plan_graph(run->plan);
+    rn_value table = rn_graph_find(graph, RN_ROLE_INPUT, "page_table");
+    run->page_count = rn_graph_value(graph, table)->shape.dims[1];
+    run->pages = calloc(run->page_count, sizeof *run->pages);
+    assert_non_null(run->pages);
+    for (size_t i = 0; i < run->page_count; i++) // anywhere but in order
+        run->pages[i] = (int32_t)(run->page_count - 1 - i);
+}
+
+text_run *text_run_open(const char *path, const rn_model_options *options,
+                        const rn_text_options *text) {
+    return text_run_open_within(path, options, text, 0);
+}
+
+text_run *text_run_open_within(const char *path, const rn_model_options *options,
+                               const rn_text_options *text, uint64_t budget_bytes) {
+    rn_plan_options plan = {.budget_bytes = budget_bytes};
+    rn_model_options quiet = options ? *options : (rn_model_options){0};
+    rn_text_options o = *text;
+    rn_recipe recipe;
+    text_run *run = calloc(1, sizeof *run);
+    assert_non_null(run);
+    quiet.without_tokenizer = true;
+    assert_ok(rn_model_open(path, &quiet, &run->model));
+    o.rows = o.rows ? o.rows : 16;
+    o.logit_rows = o.rows;
+    o.kv_dtype = o.kv_dtype ? o.kv_dtype : RN_DTYPE_F32;
+    assert_ok(rn_model_make_recipe(run->model, &o, &recipe));
+    assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), &plan, &run->plan));
+    rn_recipe_destroy(&recipe);
+    rn_weight_source weights = rn_model_weights(run->model);
+    assert_ok(rn_session_create(run->plan, &weights, NULL, &run->session));
+    run->vocab = rn_model_get_info(run->model)->vocab_size;
+    run->rows = o.rows;
+    run->logits = malloc((size_t)run->rows * run->vocab * sizeof *run->logits);
+    assert_non_null(run->logits);
+    fill_pages(run);
+    return run;
+}
+
+void text_run_close(text_run *run) {
+    rn_session_destroy(run->session);
+    rn_plan_destroy(run->plan);
+    rn_model_close(run->model);
+    free(run->pages);
+    free(run->logits);
+    free(run);
+}
+
+static void run_chunk(text_run *run, const int32_t *tokens, uint32_t count) {
+    enum { MOST = 512 };
+    int32_t sequence[MOST] = {0}, position[MOST] = {0}, rows[MOST] = {0};
+    size_t bytes = count * sizeof(int32_t);
+    assert_true(run->rows <= MOST);
+    for (uint32_t i = 0; i < count; i++) {
+        position[i] = (int32_t)(run->position + i);
+        rows[i] = (int32_t)i;
+    }
+    rn_session *s = run->session;
+    assert_ok(rn_session_set(s, "tokens", tokens, bytes));
+    assert_ok(rn_session_set(s, "sequence", sequence, bytes));
+    assert_ok(rn_session_set(s, "position", position, bytes));
+    assert_ok(rn_session_set(s, "rows", rows, run->rows * sizeof *rows));
+    assert_ok(rn_session_set(s, "page_table", run->pages, run->page_count * sizeof *run->pages));
+    assert_ok(rn_session_run(s, count));
+    assert_ok(rn_session_get(s, "logits", run->logits,
+                             (uint64_t)run->rows * run->vocab * sizeof *run->logits));
+    run->position += count;
+}
+
+void text_run_logits(text_run *run, const int32_t *tokens, size_t count, float *out) {
+    uint64_t rows = rn_plan_get_summary(run->plan)->rows;
+    for (size_t at = 0; at < count;) {
+        uint32_t now = (uint32_t)(count - at < rows ? count - at : rows);
+        run_chunk(run, tokens + at, now);
+        memcpy(out + at * run->vocab, run->logits, (size_t)now * run->vocab * sizeof *out);
+        at += now;
+    }
+}
+
+double text_run_difference(const float *a, const float *b, size_t count) {
+    double most = 0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = fabs((double)a[i] - (double)b[i]);
+        if (!(difference <= most)) most = difference; // NaN stays
+    }
+    return most;
+}
+
+int32_t text_run_best(const float *logits, size_t vocab) {
+    size_t best = 0;
+    for (size_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (int32_t)best;
+}

@@ -1,0 +1,39 @@
+// text_run.h — a text model by a plan and a session, one sequence, for tests.
+//
+//     text_run *run = text_run_open("model", NULL, &(rn_text_options){.rows = 8});
+//     text_run_logits(run, tokens, count, logits);
+//     text_run_close(run);
+#ifndef RN_TEST_TEXT_RUN_H
+#define RN_TEST_TEXT_RUN_H
+
+#include <ration/model.h>
+
+#include "support.h"
+
+typedef struct text_run {
+    rn_model *model;
+    rn_plan *plan;
+    rn_session *session;
+    uint32_t vocab, rows; // rows: of a run, each with its logits
+    int32_t *pages;
+    size_t page_count;
+    uint32_t position; // tokens so far
+    float *logits;     // (rows, vocab)
+} text_run;
+
+// Without the tokenizer. `text`: rows is taken as logit_rows, too; the KV cache is f32 unless it
+// says otherwise. Fails the test where something does not work.
+text_run *text_run_open(const char *path, const rn_model_options *options,
+                        const rn_text_options *text);
+// The same within a budget for what the plan holds; 0: none.
+text_run *text_run_open_within(const char *path, const rn_model_options *options,
+                               const rn_text_options *text, uint64_t budget_bytes);
+void text_run_close(text_run *run);
+// The logits behind each of the tokens, which follow those so far. out (count, vocab).
+void text_run_logits(text_run *run, const int32_t *tokens, size_t count, float *out);
+
+// The largest difference of two tables of logits.
+double text_run_difference(const float *a, const float *b, size_t count);
+int32_t text_run_best(const float *logits, size_t vocab);
+
+#endif

@@ -1,0 +1,132 @@
+#include "tiny_text.h"
+#include "support.h"
+
+#include <ration/writer.h>
+
+#include "base/str.h"
+#include "graph/philox.h"
+#include "model/model.h"
+
+#include <math.h>
+
+enum { MOST_WEIGHTS = 64 };
+
+// ---- the model ----------------------------------------------------------------------------------
+
+static rn_status make(const void *self, const rn_text_options *options, rn_recipe *out) {
+    const tiny_text *tiny = self;
+    return rn_llama_recipe(&(rn_llama_config){.layers = tiny->layers,
+                                              .dim = tiny->dim,
+                                              .heads = 4,
+                                              .kv_heads = 2,
+                                              .ffn = 2 * tiny->dim,
+                                              .vocab = tiny->vocab,
+                                              .weight_dtype = RN_DTYPE_F32,
+                                              .kv_dtype = RN_DTYPE_F32,
+                                              .context = options->context,
+                                              .page_tokens = options->page_tokens,
+                                              .pages = options->pages,
+                                              .sequences = options->sequences,
+                                              .logit_rows = options->logit_rows,
+                                              .rows = options->rows},
+                           out);
+}
+
+static void append_weight(rn_writer *writer, const tiny_text *tiny, const rn_value_info *info,
+                          uint32_t number) {
+    uint64_t count = rn_shape_elements(info->shape, 1);
+    float *values = malloc(count * sizeof *values);
+    // Layers that say little beside the embedding: a text soon repeats itself, but not for ever.
+    bool is_layer = strstr(info->name, "layers") != NULL;
+    float scale = info->shape.rank == 1 ? 0.1f : (is_layer ? 0.6f : 1) / sqrtf((float)tiny->dim);
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = (info->shape.rank == 1) + scale * rn_philox_normal(11, number, i);
+    if (tiny->damaged && number == 5) values[0] = NAN;
+    assert_ok(rn_writer_append(writer, values, count * sizeof *values));
+    free(values);
+}
+
+static void write_weights(const tiny_text *tiny, const rn_graph *graph, const char *path) {
+    rn_write_tensor tensors[MOST_WEIGHTS];
+    rn_value weights[MOST_WEIGHTS];
+    uint32_t count = 0;
+    rn_writer *writer;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role != RN_ROLE_WEIGHT) continue;
+        assert_true(count < MOST_WEIGHTS);
+        tensors[count] = (rn_write_tensor){.name = rn_str_from(info->name),
+                                           .dtype = info->dtype,
+                                           .rank = info->shape.rank,
+                                           .dims = info->shape.dims};
+        weights[count++] = v;
+    }
+    assert_ok(rn_writer_create(path, tensors, count, NULL, &writer));
+    for (uint32_t i = 0; i < count; i++)
+        append_weight(writer, tiny, rn_graph_value(graph, weights[i]), i);
+    assert_ok(rn_writer_commit(writer));
+    rn_writer_destroy(writer);
+}
+
+void tiny_text_open(tiny_text *tiny, const char *path) {
+    rn_recipe recipe;
+    rn_graph *graph;
+    assert_ok(make(
+        tiny,
+        &(rn_text_options){
+            .context = 8, .page_tokens = 8, .pages = 1, .sequences = 1, .logit_rows = 1, .rows = 1},
+        &recipe));
+    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){0}, &graph));
+    write_weights(tiny, graph, path);
+    rn_graph_destroy(graph);
+    rn_recipe_destroy(&recipe);
+    assert_ok(rn_checkpoint_open(path, &tiny->checkpoint));
+    tiny->maker = (rn_text_maker){.self = tiny,
+                                  .make = make,
+                                  .weights = {.checkpoint = tiny->checkpoint},
+                                  .vocab_size = tiny->vocab,
+                                  .context = 128};
+}
+
+void tiny_text_close(tiny_text *tiny) {
+    rn_checkpoint_close(tiny->checkpoint);
+}
+
+// ---- what it says -------------------------------------------------------------------------------
+
+void story_prompt(uint32_t seed, uint32_t vocab, uint32_t count, uint32_t *out) {
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = rn_philox_word(seed, 3, i) % vocab;
+}
+
+void story_take(story *s, rn_sequence *sequence, uint32_t most) {
+    while (s->count < most && rn_sequence_take(sequence, &s->samples[s->count]))
+        s->count++;
+}
+
+rn_status story_tell(rn_generator *generator, const rn_sampling *sampling, uint32_t seed,
+                     uint32_t prompt, uint32_t count, story *out) {
+    rn_sequence *sequence;
+    uint32_t ids[STORY_MOST];
+    story_prompt(seed, generator->vocab_size, prompt, ids);
+    *out = (story){0};
+    RN_TRY(rn_sequence_create(generator, sampling, &sequence));
+    rn_status s = rn_sequence_feed(sequence, ids, prompt);
+    while (s == RN_OK && out->count < count) {
+        s = rn_generator_step(generator);
+        if (s == RN_OK) story_take(out, sequence, count);
+    }
+    rn_sequence_destroy(sequence);
+    return s;
+}
+
+void story_expect(const story *got, const story *wanted) {
+    assert_int_equal(got->count, wanted->count);
+    for (uint32_t i = 0; i < got->count; i++) {
+        const rn_sample *a = &got->samples[i], *b = &wanted->samples[i];
+        assert_int_equal(a->token, b->token);
+        assert_true(a->logprob == b->logprob);
+        assert_int_equal(a->top_count, b->top_count);
+        assert_memory_equal(a->top, b->top, a->top_count * sizeof a->top[0]);
+    }
+}

@@ -1,0 +1,34 @@
+// tiny_text.h — a tiny Llama with made-up weights in a file, and what it says.
+#ifndef RN_TEST_TINY_TEXT_H
+#define RN_TEST_TINY_TEXT_H
+
+#include "model/generate.h"
+
+typedef struct tiny_text {
+    uint32_t layers, dim, vocab; // given
+    bool damaged;                // a weight is NaN
+    rn_checkpoint *checkpoint;
+    rn_text_maker maker;
+} tiny_text;
+
+// Writes the weights to `path` and opens it.
+void tiny_text_open(tiny_text *tiny, const char *path);
+void tiny_text_close(tiny_text *tiny);
+
+// What a sequence said: tokens, and the best logprobs of each, to the bit.
+enum { STORY_MOST = 256 };
+typedef struct story {
+    uint32_t count;
+    rn_sample samples[STORY_MOST];
+} story;
+
+// Takes what there is, up to `most` in all.
+void story_take(story *s, rn_sequence *sequence, uint32_t most);
+// Feeds a prompt of `prompt` tokens that `seed` makes up, steps until `count` tokens are there.
+rn_status story_tell(rn_generator *generator, const rn_sampling *sampling, uint32_t seed,
+                     uint32_t prompt, uint32_t count, story *out);
+// A made-up prompt.
+void story_prompt(uint32_t seed, uint32_t vocab, uint32_t count, uint32_t *out);
+void story_expect(const story *got, const story *wanted);
+
+#endif

@@ -1,0 +1,246 @@
+// What config.json says: architectures, rope, windows, and what is refused by name.
+#include "support.h"
+
+#include "graph/rope_frequencies.h"
+#include "model/text_config.h"
+
+#include <math.h>
+
+#define SIZES                                                                                      \
+    "\"num_hidden_layers\": 4, \"hidden_size\": 64, \"intermediate_size\": 128, \"vocab_size\": "  \
+    "100, \"num_attention_heads\": 4, \"max_position_embeddings\": 4096"
+
+// {"model_type": type, sizes, more}
+static rn_status read_config(const char *type, const char *more, rn_text_config *out) {
+    char text[2048];
+    rn_fields f;
+    snprintf(text, sizeof text, "{\"model_type\": \"%s\", " SIZES "%s%s}", type,
+             more[0] ? ", " : "", more);
+    rn_fields_init(&f, "config.json");
+    assert_ok(rn_fields_read_json(&f, rn_str_from(text)));
+    rn_status s = rn_text_config_from_json(&f, out);
+    rn_fields_free(&f);
+    return s;
+}
+
+static void assert_story(const char *part) {
+    if (!strstr(rn_last_story()->message, part))
+        fail_msg("'%s' is not in '%s'", part, rn_last_story()->message);
+}
+
+static void what_is_not_said_has_defaults(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("llama", "", &c));
+    assert_string_equal(c.architecture, "llama");
+    assert_int_equal(c.llama.kv_heads, 4);
+    assert_int_equal(c.llama.head_dim, 16);
+    assert_int_equal(c.llama.window, 0);
+    assert_int_equal(c.context, 4096);
+    assert_true(c.llama.norm_eps == 1e-6f && c.llama.rope.base == 10000);
+    assert_false(c.llama.tied || c.llama.qkv_bias || c.llama.output_bias || c.llama.qk_norm);
+    assert_int_equal(c.llama.rope.scaling, RN_ROPE_UNSCALED);
+}
+
+static void architectures_differ_in_biases_and_norms(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("qwen2", "", &c));
+    assert_true(c.llama.qkv_bias && !c.llama.output_bias && !c.llama.qk_norm);
+    assert_ok(read_config("qwen3", "\"head_dim\": 128", &c));
+    assert_true(!c.llama.qkv_bias && c.llama.qk_norm && c.llama.head_dim == 128);
+    assert_ok(read_config("llama", "\"attention_bias\": true, \"mlp_bias\": true", &c));
+    assert_true(c.llama.qkv_bias && c.llama.output_bias && c.llama.ffn_bias);
+}
+
+static void windows_are_where_the_model_has_them(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("mistral", "\"sliding_window\": 11", &c));
+    assert_true(c.llama.window == 11 && c.llama.window_from == 0);
+    assert_ok(read_config("mistral", "\"sliding_window\": null", &c));
+    assert_int_equal(c.llama.window, 0);
+    assert_ok(read_config("llama", "\"sliding_window\": 11", &c));
+    assert_int_equal(c.llama.window, 0);
+    assert_ok(read_config("qwen2", "\"sliding_window\": 11, \"use_sliding_window\": false", &c));
+    assert_int_equal(c.llama.window, 0);
+    assert_ok(read_config("qwen2",
+                          "\"sliding_window\": 11, \"use_sliding_window\": true, "
+                          "\"max_window_layers\": 3",
+                          &c));
+    assert_true(c.llama.window == 11 && c.llama.window_from == 3);
+#define TYPES(a, b, c, d)                                                                          \
+    "\"sliding_window\": 11, \"use_sliding_window\": true, \"layer_types\": [\"" a                 \
+    "_attention\", \"" b "_attention\", \"" c "_attention\", \"" d "_attention\"]"
+    assert_ok(read_config("qwen3", TYPES("full", "full", "sliding", "sliding"), &c));
+    assert_int_equal(c.llama.window_from, 2);
+    assert_ok(read_config("qwen3", TYPES("full", "full", "full", "full"), &c));
+    assert_int_equal(c.llama.window_from, 4);
+    assert_fails(RN_UNSUPPORTED,
+                 read_config("qwen3", TYPES("sliding", "full", "sliding", "full"), &c));
+    assert_story("layer 1");
+}
+
+static void rope_is_read_in_both_spellings(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "\"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
+        "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+        "\"original_max_position_embeddings\": 8192}",
+        "\"rope_parameters\": {\"rope_theta\": 500000.0, \"rope_type\": \"llama3\", \"factor\": "
+        "8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+        "\"original_max_position_embeddings\": 8192}"};
+    for (int i = 0; i < 2; i++) {
+        rn_text_config c;
+        assert_ok(read_config("llama", texts[i], &c));
+        const rn_rope_attrs *r = &c.llama.rope;
+        assert_int_equal(r->scaling, RN_ROPE_LLAMA3);
+        assert_true(r->base == 500000 && r->factor == 8 && r->low_frequency == 1 &&
+                    r->high_frequency == 4 && r->original_context == 8192);
+    }
+}
+
+static void every_scaling_of_rope_that_is_built_is_read(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("llama", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", &c));
+    assert_true(c.llama.rope.scaling == RN_ROPE_LINEAR && c.llama.rope.factor == 4);
+    assert_ok(read_config("llama", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}", &c));
+    assert_true(c.llama.rope.scaling == RN_ROPE_UNSCALED && c.stretch == 2);
+    assert_ok(read_config("qwen2",
+                          "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0, "
+                          "\"original_max_position_embeddings\": 1024}",
+                          &c));
+    assert_true(c.llama.rope.scaling == RN_ROPE_YARN && c.llama.rope.factor == 4 &&
+                c.llama.rope.original_context == 1024);
+    assert_ok(read_config("llama",
+                          "\"rope_scaling\": {\"type\": \"yarn\", "
+                          "\"original_max_position_embeddings\": 512, \"mscale\": 1.0, "
+                          "\"mscale_all_dim\": 0.5}",
+                          &c));
+    assert_true(c.llama.rope.factor == 8); // 4096 / 512
+    double expected = (0.1 * log(8) + 1) / (0.05 * log(8) + 1);
+    assert_true(fabs((double)c.llama.rope.attention_factor - expected) < 1e-6);
+    assert_ok(read_config("llama", "\"rope_scaling\": {\"rope_type\": \"default\"}", &c));
+    assert_int_equal(c.llama.rope.scaling, RN_ROPE_UNSCALED);
+}
+
+static void what_is_not_built_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *type, *more, *part;
+    } cases[] = {
+        {"gpt2", "", "'gpt2'"},
+        {"mixtral", "", "'mixtral'"},
+        {"llama", "\"hidden_act\": \"gelu\"", "'gelu'"},
+        {"llama", "\"num_local_experts\": 8", "num_local_experts"},
+        {"llama", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor"},
+        {"llama", "\"rope_scaling\": {\"type\": \"longrope\"}", "'longrope'"},
+        {"llama", "\"rope_scaling\": {\"type\": \"yarn\", \"truncate\": false}", "truncation"},
+        {"llama", "\"rope_parameters\": {\"full_attention\": {}}", "layer to layer"},
+        {"llama", "\"quantization_config\": {\"quant_method\": \"gptq\"}", "'gptq'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_text_config c;
+        assert_fails(RN_UNSUPPORTED, read_config(cases[i].type, cases[i].more, &c));
+        assert_story(cases[i].part);
+    }
+    rn_text_config c;
+    assert_fails(RN_INVALID, read_config("llama", "\"rope_scaling\": {\"type\": \"linear\"}", &c));
+    assert_story("rope_scaling.factor");
+}
+
+static void impossible_numbers_are_refused(void **state) {
+    (void)state;
+    rn_text_config good, c;
+    assert_ok(read_config("llama", "", &good));
+    assert_ok(rn_text_config_check(&good, 4 * 9 + 3));
+    assert_fails(RN_INVALID, rn_text_config_check(&good, 4 * 9 - 1));
+#define REFUSES(field, value)                                                                      \
+    do {                                                                                           \
+        c = good;                                                                                  \
+        c.field = value;                                                                           \
+        assert_fails(RN_INVALID, rn_text_config_check(&c, 1000));                                  \
+    } while (0)
+    REFUSES(llama.layers, 0);
+    REFUSES(llama.layers, 1000000000);
+    REFUSES(llama.dim, 0);
+    REFUSES(llama.dim, UINT32_MAX);
+    REFUSES(llama.ffn, UINT32_MAX);
+    REFUSES(llama.heads, UINT32_MAX);
+    REFUSES(llama.kv_heads, 0);
+    REFUSES(llama.head_dim, 0);
+    REFUSES(llama.head_dim, 1 << 23);
+    REFUSES(llama.vocab, 0);
+    REFUSES(llama.vocab, UINT32_MAX);
+    REFUSES(llama.norm_eps, 0);
+    REFUSES(llama.norm_eps, NAN);
+    REFUSES(context, 0);
+}
+
+// ---- GGUF's divisors ----------------------------------------------------------------------------
+
+static void divide(const rn_rope_attrs *rope, uint32_t dims, float *out /* (dims / 2) */) {
+    double scaled[64], plain[64], factor = 0;
+    rn_rope_attrs unscaled = {.base = rope->base};
+    rn_rope_frequencies(rope, dims, scaled, &factor);
+    rn_rope_frequencies(&unscaled, dims, plain, &factor);
+    for (uint32_t i = 0; i < dims / 2; i++)
+        out[i] = (float)(plain[i] / scaled[i]);
+}
+
+static void divisors_give_back_the_scaling_that_made_them(void **state) {
+    (void)state;
+    static const struct {
+        float base, factor;
+        uint32_t dims, context;
+    } cases[] = {{500000, 8, 128, 8192},  // Llama 3.1
+                 {500000, 32, 64, 8192},  // Llama 3.2
+                 {500000, 32, 128, 8192}, //
+                 {10000, 4, 32, 2048}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_rope_attrs made = {.scaling = RN_ROPE_LLAMA3,
+                              .base = cases[i].base,
+                              .factor = cases[i].factor,
+                              .low_frequency = 1,
+                              .high_frequency = 4,
+                              .original_context = cases[i].context};
+        rn_rope_attrs found = {.base = cases[i].base};
+        float divisors[64];
+        divide(&made, cases[i].dims, divisors);
+        assert_ok(rn_rope_from_divisors(divisors, cases[i].dims, &found));
+        assert_int_equal(found.scaling, RN_ROPE_LLAMA3);
+        assert_int_equal(found.original_context, cases[i].context);
+        assert_true(fabsf(found.factor - cases[i].factor) < 1e-4f);
+    }
+}
+
+static void divisors_of_one_and_of_no_kind(void **state) {
+    (void)state;
+    float ones[4] = {1, 1, 1, 1}, all[4] = {8, 8, 8, 8}, step[4] = {1, 1, 8, 8},
+          odd[4] = {1, 5, 2, 8}, below[4] = {1, 1, 0.5f, 1}, nan[4] = {1, NAN, 1, 1};
+    rn_rope_attrs r = {.base = 10000};
+    assert_ok(rn_rope_from_divisors(ones, 8, &r));
+    assert_int_equal(r.scaling, RN_ROPE_UNSCALED);
+    assert_ok(rn_rope_from_divisors(all, 8, &r));
+    assert_ok(rn_rope_from_divisors(step, 8, &r));
+    assert_fails(RN_UNSUPPORTED, rn_rope_from_divisors(odd, 8, &r));
+    assert_story("rope_freqs.weight");
+    assert_fails(RN_UNSUPPORTED, rn_rope_from_divisors(below, 8, &r));
+    assert_fails(RN_UNSUPPORTED, rn_rope_from_divisors(nan, 8, &r));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_said_has_defaults),
+        cmocka_unit_test(architectures_differ_in_biases_and_norms),
+        cmocka_unit_test(windows_are_where_the_model_has_them),
+        cmocka_unit_test(rope_is_read_in_both_spellings),
+        cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
+        cmocka_unit_test(what_is_not_built_is_named),
+        cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(divisors_give_back_the_scaling_that_made_them),
+        cmocka_unit_test(divisors_of_one_and_of_no_kind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
