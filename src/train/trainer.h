@@ -1,0 +1,29 @@
+// trainer.h — a trainer's parts, for its own files.
+#ifndef RN_TRAIN_TRAINER_H
+#define RN_TRAIN_TRAINER_H
+
+#include <ration/train.h>
+
+#include "base/arena.h"
+
+// A weight of the model, or one of its two moments.
+typedef struct rn_trained {
+    const char *name;
+    rn_shape shape;
+    uint64_t count; // elements
+    bool moment;
+    float *first; // (count) a weight's first values, which the session borrows; NULL for moments
+} rn_trained;
+
+struct rn_trainer {
+    rn_trainer_options options;
+    rn_arena memory;
+    rn_plan *plan;
+    rn_session *session;
+    rn_trained *tensors; // (tensor_count): weights, then moments
+    uint32_t tensor_count, weight_count;
+    uint64_t most; // elements of the largest tensor
+    uint64_t steps;
+};
+
+#endif

@@ -1,0 +1,223 @@
+// A trainer: it learns, the same steps give the same weights however they are run, and what fails
+// leaves nothing behind.
+#include "support.h"
+
+#include <ration/memory.h>
+#include <ration/train.h>
+
+#include <math.h>
+
+#include "base/fault.h"
+
+enum { BATCH = 4, TOKENS = 12, ROWS = BATCH * TOKENS, VOCAB = 24 };
+
+static rn_trainer_options small(void) {
+    return (rn_trainer_options){.layers = 2,
+                                .dim = 16,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .ffn = 32,
+                                .vocab_size = VOCAB,
+                                .tokens = TOKENS,
+                                .batch = BATCH,
+                                .max_norm = 1,
+                                .seed = 3};
+}
+
+// Rows that count: where one begins is all that must be guessed.
+static void make_batch(uint64_t step, int32_t *tokens, int32_t *targets) {
+    for (int row = 0; row < BATCH; row++)
+        for (int t = 0; t < TOKENS; t++) {
+            int32_t first = (int32_t)((step * BATCH + (uint64_t)row) * 7 % VOCAB);
+            tokens[row * TOKENS + t] = (first + t) % VOCAB;
+            targets[row * TOKENS + t] = (first + t + 1) % VOCAB;
+        }
+}
+
+// The loss of the last step.
+static float take_steps(rn_trainer *trainer, uint64_t count) {
+    int32_t tokens[ROWS], targets[ROWS];
+    float loss = NAN;
+    for (uint64_t i = 0; i < count; i++) {
+        make_batch(rn_trainer_steps(trainer), tokens, targets);
+        assert_ok(rn_trainer_step(trainer, tokens, targets, 0.01, &loss));
+    }
+    return loss;
+}
+
+static rn_trainer *open_trainer(const rn_trainer_options *options) {
+    rn_trainer *trainer = NULL;
+    assert_ok(rn_trainer_create(options, &trainer));
+    return trainer;
+}
+
+static void assert_same_files(const char *a, const char *b) {
+    size_t a_bytes = 0, b_bytes = 0;
+    void *x = test_read(a, &a_bytes), *y = test_read(b, &b_bytes);
+    assert_int_equal(a_bytes, b_bytes);
+    assert_memory_equal(x, y, a_bytes);
+    free(x);
+    free(y);
+}
+
+// ---- learning -----------------------------------------------------------------------------------
+
+static void a_trainer_learns_to_count(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_trainer *trainer = open_trainer(&options);
+    float first = take_steps(trainer, 1);
+    assert_true(fabsf(first - logf(VOCAB)) < 0.1f); // it knows nothing yet
+    assert_true(take_steps(trainer, 99) < 0.1f);
+    assert_int_equal(rn_trainer_steps(trainer), 100);
+    rn_trainer_destroy(trainer);
+}
+
+static void targets_of_minus_100_do_not_count(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    int32_t tokens[ROWS], targets[ROWS];
+    float loss[2];
+    for (int i = 0; i < 2; i++) {
+        rn_trainer *trainer = open_trainer(&options);
+        make_batch(0, tokens, targets);
+        for (int t = TOKENS; t < ROWS; t++) {
+            targets[t] = -100;
+            tokens[t] = i; // seen by nobody who counts
+        }
+        assert_ok(rn_trainer_step(trainer, tokens, targets, 0.01, &loss[i]));
+        rn_trainer_destroy(trainer);
+    }
+    assert_true(loss[0] == loss[1] && loss[0] > 2);
+}
+
+static void a_batch_without_targets_is_refused(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_trainer *trainer = open_trainer(&options);
+    int32_t tokens[ROWS] = {0}, targets[ROWS];
+    float loss;
+    for (int i = 0; i < ROWS; i++)
+        targets[i] = -100;
+    assert_fails(RN_INVALID, rn_trainer_step(trainer, tokens, targets, 0.01, &loss));
+    assert_int_equal(rn_trainer_steps(trainer), 0);
+    rn_trainer_destroy(trainer);
+}
+
+// ---- the same weights ---------------------------------------------------------------------------
+
+static void export_after(rn_trainer *trainer, uint64_t steps, const char *path) {
+    take_steps(trainer, steps);
+    assert_ok(rn_trainer_export(trainer, RN_DTYPE_F32, path));
+    rn_trainer_destroy(trainer);
+}
+
+static void a_resumed_training_ends_where_one_that_ran_through_does(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    export_after(open_trainer(&options), 7, test_own_path("through"));
+    rn_trainer *half = open_trainer(&options);
+    take_steps(half, 3);
+    assert_ok(rn_trainer_save(half, test_own_path("checkpoint")));
+    take_steps(half, 1); // what a kill would lose
+    rn_trainer_destroy(half);
+    options.seed++; // first weights do not matter any more
+    rn_trainer *rest = open_trainer(&options);
+    assert_ok(rn_trainer_resume(rest, test_own_path("checkpoint")));
+    assert_int_equal(rn_trainer_steps(rest), 3);
+    export_after(rest, 4, test_own_path("resumed"));
+    assert_same_files(test_own_path("through"), test_own_path("resumed"));
+}
+
+static void threads_do_not_change_the_weights(void **state) {
+    (void)state;
+    for (uint32_t threads = 1; threads <= 3; threads += 2) {
+        rn_trainer_options options = small();
+        assert_ok(rn_cpu_device_create(threads, &options.device));
+        export_after(open_trainer(&options), 4, test_own_path(threads == 1 ? "one" : "three"));
+        rn_device_destroy(options.device);
+    }
+    assert_same_files(test_own_path("one"), test_own_path("three"));
+}
+
+static void an_export_holds_the_weights_by_their_names(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_checkpoint *file = NULL;
+    rn_trainer *trainer = open_trainer(&options);
+    assert_ok(rn_trainer_export(trainer, RN_DTYPE_F16, test_own_path("model.safetensors")));
+    assert_fails(RN_UNSUPPORTED,
+                 rn_trainer_export(trainer, RN_DTYPE_Q4_0, test_own_path("q.safetensors")));
+    rn_trainer_destroy(trainer);
+    assert_ok(rn_checkpoint_open(test_own_path("model.safetensors"), &file));
+    assert_int_equal(rn_checkpoint_count(file), 3 + 9 * options.layers);
+    const rn_tensor_info *k = rn_checkpoint_find(file, "model.layers.1.self_attn.k_proj.weight");
+    assert_non_null(k);
+    assert_int_equal(k->dtype, RN_DTYPE_F16);
+    assert_int_equal(k->dims[0], 8);
+    assert_int_equal(k->dims[1], 16);
+    rn_checkpoint_close(file);
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+
+static void a_checkpoint_of_another_model_is_refused(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_trainer *trainer = open_trainer(&options);
+    assert_ok(rn_trainer_save(trainer, test_own_path("checkpoint")));
+    assert_ok(rn_trainer_export(trainer, RN_DTYPE_F32, test_own_path("weights")));
+    assert_fails(RN_INVALID, rn_trainer_resume(trainer, test_own_path("weights"))); // no step
+    assert_fails(RN_NOT_FOUND, rn_trainer_resume(trainer, test_own_path("nothing")));
+    rn_trainer_destroy(trainer);
+    options.ffn = 48;
+    trainer = open_trainer(&options);
+    assert_fails(RN_INVALID, rn_trainer_resume(trainer, test_own_path("checkpoint")));
+    assert_non_null(strstr(rn_last_story()->message, "another size"));
+    rn_trainer_destroy(trainer);
+    options = small();
+    options.batch = 0;
+    assert_fails(RN_INVALID, rn_trainer_create(&options, &trainer));
+    assert_null(trainer);
+}
+
+static rn_status make_and_save(const rn_trainer_options *options) {
+    rn_trainer *trainer = NULL;
+    RN_TRY(rn_trainer_create(options, &trainer));
+    rn_status s = rn_trainer_save(trainer, test_own_path("checkpoint"));
+    if (s == RN_OK) s = rn_trainer_resume(trainer, test_own_path("checkpoint"));
+    rn_trainer_destroy(trainer);
+    return s;
+}
+
+static void a_refused_allocation_leaves_nothing_behind(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    assert_ok(rn_cpu_device_create(1, &options.device));
+    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    for (uint64_t n = 1;; n++) {
+        rn_fault_arm(RN_FAULT_ALLOC, n);
+        rn_status s = make_and_save(&options);
+        bool fired = rn_fault_fired(RN_FAULT_ALLOC);
+        rn_fault_arm(RN_FAULT_ALLOC, 0);
+        assert_int_equal(s != RN_OK, fired);
+        assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
+        if (!fired) break;
+    }
+    rn_device_destroy(options.device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trainer_learns_to_count),
+        cmocka_unit_test(targets_of_minus_100_do_not_count),
+        cmocka_unit_test(a_batch_without_targets_is_refused),
+        cmocka_unit_test_setup(a_resumed_training_ends_where_one_that_ran_through_does,
+                               test_make_folder),
+        cmocka_unit_test_setup(threads_do_not_change_the_weights, test_make_folder),
+        cmocka_unit_test_setup(an_export_holds_the_weights_by_their_names, test_make_folder),
+        cmocka_unit_test_setup(a_checkpoint_of_another_model_is_refused, test_make_folder),
+        cmocka_unit_test_setup(a_refused_allocation_leaves_nothing_behind, test_make_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
