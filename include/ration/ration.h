@@ -19,22 +19,28 @@
 #define RATION_RATION_H
 
 #include <ration/calibrate.h>
+#include <ration/chat.h>
 #include <ration/checkpoint.h>
 #include <ration/convert.h>
 #include <ration/device.h>
+#include <ration/generate.h>
 #include <ration/graph.h>
 #include <ration/json.h>
 #include <ration/log.h>
 #include <ration/memory.h>
+#include <ration/model.h>
 #include <ration/options.h>
 #include <ration/place.h>
 #include <ration/plan.h>
 #include <ration/pool.h>
+#include <ration/sampler.h>
 #include <ration/session.h>
 #include <ration/status.h>
 #include <ration/summary.h>
 #include <ration/tensor.h>
 #include <ration/text.h>
+#include <ration/tokenizer.h>
+#include <ration/train.h>
 #include <ration/writer.h>
 
 #define RATION_VERSION_MAJOR 0

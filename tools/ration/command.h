@@ -28,7 +28,7 @@ typedef struct command {
     rn_status (*own_arguments)(invocation *in, int argc, char **argv);
 } command;
 
-extern const command inspect_command, convert_command, place_command, plan_command,
+extern const command run_command, inspect_command, convert_command, place_command, plan_command,
     calibrate_command, config_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
@@ -37,6 +37,10 @@ const char *take_config_flag(int argc, char **argv, int *at);
 
 // Set by Ctrl-C and SIGTERM.
 extern volatile bool interrupted;
+// The same, for the library's own calls.
+extern rn_flag interrupt_flag;
+// The next Ctrl-C is caught, too: it stops an answer, not the program.
+void forget_interrupt(void);
 
 // A --budget for the host, and what of it is not for a plan.
 typedef struct host_budget {

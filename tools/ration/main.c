@@ -11,9 +11,11 @@
 enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CANCELLED = 6 };
 
 volatile bool interrupted;
+rn_flag interrupt_flag;
 
-static const command *const commands[] = {&inspect_command, &convert_command,   &place_command,
-                                          &plan_command,    &calibrate_command, &config_command};
+static const command *const commands[] = {&run_command,     &plan_command,  &inspect_command,
+                                          &convert_command, &place_command, &calibrate_command,
+                                          &config_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -38,7 +40,7 @@ static int exit_code(rn_status status) {
 
 // The first signal asks, the second one kills.
 static void on_signal(int number) {
-    interrupted = true;
+    interrupted = interrupt_flag = true;
     signal(number, SIG_DFL);
 }
 
@@ -48,6 +50,11 @@ static void catch_signals(void) {
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+void forget_interrupt(void) {
+    interrupted = interrupt_flag = false;
+    catch_signals();
 }
 
 // ---- help -----------------------------------------------------------------------------
@@ -185,7 +192,7 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     return check_words(in);
 }
 
-static int run_command(const command *c, int argc, char **argv) {
+static int carry_out(const command *c, int argc, char **argv) {
     invocation in = {.command = c};
     if (wants_help(argc, argv)) {
         print_help(c);
@@ -225,6 +232,6 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(argv[1], commands[i]->name) == 0)
-            return run_command(commands[i], argc - 2, argv + 2);
+            return carry_out(commands[i], argc - 2, argv + 2);
     return unknown_command(argv[1]);
 }

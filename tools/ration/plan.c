@@ -1,9 +1,10 @@
 // plan.c — ration plan: what a model needs, what lives where and when, before anything is loaded.
-#include "command.h"
+#include "run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SWEEP_ROWS = 9 };
 
@@ -11,6 +12,7 @@ typedef struct view {
     const invocation *in;
     host_budget budget;
     rn_plan_options options;
+    rn_model *model; // NULL for a builtin one
     rn_recipe recipe;
     rn_device *device;
     bool measured; // whether its rates were
@@ -243,6 +245,23 @@ static rn_status plan_model(view *v) {
     return s;
 }
 
+// A path that exists is a model's files; anything else must be the name of a builtin one.
+static rn_status open_files(view *v) {
+    rn_adapter adapters[MAX_ADAPTERS];
+    char paths[MAX_ADAPTERS][4096];
+    rn_model_options options = {.adapters = adapters, .without_tokenizer = true};
+    rn_text_options text;
+    RN_TRY(read_adapters(v->in, adapters, paths, &options.adapter_count));
+    RN_TRY(read_text_options(v->in, &text));
+    RN_TRY(rn_model_open(v->in->words[0], &options, &v->model));
+    return rn_model_make_recipe(v->model, &text, &v->recipe);
+}
+
+static rn_status open_recipe(view *v) {
+    const char *name = v->in->words[0];
+    return access(name, F_OK) == 0 ? open_files(v) : rn_builtin_recipe(name, &v->recipe);
+}
+
 static rn_status check_outputs(const view *v) {
     if (v->sweep && (v->svg[0] || v->html[0]))
         return rn_hint(rn_fail(RN_INVALID, "a sweep makes no picture"),
@@ -260,14 +279,15 @@ static rn_status run(const invocation *in) {
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
-    RN_TRY(rn_builtin_recipe(in->words[0], &v.recipe));
-    rn_status s = read_host_budget(in, &v.budget);
+    rn_status s = open_recipe(&v);
+    if (s == RN_OK) s = read_host_budget(in, &v.budget);
     v.options.budget_bytes = v.budget.total_bytes;
     v.options.beside_bytes = v.budget.outside_bytes + v.budget.reserve_bytes;
     v.options.exact = rn_settings_bool(settings, "exact");
     v.options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
     if (s == RN_OK) s = plan_model(&v);
     rn_recipe_destroy(&v.recipe);
+    rn_model_close(v.model);
     return s;
 }
 
@@ -276,8 +296,10 @@ const command plan_command = {
     .usage = "plan MODEL [options]",
     .summary = "what a model needs and what would lie where, within a budget",
     .about =
-        "MODEL is one of mlp, simple, resnet18 and llama:LAYERSxDIM[:DTYPE] (llama:32x4096,\n"
-        "llama:32x4096:q4_0), each with :train at its end for a training step. Nothing is loaded.\n"
+        "MODEL is a Hugging Face folder or a GGUF file, or one of mlp, simple, resnet18 and\n"
+        "llama:LAYERSxDIM[:DTYPE] (llama:32x4096, llama:32x4096:q4_0), each with :train at its "
+        "end\n"
+        "for a training step. Only headers are read; nothing is loaded.\n"
         "Prints what is held at the peak by purpose, the moves that make it fit (weights that are\n"
         "read from disk in every run, fewer rows at once, recomputing, micro-batches) with their\n"
         "reasons, the largest buffers and the predicted time. A row is what a model takes many of\n"

@@ -1,0 +1,243 @@
+// llm_bench.c — one text model: prompt and token rates, what it held and what it read.
+//
+//     llm_bench MODEL [-p 512] [-n 128] [-t THREADS] [-r 1] [-b BUDGET] [-c CONTEXT] [-s] [-d 0]
+//     llm_bench bandwidth [-t THREADS]
+//
+// Prints one line of JSON. Tokens are made greedily from random prompts; -s allows speculation, -d
+// puts so many tokens before what is timed. `bandwidth` reads a gigabyte of memory again and again
+// and says how fast.
+#include <ration/ration.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct job {
+    const char *model;
+    uint32_t prompt, tokens, threads, rounds, context, depth;
+    uint64_t budget_bytes; // 0: none
+    bool speculate;
+} job;
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+// ---- memory bandwidth ---------------------------------------------------------------------------
+
+enum { READ_BYTES = 1 << 30, MAX_THREADS = 64 };
+
+typedef struct reading {
+    const uint64_t *words; // (count)
+    size_t count;
+    uint64_t sum;
+} reading;
+
+static void *sum_words(void *self) {
+    reading *r = self;
+    uint64_t sums[8] = {0};
+    for (size_t i = 0; i < r->count; i += 64) // a cache line in eight sums, eight lines a turn
+        for (size_t k = 0; k < 64; k++)
+            sums[k % 8] += r->words[i + k];
+    for (int k = 0; k < 8; k++)
+        r->sum += sums[k];
+    return NULL;
+}
+
+static double read_once(const uint64_t *words, uint32_t threads) {
+    pthread_t ids[MAX_THREADS];
+    reading readings[MAX_THREADS];
+    size_t each = READ_BYTES / 8 / threads / 64 * 64;
+    double begin = seconds_now();
+    for (uint32_t i = 0; i < threads; i++) {
+        readings[i] = (reading){words + i * each, each, 0};
+        pthread_create(&ids[i], NULL, sum_words, &readings[i]);
+    }
+    for (uint32_t i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    return (double)(each * 8 * threads) / (seconds_now() - begin);
+}
+
+static int print_bandwidth(uint32_t threads) {
+    uint64_t *words = aligned_alloc(1 << 21, READ_BYTES);
+    double best = 0;
+    if (!words) return 1;
+    memset(words, 1, READ_BYTES);
+    for (int i = 0; i < 6; i++) {
+        double rate = read_once(words, threads);
+        if (rate > best) best = rate;
+    }
+    free(words);
+    printf("{\"bytes_per_second\": %.0f}\n", best);
+    return 0;
+}
+
+// ---- a model ------------------------------------------------------------------------------------
+
+typedef struct run {
+    const job *job;
+    rn_model *model;
+    rn_device *device;
+    rn_generator *generator;
+    rn_sequence *sequence;
+    uint32_t *prompt; // (depth + prompt)
+    double load_seconds, prompt_seconds, token_seconds, first_seconds;
+    uint64_t made, read_bytes;
+} run;
+
+static rn_status open_run(run *r) {
+    const job *j = r->job;
+    bool measured;
+    rn_generator_options options = {
+        .text = {.context = j->context, .prompt_tokens = j->prompt, .new_tokens = j->tokens},
+        .speculation = j->speculate ? RN_SPECULATE_AUTO : RN_SPECULATE_NEVER};
+    RN_TRY(rn_model_open(j->model, &(rn_model_options){.without_tokenizer = true}, &r->model));
+    RN_TRY(rn_rates_use(j->threads, &measured));
+    RN_TRY(rn_cpu_device_create(j->threads, &r->device));
+    RN_TRY(rn_process_charge_outside());
+    options.session.device = r->device;
+    options.plan.budget_bytes = j->budget_bytes;
+    if (j->budget_bytes)
+        options.plan.beside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes +
+                                    (4 << 20) + j->budget_bytes / 256;
+    RN_TRY(rn_generator_create(r->model, &options, &r->generator));
+    return rn_sequence_create(r->generator, &(rn_sampling){0}, &r->sequence);
+}
+
+// Reads the prompt and makes the first token.
+static rn_status take_first(run *r, const uint32_t *ids, size_t count) {
+    rn_sample sample;
+    RN_TRY(rn_sequence_feed(r->sequence, ids, count));
+    while (!rn_sequence_take(r->sequence, &sample))
+        RN_TRY(rn_generator_step(r->generator));
+    return RN_OK;
+}
+
+static rn_status time_round(run *r) {
+    const job *j = r->job;
+    rn_sample sample;
+    rn_sequence_rewind(r->sequence, 0);
+    if (j->depth) RN_TRY(take_first(r, r->prompt, j->depth));
+    double begin = seconds_now();
+    if (j->prompt) RN_TRY(take_first(r, r->prompt + j->depth, j->prompt));
+    double seconds = seconds_now() - begin;
+    if (r->prompt_seconds == 0 || seconds < r->prompt_seconds) r->prompt_seconds = seconds;
+    if (j->tokens == 0) return RN_OK;
+    if (!j->prompt && !j->depth) RN_TRY(take_first(r, r->prompt, 1));
+    uint64_t made = 0, before = rn_generator_get_facts(r->generator).session.read_bytes;
+    begin = seconds_now();
+    while (made < j->tokens) {
+        RN_TRY(rn_generator_step(r->generator));
+        while (made < j->tokens && rn_sequence_take(r->sequence, &sample))
+            made++;
+    }
+    seconds = seconds_now() - begin;
+    r->read_bytes = rn_generator_get_facts(r->generator).session.read_bytes - before;
+    if (r->token_seconds == 0 || seconds < r->token_seconds) r->token_seconds = seconds;
+    return RN_OK;
+}
+
+static rn_status make_prompt(run *r) {
+    uint32_t vocab = rn_model_get_info(r->model)->vocab_size,
+             count = r->job->depth + r->job->prompt + 1;
+    r->prompt = malloc(count * sizeof *r->prompt);
+    if (!r->prompt) return rn_fail(RN_NO_MEMORY, "no memory");
+    for (uint32_t i = 0; i < count; i++)
+        r->prompt[i] = (uint32_t)(i * 2654435761u) % vocab;
+    return RN_OK;
+}
+
+static rn_status time_model(run *r, double start) {
+    RN_TRY(open_run(r));
+    RN_TRY(make_prompt(r));
+    r->load_seconds = seconds_now() - start;
+    for (uint32_t i = 0; i < r->job->rounds; i++) {
+        RN_TRY(time_round(r));
+        if (i == 0) r->first_seconds = r->load_seconds + r->prompt_seconds;
+    }
+    return RN_OK;
+}
+
+// What one token reads: all tensors, but for an embedding table that is not the head as well.
+static uint64_t pass_bytes(const run *r) {
+    rn_checkpoint *files = NULL;
+    uint64_t bytes = 0;
+    if (rn_checkpoint_open(r->job->model, &files) != RN_OK) return 0;
+    bytes = rn_checkpoint_total_bytes(files);
+    const rn_tensor_info *table = rn_checkpoint_find(files, "token_embd.weight");
+    if (!table) table = rn_checkpoint_find(files, "model.embed_tokens.weight");
+    if (table && !rn_model_get_info(r->model)->tied_head) bytes -= table->bytes;
+    rn_checkpoint_close(files);
+    return bytes;
+}
+
+static void print_run(const run *r) {
+    const job *j = r->job;
+    const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
+    rn_generator_facts facts = rn_generator_get_facts(r->generator);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("{\"prompt_rate\": %.3f, \"token_rate\": %.3f, \"load_seconds\": %.4f, "
+           "\"first_token_seconds\": %.4f, \"planned_bytes\": %llu, \"streamed_bytes\": %llu, "
+           "\"read_bytes_a_token\": %.0f, \"resident_peak_bytes\": %llu, \"rows\": %llu, "
+           "\"pass_bytes\": %llu, \"predicted_pass_seconds\": %.5f, \"accepted\": %llu}\n",
+           r->prompt_seconds > 0 && j->prompt ? j->prompt / r->prompt_seconds : 0,
+           r->token_seconds > 0 ? j->tokens / r->token_seconds : 0, r->load_seconds,
+           r->first_seconds, (unsigned long long)p->planned_bytes,
+           (unsigned long long)p->streamed_bytes, j->tokens ? (double)r->read_bytes / j->tokens : 0,
+           (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
+           (unsigned long long)pass_bytes(r), p->pass_seconds,
+           (unsigned long long)facts.accepted_tokens);
+}
+
+static void close_run(run *r) {
+    rn_sequence_destroy(r->sequence);
+    rn_generator_destroy(r->generator);
+    rn_device_destroy(r->device);
+    rn_model_close(r->model);
+    free(r->prompt);
+}
+
+static bool read_flags(int argc, char **argv, job *out) {
+    int flag;
+    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:s")) != -1) {
+        uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
+        if (flag == 'p') out->prompt = number;
+        if (flag == 'n') out->tokens = number;
+        if (flag == 't') out->threads = number;
+        if (flag == 'r') out->rounds = number;
+        if (flag == 'c') out->context = number;
+        if (flag == 'd') out->depth = number;
+        if (flag == 's') out->speculate = true;
+        if (flag == '?') return false;
+        if (flag == 'b' && rn_size_parse((rn_str){optarg, strlen(optarg)}, 0, &out->budget_bytes))
+            return false;
+    }
+    return optind + 1 == argc && out->rounds > 0;
+}
+
+int main(int argc, char **argv) {
+    job j = {.prompt = 512, .tokens = 128, .threads = 2, .rounds = 1};
+    double start = seconds_now();
+    if (!read_flags(argc, argv, &j)) {
+        fprintf(stderr,
+                "usage: llm_bench MODEL|bandwidth [-p N] [-n N] [-t N] [-r N] [-b SIZE] [-c N] "
+                "[-d N] [-s]\n");
+        return 2;
+    }
+    j.model = argv[optind];
+    if (strcmp(j.model, "bandwidth") == 0) return print_bandwidth(j.threads);
+    if (j.context == 0) j.context = j.depth + j.prompt + j.tokens + 16;
+    run r = {.job = &j};
+    rn_status s = time_model(&r, start);
+    if (s == RN_OK) print_run(&r);
+    if (s != RN_OK) fprintf(stderr, "llm_bench: %s\n", rn_last_story()->message);
+    close_run(&r);
+    return s == RN_OK ? 0 : 1;
+}

@@ -1,0 +1,462 @@
+// run.c — ration run: text from a model, within a budget.
+#include "run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// ---- settings -----------------------------------------------------------------------------------
+
+static rn_dtype kv_dtype(const char *name) {
+    if (strcmp(name, "int8") == 0) return RN_DTYPE_Q8_0;
+    return strcmp(name, "f32") == 0 ? RN_DTYPE_F32 : RN_DTYPE_F16;
+}
+
+static rn_status read_count(const invocation *in, const char *name, uint32_t *out) {
+    uint64_t value = rn_settings_count(in->settings, name);
+    *out = (uint32_t)value;
+    if (value <= UINT32_MAX / 2) return RN_OK;
+    return rn_fail(RN_INVALID, "--%s %llu is too large", name, (unsigned long long)value);
+}
+
+rn_status read_text_options(const invocation *in, rn_text_options *out) {
+    *out = (rn_text_options){.kv_dtype = kv_dtype(rn_settings_text(in->settings, "kv")),
+                             .plain_activations =
+                                 strcmp(rn_settings_text(in->settings, "activations"), "f32") == 0};
+    RN_TRY(read_count(in, "ctx", &out->context));
+    RN_TRY(read_count(in, "kv-page", &out->page_tokens));
+    RN_TRY(read_count(in, "kv-pages", &out->pages));
+    return read_count(in, "chunk", &out->rows);
+}
+
+// The last colon before a number separates the scale; any other belongs to the path.
+static rn_status read_adapter(const char *text, rn_adapter *out, char path[4096]) {
+    char *end;
+    if ((size_t)snprintf(path, 4096, "%s", text) >= 4096)
+        return rn_fail(RN_INVALID, "--lora: the path is too long");
+    *out = (rn_adapter){.path = path, .scale = 1};
+    char *colon = strrchr(path, ':');
+    if (!colon || !colon[1]) return RN_OK;
+    double scale = strtod(colon + 1, &end);
+    if (*end) return RN_OK;
+    if (!isfinite(scale)) return rn_fail(RN_INVALID, "--lora %s: the scale is no number", text);
+    *colon = 0;
+    out->scale = (float)scale;
+    return RN_OK;
+}
+
+rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
+                        size_t *out_count) {
+    const char *const *items = NULL;
+    *out_count = rn_settings_list(in->settings, "lora", &items);
+    if (*out_count > MAX_ADAPTERS)
+        return rn_fail(RN_INVALID, "--lora: more than %d adapters", MAX_ADAPTERS);
+    for (size_t i = 0; i < *out_count; i++)
+        RN_TRY(read_adapter(items[i], &adapters[i], paths[i]));
+    return RN_OK;
+}
+
+// "ID=X" or "ID=never".
+static rn_status read_bias(const char *text, rn_logit_bias *out) {
+    char *end, *last;
+    unsigned long id = strtoul(text, &end, 10);
+    bool never = *end == '=' && strcmp(end + 1, "never") == 0;
+    double bias = *end == '=' && !never ? strtod(end + 1, &last) : -INFINITY;
+    bool good = end != text && *end == '=' && end[1] && (never || (!*last && isfinite(bias)));
+    if (!good || id > UINT32_MAX)
+        return rn_hint(rn_fail(RN_INVALID, "--logit-bias %s: not ID=NUMBER", text),
+                       "for example --logit-bias 13=-2.5 or 13=never");
+    *out = (rn_logit_bias){(uint32_t)id, (float)bias};
+    return RN_OK;
+}
+
+static rn_status read_sampling(runner *r) {
+    const rn_settings *s = r->in->settings;
+    const char *const *items = NULL;
+    size_t count = rn_settings_list(s, "logit-bias", &items);
+    rn_sampling *out = &r->sampling;
+    bool greedy = rn_settings_bool(s, "greedy");
+    *out = (rn_sampling){
+        .temperature = greedy ? 0 : (float)rn_settings_number(s, "temperature"),
+        .top_p = (float)rn_settings_number(s, "top-p"),
+        .min_p = (float)rn_settings_number(s, "min-p"),
+        .repetition_penalty = (float)rn_settings_number(s, "repetition-penalty"),
+        .presence_penalty = (float)rn_settings_number(s, "presence-penalty"),
+        .frequency_penalty = (float)rn_settings_number(s, "frequency-penalty"),
+        .seed = rn_settings_count(s, "seed"),
+        .bias = r->biases,
+        .bias_count = count,
+    };
+    RN_TRY(read_count(r->in, "top-k", &out->top_k));
+    RN_TRY(read_count(r->in, "penalty-window", &out->penalty_window));
+    RN_TRY(read_count(r->in, "logprobs", &out->logprobs));
+    for (size_t i = 0; i < count; i++)
+        RN_TRY(read_bias(items[i], &r->biases[i]));
+    return RN_OK;
+}
+
+static rn_speculation read_speculation(const invocation *in) {
+    const char *text = rn_settings_text(in->settings, "speculate");
+    return strcmp(text, "never") == 0    ? RN_SPECULATE_NEVER
+           : strcmp(text, "always") == 0 ? RN_SPECULATE_ALWAYS
+                                         : RN_SPECULATE_AUTO;
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static rn_status open_model(runner *r) {
+    rn_model_options options = {.adapters = r->adapters};
+    const char *tokenizer = rn_settings_text(r->in->settings, "tokenizer");
+    RN_TRY(read_adapters(r->in, r->adapters, r->adapter_paths, &options.adapter_count));
+    if (tokenizer[0]) options.tokenizer_path = tokenizer;
+    RN_TRY(rn_model_open(r->in->word_count ? r->in->words[0] : NULL, &options, &r->model));
+    r->tokenizer = rn_model_tokenizer(r->model);
+    if (r->tokenizer) return RN_OK;
+    return rn_hint(rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer"),
+                   "name one with --tokenizer PATH");
+}
+
+// The smallest budget that the refusal names counts a reserve that grows with the budget.
+static rn_status create_generator(runner *r) {
+    rn_plan_options *plan = &r->options.plan;
+    rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
+    if (s != RN_OVER_BUDGET || rn_last_refusal()->smallest_budget_bytes == 0) return s;
+    uint64_t least = rn_last_refusal()->smallest_budget_bytes - plan->beside_bytes;
+    plan->beside_bytes = whole_budget(&r->budget, least) - least;
+    return rn_generator_create(r->model, &r->options, &r->generator);
+}
+
+static rn_status open_generator(runner *r) {
+    uint32_t threads = (uint32_t)rn_settings_count(r->in->settings, "threads");
+    rn_generator_options *o = &r->options;
+    bool chat = rn_settings_bool(r->in->settings, "chat");
+    RN_TRY(read_text_options(r->in, &o->text));
+    RN_TRY(read_sampling(r));
+    RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
+    RN_TRY(rn_rates_use(threads, &r->rates_measured));
+    RN_TRY(rn_cpu_device_create(threads, &r->device));
+    RN_TRY(read_host_budget(r->in, &r->budget));
+    o->plan.budget_bytes = r->budget.total_bytes;
+    o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
+    o->session.device = r->device;
+    o->session.audit = rn_settings_bool(r->in->settings, "audit");
+    o->session.cancel = chat ? NULL : &interrupt_flag; // in a chat only between tokens
+    o->speculation = read_speculation(r->in);
+    RN_TRY(create_generator(r));
+    r->loaded_bytes = rn_generator_get_facts(r->generator).session.read_bytes;
+    return rn_sequence_create(r->generator, &r->sampling, &r->sequence);
+}
+
+static void close_runner(runner *r) {
+    rn_sequence_destroy(r->sequence);
+    rn_generator_destroy(r->generator);
+    rn_device_destroy(r->device);
+    rn_model_close(r->model);
+}
+
+// ---- speaking -----------------------------------------------------------------------------------
+
+const char *end_name(end_reason reason) {
+    static const char *const names[] = {"end token", "stop string", "token limit", "context full",
+                                        "interrupted"};
+    return names[reason];
+}
+
+typedef struct speech {
+    runner *r;
+    answer *out;
+    rn_decoder decoder;
+    rn_stopper *stopper;
+    bool stopped;
+    uint64_t limit;
+} speech;
+
+static rn_status put_text(void *self, const char *text, size_t bytes) {
+    speech *s = self;
+    return s->stopped
+               ? RN_OK
+               : rn_stopper_put(s->stopper, (rn_str){text, bytes}, s->out->sink, &s->stopped);
+}
+
+static rn_sink speech_sink(speech *s) {
+    return (rn_sink){s, put_text};
+}
+
+static void write_top(rn_json *json, const rn_tokenizer *tokenizer, const rn_sample *sample) {
+    rn_json_array(json, "top");
+    for (uint32_t i = 0; i < sample->top_count; i++) {
+        rn_json_object(json, NULL);
+        rn_json_u64(json, "id", sample->top[i].token);
+        rn_json_text(json, "text", rn_tokenizer_bytes(tokenizer, sample->top[i].token, true));
+        rn_json_f64(json, "logprob", sample->top[i].logprob);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
+static void write_token(const speech *s, const rn_sample *sample) {
+    rn_json *json = s->out->json;
+    rn_json_object(json, NULL);
+    rn_json_u64(json, "id", sample->token);
+    rn_json_text(json, "text", rn_tokenizer_bytes(s->r->tokenizer, sample->token, true));
+    rn_json_f64(json, "logprob", sample->logprob);
+    if (s->r->sampling.logprobs) write_top(json, s->r->tokenizer, sample);
+    rn_json_end(json);
+}
+
+// One token into the text. *out_done: it was the last.
+static rn_status take_token(speech *s, const rn_sample *sample, bool *out_done) {
+    answer *a = s->out;
+    *out_done = true;
+    if (rn_tokenizer_is_end(s->r->tokenizer, sample->token)) {
+        a->reason = END_TOKEN;
+        return RN_OK;
+    }
+    a->tokens++;
+    if (a->json) write_token(s, sample);
+    RN_TRY(rn_decoder_put(&s->decoder, sample->token, speech_sink(s)));
+    a->reason = s->stopped ? END_STOP : END_LIMIT;
+    *out_done = s->stopped || a->tokens == s->limit;
+    return RN_OK;
+}
+
+static rn_status take_tokens(speech *s, bool *out_done) {
+    rn_sample sample;
+    *out_done = false;
+    while (!*out_done && rn_sequence_take(s->r->sequence, &sample)) {
+        if (s->r->first_token_seconds == 0) s->r->first_token_seconds = seconds_now();
+        RN_TRY(take_token(s, &sample, out_done));
+    }
+    if (*out_done || !rn_sequence_is_full(s->r->sequence)) return RN_OK;
+    s->out->reason = END_CONTEXT;
+    *out_done = true;
+    return RN_OK;
+}
+
+static rn_status make_tokens(speech *s) {
+    bool done = s->limit == 0;
+    s->out->reason = END_LIMIT;
+    while (!done) {
+        rn_status status = interrupted ? RN_CANCELLED : rn_generator_step(s->r->generator);
+        if (status == RN_CANCELLED) s->out->reason = END_INTERRUPTED;
+        if (status == RN_CANCELLED) break;
+        RN_TRY(status);
+        RN_TRY(take_tokens(s, &done));
+    }
+    RN_TRY(rn_decoder_end(&s->decoder, speech_sink(s)));
+    return s->stopped ? RN_OK : rn_stopper_flush(s->stopper, s->out->sink);
+}
+
+static rn_status create_stopper(const runner *r, rn_stopper **out) {
+    const char *const *items = NULL;
+    size_t count = rn_settings_list(r->in->settings, "stop", &items);
+    rn_str stops[MAX_STOPS];
+    for (size_t i = 0; i < count; i++)
+        stops[i] = (rn_str){items[i], strlen(items[i])};
+    return rn_stopper_create(stops, count, out);
+}
+
+rn_status speak(runner *r, const uint32_t *ids, size_t count, uint64_t limit, answer *out) {
+    speech s = {.r = r, .out = out, .limit = limit};
+    RN_TRY(rn_sequence_feed(r->sequence, ids, count));
+    RN_TRY(create_stopper(r, &s.stopper));
+    rn_decoder_begin(&s.decoder, r->tokenizer, false);
+    s.decoder.started = true; // the prompt stands before
+    rn_status status = make_tokens(&s);
+    rn_sequence_pause(r->sequence);
+    rn_stopper_destroy(s.stopper);
+    return status;
+}
+
+// ---- a prompt -----------------------------------------------------------------------------------
+
+typedef struct text_buffer {
+    char *data;
+    size_t bytes, capacity;
+} text_buffer;
+
+static rn_status append_text(void *self, const char *text, size_t bytes) {
+    text_buffer *b = self;
+    if (b->bytes + bytes + 1 > b->capacity) {
+        size_t capacity = (b->bytes + bytes + 1) * 2;
+        char *data = realloc(b->data, capacity);
+        if (!data) return rn_fail(RN_NO_MEMORY, "no memory for the text");
+        b->data = data;
+        b->capacity = capacity;
+    }
+    memcpy(b->data + b->bytes, text, bytes);
+    b->bytes += bytes;
+    return RN_OK;
+}
+
+enum { PROMPT_MAX_BYTES = 64 << 20 };
+
+static rn_status read_stream(FILE *file, const char *path, text_buffer *out) {
+    char piece[8192];
+    size_t bytes;
+    while ((bytes = fread(piece, 1, sizeof piece, file)) > 0) {
+        if (out->bytes + bytes > PROMPT_MAX_BYTES)
+            return rn_fail(RN_INVALID, "%s: a prompt has at most 64 MiB", path);
+        RN_TRY(append_text(out, piece, bytes));
+    }
+    return ferror(file) ? rn_fail(RN_IO, "cannot read %s: %s", path, strerror(errno)) : RN_OK;
+}
+
+static rn_status read_prompt(const invocation *in, text_buffer *out) {
+    const char *text = rn_settings_text(in->settings, "prompt");
+    const char *path = rn_settings_text(in->settings, "prompt-file");
+    if (text[0] && path[0])
+        return rn_fail(RN_INVALID, "--prompt and --prompt-file: one of them is enough");
+    if (!path[0]) return append_text(out, text, strlen(text));
+    if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", out);
+    FILE *file = fopen(path, "rb");
+    if (!file) return rn_fail(RN_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
+    rn_status s = read_stream(file, path, out);
+    fclose(file);
+    return s;
+}
+
+static rn_status check_utf8(const text_buffer *text) {
+    for (size_t at = 0, step; at < text->bytes; at += step) {
+        step = rn_utf8_sequence(text->data + at, text->bytes - at);
+        if (step == 0)
+            return rn_hint(rn_fail(RN_INVALID, "the prompt is not UTF-8 at byte %zu", at),
+                           "convert it, for example with iconv");
+    }
+    return RN_OK;
+}
+
+// An empty prompt is the beginning-of-text token alone.
+static rn_status encode_prompt(const runner *r, const text_buffer *text, rn_tokens *out) {
+    const rn_tokenizer_info *info = rn_tokenizer_get_info(r->tokenizer);
+    RN_TRY(check_utf8(text));
+    RN_TRY(
+        rn_tokenizer_encode(r->tokenizer, (rn_str){text->data, text->bytes}, RN_ENCODE_BEGIN, out));
+    if (out->count) return RN_OK;
+    uint32_t begin = info->begin != RN_NO_TOKEN ? info->begin : info->end;
+    if (begin == RN_NO_TOKEN)
+        return rn_hint(rn_fail(RN_INVALID, "the prompt is empty and the tokenizer has no token for "
+                                           "the beginning of a text"),
+                       "give a prompt with -p TEXT");
+    return rn_tokens_push(out, begin);
+}
+
+// At least one token must fit behind it.
+static rn_status fit_prompt(const runner *r, rn_tokens *tokens) {
+    size_t room = rn_generator_context(r->generator) - 1;
+    if (tokens->count <= room) return RN_OK;
+    if (!rn_settings_bool(r->in->settings, "truncate"))
+        return rn_hint(rn_fail(RN_INVALID, "the prompt has %zu tokens, the context %zu",
+                               tokens->count, room + 1),
+                       "a larger --ctx, or --truncate to cut its beginning");
+    bool keep_begin = rn_tokenizer_get_info(r->tokenizer)->adds_begin && room > 1;
+    memmove(tokens->ids + keep_begin, tokens->ids + tokens->count - (room - keep_begin),
+            (room - keep_begin) * sizeof *tokens->ids);
+    tokens->count = room;
+    return RN_OK;
+}
+
+static rn_status write_stdout(void *self, const char *text, size_t bytes) {
+    (void)self;
+    if (fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0) return RN_OK;
+    return rn_fail(RN_IO, "cannot write to standard output: %s", strerror(errno));
+}
+
+static rn_status check_interrupt(const answer *a) {
+    return a->reason == END_INTERRUPTED ? rn_fail(RN_CANCELLED, "interrupted") : RN_OK;
+}
+
+static rn_status tell(runner *r, const text_buffer *prompt, const rn_tokens *tokens) {
+    answer a = {.sink = {NULL, write_stdout}};
+    bool quiet = rn_settings_bool(r->in->settings, "quiet");
+    if (!quiet) print_opening(r);
+    RN_TRY(write_stdout(NULL, prompt->data ? prompt->data : "", prompt->bytes));
+    RN_TRY(speak(r, tokens->ids, tokens->count, rn_settings_count(r->in->settings, "tokens"), &a));
+    RN_TRY(write_stdout(NULL, "\n", 1));
+    if (!quiet) print_report(r);
+    return check_interrupt(&a);
+}
+
+static rn_status tell_json(runner *r, const text_buffer *prompt, const rn_tokens *tokens) {
+    text_buffer text = {0};
+    rn_json json;
+    answer a = {.sink = {&text, append_text}, .json = &json};
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_text(&json, "prompt", (rn_str){prompt->data, prompt->bytes});
+    rn_json_u64(&json, "prompt_tokens", tokens->count);
+    rn_json_array(&json, "tokens");
+    rn_status s =
+        speak(r, tokens->ids, tokens->count, rn_settings_count(r->in->settings, "tokens"), &a);
+    rn_json_end(&json);
+    rn_json_text(&json, "text", (rn_str){text.data, text.bytes});
+    rn_json_string(&json, "ended_by", end_name(a.reason));
+    if (s == RN_OK) write_report(r, &json);
+    rn_json_end(&json);
+    free(text.data);
+    RN_TRY(s);
+    RN_TRY(rn_json_finish(&json));
+    return check_interrupt(&a);
+}
+
+static rn_status run_prompt(runner *r) {
+    text_buffer prompt = {0};
+    rn_tokens tokens = {0};
+    rn_status s = read_prompt(r->in, &prompt);
+    if (s == RN_OK) s = encode_prompt(r, &prompt, &tokens);
+    if (s == RN_OK) s = fit_prompt(r, &tokens);
+    if (s == RN_OK) s = r->in->json ? tell_json(r, &prompt, &tokens) : tell(r, &prompt, &tokens);
+    rn_tokens_free(&tokens);
+    free(prompt.data);
+    return s;
+}
+
+static rn_status check_options(const invocation *in) {
+    bool chat = rn_settings_bool(in->settings, "chat");
+    if (chat && in->json) return rn_fail(RN_INVALID, "--chat and --json do not go together");
+    if (!chat && rn_settings_text(in->settings, "system")[0])
+        return rn_hint(rn_fail(RN_INVALID, "--system is for a chat"), "add --chat");
+    return RN_OK;
+}
+
+static rn_status run(const invocation *in) {
+    runner *r = calloc(1, sizeof *r); // a few paths: too large for the stack
+    if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
+    r->in = in;
+    double start = seconds_now();
+    rn_status s = check_options(in);
+    if (s == RN_OK) s = open_model(r);
+    if (s == RN_OK) s = open_generator(r);
+    r->opened_seconds = seconds_now() - start;
+    if (s == RN_OK) s = rn_settings_bool(in->settings, "chat") ? run_chat(r) : run_prompt(r);
+    close_runner(r);
+    free(r);
+    return s;
+}
+
+const command run_command = {
+    .name = "run",
+    .usage = "run [MODEL] [-p TEXT] [options]",
+    .summary = "text from a model, within a memory budget",
+    .about =
+        "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
+        "one, the small story teller that is part of ration. The text comes to standard output\n"
+        "as it is made; before and behind it, to standard error, the plan and how it was kept:\n"
+        "bytes by purpose, times, bytes read from disk. A model larger than the budget runs,\n"
+        "too: what does not fit is read from disk for every token. The text is the same at\n"
+        "every budget. Where nothing fits the exit code is 4, and the smallest budget and the\n"
+        "largest context that would do are named. --budget +SIZE counts planned bytes only.",
+    .example = "ration run models/llama-1b -p \"Once upon a time\" --budget 2GiB -n 100",
+    .min_words = 0,
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,55 @@
+// run.h — what the files of `ration run` share: a model that speaks, and what is said of it.
+#ifndef RATION_TOOL_RUN_H
+#define RATION_TOOL_RUN_H
+
+#include "command.h"
+
+enum { MAX_ADAPTERS = 8, MAX_BIASES = 64, MAX_STOPS = 64 };
+
+typedef enum end_reason { END_TOKEN, END_STOP, END_LIMIT, END_CONTEXT, END_INTERRUPTED } end_reason;
+const char *end_name(end_reason reason); // "end token", "stop string", ...
+
+typedef struct runner {
+    const invocation *in;
+    rn_model *model;
+    const rn_tokenizer *tokenizer;
+    rn_adapter adapters[MAX_ADAPTERS];
+    char adapter_paths[MAX_ADAPTERS][4096];
+    rn_logit_bias biases[MAX_BIASES];
+    rn_sampling sampling;
+    host_budget budget;
+    rn_device *device;
+    bool rates_measured;
+    rn_generator_options options;
+    rn_generator *generator;
+    rn_sequence *sequence;
+    uint64_t loaded_bytes;                      // read before the first pass
+    double opened_seconds, first_token_seconds; // since the start
+} runner;
+
+// A text as it comes: whole UTF-8, held back while it may be the beginning of a stop string.
+typedef struct answer {
+    rn_sink sink;  // where it goes
+    rn_json *json; // NULL, or where each token goes as an object
+    end_reason reason;
+    size_t tokens;
+} answer;
+
+// What the options say of the text, for run and plan alike.
+rn_status read_text_options(const invocation *in, rn_text_options *out);
+// "path" or "path:scale".
+rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
+                        size_t *out_count);
+
+// Feeds the tokens and makes up to `limit` more.
+rn_status speak(runner *r, const uint32_t *ids, size_t count, uint64_t limit, answer *out);
+
+rn_status run_chat(runner *r);
+
+// Plan against fact.
+void print_report(const runner *r);
+void write_report(const runner *r, rn_json *json);
+// One line before the first token, and why.
+void print_opening(const runner *r);
+
+#endif

@@ -1,0 +1,154 @@
+// run_report.c — what was planned beside what happened.
+#include "run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static double rate(uint64_t count, double seconds) {
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
+void print_opening(const runner *r) {
+    const rn_model_info *m = rn_model_get_info(r->model);
+    const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
+    fprintf(stderr, "%s: %s, %.3g million parameters, %s (%s)\n", m->name, m->architecture,
+            (double)m->parameters * 1e-6, m->weights, rn_size_format(m->weight_bytes).text);
+    fprintf(stderr, "budget %s%s: %s planned", rn_size_format(r->budget.total_bytes).text,
+            r->budget.measured ? " (nine tenths of what is free)" : "",
+            rn_size_format(p->planned_bytes).text);
+    if (p->streamed_bytes)
+        fprintf(stderr, "; %u of %u blocks stay, %s are read from disk for every pass",
+                p->resident_blocks, p->block_count, rn_size_format(p->streamed_bytes).text);
+    else
+        fprintf(stderr, "; all weights stay");
+    fprintf(stderr, "; context %zu, prompts %llu tokens at once\n\n",
+            rn_generator_context(r->generator), (unsigned long long)p->rows);
+}
+
+// ---- for people ---------------------------------------------------------------------------------
+
+static void print_sizes(const char *what, uint64_t planned, uint64_t found) {
+    char a[40];
+    snprintf(a, sizeof a, "%s", rn_size_format(planned).text);
+    fprintf(stderr, "  %-26s %14s %14s\n", what, a, rn_size_format(found).text);
+}
+
+static void print_times(const char *what, double planned, double found) {
+    char a[40];
+    snprintf(a, sizeof a, "%s", rn_time_format(planned).text);
+    fprintf(stderr, "  %-26s %14s %14s\n", what, a, rn_time_format(found).text);
+}
+
+static void print_purposes(const rn_plan_summary *p) {
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
+        if (p->purpose_bytes[i])
+            print_sizes(rn_purpose_name((rn_purpose)i), p->purpose_bytes[i],
+                        rn_ledger_read(RN_DEVICE_HOST, (rn_purpose)i).peak_bytes);
+}
+
+static void print_memory(const runner *r, const rn_generator_facts *f) {
+    const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
+    rn_process_info process;
+    print_purposes(p);
+    if (f->session.live_peak_bytes)
+        print_sizes("in use at the peak", p->live_peak_bytes, f->session.live_peak_bytes);
+    if (r->budget.planned_only)
+        print_sizes("budget (planned bytes)", r->budget.total_bytes, p->planned_bytes);
+    else if (rn_process_read(&process) == RN_OK)
+        print_sizes("budget, peak resident", r->budget.total_bytes,
+                    process.resident_peak_bytes + process.page_table_bytes);
+}
+
+static double pass_seconds(const rn_generator_facts *f) {
+    uint64_t passes = f->passes > f->prompt_passes ? f->passes - f->prompt_passes : 0;
+    return passes ? f->new_seconds / (double)passes : 0;
+}
+
+void print_report(const runner *r) {
+    rn_generator_facts f = rn_generator_get_facts(r->generator);
+    const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
+    uint64_t read = f.passes ? (f.session.read_bytes - r->loaded_bytes) / f.passes : 0;
+    fprintf(stderr, "\n  %-26s %14s %14s\n", "", "plan", "fact");
+    print_memory(r, &f);
+    if (p->streamed_bytes || read) print_sizes("read from disk a pass", p->streamed_bytes, read);
+    if (pass_seconds(&f) > 0) print_times("a pass of one token", p->pass_seconds, pass_seconds(&f));
+    fprintf(stderr, "  prompt: %llu tokens in %s (%.1f a second); ",
+            (unsigned long long)f.prompt_tokens, rn_time_format(f.prompt_seconds).text,
+            rate(f.prompt_tokens, f.prompt_seconds));
+    fprintf(stderr, "text: %llu tokens in %s (%.1f a second)", (unsigned long long)f.new_tokens,
+            rn_time_format(f.new_seconds).text, rate(f.decoded_tokens, f.new_seconds));
+    if (f.speculated_tokens)
+        fprintf(stderr, "; %llu of %llu guessed tokens were right",
+                (unsigned long long)f.accepted_tokens, (unsigned long long)f.speculated_tokens);
+    fprintf(stderr, "\n");
+}
+
+// ---- for programs -------------------------------------------------------------------------------
+
+static void write_model(const rn_model_info *m, rn_json *json) {
+    rn_json_object(json, "model");
+    rn_json_string(json, "name", m->name);
+    rn_json_string(json, "architecture", m->architecture);
+    rn_json_string(json, "weights", m->weights);
+    rn_json_u64(json, "parameters", m->parameters);
+    rn_json_u64(json, "weight_bytes", m->weight_bytes);
+    rn_json_end(json);
+}
+
+static void write_plan(const runner *r, rn_json *json) {
+    const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
+    rn_json_object(json, "plan");
+    rn_json_u64(json, "budget_bytes", r->budget.total_bytes);
+    rn_json_u64(json, "outside_bytes", r->budget.outside_bytes);
+    rn_json_u64(json, "reserve_bytes", r->budget.reserve_bytes);
+    rn_json_u64(json, "planned_bytes", p->planned_bytes);
+    rn_json_u64(json, "live_peak_bytes", p->live_peak_bytes);
+    rn_json_u64(json, "smallest_budget_bytes", whole_budget(&r->budget, p->smallest_bytes));
+    rn_json_u64(json, "context", rn_generator_context(r->generator));
+    rn_json_u64(json, "rows", p->rows);
+    rn_json_u64(json, "blocks", p->block_count);
+    rn_json_u64(json, "resident_blocks", p->resident_blocks);
+    rn_json_u64(json, "streamed_bytes", p->streamed_bytes);
+    rn_json_f64(json, "pass_seconds", p->pass_seconds);
+    rn_json_bool(json, "rates_measured", r->rates_measured);
+    rn_json_object(json, "purposes");
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
+        if (p->purpose_bytes[i])
+            rn_json_u64(json, rn_purpose_name((rn_purpose)i), p->purpose_bytes[i]);
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
+static void write_facts(const runner *r, rn_json *json) {
+    rn_generator_facts f = rn_generator_get_facts(r->generator);
+    rn_process_info process;
+    rn_json_object(json, "facts");
+    rn_json_f64(json, "open_seconds", r->opened_seconds);
+    rn_json_u64(json, "passes", f.passes);
+    rn_json_u64(json, "prompt_tokens", f.prompt_tokens);
+    rn_json_f64(json, "prompt_seconds", f.prompt_seconds);
+    rn_json_u64(json, "new_tokens", f.new_tokens);
+    rn_json_f64(json, "new_seconds", f.new_seconds);
+    rn_json_f64(json, "tokens_per_second", rate(f.decoded_tokens, f.new_seconds));
+    rn_json_f64(json, "pass_seconds", pass_seconds(&f));
+    rn_json_u64(json, "speculated_tokens", f.speculated_tokens);
+    rn_json_u64(json, "accepted_tokens", f.accepted_tokens);
+    rn_json_u64(json, "read_bytes", f.session.read_bytes);
+    rn_json_u64(json, "read_bytes_after_load", f.session.read_bytes - r->loaded_bytes);
+    rn_json_u64(json, "kv_pages_peak", f.kv_pages_peak);
+    rn_json_u64(json, "kv_page_bytes", f.kv_page_bytes);
+    if (f.session.live_peak_bytes) rn_json_u64(json, "live_peak_bytes", f.session.live_peak_bytes);
+    if (rn_process_read(&process) == RN_OK) {
+        rn_json_u64(json, "resident_peak_bytes", process.resident_peak_bytes);
+        rn_json_u64(json, "page_table_bytes", process.page_table_bytes);
+    }
+    rn_ledger_json(json, "ledger");
+    rn_json_end(json);
+}
+
+void write_report(const runner *r, rn_json *json) {
+    rn_json_u64(json, "seed", r->sampling.seed);
+    write_model(rn_model_get_info(r->model), json);
+    write_plan(r, json);
+    write_facts(r, json);
+}
