@@ -37,6 +37,7 @@ typedef struct rn_recipe {
     uint64_t workload_rows;   // rows that a typical job brings (a prompt); 0: one full run
     uint64_t workload_passes; // runs of one row that follow them (new tokens); 0: none
     uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
+    bool weights_in_memory;     // they need no staging on their way
     bool batch_statistics;      // micro-batches would change the result (training batchnorm)
 } rn_recipe;
 RN_API void rn_recipe_destroy(rn_recipe *recipe);

@@ -3,11 +3,15 @@
 //     inference   rows {wanted, half, ... 1}   x slices of attention x residency
 //     training    micro-batches {1, 2, 4 ...}  x blocks recomputed   x slices x residency
 //
+// In training, what is cheap is made again in the backward pass where that is worth it: decided for
+// each graph once, so no dimension.
+//
 // Each variant gets a time below which it cannot be; the list is in that order, so that choosing
 // can stop early. Graphs, lifetimes and placements are made when they are first asked for.
 #include "plan/planner.h"
 
 #include "base/checked.h"
+#include "graph/repeat.h"
 #include "memory/account.h"
 
 #define FROM RN_HOST_OTHER
@@ -82,21 +86,112 @@ static rn_status write_levels(rn_case *c) {
     return RN_OK;
 }
 
-static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t point, rn_graph **out) {
-    rn_recipe_options options = {.micro_batches = p->micro[micro]};
-    if (point == 0) return p->recipe->build(p->recipe->self, &options, out);
-    const rn_graph *plain = case_at(p, micro, 0)->graph;
-    size_t row = (size_t)point * rn_graph_block_count(plain);
-    return rn_graph_recompute(plain, p->fronts[micro].recompute + row, out);
+static bool has_backward(const rn_graph *graph) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        if (rn_graph_node(graph, n)->phase != RN_PHASE_FORWARD) return true;
+    return false;
 }
 
-static rn_status fill_case(rn_planner *p, uint32_t micro, uint32_t point, rn_case *c) {
-    RN_TRY(build_graph(p, micro, point, &c->graph));
+// As the recipe has it, with the blocks repeated that the point of the front says.
+static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t point, rn_graph **out) {
+    rn_recipe_options options = {.micro_batches = p->micro[micro]};
+    rn_graph *plain = NULL;
+    if (point == 0) return p->recipe->build(p->recipe->self, &options, out);
+    RN_TRY(p->recipe->build(p->recipe->self, &options, &plain));
+    size_t row = (size_t)point * rn_graph_block_count(plain);
+    rn_status s = rn_graph_recompute(plain, p->fronts[micro].recompute + row, out);
+    rn_graph_destroy(plain);
+    return s;
+}
+
+// Everything about c->graph but what depends on rows.
+static rn_status fill_case(rn_planner *p, rn_case *c) {
     if (rn_graph_node_count(c->graph) == 0)
         return rn_fail(RN_INVALID, "'%s' has no nodes: there is nothing to plan", p->recipe->name);
     RN_TRY(rn_plan_order_make(&c->memory, c->graph, &c->order));
     RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &c->units));
+    c->needs_staging = c->units.unit_count > 0 && !p->recipe->weights_in_memory;
+    RN_TRY(rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings));
     return write_levels(c);
+}
+
+static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
+    *out = &c->bindings[rows];
+    if ((*out)->is_made) return RN_OK;
+    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->units, p->rows[rows],
+                           *out);
+}
+
+static rn_status trace(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
+    RN_TRY(bind(p, c, rows, out));
+    if ((*out)->is_live) return RN_OK;
+    return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->units, *out);
+}
+
+// ---- what is cheap ------------------------------------------------------------------------------
+
+static rn_status measure(rn_planner *p, rn_case *c, uint64_t *out_peak, double *out_seconds) {
+    rn_binding *b;
+    rn_arena scratch;
+    RN_TRY(trace(p, c, 0, &b));
+    rn_arena_init(&scratch, FROM, 0);
+    rn_status s = rn_binding_peak(&scratch, b, 0, false, c->order.count, out_peak);
+    rn_arena_free_all(&scratch);
+    *out_seconds = b->total_seconds[0];
+    return s;
+}
+
+// Whether the leaner case takes the other one's place, whatever the budget: it must lower the peak
+// by a larger part than it lengthens the step, and that by little.
+static rn_status is_worth_it(rn_planner *p, rn_case *c, rn_case *lean, bool *out) {
+    static const double most = 0.02; // of the step's time
+    uint64_t peak = 0, lean_peak = 0;
+    double seconds = 0, lean_seconds = 0;
+    RN_TRY(measure(p, c, &peak, &seconds));
+    RN_TRY(measure(p, lean, &lean_peak, &lean_seconds));
+    double longer = lean_seconds / seconds - 1, lower = 1 - (double)lean_peak / (double)peak;
+    *out = lower > 0 && longer <= lower && longer <= most;
+    return RN_OK;
+}
+
+// Makes what is cheap again in the backward pass, where that is worth it.
+static rn_status trim_case(rn_planner *p, rn_case *c) {
+    rn_case lean = {.is_open = true};
+    bool worth_it = false;
+    if (!has_backward(c->graph)) return RN_OK;
+    rn_arena_init(&lean.memory, FROM, 0);
+    rn_status s = rn_graph_recompute_cheap(c->graph, &lean.graph);
+    if (s == RN_OK) s = fill_case(p, &lean);
+    if (s == RN_OK) s = is_worth_it(p, c, &lean, &worth_it);
+    rn_case other = worth_it ? *c : lean;
+    if (worth_it) *c = lean;
+    close_case(&other);
+    return s;
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+// Rows of inference may come in several runs; those of a training step belong together.
+static rn_status list_rows(rn_planner *p, const rn_graph *graph) {
+    RN_TRY(rn_arena_array(&p->memory, RN_PLAN_ROWS, sizeof *p->rows, (void **)&p->rows));
+    if (!rn_graph_has_rows(graph)) {
+        p->rows_count = 1;
+        return RN_OK;
+    }
+    uint64_t rows = p->recipe->rows ? p->recipe->rows : 1;
+    p->rows[p->rows_count++] = rows;
+    for (; rows > 1 && !has_backward(graph); p->rows_count++)
+        rows = p->rows[p->rows_count] = rn_div_up(rows, 2);
+    return RN_OK;
+}
+
+// The front is one of the plain graph: what a block's repetition saves beside what is cheap is
+// seen when it is tried.
+static rn_status make_front(rn_planner *p, uint32_t micro, rn_case *c) {
+    rn_binding *b;
+    if (micro == 0) RN_TRY(list_rows(p, c->graph));
+    RN_TRY(bind(p, c, 0, &b));
+    return rn_front_make(&p->memory, c->graph, &c->order, b, &p->fronts[micro]);
 }
 
 static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t point) {
@@ -107,9 +202,10 @@ static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t point) {
     if (point > 0) *oldest = NULL;
     rn_arena_init(&c->memory, FROM, 0);
     c->is_open = true; // to be closed in any case
-    rn_status s = fill_case(p, micro, point, c);
-    if (s == RN_OK)
-        s = rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings);
+    rn_status s = build_graph(p, micro, point, &c->graph);
+    if (s == RN_OK) s = fill_case(p, c);
+    if (s == RN_OK && point == 0) s = make_front(p, micro, c);
+    if (s == RN_OK) s = trim_case(p, c);
     if (s != RN_OK) {
         close_case(c);
     } else if (point > 0) {
@@ -119,26 +215,11 @@ static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t point) {
     return s;
 }
 
-static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
-    *out = &c->bindings[rows];
-    if ((*out)->is_made) return RN_OK;
-    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->units, p->rows[rows],
-                           *out);
-}
-
 rn_status rn_planner_open(rn_planner *p, const rn_variant *v, rn_case **out_case,
                           rn_binding **out_binding) {
     RN_TRY(open_case(p, v->micro, v->point));
     rn_case *c = *out_case = case_at(p, v->micro, v->point);
-    RN_TRY(bind(p, c, v->rows, out_binding));
-    if ((*out_binding)->is_live) return RN_OK;
-    return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->units, *out_binding);
-}
-
-static bool has_backward(const rn_graph *graph) {
-    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
-        if (rn_graph_node(graph, n)->phase != RN_PHASE_FORWARD) return true;
-    return false;
+    return trace(p, c, v->rows, out_binding);
 }
 
 // ---- variants -----------------------------------------------------------------------------------
@@ -241,14 +322,9 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
 static rn_status list_variants(rn_planner *p) {
     size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES;
     RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
-    for (uint32_t m = 0; m < p->micro_count; m++) {
-        rn_binding *b;
-        RN_TRY(bind(p, case_at(p, m, 0), 0, &b));
-        RN_TRY(rn_front_make(&p->memory, case_at(p, m, 0)->graph, &case_at(p, m, 0)->order, b,
-                             &p->fronts[m]));
+    for (uint32_t m = 0; m < p->micro_count; m++)
         for (uint32_t r = 0; r < p->rows_count; r++)
             RN_TRY(list_variants_of(p, m, r));
-    }
     return RN_OK;
 }
 
@@ -263,20 +339,6 @@ static rn_status list_micro(rn_planner *p) {
     for (uint32_t m = 2; allowed && m < most && most % m == 0; m *= 2)
         p->micro[p->micro_count++] = m;
     if (allowed && most > 1) p->micro[p->micro_count++] = most;
-    return RN_OK;
-}
-
-// Rows of inference may come in several runs; those of a training step belong together.
-static rn_status list_rows(rn_planner *p, const rn_graph *graph) {
-    RN_TRY(rn_arena_array(&p->memory, RN_PLAN_ROWS, sizeof *p->rows, (void **)&p->rows));
-    if (!rn_graph_has_rows(graph)) {
-        p->rows_count = 1;
-        return RN_OK;
-    }
-    uint64_t rows = p->recipe->rows ? p->recipe->rows : 1;
-    p->rows[p->rows_count++] = rows;
-    for (; rows > 1 && !has_backward(graph); p->rows_count++)
-        rows = p->rows[p->rows_count] = rn_div_up(rows, 2);
     return RN_OK;
 }
 
@@ -310,10 +372,8 @@ static rn_status fill_planner(rn_planner *p) {
     size_t cases = (size_t)p->micro_count * RN_PLAN_POINTS;
     RN_TRY(rn_arena_array(&p->memory, cases, sizeof *p->cases, (void **)&p->cases));
     RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
-    for (uint32_t m = 0; m < p->micro_count; m++) {
+    for (uint32_t m = 0; m < p->micro_count; m++)
         RN_TRY(open_case(p, m, 0));
-        if (m == 0) RN_TRY(list_rows(p, case_at(p, 0, 0)->graph));
-    }
     RN_TRY(list_variants(p));
     return find_frugal(p);
 }

@@ -32,7 +32,7 @@ uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency
 }
 
 uint64_t rn_case_staging(const rn_case *c) {
-    return c->units.unit_count ? RN_PLAN_STAGING_BYTES : 0;
+    return c->needs_staging ? RN_PLAN_STAGING_BYTES : 0;
 }
 
 // heights: of the intermediates, without and with streaming.

@@ -11,13 +11,27 @@ static double max_f64(double a, double b) {
     return a > b ? a : b;
 }
 
-// Products with quantised weights run on int8 units.
+// Products with quantised weights run on int8 units, unless activations stay as they are.
 static bool is_quantized(const rn_call *call) {
+    const rn_matmul_attrs *a = call->attrs;
+    if (call->op == RN_OP_MATMUL && a->plain_activations) return false;
     for (uint32_t i = 0; i < call->input_count; i++) {
         rn_dtype dtype = call->inputs[i].dtype;
         if (rn_dtype_get(dtype)->block_elements > 1 || dtype == RN_DTYPE_INT8) return true;
     }
     return false;
+}
+
+// A product brings each panel of weights to its rows once, which costs as much as eight rows more:
+// measured on q4_0, 1.1 billion weights: 129, 183, 224, 242, 267 tokens/s with 8, 16, 32, 64, 512.
+enum { PANEL_ROWS = 8 };
+
+static double product_overhead(const rn_call *call) {
+    const rn_tensor *y = &call->outputs[0];
+    uint32_t last = y->shape.rank - 1;
+    if (call->op != RN_OP_MATMUL || y->shape.dims[last] == 0) return 1;
+    double rows = (double)rn_shape_elements(y->shape, 1) / (double)y->shape.dims[last];
+    return 1 + PANEL_ROWS / max_f64(rows, 1);
 }
 
 double rn_cost_call(const rn_device_caps *caps, const rn_call *call) {
@@ -28,6 +42,7 @@ double rn_cost_call(const rn_device_caps *caps, const rn_call *call) {
     else
         rn_cost_bytes(call, &cost);
     double arithmetic = cost.flops / (is_quantized(call) ? caps->quantized_flops : caps->flops);
+    arithmetic *= product_overhead(call);
     double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
     return max_f64(arithmetic, memory) + caps->step_seconds;
 }

@@ -120,8 +120,8 @@ typedef struct rn_plan_step {
 } rn_plan_step;
 
 typedef struct rn_plan_reason {
-    const char *move; // "chunk", "slice", "stream", "rows", "micro-batch", "recompute", "order",
-                      // "place"
+    const char *move; // "chunk", "slice", "stream", "rows", "micro-batch", "cheap", "recompute",
+                      // "order", "place"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
 

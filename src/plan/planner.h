@@ -211,6 +211,7 @@ typedef struct rn_level {
 typedef struct rn_case {
     rn_arena memory; // everything below but the graph
     bool is_open;
+    bool needs_staging; // there are weights, and they come from files
     rn_graph *graph;
     rn_plan_order order;
     rn_unit_table units;

@@ -101,6 +101,43 @@ static rn_status tell_micro(teller *t) {
                     : "sums are regrouped, the result agrees to rounding");
 }
 
+// Bytes of what a clone makes for others; of one that nobody reads there is nothing to save.
+static rn_status add_read(const teller *t, const bool *read /* (values + 1) */, const rn_node *node,
+                          uint64_t *bytes, uint32_t *count) {
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        uint64_t more = 0;
+        if (!read[node->outputs[i]]) continue;
+        RN_TRY(rn_plan_value_bytes(t->c->graph, node->outputs[i], t->binding->rows, RN_LAYOUT_PLAIN,
+                                   &more));
+        *bytes += more;
+        ++*count;
+    }
+    return RN_OK;
+}
+
+// Of blocks that are computed again as a whole the next reason tells.
+static rn_status tell_cheap(teller *t) {
+    const rn_graph *graph = t->c->graph;
+    const bool *blocks = t->planner->fronts[t->variant->micro].recompute +
+                         (size_t)t->variant->point * rn_graph_block_count(graph);
+    uint64_t bytes = 0;
+    uint32_t count = 0;
+    bool *read; // (values + 1)
+    RN_TRY(rn_arena_array(&t->plan->memory, (size_t)rn_graph_value_count(graph) + 1, sizeof *read,
+                          (void **)&read));
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        for (uint32_t i = 0; i < rn_graph_node(graph, n)->input_count; i++)
+            read[rn_graph_node(graph, n)->inputs[i]] = true;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        if (node->recomputes == RN_NO_NODE || blocks[node->block]) continue;
+        RN_TRY(add_read(t, read, node, &bytes, &count));
+    }
+    if (count == 0) return RN_OK;
+    return tell(t, "cheap", "%u cheap value%s computed again in the backward pass: %s are not kept",
+                count, count == 1 ? " is" : "s are", SIZE(bytes));
+}
+
 static rn_status tell_recompute(teller *t) {
     const rn_front *front = &t->planner->fronts[t->variant->micro];
     uint32_t point = t->variant->point;
@@ -178,6 +215,7 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_stream(&t));
     RN_TRY(tell_rows(&t));
     RN_TRY(tell_micro(&t));
+    RN_TRY(tell_cheap(&t));
     RN_TRY(tell_recompute(&t));
     RN_TRY(tell_order(&t));
     return tell_placement(&t);

@@ -195,6 +195,8 @@ static void training_recomputes_blocks_and_cuts_the_batch_as_far_as_needed(void 
     rn_plan *roomy = make(&recipe, (rn_plan_options){.exact = true});
     assert_int_equal(roomy->summary.recomputed_blocks, 0);
     assert_true(says(reason(roomy, "order"), "right behind its gradient"));
+    // Two norms with their statistics and a gated value a layer, the last norm.
+    assert_true(says(reason(roomy, "cheap"), "22 cheap values are computed again"));
     rn_plan *tight =
         make(&recipe,
              (rn_plan_options){.budget_bytes = roomy->summary.planned_bytes - 1, .exact = true});

@@ -2,6 +2,8 @@
 // never refused where it was not, and never slower; the same question has the same answer.
 #include "plan_fixture.h"
 
+#include "graph/repeat.h"
+
 // ---- random graphs ------------------------------------------------------------------------------
 
 static uint64_t seed; // of the graph that is written now
@@ -227,6 +229,78 @@ static void training_is_never_slower_with_more_bytes(void **state) {
     assert_true(recomputed > 10 && cut > 10);
 }
 
+// ---- what is cheap ------------------------------------------------------------------------------
+
+static uint64_t peak_of(rn_graph *graph) {
+    worked w;
+    uint64_t peak;
+    work_out(&w, graph, 0);
+    assert_ok(rn_binding_peak(&w.memory, &w.binding, 0, false, w.order.count, &peak));
+    worked_free(&w);
+    return peak;
+}
+
+// The graph is destroyed.
+static rn_graph *repeat_all(rn_graph *graph) {
+    bool recompute[MOST_VALUES];
+    rn_graph *again;
+    memset(recompute, true, sizeof recompute);
+    assert_true(rn_graph_block_count(graph) <= MOST_VALUES);
+    assert_ok(rn_graph_recompute(graph, recompute, &again));
+    rn_graph_destroy(graph);
+    return again;
+}
+
+// Whether it needs less. The graph is destroyed.
+static bool expect_no_more_bytes(rn_graph *graph) {
+    rn_graph *cheap;
+    assert_ok(rn_graph_recompute_cheap(graph, &cheap));
+    uint64_t before = peak_of(graph), after = peak_of(cheap);
+    assert_true(after <= before);
+    return after < before;
+}
+
+static void what_is_made_again_because_it_is_cheap_never_needs_more_bytes(void **state) {
+    (void)state;
+    uint32_t fewer = 0, fewer_with_blocks = 0;
+    for (int i = 0; i < 60; i++) {
+        seed = 4000 + (uint64_t)i;
+        fewer += expect_no_more_bytes(paper_graph(write_training));
+        fewer_with_blocks += expect_no_more_bytes(repeat_all(paper_graph(write_training)));
+    }
+    assert_true(fewer > 10 && fewer_with_blocks > 5);
+}
+
+static uint32_t count_again(const rn_graph *graph) {
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        count += rn_graph_node(graph, n)->recomputes != RN_NO_NODE;
+    return count;
+}
+
+static void what_is_cheap_is_kept_where_the_peak_stays_as_it_is(void **state) {
+    (void)state;
+    rn_recipe recipe = random_recipe(true);
+    rn_device_caps caps = paper_caps();
+    uint32_t kept = 0, made_again = 0;
+    for (int i = 0; i < 40; i++) {
+        rn_graph *cheap, *plain;
+        rn_plan *plan;
+        seed = 2000 + (uint64_t)i;
+        plain = paper_graph(write_training);
+        assert_ok(rn_graph_recompute_cheap(plain, &cheap));
+        bool possible = count_again(cheap) > 0;
+        rn_graph_destroy(cheap);
+        bool lower = expect_no_more_bytes(plain);
+        assert_ok(rn_plan_make(&recipe, &caps, &(rn_plan_options){.exact = true}, &plan));
+        if (!lower) assert_int_equal(count_again(plan->graph), 0);
+        kept += possible && !lower;
+        made_again += count_again(plan->graph) > 0;
+        rn_plan_destroy(plan);
+    }
+    assert_true(kept > 0 && made_again > 10);
+}
+
 // ---- purity -------------------------------------------------------------------------------------
 
 static void expect_same(const rn_plan *a, const rn_plan *b) {
@@ -266,6 +340,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inference_is_never_slower_with_more_bytes),
         cmocka_unit_test(training_is_never_slower_with_more_bytes),
+        cmocka_unit_test(what_is_made_again_because_it_is_cheap_never_needs_more_bytes),
+        cmocka_unit_test(what_is_cheap_is_kept_where_the_peak_stays_as_it_is),
         cmocka_unit_test(the_same_question_has_the_same_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
