@@ -31,7 +31,8 @@ typedef enum rn_speculation {
 
 typedef struct rn_generator_options {
     rn_text_options text;
-    rn_plan_options plan;       // beside_bytes: what the caller holds; the generator adds its own
+    rn_plan_options plan;       // beside_bytes: what the caller holds; the generator adds its own,
+                                // and where it is not 0 the tables of plan and session, too
     rn_session_options session; // device NULL: the CPU
     rn_speculation speculation; // looks for the last tokens in the text so far and checks what
                                 // followed, several tokens a pass; the output does not change

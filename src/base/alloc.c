@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/fault.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -68,4 +69,10 @@ rn_status rn_alloc_zeroed(const rn_allocator *from, size_t count, size_t item_by
 
 void rn_free(const rn_allocator *from, void *block, size_t bytes) {
     if (block) from->free(from->self, block, bytes);
+}
+
+void rn_alloc_trim(void) {
+#if defined(__GLIBC__)
+    (void)malloc_trim(0);
+#endif
 }

@@ -36,4 +36,8 @@ RN_MUST_USE rn_status rn_alloc_zeroed(const rn_allocator *from, size_t count, si
 // NULL-safe. `bytes` must be what was asked for.
 void rn_free(const rn_allocator *from, void *block, size_t bytes);
 
+// Gives freed blocks that the C library keeps for later back to the system: before memory is taken
+// to the last byte of a budget.
+void rn_alloc_trim(void);
+
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "memory/budget.h"
+#include "runtime/session.h"
 
 #include <ration/device.h>
 
@@ -152,9 +153,25 @@ static rn_status refuse(const rn_text_maker *maker, const rn_generator *g,
                    story.hint, pages * g->text.page_tokens, g->text.context);
 }
 
+// The plan's own tables and the session's, which no plan can plan. They count where the budget is
+// the process's: where something is held beside the plan.
+static rn_status count_tables(const rn_text_maker *maker, const rn_generator *g,
+                              uint64_t *out_bytes) {
+    rn_recipe recipe = {0};
+    rn_graph *graph = NULL;
+    RN_TRY(maker->make(maker->self, &g->text, &recipe));
+    rn_status s = recipe.build(recipe.self, &(rn_recipe_options){0}, &graph);
+    if (s == RN_OK) *out_bytes = rn_session_table_bytes(graph);
+    rn_graph_destroy(graph);
+    rn_recipe_destroy(&recipe);
+    return s;
+}
+
 rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
     rn_plan_options options = g->options.plan;
-    uint64_t own = g->memory.held_bytes + sizeof *g;
+    uint64_t own = g->memory.held_bytes + sizeof *g, tables = 0;
+    if (options.beside_bytes) RN_TRY(count_tables(maker, g, &tables));
+    own += tables;
     if (!rn_add_u64(options.beside_bytes, own, &options.beside_bytes))
         return rn_fail(RN_INVALID, "%llu bytes beside the plan",
                        (unsigned long long)g->options.plan.beside_bytes);

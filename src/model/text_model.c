@@ -310,5 +310,6 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
     snprintf(out->name, sizeof out->name, "%s", model->name);
     out->workload_rows = rn_min_u64(or_default(o.prompt_tokens, DEFAULT_JOB), c.context);
     out->workload_passes = or_default(o.new_tokens, DEFAULT_JOB);
+    out->weights_in_memory = model->in_memory;
     return RN_OK;
 }

@@ -100,6 +100,7 @@ rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights
                             const rn_session_options *options, rn_session **out) {
     void *block = NULL;
     *out = NULL;
+    rn_alloc_trim(); // planning takes and frees more than its plan holds
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_session), &block));
     rn_session *session = block;
     session->plan = plan;
@@ -123,6 +124,19 @@ void rn_session_destroy(rn_session *session) {
     if (session->owns_device) rn_device_destroy(session->device);
     rn_arena_free_all(&session->memory);
     rn_free(RN_HOST_OTHER, session, sizeof *session);
+}
+
+// Measured: 140 to 230 bytes an argument in a plan, 100 to 150 in a session, and a few blocks that
+// arenas are made of.
+enum { ARGUMENT_BYTES = 400, BLOCKS_BYTES = 384 << 10 };
+
+uint64_t rn_session_table_bytes(const rn_graph *graph) {
+    uint64_t arguments = 0;
+    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
+        const rn_node *node = rn_graph_node(graph, i);
+        arguments += (uint64_t)node->input_count + node->output_count;
+    }
+    return BLOCKS_BYTES + ARGUMENT_BYTES * arguments;
 }
 
 // ---- failing ------------------------------------------------------------------------------------

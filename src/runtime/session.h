@@ -126,4 +126,8 @@ void rn_guard_paint(rn_guard *guard, uint32_t step);
 // RN_INTERNAL, naming the node: it wrote outside of its buffers.
 RN_MUST_USE rn_status rn_guard_check(const rn_guard *guard, uint32_t step);
 
+// What a plan of this graph and its session hold beside what is planned, at most: tables of steps,
+// calls, arguments and extents.
+uint64_t rn_session_table_bytes(const rn_graph *graph);
+
 #endif

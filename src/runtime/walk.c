@@ -288,9 +288,12 @@ static rn_status load_unit(rn_session *session, uint32_t entry) {
     return rn_queue_finish(session->copy);
 }
 
-// A direct read names its memory page by page: large pages make short lists. Only a hint.
+// For what is full from the beginning: weights are read from end to end again and again, and a
+// direct read names its memory page by page. Only a hint.
 static void ask_huge_pages(const rn_session *session) {
     const rn_plan *plan = session->plan;
+    uint64_t resident = plan->resident_bytes / RN_PAGE_BYTES * RN_PAGE_BYTES;
+    if (resident) (void)madvise(session->base, resident, MADV_HUGEPAGE);
     for (uint32_t u = 0; u < plan->slot_count; u++)
         (void)madvise(slot_address(session, u), plan->slot_bytes, MADV_HUGEPAGE);
 }

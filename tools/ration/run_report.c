@@ -41,7 +41,8 @@ static void print_times(const char *what, double planned, double found) {
 
 static void print_purposes(const rn_plan_summary *p) {
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
-        if (p->purpose_bytes[i])
+        if (p->purpose_bytes[i] &&
+            i != RN_PURPOSE_OTHER) // alignment; and tables, which come and go
             print_sizes(rn_purpose_name((rn_purpose)i), p->purpose_bytes[i],
                         rn_ledger_read(RN_DEVICE_HOST, (rn_purpose)i).peak_bytes);
 }

@@ -7,6 +7,7 @@
 
 #include "backend/sim/sim.h"
 #include "base/fault.h"
+#include "runtime/session.h"
 
 enum { PROMPT = 19, TOLD = 60 };
 
@@ -151,6 +152,22 @@ static uint64_t find_streaming_budget(const rn_generator_options *options) {
     uint64_t budget = own + s->smallest_bytes + (s->planned_bytes - s->smallest_bytes) / 2;
     rn_generator_destroy(generator);
     return budget;
+}
+
+// All that the ledger gets to see, tables included, is within a budget that counts the process.
+static void what_is_held_beside_the_plan_is_within_the_budget(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    options.plan.beside_bytes = 1;
+    rn_generator *generator = create(&options);
+    uint64_t own = generator->memory.held_bytes + sizeof *generator;
+    uint64_t tables = rn_session_table_bytes(rn_plan_graph(generator->plan));
+    uint64_t planned = rn_plan_get_summary(generator->plan)->planned_bytes;
+    uint64_t held = rn_ledger_total(RN_DEVICE_HOST).now_bytes - before;
+    assert_true(held <= planned + own + tables);
+    assert_int_equal(rn_plan_get_summary(generator->plan)->streamed_bytes, 0);
+    rn_generator_destroy(generator);
 }
 
 static void only_where_weights_are_streamed_is_there_guessing(void **state) {
@@ -531,6 +548,7 @@ int main(void) {
         cmocka_unit_test(chunks_of_any_size_give_the_same_text),
         cmocka_unit_test(company_does_not_change_what_a_sequence_says),
         cmocka_unit_test(guesses_save_passes_and_change_nothing),
+        cmocka_unit_test(what_is_held_beside_the_plan_is_within_the_budget),
         cmocka_unit_test(only_where_weights_are_streamed_is_there_guessing),
         cmocka_unit_test(a_device_with_its_own_memory_says_the_same),
         cmocka_unit_test(a_paused_sequence_goes_on_from_what_was_taken),
