@@ -7,7 +7,7 @@ help:
 	@echo 'ration: models inside a memory budget'
 	@echo
 	@echo '  make build      release build: build/release/bin/ration'
-	@echo '  make demo       make a model larger than its budget, inspect it, quantise it within the budget'
+	@echo '  make demo       a model of 512 MiB tells a story within 128 MiB'
 	@echo '  make test       debug build with ASan + UBSan, all tests but the long ones, and TSan for threads'
 	@echo '  make test-full  the long ones, too'
 	@echo '  make check      format, lint, include arrows, names, longest functions'
