@@ -92,6 +92,20 @@ static int print_bandwidth(uint32_t threads) {
     return 0;
 }
 
+// ---- memory that is there -----------------------------------------------------------------------
+
+// Writes so many bytes and gives them back: a hypervisor that took free memory away has returned it
+// then (2 s a GiB on one), and what is measured next is not that.
+static int touch(uint64_t bytes) {
+    char *memory = aligned_alloc(1 << 21, bytes >> 21 << 21);
+    if (!memory) return 1;
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    memset(memory, 1, bytes >> 21 << 21);
+    printf("{\"touched\": %d}\n", memory[bytes / 2]);
+    free(memory);
+    return 0;
+}
+
 // ---- disk bandwidth -----------------------------------------------------------------------------
 
 static rn_status ignore(void *self, const rn_tensor_info *tensor, uint64_t offset, const void *data,
@@ -284,6 +298,7 @@ int main(int argc, char **argv) {
     }
     j.model = argv[optind];
     if (strcmp(j.model, "bandwidth") == 0) return print_bandwidth(j.threads);
+    if (strcmp(j.model, "touch") == 0) return touch(j.budget_bytes);
     if (j.only_read) return print_disk(j.model);
     if (j.context == 0) j.context = j.depth + j.prompt + j.tokens + 16;
     run r = {.job = &j};

@@ -30,6 +30,13 @@ static void staging_free(void *self, void *block, size_t bytes) {
     line->free(line->self, block, bytes);
 }
 
+// Copying cached pages takes the processor's time, which packing and computing want; a fast disk
+// takes none. Measured with a disk of 4.5 GB/s, 2.2 GB of f16: 0.65 s from the disk, 1.1 s and more
+// from the cache. Fast is what was measured to be (ration calibrate); a guess is not.
+static bool is_disk_fast(const rn_plan *plan) {
+    return plan->caps.disk_bytes_second >= 2.5e9;
+}
+
 static rn_status open_reader(rn_weights *w) {
     if (w->plan->summary.staging_bytes < RN_PAGE_BYTES)
         return rn_fail(RN_INTERNAL, "the plan has %llu bytes of staging to read weights through",
@@ -37,6 +44,7 @@ static rn_status open_reader(rn_weights *w) {
     w->staging = (rn_allocator){NULL, staging_alloc, staging_free};
     rn_reader_options options = {.buffer_bytes = w->plan->summary.staging_bytes,
                                  .allocator = &w->staging,
+                                 .ignore_page_cache = is_disk_fast(w->plan),
                                  .cancel = w->cancel};
     return rn_checkpoint_open_reader(w->source.checkpoint, &options, &w->reader);
 }
@@ -50,7 +58,8 @@ static bool needs_fetcher(const rn_weights *w) {
 
 static rn_status open_fetcher(rn_weights *w) {
     const rn_unit_list *l = &w->lists[RN_WEIGHTS_STREAMED];
-    rn_reader_options options = {.allocator = RN_HOST_IO};
+    rn_reader_options options = {.allocator = RN_HOST_IO,
+                                 .ignore_page_cache = is_disk_fast(w->plan)};
     uint32_t most = 0;
     for (uint32_t i = 0; i < l->count; i++)
         if (l->first_raw[i + 1] - l->first_raw[i] > most)
