@@ -88,10 +88,27 @@ static bool is_better(const rn_candidate *a, const rn_candidate *b) {
     return a->planned_bytes < b->planned_bytes;
 }
 
+static double longer(double a, double b) {
+    return a > b ? a : b;
+}
+
+// No run is shorter than its steps, or than its reads.
+static double bound_of(const chooser *ch, const rn_binding *binding, double reading) {
+    return longer(binding->total_seconds[ch->v->slice], reading);
+}
+
+// Whether a candidate is slower than the best with these times, none of which can be shorter.
+static bool is_slower(const chooser *ch, double run_seconds, double pass_seconds) {
+    double seconds = for_workload(ch, run_seconds, pass_seconds) * (1 - 1e-9); // rounding
+    return ch->best->variant != RN_NO_STEP && seconds > ch->best->seconds;
+}
+
 static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
     if (r.slots && !can_stream(ch, r)) return;
     if (r.slots == 0) ch->stream.slot_count = ch->stream.use_count = 0;
-    double run = simulate(ch, ch->binding), pass = ch->passes ? simulate(ch, ch->pass) : 0;
+    double pass = ch->passes ? simulate(ch, ch->pass) : 0;
+    if (is_slower(ch, bound_of(ch, ch->binding, 0), pass)) return;
+    double run = simulate(ch, ch->binding);
     rn_candidate candidate = {.variant = ch->variant,
                               .residency = r,
                               .planned_bytes = bytes,
@@ -107,8 +124,9 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
 static bool cannot_win(const chooser *ch, uint64_t read_bytes) {
     const rn_candidate *best = ch->best;
     double reading = (double)read_bytes / ch->planner->caps->disk_bytes_second;
+    double pass = ch->passes ? bound_of(ch, ch->pass, reading) : 0;
     if (best->variant == RN_NO_STEP) return false;
-    if (for_workload(ch, reading, reading) * (1 - 1e-9) > best->seconds) return true; // rounding
+    if (is_slower(ch, bound_of(ch, ch->binding, reading), pass)) return true;
     return ch->v->bound_seconds >= best->seconds && read_bytes > best->read_bytes;
 }
 
