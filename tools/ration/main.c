@@ -40,7 +40,8 @@ static int exit_code(rn_status status) {
 
 // The first signal asks, the second one kills.
 static void on_signal(int number) {
-    interrupted = interrupt_flag = true;
+    interrupted = true;
+    interrupt_flag = true;
     signal(number, SIG_DFL);
 }
 
@@ -53,7 +54,8 @@ static void catch_signals(void) {
 }
 
 void forget_interrupt(void) {
-    interrupted = interrupt_flag = false;
+    interrupted = false;
+    interrupt_flag = false;
     catch_signals();
 }
 
