@@ -161,6 +161,8 @@ static void close_runner(runner *r) {
     rn_generator_destroy(r->generator);
     rn_device_destroy(r->device);
     rn_model_close(r->model);
+    rn_tokens_free(&r->tokens);
+    free(r->prompt.data);
 }
 
 // ---- speaking -----------------------------------------------------------------------------------
@@ -279,50 +281,13 @@ rn_status speak(runner *r, const uint32_t *ids, size_t count, uint64_t limit, an
 
 // ---- a prompt -----------------------------------------------------------------------------------
 
-typedef struct text_buffer {
-    char *data;
-    size_t bytes, capacity;
-} text_buffer;
-
-static rn_status append_text(void *self, const char *text, size_t bytes) {
-    text_buffer *b = self;
-    if (b->bytes + bytes + 1 > b->capacity) {
-        size_t capacity = (b->bytes + bytes + 1) * 2;
-        char *data = realloc(b->data, capacity);
-        if (!data) return rn_fail(RN_NO_MEMORY, "no memory for the text");
-        b->data = data;
-        b->capacity = capacity;
-    }
-    memcpy(b->data + b->bytes, text, bytes);
-    b->bytes += bytes;
-    return RN_OK;
-}
-
-enum { PROMPT_MAX_BYTES = 64 << 20 };
-
-static rn_status read_stream(FILE *file, const char *path, text_buffer *out) {
-    char piece[8192];
-    size_t bytes;
-    while ((bytes = fread(piece, 1, sizeof piece, file)) > 0) {
-        if (out->bytes + bytes > PROMPT_MAX_BYTES)
-            return rn_fail(RN_INVALID, "%s: a prompt has at most 64 MiB", path);
-        RN_TRY(append_text(out, piece, bytes));
-    }
-    return ferror(file) ? rn_fail(RN_IO, "cannot read %s: %s", path, strerror(errno)) : RN_OK;
-}
-
 static rn_status read_prompt(const invocation *in, text_buffer *out) {
     const char *text = rn_settings_text(in->settings, "prompt");
     const char *path = rn_settings_text(in->settings, "prompt-file");
     if (text[0] && path[0])
         return rn_fail(RN_INVALID, "--prompt and --prompt-file: one of them is enough");
     if (!path[0]) return append_text(out, text, strlen(text));
-    if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", out);
-    FILE *file = fopen(path, "rb");
-    if (!file) return rn_fail(RN_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
-    rn_status s = read_stream(file, path, out);
-    fclose(file);
-    return s;
+    return read_text(path, out);
 }
 
 static rn_status check_utf8(const text_buffer *text) {
@@ -375,7 +340,9 @@ static rn_status check_interrupt(const answer *a) {
     return a->reason == END_INTERRUPTED ? rn_fail(RN_CANCELLED, "interrupted") : RN_OK;
 }
 
-static rn_status tell(runner *r, const text_buffer *prompt, const rn_tokens *tokens) {
+static rn_status tell(runner *r) {
+    const text_buffer *prompt = &r->prompt;
+    const rn_tokens *tokens = &r->tokens;
     answer a = {.sink = {NULL, write_stdout}};
     bool quiet = rn_settings_bool(r->in->settings, "quiet");
     if (!quiet) print_opening(r);
@@ -386,7 +353,9 @@ static rn_status tell(runner *r, const text_buffer *prompt, const rn_tokens *tok
     return check_interrupt(&a);
 }
 
-static rn_status tell_json(runner *r, const text_buffer *prompt, const rn_tokens *tokens) {
+static rn_status tell_json(runner *r) {
+    const text_buffer *prompt = &r->prompt;
+    const rn_tokens *tokens = &r->tokens;
     text_buffer text = {0};
     rn_json json;
     answer a = {.sink = {&text, append_text}, .json = &json};
@@ -408,16 +377,15 @@ static rn_status tell_json(runner *r, const text_buffer *prompt, const rn_tokens
     return check_interrupt(&a);
 }
 
+// Before the budget is measured: a long prompt is part of what the process holds then.
+static rn_status prepare_prompt(runner *r) {
+    RN_TRY(read_prompt(r->in, &r->prompt));
+    return encode_prompt(r, &r->prompt, &r->tokens);
+}
+
 static rn_status run_prompt(runner *r) {
-    text_buffer prompt = {0};
-    rn_tokens tokens = {0};
-    rn_status s = read_prompt(r->in, &prompt);
-    if (s == RN_OK) s = encode_prompt(r, &prompt, &tokens);
-    if (s == RN_OK) s = fit_prompt(r, &tokens);
-    if (s == RN_OK) s = r->in->json ? tell_json(r, &prompt, &tokens) : tell(r, &prompt, &tokens);
-    rn_tokens_free(&tokens);
-    free(prompt.data);
-    return s;
+    RN_TRY(fit_prompt(r, &r->tokens));
+    return r->in->json ? tell_json(r) : tell(r);
 }
 
 static rn_status check_options(const invocation *in) {
@@ -433,11 +401,13 @@ static rn_status run(const invocation *in) {
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
     double start = seconds_now();
+    bool chat = rn_settings_bool(in->settings, "chat");
     rn_status s = check_options(in);
     if (s == RN_OK) s = open_model(r);
+    if (s == RN_OK && !chat) s = prepare_prompt(r);
     if (s == RN_OK) s = open_generator(r);
     r->opened_seconds = seconds_now() - start;
-    if (s == RN_OK) s = rn_settings_bool(in->settings, "chat") ? run_chat(r) : run_prompt(r);
+    if (s == RN_OK) s = chat ? run_chat(r) : run_prompt(r);
     close_runner(r);
     free(r);
     return s;

@@ -6,6 +6,17 @@
 
 enum { MAX_ADAPTERS = 8, MAX_BIASES = 64, MAX_STOPS = 64 };
 
+// A text that grows: {0} is empty; `data` is freed by its owner and ends with a NUL.
+typedef struct text_buffer {
+    char *data;
+    size_t bytes, capacity;
+} text_buffer;
+enum { TEXT_MAX_BYTES = 64 << 20 };
+// As a sink's `write`: self is a text_buffer.
+rn_status append_text(void *self, const char *piece, size_t bytes);
+// A whole file; "-" is standard input.
+rn_status read_text(const char *path, text_buffer *out);
+
 typedef enum end_reason { END_TOKEN, END_STOP, END_LIMIT, END_CONTEXT, END_INTERRUPTED } end_reason;
 const char *end_name(end_reason reason); // "end token", "stop string", ...
 
@@ -17,6 +28,8 @@ typedef struct runner {
     char adapter_paths[MAX_ADAPTERS][4096];
     rn_logit_bias biases[MAX_BIASES];
     rn_sampling sampling;
+    text_buffer prompt; // and its tokens; empty in a chat
+    rn_tokens tokens;
     host_budget budget;
     rn_device *device;
     bool rates_measured;

@@ -14,56 +14,24 @@
 
 enum { MAX_MESSAGES = 4096 };
 
-typedef struct text {
-    char *data;
-    size_t bytes, capacity;
-} text;
-
 typedef struct chat {
     runner *r;
     rn_chat_template *form;
-    text form_source;
+    text_buffer form_source;
     rn_chat_message messages[MAX_MESSAGES]; // contents are owned
     size_t count, first;                    // first: the oldest turn that is still told
     bool has_system;
-    text rendered, said;
+    text_buffer rendered, said;
     rn_tokens tokens;
 } chat;
 
-static rn_status append(void *self, const char *piece, size_t bytes) {
-    text *t = self;
-    if (t->bytes + bytes + 1 > t->capacity) {
-        size_t capacity = (t->bytes + bytes + 1) * 2;
-        char *data = realloc(t->data, capacity);
-        if (!data) return rn_fail(RN_NO_MEMORY, "no memory for the conversation");
-        t->data = data;
-        t->capacity = capacity;
-    }
-    memcpy(t->data + t->bytes, piece, bytes);
-    t->bytes += bytes;
-    t->data[t->bytes] = 0;
-    return RN_OK;
-}
-
 // ---- the form -----------------------------------------------------------------------------------
-
-static rn_status read_form(chat *c, const char *path) {
-    char piece[4096];
-    size_t bytes;
-    FILE *file = fopen(path, "rb");
-    if (!file) return rn_fail(RN_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
-    rn_status s = RN_OK;
-    while (s == RN_OK && (bytes = fread(piece, 1, sizeof piece, file)) > 0)
-        s = append(&c->form_source, piece, bytes);
-    fclose(file);
-    return s;
-}
 
 static rn_status open_form(chat *c) {
     const char *path = rn_settings_text(c->r->in->settings, "template");
     rn_str source = rn_model_chat_template(c->r->model);
     if (path[0]) {
-        RN_TRY(read_form(c, path));
+        RN_TRY(read_text(path, &c->form_source));
         source = (rn_str){c->form_source.data, c->form_source.bytes};
     }
     if (source.bytes == 0)
@@ -109,7 +77,7 @@ static rn_status encode(chat *c) {
                     .eos_token = token_text(c, info->end),
                     .now = time(NULL)};
     c->rendered.bytes = c->tokens.count = 0;
-    RN_TRY(rn_chat_template_render(c->form, &form, (rn_sink){&c->rendered, append}));
+    RN_TRY(rn_chat_template_render(c->form, &form, (rn_sink){&c->rendered, append_text}));
     // Templates write the begin token themselves, where there is one.
     return rn_tokenizer_encode(c->r->tokenizer, (rn_str){c->rendered.data, c->rendered.bytes},
                                RN_ENCODE_SPECIAL, &c->tokens);
@@ -132,7 +100,7 @@ static rn_status fit(chat *c) {
 
 static rn_status put_answer(void *self, const char *piece, size_t bytes) {
     chat *c = self;
-    RN_TRY(append(&c->said, piece, bytes));
+    RN_TRY(append_text(&c->said, piece, bytes));
     if (fwrite(piece, 1, bytes, stdout) == bytes && fflush(stdout) == 0) return RN_OK;
     return rn_fail(RN_IO, "cannot write to standard output: %s", strerror(errno));
 }
