@@ -34,6 +34,27 @@ assert data["plan"]["live_peak_bytes"] == data["facts"]["live_peak_bytes"]
 assert data["ended_by"] == "token limit" and data["facts"]["new_tokens"] >= 24
 PYTHON
 
+# ---- a chat
+printf '%s' '{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:' > form
+printf 'Hello\n\nOnce upon a time\n' > lines
+expect 0 "$ration" run --chat --template form --system Kind -n 6 --greedy -q < lines
+cp out told
+[ "$(grep -c 'token limit' told)" = 2 ] || fail 'there are not two answers'
+expect 0 "$ration" run --chat --template form --system Kind -p Hello -n 6 --greedy -q < <(tail -n 1 lines)
+cmp -s out told || fail 'the first message as a prompt gives another conversation'
+yes 'Tell me more' | head -40 > lines # more than the context holds: the oldest turns are left out
+expect 0 "$ration" run --chat --template form -n 4 --greedy -q --ctx 64 < lines
+[ "$(grep -c 'token limit' out)" = 40 ] || fail 'the conversation ended early'
+expect 2 "$ration" run --chat --template form --ctx 16 -q < <(yes word | head -60 | tr '\n' ' ')
+says err 'the message has'
+printf '%s' '{% include "x" %}' > form
+expect 3 "$ration" run --chat --template form < lines
+says err 'include'
+
+# ---- rounding, only where it is asked for
+expect 0 "$ration" run -p 'Once upon a time' -n 24 --greedy -q --kv int8
+expect 0 "$ration" run -p 'Once upon a time' -n 24 --greedy -q --kv f32
+
 # ---- what is wrong with a request
 expect 2 "$ration" run -p "$(printf '\xff\xfe')"
 says err 'not UTF-8 at byte 0'
@@ -71,6 +92,7 @@ for budget in +8MiB +5MiB; do
 done
 expect 0 "$ration" run "$stories/stories260K.ctx512.gguf" -p 'Once upon a time' --greedy -n 200 -q
 cmp -s out real || fail 'the GGUF file says something else'
+expect 0 "$ration" run "$stories/stories260K.q8_0.gguf" -p 'Once upon a time' --greedy -n 20 -q --activations f32
 expect 0 "$ration" plan "$stories/hf" --budget 75%
 head -c 500000 "$stories/hf/model.safetensors" > empty/model.safetensors
 cp "$stories/hf/config.json" "$stories/hf/tokenizer.model" empty

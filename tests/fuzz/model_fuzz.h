@@ -9,31 +9,11 @@
 
 #include "base/str.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "fuzz_file.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include <stdlib.h>
 
 enum { MOST_LOADED_BYTES = 1 << 20 };
-
-static void require(bool holds) {
-    if (!holds) __builtin_trap();
-}
-
-// A file in memory with these bytes; the same one at every call.
-static const char *make_file(const uint8_t *data, size_t size) {
-    static char path[64];
-    static int fd = -1;
-    if (fd < 0) {
-        fd = memfd_create("fuzz", MFD_CLOEXEC);
-        require(fd >= 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    require(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t)size);
-    return path;
-}
 
 static void check_metadata(const rn_checkpoint *c) {
     for (size_t i = 0; i < rn_checkpoint_metadata_count(c); i++) {
