@@ -11,6 +11,7 @@
 typedef struct request {
     rn_file_read read;
     rn_fetch_batch *batch; // NULL: free
+    uint64_t number;       // in its batch
 } request;
 
 struct rn_fetcher {
@@ -30,8 +31,12 @@ uint64_t rn_fetch_room(uint64_t bytes) {
 
 // ---- batches ------------------------------------------------------------------------------------
 
-static void keep_failure(rn_fetch_batch *batch, rn_status status) {
-    if (status != RN_OK && batch->story.status == RN_OK) batch->story = *rn_last_story();
+// Requests come back in any order; which failure is told must not depend on it.
+static void keep_failure(rn_fetch_batch *batch, rn_status status, uint64_t number) {
+    if (status == RN_OK) return;
+    if (batch->story.status != RN_OK && batch->failed <= number) return;
+    batch->failed = number;
+    batch->story = *rn_last_story();
 }
 
 static rn_status check_range(const rn_fetcher *f, uint32_t file, uint64_t offset, uint64_t bytes) {
@@ -57,11 +62,12 @@ static void step_over(rn_fetch_batch *b) {
 
 void rn_fetcher_begin(rn_fetcher *f, rn_fetch_batch *batch) {
     batch->item = batch->in_flight = 0;
-    batch->passed_bytes = 0;
+    batch->passed_bytes = batch->made = 0;
     batch->story.status = RN_OK;
     for (uint32_t i = 0; i < batch->count; i++)
-        keep_failure(batch, check_range(f, batch->items[i].file, batch->items[i].offset,
-                                        batch->items[i].bytes));
+        keep_failure(
+            batch,
+            check_range(f, batch->items[i].file, batch->items[i].offset, batch->items[i].bytes), i);
     step_over(batch);
 }
 
@@ -83,7 +89,7 @@ static void end_request(request *r) {
     rn_fetch_batch *batch = r->batch;
     r->batch = NULL;
     batch->in_flight--;
-    keep_failure(batch, rn_file_read_status(&r->read));
+    keep_failure(batch, rn_file_read_status(&r->read), r->number);
 }
 
 // The next request of an item ends at a multiple of the request's size in the file: so the next one
@@ -94,7 +100,7 @@ static void begin_request(rn_fetcher *f, request *r, rn_fetch_batch *b) {
     uint64_t from = rn_round_down(item->offset + b->passed_bytes, RN_PAGE_BYTES);
     uint64_t end = rn_min_u64(rn_round_down(from, RN_FETCH_REQUEST_BYTES) + RN_FETCH_REQUEST_BYTES,
                               item->offset + item->bytes);
-    *r = (request){.batch = b};
+    *r = (request){.batch = b, .number = b->made++};
     r->read = (rn_file_read){.file = &f->files[item->file],
                              .buffer = item->target + (from - first),
                              .offset = from,

@@ -48,7 +48,9 @@ typedef struct rn_fetch_batch {
     uint32_t item; // where the next request begins: so many bytes behind
     uint64_t passed_bytes;
     uint32_t in_flight;
-    rn_story story; // of its first failure; status RN_OK: none
+    uint64_t made;   // requests so far
+    uint64_t failed; // which of them the story is of
+    rn_story story;  // of the first one that failed, in the order of the items; status RN_OK: none
 } rn_fetch_batch;
 
 // engine, ignore_page_cache, avoid_direct and allocator of the options count.
