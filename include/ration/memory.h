@@ -93,19 +93,25 @@ typedef enum rn_event_kind {
     RN_EVENT_RELEASE,
     RN_EVENT_SCOPE_BEGIN,
     RN_EVENT_SCOPE_END,
-    RN_EVENT_STAGE
+    RN_EVENT_STAGE,
+    RN_EVENT_PART_CHARGE,  // a part of what was charged before is handed out: a pool's block
+    RN_EVENT_PART_RELEASE, // ... and comes back; what is charged stays as it is
+    RN_EVENT_REFUSAL,      // the budget said no; bytes: requested
+    RN_EVENT_NO_MEMORY     // the system said no; bytes: requested
 } rn_event_kind;
 
 typedef struct rn_event {
     rn_event_kind kind;
-    rn_account account;  // CHARGE, RELEASE
-    const void *address; // CHARGE, RELEASE
-    uint64_t bytes;      // CHARGE, RELEASE
+    rn_account account;  // all but scopes and stages
+    const void *address; // CHARGE, RELEASE, and of parts
+    uint64_t bytes;      // as account
     const char *name;    // scope or stage
 } rn_event;
 
-// The profiler's hook: called on the thread where it happens, after counting. One listener; NULL
-// removes it. After removing, calls already under way on other threads may still arrive.
+// The profiler's hook: called on the thread where it happens, after counting. A measured line
+// (outside) that changes is released with its old value and charged with the new one, always at one
+// address. One listener; NULL removes it. After removing, calls already under way on other threads
+// may still arrive.
 typedef void (*rn_listener)(void *self, const rn_event *event);
 RN_API void rn_ledger_listen(rn_listener listener, void *self);
 

@@ -42,6 +42,9 @@ typedef struct rn_pool_source {
     // them that are multiples of it. Flat memory fragments less. A power of two, at least the
     // granule.
     size_t part_bytes;
+    // Whose memory it is: the ledger's listener hears of every block that the pool hands out of it
+    // (RN_EVENT_PART_CHARGE). NULL: it does not. Must outlive the pool.
+    const struct rn_account *account;
 } rn_pool_source;
 
 // Zero means the default.

@@ -12,7 +12,7 @@ static void *account_alloc(void *self, size_t bytes, size_t align) {
     if (block)
         rn_ledger_count(*account, block, bytes);
     else
-        rn_ledger_unreserve(account->device, bytes);
+        rn_ledger_give_up(*account, bytes);
     return block;
 }
 

@@ -108,6 +108,12 @@ static bool insert_holder(void *self, const char *name, rn_account account, uint
     return true;
 }
 
+static void tell_refusal(const rn_refusal *refusal) {
+    rn_ledger_emit(&(rn_event){.kind = RN_EVENT_REFUSAL,
+                               .account = {refusal->device, (uint8_t)refusal->purpose, NULL},
+                               .bytes = refusal->requested_bytes});
+}
+
 rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_bytes,
                            uint64_t smallest_bytes) {
     uint64_t now = rn_ledger_now(account.device);
@@ -126,12 +132,15 @@ rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_b
                 rn_size_format(bytes).text, rn_purpose_name(refusal->purpose),
                 rn_device_name(account.device), rn_size_format(refusal->free_bytes).text,
                 rn_size_format(budget_bytes).text);
-    return rn_hint(s, "the smallest budget that works is %s (%llu bytes)",
-                   rn_size_format(smallest_bytes).text, (unsigned long long)smallest_bytes);
+    s = rn_hint(s, "the smallest budget that works is %s (%llu bytes)",
+                rn_size_format(smallest_bytes).text, (unsigned long long)smallest_bytes);
+    tell_refusal(refusal);
+    return s;
 }
 
 void rn_refusal_keep(const rn_refusal *refusal) {
     thread_refusal = *refusal;
+    tell_refusal(refusal);
 }
 
 static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {

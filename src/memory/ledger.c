@@ -31,11 +31,12 @@ struct rn_holder {
     struct rn_holder *next, **link; // in `holders`, under `lock`
     rn_account account;
     _Atomic uint64_t now;
-    char name[64];
+    _Alignas(64) char name[64]; // read by listeners while others change `now`
 };
 
 static counter lines[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
 static counter totals[RN_DEVICE_MAX];
+static _Atomic uint64_t watched_peaks[RN_DEVICE_MAX]; // of the totals, for the profiler
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static rn_holder *holders;
@@ -123,6 +124,10 @@ uint64_t rn_holder_bytes(const rn_holder *holder) {
     return atomic_load(&holder->now);
 }
 
+const char *rn_holder_name(const rn_holder *holder) {
+    return holder->name;
+}
+
 void rn_ledger_visit_holders(rn_device_id device, rn_holder_visit visit, void *self) {
     uint64_t named[RN_PURPOSE_COUNT] = {0};
     bool go_on = true;
@@ -143,7 +148,7 @@ void rn_ledger_visit_holders(rn_device_id device, rn_holder_visit visit, void *s
 
 // ---- live charges of each thread ------------------------------------------------------
 
-static _Thread_local tally *thread_tally __attribute__((tls_model("initial-exec")));
+static _Thread_local tally *thread_tally;
 static pthread_key_t tally_key;
 static pthread_once_t tally_once = PTHREAD_ONCE_INIT;
 
@@ -207,22 +212,31 @@ static uint64_t live_count(rn_device_id device, rn_purpose purpose) {
 
 // ---- charging -------------------------------------------------------------------------
 
-static void raise_peak(counter *c, uint64_t value) {
-    uint64_t peak = atomic_load_explicit(&c->peak, memory_order_relaxed);
+static void raise_to(_Atomic uint64_t *most, uint64_t value) {
+    uint64_t peak = atomic_load_explicit(most, memory_order_relaxed);
     while (value > peak)
-        if (atomic_compare_exchange_weak_explicit(&c->peak, &peak, value, memory_order_relaxed,
+        if (atomic_compare_exchange_weak_explicit(most, &peak, value, memory_order_relaxed,
                                                   memory_order_relaxed))
             return;
 }
 
-static void add(counter *c, uint64_t bytes) {
-    raise_peak(c, atomic_fetch_add_explicit(&c->now, bytes, memory_order_relaxed) + bytes);
+static void raise_total(rn_device_id device, uint64_t value) {
+    raise_to(&totals[device].peak, value);
+    raise_to(&watched_peaks[device], value);
+}
+
+static uint64_t add(counter *c, uint64_t bytes) {
+    return atomic_fetch_add_explicit(&c->now, bytes, memory_order_relaxed) + bytes;
 }
 
 static void subtract(counter *c, uint64_t bytes) {
     uint64_t before = atomic_fetch_sub_explicit(&c->now, bytes, memory_order_relaxed);
     assert(before >= bytes);
     (void)before;
+}
+
+bool rn_ledger_is_heard(void) {
+    return atomic_load_explicit(&listener_fn, memory_order_relaxed) != NULL;
 }
 
 void rn_ledger_emit(const rn_event *event) {
@@ -247,20 +261,21 @@ static void notify(rn_account account, const void *address, uint64_t bytes, rn_e
     rn_scope *scope = rn_thread_context();
     if (scope && bytes)
         rn_scope_count(scope, account.device, charge ? (int64_t)bytes : -(int64_t)bytes);
-    if (atomic_load_explicit(&listener_fn, memory_order_relaxed))
+    if (rn_ledger_is_heard())
         rn_ledger_emit(
             &(rn_event){.kind = kind, .account = account, .address = address, .bytes = bytes});
 }
 
 void rn_ledger_count(rn_account account, const void *address, uint64_t bytes) {
-    add(&lines[account.device][account.purpose], bytes);
+    counter *line = &lines[account.device][account.purpose];
+    raise_to(&line->peak, add(line, bytes));
     count_live(account, 1);
     notify(account, address, bytes, RN_EVENT_CHARGE);
 }
 
 void rn_ledger_charge(rn_account account, const void *address, uint64_t bytes) {
     assert(account.device < RN_DEVICE_MAX && account.purpose < RN_PURPOSE_COUNT);
-    add(&totals[account.device], bytes);
+    raise_total(account.device, add(&totals[account.device], bytes));
     rn_ledger_count(account, address, bytes);
 }
 
@@ -283,19 +298,45 @@ bool rn_ledger_try_reserve(rn_device_id device, uint64_t bytes, uint64_t limit) 
         if (bytes > limit || now > limit - bytes) return false;
     } while (!atomic_compare_exchange_weak_explicit(&total->now, &now, now + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
-    raise_peak(total, now + bytes);
+    raise_total(device, now + bytes);
     return true;
+}
+
+uint64_t rn_ledger_watched_peak(rn_device_id device) {
+    return atomic_load_explicit(&watched_peaks[device], memory_order_relaxed);
+}
+
+// First down, then up: what others add in between raises it as well.
+void rn_ledger_watch(void) {
+    for (size_t d = 0; d < RN_DEVICE_MAX; d++) {
+        atomic_store(&watched_peaks[d], 0);
+        raise_to(&watched_peaks[d], atomic_load(&totals[d].now));
+    }
 }
 
 void rn_ledger_unreserve(rn_device_id device, uint64_t bytes) {
     subtract(&totals[device], bytes);
 }
 
+void rn_ledger_give_up(rn_account account, uint64_t bytes) {
+    rn_ledger_unreserve(account.device, bytes);
+    rn_ledger_emit(&(rn_event){.kind = RN_EVENT_NO_MEMORY, .account = account, .bytes = bytes});
+}
+
 void rn_ledger_set(rn_device_id device, rn_purpose purpose, uint64_t bytes) {
     uint64_t before = atomic_exchange(&lines[device][purpose].now, bytes);
-    raise_peak(&lines[device][purpose], bytes);
+    raise_to(&lines[device][purpose].peak, bytes);
     uint64_t change = bytes - before; // may wrap: the sum below is right modulo 2^64
-    raise_peak(&totals[device], atomic_fetch_add(&totals[device].now, change) + change);
+    raise_total(device, add(&totals[device], change));
+    rn_event event = {.account = {device, (uint8_t)purpose, NULL},
+                      .address = &lines[device][purpose]};
+    if (before == bytes || !rn_ledger_is_heard()) return;
+    event.kind = RN_EVENT_RELEASE;
+    event.bytes = before;
+    if (before) rn_ledger_emit(&event);
+    event.kind = RN_EVENT_CHARGE;
+    event.bytes = bytes;
+    if (bytes) rn_ledger_emit(&event);
 }
 
 void rn_ledger_listen(rn_listener listener, void *self) {

@@ -14,6 +14,7 @@
 #include <ration/text.h>
 #include "memory/pool.h"
 #include "memory/account.h"
+#include "memory/ledger.h"
 #include "memory/offsets.h"
 #include "base/checked.h"
 
@@ -247,6 +248,16 @@ static rn_status alloc_growing(rn_pool *pool, size_t bytes, size_t align, rn_off
     return status;
 }
 
+// Told after it is taken and before it is given back: no listener sees an address twice.
+static void tell(const rn_pool *pool, rn_event_kind kind, rn_pool_block block) {
+    const rn_account *account = pool->source.account;
+    if (!account || !rn_ledger_is_heard()) return;
+    rn_ledger_emit(&(rn_event){.kind = kind,
+                               .account = *account,
+                               .address = (const void *)(uintptr_t)block.address,
+                               .bytes = block.bytes});
+}
+
 rn_status rn_pool_alloc(rn_pool *pool, size_t bytes, size_t align, rn_pool_block *out_block) {
     *out_block = (rn_pool_block){.node = UINT32_MAX};
     if (bytes == 0) return RN_OK;
@@ -260,11 +271,13 @@ rn_status rn_pool_alloc(rn_pool *pool, size_t bytes, size_t align, rn_pool_block
     if (result == RN_OFFSETS_NO_NODE) return rn_last_story()->status;
     if (result == RN_OFFSETS_NO_ROOM) RN_TRY(alloc_growing(pool, bytes, align, &where));
     *out_block = (rn_pool_block){where.offset, bytes, where.node};
+    tell(pool, RN_EVENT_PART_CHARGE, *out_block);
     return RN_OK;
 }
 
 void rn_pool_free(rn_pool *pool, rn_pool_block block) {
     if (block.bytes == 0) return;
+    tell(pool, RN_EVENT_PART_RELEASE, block);
     pthread_mutex_lock(&pool->lock);
     rn_offsets_free(pool->offsets, (rn_offset_block){block.address, block.node});
     pthread_mutex_unlock(&pool->lock);

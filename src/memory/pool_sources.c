@@ -30,7 +30,7 @@ static rn_status host_grow(void *self, size_t bytes, uint64_t *out_address) {
     RN_TRY(rn_budget_reserve(*account, bytes));
     rn_status status = host_map(bytes, out_address);
     if (status != RN_OK) {
-        rn_ledger_unreserve(account->device, bytes);
+        rn_ledger_give_up(*account, bytes);
         return status;
     }
     const char *block = (const char *)(uintptr_t)*out_address;
@@ -60,6 +60,7 @@ rn_pool_source rn_pool_source_host(const rn_account *account, bool huge_pages) {
         .grow = huge_pages ? host_grow_huge : host_grow,
         .release = host_release,
         .part_bytes = HOST_PART,
+        .account = account,
     };
 }
 

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "memory/account.h"
+#include "memory/budget.h"
 #include "memory/ledger.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -418,6 +419,43 @@ static void listener_hears_everything_in_order_after_counting(void **state) {
     rn_holder_close(holder);
 }
 
+static void listener_hears_what_was_refused(void **state) {
+    (void)state;
+    recorder r = {.count = 0};
+    void *block;
+    assert_ok(rn_budget_set(RN_DEVICE_HOST, 0, 1000));
+    rn_ledger_listen(record, &r);
+    assert_fails(RN_OVER_BUDGET, rn_budget_charge(weights, NULL, 1001));
+    assert_fails(RN_OVER_BUDGET, rn_alloc(RN_HOST_OTHER, 2000, &block));
+    rn_refusal_keep(&(rn_refusal){.purpose = RN_PURPOSE_KV, .requested_bytes = 3000});
+    rn_ledger_listen(NULL, NULL);
+    assert_ok(rn_budget_set(RN_DEVICE_HOST, 0, RN_NO_LIMIT));
+    assert_int_equal(3, r.count);
+    expect_event(&r.events[0], RN_EVENT_REFUSAL, weights, NULL, 1001);
+    expect_event(&r.events[1], RN_EVENT_REFUSAL, (rn_account){0, RN_PURPOSE_OTHER, NULL}, NULL,
+                 2000);
+    expect_event(&r.events[2], RN_EVENT_REFUSAL, (rn_account){0, RN_PURPOSE_KV, NULL}, NULL, 3000);
+}
+
+static void listener_hears_what_was_measured(void **state) {
+    (void)state;
+    recorder r = {.count = 0};
+    rn_account outside = {RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, NULL};
+    rn_ledger_listen(record, &r);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 700);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 700); // nothing new
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 900);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 0);
+    rn_ledger_listen(NULL, NULL);
+    assert_int_equal(4, r.count);
+    const void *address = r.events[0].address;
+    assert_non_null(address);
+    expect_event(&r.events[0], RN_EVENT_CHARGE, outside, address, 700);
+    expect_event(&r.events[1], RN_EVENT_RELEASE, outside, address, 700);
+    expect_event(&r.events[2], RN_EVENT_CHARGE, outside, address, 900);
+    expect_event(&r.events[3], RN_EVENT_RELEASE, outside, address, 900);
+}
+
 static void second_listener_takes_the_place_of_the_first(void **state) {
     (void)state;
     recorder first = {.count = 0}, second = {.count = 0};
@@ -481,7 +519,9 @@ static void memory_that_the_system_refuses_is_not_charged(void **state) {
     rn_fault_arm(RN_FAULT_ALLOC, 1);
     assert_fails(RN_NO_MEMORY, rn_alloc(RN_HOST_OTHER, 500, &block));
     rn_ledger_listen(NULL, NULL);
-    assert_int_equal(0, r.count);
+    assert_int_equal(1, r.count);
+    expect_event(&r.events[0], RN_EVENT_NO_MEMORY, (rn_account){0, RN_PURPOSE_OTHER, NULL}, NULL,
+                 500);
     assert_int_equal(0, rn_ledger_now(RN_DEVICE_HOST));
     assert_true(rn_ledger_is_valid());
 }
@@ -524,6 +564,8 @@ int main(void) {
         TEST(long_names_of_holders_are_cut),
         TEST(holder_without_memory_is_refused),
         TEST(listener_hears_everything_in_order_after_counting),
+        TEST(listener_hears_what_was_refused),
+        TEST(listener_hears_what_was_measured),
         TEST(second_listener_takes_the_place_of_the_first),
         TEST(allocators_charge_what_was_asked_for),
         TEST(every_purpose_has_its_allocator),

@@ -566,6 +566,42 @@ static void survive_faults(rn_pool_source source) {
     assert_true(refusals >= 4);
 }
 
+typedef struct part_log {
+    rn_event parts[8];
+    size_t count;
+} part_log;
+
+static void hear_parts(void *self, const rn_event *event) {
+    part_log *log = self;
+    if (event->kind != RN_EVENT_PART_CHARGE && event->kind != RN_EVENT_PART_RELEASE) return;
+    assert_true(log->count < 8);
+    log->parts[log->count++] = *event;
+}
+
+static void pool_tells_a_listener_of_the_blocks_it_hands_out(void **state) {
+    (void)state;
+    static const rn_account account = {RN_DEVICE_HOST, RN_PURPOSE_ACTIVATIONS, NULL};
+    part_log log = {.count = 0};
+    rn_pool *pool = make(rn_pool_source_host(&account, false), 4 * MIB, 0);
+    rn_pool_block a, b;
+    rn_ledger_listen(hear_parts, &log);
+    assert_ok(rn_pool_alloc(pool, 1000, 0, &a));
+    assert_ok(rn_pool_alloc(pool, 0, 0, &b)); // nothing is nothing
+    assert_ok(rn_pool_alloc(pool, 5000, 0, &b));
+    rn_pool_free(pool, a);
+    rn_ledger_listen(NULL, NULL);
+    rn_pool_free(pool, b);
+    assert_int_equal(3, log.count);
+    const rn_pool_block blocks[] = {a, b, a};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(i < 2 ? RN_EVENT_PART_CHARGE : RN_EVENT_PART_RELEASE, log.parts[i].kind);
+        assert_int_equal(RN_PURPOSE_ACTIVATIONS, log.parts[i].account.purpose);
+        assert_int_equal(blocks[i].address, (uintptr_t)log.parts[i].address);
+        assert_int_equal(blocks[i].bytes, log.parts[i].bytes);
+    }
+    rn_pool_destroy(pool);
+}
+
 static void pool_survives_every_failing_allocation(void **state) {
     (void)state;
     rn_fake_device device = {0};
@@ -601,6 +637,7 @@ int main(void) {
         cmocka_unit_test(pool_takes_and_returns_whole_blocks_of_an_allocator),
         cmocka_unit_test(pool_tells_its_source_s_story_even_if_trimming_failed),
         cmocka_unit_test(pool_stays_valid_under_random_operations),
+        cmocka_unit_test(pool_tells_a_listener_of_the_blocks_it_hands_out),
         cmocka_unit_test(pool_serves_many_threads),
         cmocka_unit_test(pool_survives_every_failing_allocation),
     };
