@@ -40,6 +40,9 @@ RN_API RN_MUST_USE rn_status rn_profile_start(const rn_profile_options *options)
 RN_API RN_MUST_USE rn_status rn_profile_stop(void);
 // One relaxed load.
 RN_API bool rn_profile_is_on(void);
+// The number of the recording under way; 0 while nothing is recorded. A new one knows nothing of
+// parts and operations that were told before: who tells them looks here. One relaxed load.
+RN_API uint32_t rn_profile_recording(void);
 // Writes what is in the rings now. Called by itself on a refusal or when memory has run out.
 RN_API void rn_profile_flush(void);
 
@@ -69,12 +72,16 @@ RN_API void rn_profile_end(void);
 // An operation that another clock has timed, in rn_profile_now's nanoseconds, on a lane of its own
 // (a device's queue): see rn_profile_lane.
 RN_API void rn_profile_span(uint32_t lane, uint32_t name, uint64_t begin_ns, uint64_t end_ns);
+// The same name gives the same number, in every recording and before one. 0: too many (256).
 RN_API uint32_t rn_profile_lane(const char *name);
 RN_API uint64_t rn_profile_now(void);
 
 // Memory that is not on the ledger (PyTorch's), or a part of a block that is (RN_PROFILE_INNER).
 typedef enum rn_profile_flag {
-    RN_PROFILE_INNER = 1, // lies in a block that was allocated before: an arena's buffer
+    RN_PROFILE_INNER = 1,   // lies in a block that was allocated before: an arena's buffer
+    RN_PROFILE_RELABEL = 2, // an ALLOC that allocates nothing: the live block at this address is
+                            // called `name` and serves this purpose, from its beginning. Not
+                            // counted; its FREE has the purpose of its first ALLOC.
 } rn_profile_flag;
 RN_API void rn_profile_alloc(rn_account account, uint64_t address, uint64_t bytes, uint32_t name,
                              unsigned flags);
@@ -87,8 +94,16 @@ typedef enum rn_counter {
     RN_COUNTER_OTHER,          // any number; its name says which
     RN_COUNTER_RESIDENT,       // what the system holds of the process
     RN_COUNTER_BUDGET,         // a device's hard limit
-    RN_COUNTER_PREDICTED,      // bytes that the plan says are live now
-    RN_COUNTER_PREDICTED_PEAK, // the most that it will be
+    RN_COUNTER_PREDICTED,      // a plan's live bytes at this step, and what the device holds beside
+                               // the plan's arena: what should be in use now
+    RN_COUNTER_PREDICTED_PEAK, // the same with the most live bytes of any step
+    // One (operation, shapes) of PyTorch's own profiler: `name` is its label, with the input shapes
+    // as JSON text for detail. The last value counts. A timeline has them as its torch_ops.
+    RN_COUNTER_TORCH_CALLS,
+    RN_COUNTER_TORCH_CPU_NS,
+    RN_COUNTER_TORCH_CUDA_NS,
+    RN_COUNTER_TORCH_CPU_BYTES,  // an int64_t
+    RN_COUNTER_TORCH_CUDA_BYTES, // an int64_t
     RN_COUNTER_COUNT
 } rn_counter;
 RN_API void rn_profile_counter(rn_counter kind, rn_device_id device, uint32_t name, uint64_t value);

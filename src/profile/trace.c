@@ -32,15 +32,38 @@ static uint32_t take_eight(uint32_t crc, const uint8_t at[8]) {
            tables[1][high >> 16 & 255] ^ tables[0][high >> 24];
 }
 
-uint32_t rn_crc32c(const void *data, size_t bytes) {
-    const uint8_t *at = data, *end = at + bytes;
+static uint32_t crc_by_table(const uint8_t *at, const uint8_t *end) {
     uint32_t crc = UINT32_MAX;
-    pthread_once(&tables_once, make_tables);
     for (; end - at >= 8; at += 8)
         crc = take_eight(crc, at);
     for (; at < end; at++)
         crc = crc >> 8 ^ tables[0][(crc ^ *at) & 255];
     return ~crc;
+}
+
+#if defined(__x86_64__)
+// The instruction is for this polynomial. A recorder's thread waits for this sum when its ring is
+// full: it is four times as fast.
+__attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(const uint8_t *at,
+                                                                     const uint8_t *end) {
+    uint64_t crc = UINT32_MAX, word;
+    for (; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        crc = __builtin_ia32_crc32di(crc, word);
+    }
+    for (; at < end; at++)
+        crc = __builtin_ia32_crc32qi((uint32_t)crc, *at);
+    return ~(uint32_t)crc;
+}
+#endif
+
+uint32_t rn_crc32c(const void *data, size_t bytes) {
+    const uint8_t *at = data, *end = at + bytes;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2")) return crc_by_instruction(at, end);
+#endif
+    pthread_once(&tables_once, make_tables);
+    return crc_by_table(at, end);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------

@@ -11,8 +11,15 @@
 // it, so what is held is known whatever has been overwritten. At the beginning of every lap all
 // names are written again, for the same reason.
 //
-// One *round* is what the writer took from all rings in one go: a TOTALS block, then NAMES that are
-// new, then one EVENTS block (or several) for each thread that had some.
+// One *round* is what the writer took from all rings (or a thread from its own, when that was full)
+// in one go: a TOTALS block, then DEVICES, LANES and NAMES that are new, then one EVENTS block (or
+// several) for each thread that had some. The first round is 0, as is the preamble's. Rounds
+// are not in the order of time: an event may be earlier than one of a round before. A thread is.
+//
+// A lap of a ring begins with a round of its own (TOTALS, all DEVICES, LANES and NAMES), even in
+// the middle of another, whose remaining EVENTS then belong to the new one. Names take no more than
+// half of the file there; what does not fit has no name. The file is cut where a lap ends, so that
+// the sequence numbers in it are without a gap but for blocks that are half overwritten.
 //
 // PREAMBLE is JSON: what is needed to read the rest without this header.
 //     {"format": "ration trace", "version": 1, "event_bytes": 32, "event_fields": [...],
@@ -20,18 +27,23 @@
 //      "mode": "spill" | "ring", "limit_bytes": N, "snapshot_seconds": N,
 //      "start_unix_ns": N, "pid": N, "command": "..."}
 // NAMES is records: u32 id, then three texts (name, group, detail), each u32 bytes and the bytes.
-//     LANES are names, too: see RN_TRACE_LANES.
-// LANES is records: u32 lane, u32 kind (0 thread, 1 queue), a text (u32 bytes and the bytes). A
-// lane
-//     may be named again; the last one counts.
+// LANES is records: u32 lane, u32 kind (0 thread, 1 queue), a text (u32 bytes and the bytes).
+//     A lane may be named again; the last one counts.
 // DEVICES is records: u32 device, a text. Written when one is new and at the beginning of a lap.
-// TOTALS is records: u32 device, u32 purpose, u64 bytes held, u64 blocks held, of all events before
-//     this round. Then the peak so far of each device, a record with purpose == RN_PURPOSE_COUNT:
-//     the bytes, and in the place of the blocks when it was (time_ns). The peak was counted as it
-//     happened, by atomic adds, so it is exact whatever threads did at the same nanosecond.
-//     Only outer blocks count.
-// EVENTS is rn_trace_event after rn_trace_event, in the order of one thread (header.lane).
-// END is JSON: {"reason": "stopped" | "limit" | "disk full" | ..., "events": N, "dropped": N}.
+// TOTALS is records: u32 device, u32 purpose, i64 bytes held, i64 blocks held, of all events before
+//     this round (in the order of blocks: a release may have been taken from one thread's ring
+//     while its charge lay in another's, so a number may be below zero until the next round).
+//     Those that are zero are left out. Then the peak so far of each device, a record with purpose
+//     == RN_PURPOSE_COUNT: the bytes, and in the place of the blocks when it was (time_ns). The
+//     peak was counted as it happened, by atomic adds, so it is exact whatever threads did at the
+//     same nanosecond; it may lie in events that are still to come. Only outer blocks count.
+// EVENTS is rn_trace_event after rn_trace_event, in the order of one thread (header.lane). Lanes
+//     are numbers from 1; one of them, "profiler", is the recorder's own: counters, marks, and
+//     events of threads that could not have a ring. The recording begins there: one ALLOC for each
+//     holder of what was held before (time 0, a small number for address), then MARK START.
+// END is JSON: {"reason": "stopped" | "limit", "events": N, "dropped": N}, behind one more TOTALS,
+//     which is a round of its own, where there was room. Where the disk was full, or the program
+//     was killed, there is none.
 #ifndef RN_PROFILE_TRACE_H
 #define RN_PROFILE_TRACE_H
 
@@ -41,6 +53,8 @@
 #define RN_TRACE_VERSION     1
 #define RN_TRACE_ALIGN       64
 #define RN_TRACE_MAX_PAYLOAD ((uint32_t)1 << 20)
+// Addresses from 1 to below this are not addresses: see RN_MARK_START. 0 is "none".
+#define RN_TRACE_FIRST_ADDRESS 4096
 
 typedef enum rn_trace_block_kind {
     RN_TRACE_PREAMBLE = 1,
@@ -67,7 +81,9 @@ typedef struct rn_trace_block {
 _Static_assert(sizeof(rn_trace_block) == RN_TRACE_ALIGN, "a block's header is 64 bytes");
 
 typedef enum rn_trace_kind {
-    RN_TRACE_ALLOC = 1, // address, bytes, name (holder, tensor; 0 none), device, purpose, flags
+    RN_TRACE_ALLOC = 1, // address, bytes, name (holder, tensor; 0 none), device, purpose, flags;
+                        // with RN_PROFILE_RELABEL: name and purpose of the live block at the
+                        // address, which was allocated before (ignored if there is none)
     RN_TRACE_FREE,      // address, bytes, device, purpose, flags as at its ALLOC
     RN_TRACE_BEGIN,     // name: an operation on this lane
     RN_TRACE_FINISH,    // the innermost operation of this lane ends
@@ -86,7 +102,9 @@ typedef enum rn_trace_mark {
     RN_MARK_NO_MEMORY,  // the system (or torch) said no; bytes: requested, or 0
     RN_MARK_SIGNAL,     // bytes: its number
     RN_MARK_FORK,       // this process made a child
-    RN_MARK_START,      // of the recording: what is live was allocated before
+    RN_MARK_START,      // of the recording. What was held then comes before it as ALLOC events, one
+                        // for each holder, with addresses below RN_TRACE_FIRST_ADDRESS; what is
+                        // released of it later has addresses of its own
     RN_MARK_COUNT
 } rn_trace_mark;
 
