@@ -6,7 +6,8 @@
 //
 // Readers make an empty timeline, add what they find in any order, and finish it: then
 // everything is sorted, operations have their depth and their bytes, and parts know their block.
-// After that it is only read. Times are nanoseconds since the beginning of the recording.
+// After that it is only read. Times are nanoseconds since the beginning of the recording. Equal
+// times have no order: a reader whose clock is coarse adds a nanosecond where it knows one.
 #ifndef RN_PROFILE_TIMELINE_H
 #define RN_PROFILE_TIMELINE_H
 
@@ -36,14 +37,17 @@ typedef struct rn_timeline_lane {
 typedef struct rn_timeline_alloc {
     uint64_t begin_ns, end_ns; // end_ns: RN_STILL_LIVE when it was live at the end
     uint64_t address, bytes;
-    uint32_t name;   // 0: none
-    uint32_t lane;   // that allocated it
-    uint32_t op;     // innermost operation of that lane at the time; RN_NO_INDEX: none
-    uint32_t parent; // an inner part: the index of its block (the first, where several have its
-                     // address), if it was seen, else RN_NO_INDEX
+    uint32_t name;      // 0: none
+    uint32_t lane;      // that allocated it
+    uint32_t free_lane; // that released it, plus one; 0: the same lane
+    uint32_t op;        // innermost operation of that lane at the time; RN_NO_INDEX: none
+    uint32_t parent;    // an inner part: the index of its block (the first, where several have its
+                        // address), if it was seen, else RN_NO_INDEX
     uint8_t device, purpose;
     bool inner;    // a part of a block that is counted itself
-    bool is_arena; // a block with inner parts: they, and not it, are what is in use
+    bool is_arena; // a block with inner parts: they, and not it, are what is in use. A reader may
+                   // set it for a block that only ever holds parts, even when none was seen (a
+                   // segment of PyTorch's caching allocator); finish keeps that
     bool before;   // was there when the recording began
 } rn_timeline_alloc;
 
@@ -120,7 +124,7 @@ struct rn_timeline {
     struct {
         uint64_t bytes, time_ns;
     } counted_peaks[RN_DEVICE_MAX];
-    struct rn_timeline_build *build; // until it is finished
+    struct rn_timeline_build *build; // texts, capacities, order: see timeline_build.h
 };
 
 // ---- making (timeline_build.c) ------------------------------------------------------------------
@@ -135,8 +139,10 @@ RN_MUST_USE rn_status rn_timeline_add_device(rn_timeline *t, rn_str name, uint8_
 RN_MUST_USE rn_status rn_timeline_add_lane(rn_timeline *t, rn_str name, bool is_queue,
                                            uint32_t *out); // always a new one
 RN_MUST_USE rn_status rn_timeline_name_lane(rn_timeline *t, uint32_t lane, rn_str name);
-// Of the fields, those that finish computes (op, parent, is_arena, depth, counts, sums) are
-// ignored. `allocs` and `ops` may be added when their end is known, or with RN_STILL_LIVE.
+// Of the fields, those that finish computes (op, parent, depth, counts, sums) are ignored;
+// is_arena is kept where it is set. `allocs` and `ops` may be added when their end is known, or
+// with RN_STILL_LIVE. Names, lanes and purposes must exist, devices be below RN_DEVICE_MAX (a mark,
+// counter or move may have RN_DEVICE_ANY); RN_CORRUPT if not.
 RN_MUST_USE rn_status rn_timeline_add_alloc(rn_timeline *t, const rn_timeline_alloc *alloc);
 RN_MUST_USE rn_status rn_timeline_add_op(rn_timeline *t, const rn_timeline_op *op);
 RN_MUST_USE rn_status rn_timeline_add_mark(rn_timeline *t, const rn_timeline_mark *mark);
@@ -169,7 +175,8 @@ typedef struct rn_timeline_level {
     uint64_t count;                           // live blocks without parts, and live parts
 } rn_timeline_level;
 
-// Walks the changes of a device in the order of time; at equal times, frees before allocations.
+// Walks the changes of a device in the order of time; at equal times, frees before allocations. A
+// block that lives no time is there in one step and gone in the next, which has the same time.
 typedef struct rn_timeline_walk {
     const rn_timeline *timeline;
     uint8_t device; // RN_DEVICE_ANY: all together
@@ -184,9 +191,12 @@ bool rn_timeline_walk_next(rn_timeline_walk *walk);
 // finish.
 const uint32_t *rn_timeline_by_end(const rn_timeline *t);
 
-// The first moment with the most reserved bytes, and what they were then. What is allocated and
-// freed within one moment (equal times) counts as well.
+// The moment with the most reserved bytes, of these the one with the most in use, of these the
+// first (an arena is reserved long before it is full); and what they were then. What is allocated
+// and freed within one moment (equal times) counts as well.
 rn_timeline_level rn_timeline_peak(const rn_timeline *t, uint8_t device);
+// Whether `level` is more than `peak` in that sense: for who walks already.
+bool rn_timeline_is_more(const rn_timeline_level *level, const rn_timeline_level *peak);
 rn_timeline_level rn_timeline_level_at(const rn_timeline *t, uint8_t device, uint64_t time_ns);
 
 // What was in use at a moment, largest first: indices of allocs, blocks without parts and parts.

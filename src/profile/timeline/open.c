@@ -1,0 +1,127 @@
+// open.c — a file becomes a timeline, whichever of the formats it is.
+//
+// The file is read, not mapped: a program that is still recording may begin it anew and cut it
+// under our hands, and touching a mapped page that is gone is a signal, not an error. Its first
+// bytes are looked at before the rest is read.
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "memory/account.h"
+#include "profile/foreign/pickle.h"
+#include "profile/timeline.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEAD_BYTES  ((size_t)64 << 10)
+#define PIECE_BYTES ((size_t)8 << 20)
+
+typedef rn_status (*read_format)(const char *path, const uint8_t *data, uint64_t bytes,
+                                 rn_timeline **out);
+
+// ---- which format -------------------------------------------------------------------------------
+
+// The first block may be damaged: then a later one says it.
+static bool is_trace(const uint8_t *head, size_t bytes) {
+    for (size_t at = 0; at + RN_TRACE_ALIGN <= bytes; at += RN_TRACE_ALIGN)
+        if (rn_trace_is_header(head + at)) return true;
+    return bytes >= 8 && memcmp(head, RN_TRACE_MAGIC, 8) == 0;
+}
+
+static bool is_json(const uint8_t *head, size_t bytes) {
+    size_t at = bytes >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < bytes && strchr(" \t\r\n", head[at]) && head[at])
+        at++;
+    return at < bytes && head[at] == '{';
+}
+
+static rn_status refuse(const uint8_t *head, size_t bytes) {
+    rn_status s = rn_fail(RN_CORRUPT, bytes ? "this is no profile" : "the file is empty");
+    if (bytes == 0)
+        return rn_hint(s, "the program has not recorded anything yet, or the disk was full");
+    if (bytes >= 4 && memcmp(head, "PK\3\4", 4) == 0)
+        return rn_hint(s, "it is a ZIP archive; give the trace, JSON file or pickle that is in it");
+    if (bytes >= 2 && memcmp(head, "\x1f\x8b", 2) == 0)
+        return rn_hint(s, "it is compressed; gunzip it first");
+    return rn_hint(s, "give a trace (.rntrace), a memory profile (.json) or PyTorch's memory "
+                      "snapshot (.pickle)");
+}
+
+static rn_status detect(const uint8_t *head, size_t bytes, read_format *out) {
+    if (is_trace(head, bytes))
+        *out = rn_trace_read;
+    else if (is_json(head, bytes))
+        *out = rn_json_profile_read;
+    else if (rn_pickle_is(head, bytes))
+        *out = rn_torch_snapshot_read;
+    else
+        return refuse(head, bytes);
+    return RN_OK;
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// Reading a file that does not fit would end in swapping, or by the system's hand.
+static rn_status check_room(uint64_t bytes) {
+    rn_process_info info;
+    if (rn_process_read(&info) != RN_OK) return RN_OK;
+    uint64_t free_bytes = rn_process_free_bytes(&info);
+    if (bytes <= free_bytes) return RN_OK;
+    rn_status s = rn_fail(RN_OVER_BUDGET, "the file has %s, and %s of memory are free",
+                          rn_size_format(bytes).text, rn_size_format(free_bytes).text);
+    return rn_hint(s, "look at it on a larger machine, or record with a smaller limit");
+}
+
+// A file that becomes shorter meanwhile is read as far as it goes.
+static rn_status read_pieces(int fd, const char *path, uint8_t *data, uint64_t *bytes) {
+    for (uint64_t at = 0; at < *bytes; at += PIECE_BYTES) {
+        size_t piece = (size_t)rn_min_u64(PIECE_BYTES, *bytes - at);
+        rn_status s = rn_file_read_at(fd, path, at, data + at, piece);
+        if (s == RN_CORRUPT) *bytes = at;
+        if (s != RN_OK && s != RN_CORRUPT) return s;
+    }
+    return RN_OK;
+}
+
+static rn_status read_whole(int fd, const char *path, uint64_t bytes, read_format read,
+                            rn_timeline **out) {
+    const rn_allocator *from = &rn_host_allocators[RN_PURPOSE_PROFILER];
+    void *data = NULL;
+    RN_TRY(check_room(bytes));
+    RN_TRY(rn_alloc(from, bytes, &data));
+    uint64_t had = bytes;
+    rn_status s = read_pieces(fd, path, data, &had);
+    if (s == RN_OK) s = read(path, data, had, out);
+    rn_free(from, data, bytes);
+    return s;
+}
+
+static rn_status read_file(int fd, const char *path, uint64_t bytes, rn_timeline **out) {
+    const rn_allocator *from = &rn_host_allocators[RN_PURPOSE_PROFILER];
+    size_t head_bytes = (size_t)rn_min_u64(bytes, HEAD_BYTES);
+    void *head = NULL;
+    read_format read = NULL;
+    RN_TRY(rn_alloc(from, head_bytes, &head));
+    rn_status s = head_bytes ? rn_file_read_at(fd, path, 0, head, head_bytes) : RN_OK;
+    if (s == RN_OK) s = detect(head, head_bytes, &read);
+    rn_free(from, head, head_bytes);
+    return s == RN_OK ? read_whole(fd, path, bytes, read, out) : s;
+}
+
+rn_status rn_timeline_open(const char *path, rn_timeline **out) {
+    *out = NULL;
+    int fd = -1;
+    uint64_t bytes = 0;
+    rn_timeline *t = NULL;
+    RN_TRY(rn_file_open(path, &fd, &bytes));
+    rn_status s = read_file(fd, path, bytes, &t);
+    close(fd);
+    if (s == RN_OK) s = rn_timeline_finish(t);
+    if (s == RN_OK)
+        *out = t;
+    else
+        rn_timeline_destroy(t);
+    const rn_story *story = rn_last_story();
+    return s == RN_OK ? s : rn_blame(s, path, story->path[0] ? story->offset : RN_NO_OFFSET);
+}
