@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# profile_export.sh — a recorded run in every form: JSON with the seed's keys, Chrome's trace against its schema, PyTorch's
+# snapshot by pickle and torch's own viewer, the planner's CSV through `ration place`, Prometheus' text.
+python=$(command -v "${RATION_PYTHON:-python3}" || true)
+checks=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../python")
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+command -v python3 > /dev/null || { echo 'skipped: no python3'; exit 77; }
+
+expect 0 "$ration" run -p 'Once upon a time' -n 6 --greedy -q --profile=run.rntrace
+for form in json chrome torch csv prometheus html; do
+    expect 0 "$ration" profile export run.rntrace --format $form -o run.$form
+    [ -s run.$form ] || fail "run.$form is empty"
+done
+
+# ---- the seed's and pie's JSON: all keys, sums that agree
+cp run.json out
+check_json "
+assert set(j) >= {'metadata', 'snapshots', 'operation_allocations', 'operation_summary', 'operation_graph', 'tensor_lifecycle',
+                  'pytorch_operations', 'operation_log'}
+assert j['metadata']['num_snapshots'] == len(j['snapshots']) and j['metadata']['operation_tracking_enabled']
+names = [s['checkpoint_name'] for s in j['snapshots']]
+assert names[-1] == 'final' and 'peak' in names
+peak = [s for s in j['snapshots'] if s['checkpoint_name'] == 'peak'][-1]
+assert peak['total_bytes'] == j['metadata']['peak_bytes'] == max(s['total_bytes'] for s in j['snapshots'])
+for s in j['snapshots']:
+    devices = s['device_breakdown'].values()
+    assert s['total_bytes'] == sum(d['total_bytes'] for d in devices) and s['tensor_count'] == sum(d['count'] for d in devices)
+    assert all(d['total_bytes'] == sum(t['size_bytes'] for t in d['tensors']) for d in devices)
+    assert len(s['top_allocations']) == min(10, s['tensor_count'])
+import datetime
+times = [datetime.datetime.fromisoformat(s['timestamp']) for s in j['snapshots']]
+assert times == sorted(times)
+assert {t['purpose'] for t in peak['top_allocations']} & {'weights', 'kv'}
+for name, summary in j['operation_summary'].items():
+    assert summary['invocation_count'] == len(j['operation_allocations'][name]) == j['operation_graph'][name]['invocations']
+assert sum(o['invocation_count'] for o in j['operation_summary'].values()) == len(j['operation_log'])"
+
+# ---- Chrome's trace
+expect 0 python3 "$checks/chrome_trace_check.py" run.chrome
+says out ' X, ' ' C, '
+
+# ---- PyTorch's snapshot: by Python alone, and by torch where it is
+expect 0 "$python" "$checks/torch_snapshot_export.py" run.torch
+says out ' segments'
+grep 'skipped' out
+
+# ---- the planner takes the CSV, and its lower bound is the most that was alive at once
+python3 - << 'PYTHON' > bound || fail 'the CSV is not what it should be'
+import csv
+rows = list(csv.DictReader(open('run.csv')))
+changes = sorted(c for r in rows for c in ((int(r['lower']), 1, int(r['size'])), (int(r['upper']), 0, -int(r['size']))))
+level = most = 0
+for _, _, bytes in changes:
+    level += bytes
+    most = max(most, level)
+assert rows and level == 0 and len({r['id'] for r in rows}) == len(rows)
+print(most)
+PYTHON
+expect 0 "$ration" place run.csv --time 0 --json
+check_json "assert j['lower_bound'] == $(cat bound) and j['buffers'] == $(($(wc -l < run.csv) - 1))"
+
+# ---- Prometheus: every line is a comment or a value of a metric that was announced
+python3 - << 'PYTHON' || fail 'the metrics are not what they should be'
+import re
+types, values = {}, {}
+for line in open('run.prometheus'):
+    if line.startswith('# TYPE '):
+        _, _, name, kind = line.split()
+        assert name not in types and kind in ('gauge', 'counter') and (kind == 'counter') == name.endswith('_total')
+        types[name] = kind
+    elif not line.startswith('# HELP '):
+        found = re.fullmatch(r'([a-z_]+)(\{([a-z]+="[^"\\\n]*",?)+\})? (\d+)\n', line)
+        assert found and found[1] in types and line.split(' ')[0] not in values, line
+        values[line.rsplit(' ', 1)[0]] = int(found[4])
+peak = values['ration_memory_peak_bytes{device="host"}']
+assert peak >= sum(v for k, v in values.items() if k.startswith('ration_memory_bytes{device="host"') and 'state="peak"' in k) > 0
+assert values['ration_memory_bytes{device="host",category="weights",state="peak"}'] > 0
+PYTHON
+
+# ---- a JSON profile and a PyTorch snapshot are recordings, too: out again in another form
+for file in run.json run.torch; do
+    expect 0 "$ration" profile export $file --format chrome -o again.chrome
+    expect 0 python3 "$checks/chrome_trace_check.py" again.chrome
+done
+
+# ---- what cannot be done
+expect 2 "$ration" profile export run.rntrace --format word -o no
+expect 3 "$ration" profile export missing.rntrace --format json -o no
+expect 3 "$ration" profile export run.rntrace --format json -o missing/no
+only again.chrome bound run.chrome run.csv run.html run.json run.prometheus run.rntrace run.torch
