@@ -1,0 +1,235 @@
+// hooks.c — counting what other code allocates, and telling the recording of it.
+//
+// Order matters where addresses come back: a block's release is told before the C library can hand
+// its address to another thread, its allocation after it was handed out. Two counters: `taken` is
+// asked before the allocation, so that the limit is never crossed; `now` counts what exists, and
+// the largest value that an addition gave is the exact peak.
+#include "profile/hook/hook_count.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "profile/hook/hook_table.h"
+#include "profile/record/record.h"
+
+#define MAX_DEPTH 128
+
+static _Atomic uint64_t taken, now, peak, refused;
+static _Atomic uint64_t limit = RN_NO_LIMIT;
+static _Atomic uint64_t min_bytes = 64 << 10, min_align = 64;
+static rn_device_id cpu_device;
+static atomic_bool has_device;
+static pthread_once_t device_once = PTHREAD_ONCE_INIT;
+
+// How deep this thread is in the profiler; what its memory serves, operation by operation.
+static _Thread_local unsigned inside;
+static _Thread_local uint8_t purpose_now = RN_PURPOSE_OTHER;
+static _Thread_local uint8_t purposes[MAX_DEPTH];
+static _Thread_local uint32_t depth;
+
+static void add_device(void) {
+    inside++;
+    if (rn_device_add("cpu", &cpu_device) != RN_OK) cpu_device = RN_DEVICE_HOST; // table full
+    atomic_store_explicit(&has_device, true, memory_order_release);
+    inside--;
+}
+
+static rn_account account_of(uint8_t purpose) {
+    if (!atomic_load_explicit(&has_device, memory_order_acquire))
+        (void)pthread_once(&device_once, add_device);
+    return (rn_account){cpu_device, purpose, NULL};
+}
+
+void rn_hooks_set_filter(rn_hooks_filter filter) {
+    atomic_store(&min_bytes, filter.min_bytes);
+    atomic_store(&min_align, filter.min_align);
+}
+
+void rn_hooks_set_limit(uint64_t bytes) {
+    atomic_store(&limit, bytes);
+}
+
+// ---- blocks -----------------------------------------------------------------------------------
+
+static bool is_wanted(uint64_t bytes, uint64_t align) {
+    return bytes > 0 && bytes <= RN_HOOK_MOST_BYTES && !inside &&
+           (bytes >= atomic_load_explicit(&min_bytes, memory_order_relaxed) ||
+            align >= atomic_load_explicit(&min_align, memory_order_relaxed));
+}
+
+// The recording has it on disk before the program dies of it.
+static void refuse(uint64_t bytes) {
+    atomic_fetch_add(&refused, 1);
+    if (!rn_profile_is_on()) return;
+    inside++;
+    rn_record_mark(RN_MARK_REFUSAL, account_of(RN_PURPOSE_OTHER).device, 0, bytes);
+    rn_profile_flush();
+    inside--;
+}
+
+bool rn_hook_take_room(uint64_t bytes, uint64_t align, bool *out_wanted) {
+    *out_wanted = is_wanted(bytes, align);
+    if (!*out_wanted) return true;
+    uint64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
+    uint64_t have = atomic_load_explicit(&taken, memory_order_relaxed);
+    do {
+        *out_wanted = bytes <= most && have <= most - bytes;
+    } while (*out_wanted &&
+             !atomic_compare_exchange_weak_explicit(&taken, &have, have + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    if (!*out_wanted) refuse(bytes);
+    return *out_wanted;
+}
+
+void rn_hook_give_room(uint64_t bytes) {
+    atomic_fetch_sub_explicit(&taken, bytes, memory_order_relaxed);
+}
+
+static void count_up(uint64_t bytes) {
+    uint64_t level = atomic_fetch_add_explicit(&now, bytes, memory_order_relaxed) + bytes;
+    uint64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
+    while (level > most && !atomic_compare_exchange_weak_explicit(
+                               &peak, &most, level, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+static void forget(uint64_t address, rn_hook_block block) {
+    rn_profile_free(account_of(block.purpose), address, block.bytes, 0);
+    atomic_fetch_sub_explicit(&now, block.bytes, memory_order_relaxed);
+    rn_hook_give_room(block.bytes);
+}
+
+static bool remember(uint64_t address, rn_hook_block block, bool keep) {
+    rn_hook_block old = {0};
+    rn_hook_put put = rn_hook_table_put(address, block, keep, &old);
+    bool added = put == RN_HOOK_NEW || (put == RN_HOOK_REPLACED && !keep);
+    if (put == RN_HOOK_REPLACED && !keep) forget(address, old); // freed where we do not look
+    if (added) {
+        count_up(block.bytes);
+        rn_profile_alloc(account_of(block.purpose), address, block.bytes, 0, 0);
+    } else {
+        rn_hook_give_room(block.bytes);
+    }
+    return added;
+}
+
+void rn_hook_saw_alloc(const void *address, uint64_t bytes) {
+    inside++;
+    (void)remember((uint64_t)(uintptr_t)address, (rn_hook_block){bytes, purpose_now, purpose_now},
+                   false);
+    inside--;
+}
+
+bool rn_hooks_adopt(uint64_t address, uint64_t bytes, rn_purpose purpose) {
+    if (address == 0 || bytes == 0 || bytes > RN_HOOK_MOST_BYTES) return false;
+    inside++;
+    atomic_fetch_add_explicit(&taken, bytes, memory_order_relaxed); // it exists, whatever the limit
+    bool added =
+        remember(address, (rn_hook_block){bytes, (uint8_t)purpose, (uint8_t)purpose}, true);
+    inside--;
+    return added;
+}
+
+uint64_t rn_hook_saw_free(const void *address) {
+    rn_hook_block block = {0};
+    if (!address || inside || !rn_hook_table_take((uint64_t)(uintptr_t)address, &block)) return 0;
+    inside++;
+    forget((uint64_t)(uintptr_t)address, block);
+    inside--;
+    return block.bytes;
+}
+
+void rn_hook_forget(void) {
+    uint64_t bytes = rn_hook_table_forget();
+    atomic_fetch_sub_explicit(&now, bytes, memory_order_relaxed);
+    rn_hook_give_room(bytes);
+}
+
+static void tell(void *self, uint64_t address, rn_hook_block block) {
+    (void)self;
+    rn_profile_alloc(account_of(block.purpose), address, block.bytes, 0, 0);
+}
+
+void rn_hooks_replay(void) {
+    (void)account_of(RN_PURPOSE_OTHER);
+    inside++;
+    rn_hook_table_walk(tell, NULL);
+    inside--;
+}
+
+// ---- what they are ------------------------------------------------------------------------------
+
+static bool label(uint64_t address, rn_purpose purpose, uint32_t name) {
+    rn_hook_block block = {0};
+    bool known = purpose < RN_PURPOSE_COUNT ? rn_hook_table_label(address, (uint8_t)purpose, &block)
+                                            : rn_hook_table_find(address, &block);
+    if (known)
+        rn_profile_alloc(account_of(block.label), address, block.bytes, name, RN_PROFILE_RELABEL);
+    return known;
+}
+
+bool rn_hooks_label(uint64_t address, rn_purpose purpose, uint32_t name) {
+    inside++;
+    bool known = label(address, purpose, name);
+    inside--;
+    return known;
+}
+
+size_t rn_hooks_label_all(const uint64_t *addresses, const uint32_t *names, size_t count,
+                          rn_purpose purpose) {
+    size_t known = 0;
+    inside++;
+    for (size_t i = 0; i < count; i++)
+        known += label(addresses[i], purpose, names ? names[i] : 0);
+    inside--;
+    return known;
+}
+
+rn_purpose rn_hooks_set_purpose(rn_purpose purpose) {
+    rn_purpose before = purpose_now;
+    purpose_now = (uint8_t)purpose;
+    return before;
+}
+
+// Deeper than MAX_DEPTH the purpose stays what it is.
+void rn_hooks_begin(uint32_t name, rn_purpose purpose) {
+    inside++;
+    rn_profile_begin(name);
+    inside--;
+    if (depth < MAX_DEPTH) {
+        purposes[depth] = purpose_now;
+        if (purpose < RN_PURPOSE_COUNT) purpose_now = (uint8_t)purpose;
+    }
+    depth++;
+}
+
+void rn_hooks_end(void) {
+    if (depth == 0) return;
+    if (--depth < MAX_DEPTH) purpose_now = purposes[depth];
+    inside++;
+    rn_profile_end();
+    inside--;
+}
+
+// ---- numbers
+// --------------------------------------------------------------------------------------
+
+void rn_hooks_get_stats(rn_hooks_stats *out) {
+    rn_hook_table_counts blocks = rn_hook_table_count();
+    *out = (rn_hooks_stats){
+        .now_bytes = atomic_load(&now),
+        .peak_bytes = atomic_load(&peak),
+        .now_count = blocks.live,
+        .total_bytes = blocks.total_bytes,
+        .total_count = blocks.total,
+        .refused_count = atomic_load(&refused),
+        .missed_count = blocks.missed,
+        .limit_bytes = atomic_load(&limit),
+        .slot_count = rn_hook_slot_count(),
+        .preloaded = rn_hook_is_wrapped(),
+    };
+}
+
+void rn_hooks_reset_peak(void) {
+    atomic_store(&peak, atomic_load(&now));
+}
