@@ -1,0 +1,439 @@
+// fake_cuda.c — CUDA's driver over host memory: see fake_cuda.h. One lock, small tables.
+#include "fake_cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, NOT_READY = 600 };
+enum { MAX_RANGES = 65536, MAX_KERNELS = 256, MAX_EVENTS = 4096, MAX_HANDLES = 64 };
+
+typedef struct range {
+    uint64_t address;
+    size_t bytes;
+    bool flat; // mapped, not allocated
+} range;
+typedef struct kernel {
+    void *stream;
+    uint64_t ticket, address;
+    size_t bytes;
+} kernel;
+typedef struct event {
+    bool alive;
+    void *stream;
+    uint64_t ticket;
+} event;
+typedef struct stream_state {
+    void *stream;
+    bool known;
+    uint64_t launched, done;
+} stream_state;
+typedef struct location {
+    int type, id;
+} location;
+typedef struct memory_kind {
+    int type, handle_types;
+    location where;
+    void *metadata;
+    unsigned char flags[8];
+} memory_kind;
+typedef struct access_description {
+    location where;
+    int flags;
+} access_description;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static range ranges[MAX_RANGES];
+static size_t range_count;
+static kernel kernels[MAX_KERNELS];
+static size_t kernel_count;
+static event events[MAX_EVENTS];
+static stream_state streams[FAKE_STREAMS];
+static size_t handles[MAX_HANDLES]; // bytes of a created memory that is not mapped; handle - 1
+static _Thread_local int depth;
+static void launch(void *stream, uint64_t address, size_t bytes);
+static void finish(void *stream);
+static bool is_busy(uint64_t address, size_t bytes);
+static bool is_backed(uint64_t address, size_t bytes);
+static fake_cuda fake = {.capacity_bytes = (uint64_t)1 << 30,
+                         .device_count = 1,
+                         .has_vmm = true,
+                         .granularity = (size_t)2 << 20,
+                         .fail_code = NO_MEMORY,
+                         .launch = launch,
+                         .finish = finish,
+                         .is_busy = is_busy,
+                         .is_backed = is_backed};
+
+EXPORT fake_cuda *fake_cuda_get(void);
+fake_cuda *fake_cuda_get(void) {
+    return &fake;
+}
+
+// ---- streams ----------------------------------------------------------------------------------
+
+static stream_state *state_of(void *stream) {
+    size_t i = 0;
+    while (i < FAKE_STREAMS - 1 && streams[i].known && streams[i].stream != stream)
+        i++;
+    streams[i].stream = stream;
+    streams[i].known = true;
+    return &streams[i];
+}
+
+static void run_until(stream_state *state, uint64_t ticket) {
+    if (ticket <= state->done) return;
+    state->done = ticket;
+    size_t kept = 0;
+    for (size_t i = 0; i < kernel_count; i++)
+        if (kernels[i].stream != state->stream || kernels[i].ticket > ticket)
+            kernels[kept++] = kernels[i];
+    kernel_count = kept;
+}
+
+static void launch(void *stream, uint64_t address, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    uint64_t ticket = ++state_of(stream)->launched;
+    if (kernel_count < MAX_KERNELS)
+        kernels[kernel_count++] = (kernel){stream, ticket, address, bytes};
+    pthread_mutex_unlock(&lock);
+}
+
+static void finish(void *stream) {
+    pthread_mutex_lock(&lock);
+    run_until(state_of(stream), state_of(stream)->launched);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool touches(uint64_t address, size_t bytes) {
+    for (size_t i = 0; i < kernel_count; i++)
+        if (kernels[i].address < address + bytes && address < kernels[i].address + kernels[i].bytes)
+            return true;
+    return false;
+}
+
+static bool is_busy(uint64_t address, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    bool busy = touches(address, bytes);
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
+// ---- memory -----------------------------------------------------------------------------------
+
+static bool is_backed(uint64_t address, size_t bytes) {
+    uint64_t seen = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < range_count; i++) {
+        uint64_t begin = ranges[i].address, end = begin + ranges[i].bytes;
+        if (begin < address) begin = address;
+        if (end > address + bytes) end = address + bytes;
+        if (begin < end) seen += end - begin;
+    }
+    pthread_mutex_unlock(&lock);
+    return seen == bytes;
+}
+
+// Whether the call is to fail, or is made outside of a context. The lock is held.
+static int enter_call(void) {
+    fake.calls++;
+    if (depth == 0) fake.violations++;
+    if (fake.fail_at == 0 || --fake.fail_at != 0) return OK;
+    return fake.fail_code;
+}
+
+static int add_range(uint64_t address, size_t bytes, bool flat) {
+    if (range_count == MAX_RANGES) return NO_MEMORY;
+    ranges[range_count++] = (range){address, bytes, flat};
+    return OK;
+}
+
+static int remove_range(uint64_t address, bool flat, size_t *out_bytes) {
+    size_t i = range_count;
+    while (i-- > 0)
+        if (ranges[i].address == address && ranges[i].flat == flat) break;
+    if (i == SIZE_MAX) return INVALID;
+    *out_bytes = ranges[i].bytes;
+    if (touches(address, *out_bytes)) fake.violations++;
+    ranges[i] = ranges[--range_count];
+    fake.used_bytes -= *out_bytes;
+    return OK;
+}
+
+static int take(size_t bytes) {
+    if (bytes > fake.capacity_bytes - fake.used_bytes) return NO_MEMORY;
+    fake.used_bytes += bytes;
+    return OK;
+}
+
+static void *map(size_t bytes, int rights) {
+    return mmap(NULL, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+// ---- the driver's functions ---------------------------------------------------------------------
+
+#define CUDA(name, ...)                                                                            \
+    EXPORT int name(__VA_ARGS__);                                                                  \
+    int name(__VA_ARGS__)
+#define LOCKED(expression)                                                                         \
+    pthread_mutex_lock(&lock);                                                                     \
+    int code = (expression);                                                                       \
+    pthread_mutex_unlock(&lock);                                                                   \
+    return code
+
+CUDA(cuGetErrorName, int code, const char **out) {
+    *out = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL;
+    return *out ? OK : INVALID;
+}
+CUDA(cuGetErrorString, int code, const char **out) {
+    *out = code == NO_MEMORY ? "out of memory" : NULL;
+    return *out ? OK : INVALID;
+}
+CUDA(cuInit, unsigned flags) {
+    (void)flags;
+    return fake.device_count ? OK : NO_DEVICE;
+}
+CUDA(cuDriverGetVersion, int *out) {
+    *out = 12040;
+    return OK;
+}
+CUDA(cuDeviceGet, int *out, int ordinal) {
+    *out = ordinal;
+    return ordinal >= 0 && ordinal < fake.device_count ? OK : BAD_DEVICE;
+}
+CUDA(cuDeviceGetCount, int *out) {
+    *out = fake.device_count;
+    return OK;
+}
+CUDA(cuDeviceGetName, char *out, int bytes, int device) {
+    snprintf(out, (size_t)bytes, "fake %d", device);
+    return OK;
+}
+CUDA(cuDeviceTotalMem_v2, size_t *out, int device) {
+    (void)device;
+    *out = fake.capacity_bytes;
+    return OK;
+}
+CUDA(cuDeviceGetAttribute, int *out, int attribute, int device) {
+    (void)device;
+    *out = attribute == 102 && fake.has_vmm;
+    return OK;
+}
+CUDA(cuDevicePrimaryCtxRetain, void **out, int device) {
+    (void)device;
+    fake.context_count++;
+    *out = &fake;
+    return OK;
+}
+CUDA(cuDevicePrimaryCtxRelease_v2, int device) {
+    (void)device;
+    fake.context_count--;
+    return OK;
+}
+CUDA(cuCtxGetCurrent, void **out) {
+    *out = depth ? &fake : NULL;
+    return OK;
+}
+CUDA(cuCtxSetCurrent, void *context) {
+    depth = context != NULL;
+    return OK;
+}
+CUDA(cuCtxPushCurrent_v2, void *context) {
+    (void)context;
+    depth++;
+    LOCKED((fake.pushed_count++, OK));
+}
+CUDA(cuCtxPopCurrent_v2, void **out) {
+    *out = &fake;
+    depth--;
+    LOCKED((fake.pushed_count--, OK));
+}
+CUDA(cuCtxSynchronize, void) {
+    pthread_mutex_lock(&lock);
+    fake.synchronize_count++;
+    for (size_t i = 0; i < FAKE_STREAMS; i++)
+        run_until(&streams[i], streams[i].launched);
+    pthread_mutex_unlock(&lock);
+    return OK;
+}
+
+static int allocate(unsigned long long *out, size_t bytes) {
+    int code = enter_call();
+    if (code == OK) code = take(bytes);
+    if (code != OK) return code;
+    void *block = map(bytes, PROT_READ | PROT_WRITE);
+    *out = (uintptr_t)block;
+    return add_range(*out, bytes, false);
+}
+CUDA(cuMemAlloc_v2, unsigned long long *out, size_t bytes) {
+    LOCKED(allocate(out, bytes));
+}
+static int release(unsigned long long address) {
+    size_t bytes;
+    if (depth == 0) fake.violations++;
+    int code = remove_range(address, false, &bytes);
+    if (code == OK) munmap((void *)(uintptr_t)address, bytes);
+    return code;
+}
+CUDA(cuMemFree_v2, unsigned long long address) {
+    LOCKED(release(address));
+}
+CUDA(cuMemGetInfo_v2, size_t *out_free, size_t *out_total) {
+    *out_total = fake.capacity_bytes;
+    *out_free = fake.capacity_bytes - fake.used_bytes;
+    return OK;
+}
+static int find_base(unsigned long long *base, size_t *bytes, unsigned long long address) {
+    for (size_t i = 0; i < range_count; i++)
+        if (address - ranges[i].address < ranges[i].bytes) {
+            *base = ranges[i].address;
+            *bytes = ranges[i].bytes;
+            return OK;
+        }
+    return INVALID;
+}
+CUDA(cuMemGetAddressRange_v2, unsigned long long *base, size_t *bytes, unsigned long long address) {
+    LOCKED(find_base(base, bytes, address));
+}
+
+static int synchronize(void *stream) {
+    stream_state *state = state_of(stream);
+    fake.synchronize_count++;
+    if (depth == 0) fake.violations++;
+    run_until(state, state->launched);
+    return OK;
+}
+CUDA(cuStreamSynchronize, void *stream) {
+    LOCKED(synchronize(stream));
+}
+CUDA(cuStreamQuery, void *stream) {
+    LOCKED(state_of(stream)->done < state_of(stream)->launched ? NOT_READY : OK);
+}
+static int create_event(void **out) {
+    int code = enter_call();
+    for (size_t i = 0; code == OK && i < MAX_EVENTS; i++)
+        if (!events[i].alive) {
+            events[i] = (event){.alive = true};
+            *out = &events[i];
+            fake.event_count++;
+            return OK;
+        }
+    return code == OK ? NO_MEMORY : code;
+}
+CUDA(cuEventCreate, void **out, unsigned flags) {
+    (void)flags;
+    LOCKED(create_event(out));
+}
+static int record_event(event *e, void *stream) {
+    int code = enter_call();
+    if (code != OK) return code;
+    e->stream = stream;
+    e->ticket = state_of(stream)->launched;
+    return OK;
+}
+CUDA(cuEventRecord, void *e, void *stream) {
+    LOCKED(record_event(e, stream));
+}
+CUDA(cuEventQuery, void *e) {
+    LOCKED(state_of(((event *)e)->stream)->done < ((event *)e)->ticket ? NOT_READY : OK);
+}
+CUDA(cuEventSynchronize, void *e) {
+    LOCKED((run_until(state_of(((event *)e)->stream), ((event *)e)->ticket), OK));
+}
+CUDA(cuEventDestroy_v2, void *e) {
+    LOCKED((((event *)e)->alive = false, fake.event_count--, OK));
+}
+
+CUDA(cuMemGetAllocationGranularity, size_t *out, const memory_kind *kind, int option) {
+    (void)option;
+    *out = fake.granularity;
+    return kind->type == 1 && kind->where.type == 1 ? OK : INVALID;
+}
+static int reserve(unsigned long long *out, size_t bytes, size_t align) {
+    int code = enter_call();
+    if (code != OK) return code;
+    char *block = map(bytes + align, PROT_NONE);
+    if (block == MAP_FAILED) return NO_MEMORY;
+    char *begin = (char *)(((uintptr_t)block + align - 1) & ~(uintptr_t)(align - 1));
+    if (begin > block) munmap(block, (size_t)(begin - block));
+    munmap(begin + bytes, (size_t)(block + align - begin));
+    *out = (uintptr_t)begin;
+    fake.reserved_address_bytes += bytes;
+    return OK;
+}
+CUDA(cuMemAddressReserve, unsigned long long *out, size_t bytes, size_t align,
+     unsigned long long wish, unsigned long long flags) {
+    (void)wish, (void)flags;
+    LOCKED(reserve(out, bytes, align));
+}
+CUDA(cuMemAddressFree, unsigned long long address, size_t bytes) {
+    munmap((void *)(uintptr_t)address, bytes);
+    LOCKED((fake.reserved_address_bytes -= bytes, OK));
+}
+static int create(unsigned long long *out, size_t bytes, const memory_kind *kind) {
+    int code = enter_call();
+    if (code == OK && (kind->type != 1 || bytes % fake.granularity)) code = INVALID;
+    size_t i = 0;
+    while (i < MAX_HANDLES && handles[i])
+        i++;
+    if (code == OK) code = i < MAX_HANDLES ? take(bytes) : NO_MEMORY;
+    if (code != OK) return code;
+    handles[i] = bytes;
+    *out = i + 1;
+    return OK;
+}
+CUDA(cuMemCreate, unsigned long long *out, size_t bytes, const memory_kind *kind,
+     unsigned long long flags) {
+    (void)flags;
+    LOCKED(create(out, bytes, kind));
+}
+#define MAPPED SIZE_MAX // of a handle: its bytes are the mapping's now
+static int let_go(unsigned long long handle) {
+    if (handles[handle - 1] != MAPPED) fake.used_bytes -= handles[handle - 1];
+    handles[handle - 1] = 0;
+    return OK;
+}
+CUDA(cuMemRelease, unsigned long long handle) {
+    LOCKED(let_go(handle));
+}
+static int map_memory(unsigned long long address, size_t bytes, unsigned long long handle) {
+    int code = enter_call();
+    if (code == OK && handles[handle - 1] != bytes) code = INVALID;
+    if (code == OK) code = add_range(address, bytes, true);
+    if (code == OK) handles[handle - 1] = MAPPED;
+    return code;
+}
+CUDA(cuMemMap, unsigned long long address, size_t bytes, size_t offset, unsigned long long handle,
+     unsigned long long flags) {
+    (void)offset, (void)flags;
+    LOCKED(map_memory(address, bytes, handle));
+}
+static int unmap_memory(unsigned long long address, size_t bytes) {
+    size_t had = 0;
+    if (depth == 0) fake.violations++;
+    int code = remove_range(address, true, &had);
+    if (code != OK || had != bytes) { // only whole mappings can be unmapped
+        fake.violations++;
+        return INVALID;
+    }
+    mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return OK;
+}
+CUDA(cuMemUnmap, unsigned long long address, size_t bytes) {
+    LOCKED(unmap_memory(address, bytes));
+}
+static int allow(unsigned long long address, size_t bytes, const access_description *access) {
+    int code = enter_call();
+    if (code == OK && (access->flags != 3 || access->where.type != 1)) code = INVALID;
+    if (code == OK) mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE);
+    return code;
+}
+CUDA(cuMemSetAccess, unsigned long long address, size_t bytes, const access_description *access,
+     size_t count) {
+    (void)count;
+    LOCKED(allow(address, bytes, access));
+}

@@ -1,0 +1,40 @@
+// fake_cuda.h — what a test sees of the driver that it plays with.
+//
+// The library beside it has the driver's symbols over host memory: a device of a set capacity, with
+// streams that run when the test says so. A kernel is a promise to touch a range; memory that goes
+// away under an unfinished kernel is counted.
+#ifndef RN_TEST_FAKE_CUDA_H
+#define RN_TEST_FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+
+#define FAKE_STREAMS 16
+
+typedef struct fake_cuda {
+    // set by the test
+    uint64_t capacity_bytes; // of each device
+    int device_count;
+    bool has_vmm;
+    size_t granularity;
+    uint64_t fail_at; // the n-th call from now that can fail does, once; 0: none
+    int fail_code;
+    // seen by the test
+    uint64_t used_bytes; // of all devices together
+    uint64_t reserved_address_bytes;
+    uint64_t calls;                                    // that can fail
+    uint64_t event_count, context_count, pushed_count; // alive
+    uint64_t synchronize_count;
+    uint64_t violations; // memory unmapped or freed under a kernel, or driver calls without context
+    // verbs
+    void (*launch)(void *stream, uint64_t address, size_t bytes);
+    void (*finish)(void *stream);                    // what was launched so far is done
+    bool (*is_busy)(uint64_t address, size_t bytes); // an unfinished kernel touches it
+    bool (*is_backed)(uint64_t address, size_t bytes);
+} fake_cuda;
+
+// The library's one symbol that is not the driver's.
+typedef fake_cuda *(*fake_cuda_get_fn)(void);
+
+#endif
