@@ -130,6 +130,13 @@ static void *worker_main(void *self) {
     return NULL;
 }
 
+// For debuggers and profilers.
+static void name_worker(pthread_t thread, size_t number) {
+    char name[16];
+    snprintf(name, sizeof name, "worker %u", (unsigned)(number % 10000));
+    (void)pthread_setname_np(thread, name);
+}
+
 rn_status rn_workers_create(size_t thread_count, const rn_allocator *from, rn_workers **out) {
     void *block;
     *out = NULL;
@@ -145,10 +152,11 @@ rn_status rn_workers_create(size_t thread_count, const rn_allocator *from, rn_wo
     rn_status s = rn_alloc_zeroed(from, thread_count - 1, sizeof(pthread_t), &block);
     workers->threads = block;
     while (s == RN_OK && workers->started < thread_count - 1) {
-        if (pthread_create(&workers->threads[workers->started], NULL, worker_main, workers) != 0)
+        pthread_t *thread = &workers->threads[workers->started];
+        if (pthread_create(thread, NULL, worker_main, workers) != 0)
             s = rn_fail(RN_NO_MEMORY, "cannot start worker thread %zu", workers->started + 1);
         else
-            workers->started++;
+            name_worker(*thread, ++workers->started);
     }
     if (s == RN_OK)
         *out = workers;

@@ -28,7 +28,7 @@ rn_status rn_device_memory_take(rn_device *device, const uint64_t purpose_bytes[
     RN_TRY(rn_budget_reserve(account, bytes));
     rn_status s = device->alloc(device, account, bytes, &block);
     if (s != RN_OK) {
-        rn_ledger_unreserve(account.device, bytes);
+        rn_ledger_give_up(account, bytes);
         return s;
     }
     *out = (rn_device_memory){.device = device, .base = block, .bytes = bytes};

@@ -55,11 +55,13 @@ typedef enum rn_command_kind {
     RN_COMMAND_COPY_OUT, // device to host
     RN_COMMAND_ZERO,     // zeros on the device
     RN_COMMAND_CALL,     // a function of the host
+    RN_COMMAND_NOTE,     // one that keeps books: called in a poisoned queue as well
     RN_COMMAND_SIGNAL,
     RN_COMMAND_WAIT
 } rn_command_kind;
 
 typedef rn_status (*rn_host_call)(void *self, uint32_t index);
+typedef void (*rn_host_note)(void *self, uint32_t index, bool poisoned);
 
 typedef struct rn_command {
     rn_command_kind kind;
@@ -78,6 +80,11 @@ typedef struct rn_command {
             void *self;
             uint32_t index;
         } host;
+        struct {
+            rn_host_note fn;
+            void *self;
+            uint32_t index;
+        } note;
         struct {
             rn_fence *fence;
             uint64_t ticket;
@@ -108,13 +115,14 @@ void rn_queue_copy_out(rn_queue *queue, void *host_target, const void *device_so
                        uint64_t bytes);
 void rn_queue_zero(rn_queue *queue, void *device_target, uint64_t bytes);
 void rn_queue_call(rn_queue *queue, rn_host_call fn, void *self, uint32_t index);
+void rn_queue_note(rn_queue *queue, rn_host_note fn, void *self, uint32_t index);
 void rn_queue_signal(rn_queue *queue, rn_fence *fence);
 void rn_queue_wait(rn_queue *queue, rn_fence *fence);
 RN_MUST_USE rn_status rn_queue_finish(rn_queue *queue);
 void rn_queue_reset(rn_queue *queue);
 void rn_queue_destroy(rn_queue *queue); // NULL-safe
 
-// What carries out a device's commands (all kinds but CALL, SIGNAL and WAIT).
+// What carries out a device's commands (all kinds but CALL, NOTE, SIGNAL and WAIT).
 typedef struct rn_executor {
     void *self;
     rn_status (*execute)(void *self, const rn_command *command);

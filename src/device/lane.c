@@ -28,6 +28,9 @@ void rn_lane_run(rn_lane *lane, const rn_command *command) {
         rn_fence_reach(command->as.fence.fence, command->as.fence.ticket,
                        lane->poisoned ? &lane->story : NULL);
         return;
+    case RN_COMMAND_NOTE:
+        command->as.note.fn(command->as.note.self, command->as.note.index, lane->poisoned);
+        return;
     case RN_COMMAND_WAIT:
         if (!lane->poisoned)
             story = rn_fence_await(command->as.fence.fence, command->as.fence.ticket);

@@ -12,7 +12,8 @@ typedef struct rn_lane {
     rn_story story; // of the first failure, while poisoned
 } rn_lane;
 
-// Carries the command out, or skips it where the lane is poisoned. Fences are reached either way.
+// Carries the command out, or skips it where the lane is poisoned. Fences are reached and notes
+// taken either way.
 void rn_lane_run(rn_lane *lane, const rn_command *command);
 // RN_OK, or the kept story as the thread's own.
 rn_status rn_lane_status(const rn_lane *lane);

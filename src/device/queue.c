@@ -37,6 +37,11 @@ void rn_queue_call(rn_queue *queue, rn_host_call fn, void *self, uint32_t index)
     queue->submit(queue, &command);
 }
 
+void rn_queue_note(rn_queue *queue, rn_host_note fn, void *self, uint32_t index) {
+    rn_command command = {RN_COMMAND_NOTE, .as.note = {fn, self, index}};
+    queue->submit(queue, &command);
+}
+
 void rn_queue_signal(rn_queue *queue, rn_fence *fence) {
     rn_command command = {RN_COMMAND_SIGNAL, .as.fence = {fence, rn_fence_ask(fence)}};
     queue->submit(queue, &command);

@@ -95,13 +95,39 @@ static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offse
     return RN_OK;
 }
 
+static rn_status read_chunk(conversion *c, rn_reader_piece *piece) {
+    rn_scope scope;
+    rn_scope_begin(&scope, "read", RN_DEVICE_HOST);
+    rn_status s = rn_reader_next(c->reader, piece);
+    (void)rn_scope_end(&scope);
+    RN_TRY(s);
+    if (piece->bytes == 0 || piece->bytes != c->extents[piece->extent].bytes)
+        return rn_fail(RN_INTERNAL, "the reader did not deliver a chunk in one piece");
+    return RN_OK;
+}
+
+static rn_status quantise_chunk(conversion *c, const chunk *at, const uint8_t *data,
+                                uint64_t scale_offset) {
+    rn_scope scope;
+    rn_scope_begin(&scope, "quantise", RN_DEVICE_HOST);
+    rn_status s = convert_chunk(c, at, data, scale_offset);
+    (void)rn_scope_end(&scope);
+    return s;
+}
+
+static rn_status advance(conversion *c, size_t bytes) {
+    rn_scope scope;
+    rn_scope_begin(&scope, "write", RN_DEVICE_HOST);
+    rn_status s = rn_writer_advance(c->writer, bytes);
+    (void)rn_scope_end(&scope);
+    return s;
+}
+
 // Reads, converts and releases one chunk, and puts its scales.
 static rn_status run_chunk(conversion *c, const chunk *at, uint64_t scale_offset) {
     rn_reader_piece piece;
-    RN_TRY(rn_reader_next(c->reader, &piece));
-    if (piece.bytes == 0 || piece.bytes != c->extents[piece.extent].bytes)
-        return rn_fail(RN_INTERNAL, "the reader did not deliver a chunk in one piece");
-    RN_TRY(convert_chunk(c, at, piece.data, scale_offset));
+    RN_TRY(read_chunk(c, &piece));
+    RN_TRY(quantise_chunk(c, at, piece.data, scale_offset));
     c->done_bytes += piece.bytes;
     rn_reader_release(c->reader, &piece);
     if (c->options->progress) c->options->progress(c->options->self, c->done_bytes, c->total_bytes);
@@ -116,7 +142,7 @@ static rn_status run_single(conversion *c, const chunk *at) {
     c->work.is_low = false;
     RN_TRY(rn_writer_reserve(c->writer, bytes, c->work.spans));
     RN_TRY(run_chunk(c, at, 0));
-    return rn_writer_advance(c->writer, bytes);
+    return advance(c, bytes);
 }
 
 // A pair of int4 chunks; the second is shorter by a group, or missing, where the number of groups
@@ -133,7 +159,7 @@ static rn_status run_pair(conversion *c, const chunk *low, const chunk *high) {
     if (high) RN_TRY(run_chunk(c, high, low->unit_count));
     rn_quant_int4_pack(work->low + paired, NULL, elements - paired, work->low + paired);
     rn_convert_job_copy(work, paired, work->low + paired, elements - paired);
-    return rn_writer_advance(c->writer, (size_t)elements);
+    return advance(c, (size_t)elements);
 }
 
 // ---- tensors --------------------------------------------------------------------------
@@ -184,6 +210,14 @@ static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
     return RN_OK;
 }
 
+static rn_status commit(conversion *c) {
+    rn_scope scope;
+    rn_scope_begin(&scope, "commit", RN_DEVICE_HOST);
+    rn_status s = rn_writer_commit(c->writer);
+    (void)rn_scope_end(&scope);
+    return s;
+}
+
 static rn_status run_all(conversion *c) {
     size_t next = 0;
     for (size_t i = 0; i < c->plan.tensor_count; i++)
@@ -195,7 +229,7 @@ static rn_status run_all(conversion *c) {
         RN_TRY(run_item(c, &next, i));
     RN_TRY(rn_reader_check(c->reader));
     if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
-    return rn_writer_commit(c->writer);
+    return commit(c);
 }
 
 // ---- sizes ----------------------------------------------------------------------------

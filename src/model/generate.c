@@ -5,6 +5,8 @@
 #include "memory/account.h"
 #include "runtime/session.h"
 
+#include <ration/profile.h>
+
 #include <string.h>
 
 #define FROM RN_HOST_OTHER
@@ -79,6 +81,13 @@ static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     return take_array(g, (size_t)g->text.logit_rows * g->vocab_size, sizeof(float), &g->logits);
 }
 
+static rn_status make_plan(const rn_text_maker *maker, rn_generator *g) {
+    rn_profile_begin(rn_profile_name("plan"));
+    rn_status s = rn_generator_make_plan(maker, g);
+    rn_profile_end();
+    return s;
+}
+
 rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generator_options *options,
                                    rn_generator **out) {
     void *block = NULL;
@@ -89,7 +98,7 @@ rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generato
     rn_arena_init(&g->memory, FROM, RN_PAGE_BYTES);
     rn_status s = rn_generator_resolve(maker, g);
     if (s == RN_OK) s = take_memory(g);
-    if (s == RN_OK) s = rn_generator_make_plan(maker, g);
+    if (s == RN_OK) s = make_plan(maker, g);
     if (s == RN_OK) s = open_session(g, maker);
     if (s == RN_OK)
         *out = g;

@@ -15,6 +15,8 @@
 #include "model/speculate.h"
 #include "runtime/session.h"
 
+#include <ration/profile.h>
+
 // ---- rows ---------------------------------------------------------------------------------------
 
 typedef struct pass {
@@ -133,6 +135,15 @@ static rn_status draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab
     return RN_OK;
 }
 
+static rn_status draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab) */) {
+    rn_status status = RN_OK;
+    rn_profile_begin(rn_profile_name("sample"));
+    for (rn_sequence *s = g->line; s && status == RN_OK; s = s->next)
+        if (s->turn.draws) status = draw(s, logits + (size_t)s->turn.logits * g->vocab_size);
+    rn_profile_end();
+    return status;
+}
+
 static rn_status compute(rn_generator *g, uint32_t rows) {
     const float *logits = NULL; // (logit_rows, vocab_size)
     if (g->failed) RN_TRY(rn_session_reset(g->session));
@@ -141,9 +152,7 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     RN_TRY(rn_session_run(g->session, rows));
     RN_TRY(get_logits(g, &logits));
     g->failed = false;
-    for (rn_sequence *s = g->line; s; s = s->next)
-        if (s->turn.draws) RN_TRY(draw(s, logits + (size_t)s->turn.logits * g->vocab_size));
-    return RN_OK;
+    return draw_all(g, logits);
 }
 
 // ---- keeping ------------------------------------------------------------------------------------
@@ -216,7 +225,9 @@ rn_status rn_generator_step(rn_generator *g) {
     pass p = {.g = g, .rows_left = g->rows, .logits_left = g->text.logit_rows};
     if (!rn_generator_has_work(g)) return RN_OK;
     uint32_t rows = share_rows(&p);
+    rn_profile_begin(rn_profile_name(p.has_prompt ? "prefill" : "decode"));
     rn_status s = rows ? compute(g, rows) : refuse_page(g);
+    rn_profile_end();
     if (s == RN_OK) {
         keep(g, p.has_prompt, rn_clock_ns() - begin);
         return RN_OK;

@@ -60,10 +60,12 @@ static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) 
                 ids, count, rn_graph_value(plan->graph, plan->row_tables[i].table)->shape.dims[0]));
     uint64_t unique = sort_ids(session, ids, count);
     for (uint32_t i = 0; i < plan->row_table_count; i++)
-        if (plan->row_tables[i].ids == input)
+        if (plan->row_tables[i].ids == input) {
             RN_TRY(
                 rn_weights_rows(session->weights, i, session->unique_ids, unique,
                                 session->base + plan->buffers[plan->row_tables[i].buffer].offset));
+            rn_session_profile_gather(session, i, unique);
+        }
     return RN_OK;
 }
 

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "memory/account.h"
 
+#include <ration/profile.h>
+
 #include <string.h>
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -32,6 +34,7 @@ static rn_status take_arena(rn_session *session) {
     if (session->options.audit)
         bytes[RN_PURPOSE_OTHER] += arena_extent(session->plan) - summary->arena_bytes;
     if (session->options.guard) bytes[RN_PURPOSE_OTHER] += 2 * RN_GUARD_BYTES;
+    session->arena_recording = rn_profile_recording();
     RN_TRY(rn_device_memory_take(session->device, bytes, &session->arena));
     session->base = session->arena.base + (session->options.guard ? RN_GUARD_BYTES : 0);
     return RN_OK;
@@ -92,8 +95,12 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
                            session->device->workers, &session->weights));
+    rn_session_profile_open(session);
     RN_TRY(fill_values(session));
-    return rn_session_load_resident(session);
+    rn_profile_begin(rn_profile_name("load weights"));
+    rn_status s = rn_session_load_resident(session);
+    rn_profile_end();
+    return s;
 }
 
 rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights,
@@ -120,6 +127,7 @@ void rn_session_destroy(rn_session *session) {
     if (!session) return;
     if (session->fence_of) rn_session_close_walk(session);
     rn_weights_close(session->weights);
+    rn_session_profile_close(session);
     if (session->device) rn_device_memory_give_back(&session->arena);
     if (session->owns_device) rn_device_destroy(session->device);
     rn_arena_free_all(&session->memory);
@@ -363,7 +371,10 @@ rn_status rn_session_run(rn_session *session, uint64_t rows) {
     RN_TRY(rn_session_bind(session, bound));
     session->wait_ns = 0;
     session->ran = false;
-    RN_TRY(keep_failure(session, run(session, bound)));
+    rn_session_profile_run(session, rows);
+    rn_status s = run(session, bound);
+    rn_session_profile_ran(session);
+    RN_TRY(keep_failure(session, s));
     session->ran = true;
     for (uint32_t i = 0; i < session->input_count; i++)
         session->inputs[i].given = false;

@@ -3,7 +3,7 @@
 //     session.c   life, inputs and outputs, a run        walk.c     steps to queues, fences
 //     bind.c      calls: shapes and addresses            weights.c  from file to slot
 //     audit.c     live bytes, counted from the calls     guard.c    canaries
-//     gather.c    rows of embeddings, before a run
+//     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -15,6 +15,7 @@
 
 typedef struct rn_guard rn_guard;
 typedef struct rn_row_pick rn_row_pick;
+typedef struct rn_session_profile rn_session_profile;
 
 typedef struct rn_session_input {
     rn_value value;
@@ -59,9 +60,11 @@ struct rn_session {
     rn_row_pick *picks;  // (the most ids of an input whose rows are gathered)
     int32_t *unique_ids; // as many
 
-    rn_guard *guard; // or NULL
-    bool primed;     // the first reads of the next run are under way
-    bool ran;        // outputs are there
+    rn_guard *guard;             // or NULL
+    rn_session_profile *profile; // NULL: it was never recorded
+    uint32_t arena_recording;    // the recording that knows of the arena; 0: none
+    bool primed;                 // the first reads of the next run are under way
+    bool ran;                    // outputs are there
     _Atomic bool stop;
     uint64_t wait_ns;
     rn_story story; // of the failure; status RN_OK: none
@@ -125,6 +128,34 @@ RN_MUST_USE rn_status rn_guard_create(const rn_session *session, rn_guard **out)
 void rn_guard_paint(rn_guard *guard, uint32_t step);
 // RN_INTERNAL, naming the node: it wrote outside of its buffers.
 RN_MUST_USE rn_status rn_guard_check(const rn_guard *guard, uint32_t step);
+
+// ---- recording (session_profile.c) --------------------------------------------------------------
+// All of it is nothing where nothing is recorded, and cannot fail.
+
+// What is alive all the time, and the predicted peak. After the queues are there.
+void rn_session_profile_open(rn_session *session);
+// Ends all parts. Before the arena goes, with idle queues.
+void rn_session_profile_close(rn_session *session);
+// Ends the parts of a run that failed. Idle queues.
+void rn_session_profile_drop(rn_session *session);
+// Around a run: a recording that began meanwhile is noticed here.
+void rn_session_profile_run(rn_session *session, uint64_t rows);
+void rn_session_profile_ran(rn_session *session);
+// Around a step, in the compute queue: its operation if it computes, the buffers that begin and end
+// with it, what was predicted. Each begin has its end.
+void rn_session_profile_begin(rn_session *session, uint32_t step, bool computes);
+void rn_session_profile_end(rn_session *session, uint32_t step);
+// Around a wait for another queue.
+void rn_session_profile_wait(rn_session *session, bool begins);
+// Around the filling of a unit, in the thread that reads; `streamed`: the read queue's. True: _done
+// is owed.
+bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed);
+void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *target,
+                             bool arrived);
+// Around the copy of a use's weights to a device with its own memory, in the copy queue.
+void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins);
+// Rows of a table were read.
+void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count);
 
 // What a plan of this graph and its session hold beside what is planned, at most: tables of steps,
 // calls, arguments and extents.

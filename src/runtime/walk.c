@@ -61,10 +61,18 @@ static uint8_t *slot_address(const rn_session *session, uint32_t use) {
     return session->base + plan->buffers[plan->uses[use].buffer].offset;
 }
 
+static rn_status fill(rn_session *session, rn_weight_list list, uint32_t entry, uint8_t *target) {
+    uint32_t unit = rn_weights_unit(session->weights, list, entry);
+    bool seen = rn_session_profile_read(session, unit, list == RN_WEIGHTS_STREAMED);
+    rn_status s = rn_weights_fill(session->weights, list, entry, target);
+    if (seen) rn_session_profile_done(session, unit, target, s == RN_OK);
+    return s;
+}
+
 static rn_status read_to_slot(void *self, uint32_t use) {
     rn_session *session = self;
     session->reads_begun++;
-    return rn_weights_fill(session->weights, RN_WEIGHTS_STREAMED, use, slot_address(session, use));
+    return fill(session, RN_WEIGHTS_STREAMED, use, slot_address(session, use));
 }
 
 // The READ after the one that is being carried out, if what it waits for has been done: READs go
@@ -103,7 +111,7 @@ static rn_status order_reads(rn_session *session) {
 
 static rn_status read_to_stage(void *self, uint32_t use) {
     rn_session *session = self;
-    return rn_weights_fill(session->weights, RN_WEIGHTS_STREAMED, use, session->stages[use % 2]);
+    return fill(session, RN_WEIGHTS_STREAMED, use, session->stages[use % 2]);
 }
 
 static void submit_upload(rn_session *session, uint32_t step, uint32_t after) {
@@ -114,8 +122,10 @@ static void submit_upload(rn_session *session, uint32_t step, uint32_t after) {
     rn_queue_signal(session->read, &session->stage_full[stage]);
     rn_queue_wait(session->copy, &session->stage_full[stage]);
     wait_step(session, session->copy, after);
+    rn_session_profile_upload(session, use, true);
     rn_queue_copy_in(session->copy, slot_address(session, use), session->stages[stage],
                      plan->units[plan->uses[use].unit].bytes);
+    rn_session_profile_upload(session, use, false);
     rn_queue_signal(session->copy, &session->stage_free[stage]);
     signal_step(session, session->copy, step);
 }
@@ -158,10 +168,23 @@ static void submit_compute(rn_session *session, uint32_t step, bool last) {
     bool update = rn_graph_node(session->plan->graph, s->node)->phase == RN_PHASE_UPDATE;
     if (s->after != RN_NO_STEP) {
         uint64_t begin = rn_clock_ns();
+        rn_session_profile_wait(session, true);
         wait_step(session, session->compute, s->after);
+        rn_session_profile_wait(session, false);
         session->wait_ns += rn_clock_ns() - begin;
     }
-    if ((last || !update) && !session->is_view[step]) compute(session, step);
+    bool computes = (last || !update) && !session->is_view[step];
+    rn_session_profile_begin(session, step, computes);
+    if (computes) compute(session, step);
+    rn_session_profile_end(session, step);
+    signal_step(session, session->compute, step);
+}
+
+static void submit_eviction(rn_session *session, uint32_t step) {
+    wait_step(session, session->compute, session->plan->steps[step].after);
+    rn_session_profile_begin(session, step, false);
+    rn_queue_call(session->compute, count_eviction, session, step);
+    rn_session_profile_end(session, step);
     signal_step(session, session->compute, step);
 }
 
@@ -175,12 +198,12 @@ void rn_session_walk(rn_session *session, bool last) {
             break;
         case RN_STEP_READ:
         case RN_STEP_UPLOAD:
+            rn_session_profile_begin(session, i, false);
             submit_read(session, i, step->after);
+            rn_session_profile_end(session, i);
             break;
         case RN_STEP_EVICT:
-            wait_step(session, session->compute, step->after);
-            rn_queue_call(session->compute, count_eviction, session, i);
-            signal_step(session, session->compute, i);
+            submit_eviction(session, i);
             break;
         }
     }
@@ -252,6 +275,7 @@ void rn_session_revive(rn_session *session) {
     rn_queue *queues[] = {session->read, session->copy, session->compute};
     atomic_store(&session->stop, true);
     rn_session_settle(session);
+    rn_session_profile_drop(session);
     for (int i = 0; i < 3; i++)
         if (queues[i]) rn_queue_reset(queues[i]);
     for (uint32_t i = 0; i < session->fence_count; i++)
@@ -281,9 +305,8 @@ static rn_status load_unit(rn_session *session, uint32_t entry) {
     if (buffer == RN_NO_BUFFER)
         return rn_fail(RN_INTERNAL, "the plan gives resident unit %u no place", unit);
     uint8_t *target = session->base + plan->buffers[buffer].offset;
-    if (!session->copy)
-        return rn_weights_fill(session->weights, RN_WEIGHTS_RESIDENT, entry, target);
-    RN_TRY(rn_weights_fill(session->weights, RN_WEIGHTS_RESIDENT, entry, session->stages[0]));
+    if (!session->copy) return fill(session, RN_WEIGHTS_RESIDENT, entry, target);
+    RN_TRY(fill(session, RN_WEIGHTS_RESIDENT, entry, session->stages[0]));
     rn_queue_copy_in(session->copy, target, session->stages[0], plan->units[unit].bytes);
     return rn_queue_finish(session->copy);
 }

@@ -14,6 +14,8 @@
 #include "memory/account.h"
 #include "model/model.h"
 
+#include <ration/profile.h>
+
 // ---- what is trained ----------------------------------------------------------------------------
 
 static rn_status name_moment(rn_trainer *t, const rn_trained *weight, const char *what,
@@ -170,7 +172,10 @@ rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int3
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
     RN_TRY(rn_session_set_scalar(s, "step", (double)(trainer->steps + 1)));
     RN_TRY(rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted));
-    RN_TRY(rn_session_run(s, 0));
+    rn_profile_begin(rn_profile_name("train step"));
+    rn_status status = rn_session_run(s, 0);
+    rn_profile_end();
+    RN_TRY(status);
     trainer->steps++;
     return rn_session_get(s, "loss", out_loss, sizeof *out_loss);
 }

@@ -114,6 +114,34 @@ static void a_poisoned_queue_still_reaches_its_fences(void **state) {
     }
 }
 
+typedef struct notes {
+    uint32_t healthy, poisoned;
+} notes;
+
+static void take_note(void *self, uint32_t index, bool poisoned) {
+    notes *n = self;
+    *(poisoned ? &n->poisoned : &n->healthy) += index;
+}
+
+static void notes_are_taken_in_order_and_in_a_poisoned_queue_too(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        rn_queue *queue;
+        journal j = {.fail_at = 2};
+        notes n = {0};
+        assert_ok(kinds[kind](rn_host_executor, NULL, &queue));
+        rn_queue_note(queue, take_note, &n, 1);
+        rn_queue_call(queue, write_item, &j, 2);
+        rn_queue_note(queue, take_note, &n, 10);
+        rn_queue_call(queue, write_item, &j, 3);
+        assert_fails(RN_DEVICE, rn_queue_finish(queue));
+        assert_int_equal(0, j.count);
+        assert_int_equal(1, n.healthy);
+        assert_int_equal(10, n.poisoned);
+        rn_queue_destroy(queue);
+    }
+}
+
 static void poison_goes_through_a_fence_to_who_waits(void **state) {
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
@@ -251,6 +279,7 @@ int main(void) {
         cmocka_unit_test(copies_zeros_and_launches_do_what_they_say),
         cmocka_unit_test(the_first_failure_poisons_the_queue_until_it_is_reset),
         cmocka_unit_test(a_poisoned_queue_still_reaches_its_fences),
+        cmocka_unit_test(notes_are_taken_in_order_and_in_a_poisoned_queue_too),
         cmocka_unit_test(poison_goes_through_a_fence_to_who_waits),
         cmocka_unit_test(fences_order_two_threads),
         cmocka_unit_test(a_fence_that_was_never_signalled_holds_nobody_up),

@@ -1,0 +1,546 @@
+// session_profile.c — what a session tells the profiler: which operation runs, which buffers of the
+// arena are in use, what is read, and what the plan said about it.
+//
+//     compute   [ run 7 rows                                                       ]
+//               [ matmul 1          ][ wait ][ matmul 2         ]
+//                 +y +workspace  -x -workspace  ...                  + and - are parts of the arena
+//     read        [ layer 3.weight ]   [ layer 4.weight ]            with a move of the file's
+//     bytes
+//
+// Parts follow the plan's lifetimes, and they change in the compute queue, in the order of its
+// commands: a slot is in use from its READ's turn to its EVICT. What the last step leaves (outputs)
+// stays until the next run, and so do slots that were filled for it.
+//
+// Everything is made when it is first wanted, and anew for another recording. A session without
+// memory for it runs as before, only unseen.
+#include "runtime/session.h"
+
+#include <ration/profile.h>
+
+#include "memory/account.h"
+#include "memory/ledger.h"
+#include "profile/record/record.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum phase { FORWARD, BACKWARD, UPDATE, PHASES } phase;
+
+struct rn_session_profile {
+    rn_arena memory;
+    uint32_t recording;                               // the one that names are of
+    bool running;                                     // the run's operation has begun
+    pthread_t caller;                                 // of the run
+    uint32_t *step_names, *buffer_names, *unit_names; // (steps), (buffers), (units)
+    uint32_t wait_name, plan_name, phase_names[PHASES];
+    uint32_t *first_begin, *begins; // (steps + 2), (buffers): those that begin with a step
+    uint32_t *first_end, *ends;     // the same of those that end
+    uint32_t *heir;                 // (buffers): what a slot that was filled for the next run is
+                                    // called there, or RN_NO_BUFFER
+    uint32_t phase_steps[PHASES];   // the first step of each, or RN_NO_STEP
+    uint64_t predicted_peak;        // as last told
+
+    // The compute queue's; the others' while it is idle.
+    bool *live; // (buffers)
+    uint64_t predicted;
+    bool step_open, phase_open, wait_open; // an operation has begun
+    uint32_t compute_recording;            // in which its thread was named
+
+    // The read queue's, the copy queue's.
+    uint32_t read_recording;
+    uint32_t copy_recording;
+    bool copy_open;
+};
+
+// ---- names --------------------------------------------------------------------------------------
+
+typedef struct text {
+    char data[512];
+    size_t bytes;
+} text;
+
+static void append(text *t, const char *piece) {
+    int bytes = snprintf(t->data + t->bytes, sizeof t->data - t->bytes, "%s", piece);
+    t->bytes += (size_t)bytes;
+    if (t->bytes >= sizeof t->data) t->bytes = sizeof t->data - 1;
+}
+
+// "f32 [512, 2048]"; `rows` RN_ROWS leaves the symbolic axis as "rows".
+static void append_tensor(text *t, rn_dtype dtype, rn_shape shape, uint64_t rows) {
+    char number[32];
+    append(t, rn_dtype_get(dtype)->name);
+    append(t, " [");
+    for (uint32_t i = 0; i < shape.rank; i++) {
+        uint64_t dim = shape.dims[i] == RN_ROWS ? rows : shape.dims[i];
+        snprintf(number, sizeof number, "%llu", (unsigned long long)dim);
+        if (i) append(t, ", ");
+        append(t, dim == RN_ROWS ? "rows" : number);
+    }
+    append(t, "]");
+}
+
+static void append_values(text *t, const rn_graph *graph, const rn_value *values, uint32_t count) {
+    for (uint32_t i = 0, shown = 0; i < count; i++) {
+        if (values[i] == RN_NO_VALUE) continue;
+        const rn_value_info *info = rn_graph_value(graph, values[i]);
+        if (shown++) append(t, " x ");
+        append_tensor(t, info->dtype, info->shape, RN_ROWS);
+    }
+}
+
+// "matmul f16 [4096, 4096] x f32 [rows, 4096] -> f32 [rows, 4096]"
+static uint32_t name_node(const rn_graph *graph, uint32_t index) {
+    const rn_node *node = rn_graph_node(graph, index);
+    text detail = {.bytes = 0};
+    append(&detail, rn_op_name(node->op));
+    append(&detail, " ");
+    append_values(&detail, graph, node->inputs, node->input_count);
+    append(&detail, " -> ");
+    append_values(&detail, graph, node->outputs, node->output_count);
+    return rn_profile_label(node->name, rn_graph_block_name(graph, node->block), detail.data);
+}
+
+static uint32_t name_value(const rn_plan *plan, rn_value value) {
+    const rn_value_info *info = rn_graph_value(plan->graph, value);
+    text detail = {.bytes = 0};
+    append_tensor(&detail, info->dtype, info->shape, plan->summary.rows);
+    return rn_profile_label(info->name, rn_graph_block_name(plan->graph, info->block), detail.data);
+}
+
+// A unit is called by its first weight.
+static uint32_t name_unit(const rn_plan *plan, uint32_t index) {
+    const rn_plan_unit *unit = &plan->units[index];
+    rn_value first = plan->unit_values[unit->first_value];
+    if (unit->value_count == 1) return name_value(plan, first);
+    char more[32];
+    text name = {.bytes = 0};
+    snprintf(more, sizeof more, " and %u more", unit->value_count - 1);
+    append(&name, rn_graph_value(plan->graph, first)->name);
+    append(&name, more);
+    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, unit->block), NULL);
+}
+
+static uint32_t name_workspace(const rn_plan *plan, uint32_t step) {
+    const rn_node *node = rn_graph_node(plan->graph, plan->steps[step].node);
+    text name = {.bytes = 0};
+    append(&name, "workspace of ");
+    append(&name, node->name);
+    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, node->block), NULL);
+}
+
+static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
+                            const rn_plan_buffer *buffer) {
+    switch (buffer->kind) {
+    case RN_BUFFER_UNIT:
+        return p->unit_names[buffer->unit];
+    case RN_BUFFER_WORKSPACE:
+        return name_workspace(plan, buffer->first_step);
+    default:
+        return name_value(plan, buffer->value);
+    }
+}
+
+static void name_all(const rn_session *session) {
+    const rn_plan *plan = session->plan;
+    rn_session_profile *p = session->profile;
+    for (uint32_t i = 0; i < plan->step_count; i++)
+        p->step_names[i] = plan->steps[i].kind == RN_STEP_COMPUTE
+                               ? name_node(plan->graph, plan->steps[i].node)
+                               : 0;
+    for (uint32_t i = 0; i < plan->unit_count; i++)
+        p->unit_names[i] = name_unit(plan, i);
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        p->buffer_names[i] = name_buffer(p, plan, &plan->buffers[i]);
+    for (uint32_t i = 0; i < plan->row_table_count; i++)
+        p->buffer_names[plan->row_tables[i].buffer] =
+            rn_profile_label("rows of embeddings", NULL, NULL);
+    p->wait_name = rn_profile_name("wait for weights");
+    p->plan_name = rn_profile_name(plan->name);
+    p->phase_names[FORWARD] = rn_profile_name("forward");
+    p->phase_names[BACKWARD] = rn_profile_name("backward");
+    p->phase_names[UPDATE] = rn_profile_name("update");
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+static rn_status take(rn_session_profile *p, size_t count, size_t bytes, void *out) {
+    void *block = NULL;
+    RN_TRY(rn_arena_array(&p->memory, count, bytes, &block));
+    memcpy(out, &block, sizeof block);
+    return RN_OK;
+}
+
+static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
+    size_t steps = plan->step_count, buffers = plan->buffer_count;
+    RN_TRY(take(p, steps, sizeof(uint32_t), &p->step_names));
+    RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
+    RN_TRY(take(p, plan->unit_count, sizeof(uint32_t), &p->unit_names));
+    RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_begin));
+    RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_end));
+    RN_TRY(take(p, buffers, sizeof(uint32_t), &p->begins));
+    RN_TRY(take(p, buffers, sizeof(uint32_t), &p->ends));
+    RN_TRY(take(p, buffers, sizeof(uint32_t), &p->heir));
+    return take(p, buffers, sizeof(bool), &p->live);
+}
+
+// Buffers by step: `first` (steps + 2) is counted one place ahead, so that filling leaves it right.
+static void sort_by_step(const rn_plan *plan, bool ends, uint32_t *first, uint32_t *sorted) {
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const rn_plan_buffer *b = &plan->buffers[i];
+        if (!b->always) first[(ends ? b->last_step : b->first_step) + 2]++;
+    }
+    for (uint32_t i = 2; i < plan->step_count + 2; i++)
+        first[i] += first[i - 1];
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const rn_plan_buffer *b = &plan->buffers[i];
+        if (!b->always) sorted[first[(ends ? b->last_step : b->first_step) + 1]++] = i;
+    }
+}
+
+// The buffer of a use, from step 0, that is the same bytes as one that was filled for the next run.
+static void find_heirs(rn_session_profile *p, const rn_plan *plan) {
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        p->heir[i] = RN_NO_BUFFER;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const rn_plan_step *step = &plan->steps[i];
+        if (!rn_step_fills(step) || !step->next_run) continue;
+        for (uint32_t k = p->first_begin[i]; k < p->first_begin[i + 1]; k++)
+            if (plan->buffers[p->begins[k]].kind == RN_BUFFER_UNIT)
+                p->heir[p->begins[k]] = plan->uses[step->use].buffer;
+    }
+}
+
+// A run that trains is forward to its first backward node; what has nothing but updates behind it
+// is the update.
+static void find_phases(rn_session_profile *p, const rn_plan *plan) {
+    uint32_t backward = RN_NO_STEP, update = RN_NO_STEP;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].kind != RN_STEP_COMPUTE) continue;
+        rn_phase at = rn_graph_node(plan->graph, plan->steps[i].node)->phase;
+        if (at == RN_PHASE_BACKWARD && backward == RN_NO_STEP) backward = i;
+        if (at != RN_PHASE_UPDATE) update = RN_NO_STEP;
+        if (at == RN_PHASE_UPDATE && update == RN_NO_STEP) update = i;
+    }
+    p->phase_steps[FORWARD] = backward == RN_NO_STEP ? RN_NO_STEP : 0;
+    p->phase_steps[BACKWARD] = backward;
+    p->phase_steps[UPDATE] = backward == RN_NO_STEP ? RN_NO_STEP : update;
+}
+
+static void destroy(rn_session *session) {
+    rn_session_profile *p = session->profile;
+    if (!p) return;
+    rn_arena_free_all(&p->memory);
+    rn_free(&rn_host_allocators[RN_PURPOSE_PROFILER], p, sizeof *p);
+    session->profile = NULL;
+}
+
+static rn_status make(rn_session *session) {
+    void *block = NULL;
+    RN_TRY(rn_alloc_zeroed(&rn_host_allocators[RN_PURPOSE_PROFILER], 1, sizeof *session->profile,
+                           &block));
+    rn_session_profile *p = block;
+    rn_arena_init(&p->memory, &rn_host_allocators[RN_PURPOSE_PROFILER], 0);
+    session->profile = p;
+    rn_status s = take_tables(p, session->plan);
+    if (s != RN_OK) {
+        destroy(session);
+        return s;
+    }
+    sort_by_step(session->plan, false, p->first_begin, p->begins);
+    sort_by_step(session->plan, true, p->first_end, p->ends);
+    find_heirs(p, session->plan);
+    find_phases(p, session->plan);
+    return RN_OK;
+}
+
+// ---- parts --------------------------------------------------------------------------------------
+
+// Whether what it knows is of the recording under way.
+static bool is_on(const rn_session *session) {
+    return session->profile && session->profile->recording == rn_profile_recording();
+}
+
+static void set_live(const rn_session *session, uint32_t index, bool live, uint64_t now) {
+    const rn_plan_buffer *b = &session->plan->buffers[index];
+    rn_session_profile *p = session->profile;
+    if (p->live[index] == live) return;
+    p->live[index] = live;
+    rn_record_put(&(rn_trace_event){.time_ns = now,
+                                    .address = (uintptr_t)session->base + b->offset,
+                                    .bytes = b->bytes,
+                                    .name = live ? p->buffer_names[index] : 0,
+                                    .kind = live ? RN_TRACE_ALLOC : RN_TRACE_FREE,
+                                    .device = session->device->caps.device,
+                                    .purpose = (uint8_t)b->purpose,
+                                    .flags = RN_PROFILE_INNER});
+}
+
+static void begin_life(const rn_session *session) {
+    uint64_t now = rn_record_now();
+    for (uint32_t i = 0; i < session->plan->buffer_count; i++)
+        if (session->plan->buffers[i].always) set_live(session, i, true, now);
+}
+
+// What the run before has left: outputs go, slots that it filled are this run's.
+static void take_over(const rn_session *session) {
+    uint64_t now = rn_record_now();
+    rn_session_profile *p = session->profile;
+    const rn_plan *plan = session->plan;
+    for (uint32_t k = p->first_end[plan->step_count - 1]; k < p->first_end[plan->step_count]; k++) {
+        uint32_t index = p->ends[k], heir = p->heir[index];
+        if (!p->live[index]) continue;
+        if (heir != RN_NO_BUFFER) {
+            p->live[heir] = true;
+            p->live[index] = false;
+        } else {
+            set_live(session, index, false, now);
+        }
+    }
+}
+
+static void end_parts(const rn_session *session, bool all) {
+    uint64_t now = rn_record_now();
+    if (!is_on(session)) return;
+    for (uint32_t i = 0; i < session->plan->buffer_count; i++)
+        if (all || !session->plan->buffers[i].always) set_live(session, i, false, now);
+}
+
+void rn_session_profile_drop(rn_session *session) {
+    end_parts(session, false);
+}
+
+void rn_session_profile_close(rn_session *session) {
+    end_parts(session, true);
+    destroy(session);
+}
+
+// ---- what was predicted -------------------------------------------------------------------------
+
+static void predict(const rn_session *session, rn_counter kind, uint64_t live, uint64_t *told,
+                    uint64_t now) {
+    rn_device_id device = session->device->caps.device;
+    uint64_t value = live + rn_ledger_now(device) - session->arena.bytes;
+    if (value == *told) return;
+    *told = value;
+    rn_record_put(&(rn_trace_event){.time_ns = now,
+                                    .bytes = value,
+                                    .name = session->profile->plan_name,
+                                    .kind = RN_TRACE_COUNTER,
+                                    .device = device,
+                                    .purpose = (uint8_t)kind});
+}
+
+static void predict_peak(const rn_session *session) {
+    predict(session, RN_COUNTER_PREDICTED_PEAK, session->plan->summary.live_peak_bytes,
+            &session->profile->predicted_peak, rn_record_now());
+}
+
+// ---- beginning ----------------------------------------------------------------------------------
+
+// A recording that began after the arena was taken has it among what was held before, without a
+// place. Given back and taken again, it is where its parts are.
+static void show_arena(rn_session *session) {
+    uint32_t name = rn_profile_name("arena");
+    for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++) {
+        rn_account account = {session->device->caps.device, p, NULL};
+        uint64_t address = (uintptr_t)session->arena.base, bytes = session->arena.purpose_bytes[p];
+        if (bytes == 0) continue;
+        rn_profile_free(account, address, bytes, 0);
+        rn_profile_alloc(account, address, bytes, name, 0);
+    }
+}
+
+static void start_anew(rn_session *session, uint32_t recording) {
+    rn_session_profile *p = session->profile;
+    p->recording = recording;
+    p->running = p->step_open = p->phase_open = p->wait_open = p->copy_open = false;
+    p->predicted = p->predicted_peak = 0;
+    memset(p->live, 0, session->plan->buffer_count * sizeof *p->live);
+    name_all(session);
+    if (session->arena_recording != recording) show_arena(session);
+    session->arena_recording = recording;
+    begin_life(session);
+}
+
+// True where this session is seen. Queues look at the names, so they are idle while these change.
+static bool notice(rn_session *session) {
+    uint32_t recording = rn_profile_recording();
+    if (recording == 0 || session->plan->step_count == 0) return false;
+    if (is_on(session)) return true;
+    rn_story story = *rn_last_story();
+    rn_session_settle(session);
+    rn_status s = session->profile ? RN_OK : make(session);
+    (void)rn_story_restore(&story);
+    if (s == RN_OK) start_anew(session, recording);
+    return s == RN_OK;
+}
+
+void rn_session_profile_open(rn_session *session) {
+    if (notice(session)) predict_peak(session);
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+
+void rn_session_profile_run(rn_session *session, uint64_t rows) {
+    char name[48];
+    if (!notice(session)) return;
+    rn_session_profile *p = session->profile;
+    predict_peak(session);
+    snprintf(name, sizeof name, "run %llu rows", (unsigned long long)rows);
+    if (!rn_graph_has_rows(session->plan->graph)) snprintf(name, sizeof name, "run");
+    p->caller = pthread_self();
+    p->running = true;
+    rn_profile_begin(rn_profile_label(name, NULL, session->plan->name));
+}
+
+void rn_session_profile_ran(rn_session *session) {
+    if (!session->profile || !session->profile->running) return;
+    session->profile->running = false;
+    if (is_on(session)) rn_profile_end();
+}
+
+// A queue's own thread gets its name once in a recording.
+static void name_thread(const rn_session_profile *p, uint32_t *named, const char *name) {
+    if (*named == p->recording) return;
+    *named = p->recording;
+    rn_profile_thread_name(name);
+}
+
+static void enter_phase(rn_session_profile *p, uint32_t step) {
+    for (int i = 0; i < PHASES; i++) {
+        if (p->phase_steps[i] != step) continue;
+        if (p->phase_open) rn_profile_end();
+        rn_profile_begin(p->phase_names[i]);
+        p->phase_open = true;
+    }
+}
+
+// Looking at the clock is half of an event's cost: what happens at one moment has one time.
+static void enter(const rn_session *session, uint32_t step, bool computes) {
+    rn_session_profile *p = session->profile;
+    if (step == 0) {
+        if (!pthread_equal(p->caller, pthread_self()))
+            name_thread(p, &p->compute_recording, "compute queue");
+        take_over(session);
+    }
+    enter_phase(p, step);
+    rn_trace_event begin = {
+        .time_ns = rn_record_now(), .name = p->step_names[step], .kind = RN_TRACE_BEGIN};
+    if (computes) rn_record_put(&begin);
+    p->step_open = computes;
+    for (uint32_t k = p->first_begin[step]; k < p->first_begin[step + 1]; k++)
+        set_live(session, p->begins[k], true, begin.time_ns);
+    predict(session, RN_COUNTER_PREDICTED, session->plan->steps[step].live_bytes, &p->predicted,
+            begin.time_ns);
+}
+
+static void note_compute(void *self, uint32_t step, bool poisoned) {
+    if (!poisoned && is_on(self)) enter(self, step, true);
+}
+
+static void note_step(void *self, uint32_t step, bool poisoned) {
+    if (!poisoned && is_on(self)) enter(self, step, false);
+}
+
+// The operation ends just behind its parts: they are its own.
+static void note_end(void *self, uint32_t step, bool poisoned) {
+    const rn_session *session = self;
+    rn_session_profile *p = session->profile;
+    bool last = step + 1 == session->plan->step_count;
+    if (!is_on(session)) return;
+    uint64_t now = rn_record_now();
+    for (uint32_t k = p->first_end[step]; k < p->first_end[step + 1] && !last && !poisoned; k++)
+        set_live(session, p->ends[k], false, now);
+    if (p->step_open) rn_record_put(&(rn_trace_event){.time_ns = now + 1, .kind = RN_TRACE_FINISH});
+    p->step_open = false;
+    if (last && p->phase_open) {
+        rn_profile_end();
+        p->phase_open = false;
+    }
+}
+
+static bool is_seen(const rn_session *session) {
+    return session->profile && session->profile->running;
+}
+
+void rn_session_profile_begin(rn_session *session, uint32_t step, bool computes) {
+    if (is_seen(session))
+        rn_queue_note(session->compute, computes ? note_compute : note_step, session, step);
+}
+
+void rn_session_profile_end(rn_session *session, uint32_t step) {
+    if (is_seen(session)) rn_queue_note(session->compute, note_end, session, step);
+}
+
+static void note_wait(void *self, uint32_t begins, bool poisoned) {
+    const rn_session *session = self;
+    rn_session_profile *p = session->profile;
+    (void)poisoned; // a wait may poison the queue; it ends in any case
+    if (!is_on(session)) return;
+    if (begins)
+        rn_profile_begin(p->wait_name);
+    else if (p->wait_open)
+        rn_profile_end();
+    p->wait_open = begins;
+}
+
+void rn_session_profile_wait(rn_session *session, bool begins) {
+    if (is_seen(session)) rn_queue_note(session->compute, note_wait, session, begins);
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed) {
+    rn_session_profile *p = session->profile;
+    if (!is_on(session)) return false;
+    if (streamed) name_thread(p, &p->read_recording, "read queue");
+    rn_profile_begin(p->unit_names[unit]);
+    return true;
+}
+
+void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *target,
+                             bool arrived) {
+    rn_device_id to = session->copy ? RN_DEVICE_HOST /* a stage */ : session->device->caps.device;
+    if (!is_on(session)) return;
+    if (arrived)
+        rn_profile_move(RN_DEVICE_ANY, to, (uintptr_t)target, session->plan->units[unit].file_bytes,
+                        session->profile->unit_names[unit]);
+    rn_profile_end();
+}
+
+static void note_upload(void *self, uint32_t use, bool poisoned) {
+    const rn_session *session = self;
+    rn_session_profile *p = session->profile;
+    if (poisoned || !is_on(session)) return;
+    name_thread(p, &p->copy_recording, "copy queue");
+    rn_profile_begin(p->unit_names[session->plan->uses[use].unit]);
+    p->copy_open = true;
+}
+
+static void note_uploaded(void *self, uint32_t use, bool poisoned) {
+    const rn_session *session = self;
+    const rn_plan *plan = session->plan;
+    rn_session_profile *p = session->profile;
+    uint32_t unit = plan->uses[use].unit;
+    if (!is_on(session) || !p->copy_open) return;
+    if (!poisoned)
+        rn_profile_move(RN_DEVICE_HOST, session->device->caps.device,
+                        (uintptr_t)session->base + plan->buffers[plan->uses[use].buffer].offset,
+                        plan->units[unit].bytes, p->unit_names[unit]);
+    rn_profile_end();
+    p->copy_open = false;
+}
+
+void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins) {
+    if (is_on(session))
+        rn_queue_note(session->copy, begins ? note_upload : note_uploaded, session, use);
+}
+
+void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count) {
+    const rn_plan_rows *rows = &session->plan->row_tables[table];
+    if (!is_on(session)) return;
+    rn_profile_move(RN_DEVICE_ANY, session->device->caps.device,
+                    (uintptr_t)session->base + session->plan->buffers[rows->buffer].offset,
+                    row_count * rows->row_bytes, session->profile->buffer_names[rows->buffer]);
+}
