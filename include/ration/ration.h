@@ -25,6 +25,7 @@
 #include <ration/device.h>
 #include <ration/generate.h>
 #include <ration/graph.h>
+#include <ration/hooks.h>
 #include <ration/json.h>
 #include <ration/log.h>
 #include <ration/memory.h>
@@ -33,6 +34,7 @@
 #include <ration/place.h>
 #include <ration/plan.h>
 #include <ration/pool.h>
+#include <ration/profile.h>
 #include <ration/sampler.h>
 #include <ration/session.h>
 #include <ration/status.h>
@@ -40,6 +42,7 @@
 #include <ration/tensor.h>
 #include <ration/text.h>
 #include <ration/tokenizer.h>
+#include <ration/torch_cuda.h>
 #include <ration/train.h>
 #include <ration/writer.h>
 

@@ -182,13 +182,18 @@ static rn_status unknown_flag(const argument_reader *reader, const char *flag) {
     return rn_hint(s, "see ration %s --help", reader->command);
 }
 
+// Takes no value from the next argument.
+static bool stands_alone(const rn_option *option) {
+    return option->type == RN_OPTION_BOOL || option->type == RN_OPTION_FILE;
+}
+
 static const rn_option *find_flag(const argument_reader *reader, rn_str name, bool *out_negated) {
     *out_negated = false;
     for (size_t i = 0; i < rn_option_count(); i++) {
         const rn_option *option = rn_option_at(i);
         if (!rn_option_is_for(option, reader->command)) continue;
         if (rn_str_equal(name, rn_str_from(option->name))) return option;
-        if (option->type != RN_OPTION_BOOL || !rn_str_starts(name, RN_STR("no-"))) continue;
+        if (!stands_alone(option) || !rn_str_starts(name, RN_STR("no-"))) continue;
         if (!rn_str_equal((rn_str){name.data + 3, name.bytes - 3}, rn_str_from(option->name)))
             continue;
         *out_negated = true;
@@ -217,7 +222,7 @@ static rn_status read_long(argument_reader *reader, const char *argument) {
     char origin[80];
     snprintf(origin, sizeof origin, "--%.*s", RN_STR_ARG(name));
     if (negated && equals) return rn_fail(RN_INVALID, "%s takes no value", origin);
-    if (option->type == RN_OPTION_BOOL && !equals)
+    if (stands_alone(option) && !equals)
         value = negated ? RN_STR("false") : RN_STR("true");
     else if (!equals)
         RN_TRY(take_value(reader, origin, &value));

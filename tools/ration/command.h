@@ -12,6 +12,8 @@ typedef struct invocation {
     rn_settings *settings;
     const char *words[MAX_WORDS];
     size_t word_count;
+    char **rest; // (rest_count) what stands behind "--", where a command takes it apart
+    int rest_count;
     bool json;
 } invocation;
 
@@ -29,7 +31,7 @@ typedef struct command {
 } command;
 
 extern const command run_command, inspect_command, convert_command, place_command, plan_command,
-    calibrate_command, config_command;
+    calibrate_command, config_command, profile_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.
@@ -42,10 +44,20 @@ extern rn_flag interrupt_flag;
 // The next Ctrl-C is caught, too: it stops an answer, not the program.
 void forget_interrupt(void);
 
+// Recording as --profile and the configuration ask for it (profiling.c). SIGUSR2 begins a recording
+// and ends it, from catch_profile_signal on; each one has a file of its own.
+void catch_profile_signal(void);
+// RN_IO: the file cannot be made.
+rn_status begin_profiling(const invocation *in);
+// Ends the file and says where it is. A failure here is a warning; the last story stays.
+void end_profiling(const invocation *in);
+// What a recording holds, and may yet come to hold in a run, of the host's budget; 0 without one.
+uint64_t profiling_bytes(void);
+
 // A --budget for the host, and what of it is not for a plan.
 typedef struct host_budget {
     uint64_t total_bytes;
-    uint64_t outside_bytes; // the process image, measured
+    uint64_t outside_bytes; // the process image, measured, and what a recording takes
     uint64_t reserve_bytes; // for its growth
     bool planned_only;      // "+SIZE": all of it is the plan's
     bool measured;          // none was given: nine tenths of what is free
@@ -63,5 +75,13 @@ safe_text make_safe(rn_str text);
 
 // "[4096, 1024]"
 safe_text format_shape(const rn_tensor_info *tensor);
+
+// ration profile: see profile.c. A page in a browser; another program, recorded.
+rn_status profile_view(const invocation *in);
+rn_status profile_run(const invocation *in);
+// Writes one form of a timeline to a file, "-" for standard output.
+rn_status write_export(const rn_timeline *timeline, rn_export form, const char *path);
+// "ration_20261115_120000.rntrace": `begin`, the local time, `ending`.
+void default_profile_name(const char *begin, const char *ending, char out[4096]);
 
 #endif

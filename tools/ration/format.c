@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 // Length of the sequence at text[0], or 0 where it is none or stands for a control character. Those
 // above U+007F (C2 80 to C2 9F) drive some terminals, too.
@@ -37,4 +38,13 @@ safe_text format_shape(const rn_tensor_info *tensor) {
                                (unsigned long long)tensor->dims[i]);
     snprintf(out.text + at, sizeof out.text - at, "]");
     return out;
+}
+
+void default_profile_name(const char *begin, const char *ending, char out[4096]) {
+    char text[32];
+    struct tm local;
+    time_t now = time(NULL);
+    localtime_r(&now, &local);
+    strftime(text, sizeof text, "%Y%m%d_%H%M%S", &local);
+    snprintf(out, 4096, "%s_%s%s", begin, text, ending);
 }

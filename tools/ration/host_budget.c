@@ -38,7 +38,10 @@ rn_status read_host_budget(const invocation *in, host_budget *out) {
     if (out->planned_only) return RN_OK;
     RN_TRY(rn_process_charge_outside());
     out->outside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    out->outside_bytes += profiling_bytes();
     out->reserve_bytes = reserve_of(out->total_bytes);
+    if (!out->measured) // a line in the picture
+        rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, out->total_bytes);
     return RN_OK;
 }
 

@@ -13,9 +13,9 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 volatile bool interrupted;
 rn_flag interrupt_flag;
 
-static const command *const commands[] = {&run_command,     &plan_command,  &inspect_command,
-                                          &convert_command, &place_command, &calibrate_command,
-                                          &config_command};
+static const command *const commands[] = {&run_command,     &plan_command,   &inspect_command,
+                                          &convert_command, &place_command,  &calibrate_command,
+                                          &config_command,  &profile_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -74,8 +74,12 @@ static void print_option(const rn_option *option) {
     char flags[64];
     int bytes = option->letter ? snprintf(flags, sizeof flags, "-%c, ", option->letter)
                                : snprintf(flags, sizeof flags, "    ");
-    snprintf(flags + bytes, sizeof flags - (size_t)bytes, "--%s%s%s", option->name,
-             option->value ? " " : "", option->value ? option->value : "");
+    bool optional = option->type == RN_OPTION_FILE;
+    snprintf(flags + bytes, sizeof flags - (size_t)bytes, "--%s%s%s%s", option->name,
+             optional        ? "[="
+             : option->value ? " "
+                             : "",
+             option->value ? option->value : "", optional ? "]" : "");
     printf("  %-28s %s", flags, option->help);
     if (option->choices) printf(" (%s)", option->choices);
     bool shown = option->standard && strcmp(option->standard, "false") != 0;
@@ -194,6 +198,15 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     return check_words(in);
 }
 
+static rn_status run_recorded(const invocation *in) {
+    RN_TRY(begin_profiling(in));
+    rn_stage("start");
+    rn_status s = in->command->run(in);
+    rn_stage("final_cleanup");
+    end_profiling(in);
+    return s;
+}
+
 static int carry_out(const command *c, int argc, char **argv) {
     invocation in = {.command = c};
     if (wants_help(argc, argv)) {
@@ -205,9 +218,7 @@ static int carry_out(const command *c, int argc, char **argv) {
     if (in.settings) in.json = rn_settings_bool(in.settings, "json");
     if (s == RN_OK) {
         start_log(in.settings);
-        rn_stage("start");
-        s = c->run(&in);
-        rn_stage("final_cleanup");
+        s = run_recorded(&in);
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))
         s = rn_fail(RN_IO, "cannot write to standard output");
@@ -223,6 +234,7 @@ static int unknown_command(const char *name) {
 
 int main(int argc, char **argv) {
     catch_signals();
+    catch_profile_signal();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_general_help();

@@ -396,6 +396,14 @@ static rn_status check_options(const invocation *in) {
     return RN_OK;
 }
 
+// An operation of its own in a recording.
+static rn_status in_scope(const char *name, rn_status (*fn)(runner *r), runner *r) {
+    rn_profile_begin(rn_profile_name(name));
+    rn_status s = fn(r);
+    rn_profile_end();
+    return s;
+}
+
 static rn_status run(const invocation *in) {
     runner *r = calloc(1, sizeof *r); // a few paths: too large for the stack
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
@@ -403,9 +411,9 @@ static rn_status run(const invocation *in) {
     double start = seconds_now();
     bool chat = rn_settings_bool(in->settings, "chat");
     rn_status s = check_options(in);
-    if (s == RN_OK) s = open_model(r);
-    if (s == RN_OK && !chat) s = prepare_prompt(r);
-    if (s == RN_OK) s = open_generator(r);
+    if (s == RN_OK) s = in_scope("open model", open_model, r);
+    if (s == RN_OK && !chat) s = in_scope("tokenize", prepare_prompt, r);
+    if (s == RN_OK) s = in_scope("open generator", open_generator, r);
     r->opened_seconds = seconds_now() - start;
     if (s == RN_OK) s = chat ? run_chat(r) : run_prompt(r);
     close_runner(r);

@@ -193,12 +193,24 @@ static void every_option_is_reachable_by_its_flag(void **state) {
         assert_ok(parse(command_of(option), line));
         expect_setting(option->name, sample_of(option), origin);
         start_anew();
-        bool flag = option->type == RN_OPTION_BOOL;
+        bool flag = option->type == RN_OPTION_BOOL || option->type == RN_OPTION_FILE;
         snprintf(line, sizeof line, "--%s %s", option->name, flag ? "" : sample_of(option));
         assert_ok(parse(command_of(option), line));
         expect_setting(option->name, flag ? "true" : sample_of(option), origin);
         assert_int_equal(0, word_count);
     }
+}
+
+static void a_file_that_may_be_left_out_takes_no_word(void **state) {
+    (void)state;
+    assert_ok(parse("inspect", "--profile model.gguf"));
+    expect_setting("profile", "true", "--profile");
+    assert_int_equal(1, word_count);
+    assert_ok(parse("inspect", "--profile=x.rntrace model.gguf"));
+    expect_setting("profile", "x.rntrace", "--profile");
+    assert_ok(parse("inspect", "--no-profile"));
+    expect_setting("profile", "false", "--no-profile");
+    assert_fails(RN_INVALID, parse("inspect", "--no-profile=x"));
 }
 
 static void every_letter_stands_for_its_flag(void **state) {
@@ -810,6 +822,7 @@ int main(void) {
         TEST(options_do_not_get_in_each_others_way),
         TEST(every_option_is_described_and_its_standard_value_good),
         TEST(every_option_is_reachable_by_its_flag),
+        TEST(a_file_that_may_be_left_out_takes_no_word),
         TEST(every_letter_stands_for_its_flag),
         TEST(every_option_is_reachable_by_its_variable),
         TEST(every_option_is_reachable_by_its_key_in_a_file),

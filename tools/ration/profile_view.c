@@ -1,0 +1,205 @@
+// profile_view.c — ration profile view: the page in a browser, or served on the loopback address,
+// for a browser at the other end of an ssh tunnel.
+#include "command.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_REQUEST_BYTES = 8192, PATIENCE_MS = 5000 };
+
+static rn_status fail_system(const char *what) {
+    return rn_fail(RN_IO, "%s: %s", what, strerror(errno));
+}
+
+// ---- a browser ------------------------------------------------------------------------
+
+static bool find_program(const char *name) {
+    char folders[8192], path[8192];
+    char *rest = folders;
+    snprintf(folders, sizeof folders, "%s", getenv("PATH") ? getenv("PATH") : "");
+    for (char *folder; (folder = strsep(&rest, ":"));) {
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (access(path, X_OK) == 0) return true;
+    }
+    return false;
+}
+
+// The user's own, or what the desktop says; NULL where there is neither or no display.
+static const char *find_browser(void) {
+    const char *own = getenv("BROWSER");
+    if (own && *own && (strchr(own, '/') ? access(own, X_OK) == 0 : find_program(own))) return own;
+    if (!getenv("DISPLAY") && !getenv("WAYLAND_DISPLAY")) return NULL;
+    return find_program("xdg-open") ? "xdg-open" : NULL;
+}
+
+static rn_status start_browser(const char *browser, const char *page) {
+    pid_t child = fork();
+    if (child < 0) return fail_system("cannot start a browser");
+    if (child == 0) {
+        execlp(browser, browser, page, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return RN_OK;
+    return rn_hint(rn_fail(RN_IO, "%s could not open %s", browser, page),
+                   "open the file yourself, or use --serve");
+}
+
+// ---- one page over HTTP ---------------------------------------------------------------
+
+typedef struct page_server {
+    int listener;
+    uint16_t port;
+    int page; // the file
+    size_t bytes;
+} page_server;
+
+static rn_status open_listener(page_server *server, uint64_t port) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t bytes = sizeof at;
+    int yes = 1;
+    if (port > 65535)
+        return rn_fail(RN_INVALID, "--view-port %llu is no port", (unsigned long long)port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server->listener < 0) return fail_system("cannot make a socket");
+    setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(server->listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+        listen(server->listener, 8) != 0 ||
+        getsockname(server->listener, (struct sockaddr *)&at, &bytes) != 0)
+        return rn_hint(fail_system("cannot listen on the loopback address"),
+                       "another --view-port may be free; 0 takes any");
+    server->port = ntohs(at.sin_port);
+    return RN_OK;
+}
+
+// The request's head, NUL-terminated; false where it does not come, or not whole.
+static bool read_request(int client, char head[MAX_REQUEST_BYTES]) {
+    size_t have = 0;
+    struct pollfd wait = {.fd = client, .events = POLLIN};
+    while (have < MAX_REQUEST_BYTES - 1 && poll(&wait, 1, PATIENCE_MS) > 0) {
+        ssize_t got = read(client, head + have, MAX_REQUEST_BYTES - 1 - have);
+        if (got <= 0) return false;
+        have += (size_t)got;
+        head[have] = '\0';
+        if (strstr(head, "\r\n\r\n")) return true;
+    }
+    return false;
+}
+
+// A page of another site may make the browser ask here under a name of its own: only this machine's
+// names are answered.
+static bool is_for_us(const page_server *server, const char *head) {
+    char host[64];
+    static const char *const names[] = {"127.0.0.1", "localhost"};
+    const char *at = strcasestr(head, "\r\nHost:");
+    if (!at || sscanf(at + 7, " %63s", host) != 1) return false;
+    for (int i = 0; i < 2; i++) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "%s:%u", names[i], server->port);
+        if (strcasecmp(host, expected) == 0) return true;
+    }
+    return false;
+}
+
+static void send_text(int client, const char *text) {
+    for (size_t sent = 0, bytes = strlen(text); sent < bytes;) {
+        ssize_t got = send(client, text + sent, bytes - sent, MSG_NOSIGNAL);
+        if (got <= 0) return;
+        sent += (size_t)got;
+    }
+}
+
+static void send_page(const page_server *server, int client) {
+    char head[256];
+    off_t at = 0;
+    snprintf(head, sizeof head,
+             "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %zu\r\n"
+             "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+             server->bytes);
+    send_text(client, head);
+    while ((size_t)at < server->bytes)
+        if (sendfile(client, server->page, &at, server->bytes - (size_t)at) <= 0) return;
+}
+
+static void answer(const page_server *server, int client) {
+    char head[MAX_REQUEST_BYTES];
+    if (!read_request(client, head) || !is_for_us(server, head))
+        send_text(client, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    else if (strncmp(head, "GET / ", 6) == 0)
+        send_page(server, client);
+    else
+        send_text(client, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+}
+
+static void serve(const page_server *server) {
+    struct pollfd wait = {.fd = server->listener, .events = POLLIN};
+    while (!interrupted) {
+        if (poll(&wait, 1, 200) <= 0) continue;
+        int client = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (client < 0) continue;
+        answer(server, client);
+        shutdown(client, SHUT_WR);
+        close(client);
+    }
+    forget_interrupt(); // that is how it ends
+}
+
+static rn_status serve_page(const invocation *in, const char *page) {
+    page_server server = {.listener = -1, .page = open(page, O_RDONLY | O_CLOEXEC)};
+    struct stat status;
+    rn_status s = RN_OK;
+    if (server.page < 0 || fstat(server.page, &status) != 0)
+        s = fail_system("cannot read the page");
+    if (s == RN_OK) s = open_listener(&server, rn_settings_count(in->settings, "view-port"));
+    if (s == RN_OK) {
+        server.bytes = (size_t)status.st_size;
+        printf("http://127.0.0.1:%u/ (Ctrl-C ends)\n", server.port);
+        fflush(stdout);
+        serve(&server);
+    }
+    if (server.listener >= 0) close(server.listener);
+    if (server.page >= 0) close(server.page);
+    return s;
+}
+
+// ---- the page -------------------------------------------------------------------------
+
+static rn_status make_page(const char *input, char path[64]) {
+    rn_timeline *timeline = NULL;
+    RN_TRY(rn_timeline_open(input, &timeline));
+    snprintf(path, 64, "/tmp/ration-profile-XXXXXX.html");
+    int file = mkstemps(path, 5);
+    rn_status s = file < 0 ? fail_system("cannot make a file in /tmp") : RN_OK;
+    if (file >= 0) close(file);
+    if (s == RN_OK) s = write_export(timeline, RN_EXPORT_HTML, path);
+    rn_timeline_destroy(timeline);
+    return s;
+}
+
+rn_status profile_view(const invocation *in) {
+    char page[64];
+    const char *browser = rn_settings_bool(in->settings, "serve") ? NULL : find_browser();
+    RN_TRY(make_page(in->words[1], page));
+    if (!browser) {
+        rn_status s = serve_page(in, page);
+        unlink(page);
+        return s;
+    }
+    printf("%s\n", page); // stays: the browser may read it again
+    fflush(stdout);
+    return start_browser(browser, page);
+}
