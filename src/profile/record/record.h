@@ -5,8 +5,9 @@
 //     service ring (the writer) ┘
 //
 // A thread's events go into its own ring without a lock. Whoever holds `lock` may take them out:
-// the writer thread every 25 ms, a thread whose own ring is full, a flush, a fatal signal. Taking
-// out allocates nothing and calls only what a signal handler may call.
+// a thread that records when a round is due (20 ms after the last), or whose own ring is full; the
+// writer thread, where nobody has; a flush, a fatal signal. Taking out allocates nothing and calls
+// only what a signal handler may call.
 //
 // Locks, outer first: control (start, stop), names (names, lanes), lock (rings, file).
 #ifndef RN_PROFILE_RECORD_H
@@ -168,7 +169,7 @@ typedef struct rn_recorder {
     // What every event looks at; the rest changes with every round.
     _Atomic uint32_t session; // 0: off
     _Atomic uint64_t start_ns, ring_bytes;
-    _Atomic uint64_t overdue_ns; // since the start: when a round of all rings should have been
+    _Atomic uint64_t due_ns; // since the start: when a round of all rings should have been
     _Alignas(64) pthread_mutex_t lock;
     _Atomic uintptr_t owner; // of the lock: a signal handler must not wait for its own thread
     pthread_cond_t wake;

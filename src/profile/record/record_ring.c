@@ -238,8 +238,8 @@ static void put_shared(const rn_trace_event *event, uint32_t session) {
     rn_recorder_unlock();
 }
 
-static inline bool is_overdue(uint64_t time_ns) {
-    return time_ns > atomic_load_explicit(&rn_rec.overdue_ns, memory_order_relaxed);
+static inline bool is_due(uint64_t time_ns) {
+    return time_ns > atomic_load_explicit(&rn_rec.due_ns, memory_order_relaxed);
 }
 
 // Where rings fill faster than the writer comes round, threads hold the lock most of the time: then
@@ -247,16 +247,17 @@ static inline bool is_overdue(uint64_t time_ns) {
 static void make_room(rn_recording_thread *thread, uint32_t session, uint64_t time_ns) {
     rn_recorder_lock();
     if (session == atomic_load(&rn_rec.session))
-        rn_round_write(is_overdue(time_ns) ? NULL : thread->ring);
+        rn_round_write(is_due(time_ns) ? NULL : thread->ring);
     rn_recorder_unlock();
 }
 
 // Unless somebody is at it: before the ring is full there is no need to wait for anybody. All rings
-// where a round is overdue: the writer gets no CPU, so who has one does its work.
+// where a round is due: a thread that is awake does it for less than the writer's waking costs
+// those whose CPU it takes.
 static void help_out(rn_recording_thread *thread, uint64_t time_ns) {
     if (!rn_recorder_try_lock()) return;
     if (thread->session == atomic_load(&rn_rec.session))
-        rn_round_write(is_overdue(time_ns) ? NULL : thread->ring);
+        rn_round_write(is_due(time_ns) ? NULL : thread->ring);
     rn_recorder_unlock();
 }
 
@@ -290,7 +291,7 @@ void rn_record_put(const rn_trace_event *event) {
         fill how = append(thread->ring, event);
         rn_recording_leave(thread);
         if (how != FULL) {
-            if (how == HALF || is_overdue(event->time_ns)) help_out(thread, event->time_ns);
+            if (how == HALF || is_due(event->time_ns)) help_out(thread, event->time_ns);
             return;
         }
     }

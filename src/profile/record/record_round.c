@@ -17,7 +17,7 @@ typedef struct total_record {
 typedef enum outcome { WRITTEN, AGAIN, OVER } outcome; // AGAIN: a lap has begun
 typedef outcome (*write_step)(void);
 
-static const uint64_t OVERDUE_NS = 40000000; // the writer comes every 25 ms, if it can
+static const uint64_t DUE_NS = 20000000;
 
 static total_record totals[RN_DEVICE_MAX * (RN_PURPOSE_COUNT + 1)];
 
@@ -247,7 +247,7 @@ static bool take_all(rn_ring *only) {
     for (rn_ring *ring = rn_rec.rings; ring; ring = ring->next)
         any |= take(ring);
     uint64_t now_ns = rn_clock_ns() - atomic_load_explicit(&rn_rec.start_ns, memory_order_relaxed);
-    atomic_store_explicit(&rn_rec.overdue_ns, now_ns + OVERDUE_NS, memory_order_relaxed);
+    atomic_store_explicit(&rn_rec.due_ns, now_ns + DUE_NS, memory_order_relaxed);
     return any;
 }
 
