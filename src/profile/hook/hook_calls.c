@@ -16,10 +16,8 @@ static atomic_bool is_wrapped;
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_size_t slot_count;
 
-// After a call: counted if it is a block, the room given back if it is none.
-static void *settle(void *block, size_t bytes, bool wanted) {
-    if (wanted && block) rn_hook_saw_alloc(block, bytes);
-    if (wanted && !block) rn_hook_give_room(bytes);
+static void *settle(void *block, size_t bytes, rn_hook_room room) {
+    if (room != RN_HOOK_UNWANTED) rn_hook_saw_alloc(block, bytes, room);
     return block;
 }
 
@@ -29,27 +27,27 @@ static void *refused(void) {
 }
 
 static void *call_malloc(size_t bytes) {
-    bool wanted;
-    if (!rn_hook_take_room(bytes, 0, &wanted)) return refused();
-    return settle(real.malloc(bytes), bytes, wanted);
+    rn_hook_room room = rn_hook_take_room(bytes, 0);
+    if (room == RN_HOOK_REFUSED) return refused();
+    return settle(real.malloc(bytes), bytes, room);
 }
 
 static void *call_calloc(size_t count, size_t bytes) {
     size_t whole;
-    bool wanted;
     if (!rn_mul_size(count, bytes, &whole)) return refused();
-    if (!rn_hook_take_room(whole, 0, &wanted)) return refused();
-    return settle(real.calloc(count, bytes), whole, wanted);
+    rn_hook_room room = rn_hook_take_room(whole, 0);
+    if (room == RN_HOOK_REFUSED) return refused();
+    return settle(real.calloc(count, bytes), whole, room);
 }
 
 // The old block is gone before the new one is there, as far as anyone counts. If there is no new
 // one, the old one is still the program's.
 static void *call_realloc(void *block, size_t bytes) {
-    bool wanted;
     uint64_t before = rn_hook_saw_free(block);
     void *moved = NULL;
-    bool allowed = rn_hook_take_room(bytes, before ? UINT64_MAX : 0, &wanted);
-    if (allowed) moved = settle(real.realloc(block, bytes), bytes, wanted);
+    rn_hook_room room = rn_hook_take_room(bytes, before ? UINT64_MAX : 0);
+    bool allowed = room != RN_HOOK_REFUSED;
+    if (allowed) moved = settle(real.realloc(block, bytes), bytes, room);
     if (!moved && before && bytes)
         (void)rn_hooks_adopt((uint64_t)(uintptr_t)block, before, RN_PURPOSE_OTHER);
     return allowed ? moved : refused();
@@ -61,23 +59,23 @@ static void *call_reallocarray(void *block, size_t count, size_t bytes) {
 }
 
 static int call_posix_memalign(void **out, size_t align, size_t bytes) {
-    bool wanted;
-    if (!rn_hook_take_room(bytes, align, &wanted)) return ENOMEM;
+    rn_hook_room room = rn_hook_take_room(bytes, align);
+    if (room == RN_HOOK_REFUSED) return ENOMEM;
     int error = real.posix_memalign(out, align, bytes);
-    (void)settle(error ? NULL : *out, bytes, wanted);
+    (void)settle(error ? NULL : *out, bytes, room);
     return error;
 }
 
 static void *call_aligned_alloc(size_t align, size_t bytes) {
-    bool wanted;
-    if (!rn_hook_take_room(bytes, align, &wanted)) return refused();
-    return settle(real.aligned_alloc(align, bytes), bytes, wanted);
+    rn_hook_room room = rn_hook_take_room(bytes, align);
+    if (room == RN_HOOK_REFUSED) return refused();
+    return settle(real.aligned_alloc(align, bytes), bytes, room);
 }
 
 static void *call_memalign(size_t align, size_t bytes) {
-    bool wanted;
-    if (!rn_hook_take_room(bytes, align, &wanted)) return refused();
-    return settle(real.memalign(align, bytes), bytes, wanted);
+    rn_hook_room room = rn_hook_take_room(bytes, align);
+    if (room == RN_HOOK_REFUSED) return refused();
+    return settle(real.memalign(align, bytes), bytes, room);
 }
 
 static void call_free(void *block) {
@@ -87,14 +85,15 @@ static void call_free(void *block) {
 
 static void *call_mmap(void *address, size_t bytes, int protection, int flags, int file,
                        long offset) {
-    bool wanted = false;
+    rn_hook_room room = RN_HOOK_UNWANTED;
     bool is_block = (flags & MAP_ANONYMOUS) && !(flags & MAP_FIXED) && protection != PROT_NONE;
-    if (is_block && !rn_hook_take_room(bytes, 0, &wanted)) {
+    if (is_block) room = rn_hook_take_room(bytes, 0);
+    if (room == RN_HOOK_REFUSED) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
     void *block = real.mmap(address, bytes, protection, flags, file, offset);
-    (void)settle(block == MAP_FAILED ? NULL : block, bytes, wanted);
+    (void)settle(block == MAP_FAILED ? NULL : block, bytes, room);
     return block;
 }
 

@@ -4,12 +4,16 @@
 
 #include <ration/hooks.h>
 
-// Before an allocation: false where the limit forbids it. *out_wanted: whether the block is one to
-// record; then the room is taken, and is what rn_hook_saw_alloc counts, or is given back.
-bool rn_hook_take_room(uint64_t bytes, uint64_t align, bool *out_wanted);
-void rn_hook_give_room(uint64_t bytes);
-// After the allocation, for which room was taken.
-void rn_hook_saw_alloc(const void *address, uint64_t bytes);
+typedef enum rn_hook_room {
+    RN_HOOK_REFUSED,  // the limit forbids it
+    RN_HOOK_UNWANTED, // not one to record
+    RN_HOOK_WANTED,   // is counted when it is there
+    RN_HOOK_TAKEN     // there is a limit: it is counted already
+} rn_hook_room;
+// Before an allocation.
+rn_hook_room rn_hook_take_room(uint64_t bytes, uint64_t align);
+// After it: `address` is NULL where it failed.
+void rn_hook_saw_alloc(const void *address, uint64_t bytes, rn_hook_room room);
 // Before the release, of any address. Returns the block's bytes; 0 where it is not known.
 uint64_t rn_hook_saw_free(const void *address);
 

@@ -1,9 +1,9 @@
 // hooks.c — counting what other code allocates, and telling the recording of it.
 //
 // Order matters where addresses come back: a block's release is told before the C library can hand
-// its address to another thread, its allocation after it was handed out. Two counters: `taken` is
-// asked before the allocation, so that the limit is never crossed; `now` counts what exists, and
-// the largest value that an addition gave is the exact peak.
+// its address to another thread, its allocation after it was handed out. `now` counts what exists,
+// and the largest value that an addition gave is the exact peak. Where there is a limit, a block is
+// counted before it is allocated, so that the limit is never crossed.
 #include "profile/hook/hook_count.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #define MAX_DEPTH 128
 
-static _Atomic uint64_t taken, now, peak, refused;
+static _Atomic uint64_t now, peak, refused;
 static _Atomic uint64_t limit = RN_NO_LIMIT;
 static _Atomic uint64_t min_bytes = 64 << 10, min_align = 64;
 static rn_device_id cpu_device;
@@ -67,65 +67,77 @@ static void refuse(uint64_t bytes) {
     inside--;
 }
 
-bool rn_hook_take_room(uint64_t bytes, uint64_t align, bool *out_wanted) {
-    *out_wanted = is_wanted(bytes, align);
-    if (!*out_wanted) return true;
-    uint64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
-    uint64_t have = atomic_load_explicit(&taken, memory_order_relaxed);
+static bool reserve(uint64_t bytes, uint64_t most) {
+    uint64_t have = atomic_load_explicit(&now, memory_order_relaxed);
     do {
-        *out_wanted = bytes <= most && have <= most - bytes;
-    } while (*out_wanted &&
-             !atomic_compare_exchange_weak_explicit(&taken, &have, have + bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
-    if (!*out_wanted) refuse(bytes);
-    return *out_wanted;
+        if (bytes > most || have > most - bytes) return false;
+    } while (!atomic_compare_exchange_weak_explicit(&now, &have, have + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
 }
 
-void rn_hook_give_room(uint64_t bytes) {
-    atomic_fetch_sub_explicit(&taken, bytes, memory_order_relaxed);
+rn_hook_room rn_hook_take_room(uint64_t bytes, uint64_t align) {
+    if (!is_wanted(bytes, align)) return RN_HOOK_UNWANTED;
+    uint64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
+    if (most == RN_NO_LIMIT) return RN_HOOK_WANTED;
+    if (reserve(bytes, most)) return RN_HOOK_TAKEN;
+    refuse(bytes);
+    return RN_HOOK_REFUSED;
 }
 
-static void count_up(uint64_t bytes) {
-    uint64_t level = atomic_fetch_add_explicit(&now, bytes, memory_order_relaxed) + bytes;
+static void count_down(uint64_t bytes) {
+    atomic_fetch_sub_explicit(&now, bytes, memory_order_relaxed);
+}
+
+static void raise_peak(uint64_t level) {
     uint64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
     while (level > most && !atomic_compare_exchange_weak_explicit(
                                &peak, &most, level, memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
-static void forget(uint64_t address, rn_hook_block block) {
-    rn_profile_free(account_of(block.purpose), address, block.bytes, 0);
-    atomic_fetch_sub_explicit(&now, block.bytes, memory_order_relaxed);
-    rn_hook_give_room(block.bytes);
+static void count_up(uint64_t bytes, rn_hook_room room) {
+    if (room == RN_HOOK_TAKEN)
+        raise_peak(atomic_load_explicit(&now, memory_order_relaxed));
+    else
+        raise_peak(atomic_fetch_add_explicit(&now, bytes, memory_order_relaxed) + bytes);
 }
 
-static bool remember(uint64_t address, rn_hook_block block, bool keep) {
+static void forget(uint64_t address, rn_hook_block block) {
+    rn_profile_free(account_of(block.purpose), address, block.bytes, 0);
+    count_down(block.bytes);
+}
+
+static bool remember(uint64_t address, rn_hook_block block, bool keep, rn_hook_room room) {
     rn_hook_block old = {0};
     rn_hook_put put = rn_hook_table_put(address, block, keep, &old);
     bool added = put == RN_HOOK_NEW || (put == RN_HOOK_REPLACED && !keep);
     if (put == RN_HOOK_REPLACED && !keep) forget(address, old); // freed where we do not look
     if (added) {
-        count_up(block.bytes);
+        count_up(block.bytes, room);
         rn_profile_alloc(account_of(block.purpose), address, block.bytes, 0, 0);
-    } else {
-        rn_hook_give_room(block.bytes);
+    } else if (room == RN_HOOK_TAKEN) {
+        count_down(block.bytes);
     }
     return added;
 }
 
-void rn_hook_saw_alloc(const void *address, uint64_t bytes) {
+void rn_hook_saw_alloc(const void *address, uint64_t bytes, rn_hook_room room) {
+    if (!address) {
+        if (room == RN_HOOK_TAKEN) count_down(bytes);
+        return;
+    }
     inside++;
     (void)remember((uint64_t)(uintptr_t)address, (rn_hook_block){bytes, purpose_now, purpose_now},
-                   false);
+                   false, room);
     inside--;
 }
 
 bool rn_hooks_adopt(uint64_t address, uint64_t bytes, rn_purpose purpose) {
     if (address == 0 || bytes == 0 || bytes > RN_HOOK_MOST_BYTES) return false;
     inside++;
-    atomic_fetch_add_explicit(&taken, bytes, memory_order_relaxed); // it exists, whatever the limit
-    bool added =
-        remember(address, (rn_hook_block){bytes, (uint8_t)purpose, (uint8_t)purpose}, true);
+    bool added = remember(address, (rn_hook_block){bytes, (uint8_t)purpose, (uint8_t)purpose}, true,
+                          RN_HOOK_WANTED); // it exists, whatever the limit
     inside--;
     return added;
 }
@@ -141,8 +153,7 @@ uint64_t rn_hook_saw_free(const void *address) {
 
 void rn_hook_forget(void) {
     uint64_t bytes = rn_hook_table_forget();
-    atomic_fetch_sub_explicit(&now, bytes, memory_order_relaxed);
-    rn_hook_give_room(bytes);
+    count_down(bytes);
 }
 
 static void tell(void *self, uint64_t address, rn_hook_block block) {
@@ -211,8 +222,7 @@ void rn_hooks_end(void) {
     inside--;
 }
 
-// ---- numbers
-// --------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 
 void rn_hooks_get_stats(rn_hooks_stats *out) {
     rn_hook_table_counts blocks = rn_hook_table_count();
