@@ -1,7 +1,7 @@
 # Thin: every target is a line or two over CMakePresets.json and scripts/.
 PREFIX ?= /usr/local
 
-.PHONY: help bootstrap build demo test test-full check format report bench bench-llm fuzz tsan coverage install clean
+.PHONY: help bootstrap build demo test test-full check format report bench bench-llm bench-profile fuzz tsan coverage install clean
 
 help:
 	@echo 'ration: models inside a memory budget'
@@ -14,6 +14,7 @@ help:
 	@echo '  make format     rewrite the sources as make check wants them'
 	@echo '  make bench      speed and memory beside peers and limits, in one run'
 	@echo '  make bench-llm  text models beside llama.cpp: PEER=/path/to/llama-bench [PEER_WITHOUT_REPACK=...]'
+	@echo '  make bench-profile  what recording costs, and the page of a million events: [MODEL=FILE] [PYTHON=...]'
 	@echo '  make fuzz       each fuzzer for a minute (SECONDS_EACH=60)'
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make install    PREFIX=$(PREFIX), DESTDIR'
@@ -55,6 +56,9 @@ bench: build
 bench-llm: build
 	@scripts/bootstrap bench
 	@bench/llm $(if $(PEER),--peer "$(PEER)") $(if $(PEER_WITHOUT_REPACK),--peer-without-repack "$(PEER_WITHOUT_REPACK)") $(BENCH_FLAGS)
+
+bench-profile: build
+	@MODEL="$(MODEL)" PYTHON="$(PYTHON)" bench/profile
 
 fuzz:
 	@scripts/bootstrap build fuzz

@@ -6,6 +6,7 @@ are counted already.
 
 import gc
 import sys
+import weakref
 from ctypes import c_uint32, c_uint64
 
 from ._library import PURPOSE_NUMBERS, SAME_PURPOSE, device_number, quick
@@ -30,10 +31,7 @@ def load():
 
 def is_out_of_memory(error):
     """torch's own error, the CPU allocator's RuntimeError, or Python's."""
-    torch = loaded()
-    if isinstance(error, MemoryError):
-        return True
-    if torch is not None and isinstance(error, torch.OutOfMemoryError):
+    if isinstance(error, (MemoryError, getattr(loaded(), "OutOfMemoryError", MemoryError))):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
 
@@ -50,11 +48,26 @@ def _label(name, block, tensor):
 
 
 def _address(tensor):
-    """Where its storage lies on the CPU; 0 where there is none (meta, sparse, other devices)."""
+    """Where its storage lies on the CPU; 0 where there is none (meta, sparse, other devices). A
+    subclass may raise what it likes, and the program must not hear of it."""
     try:
         return tensor.untyped_storage().data_ptr() if tensor.device.type == "cpu" else 0
-    except (RuntimeError, NotImplementedError):
+    except Exception:  # noqa: BLE001
         return 0
+
+
+def _labels(described):
+    """[(address, purpose, label)] of (tensor, purpose, name, block). What cannot be described is left
+    out: a module that is not built yet, a dictionary that another thread changes meanwhile."""
+    found = []
+    try:
+        for tensor, purpose, name, block in described:
+            address = _address(tensor)
+            if address:
+                found.append((address, purpose, _label(name, block, tensor)))
+    except Exception:  # noqa: BLE001
+        pass
+    return found
 
 
 def _find(torch):
@@ -73,22 +86,24 @@ def _find(torch):
     return found.values()
 
 
-def _of_modules(modules):
+def _roots(modules):
+    """The outermost ones. One that is being built may have nothing yet."""
+    inner = {id(child) for module in modules for child in getattr(module, "_modules", {}).values()}
+    return [module for module in modules if id(module) not in inner]
+
+
+def _of_module(root):
     """(tensor, purpose, name, block) of parameters, buffers and gradients, named from the outermost
     module."""
-    inner = {id(child) for module in modules for child in module.children()}
-    for root in modules:
-        if id(root) in inner:
-            continue
-        for name, module in root.named_modules():
-            path = f"{type(root).__name__}.{name}" if name else type(root).__name__
-            for kind in (module._parameters, module._buffers):
-                for key, tensor in kind.items():
-                    if tensor is None:
-                        continue
-                    yield tensor, WEIGHTS, f"{path}.{key}", path
-                    if tensor.grad is not None:
-                        yield tensor.grad, GRADIENTS, f"{path}.{key}.grad", path
+    for name, module in root.named_modules():
+        path = f"{type(root).__name__}.{name}" if name else type(root).__name__
+        for kind in (module._parameters, module._buffers):
+            for key, tensor in kind.items():
+                if tensor is None:
+                    continue
+                yield tensor, WEIGHTS, f"{path}.{key}", path
+                if tensor.is_leaf and tensor.grad is not None:
+                    yield tensor.grad, GRADIENTS, f"{path}.{key}.grad", path
 
 
 def _of_optimizer(torch, optimizer):
@@ -108,19 +123,19 @@ def label_live_tensors(torch):
     """Tells the recording what each live storage is. Costs one walk over the collector's objects, so
     it is done at checkpoints that the program asks for, and never for a total."""
     modules, optimizers, tensors = _find(torch)
+    sources = [_of_module(module) for module in _roots(modules)]
+    sources += [_of_optimizer(torch, optimizer) for optimizer in optimizers]
+    sources += [_of_tensors([tensor]) for tensor in tensors]
     seen = set()
     by_purpose = {}
-    sources = [_of_modules(modules)]
-    sources += [_of_optimizer(torch, optimizer) for optimizer in optimizers]
-    sources.append(_of_tensors(tensors))
-    for source in sources:
-        for tensor, purpose, name, block in source:
-            address = _address(tensor)
-            if address and address not in seen:
-                seen.add(address)
-                addresses, names = by_purpose.setdefault(purpose, ([], []))
-                addresses.append(address)
-                names.append(_label(name, block, tensor))
+    with torch._C.DisableTorchFunctionSubclass():
+        for source in sources:
+            for address, purpose, label in _labels(source):
+                if address not in seen:
+                    seen.add(address)
+                    addresses, names = by_purpose.setdefault(purpose, ([], []))
+                    addresses.append(address)
+                    names.append(label)
     for purpose, (addresses, names) in by_purpose.items():
         tell(addresses, names, purpose)
 

@@ -294,7 +294,9 @@ def check_recorded(check, ours, recorded):
 def check_limit(check, limit):
     for error in limit["errors"]:
         check(error.startswith("OutOfMemoryError") and "CUDA out of memory" in error, error)
-    check(limit["blocks"] == 19, f"blocks of 50 MiB beside 64 MiB below 1 GiB: {limit['blocks']}")
+    # 19 would fit; memory is mapped in parts (of 16 MiB on a device of 140 GiB), so one may not.
+    check(18 <= limit["blocks"] <= 19,
+          f"blocks of 50 MiB beside 64 MiB below 1 GiB: {limit['blocks']}")
     check(limit["sum"] == 2.0 * (64 * MIB // 4), "the process lives")
     check(limit["stats"]["peak_reserved_bytes"] <= GIB,
           f"reserved at most {limit['stats']['peak_reserved_bytes']} of {GIB} bytes")

@@ -234,6 +234,7 @@ const KEYS = {
   "+": () => zoomAt(middleTime(), 0.75),
   "-": () => zoomAt(middleTime(), 1 / 0.75),
   f: fitPicked,
+  r: () => select(Math.max(0, view.t0), Math.min(timeline.end, view.t1)),
   0: fitAll,
   home: fitAll,
   1: () => setMode(1),

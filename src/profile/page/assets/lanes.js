@@ -162,11 +162,13 @@ function drawFlags() {
     context.lineTo(x + 5, AXIS + 3);
     context.lineTo(x + 0.5, AXIS + 9);
     context.fill();
-    const text = markText(i).slice(0, 40);
     if (x < lastText) continue;
-    context.textAlign = "left";
-    context.fillText(text, x + 7, y);
-    lastText = x + 14 + context.measureText(text).width;
+    const text = markText(i).slice(0, 40), { width } = context.measureText(text);
+    const isRight = x + 7 + width <= layout.right; // of its flag; at the edge it is left of it
+    if (!isRight && x - 7 - width < lastText) continue;
+    context.textAlign = isRight ? "left" : "right";
+    context.fillText(text, x + (isRight ? 7 : -7), y);
+    lastText = x + 14 + (isRight ? width : 0);
   }
 }
 

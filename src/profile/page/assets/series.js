@@ -120,7 +120,7 @@ class MemorySeries {
     this.active = new Float64Array(count);
     this.checkpoints = new Float64Array((Math.floor(count / CHECKPOINT) + 1) * width);
     const now = new Float64Array(width);
-    let reserved = 0, active = 0;
+    let reserved = 0, active = 0, peak = -1;
     for (let i = 0; i < count; i++) {
       if (i % CHECKPOINT === 0) this.checkpoints.set(now, i / CHECKPOINT * width);
       const change = this.changes[i], a = change >>> 1;
@@ -134,7 +134,10 @@ class MemorySeries {
       }
       this.reserved[i] = reserved;
       this.active[i] = active;
+      const above = peak < 0 ? 1 : reserved - this.reserved[peak];
+      if (above > 0 || (above === 0 && active > this.active[peak])) peak = i;
     }
+    this.peak = peak;
     this.mostReserved = new Pyramid(this.reserved);
     this.mostActive = new Pyramid(this.active);
   }
@@ -164,9 +167,10 @@ class MemorySeries {
     return { reserved: this.reserved[r], active: this.active[a], state: a, reservedState: r, purposes };
   }
 
-  // State of the most reserved bytes ever; -1 where there are no changes.
+  // The state with the most reserved bytes, of these the one with the most in use (as the report has
+  // it: an arena is reserved long before it is full); -1 where there are no changes.
   peakState() {
-    return this.reserved.length ? this.mostReserved.best(0, this.reserved.length) : -1;
+    return this.peak;
   }
 
   stateAt(time) {
