@@ -10,8 +10,8 @@
 //     RN_TRY(rn_timeline_export(timeline, RN_EXPORT_HTML, sink));
 //     rn_timeline_destroy(timeline);
 //
-// Events go into a ring of their thread, without a lock; a writer appends them to the file every
-// few milliseconds. A file whose program was killed is readable up to the last block.
+// Events go into a ring of their thread, without a lock; every 20 to 60 milliseconds they are
+// appended to the file. A file whose program was killed is readable up to the last block.
 #ifndef RATION_PROFILE_H
 #define RATION_PROFILE_H
 
@@ -32,8 +32,10 @@ typedef struct rn_profile_options {
     bool leave_signals; // do not catch fatal signals (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT)
 } rn_profile_options;
 
-// One recording a process. RN_INVALID while one is under way, RN_IO for a file that cannot be made.
-// A child of fork records nothing and leaves the file alone.
+// One recording a process. RN_INVALID while one is under way, or another process records into this
+// file; RN_IO for a file that cannot be made. A child of fork records nothing and leaves the file
+// alone. A program that exits without rn_profile_stop leaves what a killed one leaves: a file
+// without an end, and without its last events (60 ms at most).
 RN_API RN_MUST_USE rn_status rn_profile_start(const rn_profile_options *options);
 // Writes what is left and ends the file. RN_OK where nothing is recorded. RN_IO: the file could not
 // be written to the end (a full disk); what it has is readable.

@@ -21,6 +21,8 @@ static pthread_mutex_t giver_lock = PTHREAD_MUTEX_INITIALIZER;
 static const rn_giver *givers[MAX_GIVERS]; // under giver_lock
 static size_t giver_count;
 static _Thread_local rn_refusal thread_refusal;
+static _Thread_local bool asking; // this thread holds giver_lock, to ask
+static _Thread_local bool muted;  // nobody hears of this thread's refusals
 
 rn_status rn_budget_set(rn_device_id device, uint64_t soft_bytes, uint64_t hard_bytes) {
     if (device >= rn_device_count()) return rn_fail(RN_INVALID, "no device number %u", device);
@@ -58,6 +60,7 @@ void rn_budget_giver_remove(const rn_giver *giver) {
 
 static uint64_t reclaimable(rn_device_id device) {
     uint64_t sum = 0;
+    if (asking) return 0;
     pthread_mutex_lock(&giver_lock);
     for (size_t i = 0; i < giver_count; i++)
         if (givers[i]->device == device) sum += givers[i]->reclaimable_bytes(givers[i]->self);
@@ -65,15 +68,19 @@ static uint64_t reclaimable(rn_device_id device) {
     return sum;
 }
 
-// Asks owners until the device's total plus `bytes` is within `limit`, or nobody has more.
+// Asks owners until the device's total plus `bytes` is within `limit`, or nobody has more. What
+// they release is heard by a profiler, who may need memory to write it down: it gets what is free.
 static void ask_givers(rn_device_id device, uint64_t bytes, uint64_t limit) {
+    if (asking) return;
     pthread_mutex_lock(&giver_lock);
+    asking = true;
     for (size_t i = 0; i < giver_count; i++) {
         uint64_t now = rn_ledger_now(device);
         if (bytes <= limit && now <= limit - bytes) break;
         uint64_t over = bytes > limit ? now : now - (limit - bytes);
         if (givers[i]->device == device) givers[i]->give_back(givers[i]->self, over);
     }
+    asking = false;
     pthread_mutex_unlock(&giver_lock);
 }
 
@@ -109,6 +116,7 @@ static bool insert_holder(void *self, const char *name, rn_account account, uint
 }
 
 static void tell_refusal(const rn_refusal *refusal) {
+    if (muted) return;
     rn_ledger_emit(&(rn_event){.kind = RN_EVENT_REFUSAL,
                                .account = {refusal->device, (uint8_t)refusal->purpose, NULL},
                                .bytes = refusal->requested_bytes});
@@ -141,6 +149,14 @@ rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_b
 void rn_refusal_keep(const rn_refusal *refusal) {
     thread_refusal = *refusal;
     tell_refusal(refusal);
+}
+
+void rn_refusal_restore(const rn_refusal *refusal) {
+    thread_refusal = *refusal;
+}
+
+void rn_refusals_mute(bool mute) {
+    muted = mute;
 }
 
 static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {

@@ -15,5 +15,10 @@ rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_b
 // For those who also know the holders: keeps the table as the thread's last refusal. The story is
 // theirs.
 void rn_refusal_keep(const rn_refusal *refusal);
+// The same for one that was the last before, of which everybody has heard.
+void rn_refusal_restore(const rn_refusal *refusal);
+// While somebody tries what may well be refused, to find out: listeners do not hear of it. This
+// thread's only.
+void rn_refusals_mute(bool mute);
 
 #endif

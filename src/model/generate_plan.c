@@ -70,6 +70,16 @@ static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
     return s;
 }
 
+// A refusal is an answer here, and no event for a profiler.
+static rn_status try_plan(const rn_text_maker *maker, const rn_generator *g,
+                          const rn_text_options *text, const rn_plan_options *options,
+                          rn_plan **out) {
+    rn_refusals_mute(true);
+    rn_status s = plan_with(maker, g, text, options, out);
+    rn_refusals_mute(false);
+    return s;
+}
+
 // Whether checking guesses is worth what their logits take from the resident weights.
 static bool is_better(const rn_generator *g, const rn_plan *guessing) {
     const rn_plan_summary *new = rn_plan_get_summary(guessing), *old = rn_plan_get_summary(g->plan);
@@ -84,7 +94,7 @@ static rn_status plan_guessing(const rn_text_maker *maker, rn_generator *g,
     rn_plan *plan = NULL;
     text.logit_rows =
         (uint32_t)rn_max_u64(text.logit_rows, (uint64_t)text.sequences + g->draft_most);
-    rn_status s = plan_with(maker, g, &text, options, &plan);
+    rn_status s = try_plan(maker, g, &text, options, &plan);
     if (s != RN_OK && s != RN_OVER_BUDGET) return s;
     if (s == RN_OK && is_better(g, plan)) {
         rn_plan_destroy(g->plan);
@@ -110,7 +120,7 @@ static uint64_t find_need(const rn_text_maker *maker, const rn_generator *g, uin
     text.pages = (uint32_t)rn_min_u64(text.pages, count_pages(&text));
     text.rows = 1;
     none.budget_bytes = 1;
-    rn_status s = plan_with(maker, g, &text, &none, &plan);
+    rn_status s = try_plan(maker, g, &text, &none, &plan);
     rn_plan_destroy(plan);
     return s == RN_OVER_BUDGET ? rn_last_refusal()->smallest_budget_bytes : UINT64_MAX;
 }
@@ -146,7 +156,7 @@ static rn_status refuse(const rn_text_maker *maker, const rn_generator *g,
     rn_refusal refusal = *rn_last_refusal();
     context_need asked = {g->table_pages, refusal.smallest_budget_bytes};
     uint32_t pages = find_most_pages(maker, g, asked, options);
-    rn_refusal_keep(&refusal);
+    rn_refusal_restore(&refusal);
     rn_status s = rn_story_restore(&story);
     if (pages == 0) return rn_hint(s, "%s; no context is small enough for this budget", story.hint);
     return rn_hint(s, "%s; with this budget the largest context that fits is %u tokens, not %u",

@@ -9,7 +9,8 @@
 // end of the preamble when the file has reached its limit and overwrites its oldest blocks; the
 // sequence numbers say which are the newest, and each round of blocks begins with the totals before
 // it, so what is held is known whatever has been overwritten. At the beginning of every lap all
-// names are written again, for the same reason.
+// names are written again, and soon after it the counters that hold until they change (resident,
+// budget, predicted peak), for the same reason.
 //
 // One *round* is what the writer took from all rings (or a thread from its own, when that was full)
 // in one go: a TOTALS block, then DEVICES, LANES and NAMES that are new, then one EVENTS block (or

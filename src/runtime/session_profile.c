@@ -368,10 +368,11 @@ static bool notice(rn_session *session) {
     uint32_t recording = rn_profile_recording();
     if (recording == 0 || session->plan->step_count == 0) return false;
     if (is_on(session)) return true;
-    rn_story story = *rn_last_story();
+    rn_told told;
+    rn_told_keep(&told);
     rn_session_settle(session);
     rn_status s = session->profile ? RN_OK : make(session);
-    (void)rn_story_restore(&story);
+    rn_told_restore(&told);
     if (s == RN_OK) start_anew(session, recording);
     return s == RN_OK;
 }

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t ROUND_NS = 40000000, RESIDENT_NS = 100000000;
+static const uint64_t ROUND_NS = 40000000;
 static const uint64_t LEAST_LIMIT = (uint64_t)256 << 10, DEFAULT_LIMIT = (uint64_t)1 << 30;
 static const uint64_t DEFAULT_RING = (uint64_t)256 << 10, SERVICE_RING = (uint64_t)32 << 10;
 
@@ -29,11 +29,12 @@ static uint32_t session_count; // under rn_control_lock
 // ---- what the writer sees for itself ------------------------------------------------------------
 
 typedef struct watch {
-    uint64_t resident_bytes, resident_ns, periodic_ns;
+    uint64_t laps;
+    uint64_t resident_bytes, periodic_ns;
     uint64_t budget_bytes[RN_DEVICE_MAX];
 } watch;
 
-static watch seen; // the writer's; before it runs, rn_profile_start's
+static watch seen; // the writer's; while it does not run, rn_profile_start's and _stop's
 
 // The second number of /proc/self/statm: what rn_process_read says, in a tenth of its time.
 static uint64_t read_resident(void) {
@@ -72,7 +73,6 @@ static void look_at_resident(uint64_t resident_bytes, uint64_t now) {
     if (resident_bytes != seen.resident_bytes)
         put_counter(RN_COUNTER_RESIDENT, RN_DEVICE_HOST, resident_bytes, now);
     seen.resident_bytes = resident_bytes;
-    seen.resident_ns = now;
 }
 
 static void look_at_clock(uint64_t now) {
@@ -81,6 +81,20 @@ static void look_at_clock(uint64_t now) {
     seen.periodic_ns = now;
     rn_service_put(
         &(rn_trace_event){.time_ns = now, .kind = RN_TRACE_MARK, .purpose = RN_MARK_PERIODIC});
+}
+
+// A budget is told once: a lap of a ring file overwrites it, so it is told again in the next one,
+// after all that was said before.
+static void repeat_counters(uint64_t now) {
+    if (rn_rec.over || seen.laps == rn_rec.laps) return;
+    rn_round_write(NULL);
+    seen.laps = rn_rec.laps;
+    for (size_t d = 0; d < RN_DEVICE_MAX && !rn_rec.over; d++)
+        for (size_t k = 0; k <= RN_COUNTER_PREDICTED_PEAK; k++) {
+            rn_trace_event event = rn_rec.counters[d][k];
+            event.time_ns = now;
+            if (event.kind) rn_service_put(&event);
+        }
 }
 
 // ---- the writer thread --------------------------------------------------------------------------
@@ -105,6 +119,7 @@ static void go_round(uint64_t resident_bytes) {
     look_at_budgets(now);
     if (resident_bytes) look_at_resident(resident_bytes, now);
     look_at_clock(now);
+    repeat_counters(now);
     if (now >= atomic_load(&rn_rec.due_ns)) rn_round_write(NULL);
 }
 
@@ -115,8 +130,8 @@ static void *write_rounds(void *unused) {
     while (!rn_rec.quit) {
         wait_for_round();
         rn_recorder_unlock();
-        bool due = now_ns() - seen.resident_ns >= RESIDENT_NS;
-        uint64_t resident_bytes = due ? read_resident() : 0;
+        rn_recorder_say();
+        uint64_t resident_bytes = read_resident();
         rn_recorder_lock();
         if (!rn_rec.over) go_round(resident_bytes);
     }
@@ -162,7 +177,7 @@ static rn_status check_options(const rn_profile_options *given, rn_profile_optio
     return RN_OK;
 }
 
-static rn_status open_file(const rn_profile_options *options) {
+static rn_status open_file(const rn_profile_options *options, rn_trace_file *file) {
     char name[64];
     const char *path = options->path;
     if (!path || !*path) {
@@ -172,10 +187,10 @@ static rn_status open_file(const rn_profile_options *options) {
         (void)strftime(name, sizeof name, "ration_%Y%m%d_%H%M%S.rntrace", &parts);
         path = name;
     }
-    RN_TRY(rn_trace_file_open(&rn_rec.file, path));
-    rn_rec.file.limit_bytes = options->limit_bytes;
-    rn_rec.file.ring = options->keep_newest;
-    return rn_trace_file_put_preamble(&rn_rec.file, options);
+    RN_TRY(rn_trace_file_open(file, path));
+    file->limit_bytes = options->limit_bytes;
+    file->ring = options->keep_newest;
+    return rn_trace_file_put_preamble(file, options);
 }
 
 static void free_rings(rn_ring *ring) {
@@ -203,21 +218,36 @@ static void clear(void) {
     rn_lanes_end();
 }
 
-static void reset(const rn_profile_options *options) {
+// What a child of fork has of its parent's.
+static void free_orphans(void) {
     free_rings(rn_rec.orphans);
     rn_rec.orphans = NULL;
-    rn_lanes_end(); // a parent's
-    rn_rec.names_at = rn_rec.lanes_at = (rn_log_cursor){0};
-    rn_rec.devices_at = 0;
-    rn_rec.event_count = 0;
-    rn_rec.over = false;
-    atomic_store(&rn_rec.dropped_count, 0);
-    memset(rn_rec.held, 0, sizeof rn_rec.held);
-    atomic_store(&rn_rec.ring_bytes, options->ring_bytes);
-    rn_rec.snapshot_seconds = options->snapshot_seconds;
+    rn_lanes_end();
+}
+
+static void forget_seen(void) {
     seen = (watch){0};
     for (size_t d = 0; d < RN_DEVICE_MAX; d++)
         seen.budget_bytes[d] = RN_NO_LIMIT; // of that nobody needs to be told
+}
+
+// Under the lock: others may be asking for facts.
+static void open_recording(const rn_profile_options *options, const rn_trace_file *file,
+                           rn_ring *service) {
+    rn_recorder_lock();
+    rn_rec.file = *file;
+    rn_rec.service = service;
+    rn_rec.names_at = rn_rec.lanes_at = (rn_log_cursor){0};
+    rn_rec.devices_at = 0;
+    rn_rec.event_count = 0;
+    atomic_store(&rn_rec.dropped_count, 0);
+    memset(rn_rec.held, 0, sizeof rn_rec.held);
+    memset(rn_rec.counters, 0, sizeof rn_rec.counters);
+    rn_rec.laps = 0;
+    rn_rec.snapshot_seconds = options->snapshot_seconds;
+    rn_rec.over = false;
+    rn_rec.open = true;
+    rn_recorder_unlock();
 }
 
 // What fails already here is a status, not a warning.
@@ -237,14 +267,22 @@ static rn_status write_first(void) {
 static rn_status end(void);
 
 static rn_status begin(const rn_profile_options *options) {
+    rn_trace_file file = {.fd = -1};
+    rn_ring *service;
     rn_aside before = rn_aside_begin();
-    rn_status s = rn_ring_create(SERVICE_RING, &rn_rec.service);
+    rn_status s = rn_ring_create(SERVICE_RING, &service);
+    if (s == RN_OK) s = open_file(options, &file);
+    if (s != RN_OK) {
+        if (file.fd >= 0) close(file.fd);
+        rn_ring_destroy(service);
+    }
     rn_aside_end(before);
     RN_TRY(s);
     rn_lanes_begin();
-    rn_lane_call(rn_rec.service->lane, "profiler");
-    RN_TRY(open_file(options));
-    rn_rec.open = true;
+    rn_lane_call(service->lane, "profiler");
+    forget_seen();
+    open_recording(options, &file, service);
+    atomic_store(&rn_rec.ring_bytes, options->ring_bytes);
     rn_rings_prepare();
     atomic_store(&rn_rec.start_ns, rn_clock_ns());
     rn_record_peaks_begin();
@@ -262,7 +300,7 @@ static rn_status start(const rn_profile_options *given) {
     }
     if (rn_rec.open) (void)!end(); // it ended by itself, at its limit or on a full disk
     rn_record_forks_watch();
-    reset(&options);
+    free_orphans();
     rn_status s = begin(&options);
     if (s == RN_OK) s = start_writer();
     if (s == RN_OK) {
@@ -291,6 +329,7 @@ rn_status rn_profile_start(const rn_profile_options *options) {
 static rn_status write_rest(void) {
     rn_recorder_lock();
     rn_rings_await(rn_rec.rings);
+    repeat_counters(now_ns());
     rn_round_write(NULL);
     if (!rn_rec.over) rn_recorder_end("stopped");
     int error = rn_rec.file.error;
@@ -308,6 +347,7 @@ static rn_status end(void) {
     atomic_store(&rn_rec.session, 0);
     stop_writer();
     rn_status s = write_rest();
+    rn_recorder_say();
     clear();
     return s;
 }

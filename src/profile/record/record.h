@@ -90,18 +90,28 @@ typedef struct rn_recording_thread {
     _Atomic uint32_t inside; // the ring is in use: it may not be freed
     uint32_t wait;           // events until another attempt at a ring, after a refusal
     bool busy;               // the recorder itself allocates here
+    bool ending;             // its ring has gone, and it gets no other
 } rn_recording_thread;
 
 extern _Thread_local rn_recording_thread rn_this_recording;
 
-// While the recorder allocates: what is charged goes to the service ring, without a name, and is
-// not counted in the program's scopes.
+// While the recorder allocates: what is charged has no name, makes no ring, and is not counted in
+// the program's scopes.
 typedef struct rn_aside {
     void *scopes;
     bool busy;
 } rn_aside;
 rn_aside rn_aside_begin(void);
 void rn_aside_end(rn_aside before);
+
+// What this thread was told last. Where the recorder can do without what it did not get, that is
+// not the program's business: the program finds its own story and its own refusal.
+typedef struct rn_told {
+    rn_story story;
+    rn_refusal refusal;
+} rn_told;
+void rn_told_keep(rn_told *told);
+void rn_told_restore(const rn_told *told);
 
 // Between enter and leave the thread's ring stays. False: it has none in this recording, or is
 // there already (a signal handler). Takes no lock, and no lock may be taken inside.
@@ -110,8 +120,8 @@ static inline void rn_recording_leave(rn_recording_thread *thread) {
     atomic_store_explicit(&thread->inside, 0, memory_order_release);
 }
 
-// Puts an event into this thread's ring; where it has none (no memory, or the recorder itself is
-// allocating) into the service ring.
+// Puts an event into this thread's ring; where it has none and gets none (no memory, the recorder
+// itself is allocating, the thread is ending) into the service ring.
 void rn_record_put(const rn_trace_event *event);
 // For those who put several events at one moment: a time for them.
 uint64_t rn_record_now(void);
@@ -187,7 +197,10 @@ typedef struct rn_recorder {
     size_t devices_at;
     rn_held held[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
     rn_peak peaks[RN_DEVICE_MAX];
-    char warning[512]; // to be logged when the lock is free
+    uint64_t laps; // of a ring file, begun
+    // The last of those counters that hold until they change; kind 0: there was none.
+    rn_trace_event counters[RN_DEVICE_MAX][RN_COUNTER_PREDICTED_PEAK + 1];
+    char warning[512]; // to be logged
     double snapshot_seconds;
 } rn_recorder;
 
@@ -195,8 +208,10 @@ extern rn_recorder rn_rec;
 
 void rn_recorder_lock(void);
 bool rn_recorder_try_lock(void);
-// And logs what is to be said.
 void rn_recorder_unlock(void);
+// Logs what there is to warn of. The writer thread and stop do it: a thread that records may hold
+// any lock of the program, even the log's.
+void rn_recorder_say(void);
 // Under the lock. One round of all rings, or of one: nothing is written where all are empty.
 void rn_round_write(rn_ring *only);
 // Under the lock: END with a reason; the recording is off from here on.

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -31,18 +32,33 @@ static rn_status require_plain(const char *path) {
     return rn_hint(rn_blame(s, path, RN_NO_OFFSET), "give the recording a file of its own");
 }
 
+// Two programs that record into one file would overwrite each other's blocks: the second is told
+// so, before anything is lost. A file system without locks has none.
+static rn_status claim(int fd, const char *path) {
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return RN_OK;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        rn_status s = rn_fail(RN_INVALID, "another program is recording into %s", path);
+        return rn_hint(rn_blame(s, path, RN_NO_OFFSET), "give the recording a file of its own");
+    }
+    if (ftruncate(fd, 0) == 0) return RN_OK;
+    return rn_blame(rn_fail(RN_IO, "cannot empty %s: %s", path, strerror(errno)), path,
+                    RN_NO_OFFSET);
+}
+
 rn_status rn_trace_file_open(rn_trace_file *file, const char *path) {
     size_t bytes = strlen(path);
     if (bytes >= sizeof file->path) return rn_fail(RN_INVALID, "the path of the trace is too long");
     RN_TRY(require_plain(path));
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (fd < 0) {
         rn_status s = rn_fail(RN_IO, "cannot make %s: %s", path, strerror(errno));
         return rn_blame(s, path, RN_NO_OFFSET);
     }
-    if (isatty(fd)) {
+    rn_status s = isatty(fd) ? rn_fail(RN_INVALID, "%s is a terminal", path) : claim(fd, path);
+    if (s != RN_OK) {
         close(fd);
-        return rn_fail(RN_INVALID, "%s is a terminal", path);
+        return s;
     }
     *file = (rn_trace_file){.fd = fd};
     memcpy(file->path, path, bytes + 1);

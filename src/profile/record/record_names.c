@@ -68,14 +68,14 @@ static const char *find_or_add(text_record *record) {
     return rn_map_add(&ids, key, at, NULL) == RN_OK ? (const char *)(uintptr_t)at : NULL;
 }
 
-// Failing is not the program's business: its story stays.
 static const char *find_or_add_quietly(text_record *record) {
+    rn_told told;
     rn_aside before = rn_aside_begin();
-    rn_story story = *rn_last_story();
+    rn_told_keep(&told);
     pthread_mutex_lock(&rn_names_lock);
     const char *at = find_or_add(record);
     pthread_mutex_unlock(&rn_names_lock);
-    if (!at) rn_story_restore(&story);
+    if (!at) rn_told_restore(&told);
     rn_aside_end(before);
     return at;
 }
@@ -155,10 +155,11 @@ static void call_lane(uint32_t lane, uint32_t kind, const char *name) {
     add_u32(&record, lane);
     add_u32(&record, kind);
     add_text(&record, rn_str_from(name), MAX_LANE_BYTES);
+    rn_told told;
     rn_aside before = rn_aside_begin();
-    rn_story story = *rn_last_story();
+    rn_told_keep(&told);
     if (!rn_record_log_append(&rn_lanes_log, record.data, record.bytes, MAX_LANE_CHUNKS))
-        rn_story_restore(&story);
+        rn_told_restore(&told);
     rn_aside_end(before);
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/workers.h"
 #include "memory/account.h"
+#include "memory/budget.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -116,13 +117,23 @@ void rn_aside_end(rn_aside before) {
     rn_this_recording.busy = before.busy;
 }
 
+void rn_told_keep(rn_told *told) {
+    told->story = *rn_last_story();
+    told->refusal = *rn_last_refusal();
+}
+
+void rn_told_restore(const rn_told *told) {
+    (void)rn_story_restore(&told->story);
+    rn_refusal_restore(&told->refusal);
+}
+
 static void unlink_ring(rn_ring *ring) {
     *ring->link = ring->next;
     if (ring->next) ring->next->link = ring->link;
 }
 
-// At a thread's exit: what it recorded is written, its ring freed. A later destructor that records
-// gets a new ring.
+// At a thread's exit: what it recorded is written, its ring freed. What later destructors record is
+// put on the service ring: another ring might stay behind, when the system stops calling them.
 static void retire(void *self) {
     rn_recording_thread *thread = &rn_this_recording;
     (void)self;
@@ -140,6 +151,7 @@ static void retire(void *self) {
         if (other->inside == &thread->inside) other->inside = NULL;
     thread->ring = NULL;
     thread->session = 0;
+    thread->ending = true;
     rn_recorder_unlock();
     // A scope that this thread was in may be gone, too: it is not looked at again.
     (void)rn_aside_begin();
@@ -185,10 +197,11 @@ static bool link_ring(rn_recording_thread *thread, rn_ring *ring, uint32_t sessi
 
 static bool make_ring(rn_recording_thread *thread, uint32_t session) {
     rn_ring *ring;
+    rn_told told;
     rn_aside before = rn_aside_begin();
-    rn_story story = *rn_last_story();
+    rn_told_keep(&told);
     rn_status s = rn_ring_create(rn_rec.ring_bytes, &ring);
-    if (s != RN_OK) rn_story_restore(&story);
+    if (s != RN_OK) rn_told_restore(&told);
     rn_aside_end(before);
     if (s != RN_OK) {
         thread->wait = EVENTS_BETWEEN_ATTEMPTS;
@@ -207,7 +220,7 @@ static bool make_ring(rn_recording_thread *thread, uint32_t session) {
 // Whether the thread has a ring of the recording under way, or gets one.
 static bool has_ring(rn_recording_thread *thread, uint32_t session) {
     if (thread->session == session) return true;
-    if (thread->busy) return false;
+    if (thread->busy || thread->ending) return false;
     if (thread->wait) {
         thread->wait--;
         return false;

@@ -35,12 +35,16 @@ bool rn_recorder_try_lock(void) {
 }
 
 void rn_recorder_unlock(void) {
-    char warning[sizeof rn_rec.warning];
-    warning[0] = '\0';
-    if (rn_rec.warning[0]) memcpy(warning, rn_rec.warning, sizeof warning);
-    rn_rec.warning[0] = '\0';
     atomic_store(&rn_rec.owner, 0);
     pthread_mutex_unlock(&rn_rec.lock);
+}
+
+void rn_recorder_say(void) {
+    char warning[sizeof rn_rec.warning];
+    rn_recorder_lock();
+    memcpy(warning, rn_rec.warning, sizeof warning);
+    rn_rec.warning[0] = '\0';
+    rn_recorder_unlock();
     if (warning[0]) rn_log(RN_LOG_WARNING, "profile", "%s", warning);
 }
 
@@ -184,6 +188,7 @@ static void repeat_log(rn_record_log *log, rn_log_cursor *at, rn_trace_block_kin
 // A lap begins with a round of its own, so that what follows can be read without the lap before.
 static void begin_lap(void) {
     rn_trace_file_begin_lap(&rn_rec.file);
+    rn_rec.laps++;
     rn_rec.file.round++;
     rn_rec.devices_at = 0;
     if (put(RN_TRACE_TOTALS, 0, totals, collect_totals()) != WRITTEN) return;
@@ -194,9 +199,18 @@ static void begin_lap(void) {
 
 // ---- events -------------------------------------------------------------------------------------
 
+// PREDICTED changes with every step: it need not be kept.
+static void keep_counter(const rn_trace_event *event) {
+    bool lasts = event->purpose == RN_COUNTER_RESIDENT || event->purpose == RN_COUNTER_BUDGET ||
+                 event->purpose == RN_COUNTER_PREDICTED_PEAK;
+    if (lasts && event->device < RN_DEVICE_MAX)
+        rn_rec.counters[event->device][event->purpose] = *event;
+}
+
 static void sum_events(const rn_trace_event *events, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         const rn_trace_event *event = &events[i];
+        if (event->kind == RN_TRACE_COUNTER) keep_counter(event);
         if (event->kind > RN_TRACE_FREE || event->flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL))
             continue;
         rn_held *held = &rn_rec.held[event->device][event->purpose];

@@ -1,4 +1,5 @@
-// How programs end: killed, crashed, aborted, forked. The file is readable each time.
+// How programs end: killed, crashed, aborted, forked; and threads, slowly. The file is readable
+// each time.
 #include "record_killing.h"
 #include "memory/ledger.h"
 
@@ -197,6 +198,43 @@ static void a_file_can_be_read_while_it_is_written(void **state) {
     assert_ok(rn_profile_stop());
 }
 
+// ---- threads -----------------------------------------------------------------------------------
+
+// Its destructor is called again and again, until the system has had enough.
+static pthread_key_t stubborn;
+
+static void record_and_stay(void *self) {
+    rn_profile_counter(RN_COUNTER_OTHER, RN_DEVICE_HOST, 0, 1);
+    (void)pthread_setspecific(stubborn, self);
+}
+
+static void *stay(void *self) {
+    rn_profile_counter(RN_COUNTER_OTHER, RN_DEVICE_HOST, 0, 0);
+    if (self) (void)pthread_setspecific(stubborn, self);
+    return NULL;
+}
+
+static void run_thread(void *self) {
+    pthread_t thread;
+    assert_int_equal(0, pthread_create(&thread, NULL, stay, self));
+    assert_int_equal(0, pthread_join(thread, NULL));
+}
+
+static void destructors_that_record_leave_no_ring_behind(void **state) {
+    rn_profile_facts facts;
+    assert_true(start());
+    run_thread(NULL); // the recorder's own destructor is there
+    assert_int_equal(0, pthread_key_create(&stubborn, record_and_stay));
+    run_thread(state);
+    rn_profile_get_facts(&facts);
+    assert_true(facts.ring_bytes < 256 * 1024);
+    assert_int_equal(0, pthread_key_delete(stubborn));
+    assert_ok(rn_profile_stop());
+    reading *r = read_trace(path);
+    assert_true(count_events(r, RN_TRACE_COUNTER, RN_COUNTER_OTHER) > 3);
+    close_reading(r);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
@@ -207,6 +245,7 @@ int main(void) {
         TEST(a_child_leaves_the_file_alone_and_may_have_its_own),
         TEST(a_program_that_is_executed_does_not_have_the_file),
         TEST(a_file_can_be_read_while_it_is_written),
+        TEST(destructors_that_record_leave_no_ring_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

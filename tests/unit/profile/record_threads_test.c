@@ -197,6 +197,99 @@ static void many_short_threads_leave_one_event_each(void **state) {
     assert_int_equal(before, rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes);
 }
 
+// ---- budgets -----------------------------------------------------------------------------------
+
+enum { CACHE_BYTES = 1 << 20 };
+
+static uint64_t say_cache_bytes(void *self) {
+    return *(const uint64_t *)self;
+}
+
+// In two pieces: what is free after the first is less than a ring.
+static uint64_t empty_cache(void *self, uint64_t want_bytes) {
+    uint64_t *held = self, given = *held;
+    (void)want_bytes;
+    *held = 0;
+    rn_ledger_release(kv, self, 1024);
+    rn_ledger_release(kv, self, given - 1024);
+    return given;
+}
+
+static void *ask_for_more(void *out) {
+    *(rn_status *)out = rn_budget_charge(kv, NULL, CACHE_BYTES);
+    if (*(rn_status *)out == RN_OK) rn_ledger_release(kv, NULL, CACHE_BYTES);
+    return NULL;
+}
+
+// Above the soft limit with the next byte, with room for a ring up to the hard one.
+static void fill_cache(uint64_t *held, uint64_t room_bytes) {
+    *held = CACHE_BYTES;
+    rn_ledger_charge(kv, held, *held);
+    uint64_t now = rn_ledger_now(RN_DEVICE_HOST);
+    assert_ok(rn_budget_set(RN_DEVICE_HOST, now, now + room_bytes));
+}
+
+// The first event of its thread is heard in the middle of asking: the ring for it asks as well.
+static void what_is_given_back_is_heard_by_a_thread_without_a_ring(void **state) {
+    (void)state;
+    for (uint64_t room = CACHE_BYTES / 2; room <= 2 * CACHE_BYTES; room *= 4) {
+        pthread_t thread;
+        uint64_t held;
+        rn_status s = RN_INTERNAL;
+        rn_giver giver = {"cache", RN_DEVICE_HOST, &held, say_cache_bytes, empty_cache};
+        start((rn_profile_options){0});
+        fill_cache(&held, room);
+        rn_budget_giver_add(&giver);
+        assert_int_equal(0, pthread_create(&thread, NULL, ask_for_more, &s));
+        assert_int_equal(0, pthread_join(thread, NULL));
+        rn_budget_giver_remove(&giver);
+        assert_ok(rn_budget_set(RN_DEVICE_HOST, RN_NO_LIMIT, RN_NO_LIMIT));
+        assert_ok(s);
+        assert_int_equal(0, held);
+        assert_ok(rn_profile_stop());
+        reading *r = read_trace(path);
+        assert_int_equal(3, count_events(r, RN_TRACE_FREE, RN_PURPOSE_KV));
+        close_reading(r);
+    }
+}
+
+typedef struct refused {
+    rn_status status;
+    rn_refusal refusal;
+    rn_story story;
+} refused;
+
+static void *be_refused(void *out) {
+    refused *r = out;
+    r->status = rn_budget_charge(kv, NULL, 12345678);
+    r->refusal = *rn_last_refusal();
+    r->story = *rn_last_story();
+    return NULL;
+}
+
+// There is no room for the recorder's ring either.
+static void a_refusal_stays_the_programs_own(void **state) {
+    (void)state;
+    pthread_t thread;
+    refused r = {0};
+    start((rn_profile_options){0});
+    uint64_t now = rn_ledger_now(RN_DEVICE_HOST);
+    assert_ok(rn_budget_set(RN_DEVICE_HOST, now, now));
+    assert_int_equal(0, pthread_create(&thread, NULL, be_refused, &r));
+    assert_int_equal(0, pthread_join(thread, NULL));
+    assert_ok(rn_budget_set(RN_DEVICE_HOST, RN_NO_LIMIT, RN_NO_LIMIT));
+    assert_int_equal(RN_OVER_BUDGET, r.status);
+    assert_int_equal(12345678, r.refusal.requested_bytes);
+    assert_int_equal(RN_PURPOSE_KV, r.refusal.purpose);
+    assert_non_null(strstr(r.story.message, "kv"));
+    assert_ok(rn_profile_stop());
+    reading *file = read_trace(path);
+    assert_int_equal(1, count_events(file, RN_TRACE_MARK, RN_MARK_REFUSAL));
+    close_reading(file);
+}
+
+// ---- starting and stopping ---------------------------------------------------------------------
+
 static atomic_bool go_on;
 
 static void *record_all_the_time(void *self) {
@@ -209,6 +302,8 @@ static void *record_all_the_time(void *self) {
         rn_profile_thread_name(name);
         rn_ledger_release(kv, name, 64);
         rn_profile_end();
+        rn_profile_facts facts;
+        if (number % 16 == 0) rn_profile_get_facts(&facts);
         number = number * 7 + 1;
     }
     return NULL;
@@ -262,6 +357,8 @@ int main(void) {
         TEST(what_is_beside_the_ledger_has_its_peak_too),
         TEST(a_thread_that_dies_inside_a_scope_leaves_its_events),
         TEST(many_short_threads_leave_one_event_each),
+        TEST(what_is_given_back_is_heard_by_a_thread_without_a_ring),
+        TEST(a_refusal_stays_the_programs_own),
         TEST(recordings_start_and_stop_while_threads_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
