@@ -40,7 +40,8 @@ typedef struct rn_timeline_alloc {
     uint32_t name;      // 0: none
     uint32_t lane;      // that allocated it
     uint32_t free_lane; // that released it, plus one; 0: the same lane
-    uint32_t op;        // innermost operation of that lane at the time; RN_NO_INDEX: none
+    uint32_t op;        // innermost operation of that lane at the time; RN_NO_INDEX: none, or
+                        // RN_PURPOSE_PROFILER and _OUTSIDE, which no operation asks for
     uint32_t parent;    // an inner part: the index of its block (the first, where several have its
                         // address), if it was seen, else RN_NO_INDEX
     uint8_t device, purpose;
@@ -105,7 +106,7 @@ struct rn_timeline {
     uint64_t event_count, dropped_count;
     bool has_end;       // the recording was ended in order
     char reason[64];    // why it ended
-    char notes[4][160]; // what a reader of the file should know: cut, damaged, overwritten
+    char notes[8][160]; // what a reader of the file should know: cut, damaged, overwritten
     uint32_t note_count;
 
     rn_timeline_name *names; // (name_count), [0] is ""
@@ -149,7 +150,7 @@ RN_MUST_USE rn_status rn_timeline_add_mark(rn_timeline *t, const rn_timeline_mar
 RN_MUST_USE rn_status rn_timeline_add_counter(rn_timeline *t, const rn_timeline_counter *counter);
 RN_MUST_USE rn_status rn_timeline_add_move(rn_timeline *t, const rn_timeline_move *move);
 RN_MUST_USE rn_status rn_timeline_add_torch_op(rn_timeline *t, const rn_timeline_torch_op *op);
-// A sentence for people; more than four are dropped.
+// A sentence for people; more than eight are dropped.
 void rn_timeline_note(rn_timeline *t, const char *format, ...) RN_PRINTF(2, 3);
 RN_MUST_USE rn_status rn_timeline_finish(rn_timeline *t);
 

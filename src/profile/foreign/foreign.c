@@ -189,7 +189,7 @@ static bool parse_seconds(rn_str text, int64_t *out_ns) {
     rn_str rest = text;
     int64_t seconds = 0, ns, digit;
     if (!rn_foreign_number(text, &number) || number < 0 || number > 9e9) return false;
-    while (take_digits(&rest, 1, &digit))
+    while (seconds < (int64_t)1e10 && take_digits(&rest, 1, &digit))
         seconds = seconds * 10 + digit;
     bool plain = take_fraction(&rest, &ns) && !rest.bytes;
     *out_ns = plain ? seconds * 1000000000 + ns : (int64_t)(number * 1e9);

@@ -164,7 +164,7 @@ RN_MUST_USE rn_status rn_jp_time(rn_json_profile *p, int64_t *out);
 // Any array as compact JSON text, "[[1, 512], [64]]", kept; cut where it is long.
 RN_MUST_USE rn_status rn_jp_list(rn_json_profile *p, rn_str *out);
 RN_MUST_USE rn_status rn_jp_skip(rn_json_profile *p);
-// The same text once, for as long as the profile lives.
+// The same text once, for as long as the profile lives; as much of it as a name can show.
 RN_MUST_USE rn_status rn_jp_keep(rn_json_profile *p, rn_str text, rn_str *out);
 // A name in the timeline, safe to show.
 RN_MUST_USE rn_status rn_jp_name(rn_json_profile *p, rn_str name, rn_str group, rn_str detail,

@@ -197,10 +197,12 @@ static rn_str origin_of(const tensor_fields *t) {
 
 // What a tensor looks like. With an id the operation does not matter; without one it may help.
 static rn_status make_key(rn_json_profile *p, const tensor_fields *t, uint64_t bytes) {
+    uint8_t device;
     p->key.bytes = 0;
+    RN_TRY(rn_jp_device(p, t->device, &device));
     RN_TRY(rn_buffer_append(&p->key, &bytes, sizeof bytes));
     RN_TRY(append_key(p, t->id));
-    RN_TRY(append_key(p, t->device));
+    RN_TRY(rn_buffer_append(&p->key, &device, sizeof device));
     RN_TRY(append_key(p, t->shape));
     RN_TRY(append_key(p, t->dtype));
     return t->id.bytes ? RN_OK : append_key(p, origin_of(t));

@@ -1,6 +1,7 @@
 // json_profile_tree.c — values of the types that are wanted, out of a stream that may hold any.
 #include "profile/foreign/json_profile.h"
 
+#include "base/checked.h"
 #include "profile/foreign/foreign.h"
 
 static const char *const words[RN_JP_WORD_COUNT] = {
@@ -117,6 +118,7 @@ rn_status rn_jp_keep(rn_json_profile *p, rn_str text, rn_str *out) {
     void *copy = NULL;
     *out = (rn_str){"", 0};
     if (!text.bytes) return RN_OK;
+    text.bytes = rn_min_u64(text.bytes, sizeof((rn_foreign_text *)0)->data);
     if (rn_map_find(&p->text_ids, text, &known)) {
         *out = (rn_str){(const char *)(uintptr_t)known, text.bytes};
         return RN_OK;

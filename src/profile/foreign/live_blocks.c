@@ -69,8 +69,9 @@ rn_timeline_alloc *rn_live_find(const rn_live_blocks *live, uint64_t address) {
     return block && block->address == address ? block : NULL;
 }
 
-rn_timeline_alloc *rn_live_first(const rn_live_blocks *live) {
-    return live->count ? &live->leaves[0]->blocks[0] : NULL;
+rn_timeline_alloc *rn_live_last(const rn_live_blocks *live) {
+    rn_live_leaf *leaf = live->count ? live->leaves[live->count - 1] : NULL;
+    return leaf ? &leaf->blocks[leaf->count - 1] : NULL;
 }
 
 // A new, empty leaf at `at`.

@@ -28,7 +28,7 @@ rn_timeline_alloc *rn_live_find(const rn_live_blocks *live, uint64_t address);
 RN_MUST_USE rn_status rn_live_add(rn_live_blocks *live, const rn_timeline_alloc *block);
 // The block of exactly this address, if there is one.
 void rn_live_remove(rn_live_blocks *live, uint64_t address);
-// The block with the smallest address, or NULL.
-rn_timeline_alloc *rn_live_first(const rn_live_blocks *live);
+// The block with the largest address, or NULL: the one that is removed with the least effort.
+rn_timeline_alloc *rn_live_last(const rn_live_blocks *live);
 
 #endif

@@ -4,14 +4,14 @@
 //     marks          ^      ^             each MARK remembers how deep the stack was
 //     memo   [ dict, list, "addr", ... ]  objects that the pickle names again
 //
-// The other half is in the same table, by name and without a function: those are refused.
+// The other half is in the same table, by name and without a function: those are refused. Numbers
+// and texts are in pickle_scalars.c.
 #include "profile/foreign/pickle.h"
 
 #include "base/checked.h"
-#include "profile/foreign/foreign.h"
-#include "profile/foreign/pickle_value.h"
+#include "profile/foreign/pickle_machine.h"
 
-static rn_status fail_here(const rn_pickle *p, const char *what) {
+rn_status rn_pickle_fail(const rn_pickle *p, const char *what) {
     rn_status s =
         rn_fail(RN_CORRUPT, "pickle: %s, before byte %llu", what, (unsigned long long)p->at);
     return rn_blame(s, "", p->at);
@@ -19,29 +19,27 @@ static rn_status fail_here(const rn_pickle *p, const char *what) {
 
 // ---- bytes of the file --------------------------------------------------------------------------
 
-static rn_status take(rn_pickle *p, uint64_t bytes, const uint8_t **out) {
+rn_status rn_pickle_take(rn_pickle *p, uint64_t bytes, const uint8_t **out) {
     *out = p->data + p->at;
-    if (bytes > p->bytes - p->at) return fail_here(p, "the file ends within a value");
+    if (bytes > p->bytes - p->at) return rn_pickle_fail(p, "the file ends within a value");
     p->at += bytes;
     return RN_OK;
 }
 
-// A little-endian number of up to 8 bytes.
-static rn_status take_number(rn_pickle *p, int bytes, uint64_t *out) {
+rn_status rn_pickle_take_number(rn_pickle *p, int bytes, uint64_t *out) {
     const uint8_t *from;
     *out = 0;
-    RN_TRY(take(p, (uint64_t)bytes, &from));
+    RN_TRY(rn_pickle_take(p, (uint64_t)bytes, &from));
     for (int i = 0; i < bytes; i++)
         *out |= (uint64_t)from[i] << (8 * i);
     return RN_OK;
 }
 
-// Up to the line break, which is passed.
-static rn_status take_line(rn_pickle *p, rn_str *out) {
+rn_status rn_pickle_take_line(rn_pickle *p, rn_str *out) {
     const uint8_t *from = p->data + p->at;
     const uint8_t *end = p->at < p->bytes ? memchr(from, '\n', p->bytes - p->at) : NULL;
     *out = (rn_str){"", 0};
-    if (!end) return fail_here(p, "a line does not end");
+    if (!end) return rn_pickle_fail(p, "a line does not end");
     *out = (rn_str){(const char *)from, (size_t)(end - from)};
     p->at += out->bytes + 1;
     return RN_OK;
@@ -65,7 +63,7 @@ static rn_status reserve(rn_pickle *p, void *items, size_t *capacity, size_t cou
     return RN_OK;
 }
 
-static rn_status push(rn_pickle *p, rn_pickle_value value) {
+rn_status rn_pickle_push(rn_pickle *p, rn_pickle_value value) {
     RN_TRY(reserve(p, &p->stack, &p->stack_capacity, p->stack_count + 1));
     p->stack[p->stack_count++] = value;
     return RN_OK;
@@ -77,17 +75,17 @@ static size_t above_mark(const rn_pickle *p) {
 }
 
 static rn_status need(const rn_pickle *p, size_t count) {
-    return above_mark(p) >= count ? RN_OK : fail_here(p, "an opcode wants more than there is");
+    return above_mark(p) >= count ? RN_OK : rn_pickle_fail(p, "an opcode wants more than there is");
 }
 
 static rn_status pop_mark(rn_pickle *p, size_t *out_from) {
     *out_from = 0;
-    if (!p->mark_count) return fail_here(p, "an opcode wants a MARK");
+    if (!p->mark_count) return rn_pickle_fail(p, "an opcode wants a MARK");
     *out_from = p->marks[--p->mark_count];
     return RN_OK;
 }
 
-static rn_status make_node(rn_pickle *p, rn_pickle_kind kind, rn_pickle_node **out) {
+rn_status rn_pickle_make_node(rn_pickle *p, rn_pickle_kind kind, rn_pickle_node **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_arena_alloc(&p->arena, sizeof(rn_pickle_node), &block));
@@ -96,168 +94,8 @@ static rn_status make_node(rn_pickle *p, rn_pickle_kind kind, rn_pickle_node **o
     return RN_OK;
 }
 
-static rn_status push_node(rn_pickle *p, const rn_pickle_node *node) {
-    return push(p, (rn_pickle_value){(uintptr_t)node | TAG_NODE});
-}
-
-// ---- numbers ------------------------------------------------------------------------------------
-
-static rn_status push_integer(rn_pickle *p, bool negative, uint64_t magnitude) {
-    rn_pickle_node *node;
-    uint64_t limit = (uint64_t)1 << (63 - TAG_BITS);
-    if (magnitude < limit) {
-        uint64_t word = (negative ? -magnitude : magnitude) << TAG_BITS;
-        return push(p, (rn_pickle_value){word | TAG_INT});
-    }
-    RN_TRY(make_node(p, RN_PICKLE_INT, &node));
-    node->integer = magnitude;
-    node->is_negative = negative;
-    return push_node(p, node);
-}
-
-static rn_status run_word(rn_pickle *p, int tag) {
-    return push(p, (rn_pickle_value){(uint64_t)tag});
-}
-
-// BININT1, BININT2; BININT is signed.
-static rn_status run_binint(rn_pickle *p, int bytes) {
-    uint64_t number;
-    RN_TRY(take_number(p, bytes, &number));
-    bool negative = bytes == 4 && number >> 31;
-    return push_integer(p, negative, negative ? ((uint64_t)1 << 32) - number : number);
-}
-
-// LONG1 and LONG4: two's complement of any length, of which a 64-bit number needs at most nine
-// bytes.
-static rn_status run_long(rn_pickle *p, int size_bytes) {
-    const uint8_t *from;
-    uint64_t bytes, number = 0;
-    RN_TRY(take_number(p, size_bytes, &bytes));
-    RN_TRY(take(p, bytes, &from));
-    bool negative = bytes && from[bytes - 1] >> 7;
-    for (uint64_t i = 0; i < bytes && i < 8; i++)
-        number |= (uint64_t)from[i] << (8 * i);
-    if (negative && bytes < 8) number |= ~(uint64_t)0 << (8 * bytes);
-    if (bytes > 9 || (bytes == 9 && from[8] != 0))
-        return fail_here(p, "a whole number of more than 64 bits");
-    return push_integer(p, negative, negative ? -number : number);
-}
-
-static bool parse_decimal(rn_str text, bool *out_negative, uint64_t *out) {
-    *out = 0;
-    *out_negative = text.bytes && text.data[0] == '-';
-    size_t at = *out_negative;
-    bool good = at < text.bytes;
-    for (; good && at < text.bytes; at++)
-        good = text.data[at] >= '0' && text.data[at] <= '9' && rn_mul_u64(*out, 10, out) &&
-               rn_add_u64(*out, (uint64_t)(text.data[at] - '0'), out);
-    return good;
-}
-
-// INT and LONG: "12\n", "12L\n"; and "01\n" is True.
-static rn_status run_int_line(rn_pickle *p, int is_long) {
-    rn_str line;
-    bool negative;
-    uint64_t number;
-    RN_TRY(take_line(p, &line));
-    if (!is_long && rn_str_equal(line, RN_STR("01"))) return run_word(p, TAG_TRUE);
-    if (!is_long && rn_str_equal(line, RN_STR("00"))) return run_word(p, TAG_FALSE);
-    if (is_long && line.bytes && line.data[line.bytes - 1] == 'L') line.bytes--;
-    if (!parse_decimal(line, &negative, &number)) return fail_here(p, "a bad whole number");
-    return push_integer(p, negative, number);
-}
-
-static rn_status push_float(rn_pickle *p, double number) {
-    rn_pickle_node *node;
-    RN_TRY(make_node(p, RN_PICKLE_FLOAT, &node));
-    node->number = number;
-    return push_node(p, node);
-}
-
-static rn_status run_binfloat(rn_pickle *p, int unused) {
-    const uint8_t *from;
-    uint64_t word = 0;
-    double number;
-    (void)unused;
-    RN_TRY(take(p, 8, &from));
-    for (int i = 0; i < 8; i++)
-        word = word << 8 | from[i];
-    memcpy(&number, &word, sizeof number);
-    return push_float(p, number);
-}
-
-static rn_status run_float_line(rn_pickle *p, int unused) {
-    rn_str line;
-    double number;
-    (void)unused;
-    RN_TRY(take_line(p, &line));
-    if (!rn_foreign_number(line, &number)) return fail_here(p, "a bad number");
-    return push_float(p, number);
-}
-
-// ---- text ---------------------------------------------------------------------------------------
-
-static rn_status push_text(rn_pickle *p, rn_pickle_kind kind, rn_str text) {
-    rn_pickle_node *node;
-    RN_TRY(make_node(p, kind, &node));
-    node->text = text;
-    return push_node(p, node);
-}
-
-static rn_status run_sized(rn_pickle *p, rn_pickle_kind kind, int size_bytes) {
-    const uint8_t *from;
-    uint64_t bytes;
-    RN_TRY(take_number(p, size_bytes, &bytes));
-    RN_TRY(take(p, bytes, &from));
-    return push_text(p, kind, (rn_str){(const char *)from, bytes});
-}
-
-static rn_status run_text(rn_pickle *p, int size_bytes) {
-    return run_sized(p, RN_PICKLE_TEXT, size_bytes);
-}
-
-static rn_status run_bytes(rn_pickle *p, int size_bytes) {
-    return run_sized(p, RN_PICKLE_BYTES, size_bytes);
-}
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-// The code point of "\uXXXX" or "\UXXXXXXXX" at `text`, or -1; what is not one stands for itself.
-static int64_t read_escape(rn_str text, size_t *out_bytes) {
-    size_t digits = text.bytes > 1 && text.data[0] == '\\' ? (text.data[1] == 'u'   ? 4
-                                                              : text.data[1] == 'U' ? 8
-                                                                                    : 0)
-                                                           : 0;
-    int64_t code = 0;
-    *out_bytes = 2 + digits;
-    if (!digits || text.bytes < *out_bytes) return -1;
-    for (size_t i = 2; i < *out_bytes; i++) {
-        int digit = hex_digit(text.data[i]);
-        if (digit < 0) return -1;
-        code = code << 4 | digit;
-    }
-    return code < 0x110000 && (code < 0xD800 || code > 0xDFFF) ? code : '?';
-}
-
-// UNICODE of protocol 0: escapes, and every other byte is a code point below 256.
-static rn_status run_text_line(rn_pickle *p, int unused) {
-    rn_str line;
-    void *block = NULL;
-    size_t used = 0, step;
-    (void)unused;
-    RN_TRY(take_line(p, &line));
-    RN_TRY(rn_arena_array(&p->arena, line.bytes, 2, &block));
-    char *out = block;
-    for (size_t at = 0; at < line.bytes; at += step) {
-        int64_t code = read_escape((rn_str){line.data + at, line.bytes - at}, &step);
-        if (code < 0) code = (uint8_t)line.data[at], step = 1;
-        used += rn_utf8_encode((uint32_t)code, out + used);
-    }
-    return push_text(p, RN_PICKLE_TEXT, (rn_str){out, used});
+rn_status rn_pickle_push_node(rn_pickle *p, const rn_pickle_node *node) {
+    return rn_pickle_push(p, (rn_pickle_value){(uintptr_t)node | TAG_NODE});
 }
 
 // ---- lists, tuples, dictionaries ----------------------------------------------------------------
@@ -266,7 +104,7 @@ static rn_status run_text_line(rn_pickle *p, int unused) {
 static rn_status add_chunk(rn_pickle *p, rn_pickle_node *node, size_t count) {
     void *block = NULL;
     size_t capacity = count > 2 ? count : rn_min_u64(rn_max_u64(node->count, count), 1024);
-    if (capacity > UINT32_MAX) return fail_here(p, "a list of more than 2^32 items");
+    if (capacity > UINT32_MAX) return rn_pickle_fail(p, "a list of more than 2^32 items");
     size_t bytes = sizeof(rn_pickle_chunk) + capacity * sizeof(rn_pickle_value);
     RN_TRY(rn_arena_alloc(&p->arena, bytes, &block));
     rn_pickle_chunk *chunk = block;
@@ -303,9 +141,10 @@ static rn_status extend(rn_pickle *p, rn_pickle_kind kind, size_t from, bool is_
     rn_pickle_node *node = from ? rn_pickle_node_of(p->stack[from - 1]) : NULL;
     size_t floor = p->mark_count ? p->marks[p->mark_count - 1] : 0;
     if (!node || from <= floor || node->kind != kind)
-        return fail_here(p, kind == RN_PICKLE_LIST ? "items for something that is no open list"
-                                                   : "items for something that is no open dict");
-    if (kind == RN_PICKLE_DICT && count % 2) return fail_here(p, "a key without a value");
+        return rn_pickle_fail(p, kind == RN_PICKLE_LIST
+                                     ? "items for something that is no open list"
+                                     : "items for something that is no open dict");
+    if (kind == RN_PICKLE_DICT && count % 2) return rn_pickle_fail(p, "a key without a value");
     if (is_batch) RN_TRY(offer(p, node, from, count));
     if (node->kind == kind) RN_TRY(add_items(p, node, from, count));
     p->stack_count = from;
@@ -332,19 +171,19 @@ static rn_status run_extend(rn_pickle *p, int kind) {
 
 static rn_status run_empty(rn_pickle *p, int kind) {
     rn_pickle_node *node;
-    RN_TRY(make_node(p, (rn_pickle_kind)kind, &node));
-    return push_node(p, node);
+    RN_TRY(rn_pickle_make_node(p, (rn_pickle_kind)kind, &node));
+    return rn_pickle_push_node(p, node);
 }
 
 // The items from `from` on become one object.
 static rn_status gather(rn_pickle *p, rn_pickle_kind kind, size_t from) {
     rn_pickle_node *node;
     size_t count = p->stack_count - from;
-    if (kind == RN_PICKLE_DICT && count % 2) return fail_here(p, "a key without a value");
-    RN_TRY(make_node(p, kind, &node));
+    if (kind == RN_PICKLE_DICT && count % 2) return rn_pickle_fail(p, "a key without a value");
+    RN_TRY(rn_pickle_make_node(p, kind, &node));
     RN_TRY(add_items(p, node, from, count));
     p->stack_count = from;
-    return push_node(p, node);
+    return rn_pickle_push_node(p, node);
 }
 
 static rn_status run_gather(rn_pickle *p, int kind) {
@@ -386,13 +225,13 @@ static rn_status run_pop_mark(rn_pickle *p, int unused) {
 static rn_status run_dup(rn_pickle *p, int unused) {
     (void)unused;
     RN_TRY(need(p, 1));
-    return push(p, p->stack[p->stack_count - 1]);
+    return rn_pickle_push(p, p->stack[p->stack_count - 1]);
 }
 
 // Every object takes a byte, so a number above the offset is made up to make the memo large.
 static rn_status put(rn_pickle *p, uint64_t number) {
     RN_TRY(need(p, 1));
-    if (number >= p->at) return fail_here(p, "a memo number larger than the file");
+    if (number >= p->at) return rn_pickle_fail(p, "a memo number larger than the file");
     RN_TRY(reserve(p, &p->memo, &p->memo_capacity, number + 1));
     p->memo[number] = p->stack[p->stack_count - 1];
     p->memo_count = rn_max_u64(p->memo_count, number + 1);
@@ -401,18 +240,19 @@ static rn_status put(rn_pickle *p, uint64_t number) {
 
 static rn_status get(rn_pickle *p, uint64_t number) {
     if (number >= p->memo_count || !p->memo[number].word)
-        return fail_here(p, "a memo number that was not put");
-    return push(p, p->memo[number]);
+        return rn_pickle_fail(p, "a memo number that was not put");
+    return rn_pickle_push(p, p->memo[number]);
 }
 
 static rn_status take_memo_number(rn_pickle *p, int bytes, uint64_t *out) {
     rn_str line;
     bool negative;
-    if (bytes) return take_number(p, bytes, out);
+    if (bytes) return rn_pickle_take_number(p, bytes, out);
     *out = 0;
-    RN_TRY(take_line(p, &line));
-    return parse_decimal(line, &negative, out) && !negative ? RN_OK
-                                                            : fail_here(p, "a bad memo number");
+    RN_TRY(rn_pickle_take_line(p, &line));
+    return rn_pickle_decimal(line, &negative, out) && !negative
+               ? RN_OK
+               : rn_pickle_fail(p, "a bad memo number");
 }
 
 static rn_status run_put(rn_pickle *p, int bytes) {
@@ -435,16 +275,16 @@ static rn_status run_memoize(rn_pickle *p, int unused) {
 static rn_status run_protocol(rn_pickle *p, int unused) {
     uint64_t protocol;
     (void)unused;
-    RN_TRY(take_number(p, 1, &protocol));
-    return protocol <= 5 ? RN_OK : fail_here(p, "a protocol newer than 5");
+    RN_TRY(rn_pickle_take_number(p, 1, &protocol));
+    return protocol <= 5 ? RN_OK : rn_pickle_fail(p, "a protocol newer than 5");
 }
 
 // A frame only says how much a reader may read ahead.
 static rn_status run_frame(rn_pickle *p, int unused) {
     uint64_t bytes;
     (void)unused;
-    RN_TRY(take_number(p, 8, &bytes));
-    return bytes <= p->bytes - p->at ? RN_OK : fail_here(p, "a frame longer than the file");
+    RN_TRY(rn_pickle_take_number(p, 8, &bytes));
+    return bytes <= p->bytes - p->at ? RN_OK : rn_pickle_fail(p, "a frame longer than the file");
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -462,26 +302,26 @@ static const opcode opcodes[256] = {
     ['0'] = {"POP", run_pop},
     ['1'] = {"POP_MARK", run_pop_mark},
     ['2'] = {"DUP", run_dup},
-    ['N'] = {"NONE", run_word, TAG_NONE},
-    [0x88] = {"NEWTRUE", run_word, TAG_TRUE},
-    [0x89] = {"NEWFALSE", run_word, TAG_FALSE},
-    ['I'] = {"INT", run_int_line, 0},
-    ['L'] = {"LONG", run_int_line, 1},
-    ['K'] = {"BININT1", run_binint, 1},
-    ['M'] = {"BININT2", run_binint, 2},
-    ['J'] = {"BININT", run_binint, 4},
-    [0x8a] = {"LONG1", run_long, 1},
-    [0x8b] = {"LONG4", run_long, 4},
-    ['F'] = {"FLOAT", run_float_line},
-    ['G'] = {"BINFLOAT", run_binfloat},
-    ['V'] = {"UNICODE", run_text_line},
-    [0x8c] = {"SHORT_BINUNICODE", run_text, 1},
-    ['X'] = {"BINUNICODE", run_text, 4},
-    [0x8d] = {"BINUNICODE8", run_text, 8},
-    ['C'] = {"SHORT_BINBYTES", run_bytes, 1},
-    ['B'] = {"BINBYTES", run_bytes, 4},
-    [0x8e] = {"BINBYTES8", run_bytes, 8},
-    [0x96] = {"BYTEARRAY8", run_bytes, 8},
+    ['N'] = {"NONE", rn_pickle_run_word, TAG_NONE},
+    [0x88] = {"NEWTRUE", rn_pickle_run_word, TAG_TRUE},
+    [0x89] = {"NEWFALSE", rn_pickle_run_word, TAG_FALSE},
+    ['I'] = {"INT", rn_pickle_run_int_line, 0},
+    ['L'] = {"LONG", rn_pickle_run_int_line, 1},
+    ['K'] = {"BININT1", rn_pickle_run_binint, 1},
+    ['M'] = {"BININT2", rn_pickle_run_binint, 2},
+    ['J'] = {"BININT", rn_pickle_run_binint, 4},
+    [0x8a] = {"LONG1", rn_pickle_run_long, 1},
+    [0x8b] = {"LONG4", rn_pickle_run_long, 4},
+    ['F'] = {"FLOAT", rn_pickle_run_float_line},
+    ['G'] = {"BINFLOAT", rn_pickle_run_binfloat},
+    ['V'] = {"UNICODE", rn_pickle_run_text_line},
+    [0x8c] = {"SHORT_BINUNICODE", rn_pickle_run_text, 1},
+    ['X'] = {"BINUNICODE", rn_pickle_run_text, 4},
+    [0x8d] = {"BINUNICODE8", rn_pickle_run_text, 8},
+    ['C'] = {"SHORT_BINBYTES", rn_pickle_run_bytes, 1},
+    ['B'] = {"BINBYTES", rn_pickle_run_bytes, 4},
+    [0x8e] = {"BINBYTES8", rn_pickle_run_bytes, 8},
+    [0x96] = {"BYTEARRAY8", rn_pickle_run_bytes, 8},
     [']'] = {"EMPTY_LIST", run_empty, RN_PICKLE_LIST},
     ['l'] = {"LIST", run_gather, RN_PICKLE_LIST},
     ['a'] = {"APPEND", run_append},
@@ -543,7 +383,7 @@ static rn_status refuse(uint8_t code, uint64_t at) {
 
 static rn_status finish(const rn_pickle *p, rn_pickle_value *out) {
     if (p->mark_count || p->stack_count != 1)
-        return fail_here(p, "STOP where not exactly one value is left");
+        return rn_pickle_fail(p, "STOP where not exactly one value is left");
     *out = p->stack[0];
     return RN_OK;
 }
@@ -560,7 +400,7 @@ rn_status rn_pickle_read(rn_pickle *p, const uint8_t *data, uint64_t bytes, rn_p
         if (!code->run) return refuse(data[at], at);
         RN_TRY(code->run(p, code->argument));
     }
-    return fail_here(p, "the file ends without a STOP");
+    return rn_pickle_fail(p, "the file ends without a STOP");
 }
 
 bool rn_pickle_is(const uint8_t *data, uint64_t bytes) {

@@ -103,7 +103,9 @@ rn_str rn_pickle_text_of(rn_pickle_value value);
 // A whole number that is not negative, or a float that stands for one; false for anything else.
 bool rn_pickle_u64_of(rn_pickle_value value, uint64_t *out);
 bool rn_pickle_is_true(rn_pickle_value value);
-// The value of a key in a DICT, the last one; None where there is none, or no DICT.
+// The value of a key in a DICT, the last one among its first 64 keys; None where there is none, or
+// no DICT. What snapshots have has fewer, and a hostile pickle may name one huge DICT a million
+// times.
 rn_pickle_value rn_pickle_get(rn_pickle_value dict, rn_str key);
 
 // Walks the items of a LIST, TUPLE or DICT.

@@ -1,6 +1,8 @@
 // pickle_value.c — looking at what a pickle held.
 #include "profile/foreign/pickle_value.h"
 
+enum { MOST_KEYS = 64 }; // that rn_pickle_get looks at
+
 rn_pickle_node *rn_pickle_node_of(rn_pickle_value value) {
     return rn_pickle_tag(value) == TAG_NODE ? (rn_pickle_node *)(uintptr_t)value.word : NULL;
 }
@@ -65,7 +67,9 @@ rn_pickle_value rn_pickle_get(rn_pickle_value dict, rn_str key) {
     rn_pickle_value found = {TAG_NONE}, name, value;
     if (rn_pickle_kind_of(dict) != RN_PICKLE_DICT) return found;
     rn_pickle_walk walk = rn_pickle_walk_begin(dict);
-    while (rn_pickle_walk_next(&walk, &name) && rn_pickle_walk_next(&walk, &value))
+    for (int i = 0;
+         i < MOST_KEYS && rn_pickle_walk_next(&walk, &name) && rn_pickle_walk_next(&walk, &value);
+         i++)
         if (rn_pickle_kind_of(name) == RN_PICKLE_TEXT && rn_str_equal(rn_pickle_text_of(name), key))
             found = value;
     return found;

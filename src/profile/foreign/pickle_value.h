@@ -1,4 +1,4 @@
-// pickle_value.h — how a value lies in its 8 bytes: between pickle.c and pickle_value.c.
+// pickle_value.h — how a value lies in its 8 bytes: between the files of the reader.
 //
 //     | node's address ......................... 0000 |   nodes are aligned to 16 bytes
 //     | whole number, signed, 60 bits .......... 0100 |

@@ -97,9 +97,14 @@ static rn_status intern(rn_torch_reader *r, rn_map *map, rn_str key, size_t byte
     return rn_map_add(map, (rn_str){copy, key.bytes}, (uintptr_t)*out, NULL);
 }
 
+// A name shows no more of it; and frames that share one long text would each have a copy of it.
+static rn_str shorten(rn_str text) {
+    return (rn_str){text.data, rn_min_u64(text.bytes, 512)};
+}
+
 static rn_status intern_frame(rn_torch_reader *r, const fields *f, rn_torch_frame **out) {
-    rn_torch_frame frame = {.file = text_of(f, RN_TORCH_FILENAME),
-                            .function = text_of(f, RN_TORCH_NAME),
+    rn_torch_frame frame = {.file = shorten(text_of(f, RN_TORCH_FILENAME)),
+                            .function = shorten(text_of(f, RN_TORCH_NAME)),
                             .line = number_of(f, RN_TORCH_LINE)};
     void *record = NULL;
     bool is_new = false;

@@ -69,7 +69,7 @@ static rn_status end_block(replay *p, rn_live_blocks *live, uint64_t address) {
 }
 
 static rn_status end_live(replay *p, rn_live_blocks *live) {
-    for (rn_timeline_alloc *block; (block = rn_live_first(live));) {
+    for (rn_timeline_alloc *block; (block = rn_live_last(live));) {
         RN_TRY(rn_timeline_add_alloc(p->timeline, block));
         rn_live_remove(live, block->address);
     }
@@ -103,6 +103,7 @@ static rn_status cover(replay *p, const rn_timeline_alloc *block) {
         return rn_fail(RN_CORRUPT, "a segment beyond the end of the address space");
     for (; at < end; at = to) {
         rn_timeline_alloc *live = rn_live_below(&p->segments, at), *next;
+        RN_TRY(rn_torch_visit(p->reader));
         if (live && at - live->address < live->bytes) {
             to = rn_min_u64(live->address + live->bytes, end);
             if (block->end_ns != RN_STILL_LIVE) RN_TRY(cut_segment(p, live, at, to));
@@ -128,7 +129,7 @@ static void set_time(replay *p, const rn_torch_entry *entry) {
     const rn_torch_reader *r = p->reader;
     uint64_t us = p->event_count, ns;
     if (r->has_times) us = entry->time_us > r->base_us ? entry->time_us - r->base_us : 0;
-    if (!rn_mul_u64(us, 1000, &ns)) ns = 0;
+    if (!rn_mul_u64(us, 1000, &ns) || ns > INT64_MAX) ns = 0;
     p->event_count++;
     p->now_ns = rn_max_u64(ns, p->now_ns + 1);
 }

@@ -196,6 +196,10 @@ static void write_file(const rn_timeline *t, rn_json *json, const char *key) {
     rn_json_string(json, "file", t->path);
     rn_json_f64(json, "duration_seconds", (double)t->end_ns / 1e9);
     rn_json_u64(json, "events", t->event_count);
+    rn_json_array(json, "notes");
+    for (uint32_t i = 0; i < t->note_count; i++)
+        rn_json_string(json, NULL, t->notes[i]);
+    rn_json_end(json);
     rn_json_end(json);
 }
 

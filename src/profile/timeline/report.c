@@ -2,6 +2,7 @@
 // length and any alphabet.
 #include "base/checked.h"
 #include "base/str.h"
+#include "profile/timeline/radix.h"
 #include "profile/timeline/report.h"
 
 #include <stdio.h>
@@ -180,20 +181,40 @@ static rn_status print_op_head(rn_sink sink, const char *title) {
                          "change", "in arenas", "allocated", "peak", "operation");
 }
 
-static uint64_t change_of(const rn_report_op *op) {
-    int64_t change = op->delta_bytes;
+// The numbers 0 .. count - 1, the largest by `size_of` first, equal ones in their order. Freed by
+// the caller.
+static rn_status order_by(const rn_report *r, uint64_t (*size_of)(const rn_report *, size_t),
+                          size_t count, rn_sort_item **out) {
+    const rn_allocator *from = r->timeline->allocator;
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc(from, count * sizeof **out, &block));
+    rn_sort_item *items = block;
+    for (size_t i = 0; i < count; i++)
+        items[i] = (rn_sort_item){.key = ~size_of(r, i), .index = (uint32_t)i};
+    rn_status s = rn_radix_sort(from, items, count);
+    if (s == RN_OK)
+        *out = items;
+    else
+        rn_free(from, items, count * sizeof *items);
+    return s;
+}
+
+static uint64_t change_of(const rn_report *r, size_t op) {
+    int64_t change = r->ops[op].delta_bytes;
     return change < 0 ? 0 - (uint64_t)change : (uint64_t)change;
 }
 
-// The next row that is not above `last`, after row `after` where they are equal.
-static size_t next_by_change(const rn_report *r, uint64_t last, size_t after) {
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < r->op_count; i++) {
-        uint64_t change = change_of(&r->ops[i]);
-        bool comes = change < last || (change == last && i > after && after != SIZE_MAX);
-        if (comes && (best == SIZE_MAX || change > change_of(&r->ops[best]))) best = i;
+static rn_status print_by_change(const rn_report *r, size_t shown, rn_sink sink) {
+    rn_sort_item *order = NULL;
+    RN_TRY(order_by(r, change_of, r->op_count, &order));
+    rn_status s = RN_OK;
+    for (size_t i = 0; i < shown && s == RN_OK && change_of(r, order[i].index); i++) {
+        if (i == 0) s = print_op_head(sink, "change");
+        if (s == RN_OK) s = print_op(&r->ops[order[i].index], sink);
     }
-    return best;
+    rn_free(r->timeline->allocator, order, r->op_count * sizeof *order);
+    return s;
 }
 
 static rn_status print_ops(const rn_report *r, rn_sink sink) {
@@ -203,50 +224,39 @@ static rn_status print_ops(const rn_report *r, rn_sink sink) {
     for (size_t i = 0; i < shown; i++)
         RN_TRY(print_op(&r->ops[i], sink));
     RN_TRY(print_more(sink, r->op_count, shown));
-    size_t at = next_by_change(r, UINT64_MAX, SIZE_MAX);
-    if (at == SIZE_MAX || !change_of(&r->ops[at])) return RN_OK;
-    RN_TRY(print_op_head(sink, "change"));
-    for (size_t i = 0; i < shown && at != SIZE_MAX && change_of(&r->ops[at]); i++) {
-        RN_TRY(print_op(&r->ops[at], sink));
-        at = next_by_change(r, change_of(&r->ops[at]), at);
-    }
-    return RN_OK;
+    return print_by_change(r, shown, sink);
 }
 
 // ---- PyTorch's own operations -------------------------------------------------------------------
 
-static double torch_us(const rn_timeline_torch_op *op) {
-    return op->cpu_us + op->cuda_us;
+static uint64_t torch_ns(const rn_report *r, size_t op) {
+    double ns = (r->timeline->torch_ops[op].cpu_us + r->timeline->torch_ops[op].cuda_us) * 1e3;
+    return ns > 0 ? ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18 : 0;
 }
 
-// The one with the most time behind operation `last` (SIZE_MAX: of all), equal ones in their order.
-static size_t next_torch(const rn_timeline *t, size_t last) {
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < t->torch_op_count; i++) {
-        double us = torch_us(&t->torch_ops[i]);
-        double most = last == SIZE_MAX ? us : torch_us(&t->torch_ops[last]);
-        bool comes = last == SIZE_MAX || us < most || (us == most && i > last);
-        if (comes && (best == SIZE_MAX || us > torch_us(&t->torch_ops[best]))) best = i;
-    }
-    return best;
+static rn_status print_torch_op(const rn_timeline *t, uint32_t i, rn_sink sink) {
+    const rn_timeline_torch_op *op = &t->torch_ops[i];
+    const rn_timeline_name *name = &t->names[op->name];
+    return rn_sink_print(
+        sink, "%8llu %10s %10s %12s %12s  %s %s\n", (ull)op->count,
+        rn_time_format(op->cpu_us / 1e6).text, rn_time_format(op->cuda_us / 1e6).text,
+        rn_change_format(op->cpu_bytes).text, rn_change_format(op->cuda_bytes).text,
+        rn_label_of(name->name, "(no name)").text, rn_label_of(name->detail, "").text);
 }
 
 static rn_status print_torch(const rn_report *r, rn_sink sink) {
     const rn_timeline *t = r->timeline;
-    size_t shown = (size_t)rn_min_u64(t->torch_op_count, r->rows), at = SIZE_MAX;
+    size_t shown = (size_t)rn_min_u64(t->torch_op_count, r->rows);
+    rn_sort_item *order = NULL;
     if (shown == 0) return RN_OK;
-    RN_TRY(rn_sink_print(sink, "\n%8s %10s %10s %12s %12s  %s\n", "count", "CPU", "CUDA",
-                         "CPU bytes", "CUDA bytes", "PyTorch operation, input shapes"));
-    for (size_t i = 0; i < shown && (at = next_torch(t, at)) != SIZE_MAX; i++) {
-        const rn_timeline_torch_op *op = &t->torch_ops[at];
-        const rn_timeline_name *name = &t->names[op->name];
-        RN_TRY(rn_sink_print(
-            sink, "%8llu %10s %10s %12s %12s  %s %s\n", (ull)op->count,
-            rn_time_format(op->cpu_us / 1e6).text, rn_time_format(op->cuda_us / 1e6).text,
-            rn_change_format(op->cpu_bytes).text, rn_change_format(op->cuda_bytes).text,
-            rn_label_of(name->name, "(no name)").text, rn_label_of(name->detail, "").text));
-    }
-    return print_more(sink, t->torch_op_count, shown);
+    RN_TRY(order_by(r, torch_ns, t->torch_op_count, &order));
+    rn_status s = rn_sink_print(sink, "\n%8s %10s %10s %12s %12s  %s\n", "count", "CPU", "CUDA",
+                                "CPU bytes", "CUDA bytes", "PyTorch operation, input shapes");
+    for (size_t i = 0; i < shown && s == RN_OK; i++)
+        s = print_torch_op(t, order[i].index, sink);
+    if (s == RN_OK) s = print_more(sink, t->torch_op_count, shown);
+    rn_free(t->allocator, order, t->torch_op_count * sizeof *order);
+    return s;
 }
 
 // ---- what is left, and marks --------------------------------------------------------------------

@@ -19,11 +19,12 @@ typedef struct rn_report_table {
 typedef struct rn_report_op {
     const char *text;
     uint64_t count, unfinished_count;
-    uint64_t total_ns; // without those directly within one of the same name
-    uint64_t self_ns;  // without operations within them
+    uint64_t self_ns; // without operations within them
+    // The next are of those that do not lie within another of the same name: its sums have them.
+    uint64_t total_ns;
     uint64_t alloc_count, free_count, allocated_bytes;
-    uint64_t peak_bytes; // of the one with the highest
     int64_t delta_bytes, inner_delta_bytes;
+    uint64_t peak_bytes; // of the one with the highest
 } rn_report_op;
 
 typedef struct rn_report_device {

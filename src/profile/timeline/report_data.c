@@ -198,12 +198,12 @@ static void read_counters(const rn_timeline *t, rn_report_device *d) {
         const rn_timeline_counter *counter = &t->counters[i];
         if (counter->device != d->device) continue;
         uint64_t *most = NULL;
-        if (counter->kind == RN_COUNTER_BUDGET) d->budget_bytes = counter->value; // the last
+        if (counter->kind == RN_COUNTER_BUDGET && counter->value != RN_NO_LIMIT)
+            d->budget_bytes = counter->value; // the last; when the work is done there is none
         if (counter->kind == RN_COUNTER_RESIDENT) most = &d->resident_peak_bytes;
         if (counter->kind == RN_COUNTER_PREDICTED_PEAK) most = &d->predicted_peak_bytes;
         if (most) *most = rn_max_u64(*most, counter->value);
     }
-    if (d->budget_bytes == RN_NO_LIMIT) d->budget_bytes = 0;
 }
 
 static void compare_predicted(rn_report_device *d, uint64_t predicted, uint64_t actual) {
@@ -315,30 +315,71 @@ static void add_op(rn_report_op *row, const rn_timeline_op *op, bool within_same
     row->count++;
     row->unfinished_count += op->unfinished;
     row->self_ns += ns;
-    if (!within_same) row->total_ns += ns;
+    row->peak_bytes = rn_max_u64(row->peak_bytes, op->peak_bytes);
+    if (within_same) return;
+    row->total_ns += ns;
     row->alloc_count += op->alloc_count;
     row->free_count += op->free_count;
     row->allocated_bytes += op->allocated_bytes;
-    row->peak_bytes = rn_max_u64(row->peak_bytes, op->peak_bytes);
-    row->delta_bytes = (int64_t)((uint64_t)row->delta_bytes + (uint64_t)op->delta_bytes);
-    row->inner_delta_bytes =
-        (int64_t)((uint64_t)row->inner_delta_bytes + (uint64_t)op->inner_delta_bytes);
+    row->delta_bytes += op->delta_bytes;
+    row->inner_delta_bytes += op->inner_delta_bytes;
+}
+
+// Lane by lane an operation's parent is the one before it, or around that: `order` has them so.
+// under_way: (name_count), 0; how many of a name are around an operation.
+static void mark_within(const rn_report *r, const rn_sort_item *order, uint32_t *under_way,
+                        bool *within) {
+    const rn_timeline *t = r->timeline;
+    for (uint32_t i = 0, around = RN_NO_INDEX; i < t->op_count; i++) {
+        uint32_t index = order[i].index, parent = t->ops[index].parent;
+        for (; around != parent; around = t->ops[around].parent)
+            under_way[r->name_ids[t->ops[around].name]]--;
+        within[index] = under_way[r->name_ids[t->ops[index].name]]++ > 0;
+        around = index;
+    }
+}
+
+// Which operations lie within another of the same name, however far up: (op_count).
+static rn_status find_within(const rn_report *r, bool *within) {
+    const rn_timeline *t = r->timeline;
+    void *order = NULL, *under_way = NULL;
+    RN_TRY(rn_alloc(t->allocator, t->op_count * sizeof(rn_sort_item), &order));
+    rn_sort_item *items = order;
+    for (uint32_t i = 0; i < t->op_count; i++)
+        items[i] = (rn_sort_item){.key = t->ops[i].lane, .index = i};
+    rn_status s = rn_radix_sort(t->allocator, items, t->op_count);
+    if (s == RN_OK) s = rn_alloc_zeroed(t->allocator, t->name_count, sizeof(uint32_t), &under_way);
+    if (s == RN_OK) mark_within(r, items, under_way, within);
+    rn_free(t->allocator, under_way, t->name_count * sizeof(uint32_t));
+    rn_free(t->allocator, order, t->op_count * sizeof(rn_sort_item));
+    return s;
 }
 
 // An operation's parent comes before it, so its row is there.
-static rn_status sum_ops(rn_report *r) {
+static rn_status add_ops(rn_report *r, const bool *within) {
     const rn_timeline *t = r->timeline;
     clear_rows(r);
     for (uint32_t i = 0; i < t->op_count; i++) {
         const rn_timeline_op *op = &t->ops[i];
-        uint32_t key = r->name_ids[op->name], around = RN_NO_INDEX;
-        if (op->parent != RN_NO_INDEX) around = r->name_ids[t->ops[op->parent].name];
         rn_report_op *row = NULL;
-        RN_TRY(find_op_row(r, key, &row));
-        add_op(row, op, key == around);
-        if (around != RN_NO_INDEX) r->ops[r->rows_of[around]].self_ns -= op->end_ns - op->begin_ns;
+        RN_TRY(find_op_row(r, r->name_ids[op->name], &row));
+        add_op(row, op, within[i]);
+        if (op->parent == RN_NO_INDEX) continue;
+        uint32_t around = r->name_ids[t->ops[op->parent].name];
+        r->ops[r->rows_of[around]].self_ns -= op->end_ns - op->begin_ns;
     }
     return RN_OK;
+}
+
+static rn_status sum_ops(rn_report *r) {
+    const rn_timeline *t = r->timeline;
+    void *within = NULL;
+    if (t->op_count == 0) return RN_OK;
+    RN_TRY(rn_alloc(t->allocator, t->op_count * sizeof(bool), &within));
+    rn_status s = find_within(r, within);
+    if (s == RN_OK) s = add_ops(r, within);
+    rn_free(t->allocator, within, t->op_count * sizeof(bool));
+    return s;
 }
 
 static rn_status sort_ops(rn_report *r, rn_sort_item *items, rn_report_op *copy) {

@@ -207,12 +207,22 @@ rn_status rn_timeline_add_alloc(rn_timeline *t, const rn_timeline_alloc *alloc) 
         return rn_fail(RN_CORRUPT, "purpose %u of %d", alloc->purpose, RN_PURPOSE_COUNT);
     if (alloc->bytes > RN_TIMELINE_MAX_BYTES)
         return rn_fail(RN_CORRUPT, "a block of %llu bytes", (unsigned long long)alloc->bytes);
+    if (t->build->sum_bytes + alloc->bytes > RN_TIMELINE_MAX_SUM)
+        return rn_hint(rn_fail(RN_CORRUPT, "blocks of more bytes than can be counted"),
+                       "no machine allocates so much in years: the file is damaged");
+    t->build->sum_bytes += alloc->bytes;
     rn_timeline_alloc item = *alloc;
     item.begin_ns = believe_time(alloc->begin_ns);
     item.end_ns = believe_end(item.begin_ns, alloc->end_ns);
     item.op = item.parent = RN_NO_INDEX;
     APPEND(t, alloc, &item);
     return RN_OK;
+}
+
+rn_status rn_timeline_split(rn_timeline *t, uint32_t index, const rn_timeline_alloc *part) {
+    t->allocs[index].bytes -= part->bytes;
+    t->build->sum_bytes -= part->bytes;
+    return rn_timeline_add_alloc(t, part);
 }
 
 rn_status rn_timeline_add_op(rn_timeline *t, const rn_timeline_op *op) {

@@ -183,14 +183,6 @@ typedef struct op_sweep {
     int64_t *tops;     // (op_count): the highest since
 } op_sweep;
 
-// Sums of what a hostile file says may wrap; they must not trap.
-static int64_t plus(int64_t a, int64_t b) {
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-static int64_t minus(int64_t a, int64_t b) {
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
-
 static int64_t max_i64(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
@@ -199,14 +191,14 @@ static int64_t max_i64(int64_t a, int64_t b) {
 static void leave(op_sweep *sweep, lane_state *lane) {
     uint32_t i = lane->op;
     rn_timeline_op *op = &sweep->t->ops[i];
-    op->peak_bytes = (uint64_t)minus(sweep->tops[i], sweep->begins[i]);
+    op->peak_bytes = (uint64_t)(sweep->tops[i] - sweep->begins[i]);
     lane->op = op->parent;
     if (op->parent == RN_NO_INDEX) return;
     rn_timeline_op *outer = &sweep->t->ops[op->parent];
     outer->alloc_count += op->alloc_count;
     outer->free_count += op->free_count;
-    outer->delta_bytes = plus(outer->delta_bytes, op->delta_bytes);
-    outer->inner_delta_bytes = plus(outer->inner_delta_bytes, op->inner_delta_bytes);
+    outer->delta_bytes += op->delta_bytes;
+    outer->inner_delta_bytes += op->inner_delta_bytes;
     outer->allocated_bytes += op->allocated_bytes;
     sweep->tops[op->parent] = max_i64(sweep->tops[op->parent], sweep->tops[i]);
 }
@@ -250,17 +242,21 @@ static bool is_in_use(const rn_timeline_alloc *alloc) {
 
 static void count_delta(rn_timeline_op *op, const rn_timeline_alloc *alloc, int64_t bytes) {
     if (alloc->inner)
-        op->inner_delta_bytes = plus(op->inner_delta_bytes, bytes);
+        op->inner_delta_bytes += bytes;
     else
-        op->delta_bytes = plus(op->delta_bytes, bytes);
+        op->delta_bytes += bytes;
 }
 
-// What the profiler takes for itself is no operation's doing.
+// What the profiler takes for itself, and what was only measured, is no operation's doing.
+static bool is_of_program(const rn_timeline_alloc *alloc) {
+    return alloc->purpose != RN_PURPOSE_PROFILER && alloc->purpose != RN_PURPOSE_OUTSIDE;
+}
+
 static void count_alloc(op_sweep *sweep, rn_timeline_alloc *alloc) {
-    if (alloc->before || alloc->purpose == RN_PURPOSE_PROFILER) return;
+    if (alloc->before || !is_of_program(alloc)) return;
     lane_state *lane = &sweep->lanes[alloc->lane];
     alloc->op = innermost(sweep, alloc->lane, alloc->begin_ns);
-    if (is_in_use(alloc)) lane->level = plus(lane->level, (int64_t)alloc->bytes);
+    if (is_in_use(alloc)) lane->level += (int64_t)alloc->bytes;
     if (alloc->op == RN_NO_INDEX) return;
     rn_timeline_op *op = &sweep->t->ops[alloc->op];
     op->alloc_count++;
@@ -270,10 +266,10 @@ static void count_alloc(op_sweep *sweep, rn_timeline_alloc *alloc) {
 }
 
 static void count_free(op_sweep *sweep, const rn_timeline_alloc *alloc) {
-    if (alloc->purpose == RN_PURPOSE_PROFILER) return;
+    if (!is_of_program(alloc)) return;
     lane_state *lane = &sweep->lanes[lane_of_end(alloc)];
     uint32_t op = innermost(sweep, lane_of_end(alloc), alloc->end_ns);
-    if (is_in_use(alloc)) lane->level = minus(lane->level, (int64_t)alloc->bytes);
+    if (is_in_use(alloc)) lane->level -= (int64_t)alloc->bytes;
     if (op == RN_NO_INDEX) return;
     sweep->t->ops[op].free_count++;
     count_delta(&sweep->t->ops[op], alloc, -(int64_t)alloc->bytes);

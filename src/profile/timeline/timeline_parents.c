@@ -45,9 +45,10 @@ rn_status rn_timeline_find_parents(rn_timeline *t) {
 
 // ---- parts of blocks that were allocated before -------------------------------------------------
 
-// By device and purpose: bytes of parts without a block, now and at most.
+// By device and purpose: bytes of parts without a block, now and at most, and when the last began.
 typedef struct orphans {
     uint64_t now[RN_DEVICE_MAX][RN_PURPOSE_COUNT], most[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
+    uint64_t last_ns[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
     bool any;
 } orphans;
 
@@ -70,6 +71,7 @@ static void sum_orphans(const rn_timeline *t, orphans *sums) {
         uint64_t *most = &sums->most[alloc->device][alloc->purpose];
         *now += alloc->bytes;
         *most = rn_max_u64(*most, *now);
+        sums->last_ns[alloc->device][alloc->purpose] = alloc->begin_ns;
         sums->any = true;
     }
 }
@@ -84,8 +86,7 @@ static rn_status cover(rn_timeline *t, uint32_t i, uint64_t *most) {
         t->allocs[i].is_arena = true;
         return RN_OK;
     }
-    t->allocs[i].bytes -= share.bytes;
-    return rn_timeline_add_alloc(t, &share);
+    return rn_timeline_split(t, i, &share);
 }
 
 rn_status rn_timeline_cover_orphans(rn_timeline *t) {
@@ -96,7 +97,8 @@ rn_status rn_timeline_cover_orphans(rn_timeline *t) {
         const rn_timeline_alloc *alloc = &t->allocs[i];
         uint64_t *most = &sums.most[alloc->device][alloc->purpose];
         bool from_before = alloc->before && !alloc->inner && !alloc->address && !alloc->is_arena;
-        if (from_before && alloc->end_ns == RN_STILL_LIVE && *most) RN_TRY(cover(t, i, most));
+        bool outlives = alloc->end_ns > sums.last_ns[alloc->device][alloc->purpose];
+        if (from_before && outlives && *most) RN_TRY(cover(t, i, most));
     }
     return RN_OK;
 }

@@ -3,6 +3,7 @@
 #include "profile/timeline/trace_live.h"
 #include "base/checked.h"
 #include "base/map.h"
+#include "profile/timeline/timeline_build.h"
 
 #include <string.h>
 
@@ -113,8 +114,7 @@ static rn_status split(rn_trace_live *live, uint32_t index, uint64_t bytes, uint
     rn_timeline_alloc part = live->timeline->allocs[index];
     part.bytes = bytes;
     end_block(&part, time_ns, lane);
-    live->timeline->allocs[index].bytes -= bytes;
-    return rn_timeline_add_alloc(live->timeline, &part);
+    return rn_timeline_split(live->timeline, index, &part);
 }
 
 // Takes *bytes off a list; what it does not have stays in *bytes.

@@ -358,8 +358,19 @@ static void read_peaks(reader *r) {
 
 // ---- notes --------------------------------------------------------------------------------------
 
+// Blocks that are not there although nothing is damaged: a ring that was overwritten while it was
+// read. What a ring has overwritten in order is missing behind the preamble only.
+static uint64_t count_missing(const rn_scan *scan) {
+    uint64_t missing = 0;
+    for (size_t i = 1; i < scan->count; i++)
+        if (scan->blocks[i - 1].kind != RN_TRACE_PREAMBLE)
+            missing += scan->blocks[i].sequence - scan->blocks[i - 1].sequence - 1;
+    return missing;
+}
+
 static void note(const reader *r) {
     rn_timeline *t = r->t;
+    uint64_t missing = r->scan.hole_count ? 0 : count_missing(&r->scan);
     // What a ring's newest block has half overwritten may be the last block of the file.
     bool is_cut = r->scan.is_cut && strcmp(t->mode, "ring") != 0;
     if (r->base != NO_BLOCK && r->event_count)
@@ -371,6 +382,11 @@ static void note(const reader *r) {
         rn_timeline_note(t, "%zu stretch%s of the file %s damaged and skipped", r->scan.hole_count,
                          r->scan.hole_count == 1 ? "" : "es",
                          r->scan.hole_count == 1 ? "was" : "were");
+    if (missing)
+        rn_timeline_note(t,
+                         "%llu blocks of events or names are missing: they were overwritten while "
+                         "the file was read, or lost",
+                         (unsigned long long)missing);
     if (!t->has_end)
         rn_timeline_note(t,
                          "the recording was not ended: the program was killed or is still "

@@ -113,9 +113,11 @@ static void a_recording_does_not_differ_from_itself(void **state) {
 static void devices_of_one_side_only_are_compared_with_nothing(void **state) {
     (void)state;
     rn_timeline *a = make("a.rntrace", "host", 200), *b = make("b.rntrace", "cuda:0", 200);
+    rn_timeline_note(b, "was cut");
     assert_ok(rn_timeline_finish(a));
     assert_ok(rn_timeline_finish(b));
     diff_json(a, b);
+    assert_json("b/notes/0", "was cut");
     assert_json("devices/0/device", "host");
     assert_json("devices/0/peak_bytes/b_bytes", "0");
     assert_json("devices/1/device", "cuda:0");

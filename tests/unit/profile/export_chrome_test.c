@@ -59,6 +59,7 @@ static void a_small_timeline_has_one_event_of_each(void **state) {
     says("{\"ph\":\"e\",\"name\":\"a\",\"pid\":1,\"cat\":\"memory\",\"id\":\"2\",\"tid\":1,"
          "\"ts\":6.000}");
     assert_int_equal(count_of("\"name\":\"budget host\""), 1); // it was written twice, unchanged
+    assert_int_equal(count_of("\"name\":\"budget cuda:0\""), 0);
     assert_int_equal(count_of("\"ph\":\"b\""), count_of("\"ph\":\"e\""));
     forget(t);
 }

@@ -187,6 +187,31 @@ static void operations_have_their_bytes_and_children(void **state) {
     forget(t);
 }
 
+// As sessions label their operations.
+static void inputs_and_outputs_are_told_apart(void **state) {
+    (void)state;
+    rn_timeline *t = make_empty();
+    uint8_t device;
+    uint32_t lane;
+    assert_ok(rn_timeline_add_device(t, RN_STR("host"), &device));
+    assert_ok(rn_timeline_add_lane(t, RN_STR("main"), false, &lane));
+    const char *matmul = "matmul f32 [rows, 192] x f16 [64, 192] -> f32 [rows, 64]";
+    add_op(t, 0, 10, add_name(t, "matmul.3", "", matmul));
+    add_op(t, 20, 30, add_name(t, "split", "", "split f32 [8] -> f32 [2] x f32 [6]"));
+    add_op(t, 40, 50, add_name(t, "none", "", "[]"));
+    assert_ok(rn_timeline_finish(t));
+    export_it(t);
+    expect("operation_log/2/input_shapes", "[]");
+    expect("operation_log/0/input_shapes", "[[-1,192],[64,192]]");
+    expect("operation_log/0/output_shape", "[-1,64]");
+    expect("operation_log/0/num_inputs", "2");
+    expect("operation_log/0/num_outputs", "1");
+    expect("operation_log/1/input_shapes", "[[8]]");
+    expect("operation_log/1/output_shape", "[2]");
+    expect("operation_log/1/num_outputs", "2");
+    forget(t);
+}
+
 static void gradients_make_weights_require_them(void **state) {
     (void)state;
     rn_timeline *t = make_empty();
@@ -350,6 +375,14 @@ static void shapes_are_found_in_labels(void **state) {
     assert_int_equal(shape.count, 0);
     assert_false(rn_export_shape_next(&rest, &shape));
     assert_int_equal(shape.dtype.bytes, 0);
+    rest = RN_STR("[[-1, 512], [512, 64]]");
+    assert_true(rn_export_shape_next(&rest, &shape));
+    assert_int_equal(shape.count, 2);
+    assert_int_equal(shape.dims[0], -1);
+    assert_int_equal(shape.dims[1], 512);
+    assert_true(rn_export_shape_next(&rest, &shape));
+    assert_int_equal(shape.dims[1], 64);
+    assert_false(rn_export_shape_next(&rest, &shape));
     rest = RN_STR("f32 [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]");
     assert_false(rn_export_shape_next(&rest, &shape));
     rest = RN_STR("f32 [99999999999999999999]");
@@ -364,6 +397,7 @@ int main(void) {
         cmocka_unit_test(snapshots_are_the_marks_the_peak_and_the_end),
         cmocka_unit_test(a_tensor_has_shape_and_dtype_from_its_label),
         cmocka_unit_test(operations_have_their_bytes_and_children),
+        cmocka_unit_test(inputs_and_outputs_are_told_apart),
         cmocka_unit_test(gradients_make_weights_require_them),
         cmocka_unit_test(new_peaks_are_thinned_and_the_last_is_the_true_one),
         cmocka_unit_test(lists_of_tensors_are_bounded_and_say_so),

@@ -94,6 +94,9 @@ static inline rn_timeline *make_small(void) {
     add_mark(t, 8500, 0, RN_MARK_REFUSAL, 1 << 20);
     add_counter(t, 0, RN_COUNTER_BUDGET, 16384);
     add_counter(t, 100, RN_COUNTER_BUDGET, 16384);
+    add_counter(t, 9000, RN_COUNTER_BUDGET, RN_NO_LIMIT);
+    assert_ok(rn_timeline_add_counter( // which is none
+        t, &(rn_timeline_counter){.kind = RN_COUNTER_BUDGET, .device = 1, .value = RN_NO_LIMIT}));
     add_counter(t, 2000, RN_COUNTER_PREDICTED, 7168);
     add_counter(t, 2000, RN_COUNTER_PREDICTED_PEAK, 12288);
     assert_ok(rn_timeline_add_move(

@@ -363,6 +363,26 @@ static void a_failing_allocation_leaves_nothing(void **state) {
 
 // ---- words, numbers, times ----------------------------------------------------------------------
 
+static void a_long_name_of_a_device_is_not_copied_for_every_tensor(void **state) {
+    (void)state;
+    enum { LONG = 100000 };
+    char *text = malloc(1 << 18);
+    size_t at = (size_t)sprintf(text, "{\"snapshots\": [{\"device_breakdown\": {\"");
+    memset(text + at, 'x', LONG);
+    at += LONG;
+    at += (size_t)sprintf(text + at, "\": {\"tensors\": [");
+    for (int i = 1; i < 200; i++)
+        at += (size_t)sprintf(text + at, "{\"size_bytes\": %d}, ", i);
+    at += (size_t)sprintf(text + at, "{\"size_bytes\": 200}]}}}]}");
+    rn_timeline *t = NULL;
+    rn_ledger_reset_peaks();
+    assert_ok(read_into(text, at, &t));
+    assert_true(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).peak_bytes < 4 * MIB);
+    assert_int_equal(total_at(t, 0), 200 * 201 / 2);
+    rn_timeline_destroy(t);
+    free(text);
+}
+
 static void times_are_read_as_they_are_written(void **state) {
     (void)state;
     static const struct {
@@ -378,7 +398,8 @@ static void times_are_read_as_they_are_written(void **state) {
                 {"2024-02-29T00:00", 1709164800000000000},
                 {"1736764185.123456789", 1736764185123456789},
                 {"0", 0},
-                {"1.5e1", 15000000000}};
+                {"1.5e1", 15000000000},
+                {"99999999999999999999e-15", 100000000000000}};
     static const char *const bad[] = {"",
                                       "x",
                                       "2025-13-01T00:00:00",
@@ -452,6 +473,7 @@ int main(void) {
         cmocka_unit_test(no_entries_are_an_empty_profile),
         cmocka_unit_test(every_key_may_be_missing),
         cmocka_unit_test(every_value_may_be_of_the_wrong_type),
+        cmocka_unit_test(a_long_name_of_a_device_is_not_copied_for_every_tensor),
         cmocka_unit_test(a_failing_allocation_leaves_nothing),
         cmocka_unit_test(times_are_read_as_they_are_written),
         cmocka_unit_test(numbers_are_read_as_they_are_written),

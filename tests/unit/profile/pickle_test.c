@@ -370,9 +370,28 @@ static void a_failing_allocation_leaves_nothing(void **state) {
     free(file);
 }
 
+// A pickle may name one huge dictionary a million times: each look at it has to be short.
+static void keys_far_behind_are_not_looked_for(void **state) {
+    (void)state;
+    char text[2048];
+    size_t at = (size_t)snprintf(text, sizeof text, "}(");
+    for (int i = 0; i < 65; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "Vk%d\nI%d\n", i, i);
+    at += (size_t)snprintf(text + at, sizeof text - at, "u.");
+    rn_pickle p;
+    rn_pickle_value top;
+    uint64_t number;
+    assert_ok(read_bytes(&p, text, at, &top));
+    assert_true(rn_pickle_u64_of(rn_pickle_get(top, RN_STR("k63")), &number));
+    assert_int_equal(number, 63);
+    assert_int_equal(rn_pickle_kind_of(rn_pickle_get(top, RN_STR("k64"))), RN_PICKLE_NONE);
+    rn_pickle_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_a_snapshot_is_read),
+        cmocka_unit_test(keys_far_behind_are_not_looked_for),
         cmocka_unit_test(the_text_protocol_is_read),
         cmocka_unit_test(a_key_that_comes_again_counts_last),
         cmocka_unit_test(what_the_stack_opcodes_do),

@@ -175,6 +175,36 @@ static void what_ended_operations_left_is_listed(void **state) {
     rn_timeline_destroy(t);
 }
 
+// step > block > step, and beside it another step in another lane.
+static void operations_within_their_like_are_not_counted_twice(void **state) {
+    (void)state;
+    rn_timeline *t = empty_timeline();
+    uint32_t step, block, lane;
+    assert_ok(rn_timeline_add_lane(t, RN_STR("other"), false, &lane));
+    assert_ok(rn_timeline_add_name(t, RN_STR("step"), RN_STR(""), RN_STR(""), &step));
+    assert_ok(rn_timeline_add_name(t, RN_STR("block"), RN_STR(""), RN_STR(""), &block));
+    const rn_timeline_op ops[] = {{.begin_ns = 0, .end_ns = 1000, .name = step},
+                                  {.begin_ns = 100, .end_ns = 900, .name = block},
+                                  {.begin_ns = 200, .end_ns = 500, .name = step},
+                                  {.begin_ns = 300, .end_ns = 400, .name = step, .lane = lane}};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        assert_ok(rn_timeline_add_op(t, &ops[i]));
+    assert_ok(rn_timeline_add_alloc(
+        t, &(rn_timeline_alloc){.begin_ns = 250, .end_ns = RN_STILL_LIVE, .bytes = 100}));
+    assert_ok(rn_timeline_add_alloc(
+        t,
+        &(rn_timeline_alloc){.begin_ns = 350, .end_ns = RN_STILL_LIVE, .bytes = 7, .lane = lane}));
+    assert_ok(rn_timeline_finish(t));
+    report_json(t, NULL);
+    assert_json("operations/0/name", "step");
+    assert_int_equal(number("operations/0/count"), 3);
+    assert_int_equal(number("operations/0/delta_bytes"), 107);
+    assert_int_equal(number("operations/0/allocated_bytes"), 107);
+    assert_json("operations/0/total_seconds", "1.1e-06");
+    assert_json("operations/0/self_seconds", "6e-07");
+    rn_timeline_destroy(t);
+}
+
 static void add_counter(rn_timeline *t, uint64_t time, rn_counter kind, uint64_t value) {
     assert_ok(rn_timeline_add_counter(
         t, &(rn_timeline_counter){.time_ns = time, .value = value, .kind = (uint8_t)kind}));
@@ -314,6 +344,7 @@ int main(void) {
         cmocka_unit_test(another_moment_can_be_asked_for),
         cmocka_unit_test(operations_have_time_of_their_own_and_in_all),
         cmocka_unit_test(what_ended_operations_left_is_listed),
+        cmocka_unit_test(operations_within_their_like_are_not_counted_twice),
         cmocka_unit_test(the_predicted_curve_is_compared_at_its_samples),
         cmocka_unit_test(torch_operations_stand_in_the_order_of_their_time),
         cmocka_unit_test(a_counted_peak_that_differs_stands_beside),

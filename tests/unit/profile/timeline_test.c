@@ -245,6 +245,68 @@ static void parts_of_what_was_there_before_do_not_count_twice(void **state) {
     rn_timeline_destroy(t);
 }
 
+static void parts_of_what_was_released_later_do_not_count_twice(void **state) {
+    (void)state;
+    rn_timeline *t = make(1);
+    rn_timeline_alloc base = block(0, 50, 0, 1000), other = block(0, 12, 0, 500);
+    base.before = other.before = true;
+    add(t, other); // is gone before the last part comes
+    add(t, base);  // the arena, which a program that ends in order releases
+    add_part(t, block(10, 20, 0x9000, 300));
+    add_part(t, block(30, 40, 0x9000, 200));
+    assert_ok(rn_timeline_finish(t));
+    assert_int_equal(rn_timeline_level_at(t, 0, 15).reserved_bytes, 1000);
+    assert_int_equal(rn_timeline_level_at(t, 0, 15).active_bytes, 1000);
+    assert_int_equal(rn_timeline_level_at(t, 0, 45).active_bytes, 700);
+    assert_int_equal(rn_timeline_level_at(t, 0, 50).reserved_bytes, 0);
+    rn_timeline_destroy(t);
+}
+
+static void parts_over_the_same_blocks_find_those_that_are_new(void **state) {
+    (void)state;
+    rn_timeline *t = make(1);
+    for (uint64_t i = 0; i < 3; i++)
+        add(t, block(i, i == 1 ? 40 : RN_STILL_LIVE, 0x1000 + i * 0x100, 0x100));
+    add_part(t, block(10, 20, 0x1080, 0x200));
+    add(t, block(25, 50, 0x1100, 0x80)); // another purpose, at the address of the second
+    add_part(t, block(30, 35, 0x1080, 0x200));
+    add(t, block(60, RN_STILL_LIVE, 0x1100, 0x100)); // holds nothing
+    add_part(t, block(70, 80, 0x1010, 0x10));
+    assert_ok(rn_timeline_finish(t));
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(t->allocs[i].is_arena);
+    assert_int_equal(t->allocs[4].begin_ns, 25);
+    assert_true(t->allocs[4].is_arena);
+    assert_int_equal(t->allocs[6].begin_ns, 60);
+    assert_false(t->allocs[6].is_arena);
+    rn_timeline_destroy(t);
+}
+
+static void more_bytes_than_can_be_counted_are_refused(void **state) {
+    (void)state;
+    rn_timeline *t = make(1);
+    rn_timeline_alloc huge = block(0, 1, 0x1000, (uint64_t)1 << 48);
+    for (int i = 0; i < 1 << 13; i++)
+        add(t, huge);
+    assert_fails(RN_CORRUPT, rn_timeline_add_alloc(t, &huge));
+    assert_ok(rn_timeline_finish(t));
+    assert_int_equal(rn_timeline_peak(t, 0).reserved_bytes, (uint64_t)1 << 61);
+    rn_timeline_destroy(t);
+}
+
+static void what_is_only_measured_is_no_operations_doing(void **state) {
+    (void)state;
+    rn_timeline *t = make(1);
+    rn_timeline_alloc outside = block(5, RN_STILL_LIVE, 0, 1000);
+    outside.purpose = RN_PURPOSE_OUTSIDE;
+    add_op(t, 0, 0, 100);
+    add(t, outside);
+    assert_ok(rn_timeline_finish(t));
+    assert_int_equal(t->allocs[0].op, RN_NO_INDEX);
+    assert_int_equal(t->ops[0].delta_bytes, 0);
+    rn_timeline_destroy(t);
+}
+
 static void parts_are_found_among_many_blocks(void **state) {
     (void)state;
     rn_timeline *t = make(1);
@@ -423,6 +485,10 @@ int main(void) {
         cmocka_unit_test(parts_find_the_block_that_holds_them_at_their_time),
         cmocka_unit_test(a_part_may_lie_in_several_blocks_that_touch),
         cmocka_unit_test(parts_of_what_was_there_before_do_not_count_twice),
+        cmocka_unit_test(parts_of_what_was_released_later_do_not_count_twice),
+        cmocka_unit_test(parts_over_the_same_blocks_find_those_that_are_new),
+        cmocka_unit_test(more_bytes_than_can_be_counted_are_refused),
+        cmocka_unit_test(what_is_only_measured_is_no_operations_doing),
         cmocka_unit_test(parts_are_found_among_many_blocks),
         cmocka_unit_test(a_walk_gives_the_level_after_each_moment),
         cmocka_unit_test(what_lives_no_time_counts_for_the_peak),

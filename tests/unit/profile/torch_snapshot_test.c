@@ -242,6 +242,47 @@ static void a_snapshot_that_repeats_itself_is_refused(void **state) {
     free(data);
 }
 
+// Each of a thousand segments goes through all that are live: hundreds of thousands of blocks.
+static void segments_over_segments_are_refused(void **state) {
+    (void)state;
+    char *data = malloc(1 << 16), line[96];
+    size_t at = append(data, 0, "}(Vdevice_traces\n](](");
+    for (int i = 0; i < 300; i++) {
+        snprintf(line, sizeof line, "}(Vaction\nVsegment_alloc\nVaddr\nI%d\nVsize\nI1\nu",
+                 4096 + 2 * i);
+        at = append(data, at, line);
+    }
+    at =
+        append(data, at, "eeVsegments\n](}(Vdevice\nI0\nVaddress\nI4096\nVtotal_size\nI600\nup1\n");
+    for (int i = 0; i < 1000; i++)
+        at = append(data, at, "h\1");
+    at = append(data, at, "eu.");
+    assert_fails(RN_CORRUPT, read_bytes(data, at));
+    assert_non_null(strstr(rn_last_story()->message, "repeats itself"));
+    free(data);
+}
+
+static void a_long_text_is_not_copied_for_every_frame(void **state) {
+    (void)state;
+    enum { LONG = 100000 };
+    char *data = malloc(1 << 18), line[160];
+    data[0] = 'V';
+    memset(data + 1, 'x', LONG);
+    size_t at = append(data, 1 + LONG, "\np1\n0}Vdevice_traces\n](](");
+    for (int i = 0; i < 200; i++) {
+        snprintf(line, sizeof line,
+                 "}(Vaction\nValloc\nVaddr\nI%d\nVsize\nI1\nVframes\n](}(Vfilename\nh\1Vline\n"
+                 "I%d\nueu",
+                 4096 + i, i);
+        at = append(data, at, line);
+    }
+    at = append(data, at, "ees.");
+    rn_ledger_reset_peaks();
+    assert_ok(read_bytes(data, at));
+    assert_true(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).peak_bytes < 4 * MIB);
+    free(data);
+}
+
 static void sizes_and_addresses_that_cannot_be_are_refused(void **state) {
     (void)state;
     static const char *const cases[] = {
@@ -288,6 +329,8 @@ int main(void) {
         cmocka_unit_test(other_pickles_are_no_snapshots),
         cmocka_unit_test(wrong_types_are_passed_over),
         cmocka_unit_test(a_snapshot_that_repeats_itself_is_refused),
+        cmocka_unit_test(segments_over_segments_are_refused),
+        cmocka_unit_test(a_long_text_is_not_copied_for_every_frame),
         cmocka_unit_test(sizes_and_addresses_that_cannot_be_are_refused),
         cmocka_unit_test(a_failing_allocation_leaves_nothing),
     };

@@ -534,6 +534,36 @@ static void a_read_that_fails_is_an_io_error(void **state) {
     rn_fault_arm(RN_FAULT_READ, 0);
 }
 
+static void blocks_that_are_missing_without_a_hole_are_noted(void **state) {
+    (void)state;
+    begin_trace("spill");
+    EVENTS(1, memory(RN_TRACE_ALLOC, 10, 0x1000, 5));
+    maker.sequence += 3;
+    EVENTS(1, memory(RN_TRACE_ALLOC, 30, 0x2000, 6));
+    trace_end(&maker);
+    rn_timeline *t = read_made();
+    assert_true(has_note(t, "3 blocks of events or names are missing"));
+    assert_int_equal(t->alloc_count, 2);
+    rn_timeline_destroy(t);
+}
+
+// Each header claims all that is behind it, with a wrong sum: to sum them all would take as long as
+// the square of the file's size.
+static void headers_that_overlap_are_refused(void **state) {
+    (void)state;
+    static uint8_t data[1 << 16];
+    static const uint8_t other[sizeof data];
+    for (size_t at = 0; at < sizeof data; at += RN_TRACE_ALIGN) {
+        rn_trace_block block = {.kind = RN_TRACE_EVENTS,
+                                .payload_bytes = (uint32_t)(sizeof data - at - sizeof block)};
+        rn_trace_seal(&block, other);
+        memcpy(data + at, &block, sizeof block);
+    }
+    rn_timeline *t = NULL;
+    assert_fails(RN_CORRUPT, read_bytes(data, sizeof data, &t));
+    assert_non_null(strstr(rn_last_story()->message, "overlap"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_trace_is_read_with_all_it_has),
@@ -545,6 +575,8 @@ int main(void) {
         cmocka_unit_test(releases_of_what_was_held_before_come_off_it),
         cmocka_unit_test(charges_without_an_address_come_and_go),
         cmocka_unit_test(many_charges_without_address_do_not_hide_what_was_there_before),
+        cmocka_unit_test(headers_that_overlap_are_refused),
+        cmocka_unit_test(blocks_that_are_missing_without_a_hole_are_noted),
         cmocka_unit_test(operations_without_an_end_are_cut_at_their_lanes_last_event),
         cmocka_unit_test(torch_counters_become_operations),
         cmocka_unit_test(a_ring_begins_with_the_totals_of_its_first_whole_round),
