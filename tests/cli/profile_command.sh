@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # profile_command.sh — ration profile on recordings of the program itself: reports, pages, exports, the served page, and
 # what cannot be read.
+default=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../models/default")
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 expect 0 "$ration" run -p 'Once upon a time' -n 8 --greedy --profile=a.rntrace
@@ -24,6 +25,10 @@ expect 0 "$ration" profile report --diff a.rntrace b.rntrace
 says out 'a.rntrace' 'b.rntrace'
 expect 0 "$ration" profile report --diff a.rntrace b.rntrace --json
 check_json 'assert j'
+
+expect 0 "$ration" convert "$default" out.gguf --to q8_0 --budget 256MiB --profile=convert.rntrace
+expect 0 "$ration" profile report convert.rntrace --json
+check_json "assert j['devices'][0]['budget_bytes'] == 256 << 20"
 
 # ---- other forms
 expect 0 "$ration" profile html a.rntrace -o page.html
@@ -49,11 +54,17 @@ says out 'lower bound'
 expect 2 "$ration" profile
 says err 'report, html, export, view, run'
 expect 2 "$ration" profile paint a.rntrace
+says err 'there is no ration profile paint' 'report, html, export, view, run'
 expect 2 "$ration" profile report
-says err 'usage: ration profile report FILE'
+says err 'a FILE is missing' 'usage: ration profile report FILE'
 expect 2 "$ration" profile report a.rntrace b.rntrace
+says err 'too many arguments'
 expect 2 "$ration" profile report --diff a.rntrace
+says err 'two files are compared'
 expect 2 "$ration" profile run
+says err 'the PROGRAM is missing'
+expect 2 "$ration" profile report a.rntrace -- true
+says err 'too many arguments'
 expect 2 "$ration" profile html a.rntrace -o a.rntrace
 says err 'would overwrite'
 expect 2 "$ration" profile export a.rntrace --format gif
@@ -66,6 +77,10 @@ expect 3 "$ration" profile html foreign -o no.html
 [ ! -e no.html ] || fail 'a page of nothing'
 expect 3 "$ration" profile report .
 expect 3 "$ration" profile html a.rntrace -o missing/page.html
+# What was there already and is no file is not removed.
+ln -s /dev/full full
+expect 3 "$ration" profile html a.rntrace -o full
+[ -L full ] || fail 'a link to a full device was removed'
 printf '{"metadata": {}}' > bare.json
 expect 3 "$ration" profile report bare.json
 # A file cut anywhere is read up to the cut.
@@ -97,7 +112,26 @@ def code(request):
     except urllib.error.HTTPError as error:
         return error.code
 assert code(url + 'etc/passwd') == 404
+# Others that say nothing, little, or too much do not keep it from answering.
+import socket
+address = ('127.0.0.1', int(url.split(':')[2].strip('/')))
+others = [socket.create_connection(address) for _ in range(4)]
+others[0].sendall(b'GET / HTTP/1.1\r\nHost: ')
+others[1].sendall(b'x' * 9000)
+assert b'<canvas' in urllib.request.urlopen(url, timeout=3).read()
 assert code(urllib.request.Request(url, headers={'Host': 'evil.example'})) == 400
 PYTHON
+# A port that is taken.
+expect 3 "$ration" profile view a.rntrace --serve --view-port "$(sed 's/.*:\([0-9]*\).*/\1/' served)"
+says err 'Address already in use' 'another --view-port may be free'
 kill -INT $server
 wait $server || fail "serving ended with $?"
+
+# ---- Ctrl-C is the recorded program's own affair
+# Builds with sanitizers have no library to preload.
+[ -e "$(dirname "$ration")/../lib/libration_preload.so" ] || exit 0
+"$ration" profile run -o sleep.rntrace -- sleep 0.5 2> err &
+program=$!
+sleep 0.2
+kill -INT $program
+wait $program || fail "a program that goes on after Ctrl-C ended with $?"

@@ -3,6 +3,7 @@
 Best of five openings in a fresh tab; frames are those of two seconds of panning at full width, in each of the three views.
 "cpu" is the time that the page's own thread has computed, which is what counts on a busy machine.
 """
+import pathlib
 import sys
 
 from browser import Browser, Page
@@ -36,7 +37,7 @@ def open_measured(browser, path):
     page.call("Performance.enable", timeDomain="threadTicks")
     page.call("Emulation.setDeviceMetricsOverride", width=1400, height=900, deviceScaleFactor=1, mobile=False)
     before = cpu_seconds(page)
-    page.call("Page.navigate", url="file://" + path)
+    page.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri())
     browser.wait_for("Page.loadEventFired", page.session)
     page.frame()
     return page, page.evaluate("rationTimeline.timings.shown"), (cpu_seconds(page) - before) * 1000

@@ -235,11 +235,19 @@ def arenas_unused_rest_is_reserved(browser):
     main = trace.lane("main")
     trace.alloc(main, 100, 0x10000000, 100 * MIB, "weights")
     trace.alloc(main, 200, 0x10000000, 30 * MIB, "weights", flags=t.INNER)
+    trace.alloc(main, 250, 0x14000000, 10 * MIB, "kv", flags=t.INNER)
     trace.alloc(main, 300, 0x12000000, 20 * MIB, "activations", flags=t.INNER)
+    trace.free(main, 350, 0x14000000, 10 * MIB, "kv", flags=t.INNER)
     trace.free(main, 900, 0x12000000, 20 * MIB, "activations", flags=t.INNER)
     trace.alloc(main, 1000, 0x7f0000000000, 1 * MIB, "io")
+    trace.alloc(main, 1200, 0x12000000, 20 * MIB, "activations", flags=t.INNER)
     trace.operation(main, 1500, 2000, trace.name("op"))
     page = open_page(browser, trace, "arena")
+    text = page.evaluate("document.getElementById('panel').innerText")
+    assert "most in use\n60.0 MiB" in text, text
+    # Of the states with the most reserved, the one with the most in use.
+    check("peak", {"bytes": 101 * MIB, "time": 1200}, page.evaluate("rationTimeline.peak(0)"))
+    check("the file's", 1200, page.evaluate("rationTimeline.data.facts.devices[0].peak_ns"))
     page.evaluate("rationTimeline.setRange(0, 2000), rationTimeline.drawNow()")
     columns = page.evaluate("rationTimeline.memoryColumns(0).map(c => [c.reserved, c.active])")
     x = len(columns) * 400 // 2000
@@ -349,6 +357,10 @@ def mouse_and_keys_move_the_view(browser):
         before = page.evaluate(where)
         page.key(key)
         assert does(before, page.evaluate(where)), key
+    page.key("r")
+    check("selected", page.evaluate(where), page.evaluate("Object.values(rationTimeline.view.selection)"))
+    page.key("Escape")
+    check("selected", None, page.evaluate("rationTimeline.view.selection"))
     page.key("m")
     check("markers", 1, page.evaluate("rationTimeline.view.markers.length"))
     for key, mode in (("2", 2), ("3", 3), ("1", 1)):
@@ -404,6 +416,30 @@ def the_tooltip_says_what_is_known(browser):
     text = page.evaluate("document.getElementById('tooltip').innerText")
     for wanted in ("matmul", "500 µs", "0.001 ms", "0.501 ms", "+3.00 MiB", "f16 [16, 64]", "layer 3", "main"):
         assert wanted in text, (wanted, text)
+    page.key("d")
+    check("hidden when the view moves", True, page.evaluate("document.getElementById('tooltip').hidden"))
+    fine(page)
+
+
+def stages_at_both_edges_are_named(browser):
+    trace = Trace()
+    main = trace.lane("main")
+    trace.alloc(main, 0, 0x1000, MIB, "io")
+    trace.event(main, 0, t.MARK, name=trace.name("begin"), purpose=t.STAGE)
+    trace.event(main, 1000, t.MARK, name=trace.name("final_cleanup"), purpose=t.STAGE)
+    page = open_page(browser, trace, "stages", before="""
+        const fillText = CanvasRenderingContext2D.prototype.fillText;
+        window.texts = {};
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            texts[text] = [x, this.textAlign, this.measureText(text).width];
+            fillText.call(this, text, x, y);
+        };""")
+    x, align, width = page.evaluate("texts.final_cleanup")
+    left, right = page.evaluate("[rationTimeline.layout.left, rationTimeline.layout.right]")
+    check("beside the last flag", "right", align)
+    assert left < x - width and x < right, (x, width)
+    x, align, width = page.evaluate("texts.begin")
+    check("beside the first flag", "left", align)
     fine(page)
 
 
@@ -511,6 +547,7 @@ TESTS = [
     mouse_and_keys_move_the_view,
     the_minimap_has_a_brush,
     the_tooltip_says_what_is_known,
+    stages_at_both_edges_are_named,
     hostile_names_stay_names,
     older_browsers_show_the_same,
     strange_sizes_are_drawn,

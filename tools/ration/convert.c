@@ -202,6 +202,7 @@ static rn_status run(const invocation *in) {
     const char *wish = rn_settings_text(in->settings, "budget");
     RN_TRY(read_budget(wish[0] ? wish : "256MiB", &budget));
     options.budget_bytes = budget;
+    rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, budget); // a line in the picture
     return in->json ? run_collected(in, &options, &d, budget) : run_text(in, &options, &d, budget);
 }
 

@@ -108,6 +108,12 @@ static rn_status fail_output(const char *path) {
                     RN_NO_OFFSET);
 }
 
+// A device or pipe that is full stays where it is.
+static void remove_file(const char *path) {
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISREG(status.st_mode)) unlink(path);
+}
+
 // Whole or not at all: a file that could not be written to its end is removed.
 rn_status write_export(const rn_timeline *timeline, rn_export form, const char *path) {
     if (strcmp(path, "-") == 0) return rn_timeline_export(timeline, form, rn_sink_file(stdout));
@@ -115,7 +121,7 @@ rn_status write_export(const rn_timeline *timeline, rn_export form, const char *
     if (!file) return fail_output(path);
     rn_status s = rn_timeline_export(timeline, form, rn_sink_file(file));
     if (fclose(file) != 0 && s == RN_OK) s = fail_output(path);
-    if (s != RN_OK) unlink(path);
+    if (s != RN_OK) remove_file(path);
     return s;
 }
 
@@ -167,17 +173,17 @@ static rn_status write_form(const invocation *in) {
 
 typedef struct action {
     const char *name, *usage;
-    size_t min_words, max_words; // with its own name
+    size_t word_count; // with its own name; one more for report --diff
     rn_status (*run)(const invocation *in);
 } action;
 
 static const action actions[] = {
-    {"report", "profile report FILE [--at TIME] | --diff A B", 2, 3, report},
-    {"html", "profile html FILE [-o PAGE.html]", 2, 2, write_html},
-    {"export", "profile export FILE --format json|chrome|torch|csv|prometheus|html [-o FILE]", 2, 2,
+    {"report", "profile report FILE [--at TIME] | --diff A B", 2, report},
+    {"html", "profile html FILE [-o PAGE.html]", 2, write_html},
+    {"export", "profile export FILE --format json|chrome|torch|csv|prometheus|html [-o FILE]", 2,
      write_form},
-    {"view", "profile view FILE [--serve]", 2, 2, profile_view},
-    {"run", "profile run [-o FILE] -- PROGRAM [ARGUMENTS]", 1, 1, profile_run},
+    {"view", "profile view FILE [--serve [--view-port N]]", 2, profile_view},
+    {"run", "profile run [-o FILE] -- PROGRAM [ARGUMENTS]", 1, profile_run},
 };
 
 static const action *find_action(const invocation *in) {
@@ -186,20 +192,27 @@ static const action *find_action(const invocation *in) {
     return NULL;
 }
 
+static rn_status fail_action(const invocation *in) {
+    rn_status s = in->word_count
+                      ? rn_fail(RN_INVALID, "there is no ration profile %s", in->words[0])
+                      : rn_fail(RN_INVALID, "ration profile: what is to be done?");
+    return rn_hint(s, "one of report, html, export, view, run; see ration profile --help");
+}
+
 static rn_status run(const invocation *in) {
     const action *a = find_action(in);
-    if (!a)
-        return rn_hint(rn_fail(RN_INVALID, "ration profile: what is to be done?"),
-                       "one of report, html, export, view, run; see ration profile --help");
-    bool diff = rn_settings_bool(in->settings, "diff");
-    bool fits = in->word_count >= a->min_words && in->word_count <= a->max_words &&
-                (a->run != report || in->word_count == (diff ? 3u : 2u)) &&
-                (a->run == profile_run) == (in->rest_count > 0);
-    if (!fits)
-        return rn_hint(
-            rn_fail(RN_INVALID, "ration profile %s: arguments are missing or superfluous", a->name),
-            "usage: ration %s", a->usage);
-    return a->run(in);
+    if (!a) return fail_action(in);
+    bool is_diff = a->run == report && rn_settings_bool(in->settings, "diff");
+    size_t words = a->word_count + is_diff;
+    bool wants_program = a->run == profile_run, has_program = in->rest_count > 0;
+    if (in->word_count == words && wants_program == has_program) return a->run(in);
+    bool is_missing = in->word_count < words || (wants_program && !has_program);
+    return rn_hint(rn_fail(RN_INVALID, "ration profile %s: %s", a->name,
+                           !is_missing     ? "too many arguments"
+                           : wants_program ? "the PROGRAM is missing, behind --"
+                           : is_diff       ? "two files are compared"
+                                           : "a FILE is missing"),
+                   "usage: ration %s", a->usage);
 }
 
 // What stands behind "--" is another program's.

@@ -66,6 +66,7 @@ static rn_status start(const invocation *in, const char *library, const char *fi
 static int wait_for(pid_t child) {
     int status = 0;
     bool told = false;
+    signal(SIGINT, SIG_IGN); // what it means is the program's business
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
         if (interrupted && !told) kill(child, SIGTERM);
         told = interrupted;

@@ -82,16 +82,20 @@ rn_str rn_export_op_name(const rn_export_names *names, const rn_timeline_op *op)
 // "stage", "checkpoint", "periodic", ...
 const char *rn_export_mark_name(uint8_t kind);
 
-// A dtype and a shape out of a name's detail: "f32 [4096, 1024]".
+// A dtype and a shape out of a name's detail: "f32 [4096, 1024]". The axis "rows" of a graph, which
+// has another length in every run, is -1.
 #define RN_SHAPE_DIMS 16
 typedef struct rn_export_shape {
     rn_str dtype;
-    uint64_t dims[RN_SHAPE_DIMS]; // (count)
+    int64_t dims[RN_SHAPE_DIMS]; // (count)
     size_t count;
 } rn_export_shape;
-// The next one of "f16 [64, 64] x f32 [1, 64]", taken off *rest; false where there is none (left).
-// What is not a list of whole numbers is passed over.
+// The next one of "f16 [64, 64] x f32 [rows, 64]" or "[[64, 64], [1, 64]]", taken off *rest; false
+// where there is none (left). What is not a list of whole numbers is passed over.
 bool rn_export_shape_next(rn_str *rest, rn_export_shape *out);
+// What an operation makes, "f32 [rows, 64]" of "f16 [64, 64] x f32 [rows, 64] -> f32 [rows, 64]",
+// taken off the end of *detail; empty where it is not said.
+rn_str rn_export_take_outputs(rn_str *detail);
 
 // Whether its bytes are in use: a part, or a block that has none.
 static inline bool rn_is_in_use(const rn_timeline_alloc *alloc) {

@@ -9,7 +9,8 @@
 // Times are microseconds with three decimals: nanoseconds, exactly. Every sample of a counter has
 // all of its series, because chrome://tracing stacks them by position; and a device has at most
 // MAX_SAMPLES, because viewers give up on files of some hundred megabytes. Where there are more
-// changes, each of BUCKETS equal spans keeps its highest sample and its last: no peak is lost.
+// changes, each of BUCKETS equal spans keeps the sample with the most in use and its last: no peak
+// of what is in use is lost.
 #include "memory/account.h"
 #include "profile/export/export.h"
 
@@ -289,6 +290,7 @@ static void put_counters(chrome *c) {
         rn_str own = c->names.names[counter->name].name;
         bool is_other = counter->kind == RN_COUNTER_OTHER;
         if (!is_other && written[counter->kind][device] == counter->value) continue;
+        if (counter->kind == RN_COUNTER_BUDGET && counter->value == RN_NO_LIMIT) continue;
         written[counter->kind][device] = counter->value;
         begin_counter(c, counter_name(counter), is_other && own.bytes ? own : where,
                       counter->time_ns);

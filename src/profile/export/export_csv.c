@@ -3,7 +3,8 @@
 //
 //     id,lower,upper,size        alive at moments lower <= t < upper
 //
-// If arenas were recorded, these are their parts: what a plan can move. Otherwise all blocks. A
+// If arenas were recorded, these are their parts: what a plan can move. Otherwise all blocks; those
+// of all devices, as if there were one. A
 // moment is the rank of a time at which something began or ended, so numbers stay small; what
 // lived for no time has one moment to itself, and what was live at the end has an end behind all.
 #include "memory/account.h"

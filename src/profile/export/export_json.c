@@ -43,7 +43,7 @@ void rn_json_export_mb(rn_json_export *x, const char *key, double bytes) {
 void rn_json_export_shape(rn_json_export *x, const char *key, const rn_export_shape *shape) {
     rn_json_array(&x->json, key);
     for (size_t i = 0; i < shape->count; i++)
-        rn_json_u64(&x->json, NULL, shape->dims[i]);
+        rn_json_i64(&x->json, NULL, shape->dims[i]);
     rn_json_end(&x->json);
 }
 
@@ -107,7 +107,7 @@ static uint64_t now_unix_ns(void) {
 static uint64_t tensor_count(const rn_timeline *t) {
     uint64_t count = 0;
     for (uint32_t i = 0; i < t->alloc_count; i++)
-        count += rn_is_in_use(&t->allocs[i]);
+        count += rn_json_counts(&t->allocs[i]);
     return count;
 }
 
@@ -150,6 +150,7 @@ static rn_status put_metadata(rn_json_export *x) {
     rn_json_bool(&x->json, "operation_log_enabled", t->op_count > 0);
     rn_json_u64(&x->json, "mb_is", 1048576);
     rn_json_bool(&x->json, "tensor_accesses_recorded", false);
+    rn_json_bool(&x->json, "profiler_memory_counted", false);
     rn_json_export_time(x, "started_at", 0);
     rn_json_f64(&x->json, "seconds", (double)t->end_ns / 1e9);
     rn_json_u64(&x->json, "peak_bytes", x->peak_bytes);
@@ -216,7 +217,7 @@ static cut find_cut(const rn_timeline *t, uint64_t want, uint32_t *counts) {
         for (uint32_t i = 0; i < t->alloc_count; i++) {
             uint64_t bytes = t->allocs[i].bytes;
             bool counted = (bytes ^ size) >> (shift + DIGIT_BITS) == 0;
-            if (counted && rn_is_in_use(&t->allocs[i])) counts[bytes >> shift & (DIGITS - 1)]++;
+            if (counted && rn_json_counts(&t->allocs[i])) counts[bytes >> shift & (DIGITS - 1)]++;
         }
         for (; counts[digit] < want; digit--)
             want -= counts[digit];
@@ -237,7 +238,7 @@ static rn_status put_lifecycles(rn_json_export *x) {
     rn_json_object(&x->json, "tensor_lifecycle");
     for (uint32_t i = 0; i < t->alloc_count; i++) {
         const rn_timeline_alloc *a = &t->allocs[i];
-        if (!rn_is_in_use(a) || a->bytes < from.bytes) continue;
+        if (!rn_json_counts(a) || a->bytes < from.bytes) continue;
         if (a->bytes == from.bytes && from.ties == 0) continue;
         if (a->bytes == from.bytes) from.ties--;
         put_lifecycle(x, i);

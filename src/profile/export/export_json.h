@@ -30,6 +30,11 @@ typedef struct rn_json_export {
     size_t listed; // tensors of a device in one snapshot
 } rn_json_export;
 
+// Whether a block is one of the program's tensors: what the profiler holds itself is not.
+static inline bool rn_json_counts(const rn_timeline_alloc *alloc) {
+    return rn_is_in_use(alloc) && alloc->purpose != RN_PURPOSE_PROFILER;
+}
+
 // Local time as Python's datetime.isoformat() writes it, with microseconds.
 void rn_json_export_time(rn_json_export *x, const char *key, uint64_t time_ns);
 // Bytes in units of 1024 * 1024, which pie calls MB.

@@ -121,7 +121,7 @@ static void answer(op_table *ops, const rn_sort_item *questions, size_t count) {
         for (; next < count && questions[next].key < 2 * change.time_ns + 1; next++)
             ops->totals[questions[next].index] = bytes;
         const rn_timeline_alloc *a = &t->allocs[change.alloc];
-        if (rn_is_in_use(a)) bytes += change.is_end ? 0 - a->bytes : a->bytes;
+        if (rn_json_counts(a)) bytes += change.is_end ? 0 - a->bytes : a->bytes;
     }
     for (; next < count; next++)
         ops->totals[questions[next].index] = bytes;
@@ -251,15 +251,23 @@ static void put_graph(const op_table *ops) {
     rn_json_end(&x->json);
 }
 
-// The shapes that the operation's label has, "f16 [64, 64] x f32 [1, 64]"; returns how many.
-static uint64_t put_shapes(rn_json_export *x, rn_str detail) {
-    uint64_t count = 0;
+// The shapes that the operation's label has, "f16 [64, 64] x f32 [1, 64] -> f32 [1, 64]". Of
+// several outputs, the form has room for the first.
+static void put_shapes(rn_json_export *x, rn_str detail) {
+    uint64_t inputs = 0, outputs = 0;
     rn_export_shape shape;
+    rn_str made = rn_export_take_outputs(&detail);
+    if (rn_str_equal(detail, RN_STR("[]"))) detail.bytes = 0; // an empty list, not one scalar
     rn_json_array(&x->json, "input_shapes");
-    for (; rn_export_shape_next(&detail, &shape); count++)
+    for (; rn_export_shape_next(&detail, &shape); inputs++)
         rn_json_export_shape(x, NULL, &shape);
     rn_json_end(&x->json);
-    return count;
+    outputs = rn_export_shape_next(&made, &shape);
+    rn_json_export_shape(x, "output_shape", &shape);
+    while (rn_export_shape_next(&made, &shape))
+        outputs++;
+    rn_json_u64(&x->json, "num_inputs", inputs);
+    rn_json_u64(&x->json, "num_outputs", outputs);
 }
 
 static void put_empty(rn_json *json, const char *key) {
@@ -278,10 +286,7 @@ static void put_log_entry(rn_json_export *x, uint32_t index) {
     rn_json_text(&x->json, "module_name", name->group);
     put_empty(&x->json, "input_tensor_ids");
     put_empty(&x->json, "output_tensor_ids");
-    uint64_t inputs = put_shapes(x, name->detail);
-    put_empty(&x->json, "output_shape");
-    rn_json_u64(&x->json, "num_inputs", inputs);
-    rn_json_u64(&x->json, "num_outputs", 0);
+    put_shapes(x, name->detail);
     rn_json_f64(&x->json, "duration_us", (double)(op->end_ns - op->begin_ns) / 1e3);
     rn_json_text(&x->json, "lane", x->names.lanes[op->lane]);
     rn_json_u64(&x->json, "depth", op->depth);

@@ -51,7 +51,7 @@ static void find_peaks(rn_json_export *x) {
     rn_change_walk_begin(&walk, x->timeline);
     while (rn_change_walk_next(&walk, &change)) {
         const rn_timeline_alloc *a = &x->timeline->allocs[change.alloc];
-        bool counts = rn_is_in_use(a);
+        bool counts = rn_json_counts(a);
         if (counts && change.is_end) turn(x, &c, false);
         c.count++;
         if (counts) c.bytes += change.is_end ? 0 - a->bytes : a->bytes;
@@ -106,7 +106,7 @@ typedef struct live_set {
 static void add_live(live_set *s, uint32_t index) {
     const rn_timeline_alloc *a = &s->x->timeline->allocs[index];
     if (!a->inner) s->reserved_bytes += a->bytes;
-    if (!rn_is_in_use(a)) return;
+    if (!rn_json_counts(a)) return;
     s->devices[a->device].bytes += a->bytes;
     s->devices[a->device].count++;
     s->place[index] = s->count;
@@ -116,7 +116,7 @@ static void add_live(live_set *s, uint32_t index) {
 static void remove_live(live_set *s, uint32_t index) {
     const rn_timeline_alloc *a = &s->x->timeline->allocs[index];
     if (!a->inner) s->reserved_bytes -= a->bytes;
-    if (!rn_is_in_use(a)) return;
+    if (!rn_json_counts(a)) return;
     s->devices[a->device].bytes -= a->bytes;
     s->devices[a->device].count--;
     uint32_t last = s->live[--s->count];

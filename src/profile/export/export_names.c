@@ -91,23 +91,27 @@ const char *rn_export_mark_name(uint8_t kind) {
 
 // ---- shapes -------------------------------------------------------------------------------------
 
+static bool parse_dim(rn_str text, int64_t *out) {
+    bool is_open = rn_str_equal(text, RN_STR("rows")) || rn_str_equal(text, RN_STR("-1"));
+    *out = is_open ? -1 : 0;
+    if (is_open) return true;
+    for (size_t i = 0; i < text.bytes; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9' || *out > (INT64_MAX - 9) / 10) return false;
+        *out = *out * 10 + (text.data[i] - '0');
+    }
+    return true;
+}
+
 // "4096, 1024" into out->dims.
 static bool parse_dims(const char *at, const char *end, rn_export_shape *out) {
-    bool digits = false;
-    out->count = 0;
-    for (; at < end; at++) {
-        if (*at >= '0' && *at <= '9') {
-            if (!digits) {
-                if (out->count == RN_SHAPE_DIMS) return false;
-                out->dims[out->count++] = 0;
-            }
-            uint64_t *dim = &out->dims[out->count - 1];
-            if (*dim > (INT64_MAX - 9) / 10) return false;
-            *dim = *dim * 10 + (uint64_t)(*at - '0');
-            digits = true;
-        } else if (*at == ',' || *at == ' ')
-            digits = false;
-        else
+    for (out->count = 0; at < end;) {
+        const char *begin = at;
+        while (at < end && *at != ',' && *at != ' ')
+            at++;
+        rn_str word = {begin, (size_t)(at - begin)};
+        if (!word.bytes)
+            at++;
+        else if (out->count == RN_SHAPE_DIMS || !parse_dim(word, &out->dims[out->count++]))
             return false;
     }
     return true;
@@ -129,6 +133,7 @@ bool rn_export_shape_next(rn_str *rest, rn_export_shape *out) {
         const char *open = memchr(begin, '[', rest->bytes);
         const char *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
         if (!close) break;
+        open = memrchr(open, '[', (size_t)(close - open)); // the innermost of a list of lists
         *rest = (rn_str){close + 1, (size_t)(end - close - 1)};
         out->dtype = last_word(begin, open);
         if (parse_dims(open + 1, close, out)) return true;
@@ -136,4 +141,14 @@ bool rn_export_shape_next(rn_str *rest, rn_export_shape *out) {
     *out = (rn_export_shape){.dtype = {"", 0}};
     *rest = (rn_str){NULL, 0};
     return false;
+}
+
+rn_str rn_export_take_outputs(rn_str *detail) {
+    static const char arrow[] = {'-', '>'};
+    const char *at =
+        detail->bytes ? memmem(detail->data, detail->bytes, arrow, sizeof arrow) : NULL;
+    if (!at) return (rn_str){NULL, 0};
+    const char *begin = at + sizeof arrow, *end = detail->data + detail->bytes;
+    detail->bytes = (size_t)(at - detail->data);
+    return (rn_str){begin, (size_t)(end - begin)};
 }

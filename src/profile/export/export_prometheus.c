@@ -76,6 +76,7 @@ static rn_timeline_level last_level(const rn_timeline *t, uint8_t device) {
 static bool last_counter(const rn_timeline *t, rn_counter kind, uint32_t device, uint64_t *out) {
     for (uint32_t i = t->counter_count; i-- > 0;) {
         if (t->counters[i].kind != kind || t->counters[i].device != device) continue;
+        if (kind == RN_COUNTER_BUDGET && t->counters[i].value == RN_NO_LIMIT) continue;
         *out = t->counters[i].value;
         return true;
     }

@@ -272,7 +272,8 @@ static void put_change(torch *x, rn_pickler_list_state *list, const rn_change *c
 static uint64_t budget_of(const rn_timeline *t, uint8_t device) {
     uint64_t budget = 0;
     for (uint32_t i = 0; i < t->counter_count; i++)
-        if (t->counters[i].kind == RN_COUNTER_BUDGET && t->counters[i].device == device)
+        if (t->counters[i].kind == RN_COUNTER_BUDGET && t->counters[i].device == device &&
+            t->counters[i].value != RN_NO_LIMIT)
             budget = t->counters[i].value;
     return budget;
 }

@@ -8,7 +8,7 @@ function opName(i) {
 function opFacts(i) {
   const { op } = timeline, length = op.end[i] - op.begin[i], step = Math.max(1, length / 100);
   const inArenas = op.inner_delta[i] ? `, in arenas ${deltaText(op.inner_delta[i])}` : "";
-  const counts = `${bytesText(op.allocated[i])} in ${countText(op.allocs[i])}, freed ${countText(op.frees[i])}`;
+  const counts = `${bytesText(op.allocated[i])} in ${countText(op.allocs[i])} blocks, ${countText(op.frees[i])} freed`;
   return [
     ["duration", timeText(length) + (op.unfinished[i] ? ", no end was seen" : "")],
     ["start", momentText(op.begin[i], step)],

@@ -22,7 +22,7 @@ function swatch(purpose) {
 }
 
 function purposeCell(purpose) {
-  return element("span", "", swatch(purpose), timeline.purposes[purpose]);
+  return element("span", "purpose", swatch(purpose), timeline.purposes[purpose]);
 }
 
 // heads: texts, with a ">" before those of columns of numbers. lines: {cells, className, onPick}
@@ -94,6 +94,7 @@ function showOverview() {
 
 function peakParts(device, series) {
   const state = series.peakState(), reserved = series.reserved[state];
+  const most = series.active[series.mostActive.best(0, series.active.length)]; // maybe at another time
   const predicted = counterBetween(device.id, COUNTER.PREDICTED_PEAK, 0, Infinity);
   const budget = counterBetween(device.id, COUNTER.BUDGET, 0, Infinity);
   const go = element("button", "", "What was live");
@@ -104,6 +105,7 @@ function peakParts(device, series) {
     definitions([
       ["reserved", exactBytesText(reserved)],
       ["in use then", exactBytesText(series.active[state])],
+      ["most in use", exactBytesText(most)],
       ["counted", device.counted > reserved ? exactBytesText(device.counted) : ""],
       ["predicted", predicted > 0 ? exactBytesText(predicted) : ""],
       ["budget", budget > 0 ? exactBytesText(budget) : ""],
@@ -149,7 +151,7 @@ function showRange({ begin, end }) {
       ...memory.map((series) => [`most on ${deviceName(series.device)}`, exactBytesText(mostOf(series))]),
       ["allocations", count("allocations")],
       ["frees", count("frees")],
-      ["moved", moved.count ? `${bytesText(moved.bytes)} in ${countText(moved.count)}` : ""],
+      ["moved", moved.count ? `${bytesText(moved.bytes)} in ${countText(moved.count)} moves` : ""],
     ]),
     heading("In use, by purpose"),
     makeTable(["purpose", ">before", ">allocated", ">freed", ">after"], rangeLines(table)),

@@ -119,6 +119,7 @@ function setRange(t0, t1) {
   const middle = Math.min(Math.max((t0 + t1) / 2, 0), timeline.end);
   view.t0 = middle - length / 2;
   view.t1 = middle + length / 2;
+  hideTooltip(); // something else is under the mouse now
   redraw();
 }
 
