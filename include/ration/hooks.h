@@ -2,9 +2,8 @@
 // C library. Every block is an exact event of the recording (profile.h) and is counted here, under
 // a limit if one is set.
 //
-//     RN_TRY(rn_hooks_install("libc10.so")); // PyTorch's CPU allocator, in this process, from now
-//     on rn_hooks_set_limit((uint64_t)2 << 30);  // torch: "DefaultCPUAllocator: can't allocate
-//     memory"
+//     RN_TRY(rn_hooks_install("libc10.so")); // PyTorch's CPU allocator, from now on
+//     rn_hooks_set_limit((uint64_t)2 << 30); // beyond it torch raises its error
 //     ...
 //     rn_hooks_stats stats;
 //     rn_hooks_get_stats(&stats);
@@ -102,8 +101,7 @@ RN_API bool rn_hooks_adopt(uint64_t address, uint64_t bytes, rn_purpose purpose)
 // other threads allocate meanwhile may be told twice.
 RN_API void rn_hooks_replay(void);
 
-// ---- for a library that takes the place of malloc in the whole process (preload)
-// -----------------
+// ---- for a library that takes the place of malloc in the whole process --------------------------
 
 typedef struct rn_hooks_calls {
     void *(*malloc)(size_t bytes);

@@ -8,7 +8,8 @@
 // Memory is held in one pool for each device and stream. A block that is freed may be used again at
 // once by its own stream, whose work is in order; it becomes another stream's only when it has been
 // given back to the device, after its stream was waited for. Where the device can map memory, pools
-// are flat and give back any 2 MiB; elsewhere they give back whole chunks.
+// are flat and give back any part (2 MiB; 16 MiB on a device of 140 GiB); elsewhere they give back
+// whole chunks.
 //
 // What is reserved is charged to the ledger's line (cuda:N, other); what is handed out appears in a
 // recording as parts of it. Functions may be called from any thread. `device` is CUDA's number,

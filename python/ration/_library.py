@@ -20,6 +20,10 @@ COUNTER_TORCH = range(5, 10)  # calls, cpu ns, cuda ns, cpu bytes, cuda bytes
 EXPORTS = {"html": 0, "json": 1, "chrome": 2, "torch": 3, "csv": 4, "prometheus": 5}
 
 
+class Str(ctypes.Structure):
+    _fields_ = [("data", c_char_p), ("bytes", c_size_t)]
+
+
 class Story(ctypes.Structure):
     _fields_ = [("status", c_int), ("source_line", c_int), ("source_file", c_char_p),
                 ("offset", c_uint64), ("path", c_char * 512), ("message", c_char * 1024),
@@ -66,6 +70,7 @@ _SIGNATURES = {
     "rn_version": (c_char_p, []),
     "rn_last_story": (ctypes.POINTER(Story), []),
     "rn_status_name": (c_char_p, [c_int]),
+    "rn_size_parse": (c_int, [Str, c_uint64, ctypes.POINTER(c_uint64)]),
     "rn_device_add": (c_int, [c_char_p, ctypes.POINTER(c_uint8)]),
     "rn_profile_start": (c_int, [ctypes.POINTER(ProfileOptions)]),
     "rn_profile_stop": (c_int, []),
@@ -137,8 +142,8 @@ def _load():
         slow = _bind(ctypes.CDLL(path), _SIGNATURES)
         return path, quick, slow
     raise ImportError("\n".join(
-        ["libration.so was not found. Build it with `make build` in ration's folder, or name it: "
-         "RATION_LIBRARY=/path/to/libration.so"] + tried))
+        ["libration.so was not found or cannot be loaded. Build it with `make build` in ration's "
+         "folder, or name it: RATION_LIBRARY=/path/to/libration.so"] + tried))
 
 
 path, quick, slow = _load()
@@ -163,6 +168,17 @@ def check(status):
     if story.hint:
         message += f" (hint: {story.hint.decode('utf-8', 'replace')})"
     raise Error(message or quick.rn_status_name(status).decode())
+
+
+def size(value):
+    """Bytes of a number, or of a text such as "4GiB", "800MB". Error: it is no size."""
+    if isinstance(value, str):
+        text, number = value.encode(), c_uint64()
+        check(quick.rn_size_parse(Str(text, len(text)), 0, ctypes.byref(number)))
+        return number.value
+    if value < 0:
+        raise Error(f"{value!r} bytes are no size")
+    return int(value)
 
 
 def hooks_stats():

@@ -41,33 +41,37 @@ def is_out_of_memory(error):
 
 def _label(name, block, tensor):
     """The number of a label: what it is called, the module it belongs to, dtype and shape."""
-    detail = f"{tensor.dtype} {list(tensor.shape)}"
+    try:
+        detail = f"{tensor.dtype} {list(tensor.shape)}"
+    except Exception:  # noqa: BLE001 (a nested tensor has no one shape)
+        detail = str(tensor.dtype)
     if tensor.requires_grad:
         detail += " requires_grad"
     return quick.rn_profile_label(name.encode(), block.encode(), detail.encode())
 
 
 def _address(tensor):
-    """Where its storage lies on the CPU; 0 where there is none (meta, sparse, other devices). A
+    """Where its storage lies on the CPU; 0 where there is none (meta, fake, sparse, other devices). A
     subclass may raise what it likes, and the program must not hear of it."""
     try:
-        return tensor.untyped_storage().data_ptr() if tensor.device.type == "cpu" else 0
+        storage = tensor.untyped_storage()
+        return storage.data_ptr() if storage.device.type == "cpu" else 0
     except Exception:  # noqa: BLE001
         return 0
 
 
-def _labels(described):
-    """[(address, purpose, label)] of (tensor, purpose, name, block). What cannot be described is left
-    out: a module that is not built yet, a dictionary that another thread changes meanwhile."""
-    found = []
+def _labels(described, seen):
+    """(address, purpose, label) of (tensor, purpose, name, block), for each address that was not seen
+    yet. What cannot be walked through is left out: a module that is not built yet, a dictionary that
+    another thread changes meanwhile."""
     try:
         for tensor, purpose, name, block in described:
             address = _address(tensor)
-            if address:
-                found.append((address, purpose, _label(name, block, tensor)))
+            if address and address not in seen:
+                seen.add(address)
+                yield address, purpose, _label(name, block, tensor)
     except Exception:  # noqa: BLE001
-        pass
-    return found
+        return
 
 
 def _find(torch):
@@ -125,17 +129,15 @@ def label_live_tensors(torch):
     modules, optimizers, tensors = _find(torch)
     sources = [_of_module(module) for module in _roots(modules)]
     sources += [_of_optimizer(torch, optimizer) for optimizer in optimizers]
-    sources += [_of_tensors([tensor]) for tensor in tensors]
+    sources.append(_of_tensors(tensors))
     seen = set()
     by_purpose = {}
     with torch._C.DisableTorchFunctionSubclass():
         for source in sources:
-            for address, purpose, label in _labels(source):
-                if address not in seen:
-                    seen.add(address)
-                    addresses, names = by_purpose.setdefault(purpose, ([], []))
-                    addresses.append(address)
-                    names.append(label)
+            for address, purpose, label in _labels(source, seen):
+                addresses, names = by_purpose.setdefault(purpose, ([], []))
+                addresses.append(address)
+                names.append(label)
     for purpose, (addresses, names) in by_purpose.items():
         tell(addresses, names, purpose)
 
@@ -149,10 +151,12 @@ def adopt_live_tensors(torch):
     """Tells the hooks of tensors that were there before them. Storage that torch did not allocate
     (numpy's, a file's) is left alone: nobody would hear of its release."""
     _modules, _optimizers, tensors = _find(torch)
-    for tensor in tensors:
-        address = _address(tensor)
-        if address and tensor.untyped_storage().resizable():
-            quick.rn_hooks_adopt(address, tensor.untyped_storage().nbytes(), PURPOSE_NUMBERS["other"])
+    with torch._C.DisableTorchFunctionSubclass():
+        for tensor in tensors:
+            address = _address(tensor)
+            if address and tensor.untyped_storage().resizable():
+                quick.rn_hooks_adopt(address, tensor.untyped_storage().nbytes(),
+                                     PURPOSE_NUMBERS["other"])
 
 
 class StepLabels:
@@ -161,24 +165,23 @@ class StepLabels:
     def __init__(self, torch):
         from torch.optim.optimizer import register_optimizer_step_post_hook
         self.torch = torch
-        self.known = {}  # id of an optimizer -> ids of its parameters' gradients' labels
+        self.known = weakref.WeakKeyDictionary()  # optimizer -> {id of a parameter: its gradient's label}
         self.handle = register_optimizer_step_post_hook(self.after_step)
 
     def remove(self):
         self.handle.remove()
 
     def after_step(self, optimizer, _args, _kwargs):
-        names = self.known.get(id(optimizer))
+        names = self.known.get(optimizer)
         if names is None:
-            names = self.known[id(optimizer)] = {}
-            pairs = [(_address(tensor), _label(name, block, tensor))
-                     for tensor, _purpose, name, block in _of_optimizer(self.torch, optimizer)]
-            tell([address for address, _ in pairs], [name for _, name in pairs], OPTIMIZER)
+            names = self.known[optimizer] = {}
+            found = list(_labels(_of_optimizer(self.torch, optimizer), set()))
+            tell([address for address, _, _ in found], [label for _, _, label in found], OPTIMIZER)
         addresses, labels = [], []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
-                if gradient is None or not parameter.is_cpu:
+                if gradient is None or not parameter.is_cpu or gradient.layout is not self.torch.strided:
                     continue
                 label = names.get(id(parameter))
                 if label is None:

@@ -26,22 +26,9 @@ from ._library import check
 _pool = None
 
 
-def _number(size):
-    """Bytes of a number or a text such as "4GiB", "800MB"."""
-    if size is None:
-        return 0
-    if not isinstance(size, str):
-        return int(size)
-    text = size.strip()
-    digits = text.rstrip("BbKkMmGgTtiI ")
-    unit = text[len(digits):].strip().upper()
-    powers = {"": 1, "B": 1}
-    for i, letter in enumerate("KMGT", 1):
-        powers[letter] = powers[letter + "IB"] = 1024**i
-        powers[letter + "B"] = 1000**i
-    if unit not in powers:
-        raise ValueError(f"{size!r} is no size: write 4GiB, 800MB or a number of bytes")
-    return int(float(digits) * powers[unit])
+def _limit(size):
+    """0 is none, for the library."""
+    return 0 if size is None else _library.size(size)
 
 
 def use_pool(limit=None, devices=None):
@@ -52,6 +39,7 @@ def use_pool(limit=None, devices=None):
     if not torch.cuda.is_available():
         raise RuntimeError("torch sees no CUDA device")
     functions = _library.cuda_functions()
+    most = _limit(limit)
     if _pool is None:
         memory = torch.cuda.memory
         path = _library.path or _loaded_path()
@@ -67,7 +55,7 @@ def use_pool(limit=None, devices=None):
         memory.change_current_allocator(pool)
         _pool = pool
     for index in devices if devices is not None else range(torch.cuda.device_count()):
-        check(functions.rn_torch_cuda_set_limit(index, _number(limit)))
+        check(functions.rn_torch_cuda_set_limit(index, most))
     return _pool
 
 
@@ -148,7 +136,7 @@ def snapshot(name="snapshot"):
 
 def set_limit(bytes_or_text, device=None):
     """None: no limit."""
-    check(_library.cuda_functions().rn_torch_cuda_set_limit(_index(device), _number(bytes_or_text)))
+    check(_library.cuda_functions().rn_torch_cuda_set_limit(_index(device), _limit(bytes_or_text)))
 
 
 def reset_peak_memory_stats(device=None):

@@ -63,24 +63,20 @@ class _Operation:
         return tracked
 
 
-class _Nothing:
-    """What a tracker that is off hands out."""
+class _LateOperation:
+    """What a tracker that is off hands out: as `with` nothing; as decorator it asks again at each
+    call."""
+
+    __slots__ = ("tracker", "name", "purpose")
+
+    def __init__(self, tracker, name, purpose):
+        self.tracker, self.name, self.purpose = tracker, name, purpose
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         return False
-
-    def __call__(self, function):
-        return function
-
-
-class _LateOperation(_Nothing):
-    """As decorator made while the tracker was off: asks again at each call."""
-
-    def __init__(self, tracker, name, purpose):
-        self.tracker, self.name, self.purpose = tracker, name, purpose
 
     __call__ = _Operation.__call__
 
@@ -108,16 +104,16 @@ class MemoryTracker:
 
     def __init__(self, output_dir=".", enabled=True, interval=5.0, *, limit=None,
                  label_tensors=True, file_limit=0, libraries=("libc10.so*",)):
-        """`limit`: bytes of CPU tensors; beyond it torch raises its error, as if the machine had no
-        more. `label_tensors`: at checkpoints, walk the collector's objects once to say which block
+        """`limit`: bytes of CPU tensors, or "2GiB"; beyond it torch raises its error, as if the machine
+        had no more. `label_tensors`: at checkpoints, walk the collector's objects once to say which block
         is which tensor. `file_limit`: bytes of the recording (0: 1 GiB). `libraries`: whose
         allocations are recorded; "libtorch_cpu.so" would add its kernels' workspace."""
         self.output_dir = os.path.abspath(output_dir)
         self.enabled = enabled
-        self.interval = interval
-        self.limit = limit
+        self.interval = float(interval)
+        self.limit = None if limit is None else _library.size(limit)
         self.label_tensors = label_tensors
-        self.file_limit = file_limit
+        self.file_limit = _library.size(file_limit)
         self.libraries = tuple(libraries)
         self.trace_path = None
         self.json_path = None
@@ -153,22 +149,27 @@ class MemoryTracker:
             self._limit_before = hooks_stats().limit_bytes
             if self.limit is not None:
                 quick.rn_hooks_set_limit(self.limit)
-            self._watch_torch()
+            try:
+                self._watch_torch()
+            except BaseException:
+                self.stop()
+                raise
         return self
 
     def _open_recording(self):
         os.makedirs(self.output_dir, exist_ok=True)
         base = os.path.join(self.output_dir, time.strftime("memory_profile_%Y%m%d_%H%M%S"))
-        self.json_path = _unused(base, ".json", ".rntrace")
+        name = _take_name(base)
+        self.json_path, self.trace_path = name + ".json", name + ".rntrace"
         self._joined = bool(quick.rn_profile_is_on())
         if self._joined:
             facts = _library.ProfileFacts()
             quick.rn_profile_get_facts(facts)
+            os.unlink(self.trace_path)
             self.trace_path = os.fsdecode(facts.path)
             return
-        self.trace_path = os.path.splitext(self.json_path)[0] + ".rntrace"
         options = _library.ProfileOptions(
-            path=os.fsencode(self.trace_path), command=" ".join(sys.argv).encode()[:255],
+            path=os.fsencode(self.trace_path), command=os.fsencode(" ".join(sys.argv))[:255],
             limit_bytes=self.file_limit, snapshot_seconds=self.interval if self.interval > 0 else -1)
         check(slow.rn_profile_start(options))
         quick.rn_hooks_reset_peak()
@@ -234,7 +235,9 @@ class MemoryTracker:
             self._open_recording()
 
     def save(self):
-        """Writes the JSON file of what has been recorded so far; returns its path."""
+        """Writes the JSON file of what has been recorded so far; returns its path (None where it is
+        off). The memory that this takes for a moment is in the recording, too: the profiler's, on
+        the device "host"."""
         with self._lock:
             if not self._is_on():
                 return None
@@ -273,8 +276,10 @@ class MemoryTracker:
         """`with` or decorator: from begin to end on this thread; they nest. What is allocated in it
         serves `purpose` (None: as around it) unless it turns out to be a weight, a gradient or an
         optimizer's state."""
+        if not self.running:
+            return _LateOperation(self, name, purpose)
         operation = self._operations.get((name, purpose))
-        if operation is not None and self.running:
+        if operation is not None:
             return operation
         if not self._is_on():
             return _LateOperation(self, name, purpose)
@@ -324,13 +329,15 @@ class MemoryTracker:
             error._ration_saved = True
         self._save_after("out_of_memory")
 
-    def _save_after(self, what):
-        """The program is in trouble: whatever fails here must not hide why."""
+    def _save_after(self, what, goes_on=True):
+        """The program is in trouble: whatever fails here must not hide why. Where it does not go on,
+        stop() will write the JSON file."""
         try:
             self.checkpoint(what)
-            self.save()
+            if goes_on:
+                self.save()
         except Exception as failure:  # noqa: BLE001
-            warnings.warn(f"ration: the profile was not saved: {failure}", stacklevel=2)
+            print(f"ration: the profile was not saved: {failure}", file=sys.stderr)
 
     # ---- numbers ----------------------------------------------------------------------------------
 
@@ -364,13 +371,18 @@ class MemoryTracker:
         }
 
 
-def _unused(base, *suffixes):
-    """base + the first suffix, with a number where any of the files is there."""
+def _take_name(base):
+    """base, with a number where it is taken. The recording's file is made to take it: the processes
+    of a distributed program start in the same second."""
     name, number = base, 1
-    while any(os.path.exists(name + suffix) for suffix in suffixes):
+    while True:
+        with contextlib.suppress(FileExistsError):
+            open(name + ".rntrace", "x").close()
+            if not os.path.exists(name + ".json"):
+                return name
+            os.unlink(name + ".rntrace")
         number += 1
         name = f"{base}_{number}"
-    return name + suffixes[0]
 
 
 # ---- the program's tracker ------------------------------------------------------------------------
@@ -415,7 +427,8 @@ def memory_checkpoint(name):
 
 
 def save_memory_profile():
-    """Writes the JSON file of what has been recorded so far; returns its path."""
+    """Writes the JSON file of what has been recorded so far; returns its path (None where nothing is
+    recorded)."""
     return get_memory_tracker().save()
 
 
@@ -425,7 +438,8 @@ def get_memory_summary():
 
 
 def stop_memory_tracker():
-    """Ends the recording and writes the JSON file; returns its path."""
+    """Ends the recording and writes the JSON file; returns its path (None where nothing is
+    recorded)."""
     tracker = get_memory_tracker()
     path = tracker.stop()
     _unwatch_the_end()
@@ -460,21 +474,21 @@ def _note_exception(error):
     if _torch.is_out_of_memory(error):
         tracker._saw_out_of_memory(error)
     else:
-        tracker._save_after(f"exception {type(error).__name__}")
+        tracker._save_after(f"exception {type(error).__name__}", goes_on=False)
 
 
 def _on_terminate(number, frame):
+    """The program's own handler may let it go on: then the tracker goes on, too."""
     tracker = get_memory_tracker()
-    if tracker._is_on():
-        tracker._save_after("SIGTERM")
-        with contextlib.suppress(Exception):
-            tracker.stop()
     previous = _before.get("signal")
+    tracker._save_after("SIGTERM", goes_on=callable(previous))
     if callable(previous):
         previous(number, frame)
-    elif previous == signal.SIG_DFL:
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        return
+    with contextlib.suppress(Exception):
+        tracker.stop()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _watch_the_end():
@@ -482,7 +496,9 @@ def _watch_the_end():
         return
     _before["except"], _before["thread"] = sys.excepthook, threading.excepthook
     sys.excepthook, threading.excepthook = _on_exception, _on_thread_exception
-    if threading.current_thread() is threading.main_thread():
+    before = signal.getsignal(signal.SIGTERM)  # None: not Python's; it could not be put back
+    if (threading.current_thread() is threading.main_thread()
+            and before not in (None, signal.SIG_IGN)):
         _before["signal"] = signal.signal(signal.SIGTERM, _on_terminate)
     atexit.register(_at_exit)
 
@@ -497,7 +513,7 @@ def _unwatch_the_end():
         threading.excepthook = _before["thread"]
     on_main = threading.current_thread() is threading.main_thread()
     if "signal" in _before and on_main and signal.getsignal(signal.SIGTERM) is _on_terminate:
-        signal.signal(signal.SIGTERM, _before["signal"] or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, _before["signal"])
     atexit.unregister(_at_exit)
     if (sys.excepthook is not _on_exception and threading.excepthook is not _on_thread_exception
             and signal.getsignal(signal.SIGTERM) is not _on_terminate):

@@ -66,10 +66,10 @@ initialize_memory_tracker(
 
 
 class Compat(ProfileTest):
-    def run_example(self, code):
+    def run_example(self, code, folder):
         here = os.path.dirname(os.path.abspath(__file__))
         python = os.path.join(os.path.dirname(os.path.dirname(here)), "python")
-        self.run_program(code, env={"PYTHONPATH": f"{python}:{python}/compat"})
+        self.run_program(code, env={"PYTHONPATH": os.path.join(python, folder)})
         profile = self.profile("profiles/memory_profile_????????_??????.json")
         self.assertLessEqual({"metadata", "snapshots", "operation_allocations", "operation_summary",
                               "pytorch_operations"}, set(profile))
@@ -83,10 +83,11 @@ class Compat(ProfileTest):
         self.only("memory_profile_????????_??????.json")  # the last one, saved by the exit
 
     def test_the_example_runs_unmodified(self):
-        self.run_example(EXAMPLE)
+        self.run_example(EXAMPLE, "compat")
 
     def test_and_with_its_import_line_changed(self):
-        self.run_example(EXAMPLE.replace("from memory_profiler import", "from ration.profiler import"))
+        self.run_example(
+            EXAMPLE.replace("from memory_profiler import", "from ration.profiler import"), "")
 
 
 if __name__ == "__main__":

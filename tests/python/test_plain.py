@@ -191,6 +191,20 @@ class Plain(ProfileTest):
             profiler.initialize_memory_tracker(blocked)
         self.assertFalse(_library.quick.rn_profile_is_on())
 
+    def test_a_limit_may_be_a_text_and_a_wrong_one_starts_nothing(self):
+        self.assertEqual(3 << 19, profiler.MemoryTracker(limit="1.5MiB").limit)
+        for wrong in ("much", "", "-1", -1):
+            with self.assertRaises(ration.Error):
+                profiler.initialize_memory_tracker(self.folder, limit=wrong)
+            self.assertFalse(_library.quick.rn_profile_is_on())
+
+    def test_a_name_is_given_once(self):
+        base = os.path.join(self.folder, "x")
+        with open(base + "_2.json", "w"):
+            pass
+        self.assertEqual([base, base + "_3", base + "_4"],
+                         [profiler._take_name(base) for _ in range(3)])
+
 
 PROLOGUE = """
 import os, signal, sys, threading, time, warnings
@@ -203,8 +217,8 @@ tracker = initialize_memory_tracker(".", libraries=("python3*", "libpython3*"))
 class Endings(ProfileTest):
     """However a program ends, its profile is there."""
 
-    def program(self, code, **options):
-        return self.run_program(PROLOGUE + code, **options)
+    def program(self, code, arguments=(), **options):
+        return self.run_program(PROLOGUE + code, *arguments, **options)
 
     def test_normal_exit(self):
         self.program("memory_checkpoint('here')")
@@ -243,6 +257,22 @@ thread.join()
             PROLOGUE + "os.kill(os.getpid(), signal.SIGTERM); time.sleep(10)", code_wanted=7)
         self.assertIn("handled", out)
         self.assertIn("SIGTERM", checkpoints(self.profile()))
+
+    def test_sigterm_with_a_handler_that_goes_on(self):
+        self.run_program(
+            "import signal\nsignal.signal(signal.SIGTERM, lambda *a: None)\n" + PROLOGUE +
+            "os.kill(os.getpid(), signal.SIGTERM); memory_checkpoint('after')")
+        self.assertLessEqual({"SIGTERM", "after"}, set(checkpoints(self.profile())))
+
+    def test_sigterm_that_is_ignored_stays_so(self):
+        self.run_program(
+            "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PROLOGUE +
+            "os.kill(os.getpid(), signal.SIGTERM); memory_checkpoint('after')")
+        self.assertIn("after", checkpoints(self.profile()))
+
+    def test_an_argument_that_is_no_text(self):
+        self.program("memory_checkpoint('here')", arguments=(b"\xff",))
+        self.assertIn("here", checkpoints(self.profile()))
 
     def test_memory_error(self):
         self.program("""

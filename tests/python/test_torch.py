@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import unittest
+import warnings
 
 import torch
 
@@ -154,6 +155,53 @@ class Tensors(ProfileTest):
         first = [t for t in tensors if t.get("name") == "Sequential.0.weight"]
         self.assertEqual([[128, 64]], [t["shape"] for t in first])
         self.assertEqual(["torch.float32"], [t["dtype"] for t in first])
+
+    def test_a_checkpoint_says_nothing_of_what_it_cannot_describe(self):
+        self.start()
+        case = self
+
+        class Early(torch.nn.Module):
+            def __init__(self):
+                profiler.memory_checkpoint("before there is anything in it")
+                super().__init__()
+
+        class Odd(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, *_args, **_kwargs):
+                case.fail("a tensor's own functions were called")
+        leaf = torch.randn(4, requires_grad=True)
+        inner = torch.nn.Module()
+        inner.register_buffer("not_a_leaf", leaf * 2)  # torch warns where its .grad is looked at
+        kept = [Early(), torch.nn.LazyLinear(4), inner, torch.empty(4, device="meta"),
+                torch.eye(4).to_sparse(), torch.Tensor._make_subclass(Odd, torch.zeros(4)),
+                torch.full((77, 3), 1.0)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            profiler.memory_checkpoint("all")
+        profiler.stop_memory_tracker()
+        tensors = checkpoints(self.profile())["all"]["device_breakdown"]["cpu"]["tensors"]
+        self.assertIn([77, 3], [tensor["shape"] for tensor in tensors])
+        del kept
+
+    def test_sparse_gradients(self):
+        self.start()
+        table = torch.nn.Embedding(10, 4, sparse=True)
+        optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+        table(torch.tensor([1, 2])).sum().backward()
+        optimizer.step()
+        self.assertTrue(table.weight.grad.is_sparse)
+
+    def test_the_state_of_each_of_many_optimizers(self):
+        self.start()
+        for size in range(100, 120):  # the next may lie where the last one lay
+            model = torch.nn.Linear(size, 1, bias=False)
+            optimizer = torch.optim.Adam(model.parameters())
+            model(torch.ones(size)).sum().backward()
+            optimizer.step()
+            del model, optimizer
+        profiler.stop_memory_tracker()
+        purposes = [entry["purpose"] for entry in self.profile()["tensor_lifecycle"].values()]
+        self.assertEqual(20 * 3, purposes.count("optimizer"))  # two moments, and the step's count
 
     def test_labels_can_be_switched_off(self):
         self.start(label_tensors=False)

@@ -92,7 +92,7 @@ typedef struct rn_cuda_device {
     rn_cu_context context; // the primary one: PyTorch's, too
     rn_device_id id;       // "cuda:N" of the ledger
     uint64_t total_bytes;
-    size_t part_bytes; // the least memory that can be mapped; 0: no virtual memory functions
+    size_t part_bytes; // what is mapped at a time, a power of two; 0: no virtual memory functions
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes; // by its sources (source.h)
 } rn_cuda_device;
 

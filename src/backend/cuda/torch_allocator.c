@@ -229,7 +229,7 @@ static rn_status end_alloc(torch_device *device, stream_pool *pool, rn_pool_bloc
 static rn_status take(size_t bytes, int number, void *stream, uint64_t *out_address) {
     torch_device *device;
     stream_pool *pool = NULL;
-    rn_pool_block block;
+    rn_pool_block block = {0};
     RN_TRY(begin_alloc(number, stream, &device, &pool));
     rn_status status = rn_pool_alloc(pool->pool, bytes, 0, &block);
     if (status == RN_OVER_BUDGET || status == RN_NO_MEMORY) {

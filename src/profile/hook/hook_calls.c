@@ -78,8 +78,11 @@ static void *call_memalign(size_t align, size_t bytes) {
     return settle(real.memalign(align, bytes), bytes, room);
 }
 
+// free leaves errno alone, and so must what is done beside it.
 static void call_free(void *block) {
+    int code = errno;
     (void)rn_hook_saw_free(block);
+    errno = code;
     real.free(block);
 }
 
@@ -145,11 +148,13 @@ static rn_status install(const char *library) {
         functions[i] = (rn_hook_function){rows[i].name, NULL, rows[i].hook};
     size_t slots = rn_hook_got_set(library, functions, ROW_COUNT, &libraries);
     slot_count += slots;
-    if (slots == 0 && slot_count == 0)
-        return rn_fail(RN_UNSUPPORTED,
-                       libraries ? "%s does not call the C library's allocator"
-                                 : "no library %s is loaded",
-                       library);
+    if (libraries == 0)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "no library %s is loaded", library),
+                       "it must be loaded first");
+    if (slot_count == 0)
+        return rn_hint(
+            rn_fail(RN_UNSUPPORTED, "%s does not call the C library's allocator", library),
+            "`ration profile run -- PROGRAM` sees what the whole process asks for");
     return RN_OK;
 }
 

@@ -89,10 +89,12 @@ static void count_down(uint64_t bytes) {
     atomic_fetch_sub_explicit(&now, bytes, memory_order_relaxed);
 }
 
+// Signed: rn_hook_forget may take away a block that another thread is just about to add.
 static void raise_peak(uint64_t level) {
     uint64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
-    while (level > most && !atomic_compare_exchange_weak_explicit(
-                               &peak, &most, level, memory_order_relaxed, memory_order_relaxed)) {
+    while ((int64_t)level > (int64_t)most &&
+           !atomic_compare_exchange_weak_explicit(&peak, &most, level, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
     }
 }
 

@@ -117,6 +117,22 @@ static void flat_memory_grows_and_shrinks_by_parts(void **state) {
     rn_cuda_device_close(&device);
 }
 
+static void a_large_device_has_larger_parts(void **state) {
+    (void)state;
+    rn_cuda_device device;
+    uint64_t before = fake->capacity_bytes;
+    fake->capacity_bytes = 16384 * 2 * MIB - 2 * MIB;
+    assert_ok(rn_cuda_device_open(0, &device));
+    assert_int_equal(2 * MIB, device.part_bytes);
+    rn_cuda_device_close(&device);
+    fake->capacity_bytes = 16384 * 8 * MIB;
+    assert_ok(rn_cuda_device_open(0, &device));
+    assert_int_equal(16 * MIB, device.part_bytes);
+    exercise_pool(&device, 16 * MIB);
+    rn_cuda_device_close(&device);
+    fake->capacity_bytes = before;
+}
+
 static void without_virtual_memory_chunks_serve(void **state) {
     (void)state;
     rn_cuda_device device;
@@ -164,6 +180,7 @@ int main(void) {
         cmocka_unit_test(codes_become_statuses_with_a_story),
         cmocka_unit_test(a_device_is_entered_and_left),
         cmocka_unit_test(flat_memory_grows_and_shrinks_by_parts),
+        cmocka_unit_test(a_large_device_has_larger_parts),
         cmocka_unit_test(without_virtual_memory_chunks_serve),
         cmocka_unit_test(every_failing_call_leaves_nothing_behind),
     };
