@@ -172,5 +172,8 @@ class Page:
         return found
 
 
-if __name__ == "__main__":  # is there one?
-    raise SystemExit(0 if find_chromium() else 1)
+if __name__ == "__main__":  # is there one, and does it run here?
+    if not find_chromium():
+        raise SystemExit(1)
+    with Browser() as started:
+        started.call("Browser.getVersion")
