@@ -6,9 +6,12 @@
 #ifndef RN_TEST_FAKE_CUDA_H
 #define RN_TEST_FAKE_CUDA_H
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define FAKE_STREAMS 16
 
@@ -36,5 +39,15 @@ typedef struct fake_cuda {
 
 // The library's one symbol that is not the driver's.
 typedef fake_cuda *(*fake_cuda_get_fn)(void);
+
+// For tests: loads it, and has the library load it in the place of NVIDIA's. NULL: it cannot be.
+static inline fake_cuda *fake_cuda_open(const char *path) {
+    fake_cuda_get_fn get;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, "fake_cuda_get") : NULL;
+    if (!symbol || setenv("RATION_CUDA_DRIVER", path, 1) != 0) return NULL;
+    memcpy(&get, &symbol, sizeof get);
+    return get();
+}
 
 #endif

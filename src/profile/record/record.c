@@ -110,12 +110,8 @@ static void wait_for_round(void) {
     atomic_store(&rn_rec.owner, (uintptr_t)pthread_self());
 }
 
-static uint64_t now_ns(void) {
-    return rn_clock_ns() - atomic_load(&rn_rec.start_ns);
-}
-
 static void go_round(uint64_t resident_bytes) {
-    uint64_t now = now_ns();
+    uint64_t now = rn_record_now();
     look_at_budgets(now);
     if (resident_bytes) look_at_resident(resident_bytes, now);
     look_at_clock(now);
@@ -329,7 +325,7 @@ rn_status rn_profile_start(const rn_profile_options *options) {
 static rn_status write_rest(void) {
     rn_recorder_lock();
     rn_rings_await(rn_rec.rings);
-    repeat_counters(now_ns());
+    repeat_counters(rn_record_now());
     rn_round_write(NULL);
     if (!rn_rec.over) rn_recorder_end("stopped");
     int error = rn_rec.file.error;

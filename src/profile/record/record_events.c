@@ -20,22 +20,19 @@ static uint64_t since_start(uint64_t clock_ns) {
     return clock_ns > start ? clock_ns - start : 0;
 }
 
-static uint64_t now_ns(void) {
-    return since_start(rn_clock_ns());
-}
-
 uint64_t rn_record_now(void) {
-    return now_ns();
+    return since_start(rn_clock_ns());
 }
 
 void rn_profile_begin(uint32_t name) {
     if (!rn_profile_is_on()) return;
-    rn_record_put(&(rn_trace_event){.time_ns = now_ns(), .name = name, .kind = RN_TRACE_BEGIN});
+    rn_record_put(
+        &(rn_trace_event){.time_ns = rn_record_now(), .name = name, .kind = RN_TRACE_BEGIN});
 }
 
 void rn_profile_end(void) {
     if (!rn_profile_is_on()) return;
-    rn_record_put(&(rn_trace_event){.time_ns = now_ns(), .kind = RN_TRACE_FINISH});
+    rn_record_put(&(rn_trace_event){.time_ns = rn_record_now(), .kind = RN_TRACE_FINISH});
 }
 
 void rn_profile_span(uint32_t lane, uint32_t name, uint64_t begin_ns, uint64_t end_ns) {
@@ -49,7 +46,7 @@ void rn_profile_span(uint32_t lane, uint32_t name, uint64_t begin_ns, uint64_t e
 
 static void put_memory(rn_trace_kind kind, rn_account account, uint64_t address, uint64_t bytes,
                        uint32_t name, unsigned flags) {
-    uint64_t now = now_ns();
+    uint64_t now = rn_record_now();
     if (account.device >= RN_DEVICE_MAX) return;
     if (!(flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL)))
         rn_record_count(account.device, kind == RN_TRACE_ALLOC ? (int64_t)bytes : -(int64_t)bytes,
@@ -77,7 +74,7 @@ void rn_profile_free(rn_account account, uint64_t address, uint64_t bytes, unsig
 void rn_profile_move(rn_device_id from, rn_device_id to, uint64_t address, uint64_t bytes,
                      uint32_t name) {
     if (!rn_profile_is_on()) return;
-    rn_record_put(&(rn_trace_event){.time_ns = now_ns(),
+    rn_record_put(&(rn_trace_event){.time_ns = rn_record_now(),
                                     .address = address,
                                     .bytes = bytes,
                                     .name = name,
@@ -88,7 +85,7 @@ void rn_profile_move(rn_device_id from, rn_device_id to, uint64_t address, uint6
 
 void rn_profile_counter(rn_counter kind, rn_device_id device, uint32_t name, uint64_t value) {
     if (!rn_profile_is_on()) return;
-    rn_record_put(&(rn_trace_event){.time_ns = now_ns(),
+    rn_record_put(&(rn_trace_event){.time_ns = rn_record_now(),
                                     .bytes = value,
                                     .name = name,
                                     .kind = RN_TRACE_COUNTER,
@@ -97,7 +94,7 @@ void rn_profile_counter(rn_counter kind, rn_device_id device, uint32_t name, uin
 }
 
 void rn_record_mark(rn_trace_mark mark, rn_device_id device, uint32_t name, uint64_t bytes) {
-    rn_record_put(&(rn_trace_event){.time_ns = now_ns(),
+    rn_record_put(&(rn_trace_event){.time_ns = rn_record_now(),
                                     .bytes = bytes,
                                     .name = name,
                                     .kind = RN_TRACE_MARK,

@@ -5,7 +5,6 @@
 // is the most of both together, as each event finds them.
 #include "profile/record/record.h"
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "memory/ledger.h"
 
@@ -13,10 +12,6 @@
 #include <stdio.h>
 
 // ---- peaks --------------------------------------------------------------------------------------
-
-static uint64_t now_ns(void) {
-    return rn_clock_ns() - atomic_load_explicit(&rn_rec.start_ns, memory_order_relaxed);
-}
 
 // Bytes and time belong together, so the few who raise it take turns.
 static void raise_slowly(rn_peak *peak, uint64_t bytes, uint64_t now_ns) {
@@ -56,7 +51,7 @@ void rn_record_count(rn_device_id device, int64_t change, uint64_t now_ns) {
 // be a later one's.
 rn_held rn_record_peak(rn_device_id device) {
     rn_peak *peak = &rn_rec.peaks[device];
-    if (!rn_rec.in_signal) raise_peak(peak, rn_ledger_watched_peak(device), now_ns());
+    if (!rn_rec.in_signal) raise_peak(peak, rn_ledger_watched_peak(device), rn_record_now());
     return (rn_held){(int64_t)atomic_load(&peak->bytes), (int64_t)atomic_load(&peak->time_ns)};
 }
 
@@ -75,7 +70,7 @@ void rn_record_peaks_begin(void) {
 
 static void put_memory(const rn_event *event, rn_trace_kind kind, uint8_t flags) {
     const rn_account *account = &event->account;
-    uint64_t now = now_ns();
+    uint64_t now = rn_record_now();
     bool named = kind == RN_TRACE_ALLOC && account->holder;
     if (kind == RN_TRACE_ALLOC && !flags) count_ledger(account->device, now);
     rn_record_put(

@@ -2,8 +2,6 @@
 // devices, events. Everything here runs under the recorder's lock, possibly in a signal handler.
 #include "profile/record/record.h"
 
-#include "base/clock.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -260,8 +258,7 @@ static bool take_all(rn_ring *only) {
     bool any = take(rn_rec.service);
     for (rn_ring *ring = rn_rec.rings; ring; ring = ring->next)
         any |= take(ring);
-    uint64_t now_ns = rn_clock_ns() - atomic_load_explicit(&rn_rec.start_ns, memory_order_relaxed);
-    atomic_store_explicit(&rn_rec.due_ns, now_ns + DUE_NS, memory_order_relaxed);
+    atomic_store_explicit(&rn_rec.due_ns, rn_record_now() + DUE_NS, memory_order_relaxed);
     return any;
 }
 

@@ -1,8 +1,6 @@
 // record_signal.c — the last words of a program, and the child that must not speak for its parent.
 #include "profile/record/record.h"
 
-#include "base/clock.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -35,7 +33,7 @@ static void write_last(int number) {
     if (!atomic_load(&rn_rec.session) || !lock_soon()) return;
     rn_rec.in_signal = true;
     if (atomic_load(&rn_rec.session)) {
-        rn_service_put(&(rn_trace_event){.time_ns = rn_clock_ns() - atomic_load(&rn_rec.start_ns),
+        rn_service_put(&(rn_trace_event){.time_ns = rn_record_now(),
                                          .bytes = (uint64_t)number,
                                          .kind = RN_TRACE_MARK,
                                          .purpose = RN_MARK_SIGNAL});

@@ -5,22 +5,14 @@
 #include "memory/account.h"
 #include "memory/pool.h"
 
-#include <dlfcn.h>
-
-#define MIB    ((size_t)1 << 20)
-#define DRIVER RN_BIN_DIR "/../lib/fake_cuda.so"
+#define MIB ((size_t)1 << 20)
 
 static fake_cuda *fake;
 
 static int start(void **state) {
     (void)state;
-    void *library = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return -1;
-    void *symbol = dlsym(library, "fake_cuda_get");
-    fake_cuda_get_fn get;
-    memcpy(&get, &symbol, sizeof get);
-    fake = get();
-    return setenv("RATION_CUDA_DRIVER", DRIVER, 1);
+    fake = fake_cuda_open(RN_BIN_DIR "/../lib/fake_cuda.so");
+    return fake ? 0 : -1;
 }
 
 static void a_machine_without_the_library_is_told_so(void **state) {

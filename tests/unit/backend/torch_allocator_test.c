@@ -7,12 +7,10 @@
 
 #include <ration/memory.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 
-#define KIB    ((size_t)1 << 10)
-#define MIB    ((size_t)1 << 20)
-#define DRIVER RN_BIN_DIR "/../lib/fake_cuda.so"
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
 
 static fake_cuda *fake;
 static int stream_a, stream_b, stream_c; // a stream is an address
@@ -22,13 +20,8 @@ static int stream_a, stream_b, stream_c; // a stream is an address
 
 static int start(void **state) {
     (void)state;
-    void *library = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return -1;
-    void *symbol = dlsym(library, "fake_cuda_get");
-    fake_cuda_get_fn get;
-    memcpy(&get, &symbol, sizeof get);
-    fake = get();
-    return setenv("RATION_CUDA_DRIVER", DRIVER, 1);
+    fake = fake_cuda_open(RN_BIN_DIR "/../lib/fake_cuda.so");
+    return fake ? 0 : -1;
 }
 
 static int each(void **state) {

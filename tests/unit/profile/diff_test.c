@@ -3,22 +3,9 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "json_check.h"
+#include "printed.h"
 #include "profile/timeline.h"
 #include "support.h"
-
-static rn_buffer text;
-
-static int begin_text(void **state) {
-    (void)state;
-    rn_buffer_init(&text, &rn_system_allocator, 16 << 20);
-    return 0;
-}
-
-static int free_text(void **state) {
-    (void)state;
-    rn_buffer_free(&text);
-    return 0;
-}
 
 // ---- two runs -----------------------------------------------------------------------------------
 
@@ -47,27 +34,20 @@ static rn_timeline *make(const char *path, const char *device, uint64_t kv_bytes
 }
 
 static void diff(const rn_timeline *a, const rn_timeline *b) {
-    text.bytes = 0;
-    assert_ok(rn_timeline_diff(a, b, rn_buffer_sink(&text)));
-    assert_ok(rn_buffer_append(&text, "", 1));
+    assert_ok(rn_timeline_diff(a, b, printed_sink()));
+    printed_end();
 }
 
 static void diff_json(const rn_timeline *a, const rn_timeline *b) {
     rn_json json;
-    text.bytes = 0;
-    rn_json_begin(&json, rn_buffer_sink(&text), false);
+    printed_json_begin(&json);
     rn_timeline_diff_json(a, b, &json, NULL);
-    assert_ok(rn_json_finish(&json));
-    assert_true(test_json_valid(text.data, text.bytes));
-}
-
-static void assert_says(const char *words) {
-    if (!strstr(text.data, words)) fail_msg("\"%s\" is not in:\n%s", words, text.data);
+    printed_json_end(&json);
 }
 
 static void assert_json(const char *path, const char *expected) {
     char value[256];
-    assert_true(test_json_get(text.data, text.bytes, path, value, sizeof value));
+    assert_true(test_json_get(printed.data, printed.bytes, path, value, sizeof value));
     assert_string_equal(value, expected);
 }
 
@@ -80,13 +60,13 @@ static void what_grew_stands_first(void **state) {
     assert_ok(rn_timeline_finish(a));
     assert_ok(rn_timeline_finish(b));
     diff(a, b);
-    assert_says("a  a.rntrace, ");
-    assert_says("    1.17 KiB     1.49 KiB       +330 B    +27.5%  peak\n");
-    assert_says("purpose, at the peak\n       200 B        500 B       +300 B   +150.0%  kv\n"
-                "         0 B         30 B        +30 B            workspace\n");
-    assert_says("       0        1    0.00 us    1.00 us          0 B        +30 B          0 B "
-                "        30 B  sample\n");
-    assert_null(strstr(text.data, "weights")); // has not changed
+    assert_printed("a  a.rntrace, ");
+    assert_printed("    1.17 KiB     1.49 KiB       +330 B    +27.5%  peak\n");
+    assert_printed("purpose, at the peak\n       200 B        500 B       +300 B   +150.0%  kv\n"
+                   "         0 B         30 B        +30 B            workspace\n");
+    assert_printed("       0        1    0.00 us    1.00 us          0 B        +30 B          0 B "
+                   "        30 B  sample\n");
+    assert_null(strstr(printed.data, "weights")); // has not changed
     diff_json(a, b);
     assert_json("a/file", "a.rntrace");
     assert_json("devices/0/peak_bytes/change_bytes", "330");
@@ -105,8 +85,8 @@ static void a_recording_does_not_differ_from_itself(void **state) {
     rn_timeline *a = make("a.rntrace", "host", 200);
     assert_ok(rn_timeline_finish(a));
     diff(a, a);
-    assert_null(strstr(text.data, "%"));
-    assert_null(strstr(text.data, "purpose"));
+    assert_null(strstr(printed.data, "%"));
+    assert_null(strstr(printed.data, "purpose"));
     rn_timeline_destroy(a);
 }
 
@@ -129,9 +109,9 @@ static void devices_of_one_side_only_are_compared_with_nothing(void **state) {
 
 static rn_status diff_both(const rn_timeline *a, const rn_timeline *b) {
     rn_json json;
-    text.bytes = 0;
-    RN_TRY(rn_timeline_diff(a, b, rn_buffer_sink(&text)));
-    rn_json_begin(&json, rn_buffer_sink(&text), false);
+    printed.bytes = 0;
+    RN_TRY(rn_timeline_diff(a, b, rn_buffer_sink(&printed)));
+    rn_json_begin(&json, rn_buffer_sink(&printed), false);
     rn_timeline_diff_json(a, b, &json, NULL);
     return rn_json_finish(&json);
 }
@@ -163,5 +143,5 @@ int main(void) {
         cmocka_unit_test(devices_of_one_side_only_are_compared_with_nothing),
         cmocka_unit_test(comparing_survives_every_refused_allocation),
     };
-    return cmocka_run_group_tests(tests, begin_text, free_text);
+    return cmocka_run_group_tests(tests, printed_begin, printed_free);
 }

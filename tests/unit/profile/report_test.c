@@ -3,26 +3,14 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "json_check.h"
+#include "printed.h"
 #include "profile/timeline.h"
 #include "support.h"
 #include "trace_make.h"
 
 static trace_maker maker;
-static rn_buffer text;
 
 // ---- making reports -----------------------------------------------------------------------------
-
-static int begin_text(void **state) {
-    (void)state;
-    rn_buffer_init(&text, &rn_system_allocator, 16 << 20);
-    return 0;
-}
-
-static int free_text(void **state) {
-    (void)state;
-    rn_buffer_free(&text);
-    return 0;
-}
 
 static rn_timeline *read_made(void) {
     rn_timeline *t = NULL;
@@ -32,31 +20,24 @@ static rn_timeline *read_made(void) {
 }
 
 static void report(const rn_timeline *t, const rn_report_options *options) {
-    text.bytes = 0;
-    assert_ok(rn_timeline_report(t, options, rn_buffer_sink(&text)));
-    assert_ok(rn_buffer_append(&text, "", 1));
+    assert_ok(rn_timeline_report(t, options, printed_sink()));
+    printed_end();
 }
 
 static void report_json(const rn_timeline *t, const rn_report_options *options) {
     rn_json json;
-    text.bytes = 0;
-    rn_json_begin(&json, rn_buffer_sink(&text), false);
+    printed_json_begin(&json);
     rn_timeline_report_json(t, options, &json, NULL);
-    assert_ok(rn_json_finish(&json));
-    assert_true(test_json_valid(text.data, text.bytes));
-}
-
-static void assert_says(const char *words) {
-    if (!strstr(text.data, words)) fail_msg("\"%s\" is not in:\n%s", words, text.data);
+    printed_json_end(&json);
 }
 
 static uint64_t number(const char *path) {
-    return test_json_u64(text.data, text.bytes, path);
+    return test_json_u64(printed.data, printed.bytes, path);
 }
 
 static void assert_json(const char *path, const char *expected) {
     char value[256];
-    assert_true(test_json_get(text.data, text.bytes, path, value, sizeof value));
+    assert_true(test_json_get(printed.data, printed.bytes, path, value, sizeof value));
     assert_string_equal(value, expected);
 }
 
@@ -67,16 +48,16 @@ static void the_report_has_the_peak_and_what_was_live_at_it(void **state) {
     trace_small_run(&maker);
     rn_timeline *t = read_made();
     report(t, NULL);
-    assert_says("run.rntrace (ration trace, spill)");
-    assert_says("command    ration run");
-    assert_says("host           13.2 KiB    3.20 us     13.2 KiB     13.2 KiB     19.5 KiB");
-    assert_says("host at its peak, 3.20 us: 13.2 KiB in use in 4 blocks, 13.2 KiB reserved");
-    assert_says("    9.77 KiB   74.1%        1  weights\n");
-    assert_says("    2.93 KiB   22.2%        2  layer 0\n");
-    assert_says("    1.95 KiB   14.8%        1  matmul\n");
-    assert_says("matmul, layer 0, f32 [64, 64], in matmul\n");
-    assert_says("host at the end: 10.3 KiB in use in 2 blocks; 0 B in 0 of them");
-    assert_says("1.50 us stage          10.3 KiB     10.3 KiB  model_loaded\n");
+    assert_printed("run.rntrace (ration trace, spill)");
+    assert_printed("command    ration run");
+    assert_printed("host           13.2 KiB    3.20 us     13.2 KiB     13.2 KiB     19.5 KiB");
+    assert_printed("host at its peak, 3.20 us: 13.2 KiB in use in 4 blocks, 13.2 KiB reserved");
+    assert_printed("    9.77 KiB   74.1%        1  weights\n");
+    assert_printed("    2.93 KiB   22.2%        2  layer 0\n");
+    assert_printed("    1.95 KiB   14.8%        1  matmul\n");
+    assert_printed("matmul, layer 0, f32 [64, 64], in matmul\n");
+    assert_printed("host at the end: 10.3 KiB in use in 2 blocks; 0 B in 0 of them");
+    assert_printed("1.50 us stage          10.3 KiB     10.3 KiB  model_loaded\n");
     rn_timeline_destroy(t);
 }
 
@@ -113,13 +94,13 @@ static void another_moment_can_be_asked_for(void **state) {
     assert_int_equal(number("devices/0/moment/active_bytes"), 12500);
     assert_json("devices/0/moment/is_peak", "false");
     char value[64];
-    assert_false(test_json_get(text.data, text.bytes, "devices/0/moment/largest/1/name", value,
-                               sizeof value));
+    assert_false(test_json_get(printed.data, printed.bytes, "devices/0/moment/largest/1/name",
+                               value, sizeof value));
     report(t, &(rn_report_options){.at_seconds = 2.4e-6, .rows = 1});
-    assert_says("host at 2.40 us: 12.2 KiB in use");
-    assert_says("and 2 more\n");
+    assert_printed("host at 2.40 us: 12.2 KiB in use");
+    assert_printed("and 2 more\n");
     report(t, &(rn_report_options){.at_seconds = 1e300});
-    assert_says("10.3 KiB in use in 2 blocks");
+    assert_printed("10.3 KiB in use in 2 blocks");
     rn_timeline_destroy(t);
 }
 
@@ -129,9 +110,9 @@ static void operations_have_time_of_their_own_and_in_all(void **state) {
     rn_timeline *t = read_made();
     report(t, NULL);
     //         count       self      total       change    in arenas    allocated         peak
-    assert_says(
+    assert_printed(
         "   1    1.30 us    3.00 us          0 B          0 B     2.93 KiB     2.93 KiB  step\n");
-    assert_says(
+    assert_printed(
         "   1    0.80 us    0.80 us          0 B    +1.95 KiB     1.95 KiB     1.95 KiB  matmul\n");
     rn_timeline_destroy(t);
 }
@@ -165,10 +146,10 @@ static void what_ended_operations_left_is_listed(void **state) {
         t, &(rn_timeline_alloc){.begin_ns = 60, .end_ns = RN_STILL_LIVE, .bytes = 7}));
     assert_ok(rn_timeline_finish(t));
     report(t, NULL);
-    assert_says(
+    assert_printed(
         "307 B in use in 4 blocks; 300 B in 3 of them come from operations that have ended");
-    assert_says("       300 B   97.7%        3  leaky\n");
-    assert_says("running (not ended)\n");
+    assert_printed("       300 B   97.7%        3  leaky\n");
+    assert_printed("running (not ended)\n");
     report_json(t, NULL);
     assert_int_equal(number("devices/0/at_end/left_bytes"), 300);
     assert_int_equal(number("devices/0/at_end/left_by/0/count"), 3);
@@ -247,11 +228,12 @@ static void torch_operations_stand_in_the_order_of_their_time(void **state) {
     }
     assert_ok(rn_timeline_finish(t));
     report(t, &(rn_report_options){.at_seconds = -1, .rows = 3});
-    const char *mm = strstr(text.data, "aten::mm [[2, 3]]"), *add = strstr(text.data, "aten::add");
-    const char *relu = strstr(text.data, "aten::relu");
+    const char *mm = strstr(printed.data, "aten::mm [[2, 3]]"),
+               *add = strstr(printed.data, "aten::add");
+    const char *relu = strstr(printed.data, "aten::relu");
     assert_true(mm && add && relu && mm < add && add < relu);
-    assert_null(strstr(text.data, "aten::t "));
-    assert_says("and 1 more\n");
+    assert_null(strstr(printed.data, "aten::t "));
+    assert_printed("and 1 more\n");
     report_json(t, NULL);
     assert_json("torch_operations/1/cpu_bytes", "-64");
     rn_timeline_destroy(t);
@@ -263,7 +245,7 @@ static void a_counted_peak_that_differs_stands_beside(void **state) {
     trace_total(&maker, 0, RN_PURPOSE_COUNT, 14000, 2500);
     rn_timeline *t = read_made();
     report(t, NULL);
-    assert_says("counted as it happened: 13.7 KiB at 2.50 us");
+    assert_printed("counted as it happened: 13.7 KiB at 2.50 us");
     rn_timeline_destroy(t);
 }
 
@@ -279,10 +261,10 @@ static void hostile_names_are_made_harmless(void **state) {
     trace_device(&maker, 0, "ho\x1b[0mst\n");
     rn_timeline *t = read_made();
     report(t, NULL);
-    for (size_t i = 0; i + 1 < text.bytes; i++)
-        assert_true((unsigned char)text.data[i] >= ' ' || text.data[i] == '\n');
-    assert_says("mat?[31mmul ");
-    assert_says("xxx...\n");
+    for (size_t i = 0; i + 1 < printed.bytes; i++)
+        assert_true((unsigned char)printed.data[i] >= ' ' || printed.data[i] == '\n');
+    assert_printed("mat?[31mmul ");
+    assert_printed("xxx...\n");
     report_json(t, NULL);
     rn_timeline_destroy(t);
 }
@@ -292,7 +274,7 @@ static void an_empty_timeline_has_a_report(void **state) {
     rn_timeline *t = empty_timeline();
     assert_ok(rn_timeline_finish(t));
     report(t, NULL);
-    assert_says("duration");
+    assert_printed("duration");
     report_json(t, NULL);
     rn_timeline_destroy(t);
 }
@@ -312,9 +294,9 @@ static void a_sink_that_fails_ends_the_report(void **state) {
 
 static rn_status report_both(const rn_timeline *t) {
     rn_json json;
-    text.bytes = 0;
-    RN_TRY(rn_timeline_report(t, NULL, rn_buffer_sink(&text)));
-    rn_json_begin(&json, rn_buffer_sink(&text), false);
+    printed.bytes = 0;
+    RN_TRY(rn_timeline_report(t, NULL, rn_buffer_sink(&printed)));
+    rn_json_begin(&json, rn_buffer_sink(&printed), false);
     rn_timeline_report_json(t, NULL, &json, NULL);
     return rn_json_finish(&json);
 }
@@ -353,5 +335,5 @@ int main(void) {
         cmocka_unit_test(a_sink_that_fails_ends_the_report),
         cmocka_unit_test(reports_survive_every_refused_allocation),
     };
-    return cmocka_run_group_tests(tests, begin_text, free_text);
+    return cmocka_run_group_tests(tests, printed_begin, printed_free);
 }
