@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -37,7 +38,7 @@ static size_t early_used;
 
 static void *early_alloc(size_t align, size_t bytes) {
     size_t begin = (early_used + align - 1) & ~(align - 1);
-    if (bytes > sizeof early - begin) return NULL;
+    if (begin > sizeof early || bytes > sizeof early - begin) return NULL;
     early_used = begin + bytes;
     return early + begin; // zero: nothing is handed out twice
 }
@@ -102,7 +103,9 @@ EXPORT void *malloc(size_t bytes) {
 
 EXPORT void *calloc(size_t count, size_t bytes) {
     const rn_hooks_calls *c = ENTER;
-    void *block = c ? c->calloc(count, bytes) : early_alloc(16, count * bytes);
+    size_t whole = 0;
+    bool fits = !__builtin_mul_overflow(count, bytes, &whole);
+    void *block = c ? c->calloc(count, bytes) : fits ? early_alloc(16, whole) : NULL;
     leave(c);
     return block;
 }
@@ -167,7 +170,9 @@ EXPORT void free(void *block) {
 static void *map(const rn_hooks_calls *c, void *address, size_t bytes, int protection, int flags,
                  int file, off_t offset) {
     const rn_hooks_calls *by = sees_mappings && c ? c : &real;
-    void *block = by->mmap(address, bytes, protection, flags, file, offset);
+    void *block = by->mmap ? by->mmap(address, bytes, protection, flags, file, offset)
+                           : (void *)syscall(SYS_mmap, address, bytes, protection, flags, file,
+                                             offset); // while the C library's is looked up
     leave(c);
     return block;
 }
@@ -183,7 +188,8 @@ EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int 
 
 EXPORT int munmap(void *address, size_t bytes) {
     const rn_hooks_calls *c = ENTER;
-    int error = (sees_mappings && c ? c : &real)->munmap(address, bytes);
+    const rn_hooks_calls *by = sees_mappings && c ? c : &real;
+    int error = by->munmap ? by->munmap(address, bytes) : (int)syscall(SYS_munmap, address, bytes);
     leave(c);
     return error;
 }

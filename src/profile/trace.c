@@ -4,6 +4,16 @@
 #include <pthread.h>
 #include <string.h>
 
+const char *rn_mark_name(unsigned kind) {
+    static const char *const names[RN_MARK_COUNT] = {
+        [RN_MARK_STAGE] = "stage",         [RN_MARK_CHECKPOINT] = "checkpoint",
+        [RN_MARK_PERIODIC] = "periodic",   [RN_MARK_REFUSAL] = "refusal",
+        [RN_MARK_NO_MEMORY] = "no memory", [RN_MARK_SIGNAL] = "signal",
+        [RN_MARK_FORK] = "fork",           [RN_MARK_START] = "start",
+    };
+    return kind < RN_MARK_COUNT ? names[kind] : "mark";
+}
+
 // ---- CRC-32C ------------------------------------------------------------------------------------
 
 // tables[k][b]: the remainder of byte b with k zero bytes behind it; eight bytes a step.

@@ -121,6 +121,9 @@ typedef struct rn_trace_event {
 } rn_trace_event;
 _Static_assert(sizeof(rn_trace_event) == 32, "an event is 32 bytes");
 
+// "stage", "checkpoint", ...; "mark" for one that does not exist.
+const char *rn_mark_name(unsigned kind);
+
 // With the padding.
 static inline uint64_t rn_trace_block_bytes(uint32_t payload_bytes) {
     return RN_TRACE_ALIGN + (((uint64_t)payload_bytes + RN_TRACE_ALIGN - 1) & ~(uint64_t)63);

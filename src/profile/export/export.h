@@ -79,8 +79,6 @@ RN_MUST_USE rn_status rn_export_clean(rn_arena *arena, const char *text, rn_str 
 rn_str rn_export_alloc_name(const rn_export_names *names, const rn_timeline_alloc *alloc);
 // What an operation is called: its name, else "(unnamed)".
 rn_str rn_export_op_name(const rn_export_names *names, const rn_timeline_op *op);
-// "stage", "checkpoint", "periodic", ...
-const char *rn_export_mark_name(uint8_t kind);
 
 // A dtype and a shape out of a name's detail: "f32 [4096, 1024]". The axis "rows" of a graph, which
 // has another length in every run, is -1.

@@ -144,7 +144,7 @@ static void put_op(chrome *c, const rn_timeline_op *op) {
 static void put_mark(chrome *c, const rn_timeline_mark *mark) {
     bool open = false;
     rn_str name = c->names.names[mark->name].name;
-    rn_str kind = rn_str_from(rn_export_mark_name(mark->kind));
+    rn_str kind = rn_str_from(rn_mark_name(mark->kind));
     begin_event(c, "i", name.bytes ? name : kind);
     rn_out_text(&c->out, ",\"cat\":\"mark\",\"s\":\"g\"");
     put_tid(c, mark->lane);

@@ -183,7 +183,7 @@ static void put_mark(live_set *s, const rn_timeline_mark *mark) {
     if (number % (periodic ? s->x->periodic_step : s->x->mark_step)) return;
     rn_str name = s->x->names.names[mark->name].name;
     snprintf(text, sizeof text, "snapshot_%04llu", (unsigned long long)s->periodic);
-    const char *kind = rn_export_mark_name(mark->kind);
+    const char *kind = rn_mark_name(mark->kind);
     if (!name.bytes) name = rn_str_from(periodic ? text : kind);
     put_snapshot(s, mark->time_ns, name, kind);
 }

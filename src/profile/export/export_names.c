@@ -79,16 +79,6 @@ rn_str rn_export_op_name(const rn_export_names *names, const rn_timeline_op *op)
     return name.bytes ? name : RN_STR("(unnamed)");
 }
 
-const char *rn_export_mark_name(uint8_t kind) {
-    static const char *const kinds[RN_MARK_COUNT] = {
-        [RN_MARK_STAGE] = "stage",         [RN_MARK_CHECKPOINT] = "checkpoint",
-        [RN_MARK_PERIODIC] = "periodic",   [RN_MARK_REFUSAL] = "refusal",
-        [RN_MARK_NO_MEMORY] = "no memory", [RN_MARK_SIGNAL] = "signal",
-        [RN_MARK_FORK] = "fork",           [RN_MARK_START] = "start",
-    };
-    return kind < RN_MARK_COUNT ? kinds[kind] : "mark";
-}
-
 // ---- shapes -------------------------------------------------------------------------------------
 
 static bool parse_dim(rn_str text, int64_t *out) {

@@ -388,14 +388,8 @@ static rn_status take_rests(rn_json_profile *p, collected *c) {
 
 // Kinds as ration's own exports name them; others have a name, or come every few seconds.
 static uint8_t kind_of(rn_str kind, rn_str name) {
-    static const struct {
-        const char *text;
-        rn_trace_mark mark;
-    } kinds[] = {{"stage", RN_MARK_STAGE},     {"periodic", RN_MARK_PERIODIC},
-                 {"refusal", RN_MARK_REFUSAL}, {"no memory", RN_MARK_NO_MEMORY},
-                 {"signal", RN_MARK_SIGNAL},   {"start", RN_MARK_START}};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (rn_str_equal(kind, rn_str_from(kinds[i].text))) return (uint8_t)kinds[i].mark;
+    for (unsigned k = 0; k < RN_MARK_COUNT; k++)
+        if (rn_str_equal(kind, rn_str_from(rn_mark_name(k)))) return (uint8_t)k;
     return name.bytes ? RN_MARK_CHECKPOINT : RN_MARK_PERIODIC;
 }
 

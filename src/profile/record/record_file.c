@@ -163,11 +163,12 @@ static void put_kinds(rn_json *json) {
     static const char *const events[RN_TRACE_KIND_END] = {"",       "alloc", "free", "begin",
                                                           "finish", "span",  "mark", "counter",
                                                           "move"}; // by number, which begins at 1
-    static const char *const marks[RN_MARK_COUNT] = {
-        "stage", "checkpoint", "periodic", "refusal", "no memory", "signal", "fork", "start"};
+    const char *marks[RN_MARK_COUNT];
     static const char *const counters[RN_COUNTER_COUNT] = {
         "other",       "resident",     "budget",        "predicted",       "predicted peak",
         "torch calls", "torch cpu ns", "torch cuda ns", "torch cpu bytes", "torch cuda bytes"};
+    for (unsigned kind = 0; kind < RN_MARK_COUNT; kind++)
+        marks[kind] = rn_mark_name(kind);
     put_texts(json, "event_fields", fields, sizeof fields / sizeof *fields);
     put_texts(json, "event_kinds", events, RN_TRACE_KIND_END);
     put_texts(json, "mark_kinds", marks, RN_MARK_COUNT);

@@ -67,8 +67,6 @@ RN_MUST_USE rn_status rn_report_make(const rn_timeline *t, const rn_report_optio
                                      rn_report *out);
 void rn_report_free(rn_report *report);
 
-// "stage", "checkpoint", ...
-const char *rn_mark_name(uint8_t kind);
 // A text of a file, cut and safe to print on one line; `instead` where it is empty.
 typedef struct rn_label {
     char text[72];

@@ -9,12 +9,6 @@
 
 // ---- texts --------------------------------------------------------------------------------------
 
-const char *rn_mark_name(uint8_t kind) {
-    static const char *const names[RN_MARK_COUNT] = {
-        "stage", "checkpoint", "periodic", "refusal", "no memory", "signal", "fork", "start"};
-    return kind < RN_MARK_COUNT ? names[kind] : "?";
-}
-
 rn_label rn_label_of(const char *text, const char *instead) {
     rn_label label;
     size_t bytes = 0, most = sizeof label.text - 4;
