@@ -54,7 +54,8 @@ RN_API void rn_hooks_set_filter(rn_hooks_filter filter); // at first RN_HOOKS_TE
 // memalign and free in the loaded libraries whose file name matches `library` (`*` and `?`; NULL:
 // "libc10.so*"), by their global offset tables. Other libraries are not touched; one that is loaded
 // later is not, either, until this is called again. Blocks that were allocated before are not
-// known, and their release is ignored. RN_UNSUPPORTED: no such library is loaded, or it calls none
+// known, and their release is ignored. A program at a fixed address (not PIE) is left alone: its
+// stubs are what everybody calls. RN_UNSUPPORTED: no such library is loaded, or it calls none
 // of them (PyTorch on 64-bit Arm has an allocator of its own). RN_OK where the preload library sees
 // everything already.
 RN_API RN_MUST_USE rn_status rn_hooks_install(const char *library);

@@ -29,6 +29,15 @@ def start(test, **options):
     return tracker
 
 
+def watches_itself():
+    """Not where the interpreter is a program at a fixed address, as Debian's is."""
+    for library in PYTHON:
+        _library.slow.rn_hooks_install(library.encode())
+    slots = _library.hooks_stats().slot_count
+    _library.quick.rn_hooks_remove()
+    return slots > 0
+
+
 def now():
     return _library.hooks_stats().now_bytes
 
@@ -294,7 +303,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """, code_wanted=-signal.SIGKILL)
         self.assertEqual([], [f for f in os.listdir(self.folder) if f.endswith(".json")])
         trace = self.only("*.rntrace")
-        self.assertGreater(self.peak(trace), 7 << 20)
+        if watches_itself():
+            self.assertGreater(self.peak(trace), 7 << 20)
         from ration import _library
         _library.export(trace, "json", os.path.join(self.folder, "memory_profile_read.json"))
         self.assertIn("before the end", checkpoints(self.profile()))

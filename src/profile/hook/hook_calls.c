@@ -150,7 +150,8 @@ static rn_status install(const char *library) {
     slot_count += slots;
     if (libraries == 0)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "no library %s is loaded", library),
-                       "it must be loaded first");
+                       "it must be loaded first; a program at a fixed address cannot be watched "
+                       "from inside, but by `ration profile run -- PROGRAM`");
     if (slot_count == 0)
         return rn_hint(
             rn_fail(RN_UNSUPPORTED, "%s does not call the C library's allocator", library),

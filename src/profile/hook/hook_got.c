@@ -118,6 +118,9 @@ static bool matches(const search *s, const struct dl_phdr_info *info) {
 static int search_library(struct dl_phdr_info *info, size_t bytes, void *self) {
     search *s = self;
     (void)bytes;
+    // In a program at a fixed address the functions have stubs, which are what everybody calls, the
+    // loader itself included, while it makes room for a thread's variables: ours, too.
+    if (info->dlpi_addr == 0) return 0;
     if (is_inside(info, (uintptr_t)search_library) || !matches(s, info)) return 0;
     tables t = {.base = info->dlpi_addr};
     for (int i = 0; i < info->dlpi_phnum; i++) {
