@@ -1,28 +1,30 @@
 // llm_bench.c — one text model: prompt and token rates, what it held and what it read.
 //
 //     llm_bench MODEL [-p 512] [-n 128] [-t THREADS] [-r 1] [-b BUDGET] [-c CONTEXT] [-s] [-d 0]
-//     [-u ROWS] llm_bench bandwidth [-t THREADS] llm_bench MODEL -x
+//                     [-u ROWS] [-q 1] [-k]
+//     llm_bench MODEL -x
+//     llm_bench bandwidth [-t THREADS]
 //
 // Prints one line of JSON. Tokens are made greedily from random prompts; -s allows speculation, -d
-// puts so many tokens before what is timed. `bandwidth` reads a gigabyte of memory again and again
-// and says how fast; -x reads the model's file past the page cache into a small buffer and says how
-// fast: nothing on a disk runs ahead of that.
+// puts so many tokens before what is timed, -q runs so many sequences side by side (each with its
+// own prompt; rates are of all of them together), -k tells the time of decoding by kernel.
+// `bandwidth` reads a gigabyte of memory again and again and says how fast; -x reads the model's
+// file past the page cache into a small buffer and says how fast: nothing on a disk runs ahead of
+// that.
 #include <ration/ration.h>
 
+#include "model_bench.h"
+
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct job {
     const char *model;
-    uint32_t prompt, tokens, threads, rounds, context, depth, rows;
+    uint32_t prompt, tokens, rounds, context, depth, rows, sequences;
     uint64_t budget_bytes; // 0: none
     bool speculate;
+    bool by_kernel;
     bool only_read; // the file, nothing else
 } job;
 
@@ -63,7 +65,7 @@ static void *sum_words(void *self) {
     return NULL;
 }
 
-static double read_once(const uint64_t *words, uint32_t threads) {
+static double read_once(const uint64_t *words) {
     pthread_t ids[MAX_THREADS];
     reading readings[MAX_THREADS];
     size_t each = READ_BYTES / 8 / threads / 64 * 64;
@@ -77,14 +79,14 @@ static double read_once(const uint64_t *words, uint32_t threads) {
     return (double)(each * 8 * threads) / (seconds_now() - begin);
 }
 
-static int print_bandwidth(uint32_t threads) {
+static int print_bandwidth(void) {
     uint64_t *words = aligned_alloc(1 << 21, READ_BYTES);
     double best = 0;
     if (!words) return 1;
     madvise(words, READ_BYTES, MADV_HUGEPAGE);
     memset(words, 1, READ_BYTES);
     for (int i = 0; i < 6; i++) {
-        double rate = read_once(words, threads);
+        double rate = read_once(words);
         if (rate > best) best = rate;
     }
     free(words);
@@ -140,13 +142,15 @@ static int print_disk(const char *model) {
 
 // ---- a model ------------------------------------------------------------------------------------
 
+enum { MAX_SEQUENCES = 256 };
+
 typedef struct run {
     const job *job;
     rn_model *model;
     rn_device *device;
     rn_generator *generator;
-    rn_sequence *sequence;
-    uint32_t *prompt; // (depth + prompt)
+    rn_sequence *sequences[MAX_SEQUENCES];
+    uint32_t *prompt; // (sequences, depth + prompt + 1)
     double load_seconds, prompt_seconds, token_seconds, first_seconds;
     uint64_t made, read_bytes;
 } run;
@@ -156,13 +160,15 @@ static rn_status open_run(run *r) {
     bool measured;
     rn_generator_options options = {.text = {.rows = j->rows,
                                              .context = j->context,
+                                             .sequences = j->sequences,
                                              .prompt_tokens = j->prompt,
                                              .new_tokens = j->tokens},
                                     .speculation =
                                         j->speculate ? RN_SPECULATE_AUTO : RN_SPECULATE_NEVER};
     RN_TRY(rn_model_open(j->model, &(rn_model_options){.without_tokenizer = true}, &r->model));
-    RN_TRY(rn_rates_use(j->threads, &measured));
-    RN_TRY(rn_cpu_device_create(j->threads, &r->device));
+    RN_TRY(rn_rates_use(threads, &measured));
+    RN_TRY(rn_cpu_device_create(threads, &r->device));
+    if (j->by_kernel) r->device->caps.kernels = time_kernels();
     RN_TRY(rn_process_charge_outside());
     options.session.device = r->device;
     options.plan.budget_bytes = j->budget_bytes;
@@ -170,45 +176,73 @@ static rn_status open_run(run *r) {
         options.plan.beside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes +
                                     (4 << 20) + j->budget_bytes / 256;
     RN_TRY(rn_generator_create(r->model, &options, &r->generator));
-    return rn_sequence_create(r->generator, &(rn_sampling){0}, &r->sequence);
+    for (uint32_t i = 0; i < j->sequences; i++)
+        RN_TRY(rn_sequence_create(r->generator, &(rn_sampling){0}, &r->sequences[i]));
+    return RN_OK;
 }
 
-// Reads the prompt and makes the first token.
-static rn_status take_first(run *r, const uint32_t *ids, size_t count) {
+// Tokens [first, first + count) of each sequence's prompt are read, and a token is made of each.
+static rn_status take_first(run *r, uint32_t first, uint32_t count) {
+    const job *j = r->job;
     rn_sample sample;
-    RN_TRY(rn_sequence_feed(r->sequence, ids, count));
-    while (!rn_sequence_take(r->sequence, &sample))
+    for (uint32_t i = 0; i < j->sequences; i++)
+        RN_TRY(rn_sequence_feed(r->sequences[i], r->prompt + i * (j->depth + j->prompt + 1) + first,
+                                count));
+    for (uint32_t i = 0; i < j->sequences; i++) {
+        while (!rn_sequence_take(r->sequences[i], &sample))
+            RN_TRY(rn_generator_step(r->generator));
+        rn_sequence_pause(r->sequences[i]);
+    }
+    return RN_OK;
+}
+
+// As many tokens of each sequence, going on from a pause.
+static rn_status take_tokens(run *r) {
+    const job *j = r->job;
+    uint32_t made[MAX_SEQUENCES] = {0}, done = 0;
+    rn_sample sample;
+    for (uint32_t i = 0; i < j->sequences; i++)
+        RN_TRY(rn_sequence_feed(r->sequences[i], NULL, 0));
+    while (done < j->sequences) {
         RN_TRY(rn_generator_step(r->generator));
+        for (uint32_t i = 0; i < j->sequences; i++)
+            while (made[i] < j->tokens && rn_sequence_take(r->sequences[i], &sample))
+                done += ++made[i] == j->tokens;
+    }
+    return RN_OK;
+}
+
+static void keep_least(double *least, double seconds) {
+    if (*least == 0 || seconds < *least) *least = seconds;
+}
+
+static rn_status time_tokens(run *r) {
+    const job *j = r->job;
+    if (!j->prompt && !j->depth) RN_TRY(take_first(r, 0, 1));
+    uint64_t before = rn_generator_get_facts(r->generator).session.read_bytes;
+    begin_kinds();
+    double begin = seconds_now();
+    RN_TRY(take_tokens(r));
+    keep_least(&r->token_seconds, seconds_now() - begin);
+    end_kinds();
+    r->read_bytes = rn_generator_get_facts(r->generator).session.read_bytes - before;
     return RN_OK;
 }
 
 static rn_status time_round(run *r) {
     const job *j = r->job;
-    rn_sample sample;
-    rn_sequence_rewind(r->sequence, 0);
-    if (j->depth) RN_TRY(take_first(r, r->prompt, j->depth));
+    for (uint32_t i = 0; i < j->sequences; i++)
+        rn_sequence_rewind(r->sequences[i], 0);
+    if (j->depth) RN_TRY(take_first(r, 0, j->depth));
     double begin = seconds_now();
-    if (j->prompt) RN_TRY(take_first(r, r->prompt + j->depth, j->prompt));
-    double seconds = seconds_now() - begin;
-    if (r->prompt_seconds == 0 || seconds < r->prompt_seconds) r->prompt_seconds = seconds;
-    if (j->tokens == 0) return RN_OK;
-    if (!j->prompt && !j->depth) RN_TRY(take_first(r, r->prompt, 1));
-    uint64_t made = 0, before = rn_generator_get_facts(r->generator).session.read_bytes;
-    begin = seconds_now();
-    while (made < j->tokens) {
-        RN_TRY(rn_generator_step(r->generator));
-        while (made < j->tokens && rn_sequence_take(r->sequence, &sample))
-            made++;
-    }
-    seconds = seconds_now() - begin;
-    r->read_bytes = rn_generator_get_facts(r->generator).session.read_bytes - before;
-    if (r->token_seconds == 0 || seconds < r->token_seconds) r->token_seconds = seconds;
-    return RN_OK;
+    if (j->prompt) RN_TRY(take_first(r, j->depth, j->prompt));
+    keep_least(&r->prompt_seconds, seconds_now() - begin);
+    return j->tokens ? time_tokens(r) : RN_OK;
 }
 
 static rn_status make_prompt(run *r) {
     uint32_t vocab = rn_model_get_info(r->model)->vocab_size,
-             count = r->job->depth + r->job->prompt + 1;
+             count = r->job->sequences * (r->job->depth + r->job->prompt + 1);
     r->prompt = malloc(count * sizeof *r->prompt);
     if (!r->prompt) return rn_fail(RN_NO_MEMORY, "no memory");
     for (uint32_t i = 0; i < count; i++)
@@ -250,8 +284,8 @@ static void print_run(const run *r) {
            "\"first_token_seconds\": %.4f, \"planned_bytes\": %llu, \"streamed_bytes\": %llu, "
            "\"read_bytes_a_token\": %.0f, \"resident_peak_bytes\": %llu, \"rows\": %llu, "
            "\"pass_bytes\": %llu, \"predicted_pass_seconds\": %.5f, \"accepted\": %llu}\n",
-           r->prompt_seconds > 0 && j->prompt ? j->prompt / r->prompt_seconds : 0,
-           r->token_seconds > 0 ? j->tokens / r->token_seconds : 0, r->load_seconds,
+           r->prompt_seconds > 0 && j->prompt ? j->sequences * j->prompt / r->prompt_seconds : 0,
+           r->token_seconds > 0 ? j->sequences * j->tokens / r->token_seconds : 0, r->load_seconds,
            r->first_seconds, (unsigned long long)p->planned_bytes,
            (unsigned long long)p->streamed_bytes, j->tokens ? (double)r->read_bytes / j->tokens : 0,
            (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
@@ -260,7 +294,6 @@ static void print_run(const run *r) {
 }
 
 static void close_run(run *r) {
-    rn_sequence_destroy(r->sequence);
     rn_generator_destroy(r->generator);
     rn_device_destroy(r->device);
     rn_model_close(r->model);
@@ -269,41 +302,45 @@ static void close_run(run *r) {
 
 static bool read_flags(int argc, char **argv, job *out) {
     int flag;
-    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:u:sx")) != -1) {
+    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:u:q:ksx")) != -1) {
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         if (flag == 'p') out->prompt = number;
         if (flag == 'n') out->tokens = number;
-        if (flag == 't') out->threads = number;
+        if (flag == 't') threads = number;
         if (flag == 'r') out->rounds = number;
         if (flag == 'c') out->context = number;
         if (flag == 'd') out->depth = number;
         if (flag == 'u') out->rows = number;
+        if (flag == 'q') out->sequences = number;
+        if (flag == 'k') out->by_kernel = true;
         if (flag == 's') out->speculate = true;
         if (flag == 'x') out->only_read = true;
         if (flag == '?') return false;
         if (flag == 'b' && rn_size_parse((rn_str){optarg, strlen(optarg)}, 0, &out->budget_bytes))
             return false;
     }
-    return optind + 1 == argc && out->rounds > 0;
+    return optind + 1 == argc && out->rounds > 0 && out->sequences > 0 &&
+           out->sequences <= MAX_SEQUENCES;
 }
 
 int main(int argc, char **argv) {
-    job j = {.prompt = 512, .tokens = 128, .threads = 2, .rounds = 1};
+    job j = {.prompt = 512, .tokens = 128, .rounds = 1, .sequences = 1};
     double start = seconds_now();
     if (!read_flags(argc, argv, &j)) {
         fprintf(stderr,
                 "usage: llm_bench MODEL|bandwidth [-p N] [-n N] [-t N] [-r N] [-b SIZE] [-c N] "
-                "[-d N] [-s]\n");
+                "[-d N] [-u N] [-q N] [-k] [-s] [-x]\n");
         return 2;
     }
     j.model = argv[optind];
-    if (strcmp(j.model, "bandwidth") == 0) return print_bandwidth(j.threads);
+    if (strcmp(j.model, "bandwidth") == 0) return print_bandwidth();
     if (strcmp(j.model, "touch") == 0) return touch(j.budget_bytes);
     if (j.only_read) return print_disk(j.model);
     if (j.context == 0) j.context = j.depth + j.prompt + j.tokens + 16;
     run r = {.job = &j};
     rn_status s = time_model(&r, start);
     if (s == RN_OK) print_run(&r);
+    if (s == RN_OK && j.by_kernel) print_kinds();
     if (s != RN_OK) fprintf(stderr, "llm_bench: %s\n", rn_last_story()->message);
     close_run(&r);
     return s == RN_OK ? 0 : 1;

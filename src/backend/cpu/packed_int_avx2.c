@@ -15,7 +15,10 @@ typedef uint32_t unsigned_lanes __attribute__((vector_size(32)));
 typedef int32_t signed_lanes __attribute__((vector_size(32)));
 
 #define INT_TABLE rn_int_avx2
-enum { PANELS = 1, BYTE_OFFSET = 0 };
+#define DIRECT_ROWS                                                                                \
+    { 8, 8, 8, 3, 1 }
+#define STRIP_ROWS 4
+enum { PANELS = 1, STRIP_PANELS = 1, BYTE_OFFSET = 0 };
 
 // A word a line reads better here.
 // clang-format off

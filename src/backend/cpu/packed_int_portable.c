@@ -166,7 +166,8 @@ static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t col
 const rn_int_kernels rn_int_portable = {
     .rows = 1,
     .panels = 1,
-    .direct_rows = UINT32_MAX,
+    .strip_rows = 1,
+    .direct_rows = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX},
     .direct = {int8, q8_0, q4_0, q4_k, q6_k},
     .widen = widen,
     .quantize = quantize,

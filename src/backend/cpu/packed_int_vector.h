@@ -29,14 +29,14 @@
         keep_;                                                                                     \
     })
 
-enum { HALVES = 16 / LANES, HALF_BYTES = 4 * LANES, MOST_PANELS = 4, MOST = 12 };
+enum { HALVES = 16 / LANES, HALF_BYTES = 4 * LANES, MOST_PANELS = 4, MOST = 16 };
 
-// Panels come from memory: each is asked for AHEAD bytes early.
-enum { AHEAD = 1024 };
+// Panels come from memory: they are asked for AHEAD bytes early, of all that are read at once.
+enum { AHEAD = 4096 };
 
-INLINE void prefetch(const uint8_t *from, uint64_t bytes) {
+INLINE void prefetch(const uint8_t *from, uint64_t bytes, int panels) {
     for (uint64_t at = 0; at < bytes; at += 64)
-        __builtin_prefetch(from + AHEAD + at);
+        __builtin_prefetch(from + AHEAD / panels + at);
 }
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -85,11 +85,11 @@ INLINE vint weight(rn_int_form form, const uint8_t *unit, int part, int g, int h
 
 // Byte `at` of each lane, unsigned and signed.
 INLINE vfloat byte_float(vint v, int at) {
-    return vconvert(iand(at ? ishr(v, 8 * at) : v, iset(0xff)));
+    return vconvert(iand(ishr(v, 8 * at), iset(0xff)));
 }
 
 INLINE vfloat signed_byte_float(vint v, int at) {
-    return vconvert(isar(at < 3 ? ishl(v, 24 - 8 * at) : v, 24));
+    return vconvert(isar(ishl(v, 24 - 8 * at), 24));
 }
 
 // q4_k: the 6-bit scales, or with mins the mins, of the four parts around `part`, a byte each.
@@ -280,30 +280,49 @@ INLINE void end(const rn_int_job *job, int rows, int panels, int h, vfloat *acc)
     }
 }
 
+// Parts of a unit that are written out one by one: as many as differ in how their bits are cut. All
+// of them only while that is little code: long loops are not decoded as fast as they are computed.
+INLINE int parts_together(rn_int_form form, int sums, int parts) {
+    if (sums <= 4) return parts;
+    return form == RN_INT_Q4_K ? 2 : form == RN_INT_Q6_K ? 4 : 1;
+}
+
+INLINE int count_parts(rn_int_form form) {
+    return form == RN_INT_TILE ? 1 : (int)rn_int_unit_blocks(form);
+}
+
+// acc[panel][row] += the unit by the strip's blocks; both then stand behind it.
+INLINE void add_unit(rn_int_kind kind, rn_int_form form, int rows, int panels, uint64_t unit_bytes,
+                     block *b, vfloat *acc) {
+    const int parts = count_parts(form), together = parts_together(form, rows * panels, parts);
+    const uint64_t part_bytes = unit_bytes / (uint64_t)parts;
+    for (int first = 0; first < parts; first += together) {
+        UNROLL
+        for (b->part = first; b->part < first + together; b->part++) {
+            if (form != RN_INT_TILE && b->h == 0) {
+                UNROLL
+                for (int p = 0; p < panels; p++)
+                    prefetch(unit_of(b, p) + part_bytes * (uint64_t)b->part, part_bytes, panels);
+            }
+            add_block(kind, form, rows, panels, b, acc);
+            b->x += rn_strip_block_bytes(kind) * (uint64_t)rows;
+        }
+    }
+    b->unit += unit_bytes;
+}
+
 INLINE void multiply(const rn_int_job *job, rn_int_kind kind, rn_int_form form, int rows,
                      int panels) {
-    const uint64_t strip_bytes = rn_strip_block_bytes(kind) * (uint64_t)rows;
-    const int parts = form == RN_INT_Q4_K || form == RN_INT_Q6_K ? 8 : 1;
     const uint64_t tile_bytes = rn_tile_block_bytes(kind);
     const uint64_t unit_bytes =
         form == RN_INT_TILE ? tile_bytes * (uint64_t)panels : rn_int_unit_bytes(form);
-    const uint64_t part_bytes = unit_bytes / (uint64_t)parts;
     for (int h = 0; h < HALVES; h++) {
         vfloat acc[MOST];
         begin(job, rows, panels, h, acc);
         block b = {.unit = job->weights, .x = job->x, .h = h};
         b.panel_bytes = form == RN_INT_TILE ? tile_bytes : job->panel_bytes;
-        for (uint64_t i = 0; i < job->blocks; i += (uint64_t)parts, b.unit += unit_bytes) {
-            UNROLL
-            for (b.part = 0; b.part < parts; b.part++, b.x += strip_bytes) {
-                if (form != RN_INT_TILE && h == 0) {
-                    UNROLL
-                    for (int p = 0; p < panels; p++)
-                        prefetch(unit_of(&b, p) + part_bytes * (uint64_t)b.part, part_bytes);
-                }
-                add_block(kind, form, rows, panels, &b, acc);
-            }
-        }
+        for (uint64_t i = 0; i < job->blocks; i += (uint64_t)count_parts(form))
+            add_unit(kind, form, rows, panels, unit_bytes, &b, acc);
         end(job, rows, panels, h, acc);
     }
 }
@@ -331,7 +350,7 @@ INLINE void unpack_form(rn_int_form form, rn_int_kind kind, const uint8_t *units
     const uint64_t parts = rn_int_unit_blocks(form), unit_bytes = rn_int_unit_bytes(form);
     const uint8_t *unit = units + first / parts * unit_bytes;
     for (uint64_t b = 0; b < blocks; b += parts, unit += unit_bytes) {
-        prefetch(unit, unit_bytes);
+        prefetch(unit, unit_bytes, MOST_PANELS);
         UNROLL
         for (int part = 0; part < (int)parts; part++, tile += step)
             unpack_block(form, kind, unit, part, tile);
@@ -400,7 +419,7 @@ INLINE void widen_form(rn_int_form form, const uint8_t *units, const float *row_
         const uint64_t at = k / 32;
         const uint8_t *unit = units + at / parts * unit_bytes;
         int part = (int)(at % parts);
-        prefetch(unit + (uint64_t)part * (unit_bytes / parts), unit_bytes / parts);
+        prefetch(unit + (uint64_t)part * (unit_bytes / parts), unit_bytes / parts, MOST_PANELS);
         if (end - k >= 32)
             widen_block(form, unit, row_scale, part, 32, to);
         else
@@ -505,7 +524,24 @@ static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t col
     }
 #define DIRECT(name, kind, form)                                                                   \
     KERNEL(name##_one, kind, form, 1, 1)                                                           \
-    KERNEL(name##_many, kind, form, 1, PANELS)
+    KERNEL(name##_1, kind, form, 1, PANELS)                                                        \
+    KERNEL(name##_2, kind, form, 2, STRIP_PANELS)                                                  \
+    KERNEL(name##_3, kind, form, 3, STRIP_PANELS)                                                  \
+    KERNEL(name##_4, kind, form, 4, STRIP_PANELS)                                                  \
+    DIRECT_MORE(name, kind, form)
+#if STRIP_ROWS > 4
+#define DIRECT_MORE(name, kind, form)                                                              \
+    KERNEL(name##_5, kind, form, 5, STRIP_PANELS)                                                  \
+    KERNEL(name##_6, kind, form, 6, STRIP_PANELS)                                                  \
+    KERNEL(name##_7, kind, form, 7, STRIP_PANELS)                                                  \
+    KERNEL(name##_8, kind, form, 8, STRIP_PANELS)
+#define STRIPS(name)                                                                               \
+    { name##_1, name##_2, name##_3, name##_4, name##_5, name##_6, name##_7, name##_8 }
+#else
+#define DIRECT_MORE(name, kind, form)
+#define STRIPS(name)                                                                               \
+    { name##_1, name##_2, name##_3, name##_4 }
+#endif
 DIRECT(int8, RN_INT_PLAIN, RN_INT_INT8)
 DIRECT(q8_0, RN_INT_SCALED, RN_INT_Q8_0)
 DIRECT(q4_0, RN_INT_SCALED, RN_INT_Q4_0)
@@ -532,10 +568,12 @@ TILE(parted, RN_INT_PARTED)
 const rn_int_kernels INT_TABLE = {
     .rows = 3,
     .panels = PANELS,
-    .direct_rows = 1,
+    .strip_rows = STRIP_ROWS,
+    .strip_panels = STRIP_PANELS,
+    .direct_rows = DIRECT_ROWS,
     .byte_offset = BYTE_OFFSET,
     .direct = {int8_one, q8_0_one, q4_0_one, q4_k_one, q6_k_one},
-    .direct_many = {int8_many, q8_0_many, q4_0_many, q4_k_many, q6_k_many},
+    .direct_many = {STRIPS(int8), STRIPS(q8_0), STRIPS(q4_0), STRIPS(q4_k), STRIPS(q6_k)},
     .tile = {ONE(plain), ONE(scaled), ONE(minned), ONE(parted)},
     .tile_many = {MANY(plain), MANY(scaled), MANY(minned), MANY(parted)},
     .unpack = unpack,

@@ -12,7 +12,10 @@ typedef uint32_t unsigned_lanes __attribute__((vector_size(64)));
 typedef int32_t signed_lanes __attribute__((vector_size(64)));
 
 #define INT_TABLE rn_int_vnni
-enum { PANELS = 4, BYTE_OFFSET = 128 };
+#define DIRECT_ROWS                                                                                \
+    { 32, 32, 32, 24, 12 }
+#define STRIP_ROWS 8
+enum { PANELS = 4, STRIP_PANELS = 2, BYTE_OFFSET = 128 };
 
 // A word a line reads better here.
 // clang-format off

@@ -1,10 +1,11 @@
 // packed_ints.c — products with rounded activations: which kernel works on what.
 //
-// All rows of x are rounded into strips first. A single row is then multiplied by panels as they
-// lie: that is a matter of reading weights. For more rows, a task unpacks the next TILE_BLOCKS
-// blocks of a few panels into its tile, which stays in the first cache while all strips pass by;
-// sums wait in y for the next part. Every output is one chain over the blocks in order, so nothing
-// of this shows in its bits.
+// All rows of x are rounded into strips first. A few strips are then multiplied by panels as they
+// lie: that is a matter of reading weights, which one strip of up to eight rows takes from memory
+// and the others from the cache. For more rows, a task unpacks the next TILE_BLOCKS blocks of a few
+// panels into its tile, which stays in the first cache while all strips pass by; sums wait in y for
+// the next part. Every output is one chain over the blocks in order, so nothing of this shows in
+// its bits.
 #include "backend/cpu/packed_product.h"
 
 #include "backend/cpu/share.h"
@@ -81,11 +82,16 @@ static uint64_t choose_panels(const ints *t) {
     return share >= t->set->panels ? t->set->panels : 1;
 }
 
+// Rows of as even strips as `most` allows.
+static uint64_t even_strip(uint64_t rows, uint64_t most) {
+    return rn_div_up(rows, rn_div_up(rows, most));
+}
+
 static ints read_product(const rn_packed_product *p) {
     ints t = {.p = p, .set = rn_int_kernels_get(), .form = rn_int_form_of(p->panels.dtype)};
     t.kind = rn_int_kind_of(t.form);
-    t.direct = p->m <= t.set->direct_rows;
-    t.strip = t.direct ? 1 : t.set->rows;
+    t.direct = p->m <= t.set->direct_rows[t.form];
+    t.strip = t.direct ? even_strip(p->m, t.set->strip_rows) : t.set->rows;
     t.blocks = rn_div_up(p->k, RN_INT_BLOCK);
     t.chunk = t.direct ? t.blocks : rn_min_u64(t.blocks, TILE_BLOCKS);
     t.strip_bytes = rn_round_up(p->m * t.blocks * rn_strip_block_bytes(t.kind), 64);
@@ -122,15 +128,17 @@ static uint8_t *strip_at(const ints *t, uint64_t row, uint64_t block) {
     return t->strips + before * rn_strip_block_bytes(t->kind);
 }
 
-static void round_strip(void *arg, size_t index) {
+// TILE_BLOCKS blocks of a strip: a chunk, or a part of the only one.
+static void round_part(void *arg, size_t index) {
     const ints *t = arg;
-    uint64_t row = index * t->strip, k = t->p->k;
-    for (uint64_t block = 0; block < t->blocks; block += t->chunk) {
-        uint64_t first = block * RN_INT_BLOCK;
-        uint64_t cols = rn_min_u64(k - first, t->chunk * RN_INT_BLOCK);
-        t->set->quantize(t->p->x + row * k + first, k, strip_rows(t, row), cols, t->kind,
-                         offset_of(t), strip_at(t, row, block));
-    }
+    uint64_t parts = rn_div_up(t->blocks, TILE_BLOCKS), k = t->p->k;
+    uint64_t row = index / parts * t->strip, block = index % parts * TILE_BLOCKS;
+    uint64_t first = block * RN_INT_BLOCK, chunk = block / t->chunk * t->chunk;
+    uint32_t rows = strip_rows(t, row);
+    uint64_t cols = rn_min_u64(k - first, TILE_BLOCKS * RN_INT_BLOCK);
+    t->set->quantize(t->p->x + row * k + first, k, rows, cols, t->kind, offset_of(t),
+                     strip_at(t, row, chunk) +
+                         (block - chunk) * rows * rn_strip_block_bytes(t->kind));
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -142,7 +150,7 @@ static rn_int_job job_at(const ints *t, const uint8_t *from, uint64_t panel, uin
     uint64_t col = panel * RN_PANEL_ROWS;
     return (rn_int_job){
         .weights = from + t->p->panels.head_bytes,
-        .panel_bytes = t->p->panels.panel_bytes,
+        .panel_bytes = panels > 1 ? t->p->panels.panel_bytes : 0,
         .x = strip_at(t, row, 0),
         .blocks = t->blocks,
         .y = t->p->y + row * t->p->n + col,
@@ -157,17 +165,22 @@ static const uint8_t *panels_at(const ints *t, uint32_t slot, uint64_t panel, ui
     return rn_packed_panels(t->p, panel, panels, t->rooms + slot * t->room_bytes);
 }
 
+// Strips are of one row, or all of two and more: they are even.
 static void multiply_directly(void *arg, uint32_t slot, size_t index) {
     const ints *t = arg;
     uint64_t panel = index * t->panels_a_task, some;
+    uint64_t group = t->strip > 1 ? t->set->strip_panels : t->set->panels;
     uint64_t end = rn_min_u64(panel + t->panels_a_task, t->p->panels.count);
     for (; panel < end; panel += some) {
-        some = end - panel >= t->set->panels ? t->set->panels : 1;
+        some = end - panel >= group ? group : 1;
         const uint8_t *from = panels_at(t, slot, panel, some);
-        rn_int_kernel *kernel = some > 1 ? t->set->direct_many[t->form] : t->set->direct[t->form];
-        for (uint64_t row = 0; row < t->p->m; row++) {
+        for (uint64_t row = 0; row < t->p->m; row += t->strip) {
             rn_int_job job = job_at(t, from, panel, some, row);
-            kernel(&job);
+            uint32_t rows = strip_rows(t, row);
+            if (rows == 1 && some == 1)
+                t->set->direct[t->form](&job);
+            else
+                t->set->direct_many[t->form][rows - 1](&job);
         }
     }
 }
@@ -216,6 +229,7 @@ void rn_packed_ints_run(const rn_packed_product *p) {
     const rn_call *call = p->call;
     if (p->m * p->n * p->k <= ALONE) alone.workers = NULL, call = &alone;
     size_t tasks = (size_t)rn_div_up(p->panels.count, t.panels_a_task);
-    rn_call_each(call, (size_t)rn_div_up(p->m, t.strip), round_strip, &t);
+    size_t parts = (size_t)(rn_div_up(p->m, t.strip) * rn_div_up(t.blocks, TILE_BLOCKS));
+    rn_call_each(call, parts, round_part, &t);
     rn_share(call, tasks, t.direct ? multiply_directly : multiply_unpacked, &t);
 }

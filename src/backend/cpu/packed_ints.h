@@ -1,7 +1,7 @@
 // packed_ints.h — the kernels of products with rounded activations (graph/quantized_product.h), a
 // table for each instruction level. Private to the packed product.
 //
-// Rounded rows of x stand in strips: up to 3 rows side by side, block after block of 32 columns.
+// Rounded rows of x stand in strips: a few rows side by side, block after block of 32 columns.
 //
 //     q    [8][rows][4] int8    four neighbouring columns of each row in a word
 //     d    [rows] f32           the block's scale
@@ -9,7 +9,7 @@
 //     sums [rows]               PARTED: of the second half
 //
 // Weights are unsigned bytes, w + offset, so sum(w q) = sum((w + offset) q) - offset sum(q): a
-// kernel's integer sum begins at `sums` = -offset sum(q). A single row is multiplied straight from
+// kernel's integer sum begins at `sums` = -offset sum(q). A few strips are multiplied straight from
 // the panels (tensor/panels.h); for more, a part of some panels is unpacked into a tile first:
 //
 //     a block of 32 columns: [8][16 lanes][4] bytes, then `kind` times [16 lanes] f32 scales;
@@ -46,7 +46,8 @@ typedef enum rn_int_form {
 // One strip by one panel, or a few side by side.
 typedef struct rn_int_job {
     const uint8_t *weights; // the first panel's first unit, or the tile
-    uint64_t panel_bytes;   // from panel to panel; blocks of a tile know their own
+    uint64_t panel_bytes;   // from panel to panel; 0: one panel in place of all that the kernel
+                            // takes. Blocks of a tile know their own
     const uint8_t *x;       // the strip's first block
     uint64_t blocks;        // of 32 columns
     float *y;               // (rows of the strip, cols)
@@ -59,16 +60,21 @@ typedef struct rn_int_job {
 
 typedef void rn_int_kernel(const rn_int_job *job);
 
-#define RN_INT_ROWS 3
+#define RN_INT_ROWS      8 // of a strip, at most
+#define RN_INT_TILE_ROWS 3
 
 typedef struct rn_int_kernels {
-    uint32_t rows;        // of a whole strip, at most RN_INT_ROWS
-    uint32_t panels;      // that the `many` kernels take at once
-    uint32_t direct_rows; // rows of x up to which products are direct
-    int byte_offset;      // of int8's and q8_0's weights, as this level multiplies them
-    rn_int_kernel *direct[RN_INT_TILE], *direct_many[RN_INT_TILE]; // strips of one row
+    uint32_t rows;         // of a whole strip that passes by tiles, at most RN_INT_TILE_ROWS
+    uint32_t panels;       // that the `many` kernels take at once
+    uint32_t strip_rows;   // of a whole strip of direct products, at most RN_INT_ROWS
+    uint32_t strip_panels; // that strips of two rows and more are multiplied with at once
+    uint32_t direct_rows[RN_INT_TILE]; // rows of x up to which products are direct, by form
+    int byte_offset; // of int8's and q8_0's weights, as this level multiplies them
+    rn_int_kernel *direct[RN_INT_TILE]; // one row by one panel
+    // [rows of the strip - 1]: one row by `panels` panels, more by `strip_panels`
+    rn_int_kernel *direct_many[RN_INT_TILE][RN_INT_ROWS];
     // [rows of the strip - 1]
-    rn_int_kernel *tile[RN_INT_KINDS][RN_INT_ROWS], *tile_many[RN_INT_KINDS][RN_INT_ROWS];
+    rn_int_kernel *tile[RN_INT_KINDS][RN_INT_TILE_ROWS], *tile_many[RN_INT_KINDS][RN_INT_TILE_ROWS];
     // Blocks [first, first + blocks) of a panel, `step` bytes apart in the tile.
     void (*unpack)(rn_int_form form, const uint8_t *units, uint64_t first, uint64_t blocks,
                    uint8_t *tile, uint64_t step);

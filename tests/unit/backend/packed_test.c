@@ -175,8 +175,8 @@ static void compare(const weight *w, const float *expected, const test_guard *y,
 static void check_form(weight w, bool with_bias) {
     static const struct {
         uint32_t rows, threads;
-    } runs[] = {{1, 1}, {1, 2}, {2, 1},  {3, 2},         {4, 1},        {5, 2},
-                {6, 1}, {8, 2}, {15, 1}, {MOST_ROWS, 1}, {MOST_ROWS, 2}};
+    } runs[] = {{1, 1}, {1, 2}, {2, 1},  {3, 2},  {4, 1},         {5, 2},        {6, 1},
+                {7, 2}, {8, 1}, {15, 1}, {25, 2}, {MOST_ROWS, 1}, {MOST_ROWS, 2}};
     const uint64_t rows = w.rows, cols = w.cols;
     float *x = malloc(MOST_ROWS * cols * sizeof(float)), *bias = malloc(rows * sizeof(float));
     float *expected = malloc(MOST_ROWS * rows * sizeof(float));
