@@ -37,6 +37,13 @@ typedef struct rn_generator_options {
     rn_speculation speculation; // looks for the last tokens in the text so far and checks what
                                 // followed, several tokens a pass; the output does not change
     uint32_t speculated_tokens; // checked a pass, at most, by all sequences; 0: 8, at most 64
+    uint32_t least_pages; // where text.pages do not fit, or only by streaming weights that would
+                          // else be resident: as many as do, but not fewer. 0: text.pages or none
+    uint32_t prompt_rows; // of a pass in which others make tokens, at most; 0: no such limit
+    bool share_prefixes;  // pages of equal beginnings are held once, and kept while nobody else
+                          // needs their room; the output does not change
+    void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is
+    void *planned_self;                               // loaded; may be NULL
 } rn_generator_options;
 
 // RN_OVER_BUDGET: rn_last_refusal(), whose hint names the largest context that would fit.
@@ -49,15 +56,17 @@ RN_API const rn_plan *rn_generator_plan(const rn_generator *generator);
 RN_API size_t rn_generator_context(const rn_generator *generator);
 
 // The sequences with something to do (prompt not yet read, or a token to be made) share one run of
-// the session: a row for each that makes tokens, and prompts in chunks, the oldest first. Where
-// rows are too few for all, they take turns. RN_OK with nothing to do does nothing.
+// the session: a row for each that makes tokens, and prompts in chunks, the shortest first and each
+// the sooner the longer it has waited. Where rows are too few for all, they take turns. RN_OK with
+// nothing to do does nothing.
 //
-// A sequence that needs a page of the KV cache when none is free waits (rn_sequence_is_waiting)
-// while the others go on. RN_OVER_BUDGET: all that have something to do are waiting; it goes on
-// once one of them is ended, paused or rewound.
+// A sequence that needs a page of the KV cache when none is left beside those that are promised
+// waits (rn_sequence_is_waiting) while the others go on. RN_OVER_BUDGET: all that have something to
+// do are waiting; it goes on once one of them is ended, paused or rewound.
 //
-// Where a step fails (a read error, cancelling, logits that are no numbers), it tells the session's
-// story and the sequences are as before; calling it again is trying again.
+// Where a step fails (a read error, cancelling), it tells the session's story and the sequences are
+// as before; calling it again is trying again. What fails for one sequence only (logits that are no
+// numbers, no token left to draw) ends that one: see rn_sequence_failure.
 RN_API RN_MUST_USE rn_status rn_generator_step(rn_generator *generator);
 RN_API bool rn_generator_has_work(const rn_generator *generator);
 
@@ -69,6 +78,8 @@ typedef struct rn_generator_facts {
     double prompt_seconds, new_seconds; // of passes with prompt rows, and of the others
     uint64_t speculated_tokens, accepted_tokens;
     uint64_t kv_pages, kv_pages_peak, kv_page_bytes; // taken now, at most so far; of each
+    uint64_t kv_pages_total, kv_pages_kept; // of the plan; not taken, but kept for equal beginnings
+    uint64_t shared_tokens; // of prompts, that were not read because their pages were there
 } rn_generator_facts;
 RN_API rn_generator_facts rn_generator_get_facts(const rn_generator *generator);
 
@@ -92,6 +103,15 @@ RN_API void rn_sequence_pause(rn_sequence *sequence);
 RN_API bool rn_sequence_is_full(const rn_sequence *sequence);
 // The last step had no page for it.
 RN_API bool rn_sequence_is_waiting(const rn_sequence *sequence);
+// Promises it the pages for so many tokens in all, those fed included: while it is not longer, it
+// never waits for one. Called after a feed, and again to change the promise (0 takes it back).
+// False, and nothing changes: there are not enough now. Pages that it shares are promised once. A
+// rewind takes the promise back.
+RN_API bool rn_sequence_reserve(rn_sequence *sequence, size_t tokens);
+// Tokens of its beginning that another sequence had read, since the last feed.
+RN_API size_t rn_sequence_shared(const rn_sequence *sequence);
+// Why it makes no more tokens: NULL, or the story of its failure, valid until the next feed.
+RN_API const rn_story *rn_sequence_failure(const rn_sequence *sequence);
 // All tokens so far: those fed and those taken. Valid until the next call for this sequence.
 RN_API const uint32_t *rn_sequence_tokens(const rn_sequence *sequence, size_t *out_count);
 // Pauses, and forgets all tokens from `count` on; their pages are given back.

@@ -11,6 +11,8 @@
 
 #define FROM RN_HOST_OTHER
 
+enum { MOST_DRAWERS = 4 };
+
 // ---- memory -------------------------------------------------------------------------------------
 
 static rn_status take_array(rn_generator *g, size_t count, size_t item_bytes, void *out) {
@@ -44,21 +46,44 @@ static rn_status take_sequences(rn_generator *g) {
     return RN_OK;
 }
 
+// Twice as many places as readers, so that few meet in one.
+static rn_status take_readers(rn_generator *g) {
+    uint32_t count = 2;
+    while (count < 2 * g->text.sequences)
+        count *= 2;
+    RN_TRY(take_array(g, count, sizeof *g->readers, &g->readers));
+    g->reader_count = count;
+    return RN_OK;
+}
+
+// As many as there are threads to draw, up to a few: each takes some bytes a token of the
+// vocabulary.
+static rn_status take_scratch(rn_generator *g) {
+    uint64_t threads = rn_min_u64(rn_generator_caps(g)->threads, MOST_DRAWERS);
+    uint32_t count = (uint32_t)rn_max_u64(rn_min_u64(threads, g->text.sequences), 1);
+    RN_TRY(take_array(g, count, sizeof *g->scratch, &g->scratch));
+    for (; g->drawers < count; g->drawers++) {
+        void *block = NULL;
+        RN_TRY(take_array(g, g->vocab_size, RN_SAMPLER_SCRATCH_BYTES, &block));
+        g->scratch[g->drawers] = rn_sampler_scratch_cut(block, g->vocab_size);
+    }
+    return RN_OK;
+}
+
 static rn_status take_memory(rn_generator *g) {
-    void *scratch = NULL;
-    int32_t *pages = NULL;
+    bool shares = g->options.share_prefixes;
     RN_TRY(take_inputs(g));
     RN_TRY(take_sequences(g));
-    RN_TRY(take_array(g, g->text.pages, sizeof(int32_t), &pages));
-    rn_page_pool_init(&g->pool, pages, g->text.pages);
-    RN_TRY(take_array(g, g->vocab_size, RN_SAMPLER_SCRATCH_BYTES, &scratch));
-    g->scratch = rn_sampler_scratch_cut(scratch, g->vocab_size);
-    return RN_OK;
+    RN_TRY(take_array(g, g->text.sequences, sizeof *g->prompts, &g->prompts));
+    if (shares) RN_TRY(take_readers(g));
+    RN_TRY(
+        rn_page_pool_init(&g->pool, &g->memory, g->text.pages, shares ? g->text.page_tokens : 0));
+    return take_scratch(g);
 }
 
 // ---- life ---------------------------------------------------------------------------------------
 
-static uint64_t count_page_bytes(const rn_graph *graph) {
+uint64_t rn_generator_page_bytes(const rn_graph *graph) {
     uint64_t sum = 0, bytes = 0;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
@@ -75,8 +100,9 @@ static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     const rn_graph *graph = rn_plan_graph(g->plan);
     RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
     g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
+    rn_page_pool_shrink(&g->pool, g->text.pages);
     g->logits_at = rn_graph_find(graph, RN_ROLE_OUTPUT, "logits");
-    g->facts.kv_page_bytes = count_page_bytes(graph);
+    g->facts.kv_page_bytes = rn_generator_page_bytes(graph);
     if (!g->session->device->caps.own_memory) return RN_OK;
     return take_array(g, (size_t)g->text.logit_rows * g->vocab_size, sizeof(float), &g->logits);
 }
@@ -99,6 +125,7 @@ rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generato
     rn_status s = rn_generator_resolve(maker, g);
     if (s == RN_OK) s = take_memory(g);
     if (s == RN_OK) s = make_plan(maker, g);
+    if (s == RN_OK && g->options.planned) g->options.planned(g->options.planned_self, g->plan);
     if (s == RN_OK) s = open_session(g, maker);
     if (s == RN_OK)
         *out = g;
@@ -130,5 +157,7 @@ rn_generator_facts rn_generator_get_facts(const rn_generator *g) {
     facts.session = rn_session_get_facts(g->session);
     facts.kv_pages = rn_page_pool_taken(&g->pool);
     facts.kv_pages_peak = g->pool.taken_peak;
+    facts.kv_pages_total = g->pool.page_count;
+    facts.kv_pages_kept = g->pool.known.kept_count;
     return facts;
 }

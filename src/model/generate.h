@@ -1,8 +1,9 @@
 // generate.h — a generator from the inside, for the files that make it up.
 //
 //     generate.c        life, facts              generate_plan.c   options, plans, the refusal
-//     generate_step.c   one pass                 sequence.c        what sequences are asked
-//     generate_model.c  of a model on disk       speculate.c       guesses
+//     generate_rows.c   a pass: who gets rows    generate_step.c   a pass: run, draw, keep
+//     sequence.c        what they are asked      generate_model.c  of a model on disk
+//     speculate.c       guesses
 //
 // A sequence is tokens and how far the KV cache has got with them:
 //
@@ -11,6 +12,10 @@
 //
 // The row of the last token gives the logits of the next one, so at rest read == count - 1 at most.
 // What lies in `tokens` behind count is scratch: a step that fails leaves no trace there.
+//
+// Where beginnings are shared, the first `known` pages are in the pool's index and never written
+// again. They end before the last token that was taken: whatever is forgotten, short of a rewind,
+// lies behind them.
 #ifndef RN_MODEL_GENERATE_H
 #define RN_MODEL_GENERATE_H
 
@@ -48,15 +53,26 @@ struct rn_sequence {
     uint32_t slot;     // its row of the page table
     uint32_t *tokens;  // (context)
     uint32_t count, read, taken, prompt_end;
-    uint32_t pages;     // that it has
-    bool is_making;     // since the last feed, until a pause
+    rn_page_list pages;
+    uint32_t known;     // pages that others may find
+    uint32_t shared;    // tokens that were found, not read, since the last feed
+    uint64_t fed;       // the number of its last feed, of all
+    uint64_t fed_pass;  // the number of passes then
+    bool is_making;     // since the last feed, until a pause or failure
     bool is_waiting;    // the last pass had no page for it
     rn_sample *samples; // (draft_most + 1): of the tokens [count - made, count)
     uint32_t made;
     uint32_t draft_length;
     rn_sampler sampler;
     rn_turn turn;
+    rn_story failure; // status RN_OK: none
 };
+
+// A prompt that waits for rows.
+typedef struct rn_prompt {
+    rn_sequence *sequence;
+    uint64_t rank; // the lowest is served first
+} rn_prompt;
 
 struct rn_generator {
     rn_text_options text; // nothing left to default
@@ -75,10 +91,16 @@ struct rn_generator {
     float *logits;      // (logit_rows, vocab_size), where a device has its own memory; or NULL
     rn_value logits_at; // of the graph
     rn_page_pool pool;
-    rn_sampler_scratch scratch; // of all samplers, one after the other
+    rn_sampler_scratch *scratch; // (drawers): of samplers that draw at the same time
+    uint32_t drawers;
+
+    rn_prompt *prompts;          // (sequences): a heap, in a pass
+    const rn_sequence **readers; // (reader_count): who reads the page with this hash in this pass
+    uint32_t reader_count;       // a power of two; 0: beginnings are not shared
 
     rn_sequence *line; // those in use; who is in front is served first
     rn_sequence *free;
+    uint64_t feeds;
     bool failed; // the session must be reset
     rn_generator_facts facts;
 };
@@ -88,10 +110,23 @@ RN_MUST_USE rn_status rn_generator_resolve(const rn_text_maker *maker, rn_genera
 // The plan, and whether to guess; with the generator's own memory beside it.
 RN_MUST_USE rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *generator);
 
+// What the plan is made for.
+const rn_device_caps *rn_generator_caps(const rn_generator *generator);
+// Of a page of the KV cache, in all layers.
+uint64_t rn_generator_page_bytes(const rn_graph *graph);
+
+// Fills in all turns of the next pass, with pages for them, and returns its rows. 0: no page is
+// left for any. *out_has_prompt: some of the rows are of prompts.
+uint32_t rn_generator_share_rows(rn_generator *generator, bool *out_has_prompt);
+
 // Whether a pass has something to do for it.
 bool rn_sequence_is_busy(const rn_sequence *sequence);
 // Gives back the pages that hold nothing of [0, read).
 void rn_sequence_trim(rn_sequence *sequence);
+// Makes the pages that are full of tokens below `end`, all read, known to the others.
+void rn_sequence_publish(rn_sequence *sequence, uint32_t end);
+// Goes on behind the known pages that begin with what it would read next.
+void rn_sequence_adopt(rn_sequence *sequence);
 // Puts it behind all others.
 void rn_sequence_queue(rn_sequence *sequence);
 

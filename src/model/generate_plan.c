@@ -1,5 +1,8 @@
 // generate_plan.c — from options to a plan.
 //
+// Pages: where fewer would do, those asked for are tried first, then the fewest; between the two as
+// many as cost no weight its place. A plan takes milliseconds, so few are made.
+//
 // Guessing needs logits of several rows, and those take bytes and time. So a plan is made without
 // them first; only where it streams weights (or where guessing was asked for) is a second one made,
 // and it is taken where it fits and streams hardly more.
@@ -54,7 +57,7 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
 
 // ---- plans --------------------------------------------------------------------------------------
 
-static const rn_device_caps *find_caps(const rn_generator *g) {
+const rn_device_caps *rn_generator_caps(const rn_generator *g) {
     rn_device *device = g->options.session.device;
     return device ? rn_device_get_caps(device) : rn_cpu_caps();
 }
@@ -65,7 +68,7 @@ static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
     rn_recipe recipe = {0};
     *out = NULL;
     RN_TRY(maker->make(maker->self, text, &recipe));
-    rn_status s = rn_plan_make(&recipe, find_caps(g), options, out);
+    rn_status s = rn_plan_make(&recipe, rn_generator_caps(g), options, out);
     rn_recipe_destroy(&recipe);
     return s;
 }
@@ -105,6 +108,85 @@ static rn_status plan_guessing(const rn_text_maker *maker, rn_generator *g,
         g->draft_most = 0;
     }
     return RN_OK;
+}
+
+// ---- as many pages as fit -----------------------------------------------------------------------
+
+// More pages are not worth weights that have to be read in every pass, nor prompts in crumbs.
+static bool is_as_good(const rn_plan *plan, const rn_plan_summary *least) {
+    const rn_plan_summary *s = rn_plan_get_summary(plan);
+    return s->streamed_bytes <= least->streamed_bytes && s->rows >= least->rows / 2;
+}
+
+// *out is NULL where so many pages do not fit.
+static rn_status try_pages(const rn_text_maker *maker, const rn_generator *g, uint32_t pages,
+                           const rn_plan_options *options, rn_plan **out) {
+    rn_text_options text = g->text;
+    text.pages = pages;
+    rn_status s = try_plan(maker, g, &text, options, out);
+    return s == RN_OVER_BUDGET ? RN_OK : s;
+}
+
+static void take_plan(rn_generator *g, rn_plan *plan, uint32_t pages) {
+    rn_plan_destroy(g->plan);
+    g->plan = plan;
+    g->text.pages = pages;
+}
+
+// How many pages more than the plan has would fill the budget, were they all that grows.
+static uint64_t guess_more(const rn_generator *g, const rn_plan_options *options) {
+    const rn_plan_summary *s = rn_plan_get_summary(g->plan);
+    uint64_t page = rn_generator_page_bytes(rn_plan_graph(g->plan));
+    uint64_t held = s->planned_bytes + options->beside_bytes;
+    return options->budget_bytes > held ? (options->budget_bytes - held) / rn_max_u64(page, 1) : 0;
+}
+
+// Between the pages of the plan so far and `high`, which are too many. The guess is nearly always
+// right; one page more shows it.
+static rn_status search_pages(const rn_text_maker *maker, rn_generator *g, uint32_t high,
+                              const rn_plan_options *options) {
+    const rn_plan_summary least = *rn_plan_get_summary(g->plan);
+    uint64_t more = rn_max_u64(guess_more(g, options), 1);
+    while (high - g->text.pages > 1) {
+        uint32_t pages = g->text.pages + (uint32_t)rn_min_u64(more, high - g->text.pages - 1);
+        bool is_guess = more > 1;
+        rn_plan *plan = NULL;
+        RN_TRY(try_pages(maker, g, pages, options, &plan));
+        bool fits = plan && is_as_good(plan, &least);
+        if (fits) {
+            take_plan(g, plan, pages);
+        } else {
+            rn_plan_destroy(plan);
+            high = pages;
+        }
+        more = fits && is_guess ? 1 : (high - g->text.pages) / 2;
+    }
+    return RN_OK;
+}
+
+static bool is_best(const rn_generator *g, const rn_plan *plan) {
+    const rn_plan_summary *s = rn_plan_get_summary(plan);
+    return s->streamed_bytes == 0 && s->rows == g->text.rows;
+}
+
+// RN_OVER_BUDGET is the refusal of the fewest pages.
+static rn_status plan_pages(const rn_text_maker *maker, rn_generator *g,
+                            const rn_plan_options *options) {
+    uint32_t most = g->text.pages;
+    rn_plan *full = NULL;
+    RN_TRY(try_pages(maker, g, most, options, &full));
+    if (full && is_best(g, full)) {
+        g->plan = full;
+        return RN_OK;
+    }
+    g->text.pages = g->options.least_pages;
+    rn_status s = plan_with(maker, g, &g->text, options, &g->plan);
+    if (s == RN_OK && full && is_as_good(full, rn_plan_get_summary(g->plan))) {
+        take_plan(g, full, most);
+        return RN_OK;
+    }
+    rn_plan_destroy(full);
+    return s == RN_OK ? search_pages(maker, g, most, options) : s;
 }
 
 // ---- the refusal --------------------------------------------------------------------------------
@@ -177,15 +259,23 @@ static rn_status count_tables(const rn_text_maker *maker, const rn_generator *g,
     return s;
 }
 
+static rn_status count_beside(const rn_text_maker *maker, const rn_generator *g,
+                              rn_plan_options *options) {
+    uint64_t own = g->memory.held_bytes + sizeof *g, tables = 0;
+    if (options->beside_bytes) RN_TRY(count_tables(maker, g, &tables));
+    own += tables;
+    if (rn_add_u64(options->beside_bytes, own, &options->beside_bytes)) return RN_OK;
+    return rn_fail(RN_INVALID, "%llu bytes beside the plan",
+                   (unsigned long long)options->beside_bytes);
+}
+
 rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
     rn_plan_options options = g->options.plan;
-    uint64_t own = g->memory.held_bytes + sizeof *g, tables = 0;
-    if (options.beside_bytes) RN_TRY(count_tables(maker, g, &tables));
-    own += tables;
-    if (!rn_add_u64(options.beside_bytes, own, &options.beside_bytes))
-        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                       (unsigned long long)g->options.plan.beside_bytes);
-    rn_status s = plan_with(maker, g, &g->text, &options, &g->plan);
+    RN_TRY(count_beside(maker, g, &options));
+    uint32_t least = g->options.least_pages;
+    rn_status s = least && least < g->text.pages
+                      ? plan_pages(maker, g, &options)
+                      : plan_with(maker, g, &g->text, &options, &g->plan);
     if (s == RN_OVER_BUDGET) return refuse(maker, g, &options);
     RN_TRY(s);
     bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0;

@@ -1,4 +1,4 @@
-// generate_step.c — one pass over the weights: who gets which rows, run, draw, and only then keep.
+// generate_step.c — one pass over the weights: run, draw, and only then keep.
 //
 //     line:  A makes tokens      B reads a prompt          C makes tokens, and guesses two
 //     rows:  [ a9 ]              [ b0 b1 b2 b3 ... ]       [ c5 | c6? c7? ]
@@ -11,75 +11,12 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/workers.h"
 #include "memory/budget.h"
 #include "model/speculate.h"
 #include "runtime/session.h"
 
 #include <ration/profile.h>
-
-// ---- rows ---------------------------------------------------------------------------------------
-
-typedef struct pass {
-    rn_generator *g;
-    uint32_t rows_left, logits_left;
-    uint32_t makers; // further back in line, with a row to come for each
-    bool has_prompt;
-} pass;
-
-static bool makes_tokens(const rn_sequence *s) {
-    return rn_sequence_is_busy(s) && s->count - s->read == 1;
-}
-
-// Pages for the tokens [0, end); returns how far they reach.
-static uint32_t reach(rn_sequence *s, uint32_t end) {
-    rn_generator *g = s->generator;
-    uint32_t needed = (uint32_t)rn_div_up(end, g->text.page_tokens);
-    int32_t *list = g->page_table + (size_t)s->slot * g->table_pages;
-    if (needed > s->pages) s->pages = rn_page_pool_resize(&g->pool, list, s->pages, needed);
-    return (uint32_t)rn_min_u64(end, (uint64_t)s->pages * g->text.page_tokens);
-}
-
-// A row for each that makes tokens; what is left goes to the prompts, from the front of the line.
-static void give_rows(pass *p, rn_sequence *s) {
-    s->turn = (rn_turn){0};
-    s->is_waiting = false;
-    if (!rn_sequence_is_busy(s)) return;
-    p->makers -= makes_tokens(s);
-    if (p->rows_left == 0) return;
-    uint32_t wanted = s->count - s->read;
-    uint32_t kept = (uint32_t)rn_min_u64(p->makers, p->rows_left - 1);
-    uint32_t rows = reach(s, s->read + (uint32_t)rn_min_u64(wanted, p->rows_left - kept)) - s->read;
-    s->is_waiting = rows == 0;
-    s->turn.rows = rows;
-    s->turn.draws = rows == wanted;
-    p->rows_left -= rows;
-    p->logits_left -= s->turn.draws;
-    p->has_prompt |= rows && s->read < s->prompt_end;
-}
-
-static void give_draft(pass *p, rn_sequence *s) {
-    const rn_generator *g = p->g;
-    if (!s->turn.draws || s->turn.rows > 1 || s->read < s->prompt_end) return;
-    uint64_t most = rn_min_u64(rn_min_u64(g->draft_most, s->draft_length),
-                               rn_min_u64(p->rows_left, p->logits_left));
-    most = rn_min_u64(most, g->text.context - s->count - 1);
-    uint32_t drafted = rn_draft_find(s->tokens, s->count, (uint32_t)most);
-    s->turn.drafted = reach(s, s->count + drafted) - s->count;
-    p->rows_left -= s->turn.drafted;
-    p->logits_left -= s->turn.drafted;
-}
-
-// Returns the pass's rows.
-static uint32_t share_rows(pass *p) {
-    rn_generator *g = p->g;
-    for (rn_sequence *s = g->line; s; s = s->next)
-        p->makers += makes_tokens(s);
-    for (rn_sequence *s = g->line; s; s = s->next)
-        give_rows(p, s);
-    for (rn_sequence *s = g->line; s; s = s->next)
-        give_draft(p, s);
-    return g->rows - p->rows_left;
-}
 
 // ---- inputs -------------------------------------------------------------------------------------
 
@@ -121,27 +58,52 @@ static rn_status get_logits(rn_generator *g, const float **out) {
     return RN_OK;
 }
 
-// A token from each row, as long as the row before it was of the token that was drawn.
-static rn_status draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */) {
+// A token from each row, as long as the row before it was of the token that was drawn. What fails
+// behind the first is tried again in the next pass, when it is the first.
+static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */) {
     bool goes_on = true;
     for (uint32_t i = 0; goes_on; i++, logits += s->generator->vocab_size) {
         uint32_t at = s->count + i;
         rn_sample *sample = &s->samples[i];
-        RN_TRY(rn_sampler_draw(&s->sampler, logits, s->tokens, at, at, sample));
+        rn_status status = rn_sampler_draw(&s->sampler, logits, s->tokens, at, at, sample);
+        if (status != RN_OK && i == 0) s->failure = *rn_last_story();
+        if (status != RN_OK) return;
         goes_on = i < s->turn.drafted && s->tokens[at] == sample->token;
         s->tokens[at] = sample->token;
         s->turn.made = i + 1;
     }
-    return RN_OK;
 }
 
-static rn_status draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab) */) {
-    rn_status status = RN_OK;
+// The draws of a pass, dealt out to `parts` hands.
+typedef struct drawing {
+    rn_generator *g;
+    const float *logits; // (logit_rows, vocab)
+    uint32_t parts;
+} drawing;
+
+static void draw_part(void *self, size_t part) {
+    const drawing *d = self;
+    uint32_t turn = 0;
+    for (rn_sequence *s = d->g->line; s; s = s->next) {
+        if (!s->turn.draws || turn++ % d->parts != part) continue;
+        s->sampler.scratch = d->g->scratch[part];
+        draw(s, d->logits + (size_t)s->turn.logits * d->g->vocab_size);
+    }
+}
+
+static void draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab) */) {
+    rn_workers *workers = g->session->device->workers;
+    uint32_t count = 0;
+    for (const rn_sequence *s = g->line; s; s = s->next)
+        count += s->turn.draws;
+    drawing d = {.g = g, .logits = logits, .parts = (uint32_t)rn_min_u64(count, g->drawers)};
     rn_profile_begin(rn_profile_name("sample"));
-    for (rn_sequence *s = g->line; s && status == RN_OK; s = s->next)
-        if (s->turn.draws) status = draw(s, logits + (size_t)s->turn.logits * g->vocab_size);
+    if (d.parts > 1 && workers)
+        rn_workers_run(workers, d.parts, draw_part, &d);
+    else
+        for (uint32_t part = 0; part < d.parts; part++)
+            draw_part(&d, part);
     rn_profile_end();
-    return status;
 }
 
 static rn_status compute(rn_generator *g, uint32_t rows) {
@@ -152,25 +114,32 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     RN_TRY(rn_session_run(g->session, rows));
     RN_TRY(get_logits(g, &logits));
     g->failed = false;
-    return draw_all(g, logits);
+    draw_all(g, logits);
+    return RN_OK;
 }
 
 // ---- keeping ------------------------------------------------------------------------------------
 
+static void keep_made(rn_generator *g, rn_sequence *s) {
+    const rn_turn *t = &s->turn;
+    s->made = t->made;
+    s->count += t->made;
+    s->read = s->count - 1;
+    g->facts.speculated_tokens += t->drafted;
+    g->facts.accepted_tokens += t->made - 1;
+    s->draft_length = rn_draft_adapt(s->draft_length, t->drafted, t->made - 1, g->draft_most);
+}
+
 static void keep_turn(rn_generator *g, rn_sequence *s) {
     const rn_turn *t = &s->turn;
+    if (t->rows == 0) return;
     uint32_t prompt = s->prompt_end > s->read ? s->prompt_end - s->read : 0;
     g->facts.prompt_tokens += rn_min_u64(prompt, t->rows);
     g->facts.new_tokens += t->made;
-    s->read += t->rows;
-    if (t->draws) {
-        s->made = t->made;
-        s->count += t->made;
-        s->read = s->count - 1;
-        g->facts.speculated_tokens += t->drafted;
-        g->facts.accepted_tokens += t->made - 1;
-        s->draft_length = rn_draft_adapt(s->draft_length, t->drafted, t->made - 1, g->draft_most);
-    }
+    s->read = (uint32_t)rn_min_u64(s->read + t->rows, s->count - 1);
+    s->is_making = s->failure.status == RN_OK;
+    if (t->made) keep_made(g, s);
+    rn_sequence_publish(s, (uint32_t)rn_min_u64(s->read, s->taken - 1));
     rn_sequence_trim(s);
 }
 
@@ -214,22 +183,22 @@ static rn_status refuse_page(const rn_generator *g) {
                                   .budget_bytes = pages * bytes,
                                   .smallest_budget_bytes = (pages + 1) * bytes});
     return rn_hint(rn_fail(RN_OVER_BUDGET,
-                           "all %llu pages of the KV cache (%u tokens each) are taken, and each "
-                           "sequence needs one more",
+                           "all %llu pages of the KV cache (%u tokens each) are taken or promised, "
+                           "and each sequence needs one more",
                            (unsigned long long)pages, g->text.page_tokens),
                    "end, pause or rewind a sequence, or plan for more pages");
 }
 
 rn_status rn_generator_step(rn_generator *g) {
     uint64_t begin = rn_clock_ns();
-    pass p = {.g = g, .rows_left = g->rows, .logits_left = g->text.logit_rows};
+    bool has_prompt = false;
     if (!rn_generator_has_work(g)) return RN_OK;
-    uint32_t rows = share_rows(&p);
-    rn_profile_begin(rn_profile_name(p.has_prompt ? "prefill" : "decode"));
+    uint32_t rows = rn_generator_share_rows(g, &has_prompt);
+    rn_profile_begin(rn_profile_name(has_prompt ? "prefill" : "decode"));
     rn_status s = rows ? compute(g, rows) : refuse_page(g);
     rn_profile_end();
     if (s == RN_OK) {
-        keep(g, p.has_prompt, rn_clock_ns() - begin);
+        keep(g, has_prompt, rn_clock_ns() - begin);
         return RN_OK;
     }
     for (rn_sequence *each = g->line; each; each = each->next)

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "graph/philox.h"
 #include "memory/account.h"
+#include "text/sampler_sort.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #define MOST      100.0f // of temperatures and penalties
 #define MOST_BIAS 1e6f
 
-enum { STREAM = 0x5a3b, FIRST_SORTED = 256 }; // of philox; how many top_p sorts at first
+enum { STREAM = 0x5a3b, FIRST_SORTED = 256 }; // of philox; how many top_p looks at first
 
 // ---- options ------------------------------------------------------------------------------------
 
@@ -70,8 +71,9 @@ bool rn_sampling_is_plain(const rn_sampling *s) {
 
 rn_sampler_scratch rn_sampler_scratch_cut(void *block, uint32_t vocab_size) {
     rn_candidate_token *candidates = block; // the wider ones first
-    return (rn_sampler_scratch){.logits = (float *)(candidates + vocab_size),
-                                .candidates = candidates};
+    return (rn_sampler_scratch){.logits = (float *)(candidates + 2 * (size_t)vocab_size),
+                                .candidates = candidates,
+                                .spare = candidates + vocab_size};
 }
 
 rn_status rn_sampler_init(rn_sampler *sampler, const rn_sampling *sampling, uint32_t vocab_size,
@@ -186,10 +188,15 @@ static uint32_t draw_from_all(const rn_sampler *sampler, const float *logits, fl
 // Logits of candidates become weights; returns their sum.
 static double weigh_candidates(rn_candidate_token *candidates, size_t count, float peak,
                                float scale) {
+    float values[64];
     double sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        (void)rn_logits_weigh(&candidates[i].value, 1, peak, scale, &candidates[i].value);
-        sum += candidates[i].value;
+    for (size_t begin = 0; begin < count; begin += 64) {
+        size_t part = rn_min_u64(64, count - begin);
+        for (size_t i = 0; i < part; i++)
+            values[i] = candidates[begin + i].value;
+        (void)rn_logits_weigh(values, part, peak, scale, values);
+        for (size_t i = 0; i < part; i++)
+            sum += candidates[begin + i].value = values[i];
     }
     return sum;
 }
@@ -204,19 +211,19 @@ static size_t count_nucleus(const rn_candidate_token *candidates, size_t count, 
     return count + 1;
 }
 
-// Without top_k: sorts no more than top_p needs, in steps of eight times as many.
+// Without top_k: where the first few do not reach top_p, all are sorted.
 static size_t select_nucleus(const rn_sampler *sampler, const float *logits, float peak) {
     const rn_sampling *s = &sampler->sampling;
     rn_candidate_token *candidates = sampler->scratch.candidates; // (vocab_size)
-    size_t vocab = sampler->vocab_size;
+    size_t vocab = sampler->vocab_size, few = rn_min_u64(FIRST_SORTED, vocab);
     double total = rn_logits_weigh(logits, vocab, peak, 1 / s->temperature, NULL);
-    for (size_t sorted = FIRST_SORTED;; sorted *= 8) {
-        sorted = rn_min_u64(sorted, vocab);
-        rn_logits_select(logits, vocab, sorted, candidates);
-        (void)weigh_candidates(candidates, sorted, peak, 1 / s->temperature);
-        size_t count = count_nucleus(candidates, sorted, (double)s->top_p * total);
-        if (count <= sorted || sorted == vocab) return rn_min_u64(count, sorted);
-    }
+    rn_logits_select(logits, vocab, few, candidates);
+    (void)weigh_candidates(candidates, few, peak, 1 / s->temperature);
+    size_t count = count_nucleus(candidates, few, (double)s->top_p * total);
+    if (count <= few) return count;
+    rn_logits_sort(logits, vocab, candidates, sampler->scratch.spare);
+    (void)weigh_candidates(candidates, vocab, peak, 1 / s->temperature);
+    return rn_min_u64(count_nucleus(candidates, vocab, (double)s->top_p * total), vocab);
 }
 
 static bool has_top_p(const rn_sampling *s) {

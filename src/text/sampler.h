@@ -10,8 +10,9 @@
 typedef struct rn_sampler_scratch {
     float *logits;                  // (vocab_size): with bias and penalties; weights
     rn_candidate_token *candidates; // (vocab_size); at other times counts of tokens
+    rn_candidate_token *spare;      // (vocab_size): for sorting
 } rn_sampler_scratch;
-#define RN_SAMPLER_SCRATCH_BYTES (sizeof(float) + sizeof(rn_candidate_token)) // a token
+#define RN_SAMPLER_SCRATCH_BYTES (sizeof(float) + 2 * sizeof(rn_candidate_token)) // a token
 
 struct rn_sampler {
     rn_sampling sampling;

@@ -15,21 +15,22 @@ enum { MOST_WEIGHTS = 64 };
 
 static rn_status make(const void *self, const rn_text_options *options, rn_recipe *out) {
     const tiny_text *tiny = self;
-    return rn_llama_recipe(&(rn_llama_config){.layers = tiny->layers,
-                                              .dim = tiny->dim,
-                                              .heads = 4,
-                                              .kv_heads = 2,
-                                              .ffn = 2 * tiny->dim,
-                                              .vocab = tiny->vocab,
-                                              .weight_dtype = RN_DTYPE_F32,
-                                              .kv_dtype = RN_DTYPE_F32,
-                                              .context = options->context,
-                                              .page_tokens = options->page_tokens,
-                                              .pages = options->pages,
-                                              .sequences = options->sequences,
-                                              .logit_rows = options->logit_rows,
-                                              .rows = options->rows},
-                           out);
+    return rn_llama_recipe(
+        &(rn_llama_config){.layers = tiny->layers,
+                           .dim = tiny->dim,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .ffn = 2 * tiny->dim,
+                           .vocab = tiny->vocab,
+                           .weight_dtype = RN_DTYPE_F32,
+                           .kv_dtype = tiny->kv_dtype ? tiny->kv_dtype : RN_DTYPE_F32,
+                           .context = options->context,
+                           .page_tokens = options->page_tokens,
+                           .pages = options->pages,
+                           .sequences = options->sequences,
+                           .logit_rows = options->logit_rows,
+                           .rows = options->rows},
+        out);
 }
 
 static void append_weight(rn_writer *writer, const tiny_text *tiny, const rn_value_info *info,
@@ -42,6 +43,9 @@ static void append_weight(rn_writer *writer, const tiny_text *tiny, const rn_val
     for (uint64_t i = 0; i < count; i++)
         values[i] = (info->shape.rank == 1) + scale * rn_philox_normal(11, number, i);
     if (tiny->damaged && number == 5) values[0] = NAN;
+    if (strstr(info->name, "embed_tokens"))
+        for (uint32_t i = 0; tiny->bad_token && i < tiny->dim; i++)
+            values[(size_t)tiny->bad_token * tiny->dim + i] = NAN;
     assert_ok(rn_writer_append(writer, values, count * sizeof *values));
     free(values);
 }
@@ -115,6 +119,8 @@ rn_status story_tell(rn_generator *generator, const rn_sampling *sampling, uint3
     while (s == RN_OK && out->count < count) {
         s = rn_generator_step(generator);
         if (s == RN_OK) story_take(out, sequence, count);
+        const rn_story *failure = rn_sequence_failure(sequence);
+        if (s == RN_OK && failure) s = rn_story_restore(failure);
     }
     rn_sequence_destroy(sequence);
     return s;

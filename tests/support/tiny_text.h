@@ -7,6 +7,8 @@
 typedef struct tiny_text {
     uint32_t layers, dim, vocab; // given
     bool damaged;                // a weight is NaN
+    uint32_t bad_token;          // whose embedding is NaN; 0: none
+    rn_dtype kv_dtype;           // 0: f32
     rn_checkpoint *checkpoint;
     rn_text_maker maker;
 } tiny_text;

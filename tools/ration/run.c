@@ -98,7 +98,7 @@ static rn_status read_sampling(runner *r) {
     return RN_OK;
 }
 
-static rn_speculation read_speculation(const invocation *in) {
+rn_speculation read_speculation(const invocation *in) {
     const char *text = rn_settings_text(in->settings, "speculate");
     return strcmp(text, "never") == 0    ? RN_SPECULATE_NEVER
            : strcmp(text, "always") == 0 ? RN_SPECULATE_ALWAYS
@@ -238,6 +238,8 @@ static rn_status take_tokens(speech *s, bool *out_done) {
         if (s->r->first_token_seconds == 0) s->r->first_token_seconds = seconds_now();
         RN_TRY(take_token(s, &sample, out_done));
     }
+    const rn_story *failure = rn_sequence_failure(s->r->sequence);
+    if (!*out_done && failure) return rn_story_restore(failure);
     if (*out_done || !rn_sequence_is_full(s->r->sequence)) return RN_OK;
     s->out->reason = END_CONTEXT;
     *out_done = true;

@@ -50,6 +50,7 @@ typedef struct answer {
 
 // What the options say of the text, for run and plan alike.
 rn_status read_text_options(const invocation *in, rn_text_options *out);
+rn_speculation read_speculation(const invocation *in);
 // "path" or "path:scale".
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);

@@ -432,6 +432,77 @@ static void a_refusal_names_the_largest_context_that_fits(void **state) {
     assert_non_null(strstr(rn_last_story()->hint, "no context"));
 }
 
+static rn_generator *create_with_pages(uint64_t budget, uint32_t least) {
+    rn_generator_options options = base_options(); // 4 sequences of 16 pages
+    options.plan.budget_bytes = budget;
+    options.least_pages = least;
+    return create(&options);
+}
+
+// What a plan with so many pages holds, the generator's own included.
+static uint64_t find_roomy_budget(uint32_t pages, uint64_t *out_page_bytes) {
+    rn_generator_options options = base_options();
+    rn_generator *roomy = create(&options); // as much of its own as with all pages
+    uint64_t own = roomy->memory.held_bytes + sizeof *roomy;
+    rn_generator_destroy(roomy);
+    options.text.pages = pages;
+    roomy = create(&options);
+    *out_page_bytes = rn_generator_get_facts(roomy).kv_page_bytes;
+    uint64_t planned = rn_plan_get_summary(roomy->plan)->planned_bytes;
+    rn_generator_destroy(roomy);
+    return own + planned;
+}
+
+static void there_are_as_many_pages_as_fit_beside_the_weights(void **state) {
+    (void)state;
+    uint64_t page;
+    for (uint32_t wanted = 16; wanted <= 64; wanted += 12) {
+        uint64_t budget = find_roomy_budget(wanted, &page);
+        for (uint32_t least = 3; least <= wanted; least += wanted - 3) {
+            rn_generator *generator = create_with_pages(budget + page / 2, least);
+            assert_int_equal(rn_generator_get_facts(generator).kv_pages_total, wanted);
+            assert_int_equal(generator->text.pages, wanted);
+            assert_int_equal(rn_plan_get_summary(generator->plan)->streamed_bytes, 0);
+            expect_stories(generator);
+            rn_generator_destroy(generator);
+        }
+    }
+}
+
+// Where weights are streamed in any case, pages take no more of their places.
+static void pages_beyond_the_fewest_cost_no_weight_its_place(void **state) {
+    (void)state;
+    uint64_t page, budget = find_roomy_budget(16, &page);
+    rn_generator *generator = create_with_pages(budget - 20 * page, 16);
+    uint64_t streamed = rn_plan_get_summary(generator->plan)->streamed_bytes;
+    uint64_t pages = rn_generator_get_facts(generator).kv_pages_total;
+    assert_true(streamed > 0 && pages >= 16 && pages < 64);
+    rn_generator_destroy(generator);
+    rn_generator_options options = base_options();
+    options.text.pages = 16;
+    options.plan.budget_bytes = budget - 20 * page;
+    generator = create(&options);
+    assert_int_equal(rn_plan_get_summary(generator->plan)->streamed_bytes, streamed);
+    rn_generator_destroy(generator);
+}
+
+static void a_refusal_is_that_of_the_fewest_pages(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    rn_generator *generator = NULL;
+    options.text.pages = 20;
+    options.plan.budget_bytes = 1 << 16;
+    assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &generator));
+    uint64_t many = rn_last_refusal()->smallest_budget_bytes;
+    options.least_pages = 16;
+    assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &generator));
+    uint64_t few = rn_last_refusal()->smallest_budget_bytes;
+    assert_true(few < many);
+    options.plan.budget_bytes = few;
+    assert_ok(rn_generator_create_from(&tiny.maker, &options, &generator));
+    rn_generator_destroy(generator);
+}
+
 // ---- failures -----------------------------------------------------------------------------------
 
 static rn_generator *create_streaming(rn_generator_options options) {
@@ -487,7 +558,7 @@ static void cancelling_ends_the_step_and_nothing_else(void **state) {
     rn_generator_destroy(generator);
 }
 
-static void logits_that_are_no_numbers_end_the_step(void **state) {
+static void logits_that_are_no_numbers_end_the_sequence(void **state) {
     (void)state;
     tiny_text bad = {.layers = 1, .dim = 64, .vocab = 96, .damaged = true};
     rn_generator_options options = base_options();
@@ -497,8 +568,10 @@ static void logits_that_are_no_numbers_end_the_step(void **state) {
     assert_ok(rn_generator_create_from(&bad.maker, &options, &generator));
     rn_sequence *sequence = begin(generator, &greedy, 1, PROMPT);
     assert_ok(rn_generator_step(generator)); // a chunk of the prompt
-    assert_fails(RN_CORRUPT, rn_generator_step(generator));
-    assert_fails(RN_CORRUPT, rn_generator_step(generator));
+    assert_null(rn_sequence_failure(sequence));
+    assert_ok(rn_generator_step(generator));
+    assert_int_equal(rn_sequence_failure(sequence)->status, RN_CORRUPT);
+    assert_false(rn_generator_has_work(generator));
     (void)rn_sequence_tokens(sequence, &count);
     assert_int_equal(count, PROMPT);
     rn_generator_destroy(generator);
@@ -559,9 +632,12 @@ int main(void) {
         cmocka_unit_test(one_row_a_pass_is_shared_fairly),
         cmocka_unit_test(a_sequence_without_a_page_waits_for_the_others),
         cmocka_unit_test(a_refusal_names_the_largest_context_that_fits),
+        cmocka_unit_test(there_are_as_many_pages_as_fit_beside_the_weights),
+        cmocka_unit_test(pages_beyond_the_fewest_cost_no_weight_its_place),
+        cmocka_unit_test(a_refusal_is_that_of_the_fewest_pages),
         cmocka_unit_test(a_failed_read_can_be_tried_again),
         cmocka_unit_test(cancelling_ends_the_step_and_nothing_else),
-        cmocka_unit_test(logits_that_are_no_numbers_end_the_step),
+        cmocka_unit_test(logits_that_are_no_numbers_end_the_sequence),
         cmocka_unit_test(every_refused_allocation_is_a_clear_failure),
         cmocka_unit_test(making_tokens_takes_no_memory),
     };

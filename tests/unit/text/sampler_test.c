@@ -7,7 +7,7 @@
 
 #include "base/fault.h"
 #include "graph/philox.h"
-#include "text/sampler_scan.h"
+#include "text/sampler_sort.h"
 
 #include <math.h>
 
@@ -227,6 +227,30 @@ static void of_equals_the_lowest_token_wins(void **state) {
     }
 }
 
+// Flat, steep, of few values, with infinities and both zeros: as selecting all of them would.
+static void a_sorted_vocabulary_is_the_selected_one(void **state) {
+    (void)state;
+    enum { MOST = 5000 };
+    static float logits[MOST];
+    static rn_candidate_token sorted[MOST], spare[MOST], selected[MOST];
+    static const size_t counts[] = {1, 2, 24, 25, 300, MOST};
+    for (int kind = 0; kind < 5; kind++) {
+        make_logits(logits, MOST, (uint32_t)kind);
+        for (size_t i = 0; i < MOST; i++) {
+            if (kind == 1) logits[i] *= 1e-3f;
+            if (kind == 2) logits[i] = i % 3 ? 0.0f : -0.0f;
+            if (kind == 3 && i % 7 == 0) logits[i] = -INFINITY;
+            if (kind == 4) logits[i] = roundf(logits[i]);
+        }
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+            rn_logits_sort(logits, counts[c], sorted, spare);
+            rn_logits_select(logits, counts[c], counts[c], selected);
+            for (size_t i = 0; i < counts[c]; i++)
+                assert_int_equal(sorted[i].token, selected[i].token);
+        }
+    }
+}
+
 static void penalties_are_as_defined(void **state) {
     (void)state;
     float logits[] = {4, 3.5f, -1, 3};
@@ -384,6 +408,7 @@ int main(void) {
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(a_draw_depends_on_seed_and_position_alone),
         cmocka_unit_test(of_equals_the_lowest_token_wins),
+        cmocka_unit_test(a_sorted_vocabulary_is_the_selected_one),
         cmocka_unit_test(penalties_are_as_defined),
         cmocka_unit_test(logprobs_are_those_of_the_raw_logits),
         cmocka_unit_test(the_sum_holds_for_large_and_for_small_logits),
