@@ -228,10 +228,20 @@ RN_API rn_scope_stats rn_scope_end(rn_scope *scope);
 // ---- stages ---------------------------------------------------------------------------
 
 // One log line: time, resident memory, the ledger by device, what is free; and a marker in the
-// profile. Names are those of a model server's life: "start", "tokenizer_loaded",
-// "model_loaded_cpu", "inputs_on_device", "model_on_device", "compilation_complete", "model_saved",
-// "server_ready", "final_cleanup".
+// profile. Names are those of a model server's life, in this order: "start", "config_loaded",
+// "plan_made", "tokenizer_loaded", "weights_mapped" (or "model_loaded_cpu"), "device_ready",
+// "inputs_on_device", "model_on_device", "test_forward_pass", "warm_up", "compilation_complete",
+// "model_saved", "server_ready", "final_cleanup".
 RN_API void rn_stage(const char *name);
+// The same for a failure at or behind a stage, as an error: stage, the story's class, what that
+// means and what to do (error_class.h), and the memory. The marker is "NAME failed: CLASS".
+RN_API void rn_stage_failed(const char *name, const rn_story *story);
+
+typedef struct rn_stage_name {
+    char text[48];
+} rn_stage_name;
+// The last that rn_stage was told by any thread; "" before the first.
+RN_API rn_stage_name rn_stage_last(void);
 
 RN_END_DECLS
 

@@ -16,6 +16,7 @@ static rn_sink log_sink;                   // under lock
 static _Atomic int log_least = RN_LOG_OFF; // RN_LOG_OFF: no sink
 static _Atomic int log_form = RN_LOG_TEXT;
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
+static const char *const level_symbols[] = {"🔍", "💬", "⚠️", "❌"};
 
 void rn_log_set(rn_sink sink, rn_log_form form, rn_log_level least) {
     pthread_mutex_lock(&lock);
@@ -32,6 +33,14 @@ bool rn_log_wants(rn_log_level level) {
 
 rn_log_form rn_log_form_get(void) {
     return (rn_log_form)atomic_load(&log_form);
+}
+
+const char *rn_log_level_name(rn_log_level level) {
+    return level_names[level];
+}
+
+const char *rn_log_symbol(rn_log_level level) {
+    return level_symbols[level];
 }
 
 // A log that cannot be written has nobody to tell: the failure is dropped, and the caller's story
@@ -80,8 +89,10 @@ static void form_json(line_buffer *line, rn_log_level level, const char *part,
 static void form_text(line_buffer *line, rn_log_level level, const char *part,
                       const char *message) {
     char time_text[40];
+    bool symbols = rn_log_form_get() == RN_LOG_SYMBOLS;
     rn_clock_text(time_text, false);
-    int bytes = snprintf(line->text, sizeof line->text, "%s %s %.*s: %s", time_text,
+    int bytes = snprintf(line->text, sizeof line->text, "%s%s%s %s %.*s: %s",
+                         symbols ? level_symbols[level] : "", symbols ? " " : "", time_text,
                          level_names[level], MAX_PART_BYTES, part, message);
     if (bytes <= 0) return;
     rn_str_clean(line->text);

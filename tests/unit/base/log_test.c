@@ -78,6 +78,26 @@ static void text_lines_have_time_level_part_and_message(void **state) {
     assert_int_equal(captured_bytes, at);
 }
 
+// "⚠️ 12:03:04.123 warning reader: message"
+static void symbols_stand_before_the_text(void **state) {
+    (void)state;
+    size_t at = 0;
+    start(RN_LOG_SYMBOLS, RN_LOG_DEBUG);
+    assert_int_equal(RN_LOG_SYMBOLS, rn_log_form_get());
+    for (int level = RN_LOG_DEBUG; level < RN_LOG_OFF; level++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s ??:??:??.??? %s test: \x3f[2J", rn_log_symbol(level),
+                 rn_log_level_name(level));
+        rn_log((rn_log_level)level, "test", "\x1b[2J");
+        rn_str line = next_line(&at);
+        assert_true(rn_utf8_valid(line));
+        assert_true(rn_str_matches(line, rn_str_from(text)));
+    }
+    assert_string_equal("⚠️", rn_log_symbol(RN_LOG_WARNING));
+    assert_string_equal("❌", rn_log_symbol(RN_LOG_ERROR));
+    assert_int_equal(captured_bytes, at);
+}
+
 static void json_lines_are_objects(void **state) {
     (void)state;
     size_t at = 0;
@@ -127,7 +147,7 @@ static void long_messages_are_cut_and_stay_valid(void **state) {
         assert_int_equal(captured_bytes, at);
     }
     memset(text, 'p', sizeof text - 1);
-    for (int form = RN_LOG_TEXT; form <= RN_LOG_JSON; form++) {
+    for (int form = RN_LOG_TEXT; form <= RN_LOG_SYMBOLS; form++) {
         size_t at = 0;
         start((rn_log_form)form, RN_LOG_DEBUG);
         rn_log(RN_LOG_INFO, text, "a part longer than any line");
@@ -244,6 +264,7 @@ int main(void) {
         cmocka_unit_test(silent_without_a_sink),
         cmocka_unit_test(levels_below_the_least_are_not_written),
         cmocka_unit_test(text_lines_have_time_level_part_and_message),
+        cmocka_unit_test(symbols_stand_before_the_text),
         cmocka_unit_test(json_lines_are_objects),
         cmocka_unit_test(message_is_one_line_whatever_is_in_it),
         cmocka_unit_test(long_messages_are_cut_and_stay_valid),

@@ -1,0 +1,46 @@
+// error_class.h — what a failure is called, what it means and what to do about it.
+//
+//     const rn_error_class *found = rn_error_classify(rn_last_story());
+//     printf("%s: %s; %s\n", found->name, found->meaning, found->hint);
+//
+// Device runtimes (XLA, Neuron, CUDA) tell the cause in their text only, and the text seldom says
+// what it means. One table knows these texts, and below them the statuses of our own.
+#ifndef RATION_ERROR_CLASS_H
+#define RATION_ERROR_CLASS_H
+
+#include <ration/json.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_error_class {
+    const char *name;    // "device_memory_full": stable, for logs and JSON
+    const char *meaning; // half a sentence
+    const char *hint;    // what to do; a story's own hint, where there is one, knows more
+} rn_error_class;
+
+// The first row of the table that the story's message fits, or else that of its status. Never NULL:
+// "unknown" at the least.
+RN_API const rn_error_class *rn_error_classify(const rn_story *story);
+// The rows in order, for lists and tests. NULL behind the last.
+RN_API const rn_error_class *rn_error_class_at(size_t index);
+
+// The story's own hint, or else the class's.
+RN_API const char *rn_error_hint(const rn_story *story);
+
+// Fields of the object that is open: class, meaning, message, hint and, where the message tells,
+// device_full (below).
+RN_API void rn_error_json(const rn_story *story, rn_json *json);
+
+// What the text says about an allocation that a core of a device had no room for:
+//     TDRV:log_dev_mem Failed to allocate 64.000MB (usage: tensors) on ND 0:NC 1
+typedef struct rn_device_full {
+    uint64_t bytes;
+    char usage[32]; // "tensors", "model code", "dma rings io", ...
+    uint32_t device, core;
+} rn_device_full;
+// False where it is not such a text.
+RN_API bool rn_device_full_read(rn_str text, rn_device_full *out);
+
+RN_END_DECLS
+
+#endif

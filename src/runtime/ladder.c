@@ -1,0 +1,225 @@
+// ladder.c — one attempt after the other. Each begins on a ledger that the one before has left as
+// it was: an attempt on top of a leak would fail for its predecessor's sake, and nobody would see.
+#include "runtime/ladder.h"
+
+#include "base/clock.h"
+#include "memory/stage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// One climb: where it began, and what its attempts left to say.
+typedef struct ascent {
+    rn_ladder *ladder;
+    size_t first;        // target
+    rn_stage_name stage; // before the first attempt
+    int opened;          // the last target whose device could be opened, or -1
+    char opened_hint[512];
+    char failures[512]; // of those before the last: "cuda:0 (cuda_no_driver), "
+    bool leaked;
+} ascent;
+
+// ---- giving back --------------------------------------------------------------------------------
+
+static rn_status report_leak(const rn_held_more *left, const rn_attempt *attempt,
+                             const rn_story *cause) {
+    return rn_hint(rn_fail(RN_INTERNAL,
+                           "the attempt on %s left %s of %s on %s behind (%llu bytes in all)%s%s",
+                           attempt->target, rn_size_format(left->line_bytes).text,
+                           rn_purpose_name(left->purpose), rn_device_name(left->device),
+                           (unsigned long long)left->bytes, cause ? "; it had failed: " : "",
+                           cause ? cause->message : ""),
+                   "this is a mistake in ration: report it");
+}
+
+// Undoes the attempt and closes its device. RN_INTERNAL: not everything came back.
+static rn_status give_back(rn_ladder *ladder, rn_device *device, const rn_held *before,
+                           const rn_story *cause, rn_attempt *attempt) {
+    uint64_t taken = rn_held_compare(before).bytes;
+    if (device) ladder->load.undo(ladder->load.self);
+    rn_device_destroy(device);
+    rn_held_more left = rn_held_compare(before);
+    attempt->returned_bytes = taken > left.bytes ? taken - left.bytes : 0;
+    return left.bytes ? report_leak(&left, attempt, cause) : RN_OK;
+}
+
+static void write_failure(rn_attempt *attempt, const rn_story *story) {
+    attempt->state = RN_ATTEMPT_FAILED;
+    attempt->status = story->status;
+    attempt->failure = rn_error_classify(story);
+    snprintf(attempt->message, sizeof attempt->message, "%s", story->message);
+    snprintf(attempt->hint, sizeof attempt->hint, "%s", rn_error_hint(story));
+}
+
+// ---- one rung -----------------------------------------------------------------------------------
+
+// An attempt that forgot to tell must not be given somebody else's story.
+static rn_story take_story(rn_status status, const char *target) {
+    if (rn_last_story()->status != status)
+        (void)rn_fail(status, "%s failed without saying why", target);
+    return *rn_last_story();
+}
+
+// A failure is an error where it is the end; a target that nobody asked for may be missing.
+static rn_log_level level_of(const rn_ladder *ladder, size_t rung, bool opened, rn_status status) {
+    if (status == RN_CANCELLED) return RN_LOG_INFO;
+    if (ladder->options.no_fallback || rung + 1 == ladder->count) return RN_LOG_ERROR;
+    return opened || ladder->targets[rung].wanted ? RN_LOG_WARNING : RN_LOG_INFO;
+}
+
+// Loads on an open device; the most it took there goes into the record.
+static rn_status load_on(rn_ladder *ladder, const rn_rung *rung, rn_attempt *attempt) {
+    rn_scope scope;
+    rn_stage("device_ready");
+    rn_scope_begin(&scope, rung->name, rn_device_get_caps(rung->device)->device);
+    rn_status s = ladder->load.attempt(ladder->load.self, rung);
+    attempt->peak_bytes = rn_scope_end(&scope).peak_allocated;
+    return s;
+}
+
+static void keep_rung(rn_ladder *ladder, const rn_rung *rung, const rn_held *before,
+                      rn_attempt *attempt) {
+    ladder->device = rung->device;
+    ladder->before = *before;
+    attempt->state = RN_ATTEMPT_IN_USE;
+    rn_ladder_put_latest(ladder, attempt, (int)rung->index);
+}
+
+static void note_failure(ascent *way, const rn_rung *rung, const rn_attempt *attempt) {
+    size_t used = strlen(way->failures);
+    if (rung->index + 1 < way->ladder->count)
+        snprintf(way->failures + used, sizeof way->failures - used, "%s (%s), ", rung->name,
+                 attempt->failure->name);
+    if (!rung->device) return;
+    way->opened = (int)rung->index;
+    memcpy(way->opened_hint, attempt->hint, sizeof way->opened_hint);
+}
+
+static rn_status drop_rung(ascent *way, const rn_rung *rung, const rn_held *before, rn_story *story,
+                           rn_attempt *attempt) {
+    rn_ladder *ladder = way->ladder;
+    rn_stage_failed_on(rung->name, level_of(ladder, rung->index, rung->device, story->status),
+                       attempt->stage, story);
+    way->leaked = give_back(ladder, rung->device, before, story, attempt) != RN_OK;
+    if (way->leaked) *story = *rn_last_story();
+    write_failure(attempt, story);
+    note_failure(way, rung, attempt);
+    return story->status;
+}
+
+static rn_status try_rung(ascent *way, size_t index, rn_rung *out, rn_story *story) {
+    rn_ladder *ladder = way->ladder;
+    uint64_t start_ns = rn_clock_ns();
+    rn_scope scope;
+    rn_held before;
+    rn_attempt attempt;
+    rn_ladder_begin_attempt(ladder, index);
+    rn_scope_begin(&scope, "ladder", RN_DEVICE_ANY);
+    rn_ladder_get_latest(ladder, &attempt);
+    rn_held_read(ladder->options.others, &before);
+    *out = (rn_rung){index, ladder->targets[index].name, NULL};
+    rn_status s = rn_target_open(&ladder->targets[index], ladder->options.threads, &out->device);
+    if (s == RN_OK) s = load_on(ladder, out, &attempt);
+    if (s != RN_OK) *story = take_story(s, out->name);
+    rn_stage_name stage = out->device ? rn_stage_last() : way->stage;
+    memcpy(attempt.stage, stage.text, sizeof attempt.stage);
+    if (s != RN_OK) s = drop_rung(way, out, &before, story, &attempt);
+    uint64_t most = rn_scope_end(&scope).peak_allocated; // also what it gave back by itself
+    if (s != RN_OK && !way->leaked) attempt.returned_bytes = most;
+    attempt.seconds = (double)(rn_clock_ns() - start_ns) * 1e-9;
+    if (s == RN_OK)
+        keep_rung(ladder, out, &before, &attempt);
+    else
+        rn_ladder_put_latest(ladder, &attempt, -1);
+    return s;
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+
+static bool is_the_end(const ascent *way, rn_status status) {
+    return status == RN_CANCELLED || way->leaked || way->ladder->options.no_fallback;
+}
+
+// The hint of the target that came furthest: what to do about a budget helps more than that there
+// is no driver.
+static rn_status summarise(const ascent *way, const rn_story *last) {
+    const rn_ladder *ladder = way->ladder;
+    const char *last_name = ladder->targets[ladder->count - 1].name;
+    rn_status s = rn_fail(last->status, "none of %zu targets works: %s%s: %s",
+                          ladder->count - way->first, way->failures, last_name, last->message);
+    if (last->path[0]) s = rn_blame(s, last->path, last->offset);
+    if (way->opened >= 0 && (size_t)way->opened + 1 < ladder->count)
+        return rn_hint(s, "%s: %s", ladder->targets[way->opened].name, way->opened_hint);
+    return rn_hint(s, "%s", rn_error_hint(last));
+}
+
+static rn_status climb_on(ascent *way, rn_rung *out) {
+    rn_ladder *ladder = way->ladder;
+    rn_story story = {0};
+    for (size_t i = way->first; i < ladder->count; i++) {
+        rn_status s = try_rung(way, i, out, &story);
+        if (s == RN_OK) return RN_OK;
+        *out = (rn_rung){0};
+        if (is_the_end(way, s)) return rn_story_restore(&story);
+    }
+    if (ladder->count - way->first == 1) return rn_story_restore(&story);
+    return summarise(way, &story);
+}
+
+rn_status rn_ladder_climb_from(rn_ladder *ladder, size_t first, const rn_ladder_options *options,
+                               const rn_ladder_load *load, rn_rung *out) {
+    *out = (rn_rung){0};
+    if (ladder->device) return rn_fail(RN_INVALID, "a rung of the ladder is in use already");
+    if (first >= ladder->count)
+        return rn_fail(RN_INVALID, "the ladder has %zu targets; there is no number %zu",
+                       ladder->count, first);
+    ladder->options = *options;
+    ladder->load = *load;
+    ascent begun = {.ladder = ladder, .first = first, .stage = rn_stage_last(), .opened = -1};
+    return climb_on(&begun, out);
+}
+
+rn_status rn_ladder_climb(rn_ladder *ladder, const rn_ladder_options *options,
+                          const rn_ladder_load *load, rn_rung *out) {
+    return rn_ladder_climb_from(ladder, 0, options, load, out);
+}
+
+// ---- leaving ------------------------------------------------------------------------------------
+
+// The attempt's seconds and peak stay those of its beginning.
+static rn_status leave(rn_ladder *ladder, const rn_story *failure) {
+    rn_attempt attempt;
+    rn_ladder_get_latest(ladder, &attempt);
+    attempt.state = RN_ATTEMPT_LEFT;
+    if (failure) {
+        rn_stage_name stage = rn_stage_last();
+        memcpy(attempt.stage, stage.text, sizeof attempt.stage);
+        rn_stage_failed_on(attempt.target, level_of(ladder, attempt.rung, true, failure->status),
+                           stage.text, failure);
+    }
+    rn_status s = give_back(ladder, ladder->device, &ladder->before, failure, &attempt);
+    ladder->device = NULL;
+    if (s != RN_OK || failure) write_failure(&attempt, s != RN_OK ? rn_last_story() : failure);
+    rn_ladder_put_latest(ladder, &attempt, -1);
+    return s;
+}
+
+rn_status rn_ladder_leave(rn_ladder *ladder, const rn_story *failure) {
+    if (!ladder->device) return RN_OK;
+    if (!failure) return leave(ladder, NULL);
+    rn_story story = *failure; // it may be the thread's own, which undoing passes over
+    return leave(ladder, &story);
+}
+
+rn_status rn_ladder_advance(rn_ladder *ladder, const rn_story *failure, rn_rung *out) {
+    rn_story story = *failure;
+    *out = (rn_rung){0};
+    if (!ladder->device) return rn_fail(RN_INVALID, "no rung of the ladder is in use");
+    size_t next = (size_t)rn_ladder_rung(ladder) + 1;
+    RN_TRY(leave(ladder, &story));
+    if (next == ladder->count || ladder->options.no_fallback || story.status == RN_CANCELLED)
+        return rn_story_restore(&story);
+    rn_ladder_options options = ladder->options;
+    rn_ladder_load load = ladder->load;
+    return rn_ladder_climb_from(ladder, next, &options, &load, out);
+}

@@ -1,0 +1,72 @@
+// ladder.h — the ladder's inside: targets, what was held before an attempt, the record.
+#ifndef RN_RUNTIME_LADDER_H
+#define RN_RUNTIME_LADDER_H
+
+#include <ration/ladder.h>
+
+#include "backend/sim/sim.h"
+
+#include <pthread.h>
+
+// ---- targets (ladder_parse.c, ladder_open.c) ----------------------------------------------------
+
+typedef enum rn_target_kind {
+    RN_TARGET_CPU,
+    RN_TARGET_CUDA,
+    RN_TARGET_XLA,
+    RN_TARGET_SIM
+} rn_target_kind;
+
+typedef struct rn_target {
+    rn_target_kind kind;
+    bool wanted;        // named by the user, not by "auto"
+    char name[64];      // for people
+    int ordinal;        // CUDA
+    char plugin[512];   // XLA
+    rn_sim_options sim; // SIM
+} rn_target;
+
+// RN_NOT_FOUND, RN_UNSUPPORTED: it is not there, or this build has nothing to run on it.
+RN_MUST_USE rn_status rn_target_open(const rn_target *target, uint32_t threads, rn_device **out);
+
+// ---- what the ledger says (ladder_held.c) -------------------------------------------------------
+
+typedef struct rn_held {
+    uint32_t others; // purposes of the host that are not looked at, as bits
+    uint64_t bytes[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
+} rn_held;
+
+void rn_held_read(uint32_t others, rn_held *out);
+// What is held now above `before`: the sum over all lines, and the line with most of it.
+typedef struct rn_held_more {
+    uint64_t bytes;
+    rn_device_id device;
+    rn_purpose purpose;
+    uint64_t line_bytes;
+} rn_held_more;
+rn_held_more rn_held_compare(const rn_held *before);
+
+// ---- the ladder ---------------------------------------------------------------------------------
+
+struct rn_ladder {
+    size_t count;
+    rn_target targets[RN_LADDER_TARGETS];
+    // The climbing thread's own.
+    rn_ladder_options options;
+    rn_ladder_load load;
+    rn_device *device; // of the rung in use, or NULL
+    rn_held before;    // its attempt
+    // Anybody's, under lock.
+    pthread_mutex_t lock;
+    int rung; // in use, or -1
+    uint64_t attempt_count;
+    rn_attempt attempts[RN_LADDER_ATTEMPTS]; // number n lies at n % RN_LADDER_ATTEMPTS
+};
+
+// A new attempt begins. The latest one is changed by copying it, changing, and putting it back.
+void rn_ladder_begin_attempt(rn_ladder *ladder, size_t rung);
+void rn_ladder_get_latest(const rn_ladder *ladder, rn_attempt *out);
+// ... and says which target is in use from here on (-1: none).
+void rn_ladder_put_latest(rn_ladder *ladder, const rn_attempt *attempt, int rung);
+
+#endif
