@@ -1,7 +1,7 @@
 # Thin: every target is a line or two over CMakePresets.json and scripts/.
 PREFIX ?= /usr/local
 
-.PHONY: help bootstrap build demo test test-full check format report bench bench-llm bench-profile fuzz tsan coverage install clean
+.PHONY: help bootstrap build demo test test-full check format report bench bench-llm bench-profile bench-serve fuzz tsan coverage install clean
 
 help:
 	@echo 'ration: models inside a memory budget'
@@ -15,6 +15,7 @@ help:
 	@echo '  make bench      speed and memory beside peers and limits, in one run'
 	@echo '  make bench-llm  text models beside llama.cpp: PEER=/path/to/llama-bench [PEER_WITHOUT_REPACK=...]'
 	@echo '  make bench-profile  what recording costs, and the page of a million events: [MODEL=FILE] [PYTHON=...]'
+	@echo '  make bench-serve  the server beside llama-server: PEER=/path/to/llama-server MODEL=FILE [TINY=FILE]'
 	@echo '  make fuzz       each fuzzer for a minute (SECONDS_EACH=60)'
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make install    PREFIX=$(PREFIX), DESTDIR'
@@ -59,6 +60,10 @@ bench-llm: build
 
 bench-profile: build
 	@MODEL="$(MODEL)" PYTHON="$(PYTHON)" bench/profile
+
+bench-serve: build
+	@scripts/bootstrap bench
+	@bench/serve $(if $(PEER),--peer "$(PEER)") $(if $(MODEL),--model "$(MODEL)") $(if $(TINY),--tiny "$(TINY)") $(BENCH_FLAGS)
 
 fuzz:
 	@scripts/bootstrap build fuzz

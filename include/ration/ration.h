@@ -23,10 +23,12 @@
 #include <ration/checkpoint.h>
 #include <ration/convert.h>
 #include <ration/device.h>
+#include <ration/error_class.h>
 #include <ration/generate.h>
 #include <ration/graph.h>
 #include <ration/hooks.h>
 #include <ration/json.h>
+#include <ration/ladder.h>
 #include <ration/log.h>
 #include <ration/memory.h>
 #include <ration/model.h>
@@ -36,6 +38,7 @@
 #include <ration/pool.h>
 #include <ration/profile.h>
 #include <ration/sampler.h>
+#include <ration/serve.h>
 #include <ration/session.h>
 #include <ration/status.h>
 #include <ration/summary.h>

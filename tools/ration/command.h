@@ -24,6 +24,8 @@ typedef struct command {
     const char *about;   // a paragraph or two for --help
     const char *example;
     size_t min_words, max_words;
+    // Variables of other programs that it heeds, below RATION_*; or NULL.
+    rn_status (*load_variables)(invocation *in);
     // Prints results to standard output. NULL: see `own_arguments`.
     rn_status (*run)(const invocation *in);
     // A command that reads its own flags gets what stands after its name.
@@ -31,7 +33,7 @@ typedef struct command {
 } command;
 
 extern const command run_command, inspect_command, convert_command, place_command, plan_command,
-    calibrate_command, config_command, profile_command;
+    calibrate_command, config_command, profile_command, serve_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

@@ -26,11 +26,17 @@ static rn_status find_option(const char *name, const rn_option **out) {
 
 // ---- list and get ---------------------------------------------------------------------
 
+// A list is easily shown to others: secrets are not part of it.
+static const char *listed_value(const rn_settings *settings, const rn_option *option) {
+    const char *value = rn_settings_text(settings, option->name);
+    return value[0] && strcmp(option->name, "api-key") == 0 ? "(hidden)" : value;
+}
+
 static void write_setting(rn_json *json, const rn_settings *settings, const rn_option *option) {
     rn_json_object(json, NULL);
     rn_json_string(json, "name", option->name);
     rn_json_string(json, "key", option->key);
-    rn_json_string(json, "value", rn_settings_text(settings, option->name));
+    rn_json_string(json, "value", listed_value(settings, option));
     rn_json_string(json, "origin", rn_settings_origin(settings, option->name));
     rn_json_string(json, "help", option->help);
     rn_json_end(json);
@@ -52,7 +58,7 @@ static rn_status list(const invocation *in) {
     for (size_t i = 0; i < rn_option_count(); i++) {
         const rn_option *option = rn_option_at(i);
         if (!option->key[0]) continue;
-        printf("%-34s %-12s %s\n", option->key, rn_settings_text(in->settings, option->name),
+        printf("%-34s %-12s %s\n", option->key, listed_value(in->settings, option),
                rn_settings_origin(in->settings, option->name));
     }
     return RN_OK;

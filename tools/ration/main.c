@@ -13,9 +13,9 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 volatile bool interrupted;
 rn_flag interrupt_flag;
 
-static const command *const commands[] = {&run_command,     &plan_command,   &inspect_command,
-                                          &convert_command, &place_command,  &calibrate_command,
-                                          &config_command,  &profile_command};
+static const command *const commands[] = {&run_command,       &serve_command,   &plan_command,
+                                          &inspect_command,   &convert_command, &place_command,
+                                          &calibrate_command, &config_command,  &profile_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -167,14 +167,22 @@ static bool wants_help(int argc, char **argv) {
     return false;
 }
 
-static void start_log(const rn_settings *settings) {
+static rn_log_level read_log_level(const invocation *in) {
     static const char *const levels[] = {"debug", "info", "warning", "error", "off"};
-    const char *level = rn_settings_text(settings, "log-level");
-    rn_log_level least = RN_LOG_WARNING;
+    const char *level = rn_settings_text(in->settings, "log-level");
+    bool chosen = strcmp(rn_settings_origin(in->settings, "log-level"), "default") != 0;
+    if (in->command == &serve_command && !chosen) return RN_LOG_INFO;
     for (int i = 0; i < 5; i++)
-        if (strcmp(level, levels[i]) == 0) least = (rn_log_level)i;
-    bool json = strcmp(rn_settings_text(settings, "log-format"), "json") == 0;
-    rn_log_set(rn_sink_file(stderr), json ? RN_LOG_JSON : RN_LOG_TEXT, least);
+        if (strcmp(level, levels[i]) == 0) return (rn_log_level)i;
+    return RN_LOG_WARNING;
+}
+
+// What a server prints is its log.
+static rn_log_form read_log_form(const invocation *in) {
+    const char *form = rn_settings_text(in->settings, "log-format");
+    if (strcmp(form, "json") == 0 || (in->command == &serve_command && in->json))
+        return RN_LOG_JSON;
+    return strcmp(form, "symbols") == 0 ? RN_LOG_SYMBOLS : RN_LOG_TEXT;
 }
 
 static rn_status check_words(const invocation *in) {
@@ -190,6 +198,7 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     const char *file = find_config(argc, argv);
     bool missing = file && *file && access(file, F_OK) != 0;
     if (!missing || !makes_file(in, argc, argv)) RN_TRY(rn_settings_load_files(in->settings, file));
+    if (in->command->load_variables) RN_TRY(in->command->load_variables(in));
     RN_TRY(rn_settings_load_environment(in->settings, environ));
     if (in->command->own_arguments) return in->command->own_arguments(in, argc, argv);
     RN_TRY(rn_settings_load_arguments(in->settings, in->command->name, argc, argv, in->words,
@@ -217,7 +226,7 @@ static int carry_out(const command *c, int argc, char **argv) {
     if (s == RN_OK) s = load_settings(&in, argc, argv);
     if (in.settings) in.json = rn_settings_bool(in.settings, "json");
     if (s == RN_OK) {
-        start_log(in.settings);
+        rn_log_set(rn_sink_file(stderr), read_log_form(&in), read_log_level(&in));
         s = run_recorded(&in);
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))

@@ -1,0 +1,78 @@
+// serve.h — a model behind HTTP, within a budget.
+//
+//     rn_server *server;
+//     RN_TRY(rn_server_create(&options, &server));  // listens; /health says "loading"
+//     RN_TRY(rn_server_load(server, &generator));   // plan, ladder, weights, warm-up
+//     RN_TRY(rn_server_run(server, &stop, 30));     // until stop is set, then ends what runs
+//     rn_server_destroy(server);
+//
+// What it may ever need is planned before it serves: so many connections, so many bytes for all
+// requests together, so many KV pages. A request that cannot be kept at once waits or is refused
+// (429 with Retry-After); one that never can is refused with the numbers (400).
+#ifndef RATION_SERVE_H
+#define RATION_SERVE_H
+
+#include <ration/generate.h>
+
+RN_BEGIN_DECLS
+
+typedef struct rn_server rn_server;
+
+// 0 stands for the default that is named.
+typedef struct rn_server_limits {
+    uint32_t connections;   // at once; 2048
+    uint32_t waiting;       // requests in the queue; 128
+    uint64_t body_bytes;    // of one request; 1 MiB
+    uint64_t request_bytes; // of all requests together: bodies, prompts, answers; 16 MiB
+    uint32_t answer_tokens; // of one choice, at most, and where a request does not say; 1024
+    uint32_t idle_seconds;  // a connection that neither sends nor takes anything; 60
+    uint32_t wait_seconds;  // in the queue, then 503; 600
+} rn_server_limits;
+
+// Texts are borrowed while the server lives.
+typedef struct rn_server_options {
+    const char *model_path; // as rn_model_open
+    rn_model_options model;
+    const char *model_name;    // what answers call it; NULL: the model's own name
+    const char *chat_template; // a template's text instead of the model's own, or NULL
+    const char *devices;       // the ladder: "auto", "cpu", "cuda:0,cpu"; NULL: "auto"
+    bool no_fallback;          // only the first target of the ladder
+    uint32_t threads;          // of the CPU; 0: all
+
+    const char *host;                      // an address to listen at; NULL: 127.0.0.1
+    uint16_t port;                         // 0: any, see rn_server_port
+    const char *tls_certificate, *tls_key; // files in PEM form; both or none
+    const char *const *api_keys;           // (api_key_count); none: everybody may ask
+    size_t api_key_count;
+    const char *cors_origin; // "*" or an origin that browsers may ask from; NULL: none
+
+    rn_server_limits limits;
+    const char *save_folder;    // where what was compiled goes (the plan, as JSON); NULL: nowhere
+    const char *profile_folder; // for recordings that /profile asks for; NULL: the system's
+                                // folder for temporary files
+} rn_server_options;
+
+// Binds and listens. RN_INVALID names the option; RN_IO: the address is taken; RN_NOT_FOUND: the
+// HTTP library (libmicrohttpd) is not on this machine.
+RN_API RN_MUST_USE rn_status rn_server_create(const rn_server_options *options, rn_server **out);
+// Ends at once: what runs is cut off. NULL-safe.
+RN_API void rn_server_destroy(rn_server *server);
+RN_API uint16_t rn_server_port(const rn_server *server);
+
+// Opens the model, climbs the ladder, runs a test pass. Of `generator`: text, plan (budget_bytes,
+// and beside_bytes for what the caller holds beside; the server adds its own), session.cancel and
+// speculation; the rest is the server's. Logs a line for each stage. RN_OVER_BUDGET as
+// rn_generator_create. After a failure it may be called again.
+RN_API RN_MUST_USE rn_status rn_server_load(rn_server *server,
+                                            const rn_generator_options *generator);
+// Bytes that the server itself plans for: connections, requests, queue.
+RN_API uint64_t rn_server_own_bytes(const rn_server *server);
+
+// Serves until *stop; then accepts nothing new, ends what runs within drain_seconds and cuts off
+// the rest. RN_DEVICE, RN_IO, ...: the last rung of the ladder failed while serving.
+RN_API RN_MUST_USE rn_status rn_server_run(rn_server *server, const rn_flag *stop,
+                                           double drain_seconds);
+
+RN_END_DECLS
+
+#endif

@@ -1,0 +1,69 @@
+// ask.h — what a client asks for, read from JSON and checked.
+//
+// Every field that is understood is honoured; one that is known but cannot be honoured is refused
+// by name unless it has the value that changes nothing ("best_of": 1, "tools": []); one that nobody
+// knows is refused by name.
+#ifndef RN_SERVER_ASK_H
+#define RN_SERVER_ASK_H
+
+#include "base/arena.h"
+#include "server/problem.h"
+
+#include <ration/chat.h>
+#include <ration/sampler.h>
+
+#define RN_ASK_STOPS   16
+#define RN_ASK_PROMPTS 32
+#define RN_ASK_BIASES  300
+
+typedef enum rn_ask_kind {
+    RN_ASK_GENERATE,   // POST /generate: the seed's
+    RN_ASK_COMPLETION, // POST /v1/completions
+    RN_ASK_CHAT        // POST /v1/chat/completions
+} rn_ask_kind;
+
+// Text, or tokens where ids is not NULL.
+typedef struct rn_prompt {
+    rn_str text; // UTF-8
+    const uint32_t *ids;
+    size_t id_count;
+} rn_prompt;
+
+typedef struct rn_ask {
+    rn_ask_kind kind;
+    rn_str model;       // as asked; {0}: not given
+    rn_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
+    size_t prompt_count;
+    rn_chat_message *messages; // (message_count), of a chat
+    size_t message_count;
+    uint32_t n;           // choices of each prompt
+    uint32_t max_tokens;  // 0: not given
+    rn_sampling sampling; // defaults of the kind filled in; bias points to `memory`; logprobs: tops
+    bool has_seed;        // else the server draws one
+    bool logprobs;        // wanted at all; sampling.logprobs says how many besides
+    bool stream, stream_usage;
+    bool echo; // completions: the prompt's text in front
+    rn_str stops[RN_ASK_STOPS];
+    size_t stop_count;
+    rn_arena memory; // all that is pointed to
+} rn_ask;
+
+typedef struct rn_ask_limits {
+    uint32_t vocab_size;
+    uint32_t choices;    // prompts times n, at most: sequences of the plan
+    uint32_t max_tokens; // of a choice
+    rn_str model;        // the name served; another one is 404 "model_not_found"
+} rn_ask_limits;
+
+// False: *out_problem (400, 404), and *out is freed. `body` need not outlive the call; what *out
+// takes is at most 2 * body.bytes + RN_ASK_FIXED_BYTES, and reading it takes nothing beside.
+#define RN_ASK_FIXED_BYTES (16u << 10)
+// What a request takes of the room before it may begin: its body, what is read from it, its tokens.
+static inline uint64_t rn_ask_room_bytes(uint64_t body_bytes) {
+    return 3 * body_bytes + RN_ASK_FIXED_BYTES;
+}
+bool rn_ask_read(rn_ask_kind kind, rn_str body, const rn_ask_limits *limits, rn_ask *out,
+                 rn_problem *out_problem);
+void rn_ask_free(rn_ask *ask);
+
+#endif

@@ -1,0 +1,80 @@
+// engine.h — the one thread that owns the generator: jobs in, pieces out.
+//
+//     enter ─▶ intake (template, tokens, limits) ─▶ queue ─▶ admitted: pages, places and outbox
+//     are promised ─▶ steps of the generator, all jobs together ─▶ pieces
+//
+// Who waits is served client by client in turn, and of one client in order. A job is admitted when
+// all it can ever need is promised, so none that has begun can fail for want of memory.
+#ifndef RN_SERVER_ENGINE_H
+#define RN_SERVER_ENGINE_H
+
+#include "server/job.h"
+#include "server/metrics.h"
+
+#include <ration/ladder.h>
+#include <ration/serve.h>
+
+typedef struct rn_engine rn_engine;
+
+typedef enum rn_engine_phase {
+    RN_PHASE_LOADING,
+    RN_PHASE_READY,
+    RN_PHASE_DRAINING, // takes nothing new
+    RN_PHASE_FAILED,   // the last rung failed
+} rn_engine_phase;
+// "loading", "ready", "draining", "failed".
+const char *rn_phase_name(rn_engine_phase phase);
+
+// Borrows options, room and metrics. No thread yet.
+RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_room *room,
+                                       rn_metrics *metrics, rn_engine **out);
+// Ends the thread; jobs still there end as RN_JOB_FAILED with 503, but connections have let go of
+// theirs before. NULL-safe.
+void rn_engine_destroy(rn_engine *engine);
+
+// As rn_server_load: model, template, ladder, warm-up; then the thread starts and the phase is
+// READY. `beside_bytes` of the plan already has all that the server holds.
+RN_MUST_USE rn_status rn_engine_load(rn_engine *engine, const rn_generator_options *generator);
+
+// From any thread. False: *out_problem says 429 (queue full, room full), 400 (never fits, with the
+// numbers; a template that refuses), 503 (not ready); the job is the caller's alone then. Long
+// prompts are tokenized by another thread: what is wrong with those ends the job as FAILED.
+bool rn_engine_enter(rn_engine *engine, rn_job *job, rn_problem *out_problem);
+// The client is gone. Any thread, at any time after enter; `wake` may still be called once.
+void rn_engine_cancel(rn_engine *engine, rn_job *job);
+
+// Takes nothing new; true once nothing runs or waits, or after `seconds`, when the rest is ended
+// with 503.
+bool rn_engine_drain(rn_engine *engine, double seconds);
+
+// Where it stands; any thread.
+typedef struct rn_engine_facts {
+    rn_engine_phase phase;
+    uint32_t rung;                // of the ladder, in use
+    char target[64];              // "cpu", "cuda:0": really in use; "" before one is
+    rn_generator_facts generator; // as of the last step
+    uint32_t running, waiting;    // jobs
+    uint32_t sequences, sequences_max;
+    uint32_t context, page_tokens;
+    bool has_chat;            // there is a template for conversations
+    uint64_t peak_bytes;      // the plan's, without what is beside it
+    uint64_t budget_bytes;    // 0: none
+    uint64_t predicted_bytes; // of the whole process, by the plan
+    uint64_t streamed_bytes;  // of weights, read for every pass
+    rn_story failure;         // where phase is FAILED
+} rn_engine_facts;
+void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out);
+// Of the room, what requests really have. The engine keeps half of it for answers, so that requests
+// that wait can never keep those that run from theirs; the room itself counts that half as taken.
+uint64_t rn_engine_request_bytes(rn_engine *engine);
+// For what is read only and does not change while READY. NULL before loading.
+const rn_model *rn_engine_model(rn_engine *engine);
+const rn_tokenizer *rn_engine_tokenizer(rn_engine *engine);
+// "models/llama-1b" -> what answers call it.
+const char *rn_engine_model_name(rn_engine *engine);
+// The attempts so far and the rung in use, as an object under `key`.
+void rn_engine_ladder_json(rn_engine *engine, rn_json *json, const char *key);
+// The plan in use, as the JSON of `ration plan --json`. RN_NOT_FOUND before there is one.
+RN_MUST_USE rn_status rn_engine_plan_json(rn_engine *engine, rn_sink sink);
+
+#endif

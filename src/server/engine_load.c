@@ -1,0 +1,313 @@
+// engine_load.c — from files to a generator that has made its first tokens: the model's own part
+// once, the rest for each rung that is tried.
+#include "server/engine_parts.h"
+
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "device/device.h"
+#include "memory/account.h"
+#include "memory/budget.h"
+
+#include <ration/log.h>
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { SEQUENCES = 8, CONTEXT = 4096, PAGE_TOKENS = 64, PROMPT_ROWS = 128, TYPICAL_PROMPT = 512 };
+
+// ---- the model ----------------------------------------------------------------------------------
+
+// "models/llama-1b" -> "llama-1b": no path of the machine in an answer. The one that is part of the
+// library has a name that clients can type.
+static void name_model(rn_engine *e) {
+    bool builtin = e->options->model_path == NULL;
+    const char *name = builtin ? "default" : rn_model_get_info(e->model)->name;
+    const char *slash = strrchr(name, '/');
+    snprintf(e->name, sizeof e->name, "%s", slash && slash[1] ? slash + 1 : name);
+}
+
+static rn_status open_form(rn_engine *e) {
+    const char *given = e->options->chat_template;
+    rn_str source = given ? rn_str_from(given) : rn_model_chat_template(e->model);
+    if (source.bytes == 0) return RN_OK;
+    return rn_chat_template_parse("the chat template", source, &e->form);
+}
+
+static rn_status open_model(rn_engine *e) {
+    RN_TRY(rn_model_open(e->options->model_path, &e->options->model, &e->model));
+    rn_stage("config_loaded");
+    e->intake.tokenizer = rn_model_tokenizer(e->model);
+    if (!e->intake.tokenizer)
+        return rn_hint(rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer"),
+                       "name one with --tokenizer PATH");
+    RN_TRY(open_form(e));
+    rn_intake_measure(&e->intake);
+    rn_stage("tokenizer_loaded");
+    name_model(e);
+    return RN_OK;
+}
+
+static void close_model(rn_engine *e) {
+    rn_chat_template_free(e->form);
+    rn_model_close(e->model);
+    rn_buffer_free(&e->text);
+    e->form = NULL;
+    e->model = NULL;
+}
+
+// The longest piece: tokens are made without asking for memory.
+static rn_status take_text(rn_engine *e) {
+    static const rn_ask with_stops = {.stop_count = 1};
+    size_t bytes = rn_intake_piece_bytes(&e->intake, &with_stops);
+    void *block = NULL;
+    RN_TRY(rn_alloc(RN_HOST_IO, bytes, &block));
+    rn_buffer_init(&e->text, RN_HOST_IO, bytes);
+    e->text.data = block;
+    e->text.capacity = bytes;
+    return RN_OK;
+}
+
+// ---- options ------------------------------------------------------------------------------------
+
+static uint32_t either(uint32_t given, uint64_t otherwise) {
+    return given ? given : (uint32_t)otherwise;
+}
+
+static void tell_plan(void *self, const rn_plan *plan) {
+    (void)self;
+    (void)plan;
+    rn_stage("plan_made");
+}
+
+// At least one sequence can have its whole context; where there is room for more, all can.
+static void resolve_options(rn_engine *e, const rn_generator_options *given) {
+    rn_generator_options *o = &e->generator_options;
+    uint32_t trained = rn_model_get_info(e->model)->context;
+    *o = *given;
+    o->text.sequences = either(o->text.sequences, SEQUENCES);
+    uint32_t context = either(o->text.context, rn_min_u64(either(trained, CONTEXT), CONTEXT));
+    uint64_t whole = rn_div_up(context, either(o->text.page_tokens, PAGE_TOKENS));
+    o->least_pages = (uint32_t)rn_min_u64(whole, either(o->text.pages, UINT32_MAX));
+    o->text.prompt_tokens = either(o->text.prompt_tokens, TYPICAL_PROMPT);
+    o->prompt_rows = either(o->prompt_rows, PROMPT_ROWS);
+    o->share_prefixes = true;
+    o->session.cancel = &e->cut;
+    o->planned = tell_plan;
+}
+
+// ---- a rung -------------------------------------------------------------------------------------
+
+static void set_generator(rn_engine *e, rn_generator *generator) {
+    pthread_mutex_lock(&e->plan_lock);
+    e->generator = generator;
+    pthread_mutex_unlock(&e->plan_lock);
+}
+
+// What the plan says becomes limits of requests, and facts.
+static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
+    const rn_plan_summary *s = rn_plan_get_summary(rn_generator_plan(e->generator));
+    const rn_generator_options *o = &e->generator_options;
+    rn_generator_facts facts = rn_generator_get_facts(e->generator);
+    bool limited = o->plan.budget_bytes && o->plan.budget_bytes != RN_NO_LIMIT;
+    pthread_mutex_lock(&e->lock);
+    rn_intake *in = &e->intake;
+    in->form = e->form;
+    in->room = e->room;
+    in->answers_bytes = e->answers.total_bytes;
+    in->vocab_size = rn_model_get_info(e->model)->vocab_size;
+    in->context = (uint32_t)rn_generator_context(e->generator);
+    in->page_tokens = either(o->text.page_tokens, PAGE_TOKENS);
+    in->pages = (uint32_t)facts.kv_pages_total;
+    in->sequences = o->text.sequences;
+    in->answer_tokens = e->options->limits.answer_tokens;
+    rn_engine_facts *f = &e->facts;
+    f->rung = (uint32_t)rung->index;
+    snprintf(f->target, sizeof f->target, "%s", rung->name);
+    f->generator = facts;
+    f->sequences_max = in->sequences;
+    f->context = in->context;
+    f->has_chat = e->form != NULL;
+    f->page_tokens = in->page_tokens;
+    f->peak_bytes = s->planned_bytes;
+    f->budget_bytes = limited ? o->plan.budget_bytes : 0;
+    f->predicted_bytes = s->planned_bytes + own_bytes + o->plan.beside_bytes;
+    f->streamed_bytes = s->streamed_bytes;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void tell_loaded(const rn_device *device) {
+    if (device->caps.own_memory) {
+        rn_stage("inputs_on_device");
+        rn_stage("model_on_device");
+    } else {
+        rn_stage("model_loaded_cpu");
+    }
+}
+
+static rn_status write_plan(rn_engine *e) {
+    char path[4096];
+    rn_buffer text;
+    enum { MOST = 64 << 20 };
+    (void)!mkdir(e->options->save_folder, 0755); // what matters is whether a file can be written
+    RN_TRY(rn_path_join(e->options->save_folder, "plan.json", path, sizeof path));
+    rn_buffer_init(&text, RN_HOST_IO, MOST);
+    rn_status s = rn_engine_plan_json(e, rn_buffer_sink(&text));
+    if (s == RN_OK) s = rn_file_replace(path, text.data, text.bytes);
+    rn_buffer_free(&text);
+    return s;
+}
+
+// A plan that cannot be kept on disk can be served from all the same.
+static void save(rn_engine *e) {
+    if (!e->options->save_folder) return;
+    if (write_plan(e) == RN_OK)
+        rn_stage("model_saved");
+    else
+        rn_log(RN_LOG_WARNING, "server", "the plan is not saved: %s", rn_last_story()->message);
+}
+
+static rn_status attempt(void *self, const rn_rung *rung) {
+    rn_engine *e = self;
+    rn_generator *generator = NULL;
+    uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
+    e->generator_options.session.device = rung->device;
+    RN_TRY(rn_generator_create(e->model, &e->generator_options, &generator));
+    uint64_t after = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
+    set_generator(e, generator);
+    tell_loaded(rung->device);
+    adopt_plan(e, rung, after > before ? after - before : 0);
+    RN_TRY(rn_engine_try(e));
+    rn_stage("test_forward_pass");
+    RN_TRY(rn_engine_warm(e));
+    rn_stage("warm_up");
+    rn_stage("compilation_complete");
+    save(e);
+    return RN_OK;
+}
+
+static void undo(void *self) {
+    rn_engine *e = self;
+    rn_generator *generator = e->generator;
+    set_generator(e, NULL);
+    rn_generator_destroy(generator);
+    pthread_mutex_lock(&e->lock);
+    e->facts.target[0] = 0;
+    pthread_mutex_unlock(&e->lock);
+}
+
+// Connections take and give back memory for requests meanwhile, and read prompts.
+static rn_status climb(rn_engine *e) {
+    rn_ladder_options options = {.no_fallback = e->options->no_fallback,
+                                 .threads = e->options->threads,
+                                 .others = RN_PURPOSE_BIT(RN_PURPOSE_IO) |
+                                           RN_PURPOSE_BIT(RN_PURPOSE_OTHER)};
+    rn_ladder_load load = {.self = e, .attempt = attempt, .undo = undo};
+    rn_rung rung;
+    return rn_ladder_climb(e->ladder, &options, &load, &rung);
+}
+
+rn_status rn_engine_fall(rn_engine *e, const rn_story *story) {
+    rn_rung rung;
+    RN_TRY(rn_ladder_advance(e->ladder, story, &rung));
+    rn_metrics_add(e->metrics, RN_COUNT_FALLS, 1);
+    return RN_OK;
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+// While it loads, the caller's flag ends it; afterwards that flag says that the server is to stop,
+// which takes its time.
+typedef struct relay {
+    rn_engine *engine;
+    const rn_flag *from;
+    rn_flag done;
+    pthread_t thread;
+} relay;
+
+static void *pass_on(void *self) {
+    relay *r = self;
+    while (!atomic_load(&r->done)) {
+        if (atomic_load(r->from)) atomic_store(&r->engine->cut, true);
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    }
+    return NULL;
+}
+
+static rn_status load(rn_engine *e, const rn_generator_options *generator) {
+    rn_status s = open_model(e);
+    if (s == RN_OK) s = take_text(e);
+    if (s != RN_OK) rn_stage_failed(rn_stage_last().text, rn_last_story());
+    RN_TRY(s);
+    resolve_options(e, generator);
+    return climb(e); // which tells its own failures
+}
+
+static rn_status load_until(rn_engine *e, const rn_generator_options *generator) {
+    relay r = {.engine = e, .from = generator->session.cancel};
+    bool relayed = r.from && pthread_create(&r.thread, NULL, pass_on, &r) == 0;
+    rn_status s = load(e, generator);
+    atomic_store(&r.done, true);
+    if (relayed) pthread_join(r.thread, NULL);
+    return s;
+}
+
+// A last line of defence: from here on a request is refused what is not there, and the process is
+// not killed for it. Bytes outside of the ledger count where they were measured.
+static rn_status set_limit(rn_engine *e) {
+    const rn_plan_options *plan = &e->generator_options.plan;
+    if (e->facts.budget_bytes == 0 || plan->beside_bytes == 0) return RN_OK;
+    rn_budget_get(RN_DEVICE_HOST, &e->old_soft, &e->old_hard);
+    if (plan->budget_bytes >= e->old_hard) return RN_OK;
+    RN_TRY(rn_budget_set(RN_DEVICE_HOST, 0, plan->budget_bytes));
+    e->limited = true;
+    return RN_OK;
+}
+
+void rn_engine_lift_limit(rn_engine *e) {
+    rn_status s = e->limited ? rn_budget_set(RN_DEVICE_HOST, e->old_soft, e->old_hard) : RN_OK;
+    (void)s; // they were good before
+    e->limited = false;
+}
+
+static rn_status start_threads(rn_engine *e) {
+    if (pthread_create(&e->intake_thread, NULL, rn_engine_intake_main, e) != 0)
+        return rn_fail(RN_NO_MEMORY, "no thread for reading prompts");
+    if (pthread_create(&e->thread, NULL, rn_engine_main, e) == 0) {
+        e->has_threads = true;
+        return RN_OK;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->ending = true;
+    pthread_cond_broadcast(&e->intake_work);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->intake_thread, NULL);
+    e->ending = false;
+    return rn_fail(RN_NO_MEMORY, "no thread for the engine");
+}
+
+static rn_status open_for_all(rn_engine *e) {
+    RN_TRY(set_limit(e));
+    RN_TRY(start_threads(e));
+    pthread_mutex_lock(&e->lock);
+    e->loaded = true;
+    e->phase = e->draining ? RN_PHASE_DRAINING : RN_PHASE_READY;
+    pthread_mutex_unlock(&e->lock);
+    return RN_OK;
+}
+
+rn_status rn_engine_load(rn_engine *e, const rn_generator_options *generator) {
+    if (e->has_threads) return rn_fail(RN_INVALID, "the engine has a model already");
+    atomic_store(&e->cut, false);
+    rn_status s = load_until(e, generator);
+    if (s == RN_OK) s = open_for_all(e);
+    if (s == RN_OK) return RN_OK;
+    rn_story story = *rn_last_story();
+    rn_refusal refusal = *rn_last_refusal();
+    (void)rn_ladder_leave(e->ladder, NULL);
+    rn_engine_lift_limit(e);
+    close_model(e);
+    rn_refusal_restore(&refusal);
+    return rn_story_restore(&story);
+}

@@ -1,0 +1,110 @@
+// engine_parts.h — an engine from the inside, for the files that make it up.
+//
+//     engine.c        life, phases, facts       engine_enter.c   jobs come in, are cancelled, wait
+//     engine_load.c   the model, the ladder     engine_warm.c    a rung's first passes
+//     engine_run.c    the thread                engine_admit.c   a job begins, and ends
+//     engine_take.c   tokens become pieces
+//
+// The generator, and the jobs that run, are the thread's own. What others see is under `lock`,
+// which is never held while a job's `wake` may be called.
+#ifndef RN_SERVER_ENGINE_PARTS_H
+#define RN_SERVER_ENGINE_PARTS_H
+
+#include "base/buffer.h"
+#include "server/engine.h"
+#include "server/intake.h"
+#include "server/job_choice.h"
+#include "server/job_queue.h"
+
+struct rn_engine {
+    const rn_server_options *options;
+    rn_room *room;
+    rn_metrics *metrics;
+    rn_room answers; // half of the room, taken for good: what waits can never keep what runs from
+                     // its outbox
+
+    // From load to destroy.
+    rn_model *model;
+    rn_chat_template *form; // NULL: there is none
+    rn_ladder *ladder;
+    rn_generator_options generator_options;
+    uint64_t old_soft, old_hard; // the host's limits before
+    bool limited;                // ... which were changed
+
+    // The thread's own (before it runs: the loading thread's).
+    rn_generator *generator;
+    rn_job *running; // linked through next
+    rn_job *in_hand; // whose turn it is, until it fits
+    uint32_t running_count, sequences;
+    rn_buffer text; // of the piece being made; as large as one can be
+    uint64_t swept_ns;
+    rn_flag cut; // ends the step under way
+
+    pthread_t thread, intake_thread;
+    bool has_threads;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, intake_work, idle;
+    rn_engine_phase phase;
+    char name[128]; // of the model
+    bool loaded;    // model, form and tokenizer may be looked at
+    bool draining;  // also while a rung is loaded
+    bool ending;    // the threads are to end
+    bool news;      // the thread has something to look at
+    rn_job_queue queue;
+    rn_job *intake_first, *intake_last; // linked through next
+    uint32_t waiting;                   // jobs before they are admitted
+    double job_seconds;                 // what one takes, lately
+    rn_intake intake;
+    rn_engine_facts facts;
+
+    pthread_mutex_t plan_lock; // held while somebody looks at the generator's plan
+};
+
+// ---- engine.c -----------------------------------------------------------------------------------
+
+// The thread has something to look at.
+void rn_engine_tell(rn_engine *engine);
+void rn_engine_set_phase(rn_engine *engine, rn_engine_phase phase);
+// What the thread knows becomes what others see.
+void rn_engine_publish(rn_engine *engine);
+// "The server is shutting down."
+rn_problem rn_engine_closing(void);
+
+// ---- engine_enter.c -----------------------------------------------------------------------------
+
+void *rn_engine_intake_main(void *engine);
+// Ends a job that never ran: FAILED or CANCELLED. Not under the lock.
+void rn_engine_turn_away(rn_engine *engine, rn_job *job, const rn_problem *problem);
+// All that wait; also those that are being read, where `everything`.
+void rn_engine_turn_all_away(rn_engine *engine, const rn_problem *problem, bool everything);
+
+// ---- engine_load.c, engine_warm.c ---------------------------------------------------------------
+
+// The rung in use has failed: climbs on. Any other status than RN_OK: there is none left.
+RN_MUST_USE rn_status rn_engine_fall(rn_engine *engine, const rn_story *story);
+// The host's limits are what they were before.
+void rn_engine_lift_limit(rn_engine *engine);
+// A token; then a chunk of prompt and a batch of all sequences.
+RN_MUST_USE rn_status rn_engine_try(rn_engine *engine);
+RN_MUST_USE rn_status rn_engine_warm(rn_engine *engine);
+
+// ---- engine_run.c, engine_admit.c, engine_take.c ------------------------------------------------
+
+void *rn_engine_main(void *engine);
+
+typedef enum rn_admission {
+    RN_ADMITTED,
+    RN_NOT_NOW,
+    RN_NEVER // *out_problem
+} rn_admission;
+// Sequences, pages and outbox for all of its choices, or nothing.
+rn_admission rn_engine_admit(rn_engine *engine, rn_job *job, rn_problem *out_problem);
+// Takes it off the list of those that run; it has ended as `state` says.
+void rn_engine_end(rn_engine *engine, rn_job *job, rn_job_state state, const rn_problem *problem);
+void rn_engine_end_all(rn_engine *engine, const rn_problem *problem);
+
+// Tokens of all jobs become pieces; jobs that have their last one end.
+void rn_engine_take(rn_engine *engine);
+
+#endif

@@ -1,0 +1,197 @@
+// engine_run.c — the thread: look who came and who left, admit, step, hand out; again.
+#include "server/engine_parts.h"
+
+#include "base/clock.h"
+
+#include <ration/log.h>
+#include <ration/profile.h>
+
+#include <time.h>
+
+enum { TRIES = 3, IDLE_NS = 10000000, SWEEP_NS = 100000000 };
+
+// ---- waiting ------------------------------------------------------------------------------------
+
+// Who is next may wait for an outbox that a connection gives back without a word.
+static void wait_for_news(rn_engine *e, bool somebody_waits) {
+    struct timespec until;
+    if (!somebody_waits) {
+        pthread_cond_wait(&e->work, &e->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += IDLE_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(&e->work, &e->lock, &until);
+}
+
+// Returns at once where there is something to do. False: the engine ends.
+static bool wait_for_work(rn_engine *e) {
+    bool busy = rn_generator_has_work(e->generator);
+    pthread_mutex_lock(&e->lock);
+    bool somebody_waits = e->in_hand || e->queue.count;
+    if (!busy && !e->news && !e->ending) wait_for_news(e, somebody_waits);
+    e->news = false;
+    bool goes_on = !e->ending;
+    pthread_mutex_unlock(&e->lock);
+    return goes_on;
+}
+
+// ---- who left -----------------------------------------------------------------------------------
+
+static void end_cancelled(rn_engine *e) {
+    for (rn_job *job = e->running, *next; job; job = next) {
+        next = job->next;
+        if (rn_job_is_cancelled(job)) rn_engine_end(e, job, RN_JOB_CANCELLED, NULL);
+    }
+}
+
+static rn_problem make_late(const rn_engine *e) {
+    rn_problem problem;
+    (void)rn_problem_set(&problem, 503, "wait_timeout", "",
+                         "the request has waited for %u s, the longest that it may",
+                         e->options->limits.wait_seconds);
+    problem.retry_seconds = 1;
+    return problem;
+}
+
+// Out of the line, with or without having been in hand.
+static void dismiss(rn_engine *e, rn_job *job, const rn_problem *problem) {
+    pthread_mutex_lock(&e->lock);
+    job->place = RN_PLACE_NONE;
+    e->waiting--;
+    pthread_mutex_unlock(&e->lock);
+    rn_engine_turn_away(e, job, problem);
+}
+
+static void dismiss_in_hand(rn_engine *e, const rn_problem *problem) {
+    rn_job *job = e->in_hand;
+    e->in_hand = NULL;
+    if (job) dismiss(e, job, problem);
+}
+
+static rn_job *pop_late(rn_engine *e, uint64_t before_ns) {
+    pthread_mutex_lock(&e->lock);
+    rn_job *job = rn_job_queue_pop_older(&e->queue, before_ns);
+    pthread_mutex_unlock(&e->lock);
+    return job;
+}
+
+static void end_late(rn_engine *e) {
+    uint64_t now = rn_clock_ns();
+    uint64_t longest = (uint64_t)e->options->limits.wait_seconds * 1000000000;
+    if (now < e->swept_ns + SWEEP_NS || now < longest) return;
+    e->swept_ns = now;
+    rn_problem late = make_late(e);
+    if (e->in_hand && e->in_hand->entered_ns < now - longest) dismiss_in_hand(e, &late);
+    for (rn_job *job; (job = pop_late(e, now - longest));)
+        dismiss(e, job, &late);
+}
+
+static void end_rest(rn_engine *e) {
+    rn_problem closing = rn_engine_closing();
+    rn_engine_end_all(e, &closing);
+    dismiss_in_hand(e, &closing);
+    rn_engine_turn_all_away(e, &closing, true);
+}
+
+// ---- who came -----------------------------------------------------------------------------------
+
+static rn_job *pop_next(rn_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    rn_job *job = rn_job_queue_pop(&e->queue);
+    if (job) job->place = RN_PLACE_RUNNING; // to be called back between steps, as those that run
+    pthread_mutex_unlock(&e->lock);
+    return job;
+}
+
+// The running ones are seen before one of the waiting is not, so that the two never look idle.
+static void welcome(rn_engine *e, rn_job *job) {
+    e->in_hand = NULL;
+    pthread_mutex_lock(&e->lock);
+    e->facts.running = e->running_count;
+    e->waiting--;
+    pthread_mutex_unlock(&e->lock);
+    rn_job_set_state(job, RN_JOB_RUNNING, NULL);
+}
+
+// Whose turn it is stays in hand until it fits: nobody overtakes it.
+static void admit_all(rn_engine *e) {
+    rn_problem problem = {0};
+    for (;;) {
+        if (!e->in_hand) e->in_hand = pop_next(e);
+        rn_job *job = e->in_hand;
+        if (!job) return;
+        rn_admission admission =
+            rn_job_is_cancelled(job) ? RN_NEVER : rn_engine_admit(e, job, &problem);
+        if (admission == RN_NOT_NOW) return;
+        if (admission == RN_ADMITTED)
+            welcome(e, job);
+        else
+            dismiss_in_hand(e, &problem);
+    }
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+
+static rn_status step(rn_engine *e) {
+    rn_status s = RN_OK;
+    rn_profile_begin(rn_profile_name("pass"));
+    for (int i = 0; i < TRIES; i++) {
+        s = rn_generator_step(e->generator);
+        if (s == RN_OK || s == RN_CANCELLED) break;
+        rn_log(RN_LOG_WARNING, "server", "a pass failed: %s", rn_last_story()->message);
+    }
+    rn_profile_end();
+    if (s == RN_OK) rn_metrics_add(e->metrics, RN_COUNT_PASSES, 1);
+    return s;
+}
+
+// What runs has lost its sequences; what waits can wait for the next rung. False: there is none.
+static bool fall(rn_engine *e) {
+    rn_story story = *rn_last_story();
+    rn_problem problem;
+    rn_engine_set_phase(e, RN_PHASE_LOADING);
+    rn_problem_from_story(&problem, &story);
+    problem.http = 500; // whatever it was, the request was not to blame
+    rn_engine_end_all(e, &problem);
+    rn_engine_publish(e);
+    if (rn_engine_fall(e, &story) == RN_OK) {
+        rn_engine_set_phase(e, RN_PHASE_READY);
+        return true;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->facts.failure = *rn_last_story();
+    pthread_mutex_unlock(&e->lock);
+    rn_engine_set_phase(e, RN_PHASE_FAILED);
+    return false;
+}
+
+// False: the engine can do no more.
+static bool work(rn_engine *e) {
+    end_cancelled(e);
+    end_late(e);
+    if (atomic_load(&e->cut)) end_rest(e);
+    admit_all(e);
+    rn_engine_take(e); // from streams that have room again: they may make more then
+    if (!rn_generator_has_work(e->generator)) return true;
+    rn_status s = step(e);
+    if (s == RN_OK) rn_engine_take(e);
+    return s == RN_OK || s == RN_CANCELLED || fall(e);
+}
+
+void *rn_engine_main(void *self) {
+    rn_engine *e = self;
+    bool good = true;
+    rn_profile_thread_name("engine");
+    while (good && wait_for_work(e)) {
+        good = work(e);
+        rn_engine_publish(e);
+    }
+    end_rest(e);
+    rn_engine_publish(e);
+    return NULL;
+}

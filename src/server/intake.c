@@ -1,0 +1,296 @@
+// intake.c — a job's tokens, its limits, and everything it will ever need.
+#include "server/intake.h"
+
+#include "base/checked.h"
+#include "base/str.h"
+#include "memory/account.h"
+#include "server/job_choice.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum {
+    COMPLETION_TOKENS = 16, // where a request does not say: OpenAI's
+    GENERATE_TOKENS = 512,  // ... and the seed's
+    STREAM_BYTES = 32 << 10,
+    HELD_STOP_BYTES = 255,   // of a stop string that may yet be one
+    HELD_DECODER_BYTES = 10, // three broken bytes as U+FFFD, and a blank
+    FORM_BYTES = 4096,       // that a template writes on its own, and for each message
+    FORM_MESSAGE_BYTES = 64,
+    FORM_WORD_BYTES = 256
+};
+
+// ---- the vocabulary -----------------------------------------------------------------------------
+
+// The bytes of text that a token's bytes become, at most: U+FFFD for those that are not UTF-8.
+static size_t count_shown(rn_str bytes) {
+    size_t sum = 0;
+    for (size_t at = 0, step; at < bytes.bytes; at += step ? step : 1) {
+        step = rn_utf8_sequence(bytes.data + at, bytes.bytes - at);
+        sum += step ? step : 3;
+    }
+    return sum;
+}
+
+void rn_intake_measure(rn_intake *intake) {
+    uint32_t count = rn_tokenizer_get_info(intake->tokenizer)->vocab_size;
+    intake->spelled_bytes = intake->shown_bytes = 1;
+    for (uint32_t id = 0; id < count; id++) {
+        rn_str spelled = rn_tokenizer_bytes(intake->tokenizer, id, true);
+        rn_str shown = rn_tokenizer_bytes(intake->tokenizer, id, false);
+        intake->spelled_bytes = rn_max_u64(intake->spelled_bytes, spelled.bytes);
+        intake->shown_bytes = rn_max_u64(intake->shown_bytes, count_shown(shown));
+    }
+}
+
+// ---- texts --------------------------------------------------------------------------------------
+
+size_t rn_intake_text_bytes(const rn_ask *ask) {
+    size_t sum = 0;
+    for (size_t i = 0; i < ask->message_count; i++)
+        sum += ask->messages[i].content.bytes;
+    for (size_t i = 0; ask->kind != RN_ASK_CHAT && i < ask->prompt_count; i++)
+        sum += ask->prompts[i].text.bytes;
+    return sum;
+}
+
+static const char *field_of(const rn_ask *ask) {
+    return ask->kind == RN_ASK_CHAT ? "messages" : "prompt";
+}
+
+static bool refuse_length(const rn_ask *ask, size_t prompt, const rn_intake *intake,
+                          rn_problem *out) {
+    return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
+                          "the %s %zu tokens; the context has %u, and an answer needs at least one",
+                          ask->kind == RN_ASK_CHAT ? "messages make" : "prompt has", prompt,
+                          intake->context);
+}
+
+// Of a text that cannot fit, whatever its tokens are, not even the tokens are looked for.
+static bool check_text(const rn_intake *intake, const rn_ask *ask, size_t bytes, rn_problem *out) {
+    size_t most = 0;
+    if (!rn_mul_size(intake->context, intake->spelled_bytes, &most) || bytes <= most) return true;
+    return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
+                          "%s %zu bytes long; the context has %u tokens, which can be %zu bytes "
+                          "at most",
+                          ask->kind == RN_ASK_CHAT ? "the messages are" : "the prompt is", bytes,
+                          intake->context, most);
+}
+
+static bool check_ids(const rn_intake *intake, const rn_prompt *prompt, rn_problem *out) {
+    for (size_t i = 0; i < prompt->id_count; i++)
+        if (prompt->ids[i] >= intake->vocab_size)
+            return rn_problem_set(out, 400, "out_of_range", "prompt",
+                                  "token %u: the vocabulary has %u", prompt->ids[i],
+                                  intake->vocab_size);
+    return true;
+}
+
+// ---- room ---------------------------------------------------------------------------------------
+
+static bool take_room(const rn_intake *intake, uint64_t bytes, const char *field, rn_problem *out) {
+    if (rn_room_take(intake->room, bytes)) return true;
+    uint64_t total = intake->room->total_bytes - intake->answers_bytes;
+    if (bytes > total)
+        return rn_problem_set(out, 400, "too_large", field,
+                              "the request needs %s while it is read, all requests together have "
+                              "%s",
+                              rn_size_format(bytes).text, rn_size_format(total).text);
+    rn_problem_set(out, 429, "room_full", "", "there is no memory for another request just now");
+    out->retry_seconds = 1;
+    return false;
+}
+
+// What the job keeps.
+static bool keep_room(const rn_intake *intake, rn_job *job, uint64_t bytes, rn_problem *out) {
+    if (!take_room(intake, bytes, "", out)) return false;
+    job->room_bytes += bytes;
+    return true;
+}
+
+// ---- tokens -------------------------------------------------------------------------------------
+
+// A failure of ours: the story's words, but which field it is about is known here.
+static bool fail_with_story(rn_problem *out, const char *field) {
+    rn_problem_from_story(out, rn_last_story());
+    if (out->http == 400) snprintf(out->field, sizeof out->field, "%s", field);
+    return false;
+}
+
+// The list as it is kept: exactly as long as it is.
+static bool keep_tokens(const rn_intake *intake, rn_job *job, size_t index, const uint32_t *ids,
+                        size_t count, rn_problem *out) {
+    void *block = NULL;
+    if (count == 0)
+        return rn_problem_set(out, 400, "invalid_value", "prompt", "the list of tokens is empty");
+    if (count >= intake->context) return refuse_length(&job->ask, count, intake, out);
+    if (!keep_room(intake, job, count * sizeof *ids, out)) return false;
+    if (rn_alloc(RN_HOST_IO, count * sizeof *ids, &block) != RN_OK) return fail_with_story(out, "");
+    memcpy(block, ids, count * sizeof *ids);
+    job->prompts[index] = (rn_tokens){block, count, count};
+    return true;
+}
+
+static rn_status encode(const rn_intake *intake, const rn_ask *ask, size_t index, rn_tokens *out) {
+    if (ask->kind != RN_ASK_CHAT)
+        return rn_intake_encode(intake->tokenizer, ask->prompts[index].text, out);
+    size_t longest = intake->context * intake->spelled_bytes;
+    return rn_intake_encode_chat(intake->tokenizer, intake->form, ask->messages, ask->message_count,
+                                 longest, out);
+}
+
+// What is held while text `index` is encoded.
+static uint64_t count_work(const rn_intake *intake, const rn_ask *ask, size_t index) {
+    rn_str text = ask->prompts[index].text;
+    if (ask->kind != RN_ASK_CHAT)
+        return rn_intake_work_bytes(text.bytes, rn_intake_longest_word(intake->tokenizer, text));
+    uint64_t around = FORM_BYTES + ask->message_count * FORM_MESSAGE_BYTES, word = FORM_WORD_BYTES;
+    for (size_t i = 0; i < ask->message_count; i++)
+        word += rn_intake_longest_word(intake->tokenizer, ask->messages[i].content);
+    return rn_intake_work_bytes(around + rn_intake_text_bytes(ask), word);
+}
+
+static bool read_text(const rn_intake *intake, rn_job *job, size_t index, rn_problem *out) {
+    const rn_ask *ask = &job->ask;
+    bool chat = ask->kind == RN_ASK_CHAT;
+    size_t bytes = chat ? rn_intake_text_bytes(ask) : ask->prompts[index].text.bytes;
+    rn_tokens tokens = {0};
+    if (!check_text(intake, ask, bytes, out)) return false;
+    uint64_t work = count_work(intake, ask, index);
+    if (!take_room(intake, work, field_of(ask), out)) return false;
+    bool good = encode(intake, ask, index, &tokens) == RN_OK || fail_with_story(out, field_of(ask));
+    good = good && keep_tokens(intake, job, index, tokens.ids, tokens.count, out);
+    rn_tokens_free(&tokens);
+    rn_room_give_back(intake->room, work);
+    return good;
+}
+
+static bool read_prompt(const rn_intake *intake, rn_job *job, size_t index, rn_problem *out) {
+    const rn_prompt *prompt = &job->ask.prompts[index];
+    if (job->ask.kind == RN_ASK_CHAT || !prompt->ids) return read_text(intake, job, index, out);
+    return check_ids(intake, prompt, out) &&
+           keep_tokens(intake, job, index, prompt->ids, prompt->id_count, out);
+}
+
+static bool read_prompts(const rn_intake *intake, rn_job *job, rn_problem *out) {
+    const rn_ask *ask = &job->ask;
+    void *block = NULL;
+    if (ask->kind == RN_ASK_CHAT && !intake->form)
+        return rn_problem_set(out, 400, "no_chat_template", "messages",
+                              "the model has no chat template; use /v1/completions, or start the "
+                              "server with --template FILE");
+    if (rn_alloc_zeroed(RN_HOST_IO, ask->prompt_count, sizeof *job->prompts, &block) != RN_OK)
+        return fail_with_story(out, "");
+    job->prompts = block;
+    for (size_t i = 0; i < ask->prompt_count; i++)
+        if (!read_prompt(intake, job, i, out)) return false;
+    return true;
+}
+
+// ---- limits -------------------------------------------------------------------------------------
+
+static size_t longest_prompt(const rn_job *job) {
+    size_t longest = 0;
+    for (size_t i = 0; i < job->ask.prompt_count; i++)
+        longest = rn_max_u64(longest, job->prompts[i].count);
+    return longest;
+}
+
+// What is left of the context bounds an answer whose length nobody asked for.
+static bool limit_tokens(const rn_intake *intake, rn_job *job, rn_problem *out) {
+    static const uint32_t otherwise[] = {GENERATE_TOKENS, COMPLETION_TOKENS, UINT32_MAX};
+    const rn_ask *ask = &job->ask;
+    size_t prompt = longest_prompt(job), left = intake->context - prompt;
+    if (ask->max_tokens > intake->answer_tokens)
+        return rn_problem_set(out, 400, "out_of_range", "max_tokens",
+                              "max_tokens is %u, this server makes at most %u", ask->max_tokens,
+                              intake->answer_tokens);
+    if (ask->max_tokens > left)
+        return rn_problem_set(out, 400, "context_length_exceeded", "max_tokens",
+                              "%zu tokens of prompt and %u of answer are more than the context, "
+                              "which has %u; at most %zu can be answered",
+                              prompt, ask->max_tokens, intake->context, left);
+    uint64_t wish = ask->max_tokens ? ask->max_tokens : otherwise[ask->kind];
+    job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(wish, left), intake->answer_tokens);
+    return true;
+}
+
+size_t rn_intake_piece_bytes(const rn_intake *intake, const rn_ask *ask) {
+    size_t held = HELD_DECODER_BYTES + (ask->stop_count ? HELD_STOP_BYTES : 0);
+    return rn_piece_bytes(held + intake->shown_bytes, ask->sampling.logprobs) +
+           rn_piece_bytes(held, 0);
+}
+
+// A stream needs a piece of each choice. Another keeps all of its pieces, and has room for them:
+// a choice of T tokens makes T pieces with a token and one without. Each token adds at most
+// shown_bytes of text, in its own piece or, where it is held back, in a later one; broken bytes
+// count as the U+FFFD they may become. So with h bytes of head and tops the pieces are at most
+// T * h + T * shown_bytes + the last one's head, in whatever way the text is distributed.
+static uint64_t count_answer_bytes(const rn_intake *intake, const rn_job *job) {
+    const rn_ask *ask = &job->ask;
+    if (ask->stream)
+        return rn_max_u64(STREAM_BYTES, job->choice_count * rn_intake_piece_bytes(intake, ask));
+    uint64_t each = rn_piece_bytes(intake->shown_bytes, ask->sampling.logprobs);
+    return job->choice_count * (job->max_tokens * each + rn_piece_bytes(0, 0));
+}
+
+// The last token is not read, so it needs no place.
+static uint64_t count_pages(const rn_intake *intake, const rn_job *job) {
+    uint64_t pages = 0;
+    for (size_t i = 0; i < job->ask.prompt_count; i++)
+        pages += job->ask.n *
+                 rn_div_up(job->prompts[i].count + job->max_tokens - 1, intake->page_tokens);
+    return pages;
+}
+
+bool rn_intake_check(const rn_intake *intake, const rn_job *job, rn_problem *out) {
+    if (job->choice_count > intake->sequences)
+        return rn_problem_set(out, 400, "out_of_range", "n",
+                              "%u answers at once; this server makes at most %u", job->choice_count,
+                              intake->sequences);
+    uint64_t pages = count_pages(intake, job), bytes = count_answer_bytes(intake, job);
+    if (pages > intake->pages)
+        return rn_problem_set(out, 400, "too_large", "max_tokens",
+                              "%u answers of up to %u tokens behind prompts of up to %zu need %llu "
+                              "pages of the KV cache, which has %u of %u tokens each",
+                              job->choice_count, job->max_tokens, longest_prompt(job),
+                              (unsigned long long)pages, intake->pages, intake->page_tokens);
+    if (bytes > intake->answers_bytes)
+        return rn_problem_set(out, 400, "too_large", "max_tokens",
+                              "%u answers of up to %u tokens can be %s, all answers together have "
+                              "%s; ask for fewer, or for a stream",
+                              job->choice_count, job->max_tokens, rn_size_format(bytes).text,
+                              rn_size_format(intake->answers_bytes).text);
+    return true;
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+static void draw_seed(rn_ask *ask) {
+    struct timespec now;
+    if (ask->has_seed) return;
+    if (getrandom(&ask->sampling.seed, sizeof ask->sampling.seed, GRND_NONBLOCK) > 0) return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    ask->sampling.seed = (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u;
+}
+
+static bool make_choices(const rn_intake *intake, rn_job *job, rn_problem *out) {
+    uint64_t bytes = rn_choices_bytes(&job->ask);
+    if (!keep_room(intake, job, bytes, out)) return false;
+    return rn_choices_create(job, intake->tokenizer) == RN_OK || fail_with_story(out, "stop");
+}
+
+bool rn_intake_read(const rn_intake *intake, rn_job *job, rn_problem *out) {
+    uint64_t count = (uint64_t)job->ask.prompt_count * job->ask.n;
+    if (count == 0 || count > intake->sequences)
+        return rn_problem_set(out, 400, "out_of_range", "n",
+                              "%llu answers at once; this server makes 1 to %u",
+                              (unsigned long long)count, intake->sequences);
+    if (!read_prompts(intake, job, out) || !limit_tokens(intake, job, out)) return false;
+    if (!make_choices(intake, job, out) || !rn_intake_check(intake, job, out)) return false;
+    draw_seed(&job->ask);
+    job->pages = (uint32_t)count_pages(intake, job);
+    job->answer_bytes = count_answer_bytes(intake, job);
+    return true;
+}

@@ -1,0 +1,123 @@
+// job.h — a request under way: asked, queued, running, done. The engine writes what comes of it,
+// piece by piece, the connection reads it.
+//
+//     connection ──create──▶ job ──rn_engine_enter──▶ queue ──▶ engine: sequences, one a choice
+//          ▲                  │                                    │
+//          └──── rn_job_read ─┴───────── outbox ◀── rn_job_put ────┘
+//
+// A job lives until both have released it. Its outbox has a fixed size that was taken from the
+// room before the job began; a stream whose reader is slow holds up its own sequences only.
+#ifndef RN_SERVER_JOB_H
+#define RN_SERVER_JOB_H
+
+#include "server/ask.h"
+#include "server/room.h"
+
+#include <ration/generate.h>
+
+#include <pthread.h>
+
+typedef enum rn_job_state {
+    RN_JOB_WAITING, // in the queue, or being tokenized
+    RN_JOB_RUNNING,
+    RN_JOB_DONE,     // every choice has its last piece in the outbox
+    RN_JOB_FAILED,   // see rn_job_problem
+    RN_JOB_CANCELLED // nobody reads it any more
+} rn_job_state;
+
+typedef enum rn_finish { RN_FINISH_NONE, RN_FINISH_STOP, RN_FINISH_LENGTH } rn_finish;
+// "stop", "length".
+const char *rn_finish_name(rn_finish finish);
+
+// A token of a choice and the text that became certain with it (it may be empty, or hold that of
+// tokens before); or the end of the choice, with the text that was held back and no token.
+typedef struct rn_piece {
+    uint32_t choice;
+    rn_finish finish; // not NONE: the last piece of its choice
+    bool has_token;
+    rn_str text;
+    rn_sample sample; // where has_token
+} rn_piece;
+
+typedef struct rn_usage {
+    uint32_t prompt_tokens, completion_tokens, shared_tokens;
+} rn_usage;
+
+typedef struct rn_job rn_job;
+
+struct rn_job {
+    // Constant after creation.
+    rn_ask ask;
+    char id[40];     // "cmpl-...", "chatcmpl-...", "gen-..."
+    int64_t created; // seconds since 1970
+    uint64_t client; // for fairness: who asks (key or address), hashed
+    rn_room *room;
+    void (*wake)(void *self); // there is something to read, or the job has ended; any thread, and
+    void *self;               // never while the job's lock is held
+
+    // The engine's (between enter and the end).
+    rn_tokens *prompts; // (ask.prompt_count); exactly as long as they are, of RN_PURPOSE_IO
+    uint32_t max_tokens;
+    uint64_t entered_ns, started_ns, first_ns;
+    struct rn_choice *choices; // (choice_count = ask.prompt_count * ask.n), see job_choice.h
+    uint32_t choice_count;
+    uint32_t pages;      // of the KV cache, at most
+    size_t answer_bytes; // of the outbox it will get
+    uint8_t place;       // an rn_job_place; under the engine's lock
+    rn_job *next;
+
+    // Shared, under `lock`.
+    pthread_mutex_t lock;
+    rn_job_state state;
+    rn_problem problem;
+    rn_usage usage;
+    char *outbox; // (outbox_bytes)
+    size_t outbox_bytes, written, read;
+    bool sleeping; // the reader waits for wake
+    bool stalled;  // the writer waits for `drained`
+    bool cancelled;
+    uint32_t references;
+    uint64_t room_bytes;     // given back at the end
+    rn_room *answers;        // that the outbox was taken from, or NULL
+    void (*drained)(void *); // the reader has emptied the outbox of one that stalled; any thread
+    void *drained_self;
+};
+
+// Takes over `ask` (also where it fails) and room_bytes that the caller took from `room` for body
+// and ask. RN_NO_MEMORY, RN_OVER_BUDGET. Two references: the caller's and the engine's; a job that
+// never enters is released twice.
+RN_MUST_USE rn_status rn_job_create(rn_ask *ask, rn_room *room, uint64_t room_bytes,
+                                    uint64_t client, void (*wake)(void *self), void *self,
+                                    rn_job **out);
+void rn_job_release(rn_job *job);
+
+// ---- the connection's side ----------------------------------------------------------------------
+
+rn_job_state rn_job_get_state(rn_job *job);
+// The state is FAILED: what to answer.
+rn_problem rn_job_get_problem(rn_job *job);
+rn_usage rn_job_get_usage(rn_job *job);
+// The piece at *cursor (0 at first), which moves on; false: none there yet, or no more. What it
+// points to holds until the next read. A stream's pieces are gone once they are read; others may
+// be read again from cursor 0 as soon as the job is done.
+bool rn_job_read(rn_job *job, size_t *cursor, rn_piece *out);
+// Where there is nothing behind cursor and the job has not ended: calls suspend(self) while nobody
+// can write, and returns true; `wake` follows once there is. A stream is also woken when it begins
+// to run; for others only the end counts, whatever lies in the outbox.
+bool rn_job_sleep(rn_job *job, size_t cursor, void (*suspend)(void *self), void *self);
+
+// ---- the engine's side --------------------------------------------------------------------------
+
+// Memory for the outbox, with its share of `answers`, which must outlive the job. Once. False:
+// there is no room now. *out_status: RN_OK, or that of an allocation that failed.
+bool rn_job_open_outbox(rn_job *job, rn_room *answers, size_t bytes, rn_status *out_status);
+// False: the outbox has no room now.
+bool rn_job_put(rn_job *job, const rn_piece *piece);
+// Whether `bytes` can be put. Where not, `drained` is called once the reader has taken everything.
+bool rn_job_has_room(rn_job *job, size_t bytes);
+// The bytes that a piece takes in an outbox, exactly.
+size_t rn_piece_bytes(size_t text_bytes, uint32_t top_count);
+void rn_job_set_state(rn_job *job, rn_job_state state, const rn_problem *problem /* or NULL */);
+bool rn_job_is_cancelled(rn_job *job);
+
+#endif

@@ -1,0 +1,39 @@
+// job_choice.c — a job's choices: memory that is there before any of them begins.
+#include "server/job_choice.h"
+
+#include "memory/account.h"
+
+size_t rn_choices_bytes(const rn_ask *ask) {
+    // A stopper: its own structure with what it holds back, a table, the strings.
+    enum { STOPPER_BYTES = 512 };
+    size_t each = sizeof(rn_choice);
+    if (ask->stop_count) each += STOPPER_BYTES;
+    for (size_t i = 0; i < ask->stop_count; i++)
+        each += sizeof(rn_str) + ask->stops[i].bytes;
+    return ask->prompt_count * ask->n * each;
+}
+
+rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer) {
+    const rn_ask *ask = &job->ask;
+    void *block = NULL;
+    uint32_t count = (uint32_t)ask->prompt_count * ask->n;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_IO, count, sizeof(rn_choice), &block));
+    job->choices = block;
+    job->choice_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        rn_choice *choice = &job->choices[i];
+        rn_decoder_begin(&choice->decoder, tokenizer, false);
+        choice->decoder.started = true; // the prompt stands before
+        if (ask->stop_count)
+            RN_TRY(rn_stopper_create(ask->stops, ask->stop_count, &choice->stopper));
+    }
+    return RN_OK;
+}
+
+void rn_choices_free(rn_job *job) {
+    for (uint32_t i = 0; i < job->choice_count; i++)
+        rn_stopper_destroy(job->choices[i].stopper);
+    rn_free(RN_HOST_IO, job->choices, job->choice_count * sizeof(rn_choice));
+    job->choices = NULL;
+    job->choice_count = 0;
+}

@@ -1,0 +1,31 @@
+// job_choice.h — one of a job's answers while it is being made. The engine's thread only.
+#ifndef RN_SERVER_JOB_CHOICE_H
+#define RN_SERVER_JOB_CHOICE_H
+
+#include "server/job.h"
+
+// Where a job is.
+typedef enum rn_job_place {
+    RN_PLACE_NONE, // not entered, or ended
+    RN_PLACE_INTAKE,
+    RN_PLACE_QUEUE,
+    RN_PLACE_RUNNING
+} rn_job_place;
+
+typedef struct rn_choice {
+    rn_sequence *sequence; // NULL before it is admitted, and once it has ended
+    rn_decoder decoder;
+    rn_stopper *stopper; // NULL: the request has no stop strings
+    bool stopped, ended;
+    uint32_t tokens;  // made so far, without the end token
+    uint64_t last_ns; // when the last one came; 0: none yet
+} rn_choice;
+
+// Memory for all choices of the job, their stop strings included. RN_INVALID names a stop string.
+RN_MUST_USE rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer);
+// No sequence may be left. Safe where there are none.
+void rn_choices_free(rn_job *job);
+// What they take.
+size_t rn_choices_bytes(const rn_ask *ask);
+
+#endif

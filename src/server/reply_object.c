@@ -1,0 +1,165 @@
+// reply_object.c — an answer as one JSON object. The job's pieces are walked once for each list
+// that is written of them: the text of a choice, its tokens, their logprobs.
+//
+//     HEAD ─▶ CHOICE ─▶ ECHO ─▶ TEXT ─▶ LISTS ─▶ CHOICE_END ─▶ (CHOICE ...) PROMPT ─▶ TAIL
+#include "server/reply_form.h"
+
+enum part { HEAD, CHOICE, ECHO, TEXT, LISTS, CHOICE_END, PROMPT, TAIL };
+
+// /generate with one choice has its text at the top, as the seed has it.
+static bool is_flat(const rn_reply *reply) {
+    return reply->job->ask.kind == RN_ASK_GENERATE && rn_reply_choices(reply) == 1;
+}
+
+static bool next_piece(rn_reply *reply, rn_piece *out) {
+    while (rn_job_read(reply->job, &reply->cursor, out))
+        if (out->choice == reply->choice) return true;
+    return false;
+}
+
+static void form_head(rn_reply *reply) {
+    rn_json *json = &reply->json;
+    rn_json_object(json, NULL);
+    if (reply->job->ask.kind != RN_ASK_GENERATE) rn_reply_put_head(reply, json);
+    if (!is_flat(reply)) rn_json_array(json, "choices");
+    reply->part = CHOICE;
+}
+
+static void form_choice(rn_reply *reply) {
+    rn_json *json = &reply->json;
+    bool chat = reply->job->ask.kind == RN_ASK_CHAT;
+    if (!is_flat(reply)) {
+        rn_json_object(json, NULL);
+        rn_json_u64(json, "index", reply->choice);
+    }
+    if (chat) {
+        rn_json_object(json, "message");
+        rn_json_string(json, "role", "assistant");
+    }
+    rn_reply_open_string(&reply->buffer, json, chat ? "content" : "text");
+    reply->cursor = reply->prompt_at = 0;
+    reply->part = reply->job->ask.echo ? ECHO : TEXT;
+}
+
+static rn_status form_echo(rn_reply *reply) {
+    rn_str slice;
+    RN_TRY(rn_reply_next_slice(reply, &slice));
+    if (slice.bytes == 0) reply->part = TEXT;
+    return rn_reply_put_slice(&reply->buffer, slice);
+}
+
+static void open_list(rn_reply *reply) {
+    const rn_reply_list *list = rn_reply_list_at(reply, reply->list);
+    reply->cursor = 0;
+    reply->part = list ? LISTS : CHOICE_END;
+    if (list)
+        rn_json_array(&reply->json, list->name);
+    else
+        rn_reply_end_logprobs(reply, &reply->json);
+}
+
+static rn_status end_text(rn_reply *reply) {
+    rn_json *json = &reply->json;
+    RN_TRY(rn_reply_close_string(&reply->buffer));
+    if (reply->job->ask.kind == RN_ASK_CHAT) {
+        rn_json_null(json, "refusal");
+        rn_json_end(json);
+    }
+    reply->part = CHOICE_END;
+    reply->list = 0;
+    if (reply->job->ask.logprobs) {
+        rn_json_object(json, "logprobs");
+        open_list(reply);
+    } else if (reply->job->ask.kind != RN_ASK_GENERATE) {
+        rn_json_null(json, "logprobs");
+    }
+    return RN_OK;
+}
+
+static rn_status form_text(rn_reply *reply) {
+    rn_piece piece;
+    if (!next_piece(reply, &piece)) return end_text(reply);
+    if (piece.finish != RN_FINISH_NONE) reply->finish = piece.finish;
+    return rn_reply_put_slice(&reply->buffer, piece.text);
+}
+
+static void form_list(rn_reply *reply) {
+    rn_piece piece;
+    if (next_piece(reply, &piece)) {
+        if (piece.has_token)
+            rn_reply_list_at(reply, reply->list)
+                ->put(reply, &reply->json, reply->choice, &piece.sample);
+        return;
+    }
+    rn_json_end(&reply->json);
+    reply->list++;
+    open_list(reply);
+}
+
+static void end_choice(rn_reply *reply) {
+    rn_json_string(&reply->json, "finish_reason", rn_finish_name(reply->finish));
+    if (!is_flat(reply)) rn_json_end(&reply->json);
+    bool last = reply->choice + 1 == rn_reply_choices(reply);
+    reply->part = last ? TAIL : CHOICE;
+    if (!last) {
+        reply->choice++;
+        return;
+    }
+    if (!is_flat(reply)) rn_json_end(&reply->json);
+    if (reply->job->ask.kind != RN_ASK_GENERATE) return;
+    reply->part = PROMPT;
+    reply->prompt_at = 0;
+    rn_reply_open_string(&reply->buffer, &reply->json, "prompt");
+}
+
+static rn_status form_prompt(rn_reply *reply) {
+    rn_str slice;
+    RN_TRY(rn_reply_next_slice(reply, &slice));
+    if (slice.bytes > 0) return rn_reply_put_slice(&reply->buffer, slice);
+    RN_TRY(rn_reply_close_string(&reply->buffer));
+    rn_json_string(&reply->json, "model", reply->model_name);
+    reply->part = TAIL;
+    return RN_OK;
+}
+
+static rn_status form_tail(rn_reply *reply) {
+    rn_reply_put_usage(reply, &reply->json);
+    rn_json_end(&reply->json);
+    reply->ended = true;
+    return rn_json_finish(&reply->json);
+}
+
+static rn_status form_part(rn_reply *reply) {
+    switch (reply->part) {
+    case HEAD:
+        form_head(reply);
+        break;
+    case CHOICE:
+        form_choice(reply);
+        break;
+    case ECHO:
+        return form_echo(reply);
+    case TEXT:
+        return form_text(reply);
+    case LISTS:
+        form_list(reply);
+        break;
+    case CHOICE_END:
+        end_choice(reply);
+        break;
+    case PROMPT:
+        return form_prompt(reply);
+    default:
+        return form_tail(reply);
+    }
+    return RN_OK;
+}
+
+rn_status rn_reply_form_object(rn_reply *reply, rn_reply_news *out_news) {
+    *out_news = RN_REPLY_NOTHING;
+    if (rn_job_get_state(reply->job) != RN_JOB_DONE) return RN_OK;
+    *out_news = RN_REPLY_BYTES_MADE;
+    reply->json.sink = rn_buffer_sink(&reply->buffer);
+    RN_TRY(form_part(reply));
+    return reply->json.status;
+}

@@ -1,0 +1,158 @@
+// server.c — a server's life: listening first, so that probes get an answer; then the model; then
+// serving until somebody says stop.
+#include "server/server.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "memory/account.h"
+
+#include <ration/log.h>
+
+#include <string.h>
+#include <time.h>
+
+#define FROM RN_HOST_OTHER
+#define MIB  ((uint64_t)1 << 20)
+
+// ---- options ------------------------------------------------------------------------------------
+
+static uint32_t either(uint32_t given, uint32_t otherwise) {
+    return given ? given : otherwise;
+}
+
+static void resolve_limits(rn_server_limits *l) {
+    l->connections = either(l->connections, 2048);
+    l->waiting = either(l->waiting, 128);
+    l->body_bytes = l->body_bytes ? l->body_bytes : MIB;
+    l->request_bytes = l->request_bytes ? l->request_bytes : 16 * MIB;
+    l->answer_tokens = either(l->answer_tokens, 1024);
+    l->idle_seconds = either(l->idle_seconds, 60);
+    l->wait_seconds = either(l->wait_seconds, 600);
+}
+
+static rn_status check_limits(const rn_server_limits *l) {
+    enum { MOST_CONNECTIONS = 65536, MOST_WAITING = 65536, MOST_SECONDS = 1 << 20 };
+    const uint64_t most_bytes = (uint64_t)1 << 40;
+    if (l->connections > MOST_CONNECTIONS || l->waiting > MOST_WAITING)
+        return rn_fail(RN_INVALID, "%u connections and %u waiting requests: at most %d of each",
+                       l->connections, l->waiting, MOST_CONNECTIONS);
+    if (l->idle_seconds > MOST_SECONDS || l->wait_seconds > MOST_SECONDS)
+        return rn_fail(RN_INVALID, "a timeout of more than %d seconds", MOST_SECONDS);
+    if (l->body_bytes > most_bytes || l->request_bytes > most_bytes)
+        return rn_fail(RN_INVALID, "more than %s for requests", rn_size_format(most_bytes).text);
+    // The body, what is read from it, and its tokens are there at the same time.
+    uint64_t least = rn_ask_room_bytes(l->body_bytes);
+    if (l->request_bytes >= least) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID,
+                           "%s for all requests together, but one with a body of %s takes %s",
+                           rn_size_format(l->request_bytes).text,
+                           rn_size_format(l->body_bytes).text, rn_size_format(least).text),
+                   "more for all (--request-memory), or smaller bodies (--max-body)");
+}
+
+static rn_status resolve(rn_server_options *o) {
+    resolve_limits(&o->limits);
+    if (!o->host) o->host = "127.0.0.1";
+    if (!o->devices) o->devices = "auto";
+    if (!o->tls_certificate != !o->tls_key)
+        return rn_hint(rn_fail(RN_INVALID, "TLS needs a certificate and its key"),
+                       "give both --tls-cert and --tls-key, or neither");
+    return check_limits(&o->limits);
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static rn_status open_parts(rn_server *server) {
+    rn_room_init(&server->room, server->options.limits.request_bytes);
+    RN_TRY(rn_engine_create(&server->options, &server->room, &server->metrics, &server->engine));
+    return rn_http_start(server, &server->http);
+}
+
+// "http://[::1]:8000"
+static void log_address(const rn_server *server, const char *what, const char *more) {
+    const rn_server_options *o = &server->options;
+    bool wide = strchr(o->host, ':') != NULL;
+    rn_log(RN_LOG_INFO, "server", "%s http%s://%s%s%s:%u%s", what, o->tls_key ? "s" : "",
+           wide ? "[" : "", o->host, wide ? "]" : "", rn_server_port(server), more);
+}
+
+rn_status rn_server_create(const rn_server_options *options, rn_server **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_server), &block));
+    rn_server *server = block;
+    if (options) server->options = *options;
+    server->started = (int64_t)time(NULL);
+    server->started_ns = rn_clock_ns();
+    rn_status s = resolve(&server->options);
+    if (s == RN_OK) s = open_parts(server);
+    if (s != RN_OK) {
+        rn_server_destroy(server);
+        return s;
+    }
+    log_address(server, "opening", " (503 until the model is loaded)");
+    *out = server;
+    return RN_OK;
+}
+
+// Connections first: they hold jobs, and jobs are the engine's until they end.
+void rn_server_destroy(rn_server *server) {
+    if (!server) return;
+    rn_story story = *rn_last_story();
+    rn_http_destroy(server->http);
+    rn_engine_destroy(server->engine);
+    rn_profile_view_end(server);
+    rn_free(FROM, server, sizeof *server);
+    (void)rn_story_restore(&story);
+}
+
+uint16_t rn_server_port(const rn_server *server) {
+    return rn_http_port(server->http);
+}
+
+uint64_t rn_server_own_bytes(const rn_server *server) {
+    return rn_http_bytes(&server->options) + server->options.limits.request_bytes +
+           RN_PROFILE_VIEW_BYTES;
+}
+
+// ---- serving ------------------------------------------------------------------------------------
+
+rn_status rn_server_load(rn_server *server, const rn_generator_options *generator) {
+    rn_generator_options options = *generator;
+    // Where the caller counts planned bytes only, so does the server.
+    if (options.plan.beside_bytes &&
+        !rn_add_u64(options.plan.beside_bytes, rn_server_own_bytes(server),
+                    &options.plan.beside_bytes))
+        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
+                       (unsigned long long)generator->plan.beside_bytes);
+    RN_TRY(rn_engine_load(server->engine, &options));
+    rn_stage("server_ready");
+    log_address(server, "listening on", "");
+    return RN_OK;
+}
+
+static bool has_failed(rn_server *server) {
+    rn_engine_facts facts;
+    rn_engine_get_facts(server->engine, &facts);
+    if (facts.phase != RN_PHASE_FAILED) return false;
+    (void)rn_story_restore(&facts.failure);
+    return true;
+}
+
+static void sleep_a_little(void) {
+    nanosleep(&(struct timespec){0, 50000000}, NULL); // a signal ends it
+}
+
+rn_status rn_server_run(rn_server *server, const rn_flag *stop, double drain_seconds) {
+    while (!*stop) {
+        if (has_failed(server)) return rn_last_story()->status;
+        sleep_a_little();
+    }
+    rn_log(RN_LOG_INFO, "server", "asked to stop; ending what runs, for at most %g s",
+           drain_seconds);
+    rn_http_stop_accepting(server->http);
+    if (!rn_engine_drain(server->engine, drain_seconds))
+        rn_log(RN_LOG_WARNING, "server", "some requests did not end in time and were cut off");
+    rn_http_flush(server->http);
+    return RN_OK;
+}

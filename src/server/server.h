@@ -1,0 +1,81 @@
+// server.h — a server's parts, and what the endpoints are handed.
+//
+//     server.c    life                 http*.c     connections (libmicrohttpd), routes
+//     ask*.c      JSON to a request    job.c       a request under way
+//     engine*.c   the generator        reply*.c    pieces to JSON and events
+//     health.c, metrics.c, ...         endpoints that only look
+#ifndef RN_SERVER_SERVER_H
+#define RN_SERVER_SERVER_H
+
+#include "base/buffer.h"
+#include "server/engine.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/recording.h"
+
+struct rn_server {
+    rn_server_options options; // nothing left to default
+    rn_room room;
+    rn_metrics metrics;
+    rn_engine *engine;
+    rn_http *http;
+    rn_recording recording; // that /profile/start asked for
+    int64_t started;        // seconds since 1970
+    uint64_t started_ns;
+};
+
+// ---- endpoints that answer at once --------------------------------------------------------------
+
+typedef struct rn_http_request {
+    const char *method, *path; // "GET", "/health"
+    rn_str body;
+    const void *connection; // for rn_http_query
+} rn_http_request;
+// A value of the query ("?format=html"), or NULL; holds while the request does.
+const char *rn_http_query(const rn_http_request *request, const char *name);
+
+typedef struct rn_http_answer {
+    uint16_t status;      // 200 unless set
+    const char *type;     // "application/json" unless set
+    rn_buffer body;       // initialised; capped at 64 MiB, on the ledger
+    rn_str borrowed;      // instead of body, where data is not NULL: lives as long as the process
+    int file;             // instead of both, where >= 0: sent as it is and closed
+    const char *download; // a file's name for browsers (Content-Disposition), or NULL
+    char download_room[96];
+    const char *policy; // a page's Content-Security-Policy; NULL: only what stands in it
+    rn_problem problem; // where http is not 0: the answer; its retry_seconds count in any case
+} rn_http_answer;
+
+// A failure that is no problem of the request becomes 500 (or 503) by its story.
+typedef rn_status (*rn_handler)(rn_server *server, const rn_http_request *request,
+                                rn_http_answer *answer);
+
+rn_status rn_handle_live(rn_server *server, const rn_http_request *request, rn_http_answer *answer);
+rn_status rn_handle_ready(rn_server *server, const rn_http_request *request,
+                          rn_http_answer *answer);
+rn_status rn_handle_health(rn_server *server, const rn_http_request *request,
+                           rn_http_answer *answer);
+rn_status rn_handle_metrics(rn_server *server, const rn_http_request *request,
+                            rn_http_answer *answer);
+rn_status rn_handle_models(rn_server *server, const rn_http_request *request,
+                           rn_http_answer *answer);
+rn_status rn_handle_plan(rn_server *server, const rn_http_request *request, rn_http_answer *answer);
+rn_status rn_handle_profile_start(rn_server *server, const rn_http_request *request,
+                                  rn_http_answer *answer);
+// What a recording takes, and a bound for one that is looked at; part of the server's own bytes.
+#define RN_PROFILE_VIEW_BYTES ((uint64_t)3 << 20)
+// Ends a recording that /profile/start began, and removes its file where nobody named a folder.
+void rn_profile_view_end(rn_server *server);
+rn_status rn_handle_profile_stop(rn_server *server, const rn_http_request *request,
+                                 rn_http_answer *answer);
+rn_status rn_handle_profile(rn_server *server, const rn_http_request *request,
+                            rn_http_answer *answer);
+rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
+                             rn_http_answer *answer);
+rn_status rn_handle_detokenize(rn_server *server, const rn_http_request *request,
+                               rn_http_answer *answer);
+rn_status rn_handle_openapi(rn_server *server, const rn_http_request *request,
+                            rn_http_answer *answer);
+rn_status rn_handle_page(rn_server *server, const rn_http_request *request, rn_http_answer *answer);
+
+#endif

@@ -1,0 +1,195 @@
+// tokenize.c — /tokenize and /detokenize: a model's own words for a text, and back.
+#include "server/ask_reader.h"
+#include "server/reply_form.h"
+#include "server/server.h"
+
+#include <ration/tokenizer.h>
+
+// Done on the connection's thread, so not too long; and what one takes beside its body and its
+// answer: (a list of tokens that grows, for each byte of text).
+enum { TEXT_BYTES = 64 << 10, TOKENS = 64 << 10, LIST_BYTES = 3 * sizeof(uint32_t) };
+
+typedef struct tokenize_ask {
+    rn_str text;
+    bool has_text, add_special, parse_special, with_pieces;
+    bool seen[3]; // the flags
+} tokenize_ask;
+
+static const rn_tokenizer *find_tokenizer(rn_server *server, rn_problem *problem) {
+    const rn_tokenizer *tokenizer = rn_engine_tokenizer(server->engine);
+    if (!tokenizer)
+        rn_problem_set(problem, 503, "no_tokenizer", "", "there is no tokenizer to ask yet");
+    return tokenizer;
+}
+
+// ---- /tokenize ----------------------------------------------------------------------------------
+
+static bool read_text(rn_ask_reader *reader, const char *name, tokenize_ask *out) {
+    if (out->has_text)
+        return rn_problem_set(reader->problem, 400, "invalid_value", name,
+                              "there are two texts: give one of text, content, prompt");
+    if (!rn_ask_next(reader) || !rn_ask_string(reader, name)) return false;
+    if (reader->item.text.bytes > TEXT_BYTES)
+        return rn_problem_set(reader->problem, 413, "too_long", name,
+                              "%s has %zu bytes: at most %d are tokenized", name,
+                              reader->item.text.bytes, TEXT_BYTES);
+    out->text = rn_ask_keep(reader);
+    out->has_text = true;
+    return true;
+}
+
+static bool read_tokenize_field(rn_ask_reader *reader, rn_str key, tokenize_ask *out) {
+    static const char *const texts[] = {"text", "content", "prompt"};
+    static const char *const names[] = {"add_special", "parse_special", "with_pieces"};
+    bool *const flags[] = {&out->add_special, &out->parse_special, &out->with_pieces};
+    for (size_t i = 0; i < 3; i++) {
+        if (rn_str_equal(key, rn_str_from(texts[i]))) return read_text(reader, texts[i], out);
+        if (!rn_str_equal(key, rn_str_from(names[i]))) continue;
+        if (out->seen[i]) return rn_ask_twice(reader, names[i]);
+        out->seen[i] = true;
+        return rn_ask_next(reader) && rn_ask_flag(reader, names[i], flags[i]);
+    }
+    return rn_ask_unknown(reader, key);
+}
+
+static bool read_tokenize(rn_ask_reader *reader, tokenize_ask *out) {
+    bool more, good = rn_ask_open(reader);
+    for (rn_str key; good && rn_ask_next_key(reader, &key, &more);) {
+        if (!more) return rn_ask_close(reader) && (out->has_text || rn_ask_missing(reader, "text"));
+        good = read_tokenize_field(reader, key, out);
+    }
+    return false;
+}
+
+// Text where it is text, else its bytes.
+static void put_piece(rn_json *json, rn_str piece) {
+    if (rn_utf8_valid(piece)) {
+        rn_json_text(json, "piece", piece);
+        return;
+    }
+    rn_json_array(json, "piece");
+    for (size_t i = 0; i < piece.bytes; i++)
+        rn_json_u64(json, NULL, (unsigned char)piece.data[i]);
+    rn_json_end(json);
+}
+
+static rn_status write_tokens(const rn_tokenizer *tokenizer, const rn_tokens *tokens, bool pieces,
+                              rn_buffer *out) {
+    rn_json json;
+    rn_json_begin(&json, rn_buffer_sink(out), false);
+    rn_json_object(&json, NULL);
+    rn_json_array(&json, "tokens");
+    for (size_t i = 0; i < tokens->count; i++) {
+        if (!pieces) {
+            rn_json_u64(&json, NULL, tokens->ids[i]);
+            continue;
+        }
+        rn_json_object(&json, NULL);
+        rn_json_u64(&json, "id", tokens->ids[i]);
+        put_piece(&json, rn_tokenizer_bytes(tokenizer, tokens->ids[i], true));
+        rn_json_end(&json);
+    }
+    rn_json_end(&json);
+    rn_json_u64(&json, "count", tokens->count);
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+static rn_status tokenize(const rn_tokenizer *tokenizer, const tokenize_ask *ask, rn_buffer *out) {
+    uint32_t flags =
+        (ask->add_special ? RN_ENCODE_BEGIN : 0) | (ask->parse_special ? RN_ENCODE_SPECIAL : 0);
+    rn_tokens tokens = {0};
+    rn_status s = rn_tokenizer_encode(tokenizer, ask->text, flags, &tokens);
+    if (s == RN_OK) s = write_tokens(tokenizer, &tokens, ask->with_pieces, out);
+    rn_tokens_free(&tokens);
+    return s;
+}
+
+static rn_status tokenize_within(rn_server *server, const rn_tokenizer *tokenizer,
+                                 const tokenize_ask *ask, rn_http_answer *answer) {
+    uint64_t bytes = (uint64_t)ask->text.bytes * LIST_BYTES;
+    if (!rn_room_take(&server->room, bytes)) {
+        rn_problem_set(&answer->problem, 429, "room_full", "",
+                       "the requests under way take all memory that there is for them");
+        answer->problem.retry_seconds = 1;
+        return RN_OK;
+    }
+    rn_status s = tokenize(tokenizer, ask, &answer->body);
+    rn_room_give_back(&server->room, bytes);
+    return s;
+}
+
+rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
+                             rn_http_answer *answer) {
+    const rn_tokenizer *tokenizer = find_tokenizer(server, &answer->problem);
+    tokenize_ask ask = {.has_text = false};
+    rn_arena memory;
+    rn_ask_reader reader;
+    rn_status s = RN_OK;
+    if (!tokenizer) return RN_OK;
+    if (rn_ask_reader_begin(&reader, request->body, &memory, &answer->problem) &&
+        read_tokenize(&reader, &ask))
+        s = tokenize_within(server, tokenizer, &ask, answer);
+    rn_arena_free_all(&memory);
+    return s;
+}
+
+// ---- /detokenize --------------------------------------------------------------------------------
+
+static bool read_detokenize(rn_ask_reader *reader, uint32_t vocab_size, rn_prompt *out) {
+    bool more;
+    if (!rn_ask_open(reader)) return false;
+    for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
+        if (!more) return rn_ask_close(reader) && (out->ids || rn_ask_missing(reader, "tokens"));
+        if (!rn_str_equal(key, RN_STR("tokens"))) return rn_ask_unknown(reader, key);
+        if (out->ids) return rn_ask_twice(reader, "tokens");
+        if (!rn_ask_next(reader)) return false;
+        if (reader->item.kind != RN_JSON_ARRAY)
+            return rn_ask_wrong_type(reader, "tokens", "a list of tokens");
+        if (!rn_ask_tokens(reader, "tokens", false, vocab_size, &out->ids, &out->id_count))
+            return false;
+        if (out->id_count > TOKENS)
+            return rn_problem_set(reader->problem, 413, "too_long", "tokens",
+                                  "there are %zu tokens: at most %d are taken", out->id_count,
+                                  TOKENS);
+    }
+    return false;
+}
+
+static rn_status put_text(void *buffer, const char *text, size_t bytes) {
+    return rn_reply_put_slice(buffer, (rn_str){text, bytes});
+}
+
+static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_prompt *tokens,
+                            rn_buffer *out) {
+    rn_sink sink = {out, put_text};
+    rn_decoder decoder;
+    rn_json json;
+    rn_json_begin(&json, rn_buffer_sink(out), false);
+    rn_json_object(&json, NULL);
+    rn_reply_open_string(out, &json, "text");
+    RN_TRY(json.status);
+    rn_decoder_begin(&decoder, tokenizer, true);
+    for (size_t i = 0; i < tokens->id_count; i++)
+        RN_TRY(rn_decoder_put(&decoder, tokens->ids[i], sink));
+    RN_TRY(rn_decoder_end(&decoder, sink));
+    RN_TRY(rn_reply_close_string(out));
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+rn_status rn_handle_detokenize(rn_server *server, const rn_http_request *request,
+                               rn_http_answer *answer) {
+    const rn_tokenizer *tokenizer = find_tokenizer(server, &answer->problem);
+    rn_prompt tokens = {0};
+    rn_arena memory;
+    rn_ask_reader reader;
+    rn_status s = RN_OK;
+    if (!tokenizer) return RN_OK;
+    uint32_t vocab_size = rn_tokenizer_get_info(tokenizer)->vocab_size;
+    if (rn_ask_reader_begin(&reader, request->body, &memory, &answer->problem) &&
+        read_detokenize(&reader, vocab_size, &tokens))
+        s = detokenize(tokenizer, &tokens, &answer->body);
+    rn_arena_free_all(&memory);
+    return s;
+}

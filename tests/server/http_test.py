@@ -1,0 +1,501 @@
+"""HTTP as clients of all kinds speak it: every status, every bad input, none of which may harm another's request.
+
+usage: http_test.py RATION
+"""
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+
+from http_client import Server, form
+
+here = os.path.dirname(os.path.abspath(__file__))
+STORY = {'prompt': 'Once upon a time', 'max_tokens': 12, 'temperature': 0}
+LONG = {'prompt': 'Once upon a time', 'max_tokens': 280, 'logit_bias': {'0': -100}}
+ASKS = ['/generate', '/v1/completions', '/v1/chat/completions']
+
+
+class Bystander(threading.Thread):
+    """Asks the same again and again while others misbehave, and must get the same each time."""
+
+    def __init__(self, server):
+        super().__init__()
+        self.server, self.stop, self.count, self.wrong = server, False, 0, None
+        self.expected = server.ask('POST', '/generate', STORY).json()['text']
+
+    def run(self):
+        try:
+            while not self.stop:
+                answer = self.server.ask('POST', '/generate', STORY)
+                assert answer.status == 200 and answer.json()['text'] == self.expected, answer.body
+                self.count += 1
+        except Exception as error:  # told by the main thread
+            self.wrong = error
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop = True
+        self.join()
+        assert not self.wrong, f'another request was harmed: {self.wrong!r}'
+        assert self.count > 0
+
+
+def refused(answer, status, code=None):
+    assert answer.status == status, (answer.status, status, answer.body[:300])
+    error = answer.error()
+    assert code is None or error['code'] == code, error
+    return error
+
+
+# ---- answers ------------------------------------------------------------------------------------
+
+def test_what_there_is_to_look_at(server):
+    for path in ['/', '/health', '/health/live', '/health/ready', '/metrics', '/models', '/v1/models', '/plan',
+                 '/openapi.json']:
+        answer = server.ask('GET', path)
+        assert answer.status == 200 and answer.body, path
+        assert answer.headers['x-content-type-options'] == 'nosniff', path
+        assert 'server' not in answer.headers and 'access-control-allow-origin' not in answer.headers, path
+        head = server.ask('HEAD', path)
+        assert head.status == 200 and head.body == b'', path
+        assert head.headers['content-type'] == answer.headers['content-type'], path
+    assert server.ask('GET', '/metrics?x=1').status == 200
+    page = server.ask('GET', '/')
+    assert "default-src 'none'" in page.headers['content-security-policy'], page.headers
+    assert "frame-ancestors 'none'" in page.headers['content-security-policy'], page.headers
+
+
+def test_models_by_name(server):
+    name = server.ask('GET', '/v1/models').json()['data'][0]['id']
+    assert server.ask('GET', '/v1/models/' + name.replace(' ', '%20')).json()['id'] == name
+    refused(server.ask('GET', '/v1/models/another'), 404)
+
+
+def test_what_is_not_there(server):
+    for path in ['/nothing', '/health/', '//health', '/health/../metrics', '/%2e%2e/etc/passwd', '/v1', '*']:
+        refused(server.ask('GET', path), 404, 'not_found')
+    for method, path, allow in [('GET', '/generate', 'POST'), ('HEAD', '/generate', None), ('PUT', '/health', 'GET, HEAD'),
+                                ('DELETE', '/v1/models/x', 'GET, HEAD'), ('OPTIONS', '/generate', 'POST'),
+                                ('BREW', '/metrics', 'GET, HEAD'), ('POST', '/', 'GET, HEAD')]:
+        answer = server.ask(method, path)
+        assert answer.status == 405, (method, path, answer.status)
+        if allow:
+            refused(answer, 405, 'method_not_allowed')
+            assert answer.headers['allow'] == allow
+
+
+def test_an_answer_and_a_stream(server):
+    for path in ASKS[:2]:
+        answer = server.ask('POST', path, STORY)
+        assert answer.status == 200 and answer.headers['content-type'] == 'application/json', answer.body
+        assert len(answer.body) == int(answer.headers['content-length'])
+        assert answer.headers['cache-control'] == 'no-store' and answer.headers['x-request-id']
+        if path == '/v1/completions':
+            assert answer.json()['id'] == answer.headers['x-request-id']
+    answer = server.ask('POST', '/v1/completions', {**STORY, 'stream': True})
+    assert answer.headers['content-type'] == 'text/event-stream' and answer.headers['x-accel-buffering'] == 'no'
+    events = answer.body.decode().split('\n\n')
+    assert events[-2:] == ['data: [DONE]', ''] and len(events) > 12
+    text = ''.join(json.loads(e[6:])['choices'][0]['text'] for e in events[:-2])
+    assert text == server.ask('POST', '/v1/completions', STORY).json()['choices'][0]['text']
+
+
+def test_http_1_0(server):
+    assert server.ask('GET', '/health', version='HTTP/1.0').status == 200
+    with server.wire() as wire:
+        wire.send(form('POST', '/v1/completions', {**STORY, 'stream': True}, version='HTTP/1.0'))
+        answer = wire.answer()
+        assert answer.status == 200 and 'transfer-encoding' not in answer.headers
+        assert answer.body.endswith(b'data: [DONE]\n\n') and wire.ended()
+
+
+def test_one_connection_many_requests(server):
+    with server.wire() as wire:
+        for _ in range(5):
+            wire.send(form('POST', '/generate', STORY))
+            assert wire.answer().status == 200
+            wire.send(form('GET', '/health/live'))
+            assert wire.answer().status == 200
+        # What is refused with a short body does not end the connection.
+        wire.send(form('POST', '/nothing', STORY))
+        refused(wire.answer(), 404)
+        wire.send(form('POST', '/generate', '{'))
+        refused(wire.answer(), 400)
+        wire.send(form('POST', '/generate', STORY, {'Connection': 'close'}))
+        assert wire.answer().status == 200 and wire.ended()
+
+
+def test_requests_sent_at_once_are_answered_in_order(server):
+    with server.wire() as wire:
+        wire.send(form('GET', '/health/live') + form('POST', '/generate', STORY) + form('GET', '/nothing') +
+                  form('POST', '/v1/completions', {**STORY, 'stream': True}) + form('HEAD', '/health/live') +
+                  form('GET', '/models'))
+        assert wire.answer().status == 200
+        assert wire.answer().json()['prompt'] == STORY['prompt']
+        refused(wire.answer(), 404)
+        assert wire.answer().body.endswith(b'[DONE]\n\n')
+        assert wire.answer(head_only=True).status == 200
+        assert 'data' in wire.answer().json()
+
+
+def test_a_byte_at_a_time(server):
+    with server.wire() as wire:
+        wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in form('POST', '/generate', STORY):
+            wire.send(bytes([byte]))
+        assert wire.answer().status == 200
+
+
+# ---- bodies -------------------------------------------------------------------------------------
+
+def test_bad_bodies(server):
+    deep = '[' * 100000
+    bodies = ['', '{', 'null', '[]', '"text"', '{"prompt"}', '{"prompt": "a",}', '{"prompt": "a"} x', '{"prompt": 5}',
+              '{"prompt": null}', '{"prompt": {"a": 1}}', '{"prompt": "a", "max_tokens": "5"}',
+              '{"prompt": "a", "max_tokens": -1}', '{"prompt": "a", "max_tokens": 1.5}',
+              '{"prompt": "a", "max_tokens": 1e400}', '{"prompt": "a", "max_tokens": 99999999999999999999999}',
+              '{"prompt": "a", "temperature": NaN}', '{"prompt": "a", "temperature": Infinity}',
+              '{"prompt": "a", "temperature": -1}', '{"prompt": "a", "temperature": 1e999}',
+              '{"prompt": "a", "top_p": 2}', '{"prompt": "a", "stop": 5}', '{"prompt": "a", "unknown_field": 1}',
+              '{"prompt": "a", "prompt": "b"}', '{"prompt": "\\ud800"}', '{"prompt": "a\x01b"}', "{'prompt': 'a'}",
+              '{"prompt": ' + deep, deep + ']' * 100000, '{"prompt": "a", "stop": ' + deep + '}', '\ufeff{"prompt": "a"}',
+              b'{"prompt": "\xff\xfe"}', b'{"prompt": "\xed\xa0\x80"}', b'{"prompt": "\xc0\x80"}', b'\x00' * 1000,
+              b'{"prompt": "a\x00b"}', os.urandom(5000)]
+    for path in ASKS + ['/tokenize', '/detokenize']:
+        for body in bodies:
+            answer = server.ask('POST', path, body)
+            assert answer.status == 400, (path, body[:100], answer.status, answer.body)
+            assert answer.error()['type'] == 'invalid_request_error'
+
+
+def test_an_unknown_model(server):
+    for path in ASKS[1:]:
+        body = {**STORY, 'model': 'another', **({'messages': []} if 'chat' in path else {})}
+        assert server.ask('POST', path, body).status in (400, 404), path
+    error = refused(server.ask('POST', '/v1/completions', {**STORY, 'model': 'another'}), 404, 'model_not_found')
+    assert 'another' in error['message']
+
+
+def test_types_of_bodies(server):
+    for kind in ['text/plain', 'application/x-www-form-urlencoded', 'application/jsonx', 'multipart/form-data; boundary=x', ';']:
+        refused(server.ask('POST', '/generate', STORY, {'Content-Type': kind}), 415)
+    for kind in [None, 'application/json', 'Application/JSON; charset=utf-8', 'application/json ;x=y']:
+        assert server.ask('POST', '/generate', STORY, {'Content-Type': kind}).status == 200, kind
+
+
+def test_pages_of_other_sites(server):
+    other = {'Origin': 'https://other.example', 'Sec-Fetch-Site': 'cross-site', 'Content-Type': None}
+    refused(server.ask('POST', '/generate', STORY, other), 403, 'cross_origin')
+    assert server.ask('POST', '/generate', STORY, {**other, 'Sec-Fetch-Site': 'same-origin'}).status == 200
+
+
+def chunked(body, size):
+    parts = [body[i:i + size] for i in range(0, len(body), size)]
+    return b''.join(b'%x\r\n%s\r\n' % (len(part), part) for part in parts) + b'0\r\n\r\n'
+
+
+def test_chunked_bodies(server):
+    head = form('POST', '/generate', headers={'Transfer-Encoding': 'chunked', 'Content-Type': 'application/json'})
+    body = json.dumps(STORY).encode()
+    for size in (1, 7, 1000):
+        assert server.raw(head + chunked(body, size)).status == 200
+    with server.wire() as wire:
+        wire.send(head + chunked(b'x' * 3000000, 50000) + form('GET', '/health/live'))
+        refused(wire.answer(), 413, 'body_too_large')
+        assert wire.answer().status == 200
+    for broken in [b'zz\r\n', b'-5\r\nabcde\r\n', b'5\r\nabcdefg\r\n0\r\n\r\n', b'ffffffffffffffffff\r\n', b'5 5\r\nabcde\r\n']:
+        with server.wire() as wire:
+            wire.send(head + broken)
+            wire.socket.shutdown(socket.SHUT_WR)
+            try:
+                assert wire.answer().status in (400, 413), broken
+            except (EOFError, ConnectionResetError):
+                pass  # cut off: as good
+            assert wire.ended()
+
+
+def test_bodies_that_are_too_long(server):
+    # By their length, before they are sent.
+    for length in (1048577, 100 << 20, 1 << 40, (1 << 64) - 1):
+        with server.wire() as wire:
+            wire.send(form('POST', '/generate', headers={'Content-Length': length}))
+            refused(wire.answer(), 413, 'body_too_large')
+            assert wire.ended()
+    # And so many bytes really sent: whoever does not look up is cut off.
+    with server.wire() as wire:
+        wire.send(form('POST', '/generate', headers={'Content-Length': 100 << 20}))
+        try:
+            for _ in range(100):
+                wire.send(b'x' * (1 << 20))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        refused(wire.answer(), 413)
+    error = refused(server.ask('POST', '/generate', {**STORY, 'prompt': 'a' * 10000000}), 413)
+    assert '1048576' in error['message']
+
+
+def test_the_longest_body_that_is_taken(server):
+    text = json.dumps({**STORY, 'prompt': ''})
+    body = json.dumps({**STORY, 'prompt': 'a ' * ((1048576 - len(text)) // 2)})
+    error = refused(server.ask('POST', '/generate', body), 400)
+    assert any(c.isdigit() for c in error['message']), error  # the numbers
+
+
+def test_expect_continue(server):
+    body = json.dumps(STORY)
+    headers = {'Expect': '100-continue', 'Content-Length': len(body), 'Content-Type': 'application/json'}
+    with server.wire() as wire:
+        wire.send(form('POST', '/generate', headers=headers))
+        status, _ = wire.head()
+        assert status == 100
+        wire.send(body)
+        assert wire.answer().status == 200
+    for changed, status in [({'Content-Length': 5 << 20}, 413), ({'Content-Type': 'text/plain'}, 415)]:
+        with server.wire() as wire:
+            wire.send(form('POST', '/generate', headers={**headers, **changed}))
+            answer = wire.answer()
+            assert answer.status == status and not answer.interim
+            assert wire.ended()
+
+
+# ---- more than one request in one ---------------------------------------------------------------
+
+def test_requests_smuggled_in_one(server):
+    hidden = b'GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n'
+    start = b'POST /generate HTTP/1.1\r\nHost: x\r\n'
+    heads = [b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n', b'Transfer-Encoding: chunked\r\nContent-Length: 5\r\n',
+             b'Content-Length: 0\r\nContent-Length: %d\r\n' % len(hidden), b'Content-Length: 5\r\nContent-Length: 5\r\n',
+             b'Content-Length: 5, 5\r\n', b'Content-Length: +5\r\n', b'Content-Length: -5\r\n', b'Content-Length: 0x5\r\n',
+             b'Content-Length: 5 5\r\n', b'Content-Length:\r\n', b'Content-Length: 99999999999999999999999\r\n',
+             b'Content-Length : 5\r\n', b'Transfer-Encoding : chunked\r\n', b'Transfer-Encoding: xchunked\r\n',
+             b'Transfer-Encoding: chunked, identity\r\n', b'Transfer-Encoding: identity\r\n',
+             b'Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n',
+             b'Transfer-Encoding:\x0bchunked\r\n', b'Transfer-Encoding: chunked\x00\r\nX: y\r\n',
+             b'X: a\nContent-Length: 5\r\n', b'X: a\rContent-Length: 5\r\n', b'X: a\r\n Content-Length: 5\r\n',
+             b'Content-Len: 5\r\n gth\r\n', b'Content-Length: 1\r\n 0\r\n', b' Content-Length: 5\r\n', b'X\r\n',
+             b': x\r\n', b'X Y: z\r\n', b'Host: y\r\n']
+    for head in heads:
+        with server.wire() as wire:
+            wire.send(start + head + b'\r\n' + b'0\r\n\r\n' + hidden)
+            # libmicrohttpd 0.9.75 repeats the head of some of its own refusals; the connection ends all the same.
+            statuses = re.findall(rb'HTTP/1.1 (\d+)', wire.everything())
+            assert statuses and set(statuses) <= {b'400', b'413', b'501'}, (head, statuses)
+
+
+def test_lines_that_are_no_requests(server):
+    for data in [b'\x00' * 100 + b'\r\n\r\n', b'GET\r\n\r\n', b'nonsense\r\n\r\n', b'GET / HTTP/9.9\r\nHost: x\r\n\r\n',
+                 b'GET / HTTP/1.1\r\n\r\n', b'GET  / x HTTP/1.1\r\nHost: x\r\n\r\n', b'\x16\x03\x01\x02\x00\x01\x00\x01\xfc',
+                 b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', b'GET /' + b'a' * 20000 + b' HTTP/1.1\r\n\r\n',
+                 b'GET / HTTP/1.1\r\nHost: x\r\nX: ' + b'a' * 20000 + b'\r\n\r\n',
+                 b'GET / HTTP/1.1\r\nHost: x\r\n' + b'X: y\r\n' * 5000 + b'\r\n']:
+        with server.wire() as wire:
+            try:
+                wire.send(data)
+                wire.socket.shutdown(socket.SHUT_WR)
+                status = wire.answer().status
+                assert 400 <= status <= 505, (data[:40], status)
+            except (EOFError, AssertionError, OSError) as error:
+                assert not isinstance(error, AssertionError) or not wire.rest, (data[:40], error)
+    answer = server.ask('GET', '/health', headers={'X': 'a' * 9000})
+    assert answer.status == 431, answer.status
+
+
+# ---- those who go away --------------------------------------------------------------------------
+
+def test_half_closed_is_not_gone(server):
+    for body in (STORY, {**STORY, 'stream': True}):
+        with server.wire() as wire:
+            wire.send(form('POST', '/v1/completions', {**body, 'max_tokens': 100}))
+            wire.socket.shutdown(socket.SHUT_WR)
+            answer = wire.answer()
+            assert answer.status == 200 and len(answer.body) > 300, answer.body
+
+
+def idle(server):
+    """Nobody's request is under way, but perhaps the bystander's."""
+    return server.metric('ration_requests_running') + server.metric('ration_requests_waiting') <= 1
+
+
+def test_who_hangs_up_is_cancelled(server):
+    for body in (LONG, {**LONG, 'stream': True}):
+        server.until(lambda: idle(server))
+        before = server.metric('ration_requests_cancelled_total')
+        wires = [server.wire() for _ in range(12)]
+        for wire in wires:
+            wire.send(form('POST', '/v1/completions', {**body, 'n': 1}))
+        server.until(lambda: not idle(server))
+        for wire in wires:
+            wire.socket.close()
+        server.until(lambda: idle(server))
+        assert server.metric('ration_requests_cancelled_total') > before
+    server.until(lambda: server.metric('ration_connections') <= 2)
+
+
+def test_who_hangs_up_while_sending(server):
+    for part in (form('POST', '/generate', headers={'Content-Length': 1000}) + b'{"prompt"', b'POST /gen', b''):
+        for _ in range(20):
+            with server.wire() as wire:
+                wire.send(part)
+    server.until(lambda: server.metric('ration_connections') <= 2)
+
+
+# ---- other servers ------------------------------------------------------------------------------
+
+def check_slow_clients(ration):
+    with Server(ration, '--idle-timeout', '1', '--parallel', '4') as server, Bystander(server):
+        waits = []
+        for data in (b'', b'GET /hea', form('POST', '/generate', headers={'Content-Length': 100}) + b'{'):
+            wire = server.wire()
+            wire.send(data)
+            waits.append(wire)
+        # A byte now and then keeps nobody here for ever.
+        trickle = server.wire()
+        start = time.time()
+        try:
+            while time.time() < start + 30:
+                trickle.send(b'X')
+                time.sleep(0.2)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert 2 < time.time() - start < 15, time.time() - start
+        for wire in waits:
+            wire.socket.settimeout(10)
+            assert wire.ended()
+        # Whoever asks for a lot and does not read it is cut off, too.
+        with server.wire() as wire:
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.send(form('POST', '/v1/completions', {**LONG, 'stream': True, 'logprobs': 5, 'n': 2}))
+            server.until(lambda: server.metric('ration_requests_cancelled_total') > 0, 60)
+
+
+def check_few_connections(ration):
+    with Server(ration, '--connections', '4') as server:
+        server.until(lambda: server.metric('ration_connections') == 1)
+        wires = [server.wire() for _ in range(4)]
+        answer = server.until(lambda: (a := server.ask('GET', '/health')).status == 503 and a)
+        refused(answer, 503, 'too_many_connections')
+        assert server.ask('GET', '/health/live').status == 200
+        assert answer.headers['retry-after'] and answer.headers['connection'] == 'close'
+        for wire in wires:
+            wire.socket.close()
+        server.until(lambda: server.ask('GET', '/health').status == 200)
+
+
+def check_room(ration):
+    """Bodies that are on their way take the room; who comes then is told to come again."""
+    with Server(ration, '--max-body', '512KiB', '--request-memory', '8MiB', '--max-tokens', '16') as server:
+        before = server.metric('ration_requests_refused_total', '{code="429"}')
+        body = json.dumps({**STORY, 'prompt': 'a ' * 250000}).encode()
+        wires = [server.wire() for _ in range(8)]
+        for wire in wires:
+            wire.send(form('POST', '/generate', headers={'Content-Length': len(body)}) + body[:-1])
+        time.sleep(0.3)
+        statuses = []
+        for wire in wires:
+            wire.send(body[-1:])
+            answer = wire.answer()
+            statuses.append(answer.status)
+            if answer.status == 429:
+                assert int(answer.headers['retry-after']) > 0
+        assert statuses.count(429) >= 4 and set(statuses) <= {400, 429}, statuses
+        assert server.metric('ration_requests_refused_total', '{code="429"}') == before + statuses.count(429)
+        answer = server.ask('POST', '/generate', STORY)
+        assert answer.status == 200, answer.body
+
+
+def check_long_prompts(ration):
+    with Server(ration, '--max-body', '16MiB', '--request-memory', '128MiB') as server, Bystander(server):
+        error = refused(server.ask('POST', '/generate', {**STORY, 'prompt': 'a' * 10000000}), 400)
+        assert any(c.isdigit() for c in error['message']), error
+
+
+def check_keys_and_origins(ration):
+    with Server(ration, '--api-key', 'alpha', '--api-key', 'beta', '--cors', 'https://page.example') as server:
+        for path in ('/health/live', '/health/ready', '/'):
+            assert server.ask('GET', path).status == 200, path
+        for path in ('/health', '/metrics', '/v1/models', '/plan', '/profile'):
+            for key in (None, '', 'Bearer', 'Bearer gamma', 'Bearer alph', 'Bearer alphabet', 'Basic alpha', 'alpha'):
+                answer = server.ask('GET', path, headers={'Authorization': key})
+                refused(answer, 401, 'invalid_api_key')
+                assert answer.headers['www-authenticate'] == 'Bearer'
+        refused(server.ask('POST', '/generate', STORY), 401)
+        refused(server.ask('GET', '/nothing'), 404)
+        for key in ('alpha', 'beta'):
+            answer = server.ask('POST', '/generate', STORY, {'Authorization': 'Bearer ' + key})
+            assert answer.status == 200, (answer.status, answer.body)
+            assert answer.headers['access-control-allow-origin'] == 'https://page.example', answer.headers
+            assert answer.headers['vary'] == 'Origin'
+        before = server.ask('OPTIONS', '/v1/completions', headers={
+            'Origin': 'https://page.example', 'Access-Control-Request-Method': 'POST'})
+        assert before.status == 204 and 'POST' in before.headers['access-control-allow-methods']
+        assert 'authorization' in before.headers['access-control-allow-headers'].lower()
+        refused(server.ask('OPTIONS', '/nothing'), 404)
+        for origin, status in (('https://page.example', 200), ('https://other.example', 403)):
+            answer = server.ask('POST', '/generate', STORY, {
+                'Authorization': 'Bearer beta', 'Origin': origin, 'Sec-Fetch-Site': 'cross-site'})
+            assert answer.status == status, (origin, answer.body)
+
+
+def check_tls(ration):
+    files = ['--tls-cert', os.path.join(here, 'http_certificate.pem'), '--tls-key', os.path.join(here, 'http_key.pem')]
+    with Server(ration, *files, tls=True) as server:
+        assert server.ask('POST', '/generate', STORY).status == 200
+        assert server.ask('POST', '/v1/completions', {**STORY, 'stream': True}).body.endswith(b'[DONE]\n\n')
+        test_one_connection_many_requests(server)
+        test_who_hangs_up_is_cancelled(server)
+        # Plain HTTP to it, or half a handshake.
+        for data in (b'GET / HTTP/1.1\r\nHost: x\r\n\r\n', b'\x16\x03\x01', b'\x16\x03\x01\x40\x00' + b'x' * 100):
+            with socket.create_connection(server.address) as plain:
+                plain.sendall(data)
+        assert server.ask('GET', '/health/live').status == 200
+
+
+def check_the_end(ration):
+    """What runs is ended within the time given, the rest is cut off; nobody new is let in."""
+    for drain, whole in (('60', True), ('0', False)):
+        with Server(ration, '--parallel', '2', '--drain', drain) as server:
+            wires = [server.wire() for _ in range(6)]
+            for i, wire in enumerate(wires):
+                wire.send(form('POST', '/v1/completions', {**LONG, 'max_tokens': 80, 'stream': i % 2 == 0}))
+            server.until(lambda: not idle(server))
+            server.process.terminate()
+            server.until(lambda: 'asked to stop' in open(server.log.name).read())
+            for wire in wires:
+                try:
+                    answer = wire.answer()
+                    assert answer.status == 200 or (answer.status == 503 and not whole), answer.body
+                    assert wire.ended()
+                except (EOFError, ConnectionResetError):
+                    assert not whole
+            assert server.process.wait(20) == 0
+            try:
+                server.wire()
+                assert False, 'somebody still listens'
+            except ConnectionRefusedError:
+                pass
+
+
+def main(ration):
+    with Server(ration, '--parallel', '8') as server:
+        with Bystander(server):
+            for name, test in list(globals().items()):
+                if name.startswith('test_'):
+                    start = time.time()
+                    test(server)
+                    print(f'{name} {time.time() - start:.2f} s', flush=True)
+        server.until(lambda: idle(server))
+    for name, check in list(globals().items()):
+        if name.startswith('check_'):
+            start = time.time()
+            check(ration)
+            print(f'{name} {time.time() - start:.2f} s', flush=True)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1])

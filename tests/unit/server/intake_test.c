@@ -1,0 +1,443 @@
+// What clients ask becomes tokens: conversations that cannot forge special tokens, limits with
+// their numbers, and room for everything that is held meanwhile.
+#include "support.h"
+
+#include "base/buffer.h"
+#include "base/str.h"
+#include "memory/account.h"
+#include "server/intake.h"
+#include "server/job_choice.h"
+
+#include <ration/memory.h>
+#include <ration/model.h>
+
+static rn_model *model; // the one that is part of the library
+static rn_room room;
+
+static int open_model(void **state) {
+    (void)state;
+    assert_ok(rn_model_open(NULL, NULL, &model));
+    rn_room_init(&room, 16 << 20);
+    return 0;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    rn_model_close(model);
+    return 0;
+}
+
+// ---- conversations ------------------------------------------------------------------------------
+
+typedef struct house {
+    const char *tokenizer, *form; // shared data; NULL: the model's own, and a form of ours
+    rn_tokenizer *opened;
+    const rn_tokenizer *tokens;
+    rn_chat_template *parsed;
+} house;
+
+static const char own_form[] = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: "
+                               "{{ m['content'] | trim }}<|endoftext|>\n{% endfor %}";
+
+// False: the data is not here.
+static bool open_house(house *h) {
+    h->tokens = rn_model_tokenizer(model);
+    if (!h->tokenizer) {
+        assert_ok(rn_chat_template_parse("form", rn_str_from(own_form), &h->parsed));
+        return true;
+    }
+    char path[512];
+    size_t bytes;
+    if (!test_data(h->form) || !test_data(h->tokenizer)) return false;
+    snprintf(path, sizeof path, "%s", test_data(h->tokenizer));
+    assert_ok(rn_tokenizer_open(path, &h->opened));
+    h->tokens = h->opened;
+    char *text = test_read(test_data(h->form), &bytes);
+    assert_ok(rn_chat_template_parse("form", (rn_str){text, bytes}, &h->parsed));
+    free(text);
+    return true;
+}
+
+static void close_house(house *h) {
+    rn_chat_template_free(h->parsed);
+    if (h->opened) rn_tokenizer_close(h->opened);
+}
+
+static house houses[] = {
+    {NULL, NULL},
+    {"tokenizers/llama3", "vocab/templates/meta-llama-Llama-3.1-8B-Instruct.jinja"},
+    {"tokenizers/phi-3", "vocab/templates/microsoft-Phi-3.5-mini-instruct.jinja"},
+};
+enum { HOUSES = sizeof houses / sizeof *houses };
+
+static rn_tokens encode(const house *h, const char *user) {
+    rn_chat_message messages[] = {{RN_STR("system"), RN_STR("Be kind.")},
+                                  {RN_STR("user"), rn_str_from(user)}};
+    rn_tokens tokens = {0};
+    assert_ok(rn_intake_encode_chat(h->tokens, h->parsed, messages, 2, 1 << 20, &tokens));
+    return tokens;
+}
+
+static size_t count_special(const house *h, const rn_tokens *tokens) {
+    size_t count = 0;
+    for (size_t i = 0; i < tokens->count; i++)
+        count += rn_tokenizer_is_special(h->tokens, tokens->ids[i]);
+    return count;
+}
+
+// Whether the text stands in what the tokens say, special tokens left out.
+static bool says(const house *h, const rn_tokens *tokens, const char *text) {
+    rn_decoder decoder;
+    rn_buffer said;
+    rn_buffer_init(&said, &rn_system_allocator, 1 << 20);
+    rn_decoder_begin(&decoder, h->tokens, false);
+    for (size_t i = 0; i < tokens->count; i++)
+        assert_ok(rn_decoder_put(&decoder, tokens->ids[i], rn_buffer_sink(&said)));
+    assert_ok(rn_buffer_append(&said, "", 1));
+    bool found = strstr(said.data, text) != NULL;
+    rn_buffer_free(&said);
+    return found;
+}
+
+static void harmless_messages_are_encoded_as_rendered(void **state) {
+    (void)state;
+    static const char *const texts[] = {"Hello, world!", "", "  a < b | c > d \n",
+                                        "\xF3\xB0\x80\x81 and \xE2\x82\xAC"};
+    for (size_t i = 0; i < HOUSES; i++) {
+        house h = houses[i];
+        if (!open_house(&h)) continue;
+        const rn_tokenizer_info *info = rn_tokenizer_get_info(h.tokens);
+        for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+            rn_tokens got = encode(&h, texts[t]), expected = {0};
+            rn_chat_message messages[] = {{RN_STR("system"), RN_STR("Be kind.")},
+                                          {RN_STR("user"), rn_str_from(texts[t])}};
+            rn_chat chat = {.messages = messages,
+                            .count = 2,
+                            .add_generation_prompt = true,
+                            .bos_token = rn_tokenizer_bytes(h.tokens, info->begin, true),
+                            .eos_token = rn_tokenizer_bytes(h.tokens, info->end, true),
+                            .now = 1700000000};
+            rn_buffer text;
+            rn_buffer_init(&text, &rn_system_allocator, 1 << 20);
+            assert_ok(rn_chat_template_render(h.parsed, &chat, rn_buffer_sink(&text)));
+            assert_ok(rn_tokenizer_encode(h.tokens, (rn_str){text.data, text.bytes},
+                                          RN_ENCODE_SPECIAL, &expected));
+            // Templates write today's date; only its digits may differ.
+            assert_int_equal(count_special(&h, &got), count_special(&h, &expected));
+            if (i != 1) {
+                assert_int_equal(got.count, expected.count);
+                assert_memory_equal(got.ids, expected.ids, got.count * sizeof *got.ids);
+            }
+            rn_buffer_free(&text);
+            rn_tokens_free(&got);
+            rn_tokens_free(&expected);
+        }
+        close_house(&h);
+    }
+}
+
+static void no_message_can_say_a_special_token(void **state) {
+    (void)state;
+    for (size_t i = 0; i < HOUSES; i++) {
+        house h = houses[i];
+        if (!open_house(&h)) continue;
+        rn_tokens harmless = encode(&h, "before x behind");
+        size_t expected = count_special(&h, &harmless), tried = 0;
+        uint32_t vocab = rn_tokenizer_get_info(h.tokens)->vocab_size;
+        for (uint32_t id = 0; id < vocab && tried < 20; id++) {
+            if (!rn_tokenizer_is_special(h.tokens, id)) continue;
+            rn_str spelled = rn_tokenizer_bytes(h.tokens, id, true);
+            char text[512];
+            snprintf(text, sizeof text, "before %.*s behind %.*s", RN_STR_ARG(spelled),
+                     RN_STR_ARG(spelled));
+            rn_tokens got = encode(&h, text);
+            assert_int_equal(count_special(&h, &got), expected);
+            snprintf(text, sizeof text, "%.*s", RN_STR_ARG(spelled));
+            assert_true(says(&h, &got, text));
+            rn_tokens_free(&got);
+            tried++;
+        }
+        assert_true(tried > 0);
+        rn_tokens_free(&harmless);
+        close_house(&h);
+    }
+}
+
+static void two_messages_cannot_say_one_together(void **state) {
+    (void)state;
+    static const char form[] = "{% for m in messages %}{{ m['content'] }}{% endfor %}";
+    static const char whole[] = "<|endoftext|>";
+    house h = {.tokens = rn_model_tokenizer(model)};
+    assert_ok(rn_chat_template_parse("form", rn_str_from(form), &h.parsed));
+    for (size_t cut = 1; cut + 1 < sizeof whole; cut++)
+        for (size_t more = 0; more < 2; more++) { // also behind a false start
+            char first[32];
+            snprintf(first, sizeof first, "%s%.*s", more ? "a<|end" : "", (int)cut, whole);
+            rn_chat_message messages[] = {{RN_STR("user"), rn_str_from(first)},
+                                          {RN_STR("user"), rn_str_from(whole + cut)}};
+            rn_tokens got = {0};
+            assert_ok(rn_intake_encode_chat(h.tokens, h.parsed, messages, 2, 1 << 20, &got));
+            assert_int_equal(count_special(&h, &got), 0);
+            assert_true(says(&h, &got, whole));
+            rn_tokens_free(&got);
+        }
+    rn_chat_template_free(h.parsed);
+}
+
+static void characters_that_stand_for_tokens_may_stand_in_a_message(void **state) {
+    (void)state;
+    static const char text[] = "\xF3\xB0\x80\x80 \xF3\xBF\xBF\xBB<|endoftext|>\xF3\xBF\xBF\xBC "
+                               "\xF3\xB0\x80\x81<|";
+    house h = houses[0];
+    assert_true(open_house(&h));
+    rn_tokens got = encode(&h, text);
+    assert_int_equal(count_special(&h, &got), 4); // the form's own
+    assert_true(says(&h, &got, text));
+    rn_tokens_free(&got);
+    close_house(&h);
+}
+
+static void prompts_spell_special_tokens_out_and_are_never_empty(void **state) {
+    (void)state;
+    const rn_tokenizer *tokenizer = rn_model_tokenizer(model);
+    house h = {.tokens = tokenizer};
+    rn_tokens tokens = {0};
+    assert_ok(rn_intake_encode(tokenizer, RN_STR("a<|endoftext|>b"), &tokens));
+    assert_true(says(&h, &tokens, "a<|endoftext|>b"));
+    rn_tokens_free(&tokens);
+    assert_ok(rn_intake_encode(tokenizer, (rn_str){0}, &tokens));
+    assert_int_equal(tokens.count, 1);
+    rn_tokens_free(&tokens);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+// The most that encoding holds beyond what rn_intake_work_bytes says; negative: less.
+static int64_t excess(const rn_tokenizer *tokenizer, rn_str text) {
+    rn_scope scope;
+    rn_tokens tokens = {0};
+    rn_scope_begin(&scope, "encode", RN_DEVICE_HOST);
+    assert_ok(rn_intake_encode(tokenizer, text, &tokens));
+    int64_t peak = (int64_t)rn_scope_end(&scope).peak_allocated;
+    rn_tokens_free(&tokens);
+    size_t word = rn_intake_longest_word(tokenizer, text);
+    return peak - (int64_t)rn_intake_work_bytes(text.bytes, word);
+}
+
+static void encoding_holds_no_more_than_is_taken_for_it(void **state) {
+    (void)state;
+    static const char *const files[] = {NULL,
+                                        "tokenizers/llama2",
+                                        "tokenizers/llama3",
+                                        "tokenizers/phi-3",
+                                        "tokenizers/t5-small/tokenizer.json",
+                                        "tokenizers/clip",
+                                        "tokenizers/sentencepiece/test_model.model"};
+    static const char *const words[] = {
+        "a", " ", "ab", "hello world, ", "a b", "\xE2\x82\xAC", "<|", "\n", "\xC3\xA9\xCC\x81",
+        "0"};
+    enum { BYTES = 48 << 10 };
+    static char text[BYTES];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const rn_tokenizer *tokenizer = rn_model_tokenizer(model);
+        rn_tokenizer *opened = NULL;
+        if (files[i] && !test_data(files[i])) continue;
+        if (files[i]) assert_ok(rn_tokenizer_open(test_data(files[i]), &opened));
+        if (opened) tokenizer = opened;
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+            size_t bytes = strlen(words[w]), whole = BYTES / bytes * bytes;
+            for (size_t at = 0; at < whole; at++)
+                text[at] = words[w][at % bytes];
+            int64_t more = excess(tokenizer, (rn_str){text, whole});
+            int64_t short_more = excess(tokenizer, (rn_str){text, 3000 / bytes * bytes});
+            if (short_more > more) more = short_more;
+            if (more > 0)
+                fail_msg("%s, \"%s\": %lld bytes more", files[i] ? files[i] : "default", words[w],
+                         (long long)more);
+        }
+        if (opened) rn_tokenizer_close(opened);
+    }
+}
+
+// ---- limits -------------------------------------------------------------------------------------
+
+static rn_intake make_intake(void) {
+    rn_intake intake = {.tokenizer = rn_model_tokenizer(model),
+                        .room = &room,
+                        .answers_bytes = 1 << 20,
+                        .vocab_size = 1536,
+                        .context = 128,
+                        .page_tokens = 16,
+                        .pages = 16,
+                        .sequences = 4,
+                        .answer_tokens = 100};
+    rn_intake_measure(&intake);
+    return intake;
+}
+
+typedef struct question {
+    rn_ask_kind kind;
+    const char *text;
+    const uint32_t *ids;
+    size_t id_count;
+    uint32_t n, max_tokens, logprobs;
+    bool stream;
+} question;
+
+static rn_job *make_job(const question *q) {
+    void *block;
+    rn_job *job;
+    rn_ask ask = {.kind = q->kind,
+                  .prompt_count = 1,
+                  .n = q->n ? q->n : 1,
+                  .max_tokens = q->max_tokens,
+                  .sampling = {.logprobs = q->logprobs},
+                  .stream = q->stream};
+    rn_arena_init(&ask.memory, RN_HOST_IO, 512);
+    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_prompt), &block));
+    ask.prompts = block;
+    *ask.prompts = (rn_prompt){rn_str_from(q->text), q->ids, q->id_count};
+    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_chat_message), &block));
+    ask.messages = block;
+    *ask.messages = (rn_chat_message){RN_STR("user"), rn_str_from(q->text)};
+    ask.message_count = q->kind == RN_ASK_CHAT;
+    assert_true(rn_room_take(&room, 1000));
+    assert_ok(rn_job_create(&ask, &room, 1000, 0, NULL, NULL, &job));
+    return job;
+}
+
+static void end_job(rn_job *job) {
+    rn_job_release(job);
+    rn_job_release(job);
+    assert_int_equal(room.taken_bytes, 0);
+}
+
+static void refused(const rn_intake *intake, question q, uint16_t http, const char *code,
+                    const char *field, const char *number) {
+    rn_problem problem = {0};
+    rn_job *job = make_job(&q);
+    assert_false(rn_intake_read(intake, job, &problem));
+    assert_int_equal(problem.http, http);
+    assert_string_equal(problem.code, code);
+    assert_string_equal(problem.field, field);
+    if (!strstr(problem.message, number)) fail_msg("%s: no %s", problem.message, number);
+    end_job(job);
+}
+
+static char long_text[200 << 10];
+
+static void what_never_fits_is_refused_with_the_numbers(void **state) {
+    (void)state;
+    rn_intake intake = make_intake();
+    static const uint32_t ids[200] = {1, 2, 1536};
+    memset(long_text, 'x', sizeof long_text - 1);
+    static char words[513];
+    for (size_t i = 0; i < 512; i++)
+        words[i] = i % 4 ? 'q' : ' ';
+    const char *length = "context_length_exceeded";
+    refused(&intake, (question){RN_ASK_COMPLETION, long_text}, 400, length, "prompt", "204799");
+    refused(&intake, (question){RN_ASK_COMPLETION, words}, 400, length, "prompt", "128");
+    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids, 200}, 400, "out_of_range", "prompt",
+            "1536");
+    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids + 3, 150}, 400, length, "prompt",
+            "150");
+    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids, 0}, 400, "invalid_value", "prompt",
+            "empty");
+    refused(&intake, (question){RN_ASK_COMPLETION, "a", .max_tokens = 101}, 400, "out_of_range",
+            "max_tokens", "100");
+    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids + 3, 100, .max_tokens = 29}, 400,
+            length, "max_tokens", "29");
+    refused(&intake, (question){RN_ASK_COMPLETION, "a", .n = 5}, 400, "out_of_range", "n", "4");
+    refused(&intake, (question){RN_ASK_COMPLETION, "a", .n = 4, .max_tokens = 100}, 400,
+            "too_large", "max_tokens", "28");
+    refused(&intake, (question){RN_ASK_CHAT, "a"}, 400, "no_chat_template", "messages", "");
+    intake.answers_bytes = 1000;
+    refused(&intake, (question){RN_ASK_COMPLETION, "a", .max_tokens = 90}, 400, "too_large",
+            "max_tokens", "1000 B");
+}
+
+static void what_a_template_raises_is_told(void **state) {
+    (void)state;
+    rn_chat_template *form;
+    rn_intake intake = make_intake();
+    assert_ok(rn_chat_template_parse(
+        "form", RN_STR("{{ raise_exception('roles must alternate') }}"), &form));
+    intake.form = form;
+    refused(&intake, (question){RN_ASK_CHAT, "a"}, 400, "invalid_value", "messages",
+            "roles must alternate");
+    rn_chat_template_free(form);
+}
+
+static void without_room_there_is_a_429(void **state) {
+    (void)state;
+    rn_intake intake = make_intake();
+    rn_problem problem = {0};
+    rn_job *job = make_job(&(question){RN_ASK_COMPLETION, "a"});
+    assert_true(rn_room_take(&room, (16 << 20) - 1000));
+    assert_false(rn_intake_read(&intake, job, &problem));
+    assert_int_equal(problem.http, 429);
+    assert_true(problem.retry_seconds > 0);
+    rn_room_give_back(&room, (16 << 20) - 1000);
+    end_job(job);
+}
+
+static void an_answer_s_length_follows_from_what_was_asked(void **state) {
+    (void)state;
+    static const struct {
+        question asked;
+        uint32_t max_tokens;
+    } rows[] = {{{RN_ASK_COMPLETION, "a"}, 16},
+                {{RN_ASK_GENERATE, "a"}, 100},
+                {{RN_ASK_CHAT, "a"}, 100},
+                {{RN_ASK_COMPLETION, "a", .max_tokens = 7}, 7},
+                {{RN_ASK_GENERATE, "a"}, 100}};
+    rn_intake intake = make_intake();
+    rn_chat_template *form;
+    assert_ok(rn_chat_template_parse("form", rn_str_from(own_form), &form));
+    intake.form = form;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rn_problem problem;
+        rn_job *job = make_job(&rows[i].asked);
+        assert_true(rn_intake_read(&intake, job, &problem));
+        assert_int_equal(job->max_tokens, rows[i].max_tokens);
+        end_job(job);
+    }
+    static const uint32_t ids[120] = {0};
+    rn_problem problem;
+    rn_job *job = make_job(&(question){RN_ASK_COMPLETION, NULL, ids, 120});
+    assert_true(rn_intake_read(&intake, job, &problem));
+    assert_int_equal(job->max_tokens, 8); // what is left
+    assert_int_equal(job->pages, 8);      // 127 tokens that are read
+    end_job(job);
+    rn_chat_template_free(form);
+}
+
+static void seeds_that_nobody_chose_differ(void **state) {
+    (void)state;
+    rn_intake intake = make_intake();
+    rn_problem problem;
+    rn_job *a = make_job(&(question){RN_ASK_COMPLETION, "a"});
+    rn_job *b = make_job(&(question){RN_ASK_COMPLETION, "a"});
+    assert_true(rn_intake_read(&intake, a, &problem) && rn_intake_read(&intake, b, &problem));
+    assert_int_not_equal(a->ask.sampling.seed, b->ask.sampling.seed);
+    rn_job_release(a);
+    rn_job_release(a);
+    end_job(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(harmless_messages_are_encoded_as_rendered),
+        cmocka_unit_test(no_message_can_say_a_special_token),
+        cmocka_unit_test(two_messages_cannot_say_one_together),
+        cmocka_unit_test(characters_that_stand_for_tokens_may_stand_in_a_message),
+        cmocka_unit_test(prompts_spell_special_tokens_out_and_are_never_empty),
+        cmocka_unit_test(encoding_holds_no_more_than_is_taken_for_it),
+        cmocka_unit_test(what_never_fits_is_refused_with_the_numbers),
+        cmocka_unit_test(what_a_template_raises_is_told),
+        cmocka_unit_test(without_room_there_is_a_429),
+        cmocka_unit_test(an_answer_s_length_follows_from_what_was_asked),
+        cmocka_unit_test(seeds_that_nobody_chose_differ),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

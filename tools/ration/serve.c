@@ -1,0 +1,226 @@
+// serve.c — ration serve: a model behind HTTP, within a budget.
+#include "run.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_KEYS = 256 };
+
+typedef struct server_command {
+    const invocation *in;
+    rn_adapter adapters[MAX_ADAPTERS];
+    char adapter_paths[MAX_ADAPTERS][4096];
+    text_buffer chat_template, key_file;
+    const char *keys[MAX_KEYS];
+    host_budget budget;
+    rn_server_options options;
+    rn_generator_options generator;
+    rn_server *server;
+} server_command;
+
+// ---- settings -----------------------------------------------------------------------------------
+
+static rn_status read_number(const invocation *in, const char *name, uint64_t least, uint64_t most,
+                             uint64_t *out) {
+    *out = rn_settings_count(in->settings, name);
+    if (*out >= least && *out <= most) return RN_OK;
+    return rn_fail(RN_INVALID, "--%s %llu: from %llu to %llu", name, (unsigned long long)*out,
+                   (unsigned long long)least, (unsigned long long)most);
+}
+
+static rn_status read_count32(const invocation *in, const char *name, uint32_t most,
+                              uint32_t *out) {
+    uint64_t value = 0;
+    RN_TRY(read_number(in, name, 1, most, &value));
+    *out = (uint32_t)value;
+    return RN_OK;
+}
+
+static rn_status read_bytes(const invocation *in, const char *name, uint64_t *out) {
+    *out = rn_settings_size(in->settings, name);
+    return *out ? RN_OK : rn_fail(RN_INVALID, "--%s 0: at least 1", name);
+}
+
+static rn_status read_limits(const invocation *in, rn_server_limits *out) {
+    enum { MANY = 65536, LONG = 1 << 20 };
+    RN_TRY(read_count32(in, "connections", MANY, &out->connections));
+    RN_TRY(read_count32(in, "waiting", MANY, &out->waiting));
+    RN_TRY(read_bytes(in, "max-body", &out->body_bytes));
+    RN_TRY(read_bytes(in, "request-memory", &out->request_bytes));
+    RN_TRY(read_count32(in, "max-tokens", INT32_MAX, &out->answer_tokens));
+    RN_TRY(read_count32(in, "idle-timeout", LONG, &out->idle_seconds));
+    return read_count32(in, "wait-timeout", LONG, &out->wait_seconds);
+}
+
+static rn_status add_key(server_command *c, const char *key) {
+    if (c->options.api_key_count == MAX_KEYS)
+        return rn_fail(RN_INVALID, "more than %d API keys", MAX_KEYS);
+    c->keys[c->options.api_key_count++] = key;
+    return RN_OK;
+}
+
+// A file that was asked for but holds no key must not open the door to everybody.
+static rn_status read_key_file(server_command *c, const char *path) {
+    size_t before = c->options.api_key_count;
+    RN_TRY(read_text(path, &c->key_file));
+    if (c->key_file.data)
+        for (char *line = strtok(c->key_file.data, "\r\n"); line; line = strtok(NULL, "\r\n"))
+            if (line[strspn(line, " \t")]) RN_TRY(add_key(c, line));
+    if (c->options.api_key_count > before) return RN_OK;
+    return rn_hint(rn_blame(rn_fail(RN_INVALID, "there is no key in it"), path, RN_NO_OFFSET),
+                   "one key a line");
+}
+
+static rn_status read_keys(server_command *c) {
+    const char *const *items = NULL;
+    const char *path = rn_settings_text(c->in->settings, "api-key-file");
+    size_t count = rn_settings_list(c->in->settings, "api-key", &items);
+    c->options.api_keys = c->keys;
+    for (size_t i = 0; i < count; i++)
+        RN_TRY(add_key(c, items[i]));
+    return path[0] ? read_key_file(c, path) : RN_OK;
+}
+
+static const char *given(const invocation *in, const char *name) {
+    const char *text = rn_settings_text(in->settings, name);
+    return text[0] ? text : NULL;
+}
+
+static rn_status read_model(server_command *c) {
+    const invocation *in = c->in;
+    rn_server_options *o = &c->options;
+    const char *path = given(in, "template");
+    o->model_path = in->word_count ? in->words[0] : given(in, "model");
+    o->model.adapters = c->adapters;
+    o->model.tokenizer_path = given(in, "tokenizer");
+    o->model_name = given(in, "served-name");
+    RN_TRY(read_adapters(in, c->adapters, c->adapter_paths, &o->model.adapter_count));
+    if (!path) return RN_OK;
+    RN_TRY(read_text(path, &c->chat_template));
+    o->chat_template = c->chat_template.data ? c->chat_template.data : "";
+    return RN_OK;
+}
+
+static rn_status read_options(server_command *c) {
+    const invocation *in = c->in;
+    rn_server_options *o = &c->options;
+    uint64_t port = 0;
+    RN_TRY(read_number(in, "port", 0, UINT16_MAX, &port));
+    o->port = (uint16_t)port;
+    o->host = rn_settings_text(in->settings, "host");
+    o->devices = rn_settings_text(in->settings, "device");
+    o->no_fallback = !rn_settings_bool(in->settings, "fallback");
+    o->threads = (uint32_t)rn_settings_count(in->settings, "threads");
+    o->tls_certificate = given(in, "tls-cert");
+    o->tls_key = given(in, "tls-key");
+    o->cors_origin = given(in, "cors");
+    o->save_folder = given(in, "save");
+    o->profile_folder = given(in, "profile-folder");
+    RN_TRY(read_limits(in, &o->limits));
+    RN_TRY(read_keys(c));
+    return read_model(c);
+}
+
+// ---- loading ------------------------------------------------------------------------------------
+
+static rn_status read_generator(server_command *c) {
+    rn_generator_options *g = &c->generator;
+    bool measured;
+    RN_TRY(read_text_options(c->in, &g->text));
+    RN_TRY(read_count32(c->in, "parallel", 1024, &g->text.sequences));
+    RN_TRY(rn_rates_use(c->options.threads, &measured));
+    RN_TRY(read_host_budget(c->in, &c->budget));
+    g->plan.budget_bytes = c->budget.total_bytes;
+    g->plan.beside_bytes = c->budget.outside_bytes + c->budget.reserve_bytes;
+    g->session.cancel = &interrupt_flag;
+    g->speculation = read_speculation(c->in);
+    return RN_OK;
+}
+
+// The smallest budget that the refusal names counts a reserve that grows with the budget.
+static rn_status load(server_command *c) {
+    rn_plan_options *plan = &c->generator.plan;
+    rn_status s = rn_server_load(c->server, &c->generator);
+    if (s != RN_OVER_BUDGET || rn_last_refusal()->smallest_budget_bytes == 0 || interrupted)
+        return s;
+    uint64_t least = rn_last_refusal()->smallest_budget_bytes - plan->beside_bytes;
+    plan->beside_bytes = whole_budget(&c->budget, least) - least;
+    return rn_server_load(c->server, &c->generator);
+}
+
+// The server's library, threads and sockets are there before the process is measured.
+static rn_status serve(server_command *c) {
+    RN_TRY(read_options(c));
+    RN_TRY(rn_server_create(&c->options, &c->server));
+    RN_TRY(read_generator(c));
+    RN_TRY(load(c));
+    return rn_server_run(c->server, &interrupt_flag,
+                         (double)rn_settings_count(c->in->settings, "drain"));
+}
+
+// Requests are small blocks from several threads: one heap for all of them, and what is large goes
+// back to the system at once, so that resident memory follows the ledger.
+static void keep_heap_small(void) {
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 64 << 10);
+    mallopt(M_TRIM_THRESHOLD, 256 << 10);
+}
+
+static rn_status run(const invocation *in) {
+    keep_heap_small();
+    server_command *c = calloc(1, sizeof *c); // a few paths: too large for the stack
+    if (!c) return rn_fail(RN_NO_MEMORY, "no memory");
+    c->in = in;
+    rn_status s = serve(c);
+    rn_server_destroy(c->server);
+    free(c->chat_template.data);
+    free(c->key_file.data);
+    free(c);
+    return s;
+}
+
+// ---- the seed's variables -----------------------------------------------------------------------
+
+static rn_status load_variables(invocation *in) {
+    static const struct {
+        const char *variable, *option;
+    } names[] = {{"MODEL_NAME", "model"},
+                 {"MAX_LENGTH", "max-tokens"},
+                 {"BATCH_SIZE", "parallel"},
+                 {"SEQUENCE_LENGTH", "ctx"},
+                 {"HOST", "host"},
+                 {"PORT", "port"},
+                 {"COMPILED_MODEL_PATH", "save"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i].variable);
+        const char *option = names[i].option;
+        if (!value || !*value) continue;
+        RN_TRY(rn_settings_set(in->settings, rn_option_find((rn_str){option, strlen(option)}),
+                               (rn_str){value, strlen(value)}, names[i].variable));
+    }
+    return RN_OK;
+}
+
+const command serve_command = {
+    .name = "serve",
+    .usage = "serve [MODEL] [--port 8000] [--budget SIZE] [options]",
+    .summary = "a model behind HTTP, within a memory budget",
+    .about =
+        "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
+        "one, the small story teller that is part of ration. Answers POST /generate,\n"
+        "/v1/completions, /v1/chat/completions (streaming, too), /tokenize, /detokenize;\n"
+        "GET /health, /metrics, /v1/models, /plan, /profile, /openapi.json, and a page at /.\n"
+        "Whether it fits is known before anything is loaded; what a request can need is promised\n"
+        "before it begins; what cannot be promised waits, or is refused with 429 (later) or 400\n"
+        "(never, with the numbers). One line a stage goes to standard error. SIGTERM ends what\n"
+        "runs and then the server. MODEL_NAME, MAX_LENGTH, BATCH_SIZE, SEQUENCE_LENGTH, HOST,\n"
+        "PORT and COMPILED_MODEL_PATH in the environment are heeded as --model, --max-tokens,\n"
+        "--parallel, --ctx, --host, --port and --save. --json writes the log as JSON lines.",
+    .example = "ration serve models/llama-1b --budget 4GiB --port 8000",
+    .min_words = 0,
+    .max_words = 1,
+    .load_variables = load_variables,
+    .run = run,
+};
