@@ -37,6 +37,7 @@ test:
 
 test-full:
 	@scripts/bootstrap build test
+	@scripts/bootstrap page || echo 'no browser: pages are not tested'
 	@scripts/test full
 
 check:

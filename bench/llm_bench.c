@@ -287,7 +287,8 @@ static void print_run(const run *r) {
            r->prompt_seconds > 0 && j->prompt ? j->sequences * j->prompt / r->prompt_seconds : 0,
            r->token_seconds > 0 ? j->sequences * j->tokens / r->token_seconds : 0, r->load_seconds,
            r->first_seconds, (unsigned long long)p->planned_bytes,
-           (unsigned long long)p->streamed_bytes, j->tokens ? (double)r->read_bytes / j->tokens : 0,
+           (unsigned long long)p->streamed_bytes,
+           j->tokens ? (double)r->read_bytes / (j->sequences * j->tokens) : 0,
            (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
            (unsigned long long)pass_bytes(r), p->pass_seconds,
            (unsigned long long)facts.accepted_tokens);
@@ -320,7 +321,7 @@ static bool read_flags(int argc, char **argv, job *out) {
             return false;
     }
     return optind + 1 == argc && out->rounds > 0 && out->sequences > 0 &&
-           out->sequences <= MAX_SEQUENCES;
+           out->sequences <= MAX_SEQUENCES && threads > 0 && threads <= MAX_THREADS;
 }
 
 int main(int argc, char **argv) {

@@ -62,7 +62,7 @@ RN_API size_t rn_generator_context(const rn_generator *generator);
 //
 // A sequence that needs a page of the KV cache when none is left beside those that are promised
 // waits (rn_sequence_is_waiting) while the others go on. RN_OVER_BUDGET: all that have something to
-// do are waiting; it goes on once one of them is ended, paused or rewound.
+// do are waiting; it goes on once a sequence is ended or rewound, or its promise taken back.
 //
 // Where a step fails (a read error, cancelling), it tells the session's story and the sequences are
 // as before; calling it again is trying again. What fails for one sequence only (logits that are no
@@ -108,7 +108,7 @@ RN_API bool rn_sequence_is_waiting(const rn_sequence *sequence);
 // False, and nothing changes: there are not enough now. Pages that it shares are promised once. A
 // rewind takes the promise back.
 RN_API bool rn_sequence_reserve(rn_sequence *sequence, size_t tokens);
-// Tokens of its beginning that another sequence had read, since the last feed.
+// Tokens that it did not have to read since the last feed, because their pages were there.
 RN_API size_t rn_sequence_shared(const rn_sequence *sequence);
 // Why it makes no more tokens: NULL, or the story of its failure, valid until the next feed.
 RN_API const rn_story *rn_sequence_failure(const rn_sequence *sequence);

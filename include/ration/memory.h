@@ -229,8 +229,8 @@ RN_API rn_scope_stats rn_scope_end(rn_scope *scope);
 
 // One log line: time, resident memory, the ledger by device, what is free; and a marker in the
 // profile. Names are those of a model server's life, in this order: "start", "config_loaded",
-// "plan_made", "tokenizer_loaded", "weights_mapped" (or "model_loaded_cpu"), "device_ready",
-// "inputs_on_device", "model_on_device", "test_forward_pass", "warm_up", "compilation_complete",
+// "tokenizer_loaded", then on each target "device_ready", "plan_made", "model_loaded_cpu" (or
+// "inputs_on_device", "model_on_device"), "test_forward_pass", "warm_up", "compilation_complete",
 // "model_saved", "server_ready", "final_cleanup".
 RN_API void rn_stage(const char *name);
 // The same for a failure at or behind a stage, as an error: stage, the story's class, what that

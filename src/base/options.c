@@ -115,11 +115,12 @@ static const rn_option table[] = {
      "of one request, at most"},
     {"request-memory", "serve.request_memory", 0, RN_OPTION_SIZE, false, "serve", "16MiB", "SIZE",
      NULL, "for the texts of all requests together: bodies, prompts, answers"},
-    {"idle-timeout", "serve.idle_timeout", 0, RN_OPTION_COUNT, false, "serve", "60", "SECONDS",
-     NULL, "then a connection that neither sends nor takes anything is closed"},
-    {"wait-timeout", "serve.wait_timeout", 0, RN_OPTION_COUNT, false, "serve", "600", "SECONDS",
-     NULL, "then a request that still waits is refused with 503"},
-    {"drain", "serve.drain", 0, RN_OPTION_COUNT, false, "serve", "30", "SECONDS", NULL,
+    {"idle-timeout", "serve.idle_timeout", 0, RN_OPTION_TEXT, false, "serve", "60s", "TIME", NULL,
+     "then a connection that neither sends nor takes anything is closed, and a stream whose slow "
+     "reader keeps others waiting is ended"},
+    {"wait-timeout", "serve.wait_timeout", 0, RN_OPTION_TEXT, false, "serve", "10min", "TIME", NULL,
+     "then a request that still waits is refused with 503"},
+    {"drain", "serve.drain", 0, RN_OPTION_TEXT, false, "serve", "30s", "TIME", NULL,
      "for what runs when SIGTERM comes; a second one ends at once"},
     {"api-key", "serve.api_key", 0, RN_OPTION_LIST, false, "serve", NULL, "KEY", NULL,
      "what clients must send as Bearer token; may be repeated (others see a command line: rather "

@@ -24,13 +24,15 @@ static rn_status take_array(rn_generator *g, size_t count, size_t item_bytes, vo
 
 static rn_status take_inputs(rn_generator *g) {
     size_t places = (size_t)g->text.sequences * g->table_pages;
+    size_t logit_rows = (size_t)g->text.logit_rows + g->draft_most; // at most, once there is a plan
     RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->tokens));
     RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->sequence));
     RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->position));
-    RN_TRY(take_array(g, (size_t)g->text.logit_rows + g->draft_most, sizeof(int32_t), &g->wanted));
+    RN_TRY(take_array(g, logit_rows, sizeof(int32_t), &g->wanted));
     RN_TRY(take_array(g, places, sizeof(int32_t), &g->page_table));
     memset(g->page_table, -1, places * sizeof(int32_t));
-    return RN_OK;
+    if (!rn_generator_caps(g)->own_memory) return RN_OK;
+    return take_array(g, logit_rows * g->vocab_size, sizeof(float), &g->logits);
 }
 
 static rn_status take_sequences(rn_generator *g) {
@@ -103,8 +105,7 @@ static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     rn_page_pool_shrink(&g->pool, g->text.pages);
     g->logits_at = rn_graph_find(graph, RN_ROLE_OUTPUT, "logits");
     g->facts.kv_page_bytes = rn_generator_page_bytes(graph);
-    if (!g->session->device->caps.own_memory) return RN_OK;
-    return take_array(g, (size_t)g->text.logit_rows * g->vocab_size, sizeof(float), &g->logits);
+    return RN_OK;
 }
 
 static rn_status make_plan(const rn_text_maker *maker, rn_generator *g) {

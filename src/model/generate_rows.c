@@ -109,18 +109,28 @@ static bool read_the_same_page(const rn_sequence *a, const rn_sequence *b) {
            memcmp(a->tokens + begin, b->tokens + begin, size * sizeof *a->tokens) == 0;
 }
 
-// Whether another one reads its next page in this pass; if not, it is the one that does. Two pages
-// of the same hash cost a chance to wait, nothing else.
-static bool can_wait(rn_generator *g, const rn_sequence *s) {
+// Where it says who reads its next page in this pass; NULL: that page is not to be shared. Two
+// pages of the same hash cost a chance to wait, nothing else.
+static const rn_sequence **find_reader(const rn_generator *g, const rn_sequence *s) {
     uint32_t size = g->text.page_tokens, begin = s->known * size;
-    if (g->reader_count == 0 || s->count - begin < size) return false;
+    if (g->reader_count == 0 || s->count - begin < size) return NULL;
     int32_t before = s->known ? s->pages.pages[s->known - 1] : RN_NO_PAGE;
     uint64_t hash = rn_prefix_hash(before, s->tokens + begin, size);
-    const rn_sequence **reader = &g->readers[hash & (g->reader_count - 1)];
-    if (*reader && s->read == begin && s->count - begin > size && read_the_same_page(*reader, s))
-        return true;
-    *reader = s;
-    return false;
+    return &g->readers[hash & (g->reader_count - 1)];
+}
+
+static bool can_wait_for(const rn_sequence *s, const rn_sequence *reader) {
+    uint32_t size = s->generator->text.page_tokens;
+    return reader && s->read == s->known * size && s->count - s->read > size &&
+           read_the_same_page(reader, s);
+}
+
+// A reader is one that did get rows: nobody waits for one that waits itself.
+static void serve_prompt(pass *p, rn_sequence *s, uint32_t most) {
+    const rn_sequence **reader = find_reader(p->g, s);
+    if (reader && can_wait_for(s, *reader)) return;
+    give_rows(p, s, most);
+    if (reader && s->turn.rows) *reader = s;
 }
 
 static void serve_prompts(pass *p) {
@@ -128,10 +138,8 @@ static void serve_prompts(pass *p) {
     uint32_t most = p->makers && g->options.prompt_rows ? g->options.prompt_rows : p->rows_left;
     uint32_t end = p->rows_left - (uint32_t)rn_min_u64(most, p->rows_left);
     if (g->reader_count) memset(g->readers, 0, g->reader_count * sizeof *g->readers);
-    while (p->prompts && p->rows_left > end) {
-        rn_sequence *s = pop(p);
-        if (!can_wait(g, s)) give_rows(p, s, p->rows_left - end);
-    }
+    while (p->prompts && p->rows_left > end)
+        serve_prompt(p, pop(p), p->rows_left - end);
 }
 
 // ---- a pass -------------------------------------------------------------------------------------
@@ -146,10 +154,20 @@ static void begin_turns(pass *p) {
     }
 }
 
+// A row is left for prompts; where there is only one, it goes to the kind that is in front of the
+// line: those that make tokens leave it for its end, a prompt once it is read.
+static uint32_t find_kept(const pass *p) {
+    const rn_sequence *front = p->g->line;
+    if (p->prompts == 0) return 0;
+    while (!rn_sequence_is_busy(front))
+        front = front->next;
+    return p->g->rows > 1 || !makes_tokens(front);
+}
+
 uint32_t rn_generator_share_rows(rn_generator *g, bool *out_has_prompt) {
     pass p = {.g = g, .rows_left = g->rows, .logits_left = g->text.logit_rows};
     begin_turns(&p);
-    serve_makers(&p, p.prompts > 0);
+    serve_makers(&p, find_kept(&p));
     serve_prompts(&p);
     serve_makers(&p, 0);
     *out_has_prompt = false;

@@ -186,7 +186,7 @@ static rn_status refuse_page(const rn_generator *g) {
                            "all %llu pages of the KV cache (%u tokens each) are taken or promised, "
                            "and each sequence needs one more",
                            (unsigned long long)pages, g->text.page_tokens),
-                   "end, pause or rewind a sequence, or plan for more pages");
+                   "end or rewind a sequence, or plan for more pages");
 }
 
 rn_status rn_generator_step(rn_generator *g) {

@@ -128,14 +128,15 @@ bool rn_sequence_take(rn_sequence *s, rn_sample *out) {
     return true;
 }
 
-// A known page is not written any more: whoever goes back into one reads it again.
+// A known page is not written any more: whoever goes back into one, or to its end, reads it again;
+// to its end because the last token is read in any case.
 static void forget(rn_sequence *s, uint32_t count) {
-    uint32_t size = s->generator->text.page_tokens;
+    uint32_t size = s->generator->text.page_tokens, last = count - (count > 0);
     s->count = s->taken = count;
     s->prompt_end = (uint32_t)rn_min_u64(s->prompt_end, count);
     s->read = (uint32_t)rn_min_u64(s->read, count);
-    if (s->read < s->known * size) {
-        s->known = s->read / size;
+    if (last < s->known * size) {
+        s->known = last / size;
         s->read = s->known * size;
     }
     s->is_making = s->is_waiting = false;

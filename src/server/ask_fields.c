@@ -310,6 +310,7 @@ static const field fields[] = {
     ROW("service_tier",            CHAT,       ignore_text),
     ROW("prompt_cache_key",        CHAT,       ignore_text), // equal beginnings are found anyway
     ROW("prompt_cache_retention",  CHAT,       ignore_text),
+    ROW("prompt_cache_options",    CHAT,       ignore_object),
     ROW("parallel_tool_calls",     CHAT,       ignore_flag), // of tools: there are none
     ROW("prediction",              CHAT,       ignore_object), // would only be faster
 
@@ -326,6 +327,7 @@ static const field fields[] = {
     ROW("verbosity",               CHAT,       neutral_text, .values = "medium"),
     ROW("store",                   CHAT,       neutral_flag),
     ROW("audio",                   CHAT,       neutral_null),
+    ROW("moderation",              CHAT,       neutral_null),
     ROW("web_search_options",      CHAT,       neutral_null),
 };
 // clang-format on

@@ -68,7 +68,7 @@ typedef struct place {
 
 static place part_of(const place *whole, const char *part) {
     place p;
-    snprintf(p.name, sizeof p.name, "%.40s%.23s", whole->name, part);
+    snprintf(p.name, sizeof p.name, "%.39s%.24s", whole->name, part);
     return p;
 }
 
@@ -93,16 +93,30 @@ static bool read_role(rn_ask_reader *reader, const place *at, rn_str *out) {
                           role.name, rn_ask_show(reader->item.text).text);
 }
 
+// It changes nothing: equal beginnings are found anyway.
+static bool ignore_breakpoint(rn_ask_reader *reader, const place *at) {
+    if (!rn_ask_next(reader)) return false;
+    if (reader->item.kind == RN_JSON_OBJECT || reader->item.kind == RN_JSON_NULL)
+        return rn_ask_skip_rest(reader);
+    return rn_ask_wrong_type(reader, part_of(at, ".prompt_cache_breakpoint").name, "an object");
+}
+
 // {"type": "text", "text": "..."} in any order; its text goes behind that of the parts before.
 static bool read_part(rn_ask_reader *reader, const place *at) {
     bool more, type = false, text = false;
     if (reader->item.kind != RN_JSON_OBJECT)
         return rn_ask_wrong_type(reader, at->name, "an object");
     for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
-        if (!more) break;
+        if (!more)
+            return (type && text) ||
+                   rn_ask_missing(reader, part_of(at, type ? ".text" : ".type").name);
         bool is_type = rn_str_equal(key, RN_STR("type")),
              is_text = rn_str_equal(key, RN_STR("text"));
         place here = part_of(at, is_type ? ".type" : ".text");
+        if (rn_str_equal(key, RN_STR("prompt_cache_breakpoint"))) {
+            if (!ignore_breakpoint(reader, at)) return false;
+            continue;
+        }
         if (!is_type && !is_text)
             return rn_problem_set(reader->problem, 400, "unsupported_value", at->name,
                                   "%s has '%s': only parts of text are read", at->name,
@@ -116,8 +130,7 @@ static bool read_part(rn_ask_reader *reader, const place *at) {
         if (is_text) rn_ask_keep(reader);
         *(is_type ? &type : &text) = true;
     }
-    if (reader->item.kind != RN_JSON_OBJECT_END) return false;
-    return (type && text) || rn_ask_missing(reader, part_of(at, type ? ".text" : ".type").name);
+    return false;
 }
 
 static bool read_content(rn_ask_reader *reader, const place *at, rn_str *out) {

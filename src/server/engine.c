@@ -37,10 +37,9 @@ static void free_locks(rn_engine *e) {
     pthread_mutex_destroy(&e->lock);
 }
 
-// Half of the room, but never so much that the largest body would not fit beside it.
+// The largest body fits beside it: the server has checked that.
 static void take_answers(rn_engine *e) {
-    uint64_t total = e->room->total_bytes, body = rn_ask_room_bytes(e->options->limits.body_bytes);
-    uint64_t bytes = rn_min_u64(total / 2, total - rn_min_u64(body, total));
+    uint64_t bytes = e->room->total_bytes / 2;
     rn_room_init(&e->answers, rn_room_take(e->room, bytes) ? bytes : 0);
 }
 

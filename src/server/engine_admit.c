@@ -90,7 +90,7 @@ static void note_end(rn_engine *e, const rn_job *job, rn_job_state state) {
     if (state != RN_JOB_DONE) return;
     rn_metrics_time(e->metrics, RN_SPAN_END_TO_END, now - job->entered_ns);
     pthread_mutex_lock(&e->lock);
-    e->job_seconds += (seconds - e->job_seconds) / 8;
+    e->job_seconds += (seconds - e->job_seconds) / (e->job_seconds > 0 ? 8 : 1);
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -82,10 +82,12 @@ static void tell_plan(void *self, const rn_plan *plan) {
 }
 
 // At least one sequence can have its whole context; where there is room for more, all can.
-static void resolve_options(rn_engine *e, const rn_generator_options *given) {
+// `model_bytes` are held beside the plan; they count where such bytes do at all.
+static void resolve_options(rn_engine *e, const rn_generator_options *given, uint64_t model_bytes) {
     rn_generator_options *o = &e->generator_options;
     uint32_t trained = rn_model_get_info(e->model)->context;
     *o = *given;
+    if (o->plan.beside_bytes) o->plan.beside_bytes += model_bytes;
     o->text.sequences = either(o->text.sequences, SEQUENCES);
     uint32_t context = either(o->text.context, rn_min_u64(either(trained, CONTEXT), CONTEXT));
     uint64_t whole = rn_div_up(context, either(o->text.page_tokens, PAGE_TOKENS));
@@ -235,12 +237,17 @@ static void *pass_on(void *self) {
     return NULL;
 }
 
+// The model's description, its tokenizer and template are counted: tens of MiB where the vocabulary
+// is large.
 static rn_status load(rn_engine *e, const rn_generator_options *generator) {
+    rn_scope scope;
+    rn_scope_begin(&scope, "open", RN_DEVICE_HOST);
     rn_status s = open_model(e);
     if (s == RN_OK) s = take_text(e);
+    int64_t held = rn_scope_end(&scope).delta;
     if (s != RN_OK) rn_stage_failed(rn_stage_last().text, rn_last_story());
     RN_TRY(s);
-    resolve_options(e, generator);
+    resolve_options(e, generator, held > 0 ? (uint64_t)held : 0);
     return climb(e); // which tells its own failures
 }
 

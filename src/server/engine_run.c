@@ -8,6 +8,7 @@
 
 #include <time.h>
 
+#define SECOND ((uint64_t)1000000000)
 enum { TRIES = 3, IDLE_NS = 10000000, SWEEP_NS = 100000000 };
 
 // ---- waiting ------------------------------------------------------------------------------------
@@ -80,15 +81,38 @@ static rn_job *pop_late(rn_engine *e, uint64_t before_ns) {
     return job;
 }
 
-static void end_late(rn_engine *e) {
-    uint64_t now = rn_clock_ns();
-    uint64_t longest = (uint64_t)e->options->limits.wait_seconds * 1000000000;
-    if (now < e->swept_ns + SWEEP_NS || now < longest) return;
-    e->swept_ns = now;
+static void end_late(rn_engine *e, uint64_t now) {
+    uint64_t longest = e->options->limits.wait_seconds * SECOND;
+    if (now < longest) return;
     rn_problem late = make_late(e);
     if (e->in_hand && e->in_hand->entered_ns < now - longest) dismiss_in_hand(e, &late);
     for (rn_job *job; (job = pop_late(e, now - longest));)
         dismiss(e, job, &late);
+}
+
+// A few streams that are read drop by drop could keep everybody else out for hours: none may do so
+// for longer, in all, than a connection may idle.
+static void end_blocking(rn_engine *e) {
+    uint64_t longest = e->options->limits.idle_seconds * SECOND;
+    rn_problem problem;
+    for (rn_job *job = e->running; e->in_hand && job; job = job->next) {
+        if (!rn_job_is_stalled(job)) continue;
+        job->blocked_ns += SWEEP_NS;
+        if (job->blocked_ns <= longest) continue;
+        (void)rn_problem_set(&problem, 503, "reader_too_slow", "",
+                             "others have waited for %u s because the stream is read too slowly",
+                             e->options->limits.idle_seconds);
+        rn_engine_end(e, job, RN_JOB_FAILED, &problem);
+        return; // its place may be enough
+    }
+}
+
+static void sweep(rn_engine *e) {
+    uint64_t now = rn_clock_ns();
+    if (now < e->swept_ns + SWEEP_NS) return;
+    e->swept_ns = now;
+    end_late(e, now);
+    end_blocking(e);
 }
 
 static void end_rest(rn_engine *e) {
@@ -173,7 +197,7 @@ static bool fall(rn_engine *e) {
 // False: the engine can do no more.
 static bool work(rn_engine *e) {
     end_cancelled(e);
-    end_late(e);
+    sweep(e);
     if (atomic_load(&e->cut)) end_rest(e);
     admit_all(e);
     rn_engine_take(e); // from streams that have room again: they may make more then

@@ -23,7 +23,7 @@ static rn_status make_one(rn_engine *e, rn_sequence *sequence) {
     rn_sample sample;
     do
         RN_TRY(rn_generator_step(e->generator));
-    while (!rn_sequence_take(sequence, &sample) && !rn_sequence_failure(sequence));
+    while (!rn_sequence_take(sequence, &sample) && rn_generator_has_work(e->generator));
     const rn_story *failure = rn_sequence_failure(sequence);
     return failure ? rn_story_restore(failure) : RN_OK;
 }
@@ -37,9 +37,15 @@ rn_status rn_engine_try(rn_engine *e) {
     return s;
 }
 
+// What fits the context and the pages with a token behind it.
+static size_t choose_chunk(const rn_intake *in) {
+    uint64_t room = rn_min_u64(in->context, (uint64_t)in->pages * in->page_tokens);
+    return (size_t)rn_min_u64(CHUNK, room > 1 ? room / 2 : 1);
+}
+
 // Feeds as many sequences as there are pages for; the first reads a chunk.
 static rn_status feed_all(rn_engine *e, rn_sequence **sequences, uint32_t *out_count) {
-    size_t chunk = rn_min_u64(CHUNK, e->intake.context / 2 + 1);
+    size_t chunk = choose_chunk(&e->intake);
     for (*out_count = 0; *out_count < e->intake.sequences;) {
         size_t count = *out_count ? 1 : chunk;
         rn_sequence **sequence = &sequences[*out_count];

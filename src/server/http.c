@@ -39,9 +39,9 @@ enum {
 // tests/server/http_memory.py).
 #define MHD_BYTES (1 * KIB)
 #define TLS_BYTES (24 * KIB)
-// The system's records for a socket: tcp_sock, inode, file, entry of epoll. Its buffers are twice
-// what is asked for.
-#define KERNEL_BYTES  (4 * KIB)
+// The system's records for a socket: tcp_sock, inode, file, entry of epoll, and a packet with
+// RN_HTTP_LEFT_BYTES. Its buffers are twice what is asked for.
+#define KERNEL_BYTES  (6 * KIB)
 #define BUFFERS_BYTES (4 * (uint64_t)RN_HTTP_SOCKET_BYTES)
 #define THREADS_BYTES (512 * KIB) // two stacks as far as they are touched, a malloc arena
 
@@ -54,8 +54,8 @@ static uint64_t connection_bytes(const rn_server_options *options) {
     return RN_HTTP_POOL_BYTES + MHD_BYTES + (options->tls_key ? TLS_BYTES : 0);
 }
 
-// A request under way has an answer and full buffers in the system; others have neither: what they
-// send is read at once, and nothing is sent to them.
+// A request under way, until its answer is read, has full buffers in the system; others have none:
+// what they send is read at once, and nothing is sent to them.
 uint64_t rn_http_bytes(const rn_server_options *options) {
     uint64_t clients = (uint64_t)options->limits.connections + SURPLUS;
     uint64_t each = connection_bytes(options) + sizeof(rn_client) + KERNEL_BYTES;
@@ -118,6 +118,7 @@ static void come(rn_http *http, struct MHD_Connection *connection, void **contex
 }
 
 static void go(rn_http *http, rn_client *client) {
+    rn_http_settle(client);
     charge(client, false);
     atomic_fetch_sub(&http->server->metrics.connections_now, 1);
     pthread_mutex_lock(&http->lock);
@@ -180,12 +181,18 @@ static bool bind_socket(int fd, const struct addrinfo *address) {
     return bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0;
 }
 
-static uint16_t read_port(int fd) {
-    struct sockaddr_storage name = {0};
+static void read_address(int fd, rn_http *http) {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } name = {0};
     socklen_t bytes = sizeof name;
-    getsockname(fd, (struct sockaddr *)&name, &bytes);
-    return ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
-                                            : ((struct sockaddr_in *)&name)->sin_port);
+    getsockname(fd, &name.any, &bytes);
+    bool wide = name.any.sa_family == AF_INET6;
+    http->port = ntohs(wide ? name.v6.sin6_port : name.v4.sin_port);
+    http->is_local = wide ? IN6_IS_ADDR_LOOPBACK(&name.v6.sin6_addr)
+                          : ntohl(name.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 static rn_status open_socket(const rn_server_options *options, int *out) {
@@ -285,16 +292,16 @@ static struct MHD_Daemon *start_daemon(rn_http *http, int listening) {
         hear, (void *)NULL, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)listening,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->client_count,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)RN_HTTP_POOL_BYTES,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT,
-        1, MHD_OPTION_NOTIFY_CONNECTION, notice, (void *)http, MHD_OPTION_NOTIFY_COMPLETED,
-        rn_http_request_end, (void *)http, MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->idle_seconds, MHD_OPTION_NOTIFY_CONNECTION,
+        notice, (void *)http, MHD_OPTION_NOTIFY_COMPLETED, rn_http_request_end, (void *)http,
+        MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
 }
 
 static rn_status start_threads(rn_http *http) {
     int listening = -1;
     sigset_t all, before;
     RN_TRY(open_socket(&http->server->options, &listening));
-    http->port = read_port(listening);
+    read_address(listening, http);
     http->mhd->set_panic_func(panic, NULL);
     sigfillset(&all); // signals are for the program's own threads
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -348,9 +355,19 @@ void rn_http_stop_accepting(rn_http *http) {
     if (listening >= 0) close(listening);
 }
 
-void rn_http_flush(rn_http *http) {
-    uint64_t end = rn_clock_ns() + 1000000000;
-    while (atomic_load(&http->open_requests) && rn_clock_ns() < end)
+// Who has sent a whole request and has not got all of its answer.
+static bool is_owed(rn_http *http) {
+    bool owed = false;
+    pthread_mutex_lock(&http->lock);
+    for (uint32_t i = 0; i < http->fresh && !owed; i++)
+        owed = http->clients[i].connection && !atomic_load(&http->clients[i].since_ns);
+    pthread_mutex_unlock(&http->lock);
+    return owed;
+}
+
+void rn_http_flush(rn_http *http, double seconds) {
+    uint64_t start = rn_clock_ns();
+    while (is_owed(http) && (double)(rn_clock_ns() - start) < seconds * 1e9)
         usleep(5000);
 }
 

@@ -10,8 +10,8 @@ typedef struct rn_http rn_http;
 RN_MUST_USE rn_status rn_http_start(rn_server *server, rn_http **out);
 // Takes no new connections; those that are there go on.
 void rn_http_stop_accepting(rn_http *http);
-// Waits until answers that are complete have gone out, for a second at most.
-void rn_http_flush(rn_http *http);
+// Waits until answers that are complete have gone out, so many seconds at most.
+void rn_http_flush(rn_http *http, double seconds);
 // Ends all connections. Jobs of theirs are cancelled first. NULL-safe.
 void rn_http_destroy(rn_http *http);
 uint16_t rn_http_port(const rn_http *http);

@@ -111,7 +111,8 @@ enum MHD_Result rn_http_preflight(rn_client *client) {
     if (!response) return MHD_NO;
     rn_http_dress(client, response, NULL);
     add(client, response, "Access-Control-Allow-Methods", "GET, POST");
-    add(client, response, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+    // "*" has all names but that of the key: clients have some of their own.
+    add(client, response, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
     add(client, response, "Access-Control-Max-Age", "600");
     return rn_http_send(client, 204, response);
 }

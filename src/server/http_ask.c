@@ -26,9 +26,15 @@ static void wake(void *self) {
     pthread_mutex_unlock(&http->lock);
 }
 
-// False: there is something to do at once.
+// False: there is something to do at once, or all is ending: who fell asleep behind wake_all's back
+// would be woken by nobody.
 static bool sleep_on_job(rn_client *client) {
-    return rn_job_sleep(client->job, client->reply.cursor, fall_asleep, client);
+    rn_http *http = client->http;
+    pthread_mutex_lock(&http->lock);
+    bool sleeps = !atomic_load(&http->ending) &&
+                  rn_job_sleep(client->job, client->reply.cursor, fall_asleep, client);
+    pthread_mutex_unlock(&http->lock);
+    return sleeps;
 }
 
 void rn_http_ask_cancel(rn_client *client) {
@@ -167,9 +173,9 @@ static bool can_answer(const rn_job *job, rn_job_state state) {
 
 enum MHD_Result rn_http_ask(rn_client *client) {
     rn_problem problem;
-    if (atomic_load(&client->http->ending)) return MHD_NO;
     if (!client->job && !enter(client, &problem)) return rn_http_refuse(client, &problem, NULL);
     for (;;) {
+        if (atomic_load(&client->http->ending)) return MHD_NO;
         rn_job_state state = rn_job_get_state(client->job);
         if (state == RN_JOB_CANCELLED) return MHD_NO;
         if (state == RN_JOB_FAILED) {

@@ -28,6 +28,8 @@
 #define RN_HTTP_PART_BYTES (4u << 10)
 // Asked of the system for either direction of a connection; it takes twice as much.
 #define RN_HTTP_SOCKET_BYTES (8u << 10)
+// Of an answer that may lie there unread without being counted as under way: the short ones.
+#define RN_HTTP_LEFT_BYTES 1024
 
 // ---- routes -------------------------------------------------------------------------------------
 
@@ -71,6 +73,7 @@ typedef struct rn_client {
     bool surplus;              // above the limit: refused as soon as it asks
     uint64_t address;          // hashed
     _Atomic uint64_t since_ns; // a request is awaited or received since then; 0: it is complete
+    _Atomic bool unread;       // the last answer is still in the system's buffers: it is under way
     _Atomic bool asleep;       // suspended: libmicrohttpd leaves the socket alone until `wake`
 
     // The watcher's.
@@ -106,6 +109,7 @@ struct rn_http {
     rn_keys keys;
     rn_buffer certificate, certificate_key;
     uint16_t port;
+    bool is_local;            // only this machine can reach it
     uint32_t client_count;    // records
     uint32_t answers_at_once; // requests that may be under way
     _Atomic uint32_t open_requests;
@@ -149,6 +153,11 @@ enum MHD_Result rn_http_request_go(void *http, struct MHD_Connection *connection
                                    size_t *data_bytes, void **request);
 void rn_http_request_end(void *http, struct MHD_Connection *connection, void **request,
                          enum MHD_RequestTerminationCode code);
+
+// Whether the system has more than RN_HTTP_LEFT_BYTES that the client has not taken.
+bool rn_http_is_unread(const rn_client *client);
+// The last answer is no longer under way, read or not.
+void rn_http_settle(rn_client *client);
 
 const char *rn_http_header(const rn_client *client, const char *name); // or NULL
 

@@ -13,6 +13,11 @@
 #include "base/str.h"
 #include "memory/account.h"
 
+#include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+
 #define FROM        RN_HOST_IO
 #define SHORT_BYTES ((uint64_t)64 << 10) // of a body that is thrown away rather than cut off
 #define THROW_BYTES ((uint64_t)64 << 20) // of one without a length that has grown too long
@@ -111,13 +116,55 @@ static bool check_key(rn_client *client, rn_problem *out) {
                           "this server wants a key: Authorization: Bearer KEY");
 }
 
-// A browser says when another site's page asks. What that page may not read it may not have done
-// for it either: else any page could keep a server on its visitor's machine busy.
+// "localhost", "box:8000", "host.docker.internal", "127.0.0.1:8000", "[::1]": no name that a
+// stranger could own.
+static bool is_local_name(const char *host) {
+    static const char *const local[] = {"localhost", "local", "internal"};
+    char name[256];
+    struct in6_addr address;
+    bool wide = host[0] == '[';
+    if (wide) host++;
+    size_t bytes = strcspn(host, wide ? "]" : ":");
+    if (bytes >= sizeof name) return false;
+    memcpy(name, host, bytes);
+    name[bytes] = 0;
+    if (inet_pton(wide ? AF_INET6 : AF_INET, name, &address) == 1) return true;
+    const char *last = strrchr(name, '.');
+    for (size_t i = 0; last && i < sizeof local / sizeof *local; i++)
+        if (strcasecmp(last + 1, local[i]) == 0) return true;
+    return !last;
+}
+
+// A page may have its own site's name point to this machine, and is then no stranger to a browser.
+// That is what a server for this machine only looks out for; a page has no key, and a certificate
+// would not fit its name.
+static bool check_host(const rn_client *client, const char *version, rn_problem *out) {
+    const rn_http *http = client->http;
+    const char *host = rn_http_header(client, "Host");
+    if (!host && strcmp(version, "HTTP/1.0") != 0)
+        return rn_problem_set(out, 400, "bad_request", "", "there is no Host header");
+    if (!host || !http->is_local || http->keys.count || http->server->options.tls_key) return true;
+    if (is_local_name(host)) return true;
+    return rn_problem_set(
+        out, 403, "foreign_host", "",
+        "this server answers to localhost only: its own machine's (a proxy in front "
+        "sends Host: localhost, or there is an --api-key)");
+}
+
+// Browsers say whose page asks; old ones, and all where the connection is not safe, say at least
+// that a page does, and ask before they send JSON as such for another's page.
+static bool is_foreign(const rn_client *client) {
+    const char *site = rn_http_header(client, "Sec-Fetch-Site");
+    if (site) return strcmp(site, "cross-site") == 0 || strcmp(site, "same-site") == 0;
+    return rn_http_header(client, "Origin") && !rn_http_header(client, "Content-Type");
+}
+
+// What a page of another site may not read it may not have done for it either: else any page could
+// keep a server on its visitor's machine busy.
 static bool check_site(const rn_client *client, rn_problem *out) {
     const char *allowed = client->http->server->options.cors_origin;
-    const char *site = rn_http_header(client, "Sec-Fetch-Site");
     const char *origin = rn_http_header(client, "Origin");
-    if (!site || strcmp(site, "cross-site") != 0) return true;
+    if (!is_foreign(client)) return true;
     if (allowed && (strcmp(allowed, "*") == 0 || (origin && strcmp(allowed, origin) == 0)))
         return true;
     return rn_problem_set(out, 403, "cross_origin", "",
@@ -194,8 +241,18 @@ static bool check_head(rn_client *client, const char *method, const char *path,
     return check_site(client, out) && check_type(client, out) && check_phase(client, out);
 }
 
+bool rn_http_is_unread(const rn_client *client) {
+    int bytes = 0;
+    return ioctl(client->socket, SIOCOUTQ, &bytes) == 0 && bytes > RN_HTTP_LEFT_BYTES;
+}
+
+void rn_http_settle(rn_client *client) {
+    if (atomic_exchange(&client->unread, false)) atomic_fetch_sub(&client->http->open_requests, 1);
+}
+
 static void begin(rn_client *client, const char *version) {
     const rn_http *http = client->http;
+    rn_http_settle(client);
     client->begun = true;
     client->may_probe = strcmp(version, "HTTP/1.1") == 0 && !http->server->options.tls_key;
     rn_buffer_init(&client->answer, FROM, 0);
@@ -213,7 +270,9 @@ static enum MHD_Result take_head(rn_client *client, const char *method, const ch
         return rn_http_refuse(client, &problem, NULL);
     }
     client->length = framing.length;
-    if (check_head(client, method, path, &framing, allow, &problem)) return MHD_YES;
+    if (check_host(client, version, &problem) &&
+        check_head(client, method, path, &framing, allow, &problem))
+        return MHD_YES;
     bool is_short = !framing.chunked && framing.length <= SHORT_BYTES && !framing.expects_continue;
     if (is_short) return refuse_later(client, &problem, allow);
     client->close = true;
@@ -266,6 +325,7 @@ void rn_http_request_end(void *self, struct MHD_Connection *connection, void **r
     client->thrown_bytes = 0;
     client->probed_ns = 0;
     atomic_store(&client->since_ns, rn_clock_ns());
-    atomic_fetch_sub(&http->open_requests, 1);
+    atomic_store(&client->unread, true);
+    if (!rn_http_is_unread(client)) rn_http_settle(client);
     *request = NULL;
 }

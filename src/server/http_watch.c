@@ -103,6 +103,14 @@ static void nudge_closed(rn_http *http) {
     }
 }
 
+// Answers that were read meanwhile make room for others.
+static void settle_read(rn_http *http) {
+    for (uint32_t i = 0; i < http->fresh; i++) {
+        rn_client *client = &http->clients[i];
+        if (atomic_load(&client->unread) && !rn_http_is_unread(client)) rn_http_settle(client);
+    }
+}
+
 // libmicrohttpd's memory of connections that are gone stays with malloc, for the next ones: given
 // back once most of them are.
 static void trim(rn_http *http) {
@@ -121,6 +129,7 @@ static void *watch_main(void *self) {
     for (uint32_t tick = 1; poll(&stop, 1, TICK_MS) <= 0; tick++) {
         pthread_mutex_lock(&http->lock);
         look_at_sleepers(http);
+        settle_read(http);
         if (tick % (1000 / TICK_MS) == 0) {
             look_at_late(http);
             nudge_closed(http);

@@ -132,12 +132,23 @@ static bool keep_tokens(const rn_intake *intake, rn_job *job, size_t index, cons
     return true;
 }
 
-static rn_status encode(const rn_intake *intake, const rn_ask *ask, size_t index, rn_tokens *out) {
+static rn_status encode(const rn_intake *intake, const rn_ask *ask, size_t index, rn_tokens *out,
+                        bool *out_too_long) {
+    *out_too_long = false;
     if (ask->kind != RN_ASK_CHAT)
         return rn_intake_encode(intake->tokenizer, ask->prompts[index].text, out);
     size_t longest = intake->context * intake->spelled_bytes;
     return rn_intake_encode_chat(intake->tokenizer, intake->form, ask->messages, ask->message_count,
-                                 longest, out);
+                                 longest, out, out_too_long);
+}
+
+static bool refuse_encoding(const rn_intake *intake, const rn_ask *ask, bool too_long,
+                            rn_problem *out) {
+    if (!too_long) return fail_with_story(out, field_of(ask));
+    return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
+                          "the messages, as the chat template writes them, are longer than the "
+                          "context, which has %u tokens",
+                          intake->context);
 }
 
 // What is held while text `index` is encoded.
@@ -153,13 +164,14 @@ static uint64_t count_work(const rn_intake *intake, const rn_ask *ask, size_t in
 
 static bool read_text(const rn_intake *intake, rn_job *job, size_t index, rn_problem *out) {
     const rn_ask *ask = &job->ask;
-    bool chat = ask->kind == RN_ASK_CHAT;
+    bool chat = ask->kind == RN_ASK_CHAT, too_long;
     size_t bytes = chat ? rn_intake_text_bytes(ask) : ask->prompts[index].text.bytes;
     rn_tokens tokens = {0};
     if (!check_text(intake, ask, bytes, out)) return false;
     uint64_t work = count_work(intake, ask, index);
     if (!take_room(intake, work, field_of(ask), out)) return false;
-    bool good = encode(intake, ask, index, &tokens) == RN_OK || fail_with_story(out, field_of(ask));
+    bool good = encode(intake, ask, index, &tokens, &too_long) == RN_OK ||
+                refuse_encoding(intake, ask, too_long, out);
     good = good && keep_tokens(intake, job, index, tokens.ids, tokens.count, out);
     rn_tokens_free(&tokens);
     rn_room_give_back(intake->room, work);

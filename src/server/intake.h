@@ -41,11 +41,13 @@ size_t rn_intake_piece_bytes(const rn_intake *intake, const rn_ask *ask);
 RN_MUST_USE rn_status rn_intake_encode(const rn_tokenizer *tokenizer, rn_str text, rn_tokens *out);
 // Appends. A conversation by its template, up to the beginning of an answer. Special tokens of the
 // template are themselves; those that stand in a message are spelled out, whoever wrote it.
-// RN_INVALID: what the template raises. `longest_bytes`: the rendered text, at most.
+// RN_INVALID: what the template raises, or the rendered text is longer than longest_bytes; then
+// *out_too_long.
 RN_MUST_USE rn_status rn_intake_encode_chat(const rn_tokenizer *tokenizer,
                                             const rn_chat_template *form,
                                             const rn_chat_message *messages, size_t count,
-                                            size_t longest_bytes, rn_tokens *out);
+                                            size_t longest_bytes, rn_tokens *out,
+                                            bool *out_too_long);
 // What encoding so many bytes may hold for a while, where no word of theirs is longer than that.
 uint64_t rn_intake_work_bytes(uint64_t text_bytes, uint64_t word_bytes);
 // The longest stretch that a tokenizer may have to look at as one: without a blank, or of blanks.

@@ -215,8 +215,20 @@ static rn_str token_text(const rn_tokenizer *tokenizer, uint32_t id) {
     return id == RN_NO_TOKEN ? none : rn_tokenizer_bytes(tokenizer, id, true);
 }
 
+// What the template writes.
+typedef struct page {
+    rn_buffer text;
+    bool full;
+} page;
+
+static rn_status write_page(void *self, const char *text, size_t bytes) {
+    page *p = self;
+    p->full = bytes > p->text.cap_bytes - p->text.bytes;
+    return rn_buffer_append(&p->text, text, bytes);
+}
+
 static rn_status render(const rn_tokenizer *tokenizer, const rn_chat_template *form,
-                        const rn_chat_message *messages, size_t count, rn_buffer *out) {
+                        const rn_chat_message *messages, size_t count, page *out) {
     const rn_tokenizer_info *info = rn_tokenizer_get_info(tokenizer);
     rn_chat chat = {.messages = messages,
                     .count = count,
@@ -224,11 +236,11 @@ static rn_status render(const rn_tokenizer *tokenizer, const rn_chat_template *f
                     .bos_token = token_text(tokenizer, info->begin),
                     .eos_token = token_text(tokenizer, info->end),
                     .now = (int64_t)time(NULL)};
-    return rn_chat_template_render(form, &chat, rn_buffer_sink(out));
+    return rn_chat_template_render(form, &chat, (rn_sink){out, write_page});
 }
 
 static rn_status render_defused(const rn_tokenizer *tokenizer, const rn_chat_template *form,
-                                const rn_chat_message *messages, size_t count, rn_buffer *out) {
+                                const rn_chat_message *messages, size_t count, page *out) {
     void *block = NULL;
     rn_buffer text;
     RN_TRY(rn_alloc(RN_HOST_IO, count * sizeof *messages, &block));
@@ -245,19 +257,20 @@ static rn_status render_defused(const rn_tokenizer *tokenizer, const rn_chat_tem
 // Templates write the begin token themselves, where there is one.
 rn_status rn_intake_encode_chat(const rn_tokenizer *tokenizer, const rn_chat_template *form,
                                 const rn_chat_message *messages, size_t count, size_t longest_bytes,
-                                rn_tokens *out) {
+                                rn_tokens *out, bool *out_too_long) {
     bool harmless = true;
-    rn_buffer rendered;
+    page rendered = {.full = false};
     for (size_t i = 0; i < count; i++)
         harmless = harmless && is_harmless(tokenizer, messages[i].content);
-    rn_buffer_init(&rendered, RN_HOST_IO, longest_bytes);
+    rn_buffer_init(&rendered.text, RN_HOST_IO, longest_bytes);
     rn_status s = harmless ? render(tokenizer, form, messages, count, &rendered)
                            : render_defused(tokenizer, form, messages, count, &rendered);
-    rn_str text = {rendered.data, rendered.bytes};
+    rn_str text = {rendered.text.data, rendered.text.bytes};
+    *out_too_long = rendered.full;
     if (s == RN_OK)
         s = harmless ? rn_tokenizer_encode(tokenizer, text, RN_ENCODE_SPECIAL, out)
                      : encode_defused(tokenizer, text, out);
-    rn_buffer_free(&rendered);
+    rn_buffer_free(&rendered.text);
     if (s == RN_OK && out->count == 0)
         s = rn_fail(RN_INVALID, "the chat template makes an empty text of these messages");
     return s;

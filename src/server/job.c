@@ -248,6 +248,13 @@ bool rn_job_has_room(rn_job *job, size_t bytes) {
     return fits;
 }
 
+bool rn_job_is_stalled(rn_job *job) {
+    pthread_mutex_lock(&job->lock);
+    bool stalled = job->stalled;
+    pthread_mutex_unlock(&job->lock);
+    return stalled;
+}
+
 void rn_job_set_state(rn_job *job, rn_job_state state, const rn_problem *problem) {
     bool sleeping = false;
     pthread_mutex_lock(&job->lock);

@@ -59,6 +59,7 @@ struct rn_job {
     rn_tokens *prompts; // (ask.prompt_count); exactly as long as they are, of RN_PURPOSE_IO
     uint32_t max_tokens;
     uint64_t entered_ns, started_ns, first_ns;
+    uint64_t blocked_ns;       // that others waited while its reader was slow, in all
     struct rn_choice *choices; // (choice_count = ask.prompt_count * ask.n), see job_choice.h
     uint32_t choice_count;
     uint32_t pages;      // of the KV cache, at most
@@ -115,6 +116,8 @@ bool rn_job_open_outbox(rn_job *job, rn_room *answers, size_t bytes, rn_status *
 bool rn_job_put(rn_job *job, const rn_piece *piece);
 // Whether `bytes` can be put. Where not, `drained` is called once the reader has taken everything.
 bool rn_job_has_room(rn_job *job, size_t bytes);
+// Whether the writer waits for `drained`.
+bool rn_job_is_stalled(rn_job *job);
 // The bytes that a piece takes in an outbox, exactly.
 size_t rn_piece_bytes(size_t text_bytes, uint32_t top_count);
 void rn_job_set_state(rn_job *job, rn_job_state state, const rn_problem *problem /* or NULL */);

@@ -13,6 +13,7 @@ extern const char rn_openapi_file[], rn_openapi_file_end[];
 rn_status rn_handle_openapi(rn_server *server, const rn_http_request *request,
                             rn_http_answer *answer) {
     (void)server, (void)request;
-    answer->borrowed = (rn_str){rn_openapi_file, (size_t)(rn_openapi_file_end - rn_openapi_file)};
+    const char *begin = rn_openapi_file, *end = rn_openapi_file_end;
+    answer->borrowed = (rn_str){begin, (size_t)(end - begin)};
     return RN_OK;
 }

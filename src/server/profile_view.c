@@ -7,9 +7,8 @@
 #include "server/look.h"
 
 #include "base/file.h"
-#include "io/json_read.h"
-#include "memory/account.h"
 #include "profile/timeline.h"
+#include "server/ask_reader.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,42 +31,26 @@ static rn_status refuse(rn_http_answer *answer, uint16_t http, const char *code,
 
 // ---- start --------------------------------------------------------------------------------------
 
-static rn_status read_field(rn_json_reader *reader, rn_str key, bool *ring, rn_problem *problem) {
-    rn_json_item item;
-    if (!rn_str_equal(key, RN_STR("ring"))) {
-        (void)rn_problem_set(problem, 400, "unknown_field", "",
-                             "there is no field '%.*s'; \"ring\" is the only one",
-                             key.bytes < 40 ? (int)key.bytes : 40, key.data);
-        return RN_OK;
+static bool read_fields(rn_ask_reader *reader, bool *ring) {
+    bool more, seen = false, good = rn_ask_open(reader);
+    for (rn_str key; good && rn_ask_next_key(reader, &key, &more); seen = true) {
+        if (!more) return rn_ask_close(reader);
+        if (!rn_str_equal(key, RN_STR("ring"))) return rn_ask_unknown(reader, key);
+        if (seen) return rn_ask_twice(reader, "ring");
+        good = rn_ask_next(reader) && rn_ask_flag(reader, "ring", ring);
     }
-    RN_TRY(rn_json_next(reader, &item));
-    *ring = item.kind == RN_JSON_TRUE;
-    if (item.kind != RN_JSON_TRUE && item.kind != RN_JSON_FALSE)
-        (void)rn_problem_set(problem, 400, "invalid_type", "ring", "ring is true or false");
-    return RN_OK;
-}
-
-static rn_status read_fields(rn_json_reader *reader, bool *ring, rn_problem *problem) {
-    rn_json_item item;
-    RN_TRY(rn_json_expect(reader, RN_JSON_OBJECT, NULL));
-    for (;;) {
-        RN_TRY(rn_json_next(reader, &item));
-        if (item.kind == RN_JSON_OBJECT_END) return rn_json_expect(reader, RN_JSON_END, NULL);
-        RN_TRY(read_field(reader, item.text, ring, problem));
-        if (problem->http) return RN_OK;
-    }
+    return false;
 }
 
 // {"ring": false}, or nothing.
 static bool read_options(rn_str body, bool *ring, rn_problem *problem) {
-    rn_json_reader reader;
+    rn_ask_reader reader;
+    rn_arena memory;
     *ring = true;
     if (!body.bytes) return true;
-    rn_json_reader_init(&reader, body, RN_HOST_IO);
-    if (read_fields(&reader, ring, problem) != RN_OK)
-        (void)rn_problem_set(problem, 400, "invalid_json", "", "%.400s", rn_last_story()->message);
-    rn_json_reader_free(&reader);
-    return problem->http == 0;
+    bool good = rn_ask_reader_begin(&reader, body, &memory, problem) && read_fields(&reader, ring);
+    rn_arena_free_all(&memory);
+    return good;
 }
 
 static rn_status write_started(rn_http_answer *answer, bool ring) {
@@ -81,19 +64,25 @@ static rn_status write_started(rn_http_answer *answer, bool ring) {
     return rn_json_finish(&json);
 }
 
+static rn_status refuse_second(rn_server *server, rn_http_answer *answer) {
+    return refuse(answer, 409, "recording",
+                  rn_recording_is_open(&server->recording)
+                      ? "a recording is under way; POST /profile/stop ends it"
+                      : "the process is being recorded otherwise (--profile, SIGUSR2)");
+}
+
 static rn_status start(rn_server *server, bool ring, rn_http_answer *answer) {
-    if (rn_profile_is_on())
-        return refuse(answer, 409, "recording",
-                      rn_recording_is_open(&server->recording)
-                          ? "a recording is under way; POST /profile/stop ends it"
-                          : "the process is being recorded otherwise (--profile, SIGUSR2)");
-    RN_TRY(rn_recording_start(&server->recording, &(rn_recording_options){
-                                                      .folder = server->options.profile_folder,
-                                                      .limit_bytes = LIMIT_MIB * MIB,
-                                                      .ring = ring,
-                                                      .threads = server->options.threads,
-                                                  }));
-    return write_started(answer, ring);
+    if (rn_profile_is_on()) return refuse_second(server, answer);
+    rn_status s =
+        rn_recording_start(&server->recording, &(rn_recording_options){
+                                                   .folder = server->options.profile_folder,
+                                                   .limit_bytes = LIMIT_MIB * MIB,
+                                                   .ring = ring,
+                                                   .threads = server->options.threads,
+                                               });
+    // A signal may have come in between.
+    if (s != RN_OK && rn_profile_is_on()) return refuse_second(server, answer);
+    return s == RN_OK ? write_started(answer, ring) : s;
 }
 
 rn_status rn_handle_profile_start(rn_server *server, const rn_http_request *request,

@@ -25,8 +25,9 @@ void rn_reply_begin(rn_reply *reply, rn_job *job, const rn_tokenizer *tokenizer,
                     const char *model_name) {
     void *marks = NULL;
     *reply = (rn_reply){.job = job, .tokenizer = tokenizer, .model_name = model_name};
-    rn_buffer_init(&reply->buffer, RN_HOST_IO, RN_REPLY_BYTES);
-    rn_buffer_init(&reply->slice, RN_HOST_IO, RN_REPLY_BYTES);
+    // While one grows, its old block is there, too: half as much again.
+    rn_buffer_init(&reply->buffer, RN_HOST_IO, RN_REPLY_BYTES / 2);
+    rn_buffer_init(&reply->slice, RN_HOST_IO, RN_REPLY_BYTES / 8);
     if (counts_characters(&job->ask))
         reply->status =
             rn_alloc_zeroed(RN_HOST_IO, rn_reply_choices(reply), sizeof *reply->marks, &marks);

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "memory/account.h"
+#include "server/job_queue.h"
 
 #include <ration/log.h>
 
@@ -40,11 +41,11 @@ static rn_status check_limits(const rn_server_limits *l) {
         return rn_fail(RN_INVALID, "a timeout of more than %d seconds", MOST_SECONDS);
     if (l->body_bytes > most_bytes || l->request_bytes > most_bytes)
         return rn_fail(RN_INVALID, "more than %s for requests", rn_size_format(most_bytes).text);
-    // The body, what is read from it, and its tokens are there at the same time.
-    uint64_t least = rn_ask_room_bytes(l->body_bytes);
+    // The body, what is read from it, and its tokens are there at the same time; half of the room
+    // is for answers.
+    uint64_t least = 2 * rn_ask_room_bytes(l->body_bytes);
     if (l->request_bytes >= least) return RN_OK;
-    return rn_hint(rn_fail(RN_INVALID,
-                           "%s for all requests together, but one with a body of %s takes %s",
+    return rn_hint(rn_fail(RN_INVALID, "%s for all requests together, but bodies of %s need %s",
                            rn_size_format(l->request_bytes).text,
                            rn_size_format(l->body_bytes).text, rn_size_format(least).text),
                    "more for all (--request-memory), or smaller bodies (--max-body)");
@@ -111,8 +112,9 @@ uint16_t rn_server_port(const rn_server *server) {
 }
 
 uint64_t rn_server_own_bytes(const rn_server *server) {
-    return rn_http_bytes(&server->options) + server->options.limits.request_bytes +
-           RN_PROFILE_VIEW_BYTES;
+    const rn_server_limits *limits = &server->options.limits;
+    return rn_http_bytes(&server->options) + limits->request_bytes +
+           limits->waiting * sizeof(rn_job_queue_client) + RN_PROFILE_VIEW_BYTES;
 }
 
 // ---- serving ------------------------------------------------------------------------------------
@@ -150,9 +152,12 @@ rn_status rn_server_run(rn_server *server, const rn_flag *stop, double drain_sec
     }
     rn_log(RN_LOG_INFO, "server", "asked to stop; ending what runs, for at most %g s",
            drain_seconds);
+    uint64_t start = rn_clock_ns();
     rn_http_stop_accepting(server->http);
     if (!rn_engine_drain(server->engine, drain_seconds))
         rn_log(RN_LOG_WARNING, "server", "some requests did not end in time and were cut off");
-    rn_http_flush(server->http);
+    // What has been made by then may take the rest of the time to go out, a second at least.
+    double left = drain_seconds - (double)(rn_clock_ns() - start) / 1e9;
+    rn_http_flush(server->http, left > 1 ? left : 1);
     return RN_OK;
 }

@@ -41,9 +41,8 @@ typedef struct rn_http_answer {
     rn_str borrowed;      // instead of body, where data is not NULL: lives as long as the process
     int file;             // instead of both, where >= 0: sent as it is and closed
     const char *download; // a file's name for browsers (Content-Disposition), or NULL
-    char download_room[96];
-    const char *policy; // a page's Content-Security-Policy; NULL: only what stands in it
-    rn_problem problem; // where http is not 0: the answer; its retry_seconds count in any case
+    const char *policy;   // a page's Content-Security-Policy; NULL: only what stands in it
+    rn_problem problem;   // where http is not 0: the answer; its retry_seconds count in any case
 } rn_http_answer;
 
 // A failure that is no problem of the request becomes 500 (or 503) by its story.

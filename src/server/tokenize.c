@@ -1,13 +1,14 @@
 // tokenize.c — /tokenize and /detokenize: a model's own words for a text, and back.
+#include "base/checked.h"
 #include "server/ask_reader.h"
+#include "server/intake.h"
 #include "server/reply_form.h"
 #include "server/server.h"
 
 #include <ration/tokenizer.h>
 
-// Done on the connection's thread, so not too long; and what one takes beside its body and its
-// answer: (a list of tokens that grows, for each byte of text).
-enum { TEXT_BYTES = 64 << 10, TOKENS = 64 << 10, LIST_BYTES = 3 * sizeof(uint32_t) };
+// Done on the connection's thread, so not too long.
+enum { TEXT_BYTES = 64 << 10, TOKENS = 64 << 10 };
 
 typedef struct tokenize_ask {
     rn_str text;
@@ -95,27 +96,41 @@ static rn_status write_tokens(const rn_tokenizer *tokenizer, const rn_tokens *to
     return rn_json_finish(&json);
 }
 
-static rn_status tokenize(const rn_tokenizer *tokenizer, const tokenize_ask *ask, rn_buffer *out) {
+static rn_status encode(const rn_tokenizer *tokenizer, const tokenize_ask *ask, rn_tokens *out) {
     uint32_t flags =
         (ask->add_special ? RN_ENCODE_BEGIN : 0) | (ask->parse_special ? RN_ENCODE_SPECIAL : 0);
-    rn_tokens tokens = {0};
-    rn_status s = rn_tokenizer_encode(tokenizer, ask->text, flags, &tokens);
-    if (s == RN_OK) s = write_tokens(tokenizer, &tokens, ask->with_pieces, out);
-    rn_tokens_free(&tokens);
-    return s;
+    return rn_tokenizer_encode(tokenizer, ask->text, flags, out);
 }
 
-static rn_status tokenize_within(rn_server *server, const rn_tokenizer *tokenizer,
-                                 const tokenize_ask *ask, rn_http_answer *answer) {
-    uint64_t bytes = (uint64_t)ask->text.bytes * LIST_BYTES;
-    if (!rn_room_take(&server->room, bytes)) {
-        rn_problem_set(&answer->problem, 429, "room_full", "",
-                       "the requests under way take all memory that there is for them");
-        answer->problem.retry_seconds = 1;
-        return RN_OK;
-    }
-    rn_status s = tokenize(tokenizer, ask, &answer->body);
-    rn_room_give_back(&server->room, bytes);
+// Half of the room, at most, is the answers' of the engine; the body has its share already.
+static bool take_room(rn_room *room, uint64_t bytes, size_t body_bytes, rn_problem *problem) {
+    uint64_t share = rn_min_u64(room->total_bytes / 2, rn_ask_room_bytes(body_bytes));
+    uint64_t most = room->total_bytes / 2 - share;
+    if (rn_room_take(room, bytes)) return true;
+    if (bytes > most)
+        return rn_problem_set(problem, 413, "too_long", "text",
+                              "tokenizing this text may take %s, and there are %s for it; shorter "
+                              "texts and words take less",
+                              rn_size_format(bytes).text, rn_size_format(most).text);
+    rn_problem_set(problem, 429, "room_full", "",
+                   "the requests under way take all memory that there is for them");
+    problem->retry_seconds = 1;
+    return false;
+}
+
+// Of what encoding may take, only the list stays while the answer is written.
+static rn_status tokenize(rn_room *room, const rn_tokenizer *tokenizer, const tokenize_ask *ask,
+                          size_t body_bytes, rn_http_answer *answer) {
+    uint64_t bytes =
+        rn_intake_work_bytes(ask->text.bytes, rn_intake_longest_word(tokenizer, ask->text));
+    rn_tokens tokens = {0};
+    if (!take_room(room, bytes, body_bytes, &answer->problem)) return RN_OK;
+    rn_status s = encode(tokenizer, ask, &tokens);
+    uint64_t list = tokens.capacity * sizeof *tokens.ids;
+    rn_room_give_back(room, bytes - list);
+    if (s == RN_OK) s = write_tokens(tokenizer, &tokens, ask->with_pieces, &answer->body);
+    rn_tokens_free(&tokens);
+    rn_room_give_back(room, list);
     return s;
 }
 
@@ -129,7 +144,7 @@ rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
     if (!tokenizer) return RN_OK;
     if (rn_ask_reader_begin(&reader, request->body, &memory, &answer->problem) &&
         read_tokenize(&reader, &ask))
-        s = tokenize_within(server, tokenizer, &ask, answer);
+        s = tokenize(&server->room, tokenizer, &ask, request->body.bytes, answer);
     rn_arena_free_all(&memory);
     return s;
 }

@@ -11,6 +11,7 @@
 #include "memory/account.h"
 #include "text/sampler_sort.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -164,6 +165,11 @@ static double random_unit(uint64_t seed, uint64_t position) {
     return (double)((uint64_t)words[0] << 21 | words[1] >> 11) * 0x1p-53;
 }
 
+// Of a temperature next to 0, too, the scale is a number: 0 times infinity is none.
+static float scale_of(const rn_sampling *s) {
+    return fminf(1 / s->temperature, FLT_MAX);
+}
+
 // From all tokens, in their own order.
 static uint32_t draw_from_all(const rn_sampler *sampler, const float *logits, float peak,
                               double unit) {
@@ -171,7 +177,7 @@ static uint32_t draw_from_all(const rn_sampler *sampler, const float *logits, fl
     float *weights = sampler->scratch.logits; // (vocab_size)
     double total = 0, passed = 0;
     uint32_t last = 0;
-    (void)rn_logits_weigh(logits, sampler->vocab_size, peak, 1 / s->temperature, weights);
+    (void)rn_logits_weigh(logits, sampler->vocab_size, peak, scale_of(s), weights);
     for (uint32_t i = 0; i < sampler->vocab_size; i++) {
         if (weights[i] < s->min_p) weights[i] = 0;
         total += weights[i];
@@ -216,13 +222,13 @@ static size_t select_nucleus(const rn_sampler *sampler, const float *logits, flo
     const rn_sampling *s = &sampler->sampling;
     rn_candidate_token *candidates = sampler->scratch.candidates; // (vocab_size)
     size_t vocab = sampler->vocab_size, few = rn_min_u64(FIRST_SORTED, vocab);
-    double total = rn_logits_weigh(logits, vocab, peak, 1 / s->temperature, NULL);
+    double total = rn_logits_weigh(logits, vocab, peak, scale_of(s), NULL);
     rn_logits_select(logits, vocab, few, candidates);
-    (void)weigh_candidates(candidates, few, peak, 1 / s->temperature);
+    (void)weigh_candidates(candidates, few, peak, scale_of(s));
     size_t count = count_nucleus(candidates, few, (double)s->top_p * total);
     if (count <= few) return count;
     rn_logits_sort(logits, vocab, candidates, sampler->scratch.spare);
-    (void)weigh_candidates(candidates, vocab, peak, 1 / s->temperature);
+    (void)weigh_candidates(candidates, vocab, peak, scale_of(s));
     return rn_min_u64(count_nucleus(candidates, vocab, (double)s->top_p * total), vocab);
 }
 
@@ -240,7 +246,7 @@ static size_t select_best(const rn_sampler *sampler, const float *logits, float 
     rn_candidate_token *candidates = sampler->scratch.candidates;
     if (!has_top_k(sampler)) return select_nucleus(sampler, logits, peak);
     rn_logits_select(logits, sampler->vocab_size, s->top_k, candidates);
-    double total = weigh_candidates(candidates, s->top_k, peak, 1 / s->temperature);
+    double total = weigh_candidates(candidates, s->top_k, peak, scale_of(s));
     if (!has_top_p(s)) return s->top_k;
     return rn_min_u64(count_nucleus(candidates, s->top_k, (double)s->top_p * total), s->top_k);
 }

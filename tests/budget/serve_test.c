@@ -92,6 +92,8 @@ static uint64_t serve_at(uint64_t budget, bool first) {
     assert_int_equal(hard, budget);
     assert_int_equal(facts.budget_bytes, budget);
     assert_true(facts.predicted_bytes <= budget);
+    // What is loaded leaves all of the room to requests.
+    assert_true(rn_ledger_total(RN_DEVICE_HOST).now_bytes + ROOM <= facts.predicted_bytes);
     for (uint32_t i = 0; i < JOBS; i++)
         jobs[i] = enter(engine, i);
     for (uint32_t i = 0; i < JOBS; i++) {

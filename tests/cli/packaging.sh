@@ -64,7 +64,7 @@ done
 # ---- systemd ---------------------------------------------------------------------------
 
 unit=$packaging/systemd/ration.service
-says "$unit" 'MemoryMax=' '--budget 100%%' 'DynamicUser=yes' 'TimeoutStopSec=45'
+says "$unit" 'MemoryMax=' '--budget 100%%' 'DynamicUser=yes' 'TimeoutStopSec=45' 'TMPDIR=%S'
 if command -v systemd-analyze > /dev/null; then
     sed "s,/usr/local/bin/ration,$ration," "$unit" > ration.service
     expect 0 systemd-analyze verify --man=no ./ration.service

@@ -3,6 +3,7 @@
 # start_server OPTIONS...: with the log in ./log; sets `server` (its process) and `url`. Stopped at the end of the test.
 start_server() {
     local try
+    : > log # not the address of the server before
     "$ration" serve --port 0 "$@" > serve_out 2> log &
     server=$!
     cleanups+=("kill -9 $server 2> /dev/null")

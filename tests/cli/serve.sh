@@ -38,13 +38,21 @@ ask_later() {
 }
 ask_later &
 waiting=$!
-for try in $(seq 100); do
+while kill -0 $waiting 2> /dev/null; do
     python3 -c "import urllib.request, sys; sys.exit(b'requests_running 1' not in urllib.request.urlopen('$url/metrics').read())" && break
 done
 stop_server
 equals 'exit code after SIGTERM' 0 "$code"
 wait $waiting || fail 'what ran was cut off'
 grep -q 'stage final_cleanup' log || fail 'no final_cleanup'
+
+# Asked to end before it could serve: that is no failure either.
+: > log
+"$ration" serve --port 0 2> log &
+server=$!
+until grep -q 'stage tokenizer_loaded' log; do kill -0 $server || fail 'no server'; done
+stop_server
+equals 'exit code after SIGTERM while loading' 0 "$code"
 
 # ---- settings -----------------------------------------------------------------------------------
 MAX_LENGTH=24 BATCH_SIZE=3 SEQUENCE_LENGTH=128 COMPILED_MODEL_PATH=$scratch/saved start_server --json --served-name story
@@ -68,9 +76,14 @@ ask 400 /v1/completions '{"model": "story", "prompt": "Once", "n": 4, "max_token
 stop_server INT
 equals 'exit code after Ctrl-C' 0 "$code"
 
+# One page is less than what warming up would like to read.
+start_server --kv-pages 1
+ask 200 /generate '{"prompt": "Once", "max_tokens": 3}'
+stop_server
+
 # ---- who may ask --------------------------------------------------------------------------------
 printf 'first key\n\nsecond\n' > keys
-start_server --api-key-file keys --log-format symbols
+start_server --api-key-file keys --log-format symbols --drain 5s --idle-timeout 2min
 ask 401 /v1/models
 ask 401 /v1/models '' 'Authorization: Bearer third'
 ask 200 /v1/models '' 'Authorization: Bearer second'
@@ -89,6 +102,9 @@ grep -q secret out && fail 'the list shows a key'
 expect 4 "$ration" serve --port 0 --budget 20MiB
 says err 'smallest budget'
 expect 2 "$ration" serve --port 70000
+expect 2 "$ration" serve --port 0 --drain soon
+expect 2 "$ration" serve --port 0 --idle-timeout 0s
+expect 2 "$ration" serve --port 0 --threads 4294967297
 expect 2 "$ration" serve --tls-cert nowhere.pem
 expect 2 "$ration" serve --device nothing
 expect 3 "$ration" serve --port 0 nowhere.gguf

@@ -172,6 +172,12 @@ def stop_stops(browser):
         check("text after the stop", kept, page.evaluate(words))
         assert "stopped" in page.evaluate("[...document.querySelectorAll('.facts')].pop().textContent")
         check("buttons", [False, True], page.evaluate("[byId('send').hidden, byId('stop').hidden]"))
+    say(page, "Go on")
+    wait(page, "[...document.querySelectorAll('.words')].pop().textContent.length > 40", "some text")
+    page.evaluate("byId('clear').click()")
+    wait(page, "answering === null", "an end")
+    page.frame()
+    check("left of it in a new conversation", [0, ""], page.evaluate("[conversation.length, byId('spoken').textContent]"))
     fine(page)
 
 
@@ -271,6 +277,12 @@ def an_answer_that_breaks_off_is_told(browser):
     FAKE.answer = lambda handler, _: put_events(handler, ["Hel", failure], end=False)
     said = answer_to(page, "Hi")
     assert "Hel" in said and "the device was lost" in said, said
+    FAKE.reset()
+    answer_to(page, "Well?")
+    page.evaluate("document.querySelector('.problem button').click()")
+    wait(page, "answering === null && conversation.length === 6", "an answer in the end")
+    check("what was said", ["Hi", "Well?", "Hi"], page.evaluate("conversation.filter(t => t.role === 'user').map(t => t.content)"))
+    check("of the broken answers", 1, page.evaluate("conversation.filter(t => t.content === 'Hel').length"))
     fine(page)
 
 

@@ -4,6 +4,7 @@
 The server has a chat template, the key KEY, --parallel 2 and --waiting 1. Exits with 77 where the client is missing.
 """
 import concurrent.futures
+import inspect
 import json
 import sys
 
@@ -43,6 +44,37 @@ def refused(kind, call, param=None, code=None):
 def test_models():
     assert client.models.retrieve(model).id == model
     refused(openai.NotFoundError, lambda: client.models.retrieve('gpt-4'))
+
+
+def extras(part, where):
+    """Where in an answer there are fields that the client's own types do not have."""
+    if isinstance(part, openai.BaseModel):
+        found = [f'{where}.{name}' for name in part.model_extra or {}]
+        return found + [e for name in type(part).model_fields for e in extras(getattr(part, name), f'{where}.{name}')]
+    return [e for item in part for e in extras(item, where)] if isinstance(part, list) else []
+
+
+def test_shapes():
+    for n, top in ((1, 0), (2, 2)):
+        fields = {'n': n, 'max_tokens': 3}
+        talks = {'n': n, 'max_completion_tokens': 3, 'logprobs': True, 'top_logprobs': top}
+        for answer in (complete(**fields), complete(**fields, logprobs=top), chat(**talks)):
+            assert extras(answer, '') == []
+            type(answer).model_validate_json(answer.model_dump_json(), strict=True)
+        for chunk in [*complete(**fields, logprobs=top, stream=True), *chat(**talks, stream=True)]:
+            assert extras(chunk, '') == []
+
+
+def test_every_field_is_known():
+    """Taken, or refused for its value; never as a field that nobody knows."""
+    ours = {'extra_headers', 'extra_query', 'extra_body', 'timeout', 'self'}
+    for call, create in ((complete, client.completions.create), (chat, client.chat.completions.create)):
+        for name in set(inspect.signature(create).parameters) - ours:
+            try:
+                call(extra_body={name: {'no': 'sense'}})
+            except openai.BadRequestError as error:
+                known = error.code != 'unknown_field' or error.param != name
+                assert known, f'{name} is not in the table of fields'
 
 
 def test_completion():

@@ -59,7 +59,8 @@ uint64_t profiling_bytes(void);
 // A --budget for the host, and what of it is not for a plan.
 typedef struct host_budget {
     uint64_t total_bytes;
-    uint64_t outside_bytes; // the process image, measured, and what a recording takes
+    uint64_t outside_bytes; // what is held already: the process image, measured, a tokenizer, what
+                            // a recording takes
     uint64_t reserve_bytes; // for its growth
     bool planned_only;      // "+SIZE": all of it is the plan's
     bool measured;          // none was given: nine tenths of what is free
@@ -74,6 +75,9 @@ typedef struct safe_text {
     char text[256];
 } safe_text;
 safe_text make_safe(rn_str text);
+
+// "1.5", "1.5s", "200ms", "30us", "2min": seconds. `option` is for the message.
+rn_status parse_time(const char *option, const char *text, double *out);
 
 // "[4096, 1024]"
 safe_text format_shape(const rn_tensor_info *tensor);

@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -47,4 +48,19 @@ void default_profile_name(const char *begin, const char *ending, char out[4096])
     localtime_r(&now, &local);
     strftime(text, sizeof text, "%Y%m%d_%H%M%S", &local);
     snprintf(out, 4096, "%s_%s%s", begin, text, ending);
+}
+
+rn_status parse_time(const char *option, const char *text, double *out) {
+    char *end;
+    *out = strtod(text, &end);
+    double unit = strcmp(end, "ms") == 0                      ? 1e-3
+                  : strcmp(end, "us") == 0                    ? 1e-6
+                  : strcmp(end, "s") == 0 || (!*end && *text) ? 1
+                  : strcmp(end, "min") == 0                   ? 60
+                                                              : 0;
+    if (end == text || unit == 0 || !(*out >= 0) || *out > 1e9)
+        return rn_hint(rn_fail(RN_INVALID, "--%s '%s' is no time", option, text),
+                       "seconds, or with a unit: 1.5, 1.5s, 200ms, 30us, 2min");
+    *out *= unit;
+    return RN_OK;
 }

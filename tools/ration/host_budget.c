@@ -37,8 +37,11 @@ rn_status read_host_budget(const invocation *in, host_budget *out) {
     RN_TRY(text[0] ? parse(text, out) : measure(&out->total_bytes));
     if (out->planned_only) return RN_OK;
     RN_TRY(rn_process_charge_outside());
-    out->outside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
-    out->outside_bytes += profiling_bytes();
+    // All that is held by now: the process image, and what is on the ledger (a tokenizer of a large
+    // vocabulary is 10 MiB), of which profiling_bytes counts the recording.
+    out->outside_bytes = rn_ledger_total(RN_DEVICE_HOST).now_bytes -
+                         rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes +
+                         profiling_bytes();
     out->reserve_bytes = reserve_of(out->total_bytes);
     if (!out->measured) // a line in the picture
         rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, out->total_bytes);

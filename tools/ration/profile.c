@@ -13,21 +13,6 @@ enum { MAX_PATH_BYTES = 4096 };
 
 // ---- report ---------------------------------------------------------------------------
 
-// "1.5", "1.5s", "200ms", "30us": seconds.
-static rn_status parse_time(const char *text, double *out) {
-    char *end;
-    *out = strtod(text, &end);
-    double unit = strcmp(end, "ms") == 0                      ? 1e-3
-                  : strcmp(end, "us") == 0                    ? 1e-6
-                  : strcmp(end, "s") == 0 || (!*end && *text) ? 1
-                                                              : 0;
-    if (end == text || unit == 0 || !(*out >= 0) || *out > 1e9)
-        return rn_hint(rn_fail(RN_INVALID, "--at '%s' is no time", text),
-                       "seconds since the beginning: 1.5, 1.5s, 200ms or 30us");
-    *out *= unit;
-    return RN_OK;
-}
-
 static rn_status print_report(const invocation *in, const rn_timeline *timeline,
                               const rn_report_options *options) {
     if (!in->json) return rn_timeline_report(timeline, options, rn_sink_file(stdout));
@@ -41,7 +26,7 @@ static rn_status report_one(const invocation *in) {
     rn_report_options options = {.at_seconds = -1, .rows = rn_settings_count(in->settings, "rows")};
     const char *at = rn_settings_text(in->settings, "at");
     rn_timeline *timeline = NULL;
-    if (*at) RN_TRY(parse_time(at, &options.at_seconds));
+    if (*at) RN_TRY(parse_time("at", at, &options.at_seconds));
     RN_TRY(rn_timeline_open(in->words[1], &timeline));
     rn_status s = print_report(in, timeline, &options);
     rn_timeline_destroy(timeline);

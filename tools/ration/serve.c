@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ typedef struct server_command {
     text_buffer chat_template, key_file;
     const char *keys[MAX_KEYS];
     host_budget budget;
+    double drain_seconds;
     rn_server_options options;
     rn_generator_options generator;
     rn_server *server;
@@ -43,15 +45,26 @@ static rn_status read_bytes(const invocation *in, const char *name, uint64_t *ou
     return *out ? RN_OK : rn_fail(RN_INVALID, "--%s 0: at least 1", name);
 }
 
+// Whole seconds, at least one.
+static rn_status read_seconds(const invocation *in, const char *name, uint32_t *out) {
+    const double most = 1 << 20;
+    double seconds = 0;
+    RN_TRY(parse_time(name, rn_settings_text(in->settings, name), &seconds));
+    if (seconds <= 0 || seconds > most)
+        return rn_fail(RN_INVALID, "--%s %g: above 0, at most %g seconds", name, seconds, most);
+    *out = (uint32_t)ceil(seconds);
+    return RN_OK;
+}
+
 static rn_status read_limits(const invocation *in, rn_server_limits *out) {
-    enum { MANY = 65536, LONG = 1 << 20 };
+    enum { MANY = 65536 };
     RN_TRY(read_count32(in, "connections", MANY, &out->connections));
     RN_TRY(read_count32(in, "waiting", MANY, &out->waiting));
     RN_TRY(read_bytes(in, "max-body", &out->body_bytes));
     RN_TRY(read_bytes(in, "request-memory", &out->request_bytes));
     RN_TRY(read_count32(in, "max-tokens", INT32_MAX, &out->answer_tokens));
-    RN_TRY(read_count32(in, "idle-timeout", LONG, &out->idle_seconds));
-    return read_count32(in, "wait-timeout", LONG, &out->wait_seconds);
+    RN_TRY(read_seconds(in, "idle-timeout", &out->idle_seconds));
+    return read_seconds(in, "wait-timeout", &out->wait_seconds);
 }
 
 static rn_status add_key(server_command *c, const char *key) {
@@ -106,19 +119,21 @@ static rn_status read_model(server_command *c) {
 static rn_status read_options(server_command *c) {
     const invocation *in = c->in;
     rn_server_options *o = &c->options;
-    uint64_t port = 0;
+    uint64_t port = 0, threads = 0;
     RN_TRY(read_number(in, "port", 0, UINT16_MAX, &port));
     o->port = (uint16_t)port;
     o->host = rn_settings_text(in->settings, "host");
     o->devices = rn_settings_text(in->settings, "device");
     o->no_fallback = !rn_settings_bool(in->settings, "fallback");
-    o->threads = (uint32_t)rn_settings_count(in->settings, "threads");
+    RN_TRY(read_number(in, "threads", 0, UINT32_MAX, &threads));
+    o->threads = (uint32_t)threads;
     o->tls_certificate = given(in, "tls-cert");
     o->tls_key = given(in, "tls-key");
     o->cors_origin = given(in, "cors");
     o->save_folder = given(in, "save");
     o->profile_folder = given(in, "profile-folder");
     RN_TRY(read_limits(in, &o->limits));
+    RN_TRY(parse_time("drain", rn_settings_text(in->settings, "drain"), &c->drain_seconds));
     RN_TRY(read_keys(c));
     return read_model(c);
 }
@@ -155,9 +170,10 @@ static rn_status serve(server_command *c) {
     RN_TRY(read_options(c));
     RN_TRY(rn_server_create(&c->options, &c->server));
     RN_TRY(read_generator(c));
-    RN_TRY(load(c));
-    return rn_server_run(c->server, &interrupt_flag,
-                         (double)rn_settings_count(c->in->settings, "drain"));
+    rn_status s = load(c);
+    if (s == RN_CANCELLED && interrupted) return RN_OK; // asked to end before it could serve
+    RN_TRY(s);
+    return rn_server_run(c->server, &interrupt_flag, c->drain_seconds);
 }
 
 // Requests are small blocks from several threads: one heap for all of them, and what is large goes

@@ -255,6 +255,29 @@ static void superblocks_of_256(void **unused) {
     }
 }
 
+// Rows go side by side in strips of any number up to eight, past odd panels and a part of one.
+static void any_number_of_rows(void **unused) {
+    (void)unused;
+    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K,
+                               RN_DTYPE_Q6_K};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        weight w = make_weight(dtypes[i], 7 * RN_PANEL_ROWS - 3, 256);
+        float *x = malloc(MOST_ROWS * w.cols * sizeof(float));
+        float *expected = malloc(MOST_ROWS * w.rows * sizeof(float));
+        fill_weights(x, MOST_ROWS * w.cols, i);
+        expect(&w, x, NULL, false, expected);
+        for_each_level(level) for (uint32_t m = 1; m <= MOST_ROWS; m++) {
+            test_guard y;
+            run_product(&w, x, NULL, m, NULL, 1, &y);
+            compare(&w, expected, &y, m, level, 1);
+            test_guard_free(&y);
+        }
+        free(x);
+        free(expected);
+        free_weight(&w);
+    }
+}
+
 static void floats_of_every_width(void **unused) {
     (void)unused;
     const rn_dtype dtypes[] = {RN_DTYPE_F32, RN_DTYPE_F16, RN_DTYPE_BF16};
@@ -379,6 +402,7 @@ int main(void) {
         cmocka_unit_test(bytes_with_a_scale_a_row),
         cmocka_unit_test(blocks_of_32),
         cmocka_unit_test(superblocks_of_256),
+        cmocka_unit_test(any_number_of_rows),
         cmocka_unit_test(floats_of_every_width),
         cmocka_unit_test(groups_of_nibbles),
         cmocka_unit_test(any_other_readable_weight),

@@ -207,6 +207,27 @@ static void a_device_with_its_own_memory_says_the_same(void **state) {
     rn_device_destroy(sim);
 }
 
+// The logits that come back from a device, too.
+static void all_of_its_own_memory_is_planned_for(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
+    options.text.logit_rows = 200; // more than what an arena has left over
+    for (int i = 0; i < 2; i++) {
+        options.session.device = i ? sim : NULL;
+        options.plan.budget_bytes = 0;
+        rn_generator *generator = create(&options), *none = NULL;
+        uint64_t needed = rn_plan_get_summary(generator->plan)->smallest_bytes +
+                          generator->memory.held_bytes + sizeof *generator;
+        rn_generator_destroy(generator);
+        options.plan.budget_bytes = 1;
+        assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &none));
+        assert_int_equal(rn_last_refusal()->smallest_budget_bytes, needed);
+    }
+    rn_device_destroy(sim);
+}
+
 // ---- conversations ------------------------------------------------------------------------------
 
 // Tells `count` more tokens.
@@ -624,6 +645,7 @@ int main(void) {
         cmocka_unit_test(what_is_held_beside_the_plan_is_within_the_budget),
         cmocka_unit_test(only_where_weights_are_streamed_is_there_guessing),
         cmocka_unit_test(a_device_with_its_own_memory_says_the_same),
+        cmocka_unit_test(all_of_its_own_memory_is_planned_for),
         cmocka_unit_test(a_paused_sequence_goes_on_from_what_was_taken),
         cmocka_unit_test(a_conversation_keeps_its_history),
         cmocka_unit_test(rewinding_gives_pages_back_and_forgets),

@@ -175,10 +175,15 @@ static void what_changes_nothing_is_taken(void **state) {
         "\"prediction\": {\"type\": \"content\", \"content\": \"x\"}, \"audio\": null",
         "\"reasoning_effort\": \"none\", \"verbosity\": \"medium\"",
         "\"max_tokens\": 5, \"max_completion_tokens\": 5",
+        "\"prompt_cache_options\": {\"mode\": \"explicit\"}, \"moderation\": null",
     };
     (void)state;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         accept_and_free(RN_ASK_CHAT, chat_with(fields[i]));
+    accept_and_free(RN_ASK_CHAT,
+                    message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\","
+                                 "\"prompt_cache_breakpoint\": {\"mode\": \"explicit\"},"
+                                 "\"text\": \"a\"}]"));
 }
 
 static void a_top_p_of_nothing_is_the_best_token_alone(void **state) {
@@ -341,6 +346,7 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
            "modalities");
     refuse(RN_ASK_CHAT, chat_with("\"store\": true"), "unsupported_value", "store");
     refuse(RN_ASK_CHAT, chat_with("\"audio\": {}"), "unsupported_value", "audio");
+    refuse(RN_ASK_CHAT, chat_with("\"moderation\": {}"), "unsupported_value", "moderation");
     refuse(RN_ASK_CHAT, chat_with("\"reasoning_effort\": \"high\""), "unsupported_value",
            "reasoning_effort");
     refuse(RN_ASK_CHAT, chat_with("\"stream_options\": {\"include_obfuscation\": true}"),
@@ -369,6 +375,10 @@ static void messages_are_checked_one_by_one(void **state) {
     assert_non_null(strstr(problem.message, "image_url"));
     refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": [{\"image_url\": {}}]"),
            "unsupported_value", "messages[0].content[0]");
+    refuse(RN_ASK_CHAT,
+           message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\","
+                        "\"prompt_cache_breakpoint\": {} nonsense"),
+           "invalid_json", "");
     refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\"}]"),
            "missing", "messages[0].content[0].text");
     refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": [\"a\"]"), "invalid_value",

@@ -35,6 +35,7 @@ static house open_house(const rn_server_options *options) {
     rn_server_limits *l = &h.options.limits;
     if (!l->waiting) l->waiting = 128;
     if (!l->wait_seconds) l->wait_seconds = 600;
+    if (!l->idle_seconds) l->idle_seconds = 60;
     if (!l->answer_tokens) l->answer_tokens = 200;
     if (!l->request_bytes) l->request_bytes = 16 << 20;
     if (!h.options.devices) h.options.devices = "cpu";
@@ -419,15 +420,8 @@ static const wish talker = {RN_ASK_GENERATE,   "Once upon a time",  .n = 3,
                             .max_tokens = 100, .temperature = 1.0f, .seed = 3,
                             .stream = true,    .logprobs = 20};
 
-static bool is_stalled(rn_job *job) {
-    pthread_mutex_lock(&job->lock);
-    bool stalled = job->stalled;
-    pthread_mutex_unlock(&job->lock);
-    return stalled;
-}
-
 static void wait_until_stalled(rn_job *job) {
-    while (!is_stalled(job))
+    while (!rn_job_is_stalled(job))
         pause_us(1000);
 }
 
@@ -445,6 +439,25 @@ static void a_slow_reader_holds_up_itself_only(void **state) {
     assert_int_equal(rn_job_get_state(clients[0].job), RN_JOB_RUNNING);
     hear_out(&clients[0]);
     expect_spoken(&talker, &clients[0]);
+    close_house(&h);
+}
+
+static void who_reads_too_slowly_may_not_keep_others_waiting_for_ever(void **state) {
+    (void)state;
+    house h = open_house(&(rn_server_options){0});
+    wish all = {RN_ASK_COMPLETION, "Once", .n = 4, .max_tokens = 5}; // every sequence there is
+    load(&h);
+    assert_true(ask(&h, &talker, &clients[0]));
+    wait_until_stalled(clients[0].job);
+    pthread_mutex_lock(&h.engine->lock); // its thread sleeps: there is nothing to do
+    clients[0].job->blocked_ns = (uint64_t)60 * 1000000000;
+    pthread_mutex_unlock(&h.engine->lock);
+    assert_true(ask(&h, &all, &clients[1]));
+    hear_out(&clients[1]);
+    expect_spoken(&all, &clients[1]);
+    hear_out(&clients[0]);
+    assert_int_equal(clients[0].state, RN_JOB_FAILED);
+    assert_int_equal(clients[0].problem.http, 503);
     close_house(&h);
 }
 
@@ -914,6 +927,7 @@ int main(void) {
         cmocka_unit_test(usage_is_known_with_the_last_piece),
         cmocka_unit_test(a_chat_is_answered_by_its_template),
         cmocka_unit_test(a_slow_reader_holds_up_itself_only),
+        cmocka_unit_test(who_reads_too_slowly_may_not_keep_others_waiting_for_ever),
         cmocka_unit_test(the_longest_answer_there_can_be_has_room),
         cmocka_unit_test(many_jobs_come_and_go_and_all_is_given_back),
         cmocka_unit_test(a_stalled_stream_that_hangs_up_gives_its_pages_back),

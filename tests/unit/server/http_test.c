@@ -8,6 +8,7 @@
 #include "memory/account.h"
 #include "server/http_parts.h"
 
+#include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -378,6 +379,31 @@ static void a_server_without_memory_leaves_nothing_behind(void **state) {
     }
 }
 
+static size_t count_entries(const char *folder) {
+    size_t count = 0;
+    DIR *entries = opendir(folder);
+    assert_non_null(entries);
+    while (readdir(entries))
+        count++;
+    closedir(entries);
+    return count;
+}
+
+static void a_server_that_has_ended_leaves_no_file_and_no_thread(void **state) {
+    (void)state;
+    if (!has_library()) skip();
+    rn_server_options options = {.limits = {.connections = 8}};
+    size_t files = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+    for (int i = 0; i < 20; i++) {
+        rn_server *server;
+        assert_ok(rn_server_create(&options, &server));
+        assert_non_null(strstr(ask_server(server, "GET / HTTP/1.0\r\n\r\n"), " 200 "));
+        rn_server_destroy(server);
+    }
+    assert_int_equal(count_entries("/proc/self/fd"), files);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_and_a_method_find_their_route),
@@ -398,6 +424,7 @@ int main(void) {
         cmocka_unit_test(an_address_that_cannot_be_had_is_told_plainly),
         cmocka_unit_test(certificates_are_looked_at_before_they_are_used),
         cmocka_unit_test(a_server_without_memory_leaves_nothing_behind),
+        cmocka_unit_test(a_server_that_has_ended_leaves_no_file_and_no_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

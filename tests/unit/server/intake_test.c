@@ -74,7 +74,9 @@ static rn_tokens encode(const house *h, const char *user) {
     rn_chat_message messages[] = {{RN_STR("system"), RN_STR("Be kind.")},
                                   {RN_STR("user"), rn_str_from(user)}};
     rn_tokens tokens = {0};
-    assert_ok(rn_intake_encode_chat(h->tokens, h->parsed, messages, 2, 1 << 20, &tokens));
+    bool too_long;
+    assert_ok(
+        rn_intake_encode_chat(h->tokens, h->parsed, messages, 2, 1 << 20, &tokens, &too_long));
     return tokens;
 }
 
@@ -176,7 +178,9 @@ static void two_messages_cannot_say_one_together(void **state) {
             rn_chat_message messages[] = {{RN_STR("user"), rn_str_from(first)},
                                           {RN_STR("user"), rn_str_from(whole + cut)}};
             rn_tokens got = {0};
-            assert_ok(rn_intake_encode_chat(h.tokens, h.parsed, messages, 2, 1 << 20, &got));
+            bool too_long;
+            assert_ok(
+                rn_intake_encode_chat(h.tokens, h.parsed, messages, 2, 1 << 20, &got, &too_long));
             assert_int_equal(count_special(&h, &got), 0);
             assert_true(says(&h, &got, whole));
             rn_tokens_free(&got);
@@ -368,6 +372,21 @@ static void what_a_template_raises_is_told(void **state) {
     rn_chat_template_free(form);
 }
 
+static void what_a_template_makes_too_long_is_refused_for_its_length(void **state) {
+    (void)state;
+    rn_chat_template *form;
+    rn_intake intake = make_intake();
+    intake.spelled_bytes = 2; // of 128 tokens
+    assert_ok(rn_chat_template_parse(
+        "form", RN_STR("{% for i in range(300) %}{{ messages[0].content }}{% endfor %}"), &form));
+    intake.form = form;
+    refused(&intake, (question){RN_ASK_CHAT, "a"}, 400, "context_length_exceeded", "messages",
+            "128");
+    refused(&intake, (question){RN_ASK_CHAT, "<|endoftext|>"}, 400, "context_length_exceeded",
+            "messages", "128");
+    rn_chat_template_free(form);
+}
+
 static void without_room_there_is_a_429(void **state) {
     (void)state;
     rn_intake intake = make_intake();
@@ -412,6 +431,58 @@ static void an_answer_s_length_follows_from_what_was_asked(void **state) {
     rn_chat_template_free(form);
 }
 
+// The most that reading a conversation holds beyond what it takes of the room; negative: less.
+static int64_t chat_excess(const house *h, const char *text) {
+    static const uint64_t ample = (uint64_t)1 << 30;
+    rn_intake intake = make_intake();
+    rn_problem problem = {0};
+    rn_scope scope;
+    intake.tokenizer = h->tokens;
+    intake.form = h->parsed;
+    intake.context = 1 << 20;
+    intake.pages = UINT32_MAX;
+    rn_room_init(&room, ample);
+    rn_job *job = make_job(&(question){RN_ASK_CHAT, text});
+    rn_scope_begin(&scope, "read", RN_DEVICE_HOST);
+    if (!rn_intake_read(&intake, job, &problem)) fail_msg("%s", problem.message);
+    int64_t peak = (int64_t)rn_scope_end(&scope).peak_allocated;
+    int64_t taken = (int64_t)room.peak_bytes - 1000; // the request itself
+    end_job(job);
+    rn_room_init(&room, 16 << 20);
+    return peak - taken;
+}
+
+static void a_conversation_holds_no_more_than_is_taken_for_it(void **state) {
+    (void)state;
+    static const char *const words[] = {"hello world, ",
+                                        "<|endoftext|>",
+                                        "<|eot_id|>",
+                                        "<|end|> ",
+                                        "\xF3\xB0\x80\x81 <|eot_id|>",
+                                        "\xF3\xB0\x80\x81",
+                                        "\n",
+                                        "<"};
+    enum { BYTES = 24 << 10 };
+    static char text[BYTES + 1];
+    for (size_t i = 0; i < HOUSES; i++) {
+        house h = houses[i];
+        if (!open_house(&h)) continue;
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+            size_t bytes = strlen(words[w]), whole = BYTES / bytes * bytes;
+            for (size_t at = 0; at < whole; at++)
+                text[at] = words[w][at % bytes];
+            text[whole] = 0;
+            int64_t more = chat_excess(&h, text);
+            text[2000 / bytes * bytes] = 0;
+            int64_t short_more = chat_excess(&h, text);
+            if (more > 0 || short_more > 0)
+                fail_msg("form %zu, \"%s\": %lld or %lld bytes more", i, words[w], (long long)more,
+                         (long long)short_more);
+        }
+        close_house(&h);
+    }
+}
+
 static void seeds_that_nobody_chose_differ(void **state) {
     (void)state;
     rn_intake intake = make_intake();
@@ -433,8 +504,10 @@ int main(void) {
         cmocka_unit_test(characters_that_stand_for_tokens_may_stand_in_a_message),
         cmocka_unit_test(prompts_spell_special_tokens_out_and_are_never_empty),
         cmocka_unit_test(encoding_holds_no_more_than_is_taken_for_it),
+        cmocka_unit_test(a_conversation_holds_no_more_than_is_taken_for_it),
         cmocka_unit_test(what_never_fits_is_refused_with_the_numbers),
         cmocka_unit_test(what_a_template_raises_is_told),
+        cmocka_unit_test(what_a_template_makes_too_long_is_refused_for_its_length),
         cmocka_unit_test(without_room_there_is_a_429),
         cmocka_unit_test(an_answer_s_length_follows_from_what_was_asked),
         cmocka_unit_test(seeds_that_nobody_chose_differ),

@@ -184,8 +184,13 @@ static void options_are_read_and_wrong_ones_named(void **state) {
     assert_int_equal(0, answer.problem.http);
     assert_non_null(strstr(answer.body.data, "\"ring\":false"));
     assert_int_equal(0, stop());
-    static const char *const wrong[] = {
-        "{\"ring\": 1}", "{\"rings\": true}", "[]", "{\"ring\": true", "{} {}", "nonsense"};
+    static const char *const wrong[] = {"{\"ring\": 1}",
+                                        "{\"rings\": true}",
+                                        "[]",
+                                        "{\"ring\": true",
+                                        "{} {}",
+                                        "nonsense",
+                                        "{\"ring\": true, \"ring\": true}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(400, start(wrong[i]));
     assert_false(rn_profile_is_on());

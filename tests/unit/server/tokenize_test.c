@@ -16,9 +16,11 @@ static rn_server server;
 static rn_model *model;
 static rn_http_answer answer;
 
+enum { ROOM_BYTES = 16 << 20 };
+
 static int open_model(void **state) {
     (void)state;
-    rn_room_init(&server.room, 1 << 20);
+    rn_room_init(&server.room, ROOM_BYTES);
     if (rn_model_open(NULL, NULL, &model) != RN_OK) return 1;
     tokenizer = rn_model_tokenizer(model);
     return 0;
@@ -35,8 +37,9 @@ static rn_status ask(rn_handler handler, rn_str body) {
     rn_buffer_free(&answer.body);
     answer = (rn_http_answer){.status = 200, .file = -1};
     rn_buffer_init(&answer.body, RN_HOST_IO, (size_t)64 << 20);
+    uint64_t taken = atomic_load(&server.room.taken_bytes);
     rn_status s = handler(&server, &request, &answer);
-    assert_int_equal(atomic_load(&server.room.taken_bytes), 0);
+    assert_int_equal(atomic_load(&server.room.taken_bytes), taken);
     return s;
 }
 
@@ -134,15 +137,33 @@ static void long_texts_are_too_large(void **state) {
 
 static void without_room_it_is_asked_to_come_again(void **state) {
     (void)state;
-    rn_room_init(&server.room, 8);
+    assert_true(rn_room_take(&server.room, ROOM_BYTES));
     refuse(rn_handle_tokenize, "{\"text\": \"Once upon\"}", 429, "");
     assert_true(answer.problem.retry_seconds > 0);
-    rn_room_init(&server.room, 1 << 20);
+    rn_room_give_back(&server.room, ROOM_BYTES);
     const rn_tokenizer *kept = tokenizer;
     tokenizer = NULL;
     refuse(rn_handle_tokenize, "{\"text\": \"a\"}", 503, "");
     refuse(rn_handle_detokenize, "{\"tokens\": []}", 503, "");
     tokenizer = kept;
+}
+
+// One word of 64 KiB is the worst: a symbol and two entries of a heap for each byte.
+static void what_encoding_holds_is_taken_of_the_room(void **state) {
+    enum { TEXT = 64 << 10 };
+    (void)state;
+    char *body = malloc(TEXT + 32);
+    assert_non_null(body);
+    sprintf(body, "{\"text\": \"%0*d\"}", TEXT, 0);
+    assert_true(rn_room_take(&server.room, ROOM_BYTES / 2)); // as the engine does, for answers
+    refuse(rn_handle_tokenize, body, 413, "text");
+    rn_room_give_back(&server.room, ROOM_BYTES / 2);
+    rn_ledger_reset_peaks();
+    uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
+    (void)ask_text(rn_handle_tokenize, body);
+    uint64_t most = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).peak_bytes - before;
+    assert_true(most > TEXT && most <= atomic_load(&server.room.peak_bytes));
+    free(body);
 }
 
 static void torture(rn_handler handler, const char *body) {
@@ -172,6 +193,7 @@ int main(void) {
         cmocka_unit_test(tokens_become_the_text_again),
         cmocka_unit_test(bad_requests_are_refused_by_field),
         cmocka_unit_test(long_texts_are_too_large),
+        cmocka_unit_test(what_encoding_holds_is_taken_of_the_room),
         cmocka_unit_test(without_room_it_is_asked_to_come_again),
         cmocka_unit_test(without_memory_nothing_is_lost),
     };

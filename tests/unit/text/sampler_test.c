@@ -227,6 +227,21 @@ static void of_equals_the_lowest_token_wins(void **state) {
     }
 }
 
+static void next_to_no_temperature_is_none(void **state) {
+    (void)state;
+    static float logits[VOCAB];
+    make_logits(logits, VOCAB, 3);
+    uint32_t best = draw(&(rn_sampling){0}, logits, VOCAB, NULL, 0, 0);
+    for (float temperature = 1e-30f; temperature > 0; temperature /= 10) {
+        rn_sampling few = {.temperature = temperature, .top_k = 5, .top_p = 0.9f};
+        assert_int_equal(draw(&few, logits, VOCAB, NULL, 0, 1), best);
+        few.top_k = 0;
+        assert_int_equal(draw(&few, logits, VOCAB, NULL, 0, 1), best);
+        few.top_p = 0;
+        assert_int_equal(draw(&few, logits, VOCAB, NULL, 0, 1), best);
+    }
+}
+
 // Flat, steep, of few values, with infinities and both zeros: as selecting all of them would.
 static void a_sorted_vocabulary_is_the_selected_one(void **state) {
     (void)state;
@@ -408,6 +423,7 @@ int main(void) {
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(a_draw_depends_on_seed_and_position_alone),
         cmocka_unit_test(of_equals_the_lowest_token_wins),
+        cmocka_unit_test(next_to_no_temperature_is_none),
         cmocka_unit_test(a_sorted_vocabulary_is_the_selected_one),
         cmocka_unit_test(penalties_are_as_defined),
         cmocka_unit_test(logprobs_are_those_of_the_raw_logits),

@@ -115,14 +115,15 @@ function endTurn(answer, question, text) {
   keepEnd(() => setText(answer.article.querySelector(".facts"), factsOf(answer)));
   speak("", true);
   if (!answer.problem || answer.text)
-    conversation.push({ role: "user", content: text }, { role: "assistant", content: answer.text });
+    answer.turns = [{ role: "user", content: text }, { role: "assistant", content: answer.text }];
+  conversation.push(...answer.turns);
   if (answer.problem) showProblem(answer.article, answer.problem, () => tryAgain(answer, question, text));
 }
 
 // What was left of an answer is not part of the conversation any more.
 function tryAgain(answer, question, text) {
   if (answering) return;
-  if (answer.text) conversation.splice(-2);
+  conversation = conversation.filter((turn) => !answer.turns.includes(turn));
   question.remove();
   answer.article.remove();
   say(text);
@@ -132,10 +133,11 @@ async function say(text) {
   const question = addArticle("You", "mine", text), article = addArticle("Answer", "answer", "");
   const answer = {
     article, words: article.querySelector(".words").firstChild, text: "", pieces: 0, tokens: 0,
-    begin: performance.now(), first: 0, last: 0, finish: "", problem: null,
+    begin: performance.now(), first: 0, last: 0, finish: "", problem: null, turns: [],
   };
   byId("turns").scrollTop = byId("turns").scrollHeight;
   byId("spoken").replaceChildren();
+  voice.pending = "";
   article.setAttribute("aria-busy", "true");
   answering = new AbortController();
   showTurnOfUser(false);
@@ -147,7 +149,7 @@ async function say(text) {
   }
   answering = null;
   showTurnOfUser(true);
-  endTurn(answer, question, text);
+  if (article.isConnected) endTurn(answer, question, text); // else a new conversation has begun
 }
 
 // ---- what the user does ----
