@@ -46,35 +46,18 @@ typedef struct rn_http_answer {
 } rn_http_answer;
 
 // A failure that is no problem of the request becomes 500 (or 503) by its story.
-typedef rn_status (*rn_handler)(rn_server *server, const rn_http_request *request,
-                                rn_http_answer *answer);
+typedef rn_status rn_handler(rn_server *server, const rn_http_request *request,
+                             rn_http_answer *answer);
 
-rn_status rn_handle_live(rn_server *server, const rn_http_request *request, rn_http_answer *answer);
-rn_status rn_handle_ready(rn_server *server, const rn_http_request *request,
-                          rn_http_answer *answer);
-rn_status rn_handle_health(rn_server *server, const rn_http_request *request,
-                           rn_http_answer *answer);
-rn_status rn_handle_metrics(rn_server *server, const rn_http_request *request,
-                            rn_http_answer *answer);
-rn_status rn_handle_models(rn_server *server, const rn_http_request *request,
-                           rn_http_answer *answer);
-rn_status rn_handle_plan(rn_server *server, const rn_http_request *request, rn_http_answer *answer);
-rn_status rn_handle_profile_start(rn_server *server, const rn_http_request *request,
-                                  rn_http_answer *answer);
+rn_handler rn_handle_live, rn_handle_ready, rn_handle_health, rn_handle_metrics;
+rn_handler rn_handle_models, rn_handle_plan;
+rn_handler rn_handle_profile_start, rn_handle_profile_stop, rn_handle_profile;
+rn_handler rn_handle_tokenize, rn_handle_detokenize;
+rn_handler rn_handle_openapi, rn_handle_page;
+
 // What a recording takes, and a bound for one that is looked at; part of the server's own bytes.
 #define RN_PROFILE_VIEW_BYTES ((uint64_t)3 << 20)
 // Ends a recording that /profile/start began, and removes its file where nobody named a folder.
 void rn_profile_view_end(rn_server *server);
-rn_status rn_handle_profile_stop(rn_server *server, const rn_http_request *request,
-                                 rn_http_answer *answer);
-rn_status rn_handle_profile(rn_server *server, const rn_http_request *request,
-                            rn_http_answer *answer);
-rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
-                             rn_http_answer *answer);
-rn_status rn_handle_detokenize(rn_server *server, const rn_http_request *request,
-                               rn_http_answer *answer);
-rn_status rn_handle_openapi(rn_server *server, const rn_http_request *request,
-                            rn_http_answer *answer);
-rn_status rn_handle_page(rn_server *server, const rn_http_request *request, rn_http_answer *answer);
 
 #endif

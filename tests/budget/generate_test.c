@@ -22,9 +22,7 @@ static rn_generator_options make_options(uint64_t budget) {
 }
 
 static rn_generator *create(const rn_generator_options *options) {
-    rn_generator *generator;
-    assert_ok(rn_generator_create_from(&tiny.maker, options, &generator));
-    return generator;
+    return tiny_text_generator(&tiny, options);
 }
 
 static int open_tiny(void **state) {

@@ -1,5 +1,9 @@
-// support.c — files and folders for tests.
+// support.c — files and folders for tests, and memory that is refused.
 #include "support.h"
+
+#include "base/fault.h"
+
+#include <ration/memory.h>
 
 #include <ftw.h>
 #include <sys/stat.h>
@@ -80,4 +84,17 @@ void *test_read(const char *path, size_t *out_bytes) {
     data[*out_bytes] = '\0';
     fclose(file);
     return data;
+}
+
+uint64_t survive_refusals(rn_status (*live)(void)) {
+    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes, n = 1;
+    for (bool fired = true; fired; n++) {
+        rn_fault_arm(RN_FAULT_ALLOC, n);
+        rn_status s = live();
+        fired = rn_fault_fired(RN_FAULT_ALLOC);
+        rn_fault_arm(RN_FAULT_ALLOC, 0);
+        assert_int_equal(s, fired ? RN_NO_MEMORY : RN_OK);
+        assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
+    }
+    return n;
 }

@@ -24,6 +24,10 @@
 // Asserts one particular failure.
 #define assert_fails(expected, expr) assert_int_equal((expected), (expr))
 
+// Refuses the first allocation of `live`, then the second, ... until it asks for no more: each time
+// it fails with RN_NO_MEMORY and has given everything back. How many it was called.
+uint64_t survive_refusals(rn_status (*live)(void));
+
 // The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer;
 // NULL where it is missing: the test then calls skip().
 const char *test_data(const char *name);

@@ -96,6 +96,12 @@ void tiny_text_close(tiny_text *tiny) {
     rn_checkpoint_close(tiny->checkpoint);
 }
 
+rn_generator *tiny_text_generator(const tiny_text *tiny, const rn_generator_options *options) {
+    rn_generator *generator;
+    assert_ok(rn_generator_create_from(&tiny->maker, options, &generator));
+    return generator;
+}
+
 // ---- what it says -------------------------------------------------------------------------------
 
 void story_prompt(uint32_t seed, uint32_t vocab, uint32_t count, uint32_t *out) {

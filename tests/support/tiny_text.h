@@ -16,6 +16,8 @@ typedef struct tiny_text {
 // Writes the weights to `path` and opens it.
 void tiny_text_open(tiny_text *tiny, const char *path);
 void tiny_text_close(tiny_text *tiny);
+// A generator of it, which must come about.
+rn_generator *tiny_text_generator(const tiny_text *tiny, const rn_generator_options *options);
 
 // What a sequence said: tokens, and the best logprobs of each, to the bit.
 enum { STORY_MOST = 256 };

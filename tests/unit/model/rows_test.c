@@ -23,9 +23,7 @@ static rn_generator_options base_options(void) {
 }
 
 static rn_generator *create(const rn_generator_options *options) {
-    rn_generator *generator;
-    assert_ok(rn_generator_create_from(&tiny.maker, options, &generator));
-    return generator;
+    return tiny_text_generator(&tiny, options);
 }
 
 static rn_sequence *begin(rn_generator *generator, uint32_t seed, uint32_t prompt) {

@@ -156,7 +156,7 @@ static void models_and_plan_are_503_before_there_are_any(void **state) {
 // Wherever memory runs out, there is a status and nothing stays.
 static void no_memory_is_a_status(void **state) {
     (void)state;
-    static const rn_handler handlers[] = {rn_handle_health, rn_handle_metrics, rn_handle_models};
+    static rn_handler *const handlers[] = {rn_handle_health, rn_handle_metrics, rn_handle_models};
     fake_begin(&server);
     assert_ok(rn_model_open(NULL, NULL, &fake.model));
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
