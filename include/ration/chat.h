@@ -34,6 +34,7 @@ typedef struct rn_chat {
     // Seconds since 1970, for strftime_now; read as UTC, so add the zone's offset for local time.
     // 0: strftime_now is undefined, and templates that ask first take their default date.
     int64_t now;
+    size_t most_bytes; // of memory while rendering, beside the text's own; 0: the library's limits
 } rn_chat;
 
 // `name` is for messages. RN_CORRUPT: what Jinja does not take either; RN_UNSUPPORTED: what is not

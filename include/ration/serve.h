@@ -24,7 +24,7 @@ typedef struct rn_server_limits {
     uint32_t waiting;       // requests in the queue; 128
     uint64_t body_bytes;    // of one request; 1 MiB
     uint64_t request_bytes; // of all requests together: bodies, prompts, answers; 16 MiB
-    uint32_t answer_tokens; // of one choice, at most, and where a request does not say; 1024
+    uint32_t answer_tokens; // of one choice, at most; 1024
     uint32_t idle_seconds;  // a connection that neither sends nor takes anything, or a stream that
                             // is read so slowly that others wait for it; 60
     uint32_t wait_seconds;  // in the queue, then 503; 600

@@ -266,7 +266,7 @@ static rn_status count_beside(const rn_text_maker *maker, const rn_generator *g,
     own += tables;
     if (rn_add_u64(options->beside_bytes, own, &options->beside_bytes)) return RN_OK;
     return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                   (unsigned long long)options->beside_bytes);
+                   (unsigned long long)g->options.plan.beside_bytes);
 }
 
 rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {

@@ -55,8 +55,9 @@ typedef struct rn_ask_limits {
     rn_str model;        // the name served; another one is 404 "model_not_found"
 } rn_ask_limits;
 
-// False: *out_problem (400, 404), and *out is freed. `body` need not outlive the call; what *out
-// takes is at most 2 * body.bytes + RN_ASK_FIXED_BYTES, and reading it takes nothing beside.
+// False: *out_problem (400, 404; 503: no memory), and *out is freed. `body` need not outlive the
+// call; what *out takes is at most 2 * body.bytes + RN_ASK_FIXED_BYTES, and reading it takes
+// nothing beside.
 #define RN_ASK_FIXED_BYTES (16u << 10)
 // What a request takes of the room before it may begin: its body, what is read from it, its tokens.
 static inline uint64_t rn_ask_room_bytes(uint64_t body_bytes) {

@@ -108,7 +108,7 @@ void rn_engine_set_phase(rn_engine *e, rn_engine_phase phase) {
 
 rn_problem rn_engine_closing(void) {
     rn_problem problem;
-    (void)rn_problem_set(&problem, 503, "shutting_down", "", "the server is shutting down");
+    (void)rn_phase_refuse(RN_PHASE_DRAINING, NULL, &problem);
     return problem;
 }
 

@@ -24,6 +24,9 @@ typedef enum rn_engine_phase {
 } rn_engine_phase;
 // "loading", "ready", "draining", "failed".
 const char *rn_phase_name(rn_engine_phase phase);
+// The phase is not READY: 503, why, and when to come back. Returns false. `failure` is read where
+// it has failed.
+bool rn_phase_refuse(rn_engine_phase phase, const rn_story *failure, rn_problem *out);
 
 // Borrows options, room and metrics. No thread yet.
 RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_room *room,
@@ -43,8 +46,8 @@ bool rn_engine_enter(rn_engine *engine, rn_job *job, rn_problem *out_problem);
 // The client is gone. Any thread, at any time after enter; `wake` may still be called once.
 void rn_engine_cancel(rn_engine *engine, rn_job *job);
 
-// Takes nothing new; true once nothing runs or waits, or after `seconds`, when the rest is ended
-// with 503.
+// Takes nothing new. True: nothing runs or waits any more. False: after `seconds` the rest was
+// ended with 503.
 bool rn_engine_drain(rn_engine *engine, double seconds);
 
 // Where it stands; any thread.
@@ -57,7 +60,6 @@ typedef struct rn_engine_facts {
     uint32_t sequences, sequences_max;
     uint32_t context, page_tokens;
     bool has_chat;            // there is a template for conversations
-    uint64_t peak_bytes;      // the plan's, without what is beside it
     uint64_t budget_bytes;    // 0: none
     uint64_t predicted_bytes; // of the whole process, by the plan
     uint64_t streamed_bytes;  // of weights, read for every pass

@@ -7,21 +7,9 @@
 
 #include <ration/profile.h>
 
-enum { LOAD_RETRY_SECONDS = 5, MOST_RETRY_SECONDS = 60 };
+enum { MOST_RETRY_SECONDS = 60 };
 
 // ---- refusals -----------------------------------------------------------------------------------
-
-static bool refuse_phase(rn_engine_phase phase, rn_problem *out) {
-    if (phase == RN_PHASE_LOADING) {
-        (void)rn_problem_set(out, 503, "loading", "", "the model is being loaded");
-        out->retry_seconds = LOAD_RETRY_SECONDS;
-    } else if (phase == RN_PHASE_DRAINING) {
-        *out = rn_engine_closing();
-    } else {
-        (void)rn_problem_set(out, 503, "failed", "", "the model can no longer be run");
-    }
-    return false;
-}
 
 // What those who wait will take, by what jobs took lately.
 static uint32_t estimate_wait(const rn_engine *e) {
@@ -60,7 +48,7 @@ static bool take_place(rn_engine *e, rn_job *job, rn_intake *out_intake, rn_prob
     pthread_mutex_lock(&e->lock);
     bool ready = e->phase == RN_PHASE_READY, fits = e->waiting < e->options->limits.waiting;
     if (!ready)
-        (void)refuse_phase(e->phase, out);
+        (void)rn_phase_refuse(e->phase, &e->facts.failure, out);
     else if (!fits)
         (void)refuse_full(e, out);
     else {

@@ -83,11 +83,15 @@ static void tell_plan(void *self, const rn_plan *plan) {
 
 // At least one sequence can have its whole context; where there is room for more, all can.
 // `model_bytes` are held beside the plan; they count where such bytes do at all.
-static void resolve_options(rn_engine *e, const rn_generator_options *given, uint64_t model_bytes) {
+static rn_status resolve_options(rn_engine *e, const rn_generator_options *given,
+                                 uint64_t model_bytes) {
     rn_generator_options *o = &e->generator_options;
     uint32_t trained = rn_model_get_info(e->model)->context;
     *o = *given;
-    if (o->plan.beside_bytes) o->plan.beside_bytes += model_bytes;
+    if (o->plan.beside_bytes &&
+        !rn_add_u64(o->plan.beside_bytes, model_bytes, &o->plan.beside_bytes))
+        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
+                       (unsigned long long)given->plan.beside_bytes);
     o->text.sequences = either(o->text.sequences, SEQUENCES);
     uint32_t context = either(o->text.context, rn_min_u64(either(trained, CONTEXT), CONTEXT));
     uint64_t whole = rn_div_up(context, either(o->text.page_tokens, PAGE_TOKENS));
@@ -97,6 +101,7 @@ static void resolve_options(rn_engine *e, const rn_generator_options *given, uin
     o->share_prefixes = true;
     o->session.cancel = &e->cut;
     o->planned = tell_plan;
+    return RN_OK;
 }
 
 // ---- a rung -------------------------------------------------------------------------------------
@@ -132,7 +137,6 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     f->context = in->context;
     f->has_chat = e->form != NULL;
     f->page_tokens = in->page_tokens;
-    f->peak_bytes = s->planned_bytes;
     f->budget_bytes = limited ? o->plan.budget_bytes : 0;
     f->predicted_bytes = s->planned_bytes + own_bytes + o->plan.beside_bytes;
     f->streamed_bytes = s->streamed_bytes;
@@ -148,16 +152,19 @@ static void tell_loaded(const rn_device *device) {
     }
 }
 
+// The text takes of the answers' half of the room: a plan that does not fit is not saved.
 static rn_status write_plan(rn_engine *e) {
     char path[4096];
     rn_buffer text;
-    enum { MOST = 64 << 20 };
+    uint64_t most = e->answers.total_bytes - atomic_load(&e->answers.taken_bytes);
     (void)!mkdir(e->options->save_folder, 0755); // what matters is whether a file can be written
     RN_TRY(rn_path_join(e->options->save_folder, "plan.json", path, sizeof path));
-    rn_buffer_init(&text, RN_HOST_IO, MOST);
+    if (!rn_room_take(&e->answers, most)) return rn_fail(RN_OVER_BUDGET, "answers have the room");
+    rn_buffer_init(&text, RN_HOST_IO, (size_t)most / 2); // the old block is there while it grows
     rn_status s = rn_engine_plan_json(e, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_file_replace(path, text.data, text.bytes);
     rn_buffer_free(&text);
+    rn_room_give_back(&e->answers, most);
     return s;
 }
 
@@ -247,7 +254,7 @@ static rn_status load(rn_engine *e, const rn_generator_options *generator) {
     int64_t held = rn_scope_end(&scope).delta;
     if (s != RN_OK) rn_stage_failed(rn_stage_last().text, rn_last_story());
     RN_TRY(s);
-    resolve_options(e, generator, held > 0 ? (uint64_t)held : 0);
+    RN_TRY(resolve_options(e, generator, held > 0 ? (uint64_t)held : 0));
     return climb(e); // which tells its own failures
 }
 

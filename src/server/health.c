@@ -17,26 +17,6 @@ uint64_t rn_budget_of(rn_device_id device, const rn_engine_facts *facts) {
 
 // ---- alive, ready -------------------------------------------------------------------------------
 
-static bool refuse_failed(const rn_engine_facts *facts, rn_problem *out) {
-    const rn_error_class *class = rn_error_classify(&facts->failure);
-    return rn_problem_set(out, 503, "failed", "", "the last rung of the ladder failed: %s (%s); %s",
-                          class->name, class->meaning, class->hint);
-}
-
-bool rn_refuse_phase(const rn_engine_facts *facts, rn_problem *out) {
-    enum { LOADING_SECONDS = 2, DRAINING_SECONDS = 5, FAILED_SECONDS = 30 };
-    if (facts->phase == RN_PHASE_FAILED)
-        (void)refuse_failed(facts, out);
-    else if (facts->phase == RN_PHASE_DRAINING)
-        (void)rn_problem_set(out, 503, "draining", "", "the server is about to end");
-    else
-        (void)rn_problem_set(out, 503, "loading", "", "the model is being loaded");
-    out->retry_seconds = facts->phase == RN_PHASE_FAILED     ? FAILED_SECONDS
-                         : facts->phase == RN_PHASE_DRAINING ? DRAINING_SECONDS
-                                                             : LOADING_SECONDS;
-    return false;
-}
-
 static rn_status write_status(rn_http_answer *answer, const char *status) {
     rn_json json;
     rn_json_begin(&json, rn_buffer_sink(&answer->body), false);
@@ -58,7 +38,7 @@ rn_status rn_handle_ready(rn_server *server, const rn_http_request *request,
     rn_engine_facts facts;
     rn_engine_get_facts(server->engine, &facts);
     if (facts.phase == RN_PHASE_READY) return write_status(answer, rn_phase_name(facts.phase));
-    (void)rn_refuse_phase(&facts, &answer->problem);
+    (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
     return RN_OK;
 }
 
@@ -188,7 +168,7 @@ rn_status rn_handle_health(rn_server *server, const rn_http_request *request,
     rn_json json;
     rn_engine_get_facts(server->engine, &facts);
     if (facts.phase != RN_PHASE_READY) {
-        (void)rn_refuse_phase(&facts, &answer->problem);
+        (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
         answer->status = answer->problem.http;
         answer->problem.http = 0; // the body says more than a problem can
     }

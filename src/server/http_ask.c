@@ -50,18 +50,12 @@ void rn_http_ask_cancel(rn_client *client) {
 
 // ---- beginning ----------------------------------------------------------------------------------
 
-static bool set_full(rn_problem *out) {
-    rn_problem_set(out, 429, "requests_full", "", "the bytes for all requests together are taken");
-    out->retry_seconds = 1;
-    return false;
-}
-
 // The body's share of the room becomes the job's.
 static bool settle_room(rn_client *client, uint64_t *out_bytes, rn_problem *out_problem) {
     rn_room *room = &client->http->server->room;
     uint64_t want = rn_ask_room_bytes(client->body_bytes);
     if (want > client->room_bytes && !rn_room_take(room, want - client->room_bytes))
-        return set_full(out_problem);
+        return rn_problem_set_full(out_problem);
     if (want < client->room_bytes) rn_room_give_back(room, client->room_bytes - want);
     client->room_bytes = 0;
     *out_bytes = want;
@@ -73,7 +67,7 @@ static bool read_ask(rn_client *client, rn_ask *out, rn_problem *out_problem) {
     const rn_model *model = rn_engine_model(engine);
     rn_engine_facts facts;
     rn_engine_get_facts(engine, &facts);
-    if (!model) return rn_problem_set(out_problem, 503, "not_ready", "", "there is no model yet");
+    if (!model) return rn_phase_refuse(facts.phase, &facts.failure, out_problem);
     rn_ask_limits limits = {
         .vocab_size = rn_model_get_info(model)->vocab_size,
         .choices = facts.sequences_max,
@@ -102,9 +96,7 @@ static bool make_job(rn_client *client, rn_problem *out_problem) {
 static bool enter(rn_client *client, rn_problem *out_problem) {
     rn_engine *engine = client->http->server->engine;
     if (!make_job(client, out_problem)) return false;
-    rn_free(RN_HOST_IO, client->body, client->body_capacity);
-    client->body = NULL;
-    client->body_bytes = client->body_capacity = 0;
+    rn_http_free_body(client);
     if (!rn_engine_enter(engine, client->job, out_problem)) {
         rn_job_release(client->job);
         rn_job_release(client->job);

@@ -83,10 +83,8 @@ typedef struct rn_client {
     bool may_probe;     // HTTP/1.1 without TLS, and nothing of the answer is sent yet
     uint64_t probed_ns; // half-closed: when it was last asked whether it is there
 
-    // The request's: zero when there is none.
-    bool begun;
-    bool preflight; // a browser asks whether it may
-    bool close;     // the connection ends with the answer
+    // The request's; pointers, counts and flags are zero when there is none.
+    bool close; // the connection ends with the answer
     const rn_route *route;
     uint64_t who;                 // asks, for fairness
     struct MHD_Response *refusal; // waits for the end of the body
@@ -160,6 +158,8 @@ bool rn_http_is_unread(const rn_client *client);
 void rn_http_settle(rn_client *client);
 
 const char *rn_http_header(const rn_client *client, const char *name); // or NULL
+// Gives back the body and its share of the room.
+void rn_http_free_body(rn_client *client);
 
 // ---- answers ------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ const char *rn_http_header(const rn_client *client, const char *name) {
 
 // ---- the body -----------------------------------------------------------------------------------
 
-static void free_body(rn_client *client) {
+void rn_http_free_body(rn_client *client) {
     rn_free(FROM, client->body, client->body_capacity);
     client->body = NULL;
     client->body_bytes = client->body_capacity = 0;
@@ -38,7 +38,7 @@ static void free_body(rn_client *client) {
 
 static enum MHD_Result refuse_later(rn_client *client, const rn_problem *problem,
                                     const char *allow) {
-    free_body(client);
+    rn_http_free_body(client);
     client->refusal = rn_http_refusal(client, problem, allow);
     client->refusal_status = problem->http;
     return client->refusal ? MHD_YES : MHD_NO;
@@ -55,13 +55,7 @@ static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) 
         capacity *= 2;
     if (capacity > limit) capacity = (size_t)limit;
     uint64_t more = 3 * (uint64_t)(capacity - client->body_capacity);
-    if (!rn_room_take(room, more)) {
-        rn_problem_set(out_problem, 429, "requests_full", "",
-                       "the bytes for all requests together (%s) are taken",
-                       rn_size_format(room->total_bytes).text);
-        out_problem->retry_seconds = 1;
-        return false;
-    }
+    if (!rn_room_take(room, more)) return rn_problem_set_full(out_problem);
     client->room_bytes += more;
     void *block = NULL;
     if (rn_alloc(FROM, capacity, &block) != RN_OK) {
@@ -107,7 +101,7 @@ static bool check_key(rn_client *client, rn_problem *out) {
     const rn_keys *keys = &client->http->keys;
     size_t index = 0;
     client->who = client->address;
-    if (!keys->count || client->preflight || client->route->open) return true;
+    if (!keys->count || !client->route || client->route->open) return true;
     if (rn_keys_match(keys, rn_http_header(client, "Authorization"), &index)) {
         client->who = rn_hash(&index, sizeof index, 1);
         return true;
@@ -188,13 +182,7 @@ static bool check_phase(const rn_client *client, rn_problem *out) {
     rn_engine_facts facts;
     if (!client->route->needs_ready) return true;
     rn_engine_get_facts(client->http->server->engine, &facts);
-    if (facts.phase == RN_PHASE_READY) return true;
-    rn_problem_set(out, 503, "not_ready", "", "the server is %s",
-                   facts.phase == RN_PHASE_LOADING    ? "loading its model"
-                   : facts.phase == RN_PHASE_DRAINING ? "about to end"
-                                                      : "out of order");
-    out->retry_seconds = facts.phase == RN_PHASE_LOADING ? 2 : 10;
-    return false;
+    return facts.phase == RN_PHASE_READY || rn_phase_refuse(facts.phase, &facts.failure, out);
 }
 
 static bool check_length(const rn_client *client, const rn_framing *framing, rn_problem *out) {
@@ -228,8 +216,7 @@ static bool is_preflight(const rn_client *client, const char *method, const char
 static bool check_route(rn_client *client, const char *method, const char *path, char allow[64],
                         rn_problem *out) {
     client->route = rn_route_find(method, path, allow, out);
-    client->preflight = is_preflight(client, method, allow);
-    return client->route || client->preflight;
+    return client->route || is_preflight(client, method, allow);
 }
 
 static bool check_head(rn_client *client, const char *method, const char *path,
@@ -237,7 +224,7 @@ static bool check_head(rn_client *client, const char *method, const char *path,
     if (!check_route(client, method, path, allow, out)) return false;
     if (!check_crowd(client, out)) return false;
     if (!check_key(client, out) || !check_length(client, framing, out)) return false;
-    if (client->preflight || strcmp(method, "POST") != 0) return true;
+    if (!client->route || strcmp(method, "POST") != 0) return true;
     return check_site(client, out) && check_type(client, out) && check_phase(client, out);
 }
 
@@ -253,7 +240,6 @@ void rn_http_settle(rn_client *client) {
 static void begin(rn_client *client, const char *version) {
     const rn_http *http = client->http;
     rn_http_settle(client);
-    client->begun = true;
     client->may_probe = strcmp(version, "HTTP/1.1") == 0 && !http->server->options.tls_key;
     rn_buffer_init(&client->answer, FROM, 0);
     atomic_fetch_add(&client->http->open_requests, 1);
@@ -288,7 +274,7 @@ static enum MHD_Result take_end(rn_client *client, const char *method, const cha
         client->refusal = NULL;
         return rn_http_send(client, client->refusal_status, refusal);
     }
-    if (client->preflight) return rn_http_preflight(client);
+    if (!client->route) return rn_http_preflight(client); // what else has none was refused
     if (client->route->handler) return rn_http_handle(client, method, path);
     return rn_http_ask(client);
 }
@@ -314,13 +300,13 @@ void rn_http_request_end(void *self, struct MHD_Connection *connection, void **r
     rn_http *http = self;
     (void)connection;
     (void)code;
-    if (!client || !client->begun) return;
+    if (!client) return;
     rn_http_ask_end(client);
-    free_body(client);
+    rn_http_free_body(client);
     rn_buffer_free(&client->answer);
     if (client->refusal) http->mhd->destroy_response(client->refusal);
     client->refusal = NULL;
-    client->begun = client->preflight = client->close = false;
+    client->close = false;
     client->route = NULL;
     client->thrown_bytes = 0;
     client->probed_ns = 0;

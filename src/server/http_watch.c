@@ -64,7 +64,7 @@ static void look_at_sleepers(rn_http *http) {
     nfds_t count = gather(http, is_asleep, &at);
     for (nfds_t i = 0; i < count; i++)
         if (watch->polled[i].revents) judge(watch->looked_at[i], watch->polled[i].revents);
-    // The lock is released on the way: who has been woken by then is no longer doomed.
+    // The lock is released on the way: whose request has ended by then is no longer doomed.
     for (nfds_t i = 0; i < count; i++)
         if (watch->looked_at[i]->doomed) rn_http_ask_cancel(watch->looked_at[i]);
 }

@@ -16,9 +16,7 @@ enum {
     STREAM_BYTES = 32 << 10,
     HELD_STOP_BYTES = 255,   // of a stop string that may yet be one
     HELD_DECODER_BYTES = 10, // three broken bytes as U+FFFD, and a blank
-    FORM_BYTES = 4096,       // that a template writes on its own, and for each message
-    FORM_MESSAGE_BYTES = 64,
-    FORM_WORD_BYTES = 256
+    FORM_WORD_BYTES = 256    // of a template's own
 };
 
 // ---- the vocabulary -----------------------------------------------------------------------------
@@ -97,9 +95,7 @@ static bool take_room(const rn_intake *intake, uint64_t bytes, const char *field
                               "the request needs %s while it is read, all requests together have "
                               "%s",
                               rn_size_format(bytes).text, rn_size_format(total).text);
-    rn_problem_set(out, 429, "room_full", "", "there is no memory for another request just now");
-    out->retry_seconds = 1;
-    return false;
+    return rn_problem_set_full(out);
 }
 
 // What the job keeps.
@@ -156,7 +152,7 @@ static uint64_t count_work(const rn_intake *intake, const rn_ask *ask, size_t in
     rn_str text = ask->prompts[index].text;
     if (ask->kind != RN_ASK_CHAT)
         return rn_intake_work_bytes(text.bytes, rn_intake_longest_word(intake->tokenizer, text));
-    uint64_t around = FORM_BYTES + ask->message_count * FORM_MESSAGE_BYTES, word = FORM_WORD_BYTES;
+    uint64_t around = rn_intake_form_bytes(ask->message_count), word = FORM_WORD_BYTES;
     for (size_t i = 0; i < ask->message_count; i++)
         word += rn_intake_longest_word(intake->tokenizer, ask->messages[i].content);
     return rn_intake_work_bytes(around + rn_intake_text_bytes(ask), word);
@@ -302,7 +298,6 @@ bool rn_intake_read(const rn_intake *intake, rn_job *job, rn_problem *out) {
     if (!read_prompts(intake, job, out) || !limit_tokens(intake, job, out)) return false;
     if (!make_choices(intake, job, out) || !rn_intake_check(intake, job, out)) return false;
     draw_seed(&job->ask);
-    job->pages = (uint32_t)count_pages(intake, job);
     job->answer_bytes = count_answer_bytes(intake, job);
     return true;
 }

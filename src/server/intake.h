@@ -36,6 +36,10 @@ size_t rn_intake_piece_bytes(const rn_intake *intake, const rn_ask *ask);
 
 // ---- texts (intake_text.c) ----------------------------------------------------------------------
 
+// What a template writes on its own, and around each message.
+static inline uint64_t rn_intake_form_bytes(size_t message_count) {
+    return 4096 + 64 * (uint64_t)message_count;
+}
 // Appends. A prompt: what the tokenizer puts around a text; special tokens are spelled out. Never
 // empty. RN_INVALID: empty, and there is no token for the beginning of a text.
 RN_MUST_USE rn_status rn_intake_encode(const rn_tokenizer *tokenizer, rn_str text, rn_tokens *out);

@@ -230,12 +230,16 @@ static rn_status write_page(void *self, const char *text, size_t bytes) {
 static rn_status render(const rn_tokenizer *tokenizer, const rn_chat_template *form,
                         const rn_chat_message *messages, size_t count, page *out) {
     const rn_tokenizer_info *info = rn_tokenizer_get_info(tokenizer);
+    uint64_t bytes = rn_intake_form_bytes(count);
+    for (size_t i = 0; i < count; i++)
+        bytes += messages[i].content.bytes;
     rn_chat chat = {.messages = messages,
                     .count = count,
                     .add_generation_prompt = true,
                     .bos_token = token_text(tokenizer, info->begin),
                     .eos_token = token_text(tokenizer, info->end),
-                    .now = (int64_t)time(NULL)};
+                    .now = (int64_t)time(NULL),
+                    .most_bytes = (size_t)rn_intake_work_bytes(bytes, 0)}; // of what was taken
     return rn_chat_template_render(form, &chat, (rn_sink){out, write_page});
 }
 

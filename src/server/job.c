@@ -1,7 +1,7 @@
 // job.c — the outbox between the engine and a connection: records in one linear buffer.
 //
-//     0         read              written               outbox_bytes
-//     | gone ... | piece | piece | ... |                     |
+//     0       cursor              written               outbox_bytes
+//     | read ... | piece | piece | ... |                     |
 //
 // A stream's reader sets both back to 0 when it has read everything, so one that keeps up never
 // fills it; the writer of a full one waits for that (`drained`). Others keep all pieces, and their
@@ -155,7 +155,6 @@ bool rn_job_read(rn_job *job, size_t *cursor, rn_piece *out) {
     }
     found = *cursor < job->written;
     if (found) *cursor += read_record(job->outbox + *cursor, out);
-    job->read = *cursor;
     pthread_mutex_unlock(&job->lock);
     if (told && job->drained) job->drained(job->drained_self);
     return found;

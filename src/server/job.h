@@ -21,7 +21,7 @@ typedef enum rn_job_state {
     RN_JOB_WAITING, // in the queue, or being tokenized
     RN_JOB_RUNNING,
     RN_JOB_DONE,     // every choice has its last piece in the outbox
-    RN_JOB_FAILED,   // see rn_job_problem
+    RN_JOB_FAILED,   // see rn_job_get_problem
     RN_JOB_CANCELLED // nobody reads it any more
 } rn_job_state;
 
@@ -62,7 +62,6 @@ struct rn_job {
     uint64_t blocked_ns;       // that others waited while its reader was slow, in all
     struct rn_choice *choices; // (choice_count = ask.prompt_count * ask.n), see job_choice.h
     uint32_t choice_count;
-    uint32_t pages;      // of the KV cache, at most
     size_t answer_bytes; // of the outbox it will get
     uint8_t place;       // an rn_job_place; under the engine's lock
     rn_job *next;
@@ -73,7 +72,7 @@ struct rn_job {
     rn_problem problem;
     rn_usage usage;
     char *outbox; // (outbox_bytes)
-    size_t outbox_bytes, written, read;
+    size_t outbox_bytes, written;
     bool sleeping; // the reader waits for wake
     bool stalled;  // the writer waits for `drained`
     bool cancelled;

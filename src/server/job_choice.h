@@ -1,4 +1,4 @@
-// job_choice.h — one of a job's answers while it is being made. The engine's thread only.
+// job_choice.h — one of a job's answers while it is being made. One thread's at a time.
 #ifndef RN_SERVER_JOB_CHOICE_H
 #define RN_SERVER_JOB_CHOICE_H
 

@@ -7,7 +7,4 @@
 // What may be used of a device at most; 0: no budget. The host's is the whole process's.
 uint64_t rn_budget_of(rn_device_id device, const rn_engine_facts *facts);
 
-// The phase is not READY: 503, why, and when to come back. Returns false.
-bool rn_refuse_phase(const rn_engine_facts *facts, rn_problem *out);
-
 #endif

@@ -50,7 +50,7 @@ rn_status rn_handle_models(rn_server *server, const rn_http_request *request,
     rn_json json;
     rn_engine_get_facts(server->engine, &facts);
     if (!rn_engine_model(server->engine)) {
-        (void)rn_refuse_phase(&facts, &answer->problem);
+        (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
         return RN_OK;
     }
     if (name && strcmp(name, rn_engine_model_name(server->engine)) != 0) {

@@ -8,6 +8,6 @@ rn_status rn_handle_plan(rn_server *server, const rn_http_request *request,
     if (s != RN_NOT_FOUND) return s;
     rn_engine_facts facts;
     rn_engine_get_facts(server->engine, &facts);
-    (void)rn_refuse_phase(&facts, &answer->problem);
+    (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
     return RN_OK;
 }

@@ -66,6 +66,13 @@ static void copy_without_paths(const rn_story *story, char *out, size_t capacity
     out[filled] = 0;
 }
 
+bool rn_problem_set_full(rn_problem *out) {
+    (void)rn_problem_set(out, 429, "requests_full", "",
+                         "the bytes for all requests together are taken");
+    out->retry_seconds = 1;
+    return false;
+}
+
 void rn_problem_from_story(rn_problem *out, const rn_story *story) {
     bool invalid = story->status == RN_INVALID;
     bool full = story->status == RN_OVER_BUDGET || story->status == RN_NO_MEMORY;

@@ -10,7 +10,7 @@
 #include <ration/text.h>
 
 typedef struct rn_problem {
-    uint16_t http;          // 400 401 404 405 413 415 429 500 503; 0: no problem
+    uint16_t http;          // 4xx, 500, 501 or 503; 0: no problem
     const char *code;       // static: "invalid_value", "context_length_exceeded", "queue_full" ...
     char field[64];         // of the request, or ""
     char message[512];      // what is wrong, with the numbers, and what to do
@@ -22,6 +22,8 @@ typedef struct rn_problem {
 // `field` may be "".
 bool rn_problem_set(rn_problem *out, uint16_t http, const char *code, const char *field,
                     const char *format, ...) RN_PRINTF(5, 6);
+// 429: the bytes for all requests together are taken. Returns false.
+bool rn_problem_set_full(rn_problem *out);
 // From a failure of ours: 400 for RN_INVALID, 503 for RN_OVER_BUDGET and RN_NO_MEMORY, else 500.
 // Paths are left out.
 void rn_problem_from_story(rn_problem *out, const rn_story *story);

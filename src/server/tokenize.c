@@ -18,8 +18,9 @@ typedef struct tokenize_ask {
 
 static const rn_tokenizer *find_tokenizer(rn_server *server, rn_problem *problem) {
     const rn_tokenizer *tokenizer = rn_engine_tokenizer(server->engine);
-    if (!tokenizer)
-        rn_problem_set(problem, 503, "no_tokenizer", "", "there is no tokenizer to ask yet");
+    rn_engine_facts facts;
+    rn_engine_get_facts(server->engine, &facts);
+    if (!tokenizer) (void)rn_phase_refuse(facts.phase, &facts.failure, problem);
     return tokenizer;
 }
 
@@ -112,10 +113,7 @@ static bool take_room(rn_room *room, uint64_t bytes, size_t body_bytes, rn_probl
                               "tokenizing this text may take %s, and there are %s for it; shorter "
                               "texts and words take less",
                               rn_size_format(bytes).text, rn_size_format(most).text);
-    rn_problem_set(problem, 429, "room_full", "",
-                   "the requests under way take all memory that there is for them");
-    problem->retry_seconds = 1;
-    return false;
+    return rn_problem_set_full(problem);
 }
 
 // Of what encoding may take, only the list stays while the answer is written.

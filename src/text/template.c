@@ -93,7 +93,8 @@ static rn_status set_variables(rn_jinja_run *run, const rn_chat *chat) {
 
 rn_status rn_chat_template_render(const rn_chat_template *chat_template, const rn_chat *chat,
                                   rn_sink sink) {
-    rn_jinja_run run = {.source = &chat_template->source, .now = chat->now};
+    rn_jinja_run run = {
+        .source = &chat_template->source, .most_bytes = chat->most_bytes, .now = chat->now};
     rn_arena_init(&run.arena, RN_HOST_OTHER, 0);
     rn_buffer_init(&run.out, RN_HOST_OTHER, RN_JINJA_MAX_OUTPUT_BYTES);
     rn_status s = set_variables(&run, chat);

@@ -46,14 +46,17 @@ rn_status rn_jinja_alloc(rn_jinja_run *run, size_t count, size_t item_bytes, voi
     size_t bytes, total;
     *out = NULL;
     if (!rn_mul_size(count, item_bytes, &bytes) ||
-        !rn_add_size(run->arena.held_bytes, bytes, &total) || total > RN_JINJA_MAX_VALUE_BYTES)
+        !rn_add_size(run->arena.held_bytes, bytes, &total) || total > RN_JINJA_MAX_VALUE_BYTES ||
+        (run->most_bytes && total > run->most_bytes))
         return exceed(run, "holds too much text at once");
     return rn_arena_alloc(&run->arena, bytes, out);
 }
 
 rn_status rn_jinja_write(rn_jinja_run *run, rn_str text) {
     RN_TRY(rn_jinja_work(run, text.bytes));
-    if (text.bytes > RN_JINJA_MAX_OUTPUT_BYTES - run->out.bytes)
+    size_t most = RN_JINJA_MAX_OUTPUT_BYTES;
+    if (run->most_bytes && run->most_bytes < most) most = run->most_bytes;
+    if (text.bytes > most || run->out.bytes > most - text.bytes)
         return exceed(run, "writes too much text");
     return rn_buffer_append(&run->out, text.data, text.bytes);
 }

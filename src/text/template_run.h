@@ -44,7 +44,8 @@ struct rn_jinja_run {
     uint32_t at;           // the place in the source that is being evaluated
     uint64_t steps;
     int depth;
-    int64_t now; // see rn_chat; 0: strftime_now is undefined
+    size_t most_bytes; // see rn_chat; 0: the limits below
+    int64_t now;       // see rn_chat; 0: strftime_now is undefined
 };
 
 // A story that begins with the template's name, line and column.

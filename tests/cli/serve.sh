@@ -38,9 +38,12 @@ ask_later() {
 }
 ask_later &
 waiting=$!
+seen=
 while kill -0 $waiting 2> /dev/null; do
-    python3 -c "import urllib.request, sys; sys.exit(b'requests_running 1' not in urllib.request.urlopen('$url/metrics').read())" && break
+    python3 -c "import urllib.request, sys; sys.exit(b'requests_running 1' not in urllib.request.urlopen('$url/metrics').read())" && seen=1 && break
 done
+[ -n "$seen" ] || fail 'it was never seen running'
+ask 200 /profile/start '{}'
 stop_server
 equals 'exit code after SIGTERM' 0 "$code"
 wait $waiting || fail 'what ran was cut off'

@@ -2,7 +2,6 @@
 # Sourced behind common.bash.
 serve_bench=$(dirname "$ration")/../bench/serve_bench
 [ -x "$serve_bench" ] || { echo 'skipped: serve_bench is not built'; exit 77; }
-"$ration" serve --help > /dev/null 2>&1 || { echo 'skipped: there is no ration serve'; exit 77; }
 
 server=
 end_server() {

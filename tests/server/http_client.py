@@ -132,6 +132,7 @@ class Server:
     """`ration serve` with these options on a free port."""
 
     def __init__(self, ration, *options, tls=False, environment=None):
+        self.code = 0  # that it is to end with
         self.log = tempfile.NamedTemporaryFile(mode='w+', suffix='.log')
         self.context = None
         if tls:
@@ -161,7 +162,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError('the server does not end: ' + open(self.log.name).read()[-2000:])
-        assert self.process.returncode == 0, (self.process.returncode, open(self.log.name).read()[-4000:])
+        assert self.process.returncode == self.code, (self.process.returncode, open(self.log.name).read()[-4000:])
 
     def wire(self, timeout=60):
         return Wire(self.address, self.context, timeout)

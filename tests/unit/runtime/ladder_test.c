@@ -439,7 +439,7 @@ static void machine_without_a_driver_falls_from_auto_to_the_cpu(void **state) {
 static void gpu_that_is_there_is_told_from_one_that_is_not(void **state) {
     (void)state;
     fake_cuda *fake = fake_cuda_open(RN_BIN_DIR "/../lib/fake_cuda.so");
-    if (!fake) skip();
+    assert_non_null(fake);
     fake->device_count = 1;
     rn_attempt attempt = only_failure("cuda:0", RN_UNSUPPORTED);
     assert_non_null(strstr(attempt.message, "cuda:0 is there ("));

@@ -8,6 +8,7 @@
 #include "memory/account.h"
 #include "server/http_parts.h"
 
+#include <dlfcn.h>
 #include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -284,9 +285,11 @@ static void bytes_grow_with_connections_and_with_tls(void **state) {
 
 // ---- a server without a model -------------------------------------------------------------------
 
+// On this machine at all; that ours is found is part of the tests.
 static bool has_library(void) {
-    const rn_mhd *mhd;
-    return rn_mhd_get(&mhd) == RN_OK;
+    void *library = dlopen("libmicrohttpd.so.12", RTLD_LAZY);
+    if (library) dlclose(library);
+    return library;
 }
 
 // The whole answer, in a static buffer.
@@ -319,7 +322,7 @@ static void before_the_model_is_there_probes_are_told_and_others_wait(void **sta
         server, "POST /generate HTTP/1.0\r\nContent-Length: 15\r\n\r\n{\"prompt\": \"a\"}");
     assert_non_null(strstr(waits, " 503 "));
     assert_non_null(strstr(waits, "Retry-After: "));
-    assert_non_null(strstr(waits, "\"code\":\"not_ready\""));
+    assert_non_null(strstr(waits, "\"code\":\"loading\""));
     assert_int_equal(server->metrics.counts[RN_COUNT_REFUSED_503], 1);
     rn_server_destroy(server);
 }

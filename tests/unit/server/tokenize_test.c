@@ -12,6 +12,11 @@ const rn_tokenizer *rn_engine_tokenizer(rn_engine *engine) {
     return tokenizer;
 }
 
+void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out) {
+    (void)engine;
+    *out = (rn_engine_facts){.phase = RN_PHASE_LOADING};
+}
+
 static rn_server server;
 static rn_model *model;
 static rn_http_answer answer;
