@@ -5,6 +5,7 @@
 #include "tensor/conv_panels.h"
 #include "tensor/panels.h"
 #include "tensor/quant.h"
+#include "tensor/tiles.h"
 
 enum { PART_ALIGN = 64 };
 
@@ -12,6 +13,7 @@ static const char *const names[RN_LAYOUT_COUNT] = {
     [RN_LAYOUT_PLAIN] = "plain",
     [RN_LAYOUT_PANELS] = "panels",
     [RN_LAYOUT_CONV_PANELS] = "conv panels",
+    [RN_LAYOUT_TILES] = "tiles",
 };
 
 const char *rn_layout_name(rn_layout layout) {
@@ -67,6 +69,8 @@ bool rn_layout_bytes(rn_layout layout, rn_dtype dtype, uint64_t rows, uint64_t c
         return rn_panels_bytes(dtype, rows, cols, out_bytes);
     case RN_LAYOUT_CONV_PANELS:
         return dtype == RN_DTYPE_F32 && rn_conv_panels_bytes(rows, cols, 1, out_bytes);
+    case RN_LAYOUT_TILES:
+        return rn_tiles_bytes(dtype, rows, cols, out_bytes);
     default:
         return false;
     }

@@ -14,6 +14,7 @@ typedef enum rn_layout {
     RN_LAYOUT_PANELS, // (N, K) in panels of 16 rows, tensor/panels.h
     RN_LAYOUT_CONV_PANELS, // f32 (O, C, KH, KW) in panels of 16 outputs, tensor/conv_panels.h; here
                            // rows are O, cols are C * KH * KW
+    RN_LAYOUT_TILES,       // (N, K) as the matrix units of GPUs take it, tensor/tiles.h
     RN_LAYOUT_COUNT
 } rn_layout;
 
