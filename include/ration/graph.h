@@ -317,6 +317,35 @@ RN_API rn_value rn_op_paged_attention(rn_graph *g, rn_value q, rn_value kv, rn_v
                                       rn_value position, rn_value page_table,
                                       rn_attention_attrs attrs);
 
+// What inference does around products, in one op each, for devices on which a launch costs more
+// than a norm (rn_device_caps.fuses). They mean the ops they are made of, in that order; no
+// gradient.
+typedef struct rn_project_attrs {
+    float eps;                // of the RMS norm
+    rn_activation activation; // project_gated
+    bool plain_activations;   // as rn_matmul_attrs
+} rn_project_attrs;
+// x (ROWS, K); norm (K) or RN_NO_VALUE; w (N, K); bias (N) or RN_NO_VALUE; residual (ROWS, N) or
+// RN_NO_VALUE, which the result may overwrite: residual + (rmsnorm(x) wᵀ + bias).
+RN_API rn_value rn_op_project(rn_graph *g, rn_value x, rn_value norm, rn_value w, rn_value bias,
+                              rn_value residual, rn_project_attrs attrs);
+// The same x by three weights of any N: three outputs (rn_graph_output_of gives the others).
+RN_API rn_value rn_op_project_three(rn_graph *g, rn_value x, rn_value norm, const rn_value w[3],
+                                    const rn_value bias[3], rn_project_attrs attrs);
+// activation(gate) * up of the two products.
+RN_API rn_value rn_op_project_gated(rn_graph *g, rn_value x, rn_value norm, rn_value gate,
+                                    rn_value gate_bias, rn_value up, rn_value up_bias,
+                                    rn_project_attrs attrs);
+typedef struct rn_attend_attrs {
+    rn_attention_attrs attention;
+    rn_rope_attrs rope;
+} rn_attend_attrs;
+// rope of q (ROWS, H, D) and k (ROWS, HK, D), kv_append, paged_attention. Output 0 is the updated
+// state, output 1 the result (ROWS, H, D).
+RN_API rn_value rn_op_attend(rn_graph *g, rn_value q, rn_value k, rn_value v, rn_value kv,
+                             rn_value sequence, rn_value position, rn_value page_table,
+                             rn_attend_attrs attrs);
+
 typedef struct rn_reduce_attrs {
     uint32_t axes; // bit i: axis i is summed away
     bool keep;     // as an axis of 1

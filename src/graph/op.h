@@ -46,6 +46,7 @@ typedef struct rn_call {
     rn_workers *workers; // NULL: work alone
     uint32_t threads;    // that will work on it; workspace is planned for this many
     uint32_t slice_rows; // attention: query rows worked on at once by a thread; 0: its own choice
+    void *stream;        // where kernels of a device of its own go (backend/cuda); else NULL
 } rn_call;
 
 uint64_t rn_tensor_elements(const rn_tensor *tensor);
@@ -128,6 +129,7 @@ typedef struct rn_backward {
 
 // ---- the op -------------------------------------------------------------------------------------
 
+typedef struct rn_fused rn_fused;
 typedef struct rn_op_info {
     const char *name;
     uint32_t min_inputs, max_inputs; // max UINT32_MAX: any number
@@ -147,6 +149,8 @@ typedef struct rn_op_info {
     // The meaning of the op, written to be read: plain loops, double or f32 sums in the order of
     // the axes. NULL only for pure views.
     rn_status (*reference)(const rn_call *call);
+    // A fused op: the calls that it means (graph/fused.h); NULL: it is none.
+    void (*unfold)(const rn_call *call, rn_fused *out);
     // Attributes for printing, "stride 2, pad 1"; NULL: none.
     void (*print)(const void *attrs, char *out, size_t bytes);
     // For tests: whether random inputs make finite differences meaningful is the tests' own table.

@@ -6,6 +6,7 @@
 #include "support.h"
 #include "tensor/conv_panels.h"
 #include "tensor/panels.h"
+#include "tensor/tiles.h"
 
 // ---- placing ------------------------------------------------------------------------------------
 
@@ -34,12 +35,29 @@ static void pack_conv(const rn_tensor *plain, void *target) {
     assert_true(rn_conv_packer_is_done(&packer));
 }
 
+static void pack_tiles(const rn_tensor *plain, void *target) {
+    uint64_t rows = plain->shape.dims[0], cols = plain->shape.dims[1];
+    rn_plain_parts parts;
+    rn_tiler tiler;
+    assert_true(rn_plain_parts_of(plain->dtype, rows, cols, &parts));
+    assert_ok(rn_tiler_begin(&tiler, plain->dtype, rows, cols, target));
+    for (int part = 0; part < RN_PART_COUNT; part++)
+        if (parts.bytes[part])
+            assert_ok(rn_tiler_take(&tiler, part, 0,
+                                    (const uint8_t *)plain->data + parts.offset[part],
+                                    parts.bytes[part]));
+}
+
 // From the file's bytes, as a session does.
 static void pack(const rn_tensor *plain, const rn_tensor *packed) {
     uint64_t rows = plain->shape.dims[0], cols = rn_tensor_elements(plain) / rows;
     rn_packer packer;
     if (packed->layout == RN_LAYOUT_CONV_PANELS) {
         pack_conv(plain, packed->data);
+        return;
+    }
+    if (packed->layout == RN_LAYOUT_TILES) {
+        pack_tiles(plain, packed->data);
         return;
     }
     assert_int_equal(packed->layout, RN_LAYOUT_PANELS);

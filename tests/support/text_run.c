@@ -22,6 +22,12 @@ text_run *text_run_open(const char *path, const rn_model_options *options,
 
 text_run *text_run_open_within(const char *path, const rn_model_options *options,
                                const rn_text_options *text, uint64_t budget_bytes) {
+    return text_run_open_on(NULL, path, options, text, budget_bytes);
+}
+
+text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
+                           const rn_text_options *text, uint64_t budget_bytes) {
+    const rn_device_caps *caps = device ? rn_device_get_caps(device) : rn_cpu_caps();
     rn_plan_options plan = {.budget_bytes = budget_bytes};
     rn_model_options quiet = options ? *options : (rn_model_options){0};
     rn_text_options o = *text;
@@ -34,10 +40,11 @@ text_run *text_run_open_within(const char *path, const rn_model_options *options
     o.logit_rows = o.rows;
     o.kv_dtype = o.kv_dtype ? o.kv_dtype : RN_DTYPE_F32;
     assert_ok(rn_model_make_recipe(run->model, &o, &recipe));
-    assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), &plan, &run->plan));
+    assert_ok(rn_plan_make(&recipe, caps, &plan, &run->plan));
     rn_recipe_destroy(&recipe);
     rn_weight_source weights = rn_model_weights(run->model);
-    assert_ok(rn_session_create(run->plan, &weights, NULL, &run->session));
+    assert_ok(rn_session_create(run->plan, &weights, &(rn_session_options){.device = device},
+                                &run->session));
     run->vocab = rn_model_get_info(run->model)->vocab_size;
     run->rows = o.rows;
     run->logits = malloc((size_t)run->rows * run->vocab * sizeof *run->logits);

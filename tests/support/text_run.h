@@ -28,6 +28,9 @@ text_run *text_run_open(const char *path, const rn_model_options *options,
 // The same within a budget for what the plan holds; 0: none.
 text_run *text_run_open_within(const char *path, const rn_model_options *options,
                                const rn_text_options *text, uint64_t budget_bytes);
+// The same on a device; NULL: the CPU.
+text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
+                           const rn_text_options *text, uint64_t budget_bytes);
 void text_run_close(text_run *run);
 // The logits behind each of the tokens, which follow those so far. out (count, vocab).
 void text_run_logits(text_run *run, const int32_t *tokens, size_t count, float *out);

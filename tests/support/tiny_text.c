@@ -15,7 +15,7 @@ enum { MOST_WEIGHTS = 64 };
 
 static rn_status make(const void *self, const rn_text_options *options, rn_recipe *out) {
     const tiny_text *tiny = self;
-    return rn_llama_recipe(
+    RN_TRY(rn_llama_recipe(
         &(rn_llama_config){.layers = tiny->layers,
                            .dim = tiny->dim,
                            .heads = 4,
@@ -23,6 +23,8 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .ffn = 2 * tiny->dim,
                            .vocab = tiny->vocab,
                            .weight_dtype = RN_DTYPE_F32,
+                           .fused = options->fused,
+                           .first_layers = options->first_layers,
                            .kv_dtype = tiny->kv_dtype ? tiny->kv_dtype : RN_DTYPE_F32,
                            .context = options->context,
                            .page_tokens = options->page_tokens,
@@ -30,7 +32,10 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .sequences = options->sequences,
                            .logit_rows = options->logit_rows,
                            .rows = options->rows},
-        out);
+        out));
+    out->workload_rows = options->prompt_tokens;
+    out->workload_passes = options->new_tokens;
+    return RN_OK;
 }
 
 static void append_weight(rn_writer *writer, const tiny_text *tiny, const rn_value_info *info,

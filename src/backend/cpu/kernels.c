@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "base/checked.h"
+#include "graph/fused.h"
 
 static rn_status reference(const rn_call *call) {
     return rn_op_get(call->op)->reference(call);
@@ -18,8 +19,28 @@ static rn_status view(const rn_call *call) {
     return RN_OK;
 }
 
+// A fused op: the kernels of its parts, one after the other.
+static rn_status run_part(const rn_call *part) {
+    return rn_cpu_kernels[part->op].run(part);
+}
+
+static uint64_t part_workspace(const rn_call *part) {
+    const rn_kernel *kernel = &rn_cpu_kernels[part->op];
+    return kernel->workspace ? kernel->workspace(part) : 0;
+}
+
+static rn_status fused(const rn_call *call) {
+    return rn_fused_run(call, run_part);
+}
+
+static uint64_t fused_workspace(const rn_call *call) {
+    return rn_round_up(rn_fused_workspace(call, part_workspace), 64);
+}
+
 #define REFERENCE                                                                                  \
     { reference, reference_workspace }
+#define FUSED                                                                                      \
+    { fused, fused_workspace }
 
 const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     // elementwise
@@ -64,12 +85,16 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_CONV2D_GRAD_WEIGHT] = {rn_cpu_conv2d_grad_weight, rn_cpu_conv2d_grad_weight_workspace},
     [RN_OP_EMBEDDING] = REFERENCE,
     [RN_OP_EMBEDDING_GRAD] = {rn_cpu_embedding_grad, NULL},
+    [RN_OP_PROJECT] = FUSED,
+    [RN_OP_PROJECT_THREE] = FUSED,
+    [RN_OP_PROJECT_GATED] = FUSED,
     // attention
     [RN_OP_ROPE] = {rn_cpu_rope, rn_cpu_rope_workspace},
     [RN_OP_ATTENTION] = {rn_cpu_attention, rn_cpu_attention_workspace},
     [RN_OP_ATTENTION_GRAD] = {rn_cpu_attention_grad, rn_cpu_attention_grad_workspace},
     [RN_OP_KV_APPEND] = REFERENCE,
     [RN_OP_PAGED_ATTENTION] = {rn_cpu_paged_attention, rn_cpu_paged_attention_workspace},
+    [RN_OP_ATTEND] = FUSED,
     // reductions
     [RN_OP_SUM] = {rn_cpu_sum, NULL},
     [RN_OP_MEAN] = {rn_cpu_sum, NULL},
@@ -106,11 +131,18 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
 };
 
+// Whether this input is the weight of a product.
+static bool is_multiplied(rn_op op, uint32_t input) {
+    if (op == RN_OP_MATMUL) return input == 1;
+    if (op == RN_OP_PROJECT) return input == 2;
+    return (op == RN_OP_PROJECT_THREE || op == RN_OP_PROJECT_GATED) && input >= 2 && input % 2 == 0;
+}
+
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     const rn_tensor *weight = &call->inputs[input];
     const uint64_t *dims = weight->shape.dims;
     uint64_t bytes;
-    if (call->op == RN_OP_MATMUL && input == 1 && weight->shape.rank == 2 &&
+    if (is_multiplied(call->op, input) && weight->shape.rank == 2 &&
         rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
     if (call->op == RN_OP_CONV2D && input == 1 && weight->dtype == RN_DTYPE_F32)
