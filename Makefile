@@ -1,12 +1,13 @@
 # Thin: every target is a line or two over CMakePresets.json and scripts/.
 PREFIX ?= /usr/local
 
-.PHONY: help bootstrap build demo test test-full check format report bench bench-llm bench-profile bench-serve fuzz tsan coverage install clean
+.PHONY: help bootstrap build cuda demo test test-full check format report bench bench-llm bench-profile bench-serve fuzz tsan coverage install clean
 
 help:
 	@echo 'ration: models inside a memory budget'
 	@echo
 	@echo '  make build      release build: build/release/bin/ration'
+	@echo '  make cuda       the same with kernels for NVIDIA GPUs, and all tests: build/cuda (needs nvcc)'
 	@echo '  make demo       a model of 512 MiB tells a story within 128 MiB'
 	@echo '  make test       debug build with ASan + UBSan, all tests but the long ones, and TSan for threads'
 	@echo '  make test-full  the long ones, too'
@@ -27,6 +28,11 @@ bootstrap:
 build: bootstrap
 	@cmake --preset release > /dev/null
 	@cmake --build --preset release
+
+cuda: bootstrap
+	@scripts/bootstrap test
+	@cmake --preset cuda > /dev/null
+	@cmake --build --preset cuda
 
 demo: build
 	@scripts/demo

@@ -10,7 +10,7 @@ RN_BEGIN_DECLS
 typedef struct rn_device rn_device;
 typedef struct rn_device_caps rn_device_caps; // what a device can do and how fast it is
 
-// How fast a device is; the planner's times follow from it. Every rate is above 0.
+// How fast a device is; the planner's times follow from it. Every rate but the last is above 0.
 typedef struct rn_device_rates {
     double flops;               // f32; a multiply-add counts two
     double quantized_flops;     // of int8 products
@@ -18,12 +18,27 @@ typedef struct rn_device_rates {
     double disk_bytes_second;
     double link_bytes_second; // host to device
     double step_seconds;      // the fixed cost of a kernel
+    // Quantised weights, unpacked for a product of one row. 0: as fast as memory brings them.
+    double unpack_weights_second;
 } rn_device_rates;
 
 // This process's CPUs: threads, kernels, and rates that are modest guesses until they are set.
 RN_API const rn_device_caps *rn_cpu_caps(void);
 // Measured rates (`ration calibrate`), for plans made from here on. Not while another thread plans.
 RN_API void rn_cpu_set_rates(const rn_device_rates *rates);
+
+// The first of the targets that can be opened ("cuda:0,cpu", "auto": see <ration/ladder.h>);
+// `threads` of the host (0: all) compute on the CPU, and pack weights for others. Otherwise the
+// last one's story. RN_INVALID, RN_NOT_FOUND, RN_UNSUPPORTED.
+RN_API RN_MUST_USE rn_status rn_device_open(const char *targets, uint32_t threads, rn_device **out);
+RN_API const char *rn_device_target(const rn_device *device); // "cpu", "cuda:0"
+RN_API uint8_t rn_device_number(const rn_device *device);     // its rn_device_id on the ledger
+// Whether weights must be brought to it: its memory is not the host's.
+RN_API bool rn_device_has_own_memory(const rn_device *device);
+// Whether models are to be built of fused ops for it (rn_text_options.fused).
+RN_API bool rn_device_fuses(const rn_device *device);
+// What is free of its own memory now; 0 where that is not known.
+RN_API uint64_t rn_device_free_bytes(rn_device *device);
 
 // The CPU with so many threads (0: all). RN_NO_MEMORY, RN_OVER_BUDGET, RN_INVALID.
 RN_API RN_MUST_USE rn_status rn_cpu_device_create(uint32_t threads, rn_device **out);

@@ -2,6 +2,7 @@
 // charge a purpose.
 #include "device/device.h"
 #include "base/checked.h"
+#include "memory/account.h"
 #include "memory/budget.h"
 #include "memory/ledger.h"
 
@@ -25,8 +26,10 @@ rn_status rn_device_memory_take(rn_device *device, const uint64_t purpose_bytes[
     if (bytes == 0) return RN_OK;
     rn_account account = largest(device, purpose_bytes);
     void *block = NULL;
-    RN_TRY(rn_budget_reserve(account, bytes));
-    rn_status s = device->alloc(device, account, bytes, &block);
+    rn_status s = rn_budget_reserve(account, bytes);
+    if (s == RN_OVER_BUDGET) device->refused_bytes = bytes;
+    RN_TRY(s);
+    s = device->alloc(device, account, bytes, &block);
     if (s != RN_OK) {
         rn_ledger_give_up(account, bytes);
         return s;
@@ -50,8 +53,43 @@ void rn_device_memory_give_back(rn_device_memory *memory) {
     *memory = (rn_device_memory){0};
 }
 
+rn_status rn_device_host_take(rn_device *device, rn_account account, uint64_t bytes, void **out) {
+    *out = NULL;
+    if (bytes == 0) return RN_OK;
+    if (device->alloc_host) return device->alloc_host(device, account, bytes, out);
+    return rn_alloc_aligned(&rn_host_allocators[account.purpose], bytes, RN_PAGE_BYTES, out);
+}
+
+void rn_device_host_give_back(rn_device *device, rn_account account, void *block, uint64_t bytes) {
+    if (!block) return;
+    if (device->free_host)
+        device->free_host(device, account, block, bytes);
+    else
+        rn_free(&rn_host_allocators[account.purpose], block, bytes);
+}
+
 const rn_device_caps *rn_device_get_caps(const rn_device *device) {
     return &device->caps;
+}
+
+const char *rn_device_target(const rn_device *device) {
+    return device->caps.name;
+}
+
+rn_device_id rn_device_number(const rn_device *device) {
+    return device->caps.device;
+}
+
+bool rn_device_has_own_memory(const rn_device *device) {
+    return device->caps.own_memory;
+}
+
+bool rn_device_fuses(const rn_device *device) {
+    return device->caps.fuses;
+}
+
+uint64_t rn_device_free_bytes(rn_device *device) {
+    return device->free_bytes ? device->free_bytes(device) : 0;
 }
 
 void rn_device_destroy(rn_device *device) {

@@ -34,6 +34,14 @@ typedef struct rn_fence {
     pthread_cond_t reached;
     uint64_t asked, done;  // signals that were submitted; the last that was reached
     const rn_story *story; // of the poisoned queue that signalled last, or NULL
+    // A device's own means, made by its queue at the first signal or wait; NULL: none.
+    void *event;
+    void (*drop_event)(void *event);
+    // What became of the queue that signalled: its story; NULL: nothing bad so far. Thoroughly: the
+    // device is asked whether it is still there. Called without the mutex.
+    const rn_story *(*ask_event)(void *event, bool thoroughly);
+    _Atomic uint64_t *word; // the last signal reached, told by and to a device; NULL: none
+    bool for_host; // a thread of the host waits for what a device's queue signals; set after init
 } rn_fence;
 
 void rn_fence_init(rn_fence *fence);
@@ -95,6 +103,7 @@ typedef struct rn_command {
 // ---- queues -------------------------------------------------------------------------------------
 
 typedef struct rn_queue rn_queue;
+typedef struct rn_recording rn_recording;
 struct rn_queue {
     void (*submit)(rn_queue *queue, const rn_command *command); // may wait for room
     // Waits until all commands are done; the story of the first that failed.
@@ -104,6 +113,13 @@ struct rn_queue {
     // Skips what has not begun, waits for what has. No other queue may be waiting for its fences
     // any more: finish those first.
     void (*destroy)(rn_queue *queue);
+    // What is submitted between the two is not carried out but kept, to be replayed as a whole
+    // (what CUDA calls a graph): launches, copies and zeros only, of this queue alone. NULL:
+    // cannot.
+    rn_status (*record)(rn_queue *queue);
+    rn_status (*keep)(rn_queue *queue, rn_recording **out); // ends `record`; also after a failure
+    void (*replay)(rn_queue *queue, rn_recording *recording);
+    void (*forget)(rn_queue *queue, rn_recording *recording); // NULL-safe; it is not running
 };
 
 // Every queue is used by one thread at a time; `call`'s arrays, sources, targets and fences must
@@ -150,8 +166,26 @@ struct rn_device {
     void (*free)(rn_device *device, void *block, uint64_t bytes);
     rn_status (*open_queue)(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
                             rn_queue **out);
+    // Host memory that the device copies from and to at its full rate (pinned). Asks the budget and
+    // charges `account`. NULL: any memory will do.
+    rn_status (*alloc_host)(rn_device *device, rn_account account, uint64_t bytes, void **out);
+    void (*free_host)(rn_device *device, rn_account account, void *block, uint64_t bytes);
+    // What of its own memory is free now, whoever holds the rest. NULL: not known.
+    uint64_t (*free_bytes)(rn_device *device);
+    // Gives back what it holds and nobody uses; how many bytes. NULL: it keeps nothing.
+    uint64_t (*give_back_caches)(rn_device *device);
+    // What `alloc`, or the budget before it, last had no room for; `alloc` sets it where it is the
+    // device's memory that is full. Whoever wants to know zeroes it first (runtime/recover.c).
+    uint64_t refused_bytes;
     void (*destroy)(rn_device *device);
 };
+
+// Host memory for copies to and from the device: the device's own kind of it, or any. Page-aligned;
+// asked of the budget and charged to `account`. Zero bytes give NULL.
+RN_MUST_USE rn_status rn_device_host_take(rn_device *device, rn_account account, uint64_t bytes,
+                                          void **out);
+void rn_device_host_give_back(rn_device *device, rn_account account, void *block,
+                              uint64_t bytes); // NULL-safe
 
 // One block, charged to the device's lines of the ledger, by purpose.
 typedef struct rn_device_memory {

@@ -16,6 +16,7 @@ typedef struct rn_kernel {
 // What the planner may know of a device: a plain value, so that planning needs no device.
 typedef struct rn_device_caps {
     char name[32];       // "cpu", "sim"
+    char hardware[64];   // "NVIDIA H200"; "": the name says all
     rn_device_id device; // of the ledger
     uint32_t threads;
     uint64_t memory_bytes;    // 0: no limit of its own
@@ -29,8 +30,11 @@ typedef struct rn_device_caps {
     // devices of their own memory.
     uint64_t raw_weight_bytes;
     // A table of embeddings of one part and at least so many bytes is not held: the rows that a run
-    // asks for are read before it. 0: none. Not for devices of their own memory.
+    // asks for are read before it. 0: none.
     uint64_t row_table_bytes;
+    // Weights of a block are read in units of up to so many bytes; 0: 4 MiB.
+    uint64_t unit_bytes;
+    bool fuses; // PROJECT and ATTEND are kernels of its own: models are built of them
     // Measured rates (`ration calibrate`), never 0.
     double flops;               // f32 multiply-adds count two
     double quantized_flops;     // int8 products
@@ -38,6 +42,8 @@ typedef struct rn_device_caps {
     double disk_bytes_second;
     double link_bytes_second; // host to device
     double step_seconds;      // fixed cost of a kernel
+    double product_rows;      // a product takes as long as one of so many rows more
+    double unpack_weights_second; // of quantised weights in tiles; 0: as fast as memory
 } rn_device_caps;
 
 #endif

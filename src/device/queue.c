@@ -96,7 +96,8 @@ rn_status rn_queue_inline_create(rn_executor executor, const _Atomic bool *cance
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(inline_queue), &block));
     inline_queue *queue = block;
-    queue->base = (rn_queue){run_now, finish, reset, destroy};
+    queue->base =
+        (rn_queue){.submit = run_now, .finish = finish, .reset = reset, .destroy = destroy};
     queue->lane.executor = executor;
     queue->lane.cancel = cancel;
     *out = &queue->base;

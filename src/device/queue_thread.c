@@ -100,7 +100,8 @@ rn_status rn_queue_thread_create(rn_executor executor, const _Atomic bool *cance
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(thread_queue), &block));
     thread_queue *queue = block;
-    queue->base = (rn_queue){submit, finish, reset, destroy};
+    queue->base =
+        (rn_queue){.submit = submit, .finish = finish, .reset = reset, .destroy = destroy};
     queue->lane.executor = executor;
     queue->lane.cancel = cancel;
     pthread_mutex_init(&queue->mutex, NULL);

@@ -1,14 +1,10 @@
 // fake_cuda.c — CUDA's driver over host memory: see fake_cuda.h. One lock, small tables.
-#include "fake_cuda.h"
+#include "fake_internal.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, NOT_READY = 600 };
 enum { MAX_RANGES = 65536, MAX_KERNELS = 256, MAX_EVENTS = 4096, MAX_HANDLES = 64 };
 
 typedef struct range {
@@ -45,7 +41,7 @@ typedef struct access_description {
     int flags;
 } access_description;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static range ranges[MAX_RANGES];
 static size_t range_count;
 static kernel kernels[MAX_KERNELS];
@@ -58,15 +54,22 @@ static void launch(void *stream, uint64_t address, size_t bytes);
 static void finish(void *stream);
 static bool is_busy(uint64_t address, size_t bytes);
 static bool is_backed(uint64_t address, size_t bytes);
-static fake_cuda fake = {.capacity_bytes = (uint64_t)1 << 30,
-                         .device_count = 1,
-                         .has_vmm = true,
-                         .granularity = (size_t)2 << 20,
-                         .fail_code = NO_MEMORY,
-                         .launch = launch,
-                         .finish = finish,
-                         .is_busy = is_busy,
-                         .is_backed = is_backed};
+HIDDEN void fake_hold(bool on);
+static void die(int code);
+static int dead; // the code of all calls, or 0
+fake_cuda fake = {.capacity_bytes = (uint64_t)1 << 30,
+                  .device_count = 1,
+                  .has_vmm = true,
+                  .granularity = (size_t)2 << 20,
+                  .fail_code = NO_MEMORY,
+                  .launch = launch,
+                  .finish = finish,
+                  .is_busy = is_busy,
+                  .is_backed = is_backed,
+                  .capability = 90,
+                  .has_words = true,
+                  .hold = fake_hold,
+                  .die = die};
 
 EXPORT fake_cuda *fake_cuda_get(void);
 fake_cuda *fake_cuda_get(void) {
@@ -95,30 +98,30 @@ static void run_until(stream_state *state, uint64_t ticket) {
 }
 
 static void launch(void *stream, uint64_t address, size_t bytes) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     uint64_t ticket = ++state_of(stream)->launched;
     if (kernel_count < MAX_KERNELS)
         kernels[kernel_count++] = (kernel){stream, ticket, address, bytes};
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 static void finish(void *stream) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     run_until(state_of(stream), state_of(stream)->launched);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 static bool touches(uint64_t address, size_t bytes) {
     for (size_t i = 0; i < kernel_count; i++)
         if (kernels[i].address < address + bytes && address < kernels[i].address + kernels[i].bytes)
             return true;
-    return false;
+    return fake_streams_touch(address, bytes);
 }
 
 static bool is_busy(uint64_t address, size_t bytes) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     bool busy = touches(address, bytes);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return busy;
 }
 
@@ -126,21 +129,22 @@ static bool is_busy(uint64_t address, size_t bytes) {
 
 static bool is_backed(uint64_t address, size_t bytes) {
     uint64_t seen = 0;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     for (size_t i = 0; i < range_count; i++) {
         uint64_t begin = ranges[i].address, end = begin + ranges[i].bytes;
         if (begin < address) begin = address;
         if (end > address + bytes) end = address + bytes;
         if (begin < end) seen += end - begin;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return seen == bytes;
 }
 
 // Whether the call is to fail, or is made outside of a context. The lock is held.
-static int enter_call(void) {
+int fake_enter_call(void) {
     fake.calls++;
     if (depth == 0) fake.violations++;
+    if (dead) return dead;
     if (fake.fail_at == 0 || --fake.fail_at != 0) return OK;
     return fake.fail_code;
 }
@@ -163,10 +167,32 @@ static int remove_range(uint64_t address, bool flat, size_t *out_bytes) {
     return OK;
 }
 
-static int take(size_t bytes) {
+int fake_take(size_t bytes) {
     if (bytes > fake.capacity_bytes - fake.used_bytes) return NO_MEMORY;
     fake.used_bytes += bytes;
     return OK;
+}
+
+// The memory goes with the device; mappings of the test's own process stay, empty.
+static void die(int code) {
+    pthread_mutex_lock(&fake_lock);
+    dead = code;
+    if (code == 0) {
+        range_count = kernel_count = 0;
+        fake.used_bytes = fake.reserved_address_bytes = 0;
+    }
+    pthread_cond_broadcast(&fake_progress);
+    pthread_mutex_unlock(&fake_lock);
+}
+
+int fake_dead(void) {
+    return dead;
+}
+
+bool fake_has_event(void *e, void **out_stream, uint64_t *out_ticket) {
+    *out_stream = ((event *)e)->stream;
+    *out_ticket = ((event *)e)->ticket;
+    return ((event *)e)->alive;
 }
 
 static void *map(size_t bytes, int rights) {
@@ -175,14 +201,9 @@ static void *map(size_t bytes, int rights) {
 
 // ---- the driver's functions ---------------------------------------------------------------------
 
-#define CUDA(name, ...)                                                                            \
-    EXPORT int name(__VA_ARGS__);                                                                  \
-    int name(__VA_ARGS__)
-#define LOCKED(expression)                                                                         \
-    pthread_mutex_lock(&lock);                                                                     \
-    int code = (expression);                                                                       \
-    pthread_mutex_unlock(&lock);                                                                   \
-    return code
+static int alive(void) {
+    return dead;
+}
 
 CUDA(cuGetErrorName, int code, const char **out) {
     *out = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL;
@@ -219,8 +240,36 @@ CUDA(cuDeviceTotalMem_v2, size_t *out, int device) {
 }
 CUDA(cuDeviceGetAttribute, int *out, int attribute, int device) {
     (void)device;
-    *out = attribute == 102 && fake.has_vmm;
-    return OK;
+    switch (attribute) {
+    case 13: // kHz
+    case 36:
+        *out = 1000000;
+        return OK;
+    case 16:
+        *out = 4;
+        return OK;
+    case 37:
+        *out = 1024;
+        return OK;
+    case 75:
+        *out = fake.capability / 10;
+        return OK;
+    case 76:
+        *out = fake.capability % 10;
+        return OK;
+    case 97:
+        *out = 227 << 10;
+        return OK;
+    case 102:
+        *out = fake.has_vmm;
+        return OK;
+    case 122:
+        *out = fake.has_words;
+        return OK;
+    default:
+        *out = 0;
+        return INVALID;
+    }
 }
 CUDA(cuDevicePrimaryCtxRetain, void **out, int device) {
     (void)device;
@@ -241,28 +290,34 @@ CUDA(cuCtxSetCurrent, void *context) {
     depth = context != NULL;
     return OK;
 }
+static int push(void) {
+    if (dead) return dead;
+    depth++;
+    fake.pushed_count++;
+    return OK;
+}
 CUDA(cuCtxPushCurrent_v2, void *context) {
     (void)context;
-    depth++;
-    LOCKED((fake.pushed_count++, OK));
+    LOCKED(push());
 }
 CUDA(cuCtxPopCurrent_v2, void **out) {
     *out = &fake;
     depth--;
     LOCKED((fake.pushed_count--, OK));
 }
-CUDA(cuCtxSynchronize, void) {
-    pthread_mutex_lock(&lock);
+static int synchronize_all(void) {
     fake.synchronize_count++;
     for (size_t i = 0; i < FAKE_STREAMS; i++)
         run_until(&streams[i], streams[i].launched);
-    pthread_mutex_unlock(&lock);
-    return OK;
+    return fake_wait_all();
+}
+CUDA(cuCtxSynchronize, void) {
+    LOCKED(synchronize_all());
 }
 
 static int allocate(unsigned long long *out, size_t bytes) {
-    int code = enter_call();
-    if (code == OK) code = take(bytes);
+    int code = fake_enter_call();
+    if (code == OK) code = fake_take(bytes);
     if (code != OK) return code;
     void *block = map(bytes, PROT_READ | PROT_WRITE);
     *out = (uintptr_t)block;
@@ -282,9 +337,12 @@ CUDA(cuMemFree_v2, unsigned long long address) {
     LOCKED(release(address));
 }
 CUDA(cuMemGetInfo_v2, size_t *out_free, size_t *out_total) {
+    pthread_mutex_lock(&fake_lock);
     *out_total = fake.capacity_bytes;
     *out_free = fake.capacity_bytes - fake.used_bytes;
-    return OK;
+    int code = alive();
+    pthread_mutex_unlock(&fake_lock);
+    return code;
 }
 static int find_base(unsigned long long *base, size_t *bytes, unsigned long long address) {
     for (size_t i = 0; i < range_count; i++)
@@ -300,20 +358,29 @@ CUDA(cuMemGetAddressRange_v2, unsigned long long *base, size_t *bytes, unsigned 
 }
 
 static int synchronize(void *stream) {
-    stream_state *state = state_of(stream);
     fake.synchronize_count++;
     if (depth == 0) fake.violations++;
+    if (fake_runs(stream)) return fake_wait_done(stream, fake_submitted(stream));
+    stream_state *state = state_of(stream);
     run_until(state, state->launched);
-    return OK;
+    return dead;
+}
+static int query(void *stream) {
+    if (dead) return dead;
+    if (fake_runs(stream))
+        return fake_check_capture(stream)                     ? CAPTURE_BROKEN
+               : fake_is_done(stream, fake_submitted(stream)) ? OK
+                                                              : NOT_READY;
+    return state_of(stream)->done < state_of(stream)->launched ? NOT_READY : OK;
 }
 CUDA(cuStreamSynchronize, void *stream) {
     LOCKED(synchronize(stream));
 }
 CUDA(cuStreamQuery, void *stream) {
-    LOCKED(state_of(stream)->done < state_of(stream)->launched ? NOT_READY : OK);
+    LOCKED(query(stream));
 }
 static int create_event(void **out) {
-    int code = enter_call();
+    int code = fake_enter_call();
     for (size_t i = 0; code == OK && i < MAX_EVENTS; i++)
         if (!events[i].alive) {
             events[i] = (event){.alive = true};
@@ -328,20 +395,30 @@ CUDA(cuEventCreate, void **out, unsigned flags) {
     LOCKED(create_event(out));
 }
 static int record_event(event *e, void *stream) {
-    int code = enter_call();
+    int code = fake_enter_call();
     if (code != OK) return code;
     e->stream = stream;
-    e->ticket = state_of(stream)->launched;
+    e->ticket = fake_runs(stream) ? fake_submitted(stream) : state_of(stream)->launched;
     return OK;
+}
+static int query_event(const event *e) {
+    if (dead) return dead;
+    if (fake_runs(e->stream)) return fake_is_done(e->stream, e->ticket) ? OK : NOT_READY;
+    return state_of(e->stream)->done < e->ticket ? NOT_READY : OK;
+}
+static int synchronize_event(const event *e) {
+    if (fake_runs(e->stream)) return fake_wait_done(e->stream, e->ticket);
+    run_until(state_of(e->stream), e->ticket);
+    return dead;
 }
 CUDA(cuEventRecord, void *e, void *stream) {
     LOCKED(record_event(e, stream));
 }
 CUDA(cuEventQuery, void *e) {
-    LOCKED(state_of(((event *)e)->stream)->done < ((event *)e)->ticket ? NOT_READY : OK);
+    LOCKED(query_event(e));
 }
 CUDA(cuEventSynchronize, void *e) {
-    LOCKED((run_until(state_of(((event *)e)->stream), ((event *)e)->ticket), OK));
+    LOCKED(synchronize_event(e));
 }
 CUDA(cuEventDestroy_v2, void *e) {
     LOCKED((((event *)e)->alive = false, fake.event_count--, OK));
@@ -353,7 +430,7 @@ CUDA(cuMemGetAllocationGranularity, size_t *out, const memory_kind *kind, int op
     return kind->type == 1 && kind->where.type == 1 ? OK : INVALID;
 }
 static int reserve(unsigned long long *out, size_t bytes, size_t align) {
-    int code = enter_call();
+    int code = fake_enter_call();
     if (code != OK) return code;
     char *block = map(bytes + align, PROT_NONE);
     if (block == MAP_FAILED) return NO_MEMORY;
@@ -371,15 +448,15 @@ CUDA(cuMemAddressReserve, unsigned long long *out, size_t bytes, size_t align,
 }
 CUDA(cuMemAddressFree, unsigned long long address, size_t bytes) {
     munmap((void *)(uintptr_t)address, bytes);
-    LOCKED((fake.reserved_address_bytes -= bytes, OK));
+    LOCKED((fake.reserved_address_bytes -= dead ? 0 : bytes, alive()));
 }
 static int create(unsigned long long *out, size_t bytes, const memory_kind *kind) {
-    int code = enter_call();
+    int code = fake_enter_call();
     if (code == OK && (kind->type != 1 || bytes % fake.granularity)) code = INVALID;
     size_t i = 0;
     while (i < MAX_HANDLES && handles[i])
         i++;
-    if (code == OK) code = i < MAX_HANDLES ? take(bytes) : NO_MEMORY;
+    if (code == OK) code = i < MAX_HANDLES ? fake_take(bytes) : NO_MEMORY;
     if (code != OK) return code;
     handles[i] = bytes;
     *out = i + 1;
@@ -400,7 +477,7 @@ CUDA(cuMemRelease, unsigned long long handle) {
     LOCKED(let_go(handle));
 }
 static int map_memory(unsigned long long address, size_t bytes, unsigned long long handle) {
-    int code = enter_call();
+    int code = fake_enter_call();
     if (code == OK && handles[handle - 1] != bytes) code = INVALID;
     if (code == OK) code = add_range(address, bytes, true);
     if (code == OK) handles[handle - 1] = MAPPED;
@@ -427,7 +504,7 @@ CUDA(cuMemUnmap, unsigned long long address, size_t bytes) {
     LOCKED(unmap_memory(address, bytes));
 }
 static int allow(unsigned long long address, size_t bytes, const access_description *access) {
-    int code = enter_call();
+    int code = fake_enter_call();
     if (code == OK && (access->flags != 3 || access->where.type != 1)) code = INVALID;
     if (code == OK) mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE);
     return code;

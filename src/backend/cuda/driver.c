@@ -13,28 +13,36 @@
 typedef struct row {
     const char *symbol;
     size_t offset; // of its field
-    bool needed;
+    rn_cuda_need need;
 } row;
 
 static const row rows[] = {
-#define RN_CUDA(needed, field, symbol, arguments)                                                  \
-    {#symbol, offsetof(rn_cuda_driver, field), needed},
+#define RN_CUDA(need, field, symbol, arguments)                                                    \
+    {#symbol, offsetof(rn_cuda_driver, field), RN_CUDA_NEED_##need},
 #include "backend/cuda/driver.def"
 #undef RN_CUDA
 };
 
 static rn_status find_functions(const char *path, rn_cuda_driver *driver) {
-    driver->has_vmm = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = dlsym(driver->library, rows[i].symbol);
-        if (!function && rows[i].needed)
-            return rn_hint(
-                rn_fail(RN_UNSUPPORTED, "the CUDA driver %s has no %s", path, rows[i].symbol),
-                "it is too old, or no CUDA driver; 11.0 and later will do");
-        if (!function) driver->has_vmm = false; // only these rows are not needed
+        const char **lacks = &driver->lacks[rows[i].need];
+        if (!function && !*lacks) *lacks = rows[i].symbol;
         memcpy((char *)driver + rows[i].offset, &function, sizeof function);
     }
-    return RN_OK;
+    driver->has_vmm = !driver->lacks[RN_CUDA_NEED_VMM];
+    const char *missing = driver->lacks[RN_CUDA_NEED_MEMORY];
+    if (!missing) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "the CUDA driver %s has no %s", path, missing),
+                   "it is too old, or no CUDA driver; 11.0 and later will do");
+}
+
+rn_status rn_cuda_driver_need_models(const rn_cuda_driver *driver) {
+    const char *missing = driver->lacks[RN_CUDA_NEED_MODELS];
+    if (!missing) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "the CUDA driver (%d.%d) is too old: it has no %s",
+                           driver->version / 1000, driver->version % 1000 / 10, missing),
+                   "install a newer NVIDIA driver");
 }
 
 rn_status rn_cuda_driver_load(const char *path, rn_cuda_driver *out) {
@@ -92,8 +100,14 @@ static const meaning meanings[] = {
     {46, RN_DEVICE, "another process has the device for itself"},
     {100, RN_UNSUPPORTED, "nvidia-smi lists the devices; CUDA_VISIBLE_DEVICES may hide them"},
     {101, RN_INVALID, "devices are numbered from 0; CUDA_VISIBLE_DEVICES may hide some"},
+    {200, RN_UNSUPPORTED, "the kernels were not built for this device, or are damaged: make cuda"},
     {201, RN_DEVICE, "the context was destroyed: has the device been reset meanwhile?"},
+    {209, RN_UNSUPPORTED,
+     "the kernels were not built for this device or driver: install a newer "
+     "NVIDIA driver, or build with this machine's toolkit (make cuda)"},
     {214, RN_DEVICE, "the device's memory is damaged (ECC)"},
+    {218, RN_UNSUPPORTED, "the driver could not compile the kernels for this device"},
+    {222, RN_UNSUPPORTED, "the kernels are newer than the driver: install a newer NVIDIA driver"},
     {700, RN_DEVICE, "a kernel touched memory that is not its own; the process must be restarted"},
     {719, RN_DEVICE, "a kernel failed; the process must be restarted"},
     {801, RN_UNSUPPORTED, "this device or driver cannot do it"},

@@ -21,16 +21,37 @@ typedef int rn_cu_device;                 // CUdevice
 typedef unsigned long long rn_cu_address; // CUdeviceptr
 typedef unsigned long long rn_cu_memory;  // CUmemGenericAllocationHandle
 typedef void *rn_cu_context, *rn_cu_stream, *rn_cu_event;
+typedef void *rn_cu_module, *rn_cu_function, *rn_cu_graph, *rn_cu_graph_exec;
 
 enum {
     RN_CU_SUCCESS = 0,
     RN_CU_OUT_OF_MEMORY = 2,
+    RN_CU_NOT_FOUND = 500, // a name that a module does not have
     RN_CU_NOT_READY = 600, // an event or a stream that has not come so far
+};
+enum {                          // of a device
+    RN_CU_ATTRIBUTE_CLOCK = 13, // kHz
+    RN_CU_ATTRIBUTE_MULTIPROCESSORS = 16,
+    RN_CU_ATTRIBUTE_MEMORY_CLOCK = 36, // kHz
+    RN_CU_ATTRIBUTE_MEMORY_WIDTH = 37, // bits
+    RN_CU_ATTRIBUTE_CAPABILITY_MAJOR = 75,
+    RN_CU_ATTRIBUTE_CAPABILITY_MINOR = 76,
+    RN_CU_ATTRIBUTE_SHARED_MOST = 97, // of a block, where it was asked for
+    RN_CU_ATTRIBUTE_VMM = 102,        // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+    RN_CU_ATTRIBUTE_WORDS = 122,      // CAN_USE_64_BIT_STREAM_MEM_OPS
+};
+enum { // of a function
+    RN_CU_FUNCTION_REGISTERS = 4,
+    RN_CU_FUNCTION_SHARED_MOST = 8, // dynamic shared memory of a block
 };
 enum {
     RN_CU_EVENT_DISABLE_TIMING = 2,
-    RN_CU_ATTRIBUTE_VMM = 102, // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-    RN_CU_MEMORY_PINNED = 1,   // memory that stays on its device: the only kind there is
+    RN_CU_STREAM_NON_BLOCKING = 1, // does not wait for the default stream
+    RN_CU_CAPTURE_THREAD_LOCAL = 1,
+    RN_CU_HOST_PORTABLE = 1, // pinned for all contexts
+    RN_CU_WAIT_AT_LEAST = 0, // CU_STREAM_WAIT_VALUE_GEQ
+    RN_CU_LAUNCH_EARLY = 6,  // PROGRAMMATIC_STREAM_SERIALIZATION
+    RN_CU_MEMORY_PINNED = 1, // memory that stays on its device: the only kind there is
     RN_CU_LOCATION_DEVICE = 1,
     RN_CU_ACCESS_READ_WRITE = 3,
     RN_CU_GRANULARITY_MINIMUM = 0,
@@ -59,13 +80,42 @@ typedef struct rn_cu_access { // CUmemAccessDesc
 } rn_cu_access;
 _Static_assert(sizeof(rn_cu_access) == 12, "CUmemAccessDesc");
 
+typedef struct rn_cu_launch_attribute { // CUlaunchAttribute
+    int id;
+    char pad[4];
+    union {
+        int number;
+        char pad[64];
+    } value;
+} rn_cu_launch_attribute;
+_Static_assert(sizeof(rn_cu_launch_attribute) == 72, "CUlaunchAttribute");
+
+typedef struct rn_cu_launch { // CUlaunchConfig
+    unsigned grid[3], block[3];
+    unsigned shared_bytes;
+    rn_cu_stream stream;
+    rn_cu_launch_attribute *attributes; // (attribute_count)
+    unsigned attribute_count;
+} rn_cu_launch;
+_Static_assert(sizeof(rn_cu_launch) == 56, "CUlaunchConfig of 64-bit systems");
+
 // ---- the table ------------------------------------------------------------------------
+
+// What functions are needed for.
+typedef enum rn_cuda_need {
+    RN_CUDA_NEED_MEMORY, // any use
+    RN_CUDA_NEED_VMM,    // memory that is mapped
+    RN_CUDA_NEED_MODELS, // kernels, streams, pinned memory, graphs
+    RN_CUDA_NEED_MAYBE,
+    RN_CUDA_NEED_COUNT
+} rn_cuda_need;
 
 typedef struct rn_cuda_driver {
     void *library;
-    int version;  // 12040 is 12.4
-    bool has_vmm; // all of the virtual memory functions are there
-#define RN_CUDA(needed, field, symbol, arguments) rn_cu_result(*field) arguments;
+    int version;                           // 12040 is 12.4
+    const char *lacks[RN_CUDA_NEED_COUNT]; // the first symbol that is missing, or NULL
+    bool has_vmm;                          // all of the virtual memory functions are there
+#define RN_CUDA(need, field, symbol, arguments) rn_cu_result(*field) arguments;
 #include "backend/cuda/driver.def"
 #undef RN_CUDA
 } rn_cuda_driver;
@@ -77,6 +127,9 @@ RN_MUST_USE rn_status rn_cuda_driver_get(const rn_cuda_driver **out);
 // needed function, which is named. To be unloaded.
 RN_MUST_USE rn_status rn_cuda_driver_load(const char *path, rn_cuda_driver *out);
 void rn_cuda_driver_unload(rn_cuda_driver *driver);
+
+// RN_UNSUPPORTED: it lacks a function that models need.
+RN_MUST_USE rn_status rn_cuda_driver_need_models(const rn_cuda_driver *driver);
 
 // RN_OK, or the story of a code: what was done, the driver's name and text for it, what to do.
 // RN_NO_MEMORY for 2; RN_UNSUPPORTED for what this machine cannot do; RN_INVALID for a device that

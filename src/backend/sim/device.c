@@ -21,7 +21,8 @@ typedef struct sim_device {
     rn_sim_options options;
     _Atomic uint32_t alloc_left, launch_left, copy_left; // until the fault; 0: none
     sim_block blocks[BLOCK_MAX];                         // changed while the queues are idle only
-    uint64_t held_bytes;
+    uint64_t held_bytes, taken_away;
+    uint32_t fails_left; // allocations that fail once one does
 } sim_device;
 
 static sim_device *cast(rn_device *device) {
@@ -46,7 +47,25 @@ static void sleep_seconds(double seconds) {
 // ---- memory -------------------------------------------------------------------------------------
 
 static rn_status refuse(sim_device *sim, rn_account account, uint64_t bytes) {
-    return rn_budget_refuse(account, bytes, sim->options.memory_bytes, sim->held_bytes + bytes);
+    sim->base.refused_bytes = bytes;
+    return rn_budget_refuse(account, bytes, sim->options.memory_bytes,
+                            sim->held_bytes + sim->taken_away + bytes);
+}
+
+static rn_status fail_alloc(sim_device *sim, uint64_t bytes) {
+    sim->base.refused_bytes = bytes;
+    if (sim->fails_left > 1) {
+        sim->fails_left--;
+        atomic_store(&sim->alloc_left, 1);
+    }
+    return rn_fail(RN_NO_MEMORY, "sim: this allocation is to fail");
+}
+
+// No limit: it does not know.
+static uint64_t count_free(rn_device *device) {
+    const sim_device *sim = cast(device);
+    uint64_t used = sim->held_bytes + sim->taken_away;
+    return sim->options.memory_bytes > used ? sim->options.memory_bytes - used : 0;
 }
 
 static rn_status take(rn_device *device, rn_account account, uint64_t bytes, void **out) {
@@ -56,10 +75,8 @@ static rn_status take(rn_device *device, rn_account account, uint64_t bytes, voi
     while (at < BLOCK_MAX && sim->blocks[at].base)
         at++;
     if (at == BLOCK_MAX) return rn_fail(RN_DEVICE, "sim has %d blocks at most", BLOCK_MAX);
-    if (fault(&sim->alloc_left)) return rn_fail(RN_NO_MEMORY, "sim: this allocation is to fail");
-    uint64_t limit = sim->options.memory_bytes;
-    if (limit && (bytes > limit || sim->held_bytes > limit - bytes))
-        return refuse(sim, account, bytes);
+    if (fault(&sim->alloc_left)) return fail_alloc(sim, bytes);
+    if (sim->options.memory_bytes && bytes > count_free(device)) return refuse(sim, account, bytes);
     RN_TRY(rn_alloc_aligned(&rn_system_allocator, bytes, RN_PAGE_BYTES, out));
     memset(*out, 0xA5, bytes); // a device's memory is not zero
     sim->blocks[at] = (sim_block){*out, bytes};
@@ -183,4 +200,11 @@ void rn_sim_device_arm(rn_device *device, uint32_t fail_alloc, uint32_t fail_lau
     atomic_store(&sim->alloc_left, fail_alloc);
     atomic_store(&sim->launch_left, fail_launch);
     atomic_store(&sim->copy_left, fail_copy);
+    sim->fails_left = sim->options.fail_allocs;
+}
+
+void rn_sim_device_take_away(rn_device *device, uint64_t bytes) {
+    sim_device *sim = cast(device);
+    sim->taken_away = bytes;
+    device->free_bytes = count_free; // nobody asks before: a budget is what a test says
 }

@@ -18,11 +18,15 @@ typedef struct rn_sim_options {
     double launch_seconds;    // a launch takes at least this
     // The n-th from 1 fails, once.
     uint32_t fail_alloc, fail_launch, fail_copy;
+    uint32_t fail_allocs; // from the fail_alloc-th on so many fail; 0: one
 } rn_sim_options;
 
 RN_MUST_USE rn_status rn_sim_device_create(const rn_sim_options *options, rn_device **out);
 // Arms faults anew, counting from now; waits for nothing: only while the queues are idle.
 void rn_sim_device_arm(rn_device *device, uint32_t fail_alloc, uint32_t fail_launch,
                        uint32_t fail_copy);
+// From now on somebody else holds so many bytes of its memory (which has a limit): what is free,
+// and what can be allocated, is that much less. Its caps do not change.
+void rn_sim_device_take_away(rn_device *device, uint64_t bytes);
 
 #endif

@@ -1,0 +1,93 @@
+// kernels.c — the table of the device's kernels, in the order of ops.def: one line an op. An op
+// without a line is not supported: what a forward pass needs is here, backward ops are not.
+#include "backend/cuda/rows.h"
+
+#include "tensor/tiles.h"
+
+// A pure view: its output is its input's bytes.
+static rn_status view(const rn_call *call) {
+    (void)call;
+    return RN_OK;
+}
+
+const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
+    // elementwise
+    [RN_OP_ADD] = {rn_cuda_pair, NULL},
+    [RN_OP_SUB] = {rn_cuda_pair, NULL},
+    [RN_OP_MUL] = {rn_cuda_pair, NULL},
+    [RN_OP_DIV] = {rn_cuda_pair, NULL},
+    [RN_OP_NEG] = {rn_cuda_map, NULL},
+    [RN_OP_EXP] = {rn_cuda_map, NULL},
+    [RN_OP_LOG] = {rn_cuda_map, NULL},
+    [RN_OP_SQRT] = {rn_cuda_map, NULL},
+    [RN_OP_RSQRT] = {rn_cuda_map, NULL},
+    [RN_OP_POW] = {rn_cuda_pow, NULL},
+    [RN_OP_CLAMP] = {rn_cuda_clamp, NULL},
+    [RN_OP_SCALE] = {rn_cuda_scale, NULL},
+    [RN_OP_RELU] = {rn_cuda_map, NULL},
+    [RN_OP_SIGMOID] = {rn_cuda_map, NULL},
+    [RN_OP_TANH] = {rn_cuda_map, NULL},
+    [RN_OP_SILU] = {rn_cuda_map, NULL},
+    [RN_OP_GELU] = {rn_cuda_map, NULL},
+    [RN_OP_GELU_TANH] = {rn_cuda_map, NULL},
+    [RN_OP_GATED] = {rn_cuda_gated, NULL},
+    // rows
+    [RN_OP_SOFTMAX] = {rn_cuda_softmax, NULL},
+    [RN_OP_LAYERNORM] = {rn_cuda_layernorm, NULL},
+    [RN_OP_RMSNORM] = {rn_cuda_rmsnorm, NULL},
+    // products
+    [RN_OP_MATMUL] = {rn_cuda_matmul, rn_cuda_matmul_workspace},
+    [RN_OP_PROJECT] = {rn_cuda_project, rn_cuda_project_workspace},
+    [RN_OP_PROJECT_THREE] = {rn_cuda_project, rn_cuda_project_workspace},
+    [RN_OP_PROJECT_GATED] = {rn_cuda_project, rn_cuda_project_workspace},
+    [RN_OP_EMBEDDING] = {rn_cuda_embedding, NULL},
+    // attention
+    [RN_OP_ROPE] = {rn_cuda_rope, NULL},
+    [RN_OP_ATTENTION] = {rn_cuda_attention, rn_cuda_attention_workspace},
+    [RN_OP_KV_APPEND] = {rn_cuda_kv_append, NULL},
+    [RN_OP_PAGED_ATTENTION] = {rn_cuda_paged_attention, rn_cuda_paged_attention_workspace},
+    [RN_OP_ATTEND] = {rn_cuda_attend, rn_cuda_attend_workspace},
+    // reductions
+    [RN_OP_SUM] = {rn_cuda_sum, rn_cuda_reduce_workspace},
+    [RN_OP_MEAN] = {rn_cuda_sum, rn_cuda_reduce_workspace},
+    [RN_OP_MAX] = {rn_cuda_max, rn_cuda_reduce_workspace},
+    [RN_OP_SUM_SQUARES] = {rn_cuda_sum_squares, rn_cuda_reduce_workspace},
+    [RN_OP_ARGMAX] = {rn_cuda_argmax, NULL},
+    // moving elements
+    [RN_OP_RESHAPE] = {view, NULL},
+    [RN_OP_PERMUTE] = {rn_cuda_permute, NULL},
+    [RN_OP_SLICE] = {rn_cuda_slice, NULL},
+    [RN_OP_CONCAT] = {rn_cuda_concat, NULL},
+    [RN_OP_PAD] = {rn_cuda_pad, NULL},
+    [RN_OP_BROADCAST] = {rn_cuda_broadcast, NULL},
+    [RN_OP_CAST] = {rn_cuda_cast, NULL},
+    [RN_OP_QUANTIZE] = {rn_cuda_quantize, NULL},
+    [RN_OP_DEQUANTIZE] = {rn_cuda_cast, NULL},
+};
+
+// ---- layouts ------------------------------------------------------------------------------------
+
+// Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K). Of a
+// projection's inputs only weights have two axes and a type with tiles.
+static bool is_tiled(const rn_call *call, uint32_t input) {
+    const rn_matmul_attrs *attrs = call->attrs;
+    switch (call->op) {
+    case RN_OP_MATMUL:
+        return input == 1 && !attrs->transpose_w && !attrs->transpose_x;
+    case RN_OP_PROJECT:
+    case RN_OP_PROJECT_THREE:
+    case RN_OP_PROJECT_GATED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input) {
+    const rn_tensor *weight = &call->inputs[input];
+    uint64_t bytes;
+    if (weight->shape.rank == 2 && is_tiled(call, input) &&
+        rn_tiles_bytes(weight->dtype, weight->shape.dims[0], weight->shape.dims[1], &bytes))
+        return RN_LAYOUT_TILES;
+    return RN_LAYOUT_PLAIN;
+}

@@ -1,0 +1,676 @@
+// product_few.cu — products of 1 to 16 rows: as fast as the weights can be read.
+//
+// The meaning is args.h's; the plan of a launch is product_few.h's. A block takes every G-th tile
+// of 16 outputs, and its warps take the tiles' segments in turn (a *unit* is one segment of one
+// tile); a unit's sums go to shared memory, and when a batch of tiles is complete, their segments
+// are added in order and finished (scale, bias, gate, residual). So no bit depends on which warp
+// did what, nor on when.
+//
+//     fill the ring ─▶ wait for the kernel before ─▶ x ─▶ units of a batch ─▶ outputs ─▶ next batch
+//
+// One row: x is normed and rounded here, into shared memory, as B fragments: the 16 bytes that lane
+// l needs for two steps lie together, and all lanes of one t read the same. So all eight columns of
+// the matrix unit compute the same row, and column 0 is taken. More rows: x was packed before
+// (pack.cu); it is copied to shared memory, segment by segment, or, where it is too large, read
+// through the L1, by two warps at a time: they take the same segment of two tiles.
+#include "args.h"
+#include "bulk.cuh"
+#include "forms.cuh"
+#include "norm.cuh"
+#include "product_few.h"
+#include "product_finish.cuh"
+
+__device__ __forceinline__ void rn_few_let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ __forceinline__ void rn_few_wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// ---- the work of a block and of a warp ----------------------------------------------------------
+
+// Tiles of a block are of any of the weights; with a gate, tile 2i is the gate's and 2i + 1 the
+// up's.
+struct rn_few_work {
+    const rn_product_args *args;
+    uint32_t tile_cols, segments;
+    uint32_t tiles; // of this block
+    bool in_pairs;  // warps 2i and 2i + 1 take the same segment of two tiles
+
+    __device__ __forceinline__ rn_rows_found find(uint32_t tile) const {
+        if (args->gated) return {tile % 2, (blockIdx.x + gridDim.x * (tile / 2)) * RN_TILE_ROWS};
+        return rn_rows_find(*args, blockIdx.x + gridDim.x * tile, RN_TILE_ROWS);
+    }
+};
+
+__device__ __forceinline__ rn_few_work rn_few_work_of(const rn_product_args &a, bool shares_x) {
+    uint32_t all = rn_few_row_tiles(&a);
+    uint32_t mine = (all - blockIdx.x + gridDim.x - 1) / gridDim.x;
+    uint32_t tiles = a.gated ? 2 * mine : mine;
+    return {&a, rn_few_ceil(a.cols, RN_TILE_COLS), rn_few_ceil(a.cols, RN_PRODUCT_SEGMENT), tiles,
+            shares_x && tiles % 2 == 0};
+}
+
+// A warp's units, one after the other.
+template <int WARPS> struct rn_few_unit {
+    uint32_t tile, segment;
+
+    __device__ __forceinline__ void begin(const rn_few_work &work) {
+        uint32_t warp = threadIdx.x / 32;
+        tile = work.in_pairs ? warp % 2 : 0;
+        segment = work.in_pairs ? warp / 2 : warp;
+        carry(work);
+    }
+    __device__ __forceinline__ void next(const rn_few_work &work) {
+        segment += work.in_pairs ? WARPS / 2 : WARPS;
+        carry(work);
+    }
+    __device__ __forceinline__ void carry(const rn_few_work &work) {
+        while (segment >= work.segments) {
+            segment -= work.segments;
+            tile += work.in_pairs ? 2 : 1;
+        }
+    }
+    // Its tiles; 0: there is no such unit.
+    __device__ __forceinline__ uint32_t count(const rn_few_work &work) const {
+        uint32_t left = work.tile_cols - 4 * segment;
+        return tile >= work.tiles ? 0 : left < 4 ? left : 4;
+    }
+    template <class form>
+    __device__ __forceinline__ const uint8_t *data(const rn_few_work &work) const {
+        rn_rows_found at = work.find(tile);
+        uint64_t number = (uint64_t)(at.row / RN_TILE_ROWS) * work.tile_cols + 4 * segment;
+        return work.args->weights[at.which].tiles + number * form::TILE_BYTES;
+    }
+};
+
+// ---- activations as B fragments -----------------------------------------------------------------
+
+// Where element k of the one row lies, in 16-bit units: for two steps, lane t's four words. Whole
+// 32s stay whole: place(k + 32 i) is place(k) + 32 i.
+__device__ __forceinline__ uint32_t rn_few_place(uint32_t k) {
+    return k / 32 * 32 + k % 8 / 2 * 8 + k / 16 % 2 * 4 + k / 8 % 2 * 2 + k % 2;
+}
+
+struct rn_few_feed_one {
+    enum { PLANES = 1 };
+    const uint4 *x; // shared
+    __device__ __forceinline__ void await(uint32_t) const {}
+    // The fragments of steps `step` (even) and the one behind it.
+    __device__ __forceinline__ void pair(uint32_t step, uint32_t b[PLANES][4]) const {
+        uint4 v = x[step * 2 + threadIdx.x % 4];
+        b[0][0] = v.x;
+        b[0][1] = v.y;
+        b[0][2] = v.z;
+        b[0][3] = v.w;
+    }
+};
+
+template <int TOKENS> struct rn_few_feed_packed {
+    enum { PLANES = TOKENS / 8 };
+    const uint32_t *packed; // P of args.h, in words
+    __device__ __forceinline__ void await(uint32_t) const {}
+    __device__ __forceinline__ void pair(uint32_t step, uint32_t b[PLANES][4]) const {
+        const uint32_t *at = packed + (step / 4 * PLANES * 256) + step % 4 * 64 + threadIdx.x % 32;
+        for (int plane = 0; plane < PLANES; plane++)
+            for (int i = 0; i < 4; i++)
+                b[plane][i] = at[plane * 256 + i * 32];
+    }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Copies that follow see what kernels before have written.
+__device__ __forceinline__ void rn_few_fence_copies() {
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// The same in shared memory: each segment has a barrier that says when it is there.
+template <int TOKENS> struct rn_few_feed_staged : rn_few_feed_packed<TOKENS> {
+    uint32_t barriers;
+
+    __device__ __forceinline__ rn_few_feed_staged(uint8_t *shared, const rn_few_shared &shape)
+        : rn_few_feed_packed<TOKENS>{(const uint32_t *)(shared + shape.x)},
+          barriers(rn_shared_address(shared + shape.x_barriers)) {}
+
+    __device__ __forceinline__ void begin(const rn_few_work &work) const {
+        if (threadIdx.x != 0) return;
+        for (uint32_t i = 0; i < work.segments; i++)
+            rn_barrier_begin(barriers + 8 * i, 1);
+        rn_barriers_publish();
+    }
+    // All threads come here; each warp asks for some of the segments.
+    __device__ __forceinline__ void fetch(const rn_few_work &work) const {
+        const uint32_t whole = RN_PRODUCT_SEGMENT * 2 * TOKENS; // bytes
+        uint32_t all = work.tile_cols * RN_TILE_COLS * 2 * TOKENS;
+        __syncthreads(); // barriers have begun
+        if (threadIdx.x % 32 != 0) return;
+        rn_few_fence_copies();
+        for (uint32_t i = threadIdx.x / 32; i < work.segments; i += blockDim.x / 32) {
+            uint32_t left = all - i * whole, bytes = left < whole ? left : whole;
+            rn_barrier_expect(barriers + 8 * i, bytes);
+            rn_bulk_copy(rn_shared_address(this->packed) + i * whole,
+                         (const uint8_t *)work.args->packed + i * whole, bytes, barriers + 8 * i);
+        }
+    }
+    __device__ __forceinline__ void await(uint32_t segment) const {
+        rn_barrier_wait(barriers + 8 * segment, 0);
+    }
+};
+
+#endif
+
+// The norm's weights into the L2: they are constant, as weights are.
+__device__ __forceinline__ void rn_few_prefetch_norm(const rn_product_args &a) {
+    uint32_t line = 32; // floats
+    for (uint32_t k = threadIdx.x * line; k < a.cols; k += blockDim.x * line)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.norm + k));
+}
+
+// One row's x: rounded to 16 bits in its place; behind the last column zeros. Reads go in batches
+// that are all on their way before the first is used, the last batch as well; and past the L1: a
+// kernel that runs beside this one may have left old lines there.
+template <bool BF16, int THREADS> struct rn_few_row {
+    enum { BATCH = 16, QUADS = THREADS > 256 ? 4 : 8 }; // as registers allow
+    uint16_t *x;                                        // shared, (K in whole tiles)
+
+    __device__ __forceinline__ void put_pair(uint16_t *to, float first, float second) {
+        *(uint32_t *)to = rn_round_16<BF16>(first) | (uint32_t)rn_round_16<BF16>(second) << 16;
+    }
+    __device__ __forceinline__ void put_zeros(uint32_t cols) {
+        uint32_t end = (cols + RN_TILE_COLS - 1) / RN_TILE_COLS * RN_TILE_COLS;
+        for (uint32_t k = cols + threadIdx.x; k < end; k += blockDim.x)
+            x[rn_few_place(k)] = 0;
+    }
+
+    __device__ __forceinline__ void take_quads(const float4 *from, uint32_t quads) {
+        for (uint32_t first = threadIdx.x; first < quads; first += QUADS * THREADS) {
+            float4 v[QUADS];
+            uint16_t *to = x + rn_few_place(4 * first); // and the next pair's: 8 further on
+#pragma unroll
+            for (int i = 0; i < QUADS; i++)
+                if (first + i * THREADS < quads) v[i] = __ldcg(from + first + i * THREADS);
+#pragma unroll
+            for (int i = 0; i < QUADS; i++) {
+                if (first + i * THREADS >= quads) break;
+                put_pair(to + i * 4 * THREADS, v[i].x, v[i].y);
+                put_pair(to + i * 4 * THREADS + 8, v[i].z, v[i].w);
+            }
+        }
+    }
+    __device__ __forceinline__ void take_plain(const float *from, uint32_t cols) {
+        uint32_t quads = (uintptr_t)from % 16 ? 0 : cols / 4;
+        take_quads((const float4 *)from, quads);
+        for (uint32_t k = 4 * quads + threadIdx.x; k < cols; k += THREADS)
+            x[rn_few_place(k)] = rn_round_16<BF16>(__ldcg(from + k));
+    }
+
+    // from[first], from[first + 256], ...; zeros behind the last.
+    __device__ __forceinline__ void read(const float *from, uint32_t first, uint32_t cols,
+                                         float v[BATCH]) {
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            v[i] = first + i * RN_NORM_THREADS < cols ? __ldcg(from + first + i * RN_NORM_THREADS)
+                                                      : 0.0f;
+    }
+    __device__ __forceinline__ void put_normed(uint32_t first, uint32_t cols, const float v[BATCH],
+                                               const float weight[BATCH], float scale) {
+        uint16_t *to = x + rn_few_place(first);
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            if (first + i * RN_NORM_THREADS < cols)
+                to[i * RN_NORM_THREADS] = rn_round_16<BF16>(rn_norm_apply(v[i], scale, weight[i]));
+    }
+    __device__ __forceinline__ float add_squares(const float v[BATCH], float sum) {
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            sum = __fmaf_rn(v[i], v[i], sum);
+        return sum;
+    }
+    // A row of one batch stays in registers; a longer one is read twice.
+    __device__ __forceinline__ void take_normed(const rn_product_args &a, float *warps) {
+        const uint32_t jump = BATCH * RN_NORM_THREADS;
+        uint32_t first = threadIdx.x < RN_NORM_THREADS ? threadIdx.x : a.cols; // others wait
+        float v[BATCH], weight[BATCH], sum = 0;
+        if (a.cols <= jump) {
+            read(a.x, first, a.cols, v);
+            read(a.norm, first, a.cols, weight);
+            sum = rn_norm_total(add_squares(v, 0), warps);
+            put_normed(first, a.cols, v, weight, rn_norm_scale(sum, a.cols, a.eps));
+            return;
+        }
+        for (uint32_t k = first; k < a.cols; k += jump) {
+            read(a.x, k, a.cols, v);
+            sum = add_squares(v, sum);
+        }
+        sum = rn_norm_total(sum, warps);
+        for (uint32_t k = first; k < a.cols; k += jump) {
+            read(a.x, k, a.cols, v);
+            read(a.norm, k, a.cols, weight);
+            put_normed(k, a.cols, v, weight, rn_norm_scale(sum, a.cols, a.eps));
+        }
+    }
+};
+
+// ---- a warp's weights ---------------------------------------------------------------------------
+
+// c += a lane's vectors of a tile, times x from `step` on.
+template <class form, class feed>
+__device__ __forceinline__ void rn_few_multiply(const uint4 *v, const feed &x, uint32_t step,
+                                                float c[feed::PLANES][4]) {
+#pragma unroll
+    for (int i = 0; i < 8; i += 2) {
+        uint32_t b[feed::PLANES][4], a[4];
+        x.pair(step + i, b);
+        for (int j = 0; j < 2; j++) {
+            form::widen(v, v + form::VECTORS, i + j, a);
+            for (int plane = 0; plane < feed::PLANES; plane++)
+                rn_mma<form::BF16>(c[plane], a, b[plane][2 * j], b[plane][2 * j + 1]);
+        }
+    }
+}
+
+// A warp's weights on their way, unit by unit: TILES of them in each stage of a ring in shared
+// memory, or in registers. begin() asks for the first weights; take_unit() multiplies one unit and
+// asks for more.
+template <int FORM, int WARPS, int TILES, bool RING, bool EARLY> struct rn_few_stream;
+
+// Loads in registers: tile j of a unit is in slot j % TILES; when it has been used, the tile TILES
+// further on takes its place, of this unit or of the next.
+template <int FORM, int WARPS, int TILES, bool EARLY>
+struct rn_few_stream<FORM, WARPS, TILES, false, EARLY> {
+    typedef rn_form<FORM> form;
+    enum { COUNT = form::VECTORS + form::EXTRAS };
+    static_assert(4 % TILES == 0, "the next unit's tiles go to the same slots");
+    const rn_few_work &work;
+    rn_few_unit<WARPS> unit;
+    const uint8_t *data, *next_data; // of this unit and of the next; NULL: none
+    uint32_t tiles, next_tiles;
+    uint4 v[TILES][COUNT];
+
+    __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *, const rn_few_shared &)
+        : work(w) {}
+
+    __device__ __forceinline__ void look_ahead() {
+        rn_few_unit<WARPS> after = unit;
+        after.next(work);
+        next_tiles = after.count(work);
+        next_data = next_tiles ? after.template data<form>(work) : nullptr;
+        if (!EARLY && next_tiles == 0) rn_few_let_next_begin();
+    }
+    __device__ __forceinline__ void load(int slot, const uint8_t *from, uint32_t tile,
+                                         uint32_t count) {
+        if (tile >= count) return;
+        from += tile * form::TILE_BYTES;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            v[slot][i] = rn_load_stream(from + rn_form_offset<form>(i, threadIdx.x % 32));
+    }
+    __device__ __forceinline__ void begin() {
+        unit.begin(work);
+        tiles = unit.count(work);
+        data = tiles ? unit.template data<form>(work) : nullptr;
+        look_ahead();
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            load(i, data, i, tiles);
+    }
+
+    template <class feed>
+    __device__ __forceinline__ void take_unit(const feed &x, float c[feed::PLANES][4]) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            if (j < tiles) rn_few_multiply<form>(v[j % TILES], x, unit.segment * 32 + j * 8, c);
+            if (j + TILES < 4)
+                load(j % TILES, data, j + TILES, tiles);
+            else
+                load(j % TILES, next_data, j + TILES - 4, next_tiles);
+        }
+    }
+    __device__ __forceinline__ void next() {
+        unit.next(work);
+        data = next_data;
+        tiles = next_tiles;
+        look_ahead();
+    }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Weights are read once a pass: they shall not drive out of the L2 what is read again.
+__device__ __forceinline__ void rn_few_copy(uint32_t target, const uint8_t *source, uint32_t bytes,
+                                            uint32_t barrier) {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(target),
+                 "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
+// The stages that a warp asks for, one after the other through all its units.
+template <class form, int WARPS, int TILES> struct rn_few_wanted {
+    rn_few_unit<WARPS> unit;
+    const uint8_t *from;
+    uint32_t left; // tiles of the unit; 0: there are no more
+
+    __device__ __forceinline__ void find(const rn_few_work &work) {
+        left = unit.count(work);
+        if (left) from = unit.template data<form>(work);
+    }
+    __device__ __forceinline__ uint32_t tiles() const { return left < TILES ? left : TILES; }
+    __device__ __forceinline__ void next(const rn_few_work &work) {
+        from += tiles() * form::TILE_BYTES;
+        left -= tiles();
+        if (left) return;
+        unit.next(work);
+        find(work);
+    }
+};
+
+// A ring of stages in shared memory that the warp has for itself: lane 0 asks for the weights, all
+// lanes wait for the stage's barrier, use it, and lane 0 asks for what comes a ring further on.
+// Where there are fewer units than warps, those that have one share the whole room.
+template <int FORM, int WARPS, int TILES, bool EARLY>
+struct rn_few_stream<FORM, WARPS, TILES, true, EARLY> {
+    typedef rn_form<FORM> form;
+    enum { STAGE_BYTES = form::TILE_BYTES * TILES, COUNT = form::VECTORS + form::EXTRAS };
+    const rn_few_work &work;
+    rn_few_unit<WARPS> unit; // that is computed
+    uint32_t tiles;          // of it
+    uint8_t *ring;
+    uint32_t barriers; // shared address of the first stage's
+    uint32_t stages, stage, phase;
+    rn_few_wanted<form, WARPS, TILES> wanted;
+
+    __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *shared,
+                                             const rn_few_shared &shape)
+        : work(w), stage(0), phase(0) {
+        uint32_t units = w.tiles * w.segments, warp = threadIdx.x / 32;
+        stages = units < WARPS ? shape.stages * WARPS / units : shape.stages;
+        if (warp >= units) stages = 0;
+        ring = shared + warp * stages * STAGE_BYTES;
+        barriers = rn_shared_address(shared + shape.barriers) + 8 * warp * stages;
+    }
+
+    __device__ __forceinline__ void ask(uint32_t slot) {
+        if (wanted.left == 0) return;
+        if (threadIdx.x % 32 == 0) {
+            uint32_t barrier = barriers + 8 * slot, bytes = wanted.tiles() * form::TILE_BYTES;
+            rn_barrier_expect(barrier, bytes);
+            rn_few_copy(rn_shared_address(ring + slot * STAGE_BYTES), wanted.from, bytes, barrier);
+        }
+        wanted.next(work);
+        if (!EARLY && wanted.left == 0) rn_few_let_next_begin();
+    }
+    __device__ __forceinline__ void begin() {
+        if (threadIdx.x % 32 == 0) {
+            for (uint32_t i = 0; i < stages; i++)
+                rn_barrier_begin(barriers + 8 * i, 1);
+            rn_barriers_publish();
+        }
+        __syncwarp();
+        unit.begin(work);
+        tiles = unit.count(work);
+        wanted.unit = unit;
+        wanted.find(work);
+        for (uint32_t i = 0; i < stages; i++)
+            ask(i);
+        if (!EARLY && stages == 0) rn_few_let_next_begin();
+    }
+
+    __device__ __forceinline__ void load(const uint8_t *tile, uint4 v[COUNT]) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            v[i] = *(const uint4 *)(tile + rn_form_offset<form>(i, threadIdx.x % 32));
+    }
+    // A whole stage: the next tile's loads are on their way while one is multiplied.
+    template <class feed>
+    __device__ __forceinline__ void take_whole(const uint8_t *at, const feed &x, uint32_t step,
+                                               float c[feed::PLANES][4]) {
+        uint4 v[2][COUNT];
+        load(at, v[0]);
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            if (i + 1 < TILES) load(at + (i + 1) * form::TILE_BYTES, v[(i + 1) % 2]);
+            rn_few_multiply<form>(v[i % 2], x, step + 8 * i, c);
+        }
+    }
+    template <class feed>
+    __device__ __forceinline__ void take_part(const uint8_t *at, const feed &x, uint32_t step,
+                                              uint32_t count, float c[feed::PLANES][4]) {
+#pragma unroll 1
+        for (uint32_t i = 0; i < count; i++) {
+            uint4 v[COUNT];
+            load(at + i * form::TILE_BYTES, v);
+            rn_few_multiply<form>(v, x, step + 8 * i, c);
+        }
+    }
+    template <class feed>
+    __device__ __forceinline__ void take_stage(const feed &x, uint32_t step, uint32_t count,
+                                               float c[feed::PLANES][4]) {
+        const uint8_t *at = ring + stage * STAGE_BYTES;
+        rn_barrier_wait(barriers + 8 * stage, phase);
+        if (count >= TILES)
+            take_whole(at, x, step, c);
+        else
+            take_part(at, x, step, count, c);
+        __syncwarp(); // all lanes have used it
+        ask(stage);
+        if (++stage == stages) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+    template <class feed>
+    __device__ __forceinline__ void take_unit(const feed &x, float c[feed::PLANES][4]) {
+        for (uint32_t done = 0; done < tiles; done += TILES)
+            take_stage(x, unit.segment * 32 + done * 8, tiles - done, c);
+    }
+    __device__ __forceinline__ void next() {
+        unit.next(work);
+        tiles = unit.count(work);
+    }
+};
+
+#endif
+
+// ---- outputs ------------------------------------------------------------------------------------
+
+// A unit's sums to shared memory, (tokens, 16 outputs).
+template <int TOKENS, int PLANES>
+__device__ __forceinline__ void rn_few_put(float *to, const float c[PLANES][4]) {
+    uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if constexpr (TOKENS == 1) {
+        if (t != 0) return;
+        to[g] = c[0][0];
+        to[g + 8] = c[0][2];
+    } else {
+        for (int plane = 0; plane < PLANES; plane++)
+            for (int i = 0; i < 4; i++)
+                to[(plane * 8 + 2 * t + i % 2) * RN_TILE_ROWS + g + i / 2 * 8] = c[plane][i];
+    }
+}
+
+// Segments in order; four reads are on their way at once.
+template <int TOKENS>
+__device__ __forceinline__ float rn_few_sum(const float *partial, uint32_t segments) {
+    float sum = 0;
+    for (uint32_t first = 0; first < segments; first += 4) {
+        float v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (first + i < segments) v[i] = partial[(first + i) * RN_TILE_ROWS * TOKENS];
+        sum = first ? __fadd_rn(sum, v[0]) : v[0];
+#pragma unroll
+        for (int i = 1; i < 4; i++)
+            if (first + i < segments) sum = __fadd_rn(sum, v[i]);
+    }
+    return sum;
+}
+
+// One output of a batch: number `index`, by output within its tile, token, tile. What it needs
+// beside its sums is read when it is found, to be there when they are.
+template <int TOKENS> struct rn_few_output {
+    float *out;     // NULL: there is no such output
+    float residual; // where there is none: -0, which changes no bit
+    rn_row_finish finish[2];
+
+    __device__ __forceinline__ void find(const rn_few_work &work, uint32_t first_tile,
+                                         uint32_t end_tile, uint32_t index) {
+        const rn_product_args &a = *work.args;
+        uint32_t in_tile = index % RN_TILE_ROWS, token = index / RN_TILE_ROWS % TOKENS;
+        uint32_t tile = index / (RN_TILE_ROWS * TOKENS) * (a.gated ? 2 : 1);
+        out = nullptr;
+        if (first_tile + tile >= end_tile || token >= a.rows) return;
+        rn_rows_found at = work.find(first_tile + tile);
+        const rn_product_weight &weight = a.weights[at.which];
+        uint32_t row = at.row + in_tile;
+        if (row >= weight.rows) return;
+        uint64_t element = (uint64_t)token * weight.rows + row;
+        out = weight.out + element;
+        finish[0] = rn_row_finish_of(weight, row);
+        if (a.gated) finish[1] = rn_row_finish_of(a.weights[1], row);
+        residual = a.residual && at.which == 0 ? __ldcg(a.residual + element) : -0.0f;
+    }
+    __device__ __forceinline__ void put(const rn_few_work &work, const float *partial,
+                                        uint32_t index) const {
+        if (!out) return;
+        uint32_t gated = work.args->gated, one = RN_TILE_ROWS * TOKENS; // unit's sums
+        const float *sums = partial + index % one + index / one * work.segments * one * (1 + gated);
+        float y = rn_finish_row(finish[0], rn_few_sum<TOKENS>(sums, work.segments));
+        if (gated) {
+            sums += work.segments * one;
+            float up = rn_finish_row(finish[1], rn_few_sum<TOKENS>(sums, work.segments));
+            y = rn_finish_gate(*work.args, y, up);
+        }
+        *out = __fadd_rn(y, residual);
+    }
+};
+
+// ---- the kernel ---------------------------------------------------------------------------------
+
+template <int TOKENS, class stream, class feed>
+__device__ __forceinline__ void rn_few_run(const rn_few_work &work, const rn_few_shared &shape,
+                                           stream &weights, const feed &x, float *partial) {
+    for (uint32_t first = 0; first < work.tiles; first += shape.batch_tiles) {
+        uint32_t end =
+            first + shape.batch_tiles < work.tiles ? first + shape.batch_tiles : work.tiles;
+        rn_few_output<TOKENS> output;
+        if (TOKENS == 1) output.find(work, first, end, threadIdx.x);
+        while (weights.unit.tile < end) {
+            float c[feed::PLANES][4] = {};
+            x.await(weights.unit.segment);
+            weights.take_unit(x, c);
+            uint32_t number = (weights.unit.tile - first) * work.segments + weights.unit.segment;
+            rn_few_put<TOKENS, feed::PLANES>(partial + number * RN_TILE_ROWS * TOKENS, c);
+            weights.next();
+        }
+        __syncthreads();
+        if (TOKENS == 1) {
+            output.put(work, partial, threadIdx.x);
+        } else {
+            uint32_t count = (end - first) * RN_TILE_ROWS * TOKENS;
+            for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+                output.find(work, first, end, i);
+                output.put(work, partial, i);
+            }
+        }
+        if (end < work.tiles) __syncthreads(); // before `partial` is written again
+    }
+}
+
+// Packed x, in shared memory or read by the L1.
+template <int TOKENS, class stream>
+__device__ __forceinline__ void rn_few_run_packed(const rn_few_work &work,
+                                                  const rn_few_shared &shape, stream &weights,
+                                                  uint8_t *shared) {
+    float *partial = (float *)(shared + shape.partial);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if (shape.is_staged) {
+        rn_few_feed_staged<TOKENS> x(shared, shape);
+        x.begin(work);
+        rn_few_wait_for_previous();
+        x.fetch(work);
+        rn_few_run<TOKENS>(work, shape, weights, x, partial);
+        return;
+    }
+#endif
+    rn_few_wait_for_previous();
+    __threadfence(); // drops what the L1 has of an older x
+    rn_few_feed_packed<TOKENS> x = {(const uint32_t *)work.args->packed};
+    rn_few_run<TOKENS>(work, shape, weights, x, partial);
+}
+
+template <bool BF16, int WARPS, class stream>
+__device__ __forceinline__ void rn_few_run_one(const rn_few_work &work, const rn_few_shared &shape,
+                                               stream &weights, uint8_t *shared) {
+    const rn_product_args &a = *work.args;
+    rn_few_row<BF16, 32 *WARPS> row = {(uint16_t *)(shared + shape.x)};
+    if (a.norm) rn_few_prefetch_norm(a);
+    row.put_zeros(a.cols);
+    rn_few_wait_for_previous();
+    if (a.norm)
+        row.take_normed(a, (float *)(shared + shape.norm));
+    else
+        row.take_plain(a.x, a.cols);
+    __syncthreads();
+    rn_few_feed_one x = {(const uint4 *)(shared + shape.x)};
+    rn_few_run<1>(work, shape, weights, x, (float *)(shared + shape.partial));
+}
+
+// CONFIG: a function that gives the rn_few_config, the one that the host launches by.
+template <int FORM, int TOKENS, class CONFIG>
+__device__ __forceinline__ void rn_few_product(const rn_product_args &a) {
+    extern __shared__ __align__(128) uint8_t shared[];
+    typedef rn_form<FORM> form;
+    constexpr rn_few_config config = CONFIG::of();
+    static_assert(rn_few_tile_bytes(FORM) == form::TILE_BYTES, "two opinions on a tile");
+    static_assert(config.tiles <= 4, "a stage is not larger than a unit");
+    rn_few_shared shape = rn_few_shared_of(config, &a, gridDim.x);
+    rn_few_work work = rn_few_work_of(a, TOKENS > 1 && !shape.is_staged);
+    rn_few_stream<FORM, config.warps, config.tiles, config.stages != 0, config.early != 0> weights(
+        work, shared, shape);
+    weights.begin();
+    if (config.early) rn_few_let_next_begin();
+    if constexpr (TOKENS == 1)
+        rn_few_run_one<form::BF16, config.warps>(work, shape, weights, shared);
+    else
+        rn_few_run_packed<TOKENS>(work, shape, weights, shared);
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define RN_FEW_HAS_RING true
+#else
+#define RN_FEW_HAS_RING false
+#endif
+
+template <int FORM, int TOKENS> struct rn_few_shipped {
+    static __host__ __device__ constexpr rn_few_config of() {
+        return rn_few_config_of(FORM, TOKENS, RN_FEW_HAS_RING);
+    }
+};
+
+#define RN_FEW_KERNEL(FORM, name, tokens)                                                          \
+    extern "C" __global__ void __launch_bounds__(32 * rn_few_shipped<FORM, tokens>::of().warps,    \
+                                                 rn_few_shipped<FORM, tokens>::of().room)          \
+        rn_product_few_##name##_##tokens(const __grid_constant__ rn_product_args a) {              \
+        rn_few_product<FORM, tokens, rn_few_shipped<FORM, tokens>>(a);                             \
+    }
+#define RN_FEW_KERNELS(FORM, name)                                                                 \
+    RN_FEW_KERNEL(FORM, name, 1)                                                                   \
+    RN_FEW_KERNEL(FORM, name, 8)                                                                   \
+    RN_FEW_KERNEL(FORM, name, 16)
+
+RN_FEW_KERNELS(RN_TILE_F16, f16)
+RN_FEW_KERNELS(RN_TILE_BF16, bf16)
+RN_FEW_KERNELS(RN_TILE_Q8, q8)
+RN_FEW_KERNELS(RN_TILE_I8, i8)
+RN_FEW_KERNELS(RN_TILE_Q4, q4)
+RN_FEW_KERNELS(RN_TILE_A4, a4)
+RN_FEW_KERNELS(RN_TILE_N4, n4)

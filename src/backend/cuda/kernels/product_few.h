@@ -1,0 +1,179 @@
+// product_few.h — how products of 1 to 16 rows are launched: plain C, read by the host and by the
+// kernels, so that both mean the same shared memory.
+//
+// Blocks stay for the whole product ("persistent"): block b of G takes every G-th tile of 16 output
+// rows; of these, its warps take the segments of 512 columns in turn. Weights come by bulk copies
+// into a ring of stages that each warp has for itself; partial sums of segments meet in shared
+// memory.
+//
+// Three things make a ring fast:
+// - copies of 4 KB and more. Many small ones at equal distances (2 KB of each 16 KB segment) read
+//   memory at half its speed;
+// - blocks that spread evenly. A kernel's blocks come one by one, as those of the kernel before
+//   leave; where a multiprocessor has room for two, some get both and others none. So either the
+//   ring is deep, and only one block has room, or the next kernel is let begin at once, when all
+//   multiprocessors are equally full;
+// - a ring that is filled before griddepcontrol.wait, to bridge the gap between two kernels.
+//
+// Where there are no bulk copies (the image's code for sm_80) a warp keeps its loads in registers.
+#ifndef RN_CUDA_KERNELS_PRODUCT_FEW_H
+#define RN_CUDA_KERNELS_PRODUCT_FEW_H
+
+#include "backend/cuda/kernels/args.h"
+#include "tensor/tiles.h"
+
+#ifdef __CUDACC__
+#define RN_FEW_INLINE static __host__ __device__ constexpr
+#else
+#define RN_FEW_INLINE static inline
+#endif
+
+enum {
+    RN_FEW_ROWS = 16,       // at most
+    RN_FEW_COLS = 32768,    // at most: x of one row is held in shared memory
+    RN_FEW_PARTIAL = 16384, // bytes of partial sums that are aimed at
+    RN_FEW_NORM_WARPS = 16, // floats of shared memory for the norm's sum
+    RN_FEW_SHARED = 233472, // bytes that the blocks of a multiprocessor share (sm_90)
+    RN_FEW_RESERVED = 1024, // of these, that each block takes for itself
+};
+
+// How a form's weights stream.
+typedef struct rn_few_config {
+    uint32_t warps;  // of a block
+    uint32_t tiles;  // of a stage, which is one copy; in registers: on their way (1, 2, 4)
+    uint32_t stages; // of a warp's ring, where they have room; 0: registers
+    uint32_t blocks; // launched, a multiprocessor
+    uint32_t room;   // blocks that fit on a multiprocessor
+    uint32_t early;  // the next kernel may begin at once; 0: when the last weights are on their way
+    uint32_t staged; // bytes of packed x that are held in shared memory at most; more: the L1 reads
+} rn_few_config;
+
+// Chosen by measurement, form by form.
+RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, bool has_ring) {
+    const rn_few_config registers = {8, 2, 0, 2, 2, 0, 0}, registers_4 = {8, 4, 0, 2, 2, 0, 0};
+    const rn_few_config halves = {8, 1, 5, 1, 1, 0, 65536};
+    const rn_few_config bytes = {8, 2, 4, 1, 1, 0, 131072};
+    const rn_few_config nibbles = {8, 4, 4, 1, 1, 0, 131072}; // for more than one row
+    if (form == RN_TILE_F16 || form == RN_TILE_BF16) return has_ring ? halves : registers;
+    if (form == RN_TILE_Q8 || form == RN_TILE_I8) return has_ring ? bytes : registers;
+    if (form == RN_TILE_A4 && !has_ring) return registers;
+    return has_ring && tokens > 1 ? nibbles : registers_4;
+}
+
+RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {
+    return form <= RN_TILE_BF16 ? 4096
+           : form == RN_TILE_Q8 ? 2176
+           : form == RN_TILE_I8 ? 2048
+           : form == RN_TILE_A4 ? 1280
+                                : 1152;
+}
+
+// Columns of the matrix units that tokens take: 1 (alone), 8 or 16.
+RN_FEW_INLINE uint32_t rn_few_tokens(uint32_t rows) {
+    return rows == 1 ? 1 : rows <= 8 ? 8 : 16;
+}
+
+RN_FEW_INLINE uint32_t rn_few_ceil(uint32_t n, uint32_t by) {
+    return (n + by - 1) / by;
+}
+
+// Tiles of 16 outputs that are dealt out to blocks: with a gate, the gate's, each with its up's.
+RN_FEW_INLINE uint32_t rn_few_row_tiles(const rn_product_args *args) {
+    uint32_t tiles = 0;
+    for (uint32_t i = 0; i < (args->gated ? 1 : args->count); i++)
+        tiles += rn_few_ceil(args->weights[i].rows, RN_TILE_ROWS);
+    return tiles;
+}
+
+RN_FEW_INLINE uint32_t rn_few_blocks(rn_few_config config, const rn_product_args *args,
+                                     uint32_t multiprocessors) {
+    uint32_t tiles = rn_few_row_tiles(args), most = config.blocks * multiprocessors;
+    return tiles < most ? tiles : most;
+}
+
+// Shared memory of a block.
+typedef struct rn_few_shared {
+    uint32_t segments;    // of a row of tiles
+    uint32_t batch_tiles; // whose partial sums are held at once; with a gate both count
+    uint32_t stages;      // of a warp's ring
+    uint32_t is_staged;   // packed x is held
+    uint32_t x, partial, norm, x_barriers, barriers; // offsets; the ring is at 0
+    uint32_t bytes;
+} rn_few_shared;
+
+// A batch is as many tiles as there is room and, for one row, as many as there are threads for
+// their outputs.
+RN_FEW_INLINE uint32_t rn_few_batch(uint32_t warps, uint32_t segments, const rn_product_args *args,
+                                    uint32_t blocks) {
+    uint32_t pair = args->gated || args->rows > 1 ? 2 : 1; // that are not parted
+    uint32_t room = RN_FEW_PARTIAL / (segments * RN_TILE_ROWS * 4 * rn_few_tokens(args->rows));
+    uint32_t tiles = rn_few_ceil(rn_few_row_tiles(args), blocks); // that a block has
+    uint32_t count = room / pair;
+    if (!args->gated) tiles = rn_few_ceil(tiles, pair);
+    if (count > 2 * warps) count = 2 * warps;
+    if (count > tiles) count = tiles;
+    return (count ? count : 1) * pair;
+}
+
+// Bytes of x in 16 bits: of one row, always held, or packed, where that is staged.
+RN_FEW_INLINE uint32_t rn_few_x_bytes(rn_few_config config, const rn_product_args *args) {
+    uint32_t cols = rn_few_ceil(args->cols, RN_TILE_COLS) * RN_TILE_COLS;
+    uint32_t bytes = cols * 2 * rn_few_tokens(args->rows);
+    return args->rows == 1 || bytes <= config.staged ? bytes : 0;
+}
+
+// The ring takes what the rest leaves of a block's part of the multiprocessor's memory.
+RN_FEW_INLINE rn_few_shared rn_few_shared_of(rn_few_config config, const rn_product_args *args,
+                                             uint32_t blocks) {
+    rn_few_shared s = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    uint32_t stage = config.warps * rn_few_tile_bytes(args->form) * config.tiles; // of all warps
+    uint32_t x_bytes = rn_few_x_bytes(config, args);
+    s.segments = rn_few_ceil(args->cols, RN_PRODUCT_SEGMENT);
+    s.batch_tiles = rn_few_batch(config.warps, s.segments, args, blocks);
+    s.is_staged = args->rows > 1 && x_bytes != 0;
+    uint32_t partial_bytes =
+        s.batch_tiles * s.segments * RN_TILE_ROWS * 4 * rn_few_tokens(args->rows);
+    uint32_t rest = x_bytes + partial_bytes + RN_FEW_NORM_WARPS * 4 + s.segments * 8;
+    uint32_t all = RN_FEW_SHARED / config.room - RN_FEW_RESERVED;
+    uint32_t stages = rest < all ? (all - rest) / (stage + config.warps * 8) : 0;
+    s.stages = stages < config.stages ? stages : config.stages;
+    s.x = s.stages * stage;
+    s.partial = s.x + x_bytes;
+    s.norm = s.partial + partial_bytes;
+    s.x_barriers = s.norm + RN_FEW_NORM_WARPS * 4;
+    s.barriers = s.x_barriers + s.segments * 8;
+    s.bytes = s.barriers + s.stages * config.warps * 8;
+    return s;
+}
+
+// What to launch: kernel number RN_CUDA_PRODUCT_FEW_F16_1 + `kernel` (kernels.def lists them by
+// form, then 1, 8, 16 tokens). has_ring: rn_cuda_traits.has_wgmma. Launch it `early`: it waits by
+// itself. Nothing but the weights, their scales, biases and the norm's weights is read before that.
+typedef struct rn_few_launch {
+    uint32_t kernel, blocks, threads, shared_bytes;
+} rn_few_launch;
+
+RN_FEW_INLINE rn_few_launch rn_few_launch_of(const rn_product_args *args, uint32_t multiprocessors,
+                                             bool has_ring) {
+    uint32_t tokens = rn_few_tokens(args->rows);
+    rn_few_config config = rn_few_config_of(args->form, tokens, has_ring);
+    rn_few_launch launch = {0, 0, 0, 0};
+    launch.kernel = 3 * (args->form - RN_TILE_F16) + (tokens == 1 ? 0 : tokens == 8 ? 1 : 2);
+    launch.blocks = rn_few_blocks(config, args, multiprocessors);
+    launch.threads = 32 * config.warps;
+    launch.shared_bytes = rn_few_shared_of(config, args, launch.blocks).bytes;
+    return launch;
+}
+
+// Whether these kernels serve the product: rows, columns, and shared memory of a block, with a
+// stage at least where there is a ring.
+RN_FEW_INLINE bool rn_few_serves(const rn_product_args *args, uint32_t multiprocessors,
+                                 bool has_ring, uint32_t shared_most) {
+    if (args->rows < 1 || args->rows > RN_FEW_ROWS || args->cols > RN_FEW_COLS) return false;
+    rn_few_config config = rn_few_config_of(args->form, rn_few_tokens(args->rows), has_ring);
+    uint32_t blocks = rn_few_blocks(config, args, multiprocessors);
+    rn_few_shared shape = rn_few_shared_of(config, args, blocks);
+    return shape.bytes <= shared_most && (shape.stages > 0 || config.stages == 0);
+}
+
+#endif

@@ -1,0 +1,483 @@
+// product_many.cu — products of more than 16 rows by wgmma: y (T, N), N in tiles of 128 or 192
+// rows, T in tiles of 32, 64 or 128 tokens. Families and launches: product_many.h; the meaning:
+// args.h.
+//
+// Weights are wgmma's A and come through registers, since most forms must be widened on the way; a
+// warp's share of A is just what tiles hold. Activations are B, read from shared memory. A producer
+// warp copies both, in bulk, into a ring of stages (64 columns of 16-bit weights, 128 of others);
+// warpgroups of 64 rows each take them:
+//
+//     multiply two steps (16 columns each) | meanwhile: widen the next two | wait for the ones
+//     before
+//
+// At the end of each segment of 512 columns its sums are added to the total. In families NARROW,
+// MANY and WIDE two blocks of neighbouring tokens read weights once: each copies half of them for
+// both. (Activations could be shared along rows likewise, by clusters of four; but only 120 of an
+// H200's 132 multiprocessors can have such clusters, which costs a second round where 128 tiles
+// would have made one: 293 instead of 600 TFLOP/s at 4096 x 14336 and 512 tokens.)
+#include "args.h"
+#include "bulk.cuh"
+#include "forms.cuh"
+#include "product_finish.cuh"
+#include "product_many.h"
+#include "wgmma.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// ---- the shape of a kernel ----------------------------------------------------------------------
+
+template <int FORM, int GROUPS, int TOKENS, int CLUSTER_ROWS, int CLUSTER_TOKENS> struct shape_of {
+    using form = rn_form<FORM>;
+    enum {
+        groups = GROUPS, // warpgroups
+        tokens = TOKENS,
+        cluster_rows = CLUSTER_ROWS,
+        cluster_tokens = CLUSTER_TOKENS,
+        has_cluster = CLUSTER_ROWS * CLUSTER_TOKENS > 1,
+        mates = CLUSTER_ROWS + CLUSTER_TOKENS - 1, // blocks that fill a block's ring, itself too
+        is_big = TOKENS == 128,                    // alone on its multiprocessor
+        sums = TOKENS / 2,                         // of a thread
+        cols = (int)form::TILE_BYTES == 4096 ? 64 : 128, // of a stage
+        chunks = cols / RN_PACK_CHUNK,
+        pairs = cols / 32, // of steps
+        vectors = form::VECTORS * cols / 128,
+        segment_stages = RN_PRODUCT_SEGMENT / cols,
+        tile_bytes = form::TILE_BYTES * cols / 128, // of a row tile in a stage
+        row_tiles = 4 * GROUPS,
+        chunk_bytes = TOKENS * RN_PACK_CHUNK * 2,
+        weight_bytes = row_tiles * tile_bytes,
+        stage_bytes = weight_bytes + chunks * chunk_bytes,
+        head_bytes = 256, // barriers: 8 bytes each, full ones and free ones
+        ring_bytes = (is_big ? RN_MANY_SHARED : RN_SOME_SHARED) - head_bytes,
+        stages = ring_bytes / stage_bytes < 8 ? ring_bytes / stage_bytes : 8,
+    };
+    // Registers that a thread keeps, or gets: together just what the block had at its beginning,
+    // 384 x 80, 384 x 168 or 512 x 128 by the launch bounds. One more, and consumers wait for ever.
+    // One warpgroup has enough as it is.
+    static constexpr int producer_registers = is_big && GROUPS == 2 ? 40 : 32;
+    static constexpr int consumer_registers = !is_big ? 104 : GROUPS == 2 ? 232 : 160;
+    static_assert((int)stages >= 3 && (int)weight_bytes % 128 == 0, "the ring");
+    static_assert((int)sums * 128 * 2 * 4 <= (int)ring_bytes, "gate and up meet in the ring");
+};
+
+// A block's work: stages first .. first + count of its columns, all of the same rows and tokens.
+struct rn_work {
+    uint32_t first, count; // stages
+    uint32_t token;        // its first
+    uint32_t eights;       // of tokens that are there
+};
+
+template <class shape> __device__ __forceinline__ rn_work find_work(const rn_product_args &a) {
+    uint32_t segments = (a.cols + RN_PRODUCT_SEGMENT - 1) / RN_PRODUCT_SEGMENT;
+    uint32_t each = (segments + gridDim.z - 1) / gridDim.z * shape::segment_stages;
+    uint32_t all = (a.cols + 127) / 128 * (128 / shape::cols);
+    rn_work work = {.first = blockIdx.z * each, .token = blockIdx.x * shape::tokens};
+    work.count = work.first < all ? min(each, all - work.first) : 0;
+    uint32_t tokens = work.token < a.rows ? min(a.rows - work.token, shape::tokens) : 0;
+    work.eights = (tokens + 7) / 8;
+    return work;
+}
+
+// The 64 rows of a warpgroup. Gated: the first has gate's rows, the second the same of up.
+template <class shape>
+__device__ __forceinline__ rn_rows_found find_rows(const rn_product_args &a, uint32_t group) {
+    if (a.gated) return {group, blockIdx.y * RN_MANY_GROUP};
+    return rn_rows_find(a, blockIdx.y * shape::groups + group, RN_MANY_GROUP);
+}
+
+__device__ __forceinline__ void wait_for_kernel_before() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// ---- barriers: stage i's full one at 16 i, its free one at 16 i + 8 -----------------------------
+
+__device__ __forceinline__ uint32_t full_barrier(uint32_t head, uint32_t stage) {
+    return head + 16 * stage;
+}
+__device__ __forceinline__ uint32_t free_barrier(uint32_t head, uint32_t stage) {
+    return head + 16 * stage + 8;
+}
+
+template <class shape> __device__ __forceinline__ void begin_barriers(uint32_t head) {
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < shape::stages; i++) {
+            rn_barrier_begin(full_barrier(head, i), 1);
+            rn_barrier_begin(free_barrier(head, i), shape::row_tiles * shape::mates);
+        }
+        rn_barriers_publish();
+    }
+    __syncthreads();
+    if constexpr (shape::has_cluster) {
+        rn_cluster_arrive();
+        rn_cluster_wait();
+    }
+}
+
+// ---- the producer -------------------------------------------------------------------------------
+
+// Ranks of a cluster's blocks: x (tokens) fastest.
+template <class shape> __device__ __forceinline__ uint16_t row_mates_mask(uint32_t y) {
+    return (uint16_t)((1 << shape::cluster_tokens) - 1) << (y * shape::cluster_tokens);
+}
+template <class shape> __device__ __forceinline__ uint16_t token_mates_mask(uint32_t x) {
+    uint16_t mask = 0;
+    for (int y = 0; y < shape::cluster_rows; y++)
+        mask |= 1 << (x + y * shape::cluster_tokens);
+    return mask;
+}
+
+// What a lane of the producer copies in every stage: one row tile's columns, or a chunk of
+// activations, or nothing.
+struct rn_lane_copy {
+    const uint8_t *source; // of stage 0
+    uint64_t step;         // bytes from a stage's to the next
+    uint32_t target;       // in a stage
+    uint32_t bytes;        // 0: nothing
+    uint16_t blocks;       // of the cluster
+};
+
+template <class shape>
+__device__ __forceinline__ rn_lane_copy weight_copy(const rn_product_args &a, uint32_t lane,
+                                                    uint32_t x, uint32_t y, uint32_t *all_bytes) {
+    uint32_t tiles = (a.cols + 127) / 128;
+    rn_lane_copy copy = {};
+    bool alive = false;
+    if (lane < shape::row_tiles) {
+        rn_rows_found at = find_rows<shape>(a, lane / 4);
+        uint32_t row = at.row + lane % 4 * 16;
+        alive = row < a.weights[at.which].rows;
+        copy.source =
+            a.weights[at.which].tiles + (uint64_t)(row / 16) * tiles * shape::form::TILE_BYTES;
+    }
+    *all_bytes = __popc(__ballot_sync(0xffffffffu, alive)) * shape::tile_bytes;
+    copy.step = shape::tile_bytes;
+    copy.target = lane * shape::tile_bytes;
+    copy.bytes = alive && lane % shape::cluster_tokens == x ? shape::tile_bytes : 0;
+    copy.blocks = row_mates_mask<shape>(y);
+    return copy;
+}
+
+template <class shape>
+__device__ __forceinline__ rn_lane_copy token_copy(const rn_product_args &a, const rn_work &work,
+                                                   uint32_t lane, uint32_t x, uint32_t y) {
+    uint64_t chunk_step = (uint64_t)((a.rows + 7) / 8) * 1024;
+    uint32_t begin = work.eights * y / shape::cluster_rows;
+    uint32_t end = work.eights * (y + 1) / shape::cluster_rows;
+    rn_lane_copy copy = {};
+    if (lane >= shape::chunks) return copy;
+    copy.source =
+        (const uint8_t *)a.packed + lane * chunk_step + (uint64_t)(work.token / 8 + begin) * 1024;
+    copy.step = chunk_step * shape::chunks;
+    copy.target = shape::weight_bytes + lane * shape::chunk_bytes + begin * 1024;
+    copy.bytes = (end - begin) * 1024;
+    copy.blocks = token_mates_mask<shape>(x);
+    return copy;
+}
+
+template <class shape, bool IS_SHARED>
+__device__ __forceinline__ void copy_stage(const rn_lane_copy &copy, uint32_t stage, uint32_t slot,
+                                           uint32_t head) {
+    if (!copy.bytes) return;
+    uint32_t target = head + shape::head_bytes + slot * shape::stage_bytes + copy.target;
+    const uint8_t *source = copy.source + stage * copy.step;
+    if constexpr (IS_SHARED)
+        rn_bulk_spread(target, source, copy.bytes, full_barrier(head, slot), copy.blocks);
+    else
+        rn_bulk_copy(target, source, copy.bytes, full_barrier(head, slot));
+}
+
+// One warp. The ring's first weights are asked for before the kernel before has ended: they are
+// constant, activations are not.
+template <class shape>
+__device__ __forceinline__ void produce(const rn_product_args &a, uint32_t head) {
+    rn_work work = find_work<shape>(a);
+    uint32_t lane = threadIdx.x % 32, bytes;
+    uint32_t x = shape::has_cluster ? rn_cluster_x() : 0,
+             y = shape::has_cluster ? rn_cluster_y() : 0;
+    rn_lane_copy weights = weight_copy<shape>(a, lane, x, y, &bytes);
+    rn_lane_copy tokens = token_copy<shape>(a, work, lane, x, y);
+    bytes += work.eights * 1024 * shape::chunks;
+    uint32_t ahead = min(work.count, shape::stages);
+    for (uint32_t i = 0; i < ahead; i++) {
+        if (lane == 0) rn_barrier_expect(full_barrier(head, i), bytes);
+        copy_stage<shape, (shape::cluster_tokens > 1)>(weights, work.first + i, i, head);
+    }
+    wait_for_kernel_before();
+    for (uint32_t i = 0; i < ahead; i++)
+        copy_stage<shape, (shape::cluster_rows > 1)>(tokens, work.first + i, i, head);
+    for (uint32_t i = ahead, slot = 0, parity = 0; i < work.count; i++) {
+        rn_barrier_wait(free_barrier(head, slot), parity);
+        if (lane == 0) rn_barrier_expect(full_barrier(head, slot), bytes);
+        copy_stage<shape, (shape::cluster_tokens > 1)>(weights, work.first + i, slot, head);
+        copy_stage<shape, (shape::cluster_rows > 1)>(tokens, work.first + i, slot, head);
+        if (++slot == shape::stages) slot = 0, parity ^= 1;
+    }
+    __syncwarp();
+}
+
+// ---- consumers ----------------------------------------------------------------------------------
+
+// Word i of a vector (a constant once loops are unrolled) is read.
+__device__ __forceinline__ void read_word(uint4 &v, int i, const uint8_t *vector) {
+    uint32_t word = *(const uint32_t *)(vector + 4 * i);
+    (i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w) = word;
+}
+
+// The A fragments of steps 2 pair and 2 pair + 1 of a row tile in shared memory. `v` keeps what
+// later pairs of the same stage use, too; of scales a pair needs one word.
+template <class shape>
+__device__ __forceinline__ void widen_pair(const uint8_t *tile, uint32_t lane, int pair,
+                                           uint4 (&v)[shape::form::VECTORS + shape::form::EXTRAS],
+                                           uint32_t (&fragments)[2][4]) {
+    using form = typename shape::form;
+#pragma unroll
+    for (int i = 0; i < shape::vectors; i++)
+        if (i * (8 / form::VECTORS) / 2 == pair)
+            v[i] = *(const uint4 *)(tile + rn_form_offset<form>(i, lane));
+#pragma unroll
+    for (int i = form::VECTORS; i < form::VECTORS + form::EXTRAS; i++)
+        read_word(v[i], pair, tile + rn_form_offset<form>(i, lane));
+    form::widen(v, v + form::VECTORS, 2 * pair, fragments[0]);
+    form::widen(v, v + form::VECTORS, 2 * pair + 1, fragments[1]);
+}
+
+// Where this lane says that a stage is free: lane i to the i-th block that fills this one's ring.
+template <class shape> __device__ __forceinline__ uint32_t find_free(uint32_t head, uint32_t lane) {
+    if constexpr (!shape::has_cluster) return head;
+    uint32_t x = rn_cluster_x(), y = rn_cluster_y();
+    uint32_t other = lane - shape::cluster_tokens;
+    uint32_t rank = lane < shape::cluster_tokens
+                        ? lane + y * shape::cluster_tokens
+                        : x + (other < y ? other : other + 1) * shape::cluster_tokens;
+    return rn_cluster_map(head, lane < shape::mates ? rank : 0);
+}
+
+template <class shape>
+__device__ __forceinline__ void release(uint32_t free_head, uint32_t slot, uint32_t lane) {
+    __syncwarp();
+    if constexpr (shape::has_cluster) {
+        if (lane < shape::mates) rn_barrier_arrive_far(free_barrier(free_head, slot));
+    } else {
+        if (lane == 0) rn_barrier_arrive(free_barrier(free_head, slot));
+    }
+}
+
+// Element e of the sums: its row and token within the warp's tile.
+__device__ __forceinline__ uint32_t row_of(uint32_t e, uint32_t lane) {
+    return lane / 4 + e / 2 % 2 * 8;
+}
+__device__ __forceinline__ uint32_t token_of(uint32_t e, uint32_t lane) {
+    return e / 4 * 8 + lane % 4 * 2 + e % 2;
+}
+
+// A segment's sums to (segments, rows, N of all weights).
+template <int SUMS>
+__device__ __forceinline__ void put_partial(const rn_product_args &a, uint32_t which, uint32_t row,
+                                            uint32_t token, uint32_t segment, uint32_t lane,
+                                            const float (&sums)[SUMS]) {
+    uint64_t all = 0, before = 0;
+    for (uint32_t i = 0; i < a.count; i++) {
+        if (i < which) before += a.weights[i].rows;
+        all += a.weights[i].rows;
+    }
+    float *partial = a.partial + (segment * (uint64_t)a.rows + token) * all + before + row;
+    uint32_t rows = a.weights[which].rows;
+#pragma unroll
+    for (int e = 0; e < SUMS; e++)
+        if (row + row_of(e, lane) < rows && token + token_of(e, lane) < a.rows)
+            partial[token_of(e, lane) * all + row_of(e, lane)] = sums[e];
+}
+
+// All of a warpgroup's sums to their places. The residual may be the same memory: it is read in
+// batches, since a load does not pass a store before it.
+template <int SUMS>
+__device__ __forceinline__ void put_totals(const rn_product_args &a, uint32_t which, uint32_t row,
+                                           uint32_t token, uint32_t lane,
+                                           const float (&totals)[SUMS]) {
+    constexpr int batch = SUMS < 32 ? SUMS : 32;
+    const rn_product_weight &w = a.weights[which];
+    const float *residual = which == 0 ? a.residual : nullptr;
+    row += row_of(0, lane), token += token_of(0, lane);
+    rn_row_finish finish[2] = {rn_row_finish_of(w, row), rn_row_finish_of(w, row + 8)};
+    bool inside[2] = {row < w.rows, row + 8 < w.rows};
+    uint64_t at = (uint64_t)token * w.rows + row;
+#pragma unroll
+    for (int first = 0; first < SUMS; first += batch) {
+        float old[batch];
+#pragma unroll
+        for (int e = 0; e < batch; e++) {
+            uint32_t t = (first + e) / 4 * 8 + e % 2;
+            bool is_read = residual && inside[e / 2 % 2] && token + t < a.rows;
+            const float *place = residual + at + (uint64_t)t * w.rows + e / 2 % 2 * 8;
+            old[e] = is_read ? __ldcg(place) : -0.0f;
+        }
+#pragma unroll
+        for (int e = 0; e < batch; e++) {
+            uint32_t t = (first + e) / 4 * 8 + e % 2;
+            float value = rn_finish_row(finish[e / 2 % 2], totals[first + e]);
+            if (inside[e / 2 % 2] && token + t < a.rows)
+                w.out[at + (uint64_t)t * w.rows + e / 2 % 2 * 8] = __fadd_rn(value, old[e]);
+        }
+    }
+}
+
+// Both warpgroups lay their sums into the ring, which nobody uses any more; then each makes half of
+// the tokens.
+template <class shape>
+__device__ __forceinline__ void put_gated(const rn_product_args &a, uint32_t group, uint32_t row,
+                                          uint32_t token, uint32_t lane, float *meeting,
+                                          const float (&totals)[shape::sums]) {
+    const rn_product_weight &w = a.weights[group];
+    uint32_t thread = threadIdx.x % 128;
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    rn_row_finish finish[2] = {rn_row_finish_of(w, row + row_of(0, lane)),
+                               rn_row_finish_of(w, row + row_of(2, lane))};
+#pragma unroll
+    for (int e = 0; e < shape::sums; e++)
+        meeting[(group * shape::sums + e) * 128 + thread] =
+            rn_finish_row(finish[e / 2 % 2], totals[e]);
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    uint32_t half = shape::sums / 2;
+#pragma unroll 4
+    for (uint32_t e = group * half; e < (group + 1) * half; e++) {
+        uint32_t r = row + row_of(e, lane), t = token + token_of(e, lane);
+        if (r >= w.rows || t >= a.rows) continue;
+        float gate = meeting[e * 128 + thread], up = meeting[(shape::sums + e) * 128 + thread];
+        rn_finish_put(a, 0, t, r, rn_finish_gate(a, gate, up));
+    }
+}
+
+template <class shape>
+__device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *shared, uint32_t head) {
+    using form = typename shape::form;
+    rn_work work = find_work<shape>(a);
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, group = threadIdx.x / 128;
+    rn_rows_found at = find_rows<shape>(a, group);
+    uint32_t row = at.row + 16 * warp;
+    uint32_t free_head = find_free<shape>(head, lane);
+    const uint8_t *ring = shared + shape::head_bytes; // (stages, stage_bytes)
+    const uint8_t *my_tile = ring + (4 * group + warp) * shape::tile_bytes;
+    uint64_t my_tokens = rn_wgmma_place(head + shape::head_bytes + shape::weight_bytes);
+
+    float totals[shape::sums];
+    uint32_t fragments[2][2][4];
+    uint4 v[form::VECTORS + form::EXTRAS];
+#pragma unroll
+    for (int i = 0; i < shape::sums; i++)
+        totals[i] = -0.0f; // plus anything is just that
+    uint32_t slot = 0, parity = 0, before = shape::stages;
+    rn_barrier_wait(full_barrier(head, 0), 0);
+    widen_pair<shape>(my_tile, lane, 0, v, fragments[0]);
+    for (uint32_t done = 0; done < work.count;) {
+        uint32_t end = min(done + shape::segment_stages, work.count);
+        float sums[shape::sums] = {};
+        for (; done < end; done++) {
+            uint64_t b = my_tokens + (slot * shape::stage_bytes >> 4);
+            uint32_t next = slot + 1 == shape::stages ? 0 : slot + 1;
+#pragma unroll
+            for (int pair = 0; pair < shape::pairs; pair++) {
+                uint64_t here = b + ((pair / 2 * shape::chunk_bytes + pair % 2 * 512) >> 4);
+                rn_wgmma_begin();
+                rn_wgmma<form::BF16>(sums, fragments[pair % 2][0], here);
+                rn_wgmma<form::BF16>(sums, fragments[pair % 2][1], here + (256 >> 4));
+                rn_wgmma_commit();
+                rn_wgmma_wait<1>(); // the fragments of the pair before are free
+                if (pair == 0 && before < shape::stages) release<shape>(free_head, before, lane);
+                if (pair + 1 < shape::pairs) {
+                    widen_pair<shape>(my_tile + slot * shape::stage_bytes, lane, pair + 1, v,
+                                      fragments[(pair + 1) % 2]);
+                } else if (done + 1 < work.count) {
+                    parity ^= next == 0;
+                    rn_barrier_wait(full_barrier(head, next), parity);
+                    widen_pair<shape>(my_tile + next * shape::stage_bytes, lane, 0, v,
+                                      fragments[0]);
+                }
+            }
+            before = slot;
+            slot = next;
+        }
+        rn_wgmma_wait<0>();
+        rn_wgmma_hold(sums);
+        if (!shape::has_cluster && a.partial)
+            put_partial(a, at.which, row, work.token,
+                        (work.first + done - 1) / shape::segment_stages, lane, sums);
+#pragma unroll
+        for (int e = 0; e < shape::sums; e++)
+            totals[e] = __fadd_rn(totals[e], sums[e]);
+    }
+    if constexpr (shape::has_cluster) rn_cluster_arrive();
+    wait_for_kernel_before(); // the residual is its work
+    if (a.partial) return;
+    if (shape::groups == 2 && a.gated)
+        put_gated<shape>(a, group, row, work.token, lane, (float *)(shared + shape::head_bytes),
+                         totals);
+    else
+        put_totals(a, at.which, row, work.token, lane, totals);
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+template <class shape> __device__ __forceinline__ void multiply_many(const rn_product_args &a) {
+    extern __shared__ __align__(128) uint8_t shared[];
+    uint32_t head = rn_shared_address(shared);
+    begin_barriers<shape>(head);
+    asm volatile("griddepcontrol.launch_dependents;");
+    if (threadIdx.x >= 128 * shape::groups) {
+        if constexpr (shape::groups > 1)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::producer_registers));
+        if (threadIdx.x < 128 * shape::groups + 32) produce<shape>(a, head);
+        if constexpr (shape::has_cluster) rn_cluster_arrive();
+    } else {
+        if constexpr (shape::groups > 1)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::consumer_registers));
+        consume<shape>(a, shared, head);
+    }
+    // Nobody leaves while others of the cluster may still speak to its barriers.
+    if constexpr (shape::has_cluster) rn_cluster_wait();
+}
+
+#define RN_MANY_BODY(...) multiply_many<shape_of<__VA_ARGS__>>(a)
+#else
+#define RN_MANY_BODY(...)
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define RN_CLUSTER
+#else
+#define RN_CLUSTER __cluster_dims__(RN_MANY_CLUSTER, 1, 1)
+#endif
+
+// Grid: blocks along tokens, along rows, parts along segments: rn_many_pick.
+#define RN_PRODUCT_KERNELS(form, FORM)                                                             \
+    extern "C" __global__ void __launch_bounds__(384, 2)                                           \
+        rn_product_some_32_##form(const __grid_constant__ rn_product_args a) {                     \
+        RN_MANY_BODY(RN_TILE_##FORM, 2, 32, 1, 1);                                                 \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(384, 2)                                           \
+        rn_product_some_64_##form(const __grid_constant__ rn_product_args a) {                     \
+        RN_MANY_BODY(RN_TILE_##FORM, 2, 64, 1, 1);                                                 \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                           \
+        rn_product_some_128_##form(const __grid_constant__ rn_product_args a) {                    \
+        RN_MANY_BODY(RN_TILE_##FORM, 2, 128, 1, 1);                                                \
+    }                                                                                              \
+    extern "C" __global__ void RN_CLUSTER __launch_bounds__(256, 1)                                \
+        rn_product_narrow_##form(const __grid_constant__ rn_product_args a) {                      \
+        RN_MANY_BODY(RN_TILE_##FORM, 1, 128, 1, RN_MANY_CLUSTER);                                  \
+    }                                                                                              \
+    extern "C" __global__ void RN_CLUSTER __launch_bounds__(384, 1)                                \
+        rn_product_many_##form(const __grid_constant__ rn_product_args a) {                        \
+        RN_MANY_BODY(RN_TILE_##FORM, 2, 128, 1, RN_MANY_CLUSTER);                                  \
+    }                                                                                              \
+    extern "C" __global__ void RN_CLUSTER __launch_bounds__(512, 1)                                \
+        rn_product_wide_##form(const __grid_constant__ rn_product_args a) {                        \
+        RN_MANY_BODY(RN_TILE_##FORM, 3, 128, 1, RN_MANY_CLUSTER);                                  \
+    }
+
+RN_PRODUCT_KERNELS(f16, F16)
+RN_PRODUCT_KERNELS(bf16, BF16)
+RN_PRODUCT_KERNELS(q8, Q8)
+RN_PRODUCT_KERNELS(i8, I8)
+RN_PRODUCT_KERNELS(q4, Q4)
+RN_PRODUCT_KERNELS(a4, A4)
+RN_PRODUCT_KERNELS(n4, N4)

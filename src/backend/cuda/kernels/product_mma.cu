@@ -1,0 +1,133 @@
+// product_mma.cu — products of more than one row by mma.sync: for devices without wgmma, and the
+// measure of bits for all others. Also rn_product_join, which ends a product whose segments were
+// summed apart.
+//
+// A warp has a tile of 16 rows and 32 tokens. Both operands are read as lanes want them: weights
+// from tiles, activations word by word from the packed core matrices.
+#include "args.h"
+#include "begin.cuh"
+#include "forms.cuh"
+#include "product_finish.cuh"
+#include "product_many.h"
+
+enum { RN_MMA_EIGHTS = RN_MMA_TOKENS / 8 };
+
+// One tile of 128 columns onto `sum`. `b` is this lane's word of the warp's first core matrix.
+template <class form>
+__device__ __forceinline__ void add_tile(const uint8_t *tile, const uint8_t *b, uint64_t chunk,
+                                         uint32_t eights, uint32_t lane,
+                                         float sum[RN_MMA_EIGHTS][4]) {
+    uint4 v[form::VECTORS + form::EXTRAS];
+#pragma unroll
+    for (int i = 0; i < form::VECTORS + form::EXTRAS; i++)
+        v[i] = rn_load_stream(tile + rn_form_offset<form>(i, lane));
+#pragma unroll
+    for (int step = 0; step < 8; step++) {
+        uint32_t fragment[4];
+        form::widen(v, v + form::VECTORS, step, fragment);
+        const uint8_t *at = b + step / 4 * chunk + step % 4 * 256;
+#pragma unroll
+        for (int i = 0; i < RN_MMA_EIGHTS; i++) {
+            bool alive = i < eights;
+            uint32_t first = alive ? __ldcg((const uint32_t *)(at + i * 1024)) : 0;
+            uint32_t second = alive ? __ldcg((const uint32_t *)(at + i * 1024 + 128)) : 0;
+            rn_mma<form::BF16>(sum[i], fragment, first, second);
+        }
+    }
+}
+
+// The sums of a row tile (all of its columns) and 32 tokens.
+template <class form>
+__device__ __forceinline__ void sum_rows(const rn_product_args &a, uint32_t which, uint32_t row,
+                                         uint32_t token, float total[RN_MMA_EIGHTS][4]) {
+    uint32_t lane = threadIdx.x % 32, tiles = (a.cols + 127) / 128, all = (a.rows + 7) / 8;
+    uint32_t eights = all - token / 8;
+    uint64_t chunk = (uint64_t)all * 1024;
+    const uint8_t *weight =
+        a.weights[which].tiles + (uint64_t)(row / 16) * tiles * form::TILE_BYTES;
+    const uint8_t *b = (const uint8_t *)a.packed + (uint64_t)(token / 8) * 1024 + lane * 4;
+    for (int i = 0; i < RN_MMA_EIGHTS * 4; i++)
+        total[i / 4][i % 4] = -0.0f; // plus anything is just that
+    for (uint32_t first = 0; first < tiles; first += RN_PRODUCT_SEGMENT / 128) {
+        float sum[RN_MMA_EIGHTS][4] = {};
+        uint32_t end = min(first + RN_PRODUCT_SEGMENT / 128, tiles);
+        for (uint32_t tile = first; tile < end; tile++)
+            add_tile<form>(weight + (uint64_t)tile * form::TILE_BYTES, b + 2 * tile * chunk, chunk,
+                           eights, lane, sum);
+        for (int i = 0; i < RN_MMA_EIGHTS * 4; i++)
+            total[i / 4][i % 4] = __fadd_rn(total[i / 4][i % 4], sum[i / 4][i % 4]);
+    }
+}
+
+// Grid: tokens / 32, row tiles / 4; 128 threads.
+template <int FORM> __device__ __forceinline__ void multiply(const rn_product_args &a) {
+    using form = rn_form<FORM>;
+    rn_begin();
+    uint32_t lane = threadIdx.x % 32, token = blockIdx.x * RN_MMA_TOKENS;
+    uint32_t group = blockIdx.y * 4 + threadIdx.x / 32;
+    rn_rows_found at = a.gated ? rn_rows_found{0, group * 16} : rn_rows_find(a, group, 16);
+    const rn_product_weight &w = a.weights[at.which];
+    if (at.row >= w.rows) return;
+    float total[RN_MMA_EIGHTS][4], up[RN_MMA_EIGHTS][4] = {};
+    sum_rows<form>(a, at.which, at.row, token, total);
+    if (a.gated) sum_rows<form>(a, 1, at.row, token, up);
+    for (int i = 0; i < RN_MMA_EIGHTS; i++)
+        for (int e = 0; e < 4; e++) {
+            uint32_t row = at.row + lane / 4 + e / 2 * 8;
+            uint32_t mine = token + 8 * i + lane % 4 * 2 + e % 2;
+            if (row >= w.rows || mine >= a.rows) continue;
+            float value = rn_finish_row(rn_row_finish_of(w, row), total[i][e]);
+            if (a.gated) {
+                rn_row_finish finish = rn_row_finish_of(a.weights[1], row);
+                value = rn_finish_gate(a, value, rn_finish_row(finish, up[i][e]));
+            }
+            rn_finish_put(a, at.which, mine, row, value);
+        }
+}
+
+#define RN_PRODUCT_MMA(form, FORM)                                                                 \
+    extern "C" __global__ void __launch_bounds__(128)                                              \
+        rn_product_mma_##form(const __grid_constant__ rn_product_args a) {                         \
+        multiply<RN_TILE_##FORM>(a);                                                               \
+    }
+RN_PRODUCT_MMA(f16, F16)
+RN_PRODUCT_MMA(bf16, BF16)
+RN_PRODUCT_MMA(q8, Q8)
+RN_PRODUCT_MMA(i8, I8)
+RN_PRODUCT_MMA(q4, Q4)
+RN_PRODUCT_MMA(a4, A4)
+RN_PRODUCT_MMA(n4, N4)
+
+// ---- join ---------------------------------------------------------------------------------------
+
+// Segments of one row of one token, added in order. `step`: floats from a segment to the next.
+__device__ __forceinline__ float join_segments(const float *partial, uint64_t step,
+                                               uint32_t segments) {
+    float total = __ldcg(partial);
+#pragma unroll 8
+    for (uint32_t i = 1; i < segments; i++)
+        total = __fadd_rn(total, __ldcg(partial + i * step));
+    return total;
+}
+
+// Grid: rows of all weights (gated: of the first) / 256, tokens; RN_JOIN_THREADS threads.
+extern "C" __global__ void __launch_bounds__(RN_JOIN_THREADS)
+    rn_product_join(const __grid_constant__ rn_product_args a) {
+    rn_begin();
+    uint32_t column = blockIdx.x * RN_JOIN_THREADS + threadIdx.x, token = blockIdx.y;
+    rn_rows_found at = a.gated ? rn_rows_found{0, column} : rn_rows_find(a, column, 1);
+    if (at.row >= a.weights[at.which].rows) return;
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < a.count; i++)
+        all += a.weights[i].rows;
+    uint32_t segments = (a.cols + RN_PRODUCT_SEGMENT - 1) / RN_PRODUCT_SEGMENT;
+    const float *partial = a.partial + token * all + column; // (segments, rows, all)
+    float value = join_segments(partial, a.rows * all, segments);
+    value = rn_finish_row(rn_row_finish_of(a.weights[at.which], at.row), value);
+    if (a.gated) {
+        float up = join_segments(partial + a.weights[0].rows, a.rows * all, segments);
+        up = rn_finish_row(rn_row_finish_of(a.weights[1], at.row), up);
+        value = rn_finish_gate(a, value, up);
+    }
+    rn_finish_put(a, at.which, token, at.row, value);
+}

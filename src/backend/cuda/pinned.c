@@ -1,0 +1,139 @@
+// pinned.c — first the limit, then the budget, then the driver, then the charge.
+#include "backend/cuda/pinned.h"
+#include "base/checked.h"
+#include "memory/account.h"
+#include "memory/budget.h"
+#include "memory/ledger.h"
+
+#include <ration/cuda.h>
+
+static _Atomic uint64_t limit_bytes; // 0: the default
+static _Atomic uint64_t pinned_bytes;
+
+// ---- the limit --------------------------------------------------------------------------------
+
+void rn_cuda_set_pinned_limit(uint64_t bytes) {
+    atomic_store(&limit_bytes, bytes);
+}
+
+uint64_t rn_cuda_pinned_limit(void) {
+    rn_process_info info;
+    uint64_t limit = atomic_load(&limit_bytes);
+    if (limit == 0 && rn_process_read(&info) == RN_OK) limit = rn_process_whole_bytes(&info) / 2;
+    return limit;
+}
+
+uint64_t rn_cuda_pinned_bytes(void) {
+    return atomic_load(&pinned_bytes);
+}
+
+static rn_status reserve(rn_account account, uint64_t bytes) {
+    uint64_t limit = rn_cuda_pinned_limit(), now = atomic_load(&pinned_bytes);
+    do
+        if (bytes > limit || now > limit - bytes)
+            return rn_hint(rn_budget_refuse(account, bytes, limit, now + rn_min_u64(bytes, ~now)),
+                           "this is the limit of pinned memory, of which %s are held; "
+                           "rn_cuda_set_pinned_limit changes it",
+                           rn_size_format(now).text);
+    while (!atomic_compare_exchange_weak(&pinned_bytes, &now, now + bytes));
+    return RN_OK;
+}
+
+// ---- blocks -----------------------------------------------------------------------------------
+
+static rn_status pin(const rn_cuda_driver *driver, rn_account account, uint64_t bytes, void **out) {
+    RN_TRY(rn_budget_reserve(account, bytes));
+    rn_status status = rn_cuda_check(
+        driver, driver->mem_host_alloc(out, bytes, RN_CU_HOST_PORTABLE), "pinning host memory");
+    if (status == RN_OK)
+        rn_ledger_count(account, *out, bytes);
+    else
+        rn_ledger_give_up(account, bytes);
+    return status;
+}
+
+rn_status rn_cuda_pinned_take(const rn_cuda_driver *driver, rn_account account, uint64_t bytes,
+                              void **out) {
+    *out = NULL;
+    RN_TRY(reserve(account, bytes));
+    rn_status status = pin(driver, account, bytes, out);
+    if (status != RN_OK) atomic_fetch_sub(&pinned_bytes, bytes);
+    return status;
+}
+
+void rn_cuda_pinned_give_back(const rn_cuda_driver *driver, rn_account account, void *block,
+                              uint64_t bytes) {
+    rn_ledger_release(account, block, bytes);
+    (void)driver->mem_free_host(block);
+    atomic_fetch_sub(&pinned_bytes, bytes);
+}
+
+// ---- words ------------------------------------------------------------------------------------
+
+enum { WORD_BYTES = 64, SLAB_WORDS = 64, SLAB_BYTES = WORD_BYTES * SLAB_WORDS };
+
+struct rn_cuda_word_slab {
+    rn_cuda_word_slab *next;
+    uint8_t *block; // (SLAB_BYTES), pinned
+    uint64_t taken; // bit i: word i
+};
+
+static const rn_account account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_OTHER};
+
+void rn_cuda_words_open(const rn_cuda_driver *driver, rn_cuda_words *out) {
+    *out = (rn_cuda_words){.driver = driver};
+    pthread_mutex_init(&out->lock, NULL);
+}
+
+void rn_cuda_words_close(rn_cuda_words *words) {
+    while (words->slabs) {
+        rn_cuda_word_slab *slab = words->slabs;
+        words->slabs = slab->next;
+        rn_cuda_pinned_give_back(words->driver, account, slab->block, SLAB_BYTES);
+        rn_free(RN_HOST_OTHER, slab, sizeof *slab);
+    }
+    pthread_mutex_destroy(&words->lock);
+}
+
+static rn_status add_slab(rn_cuda_words *words) {
+    void *memory = NULL, *block = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_cuda_word_slab), &memory));
+    rn_status status = rn_cuda_pinned_take(words->driver, account, SLAB_BYTES, &block);
+    if (status != RN_OK) {
+        rn_free(RN_HOST_OTHER, memory, sizeof(rn_cuda_word_slab));
+        return status;
+    }
+    rn_cuda_word_slab *slab = memory;
+    *slab = (rn_cuda_word_slab){.next = words->slabs, .block = block};
+    words->slabs = slab;
+    return RN_OK;
+}
+
+static rn_status take_word(rn_cuda_words *words, rn_cuda_word **out) {
+    rn_cuda_word_slab *slab = words->slabs;
+    while (slab && slab->taken == UINT64_MAX)
+        slab = slab->next;
+    if (!slab) RN_TRY(add_slab(words));
+    if (!slab) slab = words->slabs;
+    int free_one = __builtin_ctzll(~slab->taken);
+    slab->taken |= (uint64_t)1 << free_one;
+    *out = (rn_cuda_word *)(void *)(slab->block + (size_t)free_one * WORD_BYTES);
+    atomic_store(*out, 0);
+    return RN_OK;
+}
+
+rn_status rn_cuda_words_take(rn_cuda_words *words, rn_cuda_word **out) {
+    pthread_mutex_lock(&words->lock);
+    rn_status status = take_word(words, out);
+    pthread_mutex_unlock(&words->lock);
+    return status;
+}
+
+void rn_cuda_words_give_back(rn_cuda_words *words, rn_cuda_word *word) {
+    const uint8_t *at = (const uint8_t *)word;
+    pthread_mutex_lock(&words->lock);
+    for (rn_cuda_word_slab *slab = words->slabs; slab; slab = slab->next)
+        if ((uintptr_t)at - (uintptr_t)slab->block < SLAB_BYTES)
+            slab->taken &= ~((uint64_t)1 << (size_t)(at - slab->block) / WORD_BYTES);
+    pthread_mutex_unlock(&words->lock);
+}

@@ -1,0 +1,49 @@
+// rates.c — how fast a GPU is, until somebody measures: the clocks times a share that kernels
+// reach.
+#include "backend/cuda/cuda.h"
+
+#define MEMORY_SHARE        0.85
+#define MEMORY_BYTES_SECOND 3e11 // where the clocks are not told
+#define FLOPS_SHARE         0.4
+#define LINK_BYTES_SECOND   2e10 // PCIe 4
+#define DISK_BYTES_SECOND   1e9
+#define STEP_SECONDS        3e-6
+#define PRODUCT_ROWS        16
+
+static rn_device_rates measured; // all 0: none
+
+void rn_cuda_set_rates(const rn_device_rates *rates) {
+    measured = *rates;
+}
+
+static double ask(const rn_gpu *gpu, int attribute) {
+    int value = 0;
+    rn_cu_result code = gpu->cuda.driver->device_get_attribute(&value, attribute, gpu->cuda.device);
+    return code == RN_CU_SUCCESS && value > 0 ? value : 0;
+}
+
+// Bytes move on both edges of the clock.
+static double guess_memory(const rn_gpu *gpu) {
+    double hertz = ask(gpu, RN_CU_ATTRIBUTE_MEMORY_CLOCK) * 1e3;
+    double rate = 2 * hertz * ask(gpu, RN_CU_ATTRIBUTE_MEMORY_WIDTH) / 8 * MEMORY_SHARE;
+    return rate > 0 ? rate : MEMORY_BYTES_SECOND;
+}
+
+// Of the matrix units in 16 bits: products are nearly all there is to compute.
+static double guess_flops(const rn_gpu *gpu) {
+    double each_clock = gpu->traits.capability >= 90 ? 4096 : 2048; // a multiprocessor's
+    double hertz = ask(gpu, RN_CU_ATTRIBUTE_CLOCK) * 1e3;
+    if (hertz == 0) hertz = 1e9;
+    return gpu->traits.multiprocessors * each_clock * hertz * FLOPS_SHARE;
+}
+
+void rn_gpu_fill_rates(const rn_gpu *gpu, rn_device_caps *caps) {
+    bool known = measured.flops > 0;
+    caps->flops = known ? measured.flops : guess_flops(gpu);
+    caps->quantized_flops = known ? measured.quantized_flops : caps->flops;
+    caps->memory_bytes_second = known ? measured.memory_bytes_second : guess_memory(gpu);
+    caps->disk_bytes_second = known ? measured.disk_bytes_second : DISK_BYTES_SECOND;
+    caps->link_bytes_second = known ? measured.link_bytes_second : LINK_BYTES_SECOND;
+    caps->step_seconds = known ? measured.step_seconds : STEP_SECONDS;
+    caps->product_rows = PRODUCT_ROWS;
+}

@@ -1,0 +1,28 @@
+// rope.c — rotation of heads by position; the frequencies are the reference's, in double.
+#include "backend/cuda/elements.h"
+#include "backend/cuda/rows.h"
+
+#include "graph/rope_frequencies.h"
+
+rn_status rn_cuda_rope(const rn_call *call) {
+    const rn_rope_attrs *attrs = call->attrs;
+    rn_shape x = call->inputs[0].shape;
+    uint64_t heads = x.dims[x.rank - 2], head_dim = x.dims[x.rank - 1];
+    uint64_t dims = rn_rope_dims(attrs, head_dim);
+    if (dims > RN_ROPE_MOST || head_dim > INT32_MAX || heads > INT32_MAX / (head_dim + 1))
+        return rn_fail(RN_UNSUPPORTED, "CUDA: rope turns up to %d dims of a head, not %llu",
+                       RN_ROPE_MOST, (unsigned long long)dims);
+    rn_rope_args args = {.x = call->inputs[0].data,
+                         .y = call->outputs[0].data,
+                         .position = call->inputs[1].data,
+                         .tokens = rn_tensor_elements(&call->inputs[1]),
+                         .heads = (uint32_t)heads,
+                         .head_dim = (uint32_t)head_dim,
+                         .dims = (uint32_t)dims,
+                         .neighbours = attrs->pairing == RN_ROPE_NEIGHBOURS,
+                         .inverse = attrs->inverse};
+    rn_rope_frequencies(attrs, head_dim, args.frequency, &args.factor);
+    if (args.tokens == 0 || heads * head_dim == 0) return RN_OK;
+    return rn_cuda_launch(call, RN_CUDA_ROPE, rn_cuda_row_grid(args.tokens, RN_ROWS_THREADS),
+                          &args);
+}

@@ -1,0 +1,67 @@
+// rows.h — the rows of the device's kernel table: one function an op, beside what it needs.
+//
+// A row's function reads the call, fills the kernel's arguments and launches; it allocates nothing
+// and waits for nothing. `workspace` is a pure function of shapes and dtypes (device/kernel.h): it
+// does not know the device.
+#ifndef RN_BACKEND_CUDA_ROWS_H
+#define RN_BACKEND_CUDA_ROWS_H
+
+#include "device/kernel.h"
+
+extern const rn_kernel rn_cuda_kernels[RN_OP_COUNT]; // kernels.c
+rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input);
+
+// ---- product.c ----------------------------------------------------------------------------------
+rn_status rn_cuda_matmul(const rn_call *call);
+uint64_t rn_cuda_matmul_workspace(const rn_call *call);
+rn_status rn_cuda_project(const rn_call *call); // PROJECT, PROJECT_THREE, PROJECT_GATED
+uint64_t rn_cuda_project_workspace(const rn_call *call);
+
+// ---- attend.c -----------------------------------------------------------------------------------
+rn_status rn_cuda_attend(const rn_call *call);
+uint64_t rn_cuda_attend_workspace(const rn_call *call);
+rn_status rn_cuda_kv_append(const rn_call *call);
+rn_status rn_cuda_paged_attention(const rn_call *call);
+uint64_t rn_cuda_paged_attention_workspace(const rn_call *call);
+rn_status rn_cuda_attention(const rn_call *call);
+uint64_t rn_cuda_attention_workspace(const rn_call *call);
+
+// ---- elementwise.c ------------------------------------------------------------------------------
+rn_status rn_cuda_map(const rn_call *call); // NEG .. RSQRT, RELU, SIGMOID .. GELU_TANH
+rn_status rn_cuda_pow(const rn_call *call);
+rn_status rn_cuda_clamp(const rn_call *call);
+rn_status rn_cuda_scale(const rn_call *call);
+rn_status rn_cuda_pair(const rn_call *call); // ADD .. DIV
+rn_status rn_cuda_gated(const rn_call *call);
+
+// ---- norms.c, rope.c ----------------------------------------------------------------------------
+rn_status rn_cuda_softmax(const rn_call *call);
+rn_status rn_cuda_layernorm(const rn_call *call);
+rn_status rn_cuda_rmsnorm(const rn_call *call);
+rn_status rn_cuda_rope(const rn_call *call);
+
+// ---- embedding.c --------------------------------------------------------------------------------
+// An id that is no row of the table gives a row of NaN: ids are not looked at on the host.
+rn_status rn_cuda_embedding(const rn_call *call);
+
+// ---- move.c -------------------------------------------------------------------------------------
+rn_status rn_cuda_permute(const rn_call *call);
+rn_status rn_cuda_slice(const rn_call *call);
+rn_status rn_cuda_concat(const rn_call *call);
+rn_status rn_cuda_pad(const rn_call *call);
+rn_status rn_cuda_broadcast(const rn_call *call);
+rn_status rn_cuda_cast(const rn_call *call); // CAST, DEQUANTIZE
+rn_status rn_cuda_quantize(const rn_call *call);
+
+// ---- reduce.c -----------------------------------------------------------------------------------
+rn_status rn_cuda_sum(const rn_call *call); // SUM, MEAN
+rn_status rn_cuda_max(const rn_call *call);
+rn_status rn_cuda_sum_squares(const rn_call *call);
+uint64_t rn_cuda_reduce_workspace(const rn_call *call); // of these three
+rn_status rn_cuda_argmax(const rn_call *call);
+
+// ---- matmul_plain.c -----------------------------------------------------------------------------
+// Any matmul that tiles do not serve: f32 or any plain weight, transposed, batched.
+rn_status rn_cuda_matmul_plain(const rn_call *call);
+
+#endif

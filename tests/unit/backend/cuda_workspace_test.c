@@ -1,0 +1,89 @@
+// cuda_workspace_test.c — what CUDA's kernels say they need, without a GPU: a plan binds the most
+// rows, a run may bring any number below, and the workspace must do for all of them.
+#include "support.h"
+
+#include "backend/cuda/rows.h"
+#include "model/model.h"
+
+enum { MOST_ROWS = 700, TENSORS = 16 };
+
+static rn_graph *build(rn_dtype weights, rn_dtype kv, uint32_t context, bool fused) {
+    rn_llama_config c = {.layers = 1,
+                         .dim = 1024,
+                         .heads = 16,
+                         .kv_heads = 4,
+                         .ffn = 1536,
+                         .vocab = 640,
+                         .weight_dtype = weights,
+                         .context = context,
+                         .page_tokens = 64,
+                         .sequences = 4,
+                         .logit_rows = 1,
+                         .kv_dtype = kv,
+                         .rows = MOST_ROWS,
+                         .fused = fused};
+    rn_recipe recipe;
+    rn_graph *graph = NULL;
+    assert_ok(rn_llama_recipe(&c, &recipe));
+    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){0}, &graph));
+    rn_recipe_destroy(&recipe);
+    return graph;
+}
+
+static uint64_t ask(const rn_graph *graph, uint32_t node, uint64_t rows) {
+    rn_tensor tensors[TENSORS];
+    rn_call call;
+    rn_graph_bind(graph, node, rows, tensors, &call);
+    for (uint32_t i = 0; i < call.input_count; i++)
+        if (rn_tensor_given(&tensors[i])) tensors[i].layout = rn_cuda_weight_layout(&call, i);
+    const rn_kernel *kernel = &rn_cuda_kernels[call.op];
+    return kernel->workspace ? kernel->workspace(&call) : 0;
+}
+
+static void check_node(const rn_graph *graph, uint32_t node) {
+    uint64_t most = 0;
+    for (uint64_t rows = 1; rows <= MOST_ROWS; rows++) {
+        uint64_t now = ask(graph, node, rows);
+        if (now < most)
+            fail_msg("%s: %llu bytes with %llu rows, more with fewer",
+                     rn_graph_node(graph, node)->name, (unsigned long long)now,
+                     (unsigned long long)rows);
+        most = now;
+    }
+}
+
+static void more_rows_never_need_less(void **state) {
+    static const rn_dtype weights[] = {RN_DTYPE_F16, RN_DTYPE_BF16, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0};
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        rn_graph *graph = build(weights[i % 4], i & 4 ? RN_DTYPE_Q8_0 : RN_DTYPE_F16,
+                                i & 8 ? 9000 : 256, i & 1);
+        for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+            check_node(graph, n);
+        rn_graph_destroy(graph);
+    }
+}
+
+// A node's weight is asked for in the form that its kernels read.
+static void every_product_of_a_model_has_tiles(void **state) {
+    (void)state;
+    rn_graph *graph = build(RN_DTYPE_Q4_0, RN_DTYPE_F16, 256, true);
+    uint32_t tiled = 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        rn_tensor tensors[TENSORS];
+        rn_call call;
+        rn_graph_bind(graph, n, 1, tensors, &call);
+        for (uint32_t i = 0; i < call.input_count; i++)
+            tiled += rn_cuda_weight_layout(&call, i) == RN_LAYOUT_TILES;
+    }
+    assert_int_equal(tiled, 8); // q k v, o, gate up, down, head
+    rn_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_rows_never_need_less),
+        cmocka_unit_test(every_product_of_a_model_has_tiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
