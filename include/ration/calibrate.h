@@ -1,5 +1,16 @@
 // calibrate.h — how fast this machine is: measured once, kept in the user's cache folder, and read
 // by every plan.
+//
+//     rn_rates rates;
+//     RN_TRY(rn_rates_measure(NULL, &rates));
+//     RN_TRY(rn_rates_measure_device(gpu, NULL, &rates)); // a device with memory of its own
+//     RN_TRY(rn_rates_save(&rates, NULL));
+//
+// and whoever plans:
+//
+//     RN_TRY(rn_rates_use(threads, &measured));   // the CPU's
+//     RN_TRY(rn_device_open("cuda", threads, &gpu));
+//     RN_TRY(rn_rates_apply(gpu, &measured));     // its own
 #ifndef RATION_CALIBRATE_H
 #define RATION_CALIBRATE_H
 
@@ -7,10 +18,21 @@
 
 RN_BEGIN_DECLS
 
+#define RN_RATES_DEVICES 8
+
+// A device with memory of its own. Its disk is the host's.
+typedef struct rn_rates_device {
+    char name[32];     // "cuda:0"
+    char hardware[64]; // "NVIDIA H200"; another card in the same place is not this one
+    rn_device_rates rates;
+} rn_rates_device;
+
 typedef struct rn_rates {
     uint32_t threads;   // that were measured
     char cpu_level[16]; // "avx512"
     rn_device_rates cpu;
+    rn_rates_device devices[RN_RATES_DEVICES];
+    uint32_t device_count;
 } rn_rates;
 
 typedef struct rn_rates_options {
@@ -22,8 +44,16 @@ typedef struct rn_rates_options {
     void *self;
 } rn_rates_options;
 
-// Takes some seconds, some 300 MiB of memory, and for a moment 256 MiB on the disk.
+// The CPU and the disk; *out has no devices. Takes some seconds, some 300 MiB of memory, and for a
+// moment 256 MiB on the disk. RN_CANCELLED.
 RN_API RN_MUST_USE rn_status rn_rates_measure(const rn_rates_options *options, rn_rates *out);
+// Adds the device to `rates`, in the place of one of the same name; where there is no room, in that
+// of the first. Takes some seconds, 1.1 GiB of the device's memory, and 256 MiB of the host's that
+// are pinned where the device can. RN_INVALID where its memory is the host's, RN_CANCELLED,
+// RN_NO_MEMORY, RN_OVER_BUDGET, RN_DEVICE: `rates` stay as they were.
+RN_API RN_MUST_USE rn_status rn_rates_measure_device(rn_device *device,
+                                                     const rn_rates_options *options,
+                                                     rn_rates *rates);
 // $XDG_CACHE_HOME/ration/rates.json, or ~/.cache/ration/rates.json. RN_NOT_FOUND where neither
 // variable is set.
 RN_API RN_MUST_USE rn_status rn_rates_path(char *out, size_t bytes);
@@ -36,6 +66,12 @@ RN_API RN_MUST_USE rn_status rn_rates_load(const char *path, rn_rates *out);
 // many threads (0: one for each CPU) and at the same instruction level. *out_measured says whether;
 // where not, plans count with modest guesses. RN_CORRUPT as above. Not while somebody plans.
 RN_API RN_MUST_USE rn_status rn_rates_use(uint32_t threads, bool *out_measured);
+// The same for plans for this device, where its name and its hardware are those of the cache
+// folder. A device whose memory is the host's is left as it is, and so is *out_measured: it counts
+// with what rn_rates_use said.
+RN_API RN_MUST_USE rn_status rn_rates_apply(rn_device *device, bool *out_measured);
+// Plans for this device count with these from here on.
+RN_API void rn_device_use_rates(rn_device *device, const rn_device_rates *rates);
 
 RN_END_DECLS
 

@@ -12,6 +12,11 @@
 //
 // A generator holds a plan, its session and one pool of KV pages; any number of sequences share
 // them. What a sequence says depends neither on the others nor on the budget. One thread at a time.
+//
+// Where weights do not fit a device with its own memory, the CPU may compute the first layers of
+// passes with few rows, if the plan is then faster: it says so. The CPU rounds otherwise than the
+// device does, so there the text depends on others and on the budget as far as rounding goes;
+// plan.exact forbids it.
 #ifndef RATION_GENERATE_H
 #define RATION_GENERATE_H
 
@@ -24,32 +29,39 @@ typedef struct rn_generator rn_generator;
 typedef struct rn_sequence rn_sequence;
 
 typedef enum rn_speculation {
-    RN_SPECULATE_AUTO, // where weights are streamed
+    RN_SPECULATE_AUTO, // where every pass streams weights
     RN_SPECULATE_NEVER,
     RN_SPECULATE_ALWAYS
 } rn_speculation;
 
 typedef struct rn_generator_options {
     rn_text_options text;
-    rn_plan_options plan;       // beside_bytes: what the caller holds; the generator adds its own,
-                                // and where it is not 0 the tables of plan and session, too
-    rn_session_options session; // device NULL: the CPU
-    rn_speculation speculation; // looks for the last tokens in the text so far and checks what
-                                // followed, several tokens a pass; the output does not change
-    uint32_t speculated_tokens; // checked a pass, at most, by all sequences; 0: 8, at most 64
+    rn_plan_options plan; // beside_bytes: what the caller holds; the generator adds its own,
+                          // and where it is not 0 the tables of plan and session, too
+    rn_device_budget device_budget; // where the session's device has its own memory; then `plan`
+                                    // says what the host has (rn_plan_options_for)
+    rn_session_options session;     // device NULL: the CPU
+    rn_speculation speculation;     // looks for the last tokens in the text so far and checks what
+                                    // followed, several tokens a pass; the output does not change
+    uint32_t speculated_tokens;     // checked a pass, at most, by all sequences; 0: 8, at most 64
     uint32_t least_pages; // where text.pages do not fit, or only by streaming weights that would
                           // else be resident: as many as do, but not fewer. 0: text.pages or none
     uint32_t prompt_rows; // of a pass in which others make tokens, at most; 0: no such limit
     bool share_prefixes;  // pages of equal beginnings are held once, and kept while nobody else
                           // needs their room; the output does not change
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is
-    void *planned_self;                               // loaded; may be NULL
+    void *planned_self; // loaded; again where the device had no room for it. May be NULL
 } rn_generator_options;
 
 // RN_OVER_BUDGET: rn_last_refusal(), whose hint names the largest context that would fit.
 RN_API RN_MUST_USE rn_status rn_generator_create(const rn_model *model,
                                                  const rn_generator_options *options,
                                                  rn_generator **out);
+// The plan that it would have, which the caller destroys; nothing is loaded. RN_OVER_BUDGET: as
+// above.
+RN_API RN_MUST_USE rn_status rn_generator_predict(const rn_model *model,
+                                                  const rn_generator_options *options,
+                                                  rn_plan **out);
 RN_API void rn_generator_destroy(rn_generator *generator);
 RN_API const rn_plan *rn_generator_plan(const rn_generator *generator);
 // Tokens that a sequence may have.
@@ -79,6 +91,8 @@ typedef struct rn_generator_facts {
     uint64_t speculated_tokens, accepted_tokens;
     uint64_t kv_pages, kv_pages_peak, kv_page_bytes; // taken now, at most so far; of each
     uint64_t kv_pages_total, kv_pages_kept; // of the plan; not taken, but kept for equal beginnings
+    uint64_t split_passes;  // of which the CPU computed the first layers, a device the others
+    uint64_t moved_pages;   // of these layers' KV cache, between host and device
     uint64_t shared_tokens; // of prompts, that were not read because their pages were there
 } rn_generator_facts;
 RN_API rn_generator_facts rn_generator_get_facts(const rn_generator *generator);

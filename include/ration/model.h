@@ -66,6 +66,8 @@ typedef struct rn_text_options {
     uint32_t logit_rows;  // of how many rows a pass gives logits; 1
     uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
     bool plain_activations; // products with quantised weights do not round their activations
+    uint32_t first_layers;  // only so many, without a head: a generator's own affair; all
+    bool fused; // the graph is of project and attend, as some devices want it (a generator knows)
 } rn_text_options;
 
 // The graph has the inputs, states and output that src/model/model.h says for rn_llama_config. The

@@ -51,10 +51,27 @@ RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out)
 typedef struct rn_plan_options {
     uint64_t budget_bytes; // for what the plan holds: arena and staging; 0 or RN_NO_LIMIT: no limit
     uint64_t beside_bytes; // of the budget, what is held beside the plan: the process, a reserve
-    bool exact;            // no move that regroups sums (micro-batches)
-    bool allow_lossy;      // micro-batches of a graph with batch statistics
+    // Of a device with its own memory, which budget_bytes is for: what the plan may hold on the
+    // host. Weights that do not stay on the device are kept there where they fit; else each run
+    // reads them from disk. 0 or RN_NO_LIMIT: no limit.
+    uint64_t host_budget_bytes;
+    uint64_t host_beside_bytes; // of the host's budget, what that does not count: for a refusal
+    bool exact;                 // no move that regroups sums (micro-batches) or rounds otherwise
+                                // (a generator's: first blocks on the CPU)
+    bool allow_lossy;           // micro-batches of a graph with batch statistics
+    bool prefix; // what is streamed are weights of the first blocks, not of blocks spread over the
+                 // graph: what lies behind them can be run alone (rn_session_run_from)
+    double host_bytes_second; // with prefix: the host computes these blocks of a run of one row,
+                              // reading their weights so fast; 0: it does not
     rn_place_effort effort;
+    // Weights by name, borrowed while the plan is made: patterns ('*' any run, '?' any one
+    // character) with commas between them; NULL: none. RN_INVALID names one that fits no weight.
+    const char *keep;         // these stay, or there is no plan
+    const char *offload;      // these do not, but for those to be kept
+    uint32_t resident_blocks; // at most so many keep weights; RN_NO_BLOCKS: none, 0: no limit
+    uint64_t resident_bytes;  // of weights that stay, at most; 0: no limit
 } rn_plan_options;
+#define RN_NO_BLOCKS UINT32_MAX
 
 // RN_OVER_BUDGET: rn_last_refusal() has the largest holders and the smallest budget.
 RN_API RN_MUST_USE rn_status rn_plan_make(const rn_recipe *recipe, const rn_device_caps *caps,
@@ -62,9 +79,10 @@ RN_API RN_MUST_USE rn_status rn_plan_make(const rn_recipe *recipe, const rn_devi
 RN_API void rn_plan_destroy(rn_plan *plan);
 
 typedef struct rn_plan_summary {
-    uint64_t planned_bytes;                   // what a session holds: arena and staging
-    uint64_t arena_bytes;                     // one block on the device
-    uint64_t staging_bytes;                   // through which weights are read
+    uint64_t planned_bytes; // what a session holds on the device: the arena, and where the device's
+                            // memory is the host's, the staging
+    uint64_t arena_bytes;   // one block on the device
+    uint64_t staging_bytes; // through which weights are read
     uint64_t live_peak_bytes;                 // the most bytes of the arena in use at any step
     uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // of planned_bytes; their sum
     uint64_t smallest_bytes; // the least that works; the smallest budget is beside_bytes more
@@ -73,12 +91,23 @@ typedef struct rn_plan_summary {
     uint32_t slice_rows;     // of attention; 0: the kernel's choice
     uint32_t micro_batches;  // at least 1
     uint32_t block_count, resident_blocks, recomputed_blocks;
-    uint64_t weight_bytes, streamed_bytes; // streamed: read from disk in every run
+    uint32_t prefix_blocks; // of the graph's blocks, the first so many hold all that is streamed
+    uint64_t weight_bytes, streamed_bytes; // streamed: brought anew in every run
+    // Of a device with its own memory, held on the host: staging, what is on its way to and from
+    // the device, and copies of all streamed weights (then no run reads the disk).
+    uint64_t host_bytes, host_weight_bytes;
     uint32_t step_count;
     double seconds; // predicted, for the workload: prompt_seconds + workload_passes * pass_seconds
     double prompt_seconds;    // for workload_rows; where there is no RN_ROWS, one run
     double pass_seconds;      // a run of one row, for inference with RN_ROWS; else 0
     uint64_t workload_passes; // runs of one row
+    double tail_seconds; // a run of one row that begins behind the prefix_blocks; 0 as pass_seconds
+    double prompt_tail_seconds; // of prompt_seconds, what is computed behind them
+    // Where the CPU computes the first blocks of short runs (a generator decides that; pass_seconds
+    // is then of such a run, and the CPU's share is part of host_bytes and host_weight_bytes):
+    uint32_t host_blocks;     // so many blocks; 0: it does not
+    uint64_t host_rows;       // in runs of up to so many rows
+    double streaming_seconds; // predicted for the workload, were all weights brought to the device
     bool optimal;             // the arena is as low as its lifetimes allow
 } rn_plan_summary;
 RN_API const rn_plan_summary *rn_plan_get_summary(const rn_plan *plan);

@@ -32,6 +32,7 @@
 #include <ration/log.h>
 #include <ration/memory.h>
 #include <ration/model.h>
+#include <ration/offload.h>
 #include <ration/options.h>
 #include <ration/place.h>
 #include <ration/plan.h>

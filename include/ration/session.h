@@ -31,12 +31,26 @@ typedef struct rn_weight_source {
     const void *(*find)(void *self, const char *name, rn_dtype dtype, uint64_t bytes);
 } rn_weight_source;
 
+// What a plan for a device with its own memory may use there. {0}: nine tenths of what is free.
+typedef struct rn_device_budget {
+    uint64_t bytes;    // of the device, with the context and all else that this process has there
+    bool planned_only; // for the plan alone
+} rn_device_budget;
+// `options` are the host's (budget, and what is held beside the plan). For a device with its own
+// memory that becomes the plan's share of the host, and the device's budget takes its place: with
+// what is on the device's ledger now, and a reserve for what recordings of runs take, beside the
+// plan. RN_OVER_BUDGET: the device is full already.
+RN_API RN_MUST_USE rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
+                                                 rn_plan_options *options);
+
 typedef struct rn_session_options {
     rn_device *device;     // NULL: the CPU
     const rn_flag *cancel; // seen between steps and between reads; may be NULL
     bool audit;            // count live bytes at each step from the kernels' own arguments
     bool guard;            // canary bytes around the arena (8 KiB more than planned) and where
                            // it is free; RN_INTERNAL names a kernel that overwrote some
+    uint32_t entry_block;  // of the graph: runs may begin there (rn_session_run_from) ...
+    uint64_t entry_rows;   // ... with up to so many rows; 0: none do
 } rn_session_options;
 
 // Takes the arena (charged to the ledger) and reads the resident weights. The plan must outlive it.
@@ -53,6 +67,15 @@ RN_API RN_MUST_USE rn_status rn_session_set_scalar(rn_session *session, const ch
                                                    double value);
 // rows: n <= the plan's rows; 0 where the graph has no RN_ROWS.
 RN_API RN_MUST_USE rn_status rn_session_run(rn_session *session, uint64_t rows);
+// The same from the options' entry_block on, with what comes out of the blocks before it: the value
+// that it reads, `bytes` of it, plain; it is copied. All inputs are set as for a whole run. Nothing
+// of the blocks before is read or written: not their states, and no streamed weight.
+RN_API RN_MUST_USE rn_status rn_session_run_from(rn_session *session, const void *value,
+                                                 uint64_t bytes, uint64_t rows);
+// What a session takes on the host, beside what is planned, for such runs on a device with its own
+// memory. RN_UNSUPPORTED: no run can begin at this block.
+RN_API RN_MUST_USE rn_status rn_session_entry_bytes(const rn_plan *plan, uint32_t block,
+                                                    uint64_t rows, uint64_t *out_bytes);
 // An output, a state or a trainable weight, as plain bytes.
 RN_API RN_MUST_USE rn_status rn_session_get(rn_session *session, const char *name, void *data,
                                             uint64_t bytes);

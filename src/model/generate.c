@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "memory/account.h"
+#include "runtime/recover.h"
 #include "runtime/session.h"
 
 #include <ration/profile.h>
@@ -31,8 +32,7 @@ static rn_status take_inputs(rn_generator *g) {
     RN_TRY(take_array(g, logit_rows, sizeof(int32_t), &g->wanted));
     RN_TRY(take_array(g, places, sizeof(int32_t), &g->page_table));
     memset(g->page_table, -1, places * sizeof(int32_t));
-    if (!rn_generator_caps(g)->own_memory) return RN_OK;
-    return take_array(g, logit_rows * g->vocab_size, sizeof(float), &g->logits);
+    return RN_OK;
 }
 
 static rn_status take_sequences(rn_generator *g) {
@@ -78,6 +78,7 @@ static rn_status take_memory(rn_generator *g) {
     RN_TRY(take_sequences(g));
     RN_TRY(take_array(g, g->text.sequences, sizeof *g->prompts, &g->prompts));
     if (shares) RN_TRY(take_readers(g));
+    RN_TRY(rn_split_take_memory(g));
     RN_TRY(
         rn_page_pool_init(&g->pool, &g->memory, g->text.pages, shares ? g->text.page_tokens : 0));
     return take_scratch(g);
@@ -100,23 +101,75 @@ uint64_t rn_generator_page_bytes(const rn_graph *graph) {
 
 static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     const rn_graph *graph = rn_plan_graph(g->plan);
-    RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
+    rn_session_options options = g->options.session;
     g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
+    if (g->split.plan) {
+        options.entry_block = g->split.share.blocks;
+        options.entry_rows = g->split.share.rows;
+        if (g->split.share.every_pass) g->rows = (uint32_t)g->split.share.rows;
+    }
+    RN_TRY(rn_session_create(g->plan, &maker->weights, &options, &g->session));
+    RN_TRY(rn_split_open(g, maker));
     rn_page_pool_shrink(&g->pool, g->text.pages);
-    g->logits_at = rn_graph_find(graph, RN_ROLE_OUTPUT, "logits");
     g->facts.kv_page_bytes = rn_generator_page_bytes(graph);
     return RN_OK;
 }
 
-static rn_status make_plan(const rn_text_maker *maker, rn_generator *g) {
+// A plan and its session, as often as the device has no room for them (runtime/recover.h).
+typedef struct opening {
+    rn_generator *g;
+    const rn_text_maker *maker;
+    rn_text_options text; // as asked: planning settles pages and rows of logits
+    uint32_t draft_most;
+} opening;
+
+static rn_status make_plan(void *self, const rn_plan **out) {
+    opening *o = self;
+    rn_generator *g = o->g;
+    g->text = o->text;
+    g->draft_most = o->draft_most;
     rn_profile_begin(rn_profile_name("plan"));
-    rn_status s = rn_generator_make_plan(maker, g);
+    rn_status s = rn_generator_make_plan(o->maker, g);
     rn_profile_end();
-    return s;
+    RN_TRY(s);
+    if (g->options.planned) g->options.planned(g->options.planned_self, g->plan);
+    *out = g->plan;
+    return RN_OK;
 }
 
-rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generator_options *options,
-                                   rn_generator **out) {
+static rn_status open_plan(void *self) {
+    opening *o = self;
+    return open_session(o->g, o->maker);
+}
+
+static void close_plan(void *self) {
+    rn_generator *g = ((opening *)self)->g;
+    rn_session_destroy(g->session);
+    rn_split_close(g);
+    rn_plan_destroy(g->plan);
+    g->session = NULL;
+    g->plan = NULL;
+    g->split = (rn_split){.owners = g->split.owners, .moved = g->split.moved};
+}
+
+static void lower_budget(void *self, uint64_t bytes) {
+    rn_generator *g = ((opening *)self)->g;
+    rn_device_budget_lower(g->options.session.device, bytes, &g->options.device_budget);
+}
+
+static rn_status open_generator(rn_generator *g, const rn_text_maker *maker) {
+    opening o = {.g = g, .maker = maker, .text = g->text, .draft_most = g->draft_most};
+    return rn_recover(&(rn_recovery){.device = g->options.session.device,
+                                     .self = &o,
+                                     .plan = make_plan,
+                                     .open = open_plan,
+                                     .undo = close_plan,
+                                     .lower = lower_budget});
+}
+
+// With its memory, but without a plan.
+static rn_status prepare(const rn_text_maker *maker, const rn_generator_options *options,
+                         rn_generator **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_generator), &block));
@@ -125,9 +178,6 @@ rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generato
     rn_arena_init(&g->memory, FROM, RN_PAGE_BYTES);
     rn_status s = rn_generator_resolve(maker, g);
     if (s == RN_OK) s = take_memory(g);
-    if (s == RN_OK) s = make_plan(maker, g);
-    if (s == RN_OK && g->options.planned) g->options.planned(g->options.planned_self, g->plan);
-    if (s == RN_OK) s = open_session(g, maker);
     if (s == RN_OK)
         *out = g;
     else
@@ -135,9 +185,37 @@ rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generato
     return s;
 }
 
+rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generator_options *options,
+                                   rn_generator **out) {
+    rn_generator *g = NULL;
+    *out = NULL;
+    RN_TRY(prepare(maker, options, &g));
+    rn_status s = open_generator(g, maker);
+    if (s == RN_OK)
+        *out = g;
+    else
+        rn_generator_destroy(g);
+    return s;
+}
+
+rn_status rn_generator_plan_from(const rn_text_maker *maker, const rn_generator_options *options,
+                                 rn_plan **out) {
+    rn_generator *g = NULL;
+    *out = NULL;
+    RN_TRY(prepare(maker, options, &g));
+    rn_status s = rn_generator_make_plan(maker, g);
+    if (s == RN_OK) {
+        *out = g->plan;
+        g->plan = NULL;
+    }
+    rn_generator_destroy(g);
+    return s;
+}
+
 void rn_generator_destroy(rn_generator *g) {
     if (!g) return;
     rn_session_destroy(g->session);
+    rn_split_close(g);
     rn_plan_destroy(g->plan);
     rn_arena_free_all(&g->memory);
     rn_free(FROM, g, sizeof *g);

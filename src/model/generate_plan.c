@@ -42,6 +42,7 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     t.page_tokens = either(t.page_tokens, PAGE_TOKENS);
     t.sequences = either(t.sequences, 1);
     t.logit_rows = (uint32_t)rn_max_u64(t.logit_rows, t.sequences);
+    t.fused |= rn_generator_caps(g)->fuses;
     RN_TRY(check_sizes(&t));
     uint64_t tokens = (uint64_t)t.sequences * t.context;
     t.pages = (uint32_t)rn_min_u64(either(t.pages, UINT32_MAX), count_pages(&t));
@@ -62,25 +63,36 @@ const rn_device_caps *rn_generator_caps(const rn_generator *g) {
     return device ? rn_device_get_caps(device) : rn_cpu_caps();
 }
 
-static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
-                           const rn_text_options *text, const rn_plan_options *options,
-                           rn_plan **out) {
+static rn_status plan_for(const rn_text_maker *maker, const rn_device_caps *caps,
+                          const rn_text_options *text, const rn_plan_options *options,
+                          rn_plan **out) {
     rn_recipe recipe = {0};
     *out = NULL;
     RN_TRY(maker->make(maker->self, text, &recipe));
-    rn_status s = rn_plan_make(&recipe, rn_generator_caps(g), options, out);
+    rn_status s = rn_plan_make(&recipe, caps, options, out);
     rn_recipe_destroy(&recipe);
     return s;
 }
 
-// A refusal is an answer here, and no event for a profiler.
+static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
+                           const rn_text_options *text, const rn_plan_options *options,
+                           rn_plan **out) {
+    return plan_for(maker, rn_generator_caps(g), text, options, out);
+}
+
+rn_status rn_generator_try_plan(const rn_text_maker *maker, const rn_device_caps *caps,
+                                const rn_text_options *text, const rn_plan_options *options,
+                                rn_plan **out) {
+    rn_refusals_mute(true);
+    rn_status s = plan_for(maker, caps, text, options, out);
+    rn_refusals_mute(false);
+    return s;
+}
+
 static rn_status try_plan(const rn_text_maker *maker, const rn_generator *g,
                           const rn_text_options *text, const rn_plan_options *options,
                           rn_plan **out) {
-    rn_refusals_mute(true);
-    rn_status s = plan_with(maker, g, text, options, out);
-    rn_refusals_mute(false);
-    return s;
+    return rn_generator_try_plan(maker, rn_generator_caps(g), text, options, out);
 }
 
 // Whether checking guesses is worth what their logits take from the resident weights.
@@ -264,9 +276,25 @@ static rn_status count_beside(const rn_text_maker *maker, const rn_generator *g,
     uint64_t own = g->memory.held_bytes + sizeof *g, tables = 0;
     if (options->beside_bytes) RN_TRY(count_tables(maker, g, &tables));
     own += tables;
-    if (rn_add_u64(options->beside_bytes, own, &options->beside_bytes)) return RN_OK;
-    return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                   (unsigned long long)g->options.plan.beside_bytes);
+    if (!rn_add_u64(options->beside_bytes, own, &options->beside_bytes))
+        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
+                       (unsigned long long)g->options.plan.beside_bytes);
+    rn_device *device = g->options.session.device;
+    return device ? rn_plan_options_for(device, &g->options.device_budget, options) : RN_OK;
+}
+
+// Guesses and the CPU's help, each where it was asked for or seems worth it. Where the CPU helps,
+// a pass of several rows is hardly cheaper than as many of one: no guesses then.
+static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g,
+                            const rn_plan_options *options) {
+    bool always = g->options.speculation == RN_SPECULATE_ALWAYS;
+    if (g->draft_most && always) RN_TRY(plan_guessing(maker, g, options));
+    RN_TRY(rn_split_plan(maker, g, options));
+    if (always) return RN_OK;
+    bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0 && !g->split.plan;
+    if (g->draft_most && streams) return plan_guessing(maker, g, options);
+    g->draft_most = 0;
+    return RN_OK;
 }
 
 rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
@@ -278,9 +306,6 @@ rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
                       : plan_with(maker, g, &g->text, &options, &g->plan);
     if (s == RN_OVER_BUDGET) return refuse(maker, g, &options);
     RN_TRY(s);
-    bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0;
-    if (g->draft_most && (streams || g->options.speculation == RN_SPECULATE_ALWAYS))
-        return plan_guessing(maker, g, &options);
-    g->draft_most = 0;
-    return RN_OK;
+    RN_TRY(plan_moves(maker, g, &options));
+    return rn_split_tell(g);
 }

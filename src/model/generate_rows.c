@@ -170,10 +170,12 @@ uint32_t rn_generator_share_rows(rn_generator *g, bool *out_has_prompt) {
     serve_makers(&p, find_kept(&p));
     serve_prompts(&p);
     serve_makers(&p, 0);
+    uint32_t kept = rn_split_keep(g, g->rows - p.rows_left);
+    p.rows_left -= kept;
     *out_has_prompt = false;
     for (rn_sequence *s = g->line; s; s = s->next) {
         give_draft(&p, s);
         *out_has_prompt |= s->turn.rows && s->read < s->prompt_end;
     }
-    return g->rows - p.rows_left;
+    return g->rows - kept - p.rows_left;
 }

@@ -32,31 +32,28 @@ static void write_rows(rn_generator *g, rn_sequence *s, uint32_t *row, uint32_t 
 }
 
 // Rows whose logits nobody wants are those of the first row.
-static rn_status set_inputs(rn_generator *g, uint32_t rows) {
+static void write_inputs(rn_generator *g) {
     uint32_t row = 0, logit = 0;
-    size_t places = (size_t)g->text.sequences * g->table_pages;
     for (rn_sequence *s = g->line; s; s = s->next)
         write_rows(g, s, &row, &logit);
     while (logit < g->text.logit_rows)
         g->wanted[logit++] = 0;
-    RN_TRY(rn_session_set(g->session, "tokens", g->tokens, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(g->session, "sequence", g->sequence, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(g->session, "position", g->position, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(g->session, "rows", g->wanted, logit * sizeof(int32_t)));
-    return rn_session_set(g->session, "page_table", g->page_table, places * sizeof(int32_t));
+}
+
+static rn_status set_rows(rn_generator *g, rn_session *session, uint32_t rows) {
+    size_t places = (size_t)g->text.sequences * g->table_pages;
+    RN_TRY(rn_session_set(session, "tokens", g->tokens, rows * sizeof(int32_t)));
+    RN_TRY(rn_session_set(session, "sequence", g->sequence, rows * sizeof(int32_t)));
+    RN_TRY(rn_session_set(session, "position", g->position, rows * sizeof(int32_t)));
+    return rn_session_set(session, "page_table", g->page_table, places * sizeof(int32_t));
+}
+
+static rn_status set_inputs(rn_generator *g, uint32_t rows) {
+    RN_TRY(set_rows(g, g->session, rows));
+    return rn_session_set(g->session, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
-
-// The host's memory is read where it lies.
-static rn_status get_logits(rn_generator *g, const float **out) {
-    *out = g->logits;
-    if (g->logits)
-        return rn_session_get(g->session, "logits", g->logits,
-                              (uint64_t)g->text.logit_rows * g->vocab_size * sizeof(float));
-    *out = (const float *)(const void *)rn_session_address(g->session, g->logits_at);
-    return RN_OK;
-}
 
 // A token from each row, as long as the row before it was of the token that was drawn. What fails
 // behind the first is tried again in the next pass, when it is the first.
@@ -106,15 +103,39 @@ static void draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab)
     rn_profile_end();
 }
 
-static rn_status compute(rn_generator *g, uint32_t rows) {
-    const float *logits = NULL; // (logit_rows, vocab_size)
-    if (g->failed) RN_TRY(rn_session_reset(g->session));
-    g->failed = true;
+// ---- computing ----------------------------------------------------------------------------------
+
+static rn_status reset(rn_generator *g) {
+    if (g->split.session) RN_TRY(rn_session_reset(g->split.session));
+    return rn_session_reset(g->session);
+}
+
+static rn_status run_split(rn_generator *g, uint32_t rows) {
+    rn_session *host = g->split.session;
+    uint64_t bytes = 0;
+    RN_TRY(set_rows(g, host, rows));
+    RN_TRY(rn_session_run(host, rows));
+    const void *x = rn_session_output(host, "x", &bytes);
     RN_TRY(set_inputs(g, rows));
-    RN_TRY(rn_session_run(g->session, rows));
-    RN_TRY(get_logits(g, &logits));
+    return rn_session_run_from(g->session, x, bytes, rows);
+}
+
+static rn_status run_whole(rn_generator *g, uint32_t rows) {
+    RN_TRY(set_inputs(g, rows));
+    return rn_session_run(g->session, rows);
+}
+
+static rn_status compute(rn_generator *g, uint32_t rows) {
+    bool on_host = rn_split_takes(g, rows);
+    uint64_t bytes = 0;
+    if (g->failed) RN_TRY(reset(g));
+    g->failed = true;
+    write_inputs(g);
+    RN_TRY(rn_split_sync(g, on_host));
+    RN_TRY(on_host ? run_split(g, rows) : run_whole(g, rows));
+    rn_split_wrote(g, on_host);
     g->failed = false;
-    draw_all(g, logits);
+    draw_all(g, rn_session_output(g->session, "logits", &bytes));
     return RN_OK;
 }
 

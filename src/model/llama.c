@@ -6,9 +6,14 @@
 // Activations are rows (rows, dim): in inference the ROWS of a step, whichever sequences they
 // belong to, with keys and values in pages; in training batch * tokens, with attention over each
 // sequence.
+//
+// Fused, a layer is five nodes (graph.h's project and attend), which mean the same:
+//
+//     x ─ three ─ [norm q, k] ─ attend ─ project (+ x) ─ gated ─ project (+) ─▶
 #include "model/model.h"
 
 #include "base/str.h"
+#include "graph/op.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -112,6 +117,8 @@ static rn_value weight(decoder *d, part p, const char *what, rn_shape shape) {
     char name[NAME_BYTES];
     name_weight(d->c->naming, p, d->layer, what, name, sizeof name);
     if (files) dtype = files->dtype(files->self, name);
+    // On a device of launches a cast of a norm costs as much as the norm.
+    if (shape.rank == 1 && d->c->fused && files && files->widens) dtype = RN_DTYPE_F32;
     rn_value w = rn_graph_weight(d->g, name, dtype, shape);
     return shape.rank > 1 || dtype == RN_DTYPE_F32 ? w : rn_op_cast(d->g, w, RN_DTYPE_F32);
 }
@@ -124,19 +131,27 @@ static rn_value vector(decoder *d, part p, const char *what) {
     return weight(d, p, what, RN_SHAPE(measure(d, table[p].out)));
 }
 
+static float norm_eps(const decoder *d) {
+    return d->c->norm_eps != 0 ? d->c->norm_eps : 1e-5f;
+}
+
 static rn_value norm(decoder *d, rn_value x, part p) {
-    return rn_op_rmsnorm(d->g, x, vector(d, p, "weight"),
-                         d->c->norm_eps != 0 ? d->c->norm_eps : 1e-5f);
+    return rn_op_rmsnorm(d->g, x, vector(d, p, "weight"), norm_eps(d));
+}
+
+// Addition number `index` to a weight, or NULL.
+static const rn_low_rank *addition(const decoder *d, part p, uint32_t index) {
+    const rn_llama_files *files = d->c->files;
+    char name[NAME_BYTES];
+    if (!files || !files->addition) return NULL;
+    name_weight(d->c->naming, p, d->layer, "weight", name, sizeof name);
+    return files->addition(files->self, name, index);
 }
 
 // y + up (down x) for each of the weight's additions.
 static rn_value adapt(decoder *d, rn_value x, rn_value y, part p) {
-    const rn_llama_files *files = d->c->files;
     const rn_low_rank *more = NULL;
-    char name[NAME_BYTES];
-    if (!files || !files->addition) return y;
-    name_weight(d->c->naming, p, d->layer, "weight", name, sizeof name);
-    for (uint32_t i = 0; (more = files->addition(files->self, name, i)); i++) {
+    for (uint32_t i = 0; (more = addition(d, p, i)); i++) {
         rn_value down = rn_graph_weight(d->g, more->down, RN_DTYPE_F32,
                                         RN_SHAPE(more->rank, measure(d, table[p].in)));
         rn_value up = rn_graph_weight(d->g, more->up, RN_DTYPE_F32,
@@ -147,11 +162,20 @@ static rn_value adapt(decoder *d, rn_value x, rn_value y, part p) {
     return y;
 }
 
+typedef struct linear {
+    rn_value w, bias; // bias may be RN_NO_VALUE
+} linear;
+
+static linear factors(decoder *d, part p, bool has_bias) {
+    linear of = {.w = p == HEAD && d->c->tied ? d->embedding : matrix(d, p)};
+    if (has_bias) of.bias = vector(d, p, "bias");
+    return of;
+}
+
 static rn_value project(decoder *d, rn_value x, part p, bool has_bias) {
     rn_matmul_attrs attrs = {.plain_activations = d->c->plain_activations};
-    rn_value w = p == HEAD && d->c->tied ? d->embedding : matrix(d, p);
-    rn_value bias = has_bias ? vector(d, p, "bias") : RN_NO_VALUE;
-    return adapt(d, x, rn_op_matmul_as(d->g, x, w, bias, attrs), p);
+    linear of = factors(d, p, has_bias);
+    return adapt(d, x, rn_op_matmul_as(d->g, x, of.w, of.bias, attrs), p);
 }
 
 // x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
@@ -161,41 +185,52 @@ static rn_value split(decoder *d, rn_value x, uint64_t heads) {
                                   : RN_SHAPE(d->rows, heads, d->head_dim));
 }
 
-static rn_value rotate(decoder *d, rn_value x) {
-    rn_rope_attrs attrs = d->c->rope;
-    if (attrs.base == 0)
-        attrs = (rn_rope_attrs){.pairing = RN_ROPE_HALVES,
-                                .base = d->c->rope_base != 0 ? d->c->rope_base : 10000};
-    return rn_op_rope(d->g, x, d->positions, attrs);
+static rn_rope_attrs rope_attrs(const decoder *d) {
+    if (d->c->rope.base != 0) return d->c->rope;
+    return (rn_rope_attrs){.pairing = RN_ROPE_HALVES,
+                           .base = d->c->rope_base != 0 ? d->c->rope_base : 10000};
 }
 
-// Queries or keys: projected, split into heads, normed where the model does, turned.
+static rn_attention_attrs attention_attrs(const decoder *d) {
+    return (rn_attention_attrs){.causal = true,
+                                .window = d->layer >= d->c->window_from ? d->c->window : 0};
+}
+
+// Queries or keys (rows, heads * head_dim), split into heads, normed where the model does.
+static rn_value heads_of(decoder *d, rn_value x, part normed, uint64_t heads) {
+    rn_value y = split(d, x, heads);
+    return d->c->qk_norm ? norm(d, y, normed) : y;
+}
+
 static rn_value turned(decoder *d, rn_value x, part p, part normed, uint64_t heads) {
-    rn_value y = split(d, project(d, x, p, d->c->qkv_bias), heads);
-    return rotate(d, d->c->qk_norm ? norm(d, y, normed) : y);
+    rn_value y = heads_of(d, project(d, x, p, d->c->qkv_bias), normed, heads);
+    return rn_op_rope(d->g, y, d->positions, rope_attrs(d));
 }
 
 static uint64_t pages_of_context(const rn_llama_config *c) {
     return ((uint64_t)c->context + c->page_tokens - 1) / c->page_tokens;
 }
 
-// Keys and values go into the sequences' pages; a row sees those of its own sequence.
-static rn_value paged(decoder *d, rn_value q, rn_value k, rn_value v, rn_attention_attrs attrs) {
+static rn_value pages_of_layer(decoder *d) {
     const rn_llama_config *c = d->c;
     char name[32];
     uint64_t pages = c->pages ? c->pages : pages_of_context(c) * c->sequences;
     snprintf(name, sizeof name, "layers.%u.kv", d->layer);
+    return rn_graph_state(d->g, name, c->kv_dtype,
+                          RN_SHAPE(pages, 2, c->kv_heads, c->page_tokens, d->head_dim),
+                          RN_PURPOSE_KV);
+}
+
+// Keys and values go into the sequences' pages; a row sees those of its own sequence.
+static rn_value paged(decoder *d, rn_value q, rn_value k, rn_value v, rn_attention_attrs attrs) {
     rn_value kv =
-        rn_graph_state(d->g, name, c->kv_dtype,
-                       RN_SHAPE(pages, 2, c->kv_heads, c->page_tokens, d->head_dim), RN_PURPOSE_KV);
-    kv = rn_op_kv_append(d->g, kv, k, v, d->sequence, d->positions, d->page_table);
+        rn_op_kv_append(d->g, pages_of_layer(d), k, v, d->sequence, d->positions, d->page_table);
     return rn_op_paged_attention(d->g, q, kv, d->sequence, d->positions, d->page_table, attrs);
 }
 
 static rn_value attend(decoder *d, rn_value x) {
     const rn_llama_config *c = d->c;
-    rn_attention_attrs attrs = {.causal = true,
-                                .window = d->layer >= c->window_from ? c->window : 0};
+    rn_attention_attrs attrs = attention_attrs(d);
     rn_value q = turned(d, x, Q, Q_NORM, c->heads);
     rn_value k = turned(d, x, K, K_NORM, c->kv_heads);
     rn_value v = split(d, project(d, x, V, c->qkv_bias), c->kv_heads);
@@ -211,16 +246,99 @@ static rn_value feed_forward(decoder *d, rn_value x) {
     return project(d, rn_op_gated(d->g, gate, up, RN_ACTIVATION_SILU), DOWN, d->c->ffn_bias);
 }
 
+// ---- fused --------------------------------------------------------------------------------------
+//
+// A product with additions stands alone, and so do those that would be one node with it.
+
+static rn_project_attrs project_attrs(const decoder *d) {
+    return (rn_project_attrs){.eps = norm_eps(d),
+                              .activation = RN_ACTIVATION_SILU,
+                              .plain_activations = d->c->plain_activations};
+}
+
+static bool is_adapted(const decoder *d, part p) {
+    return addition(d, p, 0) != NULL;
+}
+
+// residual + the product.
+static rn_value fused_onto(decoder *d, rn_value x, part p, bool has_bias, rn_value residual) {
+    if (is_adapted(d, p)) return rn_op_add(d->g, residual, project(d, x, p, has_bias));
+    linear of = factors(d, p, has_bias);
+    return rn_op_project(d->g, x, RN_NO_VALUE, of.w, of.bias, residual, project_attrs(d));
+}
+
+static void fused_three(decoder *d, rn_value x, rn_value out[3]) {
+    static const part parts[3] = {Q, K, V};
+    bool has_bias = d->c->qkv_bias;
+    if (is_adapted(d, Q) || is_adapted(d, K) || is_adapted(d, V)) {
+        x = norm(d, x, ATTENTION_NORM);
+        for (int i = 0; i < 3; i++)
+            out[i] = project(d, x, parts[i], has_bias);
+        return;
+    }
+    rn_value by = vector(d, ATTENTION_NORM, "weight"), w[3], bias[3];
+    for (int i = 0; i < 3; i++) {
+        linear of = factors(d, parts[i], has_bias);
+        w[i] = of.w;
+        bias[i] = of.bias;
+    }
+    out[0] = rn_op_project_three(d->g, x, by, w, bias, project_attrs(d));
+    out[1] = rn_graph_output_of(d->g, out[0], 1);
+    out[2] = rn_graph_output_of(d->g, out[0], 2);
+}
+
+static rn_value fused_attention(decoder *d, rn_value x) {
+    const rn_llama_config *c = d->c;
+    rn_attend_attrs attrs = {.attention = attention_attrs(d), .rope = rope_attrs(d)};
+    rn_value qkv[3];
+    fused_three(d, x, qkv);
+    rn_value q = heads_of(d, qkv[0], Q_NORM, c->heads);
+    rn_value k = heads_of(d, qkv[1], K_NORM, c->kv_heads), v = split(d, qkv[2], c->kv_heads);
+    rn_value kv = rn_op_attend(d->g, q, k, v, pages_of_layer(d), d->sequence, d->positions,
+                               d->page_table, attrs);
+    rn_value y = rn_graph_output_of(d->g, kv, 1);
+    y = rn_op_reshape(d->g, y, RN_SHAPE(d->rows, measure(d, WIDE)));
+    return fused_onto(d, y, O, c->output_bias, x);
+}
+
+static rn_value fused_gated(decoder *d, rn_value x) {
+    bool has_bias = d->c->ffn_bias;
+    if (is_adapted(d, GATE) || is_adapted(d, UP)) {
+        x = norm(d, x, FFN_NORM);
+        rn_value gate = project(d, x, GATE, has_bias), up = project(d, x, UP, has_bias);
+        return rn_op_gated(d->g, gate, up, RN_ACTIVATION_SILU);
+    }
+    rn_value by = vector(d, FFN_NORM, "weight");
+    linear gate = factors(d, GATE, has_bias), up = factors(d, UP, has_bias);
+    return rn_op_project_gated(d->g, x, by, gate.w, gate.bias, up.w, up.bias, project_attrs(d));
+}
+
+static rn_value fused_layer(decoder *d, rn_value x) {
+    x = fused_attention(d, x);
+    return fused_onto(d, fused_gated(d, x), DOWN, d->c->ffn_bias, x);
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+static bool is_fused(const decoder *d) {
+    return d->c->fused && !d->batch;
+}
+
 static rn_value layer(decoder *d, rn_value x, uint32_t number) {
     char block[32];
     snprintf(block, sizeof block, "layer %u", number);
     rn_graph_block(d->g, block);
     d->layer = number;
+    if (is_fused(d)) return fused_layer(d, x);
     x = rn_op_add(d->g, x, attend(d, norm(d, x, ATTENTION_NORM)));
     return rn_op_add(d->g, x, feed_forward(d, norm(d, x, FFN_NORM)));
 }
 
-// ---- the whole ----------------------------------------------------------------------------------
+static rn_value head(decoder *d, rn_value x) {
+    if (!is_fused(d) || is_adapted(d, HEAD)) return project(d, norm(d, x, NORM), HEAD, false);
+    rn_value by = vector(d, NORM, "weight"), w = factors(d, HEAD, false).w;
+    return rn_op_project(d->g, x, by, w, RN_NO_VALUE, RN_NO_VALUE, project_attrs(d));
+}
 
 // 0, 1, 2, ... for each sequence.
 static rn_status count_positions(decoder *d) {
@@ -247,7 +365,8 @@ static rn_status inputs(decoder *d, rn_value *out_tokens, rn_value *out_last) {
     }
     rn_shape pages = RN_SHAPE(c->sequences, pages_of_context(c));
     *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
-    *out_last = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(c->logit_rows));
+    if (c->first_layers == 0)
+        *out_last = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(c->logit_rows));
     d->sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     d->page_table = rn_graph_input(g, "page_table", RN_DTYPE_I32, pages);
@@ -267,11 +386,15 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t
     d.embedding = matrix(&d, EMBEDDING);
     rn_value x = rn_op_embedding(g, d.embedding, tokens);
     if (batch) x = rn_op_reshape(g, x, RN_SHAPE(d.rows, c->dim));
-    for (uint32_t i = 0; i < c->layers; i++)
+    for (uint32_t i = 0; i < (c->first_layers ? c->first_layers : c->layers); i++)
         x = layer(&d, x, i);
+    if (c->first_layers) {
+        rn_graph_output(g, x, "x");
+        return RN_OK;
+    }
     rn_graph_block(g, "head");
     if (!batch) x = rn_op_embedding(g, x, last);
-    x = project(&d, norm(&d, x, NORM), HEAD, false);
+    x = head(&d, x);
     if (batch)
         return rn_model_train(g, x, rn_op_reshape(g, last, RN_SHAPE(d.rows)), &c->train,
                               micro_batches);
@@ -296,6 +419,9 @@ static rn_status check_heads(const rn_llama_config *c) {
 rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
     const rn_llama_config *c = config;
     RN_TRY(check_heads(c));
+    if (c->first_layers > c->layers || (c->first_layers && c->train.batch))
+        return rn_fail(RN_INVALID, "llama: the first %u of %u layers alone are no model",
+                       c->first_layers, c->layers);
     if (c->train.batch == 0 && (c->page_tokens == 0 || c->context == 0))
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (c->train.batch && c->tokens == 0)

@@ -86,6 +86,7 @@ typedef struct rn_llama_files {
     rn_dtype (*dtype)(const void *self, const char *weight);
     // The addition number `index` (0, 1, ...) to a weight; NULL: there are no more.
     const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
+    bool widens; // vectors of 16 bits may be asked for as f32: they are widened as they are read
 } rn_llama_files;
 
 typedef struct rn_llama_config {
@@ -102,11 +103,14 @@ typedef struct rn_llama_config {
     bool qk_norm;           // q and k are normed, head by head, before they are turned
     bool tied;              // the head is the embedding
     bool plain_activations; // products with quantised weights do not round
+    bool fused;             // inference of project and attend; additions stand alone
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;
-    uint32_t pages; // of the KV cache; 0: enough for all sequences
-    uint32_t rows;  // of a prefill chunk
+    uint32_t pages;        // of the KV cache; 0: enough for all sequences
+    uint32_t rows;         // of a prefill chunk
+    uint32_t first_layers; // only these; then the output is "x" (ROWS, dim), what the next layer
+                           // would read, and there is no input "rows". 0: all of it
     // Training:
     uint32_t tokens; // of each sequence
     rn_train_config train;

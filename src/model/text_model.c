@@ -144,6 +144,7 @@ static rn_status check_files(rn_model *model, const rn_model_options *options) {
     RN_TRY(rn_text_weights_readable(model->checkpoint));
     fill_info(model);
     model->files = (rn_llama_files){.self = model, .dtype = dtype_of, .addition = addition_of};
+    model->files.widens = !model->in_memory;
     model->config.llama.files = &model->files;
     RN_TRY(rn_model_make_recipe(model, NULL, &recipe));
     rn_status s = recipe.build(recipe.self, NULL, &graph);
@@ -305,10 +306,14 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
     c.rows =
         (uint32_t)rn_min_u64(or_default(o.rows, DEFAULT_ROWS), (uint64_t)c.sequences * c.context);
     c.plain_activations = o.plain_activations;
+    c.fused = o.fused;
+    c.first_layers = o.first_layers;
     stretch(&model->config, &c);
     RN_TRY(rn_llama_recipe(&c, out));
     snprintf(out->name, sizeof out->name, "%s", model->name);
-    out->workload_rows = rn_min_u64(or_default(o.prompt_tokens, DEFAULT_JOB), c.context);
+    // A job for each sequence; they are read one after the other, and then go on side by side.
+    out->workload_rows =
+        c.sequences * rn_min_u64(or_default(o.prompt_tokens, DEFAULT_JOB), c.context);
     out->workload_passes = or_default(o.new_tokens, DEFAULT_JOB);
     out->weights_in_memory = model->in_memory;
     return RN_OK;

@@ -56,7 +56,7 @@ static void add_read(builder *b, uint32_t evicted, uint32_t evict_step) {
     step->use = use;
     step->after = evict_step;
     step->next_run = next_run;
-    step->seconds = rn_cost_read(&plan->caps, unit->file_bytes, unit->bytes);
+    step->seconds = rn_cost_read(&plan->caps, unit->file_bytes, unit->bytes, plan->from_host);
 }
 
 static void add_evictions(builder *b, uint32_t position, uint32_t *evicted) {
@@ -266,7 +266,7 @@ static void count_purposes(rn_plan *plan) {
         if (plan->buffers[i].first_step <= peak && peak <= plan->buffers[i].last_step)
             s->purpose_bytes[plan->buffers[i].purpose] += plan->buffers[i].bytes;
     s->purpose_bytes[RN_PURPOSE_OTHER] += s->arena_bytes - s->live_peak_bytes;
-    s->purpose_bytes[RN_PURPOSE_STAGING] += s->staging_bytes;
+    s->purpose_bytes[RN_PURPOSE_STAGING] += s->planned_bytes - s->arena_bytes;
 }
 
 static rn_status count_blocks(builder *b) {
@@ -288,6 +288,24 @@ static rn_status count_blocks(builder *b) {
     return RN_OK;
 }
 
+static uint32_t count_prefix(const rn_plan *plan) {
+    uint32_t count = 0;
+    for (uint32_t u = 0; u < plan->unit_count; u++)
+        if (!plan->units[u].resident && plan->units[u].block >= count)
+            count = plan->units[u].block + 1;
+    return count;
+}
+
+// Of a run's nodes behind the prefix.
+static double add_tail(const builder *b, const rn_binding *binding) {
+    double sum = 0;
+    for (uint32_t p = 0; p < b->c->order.count; p++)
+        if (rn_graph_node(b->c->graph, b->c->order.nodes[p])->block >=
+            b->plan->summary.prefix_blocks)
+            sum += binding->seconds[b->variant->slice][p];
+    return sum;
+}
+
 // Of a run of one row, whether or not the workload has such passes.
 static rn_status find_pass_seconds(builder *b) {
     rn_plan_summary *s = &b->plan->summary;
@@ -297,6 +315,10 @@ static rn_status find_pass_seconds(builder *b) {
     s->pass_seconds = b->candidate->pass_seconds;
     s->prompt_seconds = s->seconds - (double)s->workload_passes * s->pass_seconds;
     RN_TRY(rn_planner_open_pass(b->planner, b->variant, &pass));
+    if (pass) s->tail_seconds = add_tail(b, pass);
+    if (pass)
+        s->prompt_tail_seconds =
+            rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
     if (!pass || s->workload_passes) return RN_OK;
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.use_count, sizeof *ready, (void **)&ready));
     s->pass_seconds = rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice],
@@ -308,7 +330,12 @@ static rn_status summarize(builder *b) {
     rn_plan_summary *s = &b->plan->summary;
     s->arena_bytes = b->base + b->placement.height_bytes;
     s->staging_bytes = rn_case_staging(b->c);
-    s->planned_bytes = s->arena_bytes + s->staging_bytes;
+    s->planned_bytes = s->arena_bytes + (b->c->own_memory ? 0 : s->staging_bytes);
+    s->host_bytes = rn_residency_host(b->c, b->candidate->residency, b->binding->port_bytes,
+                                      b->plan->from_host);
+    for (uint32_t u = 0; u < b->plan->unit_count && b->plan->from_host; u++)
+        if (!b->plan->units[u].resident)
+            s->host_weight_bytes += rn_round_up(b->plan->units[u].bytes, RN_PLAN_SLOT_ALIGN);
     s->smallest_bytes = b->planner->frugal.planned_bytes;
     s->rows = b->binding->rows;
     s->workload_rows = s->rows ? rn_planner_workload(b->planner) : 0;
@@ -319,6 +346,7 @@ static rn_status summarize(builder *b) {
     s->step_count = b->plan->step_count;
     s->seconds = b->candidate->seconds;
     s->optimal = b->placement.optimal && !b->has_slack;
+    s->prefix_blocks = count_prefix(b->plan);
     RN_TRY(find_pass_seconds(b));
     RN_TRY(count_live(b));
     count_purposes(b->plan);
@@ -332,6 +360,7 @@ static rn_status write_stream(builder *b) {
     const rn_residency *r = &b->candidate->residency;
     bool *resident; // (units)
     RN_TRY(rn_stream_init(&plan->memory, &b->c->units, &b->stream));
+    plan->from_host = b->stream.from_host = b->candidate->from_host;
     RN_TRY(rn_arena_array(&plan->memory, plan->unit_count, sizeof(bool), (void **)&resident));
     rn_residency_mark(b->c, *r, resident);
     if (r->slots) {
@@ -388,6 +417,11 @@ static rn_status allocate(builder *b) {
     return RN_OK;
 }
 
+// What is wished for is borrowed only while the plan is made.
+static rn_status copy_text(rn_plan *plan, const char **text) {
+    return *text ? rn_arena_copy(&plan->memory, *text, strlen(*text), (void **)text) : RN_OK;
+}
+
 static rn_status write_plan(builder *b) {
     rn_planner *p = b->planner;
     rn_case *c;
@@ -396,6 +430,8 @@ static rn_status write_plan(builder *b) {
     b->c = c;
     b->binding = binding;
     b->plan->graph = c->graph;
+    RN_TRY(copy_text(b->plan, &b->plan->options.keep));
+    RN_TRY(copy_text(b->plan, &b->plan->options.offload));
     RN_TRY(write_units(b));
     RN_TRY(write_stream(b));
     RN_TRY(allocate(b));

@@ -47,16 +47,31 @@ static void spread(const rn_unit_table *t, uint32_t blocks, rn_level *level) {
     }
 }
 
-static rn_status write_level(rn_case *c, uint64_t largest, rn_level *level) {
+// From the last to be used to the first, so that what does not stay is a beginning of the graph.
+static void turn_round(rn_level *level) {
+    for (uint32_t i = 0; i < level->count / 2; i++) {
+        uint32_t *a = &level->units[i], *b = &level->units[level->count - 1 - i], unit = *a;
+        *a = *b;
+        *b = unit;
+    }
+}
+
+static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_t largest,
+                             rn_level *level) {
     const rn_unit_table *t = &c->units;
     size_t room = (size_t)t->unit_count + 1;
     RN_TRY(rn_arena_array(&c->memory, room, sizeof *level->units, (void **)&level->units));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->resident_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->slot_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->file_bytes));
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->copy_bytes));
     for (uint32_t u = 0; u < t->unit_count; u++)
         if (!t->units[u].resident && t->slot_bytes[u] <= largest) level->units[level->count++] = u;
-    spread(t, rn_graph_block_count(c->graph), level);
+    if (options->prefix)
+        turn_round(level);
+    else
+        spread(t, rn_graph_block_count(c->graph), level);
+    rn_wishes_sort(t, level);
     level->resident_bytes[level->count] = c->unit_bytes;
     for (uint32_t k = level->count; k-- > 0;) {
         uint32_t u = level->units[k];
@@ -65,12 +80,14 @@ static rn_status write_level(rn_case *c, uint64_t largest, rn_level *level) {
         level->slot_bytes[k] =
             rn_max_u64(level->slot_bytes[k + 1], rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN));
         level->file_bytes[k] = level->file_bytes[k + 1] + t->units[u].file_bytes;
+        level->copy_bytes[k] =
+            level->copy_bytes[k + 1] + rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN);
     }
-    return RN_OK;
+    return rn_wishes_limit(options, c, largest, level);
 }
 
 // Slots as large as the largest unit, as the next smaller one, and so on.
-static rn_status write_levels(rn_case *c) {
+static rn_status write_levels(const rn_plan_options *options, rn_case *c) {
     uint64_t below = UINT64_MAX;
     for (uint32_t u = 0; u < c->units.unit_count; u++)
         c->unit_bytes += rn_round_up(c->units.units[u].bytes, RN_PLAN_ALIGN);
@@ -80,10 +97,10 @@ static rn_status write_levels(rn_case *c) {
             if (!c->units.units[u].resident && c->units.slot_bytes[u] < below)
                 largest = rn_max_u64(largest, c->units.slot_bytes[u]);
         if (largest == 0) break;
-        RN_TRY(write_level(c, largest, &c->levels[c->level_count++]));
+        RN_TRY(write_level(options, c, largest, &c->levels[c->level_count++]));
         below = largest;
     }
-    return RN_OK;
+    return rn_wishes_allow_all(options, c);
 }
 
 static bool has_backward(const rn_graph *graph) {
@@ -109,10 +126,11 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     if (rn_graph_node_count(c->graph) == 0)
         return rn_fail(RN_INVALID, "'%s' has no nodes: there is nothing to plan", p->recipe->name);
     RN_TRY(rn_plan_order_make(&c->memory, c->graph, &c->order));
-    RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &c->units));
+    RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options, &c->units));
     c->needs_staging = c->units.unit_count > 0 && !p->recipe->weights_in_memory;
+    c->own_memory = p->caps->own_memory;
     RN_TRY(rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings));
-    return write_levels(c);
+    return write_levels(&p->options, c);
 }
 
 static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
@@ -357,6 +375,7 @@ static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding
 
 static rn_status find_frugal(rn_planner *p) {
     p->frugal = (rn_candidate){.variant = RN_NO_STEP, .planned_bytes = UINT64_MAX};
+    p->least_host_bytes = UINT64_MAX;
     for (uint32_t i = 0; i < p->variant_count; i++) {
         const rn_variant *v = &p->variants[i];
         if (is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]))
@@ -374,6 +393,7 @@ static rn_status fill_planner(rn_planner *p) {
     RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
     for (uint32_t m = 0; m < p->micro_count; m++)
         RN_TRY(open_case(p, m, 0));
+    RN_TRY(rn_wishes_check(&p->options, case_at(p, 0, 0)));
     RN_TRY(list_variants(p));
     return find_frugal(p);
 }

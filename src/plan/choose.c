@@ -35,12 +35,35 @@ uint64_t rn_case_staging(const rn_case *c) {
     return c->needs_staging ? RN_PLAN_STAGING_BYTES : 0;
 }
 
+// A resident unit is packed into a stage on its way; those that are read in every run have two, so
+// that the disk runs ahead of the link.
+uint64_t rn_residency_host(const rn_case *c, rn_residency r, uint64_t port_bytes, bool copies) {
+    uint64_t largest = 0, stages = r.slots && !copies ? 2 : 1;
+    if (!c->own_memory) return 0;
+    for (uint32_t u = 0; u < c->units.unit_count; u++)
+        largest = rn_max_u64(largest, c->units.units[u].bytes);
+    return rn_case_staging(c) + port_bytes + stages * rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
+           (r.slots && copies ? c->levels[r.level].copy_bytes[r.kept] : 0);
+}
+
 // heights: of the intermediates, without and with streaming.
 static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r,
                            const uint64_t heights[2]) {
     uint64_t ring;
     return rn_residency_base(c, v->always_bytes, r, &ring) + heights[r.slots > 0] +
-           rn_case_staging(c);
+           (c->own_memory ? 0 : rn_case_staging(c));
+}
+
+// Whether the host has room for its part; *out_from_host: with copies of what is streamed.
+static bool fits_host(rn_planner *p, const rn_case *c, const rn_binding *binding, rn_residency r,
+                      bool *out_from_host) {
+    uint64_t least = rn_residency_host(c, r, binding->port_bytes, false);
+    uint64_t limit = p->options.host_budget_bytes ? p->options.host_budget_bytes : RN_NO_LIMIT;
+    *out_from_host = c->own_memory && r.slots;
+    if (rn_residency_host(c, r, binding->port_bytes, true) <= limit) return true;
+    *out_from_host = false;
+    p->least_host_bytes = rn_min_u64(p->least_host_bytes, least);
+    return least <= limit;
 }
 
 // ---- one variant --------------------------------------------------------------------------------
@@ -103,16 +126,40 @@ static bool is_slower(const chooser *ch, double run_seconds, double pass_seconds
     return ch->best->variant != RN_NO_STEP && seconds > ch->best->seconds;
 }
 
+// A run of one row of which the host computes all blocks with weights that do not stay: their
+// weights at its rate, then the others.
+static double share_pass(const chooser *ch, double rate) {
+    const rn_unit_table *t = &ch->c->units;
+    double seconds = 0;
+    uint32_t end = 0;
+    for (uint32_t u = 0; u < t->unit_count; u++)
+        if (!ch->resident[u] && t->units[u].block >= end) end = t->units[u].block + 1;
+    for (uint32_t u = 0; u < t->unit_count; u++)
+        if (t->units[u].block < end) seconds += (double)t->units[u].file_bytes / rate;
+    for (uint32_t p = 0; p < ch->c->order.count; p++)
+        if (rn_graph_node(ch->c->graph, ch->c->order.nodes[p])->block >= end)
+            seconds += ch->pass->seconds[ch->v->slice][p];
+    return seconds;
+}
+
+static double find_pass(const chooser *ch, rn_residency r) {
+    double rate = ch->planner->options.host_bytes_second;
+    if (ch->passes == 0) return 0;
+    return rate > 0 && r.slots ? share_pass(ch, rate) : simulate(ch, ch->pass);
+}
+
 static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
+    if (!fits_host(ch->planner, ch->c, ch->binding, r, &ch->stream.from_host)) return;
     if (r.slots && !can_stream(ch, r)) return;
     if (r.slots == 0) ch->stream.slot_count = ch->stream.use_count = 0;
-    double pass = ch->passes ? simulate(ch, ch->pass) : 0;
+    double pass = find_pass(ch, r);
     if (is_slower(ch, bound_of(ch, ch->binding, 0), pass)) return;
     double run = simulate(ch, ch->binding);
     rn_candidate candidate = {.variant = ch->variant,
                               .residency = r,
                               .planned_bytes = bytes,
                               .read_bytes = r.slots ? ch->stream.read_bytes : 0,
+                              .from_host = ch->stream.from_host,
                               .seconds = for_workload(ch, run, pass),
                               .pass_seconds = pass};
     // By definition, so that skipping by this bound is exact.
@@ -120,11 +167,20 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
     if (is_better(&candidate, ch->best)) *ch->best = candidate;
 }
 
+static double bound_pass(const chooser *ch, uint64_t read_bytes, double reading) {
+    double rate = ch->planner->options.host_bytes_second;
+    if (ch->passes == 0) return 0;
+    return rate > 0 ? (double)read_bytes / rate : bound_of(ch, ch->pass, reading);
+}
+
 // Whether no candidate of this variant that reads so many bytes, or more, is better than the best.
 static bool cannot_win(const chooser *ch, uint64_t read_bytes) {
     const rn_candidate *best = ch->best;
-    double reading = (double)read_bytes / ch->planner->caps->disk_bytes_second;
-    double pass = ch->passes ? bound_of(ch, ch->pass, reading) : 0;
+    const rn_device_caps *caps = ch->planner->caps;
+    double rate = caps->own_memory ? longer(caps->disk_bytes_second, caps->link_bytes_second)
+                                   : caps->disk_bytes_second;
+    double reading = (double)read_bytes / rate;
+    double pass = bound_pass(ch, read_bytes, reading);
     if (best->variant == RN_NO_STEP) return false;
     if (is_slower(ch, bound_of(ch, ch->binding, reading), pass)) return true;
     return ch->v->bound_seconds >= best->seconds && read_bytes > best->read_bytes;
@@ -133,7 +189,7 @@ static bool cannot_win(const chooser *ch, uint64_t read_bytes) {
 // From the most that stays to the least: the bound only grows, and so do the bytes read.
 static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t budget) {
     const rn_level *l = &ch->c->levels[level];
-    for (uint32_t k = l->count; k-- > 0;) {
+    for (uint32_t k = l->choices; k-- > 0;) {
         rn_residency r = {.slots = slots, .level = level, .kept = k};
         uint64_t bytes = plan_bytes(ch->c, ch->v, r, ch->v->height_bytes);
         if (cannot_win(ch, l->file_bytes[k])) break;
@@ -144,7 +200,7 @@ static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t bu
 static void offer_all(chooser *ch, uint64_t budget) {
     rn_residency everything = {0};
     uint64_t bytes = plan_bytes(ch->c, ch->v, everything, ch->v->height_bytes);
-    if (bytes <= budget) offer(ch, everything, bytes);
+    if (bytes <= budget && ch->c->all_may_stay) offer(ch, everything, bytes);
     if (ch->best->variant == ch->variant && ch->best->seconds == ch->v->bound_seconds &&
         ch->best->read_bytes == 0)
         return; // as fast as this variant can be, and nothing is read
@@ -157,16 +213,20 @@ static void offer_all(chooser *ch, uint64_t budget) {
 static uint64_t find_fewest(chooser *ch, const uint64_t heights[2], uint64_t less_than,
                             rn_residency *out) {
     rn_residency r = {0};
+    bool from_host;
     uint64_t bytes = plan_bytes(ch->c, ch->v, r, heights);
-    if (bytes < less_than) {
+    if (bytes < less_than && ch->c->all_may_stay &&
+        fits_host(ch->planner, ch->c, ch->binding, r, &from_host)) {
         less_than = bytes;
         *out = r;
     }
     for (r.level = 0; r.level < ch->c->level_count; r.level++)
         for (r.slots = FEWEST_SLOTS; r.slots <= MOST_SLOTS; r.slots++)
-            for (r.kept = 0; r.kept < ch->c->levels[r.level].count; r.kept++) {
+            for (r.kept = 0; r.kept < ch->c->levels[r.level].choices; r.kept++) {
                 bytes = plan_bytes(ch->c, ch->v, r, heights);
-                if (bytes >= less_than || !can_stream(ch, r)) continue;
+                if (bytes >= less_than || !can_stream(ch, r) ||
+                    !fits_host(ch->planner, ch->c, ch->binding, r, &from_host))
+                    continue;
                 less_than = bytes;
                 *out = r;
             }

@@ -4,17 +4,77 @@
 //     read        |----use 2-----|--use 3--|           a READ for the EVICT that frees its slot
 //
 // Rates are the device's, as measured; a node is bound by arithmetic or by memory, whichever is
-// slower, and has a fixed cost.
+// slower, and has a fixed cost. A product with weights in tiles is another matter: below.
 #include "plan/planner.h"
+#include "tensor/tiles.h"
 
 static double max_f64(double a, double b) {
     return a > b ? a : b;
 }
 
+static bool is_product(rn_op op) {
+    return op == RN_OP_MATMUL || op == RN_OP_PROJECT || op == RN_OP_PROJECT_THREE ||
+           op == RN_OP_PROJECT_GATED;
+}
+
+// Of the result: all its axes but the last.
+static double count_rows(const rn_call *call) {
+    rn_shape y = call->outputs[0].shape;
+    uint64_t cols = y.rank ? y.dims[y.rank - 1] : 1;
+    return cols ? (double)rn_shape_elements(y, 1) / (double)cols : 0;
+}
+
+// ---- products with weights in tiles -------------------------------------------------------------
+
+// The matrix units of a GPU (tensor/tiles.h). Weights are brought to them as memory brings them, or
+// as fast as they can be unpacked; what the units then do with the rows is not hidden behind that,
+// so both are counted. One row is packed by the product itself, several by a launch before it.
+
+static bool is_tiled(const rn_tensor *input) {
+    return rn_tensor_given(input) && input->layout == RN_LAYOUT_TILES;
+}
+
+static bool has_tiles(const rn_call *call) {
+    for (uint32_t i = 0; i < call->input_count; i++)
+        if (is_tiled(&call->inputs[i])) return true;
+    return false;
+}
+
+static double cost_tiled_weight(const rn_device_caps *caps, const rn_tensor *w, double rows) {
+    bool packed = rn_tile_form_of(w->dtype) > RN_TILE_BF16;
+    double elements = (double)rn_tensor_elements(w);
+    double bring = (double)rn_tensor_bytes(w) / caps->memory_bytes_second;
+    if (packed && caps->unpack_weights_second > 0)
+        bring = max_f64(bring, elements / caps->unpack_weights_second);
+    return bring + 2 * rows * elements / (packed ? caps->quantized_flops : caps->flops);
+}
+
+// Weights of one form follow each other in one launch.
+static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
+    double rows = count_rows(call), seconds = rows > 1 ? caps->step_seconds : 0;
+    double other_bytes = cost.read_bytes + cost.write_bytes;
+    rn_tile_form form = RN_TILE_NONE;
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        const rn_tensor *w = &call->inputs[i];
+        if (!is_tiled(w)) continue;
+        if (rn_tile_form_of(w->dtype) != form) seconds += caps->step_seconds;
+        form = rn_tile_form_of(w->dtype);
+        seconds += cost_tiled_weight(caps, w, rows);
+        other_bytes -= (double)rn_tensor_bytes(w);
+    }
+    return seconds + other_bytes / caps->memory_bytes_second;
+}
+
+// ---- any other call -----------------------------------------------------------------------------
+
+static bool keeps_activations(const rn_call *call) {
+    if (call->op == RN_OP_MATMUL) return ((const rn_matmul_attrs *)call->attrs)->plain_activations;
+    return is_product(call->op) && ((const rn_project_attrs *)call->attrs)->plain_activations;
+}
+
 // Products with quantised weights run on int8 units, unless activations stay as they are.
 static bool is_quantized(const rn_call *call) {
-    const rn_matmul_attrs *a = call->attrs;
-    if (call->op == RN_OP_MATMUL && a->plain_activations) return false;
+    if (keeps_activations(call)) return false;
     for (uint32_t i = 0; i < call->input_count; i++) {
         rn_dtype dtype = call->inputs[i].dtype;
         if (rn_dtype_get(dtype)->block_elements > 1 || dtype == RN_DTYPE_INT8) return true;
@@ -22,16 +82,16 @@ static bool is_quantized(const rn_call *call) {
     return false;
 }
 
-// A product brings each panel of weights to its rows once, which costs as much as eight rows more:
-// measured on q4_0, 1.1 billion weights: 129, 183, 224, 242, 267 tokens/s with 8, 16, 32, 64, 512.
-enum { PANEL_ROWS = 8 };
+// A product brings its weights to its rows once, which costs as much as some rows more.
+static double product_overhead(const rn_device_caps *caps, const rn_call *call) {
+    if (!is_product(call->op)) return 1;
+    return 1 + caps->product_rows / max_f64(count_rows(call), 1);
+}
 
-static double product_overhead(const rn_call *call) {
-    const rn_tensor *y = &call->outputs[0];
-    uint32_t last = y->shape.rank - 1;
-    if (call->op != RN_OP_MATMUL || y->shape.dims[last] == 0) return 1;
-    double rows = (double)rn_shape_elements(y->shape, 1) / (double)y->shape.dims[last];
-    return 1 + PANEL_ROWS / max_f64(rows, 1);
+// Where it is a kernel of its own, attention appends, attends in chunks, and joins them.
+static double count_launches(const rn_device_caps *caps, const rn_call *call) {
+    enum { ATTEND_LAUNCHES = 3 };
+    return caps->fuses && call->op == RN_OP_ATTEND ? ATTEND_LAUNCHES : 1;
 }
 
 double rn_cost_call(const rn_device_caps *caps, const rn_call *call) {
@@ -41,14 +101,16 @@ double rn_cost_call(const rn_device_caps *caps, const rn_call *call) {
         op->cost(call, &cost);
     else
         rn_cost_bytes(call, &cost);
+    if (has_tiles(call)) return cost_tiled_product(caps, call, cost);
     double arithmetic = cost.flops / (is_quantized(call) ? caps->quantized_flops : caps->flops);
-    arithmetic *= product_overhead(call);
+    arithmetic *= product_overhead(caps, call);
     double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
-    return max_f64(arithmetic, memory) + caps->step_seconds;
+    return max_f64(arithmetic, memory) + count_launches(caps, call) * caps->step_seconds;
 }
 
-double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes) {
-    double disk = (double)file_bytes / caps->disk_bytes_second;
+double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes,
+                    bool from_host) {
+    double disk = from_host ? 0 : (double)file_bytes / caps->disk_bytes_second;
     return caps->own_memory ? max_f64(disk, (double)bytes / caps->link_bytes_second) : disk;
 }
 
@@ -64,7 +126,8 @@ typedef struct queues {
 
 static void submit_read(queues *q, uint32_t use, double earliest) {
     const rn_plan_unit *unit = &q->units[q->stream->uses[use].unit];
-    q->read = max_f64(q->read, earliest) + rn_cost_read(q->caps, unit->file_bytes, unit->bytes);
+    q->read = max_f64(q->read, earliest) +
+              rn_cost_read(q->caps, unit->file_bytes, unit->bytes, q->stream->from_host);
     q->ready[use] = q->read;
 }
 
@@ -102,7 +165,7 @@ double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t p
     if (stream->slot_count == 0) return computing;
     for (uint32_t u = 0; u < stream->use_count; u++) {
         const rn_plan_unit *unit = &units[stream->uses[u].unit];
-        reading += rn_cost_read(caps, unit->file_bytes, unit->bytes);
+        reading += rn_cost_read(caps, unit->file_bytes, unit->bytes, stream->from_host);
     }
     fill_slots(&q);
     run_once(&q, seconds, positions);

@@ -176,6 +176,21 @@ static rn_status allocate(rn_arena *memory, tracer *t) {
     return rn_binder_init(memory, t->graph, &t->binder);
 }
 
+// What passes between the host and a device of its own memory.
+static rn_status add_ports(const rn_graph *graph, const rn_unit_table *units, rn_binding *b) {
+    for (uint32_t i = 0; i < units->row_count; i++)
+        b->port_bytes +=
+            rn_round_up(rn_plan_rows_bytes(graph, &units->rows[i], b->rows), RN_PLAN_ALIGN);
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        rn_role role = rn_graph_value(graph, v)->role;
+        uint64_t bytes = 0;
+        if (role != RN_ROLE_INPUT && role != RN_ROLE_OUTPUT) continue;
+        RN_TRY(rn_plan_value_bytes(graph, v, b->rows, RN_LAYOUT_PLAIN, &bytes));
+        b->port_bytes += rn_round_up(bytes, RN_PLAN_ALIGN);
+    }
+    return RN_OK;
+}
+
 rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
                            const rn_plan_order *order, const rn_unit_table *units,
                            rn_binding *binding) {
@@ -187,6 +202,7 @@ rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_dev
     t.binder.rows = binding->rows;
     RN_TRY(measure(&t));
     trace(&t);
+    RN_TRY(add_ports(graph, units, binding));
     binding->is_live = true;
     return RN_OK;
 }

@@ -23,6 +23,9 @@ static uint64_t find_share(const rn_planner *planner, uint64_t limit) {
 static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **out) {
     uint64_t limit = find_limit(planner->caps, budget_bytes), share = find_share(planner, limit);
     rn_candidate candidate;
+    if (planner->frugal.variant == RN_NO_STEP)
+        return planner->least_host_bytes == UINT64_MAX ? rn_plan_refuse_wishes(planner)
+                                                       : rn_plan_refuse_host(planner);
     if (share < planner->frugal.planned_bytes) return rn_plan_refuse(planner, limit);
     RN_TRY(rn_choose(planner, share, &candidate));
     RN_TRY(rn_plan_assemble(planner, &candidate, out));

@@ -9,10 +9,10 @@
 // A *unit* is a run of weights in the order of their first use (consecutive small ones together,
 // within a block): what is read from disk in one go. Some units are resident: those that are
 // trained or tied, those too large for a slot, and of the rest some, block by block, spread over
-// the graph. Each other one is read into a slot before each of its *uses*. The uses of a run are
-// numbered 0 .. use_count - 1 in the order in which they begin (a frozen weight of a training step
-// has two: forward, backward); use u lies in slot u % slot_count, and there are more uses than
-// slots.
+// the graph, or from the last one back (options.prefix). Each other one is read into a slot before
+// each of its *uses*. The uses of a run are numbered 0 .. use_count - 1 in the order in which they
+// begin (a frozen weight of a training step has two: forward, backward); use u lies in slot
+// u % slot_count, and there are more uses than slots.
 //
 // Steps are in the order in which they are submitted; queue 0 computes and evicts, queue 1 reads.
 // Every node is one COMPUTE, views too, which have nothing to do. Behind the last COMPUTE that
@@ -120,8 +120,8 @@ typedef struct rn_plan_step {
 } rn_plan_step;
 
 typedef struct rn_plan_reason {
-    const char *move; // "chunk", "slice", "stream", "rows", "micro-batch", "cheap", "recompute",
-                      // "order", "place"
+    const char *move; // "chunk", "slice", "stream", "wish", "rows", "micro-batch", "cheap",
+                      // "recompute", "order", "place", "split"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
 
@@ -135,6 +135,7 @@ struct rn_plan {
     uint64_t resident_bytes; // units that are resident
     uint64_t slot_bytes;
     uint32_t slot_count;
+    bool from_host; // a device of its own memory: the host has copies of all streamed units
     rn_plan_buffer *buffers; // (buffer_count)
     rn_plan_place *places;   // (value_count + 1), by value
     rn_plan_unit *units;     // (unit_count)
@@ -150,6 +151,29 @@ struct rn_plan {
 // The gathered rows that a lookup reads, or NULL; their bytes with RN_ROWS bound to a number.
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node);
 uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uint64_t bound);
+
+// Where a run may begin behind the first blocks (entry.c).
+typedef struct rn_plan_entry {
+    uint32_t step;  // the first of them; above 0
+    rn_value value; // what it is handed: made before it, read from it on
+} rn_plan_entry;
+// RN_UNSUPPORTED: more than one value crosses into the block, or something behind it is streamed.
+RN_MUST_USE rn_status rn_plan_find_entry(const rn_plan *plan, uint32_t block, rn_plan_entry *out);
+
+// The CPU's part in short runs, as a generator has decided it.
+typedef struct rn_plan_share {
+    uint32_t blocks;                   // of the graph, the first so many are computed on the host
+    uint64_t rows;                     // in runs of up to so many rows
+    bool every_pass;                   // there are no others
+    double pass_seconds;               // of a run of one row
+    double prompt_seconds;             // of the workload's rows
+    double streaming_seconds;          // of the workload, were all weights brought to the device
+    uint64_t weight_bytes, host_bytes; // more on the host: of weights; of all
+} rn_plan_share;
+// Writes it into the summary and among the decisions (reasons.c). RN_NO_MEMORY.
+RN_MUST_USE rn_status rn_plan_tell_share(rn_plan *plan, const rn_plan_share *share);
+// That the weights are brought to the work, for the CPU would not be faster, or must not be asked.
+RN_MUST_USE rn_status rn_plan_tell_streaming(rn_plan *plan, double share_seconds);
 
 // Whether the invariants hold. For debug builds and tests; looks at every pair of buffers.
 bool rn_plan_is_valid(const rn_plan *plan);

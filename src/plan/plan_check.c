@@ -47,7 +47,8 @@ static bool summary_adds_up(const rn_plan *plan) {
     uint64_t purposes = 0, limit = plan->options.budget_bytes;
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         purposes += s->purpose_bytes[i];
-    return s->planned_bytes == s->arena_bytes + s->staging_bytes && purposes == s->planned_bytes &&
+    uint64_t staging = plan->caps.own_memory ? 0 : s->staging_bytes;
+    return s->planned_bytes == s->arena_bytes + staging && purposes == s->planned_bytes &&
            s->step_count == plan->step_count && s->smallest_bytes <= (limit ? limit : UINT64_MAX) &&
            s->planned_bytes <= (limit ? limit : UINT64_MAX);
 }

@@ -32,6 +32,8 @@ static void write_question(const rn_plan *plan, rn_json *json) {
     rn_json_u64(json, "beside_bytes", o->beside_bytes);
     rn_json_bool(json, "exact", o->exact);
     rn_json_bool(json, "allow_lossy", o->allow_lossy);
+    if (o->keep) rn_json_string(json, "keep", o->keep);
+    if (o->offload) rn_json_string(json, "offload", o->offload);
     write_rates(&plan->caps, json);
 }
 
@@ -66,6 +68,13 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "recomputed_blocks", s->recomputed_blocks);
     rn_json_u64(json, "weight_bytes", s->weight_bytes);
     rn_json_u64(json, "streamed_bytes", s->streamed_bytes);
+    rn_json_u64(json, "prefix_blocks", s->prefix_blocks);
+    rn_json_u64(json, "host_bytes", s->host_bytes);
+    rn_json_u64(json, "host_weight_bytes", s->host_weight_bytes);
+    if (s->host_blocks == 0) return;
+    rn_json_u64(json, "host_blocks", s->host_blocks);
+    rn_json_u64(json, "host_rows", s->host_rows);
+    rn_json_f64(json, "streaming_seconds", s->streaming_seconds);
 }
 
 static void write_reasons(const rn_plan *plan, rn_json *json) {

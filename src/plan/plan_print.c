@@ -73,15 +73,18 @@ static rn_status print_bytes(const rn_plan *plan, rn_sink sink) {
                     SIZE(s->smallest_bytes)));
     RN_TRY(line(sink, "  arena", SIZE(s->arena_bytes), "one block; at most %s are alive in it",
                 SIZE(s->live_peak_bytes)));
-    if (s->staging_bytes == 0) return RN_OK;
-    return line(sink, "  staging", SIZE(s->staging_bytes), "through which weights are read");
+    if (s->staging_bytes)
+        RN_TRY(line(sink, "  staging", SIZE(s->staging_bytes), "through which weights are read"));
+    if (s->host_bytes == 0) return RN_OK;
+    return line(sink, "on the host", SIZE(s->host_bytes), "for the device; %s of it are weights",
+                SIZE(s->host_weight_bytes));
 }
 
 static rn_status print_run(const rn_plan *plan, rn_sink sink) {
     const rn_plan_summary *s = &plan->summary;
     if (s->weight_bytes)
-        RN_TRY(line(sink, "read a run", SIZE(s->streamed_bytes), "of %s of weights, from disk",
-                    SIZE(s->weight_bytes)));
+        RN_TRY(line(sink, "read a run", SIZE(s->streamed_bytes), "of %s of weights, from %s",
+                    SIZE(s->weight_bytes), plan->from_host ? "the host's memory" : "disk"));
     if (s->workload_rows == 0)
         return line(sink, "time", rn_time_format(s->seconds).text, "predicted, for one run");
     uint64_t runs = (s->workload_rows + s->rows - 1) / s->rows;

@@ -48,8 +48,15 @@ typedef struct rn_unit_access {
     uint32_t position, unit;
 } rn_unit_access;
 
+// What a caller wants of a weight (wishes.c).
+typedef enum rn_wish { RN_WISH_NONE, RN_WISH_KEEP, RN_WISH_OFFLOAD } rn_wish;
+// `options` may be NULL.
+rn_wish rn_wish_of(const rn_plan_options *options, const char *name);
+
 typedef struct rn_unit_table {
-    rn_plan_unit *units;       // (unit_count), by first use; `resident`: always, by its nature
+    rn_plan_unit *units;       // (unit_count), by first use; `resident`: always, by its nature or
+                               // because it is to be kept
+    rn_wish *wishes;           // (unit_count): of all its weights; of what stays by nature NONE
     uint64_t *slot_bytes;      // (unit_count): of a unit in a slot; units[u].bytes: resident
     rn_value *values;          // unit after unit
     uint32_t *unit_of;         // (values + 1): of weights and what shares their bytes, or RN_NO_USE
@@ -65,12 +72,12 @@ typedef struct rn_unit_table {
 
 RN_MUST_USE rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph,
                                          const rn_device_caps *caps, const rn_plan_order *order,
-                                         rn_unit_table *out);
+                                         const rn_plan_options *options, rn_unit_table *out);
 
 // Sets `rows` (rows.c).
 RN_MUST_USE rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph,
                                         const rn_device_caps *caps, const rn_plan_order *order,
-                                        rn_unit_table *out);
+                                        const rn_plan_options *options, rn_unit_table *out);
 
 // ---- nodes as the device sees them (binding.c) --------------------------------------------------
 
@@ -124,6 +131,7 @@ typedef struct rn_binding {
     uint64_t *slot_workspace[RN_PLAN_SLICES]; // (positions): with weights as they lie in slots
     bool slices[RN_PLAN_SLICES];              // whether that slice needs less than those before it
     double total_seconds[RN_PLAN_SLICES], update_seconds;
+    uint64_t port_bytes; // of inputs, outputs and gathered rows, each rounded to RN_PLAN_ALIGN
     rn_plan_liveness live;
 } rn_binding;
 
@@ -162,6 +170,7 @@ typedef struct rn_stream {
     uint32_t *by_last;   // (use_count): uses in the order in which they are evicted
     uint32_t use_count;
     uint64_t read_bytes; // by all uses together
+    bool from_host;      // the host has copies of all that is streamed
 } rn_stream;
 
 // Room for any stream over the table.
@@ -176,8 +185,10 @@ uint32_t rn_stream_follower(const rn_stream *stream, uint32_t use, bool *out_nex
 // ---- time (cost.c) ------------------------------------------------------------------------------
 
 double rn_cost_call(const rn_device_caps *caps, const rn_call *call);
-// To bring `file_bytes` of a weight, `bytes` in the device's layout, into the arena.
-double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes);
+// To bring `file_bytes` of a weight, `bytes` in the device's layout, into the arena: from disk, or
+// from a copy that the host has.
+double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes,
+                    bool from_host);
 // Of one run among many: computing and reading side by side, one waiting for the other.
 double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
                    const rn_plan_unit *units, const rn_stream *stream, double *ready /* (uses) */);
@@ -201,17 +212,22 @@ RN_MUST_USE rn_status rn_front_make(rn_arena *memory, const rn_graph *graph,
 // Units by the size of the slots: larger ones are resident, the others are streamed but for the
 // first k of a list.
 typedef struct rn_level {
-    uint32_t *units;          // (count): those that fit a slot, block after block, blocks spread
+    uint32_t *units;          // (count): those that fit a slot, block after block, blocks spread;
+                              // with options.prefix the last first; what must not stay behind all
     uint64_t *resident_bytes; // (count + 1): of all that stay when the first k do
     uint64_t *slot_bytes;     // (count + 1): the largest of the rest
     uint64_t *file_bytes;     // (count + 1): of the rest
+    uint64_t *copy_bytes;     // (count + 1): of the rest, as they lie in slots
     uint32_t count;
+    uint32_t choices; // k may be 0 .. choices - 1: what is wished allows no more
 } rn_level;
 
 typedef struct rn_case {
     rn_arena memory; // everything below but the graph
     bool is_open;
     bool needs_staging; // there are weights, and they come from files
+    bool own_memory;    // the device's: staging is not on it
+    bool all_may_stay;  // nobody wishes otherwise
     rn_graph *graph;
     rn_plan_order order;
     rn_unit_table units;
@@ -239,6 +255,7 @@ typedef struct rn_candidate {
     uint32_t variant; // RN_NO_STEP: none
     rn_residency residency;
     uint64_t planned_bytes, read_bytes;
+    bool from_host;      // streamed weights have copies on the host
     double seconds;      // for the workload
     double pass_seconds; // a run of one row; 0 where there are no such passes
 } rn_candidate;
@@ -259,7 +276,8 @@ typedef struct rn_planner {
     uint32_t open_count;                 // how many were ever opened
     rn_variant *variants;                // (variant_count), by bound_seconds
     uint32_t variant_count;
-    rn_candidate frugal; // the one that a refusal shows: no plan is made for a smaller budget
+    rn_candidate frugal;       // the one that a refusal shows: no plan is made for a smaller budget
+    uint64_t least_host_bytes; // the fewest that any candidate holds on the host
 } rn_planner;
 
 // Lists the candidates and finds the frugal one. The planner is destroyed in any case.
@@ -286,6 +304,21 @@ double rn_planner_total(const rn_planner *planner, const rn_variant *variant, do
 RN_MUST_USE rn_status rn_planner_open_pass(rn_planner *planner, const rn_variant *variant,
                                            rn_binding **out);
 
+// ---- wishes (wishes.c) --------------------------------------------------------------------------
+
+// RN_INVALID: a pattern that fits no weight, or to be offloaded only such as cannot leave.
+RN_MUST_USE rn_status rn_wishes_check(const rn_plan_options *options, const rn_case *c);
+// Puts what must not stay behind the others.
+void rn_wishes_sort(const rn_unit_table *units, rn_level *level);
+// Sets `choices`, from the sums, for slots of at most `largest` bytes.
+RN_MUST_USE rn_status rn_wishes_limit(const rn_plan_options *options, rn_case *c, uint64_t largest,
+                                      rn_level *level);
+// Sets all_may_stay.
+RN_MUST_USE rn_status rn_wishes_allow_all(const rn_plan_options *options, rn_case *c);
+// Bytes of what stays because it is to be kept; the first one's name, and how many weights.
+uint64_t rn_wishes_kept(const rn_plan *plan, const rn_plan_options *options, const char **out_name,
+                        uint32_t *out_count);
+
 // ---- the choice (choose.c) ----------------------------------------------------------------------
 
 // Which units stay.
@@ -294,6 +327,9 @@ void rn_residency_mark(const rn_case *c, rn_residency residency, bool *out_resid
 uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency residency,
                            uint64_t *out_ring_offset);
 uint64_t rn_case_staging(const rn_case *c);
+// What is held on the host for a device of its own memory, else 0. `copies`: of streamed weights.
+uint64_t rn_residency_host(const rn_case *c, rn_residency residency, uint64_t port_bytes,
+                           bool copies);
 // Makes `best` the variant's candidate of the fewest bytes, where these are fewer than its own.
 RN_MUST_USE rn_status rn_choose_frugal(rn_planner *planner, uint32_t variant, rn_candidate *best);
 // The fastest candidate of at most `budget_bytes`, which is not below the frugal one's.
@@ -308,5 +344,9 @@ RN_MUST_USE rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *c
                                       rn_plan *plan);
 // RN_OVER_BUDGET, with the table of the frugal plan.
 rn_status rn_plan_refuse(rn_planner *planner, uint64_t budget_bytes);
+// The same where the host has no room for its part of any plan.
+rn_status rn_plan_refuse_host(const rn_planner *planner);
+// RN_INVALID: what is wished for contradicts itself, whatever the budget.
+rn_status rn_plan_refuse_wishes(const rn_planner *planner);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_REASONS = 9 };
+enum { MOST_REASONS = 11 }; // with what a generator adds
 
 typedef struct teller {
     const rn_planner *planner;
@@ -14,19 +14,24 @@ typedef struct teller {
     rn_plan *plan;
 } teller;
 
+static rn_status write(rn_plan *plan, const char *move, const char *format, va_list args) {
+    char text[320];
+    void *copy;
+    int length = vsnprintf(text, sizeof text, format, args);
+    if (length >= (int)sizeof text) length = sizeof text - 1;
+    RN_TRY(rn_arena_copy(&plan->memory, text, (size_t)length, &copy));
+    plan->reasons[plan->reason_count++] = (rn_plan_reason){move, copy};
+    return RN_OK;
+}
+
 static rn_status tell(teller *t, const char *move, const char *format, ...) RN_PRINTF(3, 4);
 
 static rn_status tell(teller *t, const char *move, const char *format, ...) {
-    char text[320];
-    void *copy;
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(text, sizeof text, format, args);
+    rn_status s = write(t->plan, move, format, args);
     va_end(args);
-    if (length >= (int)sizeof text) length = sizeof text - 1;
-    RN_TRY(rn_arena_copy(&t->plan->memory, text, (size_t)length, &copy));
-    t->plan->reasons[t->plan->reason_count++] = (rn_plan_reason){move, copy};
-    return RN_OK;
+    return s;
 }
 
 #define SIZE(bytes) rn_size_format(bytes).text
@@ -67,11 +72,23 @@ static rn_status tell_stream(teller *t) {
         return tell(t, "stream", "all weights are resident (%s): nothing is read in a run",
                     SIZE(s->weight_bytes));
     return tell(t, "stream",
-                "%u of %u blocks are resident (%s of weights): %s are read in each run, through %u "
-                "slot%s of %s",
-                s->resident_blocks, s->block_count, SIZE(plan->resident_bytes),
-                SIZE(s->streamed_bytes), plan->slot_count, plan->slot_count == 1 ? "" : "s",
-                SIZE(plan->slot_bytes));
+                "%u of %u blocks are resident%s (%s of weights): %s are read in each run, through "
+                "%u slot%s of %s",
+                s->resident_blocks, s->block_count, plan->options.prefix ? ", the last ones" : "",
+                SIZE(plan->resident_bytes), SIZE(s->streamed_bytes), plan->slot_count,
+                plan->slot_count == 1 ? "" : "s", SIZE(plan->slot_bytes));
+}
+
+static rn_status tell_wishes(teller *t) {
+    const rn_plan_options *o = &t->plan->options;
+    char keep[96] = "", offload[96] = "", blocks[48] = "", bytes[64] = "";
+    if (!o->keep && !o->offload && !o->resident_blocks && !o->resident_bytes) return RN_OK;
+    uint32_t most = o->resident_blocks == RN_NO_BLOCKS ? 0 : o->resident_blocks;
+    if (o->keep) snprintf(keep, sizeof keep, "; %.72s stays", o->keep);
+    if (o->offload) snprintf(offload, sizeof offload, "; %.72s does not", o->offload);
+    if (o->resident_blocks) snprintf(blocks, sizeof blocks, "; of at most %u blocks", most);
+    if (o->resident_bytes) snprintf(bytes, sizeof bytes, "; at most %s", SIZE(o->resident_bytes));
+    return tell(t, "wish", "weights that stay, as asked%s%s%s%s", keep, offload, blocks, bytes);
 }
 
 static rn_status tell_rows(teller *t) {
@@ -213,10 +230,62 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_chunk(&t));
     RN_TRY(tell_slice(&t));
     RN_TRY(tell_stream(&t));
+    RN_TRY(tell_wishes(&t));
     RN_TRY(tell_rows(&t));
     RN_TRY(tell_micro(&t));
     RN_TRY(tell_cheap(&t));
     RN_TRY(tell_recompute(&t));
     RN_TRY(tell_order(&t));
     return tell_placement(&t);
+}
+
+// ---- the CPU's share ----------------------------------------------------------------------------
+
+static rn_status append(rn_plan *plan, const char *format, ...) RN_PRINTF(2, 3);
+
+static rn_status append(rn_plan *plan, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    rn_status s = write(plan, "split", format, args);
+    va_end(args);
+    return s;
+}
+
+// Those in which something is computed.
+static uint32_t count_blocks(const rn_graph *graph, uint32_t end) {
+    uint32_t count = 0;
+    for (uint32_t block = 0; block < end; block++)
+        for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+            if (rn_graph_node(graph, n)->block == block) {
+                count++;
+                break;
+            }
+    return count;
+}
+
+rn_status rn_plan_tell_share(rn_plan *plan, const rn_plan_share *share) {
+    rn_plan_summary *s = &plan->summary;
+    s->host_blocks = count_blocks(plan->graph, share->blocks);
+    s->host_rows = share->rows;
+    s->pass_seconds = share->pass_seconds;
+    s->prompt_seconds = share->prompt_seconds;
+    s->seconds = share->prompt_seconds + (double)s->workload_passes * share->pass_seconds;
+    s->streaming_seconds = share->streaming_seconds;
+    s->host_bytes += share->host_bytes;
+    s->host_weight_bytes += share->weight_bytes;
+    return append(plan,
+                  "in runs of up to %llu rows the CPU computes the first %u blocks from its own "
+                  "memory (%s of weights): %s for the workload, not %s by streaming; sums are "
+                  "rounded as the CPU does",
+                  (unsigned long long)share->rows, s->host_blocks, SIZE(share->weight_bytes),
+                  rn_time_format(s->seconds).text, rn_time_format(share->streaming_seconds).text);
+}
+
+rn_status rn_plan_tell_streaming(rn_plan *plan, double share_seconds) {
+    if (plan->options.exact)
+        return append(plan, "exact: the CPU, which rounds otherwise, computes none of the blocks");
+    return append(plan,
+                  "weights are brought to the device: %s for the workload, %s with the CPU's "
+                  "help in short runs",
+                  rn_time_format(plan->summary.seconds).text, rn_time_format(share_seconds).text);
 }

@@ -65,10 +65,14 @@ static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budge
                         .budget_bytes = budget_bytes,
                         .smallest_budget_bytes = rn_planner_budget(p, s->planned_bytes)};
     add_holder(out, "beside the plan", RN_PURPOSE_OUTSIDE, beside);
-    add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes);
+    const char *name = NULL;
+    uint32_t count;
+    uint64_t kept = rn_wishes_kept(plan, &p->options, &name, &count);
+    add_holder(out, "weights to be kept", RN_PURPOSE_WEIGHTS, kept);
+    add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes - kept);
     add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS,
                plan->slot_count * plan->slot_bytes);
-    add_holder(out, "staging", RN_PURPOSE_STAGING, s->staging_bytes);
+    if (!plan->caps.own_memory) add_holder(out, "staging", RN_PURPOSE_STAGING, s->staging_bytes);
     add_values(plan, out);
 }
 
@@ -95,14 +99,27 @@ static const char *name_permission(const rn_planner *p) {
     return lossy ? "with lossy moves allowed" : "without exact";
 }
 
-static rn_status fail(const rn_planner *p, uint64_t budget_bytes, uint64_t permitted_bytes) {
+// Of a plan with weights that are to be kept: ", of them 1.5 MiB for 'a' and 2 more to be kept".
+static void name_kept(const rn_plan *plan, const rn_plan_options *options, char out[192]) {
+    const char *name = NULL;
+    uint32_t count;
+    uint64_t bytes = rn_wishes_kept(plan, options, &name, &count);
+    char more[32] = "";
+    out[0] = 0;
+    if (count == 0) return;
+    if (count > 1) snprintf(more, sizeof more, " and %u more", count - 1);
+    snprintf(out, 192, ", of them %s for '%.96s'%s to be kept", SIZE(bytes), name, more);
+}
+
+static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *kept,
+                      uint64_t permitted_bytes) {
     uint64_t smallest = p->frugal.planned_bytes;
     char beside[64] = "";
     if (p->options.beside_bytes)
         snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.beside_bytes));
     rn_status s = rn_fail(RN_OVER_BUDGET,
-                          "'%s' does not fit: its most frugal plan needs %s%s, the budget is %s",
-                          p->recipe->name, SIZE(smallest), beside, SIZE(budget_bytes));
+                          "'%s' does not fit: its most frugal plan needs %s%s%s, the budget is %s",
+                          p->recipe->name, SIZE(smallest), kept, beside, SIZE(budget_bytes));
     bool helps = permitted_bytes < smallest;
     smallest = rn_planner_budget(p, smallest);
     permitted_bytes = rn_planner_budget(p, permitted_bytes);
@@ -120,11 +137,30 @@ rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
     rn_plan *plan;
     rn_refusal refusal;
     uint64_t permitted_bytes;
+    char kept[192];
     RN_TRY(rn_plan_assemble(p, &p->frugal, &plan));
     write_table(p, plan, budget_bytes, &refusal);
+    name_kept(plan, &p->options, kept);
     plan->graph = NULL; // the planner's
     rn_plan_destroy(plan);
     RN_TRY(ask_permissions(p, &permitted_bytes));
     rn_refusal_keep(&refusal);
-    return fail(p, budget_bytes, permitted_bytes);
+    return fail(p, budget_bytes, kept, permitted_bytes);
+}
+
+rn_status rn_plan_refuse_host(const rn_planner *p) {
+    const rn_plan_options *o = &p->options;
+    uint64_t need = p->least_host_bytes, smallest = need + o->host_beside_bytes;
+    rn_refusal_keep(&(rn_refusal){.device = RN_DEVICE_HOST,
+                                  .purpose = RN_PURPOSE_STAGING,
+                                  .requested_bytes = need,
+                                  .free_bytes = o->host_budget_bytes,
+                                  .budget_bytes = o->host_budget_bytes + o->host_beside_bytes,
+                                  .smallest_budget_bytes = smallest});
+    return rn_hint(rn_fail(RN_OVER_BUDGET,
+                           "'%s' does not fit: to bring weights to %s its plan needs %s of the "
+                           "host's memory, and has %s there",
+                           p->recipe->name, p->caps->name, SIZE(need), SIZE(o->host_budget_bytes)),
+                   "the smallest budget of the host that works is %s (%llu bytes)", SIZE(smallest),
+                   (unsigned long long)smallest);
 }

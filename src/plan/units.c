@@ -3,10 +3,11 @@
 //     first use:  norm  q      k    v    o     norm  gate  up   down    (one block)
 //     units:      [norm q]     [k]  [v]  [o    norm] [gate] [up] [down]
 //
-// Small neighbours of a block share a unit up to 4 MiB, because a read of a few KiB costs as much
-// as one of a hundred; a weight below 64 KiB rides along with a neighbour of any size. Weights that
-// are trained, or used in more than one block (tied), never leave: they are units of their own
-// kind.
+// Small neighbours of a block share a unit up to 4 MiB (or what the device says: a link wants
+// larger ones), because a read of a few KiB costs as much as one of a hundred; a weight below 64
+// KiB rides along with a neighbour of any size. Weights that are trained, or used in more than one
+// block (tied), never leave: they are units of their own kind, and so are those that a caller wants
+// to be kept, and those that he does not want to stay.
 //
 // A unit lies in one of two ways: resident, each weight in the layout that the device wants; or in
 // a slot, where a large weight that the device takes plain is raw, in whole pages of the file.
@@ -24,6 +25,7 @@ typedef struct note {
     bool used;
     bool shared; // used in more than one block, or trained
     bool plain;  // readers disagree on its layout, or it is trained
+    rn_wish wish;
     uint32_t block;
     rn_layout layout;
 } note;
@@ -32,6 +34,7 @@ typedef struct cutter {
     const rn_graph *graph;
     const rn_device_caps *caps;
     const rn_plan_order *order;
+    const rn_plan_options *options;
     rn_unit_table *table;
     rn_binder binder;
     note *notes;       // (values + 1), by root
@@ -58,6 +61,7 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
     }
     if (!n->used) {
         *n = (note){.used = true, .block = node->block, .layout = layout};
+        n->wish = rn_wish_of(c->options, rn_graph_value(c->graph, weight)->name);
         c->weights[c->weight_count++] = weight;
     }
     n->shared |= n->block != node->block;
@@ -86,16 +90,29 @@ static void note_nodes(cutter *c) {
 
 // ---- cutting ------------------------------------------------------------------------------------
 
-// Whether a weight joins the unit: of the same block and kind, and small.
-static bool joins(const rn_plan_unit *unit, const note *n, uint64_t bytes) {
-    if (unit->block != n->block || unit->resident != n->shared) return false;
+static bool is_resident(const note *n) {
+    return n->shared || n->wish == RN_WISH_KEEP;
+}
+
+// What never leaves needs no wish.
+static rn_wish wish_of(const note *n) {
+    return n->shared ? RN_WISH_NONE : n->wish;
+}
+
+// Whether a weight joins the last unit: of the same block and kind, and small.
+static bool joins(const cutter *c, const note *n, uint64_t bytes) {
+    const rn_plan_unit *unit = &c->table->units[c->table->unit_count - 1];
+    uint64_t most = c->caps->unit_bytes ? c->caps->unit_bytes : UNIT_BYTES;
+    if (unit->block != n->block || unit->resident != is_resident(n)) return false;
+    if (c->table->wishes[c->table->unit_count - 1] != wish_of(n)) return false;
     if (unit->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
-    return rn_round_up(unit->bytes, RN_PLAN_ALIGN) + bytes <= UNIT_BYTES;
+    return rn_round_up(unit->bytes, RN_PLAN_ALIGN) + bytes <= most;
 }
 
 static void begin_unit(rn_unit_table *t, uint32_t first_value, const note *n) {
+    t->wishes[t->unit_count] = wish_of(n);
     t->units[t->unit_count++] =
-        (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = n->shared};
+        (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = is_resident(n)};
 }
 
 static bool has_one_part(const rn_value_info *info) {
@@ -138,8 +155,7 @@ static rn_status cut(cutter *c) {
         uint64_t bytes = 0, file_bytes = 0;
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, layout, &bytes));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
-        if (t->unit_count == 0 || !joins(&t->units[t->unit_count - 1], n, bytes))
-            begin_unit(t, i, n);
+        if (t->unit_count == 0 || !joins(c, n, bytes)) begin_unit(t, i, n);
         t->values[i] = weight;
         add_weight(c, weight, layout, bytes, file_bytes);
     }
@@ -197,6 +213,7 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
     rn_unit_table *t = c->table;
     uint32_t weights = count_weights(c->graph), values = c->value_count;
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->units, (void **)&t->units));
+    RN_TRY(rn_arena_array(memory, weights, sizeof *t->wishes, (void **)&t->wishes));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->slot_bytes, (void **)&t->slot_bytes));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->values, (void **)&t->values));
     RN_TRY(rn_arena_array(memory, weights, sizeof *c->weights, (void **)&c->weights));
@@ -212,17 +229,19 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
 }
 
 rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
-                             const rn_plan_order *order, rn_unit_table *out) {
+                             const rn_plan_order *order, const rn_plan_options *options,
+                             rn_unit_table *out) {
     *out = (rn_unit_table){0};
     cutter c = {.graph = graph,
                 .caps = caps,
                 .order = order,
+                .options = options,
                 .table = out,
                 .value_count = rn_graph_value_count(graph) + 1};
     RN_TRY(allocate(memory, &c));
     for (rn_value v = 0; v < c.value_count; v++)
         out->unit_of[v] = RN_NO_USE;
-    RN_TRY(rn_plan_find_rows(memory, graph, caps, order, out));
+    RN_TRY(rn_plan_find_rows(memory, graph, caps, order, options, out));
     note_nodes(&c);
     RN_TRY(cut(&c));
     place_relatives(&c);

@@ -49,10 +49,18 @@ static uint64_t sort_ids(rn_session *session, int32_t *ids, uint64_t count) {
     return unique;
 }
 
+static uint8_t *rows_target(const rn_session *session, uint32_t table) {
+    const rn_plan *plan = session->plan;
+    if (session->ports) return rn_session_row_port(session, table);
+    return session->base + plan->buffers[plan->row_tables[table].buffer].offset;
+}
+
 // All tables that are read with these ids.
 static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) {
     const rn_plan *plan = session->plan;
-    int32_t *ids = (int32_t *)(void *)rn_session_address(session, input);
+    uint8_t *at =
+        session->ports ? rn_session_port(session, input) : rn_session_address(session, input);
+    int32_t *ids = (int32_t *)(void *)at;
     uint64_t count = rn_shape_elements(rn_graph_value(plan->graph, input)->shape, rows);
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         if (plan->row_tables[i].ids == input)
@@ -61,9 +69,8 @@ static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) 
     uint64_t unique = sort_ids(session, ids, count);
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         if (plan->row_tables[i].ids == input) {
-            RN_TRY(
-                rn_weights_rows(session->weights, i, session->unique_ids, unique,
-                                session->base + plan->buffers[plan->row_tables[i].buffer].offset));
+            RN_TRY(rn_weights_rows(session->weights, i, session->unique_ids, unique,
+                                   rows_target(session, i)));
             rn_session_profile_gather(session, i, unique);
         }
     return RN_OK;
@@ -72,7 +79,7 @@ static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) 
 rn_status rn_session_gather(rn_session *session, uint64_t rows) {
     const rn_plan *plan = session->plan;
     if (plan->row_table_count == 0) return RN_OK;
-    RN_TRY(rn_queue_finish(session->compute)); // the ids are there
+    if (!session->ports) RN_TRY(rn_queue_finish(session->compute)); // the ids are there
     for (uint32_t i = 0; i < plan->row_table_count; i++) {
         rn_value input = plan->row_tables[i].ids;
         bool done = false;

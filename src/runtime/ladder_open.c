@@ -1,28 +1,10 @@
 // ladder_open.c — a target becomes a device, or says truly why not.
 #include "runtime/ladder.h"
 
-#include "backend/cuda/driver.h"
+#include <ration/cuda.h>
 
 #include <dlfcn.h>
 #include <string.h>
-
-// The driver is asked whether the device is there, so that "not there" and "nothing to run on it"
-// are told apart.
-static rn_status open_cuda(const rn_target *target) {
-    const rn_cuda_driver *driver;
-    rn_cu_device device = 0;
-    int count = 0;
-    char name[96] = "";
-    RN_TRY(rn_cuda_driver_get(&driver));
-    RN_TRY(rn_cuda_check(driver, driver->device_get_count(&count), target->name));
-    if (target->ordinal >= count)
-        return rn_fail(RN_NOT_FOUND, "there is no %s: the driver counts %d", target->name, count);
-    RN_TRY(rn_cuda_check(driver, driver->device_get(&device, target->ordinal), target->name));
-    RN_TRY(rn_cuda_check(driver, driver->device_get_name(name, sizeof name, device), target->name));
-    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is there (%s), but this build has no kernels for it",
-                           target->name, name),
-                   "models run on the CPU: --device cpu");
-}
 
 static rn_status refuse_library(const rn_target *target) {
     const char *why = dlerror();
@@ -55,7 +37,7 @@ rn_status rn_target_open(const rn_target *target, uint32_t threads, rn_device **
     case RN_TARGET_SIM:
         return rn_sim_device_create(&target->sim, out);
     case RN_TARGET_CUDA:
-        return open_cuda(target);
+        return rn_cuda_device_create(target->ordinal, threads, out);
     case RN_TARGET_XLA:
         return open_xla(target);
     }

@@ -71,11 +71,14 @@ static rn_status parse_sim_option(rn_str key, rn_str value, rn_sim_options *out)
     if (rn_str_equal(key, RN_STR("link"))) return parse_link(value, &out->link_bytes_second);
     if (rn_str_equal(key, RN_STR("threads"))) return parse_number(value, &out->threads);
     if (rn_str_equal(key, RN_STR("fail_alloc"))) return parse_number(value, &out->fail_alloc);
+    if (rn_str_equal(key, RN_STR("fail_allocs"))) return parse_number(value, &out->fail_allocs);
     if (rn_str_equal(key, RN_STR("fail_launch"))) return parse_number(value, &out->fail_launch);
     if (rn_str_equal(key, RN_STR("fail_copy"))) return parse_number(value, &out->fail_copy);
-    return rn_fail(RN_INVALID,
-                   "\"%.*s\" is none of memory, link, threads, fail_alloc, fail_launch, fail_copy",
-                   RN_STR_ARG(key));
+    return rn_fail(
+        RN_INVALID,
+        "\"%.*s\" is none of memory, link, threads, fail_alloc, fail_allocs, fail_launch, "
+        "fail_copy",
+        RN_STR_ARG(key));
 }
 
 static rn_status parse_sim(rn_str options, rn_target *out) {

@@ -26,24 +26,25 @@ typedef struct meter {
     rn_rates *rates;
 } meter;
 
-static rn_status check_cancel(const meter *m) {
-    if (!m->options->cancel || !*m->options->cancel) return RN_OK;
+// ---- timing -------------------------------------------------------------------------------------
+
+static rn_status check_cancel(const rn_rates_options *options) {
+    if (!options->cancel || !*options->cancel) return RN_OK;
     return rn_fail(RN_CANCELLED, "calibration was stopped");
 }
 
-static rn_status tell(const meter *m, const char *what) {
-    RN_TRY(check_cancel(m));
-    if (m->options->progress) m->options->progress(m->options->self, what);
+rn_status rn_rates_tell(const rn_rates_options *options, const char *what) {
+    RN_TRY(check_cancel(options));
+    if (options->progress) options->progress(options->self, what);
     return RN_OK;
 }
 
-// The least time that `work` takes.
-static rn_status time_best(const meter *m, rn_status (*work)(void *self), void *self,
-                           double *out_seconds) {
+rn_status rn_rates_time(const rn_rates_options *options, rn_status (*work)(void *self), void *self,
+                        double *out_seconds) {
     double spent = 0;
     *out_seconds = 1e9;
     for (int i = 0; i < REPEATS && spent < 1; i++) {
-        RN_TRY(check_cancel(m));
+        RN_TRY(check_cancel(options));
         uint64_t start = rn_clock_ns();
         RN_TRY(work(self));
         double seconds = (double)(rn_clock_ns() - start) / 1e9;
@@ -114,7 +115,7 @@ static rn_status time_product(const meter *m, product p, double *out_seconds) {
     uint64_t bytes = 0;
     shape_product(m, &p);
     RN_TRY(hold_product(&p, &block, &bytes));
-    rn_status s = time_best(m, run_call, &p.call, out_seconds);
+    rn_status s = rn_rates_time(m->options, run_call, &p.call, out_seconds);
     rn_free(RN_HOST_OTHER, block, bytes);
     return s;
 }
@@ -126,17 +127,17 @@ static rn_status measure_products(const meter *m) {
     product tiny = {.m = 1, .n = TINY, .k = TINY, .dtype = RN_DTYPE_F32};
     rn_device_rates *rates = &m->rates->cpu;
     double seconds = 0;
-    RN_TRY(tell(m, "f32 products"));
+    RN_TRY(rn_rates_tell(m->options, "f32 products"));
     RN_TRY(time_product(m, square, &seconds));
     rates->flops = 2.0 * SIDE * SIDE * SIDE / seconds;
-    RN_TRY(tell(m, "int8 products"));
+    RN_TRY(rn_rates_tell(m->options, "int8 products"));
     RN_TRY(time_product(m, narrow, &seconds));
     rates->quantized_flops = 2.0 * WIDE_ROWS * SIDE * SIDE / seconds;
-    RN_TRY(tell(m, "memory"));
+    RN_TRY(rn_rates_tell(m->options, "memory"));
     RN_TRY(time_product(m, stream, &seconds));
     rates->memory_bytes_second = (double)(STREAM_ROWS * STREAM_COLS * 4) / seconds;
     rates->link_bytes_second = rates->memory_bytes_second;
-    RN_TRY(tell(m, "kernels"));
+    RN_TRY(rn_rates_tell(m->options, "kernels"));
     RN_TRY(time_product(m, tiny, &seconds));
     rates->step_seconds = seconds > 1e-7 ? seconds : 1e-7;
     return RN_OK;
@@ -173,7 +174,7 @@ static rn_status time_file(const meter *m, const char *path, double *out_seconds
     rn_reader *reader = NULL;
     rn_reader_options options = {.ignore_page_cache = true, .allocator = RN_HOST_IO};
     RN_TRY(rn_reader_create(&(rn_reader_file){path}, 1, &options, &reader));
-    rn_status s = time_best(m, read_file, reader, out_seconds);
+    rn_status s = rn_rates_time(m->options, read_file, reader, out_seconds);
     rn_reader_destroy(reader);
     return s;
 }
@@ -192,7 +193,7 @@ static rn_status choose_file(const meter *m, char *path, size_t bytes) {
 static rn_status measure_disk(const meter *m) {
     char path[4096];
     double seconds = 0;
-    RN_TRY(tell(m, "disk"));
+    RN_TRY(rn_rates_tell(m->options, "disk"));
     RN_TRY(choose_file(m, path, sizeof path));
     RN_TRY(write_file(path));
     rn_status s = time_file(m, path, &seconds);

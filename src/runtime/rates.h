@@ -1,10 +1,86 @@
 // rates.h — what measuring and keeping rates share.
+//
+//     rates.c         the CPU and the disk        rates_drill.c   products, only to be timed
+//     rates_device.c  a device of its own memory  rates_file.c, rates_use.c   keeping and using
 #ifndef RN_RUNTIME_RATES_H
 #define RN_RUNTIME_RATES_H
 
 #include <ration/calibrate.h>
 
+#include "device/device.h"
+
 // Makes the folders on the way to a file.
 RN_MUST_USE rn_status rn_rates_make_folders(const char *path);
+
+// ---- timing (rates.c) ---------------------------------------------------------------------------
+
+// Says what is measured next. RN_CANCELLED.
+RN_MUST_USE rn_status rn_rates_tell(const rn_rates_options *options, const char *what);
+// The least time that `work` takes: the others were disturbed. RN_CANCELLED.
+RN_MUST_USE rn_status rn_rates_time(const rn_rates_options *options, rn_status (*work)(void *self),
+                                    void *self, double *out_seconds);
+
+// ---- products on a device (rates_drill.c) -------------------------------------------------------
+
+enum { RN_DRILL_PRODUCTS = 16 };
+
+// y (rows, n) = x (rows, k) wT, w (n, k) in the device's layout.
+typedef struct rn_drill_product {
+    rn_tensor tensors[4]; // x, w, no bias, y; x and y are everybody's
+    rn_call call;
+} rn_drill_product;
+
+// Products of one dtype and one number of rows, with weights of random numbers (zeros would be
+// multiplied faster). Points into itself: not to be copied.
+typedef struct rn_drill {
+    rn_device *device;
+    rn_queue *queue;
+    rn_device_memory memory;
+    rn_drill_product products[RN_DRILL_PRODUCTS]; // (count), launched in turn
+    uint32_t count;
+    // Of a timing.
+    rn_recording *recording; // NULL: the queue cannot
+    uint32_t launches, passes;
+} rn_drill;
+
+typedef struct rn_drill_kind {
+    uint64_t rows, k;
+    rn_dtype dtype;
+    uint64_t n[2];  // of products with even and with odd numbers
+    uint32_t count; // at most RN_DRILL_PRODUCTS
+} rn_drill_kind;
+
+// RN_INVALID: no such weights. rn_drill_end in any case.
+RN_MUST_USE rn_status rn_drill_begin(rn_drill *drill, rn_device *device, rn_queue *queue,
+                                     const rn_drill_kind *kind);
+// Seconds of so many launches behind each other, repeated until `least_seconds` have passed.
+RN_MUST_USE rn_status rn_drill_time(rn_drill *drill, const rn_rates_options *options,
+                                    uint32_t launches, double least_seconds, double *out_seconds);
+void rn_drill_end(rn_drill *drill);
+
+// Random numbers within -1 and 1, the same ones every time.
+void rn_drill_fill(float *target, uint64_t count);
+
+// ---- a device (rates_device.c) ------------------------------------------------------------------
+
+// What plan/cost.c says that all products take, each once.
+double rn_drill_predict(const rn_drill *drill, const rn_device_caps *caps);
+// Finds the rate, one of *caps, with which it says `seconds`; at most 1e18.
+void rn_drill_fit(const rn_drill *drill, double seconds, rn_device_caps *caps, double *rate);
+
+// What is measured, by how much: none but `seconds` may be 0.
+typedef struct rn_rates_sizes {
+    uint64_t prompt_rows;
+    uint64_t narrow, wide, k; // weights are (narrow, k) and (wide, k)
+    uint32_t weights;         // wide ones, together more than any cache; at most RN_DRILL_PRODUCTS
+    uint32_t steps;           // tiny ones
+    uint64_t link_bytes, piece_bytes; // copied, in pieces
+    double seconds;                   // of one timing, at least
+} rn_rates_sizes;
+
+extern const rn_rates_sizes rn_rates_usual;
+
+RN_MUST_USE rn_status rn_rates_measure_sized(rn_device *device, const rn_rates_sizes *sizes,
+                                             const rn_rates_options *options, rn_rates *rates);
 
 #endif

@@ -1,21 +1,23 @@
 // rates_file.c — measured rates in the user's cache folder, as a small JSON object of whole
 // numbers:
 //
-//     {"threads": 2, "cpu_level": "avx512", "flops": 61000000000, ..., "step_ns": 1800}
+//     {"threads": 2, "cpu_level": "avx512", "flops": 61000000000, ..., "step_ns": 1800,
+//      "devices": {"cuda:0": {"hardware": "NVIDIA H200", "flops": 520000000000000, ...}}}
+//
+// Files from before there were devices have none. A device has no disk: it is the host's.
 #include "runtime/rates.h"
 
-#include "base/cpu.h"
 #include "base/file.h"
 #include "base/str.h"
-#include "base/workers.h"
 #include "io/json_read.h"
 #include "memory/account.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_FILE = 4096 };
+enum { MAX_FILE = 16384 };
 
 // ---- where --------------------------------------------------------------------------------------
 
@@ -47,23 +49,28 @@ rn_status rn_rates_make_folders(const char *path) {
 
 typedef struct field {
     const char *name;
-    size_t offset;
-    double unit; // of the number in the file
+    size_t offset; // in rn_device_rates
+    double unit;   // of the number in the file
+    bool of_disk;  // the host's alone
+    bool optional; // 0: not there
 } field;
 
+#define RATE(name) offsetof(rn_device_rates, name)
 static const field fields[] = {
-    {"flops", offsetof(rn_device_rates, flops), 1},
-    {"quantized_flops", offsetof(rn_device_rates, quantized_flops), 1},
-    {"memory_bytes_second", offsetof(rn_device_rates, memory_bytes_second), 1},
-    {"disk_bytes_second", offsetof(rn_device_rates, disk_bytes_second), 1},
-    {"link_bytes_second", offsetof(rn_device_rates, link_bytes_second), 1},
-    {"step_ns", offsetof(rn_device_rates, step_seconds), 1e-9},
+    {"flops", RATE(flops), 1, false, false},
+    {"quantized_flops", RATE(quantized_flops), 1, false, false},
+    {"memory_bytes_second", RATE(memory_bytes_second), 1, false, false},
+    {"disk_bytes_second", RATE(disk_bytes_second), 1, true, false},
+    {"link_bytes_second", RATE(link_bytes_second), 1, false, false},
+    {"step_ns", RATE(step_seconds), 1e-9, false, false},
+    {"unpack_weights_second", RATE(unpack_weights_second), 1, false, true},
 };
+#undef RATE
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 #define MOST ((uint64_t)1 << 60) // of any of them
 
-static double *number_of(rn_rates *rates, const field *f) {
-    return (double *)((char *)&rates->cpu + f->offset);
+static double *number_of(rn_device_rates *of, const field *f) {
+    return (double *)((char *)of + f->offset);
 }
 
 // ---- saving -------------------------------------------------------------------------------------
@@ -72,15 +79,34 @@ static uint64_t round_rate(double value) {
     return value < 1 ? 1 : value < (double)MOST ? (uint64_t)(value + 0.5) : MOST;
 }
 
-static rn_status write_rates(rn_rates rates, rn_sink sink) {
+static void write_fields(rn_device_rates of, bool is_host, rn_json *json) {
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        double value = *number_of(&of, &fields[i]);
+        if ((fields[i].of_disk && !is_host) || (fields[i].optional && value == 0)) continue;
+        rn_json_u64(json, fields[i].name, round_rate(value / fields[i].unit));
+    }
+}
+
+static void write_devices(const rn_rates *rates, rn_json *json) {
+    if (rates->device_count == 0) return;
+    rn_json_object(json, "devices");
+    for (uint32_t i = 0; i < rates->device_count; i++) {
+        rn_json_object(json, rates->devices[i].name);
+        rn_json_string(json, "hardware", rates->devices[i].hardware);
+        write_fields(rates->devices[i].rates, false, json);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
+static rn_status write_rates(const rn_rates *rates, rn_sink sink) {
     rn_json json;
     rn_json_begin(&json, sink, true);
     rn_json_object(&json, NULL);
-    rn_json_u64(&json, "threads", rates.threads);
-    rn_json_string(&json, "cpu_level", rates.cpu_level);
-    for (int i = 0; i < FIELD_COUNT; i++)
-        rn_json_u64(&json, fields[i].name,
-                    round_rate(*number_of(&rates, &fields[i]) / fields[i].unit));
+    rn_json_u64(&json, "threads", rates->threads);
+    rn_json_string(&json, "cpu_level", rates->cpu_level);
+    write_fields(rates->cpu, true, &json);
+    write_devices(rates, &json);
     rn_json_end(&json);
     return rn_json_finish(&json);
 }
@@ -92,7 +118,7 @@ rn_status rn_rates_save(const rn_rates *rates, const char *path) {
     if (!path) path = usual;
     RN_TRY(rn_rates_make_folders(path));
     rn_buffer_init(&text, RN_HOST_OTHER, MAX_FILE);
-    rn_status s = write_rates(*rates, rn_buffer_sink(&text));
+    rn_status s = write_rates(rates, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_file_replace(path, text.data, text.bytes);
     rn_buffer_free(&text);
     return s;
@@ -109,26 +135,85 @@ static rn_status read_number(rn_json_reader *reader, const char *name, uint64_t 
     return RN_OK;
 }
 
-static rn_status read_level(rn_json_reader *reader, rn_rates *rates) {
-    rn_json_item item;
-    RN_TRY(rn_json_expect(reader, RN_JSON_STRING, &item));
-    if (item.text.bytes >= sizeof rates->cpu_level)
-        return rn_fail(RN_CORRUPT, "cpu_level is too long");
-    memcpy(rates->cpu_level, item.text.data, item.text.bytes);
-    rates->cpu_level[item.text.bytes] = 0;
+static rn_status copy_text(rn_str text, const char *name, char *out, size_t bytes) {
+    if (text.bytes >= bytes) return rn_fail(RN_CORRUPT, "%s is too long", name);
+    memcpy(out, text.data, text.bytes);
+    out[text.bytes] = 0;
+    if (strlen(out) < text.bytes) return rn_fail(RN_CORRUPT, "%s ends in its middle", name);
     return RN_OK;
 }
 
-static rn_status read_field(rn_json_reader *reader, rn_str key, rn_rates *rates) {
+static rn_status read_text(rn_json_reader *reader, const char *name, char *out, size_t bytes) {
+    rn_json_item item;
+    RN_TRY(rn_json_expect(reader, RN_JSON_STRING, &item));
+    return copy_text(item.text, name, out, bytes);
+}
+
+// What has no such name is a later version's.
+static rn_status read_field(rn_json_reader *reader, rn_str key, rn_device_rates *of) {
     uint64_t number;
     for (int i = 0; i < FIELD_COUNT; i++) {
         if (!rn_str_equal(key, rn_str_from(fields[i].name))) continue;
         RN_TRY(read_number(reader, fields[i].name, MOST, &number));
-        *number_of(rates, &fields[i]) = (double)number * fields[i].unit;
+        *number_of(of, &fields[i]) = (double)number * fields[i].unit;
         return RN_OK;
     }
-    if (rn_str_equal(key, RN_STR("cpu_level"))) return read_level(reader, rates);
-    if (!rn_str_equal(key, RN_STR("threads"))) return rn_json_skip(reader);
+    return rn_json_skip(reader);
+}
+
+static rn_status check_fields(rn_device_rates *of, bool is_host, const char *whose) {
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        bool wanted = !fields[i].optional && (is_host || !fields[i].of_disk);
+        if (wanted && *number_of(of, &fields[i]) == 0)
+            return rn_fail(RN_CORRUPT, "%s%s is missing", whose, fields[i].name);
+    }
+    return RN_OK;
+}
+
+static rn_status read_device(rn_json_reader *reader, rn_rates_device *of) {
+    RN_TRY(rn_json_expect(reader, RN_JSON_OBJECT, NULL));
+    for (;;) {
+        rn_json_item item;
+        RN_TRY(rn_json_next(reader, &item));
+        if (item.kind == RN_JSON_OBJECT_END) return check_fields(&of->rates, false, "a device's ");
+        if (rn_str_equal(item.text, RN_STR("hardware")))
+            RN_TRY(read_text(reader, "hardware", of->hardware, sizeof of->hardware));
+        else
+            RN_TRY(read_field(reader, item.text, &of->rates));
+    }
+}
+
+static rn_status begin_device(rn_rates *rates, rn_str name, rn_rates_device **out) {
+    if (rates->device_count == RN_RATES_DEVICES)
+        return rn_fail(RN_CORRUPT, "there are more than %d devices", RN_RATES_DEVICES);
+    *out = &rates->devices[rates->device_count];
+    RN_TRY(copy_text(name, "a device's name", (*out)->name, sizeof(*out)->name));
+    if (!(*out)->name[0]) return rn_fail(RN_CORRUPT, "a device has no name");
+    for (uint32_t i = 0; i < rates->device_count; i++)
+        if (strcmp(rates->devices[i].name, (*out)->name) == 0)
+            return rn_fail(RN_CORRUPT, "%s is there twice", (*out)->name);
+    rates->device_count++;
+    return RN_OK;
+}
+
+static rn_status read_devices(rn_json_reader *reader, rn_rates *rates) {
+    RN_TRY(rn_json_expect(reader, RN_JSON_OBJECT, NULL));
+    for (;;) {
+        rn_json_item item;
+        rn_rates_device *device = NULL;
+        RN_TRY(rn_json_next(reader, &item));
+        if (item.kind == RN_JSON_OBJECT_END) return RN_OK;
+        RN_TRY(begin_device(rates, item.text, &device));
+        RN_TRY(read_device(reader, device));
+    }
+}
+
+static rn_status read_key(rn_json_reader *reader, rn_str key, rn_rates *rates) {
+    uint64_t number;
+    if (rn_str_equal(key, RN_STR("cpu_level")))
+        return read_text(reader, "cpu_level", rates->cpu_level, sizeof rates->cpu_level);
+    if (rn_str_equal(key, RN_STR("devices"))) return read_devices(reader, rates);
+    if (!rn_str_equal(key, RN_STR("threads"))) return read_field(reader, key, &rates->cpu);
     RN_TRY(read_number(reader, "threads", UINT32_MAX, &number));
     rates->threads = (uint32_t)number;
     return RN_OK;
@@ -140,14 +225,14 @@ static rn_status read_rates(rn_json_reader *reader, rn_rates *rates) {
         rn_json_item item;
         RN_TRY(rn_json_next(reader, &item));
         if (item.kind == RN_JSON_OBJECT_END) break;
-        RN_TRY(read_field(reader, item.text, rates));
+        RN_TRY(read_key(reader, item.text, rates));
     }
     RN_TRY(rn_json_expect(reader, RN_JSON_END, NULL));
     if (rates->threads == 0) return rn_fail(RN_CORRUPT, "threads is missing");
     if (!rates->cpu_level[0]) return rn_fail(RN_CORRUPT, "cpu_level is missing");
-    for (int i = 0; i < FIELD_COUNT; i++)
-        if (*number_of(rates, &fields[i]) == 0)
-            return rn_fail(RN_CORRUPT, "%s is missing", fields[i].name);
+    RN_TRY(check_fields(&rates->cpu, true, ""));
+    for (uint32_t i = 0; i < rates->device_count; i++)
+        rates->devices[i].rates.disk_bytes_second = rates->cpu.disk_bytes_second;
     return RN_OK;
 }
 
@@ -173,18 +258,4 @@ rn_status rn_rates_load(const char *path, rn_rates *out) {
         s = rn_hint(rn_blame(s, path, rn_last_story()->offset), "ration calibrate makes it anew");
     rn_buffer_free(&text);
     return s;
-}
-
-rn_status rn_rates_use(uint32_t threads, bool *out_measured) {
-    rn_rates rates;
-    rn_status s = rn_rates_load(NULL, &rates);
-    *out_measured = false;
-    if (s == RN_NOT_FOUND) return RN_OK;
-    if (s != RN_OK) return s;
-    if (threads == 0) threads = (uint32_t)rn_cpu_count();
-    if (rates.threads != threads) return RN_OK;
-    if (strcmp(rates.cpu_level, rn_cpu_level_name(rn_cpu_level_get())) != 0) return RN_OK;
-    rn_cpu_set_rates(&rates.cpu);
-    *out_measured = true;
-    return RN_OK;
 }

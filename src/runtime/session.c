@@ -22,15 +22,15 @@ static uint64_t arena_extent(const rn_plan *plan) {
 static rn_status take_arena(rn_session *session) {
     const rn_plan_summary *summary = &session->plan->summary;
     uint64_t bytes[RN_PURPOSE_COUNT], sum = 0;
+    uint64_t staging = session->plan->caps.own_memory ? 0 : summary->staging_bytes;
     memcpy(bytes, summary->purpose_bytes, sizeof bytes);
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         sum += bytes[p];
-    if (bytes[RN_PURPOSE_STAGING] < summary->staging_bytes ||
-        sum - summary->staging_bytes != summary->arena_bytes)
+    if (bytes[RN_PURPOSE_STAGING] < staging || sum - staging != summary->arena_bytes)
         return rn_fail(RN_INTERNAL, "the plan's purposes have %llu bytes, arena and staging %llu",
                        (unsigned long long)sum,
-                       (unsigned long long)(summary->arena_bytes + summary->staging_bytes));
-    bytes[RN_PURPOSE_STAGING] -= summary->staging_bytes;
+                       (unsigned long long)(summary->arena_bytes + staging));
+    bytes[RN_PURPOSE_STAGING] -= staging;
     if (session->options.audit)
         bytes[RN_PURPOSE_OTHER] += arena_extent(session->plan) - summary->arena_bytes;
     if (session->options.guard) bytes[RN_PURPOSE_OTHER] += 2 * RN_GUARD_BYTES;
@@ -91,6 +91,8 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_calls(session));
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(list_inputs(session));
+    RN_TRY(rn_session_open_ports(session));
+    RN_TRY(rn_session_open_copies(session));
     RN_TRY(rn_session_prepare_rows(session));
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
@@ -99,6 +101,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(fill_values(session));
     rn_profile_begin(rn_profile_name("load weights"));
     rn_status s = rn_session_load_resident(session);
+    if (s == RN_OK) s = rn_session_load_copies(session);
     rn_profile_end();
     return s;
 }
@@ -126,6 +129,8 @@ rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights
 void rn_session_destroy(rn_session *session) {
     if (!session) return;
     if (session->fence_of) rn_session_close_walk(session);
+    rn_session_close_ports(session);
+    rn_session_close_copies(session);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
     if (session->device) rn_device_memory_give_back(&session->arena);
@@ -211,6 +216,10 @@ rn_status rn_session_set(rn_session *session, const char *input, const void *dat
     uint8_t *at = rn_session_address(session, in->value);
     if (session->plan->summary.micro_batches > 1 || !at) return RN_OK;
     session->ran = false; // it may lie where an output was
+    if (session->ports) {
+        memcpy(rn_session_port(session, in->value), data, bytes);
+        return RN_OK;
+    }
     rn_queue_copy_in(session->compute, at, data, bytes);
     return keep_failure(session, rn_queue_finish(session->compute));
 }
@@ -265,16 +274,20 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
     RN_TRY(check_value(session, value, name, bytes));
     if (session->plan->places[value].layout != RN_LAYOUT_PLAIN)
         return rn_fail(RN_UNSUPPORTED, "weight '%s' is held in the form that kernels read", name);
+    if (session->ports && rn_graph_value(session->plan->graph, value)->role == RN_ROLE_OUTPUT) {
+        memcpy(data, rn_session_port(session, value), bytes);
+        return RN_OK;
+    }
     rn_queue_copy_out(session->compute, data, rn_session_address(session, value), bytes);
     return keep_failure(session, rn_queue_finish(session->compute));
 }
 
 const void *rn_session_output(const rn_session *session, const char *name, uint64_t *out_bytes) {
     rn_value value = rn_graph_find(session->plan->graph, RN_ROLE_OUTPUT, name);
-    bool there = session->story.status == RN_OK && session->ran && value != RN_NO_VALUE &&
-                 !session->device->caps.own_memory;
+    bool there = session->story.status == RN_OK && session->ran && value != RN_NO_VALUE;
     *out_bytes = there ? rn_session_value_bytes(session, value, session->bound_rows) : 0;
-    return there ? rn_session_address(session, value) : NULL;
+    if (!there) return NULL;
+    return session->ports ? rn_session_port(session, value) : rn_session_address(session, value);
 }
 
 static rn_status put_weight(rn_session *session, rn_value value, const void *data) {
@@ -350,25 +363,43 @@ static void zero_sums(rn_session *session) {
     }
 }
 
-static rn_status run(rn_session *session, uint64_t rows) {
+static rn_status submit_tail(rn_session *session, uint64_t rows) {
+    rn_session_bring_inputs(session, rows);
+    rn_session_bring_entry(session, rows);
+    rn_session_walk(session, true);
+    rn_session_fetch_outputs(session, rows);
+    return RN_OK;
+}
+
+static rn_status submit(rn_session *session, uint64_t rows) {
     uint32_t cut = session->plan->summary.micro_batches;
     if (!session->primed) rn_session_prime(session);
     zero_sums(session);
     for (uint32_t i = 0; i < cut; i++) {
-        if (cut > 1) copy_inputs(session, rows, i);
-        RN_TRY(rn_session_gather(session, rows));
+        if (cut > 1)
+            copy_inputs(session, rows, i);
+        else
+            rn_session_bring_inputs(session, rows);
+        if (!session->ports) RN_TRY(rn_session_gather(session, rows));
         rn_session_walk(session, i + 1 == cut);
     }
-    RN_TRY(rn_queue_finish(session->compute));
-    return session->options.audit ? rn_session_audit(session) : RN_OK;
+    rn_session_fetch_outputs(session, rows);
+    return RN_OK;
 }
 
-rn_status rn_session_run(rn_session *session, uint64_t rows) {
-    uint64_t bound = 0, begin = rn_clock_ns();
-    RN_TRY(check_alive(session));
-    RN_TRY(check_rows(session, rows, &bound));
-    RN_TRY(check_inputs(session, bound));
-    RN_TRY(rn_session_bind(session, bound));
+static rn_status run(rn_session *session, uint64_t rows) {
+    bool whole = session->first_step == 0, done = false;
+    rn_session_submit all = whole ? submit : submit_tail;
+    if (whole && session->ports) RN_TRY(rn_session_gather(session, rows));
+    RN_TRY(rn_session_replay(session, rows, all, &done));
+    if (!done) RN_TRY(all(session, rows));
+    RN_TRY(rn_queue_finish(session->compute));
+    return whole && session->options.audit ? rn_session_audit(session) : RN_OK;
+}
+
+// What is asked for makes sense, and the calls are for these rows.
+static rn_status run_bound(rn_session *session, uint64_t rows, uint64_t bound) {
+    uint64_t begin = rn_clock_ns();
     session->wait_ns = 0;
     session->ran = false;
     rn_session_profile_run(session, rows);
@@ -382,6 +413,44 @@ rn_status rn_session_run(rn_session *session, uint64_t rows) {
     session->facts.seconds = (double)(rn_clock_ns() - begin) * 1e-9;
     session->facts.wait_seconds = (double)session->wait_ns * 1e-9;
     return RN_OK;
+}
+
+rn_status rn_session_run(rn_session *session, uint64_t rows) {
+    uint64_t bound = 0;
+    RN_TRY(check_alive(session));
+    RN_TRY(check_rows(session, rows, &bound));
+    RN_TRY(check_inputs(session, bound));
+    RN_TRY(rn_session_bind(session, bound));
+    session->first_step = 0;
+    return run_bound(session, rows, bound);
+}
+
+static rn_status check_entry(const rn_session *session, uint64_t bytes, uint64_t rows) {
+    uint64_t most = session->options.entry_rows;
+    if (session->entry.step == 0)
+        return rn_hint(rn_fail(RN_INVALID, "the session has no block at which runs may begin"),
+                       "give it one with its options");
+    uint64_t have = rn_session_value_bytes(session, session->entry.value, rows);
+    if (rows <= most && bytes == have) return RN_OK;
+    return rn_fail(RN_INVALID,
+                   "%llu bytes for %llu rows from block %u on: up to %llu rows may "
+                   "come, and these have %llu bytes",
+                   (unsigned long long)bytes, (unsigned long long)rows,
+                   session->options.entry_block, (unsigned long long)most,
+                   (unsigned long long)have);
+}
+
+rn_status rn_session_run_from(rn_session *session, const void *value, uint64_t bytes,
+                              uint64_t rows) {
+    uint64_t bound = 0;
+    RN_TRY(check_alive(session));
+    RN_TRY(check_rows(session, rows, &bound));
+    RN_TRY(check_entry(session, bytes, bound));
+    RN_TRY(check_inputs(session, bound));
+    RN_TRY(rn_session_bind(session, bound));
+    rn_session_keep_entry(session, value, bytes);
+    session->first_step = session->entry.step;
+    return run_bound(session, rows, bound);
 }
 
 rn_session_facts rn_session_get_facts(const rn_session *session) {

@@ -4,6 +4,8 @@
 //     bind.c      calls: shapes and addresses            weights.c  from file to slot
 //     audit.c     live bytes, counted from the calls     guard.c    canaries
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
+//     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
+//     copies.c    streamed weights on the host
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -23,6 +25,14 @@ typedef struct rn_session_input {
     uint64_t bytes;      // that were given
     bool given;          // for the next run
 } rn_session_input;
+
+// A run of so many rows, as the compute queue keeps it.
+typedef struct rn_session_recording {
+    uint64_t rows, used; // used: the number of its last use; 0: never
+    uint32_t first_step; // from which it goes
+    rn_recording *recording;
+} rn_session_recording;
+enum { RN_SESSION_RECORDINGS = 8 };
 
 struct rn_session {
     const rn_plan *plan;
@@ -47,6 +57,19 @@ struct rn_session {
     uint8_t *stages[2];         // host buffers between disk and device, (stage_bytes) each
     uint64_t stage_bytes;
     rn_fence stage_full[2], stage_free[2];
+
+    uint8_t *copies; // of streamed units on the host, in the device's layout; NULL: from disk
+    uint64_t copies_bytes;
+    uint64_t *copy_offset; // (units)
+    uint8_t *ports;        // inputs and outputs on the host; NULL: the arena is the host's
+    uint64_t ports_bytes;
+    uint64_t *port_offset;     // (values + 1)
+    uint64_t *row_port_offset; // (the plan's row tables)
+    rn_plan_entry entry;       // where runs may begin; step 0: only at the beginning
+    uint64_t entry_offset;     // of what they are handed, among the ports
+    uint32_t first_step;       // of the run under way: 0, or the entry's
+    rn_session_recording recordings[RN_SESSION_RECORDINGS];
+    uint64_t replays;
 
     rn_call *calls;     // (steps); of COMPUTE steps
     bool *is_view;      // (steps): nothing is computed
@@ -95,7 +118,8 @@ RN_MUST_USE rn_status rn_session_prepare_walk(rn_session *session);
 void rn_session_close_walk(rn_session *session);
 // Reads a unit into the arena now: resident weights.
 RN_MUST_USE rn_status rn_session_load_resident(rn_session *session);
-// One pass over all steps; nodes of phase UPDATE only where `last`. Failures are in the queues.
+// One pass over the steps, from session->first_step on; nodes of phase UPDATE only where `last`.
+// Failures are in the queues.
 void rn_session_walk(rn_session *session, bool last);
 // Begins the reads that the last run would have left under way.
 void rn_session_prime(rn_session *session);
@@ -103,6 +127,35 @@ void rn_session_prime(rn_session *session);
 void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
+
+// ---- a device's own memory (ports.c, copies.c, recordings.c)
+// -------------------------------------- All of it is nothing where the device's memory is the
+// host's.
+
+RN_MUST_USE rn_status rn_session_open_ports(rn_session *session);
+void rn_session_close_ports(rn_session *session);
+// Where an input or output waits on the host, or NULL.
+uint8_t *rn_session_port(const rn_session *session, rn_value value);
+uint8_t *rn_session_row_port(const rn_session *session, uint32_t table);
+void rn_session_bring_inputs(rn_session *session, uint64_t rows);
+void rn_session_fetch_outputs(rn_session *session, uint64_t rows);
+// Takes what a run from the entry on is handed to where it waits, or right into the arena; and from
+// there, behind the inputs, into the arena.
+void rn_session_keep_entry(rn_session *session, const void *value, uint64_t bytes);
+void rn_session_bring_entry(rn_session *session, uint64_t rows);
+
+RN_MUST_USE rn_status rn_session_open_copies(rn_session *session);
+void rn_session_close_copies(rn_session *session);
+RN_MUST_USE rn_status rn_session_load_copies(rn_session *session);
+
+// Submits a whole run.
+typedef rn_status (*rn_session_submit)(rn_session *session, uint64_t rows);
+// Replays the run where it can be, and has been recorded, which the second run of a number of rows
+// is. *out_done: it was submitted, by replaying.
+RN_MUST_USE rn_status rn_session_replay(rn_session *session, uint64_t rows,
+                                        rn_session_submit submit, bool *out_done);
+// Idle queues.
+void rn_session_forget_recordings(rn_session *session);
 
 // ---- rows on demand (gather.c) ------------------------------------------------------------------
 

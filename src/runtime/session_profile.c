@@ -299,6 +299,21 @@ static void take_over(const rn_session *session) {
     }
 }
 
+// A run that begins at `step`: what the run before has put out goes; what the steps that are left
+// out would have left is there. Slots stay the next whole run's.
+static void take_over_behind(const rn_session *session, uint32_t step) {
+    uint64_t now = rn_record_now();
+    const rn_session_profile *p = session->profile;
+    const rn_plan *plan = session->plan;
+    for (uint32_t k = p->first_end[plan->step_count - 1]; k < p->first_end[plan->step_count]; k++)
+        if (p->heir[p->ends[k]] == RN_NO_BUFFER) set_live(session, p->ends[k], false, now);
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const rn_plan_buffer *b = &plan->buffers[i];
+        if (!b->always && b->first_step < step && step <= b->last_step)
+            set_live(session, i, true, now);
+    }
+}
+
 static void end_parts(const rn_session *session, bool all) {
     uint64_t now = rn_record_now();
     if (!is_on(session)) return;
@@ -420,10 +435,13 @@ static void enter_phase(rn_session_profile *p, uint32_t step) {
 // Looking at the clock is half of an event's cost: what happens at one moment has one time.
 static void enter(const rn_session *session, uint32_t step, bool computes) {
     rn_session_profile *p = session->profile;
-    if (step == 0) {
+    if (step == session->first_step) {
         if (!pthread_equal(p->caller, pthread_self()))
             name_thread(p, &p->compute_recording, "compute queue");
-        take_over(session);
+        if (step == 0)
+            take_over(session);
+        else
+            take_over_behind(session, step);
     }
     enter_phase(p, step);
     rn_trace_event begin = {

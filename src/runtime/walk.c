@@ -9,8 +9,10 @@
 //
 // A device with its own memory gets weights in two moves: the read queue packs a unit into one of
 // two host buffers (stages), the copy queue takes it from there to the slot. Only the copy has to
-// wait for the slot, so the disk runs further ahead.
+// wait for the slot, so the disk runs further ahead. Where the host keeps copies of all that is
+// streamed (copies.c) there is nothing to read: the copy queue takes it from there.
 #include "runtime/session.h"
+#include "base/checked.h"
 #include "base/clock.h"
 #include "memory/account.h"
 
@@ -114,19 +116,28 @@ static rn_status read_to_stage(void *self, uint32_t use) {
     return fill(session, RN_WEIGHTS_STREAMED, use, session->stages[use % 2]);
 }
 
-static void submit_upload(rn_session *session, uint32_t step, uint32_t after) {
-    const rn_plan *plan = session->plan;
-    uint32_t use = plan->steps[step].use, stage = use % 2;
+// Where the copy queue finds a use's weights: in a stage that the read queue fills, or in a copy.
+static const uint8_t *submit_source(rn_session *session, uint32_t use) {
+    uint32_t stage = use % 2;
+    if (session->copies)
+        return session->copies + session->copy_offset[session->plan->uses[use].unit];
     rn_queue_wait(session->read, &session->stage_free[stage]);
     rn_queue_call(session->read, read_to_stage, session, use);
     rn_queue_signal(session->read, &session->stage_full[stage]);
     rn_queue_wait(session->copy, &session->stage_full[stage]);
+    return session->stages[stage];
+}
+
+static void submit_upload(rn_session *session, uint32_t step, uint32_t after) {
+    const rn_plan *plan = session->plan;
+    uint32_t use = plan->steps[step].use;
+    const uint8_t *source = submit_source(session, use);
     wait_step(session, session->copy, after);
     rn_session_profile_upload(session, use, true);
-    rn_queue_copy_in(session->copy, slot_address(session, use), session->stages[stage],
+    rn_queue_copy_in(session->copy, slot_address(session, use), source,
                      plan->units[plan->uses[use].unit].bytes);
     rn_session_profile_upload(session, use, false);
-    rn_queue_signal(session->copy, &session->stage_free[stage]);
+    if (!session->copies) rn_queue_signal(session->copy, &session->stage_free[use % 2]);
     signal_step(session, session->copy, step);
 }
 
@@ -183,14 +194,14 @@ static void submit_compute(rn_session *session, uint32_t step, bool last) {
 static void submit_eviction(rn_session *session, uint32_t step) {
     wait_step(session, session->compute, session->plan->steps[step].after);
     rn_session_profile_begin(session, step, false);
-    rn_queue_call(session->compute, count_eviction, session, step);
+    if (!session->copy) rn_queue_call(session->compute, count_eviction, session, step);
     rn_session_profile_end(session, step);
     signal_step(session, session->compute, step);
 }
 
 void rn_session_walk(rn_session *session, bool last) {
     const rn_plan *plan = session->plan;
-    for (uint32_t i = 0; i < plan->step_count; i++) {
+    for (uint32_t i = session->first_step; i < plan->step_count; i++) {
         const rn_plan_step *step = &plan->steps[i];
         switch (step->kind) {
         case RN_STEP_COMPUTE:
@@ -218,12 +229,15 @@ static uint64_t largest_unit(const rn_plan *plan) {
     return bytes;
 }
 
+static const rn_account stage_account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
+
 static rn_status make_stages(rn_session *session) {
-    uint32_t count = session->plan->use_count ? 2 : 1;
-    session->stage_bytes = largest_unit(session->plan);
+    uint32_t count = session->plan->use_count && !session->plan->from_host ? 2 : 1;
+    session->stage_bytes = rn_round_up(largest_unit(session->plan), RN_PAGE_BYTES);
     for (uint32_t i = 0; i < count; i++) {
         void *stage = NULL;
-        RN_TRY(rn_alloc(RN_HOST_STAGING, session->stage_bytes, &stage));
+        session->stage_free[i].for_host = true; // the read queue waits for it
+        RN_TRY(rn_device_host_take(session->device, stage_account, session->stage_bytes, &stage));
         session->stages[i] = stage;
     }
     return RN_OK;
@@ -239,7 +253,7 @@ rn_status rn_session_prepare_walk(rn_session *session) {
     RN_TRY(make_fences(session));
     RN_TRY(order_reads(session));
     RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, cancel, &session->compute));
-    if (session->plan->use_count)
+    if (session->plan->use_count && !session->plan->from_host)
         RN_TRY(rn_queue_thread_create(rn_host_executor, cancel, &session->read));
     if (!device->caps.own_memory) return RN_OK;
     RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->copy));
@@ -256,6 +270,7 @@ void rn_session_settle(rn_session *session) {
 void rn_session_close_walk(rn_session *session) {
     atomic_store(&session->stop, true);
     rn_session_settle(session);
+    if (session->compute) rn_session_forget_recordings(session);
     rn_queue_destroy(session->read);
     rn_queue_destroy(session->copy);
     rn_queue_destroy(session->compute);
@@ -266,7 +281,8 @@ void rn_session_close_walk(rn_session *session) {
     for (int i = 0; i < 2; i++) {
         rn_fence_free(&session->stage_full[i]);
         rn_fence_free(&session->stage_free[i]);
-        rn_free(RN_HOST_STAGING, session->stages[i], session->stage_bytes);
+        rn_device_host_give_back(session->device, stage_account, session->stages[i],
+                                 session->stage_bytes);
         session->stages[i] = NULL;
     }
 }
@@ -283,6 +299,7 @@ void rn_session_revive(rn_session *session) {
     for (int i = 0; i < 2; i++) {
         renew(&session->stage_full[i]);
         renew(&session->stage_free[i]);
+        session->stage_free[i].for_host = true;
     }
     rn_weights_rewind(session->weights);
     session->reads_begun = 0;

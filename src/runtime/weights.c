@@ -152,11 +152,10 @@ static rn_status take_piece(rn_weights *w, uint8_t *target, uint64_t *left_bytes
         return rn_fail(RN_INTERNAL, "the reader's list does not end with a unit");
     rn_part_of part = w->lists[w->list].parts[w->base + piece.extent];
     rn_status s = RN_OK;
-    if (part.part == RN_PART_DATA && piece.offset_in_extent == 0) {
+    if (part.part == RN_PART_DATA && piece.offset_in_extent == 0)
         s = rn_packing_begin(w->plan, part.value, target + w->plan->places[part.value].offset,
-                             &w->packing);
-        if (w->packing.layout == RN_LAYOUT_PANELS) w->packing.as.panels.workers = w->workers;
-    }
+                             w->workers, &w->packing);
+    if (part.part == RN_PART_DATA) w->packing.narrow = part.narrow;
     if (s == RN_OK)
         s = rn_packing_take(&w->packing, part.part, piece.offset_in_extent, piece.data,
                             piece.bytes);

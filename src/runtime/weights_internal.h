@@ -10,11 +10,13 @@
 #include "io/checkpoint.h"
 #include "tensor/conv_panels.h"
 #include "tensor/panels.h"
+#include "tensor/tiles.h"
 
 // A part of a weight, as an extent of a file.
 typedef struct rn_part_of {
     rn_value value;
     rn_part part;
+    rn_dtype narrow; // F16, BF16: what an f32 weight is in the file; else NONE
 } rn_part_of;
 
 // Raw weights of an entry.
@@ -48,9 +50,11 @@ typedef struct rn_packing {
     rn_layout layout;
     uint8_t *target;
     rn_plain_parts parts;
+    rn_dtype narrow; // as rn_part_of
     union {
         rn_packer panels;
         rn_conv_packer conv;
+        rn_tiler tiles;
     } as;
 } rn_packing;
 
@@ -99,8 +103,9 @@ uint64_t rn_raw_lead(uint64_t file_offset);
 // Rows and columns of a weight; (1, elements) for a vector.
 void rn_matrix_of(const rn_value_info *info, uint64_t *rows, uint64_t *cols);
 RN_MUST_USE rn_status rn_weight_parts(const rn_value_info *info, rn_plain_parts *out);
+// `workers`, where a layout can use them, share long pieces out; NULL: alone.
 RN_MUST_USE rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target,
-                                       rn_packing *out);
+                                       rn_workers *workers, rn_packing *out);
 // The next `bytes` bytes of a part, from `offset` on.
 RN_MUST_USE rn_status rn_packing_take(rn_packing *packing, rn_part part, uint64_t offset,
                                       const void *data, uint64_t bytes);

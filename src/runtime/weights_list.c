@@ -27,6 +27,14 @@ static rn_dtype part_dtype(rn_dtype dtype, rn_part part) {
     return dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ? RN_DTYPE_U8 : dtype;
 }
 
+// What an f32 vector is in the file, where that is narrower; else NONE.
+static rn_dtype find_narrow(const rn_value_info *info, const rn_tensor_info *tensor) {
+    bool narrow = tensor->dtype == RN_DTYPE_F16 || tensor->dtype == RN_DTYPE_BF16;
+    bool fits = info->dtype == RN_DTYPE_F32 && info->shape.rank == 1 &&
+                tensor->bytes / sizeof(uint16_t) == info->shape.dims[0];
+    return narrow && fits ? tensor->dtype : RN_DTYPE_NONE;
+}
+
 static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_part part,
                              uint64_t bytes, const rn_tensor_info **out) {
     char name[512];
@@ -34,6 +42,7 @@ static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_
     *out = length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
     if (!*out) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
     rn_dtype want = part_dtype(info->dtype, part);
+    if (find_narrow(info, *out) != RN_DTYPE_NONE) return RN_OK;
     if ((*out)->dtype != want)
         return rn_fail(RN_INVALID, "'%s' is %s in the file, %s in the graph", name,
                        rn_dtype_get((*out)->dtype)->name, rn_dtype_get(want)->name);
@@ -46,13 +55,16 @@ static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_
 
 // ---- lists --------------------------------------------------------------------------------------
 
-// The file's bytes of the rows that lie side by side in a panel: pieces of whole ones are packed
-// fastest.
-static uint64_t panel_bytes(const rn_weights *w, rn_value value, const rn_tensor_info *tensor) {
+// The file's bytes of the rows that lie side by side in a panel or in tiles: pieces of whole ones
+// are packed fastest. A row of int4's file is two of the weight, which go to different tiles.
+static uint64_t grain_bytes(const rn_weights *w, rn_value value, const rn_tensor_info *tensor) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+    rn_layout layout = w->plan->places[value].layout;
     uint64_t rows = 0, cols = 0;
-    if (w->plan->places[value].layout != RN_LAYOUT_PANELS) return 0;
-    rn_matrix_of(rn_graph_value(w->plan->graph, value), &rows, &cols);
-    return tensor->bytes / rows * RN_PANEL_ROWS;
+    if (layout != RN_LAYOUT_PANELS && layout != RN_LAYOUT_TILES) return 0;
+    rn_matrix_of(info, &rows, &cols);
+    if (layout == RN_LAYOUT_PANELS) return tensor->bytes / rows * RN_PANEL_ROWS;
+    return tensor->bytes / rows * RN_TILE_ROWS * (info->dtype == RN_DTYPE_INT4 ? 2 : 1);
 }
 
 // Asked once, by the thread that opens the session.
@@ -76,7 +88,7 @@ static void list_extent(const rn_weights *w, rn_unit_list *list, rn_part_of part
         (rn_extent){.file = tensor->file,
                     .offset = tensor->offset,
                     .bytes = tensor->bytes,
-                    .grain_bytes = panel_bytes(w, part.value, tensor)};
+                    .grain_bytes = grain_bytes(w, part.value, tensor)};
     list->parts[list->extent_count++] = part;
 }
 
@@ -94,7 +106,7 @@ static rn_status list_weight(const rn_weights *w, rn_unit_list *list, rn_value v
         if (w->plan->places[value].raw)
             list_raw(list, value, tensor);
         else
-            list_extent(w, list, (rn_part_of){value, part}, tensor);
+            list_extent(w, list, (rn_part_of){value, part, find_narrow(info, tensor)}, tensor);
     }
     return RN_OK;
 }

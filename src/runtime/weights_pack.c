@@ -16,7 +16,8 @@ rn_status rn_weight_parts(const rn_value_info *info, rn_plain_parts *out) {
                    rn_shape_format(info->shape).text, rn_dtype_get(info->dtype)->name);
 }
 
-rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target, rn_packing *out) {
+rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target,
+                           rn_workers *workers, rn_packing *out) {
     const rn_value_info *info = rn_graph_value(plan->graph, value);
     const uint64_t *dims = info->shape.dims;
     uint64_t rows, cols;
@@ -25,12 +26,24 @@ rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target,
     RN_TRY(rn_weight_parts(info, &out->parts));
     switch (out->layout) {
     case RN_LAYOUT_PANELS:
-        return rn_packer_begin(&out->as.panels, info->dtype, rows, cols, target);
+        RN_TRY(rn_packer_begin(&out->as.panels, info->dtype, rows, cols, target));
+        out->as.panels.workers = workers;
+        return RN_OK;
     case RN_LAYOUT_CONV_PANELS: // (O, C, KH, KW)
         return rn_conv_packer_begin(&out->as.conv, dims[0], dims[1], dims[2] * dims[3], target);
+    case RN_LAYOUT_TILES:
+        RN_TRY(rn_tiler_begin(&out->as.tiles, info->dtype, rows, cols, target));
+        out->as.tiles.workers = workers;
+        return RN_OK;
     default:
         return RN_OK;
     }
+}
+
+// Pieces are of whole elements: they are cut at even places.
+static rn_status widen(const rn_packing *p, uint64_t offset, const void *data, uint64_t bytes) {
+    float *target = (float *)(void *)p->target + offset / sizeof(uint16_t);
+    return rn_dtype_to_f32(p->narrow, data, target, bytes / sizeof(uint16_t));
 }
 
 rn_status rn_packing_take(rn_packing *p, rn_part part, uint64_t offset, const void *data,
@@ -40,7 +53,10 @@ rn_status rn_packing_take(rn_packing *p, rn_part part, uint64_t offset, const vo
         return rn_packer_take(&p->as.panels, part, offset, data, bytes);
     case RN_LAYOUT_CONV_PANELS:
         return rn_conv_packer_take(&p->as.conv, offset, data, bytes);
+    case RN_LAYOUT_TILES:
+        return rn_tiler_take(&p->as.tiles, part, offset, data, bytes);
     default:
+        if (p->narrow != RN_DTYPE_NONE) return widen(p, offset, data, bytes);
         memcpy(p->target + p->parts.offset[part] + offset, data, bytes);
         return RN_OK;
     }
@@ -48,7 +64,7 @@ rn_status rn_packing_take(rn_packing *p, rn_part part, uint64_t offset, const vo
 
 rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain, uint8_t *target) {
     rn_packing p;
-    RN_TRY(rn_packing_begin(plan, value, target, &p));
+    RN_TRY(rn_packing_begin(plan, value, target, NULL, &p));
     for (rn_part part = 0; part < RN_PART_COUNT; part++)
         if (p.parts.bytes[part])
             RN_TRY(rn_packing_take(&p, part, 0, (const uint8_t *)plain + p.parts.offset[part],

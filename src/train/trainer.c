@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/str.h"
 #include "graph/philox.h"
 #include "memory/account.h"
 #include "model/model.h"
+#include "runtime/recover.h"
 
 #include <ration/profile.h>
 
@@ -125,6 +127,38 @@ static rn_status open_session(rn_trainer *t) {
     return rn_session_create(t->plan, &weights, &options, &t->session);
 }
 
+// The steps of runtime/recover.h: a smaller plan has more micro-batches, and weights of the same
+// names, which are drawn again.
+static rn_status plan_step(void *self, const rn_plan **out) {
+    rn_trainer *t = self;
+    RN_TRY(make_plan(t));
+    *out = t->plan;
+    return collect(t);
+}
+
+static rn_status open_step(void *self) {
+    return open_session(self);
+}
+
+static void close_step(void *self) {
+    rn_trainer *t = self;
+    rn_session_destroy(t->session);
+    rn_plan_destroy(t->plan);
+    rn_arena_free_all(&t->memory);
+    rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
+    t->session = NULL;
+    t->plan = NULL;
+    t->tensors = NULL;
+    t->tensor_count = t->weight_count = 0;
+}
+
+static void lower_budget(void *self, uint64_t bytes) {
+    rn_plan_options *plan = &((rn_trainer *)self)->options.plan;
+    uint64_t total, budget = plan->budget_bytes ? plan->budget_bytes : RN_NO_LIMIT;
+    if (!rn_add_u64(bytes, plan->beside_bytes, &total)) total = RN_NO_LIMIT;
+    plan->budget_bytes = rn_max_u64(rn_min_u64(budget, total), 1);
+}
+
 rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out) {
     void *block = NULL;
     *out = NULL;
@@ -132,9 +166,12 @@ rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out)
     rn_trainer *t = block;
     t->options = *options;
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
-    rn_status s = make_plan(t);
-    if (s == RN_OK) s = collect(t);
-    if (s == RN_OK) s = open_session(t);
+    rn_status s = rn_recover(&(rn_recovery){.device = t->options.device,
+                                            .self = t,
+                                            .plan = plan_step,
+                                            .open = open_step,
+                                            .undo = close_step,
+                                            .lower = lower_budget});
     if (s == RN_OK)
         *out = t;
     else

@@ -205,7 +205,7 @@ static void a_device_with_its_own_memory_says_the_same(void **state) {
     rn_device_destroy(sim);
 }
 
-// The logits that come back from a device, too.
+// On a device with its own memory it is the host's: beside the bytes that are on their way.
 static void all_of_its_own_memory_is_planned_for(void **state) {
     (void)state;
     rn_generator_options options = base_options();
@@ -216,12 +216,21 @@ static void all_of_its_own_memory_is_planned_for(void **state) {
         options.session.device = i ? sim : NULL;
         options.plan.budget_bytes = 0;
         rn_generator *generator = create(&options), *none = NULL;
-        uint64_t needed = rn_plan_get_summary(generator->plan)->smallest_bytes +
-                          generator->memory.held_bytes + sizeof *generator;
+        uint64_t own = generator->memory.held_bytes + sizeof *generator;
+        uint64_t needed = rn_plan_get_summary(generator->plan)->smallest_bytes + own;
         rn_generator_destroy(generator);
         options.plan.budget_bytes = 1;
         assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &none));
-        assert_int_equal(rn_last_refusal()->smallest_budget_bytes, needed);
+        if (i == 0) assert_int_equal(rn_last_refusal()->smallest_budget_bytes, needed);
+        if (i == 0) continue;
+        assert_int_equal(rn_last_refusal()->device, RN_DEVICE_HOST);
+        options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes - 1;
+        assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &none));
+        options.plan.budget_bytes++;
+        generator = create(&options);
+        assert_true(rn_plan_get_summary(generator->plan)->host_bytes + own <=
+                    options.plan.budget_bytes);
+        rn_generator_destroy(generator);
     }
     rn_device_destroy(sim);
 }

@@ -118,7 +118,7 @@ static void options_shape_the_graph(void **state) {
                                                .new_tokens = 9},
                             &recipe);
     assert_int_equal(recipe.rows, 100);
-    assert_int_equal(recipe.workload_rows, 7);
+    assert_int_equal(recipe.workload_rows, 21);
     assert_int_equal(recipe.workload_passes, 9);
     assert_true(
         rn_shape_equal(shape_of(graph, RN_ROLE_STATE, "layers.0.kv"), RN_SHAPE(70, 2, 2, 16, 16)));

@@ -15,7 +15,7 @@ static worked cut(write_graph write) {
     out.caps.weight_layout = wish_layout;
     rn_arena_init(&out.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&out.memory, out.graph, &out.order));
-    assert_ok(rn_unit_table_make(&out.memory, out.graph, &out.caps, &out.order, &out.units));
+    assert_ok(rn_unit_table_make(&out.memory, out.graph, &out.caps, &out.order, NULL, &out.units));
     return out;
 }
 
@@ -141,7 +141,7 @@ static void a_large_weight_is_raw_in_a_slot(void **state) {
     t.caps.raw_weight_bytes = 1 << 20;
     rn_arena_init(&t.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&t.memory, t.graph, &t.order));
-    assert_ok(rn_unit_table_make(&t.memory, t.graph, &t.caps, &t.order, &t.units));
+    assert_ok(rn_unit_table_make(&t.memory, t.graph, &t.caps, &t.order, NULL, &t.units));
     assert_int_equal(t.units.unit_count, 1);
     // Resident: one behind the other, in panels.
     assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PANELS);

@@ -5,6 +5,7 @@
 #include "json_check.h"
 #include "../../fake_cuda/fake_cuda.h"
 
+#include "backend/cuda/image.h"
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "memory/account.h"
@@ -438,9 +439,11 @@ static void machine_without_a_driver_falls_from_auto_to_the_cpu(void **state) {
 // After those without a driver: once found, it stays.
 static void gpu_that_is_there_is_told_from_one_that_is_not(void **state) {
     (void)state;
+    static const rn_cuda_images no_kernels;
     fake_cuda *fake = fake_cuda_open(RN_BIN_DIR "/../lib/fake_cuda.so");
     assert_non_null(fake);
     fake->device_count = 1;
+    rn_cuda_images_replace(&no_kernels); // also where the library has some
     rn_attempt attempt = only_failure("cuda:0", RN_UNSUPPORTED);
     assert_non_null(strstr(attempt.message, "cuda:0 is there ("));
     assert_string_equal("unsupported", attempt.failure->name);

@@ -1,9 +1,9 @@
 // rates_test.c — measured rates: where they are kept, what is read back, and what is refused.
 #include "support.h"
 
+#include "backend/sim/sim.h"
 #include "base/cpu.h"
 #include "base/fault.h"
-#include "device/kernel.h"
 #include "memory/account.h"
 #include "runtime/rates.h"
 
@@ -96,6 +96,67 @@ static void what_is_saved_is_loaded(void **state) {
     assert_int_equal(0, stat(test_own_path("a/new/folder/ration/rates.json"), &info));
 }
 
+static rn_rates_device some_device(const char *name, const char *hardware) {
+    rn_rates_device device = {.rates = {.flops = 520e12,
+                                        .quantized_flops = 430e12,
+                                        .memory_bytes_second = 4.1e12,
+                                        .disk_bytes_second = 7, // not its own
+                                        .link_bytes_second = 53.2e9,
+                                        .step_seconds = 2.2e-6}};
+    snprintf(device.name, sizeof device.name, "%s", name);
+    snprintf(device.hardware, sizeof device.hardware, "%s", hardware);
+    return device;
+}
+
+static void devices_are_saved_beside_the_cpu(void **state) {
+    (void)state;
+    rn_rates saved = some_rates(), loaded;
+    const char *path = test_own_path("rates.json");
+    saved.devices[0] = some_device("cuda:0", "NVIDIA \"H200\" \\");
+    saved.devices[0].rates.unpack_weights_second = 4.7e12;
+    saved.devices[1] = some_device("sim", "");
+    saved.device_count = 2;
+    assert_ok(rn_rates_save(&saved, path));
+    assert_ok(rn_rates_load(path, &loaded));
+    assert_int_equal(2, loaded.device_count);
+    assert_true(is_near(loaded.cpu.flops, 61e9));
+    const rn_rates_device *gpu = &loaded.devices[0], *sim = &loaded.devices[1];
+    assert_string_equal("cuda:0", gpu->name);
+    assert_string_equal("NVIDIA \"H200\" \\", gpu->hardware);
+    assert_true(is_near(gpu->rates.flops, 520e12));
+    assert_true(is_near(gpu->rates.quantized_flops, 430e12));
+    assert_true(is_near(gpu->rates.memory_bytes_second, 4.1e12));
+    assert_true(is_near(gpu->rates.link_bytes_second, 53.2e9));
+    assert_true(is_near(gpu->rates.step_seconds, 2.2e-6));
+    assert_true(is_near(gpu->rates.unpack_weights_second, 4.7e12));
+    assert_true(is_near(gpu->rates.disk_bytes_second, 1.9e9)); // the host's
+    assert_string_equal("sim", sim->name);
+    assert_string_equal("", sim->hardware);
+    assert_true(sim->rates.unpack_weights_second == 0);
+}
+
+static void as_many_devices_as_there_may_be_fit_into_a_file(void **state) {
+    (void)state;
+    rn_rates saved = some_rates(), loaded;
+    char name[32], hardware[64];
+    memset(hardware, 1, sizeof hardware); // six bytes each, in JSON
+    hardware[63] = 0;
+    for (uint32_t i = 0; i < RN_RATES_DEVICES; i++) {
+        snprintf(name, sizeof name, "a name of some thirty bytes %u", i % 8);
+        saved.devices[i] = some_device(name, hardware);
+        saved.devices[i].rates.flops = 1e18;
+        saved.devices[i].rates.unpack_weights_second = 1e18;
+    }
+    saved.device_count = RN_RATES_DEVICES;
+    assert_ok(rn_rates_save(&saved, test_own_path("rates.json")));
+    assert_ok(rn_rates_load(test_own_path("rates.json"), &loaded));
+    assert_int_equal(RN_RATES_DEVICES, loaded.device_count);
+    for (uint32_t i = 0; i < RN_RATES_DEVICES; i++) {
+        assert_string_equal(saved.devices[i].name, loaded.devices[i].name);
+        assert_string_equal(hardware, loaded.devices[i].hardware);
+    }
+}
+
 // Whatever was measured is a number that can be read again.
 static void absurd_rates_are_kept_within_bounds(void **state) {
     (void)state;
@@ -156,6 +217,8 @@ static void every_cut_is_corrupt(void **state) {
     (void)state;
     rn_rates rates = some_rates();
     char text[1024];
+    rates.devices[0] = some_device("cuda:0", "NVIDIA H200");
+    rates.device_count = 1;
     size_t bytes;
     assert_ok(rn_rates_save(&rates, test_own_path("rates.json")));
     char *all = test_read(test_own_path("rates.json"), &bytes);
@@ -219,9 +282,75 @@ static void numbers_that_cannot_be_rates_are_corrupt(void **state) {
     assert_corrupt("{" GOOD ", \"step_ns\": 5, \"cpu_level\": \"a name of 16 byt\"}");
 }
 
+#define DEVICE                                                                                     \
+    "\"flops\": 5, \"quantized_flops\": 5, \"memory_bytes_second\": 5, "                           \
+    "\"link_bytes_second\": 5, \"step_ns\": 5"
+#define WITH(devices) "{" GOOD ", \"step_ns\": 5, \"devices\": " devices "}"
+
+static void devices_that_cannot_be_are_corrupt(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        WITH("[]"),
+        WITH("null"),
+        WITH("\"cuda:0\""),
+        WITH("{\"cuda:0\": 5}"),
+        WITH("{\"cuda:0\": {}}"),
+        WITH("{\"cuda:0\": [" DEVICE "]}"),
+        WITH("{\"\": {" DEVICE "}}"),
+        WITH("{\"cuda:0\": {" DEVICE "}, \"cuda:0\": {" DEVICE "}}"),
+        WITH("{\"cuda:0\": {" DEVICE "}}, \"devices\": {\"cuda:0\": {" DEVICE "}}"),
+        WITH("{\"cuda:0\\u0000x\": {" DEVICE "}}"),
+        WITH("{\"a name that has thirty-two bytes\": {" DEVICE "}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"hardware\": 7}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"hardware\": \"a\\u0000b\"}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"hardware\": \"0123456789012345678901234567890123456789"
+             "012345678901234567890123\"}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"flops\": 0}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"flops\": 1e9}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"unpack_weights_second\": 0}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"unpack_weights_second\": -1}}"),
+        WITH("{\"1\": {" DEVICE "}, \"2\": {" DEVICE "}, \"3\": {" DEVICE "}, \"4\": {" DEVICE
+             "}, \"5\": {" DEVICE "}, \"6\": {" DEVICE "}, \"7\": {" DEVICE "}, \"8\": {" DEVICE
+             "}, \"9\": {" DEVICE "}}"),
+    };
+    rn_rates rates;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_corrupt(texts[i]);
+    const char *good = WITH("{\"cuda:0\": {" DEVICE ", \"later\": [1]}, \"b\": {" DEVICE "}}");
+    test_write(test_own_path("rates.json"), good, strlen(good));
+    assert_ok(rn_rates_load(test_own_path("rates.json"), &rates));
+    assert_int_equal(2, rates.device_count);
+}
+
+static void every_missing_field_of_a_device_is_corrupt(void **state) {
+    (void)state;
+    static const char *const names[] = {"flops", "quantized_flops", "memory_bytes_second",
+                                        "link_bytes_second", "step_ns"};
+    for (size_t left_out = 0; left_out < 5; left_out++) {
+        char text[1024] = "{" GOOD ", \"step_ns\": 5, \"devices\": {\"cuda:0\": {\"x\": 1";
+        for (size_t i = 0; i < 5; i++) {
+            size_t at = strlen(text);
+            if (i != left_out) snprintf(text + at, sizeof text - at, ", \"%s\": 5", names[i]);
+        }
+        assert_corrupt(strcat(text, "}}}"));
+        assert_non_null(strstr(rn_last_story()->message, "a device's "));
+        assert_non_null(strstr(rn_last_story()->message, names[left_out]));
+    }
+}
+
+static void a_file_from_before_there_were_devices_is_read(void **state) {
+    (void)state;
+    rn_rates rates;
+    const char *text = "{" GOOD ", \"step_ns\": 1000}";
+    test_write(test_own_path("rates.json"), text, strlen(text));
+    assert_ok(rn_rates_load(test_own_path("rates.json"), &rates));
+    assert_int_equal(0, rates.device_count);
+    assert_true(rates.cpu.flops == 5);
+}
+
 static void a_large_file_is_corrupt(void **state) {
     (void)state;
-    char text[8192];
+    char text[32768];
     memset(text, ' ', sizeof text);
     text[sizeof text - 1] = 0;
     assert_corrupt(text);
@@ -271,14 +400,76 @@ static void rates_are_used_where_threads_and_level_agree(void **state) {
     assert_true(measured);
 }
 
+static void save_device(const char *name, const char *hardware) {
+    rn_rates rates = some_rates();
+    rates.devices[0] = some_device("cuda:7", "Another card");
+    rates.devices[1] = some_device(name, hardware);
+    rates.devices[1].rates.unpack_weights_second = 4.7e12;
+    rates.device_count = 2;
+    assert_ok(rn_rates_save(&rates, NULL));
+}
+
+static bool apply(rn_device *device) {
+    bool measured = true;
+    assert_ok(rn_rates_apply(device, &measured));
+    return measured;
+}
+
+static void a_device_uses_rates_of_its_name_and_hardware(void **state) {
+    (void)state;
+    rn_device *device;
+    assert_ok(rn_sim_device_create(NULL, &device));
+    snprintf(device->caps.hardware, sizeof device->caps.hardware, "A card");
+    rn_device_caps before = device->caps;
+    setenv("XDG_CACHE_HOME", test_own_folder, 1);
+    assert_false(apply(device)); // no file
+    save_for(1, "avx2");
+    assert_false(apply(device)); // no devices
+    save_device("cuda:0", "A card");
+    assert_false(apply(device));
+    save_device("sim", "Some card");
+    assert_false(apply(device));
+    assert_memory_equal(&before, &device->caps, sizeof before);
+    save_device("sim", "A card");
+    assert_true(apply(device));
+    assert_true(is_near(device->caps.flops, 520e12));
+    assert_true(is_near(device->caps.quantized_flops, 430e12));
+    assert_true(is_near(device->caps.memory_bytes_second, 4.1e12));
+    assert_true(is_near(device->caps.disk_bytes_second, 1.9e9));
+    assert_true(is_near(device->caps.link_bytes_second, 53.2e9));
+    assert_true(is_near(device->caps.step_seconds, 2.2e-6));
+    assert_true(is_near(device->caps.unpack_weights_second, 4.7e12));
+    rn_device_destroy(device);
+}
+
+static void the_cpu_is_not_a_device_of_the_file(void **state) {
+    (void)state;
+    rn_device *device;
+    bool measured = true;
+    assert_ok(rn_cpu_device_create(1, &device));
+    rn_device_caps before = device->caps;
+    setenv("XDG_CACHE_HOME", test_own_folder, 1);
+    save_device("cpu", "");
+    assert_ok(rn_rates_apply(device, &measured));
+    assert_true(measured); // as rn_rates_use has left it
+    assert_memory_equal(&before, &device->caps, sizeof before);
+    rn_device_destroy(device);
+}
+
 static void a_corrupt_file_is_not_taken_for_none(void **state) {
     (void)state;
     bool measured = true;
+    rn_device *device;
     setenv("XDG_CACHE_HOME", test_own_folder, 1);
     mkdir(test_own_path("ration"), 0700);
     test_write(test_own_path("ration/rates.json"), "{", 1);
     assert_fails(RN_CORRUPT, rn_rates_use(1, &measured));
     assert_false(measured);
+    assert_ok(rn_sim_device_create(NULL, &device));
+    measured = true;
+    assert_fails(RN_CORRUPT, rn_rates_apply(device, &measured));
+    assert_false(measured);
+    rn_device_destroy(device);
 }
 
 // ---- failures -----------------------------------------------------------------------------------
@@ -333,6 +524,8 @@ int main(void) {
         in_a_folder(without_a_home_there_is_no_cache_folder),
         in_a_folder(a_path_that_is_too_long_is_refused),
         in_a_folder(what_is_saved_is_loaded),
+        in_a_folder(devices_are_saved_beside_the_cpu),
+        in_a_folder(as_many_devices_as_there_may_be_fit_into_a_file),
         in_a_folder(absurd_rates_are_kept_within_bounds),
         in_a_folder(no_file_is_not_found),
         in_a_folder(a_path_through_a_file_is_refused_and_named),
@@ -340,9 +533,14 @@ int main(void) {
         in_a_folder(every_cut_is_corrupt),
         in_a_folder(every_missing_field_is_corrupt),
         in_a_folder(numbers_that_cannot_be_rates_are_corrupt),
+        in_a_folder(devices_that_cannot_be_are_corrupt),
+        in_a_folder(every_missing_field_of_a_device_is_corrupt),
+        in_a_folder(a_file_from_before_there_were_devices_is_read),
         in_a_folder(a_large_file_is_corrupt),
         in_a_folder(fields_of_a_later_version_are_skipped),
         in_a_folder(rates_are_used_where_threads_and_level_agree),
+        in_a_folder(a_device_uses_rates_of_its_name_and_hardware),
+        in_a_folder(the_cpu_is_not_a_device_of_the_file),
         in_a_folder(a_corrupt_file_is_not_taken_for_none),
         in_a_folder(every_failure_is_told_and_nothing_leaks),
         in_a_folder(a_calibration_that_is_stopped_leaves_nothing),

@@ -266,6 +266,76 @@ static void queues_of_another_device_have_lanes_of_their_own(void **state) {
     rn_recipe_destroy(&recipe);
 }
 
+// Some of the first blocks are streamed, all of the last one's weights stay.
+static rn_plan *plan_prefix(const rn_device_caps *caps) {
+    rn_recipe recipe;
+    rn_llama_config config = llama();
+    rn_plan *plan = NULL;
+    config.layers = 4;
+    assert_ok(rn_llama_recipe(&config, &recipe));
+    plan = make_plan(&recipe, caps, false);
+    rn_plan_options options = {.budget_bytes =
+                                   (plan->summary.smallest_bytes + plan->summary.planned_bytes) / 2,
+                               .prefix = true};
+    rn_plan_destroy(plan);
+    assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
+    rn_recipe_destroy(&recipe);
+    assert_true(plan->summary.prefix_blocks > 0);
+    return plan;
+}
+
+static rn_status run_behind(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    uint64_t rows = plan->summary.rows;
+    for (uint32_t i = 0; i < session->input_count; i++) {
+        rn_value v = session->inputs[i].value;
+        RN_TRY(rn_session_set(session, rn_graph_value(plan->graph, v)->name, zeros,
+                              rn_session_value_bytes(session, v, rows)));
+    }
+    return rn_session_run_from(session, zeros,
+                               rn_session_value_bytes(session, session->entry.value, rows), rows);
+}
+
+static bool tells_what_is_predicted(const rn_timeline *t) {
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < t->counter_count; i++) {
+        const rn_timeline_counter *c = &t->counters[i];
+        if (c->kind != RN_COUNTER_PREDICTED) continue;
+        if (rn_timeline_level_at(t, c->device, c->time_ns).active_bytes != c->value) return false;
+        told++;
+    }
+    return told > 0;
+}
+
+static void runs_that_begin_behind_the_first_blocks_use_what_was_planned(void **state) {
+    (void)state;
+    static const bool behind[] = {true, false, true, true, false, false, true};
+    rn_device *sim = NULL;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    for (int on_sim = 0; on_sim < 2; on_sim++) {
+        rn_plan *plan = plan_prefix(on_sim ? rn_device_get_caps(sim) : rn_cpu_caps());
+        rn_session *session = NULL;
+        rn_session_options options = {.device = on_sim ? sim : NULL,
+                                      .entry_block = plan->summary.prefix_blocks,
+                                      .entry_rows = plan->summary.rows};
+        record();
+        assert_ok(rn_session_create(plan, &source, &options, &session));
+        for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++)
+            assert_ok(behind[i] ? run_behind(session) : run_once(session));
+        uint32_t first = plan->steps[0].node, last = plan->steps[plan->step_count - 1].node;
+        rn_session_destroy(session);
+        rn_timeline *t = read_back();
+        assert_true(tells_what_is_predicted(t));
+        assert_false(has_overlap(t));
+        expect_all_ends(t);
+        assert_int_equal(count_ops(t, rn_graph_node(plan->graph, first)->name), 3);
+        assert_int_equal(count_ops(t, rn_graph_node(plan->graph, last)->name), 7);
+        rn_timeline_destroy(t);
+        rn_plan_destroy(plan);
+    }
+    rn_device_destroy(sim);
+}
+
 // ---- damage -------------------------------------------------------------------------------------
 
 static rn_plan *plan_mlp(void) {
@@ -447,6 +517,7 @@ int main(void) {
         cmocka_unit_test(resnet18_uses_what_was_planned),
         cmocka_unit_test(training_uses_what_was_planned_and_has_its_phases),
         cmocka_unit_test(queues_of_another_device_have_lanes_of_their_own),
+        cmocka_unit_test(runs_that_begin_behind_the_first_blocks_use_what_was_planned),
         cmocka_unit_test(a_lifetime_that_was_changed_is_seen),
         cmocka_unit_test(live_bytes_that_are_wrong_at_one_step_are_seen),
         cmocka_unit_test(buffers_on_top_of_each_other_are_seen),

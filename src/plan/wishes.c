@@ -1,0 +1,181 @@
+// wishes.c — weights by name that shall stay or shall not, and how much may stay at most.
+//
+// A wish narrows the list of candidates and is no mechanism of its own. What is to be kept is a
+// unit that never leaves, like one that is trained; what is to be offloaded stands last among the
+// units of a level, behind the most that may stay; a limit shortens that part of the list. What
+// never leaves by its nature (trained, or used in several blocks) counts for the bytes, but is no
+// resident block.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "base/str.h"
+
+#include <string.h>
+
+#define SIZE(bytes) rn_size_format(bytes).text
+
+// ---- names --------------------------------------------------------------------------------------
+
+// The next of patterns separated by commas; false behind the last.
+static bool next_pattern(const char **at, rn_str *out) {
+    while (*at && **at == ',')
+        ++*at;
+    if (!*at || !**at) return false;
+    *out = (rn_str){*at, strcspn(*at, ",")};
+    *at += out->bytes;
+    return true;
+}
+
+static bool is_listed(const char *patterns, const char *name) {
+    rn_str pattern;
+    while (next_pattern(&patterns, &pattern))
+        if (rn_str_matches(rn_str_from(name), pattern)) return true;
+    return false;
+}
+
+rn_wish rn_wish_of(const rn_plan_options *options, const char *name) {
+    if (!options) return RN_WISH_NONE;
+    if (is_listed(options->keep, name)) return RN_WISH_KEEP;
+    return is_listed(options->offload, name) ? RN_WISH_OFFLOAD : RN_WISH_NONE;
+}
+
+// ---- names that mean nothing --------------------------------------------------------------------
+
+// A weight that matches; *out_leaves: one of those that do could leave, or is not held at all.
+static const char *find_match(const rn_case *c, rn_str pattern, bool *out_leaves) {
+    const char *found = NULL;
+    for (rn_value v = 1; v <= rn_graph_value_count(c->graph); v++) {
+        const rn_value_info *info = rn_graph_value(c->graph, v);
+        uint32_t unit = c->units.unit_of[v];
+        if (info->role != RN_ROLE_WEIGHT || !rn_str_matches(rn_str_from(info->name), pattern))
+            continue;
+        if (!found) found = info->name;
+        *out_leaves |= unit == RN_NO_USE || !c->units.units[unit].resident ||
+                       c->units.wishes[unit] != RN_WISH_NONE;
+    }
+    return found;
+}
+
+static rn_status check_patterns(const rn_case *c, const char *patterns, bool offload) {
+    rn_str pattern;
+    while (next_pattern(&patterns, &pattern)) {
+        bool leaves = false;
+        const char *found = find_match(c, pattern, &leaves);
+        if (!found)
+            return rn_hint(rn_fail(RN_INVALID, "no weight is called '%.*s'", RN_STR_ARG(pattern)),
+                           "'*' is any run of characters, '?' any one; ration inspect lists names");
+        if (offload && !leaves)
+            return rn_hint(rn_fail(RN_INVALID, "'%s' cannot be offloaded", found),
+                           "it is trained, or read in several blocks: it stays in any case");
+    }
+    return RN_OK;
+}
+
+rn_status rn_wishes_check(const rn_plan_options *options, const rn_case *c) {
+    RN_TRY(check_patterns(c, options->keep, false));
+    return check_patterns(c, options->offload, true);
+}
+
+// ---- limits -------------------------------------------------------------------------------------
+
+static uint32_t most_blocks(const rn_plan_options *o) {
+    if (o->resident_blocks == RN_NO_BLOCKS) return 0;
+    return o->resident_blocks ? o->resident_blocks : UINT32_MAX;
+}
+
+static uint64_t most_bytes(const rn_plan_options *o) {
+    return o->resident_bytes ? o->resident_bytes : RN_NO_LIMIT;
+}
+
+// Whether it stays whatever the level's list says, but not by its nature.
+static bool stays(const rn_unit_table *t, uint32_t unit, uint64_t largest) {
+    if (t->units[unit].resident) return t->wishes[unit] == RN_WISH_KEEP;
+    return t->slot_bytes[unit] > largest;
+}
+
+static bool has_offloaded(const rn_unit_table *t, uint64_t above) {
+    for (uint32_t u = 0; u < t->unit_count; u++)
+        if (t->wishes[u] == RN_WISH_OFFLOAD && t->slot_bytes[u] > above) return true;
+    return false;
+}
+
+// Marks the blocks of units that stay with slots of this size; how many.
+static uint32_t mark_blocks(const rn_unit_table *t, uint64_t largest, bool *marks) {
+    uint32_t count = 0;
+    for (uint32_t u = 0; u < t->unit_count; u++) {
+        uint32_t block = t->units[u].block;
+        if (!stays(t, u, largest) || marks[block]) continue;
+        marks[block] = true;
+        count++;
+    }
+    return count;
+}
+
+void rn_wishes_sort(const rn_unit_table *t, rn_level *level) {
+    uint32_t last = level->count;
+    for (uint32_t i = level->count; i-- > 0;) {
+        uint32_t unit = level->units[i];
+        if (t->wishes[unit] != RN_WISH_OFFLOAD) continue;
+        last--;
+        memmove(&level->units[i], &level->units[i + 1], (last - i) * sizeof *level->units);
+        level->units[last] = unit;
+    }
+}
+
+rn_status rn_wishes_limit(const rn_plan_options *o, rn_case *c, uint64_t largest, rn_level *level) {
+    const rn_unit_table *t = &c->units;
+    uint32_t k = 0, most = most_blocks(o);
+    bool *marks; // (blocks)
+    RN_TRY(
+        rn_arena_array(&c->memory, rn_graph_block_count(c->graph), sizeof *marks, (void **)&marks));
+    uint32_t blocks = mark_blocks(t, largest, marks);
+    level->choices = 0;
+    if (has_offloaded(t, largest) || blocks > most || level->resident_bytes[0] > most_bytes(o))
+        return RN_OK;
+    for (; k + 1 < level->count && level->resident_bytes[k + 1] <= most_bytes(o); k++) {
+        uint32_t unit = level->units[k], block = t->units[unit].block;
+        if (t->wishes[unit] == RN_WISH_OFFLOAD || blocks + !marks[block] > most) break;
+        blocks += !marks[block];
+        marks[block] = true;
+    }
+    level->choices = k + 1;
+    return RN_OK;
+}
+
+rn_status rn_wishes_allow_all(const rn_plan_options *o, rn_case *c) {
+    bool *marks; // (blocks)
+    RN_TRY(
+        rn_arena_array(&c->memory, rn_graph_block_count(c->graph), sizeof *marks, (void **)&marks));
+    c->all_may_stay = c->unit_bytes <= most_bytes(o) && !has_offloaded(&c->units, 0) &&
+                      mark_blocks(&c->units, 0, marks) <= most_blocks(o);
+    return RN_OK;
+}
+
+// ---- telling ------------------------------------------------------------------------------------
+
+uint64_t rn_wishes_kept(const rn_plan *plan, const rn_plan_options *options, const char **out_name,
+                        uint32_t *out_count) {
+    uint64_t bytes = 0;
+    *out_count = 0;
+    for (uint32_t u = 0; u < plan->unit_count; u++) {
+        const rn_plan_unit *unit = &plan->units[u];
+        const rn_value *values = plan->unit_values + unit->first_value;
+        const char *name = rn_graph_value(plan->graph, values[0])->name;
+        if (!unit->resident || rn_wish_of(options, name) != RN_WISH_KEEP) continue;
+        if (*out_count == 0) *out_name = name;
+        *out_count += unit->value_count;
+        bytes += unit->bytes;
+    }
+    return bytes;
+}
+
+rn_status rn_plan_refuse_wishes(const rn_planner *p) {
+    const rn_plan_options *o = &p->options;
+    rn_status s =
+        rn_fail(RN_INVALID,
+                "no plan of '%s' keeps what is to be kept%s%s%s and no more "
+                "than may stay",
+                p->recipe->name, o->keep ? " ('" : "", o->keep ? o->keep : "", o->keep ? "')" : "");
+    return rn_hint(s, "a shorter keep list, or more resident blocks or bytes; weights that pass "
+                      "through need at least two units of them");
+}

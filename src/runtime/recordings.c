@@ -1,0 +1,62 @@
+// recordings.c — a run that was walked before is replayed as a whole.
+//
+// Submitting a step costs a device with a driver microseconds, and a pass of one token has hundreds
+// of them. Where nothing is streamed, a run is the same commands at the same addresses each time,
+// and only the ports' bytes differ; so is one that begins behind all that is streamed. The second
+// run of a number of rows is recorded, and from then on replayed. Runs of many rows are long enough
+// not to care.
+#include "runtime/session.h"
+
+#include <ration/profile.h>
+
+enum { MOST_ROWS = 64 };
+
+static bool can_replay(const rn_session *session, uint64_t rows) {
+    const rn_plan *plan = session->plan;
+    bool same = plan->use_count == 0 || session->first_step;
+    return session->compute->record && session->ports && same && plan->summary.micro_batches == 1 &&
+           rows <= MOST_ROWS && !session->options.audit &&
+           rn_graph_scalar_count(plan->graph) == 0 && !rn_profile_recording();
+}
+
+// The place of these rows and this beginning, or the one that was used least recently, emptied.
+static rn_session_recording *find_place(rn_session *session, uint64_t rows) {
+    rn_session_recording *oldest = &session->recordings[0];
+    for (uint32_t i = 0; i < RN_SESSION_RECORDINGS; i++) {
+        rn_session_recording *each = &session->recordings[i];
+        if (each->rows == rows && each->first_step == session->first_step) return each;
+        if (each->used < oldest->used) oldest = each;
+    }
+    if (oldest->recording) session->compute->forget(session->compute, oldest->recording);
+    *oldest = (rn_session_recording){.rows = rows, .first_step = session->first_step};
+    return oldest;
+}
+
+rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submit submit,
+                            bool *out_done) {
+    rn_queue *queue = session->compute;
+    *out_done = false;
+    if (!can_replay(session, rows)) return RN_OK;
+    rn_session_recording *place = find_place(session, rows);
+    bool first = place->used == 0;
+    place->used = ++session->replays;
+    if (first) return RN_OK;
+    if (!place->recording) {
+        RN_TRY(queue->record(queue));
+        rn_status s = submit(session, rows);
+        rn_status kept = queue->keep(queue, &place->recording);
+        RN_TRY(s);
+        RN_TRY(kept);
+    }
+    queue->replay(queue, place->recording);
+    *out_done = true;
+    return RN_OK;
+}
+
+void rn_session_forget_recordings(rn_session *session) {
+    for (uint32_t i = 0; i < RN_SESSION_RECORDINGS; i++) {
+        rn_recording *recording = session->recordings[i].recording;
+        if (recording) session->compute->forget(session->compute, recording);
+        session->recordings[i] = (rn_session_recording){0};
+    }
+}

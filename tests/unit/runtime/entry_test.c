@@ -1,0 +1,398 @@
+// labels: threads
+// Runs that begin behind the first blocks: the same bits as whole runs, whatever runs in between,
+// and refused where something would be missing.
+#include "chain.h"
+
+#include <ration/memory.h>
+
+#include "backend/sim/sim.h"
+
+enum { LAYERS = 9, WIDTH = 96, ROWS = 3, MIDDLE = 5 };
+
+static chain all = {.layers = LAYERS, .width = WIDTH, .rows = ROWS};
+static float expected[2][ROWS * WIDTH]; // y of seeds 0 and 1
+static float middle[2][ROWS * WIDTH];   // what layer MIDDLE reads on the way there
+
+static void compute(chain *c, uint32_t seed, float *y) {
+    rn_plan *plan = chain_plan(c, rn_cpu_caps(), 0);
+    rn_weight_source source = chain_memory(c);
+    rn_session *session;
+    assert_ok(rn_session_create(plan, &source, NULL, &session));
+    assert_ok(chain_run(c, session, ROWS, seed, y));
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+}
+
+static int open_all(void **state) {
+    (void)state;
+    chain_open(&all);
+    chain_write(&all, test_path("chain.safetensors"));
+    for (uint32_t seed = 0; seed < 2; seed++) {
+        chain first = all;
+        first.layers = MIDDLE;
+        compute(&all, seed, expected[seed]);
+        compute(&first, seed, middle[seed]);
+        for (int i = 0; i < ROWS * WIDTH; i++) // the relu that only the whole chain has there
+            middle[seed][i] = middle[seed][i] > 0 ? middle[seed][i] : 0;
+    }
+    return 0;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    chain_close(&all);
+    return 0;
+}
+
+// Block 0 is the graph's own, without a name.
+static uint32_t block_of(uint32_t layer) {
+    return layer + 1;
+}
+
+// What is streamed is of the first blocks; the i-th of 8 budgets.
+static rn_plan *plan_prefix(const rn_device_caps *caps, uint32_t i) {
+    rn_recipe recipe = chain_recipe(&all);
+    rn_plan *plan;
+    rn_plan_options options = {.budget_bytes = chain_budget(&all, caps, i, 8), .prefix = true};
+    assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
+    assert_true(rn_plan_is_valid(plan));
+    return plan;
+}
+
+// The roomiest plan that streams and leaves layer MIDDLE where it is.
+static rn_plan *plan_middle(const rn_device_caps *caps) {
+    for (uint32_t i = 0; i < 8; i++) {
+        rn_plan *plan = plan_prefix(caps, i);
+        if (plan->summary.prefix_blocks && plan->summary.prefix_blocks <= block_of(MIDDLE))
+            return plan;
+        rn_plan_destroy(plan);
+    }
+    fail();
+    return NULL;
+}
+
+// ---- plans --------------------------------------------------------------------------------------
+
+static void a_prefix_is_streamed_and_no_more(void **state) {
+    (void)state;
+    uint32_t last = UINT32_MAX, different = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        rn_plan *plan = plan_prefix(rn_cpu_caps(), i);
+        uint32_t streamed = plan->summary.prefix_blocks;
+        for (uint32_t u = 0; u < plan->unit_count; u++) {
+            assert_int_equal(plan->units[u].block, block_of(u));
+            assert_int_equal(plan->units[u].resident, block_of(u) >= streamed);
+        }
+        assert_true(streamed <= last);
+        different += streamed != last;
+        last = streamed;
+        assert_true(plan->summary.tail_seconds > 0 || streamed == block_of(LAYERS));
+        assert_true(plan->summary.tail_seconds <= plan->summary.pass_seconds);
+        if (streamed == 0) // then all of it lies behind, to the rounding of sums
+            assert_true(fabs(plan->summary.tail_seconds / plan->summary.pass_seconds - 1) < 1e-9);
+        rn_plan_destroy(plan);
+    }
+    assert_int_equal(last, 0);
+    assert_true(different > 3);
+}
+
+// Slots that speed up whole runs may cost a block its place, for the host to compute.
+static void a_host_that_computes_the_prefix_keeps_it_short(void **state) {
+    (void)state;
+    rn_recipe recipe = chain_recipe(&all);
+    uint32_t shorter = 0;
+    recipe.workload_passes = 100;
+    for (uint32_t i = 0; i < 60; i++) {
+        rn_plan_options options = {.budget_bytes = chain_budget(&all, rn_cpu_caps(), i, 60),
+                                   .prefix = true};
+        rn_plan *plan, *host;
+        assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), &options, &plan));
+        options.host_bytes_second = 2 * rn_cpu_caps()->disk_bytes_second;
+        assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), &options, &host));
+        const rn_plan_summary *s = &host->summary;
+        double prefix = s->prefix_blocks * (double)all.weight_bytes / options.host_bytes_second;
+        if (s->prefix_blocks) // block 0 has no weights
+            prefix -= (double)all.weight_bytes / options.host_bytes_second;
+        assert_true(fabs(s->pass_seconds - prefix - s->tail_seconds) < 1e-12);
+        assert_true(s->prefix_blocks <= plan->summary.prefix_blocks);
+        shorter += s->prefix_blocks < plan->summary.prefix_blocks;
+        rn_plan_destroy(plan);
+        rn_plan_destroy(host);
+    }
+    assert_true(shorter > 0);
+}
+
+static void where_a_run_can_begin_is_found(void **state) {
+    (void)state;
+    rn_plan *plan = plan_middle(rn_cpu_caps());
+    rn_plan_entry entry;
+    uint32_t first = plan->summary.prefix_blocks, count = rn_graph_block_count(plan->graph);
+    for (uint32_t block = first; block < count; block++) {
+        assert_ok(rn_plan_find_entry(plan, block, &entry));
+        assert_int_equal(plan->steps[entry.step].kind, RN_STEP_COMPUTE);
+        const rn_node *node = rn_graph_node(plan->graph, plan->steps[entry.step].node);
+        assert_int_equal(node->block, block);
+        assert_int_equal(node->inputs[0], entry.value);
+    }
+    for (uint32_t block = 2; block < first; block++) {
+        assert_fails(RN_UNSUPPORTED, rn_plan_find_entry(plan, block, &entry));
+        assert_non_null(strstr(rn_last_story()->message, "streamed"));
+    }
+    assert_fails(RN_INVALID, rn_plan_find_entry(plan, 0, &entry));
+    assert_fails(RN_INVALID, rn_plan_find_entry(plan, count, &entry));
+    rn_plan_destroy(plan);
+    plan = chain_plan(&all, rn_cpu_caps(), 0);
+    assert_fails(RN_UNSUPPORTED, rn_plan_find_entry(plan, block_of(0), &entry)); // the first
+    rn_plan_destroy(plan);
+}
+
+// ---- runs ---------------------------------------------------------------------------------------
+
+static rn_session *open_session(const rn_plan *plan, const rn_weight_source *source,
+                                rn_device *device) {
+    rn_session *session;
+    rn_session_options options = {
+        .device = device, .audit = true, .entry_block = block_of(MIDDLE), .entry_rows = ROWS};
+    assert_ok(rn_session_create(plan, source, &options, &session));
+    return session;
+}
+
+static void expect_whole(rn_session *session, uint32_t seed) {
+    float y[ROWS * WIDTH];
+    assert_ok(chain_run(&all, session, ROWS, seed, y));
+    assert_memory_equal(y, expected[seed], sizeof y);
+}
+
+static rn_status run_tail(rn_session *session, uint32_t seed, uint64_t rows, float *y) {
+    uint64_t bytes = rows * WIDTH * sizeof(float);
+    float nothing[ROWS * WIDTH] = {0}; // all inputs are set; this one nobody reads
+    RN_TRY(rn_session_set(session, "x", nothing, bytes));
+    RN_TRY(rn_session_run_from(session, middle[seed], bytes, rows));
+    return rn_session_get(session, "y", y, bytes);
+}
+
+static void expect_tail(rn_session *session, uint32_t seed, uint64_t rows) {
+    float y[ROWS * WIDTH];
+    assert_ok(run_tail(session, seed, rows, y));
+    assert_memory_equal(y, expected[seed], rows * WIDTH * sizeof(float));
+}
+
+// Whole runs and others in any order: the ring goes on where it was.
+static void expect_any_order(const rn_plan *plan, const rn_weight_source *source,
+                             rn_device *device) {
+    rn_session *session = open_session(plan, source, device);
+    uint32_t seed = 17;
+    for (int i = 0; i < 24; i++) {
+        uint32_t word = (uint32_t)((chain_random(&seed) + 1) * 1000);
+        if (word % 3 == 0)
+            expect_whole(session, word % 2);
+        else
+            expect_tail(session, word % 2, 1 + word % ROWS);
+    }
+    rn_session_facts facts = rn_session_get_facts(session);
+    assert_int_equal(facts.runs, 24);
+    assert_int_equal(facts.live_mismatch_step, UINT64_MAX);
+    rn_session_destroy(session);
+}
+
+static void a_run_from_a_block_equals_a_whole_run(void **state) {
+    (void)state;
+    rn_checkpoint *checkpoint;
+    rn_device *sim;
+    assert_ok(rn_checkpoint_open(test_path("chain.safetensors"), &checkpoint));
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
+    rn_weight_source source = {.checkpoint = checkpoint}, memory = chain_memory(&all);
+    for (int on_sim = 0; on_sim < 2; on_sim++) {
+        rn_device *device = on_sim ? sim : NULL;
+        rn_plan *plan = plan_middle(on_sim ? rn_device_get_caps(sim) : rn_cpu_caps());
+        rn_plan *roomy = chain_plan(&all, &plan->caps, 0);
+        expect_any_order(plan, &source, device);
+        expect_any_order(plan, &memory, device);
+        expect_any_order(roomy, &source, device);
+        rn_plan_destroy(plan);
+        rn_plan_destroy(roomy);
+    }
+    rn_device_destroy(sim);
+    rn_checkpoint_close(checkpoint);
+}
+
+static void a_fault_on_the_way_is_told_and_forgotten_by_a_reset(void **state) {
+    (void)state;
+    rn_device *sim;
+    float y[ROWS * WIDTH];
+    uint32_t failed = 0;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
+    rn_plan *plan = plan_middle(rn_device_get_caps(sim));
+    rn_weight_source memory = chain_memory(&all);
+    rn_session *session = open_session(plan, &memory, sim);
+    for (uint32_t n = 1; n < 12; n++) {
+        rn_sim_device_arm(sim, 0, n % 2 ? n : 0, n % 2 ? 0 : n / 2);
+        rn_status s = run_tail(session, 0, ROWS, y);
+        rn_sim_device_arm(sim, 0, 0, 0);
+        failed += s == RN_DEVICE;
+        if (s != RN_OK) assert_fails(RN_DEVICE, run_tail(session, 0, ROWS, y));
+        assert_ok(rn_session_reset(session));
+        expect_tail(session, 1, ROWS);
+        expect_whole(session, n % 2);
+    }
+    assert_true(failed > 4);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
+static void what_makes_no_sense_is_refused(void **state) {
+    (void)state;
+    rn_plan *plan = plan_middle(rn_cpu_caps());
+    rn_weight_source memory = chain_memory(&all);
+    rn_session_options options = {.entry_block = block_of(0), .entry_rows = 1};
+    rn_session *session;
+    float y[ROWS * WIDTH];
+    uint64_t row = WIDTH * sizeof(float);
+    assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
+    options = (rn_session_options){.entry_block = block_of(MIDDLE), .entry_rows = ROWS + 1};
+    assert_fails(RN_INVALID, rn_session_create(plan, &memory, &options, &session));
+    assert_ok(rn_session_create(plan, &memory, NULL, &session));
+    assert_fails(RN_INVALID, rn_session_run_from(session, middle[0], row, 1)); // no entry
+    rn_session_destroy(session);
+    options.entry_rows = 1;
+    assert_ok(rn_session_create(plan, &memory, &options, &session));
+    assert_fails(RN_INVALID, rn_session_run_from(session, middle[0], row, 1)); // no input
+    assert_fails(RN_INVALID, run_tail(session, 0, 2, y));                      // too many rows
+    assert_ok(rn_session_set(session, "x", y, row));
+    assert_fails(RN_INVALID, rn_session_run_from(session, middle[0], row - 4, 1));
+    expect_tail(session, 0, 1); // no harm done
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+}
+
+static void what_it_takes_on_the_host_is_known(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
+    rn_plan *plan = plan_middle(rn_device_get_caps(sim));
+    rn_weight_source memory = chain_memory(&all);
+    uint64_t held[2], bytes;
+    for (int entry = 0; entry < 2; entry++) {
+        rn_session_options options = {
+            .device = sim, .entry_block = block_of(MIDDLE), .entry_rows = entry ? ROWS : 0};
+        rn_session *session;
+        assert_ok(rn_session_create(plan, &memory, &options, &session));
+        held[entry] = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
+        rn_session_destroy(session);
+    }
+    assert_ok(rn_session_entry_bytes(plan, block_of(MIDDLE), ROWS, &bytes));
+    assert_int_equal(held[1] - held[0], bytes);
+    assert_int_equal(bytes, ROWS * WIDTH * sizeof(float));
+    assert_fails(RN_UNSUPPORTED, rn_session_entry_bytes(plan, block_of(0), ROWS, &bytes));
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+
+enum { MOST_COMMANDS = 64, MOST_RECORDINGS = 4 };
+
+struct rn_recording {
+    rn_command commands[MOST_COMMANDS];
+    uint32_t count;
+};
+
+// A queue that can record, made of one that cannot.
+static struct {
+    void (*submit)(rn_queue *queue, const rn_command *command);
+    rn_recording recordings[MOST_RECORDINGS], *open;
+    uint32_t count, replays;
+} recorder;
+
+static void record_or_submit(rn_queue *queue, const rn_command *command) {
+    rn_recording *open = recorder.open;
+    if (!open) {
+        recorder.submit(queue, command);
+        return;
+    }
+    assert_true(command->kind <= RN_COMMAND_ZERO); // of this queue alone
+    assert_true(open->count < MOST_COMMANDS);
+    open->commands[open->count++] = *command;
+}
+
+static rn_status begin_recording(rn_queue *queue) {
+    (void)queue;
+    assert_true(recorder.count < MOST_RECORDINGS);
+    recorder.open = &recorder.recordings[recorder.count++];
+    return RN_OK;
+}
+
+static rn_status keep_recording(rn_queue *queue, rn_recording **out) {
+    (void)queue;
+    *out = recorder.open;
+    recorder.open = NULL;
+    return RN_OK;
+}
+
+static void replay(rn_queue *queue, rn_recording *recording) {
+    recorder.replays++;
+    for (uint32_t i = 0; i < recording->count; i++)
+        recorder.submit(queue, &recording->commands[i]);
+}
+
+static void forget(rn_queue *queue, rn_recording *recording) {
+    (void)queue;
+    recording->count = 0;
+}
+
+// Nine runs, two of them whole.
+static void run_recorded(rn_device *sim, const rn_plan *plan) {
+    rn_weight_source memory = chain_memory(&all);
+    rn_session_options options = {
+        .device = sim, .entry_block = block_of(MIDDLE), .entry_rows = ROWS};
+    rn_session *session;
+    assert_ok(rn_session_create(plan, &memory, &options, &session));
+    rn_queue *queue = session->compute;
+    memset(&recorder, 0, sizeof recorder);
+    recorder.submit = queue->submit;
+    queue->submit = record_or_submit;
+    queue->record = begin_recording;
+    queue->keep = keep_recording;
+    queue->replay = replay;
+    queue->forget = forget;
+    for (uint32_t i = 0; i < 9; i++) {
+        if (i % 4 == 3)
+            expect_whole(session, i % 2);
+        else
+            expect_tail(session, i % 2, ROWS);
+    }
+    rn_session_destroy(session);
+}
+
+// What streams is walked each time; of the others the first only, one kind apart from the other.
+static void it_is_recorded_also_where_whole_runs_are_not(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
+    rn_plan *plan = plan_middle(rn_device_get_caps(sim));
+    rn_plan *roomy = chain_plan(&all, rn_device_get_caps(sim), 0);
+    run_recorded(sim, plan);
+    assert_int_equal(recorder.count, 1);
+    assert_int_equal(recorder.replays, 7 - 1);
+    run_recorded(sim, roomy);
+    assert_int_equal(recorder.count, 2);
+    assert_int_equal(recorder.replays, 7 - 1 + 2 - 1);
+    rn_plan_destroy(plan);
+    rn_plan_destroy(roomy);
+    rn_device_destroy(sim);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prefix_is_streamed_and_no_more),
+        cmocka_unit_test(a_host_that_computes_the_prefix_keeps_it_short),
+        cmocka_unit_test(where_a_run_can_begin_is_found),
+        cmocka_unit_test(a_run_from_a_block_equals_a_whole_run),
+        cmocka_unit_test(a_fault_on_the_way_is_told_and_forgotten_by_a_reset),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(what_it_takes_on_the_host_is_known),
+        cmocka_unit_test(it_is_recorded_also_where_whole_runs_are_not),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
