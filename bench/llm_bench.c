@@ -1,13 +1,15 @@
 // llm_bench.c — one text model: prompt and token rates, what it held and what it read.
 //
 //     llm_bench MODEL [-p 512] [-n 128] [-t THREADS] [-r 1] [-b BUDGET] [-c CONTEXT] [-s] [-d 0]
-//                     [-u ROWS] [-q 1] [-k]
+//                     [-u ROWS] [-q 1] [-k] [-D DEVICE] [-B DEVICE_BUDGET] [-P TRACE]
 //     llm_bench MODEL -x
 //     llm_bench bandwidth [-t THREADS]
 //
 // Prints one line of JSON. Tokens are made greedily from random prompts; -s allows speculation, -d
 // puts so many tokens before what is timed, -q runs so many sequences side by side (each with its
-// own prompt; rates are of all of them together), -k tells the time of decoding by kernel.
+// own prompt; rates are of all of them together), -k tells the time of decoding by kernel. -D is a
+// device as `ration run --device` takes it; -B is for its own memory, then -b is for the host's.
+// -P records one more round, which is not timed.
 // `bandwidth` reads a gigabyte of memory again and again and says how fast; -x reads the model's
 // file past the page cache into a small buffer and says how fast: nothing on a disk runs ahead of
 // that.
@@ -23,6 +25,9 @@ typedef struct job {
     const char *model;
     uint32_t prompt, tokens, rounds, context, depth, rows, sequences;
     uint64_t budget_bytes; // 0: none
+    const char *device;    // NULL: the CPU
+    const char *trace;     // NULL: none
+    uint64_t device_bytes; // of its own memory; 0: nine tenths of what is free
     bool speculate;
     bool by_kernel;
     bool only_read; // the file, nothing else
@@ -167,7 +172,9 @@ static rn_status open_run(run *r) {
                                         j->speculate ? RN_SPECULATE_AUTO : RN_SPECULATE_NEVER};
     RN_TRY(rn_model_open(j->model, &(rn_model_options){.without_tokenizer = true}, &r->model));
     RN_TRY(rn_rates_use(threads, &measured));
-    RN_TRY(rn_cpu_device_create(threads, &r->device));
+    RN_TRY(rn_device_open(j->device ? j->device : "cpu", threads, &r->device));
+    RN_TRY(rn_rates_apply(r->device, &measured));
+    options.device_budget.bytes = j->device_bytes;
     if (j->by_kernel) r->device->caps.kernels = time_kernels();
     RN_TRY(rn_process_charge_outside());
     options.session.device = r->device;
@@ -177,7 +184,8 @@ static rn_status open_run(run *r) {
                                     (4 << 20) + j->budget_bytes / 256;
     RN_TRY(rn_generator_create(r->model, &options, &r->generator));
     for (uint32_t i = 0; i < j->sequences; i++)
-        RN_TRY(rn_sequence_create(r->generator, &(rn_sampling){0}, &r->sequences[i]));
+        RN_TRY(rn_sequence_create(r->generator, &(rn_sampling){.without_logprob = true},
+                                  &r->sequences[i]));
     return RN_OK;
 }
 
@@ -250,6 +258,16 @@ static rn_status make_prompt(run *r) {
     return RN_OK;
 }
 
+// After the timed rounds: what they were is kept.
+static rn_status record_round(const run *r) {
+    run again = *r;
+    if (!r->job->trace) return RN_OK;
+    RN_TRY(rn_profile_start(&(rn_profile_options){.path = r->job->trace}));
+    rn_status s = time_round(&again);
+    rn_status stopped = rn_profile_stop();
+    return s == RN_OK ? stopped : s;
+}
+
 static rn_status time_model(run *r, double start) {
     RN_TRY(open_run(r));
     RN_TRY(make_prompt(r));
@@ -258,7 +276,7 @@ static rn_status time_model(run *r, double start) {
         RN_TRY(time_round(r));
         if (i == 0) r->first_seconds = r->load_seconds + r->prompt_seconds;
     }
-    return RN_OK;
+    return record_round(r);
 }
 
 // What one token reads: all tensors, but for an embedding table that is not the head as well.
@@ -278,12 +296,16 @@ static void print_run(const run *r) {
     const job *j = r->job;
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     rn_generator_facts facts = rn_generator_get_facts(r->generator);
+    rn_device_id id = rn_device_number(r->device);
+    rn_ledger_line total = rn_ledger_total(id), outside = rn_ledger_read(id, RN_PURPOSE_OUTSIDE);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"prompt_rate\": %.3f, \"token_rate\": %.3f, \"load_seconds\": %.4f, "
            "\"first_token_seconds\": %.4f, \"planned_bytes\": %llu, \"streamed_bytes\": %llu, "
            "\"read_bytes_a_token\": %.0f, \"resident_peak_bytes\": %llu, \"rows\": %llu, "
-           "\"pass_bytes\": %llu, \"predicted_pass_seconds\": %.5f, \"accepted\": %llu}\n",
+           "\"pass_bytes\": %llu, \"predicted_pass_seconds\": %.7f, \"accepted\": %llu, "
+           "\"predicted_prompt_seconds\": %.7f, \"device_planned_peak_bytes\": %llu, "
+           "\"device_peak_bytes\": %llu, \"host_weight_bytes\": %llu}\n",
            r->prompt_seconds > 0 && j->prompt ? j->sequences * j->prompt / r->prompt_seconds : 0,
            r->token_seconds > 0 ? j->sequences * j->tokens / r->token_seconds : 0, r->load_seconds,
            r->first_seconds, (unsigned long long)p->planned_bytes,
@@ -291,7 +313,9 @@ static void print_run(const run *r) {
            j->tokens ? (double)r->read_bytes / (j->sequences * j->tokens) : 0,
            (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
            (unsigned long long)pass_bytes(r), p->pass_seconds,
-           (unsigned long long)facts.accepted_tokens);
+           (unsigned long long)facts.accepted_tokens, p->prompt_seconds,
+           (unsigned long long)(total.peak_bytes - outside.now_bytes),
+           (unsigned long long)total.peak_bytes, (unsigned long long)p->host_weight_bytes);
 }
 
 static void close_run(run *r) {
@@ -303,7 +327,7 @@ static void close_run(run *r) {
 
 static bool read_flags(int argc, char **argv, job *out) {
     int flag;
-    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:u:q:ksx")) != -1) {
+    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:u:q:ksxD:B:P:")) != -1) {
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         if (flag == 'p') out->prompt = number;
         if (flag == 'n') out->tokens = number;
@@ -317,7 +341,11 @@ static bool read_flags(int argc, char **argv, job *out) {
         if (flag == 's') out->speculate = true;
         if (flag == 'x') out->only_read = true;
         if (flag == '?') return false;
-        if (flag == 'b' && rn_size_parse((rn_str){optarg, strlen(optarg)}, 0, &out->budget_bytes))
+        if (flag == 'D') out->device = optarg;
+        if (flag == 'P') out->trace = optarg;
+        uint64_t *size = flag == 'b' ? &out->budget_bytes : &out->device_bytes;
+        if ((flag == 'b' || flag == 'B') &&
+            rn_size_parse((rn_str){optarg, strlen(optarg)}, 0, size) != RN_OK)
             return false;
     }
     return optind + 1 == argc && out->rounds > 0 && out->sequences > 0 &&
@@ -330,7 +358,7 @@ int main(int argc, char **argv) {
     if (!read_flags(argc, argv, &j)) {
         fprintf(stderr,
                 "usage: llm_bench MODEL|bandwidth [-p N] [-n N] [-t N] [-r N] [-b SIZE] [-c N] "
-                "[-d N] [-u N] [-q N] [-k] [-s] [-x]\n");
+                "[-d N] [-u N] [-q N] [-k] [-s] [-x] [-D DEVICE] [-B SIZE] [-P FILE]\n");
         return 2;
     }
     j.model = argv[optind];

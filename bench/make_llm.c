@@ -40,6 +40,7 @@ typedef struct maker {
 
 static rn_dtype base_type(const char *type) {
     if (strcmp(type, "f16") == 0) return RN_DTYPE_F16;
+    if (strcmp(type, "bf16") == 0) return RN_DTYPE_BF16;
     if (strcmp(type, "q8_0") == 0) return RN_DTYPE_Q8_0;
     return strcmp(type, "q4_0") == 0 ? RN_DTYPE_Q4_0 : RN_DTYPE_Q4_K;
 }
@@ -134,6 +135,9 @@ static void fill(maker *m, rn_dtype dtype, uint8_t *out, size_t bytes) {
     if (dtype == RN_DTYPE_F16) // sign, an exponent for 0.008 to 0.03, any mantissa
         for (size_t i = 0; i < bytes; i += 2)
             out[i + 1] = (uint8_t)((out[i + 1] & 0x87) | 0x20);
+    else if (dtype == RN_DTYPE_BF16) // the same
+        for (size_t i = 0; i < bytes; i += 2)
+            out[i + 1] = (uint8_t)((out[i + 1] & 0x80) | 0x3c);
     else if (dtype == RN_DTYPE_F32)
         for (size_t i = 0; i < bytes; i += 4)
             memcpy(out + i, &(float){1}, 4);
@@ -214,10 +218,10 @@ static const shape *find_shape(const char *name) {
 int main(int argc, char **argv) {
     static maker m = {.random = 88172645463325252u};
     m.s = argc == 4 ? find_shape(argv[1]) : NULL;
-    bool known = argc == 4 && strstr("f16 q8_0 q4_0 q4_k_m", argv[2]);
+    bool known = argc == 4 && strstr("bf16 q8_0 q4_0 q4_k_m", argv[2]);
     if (!m.s || !known) {
         fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b "
-                        "f16|q8_0|q4_0|q4_k_m OUT.gguf\n");
+                        "f16|bf16|q8_0|q4_0|q4_k_m OUT.gguf\n");
         return 2;
     }
     m.type = argv[2];

@@ -85,6 +85,12 @@ static const rn_option table[] = {
      "pages of the KV cache; 0: as many as the context needs"},
     {"chunk", "run.chunk", 0, RN_OPTION_COUNT, false, "run plan serve", "512", "N", NULL,
      "prompt tokens at once, at most; a small budget takes fewer"},
+    {"keep", "run.keep", 0, RN_OPTION_LIST, false, "run plan", NULL, "PATTERN", NULL,
+     "weights with such names stay in memory ('*' and '?' match); may be repeated"},
+    {"offload", "run.offload", 0, RN_OPTION_LIST, false, "run plan", NULL, "PATTERN", NULL,
+     "weights with such names do not, but for those to keep: they are brought in every run"},
+    {"resident-blocks", "run.resident_blocks", 0, RN_OPTION_COUNT, false, "run plan", "0", "N",
+     NULL, "the weights of at most N blocks (layers) stay; 0: of as many as the budget allows"},
     {"activations", "run.activations", 0, RN_OPTION_CHOICE, false, "run plan serve", "int8", "TYPE",
      "int8|f32", "what quantised weights are multiplied with"},
     {"speculate", "run.speculate", 0, RN_OPTION_CHOICE, false, "run serve", "auto", "WHEN",
@@ -99,8 +105,11 @@ static const rn_option table[] = {
      "where to listen; 0.0.0.0 or :: is every network"},
     {"port", "serve.port", 0, RN_OPTION_COUNT, false, "serve", "8000", "N", NULL,
      "the port; 0 takes any and says which"},
-    {"device", "serve.device", 0, RN_OPTION_TEXT, false, "serve", "auto", "LIST", NULL,
-     "what to run on, tried in this order: auto, cpu, cuda:0, xla:PLUGIN, sim; with commas"},
+    {"device", "device", 0, RN_OPTION_TEXT, false, "run plan calibrate serve", NULL, "LIST", NULL,
+     "what to run on, or measure, tried in this order: auto, cpu, cuda:0, xla:PLUGIN, sim; with "
+     "commas [serve: "
+     "auto; else cpu]. On a device with its own memory --budget is for that (cuda:0=4GiB,host=8GiB "
+     "for both)"},
     {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false, "serve", "true", NULL, NULL,
      "where a device fails, try the next; --no-fallback refuses instead"},
     {"parallel", "serve.parallel", 0, RN_OPTION_COUNT, false, "serve", "8", "N", NULL,

@@ -26,6 +26,7 @@ static rn_status begin_choice(rn_engine *e, rn_job *job, uint32_t index, bool *o
     const rn_tokens *prompt = &job->prompts[index / job->ask.n];
     rn_sampling sampling = job->ask.sampling;
     sampling.seed += index % job->ask.n;
+    sampling.without_logprob = !job->ask.logprobs && sampling.logprobs == 0;
     RN_TRY(rn_sequence_create(e->generator, &sampling, &choice->sequence));
     e->sequences++;
     RN_TRY(rn_sequence_feed(choice->sequence, prompt->ids, prompt->count));

@@ -318,6 +318,6 @@ rn_status rn_sampler_draw(rn_sampler *sampler, const float *logits, const uint32
         RN_TRY(adjust(sampler, logits, history, count, &adjusted));
         RN_TRY(choose(sampler, adjusted, position, &out->token));
     }
-    report(sampler, logits, peak.value, out);
+    if (!sampler->sampling.without_logprob) report(sampler, logits, peak.value, out);
     return RN_OK;
 }

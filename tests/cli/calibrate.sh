@@ -38,10 +38,35 @@ says out 'guessed rates'
 RATION_CPU=portable expect 0 "$ration" plan mlp --threads 1 --json
 check_json "assert j['rates_measured'] == (json.load(open('measured'))['cpu_level'] == 'portable')"
 
+# ---- devices that were measured before stay, with the rates of the host made anew
+python3 - << 'PYTHON'
+import json
+kept = json.load(open('cache/ration/rates.json'))
+kept['flops'] = 1
+kept['devices'] = {'cuda:0': {'hardware': 'A card', 'flops': 5, 'quantized_flops': 6, 'memory_bytes_second': 7,
+                              'link_bytes_second': 8, 'step_ns': 9, 'unpack_weights_second': 10}}
+json.dump(kept, open('cache/ration/rates.json', 'w'))
+json.dump(kept['devices'], open('devices', 'w'))
+PYTHON
+expect 0 "$ration" calibrate --threads 1 --disk disk --device cpu --json
+check_json "assert 'device' not in j"
+python3 - << 'PYTHON' || fail 'the devices did not stay'
+import json
+kept = json.load(open('cache/ration/rates.json'))
+assert kept['devices'] == json.load(open('devices')) and kept['flops'] > 1
+PYTHON
+
 # ---- what does not work
 expect 2 "$ration" calibrate everything
 expect 2 "$ration" calibrate --threads some
 cp cache/ration/rates.json kept
+expect 2 "$ration" calibrate --device abacus
+says err abacus
+RATION_CUDA_DRIVER=/no/such/driver expect 3 "$ration" calibrate --device cuda
+says err 'no CUDA driver'
+expect 4 "$ration" calibrate --threads 1 --disk disk --device 'sim:memory=1MiB'
+says err sim
+cmp -s kept cache/ration/rates.json || fail 'a device that cannot be measured changed the rates'
 expect 3 "$ration" calibrate --threads 1 --disk no/such/folder
 says err no/such/folder
 [ ! -e no ] || fail 'a folder to measure was made'

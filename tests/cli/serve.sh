@@ -115,7 +115,7 @@ expect 2 "$ration" serve --max-body 64MiB --request-memory 1MiB
 says err request-memory
 
 # ---- the ladder ---------------------------------------------------------------------------------
-start_server --device 'sim:fail_alloc=1,cpu'
+start_server --device 'sim:fail_alloc=1;fail_allocs=3,cpu'
 ask 200 /health
 check_json "
 assert j['device'] == 'cpu' and j['ladder']['rung'] == 1, j
@@ -123,7 +123,7 @@ first = j['ladder']['attempts'][0]
 assert first['target'].startswith('sim') and first['state'] == 'failed' and first['class'] and first['hint'], first"
 ask 200 /generate '{"prompt": "Once", "max_tokens": 3}'
 stop_server
-expect 4 "$ration" serve --port 0 --device 'sim:fail_alloc=1,cpu' --no-fallback
+expect 4 "$ration" serve --port 0 --device 'sim:fail_alloc=1;fail_allocs=3,cpu' --no-fallback
 start_server --device 'sim'
 ask 200 /health
 check_json "assert j['device'].startswith('sim') and 'sim' in [d['device'] for d in j['memory']['devices']], j"

@@ -10,7 +10,7 @@ timeout 60 python3 "$root/tests/page/browser.py" 2> err || {
     exit 77
 }
 
-start_server --budget 400MiB --connections 64 --device 'sim:fail_alloc=1,cpu'
+start_server --budget 400MiB --connections 64 --device 'sim:fail_alloc=1;fail_allocs=3,cpu'
 open_url=$url open_server=$server
 start_server --connections 64 --api-key secret
 timeout 280 python3 "$root/tests/page/serve_page_test.py" "$open_url" "$url" secret > out 2>&1 ||

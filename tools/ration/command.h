@@ -64,10 +64,20 @@ typedef struct host_budget {
     uint64_t reserve_bytes; // for its growth
     bool planned_only;      // "+SIZE": all of it is the plan's
     bool measured;          // none was given: nine tenths of what is free
+    bool own_memory;        // there is a device beside the host, and the plan is for that
+    rn_device_budget device;
+    uint8_t device_number;      // on the ledger
+    uint64_t device_held_bytes; // there, by now: the driver's context
 } host_budget;
-rn_status read_host_budget(const invocation *in, host_budget *out);
+// A size without a name is for the device's own memory, where it has some.
+rn_status read_budget(const invocation *in, rn_device *device, host_budget *out);
+// Before there is a device: a size without a name is the host's, and cuda:0=SIZE the first GPU's.
+rn_status read_server_budget(const invocation *in, host_budget *out);
 // The smallest --budget that leaves so much for a plan, in whole MiB (or just that after "+").
 uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes);
+
+// What --device names; the CPU where it names nothing.
+rn_status open_device(const invocation *in, uint32_t threads, rn_device **out);
 
 // Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with
 // "..." at 255 bytes.

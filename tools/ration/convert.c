@@ -124,7 +124,7 @@ static void write_result(rn_json *json, const rn_convert_result *r, uint64_t bud
 
 // The host's share of the budget. What the process costs already is charged to the ledger, so that
 // it counts.
-static rn_status read_budget(const char *text, uint64_t *out_bytes) {
+static rn_status read_buffers_budget(const char *text, uint64_t *out_bytes) {
     rn_budget_spec spec;
     RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
     if (spec.count != 1 || strcmp(spec.entries[0].device, "host") != 0)
@@ -200,7 +200,7 @@ static rn_status run(const invocation *in) {
     const char *to = rn_settings_text(in->settings, "to");
     options.to = rn_dtype_parse((rn_str){to, strlen(to)});
     const char *wish = rn_settings_text(in->settings, "budget");
-    RN_TRY(read_budget(wish[0] ? wish : "256MiB", &budget));
+    RN_TRY(read_buffers_budget(wish[0] ? wish : "256MiB", &budget));
     options.budget_bytes = budget;
     rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, budget); // a line in the picture
     return in->json ? run_collected(in, &options, &d, budget) : run_text(in, &options, &d, budget);

@@ -1,4 +1,5 @@
-// host_budget.c — a --budget for the host: how much of it is left for a plan.
+// host_budget.c — --budget: how much of it is left for a plan, on the host and on a device with its
+// own memory.
 #include "command.h"
 
 #include <string.h>
@@ -20,22 +21,50 @@ static rn_status measure(uint64_t *out_bytes) {
     return RN_OK;
 }
 
-static rn_status parse(const char *text, host_budget *out) {
+// ---- whose is what ------------------------------------------------------------------------------
+
+// "cuda" is "cuda:0".
+static bool is_named(const char *entry, const char *device) {
+    size_t bytes = strlen(entry);
+    if (strncmp(entry, device, bytes) != 0) return false;
+    return device[bytes] == 0 || strcmp(device + bytes, ":0") == 0;
+}
+
+static rn_status refuse_entry(const char *text, const char *device) {
+    rn_status s = rn_fail(RN_INVALID, "--budget %s: only %s%s can be used", text,
+                          device ? "the host and " : "the host", device ? device : "");
+    return device ? rn_hint(s, "for example --budget %s=4GiB,host=8GiB", device)
+                  : rn_hint(s, "for example --budget 2GiB");
+}
+
+// `device` NULL: there is only the host. A size without a name is the device's where `of_device`.
+static rn_status parse(const char *text, const char *device, bool of_device, host_budget *out) {
     rn_budget_spec spec;
     RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
-    if (spec.count != 1 || strcmp(spec.entries[0].device, "host") != 0)
-        return rn_hint(rn_fail(RN_INVALID, "--budget %s: only the host can be used", text),
-                       "for example --budget 2GiB");
-    out->total_bytes = spec.entries[0].bytes;
-    out->planned_only = spec.entries[0].planned_only;
+    bool bare = spec.count == 1 && !strchr(text, '=');
+    for (size_t i = 0; i < spec.count; i++) {
+        uint64_t bytes = spec.entries[i].bytes;
+        bool planned_only = spec.entries[i].planned_only;
+        if (device && (bare ? of_device : is_named(spec.entries[i].device, device))) {
+            out->device = (rn_device_budget){bytes, planned_only};
+        } else if (strcmp(spec.entries[i].device, "host") == 0) {
+            out->total_bytes = bytes;
+            out->planned_only = planned_only;
+        } else {
+            return refuse_entry(text, device);
+        }
+    }
     return RN_OK;
 }
 
-rn_status read_host_budget(const invocation *in, host_budget *out) {
-    const char *text = rn_settings_text(in->settings, "budget");
-    *out = (host_budget){.measured = text[0] == 0};
-    RN_TRY(text[0] ? parse(text, out) : measure(&out->total_bytes));
-    if (out->planned_only) return RN_OK;
+rn_status open_device(const invocation *in, uint32_t threads, rn_device **out) {
+    const char *targets = rn_settings_text(in->settings, "device");
+    return rn_device_open(targets[0] ? targets : "cpu", threads, out);
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static rn_status measure_held(host_budget *out) {
     RN_TRY(rn_process_charge_outside());
     // All that is held by now: the process image, and what is on the ledger (a tokenizer of a large
     // vocabulary is 10 MiB), of which profiling_bytes counts the recording.
@@ -48,8 +77,38 @@ rn_status read_host_budget(const invocation *in, host_budget *out) {
     return RN_OK;
 }
 
+static rn_status measure_host(host_budget *out) {
+    out->measured = out->total_bytes == 0;
+    if (out->measured) RN_TRY(measure(&out->total_bytes));
+    return out->planned_only ? RN_OK : measure_held(out);
+}
+
+rn_status read_budget(const invocation *in, rn_device *device, host_budget *out) {
+    const char *text = rn_settings_text(in->settings, "budget");
+    bool own = device && rn_device_has_own_memory(device);
+    *out = (host_budget){.own_memory = own};
+    if (text[0]) RN_TRY(parse(text, own ? rn_device_target(device) : NULL, own, out));
+    RN_TRY(measure_host(out));
+    if (own) {
+        out->device_number = rn_device_number(device);
+        out->device_held_bytes = rn_ledger_total(out->device_number).now_bytes;
+        if (out->device.bytes && !out->device.planned_only)
+            rn_profile_counter(RN_COUNTER_BUDGET, out->device_number, 0, out->device.bytes);
+    }
+    return RN_OK;
+}
+
+rn_status read_server_budget(const invocation *in, host_budget *out) {
+    const char *text = rn_settings_text(in->settings, "budget");
+    *out = (host_budget){0};
+    if (text[0]) RN_TRY(parse(text, "cuda:0", false, out));
+    return measure_host(out);
+}
+
 uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes) {
-    if (budget->planned_only) return plan_bytes;
+    if (budget->own_memory ? budget->device.planned_only : budget->planned_only) return plan_bytes;
+    if (budget->own_memory) // as rn_plan_options_for counts
+        return (plan_bytes + budget->device_held_bytes + 32 * MIB) / MIB * MIB + MIB;
     // One more MiB, because the next process will not measure quite the same.
     uint64_t rest = plan_bytes + budget->outside_bytes + reserve_of(0) + MIB;
     return (rest + rest / 255) / MIB * MIB + MIB; // with the reserve's share of it, and rounded up

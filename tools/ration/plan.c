@@ -12,6 +12,7 @@ typedef struct view {
     const invocation *in;
     host_budget budget;
     rn_plan_options options;
+    wish_texts wishes;
     rn_model *model; // NULL for a builtin one
     rn_recipe recipe;
     rn_device *device;
@@ -22,9 +23,32 @@ typedef struct view {
 
 // ---- one plan ---------------------------------------------------------------------------
 
+static void print_device_budget(const view *v, uint64_t smallest) {
+    const host_budget *b = &v->budget;
+    const char *name = rn_device_target(v->device);
+    if (b->device.bytes)
+        printf("budget %s on %s: ", rn_size_format(b->device.bytes).text, name);
+    else
+        printf("budget on %s, nine tenths of what is free: ", name);
+    if (b->device.planned_only)
+        printf("all of it for the plan\n");
+    else
+        printf("%s for the driver, %s in reserve, %s for the plan\n",
+               rn_size_format(b->device_held_bytes).text,
+               rn_size_format(v->options.beside_bytes - b->device_held_bytes).text,
+               rn_size_format(v->options.budget_bytes - v->options.beside_bytes).text);
+    printf("The smallest that works is %s%lluMiB; the host has %s for its part.\n\n",
+           b->device.planned_only ? "+" : "", (unsigned long long)((smallest + 0xfffff) >> 20),
+           rn_size_format(v->options.host_budget_bytes).text);
+}
+
 static void print_budget(const view *v, const rn_plan *plan) {
     const host_budget *b = &v->budget;
     uint64_t smallest = whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes);
+    if (b->own_memory) {
+        print_device_budget(v, smallest);
+        return;
+    }
     printf("budget %s%s: ", rn_size_format(b->total_bytes).text,
            b->measured ? " (nine tenths of what is free)" : "");
     if (b->planned_only)
@@ -57,8 +81,9 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
-    rn_json_u64(&json, "budget_bytes", b->total_bytes);
-    rn_json_bool(&json, "planned_only", b->planned_only);
+    rn_json_string(&json, "device", rn_device_target(v->device));
+    rn_json_u64(&json, "budget_bytes", b->own_memory ? b->device.bytes : b->total_bytes);
+    rn_json_bool(&json, "planned_only", b->own_memory ? b->device.planned_only : b->planned_only);
     rn_json_u64(&json, "outside_bytes", b->outside_bytes);
     rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
     rn_json_u64(&json, "smallest_budget_bytes",
@@ -99,6 +124,7 @@ static rn_status make_plan(const view *v, rn_plan **out) {
 // A larger budget has a larger reserve. So the question is put again with what is held beside the
 // plan in the smallest budget that works: that is the one that message and table then name.
 static rn_status refuse(view *v) {
+    if (v->budget.own_memory) return rn_story_restore(rn_last_story()); // its reserve does not grow
     uint64_t least = rn_last_refusal()->smallest_budget_bytes - v->options.beside_bytes;
     rn_plan *plan = NULL;
     v->options.beside_bytes = whole_budget(&v->budget, least) - least;
@@ -236,13 +262,20 @@ static rn_status sweep(const view *v) {
 
 // ---- running ----------------------------------------------------------------------------
 
+static rn_status read_options(view *v) {
+    const rn_settings *settings = v->in->settings;
+    RN_TRY(read_budget(v->in, v->device, &v->budget));
+    v->options.budget_bytes = v->budget.total_bytes;
+    v->options.beside_bytes = v->budget.outside_bytes + v->budget.reserve_bytes;
+    RN_TRY(read_wishes(v->in, &v->wishes, &v->options));
+    v->options.exact = rn_settings_bool(settings, "exact");
+    v->options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
+    return rn_plan_options_for(v->device, &v->budget.device, &v->options);
+}
+
 static rn_status plan_model(view *v) {
-    uint32_t threads = (uint32_t)rn_settings_count(v->in->settings, "threads");
-    RN_TRY(rn_rates_use(threads, &v->measured));
-    RN_TRY(rn_cpu_device_create(threads, &v->device));
-    rn_status s = v->sweep ? sweep(v) : plan_once(v);
-    rn_device_destroy(v->device);
-    return s;
+    RN_TRY(read_options(v));
+    return v->sweep ? sweep(v) : plan_once(v);
 }
 
 // A path that exists is a model's files; anything else must be the name of a builtin one.
@@ -253,6 +286,7 @@ static rn_status open_files(view *v) {
     rn_text_options text;
     RN_TRY(read_adapters(v->in, adapters, paths, &options.adapter_count));
     RN_TRY(read_text_options(v->in, &text));
+    text.fused = rn_device_fuses(v->device);
     RN_TRY(rn_model_open(v->in->words[0], &options, &v->model));
     return rn_model_make_recipe(v->model, &text, &v->recipe);
 }
@@ -279,15 +313,15 @@ static rn_status run(const invocation *in) {
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
-    rn_status s = open_recipe(&v);
-    if (s == RN_OK) s = read_host_budget(in, &v.budget);
-    v.options.budget_bytes = v.budget.total_bytes;
-    v.options.beside_bytes = v.budget.outside_bytes + v.budget.reserve_bytes;
-    v.options.exact = rn_settings_bool(settings, "exact");
-    v.options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
+    uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
+    RN_TRY(rn_rates_use(threads, &v.measured));
+    RN_TRY(open_device(in, threads, &v.device));
+    rn_status s = rn_rates_apply(v.device, &v.measured);
+    if (s == RN_OK) s = open_recipe(&v);
     if (s == RN_OK) s = plan_model(&v);
     rn_recipe_destroy(&v.recipe);
     rn_model_close(v.model);
+    rn_device_destroy(v.device);
     return s;
 }
 

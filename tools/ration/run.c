@@ -93,6 +93,7 @@ static rn_status read_sampling(runner *r) {
     RN_TRY(read_count(r->in, "top-k", &out->top_k));
     RN_TRY(read_count(r->in, "penalty-window", &out->penalty_window));
     RN_TRY(read_count(r->in, "logprobs", &out->logprobs));
+    out->without_logprob = !r->in->json; // nobody sees it
     for (size_t i = 0; i < count; i++)
         RN_TRY(read_bias(items[i], &r->biases[i]));
     return RN_OK;
@@ -130,6 +131,7 @@ static rn_status create_generator(runner *r) {
     rn_plan_options *plan = &r->options.plan;
     rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
     if (s != RN_OVER_BUDGET || rn_last_refusal()->smallest_budget_bytes == 0) return s;
+    if (r->budget.own_memory) return s; // its reserve does not grow
     uint64_t least = rn_last_refusal()->smallest_budget_bytes - plan->beside_bytes;
     plan->beside_bytes = whole_budget(&r->budget, least) - least;
     return rn_generator_create(r->model, &r->options, &r->generator);
@@ -143,10 +145,13 @@ static rn_status open_generator(runner *r) {
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
     RN_TRY(rn_rates_use(threads, &r->rates_measured));
-    RN_TRY(rn_cpu_device_create(threads, &r->device));
-    RN_TRY(read_host_budget(r->in, &r->budget));
+    RN_TRY(open_device(r->in, threads, &r->device));
+    RN_TRY(rn_rates_apply(r->device, &r->rates_measured));
+    RN_TRY(read_budget(r->in, r->device, &r->budget));
     o->plan.budget_bytes = r->budget.total_bytes;
     o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
+    RN_TRY(read_wishes(r->in, &r->wishes, &o->plan));
+    o->device_budget = r->budget.device;
     o->session.device = r->device;
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
     o->session.cancel = chat ? NULL : &interrupt_flag; // in a chat only between tokens

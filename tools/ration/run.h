@@ -17,6 +17,11 @@ rn_status append_text(void *self, const char *piece, size_t bytes);
 // A whole file; "-" is standard input.
 rn_status read_text(const char *path, text_buffer *out);
 
+// Patterns of weights' names, with commas between them.
+typedef struct wish_texts {
+    char keep[4096], offload[4096];
+} wish_texts;
+
 typedef enum end_reason { END_TOKEN, END_STOP, END_LIMIT, END_CONTEXT, END_INTERRUPTED } end_reason;
 const char *end_name(end_reason reason); // "end token", "stop string", ...
 
@@ -32,6 +37,7 @@ typedef struct runner {
     rn_tokens tokens;
     host_budget budget;
     rn_device *device;
+    wish_texts wishes;
     bool rates_measured;
     rn_generator_options options;
     rn_generator *generator;
@@ -51,6 +57,8 @@ typedef struct answer {
 // What the options say of the text, for run and plan alike.
 rn_status read_text_options(const invocation *in, rn_text_options *out);
 rn_speculation read_speculation(const invocation *in);
+// What shall stay on the device; `out` borrows from `texts`.
+rn_status read_wishes(const invocation *in, wish_texts *texts, rn_plan_options *out);
 // "path" or "path:scale".
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);

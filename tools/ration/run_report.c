@@ -8,17 +8,33 @@ static double rate(uint64_t count, double seconds) {
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
+static uint8_t device_of(const runner *r) {
+    return r->budget.own_memory ? r->budget.device_number : RN_DEVICE_HOST;
+}
+
+static void print_budget(const runner *r) {
+    const host_budget *b = &r->budget;
+    uint64_t bytes = b->own_memory ? b->device.bytes : b->total_bytes;
+    bool measured = b->own_memory ? bytes == 0 : b->measured;
+    if (b->own_memory) fprintf(stderr, "%s, ", rn_device_target(r->device));
+    if (measured && b->own_memory)
+        fprintf(stderr, "budget nine tenths of what is free: ");
+    else
+        fprintf(stderr, "budget %s%s: ", rn_size_format(bytes).text,
+                measured ? " (nine tenths of what is free)" : "");
+}
+
 void print_opening(const runner *r) {
     const rn_model_info *m = rn_model_get_info(r->model);
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     fprintf(stderr, "%s: %s, %.3g million parameters, %s (%s)\n", m->name, m->architecture,
             (double)m->parameters * 1e-6, m->weights, rn_size_format(m->weight_bytes).text);
-    fprintf(stderr, "budget %s%s: %s planned", rn_size_format(r->budget.total_bytes).text,
-            r->budget.measured ? " (nine tenths of what is free)" : "",
-            rn_size_format(p->planned_bytes).text);
+    print_budget(r);
+    fprintf(stderr, "%s planned", rn_size_format(p->planned_bytes).text);
     if (p->streamed_bytes)
-        fprintf(stderr, "; %u of %u blocks stay, %s are read from disk for every pass",
-                p->resident_blocks, p->block_count, rn_size_format(p->streamed_bytes).text);
+        fprintf(stderr, "; %u of %u blocks stay, %s are %s for every pass", p->resident_blocks,
+                p->block_count, rn_size_format(p->streamed_bytes).text,
+                p->host_weight_bytes ? "brought from the host's memory" : "read from disk");
     else
         fprintf(stderr, "; all weights stay");
     fprintf(stderr, "; context %zu, prompts %llu tokens at once\n\n",
@@ -39,25 +55,38 @@ static void print_times(const char *what, double planned, double found) {
     fprintf(stderr, "  %-26s %14s %14s\n", what, a, rn_time_format(found).text);
 }
 
-static void print_purposes(const rn_plan_summary *p) {
+static void print_purposes(const runner *r, const rn_plan_summary *p) {
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         if (p->purpose_bytes[i] &&
             i != RN_PURPOSE_OTHER) // alignment; and tables, which come and go
             print_sizes(rn_purpose_name((rn_purpose)i), p->purpose_bytes[i],
-                        rn_ledger_read(RN_DEVICE_HOST, (rn_purpose)i).peak_bytes);
+                        rn_ledger_read(device_of(r), (rn_purpose)i).peak_bytes);
+}
+
+// The device's share, with the driver's; and what the plan holds on the host for it.
+static void print_device(const runner *r, const rn_plan_summary *p) {
+    const rn_device_budget *b = &r->budget.device;
+    uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE).now_bytes;
+    uint64_t peak = rn_ledger_total(device_of(r)).peak_bytes;
+    print_sizes("all that is planned", p->planned_bytes, peak - outside);
+    print_sizes("the driver's context", r->budget.device_held_bytes, outside);
+    if (b->bytes) print_sizes("budget, peak on the device", b->bytes, peak);
+    print_sizes("weights on the host", p->host_weight_bytes,
+                rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS).peak_bytes);
 }
 
 static void print_memory(const runner *r, const rn_generator_facts *f) {
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     rn_process_info process;
-    print_purposes(p);
+    print_purposes(r, p);
+    if (r->budget.own_memory) print_device(r, p);
     if (f->session.live_peak_bytes)
         print_sizes("in use at the peak", p->live_peak_bytes, f->session.live_peak_bytes);
-    if (r->budget.planned_only)
+    if (r->budget.planned_only && !r->budget.own_memory)
         print_sizes("budget (planned bytes)", r->budget.total_bytes, p->planned_bytes);
     else if (rn_process_read(&process) == RN_OK)
-        print_sizes("budget, peak resident", r->budget.total_bytes,
-                    process.resident_peak_bytes + process.page_table_bytes);
+        print_sizes(r->budget.own_memory ? "the host's budget, resident" : "budget, peak resident",
+                    r->budget.total_bytes, process.resident_peak_bytes + process.page_table_bytes);
 }
 
 static double pass_seconds(const rn_generator_facts *f) {
@@ -71,7 +100,11 @@ void print_report(const runner *r) {
     uint64_t read = f.passes ? (f.session.read_bytes - r->loaded_bytes) / f.passes : 0;
     fprintf(stderr, "\n  %-26s %14s %14s\n", "", "plan", "fact");
     print_memory(r, &f);
-    if (p->streamed_bytes || read) print_sizes("read from disk a pass", p->streamed_bytes, read);
+    uint64_t from_disk = p->host_weight_bytes ? 0 : p->streamed_bytes;
+    if (from_disk || read) print_sizes("read from disk a pass", from_disk, read);
+    if (p->workload_rows && f.prompt_tokens)
+        print_times("a prompt's token", p->prompt_seconds / (double)p->workload_rows,
+                    f.prompt_seconds / (double)f.prompt_tokens);
     if (pass_seconds(&f) > 0) print_times("a pass of one token", p->pass_seconds, pass_seconds(&f));
     fprintf(stderr, "  prompt: %llu tokens in %s (%.1f a second); ",
             (unsigned long long)f.prompt_tokens, rn_time_format(f.prompt_seconds).text,
@@ -99,7 +132,9 @@ static void write_model(const rn_model_info *m, rn_json *json) {
 static void write_plan(const runner *r, rn_json *json) {
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     rn_json_object(json, "plan");
-    rn_json_u64(json, "budget_bytes", r->budget.total_bytes);
+    rn_json_string(json, "device", rn_device_target(r->device));
+    rn_json_u64(json, "budget_bytes",
+                r->budget.own_memory ? r->budget.device.bytes : r->budget.total_bytes);
     rn_json_u64(json, "outside_bytes", r->budget.outside_bytes);
     rn_json_u64(json, "reserve_bytes", r->budget.reserve_bytes);
     rn_json_u64(json, "planned_bytes", p->planned_bytes);
@@ -110,6 +145,10 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_u64(json, "blocks", p->block_count);
     rn_json_u64(json, "resident_blocks", p->resident_blocks);
     rn_json_u64(json, "streamed_bytes", p->streamed_bytes);
+    rn_json_u64(json, "host_bytes", p->host_bytes);
+    rn_json_u64(json, "host_weight_bytes", p->host_weight_bytes);
+    rn_json_f64(json, "prompt_seconds", p->prompt_seconds);
+    rn_json_u64(json, "workload_rows", p->workload_rows);
     rn_json_f64(json, "pass_seconds", p->pass_seconds);
     rn_json_bool(json, "rates_measured", r->rates_measured);
     rn_json_object(json, "purposes");
@@ -142,6 +181,13 @@ static void write_facts(const runner *r, rn_json *json) {
     if (rn_process_read(&process) == RN_OK) {
         rn_json_u64(json, "resident_peak_bytes", process.resident_peak_bytes);
         rn_json_u64(json, "page_table_bytes", process.page_table_bytes);
+    }
+    if (r->budget.own_memory) {
+        rn_ledger_line outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE);
+        uint64_t peak = rn_ledger_total(device_of(r)).peak_bytes;
+        rn_json_u64(json, "device_peak_bytes", peak);
+        rn_json_u64(json, "device_outside_bytes", outside.now_bytes);
+        rn_json_u64(json, "device_planned_peak_bytes", peak - outside.now_bytes);
     }
     rn_ledger_json(json, "ledger");
     rn_json_end(json);

@@ -124,6 +124,7 @@ static rn_status read_options(server_command *c) {
     o->port = (uint16_t)port;
     o->host = rn_settings_text(in->settings, "host");
     o->devices = rn_settings_text(in->settings, "device");
+    if (!o->devices[0]) o->devices = "auto";
     o->no_fallback = !rn_settings_bool(in->settings, "fallback");
     RN_TRY(read_number(in, "threads", 0, UINT32_MAX, &threads));
     o->threads = (uint32_t)threads;
@@ -146,7 +147,8 @@ static rn_status read_generator(server_command *c) {
     RN_TRY(read_text_options(c->in, &g->text));
     RN_TRY(read_count32(c->in, "parallel", 1024, &g->text.sequences));
     RN_TRY(rn_rates_use(c->options.threads, &measured));
-    RN_TRY(read_host_budget(c->in, &c->budget));
+    RN_TRY(read_server_budget(c->in, &c->budget));
+    g->device_budget = c->budget.device;
     g->plan.budget_bytes = c->budget.total_bytes;
     g->plan.beside_bytes = c->budget.outside_bytes + c->budget.reserve_bytes;
     g->session.cancel = &interrupt_flag;

@@ -745,9 +745,9 @@ static void an_engine_that_goes_takes_its_jobs_along(void **state) {
 
 static void a_rung_that_fails_at_loading_is_left(void **state) {
     (void)state;
-    static const char *const ladders[] = {"sim:memory=64KiB,cpu", "sim:fail_alloc=1,cpu",
-                                          "sim:fail_copy=2,cpu", "sim:fail_launch=1,cpu",
-                                          "sim:fail_launch=90,cpu"};
+    static const char *const ladders[] = {
+        "sim:memory=64KiB,cpu", "sim:fail_alloc=1;fail_allocs=3,cpu", "sim:fail_copy=2,cpu",
+        "sim:fail_launch=1,cpu", "sim:fail_launch=90,cpu"};
     for (size_t i = 0; i < sizeof ladders / sizeof *ladders; i++) {
         house h = open_house(&(rn_server_options){.devices = ladders[i]});
         rn_attempt attempts[RN_LADDER_ATTEMPTS];

@@ -1,0 +1,29 @@
+// wishes.c — --keep, --offload, --resident-blocks: what shall stay on the device, for plan and run.
+#include "run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// The items with commas between them; NULL where there are none.
+static rn_status join_items(const invocation *in, const char *option, char *text, size_t room,
+                            const char **out) {
+    const char *const *items = NULL;
+    size_t count = rn_settings_list(in->settings, option, &items), used = 0;
+    *out = count ? text : NULL;
+    for (size_t i = 0; i < count; i++) {
+        int more = snprintf(text + used, room - used, "%s%s", i ? "," : "", items[i]);
+        if (more < 0 || (used += (size_t)more) >= room)
+            return rn_fail(RN_INVALID, "--%s: more than %zu characters in all", option, room - 1);
+    }
+    return RN_OK;
+}
+
+rn_status read_wishes(const invocation *in, wish_texts *texts, rn_plan_options *out) {
+    uint64_t blocks = rn_settings_count(in->settings, "resident-blocks");
+    if (blocks > UINT32_MAX / 2)
+        return rn_fail(RN_INVALID, "--resident-blocks %llu is too large",
+                       (unsigned long long)blocks);
+    out->resident_blocks = (uint32_t)blocks;
+    RN_TRY(join_items(in, "keep", texts->keep, sizeof texts->keep, &out->keep));
+    return join_items(in, "offload", texts->offload, sizeof texts->offload, &out->offload);
+}
