@@ -12,6 +12,8 @@ typedef struct view {
     const invocation *in;
     host_budget budget;
     rn_plan_options options;
+    rn_plan_options host_options; // the same, before the device's budget took the host's place
+    rn_text_options text;         // of the model
     wish_texts wishes;
     rn_model *model; // NULL for a builtin one
     rn_recipe recipe;
@@ -117,7 +119,17 @@ static rn_status show(const view *v, const rn_plan *plan) {
     return v->in->json ? write_plan(v, plan) : print_plan(v, plan);
 }
 
+// A text model on a device with its own memory: as a generator would, which may give the CPU its
+// share.
 static rn_status make_plan(const view *v, rn_plan **out) {
+    if (v->model && v->budget.own_memory) {
+        rn_generator_options options = {.text = v->text,
+                                        .plan = v->host_options,
+                                        .device_budget = v->budget.device,
+                                        .session = {.device = v->device},
+                                        .speculation = RN_SPECULATE_NEVER};
+        return rn_generator_predict(v->model, &options, out);
+    }
     return rn_plan_make(&v->recipe, rn_device_get_caps(v->device), &v->options, out);
 }
 
@@ -270,6 +282,7 @@ static rn_status read_options(view *v) {
     RN_TRY(read_wishes(v->in, &v->wishes, &v->options));
     v->options.exact = rn_settings_bool(settings, "exact");
     v->options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
+    v->host_options = v->options;
     return rn_plan_options_for(v->device, &v->budget.device, &v->options);
 }
 
@@ -283,12 +296,11 @@ static rn_status open_files(view *v) {
     rn_adapter adapters[MAX_ADAPTERS];
     char paths[MAX_ADAPTERS][4096];
     rn_model_options options = {.adapters = adapters, .without_tokenizer = true};
-    rn_text_options text;
     RN_TRY(read_adapters(v->in, adapters, paths, &options.adapter_count));
-    RN_TRY(read_text_options(v->in, &text));
-    text.fused = rn_device_fuses(v->device);
+    RN_TRY(read_text_options(v->in, &v->text));
+    v->text.fused = rn_device_fuses(v->device);
     RN_TRY(rn_model_open(v->in->words[0], &options, &v->model));
-    return rn_model_make_recipe(v->model, &text, &v->recipe);
+    return rn_model_make_recipe(v->model, &v->text, &v->recipe);
 }
 
 static rn_status open_recipe(view *v) {

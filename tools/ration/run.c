@@ -152,6 +152,7 @@ static rn_status open_generator(runner *r) {
     o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
     RN_TRY(read_wishes(r->in, &r->wishes, &o->plan));
     o->device_budget = r->budget.device;
+    o->plan.exact = rn_settings_bool(r->in->settings, "exact");
     o->session.device = r->device;
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
     o->session.cancel = chat ? NULL : &interrupt_flag; // in a chat only between tokens
@@ -438,7 +439,9 @@ const command run_command = {
         "as it is made; before and behind it, to standard error, the plan and how it was kept:\n"
         "bytes by purpose, times, bytes read from disk. A model larger than the budget runs,\n"
         "too: what does not fit is read from disk for every token. The text is the same at\n"
-        "every budget. Where nothing fits the exit code is 4, and the smallest budget and the\n"
+        "every budget (on a GPU whose work the CPU shares, but for rounding; --exact forbids\n"
+        "that). With --device cuda the budget is the GPU's: --budget cuda:0=4GiB,host=16GiB\n"
+        "names both. Where nothing fits the exit code is 4, and the smallest budget and the\n"
         "largest context that would do are named. --budget +SIZE counts planned bytes only.",
     .example = "ration run models/llama-1b -p \"Once upon a time\" --budget 2GiB -n 100",
     .min_words = 0,

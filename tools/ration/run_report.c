@@ -35,6 +35,9 @@ void print_opening(const runner *r) {
         fprintf(stderr, "; %u of %u blocks stay, %s are %s for every pass", p->resident_blocks,
                 p->block_count, rn_size_format(p->streamed_bytes).text,
                 p->host_weight_bytes ? "brought from the host's memory" : "read from disk");
+    if (p->host_blocks)
+        fprintf(stderr, " of more than %llu rows; else the CPU computes the first %u blocks",
+                (unsigned long long)p->host_rows, p->host_blocks);
     else
         fprintf(stderr, "; all weights stay");
     fprintf(stderr, "; context %zu, prompts %llu tokens at once\n\n",
@@ -111,6 +114,9 @@ void print_report(const runner *r) {
             rate(f.prompt_tokens, f.prompt_seconds));
     fprintf(stderr, "text: %llu tokens in %s (%.1f a second)", (unsigned long long)f.new_tokens,
             rn_time_format(f.new_seconds).text, rate(f.decoded_tokens, f.new_seconds));
+    if (f.split_passes)
+        fprintf(stderr, "; in %llu passes the CPU had its share, %llu KV pages moved",
+                (unsigned long long)f.split_passes, (unsigned long long)f.moved_pages);
     if (f.speculated_tokens)
         fprintf(stderr, "; %llu of %llu guessed tokens were right",
                 (unsigned long long)f.accepted_tokens, (unsigned long long)f.speculated_tokens);
@@ -147,6 +153,7 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_u64(json, "streamed_bytes", p->streamed_bytes);
     rn_json_u64(json, "host_bytes", p->host_bytes);
     rn_json_u64(json, "host_weight_bytes", p->host_weight_bytes);
+    rn_json_u64(json, "host_blocks", p->host_blocks);
     rn_json_f64(json, "prompt_seconds", p->prompt_seconds);
     rn_json_u64(json, "workload_rows", p->workload_rows);
     rn_json_f64(json, "pass_seconds", p->pass_seconds);
@@ -171,6 +178,8 @@ static void write_facts(const runner *r, rn_json *json) {
     rn_json_f64(json, "new_seconds", f.new_seconds);
     rn_json_f64(json, "tokens_per_second", rate(f.decoded_tokens, f.new_seconds));
     rn_json_f64(json, "pass_seconds", pass_seconds(&f));
+    rn_json_u64(json, "split_passes", f.split_passes);
+    rn_json_u64(json, "moved_pages", f.moved_pages);
     rn_json_u64(json, "speculated_tokens", f.speculated_tokens);
     rn_json_u64(json, "accepted_tokens", f.accepted_tokens);
     rn_json_u64(json, "read_bytes", f.session.read_bytes);

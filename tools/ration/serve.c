@@ -149,6 +149,7 @@ static rn_status read_generator(server_command *c) {
     RN_TRY(rn_rates_use(c->options.threads, &measured));
     RN_TRY(read_server_budget(c->in, &c->budget));
     g->device_budget = c->budget.device;
+    g->plan.exact = rn_settings_bool(c->in->settings, "exact");
     g->plan.budget_bytes = c->budget.total_bytes;
     g->plan.beside_bytes = c->budget.outside_bytes + c->budget.reserve_bytes;
     g->session.cancel = &interrupt_flag;
