@@ -110,8 +110,8 @@ struct rn_queue {
     rn_status (*finish)(rn_queue *queue);
     // Waits, then forgets the failure.
     void (*reset)(rn_queue *queue);
-    // Skips what has not begun, waits for what has. No other queue may be waiting for its fences
-    // any more: finish those first.
+    // Skips what has not begun (on a stream of a device's own all has), waits for what has. No
+    // other queue may be waiting for its fences any more: finish those first.
     void (*destroy)(rn_queue *queue);
     // What is submitted between the two is not carried out but kept, to be replayed as a whole
     // (what CUDA calls a graph): launches, copies and zeros only, of this queue alone. NULL:
@@ -122,8 +122,8 @@ struct rn_queue {
     void (*forget)(rn_queue *queue, rn_recording *recording); // NULL-safe; it is not running
 };
 
-// Every queue is used by one thread at a time; `call`'s arrays, sources, targets and fences must
-// stay until the command is done.
+// Every queue is used by one thread at a time; `call`'s arrays, sources and targets must stay until
+// the command is done, fences until the queues that wait for them are finished.
 void rn_queue_launch(rn_queue *queue, const rn_kernel *kernel, const rn_call *call);
 void rn_queue_copy_in(rn_queue *queue, void *device_target, const void *host_source,
                       uint64_t bytes);

@@ -54,6 +54,15 @@ static rn_status find_value(const rn_plan *plan, uint32_t block, uint32_t first,
     return *out != RN_NO_VALUE ? RN_OK : refuse(plan, block, "it reads nothing of those before");
 }
 
+// Every output is one of the run's own, but for what it is handed.
+static rn_status check_outputs(const rn_plan *plan, uint32_t block, rn_value handed) {
+    for (rn_value v = 1; v <= rn_graph_value_count(plan->graph); v++)
+        if (v != handed && rn_graph_value(plan->graph, v)->role == RN_ROLE_OUTPUT &&
+            crosses(plan, v, block))
+            return refuse(plan, block, "an output is made before it");
+    return RN_OK;
+}
+
 rn_status rn_plan_find_entry(const rn_plan *plan, uint32_t block, rn_plan_entry *out) {
     *out = (rn_plan_entry){0};
     if (block == 0 || block >= rn_graph_block_count(plan->graph) || plan->summary.micro_batches > 1)
@@ -61,5 +70,6 @@ rn_status rn_plan_find_entry(const rn_plan *plan, uint32_t block, rn_plan_entry 
     out->step = find_step(plan, block);
     RN_TRY(check_steps(plan, block, out->step));
     RN_TRY(find_value(plan, block, out->step, &out->value));
+    RN_TRY(check_outputs(plan, block, out->value));
     return out->step ? RN_OK : refuse(plan, block, "it is the first");
 }

@@ -157,7 +157,8 @@ typedef struct rn_plan_entry {
     uint32_t step;  // the first of them; above 0
     rn_value value; // what it is handed: made before it, read from it on
 } rn_plan_entry;
-// RN_UNSUPPORTED: more than one value crosses into the block, or something behind it is streamed.
+// RN_UNSUPPORTED: more than one value crosses into the block, something behind it is streamed, or
+// an output is made before it.
 RN_MUST_USE rn_status rn_plan_find_entry(const rn_plan *plan, uint32_t block, rn_plan_entry *out);
 
 // The CPU's part in short runs, as a generator has decided it.

@@ -50,7 +50,7 @@ tell --budget cuda:7=1GiB 2> "$work/err" || got=$?
 [ $got = 1 ] || [ $got = 2 ] || { echo "exit code $got"; cat "$work/err"; exit 1; }
 
 # A recording shows both queues.
-tell -q --budget +2MiB --profile "$work/trace" > "$work/text" 2> /dev/null
+tell -q --budget +2MiB --profile="$work/trace" > "$work/text" 2> /dev/null
 cmp "$work/text" "$work/roomy"
 "$ration" profile report "$work/trace" | grep -q 'cuda:0'
 echo ok
