@@ -50,6 +50,7 @@ rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submi
         session->cannot_record = kept == RN_NO_MEMORY; // a full device computes all the same
         if (session->cannot_record) return RN_OK;
         RN_TRY(kept);
+        if (session->device->measure) session->device->measure(session->device); // it takes memory
     }
     queue->replay(queue, place->recording);
     *out_done = true;

@@ -85,6 +85,12 @@ static rn_status ask_free(rn_gpu *gpu, size_t *out_free, size_t *out_total) {
     return status;
 }
 
+// What fails leaves the books as they were.
+static void measure(rn_device *device) {
+    uint64_t bytes;
+    (void)!rn_cuda_device_measure(device, &bytes);
+}
+
 static uint64_t free_bytes(rn_device *device) {
     size_t bytes = 0, total;
     return ask_free(rn_gpu_of(device), &bytes, &total) == RN_OK ? bytes : 0;
@@ -261,6 +267,7 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
     gpu->base.alloc_host = alloc_host;
     gpu->base.free_host = free_host;
     gpu->base.free_bytes = free_bytes;
+    gpu->base.measure = measure;
     gpu->base.give_back_caches = rn_cuda_clear_caches;
     gpu->base.destroy = destroy;
     status = start(gpu, &found, threads);

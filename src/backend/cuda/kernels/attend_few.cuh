@@ -324,7 +324,7 @@ template <int D> static __device__ __forceinline__ void attend_few(const rn_atte
         wait_before();
         float *out = a.out + ((size_t)row * a.heads + w.head) * D;
         for (uint32_t i = threadIdx.x; blockIdx.x == 0 && i < w.head_count * D; i += FEW_THREADS)
-            out[i] = find_blank(sequence);
+            out[i] = finish(0.0f, find_blank(sequence)); // as many rows have it, to the bit
         return;
     }
     for (uint32_t i = threadIdx.x; i < D / 2; i += FEW_THREADS)
