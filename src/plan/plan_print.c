@@ -73,7 +73,7 @@ static rn_status print_bytes(const rn_plan *plan, rn_sink sink) {
                     SIZE(s->smallest_bytes)));
     RN_TRY(line(sink, "  arena", SIZE(s->arena_bytes), "one block; at most %s are alive in it",
                 SIZE(s->live_peak_bytes)));
-    if (s->staging_bytes)
+    if (s->staging_bytes && s->host_bytes == 0)
         RN_TRY(line(sink, "  staging", SIZE(s->staging_bytes), "through which weights are read"));
     if (s->host_bytes == 0) return RN_OK;
     return line(sink, "on the host", SIZE(s->host_bytes), "for the device; %s of it are weights",

@@ -102,6 +102,20 @@ static rn_status resolve_options(rn_engine *e, const rn_generator_options *given
     o->share_prefixes = true;
     o->session.cancel = &e->cut;
     o->planned = tell_plan;
+    e->beside_bytes = o->plan.beside_bytes;
+    e->outside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    return RN_OK;
+}
+
+// A driver takes memory of the host when its device is opened (CUDA's well over 100 MiB): nobody
+// had measured it before. It counts where such bytes do at all.
+static rn_status count_driver(rn_engine *e, const rn_device *device) {
+    rn_plan_options *plan = &e->generator_options.plan;
+    plan->beside_bytes = e->beside_bytes;
+    if (!device->caps.own_memory || e->beside_bytes == 0) return RN_OK;
+    RN_TRY(rn_process_charge_outside());
+    uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    plan->beside_bytes += now > e->outside_bytes ? now - e->outside_bytes : 0;
     return RN_OK;
 }
 
@@ -139,7 +153,8 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     f->has_chat = e->form != NULL;
     f->page_tokens = in->page_tokens;
     f->budget_bytes = limited ? o->plan.budget_bytes : 0;
-    f->predicted_bytes = s->planned_bytes + own_bytes + o->plan.beside_bytes;
+    uint64_t planned = rung->device->caps.own_memory ? s->host_bytes : s->planned_bytes;
+    f->predicted_bytes = planned + own_bytes + o->plan.beside_bytes; // of the host
     f->streamed_bytes = s->streamed_bytes;
     pthread_mutex_unlock(&e->lock);
 }
@@ -185,6 +200,7 @@ static rn_status attempt(void *self, const rn_rung *rung) {
     bool measured;
     e->generator_options.session.device = rung->device;
     RN_TRY(rn_rates_apply(rung->device, &measured));
+    RN_TRY(count_driver(e, rung->device));
     RN_TRY(rn_generator_create(e->model, &e->generator_options, &generator));
     uint64_t after = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     set_generator(e, generator);

@@ -14,7 +14,7 @@
 
 #define UNIT_BYTES      ((uint64_t)64 << 20) // the link's full rate begins below this
 #define ROW_TABLE_BYTES ((uint64_t)1 << 20)  // a table of embeddings stays in its file from here on
-enum { LEAST_CAPABILITY = 80, EARLY_CAPABILITY = 90, EARLY_RECORD_VERSION = 12030 };
+enum { LEAST_CAPABILITY = 80, EARLY_RECORD_VERSION = 12030 };
 
 // ---- memory -------------------------------------------------------------------------------------
 

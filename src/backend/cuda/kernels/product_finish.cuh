@@ -25,7 +25,7 @@ __device__ __forceinline__ float rn_finish_gate(const rn_product_args &a, float 
 }
 
 // To its place in the output of weight `which`, after the residual. What a kernel before has made
-// is read past the L1, in all kernels that may begin early: it may hold what was there before.
+// is read past the L1, in all products: it may hold what was there before the kernel before.
 __device__ __forceinline__ void rn_finish_put(const rn_product_args &a, uint32_t which,
                                               uint32_t token, uint32_t row, float value) {
     uint64_t at = (uint64_t)token * a.weights[which].rows + row;
