@@ -44,6 +44,13 @@ for device in cpu sim; do
     cmp -s out story || fail "swapped on $device, it says something else"
 done
 
+# ---- the opening line: what stays, what is brought
+expect 0 "$ration" run -p Once -n 2 --greedy --device sim --budget +2MiB
+says err "brought from the host's memory for every pass"
+! grep -q 'all weights stay' err || fail 'it streams, and says that all weights stay'
+expect 0 "$ration" run -p Once -n 2 --greedy --device sim --budget +40MiB
+says err 'all weights stay'
+
 # ---- a device that refuses memory once or twice is asked for less; three times is the end
 for times in 1 2; do
     expect 0 "$ration" run -p 'Once upon a time' -n 24 --greedy -q --device "sim:fail_alloc=1;fail_allocs=$times"

@@ -35,11 +35,11 @@ void print_opening(const runner *r) {
         fprintf(stderr, "; %u of %u blocks stay, %s are %s for every pass", p->resident_blocks,
                 p->block_count, rn_size_format(p->streamed_bytes).text,
                 p->host_weight_bytes ? "brought from the host's memory" : "read from disk");
+    else
+        fprintf(stderr, "; all weights stay");
     if (p->host_blocks)
         fprintf(stderr, " of more than %llu rows; else the CPU computes the first %u blocks",
                 (unsigned long long)p->host_rows, p->host_blocks);
-    else
-        fprintf(stderr, "; all weights stay");
     fprintf(stderr, "; context %zu, prompts %llu tokens at once\n\n",
             rn_generator_context(r->generator), (unsigned long long)p->rows);
 }
