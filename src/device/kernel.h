@@ -40,10 +40,11 @@ typedef struct rn_device_caps {
     double quantized_flops;     // int8 products
     double memory_bytes_second; // reading weights
     double disk_bytes_second;
-    double link_bytes_second; // host to device
-    double step_seconds;      // fixed cost of a kernel
-    double product_rows;      // a product takes as long as one of so many rows more
+    double link_bytes_second;     // host to device
+    double step_seconds;          // fixed cost of a kernel
+    double product_rows;          // a product takes as long as one of so many rows more
     double unpack_weights_second; // of quantised weights in tiles; 0: as fast as memory
+    double beside_link; // the CPU's: of its speed, what it has while a link is busy; 0: all
 } rn_device_caps;
 
 #endif

@@ -414,11 +414,16 @@ static void what_both_sides_hold_was_planned(void **state) {
     assert_int_equal(held(device), before[1]);
 }
 
-// Copies for both, for the CPU alone, for neither: with ever less on the host.
+// Copies for both, for the CPU alone, for neither: with ever less on the host. The link would slow
+// the CPU down, so it rests in short passes.
 static void the_hosts_budget_decides_between_three_ways(void **state) {
     (void)state;
     rn_generator_options options = split_options();
+    rn_device_rates torpid = cpu_rates;
+    torpid.beside_link = 0.1;
+    rn_cpu_set_rates(&torpid);
     rn_generator *generator = create_split(&options);
+    assert_int_equal(generator->split.share.woven, 0);
     uint64_t own = generator->memory.held_bytes + sizeof *generator;
     uint64_t roomy = rn_plan_get_summary(generator->plan)->host_bytes;
     rn_generator_destroy(generator);
@@ -438,6 +443,7 @@ static void the_hosts_budget_decides_between_three_ways(void **state) {
         rn_generator_destroy(generator);
     }
     assert_int_equal(ways, 7);
+    rn_cpu_set_rates(&cpu_rates);
 }
 
 // ---- failing ------------------------------------------------------------------------------------

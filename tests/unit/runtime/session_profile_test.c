@@ -292,8 +292,8 @@ static rn_status run_behind(rn_session *session) {
         RN_TRY(rn_session_set(session, rn_graph_value(plan->graph, v)->name, zeros,
                               rn_session_value_bytes(session, v, rows)));
     }
-    return rn_session_run_from(session, zeros,
-                               rn_session_value_bytes(session, session->entry.value, rows), rows);
+    rn_value in = session->parts.list[0].at.in;
+    return rn_session_run_part(session, 0, zeros, rn_session_value_bytes(session, in, rows), rows);
 }
 
 static bool tells_what_is_predicted(const rn_timeline *t) {
@@ -315,9 +315,12 @@ static void runs_that_begin_behind_the_first_blocks_use_what_was_planned(void **
     for (int on_sim = 0; on_sim < 2; on_sim++) {
         rn_plan *plan = plan_prefix(on_sim ? rn_device_get_caps(sim) : rn_cpu_caps());
         rn_session *session = NULL;
+        rn_block_range behind_all = {plan->summary.prefix_blocks,
+                                     rn_graph_block_count(plan->graph)};
         rn_session_options options = {.device = on_sim ? sim : NULL,
-                                      .entry_block = plan->summary.prefix_blocks,
-                                      .entry_rows = plan->summary.rows};
+                                      .parts = &behind_all,
+                                      .part_count = 1,
+                                      .part_rows = plan->summary.rows};
         record();
         assert_ok(rn_session_create(plan, &source, &options, &session));
         for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++)
