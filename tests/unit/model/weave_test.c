@@ -1,7 +1,7 @@
 // Passes of which the CPU computes most of the first layers, while the link brings the others to
 // the device: how they are dealt out, and all that split_check.h says.
-#define SPLIT_LAYERS  11
-#define SPLIT_PERCENT 35
+#define SPLIT_LAYERS  9
+#define SPLIT_PERCENT 45
 #define BESIDE_LINK   1
 #include "split_check.h"
 
@@ -96,9 +96,9 @@ static void a_larger_budget_is_never_slower(void **state) {
     options.device_budget.bytes = 0;
     limit_device(&options, 100);
     uint64_t most = options.device_budget.bytes;
-    for (uint32_t i = 0; i <= 40; i++) {
+    for (uint32_t i = 0; i <= 24; i++) {
         rn_plan *plan;
-        options.device_budget.bytes = least + (most - least) * i / 40;
+        options.device_budget.bytes = least + (most - least) * i / 24;
         assert_ok(rn_generator_plan_from(&tiny.maker, &options, &plan));
         const rn_plan_summary *s = rn_plan_get_summary(plan);
         assert_true(s->planned_bytes <= options.device_budget.bytes);
