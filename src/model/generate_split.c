@@ -302,7 +302,7 @@ static void deal(proposal *p, const rn_weave_block *layers, double *out_seconds)
                       .count = p->layers,
                       .places = PLACES,
                       .tail_seconds = p->plan->summary.tail_seconds,
-                      .host_share = share > 0 ? share : 1};
+                      .host_share = share > 0 && share < 1 ? share : 1};
     p->share.woven = rn_weave_deal(&weave);
     *out_seconds = rn_weave_seconds(&weave, p->share.woven);
 }
