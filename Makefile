@@ -1,7 +1,7 @@
 # Thin: every target is a line or two over CMakePresets.json and scripts/.
 PREFIX ?= /usr/local
 
-.PHONY: help bootstrap build cuda demo test test-full check format report bench bench-llm bench-profile bench-serve fuzz tsan coverage install clean
+.PHONY: help bootstrap build cuda demo test test-full check format report bench bench-llm bench-profile bench-gpu bench-serve fuzz tsan coverage install clean
 
 help:
 	@echo 'ration: models inside a memory budget'
@@ -16,6 +16,7 @@ help:
 	@echo '  make bench      speed and memory beside peers and limits, in one run'
 	@echo '  make bench-llm  text models beside llama.cpp: PEER=/path/to/llama-bench [PEER_WITHOUT_REPACK=...]'
 	@echo '  make bench-profile  what recording costs, and the page of a million events: [MODEL=FILE] [PYTHON=...]'
+	@echo '  make bench-gpu  one NVIDIA GPU: tests, limits, models (build/cuda): [BENCH_FLAGS=...]'
 	@echo '  make bench-serve  the server beside llama-server: PEER=/path/to/llama-server MODEL=FILE [TINY=FILE]'
 	@echo '  make fuzz       each fuzzer for a minute (SECONDS_EACH=60)'
 	@echo '  make coverage   line coverage of the tests'
@@ -67,6 +68,9 @@ bench-llm: build
 
 bench-profile: build
 	@MODEL="$(MODEL)" PYTHON="$(PYTHON)" bench/profile
+
+bench-gpu:
+	@bench/gpu $(BENCH_FLAGS)
 
 bench-serve: build
 	@scripts/bootstrap bench

@@ -292,12 +292,21 @@ static uint64_t pass_bytes(const run *r) {
     return bytes;
 }
 
+// All that is planned is taken at once: its peak is that of its lines.
+static uint64_t planned_peak(rn_device_id id) {
+    uint64_t sum = 0;
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
+        if (i != RN_PURPOSE_OUTSIDE) sum += rn_ledger_read(id, (rn_purpose)i).peak_bytes;
+    return sum;
+}
+
 static void print_run(const run *r) {
     const job *j = r->job;
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     rn_generator_facts facts = rn_generator_get_facts(r->generator);
     rn_device_id id = rn_device_number(r->device);
-    rn_ledger_line total = rn_ledger_total(id), outside = rn_ledger_read(id, RN_PURPOSE_OUTSIDE);
+    uint64_t outside = rn_ledger_read(id, RN_PURPOSE_OUTSIDE).peak_bytes;
+    uint64_t held = planned_peak(id);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"prompt_rate\": %.3f, \"token_rate\": %.3f, \"load_seconds\": %.4f, "
@@ -313,9 +322,8 @@ static void print_run(const run *r) {
            j->tokens ? (double)r->read_bytes / (j->sequences * j->tokens) : 0,
            (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
            (unsigned long long)pass_bytes(r), p->pass_seconds,
-           (unsigned long long)facts.accepted_tokens, p->prompt_seconds,
-           (unsigned long long)(total.peak_bytes - outside.now_bytes),
-           (unsigned long long)total.peak_bytes, (unsigned long long)p->host_weight_bytes);
+           (unsigned long long)facts.accepted_tokens, p->prompt_seconds, (unsigned long long)held,
+           (unsigned long long)(held + outside), (unsigned long long)p->host_weight_bytes);
 }
 
 static void close_run(run *r) {

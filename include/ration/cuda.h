@@ -17,12 +17,8 @@ RN_BEGIN_DECLS
 // GPU number `ordinal`, with so many threads of the host to pack weights (0: all). Takes the
 // device's primary context and loads all kernels. RN_UNSUPPORTED: no driver, one that is too old, a
 // library without kernels, a GPU before compute capability 8.0. RN_NOT_FOUND: there are fewer
-// GPUs. RN_NO_MEMORY, RN_DEVICE. rn_device_destroy gives everything back.
+// GPUs. RN_NO_MEMORY, RN_OVER_BUDGET, RN_DEVICE. rn_device_destroy gives everything back.
 RN_API RN_MUST_USE rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out);
-
-// Measured rates (`ration calibrate`) for devices created from here on; until then they are guessed
-// from the clocks. Not while another thread creates one.
-RN_API void rn_cuda_set_rates(const rn_device_rates *rates);
 
 // ---- what the device's memory holds -------------------------------------------------------------
 

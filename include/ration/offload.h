@@ -2,10 +2,10 @@
 //
 //     rn_offload_manager *manager;
 //     RN_TRY(rn_offload_manager_create(&recipe, &weights, device, NULL, &manager));
-//     RN_TRY(rn_offload_weights(manager, "layers.*", "layers.0.*,layers.1.*")); // all but two
-//     layers RN_TRY(rn_offload_load(manager, "layers.7.*"));                           // a third
-//     one RN_TRY(rn_offload_session(manager, &session));                            // set, run,
-//     get RN_TRY(rn_offload_clear_inactive(manager, &given));                       // two are left
+//     RN_TRY(rn_offload_weights(manager, "layers.*", "layers.0.*,layers.1.*")); // two layers stay
+//     RN_TRY(rn_offload_load(manager, "layers.7.*"));                           // a third one
+//     RN_TRY(rn_offload_session(manager, &session));                            // set, run, get
+//     RN_TRY(rn_offload_clear_inactive(manager, &given));                       // two are left
 //     rn_offload_manager_destroy(manager);
 //
 //     rn_plan_options options = {.resident_blocks = 8};

@@ -3,8 +3,10 @@
 //     rn_recipe recipe;
 //     RN_TRY(rn_builtin_recipe("resnet18", &recipe));
 //     rn_plan *plan;
-//     RN_TRY(rn_plan_make(&recipe, rn_cpu_caps(), &(rn_plan_options){.budget_bytes = 60 << 20},
-//     &plan)); RN_TRY(rn_plan_print(plan, rn_sink_file(stdout))); rn_plan_destroy(plan);
+//     rn_plan_options options = {.budget_bytes = 60 << 20};
+//     RN_TRY(rn_plan_make(&recipe, rn_cpu_caps(), &options, &plan));
+//     RN_TRY(rn_plan_print(plan, rn_sink_file(stdout)));
+//     rn_plan_destroy(plan);
 //
 // Pure: the same recipe, caps and options give the same plan; no device is touched, nothing is
 // read. As the budget grows, what was feasible stays feasible and the predicted time never rises.

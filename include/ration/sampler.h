@@ -26,7 +26,7 @@ typedef struct rn_sampling {
     uint64_t seed;
     const rn_logit_bias *bias; // (bias_count), borrowed while the sampler lives
     size_t bias_count;
-    uint32_t logprobs; // how many of the best to report besides the chosen one; at most 20
+    uint32_t logprobs;    // how many of the best to report besides the chosen one; at most 20
     bool without_logprob; // nor the chosen one's, which is 0 then: a sum over the vocabulary less
 } rn_sampling;
 // RN_INVALID names the field and its limits.

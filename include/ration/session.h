@@ -96,9 +96,9 @@ RN_API RN_MUST_USE rn_status rn_session_part_bytes(const rn_plan *plan, const rn
 // An output, a state or a trainable weight, as plain bytes.
 RN_API RN_MUST_USE rn_status rn_session_get(rn_session *session, const char *name, void *data,
                                             uint64_t bytes);
-// Where an output lies, and its bytes, without a copy; until the next set or run. NULL, with 0
-// bytes, where there is no such output now (no run yet, a failure) or the device has its own
-// memory: then rn_session_get says what is the matter.
+// Where an output lies on the host, and its bytes, without a copy; until the next set or run. NULL,
+// with 0 bytes, where there is no such output now (no run yet, a failure): then rn_session_get says
+// what is the matter.
 RN_API const void *rn_session_output(const rn_session *session, const char *name,
                                      uint64_t *out_bytes);
 // Overwrites a state or weight.

@@ -110,8 +110,8 @@ struct rn_queue {
     rn_status (*finish)(rn_queue *queue);
     // Waits, then forgets the failure.
     void (*reset)(rn_queue *queue);
-    // Skips what has not begun, waits for what has. No other queue may be waiting for its fences
-    // any more: finish those first.
+    // Skips what has not begun (on a stream of a device's own all has), waits for what has. No
+    // other queue may be waiting for its fences any more: finish those first.
     void (*destroy)(rn_queue *queue);
     // What is submitted between the two is not carried out but kept, to be replayed as a whole
     // (what CUDA calls a graph): launches, copies and zeros only, of this queue alone. NULL:
@@ -122,8 +122,8 @@ struct rn_queue {
     void (*forget)(rn_queue *queue, rn_recording *recording); // NULL-safe; it is not running
 };
 
-// Every queue is used by one thread at a time; `call`'s arrays, sources, targets and fences must
-// stay until the command is done.
+// Every queue is used by one thread at a time; `call`'s arrays, sources and targets must stay until
+// the command is done, fences until the queues that wait for them are finished.
 void rn_queue_launch(rn_queue *queue, const rn_kernel *kernel, const rn_call *call);
 void rn_queue_copy_in(rn_queue *queue, void *device_target, const void *host_source,
                       uint64_t bytes);
@@ -172,6 +172,8 @@ struct rn_device {
     void (*free_host)(rn_device *device, rn_account account, void *block, uint64_t bytes);
     // What of its own memory is free now, whoever holds the rest. NULL: not known.
     uint64_t (*free_bytes)(rn_device *device);
+    // Charges anew what the driver holds there beside what was allocated (outside). NULL: nothing.
+    void (*measure)(rn_device *device);
     // Gives back what it holds and nobody uses; how many bytes. NULL: it keeps nothing.
     uint64_t (*give_back_caches)(rn_device *device);
     // What `alloc`, or the budget before it, last had no room for; `alloc` sets it where it is the

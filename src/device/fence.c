@@ -12,9 +12,13 @@
 enum { LOOK_NS = 20000, LOOKS_TO_ASK = 64, LOOKS_TO_ASK_THOROUGHLY = 256 * LOOKS_TO_ASK };
 
 void rn_fence_init(rn_fence *fence) {
+    pthread_condattr_t clock; // one that nobody sets back: a device wakes no sleeper
     *fence = (rn_fence){0};
     pthread_mutex_init(&fence->mutex, NULL);
-    pthread_cond_init(&fence->reached, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&fence->reached, &clock);
+    pthread_condattr_destroy(&clock);
 }
 
 void rn_fence_free(rn_fence *fence) {
@@ -54,7 +58,7 @@ static bool is_reached(rn_fence *fence, uint64_t ticket) {
 
 static void sleep_a_little(rn_fence *fence) {
     struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += LOOK_NS;
     if (until.tv_nsec >= 1000000000) {
         until.tv_nsec -= 1000000000;

@@ -244,11 +244,13 @@ static uint32_t find_most_pages(const rn_text_maker *maker, const rn_generator *
     return low.pages;
 }
 
+// Where it is the host that has no room for a device's plan, no context would help.
 static rn_status refuse(const rn_text_maker *maker, const rn_generator *g,
                         const rn_plan_options *options) {
     rn_story story = *rn_last_story();
     rn_refusal refusal = *rn_last_refusal();
     context_need asked = {g->table_pages, refusal.smallest_budget_bytes};
+    if (refusal.device != rn_generator_caps(g)->device) return rn_story_restore(&story);
     uint32_t pages = find_most_pages(maker, g, asked, options);
     rn_refusal_restore(&refusal);
     rn_status s = rn_story_restore(&story);

@@ -64,6 +64,7 @@ static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->resident_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->slot_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->file_bytes));
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->link_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->copy_bytes));
     for (uint32_t u = 0; u < t->unit_count; u++)
         if (!t->units[u].resident && t->slot_bytes[u] <= largest) level->units[level->count++] = u;
@@ -80,6 +81,7 @@ static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_
         level->slot_bytes[k] =
             rn_max_u64(level->slot_bytes[k + 1], rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN));
         level->file_bytes[k] = level->file_bytes[k + 1] + t->units[u].file_bytes;
+        level->link_bytes[k] = level->link_bytes[k + 1] + t->units[u].bytes;
         level->copy_bytes[k] =
             level->copy_bytes[k + 1] + rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN);
     }

@@ -62,13 +62,12 @@ static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r
 // Whether the host has room for its part; *out_from_host: with copies of what is streamed.
 static bool fits_host(rn_planner *p, const rn_case *c, const rn_binding *binding, rn_residency r,
                       bool *out_from_host) {
-    uint64_t least = rn_residency_host(c, r, binding->port_bytes, false);
+    uint64_t without = rn_residency_host(c, r, binding->port_bytes, false);
+    uint64_t with = rn_residency_host(c, r, binding->port_bytes, true); // of small ones: less
     uint64_t limit = p->options.host_budget_bytes ? p->options.host_budget_bytes : RN_NO_LIMIT;
-    *out_from_host = c->own_memory && r.slots;
-    if (rn_residency_host(c, r, binding->port_bytes, true) <= limit) return true;
-    *out_from_host = false;
-    p->least_host_bytes = rn_min_u64(p->least_host_bytes, least);
-    return least <= limit;
+    *out_from_host = c->own_memory && r.slots && with <= limit;
+    p->least_host_bytes = rn_min_u64(p->least_host_bytes, rn_min_u64(with, without));
+    return rn_min_u64(with, without) <= limit;
 }
 
 // ---- one variant --------------------------------------------------------------------------------
@@ -178,13 +177,17 @@ static double bound_pass(const chooser *ch, uint64_t read_bytes, double reading)
     return rate > 0 ? (double)read_bytes / rate : bound_of(ch, ch->pass, reading);
 }
 
-// Whether no candidate of this variant that reads so many bytes, or more, is better than the best.
-static bool cannot_win(const chooser *ch, uint64_t read_bytes) {
+// Over a link all of it comes, from wherever; and a device's layout may be smaller than the file's.
+static double bound_reading(const rn_device_caps *caps, const rn_level *l, uint32_t kept) {
+    if (caps->own_memory) return (double)l->link_bytes[kept] / caps->link_bytes_second;
+    return (double)l->file_bytes[kept] / caps->disk_bytes_second;
+}
+
+// Whether no candidate of this variant that keeps so many units, or fewer, is better than the best.
+static bool cannot_win(const chooser *ch, const rn_level *l, uint32_t kept) {
     const rn_candidate *best = ch->best;
-    const rn_device_caps *caps = ch->planner->caps;
-    double rate = caps->own_memory ? longer(caps->disk_bytes_second, caps->link_bytes_second)
-                                   : caps->disk_bytes_second;
-    double reading = (double)read_bytes / rate;
+    double reading = bound_reading(ch->planner->caps, l, kept);
+    uint64_t read_bytes = l->file_bytes[kept];
     double pass = bound_pass(ch, read_bytes, reading);
     if (best->variant == RN_NO_STEP) return false;
     if (is_slower(ch, bound_of(ch, ch->binding, reading), pass)) return true;
@@ -197,7 +200,7 @@ static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t bu
     for (uint32_t k = l->choices; k-- > 0;) {
         rn_residency r = {.slots = slots, .level = level, .kept = k};
         uint64_t bytes = plan_bytes(ch->c, ch->v, r, ch->v->height_bytes);
-        if (cannot_win(ch, l->file_bytes[k])) break;
+        if (cannot_win(ch, l, k)) break;
         if (bytes <= budget) offer(ch, r, bytes);
     }
 }

@@ -66,6 +66,15 @@ static rn_status cut(const rn_plan *plan, uint32_t block, uint32_t *out_step, rn
     return find_value(plan, block, *out_step, out_value);
 }
 
+// Where a run ends, every output is one of the part's own, but for what it is handed.
+static rn_status check_outputs(const rn_plan *plan, uint32_t block, rn_value handed) {
+    for (rn_value v = 1; v <= rn_graph_value_count(plan->graph); v++)
+        if (v != handed && rn_graph_value(plan->graph, v)->role == RN_ROLE_OUTPUT &&
+            crosses(plan, v, block))
+            return refuse(plan, block, "an output is made before it");
+    return RN_OK;
+}
+
 rn_status rn_plan_find_part(const rn_plan *plan, uint32_t first, uint32_t end, rn_plan_part *out) {
     uint32_t blocks = rn_graph_block_count(plan->graph);
     *out = (rn_plan_part){.end_step = plan->step_count};
@@ -73,8 +82,8 @@ rn_status rn_plan_find_part(const rn_plan *plan, uint32_t first, uint32_t end, r
         return rn_fail(RN_INVALID, "blocks %u to %u are no part of a run of '%s'", first, end,
                        plan->name);
     if (first) RN_TRY(cut(plan, first, &out->first_step, &out->in));
-    if (end < blocks) RN_TRY(cut(plan, end, &out->end_step, &out->out));
-    return RN_OK;
+    if (end < blocks) return cut(plan, end, &out->end_step, &out->out);
+    return first ? check_outputs(plan, first, out->in) : RN_OK;
 }
 
 // ---- weights of a block -------------------------------------------------------------------------

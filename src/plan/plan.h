@@ -159,8 +159,8 @@ typedef struct rn_plan_part {
     rn_value in;  // handed in: made before it, read from it on; none where it is the beginning
     rn_value out; // what those behind it read; none where it is the end
 } rn_plan_part;
-// Blocks [first, end). RN_UNSUPPORTED: more than one value crosses into or out of them, or others
-// run among them.
+// Blocks [first, end). RN_UNSUPPORTED: more than one value crosses into or out of them, others run
+// among them, or they are the end and an output is made before them.
 RN_MUST_USE rn_status rn_plan_find_part(const rn_plan *plan, uint32_t first, uint32_t end,
                                         rn_plan_part *out);
 // Of the unit's bytes, with those around it, in a block's place in the ring and on the host.

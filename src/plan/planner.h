@@ -217,7 +217,8 @@ typedef struct rn_level {
     uint64_t *resident_bytes; // (count + 1): of all that stay when the first k do
     uint64_t *slot_bytes;     // (count + 1): the largest of the rest
     uint64_t *file_bytes;     // (count + 1): of the rest
-    uint64_t *copy_bytes;     // (count + 1): of the rest, as they lie in slots
+    uint64_t *link_bytes;     // (count + 1): of the rest, in the device's layout
+    uint64_t *copy_bytes;     // (count + 1): of the rest, as they lie in slots, each in whole pages
     uint32_t count;
     uint32_t choices; // k may be 0 .. choices - 1: what is wished allows no more
 } rn_level;

@@ -20,7 +20,8 @@ static uint64_t host_share(const rn_plan_options *host) {
 static uint64_t find_budget(rn_device *device, const rn_device_budget *budget, uint64_t held) {
     if (budget->bytes) return budget->bytes;
     uint64_t free_bytes = rn_device_free_bytes(device);
-    return free_bytes ? free_bytes / 10 * 9 + held : RN_NO_LIMIT;
+    if (free_bytes == 0) return RN_NO_LIMIT;
+    return free_bytes / 10 * 9 + (budget->planned_only ? 0 : held);
 }
 
 rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,

@@ -14,9 +14,10 @@ enum { MOST_ROWS = 64, RUNS = 8 }; // RUNS: of different numbers of rows, that a
 static bool can_replay(const rn_session *session, uint64_t rows) {
     const rn_plan *plan = session->plan;
     bool same = plan->use_count == 0 || session->part;
-    return session->compute->record && session->ports && same && plan->summary.micro_batches == 1 &&
-           rows <= MOST_ROWS && !session->options.audit &&
-           rn_graph_scalar_count(plan->graph) == 0 && !rn_profile_recording();
+    return session->compute->record && !session->cannot_record && session->ports && same &&
+           plan->summary.micro_batches == 1 && rows <= MOST_ROWS && !session->options.audit &&
+           rn_graph_scalar_count(plan->graph) == 0 && !rn_profile_recording() &&
+           !rn_session_profile_is_running(session); // one that ended within this run
 }
 
 rn_status rn_session_prepare_recordings(rn_session *session) {
@@ -61,7 +62,10 @@ rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submi
         rn_status s = submit(session, rows);
         rn_status kept = queue->keep(queue, &place->recording);
         RN_TRY(s);
+        session->cannot_record = kept == RN_NO_MEMORY; // a full device computes all the same
+        if (session->cannot_record) return RN_OK;
         RN_TRY(kept);
+        if (session->device->measure) session->device->measure(session->device); // it takes memory
     }
     queue->replay(queue, place->recording);
     *out_done = true;
@@ -74,4 +78,5 @@ void rn_session_forget_recordings(rn_session *session) {
         if (recording) session->compute->forget(session->compute, recording);
         session->recordings[i] = (rn_session_recording){0};
     }
+    session->cannot_record = false;
 }

@@ -101,6 +101,7 @@ struct rn_session {
     rn_session_recording *recordings; // (recording_count)
     uint32_t recording_count;
     uint64_t replays;
+    bool cannot_record; // the device had no memory for it
 
     rn_call *calls;     // (steps); of COMPUTE steps
     bool *is_view;      // (steps): nothing is computed
@@ -161,9 +162,8 @@ void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
 
-// ---- a device's own memory (ports.c, copies.c, recordings.c)
-// -------------------------------------- All of it is nothing where the device's memory is the
-// host's.
+// ---- a device's own memory (ports.c, copies.c, recordings.c) ------------------------------------
+// All of it is nothing where the device's memory is the host's.
 
 RN_MUST_USE rn_status rn_session_open_ports(rn_session *session);
 void rn_session_close_ports(rn_session *session);
@@ -240,6 +240,8 @@ void rn_session_profile_drop(rn_session *session);
 // Around a run: a recording that began meanwhile is noticed here.
 void rn_session_profile_run(rn_session *session, uint64_t rows);
 void rn_session_profile_ran(rn_session *session);
+// Between the two, where the run is seen: notes stand among its commands.
+bool rn_session_profile_is_running(const rn_session *session);
 // Around a step, in the compute queue: its operation if it computes, the buffers that begin and end
 // with it, what was predicted. Each begin has its end.
 void rn_session_profile_begin(rn_session *session, uint32_t step, bool computes);

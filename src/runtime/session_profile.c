@@ -49,8 +49,8 @@ struct rn_session_profile {
 
     // The read queue's, the copy queue's.
     uint32_t read_recording;
-    uint32_t copy_recording;
     bool copy_open;
+    uint64_t copy_begin_ns;
 };
 
 // ---- names --------------------------------------------------------------------------------------
@@ -415,8 +415,12 @@ void rn_session_profile_run(rn_session *session, uint64_t rows) {
     rn_profile_begin(rn_profile_label(name, NULL, session->plan->name));
 }
 
+bool rn_session_profile_is_running(const rn_session *session) {
+    return session->profile && session->profile->running;
+}
+
 void rn_session_profile_ran(rn_session *session) {
-    if (!session->profile || !session->profile->running) return;
+    if (!rn_session_profile_is_running(session)) return;
     session->profile->running = false;
     if (is_on(session)) rn_profile_end();
 }
@@ -484,17 +488,14 @@ static void note_end(void *self, uint32_t step, bool poisoned) {
     }
 }
 
-static bool is_seen(const rn_session *session) {
-    return session->profile && session->profile->running;
-}
-
 void rn_session_profile_begin(rn_session *session, uint32_t step, bool computes) {
-    if (is_seen(session))
+    if (rn_session_profile_is_running(session))
         rn_queue_note(session->compute, computes ? note_compute : note_step, session, step);
 }
 
 void rn_session_profile_end(rn_session *session, uint32_t step) {
-    if (is_seen(session)) rn_queue_note(session->compute, note_end, session, step);
+    if (rn_session_profile_is_running(session))
+        rn_queue_note(session->compute, note_end, session, step);
 }
 
 static void note_wait(void *self, uint32_t begins, bool poisoned) {
@@ -510,7 +511,8 @@ static void note_wait(void *self, uint32_t begins, bool poisoned) {
 }
 
 void rn_session_profile_wait(rn_session *session, bool begins) {
-    if (is_seen(session)) rn_queue_note(session->compute, note_wait, session, begins);
+    if (rn_session_profile_is_running(session))
+        rn_queue_note(session->compute, note_wait, session, begins);
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -545,12 +547,13 @@ static uint64_t offset_of(const rn_session *session, uint32_t use) {
     return plan->buffers[plan->uses[use].buffer].offset;
 }
 
+// On a lane of its own, not a thread's: a driver may call the notes of two queues from one thread.
 static void note_upload(void *self, uint32_t use, bool poisoned) {
     const rn_session *session = self;
     rn_session_profile *p = session->profile;
+    (void)use;
     if (poisoned || !is_on(session)) return;
-    name_thread(p, &p->copy_recording, "copy queue");
-    rn_profile_begin(p->unit_names[unit_of(session, use)]);
+    p->copy_begin_ns = rn_profile_now();
     p->copy_open = true;
 }
 
@@ -563,7 +566,8 @@ static void note_uploaded(void *self, uint32_t use, bool poisoned) {
         rn_profile_move(RN_DEVICE_HOST, session->device->caps.device,
                         (uintptr_t)session->base + offset_of(session, use),
                         session->plan->units[unit].bytes, p->unit_names[unit]);
-    rn_profile_end();
+    rn_profile_span(rn_profile_lane("copy queue"), p->unit_names[unit], p->copy_begin_ns,
+                    rn_profile_now());
     p->copy_open = false;
 }
 

@@ -298,6 +298,7 @@ void rn_session_revive(rn_session *session) {
     atomic_store(&session->stop, true);
     rn_session_settle(session);
     rn_session_profile_drop(session);
+    rn_session_forget_recordings(session); // a first run that failed has not warmed up everything
     for (int i = 0; i < 3; i++)
         if (queues[i]) rn_queue_reset(queues[i]);
     for (uint32_t i = 0; i < session->fence_count; i++)

@@ -35,6 +35,8 @@ typedef struct fake_cuda {
     uint64_t fail_at; // the n-th call from now that can fail does, once; 0: none
     int fail_code;
     int capability;      // 90
+    int shared_most;     // bytes of shared memory of a block; 0: 227 KiB
+    int shared_fixed;    // of them, that every function takes by itself
     int image_code;      // what loading a module gives; 0: it works
     size_t module_bytes; // that a module takes on the device
     const char *lacks;   // a function that modules do not have

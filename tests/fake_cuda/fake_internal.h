@@ -26,6 +26,10 @@ HIDDEN extern pthread_mutex_t fake_lock; // all of it, and:
 HIDDEN extern pthread_cond_t fake_progress;
 HIDDEN extern fake_cuda fake;
 
+static inline int fake_shared_most(void) {
+    return fake.shared_most ? fake.shared_most : 227 << 10;
+}
+
 // All under the lock.
 HIDDEN int fake_enter_call(void); // a code other than OK: the call is to fail
 HIDDEN int fake_take(size_t bytes);

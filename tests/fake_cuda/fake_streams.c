@@ -433,12 +433,12 @@ CUDA(cuModuleGetFunction, void **out, void *module, const char *name) {
 }
 CUDA(cuFuncSetAttribute, void *f, int attribute, int value) {
     (void)f;
-    return attribute == 8 && value <= 227 << 10 ? OK : INVALID;
+    return attribute == 8 && value + fake.shared_fixed <= fake_shared_most() ? OK : INVALID;
 }
 CUDA(cuFuncGetAttribute, int *out, int attribute, void *f) {
     (void)f;
-    *out = 32;
-    return attribute == 4 ? OK : INVALID;
+    *out = attribute == 1 ? fake.shared_fixed : 32;
+    return attribute == 1 || attribute == 4 ? OK : INVALID;
 }
 
 // ---- the rest -----------------------------------------------------------------------------------

@@ -67,14 +67,22 @@ static void print_purposes(const runner *r, const rn_plan_summary *p) {
                         rn_ledger_read(device_of(r), (rn_purpose)i).peak_bytes);
 }
 
+// What is planned is taken and given back at once: its peak is that of its lines. (The device's
+// total also knows what was asked for and refused.)
+static uint64_t planned_peak(const runner *r) {
+    uint64_t sum = 0;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (p != RN_PURPOSE_OUTSIDE) sum += rn_ledger_read(device_of(r), (rn_purpose)p).peak_bytes;
+    return sum;
+}
+
 // The device's share, with the driver's; and what the plan holds on the host for it.
 static void print_device(const runner *r, const rn_plan_summary *p) {
     const rn_device_budget *b = &r->budget.device;
-    uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE).now_bytes;
-    uint64_t peak = rn_ledger_total(device_of(r)).peak_bytes;
-    print_sizes("all that is planned", p->planned_bytes, peak - outside);
+    uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE).peak_bytes;
+    print_sizes("all that is planned", p->planned_bytes, planned_peak(r));
     print_sizes("the driver's context", r->budget.device_held_bytes, outside);
-    if (b->bytes) print_sizes("budget, peak on the device", b->bytes, peak);
+    if (b->bytes) print_sizes("budget, peak on the device", b->bytes, planned_peak(r) + outside);
     print_sizes("weights on the host", p->host_weight_bytes,
                 rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS).peak_bytes);
 }
@@ -194,11 +202,10 @@ static void write_facts(const runner *r, rn_json *json) {
         rn_json_u64(json, "page_table_bytes", process.page_table_bytes);
     }
     if (r->budget.own_memory) {
-        rn_ledger_line outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE);
-        uint64_t peak = rn_ledger_total(device_of(r)).peak_bytes;
-        rn_json_u64(json, "device_peak_bytes", peak);
-        rn_json_u64(json, "device_outside_bytes", outside.now_bytes);
-        rn_json_u64(json, "device_planned_peak_bytes", peak - outside.now_bytes);
+        uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE).peak_bytes;
+        rn_json_u64(json, "device_peak_bytes", planned_peak(r) + outside);
+        rn_json_u64(json, "device_outside_bytes", outside);
+        rn_json_u64(json, "device_planned_peak_bytes", planned_peak(r));
     }
     rn_ledger_json(json, "ledger");
     rn_json_end(json);

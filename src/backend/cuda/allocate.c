@@ -5,13 +5,16 @@
 #include "memory/pool.h"
 
 rn_status rn_gpu_pool_open(rn_gpu *gpu) {
-    gpu->live = (rn_cuda_blocks){.from = RN_HOST_OTHER};
-    pthread_mutex_init(&gpu->live_lock, NULL);
     RN_TRY(rn_cuda_source_open(&gpu->cuda, NULL, RN_HOST_OTHER, &gpu->source));
     rn_status status =
         rn_pool_create_in(RN_HOST_OTHER, rn_cuda_source_functions(&gpu->source), NULL, &gpu->pool);
-    if (status != RN_OK) rn_cuda_source_close(&gpu->source);
-    return status;
+    if (status != RN_OK) {
+        rn_cuda_source_close(&gpu->source);
+        return status;
+    }
+    gpu->live = (rn_cuda_blocks){.from = RN_HOST_OTHER};
+    pthread_mutex_init(&gpu->live_lock, NULL);
+    return RN_OK;
 }
 
 void rn_gpu_pool_close(rn_gpu *gpu) {

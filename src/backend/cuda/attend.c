@@ -1,10 +1,11 @@
 // attend.c — attention on the device: which kernel, how many blocks.
 //
-// By D and the dtype of KV alone: f16 with a D of 64, 96, 128 or 256 goes to the matrix units,
-// everything else to the plain kernels. By the number of rows: the form for few rows has a block
-// for each chunk of 256 keys and a workspace for their partial results; the form for many rows
-// keeps a row's chunks in its block and needs none. The switch is at 16 rows, and at 64 where the
-// workspace stays below 16 MiB (a batch that decodes); a row's bits are the same on both sides.
+// By D, the dtype of KV and the device alone: f16 with a D of 64, 96, 128 or 256 goes to the matrix
+// units, everything else to the plain kernels, which also want less shared memory. By the number of
+// rows: the form for few rows has a block for each chunk of 256 keys and a workspace for their
+// partial results; the form for many rows keeps a row's chunks in its block and needs none. The
+// switch is at 16 rows, and at 64 where the workspace stays below 16 MiB (a batch that decodes); a
+// row's bits are the same on both sides.
 //
 // Every kernel here waits by itself for those before it (early). Few rows that append by themselves
 // read sequence, position, page_table and what older runs have appended before that wait: these are
@@ -40,10 +41,6 @@ static const uint32_t shared_bytes[] = {
 
 // ---- which form ---------------------------------------------------------------------------------
 
-static bool is_matrix(rn_dtype kv, uint64_t dims) {
-    return kv == RN_DTYPE_F16 && (dims == 64 || dims == 96 || dims == 128 || dims == 256);
-}
-
 static uint64_t count_chunks(const rn_tensor *kv, const rn_tensor *table) {
     return rn_div_up(table->shape.dims[1] * kv->shape.dims[3], RN_ATTEND_CHUNK);
 }
@@ -78,6 +75,15 @@ static rn_cuda_kernel by_dims(rn_cuda_kernel first, uint32_t dims) {
 
 static rn_cuda_kernel by_matrix(rn_cuda_kernel first, uint32_t dims) {
     return (rn_cuda_kernel)(first + (dims > 64) + (dims > 96) + (dims > 128));
+}
+
+// The same for few rows and for many, so that a row's bits are, too.
+static bool is_matrix(const rn_call *call, rn_dtype kv, uint32_t dims) {
+    if (kv != RN_DTYPE_F16 || (dims != 64 && dims != 96 && dims != 128 && dims != 256))
+        return false;
+    uint32_t most = rn_cuda_traits_of(call)->shared_most;
+    return shared_bytes[by_matrix(RN_CUDA_ATTEND_FEW_64, dims)] <= most &&
+           shared_bytes[by_matrix(RN_CUDA_ATTEND_MANY_64, dims)] <= most;
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
@@ -180,7 +186,7 @@ static rn_status attend(const rn_call *call, const rn_attend_args *a, const rn_t
                         rn_dtype kv) {
     bool few = is_few(q, a->chunks);
     uint32_t dims = a->head_dim, bytes = (uint32_t)RN_PLAIN_BYTES(dims);
-    if (is_matrix(kv, dims)) {
+    if (is_matrix(call, kv, dims)) {
         rn_cuda_kernel kernel =
             by_matrix(few ? RN_CUDA_ATTEND_FEW_64 : RN_CUDA_ATTEND_MANY_64, dims);
         bytes = shared_bytes[kernel];
@@ -205,7 +211,7 @@ rn_status rn_cuda_attend(const rn_call *call) {
     a.k = in[1].data;
     a.v = in[2].data;
     set_rope(&a.rope, &attrs->rope, a.head_dim);
-    if (!is_matrix(kv->dtype, a.head_dim) || !is_few(&in[0], a.chunks)) {
+    if (!is_matrix(call, kv->dtype, a.head_dim) || !is_few(&in[0], a.chunks)) {
         RN_TRY(append(call, &a));
         a.k = a.v = NULL;
     }

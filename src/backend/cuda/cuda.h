@@ -11,6 +11,8 @@
 #include "backend/cuda/source.h"
 #include "device/device.h"
 
+enum { RN_CUDA_SPARE_STREAMS = 2 };
+
 typedef struct rn_gpu {
     rn_device base;
     int ordinal;
@@ -22,7 +24,8 @@ typedef struct rn_gpu {
     rn_cuda_module module; // the kernels
     rn_cuda_memory memory; // blocks of device->alloc
     rn_cuda_words words;   // of fences
-    pthread_mutex_t links; // guards what queues know of each other (queue.h)
+    pthread_mutex_t links; // guards what queues know of each other (queue.h), and the streams
+    rn_cu_stream streams[RN_CUDA_SPARE_STREAMS]; // that no queue uses; NULL: none
     // rn_cuda_allocate
     rn_cuda_source source;
     rn_pool *pool;
@@ -44,7 +47,7 @@ RN_MUST_USE rn_status rn_gpu_pool_open(rn_gpu *gpu);
 void rn_gpu_pool_close(rn_gpu *gpu);
 
 // ---- rates.c ------------------------------------------------------------------------------------
-// Sets the rates of caps: measured ones, or guesses by the device's clocks.
-void rn_gpu_fill_rates(const rn_gpu *gpu, rn_device_caps *caps);
+// Sets the rates of caps by the device's clocks; measured ones come later (rn_device_use_rates).
+void rn_gpu_guess_rates(const rn_gpu *gpu, rn_device_caps *caps);
 
 #endif

@@ -31,22 +31,24 @@ static rn_status take(rn_gpu *gpu, uint64_t bytes, rn_cu_address *out) {
     return status;
 }
 
-static rn_status alloc(rn_device *device, rn_account account, uint64_t bytes, void **out) {
-    rn_gpu *gpu = rn_gpu_of(device);
-    rn_cu_address address = 0;
+static rn_status alloc_rounded(rn_gpu *gpu, uint64_t bytes, rn_cu_address *out) {
     uint64_t more = rounding(gpu, bytes);
-    (void)account; // the budget has been asked for the block, not for what it is rounded up by
-    *out = NULL;
     RN_TRY(rn_cuda_outside_reserve(gpu->ordinal, more));
-    rn_status status = take(gpu, bytes, &address);
-    if (status != RN_OK) {
-        device->refused_bytes = bytes;
+    rn_status status = take(gpu, bytes, out);
+    if (status == RN_OK)
+        rn_cuda_outside_count(gpu->ordinal, *out + bytes, more);
+    else
         rn_cuda_outside_unreserve(gpu->ordinal, more);
-        return status;
-    }
-    rn_cuda_outside_count(gpu->ordinal, address + bytes, more);
-    *out = (void *)(uintptr_t)address;
-    return RN_OK;
+    return status;
+}
+
+static rn_status alloc(rn_device *device, rn_account account, uint64_t bytes, void **out) {
+    rn_cu_address address = 0;
+    (void)account; // the budget has been asked for the block, not for what it is rounded up by
+    rn_status status = alloc_rounded(rn_gpu_of(device), bytes, &address);
+    if (status == RN_NO_MEMORY || status == RN_OVER_BUDGET) device->refused_bytes = bytes;
+    *out = status == RN_OK ? (void *)(uintptr_t)address : NULL;
+    return status;
 }
 
 static void give_back(rn_device *device, void *block, uint64_t bytes) {
@@ -74,11 +76,6 @@ static void free_host(rn_device *device, rn_account account, void *block, uint64
     if (entered) rn_cuda_leave(&gpu->cuda);
 }
 
-static uint64_t count_free(rn_device *device) {
-    rn_gpu_memory_info info;
-    return rn_cuda_memory_info(device, &info) == RN_OK ? info.free_bytes : 0;
-}
-
 static rn_status ask_free(rn_gpu *gpu, size_t *out_free, size_t *out_total) {
     const rn_cuda_driver *driver = gpu->cuda.driver;
     RN_TRY(rn_cuda_enter(&gpu->cuda));
@@ -88,13 +85,18 @@ static rn_status ask_free(rn_gpu *gpu, size_t *out_free, size_t *out_total) {
     return status;
 }
 
+// What fails leaves the books as they were.
+static void measure(rn_device *device) {
+    uint64_t bytes;
+    (void)!rn_cuda_device_measure(device, &bytes);
+}
+
 static uint64_t free_bytes(rn_device *device) {
     size_t bytes = 0, total;
     return ask_free(rn_gpu_of(device), &bytes, &total) == RN_OK ? bytes : 0;
 }
 
-// ---- what can be known without a context
-// ----------------------------------------------------------
+// ---- what can be known without a context --------------------------------------------------------
 
 typedef struct found_gpu {
     const rn_cuda_driver *driver;
@@ -157,8 +159,7 @@ static rn_status check_gpu(int ordinal, found_gpu *found) {
     return RN_OK;
 }
 
-// ---- life
-// -----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
     rn_device_caps *caps = &gpu->base.caps;
@@ -174,7 +175,7 @@ static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
     };
     snprintf(caps->name, sizeof caps->name, "%s", found->name);
     snprintf(caps->hardware, sizeof caps->hardware, "%.63s", found->model);
-    rn_gpu_fill_rates(gpu, caps);
+    rn_gpu_guess_rates(gpu, caps);
 }
 
 static bool can(const rn_gpu *gpu, int attribute) {
@@ -200,6 +201,7 @@ static rn_status equip(rn_gpu *gpu) {
     RN_TRY(rn_cuda_module_load(gpu->cuda.driver, gpu->traits.shared_most, &gpu->module));
     RN_TRY(rn_cuda_memory_open(&gpu->cuda, RN_HOST_OTHER, &gpu->memory));
     RN_TRY(rn_gpu_pool_open(gpu));
+    RN_TRY(rn_cuda_streams_open(gpu));
     return rn_cuda_outside_measure(&gpu->cuda, gpu->ordinal, &outside);
 }
 
@@ -218,6 +220,7 @@ static void destroy(rn_device *device) {
     rn_gpu *gpu = rn_gpu_of(device);
     rn_workers_destroy(device->workers);
     bool entered = rn_cuda_enter(&gpu->cuda) == RN_OK;
+    rn_cuda_streams_close(gpu);
     rn_gpu_pool_close(gpu);
     rn_cuda_words_close(&gpu->words);
     rn_cuda_memory_close(&gpu->memory);
@@ -264,7 +267,7 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
     gpu->base.alloc_host = alloc_host;
     gpu->base.free_host = free_host;
     gpu->base.free_bytes = free_bytes;
-    gpu->base.free_bytes = count_free;
+    gpu->base.measure = measure;
     gpu->base.give_back_caches = rn_cuda_clear_caches;
     gpu->base.destroy = destroy;
     status = start(gpu, &found, threads);
@@ -273,8 +276,7 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
     return RN_OK;
 }
 
-// ---- what it holds
-// --------------------------------------------------------------------------------
+// ---- what it holds ------------------------------------------------------------------------------
 
 uint64_t rn_cuda_device_outside(rn_device *device) {
     return rn_cuda_outside_bytes(rn_gpu_of(device)->ordinal);

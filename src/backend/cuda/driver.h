@@ -40,7 +40,8 @@ enum {                          // of a device
     RN_CU_ATTRIBUTE_VMM = 102,        // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
     RN_CU_ATTRIBUTE_WORDS = 122,      // CAN_USE_64_BIT_STREAM_MEM_OPS
 };
-enum { // of a function
+enum {                               // of a function
+    RN_CU_FUNCTION_SHARED_FIXED = 1, // static shared memory of a block
     RN_CU_FUNCTION_REGISTERS = 4,
     RN_CU_FUNCTION_SHARED_MOST = 8, // dynamic shared memory of a block
 };

@@ -67,6 +67,8 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
 
 // ---- layouts ------------------------------------------------------------------------------------
 
+enum { MOST_ROWS = 1 << 20, MOST_COLS = 1 << 24 }; // of a weight in tiles
+
 // Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K). Of a
 // projection's inputs only weights have two axes and a type with tiles.
 static bool is_tiled(const rn_call *call, uint32_t input) {
@@ -83,10 +85,16 @@ static bool is_tiled(const rn_call *call, uint32_t input) {
     }
 }
 
+// (N, K) that the kernels for tiles can count, blocks of a grid included; the plain ones take any.
+static bool is_served(rn_shape shape) {
+    return shape.rank == 2 && shape.dims[0] > 0 && shape.dims[0] <= MOST_ROWS &&
+           shape.dims[1] <= MOST_COLS;
+}
+
 rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input) {
     const rn_tensor *weight = &call->inputs[input];
     uint64_t bytes;
-    if (weight->shape.rank == 2 && is_tiled(call, input) &&
+    if (is_served(weight->shape) && is_tiled(call, input) &&
         rn_tiles_bytes(weight->dtype, weight->shape.dims[0], weight->shape.dims[1], &bytes))
         return RN_LAYOUT_TILES;
     return RN_LAYOUT_PLAIN;

@@ -5,12 +5,17 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/queue.h"
 
-static rn_status refuse(const rn_gpu *gpu, rn_cuda_kernel kernel) {
-    return rn_hint(rn_fail(RN_UNSUPPORTED,
-                           "%s has no kernel %s: it is not in the image, or wants "
-                           "more shared memory than there is",
-                           gpu->base.caps.name, rn_cuda_kernel_name(kernel)),
-                   "build the library again: make cuda");
+static rn_status check(const rn_gpu *gpu, rn_cuda_kernel kernel, uint32_t shared_bytes) {
+    const char *name = gpu->base.caps.name, *kernel_name = rn_cuda_kernel_name(kernel);
+    if (!gpu->module.functions[kernel])
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "%s has no kernel %s", name, kernel_name),
+                       "build the library again: make cuda");
+    if (shared_bytes > gpu->module.shared_bytes[kernel])
+        return rn_hint(rn_fail(RN_UNSUPPORTED,
+                               "%s wants %u bytes of shared memory, a block of %s has %u",
+                               kernel_name, shared_bytes, name, gpu->module.shared_bytes[kernel]),
+                       "models run on the CPU: --device cpu");
+    return RN_OK;
 }
 
 static bool may_begin_early(const rn_cuda_stream *stream) {
@@ -22,8 +27,7 @@ rn_status rn_cuda_launch(const rn_call *call, rn_cuda_kernel kernel, rn_cuda_gri
                          const void *args) {
     rn_cuda_stream *stream = call->stream;
     const rn_gpu *gpu = stream->gpu;
-    rn_cu_function function = gpu->module.functions[kernel];
-    if (!function) return refuse(gpu, kernel);
+    RN_TRY(check(gpu, kernel, grid.shared_bytes));
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RN_OK;
     rn_cu_launch_attribute early = {.id = RN_CU_LAUNCH_EARLY, .value.number = 1};
     rn_cu_launch launch = {.grid = {grid.x, grid.y, grid.z},
@@ -33,20 +37,11 @@ rn_status rn_cuda_launch(const rn_call *call, rn_cuda_kernel kernel, rn_cuda_gri
                            .attributes = &early,
                            .attribute_count = grid.early && may_begin_early(stream)};
     void *arguments[] = {(void *)args};
-    rn_cu_result code = gpu->cuda.driver->launch_kernel_ex(&launch, function, arguments, NULL);
+    rn_cu_result code =
+        gpu->cuda.driver->launch_kernel_ex(&launch, gpu->module.functions[kernel], arguments, NULL);
     stream->after_launch = code == RN_CU_SUCCESS;
     if (code == RN_CU_SUCCESS) return RN_OK;
     return rn_cuda_check(gpu->cuda.driver, code, rn_cuda_kernel_name(kernel));
-}
-
-rn_status rn_cuda_zero(const rn_call *call, void *target, uint64_t bytes) {
-    rn_cuda_stream *stream = call->stream;
-    const rn_cuda_driver *driver = stream->gpu->cuda.driver;
-    if (bytes == 0) return RN_OK;
-    stream->after_launch = false;
-    return rn_cuda_check(driver,
-                         driver->memset_d8_async((uintptr_t)target, 0, bytes, stream->handle),
-                         "zeroing device memory");
 }
 
 const rn_cuda_traits *rn_cuda_traits_of(const rn_call *call) {

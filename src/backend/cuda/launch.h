@@ -27,11 +27,10 @@ typedef struct rn_cuda_grid {
                            // Without effect where the stream or the device cannot.
 } rn_cuda_grid;
 
-// `args`: the kernel's one struct, copied. RN_DEVICE, RN_UNSUPPORTED (the image lacks the kernel).
+// `args`: the kernel's one struct, copied. RN_DEVICE; RN_UNSUPPORTED: the image lacks the kernel,
+// or the device the shared memory.
 RN_MUST_USE rn_status rn_cuda_launch(const rn_call *call, rn_cuda_kernel kernel, rn_cuda_grid grid,
                                      const void *args);
-// Zeros `bytes` bytes of the device, in the call's stream.
-RN_MUST_USE rn_status rn_cuda_zero(const rn_call *call, void *target, uint64_t bytes);
 
 // What the call's device is like.
 typedef struct rn_cuda_traits {

@@ -88,8 +88,9 @@ static void widen_range(rn_cuda_memory *memory, uint64_t begin, uint64_t bytes) 
         begin = rn_min_u64(begin, atomic_load(&memory->base));
         end = rn_max_u64(end, atomic_load(&memory->base) + span);
     }
-    atomic_store(&memory->base, begin);
+    // In this order whoever looks meanwhile finds every block inside.
     atomic_store(&memory->span_bytes, end - begin);
+    atomic_store(&memory->base, begin);
     pthread_mutex_unlock(&memory->lock);
 }
 

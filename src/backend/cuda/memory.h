@@ -38,7 +38,8 @@ RN_MUST_USE rn_status rn_cuda_memory_take(rn_cuda_memory *memory, uint64_t bytes
 void rn_cuda_memory_give_back(rn_cuda_memory *memory, rn_cu_address block, uint64_t bytes);
 
 static inline bool rn_cuda_memory_holds(const rn_cuda_memory *memory, const void *address) {
-    return (uintptr_t)address - atomic_load_explicit(&memory->base, memory_order_relaxed) <
+    uint64_t base = atomic_load_explicit(&memory->base, memory_order_acquire);
+    return (uintptr_t)address - base <
            atomic_load_explicit(&memory->span_bytes, memory_order_relaxed);
 }
 

@@ -1,5 +1,6 @@
 // module.c — every image a module; every row of kernels.def is looked for in all of them.
 #include "backend/cuda/module.h"
+#include "base/checked.h"
 
 #include <stdio.h>
 
@@ -28,14 +29,22 @@ static rn_cu_result find(const rn_cuda_driver *driver, const rn_cuda_module *mod
     return code == RN_CU_NOT_FOUND ? RN_CU_SUCCESS : code;
 }
 
-// Asking for a function's registers makes drivers without cuFuncLoad load it, too.
-static rn_cu_result bring(const rn_cuda_driver *driver, rn_cu_function function,
-                          uint32_t shared_bytes) {
-    int registers = 0;
-    rn_cu_result code = RN_CU_SUCCESS;
-    if (shared_bytes)
-        code = driver->func_set_attribute(function, RN_CU_FUNCTION_SHARED_MOST, (int)shared_bytes);
+// A row's number is for the largest launch on the largest device: elsewhere the function serves
+// launches that ask for less.
+static rn_cu_result set_shared(const rn_cuda_driver *driver, rn_cu_function function,
+                               uint32_t shared_most, uint32_t *shared_bytes) {
+    int fixed = 0;
+    if (*shared_bytes == 0) return RN_CU_SUCCESS;
+    rn_cu_result code = driver->func_get_attribute(&fixed, RN_CU_FUNCTION_SHARED_FIXED, function);
     if (code != RN_CU_SUCCESS) return code;
+    uint32_t room = shared_most - (uint32_t)rn_min_u64(shared_most, (uint64_t)fixed);
+    *shared_bytes = (uint32_t)rn_min_u64(*shared_bytes, room);
+    return driver->func_set_attribute(function, RN_CU_FUNCTION_SHARED_MOST, (int)*shared_bytes);
+}
+
+// Asking for a function's registers makes drivers without cuFuncLoad load it, too.
+static rn_cu_result bring(const rn_cuda_driver *driver, rn_cu_function function) {
+    int registers = 0;
     if (driver->func_load) return driver->func_load(function);
     return driver->func_get_attribute(&registers, RN_CU_FUNCTION_REGISTERS, function);
 }
@@ -43,10 +52,11 @@ static rn_cu_result bring(const rn_cuda_driver *driver, rn_cu_function function,
 static rn_status find_functions(const rn_cuda_driver *driver, uint32_t shared_most,
                                 rn_cuda_module *module) {
     for (size_t i = 0; i < RN_CUDA_KERNEL_COUNT; i++) {
-        if (rows[i].shared_bytes > shared_most) continue;
         rn_cu_result code = find(driver, module, rows[i].name, &module->functions[i]);
-        if (code == RN_CU_SUCCESS && module->functions[i])
-            code = bring(driver, module->functions[i], rows[i].shared_bytes);
+        rn_cu_function function = module->functions[i];
+        module->shared_bytes[i] = rows[i].shared_bytes;
+        if (function) code = set_shared(driver, function, shared_most, &module->shared_bytes[i]);
+        if (function && code == RN_CU_SUCCESS) code = bring(driver, function);
         RN_TRY(rn_cuda_check(driver, code, rows[i].name));
     }
     return RN_OK;

@@ -9,8 +9,9 @@
 typedef struct rn_cuda_module {
     rn_cu_module loaded[RN_CUDA_IMAGES_MOST]; // (count)
     size_t count;
-    // NULL: no image has it, or the device lacks the shared memory it wants.
-    rn_cu_function functions[RN_CUDA_KERNEL_COUNT + 1];
+    rn_cu_function functions[RN_CUDA_KERNEL_COUNT + 1]; // NULL: no image has it
+    // Dynamic shared memory that a launch may ask for: what kernels.def says, or what there is.
+    uint32_t shared_bytes[RN_CUDA_KERNEL_COUNT + 1];
 } rn_cuda_module;
 
 // Inside the device's context. Every function's code is on the device afterwards, though the driver

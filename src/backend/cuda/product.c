@@ -16,7 +16,7 @@
 #include "graph/project.h"
 #include "tensor/tiles.h"
 
-enum { MOST_COLS = 1 << 24, PART_ALIGN = 256 };
+enum { PART_ALIGN = 256 };
 
 // One x and its weights, whichever op asks.
 typedef struct product {
@@ -92,7 +92,7 @@ static uint32_t count_alike(const product *p, uint32_t first) {
 
 // Whether the kernels for tiles serve it; else it is unfolded into single ops.
 static bool is_served(const product *p) {
-    return are_tiles(p) && p->cols <= MOST_COLS && (!p->gated || count_alike(p, 0) == 2);
+    return are_tiles(p) && (!p->gated || count_alike(p, 0) == 2);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------

@@ -191,23 +191,85 @@ static void release(rn_cuda_queue *queue) {
     rn_free(RN_HOST_OTHER, queue, sizeof *queue);
 }
 
-static void destroy(rn_queue *base) {
-    rn_cuda_queue *queue = rn_cuda_queue_of(base);
-    const rn_gpu *gpu = queue->stream.gpu;
-    settle(queue);
+// ---- streams ------------------------------------------------------------------------------------
+
+// Inside the context.
+static rn_status create_stream(rn_gpu *gpu, rn_cu_stream *out) {
+    return rn_cuda_check(gpu->cuda.driver,
+                         gpu->cuda.driver->stream_create(out, RN_CU_STREAM_NON_BLOCKING),
+                         "creating a stream");
+}
+
+rn_status rn_cuda_streams_open(rn_gpu *gpu) {
+    for (int i = 0; i < RN_CUDA_SPARE_STREAMS; i++)
+        RN_TRY(create_stream(gpu, &gpu->streams[i]));
+    return RN_OK;
+}
+
+void rn_cuda_streams_close(rn_gpu *gpu) {
+    for (int i = 0; i < RN_CUDA_SPARE_STREAMS; i++)
+        if (gpu->streams[i]) (void)gpu->cuda.driver->stream_destroy(gpu->streams[i]);
+}
+
+// Device memory that a stream takes is there from the beginning, so that a full device does not
+// stand in the way of a queue.
+static rn_cu_stream take_spare(rn_gpu *gpu) {
+    rn_cu_stream taken = NULL;
+    pthread_mutex_lock(&gpu->links);
+    for (int i = 0; i < RN_CUDA_SPARE_STREAMS && !taken; i++) {
+        taken = gpu->streams[i];
+        gpu->streams[i] = NULL;
+    }
+    pthread_mutex_unlock(&gpu->links);
+    return taken;
+}
+
+static void keep_spare(rn_gpu *gpu, rn_cu_stream stream) {
+    pthread_mutex_lock(&gpu->links);
+    for (int i = 0; i < RN_CUDA_SPARE_STREAMS && stream; i++) {
+        if (gpu->streams[i]) continue;
+        gpu->streams[i] = stream;
+        stream = NULL;
+    }
+    pthread_mutex_unlock(&gpu->links);
+}
+
+// Inside the context. A stream that was made before tells whether the device is still there.
+static rn_status find_stream(rn_cuda_queue *queue) {
+    rn_gpu *gpu = queue->stream.gpu;
+    queue->stream.handle = take_spare(gpu);
+    queue->has_spare = queue->stream.handle != NULL;
+    if (!queue->has_spare) return create_stream(gpu, &queue->stream.handle);
+    rn_status status = rn_cuda_check(
+        gpu->cuda.driver, gpu->cuda.driver->stream_query(queue->stream.handle), "taking a stream");
+    if (status != RN_OK) keep_spare(gpu, queue->stream.handle);
+    return status;
+}
+
+static rn_status open_stream(rn_cuda_queue *queue) {
+    RN_TRY(rn_cuda_enter(&queue->stream.gpu->cuda));
+    rn_status status = find_stream(queue);
+    rn_cuda_leave(&queue->stream.gpu->cuda);
+    return status;
+}
+
+// All its work is done.
+static void close_stream(rn_cuda_queue *queue) {
+    rn_gpu *gpu = queue->stream.gpu;
+    if (queue->has_spare) {
+        keep_spare(gpu, queue->stream.handle);
+        return;
+    }
     bool entered = rn_cuda_enter(&gpu->cuda) == RN_OK; // a lost device is told all the same
     (void)gpu->cuda.driver->stream_destroy(queue->stream.handle);
     if (entered) rn_cuda_leave(&gpu->cuda);
-    release(queue);
 }
 
-static rn_status open_stream(rn_gpu *gpu, rn_cu_stream *out) {
-    RN_TRY(rn_cuda_enter(&gpu->cuda));
-    rn_status status = rn_cuda_check(
-        gpu->cuda.driver, gpu->cuda.driver->stream_create(out, RN_CU_STREAM_NON_BLOCKING),
-        "creating a stream");
-    rn_cuda_leave(&gpu->cuda);
-    return status;
+static void destroy(rn_queue *base) {
+    rn_cuda_queue *queue = rn_cuda_queue_of(base);
+    settle(queue);
+    close_stream(queue);
+    release(queue);
 }
 
 rn_status rn_cuda_queue_open(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
@@ -232,7 +294,7 @@ rn_status rn_cuda_queue_open(rn_device *device, rn_queue_kind kind, const _Atomi
     rn_status status =
         rn_alloc_zeroed(RN_HOST_OTHER, RN_CUDA_ERRANDS, sizeof(rn_cuda_errand), &errands);
     queue->errands = errands;
-    if (status == RN_OK) status = open_stream(queue->stream.gpu, &queue->stream.handle);
+    if (status == RN_OK) status = open_stream(queue);
     if (status == RN_OK)
         *out = &queue->base;
     else

@@ -33,6 +33,7 @@ enum { RN_CUDA_ERRANDS = 256 };
 typedef struct rn_cuda_queue {
     rn_queue base;
     rn_cuda_stream stream;
+    bool has_spare;             // the stream is one of the device's own
     const _Atomic bool *cancel; // or NULL
     _Atomic bool poisoned;      // set once, after the story
     rn_story story;
@@ -46,6 +47,9 @@ typedef struct rn_cuda_queue {
     _Atomic bool errand_failed; // later ones, in the order of the stream, are skipped
 } rn_cuda_queue;
 
+// The device's own streams, before they are needed; inside the context, both.
+RN_MUST_USE rn_status rn_cuda_streams_open(rn_gpu *gpu);
+void rn_cuda_streams_close(rn_gpu *gpu);
 // rn_device.open_queue.
 RN_MUST_USE rn_status rn_cuda_queue_open(rn_device *device, rn_queue_kind kind,
                                          const _Atomic bool *cancel, rn_queue **out);

@@ -10,12 +10,6 @@
 #define STEP_SECONDS        3e-6
 #define PRODUCT_ROWS        16
 
-static rn_device_rates measured; // all 0: none
-
-void rn_cuda_set_rates(const rn_device_rates *rates) {
-    measured = *rates;
-}
-
 static double ask(const rn_gpu *gpu, int attribute) {
     int value = 0;
     rn_cu_result code = gpu->cuda.driver->device_get_attribute(&value, attribute, gpu->cuda.device);
@@ -37,13 +31,11 @@ static double guess_flops(const rn_gpu *gpu) {
     return gpu->traits.multiprocessors * each_clock * hertz * FLOPS_SHARE;
 }
 
-void rn_gpu_fill_rates(const rn_gpu *gpu, rn_device_caps *caps) {
-    bool known = measured.flops > 0;
-    caps->flops = known ? measured.flops : guess_flops(gpu);
-    caps->quantized_flops = known ? measured.quantized_flops : caps->flops;
-    caps->memory_bytes_second = known ? measured.memory_bytes_second : guess_memory(gpu);
-    caps->disk_bytes_second = known ? measured.disk_bytes_second : DISK_BYTES_SECOND;
-    caps->link_bytes_second = known ? measured.link_bytes_second : LINK_BYTES_SECOND;
-    caps->step_seconds = known ? measured.step_seconds : STEP_SECONDS;
+void rn_gpu_guess_rates(const rn_gpu *gpu, rn_device_caps *caps) {
+    caps->flops = caps->quantized_flops = guess_flops(gpu);
+    caps->memory_bytes_second = guess_memory(gpu);
+    caps->disk_bytes_second = DISK_BYTES_SECOND;
+    caps->link_bytes_second = LINK_BYTES_SECOND;
+    caps->step_seconds = STEP_SECONDS;
     caps->product_rows = PRODUCT_ROWS;
 }

@@ -30,6 +30,7 @@ static int each(void **state) {
     fake->fail_at = 0;
     fake->fail_code = 2;
     fake->capability = 90;
+    fake->shared_most = fake->shared_fixed = 0;
     fake->image_code = 0;
     fake->module_bytes = 0;
     rn_cuda_images_replace(&with_kernels);
@@ -71,8 +72,7 @@ static rn_status take(rn_device *device, uint64_t bytes, rn_device_memory *out) 
     return rn_device_memory_take(device, purposes, out);
 }
 
-// ---- what can be missing
-// --------------------------------------------------------------------------
+// ---- what can be missing ------------------------------------------------------------------------
 
 static void wrong_number_is_told_with_the_count(void **state) {
     (void)state;
@@ -128,16 +128,9 @@ static void device_knows_what_it_is_like(void **state) {
     assert_true(caps->memory_bytes_second == 2 * 1e9 * 1024 / 8 * 0.85);
     assert_true(rn_gpu_of(device)->traits.has_wgmma);
     rn_device_destroy(device);
-    rn_device_rates rates = {1, 2, 3, 4, 5, 6};
-    rn_cuda_set_rates(&rates);
-    device = create();
-    assert_true(rn_device_get_caps(device)->memory_bytes_second == 3);
-    rn_device_destroy(device);
-    rn_cuda_set_rates(&(rn_device_rates){0});
 }
 
-// ---- memory
-// ---------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static void block_is_mapped_in_granules_and_really_returned(void **state) {
     (void)state;
@@ -200,6 +193,7 @@ static void memory_that_somebody_else_holds_is_told_with_numbers(void **state) {
     assert_ok(rn_cuda_memory_info(device, &info));
     assert_int_equal(256 * MIB, info.total_bytes);
     assert_int_equal(56 * MIB, info.free_bytes);
+    assert_int_equal(56 * MIB, rn_device_free_bytes(device));
     assert_int_equal(200 * MIB, info.others_bytes);
     assert_int_equal(0, info.used_bytes);
     assert_fails(RN_NO_MEMORY, take(device, (uint64_t)1 << 60, &memory));
@@ -214,7 +208,9 @@ static void budget_counts_rounding_too(void **state) {
     assert_ok(rn_budget_set(cuda0, 0, 6 * MIB));
     assert_fails(RN_OVER_BUDGET, take(device, 7 * MIB, &memory));
     assert_ok(rn_budget_set(cuda0, 0, 6 * MIB - 1)); // the block fits, its granules do not
+    device->refused_bytes = 0;
     assert_fails(RN_OVER_BUDGET, take(device, 5 * MIB, &memory));
+    assert_int_equal(5 * MIB, device->refused_bytes); // who recovers knows what had no room
     assert_int_equal(0, rn_ledger_total(cuda0).now_bytes);
     assert_ok(rn_budget_set(cuda0, 0, 6 * MIB));
     assert_ok(take(device, 5 * MIB, &memory));
@@ -222,8 +218,7 @@ static void budget_counts_rounding_too(void **state) {
     rn_device_destroy(device);
 }
 
-// ---- outside
-// --------------------------------------------------------------------------------------
+// ---- outside ------------------------------------------------------------------------------------
 
 static void what_kernels_take_is_outside(void **state) {
     (void)state;
@@ -248,8 +243,7 @@ static void what_kernels_take_is_outside(void **state) {
     rn_device_destroy(device);
 }
 
-// ---- the pool
-// -------------------------------------------------------------------------------------
+// ---- the pool -----------------------------------------------------------------------------------
 
 static void allocating_counts_now_and_peak(void **state) {
     (void)state;
@@ -291,8 +285,7 @@ static void cache_makes_way_for_a_block(void **state) {
     rn_device_destroy(device);
 }
 
-// ---- pinned memory
-// --------------------------------------------------------------------------------
+// ---- pinned memory ------------------------------------------------------------------------------
 
 static void pinned_memory_has_its_own_limit(void **state) {
     (void)state;
@@ -316,8 +309,7 @@ static void pinned_memory_has_its_own_limit(void **state) {
     rn_device_destroy(device);
 }
 
-// ---- failures at every place
-// ------------------------------------------------------------------------
+// ---- failures at every place --------------------------------------------------------------------
 
 static rn_status live(void) {
     rn_device *device;
@@ -363,6 +355,7 @@ static void lost_device_gives_its_charges_back(void **state) {
     rn_gpu_memory_info info;
     uint64_t bytes;
     assert_fails(RN_DEVICE, take(device, MIB, &more));
+    assert_int_equal(0, device->refused_bytes); // it is not full, it is gone
     assert_fails(RN_DEVICE, rn_cuda_memory_info(device, &info));
     assert_fails(RN_DEVICE, rn_cuda_device_measure(device, &bytes));
     rn_queue *queue;

@@ -3,7 +3,7 @@
 #include "support.h"
 #include "backend/cuda/kernels/product_many.h"
 
-static const uint32_t sizes[] = {1, 16, 64, 65, 197, 1024, 2560, 4096, 14336, 128256};
+static const uint32_t sizes[] = {0, 1, 16, 64, 65, 197, 1024, 2560, 4096, 14336, 128256};
 static const uint32_t widths[] = {64, 100, 512, 513, 1100, 2048, 4096, 14336};
 static const uint32_t tokens[] = {2, 17, 32, 33, 64, 65, 100, 128, 129, 256, 300, 512, 1000};
 

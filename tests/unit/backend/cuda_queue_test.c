@@ -58,8 +58,7 @@ static int clean(void **state) {
     return is_clean ? 0 : -1;
 }
 
-// ---- kernels
-// --------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 
 // Adds `more` to a number on the device.
 typedef struct add_args {
@@ -103,8 +102,7 @@ static rn_tensor tensor_of(void *data) {
     return (rn_tensor){data, RN_DTYPE_I32, RN_LAYOUT_PLAIN, RN_SHAPE(2)};
 }
 
-// ---- order
-// ----------------------------------------------------------------------------------------
+// ---- order --------------------------------------------------------------------------------------
 
 static void commands_run_in_order(void **state) {
     (void)state;
@@ -155,8 +153,7 @@ static void functions_of_the_host_run_in_order_and_in_any_number(void **state) {
     assert_int_equal(0, j.noted_poisoned);
 }
 
-// ---- poison
-// ---------------------------------------------------------------------------------------
+// ---- poison -------------------------------------------------------------------------------------
 
 static void call_that_fails_shows_at_finish_and_what_follows_is_skipped(void **state) {
     (void)state;
@@ -228,8 +225,7 @@ static void tensors_of_the_host_are_refused_by_name(void **state) {
     assert_fails(RN_UNSUPPORTED, rn_queue_finish(compute));
 }
 
-// ---- fences
-// ---------------------------------------------------------------------------------------
+// ---- fences -------------------------------------------------------------------------------------
 
 static void streams_wait_for_each_other_both_ways(void **state) {
     (void)state;
@@ -434,8 +430,7 @@ static void signal_that_cannot_be_submitted_is_reached_by_the_host(void **state)
     }
 }
 
-// ---- early launches and recordings
-// ----------------------------------------------------------------
+// ---- early launches and recordings --------------------------------------------------------------
 
 static void launches_begin_early_only_behind_launches(void **state) {
     (void)state;
@@ -525,8 +520,7 @@ static void what_cannot_be_recorded_ends_the_recording(void **state) {
     rn_fence_free(&fence);
 }
 
-// ---- cancelling
-// -----------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 static void cancelled_run_waits_for_copies_in_flight(void **state) {
     (void)state;
@@ -558,8 +552,7 @@ static void cancelled_run_waits_for_copies_in_flight(void **state) {
     rn_queue_destroy(queue);
 }
 
-// ---- a device that disappears
-// ---------------------------------------------------------------------
+// ---- a device that disappears -------------------------------------------------------------------
 
 static void lost_device_poisons_and_closes_all_books(void **state) {
     (void)state;
@@ -604,8 +597,7 @@ static void lost_device_poisons_and_closes_all_books(void **state) {
     rn_fence_free(&for_host), rn_fence_free(&later);
 }
 
-// ---- failures at every place
-// ----------------------------------------------------------------------
+// ---- failures at every place --------------------------------------------------------------------
 
 static rn_status live(void) {
     uint64_t *number = numbers(), in = 1, out = 0;

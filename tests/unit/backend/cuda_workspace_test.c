@@ -56,8 +56,8 @@ static void more_rows_never_need_less(void **state) {
     static const rn_dtype weights[] = {RN_DTYPE_F16, RN_DTYPE_BF16, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0};
     (void)state;
     for (int i = 0; i < 16; i++) {
-        rn_graph *graph = build(weights[i % 4], i & 4 ? RN_DTYPE_Q8_0 : RN_DTYPE_F16,
-                                i & 8 ? 9000 : 256, i & 1);
+        rn_graph *graph =
+            build(weights[i % 4], i & 4 ? RN_DTYPE_Q8_0 : RN_DTYPE_F16, i & 8 ? 9000 : 256, i & 1);
         for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
             check_node(graph, n);
         rn_graph_destroy(graph);
@@ -80,8 +80,30 @@ static void every_product_of_a_model_has_tiles(void **state) {
     rn_graph_destroy(graph);
 }
 
+// Kernels for tiles deal out rows of tiles: there must be some. The plain ones take whatever comes.
+static void weight_without_rows_stays_plain(void **state) {
+    (void)state;
+    const rn_matmul_attrs attrs = {0};
+    rn_tensor in[3] = {{NULL, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(40, 64)},
+                       {NULL, RN_DTYPE_F16, RN_LAYOUT_PLAIN, RN_SHAPE(0, 64)}};
+    rn_tensor out = {NULL, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(40, 0)};
+    rn_call call = {.op = RN_OP_MATMUL,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 3,
+                    .output_count = 1};
+    assert_int_equal(RN_LAYOUT_PLAIN, rn_cuda_weight_layout(&call, 1));
+    assert_int_equal(0, rn_cuda_matmul_workspace(&call));
+    in[1].shape.dims[0] = 1;
+    assert_int_equal(RN_LAYOUT_TILES, rn_cuda_weight_layout(&call, 1));
+    in[1].shape.dims[0] = (uint64_t)1 << 33;
+    assert_int_equal(RN_LAYOUT_PLAIN, rn_cuda_weight_layout(&call, 1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weight_without_rows_stays_plain),
         cmocka_unit_test(more_rows_never_need_less),
         cmocka_unit_test(every_product_of_a_model_has_tiles),
     };

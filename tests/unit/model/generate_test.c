@@ -224,6 +224,7 @@ static void all_of_its_own_memory_is_planned_for(void **state) {
         if (i == 0) assert_int_equal(rn_last_refusal()->smallest_budget_bytes, needed);
         if (i == 0) continue;
         assert_int_equal(rn_last_refusal()->device, RN_DEVICE_HOST);
+        assert_null(strstr(rn_last_story()->hint, "context")); // which is the device's affair
         options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes - 1;
         assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &none));
         options.plan.budget_bytes++;

@@ -375,6 +375,41 @@ static void a_devices_own_memory_is_a_limit_too(void **state) {
     rn_recipe_destroy(&recipe);
 }
 
+// A large weight and two small ones, a block each.
+static void write_uneven(rn_graph *g, uint32_t unused) {
+    (void)unused;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 256));
+    rn_graph_block(g, "a");
+    rn_value w = rn_graph_weight(g, "large", RN_DTYPE_F32, RN_SHAPE(256, 256));
+    x = rn_op_matmul(g, x, w, RN_NO_VALUE);
+    rn_graph_block(g, "b");
+    w = rn_graph_weight(g, "small.0", RN_DTYPE_F32, RN_SHAPE(16, 256));
+    x = rn_op_matmul(g, x, w, RN_NO_VALUE);
+    rn_graph_block(g, "c");
+    w = rn_graph_weight(g, "small.1", RN_DTYPE_F32, RN_SHAPE(16, 16));
+    rn_graph_output(g, rn_op_matmul(g, x, w, RN_NO_VALUE), "y");
+}
+
+// Copies of small ones take less than a second stage for the large one would.
+static void the_hosts_smallest_budget_may_be_one_with_copies(void **state) {
+    (void)state;
+    paper_model model = {.write = write_uneven};
+    rn_recipe recipe = paper_recipe(&model);
+    rn_device_caps caps = paper_caps();
+    rn_plan_options options = {.offload = "small.*", .host_budget_bytes = 1};
+    rn_plan *plan;
+    recipe.rows = 2;
+    caps.own_memory = true;
+    assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
+    options.host_budget_bytes = rn_last_refusal()->smallest_budget_bytes;
+    assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
+    assert_true(plan->from_host);
+    assert_int_equal(plan->summary.host_bytes, options.host_budget_bytes);
+    rn_plan_destroy(plan);
+    options.host_budget_bytes--;
+    assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
+}
+
 static void write_no_nodes(rn_graph *g, uint32_t unused) {
     (void)unused;
     rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(4));
@@ -512,6 +547,7 @@ int main(void) {
         cmocka_unit_test(frozen_weights_are_streamed_forward_and_backward),
         cmocka_unit_test(a_refusal_shows_the_frugal_plan),
         cmocka_unit_test(a_devices_own_memory_is_a_limit_too),
+        cmocka_unit_test(the_hosts_smallest_budget_may_be_one_with_copies),
         cmocka_unit_test(graphs_that_compute_nothing_and_missing_kernels_are_refused),
         cmocka_unit_test(a_sweep_goes_from_the_smallest_to_the_roomiest),
         cmocka_unit_test(the_checker_sees_what_is_wrong),

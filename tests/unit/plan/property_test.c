@@ -8,11 +8,13 @@
 
 static uint64_t seed; // of the graph that is written now
 enum { WIDTH = 96, MOST_VALUES = 64 };
+static uint64_t width = WIDTH;               // of everything
+static rn_dtype matrix_dtype = RN_DTYPE_F32; // of weights of products
 
 typedef struct author {
     uint64_t random;
     rn_graph *g;
-    rn_value pool[MOST_VALUES]; // (rows, WIDTH)
+    rn_value pool[MOST_VALUES]; // (rows, width)
     uint32_t count, weights;
     rn_value first_weight; // tied to, now and then
 } author;
@@ -23,15 +25,15 @@ static rn_value pick(author *a) {
     return a->pool[a->count - 1 - random_below(&a->random, few)];
 }
 
-static rn_value add_weight(author *a, rn_shape shape) {
+static rn_value add_weight(author *a, rn_dtype dtype, rn_shape shape) {
     char name[32];
     snprintf(name, sizeof name, "w%u", a->weights++);
-    return rn_graph_weight(a->g, name, RN_DTYPE_F32, shape);
+    return rn_graph_weight(a->g, name, dtype, shape);
 }
 
 static rn_value add_matrix(author *a) {
     if (a->first_weight && random_below(&a->random, 8) == 0) return a->first_weight;
-    rn_value w = add_weight(a, RN_SHAPE(WIDTH, WIDTH));
+    rn_value w = add_weight(a, matrix_dtype, RN_SHAPE(width, width));
     if (!a->first_weight) a->first_weight = w;
     return w;
 }
@@ -49,7 +51,7 @@ static rn_value write_node(author *a) {
     case 3:
         return rn_op_mul(g, x, pick(a));
     case 4:
-        return rn_op_rmsnorm(g, x, add_weight(a, RN_SHAPE(WIDTH)), 1e-5f);
+        return rn_op_rmsnorm(g, x, add_weight(a, RN_DTYPE_F32, RN_SHAPE(width)), 1e-5f);
     case 5:
         return rn_op_softmax(g, x);
     default:
@@ -59,7 +61,7 @@ static rn_value write_node(author *a) {
 
 static void write_body(author *a, uint64_t rows) {
     uint32_t nodes = 4 + (uint32_t)random_below(&a->random, 40);
-    a->pool[a->count++] = rn_graph_input(a->g, "x", RN_DTYPE_F32, RN_SHAPE(rows, WIDTH));
+    a->pool[a->count++] = rn_graph_input(a->g, "x", RN_DTYPE_F32, RN_SHAPE(rows, width));
     for (uint32_t i = 0; i < nodes; i++) {
         char block[32];
         snprintf(block, sizeof block, "block %u", i / 5);
@@ -85,7 +87,7 @@ static void write_training(rn_graph *g, uint32_t micro_batches) {
     rn_value wanted[MOST_VALUES], gradients[MOST_VALUES];
     uint32_t count = 0, rows = 256 / (micro_batches ? micro_batches : 1);
     write_body(&a, rows);
-    rn_value target = rn_graph_input(g, "t", RN_DTYPE_F32, RN_SHAPE(rows, WIDTH));
+    rn_value target = rn_graph_input(g, "t", RN_DTYPE_F32, RN_SHAPE(rows, width));
     rn_value loss = rn_op_mse(g, a.pool[a.count - 1], target);
     for (rn_value v = 1; v <= rn_graph_value_count(g); v++)
         if (rn_graph_value(g, v)->role == RN_ROLE_WEIGHT && v % 2 == seed % 2) wanted[count++] = v;
@@ -114,7 +116,7 @@ static void write_training(rn_graph *g, uint32_t micro_batches) {
 
 static paper_model model;
 // Plans that did so: the tests must see them all.
-static uint32_t streamed, chunked, recomputed, cut, raw;
+static uint32_t streamed, chunked, recomputed, cut, raw, copied, uncopied;
 
 static void note_moves(const rn_plan *plan, const rn_recipe *recipe) {
     streamed += plan->slot_count > 0;
@@ -140,7 +142,7 @@ static rn_layout panels_for_products(const rn_call *call, uint32_t input) {
 
 // A plain weight is packed as it is used.
 static uint64_t product_workspace(const rn_call *call) {
-    return call->inputs[1].layout == RN_LAYOUT_PLAIN ? 2 * 16 * WIDTH * 4 : 64;
+    return call->inputs[1].layout == RN_LAYOUT_PLAIN ? 2 * 16 * width * 4 : 64;
 }
 
 static const rn_kernel *packing_kernels(void) {
@@ -215,6 +217,92 @@ static void inference_is_never_slower_with_more_bytes(void **state) {
         check_budgets(&recipe, &caps, &(rn_plan_options){0});
     }
     assert_true(streamed > 20 && chunked > 20 && raw > 20);
+}
+
+// ---- two memories -------------------------------------------------------------------------------
+
+static rn_layout tiles_for_products(const rn_call *call, uint32_t input) {
+    return call->op == RN_OP_MATMUL && input == 1 ? RN_LAYOUT_TILES : RN_LAYOUT_PLAIN;
+}
+
+static rn_device_caps random_device(uint64_t *random) {
+    rn_device_caps caps = random_caps(random);
+    const double links[] = {3e6, 1e8, 1e10};
+    caps.own_memory = true;
+    caps.device = RN_DEVICE_HOST + 1;
+    caps.link_bytes_second = links[random_below(random, 3)];
+    if (matrix_dtype != RN_DTYPE_F32) caps.weight_layout = tiles_for_products;
+    return caps;
+}
+
+static rn_plan *plan_for_host(const rn_recipe *recipe, const rn_device_caps *caps,
+                              rn_plan_options options, uint64_t host_bytes) {
+    rn_plan *plan;
+    options.host_budget_bytes = host_bytes;
+    assert_ok(rn_plan_make(recipe, caps, &options, &plan));
+    assert_true(rn_plan_is_valid(plan));
+    assert_true(plan->summary.host_bytes <= host_bytes);
+    assert_true(plan->summary.planned_bytes <= options.budget_bytes);
+    return plan;
+}
+
+// With less and less on the host, at one budget of the device: slower and slower, and in the end
+// refused, with the smallest that is not.
+static void check_host_budgets(const rn_recipe *recipe, const rn_device_caps *caps,
+                               rn_plan_options options) {
+    rn_plan *plan = plan_for_host(recipe, caps, options, RN_NO_LIMIT);
+    uint64_t high = plan->summary.host_bytes;
+    double seconds = plan->summary.seconds;
+    rn_plan_destroy(plan);
+    options.host_budget_bytes = 1;
+    assert_fails(RN_OVER_BUDGET, rn_plan_make(recipe, caps, &options, &plan));
+    assert_int_equal(rn_last_refusal()->device, RN_DEVICE_HOST);
+    uint64_t low = rn_last_refusal()->smallest_budget_bytes;
+    options.host_budget_bytes = low - 1;
+    assert_fails(RN_OVER_BUDGET, rn_plan_make(recipe, caps, &options, &plan));
+    rn_plan_options any = options;
+    any.budget_bytes = RN_NO_LIMIT; // the leanest for the host may be larger on the device
+    rn_plan_destroy(plan_for_host(recipe, caps, any, low));
+    for (int i = 8; i >= 0; i--) {
+        options.host_budget_bytes = low + (high - low) * (uint64_t)i / 8;
+        rn_status s = rn_plan_make(recipe, caps, &options, &plan);
+        if (s == RN_OVER_BUDGET) return;
+        assert_ok(s);
+        assert_true(plan->summary.host_bytes <= options.host_budget_bytes);
+        assert_true(plan->summary.seconds >= seconds);
+        seconds = plan->summary.seconds;
+        copied += plan->from_host;
+        uncopied += plan->slot_count > 0 && !plan->from_host;
+        rn_plan_destroy(plan);
+    }
+}
+
+static void two_memories_are_never_slower_with_more_of_either(void **state) {
+    (void)state;
+    uint64_t random = 3;
+    rn_recipe recipe = random_recipe(false);
+    for (int i = 0; i < 12; i++) {
+        seed = 5000 + (uint64_t)i;
+        matrix_dtype = i % 2 ? RN_DTYPE_INT4 : RN_DTYPE_F32;
+        width = i % 2 ? 352 : WIDTH; // int4 in groups of 32: tiles are smaller than the file
+        recipe.workload_passes = (uint64_t)i % 3 * 50;
+        rn_device_caps caps = random_device(&random);
+        rn_plan_options options = {.prefix = i % 4 > 1, .host_bytes_second = i % 8 > 5 ? 1e8 : 0};
+        rn_plan *roomy = plan_for_host(&recipe, &caps,
+                                       (rn_plan_options){.budget_bytes = RN_NO_LIMIT}, RN_NO_LIMIT);
+        uint64_t low = roomy->summary.smallest_bytes, high = roomy->summary.planned_bytes;
+        uint64_t host = roomy->summary.host_bytes;
+        rn_plan_destroy(roomy);
+        for (int part = 0; part <= 4; part++) {
+            options.budget_bytes = low + (high - low) * (uint64_t)part / 4;
+            check_host_budgets(&recipe, &caps, options);
+        }
+        options.host_budget_bytes = host + (high - low) / 2;
+        check_budgets(&recipe, &caps, &options);
+    }
+    matrix_dtype = RN_DTYPE_F32;
+    width = WIDTH;
+    assert_true(copied > 20 && uncopied > 20);
 }
 
 static void training_is_never_slower_with_more_bytes(void **state) {
@@ -339,6 +427,7 @@ static void the_same_question_has_the_same_answer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inference_is_never_slower_with_more_bytes),
+        cmocka_unit_test(two_memories_are_never_slower_with_more_of_either),
         cmocka_unit_test(training_is_never_slower_with_more_bytes),
         cmocka_unit_test(what_is_made_again_because_it_is_cheap_never_needs_more_bytes),
         cmocka_unit_test(what_is_cheap_is_kept_where_the_peak_stays_as_it_is),

@@ -155,6 +155,34 @@ static void where_a_part_can_begin_and_end_is_found(void **state) {
     rn_plan_destroy(plan);
 }
 
+// x -> tanh "early" -> relu -> relu "late", a block each.
+static rn_status build_early(void *self, const rn_recipe_options *options, rn_graph **out) {
+    (void)self, (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_value x = rn_graph_input(*out, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, WIDTH));
+    rn_graph_block(*out, "first");
+    x = rn_op_tanh(*out, x);
+    rn_graph_output(*out, x, "early");
+    rn_graph_block(*out, "second");
+    x = rn_op_relu(*out, x);
+    rn_graph_block(*out, "third");
+    rn_graph_output(*out, rn_op_relu(*out, x), "late");
+    return rn_graph_finish(*out);
+}
+
+static void no_run_begins_behind_an_output_but_its_own_input(void **state) {
+    (void)state;
+    rn_recipe recipe = {.name = "early", .build = build_early, .rows = ROWS};
+    rn_plan_part part;
+    rn_plan *plan;
+    assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plan));
+    assert_ok(rn_plan_find_part(plan, 2, 4, &part)); // what it is handed is that output
+    assert_fails(RN_UNSUPPORTED, rn_plan_find_part(plan, 3, 4, &part));
+    assert_non_null(strstr(rn_last_story()->message, "an output is made before it"));
+    assert_ok(rn_plan_find_part(plan, 0, 3, &part)); // which has none to show
+    rn_plan_destroy(plan);
+}
+
 // ---- runs ---------------------------------------------------------------------------------------
 
 static const rn_block_range tail = {MIDDLE + 1, END};
@@ -319,6 +347,7 @@ static struct {
     void (*submit)(rn_queue *queue, const rn_command *command);
     rn_recording recordings[MOST_RECORDINGS], *open;
     uint32_t count, replays;
+    uint32_t refusals; // of recordings, from the next on
 } recorder;
 
 static void record_or_submit(rn_queue *queue, const rn_command *command) {
@@ -343,7 +372,10 @@ static rn_status keep_recording(rn_queue *queue, rn_recording **out) {
     (void)queue;
     *out = recorder.open;
     recorder.open = NULL;
-    return RN_OK;
+    if (recorder.refusals == 0) return RN_OK;
+    recorder.refusals--;
+    *out = NULL;
+    return rn_fail(RN_NO_MEMORY, "no room for a recording");
 }
 
 static void replay(rn_queue *queue, rn_recording *recording) {
@@ -367,14 +399,19 @@ static void watch(rn_queue *queue) {
     queue->forget = forget;
 }
 
-// Nine runs, two of them whole.
-static void run_recorded(rn_device *sim, const rn_plan *plan) {
+static rn_session *open_recorded(rn_device *sim, const rn_plan *plan) {
     rn_weight_source memory = chain_memory(&all);
     rn_session_options options = {
         .device = sim, .parts = &tail, .part_count = 1, .part_rows = ROWS};
     rn_session *session;
     assert_ok(rn_session_create(plan, &memory, &options, &session));
     watch(session->compute);
+    return session;
+}
+
+// Nine runs, two of them whole.
+static void run_recorded(rn_device *sim, const rn_plan *plan) {
+    rn_session *session = open_recorded(sim, plan);
     for (uint32_t i = 0; i < 9; i++) {
         if (i % 4 == 3)
             expect_whole(session, i % 2);
@@ -399,6 +436,31 @@ static void it_is_recorded_also_where_whole_runs_are_not(void **state) {
     assert_int_equal(recorder.replays, 7 - 1 + 2 - 1);
     rn_plan_destroy(plan);
     rn_plan_destroy(roomy);
+    rn_device_destroy(sim);
+}
+
+static void expect_tails(rn_session *session, uint32_t recordings, uint32_t replays) {
+    for (uint32_t i = 0; i < 4; i++)
+        expect_tail(session, i % 2, ROWS);
+    assert_int_equal(recorder.count, recordings);
+    assert_int_equal(recorder.replays, replays);
+}
+
+// Runs are walked where there is no room for a recording; after a reset they are recorded anew.
+static void without_room_for_a_recording_runs_are_walked(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_plan *plan = plan_middle(&sim->caps);
+    rn_session *session = open_recorded(sim, plan);
+    recorder.refusals = 1;
+    expect_tails(session, 1, 0);
+    assert_ok(rn_session_reset(session));
+    expect_tails(session, 2, 3);
+    assert_ok(rn_session_reset(session));
+    expect_tails(session, 3, 6);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
     rn_device_destroy(sim);
 }
 
@@ -601,11 +663,13 @@ int main(void) {
         cmocka_unit_test(a_prefix_is_streamed_and_no_more),
         cmocka_unit_test(a_host_that_computes_the_prefix_keeps_it_short),
         cmocka_unit_test(where_a_part_can_begin_and_end_is_found),
+        cmocka_unit_test(no_run_begins_behind_an_output_but_its_own_input),
         cmocka_unit_test(a_part_behind_the_prefix_equals_a_whole_run),
         cmocka_unit_test(a_fault_on_the_way_is_told_and_forgotten_by_a_reset),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(what_it_takes_on_the_host_is_known),
         cmocka_unit_test(it_is_recorded_also_where_whole_runs_are_not),
+        cmocka_unit_test(without_room_for_a_recording_runs_are_walked),
         cmocka_unit_test(parts_have_their_weights_brought_in_any_order),
         cmocka_unit_test(the_ring_goes_round_over_the_groups_alone),
         cmocka_unit_test(parts_with_brought_weights_are_recorded_piece_by_piece),

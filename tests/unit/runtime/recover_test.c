@@ -127,6 +127,27 @@ static int close_all(void **state) {
     return 0;
 }
 
+// ---- budgets ------------------------------------------------------------------------------------
+
+static void what_is_free_is_the_plans_whatever_is_held_beside_it(void **state) {
+    (void)state;
+    rn_device *sim = make_sim(&(rn_sim_options){.memory_bytes = ROOM});
+    uint64_t other[RN_PURPOSE_COUNT] = {[RN_PURPOSE_OTHER] = ROOM / 4};
+    rn_device_memory memory;
+    rn_sim_device_take_away(sim, 0); // from here on it knows what is free
+    assert_ok(rn_device_memory_take(sim, other, &memory));
+    uint64_t most = (ROOM - ROOM / 4) / 10 * 9;
+    for (int planned_only = 0; planned_only < 2; planned_only++) {
+        rn_device_budget budget = {.planned_only = planned_only};
+        rn_plan_options options = {0};
+        assert_ok(rn_plan_options_for(sim, &budget, &options));
+        assert_true(options.budget_bytes - options.beside_bytes <= most);
+        assert_int_equal(options.budget_bytes, most + (planned_only ? 0 : ROOM / 4));
+    }
+    rn_device_memory_give_back(&memory);
+    rn_device_destroy(sim);
+}
+
 // ---- it works after all -------------------------------------------------------------------------
 
 static void memory_that_went_after_the_plan_makes_it_smaller(void **state) {
@@ -419,6 +440,7 @@ static void a_training_step_is_cut_into_micro_batches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_free_is_the_plans_whatever_is_held_beside_it),
         cmocka_unit_test(memory_that_went_after_the_plan_makes_it_smaller),
         cmocka_unit_test(memory_that_goes_on_going_makes_it_smaller_again),
         cmocka_unit_test(a_refusal_of_the_moment_changes_nothing),

@@ -5,6 +5,7 @@
 
 #include <ration/memory.h>
 
+#include "backend/sim/sim.h"
 #include "base/fault.h"
 #include "base/fetcher.h"
 
@@ -161,6 +162,46 @@ static void rows_from_a_file_give_the_bits_of_the_table(void **state) {
     rn_checkpoint_close(checkpoint);
 }
 
+// Rows and rewritten ids reach a device with its own memory through its ports.
+static void rows_are_brought_to_a_device_of_its_own_memory(void **state) {
+    (void)state;
+    rn_checkpoint *checkpoint = open_file(test_path("ports.safetensors"));
+    rn_weight_source source = {.checkpoint = checkpoint};
+    rn_device_caps held = caps_with(0);
+    float want[MOST * VOCAB], got[MOST * VOCAB];
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    sim->caps.row_table_bytes = 1;
+    for (shape_of shape = UNTIED; shape <= TWO_INPUTS; shape++) {
+        uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
+        rn_plan *whole = make_plan(&shape, &held, 0), *plan = make_plan(&shape, &sim->caps, 0);
+        rn_session *session;
+        assert_int_equal(plan->row_table_count, shape == TWO_INPUTS ? 2 : 1);
+        assert_ok(rn_session_create(whole, &source, NULL, &session));
+        assert_ok(run(session, shape, MOST, want));
+        rn_session_destroy(session);
+        assert_ok(rn_session_create(plan, &source, &(rn_session_options){.device = sim}, &session));
+        assert_int_equal(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes - before,
+                         plan->summary.host_bytes);
+        for (uint64_t rows = 1; rows <= MOST; rows += 4) {
+            assert_ok(run(session, shape, rows, got));
+            assert_memory_equal(got, want, rows * (shape == TIED ? VOCAB : WIDTH) * sizeof *got);
+        }
+        static const int32_t wrong = VOCAB;
+        assert_ok(rn_session_set(session, "ids", &wrong, sizeof wrong));
+        if (shape == TWO_INPUTS) assert_ok(rn_session_set(session, "more", more, sizeof more[0]));
+        assert_fails(RN_INVALID, rn_session_run(session, 1));
+        assert_ok(rn_session_reset(session));
+        assert_ok(run(session, shape, 1, got));
+        assert_memory_equal(got, want, sizeof *got * (shape == TIED ? VOCAB : WIDTH));
+        rn_session_destroy(session);
+        rn_plan_destroy(whole);
+        rn_plan_destroy(plan);
+    }
+    rn_device_destroy(sim);
+    rn_checkpoint_close(checkpoint);
+}
+
 // ---- plans --------------------------------------------------------------------------------------
 
 static void a_tied_head_streams_though_its_table_is_looked_into(void **state) {
@@ -311,6 +352,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_from_memory_give_the_bits_of_the_table),
         cmocka_unit_test(rows_from_a_file_give_the_bits_of_the_table),
+        cmocka_unit_test(rows_are_brought_to_a_device_of_its_own_memory),
         cmocka_unit_test(a_tied_head_streams_though_its_table_is_looked_into),
         cmocka_unit_test(ids_that_another_node_reads_stay_as_they_are),
         cmocka_unit_test(the_plan_says_so),

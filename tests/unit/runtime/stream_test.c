@@ -142,6 +142,55 @@ static void a_device_with_its_own_memory_gives_the_same_bits(void **state) {
     rn_checkpoint_close(checkpoint);
 }
 
+static uint64_t on_host(rn_purpose purpose) {
+    return rn_ledger_read(RN_DEVICE_HOST, purpose).now_bytes;
+}
+
+// Bit 0: nothing is streamed; 1: from disk, through stages; 2: from copies.
+static uint32_t expect_host(rn_device *sim, const rn_weight_source *source,
+                            const rn_plan_options *options) {
+    rn_recipe recipe = chain_recipe(&small);
+    uint64_t staging = on_host(RN_PURPOSE_STAGING), copies = on_host(RN_PURPOSE_WEIGHTS);
+    rn_session *session;
+    rn_plan *plan;
+    assert_ok(rn_plan_make(&recipe, &sim->caps, options, &plan));
+    const rn_plan_summary *s = rn_plan_get_summary(plan);
+    assert_ok(rn_session_create(plan, source, &(rn_session_options){.device = sim}, &session));
+    for (uint32_t run = 0; run < 3; run++)
+        expect_y(&small, session, run % 2, expected[run % 2]);
+    copies = on_host(RN_PURPOSE_WEIGHTS) - copies;
+    assert_int_equal(copies, s->host_weight_bytes);
+    assert_int_equal(on_host(RN_PURPOSE_STAGING) - staging + copies, s->host_bytes);
+    assert_true(!options->host_budget_bytes || s->host_bytes <= options->host_budget_bytes);
+    uint32_t way = 1u << (plan->use_count ? 1 + plan->from_host : 0);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    return way;
+}
+
+static void what_the_host_holds_is_what_the_plan_says(void **state) {
+    (void)state;
+    rn_checkpoint *checkpoint = open_small();
+    rn_weight_source source = {.checkpoint = checkpoint};
+    rn_recipe recipe = chain_recipe(&small);
+    rn_device *sim;
+    rn_plan *plan;
+    uint32_t ways = 0;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &sim->caps,
+                                              &(rn_plan_options){.host_budget_bytes = 1}, &plan));
+    uint64_t least = rn_last_refusal()->smallest_budget_bytes;
+    for (uint32_t i = 0; i < 8; i++) {
+        rn_plan_options options = {.budget_bytes = chain_budget(&small, &sim->caps, i, 8)};
+        ways |= expect_host(sim, &source, &options);
+        options.host_budget_bytes = least + small.weight_bytes * 3 / 2;
+        ways |= expect_host(sim, &source, &options);
+    }
+    assert_int_equal(ways, 7);
+    rn_device_destroy(sim);
+    rn_checkpoint_close(checkpoint);
+}
+
 static void check_what_is_read_is_what_the_plan_says(const rn_device_caps *caps) {
     rn_checkpoint *checkpoint = open_small();
     rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, 0, 2));
@@ -458,6 +507,7 @@ int main(void) {
         cmocka_unit_test(a_file_streams_through_any_number_of_slots),
         cmocka_unit_test(memory_streams_as_well),
         cmocka_unit_test(a_device_with_its_own_memory_gives_the_same_bits),
+        cmocka_unit_test(what_the_host_holds_is_what_the_plan_says),
         cmocka_unit_test(what_is_read_is_what_the_plan_says),
         cmocka_unit_test(other_dtypes_stream_to_the_same_bits),
         cmocka_unit_test(a_file_that_shrinks_stops_the_run_with_name_and_offset),

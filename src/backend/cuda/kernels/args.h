@@ -59,12 +59,10 @@ typedef struct rn_product_args {
     float eps;
 } rn_product_args;
 
-// x (rows, cols), normed where `norm` is given, to `packed` in 16 bits; and, where given, the
-// normed values as they are to `out`.
+// x (rows, cols), normed where `norm` is given, to `packed` in 16 bits.
 typedef struct rn_pack_args {
     const float *x, *norm;
     void *packed;
-    float *out; // (rows, cols) or NULL
     uint32_t rows, cols;
     uint32_t is_bf16;
     float eps;
@@ -80,9 +78,9 @@ enum { RN_ATTEND_CHUNK = 256, RN_ATTEND_TILE = 64, RN_ROPE_MOST = 256 };
 
 typedef struct rn_rope_table {
     double turns[RN_ROPE_MOST / 2]; // of pair i a position: angle = 2 pi * position * turns
-    float factor;                      // of cos and sin (YARN's attention factor; else 1)
-    uint32_t dims;                     // that are turned; 0: no rotation
-    uint32_t neighbours;               // pairs (2i, 2i+1); else (i, i + dims / 2)
+    float factor;                   // of cos and sin (YARN's attention factor; else 1)
+    uint32_t dims;                  // that are turned; 0: no rotation
+    uint32_t neighbours;            // pairs (2i, 2i+1); else (i, i + dims / 2)
     uint32_t inverse;
 } rn_rope_table;
 
@@ -94,7 +92,7 @@ typedef struct rn_attend_args {
     const int32_t *position; // (rows)
     const int32_t *pages;    // (sequences, table_pages)
     float *out;              // (rows, H, D)
-    float *partial;          // workspace: chunks on their way, see rn_attend_workspace
+    float *partial;          // workspace: chunks on their way (find_partial); NULL: a row has one
     uint32_t rows, heads, kv_heads, head_dim;
     uint32_t page_tokens, table_pages, sequences, page_count;
     uint32_t kv_type; // 0 f32, 1 f16, 2 q8_0

@@ -11,8 +11,9 @@
 // steps of 16; within a tile of 64 keys, lane l % 4 sums the powers of keys 2 (l % 4) + {0, 1} of
 // each eight, the tile's halves apart; a value's sum goes over the tile's keys in steps of 16.
 //
-// A key that a row does not see counts as exactly nothing as long as values are finite: a value of
-// infinity at a later position would show in the rows before it.
+// A key that a row does not see counts as exactly nothing as long as values are finite: an infinity
+// or NaN among a sequence's values may show in other rows of the sequence, never in other
+// sequences. A key whose page is missing is NaN, and so are the rows that see it.
 #include "attend_few.cuh"
 #include "attend_many.cuh"
 
@@ -57,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(256)
             }
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++)
-            if (i < count)
+            if (i < count && measure[i].y != 0)
                 value = join_value(join(top, sum, measure[i].x, measure[i].y), value, part[i]);
     }
     a.out[((size_t)row * a.heads + head) * a.head_dim + d] = finish(value, find_inverse(sum));
@@ -102,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(128)
     int32_t sequence = a.sequence[row], position = a.position[row];
     if (find_keys(a, sequence, position).end == 0) return;
     uint32_t place = find_row(a, (uint32_t)sequence, (uint32_t)position, head);
-    if (place == NOWHERE) return;
+    if (place == LOST) return;
     const float *k = a.k + (size_t)index * dims, *v = a.v + (size_t)index * dims;
     for (uint32_t pair = lane; 2 * pair < dims; pair += 32) {
         uint2 at = find_pair(a.rope, pair);

@@ -11,7 +11,10 @@
 
 namespace rn_att {
 
-enum : uint32_t { NOWHERE = 0xffffffffu, CHUNK = RN_ATTEND_CHUNK, TILE = RN_ATTEND_TILE };
+// Where a key lies if not in a page: its row must not look, or the table names no page. Numbers of
+// rows are below both.
+enum : uint32_t { NOWHERE = 0xffffffffu, LOST = 0xfffffffeu };
+enum : uint32_t { CHUNK = RN_ATTEND_CHUNK, TILE = RN_ATTEND_TILE };
 
 #define RN_NO_SCORE (-__int_as_float(0x7f800000)) // -inf
 
@@ -48,19 +51,24 @@ static __device__ __forceinline__ key_range find_keys(const rn_attend_args &a, i
     return {a.window && end > a.window ? end - a.window : 0, end};
 }
 
-// The number of a key's row of D elements among all of kv; NOWHERE where the table names no page.
+// What a row without keys gets: nothing for a row of nobody; one that tables do not hold is a
+// mistake, and never a plausible number.
+static __device__ __forceinline__ float find_blank(int32_t sequence) {
+    return sequence == -1 ? 0.0f : __int_as_float(0x7fc00000);
+}
+
+// The number of a key's row of D elements among all of kv; LOST where the table names no page.
 // Its value's row is kv_heads * page_tokens behind it.
 static __device__ __forceinline__ uint32_t find_row(const rn_attend_args &a, uint32_t sequence,
                                                     uint32_t position, uint32_t kv_head) {
     uint32_t index = position / a.page_tokens;
     int32_t page = a.pages[(size_t)sequence * a.table_pages + index];
-    if (page < 0 || (uint32_t)page >= a.page_count) return NOWHERE;
+    if (page < 0 || (uint32_t)page >= a.page_count) return LOST;
     return ((uint32_t)page * 2 * a.kv_heads + kv_head) * a.page_tokens +
            (position - index * a.page_tokens);
 }
 
-// ---- what a block works on and leaves
-// ------------------------------------------------------------
+// ---- what a block works on and leaves -----------------------------------------------------------
 
 // How many heads of a group a block for many rows works on.
 static __device__ __forceinline__ uint32_t share_heads(uint32_t group) {

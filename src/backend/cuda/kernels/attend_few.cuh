@@ -45,7 +45,7 @@ static __device__ __forceinline__ void find_chunk(const rn_attend_args &a, few_m
     if (!a.k) return;
     for (uint32_t t = threadIdx.x; t < a.rows; t += FEW_THREADS) {
         uint32_t at = (uint32_t)a.position[t] - begin;
-        if ((uint32_t)a.sequence[t] == w.sequence && at < CHUNK && m.offset[at] != NOWHERE)
+        if ((uint32_t)a.sequence[t] == w.sequence && at < CHUNK && m.offset[at] < LOST)
             atomicMax(&m.source[at], (int32_t)t); // of rows for one place the last one counts
     }
     __syncthreads();
@@ -61,6 +61,10 @@ static __device__ __forceinline__ void fetch_chunk(const rn_attend_args &a, cons
     for (uint32_t i = first * (D / 8) + threadIdx.x; i < end * (D / 8); i += FEW_THREADS) {
         uint32_t key = i / (D / 8), piece = i % (D / 8), row = m.offset[key];
         if (m.source[key] >= 0) continue;
+        if (row == LOST) {
+            fill_piece(&target[key][piece * 8]);
+            continue;
+        }
         bool given = row != NOWHERE;
         const __half *from = given ? kv + (size_t)(row + behind) * D + piece * 8 : kv;
         copy_piece(&target[key][piece * 8], from, given);
@@ -320,7 +324,7 @@ template <int D> static __device__ __forceinline__ void attend_few(const rn_atte
         wait_before();
         float *out = a.out + ((size_t)row * a.heads + w.head) * D;
         for (uint32_t i = threadIdx.x; blockIdx.x == 0 && i < w.head_count * D; i += FEW_THREADS)
-            out[i] = 0;
+            out[i] = finish(0.0f, find_blank(sequence)); // as many rows have it, to the bit
         return;
     }
     for (uint32_t i = threadIdx.x; i < D / 2; i += FEW_THREADS)

@@ -49,6 +49,11 @@ static __device__ __forceinline__ void copy_piece(void *target, const void *sour
                  : "memory");
 }
 
+// 16 bytes of NaN, by the thread itself.
+static __device__ __forceinline__ void fill_piece(void *target) {
+    *(uint4 *)target = make_uint4(~0u, ~0u, ~0u, ~0u);
+}
+
 static __device__ __forceinline__ void end_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -84,11 +89,17 @@ template <int N> static __device__ __forceinline__ void clear(holding<N> &h) {
         h.value[n][0] = h.value[n][1] = h.value[n][2] = h.value[n][3] = 0;
 }
 
-// The four lanes of a row add up.
+// The four lanes of a row add up. A row that saw none of the keys holds nothing, even where values
+// were no numbers (0 * inf): they may be another sequence's.
 template <int N> static __device__ __forceinline__ void sum_lanes(holding<N> &h) {
     for (int i = 1; i <= 2; i++) {
         h.low_sum = __fadd_rn(h.low_sum, __shfl_xor_sync(~0u, h.low_sum, i));
         h.high_sum = __fadd_rn(h.high_sum, __shfl_xor_sync(~0u, h.high_sum, i));
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        if (h.low_sum == 0) h.value[n][0] = h.value[n][1] = 0;
+        if (h.high_sum == 0) h.value[n][2] = h.value[n][3] = 0;
     }
 }
 

@@ -50,9 +50,12 @@ static __device__ __forceinline__ void fetch_tile(const rn_attend_args &a, many_
     for (uint32_t j = 0; j < TILE * (D / 8) / MANY_THREADS; j++) {
         uint32_t i = threadIdx.x + j * MANY_THREADS, key = i / (D / 8), piece = i % (D / 8);
         uint32_t row = m.offset[tile % 4][key];
-        bool given = row != NOWHERE;
+        bool given = row < LOST;
         const __half *from = given ? kv + (size_t)row * D + piece * 8 : kv;
-        copy_piece(&m.k[stage][key][piece * 8], from, given);
+        if (row == LOST)
+            fill_piece(&m.k[stage][key][piece * 8]);
+        else
+            copy_piece(&m.k[stage][key][piece * 8], from, given);
         copy_piece(&m.v[stage][key][piece * 8], given ? from + behind : kv, given);
     }
     end_copies();
@@ -280,15 +283,16 @@ static __device__ __forceinline__ void load_queries(const rn_attend_args &a, __h
 }
 
 template <int D>
-static __device__ __forceinline__ void write_rows(const rn_attend_args &a, const sum_so_far &t,
-                                                  const holding<D / 8> &h, uint32_t row,
-                                                  uint32_t rows, uint32_t head) {
+static __device__ __forceinline__ void write_rows(const rn_attend_args &a, const many_memory<D> &m,
+                                                  const sum_so_far &t, const holding<D / 8> &h,
+                                                  uint32_t row, uint32_t rows, uint32_t head) {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t slot = 16 * warp + lane / 4 + 8 * half, at = row + slot % rows;
+        uint32_t slot = 16 * warp + lane / 4 + 8 * half, r = slot % rows, at = row + r;
         if (at >= a.rows) continue;
         float inverse = find_inverse(half ? t.high_sum : t.low_sum);
+        if (m.keys[r].end == 0) inverse = find_blank(m.sequence[r]);
         float *out = a.out + ((size_t)at * a.heads + head + slot / rows) * D + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
@@ -330,7 +334,7 @@ template <int D> static __device__ __forceinline__ void attend_many(const rn_att
     for (pass p; find_pass(m, rows, left, p);)
         attend_pass<D>(a, m, p, kv_head, q, h, t, open);
     if (open) end_chunk(m, t, h, true);
-    write_rows<D>(a, t, h, row, rows, head);
+    write_rows<D>(a, m, t, h, row, rows, head);
 }
 
 } // namespace rn_att

@@ -14,13 +14,15 @@ static __device__ __forceinline__ float widen(const rn_attend_args &a, size_t ro
     return __fmul_rn((float)(int8_t)block[2 + d % 32], __half2float(*(const __half *)block));
 }
 
-// The rows of a tile, `behind` rows after those of its keys; zeros where there are none.
+// The rows of a tile, `behind` rows after those of its keys; zeros where nobody looks, NaN for the
+// keys that are missing.
 static __device__ __forceinline__ void load_tile(const rn_attend_args &a, const plain_desk &d,
                                                  const uint32_t *offset, uint32_t behind) {
     for (uint32_t key = threadIdx.x / 32; key < TILE; key += WARPS) {
         uint32_t row = offset[key];
+        float none = row == LOST && behind == 0 ? __int_as_float(0x7fc00000) : 0.0f;
         for (uint32_t i = threadIdx.x % 32; i < d.dims; i += 32)
-            d.tile[key * (d.dims + 1) + i] = row == NOWHERE ? 0 : widen(a, (size_t)row + behind, i);
+            d.tile[key * (d.dims + 1) + i] = row >= LOST ? none : widen(a, (size_t)row + behind, i);
     }
 }
 
@@ -118,6 +120,7 @@ static __device__ __forceinline__ void attend_plain(const rn_attend_args &a) {
     bool given = lane < w.rows && mine < a.rows; // lane r knows row r of the block
     int32_t sequence = given ? a.sequence[mine] : -1;
     key_range keys = find_keys(a, sequence, given ? a.position[mine] : 0);
+    float blank = keys.end > 0 ? 0.0f : find_blank(sequence);
     load_queries(a, d, w);
     plain_sum<N> total[EACH];
 #pragma unroll
@@ -160,6 +163,7 @@ static __device__ __forceinline__ void attend_plain(const rn_attend_args &a) {
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         uint32_t row = w.row + slot_of(i) / w.heads, head = w.head + slot_of(i) % w.heads;
+        total[i].sum = __fadd_rn(total[i].sum, __shfl_sync(~0u, blank, (row - w.row) % 32));
         if (i < d.active && row < a.rows)
             write_result(total[i], a.out + ((size_t)row * a.heads + head) * d.dims, d.dims);
     }

@@ -108,9 +108,11 @@ static __device__ __forceinline__ void add_values(const plain_desk &d, plain_sum
     }
 }
 
-// The next chunk of the same query behind those before it.
+// The next chunk of the same query behind those before it; one that it saw nothing of changes
+// nothing, even where values were no numbers: they may be another sequence's.
 template <int N>
 static __device__ __forceinline__ void join(plain_sum<N> &total, const plain_sum<N> &next) {
+    if (next.sum == 0) return;
     blend b = join(total.top, total.sum, next.top, next.sum);
 #pragma unroll
     for (int j = 0; j < N; j++)

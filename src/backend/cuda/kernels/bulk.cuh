@@ -67,6 +67,11 @@ __device__ __forceinline__ void rn_bulk_spread(uint32_t target, const void *sour
                  : "memory");
 }
 
+// Copies that follow see what kernels before have written.
+__device__ __forceinline__ void rn_bulk_fence() {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 // ---- clusters -----------------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32_t rn_cluster_x() {

@@ -43,13 +43,6 @@ __device__ __forceinline__ float4 read_four(const float *row, uint32_t at, uint3
     return make_float4(v[0], v[1], v[2], v[3]);
 }
 
-__device__ __forceinline__ void write_four(float *row, uint32_t at, uint32_t cols, float4 v) {
-    const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (at + i < cols) row[at + i] = values[i];
-}
-
 template <bool BF16> __device__ __forceinline__ uint2 round_four(float4 v) {
     return make_uint2(rn_round_16<BF16>(v.x) | (uint32_t)rn_round_16<BF16>(v.y) << 16,
                       rn_round_16<BF16>(v.z) | (uint32_t)rn_round_16<BF16>(v.w) << 16);
@@ -70,17 +63,16 @@ __device__ __forceinline__ void pack_normed(const rn_pack_args &a, float *warps)
     bool wide_norm = rn_is_aligned(a.norm, 16);
     const float *x = a.x + (uint64_t)token * a.cols; // (cols)
     float scale = 1.0f;
-    if (alive && a.norm) scale = rn_norm_scale(sum_squares(x, a.cols, warps), a.cols, a.eps);
+    if (alive) scale = rn_norm_scale(sum_squares(x, a.cols, warps), a.cols, a.eps);
 #pragma unroll 4
     for (uint32_t at = 4 * threadIdx.x; at < cols; at += 4 * RN_NORM_THREADS) {
         float4 v = make_float4(0, 0, 0, 0);
-        if (alive) v = read_four(x, at, a.cols, wide);
-        if (alive && a.norm) {
+        if (alive) {
             float4 weight = read_four(a.norm, at, a.cols, wide_norm);
+            v = read_four(x, at, a.cols, wide);
             v.x = rn_norm_apply(v.x, scale, weight.x), v.y = rn_norm_apply(v.y, scale, weight.y);
             v.z = rn_norm_apply(v.z, scale, weight.z), v.w = rn_norm_apply(v.w, scale, weight.w);
         }
-        if (alive && a.out) write_four(a.out + (uint64_t)token * a.cols, at, a.cols, v);
         put_four(a, token, at, v);
     }
 }
@@ -105,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(RN_NORM_THREADS)
     rn_pack(const __grid_constant__ rn_pack_args a) {
     __shared__ float warps[RN_NORM_THREADS / 32];
     rn_begin();
-    if (a.norm || a.out)
+    if (a.norm)
         pack_normed(a, warps);
     else
         pack_plain(a);

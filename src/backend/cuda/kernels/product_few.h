@@ -52,13 +52,18 @@ typedef struct rn_few_config {
 // shared memory is the whole of what a multiprocessor can give (the carveout) matters to them, too.
 RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, bool has_ring) {
     const rn_few_config registers = {8, 2, 0, 2, 2, 0, 0}, registers_4 = {8, 4, 0, 2, 2, 0, 0};
-    const rn_few_config halves = {8, 1, 5, 1, 1, 0, 65536};
-    const rn_few_config bytes = {8, 2, 4, 1, 1, 0, 131072};
-    const rn_few_config nibbles = {8, 4, 4, 1, 1, 0, 131072}; // for more than one row
-    if (form == RN_TILE_F16 || form == RN_TILE_BF16) return has_ring ? halves : registers;
-    if (form == RN_TILE_Q8 || form == RN_TILE_I8) return has_ring ? bytes : registers;
-    if (form == RN_TILE_A4 && !has_ring) return registers;
-    return has_ring && tokens > 1 ? nibbles : registers_4;
+    // On an H200, for 1, 8 and 16 tokens.
+    const rn_few_config halves[3] = {
+        {8, 2, 3, 1, 1, 0, 65536}, {16, 1, 3, 1, 1, 0, 65536}, {16, 1, 3, 1, 1, 0, 65536}};
+    const rn_few_config bytes[3] = {
+        {8, 4, 2, 1, 1, 0, 131072}, {16, 2, 2, 1, 1, 0, 131072}, {8, 2, 4, 1, 1, 0, 131072}};
+    const rn_few_config nibbles[3] = {
+        {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 2, 2, 1, 1, 0, 131072}};
+    uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2;
+    bool is_half = form == RN_TILE_F16 || form == RN_TILE_BF16;
+    bool is_byte = form == RN_TILE_Q8 || form == RN_TILE_I8;
+    if (!has_ring) return is_half || is_byte || form == RN_TILE_A4 ? registers : registers_4;
+    return is_half ? halves[which] : is_byte ? bytes[which] : nibbles[which];
 }
 
 RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {

@@ -203,6 +203,7 @@ __device__ __forceinline__ void produce(const rn_product_args &a, uint32_t head)
         copy_stage<shape, (shape::cluster_tokens > 1)>(weights, work.first + i, i, head);
     }
     wait_for_kernel_before();
+    rn_bulk_fence();
     for (uint32_t i = 0; i < ahead; i++)
         copy_stage<shape, (shape::cluster_rows > 1)>(tokens, work.first + i, i, head);
     for (uint32_t i = ahead, slot = 0, parity = 0; i < work.count; i++) {

@@ -77,8 +77,9 @@ static inline uint32_t rn_many_row_blocks(const rn_product_args *a, uint32_t gro
 static inline uint32_t rn_some_parts(const rn_product_args *a, uint32_t tokens) {
     uint32_t segments = rn_many_ceil(a->cols, RN_PRODUCT_SEGMENT);
     uint32_t wanted = tokens > 64 ? RN_SOME_BLOCKS_128 : RN_SOME_BLOCKS;
-    wanted /= rn_many_row_blocks(a, 2);
-    if (wanted < 2 || segments < 2) return 1;
+    uint32_t blocks = rn_many_row_blocks(a, 2); // 0: weights without rows
+    if (blocks == 0 || wanted / blocks < 2 || segments < 2) return 1;
+    wanted /= blocks;
     uint32_t each = rn_many_ceil(segments, wanted);
     return rn_many_ceil(segments, each);
 }
