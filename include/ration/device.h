@@ -10,7 +10,7 @@ RN_BEGIN_DECLS
 typedef struct rn_device rn_device;
 typedef struct rn_device_caps rn_device_caps; // what a device can do and how fast it is
 
-// How fast a device is; the planner's times follow from it. Every rate but the last is above 0.
+// How fast a device is; the planner's times follow from it. Every rate but the last two is above 0.
 typedef struct rn_device_rates {
     double flops;               // f32; a multiply-add counts two
     double quantized_flops;     // of int8 products
@@ -20,6 +20,8 @@ typedef struct rn_device_rates {
     double step_seconds;      // the fixed cost of a kernel
     // Quantised weights, unpacked for a product of one row. 0: as fast as memory brings them.
     double unpack_weights_second;
+    // The CPU's: of its speed, what it has while a link reads the host's memory. 0: all of it.
+    double beside_link;
 } rn_device_rates;
 
 // This process's CPUs: threads, kernels, and rates that are modest guesses until they are set.

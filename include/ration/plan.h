@@ -62,9 +62,11 @@ typedef struct rn_plan_options {
                                 // (a generator's: first blocks on the CPU)
     bool allow_lossy;           // micro-batches of a graph with batch statistics
     bool prefix; // what is streamed are weights of the first blocks, not of blocks spread over the
-                 // graph: what lies behind them can be run alone (rn_session_run_from)
+                 // graph: what lies behind them can be run alone (rn_session_run_part)
     double host_bytes_second; // with prefix: the host computes these blocks of a run of one row,
                               // reading their weights so fast; 0: it does not
+    uint64_t ring_bytes; // of the device, at least, for weights that are streamed: a generator's
+                         // affair, who brings whole blocks in short runs
     rn_place_effort effort;
     // Weights by name, borrowed while the plan is made: patterns ('*' any run, '?' any one
     // character) with commas between them; NULL: none. RN_INVALID names one that fits no weight.
@@ -107,8 +109,9 @@ typedef struct rn_plan_summary {
     double prompt_tail_seconds; // of prompt_seconds, what is computed behind them
     // Where the CPU computes the first blocks of short runs (a generator decides that; pass_seconds
     // is then of such a run, and the CPU's share is part of host_bytes and host_weight_bytes):
-    uint32_t host_blocks;     // so many blocks; 0: it does not
-    uint64_t host_rows;       // in runs of up to so many rows
+    uint32_t host_blocks;  // so many blocks; 0: it does not
+    uint32_t woven_blocks; // among them so many are brought to the device, while the CPU computes
+    uint64_t host_rows;    // in runs of up to so many rows
     double streaming_seconds; // predicted for the workload, were all weights brought to the device
     bool optimal;             // the arena is as low as its lifetimes allow
 } rn_plan_summary;

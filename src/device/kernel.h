@@ -44,6 +44,7 @@ typedef struct rn_device_caps {
     double step_seconds;          // fixed cost of a kernel
     double product_rows;          // a product takes as long as one of so many rows more
     double unpack_weights_second; // of quantised weights in tiles; 0: as fast as memory
+    double beside_link; // the CPU's: of its speed, what it has while a link is busy; 0: all
 } rn_device_caps;
 
 #endif

@@ -101,14 +101,8 @@ uint64_t rn_generator_page_bytes(const rn_graph *graph) {
 
 static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     const rn_graph *graph = rn_plan_graph(g->plan);
-    rn_session_options options = g->options.session;
     g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
-    if (g->split.plan) {
-        options.entry_block = g->split.share.blocks;
-        options.entry_rows = g->split.share.rows;
-        if (g->split.share.every_pass) g->rows = (uint32_t)g->split.share.rows;
-    }
-    RN_TRY(rn_session_create(g->plan, &maker->weights, &options, &g->session));
+    if (g->split.share.every_pass) g->rows = (uint32_t)g->split.share.rows;
     RN_TRY(rn_split_open(g, maker));
     rn_page_pool_shrink(&g->pool, g->text.pages);
     g->facts.kv_page_bytes = rn_generator_page_bytes(graph);

@@ -78,12 +78,13 @@ typedef struct rn_prompt {
     uint64_t rank; // the lowest is served first
 } rn_prompt;
 
-// Short passes of which the CPU computes the first layers (generate_split.c).
+// Short passes of which the CPU computes most of the first layers (generate_split.c).
 typedef struct rn_split {
     rn_device *device; // the CPU
     rn_plan *plan;     // of these layers, all weights resident; NULL: there are no such passes
     rn_session *session;
     rn_plan_share share; // rows: of a short pass, at most
+    uint32_t parts;      // of a short pass, on either side
     double seconds;      // predicted, for the workload; 0: it was not possible
     uint8_t *owners;     // (pages): who has what a page holds in these layers
     int32_t *moved;      // (pages): scratch
@@ -149,6 +150,7 @@ RN_MUST_USE rn_status rn_split_plan(const rn_text_maker *maker, rn_generator *ge
                                     const rn_plan_options *options);
 // Adds what was decided to the plan.
 RN_MUST_USE rn_status rn_split_tell(rn_generator *generator);
+// Opens the generator's session, and the CPU's where there is one.
 RN_MUST_USE rn_status rn_split_open(rn_generator *generator, const rn_text_maker *maker);
 void rn_split_close(rn_generator *generator);
 // Whether a pass of so many rows begins on the host.
@@ -157,6 +159,9 @@ bool rn_split_takes(const rn_generator *generator, uint32_t rows);
 uint32_t rn_split_keep(const rn_generator *generator, uint32_t rows);
 // Before a pass that begins on this side: brings what it reads of the other's pages.
 RN_MUST_USE rn_status rn_split_sync(rn_generator *generator, bool on_host);
+// A short pass. `set`: all inputs that the session has.
+typedef rn_status (*rn_split_set)(rn_generator *generator, rn_session *session, uint32_t rows);
+RN_MUST_USE rn_status rn_split_run(rn_generator *generator, uint32_t rows, rn_split_set set);
 // After it.
 void rn_split_wrote(rn_generator *generator, bool on_host);
 

@@ -48,9 +48,10 @@ static rn_status set_rows(rn_generator *g, rn_session *session, uint32_t rows) {
     return rn_session_set(session, "page_table", g->page_table, places * sizeof(int32_t));
 }
 
-static rn_status set_inputs(rn_generator *g, uint32_t rows) {
-    RN_TRY(set_rows(g, g->session, rows));
-    return rn_session_set(g->session, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
+static rn_status set_inputs(rn_generator *g, rn_session *session, uint32_t rows) {
+    RN_TRY(set_rows(g, session, rows));
+    if (session != g->session) return RN_OK; // it has no logits
+    return rn_session_set(session, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
@@ -110,18 +111,8 @@ static rn_status reset(rn_generator *g) {
     return rn_session_reset(g->session);
 }
 
-static rn_status run_split(rn_generator *g, uint32_t rows) {
-    rn_session *host = g->split.session;
-    uint64_t bytes = 0;
-    RN_TRY(set_rows(g, host, rows));
-    RN_TRY(rn_session_run(host, rows));
-    const void *x = rn_session_output(host, "x", &bytes);
-    RN_TRY(set_inputs(g, rows));
-    return rn_session_run_from(g->session, x, bytes, rows);
-}
-
 static rn_status run_whole(rn_generator *g, uint32_t rows) {
-    RN_TRY(set_inputs(g, rows));
+    RN_TRY(set_inputs(g, g->session, rows));
     return rn_session_run(g->session, rows);
 }
 
@@ -132,7 +123,7 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     g->failed = true;
     write_inputs(g);
     RN_TRY(rn_split_sync(g, on_host));
-    RN_TRY(on_host ? run_split(g, rows) : run_whole(g, rows));
+    RN_TRY(on_host ? rn_split_run(g, rows, set_inputs) : run_whole(g, rows));
     rn_split_wrote(g, on_host);
     g->failed = false;
     draw_all(g, rn_session_output(g->session, "logits", &bytes));

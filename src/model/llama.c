@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "graph/op.h"
 #include "memory/account.h"
+#include "plan/weave.h"
 
 #include <stdio.h>
 
@@ -386,8 +387,9 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t
     d.embedding = matrix(&d, EMBEDDING);
     rn_value x = rn_op_embedding(g, d.embedding, tokens);
     if (batch) x = rn_op_reshape(g, x, RN_SHAPE(d.rows, c->dim));
-    for (uint32_t i = 0; i < (c->first_layers ? c->first_layers : c->layers); i++)
-        x = layer(&d, x, i);
+    uint32_t layers = c->first_layers ? c->first_layers : c->layers;
+    for (uint32_t i = 0; i < layers; i++)
+        if (!rn_weave_streams(i, layers, c->woven_layers)) x = layer(&d, x, i);
     if (c->first_layers) {
         rn_graph_output(g, x, "x");
         return RN_OK;
@@ -422,6 +424,9 @@ rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
     if (c->first_layers > c->layers || (c->first_layers && c->train.batch))
         return rn_fail(RN_INVALID, "llama: the first %u of %u layers alone are no model",
                        c->first_layers, c->layers);
+    if (c->woven_layers && c->woven_layers >= c->first_layers)
+        return rn_fail(RN_INVALID, "llama: %u of the first %u layers cannot be left out",
+                       c->woven_layers, c->first_layers);
     if (c->train.batch == 0 && (c->page_tokens == 0 || c->context == 0))
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (c->train.batch && c->tokens == 0)

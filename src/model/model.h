@@ -111,6 +111,8 @@ typedef struct rn_llama_config {
     uint32_t rows;         // of a prefill chunk
     uint32_t first_layers; // only these; then the output is "x" (ROWS, dim), what the next layer
                            // would read, and there is no input "rows". 0: all of it
+    uint32_t woven_layers; // of them, so many are left out (plan/weave.h): what follows one reads
+                           // what it would have read
     // Training:
     uint32_t tokens; // of each sequence
     rn_train_config train;

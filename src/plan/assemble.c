@@ -265,7 +265,9 @@ static void count_purposes(rn_plan *plan) {
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         if (plan->buffers[i].first_step <= peak && peak <= plan->buffers[i].last_step)
             s->purpose_bytes[plan->buffers[i].purpose] += plan->buffers[i].bytes;
-    s->purpose_bytes[RN_PURPOSE_OTHER] += s->arena_bytes - s->live_peak_bytes;
+    uint64_t more = plan->ring_bytes - plan->slot_count * plan->slot_bytes; // than slots take
+    s->purpose_bytes[RN_PURPOSE_WEIGHTS] += more;
+    s->purpose_bytes[RN_PURPOSE_OTHER] += s->arena_bytes - s->live_peak_bytes - more;
     s->purpose_bytes[RN_PURPOSE_STAGING] += s->planned_bytes - s->arena_bytes;
 }
 
@@ -439,6 +441,8 @@ static rn_status write_plan(builder *b) {
                             b->candidate->residency.slots > 0, c->order.count, p->options.effort,
                             b->offsets, &b->placement));
     b->base = rn_residency_base(c, binding->live.always_bytes, b->candidate->residency, &b->ring);
+    b->plan->ring_offset = b->ring;
+    b->plan->ring_bytes = rn_residency_ring(c, b->candidate->residency);
     add_steps(b);
     add_waits(b);
     add_storages(b, add_resident(b));

@@ -131,6 +131,7 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options, &c->units));
     c->needs_staging = c->units.unit_count > 0 && !p->recipe->weights_in_memory;
     c->own_memory = p->caps->own_memory;
+    c->ring_bytes = rn_round_up(p->options.ring_bytes, RN_PLAN_SLOT_ALIGN);
     RN_TRY(rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings));
     return write_levels(&p->options, c);
 }

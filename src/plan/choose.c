@@ -21,6 +21,11 @@ void rn_residency_mark(const rn_case *c, rn_residency r, bool *out_resident) {
         out_resident[c->levels[r.level].units[k]] = false;
 }
 
+uint64_t rn_residency_ring(const rn_case *c, rn_residency r) {
+    if (r.slots == 0) return 0;
+    return rn_max_u64(r.slots * c->levels[r.level].slot_bytes[r.kept], c->ring_bytes);
+}
+
 uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency r,
                            uint64_t *out_ring_offset) {
     const rn_level *level = &c->levels[r.level];
@@ -28,7 +33,7 @@ uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency
     if (r.slots == 0) return c->unit_bytes + always_bytes;
     *out_ring_offset =
         rn_round_up(level->resident_bytes[r.kept] + always_bytes, RN_PLAN_SLOT_ALIGN);
-    return *out_ring_offset + r.slots * level->slot_bytes[r.kept];
+    return *out_ring_offset + rn_residency_ring(c, r);
 }
 
 uint64_t rn_case_staging(const rn_case *c) {

@@ -135,6 +135,7 @@ struct rn_plan {
     uint64_t resident_bytes; // units that are resident
     uint64_t slot_bytes;
     uint32_t slot_count;
+    uint64_t ring_offset, ring_bytes; // of the slots, or more (options.ring_bytes)
     bool from_host; // a device of its own memory: the host has copies of all streamed units
     rn_plan_buffer *buffers; // (buffer_count)
     rn_plan_place *places;   // (value_count + 1), by value
@@ -152,22 +153,29 @@ struct rn_plan {
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node);
 uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uint64_t bound);
 
-// Where a run may begin behind the first blocks (entry.c).
-typedef struct rn_plan_entry {
-    uint32_t step;  // the first of them; above 0
-    rn_value value; // what it is handed: made before it, read from it on
-} rn_plan_entry;
-// RN_UNSUPPORTED: more than one value crosses into the block, something behind it is streamed, or
-// an output is made before it.
-RN_MUST_USE rn_status rn_plan_find_entry(const rn_plan *plan, uint32_t block, rn_plan_entry *out);
+// Some blocks of a run, to be run apart from the others (part.c).
+typedef struct rn_plan_part {
+    uint32_t first_step, end_step;
+    rn_value in;  // handed in: made before it, read from it on; none where it is the beginning
+    rn_value out; // what those behind it read; none where it is the end
+} rn_plan_part;
+// Blocks [first, end). RN_UNSUPPORTED: more than one value crosses into or out of them, others run
+// among them, or they are the end and an output is made before them.
+RN_MUST_USE rn_status rn_plan_find_part(const rn_plan *plan, uint32_t first, uint32_t end,
+                                        rn_plan_part *out);
+// Of the unit's bytes, with those around it, in a block's place in the ring and on the host.
+uint64_t rn_plan_unit_room(const rn_plan *plan, uint32_t unit);
+// What of a block does not stay on the device, unit after unit; 0: all does.
+uint64_t rn_plan_block_room(const rn_plan *plan, uint32_t block);
 
 // The CPU's part in short runs, as a generator has decided it.
 typedef struct rn_plan_share {
-    uint32_t blocks;                   // of the graph, the first so many are computed on the host
-    uint64_t rows;                     // in runs of up to so many rows
-    bool every_pass;                   // there are no others
-    double pass_seconds;               // of a run of one row
-    double prompt_seconds;             // of the workload's rows
+    uint32_t blocks;       // of the graph, the first so many lie on the host, which computes them
+    uint32_t woven;        // but for so many, which are brought to the device meanwhile (weave.h)
+    uint64_t rows;         // in runs of up to so many rows
+    bool every_pass;       // there are no others
+    double pass_seconds;   // of a run of one row
+    double prompt_seconds; // of the workload's rows
     double streaming_seconds;          // of the workload, were all weights brought to the device
     uint64_t weight_bytes, host_bytes; // more on the host: of weights; of all
 } rn_plan_share;

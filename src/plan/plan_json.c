@@ -73,6 +73,7 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "host_weight_bytes", s->host_weight_bytes);
     if (s->host_blocks == 0) return;
     rn_json_u64(json, "host_blocks", s->host_blocks);
+    rn_json_u64(json, "woven_blocks", s->woven_blocks);
     rn_json_u64(json, "host_rows", s->host_rows);
     rn_json_f64(json, "streaming_seconds", s->streaming_seconds);
 }

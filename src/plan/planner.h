@@ -226,9 +226,10 @@ typedef struct rn_level {
 typedef struct rn_case {
     rn_arena memory; // everything below but the graph
     bool is_open;
-    bool needs_staging; // there are weights, and they come from files
-    bool own_memory;    // the device's: staging is not on it
-    bool all_may_stay;  // nobody wishes otherwise
+    bool needs_staging;  // there are weights, and they come from files
+    bool own_memory;     // the device's: staging is not on it
+    bool all_may_stay;   // nobody wishes otherwise
+    uint64_t ring_bytes; // of the ring, at least
     rn_graph *graph;
     rn_plan_order order;
     rn_unit_table units;
@@ -327,6 +328,8 @@ void rn_residency_mark(const rn_case *c, rn_residency residency, bool *out_resid
 // Bytes of the arena below the intermediates; where its ring begins.
 uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency residency,
                            uint64_t *out_ring_offset);
+// Of the ring; 0: there is none.
+uint64_t rn_residency_ring(const rn_case *c, rn_residency residency);
 uint64_t rn_case_staging(const rn_case *c);
 // What is held on the host for a device of its own memory, else 0. `copies`: of streamed weights.
 uint64_t rn_residency_host(const rn_case *c, rn_residency residency, uint64_t port_bytes,

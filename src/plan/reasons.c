@@ -266,6 +266,7 @@ static uint32_t count_blocks(const rn_graph *graph, uint32_t end) {
 rn_status rn_plan_tell_share(rn_plan *plan, const rn_plan_share *share) {
     rn_plan_summary *s = &plan->summary;
     s->host_blocks = count_blocks(plan->graph, share->blocks);
+    s->woven_blocks = share->woven;
     s->host_rows = share->rows;
     s->pass_seconds = share->pass_seconds;
     s->prompt_seconds = share->prompt_seconds;
@@ -273,11 +274,14 @@ rn_status rn_plan_tell_share(rn_plan *plan, const rn_plan_share *share) {
     s->streaming_seconds = share->streaming_seconds;
     s->host_bytes += share->host_bytes;
     s->host_weight_bytes += share->weight_bytes;
+    char woven[80] = "";
+    if (share->woven)
+        snprintf(woven, sizeof woven, ", but for %u that the link brings meanwhile", share->woven);
     return append(plan,
                   "in runs of up to %llu rows the CPU computes the first %u blocks from its own "
-                  "memory (%s of weights): %s for the workload, not %s by streaming; sums are "
+                  "memory (%s of weights)%s: %s for the workload, not %s by streaming; sums are "
                   "rounded as the CPU does",
-                  (unsigned long long)share->rows, s->host_blocks, SIZE(share->weight_bytes),
+                  (unsigned long long)share->rows, s->host_blocks, SIZE(share->weight_bytes), woven,
                   rn_time_format(s->seconds).text, rn_time_format(share->streaming_seconds).text);
 }
 

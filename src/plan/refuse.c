@@ -70,8 +70,7 @@ static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budge
     uint64_t kept = rn_wishes_kept(plan, &p->options, &name, &count);
     add_holder(out, "weights to be kept", RN_PURPOSE_WEIGHTS, kept);
     add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes - kept);
-    add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS,
-               plan->slot_count * plan->slot_bytes);
+    add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS, plan->ring_bytes);
     if (!plan->caps.own_memory) add_holder(out, "staging", RN_PURPOSE_STAGING, s->staging_bytes);
     add_values(plan, out);
 }

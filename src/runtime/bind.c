@@ -3,7 +3,7 @@
 //
 // A weight of a streamed unit lies in the slot of the use that is current at the step: going
 // through the steps in order, a unit's current use is its first, and after that use's EVICT the
-// next.
+// next. In a part of a run it lies where parts have it.
 #include "runtime/session.h"
 #include "base/checked.h"
 
@@ -109,24 +109,37 @@ static rn_status fail_place(const binding *b, rn_value value, uint64_t need, uin
                    (unsigned long long)need);
 }
 
+// Where the buffer of a value begins, and its bytes; NULL: nowhere.
+static uint8_t *find_buffer(const binding *b, const rn_plan_place *place, uint64_t *out_bytes) {
+    const rn_session *session = b->session;
+    const rn_plan *plan = session->plan;
+    uint32_t buffer = place->buffer;
+    if (buffer == RN_NO_BUFFER && place->unit != RN_NO_USE) {
+        const uint64_t *in_parts = session->parts.unit_offset;
+        uint32_t use = b->current[place->unit];
+        *out_bytes = plan->units[place->unit].bytes;
+        if (session->bound_parts && in_parts[place->unit] != RN_NO_OFFSET)
+            return session->base + in_parts[place->unit];
+        buffer = use == RN_NO_USE ? RN_NO_BUFFER : plan->uses[use].buffer;
+    }
+    if (buffer == RN_NO_BUFFER) return NULL;
+    *out_bytes = plan->buffers[buffer].bytes;
+    return session->base + plan->buffers[buffer].offset;
+}
+
 // Sets the tensor's layout and address, after a look at the room there.
 static rn_status place_tensor(const binding *b, rn_value value, rn_tensor *tensor) {
     if (value == RN_NO_VALUE) return RN_OK;
-    const rn_plan *plan = b->session->plan;
-    const rn_plan_place *place = &plan->places[value];
-    uint32_t buffer = place->buffer;
+    const rn_plan_place *place = &b->session->plan->places[value];
+    uint64_t have = 0, lead = 0;
     tensor->layout = place->layout;
-    if (buffer == RN_NO_BUFFER && place->unit != RN_NO_USE) {
-        uint32_t use = b->current[place->unit];
-        buffer = use == RN_NO_USE ? RN_NO_BUFFER : plan->uses[use].buffer;
-    }
-    if (buffer == RN_NO_BUFFER) return RN_OK;
-    uint64_t need = rn_tensor_bytes(tensor), have = plan->buffers[buffer].bytes, lead = 0;
+    uint8_t *at = find_buffer(b, place, &have);
+    if (!at) return RN_OK;
     if (place->raw) lead = rn_weights_lead(b->session->weights, value);
-    need += lead;
+    uint64_t need = rn_tensor_bytes(tensor) + lead;
     if (place->offset > have || need > have - place->offset)
         return fail_place(b, value, need, place->offset > have ? 0 : have - place->offset);
-    tensor->data = b->session->base + plan->buffers[buffer].offset + place->offset + lead;
+    tensor->data = at + place->offset + lead;
     return RN_OK;
 }
 
@@ -206,12 +219,14 @@ static rn_status bind_steps(binding *b, uint64_t rows) {
 }
 
 rn_status rn_session_bind(rn_session *session, uint64_t rows) {
-    if (rows == session->bound_rows) return RN_OK;
+    bool parts = session->part && session->parts.group_count;
+    if (rows == session->bound_rows && parts == session->bound_parts) return RN_OK;
     binding b = {.session = session};
     rn_arena memory;
     void *current = NULL;
     rn_arena_init(&memory, session->memory.from, 0);
     session->bound_rows = RN_ROWS;
+    session->bound_parts = parts;
     rn_status s = rn_arena_array(&memory, session->plan->unit_count, sizeof(uint32_t), &current);
     b.current = current;
     if (s == RN_OK) s = bind_steps(&b, rows);

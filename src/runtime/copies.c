@@ -2,8 +2,6 @@
 // the link, and no disk is read.
 #include "runtime/session.h"
 
-#include "base/checked.h"
-
 static const rn_account account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_WEIGHTS};
 
 static uint64_t count_bytes(rn_session *session) {
@@ -11,7 +9,7 @@ static uint64_t count_bytes(rn_session *session) {
     uint64_t bytes = 0;
     for (uint32_t u = 0; u < plan->unit_count; u++) {
         session->copy_offset[u] = bytes;
-        if (!plan->units[u].resident) bytes += rn_round_up(plan->units[u].bytes, RN_PAGE_BYTES);
+        if (!plan->units[u].resident) bytes += rn_plan_unit_room(plan, u);
     }
     return bytes;
 }

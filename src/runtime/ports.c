@@ -32,54 +32,64 @@ static rn_status add_row_ports(rn_session *session, uint64_t *bytes) {
     return RN_OK;
 }
 
-// ---- runs that begin behind the first blocks ----------------------------------------------------
+// ---- what parts of runs are handed, and hand on -------------------------------------------------
 
-static uint64_t entry_bytes(const rn_plan *plan, const rn_plan_entry *entry, uint64_t rows) {
-    const rn_value_info *info = rn_graph_value(plan->graph, entry->value);
+static uint64_t value_bytes(const rn_plan *plan, rn_value value, uint64_t rows) {
+    if (value == RN_NO_VALUE) return 0;
+    const rn_value_info *info = rn_graph_value(plan->graph, value);
     rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
     if (tensor.shape.rank && tensor.shape.dims[0] == RN_ROWS) tensor.shape.dims[0] = rows;
     return rn_round_up(rn_tensor_bytes(&tensor), PORT_ALIGN);
 }
 
-rn_status rn_session_entry_bytes(const rn_plan *plan, uint32_t block, uint64_t rows,
-                                 uint64_t *out_bytes) {
-    rn_plan_entry entry;
+// One port for all: what is handed in has been taken when what is handed on comes.
+static uint64_t port_bytes(const rn_plan *plan, const rn_plan_part *part, uint64_t rows) {
+    return rn_max_u64(value_bytes(plan, part->in, rows), value_bytes(plan, part->out, rows));
+}
+
+rn_status rn_session_part_bytes(const rn_plan *plan, const rn_block_range *parts, uint32_t count,
+                                uint64_t rows, uint64_t *out_bytes) {
+    uint64_t most = 0;
     *out_bytes = 0;
-    RN_TRY(rn_plan_find_entry(plan, block, &entry));
-    if (plan->caps.own_memory) *out_bytes = entry_bytes(plan, &entry, rows);
+    for (uint32_t i = 0; i < count; i++) {
+        rn_plan_part part;
+        RN_TRY(rn_plan_find_part(plan, parts[i].first, parts[i].end, &part));
+        most = rn_max_u64(most, port_bytes(plan, &part, rows));
+    }
+    if (plan->caps.own_memory) *out_bytes = most;
     return RN_OK;
 }
 
-static rn_status find_entry(rn_session *session) {
-    const rn_session_options *o = &session->options;
-    if (o->entry_rows == 0) return RN_OK;
-    if (o->entry_rows > session->plan->summary.rows)
-        return rn_fail(RN_INVALID, "runs of %llu rows from block %u on: the plan is for %llu",
-                       (unsigned long long)o->entry_rows, o->entry_block,
-                       (unsigned long long)session->plan->summary.rows);
-    return rn_plan_find_entry(session->plan, o->entry_block, &session->entry);
+static uint64_t add_value_port(rn_session *session, uint64_t bytes) {
+    uint64_t most = 0;
+    session->value_offset = bytes;
+    for (uint32_t i = 0; i < session->parts.count; i++)
+        most = rn_max_u64(most, port_bytes(session->plan, &session->parts.list[i].at,
+                                           session->options.part_rows));
+    return bytes + most;
 }
 
-static uint64_t add_entry_port(rn_session *session, uint64_t bytes) {
-    session->entry_offset = bytes;
-    if (session->entry.step == 0) return bytes;
-    return bytes + entry_bytes(session->plan, &session->entry, session->options.entry_rows);
-}
-
-void rn_session_keep_entry(rn_session *session, const void *value, uint64_t bytes) {
+void rn_session_keep_value(rn_session *session, rn_value value, const void *data, uint64_t bytes) {
+    if (value == RN_NO_VALUE) return;
     if (session->ports)
-        memcpy(session->ports + session->entry_offset, value, bytes);
+        memcpy(session->ports + session->value_offset, data, bytes);
     else
-        rn_queue_copy_in(session->compute, rn_session_address(session, session->entry.value), value,
-                         bytes);
+        rn_queue_copy_in(session->compute, rn_session_address(session, value), data, bytes);
 }
 
 // It may lie where an input was that only the blocks before it read: so it comes after them.
-void rn_session_bring_entry(rn_session *session, uint64_t rows) {
+void rn_session_bring_value(rn_session *session, rn_value value, uint64_t rows) {
+    if (session->ports && value != RN_NO_VALUE)
+        rn_queue_copy_in(session->compute, rn_session_address(session, value),
+                         session->ports + session->value_offset,
+                         rn_session_value_bytes(session, value, rows));
+}
+
+void rn_session_fetch_value(rn_session *session, rn_value value, uint64_t rows) {
     if (session->ports)
-        rn_queue_copy_in(session->compute, rn_session_address(session, session->entry.value),
-                         session->ports + session->entry_offset,
-                         rn_session_value_bytes(session, session->entry.value, rows));
+        rn_queue_copy_out(session->compute, session->ports + session->value_offset,
+                          rn_session_address(session, value),
+                          rn_session_value_bytes(session, value, rows));
 }
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -88,7 +98,6 @@ rn_status rn_session_open_ports(rn_session *session) {
     const rn_graph *graph = session->plan->graph;
     void *offsets = NULL, *block = NULL;
     uint64_t bytes = 0;
-    RN_TRY(find_entry(session));
     if (!session->device->caps.own_memory) return RN_OK;
     RN_TRY(rn_arena_array(&session->memory, (size_t)rn_graph_value_count(graph) + 1,
                           sizeof(uint64_t), &offsets));
@@ -100,7 +109,7 @@ rn_status rn_session_open_ports(rn_session *session) {
                              PORT_ALIGN);
     }
     RN_TRY(add_row_ports(session, &bytes));
-    bytes = add_entry_port(session, bytes);
+    bytes = add_value_port(session, bytes);
     RN_TRY(rn_device_host_take(session->device, account, bytes, &block));
     session->ports = block;
     session->ports_bytes = bytes;

@@ -64,6 +64,7 @@ static const field fields[] = {
     {"link_bytes_second", RATE(link_bytes_second), 1, false, false},
     {"step_ns", RATE(step_seconds), 1e-9, false, false},
     {"unpack_weights_second", RATE(unpack_weights_second), 1, false, true},
+    {"beside_link_percent", RATE(beside_link), 0.01, false, true},
 };
 #undef RATE
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };

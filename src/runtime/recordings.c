@@ -2,34 +2,49 @@
 //
 // Submitting a step costs a device with a driver microseconds, and a pass of one token has hundreds
 // of them. Where nothing is streamed, a run is the same commands at the same addresses each time,
-// and only the ports' bytes differ; so is one that begins behind all that is streamed. The second
-// run of a number of rows is recorded, and from then on replayed. Runs of many rows are long enough
-// not to care.
+// and only the ports' bytes differ; so is a piece of a part, whose weights are waited for before.
+// The second run of a number of rows is recorded, and from then on replayed. Runs of many rows are
+// long enough not to care.
 #include "runtime/session.h"
 
 #include <ration/profile.h>
 
-enum { MOST_ROWS = 64 };
+enum { MOST_ROWS = 64, RUNS = 8 }; // RUNS: of different numbers of rows, that are kept
 
 static bool can_replay(const rn_session *session, uint64_t rows) {
     const rn_plan *plan = session->plan;
-    bool same = plan->use_count == 0 || session->first_step;
+    bool same = plan->use_count == 0 || session->part;
     return session->compute->record && !session->cannot_record && session->ports && same &&
            plan->summary.micro_batches == 1 && rows <= MOST_ROWS && !session->options.audit &&
            rn_graph_scalar_count(plan->graph) == 0 && !rn_profile_recording() &&
            !rn_session_profile_is_running(session); // one that ended within this run
 }
 
-// The place of these rows and this beginning, or the one that was used least recently, emptied.
+rn_status rn_session_prepare_recordings(rn_session *session) {
+    uint32_t count = RUNS * (1 + session->parts.piece_count);
+    void *recordings = NULL;
+    RN_TRY(rn_arena_array(&session->memory, count, sizeof *session->recordings, &recordings));
+    session->recordings = recordings;
+    session->recording_count = count;
+    return RN_OK;
+}
+
+static bool is_of(const rn_session_recording *each, const rn_session *session, uint64_t rows) {
+    return each->rows == rows && each->from_step == session->from_step &&
+           each->to_step == session->to_step;
+}
+
+// The place of these rows and steps, or the one that was used least recently, emptied.
 static rn_session_recording *find_place(rn_session *session, uint64_t rows) {
     rn_session_recording *oldest = &session->recordings[0];
-    for (uint32_t i = 0; i < RN_SESSION_RECORDINGS; i++) {
+    for (uint32_t i = 0; i < session->recording_count; i++) {
         rn_session_recording *each = &session->recordings[i];
-        if (each->rows == rows && each->first_step == session->first_step) return each;
+        if (is_of(each, session, rows)) return each;
         if (each->used < oldest->used) oldest = each;
     }
     if (oldest->recording) session->compute->forget(session->compute, oldest->recording);
-    *oldest = (rn_session_recording){.rows = rows, .first_step = session->first_step};
+    *oldest = (rn_session_recording){
+        .rows = rows, .from_step = session->from_step, .to_step = session->to_step};
     return oldest;
 }
 
@@ -58,7 +73,7 @@ rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submi
 }
 
 void rn_session_forget_recordings(rn_session *session) {
-    for (uint32_t i = 0; i < RN_SESSION_RECORDINGS; i++) {
+    for (uint32_t i = 0; i < session->recording_count; i++) {
         rn_recording *recording = session->recordings[i].recording;
         if (recording) session->compute->forget(session->compute, recording);
         session->recordings[i] = (rn_session_recording){0};

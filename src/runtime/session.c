@@ -91,6 +91,8 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_calls(session));
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(list_inputs(session));
+    RN_TRY(rn_session_prepare_parts(session));
+    RN_TRY(rn_session_prepare_recordings(session));
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
     RN_TRY(rn_session_prepare_rows(session));
@@ -166,7 +168,7 @@ static rn_status keep_failure(rn_session *session, rn_status status) {
 rn_status rn_session_reset(rn_session *session) {
     rn_session_revive(session);
     session->story.status = RN_OK;
-    session->ran = false;
+    session->ran = session->handed = false;
     for (uint32_t i = 0; i < session->input_count; i++)
         session->inputs[i].given = false;
     return RN_OK;
@@ -215,7 +217,7 @@ rn_status rn_session_set(rn_session *session, const char *input, const void *dat
     in->given = true;
     uint8_t *at = rn_session_address(session, in->value);
     if (session->plan->summary.micro_batches > 1 || !at) return RN_OK;
-    session->ran = false; // it may lie where an output was
+    session->ran = session->handed = false; // it may lie where an output was
     if (session->ports) {
         memcpy(rn_session_port(session, in->value), data, bytes);
         return RN_OK;
@@ -363,16 +365,9 @@ static void zero_sums(rn_session *session) {
     }
 }
 
-static rn_status submit_tail(rn_session *session, uint64_t rows) {
-    rn_session_bring_inputs(session, rows);
-    rn_session_bring_entry(session, rows);
-    rn_session_walk(session, true);
-    rn_session_fetch_outputs(session, rows);
-    return RN_OK;
-}
-
 static rn_status submit(rn_session *session, uint64_t rows) {
     uint32_t cut = session->plan->summary.micro_batches;
+    rn_session_forget_places(session);
     if (!session->primed) rn_session_prime(session);
     zero_sums(session);
     for (uint32_t i = 0; i < cut; i++) {
@@ -387,26 +382,32 @@ static rn_status submit(rn_session *session, uint64_t rows) {
     return RN_OK;
 }
 
+static rn_status run_whole(rn_session *session, uint64_t rows) {
+    bool done = false;
+    session->from_step = 0;
+    session->to_step = session->plan->step_count;
+    RN_TRY(rn_session_replay(session, rows, submit, &done));
+    return done ? RN_OK : submit(session, rows);
+}
+
 static rn_status run(rn_session *session, uint64_t rows) {
-    bool whole = session->first_step == 0, done = false;
-    rn_session_submit all = whole ? submit : submit_tail;
-    if (whole && session->ports) RN_TRY(rn_session_gather(session, rows));
-    RN_TRY(rn_session_replay(session, rows, all, &done));
-    if (!done) RN_TRY(all(session, rows));
+    if (session->first_step == 0 && session->ports) RN_TRY(rn_session_gather(session, rows));
+    RN_TRY(session->part ? rn_session_submit_part(session, rows) : run_whole(session, rows));
     RN_TRY(rn_queue_finish(session->compute));
-    return whole && session->options.audit ? rn_session_audit(session) : RN_OK;
+    return session->options.audit && !session->part ? rn_session_audit(session) : RN_OK;
 }
 
 // What is asked for makes sense, and the calls are for these rows.
 static rn_status run_bound(rn_session *session, uint64_t rows, uint64_t bound) {
     uint64_t begin = rn_clock_ns();
     session->wait_ns = 0;
-    session->ran = false;
+    session->ran = session->handed = false;
     rn_session_profile_run(session, rows);
     rn_status s = run(session, bound);
     rn_session_profile_ran(session);
     RN_TRY(keep_failure(session, s));
-    session->ran = true;
+    session->handed = session->part && session->part->at.out != RN_NO_VALUE;
+    session->ran = !session->handed;
     for (uint32_t i = 0; i < session->input_count; i++)
         session->inputs[i].given = false;
     session->facts.runs++;
@@ -420,37 +421,56 @@ rn_status rn_session_run(rn_session *session, uint64_t rows) {
     RN_TRY(check_alive(session));
     RN_TRY(check_rows(session, rows, &bound));
     RN_TRY(check_inputs(session, bound));
+    session->part = NULL;
     RN_TRY(rn_session_bind(session, bound));
     session->first_step = 0;
     return run_bound(session, rows, bound);
 }
 
-static rn_status check_entry(const rn_session *session, uint64_t bytes, uint64_t rows) {
-    uint64_t most = session->options.entry_rows;
-    if (session->entry.step == 0)
-        return rn_hint(rn_fail(RN_INVALID, "the session has no block at which runs may begin"),
-                       "give it one with its options");
-    uint64_t have = rn_session_value_bytes(session, session->entry.value, rows);
+static rn_status check_part(const rn_session *session, uint32_t part, uint64_t bytes,
+                            uint64_t rows) {
+    uint64_t most = session->options.part_rows;
+    if (part >= session->parts.count)
+        return rn_hint(rn_fail(RN_INVALID, "the session has %u parts that can be run alone, not %u",
+                               session->parts.count, part + 1),
+                       "name them in its options");
+    rn_value in = session->parts.list[part].at.in;
+    uint64_t have = in == RN_NO_VALUE ? 0 : rn_session_value_bytes(session, in, rows);
     if (rows <= most && bytes == have) return RN_OK;
     return rn_fail(RN_INVALID,
-                   "%llu bytes for %llu rows from block %u on: up to %llu rows may "
-                   "come, and these have %llu bytes",
-                   (unsigned long long)bytes, (unsigned long long)rows,
-                   session->options.entry_block, (unsigned long long)most,
-                   (unsigned long long)have);
+                   "%llu bytes for %llu rows of part %u: up to %llu rows may come, and these have "
+                   "%llu bytes",
+                   (unsigned long long)bytes, (unsigned long long)rows, part,
+                   (unsigned long long)most, (unsigned long long)have);
 }
 
-rn_status rn_session_run_from(rn_session *session, const void *value, uint64_t bytes,
+rn_status rn_session_run_part(rn_session *session, uint32_t part, const void *value, uint64_t bytes,
                               uint64_t rows) {
     uint64_t bound = 0;
     RN_TRY(check_alive(session));
     RN_TRY(check_rows(session, rows, &bound));
-    RN_TRY(check_entry(session, bytes, bound));
+    RN_TRY(check_part(session, part, bytes, bound));
     RN_TRY(check_inputs(session, bound));
+    session->part = &session->parts.list[part];
     RN_TRY(rn_session_bind(session, bound));
-    rn_session_keep_entry(session, value, bytes);
-    session->first_step = session->entry.step;
+    rn_session_keep_value(session, session->part->at.in, value, bytes);
+    session->first_step = session->part->at.first_step;
     return run_bound(session, rows, bound);
+}
+
+const void *rn_session_part_output(const rn_session *session, uint64_t *out_bytes) {
+    *out_bytes = 0;
+    if (!session->handed || session->story.status != RN_OK) return NULL;
+    rn_value out = session->part->at.out;
+    *out_bytes = rn_session_value_bytes(session, out, session->bound_rows);
+    return session->ports ? session->ports + session->value_offset
+                          : rn_session_address(session, out);
+}
+
+rn_status rn_session_bring_parts(rn_session *session) {
+    RN_TRY(check_alive(session));
+    rn_session_bring_first(session);
+    return RN_OK;
 }
 
 rn_session_facts rn_session_get_facts(const rn_session *session) {

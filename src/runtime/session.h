@@ -5,7 +5,7 @@
 //     audit.c     live bytes, counted from the calls     guard.c    canaries
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 //     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
-//     copies.c    streamed weights on the host
+//     copies.c    streamed weights on the host           parts.c    some blocks of a run alone
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -13,6 +13,7 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
+#include "plan/weave.h"
 #include "runtime/weights.h"
 
 typedef struct rn_guard rn_guard;
@@ -26,13 +27,40 @@ typedef struct rn_session_input {
     bool given;          // for the next run
 } rn_session_input;
 
-// A run of so many rows, as the compute queue keeps it.
+// Steps of a run of so many rows, as the compute queue keeps them.
 typedef struct rn_session_recording {
     uint64_t rows, used; // used: the number of its last use; 0: never
-    uint32_t first_step; // from which it goes
+    uint32_t from_step, to_step;
     rn_recording *recording;
 } rn_session_recording;
-enum { RN_SESSION_RECORDINGS = 8 };
+
+#define RN_NO_GROUP  UINT32_MAX
+#define RN_NO_OFFSET UINT64_MAX
+
+// Steps that are submitted at once; `group`: of which the weights are brought before.
+typedef struct rn_session_piece {
+    uint32_t first_step, end_step, group;
+} rn_session_piece;
+
+typedef struct rn_session_part {
+    rn_plan_part at;
+    uint32_t first_piece, end_piece;
+} rn_session_part;
+
+// All that can be run alone (parts.c).
+typedef struct rn_session_parts {
+    rn_session_part *list; // (count)
+    uint32_t count;
+    rn_session_piece *pieces; // (piece_count), part after part
+    uint32_t piece_count;
+    uint32_t *groups; // (group_count): blocks whose weights are brought, in their order
+    uint32_t group_count;
+    uint32_t place_count; // of the ring, for a group each
+    uint64_t place_bytes;
+    uint64_t *unit_offset;           // (units): of the groups', in the arena, or RN_NO_OFFSET
+    uint32_t holds[RN_WEAVE_PLACES]; // the group that is there or on its way, or none
+    rn_fence full[RN_WEAVE_PLACES], free[RN_WEAVE_PLACES];
+} rn_session_parts;
 
 struct rn_session {
     const rn_plan *plan;
@@ -65,10 +93,13 @@ struct rn_session {
     uint64_t ports_bytes;
     uint64_t *port_offset;     // (values + 1)
     uint64_t *row_port_offset; // (the plan's row tables)
-    rn_plan_entry entry;       // where runs may begin; step 0: only at the beginning
-    uint64_t entry_offset;     // of what they are handed, among the ports
-    uint32_t first_step;       // of the run under way: 0, or the entry's
-    rn_session_recording recordings[RN_SESSION_RECORDINGS];
+    rn_session_parts parts;
+    const rn_session_part *part;      // of the run under way, or the last; NULL: it is a whole one
+    uint64_t value_offset;            // among the ports, of what parts are handed and hand on
+    uint32_t first_step;              // of the run under way
+    uint32_t from_step, to_step;      // what of it is being submitted
+    rn_session_recording *recordings; // (recording_count)
+    uint32_t recording_count;
     uint64_t replays;
     bool cannot_record; // the device had no memory for it
 
@@ -76,6 +107,7 @@ struct rn_session {
     bool *is_view;      // (steps): nothing is computed
     uint32_t *slot_use; // (uses): the next use of the same unit, or RN_NO_USE
     uint64_t bound_rows;
+    bool bound_parts; // streamed weights are where parts have them
 
     rn_session_input *inputs; // (input_count)
     uint32_t input_count;
@@ -89,6 +121,7 @@ struct rn_session {
     uint32_t arena_recording;    // the recording that knows of the arena; 0: none
     bool primed;                 // the first reads of the next run are under way
     bool ran;                    // outputs are there
+    bool handed;                 // what a part hands on is there
     _Atomic bool stop;
     uint64_t wait_ns;
     rn_story story; // of the failure; status RN_OK: none
@@ -109,8 +142,8 @@ uint64_t rn_session_value_bytes(const rn_session *session, rn_value value, uint6
 // Tables for the calls; checks what never changes: that every buffer lies in the arena and every
 // node has a kernel.
 RN_MUST_USE rn_status rn_session_prepare_calls(rn_session *session);
-// Makes all calls for `rows`. RN_INTERNAL, naming the node: the plan gave a value or a workspace
-// less than it needs.
+// Makes all calls for `rows`, of session->part or a whole run. RN_INTERNAL, naming the node: the
+// plan gave a value or a workspace less than it needs.
 RN_MUST_USE rn_status rn_session_bind(rn_session *session, uint64_t rows);
 
 // ---- the walk (walk.c) --------------------------------------------------------------------------
@@ -119,8 +152,8 @@ RN_MUST_USE rn_status rn_session_prepare_walk(rn_session *session);
 void rn_session_close_walk(rn_session *session);
 // Reads a unit into the arena now: resident weights.
 RN_MUST_USE rn_status rn_session_load_resident(rn_session *session);
-// One pass over the steps, from session->first_step on; nodes of phase UPDATE only where `last`.
-// Failures are in the queues.
+// One pass over the steps [session->from_step, to_step); nodes of phase UPDATE only where `last`.
+// In parts nothing is read. Failures are in the queues.
 void rn_session_walk(rn_session *session, bool last);
 // Begins the reads that the last run would have left under way.
 void rn_session_prime(rn_session *session);
@@ -139,23 +172,36 @@ uint8_t *rn_session_port(const rn_session *session, rn_value value);
 uint8_t *rn_session_row_port(const rn_session *session, uint32_t table);
 void rn_session_bring_inputs(rn_session *session, uint64_t rows);
 void rn_session_fetch_outputs(rn_session *session, uint64_t rows);
-// Takes what a run from the entry on is handed to where it waits, or right into the arena; and from
-// there, behind the inputs, into the arena.
-void rn_session_keep_entry(rn_session *session, const void *value, uint64_t bytes);
-void rn_session_bring_entry(rn_session *session, uint64_t rows);
+// Takes what a part is handed to where it waits, or right into the arena; and from there, behind
+// the inputs, into the arena; and what it hands on back there. Nothing for RN_NO_VALUE.
+void rn_session_keep_value(rn_session *session, rn_value value, const void *data, uint64_t bytes);
+void rn_session_bring_value(rn_session *session, rn_value value, uint64_t rows);
+void rn_session_fetch_value(rn_session *session, rn_value value, uint64_t rows);
 
 RN_MUST_USE rn_status rn_session_open_copies(rn_session *session);
 void rn_session_close_copies(rn_session *session);
 RN_MUST_USE rn_status rn_session_load_copies(rn_session *session);
 
-// Submits a whole run.
+// Submits what is from session->from_step to to_step.
 typedef rn_status (*rn_session_submit)(rn_session *session, uint64_t rows);
-// Replays the run where it can be, and has been recorded, which the second run of a number of rows
-// is. *out_done: it was submitted, by replaying.
+// Replays these steps where they can be, and have been recorded, which the second run of a number
+// of rows is. *out_done: they were submitted, by replaying.
+RN_MUST_USE rn_status rn_session_prepare_recordings(rn_session *session);
 RN_MUST_USE rn_status rn_session_replay(rn_session *session, uint64_t rows,
                                         rn_session_submit submit, bool *out_done);
 // Idle queues.
 void rn_session_forget_recordings(rn_session *session);
+
+// ---- some blocks alone (parts.c) ----------------------------------------------------------------
+
+RN_MUST_USE rn_status rn_session_prepare_parts(rn_session *session);
+// The whole of session->part.
+RN_MUST_USE rn_status rn_session_submit_part(rn_session *session, uint64_t rows);
+// Begins to bring the first groups to places that hold nothing.
+void rn_session_bring_first(rn_session *session);
+// Whatever places held is gone; the fences anew, too.
+void rn_session_forget_places(rn_session *session);
+void rn_session_renew_places(rn_session *session);
 
 // ---- rows on demand (gather.c) ------------------------------------------------------------------
 
@@ -207,7 +253,8 @@ void rn_session_profile_wait(rn_session *session, bool begins);
 bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed);
 void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *target,
                              bool arrived);
-// Around the copy of a use's weights to a device with its own memory, in the copy queue.
+// Around the copy of a use's weights to a device with its own memory, in the copy queue; or, behind
+// the uses, of a unit's to where parts have it.
 void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins);
 // Rows of a table were read.
 void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count);

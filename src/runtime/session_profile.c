@@ -299,19 +299,24 @@ static void take_over(const rn_session *session) {
     }
 }
 
-// A run that begins at `step`: what the run before has put out goes; what the steps that are left
-// out would have left is there. Slots stay the next whole run's.
+static bool spans(const rn_plan_buffer *b, uint32_t step) {
+    return b->first_step < step && step <= b->last_step;
+}
+
+// A part that begins at `step`: what the steps that are left out would have left is there, and what
+// a run or part before has left goes. Slots stay the next whole run's, but where parts have the
+// ring to themselves: there they are in use as they would be in a whole run.
 static void take_over_behind(const rn_session *session, uint32_t step) {
     uint64_t now = rn_record_now();
-    const rn_session_profile *p = session->profile;
     const rn_plan *plan = session->plan;
-    for (uint32_t k = p->first_end[plan->step_count - 1]; k < p->first_end[plan->step_count]; k++)
-        if (p->heir[p->ends[k]] == RN_NO_BUFFER) set_live(session, p->ends[k], false, now);
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
         const rn_plan_buffer *b = &plan->buffers[i];
-        if (!b->always && b->first_step < step && step <= b->last_step)
-            set_live(session, i, true, now);
+        bool stays = b->kind == RN_BUFFER_UNIT && session->parts.group_count == 0;
+        if (!b->always && !stays && !spans(b, step)) set_live(session, i, false, now);
     }
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        if (!plan->buffers[i].always && spans(&plan->buffers[i], step))
+            set_live(session, i, true, now);
 }
 
 static void end_parts(const rn_session *session, bool all) {
@@ -530,6 +535,18 @@ void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *
     rn_profile_end();
 }
 
+// Behind the uses come the units as parts have them.
+static uint32_t unit_of(const rn_session *session, uint32_t use) {
+    const rn_plan *plan = session->plan;
+    return use < plan->use_count ? plan->uses[use].unit : use - plan->use_count;
+}
+
+static uint64_t offset_of(const rn_session *session, uint32_t use) {
+    const rn_plan *plan = session->plan;
+    if (use >= plan->use_count) return session->parts.unit_offset[use - plan->use_count];
+    return plan->buffers[plan->uses[use].buffer].offset;
+}
+
 // On a lane of its own, not a thread's: a driver may call the notes of two queues from one thread.
 static void note_upload(void *self, uint32_t use, bool poisoned) {
     const rn_session *session = self;
@@ -542,14 +559,13 @@ static void note_upload(void *self, uint32_t use, bool poisoned) {
 
 static void note_uploaded(void *self, uint32_t use, bool poisoned) {
     const rn_session *session = self;
-    const rn_plan *plan = session->plan;
     rn_session_profile *p = session->profile;
-    uint32_t unit = plan->uses[use].unit;
+    uint32_t unit = unit_of(session, use);
     if (!is_on(session) || !p->copy_open) return;
     if (!poisoned)
         rn_profile_move(RN_DEVICE_HOST, session->device->caps.device,
-                        (uintptr_t)session->base + plan->buffers[plan->uses[use].buffer].offset,
-                        plan->units[unit].bytes, p->unit_names[unit]);
+                        (uintptr_t)session->base + offset_of(session, use),
+                        session->plan->units[unit].bytes, p->unit_names[unit]);
     rn_profile_span(rn_profile_lane("copy queue"), p->unit_names[unit], p->copy_begin_ns,
                     rn_profile_now());
     p->copy_open = false;

@@ -177,7 +177,7 @@ static void compute(rn_session *session, uint32_t step) {
 static void submit_compute(rn_session *session, uint32_t step, bool last) {
     const rn_plan_step *s = &session->plan->steps[step];
     bool update = rn_graph_node(session->plan->graph, s->node)->phase == RN_PHASE_UPDATE;
-    if (s->after != RN_NO_STEP) {
+    if (s->after != RN_NO_STEP && !session->part) {
         uint64_t begin = rn_clock_ns();
         rn_session_profile_wait(session, true);
         wait_step(session, session->compute, s->after);
@@ -199,25 +199,22 @@ static void submit_eviction(rn_session *session, uint32_t step) {
     signal_step(session, session->compute, step);
 }
 
-void rn_session_walk(rn_session *session, bool last) {
-    const rn_plan *plan = session->plan;
-    for (uint32_t i = session->first_step; i < plan->step_count; i++) {
-        const rn_plan_step *step = &plan->steps[i];
-        switch (step->kind) {
-        case RN_STEP_COMPUTE:
-            submit_compute(session, i, last);
-            break;
-        case RN_STEP_READ:
-        case RN_STEP_UPLOAD:
-            rn_session_profile_begin(session, i, false);
-            submit_read(session, i, step->after);
-            rn_session_profile_end(session, i);
-            break;
-        case RN_STEP_EVICT:
-            submit_eviction(session, i);
-            break;
-        }
+static void submit_step(rn_session *session, uint32_t step, bool last) {
+    const rn_plan_step *s = &session->plan->steps[step];
+    if (s->kind == RN_STEP_COMPUTE) {
+        submit_compute(session, step, last);
+    } else if (s->kind == RN_STEP_EVICT && !session->part) {
+        submit_eviction(session, step);
+    } else {
+        rn_session_profile_begin(session, step, false);
+        if (!session->part) submit_read(session, step, s->after);
+        rn_session_profile_end(session, step);
     }
+}
+
+void rn_session_walk(rn_session *session, bool last) {
+    for (uint32_t i = session->from_step; i < session->to_step; i++)
+        submit_step(session, i, last);
 }
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -250,6 +247,11 @@ rn_status rn_session_prepare_walk(rn_session *session) {
         rn_fence_init(&session->stage_full[i]);
         rn_fence_init(&session->stage_free[i]);
     }
+    for (int i = 0; i < RN_WEAVE_PLACES; i++) {
+        rn_fence_init(&session->parts.full[i]);
+        rn_fence_init(&session->parts.free[i]);
+    }
+    rn_session_forget_places(session);
     RN_TRY(make_fences(session));
     RN_TRY(order_reads(session));
     RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, cancel, &session->compute));
@@ -285,6 +287,10 @@ void rn_session_close_walk(rn_session *session) {
                                  session->stage_bytes);
         session->stages[i] = NULL;
     }
+    for (int i = 0; i < RN_WEAVE_PLACES; i++) {
+        rn_fence_free(&session->parts.full[i]);
+        rn_fence_free(&session->parts.free[i]);
+    }
 }
 
 void rn_session_revive(rn_session *session) {
@@ -302,6 +308,7 @@ void rn_session_revive(rn_session *session) {
         renew(&session->stage_free[i]);
         session->stage_free[i].for_host = true;
     }
+    rn_session_renew_places(session);
     rn_weights_rewind(session->weights);
     session->reads_begun = 0;
     atomic_store(&session->evictions, 0);

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { MOST_WEIGHTS = 64 };
+enum { MOST_WEIGHTS = 128 };
 
 // ---- the model ----------------------------------------------------------------------------------
 
@@ -25,6 +25,7 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .weight_dtype = RN_DTYPE_F32,
                            .fused = options->fused,
                            .first_layers = options->first_layers,
+                           .woven_layers = options->woven_layers,
                            .kv_dtype = tiny->kv_dtype ? tiny->kv_dtype : RN_DTYPE_F32,
                            .context = options->context,
                            .page_tokens = options->page_tokens,

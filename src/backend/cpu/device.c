@@ -53,6 +53,7 @@ static void use_rates(rn_device_caps *of, const rn_device_rates *rates) {
     of->disk_bytes_second = rates->disk_bytes_second;
     of->link_bytes_second = rates->link_bytes_second;
     of->step_seconds = rates->step_seconds;
+    of->beside_link = rates->beside_link;
 }
 
 static void find_caps(void) {

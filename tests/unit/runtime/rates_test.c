@@ -116,9 +116,11 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     saved.devices[0].rates.unpack_weights_second = 4.7e12;
     saved.devices[1] = some_device("sim", "");
     saved.device_count = 2;
+    saved.cpu.beside_link = 0.85;
     assert_ok(rn_rates_save(&saved, path));
     assert_ok(rn_rates_load(path, &loaded));
     assert_int_equal(2, loaded.device_count);
+    assert_true(is_near(loaded.cpu.beside_link, 0.85));
     assert_true(is_near(loaded.cpu.flops, 61e9));
     const rn_rates_device *gpu = &loaded.devices[0], *sim = &loaded.devices[1];
     assert_string_equal("cuda:0", gpu->name);

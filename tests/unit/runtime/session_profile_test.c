@@ -267,7 +267,7 @@ static void queues_of_another_device_have_lanes_of_their_own(void **state) {
 }
 
 // Some of the first blocks are streamed, all of the last one's weights stay.
-static rn_plan *plan_prefix(const rn_device_caps *caps) {
+static rn_plan *plan_prefix(const rn_device_caps *caps, uint64_t ring_bytes) {
     rn_recipe recipe;
     rn_llama_config config = llama();
     rn_plan *plan = NULL;
@@ -276,7 +276,8 @@ static rn_plan *plan_prefix(const rn_device_caps *caps) {
     plan = make_plan(&recipe, caps, false);
     rn_plan_options options = {.budget_bytes =
                                    (plan->summary.smallest_bytes + plan->summary.planned_bytes) / 2,
-                               .prefix = true};
+                               .prefix = true,
+                               .ring_bytes = ring_bytes};
     rn_plan_destroy(plan);
     assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
     rn_recipe_destroy(&recipe);
@@ -284,7 +285,7 @@ static rn_plan *plan_prefix(const rn_device_caps *caps) {
     return plan;
 }
 
-static rn_status run_behind(rn_session *session) {
+static rn_status run_part(rn_session *session, uint32_t part) {
     const rn_plan *plan = session->plan;
     uint64_t rows = plan->summary.rows;
     for (uint32_t i = 0; i < session->input_count; i++) {
@@ -292,8 +293,9 @@ static rn_status run_behind(rn_session *session) {
         RN_TRY(rn_session_set(session, rn_graph_value(plan->graph, v)->name, zeros,
                               rn_session_value_bytes(session, v, rows)));
     }
-    return rn_session_run_from(session, zeros,
-                               rn_session_value_bytes(session, session->entry.value, rows), rows);
+    rn_value in = session->parts.list[part].at.in;
+    return rn_session_run_part(session, part, zeros, rn_session_value_bytes(session, in, rows),
+                               rows);
 }
 
 static bool tells_what_is_predicted(const rn_timeline *t) {
@@ -313,15 +315,18 @@ static void runs_that_begin_behind_the_first_blocks_use_what_was_planned(void **
     rn_device *sim = NULL;
     assert_ok(rn_sim_device_create(NULL, &sim));
     for (int on_sim = 0; on_sim < 2; on_sim++) {
-        rn_plan *plan = plan_prefix(on_sim ? rn_device_get_caps(sim) : rn_cpu_caps());
+        rn_plan *plan = plan_prefix(on_sim ? rn_device_get_caps(sim) : rn_cpu_caps(), 0);
         rn_session *session = NULL;
+        rn_block_range behind_all = {plan->summary.prefix_blocks,
+                                     rn_graph_block_count(plan->graph)};
         rn_session_options options = {.device = on_sim ? sim : NULL,
-                                      .entry_block = plan->summary.prefix_blocks,
-                                      .entry_rows = plan->summary.rows};
+                                      .parts = &behind_all,
+                                      .part_count = 1,
+                                      .part_rows = plan->summary.rows};
         record();
         assert_ok(rn_session_create(plan, &source, &options, &session));
         for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++)
-            assert_ok(behind[i] ? run_behind(session) : run_once(session));
+            assert_ok(behind[i] ? run_part(session, 0) : run_once(session));
         uint32_t first = plan->steps[0].node, last = plan->steps[plan->step_count - 1].node;
         rn_session_destroy(session);
         rn_timeline *t = read_back();
@@ -333,6 +338,54 @@ static void runs_that_begin_behind_the_first_blocks_use_what_was_planned(void **
         rn_timeline_destroy(t);
         rn_plan_destroy(plan);
     }
+    rn_device_destroy(sim);
+}
+
+static uint32_t count_moves(const rn_timeline *t, uint64_t bytes) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->move_count; i++)
+        count += t->moves[i].bytes == bytes;
+    return count;
+}
+
+// The first layer, and the third with all behind it; the second is somebody else's.
+static void parts_with_brought_weights_use_what_was_planned(void **state) {
+    (void)state;
+    static const bool whole[] = {false, true, false, false, true, true, false};
+    rn_device *sim = NULL;
+    rn_session *session = NULL;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_plan *plan = plan_prefix(rn_device_get_caps(sim), 0);
+    uint64_t room = rn_plan_block_room(plan, 2), unit_bytes = 0;
+    rn_plan_destroy(plan);
+    plan = plan_prefix(rn_device_get_caps(sim), room);
+    assert_int_equal(rn_plan_block_room(plan, 2), room);
+    rn_block_range parts[] = {{2, 3}, {4, rn_graph_block_count(plan->graph)}};
+    rn_session_options options = {
+        .device = sim, .parts = parts, .part_count = 2, .part_rows = plan->summary.rows};
+    record();
+    assert_ok(rn_session_create(plan, &source, &options, &session));
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (!whole[i]) assert_ok(run_part(session, 0));
+        assert_ok(whole[i] ? run_once(session) : run_part(session, 1));
+    }
+    uint32_t last = plan->steps[plan->step_count - 1].node;
+    uint32_t brought = session->parts.group_count, streamed = 0; // layers, of one unit each
+    for (uint32_t i = 0; i < plan->use_count; i++)
+        if (plan->units[plan->uses[i].unit].block == 2)
+            unit_bytes = plan->units[plan->uses[i].unit].bytes;
+    for (uint32_t i = 0; i < plan->use_count; i++)
+        streamed += plan->units[plan->uses[i].unit].bytes == unit_bytes;
+    assert_true(brought > 0 && streamed > brought);
+    rn_session_destroy(session);
+    rn_timeline *t = read_back();
+    assert_true(tells_what_is_predicted(t));
+    assert_false(has_overlap(t));
+    expect_all_ends(t);
+    assert_int_equal(count_ops(t, rn_graph_node(plan->graph, last)->name), 7);
+    assert_true(count_moves(t, unit_bytes) >= 4 * brought + 3 * streamed);
+    rn_timeline_destroy(t);
+    rn_plan_destroy(plan);
     rn_device_destroy(sim);
 }
 
@@ -518,6 +571,7 @@ int main(void) {
         cmocka_unit_test(training_uses_what_was_planned_and_has_its_phases),
         cmocka_unit_test(queues_of_another_device_have_lanes_of_their_own),
         cmocka_unit_test(runs_that_begin_behind_the_first_blocks_use_what_was_planned),
+        cmocka_unit_test(parts_with_brought_weights_use_what_was_planned),
         cmocka_unit_test(a_lifetime_that_was_changed_is_seen),
         cmocka_unit_test(live_bytes_that_are_wrong_at_one_step_are_seen),
         cmocka_unit_test(buffers_on_top_of_each_other_are_seen),

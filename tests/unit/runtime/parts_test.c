@@ -1,17 +1,19 @@
 // labels: threads
-// Runs that begin behind the first blocks: the same bits as whole runs, whatever runs in between,
-// and refused where something would be missing.
+// Parts of runs: the same bits as whole runs, whatever runs in between, with weights that stay and
+// with weights that are brought, and refused where something would be missing.
 #include "chain.h"
 
 #include <ration/memory.h>
 
 #include "backend/sim/sim.h"
 
+#include <stdatomic.h>
+
 enum { LAYERS = 9, WIDTH = 96, ROWS = 3, MIDDLE = 5 };
 
 static chain all = {.layers = LAYERS, .width = WIDTH, .rows = ROWS};
-static float expected[2][ROWS * WIDTH]; // y of seeds 0 and 1
-static float middle[2][ROWS * WIDTH];   // what layer MIDDLE reads on the way there
+static float expected[2][ROWS * WIDTH];       // y of seeds 0 and 1
+static float before[2][LAYERS][ROWS * WIDTH]; // what a layer reads on the way there
 
 static void compute(chain *c, uint32_t seed, float *y) {
     rn_plan *plan = chain_plan(c, rn_cpu_caps(), 0);
@@ -28,12 +30,15 @@ static int open_all(void **state) {
     chain_open(&all);
     chain_write(&all, test_path("chain.safetensors"));
     for (uint32_t seed = 0; seed < 2; seed++) {
-        chain first = all;
-        first.layers = MIDDLE;
         compute(&all, seed, expected[seed]);
-        compute(&first, seed, middle[seed]);
-        for (int i = 0; i < ROWS * WIDTH; i++) // the relu that only the whole chain has there
-            middle[seed][i] = middle[seed][i] > 0 ? middle[seed][i] : 0;
+        for (uint32_t layer = 1; layer < LAYERS; layer++) {
+            chain first = all;
+            float *x = before[seed][layer];
+            first.layers = layer;
+            compute(&first, seed, x);
+            for (int i = 0; i < ROWS * WIDTH; i++) // the relu that only the whole chain has there
+                x[i] = x[i] > 0 ? x[i] : 0;
+        }
     }
     return 0;
 }
@@ -48,6 +53,8 @@ static int close_all(void **state) {
 static uint32_t block_of(uint32_t layer) {
     return layer + 1;
 }
+
+enum { END = LAYERS + 1 }; // of all blocks
 
 // What is streamed is of the first blocks; the i-th of 8 budgets.
 static rn_plan *plan_prefix(const rn_device_caps *caps, uint32_t i) {
@@ -122,27 +129,29 @@ static void a_host_that_computes_the_prefix_keeps_it_short(void **state) {
     assert_true(shorter > 0);
 }
 
-static void where_a_run_can_begin_is_found(void **state) {
+static void where_a_part_can_begin_and_end_is_found(void **state) {
     (void)state;
     rn_plan *plan = plan_middle(rn_cpu_caps());
-    rn_plan_entry entry;
-    uint32_t first = plan->summary.prefix_blocks, count = rn_graph_block_count(plan->graph);
-    for (uint32_t block = first; block < count; block++) {
-        assert_ok(rn_plan_find_entry(plan, block, &entry));
-        assert_int_equal(plan->steps[entry.step].kind, RN_STEP_COMPUTE);
-        const rn_node *node = rn_graph_node(plan->graph, plan->steps[entry.step].node);
+    rn_plan_part part, behind;
+    for (uint32_t block = 2; block < END; block++) {
+        assert_ok(rn_plan_find_part(plan, block, END, &part));
+        assert_int_equal(plan->steps[part.first_step].kind, RN_STEP_COMPUTE);
+        const rn_node *node = rn_graph_node(plan->graph, plan->steps[part.first_step].node);
         assert_int_equal(node->block, block);
-        assert_int_equal(node->inputs[0], entry.value);
+        assert_int_equal(node->inputs[0], part.in);
+        assert_int_equal(part.end_step, plan->step_count);
+        assert_int_equal(part.out, RN_NO_VALUE);
+        assert_ok(rn_plan_find_part(plan, 0, block, &behind));
+        assert_int_equal(behind.first_step, 0);
+        assert_int_equal(behind.end_step, part.first_step);
+        assert_int_equal(behind.in, RN_NO_VALUE);
+        assert_int_equal(behind.out, part.in);
     }
-    for (uint32_t block = 2; block < first; block++) {
-        assert_fails(RN_UNSUPPORTED, rn_plan_find_entry(plan, block, &entry));
-        assert_non_null(strstr(rn_last_story()->message, "streamed"));
-    }
-    assert_fails(RN_INVALID, rn_plan_find_entry(plan, 0, &entry));
-    assert_fails(RN_INVALID, rn_plan_find_entry(plan, count, &entry));
-    rn_plan_destroy(plan);
-    plan = chain_plan(&all, rn_cpu_caps(), 0);
-    assert_fails(RN_UNSUPPORTED, rn_plan_find_entry(plan, block_of(0), &entry)); // the first
+    assert_ok(rn_plan_find_part(plan, 0, END, &part));
+    assert_fails(RN_INVALID, rn_plan_find_part(plan, 3, 3, &part));
+    assert_fails(RN_INVALID, rn_plan_find_part(plan, END, END, &part));
+    assert_fails(RN_INVALID, rn_plan_find_part(plan, 3, END + 1, &part));
+    assert_fails(RN_UNSUPPORTED, rn_plan_find_part(plan, block_of(0), END, &part)); // the first
     rn_plan_destroy(plan);
 }
 
@@ -164,22 +173,25 @@ static rn_status build_early(void *self, const rn_recipe_options *options, rn_gr
 static void no_run_begins_behind_an_output_but_its_own_input(void **state) {
     (void)state;
     rn_recipe recipe = {.name = "early", .build = build_early, .rows = ROWS};
-    rn_plan_entry entry;
+    rn_plan_part part;
     rn_plan *plan;
     assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plan));
-    assert_ok(rn_plan_find_entry(plan, 2, &entry)); // what it is handed is that output
-    assert_fails(RN_UNSUPPORTED, rn_plan_find_entry(plan, 3, &entry));
+    assert_ok(rn_plan_find_part(plan, 2, 4, &part)); // what it is handed is that output
+    assert_fails(RN_UNSUPPORTED, rn_plan_find_part(plan, 3, 4, &part));
     assert_non_null(strstr(rn_last_story()->message, "an output is made before it"));
+    assert_ok(rn_plan_find_part(plan, 0, 3, &part)); // which has none to show
     rn_plan_destroy(plan);
 }
 
 // ---- runs ---------------------------------------------------------------------------------------
 
+static const rn_block_range tail = {MIDDLE + 1, END};
+
 static rn_session *open_session(const rn_plan *plan, const rn_weight_source *source,
                                 rn_device *device) {
     rn_session *session;
     rn_session_options options = {
-        .device = device, .audit = true, .entry_block = block_of(MIDDLE), .entry_rows = ROWS};
+        .device = device, .audit = true, .parts = &tail, .part_count = 1, .part_rows = ROWS};
     assert_ok(rn_session_create(plan, source, &options, &session));
     return session;
 }
@@ -194,7 +206,7 @@ static rn_status run_tail(rn_session *session, uint32_t seed, uint64_t rows, flo
     uint64_t bytes = rows * WIDTH * sizeof(float);
     float nothing[ROWS * WIDTH] = {0}; // all inputs are set; this one nobody reads
     RN_TRY(rn_session_set(session, "x", nothing, bytes));
-    RN_TRY(rn_session_run_from(session, middle[seed], bytes, rows));
+    RN_TRY(rn_session_run_part(session, 0, before[seed][MIDDLE], bytes, rows));
     return rn_session_get(session, "y", y, bytes);
 }
 
@@ -222,7 +234,7 @@ static void expect_any_order(const rn_plan *plan, const rn_weight_source *source
     rn_session_destroy(session);
 }
 
-static void a_run_from_a_block_equals_a_whole_run(void **state) {
+static void a_part_behind_the_prefix_equals_a_whole_run(void **state) {
     (void)state;
     rn_checkpoint *checkpoint;
     rn_device *sim;
@@ -270,24 +282,28 @@ static void a_fault_on_the_way_is_told_and_forgotten_by_a_reset(void **state) {
 
 static void what_makes_no_sense_is_refused(void **state) {
     (void)state;
+    static const rn_block_range streamed = {2, 3}, twice[] = {{6, 8}, {7, END}};
     rn_plan *plan = plan_middle(rn_cpu_caps());
     rn_weight_source memory = chain_memory(&all);
-    rn_session_options options = {.entry_block = block_of(0), .entry_rows = 1};
+    rn_session_options options = {.parts = &streamed, .part_count = 1, .part_rows = 1};
     rn_session *session;
-    float y[ROWS * WIDTH];
+    float y[ROWS * WIDTH], *middle = before[0][MIDDLE];
     uint64_t row = WIDTH * sizeof(float);
     assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
-    options = (rn_session_options){.entry_block = block_of(MIDDLE), .entry_rows = ROWS + 1};
+    options = (rn_session_options){.parts = twice, .part_count = 2, .part_rows = ROWS};
+    assert_fails(RN_INVALID, rn_session_create(plan, &memory, &options, &session));
+    options = (rn_session_options){.parts = &tail, .part_count = 1, .part_rows = ROWS + 1};
     assert_fails(RN_INVALID, rn_session_create(plan, &memory, &options, &session));
     assert_ok(rn_session_create(plan, &memory, NULL, &session));
-    assert_fails(RN_INVALID, rn_session_run_from(session, middle[0], row, 1)); // no entry
+    assert_fails(RN_INVALID, rn_session_run_part(session, 0, middle, row, 1)); // no part
     rn_session_destroy(session);
-    options.entry_rows = 1;
+    options.part_rows = 1;
     assert_ok(rn_session_create(plan, &memory, &options, &session));
-    assert_fails(RN_INVALID, rn_session_run_from(session, middle[0], row, 1)); // no input
+    assert_fails(RN_INVALID, rn_session_run_part(session, 0, middle, row, 1)); // no input
     assert_fails(RN_INVALID, run_tail(session, 0, 2, y));                      // too many rows
     assert_ok(rn_session_set(session, "x", y, row));
-    assert_fails(RN_INVALID, rn_session_run_from(session, middle[0], row - 4, 1));
+    assert_fails(RN_INVALID, rn_session_run_part(session, 0, middle, row - 4, 1));
+    assert_fails(RN_INVALID, rn_session_run_part(session, 1, middle, row, 1));
     expect_tail(session, 0, 1); // no harm done
     rn_session_destroy(session);
     rn_plan_destroy(plan);
@@ -300,25 +316,26 @@ static void what_it_takes_on_the_host_is_known(void **state) {
     rn_plan *plan = plan_middle(rn_device_get_caps(sim));
     rn_weight_source memory = chain_memory(&all);
     uint64_t held[2], bytes;
-    for (int entry = 0; entry < 2; entry++) {
+    for (uint32_t parts = 0; parts < 2; parts++) {
         rn_session_options options = {
-            .device = sim, .entry_block = block_of(MIDDLE), .entry_rows = entry ? ROWS : 0};
+            .device = sim, .parts = &tail, .part_count = parts, .part_rows = ROWS};
         rn_session *session;
         assert_ok(rn_session_create(plan, &memory, &options, &session));
-        held[entry] = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
+        held[parts] = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
         rn_session_destroy(session);
     }
-    assert_ok(rn_session_entry_bytes(plan, block_of(MIDDLE), ROWS, &bytes));
+    assert_ok(rn_session_part_bytes(plan, &tail, 1, ROWS, &bytes));
     assert_int_equal(held[1] - held[0], bytes);
     assert_int_equal(bytes, ROWS * WIDTH * sizeof(float));
-    assert_fails(RN_UNSUPPORTED, rn_session_entry_bytes(plan, block_of(0), ROWS, &bytes));
+    assert_fails(RN_UNSUPPORTED,
+                 rn_session_part_bytes(plan, &(rn_block_range){1, END}, 1, ROWS, &bytes));
     rn_plan_destroy(plan);
     rn_device_destroy(sim);
 }
 
 // ---- recording ----------------------------------------------------------------------------------
 
-enum { MOST_COMMANDS = 64, MOST_RECORDINGS = 4 };
+enum { MOST_COMMANDS = 64, MOST_RECORDINGS = 8 };
 
 struct rn_recording {
     rn_command commands[MOST_COMMANDS];
@@ -372,13 +389,7 @@ static void forget(rn_queue *queue, rn_recording *recording) {
     recording->count = 0;
 }
 
-static rn_session *open_recorded(rn_device *sim, const rn_plan *plan) {
-    rn_weight_source memory = chain_memory(&all);
-    rn_session_options options = {
-        .device = sim, .entry_block = block_of(MIDDLE), .entry_rows = ROWS};
-    rn_session *session;
-    assert_ok(rn_session_create(plan, &memory, &options, &session));
-    rn_queue *queue = session->compute;
+static void watch(rn_queue *queue) {
     memset(&recorder, 0, sizeof recorder);
     recorder.submit = queue->submit;
     queue->submit = record_or_submit;
@@ -386,6 +397,15 @@ static rn_session *open_recorded(rn_device *sim, const rn_plan *plan) {
     queue->keep = keep_recording;
     queue->replay = replay;
     queue->forget = forget;
+}
+
+static rn_session *open_recorded(rn_device *sim, const rn_plan *plan) {
+    rn_weight_source memory = chain_memory(&all);
+    rn_session_options options = {
+        .device = sim, .parts = &tail, .part_count = 1, .part_rows = ROWS};
+    rn_session *session;
+    assert_ok(rn_session_create(plan, &memory, &options, &session));
+    watch(session->compute);
     return session;
 }
 
@@ -444,18 +464,218 @@ static void without_room_for_a_recording_runs_are_walked(void **state) {
     rn_device_destroy(sim);
 }
 
+// ---- weights that are brought -------------------------------------------------------------------
+
+// Blocks 1 to 7, or more, are streamed; of them 2, 4 and 5, and the last are brought in parts.
+static const rn_block_range woven[] = {{2, 3}, {4, 6}, {7, END}};
+enum { PARTS = 3 };
+
+static rn_plan *plan_woven(const rn_device_caps *caps, uint32_t places) {
+    rn_recipe recipe = chain_recipe(&all);
+    rn_plan *plan;
+    uint64_t room = (all.weight_bytes + 4095) / 4096 * 4096; // of a block
+    rn_plan_options options = {.prefix = true, .resident_blocks = 2, .ring_bytes = places * room};
+    assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
+    assert_true(rn_plan_is_valid(plan));
+    assert_int_equal(plan->summary.prefix_blocks, END - 2);
+    assert_true(plan->ring_bytes >= places * room);
+    plan->ring_bytes = places * room; // slots may take more
+    return plan;
+}
+
+static rn_session *open_woven(const rn_plan *plan, rn_device *sim, const rn_flag *cancel) {
+    rn_session *session;
+    rn_weight_source memory = chain_memory(&all);
+    rn_session_options options = {
+        .device = sim, .cancel = cancel, .parts = woven, .part_count = PARTS, .part_rows = ROWS};
+    assert_ok(rn_session_create(plan, &memory, &options, &session));
+    return session;
+}
+
+static rn_status run_part(rn_session *session, uint32_t part, uint32_t seed, uint64_t rows) {
+    uint64_t bytes = rows * WIDTH * sizeof(float), out_bytes = 0;
+    uint32_t first = woven[part].first - 1, end = woven[part].end - 1; // layers
+    static const float nothing[ROWS * WIDTH];
+    float y[ROWS * WIDTH];
+    RN_TRY(rn_session_set(session, "x", nothing, bytes));
+    RN_TRY(rn_session_run_part(session, part, before[seed][first], bytes, rows));
+    const void *out = rn_session_part_output(session, &out_bytes);
+    if (end == LAYERS) {
+        assert_null(out);
+        RN_TRY(rn_session_get(session, "y", y, bytes));
+        assert_memory_equal(y, expected[seed], bytes);
+        return RN_OK;
+    }
+    assert_int_equal(out_bytes, bytes);
+    assert_memory_equal(out, before[seed][end], bytes);
+    assert_fails(RN_INVALID, rn_session_get(session, "y", y, bytes)); // it is not there yet
+    return RN_OK;
+}
+
+static rn_status run_parts(rn_session *session, uint32_t seed, uint64_t rows) {
+    RN_TRY(rn_session_bring_parts(session));
+    for (uint32_t part = 0; part < PARTS; part++)
+        RN_TRY(run_part(session, part, seed, rows));
+    return RN_OK;
+}
+
+// In order, as they are meant to be run, and in any other; whole runs in between.
+static void parts_have_their_weights_brought_in_any_order(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){.link_bytes_second = 1e9}, &sim));
+    for (uint32_t places = 1; places <= 4; places++) {
+        rn_plan *plan = plan_woven(rn_device_get_caps(sim), places);
+        rn_session *session = open_woven(plan, sim, NULL);
+        assert_int_equal(session->parts.place_count, places);
+        assert_int_equal(session->parts.group_count, 4);
+        uint32_t seed = places;
+        for (int i = 0; i < 60; i++) {
+            uint32_t word = (uint32_t)((chain_random(&seed) + 1) * 1000);
+            if (word % 5 == 0)
+                expect_whole(session, word % 2);
+            else if (word % 5 == 1)
+                assert_ok(run_part(session, word % PARTS, word % 2, 1 + word % ROWS));
+            else
+                assert_ok(run_parts(session, word % 2, 1 + word % ROWS));
+        }
+        rn_session_destroy(session);
+        rn_plan_destroy(plan);
+    }
+    rn_device_destroy(sim);
+}
+
+// Each group is brought once a run, and the first of the next run before that begins.
+static void the_ring_goes_round_over_the_groups_alone(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
+    rn_session *session = open_woven(plan, sim, NULL);
+    const rn_session_parts *p = &session->parts;
+    assert_int_equal(p->holds[0], RN_NO_GROUP);
+    assert_ok(rn_session_bring_parts(session));
+    for (int run = 0; run < 3; run++) {
+        static const uint32_t next[PARTS] = {1, 3, 0};
+        for (uint32_t part = 0; part < PARTS; part++) {
+            assert_ok(run_part(session, part, 0, ROWS));
+            assert_int_equal(p->holds[0], next[part]);
+        }
+        assert_false(session->primed);
+    }
+    expect_whole(session, 1);
+    assert_true(session->primed);
+    assert_int_equal(p->holds[0], RN_NO_GROUP);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
+static void parts_with_brought_weights_are_recorded_piece_by_piece(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
+    rn_session *session = open_woven(plan, sim, NULL);
+    watch(session->compute);
+    assert_int_equal(session->parts.piece_count, 5); // two in the middle, and what stays at the end
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_ok(run_parts(session, i % 2, ROWS));
+        if (i == 3) expect_whole(session, 1);
+    }
+    assert_int_equal(recorder.count, 5);
+    assert_int_equal(recorder.replays, 5 * 5);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
+static void faults_among_brought_weights_are_forgotten_by_a_reset(void **state) {
+    (void)state;
+    rn_device *sim;
+    uint32_t failed = 0;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
+    rn_session *session = open_woven(plan, sim, NULL);
+    for (uint32_t n = 1; n < 40; n++) {
+        rn_session_settle(session);
+        rn_sim_device_arm(sim, 0, n % 2 ? n / 2 : 0, n % 2 ? 0 : n / 2);
+        rn_status s = run_parts(session, 0, ROWS);
+        if (s == RN_OK) s = run_parts(session, 1, ROWS);
+        rn_session_settle(session);
+        rn_sim_device_arm(sim, 0, 0, 0);
+        failed += s == RN_DEVICE;
+        if (s != RN_OK) assert_fails(RN_DEVICE, rn_session_bring_parts(session));
+        assert_ok(rn_session_reset(session));
+        if (n % 3) assert_ok(run_parts(session, 1, 1 + n % ROWS));
+        if (n % 5 == 0) expect_whole(session, n % 2);
+    }
+    assert_true(failed > 25);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
+static void a_cancelled_part_can_be_run_again(void **state) {
+    (void)state;
+    static rn_flag cancel;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 2);
+    rn_session *session = open_woven(plan, sim, &cancel);
+    for (uint32_t n = 0; n < 6; n++) {
+        assert_ok(rn_session_bring_parts(session));
+        atomic_store(&cancel, true);
+        assert_fails(RN_CANCELLED, run_part(session, n % PARTS, 0, ROWS));
+        atomic_store(&cancel, false);
+        assert_ok(rn_session_reset(session));
+        assert_ok(run_parts(session, n % 2, ROWS));
+    }
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
+// Room for less than a block, and weights that come from disk.
+static void what_cannot_be_brought_is_refused(void **state) {
+    (void)state;
+    rn_device *sim;
+    rn_session *session;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    rn_weight_source memory = chain_memory(&all);
+    rn_session_options options = {
+        .device = sim, .parts = woven, .part_count = PARTS, .part_rows = ROWS};
+    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
+    uint64_t ring = plan->ring_bytes;
+    plan->ring_bytes = 4096;
+    assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
+    assert_non_null(strstr(rn_last_story()->message, "ring"));
+    plan->ring_bytes = ring;
+    plan->from_host = false;
+    assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
+    assert_non_null(strstr(rn_last_story()->message, "disk"));
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_streamed_and_no_more),
         cmocka_unit_test(a_host_that_computes_the_prefix_keeps_it_short),
-        cmocka_unit_test(where_a_run_can_begin_is_found),
+        cmocka_unit_test(where_a_part_can_begin_and_end_is_found),
         cmocka_unit_test(no_run_begins_behind_an_output_but_its_own_input),
-        cmocka_unit_test(a_run_from_a_block_equals_a_whole_run),
+        cmocka_unit_test(a_part_behind_the_prefix_equals_a_whole_run),
         cmocka_unit_test(a_fault_on_the_way_is_told_and_forgotten_by_a_reset),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(what_it_takes_on_the_host_is_known),
         cmocka_unit_test(it_is_recorded_also_where_whole_runs_are_not),
         cmocka_unit_test(without_room_for_a_recording_runs_are_walked),
+        cmocka_unit_test(parts_have_their_weights_brought_in_any_order),
+        cmocka_unit_test(the_ring_goes_round_over_the_groups_alone),
+        cmocka_unit_test(parts_with_brought_weights_are_recorded_piece_by_piece),
+        cmocka_unit_test(faults_among_brought_weights_are_forgotten_by_a_reset),
+        cmocka_unit_test(a_cancelled_part_can_be_run_again),
+        cmocka_unit_test(what_cannot_be_brought_is_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
