@@ -314,7 +314,7 @@ static void print_run(const run *r) {
            "\"read_bytes_a_token\": %.0f, \"resident_peak_bytes\": %llu, \"rows\": %llu, "
            "\"pass_bytes\": %llu, \"predicted_pass_seconds\": %.7f, \"accepted\": %llu, "
            "\"predicted_prompt_seconds\": %.7f, \"device_planned_peak_bytes\": %llu, "
-           "\"device_peak_bytes\": %llu, \"host_weight_bytes\": %llu}\n",
+           "\"device_peak_bytes\": %llu, \"host_weight_bytes\": %llu, \"weight_bytes\": %llu}\n",
            r->prompt_seconds > 0 && j->prompt ? j->sequences * j->prompt / r->prompt_seconds : 0,
            r->token_seconds > 0 ? j->sequences * j->tokens / r->token_seconds : 0, r->load_seconds,
            r->first_seconds, (unsigned long long)p->planned_bytes,
@@ -323,7 +323,8 @@ static void print_run(const run *r) {
            (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
            (unsigned long long)pass_bytes(r), p->pass_seconds,
            (unsigned long long)facts.accepted_tokens, p->prompt_seconds, (unsigned long long)held,
-           (unsigned long long)(held + outside), (unsigned long long)p->host_weight_bytes);
+           (unsigned long long)(held + outside), (unsigned long long)p->host_weight_bytes,
+           (unsigned long long)p->weight_bytes);
 }
 
 static void close_run(run *r) {

@@ -1,16 +1,21 @@
-// make_llm.c — makes a GGUF file with the shapes of a real model and random weights, which
-// ration and llama.cpp read alike.
+// make_llm.c — makes a model with the shapes of a real one and random weights.
 //
-//     make_llm tinyllama-1.1b q4_k_m OUT.gguf
+//     make_llm tinyllama-1.1b q4_k_m OUT.gguf        a file that ration and llama.cpp read alike
+//     make_llm mistral-7b int4 OUT                   a folder: model.safetensors, config.json
 //
-// Types as llama.cpp's quantiser mixes them: q4_0 with a q6_k head, q4_k_m with q6_k for the head
-// and for some of the values' and down projections. Random blocks have sane scales, so that
-// activations stay finite.
+// GGUF's types as llama.cpp's quantiser mixes them: q4_0 with a q6_k head, q4_k_m with q6_k for the
+// head and for some of the values' and down projections. int8, int4 and nf4 as `ration convert`
+// has them: all products, the head included; the embedding stays bf16. Random blocks have sane
+// scales, so that activations stay finite.
 #include <ration/ration.h>
+
+#include "tensor/layout.h"
+#include "tensor/quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct shape {
     const char *name;
@@ -24,14 +29,16 @@ static const shape shapes[] = {
     {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 500000, true},
     {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 10000, false},
 };
-enum { SHAPES = sizeof shapes / sizeof *shapes, MAX_TENSORS = 400, CHUNK_BYTES = 1 << 20 };
+enum { SHAPES = sizeof shapes / sizeof *shapes, MAX_TENSORS = 800, CHUNK_BYTES = 1 << 20 };
 
 typedef struct maker {
     const shape *s;
     const char *type;
+    bool is_folder; // safetensors, Hugging Face's names
     rn_write_tensor tensors[MAX_TENSORS];
-    char names[MAX_TENSORS][64];
+    char names[MAX_TENSORS][80];
     uint64_t dims[MAX_TENSORS][2];
+    float values[MAX_TENSORS]; // of those in f32: norms, scales, shifts
     size_t count;
     uint64_t random;
 } maker;
@@ -39,10 +46,8 @@ typedef struct maker {
 // ---- which type ---------------------------------------------------------------------------------
 
 static rn_dtype base_type(const char *type) {
-    if (strcmp(type, "f16") == 0) return RN_DTYPE_F16;
-    if (strcmp(type, "bf16") == 0) return RN_DTYPE_BF16;
-    if (strcmp(type, "q8_0") == 0) return RN_DTYPE_Q8_0;
-    return strcmp(type, "q4_0") == 0 ? RN_DTYPE_Q4_0 : RN_DTYPE_Q4_K;
+    bool is_mixed = strcmp(type, "q4_k_m") == 0;
+    return is_mixed ? RN_DTYPE_Q4_K : rn_dtype_parse((rn_str){type, strlen(type)});
 }
 
 static bool is_four_bits(const maker *m) {
@@ -62,43 +67,97 @@ static rn_dtype type_of(const maker *m, const char *part, uint64_t layer) {
 
 // ---- which tensors ------------------------------------------------------------------------------
 
-static void add(maker *m, const char *name, rn_dtype dtype, uint64_t rows, uint64_t cols) {
+static void add(maker *m, const char *name, const char *suffix, rn_write_tensor tensor,
+                float value) {
     size_t i = m->count++;
-    snprintf(m->names[i], sizeof m->names[i], "%s", name);
-    m->dims[i][0] = rows ? rows : cols;
-    m->dims[i][1] = cols;
-    m->tensors[i] = (rn_write_tensor){.name = {m->names[i], strlen(name)},
-                                      .dtype = dtype,
-                                      .rank = rows ? 2 : 1,
-                                      .dims = m->dims[i]};
+    int length = snprintf(m->names[i], sizeof m->names[i], "%s%s", name, suffix);
+    memcpy(m->dims[i], tensor.dims, tensor.rank * sizeof *tensor.dims);
+    m->values[i] = value;
+    m->tensors[i] = tensor;
+    m->tensors[i].name = (rn_str){m->names[i], (size_t)length};
+    m->tensors[i].dims = m->dims[i];
+}
+
+static void add_vector(maker *m, const char *name, uint64_t size) {
+    add(m, name, "", (rn_write_tensor){.dtype = RN_DTYPE_F32, .rank = 1, .dims = &size}, 1);
+}
+
+// The tensors of a form that is ration's own (tensor/quant.h), so that weights are around 0.02.
+typedef struct own_part {
+    rn_dtype dtype; // of the weight
+    const char *suffix;
+    rn_dtype part_dtype;
+    float value;
+} own_part;
+
+static void add_parts(maker *m, const char *name, rn_dtype dtype, uint64_t rows, uint64_t cols) {
+    static const own_part parts[] = {{RN_DTYPE_INT8, "._data", RN_DTYPE_I8, 0},
+                                     {RN_DTYPE_INT8, "._scale", RN_DTYPE_F32, 0.0003f},
+                                     {RN_DTYPE_INT4, "._data._data", RN_DTYPE_U8, 0},
+                                     {RN_DTYPE_INT4, "._scale", RN_DTYPE_F32, 0.005f},
+                                     {RN_DTYPE_INT4, "._shift", RN_DTYPE_F32, 7.5f * 0.005f},
+                                     {RN_DTYPE_NF4, "", RN_DTYPE_U8, 0},
+                                     {RN_DTYPE_NF4, ".absmax", RN_DTYPE_F32, 0.04f}};
+    uint64_t wide = dtype == RN_DTYPE_INT8 ? cols : rn_quant_int4_group(cols); // of the data
+    rn_plain_parts plain;
+    if (!rn_plain_parts_of(dtype, rows, cols, &plain)) abort();
+    for (size_t i = 0, part = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].dtype != dtype) continue;
+        bool is_data = parts[i].part_dtype != RN_DTYPE_F32, is_flat = dtype == RN_DTYPE_NF4;
+        uint64_t second = is_data && !is_flat ? wide : 1;
+        uint64_t elements = plain.bytes[part++] / (is_data ? 1 : sizeof(float));
+        rn_write_tensor tensor = {.dtype = parts[i].part_dtype,
+                                  .rank = is_flat && !is_data ? 1 : 2,
+                                  .dims = (uint64_t[]){elements / second, second}};
+        add(m, name, parts[i].suffix, tensor, parts[i].value);
+    }
+}
+
+static void add_matrix(maker *m, const char *name, rn_dtype dtype, uint64_t rows, uint64_t cols) {
+    bool is_own = dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4;
+    rn_write_tensor whole = {.dtype = dtype, .rank = 2, .dims = (uint64_t[]){rows, cols}};
+    if (is_own)
+        add_parts(m, name, dtype, rows, cols);
+    else
+        add(m, name, "", whole, 0);
 }
 
 static void add_layer(maker *m, uint64_t layer) {
     const shape *s = m->s;
     uint64_t wide = s->heads * s->head_dim, narrow = s->kv_heads * s->head_dim;
     const struct {
-        const char *part;
-        uint64_t rows, cols;
-    } parts[] = {
-        {"attn_norm", 0, s->dim},     {"attn_q", wide, s->dim},      {"attn_k", narrow, s->dim},
-        {"attn_v", narrow, s->dim},   {"attn_output", s->dim, wide}, {"ffn_norm", 0, s->dim},
-        {"ffn_gate", s->ffn, s->dim}, {"ffn_up", s->ffn, s->dim},    {"ffn_down", s->dim, s->ffn}};
+        const char *part, *other; // GGUF's name and Hugging Face's
+        uint64_t rows, cols;      // no rows: a norm
+    } parts[] = {{"attn_norm", "input_layernorm", 0, s->dim},
+                 {"attn_q", "self_attn.q_proj", wide, s->dim},
+                 {"attn_k", "self_attn.k_proj", narrow, s->dim},
+                 {"attn_v", "self_attn.v_proj", narrow, s->dim},
+                 {"attn_output", "self_attn.o_proj", s->dim, wide},
+                 {"ffn_norm", "post_attention_layernorm", 0, s->dim},
+                 {"ffn_gate", "mlp.gate_proj", s->ffn, s->dim},
+                 {"ffn_up", "mlp.up_proj", s->ffn, s->dim},
+                 {"ffn_down", "mlp.down_proj", s->dim, s->ffn}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[64];
-        snprintf(name, sizeof name, "blk.%llu.%s.weight", (unsigned long long)layer, parts[i].part);
-        rn_dtype type = parts[i].rows ? type_of(m, parts[i].part, layer) : RN_DTYPE_F32;
-        add(m, name, type, parts[i].rows, parts[i].cols);
+        snprintf(name, sizeof name, "%s.%llu.%s.weight", m->is_folder ? "model.layers" : "blk",
+                 (unsigned long long)layer, m->is_folder ? parts[i].other : parts[i].part);
+        if (parts[i].rows)
+            add_matrix(m, name, type_of(m, parts[i].part, layer), parts[i].rows, parts[i].cols);
+        else
+            add_vector(m, name, parts[i].cols);
     }
 }
 
 static void add_tensors(maker *m) {
     const shape *s = m->s;
+    bool hf = m->is_folder;
     rn_dtype head = is_four_bits(m) ? RN_DTYPE_Q6_K : base_type(m->type);
-    add(m, "token_embd.weight", s->tied ? head : base_type(m->type), s->vocab, s->dim);
+    rn_dtype table = hf ? RN_DTYPE_BF16 : s->tied ? head : base_type(m->type);
+    add_matrix(m, hf ? "model.embed_tokens.weight" : "token_embd.weight", table, s->vocab, s->dim);
     for (uint64_t i = 0; i < s->layers; i++)
         add_layer(m, i);
-    add(m, "output_norm.weight", RN_DTYPE_F32, 0, s->dim);
-    if (!s->tied) add(m, "output.weight", head, s->vocab, s->dim);
+    add_vector(m, hf ? "model.norm.weight" : "output_norm.weight", s->dim);
+    if (!s->tied) add_matrix(m, hf ? "lm_head.weight" : "output.weight", head, s->vocab, s->dim);
 }
 
 // ---- their bytes --------------------------------------------------------------------------------
@@ -126,7 +185,8 @@ static void set_scales(rn_dtype dtype, uint8_t *block) {
     put_f16(block + 2, 0.0007f);
 }
 
-static void fill(maker *m, rn_dtype dtype, uint8_t *out, size_t bytes) {
+// value: of f32.
+static void fill(maker *m, rn_dtype dtype, float value, uint8_t *out, size_t bytes) {
     const rn_dtype_info *info = rn_dtype_get(dtype);
     for (size_t i = 0; i + 8 <= bytes; i += 8) {
         uint64_t bits = next_random(m);
@@ -140,21 +200,22 @@ static void fill(maker *m, rn_dtype dtype, uint8_t *out, size_t bytes) {
             out[i + 1] = (uint8_t)((out[i + 1] & 0x80) | 0x3c);
     else if (dtype == RN_DTYPE_F32)
         for (size_t i = 0; i < bytes; i += 4)
-            memcpy(out + i, &(float){1}, 4);
-    else
+            memcpy(out + i, &value, 4);
+    else if (info->block_elements > 1)
         for (size_t i = 0; i + info->block_bytes <= bytes; i += info->block_bytes)
             set_scales(dtype, out + i);
 }
 
-static rn_status write_tensor(maker *m, rn_writer *writer, const rn_write_tensor *t) {
+static rn_status write_tensor(maker *m, rn_writer *writer, size_t number) {
     static uint8_t chunk[CHUNK_BYTES];
+    const rn_write_tensor *t = &m->tensors[number];
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
     uint64_t elements = t->dims[0] * (t->rank == 2 ? t->dims[1] : 1);
     uint64_t left = elements / info->block_elements * info->block_bytes;
     uint64_t most = CHUNK_BYTES / info->block_bytes * info->block_bytes;
     while (left > 0) {
         size_t bytes = left < most ? left : most;
-        fill(m, t->dtype, chunk, bytes);
+        fill(m, t->dtype, m->values[number], chunk, bytes);
         RN_TRY(rn_writer_append(writer, chunk, bytes));
         left -= bytes;
     }
@@ -181,7 +242,18 @@ static rn_metadata real_pair(const char *key, double value) {
         .key = str(key), .kind = RN_METADATA_F64, .gguf_type = GGUF_F32, .value.f64 = value};
 }
 
-static rn_status write_file(maker *m, const char *path) {
+static rn_status write_tensors(maker *m, const char *path, const rn_writer_options *options) {
+    rn_writer *writer = NULL;
+    RN_TRY(rn_writer_create(path, m->tensors, m->count, options, &writer));
+    rn_status status = RN_OK;
+    for (size_t i = 0; status == RN_OK && i < m->count; i++)
+        status = write_tensor(m, writer, i);
+    if (status == RN_OK) status = rn_writer_commit(writer);
+    rn_writer_destroy(writer);
+    return status;
+}
+
+static rn_status write_gguf(maker *m, const char *path) {
     const shape *s = m->s;
     const rn_metadata pairs[] = {
         text_pair("general.architecture", "llama"),
@@ -199,14 +271,31 @@ static rn_status write_file(maker *m, const char *path) {
         text_pair("tokenizer.ggml.model", "no_vocab"),
     };
     rn_writer_options options = {.metadata = pairs, .metadata_count = sizeof pairs / sizeof *pairs};
-    rn_writer *writer = NULL;
-    RN_TRY(rn_writer_create(path, m->tensors, m->count, &options, &writer));
-    rn_status status = RN_OK;
-    for (size_t i = 0; status == RN_OK && i < m->count; i++)
-        status = write_tensor(m, writer, &m->tensors[i]);
-    if (status == RN_OK) status = rn_writer_commit(writer);
-    rn_writer_destroy(writer);
-    return status;
+    return write_tensors(m, path, &options);
+}
+
+// The configuration first: what has weights is whole.
+static rn_status write_folder(maker *m, const char *folder) {
+    const shape *s = m->s;
+    char path[4096];
+    mkdir(folder, 0777);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *file = fopen(path, "w");
+    if (!file) return rn_fail(RN_IO, "cannot write %s", path);
+    fprintf(file,
+            "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", "
+            "\"hidden_act\": \"silu\", \"num_hidden_layers\": %llu, \"hidden_size\": %llu, "
+            "\"intermediate_size\": %llu, \"num_attention_heads\": %llu, "
+            "\"num_key_value_heads\": %llu, \"head_dim\": %llu, \"vocab_size\": %llu, "
+            "\"rope_theta\": %.1f, \"rms_norm_eps\": 1e-5, \"max_position_embeddings\": 8192, "
+            "\"tie_word_embeddings\": %s}\n",
+            (unsigned long long)s->layers, (unsigned long long)s->dim, (unsigned long long)s->ffn,
+            (unsigned long long)s->heads, (unsigned long long)s->kv_heads,
+            (unsigned long long)s->head_dim, (unsigned long long)s->vocab, s->rope_base,
+            s->tied ? "true" : "false");
+    if (fclose(file)) return rn_fail(RN_IO, "cannot write %s", path);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    return write_tensors(m, path, NULL);
 }
 
 static const shape *find_shape(const char *name) {
@@ -216,17 +305,20 @@ static const shape *find_shape(const char *name) {
 }
 
 int main(int argc, char **argv) {
+    static const char *const types[] = {"f16",    "bf16", "q8_0", "q4_0",
+                                        "q4_k_m", "int8", "int4", "nf4"}; // the last three: folders
     static maker m = {.random = 88172645463325252u};
     m.s = argc == 4 ? find_shape(argv[1]) : NULL;
-    bool known = argc == 4 && strstr("bf16 q8_0 q4_0 q4_k_m", argv[2]);
-    if (!m.s || !known) {
+    for (size_t i = 0; m.s && i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i >= 5;
+    if (!m.type) {
         fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b "
-                        "f16|bf16|q8_0|q4_0|q4_k_m OUT.gguf\n");
+                        "f16|bf16|q8_0|q4_0|q4_k_m OUT.gguf, or int8|int4|nf4 FOLDER\n");
         return 2;
     }
-    m.type = argv[2];
     add_tensors(&m);
-    if (write_file(&m, argv[3]) == RN_OK) return 0;
+    rn_status status = m.is_folder ? write_folder(&m, argv[3]) : write_gguf(&m, argv[3]);
+    if (status == RN_OK) return 0;
     fprintf(stderr, "make_llm: %s\n", rn_last_story()->message);
     return 1;
 }

@@ -9,9 +9,9 @@
 
 rn_tile_form rn_tile_form_of(rn_dtype dtype) {
     static const uint8_t forms[RN_DTYPE_COUNT] = {
-        [RN_DTYPE_F16] = RN_TILE_F16, [RN_DTYPE_Q6_K] = RN_TILE_F16, [RN_DTYPE_BF16] = RN_TILE_BF16,
-        [RN_DTYPE_Q8_0] = RN_TILE_Q8, [RN_DTYPE_INT8] = RN_TILE_I8,  [RN_DTYPE_Q4_0] = RN_TILE_Q4,
-        [RN_DTYPE_INT4] = RN_TILE_A4, [RN_DTYPE_Q4_K] = RN_TILE_A4,  [RN_DTYPE_NF4] = RN_TILE_N4,
+        [RN_DTYPE_F16] = RN_TILE_F16, [RN_DTYPE_Q6_K] = RN_TILE_Q6, [RN_DTYPE_BF16] = RN_TILE_BF16,
+        [RN_DTYPE_Q8_0] = RN_TILE_Q8, [RN_DTYPE_INT8] = RN_TILE_I8, [RN_DTYPE_Q4_0] = RN_TILE_Q4,
+        [RN_DTYPE_INT4] = RN_TILE_A4, [RN_DTYPE_Q4_K] = RN_TILE_A4, [RN_DTYPE_NF4] = RN_TILE_N4,
     };
     return (unsigned)dtype < RN_DTYPE_COUNT ? (rn_tile_form)forms[dtype] : RN_TILE_NONE;
 }
@@ -19,14 +19,14 @@ rn_tile_form rn_tile_form_of(rn_dtype dtype) {
 uint32_t rn_tile_quants_bytes(rn_tile_form form) {
     static const uint16_t bytes[RN_TILE_FORM_COUNT] = {
         [RN_TILE_F16] = 4096, [RN_TILE_BF16] = 4096, [RN_TILE_Q8] = 2048, [RN_TILE_I8] = 2048,
-        [RN_TILE_Q4] = 1024,  [RN_TILE_A4] = 1024,   [RN_TILE_N4] = 1024,
+        [RN_TILE_Q4] = 1024,  [RN_TILE_A4] = 1024,   [RN_TILE_N4] = 1024, [RN_TILE_Q6] = 2048,
     };
     return (unsigned)form < RN_TILE_FORM_COUNT ? bytes[form] : 0;
 }
 
 uint32_t rn_tile_bytes(rn_tile_form form) {
     static const uint8_t scales[RN_TILE_FORM_COUNT] = {
-        [RN_TILE_Q8] = 1, [RN_TILE_Q4] = 1, [RN_TILE_A4] = 2, [RN_TILE_N4] = 1};
+        [RN_TILE_Q8] = 1, [RN_TILE_Q4] = 1, [RN_TILE_A4] = 2, [RN_TILE_N4] = 1, [RN_TILE_Q6] = 2};
     uint32_t quants = rn_tile_quants_bytes(form);
     return quants ? quants + scales[form] * RN_TILE_SCALES_BYTES : 0;
 }
@@ -93,6 +93,9 @@ float rn_tiles_at(const uint8_t *tiles, rn_dtype dtype, uint64_t rows, uint64_t 
     case RN_TILE_BF16:
         return rn_bf16_widen(rn_load_u16(tile + rn_tile_half_at(r, c)));
     case RN_TILE_Q8:
+        return round_to_f16((double)half_at(scales) * (tile[rn_tile_byte_at(r, c)] - 128));
+    case RN_TILE_Q6:
+        scales += rn_tile_is_odd(c) ? RN_TILE_SCALES_BYTES : 0;
         return round_to_f16((double)half_at(scales) * (tile[rn_tile_byte_at(r, c)] - 128));
     case RN_TILE_I8:
         memcpy(&row_scale, tiles + count * tile_cols * rn_tile_bytes(form) + 4 * row, 4);

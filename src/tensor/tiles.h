@@ -11,7 +11,7 @@
 // What follows is told by the *form* that a dtype gets:
 //
 //     form   dtypes            a tile                                                       bytes
-//     F16    f16, q6_k         steps 0..7: lanes 0..31: a[0..7], f16                         4096
+//     F16    f16               steps 0..7: lanes 0..31: a[0..7], f16                         4096
 //     BF16   bf16              the same, bf16                                                4096
 //     Q8     q8_0              pieces 0..3 (two steps): lanes 0..31: a of step 2p, a of
 //                              step 2p+1, as bytes q + 128; then scales                      2176
@@ -20,13 +20,16 @@
 //                              then scales. w = scale * (q - 8)                              1152
 //     A4     int4, q4_k        the same, then scales, then offsets. w = scale * q + offset    1280
 //     N4     nf4               as Q4, w = scale * table[q]                                   1152
+//     Q6     q6_k              as Q8, with scales of 16 columns: those of the even steps,
+//                              then those of the odd ones                                    2304
 //
 // A word of four bits holds a[0], a[2], a[4], a[6] in bits 0, 4, 8, 12 and a[1], a[3], a[5], a[7]
 // in bits 16, 20, 24, 28: `word >> 4 i & 0x000f000f` is the pair a[2i], a[2i+1].
 //
 // Scales (and offsets) are 128 bytes a tile, f16, one for each row and 32 columns: for g = 0..7,
 // for p = 0..3 the pair (row g, row g + 8) of columns 32 p .. 32 p + 31. So a lane reads its eight
-// with one load of 16 bytes at 16 g. Products of scales in files (q4_k's) are rounded to f16 once.
+// with one load of 16 bytes at 16 g. Products of scales in files (q4_k's, q6_k's) are rounded to
+// f16 once. Q6 has twice as many: its first 128 bytes are of the first 16 of each 32 columns.
 //
 // I8 has one f32 scale a row behind all tiles: ceil(N / 16) * 16 of them.
 #ifndef RN_TENSOR_TILES_H
@@ -47,6 +50,7 @@ typedef enum rn_tile_form {
     RN_TILE_Q4,
     RN_TILE_A4,
     RN_TILE_N4,
+    RN_TILE_Q6,
     RN_TILE_FORM_COUNT
 } rn_tile_form;
 
@@ -58,7 +62,8 @@ bool rn_tiles_bytes(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t *out_
 
 // From file bytes to tiles, as they come: pieces of parts in any sizes, each part from its
 // beginning to its end, the data first (as tensor/panels.h's packer). What lies behind the last row
-// and column is zero from the beginning (a weight of zero: all bytes 0, but Q8's and I8's q + 128).
+// and column is zero from the beginning (a weight of zero: all bytes 0, but Q8's, I8's and Q6's q +
+// 128).
 typedef struct rn_tiler {
     rn_dtype dtype;
     rn_tile_form form;

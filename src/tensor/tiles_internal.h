@@ -36,6 +36,11 @@ static inline uint32_t rn_tile_scale_at(uint32_t row, uint32_t col) {
 
 enum { RN_TILE_SCALES_BYTES = 128 };
 
+// Whether the column's step is: then Q6's scale is RN_TILE_SCALES_BYTES further on.
+static inline bool rn_tile_is_odd(uint32_t col) {
+    return col / 16 % 2;
+}
+
 uint32_t rn_tile_quants_bytes(rn_tile_form form); // before the scales
 
 // ---- whole tiles --------------------------------------------------------------------------------
@@ -54,7 +59,7 @@ void rn_tile_pack_end(void);
 
 // A block of q4_k: 8 scales, then 8 offsets, not rounded yet.
 void rn_tile_q4_k_scales(const uint8_t *block, float out[16]);
-// A block of q6_k in f16.
-void rn_tile_q6_k_halves(const uint8_t *block, uint16_t out[256]);
+// A block of q6_k: its values, and a scale for each 16 of them.
+void rn_tile_q6_k_bytes(const uint8_t *block, int8_t out_q[256], uint16_t out_scales[16]);
 
 #endif

@@ -23,7 +23,6 @@
 typedef uint64_t long2 __attribute__((vector_size(16)));
 typedef uint32_t word4 __attribute__((vector_size(16)));
 typedef uint16_t half8 __attribute__((vector_size(16)));
-typedef float float4 __attribute__((vector_size(16)));
 typedef uint8_t byte16 __attribute__((vector_size(16)));
 
 #define LOW  0x0f0f0f0fu
@@ -104,49 +103,6 @@ void rn_tile_pack_halves(const uint8_t *from, uint64_t step, uint8_t *to) {
         }
 }
 
-// 32 values of 6 bits, less 32: quarter `k` of a half of a block.
-static inline void join_q6_k(const uint8_t *nibbles, const uint8_t *upper, int k, int8_t *out) {
-    for (int e = 0; e < 32; e += 16) {
-        word4 low = load(nibbles + k % 2 * 32 + e) >> k / 2 * 4 & LOW;
-        word4 high = load(upper + e) >> 2 * k & 0x03030303u;
-        byte16 q = (byte16)(low | high << 4) - 32;
-        memcpy(out + e, &q, sizeof q);
-    }
-}
-
-// + 0: what is no row, a block of zeros, is +0. (Left to itself gcc takes all parts side by side,
-// which halves the speed of all.)
-static inline void scale_part(float *values, float scale) {
-    for (int e = 0; e < 16; e += 4) {
-        float4 four;
-        memcpy(&four, values + e, sizeof four);
-        four = four * scale + 0.0f;
-        memcpy(values + e, &four, sizeof four);
-    }
-}
-
-// As rn_ggml_widen_q6_k has it, whose products are exact, so that there is one rounding.
-void rn_tile_q6_k_halves(const uint8_t *block, uint16_t out[256]) {
-    const rn_convert_kernels *kernels = rn_convert_kernels_get();
-    float scale = rn_f16_widen(rn_load_u16(block + 208)), values[256];
-    int8_t q[256];
-    for (int half = 0; half < 2; half++)
-        for (int k = 0; k < 4; k++)
-            join_q6_k(block + 64 * half, block + 128 + 32 * half, k, q + 128 * half + 32 * k);
-    kernels->widen_i8(q, values, 256);
-    for (int part = 0; part < 16; part++)
-        scale_part(values + 16 * part, scale * (float)(int8_t)block[192 + part]);
-    kernels->narrow_f16(values, out, 256);
-}
-
-void rn_tile_pack_q6_k(const uint8_t *from, uint64_t step, uint8_t *to) {
-    uint16_t rows[16][256];
-    for (int r = 0; r < 16; r++)
-        rn_tile_q6_k_halves(from + (uint64_t)r * step, rows[r]);
-    rn_tile_pack_halves((const uint8_t *)rows, sizeof rows[0], to);
-    rn_tile_pack_halves((const uint8_t *)rows + 256, sizeof rows[0], to + 4096);
-}
-
 // ---- 8 bits -------------------------------------------------------------------------------------
 
 // 32 columns of 16 rows.
@@ -169,6 +125,42 @@ void rn_tile_pack_q8_0(const uint8_t *from, uint64_t step, uint8_t *to) {
     for (int p = 0; p < 4; p++)
         pack_bytes(from + 34 * p + 2, step, to + 512 * p);
     stream_scales(to + 2048, from, step, 34);
+}
+
+// 32 values of 6 bits, less 32: quarter `k` of a half of a block.
+static inline void join_q6_k(const uint8_t *nibbles, const uint8_t *upper, int k, int8_t *out) {
+    for (int e = 0; e < 32; e += 16) {
+        word4 low = load(nibbles + k % 2 * 32 + e) >> k / 2 * 4 & LOW;
+        word4 high = load(upper + e) >> 2 * k & 0x03030303u;
+        byte16 q = (byte16)(low | high << 4) - 32;
+        memcpy(out + e, &q, sizeof q);
+    }
+}
+
+// Scales are exact before they are rounded. A block of zeros, which is no row, has values of zero.
+void rn_tile_q6_k_bytes(const uint8_t *block, int8_t out_q[256], uint16_t out_scales[16]) {
+    float scale = rn_f16_widen(rn_load_u16(block + 208)), scales[16];
+    for (int half = 0; half < 2; half++)
+        for (int k = 0; k < 4; k++)
+            join_q6_k(block + 64 * half, block + 128 + 32 * half, k, out_q + 128 * half + 32 * k);
+    if (scale == 0) memset(out_q, 0, 256);
+    for (int part = 0; part < 16; part++)
+        scales[part] = scale * (float)(int8_t)block[192 + part];
+    rn_convert_kernels_get()->narrow_f16(scales, out_scales, 16);
+}
+
+void rn_tile_pack_q6_k(const uint8_t *from, uint64_t step, uint8_t *to) {
+    enum { TILE = 2304, QUANTS = 2048 };
+    int8_t q[16][256];
+    uint16_t scales[16][16];
+    for (int r = 0; r < 16; r++)
+        rn_tile_q6_k_bytes(from + (uint64_t)r * step, q[r], scales[r]);
+    for (int half = 0; half < 2; half++, to += TILE) {
+        const uint8_t *first = (const uint8_t *)scales + 16 * half;
+        rn_tile_pack_int8((const uint8_t *)q + 128 * half, sizeof q[0], to);
+        stream_scales(to + QUANTS, first, sizeof scales[0], 4);
+        stream_scales(to + QUANTS + RN_TILE_SCALES_BYTES, first + 2, sizeof scales[0], 4);
+    }
 }
 
 // ---- 4 bits -------------------------------------------------------------------------------------

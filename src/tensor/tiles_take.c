@@ -80,11 +80,11 @@ static void put_nibbles(const rn_tiler *t, uint64_t row, uint64_t col, const uin
     }
 }
 
-// Of the 32 columns from `col` on.
-static void put_scale(const rn_tiler *t, uint64_t row, uint64_t col, bool is_offset,
+// Of the 32 columns that `col` is of. is_second: an offset, or Q6's of the second 16 columns.
+static void put_scale(const rn_tiler *t, uint64_t row, uint64_t col, bool is_second,
                       uint16_t half) {
     uint8_t *scales =
-        tile_of(t, row, col) + t->quants_bytes + (is_offset ? RN_TILE_SCALES_BYTES : 0);
+        tile_of(t, row, col) + t->quants_bytes + (is_second ? RN_TILE_SCALES_BYTES : 0);
     rn_store_u16(scales + rn_tile_scale_at(row % RN_TILE_ROWS, col % RN_TILE_COLS), half);
 }
 
@@ -110,9 +110,12 @@ static void put_q4_k(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_
 }
 
 static void put_q6_k(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_t *block) {
-    uint16_t halves[256];
-    rn_tile_q6_k_halves(block, halves);
-    put_halves(t, row, col, (const uint8_t *)halves, 256);
+    int8_t q[256];
+    uint16_t scales[16];
+    rn_tile_q6_k_bytes(block, q, scales);
+    put_bytes(t, row, col, (const uint8_t *)q, 256);
+    for (uint32_t part = 0; part < 16; part++)
+        put_scale(t, row, col + 16 * part, rn_tile_is_odd(16 * part), scales[part]);
 }
 
 static void put_nf4(const rn_tiler *t, uint64_t row, uint64_t col, uint8_t byte) {
@@ -341,7 +344,7 @@ static void take(rn_tiler *t, rn_part part, uint64_t offset, const uint8_t *from
 
 // A weight of zero, where it has no scale: bytes are + 128.
 static void clear_tile(const rn_tiler *t, uint8_t *tile) {
-    bool bytes = t->form == RN_TILE_Q8 || t->form == RN_TILE_I8;
+    bool bytes = t->form == RN_TILE_Q8 || t->form == RN_TILE_I8 || t->form == RN_TILE_Q6;
     memset(tile, bytes ? 0x80 : 0, t->quants_bytes);
     memset(tile + t->quants_bytes, 0, t->tile_bytes - t->quants_bytes);
 }

@@ -25,31 +25,59 @@ text_run *text_run_open_within(const char *path, const rn_model_options *options
     return text_run_open_on(NULL, path, options, text, budget_bytes);
 }
 
-text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
-                           const rn_text_options *text, uint64_t budget_bytes) {
-    const rn_device_caps *caps = device ? rn_device_get_caps(device) : rn_cpu_caps();
-    rn_plan_options plan = {.budget_bytes = budget_bytes};
-    rn_model_options quiet = options ? *options : (rn_model_options){0};
-    rn_text_options o = *text;
-    rn_recipe recipe;
+static text_run *begin(void) {
     text_run *run = calloc(1, sizeof *run);
     assert_non_null(run);
-    quiet.without_tokenizer = true;
-    assert_ok(rn_model_open(path, &quiet, &run->model));
+    return run;
+}
+
+static rn_text_options complete(const rn_text_options *text) {
+    rn_text_options o = *text;
     o.rows = o.rows ? o.rows : 16;
     o.logit_rows = o.rows;
     o.kv_dtype = o.kv_dtype ? o.kv_dtype : RN_DTYPE_F32;
-    assert_ok(rn_model_make_recipe(run->model, &o, &recipe));
-    assert_ok(rn_plan_make(&recipe, caps, &plan, &run->plan));
-    rn_recipe_destroy(&recipe);
-    rn_weight_source weights = rn_model_weights(run->model);
-    assert_ok(rn_session_create(run->plan, &weights, &(rn_session_options){.device = device},
+    return o;
+}
+
+// `recipe` is destroyed.
+static void start(text_run *run, rn_device *device, rn_recipe *recipe,
+                  const rn_weight_source *weights, uint64_t budget_bytes) {
+    const rn_device_caps *caps = device ? rn_device_get_caps(device) : rn_cpu_caps();
+    rn_plan_options plan = {.budget_bytes = budget_bytes};
+    assert_ok(rn_plan_make(recipe, caps, &plan, &run->plan));
+    rn_recipe_destroy(recipe);
+    assert_ok(rn_session_create(run->plan, weights, &(rn_session_options){.device = device},
                                 &run->session));
-    run->vocab = rn_model_get_info(run->model)->vocab_size;
-    run->rows = o.rows;
     run->logits = malloc((size_t)run->rows * run->vocab * sizeof *run->logits);
     assert_non_null(run->logits);
     fill_pages(run);
+}
+
+text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
+                           const rn_text_options *text, uint64_t budget_bytes) {
+    rn_model_options quiet = options ? *options : (rn_model_options){0};
+    rn_text_options o = complete(text);
+    rn_recipe recipe;
+    text_run *run = begin();
+    quiet.without_tokenizer = true;
+    assert_ok(rn_model_open(path, &quiet, &run->model));
+    assert_ok(rn_model_make_recipe(run->model, &o, &recipe));
+    rn_weight_source weights = rn_model_weights(run->model);
+    run->vocab = rn_model_get_info(run->model)->vocab_size;
+    run->rows = o.rows;
+    start(run, device, &recipe, &weights, budget_bytes);
+    return run;
+}
+
+text_run *text_run_open_made(rn_device *device, const rn_text_maker *maker,
+                             const rn_text_options *text, uint64_t budget_bytes) {
+    rn_text_options o = complete(text);
+    rn_recipe recipe;
+    text_run *run = begin();
+    assert_ok(maker->make(maker->self, &o, &recipe));
+    run->vocab = maker->vocab_size;
+    run->rows = o.rows;
+    start(run, device, &recipe, &maker->weights, budget_bytes);
     return run;
 }
 

@@ -8,10 +8,11 @@
 
 #include <ration/model.h>
 
+#include "model/generate.h"
 #include "support.h"
 
 typedef struct text_run {
-    rn_model *model;
+    rn_model *model; // NULL: it was made
     rn_plan *plan;
     rn_session *session;
     uint32_t vocab, rows; // rows: of a run, each with its logits
@@ -31,6 +32,9 @@ text_run *text_run_open_within(const char *path, const rn_model_options *options
 // The same on a device; NULL: the CPU.
 text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
                            const rn_text_options *text, uint64_t budget_bytes);
+// The same of a model that somebody else makes and outlives it.
+text_run *text_run_open_made(rn_device *device, const rn_text_maker *maker,
+                             const rn_text_options *text, uint64_t budget_bytes);
 void text_run_close(text_run *run);
 // The logits behind each of the tokens, which follow those so far. out (count, vocab).
 void text_run_logits(text_run *run, const int32_t *tokens, size_t count, float *out);

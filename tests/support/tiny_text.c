@@ -1,17 +1,37 @@
 #include "tiny_text.h"
 #include "support.h"
 
+#include <ration/convert.h>
 #include <ration/writer.h>
 
 #include "base/str.h"
 #include "graph/philox.h"
-#include "model/model.h"
+#include "model/text_weights.h"
 
 #include <math.h>
+#include <unistd.h>
 
 enum { MOST_WEIGHTS = 128 };
 
 // ---- the model ----------------------------------------------------------------------------------
+
+static bool is_random(const tiny_text *tiny) {
+    return tiny->weights_as == RN_DTYPE_Q4_K;
+}
+
+// As the file has them; before there is one, as it is to be written.
+static rn_dtype dtype_of(const void *self, const char *weight) {
+    const tiny_text *tiny = self;
+    if (tiny->checkpoint) return rn_text_weight_dtype(tiny->checkpoint, weight);
+    if (!is_random(tiny) || strstr(weight, "norm") || strstr(weight, "embed")) return RN_DTYPE_F32;
+    bool more = strstr(weight, "v_proj") || strstr(weight, "down") || strstr(weight, "lm_head");
+    return more ? RN_DTYPE_Q6_K : RN_DTYPE_Q4_K;
+}
+
+static const rn_low_rank *no_addition(const void *self, const char *weight, uint32_t index) {
+    (void)self, (void)weight, (void)index;
+    return NULL;
+}
 
 static rn_status make(const void *self, const rn_text_options *options, rn_recipe *out) {
     const tiny_text *tiny = self;
@@ -23,6 +43,8 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .ffn = 2 * tiny->dim,
                            .vocab = tiny->vocab,
                            .weight_dtype = RN_DTYPE_F32,
+                           .files = tiny->weights_as ? &tiny->files : NULL,
+                           .plain_activations = options->plain_activations,
                            .fused = options->fused,
                            .first_layers = options->first_layers,
                            .woven_layers = options->woven_layers,
@@ -37,6 +59,30 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
     out->workload_rows = options->prompt_tokens;
     out->workload_passes = options->new_tokens;
     return RN_OK;
+}
+
+// Weights of q4_k and q6_k of about that size: scales of a block differ, its values are anything.
+static void fill_blocks(rn_dtype dtype, float size, uint32_t number, uint8_t *out, uint64_t count) {
+    const rn_dtype_info *type = rn_dtype_get(dtype);
+    bool is_q4_k = dtype == RN_DTYPE_Q4_K;
+    for (uint64_t block = 0; block < count; block++, out += type->block_bytes) {
+        float unit = 0.5f + rn_philox_unit(rn_philox_word(12, number, block));
+        float scale = size * unit / (is_q4_k ? 250 : 1366), offset = 7.5f * scale;
+        for (uint32_t i = 0; i < type->block_bytes; i++)
+            out[i] = (uint8_t)rn_philox_word(13, number, block * type->block_bytes + i);
+        assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, out + (is_q4_k ? 0 : 208), 1));
+        if (is_q4_k) assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &offset, out + 2, 1));
+    }
+}
+
+static void append_blocks(rn_writer *writer, const tiny_text *tiny, const rn_value_info *info,
+                          uint32_t number) {
+    const rn_dtype_info *type = rn_dtype_get(info->dtype);
+    uint64_t count = rn_shape_elements(info->shape, 1) / type->block_elements;
+    uint8_t *blocks = malloc(count * type->block_bytes);
+    fill_blocks(info->dtype, 0.6f / sqrtf((float)tiny->dim), number, blocks, count);
+    assert_ok(rn_writer_append(writer, blocks, count * type->block_bytes));
+    free(blocks);
 }
 
 static void append_weight(rn_writer *writer, const tiny_text *tiny, const rn_value_info *info,
@@ -73,21 +119,39 @@ static void write_weights(const tiny_text *tiny, const rn_graph *graph, const ch
     }
     assert_ok(rn_writer_create(path, tensors, count, NULL, &writer));
     for (uint32_t i = 0; i < count; i++)
-        append_weight(writer, tiny, rn_graph_value(graph, weights[i]), i);
+        (rn_graph_value(graph, weights[i])->dtype == RN_DTYPE_F32 ? append_weight : append_blocks)(
+            writer, tiny, rn_graph_value(graph, weights[i]), i);
     assert_ok(rn_writer_commit(writer));
     rn_writer_destroy(writer);
+}
+
+// By way of a file in f32, where they are not to stay that.
+static void write_model(const tiny_text *tiny, const rn_graph *graph, const char *path) {
+    rn_convert_options options = {.to = tiny->weights_as, .thread_count = 1};
+    rn_convert_result result;
+    char first[512];
+    if (!tiny->weights_as || is_random(tiny)) {
+        write_weights(tiny, graph, path);
+        return;
+    }
+    snprintf(first, sizeof first, "%s.f32.safetensors", path);
+    write_weights(tiny, graph, first);
+    assert_ok(rn_convert(first, path, &options, &result));
+    unlink(first);
 }
 
 void tiny_text_open(tiny_text *tiny, const char *path) {
     rn_recipe recipe;
     rn_graph *graph;
+    tiny->checkpoint = NULL;
+    tiny->files = (rn_llama_files){tiny, dtype_of, no_addition, false};
     assert_ok(make(
         tiny,
         &(rn_text_options){
             .context = 8, .page_tokens = 8, .pages = 1, .sequences = 1, .logit_rows = 1, .rows = 1},
         &recipe));
     assert_ok(recipe.build(recipe.self, &(rn_recipe_options){0}, &graph));
-    write_weights(tiny, graph, path);
+    write_model(tiny, graph, path);
     rn_graph_destroy(graph);
     rn_recipe_destroy(&recipe);
     assert_ok(rn_checkpoint_open(path, &tiny->checkpoint));

@@ -3,13 +3,18 @@
 #define RN_TEST_TINY_TEXT_H
 
 #include "model/generate.h"
+#include "model/model.h"
 
 typedef struct tiny_text {
     uint32_t layers, dim, vocab; // given
     bool damaged;                // a weight is NaN
     uint32_t bad_token;          // whose embedding is NaN; 0: none
     rn_dtype kv_dtype;           // 0: f32
+    // Weights of products; 0: f32. What rn_convert takes and `path` can hold (q8_0, q4_0: .gguf),
+    // or q4_k (.gguf): blocks at random, and those of v, down and the head q6_k.
+    rn_dtype weights_as;
     rn_checkpoint *checkpoint;
+    rn_llama_files files;
     rn_text_maker maker;
 } tiny_text;
 

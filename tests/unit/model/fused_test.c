@@ -11,7 +11,7 @@
 #include "model/default_model.h"
 #include "model/model.h"
 #include "text_run.h"
-#include "tiny_text.h"
+#include "tiny_kinds.h"
 
 enum { COUNT = 40, VOCAB = 128, BUDGETS = 4 };
 
@@ -355,6 +355,45 @@ static void models_from_files_stream_to_a_device(void **state) {
     free(plain);
 }
 
+// (COUNT, vocab); the caller frees. out_least: the smallest budget.
+static float *compute_kind(const tiny_text *kind, rn_device *device, uint64_t budget,
+                           uint64_t *out_least) {
+    rn_text_options text = tiny_kind_options(13, device != NULL);
+    int32_t tokens[COUNT];
+    text.plain_activations = false;
+    text_run *run = text_run_open_made(device, &kind->maker, &text, budget);
+    const rn_plan_summary *plan = rn_plan_get_summary(run->plan);
+    float *logits = malloc((size_t)COUNT * run->vocab * sizeof *logits);
+    assert_true((budget != 0) == (plan->streamed_bytes > 0));
+    *out_least = plan->smallest_bytes;
+    make_tokens(tokens, run->vocab);
+    text_run_logits(run, tokens, COUNT, logits);
+    text_run_close(run);
+    return logits;
+}
+
+static void quantised_models_say_the_same_on_a_device(void **state) {
+    (void)state;
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    for (size_t i = 0; i < TINY_KINDS; i++) {
+        tiny_text kind;
+        uint64_t least;
+        tiny_kind_open(&tiny_kinds[i], test_path(tiny_kinds[i].file), &kind);
+        size_t bytes = (size_t)COUNT * kind.vocab * sizeof(float);
+        float *plain = compute_kind(&kind, NULL, 0, &least);
+        float *there = compute_kind(&kind, sim, 0, &least);
+        float *streamed = compute_kind(&kind, sim, least, &least);
+        if (memcmp(there, plain, bytes) != 0 || memcmp(streamed, plain, bytes) != 0)
+            fail_msg("%s: the logits are others", tiny_kinds[i].file);
+        free(plain);
+        free(there);
+        free(streamed);
+        tiny_text_close(&kind);
+    }
+    rn_device_destroy(sim);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_model_gives_the_same_logits),
@@ -369,6 +408,7 @@ int main(void) {
         cmocka_unit_test(every_budget_tells_the_same_story),
         cmocka_unit_test(a_device_that_fuses_tells_the_same_story),
         cmocka_unit_test(models_from_files_stream_to_a_device),
+        cmocka_unit_test(quantised_models_say_the_same_on_a_device),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);
 }

@@ -117,6 +117,21 @@ static double q4_k_weight(const uint8_t *block, uint64_t element) {
     return nearest_f16(scale[element]) * (double)q[element] + nearest_f16(offset[element]);
 }
 
+// q6_k's likewise: q with scales of 1, scales with q of 1.
+static double q6_k_weight(const uint8_t *block, uint64_t element) {
+    float q[256], scale[256];
+    uint8_t b[210];
+    memcpy(b, block, 192);
+    memset(b + 192, 1, 16);
+    rn_store_u16(b + 208, 0x3c00);
+    assert_ok(rn_dtype_to_f32(RN_DTYPE_Q6_K, b, q, 256));
+    memset(b, 0x11, 128);
+    memset(b + 128, 0xaa, 64);
+    memcpy(b + 192, block + 192, 18);
+    assert_ok(rn_dtype_to_f32(RN_DTYPE_Q6_K, b, scale, 256));
+    return nearest_f16(scale[element]) * (double)q[element];
+}
+
 static double int4_weight(const plain *p, uint64_t row, uint64_t col) {
     uint64_t group = rn_quant_int4_group(p->cols), half = (p->rows * p->cols / group + 1) / 2;
     uint64_t g = (row * p->cols + col) / group;
@@ -144,8 +159,9 @@ static double weight_at(const plain *p, uint64_t row, uint64_t col) {
     uint64_t at = row * p->cols + col, element = at % info->block_elements;
     const uint8_t *block = p->bytes + at / info->block_elements * info->block_bytes;
     if (p->dtype == RN_DTYPE_Q4_K) return q4_k_weight(block, element);
+    if (p->dtype == RN_DTYPE_Q6_K) return q6_k_weight(block, element);
     assert_ok(rn_dtype_to_f32(p->dtype, block, values, info->block_elements));
-    return p->dtype == RN_DTYPE_Q6_K ? nearest_f16(values[element]) : (double)values[element];
+    return (double)values[element];
 }
 
 // ---- packing ------------------------------------------------------------------------------------
@@ -335,6 +351,8 @@ static double operand_of(warp_tile tile, int lane, int s, int i) {
         return rn_bf16_widen(rn_load_u16(halves + 2 * i));
     case RN_TILE_Q8:
         return scale_of(tile.data + 2048, lane, s, i) * (bytes[i] - 128);
+    case RN_TILE_Q6:
+        return scale_of(tile.data + (s % 2 ? 2176 : 2048), lane, s, i) * (bytes[i] - 128);
     case RN_TILE_I8:
         return bytes[i] - 128;
     default:
@@ -422,7 +440,7 @@ static uint64_t bytes_of(rn_dtype dtype, uint64_t rows, uint64_t cols) {
 static void sizes_are_those_of_the_table(void **unused) {
     (void)unused;
     assert_int_equal(bytes_of(RN_DTYPE_F16, 17, 129), 4 * 4096);
-    assert_int_equal(bytes_of(RN_DTYPE_Q6_K, 16, 256), 2 * 4096);
+    assert_int_equal(bytes_of(RN_DTYPE_Q6_K, 16, 256), 2 * 2304);
     assert_int_equal(bytes_of(RN_DTYPE_BF16, 1, 1), 4096);
     assert_int_equal(bytes_of(RN_DTYPE_Q8_0, 16, 160), 2 * 2176);
     assert_int_equal(bytes_of(RN_DTYPE_INT8, 17, 128), 2 * 2048 + 32 * 4);

@@ -10,9 +10,10 @@
 //     for (i...) v[i] = *(const uint4 *)(tile + rn_form_offset<form>(i, lane));
 //     for (step = 0..7, unrolled) { form::widen(v, v + form::VECTORS, step, a); rn_mma<...>(...); }
 //
-// Every weight is rounded at most once on the way: integers are made exactly (an integer in the
-// last bits of 1024.0 less an exact constant), then scaled with one rounding. All kernels widen by
-// these functions, so a weight has the same 16 bits in all of them.
+// Every weight is rounded at most once here: integers are made exactly (an integer in the last bits
+// of 1024.0 less an exact constant), then scaled with one rounding. (Scales that a file has as
+// products, q4_k's and q6_k's, were rounded when they were laid out.) All kernels widen by these
+// functions, so a weight has the same 16 bits in all of them.
 #ifndef RN_CUDA_KERNELS_FORMS_CUH
 #define RN_CUDA_KERNELS_FORMS_CUH
 
@@ -115,6 +116,15 @@ template <> struct rn_form<RN_TILE_Q8> {
         rn_step_scales scale = rn_scales_of(extra[0], step);
         for (int i = 0; i < 4; i++)
             a[i] = rn_pair_mul(a[i], i % 2 ? scale.high : scale.low);
+    }
+};
+
+// Scales of 16 columns: of the even steps, of the odd ones.
+template <> struct rn_form<RN_TILE_Q6> {
+    enum { VECTORS = 4, EXTRAS = 2, TILE_BYTES = 2304, BF16 = 0 };
+    static __device__ __forceinline__ void widen(const uint4 *data, const uint4 *extra, int step,
+                                                 uint32_t a[4]) {
+        rn_form<RN_TILE_Q8>::widen(data, extra + step % 2, step, a);
     }
 };
 

@@ -61,7 +61,7 @@ RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, boo
         {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 2, 2, 1, 1, 0, 131072}};
     uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2;
     bool is_half = form == RN_TILE_F16 || form == RN_TILE_BF16;
-    bool is_byte = form == RN_TILE_Q8 || form == RN_TILE_I8;
+    bool is_byte = form == RN_TILE_Q8 || form == RN_TILE_I8 || form == RN_TILE_Q6;
     if (!has_ring) return is_half || is_byte || form == RN_TILE_A4 ? registers : registers_4;
     return is_half ? halves[which] : is_byte ? bytes[which] : nibbles[which];
 }
@@ -71,6 +71,7 @@ RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {
            : form == RN_TILE_Q8 ? 2176
            : form == RN_TILE_I8 ? 2048
            : form == RN_TILE_A4 ? 1280
+           : form == RN_TILE_Q6 ? 2304
                                 : 1152;
 }
 

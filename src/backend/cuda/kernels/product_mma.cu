@@ -97,6 +97,7 @@ RN_PRODUCT_MMA(i8, I8)
 RN_PRODUCT_MMA(q4, Q4)
 RN_PRODUCT_MMA(a4, A4)
 RN_PRODUCT_MMA(n4, N4)
+RN_PRODUCT_MMA(q6, Q6)
 
 // ---- join ---------------------------------------------------------------------------------------
 
