@@ -10,7 +10,7 @@ RN_BEGIN_DECLS
 typedef struct rn_device rn_device;
 typedef struct rn_device_caps rn_device_caps; // what a device can do and how fast it is
 
-// How fast a device is; the planner's times follow from it. Every rate but the last two is above 0.
+// How fast a device is; the planner's times follow from it. The first six are above 0.
 typedef struct rn_device_rates {
     double flops;               // f32; a multiply-add counts two
     double quantized_flops;     // of int8 products
@@ -18,10 +18,15 @@ typedef struct rn_device_rates {
     double disk_bytes_second;
     double link_bytes_second; // host to device
     double step_seconds;      // the fixed cost of a kernel
-    // Quantised weights, unpacked for a product of one row. 0: as fast as memory brings them.
-    double unpack_weights_second;
+    // Quantised weights, unpacked for a product of one row: of four bits, and of eight. 0: as fast
+    // as memory brings them.
+    double unpack_weights_second, unpack_bytes_second;
     // The CPU's: of its speed, what it has while a link reads the host's memory. 0: all of it.
     double beside_link;
+    // Of a device with memory of its own. 0: not known, its own guess stays.
+    double attend_flops;   // attention of a prompt, of the keys that are seen
+    double attend_seconds; // what that takes at least, beside its kernels
+    double run_seconds;    // the host's part of a run: submitting it, waiting for its end
 } rn_device_rates;
 
 // This process's CPUs: threads, kernels, and rates that are modest guesses until they are set.

@@ -13,6 +13,18 @@ typedef struct rn_kernel {
     uint64_t (*workspace)(const rn_call *call); // NULL: none
 } rn_kernel;
 
+// How one launch of a product is cut into tiles: a block has a tile of weights' rows and tokens,
+// and walks along columns. What it must bring for each column are the tile's two sides.
+typedef struct rn_product_cut {
+    uint64_t blocks;
+    uint64_t columns;       // that a block walks along
+    uint32_t rows, tokens;  // of a tile
+    uint32_t together;      // blocks that a multiprocessor has at once
+    uint32_t weights;       // that the launch takes, of those in tiles: in their order
+    uint64_t partial_bytes; // of sums of parts, which another launch joins; 0: there are no parts
+} rn_product_cut;
+enum { RN_PRODUCT_CUTS = 3 };
+
 // What the planner may know of a device: a plain value, so that planning needs no device.
 typedef struct rn_device_caps {
     char name[32];       // "cpu", "sim"
@@ -34,7 +46,11 @@ typedef struct rn_device_caps {
     uint64_t row_table_bytes;
     // Weights of a block are read in units of up to so many bytes; 0: 4 MiB.
     uint64_t unit_bytes;
-    bool fuses; // PROJECT and ATTEND are kernels of its own: models are built of them
+    bool fuses;               // PROJECT and ATTEND are kernels of its own: models are built of them
+    uint32_t multiprocessors; // among which products are cut; 0: as if evenly
+    // The launches of a product with weights in tiles, at most RN_PRODUCT_CUTS; 0: it is not cut
+    // into tiles (few rows). Reads no data. NULL: as if evenly.
+    uint32_t (*cut_product)(const rn_call *call, uint32_t multiprocessors, rn_product_cut *out);
     // Measured rates (`ration calibrate`), never 0.
     double flops;               // f32 multiply-adds count two
     double quantized_flops;     // int8 products
@@ -43,7 +59,11 @@ typedef struct rn_device_caps {
     double link_bytes_second;     // host to device
     double step_seconds;          // fixed cost of a kernel
     double product_rows;          // a product takes as long as one of so many rows more
-    double unpack_weights_second; // of quantised weights in tiles; 0: as fast as memory
+    double unpack_weights_second; // of weights of four bits in tiles; 0: as fast as memory
+    double unpack_bytes_second;   // of weights of eight bits in tiles; 0: as fast as memory
+    double attend_flops;          // attention of many rows where it fuses; 0: as products
+    double attend_seconds;        // what that takes at least, beside its kernels
+    double run_seconds;           // the host's part of a run, beside its outputs'
     double beside_link; // the CPU's: of its speed, what it has while a link is busy; 0: all
 } rn_device_caps;
 

@@ -66,6 +66,7 @@ typedef struct binding_work {
     const rn_device_caps *caps;
     const rn_plan_order *order;
     const rn_unit_table *units;
+    rn_workload workload;
     rn_binding *binding;
 } binding_work;
 
@@ -105,7 +106,7 @@ static rn_status bind_position(binding_work *w, uint32_t position) {
     if (!w->caps->kernels[call.op].run)
         return rn_fail(RN_UNSUPPORTED, "%s has no kernel for %s", w->caps->name,
                        rn_graph_node(w->binder.graph, number)->name);
-    double seconds = rn_cost_call(w->caps, &call);
+    double seconds = rn_cost_call(w->caps, &call, w->workload);
     RN_TRY(ask_workspace(w, position, w->units->slot_layout_of, b->slot_workspace));
     RN_TRY(ask_workspace(w, position, w->units->layout_of, b->workspace));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
@@ -121,6 +122,32 @@ uint64_t rn_binding_workspace(const rn_binding *b, uint32_t slice, bool streams,
                               uint32_t position) {
     uint64_t resident = b->workspace[slice][position];
     return streams ? rn_max_u64(resident, b->slot_workspace[slice][position]) : resident;
+}
+
+static rn_status count_outputs(const binding_work *w, uint64_t *out_bytes) {
+    const rn_graph *graph = w->binder.graph;
+    *out_bytes = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        uint64_t bytes = 0;
+        if (rn_graph_value(graph, v)->role != RN_ROLE_OUTPUT) continue;
+        RN_TRY(rn_plan_value_bytes(graph, v, w->binder.rows, RN_LAYOUT_PLAIN, &bytes));
+        *out_bytes += bytes;
+    }
+    return RN_OK;
+}
+
+// The host's part of a run comes at its end, when nothing is computed.
+static rn_status add_host_part(binding_work *w) {
+    rn_binding *b = w->binding;
+    uint32_t last = w->order->count - 1;
+    uint64_t bytes = 0;
+    if (w->caps->run_seconds <= 0) return RN_OK;
+    while (b->is_view[last])
+        last--;
+    RN_TRY(count_outputs(w, &bytes));
+    for (uint32_t s = 0; s < RN_PLAN_SLICES; s++)
+        b->seconds[s][last] += rn_cost_outputs(w->caps, bytes);
+    return RN_OK;
 }
 
 static uint32_t count_views(const rn_binding *b, uint32_t positions) {
@@ -151,9 +178,10 @@ static void add_seconds(rn_binding *b, const rn_graph *graph, const rn_plan_orde
 
 rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
                           const rn_plan_order *order, const rn_unit_table *units, uint64_t rows,
-                          rn_binding *out) {
+                          rn_workload workload, rn_binding *out) {
     *out = (rn_binding){.rows = rows};
-    binding_work w = {.caps = caps, .order = order, .units = units, .binding = out};
+    binding_work w = {
+        .caps = caps, .order = order, .units = units, .workload = workload, .binding = out};
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->is_view, (void **)&out->is_view));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
         RN_TRY(rn_arena_array(memory, order->count, sizeof(double), (void **)&out->seconds[s]));
@@ -169,6 +197,7 @@ rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_devi
         RN_TRY(bind_position(&w, p));
     if (order->count == count_views(out, order->count))
         return rn_fail(RN_INVALID, "the graph computes nothing: all its nodes are views");
+    RN_TRY(add_host_part(&w));
     find_slices(out, order->count);
     add_seconds(out, graph, order);
     out->is_made = true;

@@ -139,8 +139,9 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
 static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
     *out = &c->bindings[rows];
     if ((*out)->is_made) return RN_OK;
+    rn_workload workload = {p->recipe->workload_rows, p->recipe->workload_passes};
     return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->units, p->rows[rows],
-                           *out);
+                           workload, *out);
 }
 
 static rn_status trace(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {

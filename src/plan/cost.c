@@ -4,8 +4,12 @@
 //     read        |----use 2-----|--use 3--|           a READ for the EVICT that frees its slot
 //
 // Rates are the device's, as measured; a node is bound by arithmetic or by memory, whichever is
-// slower, and has a fixed cost. A product with weights in tiles is another matter: below.
+// slower, and has a fixed cost. Products with weights in tiles, and attention where it is a kernel
+// of its own, are another matter: below. A device with memory of its own costs the host something
+// in each run, too.
 #include "plan/planner.h"
+
+#include "base/checked.h"
 #include "tensor/tiles.h"
 
 static double max_f64(double a, double b) {
@@ -26,31 +30,43 @@ static double count_rows(const rn_call *call) {
 
 // ---- products with weights in tiles -------------------------------------------------------------
 
-// The matrix units of a GPU (tensor/tiles.h). Weights are brought to them as memory brings them, or
-// as fast as they can be unpacked; what the units then do with the rows is not hidden behind that,
-// so both are counted. One row is packed by the product itself, several by a launch before it.
+// The matrix units of a GPU (tensor/tiles.h). For few rows weights are brought to them as memory
+// brings them, or as fast as they can be unpacked; what the units then do with the rows is not
+// hidden behind that, so both are counted. One row is packed by the product itself, several by a
+// launch before it.
 
 static bool is_tiled(const rn_tensor *input) {
     return rn_tensor_given(input) && input->layout == RN_LAYOUT_TILES;
 }
 
+// A table of embeddings that is also a head lies in tiles, too.
 static bool has_tiles(const rn_call *call) {
-    for (uint32_t i = 0; i < call->input_count; i++)
+    for (uint32_t i = 0; is_product(call->op) && i < call->input_count; i++)
         if (is_tiled(&call->inputs[i])) return true;
     return false;
 }
 
+static bool is_packed(const rn_tensor *w) {
+    return rn_tile_form_of(w->dtype) > RN_TILE_BF16;
+}
+
+// Weights a second; 0: as fast as memory.
+static double unpacking_rate(const rn_device_caps *caps, const rn_tensor *w) {
+    rn_tile_form form = rn_tile_form_of(w->dtype);
+    bool four_bits = form == RN_TILE_Q4 || form == RN_TILE_A4 || form == RN_TILE_N4;
+    if (!is_packed(w)) return 0;
+    return four_bits ? caps->unpack_weights_second : caps->unpack_bytes_second;
+}
+
 static double cost_tiled_weight(const rn_device_caps *caps, const rn_tensor *w, double rows) {
-    bool packed = rn_tile_form_of(w->dtype) > RN_TILE_BF16;
-    double elements = (double)rn_tensor_elements(w);
+    double elements = (double)rn_tensor_elements(w), rate = unpacking_rate(caps, w);
     double bring = (double)rn_tensor_bytes(w) / caps->memory_bytes_second;
-    if (packed && caps->unpack_weights_second > 0)
-        bring = max_f64(bring, elements / caps->unpack_weights_second);
-    return bring + 2 * rows * elements / (packed ? caps->quantized_flops : caps->flops);
+    if (rate > 0) bring = max_f64(bring, elements / rate);
+    return bring + 2 * rows * elements / (is_packed(w) ? caps->quantized_flops : caps->flops);
 }
 
 // Weights of one form follow each other in one launch.
-static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
+static double cost_few_rows(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
     double rows = count_rows(call), seconds = rows > 1 ? caps->step_seconds : 0;
     double other_bytes = cost.read_bytes + cost.write_bytes;
     rn_tile_form form = RN_TILE_NONE;
@@ -63,6 +79,101 @@ static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call
         other_bytes -= (double)rn_tensor_bytes(w);
     }
     return seconds + other_bytes / caps->memory_bytes_second;
+}
+
+// Many rows are cut into tiles, and multiprocessors take them in turns: a turn that leaves some of
+// them idle takes as long as a full one. What a block waits for are its operands, column by column,
+// so it takes as long as its tile's sides are, not as its area; the products' rate is that of tiles
+// of 128 x 128. Blocks that run at the same time fill their pipelines and empty them, neither of
+// which takes less than a kernel's minimum, and a launch waits for the one before it: on an H200
+// the products of a layer one after the other took 20 to 40 us more than each by itself.
+static double cost_cut(const rn_device_caps *caps, const rn_product_cut *cut, bool packed,
+                       double weight_bytes) {
+    enum { SIDE = 128 };
+    double rate = (packed ? caps->quantized_flops : caps->flops) / caps->multiprocessors;
+    double block = SIDE * (double)cut->columns * (cut->rows + cut->tokens) / rate;
+    uint64_t turns = rn_div_up(cut->blocks, caps->multiprocessors);
+    double seconds = max_f64((double)turns * block, weight_bytes / caps->memory_bytes_second);
+    seconds += (1 + 2 * (double)rn_div_up(turns, cut->together)) * caps->step_seconds;
+    if (cut->partial_bytes) // written, and read by the launch that joins them
+        seconds += caps->step_seconds + 2 * (double)cut->partial_bytes / caps->memory_bytes_second;
+    return seconds;
+}
+
+// A launch of its own: x in 32 bits becomes packed rows in 16; for a norm it is read twice.
+static double cost_packing(const rn_device_caps *caps, const rn_call *call) {
+    bool normed = call->op != RN_OP_MATMUL && rn_tensor_given(&call->inputs[1]);
+    double bytes = (double)rn_tensor_bytes(&call->inputs[0]) * (normed ? 2.5 : 1.5);
+    return 2 * caps->step_seconds + bytes / caps->memory_bytes_second;
+}
+
+// Sums of the weights of the launch, which begin at *input.
+static double take_weights(const rn_call *call, uint32_t count, uint32_t *input, bool *packed) {
+    double bytes = 0;
+    for (; count > 0 && *input < call->input_count; ++*input) {
+        const rn_tensor *w = &call->inputs[*input];
+        if (!is_tiled(w)) continue;
+        bytes += (double)rn_tensor_bytes(w);
+        *packed = is_packed(w);
+        count--;
+    }
+    return bytes;
+}
+
+static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
+    rn_product_cut cuts[RN_PRODUCT_CUTS];
+    uint32_t count = 0, input = 0;
+    if (caps->multiprocessors && caps->cut_product)
+        count = caps->cut_product(call, caps->multiprocessors, cuts);
+    if (count == 0) return cost_few_rows(caps, call, cost);
+    double seconds = cost_packing(caps, call);
+    double other_bytes =
+        cost.read_bytes + cost.write_bytes - (double)rn_tensor_bytes(&call->inputs[0]);
+    for (uint32_t i = 0; i < count; i++) {
+        bool packed = false;
+        double bytes = take_weights(call, cuts[i].weights, &input, &packed);
+        seconds += cost_cut(caps, &cuts[i], packed, bytes);
+        other_bytes -= bytes;
+    }
+    return seconds + other_bytes / caps->memory_bytes_second;
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+
+// Where it is a kernel of its own. Inputs of ATTEND: q (rows, H, D), k, v, kv (pages, 2, HK,
+// tokens, D), sequence, position, page_table (sequences, pages).
+//
+// One row or a few: a block for each chunk of keys, whose launch waits for memory twice (for q, and
+// then for keys), and one that joins the chunks, if there can be several. Many rows: one launch
+// appends keys, in the next each block walks along its rows' keys, which takes some time however
+// few they are.
+
+// Keys that a row sees, in the middle of a typical job; where none is known, as if all pages were
+// full.
+static double count_keys(const rn_call *call, double full, rn_workload workload) {
+    const rn_attend_attrs *attrs = call->attrs;
+    double sequences = max_f64((double)call->inputs[6].shape.dims[0], 1);
+    double rows = max_f64((double)call->inputs[0].shape.dims[0] / sequences, 1);
+    double prompt = (double)workload.rows / sequences, keys = full - (rows - 1) / 2;
+    if (workload.rows) keys = rows > 1 ? prompt / 2 : prompt + (double)workload.passes / 2;
+    if (attrs->attention.window && keys > attrs->attention.window) keys = attrs->attention.window;
+    return keys < 1 ? 1 : keys < full ? keys : full;
+}
+
+static double cost_attend(const rn_device_caps *caps, const rn_call *call, rn_cost cost,
+                          rn_workload workload) {
+    enum { FEW_ROWS = 16, CHUNK = 256 };
+    const rn_tensor *q = &call->inputs[0], *kv = &call->inputs[3], *table = &call->inputs[6];
+    double full = (double)(table->shape.dims[1] * kv->shape.dims[3]);
+    double keys = count_keys(call, full, workload);
+    double pages = (double)rn_tensor_bytes(kv) * (full > 0 ? 1 - keys / full : 0); // nobody reads
+    double memory = (cost.read_bytes + cost.write_bytes - pages) / caps->memory_bytes_second;
+    double flops = 4 * (double)rn_tensor_elements(q) * keys;
+    double arithmetic = flops / (caps->attend_flops > 0 ? caps->attend_flops : caps->flops);
+    bool few = q->shape.dims[0] <= FEW_ROWS;
+    double launches = few && full > CHUNK ? 3 : 2;
+    return launches * caps->step_seconds + (few ? 0 : caps->attend_seconds) +
+           max_f64(memory, arithmetic);
 }
 
 // ---- any other call -----------------------------------------------------------------------------
@@ -88,13 +199,7 @@ static double product_overhead(const rn_device_caps *caps, const rn_call *call) 
     return 1 + caps->product_rows / max_f64(count_rows(call), 1);
 }
 
-// Where it is a kernel of its own, attention appends, attends in chunks, and joins them.
-static double count_launches(const rn_device_caps *caps, const rn_call *call) {
-    enum { ATTEND_LAUNCHES = 3 };
-    return caps->fuses && call->op == RN_OP_ATTEND ? ATTEND_LAUNCHES : 1;
-}
-
-double rn_cost_call(const rn_device_caps *caps, const rn_call *call) {
+double rn_cost_call(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
     const rn_op_info *op = rn_op_get(call->op);
     rn_cost cost = {0};
     if (op->cost)
@@ -102,10 +207,20 @@ double rn_cost_call(const rn_device_caps *caps, const rn_call *call) {
     else
         rn_cost_bytes(call, &cost);
     if (has_tiles(call)) return cost_tiled_product(caps, call, cost);
+    if (caps->fuses && call->op == RN_OP_ATTEND) return cost_attend(caps, call, cost, workload);
     double arithmetic = cost.flops / (is_quantized(call) ? caps->quantized_flops : caps->flops);
     arithmetic *= product_overhead(caps, call);
     double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
-    return max_f64(arithmetic, memory) + count_launches(caps, call) * caps->step_seconds;
+    return max_f64(arithmetic, memory) + caps->step_seconds;
+}
+
+// What comes out crosses the link, and one thread looks at every number of it: a sampler for the
+// largest one. That was 0.21 ns a number on one CPU, 6.6 us for 32,000 logits.
+double rn_cost_outputs(const rn_device_caps *caps, uint64_t bytes) {
+    const double look_bytes_second = 19e9;
+    if (caps->run_seconds <= 0) return 0;
+    return caps->run_seconds +
+           (double)bytes * (1 / caps->link_bytes_second + 1 / look_bytes_second);
 }
 
 double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes,

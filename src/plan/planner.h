@@ -122,6 +122,11 @@ typedef struct rn_plan_liveness {
     uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN
 } rn_plan_liveness;
 
+// A typical job: rows that come first, runs of one row that follow. {0}: not known.
+typedef struct rn_workload {
+    uint64_t rows, passes;
+} rn_workload;
+
 typedef struct rn_binding {
     bool is_made, is_live;
     uint64_t rows;
@@ -138,7 +143,8 @@ typedef struct rn_binding {
 // Everything but `live`. RN_UNSUPPORTED: the device has no kernel for a node.
 RN_MUST_USE rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph,
                                       const rn_device_caps *caps, const rn_plan_order *order,
-                                      const rn_unit_table *units, uint64_t rows, rn_binding *out);
+                                      const rn_unit_table *units, uint64_t rows,
+                                      rn_workload workload, rn_binding *out);
 // Sets `live` (liveness.c).
 RN_MUST_USE rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph,
                                        const rn_device_caps *caps, const rn_plan_order *order,
@@ -184,7 +190,9 @@ uint32_t rn_stream_follower(const rn_stream *stream, uint32_t use, bool *out_nex
 
 // ---- time (cost.c) ------------------------------------------------------------------------------
 
-double rn_cost_call(const rn_device_caps *caps, const rn_call *call);
+double rn_cost_call(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
+// The host's part of a run on a device of its own memory, of which so many bytes come back; else 0.
+double rn_cost_outputs(const rn_device_caps *caps, uint64_t bytes);
 // To bring `file_bytes` of a weight, `bytes` in the device's layout, into the arena: from disk, or
 // from a copy that the host has.
 double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes,

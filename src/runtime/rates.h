@@ -1,7 +1,8 @@
 // rates.h — what measuring and keeping rates share.
 //
-//     rates.c         the CPU and the disk        rates_drill.c   products, only to be timed
-//     rates_device.c  a device of its own memory  rates_file.c, rates_use.c   keeping and using
+//     rates.c         the CPU and the disk        rates_drill.c   calls, only to be timed
+//     rates_device.c  a device of its own memory  rates_attend.c  attention, for the same
+//     rates_file.c, rates_use.c   keeping and using
 #ifndef RN_RUNTIME_RATES_H
 #define RN_RUNTIME_RATES_H
 
@@ -20,39 +21,55 @@ RN_MUST_USE rn_status rn_rates_tell(const rn_rates_options *options, const char 
 RN_MUST_USE rn_status rn_rates_time(const rn_rates_options *options, rn_status (*work)(void *self),
                                     void *self, double *out_seconds);
 
-// ---- products on a device (rates_drill.c) -------------------------------------------------------
+// ---- calls on a device (rates_drill.c, rates_attend.c) ------------------------------------------
 
-enum { RN_DRILL_PRODUCTS = 16 };
+enum { RN_DRILL_CALLS = 16, RN_DRILL_TENSORS = 9, RN_DRILL_WEIGHTS = 2 };
 
-// y (rows, n) = x (rows, k) wT, w (n, k) in the device's layout.
-typedef struct rn_drill_product {
-    rn_tensor tensors[4]; // x, w, no bias, y; x and y are everybody's
+typedef struct rn_drill_call {
+    rn_tensor tensors[RN_DRILL_TENSORS]; // inputs, then outputs; what is no weight is everybody's
+    uint32_t weights[RN_DRILL_WEIGHTS];  // (weight_count): inputs
+    uint32_t weight_count;
     rn_call call;
-} rn_drill_product;
+} rn_drill_call;
 
-// Products of one dtype and one number of rows, with weights of random numbers (zeros would be
-// multiplied faster). Points into itself: not to be copied.
+// Calls with weights of random numbers (zeros would be multiplied faster). Points into itself: not
+// to be copied.
 typedef struct rn_drill {
     rn_device *device;
     rn_queue *queue;
     rn_device_memory memory;
-    rn_drill_product products[RN_DRILL_PRODUCTS]; // (count), launched in turn
+    rn_drill_call calls[RN_DRILL_CALLS]; // (count), launched in turn
     uint32_t count;
     // Of a timing.
     rn_recording *recording; // NULL: the queue cannot
     uint32_t launches, passes;
 } rn_drill;
 
+// Products of one dtype and one number of rows: y (rows, n) = x (rows, k) wT, w (n, k) in the
+// device's layout.
 typedef struct rn_drill_kind {
     uint64_t rows, k;
     rn_dtype dtype;
     uint64_t n[2];  // of products with even and with odd numbers
-    uint32_t count; // at most RN_DRILL_PRODUCTS
+    uint32_t count; // at most RN_DRILL_CALLS
+    bool fused;     // as a model has them: even ones with a residual, odd ones with norm and gate
 } rn_drill_kind;
 
 // RN_INVALID: no such weights. rn_drill_end in any case.
 RN_MUST_USE rn_status rn_drill_begin(rn_drill *drill, rn_device *device, rn_queue *queue,
                                      const rn_drill_kind *kind);
+
+// One ATTEND: the last rows of a sequence of so many keys, whose pages are full.
+typedef struct rn_drill_attention {
+    uint64_t rows, keys; // rows <= keys; keys in whole pages
+    uint64_t heads, kv_heads, head_dim;
+} rn_drill_attention;
+enum { RN_DRILL_PAGE = 64 }; // tokens
+RN_MUST_USE rn_status rn_drill_begin_attention(rn_drill *drill, rn_device *device, rn_queue *queue,
+                                               const rn_drill_attention *kind);
+
+// So many launches, the calls in turn.
+void rn_drill_launch(const rn_drill *drill, uint32_t launches);
 // Seconds of so many launches behind each other, repeated until `least_seconds` have passed.
 RN_MUST_USE rn_status rn_drill_time(rn_drill *drill, const rn_rates_options *options,
                                     uint32_t launches, double least_seconds, double *out_seconds);
@@ -60,10 +77,17 @@ void rn_drill_end(rn_drill *drill);
 
 // Random numbers within -1 and 1, the same ones every time.
 void rn_drill_fill(float *target, uint64_t count);
+// For those who write drills: what is to lie at w->data, at `target`, of random numbers. `numbers`
+// has RN_DRILL_NUMBERS bytes.
+RN_MUST_USE rn_status rn_drill_pack(const rn_tensor *w, rn_workers *workers, void *numbers,
+                                    uint8_t *target);
+// Copies it to w->data from host memory that the device took.
+RN_MUST_USE rn_status rn_drill_bring(const rn_drill *drill, const rn_tensor *w, const void *host);
+enum { RN_DRILL_PATTERN = 32 * 2039, RN_DRILL_NUMBERS = 2 * RN_DRILL_PATTERN * sizeof(float) };
 
 // ---- a device (rates_device.c) ------------------------------------------------------------------
 
-// What plan/cost.c says that all products take, each once.
+// What plan/cost.c says that all calls take, each once.
 double rn_drill_predict(const rn_drill *drill, const rn_device_caps *caps);
 // Finds the rate, one of *caps, with which it says `seconds`; at most 1e18.
 void rn_drill_fit(const rn_drill *drill, double seconds, rn_device_caps *caps, double *rate);
@@ -72,10 +96,12 @@ void rn_drill_fit(const rn_drill *drill, double seconds, rn_device_caps *caps, d
 typedef struct rn_rates_sizes {
     uint64_t prompt_rows;
     uint64_t narrow, wide, k; // weights are (narrow, k) and (wide, k)
-    uint32_t weights;         // wide ones, together more than any cache; at most RN_DRILL_PRODUCTS
+    uint32_t weights;         // wide ones, together more than any cache; at most RN_DRILL_CALLS
     uint32_t steps;           // tiny ones
-    uint64_t link_bytes, piece_bytes; // copied, in pieces
-    double seconds;                   // of one timing, at least
+    uint32_t runs;            // of a tiny step, each waited for
+    uint64_t heads, kv_heads, head_dim, keys; // of attention; keys: more than prompt_rows
+    uint64_t link_bytes, piece_bytes;         // copied, in pieces
+    double seconds;                           // of one timing, at least
 } rn_rates_sizes;
 
 extern const rn_rates_sizes rn_rates_usual;

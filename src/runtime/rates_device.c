@@ -1,10 +1,12 @@
 // rates_device.c — a device with memory of its own, measured through its interface alone.
 //
-// A rate is what the planner must count with (plan/cost.c) to foretell what was measured: products
-// are timed, and the rate is looked for that makes rn_cost_call say the same. So whatever a product
-// costs beside what a rate stands for is counted once, and this file does not know how.
+// A rate is what the planner must count with (plan/cost.c) to foretell what was measured: calls are
+// timed, and the rate is looked for that makes rn_cost_call say the same. So whatever a call costs
+// beside what a rate stands for is counted once, and this file does not know how. Products of many
+// rows are those of a model's layer, for a gate or a norm before it takes its time, too.
 #include "runtime/rates.h"
 
+#include "base/checked.h"
 #include "memory/account.h"
 #include "plan/planner.h"
 
@@ -12,9 +14,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TINY = 64, ROUNDS = 64 };
+enum { TINY = 64, ROUNDS = 64, ATTENDS = 8 };
 #define MOST       1e18 // of any rate
 #define LEAST_STEP 1e-7 // seconds
+
+static const rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
 
 const rn_rates_sizes rn_rates_usual = {
     .prompt_rows = 512,
@@ -23,6 +27,11 @@ const rn_rates_sizes rn_rates_usual = {
     .k = 4096,
     .weights = 9, // 1 GiB in 16 bits
     .steps = 256,
+    .runs = 64,
+    .heads = 32,
+    .kv_heads = 8,
+    .head_dim = 128,
+    .keys = 4096,
     .link_bytes = (uint64_t)256 << 20,
     .piece_bytes = (uint64_t)64 << 20,
     .seconds = 0.02,
@@ -41,7 +50,7 @@ typedef struct meter {
 double rn_drill_predict(const rn_drill *drill, const rn_device_caps *caps) {
     double seconds = 0;
     for (uint32_t i = 0; i < drill->count; i++)
-        seconds += rn_cost_call(caps, &drill->products[i].call);
+        seconds += rn_cost_call(caps, &drill->calls[i].call, (rn_workload){0});
     return seconds;
 }
 
@@ -82,6 +91,65 @@ static rn_status time_steps(meter *m, rn_drill *drill) {
     return RN_OK;
 }
 
+// A run that does nearly nothing, as a session submits it: inputs come from the host, a result goes
+// back, and somebody waits for it.
+typedef struct running {
+    meter *meter;
+    rn_drill *drill;
+    rn_recording *recording; // NULL: the queue cannot
+    uint8_t *port;           // the host's
+} running;
+
+static void submit_run(const running *r) {
+    enum { INPUTS = 5 }; // tokens, their sequences and positions, a table of pages, wanted rows
+    const rn_call *call = &r->drill->calls[0].call;
+    const rn_tensor *x = &call->inputs[0], *y = &call->outputs[0];
+    for (int i = 0; i < INPUTS; i++)
+        rn_queue_copy_in(r->meter->queue, x->data, r->port, rn_tensor_bytes(x));
+    rn_drill_launch(r->drill, 1);
+    rn_queue_copy_out(r->meter->queue, r->port + rn_tensor_bytes(x), y->data, rn_tensor_bytes(y));
+}
+
+static rn_status run_runs(void *self) {
+    running *r = self;
+    rn_queue *queue = r->meter->queue;
+    for (uint32_t i = 0; i < r->meter->sizes->runs; i++) {
+        if (r->recording)
+            queue->replay(queue, r->recording);
+        else
+            submit_run(r);
+        RN_TRY(rn_queue_finish(queue));
+    }
+    return RN_OK;
+}
+
+static rn_status record_run(running *r) {
+    rn_queue *queue = r->meter->queue;
+    if (!queue->record) return RN_OK;
+    RN_TRY(queue->record(queue));
+    submit_run(r);
+    return queue->keep(queue, &r->recording);
+}
+
+// What its step takes is the step's.
+static rn_status time_runs(meter *m, rn_drill *drill) {
+    running r = {.meter = m, .drill = drill};
+    uint64_t bytes = rn_tensor_bytes(&drill->calls[0].call.inputs[0]) +
+                     rn_tensor_bytes(&drill->calls[0].call.outputs[0]);
+    void *port = NULL;
+    double seconds = 0;
+    RN_TRY(rn_device_host_take(m->device, staging, bytes, &port));
+    rn_drill_fill(port, bytes / sizeof(float));
+    r.port = port;
+    rn_status s = record_run(&r);
+    if (s == RN_OK) s = rn_rates_time(m->options, run_runs, &r, &seconds);
+    if (r.recording) m->queue->forget(m->queue, r.recording);
+    rn_device_host_give_back(m->device, staging, port, bytes);
+    seconds = seconds / m->sizes->runs - m->caps.step_seconds;
+    m->caps.run_seconds = seconds > LEAST_STEP ? seconds : LEAST_STEP;
+    return s;
+}
+
 static rn_status measure_step(meter *m) {
     rn_drill drill = {0};
     rn_drill_kind tiny = {
@@ -89,6 +157,8 @@ static rn_status measure_step(meter *m) {
     RN_TRY(rn_rates_tell(m->options, "kernels"));
     rn_status s = rn_drill_begin(&drill, m->device, m->queue, &tiny);
     if (s == RN_OK) s = time_steps(m, &drill);
+    if (s == RN_OK) s = rn_rates_tell(m->options, "a run");
+    if (s == RN_OK) s = time_runs(m, &drill);
     rn_drill_end(&drill);
     return s;
 }
@@ -105,17 +175,57 @@ static rn_status measure_products(meter *m) {
                           .k = sizes->k,
                           .dtype = RN_DTYPE_BF16,
                           .n = {sizes->narrow, sizes->wide},
-                          .count = 4};
+                          .count = 4,
+                          .fused = m->caps.fuses};
     rn_device_caps *caps = &m->caps;
-    caps->unpack_weights_second = 0;
+    caps->unpack_weights_second = caps->unpack_bytes_second = 0;
     caps->flops = caps->quantized_flops = MOST; // the arithmetic of one row is nothing
     RN_TRY(measure_rate(m, "device memory", one, &caps->memory_bytes_second));
     one.dtype = RN_DTYPE_Q4_0;
     if (caps->fuses)
         RN_TRY(measure_rate(m, "unpacking of weights", one, &caps->unpack_weights_second));
+    one.dtype = RN_DTYPE_Q8_0;
+    if (caps->fuses)
+        RN_TRY(measure_rate(m, "unpacking of q8_0 weights", one, &caps->unpack_bytes_second));
     RN_TRY(measure_rate(m, "bf16 products", many, &caps->flops));
     many.dtype = RN_DTYPE_Q8_0;
     return measure_rate(m, "products with q8_0 weights", many, &caps->quantized_flops);
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+
+// A prompt's rows at the end of so many keys: *out_flops, that the planner counts for it.
+static rn_status time_attention(meter *m, uint64_t keys, double *out_flops, double *out_seconds) {
+    const rn_rates_sizes *sizes = m->sizes;
+    rn_drill_attention kind = {.rows = sizes->prompt_rows,
+                               .keys = keys,
+                               .heads = sizes->heads,
+                               .kv_heads = sizes->kv_heads,
+                               .head_dim = sizes->head_dim};
+    rn_drill drill = {0};
+    rn_device_caps one = m->caps;
+    rn_status s = rn_drill_begin_attention(&drill, m->device, m->queue, &kind);
+    if (s == RN_OK) s = rn_drill_time(&drill, m->options, ATTENDS, m->sizes->seconds, out_seconds);
+    *out_seconds /= ATTENDS;
+    one.attend_flops = 1; // nothing else takes seconds
+    if (s == RN_OK) *out_flops = rn_drill_predict(&drill, &one);
+    rn_drill_end(&drill);
+    return s;
+}
+
+// What more keys take is arithmetic; the rest of what few take is there however few they are.
+static rn_status measure_attention(meter *m) {
+    uint64_t few = rn_round_up(m->sizes->prompt_rows, RN_DRILL_PAGE);
+    double flops[2] = {0}, seconds[2] = {0};
+    rn_device_caps *caps = &m->caps;
+    RN_TRY(rn_rates_tell(m->options, "attention"));
+    RN_TRY(time_attention(m, few, &flops[0], &seconds[0]));
+    RN_TRY(time_attention(m, m->sizes->keys, &flops[1], &seconds[1]));
+    double more = seconds[1] - seconds[0];
+    caps->attend_flops = more > 1e-9 ? (flops[1] - flops[0]) / more : caps->flops;
+    double least = seconds[0] - flops[0] / caps->attend_flops - 2 * caps->step_seconds;
+    caps->attend_seconds = least > LEAST_STEP ? least : LEAST_STEP;
+    return RN_OK;
 }
 
 // ---- the link -----------------------------------------------------------------------------------
@@ -147,7 +257,6 @@ static rn_status time_copies(meter *m, uint8_t *host) {
 }
 
 static rn_status measure_link(meter *m) {
-    static const rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
     void *host = NULL;
     RN_TRY(rn_rates_tell(m->options, "the link to the device"));
     RN_TRY(rn_device_host_take(m->device, staging, m->sizes->link_bytes, &host));
@@ -164,6 +273,7 @@ static rn_status measure(meter *m) {
     rn_status s = measure_link(m);
     if (s == RN_OK) s = measure_step(m);
     if (s == RN_OK) s = measure_products(m);
+    if (s == RN_OK && m->caps.fuses) s = measure_attention(m);
     rn_queue_destroy(m->queue);
     return s;
 }
@@ -182,7 +292,13 @@ static void keep(const rn_device_caps *caps, rn_rates *rates) {
                                      .disk_bytes_second = rates->cpu.disk_bytes_second,
                                      .link_bytes_second = caps->link_bytes_second,
                                      .step_seconds = caps->step_seconds,
-                                     .unpack_weights_second = caps->unpack_weights_second}};
+                                     .unpack_weights_second = caps->unpack_weights_second,
+                                     .unpack_bytes_second = caps->unpack_bytes_second,
+                                     .run_seconds = caps->run_seconds}};
+    if (caps->fuses) {
+        d->rates.attend_flops = caps->attend_flops;
+        d->rates.attend_seconds = caps->attend_seconds;
+    }
     memcpy(d->name, caps->name, sizeof d->name);
     memcpy(d->hardware, caps->hardware, sizeof d->hardware);
 }

@@ -1,5 +1,5 @@
-// rates_drill.c — products on a device, only to be timed: through the device's interface alone, in
-// one block of its memory.
+// rates_drill.c — calls on a device, only to be timed: through the device's interface alone, in one
+// block of its memory. Here are products; rates_attend.c has attention.
 //
 //     | x | y | workspace | w 0 | w 1 | ... |      each weight at an address of its own, so that
 //                                                  caches do not hold what is read in turn
@@ -16,7 +16,7 @@
 
 enum {
     ALIGN = 256,
-    PATTERN = 32 * 2039, // weights that repeat: whole blocks, but no number of whole rows
+    PATTERN = RN_DRILL_PATTERN, // weights that repeat: whole blocks, but no number of whole rows
     MOST_PASSES = 1024
 };
 
@@ -62,9 +62,8 @@ static rn_status take(packing *p, uint64_t offset, const void *data, uint64_t by
 }
 
 // The pattern again and again: `numbers` has room for it as f32 and behind that as w's dtype.
-static rn_status pack_weight(const rn_tensor *w, rn_workers *workers, float *numbers,
-                             uint8_t *target) {
-    uint8_t *pattern = (uint8_t *)(numbers + PATTERN);
+rn_status rn_drill_pack(const rn_tensor *w, rn_workers *workers, void *numbers, uint8_t *target) {
+    uint8_t *pattern = (uint8_t *)numbers + PATTERN * sizeof(float);
     uint64_t pattern_bytes = 0, bytes = 0;
     packing p;
     if (!rn_dtype_bytes(w->dtype, PATTERN, &pattern_bytes) ||
@@ -81,91 +80,142 @@ static rn_status pack_weight(const rn_tensor *w, rn_workers *workers, float *num
 
 // ---- shapes -------------------------------------------------------------------------------------
 
-static void shape_product(const rn_drill *drill, const rn_drill_kind *kind, uint64_t n,
-                          rn_drill_product *p) {
+static rn_tensor matrix(rn_dtype dtype, uint64_t rows, uint64_t cols) {
+    return (rn_tensor){.dtype = dtype, .shape = RN_SHAPE(rows, cols)};
+}
+
+static void add_weight(rn_drill_call *c, const rn_drill_kind *kind, uint32_t input, uint64_t n) {
+    c->tensors[input] = matrix(kind->dtype, n, kind->k);
+    c->weights[c->weight_count++] = input;
+}
+
+static void set_call(rn_drill_call *c, rn_op op, const void *attrs, uint32_t inputs) {
+    c->call = (rn_call){.op = op,
+                        .attrs = attrs,
+                        .inputs = c->tensors,
+                        .outputs = c->tensors + inputs,
+                        .input_count = inputs,
+                        .output_count = 1};
+}
+
+// x, w, no bias
+static void shape_matmul(const rn_drill_kind *kind, uint64_t n, rn_drill_call *c) {
     static const rn_matmul_attrs attrs = {0};
+    add_weight(c, kind, 1, n);
+    set_call(c, RN_OP_MATMUL, &attrs, 3);
+}
+
+// x, no norm, w, no bias, and a residual that lies where x does, where that is as wide.
+static void shape_project(const rn_drill_kind *kind, uint64_t n, rn_drill_call *c) {
+    static const rn_project_attrs attrs = {.eps = 1e-5f};
+    add_weight(c, kind, 2, n);
+    if (n <= kind->k) c->tensors[4] = matrix(RN_DTYPE_F32, kind->rows, n);
+    set_call(c, RN_OP_PROJECT, &attrs, 5);
+}
+
+// x, norm, w, no bias, another w, no bias; the norm's weights are x's first row.
+static void shape_gated(const rn_drill_kind *kind, uint64_t n, rn_drill_call *c) {
+    static const rn_project_attrs attrs = {.eps = 1e-5f, .activation = RN_ACTIVATION_SILU};
+    c->tensors[1] = (rn_tensor){.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(kind->k)};
+    add_weight(c, kind, 2, n);
+    add_weight(c, kind, 4, n);
+    set_call(c, RN_OP_PROJECT_GATED, &attrs, 6);
+}
+
+static void shape_product(const rn_drill *drill, const rn_drill_kind *kind, uint32_t number,
+                          rn_drill_call *c) {
     const rn_device_caps *caps = &drill->device->caps;
-    rn_tensor *t = p->tensors;
-    t[0] = (rn_tensor){.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(kind->rows, kind->k)};
-    t[1] = (rn_tensor){.dtype = kind->dtype, .shape = RN_SHAPE(n, kind->k)};
-    t[2] = (rn_tensor){.dtype = RN_DTYPE_NONE};
-    t[3] = (rn_tensor){.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(kind->rows, n)};
-    p->call = (rn_call){.op = RN_OP_MATMUL,
-                        .attrs = &attrs,
-                        .inputs = t,
-                        .outputs = t + 3,
-                        .input_count = 3,
-                        .output_count = 1,
-                        .workers = drill->device->workers,
-                        .threads = caps->threads};
-    if (caps->weight_layout) t[1].layout = caps->weight_layout(&p->call, 1);
-    const rn_kernel *kernel = &caps->kernels[RN_OP_MATMUL];
-    p->call.workspace_bytes = kernel->workspace ? kernel->workspace(&p->call) : 0;
+    uint64_t n = kind->n[number % 2];
+    *c = (rn_drill_call){0};
+    (!kind->fused ? shape_matmul : number % 2 ? shape_gated : shape_project)(kind, n, c);
+    c->tensors[0] = matrix(RN_DTYPE_F32, kind->rows, kind->k);
+    c->tensors[c->call.input_count] = matrix(RN_DTYPE_F32, kind->rows, n);
+    c->call.workers = drill->device->workers;
+    c->call.threads = caps->threads;
+    for (uint32_t i = 0; caps->weight_layout && i < c->weight_count; i++)
+        c->tensors[c->weights[i]].layout = caps->weight_layout(&c->call, c->weights[i]);
+    const rn_kernel *kernel = &caps->kernels[c->call.op];
+    c->call.workspace_bytes = kernel->workspace ? kernel->workspace(&c->call) : 0;
 }
 
-// Numbers of a product's tensors, and the place of the bias that it does not have.
-enum { PART_X = 0, PART_W = 1, PART_WORKSPACE = 2, PART_Y = 3 };
+typedef enum part { PART_X, PART_Y, PART_WORKSPACE, PART_W } part;
 
-static uint64_t part_bytes(const rn_drill_product *p, int part) {
-    return part == PART_WORKSPACE ? p->call.workspace_bytes : rn_tensor_bytes(&p->tensors[part]);
+static uint64_t part_bytes(const rn_drill_call *c, part p) {
+    if (p == PART_WORKSPACE) return c->call.workspace_bytes;
+    return rn_tensor_bytes(p == PART_X   ? &c->tensors[0]
+                           : p == PART_Y ? &c->call.outputs[0]
+                                         : &c->tensors[c->weights[0]]);
 }
 
-static uint64_t largest(const rn_drill *drill, int part) {
+static uint64_t largest(const rn_drill *drill, part p) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < drill->count; i++)
-        most = rn_max_u64(most, part_bytes(&drill->products[i], part));
+        most = rn_max_u64(most, part_bytes(&drill->calls[i], p));
     return rn_round_up(most, ALIGN);
+}
+
+static void place(rn_drill_call *c, uint8_t *x, uint8_t *y, uint8_t *workspace) {
+    for (uint32_t i = 0; i < c->call.input_count; i++)
+        if (c->tensors[i].dtype != RN_DTYPE_NONE) c->tensors[i].data = x;
+    c->tensors[c->call.input_count].data = y;
+    if (c->call.workspace_bytes) c->call.workspace = workspace;
 }
 
 static rn_status hold(rn_drill *drill) {
     uint64_t y = largest(drill, PART_X), workspace = y + largest(drill, PART_Y);
-    uint64_t first = workspace + largest(drill, PART_WORKSPACE), each = largest(drill, PART_W);
-    uint64_t purposes[RN_PURPOSE_COUNT] = {[RN_PURPOSE_OTHER] = first + each * drill->count};
+    uint64_t at = workspace + largest(drill, PART_WORKSPACE), each = largest(drill, PART_W);
+    uint64_t purposes[RN_PURPOSE_COUNT] = {[RN_PURPOSE_OTHER] = at};
+    for (uint32_t i = 0; i < drill->count; i++)
+        purposes[RN_PURPOSE_OTHER] += each * drill->calls[i].weight_count;
     RN_TRY(rn_device_memory_take(drill->device, purposes, &drill->memory));
     uint8_t *base = drill->memory.base;
     for (uint32_t i = 0; i < drill->count; i++) {
-        rn_drill_product *p = &drill->products[i];
-        p->tensors[0].data = base;
-        p->tensors[3].data = base + y;
-        if (p->call.workspace_bytes) p->call.workspace = base + workspace;
-        p->tensors[1].data = base + first + each * i;
+        rn_drill_call *c = &drill->calls[i];
+        place(c, base, base + y, base + workspace);
+        for (uint32_t w = 0; w < c->weight_count; w++, at += each)
+            c->tensors[c->weights[w]].data = base + at;
     }
     return RN_OK;
 }
 
 // ---- filling ------------------------------------------------------------------------------------
 
-static rn_status bring(rn_drill *drill, const rn_tensor *to, const void *host) {
-    rn_queue_copy_in(drill->queue, to->data, host, rn_tensor_bytes(to));
+rn_status rn_drill_bring(const rn_drill *drill, const rn_tensor *w, const void *host) {
+    rn_queue_copy_in(drill->queue, w->data, host, rn_tensor_bytes(w));
     return rn_queue_finish(drill->queue);
 }
 
+static rn_status bring_weights_of(const rn_drill *drill, const rn_drill_call *c, const void *host) {
+    for (uint32_t i = 0; i < c->weight_count; i++)
+        RN_TRY(rn_drill_bring(drill, &c->tensors[c->weights[i]], host));
+    return RN_OK;
+}
+
 // Products of even numbers are alike, and so are those of odd ones: each is packed once.
-static rn_status bring_weights(rn_drill *drill, float *numbers, uint8_t *host) {
+static rn_status bring_weights(rn_drill *drill, void *numbers, uint8_t *host) {
     for (uint32_t first = 0; first < 2 && first < drill->count; first++) {
-        const rn_tensor *w = &drill->products[first].tensors[1];
-        RN_TRY(pack_weight(w, drill->device->workers, numbers, host));
+        const rn_drill_call *c = &drill->calls[first];
+        RN_TRY(rn_drill_pack(&c->tensors[c->weights[0]], drill->device->workers, numbers, host));
         for (uint32_t i = first; i < drill->count; i += 2)
-            RN_TRY(bring(drill, &drill->products[i].tensors[1], host));
+            RN_TRY(bring_weights_of(drill, &drill->calls[i], host));
     }
     return RN_OK;
 }
 
-static rn_status bring_all(rn_drill *drill, float *numbers, uint8_t *host) {
-    const rn_tensor *x = &drill->products[0].tensors[0];
+static rn_status bring_all(rn_drill *drill, void *numbers, uint8_t *host) {
+    const rn_tensor *x = &drill->calls[0].tensors[0];
     rn_drill_fill((float *)(void *)host, rn_tensor_elements(x));
-    RN_TRY(bring(drill, x, host));
+    RN_TRY(rn_drill_bring(drill, x, host));
     return bring_weights(drill, numbers, host);
 }
 
 static rn_status fill(rn_drill *drill) {
     uint64_t bytes = rn_max_u64(largest(drill, PART_X), largest(drill, PART_W));
-    uint64_t numbers_bytes = 2 * PATTERN * sizeof(float);
     void *host = NULL, *numbers = NULL;
     RN_TRY(rn_device_host_take(drill->device, staging, bytes, &host));
-    rn_status s = rn_alloc(RN_HOST_OTHER, numbers_bytes, &numbers);
+    rn_status s = rn_alloc(RN_HOST_OTHER, RN_DRILL_NUMBERS, &numbers);
     if (s == RN_OK) s = bring_all(drill, numbers, host);
-    rn_free(RN_HOST_OTHER, numbers, numbers_bytes);
+    rn_free(RN_HOST_OTHER, numbers, RN_DRILL_NUMBERS);
     rn_device_host_give_back(drill->device, staging, host, bytes);
     return s;
 }
@@ -174,17 +224,18 @@ rn_status rn_drill_begin(rn_drill *drill, rn_device *device, rn_queue *queue,
                          const rn_drill_kind *kind) {
     *drill = (rn_drill){.device = device, .queue = queue, .count = kind->count};
     for (uint32_t i = 0; i < kind->count; i++)
-        shape_product(drill, kind, kind->n[i % 2], &drill->products[i]);
+        shape_product(drill, kind, i, &drill->calls[i]);
     RN_TRY(hold(drill));
     return fill(drill);
 }
 
 // ---- timing -------------------------------------------------------------------------------------
 
-static void launch_all(rn_drill *drill) {
-    const rn_kernel *kernel = &drill->device->caps.kernels[RN_OP_MATMUL];
-    for (uint32_t i = 0; i < drill->launches; i++)
-        rn_queue_launch(drill->queue, kernel, &drill->products[i % drill->count].call);
+void rn_drill_launch(const rn_drill *drill, uint32_t launches) {
+    for (uint32_t i = 0; i < launches; i++) {
+        const rn_call *call = &drill->calls[i % drill->count].call;
+        rn_queue_launch(drill->queue, &drill->device->caps.kernels[call->op], call);
+    }
 }
 
 static rn_status run_passes(void *self) {
@@ -193,7 +244,7 @@ static rn_status run_passes(void *self) {
         if (drill->recording)
             drill->queue->replay(drill->queue, drill->recording);
         else
-            launch_all(drill);
+            rn_drill_launch(drill, drill->launches);
     return rn_queue_finish(drill->queue);
 }
 
@@ -201,7 +252,7 @@ static rn_status record(rn_drill *drill) {
     rn_queue *queue = drill->queue;
     if (!queue->record) return RN_OK;
     RN_TRY(queue->record(queue));
-    launch_all(drill);
+    rn_drill_launch(drill, drill->launches);
     return queue->keep(queue, &drill->recording);
 }
 

@@ -64,7 +64,11 @@ static const field fields[] = {
     {"link_bytes_second", RATE(link_bytes_second), 1, false, false},
     {"step_ns", RATE(step_seconds), 1e-9, false, false},
     {"unpack_weights_second", RATE(unpack_weights_second), 1, false, true},
+    {"unpack_bytes_second", RATE(unpack_bytes_second), 1, false, true},
     {"beside_link_percent", RATE(beside_link), 0.01, false, true},
+    {"attend_flops", RATE(attend_flops), 1, false, true},
+    {"attend_ns", RATE(attend_seconds), 1e-9, false, true},
+    {"run_ns", RATE(run_seconds), 1e-9, false, true},
 };
 #undef RATE
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };

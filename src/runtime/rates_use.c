@@ -23,6 +23,11 @@ rn_status rn_rates_use(uint32_t threads, bool *out_measured) {
     return RN_OK;
 }
 
+// A file of an earlier version does not have it.
+static void use_known(double *rate, double known) {
+    if (known > 0) *rate = known;
+}
+
 void rn_device_use_rates(rn_device *device, const rn_device_rates *rates) {
     rn_device_caps *caps = &device->caps;
     caps->flops = rates->flops;
@@ -32,6 +37,10 @@ void rn_device_use_rates(rn_device *device, const rn_device_rates *rates) {
     caps->link_bytes_second = rates->link_bytes_second;
     caps->step_seconds = rates->step_seconds;
     caps->unpack_weights_second = rates->unpack_weights_second;
+    caps->unpack_bytes_second = rates->unpack_bytes_second;
+    use_known(&caps->attend_flops, rates->attend_flops);
+    use_known(&caps->attend_seconds, rates->attend_seconds);
+    use_known(&caps->run_seconds, rates->run_seconds);
 }
 
 rn_status rn_rates_apply(rn_device *device, bool *out_measured) {

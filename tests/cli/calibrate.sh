@@ -44,7 +44,8 @@ import json
 kept = json.load(open('cache/ration/rates.json'))
 kept['flops'] = 1
 kept['devices'] = {'cuda:0': {'hardware': 'A card', 'flops': 5, 'quantized_flops': 6, 'memory_bytes_second': 7,
-                              'link_bytes_second': 8, 'step_ns': 9, 'unpack_weights_second': 10}}
+                              'link_bytes_second': 8, 'step_ns': 9, 'unpack_weights_second': 10, 'unpack_bytes_second': 11,
+                              'attend_flops': 12, 'attend_ns': 13, 'run_ns': 14}}
 json.dump(kept, open('cache/ration/rates.json', 'w'))
 json.dump(kept['devices'], open('devices', 'w'))
 PYTHON

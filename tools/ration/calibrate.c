@@ -23,15 +23,23 @@ static void print_cpu(const rn_rates *r) {
 
 static void print_device(const rn_rates_device *d) {
     printf("%s%s%s\n", d->name, d->hardware[0] ? ", " : "", d->hardware);
-    printf("  bf16 products  %6.1f TFLOP/s  of 512 rows\n", d->rates.flops / 1e12);
+    printf("  bf16 products  %6.1f TFLOP/s  of 512 rows, in whole tiles\n", d->rates.flops / 1e12);
     printf("  q8_0 products  %6.1f TFLOP/s\n", d->rates.quantized_flops / 1e12);
     printf("  memory         %6.1f GB/s     weights, for a product of one row\n",
            d->rates.memory_bytes_second / 1e9);
     if (d->rates.unpack_weights_second > 0)
         printf("  unpacking      %6.1f G/s      q4_0 weights, for the same\n",
                d->rates.unpack_weights_second / 1e9);
+    if (d->rates.unpack_bytes_second > 0)
+        printf("                 %6.1f G/s      q8_0 weights\n",
+               d->rates.unpack_bytes_second / 1e9);
+    if (d->rates.attend_flops > 0)
+        printf("  attention      %6.1f TFLOP/s  of 512 rows, and %.1f us at least\n",
+               d->rates.attend_flops / 1e12, d->rates.attend_seconds * 1e6);
     printf("  link           %6.1f GB/s     from the host\n", d->rates.link_bytes_second / 1e9);
     printf("  a kernel       %6.1f us       at least\n", d->rates.step_seconds * 1e6);
+    if (d->rates.run_seconds > 0)
+        printf("  a run          %6.1f us       of the host's\n", d->rates.run_seconds * 1e6);
 }
 
 static void print_rates(const rn_rates *r, const rn_rates_device *device, const char *path) {
@@ -39,6 +47,10 @@ static void print_rates(const rn_rates *r, const rn_rates_device *device, const 
     if (device) print_device(device);
     printf("Plans with as many threads%s%s will use them: kept in %s\n",
            device ? ", and those for " : "", device ? device->name : "", path);
+}
+
+static void write_known(rn_json *json, const char *key, double rate) {
+    if (rate > 0) rn_json_f64(json, key, rate);
 }
 
 static void write_device(const rn_rates_device *d, rn_json *json) {
@@ -50,8 +62,11 @@ static void write_device(const rn_rates_device *d, rn_json *json) {
     rn_json_f64(json, "memory_bytes_second", d->rates.memory_bytes_second);
     rn_json_f64(json, "link_bytes_second", d->rates.link_bytes_second);
     rn_json_f64(json, "step_seconds", d->rates.step_seconds);
-    if (d->rates.unpack_weights_second > 0)
-        rn_json_f64(json, "unpack_weights_second", d->rates.unpack_weights_second);
+    write_known(json, "unpack_weights_second", d->rates.unpack_weights_second);
+    write_known(json, "unpack_bytes_second", d->rates.unpack_bytes_second);
+    write_known(json, "attend_flops", d->rates.attend_flops);
+    write_known(json, "attend_seconds", d->rates.attend_seconds);
+    write_known(json, "run_seconds", d->rates.run_seconds);
     rn_json_end(json);
 }
 
@@ -139,9 +154,10 @@ const command calibrate_command = {
         "among moves, does.\n"
         "\n"
         "With --device a device that has memory of its own is measured as well: its products, its\n"
-        "memory, the link from the host, and what a kernel costs that does nearly nothing. That\n"
-        "takes some seconds more, 1.1 GiB of its memory and 256 MiB of the host's. Plans for the\n"
-        "same device use what was kept, until there is other hardware in its place.",
+        "memory, attention, the link from the host, what a kernel costs that does nearly nothing,\n"
+        "and what such a run costs the host. That takes some seconds more, 1.1 GiB of its memory\n"
+        "and 256 MiB of the host's. Plans for the same device use what was kept, until there is\n"
+        "other hardware in its place.",
     .example = "ration calibrate --disk /models",
     .min_words = 0,
     .max_words = 0,

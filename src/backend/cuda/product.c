@@ -251,3 +251,36 @@ uint64_t rn_cuda_project_workspace(const rn_call *call) {
     read_project(call, &p);
     return is_served(&p) ? tiled_workspace(&p) : rn_fused_workspace(call, part_workspace);
 }
+
+// ---- what the planner is told -------------------------------------------------------------------
+
+static rn_product_cut cut_launch(const rn_product_args *args, uint32_t multiprocessors) {
+    rn_many_launch many = rn_many_pick(args, multiprocessors, true);
+    bool some = many.family < RN_FAMILY_NARROW;
+    uint32_t groups = some ? 2 : (uint32_t)(many.family - RN_FAMILY_NARROW) + 1;
+    bool narrow = many.family == RN_FAMILY_SOME_32 || many.family == RN_FAMILY_SOME_64;
+    return (rn_product_cut){.blocks = (uint64_t)many.x * many.y * many.z,
+                            .columns = rn_div_up(args->cols, many.z),
+                            .rows = groups * RN_MANY_GROUP,
+                            .tokens = !narrow           ? RN_MANY_TOKENS
+                                      : args->rows > 32 ? 64
+                                                        : 32,
+                            .together = narrow ? 2 : 1,
+                            .weights = args->count,
+                            .partial_bytes = many.join_x ? rn_some_bytes(args, args->rows) : 0};
+}
+
+uint32_t rn_cuda_cut_product(const rn_call *call, uint32_t multiprocessors, rn_product_cut *out) {
+    product p;
+    uint32_t count = 0;
+    if (call->op == RN_OP_MATMUL)
+        read_matmul(call, &p);
+    else
+        read_project(call, &p);
+    if (p.rows <= RN_FEW_ROWS || !is_served(&p)) return 0;
+    for (uint32_t first = 0; first < p.count; first += count_alike(&p, first)) {
+        rn_product_args args = make_args(&p, first, count_alike(&p, first));
+        out[count++] = cut_launch(&args, multiprocessors);
+    }
+    return count;
+}

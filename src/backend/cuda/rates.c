@@ -8,6 +8,9 @@
 #define LINK_BYTES_SECOND   2e10 // PCIe 4
 #define DISK_BYTES_SECOND   1e9
 #define STEP_SECONDS        3e-6
+#define ATTEND_SHARE        0.5   // of the products' rate, for attention of a long prompt
+#define ATTEND_SECONDS      25e-6 // an H200's, of a short one
+#define RUN_SECONDS         50e-6 // an H200's
 #define PRODUCT_ROWS        16
 
 static double ask(const rn_gpu *gpu, int attribute) {
@@ -38,4 +41,7 @@ void rn_gpu_guess_rates(const rn_gpu *gpu, rn_device_caps *caps) {
     caps->link_bytes_second = LINK_BYTES_SECOND;
     caps->step_seconds = STEP_SECONDS;
     caps->product_rows = PRODUCT_ROWS;
+    caps->attend_flops = caps->flops * ATTEND_SHARE;
+    caps->attend_seconds = ATTEND_SECONDS;
+    caps->run_seconds = RUN_SECONDS;
 }

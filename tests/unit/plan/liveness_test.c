@@ -221,7 +221,8 @@ static void a_value_of_absurd_size_is_refused_by_name(void **state) {
     rn_arena_init(&w.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&w.memory, graph, &w.order));
     assert_ok(rn_unit_table_make(&w.memory, graph, &w.caps, &w.order, NULL, &w.units));
-    assert_ok(rn_binding_make(&w.memory, graph, &w.caps, &w.order, &w.units, 0, &w.binding));
+    assert_ok(rn_binding_make(&w.memory, graph, &w.caps, &w.order, &w.units, 0, (rn_workload){0},
+                              &w.binding));
     assert_fails(RN_INVALID,
                  rn_binding_trace(&w.memory, graph, &w.caps, &w.order, &w.units, &w.binding));
     assert_non_null(strstr(rn_last_story()->message, "'x'"));

@@ -83,8 +83,8 @@ static inline void work_out(worked *w, rn_graph *graph, uint64_t rows) {
     rn_arena_init(&w->memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&w->memory, graph, &w->order));
     assert_ok(rn_unit_table_make(&w->memory, graph, &w->caps, &w->order, NULL, &w->units));
-    assert_ok(
-        rn_binding_make(&w->memory, graph, &w->caps, &w->order, &w->units, rows, &w->binding));
+    assert_ok(rn_binding_make(&w->memory, graph, &w->caps, &w->order, &w->units, rows,
+                              (rn_workload){0}, &w->binding));
     assert_ok(rn_binding_trace(&w->memory, graph, &w->caps, &w->order, &w->units, &w->binding));
 }
 

@@ -4,6 +4,8 @@
 #include "base/fault.h"
 #include "model/model.h"
 
+#include <math.h>
+
 static rn_plan *make(const rn_recipe *recipe, rn_plan_options options) {
     rn_device_caps caps = paper_caps();
     rn_plan *plan;
@@ -144,6 +146,31 @@ static void rows_that_follow_one_by_one_want_weights_that_stay(void **state) {
     assert_true(prompt->summary.pass_seconds > passes->summary.pass_seconds);
     rn_plan_destroy(prompt);
     rn_plan_destroy(passes);
+}
+
+// A run on a device costs the host something, and what comes out of it crosses the link: 512
+// numbers of each row.
+static void a_run_costs_what_the_host_does_for_it(void **state) {
+    (void)state;
+    paper_model model = {write_wide};
+    rn_recipe recipe = paper_recipe(&model);
+    rn_device_caps caps = paper_caps();
+    rn_plan *before = NULL, *after = NULL;
+    recipe.rows = 32;
+    recipe.workload_rows = 96;
+    recipe.workload_passes = 10;
+    assert_ok(rn_plan_make(&recipe, &caps, NULL, &before));
+    caps.run_seconds = 1e-3;
+    assert_ok(rn_plan_make(&recipe, &caps, NULL, &after));
+    const rn_plan_summary *a = &before->summary, *b = &after->summary;
+    double one = rn_cost_outputs(&caps, 4 * 512), all = rn_cost_outputs(&caps, 4 * 512 * 32);
+    assert_true(one > 1e-3 && all > one);
+    assert_true(fabs(b->pass_seconds - a->pass_seconds - one) < 1e-12);
+    assert_true(fabs(b->prompt_seconds - a->prompt_seconds - 3 * all) < 1e-12);
+    assert_true(fabs(b->tail_seconds - a->tail_seconds - one) < 1e-12); // it comes at the end
+    assert_int_equal(a->planned_bytes, b->planned_bytes);
+    rn_plan_destroy(before);
+    rn_plan_destroy(after);
 }
 
 // ---- slices -------------------------------------------------------------------------------------
@@ -538,6 +565,7 @@ int main(void) {
         cmocka_unit_test(a_graph_without_weights_needs_no_staging),
         cmocka_unit_test(fewer_rows_take_more_runs),
         cmocka_unit_test(rows_that_follow_one_by_one_want_weights_that_stay),
+        cmocka_unit_test(a_run_costs_what_the_host_does_for_it),
         cmocka_unit_test(attention_is_sliced_where_that_makes_it_fit),
         cmocka_unit_test(training_recomputes_blocks_and_cuts_the_batch_as_far_as_needed),
         cmocka_unit_test(exact_forbids_micro_batches_and_the_refusal_names_it),

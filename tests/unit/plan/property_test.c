@@ -231,6 +231,7 @@ static rn_device_caps random_device(uint64_t *random) {
     caps.own_memory = true;
     caps.device = RN_DEVICE_HOST + 1;
     caps.link_bytes_second = links[random_below(random, 3)];
+    caps.run_seconds = random_below(random, 2) ? 1e-3 : 0;
     if (matrix_dtype != RN_DTYPE_F32) caps.weight_layout = tiles_for_products;
     return caps;
 }

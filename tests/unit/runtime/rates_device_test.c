@@ -17,6 +17,11 @@ static const rn_rates_sizes few = {.prompt_rows = 3,
                                    .k = 64,
                                    .weights = 3,
                                    .steps = 2,
+                                   .runs = 2,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 8,
+                                   .keys = 192,
                                    .link_bytes = 4096,
                                    .piece_bytes = 1024,
                                    .seconds = 0};
@@ -46,6 +51,7 @@ static void assert_measured(const rn_rates_device *d) {
     assert_true(is_rate(d->rates.memory_bytes_second));
     assert_true(is_rate(d->rates.link_bytes_second));
     assert_true(is_rate(d->rates.step_seconds));
+    assert_true(is_rate(d->rates.run_seconds));
     assert_true(d->rates.disk_bytes_second == 1.9e9); // the host's
 }
 
@@ -66,6 +72,9 @@ static void a_device_is_measured_and_nothing_stays(void **state) {
     assert_string_equal("A card", rates.devices[0].hardware);
     assert_measured(&rates.devices[0]);
     assert_true(rates.devices[0].rates.unpack_weights_second == 0); // it has no tiles
+    assert_true(rates.devices[0].rates.unpack_bytes_second == 0);
+    assert_true(rates.devices[0].rates.attend_flops == 0); // nor attention of its own
+    assert_true(rates.devices[0].rates.attend_seconds == 0);
     rn_device_destroy(device);
 }
 
@@ -105,6 +114,8 @@ static void a_device_takes_its_own_place_again_or_the_first(void **state) {
 // A device on paper, with tiles and recordings: it looks at what it is given and does nothing.
 static struct {
     uint32_t dtypes[RN_DTYPE_COUNT]; // launches with weights of each
+    uint32_t ops[RN_OP_COUNT];
+    uint64_t keys; // of all launches of attention
     uint32_t recorded, replayed, forgotten;
     bool recording, is_wrong;
 } seen;
@@ -121,15 +132,57 @@ static void look_at_weights(const rn_tensor *w) {
     if (sum < 1) seen.is_wrong = true; // zeros, or nearly
 }
 
-static rn_status look(const rn_call *call) {
-    const rn_tensor *x = &call->inputs[0];
-    seen.dtypes[call->inputs[1].dtype]++;
-    look_at_weights(&call->inputs[1]);
+static void look_at_x(const rn_tensor *x) {
     for (uint64_t i = 0; i < rn_tensor_elements(x); i++)
         if (!(fabsf(((const float *)x->data)[i]) <= 1)) seen.is_wrong = true;
-    memset(call->outputs[0].data, 0, rn_tensor_bytes(&call->outputs[0]));
+}
+
+static void write_results(const rn_call *call) {
+    for (uint32_t i = 0; i < call->output_count; i++)
+        memset(call->outputs[i].data, 0, rn_tensor_bytes(&call->outputs[i]));
     if (call->workspace_bytes != 96) seen.is_wrong = true;
     memset(call->workspace, 0, call->workspace_bytes);
+}
+
+// Weights stand behind x, or behind x and a norm.
+static rn_status look(const rn_call *call) {
+    uint32_t first = call->op == RN_OP_MATMUL ? 1 : 2;
+    const rn_tensor *w = &call->inputs[first];
+    look_at_x(&call->inputs[0]);
+    look_at_weights(w);
+    seen.ops[call->op]++;
+    seen.dtypes[w->dtype]++;
+    if (call->op == RN_OP_PROJECT_GATED) {
+        look_at_weights(w + 2);
+        look_at_x(&call->inputs[1]);
+        if (w->data == w[2].data || !rn_tensor_given(&call->inputs[1])) seen.is_wrong = true;
+    }
+    if (call->op == RN_OP_PROJECT) {
+        if (rn_tensor_given(&call->inputs[1]) || !rn_tensor_given(&call->inputs[4]))
+            seen.is_wrong = true;
+        look_at_x(&call->inputs[4]);
+    }
+    write_results(call);
+    return RN_OK;
+}
+
+// The last rows of sequence 0, whose pages are all there.
+static rn_status look_at_attention(const rn_call *call) {
+    const rn_tensor *in = call->inputs;
+    const int32_t *sequence = in[4].data, *position = in[5].data, *pages = in[6].data;
+    uint64_t rows = in[0].shape.dims[0], keys = in[6].shape.dims[1] * in[3].shape.dims[3];
+    for (uint64_t i = 0; i < rows; i++)
+        if (sequence[i] != 0 || (uint64_t)position[i] != keys - rows + i) seen.is_wrong = true;
+    for (uint64_t i = 0; i < in[6].shape.dims[1]; i++)
+        if ((uint64_t)pages[i] != i || i >= in[3].shape.dims[0]) seen.is_wrong = true;
+    for (uint32_t i = 0; i < 3; i++)
+        look_at_x(&in[i]);
+    if (in[3].data != call->outputs[0].data || in[3].dtype != RN_DTYPE_F16) seen.is_wrong = true;
+    seen.ops[call->op]++;
+    seen.keys += keys;
+    if (call->workspace_bytes != 96) seen.is_wrong = true;
+    memset(call->workspace, 0, call->workspace_bytes);
+    memset(call->outputs[1].data, 0, rn_tensor_bytes(&call->outputs[1]));
     return RN_OK;
 }
 
@@ -139,7 +192,9 @@ static uint64_t ask_workspace(const rn_call *call) {
 }
 
 static rn_layout want_tiles(const rn_call *call, uint32_t input) {
-    return call->op == RN_OP_MATMUL && input == 1 ? RN_LAYOUT_TILES : RN_LAYOUT_PLAIN;
+    uint64_t rank = call->inputs[input].shape.rank;
+    bool is_weight = call->op == RN_OP_MATMUL ? input == 1 : input == 2 || input == 4;
+    return is_weight && rank == 2 ? RN_LAYOUT_TILES : RN_LAYOUT_PLAIN;
 }
 
 static rn_status record(rn_queue *queue) {
@@ -178,7 +233,10 @@ static rn_status open_paper_queue(rn_device *device, rn_queue_kind kind, const _
 
 static void weights_are_numbers_in_tiles_and_launches_are_replayed(void **state) {
     (void)state;
-    static rn_kernel kernels[RN_OP_COUNT] = {[RN_OP_MATMUL] = {look, ask_workspace}};
+    static rn_kernel kernels[RN_OP_COUNT] = {[RN_OP_MATMUL] = {look, ask_workspace},
+                                             [RN_OP_PROJECT] = {look, ask_workspace},
+                                             [RN_OP_PROJECT_GATED] = {look, ask_workspace},
+                                             [RN_OP_ATTEND] = {look_at_attention, ask_workspace}};
     rn_rates rates = cpu_rates();
     rn_device *device = create_sim((rn_sim_options){0});
     device->caps.kernels = kernels;
@@ -191,14 +249,23 @@ static void weights_are_numbers_in_tiles_and_launches_are_replayed(void **state)
     assert_false(seen.is_wrong);
     assert_measured(&rates.devices[0]);
     assert_true(is_rate(rates.devices[0].rates.unpack_weights_second));
-    // Six timings, of which each was launched once and recorded once.
-    assert_int_equal(6, seen.recorded);
-    assert_int_equal(6, seen.forgotten);
-    assert_true(seen.replayed >= 12);
-    assert_int_equal(2 * (few.weights + 4 * few.steps), seen.dtypes[RN_DTYPE_F16]);
+    assert_true(is_rate(rates.devices[0].rates.unpack_bytes_second));
+    assert_true(is_rate(rates.devices[0].rates.attend_flops));
+    assert_true(is_rate(rates.devices[0].rates.attend_seconds));
+    // Nine timings, of which each was launched once and recorded once, and a run, only recorded.
+    assert_int_equal(10, seen.recorded);
+    assert_int_equal(10, seen.forgotten);
+    assert_true(seen.replayed >= 20);
+    assert_int_equal(2 * (few.weights + 4 * few.steps) + 1, seen.dtypes[RN_DTYPE_F16]);
     assert_int_equal(2 * few.weights, seen.dtypes[RN_DTYPE_Q4_0]);
     assert_int_equal(2 * 4, seen.dtypes[RN_DTYPE_BF16]);
-    assert_int_equal(2 * 4, seen.dtypes[RN_DTYPE_Q8_0]);
+    assert_int_equal(2 * 4 + 2 * few.weights, seen.dtypes[RN_DTYPE_Q8_0]);
+    // Products of many rows are a layer's, half of them gated; attention is to few keys and to
+    // many.
+    assert_int_equal(2 * 4, seen.ops[RN_OP_PROJECT]);
+    assert_int_equal(2 * 4, seen.ops[RN_OP_PROJECT_GATED]);
+    assert_int_equal(2 * 2 * 8, seen.ops[RN_OP_ATTEND]);
+    assert_int_equal(2 * 8 * (64 + few.keys), seen.keys);
     rn_device_destroy(device);
 }
 
@@ -294,7 +361,7 @@ static rn_status measure_armed(uint32_t alloc, uint32_t launch, uint32_t copy) {
 
 static void whatever_fails_on_the_device_is_told_and_given_back(void **state) {
     (void)state;
-    // The link, the steps, and three kinds of products have a block each.
+    // The link, the steps (and runs of them), and three kinds of products have a block each.
     for (uint32_t n = 1; n <= 5; n++)
         assert_int_equal(RN_NO_MEMORY, measure_armed(n, 0, 0));
     assert_ok(measure_armed(6, 0, 0));
@@ -337,15 +404,15 @@ static void stop_later(void *self, const char *what) {
 
 static void a_measurement_can_be_stopped_at_any_time(void **state) {
     (void)state;
-    for (int left = 0; left < 6; left++) {
+    for (int left = 0; left < 7; left++) {
         rn_rates rates = cpu_rates();
         rn_device *device = create_sim((rn_sim_options){0});
         uint64_t held = held_by(device);
         stopper stop = {.left = left};
         rn_rates_options options = {.cancel = &stop.stop, .progress = stop_later, .self = &stop};
         rn_status s = rn_rates_measure_sized(device, &few, &options, &rates);
-        assert_int_equal(left < 5 ? RN_CANCELLED : RN_OK, s); // there are five
-        assert_int_equal(left < 5 ? 0 : 1, rates.device_count);
+        assert_int_equal(left < 6 ? RN_CANCELLED : RN_OK, s); // there are six
+        assert_int_equal(left < 6 ? 0 : 1, rates.device_count);
         assert_int_equal(held, held_by(device));
         rn_device_destroy(device);
     }

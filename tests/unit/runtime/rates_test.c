@@ -114,6 +114,10 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     const char *path = test_own_path("rates.json");
     saved.devices[0] = some_device("cuda:0", "NVIDIA \"H200\" \\");
     saved.devices[0].rates.unpack_weights_second = 4.7e12;
+    saved.devices[0].rates.unpack_bytes_second = 3.8e12;
+    saved.devices[0].rates.attend_flops = 232e12;
+    saved.devices[0].rates.attend_seconds = 23e-6;
+    saved.devices[0].rates.run_seconds = 51e-6;
     saved.devices[1] = some_device("sim", "");
     saved.device_count = 2;
     saved.cpu.beside_link = 0.85;
@@ -131,10 +135,16 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     assert_true(is_near(gpu->rates.link_bytes_second, 53.2e9));
     assert_true(is_near(gpu->rates.step_seconds, 2.2e-6));
     assert_true(is_near(gpu->rates.unpack_weights_second, 4.7e12));
+    assert_true(is_near(gpu->rates.unpack_bytes_second, 3.8e12));
+    assert_true(is_near(gpu->rates.attend_flops, 232e12));
+    assert_true(is_near(gpu->rates.attend_seconds, 23e-6));
+    assert_true(is_near(gpu->rates.run_seconds, 51e-6));
     assert_true(is_near(gpu->rates.disk_bytes_second, 1.9e9)); // the host's
     assert_string_equal("sim", sim->name);
     assert_string_equal("", sim->hardware);
-    assert_true(sim->rates.unpack_weights_second == 0);
+    assert_true(sim->rates.unpack_weights_second == 0 && sim->rates.unpack_bytes_second == 0);
+    assert_true(sim->rates.attend_flops == 0 && sim->rates.attend_seconds == 0);
+    assert_true(sim->rates.run_seconds == 0);
 }
 
 static void as_many_devices_as_there_may_be_fit_into_a_file(void **state) {
@@ -148,6 +158,10 @@ static void as_many_devices_as_there_may_be_fit_into_a_file(void **state) {
         saved.devices[i] = some_device(name, hardware);
         saved.devices[i].rates.flops = 1e18;
         saved.devices[i].rates.unpack_weights_second = 1e18;
+        saved.devices[i].rates.unpack_bytes_second = 1e18;
+        saved.devices[i].rates.attend_flops = 1e18;
+        saved.devices[i].rates.attend_seconds = 1e9;
+        saved.devices[i].rates.run_seconds = 1e9;
     }
     saved.device_count = RN_RATES_DEVICES;
     assert_ok(rn_rates_save(&saved, test_own_path("rates.json")));
@@ -311,6 +325,10 @@ static void devices_that_cannot_be_are_corrupt(void **state) {
         WITH("{\"cuda:0\": {" DEVICE ", \"flops\": 1e9}}"),
         WITH("{\"cuda:0\": {" DEVICE ", \"unpack_weights_second\": 0}}"),
         WITH("{\"cuda:0\": {" DEVICE ", \"unpack_weights_second\": -1}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"unpack_bytes_second\": 0}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"attend_flops\": 0}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"attend_ns\": \"many\"}}"),
+        WITH("{\"cuda:0\": {" DEVICE ", \"run_ns\": 1.5}}"),
         WITH("{\"1\": {" DEVICE "}, \"2\": {" DEVICE "}, \"3\": {" DEVICE "}, \"4\": {" DEVICE
              "}, \"5\": {" DEVICE "}, \"6\": {" DEVICE "}, \"7\": {" DEVICE "}, \"8\": {" DEVICE
              "}, \"9\": {" DEVICE "}}"),
@@ -444,6 +462,32 @@ static void a_device_uses_rates_of_its_name_and_hardware(void **state) {
     rn_device_destroy(device);
 }
 
+// A file of an earlier version: what it does not say stays as the device guessed it.
+static void what_a_file_does_not_say_stays(void **state) {
+    (void)state;
+    rn_device *device;
+    rn_device_rates rates = some_device("sim", "").rates;
+    assert_ok(rn_sim_device_create(NULL, &device));
+    device->caps.attend_flops = 2e14;
+    device->caps.attend_seconds = 2e-5;
+    device->caps.run_seconds = 5e-5;
+    rn_device_use_rates(device, &rates);
+    assert_true(device->caps.step_seconds == rates.step_seconds);
+    assert_true(device->caps.attend_flops == 2e14);
+    assert_true(device->caps.attend_seconds == 2e-5);
+    assert_true(device->caps.run_seconds == 5e-5);
+    rates.unpack_bytes_second = 3e12;
+    rates.attend_flops = 3e14;
+    rates.attend_seconds = 3e-5;
+    rates.run_seconds = 4e-5;
+    rn_device_use_rates(device, &rates);
+    assert_true(device->caps.unpack_bytes_second == 3e12);
+    assert_true(device->caps.attend_flops == 3e14);
+    assert_true(device->caps.attend_seconds == 3e-5);
+    assert_true(device->caps.run_seconds == 4e-5);
+    rn_device_destroy(device);
+}
+
 static void the_cpu_is_not_a_device_of_the_file(void **state) {
     (void)state;
     rn_device *device;
@@ -542,6 +586,7 @@ int main(void) {
         in_a_folder(fields_of_a_later_version_are_skipped),
         in_a_folder(rates_are_used_where_threads_and_level_agree),
         in_a_folder(a_device_uses_rates_of_its_name_and_hardware),
+        cmocka_unit_test(what_a_file_does_not_say_stays),
         in_a_folder(the_cpu_is_not_a_device_of_the_file),
         in_a_folder(a_corrupt_file_is_not_taken_for_none),
         in_a_folder(every_failure_is_told_and_nothing_leaks),

@@ -1,0 +1,170 @@
+// cuda_cut_test.c — what the planner is told of products of many rows: how they are cut into tiles,
+// and that times which follow from it are those that were measured.
+#include "support.h"
+
+#include "backend/cuda/kernels/product_many.h"
+#include "backend/cuda/rows.h"
+#include "plan/planner.h"
+
+enum { MULTIPROCESSORS = 132 };
+
+// PROJECT (count 1), PROJECT_GATED (2) or PROJECT_THREE (3): x (rows, k) by weights (n[i], k).
+typedef struct product {
+    rn_tensor tensors[11];
+    rn_project_attrs attrs;
+    rn_call call;
+} product;
+
+static rn_tensor matrix(rn_dtype dtype, rn_layout layout, uint64_t rows, uint64_t cols) {
+    return (rn_tensor){.dtype = dtype, .layout = layout, .shape = RN_SHAPE(rows, cols)};
+}
+
+static const rn_call *make(product *p, uint32_t count, uint64_t rows, uint64_t k,
+                           const uint64_t *n /* (count) */, rn_dtype dtype) {
+    static const rn_op ops[] = {RN_OP_PROJECT, RN_OP_PROJECT_GATED, RN_OP_PROJECT_THREE};
+    uint32_t inputs = count == 1 ? 5 : 2 + 2 * count, outputs = count == 3 ? 3 : 1;
+    *p = (product){.attrs = {.eps = 1e-5f}};
+    rn_tensor *t = p->tensors;
+    t[0] = matrix(RN_DTYPE_F32, RN_LAYOUT_PLAIN, rows, k);
+    if (count > 1) t[1] = (rn_tensor){.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(k)};
+    for (uint32_t i = 0; i < count; i++)
+        t[2 + 2 * i] = matrix(dtype, RN_LAYOUT_TILES, n[i], k);
+    if (count == 1) t[4] = matrix(RN_DTYPE_F32, RN_LAYOUT_PLAIN, rows, n[0]);
+    for (uint32_t i = 0; i < outputs; i++)
+        t[inputs + i] = matrix(RN_DTYPE_F32, RN_LAYOUT_PLAIN, rows, n[i]);
+    p->call = (rn_call){.op = ops[count - 1],
+                        .attrs = &p->attrs,
+                        .inputs = t,
+                        .outputs = t + inputs,
+                        .input_count = inputs,
+                        .output_count = outputs};
+    return &p->call;
+}
+
+static void assert_cut(rn_product_cut cut, uint64_t blocks, uint64_t columns, uint32_t rows,
+                       uint32_t tokens, uint32_t together) {
+    assert_int_equal(blocks, cut.blocks);
+    assert_int_equal(columns, cut.columns);
+    assert_int_equal(rows, cut.rows);
+    assert_int_equal(tokens, cut.tokens);
+    assert_int_equal(together, cut.together);
+}
+
+// ---- how ----------------------------------------------------------------------------------------
+
+static void tiles_are_those_of_the_launch(void **state) {
+    (void)state;
+    product p;
+    rn_product_cut cuts[RN_PRODUCT_CUTS];
+    const uint64_t n[] = {4096, 1024, 1024}, wide[] = {14336, 14336};
+    const rn_call *three = make(&p, 3, 512, 4096, n, RN_DTYPE_F16);
+    assert_int_equal(1, rn_cuda_cut_product(three, MULTIPROCESSORS, cuts));
+    assert_cut(cuts[0], 128, 4096, 192, 128, 1);
+    assert_int_equal(3, cuts[0].weights);
+    assert_int_equal(0, cuts[0].partial_bytes);
+    const rn_call *gated = make(&p, 2, 512, 4096, wide, RN_DTYPE_BF16);
+    assert_int_equal(1, rn_cuda_cut_product(gated, MULTIPROCESSORS, cuts));
+    assert_cut(cuts[0], 896, 4096, 128, 128, 1);
+    assert_int_equal(2, cuts[0].weights);
+    const rn_call *narrow = make(&p, 1, 512, 2048, (uint64_t[]){2048}, RN_DTYPE_F16);
+    assert_int_equal(1, rn_cuda_cut_product(narrow, MULTIPROCESSORS, cuts));
+    assert_cut(cuts[0], 128, 2048, 64, 128, 1);
+}
+
+static void some_rows_are_cut_along_columns_too(void **state) {
+    (void)state;
+    product p;
+    rn_product_cut cuts[RN_PRODUCT_CUTS];
+    const uint64_t n[] = {4096};
+    assert_int_equal(
+        1, rn_cuda_cut_product(make(&p, 1, 128, 4096, n, RN_DTYPE_Q8_0), MULTIPROCESSORS, cuts));
+    assert_cut(cuts[0], 128, 1024, 128, 128, 1);
+    assert_int_equal(4 * 8 * 128 * 4096, cuts[0].partial_bytes); // eight segments of columns
+    assert_int_equal(
+        1, rn_cuda_cut_product(make(&p, 1, 60, 4096, n, RN_DTYPE_F16), MULTIPROCESSORS, cuts));
+    assert_cut(cuts[0], 256, 512, 128, 64, 2);
+    assert_int_equal(
+        1, rn_cuda_cut_product(make(&p, 1, 17, 4096, n, RN_DTYPE_F16), MULTIPROCESSORS, cuts));
+    assert_cut(cuts[0], 256, 512, 128, 32, 2);
+}
+
+static void weights_of_two_forms_are_two_launches(void **state) {
+    (void)state;
+    product p;
+    rn_product_cut cuts[RN_PRODUCT_CUTS];
+    const uint64_t n[] = {4096, 1024, 1024};
+    const rn_call *call = make(&p, 3, 512, 4096, n, RN_DTYPE_Q4_0);
+    p.tensors[6].dtype = RN_DTYPE_Q8_0;
+    assert_int_equal(2, rn_cuda_cut_product(call, MULTIPROCESSORS, cuts));
+    assert_int_equal(2, cuts[0].weights);
+    assert_int_equal(1, cuts[1].weights);
+}
+
+static void few_rows_and_plain_weights_are_not_cut(void **state) {
+    (void)state;
+    product p;
+    rn_product_cut cuts[RN_PRODUCT_CUTS];
+    const uint64_t n[] = {4096, 4096};
+    assert_int_equal(
+        0, rn_cuda_cut_product(make(&p, 1, 16, 4096, n, RN_DTYPE_F16), MULTIPROCESSORS, cuts));
+    const rn_call *plain = make(&p, 1, 512, 4096, n, RN_DTYPE_F16);
+    p.tensors[2].layout = RN_LAYOUT_PLAIN;
+    assert_int_equal(0, rn_cuda_cut_product(plain, MULTIPROCESSORS, cuts));
+    const rn_call *mixed = make(&p, 2, 512, 4096, n, RN_DTYPE_F16); // it is unfolded
+    p.tensors[4].dtype = RN_DTYPE_Q8_0;
+    assert_int_equal(0, rn_cuda_cut_product(mixed, MULTIPROCESSORS, cuts));
+}
+
+// ---- how long -----------------------------------------------------------------------------------
+
+static double layer_seconds(const rn_device_caps *caps, uint64_t rows, rn_dtype dtype) {
+    const uint64_t qkv[] = {4096, 1024, 1024}, wide[] = {14336, 14336}, dim[] = {4096};
+    rn_workload any = {0};
+    product p;
+    return rn_cost_call(caps, make(&p, 3, rows, 4096, qkv, dtype), any) +
+           rn_cost_call(caps, make(&p, 1, rows, 4096, dim, dtype), any) +
+           rn_cost_call(caps, make(&p, 2, rows, 4096, wide, dtype), any) +
+           rn_cost_call(caps, make(&p, 1, rows, 14336, dim, dtype), any);
+}
+
+// The products of a 7B model's layer with what is packed for them, one after the other on an H200,
+// in microseconds. One rate stands for all of them.
+static void the_products_of_a_layer_take_what_they_took(void **state) {
+    (void)state;
+    static const struct {
+        rn_dtype dtype;
+        uint64_t rows;
+        double took;
+    } measured[] = {
+        {RN_DTYPE_F16, 512, 488.4},  {RN_DTYPE_F16, 256, 324.0},  {RN_DTYPE_F16, 128, 238.3},
+        {RN_DTYPE_F16, 64, 181.5},   {RN_DTYPE_F16, 32, 157.7},   {RN_DTYPE_BF16, 512, 459.8},
+        {RN_DTYPE_BF16, 256, 322.1}, {RN_DTYPE_BF16, 128, 233.2}, {RN_DTYPE_Q8_0, 512, 471.1},
+        {RN_DTYPE_Q8_0, 256, 312.8}, {RN_DTYPE_Q8_0, 128, 208.8}, {RN_DTYPE_Q8_0, 64, 136.8},
+        {RN_DTYPE_Q8_0, 32, 110.9},  {RN_DTYPE_Q4_0, 512, 478.1}, {RN_DTYPE_Q4_0, 256, 306.0},
+        {RN_DTYPE_Q4_0, 128, 199.0},
+    };
+    rn_device_caps caps = {.fuses = true,
+                           .multiprocessors = MULTIPROCESSORS,
+                           .cut_product = rn_cuda_cut_product,
+                           .flops = 605e12,
+                           .quantized_flops = 605e12,
+                           .memory_bytes_second = 4705e9,
+                           .step_seconds = 1.8e-6};
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        double said = layer_seconds(&caps, measured[i].rows, measured[i].dtype) * 1e6;
+        if (said < 0.85 * measured[i].took || said > 1.15 * measured[i].took)
+            fail_msg("%s, %llu rows: %.1f us, not %.1f", rn_dtype_get(measured[i].dtype)->name,
+                     (unsigned long long)measured[i].rows, said, measured[i].took);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiles_are_those_of_the_launch),
+        cmocka_unit_test(some_rows_are_cut_along_columns_too),
+        cmocka_unit_test(weights_of_two_forms_are_two_launches),
+        cmocka_unit_test(few_rows_and_plain_weights_are_not_cut),
+        cmocka_unit_test(the_products_of_a_layer_take_what_they_took),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

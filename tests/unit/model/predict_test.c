@@ -1,0 +1,108 @@
+// predict_test.c — what plans say that text models take on a GPU, beside what they took.
+//
+// Rates and facts are an H200's, of one call of bench/gpu (bench/results/2026-11-15-h200.md); rates
+// that were not measured there are the device's guesses.
+#include "support.h"
+
+#include "backend/cuda/rows.h"
+#include "model/model.h"
+#include "plan/plan.h"
+
+static rn_device_caps h200(void) {
+    return (rn_device_caps){.name = "cuda:0",
+                            .device = RN_DEVICE_HOST + 1,
+                            .threads = 16,
+                            .kernels = rn_cuda_kernels,
+                            .weight_layout = rn_cuda_weight_layout,
+                            .own_memory = true,
+                            .unit_bytes = 64 << 20,
+                            .row_table_bytes = 1 << 20,
+                            .fuses = true,
+                            .multiprocessors = 132,
+                            .cut_product = rn_cuda_cut_product,
+                            .flops = 736.7e12,
+                            .quantized_flops = 611.2e12,
+                            .memory_bytes_second = 4705.2e9,
+                            .disk_bytes_second = 6.8e9,
+                            .link_bytes_second = 55.4e9,
+                            .step_seconds = 1.8e-6,
+                            .product_rows = 16,
+                            .unpack_weights_second = 5160.5e9,
+                            .attend_flops = 214e12,
+                            .attend_seconds = 25e-6,
+                            .run_seconds = 50e-6};
+}
+
+typedef struct fact {
+    const char *name;
+    rn_dtype dtype;
+    uint32_t layers, dim, kv_heads, ffn, vocab;
+    bool tied;
+    double tokens, prompt; // a second: made one by one, read 512 at once
+} fact;
+
+static const fact facts[] = {
+    {"7B f16", RN_DTYPE_F16, 32, 4096, 8, 14336, 32000, false, 277.9, 31466},
+    {"7B bf16", RN_DTYPE_BF16, 32, 4096, 8, 14336, 32000, false, 280.4, 32480},
+    {"7B q8_0", RN_DTYPE_Q8_0, 32, 4096, 8, 14336, 32000, false, 428.7, 31131},
+    {"7B q4_0", RN_DTYPE_Q4_0, 32, 4096, 8, 14336, 32000, false, 540.3, 32887},
+    {"1.1B f16", RN_DTYPE_F16, 22, 2048, 4, 5632, 32000, false, 1228.0, 116232},
+    {"1B bf16", RN_DTYPE_BF16, 16, 2048, 8, 8192, 128256, true, 1124.3, 129162},
+};
+
+static rn_plan_summary plan(const fact *f, uint32_t prompt, uint32_t tokens) {
+    rn_llama_config config = {.layers = f->layers,
+                              .dim = f->dim,
+                              .heads = 32,
+                              .kv_heads = f->kv_heads,
+                              .ffn = f->ffn,
+                              .vocab = f->vocab,
+                              .tied = f->tied,
+                              .weight_dtype = f->dtype,
+                              .fused = true,
+                              .kv_dtype = RN_DTYPE_F16,
+                              .context = prompt + tokens + 16,
+                              .page_tokens = 64,
+                              .sequences = 1,
+                              .logit_rows = 1,
+                              .rows = prompt};
+    rn_device_caps caps = h200();
+    rn_recipe recipe;
+    rn_plan *made;
+    assert_ok(rn_llama_recipe(&config, &recipe));
+    recipe.workload_rows = prompt;
+    recipe.workload_passes = tokens;
+    assert_ok(rn_plan_make(&recipe, &caps, NULL, &made));
+    rn_plan_summary summary = made->summary;
+    rn_plan_destroy(made);
+    rn_recipe_destroy(&recipe);
+    assert_int_equal(0, summary.streamed_bytes);
+    return summary;
+}
+
+static void assert_foretold(const char *name, const char *what, double said, double took) {
+    if (said < 0.85 * took || said > 1.15 * took)
+        fail_msg("%s: %s takes %.1f us, not %.1f", name, what, took * 1e6, said * 1e6);
+}
+
+static void a_token_takes_what_it_took(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        assert_foretold(facts[i].name, "a token", plan(&facts[i], 8, 128).pass_seconds,
+                        1 / facts[i].tokens);
+}
+
+static void a_prompt_takes_what_it_took(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        assert_foretold(facts[i].name, "a prompt", plan(&facts[i], 512, 2).prompt_seconds,
+                        512 / facts[i].prompt);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_takes_what_it_took),
+        cmocka_unit_test(a_prompt_takes_what_it_took),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
