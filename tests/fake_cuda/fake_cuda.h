@@ -41,6 +41,7 @@ typedef struct fake_cuda {
     size_t module_bytes; // that a module takes on the device
     const char *lacks;   // a function that modules do not have
     bool has_words;      // streams wait for and write words
+    bool maps_host;      // the device can address pinned memory (any of the host's, here)
     size_t args_bytes;   // of a kernel's struct that are kept for the hook
     void (*on_launch)(void *self, const fake_launch *launch); // on the stream's thread; may be NULL
     void *on_launch_self;

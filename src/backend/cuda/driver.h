@@ -46,6 +46,7 @@ enum {                               // of a function
     RN_CU_FUNCTION_SHARED_MOST = 8, // dynamic shared memory of a block
 };
 enum {
+    RN_CU_POINTER_DEVICE_ADDRESS = 3, // of pinned memory: where the device finds it
     RN_CU_EVENT_DISABLE_TIMING = 2,
     RN_CU_STREAM_NON_BLOCKING = 1, // does not wait for the default stream
     RN_CU_CAPTURE_THREAD_LOCAL = 1,

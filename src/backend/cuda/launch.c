@@ -18,8 +18,8 @@ static rn_status check(const rn_gpu *gpu, rn_cuda_kernel kernel, uint32_t shared
     return RN_OK;
 }
 
-static bool may_begin_early(const rn_cuda_stream *stream) {
-    return stream->after_launch &&
+static bool may_begin_early(const rn_cuda_stream *stream, rn_cuda_kernel kernel) {
+    return stream->after_launch && (!stream->after_port || kernel == RN_CUDA_PORT) &&
            (stream->is_recording ? stream->gpu->records_early : stream->gpu->starts_early);
 }
 
@@ -35,11 +35,12 @@ rn_status rn_cuda_launch(const rn_call *call, rn_cuda_kernel kernel, rn_cuda_gri
                            .shared_bytes = grid.shared_bytes,
                            .stream = stream->handle,
                            .attributes = &early,
-                           .attribute_count = grid.early && may_begin_early(stream)};
+                           .attribute_count = grid.early && may_begin_early(stream, kernel)};
     void *arguments[] = {(void *)args};
     rn_cu_result code =
         gpu->cuda.driver->launch_kernel_ex(&launch, gpu->module.functions[kernel], arguments, NULL);
     stream->after_launch = code == RN_CU_SUCCESS;
+    stream->after_port = kernel == RN_CUDA_PORT;
     if (code == RN_CU_SUCCESS) return RN_OK;
     return rn_cuda_check(gpu->cuda.driver, code, rn_cuda_kernel_name(kernel));
 }

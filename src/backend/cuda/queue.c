@@ -1,5 +1,6 @@
 // queue.c — each command is one call of the driver, inside the device's context.
 #include "backend/cuda/queue.h"
+#include "backend/cuda/kernels/rows_args.h"
 #include "base/clock.h"
 #include "memory/account.h"
 
@@ -66,7 +67,9 @@ static rn_status copy(rn_cuda_queue *queue, const rn_command *command) {
     uint64_t bytes = command->as.copy.bytes;
     bool out = command->kind == RN_COMMAND_COPY_OUT;
     rn_cu_result code;
+    rn_port_args port;
     RN_TRY(check_copy(queue->stream.gpu, out ? source : target, bytes));
+    if (rn_cuda_port_takes(queue, command, &port)) return rn_cuda_port_copy(queue, &port);
     queue->stream.after_launch = false;
     if (out)
         code = driver->memcpy_dtoh_async(target, (uintptr_t)source, bytes, stream);

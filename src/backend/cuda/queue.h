@@ -8,6 +8,7 @@
 //
 //     queue.c         submitting, finishing, poison      queue_fence.c   signals and waits
 //     queue_host.c    functions of the host              queue_record.c  recordings
+//     port.c          small copies, by threads
 #ifndef RN_BACKEND_CUDA_QUEUE_H
 #define RN_BACKEND_CUDA_QUEUE_H
 
@@ -18,6 +19,8 @@ typedef struct rn_cuda_stream {
     rn_gpu *gpu;
     rn_cu_stream handle;
     bool after_launch; // the last thing in it is a launch
+    bool after_port;   // and it brings inputs, which kernels read before they wait for others: so
+                       // nothing but the next of its kind begins before it has ended
     bool is_recording;
 } rn_cuda_stream;
 
@@ -71,6 +74,12 @@ void rn_cuda_queue_fail(rn_cuda_queue *queue, rn_status status);
 // The queue's story, also if it only shows in what the queue waited for; NULL: none. From any
 // thread; the links are held.
 const rn_story *rn_cuda_queue_look(rn_cuda_queue *queue);
+
+// Whether the copy is one for threads, and what these are told; then rn_cuda_port_copy makes it.
+struct rn_port_args;
+bool rn_cuda_port_takes(const rn_cuda_queue *queue, const rn_command *command,
+                        struct rn_port_args *out_args);
+RN_MUST_USE rn_status rn_cuda_port_copy(rn_cuda_queue *queue, const struct rn_port_args *args);
 
 // ---- inside the device's context ----------------------------------------------------------------
 void rn_cuda_queue_signal(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket);

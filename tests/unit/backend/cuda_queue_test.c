@@ -3,6 +3,7 @@
 // early or late, recordings, cancelling, a device that disappears.
 #include "support.h"
 #include "../../fake_cuda/fake_cuda.h"
+#include "backend/cuda/kernels/rows_args.h"
 #include "backend/cuda/queue.h"
 #include "base/fault.h"
 
@@ -34,6 +35,7 @@ static int each(void **state) {
     fake->fail_code = 719;
     fake->args_bytes = 0;
     fake->on_launch = NULL;
+    fake->maps_host = false;
     fake->launch_count = fake->early_count = fake->word_count = 0;
     host_before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     if (rn_cuda_device_create(0, 1, &device) != RN_OK) return -1;
@@ -64,7 +66,9 @@ static int clean(void **state) {
 typedef struct add_args {
     uint64_t *number;
     uint64_t more;
+    uint64_t rest;
 } add_args;
+_Static_assert(sizeof(add_args) == sizeof(rn_port_args), "the hook keeps as much of either");
 
 static void on_launch(void *self, const fake_launch *launch) {
     add_args args;
@@ -80,7 +84,7 @@ typedef struct add_attrs {
 
 static rn_status run_add(const rn_call *call) {
     const add_attrs *attrs = call->attrs;
-    add_args args = {call->outputs[0].data, attrs->more};
+    add_args args = {call->outputs[0].data, attrs->more, 0};
     return rn_cuda_launch(call, (rn_cuda_kernel)0,
                           (rn_cuda_grid){1, 1, 1, .threads = 32, .early = attrs->early}, &args);
 }
@@ -430,6 +434,69 @@ static void signal_that_cannot_be_submitted_is_reached_by_the_host(void **state)
     }
 }
 
+// ---- small copies -------------------------------------------------------------------------------
+
+static void on_port(void *self, const fake_launch *launch) {
+    rn_port_args args;
+    if (strcmp(launch->name, "rn_port") != 0) {
+        on_launch(self, launch);
+        return;
+    }
+    memcpy(&args, launch->args, sizeof args);
+    uint64_t threads = (uint64_t)launch->grid[0] * launch->threads;
+    if (threads >= args.bytes / 16 + args.bytes % 16) memcpy(args.to, args.from, args.bytes);
+}
+
+// What a copy of so many bytes became: a launch (1) or a copy of the driver's (0).
+static uint64_t copy_there_and_back(uint64_t bytes, uint64_t offset) {
+    static _Alignas(16) uint8_t in[2 * MIB], out[2 * MIB];
+    uint64_t before = fake->launch_count;
+    for (uint64_t i = 0; i < bytes; i++)
+        in[offset + i] = (uint8_t)(i * 7 + bytes);
+    memset(out, 0, sizeof out);
+    rn_queue_copy_in(compute, memory.base, in + offset, bytes);
+    uint64_t launched = fake->launch_count - before;
+    rn_queue_copy_out(compute, out + offset, memory.base, bytes);
+    assert_ok(rn_queue_finish(compute));
+    assert_memory_equal(in + offset, out + offset, bytes);
+    assert_int_equal(0, out[offset + bytes]);
+    return launched;
+}
+
+static void small_copies_of_mapped_memory_are_made_by_threads(void **state) {
+    (void)state;
+    fake->args_bytes = sizeof(rn_port_args);
+    fake->on_launch = on_port;
+    assert_int_equal(0, copy_there_and_back(64, 0)); // the device does not see it
+    fake->maps_host = true;
+    assert_int_equal(1, copy_there_and_back(1, 0));
+    assert_int_equal(1, copy_there_and_back(47, 16));
+    assert_int_equal(1, copy_there_and_back(64 << 10, 0));
+    assert_int_equal(0, copy_there_and_back((64 << 10) + 1, 0));
+    assert_int_equal(0, copy_there_and_back(64, 4)); // not aligned
+}
+
+static void nothing_but_another_copy_begins_before_a_small_copy_ends(void **state) {
+    (void)state;
+    static _Alignas(16) uint64_t in[2] = {3, 4};
+    uint64_t *number = numbers();
+    rn_tensor tensor = tensor_of(number);
+    const add_attrs early = {1, true};
+    fake->args_bytes = sizeof(rn_port_args);
+    fake->on_launch = on_port;
+    fake->maps_host = true;
+    rn_queue_copy_in(compute, number, in, 16);
+    assert_int_equal(0, fake->early_count);
+    rn_queue_copy_in(compute, number, in, 16);
+    assert_int_equal(1, fake->early_count);
+    submit_add(compute, &tensor, &early);
+    assert_int_equal(1, fake->early_count);
+    submit_add(compute, &tensor, &early);
+    assert_int_equal(2, fake->early_count);
+    assert_ok(rn_queue_finish(compute));
+    assert_int_equal(5, number[0]);
+}
+
 // ---- early launches and recordings --------------------------------------------------------------
 
 static void launches_begin_early_only_behind_launches(void **state) {
@@ -681,6 +748,8 @@ int main(void) {
         TEST(poison_that_shows_late_goes_along_all_fences),
         TEST(host_that_waits_hears_of_a_call_that_failed),
         TEST(signal_that_cannot_be_submitted_is_reached_by_the_host),
+        TEST(small_copies_of_mapped_memory_are_made_by_threads),
+        TEST(nothing_but_another_copy_begins_before_a_small_copy_ends),
         TEST(launches_begin_early_only_behind_launches),
         TEST(recording_is_replayed_as_a_whole),
         TEST(what_cannot_be_recorded_ends_the_recording),

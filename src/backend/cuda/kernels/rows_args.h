@@ -193,6 +193,17 @@ typedef struct rn_quantize_args {
     uint32_t to;     // rn_plain_type
 } rn_quantize_args;
 
+// ---- port.cu ------------------------------------------------------------------------------------
+
+// Both are aligned to 16 bytes. Blocks of any number of threads, in all one for each 16 bytes and
+// for each byte behind the last whole 16.
+typedef struct rn_port_args {
+    const void *from;
+    void *to;
+    uint32_t bytes;
+    uint32_t from_host; // or to it
+} rn_port_args;
+
 // ---- reduce.cu ----------------------------------------------------------------------------------
 
 typedef enum rn_fold { RN_FOLD_SUM, RN_FOLD_MAX, RN_FOLD_SQUARES } rn_fold;
