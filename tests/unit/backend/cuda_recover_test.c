@@ -113,12 +113,36 @@ static void a_gpu_that_fills_up_each_time_is_given_up(void **state) {
     finish(&a);
 }
 
+// Whoever fills the GPU during a run is too late: with weights that stay, and with streamed ones.
+static void a_run_takes_nothing_of_a_full_gpu(void **state) {
+    (void)state;
+    static float y[2 * 1024];
+    for (uint64_t budget = 0; budget <= 20 * MIB; budget += 20 * MIB) {
+        attempt a = {.options.budget_bytes = budget};
+        assert_ok(recover(&a));
+        assert_int_equal(rn_plan_get_summary(a.plan)->streamed_bytes > 0, budget > 0);
+        fake->capacity_bytes = fake->used_bytes;
+        uint64_t takes = fake->take_count;
+        for (int run = 0; run < 4; run++) // the second is recorded, the third replayed
+            assert_ok(chain_run(&model, a.session, 2, 0, y));
+        assert_int_equal(fake->take_count, takes);
+        assert_true(budget || fake->graph_launch_count > 0);
+        assert_ok(rn_session_reset(a.session)); // as after a failure
+        takes = fake->take_count;
+        assert_ok(chain_run(&model, a.session, 2, 0, y));
+        assert_int_equal(fake->take_count, takes);
+        finish(&a);
+        fake->capacity_bytes = 256 * MIB;
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_fuller_gpu_gets_a_smaller_plan, each, clean),
         cmocka_unit_test_setup_teardown(caches_are_given_back_for_the_asking, each, clean),
         cmocka_unit_test_setup_teardown(a_gpu_that_is_full_is_told_with_what_was_free, each, clean),
         cmocka_unit_test_setup_teardown(a_gpu_that_fills_up_each_time_is_given_up, each, clean),
+        cmocka_unit_test_setup_teardown(a_run_takes_nothing_of_a_full_gpu, each, clean),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

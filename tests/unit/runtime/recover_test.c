@@ -302,6 +302,33 @@ static void a_generator_says_the_same_from_what_is_left(void **state) {
     tiny_text_close(&tiny);
 }
 
+// What is refused from here on is not asked for: prompts, passes, rows that differ.
+static void a_generator_takes_nothing_of_the_device_later(void **state) {
+    (void)state;
+    static tiny_text tiny = {.layers = 5, .dim = 64, .vocab = 96};
+    const rn_sampling greedy = {.logprobs = 20};
+    uint64_t other[RN_PURPOSE_COUNT] = {[RN_PURPOSE_OTHER] = 64};
+    rn_device_memory memory;
+    tiny_text_open(&tiny, test_path("tiny.safetensors"));
+    rn_device *sim = make_sim(&(rn_sim_options){.memory_bytes = ROOM});
+    rn_generator_options options = {.text = {.context = 96, .page_tokens = 8, .rows = 16},
+                                    .session.device = sim};
+    for (int tight = 0; tight < 2; tight++) {
+        story got;
+        rn_generator *generator = tiny_text_generator(&tiny, &options);
+        const rn_plan_summary *s = rn_plan_get_summary(generator->plan);
+        assert_int_equal(s->streamed_bytes > 0, tight);
+        options.device_budget.planned_only = true;
+        options.device_budget.bytes = (s->smallest_bytes + s->planned_bytes) / 2;
+        rn_sim_device_arm(sim, 1, 0, 0);
+        assert_ok(story_tell(generator, &greedy, 1, 20, 40, &got));
+        assert_fails(RN_NO_MEMORY, rn_device_memory_take(sim, other, &memory)); // armed to the end
+        rn_generator_destroy(generator);
+    }
+    rn_device_destroy(sim);
+    tiny_text_close(&tiny);
+}
+
 // Budgets for all of the device keep a reserve, which this one does not have any more.
 static void a_generator_without_room_tells_what_was_free(void **state) {
     (void)state;
@@ -400,6 +427,7 @@ int main(void) {
         cmocka_unit_test(other_failures_are_left_alone),
         cmocka_unit_test(no_refused_allocation_of_the_host_is_fatal),
         cmocka_unit_test(a_generator_says_the_same_from_what_is_left),
+        cmocka_unit_test(a_generator_takes_nothing_of_the_device_later),
         cmocka_unit_test(a_generator_without_room_tells_what_was_free),
         cmocka_unit_test(a_training_step_is_cut_into_micro_batches),
     };
