@@ -29,6 +29,14 @@
 // calls, as in a loop) the first, the second and the last. How many allocations it has.
 uint64_t survive_refusals(rn_status (*live)(void));
 
+// ThreadSanitizer has nothing to see where one thread works alone: what takes long there is left to
+// the other builds.
+#ifdef __SANITIZE_THREAD__
+enum { TEST_THREADS_ONLY = 1 };
+#else
+enum { TEST_THREADS_ONLY = 0 };
+#endif
+
 // The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer;
 // NULL where it is missing: the test then calls skip().
 const char *test_data(const char *name);
