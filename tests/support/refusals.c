@@ -2,8 +2,7 @@
 //
 // A life asks for memory hundreds of times, most of them in loops; refusing each one makes the test
 // quadratic and walks the same error path over and over. So a life without refusals comes first, of
-// which every allocation's chain of calls is written down: the linker has all calls of rn_fault_hit
-// come by here (--wrap).
+// which every allocation's chain of calls is written down.
 #include "support.h"
 
 #include "base/fault.h"
@@ -17,7 +16,6 @@ enum { MOST = 1 << 16, DEPTH = 16 }; // DEPTH: further out, callers only pass a 
 
 static uint64_t chains[MOST]; // a hash of each allocation's callers
 static _Atomic uint64_t chain_count;
-static _Atomic bool is_writing;
 
 static uint64_t hash_callers(void) {
     void *frames[DEPTH];
@@ -28,15 +26,10 @@ static uint64_t hash_callers(void) {
     return hash;
 }
 
-bool __real_rn_fault_hit(rn_fault kind);
-bool __wrap_rn_fault_hit(rn_fault kind);
-
-bool __wrap_rn_fault_hit(rn_fault kind) {
-    if (kind == RN_FAULT_ALLOC && atomic_load(&is_writing)) {
-        uint64_t at = atomic_fetch_add(&chain_count, 1);
-        if (at < MOST) chains[at] = hash_callers();
-    }
-    return __real_rn_fault_hit(kind);
+static void write_chain(rn_fault kind) {
+    if (kind != RN_FAULT_ALLOC) return;
+    uint64_t at = atomic_fetch_add(&chain_count, 1);
+    if (at < MOST) chains[at] = hash_callers();
 }
 
 static bool is_worth_it(uint64_t n) {
@@ -50,9 +43,11 @@ static bool is_worth_it(uint64_t n) {
 
 static void write_down(rn_status (*live)(void)) {
     atomic_store(&chain_count, 0);
-    atomic_store(&is_writing, true);
+    rn_fault_watch(write_chain);
+    rn_fault_arm(RN_FAULT_ALLOC, UINT64_MAX);
     rn_status s = live();
-    atomic_store(&is_writing, false);
+    rn_fault_arm(RN_FAULT_ALLOC, 0);
+    rn_fault_watch(NULL);
     assert_ok(s);
     assert_in_range(chain_count, 1, MOST);
 }
