@@ -308,7 +308,8 @@ RN_API rn_value rn_op_attention(rn_graph *g, rn_value q, rn_value k, rn_value v,
 // The KV cache of a layer: a state (pages, 2, HK, page_tokens, D) of f16, f32 or q8_0 (then 32
 // divides D). Writes the rows k, v (ROWS, HK, D) at the places that page_table i32 (sequences,
 // max_pages) gives to (sequence i32 (ROWS), position i32 (ROWS)); a sequence of -1 writes nothing.
-// Returns the updated state, which is what attention must read.
+// In one run no two rows may have the same place: a session refuses that. Returns the updated
+// state, which is what attention must read.
 RN_API rn_value rn_op_kv_append(rn_graph *g, rn_value kv, rn_value k, rn_value v, rn_value sequence,
                                 rn_value position, rn_value page_table);
 // q (ROWS, H, D): each row sees the keys of its sequence at positions <= its own (within the

@@ -166,6 +166,9 @@ struct rn_device {
     void (*free)(rn_device *device, void *block, uint64_t bytes);
     rn_status (*open_queue)(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
                             rn_queue **out);
+    // Makes a fence's own means before its first signal, so that a run takes no memory for them;
+    // `with_host`: also those that a thread of the host signals it by, or waits for it. NULL: none.
+    rn_status (*ready_fence)(rn_device *device, rn_fence *fence, bool with_host);
     // Host memory that the device copies from and to at its full rate (pinned). Asks the budget and
     // charges `account`. NULL: any memory will do.
     rn_status (*alloc_host)(rn_device *device, rn_account account, uint64_t bytes, void **out);

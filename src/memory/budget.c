@@ -68,14 +68,14 @@ static uint64_t reclaimable(rn_device_id device) {
     return sum;
 }
 
-// Asks owners until the device's total plus `bytes` is within `limit`, or nobody has more. What
-// they release is heard by a profiler, who may need memory to write it down: it gets what is free.
+// Asks owners until what is claimed plus `bytes` is within `limit`, or nobody has more. What they
+// release is heard by a profiler, who may need memory to write it down: it gets what is free.
 static void ask_givers(rn_device_id device, uint64_t bytes, uint64_t limit) {
     if (asking) return;
     pthread_mutex_lock(&giver_lock);
     asking = true;
     for (size_t i = 0; i < giver_count; i++) {
-        uint64_t now = rn_ledger_now(device);
+        uint64_t now = rn_ledger_claimed(device);
         if (bytes <= limit && now <= limit - bytes) break;
         uint64_t over = bytes > limit ? now : now - (limit - bytes);
         if (givers[i]->device == device) givers[i]->give_back(givers[i]->self, over);
@@ -89,7 +89,7 @@ static bool fits(uint64_t now, uint64_t bytes, uint64_t limit) {
 }
 
 rn_fit rn_budget_ask(rn_device_id device, uint64_t bytes) {
-    uint64_t soft, hard, now = rn_ledger_now(device);
+    uint64_t soft, hard, now = rn_ledger_claimed(device);
     rn_budget_get(device, &soft, &hard);
     if (fits(now, bytes, soft)) return RN_FIT_NOW;
     if (fits(now, bytes, hard)) return RN_FIT_AFTER_EVICT;
@@ -124,7 +124,7 @@ static void tell_refusal(const rn_refusal *refusal) {
 
 rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_bytes,
                            uint64_t smallest_bytes) {
-    uint64_t now = rn_ledger_now(account.device);
+    uint64_t now = rn_ledger_claimed(account.device);
     rn_refusal *refusal = &thread_refusal;
     *refusal = (rn_refusal){
         .device = account.device,
@@ -160,7 +160,7 @@ void rn_refusals_mute(bool mute) {
 }
 
 static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {
-    uint64_t now = rn_ledger_now(account.device), smallest;
+    uint64_t now = rn_ledger_claimed(account.device), smallest;
     uint64_t kept = now - rn_min_u64(now, reclaimable(account.device));
     if (!rn_add_u64(kept, bytes, &smallest)) smallest = RN_NO_LIMIT;
     return rn_budget_refuse(account, bytes, hard, smallest);

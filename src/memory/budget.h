@@ -4,8 +4,8 @@
 
 #include <ration/memory.h>
 
-// Takes room for the bytes in the device's total, or refuses. Completed by rn_ledger_count or
-// undone by rn_ledger_unreserve.
+// Claims room for the bytes under the device's limit, or refuses. Completed by rn_ledger_count or
+// undone by rn_ledger_unreserve, which leaves no trace in any peak.
 RN_MUST_USE rn_status rn_budget_reserve(rn_account account, uint64_t bytes);
 
 // For those who know their need before they allocate: makes the refusal and its story,

@@ -1,8 +1,10 @@
-// ledger.c — counters. A charge is two atomic adds: the line's bytes and the device's bytes; each
-// add's result is a value that the counter really had, so the largest of them is the exact peak.
+// ledger.c — counters. A charge adds to the line's bytes and the device's bytes; each add's result
+// is a value that the counter really had, so the largest of them is the exact peak. A third add
+// claims room under the limit, before there is memory: what the system then refuses was claimed for
+// a moment, and is in no peak.
 //
-// The number of live charges needs no peak. It is kept for each thread without atomic adds (a third
-// one would cost half as much again as the two) and summed when somebody asks.
+// The number of live charges needs no peak. It is kept for each thread without atomic adds (one
+// more would cost as much as each of the three) and summed when somebody asks.
 #include "memory/ledger.h"
 #include "memory/scope.h"
 
@@ -20,6 +22,13 @@ typedef struct counter {
     _Atomic uint64_t now, peak;
 } counter;
 
+// Of one device.
+typedef struct device_total {
+    _Alignas(32) counter held;     // what is charged
+    _Atomic uint64_t claimed;      // and what is reserved beside it
+    _Atomic uint64_t watched_peak; // of what is charged, for the profiler
+} device_total;
+
 // Live charges of one thread. Written by that thread only; a thread that frees what another
 // allocated goes negative, the sum does not.
 typedef struct tally {
@@ -35,8 +44,7 @@ struct rn_holder {
 };
 
 static counter lines[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
-static counter totals[RN_DEVICE_MAX];
-static _Atomic uint64_t watched_peaks[RN_DEVICE_MAX]; // of the totals, for the profiler
+static device_total totals[RN_DEVICE_MAX];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static rn_holder *holders;
@@ -220,19 +228,20 @@ static void raise_to(_Atomic uint64_t *most, uint64_t value) {
             return;
 }
 
-static void raise_total(rn_device_id device, uint64_t value) {
-    raise_to(&totals[device].peak, value);
-    raise_to(&watched_peaks[device], value);
+static uint64_t add(_Atomic uint64_t *now, uint64_t bytes) {
+    return atomic_fetch_add_explicit(now, bytes, memory_order_relaxed) + bytes;
 }
 
-static uint64_t add(counter *c, uint64_t bytes) {
-    return atomic_fetch_add_explicit(&c->now, bytes, memory_order_relaxed) + bytes;
-}
-
-static void subtract(counter *c, uint64_t bytes) {
-    uint64_t before = atomic_fetch_sub_explicit(&c->now, bytes, memory_order_relaxed);
+static void subtract(_Atomic uint64_t *now, uint64_t bytes) {
+    uint64_t before = atomic_fetch_sub_explicit(now, bytes, memory_order_relaxed);
     assert(before >= bytes);
     (void)before;
+}
+
+static void hold(device_total *t, uint64_t bytes) {
+    uint64_t now = add(&t->held.now, bytes);
+    raise_to(&t->held.peak, now);
+    raise_to(&t->watched_peak, now);
 }
 
 bool rn_ledger_is_heard(void) {
@@ -268,54 +277,59 @@ static void notify(rn_account account, const void *address, uint64_t bytes, rn_e
 
 void rn_ledger_count(rn_account account, const void *address, uint64_t bytes) {
     counter *line = &lines[account.device][account.purpose];
-    raise_to(&line->peak, add(line, bytes));
+    hold(&totals[account.device], bytes);
+    raise_to(&line->peak, add(&line->now, bytes));
     count_live(account, 1);
     notify(account, address, bytes, RN_EVENT_CHARGE);
 }
 
 void rn_ledger_charge(rn_account account, const void *address, uint64_t bytes) {
     assert(account.device < RN_DEVICE_MAX && account.purpose < RN_PURPOSE_COUNT);
-    raise_total(account.device, add(&totals[account.device], bytes));
+    add(&totals[account.device].claimed, bytes);
     rn_ledger_count(account, address, bytes);
 }
 
 void rn_ledger_release(rn_account account, const void *address, uint64_t bytes) {
     assert(account.device < RN_DEVICE_MAX && account.purpose < RN_PURPOSE_COUNT);
-    subtract(&lines[account.device][account.purpose], bytes);
-    subtract(&totals[account.device], bytes);
+    subtract(&lines[account.device][account.purpose].now, bytes);
+    subtract(&totals[account.device].held.now, bytes);
+    subtract(&totals[account.device].claimed, bytes);
     count_live(account, -1);
     notify(account, address, bytes, RN_EVENT_RELEASE);
 }
 
 uint64_t rn_ledger_now(rn_device_id device) {
-    return atomic_load_explicit(&totals[device].now, memory_order_relaxed);
+    return atomic_load_explicit(&totals[device].held.now, memory_order_relaxed);
+}
+
+uint64_t rn_ledger_claimed(rn_device_id device) {
+    return atomic_load_explicit(&totals[device].claimed, memory_order_relaxed);
 }
 
 bool rn_ledger_try_reserve(rn_device_id device, uint64_t bytes, uint64_t limit) {
-    counter *total = &totals[device];
-    uint64_t now = atomic_load_explicit(&total->now, memory_order_relaxed);
+    _Atomic uint64_t *claimed = &totals[device].claimed;
+    uint64_t now = atomic_load_explicit(claimed, memory_order_relaxed);
     do {
         if (bytes > limit || now > limit - bytes) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&total->now, &now, now + bytes,
+    } while (!atomic_compare_exchange_weak_explicit(claimed, &now, now + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
-    raise_total(device, now + bytes);
     return true;
 }
 
 uint64_t rn_ledger_watched_peak(rn_device_id device) {
-    return atomic_load_explicit(&watched_peaks[device], memory_order_relaxed);
+    return atomic_load_explicit(&totals[device].watched_peak, memory_order_relaxed);
 }
 
 // First down, then up: what others add in between raises it as well.
 void rn_ledger_watch(void) {
     for (size_t d = 0; d < RN_DEVICE_MAX; d++) {
-        atomic_store(&watched_peaks[d], 0);
-        raise_to(&watched_peaks[d], atomic_load(&totals[d].now));
+        atomic_store(&totals[d].watched_peak, 0);
+        raise_to(&totals[d].watched_peak, atomic_load(&totals[d].held.now));
     }
 }
 
 void rn_ledger_unreserve(rn_device_id device, uint64_t bytes) {
-    subtract(&totals[device], bytes);
+    subtract(&totals[device].claimed, bytes);
 }
 
 void rn_ledger_give_up(rn_account account, uint64_t bytes) {
@@ -327,7 +341,8 @@ void rn_ledger_set(rn_device_id device, rn_purpose purpose, uint64_t bytes) {
     uint64_t before = atomic_exchange(&lines[device][purpose].now, bytes);
     raise_to(&lines[device][purpose].peak, bytes);
     uint64_t change = bytes - before; // may wrap: the sum below is right modulo 2^64
-    raise_total(device, add(&totals[device], change));
+    add(&totals[device].claimed, change);
+    hold(&totals[device], change);
     rn_event event = {.account = {device, (uint8_t)purpose, NULL},
                       .address = &lines[device][purpose]};
     if (before == bytes || !rn_ledger_is_heard()) return;
@@ -363,7 +378,7 @@ rn_ledger_line rn_ledger_read(rn_device_id device, rn_purpose purpose) {
 
 rn_ledger_line rn_ledger_total(rn_device_id device) {
     assert(device < RN_DEVICE_MAX);
-    rn_ledger_line line = read_counter(&totals[device]);
+    rn_ledger_line line = read_counter(&totals[device].held);
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         line.count += live_count(device, (rn_purpose)p);
     return line;
@@ -371,7 +386,7 @@ rn_ledger_line rn_ledger_total(rn_device_id device) {
 
 void rn_ledger_reset_peaks(void) {
     for (size_t d = 0; d < RN_DEVICE_MAX; d++) {
-        atomic_store(&totals[d].peak, atomic_load(&totals[d].now));
+        atomic_store(&totals[d].held.peak, atomic_load(&totals[d].held.now));
         for (size_t p = 0; p < RN_PURPOSE_COUNT; p++)
             atomic_store(&lines[d][p].peak, atomic_load(&lines[d][p].now));
     }
@@ -392,8 +407,9 @@ bool rn_ledger_is_valid(void) {
             if (line.peak_bytes < line.now_bytes || named[p] > line.now_bytes) return false;
             sum += line.now_bytes;
         }
-        rn_ledger_line total = read_counter(&totals[d]);
+        rn_ledger_line total = read_counter(&totals[d].held);
         if (sum != total.now_bytes || total.peak_bytes < total.now_bytes) return false;
+        if (sum != atomic_load(&totals[d].claimed)) return false;
     }
     return true;
 }

@@ -28,12 +28,17 @@ static void close_case(rn_case *c) {
     *c = (rn_case){0};
 }
 
-// Blocks in the order in which they become resident: halves, quarters, eighths ... so that what is
-// streamed lies evenly between what stays, and the disk has work all through a run.
+// Blocks in the order in which they become resident, so that what is streamed lies evenly between
+// what stays, however many that are, and the disk has work all through a run. A power of two of
+// them: halves, quarters, eighths ... Any other number is not cut so evenly: there a block's turn
+// is how far it lies round a circle, each block a golden section further than the one before; the
+// first few of them are never more than three different distances apart.
 static uint32_t turn_of(uint32_t block, uint32_t blocks) {
-    uint32_t fraction = (uint32_t)(((uint64_t)block << 32) / blocks), turned = 0;
-    for (int bit = 0; bit < 32; bit++)
-        turned |= (fraction >> bit & 1) << (31 - bit);
+    static const uint32_t golden = 2654435769u; // of a circle of 2^32
+    uint32_t turned = 0;
+    if (blocks & (blocks - 1)) return block * golden;
+    for (uint32_t bit = 1; bit < blocks; bit <<= 1)
+        turned = turned << 1 | ((block & bit) != 0);
     return turned;
 }
 

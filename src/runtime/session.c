@@ -96,6 +96,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
     RN_TRY(rn_session_prepare_rows(session));
+    RN_TRY(rn_session_prepare_appends(session));
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
                            session->device->workers, &session->weights));
@@ -340,7 +341,7 @@ static rn_status check_inputs(const rn_session *session, uint64_t rows) {
                            name, (unsigned long long)input->bytes, (unsigned long long)(rows * cut),
                            (unsigned long long)(each * cut));
     }
-    return RN_OK;
+    return rn_session_check_appends(session, rows);
 }
 
 // The part of micro-batch `which`; an input that is as large as one part goes to each.

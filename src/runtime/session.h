@@ -27,6 +27,11 @@ typedef struct rn_session_input {
     bool given;          // for the next run
 } rn_session_input;
 
+// The inputs that say where an op writes in a cache.
+typedef struct rn_session_append {
+    rn_value sequence, position;
+} rn_session_append;
+
 // Steps of a run of so many rows, as the compute queue keeps them.
 typedef struct rn_session_recording {
     uint64_t rows, used; // used: the number of its last use; 0: never
@@ -115,6 +120,9 @@ struct rn_session {
 
     rn_row_pick *picks;  // (the most ids of an input whose rows are gathered)
     int32_t *unique_ids; // as many
+
+    rn_session_append *appends; // (append_count)
+    uint32_t append_count;
 
     rn_guard *guard;             // or NULL
     rn_session_profile *profile; // NULL: it was never recorded
@@ -209,6 +217,12 @@ RN_MUST_USE rn_status rn_session_prepare_rows(rn_session *session);
 // Reads the rows that the inputs ask for and rewrites these inputs. RN_INVALID: an id that is no
 // row; RN_IO.
 RN_MUST_USE rn_status rn_session_gather(rn_session *session, uint64_t rows);
+
+// ---- places in caches (appends.c) ---------------------------------------------------------------
+
+RN_MUST_USE rn_status rn_session_prepare_appends(rn_session *session);
+// RN_INVALID: two rows of the inputs are the same position of the same sequence.
+RN_MUST_USE rn_status rn_session_check_appends(const rn_session *session, uint64_t rows);
 
 // ---- audit (audit.c) ----------------------------------------------------------------------------
 

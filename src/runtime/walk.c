@@ -21,6 +21,27 @@
 
 // ---- fences -------------------------------------------------------------------------------------
 
+// A run takes no memory of a device: what its fences need is there before.
+static rn_status ready(rn_session *session, rn_fence *fence, bool with_host) {
+    rn_device *device = session->device;
+    return device->ready_fence ? device->ready_fence(device, fence, with_host) : RN_OK;
+}
+
+static rn_status ready_all(rn_session *session) {
+    const rn_plan *plan = session->plan;
+    for (uint32_t i = 0; i < session->fence_count; i++)
+        RN_TRY(ready(session, &session->fences[i], false));
+    for (int i = 0; i < 2 && plan->use_count && !plan->from_host; i++) {
+        RN_TRY(ready(session, &session->stage_full[i], true));
+        RN_TRY(ready(session, &session->stage_free[i], true));
+    }
+    for (int i = 0; i < RN_WEAVE_PLACES && session->options.part_count; i++) {
+        RN_TRY(ready(session, &session->parts.full[i], false));
+        RN_TRY(ready(session, &session->parts.free[i], false));
+    }
+    return RN_OK;
+}
+
 static rn_status make_fences(rn_session *session) {
     const rn_plan *plan = session->plan;
     void *fence_of = NULL, *fences = NULL;
@@ -253,6 +274,7 @@ rn_status rn_session_prepare_walk(rn_session *session) {
     }
     rn_session_forget_places(session);
     RN_TRY(make_fences(session));
+    RN_TRY(ready_all(session));
     RN_TRY(order_reads(session));
     RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, cancel, &session->compute));
     if (session->plan->use_count && !session->plan->from_host)
@@ -309,6 +331,7 @@ void rn_session_revive(rn_session *session) {
         session->stage_free[i].for_host = true;
     }
     rn_session_renew_places(session);
+    (void)!ready_all(session); // else the next run does it
     rn_weights_rewind(session->weights);
     session->reads_begun = 0;
     atomic_store(&session->evictions, 0);

@@ -168,6 +168,7 @@ static int remove_range(uint64_t address, bool flat, size_t *out_bytes) {
 }
 
 int fake_take(size_t bytes) {
+    fake.take_count++;
     if (bytes > fake.capacity_bytes - fake.used_bytes) return NO_MEMORY;
     fake.used_bytes += bytes;
     return OK;
@@ -378,6 +379,7 @@ static int create_event(void **out) {
             events[i] = (event){.alive = true};
             *out = &events[i];
             fake.event_count++;
+            fake.take_count++;
             return OK;
         }
     return code == OK ? NO_MEMORY : code;

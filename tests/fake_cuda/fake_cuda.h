@@ -53,6 +53,7 @@ typedef struct fake_cuda {
     uint64_t synchronize_count;
     uint64_t stream_count, module_count, graph_count; // alive
     uint64_t pinned_bytes;
+    uint64_t take_count; // blocks of the device and of pinned memory, and events, so far
     uint64_t launch_count, early_count, graph_launch_count, word_count; // submitted
     uint64_t violations; // memory unmapped or freed under a kernel, or driver calls without context
     // verbs

@@ -373,6 +373,11 @@ CUDA(cuGraphInstantiateWithFlags, void **out, void *graph, unsigned long long fl
     (void)flags;
     LOCKED(instantiate(out, graph));
 }
+CUDA(cuGraphUpload, void *exec, void *stream) {
+    (void)exec;
+    (void)stream;
+    LOCKED(fake_enter_call());
+}
 static int launch_graph(const list *exec, void *stream) {
     int code = OK;
     fake.graph_launch_count++;
@@ -464,6 +469,7 @@ static int pin(void **out, size_t bytes) {
     if (!block) return NO_MEMORY;
     *block = bytes;
     fake.pinned_bytes += bytes;
+    fake.take_count++;
     *out = (char *)block + PIN_HEAD;
     return OK;
 }

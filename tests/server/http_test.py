@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from http_client import Server, form
 
@@ -593,16 +594,24 @@ def run_tests(ration, template):
         server.until(lambda: idle(server))
 
 
+def run_checks(ration):
+    """Each has a server of its own, and most of them wait for it: a few at a time."""
+    def run(name):
+        start = time.time()
+        globals()[name](ration)
+        print(f'{name} {time.time() - start:.2f} s', flush=True)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(run, name) for name in globals() if name.startswith('check_')]:
+            done.result()
+
+
 def main(ration):
     with tempfile.NamedTemporaryFile('w', suffix='.jinja') as template:
         template.write('{% for m in messages %}{{ m.content }}{% endfor %}')
         template.flush()
         run_tests(ration, template.name)
-    for name, check in list(globals().items()):
-        if name.startswith('check_'):
-            start = time.time()
-            check(ration)
-            print(f'{name} {time.time() - start:.2f} s', flush=True)
+    run_checks(ration)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-// support.c — files and folders for tests, and memory that is refused.
+// support.c — files and folders for tests.
 #include "support.h"
 
 #include "base/fault.h"
@@ -84,17 +84,4 @@ void *test_read(const char *path, size_t *out_bytes) {
     data[*out_bytes] = '\0';
     fclose(file);
     return data;
-}
-
-uint64_t survive_refusals(rn_status (*live)(void)) {
-    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes, n = 1;
-    for (bool fired = true; fired; n++) {
-        rn_fault_arm(RN_FAULT_ALLOC, n);
-        rn_status s = live();
-        fired = rn_fault_fired(RN_FAULT_ALLOC);
-        rn_fault_arm(RN_FAULT_ALLOC, 0);
-        assert_int_equal(s, fired ? RN_NO_MEMORY : RN_OK);
-        assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
-    }
-    return n;
 }

@@ -24,9 +24,18 @@
 // Asserts one particular failure.
 #define assert_fails(expected, expr) assert_int_equal((expected), (expr))
 
-// Refuses the first allocation of `live`, then the second, ... until it asks for no more: each time
-// it fails with RN_NO_MEMORY and has given everything back. How many it was called.
+// Refuses the allocations of `live`, one in each call of it: each time it fails with RN_NO_MEMORY
+// and has given everything back. Of those that come about in the same way (by the same chain of
+// calls, as in a loop) the first, the second and the last. How many allocations it has.
 uint64_t survive_refusals(rn_status (*live)(void));
+
+// ThreadSanitizer has nothing to see where one thread works alone: what takes long there is left to
+// the other builds.
+#ifdef __SANITIZE_THREAD__
+enum { TEST_THREADS_ONLY = 1 };
+#else
+enum { TEST_THREADS_ONLY = 0 };
+#endif
 
 // The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer;
 // NULL where it is missing: the test then calls skip().

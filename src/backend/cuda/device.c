@@ -266,6 +266,7 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
     gpu->base.alloc = alloc;
     gpu->base.free = give_back;
     gpu->base.open_queue = rn_cuda_queue_open;
+    gpu->base.ready_fence = rn_cuda_fence_ready;
     gpu->base.alloc_host = alloc_host;
     gpu->base.free_host = free_host;
     gpu->base.free_bytes = free_bytes;

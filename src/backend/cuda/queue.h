@@ -57,6 +57,9 @@ void rn_cuda_streams_close(rn_gpu *gpu);
 RN_MUST_USE rn_status rn_cuda_queue_open(rn_device *device, rn_queue_kind kind,
                                          const _Atomic bool *cancel, rn_queue **out);
 
+// rn_device.ready_fence.
+RN_MUST_USE rn_status rn_cuda_fence_ready(rn_device *device, rn_fence *fence, bool with_host);
+
 static inline rn_cuda_queue *rn_cuda_queue_of(rn_queue *queue) {
     return (rn_cuda_queue *)((char *)queue - offsetof(rn_cuda_queue, base));
 }

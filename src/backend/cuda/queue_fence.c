@@ -108,6 +108,21 @@ static rn_cuda_word *word_of(rn_fence *fence) {
     return word;
 }
 
+// Inside the context.
+static rn_status make_all(rn_gpu *gpu, rn_fence *fence, bool with_host) {
+    if (!event_of(fence)) RN_TRY(make(gpu, fence));
+    if (!with_host || !gpu->has_words || word_of(fence)) return RN_OK;
+    return make_word(fence, event_of(fence));
+}
+
+rn_status rn_cuda_fence_ready(rn_device *device, rn_fence *fence, bool with_host) {
+    rn_gpu *gpu = rn_gpu_of(device);
+    RN_TRY(rn_cuda_enter(&gpu->cuda));
+    rn_status status = make_all(gpu, fence, with_host);
+    rn_cuda_leave(&gpu->cuda);
+    return status;
+}
+
 // ---- signals ------------------------------------------------------------------------------------
 
 static rn_cu_result write_word(rn_cuda_queue *queue, rn_cuda_word *word, uint64_t ticket) {
@@ -132,11 +147,10 @@ static rn_cuda_word *publish(rn_cuda_queue *queue, rn_fence *fence, uint64_t tic
 static rn_status record(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket, bool poisoned) {
     rn_gpu *gpu = queue->stream.gpu;
     const rn_cuda_driver *driver = gpu->cuda.driver;
-    if (!event_of(fence)) RN_TRY(make(gpu, fence));
+    RN_TRY(make_all(gpu, fence, fence->for_host));
     cuda_event *event = event_of(fence);
     if (event->gpu != gpu)
         return rn_fail(RN_UNSUPPORTED, "a fence is signalled by one device only");
-    if (fence->for_host && gpu->has_words && !word_of(fence)) RN_TRY(make_word(fence, event));
     rn_cu_result code = driver->event_record(event->event, queue->stream.handle);
     RN_TRY(rn_cuda_check(driver, code, "signalling a fence"));
     rn_cuda_word *word = publish(queue, fence, ticket, poisoned);

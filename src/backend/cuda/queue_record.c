@@ -21,19 +21,29 @@ rn_status rn_cuda_queue_record(rn_queue *base) {
     return status;
 }
 
-static rn_status make(const rn_cuda_queue *queue, rn_cu_graph graph, rn_recording **out) {
+// What it takes on the device it takes here, or it is not kept: a launch would take it otherwise,
+// and fail in the midst of a run.
+static rn_cu_result instantiate(const rn_cuda_queue *queue, rn_cu_graph graph,
+                                rn_cu_graph_exec *out) {
     const rn_cuda_driver *driver = rn_cuda_queue_driver(queue);
+    rn_cu_result code = driver->graph_instantiate(out, graph, 0);
+    if (code != RN_CU_SUCCESS || !driver->graph_upload) return code;
+    code = driver->graph_upload(*out, queue->stream.handle);
+    if (code != RN_CU_SUCCESS) (void)driver->graph_exec_destroy(*out);
+    return code;
+}
+
+static rn_status make(const rn_cuda_queue *queue, rn_cu_graph graph, rn_recording **out) {
     void *block = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_recording), &block));
     rn_recording *recording = block;
-    rn_cu_result code = driver->graph_instantiate(&recording->exec, graph, 0);
+    rn_cu_result code = instantiate(queue, graph, &recording->exec);
     if (code == RN_CU_SUCCESS) {
-        if (driver->graph_upload) (void)driver->graph_upload(recording->exec, queue->stream.handle);
         *out = recording;
         return RN_OK;
     }
     rn_free(RN_HOST_OTHER, recording, sizeof *recording);
-    return rn_cuda_check(driver, code, "keeping a recording");
+    return rn_cuda_check(rn_cuda_queue_driver(queue), code, "keeping a recording");
 }
 
 // A capture must be ended even if nobody wants what was captured.

@@ -1,5 +1,6 @@
-// reduce.c — sums and maxima over axes. How a group is cut follows from its size alone, so that a
-// row's result does not depend on how many rows there are.
+// reduce.c — sums and maxima over axes. How a group is cut follows from its size and from which
+// axes it has, so that a row's result does not depend on how many rows there are, not even on
+// whether there are others.
 #include "backend/cuda/elements.h"
 #include "backend/cuda/rows.h"
 
@@ -23,8 +24,8 @@ static void cut(rn_reduce_args *args, uint64_t wanted, uint64_t most) {
     args->parts = (uint32_t)parts;
 }
 
-static fold_form choose(rn_reduce_args *args) {
-    bool across = args->kept.count > 1 && args->kept.step[0] == 1;
+// `across`: groups lie side by side, where there are several.
+static fold_form choose(rn_reduce_args *args, bool across) {
     if (across) {
         cut(args, COLUMN_PART, COLUMN_PARTS);
         return FORM_COLUMN;
@@ -46,7 +47,7 @@ static fold_form plan(const rn_call *call, rn_reduce_args *out) {
                             .outputs = rn_tensor_elements(&call->outputs[0]),
                             .elements = rn_cuda_walk_elements(&group),
                             .divisor = 1};
-    return choose(out);
+    return choose(out, shape.rank > 0 && !(axes >> (shape.rank - 1) & 1));
 }
 
 uint64_t rn_cuda_reduce_workspace(const rn_call *call) {

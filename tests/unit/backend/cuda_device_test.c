@@ -207,6 +207,30 @@ static void memory_that_somebody_else_holds_is_told_with_numbers(void **state) {
     rn_device_destroy(device);
 }
 
+// Neither the block nor what it would have been rounded up by, nor a chunk of the pool.
+static void what_the_driver_refuses_is_in_no_peak(void **state) {
+    (void)state;
+    rn_device *device = create();
+    rn_device_memory memory;
+    rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
+    void *block = NULL;
+    rn_ledger_reset_peaks();
+    uint64_t peak = rn_ledger_total(cuda0).peak_bytes;
+    uint64_t outside = rn_ledger_read(cuda0, RN_PURPOSE_OUTSIDE).peak_bytes;
+    fake->used_bytes += 200 * MIB; // of another process: the ledger does not know
+    assert_fails(RN_NO_MEMORY, take(device, 99 * MIB, &memory));
+    assert_fails(RN_NO_MEMORY, rn_cuda_allocate(device, 99 * MIB, &block));
+    fake->used_bytes -= 200 * MIB;
+    assert_int_equal(peak, rn_ledger_total(cuda0).peak_bytes);
+    assert_int_equal(outside, rn_ledger_read(cuda0, RN_PURPOSE_OUTSIDE).peak_bytes);
+    uint64_t host = rn_ledger_total(RN_DEVICE_HOST).peak_bytes;
+    fake->fail_at = 1;
+    assert_fails(RN_NO_MEMORY, rn_device_host_take(device, staging, 64 * MIB, &block));
+    assert_int_equal(0, fake->fail_at);
+    assert_true(rn_ledger_total(RN_DEVICE_HOST).peak_bytes < host + 64 * MIB);
+    rn_device_destroy(device);
+}
+
 static void budget_counts_rounding_too(void **state) {
     (void)state;
     rn_device *device = create();
@@ -388,6 +412,7 @@ int main(void) {
         TEST(memory_that_somebody_else_holds_is_told_with_numbers),
         TEST(budget_counts_rounding_too),
         TEST(what_kernels_take_is_outside),
+        TEST(what_the_driver_refuses_is_in_no_peak),
         TEST(allocating_counts_now_and_peak),
         TEST(cache_makes_way_for_a_block),
         TEST(pinned_memory_has_its_own_limit),

@@ -29,9 +29,10 @@ static void every_row_and_token_has_a_block(void **state) {
         for (uint32_t i = 0; i < COUNT(tokens); i++) {
             a.rows = tokens[i];
             rn_many_launch l = rn_many_pick(&a, 132, true);
-            uint64_t rows = (uint64_t)l.y * (a.gated ? 1 : groups[l.family]);
+            uint64_t each = a.gated ? 1 : groups[l.family], rows = l.y * each;
             assert_true((uint64_t)l.x * tile_tokens[l.family] >= a.rows);
             assert_true(rows >= rn_many_groups(&a, RN_MANY_GROUP));
+            assert_true(rows < rn_many_groups(&a, RN_MANY_GROUP) + each); // and no block has none
             assert_true(l.family < RN_FAMILY_NARROW || l.x % 2 == 0);
             assert_true(!a.gated || groups[l.family] == 2);
         }

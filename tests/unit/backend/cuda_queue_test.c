@@ -561,6 +561,29 @@ static void recording_is_replayed_as_a_whole(void **state) {
     assert_int_equal(0, fake->graph_count);
 }
 
+// Neither made nor brought to a full device: then launches one by one have to do.
+static void recording_without_room_is_not_kept(void **state) {
+    (void)state;
+    uint64_t *number = numbers();
+    rn_tensor tensor = tensor_of(number);
+    const add_attrs one = {1, true};
+    rn_recording *recording;
+    *number = 5;
+    for (uint64_t call = 2; call <= 3; call++) { // after the end of capturing
+        assert_ok(compute->record(compute));
+        submit_add(compute, &tensor, &one);
+        fake->fail_code = 2; // out of memory
+        fake->fail_at = call;
+        assert_fails(RN_NO_MEMORY, compute->keep(compute, &recording));
+        assert_int_equal(0, fake->fail_at);
+        assert_null(recording);
+        assert_int_equal(0, fake->graph_count);
+    }
+    submit_add(compute, &tensor, &one);
+    assert_ok(rn_queue_finish(compute));
+    assert_int_equal(6, *number);
+}
+
 static void what_cannot_be_recorded_ends_the_recording(void **state) {
     (void)state;
     static journal j;
@@ -752,6 +775,7 @@ int main(void) {
         TEST(nothing_but_another_copy_begins_before_a_small_copy_ends),
         TEST(launches_begin_early_only_behind_launches),
         TEST(recording_is_replayed_as_a_whole),
+        TEST(recording_without_room_is_not_kept),
         TEST(what_cannot_be_recorded_ends_the_recording),
         TEST(cancelled_run_waits_for_copies_in_flight),
         TEST(lost_device_poisons_and_closes_all_books),

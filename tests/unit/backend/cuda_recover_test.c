@@ -1,10 +1,9 @@
 // labels: threads
 // A GPU that another program fills between plan and allocation: a smaller plan, or a refusal with
 // numbers; nothing stays behind.
-#include "../runtime/chain.h"
+#include "../runtime/recover_attempt.h"
 #include "../../fake_cuda/fake_cuda.h"
 #include "backend/cuda/cuda.h"
-#include "runtime/recover.h"
 
 #include <ration/cuda.h>
 #include <ration/memory.h>
@@ -50,63 +49,27 @@ static int clean(void **state) {
                : -1;
 }
 
-typedef struct attempt {
-    rn_device *device;
-    rn_plan_options options;
-    rn_plan *plan;
-    rn_session *session;
-    uint64_t capacity[4]; // of the GPU, after the n-th plan
-    uint32_t plans;
-} attempt;
-
-static rn_status plan_it(void *self, const rn_plan **out) {
-    attempt *a = self;
-    rn_recipe recipe = chain_recipe(&model);
-    RN_TRY(rn_plan_make(&recipe, rn_device_get_caps(a->device), &a->options, &a->plan));
-    if (a->capacity[a->plans]) fake->capacity_bytes = a->capacity[a->plans];
-    a->plans++;
-    *out = a->plan;
-    return RN_OK;
-}
-
-static rn_status open_it(void *self) {
-    attempt *a = self;
-    rn_weight_source source = chain_memory(&model);
-    rn_session_options options = {.device = a->device};
-    return rn_session_create(a->plan, &source, &options, &a->session);
-}
-
-static void undo_it(void *self) {
-    attempt *a = self;
-    rn_session_destroy(a->session);
-    rn_plan_destroy(a->plan);
-    a->session = NULL;
-    a->plan = NULL;
-}
-
-static void lower_it(void *self, uint64_t bytes) {
-    ((attempt *)self)->options.budget_bytes = bytes ? bytes : 1;
+static void set_capacity(rn_device *device, uint64_t bytes) {
+    (void)device;
+    fake->capacity_bytes = bytes;
 }
 
 static rn_status recover(attempt *a) {
+    a->model = &model;
+    a->change = set_capacity;
     assert_ok(rn_cuda_device_create(0, 1, &a->device));
-    return rn_recover(&(rn_recovery){.device = a->device,
-                                     .self = a,
-                                     .plan = plan_it,
-                                     .open = open_it,
-                                     .undo = undo_it,
-                                     .lower = lower_it});
+    return attempt_recover(a);
 }
 
 static void finish(attempt *a) {
-    undo_it(a);
+    attempt_close(a);
     rn_device_destroy(a->device);
 }
 
 // The first plan's 32 MiB and some do not fit 20; what is free is asked in whole granules.
 static void a_fuller_gpu_gets_a_smaller_plan(void **state) {
     (void)state;
-    attempt a = {.capacity = {20 * MIB}};
+    attempt a = {.changes = {20 * MIB}};
     assert_ok(recover(&a));
     assert_int_equal(a.plans, 2);
     const rn_plan_summary *s = rn_plan_get_summary(a.plan);
@@ -130,7 +93,7 @@ static void caches_are_given_back_for_the_asking(void **state) {
 
 static void a_gpu_that_is_full_is_told_with_what_was_free(void **state) {
     (void)state;
-    attempt a = {.capacity = {MIB}};
+    attempt a = {.changes = {MIB}};
     assert_fails(RN_OVER_BUDGET, recover(&a));
     assert_non_null(strstr(rn_last_story()->message, "cuda:0 had no room: "));
     assert_non_null(strstr(rn_last_story()->message, "1.00 MiB free (cuda_out_of_memory)"));
@@ -142,12 +105,35 @@ static void a_gpu_that_is_full_is_told_with_what_was_free(void **state) {
 // Whoever else is there takes whatever is given back.
 static void a_gpu_that_fills_up_each_time_is_given_up(void **state) {
     (void)state;
-    attempt a = {.capacity = {24 * MIB, 18 * MIB, 8 * MIB}};
+    attempt a = {.changes = {24 * MIB, 18 * MIB, 8 * MIB}};
     assert_fails(RN_OVER_BUDGET, recover(&a));
     assert_int_equal(a.plans, RN_RECOVER_TRIES);
     assert_non_null(strstr(rn_last_story()->message, "cuda:0 had no room in 3 tries: "));
     assert_int_equal(rn_last_refusal()->free_bytes, 8 * MIB);
     finish(&a);
+}
+
+// Whoever fills the GPU during a run is too late: with weights that stay, and with streamed ones.
+static void a_run_takes_nothing_of_a_full_gpu(void **state) {
+    (void)state;
+    static float y[2 * 1024];
+    for (uint64_t budget = 0; budget <= 20 * MIB; budget += 20 * MIB) {
+        attempt a = {.options.budget_bytes = budget};
+        assert_ok(recover(&a));
+        assert_int_equal(rn_plan_get_summary(a.plan)->streamed_bytes > 0, budget > 0);
+        fake->capacity_bytes = fake->used_bytes;
+        uint64_t takes = fake->take_count;
+        for (int run = 0; run < 4; run++) // the second is recorded, the third replayed
+            assert_ok(chain_run(&model, a.session, 2, 0, y));
+        assert_int_equal(fake->take_count, takes);
+        assert_true(budget || fake->graph_launch_count > 0);
+        assert_ok(rn_session_reset(a.session)); // as after a failure
+        takes = fake->take_count;
+        assert_ok(chain_run(&model, a.session, 2, 0, y));
+        assert_int_equal(fake->take_count, takes);
+        finish(&a);
+        fake->capacity_bytes = 256 * MIB;
+    }
 }
 
 int main(void) {
@@ -156,6 +142,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(caches_are_given_back_for_the_asking, each, clean),
         cmocka_unit_test_setup_teardown(a_gpu_that_is_full_is_told_with_what_was_free, each, clean),
         cmocka_unit_test_setup_teardown(a_gpu_that_fills_up_each_time_is_given_up, each, clean),
+        cmocka_unit_test_setup_teardown(a_run_takes_nothing_of_a_full_gpu, each, clean),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -101,11 +101,36 @@ static void weight_without_rows_stays_plain(void **state) {
     assert_int_equal(RN_LAYOUT_PLAIN, rn_cuda_weight_layout(&call, 1));
 }
 
+static uint64_t ask_sum(uint64_t height, uint64_t columns) {
+    rn_graph *g = NULL;
+    assert_ok(rn_graph_create(&g));
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(height, columns));
+    rn_graph_output(g, rn_op_sum(g, x, 1, false), "y");
+    assert_ok(rn_graph_finish(g));
+    uint64_t bytes = ask(g, 0, 0);
+    rn_graph_destroy(g);
+    return bytes;
+}
+
+// A sum over the first axis is one of parts, of which each column has the same number: else its
+// bits would tell how many columns there are.
+static void a_sum_is_cut_alike_alone_and_among_others(void **state) {
+    static const uint64_t heights[] = {1, 256, 257, 5000, 100000};
+    (void)state;
+    for (size_t i = 0; i < sizeof heights / sizeof *heights; i++) {
+        uint64_t each = ask_sum(heights[i], 8) / 8;
+        assert_int_equal(each > 0, heights[i] > 256);
+        assert_int_equal(ask_sum(heights[i], 1), (each + 63) / 64 * 64);
+        assert_int_equal(ask_sum(heights[i], 64), each * 64);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weight_without_rows_stays_plain),
         cmocka_unit_test(more_rows_never_need_less),
         cmocka_unit_test(every_product_of_a_model_has_tiles),
+        cmocka_unit_test(a_sum_is_cut_alike_alone_and_among_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -190,6 +190,7 @@ static void check_form(weight w, bool with_bias) {
             expect(&w, x, added, level > RN_CPU_PORTABLE, expected);
         for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
             test_guard y;
+            if (TEST_THREADS_ONLY && runs[i].threads == 1) continue;
             run_product(&w, x, added, runs[i].rows, runs[i].threads > 1 ? workers : NULL,
                         runs[i].threads, &y);
             compare(&w, expected, &y, runs[i].rows, level, runs[i].threads);
@@ -258,6 +259,7 @@ static void superblocks_of_256(void **unused) {
 // Rows go side by side in strips of any number up to eight, past odd panels and a part of one.
 static void any_number_of_rows(void **unused) {
     (void)unused;
+    if (TEST_THREADS_ONLY) skip();
     const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K,
                                RN_DTYPE_Q6_K};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {

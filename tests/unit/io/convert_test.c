@@ -938,6 +938,7 @@ static uint64_t named_budget(void) {
 }
 
 static void check_smallest_budget(const char *in, const char *out, rn_dtype to, size_t threads) {
+    if (TEST_THREADS_ONLY && threads == 1) return;
     rn_convert_options options = {.to = to, .thread_count = threads, .budget_bytes = 1 * MiB};
     assert_fails(RN_OVER_BUDGET, convert(in, out_path(out), options));
     uint64_t named = named_budget();

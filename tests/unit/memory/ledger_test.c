@@ -91,21 +91,23 @@ static void purposes_have_names(void **state) {
             assert_string_not_equal(rn_purpose_name((rn_purpose)p), rn_purpose_name((rn_purpose)q));
 }
 
-static void reservations_are_in_the_total_until_counted_or_taken_back(void **state) {
+static void reservations_take_room_and_are_no_peak_until_counted(void **state) {
     (void)state;
     assert_false(rn_ledger_try_reserve(RN_DEVICE_HOST, 101, 100));
     assert_true(rn_ledger_try_reserve(RN_DEVICE_HOST, 60, 100));
     assert_false(rn_ledger_try_reserve(RN_DEVICE_HOST, 41, 100));
     assert_true(rn_ledger_try_reserve(RN_DEVICE_HOST, 40, 100));
     assert_false(rn_ledger_try_reserve(RN_DEVICE_HOST, UINT64_MAX, UINT64_MAX)); // would overflow
-    assert_int_equal(100, rn_ledger_now(RN_DEVICE_HOST));
-    assert_int_equal(0, rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_KV).now_bytes);
-    rn_ledger_unreserve(RN_DEVICE_HOST, 40);
+    assert_int_equal(100, rn_ledger_claimed(RN_DEVICE_HOST));
+    expect_line(rn_ledger_total(RN_DEVICE_HOST), 0, 0, 0);
     rn_ledger_count(kv, NULL, 60);
+    assert_int_equal(100, rn_ledger_claimed(RN_DEVICE_HOST));
+    rn_ledger_unreserve(RN_DEVICE_HOST, 40);
     assert_true(rn_ledger_is_valid());
     expect_line(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_KV), 60, 60, 1);
-    expect_line(rn_ledger_total(RN_DEVICE_HOST), 60, 100, 1);
+    expect_line(rn_ledger_total(RN_DEVICE_HOST), 60, 60, 1);
     rn_ledger_release(kv, NULL, 60);
+    assert_int_equal(0, rn_ledger_claimed(RN_DEVICE_HOST));
 }
 
 static void measured_lines_change_the_total_by_their_difference(void **state) {
@@ -522,7 +524,8 @@ static void memory_that_the_system_refuses_is_not_charged(void **state) {
     assert_int_equal(1, r.count);
     expect_event(&r.events[0], RN_EVENT_NO_MEMORY, (rn_account){0, RN_PURPOSE_OTHER, NULL}, NULL,
                  500);
-    assert_int_equal(0, rn_ledger_now(RN_DEVICE_HOST));
+    expect_line(rn_ledger_total(RN_DEVICE_HOST), 0, 0, 0);
+    assert_int_equal(0, rn_ledger_claimed(RN_DEVICE_HOST));
     assert_true(rn_ledger_is_valid());
 }
 
@@ -552,7 +555,7 @@ int main(void) {
         TEST(peak_of_the_total_is_not_the_sum_of_peaks),
         TEST(peaks_begin_anew_from_what_is_held),
         TEST(purposes_have_names),
-        TEST(reservations_are_in_the_total_until_counted_or_taken_back),
+        TEST(reservations_take_room_and_are_no_peak_until_counted),
         TEST(measured_lines_change_the_total_by_their_difference),
         TEST(sums_that_do_not_agree_are_noticed),
         TEST(table_has_a_line_for_everything_used),

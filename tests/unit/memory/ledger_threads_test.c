@@ -104,6 +104,35 @@ static void random_charges_end_at_zero_with_a_true_peak(void **state) {
     assert_true(rn_ledger_is_valid());
 }
 
+// ---- refusals ------------------------------------------------------------------------------
+
+static void *reserve_in_vain(void *self) {
+    const int *number = self;
+    rn_account account = {RN_DEVICE_HOST, RN_PURPOSE_KV, NULL};
+    for (int i = 0; i < 20000; i++) {
+        if (*number % 2) {
+            rn_ledger_charge(account, NULL, 10);
+            rn_ledger_release(account, NULL, 10);
+        } else if (rn_ledger_try_reserve(RN_DEVICE_HOST, 1 << 20, RN_NO_LIMIT)) {
+            rn_ledger_give_up(account, 1 << 20);
+        }
+    }
+    return NULL;
+}
+
+// Whoever charges meanwhile does not raise a peak by what others only asked for.
+static void what_is_refused_is_in_nobodys_peak(void **state) {
+    (void)state;
+    int numbers[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        numbers[i] = i;
+    rn_ledger_watch();
+    run_threads(reserve_in_vain, numbers, sizeof *numbers);
+    assert_in_range(rn_ledger_total(RN_DEVICE_HOST).peak_bytes, 10, THREADS / 2 * 10);
+    assert_in_range(rn_ledger_watched_peak(RN_DEVICE_HOST), 10, THREADS / 2 * 10);
+    assert_int_equal(0, rn_ledger_claimed(RN_DEVICE_HOST));
+}
+
 // ---- a known order -------------------------------------------------------------------------
 
 static pthread_barrier_t barrier;
@@ -330,6 +359,7 @@ static void holders_and_devices_may_be_added_by_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(random_charges_end_at_zero_with_a_true_peak),
+        TEST(what_is_refused_is_in_nobodys_peak),
         TEST(peak_of_a_known_order_is_exact),
         TEST(count_outlives_the_threads_that_made_it),
         TEST(thread_without_memory_for_its_books_is_counted_all_the_same),

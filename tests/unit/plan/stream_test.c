@@ -142,10 +142,12 @@ static void slots_that_do_not_divide_the_uses_wait_at_the_seam(void **state) {
 
 // ---- the steps of a plan ------------------------------------------------------------------------
 
+static int layers = 7;
+
 static void write_layers(rn_graph *g, uint32_t unused) {
     (void)unused;
     rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 600));
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < layers; i++) {
         char name[32];
         snprintf(name, sizeof name, "layer %d", i);
         rn_graph_block(g, name);
@@ -214,6 +216,40 @@ static void every_compute_finds_its_weights_in_every_run(void **state) {
     assert_true(seen & 1u << 1 && seen & ~(1u << 1)); // one slot at the floor, more above
 }
 
+// By how much the part of any stretch that stays differs from the part of the whole, in blocks.
+static double find_unevenness(const rn_plan *plan) {
+    double share = (double)plan->summary.resident_blocks / plan->unit_count;
+    double sum = 0, least = 0, most = 0;
+    for (uint32_t u = 0; u < plan->unit_count; u++) {
+        sum += plan->units[u].resident - share;
+        if (sum < least) least = sum;
+        if (sum > most) most = sum;
+    }
+    return most - least;
+}
+
+static void what_stays_lies_evenly_between_what_is_streamed(void **state) {
+    (void)state;
+    static const int counts[] = {5, 16, 22, 26, 33, 61};
+    paper_model model = {write_layers};
+    rn_recipe recipe = paper_recipe(&model);
+    rn_device_caps caps = paper_caps();
+    recipe.rows = 64;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        layers = counts[i];
+        for (uint32_t blocks = 1; (int)blocks + 1 < layers; blocks++) {
+            rn_plan *plan;
+            rn_plan_options options = {.resident_blocks = blocks};
+            assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
+            assert_int_equal(plan->unit_count, layers);
+            assert_true(plan->summary.resident_blocks <= blocks);
+            assert_true(find_unevenness(plan) < 2.5);
+            rn_plan_destroy(plan);
+        }
+    }
+    layers = 7;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_unit_of_a_chain_is_one_use),
@@ -225,6 +261,7 @@ int main(void) {
         cmocka_unit_test(one_slot_alternates_between_reading_and_computing),
         cmocka_unit_test(slots_that_do_not_divide_the_uses_wait_at_the_seam),
         cmocka_unit_test(every_compute_finds_its_weights_in_every_run),
+        cmocka_unit_test(what_stays_lies_evenly_between_what_is_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // labels: threads
 // A device that is fuller than the plan knew: a smaller plan that gives the same, or a refusal with
 // the numbers of each try.
-#include "chain.h"
+#include "recover_attempt.h"
 #include "tiny_text.h"
 
 #include <ration/log.h>
@@ -11,7 +11,6 @@
 #include "backend/sim/sim.h"
 #include "base/fault.h"
 #include "device/device.h"
-#include "runtime/recover.h"
 
 #define ROWS 3
 #define ROOM ((uint64_t)64 << 20)
@@ -21,60 +20,9 @@ static float *expected;
 
 // ---- a plan and a session of it -----------------------------------------------------------------
 
-typedef struct attempt {
-    rn_device *device;
-    rn_plan_options options;
-    rn_plan *plan;
-    rn_session *session;
-    uint32_t plans, undone;
-    uint64_t take_away[4]; // after the n-th plan, of the sim's ROOM; 0: as before
-    uint64_t lowered[4];
-} attempt;
-
-static rn_status plan_it(void *self, const rn_plan **out) {
-    attempt *a = self;
-    rn_recipe recipe = chain_recipe(&small);
-    RN_TRY(rn_plan_make(&recipe, rn_device_get_caps(a->device), &a->options, &a->plan));
-    uint64_t away = a->plans < 4 ? a->take_away[a->plans] : 0;
-    a->plans++;
-    if (away) rn_sim_device_take_away(a->device, away);
-    *out = a->plan;
-    return RN_OK;
-}
-
-static rn_status open_it(void *self) {
-    attempt *a = self;
-    rn_weight_source source = chain_memory(&small);
-    rn_session_options options = {.device = a->device};
-    return rn_session_create(a->plan, &source, &options, &a->session);
-}
-
-static void undo_it(void *self) {
-    attempt *a = self;
-    rn_session_destroy(a->session);
-    rn_plan_destroy(a->plan);
-    a->session = NULL;
-    a->plan = NULL;
-}
-
-static void undo_and_count(void *self) {
-    undo_it(self);
-    ((attempt *)self)->undone++;
-}
-
-static void lower_it(void *self, uint64_t bytes) {
-    attempt *a = self;
-    a->lowered[a->plans - 1] = bytes;
-    a->options.budget_bytes = bytes ? bytes : 1;
-}
-
-static rn_status recover(attempt *a) {
-    return rn_recover(&(rn_recovery){.device = a->device,
-                                     .self = a,
-                                     .plan = plan_it,
-                                     .open = open_it,
-                                     .undo = undo_and_count,
-                                     .lower = lower_it});
+// On a device of which somebody else takes something away.
+static attempt attempt_on(rn_device *device) {
+    return (attempt){.model = &small, .device = device, .change = rn_sim_device_take_away};
 }
 
 static rn_device *make_sim(const rn_sim_options *options) {
@@ -94,7 +42,7 @@ static void expect_y(attempt *a) {
 }
 
 static void finish(attempt *a) {
-    undo_it(a);
+    attempt_close(a);
     assert_int_equal(on_device(a->device), 0);
     rn_device_destroy(a->device);
 }
@@ -152,11 +100,11 @@ static void what_is_free_is_the_plans_whatever_is_held_beside_it(void **state) {
 
 static void memory_that_went_after_the_plan_makes_it_smaller(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.memory_bytes = ROOM})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.memory_bytes = ROOM}));
     rn_plan_summary roomy = summary_of(a.device, 0);
     uint64_t left = (roomy.planned_bytes + roomy.smallest_bytes) / 2;
-    a.take_away[0] = ROOM - left;
-    assert_ok(recover(&a));
+    a.changes[0] = ROOM - left;
+    assert_ok(attempt_recover(&a));
     const rn_plan_summary *s = rn_plan_get_summary(a.plan);
     assert_int_equal(roomy.streamed_bytes, 0);
     assert_true(s->streamed_bytes > 0 && s->planned_bytes <= left);
@@ -171,13 +119,13 @@ static void memory_that_went_after_the_plan_makes_it_smaller(void **state) {
 // Somebody is faster, once: the second plan leaves an eighth for such people.
 static void memory_that_goes_on_going_makes_it_smaller_again(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.memory_bytes = ROOM})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.memory_bytes = ROOM}));
     rn_plan_summary roomy = summary_of(a.device, 0);
     uint64_t span = roomy.planned_bytes - roomy.smallest_bytes;
     uint64_t left[] = {roomy.smallest_bytes + span / 4 * 3, roomy.smallest_bytes + span / 2};
-    a.take_away[0] = ROOM - left[0];
-    a.take_away[1] = ROOM - left[1];
-    assert_ok(recover(&a));
+    a.changes[0] = ROOM - left[0];
+    a.changes[1] = ROOM - left[1];
+    assert_ok(attempt_recover(&a));
     assert_int_equal(a.plans, 3);
     assert_int_equal(a.lowered[0], left[0]);
     assert_int_equal(a.lowered[1], left[1] - left[1] / 8);
@@ -188,9 +136,9 @@ static void memory_that_goes_on_going_makes_it_smaller_again(void **state) {
 
 static void a_refusal_of_the_moment_changes_nothing(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.fail_alloc = 1})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.fail_alloc = 1}));
     rn_plan_summary roomy = summary_of(a.device, 0);
-    assert_ok(recover(&a));
+    assert_ok(attempt_recover(&a));
     assert_int_equal(a.plans, 2);
     assert_int_equal(rn_plan_get_summary(a.plan)->planned_bytes, roomy.planned_bytes);
     expect_y(&a);
@@ -199,11 +147,11 @@ static void a_refusal_of_the_moment_changes_nothing(void **state) {
 
 static void the_devices_budget_counts_as_its_memory(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){0})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){0}));
     rn_plan_summary roomy = summary_of(a.device, 0);
     uint64_t left = (roomy.planned_bytes + roomy.smallest_bytes) / 2;
     assert_ok(rn_budget_set(a.device->caps.device, 0, left));
-    assert_ok(recover(&a));
+    assert_ok(attempt_recover(&a));
     assert_int_equal(a.plans, 2);
     assert_int_equal(a.lowered[0], left);
     expect_y(&a);
@@ -221,11 +169,11 @@ static uint64_t give_back_cached(rn_device *device) {
 
 static void caches_are_given_back_before_it_is_asked(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.memory_bytes = ROOM})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.memory_bytes = ROOM}));
     rn_plan_summary roomy = summary_of(a.device, 0);
     a.device->give_back_caches = give_back_cached;
-    cached = a.take_away[0] = ROOM - roomy.smallest_bytes;
-    assert_ok(recover(&a));
+    cached = a.changes[0] = ROOM - roomy.smallest_bytes;
+    assert_ok(attempt_recover(&a));
     assert_int_equal(cached, 0);
     assert_int_equal(a.plans, 2);
     assert_int_equal(rn_plan_get_summary(a.plan)->streamed_bytes, 0);
@@ -243,9 +191,9 @@ static uint32_t count_asked(const char *text) {
 
 static void three_refusals_are_the_end_with_all_numbers(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.fail_alloc = 1, .fail_allocs = 9})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.fail_alloc = 1, .fail_allocs = 9}));
     rn_plan_summary roomy = summary_of(a.device, 0);
-    assert_fails(RN_OVER_BUDGET, recover(&a));
+    assert_fails(RN_OVER_BUDGET, attempt_recover(&a));
     const rn_refusal *refusal = rn_last_refusal();
     assert_int_equal(a.plans, RN_RECOVER_TRIES);
     assert_int_equal(a.undone, RN_RECOVER_TRIES);
@@ -262,10 +210,10 @@ static void three_refusals_are_the_end_with_all_numbers(void **state) {
 
 static void too_little_for_any_plan_is_told_with_what_led_to_it(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.memory_bytes = ROOM})};
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.memory_bytes = ROOM}));
     rn_plan_summary roomy = summary_of(a.device, 0);
-    a.take_away[0] = ROOM - roomy.smallest_bytes + 1;
-    assert_fails(RN_OVER_BUDGET, recover(&a));
+    a.changes[0] = ROOM - roomy.smallest_bytes + 1;
+    assert_fails(RN_OVER_BUDGET, attempt_recover(&a));
     assert_int_equal(a.plans, 1);
     assert_int_equal(count_asked(rn_last_story()->message), 1);
     assert_non_null(strstr(rn_last_story()->message, "then 'chain' does not fit"));
@@ -277,13 +225,14 @@ static void too_little_for_any_plan_is_told_with_what_led_to_it(void **state) {
 
 static void other_failures_are_left_alone(void **state) {
     (void)state;
-    attempt a = {.device = make_sim(&(rn_sim_options){.fail_copy = 1})};
-    assert_fails(RN_DEVICE, recover(&a));
+    attempt a = attempt_on(make_sim(&(rn_sim_options){.fail_copy = 1}));
+    assert_fails(RN_DEVICE, attempt_recover(&a));
     assert_int_equal(a.plans, 1);
     assert_int_equal(a.undone, 0);
     finish(&a);
-    a = (attempt){.device = make_sim(NULL), .options.budget_bytes = 1}; // a plan's own refusal
-    assert_fails(RN_OVER_BUDGET, recover(&a));
+    a = attempt_on(make_sim(NULL));
+    a.options.budget_bytes = 1; // a plan's own refusal
+    assert_fails(RN_OVER_BUDGET, attempt_recover(&a));
     assert_int_equal(a.plans, 0);
     assert_null(strstr(rn_last_story()->message, "had no room"));
     finish(&a);
@@ -292,11 +241,11 @@ static void other_failures_are_left_alone(void **state) {
 static rn_device *tortured;
 
 static rn_status live(void) {
-    attempt a = {.device = tortured};
+    attempt a = attempt_on(tortured);
     rn_sim_device_arm(tortured, 1, 0, 0);
-    rn_status s = recover(&a);
+    rn_status s = attempt_recover(&a);
     rn_sim_device_arm(tortured, 0, 0, 0);
-    undo_it(&a);
+    attempt_close(&a);
     return s;
 }
 
@@ -349,6 +298,33 @@ static void a_generator_says_the_same_from_what_is_left(void **state) {
     story_expect(&got, &wanted);
     rn_generator_destroy(generator);
     assert_int_equal(on_device(sim), 0);
+    rn_device_destroy(sim);
+    tiny_text_close(&tiny);
+}
+
+// What is refused from here on is not asked for: prompts, passes, rows that differ.
+static void a_generator_takes_nothing_of_the_device_later(void **state) {
+    (void)state;
+    static tiny_text tiny = {.layers = 5, .dim = 64, .vocab = 96};
+    const rn_sampling greedy = {.logprobs = 20};
+    uint64_t other[RN_PURPOSE_COUNT] = {[RN_PURPOSE_OTHER] = 64};
+    rn_device_memory memory;
+    tiny_text_open(&tiny, test_path("tiny.safetensors"));
+    rn_device *sim = make_sim(&(rn_sim_options){.memory_bytes = ROOM});
+    rn_generator_options options = {.text = {.context = 96, .page_tokens = 8, .rows = 16},
+                                    .session.device = sim};
+    for (int tight = 0; tight < 2; tight++) {
+        story got;
+        rn_generator *generator = tiny_text_generator(&tiny, &options);
+        const rn_plan_summary *s = rn_plan_get_summary(generator->plan);
+        assert_int_equal(s->streamed_bytes > 0, tight);
+        options.device_budget.planned_only = true;
+        options.device_budget.bytes = (s->smallest_bytes + s->planned_bytes) / 2;
+        rn_sim_device_arm(sim, 1, 0, 0);
+        assert_ok(story_tell(generator, &greedy, 1, 20, 40, &got));
+        assert_fails(RN_NO_MEMORY, rn_device_memory_take(sim, other, &memory)); // armed to the end
+        rn_generator_destroy(generator);
+    }
     rn_device_destroy(sim);
     tiny_text_close(&tiny);
 }
@@ -451,6 +427,7 @@ int main(void) {
         cmocka_unit_test(other_failures_are_left_alone),
         cmocka_unit_test(no_refused_allocation_of_the_host_is_fatal),
         cmocka_unit_test(a_generator_says_the_same_from_what_is_left),
+        cmocka_unit_test(a_generator_takes_nothing_of_the_device_later),
         cmocka_unit_test(a_generator_without_room_tells_what_was_free),
         cmocka_unit_test(a_training_step_is_cut_into_micro_batches),
     };

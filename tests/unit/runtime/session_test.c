@@ -5,6 +5,7 @@
 #include <ration/memory.h>
 
 #include "backend/null/null.h"
+#include "backend/sim/sim.h"
 #include "base/fault.h"
 #include "graph/graph_internal.h"
 
@@ -316,6 +317,68 @@ static void states_begin_as_zeros_and_can_be_put(void **state) {
     close_fixture(&f);
 }
 
+// ---- caches -------------------------------------------------------------------------------------
+
+static rn_status build_cache(void *self, const rn_recipe_options *options, rn_graph **out) {
+    (void)self;
+    (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_graph *g = *out;
+    rn_value k = rn_graph_input(g, "k", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 1, 4));
+    rn_value sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value position = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value table = rn_graph_input(g, "page_table", RN_DTYPE_I32, RN_SHAPE(2, 2));
+    rn_value kv = rn_graph_state(g, "kv", RN_DTYPE_F32, RN_SHAPE(4, 2, 1, 8, 4), RN_PURPOSE_KV);
+    kv = rn_op_kv_append(g, kv, k, k, sequence, position, table);
+    rn_attention_attrs attrs = {.scale = 1, .causal = true};
+    rn_graph_output(g, rn_op_paged_attention(g, k, kv, sequence, position, table, attrs), "y");
+    return rn_graph_finish(g);
+}
+
+static rn_status run_places(rn_session *session, const int32_t (*places)[2], uint64_t rows) {
+    static const int32_t table[2][2] = {{0, 1}, {2, 3}};
+    int32_t sequence[6], position[6];
+    float k[6][4];
+    for (uint64_t i = 0; i < rows; i++) {
+        sequence[i] = places[i][0];
+        position[i] = places[i][1];
+        for (int d = 0; d < 4; d++)
+            k[i][d] = (float)(i + 1);
+    }
+    assert_ok(rn_session_set(session, "k", k, rows * sizeof *k));
+    assert_ok(rn_session_set(session, "sequence", sequence, rows * sizeof *sequence));
+    assert_ok(rn_session_set(session, "position", position, rows * sizeof *position));
+    assert_ok(rn_session_set(session, "page_table", table, sizeof table));
+    return rn_session_run(session, rows);
+}
+
+// Kernels write the rows of a call side by side: neither would be the last.
+static void two_rows_at_one_place_of_a_cache_are_refused(void **state) {
+    (void)state;
+    static const int32_t apart[][2] = {{0, 0}, {1, 0}, {0, 1}, {0, 2}, {-1, 0}, {-1, 0}};
+    static const int32_t equal[][2] = {{0, 3}, {0, 4}, {0, 5}, {1, 4}, {0, 1}, {0, 5}};
+    static const int32_t twice[][2] = {{1, 1}, {1, 1}};
+    static const int32_t gaps[][2] = {{0, 3}, {0, 5}, {0, 7}, {0, 4}, {0, 6}};
+    rn_device *devices[2] = {NULL, NULL};
+    assert_ok(rn_sim_device_create(NULL, &devices[1]));
+    for (int i = 0; i < 2; i++) {
+        rn_recipe recipe = {.name = "cache", .build = build_cache, .rows = 6};
+        const rn_device_caps *caps = devices[i] ? rn_device_get_caps(devices[i]) : rn_cpu_caps();
+        rn_session_options options = {.device = devices[i]};
+        fixture f;
+        assert_ok(rn_plan_make(&recipe, caps, NULL, &f.plan));
+        assert_ok(rn_session_create(f.plan, &(rn_weight_source){0}, &options, &f.session));
+        assert_ok(run_places(f.session, apart, 6));
+        assert_fails(RN_INVALID, run_places(f.session, equal, 6));
+        assert_string_equal(rn_last_story()->message,
+                            "rows 2 and 5 are both position 5 of sequence 0");
+        assert_fails(RN_INVALID, run_places(f.session, twice, 2));
+        assert_ok(run_places(f.session, gaps, 5)); // nothing is broken by a refusal
+        close_fixture(&f);
+    }
+    rn_device_destroy(devices[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_the_same_among_few_and_among_many),
@@ -330,6 +393,7 @@ int main(void) {
         cmocka_unit_test(micro_batches_add_up_and_update_once),
         cmocka_unit_test(an_input_as_large_as_one_part_goes_to_each),
         cmocka_unit_test(states_begin_as_zeros_and_can_be_put),
+        cmocka_unit_test(two_rows_at_one_place_of_a_cache_are_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

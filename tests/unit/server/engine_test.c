@@ -508,7 +508,7 @@ static rn_job *hold(rn_job *job) {
 
 static void many_jobs_come_and_go_and_all_is_given_back(void **state) {
     (void)state;
-    enum { JOBS = 50 };
+    enum { JOBS = 24 };
     house h = open_house(&(rn_server_options){0});
     pthread_t threads[JOBS];
     rn_job *held[JOBS];

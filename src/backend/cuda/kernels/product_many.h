@@ -130,8 +130,7 @@ static inline rn_many_launch rn_many_tiled(const rn_product_args *a, uint32_t gr
     uint32_t tokens = rn_many_ceil(a->rows, RN_MANY_TOKENS);
     return (rn_many_launch){.family = (rn_many_family)(RN_FAMILY_NARROW + groups - 1),
                             .x = rn_many_ceil(tokens, RN_MANY_CLUSTER) * RN_MANY_CLUSTER,
-                            .y = rn_many_ceil(rn_many_row_blocks(a, groups), RN_MANY_CLUSTER) *
-                                 RN_MANY_CLUSTER,
+                            .y = rn_many_row_blocks(a, groups),
                             .z = 1,
                             .threads = 128 * (groups + 1),
                             .shared_bytes = RN_MANY_SHARED};
