@@ -110,7 +110,18 @@ static void name_kept(const rn_plan *plan, const rn_plan_options *options, char 
     snprintf(out, 192, ", of them %s for '%.96s'%s to be kept", SIZE(bytes), name, more);
 }
 
-static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *kept,
+// Of a device with its own memory: " and 1.5 MiB of the host's 2 MiB".
+static void name_host(const rn_plan *plan, char out[96]) {
+    uint64_t budget = plan->options.host_budget_bytes;
+    bool limited = budget && budget != RN_NO_LIMIT;
+    out[0] = 0;
+    if (plan->summary.host_bytes)
+        snprintf(out, 96, " and %s of the host's %s", SIZE(plan->summary.host_bytes),
+                 limited ? SIZE(budget) : "memory");
+}
+
+// `more`: what is to be said of the most frugal plan behind its bytes.
+static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *more,
                       uint64_t permitted_bytes) {
     uint64_t smallest = p->frugal.planned_bytes;
     char beside[64] = "";
@@ -118,7 +129,7 @@ static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *ke
         snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.beside_bytes));
     rn_status s = rn_fail(RN_OVER_BUDGET,
                           "'%s' does not fit: its most frugal plan needs %s%s%s, the budget is %s",
-                          p->recipe->name, SIZE(smallest), kept, beside, SIZE(budget_bytes));
+                          p->recipe->name, SIZE(smallest), more, beside, SIZE(budget_bytes));
     bool helps = permitted_bytes < smallest;
     smallest = rn_planner_budget(p, smallest);
     permitted_bytes = rn_planner_budget(p, permitted_bytes);
@@ -136,15 +147,17 @@ rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
     rn_plan *plan;
     rn_refusal refusal;
     uint64_t permitted_bytes;
-    char kept[192];
+    char kept[192], host[96], more[288];
     RN_TRY(rn_plan_assemble(p, &p->frugal, &plan));
     write_table(p, plan, budget_bytes, &refusal);
     name_kept(plan, &p->options, kept);
+    name_host(plan, host);
+    snprintf(more, sizeof more, "%s%s", host, kept);
     plan->graph = NULL; // the planner's
     rn_plan_destroy(plan);
     RN_TRY(ask_permissions(p, &permitted_bytes));
     rn_refusal_keep(&refusal);
-    return fail(p, budget_bytes, kept, permitted_bytes);
+    return fail(p, budget_bytes, more, permitted_bytes);
 }
 
 rn_status rn_plan_refuse_host(const rn_planner *p) {

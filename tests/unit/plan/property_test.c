@@ -323,7 +323,7 @@ static uint64_t peak_of(rn_graph *graph) {
     worked w;
     uint64_t peak;
     work_out(&w, graph, 0);
-    assert_ok(rn_binding_peak(&w.memory, &w.binding, 0, false, w.order.count, &peak));
+    assert_ok(rn_binding_peak(&w.memory, &w.binding, NULL, 0, false, w.order.count, &peak));
     worked_free(&w);
     return peak;
 }
