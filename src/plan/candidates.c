@@ -389,14 +389,34 @@ static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding
            (v->point == 0 || v->point == p->fronts[v->micro].count - 1);
 }
 
+static bool is_corner_at(const rn_planner *p, uint32_t variant) {
+    const rn_variant *v = &p->variants[variant];
+    return is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]);
+}
+
+// The one that looks best before it is placed: with it tried first, few others are placed at all.
+static rn_status find_promising(rn_planner *p, uint32_t *out) {
+    uint64_t fewest = UINT64_MAX;
+    *out = 0;
+    for (uint32_t i = 0; i < p->variant_count; i++) {
+        rn_variant *v = &p->variants[i];
+        if (!is_corner_at(p, i)) continue;
+        RN_TRY(rn_planner_peak(p, v));
+        if (v->always_bytes + v->peak_bytes[0] >= fewest) continue;
+        fewest = v->always_bytes + v->peak_bytes[0];
+        *out = i;
+    }
+    return RN_OK;
+}
+
 static rn_status find_frugal(rn_planner *p) {
+    uint32_t first;
     p->frugal = (rn_candidate){.variant = RN_NO_STEP, .planned_bytes = UINT64_MAX};
     p->least_host_bytes = UINT64_MAX;
-    for (uint32_t i = 0; i < p->variant_count; i++) {
-        const rn_variant *v = &p->variants[i];
-        if (is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]))
-            RN_TRY(rn_choose_frugal(p, i, &p->frugal));
-    }
+    RN_TRY(find_promising(p, &first));
+    RN_TRY(rn_choose_frugal(p, first, &p->frugal));
+    for (uint32_t i = 0; i < p->variant_count; i++)
+        if (is_corner_at(p, i)) RN_TRY(rn_choose_frugal(p, i, &p->frugal));
     return RN_OK;
 }
 

@@ -86,9 +86,10 @@ typedef struct chooser {
     uint64_t passes;
     rn_stream stream;
     rn_trips trips;
-    bool *resident; // (units)
-    double *ready;  // (accesses)
-    double *done;   // (2, trips)
+    bool *resident;       // (units)
+    double *ready;        // (accesses)
+    double *done;         // (2, trips)
+    double trips_seconds; // for the workload, at least, with its trips
 } chooser;
 
 static rn_status prepare(chooser *ch, rn_arena *scratch) {
@@ -190,8 +191,9 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
                               .from_host = ch->stream.from_host,
                               .seconds = total_of(ch, run, pass),
                               .pass_seconds = pass};
-    // By definition, so that skipping by this bound is exact.
-    if (candidate.seconds < ch->v->bound_seconds) candidate.seconds = ch->v->bound_seconds;
+    // By definition, so that skipping by these bounds is exact.
+    candidate.seconds = longer(candidate.seconds, ch->v->bound_seconds);
+    candidate.seconds = longer(candidate.seconds, ch->trips_seconds);
     if (is_better(&candidate, ch->best)) *ch->best = candidate;
 }
 
@@ -306,8 +308,18 @@ rn_status rn_choose_frugal(rn_planner *p, uint32_t variant, rn_candidate *best) 
     return with_variant(p, variant, best, improve_frugal, 0);
 }
 
+// Whether its trips alone make it slower than the best. They are timed without weights that are
+// streamed meanwhile.
+static bool travels_too_long(chooser *ch) {
+    if (ch->trips.count == 0) return false;
+    ch->stream.slot_count = ch->stream.use_count = 0;
+    ch->trips_seconds = total_of(ch, simulate(ch, ch->binding, false), 0);
+    return ch->best->variant != RN_NO_STEP && ch->trips_seconds > ch->best->seconds;
+}
+
 static rn_status improve(chooser *ch, uint64_t budget) {
     rn_residency r = {0};
+    if (travels_too_long(ch)) return RN_OK;
     if (find_fewest(ch, ch->v->peak_bytes, UINT64_MAX, &r) > budget) return RN_OK;
     RN_TRY(rn_planner_place(ch->planner, &ch->planner->variants[ch->variant]));
     offer_all(ch, budget);
