@@ -33,6 +33,7 @@ struct rn_session_profile {
     bool running;                                     // the run's operation has begun
     pthread_t caller;                                 // of the run
     uint32_t *step_names, *buffer_names, *unit_names; // (steps), (buffers), (units)
+    uint32_t *send_names, *fetch_names;               // (trips)
     uint32_t wait_name, trip_name, plan_name, phase_names[PHASES];
     uint32_t *first_begin, *begins; // (steps + 2), (buffers): those that begin with a step
     uint32_t *first_end, *ends;     // the same of those that end
@@ -143,6 +144,15 @@ static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
     }
 }
 
+// "send layer 3/matmul.7": the copy, which is not what has made the value.
+static uint32_t name_trip(const rn_plan *plan, const rn_plan_trip *trip, const char *what) {
+    const rn_value_info *info = rn_graph_value(plan->graph, trip->value);
+    text name = {.bytes = 0};
+    append(&name, what);
+    append(&name, info->name);
+    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, info->block), NULL);
+}
+
 static void name_all(const rn_session *session) {
     const rn_plan *plan = session->plan;
     rn_session_profile *p = session->profile;
@@ -154,6 +164,10 @@ static void name_all(const rn_session *session) {
         p->unit_names[i] = name_unit(plan, i);
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         p->buffer_names[i] = name_buffer(p, plan, &plan->buffers[i]);
+    for (uint32_t i = 0; i < plan->trip_count; i++) {
+        p->send_names[i] = name_trip(plan, &plan->trips[i], "send ");
+        p->fetch_names[i] = name_trip(plan, &plan->trips[i], "fetch ");
+    }
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         p->buffer_names[plan->row_tables[i].buffer] =
             rn_profile_label("rows of embeddings", NULL, NULL);
@@ -179,6 +193,8 @@ static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
     RN_TRY(take(p, steps, sizeof(uint32_t), &p->step_names));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
     RN_TRY(take(p, plan->unit_count, sizeof(uint32_t), &p->unit_names));
+    RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->send_names));
+    RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->fetch_names));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_begin));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_end));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->begins));
@@ -598,7 +614,8 @@ static void note_trip(const rn_session *session, uint32_t trip, bool sent, uint6
                       bool poisoned) {
     const rn_plan_trip *t = &session->plan->trips[trip];
     uint32_t buffer = sent ? t->buffer : t->back;
-    uint32_t name = session->profile->buffer_names[buffer];
+    const rn_session_profile *p = session->profile;
+    uint32_t name = sent ? p->send_names[trip] : p->fetch_names[trip];
     rn_device_id device = session->device->caps.device;
     uint64_t place = (uintptr_t)session->base + session->plan->buffers[buffer].offset;
     if (!poisoned)
