@@ -329,9 +329,10 @@ static void insert_variant(rn_planner *p, rn_variant v) {
 
 // With all shares of what may be on the host; nothing there first.
 static void insert_shares(rn_planner *p, rn_variant v) {
-    uint32_t shares = p->caps->own_memory && case_at(p, 0, 0)->trains ? RN_PLAN_SHARES : 1;
-    for (v.states = 0; v.states < shares; v.states++)
-        for (v.sent = 0; v.sent < shares; v.sent++)
+    bool travels = p->caps->own_memory && case_at(p, 0, 0)->trains;
+    rn_share end = travels ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
+    for (v.states = RN_SHARE_NONE; v.states < end; v.states++)
+        for (v.sent = RN_SHARE_NONE; v.sent < end; v.sent++)
             insert_variant(p, v);
 }
 
@@ -354,7 +355,7 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
 
 static rn_status list_variants(rn_planner *p) {
     size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES *
-                  RN_PLAN_SHARES * RN_PLAN_SHARES;
+                  RN_SHARE_COUNT * RN_SHARE_COUNT;
     RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
     for (uint32_t m = 0; m < p->micro_count; m++)
         for (uint32_t r = 0; r < p->rows_count; r++)

@@ -24,7 +24,6 @@ enum {
     RN_PLAN_POINTS = 12, // of the keep/recompute front, "nothing" included
     RN_PLAN_ROWS = 66,   // numbers of rows: 2^64 can be halved this often
     RN_PLAN_LEVELS = 4,  // sizes of slots that are tried
-    RN_PLAN_SHARES = 3,  // of what may be on the host: nothing, of half of the blocks, all
 };
 extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
 
@@ -192,7 +191,16 @@ struct rn_trips {
     uint64_t away_always_bytes;      // of states that are not always on the device, as always_bytes
 };
 
-// Of a traced binding: shares of RN_PLAN_SHARES of the states and of the saved values.
+// How much of what may be on the host is there.
+typedef enum rn_share {
+    RN_SHARE_NONE,
+    RN_SHARE_HALF, // of half of the blocks
+    RN_SHARE_ALL,
+    RN_SHARE_LATE, // all, brought and sent at the last moment: computing waits, few places are held
+    RN_SHARE_COUNT
+} rn_share;
+
+// Of a traced binding: the variant's shares of states and of saved values.
 RN_MUST_USE rn_status rn_trips_make(rn_arena *memory, const rn_case *c, const rn_binding *binding,
                                     const rn_device_caps *caps, const rn_variant *variant,
                                     rn_trips *out);
@@ -294,7 +302,7 @@ struct rn_case {
 
 struct rn_variant {
     uint32_t micro, point, rows, slice; // indices
-    uint32_t states, sent;              // shares that are on the host
+    rn_share states, sent;              // that are on the host
     double bound_seconds;               // it takes at least this, for the workload
     bool has_peak, is_placed;
     // Of intermediates and workspace: with all weights resident; with some of them streamed.

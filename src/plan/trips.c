@@ -72,9 +72,8 @@ static void touch_all(finder *f) {
 // blocks.
 static bool is_chosen(const finder *f, const rn_plan_storage *s) {
     uint32_t block = rn_graph_value(f->c->graph, s->value)->block;
-    uint32_t share = s->always ? f->variant->states : f->variant->sent;
-    if (share + 1 == RN_PLAN_SHARES) return true;
-    if (share == 0) return false;
+    rn_share share = s->always ? f->variant->states : f->variant->sent;
+    if (share != RN_SHARE_HALF) return share != RN_SHARE_NONE;
     return s->always ? block % 2 == 1 : block < (rn_graph_block_count(f->c->graph) + 1) / 2;
 }
 
@@ -128,6 +127,10 @@ static void sort_touches(rn_trips *t) {
 
 // ---- when ---------------------------------------------------------------------------------------
 
+static bool is_late(const finder *f, const rn_trip *trip) {
+    return (trip->home ? f->variant->states : f->variant->sent) == RN_SHARE_LATE;
+}
+
 static void add_seconds(finder *f) {
     double end = 0;
     for (uint32_t p = 0; p < f->c->order.count; p++)
@@ -151,7 +154,7 @@ static void time_sending(finder *f) {
     double link = 0; // when it is free
     for (uint32_t i = 0; i < t->count; i++) {
         rn_trip *trip = &t->list[t->by_away[i]];
-        uint32_t latest = latest_gone(f, i);
+        uint32_t latest = is_late(f, trip) ? trip->away : latest_gone(f, i);
         double begin = f->ends[trip->away] > link ? f->ends[trip->away] : link;
         link = begin + rn_cost_copy(f->caps, trip->bytes);
         trip->gone = trip->away;
@@ -178,7 +181,7 @@ static void time_bringing(finder *f) {
     double link = f->ends[f->c->order.count - 1]; // until when it is free
     for (uint32_t i = t->count; i-- > 0;) {
         rn_trip *trip = &t->list[t->by_back[i]];
-        uint32_t earliest = earliest_due(f, i);
+        uint32_t earliest = is_late(f, trip) ? trip->back : earliest_due(f, i);
         double needed = f->ends[trip->back - 1];
         link = (needed < link ? needed : link) - rn_cost_copy(f->caps, trip->bytes);
         trip->due = trip->back;
@@ -225,7 +228,7 @@ rn_status rn_trips_make(rn_arena *memory, const rn_case *c, const rn_binding *bi
                         const rn_device_caps *caps, const rn_variant *variant, rn_trips *out) {
     finder f = {.c = c, .binding = binding, .caps = caps, .variant = variant, .trips = out};
     *out = (rn_trips){0};
-    if (variant->states == 0 && variant->sent == 0) return RN_OK;
+    if (variant->states == RN_SHARE_NONE && variant->sent == RN_SHARE_NONE) return RN_OK;
     RN_TRY(allocate(memory, &f));
     touch_all(&f);
     for (uint32_t i = 0; i < binding->live.storage_count; i++)

@@ -335,7 +335,7 @@ static void training_in_two_memories_is_never_slower_with_more_of_either(void **
     momentum = true;
     recipe.weights_in_memory = true;
     states = saved = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         seed = 6000 + (uint64_t)i;
         rn_device_caps caps = random_device(&random);
         rn_plan_options options = {.exact = i % 2};

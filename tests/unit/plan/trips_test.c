@@ -41,7 +41,7 @@ typedef struct scene {
 } scene;
 
 // Over a link that brings so many bytes while a byte's share of computing goes on.
-static void open_scene(scene *s, uint32_t states, uint32_t sent, double link_bytes_second) {
+static void open_scene(scene *s, rn_share states, rn_share sent, double link_bytes_second) {
     work_out(&s->w, paper_graph(write_chain), 0);
     s->w.caps.own_memory = true;
     s->w.caps.link_bytes_second = link_bytes_second;
@@ -73,7 +73,7 @@ static uint32_t block_of(const scene *s, const rn_trip *trip) {
 static void states_are_there_for_their_update_alone(void **state) {
     (void)state;
     scene s;
-    open_scene(&s, RN_PLAN_SHARES - 1, 0, 1e9);
+    open_scene(&s, RN_SHARE_ALL, 0, 1e9);
     assert_int_equal(s.trips.count, BLOCKS);
     assert_int_equal(s.trips.home_bytes, BLOCKS * WIDTH * WIDTH * 4);
     assert_int_equal(s.trips.sent_bytes, 0);
@@ -84,7 +84,7 @@ static void states_are_there_for_their_update_alone(void **state) {
         assert_true(t->due <= t->back && t->away <= t->gone);
     }
     close_scene(&s);
-    open_scene(&s, 1, 0, 1e9); // of every other block
+    open_scene(&s, RN_SHARE_HALF, 0, 1e9); // of every other block
     assert_int_equal(s.trips.count, BLOCKS / 2);
     for (uint32_t i = 0; i < s.trips.count; i++)
         assert_int_equal(block_of(&s, &s.trips.list[i]) % 2, 1);
@@ -94,7 +94,7 @@ static void states_are_there_for_their_update_alone(void **state) {
 static void saved_values_are_away_around_the_turn(void **state) {
     (void)state;
     scene s;
-    open_scene(&s, 0, RN_PLAN_SHARES - 1, 1e10);
+    open_scene(&s, 0, RN_SHARE_ALL, 1e10);
     assert_true(s.trips.count >= BLOCKS - 2 && s.trips.count <= BLOCKS);
     assert_int_equal(s.trips.sent_bytes, s.trips.count * BYTES);
     for (uint32_t i = 0; i < s.trips.count; i++) {
@@ -107,7 +107,7 @@ static void saved_values_are_away_around_the_turn(void **state) {
     for (uint32_t i = 1; i < s.trips.count; i++) // the first to go is the last to come back
         assert_int_equal(s.trips.by_away[i], s.trips.by_back[s.trips.count - 1 - i]);
     close_scene(&s);
-    open_scene(&s, 0, 1, 1e10); // of the first half
+    open_scene(&s, 0, RN_SHARE_HALF, 1e10); // of the first half
     assert_true(s.trips.count > 0 && s.trips.count < BLOCKS);
     for (uint32_t i = 0; i < s.trips.count; i++)
         assert_true(block_of(&s, &s.trips.list[i]) <= (BLOCKS + 1) / 2);
@@ -119,7 +119,7 @@ static void what_could_not_be_back_in_time_stays(void **state) {
     uint32_t first = 0, last = UINT32_MAX;
     for (double link = 1e10; link > 1e5; link /= 10) {
         scene s;
-        open_scene(&s, 0, RN_PLAN_SHARES - 1, link);
+        open_scene(&s, 0, RN_SHARE_ALL, link);
         assert_true(s.trips.count <= last);
         last = s.trips.count;
         if (first == 0) first = last;
@@ -146,23 +146,38 @@ static void a_slow_link_does_not_take_more_and_more_places(void **state) {
     (void)state;
     for (double link = 1e11; link > 1e4; link /= 10) {
         scene s;
-        open_scene(&s, RN_PLAN_SHARES - 1, 0, link);
+        open_scene(&s, RN_SHARE_ALL, 0, link);
         assert_int_equal(s.trips.count, BLOCKS);
         assert_true(most_places(&s) <= 5);
         close_scene(&s);
     }
 }
 
+static void at_the_last_moment_only_what_is_used_has_a_place(void **state) {
+    (void)state;
+    scene late, all;
+    open_scene(&late, RN_SHARE_LATE, RN_SHARE_LATE, 1e9);
+    open_scene(&all, RN_SHARE_ALL, RN_SHARE_ALL, 1e9);
+    for (uint32_t i = 0; i < late.trips.count; i++) {
+        const rn_trip *t = &late.trips.list[i];
+        assert_true(t->due == t->back && t->gone == t->away);
+    }
+    assert_true(late.trips.count >= all.trips.count);
+    assert_true(step_seconds(&late, false) > step_seconds(&all, false));
+    close_scene(&late);
+    close_scene(&all);
+}
+
 static void a_fast_link_costs_no_time_and_a_slow_one_its_bytes(void **state) {
     (void)state;
     scene s;
-    open_scene(&s, RN_PLAN_SHARES - 1, RN_PLAN_SHARES - 1, 1e12);
+    open_scene(&s, RN_SHARE_ALL, RN_SHARE_ALL, 1e12);
     double computing = s.w.binding.total_seconds[0];
     // But for the last state's way back, when there is nothing left to compute.
     assert_true(step_seconds(&s, false) < 1.1 * computing);
     assert_true(step_seconds(&s, true) == computing);
     close_scene(&s);
-    open_scene(&s, RN_PLAN_SHARES - 1, RN_PLAN_SHARES - 1, 1e5);
+    open_scene(&s, RN_SHARE_ALL, RN_SHARE_ALL, 1e5);
     double bytes = (double)(s.trips.home_bytes + s.trips.sent_bytes) / 1e5;
     double seconds = step_seconds(&s, false);
     assert_true(seconds > bytes && seconds < 2.1 * (bytes + computing)); // each way side by side
@@ -183,15 +198,15 @@ static void what_is_away_lowers_the_peak(void **state) {
     (void)state;
     scene all, half, none;
     open_scene(&none, 0, 0, 1e10);
-    open_scene(&half, 0, 1, 1e10);
-    open_scene(&all, 0, RN_PLAN_SHARES - 1, 1e10);
+    open_scene(&half, 0, RN_SHARE_HALF, 1e10);
+    open_scene(&all, 0, RN_SHARE_ALL, 1e10);
     assert_int_equal(none.trips.count, 0);
     assert_true(peak_of(&all) < peak_of(&half) && peak_of(&half) < peak_of(&none));
     close_scene(&none);
     close_scene(&half);
     close_scene(&all);
     open_scene(&none, 0, 0, 1e10); // states are not always there, but for a while
-    open_scene(&all, RN_PLAN_SHARES - 1, 0, 1e10);
+    open_scene(&all, RN_SHARE_ALL, 0, 1e10);
     assert_int_equal(all.trips.away_always_bytes, BLOCKS * WIDTH * WIDTH * 4);
     assert_true(peak_of(&all) - peak_of(&none) < all.trips.away_always_bytes / 2);
     close_scene(&none);
@@ -204,6 +219,7 @@ int main(void) {
         cmocka_unit_test(saved_values_are_away_around_the_turn),
         cmocka_unit_test(what_could_not_be_back_in_time_stays),
         cmocka_unit_test(a_slow_link_does_not_take_more_and_more_places),
+        cmocka_unit_test(at_the_last_moment_only_what_is_used_has_a_place),
         cmocka_unit_test(a_fast_link_costs_no_time_and_a_slow_one_its_bytes),
         cmocka_unit_test(what_is_away_lowers_the_peak),
     };
