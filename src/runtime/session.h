@@ -6,7 +6,7 @@
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 //     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
 //     copies.c    streamed weights on the host           parts.c    some blocks of a run alone
-//     trips.c     states and saved values on the host
+//     host_trips.c  states and saved values there
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -165,7 +165,7 @@ void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
 
-// ---- a device's own memory (ports.c, copies.c, trips.c, recordings.c) ---------------------------
+// ---- a device's own memory (ports.c, copies.c, host_trips.c, recordings.c) ----------------------
 // All of it is nothing where the device's memory is the host's.
 
 RN_MUST_USE rn_status rn_session_open_ports(rn_session *session);

@@ -11,8 +11,8 @@
 // two host buffers (stages), the copy queue takes it from there to the slot. Only the copy has to
 // wait for the slot, so the disk runs further ahead. Where the host keeps copies of all that is
 // streamed (copies.c) there is nothing to read: the copy queue takes it from there. What a training
-// step sends to the host and fetches back (trips.c) goes through a queue of its own, and the copy
-// queue.
+// step sends to the host and fetches back (host_trips.c) goes through a queue of its own, and the
+// copy queue.
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-// trips.c — what of a training step is on the host for a while: its places there, and the copies.
+// host_trips.c — what of a training step is on the host for a while: its places there, and the
+// copies.
 //
 //     send     SEND ──signal──┐                           from the arena to the host
 //     copy                    │       FETCH ──signal──┐   and back
