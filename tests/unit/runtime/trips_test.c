@@ -273,6 +273,10 @@ static void a_host_without_room_leaves_other_moves_or_a_refusal(void **state) {
     options.budget_bytes = low;
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &sim->caps, &options, &plan));
     assert_non_null(strstr(rn_last_story()->message, "of the host's"));
+    char help[64];
+    snprintf(help, sizeof help, "bring it down to %s (%llu bytes)", rn_size_format(low).text,
+             (unsigned long long)low);
+    assert_non_null(strstr(rn_last_story()->hint, help));
     uint64_t lowest = rn_last_refusal()->smallest_budget_bytes;
     assert_true(lowest > low && lowest < high);
     options.budget_bytes = lowest;
