@@ -261,6 +261,8 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
                             &v->peak_bytes[streams]);
     rn_arena_free_all(&scratch);
     v->always_bytes = b->live.always_bytes - trips.away_always_bytes;
+    v->floor_bytes = v->always_bytes + rn_min_u64(v->peak_bytes[0], v->peak_bytes[1]) +
+                     (c->level_count ? 0 : c->unit_bytes); // none of them can be streamed
     v->has_peak = s == RN_OK;
     return s;
 }
@@ -327,10 +329,14 @@ static void insert_variant(rn_planner *p, rn_variant v) {
     p->variants[at] = v;
 }
 
+// Whether values of a run may be on the host for a while.
+static bool has_trips(const rn_planner *p) {
+    return p->caps->own_memory && case_at(p, 0, 0)->trains;
+}
+
 // With all shares of what may be on the host; nothing there first.
 static void insert_shares(rn_planner *p, rn_variant v) {
-    bool travels = p->caps->own_memory && case_at(p, 0, 0)->trains;
-    rn_share end = travels ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
+    rn_share end = has_trips(p) ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
     for (v.states = RN_SHARE_NONE; v.states < end; v.states++)
         for (v.sent = RN_SHARE_NONE; v.sent < end; v.sent++)
             insert_variant(p, v);
@@ -395,7 +401,8 @@ static bool is_corner_at(const rn_planner *p, uint32_t variant) {
     return is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]);
 }
 
-// The one that looks best before it is placed: with it tried first, few others are placed at all.
+// The one that looks best before it is placed: with it tried first, few of those that differ in
+// their trips only are placed at all.
 static rn_status find_promising(rn_planner *p, uint32_t *out) {
     uint64_t fewest = UINT64_MAX;
     *out = 0;
@@ -411,11 +418,13 @@ static rn_status find_promising(rn_planner *p, uint32_t *out) {
 }
 
 static rn_status find_frugal(rn_planner *p) {
-    uint32_t first;
+    uint32_t first = 0;
     p->frugal = (rn_candidate){.variant = RN_NO_STEP, .planned_bytes = UINT64_MAX};
     p->least_host_bytes = UINT64_MAX;
-    RN_TRY(find_promising(p, &first));
-    RN_TRY(rn_choose_frugal(p, first, &p->frugal));
+    if (has_trips(p)) {
+        RN_TRY(find_promising(p, &first));
+        RN_TRY(rn_choose_frugal(p, first, &p->frugal));
+    }
     for (uint32_t i = 0; i < p->variant_count; i++)
         if (is_corner_at(p, i)) RN_TRY(rn_choose_frugal(p, i, &p->frugal));
     return RN_OK;

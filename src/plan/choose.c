@@ -339,6 +339,7 @@ rn_status rn_choose(rn_planner *p, uint64_t budget_bytes, rn_candidate *out) {
         if (out->variant != RN_NO_STEP && p->variants[i].bound_seconds > out->seconds) break;
         if (is_late(&p->variants[i], out)) continue;
         RN_TRY(rn_planner_peak(p, &p->variants[i]));
+        if (p->variants[i].floor_bytes > budget_bytes) continue;
         RN_TRY(with_variant(p, i, out, improve, budget_bytes));
     }
     if (out->variant == RN_NO_STEP) return rn_fail(RN_INTERNAL, "the frugal plan does not fit");

@@ -308,6 +308,7 @@ struct rn_variant {
     // Of intermediates and workspace: with all weights resident; with some of them streamed.
     uint64_t peak_bytes[2], height_bytes[2];
     uint64_t always_bytes; // of states and constants that are on the device
+    uint64_t floor_bytes;  // of a plan, at least; set with the peak
 };
 
 typedef struct rn_residency {
