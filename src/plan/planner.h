@@ -27,6 +27,11 @@ enum {
 };
 extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
 
+typedef struct rn_trip rn_trip;
+typedef struct rn_trips rn_trips;
+typedef struct rn_case rn_case;
+typedef struct rn_variant rn_variant;
+
 // ---- order (order.c) ----------------------------------------------------------------------------
 
 typedef struct rn_plan_order {
@@ -122,11 +127,6 @@ typedef struct rn_plan_liveness {
     uint32_t storage_count;
     uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN
 } rn_plan_liveness;
-
-typedef struct rn_trip rn_trip;
-typedef struct rn_trips rn_trips;
-typedef struct rn_case rn_case;
-typedef struct rn_variant rn_variant;
 
 typedef struct rn_binding {
     bool is_made, is_live;
