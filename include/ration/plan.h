@@ -55,7 +55,8 @@ typedef struct rn_plan_options {
     uint64_t beside_bytes; // of the budget, what is held beside the plan: the process, a reserve
     // Of a device with its own memory, which budget_bytes is for: what the plan may hold on the
     // host. Weights that do not stay on the device are kept there where they fit; else each run
-    // reads them from disk. 0 or RN_NO_LIMIT: no limit.
+    // reads them from disk. In training also the optimiser's states, and what is saved for the
+    // backward pass, where the device has no room for them. 0 or RN_NO_LIMIT: no limit.
     uint64_t host_budget_bytes;
     uint64_t host_beside_bytes; // of the host's budget, what that does not count: for a refusal
     bool exact;                 // no move that regroups sums (micro-batches) or rounds otherwise
@@ -100,6 +101,10 @@ typedef struct rn_plan_summary {
     // Of a device with its own memory, held on the host: staging, what is on its way to and from
     // the device, and copies of all streamed weights (then no run reads the disk).
     uint64_t host_bytes, host_weight_bytes;
+    // Of a training step there: states that only updates touch, and values saved for the backward
+    // pass; how many of each. All of them pass the link both ways in a step.
+    uint64_t host_state_bytes, host_saved_bytes;
+    uint32_t host_states, host_saved;
     uint32_t step_count;
     double seconds; // predicted, for the workload: prompt_seconds + workload_passes * pass_seconds
     double prompt_seconds;    // for workload_rows; where there is no RN_ROWS, one run

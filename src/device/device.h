@@ -156,6 +156,7 @@ RN_MUST_USE rn_status rn_queue_inline_create(rn_executor executor, const _Atomic
 
 // ---- devices ------------------------------------------------------------------------------------
 
+// Copies of both directions go on side by side in two queues.
 typedef enum rn_queue_kind { RN_QUEUE_COMPUTE, RN_QUEUE_COPY } rn_queue_kind;
 
 struct rn_device {

@@ -3,7 +3,8 @@
 //     position   0         1                  2
 //     steps      COMPUTE   COMPUTE EVICT READ COMPUTE ...
 //
-// Behind the last position that reads a use come its EVICT and the READ that refills the slot.
+// Behind the last position that reads a use come its EVICT and the READ that refills the slot. What
+// makes a trip to the host is fetched and awaited before a position, sent and awaited behind one.
 // A buffer that lives from position a to b lives from a's step to b's. Sizes are multiples of 64
 // bytes, as places are: what is alive then adds up to the byte with what kernels can touch.
 #include "plan/planner.h"
@@ -24,10 +25,12 @@ typedef struct builder {
     const rn_binding *binding;
     rn_plan *plan;
     rn_stream stream;
-    uint64_t *offsets;     // (storages + positions)
+    rn_trips trips;
+    uint64_t *offsets;     // (storages + positions + trips)
     uint32_t *step_of;     // (positions)
     uint32_t *buffer_of;   // (storages)
     uint32_t *unit_buffer; // (units): of a resident one
+    uint32_t last_compute; // the last step of the compute queue so far
     uint64_t base, ring;   // offsets of the intermediates, of the ring
     rn_placement placement;
     bool has_slack; // some workspace is less than the placement gave it room for
@@ -40,6 +43,7 @@ static rn_plan_step *add_step(rn_plan *plan, rn_step_kind kind) {
     *step = (rn_plan_step){.kind = kind,
                            .node = RN_NO_NODE,
                            .use = RN_NO_USE,
+                           .trip = RN_NO_TRIP,
                            .after = RN_NO_STEP,
                            .workspace = RN_NO_BUFFER};
     return step;
@@ -63,19 +67,61 @@ static void add_evictions(builder *b, uint32_t position, uint32_t *evicted) {
     const rn_stream *s = &b->stream;
     for (; *evicted < s->use_count && s->uses[s->by_last[*evicted]].last == position; ++*evicted) {
         uint32_t use = s->by_last[*evicted], evict_step = b->plan->step_count;
-        b->plan->uses[use].evict_step = evict_step;
+        b->plan->uses[use].evict_step = b->last_compute = evict_step;
         add_step(b->plan, RN_STEP_EVICT)->use = use;
         add_read(b, use, evict_step);
     }
 }
 
+static void add_copy(builder *b, uint32_t trip, rn_step_kind kind) {
+    rn_plan_trip *t = &b->plan->trips[trip];
+    *(kind == RN_STEP_SEND ? &t->send_step : &t->fetch_step) = b->plan->step_count;
+    rn_plan_step *step = add_step(b->plan, kind);
+    step->queue = kind == RN_STEP_SEND ? 3 : 2;
+    step->trip = trip;
+    step->after = b->last_compute;
+    step->seconds = rn_cost_copy(&b->plan->caps, t->bytes);
+}
+
+static void add_await(builder *b, uint32_t trip, bool sent) {
+    rn_plan_trip *t = &b->plan->trips[trip];
+    *(sent ? &t->gone_step : &t->back_step) = b->last_compute = b->plan->step_count;
+    rn_plan_step *step = add_step(b->plan, RN_STEP_AWAIT);
+    step->trip = trip;
+    step->after = sent ? t->send_step : t->fetch_step;
+}
+
+// Of the orders of trips, how many have come up.
+typedef struct cursors {
+    uint32_t away, gone, due, back;
+} cursors;
+
+static void add_bringing(builder *b, uint32_t position, cursors *at) {
+    const rn_trips *t = &b->trips;
+    for (; at->due < t->count && t->list[t->by_due[at->due]].due == position; at->due++)
+        add_copy(b, t->by_due[at->due], RN_STEP_FETCH);
+    for (; at->back < t->count && t->list[t->by_back[at->back]].back == position; at->back++)
+        add_await(b, t->by_back[at->back], false);
+}
+
+static void add_sending(builder *b, uint32_t position, cursors *at) {
+    const rn_trips *t = &b->trips;
+    for (; at->away < t->count && t->list[t->by_away[at->away]].away == position; at->away++)
+        add_copy(b, t->by_away[at->away], RN_STEP_SEND);
+    for (; at->gone < t->count && t->list[t->by_gone[at->gone]].gone == position; at->gone++)
+        add_await(b, t->by_gone[at->gone], true);
+}
+
 static void add_steps(builder *b) {
+    cursors at = {0};
     uint32_t evicted = 0;
     for (uint32_t p = 0; p < b->c->order.count; p++) {
-        b->step_of[p] = b->plan->step_count;
+        add_bringing(b, p, &at);
+        b->step_of[p] = b->last_compute = b->plan->step_count;
         rn_plan_step *step = add_step(b->plan, RN_STEP_COMPUTE);
         step->node = b->c->order.nodes[p];
         step->seconds = b->binding->seconds[b->variant->slice][p];
+        add_sending(b, p, &at);
         add_evictions(b, p, &evicted);
     }
 }
@@ -110,6 +156,7 @@ static uint64_t add_resident(builder *b) {
         b->unit_buffer[u] = add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_UNIT,
                                                            .purpose = RN_PURPOSE_WEIGHTS,
                                                            .unit = u,
+                                                           .trip = RN_NO_TRIP,
                                                            .offset = offset,
                                                            .bytes = plan->units[u].bytes,
                                                            .last_step = plan->step_count - 1,
@@ -118,6 +165,24 @@ static uint64_t add_resident(builder *b) {
     }
     plan->resident_bytes = offset;
     return offset;
+}
+
+// The buffers of what makes a trip: of a state one, of a saved value one before and one after it.
+static uint32_t add_visitor(builder *b, uint32_t number, rn_plan_buffer buffer) {
+    const rn_trip *trip = &b->trips.list[number];
+    rn_plan_trip *t = &b->plan->trips[number];
+    uint32_t last_step = buffer.last_step;
+    buffer.trip = number;
+    buffer.last_step = t->gone_step;
+    if (trip->home) buffer.first_step = t->fetch_step;
+    t->buffer = t->back = add_buffer(b, buffer);
+    if (trip->home) return t->buffer;
+    buffer.offset =
+        b->base + b->offsets[b->binding->live.storage_count + b->c->order.count + number];
+    buffer.first_step = t->fetch_step;
+    buffer.last_step = last_step;
+    t->back = add_buffer(b, buffer);
+    return t->buffer;
 }
 
 static void add_storages(builder *b, uint64_t always_offset) {
@@ -129,10 +194,15 @@ static void add_storages(builder *b, uint64_t always_offset) {
                                  .purpose = rn_graph_value(b->c->graph, s->value)->purpose,
                                  .value = s->value,
                                  .unit = RN_NO_USE,
+                                 .trip = RN_NO_TRIP,
                                  .offset = b->base + b->offsets[i],
                                  .bytes = s->bytes,
                                  .first_step = s->from_start ? 0 : b->step_of[s->first],
                                  .last_step = s->to_end ? end : b->step_of[s->last]};
+        if (b->trips.count && b->trips.of[i] != RN_NO_TRIP) {
+            b->buffer_of[i] = add_visitor(b, b->trips.of[i], buffer);
+            continue;
+        }
         if (s->always) {
             buffer.offset = always_offset;
             buffer.first_step = 0;
@@ -174,6 +244,7 @@ static void add_workspaces(builder *b) {
             b, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
                                 .purpose = RN_PURPOSE_WORKSPACE,
                                 .unit = RN_NO_USE,
+                                .trip = RN_NO_TRIP,
                                 .offset = b->base + b->offsets[b->binding->live.storage_count + p],
                                 .bytes = bytes,
                                 .first_step = step,
@@ -191,6 +262,7 @@ static void add_uses(builder *b) {
         rn_plan_buffer buffer = {.kind = RN_BUFFER_UNIT,
                                  .purpose = RN_PURPOSE_WEIGHTS,
                                  .unit = use->unit,
+                                 .trip = RN_NO_TRIP,
                                  .offset = b->ring + use->slot * plan->slot_bytes,
                                  .bytes = plan->units[use->unit].bytes,
                                  .first_step = ahead ? 0 : use->read_step,
@@ -323,8 +395,9 @@ static rn_status find_pass_seconds(builder *b) {
             rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
     if (!pass || s->workload_passes) return RN_OK;
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.use_count, sizeof *ready, (void **)&ready));
-    s->pass_seconds = rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice],
-                                  b->c->order.count, b->c->units.units, &b->stream, ready);
+    rn_traffic traffic = {.units = b->c->units.units, .stream = &b->stream, .ready = ready};
+    s->pass_seconds =
+        rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice], b->c->order.count, &traffic);
     return RN_OK;
 }
 
@@ -334,7 +407,11 @@ static rn_status summarize(builder *b) {
     s->staging_bytes = rn_case_staging(b->c);
     s->planned_bytes = s->arena_bytes + (b->c->own_memory ? 0 : s->staging_bytes);
     s->host_bytes = rn_residency_host(b->c, b->candidate->residency, b->binding->port_bytes,
-                                      b->plan->from_host);
+                                      &b->trips, b->plan->from_host);
+    s->host_state_bytes = b->trips.home_bytes;
+    s->host_saved_bytes = b->trips.sent_bytes;
+    for (uint32_t i = 0; i < b->trips.count; i++)
+        ++*(b->trips.list[i].home ? &s->host_states : &s->host_saved);
     for (uint32_t u = 0; u < b->plan->unit_count && b->plan->from_host; u++)
         if (!b->plan->units[u].resident)
             s->host_weight_bytes += rn_round_up(b->plan->units[u].bytes, RN_PLAN_SLOT_ALIGN);
@@ -383,6 +460,34 @@ static rn_status write_stream(builder *b) {
     return RN_OK;
 }
 
+// The value whose bytes a storage holds when it comes back: one that is read there.
+static rn_value find_visitor(const builder *b, const rn_trip *trip) {
+    const rn_node *node = rn_graph_node(b->c->graph, b->c->order.nodes[trip->back]);
+    const uint32_t *storage_of = b->binding->live.storage_of;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != RN_NO_VALUE && storage_of[node->inputs[i]] == trip->storage)
+            return node->inputs[i];
+    return b->binding->live.storages[trip->storage].value;
+}
+
+static rn_status write_trips(builder *b) {
+    rn_plan *plan = b->plan;
+    uint64_t offsets[2] = {0}; // among what is sent, among states
+    RN_TRY(rn_trips_make(&plan->memory, b->c, b->binding, &plan->caps, b->variant, &b->trips));
+    plan->trip_count = b->trips.count;
+    RN_TRY(rn_arena_array(&plan->memory, plan->trip_count, sizeof *plan->trips,
+                          (void **)&plan->trips));
+    for (uint32_t i = 0; i < plan->trip_count; i++) {
+        const rn_trip *trip = &b->trips.list[i];
+        plan->trips[i] = (rn_plan_trip){.value = find_visitor(b, trip),
+                                        .home = trip->home,
+                                        .host_offset = offsets[trip->home],
+                                        .bytes = trip->bytes};
+        offsets[trip->home] += rn_round_up(trip->bytes, RN_PLAN_ALIGN);
+    }
+    return RN_OK;
+}
+
 static rn_status write_units(builder *b) {
     const rn_unit_table *t = &b->c->units;
     rn_plan *plan = b->plan;
@@ -403,14 +508,16 @@ static rn_status allocate(builder *b) {
     rn_plan *plan = b->plan;
     rn_arena *memory = &plan->memory;
     size_t positions = b->c->order.count, storages = b->binding->live.storage_count;
-    size_t steps = positions + 2 * (size_t)plan->use_count;
-    size_t buffers = storages + positions + plan->unit_count + 2 * (size_t)plan->use_count;
+    size_t trips = plan->trip_count;
+    size_t steps = positions + 2 * (size_t)plan->use_count + 4 * trips;
+    size_t buffers = storages + positions + plan->unit_count + 2 * (size_t)plan->use_count + trips;
     plan->value_count = rn_graph_value_count(b->c->graph);
     RN_TRY(rn_arena_array(memory, steps, sizeof *plan->steps, (void **)&plan->steps));
     RN_TRY(rn_arena_array(memory, buffers, sizeof *plan->buffers, (void **)&plan->buffers));
     RN_TRY(rn_arena_array(memory, (size_t)plan->value_count + 1, sizeof *plan->places,
                           (void **)&plan->places));
-    RN_TRY(rn_arena_array(memory, storages + positions, sizeof *b->offsets, (void **)&b->offsets));
+    RN_TRY(rn_arena_array(memory, storages + positions + trips, sizeof *b->offsets,
+                          (void **)&b->offsets));
     RN_TRY(rn_arena_array(memory, positions, sizeof *b->step_of, (void **)&b->step_of));
     RN_TRY(rn_arena_array(memory, storages, sizeof *b->buffer_of, (void **)&b->buffer_of));
     RN_TRY(
@@ -436,11 +543,13 @@ static rn_status write_plan(builder *b) {
     RN_TRY(copy_text(b->plan, &b->plan->options.offload));
     RN_TRY(write_units(b));
     RN_TRY(write_stream(b));
+    RN_TRY(write_trips(b));
     RN_TRY(allocate(b));
-    RN_TRY(rn_binding_place(&b->plan->memory, binding, b->variant->slice,
+    RN_TRY(rn_binding_place(&b->plan->memory, binding, &b->trips, b->variant->slice,
                             b->candidate->residency.slots > 0, c->order.count, p->options.effort,
                             b->offsets, &b->placement));
-    b->base = rn_residency_base(c, binding->live.always_bytes, b->candidate->residency, &b->ring);
+    b->base = rn_residency_base(c, binding->live.always_bytes - b->trips.away_always_bytes,
+                                b->candidate->residency, &b->ring);
     b->plan->ring_offset = b->ring;
     b->plan->ring_bytes = rn_residency_ring(c, b->candidate->residency);
     add_steps(b);

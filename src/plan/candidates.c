@@ -2,6 +2,7 @@
 //
 //     inference   rows {wanted, half, ... 1}   x slices of attention x residency
 //     training    micro-batches {1, 2, 4 ...}  x blocks recomputed   x slices x residency
+//                 x states on the host x saved values on the host, where that is another memory
 //
 // In training, what is cheap is made again in the backward pass where that is worth it: decided for
 // each graph once, so no dimension.
@@ -136,6 +137,7 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options, &c->units));
     c->needs_staging = c->units.unit_count > 0 && !p->recipe->weights_in_memory;
     c->own_memory = p->caps->own_memory;
+    c->trains = has_backward(c->graph);
     c->ring_bytes = rn_round_up(p->options.ring_bytes, RN_PLAN_SLOT_ALIGN);
     RN_TRY(rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings));
     return write_levels(&p->options, c);
@@ -162,7 +164,7 @@ static rn_status measure(rn_planner *p, rn_case *c, uint64_t *out_peak, double *
     rn_arena scratch;
     RN_TRY(trace(p, c, 0, &b));
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = rn_binding_peak(&scratch, b, 0, false, c->order.count, out_peak);
+    rn_status s = rn_binding_peak(&scratch, b, NULL, 0, false, c->order.count, out_peak);
     rn_arena_free_all(&scratch);
     *out_seconds = b->total_seconds[0];
     return s;
@@ -257,13 +259,16 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
     rn_arena scratch;
     if (v->has_peak) return RN_OK;
     RN_TRY(rn_planner_open(p, v, &c, &b));
+    rn_trips trips;
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = RN_OK;
+    rn_status s = rn_trips_make(&scratch, c, b, p->caps, v, &trips);
     for (int streams = 0; streams < 2 && s == RN_OK; streams++)
-        s = rn_binding_peak(&scratch, b, v->slice, streams, c->order.count,
+        s = rn_binding_peak(&scratch, b, &trips, v->slice, streams, c->order.count,
                             &v->peak_bytes[streams]);
     rn_arena_free_all(&scratch);
-    v->always_bytes = b->live.always_bytes;
+    v->always_bytes = b->live.always_bytes - trips.away_always_bytes;
+    v->floor_bytes = v->always_bytes + rn_min_u64(v->peak_bytes[0], v->peak_bytes[1]) +
+                     (c->level_count ? 0 : c->unit_bytes); // none of them can be streamed
     v->has_peak = s == RN_OK;
     return s;
 }
@@ -279,16 +284,17 @@ rn_status rn_planner_place(rn_planner *p, rn_variant *v) {
     rn_case *c;
     rn_binding *b;
     rn_arena scratch;
-    rn_status s = RN_OK;
+    rn_trips trips;
     if (v->is_placed) return RN_OK;
     RN_TRY(rn_planner_peak(p, v));
     RN_TRY(rn_planner_open(p, v, &c, &b));
     rn_arena_init(&scratch, FROM, 0);
+    rn_status s = rn_trips_make(&scratch, c, b, p->caps, v, &trips);
     for (int streams = 0; streams < 2 && s == RN_OK; streams++) {
         rn_placement placement = {.height_bytes = v->height_bytes[0]};
         if (streams == 0 || has_slot_workspace(b, v->slice, c->order.count))
-            s = rn_binding_place(&scratch, b, v->slice, streams, c->order.count, p->options.effort,
-                                 NULL, &placement);
+            s = rn_binding_place(&scratch, b, &trips, v->slice, streams, c->order.count,
+                                 p->options.effort, NULL, &placement);
         v->height_bytes[streams] = placement.height_bytes;
     }
     rn_arena_free_all(&scratch);
@@ -329,6 +335,19 @@ static void insert_variant(rn_planner *p, rn_variant v) {
     p->variants[at] = v;
 }
 
+// Whether values of a run may be on the host for a while.
+static bool has_trips(const rn_planner *p) {
+    return p->caps->own_memory && case_at(p, 0, 0)->trains;
+}
+
+// With all shares of what may be on the host; nothing there first.
+static void insert_shares(rn_planner *p, rn_variant v) {
+    rn_share end = has_trips(p) ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
+    for (v.states = RN_SHARE_NONE; v.states < end; v.states++)
+        for (v.sent = RN_SHARE_NONE; v.sent < end; v.sent++)
+            insert_variant(p, v);
+}
+
 static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
     const rn_front *front = &p->fronts[micro];
     rn_binding *b, *pass;
@@ -341,13 +360,14 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
             double seconds = b->total_seconds[slice] + front->seconds[point];
             v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds) +
                               passes * pass->total_seconds[slice];
-            if (b->slices[slice]) insert_variant(p, v);
+            if (b->slices[slice]) insert_shares(p, v);
         }
     return RN_OK;
 }
 
 static rn_status list_variants(rn_planner *p) {
-    size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES;
+    size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES *
+                  RN_SHARE_COUNT * RN_SHARE_COUNT;
     RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
     for (uint32_t m = 0; m < p->micro_count; m++)
         for (uint32_t r = 0; r < p->rows_count; r++)
@@ -373,7 +393,7 @@ static rn_status list_micro(rn_planner *p) {
 
 // Looked for at the corners only, because a refusal must be quick: the fewest rows, the finest
 // slices, everything recomputed or nothing, any number of micro-batches (more of them hold fewer
-// activations, but all gradients).
+// activations, but all gradients), any shares on the host, which may have little room.
 static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding *b) {
     uint32_t finest = 0;
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++)
@@ -382,14 +402,37 @@ static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding
            (v->point == 0 || v->point == p->fronts[v->micro].count - 1);
 }
 
+static bool is_corner_at(const rn_planner *p, uint32_t variant) {
+    const rn_variant *v = &p->variants[variant];
+    return is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]);
+}
+
+// The one that looks best before it is placed: with it tried first, few of those that differ in
+// their trips only are placed at all.
+static rn_status find_promising(rn_planner *p, uint32_t *out) {
+    uint64_t fewest = UINT64_MAX;
+    *out = 0;
+    for (uint32_t i = 0; i < p->variant_count; i++) {
+        rn_variant *v = &p->variants[i];
+        if (!is_corner_at(p, i)) continue;
+        RN_TRY(rn_planner_peak(p, v));
+        if (v->always_bytes + v->peak_bytes[0] >= fewest) continue;
+        fewest = v->always_bytes + v->peak_bytes[0];
+        *out = i;
+    }
+    return RN_OK;
+}
+
 static rn_status find_frugal(rn_planner *p) {
+    uint32_t first = 0;
     p->frugal = (rn_candidate){.variant = RN_NO_STEP, .planned_bytes = UINT64_MAX};
     p->least_host_bytes = UINT64_MAX;
-    for (uint32_t i = 0; i < p->variant_count; i++) {
-        const rn_variant *v = &p->variants[i];
-        if (is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]))
-            RN_TRY(rn_choose_frugal(p, i, &p->frugal));
+    if (has_trips(p)) {
+        RN_TRY(find_promising(p, &first));
+        RN_TRY(rn_choose_frugal(p, first, &p->frugal));
     }
+    for (uint32_t i = 0; i < p->variant_count; i++)
+        if (is_corner_at(p, i)) RN_TRY(rn_choose_frugal(p, i, &p->frugal));
     return RN_OK;
 }
 

@@ -2,6 +2,7 @@
 //
 //     compute  |--0--|--1--|..wait..|---2---|          a node waits for the READ of its use,
 //     read        |----use 2-----|--use 3--|           a READ for the EVICT that frees its slot
+//     send                  |--trip--|                 what leaves for the host holds its place
 //
 // Rates are the device's, as measured; a node is bound by arithmetic or by memory, whichever is
 // slower, and has a fixed cost. Products with weights in tiles, and attention where it is a kernel
@@ -229,21 +230,26 @@ double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t by
     return caps->own_memory ? max_f64(disk, (double)bytes / caps->link_bytes_second) : disk;
 }
 
-// ---- two queues ---------------------------------------------------------------------------------
+double rn_cost_copy(const rn_device_caps *caps, uint64_t bytes) {
+    return (double)bytes / caps->link_bytes_second + caps->step_seconds;
+}
+
+// ---- queues -------------------------------------------------------------------------------------
 
 typedef struct queues {
     const rn_device_caps *caps;
-    const rn_plan_unit *units;
+    const rn_traffic *traffic;
     const rn_stream *stream;
-    double compute, read; // when each is done with what it has
-    double *ready;        // (uses): when its weights are there
+    double compute, read, send;     // when each is done with what it has
+    double *sent, *brought;         // (trips): when that is done
+    uint32_t away, gone, due, back; // of the orders of trips, how many have come up
 } queues;
 
 static void submit_read(queues *q, uint32_t use, double earliest) {
-    const rn_plan_unit *unit = &q->units[q->stream->uses[use].unit];
+    const rn_plan_unit *unit = &q->traffic->units[q->stream->uses[use].unit];
     q->read = max_f64(q->read, earliest) +
               rn_cost_read(q->caps, unit->file_bytes, unit->bytes, q->stream->from_host);
-    q->ready[use] = q->read;
+    q->traffic->ready[use] = q->read;
 }
 
 // Before the first run: the READs that a run makes for the next one.
@@ -255,13 +261,50 @@ static void fill_slots(queues *q) {
     }
 }
 
+// Whether a trip is made.
+static bool is_made(const queues *q, uint32_t trip) {
+    return !(q->traffic->no_homes && q->traffic->trips->list[trip].home);
+}
+
+// Before the position: what is brought from here on, what must be there.
+static void bring(queues *q, uint32_t position) {
+    const rn_trips *t = q->traffic->trips;
+    for (; q->due < t->count && t->list[t->by_due[q->due]].due == position; q->due++) {
+        uint32_t trip = t->by_due[q->due];
+        if (!is_made(q, trip)) continue;
+        q->read = max_f64(q->read, q->compute) + rn_cost_copy(q->caps, t->list[trip].bytes);
+        q->brought[trip] = q->read;
+    }
+    for (; q->back < t->count && t->list[t->by_back[q->back]].back == position; q->back++)
+        if (is_made(q, t->by_back[q->back]))
+            q->compute = max_f64(q->compute, q->brought[t->by_back[q->back]]);
+}
+
+// Behind it: what is sent from here on, what must have left.
+static void send(queues *q, uint32_t position) {
+    const rn_trips *t = q->traffic->trips;
+    for (; q->away < t->count && t->list[t->by_away[q->away]].away == position; q->away++) {
+        uint32_t trip = t->by_away[q->away];
+        if (!is_made(q, trip)) continue;
+        q->send = max_f64(q->send, q->compute) + rn_cost_copy(q->caps, t->list[trip].bytes);
+        q->sent[trip] = q->send;
+    }
+    for (; q->gone < t->count && t->list[t->by_gone[q->gone]].gone == position; q->gone++)
+        if (is_made(q, t->by_gone[q->gone]))
+            q->compute = max_f64(q->compute, q->sent[t->by_gone[q->gone]]);
+}
+
 static void run_once(queues *q, const double *seconds, uint32_t positions) {
     const rn_stream *s = q->stream;
+    bool has_trips = q->traffic->trips && q->traffic->trips->count;
     uint32_t begun = 0, evicted = 0;
+    q->away = q->gone = q->due = q->back = 0;
     for (uint32_t p = 0; p < positions; p++) {
+        if (has_trips) bring(q, p);
         for (; begun < s->use_count && s->uses[begun].first == p; begun++)
-            q->compute = max_f64(q->compute, q->ready[begun]);
+            q->compute = max_f64(q->compute, q->traffic->ready[begun]);
         q->compute += seconds[p];
+        if (has_trips) send(q, p);
         for (; evicted < s->use_count && s->uses[s->by_last[evicted]].last == p; evicted++) {
             bool next_run = false;
             submit_read(q, rn_stream_follower(s, s->by_last[evicted], &next_run), q->compute);
@@ -272,14 +315,20 @@ static void run_once(queues *q, const double *seconds, uint32_t positions) {
 // The third of three runs: by then reads of one run overlap the end of the one before, as they will
 // in all that follow.
 double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
-                   const rn_plan_unit *units, const rn_stream *stream, double *ready) {
-    queues q = {.caps = caps, .units = units, .stream = stream, .ready = ready};
+                   const rn_traffic *traffic) {
+    const rn_stream *stream = traffic->stream;
+    uint32_t trips = traffic->trips ? traffic->trips->count : 0;
+    queues q = {.caps = caps,
+                .traffic = traffic,
+                .stream = stream,
+                .sent = traffic->done,
+                .brought = trips ? traffic->done + trips : NULL};
     double computing = 0, reading = 0;
     for (uint32_t p = 0; p < positions; p++)
         computing += seconds[p];
-    if (stream->slot_count == 0) return computing;
-    for (uint32_t u = 0; u < stream->use_count; u++) {
-        const rn_plan_unit *unit = &units[stream->uses[u].unit];
+    if (stream->slot_count == 0 && trips == 0) return computing;
+    for (uint32_t u = 0; stream->slot_count && u < stream->use_count; u++) {
+        const rn_plan_unit *unit = &traffic->units[stream->uses[u].unit];
         reading += rn_cost_read(caps, unit->file_bytes, unit->bytes, stream->from_host);
     }
     fill_slots(&q);

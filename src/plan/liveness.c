@@ -209,18 +209,43 @@ rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_dev
 
 // ---- bytes --------------------------------------------------------------------------------------
 
-rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, uint32_t slice, bool streams,
-                          uint32_t positions, uint64_t *out_bytes) {
+typedef struct span {
+    uint32_t first, last; // positions
+} span;
+
+// When a storage is in the arena, apart from what is there always: once, or before and after a trip
+// to the host. How many spans these are.
+static uint32_t list_spans(const rn_binding *b, const rn_trips *trips, uint32_t storage,
+                           span out[2]) {
+    const rn_plan_storage *s = &b->live.storages[storage];
+    const rn_trip *trip = NULL;
+    if (trips && trips->count && trips->of[storage] != RN_NO_TRIP)
+        trip = &trips->list[trips->of[storage]];
+    out[0] = (span){s->first, s->last};
+    if (!trip) return s->always ? 0 : 1;
+    if (trip->home) {
+        out[0] = (span){trip->due, trip->gone};
+        return 1;
+    }
+    out[0].last = trip->gone;
+    out[1] = (span){trip->due, s->last};
+    return 2;
+}
+
+rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, const rn_trips *trips,
+                          uint32_t slice, bool streams, uint32_t positions, uint64_t *out_bytes) {
     const rn_plan_liveness *live = &b->live;
     uint64_t *change; // (positions + 1): bytes born less bytes gone, modulo 2^64
     uint64_t now = 0;
     *out_bytes = 0;
     RN_TRY(rn_arena_array(memory, (size_t)positions + 1, sizeof *change, (void **)&change));
     for (uint32_t i = 0; i < live->storage_count; i++) {
-        const rn_plan_storage *s = &live->storages[i];
-        if (s->always) continue;
-        change[s->first] += rn_round_up(s->bytes, RN_PLAN_ALIGN);
-        change[s->last + 1] -= rn_round_up(s->bytes, RN_PLAN_ALIGN);
+        uint64_t bytes = rn_round_up(live->storages[i].bytes, RN_PLAN_ALIGN);
+        span spans[2];
+        for (uint32_t k = list_spans(b, trips, i, spans); k-- > 0;) {
+            change[spans[k].first] += bytes;
+            change[spans[k].last + 1] -= bytes;
+        }
     }
     for (uint32_t p = 0; p < positions; p++) {
         now += change[p];
@@ -238,29 +263,31 @@ static rn_place_options fix_effort(rn_place_effort effort) {
                               .node_limit = effort == RN_PLACE_BEST ? MANY_NODES : FEW_NODES};
 }
 
-rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, uint32_t slice, bool streams,
-                           uint32_t positions, rn_place_effort effort, uint64_t *out_offsets,
-                           rn_placement *out) {
+static rn_place_buffer buffer_of(span at, uint64_t bytes) {
+    return (rn_place_buffer){.lower = at.first,
+                             .upper = (uint64_t)at.last + 1,
+                             .size_bytes = rn_round_up(bytes, RN_PLAN_ALIGN)};
+}
+
+rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, const rn_trips *trips,
+                           uint32_t slice, bool streams, uint32_t positions, rn_place_effort effort,
+                           uint64_t *out_offsets, rn_placement *out) {
     const rn_plan_liveness *live = &b->live;
-    size_t count = (size_t)live->storage_count + positions;
+    size_t workspaces = live->storage_count, again = workspaces + positions;
+    size_t count = again + (trips ? trips->count : 0);
     rn_place_buffer *buffers;
     uint64_t *offsets = out_offsets;
     rn_place_options options = fix_effort(effort);
     RN_TRY(rn_arena_array(memory, count, sizeof *buffers, (void **)&buffers));
     if (!offsets) RN_TRY(rn_arena_array(memory, count, sizeof *offsets, (void **)&offsets));
     for (uint32_t i = 0; i < live->storage_count; i++) {
-        const rn_plan_storage *s = &live->storages[i];
-        if (!s->always)
-            buffers[i] = (rn_place_buffer){.lower = s->first,
-                                           .upper = (uint64_t)s->last + 1,
-                                           .size_bytes = rn_round_up(s->bytes, RN_PLAN_ALIGN)};
+        span spans[2];
+        uint32_t parts = list_spans(b, trips, i, spans);
+        if (parts > 0) buffers[i] = buffer_of(spans[0], live->storages[i].bytes);
+        if (parts > 1) buffers[again + trips->of[i]] = buffer_of(spans[1], live->storages[i].bytes);
     }
-    for (uint32_t p = 0; p < positions; p++) {
-        uint64_t workspace = rn_binding_workspace(b, slice, streams, p);
-        buffers[live->storage_count + p] =
-            (rn_place_buffer){.lower = p,
-                              .upper = (uint64_t)p + 1,
-                              .size_bytes = rn_round_up(workspace, RN_PLAN_ALIGN)};
-    }
+    for (uint32_t p = 0; p < positions; p++)
+        buffers[workspaces + p] =
+            buffer_of((span){p, p}, rn_binding_workspace(b, slice, streams, p));
     return rn_place_in(memory->from, buffers, count, &options, offsets, out);
 }

@@ -65,6 +65,13 @@ const rn_graph *rn_plan_graph(const rn_plan *plan) {
     return plan->graph;
 }
 
+uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step) {
+    uint32_t buffer = plan->places[value].buffer;
+    if (buffer == RN_NO_BUFFER || plan->buffers[buffer].trip == RN_NO_TRIP) return buffer;
+    const rn_plan_trip *trip = &plan->trips[plan->buffers[buffer].trip];
+    return step < trip->fetch_step ? trip->buffer : trip->back;
+}
+
 // ---- sweep --------------------------------------------------------------------------------------
 
 static rn_status sweep_one(rn_planner *planner, uint64_t budget_bytes, rn_sweep_row *out) {

@@ -2,7 +2,8 @@
 #include "plan/plan_show.h"
 
 const char *rn_plan_step_name(const rn_plan *plan, const rn_plan_step *step) {
-    static const char *const names[] = {"compute", "read", "upload", "evict"};
+    static const char *const names[] = {"compute", "read",  "upload", "evict",
+                                        "send",    "fetch", "await"};
     if (step->kind == RN_STEP_COMPUTE &&
         rn_graph_node(plan->graph, step->node)->recomputes != RN_NO_NODE)
         return "recompute";
@@ -71,6 +72,10 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "prefix_blocks", s->prefix_blocks);
     rn_json_u64(json, "host_bytes", s->host_bytes);
     rn_json_u64(json, "host_weight_bytes", s->host_weight_bytes);
+    rn_json_u64(json, "host_state_bytes", s->host_state_bytes);
+    rn_json_u64(json, "host_saved_bytes", s->host_saved_bytes);
+    rn_json_u64(json, "host_states", s->host_states);
+    rn_json_u64(json, "host_saved", s->host_saved);
     if (s->host_blocks == 0) return;
     rn_json_u64(json, "host_blocks", s->host_blocks);
     rn_json_u64(json, "woven_blocks", s->woven_blocks);
@@ -127,6 +132,15 @@ static void write_use(const rn_plan *plan, const rn_plan_step *step, rn_json *js
     }
 }
 
+static void write_trip(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
+    const rn_plan_trip *trip = &plan->trips[step->trip];
+    rn_json_string(json, "value", rn_graph_value(plan->graph, trip->value)->name);
+    rn_json_u64(json, "buffer",
+                step->after == trip->fetch_step || step->kind == RN_STEP_FETCH ? trip->back
+                                                                               : trip->buffer);
+    if (step->kind != RN_STEP_AWAIT) rn_json_u64(json, "bytes", trip->bytes);
+}
+
 static void write_steps(const rn_plan *plan, rn_json *json) {
     rn_json_array(json, "steps");
     for (uint32_t i = 0; i < plan->step_count; i++) {
@@ -136,6 +150,8 @@ static void write_steps(const rn_plan *plan, rn_json *json) {
         rn_json_u64(json, "queue", step->queue);
         if (step->kind == RN_STEP_COMPUTE)
             write_node(plan, step, json);
+        else if (step->trip != RN_NO_TRIP)
+            write_trip(plan, step, json);
         else
             write_use(plan, step, json);
         if (step->after != RN_NO_STEP) rn_json_u64(json, "after", step->after);

@@ -76,8 +76,12 @@ static rn_status print_bytes(const rn_plan *plan, rn_sink sink) {
     if (s->staging_bytes && s->host_bytes == 0)
         RN_TRY(line(sink, "  staging", SIZE(s->staging_bytes), "through which weights are read"));
     if (s->host_bytes == 0) return RN_OK;
-    return line(sink, "on the host", SIZE(s->host_bytes), "for the device; %s of it are weights",
-                SIZE(s->host_weight_bytes));
+    char more[96] = "";
+    if (s->host_state_bytes || s->host_saved_bytes)
+        snprintf(more, sizeof more, ", %s states, %s activations", SIZE(s->host_state_bytes),
+                 SIZE(s->host_saved_bytes));
+    return line(sink, "on the host", SIZE(s->host_bytes), "for the device; %s of it are weights%s",
+                SIZE(s->host_weight_bytes), more);
 }
 
 static rn_status print_run(const rn_plan *plan, rn_sink sink) {

@@ -2,7 +2,8 @@
 //
 //     rn_case     a graph: micro-batches, recomputed blocks    order.c  units.c  rows.c  front.c
 //      └ rn_binding   its rows bound to a number               binding.c  liveness.c
-//         └ rn_variant    attention in slices: an arena        candidates.c
+//         └ rn_variant    attention in slices, values that     candidates.c  trips.c
+//            │            visit the host: an arena
 //            └ rn_residency   which weights stay, which pass   stream.c  cost.c  choose.c
 //
 // Each level is worked out when something below it is first asked for, and kept. A *position* is a
@@ -25,6 +26,11 @@ enum {
     RN_PLAN_LEVELS = 4,  // sizes of slots that are tried
 };
 extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
+
+typedef struct rn_trip rn_trip;
+typedef struct rn_trips rn_trips;
+typedef struct rn_case rn_case;
+typedef struct rn_variant rn_variant;
 
 // ---- order (order.c) ----------------------------------------------------------------------------
 
@@ -153,14 +159,57 @@ RN_MUST_USE rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph,
 uint64_t rn_binding_workspace(const rn_binding *binding, uint32_t slice, bool streams,
                               uint32_t position);
 // The most bytes of intermediates and workspace alive at once, each rounded to RN_PLAN_ALIGN:
-// below this there is no placement.
-RN_MUST_USE rn_status rn_binding_peak(rn_arena *memory, const rn_binding *binding, uint32_t slice,
-                                      bool streams, uint32_t positions, uint64_t *out_bytes);
+// below this there is no placement. `trips`: what is on the host in between; NULL: nothing.
+RN_MUST_USE rn_status rn_binding_peak(rn_arena *memory, const rn_binding *binding,
+                                      const rn_trips *trips, uint32_t slice, bool streams,
+                                      uint32_t positions, uint64_t *out_bytes);
 // Places them. out_offsets: of the storages in their order (`always` ones left out of it get 0),
-// then of the positions' workspaces; NULL where only the height is wanted.
-RN_MUST_USE rn_status rn_binding_place(rn_arena *memory, const rn_binding *binding, uint32_t slice,
-                                       bool streams, uint32_t positions, rn_place_effort effort,
+// then of the positions' workspaces, then of what has come back from trips; NULL where only the
+// height is wanted.
+RN_MUST_USE rn_status rn_binding_place(rn_arena *memory, const rn_binding *binding,
+                                       const rn_trips *trips, uint32_t slice, bool streams,
+                                       uint32_t positions, rn_place_effort effort,
                                        uint64_t *out_offsets, rn_placement *out);
+
+// ---- trips to the host (trips.c) ----------------------------------------------------------------
+
+// Bytes that a step does not need all the time, and a device of its own memory does not hold
+// meanwhile.
+//
+//     saved for the backward pass   |first ... away|..gone|      |due..|back ... last|
+//     an update's own state                   |due..|back ... away|..gone|
+//
+// What is sent behind `away` has left up to `gone`; what is brought from `due` on is there at
+// `back`.
+struct rn_trip {
+    uint32_t storage;
+    bool home;                      // a state: the host is where it stays
+    uint32_t away, gone, due, back; // positions
+    uint64_t bytes;
+};
+
+struct rn_trips {
+    rn_trip *list;                                  // (count)
+    uint32_t *by_away, *by_gone, *by_due, *by_back; // (count): trips in the order of these
+    uint32_t *of;                                   // (storages): its trip, or RN_NO_TRIP
+    uint32_t count;
+    uint64_t home_bytes, sent_bytes; // each rounded to RN_PLAN_ALIGN, all to RN_PLAN_SLOT_ALIGN
+    uint64_t away_always_bytes;      // of states that are not always on the device, as always_bytes
+};
+
+// How much of what may be on the host is there.
+typedef enum rn_share {
+    RN_SHARE_NONE,
+    RN_SHARE_HALF, // of half of the blocks
+    RN_SHARE_ALL,
+    RN_SHARE_LATE, // all, brought and sent at the last moment: computing waits, few places are held
+    RN_SHARE_COUNT
+} rn_share;
+
+// Of a traced binding: the variant's shares of states and of saved values.
+RN_MUST_USE rn_status rn_trips_make(rn_arena *memory, const rn_case *c, const rn_binding *binding,
+                                    const rn_device_caps *caps, const rn_variant *variant,
+                                    rn_trips *out);
 
 // ---- streaming (stream.c) -----------------------------------------------------------------------
 
@@ -197,9 +246,20 @@ double rn_cost_outputs(const rn_device_caps *caps, uint64_t bytes);
 // from a copy that the host has.
 double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t bytes,
                     bool from_host);
-// Of one run among many: computing and reading side by side, one waiting for the other.
+// To copy so much between host and device.
+double rn_cost_copy(const rn_device_caps *caps, uint64_t bytes);
+// What goes on beside computing.
+typedef struct rn_traffic {
+    const rn_plan_unit *units;
+    const rn_stream *stream;
+    double *ready;         // (uses)
+    const rn_trips *trips; // NULL: none
+    bool no_homes;         // of the trips, without states: a micro-batch before the last
+    double *done;          // (2, trips): when it was sent, when it was brought
+} rn_traffic;
+// Of one run among many: computing, reading and sending side by side, one waiting for the other.
 double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
-                   const rn_plan_unit *units, const rn_stream *stream, double *ready /* (uses) */);
+                   const rn_traffic *traffic);
 
 // ---- keep or recompute (front.c) ----------------------------------------------------------------
 
@@ -231,13 +291,14 @@ typedef struct rn_level {
     uint32_t choices; // k may be 0 .. choices - 1: what is wished allows no more
 } rn_level;
 
-typedef struct rn_case {
+struct rn_case {
     rn_arena memory; // everything below but the graph
     bool is_open;
     bool needs_staging;  // there are weights, and they come from files
     bool own_memory;     // the device's: staging is not on it
     bool all_may_stay;   // nobody wishes otherwise
     uint64_t ring_bytes; // of the ring, at least
+    bool trains;         // there is a backward pass
     rn_graph *graph;
     rn_plan_order order;
     rn_unit_table units;
@@ -245,16 +306,18 @@ typedef struct rn_case {
     uint32_t level_count; // 0: nothing can be streamed
     uint64_t unit_bytes;  // of all, each rounded
     rn_binding *bindings; // (rows)
-} rn_case;
+};
 
-typedef struct rn_variant {
+struct rn_variant {
     uint32_t micro, point, rows, slice; // indices
+    rn_share states, sent;              // that are on the host
     double bound_seconds;               // it takes at least this, for the workload
     bool has_peak, is_placed;
     // Of intermediates and workspace: with all weights resident; with some of them streamed.
     uint64_t peak_bytes[2], height_bytes[2];
-    uint64_t always_bytes; // of states and constants
-} rn_variant;
+    uint64_t always_bytes; // of states and constants that are on the device
+    uint64_t floor_bytes;  // of a plan, at least; set with the peak
+};
 
 typedef struct rn_residency {
     uint32_t slots; // 0: everything is resident
@@ -264,7 +327,8 @@ typedef struct rn_residency {
 typedef struct rn_candidate {
     uint32_t variant; // RN_NO_STEP: none
     rn_residency residency;
-    uint64_t planned_bytes, read_bytes;
+    uint64_t planned_bytes;
+    uint64_t read_bytes; // with what makes trips
     bool from_host;      // streamed weights have copies on the host
     double seconds;      // for the workload
     double pass_seconds; // a run of one row; 0 where there are no such passes
@@ -339,9 +403,10 @@ uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency
 // Of the ring; 0: there is none.
 uint64_t rn_residency_ring(const rn_case *c, rn_residency residency);
 uint64_t rn_case_staging(const rn_case *c);
-// What is held on the host for a device of its own memory, else 0. `copies`: of streamed weights.
+// What is held on the host for a device of its own memory, else 0. `copies`: of streamed weights;
+// `trips` may be NULL.
 uint64_t rn_residency_host(const rn_case *c, rn_residency residency, uint64_t port_bytes,
-                           bool copies);
+                           const rn_trips *trips, bool copies);
 // Makes `best` the variant's candidate of the fewest bytes, where these are fewer than its own.
 RN_MUST_USE rn_status rn_choose_frugal(rn_planner *planner, uint32_t variant, rn_candidate *best);
 // The fastest candidate of at most `budget_bytes`, which is not below the frugal one's.

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_REASONS = 11 }; // with what a generator adds
+enum { MOST_REASONS = 13 }; // with what a generator adds
 
 typedef struct teller {
     const rn_planner *planner;
@@ -166,6 +166,32 @@ static rn_status tell_recompute(teller *t) {
                 front->seconds[point]);
 }
 
+static uint64_t count_moved(const rn_plan *plan, bool home) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->trip_count; i++)
+        if (plan->trips[i].home == home) bytes += plan->trips[i].bytes;
+    return bytes;
+}
+
+static rn_status tell_states(teller *t) {
+    const rn_plan_summary *s = &t->plan->summary;
+    if (s->host_states == 0) return RN_OK;
+    return tell(t, "states",
+                "%u of the optimiser's states stay%s on the host: each step brings %s to its "
+                "updates, and sends them back",
+                s->host_states, s->host_states == 1 ? "s" : "", SIZE(count_moved(t->plan, true)));
+}
+
+static rn_status tell_send(teller *t) {
+    const rn_plan_summary *s = &t->plan->summary;
+    if (s->host_saved == 0) return RN_OK;
+    return tell(t, "send",
+                "%u value%s saved for the backward pass on the host: %s are sent there, and "
+                "brought back in time",
+                s->host_saved, s->host_saved == 1 ? " is" : "s are",
+                SIZE(count_moved(t->plan, false)));
+}
+
 // The bytes that updates read and that come from the backward pass.
 static rn_status add_gradients(teller *t, uint64_t *out_bytes, uint32_t *out_count) {
     const rn_graph *graph = t->c->graph;
@@ -235,6 +261,8 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_micro(&t));
     RN_TRY(tell_cheap(&t));
     RN_TRY(tell_recompute(&t));
+    RN_TRY(tell_states(&t));
+    RN_TRY(tell_send(&t));
     RN_TRY(tell_order(&t));
     return tell_placement(&t);
 }

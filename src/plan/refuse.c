@@ -92,6 +92,36 @@ static rn_status ask_permissions(const rn_planner *p, uint64_t *out_bytes) {
     return s;
 }
 
+// Of a training step on a device of its own memory, with all that it wants of the host's: the
+// smallest budget then, and what that is; or the same, where it has that already.
+static rn_status ask_host(const rn_planner *p, uint64_t *out_bytes, uint64_t *out_host_bytes) {
+    rn_planner roomy;
+    rn_plan_options options = p->options;
+    rn_plan *plan = NULL;
+    *out_bytes = p->frugal.planned_bytes;
+    *out_host_bytes = options.host_budget_bytes;
+    if (!p->cases[0].trains || !p->caps->own_memory || !options.host_budget_bytes ||
+        options.host_budget_bytes == RN_NO_LIMIT)
+        return RN_OK;
+    options.host_budget_bytes = 0;
+    rn_status s = rn_planner_init(p->recipe, p->caps, &options, &roomy);
+    if (s == RN_OK) s = rn_plan_assemble(&roomy, &roomy.frugal, &plan);
+    if (s == RN_OK) {
+        *out_bytes = plan->summary.planned_bytes;
+        *out_host_bytes = plan->summary.host_bytes;
+        plan->graph = NULL; // the planner's
+    }
+    rn_plan_destroy(plan);
+    rn_planner_destroy(&roomy);
+    return s;
+}
+
+// What would bring the smallest budget down; the same bytes: nothing would.
+typedef struct help {
+    uint64_t permitted_bytes;         // with every permission
+    uint64_t roomy_bytes, host_bytes; // with so many bytes of the host's
+} help;
+
 static const char *name_permission(const rn_planner *p) {
     bool lossy = p->recipe->batch_statistics && !p->options.allow_lossy;
     if (lossy && p->options.exact) return "without exact and with lossy moves allowed";
@@ -110,41 +140,65 @@ static void name_kept(const rn_plan *plan, const rn_plan_options *options, char 
     snprintf(out, 192, ", of them %s for '%.96s'%s to be kept", SIZE(bytes), name, more);
 }
 
-static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *kept,
-                      uint64_t permitted_bytes) {
+// Of a device with its own memory: " and 1.5 MiB of the host's 2 MiB".
+static void name_host(const rn_plan *plan, char out[96]) {
+    uint64_t budget = plan->options.host_budget_bytes;
+    bool limited = budget && budget != RN_NO_LIMIT;
+    out[0] = 0;
+    if (plan->summary.host_bytes)
+        snprintf(out, 96, " and %s of the host's %s", SIZE(plan->summary.host_bytes),
+                 limited ? SIZE(budget) : "memory");
+}
+
+// "; with ..., down to 12.0 MiB (12582912 bytes)", for what helps.
+static void name_help(const rn_planner *p, const help *h, char out[320]) {
     uint64_t smallest = p->frugal.planned_bytes;
-    char beside[64] = "";
+    int at = 0;
+    out[0] = 0;
+    if (h->permitted_bytes < smallest) {
+        uint64_t bytes = rn_planner_budget(p, h->permitted_bytes);
+        at = snprintf(out, 320, "; %s, micro-batches bring it down to %s (%llu bytes)",
+                      name_permission(p), SIZE(bytes), (unsigned long long)bytes);
+    }
+    if (h->roomy_bytes < smallest) {
+        uint64_t bytes = rn_planner_budget(p, h->roomy_bytes);
+        snprintf(out + at, 320 - (size_t)at,
+                 "; %s of the host's memory bring it down to %s (%llu bytes)", SIZE(h->host_bytes),
+                 SIZE(bytes), (unsigned long long)bytes);
+    }
+}
+
+// `more`: what is to be said of the most frugal plan behind its bytes.
+static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *more, const help *h) {
+    uint64_t smallest = p->frugal.planned_bytes;
+    char beside[64] = "", helps[320];
     if (p->options.beside_bytes)
         snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.beside_bytes));
     rn_status s = rn_fail(RN_OVER_BUDGET,
                           "'%s' does not fit: its most frugal plan needs %s%s%s, the budget is %s",
-                          p->recipe->name, SIZE(smallest), kept, beside, SIZE(budget_bytes));
-    bool helps = permitted_bytes < smallest;
+                          p->recipe->name, SIZE(smallest), more, beside, SIZE(budget_bytes));
+    name_help(p, h, helps);
     smallest = rn_planner_budget(p, smallest);
-    permitted_bytes = rn_planner_budget(p, permitted_bytes);
-    if (!helps)
-        return rn_hint(s, "the smallest budget that works is %s (%llu bytes)", SIZE(smallest),
-                       (unsigned long long)smallest);
-    return rn_hint(s,
-                   "the smallest budget that works is %s (%llu bytes); %s, micro-batches bring it "
-                   "down to %s (%llu bytes)",
-                   SIZE(smallest), (unsigned long long)smallest, name_permission(p),
-                   SIZE(permitted_bytes), (unsigned long long)permitted_bytes);
+    return rn_hint(s, "the smallest budget that works is %s (%llu bytes)%s", SIZE(smallest),
+                   (unsigned long long)smallest, helps);
 }
 
 rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
     rn_plan *plan;
     rn_refusal refusal;
-    uint64_t permitted_bytes;
-    char kept[192];
+    help h;
+    char kept[192], host[96], more[288];
     RN_TRY(rn_plan_assemble(p, &p->frugal, &plan));
     write_table(p, plan, budget_bytes, &refusal);
     name_kept(plan, &p->options, kept);
+    name_host(plan, host);
+    snprintf(more, sizeof more, "%s%s", host, kept);
     plan->graph = NULL; // the planner's
     rn_plan_destroy(plan);
-    RN_TRY(ask_permissions(p, &permitted_bytes));
+    RN_TRY(ask_permissions(p, &h.permitted_bytes));
+    RN_TRY(ask_host(p, &h.roomy_bytes, &h.host_bytes));
     rn_refusal_keep(&refusal);
-    return fail(p, budget_bytes, kept, permitted_bytes);
+    return fail(p, budget_bytes, more, &h);
 }
 
 rn_status rn_plan_refuse_host(const rn_planner *p) {

@@ -12,13 +12,14 @@
 // strip's bytes are live from its write to its last read. Bytes overwritten in place are so counted
 // once. A view is its owner's bytes: reading a part keeps all of them, updating a part goes on with
 // the same life. States, constants and resident weights are alive all the time, inputs from step 0,
-// outputs to the end, a slot from when it is filled to its EVICT.
+// outputs to the end, a slot from when it is filled to its EVICT. What is sent to the host is read
+// until that has been waited for; what is fetched from there is written anew.
 //
 // A strip remembers who owns its bytes: a step that reads another's, or what nobody wrote, is a
 // mismatch, too.
 //
-//     owners   0 .. values | values + 1 + use | then units, gathered rows     a value owns what its
-//                                                                             views show
+//     owners   0 .. values | values + 1 + use | then units, gathered rows,    a value owns what its
+//                                               what came back from a trip    views show
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/fetcher.h"
@@ -96,9 +97,24 @@ static uint32_t row_owner(const audit *a, uint32_t rows) {
     return unit_owner(a, a->session->plan->unit_count) + rows;
 }
 
-// Of a value that is not a streamed weight.
-static uint32_t owner_of(const audit *a, rn_value value) {
-    uint32_t unit = a->session->plan->places[a->roots[value]].unit;
+static uint32_t trip_owner(const audit *a, uint32_t trip) {
+    return row_owner(a, a->session->plan->row_table_count) + trip;
+}
+
+// Whether the value's bytes have come back from the host before this step; *out_trip.
+static bool is_back(const audit *a, rn_value value, uint32_t step, uint32_t *out_trip) {
+    const rn_plan *plan = a->session->plan;
+    uint32_t buffer = plan->places[value].buffer;
+    *out_trip = buffer == RN_NO_BUFFER ? RN_NO_TRIP : plan->buffers[buffer].trip;
+    if (*out_trip == RN_NO_TRIP) return false;
+    const rn_plan_trip *trip = &plan->trips[*out_trip];
+    return step >= trip->fetch_step && a->roots[trip->value] == a->roots[value];
+}
+
+// Of a value that is not a streamed weight, at a step.
+static uint32_t owner_of(const audit *a, rn_value value, uint32_t step) {
+    uint32_t unit = a->session->plan->places[a->roots[value]].unit, trip;
+    if (is_back(a, value, step, &trip)) return trip_owner(a, trip);
     return unit == RN_NO_USE ? a->roots[value] : unit_owner(a, unit);
 }
 
@@ -129,7 +145,7 @@ static void add_tensor(audit *a, range_kind kind, uint32_t step, rn_value value,
         add(a, RANGE_WEIGHT, step, a->session->plan->places[a->roots[value]].unit, tensor->data,
             rn_tensor_bytes(tensor));
     else
-        add(a, kind, step, owner_of(a, value), tensor->data, rn_tensor_bytes(tensor));
+        add(a, kind, step, owner_of(a, value, step), tensor->data, rn_tensor_bytes(tensor));
 }
 
 // From the unit's first weight to the end of its last, as they were packed or read.
@@ -165,9 +181,21 @@ static void add_resident(audit *a) {
 static void add_values(audit *a, rn_role role, range_kind kind, uint32_t step) {
     const rn_graph *graph = a->session->plan->graph;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
-        if (rn_graph_value(graph, v)->role == role)
-            add(a, kind, step, owner_of(a, v), rn_session_address(a->session, v),
+        if (rn_graph_value(graph, v)->role == role && !rn_session_home(a->session, v))
+            add(a, kind, step, owner_of(a, v, step), rn_session_address(a->session, v),
                 rn_session_value_bytes(a->session, v, a->session->bound_rows));
+}
+
+static void add_trip(audit *a, uint32_t step) {
+    const rn_plan *plan = a->session->plan;
+    uint32_t trip = plan->steps[step].trip;
+    const rn_plan_trip *t = &plan->trips[trip];
+    if (step == t->fetch_step)
+        add(a, RANGE_FILL, step, trip_owner(a, trip),
+            a->session->base + plan->buffers[t->back].offset, t->bytes);
+    if (step == t->gone_step)
+        add(a, RANGE_READ, step, owner_of(a, t->value, step),
+            a->session->base + plan->buffers[t->buffer].offset, t->bytes);
 }
 
 // Slots that the run before has filled, at step 0; slots for the next run, at the last.
@@ -224,6 +252,7 @@ static void gather(audit *a) {
         const rn_plan_step *step = &plan->steps[i];
         if (rn_step_fills(step)) add_use(a, RANGE_FILL, i, step->use);
         if (step->kind == RN_STEP_EVICT) add_use(a, RANGE_READ, i, step->use);
+        if (step->trip != RN_NO_TRIP) add_trip(a, i);
         if (step->kind == RN_STEP_COMPUTE && !a->session->is_view[i]) add_call(a, i);
     }
     add_values(a, RN_ROLE_OUTPUT, RANGE_READ, plan->step_count - 1);
@@ -233,8 +262,8 @@ static void gather(audit *a) {
 // Ranges, at most; and the widest node.
 static uint32_t count_room(const audit *a, uint32_t *out_widest) {
     const rn_plan *plan = a->session->plan;
-    uint32_t room =
-        plan->value_count + plan->unit_count + 4 * plan->use_count + plan->row_table_count;
+    uint32_t room = plan->value_count + plan->unit_count + 4 * plan->use_count +
+                    plan->row_table_count + 2 * plan->trip_count;
     *out_widest = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(plan->graph); i++) {
         const rn_node *node = rn_graph_node(plan->graph, i);
@@ -368,8 +397,7 @@ static rn_status allocate(audit *a) {
     const rn_plan *plan = a->session->plan;
     void *tensors = NULL, *roots = NULL, *ranges = NULL, *whole = NULL;
     void *cuts = NULL, *strips = NULL, *change = NULL;
-    uint32_t widest = 0, room = count_room(a, &widest),
-             owners = row_owner(a, plan->row_table_count);
+    uint32_t widest = 0, room = count_room(a, &widest), owners = trip_owner(a, plan->trip_count);
     RN_TRY(rn_arena_array(&a->memory, widest, sizeof(rn_tensor), &tensors));
     RN_TRY(rn_arena_array(&a->memory, plan->value_count + 1u, sizeof(rn_value), &roots));
     RN_TRY(rn_arena_array(&a->memory, room, sizeof(range), &ranges));

@@ -3,7 +3,8 @@
 //
 // A weight of a streamed unit lies in the slot of the use that is current at the step: going
 // through the steps in order, a unit's current use is its first, and after that use's EVICT the
-// next. In a part of a run it lies where parts have it.
+// next. In a part of a run it lies where parts have it. What was sent to the host lies elsewhere
+// when it has come back.
 #include "runtime/session.h"
 #include "base/checked.h"
 
@@ -110,10 +111,11 @@ static rn_status fail_place(const binding *b, rn_value value, uint64_t need, uin
 }
 
 // Where the buffer of a value begins, and its bytes; NULL: nowhere.
-static uint8_t *find_buffer(const binding *b, const rn_plan_place *place, uint64_t *out_bytes) {
+static uint8_t *find_buffer(const binding *b, rn_value value, uint64_t *out_bytes) {
     const rn_session *session = b->session;
     const rn_plan *plan = session->plan;
-    uint32_t buffer = place->buffer;
+    const rn_plan_place *place = &plan->places[value];
+    uint32_t buffer = rn_plan_buffer_at(plan, value, b->step);
     if (buffer == RN_NO_BUFFER && place->unit != RN_NO_USE) {
         const uint64_t *in_parts = session->parts.unit_offset;
         uint32_t use = b->current[place->unit];
@@ -133,7 +135,7 @@ static rn_status place_tensor(const binding *b, rn_value value, rn_tensor *tenso
     const rn_plan_place *place = &b->session->plan->places[value];
     uint64_t have = 0, lead = 0;
     tensor->layout = place->layout;
-    uint8_t *at = find_buffer(b, place, &have);
+    uint8_t *at = find_buffer(b, value, &have);
     if (!at) return RN_OK;
     if (place->raw) lead = rn_weights_lead(b->session->weights, value);
     uint64_t need = rn_tensor_bytes(tensor) + lead;

@@ -191,9 +191,9 @@ static void await(rn_session *session, uint32_t group) {
     rn_session_parts *p = &session->parts;
     uint32_t place = group % p->place_count;
     if (p->holds[place] != group) bring(session, group);
-    rn_session_profile_wait(session, true);
+    rn_session_profile_wait(session, RN_WAIT_WEIGHTS);
     rn_queue_wait(session->compute, &p->full[place]);
-    rn_session_profile_wait(session, false);
+    rn_session_profile_wait(session, RN_WAIT_ENDS);
 }
 
 static void release(rn_session *session, uint32_t group) {

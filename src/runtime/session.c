@@ -47,7 +47,7 @@ static rn_status fill_values(rn_session *session) {
         const rn_value_info *info = rn_graph_value(graph, v);
         uint8_t *at = rn_session_address(session, v);
         uint64_t bytes = session->plan->places[v].bytes;
-        if (!at || info->producer != RN_NO_NODE) continue;
+        if (!at || info->producer != RN_NO_NODE || rn_session_home(session, v)) continue;
         if (info->role == RN_ROLE_STATE) rn_queue_zero(session->compute, at, bytes);
         if (info->role == RN_ROLE_CONSTANT)
             rn_queue_copy_in(session->compute, at, info->constant, bytes);
@@ -95,6 +95,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_recordings(session));
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
+    RN_TRY(rn_session_open_trips(session));
     RN_TRY(rn_session_prepare_rows(session));
     RN_TRY(rn_session_prepare_appends(session));
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
@@ -134,6 +135,7 @@ void rn_session_destroy(rn_session *session) {
     if (session->fence_of) rn_session_close_walk(session);
     rn_session_close_ports(session);
     rn_session_close_copies(session);
+    if (session->device) rn_session_close_trips(session);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
     if (session->device) rn_device_memory_give_back(&session->arena);
@@ -281,6 +283,11 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
         memcpy(data, rn_session_port(session, value), bytes);
         return RN_OK;
     }
+    const uint8_t *home = rn_session_home(session, value);
+    if (home) {
+        memcpy(data, home, bytes);
+        return RN_OK;
+    }
     rn_queue_copy_out(session->compute, data, rn_session_address(session, value), bytes);
     return keep_failure(session, rn_queue_finish(session->compute));
 }
@@ -308,6 +315,11 @@ rn_status rn_session_put(rn_session *session, const char *name, const void *data
     RN_TRY(check_value(session, value, name, bytes));
     if (rn_graph_value(session->plan->graph, value)->role == RN_ROLE_WEIGHT)
         return keep_failure(session, put_weight(session, value, data));
+    uint8_t *home = rn_session_home(session, value);
+    if (home) {
+        memcpy(home, data, bytes);
+        return RN_OK;
+    }
     rn_queue_copy_in(session->compute, rn_session_address(session, value), data, bytes);
     return keep_failure(session, rn_queue_finish(session->compute));
 }

@@ -6,6 +6,7 @@
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 //     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
 //     copies.c    streamed weights on the host           parts.c    some blocks of a run alone
+//     host_trips.c  states and saved values there
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -79,6 +80,7 @@ struct rn_session {
     rn_queue *compute;
     rn_queue *read;     // NULL where nothing is streamed
     rn_queue *copy;     // of a device with its own memory, else NULL
+    rn_queue *send;     // where something of a run goes to the host, else NULL
     rn_fence *fences;   // (fence_count)
     uint32_t *fence_of; // (steps): the fence that the step signals, or RN_NO_STEP
     uint32_t fence_count;
@@ -94,6 +96,7 @@ struct rn_session {
     uint8_t *copies; // of streamed units on the host, in the device's layout; NULL: from disk
     uint64_t copies_bytes;
     uint64_t *copy_offset; // (units)
+    uint8_t *away[2];      // on the host: values that are saved there; states, whose home it is
     uint8_t *ports;        // inputs and outputs on the host; NULL: the arena is the host's
     uint64_t ports_bytes;
     uint64_t *port_offset;     // (values + 1)
@@ -170,7 +173,7 @@ void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
 
-// ---- a device's own memory (ports.c, copies.c, recordings.c) ------------------------------------
+// ---- a device's own memory (ports.c, copies.c, host_trips.c, recordings.c) ----------------------
 // All of it is nothing where the device's memory is the host's.
 
 RN_MUST_USE rn_status rn_session_open_ports(rn_session *session);
@@ -189,6 +192,14 @@ void rn_session_fetch_value(rn_session *session, rn_value value, uint64_t rows);
 RN_MUST_USE rn_status rn_session_open_copies(rn_session *session);
 void rn_session_close_copies(rn_session *session);
 RN_MUST_USE rn_status rn_session_load_copies(rn_session *session);
+
+// Places on the host for what the plan sends there: states begin as zeros.
+RN_MUST_USE rn_status rn_session_open_trips(rn_session *session);
+void rn_session_close_trips(rn_session *session);
+// Where a state is whose home is the host; NULL: it is in the arena.
+uint8_t *rn_session_home(const rn_session *session, rn_value value);
+void rn_session_send(rn_session *session, uint32_t trip);
+void rn_session_fetch(rn_session *session, uint32_t trip);
 
 // Submits what is from session->from_step to to_step.
 typedef rn_status (*rn_session_submit)(rn_session *session, uint64_t rows);
@@ -260,8 +271,9 @@ bool rn_session_profile_is_running(const rn_session *session);
 // with it, what was predicted. Each begin has its end.
 void rn_session_profile_begin(rn_session *session, uint32_t step, bool computes);
 void rn_session_profile_end(rn_session *session, uint32_t step);
-// Around a wait for another queue.
-void rn_session_profile_wait(rn_session *session, bool begins);
+// Around a wait for another queue: what for, and RN_WAIT_ENDS.
+typedef enum rn_session_wait { RN_WAIT_ENDS, RN_WAIT_WEIGHTS, RN_WAIT_TRIP } rn_session_wait;
+void rn_session_profile_wait(rn_session *session, rn_session_wait begins);
 // Around the filling of a unit, in the thread that reads; `streamed`: the read queue's. True: _done
 // is owed.
 bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed);
@@ -270,6 +282,8 @@ void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *
 // Around the copy of a use's weights to a device with its own memory, in the copy queue; or, behind
 // the uses, of a unit's to where parts have it.
 void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins);
+// Around a trip's copy, in the send queue to the host or in the copy queue back.
+void rn_session_profile_trip(rn_session *session, rn_queue *queue, uint32_t trip, bool begins);
 // Rows of a table were read.
 void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count);
 

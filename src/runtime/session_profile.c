@@ -33,7 +33,8 @@ struct rn_session_profile {
     bool running;                                     // the run's operation has begun
     pthread_t caller;                                 // of the run
     uint32_t *step_names, *buffer_names, *unit_names; // (steps), (buffers), (units)
-    uint32_t wait_name, plan_name, phase_names[PHASES];
+    uint32_t *send_names, *fetch_names;               // (trips)
+    uint32_t wait_name, trip_name, plan_name, phase_names[PHASES];
     uint32_t *first_begin, *begins; // (steps + 2), (buffers): those that begin with a step
     uint32_t *first_end, *ends;     // the same of those that end
     uint32_t *heir;                 // (buffers): what a slot that was filled for the next run is
@@ -51,6 +52,8 @@ struct rn_session_profile {
     uint32_t read_recording;
     bool copy_open;
     uint64_t copy_begin_ns;
+    bool send_open; // the send queue's
+    uint64_t send_begin_ns;
 };
 
 // ---- names --------------------------------------------------------------------------------------
@@ -141,6 +144,15 @@ static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
     }
 }
 
+// "send layer 3/matmul.7": the copy, which is not what has made the value.
+static uint32_t name_trip(const rn_plan *plan, const rn_plan_trip *trip, const char *what) {
+    const rn_value_info *info = rn_graph_value(plan->graph, trip->value);
+    text name = {.bytes = 0};
+    append(&name, what);
+    append(&name, info->name);
+    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, info->block), NULL);
+}
+
 static void name_all(const rn_session *session) {
     const rn_plan *plan = session->plan;
     rn_session_profile *p = session->profile;
@@ -152,10 +164,15 @@ static void name_all(const rn_session *session) {
         p->unit_names[i] = name_unit(plan, i);
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         p->buffer_names[i] = name_buffer(p, plan, &plan->buffers[i]);
+    for (uint32_t i = 0; i < plan->trip_count; i++) {
+        p->send_names[i] = name_trip(plan, &plan->trips[i], "send ");
+        p->fetch_names[i] = name_trip(plan, &plan->trips[i], "fetch ");
+    }
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         p->buffer_names[plan->row_tables[i].buffer] =
             rn_profile_label("rows of embeddings", NULL, NULL);
     p->wait_name = rn_profile_name("wait for weights");
+    p->trip_name = rn_profile_name("wait for the host");
     p->plan_name = rn_profile_name(plan->name);
     p->phase_names[FORWARD] = rn_profile_name("forward");
     p->phase_names[BACKWARD] = rn_profile_name("backward");
@@ -176,6 +193,8 @@ static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
     RN_TRY(take(p, steps, sizeof(uint32_t), &p->step_names));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
     RN_TRY(take(p, plan->unit_count, sizeof(uint32_t), &p->unit_names));
+    RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->send_names));
+    RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->fetch_names));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_begin));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_end));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->begins));
@@ -374,7 +393,7 @@ static void show_arena(rn_session *session) {
 static void start_anew(rn_session *session, uint32_t recording) {
     rn_session_profile *p = session->profile;
     p->recording = recording;
-    p->running = p->step_open = p->phase_open = p->wait_open = p->copy_open = false;
+    p->running = p->step_open = p->phase_open = p->wait_open = p->copy_open = p->send_open = false;
     p->predicted = p->predicted_peak = 0;
     memset(p->live, 0, session->plan->buffer_count * sizeof *p->live);
     name_all(session);
@@ -504,13 +523,13 @@ static void note_wait(void *self, uint32_t begins, bool poisoned) {
     (void)poisoned; // a wait may poison the queue; it ends in any case
     if (!is_on(session)) return;
     if (begins)
-        rn_profile_begin(p->wait_name);
+        rn_profile_begin(begins == RN_WAIT_TRIP ? p->trip_name : p->wait_name);
     else if (p->wait_open)
         rn_profile_end();
     p->wait_open = begins;
 }
 
-void rn_session_profile_wait(rn_session *session, bool begins) {
+void rn_session_profile_wait(rn_session *session, rn_session_wait begins) {
     if (rn_session_profile_is_running(session))
         rn_queue_note(session->compute, note_wait, session, begins);
 }
@@ -574,6 +593,61 @@ static void note_uploaded(void *self, uint32_t use, bool poisoned) {
 void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins) {
     if (is_on(session))
         rn_queue_note(session->copy, begins ? note_upload : note_uploaded, session, use);
+}
+
+// ---- trips to the host --------------------------------------------------------------------------
+
+// Both directions keep their own time: they go on side by side.
+static void note_fetch(void *self, uint32_t trip, bool poisoned) {
+    note_upload(self, trip, poisoned);
+}
+
+static void note_send(void *self, uint32_t trip, bool poisoned) {
+    const rn_session *session = self;
+    (void)trip;
+    if (poisoned || !is_on(session)) return;
+    session->profile->send_begin_ns = rn_profile_now();
+    session->profile->send_open = true;
+}
+
+static void note_trip(const rn_session *session, uint32_t trip, bool sent, uint64_t begin_ns,
+                      bool poisoned) {
+    const rn_plan_trip *t = &session->plan->trips[trip];
+    uint32_t buffer = sent ? t->buffer : t->back;
+    const rn_session_profile *p = session->profile;
+    uint32_t name = sent ? p->send_names[trip] : p->fetch_names[trip];
+    rn_device_id device = session->device->caps.device;
+    uint64_t place = (uintptr_t)session->base + session->plan->buffers[buffer].offset;
+    if (!poisoned)
+        rn_profile_move(sent ? device : RN_DEVICE_HOST, sent ? RN_DEVICE_HOST : device, place,
+                        t->bytes, name);
+    rn_profile_span(rn_profile_lane(sent ? "send queue" : "copy queue"), name, begin_ns,
+                    rn_profile_now());
+}
+
+static void note_fetched(void *self, uint32_t trip, bool poisoned) {
+    const rn_session *session = self;
+    rn_session_profile *p = session->profile;
+    if (!is_on(session) || !p->copy_open) return;
+    note_trip(session, trip, false, p->copy_begin_ns, poisoned);
+    p->copy_open = false;
+}
+
+static void note_sent(void *self, uint32_t trip, bool poisoned) {
+    const rn_session *session = self;
+    rn_session_profile *p = session->profile;
+    if (!is_on(session) || !p->send_open) return;
+    note_trip(session, trip, true, p->send_begin_ns, poisoned);
+    p->send_open = false;
+}
+
+void rn_session_profile_trip(rn_session *session, rn_queue *queue, uint32_t trip, bool begins) {
+    bool sends = queue == session->send;
+    if (!is_on(session)) return;
+    if (begins)
+        rn_queue_note(queue, sends ? note_send : note_fetch, session, trip);
+    else
+        rn_queue_note(queue, sends ? note_sent : note_fetched, session, trip);
 }
 
 void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count) {

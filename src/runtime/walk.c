@@ -10,7 +10,9 @@
 // A device with its own memory gets weights in two moves: the read queue packs a unit into one of
 // two host buffers (stages), the copy queue takes it from there to the slot. Only the copy has to
 // wait for the slot, so the disk runs further ahead. Where the host keeps copies of all that is
-// streamed (copies.c) there is nothing to read: the copy queue takes it from there.
+// streamed (copies.c) there is nothing to read: the copy queue takes it from there. What a training
+// step sends to the host and fetches back (host_trips.c) goes through a queue of its own, and the
+// copy queue.
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
@@ -200,9 +202,9 @@ static void submit_compute(rn_session *session, uint32_t step, bool last) {
     bool update = rn_graph_node(session->plan->graph, s->node)->phase == RN_PHASE_UPDATE;
     if (s->after != RN_NO_STEP && !session->part) {
         uint64_t begin = rn_clock_ns();
-        rn_session_profile_wait(session, true);
+        rn_session_profile_wait(session, RN_WAIT_WEIGHTS);
         wait_step(session, session->compute, s->after);
-        rn_session_profile_wait(session, false);
+        rn_session_profile_wait(session, RN_WAIT_ENDS);
         session->wait_ns += rn_clock_ns() - begin;
     }
     bool computes = (last || !update) && !session->is_view[step];
@@ -220,10 +222,30 @@ static void submit_eviction(rn_session *session, uint32_t step) {
     signal_step(session, session->compute, step);
 }
 
+// States make their trip with the last micro-batch, which updates them.
+static void submit_trip(rn_session *session, uint32_t step, bool last) {
+    const rn_plan_step *s = &session->plan->steps[step];
+    rn_queue *queues[] = {session->compute, NULL, session->copy, session->send};
+    bool made = last || !session->plan->trips[s->trip].home;
+    rn_session_profile_begin(session, step, false);
+    if (made) {
+        bool waits = s->kind == RN_STEP_AWAIT;
+        if (waits) rn_session_profile_wait(session, RN_WAIT_TRIP);
+        wait_step(session, queues[s->queue], s->after);
+        if (waits) rn_session_profile_wait(session, RN_WAIT_ENDS);
+        if (s->kind == RN_STEP_SEND) rn_session_send(session, s->trip);
+        if (s->kind == RN_STEP_FETCH) rn_session_fetch(session, s->trip);
+    }
+    rn_session_profile_end(session, step);
+    signal_step(session, queues[s->queue], step);
+}
+
 static void submit_step(rn_session *session, uint32_t step, bool last) {
     const rn_plan_step *s = &session->plan->steps[step];
     if (s->kind == RN_STEP_COMPUTE) {
         submit_compute(session, step, last);
+    } else if (s->trip != RN_NO_TRIP) {
+        submit_trip(session, step, last);
     } else if (s->kind == RN_STEP_EVICT && !session->part) {
         submit_eviction(session, step);
     } else {
@@ -281,12 +303,14 @@ rn_status rn_session_prepare_walk(rn_session *session) {
         RN_TRY(rn_queue_thread_create(rn_host_executor, cancel, &session->read));
     if (!device->caps.own_memory) return RN_OK;
     RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->copy));
+    if (session->plan->trip_count)
+        RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->send));
     return make_stages(session);
 }
 
 void rn_session_settle(rn_session *session) {
-    rn_queue *queues[] = {session->read, session->copy, session->compute};
-    for (int i = 0; i < 3; i++)
+    rn_queue *queues[] = {session->read, session->copy, session->send, session->compute};
+    for (int i = 0; i < 4; i++)
         if (queues[i]) (void)queues[i]->finish(queues[i]);
 }
 
@@ -297,8 +321,9 @@ void rn_session_close_walk(rn_session *session) {
     if (session->compute) rn_session_forget_recordings(session);
     rn_queue_destroy(session->read);
     rn_queue_destroy(session->copy);
+    rn_queue_destroy(session->send);
     rn_queue_destroy(session->compute);
-    session->read = session->copy = session->compute = NULL;
+    session->read = session->copy = session->send = session->compute = NULL;
     for (uint32_t i = 0; i < session->fence_count; i++)
         rn_fence_free(&session->fences[i]);
     session->fence_count = 0;
@@ -316,12 +341,12 @@ void rn_session_close_walk(rn_session *session) {
 }
 
 void rn_session_revive(rn_session *session) {
-    rn_queue *queues[] = {session->read, session->copy, session->compute};
+    rn_queue *queues[] = {session->read, session->copy, session->send, session->compute};
     atomic_store(&session->stop, true);
     rn_session_settle(session);
     rn_session_profile_drop(session);
     rn_session_forget_recordings(session); // a first run that failed has not warmed up everything
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (queues[i]) rn_queue_reset(queues[i]);
     for (uint32_t i = 0; i < session->fence_count; i++)
         renew(&session->fences[i]);

@@ -113,6 +113,7 @@ static rn_status make_plan(rn_trainer *t) {
     rn_recipe recipe;
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
     RN_TRY(rn_llama_recipe(&config, &recipe));
+    recipe.weights_in_memory = true; // they are drawn: nothing is staged
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
     rn_status s = rn_plan_make(&recipe, caps, &o->plan, &t->plan);
     rn_recipe_destroy(&recipe);

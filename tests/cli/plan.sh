@@ -130,6 +130,24 @@ equals 'lines of a sweep' 14 "$(wc -l < out)"
 if grep -q 'recomputed\|micro' out; then fail 'columns that say nothing'; fi
 expect 0 "$ration" plan llama:2x128:train --sweep
 says out 'recomputed blocks'
+expect 0 "$ration" plan llama:2x128:train --device sim --sweep # another memory, and the host's
+says out 'states on host' 'saved on host'
+expect 0 "$ration" plan llama:2x128:train --device sim --sweep --json
+check_json "
+rows = j['sweep']
+for a, b in zip(rows, rows[1:]):
+    assert a['seconds'] >= b['seconds'], (a, b)
+assert rows[0]['host_state_bytes'] and rows[-1]['host_state_bytes'] == rows[-1]['host_saved_bytes'] == 0"
+expect 0 "$ration" plan llama:2x128:train --device sim --budget +13MiB --exact --json
+check_json "
+p = j['plan']
+steps = {k: [s for s in p['steps'] if s['kind'] == k] for k in ('send', 'fetch', 'await')}
+trips = p['host_states'] + p['host_saved']
+assert trips and len(steps['send']) == len(steps['fetch']) == trips and len(steps['await']) == 2 * trips
+assert {s['queue'] for s in steps['send']} == {3} and {s['queue'] for s in steps['fetch']} == {2}
+assert all(s['after'] < i for i, s in enumerate(p['steps']) if s['kind'] in steps)"
+expect 4 "$ration" plan llama:2x128:train --device sim --budget +1MiB
+says err 'of the host'
 expect 2 "$ration" plan resnet18 --sweep --svg plan.svg
 says err 'a sweep makes no picture'
 

@@ -197,6 +197,12 @@ static cell recomputed_cell(const rn_plan_summary *s) {
 static cell micro_cell(const rn_plan_summary *s) {
     return s->micro_batches > 1 ? count(s->micro_batches) : (cell){"-"};
 }
+static cell states_cell(const rn_plan_summary *s) {
+    return s->host_states ? size(s->host_state_bytes) : (cell){"-"};
+}
+static cell saved_cell(const rn_plan_summary *s) {
+    return s->host_saved ? size(s->host_saved_bytes) : (cell){"-"};
+}
 
 // A column of dashes is not printed.
 static const struct column {
@@ -207,7 +213,8 @@ static const struct column {
     {"planned", 10, planned_cell},          {"time", 10, time_cell},
     {"rows a run", 12, rows_cell},          {"read a run", 12, read_cell},
     {"resident blocks", 17, resident_cell}, {"recomputed blocks", 19, recomputed_cell},
-    {"micro-batches", 15, micro_cell},
+    {"micro-batches", 15, micro_cell},      {"states on host", 16, states_cell},
+    {"saved on host", 15, saved_cell},
 };
 enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
 
@@ -245,6 +252,8 @@ static void write_row(const view *v, const rn_sweep_row *row, rn_json *json) {
     rn_json_u64(json, "rows", s->rows);
     rn_json_u64(json, "micro_batches", s->micro_batches);
     rn_json_u64(json, "streamed_bytes", s->streamed_bytes);
+    rn_json_u64(json, "host_state_bytes", s->host_state_bytes);
+    rn_json_u64(json, "host_saved_bytes", s->host_saved_bytes);
     rn_json_end(json);
 }
 

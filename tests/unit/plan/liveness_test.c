@@ -21,7 +21,7 @@ static bool share(const worked *w, rn_value a, rn_value b) {
 
 static uint64_t peak_of(worked *w) {
     uint64_t peak;
-    assert_ok(rn_binding_peak(&w->memory, &w->binding, 0, false, w->order.count, &peak));
+    assert_ok(rn_binding_peak(&w->memory, &w->binding, NULL, 0, false, w->order.count, &peak));
     return peak;
 }
 

@@ -10,6 +10,7 @@ static uint64_t seed; // of the graph that is written now
 enum { WIDTH = 96, MOST_VALUES = 64 };
 static uint64_t width = WIDTH;               // of everything
 static rn_dtype matrix_dtype = RN_DTYPE_F32; // of weights of products
+static bool momentum;                        // updates have states
 
 typedef struct author {
     uint64_t random;
@@ -105,8 +106,14 @@ static void write_training(rn_graph *g, uint32_t micro_batches) {
                                                            RN_PURPOSE_GRADIENTS),
                                             gradients[i]);
         rn_graph_set_place(g, block, RN_PHASE_UPDATE);
-        rn_op_sgd(g, wanted[i], gradients[i], RN_NO_VALUE,
-                  (rn_sgd_attrs){.rate = rn_graph_scalar(g, "rate")});
+        snprintf(name, sizeof name, "velocity %u", i);
+        rn_value velocity =
+            momentum ? rn_graph_state(g, name, RN_DTYPE_F32, rn_graph_value(g, wanted[i])->shape,
+                                      RN_PURPOSE_OPTIMIZER)
+                     : RN_NO_VALUE;
+        rn_op_sgd(
+            g, wanted[i], gradients[i], velocity,
+            (rn_sgd_attrs){.rate = rn_graph_scalar(g, "rate"), .momentum = momentum ? 0.9f : 0});
     }
     rn_graph_set_place(g, 0, RN_PHASE_BACKWARD);
     rn_graph_output(g, loss, "loss");
@@ -116,13 +123,15 @@ static void write_training(rn_graph *g, uint32_t micro_batches) {
 
 static paper_model model;
 // Plans that did so: the tests must see them all.
-static uint32_t streamed, chunked, recomputed, cut, raw, copied, uncopied;
+static uint32_t streamed, chunked, recomputed, cut, raw, copied, uncopied, states, saved;
 
 static void note_moves(const rn_plan *plan, const rn_recipe *recipe) {
     streamed += plan->slot_count > 0;
     chunked += plan->summary.rows < recipe->rows;
     recomputed += plan->summary.recomputed_blocks > 0;
     cut += plan->summary.micro_batches > 1;
+    states += plan->summary.host_states > 0;
+    saved += plan->summary.host_saved > 0;
     for (rn_value v = 1; v <= plan->value_count; v++)
         raw += plan->places[v].raw;
 }
@@ -318,13 +327,41 @@ static void training_is_never_slower_with_more_bytes(void **state) {
     assert_true(recomputed > 10 && cut > 10);
 }
 
+// Where the host has another memory, states and saved values may be there: with more of either
+// memory, a step is never slower.
+static void training_in_two_memories_is_never_slower_with_more_of_either(void **state) {
+    (void)state;
+    uint64_t random = 4;
+    rn_recipe recipe = random_recipe(true);
+    momentum = true;
+    recipe.weights_in_memory = true;
+    states = saved = 0;
+    for (int i = 0; i < 3; i++) {
+        seed = 6000 + (uint64_t)i;
+        rn_device_caps caps = random_device(&random);
+        rn_plan_options options = {.exact = i % 2};
+        rn_plan *roomy = plan_for_host(&recipe, &caps,
+                                       (rn_plan_options){.budget_bytes = RN_NO_LIMIT}, RN_NO_LIMIT);
+        uint64_t low = roomy->summary.smallest_bytes, high = roomy->summary.planned_bytes;
+        assert_int_equal(roomy->trip_count, 0);
+        rn_plan_destroy(roomy);
+        options.budget_bytes = low + (high - low) / 3;
+        options.exact = false;
+        check_host_budgets(&recipe, &caps, options);
+        options.exact = i % 2;
+        check_budgets(&recipe, &caps, &options);
+    }
+    momentum = false;
+    assert_true(states > 10 && saved > 10);
+}
+
 // ---- what is cheap ------------------------------------------------------------------------------
 
 static uint64_t peak_of(rn_graph *graph) {
     worked w;
     uint64_t peak;
     work_out(&w, graph, 0);
-    assert_ok(rn_binding_peak(&w.memory, &w.binding, 0, false, w.order.count, &peak));
+    assert_ok(rn_binding_peak(&w.memory, &w.binding, NULL, 0, false, w.order.count, &peak));
     worked_free(&w);
     return peak;
 }
@@ -430,6 +467,7 @@ int main(void) {
         cmocka_unit_test(inference_is_never_slower_with_more_bytes),
         cmocka_unit_test(two_memories_are_never_slower_with_more_of_either),
         cmocka_unit_test(training_is_never_slower_with_more_bytes),
+        cmocka_unit_test(training_in_two_memories_is_never_slower_with_more_of_either),
         cmocka_unit_test(what_is_made_again_because_it_is_cheap_never_needs_more_bytes),
         cmocka_unit_test(what_is_cheap_is_kept_where_the_peak_stays_as_it_is),
         cmocka_unit_test(the_same_question_has_the_same_answer),

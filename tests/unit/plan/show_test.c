@@ -152,6 +152,61 @@ static void a_training_step_is_one_run_without_rows(void **state) {
     rn_plan_destroy(plan);
 }
 
+// Four layers, trained with momentum, on a device with its own memory and too little of it.
+static void write_updates(rn_graph *g, uint32_t unused) {
+    (void)unused;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(64, 64)), y = x;
+    rn_value w[4], gradients[4];
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "layer %d", i);
+        rn_graph_block(g, name);
+        w[i] = rn_graph_weight(g, name, RN_DTYPE_F32, RN_SHAPE(64, 64));
+        y = rn_op_tanh(g, rn_op_matmul(g, y, w[i], RN_NO_VALUE));
+    }
+    rn_value loss = rn_op_mse(g, y, x);
+    assert_ok(rn_graph_gradient(g, loss, w, 4, gradients));
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "velocity %d", i);
+        rn_graph_set_place(g, rn_graph_value(g, w[i])->block, RN_PHASE_UPDATE);
+        rn_op_sgd(g, w[i], gradients[i],
+                  rn_graph_state(g, name, RN_DTYPE_F32, RN_SHAPE(64, 64), RN_PURPOSE_OPTIMIZER),
+                  (rn_sgd_attrs){.rate = rn_graph_scalar(g, "rate"), .momentum = 0.9f});
+    }
+    rn_graph_output(g, loss, "loss");
+}
+
+static void what_is_on_the_host_for_a_while_is_said(void **state) {
+    (void)state;
+    paper_model model = {write_updates};
+    rn_recipe recipe = paper_recipe(&model);
+    rn_device_caps caps = paper_caps();
+    rn_plan *plan;
+    caps.own_memory = true;
+    caps.link_bytes_second = 1e10;
+    assert_ok(rn_plan_make(&recipe, &caps, &(rn_plan_options){0}, &plan));
+    rn_plan_options options = {.budget_bytes = plan->summary.smallest_bytes};
+    rn_plan_destroy(plan);
+    assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
+    assert_true(plan->summary.host_states == 4 && plan->summary.host_saved > 0);
+    rn_buffer text = text_of(rn_plan_print, plan);
+    assert_says(&text, "64.0 KiB states, ");
+    assert_says(&text, "4 of the optimiser's states stay on the host: each step brings 64.0 KiB");
+    assert_says(&text, "saved for the backward pass on the host: ");
+    rn_buffer_free(&text);
+    text = text_of(show_json, plan);
+    assert_true(test_json_valid(text.data, text.bytes - 1));
+    assert_int_equal(65536, test_json_u64(text.data, text.bytes - 1, "host_state_bytes"));
+    assert_int_equal(plan->summary.host_saved,
+                     test_json_u64(text.data, text.bytes - 1, "host_saved"));
+    assert_int_equal(count(text.data, "\"kind\":\"send\""), plan->trip_count);
+    assert_int_equal(count(text.data, "\"kind\":\"fetch\""), plan->trip_count);
+    assert_int_equal(count(text.data, "\"kind\":\"await\""), 2 * plan->trip_count);
+    rn_buffer_free(&text);
+    rn_plan_destroy(plan);
+}
+
 // ---- JSON ---------------------------------------------------------------------------------------
 
 static uint64_t number(const rn_buffer *text, const char *path) {
@@ -365,6 +420,7 @@ int main(void) {
         cmocka_unit_test(words_of_a_tight_plan_name_its_share_of_the_budget),
         cmocka_unit_test(shares_by_purpose_add_up),
         cmocka_unit_test(a_training_step_is_one_run_without_rows),
+        cmocka_unit_test(what_is_on_the_host_for_a_while_is_said),
         cmocka_unit_test(json_has_the_summary_and_every_buffer_and_step),
         cmocka_unit_test(json_without_a_budget_names_none),
         cmocka_unit_test(a_picture_has_a_rectangle_for_every_buffer),

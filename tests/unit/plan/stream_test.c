@@ -116,7 +116,8 @@ static double run_seconds(uint32_t slots, double step_seconds, uint32_t count) {
     rn_stream s = empty();
     rn_device_caps caps = paper_caps(); // 100 MB a second
     if (slots) assert_true(rn_stream_walk(&t, resident, slots, &s));
-    return rn_cost_run(&caps, seconds, count, units, &s, ready);
+    rn_traffic traffic = {.units = units, .stream = &s, .ready = ready};
+    return rn_cost_run(&caps, seconds, count, &traffic);
 }
 
 static void a_run_takes_as_long_as_the_slower_of_computing_and_reading(void **state) {

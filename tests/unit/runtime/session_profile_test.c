@@ -266,6 +266,43 @@ static void queues_of_another_device_have_lanes_of_their_own(void **state) {
     rn_recipe_destroy(&recipe);
 }
 
+static uint32_t count_moves_between(const rn_timeline *t, uint32_t from, uint32_t to) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->move_count; i++)
+        count += t->moves[i].from == from && t->moves[i].to == to;
+    return count;
+}
+
+static void what_a_step_keeps_on_the_host_is_seen_on_its_way(void **state) {
+    (void)state;
+    rn_recipe recipe;
+    rn_device *sim = NULL;
+    rn_llama_config config = llama();
+    config.rows = config.context = config.page_tokens = config.sequences = config.logit_rows = 0;
+    config.tokens = 16;
+    config.train = (rn_train_config){.batch = 8};
+    assert_ok(rn_llama_recipe(&config, &recipe));
+    recipe.weights_in_memory = true;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    sim->caps.link_bytes_second = 1e10;
+    rn_plan *plan = make_plan(&recipe, rn_device_get_caps(sim), true);
+    assert_true(plan->summary.host_states > 0 && plan->summary.host_saved > 0);
+    assert_int_equal(plan->summary.micro_batches, 1);
+    rn_timeline *t = record_runs(plan, sim);
+    expect_good(t, plan);
+    bool send = false;
+    for (uint32_t i = 0; i < t->lane_count; i++)
+        send |= strcmp(t->lanes[i].name, "send queue") == 0;
+    assert_true(send);
+    rn_device_id device = rn_device_number(sim);
+    assert_int_equal(count_moves_between(t, device, RN_DEVICE_HOST), RUNS * plan->trip_count);
+    assert_int_equal(count_moves_between(t, RN_DEVICE_HOST, device), RUNS * plan->trip_count);
+    rn_timeline_destroy(t);
+    rn_plan_destroy(plan);
+    rn_device_destroy(sim);
+    rn_recipe_destroy(&recipe);
+}
+
 // Some of the first blocks are streamed, all of the last one's weights stay.
 static rn_plan *plan_prefix(const rn_device_caps *caps, uint64_t ring_bytes) {
     rn_recipe recipe;
@@ -570,6 +607,7 @@ int main(void) {
         cmocka_unit_test(resnet18_uses_what_was_planned),
         cmocka_unit_test(training_uses_what_was_planned_and_has_its_phases),
         cmocka_unit_test(queues_of_another_device_have_lanes_of_their_own),
+        cmocka_unit_test(what_a_step_keeps_on_the_host_is_seen_on_its_way),
         cmocka_unit_test(runs_that_begin_behind_the_first_blocks_use_what_was_planned),
         cmocka_unit_test(parts_with_brought_weights_use_what_was_planned),
         cmocka_unit_test(a_lifetime_that_was_changed_is_seen),
