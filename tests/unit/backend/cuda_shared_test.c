@@ -118,7 +118,7 @@ static void attention_goes_where_shared_memory_lets_it(void **state) {
         {AMPERE, 128, "rn_attend_few_128 ", "rn_attend_many_128 "},
         {AMPERE, 256, "rn_attend_plain_few_256 ", "rn_attend_plain_many_256 "},
         {ADA, 64, "rn_attend_few_64 ", "rn_attend_many_64 "},
-        {ADA, 96, "rn_attend_plain_few_128 ", "rn_attend_plain_many_128 "},
+        {ADA, 96, "rn_attend_few_96 ", "rn_attend_many_96 "},
         {ADA, 128, "rn_attend_plain_few_128 ", "rn_attend_plain_many_128 "},
     };
     (void)state;

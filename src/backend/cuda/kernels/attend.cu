@@ -21,7 +21,7 @@
 #define RN_ATTEND(D, FEW_BYTES, MANY_BYTES)                                                        \
     static_assert(sizeof(rn_att::few_memory<D>) == FEW_BYTES, "kernels.def");                      \
     static_assert(sizeof(rn_att::many_memory<D>) == MANY_BYTES, "kernels.def");                    \
-    extern "C" __global__ void __launch_bounds__(rn_att::FEW_THREADS)                              \
+    extern "C" __global__ void __launch_bounds__(rn_att::FEW_THREADS, rn_att::few_share<D>)        \
         rn_attend_few_##D(const __grid_constant__ rn_attend_args a) {                              \
         rn_att::attend_few<D>(a);                                                                  \
     }                                                                                              \
@@ -29,10 +29,10 @@
         rn_attend_many_##D(const __grid_constant__ rn_attend_args a) {                             \
         rn_att::attend_many<D>(a);                                                                 \
     }
-RN_ATTEND(64, 90372, 55184)
-RN_ATTEND(96, 124292, 79824)
-RN_ATTEND(128, 158212, 104464)
-RN_ATTEND(256, 159252, 168704)
+RN_ATTEND(64, 90500, 55184)
+RN_ATTEND(96, 71236, 79824)
+RN_ATTEND(128, 88836, 104464)
+RN_ATTEND(256, 159236, 168704)
 
 // A row's chunks in order: grid (heads, rows), a thread a dim. A row of one chunk is there already.
 extern "C" __global__ void __launch_bounds__(256)
@@ -53,8 +53,8 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++)
             if (i < count) {
-                measure[i] = *find_measure(a, row, head, at + i);
-                part[i] = find_partial(a, row, head, at + i)[d];
+                measure[i] = __ldcg(find_measure(a, row, head, at + i));
+                part[i] = __ldcg(&find_partial(a, row, head, at + i)[d]);
             }
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++)
@@ -95,8 +95,8 @@ extern "C" __global__ void __launch_bounds__(128)
     rn_attend_append(const __grid_constant__ rn_attend_args a) {
     using namespace rn_att;
     __shared__ float line[4][2][RN_ROPE_MOST];
-    let_next_begin();
     wait_before();
+    let_next_begin();
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dims = a.head_dim;
     uint32_t index = blockIdx.x * 4 + warp, row = index / a.kv_heads, head = index % a.kv_heads;
     if (row >= a.rows) return;

@@ -20,15 +20,19 @@ enum : uint32_t { CHUNK = RN_ATTEND_CHUNK, TILE = RN_ATTEND_TILE };
 
 // ---- the order of kernels -----------------------------------------------------------------------
 
-// All that the kernels before this one made is there. Every thread of every kernel passes it: the
-// kernel behind relies on it.
+// All that the kernels before this one made is there. Blocks that have nothing to do may leave
+// without it as long as some block of the grid waits: a grid has ended when all of its blocks have.
 static __device__ __forceinline__ void wait_before() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// The kernel behind may begin (and then waits itself).
+// The kernel behind may begin (and then waits itself), and fetches its weights while this one
+// works. The first kernel of an operation calls it behind its wait: while blocks of the product
+// before still lie on some multiprocessors, those of the next would be placed unevenly, two on some
+// of the others. None overtakes: each waits until the grid before it has ended and what that wrote
+// is seen, and that grid has waited in the same way before it ended.
 static __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

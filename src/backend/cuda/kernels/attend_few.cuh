@@ -3,6 +3,12 @@
 // The group's heads are the 16 rows of a fragment. First each warp scores 32 of the keys, then each
 // takes some of the dims through all tiles of values: the order in which an element is summed is
 // that of attend_many.cuh, where one warp does both.
+//
+// A block is small, so that it may lie on a multiprocessor beside a block of the product before it
+// or behind it: its tiles of keys and values share a few slots of shared memory. Where a chunk's
+// keys and values do not fit together, the values take the keys' place, and wait for it in
+// registers, so that everything that older calls appended is still on its way before the kernel
+// before has ended. Heads of 256 have no registers for that: their values wait in the L2.
 #pragma once
 
 #include "attend_fragment.cuh"
@@ -11,12 +17,17 @@ namespace rn_att {
 
 enum : int { FEW_THREADS = 256, FEW_WARPS = 8 };
 
+// A block takes one in so many of a multiprocessor's registers: a product's block beside it has at
+// least half of them. None lies beside heads of 256.
+template <int D> constexpr int few_share = D <= 64 ? 4 : D <= 128 ? 2 : 1;
+
 template <int D> struct few_memory {
-    static constexpr bool both = D <= 128; // keys and values fit beside each other
-    __half k[CHUNK][D + 8];                // padded: the rows of a matrix lie in different banks
-    __half v[both ? CHUNK : 1][D + 8];
+    static constexpr uint32_t slots = D <= 64 ? 8 : 4; // of a tile; a chunk's keys have room in any
+    static constexpr bool held = D <= 128;             // values wait in registers
+    __half rows[slots * TILE][D + 8]; // padded: the rows of a matrix lie in different banks
     __half q[16][D + 8];
     __half p[16][CHUNK + 8];
+    __half own[D];               // the row's value, until it has a place
     float top[FEW_WARPS][16];    // of the 32 keys of a warp
     float sum[FEW_WARPS][16][4]; // of each of the four lanes that share a row
     rotation rotations[D / 2];   // of the row's position
@@ -52,35 +63,115 @@ static __device__ __forceinline__ void find_chunk(const rn_attend_args &a, few_m
     if (m.source[threadIdx.x] >= 0) m.fresh[atomicAdd(&m.fresh_count, 1)] = threadIdx.x;
 }
 
-// Keys (or values, `behind` rows further on) [first, end) of the chunk, but for the fresh ones.
+// The tiles [from, to) of a chunk that its row sees: the keys from the first slot on, the values
+// behind them or, where they do not fit together, in their place.
+struct few_tiles {
+    uint32_t begin; // position of the chunk's first key
+    uint32_t from, to;
+    uint32_t own; // the row's own key in the chunk, where this call makes it; else NOWHERE
+    bool together;
+};
+
 template <int D>
-static __device__ __forceinline__ void fetch_chunk(const rn_attend_args &a, const few_memory<D> &m,
-                                                   __half (*target)[D + 8], uint32_t behind,
-                                                   uint32_t first, uint32_t end) {
-    const __half *kv = (const __half *)a.kv;
-    for (uint32_t i = first * (D / 8) + threadIdx.x; i < end * (D / 8); i += FEW_THREADS) {
-        uint32_t key = i / (D / 8), piece = i % (D / 8), row = m.offset[key];
-        if (m.source[key] >= 0) continue;
+static __device__ __forceinline__ few_tiles find_tiles(const few_memory<D> &m, const few_place &w,
+                                                       uint32_t begin) {
+    uint32_t from = w.keys.first > begin ? (w.keys.first - begin) / TILE : 0;
+    uint32_t to = (min(w.keys.end - begin, (uint32_t)CHUNK) + TILE - 1) / TILE;
+    uint32_t last = w.keys.end - 1 - begin;
+    bool own = last < CHUNK && m.source[last] >= 0, all = few_memory<D>::slots >= 2 * CHUNK / TILE;
+    return {begin, from, to, own ? last : NOWHERE, all || 2 * (to - from) <= few_memory<D>::slots};
+}
+
+// Where in m.rows a tile's keys or values begin.
+static __device__ __forceinline__ uint32_t find_slot(const few_tiles &t, uint32_t tile,
+                                                     bool value) {
+    return (tile - t.from + (value && t.together ? t.to - t.from : 0)) * TILE;
+}
+
+// ---- what older calls appended ------------------------------------------------------------------
+
+template <int D>
+static __device__ __forceinline__ const __half *find_piece(const rn_attend_args &a, uint32_t row,
+                                                           uint32_t piece, bool value) {
+    return (const __half *)a.kv + ((size_t)row + (value ? a.kv_heads * a.page_tokens : 0)) * D +
+           piece * 8;
+}
+
+// The tiles to their slots, but for the fresh keys.
+template <int D>
+static __device__ __forceinline__ void fetch_tiles(const rn_attend_args &a, few_memory<D> &m,
+                                                   const few_tiles &t, bool value) {
+    uint32_t first = t.from * TILE, keys = t.to * TILE - first;
+    __half(*target)[D + 8] = &m.rows[find_slot(t, t.from, value)];
+    for (uint32_t i = threadIdx.x; i < keys * (D / 8); i += FEW_THREADS) {
+        uint32_t key = i / (D / 8), piece = i % (D / 8), row = m.offset[first + key];
+        if (m.source[first + key] >= 0) continue;
         if (row == LOST) {
             fill_piece(&target[key][piece * 8]);
             continue;
         }
         bool given = row != NOWHERE;
-        const __half *from = given ? kv + (size_t)(row + behind) * D + piece * 8 : kv;
-        copy_piece(&target[key][piece * 8], from, given);
+        copy_piece(&target[key][piece * 8],
+                   given ? find_piece<D>(a, row, piece, value) : (const __half *)a.kv, given);
     }
-    end_copies();
 }
 
-// What this call brings to a chunk, line by line of D: the queries of the heads, then of each fresh
-// key its key and its value. Items are pairs of dims; a thread asks for several before it uses one,
-// since nothing but the way to memory takes time here.
-enum : uint32_t { NEW_QUERIES = 1, NEW_KEYS = 2, NEW_VALUES = 4 };
+// What a thread holds of the values: the pieces that it would copy.
+template <int D> struct few_held {
+    static constexpr uint32_t count = CHUNK * (D / 8) / FEW_THREADS;
+    uint4 piece[count];
+    uint32_t given; // bits: pieces that go to their slot
+};
+
+template <int D>
+static __device__ __forceinline__ void hold_values(const rn_attend_args &a, const few_memory<D> &m,
+                                                   const few_tiles &t, few_held<D> &held) {
+    uint32_t first = t.from * TILE, keys = t.to * TILE - first;
+    held.given = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < held.count; j++) {
+        uint32_t i = threadIdx.x + j * FEW_THREADS, key = i / (D / 8), piece = i % (D / 8);
+        bool given = key < keys && m.source[first + key] < 0;
+        uint32_t row = given ? m.offset[first + key] : NOWHERE, blank = row == LOST ? ~0u : 0u;
+        held.given |= (uint32_t)given << j;
+        held.piece[j] = row < LOST ? __ldcg((const uint4 *)find_piece<D>(a, row, piece, true))
+                                   : make_uint4(blank, blank, blank, blank);
+    }
+}
+
+template <int D>
+static __device__ __forceinline__ void store_values(few_memory<D> &m, const few_held<D> &held) {
+#pragma unroll
+    for (uint32_t j = 0; j < held.count; j++) {
+        uint32_t i = threadIdx.x + j * FEW_THREADS, key = i / (D / 8), piece = i % (D / 8);
+        if (held.given >> j & 1) *(uint4 *)&m.rows[key][piece * 8] = held.piece[j];
+    }
+}
+
+// Values that are not held come as far as the L2.
+template <int D>
+static __device__ __forceinline__ void prefetch_values(const rn_attend_args &a,
+                                                       const few_memory<D> &m, const few_tiles &t) {
+    constexpr uint32_t LINE = 128 / sizeof(__half), LINES = (D + LINE - 1) / LINE;
+    for (uint32_t i = t.from * TILE * LINES + threadIdx.x; i < t.to * TILE * LINES;
+         i += FEW_THREADS) {
+        uint32_t key = i / LINES, row = m.offset[key];
+        if (row < LOST && m.source[key] < 0)
+            prefetch_line(find_piece<D>(a, row, i % LINES * (LINE / 8), true));
+    }
+}
+
+// ---- what this call brings ----------------------------------------------------------------------
+
+// Line by line of D: the queries of the heads, then of each fresh key its key and its value. Items
+// are pairs of dims; a thread asks for several before it uses one, since nothing but the way to
+// memory takes time here.
+enum : uint32_t { NEW_QUERIES = 1, NEW_KEYS = 2, NEW_VALUES = 4, OWN_VALUE = 8 };
 
 template <int D>
 static __device__ __forceinline__ void place_item(const rn_attend_args &a, few_memory<D> &m,
-                                                  const few_place &w, uint32_t begin, uint32_t line,
-                                                  uint32_t pair, float2 x) {
+                                                  const few_place &w, const few_tiles &t,
+                                                  uint32_t line, uint32_t pair, float2 x) {
     bool query = line < w.head_count, value = !query && (line - w.head_count) % 2;
     uint2 at = value ? make_uint2(2 * pair, 2 * pair + 1) : find_pair(a.rope, pair);
     if (query) {
@@ -89,13 +180,14 @@ static __device__ __forceinline__ void place_item(const rn_attend_args &a, few_m
         m.q[line][at.y] = round_query(x.y);
         return;
     }
-    uint32_t key = m.fresh[(line - w.head_count) / 2], position = begin + key;
-    bool own = position == w.keys.end - 1;
+    uint32_t key = m.fresh[(line - w.head_count) / 2], position = t.begin + key;
+    bool own = key == t.own;
     if (!value)
         x = turn(a.rope, own ? m.rotations[pair] : find_rotation(a.rope, (int32_t)position, pair),
                  pair, x);
     __half low = __float2half_rn(x.x), high = __float2half_rn(x.y);
-    __half *target = value && few_memory<D>::both ? m.v[key] : m.k[key];
+    __half *target = m.rows[find_slot(t, key / TILE, value) + key % TILE];
+    if (value && own && !t.together) target = m.own;
     target[at.x] = low;
     target[at.y] = high;
     if (!w.writes || m.source[key] != (int32_t)w.row) return;
@@ -107,43 +199,65 @@ static __device__ __forceinline__ void place_item(const rn_attend_args &a, few_m
 
 template <int D>
 static __device__ __forceinline__ void place_new(const rn_attend_args &a, few_memory<D> &m,
-                                                 const few_place &w, uint32_t begin,
+                                                 const few_place &w, const few_tiles &t,
                                                  uint32_t which) {
-    constexpr int AHEAD = 4;
+    constexpr int AHEAD = D > 64 && few_memory<D>::held ? 3 : 4; // beside the values that are held
     uint32_t lines = w.head_count + 2 * m.fresh_count;
     for (uint32_t i = threadIdx.x; i < lines * (D / 2); i += AHEAD * FEW_THREADS) {
         float2 x[AHEAD];
-        bool given[AHEAD];
+        uint32_t from[AHEAD]; // row of D of q, k or v; NOWHERE: not wanted
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             uint32_t item = i + j * FEW_THREADS, line = item / (D / 2), pair = item % (D / 2);
             bool query = line < w.head_count, value = !query && (line - w.head_count) % 2;
-            given[j] = line < lines && (which & (query   ? NEW_QUERIES
-                                                 : value ? NEW_VALUES
-                                                         : NEW_KEYS));
-            if (!given[j]) continue;
-            const float *from = a.q + ((size_t)w.row * a.heads + w.head + line) * D;
-            if (!query) {
-                uint32_t row = (uint32_t)m.source[m.fresh[(line - w.head_count) / 2]];
-                from = (value ? a.v : a.k) + ((size_t)row * a.kv_heads + w.kv_head) * D;
-            }
+            uint32_t key = query || line >= lines ? 0 : m.fresh[(line - w.head_count) / 2];
+            uint32_t kind = query          ? NEW_QUERIES
+                            : !value       ? NEW_KEYS
+                            : key == t.own ? OWN_VALUE
+                                           : NEW_VALUES;
+            from[j] = NOWHERE;
+            if (line >= lines || !(which & kind)) continue;
+            from[j] = query ? w.row * a.heads + w.head + line
+                            : (uint32_t)m.source[key] * a.kv_heads + w.kv_head;
+            const float *row = (query ? a.q : value ? a.v : a.k) + (size_t)from[j] * D;
             uint2 at = value ? make_uint2(2 * pair, 2 * pair + 1) : find_pair(a.rope, pair);
-            x[j] = make_float2(from[at.x], from[at.y]);
+            x[j] = make_float2(__ldcg(&row[at.x]), __ldcg(&row[at.y]));
         }
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             uint32_t item = i + j * FEW_THREADS;
-            if (given[j]) place_item(a, m, w, begin, item / (D / 2), item % (D / 2), x[j]);
+            if (from[j] != NOWHERE) place_item(a, m, w, t, item / (D / 2), item % (D / 2), x[j]);
         }
     }
 }
 
+// The keys have been read: values take their place. Fresh ones but the row's own are read here, one
+// way to memory more: a row that decodes has none.
+template <int D>
+static __device__ __forceinline__ void settle_values(const rn_attend_args &a, few_memory<D> &m,
+                                                     const few_place &w, const few_tiles &t,
+                                                     const few_held<D> &held) {
+    if (few_memory<D>::held) {
+        store_values(m, held);
+    } else {
+        fetch_tiles(a, m, t, true);
+        end_copies();
+    }
+    if (t.own != NOWHERE && threadIdx.x < D / 8)
+        *(uint4 *)&m.rows[t.own - t.from * TILE][threadIdx.x * 8] =
+            *(const uint4 *)&m.own[threadIdx.x * 8];
+    if (m.fresh_count > (t.own != NOWHERE)) place_new(a, m, w, t, NEW_VALUES);
+}
+
+// ---- scores and values --------------------------------------------------------------------------
+
 // The warp's 32 keys against the 16 queries.
 template <int D>
-static __device__ __forceinline__ void find_scores(const few_memory<D> &m, float (&s)[4][4]) {
+static __device__ __forceinline__ void find_scores(const few_memory<D> &m,
+                                                   const __half (*keys)[D + 8], float (&s)[4][4]) {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const __half *q = &m.q[lane % 16][lane / 16 * 8];
-    const __half *k = &m.k[32 * warp + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8];
+    const __half *k = &keys[32 * (warp % 2) + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8];
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
         uint32_t x[4];
@@ -216,7 +330,7 @@ static __device__ __forceinline__ void add_tile(const few_memory<D> &m,
         for (int n = 0; n < (D + 63) / 64; n++) {
             if (8 * (warp + 8 * n) >= D) continue;
             uint32_t y[4];
-            load_transposed(y, &values[TILE * tile + k + lane][8 * (warp + 8 * n)]);
+            load_transposed(y, &values[k + lane][8 * (warp + 8 * n)]);
             multiply(h.value[n], x[0], y[0], y[1]);
             multiply(h.value[n], x[1], y[2], y[3]);
         }
@@ -225,8 +339,8 @@ static __device__ __forceinline__ void add_tile(const few_memory<D> &m,
 
 template <int D>
 static __device__ __forceinline__ void write_chunk(const rn_attend_args &a, const few_place &w,
-                                                   holding<(D + 63) / 64> &h, uint32_t chunk,
-                                                   bool alone) {
+                                                   holding<(D + 63) / 64> &h, uint32_t chunk) {
+    bool alone = w.keys.first / CHUNK == (w.keys.end - 1) / CHUNK; // no other chunk to merge with
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int half = 0; half < 2; half++) {
         uint32_t row = lane / 4 + 8 * half, head = w.head + row;
@@ -248,36 +362,31 @@ static __device__ __forceinline__ void write_chunk(const rn_attend_args &a, cons
     }
 }
 
-// Keys in order, values after them: first the copies of what older calls appended, which need not
-// wait for the kernels before this one where this call does its own appending. (A kernel that
-// appended to the same pages belongs to an earlier run, and a run begins with copies.)
+// Copies, or loads into registers, of what older calls appended: these need not wait for the
+// kernels before this one where this call does its own appending. (A kernel that appended to the
+// same pages belongs to an earlier run, and a run begins with copies.)
 template <int D>
-static __device__ __forceinline__ void attend_chunk(const rn_attend_args &a, few_memory<D> &m,
-                                                    const few_place &w, uint32_t chunk, bool first,
-                                                    bool alone) {
-    constexpr bool both = few_memory<D>::both;
-    uint32_t begin = chunk * CHUNK, behind = a.kv_heads * a.page_tokens;
-    uint32_t from = w.keys.first > begin ? (w.keys.first - begin) / TILE : 0;
-    uint32_t to = (min(w.keys.end - begin, (uint32_t)CHUNK) + TILE - 1) / TILE; // tiles [from, to)
-    __half(*values)[D + 8] = both ? m.v : m.k;
-    find_chunk(a, m, w, begin);
-    fetch_chunk<D>(a, m, m.k, 0, from * TILE, to * TILE);
-    if (both) fetch_chunk<D>(a, m, m.v, behind, from * TILE, to * TILE);
-    wait_before();
-    __syncthreads();
-    place_new(a, m, w, begin,
-              (first ? NEW_QUERIES : 0u) | NEW_KEYS | (both ? (uint32_t)NEW_VALUES : 0u));
-    await_copies<both ? 1 : 0>();
-    __syncthreads();
+static __device__ __forceinline__ void fetch_chunk(const rn_attend_args &a, few_memory<D> &m,
+                                                   const few_tiles &t, few_held<D> &held) {
+    fetch_tiles(a, m, t, false);
+    end_copies();
+    if (t.together) fetch_tiles(a, m, t, true);
+    end_copies();
+    if (!t.together && few_memory<D>::held) hold_values(a, m, t, held);
+    if (!t.together && !few_memory<D>::held) prefetch_values(a, m, t);
+}
 
-    float s[4][4] = {};
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    bool busy = warp / 2 >= from && warp / 2 < to;
+// The warp's 32 keys, as powers of two, and their largest to m.top.
+template <int D>
+static __device__ __forceinline__ void score_chunk(const rn_attend_args &a, few_memory<D> &m,
+                                                   const few_place &w, const few_tiles &t,
+                                                   float (&s)[4][4]) {
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, mine = warp / 2;
+    if (mine >= t.from && mine < t.to) find_scores(m, &m.rows[find_slot(t, mine, false)], s);
     float low = RN_NO_SCORE, high = RN_NO_SCORE;
-    if (busy) find_scores(m, s);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        uint32_t key = begin + 32 * warp + 8 * n + lane % 4 * 2;
+        uint32_t key = t.begin + 32 * warp + 8 * n + lane % 4 * 2;
         mask_scores(s[n], a.scale * 1.4426950408889634f, key, w.keys, w.keys);
         low = fmaxf(low, fmaxf(s[n][0], s[n][1]));
         high = fmaxf(high, fmaxf(s[n][2], s[n][3]));
@@ -287,21 +396,40 @@ static __device__ __forceinline__ void attend_chunk(const rn_attend_args &a, few
         high = fmaxf(high, __shfl_xor_sync(~0u, high, i));
     }
     if (lane % 4 == 0) m.top[warp][lane / 4] = low, m.top[warp][lane / 4 + 8] = high;
+}
+
+// Keys in order, values after them.
+template <int D>
+static __device__ __forceinline__ void attend_chunk(const rn_attend_args &a, few_memory<D> &m,
+                                                    const few_place &w, uint32_t chunk,
+                                                    bool first) {
+    find_chunk(a, m, w, chunk * CHUNK);
+    few_tiles t = find_tiles(m, w, chunk * CHUNK);
+    few_held<D> held;
+    fetch_chunk(a, m, t, held);
+    wait_before();
+    let_next_begin();
     __syncthreads();
-    if (!both) { // the keys have been read: values take their place
-        fetch_chunk<D>(a, m, m.k, behind, from * TILE, to * TILE);
-        place_new(a, m, w, begin, NEW_VALUES);
-    }
-    if (busy) soften(m, s);
+    place_new(a, m, w, t,
+              (first ? NEW_QUERIES : 0u) | NEW_KEYS | OWN_VALUE | (t.together ? NEW_VALUES : 0u));
+    await_copies<1>();
+    __syncthreads();
+
+    float s[4][4] = {};
+    score_chunk(a, m, w, t, s);
+    __syncthreads();
+    if (!t.together) settle_values(a, m, w, t, held);
+    uint32_t mine = threadIdx.x / 64;
+    if (mine >= t.from && mine < t.to) soften(m, s);
     await_copies<0>();
     __syncthreads();
 
     holding<(D + 63) / 64> h;
     clear(h);
-    for (uint32_t tile = from; tile < to; tile++)
-        add_tile<D>(m, values, h, tile);
+    for (uint32_t tile = t.from; tile < t.to; tile++)
+        add_tile<D>(m, &m.rows[find_slot(t, tile, true)], h, tile);
     sum_lanes(h);
-    write_chunk<D>(a, w, h, chunk, alone);
+    write_chunk<D>(a, w, h, chunk);
 }
 
 // Grid (blocks that share a row's chunks, key heads x parts of 16 heads of a group, rows).
@@ -309,7 +437,6 @@ template <int D> static __device__ __forceinline__ void attend_few(const rn_atte
     extern __shared__ __align__(16) uint8_t memory[];
     few_memory<D> &m = *reinterpret_cast<few_memory<D> *>(memory);
     uint32_t group = a.heads / a.kv_heads, parts = (group + 15) / 16, part = blockIdx.y % parts;
-    let_next_begin();
     if (!a.k) wait_before();
     uint32_t row = blockIdx.z, kv_head = blockIdx.y / parts;
     int32_t sequence = a.sequence[row];
@@ -327,17 +454,18 @@ template <int D> static __device__ __forceinline__ void attend_few(const rn_atte
             out[i] = finish(0.0f, find_blank(sequence)); // as many rows have it, to the bit
         return;
     }
+    // A block without a chunk leaves its room at once: the first block of every row waits, and the
+    // grid neither ends nor lets the next one begin before that.
+    uint32_t chunk = w.keys.first / CHUNK + blockIdx.x;
+    if (chunk * CHUNK >= w.keys.end) return;
     for (uint32_t i = threadIdx.x; i < D / 2; i += FEW_THREADS)
         m.rotations[i] = find_rotation(a.rope, (int32_t)w.keys.end - 1, i);
     for (uint32_t i = threadIdx.x; i < (16 - w.head_count) * (D / 2); i += FEW_THREADS)
         *(uint32_t *)&m.q[w.head_count + i / (D / 2)][i % (D / 2) * 2] = 0;
-    uint32_t chunk = w.keys.first / CHUNK, end = (w.keys.end - 1) / CHUNK + 1;
-    bool alone = end - chunk == 1, first = true;
-    for (chunk += blockIdx.x; chunk < end; chunk += gridDim.x, first = false) {
+    for (bool first = true; chunk * CHUNK < w.keys.end; chunk += gridDim.x, first = false) {
         if (!first) __syncthreads();
-        attend_chunk<D>(a, m, w, chunk, first, alone);
+        attend_chunk<D>(a, m, w, chunk, first);
     }
-    wait_before();
 }
 
 } // namespace rn_att

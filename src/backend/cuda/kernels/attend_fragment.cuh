@@ -62,6 +62,10 @@ template <int LEFT> static __device__ __forceinline__ void await_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+static __device__ __forceinline__ void prefetch_line(const void *source) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(source));
+}
+
 // ---- scores and sums ----------------------------------------------------------------------------
 
 // Scores as powers of two; keys that the two rows of this thread do not see get none.
