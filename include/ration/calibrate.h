@@ -44,12 +44,13 @@ typedef struct rn_rates_options {
     void *self;
 } rn_rates_options;
 
-// The CPU and the disk; *out has no devices. Takes some seconds, some 300 MiB of memory, and for a
-// moment 256 MiB on the disk. RN_CANCELLED.
+// The CPU and the disk; *out has no devices. Takes some seconds, 1.2 GiB of memory (at most half of
+// what is free, or a little more), and for a moment 256 MiB on the disk. RN_CANCELLED.
 RN_API RN_MUST_USE rn_status rn_rates_measure(const rn_rates_options *options, rn_rates *out);
 // Adds the device to `rates`, in the place of one of the same name; where there is no room, in that
-// of the first. Takes some seconds, 1.1 GiB of the device's memory, and 256 MiB of the host's that
-// are pinned where the device can. RN_INVALID where its memory is the host's, RN_CANCELLED,
+// of the first; and to the CPU's rates what that device's link costs `threads` of them. Takes some
+// seconds, 1.1 GiB of the device's memory, and of the host's as much as above and 256 MiB that are
+// pinned where the device can. RN_INVALID where its memory is the host's, RN_CANCELLED,
 // RN_NO_MEMORY, RN_OVER_BUDGET, RN_DEVICE: `rates` stay as they were.
 RN_API RN_MUST_USE rn_status rn_rates_measure_device(rn_device *device,
                                                      const rn_rates_options *options,

@@ -21,12 +21,14 @@ typedef struct rn_device_rates {
     // Quantised weights, unpacked for a product of one row: of four bits, and of eight. 0: as fast
     // as memory brings them.
     double unpack_weights_second, unpack_bytes_second;
-    // The CPU's: of its speed, what it has while a link reads the host's memory. 0: all of it.
+    // The CPU's: of its speed, what it has while a link reads the host's memory, 0.1 to 1. 0: not
+    // known, its own guess stays.
     double beside_link;
     // Of a device with memory of its own. 0: not known, its own guess stays.
     double attend_flops;   // attention of a prompt, of the keys that are seen
     double attend_seconds; // what that takes at least, beside its kernels
     double run_seconds;    // the host's part of a run: submitting it, waiting for its end
+    double link_share;     // of its link's rate, what is left while the CPU computes, 0.1 to 1
 } rn_device_rates;
 
 // This process's CPUs: threads, kernels, and rates that are modest guesses until they are set.

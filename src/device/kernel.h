@@ -65,6 +65,7 @@ typedef struct rn_device_caps {
     double attend_seconds;        // what that takes at least, beside its kernels
     double run_seconds;           // the host's part of a run, beside its outputs'
     double beside_link; // the CPU's: of its speed, what it has while a link is busy; 0: all
+    double link_share;  // of its link's rate, what is left while the CPU computes; 0: all
 } rn_device_caps;
 
 #endif

@@ -271,13 +271,15 @@ static uint32_t count_steps(const rn_plan *plan, uint32_t block) {
 // CPU's seconds are its file's bytes, for now.
 static rn_weave_block time_layer(const rn_plan *plan, uint32_t block) {
     const rn_device_caps *caps = &plan->caps;
+    double link = caps->link_bytes_second; // beside the CPU
+    if (caps->link_share > 0 && caps->link_share < 1) link *= caps->link_share;
     rn_weave_block layer = {.device_seconds = count_steps(plan, block) * caps->step_seconds};
     for (uint32_t u = 0; u < plan->unit_count; u++) {
         const rn_plan_unit *unit = &plan->units[u];
         if (unit->block != block) continue;
         layer.host_seconds += (double)unit->file_bytes;
         layer.device_seconds += (double)unit->bytes / caps->memory_bytes_second;
-        if (!unit->resident) layer.link_seconds += (double)unit->bytes / caps->link_bytes_second;
+        if (!unit->resident) layer.link_seconds += (double)unit->bytes / link;
     }
     return layer;
 }

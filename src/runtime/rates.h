@@ -2,6 +2,7 @@
 //
 //     rates.c         the CPU and the disk        rates_drill.c   calls, only to be timed
 //     rates_device.c  a device of its own memory  rates_attend.c  attention, for the same
+//     rates_link.c    the link between the two, and what each has while the other is at work
 //     rates_file.c, rates_use.c   keeping and using
 #ifndef RN_RUNTIME_RATES_H
 #define RN_RUNTIME_RATES_H
@@ -15,6 +16,8 @@ RN_MUST_USE rn_status rn_rates_make_folders(const char *path);
 
 // ---- timing (rates.c) ---------------------------------------------------------------------------
 
+// RN_CANCELLED where somebody asked for it.
+RN_MUST_USE rn_status rn_rates_check(const rn_rates_options *options);
 // Says what is measured next. RN_CANCELLED.
 RN_MUST_USE rn_status rn_rates_tell(const rn_rates_options *options, const char *what);
 // The least time that `work` takes: the others were disturbed. RN_CANCELLED.
@@ -106,7 +109,41 @@ typedef struct rn_rates_sizes {
 
 extern const rn_rates_sizes rn_rates_usual;
 
+// The CPU's drill for its memory: products of one row with weights of f16, in its layout and in
+// huge pages where there are any, of a model's sizes; 1 GiB of them, or what half of the free
+// memory holds, so that no cache has them when their turn comes again. As rn_drill_begin.
+RN_MUST_USE rn_status rn_drill_begin_memory(rn_drill *drill, rn_device *host, rn_queue *queue,
+                                            const rn_rates_sizes *sizes);
+uint64_t rn_drill_weight_bytes(const rn_drill *drill);
+
 RN_MUST_USE rn_status rn_rates_measure_sized(rn_device *device, const rn_rates_sizes *sizes,
                                              const rn_rates_options *options, rn_rates *rates);
+
+// ---- the link from the host (rates_link.c) ------------------------------------------------------
+
+typedef struct rn_link_rates {
+    double bytes_second; // alone
+    // While the CPU computes and the link copies: what each has of its speed alone. 0.1 to 1.
+    double host_share, link_share;
+} rn_link_rates;
+
+RN_MUST_USE rn_status rn_rates_measure_link(rn_device *device, rn_device *host,
+                                            const rn_rates_sizes *sizes,
+                                            const rn_rates_options *options, rn_link_rates *out);
+
+// A drill of the CPU's, with and without copies beside it that never end before it does.
+typedef struct rn_beside {
+    const rn_drill *drill;
+    rn_queue *copies; // the device's
+    uint8_t *device;  // (bytes)
+    const uint8_t *host;
+    uint64_t bytes, piece_bytes; // copied in pieces, from end to end again and again
+    double seconds;              // of one timing, at least
+    uint64_t (*now)(void);       // nanoseconds
+} rn_beside;
+
+// `rates` have bytes_second; finds the shares. RN_CANCELLED, and what the queues say.
+RN_MUST_USE rn_status rn_beside_measure(const rn_beside *beside, const rn_rates_options *options,
+                                        rn_link_rates *rates);
 
 #endif

@@ -43,6 +43,7 @@ typedef struct meter {
     const rn_rates_options *options;
     rn_queue *queue;
     rn_device_caps caps; // the device's, with what is measured by now
+    rn_link_rates link;
 } meter;
 
 // ---- rates from times ---------------------------------------------------------------------------
@@ -228,50 +229,21 @@ static rn_status measure_attention(meter *m) {
     return RN_OK;
 }
 
-// ---- the link -----------------------------------------------------------------------------------
-
-typedef struct copying {
-    const meter *meter;
-    uint8_t *device, *host;
-} copying;
-
-static rn_status copy_pieces(void *self) {
-    const copying *c = self;
-    const rn_rates_sizes *sizes = c->meter->sizes;
-    for (uint64_t at = 0; at + sizes->piece_bytes <= sizes->link_bytes; at += sizes->piece_bytes)
-        rn_queue_copy_in(c->meter->queue, c->device + at, c->host + at, sizes->piece_bytes);
-    return rn_queue_finish(c->meter->queue);
-}
-
-static rn_status time_copies(meter *m, uint8_t *host) {
-    uint64_t purposes[RN_PURPOSE_COUNT] = {[RN_PURPOSE_OTHER] = m->sizes->link_bytes};
-    rn_device_memory memory;
-    double seconds = 0;
-    RN_TRY(rn_device_memory_take(m->device, purposes, &memory));
-    copying c = {.meter = m, .device = memory.base, .host = host};
-    rn_status s = rn_rates_time(m->options, copy_pieces, &c, &seconds);
-    rn_device_memory_give_back(&memory);
-    uint64_t bytes = m->sizes->link_bytes / m->sizes->piece_bytes * m->sizes->piece_bytes;
-    m->caps.link_bytes_second = (double)bytes / (seconds > 1e-9 ? seconds : 1e-9);
-    return s;
-}
-
-static rn_status measure_link(meter *m) {
-    void *host = NULL;
-    RN_TRY(rn_rates_tell(m->options, "the link to the device"));
-    RN_TRY(rn_device_host_take(m->device, staging, m->sizes->link_bytes, &host));
-    rn_drill_fill(host, m->sizes->link_bytes / sizeof(float));
-    rn_status s = time_copies(m, host);
-    rn_device_host_give_back(m->device, staging, host, m->sizes->link_bytes);
-    return s;
-}
-
 // ---- the device ---------------------------------------------------------------------------------
 
+static rn_status measure_link(meter *m) {
+    rn_device *host = NULL;
+    RN_TRY(rn_cpu_device_create(m->options->threads, &host));
+    rn_status s = rn_rates_measure_link(m->device, host, m->sizes, m->options, &m->link);
+    rn_device_destroy(host);
+    m->caps.link_bytes_second = m->link.bytes_second;
+    return s;
+}
+
 static rn_status measure(meter *m) {
+    RN_TRY(measure_link(m));
     RN_TRY(m->device->open_queue(m->device, RN_QUEUE_COMPUTE, NULL, &m->queue));
-    rn_status s = measure_link(m);
-    if (s == RN_OK) s = measure_step(m);
+    rn_status s = measure_step(m);
     if (s == RN_OK) s = measure_products(m);
     if (s == RN_OK && m->caps.fuses) s = measure_attention(m);
     rn_queue_destroy(m->queue);
@@ -284,8 +256,11 @@ static rn_rates_device *find_place(rn_rates *rates, const char *name) {
     return &rates->devices[rates->device_count < RN_RATES_DEVICES ? rates->device_count++ : 0];
 }
 
-static void keep(const rn_device_caps *caps, rn_rates *rates) {
+// What the link costs the CPU is the CPU's.
+static void keep(const meter *m, rn_rates *rates) {
+    const rn_device_caps *caps = &m->caps;
     rn_rates_device *d = find_place(rates, caps->name);
+    rates->cpu.beside_link = m->link.host_share;
     *d = (rn_rates_device){.rates = {.flops = caps->flops,
                                      .quantized_flops = caps->quantized_flops,
                                      .memory_bytes_second = caps->memory_bytes_second,
@@ -294,7 +269,8 @@ static void keep(const rn_device_caps *caps, rn_rates *rates) {
                                      .step_seconds = caps->step_seconds,
                                      .unpack_weights_second = caps->unpack_weights_second,
                                      .unpack_bytes_second = caps->unpack_bytes_second,
-                                     .run_seconds = caps->run_seconds}};
+                                     .run_seconds = caps->run_seconds,
+                                     .link_share = m->link.link_share}};
     if (caps->fuses) {
         d->rates.attend_flops = caps->attend_flops;
         d->rates.attend_seconds = caps->attend_seconds;
@@ -313,7 +289,7 @@ rn_status rn_rates_measure_sized(rn_device *device, const rn_rates_sizes *sizes,
     if (!device->caps.own_memory)
         return rn_fail(RN_INVALID, "%s has no memory of its own to measure", device->caps.name);
     RN_TRY(measure(&m));
-    keep(&m.caps, rates);
+    keep(&m, rates);
     return RN_OK;
 }
 

@@ -69,6 +69,7 @@ static const field fields[] = {
     {"attend_flops", RATE(attend_flops), 1, false, true},
     {"attend_ns", RATE(attend_seconds), 1e-9, false, true},
     {"run_ns", RATE(run_seconds), 1e-9, false, true},
+    {"link_share_percent", RATE(link_share), 0.01, false, true},
 };
 #undef RATE
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };

@@ -41,6 +41,7 @@ void rn_device_use_rates(rn_device *device, const rn_device_rates *rates) {
     use_known(&caps->attend_flops, rates->attend_flops);
     use_known(&caps->attend_seconds, rates->attend_seconds);
     use_known(&caps->run_seconds, rates->run_seconds);
+    use_known(&caps->link_share, rates->link_share);
 }
 
 rn_status rn_rates_apply(rn_device *device, bool *out_measured) {

@@ -7,9 +7,14 @@ expect 0 "$ration" plan mlp --threads 1
 says out 'guessed rates'
 
 # ---- measuring
-mkdir disk
+mkdir -p disk cache/ration
+cat > cache/ration/rates.json << 'JSON'
+{"threads": 3, "cpu_level": "avx2", "flops": 1, "quantized_flops": 1, "memory_bytes_second": 1, "disk_bytes_second": 1,
+ "link_bytes_second": 1, "step_ns": 1, "beside_link_percent": 50}
+JSON
 expect 0 "$ration" calibrate --threads 1 --disk disk --json
 check_json "
+assert 'beside_link' not in j # what a link costs three threads is not what it costs one
 assert j['threads'] == 1 and j['cpu_level'] and j['path'] == '$XDG_CACHE_HOME/ration/rates.json'
 for rate in 'flops', 'quantized_flops', 'memory_bytes_second', 'disk_bytes_second', 'step_seconds':
     assert j[rate] > 0, rate
@@ -43,18 +48,19 @@ python3 - << 'PYTHON'
 import json
 kept = json.load(open('cache/ration/rates.json'))
 kept['flops'] = 1
+kept['beside_link_percent'] = 83
 kept['devices'] = {'cuda:0': {'hardware': 'A card', 'flops': 5, 'quantized_flops': 6, 'memory_bytes_second': 7,
                               'link_bytes_second': 8, 'step_ns': 9, 'unpack_weights_second': 10, 'unpack_bytes_second': 11,
-                              'attend_flops': 12, 'attend_ns': 13, 'run_ns': 14}}
+                              'attend_flops': 12, 'attend_ns': 13, 'run_ns': 14, 'link_share_percent': 95}}
 json.dump(kept, open('cache/ration/rates.json', 'w'))
 json.dump(kept['devices'], open('devices', 'w'))
 PYTHON
 expect 0 "$ration" calibrate --threads 1 --disk disk --device cpu --json
-check_json "assert 'device' not in j"
+check_json "assert 'device' not in j and abs(j['beside_link'] - 0.83) < 1e-9"
 python3 - << 'PYTHON' || fail 'the devices did not stay'
 import json
 kept = json.load(open('cache/ration/rates.json'))
-assert kept['devices'] == json.load(open('devices')) and kept['flops'] > 1
+assert kept['devices'] == json.load(open('devices')) and kept['flops'] > 1 and kept['beside_link_percent'] == 83
 PYTHON
 
 # ---- what does not work

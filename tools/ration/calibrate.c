@@ -21,7 +21,7 @@ static void print_cpu(const rn_rates *r) {
     printf("  a kernel       %6.1f us       at least\n", r->cpu.step_seconds * 1e6);
 }
 
-static void print_device(const rn_rates_device *d) {
+static void print_device(const rn_device_rates *host, const rn_rates_device *d) {
     printf("%s%s%s\n", d->name, d->hardware[0] ? ", " : "", d->hardware);
     printf("  bf16 products  %6.1f TFLOP/s  of 512 rows, in whole tiles\n", d->rates.flops / 1e12);
     printf("  q8_0 products  %6.1f TFLOP/s\n", d->rates.quantized_flops / 1e12);
@@ -37,6 +37,9 @@ static void print_device(const rn_rates_device *d) {
         printf("  attention      %6.1f TFLOP/s  of 512 rows, and %.1f us at least\n",
                d->rates.attend_flops / 1e12, d->rates.attend_seconds * 1e6);
     printf("  link           %6.1f GB/s     from the host\n", d->rates.link_bytes_second / 1e9);
+    if (d->rates.link_share > 0)
+        printf("  beside link    %6.0f %%        of the CPU's speed, %.0f %% of the link's\n",
+               host->beside_link * 100, d->rates.link_share * 100);
     printf("  a kernel       %6.1f us       at least\n", d->rates.step_seconds * 1e6);
     if (d->rates.run_seconds > 0)
         printf("  a run          %6.1f us       of the host's\n", d->rates.run_seconds * 1e6);
@@ -44,7 +47,7 @@ static void print_device(const rn_rates_device *d) {
 
 static void print_rates(const rn_rates *r, const rn_rates_device *device, const char *path) {
     print_cpu(r);
-    if (device) print_device(device);
+    if (device) print_device(&r->cpu, device);
     printf("Plans with as many threads%s%s will use them: kept in %s\n",
            device ? ", and those for " : "", device ? device->name : "", path);
 }
@@ -67,6 +70,7 @@ static void write_device(const rn_rates_device *d, rn_json *json) {
     write_known(json, "attend_flops", d->rates.attend_flops);
     write_known(json, "attend_seconds", d->rates.attend_seconds);
     write_known(json, "run_seconds", d->rates.run_seconds);
+    write_known(json, "link_share", d->rates.link_share);
     rn_json_end(json);
 }
 
@@ -81,6 +85,7 @@ static rn_status write_rates(const rn_rates *r, const rn_rates_device *device, c
     rn_json_f64(&json, "memory_bytes_second", r->cpu.memory_bytes_second);
     rn_json_f64(&json, "disk_bytes_second", r->cpu.disk_bytes_second);
     rn_json_f64(&json, "step_seconds", r->cpu.step_seconds);
+    write_known(&json, "beside_link", r->cpu.beside_link);
     if (device) write_device(device, &json);
     rn_json_string(&json, "path", path);
     rn_json_end(&json);
@@ -89,12 +94,14 @@ static rn_status write_rates(const rn_rates *r, const rn_rates_device *device, c
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-// Devices that were measured before stay; a file that cannot be read is made anew.
+// Devices that were measured before stay, and what their link costs as many threads; a file that
+// cannot be read is made anew.
 static void keep_devices(const char *path, rn_rates *rates) {
     rn_rates old;
     if (rn_rates_load(path, &old) != RN_OK) return;
     memcpy(rates->devices, old.devices, sizeof old.devices);
     rates->device_count = old.device_count;
+    if (old.threads == rates->threads) rates->cpu.beside_link = old.cpu.beside_link;
     for (uint32_t i = 0; i < old.device_count; i++)
         rates->devices[i].rates.disk_bytes_second = rates->cpu.disk_bytes_second;
 }
@@ -148,15 +155,18 @@ const command calibrate_command = {
     .summary = "measure this machine, for the times that plans predict",
     .about =
         "Measures products, memory and disk with the program's own kernels and reader, in some\n"
-        "seconds and with some 300 MiB of memory and of disk, and keeps the rates in the user's\n"
-        "cache folder ($XDG_CACHE_HOME or ~/.cache). Plans made with as many threads use them.\n"
-        "The smallest budget of a plan does not depend on them; its time, and with it the choice\n"
-        "among moves, does.\n"
+        "seconds, with 1.2 GiB of memory (less where there is less) and 256 MiB of disk, and "
+        "keeps\n"
+        "the rates in the user's cache folder ($XDG_CACHE_HOME or ~/.cache). Plans made with as\n"
+        "many threads use them. The smallest budget of a plan does not depend on them; its time,\n"
+        "and with it the choice among moves, does.\n"
         "\n"
         "With --device a device that has memory of its own is measured as well: its products, its\n"
-        "memory, attention, the link from the host, what a kernel costs that does nearly nothing,\n"
-        "and what such a run costs the host. That takes some seconds more, 1.1 GiB of its memory\n"
-        "and 256 MiB of the host's. Plans for the same device use what was kept, until there is\n"
+        "memory, attention, the link from the host, what the CPU and the link have of their speed\n"
+        "while both are at work, what a kernel costs that does nearly nothing, and what such a "
+        "run\n"
+        "costs the host. That takes some seconds more, 1.1 GiB of its memory and 256 MiB more of\n"
+        "the host's. Plans for the same device use what was kept, until there is\n"
         "other hardware in its place.",
     .example = "ration calibrate --disk /models",
     .min_words = 0,

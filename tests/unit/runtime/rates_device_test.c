@@ -75,6 +75,9 @@ static void a_device_is_measured_and_nothing_stays(void **state) {
     assert_true(rates.devices[0].rates.unpack_bytes_second == 0);
     assert_true(rates.devices[0].rates.attend_flops == 0); // nor attention of its own
     assert_true(rates.devices[0].rates.attend_seconds == 0);
+    assert_true(rates.cpu.beside_link >= 0.1 && rates.cpu.beside_link <= 1);
+    assert_true(rates.devices[0].rates.link_share >= 0.1);
+    assert_true(rates.devices[0].rates.link_share <= 1);
     rn_device_destroy(device);
 }
 
@@ -355,6 +358,7 @@ static rn_status measure_armed(uint32_t alloc, uint32_t launch, uint32_t copy) {
     rn_status s = rn_rates_measure_sized(device, &few, NULL, &rates);
     assert_int_equal(held, held_by(device));
     assert_int_equal(s == RN_OK, rates.device_count);
+    assert_int_equal(s == RN_OK, rates.cpu.beside_link > 0);
     rn_device_destroy(device);
     return s;
 }
@@ -404,15 +408,15 @@ static void stop_later(void *self, const char *what) {
 
 static void a_measurement_can_be_stopped_at_any_time(void **state) {
     (void)state;
-    for (int left = 0; left < 7; left++) {
+    for (int left = 0; left < 8; left++) {
         rn_rates rates = cpu_rates();
         rn_device *device = create_sim((rn_sim_options){0});
         uint64_t held = held_by(device);
         stopper stop = {.left = left};
         rn_rates_options options = {.cancel = &stop.stop, .progress = stop_later, .self = &stop};
         rn_status s = rn_rates_measure_sized(device, &few, &options, &rates);
-        assert_int_equal(left < 6 ? RN_CANCELLED : RN_OK, s); // there are six
-        assert_int_equal(left < 6 ? 0 : 1, rates.device_count);
+        assert_int_equal(left < 7 ? RN_CANCELLED : RN_OK, s); // there are seven
+        assert_int_equal(left < 7 ? 0 : 1, rates.device_count);
         assert_int_equal(held, held_by(device));
         rn_device_destroy(device);
     }

@@ -118,6 +118,7 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     saved.devices[0].rates.attend_flops = 232e12;
     saved.devices[0].rates.attend_seconds = 23e-6;
     saved.devices[0].rates.run_seconds = 51e-6;
+    saved.devices[0].rates.link_share = 0.93;
     saved.devices[1] = some_device("sim", "");
     saved.device_count = 2;
     saved.cpu.beside_link = 0.85;
@@ -139,12 +140,13 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     assert_true(is_near(gpu->rates.attend_flops, 232e12));
     assert_true(is_near(gpu->rates.attend_seconds, 23e-6));
     assert_true(is_near(gpu->rates.run_seconds, 51e-6));
+    assert_true(is_near(gpu->rates.link_share, 0.93));
     assert_true(is_near(gpu->rates.disk_bytes_second, 1.9e9)); // the host's
     assert_string_equal("sim", sim->name);
     assert_string_equal("", sim->hardware);
     assert_true(sim->rates.unpack_weights_second == 0 && sim->rates.unpack_bytes_second == 0);
     assert_true(sim->rates.attend_flops == 0 && sim->rates.attend_seconds == 0);
-    assert_true(sim->rates.run_seconds == 0);
+    assert_true(sim->rates.run_seconds == 0 && sim->rates.link_share == 0);
 }
 
 static void as_many_devices_as_there_may_be_fit_into_a_file(void **state) {
@@ -162,6 +164,7 @@ static void as_many_devices_as_there_may_be_fit_into_a_file(void **state) {
         saved.devices[i].rates.attend_flops = 1e18;
         saved.devices[i].rates.attend_seconds = 1e9;
         saved.devices[i].rates.run_seconds = 1e9;
+        saved.devices[i].rates.link_share = 1;
     }
     saved.device_count = RN_RATES_DEVICES;
     assert_ok(rn_rates_save(&saved, test_own_path("rates.json")));
@@ -480,12 +483,32 @@ static void what_a_file_does_not_say_stays(void **state) {
     rates.attend_flops = 3e14;
     rates.attend_seconds = 3e-5;
     rates.run_seconds = 4e-5;
+    rates.link_share = 0.9;
     rn_device_use_rates(device, &rates);
     assert_true(device->caps.unpack_bytes_second == 3e12);
     assert_true(device->caps.attend_flops == 3e14);
     assert_true(device->caps.attend_seconds == 3e-5);
     assert_true(device->caps.run_seconds == 4e-5);
+    assert_true(device->caps.link_share == 0.9);
     rn_device_destroy(device);
+}
+
+// A file may say nothing about it, or anything.
+static void the_cpu_beside_a_link_has_a_tenth_at_least(void **state) {
+    (void)state;
+    static const double shares[][2] = {{0, 0.75}, {0.5, 0.5}, {1, 1}, {1e16, 1}, {0.01, 0.1}};
+    rn_device_rates rates = some_rates().cpu;
+    double before = rn_cpu_caps()->beside_link;
+    assert_true(before >= 0.1 && before <= 1);
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        rn_device *device;
+        rates.beside_link = shares[i][0];
+        rn_cpu_set_rates(&rates);
+        assert_true(rn_cpu_caps()->beside_link == shares[i][1]);
+        assert_ok(rn_cpu_device_create(1, &device));
+        assert_true(device->caps.beside_link == shares[i][1]);
+        rn_device_destroy(device);
+    }
 }
 
 static void the_cpu_is_not_a_device_of_the_file(void **state) {
@@ -587,6 +610,7 @@ int main(void) {
         in_a_folder(rates_are_used_where_threads_and_level_agree),
         in_a_folder(a_device_uses_rates_of_its_name_and_hardware),
         cmocka_unit_test(what_a_file_does_not_say_stays),
+        cmocka_unit_test(the_cpu_beside_a_link_has_a_tenth_at_least),
         in_a_folder(the_cpu_is_not_a_device_of_the_file),
         in_a_folder(a_corrupt_file_is_not_taken_for_none),
         in_a_folder(every_failure_is_told_and_nothing_leaks),
