@@ -373,7 +373,8 @@ static void whatever_fails_on_the_device_is_told_and_given_back(void **state) {
         assert_int_equal(RN_DEVICE, measure_armed(0, n, 0));
     for (uint32_t n = 1; n <= 32; n *= 2)
         assert_int_equal(RN_DEVICE, measure_armed(0, 0, n));
-    assert_ok(measure_armed(0, 0, 1000)); // there are not so many
+    // How many there are depends on the time that the CPU takes beside them: not so many.
+    assert_ok(measure_armed(0, 0, UINT32_MAX));
 }
 
 static void every_failing_allocation_is_a_clean_failure(void **state) {
