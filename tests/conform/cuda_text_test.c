@@ -71,14 +71,15 @@ static void expect_same(float *is, const float *must, const char *file, const ch
     free(is);
 }
 
-// Single products are within 2e-3 (cuda_test.c): a model of two layers is within 1e-2.
+// Single products are within 2e-3 (cuda_test.c). Of these models int4 was off by 0.0029 on an H200,
+// the others by less.
 static void check_kind(const tiny_kind *kind) {
     uint64_t least = 0;
     tiny_kind_open(kind, test_path(kind->file), &tiny);
     float *must = compute(NULL, CHUNK, 0, NULL), *is = compute(gpu, CHUNK, 0, &least);
     double error = distance(is, must, (size_t)TOKENS * tiny.vocab);
     print_message("%s: the logits are off by %.2g\n", kind->file, error);
-    wrong += !(error <= 1e-2);
+    wrong += !(error <= 5e-3);
     expect_same(compute(gpu, 1, 0, NULL), is, kind->file, "one by one");
     expect_same(compute(gpu, TOKENS, 0, NULL), is, kind->file, "all at once");
     expect_same(compute(gpu, CHUNK, least, NULL), is, kind->file, "weights that stream");
