@@ -13,6 +13,9 @@ extern const rn_allocator rn_host_allocators[RN_PURPOSE_COUNT];
 #define RN_HOST_STAGING (&rn_host_allocators[RN_PURPOSE_STAGING])
 #define RN_HOST_OTHER   (&rn_host_allocators[RN_PURPOSE_OTHER])
 
+// Of the host's memory, what is on its way to a device's or from it.
+#define RN_STAGING ((rn_account){.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING})
+
 // Host memory charged to `account`, which must outlive the allocator.
 rn_allocator rn_account_allocator(const rn_account *account);
 

@@ -6,12 +6,11 @@
 #include "runtime/session.h"
 
 #include "base/checked.h"
+#include "memory/account.h"
 
 #include <string.h>
 
 enum { PORT_ALIGN = 64 };
-
-static const rn_account account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
 
 static bool is_port(const rn_session *session, rn_value value) {
     rn_role role = rn_graph_value(session->plan->graph, value)->role;
@@ -110,14 +109,14 @@ rn_status rn_session_open_ports(rn_session *session) {
     }
     RN_TRY(add_row_ports(session, &bytes));
     bytes = add_value_port(session, bytes);
-    RN_TRY(rn_device_host_take(session->device, account, bytes, &block));
+    RN_TRY(rn_device_host_take(session->device, RN_STAGING, bytes, &block));
     session->ports = block;
     session->ports_bytes = bytes;
     return RN_OK;
 }
 
 void rn_session_close_ports(rn_session *session) {
-    rn_device_host_give_back(session->device, account, session->ports, session->ports_bytes);
+    rn_device_host_give_back(session->device, RN_STAGING, session->ports, session->ports_bytes);
     session->ports = NULL;
 }
 

@@ -9,8 +9,6 @@
 
 enum { ALIGN = 256, Q = 0, K, V, KV, SEQUENCE, POSITION, PAGE_TABLE, NEW_KV, RESULT, TENSORS };
 
-static const rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
-
 static rn_tensor tensor(rn_dtype dtype, rn_shape shape) {
     return (rn_tensor){.dtype = dtype, .shape = shape};
 }
@@ -78,11 +76,11 @@ static rn_status fill(const rn_drill *drill, const rn_drill_attention *kind) {
     void *host = NULL, *numbers = NULL;
     for (int i = 0; i < NEW_KV; i++)
         bytes = rn_max_u64(bytes, rn_tensor_bytes(&drill->calls[0].tensors[i]));
-    RN_TRY(rn_device_host_take(drill->device, staging, bytes, &host));
+    RN_TRY(rn_device_host_take(drill->device, RN_STAGING, bytes, &host));
     rn_status s = rn_alloc(RN_HOST_OTHER, RN_DRILL_NUMBERS, &numbers);
     if (s == RN_OK) s = bring_all(drill, kind, numbers, host);
     rn_free(RN_HOST_OTHER, numbers, RN_DRILL_NUMBERS);
-    rn_device_host_give_back(drill->device, staging, host, bytes);
+    rn_device_host_give_back(drill->device, RN_STAGING, host, bytes);
     return s;
 }
 

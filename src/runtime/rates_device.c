@@ -18,8 +18,6 @@ enum { TINY = 64, ROUNDS = 64, ATTENDS = 8 };
 #define MOST       1e18 // of any rate
 #define LEAST_STEP 1e-7 // seconds
 
-static const rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
-
 const rn_rates_sizes rn_rates_usual = {
     .prompt_rows = 512,
     .narrow = 4096, // a model of 7 billion weights has these two, by one to two
@@ -139,13 +137,13 @@ static rn_status time_runs(meter *m, rn_drill *drill) {
                      rn_tensor_bytes(&drill->calls[0].call.outputs[0]);
     void *port = NULL;
     double seconds = 0;
-    RN_TRY(rn_device_host_take(m->device, staging, bytes, &port));
+    RN_TRY(rn_device_host_take(m->device, RN_STAGING, bytes, &port));
     rn_drill_fill(port, bytes / sizeof(float));
     r.port = port;
     rn_status s = record_run(&r);
     if (s == RN_OK) s = rn_rates_time(m->options, run_runs, &r, &seconds);
     if (r.recording) m->queue->forget(m->queue, r.recording);
-    rn_device_host_give_back(m->device, staging, port, bytes);
+    rn_device_host_give_back(m->device, RN_STAGING, port, bytes);
     seconds = seconds / m->sizes->runs - m->caps.step_seconds;
     m->caps.run_seconds = seconds > LEAST_STEP ? seconds : LEAST_STEP;
     return s;

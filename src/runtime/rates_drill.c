@@ -24,8 +24,6 @@ enum {
 
 #define LONG_SECONDS 0.75
 
-static const rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
-
 // ---- numbers ------------------------------------------------------------------------------------
 
 void rn_drill_fill(float *target, uint64_t count) {
@@ -228,11 +226,11 @@ static rn_status bring_all(rn_drill *drill, void *numbers, uint8_t *host) {
 static rn_status fill(rn_drill *drill) {
     uint64_t bytes = rn_max_u64(largest(drill, PART_X), largest(drill, PART_W));
     void *host = NULL, *numbers = NULL;
-    RN_TRY(rn_device_host_take(drill->device, staging, bytes, &host));
+    RN_TRY(rn_device_host_take(drill->device, RN_STAGING, bytes, &host));
     rn_status s = rn_alloc(RN_HOST_OTHER, RN_DRILL_NUMBERS, &numbers);
     if (s == RN_OK) s = bring_all(drill, numbers, host);
     rn_free(RN_HOST_OTHER, numbers, RN_DRILL_NUMBERS);
-    rn_device_host_give_back(drill->device, staging, host, bytes);
+    rn_device_host_give_back(drill->device, RN_STAGING, host, bytes);
     return s;
 }
 

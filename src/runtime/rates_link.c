@@ -19,8 +19,6 @@ enum { ROUNDS = 5, MOST_PASSES = 256, MOST_AT_ONCE = 16 };
 #define MOST_SECONDS  0.6   // of all rounds
 #define LEAST_SECONDS 1e-9
 
-static const rn_account staging = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
-
 static double keep_share(double share) {
     return share >= 1 ? 1 : share > LEAST_SHARE ? share : LEAST_SHARE;
 }
@@ -183,10 +181,10 @@ rn_status rn_rates_measure_link(rn_device *device, rn_device *host, const rn_rat
     linking l = {.device = device, .cpu = host, .sizes = sizes, .options = options, .rates = out};
     void *block = NULL;
     RN_TRY(rn_rates_tell(options, "the link to the device"));
-    RN_TRY(rn_device_host_take(device, staging, sizes->link_bytes, &block));
+    RN_TRY(rn_device_host_take(device, RN_STAGING, sizes->link_bytes, &block));
     rn_drill_fill(block, sizes->link_bytes / sizeof(float));
     l.host = block;
     rn_status s = time_with_memory(&l);
-    rn_device_host_give_back(device, staging, block, sizes->link_bytes);
+    rn_device_host_give_back(device, RN_STAGING, block, sizes->link_bytes);
     return s;
 }

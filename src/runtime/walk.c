@@ -269,15 +269,13 @@ static uint64_t largest_unit(const rn_plan *plan) {
     return bytes;
 }
 
-static const rn_account stage_account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_STAGING};
-
 static rn_status make_stages(rn_session *session) {
     uint32_t count = session->plan->use_count && !session->plan->from_host ? 2 : 1;
     session->stage_bytes = rn_round_up(largest_unit(session->plan), RN_PAGE_BYTES);
     for (uint32_t i = 0; i < count; i++) {
         void *stage = NULL;
         session->stage_free[i].for_host = true; // the read queue waits for it
-        RN_TRY(rn_device_host_take(session->device, stage_account, session->stage_bytes, &stage));
+        RN_TRY(rn_device_host_take(session->device, RN_STAGING, session->stage_bytes, &stage));
         session->stages[i] = stage;
     }
     return RN_OK;
@@ -330,7 +328,7 @@ void rn_session_close_walk(rn_session *session) {
     for (int i = 0; i < 2; i++) {
         rn_fence_free(&session->stage_full[i]);
         rn_fence_free(&session->stage_free[i]);
-        rn_device_host_give_back(session->device, stage_account, session->stages[i],
+        rn_device_host_give_back(session->device, RN_STAGING, session->stages[i],
                                  session->stage_bytes);
         session->stages[i] = NULL;
     }
