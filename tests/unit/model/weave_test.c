@@ -85,6 +85,20 @@ static void a_busy_memory_is_a_reason_against_it(void **state) {
     rn_generator_destroy(generator);
 }
 
+static void a_link_that_is_slower_beside_the_cpu_brings_less(void **state) {
+    (void)state;
+    rn_generator_options options = split_options();
+    rn_generator *generator = create_split(&options);
+    uint32_t woven = generator->split.share.woven;
+    rn_generator_destroy(generator);
+    slow->caps.link_share = 0.3;
+    generator = create(&options);
+    slow->caps.link_share = 0;
+    assert_non_null(generator->split.session);
+    assert_true(generator->split.share.woven < woven);
+    rn_generator_destroy(generator);
+}
+
 // From the most frugal plan to the roomiest.
 static void a_larger_budget_is_never_slower(void **state) {
     (void)state;
@@ -115,6 +129,7 @@ int main(void) {
         cmocka_unit_test(layers_are_dealt_out_between_both),
         cmocka_unit_test(the_plan_says_how_many_are_brought),
         cmocka_unit_test(a_busy_memory_is_a_reason_against_it),
+        cmocka_unit_test(a_link_that_is_slower_beside_the_cpu_brings_less),
         cmocka_unit_test(a_larger_budget_is_never_slower),
         SPLIT_TESTS,
     };
