@@ -167,8 +167,9 @@ static rn_status pack(const product *p, bool is_bf16) {
 static rn_status launch_few(const product *p, const rn_product_args *args,
                             const rn_cuda_traits *traits) {
     rn_few_launch few = rn_few_launch_of(args, traits->multiprocessors, traits->has_wgmma);
-    rn_cuda_grid grid = {few.blocks, 1, 1, few.threads, few.shared_bytes, .early = true};
-    return rn_cuda_launch(p->call, RN_CUDA_PRODUCT_FEW_F16_1 + few.kernel, grid, args);
+    rn_few_args told = {*args, few.plan};
+    rn_cuda_grid grid = {few.blocks, 1, 1, few.threads, few.plan.bytes, .early = true};
+    return rn_cuda_launch(p->call, RN_CUDA_PRODUCT_FEW_F16_1 + few.kernel, grid, &told);
 }
 
 static rn_status launch_many(const product *p, rn_product_args *args,

@@ -68,8 +68,11 @@ struct rn_step_scales {
     uint32_t low, high;
 };
 __device__ __forceinline__ rn_step_scales rn_scales_of(const uint4 &scales, int step) {
-    uint32_t both = rn_word(scales, step / 2);
-    return {__byte_perm(both, both, 0x1010), __byte_perm(both, both, 0x3232)};
+    rn_step_scales out; // written so that ptxas takes the half where it multiplies: no instruction
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; mov.b32 %0, {l, l}; mov.b32 %1, {h, h}; }"
+        : "=r"(out.low), "=r"(out.high)
+        : "r"(rn_word(scales, step / 2)));
+    return out;
 }
 
 // ---- forms --------------------------------------------------------------------------------------

@@ -38,53 +38,58 @@ __device__ __forceinline__ void rn_few_wait_for_previous() {
 // up's.
 struct rn_few_work {
     const rn_product_args *args;
-    uint32_t tile_cols, segments;
+    const rn_few_plan *plan;
     uint32_t tiles; // of this block
     bool in_pairs;  // warps 2i and 2i + 1 take the same segment of two tiles
 
-    __device__ __forceinline__ rn_rows_found find(uint32_t tile) const {
-        if (args->gated) return {tile % 2, (blockIdx.x + gridDim.x * (tile / 2)) * RN_TILE_ROWS};
-        return rn_rows_find(*args, blockIdx.x + gridDim.x * tile, RN_TILE_ROWS);
+    // Row tile `row` of weight `which`.
+    struct place {
+        uint32_t which, row;
+    };
+    __device__ __forceinline__ place find(uint32_t tile) const {
+        if (args->gated) return {tile % 2, blockIdx.x + gridDim.x * (tile / 2)};
+        uint32_t row = blockIdx.x + gridDim.x * tile;
+        if (row < plan->ends[0]) return {0, row};
+        if (row < plan->ends[1]) return {1, row - plan->ends[0]};
+        return {2, row - plan->ends[1]};
     }
 };
 
-__device__ __forceinline__ rn_few_work rn_few_work_of(const rn_product_args &a, bool shares_x) {
-    uint32_t all = rn_few_row_tiles(&a);
-    uint32_t mine = (all - blockIdx.x + gridDim.x - 1) / gridDim.x;
-    uint32_t tiles = a.gated ? 2 * mine : mine;
-    return {&a, rn_few_ceil(a.cols, RN_TILE_COLS), rn_few_ceil(a.cols, RN_PRODUCT_SEGMENT), tiles,
-            shares_x && tiles % 2 == 0};
+__device__ __forceinline__ rn_few_work rn_few_work_of(const rn_few_args &a, bool shares_x) {
+    uint32_t mine = a.plan.tiles + (blockIdx.x < a.plan.more_tiles ? 1 : 0);
+    uint32_t tiles = a.product.gated ? 2 * mine : mine;
+    return {&a.product, &a.plan, tiles, shares_x && tiles % 2 == 0};
 }
 
 // A warp's units, one after the other.
-template <int WARPS> struct rn_few_unit {
+struct rn_few_unit {
     uint32_t tile, segment;
 
     __device__ __forceinline__ void begin(const rn_few_work &work) {
         uint32_t warp = threadIdx.x / 32;
         tile = work.in_pairs ? warp % 2 : 0;
         segment = work.in_pairs ? warp / 2 : warp;
-        carry(work);
+        while (segment >= work.plan->segments)
+            carry(work);
     }
     __device__ __forceinline__ void next(const rn_few_work &work) {
-        segment += work.in_pairs ? WARPS / 2 : WARPS;
-        carry(work);
+        tile += work.plan->turn_tiles[work.in_pairs];
+        segment += work.plan->turn_segments[work.in_pairs];
+        if (segment >= work.plan->segments) carry(work);
     }
     __device__ __forceinline__ void carry(const rn_few_work &work) {
-        while (segment >= work.segments) {
-            segment -= work.segments;
-            tile += work.in_pairs ? 2 : 1;
-        }
+        segment -= work.plan->segments;
+        tile += work.in_pairs ? 2 : 1;
     }
     // Its tiles; 0: there is no such unit.
     __device__ __forceinline__ uint32_t count(const rn_few_work &work) const {
-        uint32_t left = work.tile_cols - 4 * segment;
-        return tile >= work.tiles ? 0 : left < 4 ? left : 4;
+        if (tile >= work.tiles) return 0;
+        return segment + 1 == work.plan->segments ? work.plan->last : 4;
     }
     template <class form>
     __device__ __forceinline__ const uint8_t *data(const rn_few_work &work) const {
-        rn_rows_found at = work.find(tile);
-        uint64_t number = (uint64_t)(at.row / RN_TILE_ROWS) * work.tile_cols + 4 * segment;
+        rn_few_work::place at = work.find(tile);
+        uint64_t number = (uint64_t)at.row * work.plan->tile_cols + 4 * segment;
         return work.args->weights[at.which].tiles + number * form::TILE_BYTES;
     }
 };
@@ -134,24 +139,24 @@ __device__ __forceinline__ void rn_few_fence_copies() {
 template <int TOKENS> struct rn_few_feed_staged : rn_few_feed_packed<TOKENS> {
     uint32_t barriers;
 
-    __device__ __forceinline__ rn_few_feed_staged(uint8_t *shared, const rn_few_shared &shape)
-        : rn_few_feed_packed<TOKENS>{(const uint32_t *)(shared + shape.x)},
-          barriers(rn_shared_address(shared + shape.x_barriers)) {}
+    __device__ __forceinline__ rn_few_feed_staged(uint8_t *shared, const rn_few_plan &plan)
+        : rn_few_feed_packed<TOKENS>{(const uint32_t *)(shared + plan.x)},
+          barriers(rn_shared_address(shared + plan.x_barriers)) {}
 
     __device__ __forceinline__ void begin(const rn_few_work &work) const {
         if (threadIdx.x != 0) return;
-        for (uint32_t i = 0; i < work.segments; i++)
+        for (uint32_t i = 0; i < work.plan->segments; i++)
             rn_barrier_begin(barriers + 8 * i, 1);
         rn_barriers_publish();
     }
     // All threads come here; each warp asks for some of the segments.
     __device__ __forceinline__ void fetch(const rn_few_work &work) const {
         const uint32_t whole = RN_PRODUCT_SEGMENT * 2 * TOKENS; // bytes
-        uint32_t all = work.tile_cols * RN_TILE_COLS * 2 * TOKENS;
+        uint32_t all = work.plan->tile_cols * RN_TILE_COLS * 2 * TOKENS;
         __syncthreads(); // barriers have begun
         if (threadIdx.x % 32 != 0) return;
         rn_few_fence_copies();
-        for (uint32_t i = threadIdx.x / 32; i < work.segments; i += blockDim.x / 32) {
+        for (uint32_t i = threadIdx.x / 32; i < work.plan->segments; i += blockDim.x / 32) {
             uint32_t left = all - i * whole, bytes = left < whole ? left : whole;
             rn_barrier_expect(barriers + 8 * i, bytes);
             rn_bulk_copy(rn_shared_address(this->packed) + i * whole,
@@ -165,19 +170,13 @@ template <int TOKENS> struct rn_few_feed_staged : rn_few_feed_packed<TOKENS> {
 
 #endif
 
-// The norm's weights into the L2: they are constant, as weights are.
-__device__ __forceinline__ void rn_few_prefetch_norm(const rn_product_args &a) {
-    uint32_t line = 32; // floats
-    for (uint32_t k = threadIdx.x * line; k < a.cols; k += blockDim.x * line)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.norm + k));
-}
-
 // One row's x: rounded to 16 bits in its place; behind the last column zeros. Reads go in batches
 // that are all on their way before the first is used, the last batch as well; and past the L1: a
-// kernel that runs beside this one may have left old lines there.
+// kernel that runs beside this one may have left old lines there. `fill` asks for weights: behind
+// the first reads, which would otherwise wait until all of these have come.
 template <bool BF16, int THREADS> struct rn_few_row {
-    enum { BATCH = 16, QUADS = THREADS > 256 ? 4 : 8 }; // as registers allow
-    uint16_t *x;                                        // shared, (K in whole tiles)
+    enum { BATCH = 16, HALF = 8, QUADS = 8 };
+    uint16_t *x; // shared, (K in whole tiles)
 
     __device__ __forceinline__ void put_pair(uint16_t *to, float first, float second) {
         *(uint32_t *)to = rn_round_16<BF16>(first) | (uint32_t)rn_round_16<BF16>(second) << 16;
@@ -188,43 +187,73 @@ template <bool BF16, int THREADS> struct rn_few_row {
             x[rn_few_place(k)] = 0;
     }
 
-    __device__ __forceinline__ void take_quads(const float4 *from, uint32_t quads) {
-        for (uint32_t first = threadIdx.x; first < quads; first += QUADS * THREADS) {
-            float4 v[QUADS];
-            uint16_t *to = x + rn_few_place(4 * first); // and the next pair's: 8 further on
+    __device__ __forceinline__ void read_quads(const float4 *from, uint32_t first, uint32_t quads,
+                                               float4 v[QUADS]) {
 #pragma unroll
-            for (int i = 0; i < QUADS; i++)
-                if (first + i * THREADS < quads) v[i] = __ldcg(from + first + i * THREADS);
+        for (int i = 0; i < QUADS; i++)
+            if (first + i * THREADS < quads) v[i] = __ldcg(from + first + i * THREADS);
+    }
+    __device__ __forceinline__ void put_quads(uint32_t first, uint32_t quads,
+                                              const float4 v[QUADS]) {
+        uint16_t *to = x + rn_few_place(4 * first); // and the next pair's: 8 further on
 #pragma unroll
-            for (int i = 0; i < QUADS; i++) {
-                if (first + i * THREADS >= quads) break;
-                put_pair(to + i * 4 * THREADS, v[i].x, v[i].y);
-                put_pair(to + i * 4 * THREADS + 8, v[i].z, v[i].w);
-            }
+        for (int i = 0; i < QUADS; i++) {
+            if (first + i * THREADS >= quads) break;
+            put_pair(to + i * 4 * THREADS, v[i].x, v[i].y);
+            put_pair(to + i * 4 * THREADS + 8, v[i].z, v[i].w);
         }
     }
-    __device__ __forceinline__ void take_plain(const float *from, uint32_t cols) {
-        uint32_t quads = (uintptr_t)from % 16 ? 0 : cols / 4;
-        take_quads((const float4 *)from, quads);
+    template <class filler>
+    __device__ __forceinline__ void take_plain(const float *from, uint32_t cols,
+                                               const filler &fill) {
+        uint32_t quads = (uintptr_t)from % 16 ? 0 : cols / 4, first = threadIdx.x;
+        float4 v[QUADS];
+        rn_few_wait_for_previous();
+        read_quads((const float4 *)from, first, quads, v);
+        fill();
+        put_quads(first, quads, v);
+        while ((first += QUADS * THREADS) < quads) {
+            read_quads((const float4 *)from, first, quads, v);
+            put_quads(first, quads, v);
+        }
         for (uint32_t k = 4 * quads + threadIdx.x; k < cols; k += THREADS)
             x[rn_few_place(k)] = rn_round_16<BF16>(__ldcg(from + k));
     }
 
-    // from[first], from[first + 256], ...; zeros behind the last.
+    static __device__ __forceinline__ uint32_t count_left(uint32_t first, uint32_t cols) {
+        return first < cols ? cols - first : 0;
+    }
+    // from[first], from[first + 256], ...; zeros behind the last. By halves, of which most rows
+    // have all or nothing.
     __device__ __forceinline__ void read(const float *from, uint32_t first, uint32_t cols,
                                          float v[BATCH]) {
 #pragma unroll
-        for (int i = 0; i < BATCH; i++)
-            v[i] = first + i * RN_NORM_THREADS < cols ? __ldcg(from + first + i * RN_NORM_THREADS)
-                                                      : 0.0f;
+        for (int half = 0; half < BATCH; half += HALF) {
+            const float *at = from + first + half * RN_NORM_THREADS;
+            uint32_t left = count_left(first + half * RN_NORM_THREADS, cols);
+#pragma unroll
+            for (int i = 0; i < HALF; i++)
+                v[half + i] = 0;
+            if (left > (HALF - 1) * RN_NORM_THREADS) {
+#pragma unroll
+                for (int i = 0; i < HALF; i++)
+                    v[half + i] = __ldcg(at + i * RN_NORM_THREADS);
+            } else if (left) {
+#pragma unroll
+                for (int i = 0; i < HALF; i++)
+                    if (i * RN_NORM_THREADS < left) v[half + i] = __ldcg(at + i * RN_NORM_THREADS);
+            }
+        }
     }
     __device__ __forceinline__ void put_normed(uint32_t first, uint32_t cols, const float v[BATCH],
                                                const float weight[BATCH], float scale) {
         uint16_t *to = x + rn_few_place(first);
+        uint32_t left = count_left(first, cols);
 #pragma unroll
-        for (int i = 0; i < BATCH; i++)
-            if (first + i * RN_NORM_THREADS < cols)
-                to[i * RN_NORM_THREADS] = rn_round_16<BF16>(rn_norm_apply(v[i], scale, weight[i]));
+        for (int i = 0; i < BATCH; i++) {
+            if (i * RN_NORM_THREADS >= left) break;
+            to[i * RN_NORM_THREADS] = rn_round_16<BF16>(rn_norm_apply(v[i], scale, weight[i]));
+        }
     }
     __device__ __forceinline__ float add_squares(const float v[BATCH], float sum) {
 #pragma unroll
@@ -233,26 +262,27 @@ template <bool BF16, int THREADS> struct rn_few_row {
         return sum;
     }
     // A row of one batch stays in registers; a longer one is read twice.
-    __device__ __forceinline__ void take_normed(const rn_product_args &a, float *warps) {
-        const uint32_t jump = BATCH * RN_NORM_THREADS;
-        uint32_t first = threadIdx.x < RN_NORM_THREADS ? threadIdx.x : a.cols; // others wait
+    template <class filler>
+    __device__ __forceinline__ void take_normed(const rn_product_args &a, float *warps,
+                                                const filler &fill) {
+        const uint32_t jump = BATCH * RN_NORM_THREADS, first = threadIdx.x;
+        bool is_one = a.cols <= jump, adds = first < RN_NORM_THREADS; // other warps wait
         float v[BATCH], weight[BATCH], sum = 0;
-        if (a.cols <= jump) {
-            read(a.x, first, a.cols, v);
-            read(a.norm, first, a.cols, weight);
-            sum = rn_norm_total(add_squares(v, 0), warps);
-            put_normed(first, a.cols, v, weight, rn_norm_scale(sum, a.cols, a.eps));
-            return;
-        }
-        for (uint32_t k = first; k < a.cols; k += jump) {
+        if (adds) read(a.norm, first, a.cols, weight); // constant, as weights are
+        rn_few_wait_for_previous();
+        if (adds) read(a.x, first, a.cols, v);
+        fill();
+        if (adds) sum = add_squares(v, 0);
+        for (uint32_t k = first + jump; adds && k < a.cols; k += jump) {
             read(a.x, k, a.cols, v);
             sum = add_squares(v, sum);
         }
-        sum = rn_norm_total(sum, warps);
-        for (uint32_t k = first; k < a.cols; k += jump) {
+        float scale = rn_norm_scale(rn_norm_total(sum, warps), a.cols, a.eps);
+        if (adds && is_one) put_normed(first, a.cols, v, weight, scale);
+        for (uint32_t k = first; adds && !is_one && k < a.cols; k += jump) {
             read(a.x, k, a.cols, v);
             read(a.norm, k, a.cols, weight);
-            put_normed(k, a.cols, v, weight, rn_norm_scale(sum, a.cols, a.eps));
+            put_normed(k, a.cols, v, weight, scale);
         }
     }
 };
@@ -276,32 +306,31 @@ __device__ __forceinline__ void rn_few_multiply(const uint4 *v, const feed &x, u
 }
 
 // A warp's weights on their way, unit by unit: TILES of them in each stage of a ring in shared
-// memory, or in registers. begin() asks for the first weights; take_unit() multiplies one unit and
-// asks for more.
-template <int FORM, int WARPS, int TILES, bool RING, bool EARLY> struct rn_few_stream;
+// memory, or in registers. begin() asks for the first weights and fill() for what else there is
+// room for; take_unit() multiplies one unit and asks for more.
+template <int FORM, int WARPS, int TILES, bool RING> struct rn_few_stream;
 
 // Loads in registers: tile j of a unit is in slot j % TILES; when it has been used, the tile TILES
 // further on takes its place, of this unit or of the next.
-template <int FORM, int WARPS, int TILES, bool EARLY>
-struct rn_few_stream<FORM, WARPS, TILES, false, EARLY> {
+template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILES, false> {
     typedef rn_form<FORM> form;
     enum { COUNT = form::VECTORS + form::EXTRAS };
     static_assert(4 % TILES == 0, "the next unit's tiles go to the same slots");
     const rn_few_work &work;
-    rn_few_unit<WARPS> unit;
+    rn_few_unit unit;
     const uint8_t *data, *next_data; // of this unit and of the next; NULL: none
     uint32_t tiles, next_tiles;
     uint4 v[TILES][COUNT];
 
-    __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *, const rn_few_shared &)
+    __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *, const rn_few_plan &)
         : work(w) {}
 
     __device__ __forceinline__ void look_ahead() {
-        rn_few_unit<WARPS> after = unit;
+        rn_few_unit after = unit;
         after.next(work);
         next_tiles = after.count(work);
         next_data = next_tiles ? after.template data<form>(work) : nullptr;
-        if (!EARLY && next_tiles == 0) rn_few_let_next_begin();
+        if (next_tiles == 0) rn_few_let_next_begin();
     }
     __device__ __forceinline__ void load(int slot, const uint8_t *from, uint32_t tile,
                                          uint32_t count) {
@@ -320,6 +349,7 @@ struct rn_few_stream<FORM, WARPS, TILES, false, EARLY> {
         for (int i = 0; i < TILES; i++)
             load(i, data, i, tiles);
     }
+    __device__ __forceinline__ void fill() {}
 
     template <class feed>
     __device__ __forceinline__ void take_unit(const feed &x, float c[feed::PLANES][4]) {
@@ -354,8 +384,8 @@ __device__ __forceinline__ void rn_few_copy(uint32_t target, const uint8_t *sour
 }
 
 // The stages that a warp asks for, one after the other through all its units.
-template <class form, int WARPS, int TILES> struct rn_few_wanted {
-    rn_few_unit<WARPS> unit;
+template <class form, int TILES> struct rn_few_wanted {
+    rn_few_unit unit;
     const uint8_t *from;
     uint32_t left; // tiles of the unit; 0: there are no more
 
@@ -363,11 +393,15 @@ template <class form, int WARPS, int TILES> struct rn_few_wanted {
         left = unit.count(work);
         if (left) from = unit.template data<form>(work);
     }
-    __device__ __forceinline__ uint32_t tiles() const { return left < TILES ? left : TILES; }
+    __device__ __forceinline__ uint32_t tiles() const {
+        return TILES == 4 || left < TILES ? left : TILES;
+    }
     __device__ __forceinline__ void next(const rn_few_work &work) {
-        from += tiles() * form::TILE_BYTES;
-        left -= tiles();
-        if (left) return;
+        if constexpr (TILES < 4) {
+            from += TILES * form::TILE_BYTES;
+            left -= tiles();
+            if (left) return;
+        }
         unit.next(work);
         find(work);
     }
@@ -376,26 +410,26 @@ template <class form, int WARPS, int TILES> struct rn_few_wanted {
 // A ring of stages in shared memory that the warp has for itself: lane 0 asks for the weights, all
 // lanes wait for the stage's barrier, use it, and lane 0 asks for what comes a ring further on.
 // Where there are fewer units than warps, those that have one share the whole room.
-template <int FORM, int WARPS, int TILES, bool EARLY>
-struct rn_few_stream<FORM, WARPS, TILES, true, EARLY> {
+template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILES, true> {
     typedef rn_form<FORM> form;
     enum { STAGE_BYTES = form::TILE_BYTES * TILES, COUNT = form::VECTORS + form::EXTRAS };
     const rn_few_work &work;
-    rn_few_unit<WARPS> unit; // that is computed
-    uint32_t tiles;          // of it
+    rn_few_unit unit; // that is computed
+    uint32_t tiles;   // of it
     uint8_t *ring;
     uint32_t barriers; // shared address of the first stage's
     uint32_t stages, stage, phase;
-    rn_few_wanted<form, WARPS, TILES> wanted;
+    uint32_t asked; // stages of the first round
+    rn_few_wanted<form, TILES> wanted;
 
     __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *shared,
-                                             const rn_few_shared &shape)
-        : work(w), stage(0), phase(0) {
-        uint32_t units = w.tiles * w.segments, warp = threadIdx.x / 32;
-        stages = units < WARPS ? shape.stages * WARPS / units : shape.stages;
+                                             const rn_few_plan &plan)
+        : work(w), stage(0), phase(0), asked(0) {
+        uint32_t units = w.tiles * plan.segments, warp = threadIdx.x / 32;
+        stages = units < WARPS ? plan.stages * WARPS / units : plan.stages;
         if (warp >= units) stages = 0;
         ring = shared + warp * stages * STAGE_BYTES;
-        barriers = rn_shared_address(shared + shape.barriers) + 8 * warp * stages;
+        barriers = rn_shared_address(shared + plan.barriers) + 8 * warp * stages;
     }
 
     __device__ __forceinline__ void ask(uint32_t slot) {
@@ -406,7 +440,7 @@ struct rn_few_stream<FORM, WARPS, TILES, true, EARLY> {
             rn_few_copy(rn_shared_address(ring + slot * STAGE_BYTES), wanted.from, bytes, barrier);
         }
         wanted.next(work);
-        if (!EARLY && wanted.left == 0) rn_few_let_next_begin();
+        if (wanted.left == 0) rn_few_let_next_begin();
     }
     __device__ __forceinline__ void begin() {
         if (threadIdx.x % 32 == 0) {
@@ -419,9 +453,13 @@ struct rn_few_stream<FORM, WARPS, TILES, true, EARLY> {
         tiles = unit.count(work);
         wanted.unit = unit;
         wanted.find(work);
-        for (uint32_t i = 0; i < stages; i++)
-            ask(i);
-        if (!EARLY && stages == 0) rn_few_let_next_begin();
+        while (asked < stages && asked < work.plan->ahead)
+            ask(asked++);
+        if (stages == 0) rn_few_let_next_begin();
+    }
+    __device__ __forceinline__ void fill() {
+        while (asked < stages)
+            ask(asked++);
     }
 
     __device__ __forceinline__ void load(const uint8_t *tile, uint4 v[COUNT]) {
@@ -469,8 +507,11 @@ struct rn_few_stream<FORM, WARPS, TILES, true, EARLY> {
     }
     template <class feed>
     __device__ __forceinline__ void take_unit(const feed &x, float c[feed::PLANES][4]) {
-        for (uint32_t done = 0; done < tiles; done += TILES)
-            take_stage(x, unit.segment * 32 + done * 8, tiles - done, c);
+        if constexpr (TILES == 4)
+            take_stage(x, unit.segment * 32, tiles, c);
+        else
+            for (uint32_t done = 0; done < tiles; done += TILES)
+                take_stage(x, unit.segment * 32 + done * 8, tiles - done, c);
     }
     __device__ __forceinline__ void next() {
         unit.next(work);
@@ -501,6 +542,7 @@ __device__ __forceinline__ void rn_few_put(float *to, const float c[PLANES][4]) 
 template <int TOKENS>
 __device__ __forceinline__ float rn_few_sum(const float *partial, uint32_t segments) {
     float sum = 0;
+#pragma unroll 1
     for (uint32_t first = 0; first < segments; first += 4) {
         float v[4];
 #pragma unroll
@@ -528,9 +570,9 @@ template <int TOKENS> struct rn_few_output {
         uint32_t tile = index / (RN_TILE_ROWS * TOKENS) * (a.gated ? 2 : 1);
         out = nullptr;
         if (first_tile + tile >= end_tile || token >= a.rows) return;
-        rn_rows_found at = work.find(first_tile + tile);
+        rn_few_work::place at = work.find(first_tile + tile);
         const rn_product_weight &weight = a.weights[at.which];
-        uint32_t row = at.row + in_tile;
+        uint32_t row = at.row * RN_TILE_ROWS + in_tile;
         if (row >= weight.rows) return;
         uint64_t element = (uint64_t)token * weight.rows + row;
         out = weight.out + element;
@@ -542,11 +584,12 @@ template <int TOKENS> struct rn_few_output {
                                         uint32_t index) const {
         if (!out) return;
         uint32_t gated = work.args->gated, one = RN_TILE_ROWS * TOKENS; // unit's sums
-        const float *sums = partial + index % one + index / one * work.segments * one * (1 + gated);
-        float y = rn_finish_row(finish[0], rn_few_sum<TOKENS>(sums, work.segments));
+        const float *sums =
+            partial + index % one + index / one * work.plan->segments * one * (1 + gated);
+        float y = rn_finish_row(finish[0], rn_few_sum<TOKENS>(sums, work.plan->segments));
         if (gated) {
-            sums += work.segments * one;
-            float up = rn_finish_row(finish[1], rn_few_sum<TOKENS>(sums, work.segments));
+            sums += work.plan->segments * one;
+            float up = rn_finish_row(finish[1], rn_few_sum<TOKENS>(sums, work.plan->segments));
             y = rn_finish_gate(*work.args, y, up);
         }
         *out = __fadd_rn(y, residual);
@@ -556,18 +599,18 @@ template <int TOKENS> struct rn_few_output {
 // ---- the kernel ---------------------------------------------------------------------------------
 
 template <int TOKENS, class stream, class feed>
-__device__ __forceinline__ void rn_few_run(const rn_few_work &work, const rn_few_shared &shape,
-                                           stream &weights, const feed &x, float *partial) {
-    for (uint32_t first = 0; first < work.tiles; first += shape.batch_tiles) {
-        uint32_t end =
-            first + shape.batch_tiles < work.tiles ? first + shape.batch_tiles : work.tiles;
+__device__ __forceinline__ void rn_few_run(const rn_few_work &work, stream &weights, const feed &x,
+                                           float *partial) {
+    uint32_t batch = work.plan->batch_tiles, segments = work.plan->segments;
+    for (uint32_t first = 0; first < work.tiles; first += batch) {
+        uint32_t end = first + batch < work.tiles ? first + batch : work.tiles;
         rn_few_output<TOKENS> output;
         if (TOKENS == 1) output.find(work, first, end, threadIdx.x);
         while (weights.unit.tile < end) {
             float c[feed::PLANES][4] = {};
             x.await(weights.unit.segment);
             weights.take_unit(x, c);
-            uint32_t number = (weights.unit.tile - first) * work.segments + weights.unit.segment;
+            uint32_t number = (weights.unit.tile - first) * segments + weights.unit.segment;
             rn_few_put<TOKENS, feed::PLANES>(partial + number * RN_TILE_ROWS * TOKENS, c);
             weights.next();
         }
@@ -587,61 +630,59 @@ __device__ __forceinline__ void rn_few_run(const rn_few_work &work, const rn_few
 
 // Packed x, in shared memory or read by the L1.
 template <int TOKENS, class stream>
-__device__ __forceinline__ void rn_few_run_packed(const rn_few_work &work,
-                                                  const rn_few_shared &shape, stream &weights,
+__device__ __forceinline__ void rn_few_run_packed(const rn_few_work &work, stream &weights,
                                                   uint8_t *shared) {
-    float *partial = (float *)(shared + shape.partial);
+    float *partial = (float *)(shared + work.plan->partial);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    if (shape.is_staged) {
-        rn_few_feed_staged<TOKENS> x(shared, shape);
+    if (work.plan->is_staged) {
+        rn_few_feed_staged<TOKENS> x(shared, *work.plan);
         x.begin(work);
         rn_few_wait_for_previous();
         x.fetch(work);
-        rn_few_run<TOKENS>(work, shape, weights, x, partial);
+        weights.fill();
+        rn_few_run<TOKENS>(work, weights, x, partial);
         return;
     }
 #endif
     rn_few_wait_for_previous();
+    weights.fill();
     __threadfence(); // drops what the L1 has of an older x
     rn_few_feed_packed<TOKENS> x = {(const uint32_t *)work.args->packed};
-    rn_few_run<TOKENS>(work, shape, weights, x, partial);
+    rn_few_run<TOKENS>(work, weights, x, partial);
 }
 
 template <bool BF16, int WARPS, class stream>
-__device__ __forceinline__ void rn_few_run_one(const rn_few_work &work, const rn_few_shared &shape,
-                                               stream &weights, uint8_t *shared) {
+__device__ __forceinline__ void rn_few_run_one(const rn_few_work &work, stream &weights,
+                                               uint8_t *shared) {
     const rn_product_args &a = *work.args;
-    rn_few_row<BF16, 32 *WARPS> row = {(uint16_t *)(shared + shape.x)};
-    if (a.norm) rn_few_prefetch_norm(a);
+    rn_few_row<BF16, 32 *WARPS> row = {(uint16_t *)(shared + work.plan->x)};
+    auto fill = [&] { weights.fill(); };
     row.put_zeros(a.cols);
-    rn_few_wait_for_previous();
     if (a.norm)
-        row.take_normed(a, (float *)(shared + shape.norm));
+        row.take_normed(a, (float *)(shared + work.plan->norm), fill);
     else
-        row.take_plain(a.x, a.cols);
+        row.take_plain(a.x, a.cols, fill);
     __syncthreads();
-    rn_few_feed_one x = {(const uint4 *)(shared + shape.x)};
-    rn_few_run<1>(work, shape, weights, x, (float *)(shared + shape.partial));
+    rn_few_feed_one x = {(const uint4 *)(shared + work.plan->x)};
+    rn_few_run<1>(work, weights, x, (float *)(shared + work.plan->partial));
 }
 
 // CONFIG: a function that gives the rn_few_config, the one that the host launches by.
 template <int FORM, int TOKENS, class CONFIG>
-__device__ __forceinline__ void rn_few_product(const rn_product_args &a) {
+__device__ __forceinline__ void rn_few_product(const rn_few_args &a) {
     extern __shared__ __align__(128) uint8_t shared[];
     typedef rn_form<FORM> form;
     constexpr rn_few_config config = CONFIG::of();
     static_assert(rn_few_tile_bytes(FORM) == form::TILE_BYTES, "two opinions on a tile");
     static_assert(config.tiles <= 4, "a stage is not larger than a unit");
-    rn_few_shared shape = rn_few_shared_of(config, &a, gridDim.x);
-    rn_few_work work = rn_few_work_of(a, TOKENS > 1 && !shape.is_staged);
-    rn_few_stream<FORM, config.warps, config.tiles, config.stages != 0, config.early != 0> weights(
-        work, shared, shape);
+    rn_few_work work = rn_few_work_of(a, TOKENS > 1 && !a.plan.is_staged);
+    rn_few_stream<FORM, config.warps, config.tiles, config.stages != 0> weights(work, shared,
+                                                                                a.plan);
     weights.begin();
-    if (config.early) rn_few_let_next_begin();
     if constexpr (TOKENS == 1)
-        rn_few_run_one<form::BF16, config.warps>(work, shape, weights, shared);
+        rn_few_run_one<form::BF16, config.warps>(work, weights, shared);
     else
-        rn_few_run_packed<TOKENS>(work, shape, weights, shared);
+        rn_few_run_packed<TOKENS>(work, weights, shared);
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -658,8 +699,8 @@ template <int FORM, int TOKENS> struct rn_few_shipped {
 
 #define RN_FEW_KERNEL(FORM, name, tokens)                                                          \
     extern "C" __global__ void __launch_bounds__(32 * rn_few_shipped<FORM, tokens>::of().warps,    \
-                                                 rn_few_shipped<FORM, tokens>::of().room)          \
-        rn_product_few_##name##_##tokens(const __grid_constant__ rn_product_args a) {              \
+                                                 rn_few_shipped<FORM, tokens>::of().blocks)        \
+        rn_product_few_##name##_##tokens(const __grid_constant__ rn_few_args a) {                  \
         rn_few_product<FORM, tokens, rn_few_shipped<FORM, tokens>>(a);                             \
     }
 #define RN_FEW_KERNELS(FORM, name)                                                                 \

@@ -6,14 +6,21 @@
 // into a ring of stages that each warp has for itself; partial sums of segments meet in shared
 // memory.
 //
-// What makes a ring fast, with what was measured on an H200 (a 7B model's products in f16, one row,
-// against a device copy's bytes a second):
-// - copies of 4 KB and more: 16 warps with three copies of 2 KB each reached 42 %, 8 warps with
-//   five of 4 KB 96 %;
-// - a ring that is filled before griddepcontrol.wait, to bridge the gap between two kernels;
-// - room for one block a multiprocessor, or a next kernel that is let begin at once. With room for
-//   two, and let begin late, 71 %, less than without early launches (85 %): blocks come as those of
-//   the kernel before leave, and probably some multiprocessors get two and others none.
+// What makes a ring fast, with what was measured on an H200 (products of one row of a 7B model):
+// - copies of 4 KB and more: f16 reached 42 % of a device copy's bytes a second with 16 warps and
+//   three copies of 2 KB each, 96 % with 8 warps and five of 4 KB;
+// - weights that are asked for before griddepcontrol.wait bridge the gap between two kernels. But x
+//   comes through the same memory, behind them: with a whole ring ahead, x of a q4_0 gate and up
+//   was there 4.2 us after the wait, and with none ahead after 1.5. Large weights need the bridge,
+//   small ones cannot afford it: `ahead` and `normed`;
+// - one block a multiprocessor. Where two have room, the next kernel could fill its ring beside
+// this
+//   one (1,458 us a pass of q4_0, where one at a time took 1,660), but blocks go to wherever there
+//   is room: beside attention's 8 blocks, 8 multiprocessors got two of a product's, and it took
+//   twice as long;
+// - few instructions: q4_0 and int4 are bound by them as much as by memory. All that is the same
+// for
+//   every block of a launch is reckoned by the host (rn_few_plan).
 //
 // Where there are no bulk copies (the image's code for sm_80) a warp keeps its loads in registers.
 #ifndef RN_CUDA_KERNELS_PRODUCT_FEW_H
@@ -42,21 +49,21 @@ typedef struct rn_few_config {
     uint32_t warps;  // of a block
     uint32_t tiles;  // of a stage, which is one copy; in registers: on their way (1, 2, 4)
     uint32_t stages; // of a warp's ring, where they have room; 0: registers
-    uint32_t blocks; // launched, a multiprocessor
-    uint32_t room;   // blocks that fit on a multiprocessor
-    uint32_t early;  // the next kernel may begin at once; 0: when the last weights are on their way
+    uint32_t blocks; // of a multiprocessor
+    uint32_t ahead;  // stages that are asked for before the kernel before has ended
+    uint32_t normed; // the same, where x is normed as it is read
     uint32_t staged; // bytes of packed x that are held in shared memory at most; more: the L1 reads
 } rn_few_config;
 
 // The numbers that decide the speed, and nothing else: no bit of a result depends on them. Whether
 // shared memory is the whole of what a multiprocessor can give (the carveout) matters to them, too.
 RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, bool has_ring) {
-    const rn_few_config registers = {8, 2, 0, 2, 2, 0, 0}, registers_4 = {8, 4, 0, 2, 2, 0, 0};
+    const rn_few_config registers = {8, 2, 0, 2, 0, 0, 0}, registers_4 = {8, 4, 0, 2, 0, 0, 0};
     // On an H200, for 1, 8 and 16 tokens.
     const rn_few_config halves[3] = {
-        {8, 2, 3, 1, 1, 0, 65536}, {16, 1, 3, 1, 1, 0, 65536}, {16, 1, 3, 1, 1, 0, 65536}};
+        {8, 2, 3, 1, 9, 9, 65536}, {16, 1, 3, 1, 1, 0, 65536}, {16, 1, 3, 1, 1, 0, 65536}};
     const rn_few_config bytes[3] = {
-        {8, 4, 2, 1, 1, 0, 131072}, {16, 2, 2, 1, 1, 0, 131072}, {8, 2, 4, 1, 1, 0, 131072}};
+        {16, 2, 2, 1, 1, 1, 131072}, {16, 2, 2, 1, 1, 0, 131072}, {8, 2, 4, 1, 1, 0, 131072}};
     const rn_few_config nibbles[3] = {
         {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 2, 2, 1, 1, 0, 131072}};
     uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2;
@@ -98,15 +105,26 @@ RN_FEW_INLINE uint32_t rn_few_blocks(rn_few_config config, const rn_product_args
     return tiles < most ? tiles : most;
 }
 
-// Shared memory of a block.
-typedef struct rn_few_shared {
-    uint32_t segments;    // of a row of tiles
+// What a block is told, so that none has to divide before it can ask for weights: its work and its
+// shared memory.
+typedef struct rn_few_plan {
+    uint32_t tile_cols;         // of a row of tiles
+    uint32_t segments, last;    // of such a row; tiles of the last one
+    uint32_t tiles, more_tiles; // row tiles of a block; the first `more_tiles` blocks have one more
+    uint32_t ends[RN_PRODUCT_MOST - 1];       // row tile at which the next weight begins
+    uint32_t turn_tiles[2], turn_segments[2]; // by which a warp goes on; [1]: two warps, two tiles
     uint32_t batch_tiles; // whose partial sums are held at once; with a gate both count
     uint32_t stages;      // of a warp's ring
+    uint32_t ahead;       // of these, asked for before the kernel before has ended
     uint32_t is_staged;   // packed x is held
     uint32_t x, partial, norm, x_barriers, barriers; // offsets; the ring is at 0
     uint32_t bytes;
-} rn_few_shared;
+} rn_few_plan;
+
+typedef struct rn_few_args {
+    rn_product_args product;
+    rn_few_plan plan;
+} rn_few_args;
 
 // A batch is as many tiles as there is room and, for one row, as many as there are threads for
 // their outputs.
@@ -130,45 +148,65 @@ RN_FEW_INLINE uint32_t rn_few_x_bytes(rn_few_config config, const rn_product_arg
 }
 
 // The ring takes what the rest leaves of a block's part of the multiprocessor's memory.
-RN_FEW_INLINE rn_few_shared rn_few_shared_of(rn_few_config config, const rn_product_args *args,
-                                             uint32_t blocks) {
-    rn_few_shared s = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+RN_FEW_INLINE void rn_few_place_all(rn_few_config config, const rn_product_args *args,
+                                    rn_few_plan *plan) {
     uint32_t stage = config.warps * rn_few_tile_bytes(args->form) * config.tiles; // of all warps
     uint32_t x_bytes = rn_few_x_bytes(config, args);
-    s.segments = rn_few_ceil(args->cols, RN_PRODUCT_SEGMENT);
-    s.batch_tiles = rn_few_batch(config.warps, s.segments, args, blocks);
-    s.is_staged = args->rows > 1 && x_bytes != 0;
     uint32_t partial_bytes =
-        s.batch_tiles * s.segments * RN_TILE_ROWS * 4 * rn_few_tokens(args->rows);
-    uint32_t rest = x_bytes + partial_bytes + RN_FEW_NORM_WARPS * 4 + s.segments * 8;
-    uint32_t all = RN_FEW_SHARED / config.room - RN_FEW_RESERVED;
+        plan->batch_tiles * plan->segments * RN_TILE_ROWS * 4 * rn_few_tokens(args->rows);
+    uint32_t rest = x_bytes + partial_bytes + RN_FEW_NORM_WARPS * 4 + plan->segments * 8;
+    uint32_t all = RN_FEW_SHARED / config.blocks - RN_FEW_RESERVED;
     uint32_t stages = rest < all ? (all - rest) / (stage + config.warps * 8) : 0;
-    s.stages = stages < config.stages ? stages : config.stages;
-    s.x = s.stages * stage;
-    s.partial = s.x + x_bytes;
-    s.norm = s.partial + partial_bytes;
-    s.x_barriers = s.norm + RN_FEW_NORM_WARPS * 4;
-    s.barriers = s.x_barriers + s.segments * 8;
-    s.bytes = s.barriers + s.stages * config.warps * 8;
-    return s;
+    plan->stages = stages < config.stages ? stages : config.stages;
+    plan->is_staged = args->rows > 1 && x_bytes != 0;
+    plan->x = plan->stages * stage;
+    plan->partial = plan->x + x_bytes;
+    plan->norm = plan->partial + partial_bytes;
+    plan->x_barriers = plan->norm + RN_FEW_NORM_WARPS * 4;
+    plan->barriers = plan->x_barriers + plan->segments * 8;
+    plan->bytes = plan->barriers + plan->stages * config.warps * 8;
+}
+
+RN_FEW_INLINE rn_few_plan rn_few_plan_of(rn_few_config config, const rn_product_args *args,
+                                         uint32_t blocks) {
+    rn_few_plan plan = {0, 0, 0, 0, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    uint32_t row_tiles = rn_few_row_tiles(args), end = 0;
+    plan.tile_cols = rn_few_ceil(args->cols, RN_TILE_COLS);
+    plan.segments = rn_few_ceil(args->cols, RN_PRODUCT_SEGMENT);
+    plan.last = plan.tile_cols - 4 * (plan.segments - 1);
+    plan.tiles = row_tiles / blocks;
+    plan.more_tiles = row_tiles % blocks;
+    for (uint32_t i = 0; i + 1 < RN_PRODUCT_MOST; i++) {
+        end += i + 1 < args->count ? rn_few_ceil(args->weights[i].rows, RN_TILE_ROWS) : 0;
+        plan.ends[i] = i + 1 < args->count ? end : UINT32_MAX;
+    }
+    for (uint32_t pairs = 0; pairs < 2; pairs++) {
+        uint32_t warps = config.warps >> pairs;
+        plan.turn_tiles[pairs] = warps / plan.segments << pairs;
+        plan.turn_segments[pairs] = warps % plan.segments;
+    }
+    plan.batch_tiles = rn_few_batch(config.warps, plan.segments, args, blocks);
+    plan.ahead = args->norm && args->rows == 1 ? config.normed : config.ahead;
+    rn_few_place_all(config, args, &plan);
+    return plan;
 }
 
 // What to launch: kernel number RN_CUDA_PRODUCT_FEW_F16_1 + `kernel` (kernels.def lists them by
 // form, then 1, 8, 16 tokens). has_ring: rn_cuda_traits.has_wgmma. Launch it `early`: it waits by
 // itself. Nothing but the weights, their scales, biases and the norm's weights is read before that.
 typedef struct rn_few_launch {
-    uint32_t kernel, blocks, threads, shared_bytes;
+    uint32_t kernel, blocks, threads;
+    rn_few_plan plan; // with plan.bytes of shared memory
 } rn_few_launch;
 
 RN_FEW_INLINE rn_few_launch rn_few_launch_of(const rn_product_args *args, uint32_t multiprocessors,
                                              bool has_ring) {
     uint32_t tokens = rn_few_tokens(args->rows);
     rn_few_config config = rn_few_config_of(args->form, tokens, has_ring);
-    rn_few_launch launch = {0, 0, 0, 0};
-    launch.kernel = 3 * (args->form - RN_TILE_F16) + (tokens == 1 ? 0 : tokens == 8 ? 1 : 2);
-    launch.blocks = rn_few_blocks(config, args, multiprocessors);
-    launch.threads = 32 * config.warps;
-    launch.shared_bytes = rn_few_shared_of(config, args, launch.blocks).bytes;
+    uint32_t kernel = 3 * (args->form - RN_TILE_F16) + (tokens == 1 ? 0 : tokens == 8 ? 1 : 2);
+    uint32_t blocks = rn_few_blocks(config, args, multiprocessors);
+    rn_few_launch launch = {kernel, blocks, 32 * config.warps,
+                            rn_few_plan_of(config, args, blocks)};
     return launch;
 }
 
@@ -179,8 +217,8 @@ RN_FEW_INLINE bool rn_few_serves(const rn_product_args *args, uint32_t multiproc
     if (args->rows < 1 || args->rows > RN_FEW_ROWS || args->cols > RN_FEW_COLS) return false;
     rn_few_config config = rn_few_config_of(args->form, rn_few_tokens(args->rows), has_ring);
     uint32_t blocks = rn_few_blocks(config, args, multiprocessors);
-    rn_few_shared shape = rn_few_shared_of(config, args, blocks);
-    return shape.bytes <= shared_most && (shape.stages > 0 || config.stages == 0);
+    rn_few_plan plan = rn_few_plan_of(config, args, blocks);
+    return plan.bytes <= shared_most && (plan.stages > 0 || config.stages == 0);
 }
 
 #endif
