@@ -11,6 +11,8 @@
 #include "memory/ledger.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define UNIT_BYTES      ((uint64_t)64 << 20) // the link's full rate begins below this
 #define ROW_TABLE_BYTES ((uint64_t)1 << 20)  // a table of embeddings stays in its file from here on
@@ -122,6 +124,13 @@ static rn_status find_device(int ordinal, found_gpu *found) {
                          found->name);
 }
 
+// The driver's own switch: it compiles the image's PTX, which has none of the code for sm_90a.
+static bool is_ptx_forced(void) {
+    const char *told = getenv("CUDA_FORCE_PTX_JIT");
+    return told && told[0] != '\0' && strcmp(told, "0") != 0;
+}
+
+// sm_90a runs on nothing but 9.0.
 static rn_status ask_traits(found_gpu *found) {
     static const int attributes[] = {RN_CU_ATTRIBUTE_MULTIPROCESSORS,
                                      RN_CU_ATTRIBUTE_CAPABILITY_MAJOR,
@@ -135,7 +144,7 @@ static rn_status ask_traits(found_gpu *found) {
     uint32_t capability = (uint32_t)(values[1] * 10 + values[2]);
     found->traits = (rn_cuda_traits){.multiprocessors = (uint32_t)values[0],
                                      .capability = capability,
-                                     .has_wgmma = capability == 90, // sm_90a runs nowhere else
+                                     .has_wgmma = capability == 90 && !is_ptx_forced(),
                                      .shared_most = (uint32_t)values[3]};
     return RN_OK;
 }

@@ -6,6 +6,7 @@
 #include "backend/cuda/rows.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { AMPERE = 163 << 10, ADA = 99 << 10, HOPPER = 227 << 10 }; // sm_80, sm_89, sm_90
 
@@ -142,9 +143,24 @@ static void what_no_kernel_has_room_for_is_refused_with_numbers(void **state) {
     close_device();
 }
 
+// The code for sm_90a is then not there: nothing may be launched as if it were.
+static void a_driver_that_compiles_ptx_is_taken_for_an_older_device(void **state) {
+    (void)state;
+    for (int forced = 0; forced < 2; forced++) {
+        assert_int_equal(0, setenv("CUDA_FORCE_PTX_JIT", forced ? "1" : "0", 1));
+        open_device(90, HOPPER);
+        assert_ok(multiply(100, RN_DTYPE_F16));
+        assert_int_equal(forced, strstr(launched, "rn_product_mma_f16") != NULL);
+        assert_int_equal(forced, device->caps.multiprocessors == 0);
+        close_device();
+    }
+    unsetenv("CUDA_FORCE_PTX_JIT");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_any_rows_are_served),
+        cmocka_unit_test(a_driver_that_compiles_ptx_is_taken_for_an_older_device),
         cmocka_unit_test(attention_goes_where_shared_memory_lets_it),
         cmocka_unit_test(what_no_kernel_has_room_for_is_refused_with_numbers),
     };
