@@ -170,6 +170,13 @@ template <int TOKENS> struct rn_few_feed_staged : rn_few_feed_packed<TOKENS> {
 
 #endif
 
+// The norm's weights into the L2, but no nearer: a kernel before may have made them, of 16 bits.
+__device__ __forceinline__ void rn_few_prefetch_norm(const rn_product_args &a) {
+    uint32_t line = 32; // floats
+    for (uint32_t k = threadIdx.x * line; k < a.cols; k += blockDim.x * line)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.norm + k));
+}
+
 // One row's x: rounded to 16 bits in its place; behind the last column zeros. Reads go in batches
 // that are all on their way before the first is used, the last batch as well; and past the L1: a
 // kernel that runs beside this one may have left old lines there. `fill` asks for weights: behind
@@ -268,9 +275,10 @@ template <bool BF16, int THREADS> struct rn_few_row {
         const uint32_t jump = BATCH * RN_NORM_THREADS, first = threadIdx.x;
         bool is_one = a.cols <= jump, adds = first < RN_NORM_THREADS; // other warps wait
         float v[BATCH], weight[BATCH], sum = 0;
-        if (adds) read(a.norm, first, a.cols, weight); // constant, as weights are
+        rn_few_prefetch_norm(a);
         rn_few_wait_for_previous();
         if (adds) read(a.x, first, a.cols, v);
+        if (adds) read(a.norm, first, a.cols, weight);
         fill();
         if (adds) sum = add_squares(v, 0);
         for (uint32_t k = first + jump; adds && k < a.cols; k += jump) {
@@ -372,6 +380,14 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+// One lane of a warp that is together; known to the compiler as one, unlike a lane by number.
+__device__ __forceinline__ bool rn_few_elect() {
+    uint32_t is_it;
+    asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(is_it));
+    return is_it;
+}
+
 // Weights are read once a pass: they shall not drive out of the L2 what is read again.
 __device__ __forceinline__ void rn_few_copy(uint32_t target, const uint8_t *source, uint32_t bytes,
                                             uint32_t barrier) {
@@ -434,7 +450,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
 
     __device__ __forceinline__ void ask(uint32_t slot) {
         if (wanted.left == 0) return;
-        if (threadIdx.x % 32 == 0) {
+        if (rn_few_elect()) {
             uint32_t barrier = barriers + 8 * slot, bytes = wanted.tiles() * form::TILE_BYTES;
             rn_barrier_expect(barrier, bytes);
             rn_few_copy(rn_shared_address(ring + slot * STAGE_BYTES), wanted.from, bytes, barrier);

@@ -6,7 +6,8 @@
 #include "activation.cuh"
 #include "args.h"
 
-// A row's own scale and bias; where a weight has none, those that change no bit of any sum.
+// A row's own scale and bias; where a weight has none, those that change no bit of any sum. A
+// kernel of this run may have made the bias, of 16 bits.
 struct rn_row_finish {
     float scale, bias;
 };
@@ -14,7 +15,7 @@ __device__ __forceinline__ rn_row_finish rn_row_finish_of(const rn_product_weigh
                                                           uint32_t row) {
     bool inside = row < w.rows;
     return {inside && w.row_scales ? w.row_scales[row] : 1.0f,
-            inside && w.bias ? w.bias[row] : -0.0f};
+            inside && w.bias ? __ldcg(w.bias + row) : -0.0f};
 }
 __device__ __forceinline__ float rn_finish_row(rn_row_finish finish, float sum) {
     return __fadd_rn(__fmul_rn(sum, finish.scale), finish.bias);
