@@ -325,6 +325,7 @@ typedef struct rn_project_attrs {
     float eps;                // of the RMS norm
     rn_activation activation; // project_gated
     bool plain_activations;   // as rn_matmul_attrs
+    bool steady_norm;         // set by rn_op_project...: the norm is a weight, not made in the run
 } rn_project_attrs;
 // x (ROWS, K); norm (K) or RN_NO_VALUE; w (N, K); bias (N) or RN_NO_VALUE; residual (ROWS, N) or
 // RN_NO_VALUE, which the result may overwrite: residual + (rmsnorm(x) wᵀ + bias).

@@ -24,6 +24,14 @@ rn_status rn_project_shape_product(const rn_shaping *s, uint32_t weight, struct 
     return rn_fused_shape(s, RN_OP_MATMUL, &attrs, in, 3, out);
 }
 
+// ---- building -----------------------------------------------------------------------------------
+
+rn_project_attrs rn_project_note_norm(const rn_graph *g, rn_value norm, rn_project_attrs attrs) {
+    bool given = norm != RN_NO_VALUE && norm <= rn_graph_value_count(g); // or it is refused later
+    attrs.steady_norm = given && rn_graph_value(g, norm)->role == RN_ROLE_WEIGHT;
+    return attrs;
+}
+
 // ---- calls --------------------------------------------------------------------------------------
 
 rn_tensor rn_project_begin(rn_fused *fused) {

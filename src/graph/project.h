@@ -13,6 +13,9 @@ RN_MUST_USE rn_status rn_project_shape_rows(const rn_shaping *s);
 RN_MUST_USE rn_status rn_project_shape_product(const rn_shaping *s, uint32_t weight,
                                                struct rn_typed *out);
 
+// The attributes with steady_norm, as the graph has it.
+rn_project_attrs rn_project_note_norm(const rn_graph *g, rn_value norm, rn_project_attrs attrs);
+
 // Unfolding: the norm, where there is one, and what the products read; then a product each.
 rn_tensor rn_project_begin(rn_fused *fused);
 void rn_project_multiply(rn_fused *fused, rn_tensor x, uint32_t weight, rn_tensor out);

@@ -26,7 +26,7 @@ typedef struct product {
     const rn_tensor *biases[RN_PRODUCT_MOST];  // (count); NULL: none
     const rn_tensor *outputs[RN_PRODUCT_MOST]; // (count); gated: the first alone
     uint32_t count, rows, cols;
-    bool gated;
+    bool gated, steady_norm;
     rn_activation activation;
     float eps;
 } product;
@@ -65,6 +65,7 @@ static void read_project(const rn_call *call, product *out) {
                      .norm = if_given(&call->inputs[1]),
                      .gated = call->op == RN_OP_PROJECT_GATED,
                      .activation = attrs->activation,
+                     .steady_norm = attrs->steady_norm,
                      .eps = attrs->eps};
     set_x(out);
     for (uint32_t i = 0; i < count; i++)
@@ -120,6 +121,7 @@ static rn_product_args make_args(const product *p, uint32_t first, uint32_t coun
                             .form = form_of(p, first),
                             .gated = p->gated,
                             .activation = p->activation,
+                            .steady_norm = p->steady_norm,
                             .eps = p->eps,
                             .x = p->x->data,
                             .norm = p->norm ? p->norm->data : NULL,

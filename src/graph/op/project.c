@@ -47,5 +47,6 @@ const rn_op_info rn_project_op = {
 
 rn_value rn_op_project(rn_graph *g, rn_value x, rn_value norm, rn_value w, rn_value bias,
                        rn_value residual, rn_project_attrs attrs) {
+    attrs = rn_project_note_norm(g, norm, attrs);
     return rn_graph_add(g, RN_OP_PROJECT, (rn_value[]){x, norm, w, bias, residual}, INPUTS, &attrs);
 }

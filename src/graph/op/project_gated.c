@@ -50,6 +50,7 @@ const rn_op_info rn_project_gated_op = {
 rn_value rn_op_project_gated(rn_graph *g, rn_value x, rn_value norm, rn_value gate,
                              rn_value gate_bias, rn_value up, rn_value up_bias,
                              rn_project_attrs attrs) {
+    attrs = rn_project_note_norm(g, norm, attrs);
     return rn_graph_add(g, RN_OP_PROJECT_GATED, (rn_value[]){x, norm, gate, gate_bias, up, up_bias},
                         INPUTS, &attrs);
 }

@@ -36,6 +36,7 @@ const rn_op_info rn_project_three_op = {
 
 rn_value rn_op_project_three(rn_graph *g, rn_value x, rn_value norm, const rn_value w[3],
                              const rn_value bias[3], rn_project_attrs attrs) {
+    attrs = rn_project_note_norm(g, norm, attrs);
     return rn_graph_add(g, RN_OP_PROJECT_THREE,
                         (rn_value[]){x, norm, w[0], bias[0], w[1], bias[1], w[2], bias[2]}, INPUTS,
                         &attrs);

@@ -253,6 +253,31 @@ static void projections_have_no_gradient(void **state) {
     end(&t);
 }
 
+static bool is_steady(const op_check *t, rn_value y) {
+    const rn_node *node = rn_graph_node(t->graph, rn_graph_value(t->graph, y)->producer);
+    return ((const rn_project_attrs *)node->attrs)->steady_norm;
+}
+
+// A device may read a weight before the steps ahead of it are done, a cast's result it may not.
+static void a_norm_is_steady_where_it_is_a_weight(void **state) {
+    (void)state;
+    op_check t = begin();
+    rn_value x = floats(&t, RN_SHAPE(2, 8)), w = weight(&t, RN_DTYPE_F32, RN_SHAPE(4, 8));
+    rn_value norm = rn_graph_weight(t.graph, "norm", RN_DTYPE_F32, RN_SHAPE(8));
+    rn_value narrow = rn_graph_weight(t.graph, "narrow", RN_DTYPE_F16, RN_SHAPE(8));
+    rn_value made = rn_op_cast(t.graph, narrow, RN_DTYPE_F32), none = RN_NO_VALUE;
+    rn_project_attrs boast = {.eps = 1e-5f, .steady_norm = true};
+    assert_true(is_steady(&t, rn_op_project(t.graph, x, norm, w, none, none, rounded)));
+    assert_false(is_steady(&t, rn_op_project(t.graph, x, made, w, none, none, boast)));
+    assert_false(is_steady(&t, rn_op_project(t.graph, x, none, w, none, none, boast)));
+    assert_true(is_steady(&t, rn_op_project_gated(t.graph, x, norm, w, none, w, none, rounded)));
+    assert_false(is_steady(&t, rn_op_project_gated(t.graph, x, made, w, none, w, none, boast)));
+    const rn_value three[3] = {w, w, w}, no_bias[3] = {none, none, none};
+    assert_true(is_steady(&t, rn_op_project_three(t.graph, x, norm, three, no_bias, rounded)));
+    assert_false(is_steady(&t, rn_op_project_three(t.graph, x, made, three, no_bias, boast)));
+    end(&t);
+}
+
 static void attributes_are_printed(void **state) {
     (void)state;
     char text[64];
@@ -276,6 +301,7 @@ int main(void) {
         cmocka_unit_test(misfits_are_refused_by_name),
         cmocka_unit_test(halves_of_a_gate_must_fit_each_other),
         cmocka_unit_test(projections_have_no_gradient),
+        cmocka_unit_test(a_norm_is_steady_where_it_is_a_weight),
         cmocka_unit_test(attributes_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,7 @@ typedef struct rn_product_args {
     uint32_t form;         // of all weights
     uint32_t gated;        // 0 or 1
     uint32_t activation;   // rn_activation, where gated
+    uint32_t steady_norm;  // 0 or 1: no kernel of this run makes the norm
     float eps;
 } rn_product_args;
 

@@ -275,10 +275,11 @@ template <bool BF16, int THREADS> struct rn_few_row {
         const uint32_t jump = BATCH * RN_NORM_THREADS, first = threadIdx.x;
         bool is_one = a.cols <= jump, adds = first < RN_NORM_THREADS; // other warps wait
         float v[BATCH], weight[BATCH], sum = 0;
-        rn_few_prefetch_norm(a);
+        if (!a.steady_norm) rn_few_prefetch_norm(a);
+        if (adds && a.steady_norm) read(a.norm, first, a.cols, weight);
         rn_few_wait_for_previous();
         if (adds) read(a.x, first, a.cols, v);
-        if (adds) read(a.norm, first, a.cols, weight);
+        if (adds && !a.steady_norm) read(a.norm, first, a.cols, weight);
         fill();
         if (adds) sum = add_squares(v, 0);
         for (uint32_t k = first + jump; adds && k < a.cols; k += jump) {

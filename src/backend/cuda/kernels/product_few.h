@@ -193,8 +193,9 @@ RN_FEW_INLINE rn_few_plan rn_few_plan_of(rn_few_config config, const rn_product_
 
 // What to launch: kernel number RN_CUDA_PRODUCT_FEW_F16_1 + `kernel` (kernels.def lists them by
 // form, then 1, 8, 16 tokens). has_ring: rn_cuda_traits.has_wgmma. Launch it `early`: it waits by
-// itself. Nothing but the tiles of weights is read before that: everything else may have been made
-// by a kernel of the same run, norms and biases as well (a model's 16 bits become 32 on the way).
+// itself. Nothing but the tiles of weights and a steady norm is read before that: everything else
+// may have been made by a kernel of the same run, other norms and biases as well (16 bits become
+// 32).
 typedef struct rn_few_launch {
     uint32_t kernel, blocks, threads;
     rn_few_plan plan; // with plan.bytes of shared memory
