@@ -51,19 +51,30 @@ static bool is_packed(const rn_tensor *w) {
     return rn_tile_form_of(w->dtype) > RN_TILE_BF16;
 }
 
+// nf4 looks each weight up in a table, where others shift and subtract: an H200 needed so many
+// times as long to unpack it as q4_0, and to multiply many rows by it as by q8_0.
+static const double nf4_unpacking = 1.9, nf4_products = 1.3;
+
 // Weights a second; 0: as fast as memory.
 static double unpacking_rate(const rn_device_caps *caps, const rn_tensor *w) {
     rn_tile_form form = rn_tile_form_of(w->dtype);
-    bool four_bits = form == RN_TILE_Q4 || form == RN_TILE_A4 || form == RN_TILE_N4;
     if (!is_packed(w)) return 0;
-    return four_bits ? caps->unpack_weights_second : caps->unpack_bytes_second;
+    if (form == RN_TILE_N4) return caps->unpack_weights_second / nf4_unpacking;
+    return form == RN_TILE_Q4 || form == RN_TILE_A4 ? caps->unpack_weights_second
+                                                    : caps->unpack_bytes_second;
+}
+
+// Of the matrix units, with weights like these.
+static double products_rate(const rn_device_caps *caps, const rn_tensor *w) {
+    if (!is_packed(w)) return caps->flops;
+    return caps->quantized_flops / (rn_tile_form_of(w->dtype) == RN_TILE_N4 ? nf4_products : 1);
 }
 
 static double cost_tiled_weight(const rn_device_caps *caps, const rn_tensor *w, double rows) {
     double elements = (double)rn_tensor_elements(w), rate = unpacking_rate(caps, w);
     double bring = (double)rn_tensor_bytes(w) / caps->memory_bytes_second;
     if (rate > 0) bring = max_f64(bring, elements / rate);
-    return bring + 2 * rows * elements / (is_packed(w) ? caps->quantized_flops : caps->flops);
+    return bring + 2 * rows * elements / products_rate(caps, w);
 }
 
 // Weights of one form follow each other in one launch.
@@ -88,10 +99,10 @@ static double cost_few_rows(const rn_device_caps *caps, const rn_call *call, rn_
 // of 128 x 128. Blocks that run at the same time fill their pipelines and empty them, neither of
 // which takes less than a kernel's minimum, and a launch waits for the one before it: on an H200
 // the products of a layer one after the other took 20 to 40 us more than each by itself.
-static double cost_cut(const rn_device_caps *caps, const rn_product_cut *cut, bool packed,
+static double cost_cut(const rn_device_caps *caps, const rn_product_cut *cut, double flops,
                        double weight_bytes) {
     enum { SIDE = 128 };
-    double rate = (packed ? caps->quantized_flops : caps->flops) / caps->multiprocessors;
+    double rate = flops / caps->multiprocessors;
     double block = SIDE * (double)cut->columns * (cut->rows + cut->tokens) / rate;
     uint64_t turns = rn_div_up(cut->blocks, caps->multiprocessors);
     double seconds = max_f64((double)turns * block, weight_bytes / caps->memory_bytes_second);
@@ -108,14 +119,15 @@ static double cost_packing(const rn_device_caps *caps, const rn_call *call) {
     return 2 * caps->step_seconds + bytes / caps->memory_bytes_second;
 }
 
-// Sums of the weights of the launch, which begin at *input.
-static double take_weights(const rn_call *call, uint32_t count, uint32_t *input, bool *packed) {
+// The bytes of the weights of the launch, which begin at *input.
+static double take_weights(const rn_device_caps *caps, const rn_call *call, uint32_t count,
+                           uint32_t *input, double *flops) {
     double bytes = 0;
     for (; count > 0 && *input < call->input_count; ++*input) {
         const rn_tensor *w = &call->inputs[*input];
         if (!is_tiled(w)) continue;
         bytes += (double)rn_tensor_bytes(w);
-        *packed = is_packed(w);
+        *flops = products_rate(caps, w);
         count--;
     }
     return bytes;
@@ -131,9 +143,9 @@ static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call
     double other_bytes =
         cost.read_bytes + cost.write_bytes - (double)rn_tensor_bytes(&call->inputs[0]);
     for (uint32_t i = 0; i < count; i++) {
-        bool packed = false;
-        double bytes = take_weights(call, cuts[i].weights, &input, &packed);
-        seconds += cost_cut(caps, &cuts[i], packed, bytes);
+        double flops = caps->flops;
+        double bytes = take_weights(caps, call, cuts[i].weights, &input, &flops);
+        seconds += cost_cut(caps, &cuts[i], flops, bytes);
         other_bytes -= bytes;
     }
     return seconds + other_bytes / caps->memory_bytes_second;

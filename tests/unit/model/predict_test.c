@@ -1,7 +1,6 @@
 // predict_test.c — what plans say that text models take on a GPU, beside what they took.
 //
-// Rates and facts are an H200's, of one call of bench/gpu (bench/results/2026-11-15-h200.md); rates
-// that were not measured there are the device's guesses.
+// Rates and facts are an H200's, of one call of bench/gpu (bench/results/2026-11-16-h200.md).
 #include "support.h"
 
 #include "backend/cuda/rows.h"
@@ -20,17 +19,18 @@ static rn_device_caps h200(void) {
                             .fuses = true,
                             .multiprocessors = 132,
                             .cut_product = rn_cuda_cut_product,
-                            .flops = 736.7e12,
-                            .quantized_flops = 611.2e12,
-                            .memory_bytes_second = 4705.2e9,
-                            .disk_bytes_second = 6.8e9,
-                            .link_bytes_second = 55.4e9,
-                            .step_seconds = 1.8e-6,
+                            .flops = 637.3e12,
+                            .quantized_flops = 616.7e12,
+                            .memory_bytes_second = 4768.7e9,
+                            .disk_bytes_second = 5.9e9,
+                            .link_bytes_second = 55.3e9,
+                            .step_seconds = 1.825e-6,
                             .product_rows = 16,
-                            .unpack_weights_second = 5160.5e9,
-                            .attend_flops = 214e12,
-                            .attend_seconds = 25e-6,
-                            .run_seconds = 50e-6};
+                            .unpack_weights_second = 6504.6e9,
+                            .unpack_bytes_second = 4336.8e9,
+                            .attend_flops = 221.2e12,
+                            .attend_seconds = 22.2e-6,
+                            .run_seconds = 14.8e-6};
 }
 
 typedef struct fact {
@@ -42,12 +42,15 @@ typedef struct fact {
 } fact;
 
 static const fact facts[] = {
-    {"7B f16", RN_DTYPE_F16, 32, 4096, 8, 14336, 32000, false, 277.9, 31466},
-    {"7B bf16", RN_DTYPE_BF16, 32, 4096, 8, 14336, 32000, false, 280.4, 32480},
-    {"7B q8_0", RN_DTYPE_Q8_0, 32, 4096, 8, 14336, 32000, false, 428.7, 31131},
-    {"7B q4_0", RN_DTYPE_Q4_0, 32, 4096, 8, 14336, 32000, false, 540.3, 32887},
-    {"1.1B f16", RN_DTYPE_F16, 22, 2048, 4, 5632, 32000, false, 1228.0, 116232},
-    {"1B bf16", RN_DTYPE_BF16, 16, 2048, 8, 8192, 128256, true, 1124.3, 129162},
+    {"7B f16", RN_DTYPE_F16, 32, 4096, 8, 14336, 32000, false, 281.7, 31295},
+    {"7B bf16", RN_DTYPE_BF16, 32, 4096, 8, 14336, 32000, false, 283.7, 32209},
+    {"7B q8_0", RN_DTYPE_Q8_0, 32, 4096, 8, 14336, 32000, false, 471.9, 31308},
+    {"7B int8", RN_DTYPE_INT8, 32, 4096, 8, 14336, 32000, false, 489.3, 33262},
+    {"7B q4_0", RN_DTYPE_Q4_0, 32, 4096, 8, 14336, 32000, false, 630.3, 33022},
+    {"7B int4", RN_DTYPE_INT4, 32, 4096, 8, 14336, 32000, false, 604.8, 31447},
+    {"7B nf4", RN_DTYPE_NF4, 32, 4096, 8, 14336, 32000, false, 409.9, 25862},
+    {"1.1B f16", RN_DTYPE_F16, 22, 2048, 4, 5632, 32000, false, 1295.6, 120078},
+    {"1B bf16", RN_DTYPE_BF16, 16, 2048, 8, 8192, 128256, true, 1215.5, 130116},
 };
 
 static rn_plan_summary plan(const fact *f, uint32_t prompt, uint32_t tokens) {
