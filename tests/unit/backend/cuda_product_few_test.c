@@ -106,10 +106,18 @@ static void weights_begin_where_the_one_before_ends(void **state) {
     assert_int_equal(UINT32_MAX, plan.ends[0]);
 }
 
+static void a_product_without_outputs_is_not_served(void **state) {
+    (void)state;
+    rn_product_args a = {.rows = 1, .cols = 512, .count = 1, .form = RN_TILE_F16};
+    assert_false(rn_few_serves(&a, MULTIPROCESSORS, true, SHARED_MOST));
+    assert_false(rn_few_serves(&a, MULTIPROCESSORS, false, SHARED_MOST));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_told_what_adds_up),
         cmocka_unit_test(weights_begin_where_the_one_before_ends),
+        cmocka_unit_test(a_product_without_outputs_is_not_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@
 // are added in order and finished (scale, bias, gate, residual). So no bit depends on which warp
 // did what, nor on when.
 //
-//     fill the ring ─▶ wait for the kernel before ─▶ x ─▶ units of a batch ─▶ outputs ─▶ next batch
+//     ask for some weights ─▶ wait for the kernel before ─▶ ask for x ─▶ fill the ring ─▶ x
+//     ─▶ units of a batch ─▶ outputs ─▶ next batch
 //
 // One row: x is normed and rounded here, into shared memory, as B fragments: the 16 bytes that lane
 // l needs for two steps lie together, and all lanes of one t read the same. So all eight columns of
@@ -424,8 +425,8 @@ template <class form, int TILES> struct rn_few_wanted {
     }
 };
 
-// A ring of stages in shared memory that the warp has for itself: lane 0 asks for the weights, all
-// lanes wait for the stage's barrier, use it, and lane 0 asks for what comes a ring further on.
+// A ring of stages in shared memory that the warp has for itself: one lane asks for the weights,
+// all wait for the stage's barrier, use it, and one asks for what comes a ring further on.
 // Where there are fewer units than warps, those that have one share the whole room.
 template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILES, true> {
     typedef rn_form<FORM> form;

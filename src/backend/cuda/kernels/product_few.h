@@ -13,14 +13,12 @@
 //   comes through the same memory, behind them: with a whole ring ahead, x of a q4_0 gate and up
 //   was there 4.2 us after the wait, and with none ahead after 1.5. Large weights need the bridge,
 //   small ones cannot afford it: `ahead` and `normed`;
-// - one block a multiprocessor. Where two have room, the next kernel could fill its ring beside
-// this
-//   one (1,458 us a pass of q4_0, where one at a time took 1,660), but blocks go to wherever there
-//   is room: beside attention's 8 blocks, 8 multiprocessors got two of a product's, and it took
-//   twice as long;
+// - one block a multiprocessor. Where two have room, the next kernel could fill its ring beside it
+//   (1,458 us a pass of q4_0, where one at a time took 1,660), but blocks go wherever there is
+//   room: beside attention's 8 blocks, 8 multiprocessors got two of a product's, and it took twice
+//   as long;
 // - few instructions: q4_0 and int4 are bound by them as much as by memory. All that is the same
-// for
-//   every block of a launch is reckoned by the host (rn_few_plan).
+//   for every block of a launch is reckoned by the host (rn_few_plan).
 //
 // Where there are no bulk copies (the image's code for sm_80) a warp keeps its loads in registers.
 #ifndef RN_CUDA_KERNELS_PRODUCT_FEW_H
@@ -194,8 +192,7 @@ RN_FEW_INLINE rn_few_plan rn_few_plan_of(rn_few_config config, const rn_product_
 // What to launch: kernel number RN_CUDA_PRODUCT_FEW_F16_1 + `kernel` (kernels.def lists them by
 // form, then 1, 8, 16 tokens). has_ring: rn_cuda_traits.has_wgmma. Launch it `early`: it waits by
 // itself. Nothing but the tiles of weights and a steady norm is read before that: everything else
-// may have been made by a kernel of the same run, other norms and biases as well (16 bits become
-// 32).
+// may have been made by a kernel of the same run, other norms and biases as well.
 typedef struct rn_few_launch {
     uint32_t kernel, blocks, threads;
     rn_few_plan plan; // with plan.bytes of shared memory
@@ -219,6 +216,7 @@ RN_FEW_INLINE bool rn_few_serves(const rn_product_args *args, uint32_t multiproc
     if (args->rows < 1 || args->rows > RN_FEW_ROWS || args->cols > RN_FEW_COLS) return false;
     rn_few_config config = rn_few_config_of(args->form, rn_few_tokens(args->rows), has_ring);
     uint32_t blocks = rn_few_blocks(config, args, multiprocessors);
+    if (blocks == 0) return false; // no outputs
     rn_few_plan plan = rn_few_plan_of(config, args, blocks);
     return plan.bytes <= shared_most && (plan.stages > 0 || config.stages == 0);
 }
