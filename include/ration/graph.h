@@ -341,6 +341,8 @@ RN_API rn_value rn_op_project_gated(rn_graph *g, rn_value x, rn_value norm, rn_v
 typedef struct rn_attend_attrs {
     rn_attention_attrs attention;
     rn_rope_attrs rope;
+    bool steady_places; // set by rn_op_attend: no node of the run makes the state, sequence,
+                        // position or page_table
 } rn_attend_attrs;
 // rope of q (ROWS, H, D) and k (ROWS, HK, D), kv_append, paged_attention. Output 0 is the updated
 // state, output 1 the result (ROWS, H, D).

@@ -14,7 +14,8 @@ static rn_tensor tensor(rn_dtype dtype, rn_shape shape) {
 }
 
 static void shape(const rn_drill *drill, const rn_drill_attention *kind, rn_drill_call *c) {
-    static const rn_attend_attrs attrs = {.attention = {.causal = true}, .rope = {.base = 10000}};
+    static const rn_attend_attrs attrs = {
+        .attention = {.causal = true}, .rope = {.base = 10000}, .steady_places = true};
     uint64_t pages = kind->keys / RN_DRILL_PAGE;
     rn_tensor *t = c->tensors;
     t[Q] = t[RESULT] = tensor(RN_DTYPE_F32, RN_SHAPE(kind->rows, kind->heads, kind->head_dim));

@@ -8,8 +8,8 @@
 // row's bits are the same on both sides.
 //
 // Every kernel here waits by itself for those before it (early). Few rows that append by themselves
-// read sequence, position, page_table and what older runs have appended before that wait: these are
-// inputs of the run, and no kernel of the run makes them.
+// read sequence, position, page_table and what older runs have appended before that wait: they are
+// asked to where no kernel of the run makes any of these (steady_places).
 #include "backend/cuda/launch.h"
 #include "backend/cuda/rows.h"
 
@@ -211,7 +211,8 @@ rn_status rn_cuda_attend(const rn_call *call) {
     a.k = in[1].data;
     a.v = in[2].data;
     set_rope(&a.rope, &attrs->rope, a.head_dim);
-    if (!is_matrix(call, kv->dtype, a.head_dim) || !is_few(&in[0], a.chunks)) {
+    bool by_itself = is_matrix(call, kv->dtype, a.head_dim) && is_few(&in[0], a.chunks);
+    if (!by_itself || !attrs->steady_places) {
         RN_TRY(append(call, &a));
         a.k = a.v = NULL;
     }

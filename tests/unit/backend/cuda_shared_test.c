@@ -81,6 +81,22 @@ static rn_status attend(uint64_t rows, uint64_t dims) {
         in, &out);
 }
 
+static rn_status attend_and_append(uint64_t rows, bool steady) {
+    const rn_attend_attrs attrs = {.rope = {.base = 10000}, .steady_places = steady};
+    rn_tensor kv = tensor(RN_DTYPE_F16, RN_SHAPE(2, 2, 2, 64, 128)),
+              places = tensor(RN_DTYPE_I32, RN_SHAPE(rows));
+    rn_tensor in[] = {tensor(RN_DTYPE_F32, RN_SHAPE(rows, 4, 128)),
+                      tensor(RN_DTYPE_F32, RN_SHAPE(rows, 2, 128)),
+                      tensor(RN_DTYPE_F32, RN_SHAPE(rows, 2, 128)),
+                      kv,
+                      places,
+                      places,
+                      tensor(RN_DTYPE_I32, RN_SHAPE(1, 2))};
+    rn_tensor out[] = {kv, tensor(RN_DTYPE_F32, RN_SHAPE(rows, 4, 128))};
+    return run((rn_call){.op = RN_OP_ATTEND, .attrs = &attrs, .input_count = 7, .output_count = 2},
+               in, out);
+}
+
 static rn_status multiply(uint64_t rows, rn_dtype dtype) {
     const rn_matmul_attrs attrs = {0};
     rn_tensor in[] = {
@@ -133,6 +149,19 @@ static void attention_goes_where_shared_memory_lets_it(void **state) {
     }
 }
 
+// A kernel that appends by itself looks at its places before the kernels ahead of it have ended.
+static void places_that_the_run_makes_are_appended_to_by_a_launch_of_its_own(void **state) {
+    (void)state;
+    open_device(90, HOPPER);
+    assert_ok(attend_and_append(1, true));
+    assert_string_equal("rn_attend_few_128 ", launched);
+    assert_ok(attend_and_append(1, false));
+    assert_string_equal("rn_attend_append rn_attend_few_128 ", launched);
+    assert_ok(attend_and_append(500, true));
+    assert_string_equal("rn_attend_append rn_attend_many_128 ", launched);
+    close_device();
+}
+
 static void what_no_kernel_has_room_for_is_refused_with_numbers(void **state) {
     (void)state;
     open_device(89, ADA);
@@ -162,6 +191,7 @@ int main(void) {
         cmocka_unit_test(products_of_any_rows_are_served),
         cmocka_unit_test(a_driver_that_compiles_ptx_is_taken_for_an_older_device),
         cmocka_unit_test(attention_goes_where_shared_memory_lets_it),
+        cmocka_unit_test(places_that_the_run_makes_are_appended_to_by_a_launch_of_its_own),
         cmocka_unit_test(what_no_kernel_has_room_for_is_refused_with_numbers),
     };
     return cmocka_run_group_tests(tests, start, NULL);

@@ -198,6 +198,34 @@ static void misfits_are_refused_by_name(void **state) {
     }
 }
 
+// `made`: which of kv, sequence, position and page_table a node makes.
+static bool is_steady(int made) {
+    op_check t = begin();
+    rn_value q = floats(&t, RN_SHAPE(2, H, D)), k = floats(&t, RN_SHAPE(2, HK, D));
+    rn_value given[4] = {pages(&t, RN_DTYPE_F16, "kv"), input(&t, RN_DTYPE_I32, RN_SHAPE(2)),
+                         input(&t, RN_DTYPE_I32, RN_SHAPE(2)),
+                         input(&t, RN_DTYPE_I32, RN_SHAPE(SEQUENCES, MAX_PAGES))};
+    if (made == 0)
+        given[0] = rn_op_kv_append(t.graph, given[0], k, k, given[1], given[2], given[3]);
+    else if (made > 0)
+        given[made] =
+            rn_op_cast(t.graph, rn_op_cast(t.graph, given[made], RN_DTYPE_F32), RN_DTYPE_I32);
+    rn_value y = rn_op_attend(t.graph, q, k, k, given[0], given[1], given[2], given[3], halves);
+    assert_int_not_equal(RN_NO_VALUE, y);
+    const rn_node *node = rn_graph_node(t.graph, rn_graph_value(t.graph, y)->producer);
+    bool steady = ((const rn_attend_attrs *)node->attrs)->steady_places;
+    end(&t);
+    return steady;
+}
+
+// A device may then look at them, and at older keys, before the steps ahead of it are done.
+static void places_are_steady_where_no_node_makes_them(void **state) {
+    (void)state;
+    assert_true(is_steady(-1));
+    for (int made = 0; made < 4; made++)
+        assert_false(is_steady(made));
+}
+
 static void attributes_are_printed(void **state) {
     (void)state;
     char text[96];
@@ -212,6 +240,7 @@ int main(void) {
         cmocka_unit_test(pages_are_read_and_new_rows_are_written),
         cmocka_unit_test(hostile_tables_write_nothing),
         cmocka_unit_test(misfits_are_refused_by_name),
+        cmocka_unit_test(places_are_steady_where_no_node_makes_them),
         cmocka_unit_test(attributes_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

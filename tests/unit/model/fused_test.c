@@ -202,7 +202,7 @@ static void a_fused_graph_needs_no_more_memory(void **state) {
     }
 }
 
-static rn_status build_tiny(void) {
+static rn_status make_tiny(rn_graph **out) {
     rn_llama_config config = {.layers = 2,
                               .dim = 32,
                               .heads = 2,
@@ -220,12 +220,36 @@ static rn_status build_tiny(void) {
                               .rows = 4,
                               .fused = true};
     rn_recipe recipe;
-    rn_graph *graph = NULL;
+    *out = NULL;
     RN_TRY(rn_llama_recipe(&config, &recipe));
-    rn_status s = recipe.build(recipe.self, NULL, &graph);
-    rn_graph_destroy(graph);
+    rn_status s = recipe.build(recipe.self, NULL, out);
     rn_recipe_destroy(&recipe);
     return s;
+}
+
+static rn_status build_tiny(void) {
+    rn_graph *graph;
+    rn_status s = make_tiny(&graph);
+    rn_graph_destroy(graph);
+    return s;
+}
+
+// What a GPU needs to look ahead: see rn_attend_attrs and rn_project_attrs.
+static void places_and_norms_of_a_model_are_steady(void **state) {
+    uint32_t attends = 0, normed = 0;
+    rn_graph *graph;
+    (void)state;
+    assert_ok(make_tiny(&graph));
+    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
+        const rn_node *node = rn_graph_node(graph, i);
+        bool three = node->op == RN_OP_PROJECT_THREE, gated = node->op == RN_OP_PROJECT_GATED;
+        if (node->op == RN_OP_ATTEND)
+            attends += ((const rn_attend_attrs *)node->attrs)->steady_places;
+        if (three || gated) normed += ((const rn_project_attrs *)node->attrs)->steady_norm;
+    }
+    assert_int_equal(2, attends);
+    assert_int_equal(4, normed);
+    rn_graph_destroy(graph);
 }
 
 static void building_survives_refused_memory(void **state) {
@@ -404,6 +428,7 @@ int main(void) {
         cmocka_unit_test(products_with_additions_stand_alone),
         cmocka_unit_test(a_fused_graph_needs_no_more_memory),
         cmocka_unit_test(building_survives_refused_memory),
+        cmocka_unit_test(places_and_norms_of_a_model_are_steady),
         cmocka_unit_test(training_is_never_fused),
         cmocka_unit_test(every_budget_tells_the_same_story),
         cmocka_unit_test(a_device_that_fuses_tells_the_same_story),
