@@ -6,6 +6,11 @@
 #include <assert.h>
 #include <string.h>
 
+bool rn_fused_is(const rn_graph *graph, rn_value value, rn_role role) {
+    bool given = value != RN_NO_VALUE && value <= rn_graph_value_count(graph);
+    return given && rn_graph_value(graph, value)->role == role;
+}
+
 // ---- unfolding ----------------------------------------------------------------------------------
 
 static void unfold(const rn_call *call, rn_fused *out) {

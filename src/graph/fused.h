@@ -26,6 +26,12 @@ struct rn_fused {
     rn_gated_attrs gated;
 };
 
+// ---- for an op's builder ------------------------------------------------------------------------
+
+// Whether a value has that role. No value, or one that is none of the graph's, has none: adding the
+// node refuses it.
+bool rn_fused_is(const rn_graph *graph, rn_value value, rn_role role);
+
 // ---- for an op's `unfold` -----------------------------------------------------------------------
 
 // A tensor that one call hands to the next: f32, without data while planning.

@@ -27,8 +27,7 @@ rn_status rn_project_shape_product(const rn_shaping *s, uint32_t weight, struct 
 // ---- building -----------------------------------------------------------------------------------
 
 rn_project_attrs rn_project_note_norm(const rn_graph *g, rn_value norm, rn_project_attrs attrs) {
-    bool given = norm != RN_NO_VALUE && norm <= rn_graph_value_count(g); // or it is refused later
-    attrs.steady_norm = given && rn_graph_value(g, norm)->role == RN_ROLE_WEIGHT;
+    attrs.steady_norm = rn_fused_is(g, norm, RN_ROLE_WEIGHT);
     return attrs;
 }
 

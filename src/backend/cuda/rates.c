@@ -9,8 +9,8 @@
 #define DISK_BYTES_SECOND   1e9
 #define STEP_SECONDS        3e-6
 #define ATTEND_SHARE        0.5   // of the products' rate, for attention of a long prompt
-#define ATTEND_SECONDS      25e-6 // an H200's, of a short one
-#define RUN_SECONDS         50e-6 // an H200's
+#define ATTEND_SECONDS      22e-6 // an H200's, of a short one
+#define RUN_SECONDS         15e-6 // an H200's
 #define PRODUCT_ROWS        16
 
 static double ask(const rn_gpu *gpu, int attribute) {

@@ -72,19 +72,14 @@ const rn_op_info rn_attend_op = {
     .print = print,
 };
 
-static bool has_role(const rn_graph *g, rn_value value, rn_role role) {
-    bool given = value != RN_NO_VALUE && value <= rn_graph_value_count(g); // or it is refused later
-    return given && rn_graph_value(g, value)->role == role;
-}
-
 static bool is_brought(const rn_graph *g, rn_value value) {
-    return has_role(g, value, RN_ROLE_INPUT) || has_role(g, value, RN_ROLE_CONSTANT);
+    return rn_fused_is(g, value, RN_ROLE_INPUT) || rn_fused_is(g, value, RN_ROLE_CONSTANT);
 }
 
 rn_value rn_op_attend(rn_graph *g, rn_value q, rn_value k, rn_value v, rn_value kv,
                       rn_value sequence, rn_value position, rn_value page_table,
                       rn_attend_attrs attrs) {
-    attrs.steady_places = has_role(g, kv, RN_ROLE_STATE) && is_brought(g, sequence) &&
+    attrs.steady_places = rn_fused_is(g, kv, RN_ROLE_STATE) && is_brought(g, sequence) &&
                           is_brought(g, position) && is_brought(g, page_table);
     return rn_graph_add(g, RN_OP_ATTEND, (rn_value[]){q, k, v, kv, sequence, position, page_table},
                         INPUTS, &attrs);

@@ -278,6 +278,14 @@ static void a_norm_is_steady_where_it_is_a_weight(void **state) {
     end(&t);
 }
 
+static void a_norm_of_another_graph_is_refused(void **state) {
+    (void)state;
+    op_check t = begin();
+    rn_value x = floats(&t, RN_SHAPE(2, 8)), w = weight(&t, RN_DTYPE_F32, RN_SHAPE(4, 8));
+    rn_op_project(t.graph, x, 1000, w, RN_NO_VALUE, RN_NO_VALUE, rounded);
+    refuse(&t, "input 1 is no value of this graph");
+}
+
 static void attributes_are_printed(void **state) {
     (void)state;
     char text[64];
@@ -302,6 +310,7 @@ int main(void) {
         cmocka_unit_test(halves_of_a_gate_must_fit_each_other),
         cmocka_unit_test(projections_have_no_gradient),
         cmocka_unit_test(a_norm_is_steady_where_it_is_a_weight),
+        cmocka_unit_test(a_norm_of_another_graph_is_refused),
         cmocka_unit_test(attributes_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 // The audit's two measures agree with every plan that the planner makes, and with none that was
 // damaged afterwards.
 #include "chain.h"
+#include "recount.h"
 
 #include <ration/memory.h>
 
@@ -42,19 +43,6 @@ static rn_session_facts measure(const rn_plan *plan) {
 static bool agrees(const rn_plan *plan, const rn_session_facts *facts) {
     return facts->live_mismatch_step == UINT64_MAX &&
            facts->live_peak_bytes == plan->summary.live_peak_bytes;
-}
-
-// After a change of buffers: the sums as the planner would have written them.
-static void recount(rn_plan *plan) {
-    plan->summary.live_peak_bytes = 0;
-    for (uint32_t s = 0; s < plan->step_count; s++) {
-        uint64_t live = 0;
-        for (uint32_t i = 0; i < plan->buffer_count; i++)
-            if (plan->buffers[i].first_step <= s && s <= plan->buffers[i].last_step)
-                live += plan->buffers[i].bytes;
-        plan->steps[s].live_bytes = live;
-        plan->summary.live_peak_bytes = rn_max_u64(plan->summary.live_peak_bytes, live);
-    }
 }
 
 // A buffer of an intermediate that lives for more than one step.

@@ -3,6 +3,7 @@
 // with all of it on the device, the bytes that were predicted in both memories, and nothing left
 // behind when something fails on the way.
 #include "support.h"
+#include "recount.h"
 
 #include <ration/device.h>
 #include <ration/memory.h>
@@ -322,19 +323,6 @@ static bool is_measured_as_planned(const rn_plan *plan, rn_device *sim) {
     bool same = rn_session_get_facts(session).live_mismatch_step == UINT64_MAX;
     rn_session_destroy(session);
     return same;
-}
-
-// After a change of buffers: the sums as the planner would have written them.
-static void recount(rn_plan *plan) {
-    plan->summary.live_peak_bytes = 0;
-    for (uint32_t s = 0; s < plan->step_count; s++) {
-        uint64_t live = 0;
-        for (uint32_t i = 0; i < plan->buffer_count; i++)
-            if (plan->buffers[i].first_step <= s && s <= plan->buffers[i].last_step)
-                live += plan->buffers[i].bytes;
-        plan->steps[s].live_bytes = live;
-        if (live > plan->summary.live_peak_bytes) plan->summary.live_peak_bytes = live;
-    }
 }
 
 static void trips_of_a_damaged_plan_are_found(void **state) {

@@ -53,8 +53,7 @@ typedef struct rn_few_config {
     uint32_t staged; // bytes of packed x that are held in shared memory at most; more: the L1 reads
 } rn_few_config;
 
-// The numbers that decide the speed, and nothing else: no bit of a result depends on them. Whether
-// shared memory is the whole of what a multiprocessor can give (the carveout) matters to them, too.
+// The numbers that decide the speed, and nothing else: no bit of a result depends on them.
 RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, bool has_ring) {
     const rn_few_config registers = {8, 2, 0, 2, 0, 0, 0}, registers_4 = {8, 4, 0, 2, 0, 0, 0};
     // On an H200, for 1, 8 and 16 tokens.
