@@ -102,7 +102,7 @@ template <class shape> __device__ __forceinline__ void begin_barriers(uint32_t h
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::stages; i++) {
             rn_barrier_begin(full_barrier(head, i), 1);
-            rn_barrier_begin(free_barrier(head, i), shape::row_tiles * shape::mates);
+            rn_barrier_begin(free_barrier(head, i), shape::row_tiles * 32 * shape::mates);
         }
         rn_barriers_publish();
     }
@@ -242,24 +242,29 @@ __device__ __forceinline__ void widen_pair(const uint8_t *tile, uint32_t lane, i
     form::widen(v, v + form::VECTORS, 2 * pair + 1, fragments[1]);
 }
 
-// Where this lane says that a stage is free: lane i to the i-th block that fills this one's ring.
-template <class shape> __device__ __forceinline__ uint32_t find_free(uint32_t head, uint32_t lane) {
+// Where the i-th block of those that fill this one's ring (itself too) has its barriers.
+template <class shape> __device__ __forceinline__ uint32_t find_mate(uint32_t head, uint32_t i) {
     if constexpr (!shape::has_cluster) return head;
     uint32_t x = rn_cluster_x(), y = rn_cluster_y();
-    uint32_t other = lane - shape::cluster_tokens;
-    uint32_t rank = lane < shape::cluster_tokens
-                        ? lane + y * shape::cluster_tokens
-                        : x + (other < y ? other : other + 1) * shape::cluster_tokens;
-    return rn_cluster_map(head, lane < shape::mates ? rank : 0);
+    uint32_t other = i - shape::cluster_tokens;
+    return rn_cluster_map(head, i < shape::cluster_tokens
+                                    ? i + y * shape::cluster_tokens
+                                    : x + (other < y ? other : other + 1) * shape::cluster_tokens);
 }
 
+// The warp has read a stage. Every lane arrives for itself, not one for all: then the memory model
+// alone orders its reads before the copy that refills the stage, whatever the lanes do meanwhile.
+// (compute-sanitizer's racecheck follows it so, too: it counts an arrival for the arriving thread
+// only. Prompts of 64, 128 and 512 tokens, TinyLlama and a 7B, on an H200: 0.985 to 1.010 times as
+// fast as with one arrival a warp, medians of five.)
 template <class shape>
-__device__ __forceinline__ void release(uint32_t free_head, uint32_t slot, uint32_t lane) {
-    __syncwarp();
-    if constexpr (shape::has_cluster) {
-        if (lane < shape::mates) rn_barrier_arrive_far(free_barrier(free_head, slot));
-    } else {
-        if (lane == 0) rn_barrier_arrive(free_barrier(free_head, slot));
+__device__ __forceinline__ void release(const uint32_t (&mates)[shape::mates], uint32_t slot) {
+#pragma unroll
+    for (int i = 0; i < shape::mates; i++) {
+        if constexpr (shape::has_cluster)
+            rn_barrier_arrive_far(free_barrier(mates[i], slot));
+        else
+            rn_barrier_arrive(free_barrier(mates[i], slot));
     }
 }
 
@@ -355,7 +360,10 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, group = threadIdx.x / 128;
     rn_rows_found at = find_rows<shape>(a, group);
     uint32_t row = at.row + 16 * warp;
-    uint32_t free_head = find_free<shape>(head, lane);
+    uint32_t mates[shape::mates];
+#pragma unroll
+    for (int i = 0; i < shape::mates; i++)
+        mates[i] = find_mate<shape>(head, i);
     const uint8_t *ring = shared + shape::head_bytes; // (stages, stage_bytes)
     const uint8_t *my_tile = ring + (4 * group + warp) * shape::tile_bytes;
     uint64_t my_tokens = rn_wgmma_place(head + shape::head_bytes + shape::weight_bytes);
@@ -383,7 +391,7 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
                 rn_wgmma<form::BF16>(sums, fragments[pair % 2][1], here + (256 >> 4));
                 rn_wgmma_commit();
                 rn_wgmma_wait<1>(); // the fragments of the pair before are free
-                if (pair == 0 && before < shape::stages) release<shape>(free_head, before, lane);
+                if (pair == 0 && before < shape::stages) release<shape>(mates, before);
                 if (pair + 1 < shape::pairs) {
                     widen_pair<shape>(my_tile + slot * shape::stage_bytes, lane, pair + 1, v,
                                       fragments[(pair + 1) % 2]);
