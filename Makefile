@@ -1,7 +1,7 @@
 # Thin: every target is a line or two over CMakePresets.json and scripts/.
 PREFIX ?= /usr/local
 
-.PHONY: help bootstrap build cuda demo test test-full check format report bench bench-llm bench-profile bench-gpu bench-serve fuzz tsan coverage install clean
+.PHONY: help bootstrap build cuda demo test test-full quick check format report bench bench-llm bench-profile bench-gpu bench-serve fuzz tsan coverage install clean
 
 help:
 	@echo 'ration: models inside a memory budget'
@@ -11,6 +11,7 @@ help:
 	@echo '  make demo       a model of 512 MiB tells a story within 128 MiB'
 	@echo '  make test       debug build with ASan + UBSan, all tests but the long ones, and TSan for threads'
 	@echo '  make test-full  the long ones, too'
+	@echo '  make quick      the tests of one layer, built for them alone: LAYER=plan'
 	@echo '  make check      format, lint, include arrows, names, longest functions'
 	@echo '  make format     rewrite the sources as make check wants them'
 	@echo '  make bench      speed and memory beside peers and limits, in one run'
@@ -46,6 +47,10 @@ test-full:
 	@scripts/bootstrap build test
 	@scripts/bootstrap page || echo 'no browser: pages are not tested'
 	@scripts/test full
+
+quick:
+	@scripts/bootstrap build test
+	@scripts/test layer $(or $(LAYER),$(error LAYER=plan, or another folder of tests/unit; conform, golden, budget, cli))
 
 check:
 	@scripts/bootstrap build test check

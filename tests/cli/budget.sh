@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release
 # budget.sh — a model four times as large as the budget is converted within it: by the peak of resident memory, and in a
 # cgroup that would kill the program if it took more.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

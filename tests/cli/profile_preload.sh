@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-only
 # profile_preload.sh — libration_preload.so: the peak in the file is the peak that the program itself counted.
 . "$(dirname "${BASH_SOURCE[0]}")/../python/library.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-only
 # profile_python.sh — the Python package: without torch, and with it where $RATION_PYTHON (or python3) has it.
 . "$(dirname "${BASH_SOURCE[0]}")/../python/library.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release
 # --profile, the configuration, SIGUSR2: what is recorded, how a recording ends, and that nobody notices it otherwise.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 

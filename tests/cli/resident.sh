@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-only
 # resident.sh — a model of 256 MiB runs within budgets from a fifth of it down to its floor: the answer is right, the
 # live bytes are the predicted ones, and the process's peak of resident memory, its image included, stays within the
 # budget; in a cgroup with the budget as its limit it is not killed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-only long
 # serve_cgroup.sh — a server in a memory cgroup whose limit is its budget, under more load than it can take for 10
 # minutes: nothing is killed, the only refusals are 429 and 503, and every answer that was begun is complete.
 #

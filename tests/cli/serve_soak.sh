@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-full
 # serve_soak.sh — 1,000 idle and 200 active connections for 5 minutes: no error, resident memory within the budget, and
 # no growth: the last minute's most is at most 1 % above the second minute's.
 #

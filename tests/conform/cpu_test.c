@@ -43,7 +43,7 @@ static void check_level(rn_cpu_level level) {
     conform_target target = {.kernels = rn_cpu_kernels, .workers = workers, .threads = 2};
     uint32_t wrong = 0;
     rn_cpu_level_force(level);
-    if (rn_cpu_level_get() != level) skip();
+    if (rn_cpu_level_get() != level) skip_because("a CPU without %s", rn_cpu_level_name(level));
     for (int packed = 0; packed < 2; packed++) {
         target.weight_layout = packed ? rn_cpu_weight_layout : NULL;
         for (const conform_table *const *t = conform_tables; *t; t++)

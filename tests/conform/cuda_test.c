@@ -49,8 +49,7 @@ static int close_gpu(void **state) {
 
 static void want_gpu(void) {
     if (gpu) return;
-    print_message("no GPU: %s\n", reason.message);
-    skip();
+    skip_because("no GPU: %s", reason.message);
 }
 
 static void each_row(bool (*check)(const conform_row *row, conform_why *why)) {

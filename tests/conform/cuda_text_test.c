@@ -90,10 +90,7 @@ static void check_kind(const tiny_kind *kind) {
 
 static void every_kind_of_weights_says_what_the_cpu_says(void **state) {
     (void)state;
-    if (!gpu) {
-        print_message("no GPU: %s\n", reason.message);
-        skip();
-    }
+    if (!gpu) skip_because("no GPU: %s", reason.message);
     for (size_t i = 0; i < TINY_KINDS; i++)
         check_kind(&tiny_kinds[i]);
     assert_int_equal(wrong, 0);

@@ -184,17 +184,17 @@ static size_t check_template(golden *g) {
 
 static void templates_render_as_transformers_does(void **state) {
     static golden g;
-    size_t compared = 0;
+    size_t compared = 0, missing = 0;
     (void)state;
     open_golden(&g);
-    while (next(&g).kind == RN_JSON_OBJECT)
-        compared += check_template(&g);
-    close_golden(&g);
-    if (compared == 0) {
-        print_message("skipped: the templates are not here\n");
-        skip();
+    while (next(&g).kind == RN_JSON_OBJECT) {
+        size_t here = check_template(&g);
+        compared += here;
+        missing += here == 0;
     }
+    close_golden(&g);
     print_message("%zu conversations rendered as transformers does\n", compared);
+    if (missing > 0) skip_because("no test data: %zu chat templates", missing);
 }
 
 int main(void) {

@@ -15,8 +15,7 @@ static void check(const instance *x) {
     rn_place_table t;
     rn_placement p;
     snprintf(name, sizeof name, "planner/%s.csv", x->name);
-    const char *path = test_data(name);
-    if (!path) skip();
+    const char *path = test_data_or_skip(name);
     assert_ok(rn_place_table_read(path, &t));
     rn_place_options options = {.capacity_bytes = x->capacity_bytes, .node_limit = 500000};
     assert_ok(rn_place(t.buffers, t.count, &options, t.offsets, &p));

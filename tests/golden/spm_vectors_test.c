@@ -20,8 +20,7 @@ static rn_str read_text(const char *path) {
 static rn_spm *load(const char *name) {
     char path[256];
     snprintf(path, sizeof path, "tokenizers/%s", name);
-    const char *found = test_data(path);
-    if (!found) skip();
+    const char *found = test_data_or_skip(path);
     rn_str file = read_text(found);
     rn_spm *spm;
     assert_ok(rn_spm_load(file, &spm));
@@ -70,7 +69,8 @@ static const char *find_separator(const char *at) {
 // The texts of `.inp` stand between separators, the ids of `.out` one line a text. The 47th and
 // last text is empty and has no line.
 static void check_ggml(const rn_spm *spm, const char *inputs, const char *outputs) {
-    rn_str texts = read_text(test_data(inputs)), lists = read_text(test_data(outputs));
+    rn_str texts = read_text(test_data_or_skip(inputs)),
+           lists = read_text(test_data_or_skip(outputs));
     const char *list = lists.data;
     uint32_t ids[512];
     size_t count = 0;
@@ -110,8 +110,7 @@ static const rn_metadata *find_metadata(const rn_checkpoint *checkpoint, const c
 }
 
 static rn_spm *create_from_gguf(const char *name) {
-    const char *path = test_data(name);
-    if (!path) skip();
+    const char *path = test_data_or_skip(name);
     rn_checkpoint *checkpoint;
     assert_ok(rn_checkpoint_open(path, &checkpoint));
     const rn_metadata *texts = find_metadata(checkpoint, "tokenizer.ggml.tokens");
@@ -202,7 +201,7 @@ static bool check_js_case(rn_json_reader *json, const rn_spm *spm) {
 static void llama_2_gives_llama_tokenizer_js_ids(void **state) {
     (void)state;
     rn_spm *spm = load("llama2/tokenizer.model");
-    rn_str file = read_text(test_data("tokenizers/vectors/llama_spm_js_vectors.json"));
+    rn_str file = read_text(test_data_or_skip("tokenizers/vectors/llama_spm_js_vectors.json"));
     rn_json_reader json;
     size_t count = 0;
     rn_json_reader_init(&json, file, &rn_system_allocator);
@@ -267,9 +266,9 @@ static void check_conversation(const rn_spm *spm, const char *name) {
     rn_json_reader json;
     rn_tokens got = {0};
     snprintf(path, sizeof path, "tokenizers/mistral/samples/%s/text_v3.txt", name);
-    rn_str text = spell_bytes(read_text(test_data(path)));
+    rn_str text = spell_bytes(read_text(test_data_or_skip(path)));
     snprintf(path, sizeof path, "tokenizers/mistral/samples/%s/tokens_v3.json", name);
-    rn_str file = read_text(test_data(path));
+    rn_str file = read_text(test_data_or_skip(path));
     rn_json_reader_init(&json, file, &rn_system_allocator);
     assert_ok(rn_json_expect(&json, RN_JSON_OBJECT, NULL));
     find_key(&json, "tokens");
@@ -403,8 +402,7 @@ static rn_str without_blanks(rn_str text) {
 
 static void twelve_models_give_sentencepieces_ids(void **state) {
     (void)state;
-    const char *book = test_data("tokenizers/sentencepiece/botchan.txt");
-    if (!book) skip();
+    const char *book = test_data_or_skip("tokenizers/sentencepiece/botchan.txt");
     golden g = {.book = read_text(book)};
     g.joined = without_blanks(g.book);
     rn_str file = read_text("tests/golden/spm_golden.txt");

@@ -17,9 +17,8 @@ static void load(const rn_checkpoint *c, const char *name, rn_dtype dtype, void 
 }
 
 static expected *read_expected(const char *file) {
-    const char *path = test_data(file);
+    const char *path = test_data_or_skip(file);
     rn_checkpoint *c;
-    if (!path) skip();
     expected *e = malloc(sizeof *e);
     assert_non_null(e);
     assert_ok(rn_checkpoint_open(path, &c));
@@ -31,9 +30,8 @@ static expected *read_expected(const char *file) {
 
 // The logits behind each of the expected tokens.
 static float *compute(const char *file, const expected *e, bool plain) {
-    const char *path = test_data(file);
+    const char *path = test_data_or_skip(file);
     float *logits = malloc(sizeof e->logits);
-    if (!path) skip();
     assert_non_null(logits);
     text_run *run = text_run_open(
         path, NULL, &(rn_text_options){.context = 256, .rows = 32, .plain_activations = plain});

@@ -10,23 +10,15 @@
 // ---- tools ------------------------------------------------------------------------------
 
 static rn_tokenizer *open_data(const char *name) {
-    const char *path = test_data(name);
+    const char *path = test_data_or_skip(name);
     rn_tokenizer *tokenizer = NULL;
-    if (!path) {
-        print_message("skipped: %s is missing\n", name);
-        skip();
-    }
     assert_ok(rn_tokenizer_open(path, &tokenizer));
     return tokenizer;
 }
 
 static rn_str read_data(const char *name) {
-    const char *path = test_data(name);
+    const char *path = test_data_or_skip(name);
     size_t bytes;
-    if (!path) {
-        print_message("skipped: %s is missing\n", name);
-        skip();
-    }
     char *text = test_read(path, &bytes);
     return (rn_str){text, bytes};
 }
@@ -532,9 +524,8 @@ static void files_of_torchtune_equal_tokenizers(void **state) {
 
 static void a_merge_of_tokens_that_are_not_there_is_refused(void **state) {
     (void)state;
-    const char *path = test_data("tokenizers/torchtune/test_hf_tokenizer.json");
+    const char *path = test_data_or_skip("tokenizers/torchtune/test_hf_tokenizer.json");
     rn_tokenizer *tokenizer;
-    if (!path) skip();
     assert_fails(RN_CORRUPT, rn_tokenizer_open(path, &tokenizer)); // tokenizers refuses it, too
     assert_null(tokenizer);
     assert_non_null(strstr(rn_last_story()->message, "\"H\" \"e\""));

@@ -20,6 +20,12 @@ const char *test_data(const char *name) {
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
+const char *test_data_or_skip(const char *name) {
+    const char *path = test_data(name);
+    if (!path) skip_because("no test data: %s", name);
+    return path;
+}
+
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
     (void)info, (void)type, (void)walk;
     return remove(path);

@@ -13,6 +13,28 @@
 
 #include <ration/status.h>
 
+// The main of a test file becomes a function of its layer's executable, which calls the one that it
+// is asked for (tests/test_main.c).
+#ifdef RN_TEST_MAIN
+int RN_TEST_MAIN(void);
+#define main RN_TEST_MAIN
+#endif
+
+// Leaves the test that is running out and says why, as printf does: "no GPU: %s". It counts as
+// skipped, never as passed.
+#define skip_because(...)                                                                          \
+    do {                                                                                           \
+        test_note_skip(__VA_ARGS__);                                                               \
+        _skip(__FILE__, __LINE__);                                                                 \
+    } while (0)
+#undef skip
+#define skip() skip_because("no reason given at %s:%d", __FILE__, __LINE__)
+
+// cmocka's own, counted.
+#undef cmocka_run_group_tests
+#define cmocka_run_group_tests(tests, setup, teardown)                                             \
+    test_run_group(#tests, tests, sizeof(tests) / sizeof(tests)[0], setup, teardown)
+
 // Asserts success and, on failure, shows the story.
 #define assert_ok(expr)                                                                            \
     do {                                                                                           \
@@ -37,9 +59,18 @@ enum { TEST_THREADS_ONLY = 1 };
 enum { TEST_THREADS_ONLY = 0 };
 #endif
 
+void test_note_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int test_run_group(const char *name, const struct CMUnitTest *tests, size_t count,
+                   CMFixtureFunction setup, CMFixtureFunction teardown);
+// What the process ends with, after all its groups: 1 where a test failed, 77 where none did and
+// some were skipped (a line says how many and why), else 0.
+int test_verdict(int failed);
+
 // The shared test data ("../shared/data" or $RATION_DATA) joined with `name`, in a static buffer;
-// NULL where it is missing: the test then calls skip().
+// NULL where it is missing.
 const char *test_data(const char *name);
+// The same, for a test that is nothing without it: skips where it is missing.
+const char *test_data_or_skip(const char *name);
 // A fresh folder for this test's files; removed at exit.
 const char *test_folder(void);
 // `test_folder()`/name, in one of a few rotating static buffers.

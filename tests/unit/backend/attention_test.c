@@ -296,7 +296,7 @@ static void fused_levels_have_the_same_bits(void **state) {
     scene a = {1, 70, 90, 4, 2, 36, {.causal = true}, 2, {0}};
     float *y[2][2], *g[2][3];
     rn_cpu_level_force(RN_CPU_AVX512);
-    if (rn_cpu_level_get() != RN_CPU_AVX512) skip();
+    if (rn_cpu_level_get() != RN_CPU_AVX512) skip_because("a CPU without AVX-512");
     open_scene(&a);
     for (int i = 0; i < 2; i++) {
         rn_cpu_level_force(i ? RN_CPU_AVX512 : RN_CPU_AVX2);

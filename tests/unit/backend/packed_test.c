@@ -259,7 +259,7 @@ static void superblocks_of_256(void **unused) {
 // Rows go side by side in strips of any number up to eight, past odd panels and a part of one.
 static void any_number_of_rows(void **unused) {
     (void)unused;
-    if (TEST_THREADS_ONLY) skip();
+    if (TEST_THREADS_ONLY) skip_because("left to builds without ThreadSanitizer");
     const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K,
                                RN_DTYPE_Q6_K};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {

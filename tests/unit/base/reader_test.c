@@ -434,9 +434,9 @@ static rn_reader_stats read_third(rn_reader_options options) {
 
 static void read_cold_and_warm(rn_reader_engine engine) {
     rn_reader_options options = {.engine = engine, .buffer_bytes = 1 << 20};
-    if (!drop_pages(disk[3].path)) skip();
+    if (!drop_pages(disk[3].path)) skip_because("the folder for tests is in memory");
     rn_reader_stats stats = read_third(options);
-    if (stats.plain_bytes > 0) skip(); // no O_DIRECT in the folder for tests
+    if (stats.plain_bytes > 0) skip_because("no O_DIRECT in the folder for tests");
     assert_int_equal(stats.direct_bytes, sizes[3]);
     assert_int_equal(stats.cached_bytes, 0);
     assert_false(any_cached(&disk[3]));
@@ -459,7 +459,7 @@ static void reader_takes_cached_pages_and_leaves_the_cache_alone(void **state) {
 
 static void read_plainly(rn_reader_engine engine) {
     rn_reader_options options = {.engine = engine, .avoid_direct = true};
-    if (!drop_pages(disk[3].path)) skip();
+    if (!drop_pages(disk[3].path)) skip_because("the folder for tests is in memory");
     rn_reader_stats stats = read_third(options);
     assert_int_equal(stats.plain_bytes, sizes[3]);
     assert_int_equal(stats.direct_bytes, 0);
@@ -751,7 +751,7 @@ static void reader_uses_threads_where_io_uring_is_forbidden(void **state) {
     if (child == 0) _exit(read_forbidden());
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == CHILD_CANNOT) skip();
+    if (WEXITSTATUS(status) == CHILD_CANNOT) skip_because("no seccomp filter can be set");
     assert_int_equal(WEXITSTATUS(status), CHILD_GOOD);
 }
 

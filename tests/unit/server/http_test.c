@@ -286,10 +286,10 @@ static void bytes_grow_with_connections_and_with_tls(void **state) {
 // ---- a server without a model -------------------------------------------------------------------
 
 // On this machine at all; that ours is found is part of the tests.
-static bool has_library(void) {
+static void want_library(void) {
     void *library = dlopen("libmicrohttpd.so.12", RTLD_LAZY);
-    if (library) dlclose(library);
-    return library;
+    if (!library) skip_because("no libmicrohttpd.so.12");
+    dlclose(library);
 }
 
 // The whole answer, in a static buffer.
@@ -311,7 +311,7 @@ static const char *ask_server(const rn_server *server, const char *request) {
 
 static void before_the_model_is_there_probes_are_told_and_others_wait(void **state) {
     (void)state;
-    if (!has_library()) skip();
+    want_library();
     rn_server_options options = {.limits = {.connections = 8}};
     rn_server *server;
     assert_ok(rn_server_create(&options, &server));
@@ -329,7 +329,7 @@ static void before_the_model_is_there_probes_are_told_and_others_wait(void **sta
 
 static void an_address_that_cannot_be_had_is_told_plainly(void **state) {
     (void)state;
-    if (!has_library()) skip();
+    want_library();
     rn_server_options options = {.limits = {.connections = 8}};
     rn_server *server, *second;
     assert_ok(rn_server_create(&options, &server));
@@ -346,7 +346,7 @@ static void an_address_that_cannot_be_had_is_told_plainly(void **state) {
 
 static void certificates_are_looked_at_before_they_are_used(void **state) {
     (void)state;
-    if (!has_library()) skip();
+    want_library();
     rn_server *server;
     rn_server_options options = {.tls_certificate = "tests/server/http_certificate.pem",
                                  .tls_key = "tests/server/http_key.pem",
@@ -364,7 +364,7 @@ static void certificates_are_looked_at_before_they_are_used(void **state) {
 
 static void a_server_without_memory_leaves_nothing_behind(void **state) {
     (void)state;
-    if (!has_library()) skip();
+    want_library();
     const char *const keys[] = {"alpha"};
     rn_server_options options = {
         .api_keys = keys, .api_key_count = 1, .limits = {.connections = 2048}};
@@ -394,7 +394,7 @@ static size_t count_entries(const char *folder) {
 
 static void a_server_that_has_ended_leaves_no_file_and_no_thread(void **state) {
     (void)state;
-    if (!has_library()) skip();
+    want_library();
     rn_server_options options = {.limits = {.connections = 8}};
     size_t files = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
     for (int i = 0; i < 20; i++) {

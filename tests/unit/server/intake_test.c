@@ -39,23 +39,22 @@ typedef struct house {
 static const char own_form[] = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: "
                                "{{ m['content'] | trim }}<|endoftext|>\n{% endfor %}";
 
-// False: the data is not here.
-static bool open_house(house *h) {
+// Skips the rest of a test where the data is not here; the first house needs none.
+static void open_house(house *h) {
     h->tokens = rn_model_tokenizer(model);
     if (!h->tokenizer) {
         assert_ok(rn_chat_template_parse("form", rn_str_from(own_form), &h->parsed));
-        return true;
+        return;
     }
     char path[512];
     size_t bytes;
-    if (!test_data(h->form) || !test_data(h->tokenizer)) return false;
-    snprintf(path, sizeof path, "%s", test_data(h->tokenizer));
+    const char *form = test_data_or_skip(h->form);
+    snprintf(path, sizeof path, "%s", test_data_or_skip(h->tokenizer));
     assert_ok(rn_tokenizer_open(path, &h->opened));
     h->tokens = h->opened;
-    char *text = test_read(test_data(h->form), &bytes);
+    char *text = test_read(form, &bytes);
     assert_ok(rn_chat_template_parse("form", (rn_str){text, bytes}, &h->parsed));
     free(text);
-    return true;
 }
 
 static void close_house(house *h) {
@@ -107,7 +106,7 @@ static void harmless_messages_are_encoded_as_rendered(void **state) {
                                         "\xF3\xB0\x80\x81 and \xE2\x82\xAC"};
     for (size_t i = 0; i < HOUSES; i++) {
         house h = houses[i];
-        if (!open_house(&h)) continue;
+        open_house(&h);
         const rn_tokenizer_info *info = rn_tokenizer_get_info(h.tokens);
         for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
             rn_tokens got = encode(&h, texts[t]), expected = {0};
@@ -142,7 +141,7 @@ static void no_message_can_say_a_special_token(void **state) {
     (void)state;
     for (size_t i = 0; i < HOUSES; i++) {
         house h = houses[i];
-        if (!open_house(&h)) continue;
+        open_house(&h);
         rn_tokens harmless = encode(&h, "before x behind");
         size_t expected = count_special(&h, &harmless), tried = 0;
         uint32_t vocab = rn_tokenizer_get_info(h.tokens)->vocab_size;
@@ -193,7 +192,7 @@ static void characters_that_stand_for_tokens_may_stand_in_a_message(void **state
     static const char text[] = "\xF3\xB0\x80\x80 \xF3\xBF\xBF\xBB<|endoftext|>\xF3\xBF\xBF\xBC "
                                "\xF3\xB0\x80\x81<|";
     house h = houses[0];
-    assert_true(open_house(&h));
+    open_house(&h);
     rn_tokens got = encode(&h, text);
     assert_int_equal(count_special(&h, &got), 4); // the form's own
     assert_true(says(&h, &got, text));
@@ -245,8 +244,7 @@ static void encoding_holds_no_more_than_is_taken_for_it(void **state) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const rn_tokenizer *tokenizer = rn_model_tokenizer(model);
         rn_tokenizer *opened = NULL;
-        if (files[i] && !test_data(files[i])) continue;
-        if (files[i]) assert_ok(rn_tokenizer_open(test_data(files[i]), &opened));
+        if (files[i]) assert_ok(rn_tokenizer_open(test_data_or_skip(files[i]), &opened));
         if (opened) tokenizer = opened;
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
             size_t bytes = strlen(words[w]), whole = BYTES / bytes * bytes;
@@ -465,7 +463,7 @@ static void a_conversation_holds_no_more_than_is_taken_for_it(void **state) {
     static char text[BYTES + 1];
     for (size_t i = 0; i < HOUSES; i++) {
         house h = houses[i];
-        if (!open_house(&h)) continue;
+        open_house(&h);
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
             size_t bytes = strlen(words[w]), whole = BYTES / bytes * bytes;
             for (size_t at = 0; at < whole; at++)

@@ -1,3 +1,4 @@
+// labels: alone
 // The endpoints that only look: what they answer in each phase, and that no path of the machine is
 // ever told.
 #include "fake_engine.h"

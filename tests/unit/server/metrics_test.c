@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads alone
 // The text of /metrics is read by a strict parser: every line is HELP, TYPE or a sample; families
 // come once, with HELP and TYPE before their samples; names and labels are lawful; histograms rise.
 #include "fake_engine.h"

@@ -1,3 +1,4 @@
+// labels: alone
 // /profile: one recording at a time, fetched in every form, never at the price of the budget, and
 // gone with the server.
 #include "fake_engine.h"

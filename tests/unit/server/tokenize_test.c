@@ -1,3 +1,4 @@
+// labels: alone
 // tokenize_test.c — texts to tokens and back, as a client asks for it.
 #include "base/fault.h"
 #include "base/str.h"

@@ -1,0 +1,31 @@
+// test_main.c — the main of test_<layer>: runs the tests of one file, by its name.
+//
+//     build/dev/bin/test_plan cost               those of tests/unit/plan/cost_test.c
+//     build/dev/bin/test_plan cost '*budget*'    the ones among them whose names match
+#include "support.h"
+
+#define TEST(name, function) int function(void);
+#include RN_TEST_LIST
+#undef TEST
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} files[] = {
+#define TEST(name, function) {#name, function},
+#include RN_TEST_LIST
+};
+
+enum { FILE_COUNT = sizeof files / sizeof files[0] };
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc >= 2 && argc <= 3 && i < FILE_COUNT; i++) {
+        if (strcmp(files[i].name, argv[1]) != 0) continue;
+        if (argc == 3) cmocka_set_test_filter(argv[2]);
+        return test_verdict(files[i].run());
+    }
+    fprintf(stderr, "usage: %s NAME [PATTERN]\n", argv[0]);
+    for (size_t i = 0; i < FILE_COUNT; i++)
+        fprintf(stderr, "  %s\n", files[i].name);
+    return 2;
+}
