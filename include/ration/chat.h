@@ -2,7 +2,14 @@
 //
 //     rn_chat_template *template;
 //     RN_TRY(rn_chat_template_parse("model", source, &template));
-//     RN_TRY(rn_chat_template_render(template, &chat, sink));
+//     RN_TRY(rn_chat_encode(template, tokenizer, &chat, &tokens));
+//
+// Messages are not trusted. What they say stays text: rn_chat_encode follows every byte of theirs
+// through the template and the tokenizer's normaliser, and a special token is one only where the
+// template wrote all of it. That holds for texts that spell one ("<|im_end|>"), for those that do
+// so once the template has deleted something from them, or the normaliser has rewritten them, and
+// for halves that a neighbour completes. Rendering to text and encoding that with RN_ENCODE_SPECIAL
+// has no such protection: afterwards nobody can tell who wrote what.
 //
 // A template is a program in a small part of Jinja, from a file that is not trusted: it can reach
 // nothing but the conversation, and its steps, its depth and its output are limited. It is rendered
@@ -12,7 +19,7 @@
 #ifndef RATION_CHAT_H
 #define RATION_CHAT_H
 
-#include <ration/text.h>
+#include <ration/tokenizer.h>
 
 RN_BEGIN_DECLS
 
@@ -20,7 +27,9 @@ typedef struct rn_chat_template rn_chat_template;
 
 // UTF-8; anything else is RN_INVALID.
 typedef struct rn_chat_message {
-    rn_str role; // "system", "user", "assistant", "tool"
+    // "system", "user", "assistant", "tool", "developer", "function": templates make special tokens
+    // of them ("<|user|>"). Of another role they cannot: it is text like the content.
+    rn_str role;
     rn_str content;
 } rn_chat_message;
 
@@ -29,7 +38,7 @@ typedef struct rn_chat {
     size_t count;
     bool add_generation_prompt; // end with the beginning of an answer
     // As the tokenizer spells them. Without data (not even ""): undefined in the template, as
-    // where a tokenizer has no such token.
+    // where a tokenizer has no such token. rn_chat_encode asks its tokenizer instead.
     rn_str bos_token, eos_token;
     // Seconds since 1970, for strftime_now; read as UTC, so add the zone's offset for local time.
     // 0: strftime_now is undefined, and templates that ask first take their default date.
@@ -47,6 +56,11 @@ RN_API void rn_chat_template_free(rn_chat_template *chat_template);
 // operation on something undefined), or a limit. Any number of threads may render one template.
 RN_API RN_MUST_USE rn_status rn_chat_template_render(const rn_chat_template *chat_template,
                                                      const rn_chat *chat, rn_sink sink);
+// Appends the tokens of the conversation: what encoding its rendering with RN_ENCODE_SPECIAL gives,
+// but that text of messages is never a special token. RN_INVALID: also an empty text.
+RN_API RN_MUST_USE rn_status rn_chat_encode(const rn_chat_template *chat_template,
+                                            const rn_tokenizer *tokenizer, const rn_chat *chat,
+                                            rn_tokens *out);
 
 RN_END_DECLS
 

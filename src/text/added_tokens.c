@@ -43,6 +43,7 @@ void rn_added_seal(rn_added *added) {
     for (size_t i = 0; i < added->count; i++) {
         added->begins[(uint8_t)added->tokens[i].content.data[0]] = true;
         added->any_ordinary = added->any_ordinary || !added->tokens[i].special;
+        added->any_special = added->any_special || added->tokens[i].special;
     }
 }
 
@@ -103,29 +104,56 @@ static rn_added_match widen(const rn_added_token *token, rn_str text, size_t fro
     return (rn_added_match){token, start, end};
 }
 
+typedef struct search {
+    const rn_added *added;
+    rn_str text;
+    rn_taint taint;
+    bool special, ordinary; // what may be found
+} search;
+
+static const rn_added_token *longest_at(const search *s, size_t at);
+
+// Whether an ordinary token at [start, end), a part of which is a message's, would take a piece of
+// a special one that is the template's.
+static bool cuts_special(const search *s, size_t start, size_t end) {
+    search other = *s;
+    other.ordinary = false;
+    if (!s->special || !rn_taint_any(s->taint, start, end)) return false;
+    for (size_t at = start + 1; at < end; at++)
+        if (s->added->begins[(uint8_t)s->text.data[at]] && longest_at(&other, at)) return true;
+    return false;
+}
+
+static bool is_allowed(const search *s, const rn_added_token *token, size_t at) {
+    size_t end = at + token->content.bytes;
+    if (token->single_word && !stands_alone(s->text, at, end)) return false;
+    if (token->special) return s->special && !rn_taint_any(s->taint, at, end);
+    return s->ordinary && !cuts_special(s, at, end);
+}
+
 // The longest token at `at`, or NULL.
-static const rn_added_token *longest_at(const rn_added *added, rn_str text, size_t at,
-                                        bool special) {
+static const rn_added_token *longest_at(const search *s, size_t at) {
+    const rn_added *added = s->added;
     const rn_added_token *found = NULL;
     size_t low = 0, high = added->count;
     for (size_t depth = 0; low < high; depth++) {
         for (; low < high && added->tokens[low].content.bytes == depth; low++)
-            if ((special || !added->tokens[low].special) &&
-                (!added->tokens[low].single_word || stands_alone(text, at, at + depth)))
-                found = &added->tokens[low];
-        if (at + depth >= text.bytes) break;
-        int byte = (uint8_t)text.data[at + depth];
+            if (is_allowed(s, &added->tokens[low], at)) found = &added->tokens[low];
+        if (at + depth >= s->text.bytes) break;
+        int byte = (uint8_t)s->text.data[at + depth];
         low = bound(added, low, high, depth, byte);
         high = bound(added, low, high, depth, byte + 1);
     }
     return found;
 }
 
-rn_added_match rn_added_find(const rn_added *added, rn_str text, size_t from, bool special) {
+rn_added_match rn_added_find(const rn_added *added, rn_str text, rn_taint taint, size_t from,
+                             bool special) {
+    search s = {added, text, taint, special, true};
     if (added->count == 0 || (!special && !added->any_ordinary)) return (rn_added_match){0};
     for (size_t at = from; at < text.bytes; at++) {
         if (!added->begins[(uint8_t)text.data[at]]) continue;
-        const rn_added_token *token = longest_at(added, text, at, special);
+        const rn_added_token *token = longest_at(&s, at);
         if (token) return widen(token, text, from, at);
     }
     return (rn_added_match){0};

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "base/alloc.h"
+#include "text/taint.h"
 
 typedef struct rn_added_token {
     rn_str content; // borrowed
@@ -21,6 +22,7 @@ typedef struct rn_added {
     size_t count, capacity;
     bool begins[256];  // some content begins with this byte
     bool any_ordinary; // one is not special
+    bool any_special;
 } rn_added;
 
 RN_MUST_USE rn_status rn_added_add(rn_added *added, rn_added_token token);
@@ -33,7 +35,10 @@ typedef struct rn_added_match {
     const rn_added_token *token; // NULL: none
     size_t start, end;           // in the text, stripped white space included
 } rn_added_match;
-// The leftmost, there the longest, at `at` or behind it.
-rn_added_match rn_added_find(const rn_added *added, rn_str text, size_t at, bool special);
+// The leftmost, there the longest, at `at` or behind it. Special tokens are found where `special`,
+// and none of their bytes is tainted; an ordinary token that is partly tainted does not take a
+// piece of one ("<" of a message and "<|im_end|>" of the template are no "<<").
+rn_added_match rn_added_find(const rn_added *added, rn_str text, rn_taint taint, size_t at,
+                             bool special);
 
 #endif

@@ -49,10 +49,19 @@ static bool can_cut_at_blank(const rn_bpe *bpe) {
     if (rn_vocab_find(bpe->vocab, (rn_str){blank, 3}) == RN_NO_TOKEN) return false;
     for (size_t i = 0; i < bpe->merges.slot_count; i++) {
         const rn_merge *merge = &bpe->merges.slots[i];
-        if (merge->left == RN_NO_MERGE) continue;
+        if (merge->left == RN_NO_MERGE || merge->left == RN_MERGE_GONE) continue;
         if (reaches_over_blank(rn_vocab_text(bpe->vocab, merge->into))) return false;
     }
     return true;
+}
+
+// Merges that would make a special token out of text.
+static void drop_reserved(rn_bpe *bpe) {
+    for (size_t i = 0; i < bpe->merges.slot_count; i++) {
+        rn_merge *merge = &bpe->merges.slots[i];
+        if (merge->left != RN_NO_MERGE && rn_vocab_is_reserved(bpe->vocab, merge->into))
+            *merge = (rn_merge){RN_MERGE_GONE, RN_MERGE_GONE, 0, 0};
+    }
 }
 
 rn_status rn_bpe_finish(rn_bpe *bpe) {
@@ -62,6 +71,7 @@ rn_status rn_bpe_finish(rn_bpe *bpe) {
         bpe->byte_ids[byte] = find_byte(bpe, byte, (rn_str){0});
         bpe->last_ids[byte] = suffix.bytes ? find_byte(bpe, byte, suffix) : bpe->byte_ids[byte];
     }
+    drop_reserved(bpe);
     bpe->cut_at_blank = can_cut_at_blank(bpe);
     RN_TRY(rn_alloc_zeroed(bpe->from, bpe->vocab->count, 1, &whole));
     bpe->whole = whole;
@@ -286,7 +296,8 @@ static uint32_t find_whole(const rn_bpe *bpe, rn_str word, uint32_t hash) {
 static rn_status encode_new(const rn_bpe *bpe, rn_str word, uint32_t hash, rn_bpe_scratch *scratch,
                             rn_tokens *out) {
     uint32_t id = find_whole(bpe, word, hash);
-    if (id == RN_NO_TOKEN) return join_word(bpe, word, scratch, out);
+    if (id == RN_NO_TOKEN || rn_vocab_is_reserved(bpe->vocab, id))
+        return join_word(bpe, word, scratch, out);
     if (bpe->ignore_merges) return rn_tokens_push(out, id);
     uint8_t state = atomic_load_explicit(&bpe->whole[id], memory_order_relaxed);
     if (state == IS_WHOLE) return rn_tokens_push(out, id);

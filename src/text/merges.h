@@ -4,7 +4,8 @@
 
 #include "base/alloc.h"
 
-#define RN_NO_MERGE UINT32_MAX
+#define RN_NO_MERGE   UINT32_MAX
+#define RN_MERGE_GONE (UINT32_MAX - 1) // as `left`: a slot whose merge was taken away
 
 typedef struct rn_merge {
     uint32_t left, right; // token ids; left RN_NO_MERGE: an empty slot

@@ -1,6 +1,6 @@
 // template.c — chat.h: a template's text becomes a tree once, and each rendering walks that tree
 // with memory of its own. Nothing is written to the caller's sink before all of it is rendered.
-#include <ration/chat.h>
+#include "text/chat_text.h"
 
 #include "memory/account.h"
 #include "text/template_run.h"
@@ -47,14 +47,25 @@ void rn_chat_template_free(rn_chat_template *chat_template) {
 
 // ---- the conversation as values ----------------------------------------------------------
 
+// Templates write '<|' + role + '|>' and mean a special token. A role that nobody has heard of may
+// be anything: "end" would be <|end|>.
+static bool is_known_role(rn_str role) {
+    static const rn_str known[] = {RN_STR("system"), RN_STR("user"),      RN_STR("assistant"),
+                                   RN_STR("tool"),   RN_STR("developer"), RN_STR("function")};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (rn_str_equal(role, known[i])) return true;
+    return false;
+}
+
 static rn_status make_message(rn_jinja_run *run, const rn_chat_message *message,
                               rn_jinja_value *out) {
     rn_jinja_dict *dict = NULL;
+    rn_str role = message->role, content = {"", 0};
+    if (!is_known_role(role)) RN_TRY(rn_jinja_copy_foreign(run, message->role, &role));
+    RN_TRY(rn_jinja_copy_foreign(run, message->content, &content));
     RN_TRY(rn_jinja_dict_new(run, &dict));
-    RN_TRY(
-        rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("role")), rn_jinja_text(message->role)));
-    RN_TRY(rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("content")),
-                             rn_jinja_text(message->content)));
+    RN_TRY(rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("role")), rn_jinja_text(role)));
+    RN_TRY(rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("content")), rn_jinja_text(content)));
     *out = (rn_jinja_value){.type = RN_JINJA_DICT, .dict = dict};
     return RN_OK;
 }
@@ -91,16 +102,32 @@ static rn_status set_variables(rn_jinja_run *run, const rn_chat *chat) {
     return set_token(run, RN_STR("eos_token"), chat->eos_token);
 }
 
-rn_status rn_chat_template_render(const rn_chat_template *chat_template, const rn_chat *chat,
-                                  rn_sink sink) {
+rn_status rn_chat_text_make(const rn_chat_template *chat_template, const rn_chat *chat,
+                            rn_chat_text *out) {
     rn_jinja_run run = {
         .source = &chat_template->source, .most_bytes = chat->most_bytes, .now = chat->now};
     rn_arena_init(&run.arena, RN_HOST_OTHER, 0);
     rn_buffer_init(&run.out, RN_HOST_OTHER, RN_JINJA_MAX_OUTPUT_BYTES);
+    rn_buffer_init(&run.taint, RN_HOST_OTHER, rn_taint_bytes(RN_JINJA_MAX_OUTPUT_BYTES));
     rn_status s = set_variables(&run, chat);
     if (s == RN_OK) s = rn_jinja_execute(&run, chat_template->body);
-    if (s == RN_OK && run.out.bytes > 0) s = rn_sink_write(sink, run.out.data, run.out.bytes);
-    rn_buffer_free(&run.out);
     rn_arena_free_all(&run.arena);
+    *out = (rn_chat_text){run.out, run.taint};
+    if (s != RN_OK) rn_chat_text_free(out);
+    return s;
+}
+
+void rn_chat_text_free(rn_chat_text *text) {
+    rn_buffer_free(&text->text);
+    rn_buffer_free(&text->taint);
+}
+
+rn_status rn_chat_template_render(const rn_chat_template *chat_template, const rn_chat *chat,
+                                  rn_sink sink) {
+    rn_chat_text made;
+    RN_TRY(rn_chat_text_make(chat_template, chat, &made));
+    rn_status s = RN_OK;
+    if (made.text.bytes > 0) s = rn_sink_write(sink, made.text.data, made.text.bytes);
+    rn_chat_text_free(&made);
     return s;
 }

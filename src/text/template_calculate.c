@@ -102,12 +102,14 @@ static rn_status calculate_floats(rn_jinja_run *run, rn_jinja_token_kind op, dou
 // ---- text and lists ----------------------------------------------------------------------
 
 static rn_status add_texts(rn_jinja_run *run, rn_str a, rn_str b, rn_jinja_value *out) {
-    void *block;
+    rn_jinja_made sum;
     RN_TRY(rn_jinja_work(run, a.bytes + b.bytes));
-    RN_TRY(rn_jinja_alloc(run, a.bytes + b.bytes, 1, &block));
-    if (a.bytes) memcpy(block, a.data, a.bytes);
-    if (b.bytes) memcpy((char *)block + a.bytes, b.data, b.bytes);
-    *out = rn_jinja_text((rn_str){block, a.bytes + b.bytes});
+    RN_TRY(rn_jinja_make_text(run, a.bytes + b.bytes, &sum));
+    if (a.bytes) memcpy(sum.text, a.data, a.bytes);
+    if (b.bytes) memcpy(sum.text + a.bytes, b.data, b.bytes);
+    rn_jinja_made_of(&sum, 0, rn_jinja_taint_of(run, a), a.bytes);
+    rn_jinja_made_of(&sum, a.bytes, rn_jinja_taint_of(run, b), b.bytes);
+    *out = rn_jinja_text((rn_str){sum.text, a.bytes + b.bytes});
     return RN_OK;
 }
 

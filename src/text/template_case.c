@@ -23,11 +23,11 @@ static bool has_odd_lower(uint32_t c) {
 }
 
 static rn_status map(rn_jinja_run *run, rn_str text, bool upper, rn_str *out) {
-    void *block;
+    rn_jinja_made mapped;
     RN_TRY(rn_jinja_work(run, text.bytes));
-    RN_TRY(rn_jinja_alloc(run, text.bytes, 2, &block)); // two bytes may become three
-    char *mapped = block;
-    *out = (rn_str){mapped, 0};
+    RN_TRY(rn_jinja_make_text(run, 2 * text.bytes, &mapped)); // two bytes may become three
+    rn_taint taint = rn_jinja_taint_of(run, text);
+    *out = (rn_str){mapped.text, 0};
     for (size_t at = 0, bytes; at < text.bytes; at += bytes) {
         uint32_t c = rn_jinja_decode(text, at, &bytes);
         if (upper ? has_long_upper(c) : has_odd_lower(c))
@@ -35,7 +35,9 @@ static rn_status map(rn_jinja_run *run, rn_str text, bool upper, rn_str *out) {
                                  upper ? "upper" : "lower", (unsigned)c);
         utf8proc_int32_t to =
             upper ? utf8proc_toupper((utf8proc_int32_t)c) : utf8proc_tolower((utf8proc_int32_t)c);
-        out->bytes += rn_utf8_encode((uint32_t)to, mapped + out->bytes);
+        size_t end = out->bytes + rn_utf8_encode((uint32_t)to, mapped.text + out->bytes);
+        for (; out->bytes < end; out->bytes++)
+            rn_jinja_made_of(&mapped, out->bytes, rn_taint_from(taint, at), 1);
     }
     return RN_OK;
 }
@@ -53,12 +55,13 @@ static bool is_letter(char c) {
 }
 
 static rn_status copy_ascii(rn_jinja_run *run, rn_str text, char **out) {
-    void *block;
     if (!rn_jinja_text_is_ascii(text))
         return rn_jinja_fail(run, RN_UNSUPPORTED,
                              "title case of other than ASCII letters is not supported");
-    RN_TRY(rn_jinja_alloc(run, text.bytes, 1, &block));
-    *out = block;
+    rn_jinja_made made;
+    RN_TRY(rn_jinja_make_text(run, text.bytes, &made));
+    rn_jinja_made_of(&made, 0, rn_jinja_taint_of(run, text), text.bytes);
+    *out = made.text;
     for (size_t i = 0; i < text.bytes; i++)
         (*out)[i] = (char)(is_letter(text.data[i]) ? text.data[i] | 32 : text.data[i]);
     return RN_OK;

@@ -153,7 +153,7 @@ static rn_status find_offsets(rn_jinja_run *run, rn_str text, size_t length, uin
 
 static rn_status slice_text(rn_jinja_run *run, rn_str text, size_t length, slice cut, rn_str *out) {
     uint32_t *offsets = NULL;
-    void *block;
+    rn_jinja_made copy;
     *out = (rn_str){"", 0};
     if (cut.count == 0) return RN_OK;
     RN_TRY(find_offsets(run, text, length, &offsets));
@@ -163,13 +163,14 @@ static rn_status slice_text(rn_jinja_run *run, rn_str text, size_t length, slice
                        : rn_jinja_text_part(text, begin, end);
         return RN_OK;
     }
-    RN_TRY(rn_jinja_alloc(run, text.bytes, 1, &block));
-    char *copy = block;
-    out->data = copy;
+    RN_TRY(rn_jinja_make_text(run, text.bytes, &copy));
+    rn_taint taint = rn_jinja_taint_of(run, text);
+    out->data = copy.text;
     for (size_t i = 0; i < cut.count; i++) {
         size_t at = (size_t)(cut.begin + (int64_t)i * cut.step);
         size_t begin = offsets ? offsets[at] : at, end = offsets ? offsets[at + 1] : at + 1;
-        memcpy(copy + out->bytes, text.data + begin, end - begin);
+        memcpy(copy.text + out->bytes, text.data + begin, end - begin);
+        rn_jinja_made_of(&copy, out->bytes, rn_taint_from(taint, begin), end - begin);
         out->bytes += end - begin;
     }
     return RN_OK;

@@ -3,12 +3,19 @@
 // The output is one growing buffer. A part of it that is needed as a value (a macro's result, a
 // `set` block, str(x)) is written to its end, copied out and cut off again, so nothing has to be
 // freed where a rendering fails.
+//
+// Which bytes came from a message is known by their address. Texts that a rendering makes, and the
+// messages themselves, lie in blocks that have a bit for each byte (taint.h); what lies elsewhere
+// is the template's. A part of a text needs no thought, its bytes lie where they lay. A copy takes
+// its bits along: rn_jinja_write and rn_jinja_take do, and so does whoever calls
+// rn_jinja_make_text.
 #ifndef RN_TEXT_TEMPLATE_RUN_H
 #define RN_TEXT_TEMPLATE_RUN_H
 
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/str.h"
+#include "text/taint.h"
 #include "text/template_node.h"
 #include "text/template_value.h"
 
@@ -22,6 +29,7 @@ enum {
 
 typedef struct rn_jinja_binding rn_jinja_binding;
 typedef struct rn_jinja_scope rn_jinja_scope;
+typedef struct rn_jinja_block rn_jinja_block;
 
 struct rn_jinja_scope {
     rn_jinja_scope *outer;
@@ -39,9 +47,11 @@ struct rn_jinja_run {
     const rn_jinja_source *source;
     rn_arena arena;
     rn_buffer out;
-    rn_jinja_scope *scope; // the innermost
-    rn_jinja_flow flow;    // what `break` and `continue` ask of the loop around them
-    uint32_t at;           // the place in the source that is being evaluated
+    rn_buffer taint;        // of `out`: rn_taint_bytes(out.bytes), zeroed when it is new
+    rn_jinja_block *blocks; // of text; the first is the one that is being filled
+    rn_jinja_scope *scope;  // the innermost
+    rn_jinja_flow flow;     // what `break` and `continue` ask of the loop around them
+    uint32_t at;            // the place in the source that is being evaluated
     uint64_t steps;
     int depth;
     size_t most_bytes; // see rn_chat; 0: the limits below
@@ -61,6 +71,21 @@ RN_MUST_USE rn_status rn_jinja_enter(rn_jinja_run *run);
 // Zeroed memory that lives as long as the rendering.
 RN_MUST_USE rn_status rn_jinja_alloc(rn_jinja_run *run, size_t count, size_t item_bytes,
                                      void **out);
+// Text that is being made, and its bits; nothing of it is tainted yet.
+typedef struct rn_jinja_made {
+    char *text;
+    uint8_t *bits;
+    size_t first; // the bit of text[0]
+} rn_jinja_made;
+RN_MUST_USE rn_status rn_jinja_make_text(rn_jinja_run *run, size_t bytes, rn_jinja_made *out);
+// Bytes [at, at + count) of it are made of as many that are tainted so.
+static inline void rn_jinja_made_of(const rn_jinja_made *made, size_t at, rn_taint taint,
+                                    size_t count) {
+    rn_taint_copy(made->bits, made->first + at, taint, count);
+}
+rn_taint rn_jinja_taint_of(rn_jinja_run *run, rn_str text);
+// A copy of what a stranger wrote: tainted.
+RN_MUST_USE rn_status rn_jinja_copy_foreign(rn_jinja_run *run, rn_str text, rn_str *out);
 RN_MUST_USE rn_status rn_jinja_write(rn_jinja_run *run, rn_str text);
 // Takes the output from `mark` (an earlier run->out.bytes) on as a value.
 RN_MUST_USE rn_status rn_jinja_take(rn_jinja_run *run, size_t mark, rn_str *out);

@@ -38,9 +38,13 @@ void rn_tokens_free(rn_tokens *tokens) {
 typedef struct encoding {
     const rn_tokenizer *tokenizer;
     rn_tokens *out;
+    rn_str text;    // all of it
+    rn_taint taint; // of `text`
     bool special;
     bool first; // the next word is the text's first
     rn_normalizing normalizing;
+    rn_normalizing apart_normalizing; // of one run at a time, see normalize_apart
+    rn_buffer apart, apart_taint;
     rn_cutting cutting;
     rn_bpe_scratch scratch;
 } encoding;
@@ -62,10 +66,10 @@ static rn_status encode_word(void *self, rn_str word) {
 // What is looked for in a stretch of text, and what is done with the rest.
 typedef rn_status (*plain_text)(encoding *e, rn_str text, bool first);
 
-static rn_status split_added(encoding *e, const rn_added *added, rn_str text, bool first,
-                             plain_text plain) {
+static rn_status split_added(encoding *e, const rn_added *added, rn_str text, rn_taint taint,
+                             bool first, plain_text plain) {
     for (size_t at = 0; at < text.bytes;) {
-        rn_added_match match = rn_added_find(added, text, at, e->special);
+        rn_added_match match = rn_added_find(added, text, taint, at, e->special);
         size_t end = match.token ? match.start : text.bytes;
         if (end > at) RN_TRY(plain(e, (rn_str){text.data + at, end - at}, first && at == 0));
         if (!match.token) break;
@@ -80,10 +84,68 @@ static rn_status encode_normalized(encoding *e, rn_str text, bool first) {
     return rn_cut(&e->cutting, text, first);
 }
 
-static rn_status encode_valid(encoding *e, rn_str text, bool first, bool begins) {
+static rn_status append_bits(rn_buffer *taint, size_t at, size_t count, bool tainted) {
+    for (size_t end = at + count; at < end; at++) {
+        if (at / 8 == taint->bytes) RN_TRY(rn_buffer_append(taint, "", 1));
+        rn_taint_put((uint8_t *)taint->data, at, tainted);
+    }
+    return RN_OK;
+}
+
+// The text with its runs (bytes that the template wrote, bytes of a message) normalised one by one,
+// so that each byte of the result has one author. A character with a tainted byte is tainted.
+static rn_status normalize_apart(encoding *e, rn_str text, rn_taint taint, bool begins) {
+    e->apart.bytes = e->apart_taint.bytes = 0;
+    for (size_t at = 0, end; at < text.bytes; at = end) {
+        bool tainted = rn_taint_at(taint, at);
+        end = rn_taint_run(taint, at, text.bytes);
+        while (end < text.bytes && ((uint8_t)text.data[end] & 0xC0) == 0x80) {
+            tainted = true;
+            end++;
+        }
+        rn_str run = {text.data + at, end - at};
+        RN_TRY(rn_normalize(&e->tokenizer->normalizer, &e->apart_normalizing, run,
+                            begins && at == 0, &run));
+        RN_TRY(append_bits(&e->apart_taint, e->apart.bytes, run.bytes, tainted));
+        RN_TRY(rn_buffer_append(&e->apart, run.data, run.bytes));
+    }
+    return RN_OK;
+}
+
+static bool has_special(const rn_added *added, rn_str text) {
+    rn_added_match match = {0};
+    do
+        match = rn_added_find(added, text, (rn_taint){0}, match.end, true);
+    while (match.token && !match.token->special);
+    return match.token;
+}
+
+// Normalises, and finds out who wrote what of the result. That matters only where special tokens
+// are looked for in it. Usually the runs' normal forms, one behind the other, are the text's. Where
+// they are not (a mark at the front of a message would join the template's last letter), and there
+// is a special token in either, what is normalised apart counts: nobody's text reaches across the
+// border then, neither to make a special token nor to spoil the template's.
+static rn_status normalize_tainted(encoding *e, rn_str *io, rn_taint *io_taint, bool begins) {
     const rn_tokenizer *tokenizer = e->tokenizer;
-    RN_TRY(rn_normalize(&tokenizer->normalizer, &e->normalizing, text, begins, &text));
-    return split_added(e, &tokenizer->added_normalized, text, first, encode_normalized);
+    const rn_added *added = &tokenizer->added_normalized;
+    rn_str text = *io, apart;
+    bool matters = e->special && added->any_special && rn_taint_any(*io_taint, 0, text.bytes);
+    RN_TRY(rn_normalize(&tokenizer->normalizer, &e->normalizing, text, begins, io));
+    if (matters) RN_TRY(normalize_apart(e, text, *io_taint, begins));
+    *io_taint = (rn_taint){0};
+    if (!matters) return RN_OK;
+    apart = (rn_str){e->apart.data, e->apart.bytes};
+    if (has_special(added, apart) || has_special(added, *io)) {
+        *io = apart;
+        *io_taint = (rn_taint){(const uint8_t *)e->apart_taint.data, 0};
+    }
+    return RN_OK;
+}
+
+static rn_status encode_valid(encoding *e, rn_str text, bool first, bool begins) {
+    rn_taint taint = rn_taint_from(e->taint, (size_t)(text.data - e->text.data));
+    RN_TRY(normalize_tainted(e, &text, &taint, begins));
+    return split_added(e, &e->tokenizer->added_normalized, text, taint, first, encode_normalized);
 }
 
 // Expressions and normalisers want UTF-8; bytes that are not are words of their own.
@@ -114,15 +176,22 @@ static rn_status encode_all(encoding *e, rn_str text, bool around) {
     const rn_tokenizer *tokenizer = e->tokenizer;
     plain_text plain = is_plain_spm(tokenizer) ? encode_spm : encode_stretch;
     if (around) RN_TRY(push_list(e->out, tokenizer->before, tokenizer->before_count));
-    RN_TRY(split_added(e, &tokenizer->added, text, true, plain));
+    RN_TRY(split_added(e, &tokenizer->added, text, e->taint, true, plain));
     return around ? push_list(e->out, tokenizer->after, tokenizer->after_count) : RN_OK;
 }
 
-rn_status rn_tokenizer_encode(const rn_tokenizer *tokenizer, rn_str text, uint32_t flags,
-                              rn_tokens *out) {
-    encoding e = {.tokenizer = tokenizer, .out = out, .special = flags & RN_ENCODE_SPECIAL};
+static rn_status encode_text(const rn_tokenizer *tokenizer, rn_str text, rn_taint taint,
+                             uint32_t flags, rn_tokens *out) {
+    encoding e = {.tokenizer = tokenizer,
+                  .out = out,
+                  .text = text,
+                  .taint = taint,
+                  .special = flags & RN_ENCODE_SPECIAL};
     size_t before = out->count;
     rn_normalizing_init(&e.normalizing, tokenizer->from);
+    rn_normalizing_init(&e.apart_normalizing, tokenizer->from);
+    rn_buffer_init(&e.apart, tokenizer->from, SIZE_MAX);
+    rn_buffer_init(&e.apart_taint, tokenizer->from, SIZE_MAX);
     rn_cutting_init(&e.cutting, &tokenizer->cutter, tokenizer->from);
     e.cutting.word = encode_word;
     e.cutting.self = &e;
@@ -130,10 +199,23 @@ rn_status rn_tokenizer_encode(const rn_tokenizer *tokenizer, rn_str text, uint32
     if (!tokenizer->spm) s = rn_bpe_scratch_prepare(&tokenizer->bpe, &e.scratch, text.bytes);
     if (s == RN_OK) s = encode_all(&e, text, flags & RN_ENCODE_BEGIN);
     rn_normalizing_free(&e.normalizing);
+    rn_normalizing_free(&e.apart_normalizing);
+    rn_buffer_free(&e.apart);
+    rn_buffer_free(&e.apart_taint);
     rn_cutting_free(&e.cutting);
     rn_bpe_scratch_free(&tokenizer->bpe, &e.scratch);
     if (s != RN_OK) out->count = before;
     return s;
+}
+
+rn_status rn_tokenizer_encode(const rn_tokenizer *tokenizer, rn_str text, uint32_t flags,
+                              rn_tokens *out) {
+    return encode_text(tokenizer, text, (rn_taint){0}, flags, out);
+}
+
+rn_status rn_tokenizer_encode_tainted(const rn_tokenizer *tokenizer, rn_str text, rn_taint taint,
+                                      rn_tokens *out) {
+    return encode_text(tokenizer, text, taint, RN_ENCODE_SPECIAL, out);
 }
 
 // ---- what it knows ----------------------------------------------------------------------

@@ -216,7 +216,9 @@ static rn_status show_tokens(rn_tokenizer *tokenizer) {
 
 // ---- the end ----------------------------------------------------------------------------
 
-static void mark_ends(rn_tokenizer *tokenizer, const rn_added *added) {
+// What ends a turn is special, also where a file forgets to say so (llama.cpp sees it so, too):
+// otherwise a message could end its own.
+static void mark_ends(rn_tokenizer *tokenizer, rn_added *added) {
     static const char *const names[] = {"<|eot_id|>",
                                         "<|im_end|>",
                                         "<|end|>",
@@ -239,8 +241,10 @@ static void mark_ends(rn_tokenizer *tokenizer, const rn_added *added) {
                                         "<turn|>"};
     for (size_t i = 0; i < added->count; i++)
         for (size_t name = 0; name < sizeof names / sizeof *names; name++)
-            if (rn_str_equal(added->tokens[i].content, rn_str_from(names[name])))
-                tokenizer->vocab.flags[added->tokens[i].id] |= RN_TOKEN_END;
+            if (rn_str_equal(added->tokens[i].content, rn_str_from(names[name]))) {
+                tokenizer->vocab.flags[added->tokens[i].id] |= RN_TOKEN_END | RN_TOKEN_SPECIAL;
+                added->tokens[i].special = true;
+            }
 }
 
 // Where no configuration says which token begins or ends a text, its usual name does.
@@ -273,6 +277,34 @@ static rn_status normalize_added(rn_tokenizer *tokenizer) {
     return s;
 }
 
+// A SentencePiece model may have special tokens among the pieces that it cuts text into (Gemma's
+// <start_of_turn> is a user-defined one, and tokenizer_config.json says that it is special). They
+// are found before its turn comes, where they are allowed; it must not find them where they are
+// not.
+static rn_status reserve_special(rn_tokenizer *tokenizer) {
+    size_t count = rn_spm_count(tokenizer->spm), bytes = count * sizeof(rn_spm_piece);
+    bool any = false;
+    void *block;
+    RN_TRY(rn_alloc(tokenizer->from, bytes, &block));
+    rn_spm_piece *pieces = block;
+    for (uint32_t id = 0; id < count; id++) {
+        pieces[id] = rn_spm_get(tokenizer->spm, id);
+        bool is_text = pieces[id].kind == RN_SPM_NORMAL || pieces[id].kind == RN_SPM_USER_DEFINED ||
+                       pieces[id].kind == RN_SPM_UNUSED;
+        if (!is_text || !rn_vocab_is_reserved(&tokenizer->vocab, id)) continue;
+        pieces[id].kind = RN_SPM_CONTROL;
+        any = true;
+    }
+    rn_spm *spm = NULL;
+    rn_status s = RN_OK;
+    if (any) s = rn_spm_create(rn_spm_get_options(tokenizer->spm), pieces, count, &spm);
+    rn_free(tokenizer->from, block, bytes);
+    if (!spm) return s;
+    rn_spm_destroy(tokenizer->spm);
+    tokenizer->spm = spm;
+    return RN_OK;
+}
+
 rn_status rn_tokenizer_finish(rn_tokenizer *tokenizer) {
     static const char *const begins[] = {"<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>",
                                          NULL};
@@ -287,7 +319,7 @@ rn_status rn_tokenizer_finish(rn_tokenizer *tokenizer) {
     rn_added_seal(&tokenizer->added);
     rn_added_seal(&tokenizer->added_normalized);
     RN_TRY(show_tokens(tokenizer));
-    if (!tokenizer->spm) RN_TRY(rn_bpe_finish(&tokenizer->bpe));
+    RN_TRY(tokenizer->spm ? reserve_special(tokenizer) : rn_bpe_finish(&tokenizer->bpe));
     info->vocab_size = (uint32_t)tokenizer->vocab.count;
     if (rn_vocab_has(&tokenizer->vocab, info->end))
         tokenizer->vocab.flags[info->end] |= RN_TOKEN_END;

@@ -64,6 +64,12 @@ RN_MUST_USE rn_status rn_tokenizer_put_around(uint32_t *ids, size_t *count, uint
 // A step that splits at an expression, isolating what it matches.
 RN_MUST_USE rn_status rn_tokenizer_split(rn_tokenizer *tokenizer, rn_str expression);
 
+// rn_tokenizer_encode with RN_ENCODE_SPECIAL, but for special tokens of which a byte is tainted
+// (taint.h): they are spelled out. The text is judged as it is where it is looked through, which
+// for tokens that are `normalized` is behind the normaliser.
+RN_MUST_USE rn_status rn_tokenizer_encode_tainted(const rn_tokenizer *tokenizer, rn_str text,
+                                                  rn_taint taint, rn_tokens *out);
+
 // ---- loaders: each leaves a tokenizer without rn_tokenizer_finish, so that what stands beside the
 // file (tokenizer_config.json) can still be heeded ----------------------------------------
 

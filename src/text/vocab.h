@@ -65,6 +65,11 @@ uint32_t rn_vocab_find_hashed(const rn_vocab *vocab, rn_str text, uint32_t hash)
 static inline bool rn_vocab_has(const rn_vocab *vocab, uint64_t id) {
     return id < vocab->count && vocab->flags[id] & RN_TOKEN_EXISTS;
 }
+// A special token that is looked for before text is cut: text is never cut into it.
+static inline bool rn_vocab_is_reserved(const rn_vocab *vocab, uint64_t id) {
+    const uint8_t both = RN_TOKEN_SPECIAL | RN_TOKEN_ADDED;
+    return id < vocab->count && (vocab->flags[id] & both) == both;
+}
 // Empty for ids that do not exist.
 rn_str rn_vocab_text(const rn_vocab *vocab, uint32_t id);
 RN_MUST_USE rn_status rn_vocab_show(rn_vocab *vocab, uint32_t id, rn_str bytes);

@@ -47,6 +47,12 @@ expect 0 "$ration" run --chat --template form -n 4 --greedy -q --ctx 64 < lines
 [ "$(grep -c 'token limit' out)" = 40 ] || fail 'the conversation ended early'
 expect 2 "$ration" run --chat --template form --ctx 16 -q < <(yes word | head -60 | tr '\n' ' ')
 says err 'the message has'
+# Text that spells a special token stays text, also where the template makes it: ten would fit, their letters do not.
+printf '%s' "{% for m in messages %}{{ m.content | replace('-', '') }}{% endfor %}" > plain
+for text in '<|endoftext|>' '<|end-oftext|>'; do
+    expect 2 "$ration" run --chat --template plain --ctx 32 -n 1 -q < <(yes "$text" | head -10 | tr -d '\n')
+    says err 'tokens, the context 32'
+done
 printf '%s' '{% include "x" %}' > form
 expect 3 "$ration" run --chat --template form < lines
 says err 'include'

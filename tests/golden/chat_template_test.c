@@ -197,9 +197,98 @@ static void templates_render_as_transformers_does(void **state) {
     if (missing > 0) skip_because("no test data: %zu chat templates", missing);
 }
 
+// ---- tokens -------------------------------------------------------------------------------------
+
+static bool has_special(const rn_tokenizer *tokenizer, rn_str text) {
+    rn_tokens tokens = {0};
+    bool any = false;
+    assert_ok(rn_tokenizer_encode(tokenizer, text, RN_ENCODE_SPECIAL, &tokens));
+    for (size_t i = 0; i < tokens.count; i++)
+        any = any || rn_tokenizer_is_special(tokenizer, tokens.ids[i]);
+    rn_tokens_free(&tokens);
+    return any;
+}
+
+static rn_str token_text(const rn_tokenizer *tokenizer, uint32_t id) {
+    return id == RN_NO_TOKEN ? (rn_str){0} : rn_tokenizer_bytes(tokenizer, id, true);
+}
+
+// Whether it was compared: no message has a special token, and the template takes them.
+static bool compare_tokens(const rn_tokenizer *tokenizer, const rn_chat_template *parsed,
+                           rn_chat chat, const char *what) {
+    const rn_tokenizer_info *info = rn_tokenizer_get_info(tokenizer);
+    rn_buffer text;
+    rn_tokens want = {0}, got = {0};
+    for (size_t i = 0; i < chat.count; i++)
+        if (has_special(tokenizer, chat.messages[i].content)) return false;
+    chat.bos_token = token_text(tokenizer, info->begin);
+    chat.eos_token = token_text(tokenizer, info->end);
+    rn_buffer_init(&text, &rn_system_allocator, 1 << 20);
+    bool takes = rn_chat_template_render(parsed, &chat, rn_buffer_sink(&text)) == RN_OK;
+    if (takes && text.bytes > 0) {
+        assert_ok(rn_tokenizer_encode(tokenizer, (rn_str){text.data, text.bytes}, RN_ENCODE_SPECIAL,
+                                      &want));
+        assert_ok(rn_chat_encode(parsed, tokenizer, &chat, &got));
+        if (got.count != want.count || memcmp(got.ids, want.ids, got.count * sizeof *got.ids) != 0)
+            fail_msg("%s: other tokens than its rendering's", what);
+    }
+    rn_buffer_free(&text);
+    rn_tokens_free(&got);
+    rn_tokens_free(&want);
+    return takes;
+}
+
+static const char *const tokenizers[] = {"tokenizers/llama2",
+                                         "tokenizers/llama3",
+                                         "tokenizers/phi-3",
+                                         "tokenizers/t5-small/tokenizer.json",
+                                         "tokenizers/clip",
+                                         "tokenizers/mistral/tokenizer.model.v1",
+                                         "vocab/ggml-vocab-phi-3.gguf",
+                                         "vocab/ggml-vocab-starcoder.gguf",
+                                         "vocab/qwen.tiktoken"};
+
+static const char *const templates[] = {
+    "HuggingFaceTB-SmolLM3-3B.jinja",       "Mistral-Small-3.2-24B-Instruct-2506.jinja",
+    "Qwen-Qwen2.5-7B-Instruct.jinja",       "Qwen-Qwen3-0.6B.jinja",
+    "google-gemma-2-2b-it.jinja",           "meta-llama-Llama-3.1-8B-Instruct.jinja",
+    "microsoft-Phi-3.5-mini-instruct.jinja"};
+
+static size_t compare_all(const golden *g, const char *path) {
+    size_t compared = 0;
+    rn_tokenizer *tokenizer;
+    assert_ok(rn_tokenizer_open(path, &tokenizer));
+    for (size_t t = 0; t < sizeof templates / sizeof *templates; t++) {
+        char file[128];
+        snprintf(file, sizeof file, "vocab/templates/%s", templates[t]);
+        rn_chat_template *parsed = open_template(file);
+        for (size_t i = 0; parsed && i < g->count; i++)
+            compared += compare_tokens(tokenizer, parsed, g->chats[i], file);
+        rn_chat_template_free(parsed);
+    }
+    rn_tokenizer_close(tokenizer);
+    return compared;
+}
+
+static void harmless_conversations_have_their_rendering_s_tokens(void **state) {
+    static golden g;
+    size_t compared = 0;
+    (void)state;
+    open_golden(&g);
+    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers; i++)
+        if (test_data(tokenizers[i])) compared += compare_all(&g, test_data(tokenizers[i]));
+    close_golden(&g);
+    if (compared == 0) {
+        print_message("skipped: the templates are not here\n");
+        skip();
+    }
+    print_message("%zu conversations have their rendering's tokens\n", compared);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_render_as_transformers_does),
+        cmocka_unit_test(harmless_conversations_have_their_rendering_s_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

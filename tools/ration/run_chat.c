@@ -21,7 +21,7 @@ typedef struct chat {
     rn_chat_message messages[MAX_MESSAGES]; // contents are owned
     size_t count, first;                    // first: the oldest turn that is still told
     bool has_system;
-    text_buffer rendered, said;
+    text_buffer said;
     rn_tokens tokens;
 } chat;
 
@@ -57,30 +57,17 @@ static rn_status add_message(chat *c, const char *role, const char *content, siz
     return RN_OK;
 }
 
-static rn_str token_text(const chat *c, uint32_t id) {
-    rn_str none = {NULL, 0};
-    return id == RN_NO_TOKEN ? none : rn_tokenizer_bytes(c->r->tokenizer, id, true);
-}
-
 // The system message and the turns from `first` on, as tokens.
 static rn_status encode(chat *c) {
-    const rn_tokenizer_info *info = rn_tokenizer_get_info(c->r->tokenizer);
     rn_chat_message told[MAX_MESSAGES];
     size_t count = 0;
     if (c->has_system) told[count++] = c->messages[0];
     for (size_t i = c->first; i < c->count; i++)
         told[count++] = c->messages[i];
-    rn_chat form = {.messages = told,
-                    .count = count,
-                    .add_generation_prompt = true,
-                    .bos_token = token_text(c, info->begin),
-                    .eos_token = token_text(c, info->end),
-                    .now = time(NULL)};
-    c->rendered.bytes = c->tokens.count = 0;
-    RN_TRY(rn_chat_template_render(c->form, &form, (rn_sink){&c->rendered, append_text}));
-    // Templates write the begin token themselves, where there is one.
-    return rn_tokenizer_encode(c->r->tokenizer, (rn_str){c->rendered.data, c->rendered.bytes},
-                               RN_ENCODE_SPECIAL, &c->tokens);
+    rn_chat form = {
+        .messages = told, .count = count, .add_generation_prompt = true, .now = time(NULL)};
+    c->tokens.count = 0;
+    return rn_chat_encode(c->form, c->r->tokenizer, &form, &c->tokens);
 }
 
 // Leaves out the oldest question and answer until a quarter of the context is free.
@@ -182,7 +169,6 @@ rn_status run_chat(runner *r) {
     rn_chat_template_free(c->form);
     rn_tokens_free(&c->tokens);
     free(c->form_source.data);
-    free(c->rendered.data);
     free(c->said.data);
     free(c);
     return s;

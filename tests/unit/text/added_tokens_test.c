@@ -9,7 +9,7 @@ static void add(rn_added *added, const char *content, uint32_t id, bool special)
 
 static void expect(const rn_added *added, const char *text, size_t at, bool special, int id,
                    size_t start, size_t end) {
-    rn_added_match match = rn_added_find(added, rn_str_from(text), at, special);
+    rn_added_match match = rn_added_find(added, rn_str_from(text), (rn_taint){0}, at, special);
     assert_int_equal(match.token ? (int)match.token->id : -1, id);
     if (!match.token) return;
     assert_int_equal(match.start, start);

@@ -223,6 +223,49 @@ static void a_unigram_model_is_cut_by_its_scores(void **state) {
     rn_tokenizer_close(tokenizer);
 }
 
+// ---- special tokens that the model itself could make ----------------------------------------
+
+// Files have them among the pieces, or the merges, of the model. They are found before its turn.
+static void no_model_makes_a_special_token_of_text(void **state) {
+    (void)state;
+    static const char *const files[] = {
+        // a piece of Unigram
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"<x>\", \"special\": true}], \"model\": "
+        "{\"unk_id\": 0, \"vocab\": [[\"<unk>\", -9], [\"<x>\", -1], [\"<\", -3], [\"x\", -3], "
+        "[\">\", -3]]}}",
+        // a word of BPE
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"<x>\", \"special\": true}], \"model\": "
+        "{\"type\": \"BPE\", \"ignore_merges\": true, \"unk_token\": \"<unk>\", \"vocab\": "
+        "{\"<unk>\": 0, \"<x>\": 1, \"<\": 2, \"x\": 3, \">\": 4}, \"merges\": []}}",
+        // what merges end with
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"<x>\", \"special\": true}], \"model\": "
+        "{\"type\": \"BPE\", \"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0, \"<x>\": 1, "
+        "\"<\": 2, \"x\": 3, \">\": 4, \"x>\": 5}, \"merges\": [\"x >\", \"< x>\"]}}",
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        rn_tokenizer *tokenizer;
+        assert_ok(rn_tokenizer_from_json("model", rn_str_from(files[i]), &tokenizer));
+        tiny_expect(tokenizer, RN_STR("<x>"), RN_ENCODE_SPECIAL, (int[]){1, -1});
+        tiny_expect(tokenizer, RN_STR("<x>"), 0, i == 2 ? (int[]){2, 5, -1} : (int[]){2, 3, 4, -1});
+        rn_tokenizer_close(tokenizer);
+    }
+}
+
+static void what_ends_a_turn_is_special_also_where_the_file_forgets_it(void **state) {
+    (void)state;
+    rn_tokenizer *tokenizer;
+    assert_ok(rn_tokenizer_from_json(
+        "end",
+        RN_STR("{\"added_tokens\": [{\"id\": 1, \"content\": \"<|im_end|>\", \"special\": false}], "
+               "\"model\": {\"type\": \"BPE\", \"unk_token\": \"?\", \"fuse_unk\": true, "
+               "\"vocab\": {\"?\": 0}, \"merges\": []}}"),
+        &tokenizer));
+    assert_true(rn_tokenizer_is_special(tokenizer, 1));
+    tiny_expect(tokenizer, RN_STR("<|im_end|>"), RN_ENCODE_SPECIAL, (int[]){1, -1});
+    tiny_expect(tokenizer, RN_STR("<|im_end|>"), 0, (int[]){0, -1});
+    rn_tokenizer_close(tokenizer);
+}
+
 // ---- refusals ---------------------------------------------------------------------------
 
 static void expect_refusal(const char *steps, const char *model, rn_status status,
@@ -396,6 +439,8 @@ int main(void) {
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(characters_fall_back_to_bytes_and_then_to_unknown),
         cmocka_unit_test(a_unigram_model_is_cut_by_its_scores),
+        cmocka_unit_test(no_model_makes_a_special_token_of_text),
+        cmocka_unit_test(what_ends_a_turn_is_special_also_where_the_file_forgets_it),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(truncated_files_are_refused),

@@ -1,0 +1,34 @@
+// chat_text.h — a conversation as text that remembers who wrote it, and as tokens.
+//
+//     messages ─template─▶ "<|im_start|>user\n" "a<|im_end|>b" "<|im_end|>\n"
+//     taint                 ................     ############   ...........
+//     tokens                special, text        text           special, text
+//
+// The text is encoded as one, so a harmless conversation becomes what encoding its rendering with
+// RN_ENCODE_SPECIAL gives. But a special token is one only where the template wrote every byte of
+// it: not inside a message, not across the border of one, and not where the template's deletions or
+// the tokenizer's normaliser made it of something else. See taint.h.
+#ifndef RN_TEXT_CHAT_TEXT_H
+#define RN_TEXT_CHAT_TEXT_H
+
+#include "base/buffer.h"
+
+#include <ration/chat.h>
+
+typedef struct rn_chat_text {
+    rn_buffer text;
+    rn_buffer taint; // bits; see taint.h
+} rn_chat_text;
+
+// Fails as rn_chat_template_render does; then there is nothing to free.
+RN_MUST_USE rn_status rn_chat_text_make(const rn_chat_template *chat_template, const rn_chat *chat,
+                                        rn_chat_text *out);
+void rn_chat_text_free(rn_chat_text *text);
+
+// rn_chat_encode for texts of at most so many bytes. RN_INVALID and *out_too_long: it is longer.
+RN_MUST_USE rn_status rn_chat_encode_within(const rn_chat_template *chat_template,
+                                            const rn_tokenizer *tokenizer, const rn_chat *chat,
+                                            size_t longest_bytes, rn_tokens *out,
+                                            bool *out_too_long);
+
+#endif
