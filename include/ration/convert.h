@@ -30,8 +30,8 @@ typedef enum rn_io_engine { RN_IO_AUTO, RN_IO_URING, RN_IO_THREADS } rn_io_engin
 typedef struct rn_convert_options {
     rn_dtype to; // a plain float, int8, int4, nf4, q8_0 or q4_0; RN_DTYPE_NONE changes the
                  // container only
-    // Names that quantising leaves alone ('*' and '?' match), beside the default ones: embeddings
-    // and norms.
+    // Names that keep their type ('*' and '?' match). Quantising leaves embeddings and norms alone
+    // as well, unless they are blocks of a GGUF file that safetensors cannot hold.
     const char *const *exclude;
     size_t exclude_count;
     bool no_default_excludes;
@@ -50,10 +50,13 @@ typedef struct rn_convert_result {
     double seconds;
     uint64_t buffer_bytes; // held for reading, working and writing
     const char *engine;    // how it read: "io_uring" or "threads"
+    bool tensors_only;     // a GGUF file without architecture and vocabulary: no model to llama.cpp
 } rn_convert_result;
 
-// The ending of `out_path` decides the container: .gguf or .safetensors. RN_UNSUPPORTED names a
-// pair that does not go together; RN_OVER_BUDGET says the smallest budget that works. One
+// The ending of `out_path` decides the container: .gguf or .safetensors. In GGUF norms and vectors
+// are f32, as llama.cpp wants them. RN_UNSUPPORTED names a pair that does not go together, or says
+// that a transformers model (a config.json beside the files) does not become a GGUF model here;
+// RN_OVER_BUDGET says the smallest budget that works. One
 // conversion at a time in a process: while it runs, the host's budget is at most its own.
 RN_API RN_MUST_USE rn_status rn_convert(const char *in_path, const char *out_path,
                                         const rn_convert_options *options,

@@ -243,10 +243,13 @@ static uint64_t work_bytes(const sizes *s, size_t threads) {
 static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
     uint64_t room =
         size->request_bytes - SLACK_BYTES; // of a request, and of a buffer of the writer
+    const rn_dtype_info *from = rn_dtype_get(item->source->dtype);
+    uint64_t readable = room / from->block_bytes * from->block_elements;
     uint64_t units = size->chunk_elements / item->unit;
-    units = rn_min_u64(units, room / rn_slice_source_bytes(item, item->unit));
+    units = rn_min_u64(units, readable / item->unit); // a unit may be a part of a block (q4_k)
     units = rn_min_u64(units, room / rn_slice_data_bytes(item, item->unit));
-    // Whole slices, so that where a tensor is cut does not depend on the size of a request.
+    // Whole slices, so that where a tensor is cut does not depend on the size of a request, and
+    // blocks of the source, which divide a slice, are whole.
     uint64_t step = rn_slice_units(item);
     return units >= step ? units - units % step : units;
 }
@@ -410,6 +413,7 @@ static void fill_result(conversion *c, uint64_t start_ns) {
     c->result->bytes_out = rn_writer_file_bytes(c->writer);
     c->result->buffer_bytes = c->size.total_bytes;
     c->result->engine = engine_name(c);
+    c->result->tensors_only = c->plan.tensors_only;
 }
 
 static rn_status run(conversion *c, const char *out_path) {

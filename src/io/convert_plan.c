@@ -5,7 +5,9 @@
 
 #include "base/buffer.h"
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/str.h"
+#include "io/json_read.h"
 #include "memory/account.h"
 #include "tensor/quant.h"
 
@@ -54,6 +56,65 @@ static rn_status check_source(const rn_checkpoint *source, rn_dtype to) {
     return RN_OK;
 }
 
+// A configuration of transformers is an object that says the model's type. RN_CORRUPT: no JSON.
+static rn_status is_model_config(rn_str text, bool *out) {
+    rn_json_reader json;
+    rn_json_item item;
+    rn_json_reader_init(&json, text, RN_HOST_IO);
+    rn_status s = rn_json_expect(&json, RN_JSON_OBJECT, NULL);
+    while (s == RN_OK && !*out) {
+        s = rn_json_next(&json, &item);
+        if (s != RN_OK || item.kind != RN_JSON_KEY) break;
+        *out = rn_str_equal(item.text, RN_STR("model_type")) ||
+               rn_str_equal(item.text, RN_STR("architectures"));
+        s = rn_json_skip(&json);
+    }
+    rn_json_reader_free(&json);
+    return s;
+}
+
+// Whether a config.json that says so lies beside the files. Without one, or with one that is none,
+// they are tensors.
+static rn_status is_hf_model(const rn_checkpoint *source, bool *out) {
+    enum { CONFIG_MOST_BYTES = 1 << 20 };
+    char path[4096];
+    rn_buffer text;
+    *out = false;
+    if (rn_checkpoint_file_count(source) == 0) return RN_OK;
+    const char *file = rn_checkpoint_file(source, 0)->path, *name = strrchr(file, '/');
+    int folder = name ? (int)(name + 1 - file) : 0;
+    int length = snprintf(path, sizeof path, "%.*sconfig.json", folder, file);
+    if (length < 0 || (size_t)length >= sizeof path || !rn_file_exists(path)) return RN_OK;
+    rn_buffer_init(&text, RN_HOST_IO, CONFIG_MOST_BYTES);
+    rn_status s = rn_file_read_all(path, &text);
+    if (s == RN_OK) s = is_model_config((rn_str){text.data, text.bytes}, out);
+    rn_buffer_free(&text);
+    return s == RN_CORRUPT || s == RN_INVALID ? RN_OK : s;
+}
+
+static bool has_architecture(const rn_checkpoint *source) {
+    for (size_t i = 0; i < rn_checkpoint_metadata_count(source); i++)
+        if (rn_str_equal(rn_checkpoint_metadata(source, i)->key, RN_STR("general.architecture")))
+            return true;
+    return false;
+}
+
+// People expect of a model in GGUF that llama.cpp runs it. That takes the architecture, the
+// vocabulary, and other names and orders of rows than transformers' files have, which is not done
+// here: better no file than one that looks like a model. Tensors alone may go into GGUF, and the
+// result says that they are no more than that.
+static rn_status check_model(const rn_checkpoint *source, rn_convert_plan *plan) {
+    bool is_model = false;
+    plan->tensors_only = plan->to_gguf && !has_architecture(source);
+    if (plan->tensors_only) RN_TRY(is_hf_model(source, &is_model));
+    if (!is_model) return RN_OK;
+    return rn_hint(
+        rn_fail(RN_UNSUPPORTED, "a transformers model does not become a GGUF model here: "
+                                "its names, architecture and vocabulary would be missing"),
+        "end the output in .safetensors (int8, int4, nf4 go there), or make the GGUF file "
+        "with llama.cpp's convert_hf_to_gguf.py; ration converts that one further");
+}
+
 // ---- one tensor -----------------------------------------------------------------------
 
 static bool matches_any(rn_str name, const char *const *patterns, size_t count) {
@@ -62,7 +123,7 @@ static bool matches_any(rn_str name, const char *const *patterns, size_t count) 
     return false;
 }
 
-// Why quantising leaves this tensor alone, or NULL.
+// Why quantising leaves this tensor alone, or NULL. `to` says the container: only GGUF has ggml's.
 static const char *exemption(const rn_tensor_info *t, rn_dtype to,
                              const rn_convert_options *options) {
     size_t defaults = sizeof default_excludes / sizeof *default_excludes;
@@ -70,8 +131,15 @@ static const char *exemption(const rn_tensor_info *t, rn_dtype to,
     uint64_t columns = t->rank && t->dims[0] ? t->elements / t->dims[0] : 0;
     if (t->elements == 0) return "empty";
     if (t->rank < 2) return "not a matrix";
-    if (matches_any(t->name, options->exclude, options->exclude_count)) return "excluded";
-    if (!options->no_default_excludes && matches_any(t->name, default_excludes, defaults))
+    // Blocks that the container has stay where the new ones would not be smaller. Where it lacks
+    // them there is nothing to spare an embedding for: as f32 it would be several times as large.
+    bool blocks = rn_dtype_get(t->dtype)->block_elements > 1;
+    bool kept = rn_dtype_get(to)->ggml >= 0;
+    uint64_t bytes;
+    if (blocks && kept && rn_dtype_bytes(to, t->elements, &bytes) && t->bytes <= bytes)
+        return "as small already";
+    if (!options->no_default_excludes && (!blocks || kept) &&
+        matches_any(t->name, default_excludes, defaults))
         return "embedding or norm";
     if (rn_dtype_get(to)->ggml >= 0 && row % 32) return "rows are not multiples of 32";
     if (to == RN_DTYPE_INT8 && columns > RN_CONVERT_MAX_UNIT) return "rows are too long";
@@ -98,6 +166,16 @@ static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out
                    RN_STR_ARG(t->name), info->name, to_gguf ? "GGUF" : "safetensors");
 }
 
+// llama.cpp computes with norms, biases and the like in f32, and stops at others.
+static bool is_f32_in_gguf(const rn_tensor_info *t) {
+    return t->rank < 2 || rn_str_ends(t->name, RN_STR("norm.weight"));
+}
+
+static bool is_narrow(rn_dtype dtype) {
+    const rn_dtype_info *info = rn_dtype_get(dtype);
+    return info->is_float && info->block_elements == 1 && info->block_bytes < 4;
+}
+
 static rn_status decide(const rn_tensor_info *t, const rn_convert_options *options, bool to_gguf,
                         rn_convert_item *item) {
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
@@ -108,10 +186,16 @@ static rn_status decide(const rn_tensor_info *t, const rn_convert_options *optio
         item->left_alone = "";
     else if (!has_floats)
         item->left_alone = "integers";
+    else if (matches_any(t->name, options->exclude, options->exclude_count))
+        item->left_alone = "excluded";
     else if (is_quantised(options->to))
         item->left_alone = exemption(t, options->to, options);
-    if (item->left_alone) return keep_dtype(t, to_gguf, &item->to);
-    if (info->readable) return RN_OK;
+    if (item->left_alone) RN_TRY(keep_dtype(t, to_gguf, &item->to));
+    if (to_gguf && has_floats && is_f32_in_gguf(t) && is_narrow(item->to)) {
+        item->to = RN_DTYPE_F32;
+        if (!item->left_alone) item->left_alone = "norms and vectors are f32 in GGUF";
+    }
+    if (item->left_alone || info->readable) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': ration cannot read values of type %s",
                    RN_STR_ARG(t->name), info->name);
 }
@@ -380,6 +464,7 @@ static rn_status make(const rn_checkpoint *source, const rn_convert_options *opt
                       rn_convert_plan *plan) {
     RN_TRY(check_pair(options->to, plan->to_gguf));
     RN_TRY(check_source(source, options->to));
+    RN_TRY(check_model(source, plan));
     RN_TRY(allocate(plan, rn_checkpoint_count(source)));
     for (size_t i = 0; i < plan->item_count; i++)
         RN_TRY(decide(rn_checkpoint_tensor(source, i), options, plan->to_gguf, &plan->items[i]));

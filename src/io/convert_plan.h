@@ -32,6 +32,7 @@ typedef struct rn_convert_plan {
     rn_metadata *metadata; // (metadata_count)
     size_t metadata_count;
     bool to_gguf;
+    bool tensors_only; // see rn_convert_result
 } rn_convert_plan;
 
 // A weight whose row is longer than this stays as it is: int8 needs a whole row at once.

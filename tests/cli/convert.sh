@@ -49,6 +49,33 @@ says out 'relative' 'model.embed_tokens.weight' 'not a matrix' 'largest relative
 expect 0 "$ration" inspect out.safetensors
 says out 'model.embed_tokens.weight._data'
 
+expect 0 "$ration" convert model.safetensors out.safetensors --to f16 -x '*.0.*' --json # plain types heed it, too
+check_json "
+t = {t['name']: t for t in j['tensors']}
+assert t['model.layers.0.attn.weight']['to'] == 'f32' and t['model.layers.0.attn.weight']['left_alone'] == 'excluded'
+assert t['model.layers.1.attn.weight']['to'] == 'f16'"
+expect 0 "$ration" convert model.safetensors out.gguf --to f16 --json # where llama.cpp wants f32, it is f32
+check_json "
+t = {t['name']: t for t in j['tensors']}
+assert t['model.layers.0.norm.weight']['to'] == 'f32' and t['model.layers.0.attn.weight']['to'] == 'f16'
+assert j['tensors_only'] is True"
+rm out.gguf
+
+# ---- models: a file that looks like one and is none is not made
+mkdir hf
+cp model.safetensors hf
+echo '{"architectures": ["LlamaForCausalLM"]}' > hf/config.json
+for in in hf hf/model.safetensors; do
+    expect 3 "$ration" convert $in no.gguf --to f16
+    says err 'names, architecture and vocabulary would be missing' 'convert_hf_to_gguf.py'
+    [ ! -e no.gguf ] || fail 'a refusal leaves a file'
+done
+rm hf/config.json
+expect 0 "$ration" convert hf yes.gguf --to f16
+says out 'holds tensors only'
+rm -r hf yes.gguf
+expect 0 "$ration" convert model.safetensors out.safetensors --to int8
+
 # ---- refusals; what was there stays
 cp out.safetensors before
 expect 3 "$ration" convert model.safetensors out.gguf --to int8

@@ -26,7 +26,7 @@ says out 'a.rntrace' 'b.rntrace'
 expect 0 "$ration" profile report --diff a.rntrace b.rntrace --json
 check_json 'assert j'
 
-expect 0 "$ration" convert "$default" out.gguf --to q8_0 --budget 256MiB --profile=convert.rntrace
+expect 0 "$ration" convert "$default" out.safetensors --to int8 --budget 256MiB --profile=convert.rntrace
 expect 0 "$ration" profile report convert.rntrace --json
 check_json "assert j['devices'][0]['budget_bytes'] == 256 << 20"
 

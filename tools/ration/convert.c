@@ -99,6 +99,10 @@ static void print_result(const display *d, const invocation *in, const rn_conver
            r->seconds > 0 ? gigabytes / r->seconds : 0, r->engine);
     if (d->worst_name[0])
         printf("  largest relative error %.5f in %s\n", d->worst_error, d->worst_name);
+    if (r->tensors_only)
+        printf(
+            "  holds tensors only: no architecture and no vocabulary, so llama.cpp does not load "
+            "it as a model\n");
     if (known)
         printf("  peak resident %s of a budget of %s (buffers %s)\n",
                rn_size_format(process.resident_peak_bytes).text, rn_size_format(budget).text,
@@ -115,6 +119,7 @@ static void write_result(rn_json *json, const rn_convert_result *r, uint64_t bud
     rn_json_string(json, "read_engine", r->engine);
     rn_json_u64(json, "budget_bytes", budget);
     rn_json_u64(json, "buffer_bytes", r->buffer_bytes);
+    rn_json_bool(json, "tensors_only", r->tensors_only);
     if (rn_process_read(&process) == RN_OK)
         rn_json_u64(json, "resident_peak_bytes", process.resident_peak_bytes);
     rn_ledger_json(json, "ledger");
@@ -214,7 +219,8 @@ const command convert_command = {
              ".safetensors or .gguf, says the container. Memory stays within the budget whatever\n"
              "the model's size. OUT appears when it is complete, or not at all. Quantising (int8,\n"
              "int4, nf4 into safetensors; q8_0, q4_0 into GGUF) leaves embeddings, norms and\n"
-             "vectors alone and reports each tensor's error (--verbose). Names stay as they are.",
+             "vectors alone and reports each tensor's error (--verbose). Names stay as they are,\n"
+             "so a transformers model does not go into GGUF; GGUF models do.",
     .example = "ration convert models/llama-1b llama-1b-int4.safetensors --to int4 --budget 256MiB",
     .min_words = 2,
     .max_words = 2,

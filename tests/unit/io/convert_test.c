@@ -286,6 +286,11 @@ static rn_dtype kept_dtype(const source *s, bool gguf) {
     return gguf && s->dtype == RN_DTYPE_F8_E4M3 ? RN_DTYPE_F16 : s->dtype;
 }
 
+// Norms and vectors are f32 there.
+static rn_dtype gguf_dtype(const source *s, rn_dtype to) {
+    return s->rank < 2 && (to == RN_DTYPE_F16 || to == RN_DTYPE_BF16) ? RN_DTYPE_F32 : to;
+}
+
 static void check_output(const char *path, rn_dtype to) {
     rn_checkpoint *c = must_open(path);
     bool gguf = rn_checkpoint_container(c) == RN_CONTAINER_GGUF;
@@ -300,7 +305,7 @@ static void check_output(const char *path, rn_dtype to) {
         else if (to == RN_DTYPE_NF4)
             expect_nf4(c, i, &seen);
         else
-            expect_plain(c, i, to, &seen);
+            expect_plain(c, i, gguf ? gguf_dtype(&sources[i], to) : to, &seen);
     }
     assert_int_equal(rn_checkpoint_count(c), seen); // and nothing else
     rn_checkpoint_close(c);
@@ -604,6 +609,200 @@ static void quantising_reaches_no_embedding_or_norm_of_any_family(void **state) 
         assert_string_equal(wanted.row.left_alone, "embedding or norm");
     }
     unlink(out_path("o.safetensors"));
+}
+
+static void names_are_excluded_from_plain_types_as_well(void **state) {
+    static const char *const patterns[] = {"*.groups.*", "bias"};
+    rn_convert_options options = {.to = RN_DTYPE_F16, .exclude = patterns, .exclude_count = 2};
+    (void)state;
+    assert_ok(convert(model_path, out_path("o.safetensors"), options));
+    rn_checkpoint *c = must_open(out_path("o.safetensors"));
+    assert_int_equal(rn_checkpoint_find(c, "model.layers.0.groups.weight")->dtype, RN_DTYPE_BF16);
+    assert_int_equal(rn_checkpoint_find(c, "bias")->dtype, RN_DTYPE_F32);
+    assert_int_equal(rn_checkpoint_find(c, "plain")->dtype, RN_DTYPE_F16);
+    assert_int_equal(rn_checkpoint_find(c, "model.embed_tokens.weight")->dtype, RN_DTYPE_F16);
+    rn_checkpoint_close(c);
+    unlink(out_path("o.safetensors"));
+}
+
+// 16-bit vectors and norms become f32 in GGUF whatever is asked for; matrices stay what they are.
+static void norms_and_vectors_are_f32_in_gguf(void **state) {
+    static const rn_dtype targets_of_gguf[] = {RN_DTYPE_NONE, RN_DTYPE_F16,  RN_DTYPE_BF16,
+                                               RN_DTYPE_F32,  RN_DTYPE_Q8_0, RN_DTYPE_Q4_0};
+    const rn_write_tensor tensors[] = {
+        {{"blk.0.attn_norm.weight", 22}, RN_DTYPE_BF16, 1, (uint64_t[]){64}, false},
+        {{"blk.0.attn_q.bias", 17}, RN_DTYPE_F16, 1, (uint64_t[]){64}, false},
+        {{"blk.0.attn_q_norm.weight", 24}, RN_DTYPE_F16, 2, (uint64_t[]){2, 32}, false},
+        {{"token_embd.weight", 17}, RN_DTYPE_BF16, 2, (uint64_t[]){2, 32}, false},
+    };
+    uint16_t data[64] = {0};
+    rn_writer *writer;
+    (void)state;
+    assert_ok(rn_writer_create(test_path("half.safetensors"), tensors, 4, NULL, &writer));
+    for (size_t i = 0; i < 4; i++)
+        assert_ok(rn_writer_append(writer, data, sizeof data));
+    assert_ok(rn_writer_commit(writer));
+    rn_writer_destroy(writer);
+    for (size_t i = 0; i < sizeof targets_of_gguf / sizeof *targets_of_gguf; i++) {
+        rn_dtype to = targets_of_gguf[i];
+        bool plain = to == RN_DTYPE_F16 || to == RN_DTYPE_F32 || to == RN_DTYPE_BF16;
+        assert_ok(convert(test_path("half.safetensors"), out_path("o.gguf"),
+                          (rn_convert_options){.to = to}));
+        rn_checkpoint *c = must_open(out_path("o.gguf"));
+        for (size_t t = 0; t < 3; t++)
+            assert_int_equal(rn_checkpoint_find(c, tensors[t].name.data)->dtype, RN_DTYPE_F32);
+        assert_int_equal(rn_checkpoint_find(c, "token_embd.weight")->dtype,
+                         plain ? to : RN_DTYPE_BF16);
+        rn_checkpoint_close(c);
+        unlink(out_path("o.gguf"));
+    }
+    assert_ok(convert(test_path("half.safetensors"), out_path("o.safetensors"),
+                      (rn_convert_options){.to = RN_DTYPE_BF16}));
+    rn_checkpoint *c = must_open(out_path("o.safetensors"));
+    assert_int_equal(rn_checkpoint_find(c, "blk.0.attn_q.bias")->dtype, RN_DTYPE_BF16);
+    rn_checkpoint_close(c);
+    unlink(out_path("o.safetensors"));
+}
+
+static void write_blocks(const char *path, const char *name, rn_dtype dtype) {
+    static uint8_t zeros[2 * 64 * 256];
+    uint64_t dims[] = {64, 256};
+    rn_write_tensor t = {.name = rn_str_from(name), .dtype = dtype, .rank = 2, .dims = dims};
+    rn_writer *writer;
+    assert_ok(rn_writer_create(path, &t, 1, NULL, &writer));
+    assert_ok(rn_writer_append(writer, zeros, size_of(dtype, 64 * 256)));
+    assert_ok(rn_writer_commit(writer));
+    rn_writer_destroy(writer);
+}
+
+// What becomes of a tensor of 64 x 256 that a GGUF file holds in blocks.
+static one_row convert_blocks(const char *name, rn_dtype from, rn_dtype to, const char *out) {
+    one_row wanted = {.name = name};
+    rn_convert_options options = {.to = to, .self = &wanted, .row = keep_row};
+    write_blocks(test_path("blocks.gguf"), name, from);
+    assert_ok(convert(test_path("blocks.gguf"), out_path(out), options));
+    unlink(out_path(out));
+    return wanted;
+}
+
+static void quantising_makes_no_tensor_larger(void **state) {
+    static const rn_dtype blocks[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q6_K, RN_DTYPE_Q4_K};
+    static const char *const names[] = {"token_embd.weight", "blk.0.ffn_up.weight"};
+    (void)state;
+    for (size_t b = 0; b < 3; b++)
+        for (size_t n = 0; n < 2; n++) {
+            uint64_t before = size_of(blocks[b], 64 * 256);
+            // int4 has scales of its own beside: 4.5 bits, as q4_k has; a few names' worth more.
+            one_row row = convert_blocks(names[n], blocks[b], RN_DTYPE_INT4, "o.safetensors");
+            assert_int_equal(row.row.to, RN_DTYPE_INT4);
+            assert_true(row.row.bytes_out <= before + 16);
+            row = convert_blocks(names[n], blocks[b], RN_DTYPE_Q8_0, "o.gguf");
+            assert_int_equal(row.row.to, blocks[b]);
+            assert_string_equal(row.row.left_alone, "as small already");
+        }
+    one_row row = convert_blocks("blk.0.w.weight", RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, "o.gguf");
+    assert_int_equal(row.row.to, RN_DTYPE_Q4_0);
+    row = convert_blocks("token_embd.weight", RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, "o.gguf");
+    assert_int_equal(row.row.to, RN_DTYPE_Q8_0);
+}
+
+static void assert_same_file(const char *a, const char *b) {
+    size_t bytes_a, bytes_b;
+    char *text_a = test_read(a, &bytes_a), *text_b = test_read(b, &bytes_b);
+    assert_int_equal(bytes_a, bytes_b);
+    assert_memory_equal(text_a, text_b, bytes_a);
+    free(text_a);
+    free(text_b);
+}
+
+// Several chunks of blocks, some of them larger than a group of int4 or a block of nf4: what comes
+// out is what comes out by way of f32.
+static void blocks_are_quantised_as_their_values_are(void **state) {
+    static const rn_dtype blocks[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    static const rn_dtype to[] = {RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4};
+    uint64_t dims[] = {1501, 2048}, state_of_draw = 4;
+    rn_write_tensor t = {RN_STR("w.weight"), RN_DTYPE_NONE, 2, dims, false};
+    char direct[300];
+    (void)state;
+    snprintf(direct, sizeof direct, "%s", test_path("direct.safetensors"));
+    for (size_t b = 0; b < 3; b++) {
+        rn_writer *writer;
+        uint64_t size = size_of(blocks[b], dims[0] * dims[1]);
+        uint8_t *data = malloc(size);
+        assert_non_null(data);
+        for (uint64_t i = 0; i < size; i++)
+            data[i] = (uint8_t)(draw(&state_of_draw) & 0x3b); // scales stay finite
+        t.dtype = blocks[b];
+        assert_ok(rn_writer_create(test_path("blocks.gguf"), &t, 1, NULL, &writer));
+        assert_ok(rn_writer_append(writer, data, size));
+        assert_ok(rn_writer_commit(writer));
+        rn_writer_destroy(writer);
+        free(data);
+        assert_ok(convert(test_path("blocks.gguf"), test_path("wide.safetensors"),
+                          (rn_convert_options){.to = RN_DTYPE_F32}));
+        for (size_t i = 0; i < 3; i++) {
+            rn_convert_options options = {.to = to[i]};
+            assert_ok(convert(test_path("blocks.gguf"), direct, options));
+            assert_ok(convert(test_path("wide.safetensors"), out_path("o.safetensors"), options));
+            assert_same_file(direct, out_path("o.safetensors"));
+        }
+    }
+    unlink(out_path("o.safetensors"));
+}
+
+// ---- models -------------------------------------------------------------------------------------
+
+// A folder with tensors and a config.json, or NULL.
+static const char *model_folder(const char *config) {
+    static char folder[300];
+    char path[400];
+    float values[64] = {0};
+    snprintf(folder, sizeof folder, "%s", test_path("model"));
+    mkdir(folder, 0755);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    unlink(path);
+    if (config) test_write(path, config, strlen(config));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    write_single(path, "model.embed_tokens.weight", RN_DTYPE_F32, 2, 32, values);
+    return folder;
+}
+
+static void a_transformers_model_does_not_become_a_gguf_model(void **state) {
+    static const char *const configs[] = {"{\"a\": [1], \"model_type\": \"llama\"}",
+                                          "{\"architectures\": [\"LlamaForCausalLM\"]}"};
+    rn_convert_options options = {.to = RN_DTYPE_F16};
+    char file[400];
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const char *folder = model_folder(configs[i]);
+        snprintf(file, sizeof file, "%s/model.safetensors", folder);
+        const char *inputs[] = {folder, file};
+        for (size_t k = 0; k < 2; k++) {
+            assert_fails(RN_UNSUPPORTED, convert(inputs[k], out_path("o.gguf"), options));
+            assert_non_null(strstr(rn_last_story()->message, "architecture"));
+            assert_non_null(strstr(rn_last_story()->hint, "convert_hf_to_gguf"));
+            assert_int_equal(count_files(out_folder), 0);
+            assert_ok(convert(inputs[k], out_path("o.safetensors"), options));
+            unlink(out_path("o.safetensors"));
+        }
+    }
+}
+
+static void tensors_without_a_model_go_into_gguf_and_that_is_said(void **state) {
+    static const char *const configs[] = {NULL, "{\"_class_name\": \"AutoencoderKL\"}", "no JSON",
+                                          "[\"model_type\"]"};
+    rn_convert_options options = {0};
+    rn_convert_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        assert_ok(rn_convert(model_folder(configs[i]), out_path("o.gguf"), &options, &result));
+        assert_true(result.tensors_only);
+        assert_ok(
+            rn_convert(model_folder(configs[i]), out_path("o.safetensors"), &options, &result));
+        assert_false(result.tensors_only);
+        unlink(out_path("o.safetensors"));
+        unlink(out_path("o.gguf"));
+    }
 }
 
 // ---- containers --------------------------------------------------------------------------------
@@ -1068,6 +1267,12 @@ int main(void) {
         cmocka_unit_test(errors_do_not_depend_on_threads_or_budget),
         cmocka_unit_test(broken_weights_show_in_the_errors),
         cmocka_unit_test(names_may_be_excluded_or_included),
+        cmocka_unit_test(names_are_excluded_from_plain_types_as_well),
+        cmocka_unit_test(norms_and_vectors_are_f32_in_gguf),
+        cmocka_unit_test(quantising_makes_no_tensor_larger),
+        cmocka_unit_test(blocks_are_quantised_as_their_values_are),
+        cmocka_unit_test(a_transformers_model_does_not_become_a_gguf_model),
+        cmocka_unit_test(tensors_without_a_model_go_into_gguf_and_that_is_said),
         cmocka_unit_test(quantising_reaches_no_embedding_or_norm_of_any_family),
         cmocka_unit_test(a_container_changes_and_nothing_else),
         cmocka_unit_test(metadata_of_gguf_becomes_text_in_safetensors),
