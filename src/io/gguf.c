@@ -215,6 +215,7 @@ static rn_status read_pair(gguf_reader *reader) {
     uint32_t type;
     bool existing;
     RN_TRY(take_string(reader, &pair.key, "a key"));
+    if (pair.key.bytes == 0) return rn_fail(RN_CORRUPT, "a metadata key is empty"); // ggml aborts
     RN_TRY(take_u32(reader, &type, "a value's type"));
     RN_TRY(rn_map_add(&reader->keys, pair.key, 0, &existing));
     if (existing) return rn_fail(RN_CORRUPT, "key '%.*s' is there twice", RN_STR_ARG(pair.key));

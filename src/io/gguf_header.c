@@ -47,6 +47,7 @@ static rn_status put_value(rn_buffer *out, const rn_metadata *pair) {
 }
 
 static rn_status put_pair(rn_buffer *out, const rn_metadata *pair) {
+    if (pair->key.bytes == 0) return rn_fail(RN_UNSUPPORTED, "GGUF has no empty metadata keys");
     if (rn_str_equal(pair->key, RN_STR("general.alignment")) &&
         (pair->gguf_type != RN_GGUF_U32 || pair->value.u64 != RN_GGUF_WRITE_ALIGNMENT))
         return rn_fail(RN_UNSUPPORTED, "general.alignment must be a u32 of %d",

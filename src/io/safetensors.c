@@ -7,7 +7,10 @@
 //
 // The rules are those of the reference implementation: N at most 100,000,000; sorted
 // by offset the tensors follow each other without gap or overlap and end where the file ends. Where
-// the reference is lax (unknown or repeated fields) we follow the format's schema and refuse.
+// the reference is lax we follow the format's text and refuse: unknown or repeated fields, and
+// white space in front of the header. The text says that it must begin with '{' and that blanks may
+// follow it; in a format without a magic number that byte is what a file is known by. The
+// reference's writer makes no others.
 #include "io/checkpoint.h"
 #include "io/json_read.h"
 
@@ -226,7 +229,11 @@ static rn_status sort_tensors(rn_checkpoint *checkpoint, size_t first) {
 static rn_status parse_header(header_reader *reader, rn_str header) {
     size_t first = reader->checkpoint->tensor_count;
     if (header.bytes == 0 || header.data[0] != '{')
-        return rn_fail(RN_CORRUPT, "the header does not begin with '{'");
+        return rn_hint(rn_fail(RN_CORRUPT, "the header does not begin with '{'"),
+                       header.bytes && memchr(" \t\r\n", header.data[0], 4)
+                           ? "the format allows blanks behind the header, not in front of it: load "
+                             "the file with the safetensors library and save it again"
+                           : "is it a safetensors file?");
     rn_json_reader_init(&reader->json, header, RN_HOST_IO);
     reader->json.base = sizeof(uint64_t);
     rn_status s = read_header(reader);

@@ -366,6 +366,9 @@ static void gguf_refuses_bad_pairs(void **state) {
     put_pair(&file, "k", RN_GGUF_U8, "", 1);
     put_pair(&file, "k", RN_GGUF_U8, "", 1);
     expect_refused(&file, RN_CORRUPT, "'k' is there twice");
+    put_gguf_start(&file, 3, 0, 1);
+    put_pair(&file, "", RN_GGUF_U8, "", 1);
+    expect_refused(&file, RN_CORRUPT, "key is empty");
     static const uint64_t counts[] = {100, (uint64_t)1 << 61, (uint64_t)1 << 62, UINT64_MAX};
     for (size_t i = 0; i < 4; i++)
         for (int text = 0; text < 2; text++) {

@@ -301,6 +301,21 @@ static void safetensors_refuses_sizes_that_do_not_add_up(void **state) {
     CHECK_REFUSED(bad);
 }
 
+// The format's text allows them behind it only; the story says what to do.
+static void white_space_in_front_of_the_header_is_refused_with_a_way_out(void **state) {
+    static const char *const headers[] = {" {}", "\n{}", "\t {}"};
+    rn_checkpoint *c;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        write_safetensors(test_path("blank.safetensors"), headers[i], strlen(headers[i]), "", 0);
+        assert_fails(RN_CORRUPT, rn_checkpoint_open(test_path("blank.safetensors"), &c));
+        assert_non_null(strstr(rn_last_story()->hint, "blanks behind the header"));
+    }
+    write_safetensors(test_path("blank.safetensors"), "{} \n", 4, "", 0);
+    assert_ok(rn_checkpoint_open(test_path("blank.safetensors"), &c));
+    rn_checkpoint_close(c);
+}
+
 #define ENTRY(name, from, to)                                                                      \
     "\"" name "\":{\"dtype\":\"U8\",\"shape\":[" #to "],\"data_offsets\":[" #from "," #to "]}"
 
@@ -413,6 +428,7 @@ int main(void) {
         cmocka_unit_test(safetensors_allows_any_rank_up_to_a_limit),
         cmocka_unit_test(safetensors_refuses_broken_entries),
         cmocka_unit_test(safetensors_refuses_sizes_that_do_not_add_up),
+        cmocka_unit_test(white_space_in_front_of_the_header_is_refused_with_a_way_out),
         cmocka_unit_test(safetensors_refuses_tensors_that_share_bytes_or_names),
         cmocka_unit_test(safetensors_refuses_files_whose_length_lies),
         cmocka_unit_test(safetensors_errors_count_from_the_start_of_the_file),

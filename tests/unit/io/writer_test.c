@@ -255,20 +255,25 @@ enum { PAIRS = sizeof pairs / sizeof *pairs };
 static void metadata_round_trips(void **state) {
     (void)state;
     for (size_t kind = 0; kind < 2; kind++) {
-        size_t count = kind ? PAIRS : 2; // text alone goes into safetensors
-        rn_writer_options options = {.metadata = pairs, .metadata_count = count};
+        rn_metadata used[PAIRS];
+        size_t count = 0; // text alone goes into safetensors, an empty key not into GGUF
+        for (size_t i = 0; i < PAIRS; i++)
+            if (kind ? pairs[i].key.bytes > 0 : pairs[i].kind == RN_METADATA_TEXT)
+                used[count++] = pairs[i];
+        assert_int_equal(count, kind ? PAIRS - 1 : 2);
+        rn_writer_options options = {.metadata = used, .metadata_count = count};
         rn_checkpoint *c;
         write_model(test_own_path(endings[kind]), mixed, MIXED, &options, 4096);
         assert_ok(rn_checkpoint_open(test_own_path(endings[kind]), &c));
         assert_int_equal(rn_checkpoint_metadata_count(c), count);
         for (size_t i = 0; i < count; i++) {
             const rn_metadata *m = rn_checkpoint_metadata(c, i);
-            assert_true(rn_str_equal(m->key, pairs[i].key));
-            assert_int_equal(m->kind, pairs[i].kind);
-            assert_int_equal(m->gguf_type, pairs[i].gguf_type);
-            assert_true(rn_str_equal(m->text, pairs[i].text));
-            assert_true(rn_str_equal(m->raw, pairs[i].raw) && m->count == pairs[i].count);
-            assert_memory_equal(&m->value, &pairs[i].value, sizeof m->value);
+            assert_true(rn_str_equal(m->key, used[i].key));
+            assert_int_equal(m->kind, used[i].kind);
+            assert_int_equal(m->gguf_type, used[i].gguf_type);
+            assert_true(rn_str_equal(m->text, used[i].text));
+            assert_true(rn_str_equal(m->raw, used[i].raw) && m->count == used[i].count);
+            assert_memory_equal(&m->value, &used[i].value, sizeof m->value);
         }
         rn_checkpoint_close(c);
         unlink(test_own_path(endings[kind]));
@@ -423,6 +428,11 @@ static void metadata_that_cannot_be_held_is_refused(void **state) {
     bad.value.u64 = 32;
     assert_ok(rn_writer_create(test_own_path("out.gguf"), NULL, 0, &options, &writer));
     rn_writer_destroy(writer);
+    rn_metadata nameless = {.kind = RN_METADATA_TEXT, .gguf_type = RN_GGUF_STRING};
+    options.metadata = &nameless;
+    assert_fails(RN_UNSUPPORTED,
+                 rn_writer_create(test_own_path("out.gguf"), NULL, 0, &options, &writer));
+    assert_said("empty metadata keys");
 }
 
 static void paths_that_cannot_be_written_are_refused(void **state) {
