@@ -68,11 +68,12 @@ static bool joined(const rn_spm *spm, const char *text, size_t bytes) {
     return spm->joins[(uint8_t)text[-1]][first / 32] >> first % 32 & 1;
 }
 
-// Length of the stretch at text[0].
+// Length of the stretch at text[0]: symbol by symbol as BPE takes them (rn_spm_symbol_bytes), since
+// a place inside one is no place to cut.
 static size_t stretch_bytes(const rn_spm *spm, rn_str text) {
-    size_t at = rn_spm_width(text.data, text.bytes);
+    size_t at = rn_spm_symbol_bytes(spm, text.data, text.bytes);
     while (at < text.bytes && joined(spm, text.data + at, text.bytes - at))
-        at += rn_spm_width(text.data + at, text.bytes - at);
+        at += rn_spm_symbol_bytes(spm, text.data + at, text.bytes - at);
     return at;
 }
 
@@ -139,15 +140,12 @@ static size_t word_bytes(rn_str text) {
     return at;
 }
 
-static size_t char_bytes(const rn_spm *spm, rn_str text) {
-    size_t bytes = rn_spm_user_bytes(spm, text.data, text.bytes);
-    return bytes ? bytes : rn_spm_width(text.data, text.bytes);
-}
-
 static rn_status encode_parts(rn_spm_work *work, rn_str text) {
     const rn_spm *spm = work->spm;
     for (size_t bytes; text.bytes; text = (rn_str){text.data + bytes, text.bytes - bytes}) {
-        bytes = spm->options.algorithm == RN_SPM_WORD ? word_bytes(text) : char_bytes(spm, text);
+        bytes = spm->options.algorithm == RN_SPM_WORD
+                    ? word_bytes(text)
+                    : rn_spm_symbol_bytes(spm, text.data, text.bytes);
         uint32_t id = rn_spm_trie_find(&spm->normal, (rn_str){text.data, bytes});
         RN_TRY(rn_spm_emit(work, text.data, bytes, id));
     }

@@ -49,6 +49,12 @@ static inline size_t rn_spm_width(const char *text, size_t bytes) {
 static inline size_t rn_spm_user_bytes(const rn_spm *spm, const char *text, size_t bytes) {
     return spm->user.units ? rn_spm_trie_longest(&spm->user, text, bytes) : 0;
 }
+// Length of what the text begins with before anything is joined: a user-defined piece, or a
+// character, which where it is not valid may reach over the beginning of such a piece.
+static inline size_t rn_spm_symbol_bytes(const rn_spm *spm, const char *text, size_t bytes) {
+    size_t piece = rn_spm_user_bytes(spm, text, bytes);
+    return piece ? piece : rn_spm_width(text, bytes);
+}
 
 // ---- one call of rn_spm_encode ------------------------------------------------------------------
 

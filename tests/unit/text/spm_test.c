@@ -253,6 +253,56 @@ static void long_texts_give_what_short_ones_give(void **state) {
 
 // ---- failing ------------------------------------------------------------------------------------
 
+// The same pieces, with one more that is unused and occurs nowhere: then nothing is cut.
+static void assert_cutting_changes_nothing(const entry *entries, size_t count, rn_str text) {
+    entry more[16];
+    rn_tokens cut = {0}, whole = {0};
+    rn_spm_options options = plain_bpe;
+    options.byte_fallback = options.keep_invalid = true;
+    memcpy(more, entries, count * sizeof *entries);
+    more[count] = (entry){"\xfe\xfe\xfe\xfe\xfe\xfe", 0, RN_SPM_UNUSED};
+    rn_spm *a = make(options, entries, count), *b = make(options, more, count + 1);
+    assert_ok(rn_spm_encode(a, text, true, &cut));
+    assert_ok(rn_spm_encode(b, text, true, &whole));
+    assert_int_equal(cut.count, whole.count);
+    for (size_t i = 0; i < cut.count; i++) { // the bytes' ids are one higher in the other
+        rn_str one = rn_spm_get(a, cut.ids[i]).text, other = rn_spm_get(b, whole.ids[i]).text;
+        if (!rn_str_equal(one, other)) fail_msg("piece %zu of %zu differs", i, cut.count);
+    }
+    rn_tokens_free(&cut);
+    rn_tokens_free(&whole);
+    rn_spm_destroy(a);
+    rn_spm_destroy(b);
+}
+
+// Bytes that are not UTF-8 claim more than they are: f9 is the first of four, and two of them are a
+// piece. A fuzzer's finding (the end of a repeated text), and neighbours of it.
+static void cutting_heeds_user_defined_pieces(void **state) {
+    (void)state;
+    static const entry entries[] = {{"\xf9\xf9", 0, RN_SPM_USER_DEFINED},
+                                    {"ab", -1, 0},
+                                    {"a", -2, 0},
+                                    {"b\xf9", -3, 0},
+                                    {"\xe1", -3, 0}};
+    static const char bytes[] = {'\xf9', '\xf9', '\xf9', '\xb4', 'a', 'b', '\xe1', ' '};
+    enum { COUNT = sizeof entries / sizeof *entries };
+    uint64_t draw = 1;
+    assert_cutting_changes_nothing(entries, COUNT,
+                                   RN_STR("\xf9\xf9"
+                                          "a\xf1\xb4\xf9\xf9\xf9\xf9\xf9\xf9"
+                                          "ba\xf9\xf9"
+                                          "a\xf1\xb4\xf9\xf9\xf9\xf9\xf9\xf9"
+                                          "ba"));
+    for (size_t round = 0; round < 400; round++) {
+        char text[64];
+        for (size_t i = 0; i < sizeof text; i++) {
+            draw = draw * 6364136223846793005u + 1442695040888963407u;
+            text[i] = bytes[draw >> 61];
+        }
+        assert_cutting_changes_nothing(entries, COUNT, (rn_str){text, sizeof text});
+    }
+}
+
 static void vocabularies_that_cannot_work_are_refused(void **state) {
     (void)state;
     rn_spm *spm;
@@ -320,6 +370,7 @@ int main(void) {
         cmocka_unit_test(unigram_takes_the_best_path),
         cmocka_unit_test(words_and_characters_are_looked_up_whole),
         cmocka_unit_test(long_texts_give_what_short_ones_give),
+        cmocka_unit_test(cutting_heeds_user_defined_pieces),
         cmocka_unit_test(vocabularies_that_cannot_work_are_refused),
         cmocka_unit_test(every_failed_allocation_leaves_nothing_behind),
     };
