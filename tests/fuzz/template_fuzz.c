@@ -1,10 +1,12 @@
 // template_fuzz.c — any text as a chat template: it is refused with a place, fails with a story, or
-// renders valid UTF-8, the same twice; the ledger is where it was.
-#include <ration/chat.h>
+// renders valid UTF-8, the same twice; what only a message can have brought is tainted, whatever
+// the template did with it; the ledger is where it was.
 #include <ration/memory.h>
 
 #include "base/buffer.h"
 #include "base/str.h"
+#include "text/chat_text.h"
+#include "text/taint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,6 +19,21 @@ static const rn_chat_message messages[] = {
     {RN_STR("user"), RN_STR("Hi {{ there }}\n12 a,b")},
     {RN_STR("assistant"), RN_STR("\xf0\x9f\x98\x80 <think>x</think>")},
 };
+static const char face[4] = {'\xf0', '\x9f', '\x98', '\x80'}; // a message has it
+
+// A template without the character, and without '\\' to write it with, cannot make one.
+static void check_taint(rn_str source, const rn_chat_template *parsed, const rn_chat *chat) {
+    rn_chat_text made;
+    if (source.bytes && (memmem(source.data, source.bytes, face, sizeof face) ||
+                         memchr(source.data, '\\', source.bytes)))
+        return;
+    if (rn_chat_text_make(parsed, chat, &made) != RN_OK) return;
+    rn_taint taint = {(const uint8_t *)made.taint.data, 0};
+    for (size_t at = 0; at + sizeof face <= made.text.bytes; at++)
+        if (memcmp(made.text.data + at, face, sizeof face) == 0)
+            require(rn_taint_at(taint, at) && rn_taint_run(taint, at, at + 4) == at + 4);
+    rn_chat_text_free(&made);
+}
 
 static void check_render(const rn_chat_template *parsed, const rn_chat *chat) {
     rn_buffer out[2];
@@ -44,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(s == RN_OK || ((s == RN_CORRUPT || s == RN_UNSUPPORTED) && !parsed));
     for (size_t i = 0; parsed && i < 2; i++)
         check_render(parsed, &chats[i]);
+    if (parsed) check_taint((rn_str){(const char *)data, size}, parsed, &chats[0]);
     rn_chat_template_free(parsed);
     require(rn_ledger_total(RN_DEVICE_HOST).now_bytes == held);
     return 0;
