@@ -1,6 +1,7 @@
 // file.c — loops around pread and pwrite, and errno made readable.
 #include "base/file.h"
 #include "base/fault.h"
+#include "base/temporary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,20 +111,17 @@ static rn_status write_and_sync(int fd, const char *path, const void *data, size
 rn_status rn_file_replace(const char *path, const void *data, size_t bytes) {
     char target[PATH_MAX], temporary[PATH_MAX];
     if (realpath(path, target)) path = target; // a link stays a link
-    if (snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid()) >=
-        (int)sizeof temporary)
-        return rn_fail(RN_INVALID, "the path is too long");
     struct stat info;
+    int fd;
     bool existed = stat(path, &info) == 0;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, existed ? 0600 : 0644);
-    if (fd < 0) return rn_file_fail("create", temporary);
+    RN_TRY(rn_temporary_create(path, existed ? 0600 : 0644, temporary, sizeof temporary, &fd));
     // The mode of an old file is kept, whatever the umask would take from it.
     rn_status s = existed && fchmod(fd, info.st_mode & 07777) != 0
                       ? rn_file_fail("set the mode of", temporary)
                       : write_and_sync(fd, temporary, data, bytes);
-    if (close(fd) != 0 && s == RN_OK) s = rn_file_fail("close", temporary);
     if (s == RN_OK && rename(temporary, path) != 0) s = rn_file_fail("replace", path);
     if (s != RN_OK) unlink(temporary);
+    close(fd); // last, for it holds the lock; what close could report, fsync has
     return s;
 }
 

@@ -16,8 +16,8 @@ RN_MUST_USE rn_status rn_file_write_at(int fd, const char *path, uint64_t offset
                                        const void *source, size_t bytes);
 // Appends a whole file to `buffer`, whose cap is the largest size accepted.
 RN_MUST_USE rn_status rn_file_read_all(const char *path, rn_buffer *buffer);
-// Replaces a small file atomically: temporary name, fsync, rename. The mode is kept; where `path`
-// is a link, its target is replaced.
+// Replaces a small file atomically: a temporary beside it (base/temporary.h), fsync, rename. The
+// mode is kept; where `path` is a link, its target is replaced.
 RN_MUST_USE rn_status rn_file_replace(const char *path, const void *data, size_t bytes);
 // Makes a failing system call on `path` a story; errno decides between RN_NOT_FOUND and RN_IO.
 rn_status rn_file_fail(const char *doing, const char *path);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/temporary.h"
 #include "base/write_queue.h"
 
 #include <errno.h>
@@ -104,7 +105,7 @@ size_t rn_output_buffer_bytes(const rn_output_options *options) {
 static rn_status split_path(rn_output *output, const char *path) {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     if (strlen(path) > 4000 ||
-        strlen(name) > 236) // room for ".PID.tmp", which must not fail at the end
+        strlen(name) > 255 - RN_TEMPORARY_SUFFIX_BYTES) // which must not fail at the end
         return rn_fail(RN_INVALID, "the output's name is too long");
     snprintf(output->path, sizeof output->path, "%s", path);
     snprintf(output->folder, sizeof output->folder, "%s", path);
@@ -130,13 +131,12 @@ static rn_status check_room(const rn_output *output) {
 static rn_status open_file(rn_output *output) {
     char name[64];
     output->fd = open(output->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
-    if (output->fd < 0) {
-        int bytes = snprintf(output->temporary, sizeof output->temporary, "%.4000s.%d.tmp",
-                             output->path, (int)getpid());
-        if (bytes < 0) return rn_fail(RN_INTERNAL, "bad path");
-        output->fd = open(output->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-        if (output->fd < 0) {
-            rn_status s = rn_file_fail("create", output->temporary);
+    if (output->fd >= 0) {
+        rn_temporary_sweep(output->path); // one that was killed between its two names
+    } else {
+        rn_status s = rn_temporary_create(output->path, 0644, output->temporary,
+                                          sizeof output->temporary, &output->fd);
+        if (s != RN_OK) {
             output->temporary[0] = '\0';
             return s;
         }
@@ -191,16 +191,10 @@ rn_status rn_output_create(const char *path, const rn_output_options *options,
 
 // Gives an unnamed file a temporary name, because linkat cannot replace a file and rename can.
 static rn_status name_file(rn_output *output) {
-    char link_path[64];
     if (output->temporary[0]) return RN_OK;
-    snprintf(link_path, sizeof link_path, "/proc/self/fd/%d", output->fd);
-    snprintf(output->temporary, sizeof output->temporary, "%.4000s.%d.tmp", output->path,
-             (int)getpid());
-    unlink(output->temporary); // an old one of a process with our number
-    if (linkat(AT_FDCWD, link_path, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) == 0)
-        return RN_OK;
-    rn_status s = rn_file_fail("name", output->temporary);
-    output->temporary[0] = '\0';
+    rn_status s =
+        rn_temporary_name(output->path, output->fd, output->temporary, sizeof output->temporary);
+    if (s != RN_OK) output->temporary[0] = '\0';
     return s;
 }
 
@@ -237,9 +231,9 @@ void rn_output_destroy(rn_output *output) {
     if (!output) return;
     (void)!rn_write_queue_stop(&output->queue); // a failure was told already, or nobody asked
     rn_write_queue_free(&output->queue);
+    if (output->temporary[0] && !output->committed) unlink(output->temporary);
     if (output->direct_fd >= 0) close(output->direct_fd);
     if (output->fd >= 0) close(output->fd);
-    if (output->temporary[0] && !output->committed) unlink(output->temporary);
     rn_free(output->from, output->memory, output->memory_bytes);
     rn_free(output->from, output, sizeof *output);
 }

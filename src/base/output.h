@@ -9,9 +9,10 @@
 // O_DIRECT, its ragged ends through the page cache) while the next is filled. The rest is small and
 // goes through the page cache.
 //
-// The file has no name until rn_output_commit (where the file system cannot do that: a name ending
-// in ".tmp"), which syncs it and renames it into place: a process killed at any moment leaves the
-// old file or the new one. One thread at a time may call.
+// The file has no name until rn_output_commit (where the file system cannot do that: a temporary's,
+// base/temporary.h), which syncs it and renames it into place: a process killed at any moment
+// leaves the old file or the new one, and a temporary that it left is removed by the next
+// rn_output_create of that path. One thread at a time may call.
 #ifndef RN_BASE_OUTPUT_H
 #define RN_BASE_OUTPUT_H
 

@@ -1,9 +1,11 @@
-// recording.c — see recording.h. A folder of our own is private (mkdtemp), so no other user of the
-// machine can be waiting for its name; a file that is still being sent when the next recording
-// begins has lost its name, not its bytes.
+// recording.c — see recording.h. A folder of our own is private and has a random name, so no other
+// user of the machine can be waiting for it; what a killed server left in one goes when the next
+// makes its own. A file that is still being sent when the next recording begins has lost its name,
+// not its bytes.
 #include "server/recording.h"
 
 #include "base/file.h"
+#include "base/temporary.h"
 #include "base/workers.h"
 
 #include <stdio.h>
@@ -22,10 +24,10 @@ bool rn_recording_is_open(const rn_recording *recording) {
 static rn_status make_folder(rn_recording *recording) {
     const char *above = getenv("TMPDIR");
     if (recording->folder[0]) return RN_OK;
-    RN_TRY(rn_path_join(above && *above ? above : "/tmp", "ration-profile-XXXXXX",
-                        recording->folder, sizeof recording->folder));
-    if (mkdtemp(recording->folder)) return RN_OK;
-    rn_status s = rn_file_fail("make a folder like", recording->folder);
+    rn_status s =
+        rn_temporary_folder(above && *above ? above : "/tmp", "ration-profile-", ".rntrace",
+                            recording->folder, sizeof recording->folder, &recording->lock);
+    if (s == RN_OK) return RN_OK;
     recording->folder[0] = '\0';
     return rn_hint(s, "name one that can be written to (--profile-folder)");
 }
@@ -89,6 +91,9 @@ rn_status rn_recording_stop(rn_recording *recording) {
 void rn_recording_end(rn_recording *recording) {
     if (rn_recording_is_open(recording)) (void)!rn_recording_stop(recording);
     forget_file(recording);
-    if (recording->folder[0]) (void)rmdir(recording->folder);
+    if (recording->folder[0]) {
+        (void)rmdir(recording->folder);
+        close(recording->lock);
+    }
     *recording = (rn_recording){0};
 }

@@ -12,6 +12,7 @@ typedef struct rn_recording {
     char folder[4096]; // made by us, gone at the end; "": the user's, or none yet
     uint32_t number;   // rn_profile_recording while it was begun and not stopped; else 0
     uint32_t begun;    // so far
+    int lock;          // open on `folder` while it is ours: tells the next server that it is in use
 } rn_recording;
 
 typedef struct rn_recording_options {

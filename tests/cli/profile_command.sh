@@ -127,6 +127,36 @@ says err 'Address already in use' 'another --view-port may be free'
 kill -INT $server
 wait $server || fail "serving ended with $?"
 
+# ---- the page's file: without a name while it is served, a new one for a browser, and nothing of others is touched
+mkdir pages
+echo precious > victim
+ln -s ../victim pages/ration-profile-aaaaaa.html
+ln -s ../victim pages/ration-profile-bbbbbb.part
+touch pages/ration-profile-killed.part pages/ration-profile-young1.html pages/ration-profile-longer-name.html
+touch -d '2 days ago' pages/ration-profile-old001.html pages/other.html
+TMPDIR=$scratch/pages "$ration" profile view a.rntrace --serve > served 2> err &
+server=$!
+cleanups+=("kill $server 2> /dev/null")
+for _ in $(seq 600); do
+    [ -s served ] && break
+    sleep 0.1
+done
+equals 'files of a served page' 'other.html ration-profile-aaaaaa.html ration-profile-bbbbbb.part ration-profile-longer-name.html ration-profile-young1.html' \
+    "$(ls pages | tr '\n' ' ' | sed 's/ $//')"
+kill -9 $server
+wait $server 2> /dev/null || true
+equals 'files after kill -9' 5 "$(ls pages | wc -l)"
+TMPDIR=$scratch/pages BROWSER=/bin/true expect 0 "$ration" profile view a.rntrace
+page=$(cat out)
+case $page in "$scratch"/pages/ration-profile-??????.html) ;; *) fail "the page is $page" ;; esac
+equals 'the mode of a page' 600 "$(stat -c %a "$page")"
+says "$page" '</html>'
+equals 'the file that links were planted for' precious "$(cat victim)"
+TMPDIR=$scratch/pages BROWSER=/bin/true expect 3 "$ration" profile view missing.rntrace
+equals 'files after all' 6 "$(ls pages | wc -l)"
+TMPDIR=$scratch/nowhere expect 3 "$ration" profile view a.rntrace --serve
+says err 'set TMPDIR'
+
 # ---- Ctrl-C is the recorded program's own affair
 # Builds with sanitizers have no library to preload.
 [ -e "$(dirname "$ration")/../lib/libration_preload.so" ] || exit 0

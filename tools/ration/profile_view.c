@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -10,13 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { MAX_REQUEST_BYTES = 8192, MAX_CLIENTS = 16, REQUEST_SECONDS = 5 };
+enum { MAX_REQUEST_BYTES = 8192, MAX_CLIENTS = 16, REQUEST_SECONDS = 5, MAX_PATH_BYTES = 4096 };
 
 static rn_status fail_system(const char *what) {
     return rn_fail(RN_IO, "%s: %s", what, strerror(errno));
@@ -173,12 +176,11 @@ static void serve(const page_server *server) {
     forget_interrupt(); // that is how it ends
 }
 
-static rn_status serve_page(const invocation *in, const char *page) {
-    page_server server = {.listener = -1, .page = open(page, O_RDONLY | O_CLOEXEC)};
+static rn_status serve_page(const invocation *in, int page) {
+    page_server server = {.listener = -1, .page = page};
     struct stat status;
     rn_status s = RN_OK;
-    if (server.page < 0 || fstat(server.page, &status) != 0)
-        s = fail_system("cannot read the page");
+    if (fstat(server.page, &status) != 0) s = fail_system("cannot read the page");
     if (s == RN_OK) s = open_listener(&server, rn_settings_count(in->settings, "view-port"));
     if (s == RN_OK) {
         server.bytes = (size_t)status.st_size;
@@ -187,34 +189,105 @@ static rn_status serve_page(const invocation *in, const char *page) {
         serve(&server);
     }
     if (server.listener >= 0) close(server.listener);
-    if (server.page >= 0) close(server.page);
     return s;
 }
 
 // ---- the page -------------------------------------------------------------------------
+//
+// A page is written to a new file of this user alone, ration-profile-XXXXXX.part, that is locked
+// meanwhile. One that is served loses its name at once: nothing remains however this process ends.
+// One for a browser is then called .html and stays, for the browser may read it again. Each view
+// removes what earlier ones left: parts that nobody has locked, pages that are a day old.
 
-static rn_status make_page(const char *input, char path[64]) {
-    rn_timeline *timeline = NULL;
-    RN_TRY(rn_timeline_open(input, &timeline));
-    snprintf(path, 64, "/tmp/ration-profile-XXXXXX.html");
-    int file = mkstemps(path, 5);
-    rn_status s = file < 0 ? fail_system("cannot make a file in /tmp") : RN_OK;
+enum { PAGE_SECONDS = 24 * 60 * 60, RANDOM_LETTERS = 6 };
+static const char page_prefix[] = "ration-profile-", part_ending[] = ".part",
+                  page_ending[] = ".html";
+
+static const char *temporary_folder(void) {
+    const char *own = getenv("TMPDIR");
+    return own && *own ? own : "/tmp";
+}
+
+static bool is_page_name(const char *name, const char *ending) {
+    size_t prefix = strlen(page_prefix), middle = prefix + RANDOM_LETTERS;
+    return strlen(name) == middle + strlen(ending) && strncmp(name, page_prefix, prefix) == 0 &&
+           strcmp(name + middle, ending) == 0;
+}
+
+static bool is_locked(int folder, const char *name) {
+    int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool locked = file < 0 || flock(file, LOCK_EX | LOCK_NB) != 0;
     if (file >= 0) close(file);
-    if (s == RN_OK) s = write_export(timeline, RN_EXPORT_HTML, path);
+    return locked;
+}
+
+// Only plain files of this user: a link under such a name is not ours, and is not followed.
+static void remove_old(int folder, const char *name) {
+    struct stat status;
+    bool is_part = is_page_name(name, part_ending);
+    if (!is_part && !is_page_name(name, page_ending)) return;
+    if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_uid != geteuid())
+        return;
+    if (is_part ? is_locked(folder, name) : status.st_mtime > time(NULL) - PAGE_SECONDS) return;
+    (void)unlinkat(folder, name, 0);
+}
+
+static void remove_old_pages(void) {
+    DIR *folder = opendir(temporary_folder());
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));)
+        remove_old(dirfd(folder), entry->d_name);
+    closedir(folder);
+}
+
+static rn_status write_page(const char *input, int file) {
+    rn_timeline *timeline = NULL;
+    FILE *stream = fdopen(dup(file), "we");
+    if (!stream) return fail_system("cannot write the page");
+    rn_status s = rn_timeline_open(input, &timeline);
+    if (s == RN_OK) s = rn_timeline_export(timeline, RN_EXPORT_HTML, rn_sink_file(stream));
+    if (fclose(stream) != 0 && s == RN_OK) s = fail_system("cannot write the page");
     rn_timeline_destroy(timeline);
     return s;
 }
 
-rn_status profile_view(const invocation *in) {
-    char page[64];
-    const char *browser = rn_settings_bool(in->settings, "serve") ? NULL : find_browser();
-    RN_TRY(make_page(in->words[1], page));
-    if (!browser) {
-        rn_status s = serve_page(in, page);
-        unlink(page);
-        return s;
-    }
-    printf("%s\n", page); // stays: the browser may read it again
+// Opens the file, locked; -1 in `*out_file` where that fails.
+static rn_status make_part(char path[MAX_PATH_BYTES], int *out_file) {
+    *out_file = -1;
+    int bytes = snprintf(path, MAX_PATH_BYTES, "%s/%sXXXXXX%s", temporary_folder(), page_prefix,
+                         part_ending);
+    if (bytes >= MAX_PATH_BYTES)
+        return rn_hint(rn_fail(RN_INVALID, "the folder for temporary files has too long a name"),
+                       "set TMPDIR to a shorter one");
+    *out_file = mkstemps(path, (int)strlen(part_ending)); // O_EXCL
+    if (*out_file < 0)
+        return rn_hint(fail_system("cannot make a file for the page"),
+                       "set TMPDIR to a folder that can be written to");
+    (void)flock(*out_file, LOCK_EX | LOCK_NB); // where there are no locks, parts stay
+    return RN_OK;
+}
+
+static rn_status open_in_browser(const char *browser, const char *part) {
+    char page[MAX_PATH_BYTES];
+    int bytes = (int)(strlen(part) - strlen(part_ending));
+    snprintf(page, sizeof page, "%.*s%s", bytes, part, page_ending);
+    if (rename(part, page) != 0) return fail_system("cannot name the page");
+    printf("%s\n", page);
     fflush(stdout);
     return start_browser(browser, page);
+}
+
+rn_status profile_view(const invocation *in) {
+    char part[MAX_PATH_BYTES];
+    int page = -1;
+    const char *browser = rn_settings_bool(in->settings, "serve") ? NULL : find_browser();
+    remove_old_pages();
+    RN_TRY(make_part(part, &page));
+    if (!browser) unlink(part);
+    rn_status s = write_page(in->words[1], page);
+    if (s == RN_OK) s = browser ? open_in_browser(browser, part) : serve_page(in, page);
+    if (browser && s != RN_OK) unlink(part); // gone already, where only the browser failed
+    close(page);
+    return s;
 }

@@ -6,7 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // Entries of the test's folder whose names hold `part`.
@@ -247,6 +250,45 @@ static void failed_replacement_leaves_the_old_file_and_no_other(void **state) {
     assert_fails(RN_NOT_FOUND, rn_file_replace(test_path("no folder/file"), "new", 3));
 }
 
+// Whoever knew the name could have the file written anywhere: here through every name that this
+// process would have used before names were random.
+static void planted_link_is_not_followed(void **state) {
+    (void)state;
+    char planted[4096];
+    const char *path = test_path("planted");
+    test_write(test_path("victim"), "precious", 8);
+    snprintf(planted, sizeof planted, "%s.%d.tmp", path, (int)getpid());
+    assert_int_equal(0, symlink("victim", planted));
+    assert_ok(rn_file_replace(path, "new", 3));
+    expect_content(path, "new");
+    expect_content(test_path("victim"), "precious");
+    unlink(planted);
+}
+
+// A child that the system ends in the middle of writing, by its limit on the size of files.
+static void be_killed_while_replacing(const char *path) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){4, 4});
+    signal(SIGXFSZ, SIG_DFL);
+    _exit(rn_file_replace(path, "much longer", 11) != RN_OK);
+}
+
+static void what_a_killed_replacement_left_is_removed(void **state) {
+    (void)state;
+    int status;
+    const char *path = test_path("leftover");
+    test_write(path, "old", 3);
+    pid_t child = fork();
+    if (child == 0) be_killed_while_replacing(path);
+    assert_int_equal(child, waitpid(child, &status, 0));
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    expect_content(path, "old");
+    assert_int_equal(2, count_entries("leftover"));
+    assert_ok(rn_file_replace(path, "new", 3));
+    expect_content(path, "new");
+    assert_int_equal(1, count_entries("leftover"));
+}
+
 static void paths_too_long_are_refused(void **state) {
     (void)state;
     static char path[5000], joined[16];
@@ -309,6 +351,8 @@ int main(void) {
         cmocka_unit_test(replacing_keeps_the_mode),
         cmocka_unit_test(replacing_through_a_link_changes_its_target),
         cmocka_unit_test(failed_replacement_leaves_the_old_file_and_no_other),
+        cmocka_unit_test(planted_link_is_not_followed),
+        cmocka_unit_test(what_a_killed_replacement_left_is_removed),
         cmocka_unit_test(paths_too_long_are_refused),
         cmocka_unit_test(existence_and_folders_are_told_apart),
         cmocka_unit_test(system_errors_become_stories),

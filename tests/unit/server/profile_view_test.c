@@ -222,6 +222,20 @@ static void the_end_removes_what_was_ours(void **state) {
     assert_int_equal(0, count_files(test_own_folder));
 }
 
+// As a server leaves it that was killed.
+static void what_a_killed_server_left_goes_with_the_next_ones_folder(void **state) {
+    (void)state;
+    assert_int_equal(0, mkdir(test_own_path("ration-profile-Ab01cd"), 0700));
+    test_write(test_own_path("ration-profile-Ab01cd/serve-1.rntrace"), "x", 1);
+    assert_int_equal(0, mkdir(test_own_path("elsewhere"), 0700));
+    test_write(test_own_path("elsewhere/mine.rntrace"), "x", 1);
+    assert_int_equal(0, symlink("elsewhere", test_own_path("ration-profile-zzzzzz")));
+    assert_int_equal(0, start(""));
+    assert_int_equal(0, stop());
+    assert_int_not_equal(0, access(test_own_path("ration-profile-Ab01cd"), F_OK));
+    assert_int_equal(0, access(test_own_path("elsewhere/mine.rntrace"), F_OK));
+}
+
 static void a_folder_of_the_users_keeps_every_recording(void **state) {
     (void)state;
     server.options.profile_folder = test_own_folder;
@@ -262,6 +276,7 @@ int main(void) {
         CASE(options_are_read_and_wrong_ones_named),
         CASE(somebody_elses_recording_is_left_alone),
         CASE(the_end_removes_what_was_ours),
+        CASE(what_a_killed_server_left_goes_with_the_next_ones_folder),
         CASE(a_folder_of_the_users_keeps_every_recording),
         CASE(a_folder_that_is_not_there_is_a_failure_and_no_recording),
         CASE(a_recording_takes_no_more_than_is_planned),
