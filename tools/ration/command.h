@@ -15,6 +15,7 @@ typedef struct invocation {
     char **rest; // (rest_count) what stands behind "--", where a command takes it apart
     int rest_count;
     bool json;
+    int *exit_code; // 0; of a command that succeeds: profile run sets the recorded program's own
 } invocation;
 
 typedef struct command {

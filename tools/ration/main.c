@@ -217,7 +217,8 @@ static rn_status run_recorded(const invocation *in) {
 }
 
 static int carry_out(const command *c, int argc, char **argv) {
-    invocation in = {.command = c};
+    int code = 0;
+    invocation in = {.command = c, .exit_code = &code};
     if (wants_help(argc, argv)) {
         print_help(c);
         return 0;
@@ -231,7 +232,7 @@ static int carry_out(const command *c, int argc, char **argv) {
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))
         s = rn_fail(RN_IO, "cannot write to standard output");
-    int code = s == RN_OK ? 0 : fail(in.json);
+    if (s != RN_OK) code = fail(in.json);
     rn_settings_destroy(in.settings);
     return code;
 }

@@ -227,7 +227,8 @@ const command profile_command = {
         "  html     one page with the timeline to zoom in; needs no network\n"
         "  export   the same recording in another tool's form\n"
         "  view     opens the page in a browser, or serves it on this machine only\n"
-        "  run      records the allocations of another program (PyTorch's tensors on the CPU)\n\n"
+        "  run      records the allocations of another program (PyTorch's tensors on the CPU) and\n"
+        "           exits as it did: with its code, or 128 + N where signal N ended it\n\n"
         "A recording whose program was killed is readable up to the last tenth of a second.",
     .example = "ration run -p 'Once' --profile=run.rntrace && ration profile report run.rntrace",
     .min_words = 1,

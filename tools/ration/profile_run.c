@@ -55,8 +55,9 @@ static rn_status start(const invocation *in, const char *library, const char *fi
     if (child == 0) {
         set_environment(in, library, file);
         execvp(in->rest[0], in->rest);
-        fprintf(stderr, "ration: cannot start %s: %s\n", in->rest[0], strerror(errno));
-        _exit(127);
+        int error = errno;
+        fprintf(stderr, "ration: cannot start %s: %s\n", in->rest[0], strerror(error));
+        _exit(error == ENOENT ? 127 : 126); // as shells do
     }
     *out = child;
     return RN_OK;
@@ -74,13 +75,17 @@ static int wait_for(pid_t child) {
     return status;
 }
 
-// How the program ended is what a script wants to know first.
-static rn_status judge(const char *program, int status) {
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return RN_OK;
-    if (WIFSIGNALED(status))
-        return rn_fail(RN_IO, "%s was ended by signal %d (%s)", program, WTERMSIG(status),
-                       strsignal(WTERMSIG(status)));
-    return rn_fail(RN_IO, "%s ended with exit code %d", program, WEXITSTATUS(status));
+// How the program ended is what a script wants to know first: its own code, or as a shell says it
+// of one that a signal ended.
+static int tell_ending(const char *program, int status) {
+    if (WIFSIGNALED(status)) {
+        fprintf(stderr, "ration: %s was ended by signal %d (%s)\n", program, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+        return 128 + WTERMSIG(status);
+    }
+    if (WEXITSTATUS(status))
+        fprintf(stderr, "ration: %s ended with exit code %d\n", program, WEXITSTATUS(status));
+    return WEXITSTATUS(status);
 }
 
 // Whole, for the program may go to another folder.
@@ -104,12 +109,12 @@ rn_status profile_run(const invocation *in) {
     RN_TRY(find_preload(library));
     RN_TRY(choose_file(in, file));
     RN_TRY(start(in, library, file, &child));
-    rn_status s = judge(in->rest[0], wait_for(child));
+    *in->exit_code = tell_ending(in->rest[0], wait_for(child));
+    if (access(file, R_OK) != 0 && *in->exit_code) return RN_OK;
     if (access(file, R_OK) != 0)
-        return s != RN_OK ? s
-                          : rn_hint(rn_fail(RN_NOT_FOUND, "%s was not written", file),
-                                    "a statically linked or set-uid program cannot be recorded");
+        return rn_hint(rn_fail(RN_NOT_FOUND, "%s was not written", file),
+                       "a statically linked or set-uid program cannot be recorded");
     fprintf(stderr, "profile: %s\n  ration profile report %s\n  ration profile html %s\n", file,
             file, file);
-    return s;
+    return RN_OK;
 }
