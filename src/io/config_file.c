@@ -70,11 +70,25 @@ static rn_status set_value(const file_loader *loader, const rn_option *option,
     return rn_settings_set(loader->settings, option, text, loader->path);
 }
 
+// [[backend]] is a table that another program's configuration may share with ours: keys there that
+// are not ours are that program's.
+static bool is_shared(const char *key) {
+    size_t bytes = strcspn(key, ".") + 1; // with the dot
+    for (size_t i = 0; i < rn_option_count(); i++) {
+        const rn_option *option = rn_option_at(i);
+        if (option->in_array && key[bytes - 1] && strncmp(option->key, key, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
 static rn_status load_value(const file_loader *loader, const rn_toml_value *value,
                             const char *key) {
     const rn_option *option = rn_option_find(rn_str_from(key));
     if (!option || strcmp(option->key, key) != 0) {
         const char *near = rn_option_suggest(rn_str_from(key), NULL);
+        bool is_misspelt = near && is_shared(near); // else it would be ignored without a word
+        if (is_shared(key) && !is_misspelt) return RN_OK;
         rn_status s = fail_at(loader, value, "unknown key", key);
         return near ? rn_hint(s, "did you mean '%s'?", near) : rn_hint(s, "see ration config list");
     }
@@ -97,8 +111,10 @@ static rn_status load_table(const file_loader *loader, const rn_toml_value *tabl
         int bytes =
             snprintf(key, sizeof key, "%s%s%.*s", prefix, *prefix ? "." : "", RN_STR_ARG(name));
         bool whole = bytes >= 0 && (size_t)bytes < sizeof key;
-        if (!whole || (name.bytes && memchr(name.data, '\0', name.bytes)))
+        if (!whole || (name.bytes && memchr(name.data, '\0', name.bytes))) {
+            if (is_shared(key)) continue;
             return fail_at(loader, v, "unknown key", key);
+        }
         rn_toml_type type = rn_toml_type_of(v);
         const rn_toml_value *first = rn_toml_first(v);
         if (type == RN_TOML_TABLE) {

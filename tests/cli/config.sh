@@ -68,6 +68,41 @@ expect 0 "$ration" config get exclude
 expect 0 "$ration" config list
 says out ration.toml 2GiB nf4
 
+# ---- [[backend]] may be shared with another program: its keys are read past, and stay byte for byte
+cp ration.toml mine
+cat > ration.toml << 'TOML'
+[[backend]] # the first
+backend_type = "python"
+exec_path = '../backend/server.py'
+max_num_kv_pages=10240   # pages
+"quoted key" = [1, 2,
+  3]
+device = "cuda:0"
+dtype = "bfloat16"
+
+[backend.limits]
+gpu.memory = 0.9
+
+[[backend]]
+enable_memory_profiling  =  false # the second's
+enable_profiling = true
+a_very_long_key_of_somebody_elses_a_very_long_key_of_somebody_elses_a_very_long_key_of_somebody_elses_a_very_long_key_of_somebody_elses = 1
+TOML
+expect 0 "$ration" config list
+expect 0 "$ration" config get backend.enable_memory_profiling
+equals 'of a shared table' false "$(cat out)"
+check_edit '10,$s/  =  false/  =  true/; s/^dtype.*/&\nenable_memory_profiling = true/' update --backend-enable-memory-profiling true
+expect 0 "$ration" config get backend.enable_memory_profiling
+equals 'of a shared table, set' true "$(cat out)"
+# But a misspelling of ours is told, and elsewhere an unknown key still is one.
+printf '[[backend]]\nenable_memory_profilling = true\n' > bad.toml
+expect 2 "$ration" config list --config bad.toml
+says err 'bad.toml, line 2' "unknown key 'backend.enable_memory_profilling'" "'backend.enable_memory_profiling'"
+printf 'backend = 3\n' > bad.toml
+expect 2 "$ration" config list --config bad.toml
+rm bad.toml
+mv mine ration.toml
+
 # ---- what is refused changes nothing
 cp ration.toml before
 expect 2 "$ration" config set thread 4
