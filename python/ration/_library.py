@@ -6,7 +6,10 @@ lock over. `slow` lets other threads run: files are written and read there.
 
 import ctypes
 import ctypes.util
+import fcntl
 import os
+import re
+import secrets
 from ctypes import c_bool, c_char, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 RN_OK = 0
@@ -193,15 +196,63 @@ def device_number(name):
     return number.value
 
 
+# ---- files that appear whole ------------------------------------------------------------------------
+#
+# As the library's own (src/base/temporary.h): a random name, created exclusively, so that nobody can
+# plant a link there; locked by whoever writes it, so that what a killed process left is known.
+
+
+def _sweep(target):
+    folder, base = os.path.split(os.path.abspath(target))
+    pattern = re.compile(re.escape(base) + r"\.rn[0-9a-f]{12}\.tmp")
+    for entry in os.scandir(folder):
+        if not pattern.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+            continue
+        try:
+            fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            status = os.fstat(fd)
+            if status.st_uid == os.geteuid() and status.st_nlink == 1:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(entry.path)
+        except OSError:  # somebody writes it
+            pass
+        finally:
+            os.close(fd)
+
+
+def _open_temporary(target):
+    """The name of a new file beside `target`, and the file, locked while it is open."""
+    _sweep(target)
+    while True:
+        name = f"{target}.rn{secrets.token_hex(6)}.tmp"
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.fstat(fd).st_nlink > 0
+        except BlockingIOError:
+            held = False  # another process's sweep was faster
+        except OSError:
+            held = True  # a file system without locks: nobody sweeps
+        if held:
+            return name, os.fdopen(fd, "wb")
+        os.close(fd)
+
+
 def export(source, form, target):
     """Reads a recording (or any file that `ration profile` reads) and writes it in another form;
     `target` is complete or is not touched."""
     timeline = c_void_p()
     check(slow.rn_timeline_open(os.fsencode(source), ctypes.byref(timeline)))
-    partial = f"{target}.{os.getpid()}.part"
-    failure = []
+    partial, failure = None, []
     try:
-        with open(partial, "wb") as out:
+        partial, out = _open_temporary(target)
+        with out:
             def write(_self, data, count):
                 try:
                     out.write(ctypes.string_at(data, count))
@@ -210,12 +261,14 @@ def export(source, form, target):
                     failure.append(error)
                     return 6  # RN_IO
             status = slow.rn_timeline_export(timeline, EXPORTS[form], Sink(None, WRITE(write)))
-        if failure:
-            raise failure[0]
-        check(status)
-        os.replace(partial, target)
+            if failure:
+                raise failure[0]
+            check(status)
+            out.flush()
+            os.replace(partial, target)  # before it is closed: that gives the lock away
+            partial = None
     finally:
         slow.rn_timeline_destroy(timeline)
-        if os.path.exists(partial):
+        if partial:
             os.unlink(partial)
     return target

@@ -207,6 +207,24 @@ class Plain(ProfileTest):
                 profiler.initialize_memory_tracker(self.folder, limit=wrong)
             self.assertFalse(_library.quick.rn_profile_is_on())
 
+    def test_a_planted_link_is_not_followed_and_what_a_killed_export_left_goes(self):
+        recording, target, victim = (os.path.join(self.folder, name) for name in ("a.rntrace", "a.csv", "victim"))
+        _library.check(_library.slow.rn_profile_start(_library.ProfileOptions(path=os.fsencode(recording))))
+        _library.check(_library.slow.rn_profile_stop())
+        with open(victim, "w") as file:
+            file.write("precious")
+        planted = [f"{target}.{os.getpid()}.part", f"{target}.rn0123456789ab.tmp"]
+        for name in planted:
+            os.symlink(victim, name)
+        left, theirs = f"{target}.rn00112233aabb.tmp", f"{target}.rnXX112233aabb.tmp"
+        for name in (left, theirs):
+            open(name, "w").close()
+        _library.export(recording, "csv", target)
+        with open(victim) as file:
+            self.assertEqual("precious", file.read())
+        expected = [recording, target, victim, theirs, *planted]
+        self.assertEqual(sorted(os.path.basename(name) for name in expected), sorted(os.listdir(self.folder)))
+
     def test_a_name_is_given_once(self):
         base = os.path.join(self.folder, "x")
         with open(base + "_2.json", "w"):
