@@ -105,7 +105,7 @@ class MemoryTracker:
     def __init__(self, output_dir=".", enabled=True, interval=5.0, *, limit=None,
                  label_tensors=True, file_limit=0, libraries=("libc10.so*",)):
         """`limit`: bytes of CPU tensors, or "2GiB"; beyond it torch raises its error, as if the machine
-        had no more. `label_tensors`: at checkpoints, walk the collector's objects once to say which block
+        had no more. `label_tensors`: at checkpoints and at the end, walk the collector's objects once to say which block
         is which tensor. `file_limit`: bytes of the recording (0: 1 GiB). `libraries`: whose
         allocations are recorded; "libtorch_cpu.so" would add its kernels' workspace."""
         self.output_dir = os.path.abspath(output_dir)
@@ -207,6 +207,7 @@ class MemoryTracker:
         with self._lock:
             if not self._is_on():
                 return None
+            self._label_tensors()  # what is live to the end is listed there, each with what it is
             self._record_devices("stop")
             self._last_summary = self.summary()
             self.running = False
@@ -257,11 +258,14 @@ class MemoryTracker:
         """A snapshot with a name: what is live here is listed in reports and exports."""
         if not self._is_on():
             return
+        self._label_tensors()
+        self._record_devices(name)
+        quick.rn_profile_checkpoint(name.encode())
+
+    def _label_tensors(self):
         torch = _torch.loaded()
         if torch is not None and self.label_tensors:
             _torch.label_live_tensors(torch)
-        self._record_devices(name)
-        quick.rn_profile_checkpoint(name.encode())
 
     def _record_devices(self, name):
         elsewhere = self._devices.record() if self._devices else 0

@@ -65,6 +65,8 @@ typedef struct rn_timeline_op {
                                // parts not
     uint64_t peak_bytes;       // the most above its begin, on its lane, of what allocated_bytes has
     bool unfinished;           // no end was seen
+    uint32_t operands;         // a name whose detail is its tensors (rn_export_operand_next); or 0
+    uint32_t rows;             // what "rows" is in the details of both names; 0: unknown
 } rn_timeline_op;
 
 typedef struct rn_timeline_mark {

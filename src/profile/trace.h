@@ -54,6 +54,9 @@
 #define RN_TRACE_VERSION     1
 #define RN_TRACE_ALIGN       64
 #define RN_TRACE_MAX_PAYLOAD ((uint32_t)1 << 20)
+// What the detail of a tensor's label ends with where the tensor requires a gradient, as PyTorch
+// says it: its own flag, not its purpose's.
+#define RN_REQUIRES_GRAD " requires_grad"
 // Addresses from 1 to below this are not addresses: see RN_MARK_START. 0 is "none".
 #define RN_TRACE_FIRST_ADDRESS 4096
 
@@ -86,12 +89,13 @@ typedef enum rn_trace_kind {
                         // with RN_PROFILE_RELABEL: name and purpose of the live block at the
                         // address, which was allocated before (ignored if there is none)
     RN_TRACE_FREE,      // address, bytes, device, purpose, flags as at its ALLOC
-    RN_TRACE_BEGIN,     // name: an operation on this lane
-    RN_TRACE_FINISH,    // the innermost operation of this lane ends
-    RN_TRACE_SPAN,      // name; address: the lane; time_ns: its begin; bytes: its nanoseconds
-    RN_TRACE_MARK,      // name; purpose: an rn_trace_mark; bytes: see there
-    RN_TRACE_COUNTER,   // name; purpose: an rn_counter; device; bytes: the value
-    RN_TRACE_MOVE,      // name; address: where to; bytes; device: to; purpose: from device
+    RN_TRACE_BEGIN,     // name: an operation on this lane; address: 0, or a name whose detail is
+                    // its tensors (see rn_export_operand_next); bytes: what "rows" is in both, or 0
+    RN_TRACE_FINISH,  // the innermost operation of this lane ends
+    RN_TRACE_SPAN,    // name; address: the lane; time_ns: its begin; bytes: its nanoseconds
+    RN_TRACE_MARK,    // name; purpose: an rn_trace_mark; bytes: see there
+    RN_TRACE_COUNTER, // name; purpose: an rn_counter; device; bytes: the value
+    RN_TRACE_MOVE,    // name; address: where to; bytes; device: to; purpose: from device
     RN_TRACE_KIND_END
 } rn_trace_kind;
 

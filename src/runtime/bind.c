@@ -97,21 +97,14 @@ rn_status rn_session_prepare_calls(rn_session *session) {
 
 // ---- binding ------------------------------------------------------------------------------------
 
-typedef struct binding {
-    rn_session *session;
-    uint32_t *current; // (units): the use in which its weights lie now
-    uint32_t step;
-    const rn_node *node;
-} binding;
-
-static rn_status fail_place(const binding *b, rn_value value, uint64_t need, uint64_t have) {
+static rn_status fail_place(const rn_session_step *b, rn_value value, uint64_t need,
+                            uint64_t have) {
     return rn_fail(RN_INTERNAL, "%s: the plan gave '%s' %llu bytes, it needs %llu", b->node->name,
                    rn_graph_value(b->session->plan->graph, value)->name, (unsigned long long)have,
                    (unsigned long long)need);
 }
 
-// Where the buffer of a value begins, and its bytes; NULL: nowhere.
-static uint8_t *find_buffer(const binding *b, rn_value value, uint64_t *out_bytes) {
+uint8_t *rn_session_step_buffer(const rn_session_step *b, rn_value value, uint64_t *out_bytes) {
     const rn_session *session = b->session;
     const rn_plan *plan = session->plan;
     const rn_plan_place *place = &plan->places[value];
@@ -130,12 +123,12 @@ static uint8_t *find_buffer(const binding *b, rn_value value, uint64_t *out_byte
 }
 
 // Sets the tensor's layout and address, after a look at the room there.
-static rn_status place_tensor(const binding *b, rn_value value, rn_tensor *tensor) {
+static rn_status place_tensor(const rn_session_step *b, rn_value value, rn_tensor *tensor) {
     if (value == RN_NO_VALUE) return RN_OK;
     const rn_plan_place *place = &b->session->plan->places[value];
     uint64_t have = 0, lead = 0;
     tensor->layout = place->layout;
-    uint8_t *at = find_buffer(b, value, &have);
+    uint8_t *at = rn_session_step_buffer(b, value, &have);
     if (!at) return RN_OK;
     if (place->raw) lead = rn_weights_lead(b->session->weights, value);
     uint64_t need = rn_tensor_bytes(tensor) + lead;
@@ -146,7 +139,8 @@ static rn_status place_tensor(const binding *b, rn_value value, rn_tensor *tenso
 }
 
 // The table of a lookup whose rows are gathered: as many rows as there are ids.
-static rn_status place_rows(const binding *b, const rn_plan_rows *rows, rn_tensor *tensors) {
+static rn_status place_rows(const rn_session_step *b, const rn_plan_rows *rows,
+                            rn_tensor *tensors) {
     const rn_plan_buffer *buffer = &b->session->plan->buffers[rows->buffer];
     tensors[0].shape.dims[0] = rn_tensor_elements(&tensors[1]);
     uint64_t need = rn_tensor_bytes(&tensors[0]);
@@ -155,7 +149,7 @@ static rn_status place_rows(const binding *b, const rn_plan_rows *rows, rn_tenso
     return RN_OK;
 }
 
-static rn_status place_tensors(const binding *b, rn_tensor *tensors) {
+static rn_status place_tensors(const rn_session_step *b, rn_tensor *tensors) {
     const rn_node *node = b->node;
     const rn_plan *plan = b->session->plan;
     const rn_plan_rows *rows = rn_plan_rows_of(plan, plan->steps[b->step].node);
@@ -175,7 +169,7 @@ static rn_status place_tensors(const binding *b, rn_tensor *tensors) {
     return RN_OK;
 }
 
-static rn_status place_workspace(const binding *b, rn_call *call) {
+static rn_status place_workspace(const rn_session_step *b, rn_call *call) {
     const rn_plan *plan = b->session->plan;
     const rn_kernel *kernel = &b->session->device->caps.kernels[call->op];
     uint32_t buffer = plan->steps[b->step].workspace;
@@ -190,11 +184,11 @@ static rn_status place_workspace(const binding *b, rn_call *call) {
                    (unsigned long long)need);
 }
 
-static rn_status bind_step(const binding *b, uint64_t rows) {
+static rn_status bind_step(const rn_session_step *b) {
     rn_session *session = b->session;
     rn_call *call = &session->calls[b->step];
     rn_tensor *tensors = (rn_tensor *)call->inputs; // ours, from prepare_call
-    rn_graph_bind(session->plan->graph, session->plan->steps[b->step].node, rows, tensors, call);
+    rn_graph_bind(session->plan->graph, session->plan->steps[b->step].node, b->rows, tensors, call);
     call->scalars = session->scalars;
     call->workers = session->device->workers;
     call->threads = session->plan->caps.threads;
@@ -203,7 +197,7 @@ static rn_status bind_step(const binding *b, uint64_t rows) {
     return session->is_view[b->step] ? RN_OK : place_workspace(b, call);
 }
 
-static rn_status bind_steps(binding *b, uint64_t rows) {
+static rn_status walk_steps(rn_session_step *b, rn_status (*each)(const rn_session_step *at)) {
     const rn_plan *plan = b->session->plan;
     for (uint32_t k = 0; k < plan->unit_count; k++)
         b->current[k] = RN_NO_USE;
@@ -215,24 +209,30 @@ static rn_status bind_steps(binding *b, uint64_t rows) {
             b->current[plan->uses[step->use].unit] = b->session->slot_use[step->use];
         if (step->kind != RN_STEP_COMPUTE) continue;
         b->node = rn_graph_node(plan->graph, step->node);
-        RN_TRY(bind_step(b, rows));
+        RN_TRY(each(b));
     }
     return RN_OK;
+}
+
+rn_status rn_session_each_step(rn_session *session, uint64_t rows,
+                               rn_status (*each)(const rn_session_step *at)) {
+    rn_session_step b = {.session = session, .rows = rows};
+    rn_arena memory;
+    void *current = NULL;
+    rn_arena_init(&memory, session->memory.from, 0);
+    rn_status s = rn_arena_array(&memory, session->plan->unit_count, sizeof(uint32_t), &current);
+    b.current = current;
+    if (s == RN_OK) s = walk_steps(&b, each);
+    rn_arena_free_all(&memory);
+    return s;
 }
 
 rn_status rn_session_bind(rn_session *session, uint64_t rows) {
     bool parts = session->part && session->parts.group_count;
     if (rows == session->bound_rows && parts == session->bound_parts) return RN_OK;
-    binding b = {.session = session};
-    rn_arena memory;
-    void *current = NULL;
-    rn_arena_init(&memory, session->memory.from, 0);
     session->bound_rows = RN_ROWS;
     session->bound_parts = parts;
-    rn_status s = rn_arena_array(&memory, session->plan->unit_count, sizeof(uint32_t), &current);
-    b.current = current;
-    if (s == RN_OK) s = bind_steps(&b, rows);
-    rn_arena_free_all(&memory);
-    if (s == RN_OK) session->bound_rows = rows;
-    return s;
+    RN_TRY(rn_session_each_step(session, rows, bind_step));
+    session->bound_rows = rows;
+    return RN_OK;
 }

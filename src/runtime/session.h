@@ -153,6 +153,19 @@ uint64_t rn_session_value_bytes(const rn_session *session, rn_value value, uint6
 // Tables for the calls; checks what never changes: that every buffer lies in the arena and every
 // node has a kernel.
 RN_MUST_USE rn_status rn_session_prepare_calls(rn_session *session);
+// A COMPUTE step, and where streamed weights lie then.
+typedef struct rn_session_step {
+    rn_session *session;
+    uint32_t *current; // (units): the use in which its weights lie now
+    uint32_t step;
+    const rn_node *node;
+    uint64_t rows;
+} rn_session_step;
+// Calls `each` for every COMPUTE step in turn, until one fails. RN_NO_MEMORY, or what it returns.
+RN_MUST_USE rn_status rn_session_each_step(rn_session *session, uint64_t rows,
+                                           rn_status (*each)(const rn_session_step *at));
+// Where the buffer of an operand begins, and its bytes; NULL: nowhere.
+uint8_t *rn_session_step_buffer(const rn_session_step *at, rn_value value, uint64_t *out_bytes);
 // Makes all calls for `rows`, of session->part or a whole run. RN_INTERNAL, naming the node: the
 // plan gave a value or a workspace less than it needs.
 RN_MUST_USE rn_status rn_session_bind(rn_session *session, uint64_t rows);

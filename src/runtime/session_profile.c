@@ -4,6 +4,7 @@
 //     compute   [ run 7 rows                                                       ]
 //               [ matmul 1          ][ wait ][ matmul 2         ]
 //                 +y +workspace  -x -workspace  ...                  + and - are parts of the arena
+//                 (and which tensors it reads and makes, with the rows of this run)
 //     read        [ layer 3.weight ]   [ layer 4.weight ]            with a move of the file's
 //     bytes
 //
@@ -33,6 +34,11 @@ struct rn_session_profile {
     bool running;                                     // the run's operation has begun
     pthread_t caller;                                 // of the run
     uint32_t *step_names, *buffer_names, *unit_names; // (steps), (buffers), (units)
+    uint32_t *operand_names;                          // (steps): see name_operands; 0 for none
+    uint32_t operand_recording;                       // the one they are of; 0: none
+    bool operand_parts;                               // as parts of a run have them
+    uint64_t rows;                                    // of the run under way
+    bool *trained;                                    // (values + 1): a weight that a step changes
     uint32_t *send_names, *fetch_names;               // (trips)
     uint32_t wait_name, trip_name, plan_name, phase_names[PHASES];
     uint32_t *first_begin, *begins; // (steps + 2), (buffers): those that begin with a step
@@ -59,7 +65,7 @@ struct rn_session_profile {
 // ---- names --------------------------------------------------------------------------------------
 
 typedef struct text {
-    char data[512];
+    char data[2000]; // what a label may have
     size_t bytes;
 } text;
 
@@ -104,24 +110,31 @@ static uint32_t name_node(const rn_graph *graph, uint32_t index) {
     return rn_profile_label(node->name, rn_graph_block_name(graph, node->block), detail.data);
 }
 
-static uint32_t name_value(const rn_plan *plan, rn_value value) {
+static uint32_t name_value(const rn_session_profile *p, const rn_plan *plan, rn_value value) {
     const rn_value_info *info = rn_graph_value(plan->graph, value);
     text detail = {.bytes = 0};
     append_tensor(&detail, info->dtype, info->shape, plan->summary.rows);
+    if (p->trained[value]) append(&detail, RN_REQUIRES_GRAD);
     return rn_profile_label(info->name, rn_graph_block_name(plan->graph, info->block), detail.data);
 }
 
 // A unit is called by its first weight.
-static uint32_t name_unit(const rn_plan *plan, uint32_t index) {
+static uint32_t name_unit(const rn_session_profile *p, const rn_plan *plan, uint32_t index) {
     const rn_plan_unit *unit = &plan->units[index];
     rn_value first = plan->unit_values[unit->first_value];
-    if (unit->value_count == 1) return name_value(plan, first);
+    if (unit->value_count == 1) return name_value(p, plan, first);
     char more[32];
-    text name = {.bytes = 0};
+    bool trained = false;
+    text name = {.bytes = 0}, detail = {.bytes = 0};
+    for (uint32_t i = 0; i < unit->value_count; i++)
+        trained |= p->trained[plan->unit_values[unit->first_value + i]];
     snprintf(more, sizeof more, " and %u more", unit->value_count - 1);
     append(&name, rn_graph_value(plan->graph, first)->name);
     append(&name, more);
-    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, unit->block), NULL);
+    snprintf(more, sizeof more, "%u weights", unit->value_count);
+    append(&detail, more);
+    if (trained) append(&detail, RN_REQUIRES_GRAD);
+    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, unit->block), detail.data);
 }
 
 static uint32_t name_workspace(const rn_plan *plan, uint32_t step) {
@@ -140,7 +153,18 @@ static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
     case RN_BUFFER_WORKSPACE:
         return name_workspace(plan, buffer->first_step);
     default:
-        return name_value(plan, buffer->value);
+        return name_value(p, plan, buffer->value);
+    }
+}
+
+// What an optimiser changes has a gradient: its own flag, for some may be frozen.
+static void find_trained(rn_session_profile *p, const rn_graph *graph) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; node->phase == RN_PHASE_UPDATE && i < node->input_count; i++)
+            if (node->inputs[i] != RN_NO_VALUE &&
+                rn_graph_value(graph, node->inputs[i])->role == RN_ROLE_WEIGHT)
+                p->trained[node->inputs[i]] = true;
     }
 }
 
@@ -161,7 +185,7 @@ static void name_all(const rn_session *session) {
                                ? name_node(plan->graph, plan->steps[i].node)
                                : 0;
     for (uint32_t i = 0; i < plan->unit_count; i++)
-        p->unit_names[i] = name_unit(plan, i);
+        p->unit_names[i] = name_unit(p, plan, i);
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         p->buffer_names[i] = name_buffer(p, plan, &plan->buffers[i]);
     for (uint32_t i = 0; i < plan->trip_count; i++) {
@@ -191,6 +215,8 @@ static rn_status take(rn_session_profile *p, size_t count, size_t bytes, void *o
 static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
     size_t steps = plan->step_count, buffers = plan->buffer_count;
     RN_TRY(take(p, steps, sizeof(uint32_t), &p->step_names));
+    RN_TRY(take(p, steps, sizeof(uint32_t), &p->operand_names));
+    RN_TRY(take(p, (size_t)rn_graph_value_count(plan->graph) + 1, sizeof(bool), &p->trained));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
     RN_TRY(take(p, plan->unit_count, sizeof(uint32_t), &p->unit_names));
     RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->send_names));
@@ -270,7 +296,73 @@ static rn_status make(rn_session *session) {
     sort_by_step(session->plan, true, p->first_end, p->ends);
     find_heirs(p, session->plan);
     find_phases(p, session->plan);
+    find_trained(p, session->plan->graph);
     return RN_OK;
+}
+
+// ---- operands -----------------------------------------------------------------------------------
+
+static uint64_t count_ids(const rn_value_info *ids, uint64_t rows) {
+    uint64_t count = 1;
+    if (ids->shape.rank == 1) return ids->shape.dims[0]; // which may be RN_ROWS
+    for (uint32_t i = 0; i < ids->shape.rank; i++)
+        count *= ids->shape.dims[i] == RN_ROWS ? rows : ids->shape.dims[i];
+    return count;
+}
+
+// The tensors of a step, a line each: where the buffer begins in which it lies (0: nowhere), its
+// dtype and shape, its name; "<" before what is read, ">" before what is made.
+//
+//     < 7f31c8001000 f16 [64, 192] blk.0.down
+//     < 7f31c8040000 f32 [rows, 192] blk.0/multiply.9
+//     > 7f31c8052000 f32 [rows, 64] blk.0/matmul.10
+static void append_operand(text *lines, const rn_session_step *at, rn_value value, char mark) {
+    const rn_plan *plan = at->session->plan;
+    char head[32];
+    uint64_t bytes = 0;
+    if (value == RN_NO_VALUE) return;
+    const rn_value_info *info = rn_graph_value(plan->graph, value);
+    const rn_plan_rows *rows = rn_plan_rows_of(plan, plan->steps[at->step].node);
+    const uint8_t *place = rn_session_step_buffer(at, value, &bytes);
+    rn_shape shape = info->shape;
+    if (rows && rows->table == value) { // gathered: as many rows as there are ids
+        place = at->session->base + plan->buffers[rows->buffer].offset;
+        shape.dims[0] = count_ids(rn_graph_value(plan->graph, rows->ids), at->rows);
+    }
+    text line = {.bytes = 0};
+    snprintf(head, sizeof head, "%c %llx ", mark, (unsigned long long)(uintptr_t)place);
+    append(&line, head);
+    append_tensor(&line, info->dtype, shape, RN_ROWS);
+    append(&line, " ");
+    size_t name = line.bytes;
+    append(&line, info->name);
+    for (size_t i = name; i < line.bytes; i++) // from a file, perhaps
+        if (line.data[i] == '\n') line.data[i] = ' ';
+    append(&line, "\n");
+    if (line.bytes < sizeof lines->data - lines->bytes) append(lines, line.data); // whole or not
+}
+
+static rn_status name_operands_of(const rn_session_step *at) {
+    text lines = {.bytes = 0};
+    for (uint32_t i = 0; i < at->node->input_count; i++)
+        append_operand(&lines, at, at->node->inputs[i], '<');
+    for (uint32_t i = 0; i < at->node->output_count; i++)
+        append_operand(&lines, at, at->node->outputs[i], '>');
+    at->session->profile->operand_names[at->step] = rn_profile_label("", NULL, lines.data);
+    return RN_OK;
+}
+
+// Once in a recording, and when weights lie elsewhere; the compute queue is idle.
+static void name_operands(rn_session *session) {
+    rn_session_profile *p = session->profile;
+    if (p->operand_recording == p->recording && p->operand_parts == session->bound_parts) return;
+    p->operand_recording = p->recording;
+    p->operand_parts = session->bound_parts;
+    rn_told told;
+    rn_told_keep(&told);
+    memset(p->operand_names, 0, session->plan->step_count * sizeof *p->operand_names);
+    if (rn_session_each_step(session, session->bound_rows, name_operands_of) != RN_OK)
+        rn_told_restore(&told); // they stay unnamed
 }
 
 // ---- parts --------------------------------------------------------------------------------------
@@ -429,6 +521,8 @@ void rn_session_profile_run(rn_session *session, uint64_t rows) {
     predict_peak(session);
     snprintf(name, sizeof name, "run %llu rows", (unsigned long long)rows);
     if (!rn_graph_has_rows(session->plan->graph)) snprintf(name, sizeof name, "run");
+    name_operands(session);
+    p->rows = session->bound_rows;
     p->caller = pthread_self();
     p->running = true;
     rn_profile_begin(rn_profile_label(name, NULL, session->plan->name));
@@ -472,8 +566,11 @@ static void enter(const rn_session *session, uint32_t step, bool computes) {
             take_over_behind(session, step);
     }
     enter_phase(p, step);
-    rn_trace_event begin = {
-        .time_ns = rn_record_now(), .name = p->step_names[step], .kind = RN_TRACE_BEGIN};
+    rn_trace_event begin = {.time_ns = rn_record_now(),
+                            .address = p->operand_names[step],
+                            .bytes = p->rows,
+                            .name = p->step_names[step],
+                            .kind = RN_TRACE_BEGIN};
     if (computes) rn_record_put(&begin);
     p->step_open = computes;
     for (uint32_t k = p->first_begin[step]; k < p->first_begin[step + 1]; k++)

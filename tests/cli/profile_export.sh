@@ -35,6 +35,35 @@ for name, summary in j['operation_summary'].items():
     assert summary['invocation_count'] == len(j['operation_allocations'][name]) == j['operation_graph'][name]['invocations']
 assert sum(o['invocation_count'] for o in j['operation_summary'].values()) == len(j['operation_log'])"
 
+# Devices as PyTorch names them; a model that is not trained requires no gradient.
+check_json "
+assert all(set(s['device_breakdown']) <= {'cpu'} for s in j['snapshots'])
+tensors = [t for s in j['snapshots'] for d in s['device_breakdown'].values() for t in d['tensors']]
+assert tensors and all(t['device'] == 'cpu' and t['requires_grad'] is False for t in tensors)"
+
+# Every step of the model has its tensors, with the rows of its run: of the prompt, then of each token.
+check_json "
+steps = [o for o in j['operation_log'] if '/' in o['name'] and o['module_name'].startswith('layer ')] # not reading
+assert len(steps) > 100 and j['metadata']['tensor_accesses_recorded']
+first = {}
+for o in steps:
+    shapes = o['input_shapes'] + [o['output_shape']]
+    assert all(d >= 0 for shape in shapes for d in shape), o
+    assert o['inputs'] and o['outputs'] and o['input_tensor_ids'], o
+    assert [t['shape'] for t in o['inputs']] == o['input_shapes'] and len(o['inputs']) == o['num_inputs'], o
+    assert all(t['name'] and t['dtype'] for t in o['inputs'] + o['outputs'])
+    assert all(t['tensor_id'] in o['input_tensor_ids'] for t in o['inputs']), o
+    first.setdefault(o['name'], []).append(o)
+lives = j['tensor_lifecycle']
+for o in steps:
+    for t in o['inputs'] + o['outputs']:
+        if t['tensor_id'] is not None and t['dtype'] == 'f32' and str(t['tensor_id']) in lives:
+            assert t['bytes'] <= lives[str(t['tensor_id'])]['size_bytes'], (t, lives[str(t['tensor_id'])])
+norms = next(of for name, of in first.items() if 'norm' in name)
+rows = [o['output_shape'][0] for o in norms]
+assert rows[0] > 1 and set(rows[1:]) == {1}, rows
+assert norms[0]['outputs'][0]['bytes'] == rows[0] * norms[1]['outputs'][0]['bytes']"
+
 # ---- Chrome's trace
 expect 0 python3 "$checks/chrome_trace_check.py" run.chrome
 says out ' X, ' ' C, '

@@ -156,6 +156,37 @@ class Tensors(ProfileTest):
         self.assertEqual([[128, 64]], [t["shape"] for t in first])
         self.assertEqual(["torch.float32"], [t["dtype"] for t in first])
 
+    def test_requires_grad_is_the_tensors_own(self):
+        self.start()
+        model = torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.Linear(30, 20))
+        for parameter in model[0].parameters():  # frozen, beside what is trained
+            parameter.requires_grad_(False)
+        model.register_buffer("running", torch.zeros(7, 11))
+        made = model(torch.ones(13, 40))  # of the graph
+        made.sum().backward()
+        apart = torch.zeros(17, 19)
+        profiler.memory_checkpoint("all")
+        late = torch.zeros(23, 29, requires_grad=True)  # after the last checkpoint
+        profiler.stop_memory_tracker()
+        profile = self.profile()
+        tensors = checkpoints(profile)["all"]["device_breakdown"]["cpu"]["tensors"]
+        named = {t["name"]: t["requires_grad"] for t in tensors if t.get("name", "tensor") != "tensor"}
+        shaped = {tuple(t["shape"]): t["requires_grad"] for t in tensors if t.get("name") == "tensor"}
+        expected = {"0.weight": False, "0.bias": False, "1.weight": True, "1.bias": True, "running": False}
+        self.assertEqual(expected, {name: named[f"Sequential.{name}"] for name in expected})
+        self.assertEqual({(13, 20): True, (17, 19): False},
+                         {shape: shaped[shape] for shape in ((13, 20), (17, 19))})
+        gradients = [t for t in profile["snapshots"][-1]["device_breakdown"]["cpu"]["tensors"]
+                     if t["purpose"] == "gradients"]
+        self.assertTrue(gradients)
+        self.assertFalse(any(t["requires_grad"] for t in gradients))
+        self.assertEqual([True], [t["requires_grad"] for t in
+                                  profile["snapshots"][-1]["device_breakdown"]["cpu"]["tensors"]
+                                  if t["shape"] == [23, 29]])
+        for snapshot in profile["snapshots"]:
+            self.assertLessEqual(set(snapshot["device_breakdown"]), {"cpu"})
+        del late, apart, made
+
     def test_a_checkpoint_says_nothing_of_what_it_cannot_describe(self):
         self.start()
         case = self

@@ -91,6 +91,8 @@ typedef struct rn_export_shape {
 // The next one of "f16 [64, 64] x f32 [rows, 64]" or "[[64, 64], [1, 64]]", taken off *rest; false
 // where there is none (left). What is not a list of whole numbers is passed over.
 bool rn_export_shape_next(rn_str *rest, rn_export_shape *out);
+// The same with the rows of one invocation, where they are known (not 0).
+void rn_export_shape_bind(rn_export_shape *shape, uint32_t rows);
 // What an operation makes, "f32 [rows, 64]" of "f16 [64, 64] x f32 [rows, 64] -> f32 [rows, 64]",
 // taken off the end of *detail; empty where it is not said.
 rn_str rn_export_take_outputs(rn_str *detail);
@@ -123,5 +125,39 @@ typedef struct rn_change_walk {
 
 void rn_change_walk_begin(rn_change_walk *walk, const rn_timeline *t);
 bool rn_change_walk_next(rn_change_walk *walk, rn_change *out);
+
+// ---- tensors of operations (export_operands.c) --------------------------------------------------
+
+// One tensor that an operation reads or makes; see session_profile.c for the text.
+typedef struct rn_export_operand {
+    rn_str name;
+    rn_export_shape shape;
+    uint64_t address; // where the block or part begins in which it lies; 0: nowhere
+    uint64_t bytes;   // 0: its dtype or shape is not one of ours
+    bool is_made;     // else it is read
+} rn_export_operand;
+// The next one of an operation's operands, taken off *rest; false where there is none (left). Lines
+// that are no tensor's are passed over.
+bool rn_export_operand_next(rn_str *rest, uint32_t rows, rn_export_operand *out);
+
+// Which block or part lies at an address, operation by operation.
+typedef struct rn_live_places {
+    const rn_timeline *timeline;
+    rn_change_walk walk;
+    rn_change change; // the next one
+    bool has_change;
+    uint32_t op, next_alloc; // the first that begins not before it
+    uint32_t *rank;          // (alloc_count): of its address among `addresses`
+    uint64_t *places;        // (place_count), rising
+    uint32_t *live;          // (place_count): what begins there now, or RN_NO_INDEX
+    uint32_t place_count;
+} rn_live_places;
+RN_MUST_USE rn_status rn_live_places_begin(rn_live_places *places, rn_arena *arena,
+                                           const rn_timeline *t);
+// Goes on to an operation; none may begin before the last one did.
+void rn_live_places_go(rn_live_places *places, uint32_t op);
+// The allocation at this address: one that the operation made itself, else one that was there when
+// it began; RN_NO_INDEX where there is none.
+uint32_t rn_live_places_at(const rn_live_places *places, uint64_t address);
 
 #endif

@@ -1,8 +1,8 @@
 // export_json.c — the seed's JSON document: metadata, tensors and PyTorch's operations; the rest is
 // in export_json_snapshots.c and export_json_operations.c.
 //
-// requires_grad is not in a recording. It is true for gradients, and for weights where there are
-// gradients: they are what is trained.
+// Devices are called as PyTorch calls them: the host is "cpu", one device with a "cpu" that
+// PyTorch's own tensors may have brought along.
 #include "profile/export/export_json.h"
 
 #include "io/json_read.h"
@@ -52,9 +52,13 @@ bool rn_json_export_is_persistent(const rn_timeline_alloc *alloc) {
            alloc->purpose == RN_PURPOSE_OPTIMIZER;
 }
 
-static bool requires_grad(const rn_json_export *x, const rn_timeline_alloc *alloc) {
-    return alloc->purpose == RN_PURPOSE_GRADIENTS ||
-           (alloc->purpose == RN_PURPOSE_WEIGHTS && x->is_training);
+// Said of each tensor in its label; what has none was never seen as a tensor.
+static bool requires_grad(const rn_export_label *label) {
+    return rn_str_ends(label->detail, RN_STR(RN_REQUIRES_GRAD));
+}
+
+void rn_json_export_device(rn_json_export *x, const char *key, uint8_t device) {
+    rn_json_text(&x->json, key, x->names.devices[x->device_of[device]]);
 }
 
 static void put_purpose(rn_json_export *x, const rn_timeline_alloc *a) {
@@ -81,8 +85,8 @@ void rn_json_export_tensor(rn_json_export *x, uint32_t alloc) {
     put_tensor_size(x, a);
     rn_json_export_shape(x, "shape", &shape);
     rn_json_text(&x->json, "dtype", shape.dtype);
-    rn_json_text(&x->json, "device", x->names.devices[a->device]);
-    rn_json_bool(&x->json, "requires_grad", requires_grad(x, a));
+    rn_json_export_device(x, "device", a->device);
+    rn_json_bool(&x->json, "requires_grad", requires_grad(name));
     const rn_timeline_op *op = a->op == RN_NO_INDEX ? NULL : &x->timeline->ops[a->op];
     rn_json_text(&x->json, "allocated_by",
                  op ? rn_export_op_name(&x->names, op) : RN_STR("unknown"));
@@ -109,6 +113,12 @@ static uint64_t tensor_count(const rn_timeline *t) {
     for (uint32_t i = 0; i < t->alloc_count; i++)
         count += rn_json_counts(&t->allocs[i]);
     return count;
+}
+
+static bool has_operands(const rn_timeline *t) {
+    for (uint32_t i = 0; i < t->op_count; i++)
+        if (t->ops[i].operands) return true;
+    return false;
 }
 
 // What is left out stands here; without these keys everything is there.
@@ -149,7 +159,7 @@ static rn_status put_metadata(rn_json_export *x) {
     rn_json_bool(&x->json, "tensor_lifecycle_tracking_enabled", t->alloc_count > 0);
     rn_json_bool(&x->json, "operation_log_enabled", t->op_count > 0);
     rn_json_u64(&x->json, "mb_is", 1048576);
-    rn_json_bool(&x->json, "tensor_accesses_recorded", false);
+    rn_json_bool(&x->json, "tensor_accesses_recorded", has_operands(t));
     rn_json_bool(&x->json, "profiler_memory_counted", false);
     rn_json_export_time(x, "started_at", 0);
     rn_json_f64(&x->json, "seconds", (double)t->end_ns / 1e9);
@@ -187,7 +197,7 @@ static void put_lifecycle(rn_json_export *x, uint32_t index) {
     put_tensor_size(x, a);
     rn_json_export_shape(x, "shape", &shape);
     put_habits(x, a);
-    rn_json_text(&x->json, "device", x->names.devices[a->device]);
+    rn_json_export_device(x, "device", a->device);
     rn_json_array(&x->json, "events");
     put_event(x, index, "allocated",
               a->op == RN_NO_INDEX ? RN_STR("unknown")
@@ -318,16 +328,26 @@ static rn_status put_document(rn_json_export *x) {
     return rn_json_finish(&x->json);
 }
 
-static bool has_gradients(const rn_timeline *t) {
-    for (uint32_t i = 0; i < t->alloc_count; i++)
-        if (t->allocs[i].purpose == RN_PURPOSE_GRADIENTS) return true;
-    return false;
+static void name_devices(rn_json_export *x) {
+    uint32_t count = x->timeline->device_count, cpu = RN_NO_INDEX;
+    for (uint32_t i = 0; i < count; i++) {
+        x->device_of[i] = (uint8_t)i;
+        if (rn_str_equal(x->names.devices[i], RN_STR("cpu"))) cpu = i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (!rn_str_equal(x->names.devices[i], RN_STR("host"))) continue;
+        if (cpu == RN_NO_INDEX)
+            x->names.devices[i] = RN_STR("cpu");
+        else
+            x->device_of[i] = (uint8_t)cpu;
+    }
 }
 
 rn_status rn_export_json(const rn_timeline *t, rn_sink sink) {
-    rn_json_export x = {.timeline = t, .is_training = has_gradients(t)};
+    rn_json_export x = {.timeline = t};
     rn_out out;
     RN_TRY(rn_export_names_make(t, &x.names));
+    name_devices(&x);
     rn_status s = rn_out_open(&out, sink);
     if (s == RN_OK) {
         rn_json_begin(&x.json, rn_out_sink(&out), false);

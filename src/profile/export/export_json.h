@@ -19,10 +19,11 @@ typedef struct rn_json_export {
     const rn_timeline *timeline;
     rn_export_names names;
     rn_json json;
-    bool is_training;              // there are gradients
-    int64_t second;                // of `prefix`
-    char prefix[24];               // "2026-01-31T12:03:04"
-    uint64_t peaks[RN_JSON_PEAKS]; // (peak_count): how many changes have happened then
+    uint8_t device_of[RN_DEVICE_MAX]; // which device counts one's tensors: itself, but for a host
+                                      // beside a "cpu"
+    int64_t second;                   // of `prefix`
+    char prefix[24];                  // "2026-01-31T12:03:04"
+    uint64_t peaks[RN_JSON_PEAKS];    // (peak_count): how many changes have happened then
     size_t peak_count;
     uint64_t peak_bytes;               // in use, all devices together
     uint64_t periodic_step, mark_step; // every how many-th mark is a snapshot
@@ -41,6 +42,8 @@ void rn_json_export_time(rn_json_export *x, const char *key, uint64_t time_ns);
 void rn_json_export_mb(rn_json_export *x, const char *key, double bytes);
 // The keys of a TensorInfo, within an object that is open.
 void rn_json_export_tensor(rn_json_export *x, uint32_t alloc);
+// Its name, as PyTorch has it.
+void rn_json_export_device(rn_json_export *x, const char *key, uint8_t device);
 void rn_json_export_shape(rn_json_export *x, const char *key, const rn_export_shape *shape);
 bool rn_json_export_is_persistent(const rn_timeline_alloc *alloc);
 

@@ -18,9 +18,10 @@ typedef struct key_stats {
     rn_str name;
     uint64_t count, alloc_count;
     double delta_sum, delta_most;
-    uint32_t purposes; // bit p: something of purpose p was allocated in it
-    uint32_t listed;   // invocations that are listed
-    uint32_t first;    // of them in `order`
+    uint64_t reads, writes; // tensors of all invocations, where they were recorded
+    uint32_t purposes;      // bit p: something of purpose p was allocated in it
+    uint32_t listed;        // invocations that are listed
+    uint32_t first;         // of them in `order`
 } key_stats;
 
 typedef struct op_table {
@@ -34,6 +35,10 @@ typedef struct op_table {
     uint64_t *totals;    // (2 * listed_count): in use before and after
     rn_sort_item *calls; // (call_count): caller << 32 | called, in order
     size_t call_count;
+    struct tensor_count {
+        uint32_t reads, writes;
+    } * tensors; // (name_count): of an operation with those operands
+    rn_live_places places;
 } op_table;
 
 static int64_t delta_of(const rn_timeline_op *op) {
@@ -83,11 +88,28 @@ static void sum_keys(op_table *ops) {
         key->delta_sum += delta;
         key->count++;
         key->alloc_count += t->ops[i].alloc_count;
+        key->reads += ops->tensors[t->ops[i].operands].reads;
+        key->writes += ops->tensors[t->ops[i].operands].writes;
         key->listed += i < ops->listed_count;
     }
     for (uint32_t i = 0; i < t->alloc_count; i++)
         if (t->allocs[i].op != RN_NO_INDEX)
             ops->keys[key_of(ops, &t->ops[t->allocs[i].op])].purposes |= 1u << t->allocs[i].purpose;
+}
+
+static rn_status count_tensors(op_table *ops) {
+    const rn_timeline *t = ops->x->timeline;
+    rn_export_operand operand;
+    RN_TRY(
+        rn_arena_array(&ops->arena, t->name_count, sizeof *ops->tensors, (void **)&ops->tensors));
+    for (uint32_t i = 0; i < t->op_count; i++) {
+        struct tensor_count *count = &ops->tensors[t->ops[i].operands];
+        rn_str rest = ops->x->names.names[t->ops[i].operands].detail;
+        if (!t->ops[i].operands || count->reads || count->writes) continue;
+        while (rn_export_operand_next(&rest, 0, &operand))
+            (*(operand.is_made ? &count->writes : &count->reads))++;
+    }
+    return RN_OK;
 }
 
 // ---- order, totals, calls -----------------------------------------------------------------------
@@ -162,7 +184,9 @@ static rn_status find_calls(op_table *ops) {
 static rn_status make_table(op_table *ops) {
     rn_arena_init(&ops->arena, FROM, 0);
     RN_TRY(find_keys(ops));
+    RN_TRY(count_tensors(ops));
     sum_keys(ops);
+    RN_TRY(rn_live_places_begin(&ops->places, &ops->arena, ops->x->timeline));
     RN_TRY(order_listed(ops));
     RN_TRY(find_totals(ops));
     return find_calls(ops);
@@ -178,7 +202,7 @@ static void put_invocation(const op_table *ops, uint32_t index) {
     rn_json_i64(&x->json, "tensor_delta", (int64_t)op->alloc_count - (int64_t)op->free_count);
     rn_json_u64(&x->json, "tensors_allocated", op->alloc_count);
     rn_json_u64(&x->json, "tensors_deallocated", op->free_count);
-    rn_json_u64(&x->json, "tensors_accessed", 0);
+    rn_json_u64(&x->json, "tensors_accessed", ops->tensors[op->operands].reads);
     rn_json_export_mb(x, "pre_total_mb", (double)ops->totals[2 * index]);
     rn_json_export_mb(x, "post_total_mb", (double)ops->totals[2 * index + 1]);
     rn_json_export_time(x, "timestamp", op->begin_ns);
@@ -239,8 +263,8 @@ static void put_graph(const op_table *ops) {
         rn_json_u64(&x->json, "invocations", key->count);
         rn_json_export_mb(x, "total_memory_delta_mb", key->delta_sum);
         rn_json_u64(&x->json, "tensors_allocated", key->alloc_count);
-        rn_json_u64(&x->json, "tensors_read", 0);
-        rn_json_u64(&x->json, "tensors_written", 0);
+        rn_json_u64(&x->json, "tensors_read", key->reads);
+        rn_json_u64(&x->json, "tensors_written", key->writes);
         rn_json_array(&x->json, "child_operations");
         for (; call < ops->call_count && ops->calls[call].key >> 32 == i; call++)
             rn_json_text(&x->json, NULL, ops->keys[(uint32_t)ops->calls[call].key].name);
@@ -253,16 +277,19 @@ static void put_graph(const op_table *ops) {
 
 // The shapes that the operation's label has, "f16 [64, 64] x f32 [1, 64] -> f32 [1, 64]". Of
 // several outputs, the form has room for the first.
-static void put_shapes(rn_json_export *x, rn_str detail) {
+static void put_shapes(rn_json_export *x, rn_str detail, uint32_t rows) {
     uint64_t inputs = 0, outputs = 0;
     rn_export_shape shape;
     rn_str made = rn_export_take_outputs(&detail);
     if (rn_str_equal(detail, RN_STR("[]"))) detail.bytes = 0; // an empty list, not one scalar
     rn_json_array(&x->json, "input_shapes");
-    for (; rn_export_shape_next(&detail, &shape); inputs++)
+    for (; rn_export_shape_next(&detail, &shape); inputs++) {
+        rn_export_shape_bind(&shape, rows);
         rn_json_export_shape(x, NULL, &shape);
+    }
     rn_json_end(&x->json);
     outputs = rn_export_shape_next(&made, &shape);
+    rn_export_shape_bind(&shape, rows);
     rn_json_export_shape(x, "output_shape", &shape);
     while (rn_export_shape_next(&made, &shape))
         outputs++;
@@ -270,13 +297,46 @@ static void put_shapes(rn_json_export *x, rn_str detail) {
     rn_json_u64(&x->json, "num_outputs", outputs);
 }
 
-static void put_empty(rn_json *json, const char *key) {
-    rn_json_array(json, key);
-    rn_json_end(json);
+// The allocations in which the tensors lay that the operation reads, or makes: a weight that was
+// read together with others lies in theirs.
+static void put_tensor_ids(op_table *ops, const char *key, const rn_timeline_op *op, bool made) {
+    rn_json_export *x = ops->x;
+    rn_str rest = x->names.names[op->operands].detail;
+    rn_export_operand operand;
+    rn_json_array(&x->json, key);
+    while (op->operands && rn_export_operand_next(&rest, op->rows, &operand)) {
+        uint32_t alloc = rn_live_places_at(&ops->places, operand.address);
+        if (operand.is_made == made && alloc != RN_NO_INDEX) rn_json_u64(&x->json, NULL, alloc);
+    }
+    rn_json_end(&x->json);
 }
 
-static void put_log_entry(rn_json_export *x, uint32_t index) {
+static void put_operands(op_table *ops, const char *key, const rn_timeline_op *op, bool made) {
+    rn_json_export *x = ops->x;
+    rn_str rest = x->names.names[op->operands].detail;
+    rn_export_operand operand;
+    rn_json_array(&x->json, key);
+    while (rn_export_operand_next(&rest, op->rows, &operand)) {
+        if (operand.is_made != made) continue;
+        uint32_t alloc = rn_live_places_at(&ops->places, operand.address);
+        rn_json_object(&x->json, NULL);
+        rn_json_text(&x->json, "name", operand.name);
+        rn_json_text(&x->json, "dtype", operand.shape.dtype);
+        rn_json_export_shape(x, "shape", &operand.shape);
+        rn_json_u64(&x->json, "bytes", operand.bytes);
+        if (alloc == RN_NO_INDEX)
+            rn_json_null(&x->json, "tensor_id");
+        else
+            rn_json_u64(&x->json, "tensor_id", alloc);
+        rn_json_end(&x->json);
+    }
+    rn_json_end(&x->json);
+}
+
+static void put_log_entry(op_table *ops, uint32_t index) {
+    rn_json_export *x = ops->x;
     const rn_timeline_op *op = &x->timeline->ops[index];
+    rn_live_places_go(&ops->places, index);
     const rn_export_label *name = &x->names.names[op->name];
     rn_json_object(&x->json, NULL);
     rn_json_u64(&x->json, "operation_id", index);
@@ -284,19 +344,23 @@ static void put_log_entry(rn_json_export *x, uint32_t index) {
     rn_json_text(&x->json, "name", rn_export_op_name(&x->names, op));
     rn_json_text(&x->json, "module_type", rn_export_op_name(&x->names, op));
     rn_json_text(&x->json, "module_name", name->group);
-    put_empty(&x->json, "input_tensor_ids");
-    put_empty(&x->json, "output_tensor_ids");
-    put_shapes(x, name->detail);
+    put_tensor_ids(ops, "input_tensor_ids", op, false);
+    put_tensor_ids(ops, "output_tensor_ids", op, true);
+    put_shapes(x, name->detail, op->rows);
+    if (op->operands) {
+        put_operands(ops, "inputs", op, false);
+        put_operands(ops, "outputs", op, true);
+    }
     rn_json_f64(&x->json, "duration_us", (double)(op->end_ns - op->begin_ns) / 1e3);
     rn_json_text(&x->json, "lane", x->names.lanes[op->lane]);
     rn_json_u64(&x->json, "depth", op->depth);
     rn_json_end(&x->json);
 }
 
-static void put_log(const op_table *ops) {
+static void put_log(op_table *ops) {
     rn_json_array(&ops->x->json, "operation_log");
     for (uint32_t i = 0; i < ops->listed_count; i++)
-        put_log_entry(ops->x, i);
+        put_log_entry(ops, i);
     rn_json_end(&ops->x->json);
 }
 

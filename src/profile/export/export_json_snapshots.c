@@ -107,8 +107,8 @@ static void add_live(live_set *s, uint32_t index) {
     const rn_timeline_alloc *a = &s->x->timeline->allocs[index];
     if (!a->inner) s->reserved_bytes += a->bytes;
     if (!rn_json_counts(a)) return;
-    s->devices[a->device].bytes += a->bytes;
-    s->devices[a->device].count++;
+    s->devices[s->x->device_of[a->device]].bytes += a->bytes;
+    s->devices[s->x->device_of[a->device]].count++;
     s->place[index] = s->count;
     s->live[s->count++] = index;
 }
@@ -117,8 +117,8 @@ static void remove_live(live_set *s, uint32_t index) {
     const rn_timeline_alloc *a = &s->x->timeline->allocs[index];
     if (!a->inner) s->reserved_bytes -= a->bytes;
     if (!rn_json_counts(a)) return;
-    s->devices[a->device].bytes -= a->bytes;
-    s->devices[a->device].count--;
+    s->devices[s->x->device_of[a->device]].bytes -= a->bytes;
+    s->devices[s->x->device_of[a->device]].count--;
     uint32_t last = s->live[--s->count];
     s->live[s->place[index]] = last;
     s->place[last] = s->place[index];
@@ -130,7 +130,8 @@ static void put_tensors(live_set *s, const char *key, uint8_t device, size_t cap
     rn_json_export *x = s->x;
     rn_largest largest = {.timeline = x->timeline, .items = s->top, .capacity = capacity};
     for (uint32_t i = 0; i < s->count; i++)
-        if (device == RN_DEVICE_ANY || x->timeline->allocs[s->live[i]].device == device)
+        if (device == RN_DEVICE_ANY ||
+            x->device_of[x->timeline->allocs[s->live[i]].device] == device)
             rn_largest_offer(&largest, s->live[i]);
     rn_largest_sort(&largest);
     rn_json_array(&x->json, key);

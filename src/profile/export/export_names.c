@@ -133,6 +133,11 @@ bool rn_export_shape_next(rn_str *rest, rn_export_shape *out) {
     return false;
 }
 
+void rn_export_shape_bind(rn_export_shape *shape, uint32_t rows) {
+    for (size_t i = 0; i < shape->count && rows; i++)
+        if (shape->dims[i] < 0) shape->dims[i] = rows;
+}
+
 rn_str rn_export_take_outputs(rn_str *detail) {
     static const char arrow[] = {'-', '>'};
     const char *at =

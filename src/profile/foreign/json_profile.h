@@ -42,6 +42,7 @@ typedef enum rn_json_word {
     RN_JP_SHAPE,
     RN_JP_DTYPE,
     RN_JP_DEVICE,
+    RN_JP_REQUIRES_GRAD,
     RN_JP_ALLOCATED_BY,
     RN_JP_OPERATION,
     RN_JP_PURPOSE,
@@ -157,6 +158,7 @@ RN_MUST_USE rn_status rn_jp_next_word(rn_json_profile *p, rn_json_word *out, boo
 RN_MUST_USE rn_status rn_jp_next_object(rn_json_profile *p, bool *out_more);
 // Values of the right type; others are skipped and leave *out as it is.
 RN_MUST_USE rn_status rn_jp_text(rn_json_profile *p, rn_str *out); // kept; a number as its digits
+RN_MUST_USE rn_status rn_jp_flag(rn_json_profile *p, bool *out);
 RN_MUST_USE rn_status rn_jp_number(rn_json_profile *p, double *out, bool *out_has); // has: or NULL
 RN_MUST_USE rn_status rn_jp_bytes(rn_json_profile *p, uint64_t *out, bool *out_has);
 RN_MUST_USE rn_status rn_jp_megabytes(rn_json_profile *p, uint64_t *out, bool *out_has);

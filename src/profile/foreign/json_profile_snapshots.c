@@ -28,6 +28,7 @@ typedef struct device_total {
 typedef struct tensor_fields {
     size_fields size;
     rn_str id, shape, dtype, device, allocated_by, operation, purpose, name, block;
+    bool requires_grad;
 } tensor_fields;
 
 // One snapshot while it is read. Tensors are met in two lists: `top` of them are of
@@ -70,6 +71,8 @@ static rn_status read_tensor_field(rn_json_profile *p, rn_json_word word, tensor
         return rn_jp_text(p, &t->dtype);
     case RN_JP_DEVICE:
         return rn_jp_text(p, &t->device);
+    case RN_JP_REQUIRES_GRAD:
+        return rn_jp_flag(p, &t->requires_grad);
     case RN_JP_ALLOCATED_BY:
         return rn_jp_text(p, &t->allocated_by);
     case RN_JP_OPERATION:
@@ -205,7 +208,9 @@ static rn_status make_key(rn_json_profile *p, const tensor_fields *t, uint64_t b
     RN_TRY(rn_buffer_append(&p->key, &device, sizeof device));
     RN_TRY(append_key(p, t->shape));
     RN_TRY(append_key(p, t->dtype));
-    return t->id.bytes ? RN_OK : append_key(p, origin_of(t));
+    if (t->id.bytes) return RN_OK;
+    RN_TRY(rn_buffer_append(&p->key, &t->requires_grad, sizeof t->requires_grad));
+    return append_key(p, origin_of(t));
 }
 
 static rn_status add_tensor(rn_json_profile *p, const tensor_fields *t, uint64_t bytes,
@@ -217,6 +222,7 @@ static rn_status add_tensor(rn_json_profile *p, const tensor_fields *t, uint64_t
     rn_foreign_append(&detail, t->dtype);
     if (t->dtype.bytes && t->shape.bytes) rn_foreign_append(&detail, RN_STR(" "));
     rn_foreign_append(&detail, t->shape);
+    if (t->requires_grad) rn_foreign_append(&detail, RN_STR(RN_REQUIRES_GRAD));
     RN_TRY(rn_jp_name(p, name, t->block, rn_foreign_str(&detail), &tensor.name));
     RN_TRY(rn_jp_device(p, t->device, &tensor.device));
     tensor.purpose = (uint8_t)rn_foreign_purpose(t->purpose);

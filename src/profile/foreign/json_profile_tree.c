@@ -27,6 +27,7 @@ static const char *const words[RN_JP_WORD_COUNT] = {
     [RN_JP_SHAPE] = "shape",
     [RN_JP_DTYPE] = "dtype",
     [RN_JP_DEVICE] = "device",
+    [RN_JP_REQUIRES_GRAD] = "requires_grad",
     [RN_JP_ALLOCATED_BY] = "allocated_by",
     [RN_JP_OPERATION] = "operation",
     [RN_JP_PURPOSE] = "purpose",
@@ -133,6 +134,13 @@ rn_status rn_jp_text(rn_json_profile *p, rn_str *out) {
     RN_TRY(next_scalar(p, &item));
     if (item.kind != RN_JSON_STRING && item.kind != RN_JSON_NUMBER) return RN_OK;
     return rn_jp_keep(p, item.text, out);
+}
+
+rn_status rn_jp_flag(rn_json_profile *p, bool *out) {
+    rn_json_item item;
+    RN_TRY(next_scalar(p, &item));
+    if (item.kind == RN_JSON_TRUE || item.kind == RN_JSON_FALSE) *out = item.kind == RN_JSON_TRUE;
+    return RN_OK;
 }
 
 rn_status rn_jp_number(rn_json_profile *p, double *out, bool *out_has) {

@@ -227,12 +227,15 @@ rn_status rn_timeline_split(rn_timeline *t, uint32_t index, const rn_timeline_al
 
 rn_status rn_timeline_add_op(rn_timeline *t, const rn_timeline_op *op) {
     RN_TRY(check_name(t, op->name));
+    RN_TRY(check_name(t, op->operands));
     RN_TRY(check_lane(t, op->lane));
     rn_timeline_op item = {.begin_ns = believe_time(op->begin_ns),
                            .name = op->name,
                            .lane = op->lane,
                            .parent = RN_NO_INDEX,
-                           .unfinished = op->unfinished};
+                           .unfinished = op->unfinished,
+                           .operands = op->operands,
+                           .rows = op->rows};
     item.end_ns = believe_end(item.begin_ns, op->end_ns);
     APPEND(t, op, &item);
     return RN_OK;

@@ -171,7 +171,10 @@ static rn_status read_begin(reader *r, const rn_trace_event *event, uint64_t tim
     rn_timeline_op op = {.begin_ns = time_ns,
                          .end_ns = RN_STILL_LIVE,
                          .name = rn_trace_name(&r->texts, event->name),
-                         .lane = lane};
+                         .lane = lane,
+                         .rows = (uint32_t)rn_min_u64(event->bytes, UINT32_MAX)};
+    if (event->address <= UINT32_MAX)
+        op.operands = rn_trace_name(&r->texts, (uint32_t)event->address);
     RN_TRY(rn_timeline_add_op(r->t, &op));
     r->t->ops[r->t->op_count - 1].parent = r->tops[lane];
     r->tops[lane] = r->t->op_count - 1;

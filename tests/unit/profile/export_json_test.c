@@ -56,10 +56,10 @@ static void it_has_every_key_of_the_seed_and_of_pie(void **state) {
         "snapshots/0/top_allocations/0/is_persistent",
         "snapshots/0/top_allocations/0/is_reusable",
         "snapshots/0/top_allocations/0/operation",
-        "snapshots/0/device_breakdown/host/total_bytes",
-        "snapshots/0/device_breakdown/host/total_mb",
-        "snapshots/0/device_breakdown/host/count",
-        "snapshots/0/device_breakdown/host/tensors/0/tensor_id",
+        "snapshots/0/device_breakdown/cpu/total_bytes",
+        "snapshots/0/device_breakdown/cpu/total_mb",
+        "snapshots/0/device_breakdown/cpu/count",
+        "snapshots/0/device_breakdown/cpu/tensors/0/tensor_id",
         "operation_allocations/matmul/0/memory_delta_mb",
         "operation_allocations/matmul/0/tensor_delta",
         "operation_allocations/matmul/0/tensors_allocated",
@@ -127,7 +127,7 @@ static void snapshots_are_the_marks_the_peak_and_the_end(void **state) {
     expect("snapshots/0/reserved_bytes", "12288");
     expect("snapshots/0/timestamp", "2023-11-14T22:13:20.123460"); // 4000 ns after ...456789
     expect("snapshots/0/tensor_count", "3");
-    expect("snapshots/0/device_breakdown/host/total_mb", "0.0068359375");
+    expect("snapshots/0/device_breakdown/cpu/total_mb", "0.0068359375");
     expect("snapshots/1/checkpoint_name", "after_load");
     expect("snapshots/1/total_bytes", "7168");
     expect("snapshots/2/checkpoint_name", "snapshot_0001");
@@ -212,21 +212,114 @@ static void inputs_and_outputs_are_told_apart(void **state) {
     forget(t);
 }
 
-static void gradients_make_weights_require_them(void **state) {
+// A frozen weight beside one that is trained, a gradient (which has none of its own), an activation
+// that is part of the graph.
+static void requires_grad_is_each_tensors_own(void **state) {
     (void)state;
     rn_timeline *t = make_empty();
     uint8_t device;
     uint32_t lane;
     assert_ok(rn_timeline_add_device(t, RN_STR("host"), &device));
     assert_ok(rn_timeline_add_lane(t, RN_STR("main"), false, &lane));
-    add_block(t, 0, RN_STILL_LIVE, 0x1000, 64, 0, RN_PURPOSE_WEIGHTS, false);
-    add_block(t, 1, RN_STILL_LIVE, 0x2000, 32, 0, RN_PURPOSE_GRADIENTS, false);
-    add_block(t, 2, RN_STILL_LIVE, 0x3000, 16, 0, RN_PURPOSE_ACTIVATIONS, false);
+    uint32_t trained = add_name(t, "w", "", "f32 [16] requires_grad");
+    uint32_t frozen = add_name(t, "frozen", "", "f32 [12]");
+    uint32_t gradient = add_name(t, "w.grad", "", "f32 [8]");
+    uint32_t made = add_name(t, "tensor", "", "torch.float32 [4] requires_grad");
+    add_block(t, 0, RN_STILL_LIVE, 0x1000, 64, trained, RN_PURPOSE_WEIGHTS, false);
+    add_block(t, 0, RN_STILL_LIVE, 0x1800, 48, frozen, RN_PURPOSE_WEIGHTS, false);
+    add_block(t, 1, RN_STILL_LIVE, 0x2000, 32, gradient, RN_PURPOSE_GRADIENTS, false);
+    add_block(t, 2, RN_STILL_LIVE, 0x3000, 16, made, RN_PURPOSE_ACTIVATIONS, false);
     assert_ok(rn_timeline_finish(t));
     export_it(t);
     expect("snapshots/0/top_allocations/0/requires_grad", "true");
-    expect("snapshots/0/top_allocations/1/requires_grad", "true");
+    expect("snapshots/0/top_allocations/1/requires_grad", "false");
     expect("snapshots/0/top_allocations/2/requires_grad", "false");
+    expect("snapshots/0/top_allocations/3/requires_grad", "true");
+    expect("snapshots/0/top_allocations/3/shape", "[4]");
+    forget(t);
+}
+
+// The ledger calls it the host; who reads this form knows PyTorch's names.
+static void host_is_called_cpu(void **state) {
+    (void)state;
+    rn_timeline *t = make_small();
+    export_it(t);
+    expect("snapshots/0/top_allocations/0/device", "cpu");
+    expect("tensor_lifecycle/0/device", "cpu");
+    expect("tensor_lifecycle/4/device", "cuda:0");
+    assert_false(has("snapshots/0/device_breakdown/host"));
+    expect("snapshots/0/device_breakdown/cpu/count", "3");
+    forget(t);
+}
+
+// As a recording of PyTorch has them: its tensors on "cpu", the library's own on "host".
+static void host_and_cpu_are_one_device(void **state) {
+    (void)state;
+    rn_timeline *t = make_empty();
+    uint8_t host, cpu;
+    uint32_t lane;
+    assert_ok(rn_timeline_add_device(t, RN_STR("host"), &host));
+    assert_ok(rn_timeline_add_device(t, RN_STR("cpu"), &cpu));
+    assert_ok(rn_timeline_add_lane(t, RN_STR("main"), false, &lane));
+    rn_timeline_alloc block = {.end_ns = RN_STILL_LIVE, .address = 0x1000, .bytes = 64};
+    block.device = host;
+    assert_ok(rn_timeline_add_alloc(t, &block));
+    block.device = cpu;
+    block.address = 0x2000;
+    block.bytes = 32;
+    assert_ok(rn_timeline_add_alloc(t, &block));
+    assert_ok(rn_timeline_finish(t));
+    export_it(t);
+    expect("snapshots/0/device_breakdown/cpu/total_bytes", "96");
+    expect("snapshots/0/device_breakdown/cpu/count", "2");
+    expect("snapshots/0/device_breakdown/cpu/tensors/0/device", "cpu");
+    expect("snapshots/0/device_breakdown/cpu/tensors/1/device", "cpu");
+    assert_false(has("snapshots/0/device_breakdown/host"));
+    forget(t);
+}
+
+// Two runs of one operation, with 3 rows and with 5; w is in a block with another weight.
+static void operations_have_their_tensors_with_the_rows_of_the_run(void **state) {
+    (void)state;
+    rn_timeline *t = make_empty();
+    uint8_t device;
+    uint32_t lane;
+    assert_ok(rn_timeline_add_device(t, RN_STR("host"), &device));
+    assert_ok(rn_timeline_add_lane(t, RN_STR("main"), false, &lane));
+    uint32_t name =
+        add_name(t, "up", "blk.0", "matmul f16 [8, 4] x f32 [rows, 4] -> f32 [rows, 8]");
+    uint32_t operands = add_name(t, "", "",
+                                 "< 1000 f16 [8, 4] blk.0.up\n< 2000 f32 [rows, 4] a b\n"
+                                 "no line of ours\n> 3000 f32 [rows, 8] y\n> 0 f9 [2] none\n");
+    add_block(t, 0, RN_STILL_LIVE, 0x1000, 64, 0, RN_PURPOSE_WEIGHTS, false);
+    add_block(t, 1, 100, 0x2000, 80, 0, RN_PURPOSE_ACTIVATIONS, false);
+    add_block(t, 10, 20, 0x3000, 160, 0, RN_PURPOSE_ACTIVATIONS, false);
+    add_block(t, 30, 40, 0x3000, 160, 0, RN_PURPOSE_ACTIVATIONS, false);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(rn_timeline_add_op(t, &(rn_timeline_op){.begin_ns = 9 + 20 * i,
+                                                          .end_ns = 20 + 20 * i,
+                                                          .name = name,
+                                                          .operands = operands,
+                                                          .rows = 3 + 2 * i}));
+    assert_ok(rn_timeline_finish(t));
+    export_it(t);
+    expect("metadata/tensor_accesses_recorded", "true");
+    expect("operation_log/0/input_shapes", "[[8,4],[3,4]]");
+    expect("operation_log/1/input_shapes", "[[8,4],[5,4]]");
+    expect("operation_log/1/output_shape", "[5,8]");
+    expect("operation_log/0/input_tensor_ids", "[0,1]");
+    expect("operation_log/0/output_tensor_ids", "[2]");
+    expect("operation_log/1/output_tensor_ids", "[3]");
+    expect("operation_log/1/inputs/1/name", "a b");
+    expect("operation_log/1/inputs/1/dtype", "f32");
+    expect("operation_log/1/inputs/1/shape", "[5,4]");
+    expect("operation_log/1/inputs/1/bytes", "80");
+    expect("operation_log/1/inputs/0/bytes", "64");
+    expect("operation_log/1/outputs/0/tensor_id", "3");
+    expect("operation_log/1/outputs/1/tensor_id", "null");
+    expect("operation_allocations/up/0/tensors_accessed", "2");
+    expect("operation_graph/up/tensors_read", "4");
+    expect("operation_graph/up/tensors_written", "4");
     forget(t);
 }
 
@@ -268,11 +361,11 @@ static void lists_of_tensors_are_bounded_and_say_so(void **state) {
         add_block(t, i, RN_STILL_LIVE, 0x1000 * (i + 1), 8 + i, 0, RN_PURPOSE_OTHER, false);
     assert_ok(rn_timeline_finish(t));
     text = export_text(t, RN_EXPORT_JSON);
-    expect("snapshots/0/device_breakdown/host/count", "1005");
-    expect("snapshots/0/device_breakdown/host/tensors_omitted", "5");
-    expect("snapshots/0/device_breakdown/host/tensors/0/size_bytes", "1012");
-    expect("snapshots/0/device_breakdown/host/tensors/999/size_bytes", "13");
-    assert_false(has("snapshots/0/device_breakdown/host/tensors/1000"));
+    expect("snapshots/0/device_breakdown/cpu/count", "1005");
+    expect("snapshots/0/device_breakdown/cpu/tensors_omitted", "5");
+    expect("snapshots/0/device_breakdown/cpu/tensors/0/size_bytes", "1012");
+    expect("snapshots/0/device_breakdown/cpu/tensors/999/size_bytes", "13");
+    assert_false(has("snapshots/0/device_breakdown/cpu/tensors/1000"));
     assert_false(has("snapshots/0/top_allocations/10"));
     forget(t);
 }
@@ -398,7 +491,10 @@ int main(void) {
         cmocka_unit_test(a_tensor_has_shape_and_dtype_from_its_label),
         cmocka_unit_test(operations_have_their_bytes_and_children),
         cmocka_unit_test(inputs_and_outputs_are_told_apart),
-        cmocka_unit_test(gradients_make_weights_require_them),
+        cmocka_unit_test(requires_grad_is_each_tensors_own),
+        cmocka_unit_test(host_is_called_cpu),
+        cmocka_unit_test(host_and_cpu_are_one_device),
+        cmocka_unit_test(operations_have_their_tensors_with_the_rows_of_the_run),
         cmocka_unit_test(new_peaks_are_thinned_and_the_last_is_the_true_one),
         cmocka_unit_test(lists_of_tensors_are_bounded_and_say_so),
         cmocka_unit_test(the_largest_lifecycles_are_listed),

@@ -13,7 +13,8 @@
 #include "base/str.h"
 #include "memory/account.h"
 #include "model/model.h"
-#include "profile/timeline.h"
+#include "profile/export/export.h"
+#include "graph/op.h"
 #include "runtime/session.h"
 
 #include <stdatomic.h>
@@ -178,7 +179,68 @@ static void expect_steps(const rn_timeline *t, const rn_plan *plan) {
     }
 }
 
+static uint32_t find_node(const rn_graph *graph, const char *name) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        if (strcmp(rn_graph_node(graph, n)->name, name) == 0) return n;
+    return RN_NO_NODE;
+}
+
+// In use when the operation begins, or from then on.
+static bool has_part(const rn_timeline *t, uint32_t op, uint64_t address) {
+    for (uint32_t i = 0; i < t->alloc_count; i++)
+        if (t->allocs[i].inner && t->allocs[i].address == address &&
+            (is_live(&t->allocs[i], t->ops[op].begin_ns) || t->allocs[i].op == op))
+            return true;
+    return false;
+}
+
+// The operand is the node's next value, with the rows of the run, and lies in a part that is in
+// use.
+static void expect_operand(const rn_timeline *t, uint32_t op, const rn_plan *plan, rn_value value,
+                           const rn_export_operand *operand) {
+    const rn_value_info *info = rn_graph_value(plan->graph, value);
+    assert_memory_equal(info->name, operand->name.data, operand->name.bytes);
+    assert_int_equal(strlen(info->name), operand->name.bytes);
+    assert_int_equal(info->shape.rank, operand->shape.count);
+    bool is_gathered = false; // a table: only the rows that were looked up
+    for (uint32_t i = 0; i < plan->row_table_count; i++)
+        is_gathered |= plan->row_tables[i].table == value;
+    for (uint32_t i = is_gathered ? 1 : 0; i < info->shape.rank; i++)
+        assert_int_equal(info->shape.dims[i] == RN_ROWS ? plan->summary.rows : info->shape.dims[i],
+                         operand->shape.dims[i]);
+    assert_true(operand->shape.count == 0 || operand->shape.dims[0] >= 0);
+    assert_true(operand->bytes > 0);
+    if (operand->address) assert_true(has_part(t, op, operand->address));
+}
+
+static void expect_operands(const rn_timeline *t, const rn_plan *plan) {
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < t->op_count; i++) {
+        const rn_timeline_op *op = &t->ops[i];
+        uint32_t n = find_node(plan->graph, t->names[op->name].name);
+        if (n == RN_NO_NODE || !op->operands) continue;
+        const rn_node *node = rn_graph_node(plan->graph, n);
+        rn_str rest = rn_str_from(t->names[op->operands].detail);
+        rn_export_operand operand;
+        for (uint32_t k = 0; k < node->input_count + node->output_count; k++) {
+            bool made = k >= node->input_count;
+            rn_value v = made ? node->outputs[k - node->input_count] : node->inputs[k];
+            if (v == RN_NO_VALUE) continue;
+            assert_true(rn_export_operand_next(&rest, op->rows, &operand));
+            assert_int_equal(made, operand.is_made);
+            expect_operand(t, i, plan, v, &operand);
+            uint32_t optional = rn_op_get(node->op)->optional_outputs; // that nobody may read
+            bool may_be_nowhere = made && optional >> (k - node->input_count) & 1;
+            assert_true(operand.address || may_be_nowhere);
+            seen++;
+        }
+        assert_false(rn_export_operand_next(&rest, op->rows, &operand));
+    }
+    assert_true(seen > 0);
+}
+
 static void expect_good(const rn_timeline *t, const rn_plan *plan) {
+    expect_operands(t, plan);
     assert_true(follows_plan(t, plan));
     assert_false(has_overlap(t));
     expect_all_ends(t);
@@ -250,6 +312,29 @@ static void training_uses_what_was_planned_and_has_its_phases(void **state) {
     rn_timeline_destroy(t);
     rn_plan_destroy(plan);
     try_recipe(&recipe);
+}
+
+// The first layer is frozen: what it holds has no gradient, whatever its purpose.
+static void weights_say_themselves_whether_they_are_trained(void **state) {
+    (void)state;
+    rn_recipe recipe;
+    uint32_t trained = 0, kept = 0;
+    rn_mlp_config config = {
+        .in = 48, .hidden = 64, .out = 10, .train = {.batch = 4, .frozen = "layers.0.*"}};
+    assert_ok(rn_mlp_recipe(&config, &recipe));
+    rn_plan *plan = make_plan(&recipe, rn_cpu_caps(), false);
+    rn_timeline *t = record_runs(plan, NULL);
+    for (uint32_t i = 0; i < t->alloc_count; i++) {
+        const rn_timeline_name *name = &t->names[t->allocs[i].name];
+        if (!t->allocs[i].inner || t->allocs[i].purpose != RN_PURPOSE_WEIGHTS) continue;
+        bool flag = strstr(name->detail, RN_REQUIRES_GRAD) != NULL;
+        assert_int_equal(strncmp(name->name, "layers.0.", 9) != 0, flag);
+        *(flag ? &trained : &kept) += 1;
+    }
+    assert_true(trained > 0 && kept > 0);
+    rn_timeline_destroy(t);
+    rn_plan_destroy(plan);
+    rn_recipe_destroy(&recipe);
 }
 
 static void queues_of_another_device_have_lanes_of_their_own(void **state) {
@@ -616,6 +701,7 @@ int main(void) {
         cmocka_unit_test(a_convolutional_net_uses_what_was_planned),
         cmocka_unit_test(resnet18_uses_what_was_planned),
         cmocka_unit_test(training_uses_what_was_planned_and_has_its_phases),
+        cmocka_unit_test(weights_say_themselves_whether_they_are_trained),
         cmocka_unit_test(queues_of_another_device_have_lanes_of_their_own),
         cmocka_unit_test(what_a_step_keeps_on_the_host_is_seen_on_its_way),
         cmocka_unit_test(runs_that_begin_behind_the_first_blocks_use_what_was_planned),
