@@ -65,8 +65,11 @@ typedef struct rn_timeline_op {
                                // parts not
     uint64_t peak_bytes;       // the most above its begin, on its lane, of what allocated_bytes has
     bool unfinished;           // no end was seen
-    uint32_t operands;         // a name whose detail is its tensors (rn_export_operand_next); or 0
-    uint32_t rows;             // what "rows" is in the details of both names; 0: unknown
+    bool told;          // alloc_count, free_count, delta_bytes and pre_bytes are the file's own
+                        // numbers, and finish keeps them
+    uint64_t pre_bytes; // told: in use on all devices before it; UINT64_MAX: unknown
+    uint32_t operands;  // a name whose detail is its tensors (rn_export_operand_next); or 0
+    uint32_t rows;      // what "rows" is in the details of both names; 0: unknown
 } rn_timeline_op;
 
 typedef struct rn_timeline_mark {
@@ -88,6 +91,13 @@ typedef struct rn_timeline_move {
     uint32_t name, lane;
     uint8_t from, to; // RN_DEVICE_ANY: the disk
 } rn_timeline_move;
+
+// What a file itself says of all operations of one name. It may count more than it lists.
+typedef struct rn_timeline_sum {
+    uint32_t name; // without group and detail
+    uint64_t count;
+    int64_t delta_bytes, most_delta_bytes; // of all; of the one with the largest
+} rn_timeline_sum;
 
 // One (operation, shapes) of PyTorch's own profiler; see RN_EXPORT_JSON.
 typedef struct rn_timeline_torch_op {
@@ -120,8 +130,9 @@ struct rn_timeline {
     rn_timeline_counter *counters;
     rn_timeline_move *moves;
     rn_timeline_torch_op *torch_ops;
+    rn_timeline_sum *sums; // one a name
     uint32_t name_count, device_count, lane_count, alloc_count, op_count, mark_count, counter_count,
-        move_count, torch_op_count;
+        move_count, torch_op_count, sum_count;
     // By device, counted by the recorder as it happened (see TOTALS in trace.h); bytes 0: unknown.
     // Its time may lie before what a ring still has.
     struct {
@@ -152,6 +163,7 @@ RN_MUST_USE rn_status rn_timeline_add_mark(rn_timeline *t, const rn_timeline_mar
 RN_MUST_USE rn_status rn_timeline_add_counter(rn_timeline *t, const rn_timeline_counter *counter);
 RN_MUST_USE rn_status rn_timeline_add_move(rn_timeline *t, const rn_timeline_move *move);
 RN_MUST_USE rn_status rn_timeline_add_torch_op(rn_timeline *t, const rn_timeline_torch_op *op);
+RN_MUST_USE rn_status rn_timeline_add_sum(rn_timeline *t, const rn_timeline_sum *sum);
 // A sentence for people; more than eight are dropped.
 void rn_timeline_note(rn_timeline *t, const char *format, ...) RN_PRINTF(2, 3);
 RN_MUST_USE rn_status rn_timeline_finish(rn_timeline *t);

@@ -64,6 +64,24 @@ rows = [o['output_shape'][0] for o in norms]
 assert rows[0] > 1 and set(rows[1:]) == {1}, rows
 assert norms[0]['outputs'][0]['bytes'] == rows[0] * norms[1]['outputs'][0]['bytes']"
 
+# Read again, it has the same numbers: calls and changes of each operation, each of the listed invocations.
+expect 0 "$ration" profile export run.json --format json -o again.json
+mv again.json out
+check_json "
+first = json.load(open('run.json'))
+assert j['operation_summary'] == first['operation_summary']
+def changes(of):
+    keys = ('memory_delta_mb', 'tensors_allocated', 'tensors_deallocated', 'pre_total_mb')
+    return {name: [[i[key] for key in keys] for i in calls] for name, calls in of['operation_allocations'].items()}
+assert changes(j) == changes(first)"
+expect 0 "$ration" profile report run.json --json
+check_json "
+told = {o['name']: o for o in j['operations']}
+summary = json.load(open('run.json'))['operation_summary']
+assert {n: o['count'] for n, o in told.items()} == {n: s['invocation_count'] for n, s in summary.items()}
+assert any(o['delta_bytes'] for o in told.values())
+assert all(abs(told[n]['delta_bytes'] - s['total_memory_delta_mb'] * 2**20) <= 1 for n, s in summary.items())"
+
 # ---- Chrome's trace
 expect 0 python3 "$checks/chrome_trace_check.py" run.chrome
 says out ' X, ' ' C, '

@@ -42,7 +42,7 @@ typedef struct op_table {
 } op_table;
 
 static int64_t delta_of(const rn_timeline_op *op) {
-    return op->delta_bytes ? op->delta_bytes : op->inner_delta_bytes;
+    return op->delta_bytes || op->told ? op->delta_bytes : op->inner_delta_bytes;
 }
 
 static uint32_t key_of(const op_table *ops, const rn_timeline_op *op) {
@@ -51,16 +51,15 @@ static uint32_t key_of(const op_table *ops, const rn_timeline_op *op) {
 
 // ---- keys and their sums ------------------------------------------------------------------------
 
-static rn_status add_key(op_table *ops, rn_map *map, uint32_t op) {
-    const rn_timeline_op *o = &ops->x->timeline->ops[op];
+static rn_status add_key(op_table *ops, rn_map *map, uint32_t number) {
     uint64_t key = ops->key_count;
-    if (ops->key_of[o->name] != RN_NO_INDEX) return RN_OK;
-    rn_str name = rn_export_op_name(&ops->x->names, o);
+    if (ops->key_of[number] != RN_NO_INDEX) return RN_OK;
+    rn_str name = rn_export_op_name(&ops->x->names, &(rn_timeline_op){.name = number});
     if (!rn_map_find(map, name, &key)) {
         RN_TRY(rn_map_add(map, name, key, NULL));
         ops->keys[ops->key_count++].name = name;
     }
-    ops->key_of[o->name] = (uint32_t)key;
+    ops->key_of[number] = (uint32_t)key;
     return RN_OK;
 }
 
@@ -74,7 +73,9 @@ static rn_status find_keys(op_table *ops) {
     rn_map_init(&map, FROM);
     rn_status s = RN_OK;
     for (uint32_t i = 0; i < t->op_count && s == RN_OK; i++)
-        s = add_key(ops, &map, i);
+        s = add_key(ops, &map, t->ops[i].name);
+    for (uint32_t i = 0; i < t->sum_count && s == RN_OK; i++)
+        s = add_key(ops, &map, t->sums[i].name);
     rn_map_free(&map);
     return s;
 }
@@ -91,6 +92,12 @@ static void sum_keys(op_table *ops) {
         key->reads += ops->tensors[t->ops[i].operands].reads;
         key->writes += ops->tensors[t->ops[i].operands].writes;
         key->listed += i < ops->listed_count;
+    }
+    for (uint32_t i = 0; i < t->sum_count; i++) { // a file's own sums stay what they are
+        key_stats *key = &ops->keys[ops->key_of[t->sums[i].name]];
+        key->count = t->sums[i].count;
+        key->delta_sum = (double)t->sums[i].delta_bytes;
+        key->delta_most = (double)t->sums[i].most_delta_bytes;
     }
     for (uint32_t i = 0; i < t->alloc_count; i++)
         if (t->allocs[i].op != RN_NO_INDEX)
@@ -203,8 +210,13 @@ static void put_invocation(const op_table *ops, uint32_t index) {
     rn_json_u64(&x->json, "tensors_allocated", op->alloc_count);
     rn_json_u64(&x->json, "tensors_deallocated", op->free_count);
     rn_json_u64(&x->json, "tensors_accessed", ops->tensors[op->operands].reads);
-    rn_json_export_mb(x, "pre_total_mb", (double)ops->totals[2 * index]);
-    rn_json_export_mb(x, "post_total_mb", (double)ops->totals[2 * index + 1]);
+    double pre = (double)ops->totals[2 * index], post = (double)ops->totals[2 * index + 1];
+    if (op->told && op->pre_bytes != UINT64_MAX) {
+        pre = (double)op->pre_bytes;
+        post = pre + (double)op->delta_bytes;
+    }
+    rn_json_export_mb(x, "pre_total_mb", pre);
+    rn_json_export_mb(x, "post_total_mb", post);
     rn_json_export_time(x, "timestamp", op->begin_ns);
     rn_json_f64(&x->json, "duration_us", (double)(op->end_ns - op->begin_ns) / 1e3);
     rn_json_u64(&x->json, "peak_bytes", op->peak_bytes);

@@ -45,6 +45,8 @@ static rn_status read_section(rn_json_profile *p, rn_json_word word) {
         return rn_jp_snapshots(p);
     case RN_JP_OPERATION_ALLOCATIONS:
         return rn_jp_operation_allocations(p);
+    case RN_JP_OPERATION_SUMMARY:
+        return rn_jp_operation_summary(p);
     case RN_JP_OPERATION_LOG:
         return rn_jp_operation_log(p);
     case RN_JP_TENSOR_LIFECYCLE:
@@ -262,21 +264,77 @@ static bool is_log_better(const rn_json_profile *p) {
     return false;
 }
 
+// ration's own exports list each operation twice, both times in the order of time: the k-th of a
+// name in the log is the k-th of that name in operation_allocations, which has the bytes.
+static rn_status give_deltas(rn_json_profile *p, rn_map *firsts) {
+    size_t count = p->operations.count;
+    uint64_t first;
+    for (size_t i = 0; i < count; i++) {
+        const rn_json_operation *op = &p->operations.items[i];
+        if (!op->is_log && !rn_map_find(firsts, op->key, &first))
+            RN_TRY(rn_map_add(firsts, op->key, i, NULL));
+    }
+    for (size_t i = 0; i < count; i++) {
+        rn_json_operation *log = &p->operations.items[i];
+        if (!log->is_log || !rn_map_find(firsts, log->key, &first)) continue;
+        uint64_t at = first + p->operations.items[first].taken;
+        if (at >= count || p->operations.items[at].is_log) continue;
+        const rn_json_operation *twin = &p->operations.items[at];
+        if (!rn_str_equal(twin->key, log->key)) continue;
+        p->operations.items[first].taken++;
+        log->has_delta = twin->has_delta;
+        log->delta_bytes = twin->delta_bytes;
+        log->pre_bytes = twin->pre_bytes;
+        log->alloc_count = twin->alloc_count;
+        log->free_count = twin->free_count;
+    }
+    return RN_OK;
+}
+
+static rn_status add_operation(rn_json_profile *p, const rn_json_operation *operation) {
+    rn_timeline_op op = {.name = operation->name,
+                         .lane = operation->lane,
+                         .told = operation->has_delta,
+                         .alloc_count = operation->alloc_count,
+                         .free_count = operation->free_count,
+                         .delta_bytes = operation->delta_bytes,
+                         .pre_bytes = operation->pre_bytes};
+    op.begin_ns = operation->time_ns > 0 ? (uint64_t)operation->time_ns : 0;
+    op.end_ns = op.begin_ns + operation->duration_ns;
+    return rn_timeline_add_op(p->timeline, &op);
+}
+
 static rn_status add_operations(rn_json_profile *p) {
     bool log_only = is_log_better(p), all_known = true;
+    if (log_only) {
+        rn_map firsts;
+        rn_map_init(&firsts, p->from);
+        rn_status s = give_deltas(p, &firsts);
+        rn_map_free(&firsts);
+        RN_TRY(s);
+    }
     for (size_t i = 0; i < p->operations.count; i++) {
         const rn_json_operation *operation = &p->operations.items[i];
-        rn_timeline_op op = {.name = operation->name, .lane = operation->lane};
         if (log_only && !operation->is_log) continue;
-        op.begin_ns = operation->time_ns > 0 ? (uint64_t)operation->time_ns : 0;
-        op.end_ns = op.begin_ns + operation->duration_ns;
         all_known &= operation->has_duration;
-        RN_TRY(rn_timeline_add_op(p->timeline, &op));
+        RN_TRY(add_operation(p, operation));
     }
     if (!all_known)
         rn_timeline_note(p->timeline, "how long operations took is not in the file: each is drawn "
                                       "as the moment at which it ended");
     return RN_OK;
+}
+
+static void note_sums(const rn_json_profile *p) {
+    const rn_timeline *t = p->timeline;
+    uint64_t told = 0;
+    for (uint32_t i = 0; i < t->sum_count; i++)
+        if (!rn_add_u64(told, t->sums[i].count, &told)) return;
+    if (told > t->op_count)
+        rn_timeline_note(p->timeline,
+                         "operation_summary counts %llu operations, of which %u are listed: counts "
+                         "and changes are the summary's",
+                         (unsigned long long)told, t->op_count);
 }
 
 static rn_status fill_timeline(rn_json_profile *p) {
@@ -290,6 +348,7 @@ static rn_status fill_timeline(rn_json_profile *p) {
     if (p->is_inconsistent)
         rn_timeline_note(p->timeline,
                          "some snapshots list more bytes than their totals: the lists are drawn");
+    note_sums(p);
     p->timeline->event_count = p->snapshots.count + p->operations.count;
     p->timeline->has_end = true;
     return s;

@@ -23,6 +23,7 @@ typedef enum rn_json_word {
     RN_JP_METADATA,
     RN_JP_SNAPSHOTS,
     RN_JP_OPERATION_ALLOCATIONS,
+    RN_JP_OPERATION_SUMMARY,
     RN_JP_OPERATION_LOG,
     RN_JP_TENSOR_LIFECYCLE,
     RN_JP_PYTORCH_OPERATIONS,
@@ -49,6 +50,13 @@ typedef enum rn_json_word {
     RN_JP_NAME,
     RN_JP_BLOCK,
     RN_JP_MEMORY_DELTA_MB,
+    RN_JP_TENSOR_DELTA,
+    RN_JP_TENSORS_ALLOCATED,
+    RN_JP_TENSORS_DEALLOCATED,
+    RN_JP_PRE_TOTAL_MB,
+    RN_JP_INVOCATION_COUNT,
+    RN_JP_TOTAL_MEMORY_DELTA_MB,
+    RN_JP_MAX_MEMORY_DELTA_MB,
     RN_JP_DURATION_US,
     RN_JP_LANE,
     RN_JP_MODULE_NAME,
@@ -106,8 +114,13 @@ typedef struct rn_json_tracked {
 typedef struct rn_json_operation {
     int64_t time_ns;
     uint64_t duration_ns;
+    rn_str key; // its name, kept
     uint32_t name, lane;
-    bool has_duration, is_log;
+    uint32_t alloc_count, free_count;
+    uint32_t taken; // of the first of a name in operation_allocations: how many the log has met
+    int64_t delta_bytes;
+    uint64_t pre_bytes; // UINT64_MAX: unknown
+    bool has_duration, is_log, has_delta;
 } rn_json_operation;
 
 #define RN_JSON_ARRAY_OF(type)                                                                     \
@@ -127,6 +140,7 @@ typedef struct rn_json_profile {
     rn_buffer key, shape;
     int64_t started_ns; // as the file says, or RN_NO_TIME
     bool has_snapshots, has_operations;
+    uint64_t told_bytes;  // of all changes that operations tell, whatever their signs
     bool is_inconsistent; // a snapshot lists more than its total
     RN_JSON_ARRAY_OF(rn_json_snapshot) snapshots;
     RN_JSON_ARRAY_OF(rn_json_tensor) tensors;
@@ -181,6 +195,7 @@ RN_MUST_USE rn_status rn_jp_snapshots(rn_json_profile *p);
 RN_MUST_USE rn_status rn_jp_end_snapshots(rn_json_profile *p);
 // json_profile_operations.c
 RN_MUST_USE rn_status rn_jp_operation_allocations(rn_json_profile *p);
+RN_MUST_USE rn_status rn_jp_operation_summary(rn_json_profile *p);
 RN_MUST_USE rn_status rn_jp_operation_log(rn_json_profile *p);
 RN_MUST_USE rn_status rn_jp_tensor_lifecycle(rn_json_profile *p);
 RN_MUST_USE rn_status rn_jp_pytorch_operations(rn_json_profile *p);

@@ -6,11 +6,11 @@
 // log knows their lanes.
 #include "profile/foreign/json_profile.h"
 
+#include "base/checked.h"
 #include "profile/foreign/foreign.h"
 
-#include <stdio.h>
-
 enum { MAX_LANES = 1024 };
+#define MOST_TOLD_BYTES ((uint64_t)1 << 60)
 
 static const rn_str none = {"", 0};
 
@@ -18,7 +18,9 @@ typedef struct operation_fields {
     rn_json_operation operation;
     rn_str name, module_name, shapes, lane;
     double delta_mb, duration_us;
-    bool has_delta;
+    double allocated, deallocated, tensor_delta;
+    uint64_t pre_bytes;
+    bool has_delta, has_allocated, has_deallocated, has_tensor_delta, has_pre;
 } operation_fields;
 
 // The lane of this name; beyond a great many, the first one.
@@ -46,6 +48,14 @@ static rn_status read_field(rn_json_profile *p, rn_json_word word, operation_fie
         return rn_jp_number(p, &f->duration_us, &f->operation.has_duration);
     case RN_JP_MEMORY_DELTA_MB:
         return rn_jp_number(p, &f->delta_mb, &f->has_delta);
+    case RN_JP_TENSORS_ALLOCATED:
+        return rn_jp_number(p, &f->allocated, &f->has_allocated);
+    case RN_JP_TENSORS_DEALLOCATED:
+        return rn_jp_number(p, &f->deallocated, &f->has_deallocated);
+    case RN_JP_TENSOR_DELTA:
+        return rn_jp_number(p, &f->tensor_delta, &f->has_tensor_delta);
+    case RN_JP_PRE_TOTAL_MB:
+        return rn_jp_megabytes(p, &f->pre_bytes, &f->has_pre);
     case RN_JP_LANE:
         return rn_jp_text(p, &f->lane);
     case RN_JP_NAME:
@@ -69,13 +79,38 @@ static void set_time(const rn_json_profile *p, operation_fields *f) {
     op->duration_ns = good ? (uint64_t)(f->duration_us * 1000 + 0.5) : 0;
 }
 
+// Bytes of a change in megabytes; false where no machine has so many.
+static bool change_of(double megabytes, int64_t *out) {
+    double bytes = megabytes * 1048576;
+    if (!(bytes > -0x1p56 && bytes < 0x1p56)) return false;
+    *out = (int64_t)(bytes + (bytes < 0 ? -0.5 : 0.5));
+    return true;
+}
+
+static uint32_t count_of(double number) {
+    return number >= 0 && number < UINT32_MAX ? (uint32_t)number : 0;
+}
+
+// What the file says that the operation took, and how many tensors. Sums of changes that are larger
+// than any memory are not believed.
+static void set_delta(rn_json_profile *p, const operation_fields *f, rn_json_operation *op) {
+    double gained = f->has_tensor_delta ? f->tensor_delta : 0;
+    uint64_t size;
+    op->has_delta = f->has_delta && change_of(f->delta_mb, &op->delta_bytes);
+    size = op->delta_bytes < 0 ? 0 - (uint64_t)op->delta_bytes : (uint64_t)op->delta_bytes;
+    if (op->has_delta && !rn_add_u64(p->told_bytes, size, &p->told_bytes)) op->has_delta = false;
+    if (p->told_bytes > MOST_TOLD_BYTES) op->has_delta = false;
+    op->alloc_count = count_of(f->has_allocated ? f->allocated : gained);
+    op->free_count = count_of(f->has_deallocated ? f->deallocated : -gained);
+    op->pre_bytes = f->has_pre ? f->pre_bytes : UINT64_MAX;
+}
+
 static rn_status take_operation(rn_json_profile *p, operation_fields *f) {
-    char delta[48] = "";
     rn_json_operation *op = &f->operation;
-    if (f->has_delta && !op->has_duration) snprintf(delta, sizeof delta, "%+.6g MiB", f->delta_mb);
+    set_delta(p, f, op);
     set_time(p, f);
-    RN_TRY(rn_jp_name(p, f->name, f->module_name, f->shapes.bytes ? f->shapes : rn_str_from(delta),
-                      &op->name));
+    op->key = f->name;
+    RN_TRY(rn_jp_name(p, f->name, f->module_name, f->shapes, &op->name));
     RN_TRY(find_lane(p, f->lane, &op->lane));
     p->has_operations = true;
     RN_JSON_PUSH(p, operations, *op);
@@ -115,6 +150,51 @@ rn_status rn_jp_operation_allocations(rn_json_profile *p) {
         if (!more) break;
         RN_TRY(rn_jp_keep(p, key, &name));
         RN_TRY(read_invocations(p, name));
+    }
+    return RN_OK;
+}
+
+// ---- sums ---------------------------------------------------------------------------------------
+
+static rn_status read_sum(rn_json_profile *p, rn_str name) {
+    rn_timeline_sum sum = {0};
+    double count = 0, delta_mb = 0, most_mb = 0;
+    bool more, has_count = false, has_delta = false, has_most = false;
+    rn_json_word word;
+    RN_TRY(rn_jp_enter(p, RN_JSON_OBJECT, &more));
+    if (!more) return RN_OK;
+    for (;;) {
+        RN_TRY(rn_jp_next_word(p, &word, &more));
+        if (!more) break;
+        if (word == RN_JP_INVOCATION_COUNT)
+            RN_TRY(rn_jp_number(p, &count, &has_count));
+        else if (word == RN_JP_TOTAL_MEMORY_DELTA_MB)
+            RN_TRY(rn_jp_number(p, &delta_mb, &has_delta));
+        else if (word == RN_JP_MAX_MEMORY_DELTA_MB)
+            RN_TRY(rn_jp_number(p, &most_mb, &has_most));
+        else
+            RN_TRY(rn_jp_skip(p));
+    }
+    bool good = has_count && count >= 1 && count < 0x1p53 && has_delta &&
+                change_of(delta_mb, &sum.delta_bytes);
+    if (!good) return RN_OK;
+    sum.count = (uint64_t)count;
+    if (!has_most || !change_of(most_mb, &sum.most_delta_bytes))
+        sum.most_delta_bytes = sum.delta_bytes / (int64_t)sum.count;
+    RN_TRY(rn_jp_name(p, name, none, none, &sum.name));
+    p->has_operations = true;
+    return rn_timeline_add_sum(p->timeline, &sum);
+}
+
+rn_status rn_jp_operation_summary(rn_json_profile *p) {
+    rn_str key, name;
+    bool more;
+    RN_TRY(rn_jp_enter(p, RN_JSON_OBJECT, &more));
+    while (more) {
+        RN_TRY(rn_jp_next_key(p, &key, &more));
+        if (!more) break;
+        RN_TRY(rn_jp_keep(p, key, &name));
+        RN_TRY(read_sum(p, name));
     }
     return RN_OK;
 }

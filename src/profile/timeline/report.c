@@ -166,7 +166,18 @@ static rn_status print_moment(const rn_report *r, const rn_report_device *d, rn_
 
 // ---- operations ---------------------------------------------------------------------------------
 
+// A file that has its own sums does not say the rest.
+static rn_status print_told_op(const rn_report_op *op, rn_sink sink) {
+    return rn_sink_print(sink, "%8llu %10s %10s %12s %12s %12s %12s  %s (%s at most in one)\n",
+                         (ull)op->count, op->total_ns ? time_text(op->self_ns).text : "-",
+                         op->total_ns ? time_text(op->total_ns).text : "-",
+                         rn_change_format(op->delta_bytes).text, "-", "-", "-",
+                         rn_label_of(op->text, "(no name)").text,
+                         rn_change_format(op->most_delta_bytes).text);
+}
+
 static rn_status print_op(const rn_report_op *op, rn_sink sink) {
+    if (op->is_told) return print_told_op(op, sink);
     return rn_sink_print(
         sink, "%8llu %10s %10s %12s %12s %12s %12s  %s%s\n", (ull)op->count,
         time_text(op->self_ns).text, time_text(op->total_ns).text,

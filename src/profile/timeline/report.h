@@ -25,6 +25,8 @@ typedef struct rn_report_op {
     uint64_t alloc_count, free_count, allocated_bytes;
     int64_t delta_bytes, inner_delta_bytes;
     uint64_t peak_bytes; // of the one with the highest
+    bool is_told;        // count and delta_bytes are the file's own sums; then as well:
+    int64_t most_delta_bytes;
 } rn_report_op;
 
 typedef struct rn_report_device {

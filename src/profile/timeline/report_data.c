@@ -352,7 +352,6 @@ static rn_status find_within(const rn_report *r, bool *within) {
 // An operation's parent comes before it, so its row is there.
 static rn_status add_ops(rn_report *r, const bool *within) {
     const rn_timeline *t = r->timeline;
-    clear_rows(r);
     for (uint32_t i = 0; i < t->op_count; i++) {
         const rn_timeline_op *op = &t->ops[i];
         rn_report_op *row = NULL;
@@ -365,15 +364,30 @@ static rn_status add_ops(rn_report *r, const bool *within) {
     return RN_OK;
 }
 
+// What the file says of a name is believed, also where it lists fewer: those are examples.
+static rn_status take_sums(rn_report *r) {
+    const rn_timeline *t = r->timeline;
+    for (uint32_t i = 0; i < t->sum_count; i++) {
+        rn_report_op *row = NULL;
+        RN_TRY(find_op_row(r, r->name_ids[t->sums[i].name], &row));
+        row->is_told = true;
+        row->count = t->sums[i].count;
+        row->delta_bytes = t->sums[i].delta_bytes;
+        row->most_delta_bytes = t->sums[i].most_delta_bytes;
+    }
+    return RN_OK;
+}
+
 static rn_status sum_ops(rn_report *r) {
     const rn_timeline *t = r->timeline;
     void *within = NULL;
-    if (t->op_count == 0) return RN_OK;
+    clear_rows(r);
+    if (t->op_count == 0) return take_sums(r);
     RN_TRY(rn_alloc(t->allocator, t->op_count * sizeof(bool), &within));
     rn_status s = find_within(r, within);
     if (s == RN_OK) s = add_ops(r, within);
     rn_free(t->allocator, within, t->op_count * sizeof(bool));
-    return s;
+    return s == RN_OK ? take_sums(r) : s;
 }
 
 static rn_status sort_ops(rn_report *r, rn_sort_item *items, rn_report_op *copy) {

@@ -121,6 +121,7 @@ static void write_op(const rn_report_op *op, rn_json *json) {
     rn_json_u64(json, "peak_bytes", op->peak_bytes);
     rn_json_u64(json, "allocations", op->alloc_count);
     rn_json_u64(json, "releases", op->free_count);
+    if (op->is_told) rn_json_i64(json, "most_delta_bytes", op->most_delta_bytes);
     rn_json_end(json);
 }
 

@@ -80,6 +80,7 @@ static void free_build(rn_timeline *t) {
     FREE_ARRAY(t, counter);
     FREE_ARRAY(t, move);
     FREE_ARRAY(t, torch_op);
+    FREE_ARRAY(t, sum);
     rn_free(t->allocator, t->devices, RN_DEVICE_MAX * sizeof *t->devices);
     rn_free(t->allocator, t->build->by_end, t->build->by_end_count * sizeof *t->build->by_end);
     rn_buffer_free(&t->build->key);
@@ -237,6 +238,13 @@ rn_status rn_timeline_add_op(rn_timeline *t, const rn_timeline_op *op) {
                            .operands = op->operands,
                            .rows = op->rows};
     item.end_ns = believe_end(item.begin_ns, op->end_ns);
+    if (op->told) {
+        item.told = true;
+        item.alloc_count = op->alloc_count;
+        item.free_count = op->free_count;
+        item.delta_bytes = op->delta_bytes;
+        item.pre_bytes = op->pre_bytes;
+    }
     APPEND(t, op, &item);
     return RN_OK;
 }
@@ -277,5 +285,11 @@ rn_status rn_timeline_add_move(rn_timeline *t, const rn_timeline_move *move) {
 rn_status rn_timeline_add_torch_op(rn_timeline *t, const rn_timeline_torch_op *op) {
     RN_TRY(check_name(t, op->name));
     APPEND(t, torch_op, op);
+    return RN_OK;
+}
+
+rn_status rn_timeline_add_sum(rn_timeline *t, const rn_timeline_sum *sum) {
+    RN_TRY(check_name(t, sum->name));
+    APPEND(t, sum, sum);
     return RN_OK;
 }

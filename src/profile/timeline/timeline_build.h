@@ -13,10 +13,10 @@ typedef struct rn_timeline_build {
     rn_map name_ids; // "name\0group\0detail" to number; until it is finished
     rn_buffer key;
     uint32_t name_capacity, lane_capacity, alloc_capacity, op_capacity, mark_capacity,
-        counter_capacity, move_capacity, torch_op_capacity; // of the arrays, in items
-    uint64_t sum_bytes;                                     // of all blocks
-    uint32_t *by_end;                                       // (alloc_count)
-    uint32_t by_end_count;                                  // as allocated
+        counter_capacity, move_capacity, torch_op_capacity, sum_capacity; // of the arrays, in items
+    uint64_t sum_bytes;                                                   // of all blocks
+    uint32_t *by_end;                                                     // (alloc_count)
+    uint32_t by_end_count;                                                // as allocated
 } rn_timeline_build;
 
 // Times above this are not believed: sums and differences of times stay within 64 bits.

@@ -195,9 +195,11 @@ static void leave(op_sweep *sweep, lane_state *lane) {
     lane->op = op->parent;
     if (op->parent == RN_NO_INDEX) return;
     rn_timeline_op *outer = &sweep->t->ops[op->parent];
-    outer->alloc_count += op->alloc_count;
-    outer->free_count += op->free_count;
-    outer->delta_bytes += op->delta_bytes;
+    if (!outer->told) {
+        outer->alloc_count += op->alloc_count;
+        outer->free_count += op->free_count;
+        outer->delta_bytes += op->delta_bytes;
+    }
     outer->inner_delta_bytes += op->inner_delta_bytes;
     outer->allocated_bytes += op->allocated_bytes;
     sweep->tops[op->parent] = max_i64(sweep->tops[op->parent], sweep->tops[i]);
@@ -243,7 +245,7 @@ static bool is_in_use(const rn_timeline_alloc *alloc) {
 static void count_delta(rn_timeline_op *op, const rn_timeline_alloc *alloc, int64_t bytes) {
     if (alloc->inner)
         op->inner_delta_bytes += bytes;
-    else
+    else if (!op->told)
         op->delta_bytes += bytes;
 }
 
@@ -259,7 +261,7 @@ static void count_alloc(op_sweep *sweep, rn_timeline_alloc *alloc) {
     if (is_in_use(alloc)) lane->level += (int64_t)alloc->bytes;
     if (alloc->op == RN_NO_INDEX) return;
     rn_timeline_op *op = &sweep->t->ops[alloc->op];
-    op->alloc_count++;
+    op->alloc_count += !op->told;
     count_delta(op, alloc, (int64_t)alloc->bytes);
     if (is_in_use(alloc)) op->allocated_bytes += alloc->bytes;
     sweep->tops[alloc->op] = max_i64(sweep->tops[alloc->op], lane->level);
@@ -271,7 +273,7 @@ static void count_free(op_sweep *sweep, const rn_timeline_alloc *alloc) {
     uint32_t op = innermost(sweep, lane_of_end(alloc), alloc->end_ns);
     if (is_in_use(alloc)) lane->level -= (int64_t)alloc->bytes;
     if (op == RN_NO_INDEX) return;
-    sweep->t->ops[op].free_count++;
+    sweep->t->ops[op].free_count += !sweep->t->ops[op].told;
     count_delta(&sweep->t->ops[op], alloc, -(int64_t)alloc->bytes);
 }
 

@@ -1,4 +1,5 @@
 // JSON memory profiles: the documented form, pie's own, and files that lack or twist anything.
+#include "json_check.h"
 #include "support.h"
 
 #include <ration/memory.h>
@@ -85,13 +86,79 @@ static void operations_without_durations_are_moments(void **state) {
     assert_int_equal(t->op_count, 1);
     assert_int_equal(t->ops[0].begin_ns, t->ops[0].end_ns);
     assert_string_equal(t->names[t->ops[0].name].name, "model_forward");
-    assert_string_equal(t->names[t->ops[0].name].detail, "+320.5 MiB");
+    assert_true(t->ops[0].told);
+    assert_int_equal(t->ops[0].delta_bytes, 320 * MIB + MIB / 2);
+    assert_int_equal(t->ops[0].alloc_count, 15);
+    assert_int_equal(t->ops[0].pre_bytes, 2048 * MIB + MIB / 2);
     assert_true(has_note(t, "how long operations took is not in the file"));
     assert_int_equal(t->torch_op_count, 2);
     assert_string_equal(t->names[t->torch_ops[0].name].name, "aten::matmul");
     assert_string_equal(t->names[t->torch_ops[0].name].detail, "[[1, 512, 768], [768, 768]]");
     assert_int_equal(t->torch_ops[0].count, 32);
     assert_true(t->torch_ops[0].cpu_us == 125000 && t->torch_ops[0].cpu_bytes == 2621440);
+    rn_timeline_destroy(t);
+}
+
+// The file lists one of twenty calls: what it says of all of them is what is reported and written
+// again.
+static void sums_are_the_files_own(void **state) {
+    (void)state;
+    char got[64];
+    rn_buffer text;
+    rn_json json;
+    rn_timeline *t = read_file(CORPUS "seed.json");
+    assert_int_equal(t->sum_count, 1);
+    assert_int_equal(t->sums[0].count, 20);
+    assert_int_equal(t->sums[0].delta_bytes, 6410 * MIB);
+    assert_true(has_note(t, "counts 20 operations, of which 1 are listed"));
+    rn_buffer_init(&text, &rn_system_allocator, SIZE_MAX / 4);
+    rn_json_begin(&json, rn_buffer_sink(&text), false);
+    rn_timeline_report_json(t, NULL, &json, NULL);
+    assert_ok(rn_json_finish(&json));
+    assert_true(test_json_get(text.data, text.bytes, "operations/0/count", got, sizeof got));
+    assert_string_equal(got, "20");
+    assert_true(test_json_get(text.data, text.bytes, "operations/0/delta_bytes", got, sizeof got));
+    assert_string_equal(got, "6721372160");
+    text.bytes = 0;
+    assert_ok(rn_timeline_export(t, RN_EXPORT_JSON, rn_buffer_sink(&text)));
+    static const char *const same[][2] = {
+        {"operation_summary/model_forward/invocation_count", "20"},
+        {"operation_summary/model_forward/total_memory_delta_mb", "6410"},
+        {"operation_summary/model_forward/avg_memory_delta_mb", "320.5"},
+        {"operation_summary/model_forward/max_memory_delta_mb", "325.2"},
+        {"operation_allocations/model_forward/0/memory_delta_mb", "320.5"},
+        {"operation_allocations/model_forward/0/tensor_delta", "15"},
+        {"operation_allocations/model_forward/0/pre_total_mb", "2048.5"},
+        {"operation_allocations/model_forward/0/post_total_mb", "2369"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        assert_true(test_json_get(text.data, text.bytes, same[i][0], got, sizeof got));
+        assert_true(strtod(got, NULL) - strtod(same[i][1], NULL) < 1e-6 &&
+                    strtod(same[i][1], NULL) - strtod(got, NULL) < 1e-6);
+    }
+    rn_buffer_free(&text);
+    rn_timeline_destroy(t);
+}
+
+// What no memory has is not believed; a summary without operations is one all the same.
+static void sums_that_cannot_be_are_left_out(void **state) {
+    (void)state;
+    rn_timeline *t = read_text(
+        "{\"operation_summary\": {\"a\": {\"invocation_count\": 1e300, "
+        "\"total_memory_delta_mb\": 1}, \"b\": {\"invocation_count\": 2, "
+        "\"total_memory_delta_mb\": 1e18}, \"c\": {\"invocation_count\": 4, "
+        "\"total_memory_delta_mb\": -8}, \"d\": [], \"e\": {\"invocation_count\": 0, "
+        "\"total_memory_delta_mb\": 1}},\"operation_allocations\": {\"x\": "
+        "[{\"memory_delta_mb\": 1e40}, {\"memory_delta_mb\": -2, \"tensor_delta\": -3}]}}");
+    assert_int_equal(t->sum_count, 1);
+    assert_int_equal(t->sums[0].delta_bytes, -8 * (int64_t)MIB);
+    assert_int_equal(t->sums[0].most_delta_bytes, -2 * (int64_t)MIB);
+    assert_int_equal(t->op_count, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        if (t->ops[i].told) {
+            assert_int_equal(t->ops[i].delta_bytes, -2 * (int64_t)MIB);
+            assert_int_equal(t->ops[i].free_count, 3);
+        }
+    assert_int_equal(t->ops[0].told + t->ops[1].told, 1);
     rn_timeline_destroy(t);
 }
 
@@ -459,6 +526,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documented_form_is_read),
         cmocka_unit_test(operations_without_durations_are_moments),
+        cmocka_unit_test(sums_are_the_files_own),
+        cmocka_unit_test(sums_that_cannot_be_are_left_out),
         cmocka_unit_test(the_form_that_pie_writes_is_read),
         cmocka_unit_test(tracked_lives_are_exact),
         cmocka_unit_test(begins_wait_for_the_snapshot_where_an_end_is_not_known),
