@@ -59,6 +59,53 @@ def numbers_are_numbers(page):
     check("texts with NaN", False, page.evaluate("/NaN|Infinity|undefined/.test(document.body.innerText)"))
 
 
+# ---- numbers ------------------------------------------------------------------------------------
+
+
+def a_long_recording_arrives_whole_in_few_bytes(browser):
+    """As a model's is: the same steps in every run, with times of their own. What the page has decoded is
+    what was recorded, number by number, and takes little room."""
+    runs, steps, noise, now = 60, 200, 3, MS
+    trace = Trace()
+    main = trace.lane("main")
+    trace.alloc(main, 1, 0x100000, MIB, "activations")
+    names = [trace.name("step %d" % i, "", "matmul f32 [rows, 64] -> f32 [rows, 8]") for i in range(steps)]
+    tensors = trace.name("", "", "< 101000 f32 [rows, 64] x\n> 102000 f32 [rows, 8] y of it\n")
+    ops, parts, counters = [], [], []
+    for run in range(runs):
+        for step in range(steps):
+            noise = (noise * 1664525 + 1013904223) % 2**32
+            end, address, size = now + 2000 + noise % 4096, 0x100000 + step % 7 * 4096, 64 * (step + 1)
+            trace.event(main, now, t.BEGIN, address=tensors, size=run + 1, name=names[step])
+            trace.alloc(main, now + 1, address, size, "activations", names[step], flags=t.INNER)
+            trace.counter(main, now + 2, t.PREDICTED, 4096 * step)
+            trace.free(main, end - 1, address, size, "activations", flags=t.INNER)
+            trace.event(main, end, t.FINISH)
+            ops.append([now, end])
+            parts.append([now + 1, end - 1, size])
+            counters.append(now + 2)
+            now = end + 200 + noise % 256
+    page = open_page(browser, trace, "long")
+    got = page.evaluate("""(({data: {op, alloc, counter}}) => [
+        Array.from(op.begin, (begin, i) => [begin, op.end[i]]),
+        Array.from(alloc.begin, (begin, i) => [begin, alloc.end[i], alloc.bytes[i]]).slice(1),
+        Array.from(counter.time)])(rationTimeline)""")
+    check("operations", ops, got[0])
+    check("parts", parts, got[1])
+    check("counters", counters, got[2])
+    empty, full = (os.path.getsize(page_of(each, name)) for each, name in ((Trace(), "empty"), (trace, "long")))
+    per_event = (full - empty) / (5 * runs * steps)
+    assert per_event < 2.7, "%.2f bytes an event" % per_event
+    # The tensors of an operation, with the rows of its run.
+    page.evaluate("rationTimeline.setRange(%d, %d)" % (ops[steps][0] - 1000, ops[steps][1] + 1000))
+    page.frame()
+    page.click(*point(page, (ops[steps][0] + ops[steps][1]) // 2, "layout.rows[0].top + 8"))
+    text = page.evaluate("document.getElementById('panel').innerText")
+    for part in ("matmul f32 [2, 64] -> f32 [2, 8]", "x, f32 [2, 64]", "y of it, f32 [2, 8]"):
+        assert part in text, (part, text)
+    fine(page)
+
+
 # ---- lanes --------------------------------------------------------------------------------------
 
 
@@ -532,6 +579,7 @@ def light_dark_and_words(browser):
 
 
 TESTS = [
+    a_long_recording_arrives_whole_in_few_bytes,
     sequential_operations_are_one_row,
     nested_operations_are_two_rows,
     two_threads_and_a_queue_are_three_lanes,

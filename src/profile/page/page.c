@@ -11,12 +11,15 @@
 #include "profile/page/page_assets.h"
 #include "profile/page/page_columns.h"
 #include "profile/page/page_space.h"
+#include "profile/timeline/radix.h"
 
 typedef struct page {
     const rn_timeline *timeline;
     rn_sink sink;
     rn_page_space space;
     rn_page_columns columns;
+    uint64_t *edges; // (edge_count): see page_columns.h
+    size_t edge_count;
 } page;
 
 // ---- texts --------------------------------------------------------------------------------------
@@ -129,7 +132,6 @@ static uint64_t index_of(uint32_t index) {
     }
 
 GETTER(alloc_begin, alloc, it->begin_ns)
-GETTER(alloc_length, alloc, length_of(it->begin_ns, it->end_ns))
 GETTER(alloc_bytes, alloc, it->bytes)
 GETTER(alloc_name, alloc, it->name)
 GETTER(alloc_lane, alloc, it->lane)
@@ -145,8 +147,7 @@ static uint64_t alloc_place(const page *p, size_t row) {
 static uint64_t alloc_by_end(const page *p, size_t row) {
     return rn_timeline_by_end(p->timeline)[row];
 }
-static const column alloc_columns[] = {{"alloc.begin", alloc_begin, RN_PAGE_DIFFERENCE},
-                                       {"alloc.length", alloc_length, RN_PAGE_PLAIN},
+static const column alloc_columns[] = {{"alloc.begin", alloc_begin, RN_PAGE_BEHIND_EDGE},
                                        {"alloc.bytes", alloc_bytes, RN_PAGE_PLAIN},
                                        {"alloc.name", alloc_name, RN_PAGE_PLAIN},
                                        {"alloc.lane", alloc_lane, RN_PAGE_PLAIN},
@@ -158,6 +159,18 @@ static const column alloc_columns[] = {{"alloc.begin", alloc_begin, RN_PAGE_DIFF
                                        {"alloc.place", alloc_place, RN_PAGE_PLAIN},
                                        {"alloc.by_end", alloc_by_end, RN_PAGE_NEAR_ROW},
                                        {0}};
+
+// The ends that were seen, in the order of ends.
+static uint64_t alloc_end(const page *p, size_t row) {
+    return p->timeline->allocs[rn_timeline_by_end(p->timeline)[row]].end_ns;
+}
+static const column end_columns[] = {{"alloc.ends", alloc_end, RN_PAGE_BEFORE_EDGE}, {0}};
+static size_t count_ends(const rn_timeline *t) {
+    size_t count = t->alloc_count;
+    while (count && t->allocs[rn_timeline_by_end(t)[count - 1]].end_ns == RN_STILL_LIVE)
+        count--;
+    return count;
+}
 
 GETTER(op_begin, op, it->begin_ns)
 GETTER(op_length, op, length_of(it->begin_ns, it->end_ns))
@@ -173,6 +186,8 @@ GETTER(op_inner_delta, op, (uint64_t)it->inner_delta_bytes)
 GETTER(op_allocated, op, it->allocated_bytes)
 GETTER(op_peak, op, it->peak_bytes)
 GETTER(op_unfinished, op, it->unfinished)
+GETTER(op_operands, op, it->operands)
+GETTER(op_rows, op, it->rows)
 static const column op_columns[] = {{"op.begin", op_begin, RN_PAGE_DIFFERENCE},
                                     {"op.length", op_length, RN_PAGE_PLAIN},
                                     {"op.name", op_name, RN_PAGE_PLAIN},
@@ -186,6 +201,8 @@ static const column op_columns[] = {{"op.begin", op_begin, RN_PAGE_DIFFERENCE},
                                     {"op.allocated", op_allocated, RN_PAGE_PLAIN},
                                     {"op.peak", op_peak, RN_PAGE_PLAIN},
                                     {"op.unfinished", op_unfinished, RN_PAGE_PLAIN},
+                                    {"op.operands", op_operands, RN_PAGE_PLAIN},
+                                    {"op.rows", op_rows, RN_PAGE_PLAIN},
                                     {0}};
 
 GETTER(mark_time, mark, it->time_ns)
@@ -194,7 +211,7 @@ GETTER(mark_name, mark, it->name)
 GETTER(mark_lane, mark, it->lane)
 GETTER(mark_kind, mark, it->kind)
 GETTER(mark_device, mark, it->device)
-static const column mark_columns[] = {{"mark.time", mark_time, RN_PAGE_DIFFERENCE},
+static const column mark_columns[] = {{"mark.time", mark_time, RN_PAGE_BEHIND_EDGE},
                                       {"mark.bytes", mark_bytes, RN_PAGE_PLAIN},
                                       {"mark.name", mark_name, RN_PAGE_PLAIN},
                                       {"mark.lane", mark_lane, RN_PAGE_PLAIN},
@@ -207,7 +224,7 @@ GETTER(counter_value, counter, it->value)
 GETTER(counter_name, counter, it->name)
 GETTER(counter_kind, counter, it->kind)
 GETTER(counter_device, counter, it->device)
-static const column counter_columns[] = {{"counter.time", counter_time, RN_PAGE_DIFFERENCE},
+static const column counter_columns[] = {{"counter.time", counter_time, RN_PAGE_BEHIND_EDGE},
                                          {"counter.value", counter_value, RN_PAGE_PLAIN},
                                          {"counter.name", counter_name, RN_PAGE_PLAIN},
                                          {"counter.kind", counter_kind, RN_PAGE_PLAIN},
@@ -220,9 +237,9 @@ GETTER(move_name, move, it->name)
 GETTER(move_from, move, it->from)
 GETTER(move_to, move, it->to)
 static const column move_columns[] = {
-    {"move.time", move_time, RN_PAGE_DIFFERENCE}, {"move.bytes", move_bytes, RN_PAGE_PLAIN},
-    {"move.name", move_name, RN_PAGE_PLAIN},      {"move.from", move_from, RN_PAGE_PLAIN},
-    {"move.to", move_to, RN_PAGE_PLAIN},          {0}};
+    {"move.time", move_time, RN_PAGE_BEFORE_EDGE}, {"move.bytes", move_bytes, RN_PAGE_PLAIN},
+    {"move.name", move_name, RN_PAGE_PLAIN},       {"move.from", move_from, RN_PAGE_PLAIN},
+    {"move.to", move_to, RN_PAGE_PLAIN},           {0}};
 
 static uint64_t piece_address(const page *p, size_t row) {
     return p->space.pieces[row].address;
@@ -253,8 +270,9 @@ static rn_status write_table(page *p, const column *columns, size_t count) {
 
 static rn_status write_tables(page *p) {
     const rn_timeline *t = p->timeline;
+    RN_TRY(write_table(p, op_columns, t->op_count)); // first: the others' times lie at its edges
     RN_TRY(write_table(p, alloc_columns, t->alloc_count));
-    RN_TRY(write_table(p, op_columns, t->op_count));
+    RN_TRY(write_table(p, end_columns, count_ends(t)));
     RN_TRY(write_table(p, mark_columns, t->mark_count));
     RN_TRY(write_table(p, counter_columns, t->counter_count));
     RN_TRY(write_table(p, move_columns, t->move_count));
@@ -271,16 +289,44 @@ static size_t longest_table(const page *p) {
     return longest;
 }
 
+// As the page finds them: an operation's end is its begin and its length.
+static rn_status find_edges(page *p) {
+    const rn_timeline *t = p->timeline;
+    size_t count = 2 * (size_t)t->op_count + 2, filled = 0;
+    void *block = NULL;
+    if (t->op_count == 0 || t->end_ns >> 53) return RN_OK; // beyond what the page counts exactly
+    RN_TRY(rn_alloc(t->allocator, count * sizeof(rn_sort_item), &block));
+    rn_sort_item *items = block;
+    items[filled++].key = 0;
+    items[filled++].key = t->end_ns;
+    for (uint32_t i = 0; i < t->op_count; i++) {
+        uint64_t length = length_of(t->ops[i].begin_ns, t->ops[i].end_ns);
+        items[filled++].key = t->ops[i].begin_ns;
+        items[filled++].key = length ? t->ops[i].begin_ns + length - 1 : t->end_ns;
+    }
+    rn_status s = rn_radix_sort(t->allocator, items, count);
+    if (s == RN_OK) s = rn_alloc(t->allocator, count * sizeof *p->edges, (void **)&p->edges);
+    if (s == RN_OK) p->edge_count = count;
+    for (size_t i = 0; i < p->edge_count; i++)
+        p->edges[i] = items[i].key;
+    rn_free(t->allocator, items, count * sizeof *items);
+    return s;
+}
+
 static rn_status write_data(page *p) {
+    const rn_allocator *from = p->timeline->allocator;
     RN_TRY(write_texts(p));
-    rn_status s = rn_page_space_open(&p->space, p->timeline);
-    if (s == RN_OK)
-        s = rn_page_columns_open(&p->columns, p->timeline->allocator, longest_table(p), p->sink);
+    rn_status s = find_edges(p);
+    if (s == RN_OK) s = rn_page_space_open(&p->space, p->timeline);
+    if (s == RN_OK) s = rn_page_columns_open(&p->columns, from, 2 * longest_table(p), p->sink);
     if (s == RN_OK) {
+        p->columns.edges = p->edges;
+        p->columns.edge_count = p->edge_count;
         s = write_tables(p);
         rn_page_columns_close(&p->columns);
     }
     rn_page_space_close(&p->space);
+    rn_free(from, p->edges, p->edge_count * sizeof *p->edges);
     return s;
 }
 

@@ -4,6 +4,7 @@
 
 #include "profile/page/page.h"
 #include "profile/page/page_columns.h"
+#include "profile/page/page_lz.h"
 #include "profile/page/page_space.h"
 
 static size_t count_of(const char *text, const char *what) {
@@ -59,7 +60,8 @@ static void every_column_of_every_table_is_there(void **state) {
     rn_buffer text = page_of(make_small());
     assert_non_null(strstr(text.data, "\"alloc.bytes\" data-form=\"u2\" data-count=\"5\""));
     assert_non_null(strstr(text.data, "data-rule=\"plain\">ABAAIAAIAAQAAg==</script>"));
-    assert_int_equal(count_of(text.data, "data-column=\"op."), 13);
+    assert_int_equal(count_of(text.data, "data-column=\"alloc."), 12);
+    assert_int_equal(count_of(text.data, "data-column=\"op."), 15);
     assert_int_equal(count_of(text.data, "data-column=\"mark."), 6);
     assert_int_equal(count_of(text.data, "data-column=\"counter."), 5);
     assert_int_equal(count_of(text.data, "data-column=\"move."), 5);
@@ -115,14 +117,135 @@ static void long_columns_are_whole(void **state) {
     rn_buffer_init(&text, &rn_system_allocator, 1 << 22);
     rn_page_columns columns;
     assert_ok(rn_page_columns_open(&columns, &rn_system_allocator, COUNT, rn_buffer_sink(&text)));
-    for (int i = 0; i < COUNT; i++)
-        columns.values[i] = UINT32_MAX;
+    uint32_t noise = 1;
+    for (int i = 0; i < COUNT; i++) // nothing repeats: it is not packed
+        columns.values[i] = (noise = noise * 1664525 + 1013904223) | 0x80000000;
     assert_ok(rn_page_columns_write(&columns, "t.c", COUNT, RN_PAGE_PLAIN));
     rn_page_columns_close(&columns);
     assert_ok(rn_buffer_append(&text, "", 1));
+    assert_null(strstr(text.data, "data-packed"));
     const char *begin = strchr(text.data, '>') + 1;
-    assert_int_equal(strspn(begin, "/"), COUNT * 4 / 3 * 4);
+    assert_int_equal(strcspn(begin, "<"), COUNT * 4 / 3 * 4);
     rn_buffer_free(&text);
+}
+
+// Times as the steps from edge to edge, then how far from them.
+static void check_edges(rn_page_rule rule, const uint64_t *values, size_t count,
+                        const char *wanted) {
+    static const uint64_t edges[] = {0, 100000, 200000, 200000, 500000};
+    rn_buffer text;
+    rn_buffer_init(&text, &rn_system_allocator, 1 << 20);
+    rn_page_columns columns;
+    assert_ok(
+        rn_page_columns_open(&columns, &rn_system_allocator, 2 * count, rn_buffer_sink(&text)));
+    columns.edges = edges;
+    columns.edge_count = 5;
+    memcpy(columns.values, values, count * sizeof *values);
+    assert_ok(rn_page_columns_write(&columns, "t.c", count, rule));
+    rn_page_columns_close(&columns);
+    assert_ok(rn_buffer_append(&text, "", 1));
+    if (!strstr(text.data, wanted)) fail_msg("%s instead of %s", text.data, wanted);
+    rn_buffer_free(&text);
+}
+
+static void times_are_written_from_the_edges_of_operations(void **state) {
+    (void)state;
+    // edges 1 1 3 4: steps 1 0 2 1, offsets 1 2 0 0
+    check_edges(RN_PAGE_BEHIND_EDGE, (const uint64_t[]){100001, 100002, 200000, 500000}, 4,
+                "data-rule=\"behind-edge\">AQACAQECAAA=</script>");
+    // edges 1 1 2 4: steps 1 0 1 2, offsets 2 0 1 0
+    check_edges(RN_PAGE_BEFORE_EDGE, (const uint64_t[]){99998, 100000, 199999, 500000}, 4,
+                "data-rule=\"before-edge\">AQABAgIAAQA=</script>");
+    check_edges(RN_PAGE_BEFORE_EDGE, (const uint64_t[]){99998, 500001}, 2,
+                "data-rule=\"difference\">");
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+static size_t take_number(const uint8_t **at) {
+    size_t value = 0;
+    for (int shift = 0;; shift += 7) {
+        value |= (size_t)(**at & 127) << shift;
+        if (*(*at)++ < 128) return value;
+    }
+}
+
+// As the page does it.
+static size_t unpack(const uint8_t *at, size_t bytes, uint8_t *to) {
+    const uint8_t *end = at + bytes;
+    size_t filled = 0;
+    while (at < end) {
+        for (size_t i = take_number(&at); i; i--)
+            to[filled++] = *at++;
+        if (at == end) break;
+        size_t length = take_number(&at) + RN_PAGE_LZ_LEAST, distance = take_number(&at);
+        assert_true(distance > 0 && distance <= filled);
+        for (; length; length--, filled++)
+            to[filled] = to[filled - distance];
+    }
+    return filled;
+}
+
+static void what_was_packed_comes_back(void **state) {
+    (void)state;
+    enum { MOST = 100000 };
+    static uint8_t from[MOST], packed[2 * MOST], back[MOST];
+    static uint32_t slots[RN_PAGE_LZ_SLOTS];
+    static const size_t sizes[] = {0, 1, 3, 4, 5, 64, 1000, MOST};
+    uint32_t noise = 7;
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            size_t bytes = sizes[s];
+            for (size_t i = 0; i < bytes; i++) {
+                noise = noise * 1664525 + 1013904223;
+                from[i] = kind == 0   ? 0                       // one match into itself
+                          : kind == 1 ? (uint8_t)(noise >> 24)  // nothing repeats
+                          : kind == 2 ? (uint8_t)(i % 777 * 31) // a period
+                                      : (uint8_t)(noise >> 24 < 8 ? noise >> 16 : i % 777);
+            }
+            size_t size = rn_page_lz_pack(from, bytes, packed, sizeof packed, slots);
+            assert_int_equal(size > 0, bytes > 0);
+            assert_int_equal(unpack(packed, size, back), bytes);
+            assert_memory_equal(from, back, bytes);
+            if (bytes == MOST && kind != 1) assert_true(size < MOST / (kind == 3 ? 2 : 50));
+            if (size) assert_int_equal(0, rn_page_lz_pack(from, bytes, packed, size - 1, slots));
+        }
+}
+
+// As a model's recording is: the same steps in every run, times with noise, parts that begin and
+// end with their operation.
+static rn_timeline *make_runs(uint32_t runs, uint32_t steps) {
+    rn_timeline *t = make_empty();
+    uint8_t device;
+    uint32_t lane, noise = 3;
+    uint64_t now = 1000;
+    assert_ok(rn_timeline_add_device(t, RN_STR("host"), &device));
+    assert_ok(rn_timeline_add_lane(t, RN_STR("main"), false, &lane));
+    add_block(t, 1, RN_STILL_LIVE, 0x100000, 1 << 20, 0, RN_PURPOSE_ACTIVATIONS, false);
+    for (uint32_t r = 0; r < runs; r++)
+        for (uint32_t s = 0; s < steps; s++) {
+            char name[32];
+            snprintf(name, sizeof name, "step %u", s);
+            noise = noise * 1664525 + 1013904223;
+            uint64_t end = now + 2000 + (noise >> 20);
+            add_op(t, now, end, add_name(t, name, "", "f32 [rows, 64]"));
+            add_block(t, now + 1, end - 1, 0x100000 + s % 7 * 4096, 64 * (s + 1),
+                      add_name(t, name, "", ""), RN_PURPOSE_ACTIVATIONS, true);
+            add_counter(t, now + 2, RN_COUNTER_PREDICTED, 4096 * (s + 1));
+            now = end + 200 + (noise >> 24);
+        }
+    assert_ok(rn_timeline_finish(t));
+    return t;
+}
+
+static void a_page_takes_a_few_bytes_an_event(void **state) {
+    (void)state;
+    enum { RUNS = 100, STEPS = 300, EVENTS = RUNS * STEPS * 5 };
+    rn_timeline *none = make_runs(0, 0), *all = make_runs(RUNS, STEPS);
+    rn_buffer empty = page_of(none), full = page_of(all);
+    assert_true(full.bytes - empty.bytes < EVENTS * 5 / 2);
+    rn_buffer_free(&empty);
+    rn_buffer_free(&full);
 }
 
 // ---- addresses ----------------------------------------------------------------------------------
@@ -173,6 +296,9 @@ int main(void) {
         cmocka_unit_test(every_column_of_every_table_is_there),
         cmocka_unit_test(columns_take_the_narrowest_form),
         cmocka_unit_test(long_columns_are_whole),
+        cmocka_unit_test(times_are_written_from_the_edges_of_operations),
+        cmocka_unit_test(what_was_packed_comes_back),
+        cmocka_unit_test(a_page_takes_a_few_bytes_an_event),
         cmocka_unit_test(gaps_between_addresses_take_no_room),
         cmocka_unit_test(failing_sinks_are_reported),
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),

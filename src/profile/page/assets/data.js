@@ -17,14 +17,40 @@ function decodeBase64(text) {
   return bytes;
 }
 
+// The runs of page_lz.h: bytes as they are, then bytes that were there before.
+function unpack(packed, size) {
+  const bytes = new Uint8Array(size);
+  let at = 0, to = 0;
+  const number = () => {
+    let byte = packed[at++], value = byte & 127;
+    for (let factor = 128; byte & 128; factor *= 128) {
+      byte = packed[at++];
+      value += (byte & 127) * factor;
+    }
+    return value;
+  };
+  while (at < packed.length) {
+    const literals = number();
+    bytes.set(packed.subarray(at, at + literals), to);
+    at += literals;
+    to += literals;
+    if (at >= packed.length) break;
+    const end = to + number() + 4, distance = number();
+    if (distance >= end - to) bytes.copyWithin(to, to - distance, end - distance);
+    else for (let i = to; i < end; i++) bytes[i] = bytes[i - distance]; // it reaches into itself
+    to = end;
+  }
+  return bytes;
+}
+
 // The forms of page_columns.h.
 const FORMS = {
-  0: (text, count) => new Uint8Array(count), // all zero: not even written
-  u1: (text) => decodeBase64(text),
-  u2: (text) => new Uint16Array(decodeBase64(text).buffer),
-  u4: (text) => new Uint32Array(decodeBase64(text).buffer),
-  f8: (text) => new Float64Array(decodeBase64(text).buffer),
-  v: (text, count) => readVarying(decodeBase64(text), count),
+  0: (bytes, count) => new Uint8Array(count), // all zero: not even written
+  u1: (bytes) => bytes,
+  u2: (bytes) => new Uint16Array(bytes.buffer),
+  u4: (bytes) => new Uint32Array(bytes.buffer),
+  f8: (bytes) => new Float64Array(bytes.buffer),
+  v: readVarying,
 };
 
 // Products, not shifts: those end at 32 bits.
@@ -63,6 +89,26 @@ function addRows(column) {
   return column;
 }
 
+// Time 0, all begins and ends of operations, the recording's end.
+function findEdges({ op }, end) {
+  const edges = new Float64Array(2 * op.count + 2);
+  edges[1] = end;
+  edges.set(op.begin, 2);
+  edges.set(op.end, 2 + op.count);
+  return edges.sort();
+}
+
+// First how many edges on each value lies, then how far from there.
+function fromEdges(column, edges, sign) {
+  const count = column.length / 2, values = new Float64Array(count);
+  for (let i = 0, edge = 0; i < count; i++) {
+    edge += column[i];
+    values[i] = edges[edge] + sign * column[count + i];
+  }
+  return values;
+}
+const EDGE_RULES = { "behind-edge": 1, "before-edge": -1 };
+
 // How values go on from row to row.
 const RULES = {
   "plain": (column) => column,
@@ -72,9 +118,11 @@ const RULES = {
   "signed": addSigns,
 };
 
-function readColumn(script) {
-  const { form, count, rule } = script.dataset;
-  return RULES[rule](FORMS[form](script.textContent, Number(count)));
+function readColumn(script, edges) {
+  const { form, rule, packed } = script.dataset, count = Number(script.dataset.count);
+  const text = decodeBase64(script.textContent), bytes = packed ? unpack(text, Number(packed)) : text;
+  if (!EDGE_RULES[rule]) return RULES[rule](FORMS[form](bytes, count));
+  return fromEdges(FORMS[form](bytes, 2 * count), edges(), EDGE_RULES[rule]);
 }
 
 // Lengths are written from 1; 0 is "no end was seen", which is `unseen` here.
@@ -85,18 +133,31 @@ function addEnds(table, unseen) {
   delete table.length;
 }
 
+// The ends that were seen are written in their own order.
+function placeEnds(table) {
+  const { ends, by_end } = table;
+  table.end = new Float64Array(table.count).fill(Infinity);
+  for (let i = 0; i < ends.length; i++) table.end[by_end[i]] = ends[i];
+  delete table.ends;
+}
+
 // { alloc: {count, begin, end, bytes, ...}, op: {...}, mark, counter, move, piece }. `end`: of the
 // recording.
 function readTables(end) {
   const tables = {};
+  let edges = null;
+  const findEdgesOnce = () => {
+    if (!edges) addEnds(tables.op, end);
+    return edges = edges || findEdges(tables, end);
+  };
   for (const script of document.querySelectorAll("script[data-column]")) {
     const [table, name] = script.dataset.column.split(".");
     tables[table] = tables[table] || { count: Number(script.dataset.count) };
-    tables[table][name] = readColumn(script);
+    tables[table][name] = readColumn(script, findEdgesOnce);
     script.remove(); // the text is as large as the numbers
   }
-  addEnds(tables.alloc, Infinity);
-  addEnds(tables.op, end);
+  if (!edges) addEnds(tables.op, end);
+  placeEnds(tables.alloc);
   return tables;
 }
 

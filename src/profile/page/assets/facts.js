@@ -5,6 +5,19 @@ function opName(i) {
   return timeline.name(timeline.op.name[i]) || "(no name)";
 }
 
+// The axis that has another length in every run, as this one had it.
+function withRows(text, i) {
+  const rows = timeline.op.rows[i];
+  return rows ? text.replace(/\[rows\b/g, `[${rows}`) : text;
+}
+
+// The tensors that an operation reads, and makes: "< ADDRESS DTYPE [SHAPE] NAME" a line.
+function operandFacts(i) {
+  const lines = timeline.detail(timeline.op.operands[i]).split("\n").map((line) => line.match(/^([<>]) \S+ (.*?\]) (.*)$/));
+  const told = lines.filter((parts) => parts);
+  return told.map(([, mark, shape, name]) => [mark === "<" ? "reads" : "makes", `${name}, ${withRows(shape, i)}`]);
+}
+
 function opFacts(i) {
   const { op } = timeline, length = op.end[i] - op.begin[i], step = Math.max(1, length / 100);
   const inArenas = op.inner_delta[i] ? `, in arenas ${deltaText(op.inner_delta[i])}` : "";
@@ -16,7 +29,7 @@ function opFacts(i) {
     ["memory", deltaText(op.delta[i]) + inArenas],
     ["allocated", op.allocs[i] ? counts : ""],
     ["most above start", op.peak[i] ? bytesText(op.peak[i]) : ""],
-    ["shapes", timeline.detail(op.name[i])],
+    ["shapes", withRows(timeline.detail(op.name[i]), i)],
     ["block", timeline.group(op.name[i])],
     ["lane", timeline.lane(op.lane[i]) + (op.depth[i] ? `, depth ${op.depth[i] + 1}` : "")],
     ["within", op.back[i] ? opName(i - op.back[i]) : ""],

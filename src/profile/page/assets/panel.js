@@ -163,7 +163,7 @@ function showRange({ begin, end }) {
 
 function pin(what) {
   view.pinned = what;
-  if (what.kind === "op") showPanel(opName(what.index), definitions(opFacts(what.index)));
+  if (what.kind === "op") showPanel(opName(what.index), definitions([...opFacts(what.index), ...operandFacts(what.index)]));
   if (what.kind === "alloc") showPanel(allocName(what.index), definitions(allocFacts(what.index)));
   if (what.kind === "moment") showMoment(what);
 }
