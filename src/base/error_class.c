@@ -163,6 +163,12 @@ static const class_row rows[] = {
          "a plugin is damaged, or was built for another machine or release",
          "install it anew, in the release that belongs to this system"),
 
+    // ---- the system ----
+    TEXT("too_few_threads", "cannot start a thread for ",
+         "the system lets this process start no more threads",
+         "raise the limit (ulimit -u, the container's pids limit), or ask for fewer with "
+         "--threads"),
+
     // ---- our own statuses ----
     STATUS(RN_OVER_BUDGET, "over_budget", "it would not fit the byte budget",
            "raise --budget, or ask for less: a shorter context, fewer requests at once"),

@@ -4,6 +4,7 @@
 // consumer. Neither can overflow, since at most `depth` reads are in flight. The threads sleep in
 // pread or on `work`; they hold the lock for a few instructions only.
 #include "base/read_engine.h"
+#include "base/workers.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -112,7 +113,7 @@ static rn_status start_threads(threads *pool) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (pool->thread_count > 0) return RN_OK;
-    return rn_fail(RN_NO_MEMORY, "cannot start a thread for reading: %s", strerror(code));
+    return rn_thread_refuse(code, "reading");
 }
 
 rn_status rn_read_engine_threads(const rn_allocator *allocator, uint32_t depth,

@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SPINS = 2000 }; // a few tens of microseconds before parking
 
@@ -137,6 +138,12 @@ static void name_worker(pthread_t thread, size_t number) {
     (void)pthread_setname_np(thread, name);
 }
 
+rn_status rn_thread_refuse(int error, const char *what) {
+    return rn_hint(rn_fail(RN_IO, "cannot start a thread for %s: %s", what, strerror(error)),
+                   "the system allows no more threads: raise the limit (ulimit -u, the container's "
+                   "pids limit), or ask for fewer with --threads");
+}
+
 rn_status rn_workers_create(size_t thread_count, const rn_allocator *from, rn_workers **out) {
     void *block;
     *out = NULL;
@@ -153,8 +160,9 @@ rn_status rn_workers_create(size_t thread_count, const rn_allocator *from, rn_wo
     workers->threads = block;
     while (s == RN_OK && workers->started < thread_count - 1) {
         pthread_t *thread = &workers->threads[workers->started];
-        if (pthread_create(thread, NULL, worker_main, workers) != 0)
-            s = rn_fail(RN_NO_MEMORY, "cannot start worker thread %zu", workers->started + 1);
+        int error = pthread_create(thread, NULL, worker_main, workers);
+        if (error)
+            s = rn_thread_refuse(error, "computing");
         else
             name_worker(*thread, ++workers->started);
     }

@@ -22,6 +22,10 @@ size_t rn_workers_count(const rn_workers *workers);
 // says. A task may itself call rn_workers_run.
 void rn_workers_run(rn_workers *workers, size_t count, rn_task fn, void *arg);
 
+// A thread that could not be started, by pthread_create's error; `what` is what it was for. RN_IO:
+// it is a limit of the system, and memory is rarely the reason.
+RN_MUST_USE rn_status rn_thread_refuse(int error, const char *what);
+
 // CPUs this process may run on (affinity and cgroup quota), at least 1.
 size_t rn_cpu_count(void);
 

@@ -2,6 +2,7 @@
 #include "base/write_queue.h"
 #include "base/checked.h"
 #include "base/file.h"
+#include "base/workers.h"
 
 #include <string.h>
 
@@ -87,9 +88,11 @@ rn_status rn_write_queue_start(rn_write_queue *queue, int fd, int direct_fd, con
     queue->fd = fd;
     queue->direct_fd = direct_fd;
     queue->path = path;
-    for (; queue->thread_count < RN_WRITE_THREADS; queue->thread_count++)
-        if (pthread_create(&queue->threads[queue->thread_count], NULL, write_main, queue) != 0)
-            return rn_fail(RN_NO_MEMORY, "cannot start an I/O thread");
+    for (; queue->thread_count < RN_WRITE_THREADS; queue->thread_count++) {
+        pthread_t *thread = &queue->threads[queue->thread_count];
+        int error = pthread_create(thread, NULL, write_main, queue);
+        if (error) return rn_thread_refuse(error, "writing");
+    }
     return RN_OK;
 }
 

@@ -5,6 +5,7 @@
 //
 // A full ring makes the submitter wait. That cannot lock up: a wait is only ever for a signal that
 // was submitted before it, so the queue that owes it can go on without the submitter.
+#include "base/workers.h"
 #include "device/lane.h"
 #include "memory/account.h"
 
@@ -107,9 +108,10 @@ rn_status rn_queue_thread_create(rn_executor executor, const _Atomic bool *cance
     pthread_mutex_init(&queue->mutex, NULL);
     pthread_cond_init(&queue->added, NULL);
     pthread_cond_init(&queue->done, NULL);
-    if (pthread_create(&queue->thread, NULL, thread_main, queue) != 0) {
+    int error = pthread_create(&queue->thread, NULL, thread_main, queue);
+    if (error) {
         release(queue);
-        return rn_fail(RN_NO_MEMORY, "cannot start the thread of a queue");
+        return rn_thread_refuse(error, "a device's queue");
     }
     *out = &queue->base;
     return RN_OK;

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/workers.h"
 #include "device/device.h"
 #include "memory/account.h"
 #include "memory/budget.h"
@@ -305,9 +306,10 @@ void rn_engine_lift_limit(rn_engine *e) {
 }
 
 static rn_status start_threads(rn_engine *e) {
-    if (pthread_create(&e->intake_thread, NULL, rn_engine_intake_main, e) != 0)
-        return rn_fail(RN_NO_MEMORY, "no thread for reading prompts");
-    if (pthread_create(&e->thread, NULL, rn_engine_main, e) == 0) {
+    int error = pthread_create(&e->intake_thread, NULL, rn_engine_intake_main, e);
+    if (error) return rn_thread_refuse(error, "reading prompts");
+    error = pthread_create(&e->thread, NULL, rn_engine_main, e);
+    if (!error) {
         e->has_threads = true;
         return RN_OK;
     }
@@ -317,7 +319,7 @@ static rn_status start_threads(rn_engine *e) {
     pthread_mutex_unlock(&e->lock);
     pthread_join(e->intake_thread, NULL);
     e->ending = false;
-    return rn_fail(RN_NO_MEMORY, "no thread for the engine");
+    return rn_thread_refuse(error, "the engine");
 }
 
 static rn_status open_for_all(rn_engine *e) {

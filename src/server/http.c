@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "base/workers.h"
 #include "memory/account.h"
 
 #include <ration/log.h>
@@ -211,12 +212,19 @@ static rn_status open_socket(const rn_server_options *options, int *out) {
 
 // ---- what libmicrohttpd has to say --------------------------------------------------------------
 
+static _Thread_local char heard[256]; // the last of it; why it does not start
+
 static void hear(void *self, const char *format, va_list arguments) {
-    char text[256];
     (void)self;
-    vsnprintf(text, sizeof text, format, arguments);
-    text[strcspn(text, "\n")] = 0;
-    rn_log(RN_LOG_DEBUG, "http", "%s", text);
+    vsnprintf(heard, sizeof heard, format, arguments);
+    heard[strcspn(heard, "\n")] = 0;
+    rn_log(RN_LOG_DEBUG, "http", "%s", heard);
+}
+
+static rn_status fail_to_start(bool tls) {
+    if (strstr(heard, "thread")) return rn_thread_refuse(EAGAIN, "connections");
+    return rn_hint(rn_fail(RN_IO, "libmicrohttpd does not start%s%s", heard[0] ? ": " : "", heard),
+                   tls ? "does the key belong to the certificate?" : "--log-level debug says more");
 }
 
 // Its thread cannot go on, and we do not end the process of others: the thread stays where it is,
@@ -303,16 +311,14 @@ static rn_status start_threads(rn_http *http) {
     RN_TRY(open_socket(&http->server->options, &listening));
     read_address(listening, http);
     http->mhd->set_panic_func(panic, NULL);
+    heard[0] = 0;
     sigfillset(&all); // signals are for the program's own threads
     pthread_sigmask(SIG_SETMASK, &all, &before);
     http->daemon = start_daemon(http, listening);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!http->daemon) {
         close(listening);
-        return rn_hint(rn_fail(RN_IO, "libmicrohttpd does not start"),
-                       http->server->options.tls_key
-                           ? "does the key belong to the certificate? --log-level debug says more"
-                           : "--log-level debug says more");
+        return fail_to_start(http->server->options.tls_key != NULL);
     }
     return rn_http_watch_start(http);
 }

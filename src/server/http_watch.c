@@ -8,6 +8,7 @@
 #include "server/http_parts.h"
 
 #include "base/clock.h"
+#include "base/workers.h"
 #include "memory/account.h"
 
 #include <poll.h>
@@ -159,7 +160,8 @@ rn_status rn_http_watch_start(rn_http *http) {
     watch->polled = block;
     RN_TRY(rn_alloc_zeroed(FROM, http->answers_at_once, sizeof *watch->looked_at, &block));
     watch->looked_at = block;
-    if (start_quietly(http) != 0) return rn_fail(RN_NO_MEMORY, "the system gives no thread");
+    int error = start_quietly(http);
+    if (error) return rn_thread_refuse(error, "watching connections");
     watch->started = true;
     return RN_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/workers.h"
 #include "memory/account.h"
 #include "memory/ledger.h"
 
@@ -149,7 +150,7 @@ static rn_status start_writer(void) {
     int error = pthread_create(&rn_rec.writer, NULL, write_rounds, NULL);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!error) return RN_OK;
-    return rn_fail(RN_NO_MEMORY, "cannot start the profiler's thread: %s", strerror(error));
+    return rn_thread_refuse(error, "the profiler");
 }
 
 static void stop_writer(void) {

@@ -99,6 +99,8 @@ static const sample samples[] = {
     {"library_unusable", RN_UNSUPPORTED, "no PJRT plugin: /opt/plugin.so: invalid ELF header"},
     {"library_unusable", RN_UNSUPPORTED,
      "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by plugin.so)"},
+    {"too_few_threads", RN_IO,
+     "cannot start a thread for computing: Resource temporarily unavailable"},
     {"over_budget", RN_OVER_BUDGET,
      "40.0 MiB for weights on host does not fit: 12.0 MiB of the budget of 64.0 MiB is free"},
     {"host_memory_full", RN_NO_MEMORY, "the system has no memory for 4096 bytes"},
