@@ -166,7 +166,7 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
     uint64_t rows = t->dims[transposed ? 1 : 0], cols = t->dims[transposed ? 0 : 1];
     uint64_t outer = up ? rows : cols, wanted = info->shape.dims[up ? 0 : 1];
     if (outer != wanted)
-        return rn_fail(RN_INVALID,
+        return rn_fail(RN_CORRUPT,
                        "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
                        RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
                        (unsigned long long)t->dims[1], weight, rn_shape_format(info->shape).text);
@@ -224,11 +224,11 @@ static rn_status read_addition(load *l, rn_addition *a) {
     if (!a->down.tensor || !a->up.tensor) return refuse(have, "has no counterpart");
     uint64_t rank = a->down.cols;
     if (rank != a->up.cols || rank == 0 || rank > MOST_RANK)
-        return rn_fail(RN_INVALID, "the adapter's tensors '%.*s' and '%.*s' have ranks %llu, %llu",
+        return rn_fail(RN_CORRUPT, "the adapter's tensors '%.*s' and '%.*s' have ranks %llu, %llu",
                        RN_STR_ARG(a->down.tensor->name), RN_STR_ARG(a->up.tensor->name),
                        (unsigned long long)rank, (unsigned long long)a->up.cols);
     if (l->rank && rank != l->rank)
-        return rn_fail(RN_INVALID, "the adapter's tensor '%.*s' has rank %llu, its settings say %u",
+        return rn_fail(RN_CORRUPT, "the adapter's tensor '%.*s' has rank %llu, its settings say %u",
                        RN_STR_ARG(have->name), (unsigned long long)rank, l->rank);
     double by = l->by_root ? sqrt((double)rank) : (double)rank;
     double scale = (double)l->scale * (l->alpha != 0 ? (double)l->alpha / by : 1);
@@ -310,7 +310,7 @@ static rn_status open_files(const char *path, load *l) {
 
 static rn_status read_all(load *l) {
     if (rn_checkpoint_count(l->checkpoint) == 0)
-        return rn_fail(RN_INVALID, "the adapter has no tensors");
+        return rn_fail(RN_CORRUPT, "the adapter has no tensors");
     for (size_t i = 0; i < rn_checkpoint_count(l->checkpoint); i++)
         RN_TRY(place_side(l, rn_checkpoint_tensor(l->checkpoint, i)));
     for (rn_addition *a = l->all->first; a && a->file == l->all->file_count; a = a->next)

@@ -184,13 +184,13 @@ static rn_status look(const rn_fields *fields, const char *name, rn_field_kind k
     static const char *const kinds[] = {"text", "a number", "true or false", "a list"};
     *out = rn_fields_find(fields, name);
     if (!*out || (*out)->kind == kind) return RN_OK;
-    return rn_fail(RN_INVALID, "%s: '%s' is %s, not %s", fields->source, name, kinds[(*out)->kind],
+    return rn_fail(RN_CORRUPT, "%s: '%s' is %s, not %s", fields->source, name, kinds[(*out)->kind],
                    kinds[kind]);
 }
 
 static rn_status need(const rn_fields *fields, const char *name) {
     if (rn_fields_find(fields, name)) return RN_OK;
-    return rn_fail(RN_INVALID, "%s lacks '%s'", fields->source, name);
+    return rn_fail(RN_CORRUPT, "%s lacks '%s'", fields->source, name);
 }
 
 rn_status rn_fields_u32(const rn_fields *fields, const char *name, uint32_t *out) {
@@ -199,7 +199,7 @@ rn_status rn_fields_u32(const rn_fields *fields, const char *name, uint32_t *out
     if (!field) return RN_OK;
     double x = field->number;
     if (!(x >= 0 && x <= UINT32_MAX) || x != floor(x))
-        return rn_fail(RN_INVALID, "%s: '%s' cannot be %g", fields->source, name, x);
+        return rn_fail(RN_CORRUPT, "%s: '%s' cannot be %g", fields->source, name, x);
     *out = (uint32_t)x;
     return RN_OK;
 }
@@ -209,7 +209,7 @@ rn_status rn_fields_number(const rn_fields *fields, const char *name, float *out
     RN_TRY(look(fields, name, RN_FIELD_NUMBER, &field));
     if (!field) return RN_OK;
     if (!(fabs(field->number) <= (double)FLT_MAX))
-        return rn_fail(RN_INVALID, "%s: '%s' cannot be %g", fields->source, name, field->number);
+        return rn_fail(RN_CORRUPT, "%s: '%s' cannot be %g", fields->source, name, field->number);
     *out = (float)field->number;
     return RN_OK;
 }

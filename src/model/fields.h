@@ -50,7 +50,7 @@ RN_MUST_USE rn_status rn_fields_read_metadata(rn_fields *fields, const rn_checkp
 // NULL where it is absent or null.
 const rn_field *rn_fields_find(const rn_fields *fields, const char *name);
 
-// *out stays as it is where the field is absent; `need` makes that RN_INVALID. RN_INVALID also for
+// *out stays as it is where the field is absent; `need` makes that RN_CORRUPT. RN_CORRUPT also for
 // another kind of value, a number that is not whole or too large, or not finite.
 RN_MUST_USE rn_status rn_fields_u32(const rn_fields *fields, const char *name, uint32_t *out);
 RN_MUST_USE rn_status rn_fields_need_u32(const rn_fields *fields, const char *name, uint32_t *out);

@@ -42,7 +42,7 @@ static bool has(const metadata *m, const char *tensor) {
 static rn_status read_divisors(const metadata *m, const rn_tensor_info *t, rn_llama_config *l) {
     void *divisors = NULL;
     if (t->elements != l->head_dim / 2 || t->elements > 4096)
-        return rn_fail(RN_INVALID, "tensor 'rope_freqs.weight' has %llu elements, not %u",
+        return rn_fail(RN_CORRUPT, "tensor 'rope_freqs.weight' has %llu elements, not %u",
                        (unsigned long long)t->elements, l->head_dim / 2);
     if (l->rope.scaling != RN_ROPE_UNSCALED)
         return rn_fail(RN_UNSUPPORTED, "%s: rope_freqs.weight beside a rope scaling is not built",
@@ -103,7 +103,7 @@ static rn_status read_rope(const metadata *m, const rn_text_family *family, rn_t
 // ---- sizes --------------------------------------------------------------------------------------
 
 static rn_status read_head_dim(const metadata *m, rn_llama_config *l) {
-    if (l->heads == 0) return rn_fail(RN_INVALID, "%s: there are no heads", m->fields->source);
+    if (l->heads == 0) return rn_fail(RN_CORRUPT, "%s: there are no heads", m->fields->source);
     l->head_dim = l->dim / l->heads;
     RN_TRY(count(m, "attention.key_length", &l->head_dim));
     uint32_t value = l->head_dim;
@@ -128,7 +128,7 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
     c->context = 2048;
     RN_TRY(count(m, "context_length", &c->context));
     if (!words || words->rank != 2 || words->dims[0] > UINT32_MAX)
-        return rn_fail(RN_INVALID, "%s: tensor 'token_embd.weight' is missing or no matrix",
+        return rn_fail(RN_CORRUPT, "%s: tensor 'token_embd.weight' is missing or no matrix",
                        m->fields->source);
     l->vocab = (uint32_t)words->dims[0];
     return count(m, "attention.sliding_window", &l->window);

@@ -174,7 +174,7 @@ static rn_status read_sizes(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_fields_need_u32(f, "num_attention_heads", &l->heads));
     l->kv_heads = l->heads;
     RN_TRY(rn_fields_u32(f, "num_key_value_heads", &l->kv_heads));
-    if (l->heads == 0) return rn_fail(RN_INVALID, "%s: there are no heads", f->source);
+    if (l->heads == 0) return rn_fail(RN_CORRUPT, "%s: there are no heads", f->source);
     l->head_dim = l->dim / l->heads;
     RN_TRY(rn_fields_u32(f, "head_dim", &l->head_dim));
     l->norm_eps = 1e-6f;

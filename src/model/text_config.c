@@ -24,7 +24,7 @@ rn_status rn_text_family_find(rn_str name, const rn_text_family **out) {
 // A count or a width, from the files.
 static rn_status check_range(const char *what, uint64_t value, uint64_t most) {
     if (value >= 1 && value <= most) return RN_OK;
-    return rn_fail(RN_INVALID, "%s cannot be %llu", what, (unsigned long long)value);
+    return rn_fail(RN_CORRUPT, "%s cannot be %llu", what, (unsigned long long)value);
 }
 
 enum {
@@ -41,12 +41,15 @@ rn_status rn_text_config_check(const rn_text_config *config, size_t tensor_count
     RN_TRY(check_range("the number of kv heads", c->kv_heads, MOST_WIDE));
     RN_TRY(check_range("the width of a head", c->head_dim, MOST_WIDE));
     RN_TRY(check_range("the width of all heads", (uint64_t)c->heads * c->head_dim, MOST_WIDE));
+    if (c->head_dim % 2 || c->heads % c->kv_heads)
+        return rn_fail(RN_CORRUPT, "%u heads of width %u cannot share %u kv heads in even widths",
+                       c->heads, c->head_dim, c->kv_heads);
     RN_TRY(check_range("the size of the vocabulary", c->vocab, MOST_WORDS));
     RN_TRY(check_range("the context", config->context, INT32_MAX));
-    if (!(c->norm_eps > 0)) return rn_fail(RN_INVALID, "the norms' epsilon must be above 0");
+    if (!(c->norm_eps > 0)) return rn_fail(RN_CORRUPT, "the norms' epsilon must be above 0");
     RN_TRY(check_range("the number of layers", c->layers, UINT32_MAX));
     if (c->layers <= tensor_count / LEAST_TENSORS) return RN_OK;
-    return rn_fail(RN_INVALID, "%u layers cannot be made of the %zu tensors of the file", c->layers,
+    return rn_fail(RN_CORRUPT, "%u layers cannot be made of the %zu tensors of the file", c->layers,
                    tensor_count);
 }
 

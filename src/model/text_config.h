@@ -31,6 +31,7 @@ RN_MUST_USE rn_status rn_text_config_from_gguf(const rn_fields *fields,
                                                const rn_checkpoint *checkpoint,
                                                rn_text_config *out);
 // Whether the numbers can be a model of so many tensors: before a graph is made of them.
+// RN_CORRUPT.
 RN_MUST_USE rn_status rn_text_config_check(const rn_text_config *config, size_t tensor_count);
 
 // GGUF stores what Llama 3's scaling of rope makes of each pair, as a divisor of its frequency,

@@ -160,7 +160,7 @@ static rn_status check_tokenizer(const rn_model *model) {
     if (!model->tokenizer) return RN_OK;
     uint32_t words = rn_tokenizer_get_info(model->tokenizer)->vocab_size;
     if (words <= model->info.vocab_size) return RN_OK;
-    return rn_hint(rn_fail(RN_INVALID, "the tokenizer has %u tokens, the model knows %u", words,
+    return rn_hint(rn_fail(RN_CORRUPT, "the tokenizer has %u tokens, the model knows %u", words,
                            model->info.vocab_size),
                    "it belongs to another model");
 }

@@ -77,7 +77,7 @@ static rn_status take_whole(inventory *v, const rn_value_info *weight) {
     for (; shape.rank < t->rank && shape.rank < RN_MAX_RANK; shape.rank++)
         shape.dims[shape.rank] = t->dims[shape.rank];
     if (t->rank > RN_MAX_RANK || !rn_shape_equal(shape, weight->shape))
-        return rn_fail(RN_INVALID, "the tensor '%s' is %s, the configuration asks for %s",
+        return rn_fail(RN_CORRUPT, "the tensor '%s' is %s, the configuration asks for %s",
                        weight->name, rn_shape_format(shape).text,
                        rn_shape_format(weight->shape).text);
     use(v, t);
@@ -88,13 +88,13 @@ static rn_status take_parts(inventory *v, const rn_value_info *weight, const str
     rn_plain_parts parts;
     uint64_t rows = weight->shape.dims[0], cols = rn_shape_elements(weight->shape, 1) / rows;
     if (!rn_plain_parts_of(form->dtype, rows, cols, &parts))
-        return rn_fail(RN_INVALID, "'%s': %s cannot be %s", weight->name,
+        return rn_fail(RN_CORRUPT, "'%s': %s cannot be %s", weight->name,
                        rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name);
     for (int part = 0; part < RN_PART_COUNT && form->suffixes[part]; part++) {
         const rn_tensor_info *t = find(v->checkpoint, weight->name, form->suffixes[part]);
         if (!t) return missing(weight->name, form->suffixes[part]);
         if (t->bytes != parts.bytes[part])
-            return rn_fail(RN_INVALID, "the tensor '%.*s' has %llu bytes, %s as %s needs %llu",
+            return rn_fail(RN_CORRUPT, "the tensor '%.*s' has %llu bytes, %s as %s needs %llu",
                            RN_STR_ARG(t->name), (unsigned long long)t->bytes,
                            rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name,
                            (unsigned long long)parts.bytes[part]);
@@ -133,7 +133,7 @@ static rn_status check_unused(const inventory *v) {
     for (size_t i = 0; i < rn_checkpoint_count(v->checkpoint); i++) {
         rn_str name = rn_checkpoint_tensor(v->checkpoint, i)->name;
         if (!v->used[i] && !is_harmless(v, name))
-            return rn_hint(rn_fail(RN_INVALID, "the tensor '%.*s' does not belong to this %s model",
+            return rn_hint(rn_fail(RN_CORRUPT, "the tensor '%.*s' does not belong to this %s model",
                                    RN_STR_ARG(name), v->info->architecture),
                            "config.json is of another model, or the model has parts that are not "
                            "built");

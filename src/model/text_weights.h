@@ -9,7 +9,7 @@
 rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name);
 // RN_UNSUPPORTED names a tensor that cannot be computed with.
 RN_MUST_USE rn_status rn_text_weights_readable(const rn_checkpoint *checkpoint);
-// Every weight of the graph is there and has its shape, and there is nothing else: RN_INVALID or
+// Every weight of the graph is there and has its shape, and there is nothing else: RN_CORRUPT or
 // RN_NOT_FOUND names the tensor. Fills in parameters, weight_bytes and weights; reads tied_head.
 RN_MUST_USE rn_status rn_text_weights_check(const rn_checkpoint *checkpoint, const rn_graph *graph,
                                             rn_model_info *info);

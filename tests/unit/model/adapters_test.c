@@ -128,9 +128,9 @@ static void what_is_wrong_is_named(void **state) {
          RN_UNSUPPORTED,
          "embed_tokens"},
         {{.rename = Q "B.weight", .as = "model.layers.0.mlp.up_proj.lora_A.weight"},
-         RN_INVALID,
+         RN_CORRUPT,
          "mlp.up_proj.lora_A.weight' is 64 x 4"},
-        {{.only = "nothing"}, RN_INVALID, "no tensors"},
+        {{.only = "nothing"}, RN_CORRUPT, "no tensors"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         alter(ONE, test_own_path("adapter_model.safetensors"), &cases[i].what);
@@ -154,8 +154,8 @@ static void settings_that_are_not_built_are_named(void **state) {
         {"{\"use_dora\": true}", RN_UNSUPPORTED, "use_dora"},
         {"{\"fan_in_fan_out\": true}", RN_UNSUPPORTED, "fan_in_fan_out"},
         {"{\"alpha_pattern\": {\"q_proj\": 3}}", RN_UNSUPPORTED, "alpha_pattern"},
-        {"{\"r\": 8}", RN_INVALID, "rank 4"},
-        {"{\"r\": \"4\"}", RN_INVALID, "'r'"},
+        {"{\"r\": 8}", RN_CORRUPT, "rank 4"},
+        {"{\"r\": \"4\"}", RN_CORRUPT, "'r'"},
         {"{", RN_CORRUPT, "JSON"},
     };
     copy_file(ONE, test_own_path("adapter_model.safetensors"));

@@ -62,7 +62,7 @@ static void wrong_kinds_and_numbers_are_named(void **state) {
         rn_fields f;
         uint32_t n = 0;
         assert_ok(read_text(&f, cases[i].text));
-        assert_fails(RN_INVALID, rn_fields_need_u32(&f, "a", &n));
+        assert_fails(RN_CORRUPT, rn_fields_need_u32(&f, "a", &n));
         assert_story(cases[i].part);
         assert_story("config.json");
         rn_fields_free(&f);
@@ -70,7 +70,7 @@ static void wrong_kinds_and_numbers_are_named(void **state) {
     rn_fields f;
     float x = 0;
     assert_ok(read_text(&f, "{\"a\": 1e300}"));
-    assert_fails(RN_INVALID, rn_fields_number(&f, "a", &x));
+    assert_fails(RN_CORRUPT, rn_fields_number(&f, "a", &x));
     rn_fields_free(&f);
 }
 

@@ -146,7 +146,7 @@ static void what_is_not_built_is_named(void **state) {
         assert_story(cases[i].part);
     }
     rn_text_config c;
-    assert_fails(RN_INVALID, read_config("llama", "\"rope_scaling\": {\"type\": \"linear\"}", &c));
+    assert_fails(RN_CORRUPT, read_config("llama", "\"rope_scaling\": {\"type\": \"linear\"}", &c));
     assert_story("rope_scaling.factor");
 }
 
@@ -155,12 +155,12 @@ static void impossible_numbers_are_refused(void **state) {
     rn_text_config good, c;
     assert_ok(read_config("llama", "", &good));
     assert_ok(rn_text_config_check(&good, 4 * 9 + 3));
-    assert_fails(RN_INVALID, rn_text_config_check(&good, 4 * 9 - 1));
+    assert_fails(RN_CORRUPT, rn_text_config_check(&good, 4 * 9 - 1));
 #define REFUSES(field, value)                                                                      \
     do {                                                                                           \
         c = good;                                                                                  \
         c.field = value;                                                                           \
-        assert_fails(RN_INVALID, rn_text_config_check(&c, 1000));                                  \
+        assert_fails(RN_CORRUPT, rn_text_config_check(&c, 1000));                                  \
     } while (0)
     REFUSES(llama.layers, 0);
     REFUSES(llama.layers, 1000000000);

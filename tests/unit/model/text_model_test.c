@@ -172,7 +172,7 @@ static void missing_and_misshaped_tensors_are_named(void **state) {
     assert_fails(
         RN_NOT_FOUND,
         try_open(altered_folder(&(alteration){.rename = q, .as = "model.layers.1.self_attn.qq"})));
-    assert_fails(RN_INVALID, try_open(altered_folder(&(alteration){.flatten = q})));
+    assert_fails(RN_CORRUPT, try_open(altered_folder(&(alteration){.flatten = q})));
     assert_story(q);
     assert_story("(64, 32)");
     assert_string_equal(rn_last_story()->path, test_own_folder);
@@ -207,7 +207,7 @@ static void superfluous_tensors_are_named_unless_they_are_harmless(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         alter(WEIGHTS, test_own_path("model.safetensors"),
               &(alteration){.rename = "lm_head.weight", .as = cases[i].name});
-        assert_fails(cases[i].harmless ? RN_OK : RN_INVALID, try_open(test_own_folder));
+        assert_fails(cases[i].harmless ? RN_OK : RN_CORRUPT, try_open(test_own_folder));
         if (!cases[i].harmless) assert_story(cases[i].name);
     }
 }
@@ -219,7 +219,7 @@ static void configurations_of_other_models_are_refused(void **state) {
     assert_fails(RN_NOT_FOUND, try_open(test_own_folder));
     assert_story("self_attn.q_norm.weight");
     copy_file(TEXT "mistral/config.json", test_own_path("config.json"));
-    assert_fails(RN_INVALID, try_open(test_own_folder)); // head_dim 12
+    assert_fails(RN_CORRUPT, try_open(test_own_folder)); // head_dim 12
     assert_story("self_attn.q_proj.weight");
     unlink(test_own_path("config.json"));
     assert_fails(RN_NOT_FOUND, try_open(test_own_folder));
@@ -262,7 +262,7 @@ static void hostile_settings_are_refused(void **state) {
         write_config(cases[i].key, cases[i].value);
         rn_status s = try_open(test_own_folder);
         if (s == RN_OK) fail_msg("%s may be %s", cases[i].key, cases[i].value);
-        if (s != RN_INVALID && s != RN_NOT_FOUND)
+        if (s != RN_CORRUPT && s != RN_NOT_FOUND)
             fail_msg("%s: %s: %s", cases[i].key, rn_status_name(s), rn_last_story()->message);
         assert_story(cases[i].part);
     }
@@ -291,7 +291,7 @@ static void hostile_metadata_is_refused(void **state) {
                                          .gguf_type = 4,
                                          .value.u64 = cases[i].value}});
         rn_status s = try_open(test_own_path("m.gguf"));
-        assert_true(s == RN_INVALID || s == RN_UNSUPPORTED);
+        assert_true(s == RN_CORRUPT || s == RN_UNSUPPORTED);
         assert_story(cases[i].part);
     }
     alter(TEXT "llama3/model.gguf", test_own_path("m.gguf"),
@@ -300,7 +300,7 @@ static void hostile_metadata_is_refused(void **state) {
     assert_story("'blk.1.ffn_up.weight'");
     alter(TEXT "llama3/model.gguf", test_own_path("m.gguf"),
           &(alteration){.drop = "token_embd.weight"});
-    assert_fails(RN_INVALID, try_open(test_own_path("m.gguf")));
+    assert_fails(RN_CORRUPT, try_open(test_own_path("m.gguf")));
     assert_story("token_embd.weight");
 }
 
@@ -539,7 +539,7 @@ static void a_tokenizer_comes_along_and_must_fit_the_vocabulary(void **state) {
     assert_null(rn_model_tokenizer(model));
     rn_model_close(model);
     write_text(test_own_path("tokenizer.json"), TOKENIZER(", \"c\": 128"));
-    assert_fails(RN_INVALID, rn_model_open(test_own_folder, NULL, &model));
+    assert_fails(RN_CORRUPT, rn_model_open(test_own_folder, NULL, &model));
     assert_story("129");
     assert_story("128");
     write_text(test_own_path("tokenizer.json"), "{");
