@@ -38,7 +38,8 @@ static int exit_code(rn_status status) {
     }
 }
 
-// The first signal asks, the second one kills.
+// The first signal asks, the second one kills. A terminal that is closed (SIGHUP) asks, too, unless
+// nohup has it ignored.
 static void on_signal(int number) {
     interrupted = true;
     interrupt_flag = true;
@@ -46,11 +47,13 @@ static void on_signal(int number) {
 }
 
 static void catch_signals(void) {
-    struct sigaction action;
+    struct sigaction action, before;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
 }
 
 void forget_interrupt(void) {

@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +189,7 @@ static void keep_heap_small(void) {
 }
 
 static rn_status run(const invocation *in) {
+    signal(SIGPIPE, SIG_IGN); // who reads the log may go away; the server stays
     keep_heap_small();
     server_command *c = calloc(1, sizeof *c); // a few paths: too large for the stack
     if (!c) return rn_fail(RN_NO_MEMORY, "no memory");
@@ -233,10 +235,11 @@ const command serve_command = {
         "GET /health, /metrics, /v1/models, /plan, /profile, /openapi.json, and a page at /.\n"
         "Whether it fits is known before anything is loaded; what a request can need is promised\n"
         "before it begins; what cannot be promised waits, or is refused with 429 (later) or 400\n"
-        "(never, with the numbers). One line a stage goes to standard error. SIGTERM ends what\n"
-        "runs and then the server. MODEL_NAME, MAX_LENGTH, BATCH_SIZE, SEQUENCE_LENGTH, HOST,\n"
-        "PORT and COMPILED_MODEL_PATH in the environment are heeded as --model, --max-tokens,\n"
-        "--parallel, --ctx, --host, --port and --save. --json writes the log as JSON lines.",
+        "(never, with the numbers). One line a stage goes to standard error. SIGTERM, SIGINT or\n"
+        "SIGHUP ends what runs and then the server. MODEL_NAME, MAX_LENGTH, BATCH_SIZE,\n"
+        "SEQUENCE_LENGTH, HOST, PORT and COMPILED_MODEL_PATH in the environment are heeded as\n"
+        "--model, --max-tokens, --parallel, --ctx, --host, --port and --save. --json writes the\n"
+        "log as JSON lines.",
     .example = "ration serve models/llama-1b --budget 4GiB --port 8000",
     .min_words = 0,
     .max_words = 1,
