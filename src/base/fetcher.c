@@ -44,10 +44,11 @@ static rn_status check_range(const rn_fetcher *f, uint32_t file, uint64_t offset
     if (file >= f->file_count)
         return rn_fail(RN_INVALID, "there is no file %u: the fetcher has %u", file, f->file_count);
     const rn_direct_file *of = &f->files[file];
-    if (rn_add_u64(offset, bytes, &end) && end <= of->size_bytes) return RN_OK;
-    rn_status status = rn_fail(
-        RN_CORRUPT, "%s has %llu bytes; %llu bytes from %llu on are not in it", of->path,
-        (unsigned long long)of->size_bytes, (unsigned long long)bytes, (unsigned long long)offset);
+    if (rn_add_u64(offset, bytes, &end) && end <= of->state.size_bytes) return RN_OK;
+    rn_status status =
+        rn_fail(RN_CORRUPT, "%s has %llu bytes; %llu bytes from %llu on are not in it", of->path,
+                (unsigned long long)of->state.size_bytes, (unsigned long long)bytes,
+                (unsigned long long)offset);
     rn_blame(status, of->path, offset);
     return rn_hint(status, "the file is incomplete or damaged: fetch it again");
 }
@@ -168,9 +169,9 @@ static rn_status open_files(rn_fetcher *f, const rn_reader_file *files) {
         rn_alloc_zeroed(options->allocator, f->file_count, sizeof *f->files, (void **)&f->files));
     for (; f->open_count < f->file_count;) {
         rn_direct_file *file = &f->files[f->open_count];
-        const char *path = files[f->open_count++].path;
-        RN_TRY(rn_direct_file_open(path, !options->avoid_direct, RN_PAGE_BYTES, options->allocator,
-                                   file));
+        const rn_reader_file *from = &files[f->open_count++];
+        RN_TRY(rn_direct_file_open(from->path, from->fd, !options->avoid_direct, RN_PAGE_BYTES,
+                                   options->allocator, file));
     }
     return RN_OK;
 }

@@ -78,7 +78,8 @@ void rn_fetcher_drain(rn_fetcher *fetcher);
 RN_MUST_USE rn_status rn_fetcher_read_now(const rn_fetcher *fetcher, uint32_t file, uint64_t offset,
                                           void *to, uint64_t bytes);
 
-// RN_IO, with the file's name, when one of the files was changed or replaced since it was opened.
+// RN_IO, with the file's name, when the content of one of the files was changed since it was
+// opened; see base/file_state.h.
 RN_MUST_USE rn_status rn_fetcher_check(const rn_fetcher *fetcher);
 
 #endif

@@ -89,5 +89,5 @@ rn_status rn_file_read_status(const rn_file_read *read) {
     rn_status status = rn_fail(RN_IO, "%s was cut short while it was being read", file->path);
     rn_blame(status, file->path, offset);
     return rn_hint(status, "it had %llu bytes when it was opened; start again with the whole file",
-                   (unsigned long long)file->size_bytes);
+                   (unsigned long long)file->state.size_bytes);
 }

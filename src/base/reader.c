@@ -226,10 +226,11 @@ static rn_status check_extent(const rn_reader *reader, uint32_t index, const rn_
                        extent->file, reader->file_count);
     const rn_direct_file *file = &reader->files[extent->file];
     uint64_t end;
-    if (rn_add_u64(extent->offset, extent->bytes, &end) && end <= file->size_bytes) return RN_OK;
+    if (rn_add_u64(extent->offset, extent->bytes, &end) && end <= file->state.size_bytes)
+        return RN_OK;
     rn_status status =
         rn_fail(RN_CORRUPT, "%s has %llu bytes; %llu bytes from %llu on are not in it", file->path,
-                (unsigned long long)file->size_bytes, (unsigned long long)extent->bytes,
+                (unsigned long long)file->state.size_bytes, (unsigned long long)extent->bytes,
                 (unsigned long long)extent->offset);
     rn_blame(status, file->path, extent->offset);
     return rn_hint(status, "the file is incomplete or damaged: fetch it again");
@@ -283,8 +284,8 @@ static rn_status open_files(rn_reader *reader, const rn_reader_file *files) {
                            (void **)&reader->align_bytes));
     for (uint32_t i = 0; i < count; i++) {
         reader->open_count++;
-        RN_TRY(rn_direct_file_open(files[i].path, !options->avoid_direct, options->request_bytes,
-                                   options->allocator, &reader->files[i]));
+        RN_TRY(rn_direct_file_open(files[i].path, files[i].fd, !options->avoid_direct,
+                                   options->request_bytes, options->allocator, &reader->files[i]));
         reader->align_bytes[i] = reader->files[i].align_bytes;
     }
     return RN_OK;

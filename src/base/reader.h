@@ -1,7 +1,7 @@
 // reader.h — reads lists of file ranges in order, past the page cache, ahead of its consumer.
 //
 //     rn_reader *reader;
-//     RN_TRY(rn_reader_create(&(rn_reader_file){"model.safetensors"}, 1, NULL, &reader));
+//     RN_TRY(rn_reader_create(&(rn_reader_file){.path = "model.safetensors"}, 1, NULL, &reader));
 //     rn_reader_piece piece;
 //     rn_status status = rn_reader_start(reader, extents, extent_count);
 //     for (;;) {
@@ -63,6 +63,7 @@ typedef struct rn_reader_options {
 
 typedef struct rn_reader_file {
     const char *path; // copied
+    int fd;           // above 0: has the file open already; it is that one that is read
 } rn_reader_file;
 
 // A run of bytes of one extent. An extent of at most request_bytes - 4 KiB comes in one piece (on a
@@ -112,7 +113,8 @@ RN_MUST_USE rn_status rn_reader_next(rn_reader *reader, rn_reader_piece *out_pie
 // Gives a piece back, in any order; each piece once. Clears it. An empty piece is ignored.
 void rn_reader_release(rn_reader *reader, rn_reader_piece *piece);
 
-// RN_IO, with the file's name, when one of the files was changed or replaced since it was opened.
+// RN_IO, with the file's name, when the content of one of the files was changed since it was
+// opened; see base/file_state.h.
 RN_MUST_USE rn_status rn_reader_check(const rn_reader *reader);
 
 rn_reader_stats rn_reader_get_stats(const rn_reader *reader);

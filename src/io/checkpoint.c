@@ -38,8 +38,8 @@ rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path, ui
     rn_opened_file *file;
     RN_TRY(prepare_file(checkpoint, path, &file));
     RN_TRY(rn_file_open(path, &file->fd, &file->info.bytes));
-    *out_index = (uint32_t)checkpoint->file_count++;
-    return RN_OK;
+    *out_index = (uint32_t)checkpoint->file_count++; // closed with the checkpoint from here on
+    return rn_file_state_take(file->fd, path, &file->state);
 }
 
 rn_status rn_opened_file_read(const rn_opened_file *file, uint64_t offset, void *target,
@@ -207,8 +207,10 @@ const void *rn_checkpoint_memory(const rn_checkpoint *checkpoint, const rn_tenso
 
 void rn_checkpoint_close(rn_checkpoint *checkpoint) {
     if (!checkpoint) return;
-    for (size_t i = 0; i < checkpoint->file_count; i++)
+    for (size_t i = 0; i < checkpoint->file_count; i++) {
+        rn_file_state_end(&checkpoint->files[i].state);
         if (checkpoint->files[i].fd >= 0) close(checkpoint->files[i].fd);
+    }
     rn_free(RN_HOST_IO, checkpoint->files, checkpoint->file_capacity * sizeof *checkpoint->files);
     rn_free(RN_HOST_IO, checkpoint->tensors,
             checkpoint->tensor_capacity * sizeof *checkpoint->tensors);

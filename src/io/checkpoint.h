@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/fetcher.h"
+#include "base/file_state.h"
 #include "base/map.h"
 
 // More dimensions than any file in the wild has; a header that claims more is refused.
@@ -15,6 +16,7 @@ typedef struct rn_opened_file {
     rn_checkpoint_file_info info;
     int fd;                // -1: the file is
     const uint8_t *memory; // (info.bytes) here
+    rn_file_state state;   // of fd, before its header was read
 } rn_opened_file;
 
 struct rn_checkpoint {

@@ -10,7 +10,6 @@
 #include "memory/account.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 enum { DEFAULT_BUFFER_BYTES = 16 << 20, MIN_BUFFER_BYTES = 256 << 10, SLACK_BYTES = 8192 };
 
@@ -139,17 +138,11 @@ static rn_status pump(stream *st, rn_reader *reader) {
     }
 }
 
-// The reader opens the files anew; under their names must still be the files whose headers were
-// read.
-static rn_status check_identity(const rn_checkpoint *checkpoint) {
+// What is read must still be what the headers were read of.
+static rn_status check_content(const rn_checkpoint *checkpoint) {
     for (size_t i = 0; i < checkpoint->file_count; i++) {
         const rn_opened_file *file = &checkpoint->files[i];
-        struct stat opened, named;
-        if (fstat(file->fd, &opened) != 0 || stat(file->info.path, &named) != 0)
-            return rn_file_fail("look at", file->info.path);
-        if (opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) continue;
-        rn_status s = rn_fail(RN_IO, "%s was replaced since it was opened", file->info.path);
-        return rn_blame(s, file->info.path, RN_NO_OFFSET);
+        RN_TRY(rn_file_state_check(&file->state, file->fd, file->info.path));
     }
     return RN_OK;
 }
@@ -161,11 +154,12 @@ static size_t list_bytes(const rn_checkpoint *checkpoint) {
 // The caller frees the list (list_bytes).
 static rn_status list_files(const rn_checkpoint *checkpoint, rn_reader_file **out) {
     void *block = NULL;
-    RN_TRY(check_identity(checkpoint));
+    RN_TRY(check_content(checkpoint));
     RN_TRY(rn_alloc(RN_HOST_IO, list_bytes(checkpoint), &block));
     *out = block;
     for (size_t i = 0; i < checkpoint->file_count; i++)
-        (*out)[i] = (rn_reader_file){.path = checkpoint->files[i].info.path};
+        (*out)[i] =
+            (rn_reader_file){.path = checkpoint->files[i].info.path, .fd = checkpoint->files[i].fd};
     return RN_OK;
 }
 

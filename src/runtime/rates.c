@@ -128,7 +128,7 @@ static rn_status read_file(void *self) {
 static rn_status time_file(const meter *m, const char *path, double *out_seconds) {
     rn_reader *reader = NULL;
     rn_reader_options options = {.ignore_page_cache = true, .allocator = RN_HOST_IO};
-    RN_TRY(rn_reader_create(&(rn_reader_file){path}, 1, &options, &reader));
+    RN_TRY(rn_reader_create(&(rn_reader_file){.path = path}, 1, &options, &reader));
     rn_status s = rn_rates_time(m->options, read_file, reader, out_seconds);
     rn_reader_destroy(reader);
     return s;

@@ -28,7 +28,7 @@ static const char *make_file(const char *name) {
 
 static rn_fetcher *open_one(const char *path, rn_reader_options options) {
     rn_fetcher *fetcher;
-    assert_ok(rn_fetcher_create(&(rn_reader_file){path}, 1, &options, &fetcher));
+    assert_ok(rn_fetcher_create(&(rn_reader_file){.path = path}, 1, &options, &fetcher));
     return fetcher;
 }
 
@@ -210,15 +210,15 @@ static void every_allocation_that_fails_leaves_nothing_behind(void **state) {
     for (uint64_t n = 1, fired = 1; fired; n++) {
         rn_fetcher *fetcher;
         rn_fault_arm(RN_FAULT_ALLOC, n);
-        rn_status s = rn_fetcher_create(&(rn_reader_file){path}, 1, NULL, &fetcher);
+        rn_status s = rn_fetcher_create(&(rn_reader_file){.path = path}, 1, NULL, &fetcher);
         fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);
         assert_int_equal(s, fired ? RN_NO_MEMORY : RN_OK);
         rn_fetcher_destroy(fetcher);
     }
     rn_fetcher *fetcher;
-    assert_fails(RN_NOT_FOUND,
-                 rn_fetcher_create(&(rn_reader_file){test_path("missing")}, 1, NULL, &fetcher));
+    assert_fails(RN_NOT_FOUND, rn_fetcher_create(&(rn_reader_file){.path = test_path("missing")}, 1,
+                                                 NULL, &fetcher));
     assert_null(fetcher);
 }
 

@@ -156,7 +156,7 @@ static void check_piece(expected *expect, const rn_reader_piece *piece, size_t r
 
 static rn_status open_reader(const sample *files, const rn_reader_options *options,
                              rn_reader **out) {
-    rn_reader_file names[FILE_COUNT];
+    rn_reader_file names[FILE_COUNT] = {0};
     for (int i = 0; i < FILE_COUNT; i++)
         names[i].path = files[i].path;
     return rn_reader_create(names, FILE_COUNT, options, out);
@@ -569,7 +569,7 @@ static void cut_file(rn_reader_engine engine) {
             .avoid_direct = mode == 1,
         };
         rn_extent list = {0, 0, disk[2].size};
-        assert_ok(rn_reader_create(&(rn_reader_file){path}, 1, &options, &reader));
+        assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, &options, &reader));
         assert_int_equal(truncate(path, 70001), 0);
         assert_fails(RN_IO, read_list(reader, &disk[2], &list, 1));
         assert_string_equal(rn_last_story()->path, path);
@@ -661,13 +661,15 @@ static void reader_opens_regular_files_only(void **state) {
     (void)state;
     rn_reader *reader;
     const char *missing = test_path("missing"), *pipe = test_path("pipe");
-    assert_fails(RN_NOT_FOUND, rn_reader_create(&(rn_reader_file){missing}, 1, NULL, &reader));
+    assert_fails(RN_NOT_FOUND,
+                 rn_reader_create(&(rn_reader_file){.path = missing}, 1, NULL, &reader));
     assert_null(reader);
     assert_string_equal(rn_last_story()->path, missing);
     assert_fails(RN_UNSUPPORTED,
-                 rn_reader_create(&(rn_reader_file){test_folder()}, 1, NULL, &reader));
+                 rn_reader_create(&(rn_reader_file){.path = test_folder()}, 1, NULL, &reader));
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_fails(RN_UNSUPPORTED, rn_reader_create(&(rn_reader_file){pipe}, 1, NULL, &reader));
+    assert_fails(RN_UNSUPPORTED,
+                 rn_reader_create(&(rn_reader_file){.path = pipe}, 1, NULL, &reader));
 }
 
 static void reader_refuses_options_that_make_no_sense(void **state) {
@@ -687,25 +689,49 @@ static void reader_refuses_options_that_make_no_sense(void **state) {
     rn_reader_destroy(reader);
 }
 
-static void reader_check_notices_change_and_replacement(void **state) {
+static void reader_check_notices_new_content(void **state) {
     (void)state;
-    const char *path = test_path("changing"), *other = test_path("other");
+    const char *path = test_path("changing");
     rn_reader *reader;
     test_write(path, "abc", 3);
-    assert_ok(rn_reader_create(&(rn_reader_file){path}, 1, NULL, &reader));
+    assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, NULL, &reader));
     assert_ok(rn_reader_check(reader));
     test_write(path, "abcd", 4);
     assert_fails(RN_IO, rn_reader_check(reader));
     assert_string_equal(rn_last_story()->path, path);
     rn_reader_destroy(reader);
 
-    assert_ok(rn_reader_create(&(rn_reader_file){path}, 1, NULL, &reader));
-    test_write(other, "abcd", 4);
-    assert_int_equal(rename(other, path), 0);
+    // In place and of the same size; touched before and after.
+    int fd = open(path, O_WRONLY);
+    assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, NULL, &reader));
+    assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+    assert_int_equal(pwrite(fd, "x", 1, 2), 1);
+    assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
     assert_fails(RN_IO, rn_reader_check(reader));
     rn_reader_destroy(reader);
+    close(fd);
+}
 
-    assert_ok(rn_reader_create(&(rn_reader_file){path}, 1, NULL, &reader));
+static void reader_check_takes_what_was_touched_renamed_or_removed(void **state) {
+    (void)state;
+    const char *path = test_path("touched"), *other = test_path("other");
+    static const struct timespec times[2] = {{1, 0}, {1, 0}};
+    rn_reader *reader, *second;
+    test_write(path, "abc", 3);
+    assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, NULL, &reader));
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    assert_ok(rn_reader_check(reader));
+    // Two of them look at the same file, and one goes.
+    assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, NULL, &second));
+    rn_reader_destroy(reader);
+    assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+    assert_ok(rn_reader_check(second));
+    test_write(other, "xyz", 3);
+    assert_int_equal(rename(other, path), 0);
+    assert_ok(rn_reader_check(second));
+    rn_reader_destroy(second);
+
+    assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, NULL, &reader));
     unlink(path);
     assert_ok(rn_reader_check(reader)); // gone from the folder, whole behind the descriptor
     rn_reader_destroy(reader);
@@ -789,7 +815,8 @@ int main(void) {
         cmocka_unit_test(reader_survives_every_failed_allocation),
         cmocka_unit_test(reader_opens_regular_files_only),
         cmocka_unit_test(reader_refuses_options_that_make_no_sense),
-        cmocka_unit_test(reader_check_notices_change_and_replacement),
+        cmocka_unit_test(reader_check_notices_new_content),
+        cmocka_unit_test(reader_check_takes_what_was_touched_renamed_or_removed),
         cmocka_unit_test(reader_uses_threads_where_io_uring_is_forbidden),
         cmocka_unit_test(reader_says_which_engine_is_at_work),
     };
