@@ -102,6 +102,9 @@ RN_API rn_generator_facts rn_generator_get_facts(const rn_generator *generator);
 RN_API RN_MUST_USE rn_status rn_sequence_create(rn_generator *generator,
                                                 const rn_sampling *sampling, rn_sequence **out);
 RN_API void rn_sequence_destroy(rn_sequence *sequence);
+// Whose it is: with share_prefixes, pages are shared by sequences of the same owner only. 0 unless
+// set; below INT32_MAX. Before anything is fed.
+RN_API void rn_sequence_set_owner(rn_sequence *sequence, uint32_t owner);
 // Appends to the text so far: what was fed and what was taken; tokens that were made but not taken
 // are forgotten. The next token is made once all of it has been read. A count of 0 goes on from
 // where a pause or rewind left it. RN_INVALID with both numbers: it would be longer than the

@@ -30,6 +30,14 @@ typedef struct rn_server_limits {
     uint32_t wait_seconds;  // in the queue, then 503; 600
 } rn_server_limits;
 
+// Whose prompts may share pages of the KV cache. Whoever shares sees it, by `cached_tokens` and by
+// the time: a key could find out what another one has sent.
+typedef enum rn_prefix_cache {
+    RN_PREFIX_CACHE_KEY, // those of one key; without keys, all
+    RN_PREFIX_CACHE_ALL,
+    RN_PREFIX_CACHE_OFF,
+} rn_prefix_cache;
+
 // Texts are borrowed while the server lives.
 typedef struct rn_server_options {
     const char *model_path; // as rn_model_open
@@ -48,6 +56,7 @@ typedef struct rn_server_options {
     const char *cors_origin; // "*" or an origin that browsers may ask from; NULL: none
 
     rn_server_limits limits;
+    rn_prefix_cache prefix_cache;
     const char *save_folder;    // where what was compiled goes (the plan, as JSON); NULL: nowhere
     const char *profile_folder; // for recordings that /profile asks for; NULL: the system's
                                 // folder for temporary files

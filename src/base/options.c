@@ -120,6 +120,8 @@ static const rn_option table[] = {
      "requests in the queue, at most; more are refused with 429"},
     {"connections", "serve.connections", 0, RN_OPTION_COUNT, false, "serve", "2048", "N", NULL,
      "at once, at most"},
+    {"prefix-cache", "serve.prefix_cache", 0, RN_OPTION_CHOICE, false, "serve", "key", "WHO",
+     "key|all|off", "prompts that begin alike share KV pages: those of one API key, all, or none"},
     {"max-body", "serve.max_body", 0, RN_OPTION_SIZE, false, "serve", "1MiB", "SIZE", NULL,
      "of one request, at most"},
     {"request-memory", "serve.request_memory", 0, RN_OPTION_SIZE, false, "serve", "16MiB", "SIZE",

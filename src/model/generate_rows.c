@@ -105,7 +105,7 @@ static uint64_t find_rank(const rn_sequence *s) {
 static bool read_the_same_page(const rn_sequence *a, const rn_sequence *b) {
     uint32_t size = a->generator->text.page_tokens, begin = a->known * size;
     return a->known == b->known &&
-           (a->known == 0 || a->pages.pages[a->known - 1] == b->pages.pages[b->known - 1]) &&
+           rn_page_before(&a->pages, a->known) == rn_page_before(&b->pages, b->known) &&
            memcmp(a->tokens + begin, b->tokens + begin, size * sizeof *a->tokens) == 0;
 }
 
@@ -114,7 +114,7 @@ static bool read_the_same_page(const rn_sequence *a, const rn_sequence *b) {
 static const rn_sequence **find_reader(const rn_generator *g, const rn_sequence *s) {
     uint32_t size = g->text.page_tokens, begin = s->known * size;
     if (g->reader_count == 0 || s->count - begin < size) return NULL;
-    int32_t before = s->known ? s->pages.pages[s->known - 1] : RN_NO_PAGE;
+    int32_t before = rn_page_before(&s->pages, s->known);
     uint64_t hash = rn_prefix_hash(before, s->tokens + begin, size);
     return &g->readers[hash & (g->reader_count - 1)];
 }

@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
+
 // ---- line ---------------------------------------------------------------------------------------
 
 void rn_sequence_queue(rn_sequence *sequence) {
@@ -77,6 +79,11 @@ rn_status rn_sequence_create(rn_generator *g, const rn_sampling *sampling, rn_se
     rn_sequence_queue(s);
     *out = s;
     return RN_OK;
+}
+
+void rn_sequence_set_owner(rn_sequence *s, uint32_t owner) {
+    assert(owner < INT32_MAX && s->pages.count == 0);
+    s->pages.owner = owner;
 }
 
 void rn_sequence_destroy(rn_sequence *s) {

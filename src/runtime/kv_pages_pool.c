@@ -93,7 +93,7 @@ bool rn_page_pool_promise(rn_page_pool *pool, rn_page_list *list, uint32_t pages
 
 void rn_page_pool_publish(rn_page_pool *pool, rn_page_list *list, uint32_t at,
                           const uint32_t *tokens) {
-    int32_t before = at ? list->pages[at - 1] : RN_NO_PAGE, own = list->pages[at];
+    int32_t before = rn_page_before(list, at), own = list->pages[at];
     int32_t equal = rn_prefix_find(&pool->known, before, tokens);
     if (equal == RN_NO_PAGE) {
         rn_prefix_add(&pool->known, own, before, tokens);
@@ -105,7 +105,7 @@ void rn_page_pool_publish(rn_page_pool *pool, rn_page_list *list, uint32_t at,
 }
 
 bool rn_page_pool_adopt(rn_page_pool *pool, rn_page_list *list, const uint32_t *tokens) {
-    int32_t before = list->count ? list->pages[list->count - 1] : RN_NO_PAGE;
+    int32_t before = rn_page_before(list, list->count);
     int32_t page = rn_prefix_find(&pool->known, before, tokens);
     if (page == RN_NO_PAGE || (pool->holders[page] == 0 && !may_take(pool, list))) return false;
     append(pool, list, page);

@@ -26,7 +26,13 @@ typedef struct rn_page_list {
     int32_t *pages; // a row of the page table: `count` pages, then -1
     uint32_t count;
     uint32_t promised; // pages in all, those that it has included
+    uint32_t owner;    // finds pages of the same owner only, and is found by them; below INT32_MAX
 } rn_page_list;
+
+// What the page behind `at` others stands behind: the page before it, or the root of its owner.
+static inline int32_t rn_page_before(const rn_page_list *list, uint32_t at) {
+    return at ? list->pages[at - 1] : RN_NO_PAGE - (int32_t)list->owner;
+}
 
 // All are free, page 0 is taken first. page_tokens 0: what a page holds is never known. The memory
 // is the arena's.

@@ -3,6 +3,9 @@
 //     ─ "You are a " ─ "helpful ma" ─┬─ "chine. Hi!"      a page is known by its tokens and the
 //                                    └─ "chine. Why"      page before it: a path is a beginning
 //
+// A first page has a root before it, a number below 0: texts of different roots know nothing of
+// each other, so that nobody can find out by its pages what another one has sent.
+//
 // Pages that nobody holds are kept, the newest last. Whoever holds a page holds all before it, and
 // gives them back from the end; so of two kept pages the one further on is the older one, and
 // forgetting the oldest never cuts a path in two.
@@ -14,7 +17,7 @@
 #define RN_NO_PAGE (-1)
 
 typedef struct rn_known_page {
-    int32_t before;       // the page before it, or RN_NO_PAGE
+    int32_t before;       // the page before it, or its root
     int32_t next;         // in its bucket
     int32_t older, newer; // where it is kept
     uint32_t bucket;

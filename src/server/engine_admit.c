@@ -29,6 +29,7 @@ static rn_status begin_choice(rn_engine *e, rn_job *job, uint32_t index, bool *o
     sampling.without_logprob = !job->ask.logprobs && sampling.logprobs == 0;
     RN_TRY(rn_sequence_create(e->generator, &sampling, &choice->sequence));
     e->sequences++;
+    rn_sequence_set_owner(choice->sequence, job->owner);
     RN_TRY(rn_sequence_feed(choice->sequence, prompt->ids, prompt->count));
     *out_fits = rn_sequence_reserve(choice->sequence, prompt->count + job->max_tokens - 1);
     return RN_OK;

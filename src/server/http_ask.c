@@ -87,8 +87,11 @@ static bool make_job(rn_client *client, rn_problem *out_problem) {
         client->room_bytes = bytes;
         return false;
     }
-    if (rn_job_create(&ask, room, bytes, client->who, wake, client, &client->job) == RN_OK)
+    if (rn_job_create(&ask, room, bytes, client->who, wake, client, &client->job) == RN_OK) {
+        bool apart = client->http->server->options.prefix_cache == RN_PREFIX_CACHE_KEY;
+        client->job->owner = apart ? client->key : 0;
         return true;
+    }
     rn_problem_from_story(out_problem, rn_last_story());
     return false;
 }

@@ -87,6 +87,7 @@ typedef struct rn_client {
     bool close; // the connection ends with the answer
     const rn_route *route;
     uint64_t who;                 // asks, for fairness
+    uint32_t key;                 // that it has shown, counted from 1; 0: none
     struct MHD_Response *refusal; // waits for the end of the body
     uint16_t refusal_status;
     uint64_t length; // of the body, as the head says; 0: it does not

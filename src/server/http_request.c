@@ -101,9 +101,11 @@ static bool check_key(rn_client *client, rn_problem *out) {
     const rn_keys *keys = &client->http->keys;
     size_t index = 0;
     client->who = client->address;
+    client->key = 0;
     if (!keys->count || !client->route || client->route->open) return true;
     if (rn_keys_match(keys, rn_http_header(client, "Authorization"), &index)) {
         client->who = rn_hash(&index, sizeof index, 1);
+        client->key = (uint32_t)index + 1;
         return true;
     }
     return rn_problem_set(out, 401, "invalid_api_key", "",

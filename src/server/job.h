@@ -51,6 +51,7 @@ struct rn_job {
     char id[40];     // "cmpl-...", "chatcmpl-...", "gen-..."
     int64_t created; // seconds since 1970
     uint64_t client; // for fairness: who asks (key or address), hashed
+    uint32_t owner;  // shares pages with those of the same owner; set before it enters
     rn_room *room;
     void (*wake)(void *self); // there is something to read, or the job has ended; any thread, and
     void *self;               // never while the job's lock is held

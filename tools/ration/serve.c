@@ -97,6 +97,12 @@ static rn_status read_keys(server_command *c) {
     return path[0] ? read_key_file(c, path) : RN_OK;
 }
 
+static rn_prefix_cache read_prefix_cache(const invocation *in) {
+    const char *text = rn_settings_text(in->settings, "prefix-cache");
+    if (strcmp(text, "all") == 0) return RN_PREFIX_CACHE_ALL;
+    return strcmp(text, "off") == 0 ? RN_PREFIX_CACHE_OFF : RN_PREFIX_CACHE_KEY;
+}
+
 static const char *given(const invocation *in, const char *name) {
     const char *text = rn_settings_text(in->settings, name);
     return text[0] ? text : NULL;
@@ -134,6 +140,7 @@ static rn_status read_options(server_command *c) {
     o->cors_origin = given(in, "cors");
     o->save_folder = given(in, "save");
     o->profile_folder = given(in, "profile-folder");
+    o->prefix_cache = read_prefix_cache(in);
     RN_TRY(read_limits(in, &o->limits));
     RN_TRY(parse_time("drain", rn_settings_text(in->settings, "drain"), &c->drain_seconds));
     RN_TRY(read_keys(c));

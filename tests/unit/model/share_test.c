@@ -206,6 +206,45 @@ static void siblings_read_their_prompt_once(void **state) {
     }
 }
 
+static rn_sequence *begin_for(rn_generator *generator, uint32_t owner) {
+    rn_sequence *sequence;
+    assert_ok(rn_sequence_create(generator, &samplings[1], &sequence));
+    rn_sequence_set_owner(sequence, owner);
+    assert_ok(rn_sequence_feed(sequence, prompts[2], PROMPT));
+    return sequence;
+}
+
+// At the same time, and of what is kept: two owners' pages are never the same.
+static void owners_share_among_themselves_only(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    rn_generator *generator = create(&options);
+    const uint32_t tail = PROMPT % 8;
+    for (int round = 0; round < 2; round++) {
+        rn_sequence *sequences[4];
+        story got[4] = {{0}};
+        uint64_t before = rn_generator_get_facts(generator).prompt_tokens;
+        for (uint32_t i = 0; i < 4; i++)
+            sequences[i] = begin_for(generator, 5 + i / 2);
+        while (got[1].count < TOLD || got[3].count < TOLD) {
+            assert_ok(rn_generator_step(generator));
+            for (int i = 0; i < 4; i++)
+                story_take(&got[i], sequences[i], TOLD);
+        }
+        uint64_t read = rn_generator_get_facts(generator).prompt_tokens - before;
+        assert_int_equal(read, round ? 4 * tail : 2 * (PROMPT + tail));
+        for (int i = 0; i < 4; i++) {
+            bool shares = round > 0 || i % 2 == 1;
+            assert_int_equal(rn_sequence_shared(sequences[i]), shares ? PROMPT - tail : 0);
+            story_expect(&got[i], &expected[2][1]);
+            rn_sequence_destroy(sequences[i]);
+        }
+    }
+    rn_sequence *stranger = begin_for(generator, 4);
+    assert_int_equal(rn_sequence_shared(stranger), 0);
+    rn_generator_destroy(generator);
+}
+
 // The last token is always read: without its row there are no logits.
 static void a_prompt_of_whole_pages_is_shared_but_for_the_last(void **state) {
     (void)state;
@@ -443,6 +482,7 @@ int main(void) {
         cmocka_unit_test(keys_and_values_of_any_dtype_are_shared),
         cmocka_unit_test(little_room_changes_no_bit),
         cmocka_unit_test(siblings_read_their_prompt_once),
+        cmocka_unit_test(owners_share_among_themselves_only),
         cmocka_unit_test(a_prompt_of_whole_pages_is_shared_but_for_the_last),
         cmocka_unit_test(what_was_said_is_found_again),
         cmocka_unit_test(going_back_into_a_shared_page_spoils_nobody),
