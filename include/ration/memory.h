@@ -228,10 +228,12 @@ RN_API rn_scope_stats rn_scope_end(rn_scope *scope);
 // ---- stages ---------------------------------------------------------------------------
 
 // One log line: time, resident memory, the ledger by device, what is free; and a marker in the
-// profile. Names are those of a model server's life, in this order: "start", "config_loaded",
-// "tokenizer_loaded", then on each target "device_ready", "plan_made", "model_loaded_cpu" (or
-// "inputs_on_device", "model_on_device"), "test_forward_pass", "warm_up", "compilation_complete",
-// "model_saved", "server_ready", "final_cleanup".
+// profile. To be called at the moment a stage ends: what is told is the memory of that moment. The
+// library itself tells "config_loaded", "tokenizer_loaded" (rn_model_open), "device_ready" (a
+// ladder, on each target that it tries), "plan_made", "model_loaded_cpu" or on a device with memory
+// of its own "model_on_device" (rn_generator_create), there "inputs_on_device" (a session's first
+// run), and a server "test_forward_pass", "warm_up", "model_saved" and "server_ready"; the program
+// tells "start" and "final_cleanup".
 RN_API void rn_stage(const char *name);
 // The same for a failure at or behind a stage, as an error: stage, the story's class, what that
 // means and what to do (error_class.h), and the memory. The marker is "NAME failed: CLASS".

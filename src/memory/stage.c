@@ -18,7 +18,7 @@ enum { MAX_LINE_BYTES = 32 << 10 };
 typedef struct stage_report {
     const char *stage;
     const rn_story *failure; // NULL: the stage was reached
-    const char *target;      // where it failed, or NULL
+    const char *target;      // where, or NULL
     rn_log_level level;
     rn_process_info process;
 } stage_report;
@@ -48,10 +48,11 @@ static rn_status write_text(rn_sink sink, const stage_report *report) {
     if (rn_log_form_get() == RN_LOG_SYMBOLS)
         RN_TRY(rn_sink_print(sink, "%s ",
                              report->failure ? rn_log_symbol(report->level) : STAGE_SYMBOL));
-    if (!report->failure)
-        RN_TRY(rn_sink_print(sink, "%s stage %s: ", time_text, report->stage));
-    else
+    if (report->failure)
         RN_TRY(write_failure(sink, report, time_text));
+    else
+        RN_TRY(rn_sink_print(sink, "%s stage %s%s%s: ", time_text, report->stage,
+                             report->target ? " on " : "", report->target ? report->target : ""));
     return write_memory(sink, &report->process);
 }
 
@@ -124,12 +125,16 @@ static void tell(stage_report *report) {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static rn_stage_name last; // under lock
 
-void rn_stage(const char *name) {
+void rn_stage_on(const char *target, const char *name) {
     pthread_mutex_lock(&lock);
     snprintf(last.text, sizeof last.text, "%s", name);
     pthread_mutex_unlock(&lock);
     rn_ledger_emit(&(rn_event){.kind = RN_EVENT_STAGE, .name = name});
-    tell(&(stage_report){.stage = name, .level = RN_LOG_INFO});
+    tell(&(stage_report){.stage = name, .target = target, .level = RN_LOG_INFO});
+}
+
+void rn_stage(const char *name) {
+    rn_stage_on(NULL, name);
 }
 
 rn_stage_name rn_stage_last(void) {

@@ -126,6 +126,7 @@ static rn_status make_plan(void *self, const rn_plan **out) {
     rn_status s = rn_generator_make_plan(o->maker, g);
     rn_profile_end();
     RN_TRY(s);
+    rn_stage("plan_made");
     if (g->options.planned) g->options.planned(g->options.planned_self, g->plan);
     *out = g->plan;
     return RN_OK;
@@ -133,7 +134,9 @@ static rn_status make_plan(void *self, const rn_plan **out) {
 
 static rn_status open_plan(void *self) {
     opening *o = self;
-    return open_session(o->g, o->maker);
+    RN_TRY(open_session(o->g, o->maker));
+    rn_stage(rn_generator_caps(o->g)->own_memory ? "model_on_device" : "model_loaded_cpu");
+    return RN_OK;
 }
 
 static void close_plan(void *self) {

@@ -189,6 +189,7 @@ static rn_status open_files(rn_model *model, const char *path, const rn_model_op
     bool gguf = rn_checkpoint_container(model->checkpoint) == RN_CONTAINER_GGUF;
     RN_TRY(gguf ? read_gguf_config(model, path) : read_json_config(model, folder));
     RN_TRY(check_files(model, options));
+    rn_stage("config_loaded");
     if (options->without_tokenizer) return RN_OK;
     RN_TRY(gguf ? read_gguf_template(model) : rn_chat_source_read(folder, &model->chat_template));
     if (options->tokenizer_path)
@@ -206,6 +207,7 @@ static rn_status open_own(rn_model *model, const rn_model_options *options) {
                                      own.weights.bytes, &model->checkpoint));
     RN_TRY(read_own_config(model, own.config));
     RN_TRY(check_files(model, options));
+    rn_stage("config_loaded");
     if (options->without_tokenizer) return RN_OK;
     return options->tokenizer_path ? rn_tokenizer_open(options->tokenizer_path, &model->tokenizer)
                                    : rn_tokenizer_from_json("the library's tokenizer.json",
@@ -223,6 +225,7 @@ rn_status rn_model_open(const char *path, const rn_model_options *options, rn_mo
     rn_buffer_init(&model->chat_template, RN_HOST_OTHER, MAX_TEMPLATE_BYTES);
     rn_status s = path ? open_files(model, path, options) : open_own(model, options);
     if (s == RN_OK) s = check_tokenizer(model);
+    if (s == RN_OK && model->tokenizer) rn_stage("tokenizer_loaded");
     if (s == RN_OK)
         *out = model;
     else

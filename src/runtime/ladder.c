@@ -60,17 +60,36 @@ static rn_story take_story(rn_status status, const char *target) {
     return *rn_last_story();
 }
 
-// A failure is an error where it is the end; a target that nobody asked for may be missing.
-static rn_log_level level_of(const rn_ladder *ladder, size_t rung, bool opened, rn_status status) {
-    if (status == RN_CANCELLED) return RN_LOG_INFO;
-    if (ladder->options.no_fallback || rung + 1 == ladder->count) return RN_LOG_ERROR;
-    return opened || ladder->targets[rung].wanted ? RN_LOG_WARNING : RN_LOG_INFO;
+static bool has_next(const rn_ladder *ladder, size_t rung, rn_status status) {
+    return status != RN_CANCELLED && !ladder->options.no_fallback && rung + 1 < ladder->count;
+}
+
+// A failure that is the end is returned, and whoever gets it tells it: here it would be told twice.
+// A target that nobody asked for may be missing without a word of failure.
+static void tell_failure(const rn_ladder *ladder, const rn_rung *rung, const char *stage,
+                         const rn_story *story) {
+    if (!has_next(ladder, rung->index, story->status)) {
+        rn_stage_failed_on(rung->name, RN_LOG_DEBUG, stage, story);
+    } else if (rung->device || ladder->targets[rung->index].wanted) {
+        rn_stage_failed_on(rung->name, RN_LOG_WARNING, stage, story);
+    } else {
+        rn_log(RN_LOG_INFO, "ladder", "%s is not used: %s; trying %s", rung->name,
+               rn_error_classify(story)->meaning, ladder->targets[rung->index + 1].name);
+    }
+}
+
+// Whether somebody who waited for another device would want to know.
+static bool is_last_resort(const rn_ladder *ladder, const rn_rung *rung) {
+    bool disappointed = false;
+    for (size_t i = 0; i < rung->index; i++)
+        disappointed |= ladder->targets[i].wanted && ladder->targets[i].kind != RN_TARGET_CPU;
+    return disappointed && ladder->targets[rung->index].kind == RN_TARGET_CPU;
 }
 
 // Loads on an open device; the most it took there goes into the record.
 static rn_status load_on(rn_ladder *ladder, const rn_rung *rung, rn_attempt *attempt) {
     rn_scope scope;
-    rn_stage("device_ready");
+    rn_stage_on(rung->name, "device_ready");
     rn_scope_begin(&scope, rung->name, rn_device_get_caps(rung->device)->device);
     rn_status s = ladder->load.attempt(ladder->load.self, rung);
     attempt->peak_bytes = rn_scope_end(&scope).peak_allocated;
@@ -82,6 +101,8 @@ static void keep_rung(rn_ladder *ladder, const rn_rung *rung, const rn_held *bef
     ladder->device = rung->device;
     ladder->before = *before;
     attempt->state = RN_ATTEMPT_IN_USE;
+    if (is_last_resort(ladder, rung))
+        rn_log(RN_LOG_WARNING, "ladder", "%s is in use, as the last resort", rung->name);
     rn_ladder_put_latest(ladder, attempt, (int)rung->index);
 }
 
@@ -98,8 +119,7 @@ static void note_failure(ascent *way, const rn_rung *rung, const rn_attempt *att
 static rn_status drop_rung(ascent *way, const rn_rung *rung, const rn_held *before, rn_story *story,
                            rn_attempt *attempt) {
     rn_ladder *ladder = way->ladder;
-    rn_stage_failed_on(rung->name, level_of(ladder, rung->index, rung->device, story->status),
-                       attempt->stage, story);
+    tell_failure(ladder, rung, attempt->stage, story);
     way->leaked = give_back(ladder, rung->device, before, story, attempt) != RN_OK;
     if (way->leaked) *story = *rn_last_story();
     write_failure(attempt, story);
@@ -194,8 +214,8 @@ static rn_status leave(rn_ladder *ladder, const rn_story *failure) {
     if (failure) {
         rn_stage_name stage = rn_stage_last();
         memcpy(attempt.stage, stage.text, sizeof attempt.stage);
-        rn_stage_failed_on(attempt.target, level_of(ladder, attempt.rung, true, failure->status),
-                           stage.text, failure);
+        tell_failure(ladder, &(rn_rung){attempt.rung, attempt.target, ladder->device}, stage.text,
+                     failure);
     }
     rn_status s = give_back(ladder, ladder->device, &ladder->before, failure, &attempt);
     ladder->device = NULL;
@@ -217,8 +237,7 @@ rn_status rn_ladder_advance(rn_ladder *ladder, const rn_story *failure, rn_rung 
     if (!ladder->device) return rn_fail(RN_INVALID, "no rung of the ladder is in use");
     size_t next = (size_t)rn_ladder_rung(ladder) + 1;
     RN_TRY(leave(ladder, &story));
-    if (next == ladder->count || ladder->options.no_fallback || story.status == RN_CANCELLED)
-        return rn_story_restore(&story);
+    if (!has_next(ladder, next - 1, story.status)) return rn_story_restore(&story);
     rn_ladder_options options = ladder->options;
     rn_ladder_load load = ladder->load;
     return rn_ladder_climb_from(ladder, next, &options, &load, out);

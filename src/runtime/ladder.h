@@ -26,7 +26,8 @@ typedef struct rn_target {
     rn_sim_options sim; // SIM
 } rn_target;
 
-// RN_NOT_FOUND, RN_UNSUPPORTED: it is not there, or this build has nothing to run on it.
+// It is not there (RN_DEVICE; RN_NOT_FOUND: a plugin's file), or this build has nothing to run on
+// it (RN_UNSUPPORTED).
 RN_MUST_USE rn_status rn_target_open(const rn_target *target, uint32_t threads, rn_device **out);
 
 // ---- what the ledger says (ladder_held.c) -------------------------------------------------------

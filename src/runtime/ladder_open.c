@@ -29,6 +29,17 @@ static rn_status open_xla(const rn_target *target) {
         "models run on the CPU: --device cpu");
 }
 
+// A driver or a GPU that is not there is a matter of the device, not of a file or of this build.
+static rn_status open_cuda(const rn_target *target, uint32_t threads, rn_device **out) {
+    rn_status s = rn_cuda_device_create(target->ordinal, threads, out);
+    rn_story story = *rn_last_story();
+    if (s != RN_NOT_FOUND && s != RN_UNSUPPORTED) return s;
+    const char *class = rn_error_classify(&story)->name;
+    if (strcmp(class, "cuda_no_driver") != 0 && strcmp(class, "cuda_no_device") != 0) return s;
+    story.status = RN_DEVICE;
+    return rn_story_restore(&story);
+}
+
 rn_status rn_target_open(const rn_target *target, uint32_t threads, rn_device **out) {
     *out = NULL;
     switch (target->kind) {
@@ -37,7 +48,7 @@ rn_status rn_target_open(const rn_target *target, uint32_t threads, rn_device **
     case RN_TARGET_SIM:
         return rn_sim_device_create(&target->sim, out);
     case RN_TARGET_CUDA:
-        return rn_cuda_device_create(target->ordinal, threads, out);
+        return open_cuda(target, threads, out);
     case RN_TARGET_XLA:
         return open_xla(target);
     }

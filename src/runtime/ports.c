@@ -138,6 +138,14 @@ static void bring_rows(rn_session *session, uint64_t rows) {
     }
 }
 
+// Only those of the first run, which is never recorded: to wait for them costs later ones their
+// pace. A failure here is the run's, which finds the queue as it is.
+static void tell_inputs(rn_session *session) {
+    if (!session->ports || session->facts.runs > 0 || session->told_inputs) return;
+    session->told_inputs = rn_queue_finish(session->compute) == RN_OK;
+    if (session->told_inputs) rn_stage("inputs_on_device");
+}
+
 void rn_session_bring_inputs(rn_session *session, uint64_t rows) {
     if (session->first_step == 0) bring_rows(session, rows);
     for (uint32_t i = 0; session->ports && i < session->input_count; i++) {
@@ -147,6 +155,7 @@ void rn_session_bring_inputs(rn_session *session, uint64_t rows) {
             rn_queue_copy_in(session->compute, at, rn_session_port(session, value),
                              rn_session_value_bytes(session, value, rows));
     }
+    tell_inputs(session);
 }
 
 void rn_session_fetch_outputs(rn_session *session, uint64_t rows) {

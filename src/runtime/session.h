@@ -130,6 +130,7 @@ struct rn_session {
     rn_guard *guard;             // or NULL
     rn_session_profile *profile; // NULL: it was never recorded
     uint32_t arena_recording;    // the recording that knows of the arena; 0: none
+    bool told_inputs;            // the stage inputs_on_device
     bool primed;                 // the first reads of the next run are under way
     bool ran;                    // outputs are there
     bool handed;                 // what a part hands on is there

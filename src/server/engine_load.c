@@ -39,14 +39,12 @@ static rn_status open_form(rn_engine *e) {
 
 static rn_status open_model(rn_engine *e) {
     RN_TRY(rn_model_open(e->options->model_path, &e->options->model, &e->model));
-    rn_stage("config_loaded");
     e->intake.tokenizer = rn_model_tokenizer(e->model);
     if (!e->intake.tokenizer)
         return rn_hint(rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer"),
                        "name one with --tokenizer PATH");
     RN_TRY(open_form(e));
     rn_intake_measure(&e->intake);
-    rn_stage("tokenizer_loaded");
     name_model(e);
     return RN_OK;
 }
@@ -77,12 +75,6 @@ static uint32_t either(uint32_t given, uint64_t otherwise) {
     return given ? given : (uint32_t)otherwise;
 }
 
-static void tell_plan(void *self, const rn_plan *plan) {
-    (void)self;
-    (void)plan;
-    rn_stage("plan_made");
-}
-
 // At least one sequence can have its whole context; where there is room for more, all can.
 // `model_bytes` are held beside the plan; they count where such bytes do at all.
 static rn_status resolve_options(rn_engine *e, const rn_generator_options *given,
@@ -102,7 +94,6 @@ static rn_status resolve_options(rn_engine *e, const rn_generator_options *given
     o->prompt_rows = either(o->prompt_rows, PROMPT_ROWS);
     o->share_prefixes = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
     o->session.cancel = &e->cut;
-    o->planned = tell_plan;
     e->beside_bytes = o->plan.beside_bytes;
     e->outside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
     return RN_OK;
@@ -160,15 +151,6 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     pthread_mutex_unlock(&e->lock);
 }
 
-static void tell_loaded(const rn_device *device) {
-    if (device->caps.own_memory) {
-        rn_stage("inputs_on_device");
-        rn_stage("model_on_device");
-    } else {
-        rn_stage("model_loaded_cpu");
-    }
-}
-
 // The text takes of the answers' half of the room: a plan that does not fit is not saved.
 static rn_status write_plan(rn_engine *e) {
     char path[4096];
@@ -205,13 +187,11 @@ static rn_status attempt(void *self, const rn_rung *rung) {
     RN_TRY(rn_generator_create(e->model, &e->generator_options, &generator));
     uint64_t after = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     set_generator(e, generator);
-    tell_loaded(rung->device);
     adopt_plan(e, rung, after > before ? after - before : 0);
     RN_TRY(rn_engine_try(e));
     rn_stage("test_forward_pass");
     RN_TRY(rn_engine_warm(e));
     rn_stage("warm_up");
-    rn_stage("compilation_complete");
     save(e);
     return RN_OK;
 }
@@ -272,10 +252,9 @@ static rn_status load(rn_engine *e, const rn_generator_options *generator) {
     rn_status s = open_model(e);
     if (s == RN_OK) s = take_text(e);
     int64_t held = rn_scope_end(&scope).delta;
-    if (s != RN_OK) rn_stage_failed(rn_stage_last().text, rn_last_story());
     RN_TRY(s);
     RN_TRY(resolve_options(e, generator, held > 0 ? (uint64_t)held : 0));
-    return climb(e); // which tells its own failures
+    return climb(e);
 }
 
 static rn_status load_until(rn_engine *e, const rn_generator_options *generator) {

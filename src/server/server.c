@@ -9,6 +9,7 @@
 
 #include <ration/log.h>
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -69,12 +70,18 @@ static rn_status open_parts(rn_server *server) {
     return rn_http_start(server, &server->http);
 }
 
+typedef struct address {
+    char text[320];
+} address;
+
 // "http://[::1]:8000"
-static void log_address(const rn_server *server, const char *what, const char *more) {
+static address address_of(const rn_server *server) {
     const rn_server_options *o = &server->options;
     bool wide = strchr(o->host, ':') != NULL;
-    rn_log(RN_LOG_INFO, "server", "%s http%s://%s%s%s:%u%s", what, o->tls_key ? "s" : "",
-           wide ? "[" : "", o->host, wide ? "]" : "", rn_server_port(server), more);
+    address out;
+    snprintf(out.text, sizeof out.text, "http%s://%s%s%s:%u", o->tls_key ? "s" : "",
+             wide ? "[" : "", o->host, wide ? "]" : "", rn_server_port(server));
+    return out;
 }
 
 rn_status rn_server_create(const rn_server_options *options, rn_server **out) {
@@ -91,7 +98,8 @@ rn_status rn_server_create(const rn_server_options *options, rn_server **out) {
         rn_server_destroy(server);
         return s;
     }
-    log_address(server, "opening", " (503 until the model is loaded)");
+    rn_log(RN_LOG_INFO, "server", "opening %s (503 until the model is loaded)",
+           address_of(server).text);
     *out = server;
     return RN_OK;
 }
@@ -119,6 +127,31 @@ uint64_t rn_server_own_bytes(const rn_server *server) {
 
 // ---- serving ------------------------------------------------------------------------------------
 
+// "budget 4 GiB", "budget 40 GiB of cuda:0 and 16 GiB of the host"
+static void write_budget(const rn_engine_facts *facts, uint64_t device_bytes, char *out,
+                         size_t bytes) {
+    rn_size_text host = rn_size_format(facts->budget_bytes);
+    if (facts->budget_bytes == 0)
+        snprintf(out, bytes, "no budget");
+    else if (device_bytes && strcmp(facts->target, "cpu") != 0)
+        snprintf(out, bytes, "budget %s of %s and %s of the host",
+                 rn_size_format(device_bytes).text, facts->target, host.text);
+    else
+        snprintf(out, bytes, "budget %s", host.text);
+}
+
+// All that somebody who starts a server wants to see, in one line.
+static void log_ready(const rn_server *server, const rn_generator_options *generator) {
+    rn_engine_facts facts;
+    char budget[160];
+    rn_engine_get_facts(server->engine, &facts);
+    write_budget(&facts, generator->device_budget.bytes, budget, sizeof budget);
+    rn_log(RN_LOG_INFO, "server",
+           "ready: %s on %s, %s, context %u tokens, %u request%s in parallel, listening on %s",
+           rn_engine_model_name(server->engine), facts.target, budget, facts.context,
+           facts.sequences_max, facts.sequences_max == 1 ? "" : "s", address_of(server).text);
+}
+
 rn_status rn_server_load(rn_server *server, const rn_generator_options *generator) {
     rn_generator_options options = *generator;
     // Where the caller counts planned bytes only, so does the server.
@@ -129,7 +162,7 @@ rn_status rn_server_load(rn_server *server, const rn_generator_options *generato
                        (unsigned long long)generator->plan.beside_bytes);
     RN_TRY(rn_engine_load(server->engine, &options));
     rn_stage("server_ready");
-    log_address(server, "listening on", "");
+    log_ready(server, generator);
     return RN_OK;
 }
 

@@ -69,7 +69,7 @@ expect 2 "$ration" calibrate --threads some
 cp cache/ration/rates.json kept
 expect 2 "$ration" calibrate --device abacus
 says err abacus
-RATION_CUDA_DRIVER=/no/such/driver expect 3 "$ration" calibrate --device cuda
+RATION_CUDA_DRIVER=/no/such/driver expect 5 "$ration" calibrate --device cuda
 says err 'no CUDA driver'
 expect 4 "$ration" calibrate --threads 1 --disk disk --device 'sim:memory=1MiB'
 says err sim

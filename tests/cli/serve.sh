@@ -21,10 +21,13 @@ ask 200 /metrics
 ask 200 /openapi.json
 ask 200 /health/live
 ask 200 /health/ready
-for stage in start config_loaded tokenizer_loaded plan_made model_loaded_cpu device_ready test_forward_pass warm_up \
-    compilation_complete server_ready; do
-    grep -q "stage $stage:" log || { cp log err; fail "no stage $stage"; }
-done
+# Each stage once, in its order, measured when it ended: nothing holds weights before they are loaded, and what does not
+# happen is not told.
+told_stages=$(sed -n 's/.* stage \([a-z_]*\).*/\1/p' log | tr '\n' ' ')
+equals 'stages' 'start config_loaded tokenizer_loaded device_ready plan_made model_loaded_cpu test_forward_pass warm_up server_ready ' \
+    "$told_stages"
+says log 'stage device_ready on cpu: ' 'ready: default on cpu, budget ' ', context 288 tokens, 8 requests in parallel, listening on http://'
+grep -q fail log && fail 'a healthy start tells of a failure'
 
 # The same text as ration run: a seed is a seed.
 ask 200 /v1/completions '{"prompt": "Once upon a time", "max_tokens": 40, "seed": 7, "temperature": 0.9, "top_k": 40, "top_p": 0.95, "min_p": 0.05}'
@@ -62,8 +65,13 @@ MAX_LENGTH=24 BATCH_SIZE=3 SEQUENCE_LENGTH=128 COMPILED_MODEL_PATH=$scratch/save
 python3 - << 'PYTHON' || fail 'the log is not JSON lines'
 import json
 lines = [json.loads(line) for line in open('log')]
-stages = [line['stage'] for line in lines if 'stage' in line]
+stages = {line['stage']: line for line in lines if 'stage' in line}
 assert 'server_ready' in stages and 'model_saved' in stages, stages
+weights = {name: line['ledger']['host'].get('weights', 0) for name, line in stages.items()}
+assert weights['plan_made'] == 0 < weights['model_loaded_cpu'] == weights['server_ready'], weights
+other = {name: line['ledger']['host'].get('other', 0) for name, line in stages.items()}
+assert other['config_loaded'] < other['tokenizer_loaded'], other
+assert stages['device_ready']['target'] == 'cpu'
 assert all('resident_bytes' in line for line in lines if 'stage' in line)
 PYTHON
 python3 -m json.tool < saved/plan.json > /dev/null || fail 'no plan was saved'
@@ -104,6 +112,18 @@ grep -q secret out && fail 'the list shows a key'
 # ---- budgets ------------------------------------------------------------------------------------
 expect 4 "$ration" serve --port 0 --budget 20MiB
 says err 'smallest budget'
+equals 'how often a refusal is told' 1 "$(grep -c 'does not fit' err)"
+expect 4 "$ration" serve --port 0 --budget 20MiB --json
+python3 -c "
+import json
+lines = [json.loads(line) for line in open('err')]
+failed = [line for line in lines if line.get('level') == 'error']
+assert len(failed) == 1 and failed[0]['class'] == 'over_budget' and failed[0]['failed_stage'] == 'device_ready', failed" ||
+    fail 'a refusal is not one line of a JSON log'
+NEURON_CORES=2 WORKERS=4 expect 4 "$ration" serve --port 0 --budget 20MiB
+says err 'NEURON_CORES is set and has no effect here: ' 'WORKERS is set and has no effect here: '
+RATION_CUDA_DRIVER=/no/such/driver expect 5 "$ration" serve --port 0 --device cuda
+says err 'no CUDA driver'
 expect 2 "$ration" serve --port 70000
 expect 2 "$ration" serve --port 0 --drain soon
 expect 2 "$ration" serve --port 0 --idle-timeout 0s

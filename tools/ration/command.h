@@ -16,6 +16,7 @@ typedef struct invocation {
     int rest_count;
     bool json;
     int *exit_code; // 0; of a command that succeeds: profile run sets the recorded program's own
+    rn_stage_name reached; // the last stage, where the command has ended
 } invocation;
 
 typedef struct command {

@@ -108,7 +108,7 @@ static bool was_refused(const rn_story *story) {
     return story->status == RN_OVER_BUDGET && rn_last_refusal()->requested_bytes > 0;
 }
 
-static void print_story_json(const rn_story *story) {
+static void print_story_json(const rn_story *story, const char *stage) {
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
@@ -119,22 +119,32 @@ static void print_story_json(const rn_story *story) {
     rn_json_string(&json, "path", story->path);
     if (story->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", story->offset);
     rn_json_string(&json, "hint", story->hint);
+    if (stage[0]) rn_json_string(&json, "stage", stage);
     if (was_refused(story)) rn_refusal_json(rn_last_refusal(), &json, "refusal");
     rn_json_end(&json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);
 }
 
-static int fail(bool json) {
-    const rn_story *story = rn_last_story();
+static void print_story(const rn_story *story, const char *stage) {
     fprintf(stderr, "ration: %s\n", story->message);
     if (story->path[0] && !strstr(story->message, story->path))
         fprintf(stderr, "  file: %s\n", story->path);
     if (story->offset != RN_NO_OFFSET)
         fprintf(stderr, "  at byte: %llu\n", (unsigned long long)story->offset);
+    if (stage[0] && strcmp(stage, "start") != 0) fprintf(stderr, "  stage: %s\n", stage);
     if (story->hint[0]) fprintf(stderr, "  hint: %s\n", story->hint);
     if (was_refused(story)) (void)!rn_refusal_print(rn_last_refusal(), rn_sink_file(stderr));
-    if (json) print_story_json(story);
+}
+
+// Once: as a line of the log where that is for machines.
+static int fail(const invocation *in) {
+    const rn_story *story = rn_last_story();
+    if (rn_log_form_get() == RN_LOG_JSON && rn_log_wants(RN_LOG_ERROR))
+        rn_stage_failed(in->reached.text, story);
+    else
+        print_story(story, in->reached.text);
+    if (in->json) print_story_json(story, in->reached.text);
     return exit_code(story->status);
 }
 
@@ -210,10 +220,11 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     return check_words(in);
 }
 
-static rn_status run_recorded(const invocation *in) {
+static rn_status run_recorded(invocation *in) {
     RN_TRY(begin_profiling(in));
     rn_stage("start");
     rn_status s = in->command->run(in);
+    in->reached = rn_stage_last();
     rn_stage("final_cleanup");
     end_profiling(in);
     return s;
@@ -235,7 +246,7 @@ static int carry_out(const command *c, int argc, char **argv) {
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))
         s = rn_fail(RN_IO, "cannot write to standard output");
-    if (s != RN_OK) code = fail(in.json);
+    if (s != RN_OK) code = fail(&in);
     rn_settings_destroy(in.settings);
     return code;
 }

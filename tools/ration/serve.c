@@ -195,9 +195,24 @@ static void keep_heap_small(void) {
     mallopt(M_TRIM_THRESHOLD, 256 << 10);
 }
 
+// Who comes with settings of the seed is told which of them do nothing.
+static void tell_unused_variables(void) {
+    static const struct {
+        const char *name, *why;
+    } unused[] = {{"NEURON_CORES", "there is no Neuron device; --device says what to run on"},
+                  {"WORKERS", "one engine batches all requests; --parallel says how many at once"}};
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {
+        const char *value = getenv(unused[i].name);
+        if (value && *value)
+            rn_log(RN_LOG_WARNING, "server", "%s is set and has no effect here: %s", unused[i].name,
+                   unused[i].why);
+    }
+}
+
 static rn_status run(const invocation *in) {
     signal(SIGPIPE, SIG_IGN); // who reads the log may go away; the server stays
     keep_heap_small();
+    tell_unused_variables();
     server_command *c = calloc(1, sizeof *c); // a few paths: too large for the stack
     if (!c) return rn_fail(RN_NO_MEMORY, "no memory");
     c->in = in;
@@ -245,8 +260,8 @@ const command serve_command = {
         "(never, with the numbers). One line a stage goes to standard error. SIGTERM, SIGINT or\n"
         "SIGHUP ends what runs and then the server. MODEL_NAME, MAX_LENGTH, BATCH_SIZE,\n"
         "SEQUENCE_LENGTH, HOST, PORT and COMPILED_MODEL_PATH in the environment are heeded as\n"
-        "--model, --max-tokens, --parallel, --ctx, --host, --port and --save. --json writes the\n"
-        "log as JSON lines.",
+        "--model, --max-tokens, --parallel, --ctx, --host, --port and --save; NEURON_CORES and\n"
+        "WORKERS have no effect, and the log says so. --json writes the log as JSON lines.",
     .example = "ration serve models/llama-1b --budget 4GiB --port 8000",
     .min_words = 0,
     .max_words = 1,

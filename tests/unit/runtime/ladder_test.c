@@ -248,8 +248,8 @@ static void fault_at_any_place_falls_to_the_next_rung(void **state) {
     static const struct {
         const char *fault, *first_stage, *last_stage;
     } faults[] = {{"fail_alloc", "plan_made", "plan_made"},
-                  {"fail_copy", "plan_made", "model_on_device"},
-                  {"fail_launch", "model_on_device", "model_on_device"}};
+                  {"fail_copy", "plan_made", "inputs_on_device"},
+                  {"fail_launch", "inputs_on_device", "inputs_on_device"}};
     float y[ROWS * WIDTH];
     ask_cpu(y);
     for (size_t f = 0; f < 3; f++) {
@@ -432,6 +432,7 @@ static void machine_without_a_driver_falls_from_auto_to_the_cpu(void **state) {
     assert_string_equal("cuda:0", attempt.target);
     assert_string_equal("cuda_no_driver", attempt.failure->name);
     assert_string_equal("tokenizer_loaded", attempt.stage);
+    assert_int_equal(RN_DEVICE, attempt.status);
     assert_ok(rn_ladder_leave(ladder, NULL));
     rn_ladder_destroy(ladder);
 }
@@ -447,7 +448,7 @@ static void gpu_that_is_there_is_told_from_one_that_is_not(void **state) {
     rn_attempt attempt = only_failure("cuda:0", RN_UNSUPPORTED);
     assert_non_null(strstr(attempt.message, "cuda:0 is there ("));
     assert_string_equal("unsupported", attempt.failure->name);
-    attempt = only_failure("cuda:1", RN_NOT_FOUND);
+    attempt = only_failure("cuda:1", RN_DEVICE);
     assert_string_equal("cuda_no_device", attempt.failure->name);
 }
 
@@ -653,13 +654,48 @@ static void failures_are_logged_by_how_much_they_matter(void **state) {
     assert_string_equal("", log_of("cpu", RN_LOG_WARNING));
     assert_string_equal("", log_of("auto", RN_LOG_WARNING)); // nobody asked for a GPU
     assert_non_null(strstr(log_of("auto", RN_LOG_INFO),
-                           " info failed at stage test_forward_pass on cuda:0: cuda_no_driver ("));
+                           " info ladder: cuda:0 is not used: NVIDIA's driver is not installed, or "
+                           "not visible in this container; trying cpu\n"));
+    assert_null(strstr(logged, "fail"));
     assert_non_null(strstr(log_of("cuda,cpu", RN_LOG_WARNING), " warning failed at stage "));
     assert_non_null(strstr(log_of("sim:fail_launch=1,cpu", RN_LOG_WARNING),
-                           " warning failed at stage model_on_device on sim: injected_fault ("));
+                           " warning failed at stage inputs_on_device on sim: injected_fault ("));
     assert_string_equal("", log_of("sim:fail_launch=1,cpu", RN_LOG_ERROR));
-    assert_non_null(strstr(log_of("sim:fail_launch=1", RN_LOG_ERROR), " error failed at stage "));
-    assert_non_null(strstr(log_of("cpu", RN_LOG_INFO), " stage device_ready: "));
+}
+
+static void failure_that_is_the_end_is_told_by_who_gets_it(void **state) {
+    (void)state;
+    assert_null(strstr(log_of("sim:fail_launch=1", RN_LOG_INFO), "fail"));
+    const char *first =
+        strstr(log_of("sim:fail_launch=1,sim:fail_launch=1", RN_LOG_INFO), "failed at");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "failed at")); // the second is in the story
+}
+
+static void device_in_use_is_named(void **state) {
+    (void)state;
+    assert_non_null(strstr(log_of("cpu", RN_LOG_INFO), " stage device_ready on cpu: "));
+    assert_null(strstr(logged, "last resort")); // there was no other
+    assert_non_null(strstr(log_of("sim,cpu", RN_LOG_INFO), " stage device_ready on sim: "));
+    assert_null(strstr(logged, "cpu"));
+    assert_null(strstr(log_of("auto", RN_LOG_INFO), "last resort")); // nobody asked for a GPU
+    assert_non_null(strstr(log_of("cuda,cpu", RN_LOG_WARNING),
+                           " warning ladder: cpu is in use, as the last resort\n"));
+}
+
+static void stages_are_told_where_they_end(void **state) {
+    (void)state;
+    const char *text = log_of("sim", RN_LOG_INFO), *last = text;
+    static const char *const stages[] = {"device_ready", "plan_made", "model_on_device",
+                                         "inputs_on_device", "test_forward_pass"};
+    for (int i = 0; i < 5; i++) {
+        const char *found = strstr(text, stages[i]);
+        assert_non_null(found);
+        assert_true(found >= last);
+        assert_null(strstr(found + 1, stages[i])); // once
+        last = found;
+    }
+    assert_null(strstr(log_of("cpu", RN_LOG_INFO), "inputs_on_device")); // they are there already
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -687,6 +723,9 @@ int main(void) {
         TEST(json_says_what_is_in_use_and_hides_folders),
         TEST(record_may_be_read_while_another_thread_climbs),
         TEST(failures_are_logged_by_how_much_they_matter),
+        TEST(failure_that_is_the_end_is_told_by_who_gets_it),
+        TEST(device_in_use_is_named),
+        TEST(stages_are_told_where_they_end),
         TEST(gpu_that_is_there_is_told_from_one_that_is_not),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
