@@ -110,7 +110,7 @@ static const rn_option table[] = {
      "commas [serve: "
      "auto; else cpu]. On a device with its own memory --budget is for that (cuda:0=4GiB,host=8GiB "
      "for both)"},
-    {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false, "serve", "true", NULL, NULL,
+    {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false, "run plan serve", "true", NULL, NULL,
      "where a device fails, try the next; --no-fallback refuses instead"},
     {"parallel", "serve.parallel", 0, RN_OPTION_COUNT, false, "serve", "8", "N", NULL,
      "answers made at once"},

@@ -205,3 +205,14 @@ mkdir -p cache/ration
 echo '{"threads": "two"}' > cache/ration/rates.json
 XDG_CACHE_HOME=$PWD/cache expect 3 "$ration" plan resnet18
 says err 'ration calibrate makes it anew' rates.json
+
+# ---- devices: the ladder, and its record
+RATION_CUDA_DRIVER=/no/such/driver expect 5 "$ration" plan mlp --device cuda
+RATION_CUDA_DRIVER=/no/such/driver expect 0 "$ration" plan mlp --device cuda,cpu --json
+says err 'warning failed at stage ' 'cpu is in use, as the last resort'
+check_json "
+assert j['device'] == j['ladder']['target'] == 'cpu', j['ladder']
+assert j['ladder']['attempts'][0]['class'] == 'cuda_no_driver', j['ladder']"
+expect 0 "$ration" plan llama:2x128:train --device 'sim:memory=1MiB,cpu' --json
+check_json "assert j['ladder']['attempts'][0]['class'] == 'over_budget' and j['device'] == 'cpu', j['ladder']"
+expect 4 "$ration" plan llama:2x128:train --device 'sim:memory=1MiB,cpu' --no-fallback

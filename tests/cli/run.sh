@@ -87,6 +87,43 @@ printf '{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}' > empty/
 expect 3 "$ration" run empty -p x
 says err 'mamba'
 
+# ---- devices: the ladder of a server
+missing=/no/such/driver
+RATION_CUDA_DRIVER=$missing expect 5 "$ration" run -p Once -n 2 --greedy -q --device cuda
+says err 'no CUDA driver'
+for first in cuda 'sim:memory=1MiB' 'sim:fail_launch=1'; do
+    RATION_CUDA_DRIVER=$missing expect 0 "$ration" run -p 'Once upon a time' -n 24 --greedy -q --device "$first,cpu"
+    cmp -s out story || fail "after $first the CPU says something else"
+    says err 'warning failed at stage ' 'cpu is in use, as the last resort'
+    RATION_CUDA_DRIVER=$missing expect 0 "$ration" run -p Once -n 2 --greedy --json --device "$first,cpu" --log-level off
+    check_json "
+ladder = j['ladder']
+assert ladder['target'] == j['plan']['device'] == 'cpu' and ladder['rung'] == 1 and len(ladder['attempts']) == 2, ladder
+assert ladder['attempts'][0]['state'] == 'failed' and ladder['attempts'][0]['class'] and ladder['attempts'][0]['stage'], ladder
+assert ladder['attempts'][1]['state'] == 'in_use', ladder"
+done
+RATION_CUDA_DRIVER=$missing expect 0 "$ration" run -p Once -n 2 --greedy -q --device auto
+[ ! -s err ] || fail 'nobody asked for a GPU, but its absence is told'
+expect 4 "$ration" run -p Once -n 2 --greedy -q --device 'sim:memory=1MiB,cpu' --no-fallback
+expect 5 "$ration" run -p Once -n 2 --greedy -q --device 'sim:fail_launch=1'
+says err 'this launch is to fail' 'stage: inputs_on_device'
+# A budget may name each of them; the CPU's memory is the host's.
+expect 0 "$ration" run -p Once -n 2 --greedy -q --device 'sim:fail_launch=1,cpu' --budget sim=1GiB,host=2GiB
+expect 2 "$ration" run -p Once -n 2 --greedy -q --device cpu --budget cpu=1GiB
+expect 2 "$ration" run -p Once -n 2 --greedy -q --device sim,cpu --budget cuda:0=1GiB
+
+# ---- stages, measured when they end
+expect 0 "$ration" run -p Once -n 2 --greedy -q --log-level info --device cpu
+equals 'stages' 'start config_loaded tokenizer_loaded device_ready plan_made model_loaded_cpu final_cleanup ' \
+    "$(sed -n 's/.* stage \([a-z_]*\).*/\1/p' err | tr '\n' ' ')"
+says err 'stage device_ready on cpu: '
+expect 0 "$ration" run -p Once -n 2 --greedy -q --log-level info --device sim
+equals 'stages' \
+    'start config_loaded tokenizer_loaded device_ready plan_made model_on_device inputs_on_device final_cleanup ' \
+    "$(sed -n 's/.* stage \([a-z_]*\).*/\1/p' err | tr '\n' ' ')"
+grep 'stage plan_made' err | grep -q 'sim 0 B' || fail 'the device holds something before it is loaded'
+grep 'stage model_on_device' err | grep -q 'sim 0 B' && fail 'the loaded device holds nothing'
+
 # ---- real weights
 [ -d "$data/llama/stories260K" ] || { echo 'real weights: skipped, no data'; exit 0; }
 stories=$data/llama/stories260K

@@ -143,7 +143,9 @@ static rn_status run_with(const invocation *in, rn_device *device) {
 // A device that cannot be opened is told before anything is measured. The CPU always is.
 static rn_status run(const invocation *in) {
     rn_device *device = NULL;
-    RN_TRY(open_device(in, (uint32_t)rn_settings_count(in->settings, "threads"), &device));
+    const char *targets = rn_settings_text(in->settings, "device");
+    RN_TRY(rn_device_open(targets[0] ? targets : "cpu",
+                          (uint32_t)rn_settings_count(in->settings, "threads"), &device));
     rn_status s = run_with(in, rn_device_has_own_memory(device) ? device : NULL);
     rn_device_destroy(device);
     return s;

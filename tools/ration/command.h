@@ -78,8 +78,8 @@ rn_status read_server_budget(const invocation *in, host_budget *out);
 // The smallest --budget that leaves so much for a plan, in whole MiB (or just that after "+").
 uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes);
 
-// What --device names; the CPU where it names nothing.
-rn_status open_device(const invocation *in, uint32_t threads, rn_device **out);
+// What --device names; the CPU where it names nothing. The ladder is to be destroyed.
+rn_status parse_devices(const invocation *in, rn_ladder **out);
 
 // Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with
 // "..." at 255 bytes.

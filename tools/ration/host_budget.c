@@ -30,6 +30,23 @@ static bool is_named(const char *entry, const char *device) {
     return device[bytes] == 0 || strcmp(device + bytes, ":0") == 0;
 }
 
+rn_status parse_devices(const invocation *in, rn_ladder **out) {
+    const char *targets = rn_settings_text(in->settings, "device");
+    if (!targets[0]) targets = "cpu";
+    return rn_ladder_parse((rn_str){targets, strlen(targets)}, out);
+}
+
+// Whether --device has a target of this name: it is another one's turn. The CPU's memory is "host".
+static bool is_another(const invocation *in, const char *name) {
+    rn_ladder *ladder = NULL;
+    bool found = false;
+    if (strcmp(name, "cpu") == 0 || parse_devices(in, &ladder) != RN_OK) return false;
+    for (size_t i = 0; i < rn_ladder_count(ladder); i++)
+        found |= is_named(name, rn_ladder_name(ladder, i));
+    rn_ladder_destroy(ladder);
+    return found;
+}
+
 static rn_status refuse_entry(const char *text, const char *device) {
     rn_status s = rn_fail(RN_INVALID, "--budget %s: only %s%s can be used", text,
                           device ? "the host and " : "the host", device ? device : "");
@@ -38,8 +55,10 @@ static rn_status refuse_entry(const char *text, const char *device) {
 }
 
 // `device` NULL: there is only the host. A size without a name is the device's where `of_device`.
-static rn_status parse(const char *text, const char *device, bool of_device, host_budget *out) {
+static rn_status parse(const invocation *in, const char *device, bool of_device, host_budget *out) {
+    const char *text = rn_settings_text(in->settings, "budget");
     rn_budget_spec spec;
+    if (!text[0]) return RN_OK;
     RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
     bool bare = spec.count == 1 && !strchr(text, '=');
     for (size_t i = 0; i < spec.count; i++) {
@@ -50,16 +69,11 @@ static rn_status parse(const char *text, const char *device, bool of_device, hos
         } else if (strcmp(spec.entries[i].device, "host") == 0) {
             out->total_bytes = bytes;
             out->planned_only = planned_only;
-        } else {
+        } else if (!is_another(in, spec.entries[i].device)) {
             return refuse_entry(text, device);
         }
     }
     return RN_OK;
-}
-
-rn_status open_device(const invocation *in, uint32_t threads, rn_device **out) {
-    const char *targets = rn_settings_text(in->settings, "device");
-    return rn_device_open(targets[0] ? targets : "cpu", threads, out);
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -84,10 +98,9 @@ static rn_status measure_host(host_budget *out) {
 }
 
 rn_status read_budget(const invocation *in, rn_device *device, host_budget *out) {
-    const char *text = rn_settings_text(in->settings, "budget");
     bool own = device && rn_device_has_own_memory(device);
     *out = (host_budget){.own_memory = own};
-    if (text[0]) RN_TRY(parse(text, own ? rn_device_target(device) : NULL, own, out));
+    RN_TRY(parse(in, own ? rn_device_target(device) : NULL, own, out));
     RN_TRY(measure_host(out));
     if (own) {
         out->device_number = rn_device_number(device);
@@ -99,9 +112,8 @@ rn_status read_budget(const invocation *in, rn_device *device, host_budget *out)
 }
 
 rn_status read_server_budget(const invocation *in, host_budget *out) {
-    const char *text = rn_settings_text(in->settings, "budget");
     *out = (host_budget){0};
-    if (text[0]) RN_TRY(parse(text, "cuda:0", false, out));
+    RN_TRY(parse(in, "cuda:0", false, out));
     return measure_host(out);
 }
 

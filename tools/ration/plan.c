@@ -17,8 +17,10 @@ typedef struct view {
     wish_texts wishes;
     rn_model *model; // NULL for a builtin one
     rn_recipe recipe;
-    rn_device *device;
-    bool measured; // whether its rates were
+    rn_ladder *ladder;
+    rn_device *device; // of the rung in use
+    rn_plan *plan;     // NULL: a sweep
+    bool measured;     // whether its rates were
     bool sweep;
     const char *svg, *html; // files to draw; "-": standard output
 } view;
@@ -91,6 +93,7 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json_u64(&json, "smallest_budget_bytes",
                 whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes));
     rn_json_bool(&json, "rates_measured", v->measured);
+    if (rn_ladder_count(v->ladder) > 1) rn_ladder_json(v->ladder, &json, "ladder");
     rn_plan_json(plan, &json, "plan");
     rn_json_end(&json);
     return rn_json_finish(&json);
@@ -146,12 +149,8 @@ static rn_status refuse(view *v) {
 }
 
 static rn_status plan_once(view *v) {
-    rn_plan *plan = NULL;
-    rn_status s = make_plan(v, &plan);
-    if (s == RN_OVER_BUDGET) return refuse(v);
-    if (s == RN_OK) s = show(v, plan);
-    rn_plan_destroy(plan);
-    return s;
+    rn_status s = make_plan(v, &v->plan);
+    return s == RN_OVER_BUDGET ? refuse(v) : s;
 }
 
 // ---- the sweep --------------------------------------------------------------------------
@@ -295,11 +294,6 @@ static rn_status read_options(view *v) {
     return rn_plan_options_for(v->device, &v->budget.device, &v->options);
 }
 
-static rn_status plan_model(view *v) {
-    RN_TRY(read_options(v));
-    return v->sweep ? sweep(v) : plan_once(v);
-}
-
 // A path that exists is a model's files; anything else must be the name of a builtin one.
 static rn_status open_files(view *v) {
     rn_adapter adapters[MAX_ADAPTERS];
@@ -307,14 +301,41 @@ static rn_status open_files(view *v) {
     rn_model_options options = {.adapters = adapters, .without_tokenizer = true};
     RN_TRY(read_adapters(v->in, adapters, paths, &options.adapter_count));
     RN_TRY(read_text_options(v->in, &v->text));
+    return rn_model_open(v->in->words[0], &options, &v->model);
+}
+
+static rn_status make_recipe(view *v) {
+    if (!v->model) return rn_builtin_recipe(v->in->words[0], &v->recipe);
     v->text.fused = rn_device_fuses(v->device);
-    RN_TRY(rn_model_open(v->in->words[0], &options, &v->model));
     return rn_model_make_recipe(v->model, &v->text, &v->recipe);
 }
 
-static rn_status open_recipe(view *v) {
-    const char *name = v->in->words[0];
-    return access(name, F_OK) == 0 ? open_files(v) : rn_builtin_recipe(name, &v->recipe);
+// On one rung of the ladder.
+static rn_status try_device(void *self, const rn_rung *rung) {
+    view *v = self;
+    v->device = rung->device;
+    RN_TRY(rn_rates_apply(v->device, &v->measured));
+    RN_TRY(make_recipe(v));
+    RN_TRY(read_options(v));
+    return v->sweep ? RN_OK : plan_once(v);
+}
+
+static void leave_device(void *self) {
+    view *v = self;
+    rn_plan_destroy(v->plan);
+    rn_recipe_destroy(&v->recipe);
+    v->plan = NULL;
+    v->recipe = (rn_recipe){0};
+}
+
+static rn_status climb(view *v, uint32_t threads) {
+    rn_ladder_load load = {.self = v, .attempt = try_device, .undo = leave_device};
+    rn_ladder_options options = {.threads = threads,
+                                 .no_fallback = !rn_settings_bool(v->in->settings, "fallback")};
+    rn_rung rung;
+    RN_TRY(parse_devices(v->in, &v->ladder));
+    RN_TRY(rn_ladder_climb(v->ladder, &options, &load, &rung));
+    return v->sweep ? sweep(v) : show(v, v->plan);
 }
 
 static rn_status check_outputs(const view *v) {
@@ -336,14 +357,13 @@ static rn_status run(const invocation *in) {
     RN_TRY(check_outputs(&v));
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
     RN_TRY(rn_rates_use(threads, &v.measured));
-    RN_TRY(open_device(in, threads, &v.device));
-    rn_status s = rn_rates_apply(v.device, &v.measured);
-    if (s == RN_OK) s = open_recipe(&v);
-    if (s == RN_OK) s = plan_model(&v);
-    rn_recipe_destroy(&v.recipe);
+    rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;
+    if (s == RN_OK) s = climb(&v, threads);
+    rn_story story = *rn_last_story();
+    rn_status left = v.ladder ? rn_ladder_leave(v.ladder, NULL) : RN_OK;
+    rn_ladder_destroy(v.ladder);
     rn_model_close(v.model);
-    rn_device_destroy(v.device);
-    return s;
+    return s == RN_OK ? left : rn_story_restore(&story);
 }
 
 const command plan_command = {

@@ -137,6 +137,39 @@ static rn_status create_generator(runner *r) {
     return rn_generator_create(r->model, &r->options, &r->generator);
 }
 
+// On one rung of the ladder: what the device has for a plan, and the plan, loaded.
+static rn_status try_device(void *self, const rn_rung *rung) {
+    runner *r = self;
+    rn_generator_options *o = &r->options;
+    r->device = o->session.device = rung->device;
+    RN_TRY(rn_rates_apply(r->device, &r->rates_measured));
+    RN_TRY(read_budget(r->in, r->device, &r->budget));
+    o->plan.budget_bytes = r->budget.total_bytes;
+    o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
+    o->device_budget = r->budget.device;
+    RN_TRY(create_generator(r));
+    r->loaded_bytes = rn_generator_get_facts(r->generator).session.read_bytes;
+    return rn_sequence_create(r->generator, &r->sampling, &r->sequence);
+}
+
+static void leave_device(void *self) {
+    runner *r = self;
+    rn_sequence_destroy(r->sequence);
+    rn_generator_destroy(r->generator);
+    r->sequence = NULL;
+    r->generator = NULL;
+    r->device = NULL;
+}
+
+static rn_status climb(runner *r, uint32_t threads) {
+    rn_ladder_load load = {.self = r, .attempt = try_device, .undo = leave_device};
+    rn_ladder_options options = {.threads = threads,
+                                 .no_fallback = !rn_settings_bool(r->in->settings, "fallback")};
+    rn_rung rung;
+    RN_TRY(parse_devices(r->in, &r->ladder));
+    return rn_ladder_climb(r->ladder, &options, &load, &rung);
+}
+
 static rn_status open_generator(runner *r) {
     uint32_t threads = (uint32_t)rn_settings_count(r->in->settings, "threads");
     rn_generator_options *o = &r->options;
@@ -145,30 +178,22 @@ static rn_status open_generator(runner *r) {
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
     RN_TRY(rn_rates_use(threads, &r->rates_measured));
-    RN_TRY(open_device(r->in, threads, &r->device));
-    RN_TRY(rn_rates_apply(r->device, &r->rates_measured));
-    RN_TRY(read_budget(r->in, r->device, &r->budget));
-    o->plan.budget_bytes = r->budget.total_bytes;
-    o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
     RN_TRY(read_wishes(r->in, &r->wishes, &o->plan));
-    o->device_budget = r->budget.device;
     o->plan.exact = rn_settings_bool(r->in->settings, "exact");
-    o->session.device = r->device;
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
     o->session.cancel = chat ? NULL : &interrupt_flag; // in a chat only between tokens
     o->speculation = read_speculation(r->in);
-    RN_TRY(create_generator(r));
-    r->loaded_bytes = rn_generator_get_facts(r->generator).session.read_bytes;
-    return rn_sequence_create(r->generator, &r->sampling, &r->sequence);
+    return climb(r, threads);
 }
 
-static void close_runner(runner *r) {
-    rn_sequence_destroy(r->sequence);
-    rn_generator_destroy(r->generator);
-    rn_device_destroy(r->device);
+// RN_INTERNAL: not all that the device gave came back.
+static rn_status close_runner(runner *r) {
+    rn_status s = r->ladder ? rn_ladder_leave(r->ladder, NULL) : RN_OK;
+    rn_ladder_destroy(r->ladder);
     rn_model_close(r->model);
     rn_tokens_free(&r->tokens);
     free(r->prompt.data);
+    return s;
 }
 
 // ---- speaking -----------------------------------------------------------------------------------
@@ -348,14 +373,26 @@ static rn_status check_interrupt(const answer *a) {
     return a->reason == END_INTERRUPTED ? rn_fail(RN_CANCELLED, "interrupted") : RN_OK;
 }
 
+// A device that fails before it has said anything is left for the next one.
+static rn_status answer_prompt(runner *r, answer *a) {
+    uint64_t limit = rn_settings_count(r->in->settings, "tokens");
+    for (;;) {
+        rn_rung rung;
+        rn_status s = speak(r, r->tokens.ids, r->tokens.count, limit, a);
+        if (s == RN_OK || a->tokens > 0) return s;
+        RN_TRY(rn_ladder_advance(r->ladder, rn_last_story(), &rung));
+        RN_TRY(fit_prompt(r, &r->tokens)); // another device, maybe another context
+        if (!a->json && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
+    }
+}
+
 static rn_status tell(runner *r) {
     const text_buffer *prompt = &r->prompt;
-    const rn_tokens *tokens = &r->tokens;
     answer a = {.sink = {NULL, write_stdout}};
     bool quiet = rn_settings_bool(r->in->settings, "quiet");
     if (!quiet) print_opening(r);
     RN_TRY(write_stdout(NULL, prompt->data ? prompt->data : "", prompt->bytes));
-    RN_TRY(speak(r, tokens->ids, tokens->count, rn_settings_count(r->in->settings, "tokens"), &a));
+    RN_TRY(answer_prompt(r, &a));
     RN_TRY(write_stdout(NULL, "\n", 1));
     if (!quiet) print_report(r);
     return check_interrupt(&a);
@@ -372,8 +409,7 @@ static rn_status tell_json(runner *r) {
     rn_json_text(&json, "prompt", (rn_str){prompt->data, prompt->bytes});
     rn_json_u64(&json, "prompt_tokens", tokens->count);
     rn_json_array(&json, "tokens");
-    rn_status s =
-        speak(r, tokens->ids, tokens->count, rn_settings_count(r->in->settings, "tokens"), &a);
+    rn_status s = answer_prompt(r, &a);
     rn_json_end(&json);
     rn_json_text(&json, "text", (rn_str){text.data, text.bytes});
     rn_json_string(&json, "ended_by", end_name(a.reason));
@@ -424,9 +460,10 @@ static rn_status run(const invocation *in) {
     if (s == RN_OK) s = in_scope("open generator", open_generator, r);
     r->opened_seconds = seconds_now() - start;
     if (s == RN_OK) s = chat ? run_chat(r) : run_prompt(r);
-    close_runner(r);
+    rn_story story = *rn_last_story();
+    rn_status closed = close_runner(r);
     free(r);
-    return s;
+    return s == RN_OK ? closed : rn_story_restore(&story);
 }
 
 const command run_command = {

@@ -36,7 +36,8 @@ typedef struct runner {
     text_buffer prompt; // and its tokens; empty in a chat
     rn_tokens tokens;
     host_budget budget;
-    rn_device *device;
+    rn_ladder *ladder;
+    rn_device *device; // of the rung in use
     wish_texts wishes;
     bool rates_measured;
     rn_generator_options options;

@@ -16,7 +16,7 @@ static void print_budget(const runner *r) {
     const host_budget *b = &r->budget;
     uint64_t bytes = b->own_memory ? b->device.bytes : b->total_bytes;
     bool measured = b->own_memory ? bytes == 0 : b->measured;
-    if (b->own_memory) fprintf(stderr, "%s, ", rn_device_target(r->device));
+    fprintf(stderr, "%s, ", rn_device_target(r->device));
     if (measured && b->own_memory)
         fprintf(stderr, "budget nine tenths of what is free: ");
     else
@@ -214,6 +214,7 @@ static void write_facts(const runner *r, rn_json *json) {
 
 void write_report(const runner *r, rn_json *json) {
     rn_json_u64(json, "seed", r->sampling.seed);
+    rn_ladder_json(r->ladder, json, "ladder");
     write_model(rn_model_get_info(r->model), json);
     write_plan(r, json);
     write_facts(r, json);
