@@ -162,7 +162,6 @@ typedef struct run {
 
 static rn_status open_run(run *r) {
     const job *j = r->job;
-    bool measured;
     rn_generator_options options = {.text = {.rows = j->rows,
                                              .context = j->context,
                                              .sequences = j->sequences,
@@ -171,9 +170,9 @@ static rn_status open_run(run *r) {
                                     .speculation =
                                         j->speculate ? RN_SPECULATE_AUTO : RN_SPECULATE_NEVER};
     RN_TRY(rn_model_open(j->model, &(rn_model_options){.without_tokenizer = true}, &r->model));
-    RN_TRY(rn_rates_use(threads, &measured));
+    (void)rn_rates_use(threads);
     RN_TRY(rn_device_open(j->device ? j->device : "cpu", threads, &r->device));
-    RN_TRY(rn_rates_apply(r->device, &measured));
+    (void)rn_rates_apply(r->device);
     options.device_budget.bytes = j->device_bytes;
     if (j->by_kernel) r->device->caps.kernels = time_kernels();
     RN_TRY(rn_process_charge_outside());

@@ -240,8 +240,7 @@ int main(int argc, char **argv) {
     if (!rn_dtype_bytes(dtype, WIDTH, &row_bytes)) return 2;
     snprintf(path, sizeof path, "%s/stream_bench.%d.gguf", folder, (int)getpid());
     write_chain();
-    bool measured = false;
-    check(rn_rates_use(0, &measured));
+    bool measured = rn_rates_use(0) != RN_RATES_GUESSED;
     check(rn_process_charge_outside());
     uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
     uint64_t reserve = (4u << 20) + BUDGET_BYTES / 1000 * 3;

@@ -49,6 +49,8 @@ typedef struct rn_generator_options {
     uint32_t prompt_rows; // of a pass in which others make tokens, at most; 0: no such limit
     bool share_prefixes;  // pages of equal beginnings are held once, and kept while nobody else
                           // needs their room; the output does not change
+    bool measure_rates; // where plans for the CPU count with guesses (rn_rates_use): once one fits,
+                        // rn_rates_measure_quick, and a plan with what that found
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is
     void *planned_self; // loaded; again where the device had no room for it. May be NULL
 } rn_generator_options;

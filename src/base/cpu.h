@@ -8,6 +8,7 @@
 #define RN_BASE_CPU_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef enum rn_cpu_level {
     RN_CPU_PORTABLE, // plain C
@@ -22,6 +23,9 @@ rn_cpu_level rn_cpu_level_get(void);
 void rn_cpu_level_force(rn_cpu_level level);
 // Whether the level in use is AVX-512 and the processor multiplies bytes, too (AVX-512 VNNI).
 bool rn_cpu_has_vnni(void);
+// Brings the bytes out of all caches, so that the next to read them waits for memory; nothing where
+// the processor has no instruction for it.
+void rn_cpu_flush(const void *bytes, size_t count);
 // "portable", "avx2", "avx512"; never NULL.
 const char *rn_cpu_level_name(rn_cpu_level level);
 

@@ -110,6 +110,11 @@ static const rn_option table[] = {
      "commas [serve: "
      "auto; else cpu]. On a device with its own memory --budget is for that (cuda:0=4GiB,host=8GiB "
      "for both)"},
+    {"rates", "rates", 0, RN_OPTION_CHOICE, false, "run plan serve", "measured", "HOW",
+     "measured|guessed",
+     "what predicted times follow from: rates of ration calibrate, or where there are none "
+     "measured "
+     "for a tenth of a second; or the same guesses on every machine"},
     {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false, "run plan serve", "true", NULL, NULL,
      "where a device fails, try the next; --no-fallback refuses instead"},
     {"parallel", "serve.parallel", 0, RN_OPTION_COUNT, false, "serve", "8", "N", NULL,

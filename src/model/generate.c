@@ -6,6 +6,7 @@
 #include "runtime/recover.h"
 #include "runtime/session.h"
 
+#include <ration/calibrate.h>
 #include <ration/profile.h>
 
 #include <string.h>
@@ -117,15 +118,43 @@ typedef struct opening {
     uint32_t draft_most;
 } opening;
 
-static rn_status make_plan(void *self, const rn_plan **out) {
-    opening *o = self;
+static void drop_plan(rn_generator *g) {
+    rn_split_close(g);
+    rn_plan_destroy(g->plan);
+    g->plan = NULL;
+    g->split = (rn_split){.owners = g->split.owners, .moved = g->split.moved};
+}
+
+static rn_status plan_once(opening *o) {
     rn_generator *g = o->g;
     g->text = o->text;
     g->draft_most = o->draft_most;
     rn_profile_begin(rn_profile_name("plan"));
     rn_status s = rn_generator_make_plan(o->maker, g);
     rn_profile_end();
-    RN_TRY(s);
+    return s;
+}
+
+// A refusal is a matter of bytes and does not wait for this. Where the budget is the process's, the
+// plan's share of it is still free.
+static rn_status plan_by_measure(opening *o) {
+    rn_generator *g = o->g;
+    const rn_plan_options *options = &g->plan->options;
+    rn_device *device = g->options.session.device;
+    rn_rates_quick_options quick = {.checkpoint = o->maker->weights.checkpoint};
+    if (options->beside_bytes && options->budget_bytes > options->beside_bytes)
+        quick.room_bytes = options->budget_bytes - options->beside_bytes;
+    rn_rates_source before = rn_rates_apply(device);
+    if (rn_rates_measure_quick(device, &quick) == before) return RN_OK;
+    drop_plan(g);
+    return plan_once(o);
+}
+
+static rn_status make_plan(void *self, const rn_plan **out) {
+    opening *o = self;
+    rn_generator *g = o->g;
+    RN_TRY(plan_once(o));
+    if (g->options.measure_rates && g->options.session.device) RN_TRY(plan_by_measure(o));
     rn_stage("plan_made");
     if (g->options.planned) g->options.planned(g->options.planned_self, g->plan);
     *out = g->plan;
@@ -142,11 +171,8 @@ static rn_status open_plan(void *self) {
 static void close_plan(void *self) {
     rn_generator *g = ((opening *)self)->g;
     rn_session_destroy(g->session);
-    rn_split_close(g);
-    rn_plan_destroy(g->plan);
     g->session = NULL;
-    g->plan = NULL;
-    g->split = (rn_split){.owners = g->split.owners, .moved = g->split.moved};
+    drop_plan(g);
 }
 
 static void lower_budget(void *self, uint64_t bytes) {

@@ -4,6 +4,7 @@
 //     rates_device.c  a device of its own memory  rates_attend.c  attention, for the same
 //     rates_link.c    the link between the two, and what each has while the other is at work
 //     rates_file.c, rates_use.c   keeping and using
+//     rates_quick.c   a tenth of a second, where nothing is kept
 #ifndef RN_RUNTIME_RATES_H
 #define RN_RUNTIME_RATES_H
 
@@ -13,6 +14,17 @@
 
 // Makes the folders on the way to a file.
 RN_MUST_USE rn_status rn_rates_make_folders(const char *path);
+
+// As a file keeps them: whole numbers. So plans made before and after are the same.
+void rn_rates_round(rn_rates *rates);
+
+// ---- what plans for the CPU count with (rates_use.c) --------------------------------------------
+
+// From here on; `device`, the CPU's or NULL, was made before.
+void rn_rates_use_cpu(const rn_rates *rates, rn_device *device);
+// Whether a short measurement would add something: all, or with a disk at hand only that.
+// *out_known is what it need not measure again, 0 where it must.
+bool rn_rates_are_wanted(bool has_disk, rn_device_rates *out_known);
 
 // ---- timing (rates.c) ---------------------------------------------------------------------------
 

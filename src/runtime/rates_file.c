@@ -4,7 +4,8 @@
 //     {"threads": 2, "cpu_level": "avx512", "flops": 61000000000, ..., "step_ns": 1800,
 //      "devices": {"cuda:0": {"hardware": "NVIDIA H200", "flops": 520000000000000, ...}}}
 //
-// Files from before there were devices have none. A device has no disk: it is the host's.
+// Files from before there were devices have none. A device has no disk: it is the host's. What was
+// measured for a tenth of a second only (rates_quick.c) has "quick": 1, and maybe no disk.
 #include "runtime/rates.h"
 
 #include "base/file.h"
@@ -88,7 +89,7 @@ static uint64_t round_rate(double value) {
 static void write_fields(rn_device_rates of, bool is_host, rn_json *json) {
     for (int i = 0; i < FIELD_COUNT; i++) {
         double value = *number_of(&of, &fields[i]);
-        if ((fields[i].of_disk && !is_host) || (fields[i].optional && value == 0)) continue;
+        if ((fields[i].of_disk && !is_host) || value == 0) continue;
         rn_json_u64(json, fields[i].name, round_rate(value / fields[i].unit));
     }
 }
@@ -105,12 +106,20 @@ static void write_devices(const rn_rates *rates, rn_json *json) {
     rn_json_end(json);
 }
 
+void rn_rates_round(rn_rates *rates) {
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        double *value = number_of(&rates->cpu, &fields[i]);
+        if (*value != 0) *value = (double)round_rate(*value / fields[i].unit) * fields[i].unit;
+    }
+}
+
 static rn_status write_rates(const rn_rates *rates, rn_sink sink) {
     rn_json json;
     rn_json_begin(&json, sink, true);
     rn_json_object(&json, NULL);
     rn_json_u64(&json, "threads", rates->threads);
     rn_json_string(&json, "cpu_level", rates->cpu_level);
+    if (rates->quick) rn_json_u64(&json, "quick", 1);
     write_fields(rates->cpu, true, &json);
     write_devices(rates, &json);
     rn_json_end(&json);
@@ -167,9 +176,9 @@ static rn_status read_field(rn_json_reader *reader, rn_str key, rn_device_rates 
     return rn_json_skip(reader);
 }
 
-static rn_status check_fields(rn_device_rates *of, bool is_host, const char *whose) {
+static rn_status check_fields(rn_device_rates *of, bool has_disk, const char *whose) {
     for (int i = 0; i < FIELD_COUNT; i++) {
-        bool wanted = !fields[i].optional && (is_host || !fields[i].of_disk);
+        bool wanted = !fields[i].optional && (has_disk || !fields[i].of_disk);
         if (wanted && *number_of(of, &fields[i]) == 0)
             return rn_fail(RN_CORRUPT, "%s%s is missing", whose, fields[i].name);
     }
@@ -219,6 +228,11 @@ static rn_status read_key(rn_json_reader *reader, rn_str key, rn_rates *rates) {
     if (rn_str_equal(key, RN_STR("cpu_level")))
         return read_text(reader, "cpu_level", rates->cpu_level, sizeof rates->cpu_level);
     if (rn_str_equal(key, RN_STR("devices"))) return read_devices(reader, rates);
+    if (rn_str_equal(key, RN_STR("quick"))) {
+        RN_TRY(read_number(reader, "quick", 1, &number));
+        rates->quick = true;
+        return RN_OK;
+    }
     if (!rn_str_equal(key, RN_STR("threads"))) return read_field(reader, key, &rates->cpu);
     RN_TRY(read_number(reader, "threads", UINT32_MAX, &number));
     rates->threads = (uint32_t)number;
@@ -236,7 +250,7 @@ static rn_status read_rates(rn_json_reader *reader, rn_rates *rates) {
     RN_TRY(rn_json_expect(reader, RN_JSON_END, NULL));
     if (rates->threads == 0) return rn_fail(RN_CORRUPT, "threads is missing");
     if (!rates->cpu_level[0]) return rn_fail(RN_CORRUPT, "cpu_level is missing");
-    RN_TRY(check_fields(&rates->cpu, true, ""));
+    RN_TRY(check_fields(&rates->cpu, !rates->quick, ""));
     for (uint32_t i = 0; i < rates->device_count; i++)
         rates->devices[i].rates.disk_bytes_second = rates->cpu.disk_bytes_second;
     return RN_OK;

@@ -3,25 +3,57 @@
 
 #include "base/cpu.h"
 
+#include <ration/log.h>
+
 #include <string.h>
 
-// No file is no failure: *out has no threads and no devices then.
-static rn_status load(rn_rates *out) {
-    rn_status s = rn_rates_load(NULL, out);
-    return s == RN_NOT_FOUND ? RN_OK : s;
+// What plans for the CPU count with. Changed by the threads that plan only, one at a time.
+static struct {
+    bool asked; // for kept rates
+    rn_rates_source source;
+    rn_device_rates quick; // what a short measurement found; disk 0: not known
+} in_use;
+
+const char *rn_rates_source_name(rn_rates_source source) {
+    static const char *const names[] = {"guessed", "quick", "calibrated"};
+    return names[source];
 }
 
-rn_status rn_rates_use(uint32_t threads, bool *out_measured) {
-    rn_rates rates;
-    *out_measured = false;
-    RN_TRY(load(&rates));
-    if (threads == 0) threads = (uint32_t)rn_cpu_count();
-    if (rates.threads != threads) return RN_OK;
-    if (strcmp(rates.cpu_level, rn_cpu_level_name(rn_cpu_level_get())) != 0) return RN_OK;
-    rn_cpu_set_rates(&rates.cpu);
-    *out_measured = true;
-    return RN_OK;
+// ---- the CPU ------------------------------------------------------------------------------------
+
+void rn_rates_use_cpu(const rn_rates *rates, rn_device *device) {
+    rn_device_rates cpu = rates->cpu;
+    in_use.source = rates->quick ? RN_RATES_QUICK : RN_RATES_CALIBRATED;
+    in_use.quick = cpu;
+    if (cpu.disk_bytes_second == 0) cpu.disk_bytes_second = rn_cpu_caps()->disk_bytes_second;
+    rn_cpu_set_rates(&cpu);
+    if (device) rn_device_use_rates(device, &cpu);
 }
+
+bool rn_rates_are_wanted(bool has_disk, rn_device_rates *out_known) {
+    if (in_use.source == RN_RATES_CALIBRATED) return false;
+    *out_known = in_use.source == RN_RATES_QUICK ? in_use.quick : (rn_device_rates){0};
+    return in_use.source == RN_RATES_GUESSED || (has_disk && in_use.quick.disk_bytes_second == 0);
+}
+
+// A file that is there but of no use is told, and does without.
+rn_rates_source rn_rates_use(uint32_t threads) {
+    rn_rates rates;
+    in_use.asked = true;
+    in_use.source = RN_RATES_GUESSED;
+    rn_status s = rn_rates_load(NULL, &rates);
+    if (s != RN_OK && s != RN_NOT_FOUND)
+        rn_log(RN_LOG_WARNING, "rates", "%s%s%s: the kept rates are not used; hint: %s",
+               rn_last_story()->path, rn_last_story()->path[0] ? ": " : "",
+               rn_last_story()->message, "ration calibrate makes the file anew");
+    if (s != RN_OK) return RN_RATES_GUESSED;
+    if (threads == 0) threads = (uint32_t)rn_cpu_count();
+    bool alike = strcmp(rates.cpu_level, rn_cpu_level_name(rn_cpu_level_get())) == 0;
+    if (rates.threads == threads && alike) rn_rates_use_cpu(&rates, NULL);
+    return in_use.source;
+}
+
+// ---- a device -----------------------------------------------------------------------------------
 
 // A file of an earlier version does not have it.
 static void use_known(double *rate, double known) {
@@ -44,17 +76,17 @@ void rn_device_use_rates(rn_device *device, const rn_device_rates *rates) {
     use_known(&caps->link_share, rates->link_share);
 }
 
-rn_status rn_rates_apply(rn_device *device, bool *out_measured) {
+rn_rates_source rn_rates_apply(rn_device *device) {
     const rn_device_caps *caps = &device->caps;
+    rn_rates_source source = RN_RATES_GUESSED;
     rn_rates rates;
-    if (!caps->own_memory) return RN_OK;
-    *out_measured = false;
-    RN_TRY(load(&rates));
+    if (!caps->own_memory) return in_use.source;
+    if (!in_use.asked || rn_rates_load(NULL, &rates) != RN_OK) return source; // it was told why
     for (uint32_t i = 0; i < rates.device_count; i++) {
         const rn_rates_device *d = &rates.devices[i];
         if (strcmp(d->name, caps->name) != 0 || strcmp(d->hardware, caps->hardware) != 0) continue;
         rn_device_use_rates(device, &d->rates);
-        *out_measured = true;
+        source = RN_RATES_CALIBRATED;
     }
-    return RN_OK;
+    return source;
 }

@@ -180,9 +180,8 @@ static rn_status attempt(void *self, const rn_rung *rung) {
     rn_engine *e = self;
     rn_generator *generator = NULL;
     uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
-    bool measured;
     e->generator_options.session.device = rung->device;
-    RN_TRY(rn_rates_apply(rung->device, &measured));
+    (void)rn_rates_apply(rung->device);
     RN_TRY(count_driver(e, rung->device));
     RN_TRY(rn_generator_create(e->model, &e->generator_options, &generator));
     uint64_t after = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;

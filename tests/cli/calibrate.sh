@@ -3,8 +3,57 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 export XDG_CACHE_HOME=$scratch/cache
-expect 0 "$ration" plan mlp --threads 1
+expect 0 "$ration" plan mlp --threads 1 # RATION_RATES=guessed, as all tests have it
 says out 'guessed rates'
+[ ! -e cache ] || fail 'guesses are kept'
+unset RATION_RATES
+export RATION_RATES=measured
+
+# ---- without a calibration: a tenth of a second, kept for the next start
+expect 4 "$ration" plan resnet18 --threads 1 --budget +1MiB # a refusal does not wait for it
+[ ! -e cache ] || fail 'something was measured for a plan that is refused'
+expect 4 "$ration" run -p Once -n 1 -q --threads 1 --budget +1KiB
+[ ! -e cache ] || fail 'something was measured for a run that is refused'
+expect 0 "$ration" plan mlp --threads 1 --budget +60MiB --json
+cp out first
+check_json "assert j['rates_measured'] and j['rates_source'] == 'quick', j['rates_source']"
+python3 -c "
+import json
+kept = json.load(open('cache/ration/rates.json'))
+assert kept['quick'] == 1 and kept['threads'] == 1 and abs(kept['flops'] / json.load(open('first'))['plan']['rates']['flops'] - 1) < 1e-4, kept" ||
+    fail 'what was measured is not what is kept'
+expect 0 "$ration" plan mlp --threads 1 --budget +60MiB --json
+cmp -s out first || fail 'the next plan is another one'
+expect 0 "$ration" plan mlp --threads 1
+says out 'measured for a tenth of a second'
+expect 0 "$ration" run -p Once -n 3 --greedy --threads 1 --log-level info
+says err 'a tenth of a second of measuring'
+grep -q 'info rates: measured' err && fail 'the second start measures again'
+rm -r cache
+expect 0 "$ration" run -p Once -n 3 --greedy --threads 1 --log-level info
+says err 'info rates: measured for ' 'kept for the next start'
+expect 0 "$ration" run -p Once -n 3 --greedy --threads 1 --json --rates guessed
+check_json "assert j['plan']['rates_source'] == 'guessed' and not j['plan']['rates_measured']"
+# It stays within the budget. (A sanitizer's own memory is not ours.)
+rm -r cache
+if ! is_sanitized; then
+    expect 0 "$ration" run -p Once -n 3 --greedy --threads 1 --json --budget 32MiB
+    check_json "
+used = j['facts']['resident_peak_bytes'] + j['facts']['page_table_bytes']
+assert j['plan']['rates_source'] == 'quick' and used <= 32 << 20, used"
+    rm -rf cache
+fi
+# A cache folder that cannot be written, or holds something else, stops nothing.
+XDG_CACHE_HOME=/proc/nowhere expect 0 "$ration" run -p Once -n 3 --greedy -q --threads 1
+mkdir -p cache/ration
+for damage in '{' '{"threads": "two"}' '{"threads": 1, "cpu_level": "avx2"}'; do
+    printf '%s' "$damage" > cache/ration/rates.json
+    expect 0 "$ration" run -p Once -n 3 --greedy -q --threads 1
+    equals 'warnings of a damaged file' 1 "$(grep -c 'warning rates: .*rates.json' err)"
+    expect 0 "$ration" run -p Once -n 3 --greedy -q --threads 1 # it was made anew
+    [ ! -s err ] || fail 'a damaged file is told again'
+done
+rm -r cache
 
 # ---- measuring
 mkdir -p disk cache/ration
@@ -38,10 +87,14 @@ told = __import__('json').load(open('measured'))
 assert j['rates_measured'] and abs(j['plan']['rates']['flops'] / told['flops'] - 1) < 1e-6"
 expect 0 "$ration" plan mlp --threads 1 --sweep
 says out 'measured on this machine'
+cp cache/ration/rates.json kept
 expect 0 "$ration" plan mlp --threads 3
-says out 'guessed rates'
+says out 'measured for a tenth of a second'
 RATION_CPU=portable expect 0 "$ration" plan mlp --threads 1 --json
-check_json "assert j['rates_measured'] == (json.load(open('measured'))['cpu_level'] == 'portable')"
+check_json "
+alike = json.load(open('measured'))['cpu_level'] == 'portable'
+assert j['rates_source'] == ('calibrated' if alike else 'quick')"
+cmp -s kept cache/ration/rates.json || fail 'a short measurement took the place of a calibration'
 
 # ---- devices that were measured before stay, with the rates of the host made anew
 python3 - << 'PYTHON'
@@ -79,8 +132,8 @@ says err no/such/folder
 [ ! -e no ] || fail 'a folder to measure was made'
 cmp -s kept cache/ration/rates.json || fail 'a failure changed the rates'
 echo '{}' > cache/ration/rates.json
-expect 3 "$ration" plan mlp
-says err 'is missing' 'ration calibrate makes it anew'
+expect 0 "$ration" plan mlp
+says err 'is missing' 'ration calibrate makes the file anew'
 unset XDG_CACHE_HOME
 HOME= expect 3 "$ration" calibrate
 says err 'there is no cache folder' XDG_CACHE_HOME

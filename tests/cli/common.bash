@@ -17,6 +17,7 @@ trap clean_up EXIT
 
 # Nobody's settings but the test's own.
 for name in $(compgen -e | grep '^RATION_'); do unset "$name"; done
+export RATION_RATES=guessed # the same plans everywhere; tests of rates say otherwise
 unset XDG_CONFIG_HOME
 export HOME=$scratch/home
 mkdir "$HOME"

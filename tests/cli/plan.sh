@@ -203,8 +203,10 @@ expect 2 "$ration" plan resnet18 --threads some
 # ---- a cache folder that is none of ours
 mkdir -p cache/ration
 echo '{"threads": "two"}' > cache/ration/rates.json
-XDG_CACHE_HOME=$PWD/cache expect 3 "$ration" plan resnet18
-says err 'ration calibrate makes it anew' rates.json
+XDG_CACHE_HOME=$PWD/cache expect 0 "$ration" plan resnet18 --rates measured
+says err 'ration calibrate makes the file anew' rates.json
+XDG_CACHE_HOME=$PWD/cache expect 0 "$ration" plan resnet18 --rates guessed
+[ ! -s err ] || fail 'guesses read no file'
 
 # ---- devices: the ladder, and its record
 RATION_CUDA_DRIVER=/no/such/driver expect 5 "$ration" plan mlp --device cuda

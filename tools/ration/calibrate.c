@@ -140,6 +140,12 @@ static rn_status run_with(const invocation *in, rn_device *device) {
     return RN_OK;
 }
 
+bool use_rates(const invocation *in, uint32_t threads) {
+    bool measured = strcmp(rn_settings_text(in->settings, "rates"), "measured") == 0;
+    if (measured) (void)rn_rates_use(threads);
+    return measured;
+}
+
 // A device that cannot be opened is told before anything is measured. The CPU always is.
 static rn_status run(const invocation *in) {
     rn_device *device = NULL;
@@ -161,7 +167,8 @@ const command calibrate_command = {
         "keeps\n"
         "the rates in the user's cache folder ($XDG_CACHE_HOME or ~/.cache). Plans made with as\n"
         "many threads use them. The smallest budget of a plan does not depend on them; its time,\n"
-        "and with it the choice among moves, does.\n"
+        "and with it the choice among moves, does. Until then run, plan and serve measure the CPU\n"
+        "for a tenth of a second when a plan fits, and keep that for the next start (--rates).\n"
         "\n"
         "With --device a device that has memory of its own is measured as well: its products, its\n"
         "memory, attention, the link from the host, what the CPU and the link have of their speed\n"

@@ -78,6 +78,10 @@ rn_status read_server_budget(const invocation *in, host_budget *out);
 // The smallest --budget that leaves so much for a plan, in whole MiB (or just that after "+").
 uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes);
 
+// Lets plans count with kept rates, as --rates says. Whether a short measurement is to take the
+// place of guesses (rn_rates_measure_quick).
+bool use_rates(const invocation *in, uint32_t threads);
+
 // What --device names; the CPU where it names nothing. The ladder is to be destroyed.
 rn_status parse_devices(const invocation *in, rn_ladder **out);
 

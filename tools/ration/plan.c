@@ -20,7 +20,8 @@ typedef struct view {
     rn_ladder *ladder;
     rn_device *device; // of the rung in use
     rn_plan *plan;     // NULL: a sweep
-    bool measured;     // whether its rates were
+    bool measures;     // its rates, where none are kept
+    rn_rates_source rates;
     bool sweep;
     const char *svg, *html; // files to draw; "-": standard output
 } view;
@@ -67,10 +68,16 @@ static void print_budget(const view *v, const rn_plan *plan) {
 }
 
 static void print_rates(const view *v) {
-    if (v->measured)
-        printf("\nTimes follow from rates that were measured on this machine.\n");
-    else
-        printf("\nTimes follow from guessed rates; ration calibrate measures this machine.\n");
+    static const char *const texts[] = {
+        "guessed rates; ration calibrate measures this machine",
+        "rates measured for a tenth of a second; ration calibrate measures more exactly",
+        "rates that were measured on this machine"};
+    printf("\nTimes follow from %s.\n", texts[v->rates]);
+}
+
+static void write_rates(const view *v, rn_json *json) {
+    rn_json_bool(json, "rates_measured", v->rates != RN_RATES_GUESSED);
+    rn_json_string(json, "rates_source", rn_rates_source_name(v->rates));
 }
 
 static rn_status print_plan(const view *v, const rn_plan *plan) {
@@ -92,7 +99,7 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
     rn_json_u64(&json, "smallest_budget_bytes",
                 whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes));
-    rn_json_bool(&json, "rates_measured", v->measured);
+    write_rates(v, &json);
     if (rn_ladder_count(v->ladder) > 1) rn_ladder_json(v->ladder, &json, "ladder");
     rn_plan_json(plan, &json, "plan");
     rn_json_end(&json);
@@ -261,7 +268,7 @@ static rn_status write_sweep(const view *v, const rn_sweep_row *rows) {
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
     rn_json_string(&json, "model", v->recipe.name);
-    rn_json_bool(&json, "rates_measured", v->measured);
+    write_rates(v, &json);
     rn_json_array(&json, "sweep");
     for (int i = 0; i < SWEEP_ROWS; i++)
         write_row(v, &rows[i], &json);
@@ -314,10 +321,25 @@ static rn_status make_recipe(view *v) {
 static rn_status try_device(void *self, const rn_rung *rung) {
     view *v = self;
     v->device = rung->device;
-    RN_TRY(rn_rates_apply(v->device, &v->measured));
+    v->rates = rn_rates_apply(v->device);
     RN_TRY(make_recipe(v));
     RN_TRY(read_options(v));
     return v->sweep ? RN_OK : plan_once(v);
+}
+
+// Only for a plan that fits, within what the budget leaves it.
+static rn_status measure_rates(view *v) {
+    rn_rates_quick_options quick = {0};
+    rn_rates_source before = v->rates;
+    if (!v->measures) return RN_OK;
+    if (v->options.beside_bytes && v->options.budget_bytes > v->options.beside_bytes)
+        quick.room_bytes = v->options.budget_bytes - v->options.beside_bytes;
+    if (v->model) quick.checkpoint = rn_model_weights(v->model).checkpoint;
+    v->rates = rn_rates_measure_quick(v->device, &quick);
+    if (v->sweep || v->rates == before) return RN_OK;
+    rn_plan_destroy(v->plan);
+    v->plan = NULL;
+    return make_plan(v, &v->plan);
 }
 
 static void leave_device(void *self) {
@@ -335,6 +357,7 @@ static rn_status climb(view *v, uint32_t threads) {
     rn_rung rung;
     RN_TRY(parse_devices(v->in, &v->ladder));
     RN_TRY(rn_ladder_climb(v->ladder, &options, &load, &rung));
+    RN_TRY(measure_rates(v));
     return v->sweep ? sweep(v) : show(v, v->plan);
 }
 
@@ -356,7 +379,7 @@ static rn_status run(const invocation *in) {
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
-    RN_TRY(rn_rates_use(threads, &v.measured));
+    v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;
     if (s == RN_OK) s = climb(&v, threads);
     rn_story story = *rn_last_story();

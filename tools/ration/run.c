@@ -142,12 +142,13 @@ static rn_status try_device(void *self, const rn_rung *rung) {
     runner *r = self;
     rn_generator_options *o = &r->options;
     r->device = o->session.device = rung->device;
-    RN_TRY(rn_rates_apply(r->device, &r->rates_measured));
+    (void)rn_rates_apply(r->device);
     RN_TRY(read_budget(r->in, r->device, &r->budget));
     o->plan.budget_bytes = r->budget.total_bytes;
     o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
     o->device_budget = r->budget.device;
     RN_TRY(create_generator(r));
+    r->rates = rn_rates_apply(r->device);
     r->loaded_bytes = rn_generator_get_facts(r->generator).session.read_bytes;
     return rn_sequence_create(r->generator, &r->sampling, &r->sequence);
 }
@@ -177,7 +178,7 @@ static rn_status open_generator(runner *r) {
     RN_TRY(read_text_options(r->in, &o->text));
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
-    RN_TRY(rn_rates_use(threads, &r->rates_measured));
+    o->measure_rates = use_rates(r->in, threads);
     RN_TRY(read_wishes(r->in, &r->wishes, &o->plan));
     o->plan.exact = rn_settings_bool(r->in->settings, "exact");
     o->session.audit = rn_settings_bool(r->in->settings, "audit");

@@ -39,7 +39,7 @@ typedef struct runner {
     rn_ladder *ladder;
     rn_device *device; // of the rung in use
     wish_texts wishes;
-    bool rates_measured;
+    rn_rates_source rates;
     rn_generator_options options;
     rn_generator *generator;
     rn_sequence *sequence;

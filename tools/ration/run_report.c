@@ -131,6 +131,9 @@ void print_report(const runner *r) {
         fprintf(stderr, "; %llu of %llu guessed tokens were right",
                 (unsigned long long)f.accepted_tokens, (unsigned long long)f.speculated_tokens);
     fprintf(stderr, "\n");
+    if (r->rates != RN_RATES_CALIBRATED)
+        fprintf(stderr, "  planned times follow from %s; ration calibrate measures this machine\n",
+                r->rates == RN_RATES_QUICK ? "a tenth of a second of measuring" : "guesses");
 }
 
 // ---- for programs -------------------------------------------------------------------------------
@@ -168,7 +171,8 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_f64(json, "prompt_seconds", p->prompt_seconds);
     rn_json_u64(json, "workload_rows", p->workload_rows);
     rn_json_f64(json, "pass_seconds", p->pass_seconds);
-    rn_json_bool(json, "rates_measured", r->rates_measured);
+    rn_json_bool(json, "rates_measured", r->rates != RN_RATES_GUESSED);
+    rn_json_string(json, "rates_source", rn_rates_source_name(r->rates));
     rn_json_object(json, "purposes");
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         if (p->purpose_bytes[i])

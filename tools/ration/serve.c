@@ -151,10 +151,9 @@ static rn_status read_options(server_command *c) {
 
 static rn_status read_generator(server_command *c) {
     rn_generator_options *g = &c->generator;
-    bool measured;
     RN_TRY(read_text_options(c->in, &g->text));
     RN_TRY(read_count32(c->in, "parallel", 1024, &g->text.sequences));
-    RN_TRY(rn_rates_use(c->options.threads, &measured));
+    g->measure_rates = use_rates(c->in, c->options.threads);
     RN_TRY(read_server_budget(c->in, &c->budget));
     g->device_budget = c->budget.device;
     g->plan.exact = rn_settings_bool(c->in->settings, "exact");

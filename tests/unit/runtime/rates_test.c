@@ -5,7 +5,10 @@
 #include "base/cpu.h"
 #include "base/fault.h"
 #include "memory/account.h"
+#include "memory/budget.h"
 #include "runtime/rates.h"
+
+#include <ration/log.h>
 
 #include <math.h>
 #include <sys/stat.h>
@@ -55,13 +58,11 @@ static void the_cache_folder_is_the_desktops_or_the_homes(void **state) {
 static void without_a_home_there_is_no_cache_folder(void **state) {
     (void)state;
     char path[512];
-    bool measured = true;
     assert_fails(RN_NOT_FOUND, rn_rates_path(path, sizeof path));
     assert_non_null(strstr(rn_last_story()->hint, "XDG_CACHE_HOME"));
     setenv("HOME", "somewhere", 1);
     assert_fails(RN_NOT_FOUND, rn_rates_path(path, sizeof path));
-    assert_ok(rn_rates_use(1, &measured)); // guesses will do
-    assert_false(measured);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1)); // will do
 }
 
 static void a_path_that_is_too_long_is_refused(void **state) {
@@ -400,27 +401,21 @@ static void save_for(uint32_t threads, const char *level) {
 
 static void rates_are_used_where_threads_and_level_agree(void **state) {
     (void)state;
-    bool measured;
     const char *level = rn_cpu_level_name(rn_cpu_level_get());
     rn_device_caps before = *rn_cpu_caps();
     setenv("XDG_CACHE_HOME", test_own_folder, 1);
-    assert_ok(rn_rates_use(7, &measured));
-    assert_false(measured);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(7));
     save_for(7, level);
-    assert_ok(rn_rates_use(6, &measured));
-    assert_false(measured);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(6));
     save_for(7, "abacus");
-    assert_ok(rn_rates_use(7, &measured));
-    assert_false(measured);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(7));
     assert_true(rn_cpu_caps()->flops == before.flops);
     save_for(7, level);
-    assert_ok(rn_rates_use(7, &measured));
-    assert_true(measured);
+    assert_int_equal(RN_RATES_CALIBRATED, rn_rates_use(7));
     assert_true(is_near(rn_cpu_caps()->flops, 61e9));
     assert_true(is_near(rn_cpu_caps()->step_seconds, 1.8e-6));
     save_for((uint32_t)rn_cpu_count(), level);
-    assert_ok(rn_rates_use(0, &measured)); // one for each CPU
-    assert_true(measured);
+    assert_int_equal(RN_RATES_CALIBRATED, rn_rates_use(0)); // one for each CPU
 }
 
 static void save_device(const char *name, const char *hardware) {
@@ -433,9 +428,8 @@ static void save_device(const char *name, const char *hardware) {
 }
 
 static bool apply(rn_device *device) {
-    bool measured = true;
-    assert_ok(rn_rates_apply(device, &measured));
-    return measured;
+    (void)rn_rates_use(0);
+    return rn_rates_apply(device) == RN_RATES_CALIBRATED;
 }
 
 static void a_device_uses_rates_of_its_name_and_hardware(void **state) {
@@ -514,30 +508,168 @@ static void the_cpu_beside_a_link_has_a_tenth_at_least(void **state) {
 static void the_cpu_is_not_a_device_of_the_file(void **state) {
     (void)state;
     rn_device *device;
-    bool measured = true;
     assert_ok(rn_cpu_device_create(1, &device));
     rn_device_caps before = device->caps;
     setenv("XDG_CACHE_HOME", test_own_folder, 1);
+    save_for((uint32_t)rn_cpu_count(), rn_cpu_level_name(rn_cpu_level_get()));
+    assert_int_equal(RN_RATES_CALIBRATED, rn_rates_use(0));
     save_device("cpu", "");
-    assert_ok(rn_rates_apply(device, &measured));
-    assert_true(measured); // as rn_rates_use has left it
+    assert_int_equal(RN_RATES_CALIBRATED, rn_rates_apply(device)); // as rn_rates_use has left it
     assert_memory_equal(&before, &device->caps, sizeof before);
     rn_device_destroy(device);
 }
 
-static void a_corrupt_file_is_not_taken_for_none(void **state) {
+static char log_text[4096];
+
+static rn_status catch_log(void *self, const char *text, size_t bytes) {
+    (void)self;
+    size_t used = strlen(log_text), room = sizeof log_text - 1 - used;
+    memcpy(log_text + used, text, bytes < room ? bytes : room);
+    return RN_OK;
+}
+
+static void begin_log(rn_log_level least) {
+    memset(log_text, 0, sizeof log_text);
+    rn_log_set((rn_sink){NULL, catch_log}, RN_LOG_TEXT, least);
+}
+
+static void end_log(void) {
+    rn_log_set((rn_sink){NULL, NULL}, RN_LOG_TEXT, RN_LOG_DEBUG);
+}
+
+static void a_file_of_no_use_is_a_warning_and_no_rates(void **state) {
     (void)state;
-    bool measured = true;
     rn_device *device;
     setenv("XDG_CACHE_HOME", test_own_folder, 1);
     mkdir(test_own_path("ration"), 0700);
-    test_write(test_own_path("ration/rates.json"), "{", 1);
-    assert_fails(RN_CORRUPT, rn_rates_use(1, &measured));
-    assert_false(measured);
     assert_ok(rn_sim_device_create(NULL, &device));
-    measured = true;
-    assert_fails(RN_CORRUPT, rn_rates_apply(device, &measured));
-    assert_false(measured);
+    begin_log(RN_LOG_WARNING);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1)); // no file is no matter
+    assert_string_equal("", log_text);
+    test_write(test_own_path("ration/rates.json"), "{", 1);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    assert_non_null(strstr(log_text, "rates.json"));
+    assert_non_null(strstr(log_text, "ration calibrate makes the file anew"));
+    const char *line_end = strchr(log_text, '\n');
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_apply(device));
+    assert_string_equal("\n", line_end); // told once
+    unlink(test_own_path("ration/rates.json"));
+    mkdir(test_own_path("ration/rates.json"), 0700); // which nobody can read
+    begin_log(RN_LOG_WARNING);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    assert_non_null(strstr(log_text, " warning rates: "));
+    end_log();
+    rmdir(test_own_path("ration/rates.json"));
+    rn_device_destroy(device);
+}
+
+// ---- a tenth of a second ------------------------------------------------------------------------
+
+static rn_rates kept(void) {
+    rn_rates rates;
+    assert_ok(rn_rates_load(NULL, &rates));
+    return rates;
+}
+
+static rn_rates_source measure_quick(uint64_t room_bytes) {
+    rn_device *device;
+    rn_rates_quick_options options = {.room_bytes = room_bytes};
+    assert_ok(rn_cpu_device_create(1, &device));
+    double guess = device->caps.flops;
+    rn_rates_source source = rn_rates_measure_quick(device, &options);
+    assert_int_equal(source == RN_RATES_QUICK, device->caps.flops != guess);
+    rn_device_destroy(device);
+    return source;
+}
+
+static void guesses_give_way_to_a_short_measurement_that_is_kept(void **state) {
+    (void)state;
+    setenv("XDG_CACHE_HOME", test_own_folder, 1);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    double disk = rn_cpu_caps()->disk_bytes_second;
+    begin_log(RN_LOG_INFO);
+    assert_int_equal(RN_RATES_QUICK, measure_quick(0));
+    end_log();
+    assert_non_null(strstr(log_text, " info rates: measured for "));
+    assert_non_null(strstr(log_text, "kept for the next start"));
+    rn_rates rates = kept();
+    assert_true(rates.quick && rates.threads == 1);
+    assert_true(rates.cpu.flops > 0 && rates.cpu.memory_bytes_second > 0);
+    assert_true(rates.cpu.disk_bytes_second == 0); // there was no file to read
+    // The next start counts with the very same numbers, and does not measure.
+    rn_device_caps first = *rn_cpu_caps();
+    assert_int_equal(RN_RATES_QUICK, rn_rates_use(1));
+    assert_memory_equal(&first, rn_cpu_caps(), sizeof first);
+    assert_true(first.disk_bytes_second == disk);
+    rn_device *device;
+    assert_ok(rn_cpu_device_create(1, &device));
+    assert_int_equal(RN_RATES_QUICK, rn_rates_measure_quick(device, &(rn_rates_quick_options){0}));
+    assert_memory_equal(&first, rn_cpu_caps(), sizeof first);
+    rn_device_destroy(device);
+}
+
+static void a_calibration_is_not_overwritten_by_a_short_measurement(void **state) {
+    (void)state;
+    const char *level = rn_cpu_level_name(rn_cpu_level_get());
+    setenv("XDG_CACHE_HOME", test_own_folder, 1);
+    save_for(7, level);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    assert_int_equal(RN_RATES_QUICK, measure_quick(0));
+    assert_int_equal(7, kept().threads);
+    assert_false(kept().quick);
+    assert_int_equal(RN_RATES_CALIBRATED, rn_rates_use(7));
+    rn_device *device;
+    rn_rates_quick_options options = {0};
+    assert_ok(rn_cpu_device_create(7, &device));
+    assert_int_equal(RN_RATES_CALIBRATED, rn_rates_measure_quick(device, &options));
+    assert_true(is_near(device->caps.flops, some_rates().cpu.flops));
+    rn_device_destroy(device);
+    test_write(test_own_path("ration/rates.json"), "{", 1); // a damaged one is
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    assert_int_equal(RN_RATES_QUICK, measure_quick(0));
+    assert_true(kept().quick);
+}
+
+// The budget holds while it measures, and what a small one allows is not kept for larger ones.
+static void a_short_measurement_stays_within_its_room(void **state) {
+    (void)state;
+    static const uint64_t rooms[] = {8 << 20, 16 << 20, 40 << 20};
+    setenv("XDG_CACHE_HOME", test_own_folder, 1);
+    for (size_t i = 0; i < 3; i++) {
+        rn_scope scope;
+        assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+        rn_scope_begin(&scope, "quick", RN_DEVICE_HOST);
+        assert_int_equal(RN_RATES_QUICK, measure_quick(rooms[i]));
+        rn_scope_stats stats = rn_scope_end(&scope);
+        assert_int_equal(0, stats.delta);
+        if (stats.peak_allocated > rooms[i])
+            fail_msg("%llu bytes of %llu", (unsigned long long)stats.peak_allocated,
+                     (unsigned long long)rooms[i]);
+        rn_rates rates;
+        assert_int_equal(i < 2 ? RN_NOT_FOUND : RN_OK, rn_rates_load(NULL, &rates));
+    }
+    unlink(test_own_path("ration/rates.json"));
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    assert_int_equal(RN_RATES_GUESSED, measure_quick(1 << 20));
+}
+
+static void what_cannot_be_measured_or_kept_is_no_failure(void **state) {
+    (void)state;
+    rn_refusal refusal = *rn_last_refusal();
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    assert_int_equal(RN_RATES_QUICK, measure_quick(0)); // not kept
+    assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1));
+    uint64_t soft = 0, hard = 0;
+    rn_device *device;
+    assert_ok(rn_cpu_device_create(1, &device));
+    rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
+    assert_ok(
+        rn_budget_set(RN_DEVICE_HOST, 0, rn_ledger_total(RN_DEVICE_HOST).now_bytes + (1 << 20)));
+    assert_int_equal(RN_RATES_GUESSED,
+                     rn_rates_measure_quick(device, &(rn_rates_quick_options){0}));
+    assert_ok(rn_budget_set(RN_DEVICE_HOST, soft, hard));
+    assert_memory_equal(&refusal, rn_last_refusal(), sizeof refusal); // nobody was refused anything
     rn_device_destroy(device);
 }
 
@@ -612,7 +744,11 @@ int main(void) {
         cmocka_unit_test(what_a_file_does_not_say_stays),
         cmocka_unit_test(the_cpu_beside_a_link_has_a_tenth_at_least),
         in_a_folder(the_cpu_is_not_a_device_of_the_file),
-        in_a_folder(a_corrupt_file_is_not_taken_for_none),
+        in_a_folder(a_file_of_no_use_is_a_warning_and_no_rates),
+        in_a_folder(guesses_give_way_to_a_short_measurement_that_is_kept),
+        in_a_folder(a_calibration_is_not_overwritten_by_a_short_measurement),
+        in_a_folder(a_short_measurement_stays_within_its_room),
+        in_a_folder(what_cannot_be_measured_or_kept_is_no_failure),
         in_a_folder(every_failure_is_told_and_nothing_leaks),
         in_a_folder(a_calibration_that_is_stopped_leaves_nothing),
     };
