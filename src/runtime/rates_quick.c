@@ -120,7 +120,7 @@ static rn_status measure_disk(const rn_checkpoint *checkpoint, double *out_rate)
     rn_reader_options options = {.ignore_page_cache = true, .allocator = RN_HOST_IO};
     rn_reader *reader = NULL;
     if (file->bytes < LEAST_BYTES) return RN_OK;
-    RN_TRY(rn_reader_create(&(rn_reader_file){file->path}, 1, &options, &reader));
+    RN_TRY(rn_reader_create(&(rn_reader_file){.path = file->path}, 1, &options, &reader));
     rn_status s = read_some(reader, file->bytes, out_rate);
     rn_reader_destroy(reader);
     return s;
