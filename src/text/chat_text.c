@@ -5,7 +5,8 @@
 
 // As it spells itself; no data where there is none: undefined in the template.
 static rn_str token_text(const rn_tokenizer *tokenizer, uint32_t id) {
-    return id == RN_NO_TOKEN ? (rn_str){0} : rn_tokenizer_bytes(tokenizer, id, true);
+    rn_str none = {NULL, 0};
+    return id == RN_NO_TOKEN ? none : rn_tokenizer_bytes(tokenizer, id, true);
 }
 
 rn_status rn_chat_encode_within(const rn_chat_template *chat_template,
