@@ -45,6 +45,12 @@ typedef struct rn_time_text {
 } rn_time_text;
 RN_API rn_time_text rn_time_format(double seconds);
 
+// "12", "260 thousand", "1.94 million", "1.78 billion": the same for a number of things.
+typedef struct rn_count_text {
+    char text[32];
+} rn_count_text;
+RN_API rn_count_text rn_count_format(uint64_t count);
+
 // Sizes as people write them: "2GiB", "1.5G", "800MB", "4096", "75%" (of `whole_bytes`). K, M, G, T
 // and KiB... are powers of 1024; KB, MB, GB, TB are powers of 1000. RN_INVALID says what was wrong.
 RN_API RN_MUST_USE rn_status rn_size_parse(rn_str text, uint64_t whole_bytes, uint64_t *out_bytes);

@@ -10,13 +10,13 @@ static const rn_option table[] = {
      "print one JSON object instead of tables"},
     {"log-level", "log.level", 0, RN_OPTION_CHOICE, false, "", "warning", "LEVEL",
      "debug|info|warning|error|off",
-     "what is logged to standard error; a server's stages are info"},
+     "what is logged to standard error; stages are info [serve: info]"},
     {"log-format", "log.format", 0, RN_OPTION_CHOICE, false, "", "text", "FORM",
      "text|symbols|json", "log lines for people, with symbols in front, or for machines"},
     {"backend-enable-memory-profiling", "backend.enable_memory_profiling", 0, RN_OPTION_BOOL, true,
      "config", "false", NULL, NULL,
-     "record run, plan, convert, place and calibrate, and leave memory_profile_DATE_TIME.json as "
-     "well"},
+     "record run, serve, plan, convert, place and calibrate (not inspect), and leave "
+     "memory_profile_DATE_TIME.json as well"},
     {"profile", "profile.file", 0, RN_OPTION_FILE, false, "", NULL, "FILE", NULL,
      "record every byte and operation; without a name ration_DATE_TIME.rntrace"},
     {"profile-limit", "profile.limit", 0, RN_OPTION_SIZE, false, "", "1GiB", "SIZE", NULL,
@@ -66,7 +66,7 @@ static const rn_option table[] = {
     {"penalty-window", "run.penalty_window", 0, RN_OPTION_COUNT, false, "run", "0", "N", NULL,
      "tokens back that penalties look at; 0 means all"},
     {"seed", "run.seed", 's', RN_OPTION_COUNT, false, "run", "1", "N", NULL,
-     "the same seed gives the same text, at every budget"},
+     "the same seed gives the same text, at every budget (on a GPU with --exact)"},
     {"stop", "run.stop", 0, RN_OPTION_LIST, false, "run", NULL, "TEXT", NULL,
      "stop before this text; may be repeated"},
     {"logit-bias", "run.logit_bias", 0, RN_OPTION_LIST, false, "run", NULL, "ID=X", NULL,
@@ -106,9 +106,9 @@ static const rn_option table[] = {
     {"port", "serve.port", 0, RN_OPTION_COUNT, false, "serve", "8000", "N", NULL,
      "the port; 0 takes any and says which"},
     {"device", "device", 0, RN_OPTION_TEXT, false, "run plan calibrate serve", NULL, "LIST", NULL,
-     "what to run on, or measure, tried in this order: auto, cpu, cuda:0, xla:PLUGIN, sim; with "
-     "commas [serve: "
-     "auto; else cpu]. On a device with its own memory --budget is for that (cuda:0=4GiB,host=8GiB "
+     "what to run on, or measure, tried in this order: cpu, cuda:0, auto (the first GPU, then the "
+     "CPU), sim (for tests); with commas [serve: auto; else cpu]. On a device with its own memory "
+     "--budget is for that (cuda:0=4GiB,host=8GiB "
      "for both)"},
     {"rates", "rates", 0, RN_OPTION_CHOICE, false, "run plan serve", "measured", "HOW",
      "measured|guessed",

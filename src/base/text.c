@@ -67,6 +67,18 @@ rn_time_text rn_time_format(double seconds) {
     return out;
 }
 
+rn_count_text rn_count_format(uint64_t count) {
+    static const char *const units[] = {"", " thousand", " million", " billion", " trillion"};
+    rn_count_text out;
+    size_t unit = 0;
+    double value = (double)count;
+    for (; unit < 4 && value >= (unit ? 999.5 : 1000); unit++)
+        value /= 1000;
+    snprintf(out.text, sizeof out.text, "%.*f%s", unit ? decimals_of(value) : 0, value,
+             units[unit]);
+    return out;
+}
+
 // The factor of a unit, or 0 where it is not one.
 static uint64_t unit_factor(rn_str unit) {
     static const struct {

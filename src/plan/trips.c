@@ -6,8 +6,8 @@
 //
 // Two kinds of bytes. A value that the forward pass makes and the backward pass reads again is not
 // touched around the turn between them; a block's values go together, those of the first blocks
-// first, because they are away the longest. A state that nothing but updates touch (moments, master
-// weights) is needed for a moment only; its home is the host.
+// first, because they are away the longest. A state that nothing but updates touch (moments) is
+// needed for a moment only; its home is the host.
 //
 // Copies take their time, and places are held meanwhile: from the steps' seconds and the link's
 // rate follows when a copy must begin to be done in time, or how long one takes that was begun. A

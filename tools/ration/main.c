@@ -95,8 +95,8 @@ static void print_help(const command *c) {
     for (size_t i = 0; i < rn_option_count(); i++)
         if (rn_option_is_for(rn_option_at(i), c->name)) print_option(rn_option_at(i));
     printf("  -h, --help                   this text\n\nexample:\n  %s\n\n"
-           "Every option may also be set as RATION_NAME in the environment or in ration.toml\n"
-           "(see ration config).\n",
+           "Every option may also be set as RATION_NAME in the environment, and those that ration\n"
+           "config list shows in ration.toml.\n",
            c->example);
 }
 

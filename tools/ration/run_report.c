@@ -27,8 +27,8 @@ static void print_budget(const runner *r) {
 void print_opening(const runner *r) {
     const rn_model_info *m = rn_model_get_info(r->model);
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
-    fprintf(stderr, "%s: %s, %.3g million parameters, %s (%s)\n", m->name, m->architecture,
-            (double)m->parameters * 1e-6, m->weights, rn_size_format(m->weight_bytes).text);
+    fprintf(stderr, "%s: %s, %s parameters, %s (%s)\n", m->name, m->architecture,
+            rn_count_format(m->parameters).text, m->weights, rn_size_format(m->weight_bytes).text);
     print_budget(r);
     fprintf(stderr, "%s planned", rn_size_format(p->planned_bytes).text);
     if (p->streamed_bytes)

@@ -266,6 +266,26 @@ static void long_printed_text_is_cut_never_overrun(void **state) {
     rn_buffer_free(&buffer);
 }
 
+static void counts_are_written_without_exponents(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t count;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {999, "999"},
+                 {1000, "1.00 thousand"},
+                 {260032, "260 thousand"},
+                 {999499, "999 thousand"},
+                 {999500, "1.00 million"},
+                 {1943232, "1.94 million"},
+                 {1780000000, "1.78 billion"},
+                 {7241732096, "7.24 billion"},
+                 {2000000000000, "2.00 trillion"},
+                 {UINT64_MAX, "18446744 trillion"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(cases[i].text, rn_count_format(cases[i].count).text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_numbers_are_bytes),
@@ -284,6 +304,7 @@ int main(void) {
         cmocka_unit_test(file_sink_writes_what_it_is_given),
         cmocka_unit_test(failing_file_is_an_io_failure),
         cmocka_unit_test(long_printed_text_is_cut_never_overrun),
+        cmocka_unit_test(counts_are_written_without_exponents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
