@@ -147,9 +147,10 @@ typedef enum rn_export {
     RN_EXPORT_TORCH,      // PyTorch's memory snapshot, a pickle that memory_viz opens
     RN_EXPORT_CSV,        // id,lower,upper,size: what `ration place` plans again
     RN_EXPORT_PROMETHEUS, // gauges, as text
+    RN_EXPORT_PPROF,      // pprof's profile.proto: bytes by operation, purpose and holder
     RN_EXPORT_COUNT
 } rn_export;
-// "html", "json", "chrome", "torch", "csv", "prometheus".
+// "html", "json", "chrome", "torch", "csv", "prometheus", "pprof".
 RN_API const char *rn_export_name(rn_export form);
 RN_API RN_MUST_USE rn_status rn_timeline_export(const rn_timeline *timeline, rn_export form,
                                                 rn_sink sink);

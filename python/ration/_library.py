@@ -20,7 +20,7 @@ PURPOSE_NUMBERS = {name: number for number, name in enumerate(PURPOSES)}
 SAME_PURPOSE = len(PURPOSES)  # RN_PURPOSE_COUNT
 COUNTER_OTHER = 0
 COUNTER_TORCH = range(5, 10)  # calls, cpu ns, cuda ns, cpu bytes, cuda bytes
-EXPORTS = {"html": 0, "json": 1, "chrome": 2, "torch": 3, "csv": 4, "prometheus": 5}
+EXPORTS = {"html": 0, "json": 1, "chrome": 2, "torch": 3, "csv": 4, "prometheus": 5, "pprof": 6}
 
 
 class Str(ctypes.Structure):

@@ -196,7 +196,7 @@ static const rn_option table[] = {
     {"diff", "", 0, RN_OPTION_BOOL, false, "profile", "false", NULL, NULL,
      "report: what changed from one recording to another"},
     {"format", "profile.format", 0, RN_OPTION_CHOICE, false, "profile", "json", "FORM",
-     "json|chrome|torch|csv|prometheus|html", "export: whose form"},
+     "json|chrome|torch|csv|prometheus|pprof|html", "export: whose form"},
     {"serve", "profile.serve", 0, RN_OPTION_BOOL, false, "profile", "false", NULL, NULL,
      "view: serve the page on the loopback address, whatever browsers there are"},
     {"view-port", "profile.view_port", 0, RN_OPTION_COUNT, false, "profile", "0", "N", NULL,

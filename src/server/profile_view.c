@@ -144,6 +144,7 @@ static const form forms[] = {
     {"torch", "application/octet-stream", "ration.pickle", RN_EXPORT_TORCH},
     {"csv", "text/csv; charset=utf-8", "ration.csv", RN_EXPORT_CSV},
     {"prometheus", "text/plain; version=0.0.4; charset=utf-8", NULL, RN_EXPORT_PROMETHEUS},
+    {"pprof", "application/octet-stream", "ration.pb", RN_EXPORT_PPROF},
 };
 
 static const form *find_form(const char *name) {

@@ -36,7 +36,7 @@ says out page.html
 grep -q '<canvas' page.html || fail 'no canvas in the page'
 expect 0 "$ration" profile html a.rntrace
 [ -s a.html ] || fail 'no a.html'
-for form in json chrome torch csv prometheus html; do
+for form in json chrome torch csv prometheus pprof html; do
     expect 0 "$ration" profile export a.rntrace --format $form -o "form.$form" --json
     check_json "assert j['format'] == '$form' and j['bytes'] > 100"
 done

@@ -7,7 +7,7 @@ checks=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../python")
 command -v python3 > /dev/null || { echo 'skipped: no python3'; exit 77; }
 
 expect 0 "$ration" run -p 'Once upon a time' -n 6 --greedy -q --profile=run.rntrace
-for form in json chrome torch csv prometheus html; do
+for form in json chrome torch csv prometheus pprof html; do
     expect 0 "$ration" profile export run.rntrace --format $form -o run.$form
     [ -s run.$form ] || fail "run.$form is empty"
 done
@@ -106,6 +106,18 @@ PYTHON
 expect 0 "$ration" place run.csv --time 0 --json
 check_json "assert j['lower_bound'] == $(cat bound) and j['buffers'] == $(($(wc -l < run.csv) - 1))"
 
+# ---- pprof's own program, where it is: the sum is what was in use at most
+if command -v go > /dev/null && go tool pprof -h 2>&1 | grep -q -- -traces; then
+    expect 0 env HOME="$scratch/home" go tool pprof -sample_index=inuse_space -unit=B -top -nodecount=1 run.pprof
+    says out 'Type: inuse_space' 'flat%'
+    most=$(python3 -c "import json; print(json.load(open('run.json'))['metadata']['peak_bytes'])")
+    total=$(sed -n 's/.* of \([0-9]*\)B total.*/\1/p' out)
+    # The JSON leaves out what the profiler holds itself.
+    [ "$total" -ge "$most" ] && [ "$total" -le $((most + (8 << 20))) ] || fail "pprof sums up $total bytes, most in use were $most"
+    expect 0 env HOME="$scratch/home" go tool pprof -tags run.pprof
+    says out 'purpose:' weights 'device:'
+fi
+
 # ---- Prometheus: every line is a comment or a value of a metric that was announced
 python3 - << 'PYTHON' || fail 'the metrics are not what they should be'
 import re
@@ -134,4 +146,4 @@ done
 expect 2 "$ration" profile export run.rntrace --format word -o no
 expect 3 "$ration" profile export missing.rntrace --format json -o no
 expect 3 "$ration" profile export run.rntrace --format json -o missing/no
-only again.chrome bound run.chrome run.csv run.html run.json run.prometheus run.rntrace run.torch
+only again.chrome bound run.chrome run.csv run.html run.json run.pprof run.prometheus run.rntrace run.torch

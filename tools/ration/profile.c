@@ -69,8 +69,8 @@ static rn_status find_form(const char *name, rn_export *out) {
 // The recording's name with another ending, in the working folder; a JSON profile is called as the
 // tools that read such files expect it. "-" is standard output.
 static void name_output(const char *input, rn_export form, char out[MAX_PATH_BYTES]) {
-    static const char *const endings[RN_EXPORT_COUNT] = {".html",   ".json", ".trace.json",
-                                                         ".pickle", ".csv",  NULL};
+    static const char *const endings[RN_EXPORT_COUNT] = {".html", ".json", ".trace.json", ".pickle",
+                                                         ".csv",  NULL,    ".pb"};
     const char *base = strrchr(input, '/') ? strrchr(input, '/') + 1 : input;
     const char *dot = strrchr(base, '.');
     int bytes = dot && dot > base ? (int)(dot - base) : (int)strlen(base);
@@ -165,8 +165,8 @@ typedef struct action {
 static const action actions[] = {
     {"report", "profile report FILE [--at TIME] | --diff A B", 2, report},
     {"html", "profile html FILE [-o PAGE.html]", 2, write_html},
-    {"export", "profile export FILE --format json|chrome|torch|csv|prometheus|html [-o FILE]", 2,
-     write_form},
+    {"export", "profile export FILE --format json|chrome|torch|csv|prometheus|pprof|html [-o FILE]",
+     2, write_form},
     {"view", "profile view FILE [--serve [--view-port N]]", 2, profile_view},
     {"run", "profile run [-o FILE] -- PROGRAM [ARGUMENTS]", 1, profile_run},
 };

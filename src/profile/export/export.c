@@ -13,6 +13,7 @@ static const struct {
     [RN_EXPORT_TORCH] = {"torch", rn_export_torch},
     [RN_EXPORT_CSV] = {"csv", rn_export_csv},
     [RN_EXPORT_PROMETHEUS] = {"prometheus", rn_export_prometheus},
+    [RN_EXPORT_PPROF] = {"pprof", rn_export_pprof},
 };
 
 const char *rn_export_name(rn_export form) {

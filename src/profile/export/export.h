@@ -18,6 +18,7 @@ RN_MUST_USE rn_status rn_export_chrome(const rn_timeline *t, rn_sink sink);
 RN_MUST_USE rn_status rn_export_torch(const rn_timeline *t, rn_sink sink);
 RN_MUST_USE rn_status rn_export_csv(const rn_timeline *t, rn_sink sink);
 RN_MUST_USE rn_status rn_export_prometheus(const rn_timeline *t, rn_sink sink);
+RN_MUST_USE rn_status rn_export_pprof(const rn_timeline *t, rn_sink sink);
 
 // ---- output (export_out.c) ----------------------------------------------------------------------
 
