@@ -154,6 +154,7 @@ typedef struct rn_refusal {
     rn_purpose purpose;
     uint64_t requested_bytes, free_bytes, budget_bytes;
     uint64_t smallest_budget_bytes; // with which this request would have been granted
+    bool at_least; // of a process's budget, before there is a plan: more may be asked for later
     size_t holder_count;
     struct {
         char name[64];
@@ -166,6 +167,35 @@ typedef struct rn_refusal {
 RN_API const rn_refusal *rn_last_refusal(void);
 RN_API RN_MUST_USE rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink);
 RN_API void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key);
+
+// ---- a budget for the whole process ---------------------------------------------------
+
+// Of a process's budget, what its ledger may come to hold: all but a reserve for what nobody counts
+// (stacks, the C library's own, page tables), which is 4 MiB and a 256th of the budget.
+RN_API uint64_t rn_budget_usable(uint64_t total_bytes);
+// The smallest budget, in whole pages, of which so much is usable. RN_NO_LIMIT: there is none.
+RN_API uint64_t rn_budget_needed(uint64_t usable_bytes);
+// A program's first act: measures the process, charges it (rn_process_charge_outside), and limits
+// the host's ledger to what is usable of the budget. From then on whatever is read or built is
+// refused before it takes more, and refusals speak of the whole budget. However small the budget,
+// 8 MiB may be taken beside what is held now: so headers can be read and the refusal of a plan can
+// say what would be enough.
+RN_API RN_MUST_USE rn_status rn_budget_set_process(uint64_t total_bytes);
+
+// How a process's budget is divided, for a plan.
+typedef struct rn_budget_shares {
+    uint64_t total_bytes;   // given: the budget
+    uint64_t process_bytes; // given: 0, or what an earlier split said. What is not on the ledger:
+                            // the image, libraries, a driver; measured and rounded up (to 4 MiB; a
+                            // quarter where it is large), so that the next process counts the same
+    uint64_t held_bytes;    // on the ledger by now, without the process
+    uint64_t reserve_bytes; // total - rn_budget_usable(total)
+    uint64_t plan_bytes;    // the rest; 0: nothing is left
+} rn_budget_shares;
+// Charges the process's share as outside. It stays as given while no more is measured than half of
+// the reserve's 4 MiB above it: a program that splits at its start and again before it plans has
+// one figure for all its plans.
+RN_API RN_MUST_USE rn_status rn_budget_split(rn_budget_shares *shares);
 
 // A budget as a user writes it: "2GiB", "75%", "host=8GiB,cuda:0=4GiB", "+512MiB" (planned bytes
 // only).

@@ -27,8 +27,6 @@ enum { SLACK_BYTES = 8192 }; // what rounding to blocks may add to a request
 
 static const uint64_t default_budget_bytes = (uint64_t)256 << 20;
 
-#define RESERVE_BYTES ((uint64_t)4 << 20)
-
 // What the buffers cost at one size of request.
 typedef struct sizes {
     size_t request_bytes, slot_count;
@@ -50,7 +48,6 @@ typedef struct conversion {
     const rn_convert_options *options;
     uint64_t budget, held_before; // before anything was opened
     rn_scope scope;               // what this thread has taken since
-    bool only_refuse;
     rn_convert_plan plan;
     sizes size;
     rn_writer *writer;
@@ -303,9 +300,9 @@ static uint64_t budget_of(const rn_convert_options *options) {
 // The smallest budget that works: enough for the smallest buffers, and for what opening the model
 // took.
 static rn_status refuse(const conversion *c, uint64_t held) {
-    uint64_t least = held + need_bytes(&c->plan, &c->size) + RESERVE_BYTES;
-    least += least / 1000 * 4; // the reserve's share of it, rounded up
-    least = rn_max_u64(least, c->held_before + c->scope.stats.peak_allocated);
+    uint64_t least = rn_max_u64(held + need_bytes(&c->plan, &c->size),
+                                c->held_before + c->scope.stats.peak_allocated);
+    least = rn_budget_needed(least);
     // In whole MiB: what the process image costs differs a little from run to run.
     least = rn_round_up(least + ((uint64_t)128 << 10), (uint64_t)1 << 20);
     return rn_budget_refuse((rn_account){RN_DEVICE_HOST, RN_PURPOSE_STAGING, NULL},
@@ -320,11 +317,10 @@ static rn_status choose_sizes(conversion *c, size_t threads) {
     } levels[] = {{2 << 20, 4}, {(1 << 20) + (64 << 10), 4}};
     size_t count = sizeof levels / sizeof *levels;
     uint64_t held = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    uint64_t reserve = RESERVE_BYTES + c->budget / 1000 * 3;
     for (size_t i = 0; i < count; i++) {
         c->size = measure(&c->plan, levels[i].request_bytes, levels[i].slot_count, threads);
-        uint64_t need = held + reserve + need_bytes(&c->plan, &c->size);
-        if (need <= c->budget && !c->only_refuse) return RN_OK;
+        uint64_t need = held + need_bytes(&c->plan, &c->size);
+        if (need <= rn_budget_usable(c->budget)) return rn_budget_set(RN_DEVICE_HOST, 0, c->budget);
     }
     return refuse(c, held);
 }
@@ -440,7 +436,6 @@ static rn_status convert_open(conversion *c, const char *out_path) {
     return s;
 }
 
-// `only_refuse` takes the same way until the sizes are known, and then says which budget would do.
 static rn_status convert_path(const char *in_path, const char *out_path, const conversion *wanted) {
     void *block;
     rn_checkpoint *source;
@@ -459,9 +454,10 @@ static rn_status convert_path(const char *in_path, const char *out_path, const c
     return s;
 }
 
-// While it runs, the host's hard limit is at most the conversion's budget. Where that stops it
-// before the sizes are known (a huge header, a tiny budget), they are worked out without the limit,
-// to be able to say what would be enough.
+// While the model is opened, the host's hard limit is what is usable of the conversion's budget
+// (and enough for the headers of an ordinary model, so that a refusal can name the smallest budget
+// that works); once the sizes are known, it is the budget. Headers that do not fit are refused as
+// any other memory.
 rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert_options *options,
                      rn_convert_result *out_result) {
     uint64_t soft, hard;
@@ -473,10 +469,8 @@ rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert
     rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
     conversion c = {.options = options, .result = out_result};
     c.budget = rn_min_u64(hard, budget_of(options));
-    RN_TRY(rn_budget_set(RN_DEVICE_HOST, rn_min_u64(soft, c.budget), c.budget));
+    RN_TRY(rn_budget_limit_process(c.budget, hard));
     rn_status s = convert_path(in_path, out_path, &c);
     rn_status restored = rn_budget_set(RN_DEVICE_HOST, soft, hard);
-    c.only_refuse = true;
-    if (s == RN_OVER_BUDGET) s = convert_path(in_path, out_path, &c);
     return s == RN_OK ? restored : s;
 }

@@ -9,10 +9,10 @@
 #include "base/str.h"
 #include "io/json_read.h"
 #include "memory/account.h"
+#include "memory/sort.h"
 #include "tensor/quant.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static const char *const default_excludes[] = {
     "*embed*", "*embd*", "*wte*", "*wpe*", "*norm*", "*ln_*", "*.ln*",
@@ -468,8 +468,7 @@ static rn_status make(const rn_checkpoint *source, const rn_convert_options *opt
     RN_TRY(allocate(plan, rn_checkpoint_count(source)));
     for (size_t i = 0; i < plan->item_count; i++)
         RN_TRY(decide(rn_checkpoint_tensor(source, i), options, plan->to_gguf, &plan->items[i]));
-    if (plan->item_count > 1)
-        qsort(plan->items, plan->item_count, sizeof *plan->items, compare_items);
+    RN_TRY(rn_sort(plan->items, plan->item_count, sizeof *plan->items, compare_items));
     for (size_t i = 0; i < plan->item_count; i++)
         RN_TRY(plan_item(plan, &plan->items[i]));
     return plan_metadata(plan, source, options->to);

@@ -17,10 +17,10 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "memory/account.h"
+#include "memory/sort.h"
 
 #include <endian.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { MAX_HEADER_BYTES = 100000000 };
 
@@ -219,7 +219,8 @@ static rn_status sort_tensors(rn_checkpoint *checkpoint, size_t first) {
     for (size_t i = first; i + 1 < count && sorted; i++)
         sorted = compare_place(&checkpoint->tensors[i], &checkpoint->tensors[i + 1]) <= 0;
     if (sorted) return RN_OK;
-    qsort(checkpoint->tensors + first, count - first, sizeof *checkpoint->tensors, compare_place);
+    RN_TRY(rn_sort(checkpoint->tensors + first, count - first, sizeof *checkpoint->tensors,
+                   compare_place));
     rn_map_free(&checkpoint->by_name);
     for (size_t i = 0; i < count; i++)
         RN_TRY(rn_map_add(&checkpoint->by_name, checkpoint->tensors[i].name, i, NULL));

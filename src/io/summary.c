@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "memory/account.h"
+#include "memory/sort.h"
 
 #include <stdlib.h>
 
@@ -112,9 +113,7 @@ static rn_status count_blocks(const rn_checkpoint *checkpoint, rn_map *blocks, r
         out->blocks[index].name = name;
         count(&out->blocks[index], tensor);
     }
-    if (out->block_count > 1)
-        qsort(out->blocks, out->block_count, sizeof *out->blocks, compare_blocks);
-    return RN_OK;
+    return rn_sort(out->blocks, out->block_count, sizeof *out->blocks, compare_blocks);
 }
 
 rn_status rn_summary_make(const rn_checkpoint *checkpoint, rn_summary *out) {

@@ -12,6 +12,7 @@
 // Stored inverted, so that zero-initialised memory means "no limit".
 typedef struct device_limits {
     _Atomic uint64_t soft_inverted, hard_inverted;
+    _Atomic uint64_t process_bytes; // the process's budget that the hard limit is a part of, or 0
 } device_limits;
 
 enum { MAX_GIVERS = 64 };
@@ -32,6 +33,7 @@ rn_status rn_budget_set(rn_device_id device, uint64_t soft_bytes, uint64_t hard_
                        rn_size_format(soft_bytes).text, rn_size_format(hard_bytes).text);
     atomic_store(&limits[device].soft_inverted, ~soft_bytes);
     atomic_store(&limits[device].hard_inverted, ~hard_bytes);
+    atomic_store(&limits[device].process_bytes, 0);
     return RN_OK;
 }
 
@@ -155,15 +157,39 @@ void rn_refusal_restore(const rn_refusal *refusal) {
     thread_refusal = *refusal;
 }
 
+void rn_budget_tell_process(uint64_t total_bytes) {
+    atomic_store(&limits[RN_DEVICE_HOST].process_bytes, total_bytes);
+}
+
 void rn_refusals_mute(bool mute) {
     muted = mute;
+}
+
+// Of a process's budget: what will be asked for behind this request, nobody knows here.
+static rn_status refuse_process(rn_account account, uint64_t bytes, uint64_t hard, uint64_t process,
+                                uint64_t smallest) {
+    uint64_t now = rn_ledger_claimed(account.device);
+    smallest = rn_budget_needed(smallest);
+    (void)rn_budget_refuse(account, bytes, process, smallest);
+    thread_refusal.free_bytes = hard - rn_min_u64(hard, now);
+    thread_refusal.at_least = true;
+    rn_status s = rn_fail(
+        RN_OVER_BUDGET,
+        "%s for %s on %s does not fit: %s of the budget of %s is free, beside a reserve of %s",
+        rn_size_format(bytes).text, rn_purpose_name(thread_refusal.purpose),
+        rn_device_name(account.device), rn_size_format(thread_refusal.free_bytes).text,
+        rn_size_format(process).text, rn_size_format(process - rn_budget_usable(process)).text);
+    return rn_hint(s, "at least %s (%llu bytes) are needed to get this far",
+                   rn_size_format(smallest).text, (unsigned long long)smallest);
 }
 
 static rn_status refuse(rn_account account, uint64_t bytes, uint64_t hard) {
     uint64_t now = rn_ledger_claimed(account.device), smallest;
     uint64_t kept = now - rn_min_u64(now, reclaimable(account.device));
+    uint64_t process = atomic_load(&limits[account.device].process_bytes);
     if (!rn_add_u64(kept, bytes, &smallest)) smallest = RN_NO_LIMIT;
-    return rn_budget_refuse(account, bytes, hard, smallest);
+    return process ? refuse_process(account, bytes, hard, process, smallest)
+                   : rn_budget_refuse(account, bytes, hard, smallest);
 }
 
 rn_status rn_budget_reserve(rn_account account, uint64_t bytes) {
@@ -193,7 +219,8 @@ rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink) {
                          rn_purpose_name(refusal->purpose), "device",
                          rn_device_name(refusal->device), "budget",
                          rn_size_format(refusal->budget_bytes).text, "free",
-                         rn_size_format(refusal->free_bytes).text, "smallest budget",
+                         rn_size_format(refusal->free_bytes).text,
+                         refusal->at_least ? "budget at least" : "smallest budget",
                          rn_size_format(refusal->smallest_budget_bytes).text));
     RN_TRY(rn_sink_print(sink, "largest holders\n"));
     for (size_t i = 0; i < refusal->holder_count; i++)
@@ -211,6 +238,7 @@ void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key) 
     rn_json_u64(json, "budget_bytes", refusal->budget_bytes);
     rn_json_u64(json, "free_bytes", refusal->free_bytes);
     rn_json_u64(json, "smallest_budget_bytes", refusal->smallest_budget_bytes);
+    rn_json_bool(json, "at_least", refusal->at_least);
     rn_json_array(json, "holders");
     for (size_t i = 0; i < refusal->holder_count; i++) {
         rn_json_object(json, NULL);

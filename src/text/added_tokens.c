@@ -3,9 +3,8 @@
 #include "text/added_tokens.h"
 
 #include "base/checked.h"
+#include "memory/sort.h"
 #include "text/utf8_step.h"
-
-#include <stdlib.h>
 
 rn_status rn_added_add(rn_added *added, rn_added_token token) {
     if (token.content.bytes == 0) return rn_fail(RN_CORRUPT, "added token %u is empty", token.id);
@@ -38,13 +37,14 @@ static int compare(const void *a, const void *b) {
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-void rn_added_seal(rn_added *added) {
-    if (added->count) qsort(added->tokens, added->count, sizeof *added->tokens, compare);
+rn_status rn_added_seal(rn_added *added) {
+    RN_TRY(rn_sort(added->tokens, added->count, sizeof *added->tokens, compare));
     for (size_t i = 0; i < added->count; i++) {
         added->begins[(uint8_t)added->tokens[i].content.data[0]] = true;
         added->any_ordinary = added->any_ordinary || !added->tokens[i].special;
         added->any_special = added->any_special || added->tokens[i].special;
     }
+    return RN_OK;
 }
 
 // ---- finding ----------------------------------------------------------------------------

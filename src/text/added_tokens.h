@@ -26,7 +26,7 @@ typedef struct rn_added {
 } rn_added;
 
 RN_MUST_USE rn_status rn_added_add(rn_added *added, rn_added_token token);
-void rn_added_seal(rn_added *added);
+RN_MUST_USE rn_status rn_added_seal(rn_added *added);
 void rn_added_free(rn_added *added);
 // The token with this content, or NULL.
 const rn_added_token *rn_added_get(const rn_added *added, rn_str content);

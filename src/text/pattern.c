@@ -5,6 +5,8 @@
 
 #include "base/buffer.h"
 
+#include <ration/memory.h>
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdatomic.h>
@@ -17,6 +19,8 @@ enum {
     STACK_START_BYTES = 32 << 10,
     STACK_BYTES = 8 << 20
 };
+
+#define STACK_ACCOUNT ((rn_account){.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_OTHER})
 
 struct rn_pattern {
     const rn_allocator *from;
@@ -192,6 +196,7 @@ rn_scan rn_pattern_scan(const rn_pattern *pattern) {
 void rn_matching_free(rn_matching *matching) {
     pcre2_match_data_free(matching->data);
     pcre2_match_context_free(matching->context);
+    if (matching->stack) rn_ledger_release(STACK_ACCOUNT, NULL, STACK_BYTES);
     pcre2_jit_stack_free(matching->stack);
     *matching = (rn_matching){0};
 }
@@ -212,8 +217,13 @@ static int match_deeply(const rn_pattern *pattern, rn_matching *matching, rn_str
     int rc = pcre2_match(pattern->code, (PCRE2_SPTR)text.data, text.bytes, from, options,
                          matching->data, matching->context);
     if (rc != PCRE2_ERROR_JIT_STACKLIMIT || matching->stack) return rc;
+    // It is mapped by PCRE2's compiler, which asks no allocator: charged here.
+    if (rn_budget_charge(STACK_ACCOUNT, NULL, STACK_BYTES) != RN_OK) return PCRE2_ERROR_NOMEMORY;
     matching->stack = pcre2_jit_stack_create(STACK_START_BYTES, STACK_BYTES, pattern->general);
-    if (!matching->stack) return PCRE2_ERROR_NOMEMORY;
+    if (!matching->stack) {
+        rn_ledger_release(STACK_ACCOUNT, NULL, STACK_BYTES);
+        return PCRE2_ERROR_NOMEMORY;
+    }
     pcre2_jit_stack_assign(matching->context, NULL, matching->stack);
     return pcre2_match(pattern->code, (PCRE2_SPTR)text.data, text.bytes, from, options,
                        matching->data, matching->context);

@@ -10,8 +10,7 @@
 
 #include "base/checked.h"
 #include "base/str.h"
-
-#include <stdlib.h>
+#include "memory/sort.h"
 
 #define FREE_UNIT   UINT32_MAX       // as a parent
 #define ROOT_PARENT (UINT32_MAX - 1) // no node has this number
@@ -149,10 +148,10 @@ static int compare(const void *a, const void *b) {
     return order ? order : (left.bytes > right.bytes) - (left.bytes < right.bytes);
 }
 
-static void sort(rn_spm_key *keys, size_t count) {
+static rn_status sort(rn_spm_key *keys, size_t count) {
     for (size_t i = 0; i < count; i++)
         keys[i].head = head_of(keys[i].text);
-    if (count) qsort(keys, count, sizeof *keys, compare);
+    return rn_sort(keys, count, sizeof *keys, compare);
 }
 
 static rn_status check_keys(const rn_spm_key *keys, size_t count) {
@@ -173,7 +172,7 @@ rn_status rn_spm_trie_build(rn_spm_trie *trie, const rn_allocator *from, rn_spm_
     builder b = {
         .trie = trie, .keys = keys, .oldest_free = RN_SPM_NOWHERE, .newest_free = RN_SPM_NOWHERE};
     *trie = (rn_spm_trie){.from = from};
-    sort(keys, count);
+    RN_TRY(sort(keys, count));
     RN_TRY(check_keys(keys, count));
     RN_TRY(rn_alloc_zeroed(from, count, sizeof *b.waiting, (void **)&b.waiting));
     rn_status s = add_all(&b, count);

@@ -316,8 +316,8 @@ rn_status rn_tokenizer_finish(rn_tokenizer *tokenizer) {
     mark_ends(tokenizer, &tokenizer->added);
     mark_ends(tokenizer, &tokenizer->added_normalized);
     RN_TRY(normalize_added(tokenizer));
-    rn_added_seal(&tokenizer->added);
-    rn_added_seal(&tokenizer->added_normalized);
+    RN_TRY(rn_added_seal(&tokenizer->added));
+    RN_TRY(rn_added_seal(&tokenizer->added_normalized));
     RN_TRY(show_tokens(tokenizer));
     RN_TRY(tokenizer->spm ? reserve_special(tokenizer) : rn_bpe_finish(&tokenizer->bpe));
     info->vocab_size = (uint32_t)tokenizer->vocab.count;

@@ -23,7 +23,7 @@ static void the_leftmost_and_there_the_longest_is_found(void **state) {
     add(&added, "<|a|>b", 2, true);
     add(&added, "<|", 3, false);
     add(&added, "b", 4, true);
-    rn_added_seal(&added);
+    assert_ok(rn_added_seal(&added));
     expect(&added, "x<|a|>bc", 0, true, 2, 1, 7);
     expect(&added, "x<|a|>c", 0, true, 1, 1, 6);
     expect(&added, "x<|a|", 0, true, 3, 1, 3);
@@ -44,7 +44,7 @@ static void white_space_at_its_sides_is_taken_where_it_says_so(void **state) {
     rn_added added = {.from = &rn_system_allocator};
     rn_added_token token = {.content = RN_STR("<m>"), .id = 7, .lstrip = true, .rstrip = true};
     assert_ok(rn_added_add(&added, token));
-    rn_added_seal(&added);
+    assert_ok(rn_added_seal(&added));
     expect(&added, "a \xC2\xA0<m>\t b", 0, false, 7, 1, 9);
     expect(&added, "a  <m>", 2, false, 7, 2, 6); // not before where the search begins
     rn_added_free(&added);
@@ -55,7 +55,7 @@ static void a_single_word_is_not_found_within_a_word(void **state) {
     rn_added added = {.from = &rn_system_allocator};
     rn_added_token token = {.content = RN_STR("ing"), .id = 7, .single_word = true};
     assert_ok(rn_added_add(&added, token));
-    rn_added_seal(&added);
+    assert_ok(rn_added_seal(&added));
     expect(&added, "sing ing", 0, false, 7, 5, 8);
     expect(&added, "ings \xC3\xA9ing", 0, false, -1, 0, 0);
     expect(&added, "-ing.", 0, false, 7, 1, 4);
