@@ -52,13 +52,18 @@ RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out)
 
 typedef struct rn_plan_options {
     uint64_t budget_bytes; // for what the plan holds: arena and staging; 0 or RN_NO_LIMIT: no limit
-    uint64_t beside_bytes; // of the budget, what is held beside the plan: the process, a reserve
+    uint64_t
+        beside_bytes;  // of the budget, what is held beside the plan: the process, its structures
+    bool with_reserve; // the budget is a process's: its reserve stays free (rn_budget_usable)
+    uint64_t least_budget_bytes; // no smaller budget works, whatever the plan takes: opening the
+                                 // model took so much
     // Of a device with its own memory, which budget_bytes is for: what the plan may hold on the
     // host. Weights that do not stay on the device are kept there where they fit; else each run
     // reads them from disk. In training also the optimiser's states, and what is saved for the
     // backward pass, where the device has no room for them. 0 or RN_NO_LIMIT: no limit.
     uint64_t host_budget_bytes;
     uint64_t host_beside_bytes; // of the host's budget, what that does not count: for a refusal
+    bool host_with_reserve;     // the host's budget is a process's
     bool exact;                 // no move that regroups sums (micro-batches) or rounds otherwise
                                 // (a generator's: first blocks on the CPU)
     bool allow_lossy;           // micro-batches of a graph with batch statistics
@@ -90,11 +95,12 @@ typedef struct rn_plan_summary {
     uint64_t staging_bytes; // through which weights are read
     uint64_t live_peak_bytes;                 // the most bytes of the arena in use at any step
     uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // of planned_bytes; their sum
-    uint64_t smallest_bytes; // the least that works; the smallest budget is beside_bytes more
-    uint64_t rows;           // RN_ROWS is bound to this
-    uint64_t workload_rows;  // for which the time is predicted; 0: one run
-    uint32_t slice_rows;     // of attention; 0: the kernel's choice
-    uint32_t micro_batches;  // at least 1
+    uint64_t smallest_bytes;                  // the least that works
+    uint64_t smallest_budget_bytes; // and the budget for it: with what is beside, and a reserve
+    uint64_t rows;                  // RN_ROWS is bound to this
+    uint64_t workload_rows;         // for which the time is predicted; 0: one run
+    uint32_t slice_rows;            // of attention; 0: the kernel's choice
+    uint32_t micro_batches;         // at least 1
     uint32_t block_count, resident_blocks, recomputed_blocks;
     uint32_t prefix_blocks; // of the graph's blocks, the first so many hold all that is streamed
     uint64_t weight_bytes, streamed_bytes; // streamed: brought anew in every run

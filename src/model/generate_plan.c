@@ -149,8 +149,8 @@ static void take_plan(rn_generator *g, rn_plan *plan, uint32_t pages) {
 static uint64_t guess_more(const rn_generator *g, const rn_plan_options *options) {
     const rn_plan_summary *s = rn_plan_get_summary(g->plan);
     uint64_t page = rn_generator_page_bytes(rn_plan_graph(g->plan));
-    uint64_t held = s->planned_bytes + options->beside_bytes;
-    return options->budget_bytes > held ? (options->budget_bytes - held) / rn_max_u64(page, 1) : 0;
+    uint64_t share = rn_plan_room(options, options->budget_bytes);
+    return share > s->planned_bytes ? (share - s->planned_bytes) / rn_max_u64(page, 1) : 0;
 }
 
 // Between the pages of the plan so far and `high`, which are too many. The guess is nearly always
@@ -250,7 +250,9 @@ static rn_status refuse(const rn_text_maker *maker, const rn_generator *g,
     rn_story story = *rn_last_story();
     rn_refusal refusal = *rn_last_refusal();
     context_need asked = {g->table_pages, refusal.smallest_budget_bytes};
-    if (refusal.device != rn_generator_caps(g)->device) return rn_story_restore(&story);
+    // Nor where planning itself had no memory.
+    if (refusal.at_least || refusal.device != rn_generator_caps(g)->device)
+        return rn_story_restore(&story);
     uint32_t pages = find_most_pages(maker, g, asked, options);
     rn_refusal_restore(&refusal);
     rn_status s = rn_story_restore(&story);

@@ -357,7 +357,9 @@ static rn_status weave(proposal *p, bool *fits) {
 static void take(proposal *p) {
     rn_generator *g = p->g;
     rn_plan_summary *s = &p->plan->summary;
-    s->smallest_bytes = rn_min_u64(s->smallest_bytes, g->plan->summary.smallest_bytes);
+    const rn_plan_summary *old = &g->plan->summary;
+    s->smallest_bytes = rn_min_u64(s->smallest_bytes, old->smallest_bytes);
+    s->smallest_budget_bytes = rn_min_u64(s->smallest_budget_bytes, old->smallest_budget_bytes);
     rn_plan_destroy(g->plan);
     g->plan = p->plan;
     g->split.plan = p->host;

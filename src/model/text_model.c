@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <sys/param.h>
 
+#define MAPPED ((rn_account){.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_IO})
+
 enum { MAX_TEMPLATE_BYTES = 4 << 20 };
 
 struct rn_model {
@@ -30,6 +32,7 @@ struct rn_model {
     rn_llama_files files;
     rn_tokenizer *tokenizer;
     rn_buffer chat_template;
+    rn_str mapped; // the library's own weights: pages of its file, which become resident
 };
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -205,6 +208,8 @@ static rn_status open_own(rn_model *model, const rn_model_options *options) {
     model->in_memory = true;
     RN_TRY(rn_checkpoint_open_memory("the library's model.safetensors", own.weights.data,
                                      own.weights.bytes, &model->checkpoint));
+    RN_TRY(rn_budget_charge(MAPPED, own.weights.data, own.weights.bytes));
+    model->mapped = own.weights;
     RN_TRY(read_own_config(model, own.config));
     RN_TRY(check_files(model, options));
     rn_stage("config_loaded");
@@ -240,6 +245,7 @@ void rn_model_close(rn_model *model) {
     rn_buffer_free(&model->chat_template);
     rn_adapters_free(&model->adapters);
     rn_checkpoint_close(model->checkpoint);
+    if (model->mapped.bytes) rn_ledger_release(MAPPED, model->mapped.data, model->mapped.bytes);
     rn_free(RN_HOST_OTHER, model, sizeof *model);
 }
 

@@ -416,6 +416,7 @@ static rn_status summarize(builder *b) {
         if (!b->plan->units[u].resident)
             s->host_weight_bytes += rn_round_up(b->plan->units[u].bytes, RN_PLAN_SLOT_ALIGN);
     s->smallest_bytes = b->planner->frugal.planned_bytes;
+    s->smallest_budget_bytes = rn_planner_budget(b->planner, s->smallest_bytes);
     s->rows = b->binding->rows;
     s->workload_rows = s->rows ? rn_planner_workload(b->planner) : 0;
     s->slice_rows = rn_plan_slices[b->variant->slice];

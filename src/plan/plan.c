@@ -11,22 +11,28 @@ static uint64_t find_limit(const rn_device_caps *caps, uint64_t budget_bytes) {
 }
 
 uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes) {
+    const rn_plan_options *o = &planner->options;
     uint64_t budget;
-    return rn_add_u64(plan_bytes, planner->options.beside_bytes, &budget) ? budget : RN_NO_LIMIT;
+    if (!rn_add_u64(plan_bytes, o->beside_bytes, &budget)) return RN_NO_LIMIT;
+    if (o->with_reserve) budget = rn_budget_needed(budget);
+    return rn_max_u64(budget, o->least_budget_bytes);
 }
 
-// What of it is the plan's.
-static uint64_t find_share(const rn_planner *planner, uint64_t limit) {
-    return limit == RN_NO_LIMIT ? limit : limit - rn_min_u64(limit, planner->options.beside_bytes);
+uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes) {
+    if (budget_bytes == RN_NO_LIMIT) return budget_bytes;
+    uint64_t usable = options->with_reserve ? rn_budget_usable(budget_bytes) : budget_bytes;
+    return usable - rn_min_u64(usable, options->beside_bytes);
 }
 
 static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **out) {
-    uint64_t limit = find_limit(planner->caps, budget_bytes), share = find_share(planner, limit);
+    uint64_t limit = find_limit(planner->caps, budget_bytes),
+             share = rn_plan_room(&planner->options, limit);
     rn_candidate candidate;
     if (planner->frugal.variant == RN_NO_STEP)
         return planner->least_host_bytes == UINT64_MAX ? rn_plan_refuse_wishes(planner)
                                                        : rn_plan_refuse_host(planner);
-    if (share < planner->frugal.planned_bytes) return rn_plan_refuse(planner, limit);
+    if (share < planner->frugal.planned_bytes || limit < planner->options.least_budget_bytes)
+        return rn_plan_refuse(planner, limit);
     RN_TRY(rn_choose(planner, share, &candidate));
     RN_TRY(rn_plan_assemble(planner, &candidate, out));
     (*out)->options.budget_bytes = budget_bytes;

@@ -190,6 +190,8 @@ typedef struct rn_plan_part {
 // among them, or they are the end and an output is made before them.
 RN_MUST_USE rn_status rn_plan_find_part(const rn_plan *plan, uint32_t first, uint32_t end,
                                         rn_plan_part *out);
+// What of a budget is the plan's: without what is beside it, and a process's reserve.
+uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes);
 // Of the unit's bytes, with those around it, in a block's place in the ring and on the host.
 uint64_t rn_plan_unit_room(const rn_plan *plan, uint32_t unit);
 // What of a block does not stay on the device, unit after unit; 0: all does.

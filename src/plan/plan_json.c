@@ -31,6 +31,7 @@ static void write_question(const rn_plan *plan, rn_json *json) {
     if (o->budget_bytes && o->budget_bytes != RN_NO_LIMIT)
         rn_json_u64(json, "budget_bytes", o->budget_bytes);
     rn_json_u64(json, "beside_bytes", o->beside_bytes);
+    rn_json_bool(json, "with_reserve", o->with_reserve);
     rn_json_bool(json, "exact", o->exact);
     rn_json_bool(json, "allow_lossy", o->allow_lossy);
     if (o->keep) rn_json_string(json, "keep", o->keep);
@@ -46,6 +47,7 @@ static void write_bytes(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "staging_bytes", s->staging_bytes);
     rn_json_u64(json, "live_peak_bytes", s->live_peak_bytes);
     rn_json_u64(json, "smallest_bytes", s->smallest_bytes);
+    rn_json_u64(json, "smallest_budget_bytes", s->smallest_budget_bytes);
     rn_json_bool(json, "optimal", s->optimal);
     rn_json_object(json, "purposes");
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)

@@ -64,10 +64,10 @@ static rn_status print_title(const rn_plan *plan, rn_sink sink) {
 
 static rn_status print_bytes(const rn_plan *plan, rn_sink sink) {
     const rn_plan_summary *s = &plan->summary;
-    uint64_t budget = plan->options.budget_bytes, beside = plan->options.beside_bytes;
+    uint64_t budget = plan->options.budget_bytes;
     if (budget && budget != RN_NO_LIMIT)
         RN_TRY(line(sink, "planned", SIZE(s->planned_bytes), "of %s; the least that works is %s",
-                    SIZE(budget - beside), SIZE(s->smallest_bytes)));
+                    SIZE(rn_plan_room(&plan->options, budget)), SIZE(s->smallest_bytes)));
     else
         RN_TRY(line(sink, "planned", SIZE(s->planned_bytes), "the least that works is %s",
                     SIZE(s->smallest_bytes)));

@@ -57,13 +57,14 @@ static rn_purpose find_largest(const rn_plan_summary *s) {
 static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budget_bytes,
                         rn_refusal *out) {
     const rn_plan_summary *s = &plan->summary;
-    uint64_t beside = p->options.beside_bytes;
+    uint64_t smallest = rn_planner_budget(p, s->planned_bytes);
+    uint64_t beside = smallest - s->planned_bytes; // with the reserve of that budget
     *out = (rn_refusal){.device = plan->caps.device,
                         .purpose = find_largest(s),
                         .requested_bytes = s->planned_bytes,
-                        .free_bytes = budget_bytes > beside ? budget_bytes - beside : 0,
+                        .free_bytes = rn_plan_room(&p->options, budget_bytes),
                         .budget_bytes = budget_bytes,
-                        .smallest_budget_bytes = rn_planner_budget(p, s->planned_bytes)};
+                        .smallest_budget_bytes = smallest};
     add_holder(out, "beside the plan", RN_PURPOSE_OUTSIDE, beside);
     const char *name = NULL;
     uint32_t count;
@@ -171,16 +172,19 @@ static void name_help(const rn_planner *p, const help *h, char out[320]) {
 // `more`: what is to be said of the most frugal plan behind its bytes.
 static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *more, const help *h) {
     uint64_t smallest = p->frugal.planned_bytes;
-    char beside[64] = "", helps[320];
-    if (p->options.beside_bytes)
+    uint64_t whole = rn_planner_budget(p, smallest);
+    char beside[128] = "", helps[320];
+    if (p->options.with_reserve)
+        snprintf(beside, sizeof beside, ", beside it %s are held and %s in reserve",
+                 SIZE(p->options.beside_bytes), SIZE(whole - rn_budget_usable(whole)));
+    else if (p->options.beside_bytes)
         snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.beside_bytes));
     rn_status s = rn_fail(RN_OVER_BUDGET,
                           "'%s' does not fit: its most frugal plan needs %s%s%s, the budget is %s",
                           p->recipe->name, SIZE(smallest), more, beside, SIZE(budget_bytes));
     name_help(p, h, helps);
-    smallest = rn_planner_budget(p, smallest);
-    return rn_hint(s, "the smallest budget that works is %s (%llu bytes)%s", SIZE(smallest),
-                   (unsigned long long)smallest, helps);
+    return rn_hint(s, "the smallest budget that works is %s (%llu bytes)%s", SIZE(whole),
+                   (unsigned long long)whole, helps);
 }
 
 rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
@@ -204,11 +208,16 @@ rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
 rn_status rn_plan_refuse_host(const rn_planner *p) {
     const rn_plan_options *o = &p->options;
     uint64_t need = p->least_host_bytes, smallest = need + o->host_beside_bytes;
+    uint64_t budget = o->host_budget_bytes + o->host_beside_bytes;
+    if (o->host_with_reserve) {
+        smallest = rn_budget_needed(smallest);
+        budget = rn_budget_needed(budget);
+    }
     rn_refusal_keep(&(rn_refusal){.device = RN_DEVICE_HOST,
                                   .purpose = RN_PURPOSE_STAGING,
                                   .requested_bytes = need,
                                   .free_bytes = o->host_budget_bytes,
-                                  .budget_bytes = o->host_budget_bytes + o->host_beside_bytes,
+                                  .budget_bytes = budget,
                                   .smallest_budget_bytes = smallest});
     return rn_hint(rn_fail(RN_OVER_BUDGET,
                            "'%s' does not fit: to bring weights to %s its plan needs %s of the "

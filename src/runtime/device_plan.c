@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "device/device.h"
 #include "memory/budget.h"
+#include "plan/plan.h"
 #include "runtime/recover.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -14,7 +15,7 @@
 // What of the host is left for a plan; never 0, which would be no limit.
 static uint64_t host_share(const rn_plan_options *host) {
     if (host->budget_bytes == 0 || host->budget_bytes == RN_NO_LIMIT) return RN_NO_LIMIT;
-    return host->budget_bytes > host->beside_bytes ? host->budget_bytes - host->beside_bytes : 1;
+    return rn_max_u64(rn_plan_room(host, host->budget_bytes), 1);
 }
 
 static uint64_t find_budget(rn_device *device, const rn_device_budget *budget, uint64_t held) {
@@ -31,6 +32,9 @@ rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
     uint64_t held = rn_ledger_total(id).now_bytes, total = find_budget(device, budget, held);
     options->host_budget_bytes = host_share(options);
     options->host_beside_bytes = options->beside_bytes;
+    options->host_with_reserve = options->with_reserve;
+    options->with_reserve = false;
+    options->least_budget_bytes = 0;
     options->budget_bytes = total;
     options->beside_bytes = budget->planned_only ? 0 : held + RESERVE_BYTES;
     if (options->beside_bytes < total) return RN_OK;

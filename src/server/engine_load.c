@@ -147,6 +147,8 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     f->budget_bytes = limited ? o->plan.budget_bytes : 0;
     uint64_t planned = rung->device->caps.own_memory ? s->host_bytes : s->planned_bytes;
     f->predicted_bytes = planned + own_bytes + o->plan.beside_bytes; // of the host
+    if (limited && o->plan.with_reserve)
+        f->predicted_bytes += o->plan.budget_bytes - rn_budget_usable(o->plan.budget_bytes);
     f->streamed_bytes = s->streamed_bytes;
     pthread_mutex_unlock(&e->lock);
 }

@@ -6,6 +6,23 @@
 
 enum { MAX_WORDS = 8 };
 
+// A --budget for the host, and what of it is not for a plan.
+typedef struct host_budget {
+    uint64_t total_bytes;
+    uint64_t process_bytes; // what is not on the ledger: see rn_budget_split
+    uint64_t outside_bytes; // with what is: a model's description, a tokenizer, what a recording
+                            // takes, and room for texts
+    uint64_t reserve_bytes; // for its growth
+    uint64_t least_bytes;   // what opening the model took: no smaller budget works
+    uint64_t free_bytes;    // nine tenths of what was free at the start
+    bool planned_only;      // "+SIZE": all of it is the plan's
+    bool measured;          // none was given: nine tenths of what is free
+    bool own_memory;        // there is a device beside the host, and the plan is for that
+    rn_device_budget device;
+    uint8_t device_number;      // on the ledger
+    uint64_t device_held_bytes; // there, by now: the driver's context
+} host_budget;
+
 // A command with its settings loaded and its words (arguments that are no flags) collected.
 typedef struct invocation {
     const struct command *command;
@@ -17,6 +34,7 @@ typedef struct invocation {
     bool json;
     int *exit_code; // 0; of a command that succeeds: profile run sets the recorded program's own
     rn_stage_name reached; // the last stage, where the command has ended
+    host_budget budget;    // at the start: begin_budget
 } invocation;
 
 typedef struct command {
@@ -26,6 +44,7 @@ typedef struct command {
     const char *about;   // a paragraph or two for --help
     const char *example;
     size_t min_words, max_words;
+    bool limits_memory; // begin_budget is its first act
     // Variables of other programs that it heeds, below RATION_*; or NULL.
     rn_status (*load_variables)(invocation *in);
     // Prints results to standard output. NULL: see `own_arguments`.
@@ -58,25 +77,16 @@ void end_profiling(const invocation *in);
 // What a recording holds, and may yet come to hold in a run, of the host's budget; 0 without one.
 uint64_t profiling_bytes(void);
 
-// A --budget for the host, and what of it is not for a plan.
-typedef struct host_budget {
-    uint64_t total_bytes;
-    uint64_t outside_bytes; // what is held already: the process image, measured, a tokenizer, what
-                            // a recording takes
-    uint64_t reserve_bytes; // for its growth
-    bool planned_only;      // "+SIZE": all of it is the plan's
-    bool measured;          // none was given: nine tenths of what is free
-    bool own_memory;        // there is a device beside the host, and the plan is for that
-    rn_device_budget device;
-    uint8_t device_number;      // on the ledger
-    uint64_t device_held_bytes; // there, by now: the driver's context
-} host_budget;
-// A size without a name is for the device's own memory, where it has some.
-rn_status read_budget(const invocation *in, rn_device *device, host_budget *out);
+// The host's ledger is limited to --budget before anything is read (rn_budget_set_process).
+rn_status begin_budget(invocation *in);
+// A size without a name is for the device's own memory, where it has some. `room_bytes`: of the
+// host, for texts to come.
+rn_status read_budget(const invocation *in, rn_device *device, uint64_t room_bytes,
+                      host_budget *out);
 // Before there is a device: a size without a name is the host's, and cuda:0=SIZE the first GPU's.
 rn_status read_server_budget(const invocation *in, host_budget *out);
-// The smallest --budget that leaves so much for a plan, in whole MiB (or just that after "+").
-uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes);
+// For a plan, as far as the host goes.
+void use_budget(const host_budget *budget, rn_plan_options *out);
 
 // Lets plans count with kept rates, as --rates says. Whether a short measurement is to take the
 // place of guesses (rn_rates_measure_quick).

@@ -1,8 +1,7 @@
 // convert.c — ration convert: another dtype, a quantised form, another container.
-#include "command.h"
+#include "run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -151,10 +150,10 @@ static rn_status run_text(const invocation *in, const rn_convert_options *option
 // The object is collected in memory: a conversion that fails must not leave half of one on standard
 // output.
 static rn_status run_json(const invocation *in, const rn_convert_options *options, display *d,
-                          uint64_t budget, FILE *memory) {
+                          uint64_t budget, text_buffer *out) {
     rn_convert_result result;
     rn_json *json = &d->json;
-    rn_json_begin(json, rn_sink_file(memory), true);
+    rn_json_begin(json, (rn_sink){out, append_text}, true);
     rn_json_object(json, NULL);
     rn_json_string(json, "in", in->words[0]);
     rn_json_string(json, "out", in->words[1]);
@@ -170,14 +169,10 @@ static rn_status run_json(const invocation *in, const rn_convert_options *option
 
 static rn_status run_collected(const invocation *in, const rn_convert_options *options, display *d,
                                uint64_t budget) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory) return rn_fail(RN_NO_MEMORY, "no memory for the report");
-    rn_status s = run_json(in, options, d, budget, memory);
-    fclose(memory);
-    if (s == RN_OK) s = rn_sink_write(rn_sink_file(stdout), text, bytes);
-    free(text);
+    text_buffer text = {0};
+    rn_status s = run_json(in, options, d, budget, &text);
+    if (s == RN_OK) s = rn_sink_write(rn_sink_file(stdout), text.data, text.bytes);
+    free_text(&text);
     return s;
 }
 

@@ -4,14 +4,6 @@
 
 #include <string.h>
 
-#define MIB ((uint64_t)1 << 20)
-
-// For what grows while a session runs and is not planned: stacks, the C library; and page tables,
-// which are 1/512 of the memory.
-static uint64_t reserve_of(uint64_t budget_bytes) {
-    return 4 * MIB + budget_bytes / 256;
-}
-
 // Without a wish: nine tenths of what the machine and the cgroup have left; never 0, which would be
 // no limit.
 static rn_status measure(uint64_t *out_bytes) {
@@ -78,30 +70,105 @@ static rn_status parse(const invocation *in, const char *device, bool of_device,
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static rn_status measure_held(host_budget *out) {
-    RN_TRY(rn_process_charge_outside());
-    // All that is held by now: the process image, and what is on the ledger (a tokenizer of a large
-    // vocabulary is 10 MiB), of which profiling_bytes counts the recording.
-    out->outside_bytes = rn_ledger_total(RN_DEVICE_HOST).now_bytes -
-                         rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes +
-                         profiling_bytes();
-    out->reserve_bytes = reserve_of(out->total_bytes);
-    if (!out->measured) // a line in the picture
-        rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, out->total_bytes);
+// Whether a size without a name is the host's, before there is a device: surely where none with its
+// own memory can come to be used.
+static bool is_bare_for_host(const invocation *in) {
+    const char *targets = rn_settings_text(in->settings, "device");
+    return in->command == &serve_command || !targets[0] || strcmp(targets, "cpu") == 0;
+}
+
+// What is held on the ledger at most while files are opened and prompts read: a smaller budget
+// would not have been enough for that.
+static struct {
+    rn_scope scope;
+    bool begun;
+    uint64_t held_bytes; // before
+    uint64_t most_bytes; // known once it has ended
+} opening;
+
+static void begin_opening(uint64_t held_bytes) {
+    opening.held_bytes = held_bytes;
+    opening.begun = true;
+    rn_scope_begin(&opening.scope, "opening", RN_DEVICE_HOST);
+}
+
+// The first device that is tried ends it.
+static uint64_t end_opening(void) {
+    if (opening.begun)
+        opening.most_bytes = opening.held_bytes + rn_scope_end(&opening.scope).peak_allocated;
+    opening.begun = false;
+    return opening.most_bytes;
+}
+
+// Again only where it changes: each time a little may be taken, however small the budget is.
+static rn_status limit_process(uint64_t total_bytes) {
+    static uint64_t in_force_bytes;
+    if (total_bytes == in_force_bytes) return RN_OK;
+    in_force_bytes = total_bytes;
+    return rn_budget_set_process(total_bytes);
+}
+
+// Of what --budget says, the host's; where that is nothing, or of planned bytes only, what the
+// machine has is the limit.
+rn_status begin_budget(invocation *in) {
+    const char *text = rn_settings_text(in->settings, "budget");
+    host_budget *b = &in->budget;
+    rn_budget_spec spec = {.count = 0};
+    if (text[0]) RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
+    bool bare = spec.count == 1 && !strchr(text, '=');
+    for (size_t i = 0; i < spec.count; i++) {
+        if (strcmp(spec.entries[i].device, "host") != 0) continue;
+        if (bare && !is_bare_for_host(in)) continue;
+        b->total_bytes = spec.entries[i].bytes;
+        b->planned_only = spec.entries[i].planned_only;
+    }
+    RN_TRY(measure(&b->free_bytes));
+    b->measured = b->total_bytes == 0;
+    if (b->measured) b->total_bytes = b->free_bytes;
+    RN_TRY(limit_process(b->planned_only ? b->free_bytes : b->total_bytes));
+    rn_budget_shares shares = {.total_bytes = b->total_bytes};
+    RN_TRY(rn_budget_split(&shares));
+    b->process_bytes = shares.process_bytes;
+    begin_opening(shares.held_bytes);
     return RN_OK;
 }
 
-static rn_status measure_host(host_budget *out) {
-    out->measured = out->total_bytes == 0;
-    if (out->measured) RN_TRY(measure(&out->total_bytes));
-    return out->planned_only ? RN_OK : measure_held(out);
+// The host's share is known, for the device that is tried. `room_bytes` are for what the caller
+// will hold beside the plan and does not hold yet.
+static rn_status divide(host_budget *b, uint64_t room_bytes) {
+    rn_budget_shares shares = {.total_bytes = b->total_bytes, .process_bytes = b->process_bytes};
+    uint64_t most_bytes = end_opening();
+    if (b->planned_only) return RN_OK;
+    RN_TRY(limit_process(b->total_bytes));
+    RN_TRY(rn_budget_split(&shares));
+    // Of what is on the ledger, profiling_bytes counts the recording.
+    b->process_bytes = shares.process_bytes;
+    b->outside_bytes = shares.process_bytes + shares.held_bytes + room_bytes + profiling_bytes() -
+                       rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes;
+    b->least_bytes = rn_budget_needed(shares.process_bytes + most_bytes);
+    b->reserve_bytes = shares.reserve_bytes;
+    if (!b->measured) // a line in the picture
+        rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, b->total_bytes);
+    return RN_OK;
 }
 
-rn_status read_budget(const invocation *in, rn_device *device, host_budget *out) {
+// Again, now that it is known whose a size without a name is.
+static rn_status parse_again(const invocation *in, const char *device, bool of_device,
+                             host_budget *out) {
+    *out = (host_budget){.process_bytes = in->budget.process_bytes,
+                         .free_bytes = in->budget.free_bytes};
+    RN_TRY(parse(in, device, of_device, out));
+    out->measured = out->total_bytes == 0;
+    if (out->measured) out->total_bytes = out->free_bytes;
+    return RN_OK;
+}
+
+rn_status read_budget(const invocation *in, rn_device *device, uint64_t room_bytes,
+                      host_budget *out) {
     bool own = device && rn_device_has_own_memory(device);
-    *out = (host_budget){.own_memory = own};
-    RN_TRY(parse(in, own ? rn_device_target(device) : NULL, own, out));
-    RN_TRY(measure_host(out));
+    RN_TRY(parse_again(in, own ? rn_device_target(device) : NULL, own, out));
+    out->own_memory = own;
+    RN_TRY(divide(out, room_bytes));
     if (own) {
         out->device_number = rn_device_number(device);
         out->device_held_bytes = rn_ledger_total(out->device_number).now_bytes;
@@ -112,16 +179,13 @@ rn_status read_budget(const invocation *in, rn_device *device, host_budget *out)
 }
 
 rn_status read_server_budget(const invocation *in, host_budget *out) {
-    *out = (host_budget){0};
-    RN_TRY(parse(in, "cuda:0", false, out));
-    return measure_host(out);
+    RN_TRY(parse_again(in, "cuda:0", false, out));
+    return divide(out, 0);
 }
 
-uint64_t whole_budget(const host_budget *budget, uint64_t plan_bytes) {
-    if (budget->own_memory ? budget->device.planned_only : budget->planned_only) return plan_bytes;
-    if (budget->own_memory) // as rn_plan_options_for counts
-        return (plan_bytes + budget->device_held_bytes + 32 * MIB) / MIB * MIB + MIB;
-    // One more MiB, because the next process will not measure quite the same.
-    uint64_t rest = plan_bytes + budget->outside_bytes + reserve_of(0) + MIB;
-    return (rest + rest / 255) / MIB * MIB + MIB; // with the reserve's share of it, and rounded up
+void use_budget(const host_budget *budget, rn_plan_options *out) {
+    out->budget_bytes = budget->total_bytes;
+    out->beside_bytes = budget->outside_bytes;
+    out->least_budget_bytes = budget->least_bytes;
+    out->with_reserve = !budget->planned_only;
 }

@@ -13,7 +13,10 @@ typedef struct view {
     rn_summary summary;
     const rn_tensor_info **tensors; // (count): those to show, in order
     size_t count;
+    uint64_t charged_bytes; // for them
 } view;
+
+static const rn_account list_account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_IO};
 
 // ---- choosing -------------------------------------------------------------------------
 
@@ -49,6 +52,9 @@ static rn_status choose(view *v) {
     size_t total = rn_checkpoint_count(v->checkpoint);
     const char *order = rn_settings_text(v->in->settings, "sort");
     uint64_t limit = rn_settings_count(v->in->settings, "limit");
+    // The list, and what qsort takes: as much again.
+    RN_TRY(rn_budget_charge(list_account, NULL, 2 * total * sizeof *v->tensors));
+    v->charged_bytes = 2 * total * sizeof *v->tensors;
     v->tensors = malloc((total ? total : 1) * sizeof *v->tensors);
     if (!v->tensors) return rn_fail(RN_NO_MEMORY, "no memory for %zu tensors", total);
     for (size_t i = 0; i < total; i++) {
@@ -254,6 +260,7 @@ static rn_status run(const invocation *in) {
     view v = {.in = in, .checkpoint = checkpoint};
     rn_status s = show(&v);
     free(v.tensors);
+    if (v.charged_bytes) rn_ledger_release(list_account, NULL, v.charged_bytes);
     rn_summary_free(&v.summary);
     rn_checkpoint_close(checkpoint);
     return s;
@@ -270,5 +277,6 @@ const command inspect_command = {
     .example = "ration inspect model.safetensors --sort size --limit 10",
     .min_words = 1,
     .max_words = 1,
+    .limits_memory = true,
     .run = run,
 };

@@ -134,7 +134,11 @@ static void print_story(const rn_story *story, const char *stage) {
         fprintf(stderr, "  at byte: %llu\n", (unsigned long long)story->offset);
     if (stage[0] && strcmp(stage, "start") != 0) fprintf(stderr, "  stage: %s\n", stage);
     if (story->hint[0]) fprintf(stderr, "  hint: %s\n", story->hint);
-    if (was_refused(story)) (void)!rn_refusal_print(rn_last_refusal(), rn_sink_file(stderr));
+    if (!was_refused(story)) return;
+    if (rn_last_refusal()->at_least)
+        fprintf(stderr, "  hint: ration plan MODEL without --budget names the smallest budget that "
+                        "works\n");
+    (void)!rn_refusal_print(rn_last_refusal(), rn_sink_file(stderr));
 }
 
 // Once: as a line of the log where that is for machines.
@@ -220,10 +224,13 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     return check_words(in);
 }
 
+// A recording is there before anything of the user's is read, and bounded: the budget's limit comes
+// behind it, and counts it.
 static rn_status run_recorded(invocation *in) {
     RN_TRY(begin_profiling(in));
     rn_stage("start");
-    rn_status s = in->command->run(in);
+    rn_status s = in->command->limits_memory ? begin_budget(in) : RN_OK;
+    if (s == RN_OK) s = in->command->run(in);
     in->reached = rn_stage_last();
     rn_stage("final_cleanup");
     end_profiling(in);

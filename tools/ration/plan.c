@@ -13,6 +13,7 @@ typedef struct view {
     host_budget budget;
     rn_plan_options options;
     rn_plan_options host_options; // the same, before the device's budget took the host's place
+    uint64_t beside_bytes;        // the plan, with what a generator adds
     rn_text_options text;         // of the model
     wish_texts wishes;
     rn_model *model; // NULL for a builtin one
@@ -49,7 +50,7 @@ static void print_device_budget(const view *v, uint64_t smallest) {
 
 static void print_budget(const view *v, const rn_plan *plan) {
     const host_budget *b = &v->budget;
-    uint64_t smallest = whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes);
+    uint64_t smallest = rn_plan_get_summary(plan)->smallest_budget_bytes;
     if (b->own_memory) {
         print_device_budget(v, smallest);
         return;
@@ -61,10 +62,10 @@ static void print_budget(const view *v, const rn_plan *plan) {
                (unsigned long long)smallest, rn_size_format(smallest).text);
     else
         printf("%s for the process, %s in reserve, %s for the plan\n"
-               "The smallest that works is %lluMiB.\n\n",
-               rn_size_format(b->outside_bytes).text, rn_size_format(b->reserve_bytes).text,
-               rn_size_format(b->total_bytes - v->options.beside_bytes).text,
-               (unsigned long long)smallest >> 20);
+               "The smallest that works is %s (%llu bytes).\n\n",
+               rn_size_format(v->beside_bytes).text, rn_size_format(b->reserve_bytes).text,
+               rn_size_format(b->total_bytes - b->reserve_bytes - v->beside_bytes).text,
+               rn_size_format(smallest).text, (unsigned long long)smallest);
 }
 
 static void print_rates(const view *v) {
@@ -97,8 +98,7 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json_bool(&json, "planned_only", b->own_memory ? b->device.planned_only : b->planned_only);
     rn_json_u64(&json, "outside_bytes", b->outside_bytes);
     rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
-    rn_json_u64(&json, "smallest_budget_bytes",
-                whole_budget(b, rn_plan_get_summary(plan)->smallest_bytes));
+    rn_json_u64(&json, "smallest_budget_bytes", rn_plan_get_summary(plan)->smallest_budget_bytes);
     write_rates(v, &json);
     if (rn_ladder_count(v->ladder) > 1) rn_ladder_json(v->ladder, &json, "ladder");
     rn_plan_json(plan, &json, "plan");
@@ -129,35 +129,29 @@ static rn_status show(const view *v, const rn_plan *plan) {
     return v->in->json ? write_plan(v, plan) : print_plan(v, plan);
 }
 
-// A text model on a device with its own memory: as a generator would, which may give the CPU its
-// share.
+// A text model's as a generator would have it, which has structures of its own beside the plan.
 static rn_status make_plan(const view *v, rn_plan **out) {
-    if (v->model && v->budget.own_memory) {
-        rn_generator_options options = {.text = v->text,
-                                        .plan = v->host_options,
-                                        .device_budget = v->budget.device,
-                                        .session = {.device = v->device},
-                                        .speculation = RN_SPECULATE_NEVER};
-        return rn_generator_predict(v->model, &options, out);
-    }
-    return rn_plan_make(&v->recipe, rn_device_get_caps(v->device), &v->options, out);
+    if (!v->model) return rn_plan_make(&v->recipe, rn_device_get_caps(v->device), &v->options, out);
+    rn_generator_options options = {.text = v->text,
+                                    .plan = v->host_options,
+                                    .device_budget = v->budget.device,
+                                    .session = {.device = v->device},
+                                    .speculation = read_speculation(v->in)};
+    return rn_generator_predict(v->model, &options, out);
 }
 
-// A larger budget has a larger reserve. So the question is put again with what is held beside the
-// plan in the smallest budget that works: that is the one that message and table then name.
-static rn_status refuse(view *v) {
-    if (v->budget.own_memory) return rn_story_restore(rn_last_story()); // its reserve does not grow
-    uint64_t least = rn_last_refusal()->smallest_budget_bytes - v->options.beside_bytes;
-    rn_plan *plan = NULL;
-    v->options.beside_bytes = whole_budget(&v->budget, least) - least;
-    rn_status s = make_plan(v, &plan);
-    rn_plan_destroy(plan);
-    return s;
+// What is held beside the plan of a model, with the generator's own: the smallest budget has it.
+static uint64_t find_beside(const view *v, const rn_plan *plan) {
+    const rn_plan_summary *s = rn_plan_get_summary(plan);
+    if (v->budget.own_memory) return v->options.beside_bytes;
+    if (!v->host_options.with_reserve) return 0;
+    return rn_budget_usable(s->smallest_budget_bytes) - s->smallest_bytes;
 }
 
 static rn_status plan_once(view *v) {
-    rn_status s = make_plan(v, &v->plan);
-    return s == RN_OVER_BUDGET ? refuse(v) : s;
+    RN_TRY(make_plan(v, &v->plan));
+    v->beside_bytes = find_beside(v, v->plan);
+    return RN_OK;
 }
 
 // ---- the sweep --------------------------------------------------------------------------
@@ -230,13 +224,18 @@ static bool is_used(const struct column *column, const rn_sweep_row *rows) {
     return false;
 }
 
+static uint64_t whole_budget(const view *v, uint64_t plan_bytes) {
+    uint64_t bytes = plan_bytes + v->beside_bytes;
+    return v->options.with_reserve ? rn_budget_needed(bytes) : bytes;
+}
+
 static void print_sweep(const view *v, const rn_sweep_row *rows) {
     printf("%s: from the smallest budget that works to all it can use\n\n%12s", v->recipe.name,
            "budget");
     for (int c = 0; c < COLUMN_COUNT; c++)
         if (is_used(&columns[c], rows)) printf("%*s", columns[c].width, columns[c].name);
     for (int i = 0; i < SWEEP_ROWS; i++) {
-        printf("\n%12s", rn_size_format(whole_budget(&v->budget, rows[i].budget_bytes)).text);
+        printf("\n%12s", rn_size_format(whole_budget(v, rows[i].budget_bytes)).text);
         for (int c = 0; c < COLUMN_COUNT; c++)
             if (is_used(&columns[c], rows))
                 printf("%*s", columns[c].width, columns[c].write(&rows[i].summary).text);
@@ -248,7 +247,7 @@ static void print_sweep(const view *v, const rn_sweep_row *rows) {
 static void write_row(const view *v, const rn_sweep_row *row, rn_json *json) {
     const rn_plan_summary *s = &row->summary;
     rn_json_object(json, NULL);
-    rn_json_u64(json, "budget_bytes", whole_budget(&v->budget, row->budget_bytes));
+    rn_json_u64(json, "budget_bytes", whole_budget(v, row->budget_bytes));
     rn_json_u64(json, "plan_budget_bytes", row->budget_bytes);
     rn_json_u64(json, "planned_bytes", s->planned_bytes);
     rn_json_f64(json, "seconds", s->seconds);
@@ -277,10 +276,24 @@ static rn_status write_sweep(const view *v, const rn_sweep_row *rows) {
     return rn_json_finish(&json);
 }
 
-static rn_status sweep(const view *v) {
+// With no limit, only to learn what is held beside it.
+static rn_status measure_beside(view *v) {
+    rn_plan *plan = NULL;
+    v->beside_bytes = v->options.beside_bytes;
+    if (!v->model || v->budget.own_memory) return RN_OK;
+    v->host_options.budget_bytes = RN_NO_LIMIT;
+    RN_TRY(make_plan(v, &plan));
+    v->beside_bytes = find_beside(v, plan);
+    rn_plan_destroy(plan);
+    return RN_OK;
+}
+
+static rn_status sweep(view *v) {
     rn_sweep_row rows[SWEEP_ROWS];
+    RN_TRY(measure_beside(v));
     rn_plan_options options = v->options;
-    options.budget_bytes = options.beside_bytes = 0;
+    options.budget_bytes = options.beside_bytes = options.least_budget_bytes = 0;
+    options.with_reserve = false;
     RN_TRY(rn_plan_sweep(&v->recipe, rn_device_get_caps(v->device), &options, rows, SWEEP_ROWS));
     if (v->in->json) return write_sweep(v, rows);
     print_sweep(v, rows);
@@ -291,9 +304,9 @@ static rn_status sweep(const view *v) {
 
 static rn_status read_options(view *v) {
     const rn_settings *settings = v->in->settings;
-    RN_TRY(read_budget(v->in, v->device, &v->budget));
-    v->options.budget_bytes = v->budget.total_bytes;
-    v->options.beside_bytes = v->budget.outside_bytes + v->budget.reserve_bytes;
+    uint64_t room = v->model ? text_room(v->model, &v->text, 0) : 0;
+    RN_TRY(read_budget(v->in, v->device, room, &v->budget));
+    use_budget(&v->budget, &v->options);
     RN_TRY(read_wishes(v->in, &v->wishes, &v->options));
     v->options.exact = rn_settings_bool(settings, "exact");
     v->options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
@@ -301,14 +314,28 @@ static rn_status read_options(view *v) {
     return rn_plan_options_for(v->device, &v->budget.device, &v->options);
 }
 
+// A run holds a tokenizer, too. One that cannot be read is none of a plan's business.
+static rn_status open_model(view *v, rn_model_options *options) {
+    const char *path = v->in->words[0];
+    rn_status s = rn_model_open(path, options, &v->model);
+    if (s == RN_OK || s == RN_OVER_BUDGET || s == RN_NO_MEMORY || options->tokenizer_path) return s;
+    rn_story story = *rn_last_story();
+    options->without_tokenizer = true;
+    if (rn_model_open(path, options, &v->model) != RN_OK) return rn_story_restore(&story);
+    fprintf(stderr, "planned without a tokenizer: %s\n", story.message);
+    return RN_OK;
+}
+
 // A path that exists is a model's files; anything else must be the name of a builtin one.
 static rn_status open_files(view *v) {
     rn_adapter adapters[MAX_ADAPTERS];
     char paths[MAX_ADAPTERS][4096];
-    rn_model_options options = {.adapters = adapters, .without_tokenizer = true};
+    const char *tokenizer = rn_settings_text(v->in->settings, "tokenizer");
+    rn_model_options options = {.adapters = adapters,
+                                .tokenizer_path = tokenizer[0] ? tokenizer : NULL};
     RN_TRY(read_adapters(v->in, adapters, paths, &options.adapter_count));
     RN_TRY(read_text_options(v->in, &v->text));
-    return rn_model_open(v->in->words[0], &options, &v->model);
+    return open_model(v, &options);
 }
 
 static rn_status make_recipe(view *v) {
@@ -327,19 +354,24 @@ static rn_status try_device(void *self, const rn_rung *rung) {
     return v->sweep ? RN_OK : plan_once(v);
 }
 
+static uint64_t plan_room(const view *v) {
+    const rn_plan_options *o = &v->options;
+    uint64_t usable = o->with_reserve ? rn_budget_usable(o->budget_bytes) : o->budget_bytes;
+    return usable > o->beside_bytes ? usable - o->beside_bytes : 0;
+}
+
 // Only for a plan that fits, within what the budget leaves it.
 static rn_status measure_rates(view *v) {
     rn_rates_quick_options quick = {0};
     rn_rates_source before = v->rates;
     if (!v->measures) return RN_OK;
-    if (v->options.beside_bytes && v->options.budget_bytes > v->options.beside_bytes)
-        quick.room_bytes = v->options.budget_bytes - v->options.beside_bytes;
+    if (v->options.beside_bytes) quick.room_bytes = plan_room(v);
     if (v->model) quick.checkpoint = rn_model_weights(v->model).checkpoint;
     v->rates = rn_rates_measure_quick(v->device, &quick);
     if (v->sweep || v->rates == before) return RN_OK;
     rn_plan_destroy(v->plan);
     v->plan = NULL;
-    return make_plan(v, &v->plan);
+    return plan_once(v);
 }
 
 static void leave_device(void *self) {
@@ -407,5 +439,6 @@ const command plan_command = {
     .example = "ration plan resnet18 --budget 60MiB --html plan.html",
     .min_words = 1,
     .max_words = 1,
+    .limits_memory = true,
     .run = run,
 };

@@ -126,15 +126,8 @@ static rn_status open_model(runner *r) {
                    "name one with --tokenizer PATH");
 }
 
-// The smallest budget that the refusal names counts a reserve that grows with the budget.
-static rn_status create_generator(runner *r) {
-    rn_plan_options *plan = &r->options.plan;
-    rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
-    if (s != RN_OVER_BUDGET || rn_last_refusal()->smallest_budget_bytes == 0) return s;
-    if (r->budget.own_memory) return s; // its reserve does not grow
-    uint64_t least = rn_last_refusal()->smallest_budget_bytes - plan->beside_bytes;
-    plan->beside_bytes = whole_budget(&r->budget, least) - least;
-    return rn_generator_create(r->model, &r->options, &r->generator);
+static uint64_t held_text(const runner *r) {
+    return r->prompt.capacity + r->said.capacity + r->tokens.capacity * sizeof *r->tokens.ids;
 }
 
 // On one rung of the ladder: what the device has for a plan, and the plan, loaded.
@@ -143,11 +136,10 @@ static rn_status try_device(void *self, const rn_rung *rung) {
     rn_generator_options *o = &r->options;
     r->device = o->session.device = rung->device;
     (void)rn_rates_apply(r->device);
-    RN_TRY(read_budget(r->in, r->device, &r->budget));
-    o->plan.budget_bytes = r->budget.total_bytes;
-    o->plan.beside_bytes = r->budget.outside_bytes + r->budget.reserve_bytes;
+    RN_TRY(read_budget(r->in, r->device, text_room(r->model, &o->text, held_text(r)), &r->budget));
+    use_budget(&r->budget, &o->plan);
     o->device_budget = r->budget.device;
-    RN_TRY(create_generator(r));
+    RN_TRY(rn_generator_create(r->model, o, &r->generator));
     r->rates = rn_rates_apply(r->device);
     r->loaded_bytes = rn_generator_get_facts(r->generator).session.read_bytes;
     return rn_sequence_create(r->generator, &r->sampling, &r->sequence);
@@ -193,7 +185,8 @@ static rn_status close_runner(runner *r) {
     rn_ladder_destroy(r->ladder);
     rn_model_close(r->model);
     rn_tokens_free(&r->tokens);
-    free(r->prompt.data);
+    free_text(&r->prompt);
+    free_text(&r->said);
     return s;
 }
 
@@ -402,9 +395,9 @@ static rn_status tell(runner *r) {
 static rn_status tell_json(runner *r) {
     const text_buffer *prompt = &r->prompt;
     const rn_tokens *tokens = &r->tokens;
-    text_buffer text = {0};
+    const text_buffer *text = &r->said;
     rn_json json;
-    answer a = {.sink = {&text, append_text}, .json = &json};
+    answer a = {.sink = {&r->said, append_text}, .json = &json};
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
     rn_json_text(&json, "prompt", (rn_str){prompt->data, prompt->bytes});
@@ -412,18 +405,22 @@ static rn_status tell_json(runner *r) {
     rn_json_array(&json, "tokens");
     rn_status s = answer_prompt(r, &a);
     rn_json_end(&json);
-    rn_json_text(&json, "text", (rn_str){text.data, text.bytes});
+    rn_json_text(&json, "text", (rn_str){text->data, text->bytes});
     rn_json_string(&json, "ended_by", end_name(a.reason));
     if (s == RN_OK) write_report(r, &json);
     rn_json_end(&json);
-    free(text.data);
     RN_TRY(s);
     RN_TRY(rn_json_finish(&json));
     return check_interrupt(&a);
 }
 
-// Before the budget is measured: a long prompt is part of what the process holds then.
+// Before the budget is divided: a long prompt is part of what the process holds then, and so is the
+// answer of an ordinary length.
 static rn_status prepare_prompt(runner *r) {
+    enum { MOST_TOKENS = 4096, TOKEN_BYTES = 8 };
+    uint64_t tokens = rn_settings_count(r->in->settings, "tokens");
+    if (tokens > MOST_TOKENS) tokens = MOST_TOKENS;
+    if (r->in->json) RN_TRY(reserve_text(&r->said, (size_t)tokens * TOKEN_BYTES));
     RN_TRY(read_prompt(r->in, &r->prompt));
     return encode_prompt(r, &r->prompt, &r->tokens);
 }
@@ -484,5 +481,6 @@ const command run_command = {
     .example = "ration run models/llama-1b -p \"Once upon a time\" --budget 2GiB -n 100",
     .min_words = 0,
     .max_words = 1,
+    .limits_memory = true,
     .run = run,
 };

@@ -4,18 +4,28 @@
 
 #include "command.h"
 
+#include <stdio.h>
+
 enum { MAX_ADAPTERS = 8, MAX_BIASES = 64, MAX_STOPS = 64 };
 
-// A text that grows: {0} is empty; `data` is freed by its owner and ends with a NUL.
+// A text that grows: {0} is empty; `data` ends with a NUL. Its memory is on the ledger.
 typedef struct text_buffer {
     char *data;
     size_t bytes, capacity;
 } text_buffer;
 enum { TEXT_MAX_BYTES = 64 << 20 };
+void free_text(text_buffer *text);
+// So many bytes can be appended to an empty text without asking for memory.
+rn_status reserve_text(text_buffer *text, size_t bytes);
 // As a sink's `write`: self is a text_buffer.
 rn_status append_text(void *self, const char *piece, size_t bytes);
 // A whole file; "-" is standard input.
 rn_status read_text(const char *path, text_buffer *out);
+// A line without its end. *out_more is false at the end of the input; then there is none.
+rn_status read_line(FILE *file, text_buffer *out, bool *out_more);
+// What run, and so plan, sets aside for texts that are not there yet: a prompt, an answer, a chat.
+// Of it, `held_bytes` are taken already.
+uint64_t text_room(const rn_model *model, const rn_text_options *text, uint64_t held_bytes);
 
 // Patterns of weights' names, with commas between them.
 typedef struct wish_texts {
@@ -35,6 +45,7 @@ typedef struct runner {
     rn_sampling sampling;
     text_buffer prompt; // and its tokens; empty in a chat
     rn_tokens tokens;
+    text_buffer said; // the answer, where it is told as JSON
     host_budget budget;
     rn_ladder *ladder;
     rn_device *device; // of the rung in use

@@ -18,8 +18,9 @@ typedef struct chat {
     runner *r;
     rn_chat_template *form;
     text_buffer form_source;
-    rn_chat_message messages[MAX_MESSAGES]; // contents are owned
-    size_t count, first;                    // first: the oldest turn that is still told
+    rn_chat_message messages[MAX_MESSAGES]; // contents are in `texts`
+    text_buffer texts[MAX_MESSAGES];
+    size_t count, first; // first: the oldest turn that is still told
     bool has_system;
     text_buffer said;
     rn_tokens tokens;
@@ -46,13 +47,10 @@ static rn_status add_message(chat *c, const char *role, const char *content, siz
     if (c->count == MAX_MESSAGES)
         return rn_fail(RN_INVALID, "a conversation has at most %d messages", MAX_MESSAGES);
     rn_chat_message *message = &c->messages[c->count];
-    char *copy = malloc(bytes + 1);
-    if (!copy) return rn_fail(RN_NO_MEMORY, "no memory for the conversation");
-    memcpy(copy, content, bytes);
-    copy[bytes] = 0;
+    text_buffer *copy = &c->texts[c->count];
+    RN_TRY(append_text(copy, content, bytes));
     message->role = (rn_str){role, strlen(role)};
-    message->content.data = copy;
-    message->content.bytes = bytes;
+    message->content = (rn_str){copy->data, bytes};
     c->count++;
     return RN_OK;
 }
@@ -114,34 +112,26 @@ static rn_status reply(chat *c) {
     return add_message(c, "assistant", c->said.data ? c->said.data : "", c->said.bytes);
 }
 
-// False at the end of the input, or Ctrl-C.
-static bool read_line(char **line, size_t *capacity, bool terminal, size_t *out_bytes) {
-    if (terminal) fprintf(stderr, "> ");
-    ssize_t bytes = getline(line, capacity, stdin);
-    if (bytes < 0 || interrupted) return false;
-    while (bytes > 0 && ((*line)[bytes - 1] == '\n' || (*line)[bytes - 1] == '\r'))
-        bytes--;
-    *out_bytes = (size_t)bytes;
-    return true;
-}
-
 static rn_status converse(chat *c) {
     const char *first = rn_settings_text(c->r->in->settings, "prompt");
     bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-    char *line = NULL;
-    size_t capacity = 0, bytes = 0;
+    text_buffer line = {0};
+    bool more = true;
     rn_status s = RN_OK;
     if (first[0]) {
         s = add_message(c, "user", first, strlen(first));
         if (s == RN_OK) s = reply(c);
     }
-    while (s == RN_OK && read_line(&line, &capacity, terminal, &bytes)) {
-        if (bytes == 0) continue;
-        s = add_message(c, "user", line, bytes);
+    while (s == RN_OK) { // until the end of the input, or Ctrl-C
+        if (terminal) fprintf(stderr, "> ");
+        s = read_line(stdin, &line, &more);
+        if (s != RN_OK || !more || interrupted) break;
+        if (line.bytes == 0) continue;
+        s = add_message(c, "user", line.data, line.bytes);
         if (s == RN_OK) s = reply(c);
     }
     if (terminal) fprintf(stderr, "\n");
-    free(line);
+    free_text(&line);
     return s;
 }
 
@@ -164,12 +154,12 @@ rn_status run_chat(runner *r) {
     if (s == RN_OK && !quiet) print_opening(r);
     if (s == RN_OK) s = converse(c);
     if (s == RN_OK && !quiet) print_report(r);
-    for (size_t i = 0; i < c->count; i++)
-        free((char *)c->messages[i].content.data);
+    for (size_t i = 0; i < MAX_MESSAGES; i++)
+        free_text(&c->texts[i]);
     rn_chat_template_free(c->form);
     rn_tokens_free(&c->tokens);
-    free(c->form_source.data);
-    free(c->said.data);
+    free_text(&c->form_source);
+    free_text(&c->said);
     free(c);
     return s;
 }

@@ -158,7 +158,7 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_u64(json, "reserve_bytes", r->budget.reserve_bytes);
     rn_json_u64(json, "planned_bytes", p->planned_bytes);
     rn_json_u64(json, "live_peak_bytes", p->live_peak_bytes);
-    rn_json_u64(json, "smallest_budget_bytes", whole_budget(&r->budget, p->smallest_bytes));
+    rn_json_u64(json, "smallest_budget_bytes", p->smallest_budget_bytes);
     rn_json_u64(json, "context", rn_generator_context(r->generator));
     rn_json_u64(json, "rows", p->rows);
     rn_json_u64(json, "blocks", p->block_count);

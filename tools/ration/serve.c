@@ -157,22 +157,16 @@ static rn_status read_generator(server_command *c) {
     RN_TRY(read_server_budget(c->in, &c->budget));
     g->device_budget = c->budget.device;
     g->plan.exact = rn_settings_bool(c->in->settings, "exact");
-    g->plan.budget_bytes = c->budget.total_bytes;
-    g->plan.beside_bytes = c->budget.outside_bytes + c->budget.reserve_bytes;
+    use_budget(&c->budget, &g->plan);
     g->session.cancel = &interrupt_flag;
     g->speculation = read_speculation(c->in);
     return RN_OK;
 }
 
-// The smallest budget that the refusal names counts a reserve that grows with the budget.
-static rn_status load(server_command *c) {
-    rn_plan_options *plan = &c->generator.plan;
-    rn_status s = rn_server_load(c->server, &c->generator);
-    if (s != RN_OVER_BUDGET || rn_last_refusal()->smallest_budget_bytes == 0 || interrupted)
-        return s;
-    uint64_t least = rn_last_refusal()->smallest_budget_bytes - plan->beside_bytes;
-    plan->beside_bytes = whole_budget(&c->budget, least) - least;
-    return rn_server_load(c->server, &c->generator);
+// What can be planned is planned, and within its bounds: from here on the reserve is there for the
+// rest, too.
+static rn_status lift_limit(const host_budget *budget) {
+    return budget->planned_only ? RN_OK : rn_budget_set(RN_DEVICE_HOST, 0, budget->total_bytes);
 }
 
 // The server's library, threads and sockets are there before the process is measured.
@@ -180,9 +174,10 @@ static rn_status serve(server_command *c) {
     RN_TRY(read_options(c));
     RN_TRY(rn_server_create(&c->options, &c->server));
     RN_TRY(read_generator(c));
-    rn_status s = load(c);
+    rn_status s = rn_server_load(c->server, &c->generator);
     if (s == RN_CANCELLED && interrupted) return RN_OK; // asked to end before it could serve
     RN_TRY(s);
+    RN_TRY(lift_limit(&c->budget));
     return rn_server_run(c->server, &interrupt_flag, c->drain_seconds);
 }
 
@@ -217,8 +212,8 @@ static rn_status run(const invocation *in) {
     c->in = in;
     rn_status s = serve(c);
     rn_server_destroy(c->server);
-    free(c->chat_template.data);
-    free(c->key_file.data);
+    free_text(&c->chat_template);
+    free_text(&c->key_file);
     free(c);
     return s;
 }
@@ -264,6 +259,7 @@ const command serve_command = {
     .example = "ration serve models/llama-1b --budget 4GiB --port 8000",
     .min_words = 0,
     .max_words = 1,
+    .limits_memory = true,
     .load_variables = load_variables,
     .run = run,
 };
