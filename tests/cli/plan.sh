@@ -34,7 +34,8 @@ is_sanitized && budget=3GiB
 expect 0 "$ration" plan resnet18 -b $budget --json
 check_json "
 p, beside = j['plan'], j['outside_bytes'] + j['reserve_bytes']
-assert not j['planned_only'] and j['outside_bytes'] > 0 and j['reserve_bytes'] > 0 and p['beside_bytes'] == beside
+assert not j['planned_only'] and j['outside_bytes'] > 0 and j['reserve_bytes'] > 0
+assert p['beside_bytes'] == j['outside_bytes'] and p['with_reserve']
 assert p['planned_bytes'] <= j['budget_bytes'] - beside
 assert j['smallest_budget_bytes'] > p['smallest_bytes']"
 expect 0 "$ration" plan resnet18 --budget $budget

@@ -90,8 +90,8 @@ rm small.rntrace
 
 # ---- what ends early
 expect 4 "$ration" run -p x --budget +100KiB --profile=refused.rntrace
-# It asks twice, the second time with the reserve of the budget that was named; what it tries to find that out is no refusal.
-report refused.rntrace "assert j['ended'] and [m['kind'] for m in j['marks']].count('refusal') == 2, j['marks']"
+# What it tries to find out the largest context is no refusal.
+report refused.rntrace "assert j['ended'] and [m['kind'] for m in j['marks']].count('refusal') == 1, j['marks']"
 expect 3 "$ration" run missing-model -p x --profile=failed.rntrace
 report failed.rntrace "assert j['ended']"
 rm refused.rntrace failed.rntrace
