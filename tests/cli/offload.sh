@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # offload.sh — weights that do not stay: the example, --keep, --offload and --resident-blocks; the text stays the same.
+page=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../docs/offload.md")
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 # ---- the example, on a device of its own memory and on the host's
@@ -18,6 +19,17 @@ expect 0 "$swap" cpu 3
 says out 'answer           right'
 expect 2 "$swap"
 expect 3 "$swap" nowhere 3
+
+# What docs/offload.md shows is what is printed.
+shown() { sed -n "/$1/,/^\`\`\`\$/p" "$page" | grep -E "$2"; }
+expect 0 "$swap" sim 4
+shown '^block  *size' '^block' > shown_swap
+[ "$(wc -l < shown_swap)" -gt 3 ] || fail 'docs/offload.md shows no schedule'
+while IFS= read -r line; do says out "$line"; done < shown_swap
+expect 0 "$ration" plan llama:12x512:train --device sim --sweep
+shown '^  *budget  *planned' '[0-9]' > shown_sweep
+[ "$(wc -l < shown_sweep)" -gt 3 ] || fail 'docs/offload.md shows no sweep'
+while IFS= read -r line; do says out "$line"; done < shown_sweep
 
 # ---- plans
 expect 0 "$ration" plan llama:4x64 --keep 'model.layers.0.*' --offload 'model.layers.?.*' --json
