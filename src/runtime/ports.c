@@ -138,12 +138,12 @@ static void bring_rows(rn_session *session, uint64_t rows) {
     }
 }
 
-// Only those of the first run, which is never recorded: to wait for them costs later ones their
-// pace. A failure here is the run's, which finds the queue as it is.
+// Once, in a run that is never recorded, since nothing was run before: a recording could not wait.
+// Later ones would lose their pace by it. A failure here is the run's, which finds it in the queue.
 static void tell_inputs(rn_session *session) {
     if (!session->ports || session->facts.runs > 0 || session->told_inputs) return;
-    session->told_inputs = rn_queue_finish(session->compute) == RN_OK;
-    if (session->told_inputs) rn_stage("inputs_on_device");
+    session->told_inputs = true;
+    if (rn_queue_finish(session->compute) == RN_OK) rn_stage("inputs_on_device");
 }
 
 void rn_session_bring_inputs(rn_session *session, uint64_t rows) {
