@@ -443,7 +443,8 @@ static void no_memory_is_reported(void **state) {
 
 static void forms_have_names(void **state) {
     (void)state;
-    static const char *const names[] = {"html", "json", "chrome", "torch", "csv", "prometheus"};
+    static const char *const names[] = {"html", "json",       "chrome", "torch",
+                                        "csv",  "prometheus", "pprof"};
     for (int i = 0; i < RN_EXPORT_COUNT; i++)
         assert_string_equal(rn_export_name((rn_export)i), names[i]);
     rn_timeline *t = make_small();
