@@ -81,8 +81,9 @@ static void set_time(const rn_json_profile *p, operation_fields *f) {
 
 // Bytes of a change in megabytes; false where no machine has so many.
 static bool change_of(double megabytes, int64_t *out) {
+    const double most = (double)((uint64_t)1 << 56);
     double bytes = megabytes * 1048576;
-    if (!(bytes > -0x1p56 && bytes < 0x1p56)) return false;
+    if (!(bytes > -most && bytes < most)) return false; // NaN as well
     *out = (int64_t)(bytes + (bytes < 0 ? -0.5 : 0.5));
     return true;
 }
