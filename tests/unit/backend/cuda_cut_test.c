@@ -41,51 +41,57 @@ static const rn_call *make(product *p, uint32_t count, uint64_t rows, uint64_t k
     return &p->call;
 }
 
-static void assert_cut(rn_product_cut cut, uint64_t blocks, uint64_t columns, uint32_t rows,
-                       uint32_t tokens, uint32_t together) {
-    assert_int_equal(blocks, cut.blocks);
-    assert_int_equal(columns, cut.columns);
-    assert_int_equal(rows, cut.rows);
-    assert_int_equal(tokens, cut.tokens);
-    assert_int_equal(together, cut.together);
-}
-
 // ---- how ----------------------------------------------------------------------------------------
 
-static void tiles_are_those_of_the_launch(void **state) {
-    (void)state;
-    product p;
-    rn_product_cut cuts[RN_PRODUCT_CUTS];
-    const uint64_t n[] = {4096, 1024, 1024}, wide[] = {14336, 14336};
-    const rn_call *three = make(&p, 3, 512, 4096, n, RN_DTYPE_F16);
-    assert_int_equal(1, rn_cuda_cut_product(three, MULTIPROCESSORS, cuts));
-    assert_cut(cuts[0], 128, 4096, 192, 128, 1);
-    assert_int_equal(3, cuts[0].weights);
-    assert_int_equal(0, cuts[0].partial_bytes);
-    const rn_call *gated = make(&p, 2, 512, 4096, wide, RN_DTYPE_BF16);
-    assert_int_equal(1, rn_cuda_cut_product(gated, MULTIPROCESSORS, cuts));
-    assert_cut(cuts[0], 896, 4096, 128, 128, 1);
-    assert_int_equal(2, cuts[0].weights);
-    const rn_call *narrow = make(&p, 1, 512, 2048, (uint64_t[]){2048}, RN_DTYPE_F16);
-    assert_int_equal(1, rn_cuda_cut_product(narrow, MULTIPROCESSORS, cuts));
-    assert_cut(cuts[0], 128, 2048, 64, 128, 1);
+static uint64_t round_up(uint64_t a, uint64_t b) {
+    return (a + b - 1) / b;
 }
 
-static void some_rows_are_cut_along_columns_too(void **state) {
-    (void)state;
+// There is a block for each tile of outputs and each run of columns, and few that have nothing to
+// do; sums of parts are kept where, and only where, there are several runs.
+static rn_product_cut check_cut(uint32_t count, uint64_t rows, uint64_t k, const uint64_t *n,
+                                rn_dtype dtype) {
     product p;
     rn_product_cut cuts[RN_PRODUCT_CUTS];
+    uint64_t outputs = 0;
+    for (uint32_t i = 0; i < count; i++)
+        outputs += n[i];
+    const rn_call *call = make(&p, count, rows, k, n, dtype);
+    assert_int_equal(1, rn_cuda_cut_product(call, MULTIPROCESSORS, cuts));
+    rn_product_cut cut = cuts[0];
+    assert_int_equal(count, cut.weights);
+    assert_true(cut.together >= 1 && cut.columns >= 1 && cut.columns <= k);
+    uint64_t needed =
+        round_up(outputs, cut.rows) * round_up(rows, cut.tokens) * round_up(k, cut.columns);
+    assert_in_range(cut.blocks, needed, 3 * needed / 2); // they may come in pairs
+    assert_int_equal(cut.partial_bytes > 0, cut.columns < k);
+    assert_int_equal(0, cut.partial_bytes % (sizeof(float) * rows * outputs));
+    return cut;
+}
+
+static void blocks_cover_the_product(void **state) {
+    (void)state;
+    static const rn_dtype dtypes[] = {RN_DTYPE_F16, RN_DTYPE_BF16, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0};
+    const uint64_t n[] = {4096, 1024, 1024}, wide[] = {14336, 14336}, narrow[] = {2048};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (uint64_t rows = 32; rows <= 1024; rows *= 2) {
+            check_cut(3, rows, 4096, n, dtypes[i]);
+            check_cut(2, rows, 4096, wide, dtypes[i]);
+            check_cut(1, rows, 2048, narrow, dtypes[i]);
+            check_cut(1, rows, 14336, n, dtypes[i]);
+        }
+}
+
+// Where there are too few outputs for all multiprocessors, columns are cut, too.
+static void some_rows_leave_few_multiprocessors_without_work(void **state) {
+    (void)state;
     const uint64_t n[] = {4096};
-    assert_int_equal(
-        1, rn_cuda_cut_product(make(&p, 1, 128, 4096, n, RN_DTYPE_Q8_0), MULTIPROCESSORS, cuts));
-    assert_cut(cuts[0], 128, 1024, 128, 128, 1);
-    assert_int_equal(4 * 8 * 128 * 4096, cuts[0].partial_bytes); // eight segments of columns
-    assert_int_equal(
-        1, rn_cuda_cut_product(make(&p, 1, 60, 4096, n, RN_DTYPE_F16), MULTIPROCESSORS, cuts));
-    assert_cut(cuts[0], 256, 512, 128, 64, 2);
-    assert_int_equal(
-        1, rn_cuda_cut_product(make(&p, 1, 17, 4096, n, RN_DTYPE_F16), MULTIPROCESSORS, cuts));
-    assert_cut(cuts[0], 256, 512, 128, 32, 2);
+    for (uint64_t rows = 17; rows <= 512; rows += 37) {
+        rn_product_cut cut = check_cut(1, rows, 4096, n, RN_DTYPE_F16);
+        assert_true(cut.blocks / cut.together > MULTIPROCESSORS * 3 / 4);
+    }
+    assert_true(check_cut(1, 60, 4096, n, RN_DTYPE_F16).columns < 4096);
+    assert_int_equal(4096, check_cut(1, 1024, 4096, n, RN_DTYPE_F16).columns);
 }
 
 static void weights_of_two_forms_are_two_launches(void **state) {
@@ -160,8 +166,8 @@ static void the_products_of_a_layer_take_what_they_took(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiles_are_those_of_the_launch),
-        cmocka_unit_test(some_rows_are_cut_along_columns_too),
+        cmocka_unit_test(blocks_cover_the_product),
+        cmocka_unit_test(some_rows_leave_few_multiprocessors_without_work),
         cmocka_unit_test(weights_of_two_forms_are_two_launches),
         cmocka_unit_test(few_rows_and_plain_weights_are_not_cut),
         cmocka_unit_test(the_products_of_a_layer_take_what_they_took),

@@ -180,8 +180,8 @@ static void only_where_weights_are_streamed_is_there_guessing(void **state) {
     options.plan.budget_bytes = find_streaming_budget(&options);
     generator = create(&options);
     assert_true(rn_plan_get_summary(generator->plan)->streamed_bytes > 0);
-    assert_int_equal(generator->draft_most, 8);
-    assert_int_equal(generator->text.logit_rows, 12);
+    assert_true(generator->draft_most > 0);
+    assert_int_equal(generator->text.logit_rows, 4 + generator->draft_most); // each guess is judged
     expect_stories(generator);
     assert_true(rn_generator_get_facts(generator).accepted_tokens > 0);
     rn_generator_destroy(generator);
