@@ -52,6 +52,25 @@ equals() {
     [ "$2" = "$3" ] || fail "$1: '$3' instead of '$2'"
 }
 
+# wait_for PID COMMAND...: until it succeeds, however long that takes here (CTest ends what waits for ever); the process
+# must be alive.
+wait_for() {
+    local pid=$1
+    shift
+    until "$@"; do
+        kill -0 "$pid" 2> /dev/null || fail "process $pid has ended: $*"
+        sleep 0.05
+    done
+}
+
+# catches PID SIGNAL: the process is the program, and has a handler for the signal, which would just end it before.
+catches() {
+    local caught
+    [ "$(readlink "/proc/$1/exe")" = "$ration" ] || return 1
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status")
+    [ $((0x${caught:-0} >> ($(kill -l "$2") - 1) & 1)) = 1 ]
+}
+
 # only FILE...: the current folder holds these files, and nothing else that is not hidden, out, err or home.
 only() {
     local expected got

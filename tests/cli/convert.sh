@@ -114,6 +114,11 @@ only model.safetensors
 # ---- stopped in the middle
 "$examples/make_model" big.safetensors 40MiB > out 2> err || fail 'make_model'
 
+# It listens to signals, or has ended already.
+wait_for_start() {
+    until catches "$1" INT; do kill -0 "$1" 2> /dev/null || break; done
+}
+
 # interrupt SIGNAL CODE LEFT_OVERS: sends the signal later and later until the program ends with that code.
 interrupt() {
     local delay got seen=0
@@ -121,6 +126,7 @@ interrupt() {
         got=0
         "$ration" convert big.safetensors stopped.safetensors --to int4 --threads 1 > out 2> err &
         local pid=$!
+        wait_for_start $pid
         sleep $delay
         kill -s "$1" $pid 2> /dev/null
         wait $pid 2> /dev/null || got=$?

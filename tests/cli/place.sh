@@ -59,7 +59,7 @@ expect 2 "$ration" place five.csv --time soon
 if [ -e "$data/planner/D.1048576.csv" ]; then
     "$ration" place "$data/planner/D.1048576.csv" --time 100 > out 2> err &
     search=$!
-    sleep 1
+    wait_for $search catches $search INT
     kill -INT $search
     wait $search
     equals 'exit code' 6 $?

@@ -96,10 +96,7 @@ says err 'cut before its first block'
 "$ration" profile view a.rntrace --serve > served 2> /dev/null &
 server=$!
 cleanups+=("kill $server 2> /dev/null")
-for _ in $(seq 100); do
-    [ -s served ] && break
-    sleep 0.1
-done
+wait_for $server test -s served
 url=$(sed 's/ .*//' served)
 python3 - "$url" << 'PYTHON' || fail 'the served page'
 import sys, urllib.error, urllib.request
@@ -118,7 +115,7 @@ address = ('127.0.0.1', int(url.split(':')[2].strip('/')))
 others = [socket.create_connection(address) for _ in range(4)]
 others[0].sendall(b'GET / HTTP/1.1\r\nHost: ')
 others[1].sendall(b'x' * 9000)
-assert b'<canvas' in urllib.request.urlopen(url, timeout=3).read()
+assert b'<canvas' in urllib.request.urlopen(url, timeout=600).read()
 assert code(urllib.request.Request(url, headers={'Host': 'evil.example'})) == 400
 PYTHON
 # A port that is taken.
@@ -160,8 +157,8 @@ says err 'set TMPDIR'
 # ---- Ctrl-C is the recorded program's own affair
 # Builds with sanitizers have no library to preload.
 [ -e "$(dirname "$ration")/../lib/libration_preload.so" ] || exit 0
-"$ration" profile run -o sleep.rntrace -- sleep 0.5 2> err &
+"$ration" profile run -o sleep.rntrace -- bash -c 'echo begun > begun; sleep 0.5' 2> err &
 program=$!
-sleep 0.2
+wait_for $program test -s begun
 kill -INT $program
 wait $program || fail "a program that goes on after Ctrl-C ended with $?"

@@ -12,7 +12,7 @@ cc -O1 -fno-builtin -pthread -o storm "$root/tests/preload/storm.c" || fail 'sto
 record() {
     local file=$1 allocations=$2
     shift 2
-    timeout 60 env LD_PRELOAD="$preload" RATION_PROFILE_FILE="$file" RATION_PROFILE_ALLOCATIONS="$allocations" \
+    env LD_PRELOAD="$preload" RATION_PROFILE_FILE="$file" RATION_PROFILE_ALLOCATIONS="$allocations" \
         "$@" > out 2> err
 }
 
@@ -71,8 +71,8 @@ says err RATION_MEMORY_LIMIT
 # Killed: what is in the file can be read.
 LD_PRELOAD=$preload RATION_PROFILE_FILE=killed.rntrace ./storm hang > out 2> err &
 pid=$!
-for _ in $(seq 100); do [ -s out ] && break; sleep 0.05; done
-sleep 0.3
+wait_for $pid test -s out
+wait_for $pid eval '[ "$(peak killed.rntrace)" -ge "$(cat out)" ]'
 kill -9 $pid
 wait $pid 2> /dev/null
 [ "$(peak killed.rntrace)" -ge "$(cat out)" ] || fail "a killed program's file says $(peak killed.rntrace)"

@@ -96,12 +96,19 @@ expect 3 "$ration" run missing-model -p x --profile=failed.rntrace
 report failed.rntrace "assert j['ended']"
 rm refused.rntrace failed.rntrace
 
+# has FILE EXPRESSION: true of the report `j` of a file, which may be growing.
+has() {
+    "$ration" profile report "$1" --json -n 1000 2> /dev/null | python3 -c "import json, sys
+j = json.load(sys.stdin)
+sys.exit(not ($2))" 2> /dev/null
+}
+recordings() { find . -name 'ration_*.rntrace' | sort; }
 # begin COMMAND...: in the background, until it has said something.
 begin() {
     rm -f out
     "$@" > out 2> err &
     pid=$!
-    for _ in $(seq 600); do [ -s out ] && break; sleep 0.05; done
+    wait_for $pid test -s out
 }
 long=(run -p 'Once upon a time' -n 100000 --ctx 30000 --seed 3 -q --logit-bias 0=never) # without an end token
 begin "$ration" "${long[@]}" --profile=stopped.rntrace
@@ -109,7 +116,7 @@ kill -INT $pid
 wait $pid && fail 'it was not interrupted'
 report stopped.rntrace "assert j['ended']"
 begin "$ration" "${long[@]}" --profile=killed.rntrace
-sleep 0.5
+wait_for $pid has killed.rntrace "j['events'] > 100"
 kill -KILL $pid
 wait $pid 2> /dev/null
 report killed.rntrace "assert not j['ended'] and j['events'] > 100, (j['ended'], j['events'])"
@@ -118,10 +125,13 @@ rm stopped.rntrace killed.rntrace
 # ---- SIGUSR2 begins and ends a recording, again and again
 begin "$ration" "${long[@]}"
 for _ in 1 2; do
+    before=$(recordings | wc -l)
     kill -USR2 $pid
-    sleep 0.5
+    wait_for $pid eval '[ "$(recordings | wc -l)" -gt $before ]'
+    wait_for $pid has "$(recordings | tail -n 1)" "any(o['name'] == 'decode' for o in j['operations'])"
     kill -USR2 $pid
-    sleep 0.5
+    wait_for $pid has "$(recordings | tail -n 1)" "j['ended']"
+    sleep 1 # their names have seconds
 done
 kill -INT $pid
 wait $pid

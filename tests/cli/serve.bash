@@ -2,12 +2,11 @@
 
 # start_server OPTIONS...: with the log in ./log; sets `server` (its process) and `url`. Stopped at the end of the test.
 start_server() {
-    local try
     : > log # not the address of the server before
     "$ration" serve --port 0 "$@" > serve_out 2> log &
     server=$!
     cleanups+=("kill -9 $server 2> /dev/null")
-    for try in $(seq 600); do
+    while true; do
         url=$(sed -n 's/.*listening on \(http[^" ]*\).*/\1/p' log | head -1)
         [ -n "$url" ] && return 0
         kill -0 "$server" 2> /dev/null || break
@@ -37,7 +36,7 @@ request = urllib.request.Request(url, data=body.encode() if body else None,
 context = ssl.create_default_context()
 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 try:
-    answer = urllib.request.urlopen(request, timeout=60, context=context)
+    answer = urllib.request.urlopen(request, timeout=600, context=context)
 except urllib.error.HTTPError as error:
     answer = error
 open('out', 'wb').write(answer.read())

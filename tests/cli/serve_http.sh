@@ -4,7 +4,7 @@ root=$(pwd)
 export PYTHONDONTWRITEBYTECODE=1
 source tests/cli/common.bash
 
-timeout 280 python3 "$root/tests/server/http_test.py" "$ration" > out 2> err || fail 'HTTP is not as it should be'
+python3 "$root/tests/server/http_test.py" "$ration" > out 2> err || fail 'HTTP is not as it should be'
 # Sanitizers have a memory of their own.
-is_sanitized || expect 0 timeout 60 python3 "$root/tests/server/http_memory.py" "$ration" 400
+is_sanitized || expect 0 python3 "$root/tests/server/http_memory.py" "$ration" 400
 echo 'ok'

@@ -16,7 +16,7 @@ start_server() {
     "$@" > server_log 2>&1 &
     server=$!
     address=
-    for _ in $(seq 600); do
+    while true; do
         address=$(sed -n 's|.*listening on http://\([0-9.:]*\).*|\1|p' server_log | tail -1)
         [ -n "$address" ] && return
         kill -0 "$server" 2> /dev/null || break

@@ -5,7 +5,7 @@ export PYTHONDONTWRITEBYTECODE=1
 source tests/cli/common.bash
 source "$root/tests/cli/serve.bash"
 
-timeout 60 python3 "$root/tests/page/browser.py" 2> err || {
+timeout 300 python3 "$root/tests/page/browser.py" 2> err || {
     echo "skipped: no chromium that runs here: $(tail -1 err)"
     exit 77
 }
@@ -13,7 +13,7 @@ timeout 60 python3 "$root/tests/page/browser.py" 2> err || {
 start_server --budget 400MiB --connections 64 --device 'sim:fail_alloc=1;fail_allocs=3,cpu'
 open_url=$url open_server=$server
 start_server --connections 64 --api-key secret
-timeout 280 python3 "$root/tests/page/serve_page_test.py" "$open_url" "$url" secret > out 2>&1 ||
+python3 "$root/tests/page/serve_page_test.py" "$open_url" "$url" secret > out 2>&1 ||
     fail 'the page does not show what the server says'
 
 # It names no other address, and has neither scripts nor styles within the markup.

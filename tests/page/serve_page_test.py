@@ -22,7 +22,7 @@ def check(what, expected, got):
         raise AssertionError("%s: %r instead of %r" % (what, got, expected))
 
 
-def wait(page, expression, what, seconds=60):
+def wait(page, expression, what, seconds=600):
     end = time.monotonic() + seconds
     while not page.evaluate(expression):
         if time.monotonic() > end:

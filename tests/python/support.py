@@ -25,7 +25,7 @@ class ProfileTest(unittest.TestCase):
         with open(path, "w") as file:
             file.write(textwrap.dedent(code))
         done = subprocess.run([sys.executable, path, *arguments], cwd=self.folder, text=True,
-                              capture_output=True, timeout=120, env={**os.environ, **(env or {})})
+                              capture_output=True, timeout=600, env={**os.environ, **(env or {})})
         self.assertEqual(code_wanted, done.returncode, done.stdout + done.stderr)
         return done.stdout, done.stderr
 

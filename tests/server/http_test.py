@@ -13,7 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from http_client import Server, form
+from http_client import LIMIT_S, Server, form
 
 here = os.path.dirname(os.path.abspath(__file__))
 STORY = {'prompt': 'Once upon a time', 'max_tokens': 12, 'temperature': 0}
@@ -31,7 +31,7 @@ class Bystander(threading.Thread):
 
     def run(self):
         try:
-            while not self.stop:
+            while self.count == 0 or not self.stop:
                 answer = self.server.ask('POST', '/generate', STORY)
                 assert answer.status == 200 and answer.json()['text'] == self.expected, answer.body
                 self.count += 1
@@ -391,7 +391,7 @@ def test_who_hangs_up_while_sending(server):
 # ---- other servers ------------------------------------------------------------------------------
 
 def check_slow_clients(ration):
-    with Server(ration, '--idle-timeout', '1', '--parallel', '4') as server:
+    with Server(ration, '--idle-timeout', '10', '--parallel', '4') as server:
         with Bystander(server):
             send_slowly(server)
         # Whoever asks for a lot and does not read it is cut off, too.
@@ -399,7 +399,7 @@ def check_slow_clients(ration):
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             wire.send(form('POST', '/v1/completions', {**LONG, 'stream': True, 'logprobs': 5, 'n': 2}))
             assert wire.head()[0] == 200
-            server.until(lambda: server.metric('ration_connections') == 1, 60)
+            server.until(lambda: server.metric('ration_connections') == 1)
             assert b'[DONE]' not in wire.everything()
         assert idle(server)
 
@@ -412,16 +412,13 @@ def send_slowly(server):
         waits.append(wire)
     # A byte now and then keeps nobody here for ever.
     trickle = server.wire()
-    start = time.time()
     try:
-        while time.time() < start + 30:
+        while True:
             trickle.send(b'X')
             time.sleep(0.2)
     except (BrokenPipeError, ConnectionResetError):
         pass
-    assert 2 < time.time() - start < 15, time.time() - start
     for wire in waits:
-        wire.socket.settimeout(10)
         assert wire.ended()
 
 
@@ -462,7 +459,8 @@ def check_room(ration):
         wires = [server.wire() for _ in range(8)]
         for wire in wires:
             wire.send(form('POST', '/generate', headers={'Content-Length': len(body)}) + body[:-1])
-        time.sleep(0.3)
+        # All of them have been read as far as they go, or refused.
+        server.until(lambda: server.metric('ration_requests_refused_total', '{code="429"}') >= before + 4)
         statuses = []
         for wire in wires:
             wire.send(body[-1:])
@@ -534,7 +532,7 @@ def refuses(server):
 
 def check_the_end(ration):
     """What runs is ended within the time given, the rest is cut off; nobody new is let in."""
-    for drain, whole in (('60', True), ('0', False)):
+    for drain, whole in (('3600', True), ('0', False)):
         with Server(ration, '--parallel', '2', '--drain', drain) as server:
             wires = [server.wire() for _ in range(6)]
             for i, wire in enumerate(wires):
@@ -553,12 +551,12 @@ def check_the_end(ration):
                 except (EOFError, ConnectionResetError):
                     cut += 1
             assert (cut == 0) == whole, cut
-            assert server.process.wait(20) == 0
+            assert server.process.wait(LIMIT_S) == 0
 
 
 def check_a_second_signal(ration):
     """The first one waits for all that is owed; the second for nothing."""
-    with Server(ration, '--drain', '60', '--parallel', '1') as server:
+    with Server(ration, '--drain', '3600', '--parallel', '1') as server:
         wires = [server.wire() for _ in range(20)]
         for wire in wires:
             wire.send(form('POST', '/v1/completions', {**LONG, 'max_tokens': 250}))
@@ -567,11 +565,11 @@ def check_a_second_signal(ration):
         server.until(lambda: 'asked to stop' in open(server.log.name).read())
         server.process.terminate()
         server.code = -signal.SIGTERM
-        server.process.wait(20)
+        server.process.wait(LIMIT_S)
 
 
 def check_an_answer_that_is_made_arrives(ration):
-    with Server(ration, '--drain', '60') as server, server.wire() as wire, server.wire() as sender:
+    with Server(ration, '--drain', '3600') as server, server.wire() as wire, server.wire() as sender:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         wire.send(form('POST', '/v1/completions', {**LONG, 'max_tokens': 150, 'logprobs': 5, 'n': 4}))
         sender.send(form('POST', '/generate', headers={'Content-Length': 100}) + b'{')  # is owed nothing
@@ -580,7 +578,7 @@ def check_an_answer_that_is_made_arrives(ration):
         server.process.terminate()
         time.sleep(2.5)
         assert len(wire.answer().json()['choices']) == 4
-        assert server.process.wait(20) == 0
+        assert server.process.wait(LIMIT_S) == 0
 
 
 def run_tests(ration, template):

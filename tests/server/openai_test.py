@@ -15,7 +15,7 @@ except ImportError:
     sys.exit(77)
 
 url, key = sys.argv[1], sys.argv[2]
-client = openai.OpenAI(base_url=url + '/v1', api_key=key, max_retries=0, timeout=60)
+client = openai.OpenAI(base_url=url + '/v1', api_key=key, max_retries=0, timeout=600)
 model = client.models.list().data[0].id
 prompt = 'Once upon a time'
 talk = [{'role': 'developer', 'content': 'Tell a story.'},
