@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release
 # convert.sh — every pair that goes together, every refusal, and what remains when it is interrupted, killed or out of
 # space: nothing.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

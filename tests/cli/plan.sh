@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release
 # plan.sh — plans that fit, plans that do not, sweeps, pictures, and what they say about it.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release
 # profile_command.sh — ration profile on recordings of the program itself: reports, pages, exports, the served page, and
 # what cannot be read.
 default=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../models/default")

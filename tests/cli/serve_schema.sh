@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# labels: long
+# labels: release-only
 # serve_schema.sh — schemathesis against ration serve; see tests/server/schemathesis_test.sh. Skipped where the Python of
 # $RATION_PYTHON (or python3) has no schemathesis.
 python=$(command -v "${RATION_PYTHON:-python3}") || { echo 'skipped: no Python'; exit 77; }

@@ -19,6 +19,16 @@ says "$scratch/out" 'skipped: 4 of 5 tests: no GPU: '
 expect 0 "$programs/test_base" str
 ! grep -q '^skipped: ' "$scratch/out" || fail 'skipped, and passed'
 
+# ---- the same for a shell test: part of it, all of it, and a failure is one
+ends_with() { # CODE LINES
+    printf '%s\n' ". $root/tests/cli/common.bash" "$2" > "$scratch/small.sh"
+    expect "$1" bash "$scratch/small.sh" "$ration"
+}
+ends_with 77 "leave_out 'no cgroup'; leave_out 'no data'"
+says "$scratch/out" 'skipped: a part of it: no cgroup; no data'
+ends_with 1 "leave_out 'no cgroup'; fail wrong"
+ends_with 0 'true'
+
 # ---- the summary: of a run of CTest with one of each
 cd "$scratch" || exit 1
 cat > CTestTestfile.cmake << 'CTEST'

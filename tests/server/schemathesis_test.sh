@@ -11,7 +11,7 @@ python=${RATION_PYTHON:-python3}
 "$python" -c 'import schemathesis' 2> /dev/null || { echo 'skipped: no schemathesis'; exit 77; }
 
 options=(--exclude-checks positive_data_acceptance --max-examples "${RATION_EXAMPLES:-30}" --seed 1
-    --request-timeout 60 --no-color --workers 2)
+    --request-timeout 600 --no-color --workers 2)
 [ -n "$key" ] && options+=(--header "Authorization: Bearer $key")
 cd "$(mktemp -d)" && trap 'rm -rf "$PWD"' EXIT
 "$python" -m schemathesis.cli run "$url/openapi.json" "${options[@]}"
