@@ -21,6 +21,8 @@ typedef struct rn_server rn_server;
 // 0 stands for the default that is named.
 typedef struct rn_server_limits {
     uint32_t connections;   // at once; 2048
+    uint32_t per_address;   // of them from one address, and requests under way of one key or
+                            // address; half of all. UINT32_MAX: no such limit
     uint32_t waiting;       // requests in the queue; 128
     uint64_t body_bytes;    // of one request; 1 MiB
     uint64_t request_bytes; // of all requests together: bodies, prompts, answers; 16 MiB
@@ -53,7 +55,9 @@ typedef struct rn_server_options {
     const char *tls_certificate, *tls_key; // files in PEM form; both or none
     const char *const *api_keys;           // (api_key_count); none: everybody may ask
     size_t api_key_count;
-    const char *cors_origin; // "*" or an origin that browsers may ask from; NULL: none
+    const char *const *host_names; // (host_name_count); what a server that only this machine can
+    size_t host_name_count;        // reach is called, beside addresses and localhost
+    const char *cors_origin;       // "*" or an origin that browsers may ask from; NULL: none
 
     rn_server_limits limits;
     rn_prefix_cache prefix_cache;
@@ -62,8 +66,8 @@ typedef struct rn_server_options {
                                 // folder for temporary files
 } rn_server_options;
 
-// Binds and listens. RN_INVALID names the option; RN_IO: the address is taken; RN_NOT_FOUND: the
-// HTTP library (libmicrohttpd) is not on this machine.
+// Binds and listens. RN_INVALID names the option; RN_IO: the address is taken; RN_NOT_FOUND: TLS is
+// asked for and its library (GnuTLS) is not on this machine.
 RN_API RN_MUST_USE rn_status rn_server_create(const rn_server_options *options, rn_server **out);
 // Ends at once: what runs is cut off. NULL-safe.
 RN_API void rn_server_destroy(rn_server *server);

@@ -125,6 +125,11 @@ static const rn_option table[] = {
      "requests in the queue, at most; more are refused with 429"},
     {"connections", "serve.connections", 0, RN_OPTION_COUNT, false, "serve", "2048", "N", NULL,
      "at once, at most"},
+    {"per-address", "serve.per_address", 0, RN_OPTION_TEXT, false, "serve", "half", "N", NULL,
+     "connections of one address, and requests under way of one key or address, at most; 0: no "
+     "limit but that of all"},
+    {"host-name", "serve.host_name", 0, RN_OPTION_LIST, false, "serve", NULL, "NAME", NULL,
+     "a name that this machine's browsers know the server by, beside localhost; may be repeated"},
     {"prefix-cache", "serve.prefix_cache", 0, RN_OPTION_CHOICE, false, "serve", "key", "WHO",
      "key|all|off", "prompts that begin alike share KV pages: those of one API key, all, or none"},
     {"max-body", "serve.max_body", 0, RN_OPTION_SIZE, false, "serve", "1MiB", "SIZE", NULL,

@@ -1,13 +1,16 @@
 // http_answer.c — answers that are there at once, and what all answers have on.
 #include "server/http_parts.h"
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "memory/account.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#define FROM         RN_HOST_IO
 #define ANSWER_BYTES ((size_t)64 << 20)
 
 // For pages that are whole in themselves.
@@ -15,44 +18,84 @@ static const char alone[] = "default-src 'none'; script-src 'unsafe-inline'; sty
                             "'unsafe-inline'; img-src data: blob:; connect-src 'self'; base-uri "
                             "'none'; form-action 'none'; frame-ancestors 'none'";
 
-static void add(const rn_client *client, struct MHD_Response *response, const char *name,
-                const char *value) {
-    (void)client->http->mhd->add_response_header(response, name, value);
+// ---- heads --------------------------------------------------------------------------------------
+
+static const char *reason_of(unsigned status) {
+    static const struct {
+        unsigned status;
+        const char *reason;
+    } reasons[] = {
+        {200, "OK"},
+        {204, "No Content"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {409, "Conflict"},
+        {413, "Content Too Large"},
+        {414, "URI Too Long"},
+        {415, "Unsupported Media Type"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {505, "HTTP Version Not Supported"},
+    };
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status) return reasons[i].reason;
+    return "Status"; // any text will do
 }
 
-static void add_number(const rn_client *client, struct MHD_Response *response, const char *name,
-                       uint64_t value) {
+static void write_head(rn_head_text *head, const char *a, const char *b, const char *c) {
+    size_t room = sizeof head->text - head->bytes;
+    int bytes = snprintf(head->text + head->bytes, room, "%s%s%s\r\n", a, b, c);
+    if (bytes > 0 && (size_t)bytes < room) head->bytes += (size_t)bytes;
+}
+
+void rn_head_add(rn_head_text *head, const char *name, const char *value) {
+    write_head(head, name, ": ", value);
+}
+
+void rn_head_add_number(rn_head_text *head, const char *name, uint64_t value) {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    add(client, response, name, text);
+    rn_head_add(head, name, text);
 }
 
-static void add_origin(const rn_client *client, struct MHD_Response *response) {
+// "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale is.
+static void add_date(rn_head_text *head) {
+    static const char days[] = "SunMonTueWedThuFriSat";
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    struct tm t = {0};
+    time_t now = time(NULL);
+    char text[64];
+    gmtime_r(&now, &t);
+    snprintf(text, sizeof text, "%.3s, %02d %.3s %d %02d:%02d:%02d GMT", days + 3 * t.tm_wday,
+             t.tm_mday, months + 3 * t.tm_mon, 1900 + t.tm_year, t.tm_hour, t.tm_min, t.tm_sec);
+    rn_head_add(head, "Date", text);
+}
+
+static void add_origin(const rn_client *client, rn_head_text *head) {
     const char *origin = client->http->server->options.cors_origin;
     if (!origin) return;
-    add(client, response, "Access-Control-Allow-Origin", origin);
-    add(client, response, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
-    if (strcmp(origin, "*") != 0) add(client, response, "Vary", "Origin");
+    rn_head_add(head, "Access-Control-Allow-Origin", origin);
+    rn_head_add(head, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+    if (strcmp(origin, "*") != 0) rn_head_add(head, "Vary", "Origin");
 }
 
-void rn_http_dress(const rn_client *client, struct MHD_Response *response, const char *type) {
-    if (type) add(client, response, "Content-Type", type);
-    add(client, response, "Cache-Control", "no-store");
-    add(client, response, "X-Content-Type-Options", "nosniff");
-    add_origin(client, response);
-    if (client->job) add(client, response, "X-Request-Id", client->job->id);
-    if (client->close || atomic_load(&client->http->closing))
-        add(client, response, "Connection", "close");
-}
-
-enum MHD_Result rn_http_send(rn_client *client, unsigned status, struct MHD_Response *response) {
-    const rn_mhd *mhd = client->http->mhd;
-    if (!response) return MHD_NO;
-    client->may_probe = false;
-    atomic_store(&client->since_ns, 0);
-    enum MHD_Result result = mhd->queue_response(client->connection, status, response);
-    mhd->destroy_response(response);
-    return result;
+void rn_head_begin(const rn_client *client, unsigned status, const char *type, rn_head_text *out) {
+    char number[16];
+    out->bytes = 0;
+    snprintf(number, sizeof number, "HTTP/1.1 %u ", status);
+    write_head(out, number, reason_of(status), "");
+    add_date(out);
+    if (type) rn_head_add(out, "Content-Type", type);
+    rn_head_add(out, "Cache-Control", "no-store");
+    rn_head_add(out, "X-Content-Type-Options", "nosniff");
+    add_origin(client, out);
+    if (client->job) rn_head_add(out, "X-Request-Id", client->job->id);
 }
 
 // ---- refusals -----------------------------------------------------------------------------------
@@ -80,50 +123,75 @@ static void count(const rn_client *client, uint16_t http) {
     if (http == 503 && !client->job && !is_probe) rn_metrics_add(metrics, RN_COUNT_REFUSED_503, 1);
 }
 
-struct MHD_Response *rn_http_refusal(const rn_client *client, const rn_problem *problem,
-                                     const char *allow) {
-    page text = {.bytes = 0};
-    if (rn_problem_write(problem, (rn_sink){&text, write_page}) != RN_OK) return NULL;
-    struct MHD_Response *response = client->http->mhd->create_response_from_buffer(
-        text.bytes, text.text, MHD_RESPMEM_MUST_COPY);
-    if (!response) return NULL;
-    rn_http_dress(client, response, "application/json");
-    if (problem->retry_seconds) add_number(client, response, "Retry-After", problem->retry_seconds);
-    if (problem->http == 401) add(client, response, "WWW-Authenticate", "Bearer");
-    if (problem->http == 405 && allow) add(client, response, "Allow", allow);
+static void write_refusal(rn_client *client, const rn_problem *problem, const char *allow,
+                          size_t bytes, rn_head_text *out) {
+    rn_head_begin(client, problem->http, "application/json", out);
+    if (problem->retry_seconds) rn_head_add_number(out, "Retry-After", problem->retry_seconds);
+    if (problem->http == 401) rn_head_add(out, "WWW-Authenticate", "Bearer");
+    if (problem->http == 405 && allow) rn_head_add(out, "Allow", allow);
+    rn_head_add_number(out, "Content-Length", bytes);
+    client->close |= atomic_load(&client->http->closing) || rn_http_is_unread(client);
+    if (client->close) rn_head_add(out, "Connection", "close");
+}
+
+// In one go, from the stack: what the system does not take at once is not sent.
+static bool send_now(rn_client *client, const rn_head_text *head, rn_str body) {
+    char text[sizeof head->text + 4096 + 2];
+    size_t bytes = head->bytes + 2 + body.bytes, sent = 0;
+    memcpy(text, head->text, head->bytes);
+    memcpy(text + head->bytes, "\r\n", 2);
+    memcpy(text + head->bytes + 2, body.data, body.bytes);
+    rn_wire_news news = rn_wire_send(&client->wire, text, bytes, &sent);
+    client->active_ns = rn_clock_ns();
+    return news == RN_WIRE_DONE && sent == bytes;
+}
+
+rn_step rn_http_refuse(rn_client *client, const rn_problem *problem, const char *allow) {
+    page body = {.bytes = 0};
+    rn_head_text head;
+    if (rn_problem_write(problem, (rn_sink){&body, write_page}) != RN_OK) return RN_STEP_CLOSE;
+    write_refusal(client, problem, allow, body.bytes, &head);
     count(client, problem->http);
-    return response;
+    rn_str text = {body.text, client->is_head ? 0 : body.bytes};
+    if (!send_now(client, &head, text)) return RN_STEP_CLOSE;
+    bool ends = client->close, has_more = client->method && !client->body_ended;
+    if (!ends && has_more) {
+        rn_http_free_body(client);
+        client->state = RN_CLIENT_DISCARD;
+        return RN_STEP_ON;
+    }
+    rn_http_request_end(client);
+    return ends ? rn_http_linger_begin(client) : RN_STEP_ON;
 }
 
-enum MHD_Result rn_http_refuse(rn_client *client, const rn_problem *problem, const char *allow) {
-    return rn_http_send(client, problem->http, rn_http_refusal(client, problem, allow));
-}
-
-static enum MHD_Result refuse_by_story(rn_client *client) {
+static rn_step refuse_by_story(rn_client *client) {
     rn_problem problem;
     rn_problem_from_story(&problem, rn_last_story());
     return rn_http_refuse(client, &problem, NULL);
 }
 
-enum MHD_Result rn_http_preflight(rn_client *client) {
-    struct MHD_Response *response =
-        client->http->mhd->create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    if (!response) return MHD_NO;
-    rn_http_dress(client, response, NULL);
-    add(client, response, "Access-Control-Allow-Methods", "GET, POST");
+rn_step rn_http_preflight(rn_client *client) {
+    rn_head_text head;
+    rn_head_begin(client, 204, NULL, &head);
+    rn_head_add(&head, "Access-Control-Allow-Methods", "GET, POST");
     // "*" has all names but that of the key: clients have some of their own.
-    add(client, response, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
-    add(client, response, "Access-Control-Max-Age", "600");
-    return rn_http_send(client, 204, response);
+    rn_head_add(&head, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
+    rn_head_add(&head, "Access-Control-Max-Age", "600");
+    if (client->close) rn_head_add(&head, "Connection", "close");
+    if (!send_now(client, &head, (rn_str){"", 0})) return RN_STEP_CLOSE;
+    bool ends = client->close;
+    rn_http_request_end(client);
+    return ends ? rn_http_linger_begin(client) : RN_STEP_ON;
 }
 
 // ---- handlers -----------------------------------------------------------------------------------
 
 const char *rn_http_query(const rn_http_request *request, const char *name) {
-    const rn_mhd *mhd = NULL;
-    if (rn_mhd_get(&mhd) != RN_OK || !request->connection) return NULL;
-    struct MHD_Connection *connection = (struct MHD_Connection *)(uintptr_t)request->connection;
-    return mhd->lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+    size_t bytes = strlen(name);
+    const char *at = request->query.data, *end = at + request->query.bytes;
+    for (; at && at < end; at += strlen(at) + 1)
+        if (strncmp(at, name, bytes) == 0 && at[bytes] == '=') return at + bytes + 1;
+    return NULL;
 }
 
 // What is answered takes of the room, too: else those who ask and do not read could fill the
@@ -144,67 +212,59 @@ static void give_room(void *self, void *block, size_t bytes) {
     rn_room_give_back(self, bytes);
 }
 
-// Closes the file where it fails.
-static struct MHD_Response *make_file_response(const rn_mhd *mhd, int file) {
-    struct stat facts;
-    struct MHD_Response *response = NULL;
-    if (fstat(file, &facts) == 0)
-        response = mhd->create_response_from_fd64((uint64_t)facts.st_size, file);
-    if (!response) close(file);
-    return response;
-}
-
-// A body that is lent stays the client's until the request ends.
-static struct MHD_Response *make_response(rn_client *client, rn_http_answer *answer) {
-    const rn_mhd *mhd = client->http->mhd;
-    if (answer->file >= 0) return make_file_response(mhd, answer->file);
-    rn_str body = {answer->body.data, answer->body.bytes};
-    if (answer->borrowed.data) body = answer->borrowed;
-    client->answer = answer->body;
-    answer->body = (rn_buffer){.from = RN_HOST_IO};
-    // Lent, never written to; the function's type has no const.
-    return mhd->create_response_from_buffer(body.bytes, (void *)(uintptr_t)body.data,
-                                            MHD_RESPMEM_PERSISTENT);
-}
-
-static void dress_answer(rn_client *client, const rn_http_answer *answer,
-                         struct MHD_Response *response) {
+static void dress(const rn_client *client, const rn_http_answer *answer, rn_head_text *head) {
     char text[160];
-    rn_http_dress(client, response, answer->type);
+    rn_head_begin(client, answer->status, answer->type, head);
     if (strncmp(answer->type, "text/html", 9) == 0) {
-        add(client, response, "Content-Security-Policy", answer->policy ? answer->policy : alone);
-        add(client, response, "Referrer-Policy", "no-referrer");
+        rn_head_add(head, "Content-Security-Policy", answer->policy ? answer->policy : alone);
+        rn_head_add(head, "Referrer-Policy", "no-referrer");
     }
     if (answer->problem.retry_seconds)
-        add_number(client, response, "Retry-After", answer->problem.retry_seconds);
+        rn_head_add_number(head, "Retry-After", answer->problem.retry_seconds);
     if (!answer->download) return;
     snprintf(text, sizeof text, "attachment; filename=\"%s\"", answer->download);
-    add(client, response, "Content-Disposition", text);
+    rn_head_add(head, "Content-Disposition", text);
 }
 
-static enum MHD_Result send_answer(rn_client *client, rn_http_answer *answer) {
-    if (answer->problem.http) {
-        if (answer->file >= 0) close(answer->file);
-        return rn_http_refuse(client, &answer->problem, NULL);
+// The body stays the client's until the request ends.
+static rn_step send_answer(rn_client *client, rn_http_answer *answer) {
+    rn_http_source source = {.file = answer->file};
+    struct stat facts;
+    rn_head_text head;
+    if (answer->file >= 0) {
+        answer->file = -1;
+        client->source.file = source.file; // closed with the request, whatever comes
+        if (fstat(source.file, &facts) != 0) return RN_STEP_CLOSE;
+        source.bytes = (uint64_t)facts.st_size;
+    } else {
+        source.memory = answer->borrowed;
+        if (!answer->borrowed.data) source.memory = (rn_str){answer->body.data, answer->body.bytes};
+        client->answer = answer->body;
+        answer->body = (rn_buffer){.from = RN_HOST_IO};
     }
-    struct MHD_Response *response = make_response(client, answer);
-    if (!response) return MHD_NO;
-    dress_answer(client, answer, response);
-    return rn_http_send(client, answer->status, response);
+    dress(client, answer, &head);
+    return rn_http_send_begin(client, &head, source, source.memory.bytes + source.bytes);
 }
 
-enum MHD_Result rn_http_handle(rn_client *client, const char *method, const char *path) {
+rn_step rn_http_handle(rn_client *client) {
     rn_server *server = client->http->server;
     // Lives as long as the answer's body.
     client->answers = (rn_allocator){&server->room, take_room, give_room};
-    rn_http_request request = {
-        method, path, {client->body, client->body_bytes}, client->connection};
+    rn_http_request request = {.method = client->method,
+                               .path = client->path,
+                               .body = {client->body, client->body_bytes},
+                               .query = client->query};
     rn_http_answer answer = {.status = 200, .type = "application/json", .file = -1};
     rn_buffer_init(&answer.body, &client->answers, ANSWER_BYTES);
     rn_status status = client->route->handler(server, &request, &answer);
-    if (status != RN_OK && answer.file >= 0) close(answer.file);
-    enum MHD_Result result =
-        status == RN_OK ? send_answer(client, &answer) : refuse_by_story(client);
+    rn_step step;
+    if (status != RN_OK)
+        step = refuse_by_story(client);
+    else if (answer.problem.http)
+        step = rn_http_refuse(client, &answer.problem, NULL);
+    else
+        step = send_answer(client, &answer);
+    if (answer.file >= 0) close(answer.file);
     rn_buffer_free(&answer.body);
-    return result;
+    return step;
 }

@@ -1,6 +1,6 @@
-// http_ask.c — a request that becomes a job. Its connection sleeps (is suspended) while there is
-// nothing to send; each sleep ends by exactly one `wake`, and only by that, so nobody is woken who
-// is no longer there.
+// http_ask.c — a request that becomes a job. Its connection sleeps while there is nothing to send;
+// each sleep ends by exactly one `wake`, and only by that, so nobody is woken who is no longer
+// there.
 #include "server/http_parts.h"
 
 #include "base/str.h"
@@ -11,41 +11,26 @@
 // Called with the job's lock: a wake comes later.
 static void fall_asleep(void *self) {
     rn_client *client = self;
-    atomic_store(&client->asleep, true);
-    client->http->mhd->suspend_connection(client->connection);
+    client->asleep = true;
 }
 
-// On the engine's thread. The lock keeps the watcher from writing to a socket that is
-// libmicrohttpd's again.
+// On the engine's thread, or on ours. The bell is rung with the lock: once it is free, the record
+// and all around it may be gone.
 static void wake(void *self) {
     rn_client *client = self;
     rn_http *http = client->http;
     pthread_mutex_lock(&http->lock);
-    if (atomic_exchange(&client->asleep, false)) http->mhd->resume_connection(client->connection);
-    pthread_cond_broadcast(&http->changed);
+    if (!client->woken) {
+        client->woken = true;
+        client->next_woken = http->woken;
+        http->woken = client;
+        rn_http_ring(http);
+    }
     pthread_mutex_unlock(&http->lock);
 }
 
-// False: there is something to do at once, or all is ending: who fell asleep behind wake_all's back
-// would be woken by nobody.
-static bool sleep_on_job(rn_client *client) {
-    rn_http *http = client->http;
-    pthread_mutex_lock(&http->lock);
-    bool sleeps = !atomic_load(&http->ending) &&
-                  rn_job_sleep(client->job, client->reply.cursor, fall_asleep, client);
-    pthread_mutex_unlock(&http->lock);
-    return sleeps;
-}
-
-void rn_http_ask_cancel(rn_client *client) {
-    rn_http *http = client->http;
-    if (client->cancelled || !client->job) return;
-    client->cancelled = client->pinned = true;
-    pthread_mutex_unlock(&http->lock);
-    rn_engine_cancel(http->server->engine, client->job);
-    pthread_mutex_lock(&http->lock);
-    client->pinned = false;
-    pthread_cond_broadcast(&http->changed);
+bool rn_http_ask_sleep(rn_client *client) {
+    return rn_job_sleep(client->job, client->reply.cursor, fall_asleep, client);
 }
 
 // ---- beginning ----------------------------------------------------------------------------------
@@ -112,48 +97,24 @@ static bool enter(rn_client *client, rn_problem *out_problem) {
 }
 
 void rn_http_ask_end(rn_client *client) {
-    rn_http *http = client->http;
-    if (!client->job) return;
-    pthread_mutex_lock(&http->lock);
-    while (client->pinned)
-        pthread_cond_wait(&http->changed, &http->lock);
     rn_job *job = client->job;
+    if (!job) return;
     client->job = NULL;
-    client->doomed = client->cancelled = false;
-    pthread_mutex_unlock(&http->lock);
-    if (rn_job_get_state(job) < RN_JOB_DONE) rn_engine_cancel(http->server->engine, job);
+    if (rn_job_get_state(job) < RN_JOB_DONE) rn_engine_cancel(client->http->server->engine, job);
     rn_reply_free(&client->reply);
     rn_job_release(job);
 }
 
 // ---- answering ----------------------------------------------------------------------------------
 
-static ssize_t read_reply(void *self, uint64_t position, char *out, size_t capacity) {
-    rn_client *client = self;
-    (void)position;
-    for (;;) {
-        size_t count = 0;
-        rn_reply_news news = rn_reply_read(&client->reply, out, capacity, &count);
-        if (news == RN_REPLY_BYTES_MADE) return (ssize_t)count;
-        if (news == RN_REPLY_END) return MHD_CONTENT_READER_END_OF_STREAM;
-        bool cut = news == RN_REPLY_BROKEN || rn_job_get_state(client->job) == RN_JOB_CANCELLED;
-        if (cut || atomic_load(&client->http->ending)) return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (sleep_on_job(client)) return 0;
-    }
+static rn_step send_reply(rn_client *client, uint64_t bytes) {
+    rn_head_text head;
+    rn_head_begin(client, 200, rn_reply_type(&client->reply), &head);
+    if (client->job->ask.stream) rn_head_add(&head, "X-Accel-Buffering", "no");
+    return rn_http_send_begin(client, &head, (rn_http_source){.file = -1, .reply = true}, bytes);
 }
 
-static enum MHD_Result send_reply(rn_client *client, uint64_t bytes) {
-    const rn_mhd *mhd = client->http->mhd;
-    struct MHD_Response *response =
-        mhd->create_response_from_callback(bytes, RN_HTTP_PART_BYTES, read_reply, client, NULL);
-    if (!response) return MHD_NO;
-    rn_http_dress(client, response, rn_reply_type(&client->reply));
-    if (client->job->ask.stream)
-        (void)mhd->add_response_header(response, "X-Accel-Buffering", "no");
-    return rn_http_send(client, 200, response);
-}
-
-static enum MHD_Result send_whole(rn_client *client) {
+static rn_step send_whole(rn_client *client) {
     uint64_t bytes = 0;
     if (rn_reply_measure(&client->reply, &bytes) == RN_OK) return send_reply(client, bytes);
     rn_problem problem;
@@ -166,20 +127,18 @@ static bool can_answer(const rn_job *job, rn_job_state state) {
     return state == RN_JOB_DONE || (job->ask.stream && state == RN_JOB_RUNNING);
 }
 
-enum MHD_Result rn_http_ask(rn_client *client) {
+rn_step rn_http_ask(rn_client *client) {
     rn_problem problem;
     if (!client->job && !enter(client, &problem)) return rn_http_refuse(client, &problem, NULL);
     for (;;) {
-        if (atomic_load(&client->http->ending)) return MHD_NO;
         rn_job_state state = rn_job_get_state(client->job);
-        if (state == RN_JOB_CANCELLED) return MHD_NO;
+        if (state == RN_JOB_CANCELLED) return RN_STEP_CLOSE;
         if (state == RN_JOB_FAILED) {
             problem = rn_job_get_problem(client->job);
             return rn_http_refuse(client, &problem, NULL);
         }
         if (can_answer(client->job, state))
-            return client->job->ask.stream ? send_reply(client, MHD_SIZE_UNKNOWN)
-                                           : send_whole(client);
-        if (sleep_on_job(client)) return MHD_YES;
+            return client->job->ask.stream ? send_reply(client, UINT64_MAX) : send_whole(client);
+        if (rn_http_ask_sleep(client)) return RN_STEP_SLEEP;
     }
 }

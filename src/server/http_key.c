@@ -46,10 +46,9 @@ static bool is_equal(const char a[RN_KEY_BYTES], const char b[RN_KEY_BYTES]) {
     return difference == 0;
 }
 
-bool rn_keys_match(const rn_keys *keys, const char *authorization, size_t *out_index) {
+bool rn_keys_match(const rn_keys *keys, rn_str value, size_t *out_index) {
     static const rn_str scheme = RN_STR("Bearer ");
     char given[RN_KEY_BYTES] = {0};
-    rn_str value = rn_str_from(authorization);
     bool found = false;
     *out_index = 0;
     if (value.bytes > scheme.bytes && value.bytes - scheme.bytes < RN_KEY_BYTES &&

@@ -1,35 +1,41 @@
 // http_parts.h — what the files http*.c share.
 //
-//     http.c         life: socket, library, threads; connections come and go
-//     http_frame.c   is this one request, and one only?          (before anything else)
+//     http.c         life: socket, records, bytes, the thread's beginning and end
+//     http_loop.c    the thread: connections come, wait, are woken and go
+//     http_head.c    is this one request, and one only?          (400, 414, 431, 501, 505)
 //     http_routes.c  the table of routes                         (404, 405)
 //     http_key.c     who may ask                                 (401)
-//     http_request.c a request's way: checks, body, then         (400, 403, 413, 415, 429, 503)
+//     http_place.c   whose connections stay when there are many  (429, 503)
+//     http_request.c a request's way: checks, body, then         (403, 413, 415, 429, 503)
 //     http_answer.c  ... an answer at once
 //     http_ask.c     ... or a job, whose connection sleeps while there is nothing to send
-//     http_watch.c   the thread that looks after those who sleep, and those who dawdle
+//     http_send.c    answers on their way
+//     http_wire.c    bytes in and out, by TLS where it is asked for
 //
-// A connection has at most one request at a time, so both are one record, and all records are there
-// from the start. libmicrohttpd calls on its own thread; `wake` comes from the engine's.
-//
-// Locks, outermost first: http->lock, a job's. rn_engine_cancel is called without any.
+// One thread does all of it; `wake` comes from the engine's. A connection has at most one request
+// at a time, so both are one record, and all records are there from the start. Every state of a
+// connection is one function that does what can be done now and says what it waits for.
 #ifndef RN_SERVER_HTTP_PARTS_H
 #define RN_SERVER_HTTP_PARTS_H
 
-#include "server/mhd.h"
+#include "server/http_head.h"
+#include "server/http_wire.h"
 #include "server/reply.h"
 #include "server/server.h"
 
-// Of libmicrohttpd's memory for a connection: a request's head, then its body in pieces, then what
-// is sent. Heads above RN_HTTP_HEAD_BYTES are refused while there is room to say so.
-#define RN_HTTP_POOL_BYTES (12u << 10)
-#define RN_HTTP_HEAD_BYTES (8u << 10)
-// What a part of an answer is formed in.
-#define RN_HTTP_PART_BYTES (4u << 10)
+// What comes in: a head, and what was sent behind it. Only while there is something.
+#define RN_HTTP_INPUT_BYTES (12u << 10)
+// What a part of an answer is formed in, with its head or the frame of a chunk.
+#define RN_HTTP_PART_BYTES   (4u << 10)
+#define RN_HTTP_OUTPUT_BYTES (RN_HTTP_PART_BYTES + (2u << 10))
 // Asked of the system for either direction of a connection; it takes twice as much.
 #define RN_HTTP_SOCKET_BYTES (8u << 10)
 // Of an answer that may lie there unread without being counted as under way: the short ones.
 #define RN_HTTP_LEFT_BYTES 1024
+// GnuTLS's state for one connection, measured (see tests/server/http_memory.py).
+#define RN_TLS_BYTES (24u << 10)
+// Connections above the limit: they are answered where they ask for a probe, and else told.
+#define RN_HTTP_SURPLUS 32
 
 // ---- routes -------------------------------------------------------------------------------------
 
@@ -59,39 +65,80 @@ typedef struct rn_keys {
 // RN_INVALID: an empty or a very long one.
 RN_MUST_USE rn_status rn_keys_open(const char *const *keys, size_t count, rn_keys *out);
 void rn_keys_close(rn_keys *keys);
-// Whether `authorization` ("Bearer ...", or NULL) has one of the keys; which, in *out_index. Takes
-// as long whatever is in it.
-bool rn_keys_match(const rn_keys *keys, const char *authorization, size_t *out_index);
+// Whether the value of Authorization ("Bearer ...", or empty) has one of the keys; which, in
+// *out_index. Takes as long whatever is in it.
+bool rn_keys_match(const rn_keys *keys, rn_str value, size_t *out_index);
 
 // ---- a connection and its request ---------------------------------------------------------------
 
+// What a connection does next.
+typedef enum rn_client_state {
+    RN_CLIENT_FREE,      // nobody's record
+    RN_CLIENT_HANDSHAKE, // of TLS
+    RN_CLIENT_HEAD,      // waits for a request, or the rest of its head
+    RN_CLIENT_BODY,      // ... of its body
+    RN_CLIENT_ANSWER,    // an answer is being made
+    RN_CLIENT_SEND,      // ... and sent
+    RN_CLIENT_DISCARD,   // it was refused; what is left of its body is thrown away
+    RN_CLIENT_LINGER,    // all is said; until the other side has closed, too
+    RN_CLIENT_GONE,      // closed; a wake is still to come
+} rn_client_state;
+
+// What it waits for.
+typedef enum rn_step {
+    RN_STEP_ON, // nothing: there is more to do
+    RN_STEP_IN,
+    RN_STEP_OUT,
+    RN_STEP_SLEEP, // until it is woken
+    RN_STEP_CLOSE, // to be closed
+} rn_step;
+
+// Where an answer's body comes from.
+typedef struct rn_http_source {
+    rn_str memory;  // what is left of it
+    int file;       // -1: none; closed at the end
+    uint64_t bytes; // left of the file
+    bool reply;     // of the job's
+    bool chunked;
+} rn_http_source;
+
 typedef struct rn_client {
     rn_http *http;
-    struct MHD_Connection *connection; // NULL: not in use
-    struct rn_client *next_free;
-    int socket;
-    bool surplus;              // above the limit: refused as soon as it asks
-    uint64_t address;          // hashed
-    _Atomic uint64_t since_ns; // a request is awaited or received since then; 0: it is complete
-    _Atomic bool unread;       // the last answer is still in the system's buffers: it is under way
-    _Atomic bool asleep;       // suspended: libmicrohttpd leaves the socket alone until `wake`
+    struct rn_client *next_free, *next_woken;
+    rn_client_state state;
+    uint32_t events; // of epoll, asked for
+    rn_wire wire;
+    bool surplus;       // above a limit
+    uint64_t address;   // hashed
+    uint64_t since_ns;  // a request is awaited or received since then
+    uint64_t active_ns; // bytes came or went
 
-    // The watcher's.
-    bool pinned;        // the job must stay
-    bool doomed;        // the client is gone: its job is to be cancelled
-    bool cancelled;     // ... and has been
+    bool asleep;        // `wake` follows
+    bool woken;         // under http->lock
+    bool half_closed;   // while it slept the other side stopped sending, or is gone
     bool may_probe;     // HTTP/1.1 without TLS, and nothing of the answer is sent yet
-    uint64_t probed_ns; // half-closed: when it was last asked whether it is there
+    uint64_t probed_ns; // when it was last asked whether it is there
 
-    // The request's; pointers, counts and flags are zero when there is none.
+    char *in; // (RN_HTTP_INPUT_BYTES), or NULL
+    size_t in_bytes, scanned;
+
+    // The request's; zero when there is none.
+    size_t head_bytes; // of `in`; its texts hold until the end
+    const char *method, *path;
+    rn_str query;
+    bool is_http10, is_head;
     bool close; // the connection ends with the answer
+    bool chunked, body_ended, expects_continue;
     const rn_route *route;
-    uint64_t who;                 // asks, for fairness
-    uint32_t key;                 // that it has shown, counted from 1; 0: none
-    struct MHD_Response *refusal; // waits for the end of the body
-    uint16_t refusal_status;
+    uint64_t who;    // asks, for fairness
+    uint32_t key;    // that it has shown, counted from 1; 0: none
+    bool owed;       // all of it is there, and its answer is not out
+    bool counted;    // as under way
+    bool unread;     // ... still, because the last answer lies in the system's buffers
     uint64_t length; // of the body, as the head says; 0: it does not
-    char *body;      // (body_capacity)
+    uint64_t left;   // of it
+    rn_chunks chunks;
+    char *body; // (body_capacity)
     size_t body_bytes, body_capacity;
     uint64_t room_bytes;   // taken for it
     uint64_t thrown_bytes; // of a body that is refused
@@ -99,99 +146,116 @@ typedef struct rn_client {
     rn_allocator answers;
     rn_job *job;
     rn_reply reply; // where job is not NULL
+    char *out;      // (RN_HTTP_OUTPUT_BYTES), or NULL
+    size_t out_bytes, sent;
+    rn_http_source source;
 } rn_client;
 
 struct rn_http {
     rn_server *server;
-    const rn_mhd *mhd;
-    struct MHD_Daemon *daemon;
     rn_keys keys;
-    rn_buffer certificate, certificate_key;
+    rn_tls *tls; // NULL: plain
+    int listening, epoll, bell;
     uint16_t port;
     bool is_local;            // only this machine can reach it
+    bool paused;              // no new connections until the next look: descriptors are short
     uint32_t client_count;    // records
     uint32_t answers_at_once; // requests that may be under way
-    _Atomic uint32_t open_requests;
-    _Atomic bool closing; // no new connections; those that are there are closed after their answer
+    uint32_t per_address, per_client; // connections of one, and requests under way
+    pthread_t thread;
+    bool started;
 
-    pthread_mutex_t lock; // what follows, and of clients: socket, pinned; waking
-    pthread_cond_t changed;
-    rn_client *clients; // (client_count)
-    uint32_t fresh;     // records never used before begin here
-    uint32_t in_use;
+    rn_client *clients;           // (client_count)
+    uint32_t fresh;               // records never used before begin here
+    uint32_t in_use, most_in_use; // since memory was given back
+    uint32_t regular, surplus;    // connections within the limits, and above
+    uint32_t open_requests;
     rn_client *free_clients;
-    _Atomic bool ending; // every request is cut off
 
-    struct rn_http_watch {
-        pthread_t thread;
-        bool started;
-        int stop;              // an eventfd
-        struct pollfd *polled; // (answers_at_once)
-        rn_client **looked_at; // (answers_at_once)
-        uint32_t most_in_use;  // connections, since memory was given back
-    } watch;
+    _Atomic uint32_t owed; // whole requests whose answers are not sent
+    _Atomic bool closing;  // no new connections; those that are there are closed after their answer
+    _Atomic bool ending;   // every request is cut off, then the thread ends
+
+    pthread_mutex_t lock; // of what follows
+    rn_client *woken;
 };
 
-// ---- is it one request --------------------------------------------------------------------------
+// ---- http_loop.c --------------------------------------------------------------------------------
 
-typedef struct rn_framing {
-    bool has_length, chunked, expects_continue;
-    uint64_t length;
-} rn_framing;
+void *rn_http_main(void *http);
+// Does all that can be done now.
+void rn_http_advance(rn_client *client);
+// Closes the connection and gives the record back, at once or after the wake that is still to come.
+void rn_http_close(rn_client *client);
+// Rings for the thread. Any thread.
+void rn_http_ring(rn_http *http);
 
-// False: *out_problem (400, 431, 501); the connection must be closed, because where the next
-// request begins is anybody's guess.
-bool rn_framing_read(const rn_http *http, struct MHD_Connection *connection, const char *version,
-                     rn_framing *out, rn_problem *out_problem);
+// ---- http_place.c -------------------------------------------------------------------------------
 
-// ---- a request's way ----------------------------------------------------------------------------
-
-// libmicrohttpd's MHD_AccessHandlerCallback and MHD_RequestCompletedCallback.
-enum MHD_Result rn_http_request_go(void *http, struct MHD_Connection *connection, const char *path,
-                                   const char *method, const char *version, const char *data,
-                                   size_t *data_bytes, void **request);
-void rn_http_request_end(void *http, struct MHD_Connection *connection, void **request,
-                         enum MHD_RequestTerminationCode code);
-
+// A connection comes: within the limits, or one of the surplus; where there are too many of those,
+// the one that has been silent longest is closed. False: there is no place at all.
+bool rn_http_place_enter(rn_client *client);
+void rn_http_place_leave(rn_client *client);
+// A request that may be answered takes the place of a connection that waits for its client. False:
+// all have something to do (*out_problem: 429, 503).
+bool rn_http_place_claim(rn_client *client, rn_problem *out_problem);
+// One that waits is closed to make room. False: there is none.
+bool rn_http_place_free(rn_http *http);
+// Whether another request may be under way, of all and of this client. False: *out_problem.
+bool rn_http_place_has_room(const rn_client *client, rn_problem *out_problem);
+// It is under way, until its answer is read. It is no longer: read or not.
+void rn_http_place_count(rn_client *client);
+void rn_http_place_settle(rn_client *client);
 // Whether the system has more than RN_HTTP_LEFT_BYTES that the client has not taken.
 bool rn_http_is_unread(const rn_client *client);
-// The last answer is no longer under way, read or not.
-void rn_http_settle(rn_client *client);
 
-const char *rn_http_header(const rn_client *client, const char *name); // or NULL
+// ---- http_request.c -----------------------------------------------------------------------------
+
+rn_step rn_http_read_head(rn_client *client);
+rn_step rn_http_read_body(rn_client *client); // or throws it away
+// Its answer is out, or it broke off: nothing of the request is left.
+void rn_http_request_end(rn_client *client);
 // Gives back the body and its share of the room.
 void rn_http_free_body(rn_client *client);
 
-// ---- answers ------------------------------------------------------------------------------------
+// ---- http_answer.c ------------------------------------------------------------------------------
 
-// Adds what every answer has; `type` may be NULL.
-void rn_http_dress(const rn_client *client, struct MHD_Response *response, const char *type);
-// A problem's answer, counted as refused; NULL: no memory even for that. `allow` as of
-// rn_route_find, or NULL.
-struct MHD_Response *rn_http_refusal(const rn_client *client, const rn_problem *problem,
-                                     const char *allow);
-// Both queue an answer and return what libmicrohttpd is to be told.
-enum MHD_Result rn_http_refuse(rn_client *client, const rn_problem *problem, const char *allow);
-enum MHD_Result rn_http_send(rn_client *client, unsigned status, struct MHD_Response *response);
+// The head of an answer while it is written.
+typedef struct rn_head_text {
+    size_t bytes;
+    char text[1536]; // more than the longest
+} rn_head_text;
+
+// Begins with what every answer has; `type` may be NULL.
+void rn_head_begin(const rn_client *client, unsigned status, const char *type, rn_head_text *out);
+void rn_head_add(rn_head_text *head, const char *name, const char *value);
+void rn_head_add_number(rn_head_text *head, const char *name, uint64_t value);
+
+// Says so at once, and counts it; takes no memory. What is left of the body is thrown away as it
+// comes. `allow` as of rn_route_find, or NULL.
+rn_step rn_http_refuse(rn_client *client, const rn_problem *problem, const char *allow);
 // Calls the route's handler.
-enum MHD_Result rn_http_handle(rn_client *client, const char *method, const char *path);
+rn_step rn_http_handle(rn_client *client);
 // An answer to a browser's question whether it may ask.
-enum MHD_Result rn_http_preflight(rn_client *client);
+rn_step rn_http_preflight(rn_client *client);
 
-// ---- asks ---------------------------------------------------------------------------------------
+// ---- http_send.c --------------------------------------------------------------------------------
+
+// Takes over source.file. A length of UINT64_MAX: it is not known before the end.
+rn_step rn_http_send_begin(rn_client *client, rn_head_text *head, rn_http_source source,
+                           uint64_t length);
+rn_step rn_http_send(rn_client *client);
+// The other side is told that nothing more comes.
+rn_step rn_http_linger_begin(rn_client *client);
+rn_step rn_http_linger(rn_client *client);
+
+// ---- http_ask.c ---------------------------------------------------------------------------------
 
 // At first and after each wake.
-enum MHD_Result rn_http_ask(rn_client *client);
+rn_step rn_http_ask(rn_client *client);
+// There is nothing to read: sleeps. False: there is by now.
+bool rn_http_ask_sleep(rn_client *client);
 // The request is over: its job is left.
 void rn_http_ask_end(rn_client *client);
-// Ends the job of a client that sleeps, which wakes it; called with http->lock, which is released
-// meanwhile. Once is enough: later calls do nothing.
-void rn_http_ask_cancel(rn_client *client);
-
-// ---- the watcher --------------------------------------------------------------------------------
-
-RN_MUST_USE rn_status rn_http_watch_start(rn_http *http);
-// NULL-safe fields: also after a start that failed.
-void rn_http_watch_stop(rn_http *http);
 
 #endif

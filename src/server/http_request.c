@@ -1,11 +1,11 @@
-// http_request.c — a request's way. libmicrohttpd calls once with the head, then with pieces of the
-// body, then once (and again after each wake) when all of it is there.
+// http_request.c — a request's way.
 //
-//     head ─▶ framing, route, key, type, length, phase ─▶ body, taking room as it grows ─▶ answer
+//     head ─▶ host, route, key, place, length, site, type, phase ─▶ body, taking room as it grows
+//          ─▶ counted as under way ─▶ answer
 //
-// What is refused at the head is refused before its body is sent where the client waits to be told
-// ("Expect: 100-continue"), or where the body is long: then the connection is closed behind the
-// answer. A short body is read and thrown away, so that the connection can go on.
+// What is refused at the head is told at once. A short body is then thrown away as it comes, so
+// that the connection can go on; behind a long one, and where the client waits to be told ("Expect:
+// 100-continue"), the connection is closed.
 #include "server/http_parts.h"
 
 #include "base/clock.h"
@@ -14,16 +14,39 @@
 #include "memory/account.h"
 
 #include <arpa/inet.h>
-#include <linux/sockios.h>
 #include <strings.h>
-#include <sys/ioctl.h>
+#include <unistd.h>
 
 #define FROM        RN_HOST_IO
 #define SHORT_BYTES ((uint64_t)64 << 10) // of a body that is thrown away rather than cut off
 #define THROW_BYTES ((uint64_t)64 << 20) // of one without a length that has grown too long
 
-const char *rn_http_header(const rn_client *client, const char *name) {
-    return client->http->mhd->lookup_connection_value(client->connection, MHD_HEADER_KIND, name);
+// ---- bytes --------------------------------------------------------------------------------------
+
+// There is always room behind a head.
+static rn_step receive(rn_client *client) {
+    void *block = client->in;
+    size_t bytes = 0;
+    if (!block && rn_alloc(FROM, RN_HTTP_INPUT_BYTES, &block) != RN_OK) return RN_STEP_CLOSE;
+    client->in = block;
+    rn_wire_news news = rn_wire_receive(&client->wire, client->in + client->in_bytes,
+                                        RN_HTTP_INPUT_BYTES - client->in_bytes, &bytes);
+    client->in_bytes += bytes;
+    if (news == RN_WIRE_DONE) {
+        client->active_ns = rn_clock_ns();
+        return RN_STEP_ON;
+    }
+    if (client->in_bytes == 0) {
+        rn_free(FROM, client->in, RN_HTTP_INPUT_BYTES);
+        client->in = NULL;
+    }
+    return news == RN_WIRE_IN ? RN_STEP_IN : news == RN_WIRE_OUT ? RN_STEP_OUT : RN_STEP_CLOSE;
+}
+
+// Takes bytes behind the first `at` out.
+static void drop(rn_client *client, size_t at, size_t bytes) {
+    memmove(client->in + at, client->in + at + bytes, client->in_bytes - at - bytes);
+    client->in_bytes -= bytes;
 }
 
 // ---- the body -----------------------------------------------------------------------------------
@@ -34,14 +57,6 @@ void rn_http_free_body(rn_client *client) {
     client->body_bytes = client->body_capacity = 0;
     rn_room_give_back(&client->http->server->room, client->room_bytes);
     client->room_bytes = 0;
-}
-
-static enum MHD_Result refuse_later(rn_client *client, const rn_problem *problem,
-                                    const char *allow) {
-    rn_http_free_body(client);
-    client->refusal = rn_http_refusal(client, problem, allow);
-    client->refusal_status = problem->http;
-    return client->refusal ? MHD_YES : MHD_NO;
 }
 
 // Three times the bytes of the room: enough for the body while it is copied to a larger block, and
@@ -69,41 +84,65 @@ static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) 
     return true;
 }
 
-static void set_too_long(const rn_client *client, rn_problem *out) {
+static bool refuse_length(const rn_client *client, rn_problem *out) {
     uint64_t limit = client->http->server->options.limits.body_bytes;
-    rn_problem_set(out, 413, "body_too_large", "", "a request may have %s (%llu bytes), no more",
-                   rn_size_format(limit).text, (unsigned long long)limit);
+    return rn_problem_set(out, 413, "body_too_large", "",
+                          "a request may have %s (%llu bytes), no more", rn_size_format(limit).text,
+                          (unsigned long long)limit);
 }
 
-static enum MHD_Result take_body(rn_client *client, const char *data, size_t *bytes) {
-    size_t count = *bytes;
+static bool take_piece(rn_client *client, rn_str piece, rn_problem *out) {
+    size_t bytes = client->body_bytes + piece.bytes;
+    if (bytes > client->http->server->options.limits.body_bytes) return refuse_length(client, out);
+    if (bytes > client->body_capacity && !grow_body(client, bytes, out)) return false;
+    memcpy(client->body + client->body_bytes, piece.data, piece.bytes);
+    client->body_bytes = bytes;
+    return true;
+}
+
+// The next piece of what is there; false: it is no body.
+static bool next_piece(rn_client *client, size_t *out_used, rn_str *out_piece) {
+    const char *data = client->in + client->head_bytes;
+    size_t bytes = client->in_bytes - client->head_bytes;
+    *out_piece = (rn_str){NULL, 0};
+    if (client->chunked) {
+        rn_chunks_news news = rn_chunks_take(&client->chunks, data, bytes, out_used, out_piece);
+        client->body_ended = news == RN_CHUNKS_END;
+        return news != RN_CHUNKS_WRONG;
+    }
+    *out_used = bytes < client->left ? bytes : (size_t)client->left;
+    *out_piece = (rn_str){data, *out_used};
+    client->left -= *out_used;
+    client->body_ended = client->left == 0;
+    return true;
+}
+
+static rn_step refuse_chunk(rn_client *client) {
     rn_problem problem;
-    *bytes = 0;
-    if (client->refusal) {
-        client->thrown_bytes += count;
-        return client->thrown_bytes <= THROW_BYTES ? MHD_YES : MHD_NO;
-    }
-    if (client->body_bytes + count > client->http->server->options.limits.body_bytes) {
-        set_too_long(client, &problem);
-        return refuse_later(client, &problem, NULL);
-    }
-    if (client->body_bytes + count > client->body_capacity &&
-        !grow_body(client, client->body_bytes + count, &problem))
-        return refuse_later(client, &problem, NULL);
-    memcpy(client->body + client->body_bytes, data, count);
-    client->body_bytes += count;
-    return MHD_YES;
+    if (client->state == RN_CLIENT_DISCARD) return RN_STEP_CLOSE; // it has its answer
+    (void)rn_problem_set(&problem, 400, "bad_request", "", "the body is not chunked as it should");
+    client->close = true;
+    return rn_http_refuse(client, &problem, NULL);
+}
+
+// Clients that wait for it send their body now.
+static rn_step tell_continue(rn_client *client) {
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    size_t sent = 0;
+    client->expects_continue = false;
+    rn_wire_news news = rn_wire_send(&client->wire, text, sizeof text - 1, &sent);
+    return news == RN_WIRE_DONE && sent == sizeof text - 1 ? RN_STEP_ON : RN_STEP_CLOSE;
 }
 
 // ---- the head -----------------------------------------------------------------------------------
 
-static bool check_key(rn_client *client, rn_problem *out) {
+static bool check_key(rn_client *client, const rn_http_head *head, rn_problem *out) {
     const rn_keys *keys = &client->http->keys;
     size_t index = 0;
     client->who = client->address;
     client->key = 0;
     if (!keys->count || !client->route || client->route->open) return true;
-    if (rn_keys_match(keys, rn_http_header(client, "Authorization"), &index)) {
+    if (rn_keys_match(keys, rn_http_head_find(head, "Authorization"), &index)) {
         client->who = rn_hash(&index, sizeof index, 1);
         client->key = (uint32_t)index + 1;
         return true;
@@ -112,72 +151,109 @@ static bool check_key(rn_client *client, rn_problem *out) {
                           "this server wants a key: Authorization: Bearer KEY");
 }
 
-// "localhost", "box:8000", "host.docker.internal", "127.0.0.1:8000", "[::1]": no name that a
-// stranger could own.
-static bool is_local_name(const char *host) {
-    static const char *const local[] = {"localhost", "local", "internal"};
-    char name[256];
+// The name of "name:8000" or "[::1]:8000".
+static rn_str host_name(rn_str host) {
+    bool wide = host.bytes && host.data[0] == '[';
+    const char *end = host.bytes ? memchr(host.data, wide ? ']' : ':', host.bytes) : NULL;
+    size_t bytes = end ? (size_t)(end - host.data) : host.bytes;
+    if (!wide) return (rn_str){host.data, bytes};
+    return (rn_str){host.data + 1, end ? bytes - 1 : 0};
+}
+
+// An address, "localhost", "a.localhost", or what the server was told that it is called: no name
+// that a stranger could own, or could make somebody's network resolve.
+static bool is_own_name(const rn_http *http, rn_str host) {
+    const rn_server_options *options = &http->server->options;
+    static const rn_str local = RN_STR(".localhost");
+    rn_str name = host_name(host);
+    char text[64];
     struct in6_addr address;
-    bool wide = host[0] == '[';
-    if (wide) host++;
-    size_t bytes = strcspn(host, wide ? "]" : ":");
-    if (bytes >= sizeof name) return false;
-    memcpy(name, host, bytes);
-    name[bytes] = 0;
-    if (inet_pton(wide ? AF_INET6 : AF_INET, name, &address) == 1) return true;
-    const char *last = strrchr(name, '.');
-    for (size_t i = 0; last && i < sizeof local / sizeof *local; i++)
-        if (strcasecmp(last + 1, local[i]) == 0) return true;
-    return !last;
+    for (size_t i = 0; i < options->host_name_count; i++)
+        if (rn_str_equal_ignoring_case(name, rn_str_from(options->host_names[i]))) return true;
+    if (rn_str_equal_ignoring_case(name, RN_STR("localhost"))) return true;
+    if (name.bytes > local.bytes &&
+        rn_str_equal_ignoring_case((rn_str){name.data + name.bytes - local.bytes, local.bytes},
+                                   local))
+        return true;
+    if (name.bytes >= sizeof text) return false;
+    memcpy(text, name.data, name.bytes);
+    text[name.bytes] = 0;
+    return inet_pton(host.data[0] == '[' ? AF_INET6 : AF_INET, text, &address) == 1;
 }
 
 // A page may have its own site's name point to this machine, and is then no stranger to a browser.
 // That is what a server for this machine only looks out for; a page has no key, and a certificate
 // would not fit its name.
-static bool check_host(const rn_client *client, const char *version, rn_problem *out) {
+static bool check_host(const rn_client *client, const rn_http_head *head, rn_problem *out) {
     const rn_http *http = client->http;
-    const char *host = rn_http_header(client, "Host");
-    if (!host && strcmp(version, "HTTP/1.0") != 0)
-        return rn_problem_set(out, 400, "bad_request", "", "there is no Host header");
-    if (!host || !http->is_local || http->keys.count || http->server->options.tls_key) return true;
-    if (is_local_name(host)) return true;
+    if (!head->host.bytes || !http->is_local || http->keys.count || http->tls) return true;
+    if (is_own_name(http, head->host)) return true;
     return rn_problem_set(
         out, 403, "foreign_host", "",
-        "this server answers to localhost only: its own machine's (a proxy in front "
-        "sends Host: localhost, or there is an --api-key)");
+        "this server answers to localhost and to addresses only (--host-name adds "
+        "a name, with an --api-key any will do)");
 }
 
 // Browsers say whose page asks; old ones, and all where the connection is not safe, say at least
 // that a page does, and ask before they send JSON as such for another's page.
-static bool is_foreign(const rn_client *client) {
-    const char *site = rn_http_header(client, "Sec-Fetch-Site");
-    if (site) return strcmp(site, "cross-site") == 0 || strcmp(site, "same-site") == 0;
-    return rn_http_header(client, "Origin") && !rn_http_header(client, "Content-Type");
+static bool is_foreign(const rn_http_head *head) {
+    rn_str site = rn_http_head_find(head, "Sec-Fetch-Site");
+    if (site.data)
+        return rn_str_equal(site, RN_STR("cross-site")) || rn_str_equal(site, RN_STR("same-site"));
+    return rn_http_head_find(head, "Origin").data && !rn_http_head_find(head, "Content-Type").data;
 }
 
 // What a page of another site may not read it may not have done for it either: else any page could
 // keep a server on its visitor's machine busy.
-static bool check_site(const rn_client *client, rn_problem *out) {
+static bool check_site(const rn_client *client, const rn_http_head *head, rn_problem *out) {
     const char *allowed = client->http->server->options.cors_origin;
-    const char *origin = rn_http_header(client, "Origin");
-    if (!is_foreign(client)) return true;
-    if (allowed && (strcmp(allowed, "*") == 0 || (origin && strcmp(allowed, origin) == 0)))
+    if (!is_foreign(head)) return true;
+    rn_str origin = rn_http_head_find(head, "Origin");
+    if (allowed && (strcmp(allowed, "*") == 0 || rn_str_equal(origin, rn_str_from(allowed))))
         return true;
     return rn_problem_set(out, 403, "cross_origin", "",
                           "pages of other sites may not ask this server (--cors lets them)");
 }
 
+static rn_str cut(rn_str *rest, char mark) {
+    const char *end = rest->bytes ? memchr(rest->data, mark, rest->bytes) : NULL;
+    size_t bytes = end ? (size_t)(end - rest->data) : rest->bytes, used = bytes + (end != NULL);
+    rn_str first = {rest->data, bytes};
+    *rest = (rn_str){rest->data + used, rest->bytes - used};
+    while (first.bytes && strchr(" \t", first.data[0]))
+        first = (rn_str){first.data + 1, first.bytes - 1};
+    while (first.bytes && strchr(" \t", first.data[first.bytes - 1]))
+        first.bytes--;
+    return first;
+}
+
+// JSON is UTF-8. What is ASCII is that, too.
+static bool is_utf8(rn_str name) {
+    if (name.bytes >= 2 && name.data[0] == '"' && name.data[name.bytes - 1] == '"')
+        name = (rn_str){name.data + 1, name.bytes - 2};
+    return rn_str_equal_ignoring_case(name, RN_STR("utf-8")) ||
+           rn_str_equal_ignoring_case(name, RN_STR("utf8")) ||
+           rn_str_equal_ignoring_case(name, RN_STR("us-ascii"));
+}
+
 // "application/json; charset=utf-8" is JSON, and so is what does not say.
-static bool check_type(const rn_client *client, rn_problem *out) {
-    rn_str type = rn_str_from(rn_http_header(client, "Content-Type"));
-    if (!type.bytes) return true;
-    const char *end = memchr(type.data, ';', type.bytes);
-    if (end) type.bytes = (size_t)(end - type.data);
-    while (type.bytes && strchr(" \t", type.data[type.bytes - 1]))
-        type.bytes--;
-    if (rn_str_equal_ignoring_case(type, RN_STR("application/json"))) return true;
-    return rn_problem_set(out, 415, "unsupported_media_type", "",
-                          "the body must be JSON (Content-Type: application/json)");
+static bool check_type(const rn_http_head *head, rn_problem *out) {
+    rn_str rest = rn_http_head_find(head, "Content-Type"), given = rest;
+    rn_str encoding = rn_http_head_find(head, "Content-Encoding");
+    if (encoding.bytes && !rn_str_equal_ignoring_case(encoding, RN_STR("identity")))
+        return rn_problem_set(out, 415, "unsupported_media_type", "",
+                              "the body must be sent as it is, without Content-Encoding");
+    rn_str type = cut(&rest, ';');
+    if (given.bytes && !rn_str_equal_ignoring_case(type, RN_STR("application/json")))
+        return rn_problem_set(out, 415, "unsupported_media_type", "",
+                              "the body must be JSON (Content-Type: application/json)");
+    while (rest.bytes) {
+        rn_str value = cut(&rest, ';'), name = cut(&value, '=');
+        if (rn_str_equal_ignoring_case(name, RN_STR("charset")) && !is_utf8(value))
+            return rn_problem_set(out, 415, "unsupported_media_type", "",
+                                  "the body must be UTF-8, as JSON is");
+    }
+    return true;
 }
 
 static bool check_phase(const rn_client *client, rn_problem *out) {
@@ -187,133 +263,145 @@ static bool check_phase(const rn_client *client, rn_problem *out) {
     return facts.phase == RN_PHASE_READY || rn_phase_refuse(facts.phase, &facts.failure, out);
 }
 
-static bool check_length(const rn_client *client, const rn_framing *framing, rn_problem *out) {
-    if (framing->length <= client->http->server->options.limits.body_bytes) return true;
-    set_too_long(client, out);
-    return false;
-}
-
 // A probe must learn that the server lives, however crowded it is.
 static bool is_probe(const rn_route *route) {
     return route && (route->handler == rn_handle_live || route->handler == rn_handle_ready);
 }
 
-static bool check_crowd(rn_client *client, rn_problem *out) {
-    const rn_http *http = client->http;
-    bool many = atomic_load(&http->open_requests) > http->answers_at_once;
-    if ((!client->surplus && !many) || is_probe(client->route)) return true;
-    rn_problem_set(out, client->surplus ? 503 : 429, "too_many_connections", "",
-                   client->surplus ? "all %u connections are taken" : "%u requests are under way",
-                   client->surplus ? http->server->options.limits.connections
-                                   : http->answers_at_once);
-    out->retry_seconds = 1;
-    client->close = true;
-    return false;
+// Who is not let in takes nobody's place.
+static bool check_place(rn_client *client, rn_problem *out) {
+    if (is_probe(client->route)) return true;
+    return rn_http_place_claim(client, out) && rn_http_place_has_room(client, out);
 }
 
-static bool is_preflight(const rn_client *client, const char *method, const char *allow) {
-    return allow[0] && strcmp(method, "OPTIONS") == 0 && client->http->server->options.cors_origin;
+static bool is_preflight(const rn_client *client, const char *allow) {
+    return allow[0] && strcmp(client->method, "OPTIONS") == 0 &&
+           client->http->server->options.cors_origin;
 }
 
-static bool check_route(rn_client *client, const char *method, const char *path, char allow[64],
-                        rn_problem *out) {
-    client->route = rn_route_find(method, path, allow, out);
-    return client->route || is_preflight(client, method, allow);
+static bool check_head(rn_client *client, const rn_http_head *head, char allow[64],
+                       rn_problem *out) {
+    if (!check_host(client, head, out)) return false;
+    client->route = rn_route_find(client->method, client->path, allow, out);
+    if (!client->route && !is_preflight(client, allow)) return false;
+    if (!check_key(client, head, out) || !check_place(client, out)) return false;
+    if (head->length > client->http->server->options.limits.body_bytes)
+        return refuse_length(client, out);
+    if (!client->route || strcmp(client->method, "POST") != 0) return true;
+    return check_site(client, head, out) && check_type(head, out) && check_phase(client, out);
 }
 
-static bool check_head(rn_client *client, const char *method, const char *path,
-                       const rn_framing *framing, char allow[64], rn_problem *out) {
-    if (!check_route(client, method, path, allow, out)) return false;
-    if (!check_crowd(client, out)) return false;
-    if (!check_key(client, out) || !check_length(client, framing, out)) return false;
-    if (!client->route || strcmp(method, "POST") != 0) return true;
-    return check_site(client, out) && check_type(client, out) && check_phase(client, out);
-}
-
-bool rn_http_is_unread(const rn_client *client) {
-    int bytes = 0;
-    return ioctl(client->socket, SIOCOUTQ, &bytes) == 0 && bytes > RN_HTTP_LEFT_BYTES;
-}
-
-void rn_http_settle(rn_client *client) {
-    if (atomic_exchange(&client->unread, false)) atomic_fetch_sub(&client->http->open_requests, 1);
-}
-
-static void begin(rn_client *client, const char *version) {
-    const rn_http *http = client->http;
-    rn_http_settle(client);
-    client->may_probe = strcmp(version, "HTTP/1.1") == 0 && !http->server->options.tls_key;
-    rn_buffer_init(&client->answer, FROM, 0);
-    atomic_fetch_add(&client->http->open_requests, 1);
-}
-
-static enum MHD_Result take_head(rn_client *client, const char *method, const char *path,
-                                 const char *version) {
-    rn_framing framing;
+static rn_step take_head(rn_client *client, const rn_http_head *head) {
     rn_problem problem;
     char allow[64] = "";
-    begin(client, version);
-    if (!rn_framing_read(client->http, client->connection, version, &framing, &problem)) {
-        client->close = true;
-        return rn_http_refuse(client, &problem, NULL);
-    }
-    client->length = framing.length;
-    if (check_host(client, version, &problem) &&
-        check_head(client, method, path, &framing, allow, &problem))
-        return MHD_YES;
-    bool is_short = !framing.chunked && framing.length <= SHORT_BYTES && !framing.expects_continue;
-    if (is_short) return refuse_later(client, &problem, allow);
-    client->close = true;
+    client->method = head->method;
+    client->path = head->path;
+    client->query = head->query;
+    client->is_http10 = head->is_http10;
+    client->is_head = strcmp(head->method, "HEAD") == 0;
+    client->close = head->close;
+    client->chunked = head->chunked;
+    client->expects_continue = head->expects_continue;
+    client->length = client->left = head->length;
+    client->body_ended = !head->chunked && head->length == 0;
+    client->may_probe = !head->is_http10 && !client->http->tls;
+    client->state = RN_CLIENT_BODY;
+    if (check_head(client, head, allow, &problem)) return RN_STEP_ON;
+    if (head->chunked || head->length > SHORT_BYTES || head->expects_continue) client->close = true;
     return rn_http_refuse(client, &problem, allow);
+}
+
+// An empty line may stand before a request.
+static void skip_empty_line(rn_client *client) {
+    while (client->in_bytes >= 2 && client->in[0] == '\r' && client->in[1] == '\n') {
+        drop(client, 0, 2);
+        client->scanned = 0;
+    }
+}
+
+rn_step rn_http_read_head(rn_client *client) {
+    rn_http_head head;
+    rn_problem problem;
+    skip_empty_line(client);
+    if (client->in_bytes == 0) return receive(client);
+    rn_head_news news = rn_http_head_read(client->in, client->in_bytes, &client->scanned, &head,
+                                          &client->head_bytes, &problem);
+    if (news == RN_HEAD_MORE) return receive(client);
+    if (news == RN_HEAD_WHOLE) return take_head(client, &head);
+    client->close = true;
+    return rn_http_refuse(client, &problem, NULL);
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static enum MHD_Result take_end(rn_client *client, const char *method, const char *path) {
-    atomic_store(&client->since_ns, 0);
-    if (client->refusal) {
-        struct MHD_Response *refusal = client->refusal;
-        client->refusal = NULL;
-        return rn_http_send(client, client->refusal_status, refusal);
-    }
+static rn_step take_end(rn_client *client) {
+    rn_problem problem;
+    client->owed = true;
+    atomic_fetch_add(&client->http->owed, 1);
     if (!client->route) return rn_http_preflight(client); // what else has none was refused
-    if (client->route->handler) return rn_http_handle(client, method, path);
-    return rn_http_ask(client);
+    if (!is_probe(client->route)) {
+        if (!rn_http_place_has_room(client, &problem))
+            return rn_http_refuse(client, &problem, NULL);
+        rn_http_place_count(client);
+    }
+    if (client->route->handler) return rn_http_handle(client);
+    client->state = RN_CLIENT_ANSWER;
+    return RN_STEP_ON;
 }
 
-enum MHD_Result rn_http_request_go(void *self, struct MHD_Connection *connection, const char *path,
-                                   const char *method, const char *version, const char *data,
-                                   size_t *data_bytes, void **request) {
-    rn_http *http = self;
-    rn_client *client = *request;
-    if (client && *data_bytes) return take_body(client, data, data_bytes);
-    if (client) return take_end(client, method, path);
-    const union MHD_ConnectionInfo *info =
-        http->mhd->get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    client = info ? info->socket_context : NULL;
-    if (!client) return MHD_NO;
-    *request = client;
-    return take_head(client, method, path, version);
+static rn_step end_body(rn_client *client) {
+    if (client->state == RN_CLIENT_BODY) return take_end(client);
+    rn_http_request_end(client);
+    return RN_STEP_ON;
 }
 
-void rn_http_request_end(void *self, struct MHD_Connection *connection, void **request,
-                         enum MHD_RequestTerminationCode code) {
-    rn_client *client = *request;
-    rn_http *http = self;
-    (void)connection;
-    (void)code;
-    if (!client) return;
+rn_step rn_http_read_body(rn_client *client) {
+    rn_problem problem;
+    rn_str piece;
+    size_t used = 0;
+    bool taken = true;
+    if (client->body_ended) return end_body(client);
+    if (client->in_bytes == client->head_bytes) {
+        rn_step step = client->expects_continue ? tell_continue(client) : RN_STEP_ON;
+        return step == RN_STEP_ON ? receive(client) : step;
+    }
+    if (!next_piece(client, &used, &piece)) return refuse_chunk(client);
+    if (client->state == RN_CLIENT_BODY && piece.bytes) taken = take_piece(client, piece, &problem);
+    if (client->state == RN_CLIENT_DISCARD) client->thrown_bytes += piece.bytes;
+    drop(client, client->head_bytes, used);
+    if (client->thrown_bytes > THROW_BYTES) return RN_STEP_CLOSE;
+    return taken ? RN_STEP_ON : rn_http_refuse(client, &problem, NULL);
+}
+
+static void end_answer(rn_client *client) {
     rn_http_ask_end(client);
     rn_http_free_body(client);
     rn_buffer_free(&client->answer);
-    if (client->refusal) http->mhd->destroy_response(client->refusal);
-    client->refusal = NULL;
-    client->close = false;
+    if (client->source.file >= 0) close(client->source.file);
+    client->source = (rn_http_source){.file = -1};
+    rn_free(FROM, client->out, RN_HTTP_OUTPUT_BYTES);
+    client->out = NULL;
+    client->out_bytes = client->sent = 0;
+    if (client->owed) atomic_fetch_sub(&client->http->owed, 1);
+    client->owed = false;
+}
+
+void rn_http_request_end(rn_client *client) {
+    bool gone = client->state == RN_CLIENT_GONE;
+    end_answer(client);
+    if (client->in) drop(client, 0, client->head_bytes);
+    client->head_bytes = client->scanned = 0;
+    client->method = client->path = NULL;
+    client->query = (rn_str){NULL, 0};
     client->route = NULL;
-    client->thrown_bytes = 0;
-    client->probed_ns = 0;
-    atomic_store(&client->since_ns, rn_clock_ns());
-    atomic_store(&client->unread, true);
-    if (!rn_http_is_unread(client)) rn_http_settle(client);
-    *request = NULL;
+    client->close = client->half_closed = client->body_ended = false;
+    client->is_head = client->is_http10 = false;
+    client->chunks = (rn_chunks){.at = 0};
+    client->length = client->left = client->thrown_bytes = client->probed_ns = 0;
+    client->since_ns = rn_clock_ns();
+    if (!gone) client->state = RN_CLIENT_HEAD;
+    if (gone || !rn_http_is_unread(client))
+        rn_http_place_settle(client);
+    else
+        client->unread = client->counted;
 }

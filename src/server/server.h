@@ -1,6 +1,6 @@
 // server.h — a server's parts, and what the endpoints are handed.
 //
-//     server.c    life                 http*.c     connections (libmicrohttpd), routes
+//     server.c    life                 http*.c     connections, routes
 //     ask*.c      JSON to a request    job.c       a request under way
 //     engine*.c   the generator        reply*.c    pieces to JSON and events
 //     health.c, metrics.c, ...         endpoints that only look
@@ -29,7 +29,7 @@ struct rn_server {
 typedef struct rn_http_request {
     const char *method, *path; // "GET", "/health"
     rn_str body;
-    const void *connection; // for rn_http_query
+    rn_str query; // pairs "name=value", each of them terminated
 } rn_http_request;
 // A value of the query ("?format=html"), or NULL; holds while the request does.
 const char *rn_http_query(const rn_http_request *request, const char *name);

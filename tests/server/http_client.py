@@ -121,7 +121,7 @@ def form(method, path, body=None, headers=None, version='HTTP/1.1'):
     headers = dict(headers or {})
     lines = [f'{method} {path} {version}']
     if not any(name.lower() == 'host' for name in headers):
-        lines.append('Host: test')
+        lines.append('Host: localhost')
     if body is not None:
         body = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
         headers.setdefault('Content-Type', 'application/json')

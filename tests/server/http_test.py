@@ -227,11 +227,10 @@ def test_pages_of_other_sites(server):
 def test_names_of_this_machine(server):
     """A page whose own name points to this machine is no other site to a browser."""
     for name in ('other.example', 'other.example:8000', '127.0.0.1.other.example', 'localhost.', 'a' * 300, '[other.example]',
-                 'localhost.other.example:80', '.'):
+                 'localhost.other.example:80', '.', 'box', 'box.local', 'host.docker.internal:1', 'localhost.local', '::1', '[::1'):
         for method, path, body in (('GET', '/plan', None), ('POST', '/generate', STORY)):
             refused(server.ask(method, path, body, {'Host': name}), 403, 'foreign_host')
-    for name in ('localhost', 'LocalHost:8000', 'a.localhost', 'box', 'box.local', 'host.docker.internal:1', '127.0.0.1:8000',
-                 '[::1]:8000', '[::1]', '192.0.2.7', ''):
+    for name in ('localhost', 'LocalHost:8000', 'a.localhost', '127.0.0.1:8000', '[::1]:8000', '[::1]', '192.0.2.7', ''):
         assert server.ask('GET', '/health/live', headers={'Host': name}).status == 200, name
     refused(server.ask('GET', '/health', headers={'Host': None}), 400, 'bad_request')
     assert server.ask('GET', '/health', headers={'Host': None}, version='HTTP/1.0').status == 200
@@ -309,8 +308,8 @@ def test_expect_continue(server):
 # ---- more than one request in one ---------------------------------------------------------------
 
 def test_requests_smuggled_in_one(server):
-    hidden = b'GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n'
-    start = b'POST /generate HTTP/1.1\r\nHost: x\r\n'
+    hidden = b'GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    start = b'POST /generate HTTP/1.1\r\nHost: localhost\r\n'
     heads = [b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n', b'Transfer-Encoding: chunked\r\nContent-Length: 5\r\n',
              b'Content-Length: 0\r\nContent-Length: %d\r\n' % len(hidden), b'Content-Length: 5\r\nContent-Length: 5\r\n',
              b'Content-Length: 5, 5\r\n', b'Content-Length: +5\r\n', b'Content-Length: -5\r\n', b'Content-Length: 0x5\r\n',
@@ -325,17 +324,16 @@ def test_requests_smuggled_in_one(server):
     for head in heads:
         with server.wire() as wire:
             wire.send(start + head + b'\r\n' + b'0\r\n\r\n' + hidden)
-            # libmicrohttpd 0.9.75 repeats the head of some of its own refusals; the connection ends all the same.
             statuses = re.findall(rb'HTTP/1.1 (\d+)', wire.everything())
-            assert statuses and set(statuses) <= {b'400', b'413', b'501'}, (head, statuses)
+            assert len(statuses) == 1 and set(statuses) <= {b'400', b'413', b'501'}, (head, statuses)
 
 
 def test_lines_that_are_no_requests(server):
-    for data in [b'\x00' * 100 + b'\r\n\r\n', b'GET\r\n\r\n', b'nonsense\r\n\r\n', b'GET / HTTP/9.9\r\nHost: x\r\n\r\n',
-                 b'GET / HTTP/1.1\r\n\r\n', b'GET  / x HTTP/1.1\r\nHost: x\r\n\r\n', b'\x16\x03\x01\x02\x00\x01\x00\x01\xfc',
+    for data in [b'\x00' * 100 + b'\r\n\r\n', b'GET\r\n\r\n', b'nonsense\r\n\r\n', b'GET / HTTP/9.9\r\nHost: localhost\r\n\r\n',
+                 b'GET / HTTP/1.1\r\n\r\n', b'GET  / x HTTP/1.1\r\nHost: localhost\r\n\r\n', b'\x16\x03\x01\x02\x00\x01\x00\x01\xfc',
                  b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', b'GET /' + b'a' * 20000 + b' HTTP/1.1\r\n\r\n',
-                 b'GET / HTTP/1.1\r\nHost: x\r\nX: ' + b'a' * 20000 + b'\r\n\r\n',
-                 b'GET / HTTP/1.1\r\nHost: x\r\n' + b'X: y\r\n' * 5000 + b'\r\n']:
+                 b'GET / HTTP/1.1\r\nHost: localhost\r\nX: ' + b'a' * 20000 + b'\r\n\r\n',
+                 b'GET / HTTP/1.1\r\nHost: localhost\r\n' + b'X: y\r\n' * 5000 + b'\r\n']:
         with server.wire() as wire:
             try:
                 wire.send(data)
@@ -419,30 +417,37 @@ def send_slowly(server):
     except (BrokenPipeError, ConnectionResetError):
         pass
     for wire in waits:
-        assert wire.ended()
+        said = wire.everything()
+        assert not said or b' 408 ' in said, said
 
 
 def check_few_connections(ration):
-    with Server(ration, '--connections', '4') as server:
-        server.until(lambda: server.metric('ration_connections') == 1)
+    """Those who say nothing make room for those who ask; those who are being answered do not."""
+    with Server(ration, '--connections', '4', '--per-address', '0', '--parallel', '8') as server:
         wires = [server.wire() for _ in range(4)]
-        answer = server.until(lambda: (a := server.ask('GET', '/health')).status == 503 and a)
+        for _ in range(3):
+            assert server.ask('GET', '/health').status == 200
+        busy = [server.wire() for _ in range(4)]
+        for wire in busy:
+            wire.send(form('POST', '/v1/completions', {**LONG, 'stream': True}))
+            assert wire.head()[0] == 200
+        answer = server.ask('GET', '/health')
         refused(answer, 503, 'too_many_connections')
-        assert server.ask('GET', '/health/live').status == 200
         assert answer.headers['retry-after'] and answer.headers['connection'] == 'close'
-        for wire in wires:
+        assert server.ask('GET', '/health/live').status == 200
+        for wire in wires + busy:
             wire.socket.close()
         server.until(lambda: server.ask('GET', '/health').status == 200)
 
 
 def check_answers_that_nobody_reads(ration):
     """They lie in the system's memory, which is planned for so many only."""
-    with Server(ration, '--waiting', '22', '--connections', '300') as server:
+    with Server(ration, '--waiting', '22', '--connections', '300', '--per-address', '0') as server:
         wires = []
         for _ in range(200):
             wires.append(server.wire())
             wires[-1].socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            wires[-1].send(form('GET', '/metrics'))
+            wires[-1].send(form('GET', '/openapi.json'))  # more than buffers hold
         server.until(lambda: server.ask('GET', '/metrics').status == 429)
         heads = [wire.head() for wire in wires]
         statuses = [status for status, _ in heads]
@@ -516,7 +521,7 @@ def check_tls(ration):
         test_one_connection_many_requests(server)
         test_who_hangs_up_is_cancelled(server)
         # Plain HTTP to it, or half a handshake.
-        for data in (b'GET / HTTP/1.1\r\nHost: x\r\n\r\n', b'\x16\x03\x01', b'\x16\x03\x01\x40\x00' + b'x' * 100):
+        for data in (b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n', b'\x16\x03\x01', b'\x16\x03\x01\x40\x00' + b'x' * 100):
             with socket.create_connection(server.address) as plain:
                 plain.sendall(data)
         assert server.ask('GET', '/health/live').status == 200

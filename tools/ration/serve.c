@@ -57,8 +57,22 @@ static rn_status read_seconds(const invocation *in, const char *name, uint32_t *
     return RN_OK;
 }
 
+// "half", which is the limits' own default, or a number; 0 is none.
+static rn_status read_per_address(const invocation *in, uint32_t most, uint32_t *out) {
+    const char *text = rn_settings_text(in->settings, "per-address");
+    char *end = NULL;
+    if (strcmp(text, "half") == 0) return RN_OK;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || value > most)
+        return rn_fail(RN_INVALID, "--per-address %s: a number up to %u, 0 for no limit, or half",
+                       text, most);
+    *out = value ? (uint32_t)value : UINT32_MAX;
+    return RN_OK;
+}
+
 static rn_status read_limits(const invocation *in, rn_server_limits *out) {
     enum { MANY = 65536 };
+    RN_TRY(read_per_address(in, MANY, &out->per_address));
     RN_TRY(read_count32(in, "connections", MANY, &out->connections));
     RN_TRY(read_count32(in, "waiting", MANY, &out->waiting));
     RN_TRY(read_bytes(in, "max-body", &out->body_bytes));
@@ -143,6 +157,7 @@ static rn_status read_options(server_command *c) {
     o->prefix_cache = read_prefix_cache(in);
     RN_TRY(read_limits(in, &o->limits));
     RN_TRY(parse_time("drain", rn_settings_text(in->settings, "drain"), &c->drain_seconds));
+    o->host_name_count = rn_settings_list(in->settings, "host-name", &o->host_names);
     RN_TRY(read_keys(c));
     return read_model(c);
 }
