@@ -22,7 +22,7 @@ typedef struct rn_server rn_server;
 typedef struct rn_server_limits {
     uint32_t connections;   // at once; 2048
     uint32_t per_address;   // of them from one address, and requests under way of one key or
-                            // address; half of all. UINT32_MAX: no such limit
+                            // address; three quarters of all. UINT32_MAX: no such limit
     uint32_t waiting;       // requests in the queue; 128
     uint64_t body_bytes;    // of one request; 1 MiB
     uint64_t request_bytes; // of all requests together: bodies, prompts, answers; 16 MiB

@@ -125,9 +125,9 @@ static const rn_option table[] = {
      "requests in the queue, at most; more are refused with 429"},
     {"connections", "serve.connections", 0, RN_OPTION_COUNT, false, "serve", "2048", "N", NULL,
      "at once, at most"},
-    {"per-address", "serve.per_address", 0, RN_OPTION_TEXT, false, "serve", "half", "N", NULL,
-     "connections of one address, and requests under way of one key or address, at most; 0: no "
-     "limit but that of all"},
+    {"per-address", "serve.per_address", 0, RN_OPTION_TEXT, false, "serve", "auto", "N", NULL,
+     "connections of one address, and requests under way of one key or address, at most; auto: "
+     "three quarters of all, 0: all"},
     {"host-name", "serve.host_name", 0, RN_OPTION_LIST, false, "serve", NULL, "NAME", NULL,
      "a name that this machine's browsers know the server by, beside localhost; may be repeated"},
     {"prefix-cache", "serve.prefix_cache", 0, RN_OPTION_CHOICE, false, "serve", "key", "WHO",

@@ -140,8 +140,9 @@ static void raise_file_limit(uint32_t clients) {
                (unsigned long long)limit.rlim_cur, clients - RN_HTTP_SURPLUS);
 }
 
-static uint32_t half(uint32_t given, uint32_t all) {
-    return given ? given : (all + 1) / 2;
+// A quarter is left for others.
+static uint32_t share(uint32_t given, uint32_t all) {
+    return given ? given : all - all / 4;
 }
 
 static rn_status make_records(rn_http *http) {
@@ -149,8 +150,8 @@ static rn_status make_records(rn_http *http) {
     void *block = NULL;
     http->client_count = limits->connections + RN_HTTP_SURPLUS;
     http->answers_at_once = answers_at_once(limits);
-    http->per_address = half(limits->per_address, limits->connections);
-    http->per_client = half(limits->per_address, http->answers_at_once);
+    http->per_address = share(limits->per_address, limits->connections);
+    http->per_client = share(limits->per_address, http->answers_at_once);
     RN_TRY(rn_alloc_zeroed(FROM, http->client_count, sizeof(rn_client), &block));
     http->clients = block;
     raise_file_limit(http->client_count);

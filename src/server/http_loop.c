@@ -26,7 +26,12 @@
 #define TRIM_AT  256 // connections
 #define PATIENCE 4   // times idle_seconds, for a whole request to arrive
 
-enum { EVENTS = 64, ACCEPTED = 64 /* in one go */, LINGER_SECONDS = 2 };
+enum {
+    EVENTS = 64,
+    ACCEPTED = 64, // connections, in one go
+    STEPS = 64,    // of one connection, in one go: then it is the others' turn
+    LINGER_SECONDS = 2,
+};
 
 // ---- waiting ------------------------------------------------------------------------------------
 
@@ -54,10 +59,14 @@ void rn_http_advance(rn_client *client) {
         [RN_CLIENT_LINGER] = rn_http_linger,
     };
     rn_step step = RN_STEP_ON;
-    while (step == RN_STEP_ON)
+    for (int i = 0; step == RN_STEP_ON && i < STEPS; i++)
         step = steps[client->state](client);
+    client->has_more = step == RN_STEP_ON;
+    client->http->has_more |= client->has_more;
     if (step == RN_STEP_CLOSE)
         rn_http_close(client);
+    else if (step == RN_STEP_ON)
+        listen_for(client, 0); // after the others
     else if (step == RN_STEP_SLEEP)
         listen_for(client, client->half_closed ? 0 : EPOLLRDHUP);
     else
@@ -120,8 +129,10 @@ static uint64_t hash_address(const struct sockaddr_storage *address) {
     const void *at = address;
     if (address->ss_family == AF_INET)
         return rn_hash(&((const struct sockaddr_in *)at)->sin_addr, 4, 0);
-    if (address->ss_family == AF_INET6)
-        return rn_hash(&((const struct sockaddr_in6 *)at)->sin6_addr, 8, 0);
+    const struct in6_addr *wide = &((const struct sockaddr_in6 *)at)->sin6_addr;
+    if (address->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(wide))
+        return rn_hash(wide->s6_addr + 12, 4, 0);
+    if (address->ss_family == AF_INET6) return rn_hash(wide, 8, 0);
     return 0;
 }
 
@@ -217,6 +228,14 @@ static void wake_all(rn_http *http) {
     }
 }
 
+// Those who could have gone on, had they been alone.
+static void go_on(rn_http *http) {
+    if (!http->has_more) return;
+    http->has_more = false;
+    for (uint32_t i = 0; i < http->fresh; i++)
+        if (http->clients[i].has_more) rn_http_advance(&http->clients[i]);
+}
+
 // ---- looking around -----------------------------------------------------------------------------
 
 static void cut_off(rn_client *client) {
@@ -298,10 +317,11 @@ void *rn_http_main(void *self) {
     while (!atomic_load(&http->ending) || http->in_use) {
         uint64_t now = rn_clock_ns();
         int left_ms = now < next_ns ? (int)((next_ns - now) / 1000000) + 1 : 0;
-        int count = epoll_wait(http->epoll, events, EVENTS, left_ms);
+        int count = epoll_wait(http->epoll, events, EVENTS, http->has_more ? 0 : left_ms);
         for (int i = 0; i < count; i++)
             hear(http, &events[i]);
         wake_all(http);
+        go_on(http);
         if (atomic_load(&http->closing)) stop_listening(http);
         if (atomic_load(&http->ending)) cut_all(http);
         if (rn_clock_ns() < next_ns) continue;

@@ -113,6 +113,7 @@ typedef struct rn_client {
     uint64_t since_ns;  // a request is awaited or received since then
     uint64_t active_ns; // bytes came or went
 
+    bool has_more;      // to do, after the others
     bool asleep;        // `wake` follows
     bool woken;         // under http->lock
     bool half_closed;   // while it slept the other side stopped sending, or is gone
@@ -158,6 +159,7 @@ struct rn_http {
     int listening, epoll, bell;
     uint16_t port;
     bool is_local;            // only this machine can reach it
+    bool has_more;            // one of the clients has
     bool paused;              // no new connections until the next look: descriptors are short
     uint32_t client_count;    // records
     uint32_t answers_at_once; // requests that may be under way

@@ -12,7 +12,7 @@ import time
 from http_client import Server, form
 
 here = os.path.dirname(os.path.abspath(__file__))
-PLANNED = {False: (12 + 1 + 1) << 10, True: (12 + 1 + 1 + 24) << 10}  # pool, libmicrohttpd's record, ours; TLS: http.c
+PLANNED = {False: (12 + 1 + 1) << 10, True: (12 + 1 + 1 + 24) << 10}  # input, malloc's and our record; TLS: http_parts.h
 
 
 def resident(server):
@@ -20,7 +20,7 @@ def resident(server):
 
 
 def measure(ration, count, tls):
-    options = ['--connections', str(count + 10)]
+    options = ['--connections', str(count + 10), '--per-address', '0']
     if tls:
         options += ['--tls-cert', os.path.join(here, 'http_certificate.pem'), '--tls-key', os.path.join(here, 'http_key.pem')]
     with Server(ration, *options, tls=tls) as server:

@@ -57,14 +57,14 @@ static rn_status read_seconds(const invocation *in, const char *name, uint32_t *
     return RN_OK;
 }
 
-// "half", which is the limits' own default, or a number; 0 is none.
+// "auto", which is the limits' own default, or a number; 0 is no limit.
 static rn_status read_per_address(const invocation *in, uint32_t most, uint32_t *out) {
     const char *text = rn_settings_text(in->settings, "per-address");
     char *end = NULL;
-    if (strcmp(text, "half") == 0) return RN_OK;
+    if (strcmp(text, "auto") == 0) return RN_OK;
     unsigned long long value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || value > most)
-        return rn_fail(RN_INVALID, "--per-address %s: a number up to %u, 0 for no limit, or half",
+        return rn_fail(RN_INVALID, "--per-address %s: a number up to %u, 0 for no limit, or auto",
                        text, most);
     *out = value ? (uint32_t)value : UINT32_MAX;
     return RN_OK;
