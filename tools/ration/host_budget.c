@@ -92,12 +92,10 @@ static void begin_opening(uint64_t held_bytes) {
     rn_scope_begin(&opening.scope, "opening", RN_DEVICE_HOST);
 }
 
-// The first device that is tried ends it.
-static uint64_t end_opening(void) {
+void end_opening(void) {
     if (opening.begun)
         opening.most_bytes = opening.held_bytes + rn_scope_end(&opening.scope).peak_allocated;
     opening.begun = false;
-    return opening.most_bytes;
 }
 
 // Again only where it changes: each time a little may be taken, however small the budget is.
@@ -137,7 +135,7 @@ rn_status begin_budget(invocation *in) {
 // will hold beside the plan and does not hold yet.
 static rn_status divide(host_budget *b, uint64_t room_bytes) {
     rn_budget_shares shares = {.total_bytes = b->total_bytes, .process_bytes = b->process_bytes};
-    uint64_t most_bytes = end_opening();
+    end_opening();
     if (b->planned_only) return RN_OK;
     RN_TRY(limit_process(b->total_bytes));
     RN_TRY(rn_budget_split(&shares));
@@ -145,7 +143,7 @@ static rn_status divide(host_budget *b, uint64_t room_bytes) {
     b->process_bytes = shares.process_bytes;
     b->outside_bytes = shares.process_bytes + shares.held_bytes + room_bytes + profiling_bytes() -
                        rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes;
-    b->least_bytes = rn_budget_needed(shares.process_bytes + most_bytes);
+    b->least_bytes = rn_budget_needed(shares.process_bytes + opening.most_bytes);
     b->reserve_bytes = shares.reserve_bytes;
     if (!b->measured) // a line in the picture
         rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, b->total_bytes);

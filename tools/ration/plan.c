@@ -387,6 +387,7 @@ static rn_status climb(view *v, uint32_t threads) {
     rn_ladder_options options = {.threads = threads,
                                  .no_fallback = !rn_settings_bool(v->in->settings, "fallback")};
     rn_rung rung;
+    end_opening();
     RN_TRY(parse_devices(v->in, &v->ladder));
     RN_TRY(rn_ladder_climb(v->ladder, &options, &load, &rung));
     RN_TRY(measure_rates(v));

@@ -159,6 +159,7 @@ static rn_status climb(runner *r, uint32_t threads) {
     rn_ladder_options options = {.threads = threads,
                                  .no_fallback = !rn_settings_bool(r->in->settings, "fallback")};
     rn_rung rung;
+    end_opening();
     RN_TRY(parse_devices(r->in, &r->ladder));
     return rn_ladder_climb(r->ladder, &options, &load, &rung);
 }
