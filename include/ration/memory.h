@@ -175,12 +175,6 @@ RN_API void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char
 RN_API uint64_t rn_budget_usable(uint64_t total_bytes);
 // The smallest budget, in whole pages, of which so much is usable. RN_NO_LIMIT: there is none.
 RN_API uint64_t rn_budget_needed(uint64_t usable_bytes);
-// A program's first act: measures the process, charges it (rn_process_charge_outside), and limits
-// the host's ledger to what is usable of the budget. From then on whatever is read or built is
-// refused before it takes more, and refusals speak of the whole budget. However small the budget,
-// 8 MiB may be taken beside what is held now: so headers can be read and the refusal of a plan can
-// say what would be enough.
-RN_API RN_MUST_USE rn_status rn_budget_set_process(uint64_t total_bytes);
 
 // How a process's budget is divided, for a plan.
 typedef struct rn_budget_shares {
@@ -196,6 +190,11 @@ typedef struct rn_budget_shares {
 // the reserve's 4 MiB above it: a program that splits at its start and again before it plans has
 // one figure for all its plans.
 RN_API RN_MUST_USE rn_status rn_budget_split(rn_budget_shares *shares);
+// A program's first act, once it has split its budget: limits the host's ledger to what is usable
+// of it. From then on whatever is read or built is refused before it takes more, and refusals speak
+// of the whole budget. However small that is, 8 MiB may be taken beside what is held now: so
+// headers can be read and the refusal of a plan can say what would be enough.
+RN_API RN_MUST_USE rn_status rn_budget_set_process(uint64_t total_bytes);
 
 // A budget as a user writes it: "2GiB", "75%", "host=8GiB,cuda:0=4GiB", "+512MiB" (planned bytes
 // only).

@@ -20,8 +20,7 @@ void rn_refusal_restore(const rn_refusal *refusal);
 // Refusals of the host's memory speak of this budget, of which the hard limit is a part. Until the
 // limits are set anew.
 void rn_budget_tell_process(uint64_t total_bytes);
-// rn_budget_set_process, where the process has been measured or does not count. The limit is
-// `most_bytes` at most.
+// rn_budget_set_process with a limit of `most_bytes` at most.
 RN_MUST_USE rn_status rn_budget_limit_process(uint64_t total_bytes, uint64_t most_bytes);
 // While somebody tries what may well be refused, to find out: listeners do not hear of it. This
 // thread's only.

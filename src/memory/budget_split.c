@@ -67,6 +67,5 @@ rn_status rn_budget_limit_process(uint64_t total_bytes, uint64_t most_bytes) {
 }
 
 rn_status rn_budget_set_process(uint64_t total_bytes) {
-    RN_TRY(rn_process_charge_outside());
     return rn_budget_limit_process(total_bytes, RN_NO_LIMIT);
 }

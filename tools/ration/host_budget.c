@@ -98,11 +98,13 @@ void end_opening(void) {
     opening.begun = false;
 }
 
-// Again only where it changes: each time a little may be taken, however small the budget is.
-static rn_status limit_process(uint64_t total_bytes) {
-    static uint64_t in_force_bytes;
-    if (total_bytes == in_force_bytes) return RN_OK;
-    in_force_bytes = total_bytes;
+// Again only where it changes (a size turns out to be the host's, a driver has come): each time a
+// little may be taken, however small the budget is.
+static rn_status limit_process(uint64_t total_bytes, uint64_t process_bytes) {
+    static uint64_t in_force[2];
+    if (total_bytes == in_force[0] && process_bytes == in_force[1]) return RN_OK;
+    in_force[0] = total_bytes;
+    in_force[1] = process_bytes;
     return rn_budget_set_process(total_bytes);
 }
 
@@ -123,9 +125,9 @@ rn_status begin_budget(invocation *in) {
     RN_TRY(measure(&b->free_bytes));
     b->measured = b->total_bytes == 0;
     if (b->measured) b->total_bytes = b->free_bytes;
-    RN_TRY(limit_process(b->planned_only ? b->free_bytes : b->total_bytes));
     rn_budget_shares shares = {.total_bytes = b->total_bytes};
     RN_TRY(rn_budget_split(&shares));
+    RN_TRY(limit_process(b->planned_only ? b->free_bytes : b->total_bytes, shares.process_bytes));
     b->process_bytes = shares.process_bytes;
     begin_opening(shares.held_bytes);
     return RN_OK;
@@ -137,8 +139,8 @@ static rn_status divide(host_budget *b, uint64_t room_bytes) {
     rn_budget_shares shares = {.total_bytes = b->total_bytes, .process_bytes = b->process_bytes};
     end_opening();
     if (b->planned_only) return RN_OK;
-    RN_TRY(limit_process(b->total_bytes));
     RN_TRY(rn_budget_split(&shares));
+    RN_TRY(limit_process(b->total_bytes, shares.process_bytes));
     // Of what is on the ledger, profiling_bytes counts the recording.
     b->process_bytes = shares.process_bytes;
     b->outside_bytes = shares.process_bytes + shares.held_bytes + room_bytes + profiling_bytes() -

@@ -64,9 +64,13 @@ static void a_reserve_is_left_of_every_budget(void **state) {
 
 static void a_process_budget_limits_the_ledger_to_what_is_usable(void **state) {
     (void)state;
+    rn_budget_shares shares = {.total_bytes = 8 * GIB};
+    assert_ok(rn_budget_split(&shares));
     assert_ok(rn_budget_set_process(8 * GIB));
     assert_int_equal(hard_limit(), rn_budget_usable(8 * GIB));
-    assert_true(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes > 0);
+    assert_ok(rn_budget_charge(io, NULL, shares.plan_bytes)); // to the last byte
+    rn_ledger_release(io, NULL, shares.plan_bytes);
+    assert_fails(RN_OVER_BUDGET, rn_budget_charge(io, NULL, shares.plan_bytes + 1));
     assert_fails(RN_OVER_BUDGET, rn_budget_charge(io, NULL, 8 * GIB - 4 * MIB));
     const rn_refusal *refusal = rn_last_refusal();
     assert_int_equal(refusal->budget_bytes, 8 * GIB); // the user's, not what is usable of it
