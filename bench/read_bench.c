@@ -132,7 +132,8 @@ static double run_ration(const bench_settings *settings, rn_reader_engine engine
     };
     rn_reader *reader;
     double result = 0;
-    rn_status status = rn_reader_create(&(rn_reader_file){settings->path}, 1, &options, &reader);
+    rn_status status =
+        rn_reader_create(&(rn_reader_file){.path = settings->path}, 1, &options, &reader);
     if (status == RN_UNSUPPORTED) return ABSENT;
     uint64_t begin = rn_clock_ns();
     if (status == RN_OK) status = read_slice(reader, settings);

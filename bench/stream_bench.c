@@ -94,7 +94,7 @@ static double read_plainly(uint64_t bytes) {
     rn_reader *reader = NULL;
     rn_reader_piece piece = {0};
     rn_extent extent = {.file = 0, .offset = file_bytes - bytes, .bytes = bytes};
-    check(rn_reader_create(&(rn_reader_file){path}, 1,
+    check(rn_reader_create(&(rn_reader_file){.path = path}, 1,
                            &(rn_reader_options){.ignore_page_cache = true}, &reader));
     uint64_t start = rn_clock_ns();
     check(rn_reader_start(reader, &extent, 1));
@@ -121,7 +121,7 @@ static double fetch_to_slots(uint64_t bytes) {
         madvise(slots, 2 * room, MADV_HUGEPAGE);
         memset(slots, 1, 2 * room);
     }
-    check(rn_fetcher_create(&(rn_reader_file){path}, 1,
+    check(rn_fetcher_create(&(rn_reader_file){.path = path}, 1,
                             &(rn_reader_options){.ignore_page_cache = true}, &fetcher));
     uint64_t start = rn_clock_ns();
     for (uint64_t i = 0; i <= count; i++) {
