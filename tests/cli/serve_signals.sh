@@ -56,14 +56,16 @@ done
 
 # ---- too few threads are not too little memory --------------------------------------------------
 # The limit does not count for root, and counts all of a user's processes otherwise.
-as_nobody() { if [ "$(id -u)" = 0 ]; then setpriv --reuid 54321 --clear-groups "$@"; else "$@"; fi; }
-if as_nobody "$ration" --version > /dev/null 2>&1; then
+nobody=()
+[ "$(id -u)" != 0 ] || nobody=(setpriv --reuid 54321 --clear-groups)
+if "${nobody[@]}" "$ration" --version > /dev/null 2>&1; then
     served=
     for most in 1 2 3 4 5 6 7 8; do
         : > log
         # The leak sanitizer wants a thread of its own.
-        HOME=/nonexistent ASAN_OPTIONS=detect_leaks=0 as_nobody prlimit --nproc=$most "$ration" serve --port 0 --threads 4 2> log &
+        HOME=/nonexistent ASAN_OPTIONS=detect_leaks=0 "${nobody[@]}" prlimit --nproc=$most "$ration" serve --port 0 --threads 4 2> log &
         server=$!
+        cleanups+=("kill -9 $server 2> /dev/null")
         until grep -q 'listening on' log || ! kill -0 $server 2> /dev/null; do sleep 0.1; done
         if grep -q 'listening on' log; then
             served=$most
