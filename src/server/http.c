@@ -199,6 +199,8 @@ rn_status rn_http_start(rn_server *server, rn_http **out) {
     rn_http *http = block;
     http->server = server;
     http->listening = http->epoll = http->bell = -1;
+    http->inputs.bytes = RN_HTTP_INPUT_BYTES;
+    http->outputs.bytes = RN_HTTP_OUTPUT_BYTES;
     pthread_mutex_init(&http->lock, NULL);
     rn_status s = open_all(http);
     if (s != RN_OK)
@@ -237,6 +239,10 @@ void rn_http_destroy(rn_http *http) {
         atomic_store(&http->ending, true);
         rn_http_ring(http);
         pthread_join(http->thread, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        rn_http_block_release(&http->inputs);
+        rn_http_block_release(&http->outputs);
     }
     close_file(http->listening);
     close_file(http->epoll);

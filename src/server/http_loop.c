@@ -20,9 +20,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FROM     RN_HOST_IO
 #define SECOND   ((uint64_t)1000000000)
-#define TICK_NS  (SECOND / 10)
+#define TICKS    10 // a second
+#define TICK_NS  (SECOND / TICKS)
 #define TRIM_AT  256 // connections
 #define PATIENCE 4   // times idle_seconds, for a whole request to arrive
 
@@ -94,7 +94,7 @@ static void free_record(rn_client *client) {
 
 static void end_gone(rn_client *client) {
     rn_http_request_end(client);
-    rn_free(FROM, client->in, RN_HTTP_INPUT_BYTES);
+    rn_http_block_give(&client->http->inputs, client->in);
     free_record(client);
 }
 
@@ -277,7 +277,11 @@ static void look_around(rn_http *http, uint64_t tick) {
     for (uint32_t i = 0; i < http->fresh; i++)
         look_at(&http->clients[i], now);
     pause_listening(http, false);
-    if (tick % 10 == 0) trim(http);
+    if (tick % (10 * TICKS) == 0) {
+        rn_http_block_release(&http->inputs);
+        rn_http_block_release(&http->outputs);
+    }
+    if (tick % TICKS == 0) trim(http);
 }
 
 // ---- the thread ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 //     http_ask.c     ... or a job, whose connection sleeps while there is nothing to send
 //     http_send.c    answers on their way
 //     http_wire.c    bytes in and out, by TLS where it is asked for
+//     http_block.c   the memory that they lie in meanwhile
 //
 // One thread does all of it; `wake` comes from the engine's. A connection has at most one request
 // at a time, so both are one record, and all records are there from the start. Every state of a
@@ -18,6 +19,7 @@
 #ifndef RN_SERVER_HTTP_PARTS_H
 #define RN_SERVER_HTTP_PARTS_H
 
+#include "server/http_block.h"
 #include "server/http_head.h"
 #include "server/http_wire.h"
 #include "server/reply.h"
@@ -167,6 +169,7 @@ struct rn_http {
     pthread_t thread;
     bool started;
 
+    rn_http_blocks inputs, outputs;
     rn_client *clients;           // (client_count)
     uint32_t fresh;               // records never used before begin here
     uint32_t in_use, most_in_use; // since memory was given back

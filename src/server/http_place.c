@@ -50,7 +50,7 @@ static rn_client *find_silent(const rn_http *http, bool surplus, const rn_client
     rn_client *found = NULL;
     for (uint32_t i = 0; i < http->fresh; i++) {
         rn_client *client = &http->clients[i];
-        if (client->surplus != surplus || rank_of(client) == 0 || client == like) continue;
+        if (client->surplus != surplus || rank_of(client) == 0) continue;
         if (like && client->address != like->address) continue;
         if (goes_before(client, found)) found = client;
     }

@@ -25,10 +25,9 @@
 
 // There is always room behind a head.
 static rn_step receive(rn_client *client) {
-    void *block = client->in;
     size_t bytes = 0;
-    if (!block && rn_alloc(FROM, RN_HTTP_INPUT_BYTES, &block) != RN_OK) return RN_STEP_CLOSE;
-    client->in = block;
+    if (!client->in) client->in = rn_http_block_take(&client->http->inputs);
+    if (!client->in) return RN_STEP_CLOSE;
     rn_wire_news news = rn_wire_receive(&client->wire, client->in + client->in_bytes,
                                         RN_HTTP_INPUT_BYTES - client->in_bytes, &bytes);
     client->in_bytes += bytes;
@@ -37,7 +36,7 @@ static rn_step receive(rn_client *client) {
         return RN_STEP_ON;
     }
     if (client->in_bytes == 0) {
-        rn_free(FROM, client->in, RN_HTTP_INPUT_BYTES);
+        rn_http_block_give(&client->http->inputs, client->in);
         client->in = NULL;
     }
     return news == RN_WIRE_IN ? RN_STEP_IN : news == RN_WIRE_OUT ? RN_STEP_OUT : RN_STEP_CLOSE;
@@ -379,7 +378,7 @@ static void end_answer(rn_client *client) {
     rn_buffer_free(&client->answer);
     if (client->source.file >= 0) close(client->source.file);
     client->source = (rn_http_source){.file = -1};
-    rn_free(FROM, client->out, RN_HTTP_OUTPUT_BYTES);
+    rn_http_block_give(&client->http->outputs, client->out);
     client->out = NULL;
     client->out_bytes = client->sent = 0;
     if (client->owed) atomic_fetch_sub(&client->http->owed, 1);

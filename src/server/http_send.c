@@ -6,13 +6,10 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "memory/account.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define FROM RN_HOST_IO
 
 enum {
     FRAME_BYTES = 8,         // room for a chunk's size line
@@ -40,11 +37,10 @@ static void frame_whole(rn_client *client, rn_head_text *head, rn_http_source *s
 
 rn_step rn_http_send_begin(rn_client *client, rn_head_text *head, rn_http_source source,
                            uint64_t length) {
-    void *block = NULL;
     client->source = source;
     client->may_probe = false;
-    if (rn_alloc(FROM, RN_HTTP_OUTPUT_BYTES, &block) != RN_OK) return RN_STEP_CLOSE;
-    client->out = block;
+    client->out = rn_http_block_take(&client->http->outputs);
+    if (!client->out) return RN_STEP_CLOSE;
     frame_whole(client, head, &client->source, length);
     memcpy(client->out, head->text, head->bytes);
     memcpy(client->out + head->bytes, "\r\n", 2);
