@@ -96,7 +96,7 @@ static rn_status open_direct(rn_direct_file *file, const char *name, size_t requ
 
 rn_status rn_direct_file_open(const char *path, int fd, bool allow_direct, size_t request_bytes,
                               const rn_allocator *allocator, rn_direct_file *out) {
-    file_name own;
+    file_name own = {""};
     *out = (rn_direct_file){.direct_fd = -1, .plain_fd = -1, .align_bytes = RN_PAGE_BYTES};
     RN_TRY(copy_path(path, allocator, out));
     const char *name = choose_name(out, fd, &own);

@@ -9,7 +9,7 @@
 
 static void *pop(rn_http_blocks *blocks) {
     void *block = blocks->free;
-    memcpy(&blocks->free, block, sizeof block);
+    memcpy(&blocks->free, block, sizeof(void *));
     blocks->count--;
     if (blocks->count < blocks->least) blocks->least = blocks->count;
     return block;
@@ -23,7 +23,7 @@ void *rn_http_block_take(rn_http_blocks *blocks) {
 
 void rn_http_block_give(rn_http_blocks *blocks, void *block) {
     if (!block) return;
-    memcpy(block, &blocks->free, sizeof block);
+    memcpy(block, &blocks->free, sizeof(void *));
     blocks->free = block;
     blocks->count++;
 }
