@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
-enum { FIRST_NODES = 20000, STANDARD_NODES = 10000000 }; // for each order of an attempt; in all
+enum { FIRST_NODES = 4000, STANDARD_NODES = 10000000 }; // for each order of an attempt; in all
 
 bool rn_place_go_on(rn_place_leash *leash) {
     const rn_place_options *o = leash->options;

@@ -4,7 +4,7 @@
 //      ├─ rn_place_problem    place_problem.c  times as ranks; the lower bound
 //      ├─ rn_place_split      place_split.c    independent parts, and what may lie under each
 //      ├─ rn_place_greedy     place_greedy.c   the best of several orders (over place_shelf.c)
-//      └─ rn_place_search     place_search.c   canonical placements, depth first
+//      └─ rn_place_search     place_search.c   canonical placements, depth first (by place_rank.c)
 //
 // Invariant: all sizes with their alignment add up to less than 2^63, so that no sum of offsets and
 // sizes below overflows.
@@ -27,6 +27,7 @@ typedef struct rn_place_item {
     uint32_t lower, upper; // lower < upper
     uint32_t source;       // index among the caller's buffers
     uint64_t bytes, align;
+    uint64_t life;       // in the caller's time
     uint64_t contention; // the most bytes alive at once while it is alive
     uint64_t offset;     // the best placement so far
 } rn_place_item;
@@ -88,7 +89,8 @@ typedef struct rn_place_search rn_place_search;
 RN_MUST_USE rn_status rn_place_search_create(const rn_allocator *from, const rn_place_part *part,
                                              rn_place_search **out);
 void rn_place_search_destroy(rn_place_search *search);
-// Looks for a placement of at most `height` (base included) with `nodes` nodes for each order.
+// Looks for a placement of at most `height` (base included) with `nodes` nodes for each
+// order, and as many for the same order disturbed.
 RN_MUST_USE rn_status rn_place_search_run(rn_place_search *search, rn_place_leash *leash,
                                           uint64_t height, uint64_t nodes, rn_place_part *part,
                                           rn_place_verdict *out);

@@ -84,6 +84,7 @@ static void fill_items(const rn_place_buffer *buffers, size_t count, const uint6
         item->lower = rank_of(times, time_count, b->lower);
         item->upper = rank_of(times, time_count, b->upper);
         item->source = (uint32_t)i;
+        item->life = b->upper - b->lower;
         item->bytes = b->size_bytes;
         item->align = b->align ? b->align : 1;
         p->largest_align = rn_max_u64(p->largest_align, item->align);

@@ -14,9 +14,10 @@
 //   - At every moment, floor + bytes still to be placed <= height, where the floor is the lowest
 //     offset that any item of that moment can still get.
 //   - Of two items of one life lying directly upon each other, the one of lower rank is below.
-//   - When no item left bridges a moment, the items before and after it are searched separately:
-//     items are kept by lower time, so the pieces are runs of the array, and a failure of one is a
-//     failure of all.
+//   - When no item left bridges a moment, the items before and after it are problems of their own,
+//     on a floor that is the resting places so far: they are ranked anew (place_rank.c) and each is
+//     searched from the start. Items are kept by lower time, so these are runs of the array, and a
+//     failure of one is a failure of all.
 //
 // Times are cut to sections: the moments at which a maximal set of items is alive. The others add
 // no conflict.
@@ -29,13 +30,6 @@
 #include <string.h>
 
 enum { CHECK_EVERY = 1024 };
-
-// The place of the last step in the canonical order: the next one has a higher offset, or the same
-// and at least this rank.
-typedef struct mark {
-    uint64_t offset;
-    uint32_t rank;
-} mark;
 
 // ---- steps and their undoing --------------------------------------------------------------------
 
@@ -79,12 +73,12 @@ static void take_back(rn_place_search *s, size_t placed_count) {
 
 // ---- rules --------------------------------------------------------------------------------------
 
-static bool is_waiting(const rn_place_search *s, uint32_t id, mark last) {
-    return s->rest[id] < last.offset || (s->rest[id] == last.offset && id < last.rank);
+static bool is_waiting(const rn_place_search *s, uint32_t id, rn_place_mark last) {
+    return s->rest[id] < last.offset || (s->rest[id] == last.offset && s->rank[id] < last.rank);
 }
 
 // Whether every section of the run can still hold what it must.
-static bool has_room(rn_place_search *s, uint32_t begin, uint32_t end, mark last) {
+static bool has_room(rn_place_search *s, uint32_t begin, uint32_t end, rn_place_mark last) {
     uint64_t lift = UINT64_MAX;
     uint32_t first = s->nodes[s->items[begin]].first, stop = first;
     for (uint32_t i = begin; i < end; i++) {
@@ -124,27 +118,30 @@ static uint64_t find_ceiling(const rn_place_search *s, uint32_t begin, uint32_t 
 }
 
 // Whether the item would lie directly on one of the same life and higher rank: the two, exchanged,
-// are tried elsewhere.
+// are tried elsewhere. Those placed before its run came apart have lower ranks: they stay where
+// they are.
 static bool is_exchanged(const rn_place_search *s, uint32_t id) {
     for (uint32_t k = s->link_begin[id]; k < s->twin_end[id]; k++) {
         uint32_t other = s->links[k];
-        uint64_t bytes = s->nodes[other].bytes;
-        if (s->is_placed[other] && s->rest[other] + bytes == s->rest[id] && other > id) return true;
+        if (s->is_placed[other] && s->rank[other] > s->rank[id] &&
+            s->rest[other] + s->nodes[other].bytes == s->rest[id])
+            return true;
     }
     return false;
 }
 
 // The item of the run with the least (offset, rank) after `after`.
-static bool find_next(const rn_place_search *s, uint32_t begin, uint32_t end, mark after,
+static bool find_next(const rn_place_search *s, uint32_t begin, uint32_t end, rn_place_mark after,
                       uint64_t ceiling, uint32_t *out_at) {
-    mark best = {ceiling, 0};
+    rn_place_mark best = {ceiling, 0};
     for (uint32_t i = begin; i < end; i++) {
         uint32_t id = s->items[i];
         uint64_t rest = s->rest[id];
-        if (rest > best.offset || (rest == best.offset && id >= best.rank)) continue;
-        if (rest < after.offset || (rest == after.offset && id < after.rank)) continue;
+        uint32_t rank = s->rank[id];
+        if (rest > best.offset || (rest == best.offset && rank >= best.rank)) continue;
+        if (rest < after.offset || (rest == after.offset && rank < after.rank)) continue;
         if (is_exchanged(s, id)) continue;
-        best = (mark){rest, id};
+        best = (rn_place_mark){rest, rank};
         *out_at = i;
     }
     return best.offset < ceiling;
@@ -160,24 +157,30 @@ static bool is_spent(rn_place_search *s) {
     return s->nodes_left % CHECK_EVERY == 0 && !rn_place_go_on(s->leash);
 }
 
-static rn_place_verdict descend(rn_place_search *s, uint32_t begin, uint32_t end, mark last);
+static rn_place_verdict descend(rn_place_search *s, uint32_t begin, uint32_t end,
+                                rn_place_mark last);
 
-// The runs that hang together, one after the other. All must succeed.
-static rn_place_verdict descend_each(rn_place_search *s, uint32_t begin, uint32_t end, mark last) {
+// The runs that hang together, one after the other. All must succeed. One that is all there is goes
+// on as it began; the others begin anew.
+static rn_place_verdict descend_each(rn_place_search *s, uint32_t begin, uint32_t end,
+                                     rn_place_mark last) {
     rn_place_verdict verdict = RN_PLACE_FOUND;
-    while (begin < end && verdict == RN_PLACE_FOUND) {
-        uint32_t stop = begin + 1, upper = s->nodes[s->items[begin]].end;
+    for (uint32_t run = begin; run < end && verdict == RN_PLACE_FOUND;) {
+        uint32_t stop = run + 1, upper = s->nodes[s->items[run]].end;
         while (stop < end && s->nodes[s->items[stop]].first < upper) {
             uint32_t next = s->nodes[s->items[stop++]].end;
             if (next > upper) upper = next;
         }
-        verdict = descend(s, begin, stop, last);
-        begin = stop;
+        bool apart = stop - run < end - begin && stop - run > 1;
+        bool anew = apart && rn_place_rank_run(s, run, stop);
+        verdict = descend(s, run, stop, anew ? (rn_place_mark){0, 0} : last);
+        run = stop;
     }
     return verdict;
 }
 
-static rn_place_verdict descend(rn_place_search *s, uint32_t begin, uint32_t end, mark last) {
+static rn_place_verdict descend(rn_place_search *s, uint32_t begin, uint32_t end,
+                                rn_place_mark last) {
     uint64_t ceiling = find_ceiling(s, begin, end);
     uint32_t at = begin;
     // A lone item disturbs nobody, even if it could have come earlier. It fits: has_room saw it.
@@ -186,23 +189,26 @@ static rn_place_verdict descend(rn_place_search *s, uint32_t begin, uint32_t end
         return RN_PLACE_FOUND;
     }
     while (find_next(s, begin, end, last, ceiling, &at)) {
-        size_t before = s->placed_count;
+        size_t before = s->placed_count, old_ranks = s->old_rank_count;
+        uint32_t next_rank = s->next_rank;
         rn_place_verdict verdict = RN_PLACE_NONE;
-        last = (mark){s->rest[s->items[at]], s->items[at] + 1};
+        last = (rn_place_mark){s->rest[s->items[at]], s->rank[s->items[at]] + 1};
         if (is_spent(s)) return RN_PLACE_UNDECIDED;
         put(s, begin, at);
         if (has_room(s, begin + 1, end, last)) verdict = descend_each(s, begin + 1, end, last);
         if (verdict == RN_PLACE_FOUND) return verdict;
         take_back(s, before);
+        rn_place_rank_undo(s, old_ranks, next_rank);
         if (verdict == RN_PLACE_UNDECIDED) return verdict;
     }
     return RN_PLACE_NONE;
 }
 
 rn_place_verdict rn_place_search_walk(rn_place_search *s, uint64_t nodes) {
-    mark last = {0, 0};
+    rn_place_mark last = {0, 0};
     s->nodes_left = nodes;
     if (!has_room(s, 0, s->count, last)) return RN_PLACE_NONE;
+    if (!rn_place_rank_run(s, 0, s->count)) return RN_PLACE_UNDECIDED;
     rn_place_verdict verdict = descend_each(s, 0, s->count, last);
     if (verdict != RN_PLACE_FOUND) take_back(s, 0);
     return verdict;

@@ -1,14 +1,17 @@
-// place_search_setup.c — the search's arrays: sections of time, ranks, who meets whom.
+// place_search_setup.c — the search's arrays: sections of time, who meets whom; and its attempts.
 #include "plan/place_search.h"
 
 #include "base/checked.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // Larger parts are left to the quick orders: a search would get nowhere, and its depth is the
 // number of items.
 enum { MAX_ITEMS = 4096, MAX_LINKS = 4 << 20 };
+// Runs within runs that are ranked anew hold the ranks of all items at most so many times.
+enum { RANKINGS = 32 };
+// For each order, so many disturbed ones, which share as many nodes.
+enum { DISTURBED = 4 };
 
 // ---- sections -----------------------------------------------------------------------------------
 
@@ -34,73 +37,17 @@ static void cut_sections(rn_place_search *s) {
     s->section_count = closed;
 }
 
-// ---- ranks --------------------------------------------------------------------------------------
+// ---- nodes and links ----------------------------------------------------------------------------
 
-typedef struct key {
-    uint64_t contention, life;
-    long double area;
-    const rn_place_item *item;
-} key;
-
-static int compare(uint64_t a, uint64_t b) {
-    return a > b ? -1 : a < b;
-}
-static int compare_area(const key *a, const key *b) {
-    return a->area > b->area ? -1 : a->area < b->area;
-}
-static int finish(int order, const key *a, const key *b) {
-    if (order) return order;
-    return a->item < b->item ? -1 : 1;
-}
-
-static int by_contention_life(const void *left, const void *right) {
-    const key *a = left, *b = right;
-    int order = compare(a->contention, b->contention);
-    if (!order) order = compare(a->life, b->life);
-    if (!order) order = compare_area(a, b);
-    return finish(order, a, b);
-}
-static int by_contention_area(const void *left, const void *right) {
-    const key *a = left, *b = right;
-    int order = compare(a->contention, b->contention);
-    if (!order) order = compare_area(a, b);
-    if (!order) order = compare(a->life, b->life);
-    return finish(order, a, b);
-}
-static int by_life_area(const void *left, const void *right) {
-    const key *a = left, *b = right;
-    int order = compare(a->life, b->life);
-    if (!order) order = compare_area(a, b);
-    return finish(order, a, b);
-}
-static int by_area_contention(const void *left, const void *right) {
-    const key *a = left, *b = right;
-    int order = compare_area(a, b);
-    if (!order) order = compare(a->contention, b->contention);
-    return finish(order, a, b);
-}
-
-static int (*const orders[RN_PLACE_ORDERS])(const void *, const void *) = {
-    by_contention_life, by_contention_area, by_life_area, by_area_contention};
-
-static void fill_nodes(rn_place_search *s, int order, key *keys) {
+static void fill_nodes(rn_place_search *s) {
     for (uint32_t i = 0; i < s->count; i++) {
         const rn_place_item *item = &s->source[i];
-        uint64_t life = item->upper - item->lower;
-        keys[i] = (key){item->contention, life, (long double)item->bytes * (long double)life, item};
-    }
-    qsort(keys, s->count, sizeof *keys, orders[order]);
-    for (uint32_t rank = 0; rank < s->count; rank++) {
-        const rn_place_item *item = keys[rank].item;
-        uint32_t index = (uint32_t)(item - s->source);
-        s->nodes[rank] = (rn_place_node){
+        s->nodes[i] = (rn_place_node){
             .bytes = item->bytes,
             .align = item->align,
             .first = s->sections[item->lower - s->origin],
             .end = s->sections[item->upper - s->origin],
-            .index = index,
         };
-        s->items[index] = rank; // the part is sorted by time
     }
 }
 
@@ -126,20 +73,18 @@ static void fill_links(rn_place_search *s) {
     s->link_begin[s->count] = filled;
 }
 
-rn_status rn_place_search_set(rn_place_search *s, int order) {
-    key *keys;
-    RN_TRY(rn_alloc(s->from, s->count * sizeof *keys, (void **)&keys));
-    fill_nodes(s, order, keys);
-    rn_free(s->from, keys, s->count * sizeof *keys);
-    fill_links(s);
+// Nothing is placed.
+static void reset(rn_place_search *s) {
     memset(s->total, 0, s->section_count * sizeof *s->total);
     memset(s->rest, 0, s->count * sizeof *s->rest);
     memset(s->is_placed, 0, s->count * sizeof *s->is_placed);
     s->placed_count = s->trail_count = 0;
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
+        s->items[i] = i; // the part is sorted by time
+        s->rank[i] = 0;
         for (uint32_t k = s->nodes[i].first; k < s->nodes[i].end; k++)
             s->total[k] += s->nodes[i].bytes;
-    return RN_OK;
+    }
 }
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -160,6 +105,14 @@ static rn_status reserve(rn_place_search *s) {
     RN_TRY(rn_alloc(from, (n + 1) * sizeof *s->link_begin, (void **)&s->link_begin));
     RN_TRY(rn_alloc(from, s->link_count * sizeof *s->links, (void **)&s->links));
     RN_TRY(rn_alloc(from, n * sizeof *s->twin_end, (void **)&s->twin_end));
+    RN_TRY(rn_alloc(from, n * sizeof *s->lead, (void **)&s->lead));
+    RN_TRY(rn_alloc(from, n * sizeof *s->standing, (void **)&s->standing));
+    RN_TRY(rn_alloc(from, n * sizeof *s->noise, (void **)&s->noise));
+    RN_TRY(rn_alloc(from, n * sizeof *s->keys, (void **)&s->keys));
+    RN_TRY(rn_alloc(from, n * sizeof *s->standings, (void **)&s->standings));
+    RN_TRY(rn_alloc(from, n * sizeof *s->rank, (void **)&s->rank));
+    s->old_rank_room = n * RANKINGS;
+    RN_TRY(rn_alloc(from, s->old_rank_room * sizeof *s->old_ranks, (void **)&s->old_ranks));
     RN_TRY(rn_alloc(from, n * sizeof *s->items, (void **)&s->items));
     RN_TRY(rn_alloc(from, n * sizeof *s->rest, (void **)&s->rest));
     RN_TRY(rn_alloc(from, n * sizeof *s->is_placed, (void **)&s->is_placed));
@@ -178,7 +131,10 @@ static rn_status set_up(rn_place_search *s, const rn_place_part *part) {
     RN_TRY(
         rn_alloc_zeroed(s->from, (size_t)s->slots + 1, sizeof *s->sections, (void **)&s->sections));
     cut_sections(s);
-    return reserve(s);
+    RN_TRY(reserve(s));
+    fill_nodes(s);
+    fill_links(s);
+    return RN_OK;
 }
 
 rn_status rn_place_search_create(const rn_allocator *from, const rn_place_part *part,
@@ -210,6 +166,13 @@ void rn_place_search_destroy(rn_place_search *s) {
     rn_free(from, s->links, s->link_count * sizeof *s->links);
     rn_free(from, s->twin_end, n * sizeof *s->twin_end);
     rn_free(from, s->sections, ((size_t)s->slots + 1) * sizeof *s->sections);
+    rn_free(from, s->lead, n * sizeof *s->lead);
+    rn_free(from, s->standing, n * sizeof *s->standing);
+    rn_free(from, s->noise, n * sizeof *s->noise);
+    rn_free(from, s->keys, n * sizeof *s->keys);
+    rn_free(from, s->standings, n * sizeof *s->standings);
+    rn_free(from, s->rank, n * sizeof *s->rank);
+    rn_free(from, s->old_ranks, s->old_rank_room * sizeof *s->old_ranks);
     rn_free(from, s->items, n * sizeof *s->items);
     rn_free(from, s->rest, n * sizeof *s->rest);
     rn_free(from, s->is_placed, n * sizeof *s->is_placed);
@@ -225,10 +188,17 @@ void rn_place_search_destroy(rn_place_search *s) {
 static void keep(const rn_place_search *s, rn_place_part *part) {
     part->height = 0;
     for (uint32_t i = 0; i < s->count; i++) {
-        rn_place_item *item = &part->items[s->nodes[i].index];
+        rn_place_item *item = &part->items[i];
         item->offset = part->base + s->rest[i];
         part->height = rn_max_u64(part->height, item->offset + item->bytes);
     }
+}
+
+static rn_place_verdict walk_by(rn_place_search *s, uint32_t order, uint64_t seed, uint64_t nodes) {
+    if (!rn_place_go_on(s->leash)) return RN_PLACE_UNDECIDED;
+    reset(s);
+    rn_place_rank_by(s, order, seed);
+    return rn_place_search_walk(s, nodes);
 }
 
 rn_status rn_place_search_run(rn_place_search *s, rn_place_leash *leash, uint64_t height,
@@ -236,11 +206,10 @@ rn_status rn_place_search_run(rn_place_search *s, rn_place_leash *leash, uint64_
     s->leash = leash;
     s->height = height - part->base;
     *out = RN_PLACE_UNDECIDED;
-    for (int order = 0; order < RN_PLACE_ORDERS && *out == RN_PLACE_UNDECIDED; order++) {
-        if (!rn_place_go_on(leash)) break;
-        RN_TRY(rn_place_search_set(s, order));
-        *out = rn_place_search_walk(s, nodes);
-    }
+    for (uint32_t order = 0; order < RN_PLACE_ORDERS && *out == RN_PLACE_UNDECIDED; order++)
+        *out = walk_by(s, order, 0, nodes);
+    for (uint32_t i = 0; i < RN_PLACE_ORDERS * DISTURBED && *out == RN_PLACE_UNDECIDED; i++)
+        *out = walk_by(s, i % RN_PLACE_ORDERS, nodes + i, nodes / DISTURBED);
     if (*out == RN_PLACE_FOUND) keep(s, part);
     return RN_OK;
 }
