@@ -30,7 +30,7 @@ typedef enum rn_place_effort {
 
 typedef enum rn_place_answer {
     RN_PLACE_CONTINUE,
-    RN_PLACE_STOP,  // end the search; the best so far is the result
+    RN_PLACE_STOP,  // end here; the best so far is the result
     RN_PLACE_CANCEL // give up: RN_CANCELLED
 } rn_place_answer;
 
@@ -38,7 +38,7 @@ typedef struct rn_place_options {
     uint64_t capacity_bytes; // 0: none. A height above it is a result (`fits`), not an error
     rn_place_effort effort;
     uint64_t node_limit; // of the search in all; 0 means ten million, some seconds
-    // Asked now and then while it works; NULL always continues.
+    // Asked some hundred times a second while it works; NULL always continues.
     rn_place_answer (*check)(void *self);
     void *check_self;
 } rn_place_options;
@@ -50,7 +50,9 @@ typedef struct rn_placement {
     uint64_t node_count;        // buffers that the search put down and took up again
     bool optimal;               // height == lower bound, or the search has shown that none is lower
     bool fits;                  // height <= capacity, where one was given
-    bool hopeless;              // it was shown that no placement fits the capacity
+    bool stopped;  // `check` ended it before it was done: a longer time may give a lower one, or a
+                   // higher bound
+    bool hopeless; // it was shown that no placement fits the capacity
 } rn_placement;
 
 // Writes count offsets. RN_INVALID where a lifetime ends before it begins, an alignment is no power
@@ -77,7 +79,8 @@ typedef struct rn_place_table {
     void *owner;
 } rn_place_table;
 
-// RN_CORRUPT says line and column. The caller frees the table.
+// RN_CORRUPT says line and column. Both end with RN_CANCELLED where the thread is stopped
+// (ration/stop.h). The caller frees the table.
 RN_API RN_MUST_USE rn_status rn_place_table_read(const char *path, rn_place_table *out);
 RN_API void rn_place_table_free(rn_place_table *table);
 // "id,lower,upper,size,offset" (and align, where a buffer has one); the file appears whole.

@@ -42,6 +42,7 @@
 #include <ration/serve.h>
 #include <ration/session.h>
 #include <ration/status.h>
+#include <ration/stop.h>
 #include <ration/summary.h>
 #include <ration/tensor.h>
 #include <ration/text.h>

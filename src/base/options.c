@@ -181,7 +181,7 @@ static const rn_option table[] = {
     {"capacity", "place.capacity", 0, RN_OPTION_SIZE, false, "place", NULL, "SIZE", NULL,
      "bytes that the buffers must fit; without it, as few as possible"},
     {"time", "place.time", 0, RN_OPTION_COUNT, false, "place", "30", "SECONDS", NULL,
-     "limit of the search; 0 means the quick orders only"},
+     "limit of placing, reading not counted; 0 means the quick orders only, without a limit"},
     {"output", "place.output", 'o', RN_OPTION_TEXT, false, "place profile", NULL, "FILE", NULL,
      "where to write: buffers with their offsets as CSV; a page, an export, a recording"},
     {"sweep", "plan.sweep", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,

@@ -2,6 +2,7 @@
 #include "graph/graph_internal.h"
 
 #include "base/checked.h"
+#include "base/stop.h"
 #include "memory/account.h"
 
 #define FROM RN_HOST_OTHER
@@ -9,6 +10,7 @@
 // ---- life ---------------------------------------------------------------------------------------
 
 rn_status rn_table_push(rn_table *table, void *item) {
+    RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS)); // all that makes graphs comes by here
     if (table->count == table->capacity) {
         uint32_t capacity = table->capacity ? 2 * table->capacity : 64;
         void *items = NULL;

@@ -553,6 +553,7 @@ static rn_status write_plan(builder *b) {
                                 b->candidate->residency, &b->ring);
     b->plan->ring_offset = b->ring;
     b->plan->ring_bytes = rn_residency_ring(c, b->candidate->residency);
+    RN_TRY(rn_stop_try(c->order.count));
     add_steps(b);
     add_waits(b);
     add_storages(b, add_resident(b));

@@ -193,8 +193,10 @@ rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_devi
     w.binder.caps = caps;
     w.binder.layouts = units->layout_of;
     w.binder.rows = rows;
-    for (uint32_t p = 0; p < order->count; p++)
+    for (uint32_t p = 0; p < order->count; p++) {
+        RN_TRY(rn_stop_try(2 * RN_STOP_NODE_UNITS));
         RN_TRY(bind_position(&w, p));
+    }
     if (order->count == count_views(out, order->count))
         return rn_fail(RN_INVALID, "the graph computes nothing: all its nodes are views");
     RN_TRY(add_host_part(&w));

@@ -44,13 +44,15 @@ static uint32_t turn_of(uint32_t block, uint32_t blocks) {
 }
 
 // By insertion: the units of a block stay in the order of use.
-static void spread(const rn_unit_table *t, uint32_t blocks, rn_level *level) {
+static rn_status spread(const rn_unit_table *t, uint32_t blocks, rn_level *level) {
     for (uint32_t i = 0; i < level->count; i++) {
         uint32_t unit = level->units[i], turn = turn_of(t->units[unit].block, blocks), at = i;
         for (; at > 0 && turn_of(t->units[level->units[at - 1]].block, blocks) > turn; at--)
             level->units[at] = level->units[at - 1];
         level->units[at] = unit;
+        RN_TRY(rn_stop_try(1 + i - at));
     }
+    return RN_OK;
 }
 
 // From the last to be used to the first, so that what does not stay is a beginning of the graph.
@@ -77,7 +79,7 @@ static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_
     if (options->prefix)
         turn_round(level);
     else
-        spread(t, rn_graph_block_count(c->graph), level);
+        RN_TRY(spread(t, rn_graph_block_count(c->graph), level));
     rn_wishes_sort(t, level);
     level->resident_bytes[level->count] = c->unit_bytes;
     for (uint32_t k = level->count; k-- > 0;) {

@@ -176,6 +176,12 @@ static double find_pass(const chooser *ch, rn_residency r) {
     return rate > 0 && r.slots ? share_pass(ch, rate) : simulate(ch, ch->pass, false);
 }
 
+// Looking at one residency is a walk over all accesses, and a simulation over all steps.
+static bool is_cancelled(const chooser *ch) {
+    return rn_stop_spend(ch->c->units.access_count + 2 * (uint64_t)ch->c->order.count) ==
+           RN_STOP_CANCEL;
+}
+
 static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
     if (!fits_host(ch->planner, ch->c, ch->binding, &ch->trips, r, &ch->stream.from_host)) return;
     if (r.slots && !can_stream(ch, r)) return;
@@ -226,7 +232,7 @@ static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t bu
     for (uint32_t k = l->choices; k-- > 0;) {
         rn_residency r = {.slots = slots, .level = level, .kept = k};
         uint64_t bytes = plan_bytes(ch->c, ch->v, r, ch->v->height_bytes);
-        if (cannot_win(ch, l, k)) break;
+        if (cannot_win(ch, l, k) || is_cancelled(ch)) break;
         if (bytes <= budget) offer(ch, r, bytes);
     }
 }
@@ -258,6 +264,7 @@ static uint64_t find_fewest(chooser *ch, const uint64_t heights[2], uint64_t les
         for (r.slots = FEWEST_SLOTS; r.slots <= MOST_SLOTS; r.slots++)
             for (r.kept = 0; r.kept < ch->c->levels[r.level].choices; r.kept++) {
                 bytes = plan_bytes(ch->c, ch->v, r, heights);
+                if (bytes < less_than && is_cancelled(ch)) return less_than;
                 if (bytes >= less_than || !can_stream(ch, r) ||
                     !fits_host(ch->planner, ch->c, ch->binding, &ch->trips, r, &from_host))
                     continue;
@@ -287,6 +294,7 @@ static rn_status with_variant(rn_planner *p, uint32_t variant, rn_candidate *bes
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = prepare(&ch, &scratch);
     if (s == RN_OK) s = then(&ch, argument);
+    if (s == RN_OK) s = rn_stop_try(0); // it may have ended early
     rn_arena_free_all(&scratch);
     return s;
 }

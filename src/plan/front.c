@@ -96,12 +96,13 @@ static void quantize(knapsack *k) {
 
 // ---- the dynamic programme ----------------------------------------------------------------------
 
-static void take_blocks(knapsack *k) {
+static rn_status take_blocks(knapsack *k) {
     size_t row = (size_t)k->size + 1;
     for (uint32_t q = 1; q <= k->size; q++)
         k->least[q] = -1;
     for (uint32_t b = 0; b < k->block_count; b++) {
         const block_cost *c = &k->costs[b];
+        RN_TRY(rn_stop_try(k->size));
         for (uint32_t q = k->size; c->grains && q >= c->grains; q--) {
             double without = k->least[q], with = k->least[q - c->grains];
             if (with < 0 || (without >= 0 && without <= with + c->seconds)) continue;
@@ -109,6 +110,7 @@ static void take_blocks(knapsack *k) {
             k->taken[b * row + q] = true;
         }
     }
+    return RN_OK;
 }
 
 static void write_point(const knapsack *k, uint32_t q, rn_front *out) {
@@ -168,7 +170,7 @@ rn_status rn_front_make(rn_arena *memory, const rn_graph *graph, const rn_plan_o
     RN_TRY(rn_arena_array(memory, row, sizeof *k.least, (void **)&k.least));
     RN_TRY(rn_arena_array(memory, row, sizeof *sums, (void **)&sums));
     RN_TRY(rn_arena_array(memory, row * k.block_count, sizeof *k.taken, (void **)&k.taken));
-    take_blocks(&k);
+    RN_TRY(take_blocks(&k));
     write_front(&k, sums, out);
     return RN_OK;
 }

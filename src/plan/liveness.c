@@ -136,7 +136,7 @@ static void add_rows(tracer *t) {
     }
 }
 
-static void trace(tracer *t) {
+static rn_status trace(tracer *t) {
     note_readers(t);
     for (rn_value v = 1; v <= rn_graph_value_count(t->graph); v++)
         if (rn_graph_value(t->graph, v)->producer == RN_NO_NODE &&
@@ -145,17 +145,20 @@ static void trace(tracer *t) {
     add_rows(t);
     for (uint32_t p = 0; p < t->order->count; p++) {
         const rn_node *node = rn_graph_node(t->graph, t->order->nodes[p]);
+        RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         for (uint32_t i = 0; i < node->output_count; i++)
             trace_output(t, node, i, p);
     }
     for (uint32_t i = 0; i < t->live->storage_count; i++)
         if (t->live->storages[i].always)
             t->live->always_bytes += rn_round_up(t->live->storages[i].bytes, RN_PLAN_ALIGN);
+    return RN_OK;
 }
 
 static rn_status measure(tracer *t) {
     for (rn_value v = 1; v <= rn_graph_value_count(t->graph); v++) {
         t->live->storage_of[v] = RN_NO_BUFFER;
+        RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         RN_TRY(rn_plan_value_bytes(t->graph, v, t->binding->rows, t->units->layout_of[v],
                                    &t->live->bytes_of[v]));
     }
@@ -201,7 +204,7 @@ rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_dev
     t.binder.caps = caps;
     t.binder.rows = binding->rows;
     RN_TRY(measure(&t));
-    trace(&t);
+    RN_TRY(trace(&t));
     RN_TRY(add_ports(graph, units, binding));
     binding->is_live = true;
     return RN_OK;
@@ -242,6 +245,7 @@ rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, const rn_trips 
     for (uint32_t i = 0; i < live->storage_count; i++) {
         uint64_t bytes = rn_round_up(live->storages[i].bytes, RN_PLAN_ALIGN);
         span spans[2];
+        RN_TRY(rn_stop_try(1));
         for (uint32_t k = list_spans(b, trips, i, spans); k-- > 0;) {
             change[spans[k].first] += bytes;
             change[spans[k].last + 1] -= bytes;

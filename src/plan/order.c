@@ -71,8 +71,9 @@ static void note_reads(sorter *s, const rn_node *node, uint32_t key) {
     }
 }
 
-static void key_nodes(sorter *s) {
+static rn_status key_nodes(sorter *s) {
     for (uint32_t n = 0; n < s->order->count; n++) {
+        RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         const rn_node *node = rn_graph_node(s->graph, n);
         trace_outputs(s, n);
         s->keys[n] = n;
@@ -81,6 +82,7 @@ static void key_nodes(sorter *s) {
             s->keys[n] = pass_readers(s, node, s->keys[n]);
         note_reads(s, node, s->keys[n]);
     }
+    return RN_OK;
 }
 
 // A counting sort: within a bucket by number, the ordinary node, which has the smallest key of all
@@ -131,7 +133,7 @@ rn_status rn_plan_order_make(rn_arena *memory, const rn_graph *graph, rn_plan_or
     RN_TRY(allocate(memory, &s, values));
     for (rn_value v = 0; v < values; v++)
         out->roots[v] = v;
-    key_nodes(&s);
+    RN_TRY(key_nodes(&s));
     sort_nodes(&s);
     count_updates(&s);
     return RN_OK;

@@ -13,10 +13,8 @@
 
 enum { FIRST_NODES = 4000, STANDARD_NODES = 10000000 }; // for each order of an attempt; in all
 
-bool rn_place_go_on(rn_place_leash *leash) {
-    const rn_place_options *o = leash->options;
-    if (leash->answer == RN_PLACE_CONTINUE && o->check) leash->answer = o->check(o->check_self);
-    return leash->answer == RN_PLACE_CONTINUE && leash->nodes_left > 0;
+bool rn_place_go_on(const rn_place_leash *leash) {
+    return leash->nodes_left > 0 && rn_stop_look() == RN_STOP_GO_ON;
 }
 
 typedef struct work {
@@ -109,43 +107,118 @@ static bool wants_search(const work *w, const rn_place_options *o, uint64_t heig
     return o->effort == RN_PLACE_FIT && height > w->goal && w->problem.bound <= w->goal;
 }
 
-static rn_status run(work *w, const rn_place_options *o, rn_placement *out) {
-    rn_place_split(&w->problem, w->parts, &w->part_count);
+// The sweep's placement, in out_offsets; the problem's items are still by time.
+static rn_status place_first(work *w, uint64_t *scratch, uint64_t *out_offsets, rn_placement *out) {
+    const rn_place_problem *p = &w->problem;
+    RN_TRY(rn_place_sweep(w->from, p, scratch));
+    for (size_t i = 0; i < p->count; i++) {
+        out_offsets[p->items[i].source] = scratch[i];
+        out->height_bytes = rn_max_u64(out->height_bytes, scratch[i] + p->items[i].bytes);
+    }
+    out->greedy_bytes = out->height_bytes;
+    return RN_OK;
+}
+
+// Brings the best placement out, where it is a lower one.
+static void take_over(const work *w, uint64_t *out_offsets, rn_placement *out) {
+    uint64_t height = measure_height(w);
+    if (height >= out->height_bytes) return;
+    out->height_bytes = height;
+    for (size_t i = 0; i < w->problem.count; i++)
+        out_offsets[w->problem.items[i].source] = w->problem.items[i].offset;
+}
+
+// All that comes after the first placement. RN_CANCELLED: what has been brought out so far stands.
+static rn_status improve(work *w, const rn_place_options *o, uint64_t *out_offsets,
+                         rn_placement *out) {
+    if (out->height_bytes <= w->problem.bound) return RN_OK;
+    RN_TRY(rn_place_split(&w->problem, w->parts, &w->part_count));
     for (size_t i = 0; i < w->part_count; i++)
-        RN_TRY(rn_place_greedy(w->from, &w->leash, &w->parts[i]));
-    out->greedy_bytes = measure_height(w);
+        RN_TRY(rn_place_greedy(w->from, &w->parts[i]));
+    take_over(w, out_offsets, out);
+    out->greedy_bytes = out->height_bytes;
     if (o->effort == RN_PLACE_FIT)
         w->goal = o->capacity_bytes - o->capacity_bytes % w->problem.grain;
-    if (wants_search(w, o, out->greedy_bytes)) RN_TRY(search_all(w));
-    if (w->leash.answer == RN_PLACE_CANCEL) return rn_fail(RN_CANCELLED, "placing was cancelled");
-    out->height_bytes = measure_height(w);
+    if (!wants_search(w, o, out->height_bytes)) return RN_OK;
+    RN_TRY(search_all(w));
+    take_over(w, out_offsets, out);
+    return RN_OK;
+}
+
+static rn_status run(work *w, const rn_place_options *o, uint64_t *out_offsets, rn_placement *out) {
+    size_t count = w->problem.count;
+    uint64_t *scratch;
     out->lower_bound_bytes = w->problem.bound;
+    RN_TRY(rn_alloc(w->from, count * sizeof *scratch, (void **)&scratch));
+    rn_status s = place_first(w, scratch, out_offsets, out);
+    rn_free(w->from, scratch, count * sizeof *scratch);
+    RN_TRY(s);
+    RN_TRY(rn_alloc(w->from, count * sizeof *w->parts, (void **)&w->parts));
+    s = improve(w, o, out_offsets, out);
     out->node_count = w->leash.node_count;
     out->optimal = out->height_bytes <= measure_bound(w);
-    out->fits = !o->capacity_bytes || out->height_bytes <= o->capacity_bytes;
     out->hopeless = o->capacity_bytes && measure_bound(w) > o->capacity_bytes;
+    rn_free(w->from, w->parts, count * sizeof *w->parts);
+    return s;
+}
+
+// One upon the other: what is left where not even the problem could be set up in time.
+static void stack(const rn_place_buffer *buffers, size_t count, uint64_t *out_offsets,
+                  rn_placement *out) {
+    uint64_t top = 0, largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        const rn_place_buffer *b = &buffers[i];
+        bool lives = b->lower < b->upper && b->size_bytes > 0;
+        out_offsets[i] = lives ? rn_round_up(top, b->align ? b->align : 1) : 0;
+        if (!lives) continue;
+        top = out_offsets[i] + b->size_bytes;
+        largest = rn_max_u64(largest, b->size_bytes);
+    }
+    *out = (rn_placement){.height_bytes = top, .greedy_bytes = top, .lower_bound_bytes = largest};
+}
+
+static rn_stop_answer ask(void *self) {
+    const rn_place_options *o = self;
+    switch (o->check(o->check_self)) {
+    case RN_PLACE_CONTINUE:
+        return RN_STOP_GO_ON;
+    case RN_PLACE_STOP:
+        return RN_STOP_END;
+    default:
+        return RN_STOP_CANCEL;
+    }
+}
+
+// Under a stop that asks the caller.
+static rn_status place(const rn_allocator *from, const rn_place_buffer *buffers, size_t count,
+                       const rn_place_options *o, uint64_t *out_offsets, rn_placement *out) {
+    work w = {.from = from};
+    w.leash.nodes_left = o->node_limit ? o->node_limit : STANDARD_NODES;
+    *out = (rn_placement){.height_bytes = 0};
+    rn_status s = rn_place_problem_make(from, buffers, count, &w.problem);
+    bool is_set_up = s == RN_OK;
+    if (is_set_up) {
+        for (size_t i = 0; i < count; i++)
+            out_offsets[i] = 0;
+        s = run(&w, o, out_offsets, out);
+    }
+    rn_place_problem_free(from, &w.problem);
+    rn_stop_answer answer = rn_stop_spend(0);
+    if (answer == RN_STOP_CANCEL) return rn_fail(RN_CANCELLED, "placing was cancelled");
+    if (s != RN_OK && s != RN_CANCELLED) return s;
+    if (!is_set_up) stack(buffers, count, out_offsets, out);
+    out->stopped = answer == RN_STOP_END;
+    out->fits = !o->capacity_bytes || out->height_bytes <= o->capacity_bytes;
     return RN_OK;
 }
 
 rn_status rn_place_in(const rn_allocator *from, const rn_place_buffer *buffers, size_t count,
                       const rn_place_options *options, uint64_t *out_offsets, rn_placement *out) {
-    static const rn_place_options defaults;
-    const rn_place_options *o = options ? options : &defaults;
-    work w = {.from = from, .leash = {.options = o}};
-    w.leash.nodes_left = o->node_limit ? o->node_limit : STANDARD_NODES;
-    *out = (rn_placement){.height_bytes = 0};
-    RN_TRY(rn_place_problem_make(from, buffers, count, &w.problem));
-    size_t part_bytes = w.problem.count * sizeof *w.parts;
-    rn_status s = rn_alloc(from, part_bytes, (void **)&w.parts);
-    if (s == RN_OK) s = run(&w, o, out);
-    if (s == RN_OK) {
-        for (size_t i = 0; i < count; i++)
-            out_offsets[i] = 0;
-        for (size_t i = 0; i < w.problem.count; i++)
-            out_offsets[w.problem.items[i].source] = w.problem.items[i].offset;
-    }
-    rn_free(from, w.parts, part_bytes);
-    rn_place_problem_free(from, &w.problem);
+    rn_place_options o = options ? *options : (rn_place_options){.capacity_bytes = 0};
+    rn_stop stop = {.check = o.check ? ask : NULL, .self = &o};
+    rn_stop_enter(&stop);
+    rn_status s = place(from, buffers, count, &o, out_offsets, out);
+    rn_stop_leave(&stop);
     return s;
 }
 

@@ -2,18 +2,24 @@
 //
 //     rn_place_in            place.c         checks, splits, and spends the effort asked for
 //      ├─ rn_place_problem    place_problem.c  times as ranks; the lower bound
+//      ├─ rn_place_sweep      place_sweep.c    a first placement, in linear time
 //      ├─ rn_place_split      place_split.c    independent parts, and what may lie under each
 //      ├─ rn_place_greedy     place_greedy.c   the best of several orders (over place_shelf.c)
 //      └─ rn_place_search     place_search.c   canonical placements, depth first (by place_rank.c)
 //
 // Invariant: all sizes with their alignment add up to less than 2^63, so that no sum of offsets and
 // sizes below overflows.
+//
+// Everything that grows with the number of buffers says how much it has done (base/stop.h) and can
+// be ended. It then returns RN_CANCELLED without a story: rn_place_in knows whether there is a
+// placement to fall back on.
 #ifndef RN_PLAN_PLACE_H
 #define RN_PLAN_PLACE_H
 
 #include <ration/place.h>
 
 #include "base/alloc.h"
+#include "base/stop.h"
 
 // The memory that it works in comes from `from`; otherwise as rn_place.
 RN_MUST_USE rn_status rn_place_in(const rn_allocator *from, const rn_place_buffer *buffers,
@@ -46,6 +52,13 @@ RN_MUST_USE rn_status rn_place_problem_make(const rn_allocator *from,
                                             rn_place_problem *out);
 void rn_place_problem_free(const rn_allocator *from, rn_place_problem *problem);
 
+// ---- the first placement ------------------------------------------------------------------------
+
+// Gives offsets to all items as an allocator would that hears of them one after the other. Linear
+// in time, so there is something to fall back on where nothing else comes to an end.
+RN_MUST_USE rn_status rn_place_sweep(const rn_allocator *from, const rn_place_problem *problem,
+                                     uint64_t *out_offsets);
+
 // ---- parts --------------------------------------------------------------------------------------
 
 // Items that share no moment with those of other parts, lying above `base`.
@@ -59,23 +72,21 @@ typedef struct rn_place_part {
 
 // Gives offsets to the items at the bottom, and cuts the rest into parts. Reorders the items.
 // out_parts has room for as many parts as there are items.
-void rn_place_split(rn_place_problem *problem, rn_place_part *out_parts, size_t *out_count);
+RN_MUST_USE rn_status rn_place_split(rn_place_problem *problem, rn_place_part *out_parts,
+                                     size_t *out_count);
 
 // ---- the two ways -------------------------------------------------------------------------------
 
-// Whom to ask, and what is left to spend.
+// Nodes of all searches together.
 typedef struct rn_place_leash {
-    const rn_place_options *options;
     uint64_t nodes_left, node_count;
-    rn_place_answer answer; // sticks
 } rn_place_leash;
 
-// Asks; true while there is reason to go on.
-bool rn_place_go_on(rn_place_leash *leash);
+// Looks whether to end; true while there is reason to go on.
+bool rn_place_go_on(const rn_place_leash *leash);
 
-// Sets the items' offsets and the part's height. RN_CANCELLED where it was told so.
-RN_MUST_USE rn_status rn_place_greedy(const rn_allocator *from, rn_place_leash *leash,
-                                      rn_place_part *part);
+// Sets the items' offsets and the part's height.
+RN_MUST_USE rn_status rn_place_greedy(const rn_allocator *from, rn_place_part *part);
 
 typedef enum rn_place_verdict {
     RN_PLACE_FOUND,     // the part's offsets and height are new

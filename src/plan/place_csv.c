@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/map.h"
+#include "base/stop.h"
 #include "memory/account.h"
 
 // Those before OFFSET must be there.
@@ -165,9 +166,11 @@ static rn_status check_values(csv *c, const uint64_t values[COLUMN_COUNT]) {
 }
 
 static rn_status read_buffer(csv *c, rn_str line, rn_place_table *table) {
+    enum { LINE_UNITS = 16 }; // and one for each character
     uint64_t values[COLUMN_COUNT] = {[ALIGN] = 1};
     rn_str id = {NULL, 0};
     bool existing;
+    RN_TRY(rn_stop_try(line.bytes + LINE_UNITS));
     RN_TRY(read_fields(c, line, &id, values));
     RN_TRY(check_values(c, values));
     RN_TRY(rn_map_add(&c->ids, id, table->count, &existing));
@@ -188,7 +191,7 @@ static size_t count_lines(rn_str text) {
     size_t count = 0;
     rn_str line;
     while (cut(&text, '\n', &line))
-        count++;
+        (void)rn_stop_round(count++); // the first line that is read will hear of it
     return count;
 }
 
@@ -198,6 +201,8 @@ static rn_status fill(csv *c, rn_place_table *table, owner *o) {
     RN_TRY(rn_alloc_zeroed(o->from, o->capacity, sizeof *table->ids, (void **)&table->ids));
     RN_TRY(rn_alloc_zeroed(o->from, o->capacity, sizeof *table->offsets, (void **)&table->offsets));
     RN_TRY(read_header(c));
+    // To grow while it is read would be a long step; a buffer has seven characters at least.
+    RN_TRY(rn_map_reserve(&c->ids, rn_min_u64(o->capacity, c->rest.bytes / 7 + 1)));
     while (next_line(c, &line))
         RN_TRY(read_buffer(c, line, table));
     return RN_OK;
@@ -259,12 +264,14 @@ void rn_place_table_free(rn_place_table *table) {
 // ---- writing ------------------------------------------------------------------------------------
 
 rn_status rn_place_csv_print(const rn_place_table *table, rn_sink sink) {
+    enum { PRINTED_UNITS = 64 };
     bool aligned = false;
     for (size_t i = 0; i < table->count; i++)
         aligned |= table->buffers[i].align > 1;
     RN_TRY(rn_sink_print(sink, "id,lower,upper,size,offset%s\n", aligned ? ",align" : ""));
     for (size_t i = 0; i < table->count; i++) {
         const rn_place_buffer *b = &table->buffers[i];
+        RN_TRY(rn_stop_try(table->ids[i].bytes + PRINTED_UNITS));
         RN_TRY(rn_sink_write(sink, table->ids[i].data, table->ids[i].bytes));
         RN_TRY(rn_sink_print(sink, ",%llu,%llu,%llu,%llu", (unsigned long long)b->lower,
                              (unsigned long long)b->upper, (unsigned long long)b->size_bytes,

@@ -4,10 +4,7 @@
 #include "plan/place_shelf.h"
 
 #include "base/checked.h"
-
-#include <stdlib.h>
-
-enum { CHECK_EVERY = 4096 };
+#include "base/sort.h"
 
 typedef struct ticket {
     const rn_place_item *item;
@@ -66,60 +63,61 @@ enum { RULE_COUNT = sizeof rules / sizeof *rules };
 
 typedef struct bench {
     ticket *tickets;   // (count)
+    ticket *scratch;   // (count)
     uint64_t *offsets; // (count)
     rn_place_shelf *shelf;
 } bench;
 
 static rn_status set_up(const rn_allocator *from, const rn_place_part *part, bench *b) {
     RN_TRY(rn_alloc(from, part->count * sizeof *b->tickets, (void **)&b->tickets));
+    RN_TRY(rn_alloc(from, part->count * sizeof *b->scratch, (void **)&b->scratch));
     RN_TRY(rn_alloc(from, part->count * sizeof *b->offsets, (void **)&b->offsets));
     return rn_place_shelf_create(from, part->items, part->count, &b->shelf);
 }
 
 static void tear_down(const rn_allocator *from, const rn_place_part *part, bench *b) {
     rn_free(from, b->tickets, part->count * sizeof *b->tickets);
+    rn_free(from, b->scratch, part->count * sizeof *b->scratch);
     rn_free(from, b->offsets, part->count * sizeof *b->offsets);
     rn_place_shelf_destroy(b->shelf);
 }
 
-// A placement by one rule, in `offsets`. False where it was cancelled, or is not the first and was
-// stopped or has outgrown the best one.
-static bool follow(const rule *by, bench *b, rn_place_leash *leash, const rn_place_part *part,
-                   uint64_t *out_height) {
+typedef enum outcome { LOWER, NOT_LOWER, ENDED } outcome;
+
+// A placement by one rule, in `offsets`, as long as it does not outgrow the best one.
+static outcome follow(const rule *by, bench *b, const rn_place_part *part, uint64_t *out_height) {
     uint64_t height = 0;
-    bool first = part->height == UINT64_MAX;
     for (size_t i = 0; i < part->count; i++)
         b->tickets[i] = (ticket){&part->items[i], (uint32_t)i};
-    qsort(b->tickets, part->count, sizeof *b->tickets, by->order);
+    if (!rn_sort(b->tickets, b->scratch, part->count, sizeof *b->tickets, by->order)) return ENDED;
     rn_place_shelf_clear(b->shelf);
     for (size_t i = 0; i < part->count; i++) {
         const rn_place_item *item = b->tickets[i].item;
-        uint64_t offset = rn_place_shelf_put(b->shelf, item, by->tight);
-        b->offsets[b->tickets[i].index] = offset;
-        height = rn_max_u64(height, offset + item->bytes);
-        if (!first && part->base + height >= part->height) return false;
-        if (i % CHECK_EVERY == CHECK_EVERY - 1 && !rn_place_go_on(leash) &&
-            (!first || leash->answer == RN_PLACE_CANCEL))
-            return false;
+        uint64_t *offset = &b->offsets[b->tickets[i].index];
+        if (!rn_place_shelf_put(b->shelf, item, by->tight, offset)) return ENDED;
+        height = rn_max_u64(height, *offset + item->bytes);
+        if (part->base + height >= part->height) return NOT_LOWER;
     }
     *out_height = part->base + height;
-    return true;
+    return LOWER;
 }
 
-rn_status rn_place_greedy(const rn_allocator *from, rn_place_leash *leash, rn_place_part *part) {
+rn_status rn_place_greedy(const rn_allocator *from, rn_place_part *part) {
     bench b = {.tickets = NULL};
+    outcome how = NOT_LOWER;
     part->height = UINT64_MAX;
     rn_status s = set_up(from, part, &b);
-    for (size_t r = 0; s == RN_OK && r < RULE_COUNT && part->height > part->bound; r++) {
+    for (size_t r = 0; s == RN_OK && how != ENDED && r < RULE_COUNT && part->height > part->bound;
+         r++) {
         uint64_t height;
-        if (follow(&rules[r], &b, leash, part, &height)) {
-            part->height = height;
-            for (size_t i = 0; i < part->count; i++)
-                part->items[i].offset = part->base + b.offsets[i];
-        }
-        if (leash->answer == RN_PLACE_CANCEL) s = rn_fail(RN_CANCELLED, "placing was cancelled");
-        if (leash->answer != RN_PLACE_CONTINUE) break;
+        how = follow(&rules[r], &b, part, &height);
+        if (how != LOWER) continue;
+        part->height = height;
+        for (size_t i = 0; i < part->count; i++)
+            part->items[i].offset = part->base + b.offsets[i];
     }
     tear_down(from, part, &b);
+    // A first one is a placement, if not the best.
+    if (s == RN_OK && part->height == UINT64_MAX) s = RN_CANCELLED;
     return s;
 }

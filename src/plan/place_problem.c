@@ -6,6 +6,7 @@
 #include "plan/place.h"
 
 #include "base/checked.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -33,6 +34,7 @@ static rn_status check_buffers(const rn_place_buffer *buffers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const rn_place_buffer *b = &buffers[i];
         uint64_t align = b->align ? b->align : 1;
+        (void)rn_stop_round(i); // checked they are in any case
         if (b->lower > b->upper)
             return rn_fail(RN_INVALID, "buffer %zu ends at %llu, before it begins at %llu", i,
                            (unsigned long long)b->upper, (unsigned long long)b->lower);
@@ -46,18 +48,20 @@ static rn_status check_buffers(const rn_place_buffer *buffers, size_t count) {
     return RN_OK;
 }
 
-// The distinct times, sorted; returns how many.
-static size_t collect_times(const rn_place_buffer *buffers, size_t count, uint64_t *out) {
+// The distinct times, sorted. False where it was ended.
+static bool collect_times(const rn_place_buffer *buffers, size_t count, uint64_t *out,
+                          uint64_t *scratch, size_t *out_count) {
     size_t filled = 0, kept = 0;
     for (size_t i = 0; i < count; i++) {
         if (!is_alive(&buffers[i])) continue;
         out[filled++] = buffers[i].lower;
         out[filled++] = buffers[i].upper;
     }
-    if (filled) qsort(out, filled, sizeof *out, by_value);
+    if (!rn_sort(out, scratch, filled, sizeof *out, by_value)) return false;
     for (size_t i = 0; i < filled; i++)
         if (kept == 0 || out[i] != out[kept - 1]) out[kept++] = out[i];
-    return kept;
+    *out_count = kept;
+    return true;
 }
 
 static uint32_t rank_of(const uint64_t *times, size_t count, uint64_t time) {
@@ -74,11 +78,12 @@ static uint64_t divide_common(uint64_t a, uint64_t b) {
     return a;
 }
 
-static void fill_items(const rn_place_buffer *buffers, size_t count, const uint64_t *times,
+static bool fill_items(const rn_place_buffer *buffers, size_t count, const uint64_t *times,
                        size_t time_count, rn_place_problem *p) {
     p->largest_align = 1;
     for (size_t i = 0; i < count; i++) {
         const rn_place_buffer *b = &buffers[i];
+        if (rn_stop_round(i)) return false;
         if (!is_alive(b)) continue;
         rn_place_item *item = &p->items[p->count++];
         item->lower = rank_of(times, time_count, b->lower);
@@ -92,7 +97,7 @@ static void fill_items(const rn_place_buffer *buffers, size_t count, const uint6
         if (item->align > 1) p->grain = divide_common(item->align, p->grain);
     }
     if (p->grain == 0) p->grain = 1;
-    if (p->count) qsort(p->items, p->count, sizeof *p->items, by_life);
+    return true;
 }
 
 // Differences first, then their running sum; unsigned arithmetic wraps back.
@@ -100,6 +105,7 @@ static void sum_load(rn_place_problem *p) {
     for (size_t i = 0; i < p->count; i++) {
         p->load[p->items[i].lower] += p->items[i].bytes;
         p->load[p->items[i].upper] -= p->items[i].bytes;
+        (void)rn_stop_round(i); // find_contention will hear of it
     }
     for (uint32_t t = 1; t < p->slots; t++)
         p->load[t] += p->load[t - 1];
@@ -109,46 +115,62 @@ static void sum_load(rn_place_problem *p) {
 
 // The load's maximum over each item's life, from a table of maxima over powers of two. Long lives
 // of many items would cost too much slot by slot.
-static void find_contention(rn_place_problem *p, uint64_t *row) {
+static bool find_contention(rn_place_problem *p, uint64_t *row) {
     for (uint32_t t = 0; t < p->slots; t++)
         row[t] = p->load[t];
     for (uint32_t width = 1; width && width <= p->slots; width *= 2) {
         for (size_t i = 0; i < p->count; i++) {
             rn_place_item *item = &p->items[i];
             uint32_t life = item->upper - item->lower;
+            if (rn_stop_round(i)) return false;
             if (life >= width && life / 2 < width)
                 item->contention = rn_max_u64(row[item->lower], row[item->upper - width]);
         }
-        for (uint32_t t = 0; t + width < p->slots; t++)
+        for (uint32_t t = 0; t + width < p->slots; t++) {
             row[t] = rn_max_u64(row[t], row[t + width]);
+            if (rn_stop_round(t)) return false;
+        }
     }
+    return true;
 }
 
+// Times and items; `scratch` has room for the sorting of both.
 static rn_status fill(const rn_allocator *from, const rn_place_buffer *buffers, size_t count,
-                      rn_place_problem *p) {
-    uint64_t *times = NULL, *row = NULL;
-    size_t time_bytes = 2 * count * sizeof *times;
+                      void *scratch, rn_place_problem *p) {
+    uint64_t *times;
+    size_t time_bytes = 2 * count * sizeof *times, time_count;
     RN_TRY(rn_alloc(from, time_bytes, (void **)&times));
-    size_t time_count = collect_times(buffers, count, times);
-    p->slots = (uint32_t)time_count;
-    fill_items(buffers, count, times, time_count, p);
-    rn_free(from, times, time_bytes);
-    RN_TRY(rn_alloc_zeroed(from, p->slots, sizeof *p->load, (void **)&p->load));
-    RN_TRY(rn_alloc(from, p->slots * sizeof *row, (void **)&row));
-    if (p->slots) {
-        sum_load(p);
-        find_contention(p, row);
+    bool done = collect_times(buffers, count, times, scratch, &time_count);
+    if (done) {
+        p->slots = (uint32_t)time_count;
+        done = fill_items(buffers, count, times, time_count, p);
     }
+    rn_free(from, times, time_bytes);
+    if (done) done = rn_sort(p->items, scratch, p->count, sizeof *p->items, by_life);
+    return done ? RN_OK : RN_CANCELLED;
+}
+
+static rn_status weigh(const rn_allocator *from, rn_place_problem *p) {
+    uint64_t *row;
+    if (p->slots == 0) return RN_OK;
+    RN_TRY(rn_alloc_zeroed(from, p->slots, sizeof *p->load, (void **)&p->load));
+    sum_load(p);
+    RN_TRY(rn_alloc(from, p->slots * sizeof *row, (void **)&row));
+    bool done = find_contention(p, row);
     rn_free(from, row, p->slots * sizeof *row);
-    return RN_OK;
+    return done ? RN_OK : RN_CANCELLED;
 }
 
 rn_status rn_place_problem_make(const rn_allocator *from, const rn_place_buffer *buffers,
                                 size_t count, rn_place_problem *out) {
+    void *scratch = NULL;
     *out = (rn_place_problem){.capacity = count};
     RN_TRY(check_buffers(buffers, count));
     rn_status s = rn_alloc_zeroed(from, count, sizeof *out->items, (void **)&out->items);
-    if (s == RN_OK) s = fill(from, buffers, count, out);
+    if (s == RN_OK) s = rn_alloc(from, count * sizeof *out->items, &scratch);
+    if (s == RN_OK) s = fill(from, buffers, count, scratch, out);
+    rn_free(from, scratch, count * sizeof *out->items);
+    if (s == RN_OK) s = weigh(from, out);
     if (s != RN_OK) rn_place_problem_free(from, out);
     return s;
 }

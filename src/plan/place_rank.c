@@ -116,6 +116,7 @@ static int by_key(const void *left, const void *right) {
 
 bool rn_place_rank_run(rn_place_search *s, uint32_t begin, uint32_t end) {
     uint32_t count = end - begin;
+    rn_place_search_work(s, count * UINT64_C(12)); // sorting
     if (count > s->old_rank_room - s->old_rank_count) return false;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t id = s->items[begin + i];
@@ -123,6 +124,7 @@ bool rn_place_rank_run(rn_place_search *s, uint32_t begin, uint32_t end) {
         uint64_t total = 0;
         for (uint32_t k = n->first; k < n->end; k++)
             total = rn_max_u64(total, s->total[k]);
+        rn_place_search_work(s, n->end - n->first);
         total -= (total >> 16) * s->noise[id];
         s->keys[i] = (rn_place_key){total, s->lead[id], s->standing[id], id};
         s->old_ranks[s->old_rank_count++] = (rn_place_old_rank){id, s->rank[id]};

@@ -29,8 +29,6 @@
 
 #include <string.h>
 
-enum { CHECK_EVERY = 1024 };
-
 // ---- steps and their undoing --------------------------------------------------------------------
 
 // Puts down items[at] of the run that begins at `begin`, moving it to the run's front.
@@ -43,6 +41,7 @@ static void put(rn_place_search *s, uint32_t begin, uint32_t at) {
     s->items[begin] = id;
     s->is_placed[id] = true;
     uint64_t top = s->rest[id] + n->bytes;
+    rn_place_search_work(s, s->link_begin[id + 1] - s->link_begin[id] + n->end - n->first);
     for (uint32_t i = n->first; i < n->end; i++)
         s->total[i] -= n->bytes;
     for (uint32_t k = s->link_begin[id]; k < s->link_begin[id + 1]; k++) {
@@ -93,6 +92,8 @@ static bool has_room(rn_place_search *s, uint32_t begin, uint32_t end, rn_place_
         uint32_t id = s->items[i];
         const rn_place_node *n = &s->nodes[id];
         uint64_t lowest = is_waiting(s, id, last) ? lift : s->rest[id];
+        // Four more rounds over the run: above, and in descend.
+        rn_place_search_work(s, n->end - n->first + 4);
         for (uint32_t k = n->first; k < n->end; k++)
             s->floor[k] = rn_min_u64(s->floor[k], lowest);
     }
@@ -154,7 +155,9 @@ static bool is_spent(rn_place_search *s) {
     if (s->nodes_left == 0 || s->leash->nodes_left == 0) return true;
     s->nodes_left--;
     s->leash->nodes_left--;
-    return s->nodes_left % CHECK_EVERY == 0 && !rn_place_go_on(s->leash);
+    uint64_t work = s->work;
+    s->work = 0;
+    return rn_stop_spend(work) != RN_STOP_GO_ON;
 }
 
 static rn_place_verdict descend(rn_place_search *s, uint32_t begin, uint32_t end,

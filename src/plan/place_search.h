@@ -80,8 +80,18 @@ struct rn_place_search {
     rn_place_change *trail; // (link_count / 2): of two linked items, one lifts the other at most
     size_t placed_count, trail_count;
     uint64_t nodes_left;
+    uint64_t work; // units (base/stop.h) that are not told yet
     rn_place_leash *leash;
 };
+
+// Counts work. It only says so: the next node asks whether to end, and until then there is at most
+// one node's work.
+static inline void rn_place_search_work(rn_place_search *s, uint64_t units) {
+    s->work += units;
+    if (s->work < RN_STOP_UNITS / 2) return;
+    (void)rn_stop_spend(s->work);
+    s->work = 0;
+}
 
 // ---- ranks --------------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ static void fill_links(rn_place_search *s) {
     uint32_t filled = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         s->link_begin[i] = filled;
+        (void)rn_stop_spend(2 * s->count); // the first node will hear of it
         for (uint32_t j = 0; j < s->count; j++)
             if (j != i && are_twins(&s->nodes[i], &s->nodes[j])) s->links[filled++] = j;
         s->twin_end[i] = filled;
@@ -84,6 +85,7 @@ static void reset(rn_place_search *s) {
         s->rank[i] = 0;
         for (uint32_t k = s->nodes[i].first; k < s->nodes[i].end; k++)
             s->total[k] += s->nodes[i].bytes;
+        (void)rn_stop_spend(1 + s->nodes[i].end - s->nodes[i].first);
     }
 }
 
@@ -92,9 +94,12 @@ static void reset(rn_place_search *s) {
 // Pairs of items alive together, both ways; stops counting when there are too many.
 static size_t count_links(const rn_place_part *part) {
     size_t links = 0;
-    for (size_t i = 0; i < part->count && links <= MAX_LINKS; i++)
+    for (size_t i = 0; i < part->count && links <= MAX_LINKS; i++) {
+        size_t before = links;
         for (size_t j = i + 1; j < part->count && part->items[j].lower < part->items[i].upper; j++)
             links += 2;
+        (void)rn_stop_spend(1 + links - before);
+    }
     return links;
 }
 

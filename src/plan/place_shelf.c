@@ -44,9 +44,11 @@ struct rn_place_shelf {
 static uint64_t count_entries(const rn_place_item *items, size_t count, uint32_t origin,
                               uint32_t level) {
     uint64_t entries = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         entries +=
             ((items[i].upper - 1 - origin) >> level) - ((items[i].lower - origin) >> level) + 1;
+        (void)rn_stop_round(i); // the first item to be put down will hear of it
+    }
     return entries;
 }
 
@@ -110,6 +112,10 @@ void rn_place_shelf_clear(rn_place_shelf *shelf) {
 
 // ---- finding ------------------------------------------------------------------------------------
 
+static bool is_ended(uint32_t units) {
+    return rn_stop_spend(units) != RN_STOP_GO_ON;
+}
+
 typedef struct fit {
     uint64_t cursor; // everything met so far ends here or below
     uint64_t offset, left_over;
@@ -129,19 +135,24 @@ static bool try_gap(fit *f, const rn_place_item *item, uint64_t ceiling, bool ti
     return !tight;
 }
 
-static uint64_t find_gap(const rn_place_shelf *shelf, uint32_t list, const rn_place_item *item,
-                         bool tight) {
+static bool find_gap(const rn_place_shelf *shelf, uint32_t list, const rn_place_item *item,
+                     bool tight, uint64_t *out_offset) {
     fit f = {.cursor = 0};
     for (uint32_t c = shelf->heads[list]; c != NO_CHUNK; c = shelf->chunks[c].next) {
         const chunk *at = &shelf->chunks[c];
+        if (is_ended(at->count)) return false;
         for (uint32_t i = 0; i < at->count; i++) {
             const entry *e = &at->entries[i];
             if (e->lower >= item->upper || e->upper <= item->lower) continue;
-            if (e->offset > f.cursor && try_gap(&f, item, e->offset, tight)) return f.offset;
+            if (e->offset > f.cursor && try_gap(&f, item, e->offset, tight)) {
+                *out_offset = f.offset;
+                return true;
+            }
             f.cursor = rn_max_u64(f.cursor, e->top);
         }
     }
-    return f.found ? f.offset : rn_round_up(f.cursor, item->align);
+    *out_offset = f.found ? f.offset : rn_round_up(f.cursor, item->align);
+    return true;
 }
 
 // ---- entering -----------------------------------------------------------------------------------
@@ -162,11 +173,13 @@ static void split_chunk(rn_place_shelf *shelf, chunk *full) {
     full->next = c;
 }
 
-static void enter(rn_place_shelf *shelf, uint32_t list, entry e) {
+static bool enter(rn_place_shelf *shelf, uint32_t list, entry e) {
     if (shelf->heads[list] == NO_CHUNK) shelf->heads[list] = take_chunk(shelf, NO_CHUNK);
     chunk *at = &shelf->chunks[shelf->heads[list]];
-    while (at->next != NO_CHUNK && shelf->chunks[at->next].entries[0].offset <= e.offset)
+    while (at->next != NO_CHUNK && shelf->chunks[at->next].entries[0].offset <= e.offset) {
+        if (is_ended(4)) return false;
         at = &shelf->chunks[at->next];
+    }
     if (at->count == CHUNK_ENTRIES) {
         split_chunk(shelf, at);
         if (shelf->chunks[at->next].entries[0].offset <= e.offset) at = &shelf->chunks[at->next];
@@ -177,18 +190,20 @@ static void enter(rn_place_shelf *shelf, uint32_t list, entry e) {
     memmove(&at->entries[i + 1], &at->entries[i], (at->count - i) * sizeof e);
     at->entries[i] = e;
     at->count++;
+    return !is_ended(CHUNK_ENTRIES / 4);
 }
 
-uint64_t rn_place_shelf_put(rn_place_shelf *shelf, const rn_place_item *item, bool tight) {
+bool rn_place_shelf_put(rn_place_shelf *shelf, const rn_place_item *item, bool tight,
+                        uint64_t *out_offset) {
     uint32_t first = item->lower - shelf->origin, last = item->upper - 1 - shelf->origin;
     uint32_t level = shelf->finest;
     while (first >> level != last >> level)
         level++;
     uint32_t list = shelf->level_lists[level] + (first >> level);
-    uint64_t offset = find_gap(shelf, list, item, tight);
-    entry e = {item->lower, item->upper, offset, offset + item->bytes};
+    if (!find_gap(shelf, list, item, tight, out_offset)) return false;
+    entry e = {item->lower, item->upper, *out_offset, *out_offset + item->bytes};
     for (level = shelf->finest; level <= shelf->coarsest; level++)
         for (uint32_t i = first >> level; i <= last >> level; i++)
-            enter(shelf, shelf->level_lists[level] + i, e);
-    return offset;
+            if (!enter(shelf, shelf->level_lists[level] + i, e)) return false;
+    return true;
 }

@@ -13,7 +13,8 @@ void rn_place_shelf_destroy(rn_place_shelf *shelf);
 // Takes everything up again.
 void rn_place_shelf_clear(rn_place_shelf *shelf);
 // Puts the item into the lowest gap that it fits (or, with `tight`, the one that leaves least over)
-// and returns its offset.
-uint64_t rn_place_shelf_put(rn_place_shelf *shelf, const rn_place_item *item, bool tight);
+// and says where. False where the thread's stops do not let it go on: the shelf must be cleared.
+RN_MUST_USE bool rn_place_shelf_put(rn_place_shelf *shelf, const rn_place_item *item, bool tight,
+                                    uint64_t *out_offset);
 
 #endif

@@ -16,7 +16,7 @@ static size_t find_gap(const rn_place_item *items, size_t count, uint32_t *out_u
     size_t i = 1;
     while (i < count && items[i].lower < upper) {
         if (items[i].upper > upper) upper = items[i].upper;
-        i++;
+        (void)rn_stop_round(i++); // the caller looks
     }
     *out_upper = upper;
     return i;
@@ -46,9 +46,9 @@ static uint64_t measure_bound(const rn_place_problem *p, const rn_place_part *pa
     return rn_min_u64(bound, p->bound);
 }
 
-void rn_place_split(rn_place_problem *p, rn_place_part *out_parts, size_t *out_count) {
+rn_status rn_place_split(rn_place_problem *p, rn_place_part *out_parts, size_t *out_count) {
     *out_count = 0;
-    if (p->count == 0) return;
+    if (p->count == 0) return RN_OK;
     // Pending groups stand at the end of the room for parts: a group has at least one item, so they
     // never meet those that are done.
     rn_place_part *todo = out_parts + p->count;
@@ -57,6 +57,7 @@ void rn_place_split(rn_place_problem *p, rn_place_part *out_parts, size_t *out_c
     while (todo != out_parts + p->count) {
         rn_place_part group = *todo++;
         uint32_t upper;
+        if (rn_stop_spend(0) != RN_STOP_GO_ON) return RN_CANCELLED;
         size_t size = find_gap(group.items, group.count, &upper);
         if (size < group.count)
             *--todo = (rn_place_part){
@@ -73,4 +74,5 @@ void rn_place_split(rn_place_problem *p, rn_place_part *out_parts, size_t *out_c
         }
     }
     *out_count = done;
+    return RN_OK;
 }

@@ -15,6 +15,7 @@
 #ifndef RN_PLAN_PLANNER_H
 #define RN_PLAN_PLANNER_H
 
+#include "base/stop.h"
 #include "plan/plan.h"
 
 enum {

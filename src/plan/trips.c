@@ -111,18 +111,20 @@ static uint32_t key_back(const rn_trip *trip) {
 }
 
 // Among equals the order of `from`; NULL: that of the list.
-static void sort(const rn_trips *trips, key of, const uint32_t *from, uint32_t *out) {
+static rn_status sort(const rn_trips *trips, key of, const uint32_t *from, uint32_t *out) {
     for (uint32_t i = 0; i < trips->count; i++) {
         uint32_t trip = from ? from[i] : i, at = i;
         for (; at > 0 && of(&trips->list[out[at - 1]]) > of(&trips->list[trip]); at--)
             out[at] = out[at - 1];
         out[at] = trip;
+        RN_TRY(rn_stop_try(1 + i - at));
     }
+    return RN_OK;
 }
 
-static void sort_touches(rn_trips *t) {
-    sort(t, key_away, NULL, t->by_away);
-    sort(t, key_back, NULL, t->by_back);
+static rn_status sort_touches(rn_trips *t) {
+    RN_TRY(sort(t, key_away, NULL, t->by_away));
+    return sort(t, key_back, NULL, t->by_back);
 }
 
 // ---- when ---------------------------------------------------------------------------------------
@@ -231,16 +233,17 @@ rn_status rn_trips_make(rn_arena *memory, const rn_case *c, const rn_binding *bi
     if (variant->states == RN_SHARE_NONE && variant->sent == RN_SHARE_NONE) return RN_OK;
     RN_TRY(allocate(memory, &f));
     touch_all(&f);
+    RN_TRY(rn_stop_try(c->order.count));
     for (uint32_t i = 0; i < binding->live.storage_count; i++)
         add_trip(&f, i);
     add_seconds(&f);
-    sort_touches(out);
+    RN_TRY(sort_touches(out));
     time_sending(&f);
     time_bringing(&f);
     drop_hopeless(out);
-    sort_touches(out);
-    sort(out, key_gone, out->by_away, out->by_gone);
-    sort(out, key_due, out->by_back, out->by_due);
+    RN_TRY(sort_touches(out));
+    RN_TRY(sort(out, key_gone, out->by_away, out->by_gone));
+    RN_TRY(sort(out, key_due, out->by_back, out->by_due));
     add_up(&f);
     return RN_OK;
 }

@@ -153,6 +153,7 @@ static rn_status cut(cutter *c) {
         const note *n = &c->notes[weight];
         rn_layout layout = n->plain ? RN_LAYOUT_PLAIN : n->layout;
         uint64_t bytes = 0, file_bytes = 0;
+        RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, layout, &bytes));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
         if (t->unit_count == 0 || !joins(c, n, bytes)) begin_unit(t, i, n);

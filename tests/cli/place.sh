@@ -64,6 +64,9 @@ if [ -e "$data/planner/D.1048576.csv" ]; then
     wait $search
     equals 'exit code' 6 $?
     expect 0 "$ration" place "$data/planner/D.1048576.csv" --time 1
+    says out 'the time limit has ended it'
+    expect 0 "$ration" place "$data/planner/D.1048576.csv" --time 0 --json
+    check_json "assert not j['stopped']"
 else
     leave_out 'no test data: planner/'
 fi

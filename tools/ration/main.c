@@ -266,6 +266,7 @@ static int unknown_command(const char *name) {
 int main(int argc, char **argv) {
     catch_signals();
     catch_profile_signal();
+    rn_stop_on(&interrupt_flag);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_general_help();
