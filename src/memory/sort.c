@@ -1,15 +1,18 @@
-// sort.c — glibc's qsort merges, in a block from malloc that is up to as large as what it sorts.
-// How many items there are is said by files: so the block is charged beforehand.
+// sort.c — base/merge_sort.h with a scratch of its own: as large as what is sorted, whose size
+// files say.
 #include "memory/sort.h"
 
-#include <stdlib.h>
+#include "base/checked.h"
+#include "base/merge_sort.h"
+#include "memory/account.h"
 
 rn_status rn_sort(void *items, size_t count, size_t item_bytes,
                   int (*compare)(const void *left, const void *right)) {
-    const rn_account scratch = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_OTHER};
+    void *scratch = NULL;
+    size_t bytes = count * item_bytes; // of what is in memory: it does not wrap
     if (count < 2) return RN_OK;
-    RN_TRY(rn_budget_charge(scratch, NULL, (uint64_t)count * item_bytes));
-    qsort(items, count, item_bytes, compare);
-    rn_ledger_release(scratch, NULL, (uint64_t)count * item_bytes);
-    return RN_OK;
+    RN_TRY(rn_alloc(RN_HOST_OTHER, bytes, &scratch));
+    bool done = rn_sort_within(items, scratch, count, item_bytes, compare);
+    rn_free(RN_HOST_OTHER, scratch, bytes);
+    return done ? RN_OK : rn_fail(RN_CANCELLED, "sorting was interrupted");
 }

@@ -4,7 +4,7 @@
 #include "plan/place_shelf.h"
 
 #include "base/checked.h"
-#include "base/sort.h"
+#include "base/merge_sort.h"
 
 typedef struct ticket {
     const rn_place_item *item;
@@ -89,7 +89,8 @@ static outcome follow(const rule *by, bench *b, const rn_place_part *part, uint6
     uint64_t height = 0;
     for (size_t i = 0; i < part->count; i++)
         b->tickets[i] = (ticket){&part->items[i], (uint32_t)i};
-    if (!rn_sort(b->tickets, b->scratch, part->count, sizeof *b->tickets, by->order)) return ENDED;
+    if (!rn_sort_within(b->tickets, b->scratch, part->count, sizeof *b->tickets, by->order))
+        return ENDED;
     rn_place_shelf_clear(b->shelf);
     for (size_t i = 0; i < part->count; i++) {
         const rn_place_item *item = b->tickets[i].item;

@@ -6,7 +6,7 @@
 #include "plan/place.h"
 
 #include "base/checked.h"
-#include "base/sort.h"
+#include "base/merge_sort.h"
 
 #include <stdlib.h>
 
@@ -57,7 +57,7 @@ static bool collect_times(const rn_place_buffer *buffers, size_t count, uint64_t
         out[filled++] = buffers[i].lower;
         out[filled++] = buffers[i].upper;
     }
-    if (!rn_sort(out, scratch, filled, sizeof *out, by_value)) return false;
+    if (!rn_sort_within(out, scratch, filled, sizeof *out, by_value)) return false;
     for (size_t i = 0; i < filled; i++)
         if (kept == 0 || out[i] != out[kept - 1]) out[kept++] = out[i];
     *out_count = kept;
@@ -146,7 +146,7 @@ static rn_status fill(const rn_allocator *from, const rn_place_buffer *buffers, 
         done = fill_items(buffers, count, times, time_count, p);
     }
     rn_free(from, times, time_bytes);
-    if (done) done = rn_sort(p->items, scratch, p->count, sizeof *p->items, by_life);
+    if (done) done = rn_sort_within(p->items, scratch, p->count, sizeof *p->items, by_life);
     return done ? RN_OK : RN_CANCELLED;
 }
 

@@ -1,7 +1,7 @@
 // stop_test.c — work is counted, looks come often enough, answers stick, stops nest; and sorting.
 #include "support.h"
 
-#include "base/sort.h"
+#include "base/merge_sort.h"
 #include "base/stop.h"
 
 typedef struct script {
@@ -99,7 +99,7 @@ static void sorting_sorts_whatever_the_count(void **state) {
     static const size_t counts[] = {0, 1, 2, 3, 2047, 2048, 2049, 4096, 6000, 8193, MOST};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         uint64_t sum = fill(counts[c]), sorted = 0;
-        assert_true(rn_sort(items, scratch, counts[c], sizeof *items, by_value));
+        assert_true(rn_sort_within(items, scratch, counts[c], sizeof *items, by_value));
         for (size_t i = 0; i < counts[c]; i++) {
             sorted += items[i];
             assert_true(i == 0 || items[i - 1] <= items[i]);
@@ -115,7 +115,7 @@ static void sorting_can_be_ended_and_loses_nothing(void **state) {
         script s = {.end_at = end_at, .last = RN_STOP_END};
         rn_stop stop = {.check = follow, .self = &s};
         rn_stop_enter(&stop);
-        assert_false(rn_sort(items, scratch, MOST, sizeof *items, by_value));
+        assert_false(rn_sort_within(items, scratch, MOST, sizeof *items, by_value));
         rn_stop_leave(&stop);
         assert_in_range(stop.most_units, 1, 2 * RN_STOP_UNITS);
         for (size_t i = 0; i < MOST; i++)

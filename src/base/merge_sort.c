@@ -1,6 +1,6 @@
-// sort.c — runs short enough for qsort, merged two by two, and by two again; says how much it has
-// done.
-#include "base/sort.h"
+// merge_sort.c — runs short enough for qsort, merged two by two, and by two again; says how much it
+// has done.
+#include "base/merge_sort.h"
 
 #include "base/stop.h"
 
@@ -23,8 +23,8 @@ static bool merge(const char *from, char *to, size_t low, size_t middle, size_t 
     return true;
 }
 
-bool rn_sort(void *items, void *scratch, size_t count, size_t item_bytes,
-             int (*compare)(const void *, const void *)) {
+bool rn_sort_within(void *items, void *scratch, size_t count, size_t item_bytes,
+                    int (*compare)(const void *, const void *)) {
     char *from = items, *to = scratch;
     for (size_t low = 0; low < count; low += RUN) {
         size_t run = count - low < RUN ? count - low : RUN;
