@@ -77,7 +77,7 @@ static rn_status lower_part(work *w, rn_place_search *search, rn_place_part *par
 static rn_status search_part(work *w, rn_place_part *part) {
     rn_place_search *search;
     RN_TRY(rn_place_search_create(w->from, part, &search));
-    if (!search) return RN_OK;
+    if (!search) return rn_place_reorder(w->from, &w->leash, w->goal ? w->goal : part->bound, part);
     rn_status s = RN_OK;
     for (uint64_t nodes = FIRST_NODES; s == RN_OK && rn_place_go_on(&w->leash); nodes *= 2) {
         uint64_t target = w->goal ? w->goal : measure_bound(w);

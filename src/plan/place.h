@@ -5,6 +5,7 @@
 //      ├─ rn_place_sweep      place_sweep.c    a first placement, in linear time
 //      ├─ rn_place_split      place_split.c    independent parts, and what may lie under each
 //      ├─ rn_place_greedy     place_greedy.c   the best of several orders (over place_shelf.c)
+//      ├─ rn_place_reorder    place_reorder.c  ... in orders that learn, where it is large
 //      └─ rn_place_search     place_search.c   canonical placements, depth first (by place_rank.c)
 //
 // Invariant: all sizes with their alignment add up to less than 2^63, so that no sum of offsets and
@@ -87,6 +88,12 @@ bool rn_place_go_on(const rn_place_leash *leash);
 
 // Sets the items' offsets and the part's height.
 RN_MUST_USE rn_status rn_place_greedy(const rn_allocator *from, rn_place_part *part);
+
+// The same again in orders that learn, for a part that is too large to be searched, until its
+// height is at most `goal` (base included) or that does not help any more. A node is an item put
+// down.
+RN_MUST_USE rn_status rn_place_reorder(const rn_allocator *from, rn_place_leash *leash,
+                                       uint64_t goal, rn_place_part *part);
 
 typedef enum rn_place_verdict {
     RN_PLACE_FOUND,     // the part's offsets and height are new

@@ -4,9 +4,10 @@
 #include "cut_rectangle.h"
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "plan/place.h"
 
-enum { MOST = 200, HEIGHT = 1 << 20, GRAIN = 1 << 10 };
+enum { MOST = 5000, HEIGHT = 1 << 20, GRAIN = 1 << 10 };
 
 static rn_place_buffer buffers[MOST];
 static uint64_t bottoms[MOST], offsets[MOST];
@@ -86,12 +87,44 @@ static void larger_ones_are_solved_within_few_nodes(void **state) {
     assert_in_range(solved, 28, 30);
 }
 
+// More pieces than are searched: the quick orders, then orders that learn.
+static void large_ones_come_lower_than_the_quick_orders(void **state) {
+    (void)state;
+    cut_rectangle r = cut(CUT_LOOSE, MOST, 1);
+    rn_placement once = place(&r, 0, 200000), again = place(&r, 0, 200000);
+    assert_true(once.height_bytes < once.greedy_bytes - once.greedy_bytes / 50);
+    assert_in_range(once.node_count, r.count, 200000);
+    assert_int_equal(once.height_bytes, again.height_bytes);
+    assert_int_equal(once.node_count, again.node_count);
+}
+
+static void every_failing_allocation_of_a_large_one_is_a_clean_refusal(void **state) {
+    (void)state;
+    cut_rectangle r = cut(CUT_LOOSE, MOST, 2);
+    rn_place_options options = {.effort = RN_PLACE_BEST, .node_limit = 2 * MOST};
+    for (uint64_t n = 1;; n++) {
+        rn_placement p;
+        rn_fault_arm(RN_FAULT_ALLOC, n);
+        rn_status s = rn_place_in(&rn_system_allocator, r.buffers, r.count, &options, offsets, &p);
+        bool fired = rn_fault_fired(RN_FAULT_ALLOC);
+        rn_fault_arm(RN_FAULT_ALLOC, 0);
+        if (!fired) {
+            assert_ok(s);
+            assert_true(n > 20 && p.node_count > 0);
+            break;
+        }
+        assert_fails(RN_NO_MEMORY, s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_cut_is_a_placement_of_the_least_height),
         cmocka_unit_test(small_ones_are_all_solved),
         cmocka_unit_test(the_lowest_height_is_found_without_being_told),
         cmocka_unit_test(larger_ones_are_solved_within_few_nodes),
+        cmocka_unit_test(large_ones_come_lower_than_the_quick_orders),
+        cmocka_unit_test(every_failing_allocation_of_a_large_one_is_a_clean_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
