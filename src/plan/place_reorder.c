@@ -9,7 +9,7 @@
 #include "plan/place_shelf.h"
 
 #include "base/checked.h"
-#include "base/sort.h"
+#include "base/merge_sort.h"
 
 enum { PATIENCE = 64 }; // passes of an order without a lower placement
 
@@ -52,7 +52,7 @@ static turn find_turn(const rn_place_part *part, uint32_t index, int order) {
 static bool begin_order(reorder *r, const rn_place_part *part, int order) {
     for (size_t i = 0; i < part->count; i++)
         r->turns[i] = find_turn(part, (uint32_t)i, order);
-    if (!rn_sort(r->turns, r->scratch, part->count, sizeof *r->turns, by_turn)) return false;
+    if (!rn_sort_within(r->turns, r->scratch, part->count, sizeof *r->turns, by_turn)) return false;
     for (size_t i = 0; i < part->count; i++)
         r->order[i] = r->turns[i].index;
     return true;
