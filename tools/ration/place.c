@@ -82,7 +82,7 @@ static rn_status refuse(const view *v) {
                            "the best placement found in %.1f s needs %llu bytes, "
                            "the capacity is %llu bytes",
                            v->seconds, height, capacity),
-                   "a longer --time may find a lower one: at most %llu bytes are alive at once",
+                   "a longer --time may find a lower one: none is below %llu bytes",
                    (unsigned long long)p->lower_bound_bytes);
 }
 
