@@ -132,6 +132,7 @@ ln -s ../victim pages/ration-profile-aaaaaa.html
 ln -s ../victim pages/ration-profile-bbbbbb.part
 touch pages/ration-profile-killed.part pages/ration-profile-young1.html pages/ration-profile-longer-name.html
 touch -d '2 days ago' pages/ration-profile-old001.html pages/other.html
+rm served # of the server before: this one's is not there yet
 TMPDIR=$scratch/pages "$ration" profile view a.rntrace --serve > served 2> err &
 server=$!
 cleanups+=("kill $server 2> /dev/null")
