@@ -58,7 +58,7 @@ echo "resident $((peak >> 10)) KiB of $((figure >> 10)) KiB"
 # ---- a server, which has requests' memory beside its plan, names its figure once
 serve() { expect "$1" "$ration" serve "$model" --port 0 --device cpu --budget "$2"; }
 serve 4 20MiB
-equals 'refused plans in the log' 1 "$(grep -c 'failed at stage' err)"
+equals 'refusals that are told' 1 "$(grep -c 'does not fit' err)"
 figure=$(named)
 serve 4 $((figure - 4096))
 equals 'serve, just below' "$figure" "$(named)"
