@@ -6,6 +6,7 @@
 #include <ration/memory.h>
 
 #include <ftw.h>
+#include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,14 @@ const char *test_data_or_skip(const char *name) {
     const char *path = test_data(name);
     if (!path) skip_because("no test data: %s", name);
     return path;
+}
+
+void test_write_decimal_commas(void) {
+    const char *made = getenv("RATION_TEST_LOCALES"); // by scripts/test
+    if (made) setenv("LOCPATH", made, 1);
+    const char *set = setlocale(LC_NUMERIC, "de_DE.UTF-8");
+    if (made) unsetenv("LOCPATH");
+    if (!set) skip_because("no locale de_DE.UTF-8");
 }
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
