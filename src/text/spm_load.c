@@ -7,7 +7,7 @@
 // Fields may come in any order and more than once: the last one counts, as in protobuf.
 #include "text/spm_internal.h"
 
-#include "text/protobuf.h"
+#include "io/protobuf.h"
 
 typedef struct model {
     rn_spm_options options;

@@ -2,7 +2,7 @@
 // graph, or the graph says why not. The tensors are taken to be few, as in a small file.
 #include <ration/memory.h>
 
-#include "model/text_config.h"
+#include "model/text/text_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

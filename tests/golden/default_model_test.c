@@ -1,7 +1,7 @@
 // default_model_test.c — the model that is part of the library is the one in models/default.
 #include "text_run.h"
 
-#include "model/default_model.h"
+#include "model/text/default_model.h"
 
 enum { COUNT = 24 };
 

@@ -8,7 +8,7 @@
 
 #include <ration/model.h>
 
-#include "model/generate.h"
+#include "generate/generate.h"
 #include "support.h"
 
 typedef struct text_run {

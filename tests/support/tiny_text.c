@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 #include "graph/philox.h"
-#include "model/text_weights.h"
+#include "model/text/text_weights.h"
 
 #include <math.h>
 #include <unistd.h>

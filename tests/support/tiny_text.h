@@ -2,7 +2,7 @@
 #ifndef RN_TEST_TINY_TEXT_H
 #define RN_TEST_TINY_TEXT_H
 
-#include "model/generate.h"
+#include "generate/generate.h"
 #include "model/model.h"
 
 typedef struct tiny_text {

@@ -4,7 +4,7 @@
 #include <ration/memory.h>
 
 #include "base/fault.h"
-#include "model/fields.h"
+#include "model/text/fields.h"
 
 static rn_status read_text(rn_fields *f, const char *text) {
     rn_fields_init(f, "config.json");

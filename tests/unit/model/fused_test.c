@@ -8,7 +8,7 @@
 
 #include "backend/sim/sim.h"
 #include "graph/validate.h"
-#include "model/default_model.h"
+#include "model/text/default_model.h"
 #include "model/model.h"
 #include "text_run.h"
 #include "tiny_kinds.h"

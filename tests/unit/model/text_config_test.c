@@ -2,7 +2,7 @@
 #include "support.h"
 
 #include "graph/rope_frequencies.h"
-#include "model/text_config.h"
+#include "model/text/text_config.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "base/str.h"
-#include "text/protobuf.h"
+#include "io/protobuf.h"
 #include "text/spm.h"
 
 // ---- writing ------------------------------------------------------------------------------------

@@ -1,0 +1,181 @@
+// generate.h — a generator from the inside, for the files that make it up.
+//
+//     generate.c        life, facts              generate_plan.c   options, plans, the refusal
+//     generate_rows.c   a pass: who gets rows    generate_step.c   a pass: run, draw, keep
+//     sequence.c        what they are asked      generate_model.c  of a model on disk
+//     speculate.c       guesses                  generate_split.c  first layers on the CPU
+//
+// A sequence is tokens and how far the KV cache has got with them:
+//
+//     0            read           prompt_end    taken        count          context
+//     |─ in the KV ─|─ to be read ──────|─ taken ─|─ to take ─|─ (a draft) ... |
+//
+// The row of the last token gives the logits of the next one, so at rest read == count - 1 at most.
+// What lies in `tokens` behind count is scratch: a step that fails leaves no trace there.
+//
+// Where beginnings are shared, the first `known` pages are in the pool's index and never written
+// again. They end before the last token that was taken: whatever is forgotten, short of a rewind,
+// lies behind them.
+#ifndef RN_MODEL_GENERATE_H
+#define RN_MODEL_GENERATE_H
+
+#include <ration/generate.h>
+
+#include "base/arena.h"
+#include "plan/plan.h"
+#include "generate/kv_pages_pool.h"
+#include "text/sampler.h"
+
+// What a generator must know of a model: how its recipes are made.
+typedef struct rn_text_maker {
+    const void *self;
+    // All fields of `options` are given, but for dtypes and the typical job.
+    rn_status (*make)(const void *self, const rn_text_options *options, rn_recipe *out);
+    rn_weight_source weights;
+    uint32_t vocab_size;
+    uint32_t context; // what the model was trained for
+} rn_text_maker;
+RN_MUST_USE rn_status rn_generator_create_from(const rn_text_maker *maker,
+                                               const rn_generator_options *options,
+                                               rn_generator **out);
+// The plan alone.
+RN_MUST_USE rn_status rn_generator_plan_from(const rn_text_maker *maker,
+                                             const rn_generator_options *options, rn_plan **out);
+
+// A sequence's part of the pass under way.
+typedef struct rn_turn {
+    uint32_t rows;    // from `read` on; drafts come on top
+    uint32_t drafted; // rows of a guess behind them
+    bool draws;       // the last token is among the rows: there will be a new one
+    uint32_t logits;  // of which the first is this one of the pass
+    uint32_t made;    // tokens, known after the pass
+} rn_turn;
+
+struct rn_sequence {
+    rn_generator *generator;
+    rn_sequence *next; // in line, or among the free ones
+    uint32_t slot;     // its row of the page table
+    uint32_t *tokens;  // (context)
+    uint32_t count, read, taken, prompt_end;
+    rn_page_list pages;
+    uint32_t known;     // pages that others may find
+    uint32_t shared;    // tokens that were found, not read, since the last feed
+    uint64_t fed;       // the number of its last feed, of all
+    uint64_t fed_pass;  // the number of passes then
+    bool is_making;     // since the last feed, until a pause or failure
+    bool is_waiting;    // the last pass had no page for it
+    rn_sample *samples; // (draft_most + 1): of the tokens [count - made, count)
+    uint32_t made;
+    uint32_t draft_length;
+    rn_sampler sampler;
+    rn_turn turn;
+    rn_story failure; // status RN_OK: none
+};
+
+// A prompt that waits for rows.
+typedef struct rn_prompt {
+    rn_sequence *sequence;
+    uint64_t rank; // the lowest is served first
+} rn_prompt;
+
+// Short passes of which the CPU computes most of the first layers (generate_split.c).
+typedef struct rn_split {
+    rn_device *device; // the CPU
+    rn_plan *plan;     // of these layers, all weights resident; NULL: there are no such passes
+    rn_session *session;
+    rn_plan_share share; // rows: of a short pass, at most
+    uint32_t parts;      // of a short pass, on either side
+    double seconds;      // predicted, for the workload; 0: it was not possible
+    uint8_t *owners;     // (pages): who has what a page holds in these layers
+    int32_t *moved;      // (pages): scratch
+} rn_split;
+
+struct rn_generator {
+    rn_text_options text; // nothing left to default
+    rn_generator_options options;
+    rn_plan *plan;
+    rn_session *session;
+    rn_arena memory; // all that follows, taken before the plan is made and part of its beside_bytes
+    uint32_t vocab_size;
+    uint32_t rows;        // of a pass, at most
+    uint32_t table_pages; // of a context
+    uint32_t draft_most;  // 0: no guessing
+
+    int32_t *tokens, *sequence, *position; // (rows) each: the pass's inputs
+    int32_t *wanted;                       // (logit_rows)
+    int32_t *page_table;                   // (sequences, table_pages)
+    rn_page_pool pool;
+    rn_sampler_scratch *scratch; // (drawers): of samplers that draw at the same time
+    uint32_t drawers;
+
+    rn_prompt *prompts;          // (sequences): a heap, in a pass
+    const rn_sequence **readers; // (reader_count): who reads the page with this hash in this pass
+    uint32_t reader_count;       // a power of two; 0: beginnings are not shared
+
+    rn_split split;
+
+    rn_sequence *line; // those in use; who is in front is served first
+    rn_sequence *free;
+    uint64_t feeds;
+    bool failed; // the session must be reset
+    rn_generator_facts facts;
+};
+
+// Fills in defaults and checks what is given.
+RN_MUST_USE rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *generator);
+// The plan, and whether to guess; with the generator's own memory beside it.
+RN_MUST_USE rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *generator);
+
+// A plan for these options; RN_OVER_BUDGET is an answer here, and no event for a profiler.
+RN_MUST_USE rn_status rn_generator_try_plan(const rn_text_maker *maker, const rn_device_caps *caps,
+                                            const rn_text_options *text,
+                                            const rn_plan_options *options, rn_plan **out);
+
+// What the plan is made for.
+const rn_device_caps *rn_generator_caps(const rn_generator *generator);
+// Of a page of the KV cache, in all layers.
+uint64_t rn_generator_page_bytes(const rn_graph *graph);
+
+// Fills in all turns of the next pass, with pages for them, and returns its rows. 0: no page is
+// left for any. *out_has_prompt: some of the rows are of prompts.
+uint32_t rn_generator_share_rows(rn_generator *generator, bool *out_has_prompt);
+
+// ---- first layers on the CPU (generate_split.c) -------------------------------------------------
+
+// Its part of the generator's own memory.
+RN_MUST_USE rn_status rn_split_take_memory(rn_generator *generator);
+// Where the plan streams to a device with its own memory: takes another plan, and one for the CPU
+// beside it, if the workload is then done sooner. `options` are the device's.
+RN_MUST_USE rn_status rn_split_plan(const rn_text_maker *maker, rn_generator *generator,
+                                    const rn_plan_options *options);
+// Adds what was decided to the plan.
+RN_MUST_USE rn_status rn_split_tell(rn_generator *generator);
+// Opens the generator's session, and the CPU's where there is one.
+RN_MUST_USE rn_status rn_split_open(rn_generator *generator, const rn_text_maker *maker);
+void rn_split_close(rn_generator *generator);
+// Whether a pass of so many rows begins on the host.
+bool rn_split_takes(const rn_generator *generator, uint32_t rows);
+// How many more rows than these guesses must leave alone, so that a short pass stays one.
+uint32_t rn_split_keep(const rn_generator *generator, uint32_t rows);
+// Before a pass that begins on this side: brings what it reads of the other's pages.
+RN_MUST_USE rn_status rn_split_sync(rn_generator *generator, bool on_host);
+// A short pass. `set`: all inputs that the session has.
+typedef rn_status (*rn_split_set)(rn_generator *generator, rn_session *session, uint32_t rows);
+RN_MUST_USE rn_status rn_split_run(rn_generator *generator, uint32_t rows, rn_split_set set);
+// After it.
+void rn_split_wrote(rn_generator *generator, bool on_host);
+
+// ---- sequences ----------------------------------------------------------------------------------
+
+// Whether a pass has something to do for it.
+bool rn_sequence_is_busy(const rn_sequence *sequence);
+// Gives back the pages that hold nothing of [0, read).
+void rn_sequence_trim(rn_sequence *sequence);
+// Makes the pages that are full of tokens below `end`, all read, known to the others.
+void rn_sequence_publish(rn_sequence *sequence, uint32_t end);
+// Goes on behind the known pages that begin with what it would read next.
+void rn_sequence_adopt(rn_sequence *sequence);
+// Puts it behind all others.
+void rn_sequence_queue(rn_sequence *sequence);
+
+#endif

@@ -1,0 +1,27 @@
+// generate_model.c — a generator of a model on disk.
+#include "generate/generate.h"
+
+static rn_status make_recipe(const void *self, const rn_text_options *options, rn_recipe *out) {
+    return rn_model_make_recipe(self, options, out);
+}
+
+static rn_text_maker maker_of(const rn_model *model) {
+    const rn_model_info *info = rn_model_get_info(model);
+    return (rn_text_maker){.self = model,
+                           .make = make_recipe,
+                           .weights = rn_model_weights(model),
+                           .vocab_size = info->vocab_size,
+                           .context = info->context};
+}
+
+rn_status rn_generator_create(const rn_model *model, const rn_generator_options *options,
+                              rn_generator **out) {
+    rn_text_maker maker = maker_of(model);
+    return rn_generator_create_from(&maker, options, out);
+}
+
+rn_status rn_generator_predict(const rn_model *model, const rn_generator_options *options,
+                               rn_plan **out) {
+    rn_text_maker maker = maker_of(model);
+    return rn_generator_plan_from(&maker, options, out);
+}

@@ -1,0 +1,219 @@
+// generate_step.c — one pass over the weights: run, draw, and only then keep.
+//
+//     line:  A makes tokens      B reads a prompt          C makes tokens, and guesses two
+//     rows:  [ a9 ]              [ b0 b1 b2 b3 ... ]       [ c5 | c6? c7? ]
+//     logits:  a9                  the last one, if there     c5   c6  c7
+//
+// Whatever can fail comes before the first sequence changes. A row that was read for a wrong guess
+// has left its key and value in the cache; the row that comes there next overwrites it before any
+// attention looks.
+#include "generate/generate.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/workers.h"
+#include "memory/budget.h"
+#include "generate/speculate.h"
+#include "runtime/session.h"
+
+#include <ration/profile.h>
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+static void write_rows(rn_generator *g, rn_sequence *s, uint32_t *row, uint32_t *logit) {
+    uint32_t rows = s->turn.rows + s->turn.drafted;
+    s->turn.logits = *logit;
+    for (uint32_t i = 0; i < rows; i++, ++*row) {
+        g->tokens[*row] = (int32_t)s->tokens[s->read + i];
+        g->sequence[*row] = (int32_t)s->slot;
+        g->position[*row] = (int32_t)(s->read + i);
+        if (s->turn.draws && i + 1 >= s->turn.rows) g->wanted[(*logit)++] = (int32_t)*row;
+    }
+}
+
+// Rows whose logits nobody wants are those of the first row.
+static void write_inputs(rn_generator *g) {
+    uint32_t row = 0, logit = 0;
+    for (rn_sequence *s = g->line; s; s = s->next)
+        write_rows(g, s, &row, &logit);
+    while (logit < g->text.logit_rows)
+        g->wanted[logit++] = 0;
+}
+
+static rn_status set_rows(rn_generator *g, rn_session *session, uint32_t rows) {
+    size_t places = (size_t)g->text.sequences * g->table_pages;
+    RN_TRY(rn_session_set(session, "tokens", g->tokens, rows * sizeof(int32_t)));
+    RN_TRY(rn_session_set(session, "sequence", g->sequence, rows * sizeof(int32_t)));
+    RN_TRY(rn_session_set(session, "position", g->position, rows * sizeof(int32_t)));
+    return rn_session_set(session, "page_table", g->page_table, places * sizeof(int32_t));
+}
+
+static rn_status set_inputs(rn_generator *g, rn_session *session, uint32_t rows) {
+    RN_TRY(set_rows(g, session, rows));
+    if (session != g->session) return RN_OK; // it has no logits
+    return rn_session_set(session, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
+}
+
+// ---- drawing ------------------------------------------------------------------------------------
+
+// A token from each row, as long as the row before it was of the token that was drawn. What fails
+// behind the first is tried again in the next pass, when it is the first.
+static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */) {
+    bool goes_on = true;
+    for (uint32_t i = 0; goes_on; i++, logits += s->generator->vocab_size) {
+        uint32_t at = s->count + i;
+        rn_sample *sample = &s->samples[i];
+        rn_status status = rn_sampler_draw(&s->sampler, logits, s->tokens, at, at, sample);
+        if (status != RN_OK && i == 0) s->failure = *rn_last_story();
+        if (status != RN_OK) return;
+        goes_on = i < s->turn.drafted && s->tokens[at] == sample->token;
+        s->tokens[at] = sample->token;
+        s->turn.made = i + 1;
+    }
+}
+
+// The draws of a pass, dealt out to `parts` hands.
+typedef struct drawing {
+    rn_generator *g;
+    const float *logits; // (logit_rows, vocab)
+    uint32_t parts;
+} drawing;
+
+static void draw_part(void *self, size_t part) {
+    const drawing *d = self;
+    uint32_t turn = 0;
+    for (rn_sequence *s = d->g->line; s; s = s->next) {
+        if (!s->turn.draws || turn++ % d->parts != part) continue;
+        s->sampler.scratch = d->g->scratch[part];
+        draw(s, d->logits + (size_t)s->turn.logits * d->g->vocab_size);
+    }
+}
+
+static void draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab) */) {
+    rn_workers *workers = g->session->device->workers;
+    uint32_t count = 0;
+    for (const rn_sequence *s = g->line; s; s = s->next)
+        count += s->turn.draws;
+    drawing d = {.g = g, .logits = logits, .parts = (uint32_t)rn_min_u64(count, g->drawers)};
+    rn_profile_begin(rn_profile_name("sample"));
+    if (d.parts > 1 && workers)
+        rn_workers_run(workers, d.parts, draw_part, &d);
+    else
+        for (uint32_t part = 0; part < d.parts; part++)
+            draw_part(&d, part);
+    rn_profile_end();
+}
+
+// ---- computing ----------------------------------------------------------------------------------
+
+static rn_status reset(rn_generator *g) {
+    if (g->split.session) RN_TRY(rn_session_reset(g->split.session));
+    return rn_session_reset(g->session);
+}
+
+static rn_status run_whole(rn_generator *g, uint32_t rows) {
+    RN_TRY(set_inputs(g, g->session, rows));
+    return rn_session_run(g->session, rows);
+}
+
+static rn_status compute(rn_generator *g, uint32_t rows) {
+    bool on_host = rn_split_takes(g, rows);
+    uint64_t bytes = 0;
+    if (g->failed) RN_TRY(reset(g));
+    g->failed = true;
+    write_inputs(g);
+    RN_TRY(rn_split_sync(g, on_host));
+    RN_TRY(on_host ? rn_split_run(g, rows, set_inputs) : run_whole(g, rows));
+    rn_split_wrote(g, on_host);
+    g->failed = false;
+    draw_all(g, rn_session_output(g->session, "logits", &bytes));
+    return RN_OK;
+}
+
+// ---- keeping ------------------------------------------------------------------------------------
+
+static void keep_made(rn_generator *g, rn_sequence *s) {
+    const rn_turn *t = &s->turn;
+    s->made = t->made;
+    s->count += t->made;
+    s->read = s->count - 1;
+    g->facts.speculated_tokens += t->drafted;
+    g->facts.accepted_tokens += t->made - 1;
+    s->draft_length = rn_draft_adapt(s->draft_length, t->drafted, t->made - 1, g->draft_most);
+}
+
+static void keep_turn(rn_generator *g, rn_sequence *s) {
+    const rn_turn *t = &s->turn;
+    if (t->rows == 0) return;
+    uint32_t prompt = s->prompt_end > s->read ? s->prompt_end - s->read : 0;
+    g->facts.prompt_tokens += rn_min_u64(prompt, t->rows);
+    g->facts.new_tokens += t->made;
+    s->read = (uint32_t)rn_min_u64(s->read + t->rows, s->count - 1);
+    s->is_making = s->failure.status == RN_OK;
+    if (t->made) keep_made(g, s);
+    rn_sequence_publish(s, (uint32_t)rn_min_u64(s->read, s->taken - 1));
+    rn_sequence_trim(s);
+}
+
+// Those that made tokens go to the end of the line; a prompt keeps its place until it is read.
+static void move_on(rn_generator *g) {
+    rn_sequence *old = g->line, *served = NULL, **end = &g->line, **served_end = &served;
+    for (rn_sequence *s = old; s; s = s->next) {
+        rn_sequence ***list = s->turn.draws ? &served_end : &end;
+        **list = s;
+        *list = &s->next;
+    }
+    *served_end = NULL;
+    *end = served;
+}
+
+static void keep(rn_generator *g, bool has_prompt, uint64_t nanoseconds) {
+    double seconds = (double)nanoseconds * 1e-9;
+    uint64_t made_before = g->facts.new_tokens;
+    for (rn_sequence *s = g->line; s; s = s->next)
+        keep_turn(g, s);
+    move_on(g);
+    g->facts.passes++;
+    g->facts.prompt_passes += has_prompt;
+    if (!has_prompt) g->facts.decoded_tokens += g->facts.new_tokens - made_before;
+    *(has_prompt ? &g->facts.prompt_seconds : &g->facts.new_seconds) += seconds;
+}
+
+// ---- a step -------------------------------------------------------------------------------------
+
+bool rn_generator_has_work(const rn_generator *g) {
+    for (const rn_sequence *s = g->line; s; s = s->next)
+        if (rn_sequence_is_busy(s)) return true;
+    return false;
+}
+
+static rn_status refuse_page(const rn_generator *g) {
+    uint64_t pages = g->pool.page_count, bytes = g->facts.kv_page_bytes;
+    rn_refusal_keep(&(rn_refusal){.device = g->session->device->caps.device,
+                                  .purpose = RN_PURPOSE_KV,
+                                  .requested_bytes = bytes,
+                                  .budget_bytes = pages * bytes,
+                                  .smallest_budget_bytes = (pages + 1) * bytes});
+    return rn_hint(rn_fail(RN_OVER_BUDGET,
+                           "all %llu pages of the KV cache (%u tokens each) are taken or promised, "
+                           "and each sequence needs one more",
+                           (unsigned long long)pages, g->text.page_tokens),
+                   "end or rewind a sequence, or plan for more pages");
+}
+
+rn_status rn_generator_step(rn_generator *g) {
+    uint64_t begin = rn_clock_ns();
+    bool has_prompt = false;
+    if (!rn_generator_has_work(g)) return RN_OK;
+    uint32_t rows = rn_generator_share_rows(g, &has_prompt);
+    rn_profile_begin(rn_profile_name(has_prompt ? "prefill" : "decode"));
+    rn_status s = rows ? compute(g, rows) : refuse_page(g);
+    rn_profile_end();
+    if (s == RN_OK) {
+        keep(g, has_prompt, rn_clock_ns() - begin);
+        return RN_OK;
+    }
+    for (rn_sequence *each = g->line; each; each = each->next)
+        rn_sequence_trim(each);
+    return s;
+}

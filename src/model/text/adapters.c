@@ -1,0 +1,351 @@
+// adapters.c — reading LoRA files.
+//
+// The scale is multiplied into `up` while it is read. GGUF files of the llama family hold the rows
+// of q and k in another order (pairs side by side), so the rows of `up` are put into that order,
+// too:
+//
+//     Hugging Face   a0 a1 a2 b0 b1 b2        GGUF   a0 b0 a1 b1 a2 b2        of each head
+#include "model/text/adapters.h"
+
+#include "base/file.h"
+#include "base/str.h"
+#include "memory/account.h"
+#include "model/text/fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <sys/param.h>
+
+#define FROM (&rn_host_allocators[RN_PURPOSE_WEIGHTS])
+
+enum { NAME_BYTES = 192, MOST_RANK = 1 << 16 };
+
+// One of the two factors. In files of PEFT as it is used, (rank, in) or (out, rank); in MLX's
+// transposed.
+typedef struct side {
+    const rn_tensor_info *tensor; // while reading
+    char *name;
+    float *data; // (rows, cols)
+    uint64_t rows, cols;
+    bool transposed;
+} side;
+
+struct rn_addition {
+    rn_low_rank low_rank; // what the graph is told
+    char *weight;
+    uint32_t file;
+    side down, up;
+    rn_addition *next;         // in the order of reading
+    rn_addition *next_of_same; // to the same weight
+};
+
+typedef struct load {
+    rn_adapters *all;
+    const rn_graph *graph;
+    const rn_llama_config *config;
+    rn_checkpoint *checkpoint;
+    rn_map pairs;  // the weight -> its addition by this adapter
+    float alpha;   // 0: the rank
+    uint32_t rank; // that the configuration says; 0: none
+    bool by_root;  // alpha / sqrt(rank)
+    float scale;
+} load;
+
+void rn_adapters_init(rn_adapters *adapters) {
+    *adapters = (rn_adapters){0};
+    rn_arena_init(&adapters->memory, RN_HOST_OTHER, 0);
+    rn_map_init(&adapters->by_weight, RN_HOST_OTHER);
+    rn_map_init(&adapters->by_name, RN_HOST_OTHER);
+}
+
+static void free_side(side *s) {
+    rn_free(FROM, s->data, s->rows * s->cols * sizeof(float));
+}
+
+void rn_adapters_free(rn_adapters *adapters) {
+    for (rn_addition *a = adapters->first; a; a = a->next) {
+        free_side(&a->down);
+        free_side(&a->up);
+    }
+    rn_map_free(&adapters->by_weight);
+    rn_map_free(&adapters->by_name);
+    rn_arena_free_all(&adapters->memory);
+}
+
+// ---- names --------------------------------------------------------------------------------------
+
+// "<module>.lora_A.weight" -> the module and which factor.
+static bool parse_name(rn_str name, rn_str *out_module, bool *out_up, bool *out_transposed) {
+    static const struct {
+        const char *suffix;
+        bool up, transposed;
+    } forms[] = {{".lora_A.weight", false, false},
+                 {".lora_B.weight", true, false},
+                 {".lora_A.default.weight", false, false},
+                 {".lora_B.default.weight", true, false},
+                 {".lora_a", false, true},
+                 {".lora_b", true, true}};
+    static const rn_str prefix = {"base_model.model.", sizeof "base_model.model." - 1};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        rn_str suffix = rn_str_from(forms[i].suffix);
+        if (!rn_str_ends(name, suffix)) continue;
+        *out_module = (rn_str){name.data, name.bytes - suffix.bytes};
+        if (rn_str_starts(*out_module, prefix))
+            *out_module = (rn_str){name.data + prefix.bytes, out_module->bytes - prefix.bytes};
+        *out_up = forms[i].up;
+        *out_transposed = forms[i].transposed;
+        return true;
+    }
+    return false;
+}
+
+// The shape of the weight that is added to: a tied head has the embedding's.
+static const rn_value_info *find_weight(const load *l, rn_str module, char name[NAME_BYTES]) {
+    char embedding[NAME_BYTES];
+    if (!rn_llama_weight_name(module, l->config->naming, name, NAME_BYTES)) return NULL;
+    const char *shaped = name;
+    if (l->config->tied && rn_str_equal(module, RN_STR("lm_head")) &&
+        rn_llama_weight_name(RN_STR("model.embed_tokens"), l->config->naming, embedding,
+                             sizeof embedding))
+        shaped = embedding;
+    else if (rn_str_equal(module, RN_STR("model.embed_tokens")))
+        return NULL; // a table is looked into, not multiplied by
+    rn_value value = rn_graph_find(l->graph, RN_ROLE_WEIGHT, shaped);
+    const rn_value_info *info = value == RN_NO_VALUE ? NULL : rn_graph_value(l->graph, value);
+    return info && info->shape.rank == 2 ? info : NULL;
+}
+
+// ---- pairing ------------------------------------------------------------------------------------
+
+static rn_status add_addition(load *l, const char *weight, rn_addition **out) {
+    rn_adapters *all = l->all;
+    void *block = NULL, *copy = NULL;
+    uint64_t first = 0;
+    RN_TRY(rn_arena_alloc(&all->memory, sizeof **out, &block));
+    RN_TRY(rn_arena_copy(&all->memory, weight, strlen(weight), &copy));
+    rn_addition *a = block;
+    a->weight = copy;
+    a->file = all->file_count;
+    RN_TRY(rn_map_add(&l->pairs, rn_str_from(copy), (uint64_t)(uintptr_t)a, NULL));
+    if (rn_map_find(&all->by_weight, rn_str_from(copy), &first)) {
+        rn_addition *last = (rn_addition *)(uintptr_t)first;
+        while (last->next_of_same)
+            last = last->next_of_same;
+        last->next_of_same = a;
+    } else {
+        RN_TRY(rn_map_add(&all->by_weight, rn_str_from(copy), (uint64_t)(uintptr_t)a, NULL));
+    }
+    a->next = all->first;
+    all->first = a;
+    *out = a;
+    return RN_OK;
+}
+
+static rn_status refuse(const rn_tensor_info *t, const char *why) {
+    return rn_fail(RN_UNSUPPORTED, "the adapter's tensor '%.*s' %s", RN_STR_ARG(t->name), why);
+}
+
+// Takes a tensor's shape as rows and columns of the factor.
+static rn_status place_side(load *l, const rn_tensor_info *t) {
+    char weight[NAME_BYTES];
+    rn_str module = {0};
+    bool up = false, transposed = false;
+    uint64_t at = 0;
+    if (!parse_name(t->name, &module, &up, &transposed))
+        return refuse(t, "is not part of a LoRA (lora_A, lora_B)");
+    const rn_value_info *info = find_weight(l, module, weight);
+    if (!info) return refuse(t, "belongs to no matrix of this model");
+    rn_addition *a = NULL;
+    if (rn_map_find(&l->pairs, rn_str_from(weight), &at))
+        a = (rn_addition *)(uintptr_t)at;
+    else
+        RN_TRY(add_addition(l, weight, &a));
+    side *s = up ? &a->up : &a->down;
+    if (s->tensor) return refuse(t, "is there twice");
+    if (t->rank != 2 || !rn_dtype_get(t->dtype)->is_float) return refuse(t, "is no float matrix");
+    uint64_t rows = t->dims[transposed ? 1 : 0], cols = t->dims[transposed ? 0 : 1];
+    uint64_t outer = up ? rows : cols, wanted = info->shape.dims[up ? 0 : 1];
+    if (outer != wanted)
+        return rn_fail(RN_CORRUPT,
+                       "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
+                       RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
+                       (unsigned long long)t->dims[1], weight, rn_shape_format(info->shape).text);
+    *s = (side){.tensor = t, .rows = 0, .cols = up ? cols : rows, .transposed = transposed};
+    return RN_OK;
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// Where row `row` of q or k goes in GGUF's order.
+static uint64_t permute(const load *l, uint64_t row) {
+    uint64_t dims = l->config->head_dim, in_head = row % dims;
+    return row - in_head + in_head % (dims / 2) * 2 + in_head / (dims / 2);
+}
+
+static bool is_permuted(const load *l, const rn_addition *a) {
+    rn_str weight = rn_str_from(a->weight);
+    return l->config->naming == RN_NAMES_GGUF && l->config->rope.pairing == RN_ROPE_NEIGHBOURS &&
+           (rn_str_ends(weight, RN_STR(".attn_q.weight")) ||
+            rn_str_ends(weight, RN_STR(".attn_k.weight")));
+}
+
+static rn_status read_side(const load *l, side *s, uint64_t rows, uint64_t cols, double scale,
+                           bool permuted) {
+    size_t bytes = rows * cols * sizeof(float);
+    void *raw = NULL, *data = NULL;
+    RN_TRY(rn_alloc(FROM, bytes, &data));
+    s->data = data;
+    s->rows = rows;
+    s->cols = cols;
+    RN_TRY(rn_alloc(RN_HOST_STAGING, bytes, &raw));
+    rn_status status = rn_checkpoint_load(l->checkpoint, s->tensor, RN_DTYPE_F32, raw, bytes);
+    const float *from = raw; // as the file has it
+    for (uint64_t r = 0; status == RN_OK && r < rows; r++) {
+        float *to = s->data + (permuted ? permute(l, r) : r) * cols;
+        for (uint64_t c = 0; c < cols; c++)
+            to[c] = (float)(scale * (double)from[s->transposed ? c * rows + r : r * cols + c]);
+    }
+    rn_free(RN_HOST_STAGING, raw, bytes);
+    s->tensor = NULL;
+    return status;
+}
+
+static rn_status name_side(rn_adapters *all, const rn_addition *a, const char *what, side *s) {
+    char name[NAME_BYTES + 32];
+    void *copy = NULL;
+    snprintf(name, sizeof name, "lora.%u.%s.%s", a->file, a->weight, what);
+    RN_TRY(rn_arena_copy(&all->memory, name, strlen(name), &copy));
+    s->name = copy;
+    return rn_map_add(&all->by_name, rn_str_from(copy), (uint64_t)(uintptr_t)s, NULL);
+}
+
+static rn_status read_addition(load *l, rn_addition *a) {
+    const rn_tensor_info *have = a->down.tensor ? a->down.tensor : a->up.tensor;
+    if (!a->down.tensor || !a->up.tensor) return refuse(have, "has no counterpart");
+    uint64_t rank = a->down.cols;
+    if (rank != a->up.cols || rank == 0 || rank > MOST_RANK)
+        return rn_fail(RN_CORRUPT, "the adapter's tensors '%.*s' and '%.*s' have ranks %llu, %llu",
+                       RN_STR_ARG(a->down.tensor->name), RN_STR_ARG(a->up.tensor->name),
+                       (unsigned long long)rank, (unsigned long long)a->up.cols);
+    if (l->rank && rank != l->rank)
+        return rn_fail(RN_CORRUPT, "the adapter's tensor '%.*s' has rank %llu, its settings say %u",
+                       RN_STR_ARG(have->name), (unsigned long long)rank, l->rank);
+    double by = l->by_root ? sqrt((double)rank) : (double)rank;
+    double scale = (double)l->scale * (l->alpha != 0 ? (double)l->alpha / by : 1);
+    RN_TRY(name_side(l->all, a, "down", &a->down));
+    RN_TRY(name_side(l->all, a, "up", &a->up));
+    uint64_t in = a->down.tensor->elements / rank, out = a->up.tensor->elements / rank;
+    RN_TRY(read_side(l, &a->down, rank, in, 1, false));
+    RN_TRY(read_side(l, &a->up, out, rank, scale, is_permuted(l, a)));
+    a->low_rank = (rn_low_rank){a->down.name, a->up.name, (uint32_t)rank};
+    return RN_OK;
+}
+
+// ---- settings -----------------------------------------------------------------------------------
+
+static rn_status refuse_flag(const rn_fields *f, const char *name) {
+    bool on = false;
+    RN_TRY(rn_fields_bool(f, name, &on));
+    return on ? rn_fail(RN_UNSUPPORTED, "%s: '%s' is not built", f->source, name) : RN_OK;
+}
+
+static rn_status refuse_list(const rn_fields *f, const char *name) {
+    const rn_field *list = rn_fields_find(f, name);
+    if (!list || list->kind != RN_FIELD_LIST || list->count == 0) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: '%s' is not built", f->source, name);
+}
+
+static rn_status read_settings(const rn_fields *f, load *l) {
+    rn_str type = RN_STR("LORA"), bias = RN_STR("none");
+    RN_TRY(rn_fields_text(f, "peft_type", &type));
+    RN_TRY(rn_fields_text(f, "bias", &bias));
+    if (!rn_str_equal(type, RN_STR("LORA")) || !rn_str_equal(bias, RN_STR("none")))
+        return rn_fail(RN_UNSUPPORTED, "%s: peft_type '%.*s' with bias '%.*s' is not built",
+                       f->source, RN_STR_ARG(type), RN_STR_ARG(bias));
+    RN_TRY(refuse_flag(f, "use_dora"));
+    RN_TRY(refuse_flag(f, "fan_in_fan_out"));
+    RN_TRY(refuse_list(f, "alpha_pattern"));
+    RN_TRY(rn_fields_bool(f, "use_rslora", &l->by_root));
+    RN_TRY(rn_fields_number(f, "lora_alpha", &l->alpha));
+    const rn_field *ranks = rn_fields_find(f, "rank_pattern"); // then tensors differ
+    if (!ranks || ranks->count == 0) RN_TRY(rn_fields_u32(f, "r", &l->rank));
+    float mlx_scale = 1;
+    RN_TRY(rn_fields_number(f, "lora_parameters.scale", &mlx_scale));
+    l->scale *= mlx_scale;
+    return RN_OK;
+}
+
+// adapter_config.json in the folder, if there is one.
+static rn_status find_settings(const char *folder, load *l) {
+    char path[PATH_MAX];
+    rn_fields fields;
+    RN_TRY(rn_path_join(folder, "adapter_config.json", path, sizeof path));
+    if (!rn_file_exists(path)) return RN_OK;
+    rn_fields_init(&fields, path);
+    rn_status s = rn_fields_read_file(&fields, path);
+    if (s == RN_OK) s = read_settings(&fields, l);
+    rn_fields_free(&fields);
+    return s;
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+
+static rn_status open_files(const char *path, load *l) {
+    char folder[PATH_MAX], file[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    snprintf(file, sizeof file, "%s", path);
+    if (rn_file_is_folder(path)) {
+        RN_TRY(rn_path_join(path, "adapter_model.safetensors", file, sizeof file));
+        if (!rn_file_exists(file)) snprintf(file, sizeof file, "%s", path);
+    } else {
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            *slash = '\0';
+        else
+            snprintf(folder, sizeof folder, ".");
+    }
+    RN_TRY(find_settings(folder, l));
+    return rn_checkpoint_open(file, &l->checkpoint);
+}
+
+static rn_status read_all(load *l) {
+    if (rn_checkpoint_count(l->checkpoint) == 0)
+        return rn_fail(RN_CORRUPT, "the adapter has no tensors");
+    for (size_t i = 0; i < rn_checkpoint_count(l->checkpoint); i++)
+        RN_TRY(place_side(l, rn_checkpoint_tensor(l->checkpoint, i)));
+    for (rn_addition *a = l->all->first; a && a->file == l->all->file_count; a = a->next)
+        RN_TRY(read_addition(l, a));
+    return RN_OK;
+}
+
+rn_status rn_adapters_load(rn_adapters *adapters, const rn_adapter *adapter, const rn_graph *graph,
+                           const rn_llama_config *config) {
+    load l = {.all = adapters, .graph = graph, .config = config, .scale = adapter->scale};
+    if (!isfinite(adapter->scale))
+        return rn_fail(RN_INVALID, "an adapter's scale cannot be %g", (double)adapter->scale);
+    rn_map_init(&l.pairs, RN_HOST_OTHER);
+    rn_status s = open_files(adapter->path, &l);
+    if (s == RN_OK) s = read_all(&l);
+    if (s != RN_OK && !rn_last_story()->path[0]) s = rn_blame(s, adapter->path, RN_NO_OFFSET);
+    rn_checkpoint_close(l.checkpoint);
+    rn_map_free(&l.pairs);
+    adapters->file_count++;
+    return s;
+}
+
+const rn_low_rank *rn_adapters_addition(const rn_adapters *adapters, const char *weight,
+                                        uint32_t index) {
+    uint64_t at = 0;
+    if (!rn_map_find(&adapters->by_weight, rn_str_from(weight), &at)) return NULL;
+    const rn_addition *a = (const rn_addition *)(uintptr_t)at;
+    for (; a && index > 0; index--)
+        a = a->next_of_same;
+    return a ? &a->low_rank : NULL;
+}
+
+const void *rn_adapters_find(const rn_adapters *adapters, const char *name, uint64_t bytes) {
+    uint64_t at = 0;
+    if (!rn_map_find(&adapters->by_name, rn_str_from(name), &at)) return NULL;
+    const side *s = (const side *)(uintptr_t)at;
+    return bytes == s->rows * s->cols * sizeof(float) ? s->data : NULL;
+}

@@ -1,0 +1,170 @@
+// gguf_config.c — a GGUF file's metadata, as llama.cpp's converters write it: "llama.block_count".
+//
+// What a model has (biases, a head of its own) is not said there but shown by its tensors.
+#include "model/text/text_config.h"
+
+#include "memory/account.h"
+
+#include <stdio.h>
+
+typedef struct metadata {
+    const rn_fields *fields;
+    const rn_checkpoint *checkpoint;
+    const char *architecture;
+} metadata;
+
+static const char *key_of(const metadata *m, const char *name, char out[96]) {
+    snprintf(out, 96, "%s.%s", m->architecture, name);
+    return out;
+}
+
+static rn_status count(const metadata *m, const char *name, uint32_t *out) {
+    char key[96];
+    return rn_fields_u32(m->fields, key_of(m, name, key), out);
+}
+
+static rn_status need_count(const metadata *m, const char *name, uint32_t *out) {
+    char key[96];
+    return rn_fields_need_u32(m->fields, key_of(m, name, key), out);
+}
+
+static rn_status number(const metadata *m, const char *name, float *out) {
+    char key[96];
+    return rn_fields_number(m->fields, key_of(m, name, key), out);
+}
+
+static bool has(const metadata *m, const char *tensor) {
+    return rn_checkpoint_find(m->checkpoint, tensor) != NULL;
+}
+
+// ---- rope ---------------------------------------------------------------------------------------
+
+static rn_status read_divisors(const metadata *m, const rn_tensor_info *t, rn_llama_config *l) {
+    void *divisors = NULL;
+    if (t->elements != l->head_dim / 2 || t->elements > 4096)
+        return rn_fail(RN_CORRUPT, "tensor 'rope_freqs.weight' has %llu elements, not %u",
+                       (unsigned long long)t->elements, l->head_dim / 2);
+    if (l->rope.scaling != RN_ROPE_UNSCALED)
+        return rn_fail(RN_UNSUPPORTED, "%s: rope_freqs.weight beside a rope scaling is not built",
+                       m->fields->source);
+    size_t bytes = (size_t)t->elements * sizeof(float);
+    RN_TRY(rn_alloc(RN_HOST_OTHER, bytes, &divisors));
+    rn_status s = rn_checkpoint_load(m->checkpoint, t, RN_DTYPE_F32, divisors, bytes);
+    if (s == RN_OK) s = rn_rope_from_divisors(divisors, l->head_dim, &l->rope);
+    rn_free(RN_HOST_OTHER, divisors, bytes);
+    return s;
+}
+
+static rn_status read_yarn(const metadata *m, rn_text_config *c) {
+    rn_rope_attrs *rope = &c->llama.rope;
+    float share = 1;
+    rope->scaling = RN_ROPE_YARN;
+    rope->original_context = c->context;
+    RN_TRY(count(m, "rope.scaling.original_context_length", &rope->original_context));
+    RN_TRY(number(m, "rope.scaling.yarn_beta_fast", &rope->beta_fast));
+    RN_TRY(number(m, "rope.scaling.yarn_beta_slow", &rope->beta_slow));
+    RN_TRY(number(m, "rope.scaling.attn_factor", &share));
+    if (share == 1) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: an attn_factor of %g is not built", m->fields->source,
+                   (double)share);
+}
+
+// A factor without a type is linear, as in llama.cpp.
+static rn_status read_scaling(const metadata *m, rn_text_config *c) {
+    rn_rope_attrs *rope = &c->llama.rope;
+    char key[96];
+    rn_str type = RN_STR("linear");
+    RN_TRY(number(m, "rope.scale_linear", &rope->factor));
+    RN_TRY(number(m, "rope.scaling.factor", &rope->factor));
+    RN_TRY(rn_fields_text(m->fields, key_of(m, "rope.scaling.type", key), &type));
+    if (rn_str_equal(type, RN_STR("yarn"))) return read_yarn(m, c);
+    bool linear = rn_str_equal(type, RN_STR("linear"));
+    if (!linear && !rn_str_equal(type, RN_STR("none")))
+        return rn_fail(RN_UNSUPPORTED, "%s: rope scaling '%.*s' is not built", m->fields->source,
+                       RN_STR_ARG(type));
+    if (linear && rope->factor != 0 && rope->factor != 1) rope->scaling = RN_ROPE_LINEAR;
+    return RN_OK;
+}
+
+static rn_status read_rope(const metadata *m, const rn_text_family *family, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    uint32_t dims = l->head_dim;
+    l->rope = (rn_rope_attrs){.pairing = family->gguf_rope, .base = 10000};
+    RN_TRY(number(m, "rope.freq_base", &l->rope.base));
+    RN_TRY(count(m, "rope.dimension_count", &dims));
+    if (dims != l->head_dim)
+        return rn_fail(RN_UNSUPPORTED, "%s: rope that turns %u of a head's %u is not built",
+                       m->fields->source, dims, l->head_dim);
+    RN_TRY(read_scaling(m, c));
+    const rn_tensor_info *divisors = rn_checkpoint_find(m->checkpoint, "rope_freqs.weight");
+    return divisors ? read_divisors(m, divisors, l) : RN_OK;
+}
+
+// ---- sizes --------------------------------------------------------------------------------------
+
+static rn_status read_head_dim(const metadata *m, rn_llama_config *l) {
+    if (l->heads == 0) return rn_fail(RN_CORRUPT, "%s: there are no heads", m->fields->source);
+    l->head_dim = l->dim / l->heads;
+    RN_TRY(count(m, "attention.key_length", &l->head_dim));
+    uint32_t value = l->head_dim;
+    RN_TRY(count(m, "attention.value_length", &value));
+    if (value == l->head_dim) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: keys of %u and values of %u are not built",
+                   m->fields->source, l->head_dim, value);
+}
+
+static rn_status read_sizes(const metadata *m, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    const rn_tensor_info *words = rn_checkpoint_find(m->checkpoint, "token_embd.weight");
+    RN_TRY(need_count(m, "block_count", &l->layers));
+    RN_TRY(need_count(m, "embedding_length", &l->dim));
+    RN_TRY(need_count(m, "feed_forward_length", &l->ffn));
+    RN_TRY(need_count(m, "attention.head_count", &l->heads));
+    l->kv_heads = l->heads;
+    RN_TRY(count(m, "attention.head_count_kv", &l->kv_heads));
+    RN_TRY(read_head_dim(m, l));
+    l->norm_eps = 1e-5f;
+    RN_TRY(number(m, "attention.layer_norm_rms_epsilon", &l->norm_eps));
+    c->context = 2048;
+    RN_TRY(count(m, "context_length", &c->context));
+    if (!words || words->rank != 2 || words->dims[0] > UINT32_MAX)
+        return rn_fail(RN_CORRUPT, "%s: tensor 'token_embd.weight' is missing or no matrix",
+                       m->fields->source);
+    l->vocab = (uint32_t)words->dims[0];
+    return count(m, "attention.sliding_window", &l->window);
+}
+
+static void read_flags(const metadata *m, const rn_text_family *family, rn_llama_config *l) {
+    l->qk_norm = family->qk_norm;
+    l->qkv_bias = family->qkv_bias || has(m, "blk.0.attn_q.bias");
+    l->output_bias = has(m, "blk.0.attn_output.bias");
+    l->ffn_bias = has(m, "blk.0.ffn_gate.bias");
+    l->tied = !has(m, "output.weight");
+}
+
+static rn_status refuse_unbuilt(const metadata *m) {
+    uint32_t experts = 0, files = 1;
+    RN_TRY(count(m, "expert_count", &experts));
+    if (experts)
+        return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts (%u) are not built",
+                       m->fields->source, experts);
+    RN_TRY(rn_fields_u32(m->fields, "split.count", &files));
+    if (files <= 1) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is one of %u parts", m->fields->source, files),
+                   "join them with llama-gguf-split --merge");
+}
+
+rn_status rn_text_config_from_gguf(const rn_fields *fields, const rn_checkpoint *checkpoint,
+                                   rn_text_config *out) {
+    const rn_text_family *family = NULL;
+    rn_str name = {0};
+    *out = (rn_text_config){.llama.naming = RN_NAMES_GGUF};
+    RN_TRY(rn_fields_need_text(fields, "general.architecture", &name));
+    RN_TRY(rn_text_family_find(name, &family));
+    out->architecture = family->name;
+    metadata m = {fields, checkpoint, family->name};
+    RN_TRY(refuse_unbuilt(&m));
+    RN_TRY(read_sizes(&m, out));
+    read_flags(&m, family, &out->llama);
+    return read_rope(&m, family, out);
+}

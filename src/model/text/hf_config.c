@@ -1,0 +1,210 @@
+// hf_config.c — config.json, as Hugging Face's transformers writes it.
+#include "model/text/text_config.h"
+
+#include <math.h>
+#include <stdio.h>
+
+// ---- rope ---------------------------------------------------------------------------------------
+
+// Its parameters stand in "rope_scaling" (with rope_theta beside it) or, newer, all together in
+// "rope_parameters"; some names have an older spelling.
+typedef struct rope_reader {
+    const rn_fields *fields;
+    const char *object;
+} rope_reader;
+
+static const char *field_of(const rope_reader *r, const char *name, char out[64]) {
+    snprintf(out, 64, "%s.%s", r->object, name);
+    return out;
+}
+
+static rn_status number(const rope_reader *r, const char *name, float *out) {
+    char field[64];
+    return rn_fields_number(r->fields, field_of(r, name, field), out);
+}
+
+static rn_status need_number(const rope_reader *r, const char *name, float *out) {
+    char field[64];
+    return rn_fields_need_number(r->fields, field_of(r, name, field), out);
+}
+
+static rn_status count(const rope_reader *r, const char *name, uint32_t *out) {
+    char field[64];
+    return rn_fields_u32(r->fields, field_of(r, name, field), out);
+}
+
+static rn_status read_llama3(const rope_reader *r, rn_text_config *c) {
+    rn_rope_attrs *rope = &c->llama.rope;
+    rope->scaling = RN_ROPE_LLAMA3;
+    RN_TRY(need_number(r, "factor", &rope->factor));
+    RN_TRY(need_number(r, "low_freq_factor", &rope->low_frequency));
+    RN_TRY(need_number(r, "high_freq_factor", &rope->high_frequency));
+    rope->original_context = c->context;
+    return count(r, "original_max_position_embeddings", &rope->original_context);
+}
+
+static double magnitude(double factor, double share) {
+    return factor > 1 ? 0.1 * share * log(factor) + 1 : 1;
+}
+
+static rn_status read_yarn(const rope_reader *r, rn_text_config *c) {
+    rn_rope_attrs *rope = &c->llama.rope;
+    float mscale = 0, mscale_all = 0;
+    bool truncate = true;
+    char field[64];
+    rope->scaling = RN_ROPE_YARN;
+    rope->original_context = c->context;
+    RN_TRY(count(r, "original_max_position_embeddings", &rope->original_context));
+    rope->factor = rope->original_context ? (float)c->context / (float)rope->original_context : 0;
+    RN_TRY(number(r, "factor", &rope->factor));
+    RN_TRY(number(r, "beta_fast", &rope->beta_fast));
+    RN_TRY(number(r, "beta_slow", &rope->beta_slow));
+    RN_TRY(number(r, "attention_factor", &rope->attention_factor));
+    RN_TRY(number(r, "mscale", &mscale));
+    RN_TRY(number(r, "mscale_all_dim", &mscale_all));
+    RN_TRY(rn_fields_bool(r->fields, field_of(r, "truncate", field), &truncate));
+    if (!truncate) return rn_fail(RN_UNSUPPORTED, "YARN without truncation is not built");
+    if (rope->attention_factor == 0 && mscale > 0 && mscale_all > 0)
+        rope->attention_factor = (float)(magnitude((double)rope->factor, (double)mscale) /
+                                         magnitude((double)rope->factor, (double)mscale_all));
+    return RN_OK;
+}
+
+static rn_status read_scaling(const rope_reader *r, rn_text_config *c) {
+    rn_rope_attrs *rope = &c->llama.rope;
+    rn_str type = RN_STR("default");
+    char field[64];
+    RN_TRY(rn_fields_text(r->fields, field_of(r, "type", field), &type));
+    RN_TRY(rn_fields_text(r->fields, field_of(r, "rope_type", field), &type));
+    if (rn_str_equal(type, RN_STR("default"))) return RN_OK;
+    if (rn_str_equal(type, RN_STR("llama3"))) return read_llama3(r, c);
+    if (rn_str_equal(type, RN_STR("yarn"))) return read_yarn(r, c);
+    if (rn_str_equal(type, RN_STR("dynamic"))) return need_number(r, "factor", &c->stretch);
+    if (rn_str_equal(type, RN_STR("linear")))
+        rope->scaling = RN_ROPE_LINEAR;
+    else if (rn_str_equal(type, RN_STR("ntk")))
+        rope->scaling = RN_ROPE_NTK;
+    else
+        return rn_fail(RN_UNSUPPORTED, "%s: rope scaling '%.*s' is not built", r->fields->source,
+                       RN_STR_ARG(type));
+    return need_number(r, "factor", &rope->factor);
+}
+
+static rn_status read_rope(const rn_fields *f, rn_text_config *c) {
+    rope_reader r = {f, rn_fields_find(f, "rope_parameters") ? "rope_parameters" : "rope_scaling"};
+    float share = 1;
+    c->llama.rope = (rn_rope_attrs){.pairing = RN_ROPE_HALVES, .base = 10000};
+    if (rn_fields_find(f, "rope_parameters.full_attention") ||
+        rn_fields_find(f, "rope_parameters.sliding_attention"))
+        return rn_fail(RN_UNSUPPORTED, "%s: rope that differs from layer to layer is not built",
+                       f->source);
+    RN_TRY(rn_fields_number(f, "rope_theta", &c->llama.rope.base));
+    RN_TRY(number(&r, "rope_theta", &c->llama.rope.base));
+    RN_TRY(rn_fields_number(f, "partial_rotary_factor", &share));
+    RN_TRY(number(&r, "partial_rotary_factor", &share));
+    if (share != 1)
+        return rn_fail(RN_UNSUPPORTED, "%s: a partial_rotary_factor of %g is not built", f->source,
+                       (double)share);
+    return read_scaling(&r, c);
+}
+
+// ---- window -------------------------------------------------------------------------------------
+
+// "full_attention" ... then "sliding_attention" ...: the first that slides.
+static rn_status read_layer_types(const rn_fields *f, rn_text_config *c) {
+    uint32_t first = c->llama.layers;
+    for (uint32_t i = 0; i < c->llama.layers; i++) {
+        char field[32];
+        rn_str type = {0};
+        snprintf(field, sizeof field, "layer_types.%u", i);
+        RN_TRY(rn_fields_need_text(f, field, &type));
+        bool slides = rn_str_equal(type, RN_STR("sliding_attention"));
+        if (!slides && !rn_str_equal(type, RN_STR("full_attention")))
+            return rn_fail(RN_UNSUPPORTED, "%s: layers of '%.*s' are not built", f->source,
+                           RN_STR_ARG(type));
+        if (slides && first == c->llama.layers) first = i;
+        if (!slides && i > first)
+            return rn_fail(RN_UNSUPPORTED,
+                           "%s: layer %u attends to all after one that slides, which is not built",
+                           f->source, i);
+    }
+    c->llama.window_from = first;
+    return RN_OK;
+}
+
+static rn_status read_window(const rn_fields *f, const rn_text_family *family, rn_text_config *c) {
+    bool on = family->window && !family->window_switch;
+    if (family->window_switch) RN_TRY(rn_fields_bool(f, "use_sliding_window", &on));
+    if (!on) return RN_OK;
+    RN_TRY(rn_fields_u32(f, "sliding_window", &c->llama.window));
+    if (c->llama.window == 0) return RN_OK;
+    if (rn_fields_find(f, "layer_types")) return read_layer_types(f, c);
+    return family->window_switch ? rn_fields_u32(f, "max_window_layers", &c->llama.window_from)
+                                 : RN_OK;
+}
+
+// ---- the rest -----------------------------------------------------------------------------------
+
+static rn_status refuse_unbuilt(const rn_fields *f) {
+    static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts"};
+    rn_str act = RN_STR("silu"), method = {0};
+    RN_TRY(rn_fields_text(f, "hidden_act", &act));
+    if (!rn_str_equal(act, RN_STR("silu")) && !rn_str_equal(act, RN_STR("swish")))
+        return rn_fail(RN_UNSUPPORTED, "%s: hidden_act '%.*s' is not built, only silu is",
+                       f->source, RN_STR_ARG(act));
+    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
+        if (rn_fields_find(f, experts[i]))
+            return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts (%s) are not built", f->source,
+                           experts[i]);
+    RN_TRY(rn_fields_text(f, "quantization_config.quant_method", &method));
+    if (method.bytes == 0 || rn_str_equal(method, RN_STR("quanto")) ||
+        rn_str_equal(method, RN_STR("bitsandbytes")))
+        return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s: weights quantised by '%.*s' cannot be read",
+                           f->source, RN_STR_ARG(method)),
+                   "take the model's original weights, or a GGUF file");
+}
+
+static rn_status read_sizes(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    RN_TRY(rn_fields_need_u32(f, "num_hidden_layers", &l->layers));
+    RN_TRY(rn_fields_need_u32(f, "hidden_size", &l->dim));
+    RN_TRY(rn_fields_need_u32(f, "intermediate_size", &l->ffn));
+    RN_TRY(rn_fields_need_u32(f, "vocab_size", &l->vocab));
+    RN_TRY(rn_fields_need_u32(f, "num_attention_heads", &l->heads));
+    l->kv_heads = l->heads;
+    RN_TRY(rn_fields_u32(f, "num_key_value_heads", &l->kv_heads));
+    if (l->heads == 0) return rn_fail(RN_CORRUPT, "%s: there are no heads", f->source);
+    l->head_dim = l->dim / l->heads;
+    RN_TRY(rn_fields_u32(f, "head_dim", &l->head_dim));
+    l->norm_eps = 1e-6f;
+    RN_TRY(rn_fields_number(f, "rms_norm_eps", &l->norm_eps));
+    c->context = 2048;
+    return rn_fields_u32(f, "max_position_embeddings", &c->context);
+}
+
+static rn_status read_flags(const rn_fields *f, const rn_text_family *family, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    bool bias = false;
+    l->qk_norm = family->qk_norm;
+    RN_TRY(rn_fields_bool(f, "tie_word_embeddings", &l->tied));
+    RN_TRY(rn_fields_bool(f, "mlp_bias", &l->ffn_bias));
+    RN_TRY(rn_fields_bool(f, "attention_bias", &bias));
+    l->qkv_bias = bias || family->qkv_bias;
+    l->output_bias = bias;
+    return RN_OK;
+}
+
+rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out) {
+    const rn_text_family *family = NULL;
+    rn_str type = {0};
+    *out = (rn_text_config){.llama.naming = RN_NAMES_HUGGING_FACE};
+    RN_TRY(rn_fields_need_text(fields, "model_type", &type));
+    RN_TRY(rn_text_family_find(type, &family));
+    out->architecture = family->name;
+    RN_TRY(refuse_unbuilt(fields));
+    RN_TRY(read_sizes(fields, out));
+    RN_TRY(read_flags(fields, family, out));
+    RN_TRY(read_rope(fields, out));
+    return read_window(fields, family, out);
+}

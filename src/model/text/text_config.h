@@ -1,0 +1,42 @@
+// text_config.h — what a model's files say it is: an architecture and its sizes.
+#ifndef RN_MODEL_TEXT_CONFIG_H
+#define RN_MODEL_TEXT_CONFIG_H
+
+#include "model/text/fields.h"
+#include "model/model.h"
+
+typedef struct rn_text_config {
+    const char *architecture; // static
+    rn_llama_config llama;    // but for what options say and `files`
+    uint32_t context;         // what it was trained for
+    float
+        stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none
+} rn_text_config;
+
+// One row an architecture.
+typedef struct rn_text_family {
+    const char *name;          // model_type in config.json, general.architecture in GGUF
+    bool qkv_bias, qk_norm;    // always
+    bool window;               // config.json's sliding_window counts ...
+    bool window_switch;        // ... where use_sliding_window says so
+    rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
+} rn_text_family;
+// RN_UNSUPPORTED names the architecture and those that are known.
+RN_MUST_USE rn_status rn_text_family_find(rn_str name, const rn_text_family **out);
+
+// From config.json; from a GGUF file's metadata (and its rope_freqs.weight). RN_UNSUPPORTED names
+// the setting that is not built.
+RN_MUST_USE rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out);
+RN_MUST_USE rn_status rn_text_config_from_gguf(const rn_fields *fields,
+                                               const rn_checkpoint *checkpoint,
+                                               rn_text_config *out);
+// Whether the numbers can be a model of so many tensors: before a graph is made of them.
+// RN_CORRUPT.
+RN_MUST_USE rn_status rn_text_config_check(const rn_text_config *config, size_t tensor_count);
+
+// GGUF stores what Llama 3's scaling of rope makes of each pair, as a divisor of its frequency,
+// not the scaling's parameters: finds those. RN_UNSUPPORTED: no parameters give these divisors.
+RN_MUST_USE rn_status rn_rope_from_divisors(const float *divisors /* (dims / 2) */, uint32_t dims,
+                                            rn_rope_attrs *rope);
+
+#endif

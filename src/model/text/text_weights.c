@@ -1,0 +1,174 @@
+// text_weights.c — which tensors a weight is made of, and whether all is there and nothing more.
+//
+//     W of any plain or ggml type   W
+//     int8                          W._data, W._scale
+//     int4                          W._data._data, W._scale, W._shift
+//     nf4                           W, W.absmax                       (as `ration convert` writes)
+#include "model/text/text_weights.h"
+
+#include "base/str.h"
+#include "memory/account.h"
+#include "tensor/layout.h"
+
+#include <stdio.h>
+
+enum { NAME_BYTES = 256 };
+
+static const struct form {
+    rn_dtype dtype;
+    const char *suffixes[RN_PART_COUNT];
+} forms[] = {
+    {RN_DTYPE_INT8, {"._data", "._scale", NULL}},
+    {RN_DTYPE_INT4, {"._data._data", "._scale", "._shift"}},
+    {RN_DTYPE_NF4, {"", ".absmax", NULL}},
+};
+enum { FORM_COUNT = sizeof forms / sizeof *forms };
+
+static const rn_tensor_info *find(const rn_checkpoint *checkpoint, const char *name,
+                                  const char *suffix) {
+    char text[NAME_BYTES];
+    int length = snprintf(text, sizeof text, "%s%s", name, suffix);
+    return length < NAME_BYTES ? rn_checkpoint_find(checkpoint, text) : NULL;
+}
+
+rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name) {
+    const rn_tensor_info *whole = rn_checkpoint_find(checkpoint, name);
+    if (whole && whole->dtype != RN_DTYPE_U8) return whole->dtype;
+    for (size_t i = 0; i < FORM_COUNT; i++)
+        if (find(checkpoint, name, forms[i].suffixes[RN_PART_DATA]) &&
+            find(checkpoint, name, forms[i].suffixes[RN_PART_SCALE]))
+            return forms[i].dtype;
+    return whole ? whole->dtype : RN_DTYPE_F32;
+}
+
+rn_status rn_text_weights_readable(const rn_checkpoint *checkpoint) {
+    for (size_t i = 0; i < rn_checkpoint_count(checkpoint); i++) {
+        const rn_tensor_info *t = rn_checkpoint_tensor(checkpoint, i);
+        if (!rn_dtype_get(t->dtype)->readable)
+            return rn_fail(RN_UNSUPPORTED, "tensor '%.*s' is %s, which ration cannot compute with",
+                           RN_STR_ARG(t->name), rn_dtype_get(t->dtype)->name);
+    }
+    return RN_OK;
+}
+
+// ---- checking -----------------------------------------------------------------------------------
+
+typedef struct inventory {
+    const rn_checkpoint *checkpoint;
+    rn_model_info *info;
+    bool *used;                     // (tensors)
+    uint64_t bytes[RN_DTYPE_COUNT]; // of matrices
+} inventory;
+
+static void use(inventory *v, const rn_tensor_info *t) {
+    v->used[t - rn_checkpoint_tensor(v->checkpoint, 0)] = true;
+    v->info->weight_bytes += t->bytes;
+}
+
+static rn_status missing(const char *name, const char *suffix) {
+    return rn_hint(rn_fail(RN_NOT_FOUND, "the tensor '%s%s' is missing", name, suffix),
+                   "the files are incomplete, or config.json is of another model");
+}
+
+static rn_status take_whole(inventory *v, const rn_value_info *weight) {
+    const rn_tensor_info *t = rn_checkpoint_find(v->checkpoint, weight->name);
+    rn_shape shape = {0};
+    if (!t) return missing(weight->name, "");
+    for (; shape.rank < t->rank && shape.rank < RN_MAX_RANK; shape.rank++)
+        shape.dims[shape.rank] = t->dims[shape.rank];
+    if (t->rank > RN_MAX_RANK || !rn_shape_equal(shape, weight->shape))
+        return rn_fail(RN_CORRUPT, "the tensor '%s' is %s, the configuration asks for %s",
+                       weight->name, rn_shape_format(shape).text,
+                       rn_shape_format(weight->shape).text);
+    use(v, t);
+    return RN_OK;
+}
+
+static rn_status take_parts(inventory *v, const rn_value_info *weight, const struct form *form) {
+    rn_plain_parts parts;
+    uint64_t rows = weight->shape.dims[0], cols = rn_shape_elements(weight->shape, 1) / rows;
+    if (!rn_plain_parts_of(form->dtype, rows, cols, &parts))
+        return rn_fail(RN_CORRUPT, "'%s': %s cannot be %s", weight->name,
+                       rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name);
+    for (int part = 0; part < RN_PART_COUNT && form->suffixes[part]; part++) {
+        const rn_tensor_info *t = find(v->checkpoint, weight->name, form->suffixes[part]);
+        if (!t) return missing(weight->name, form->suffixes[part]);
+        if (t->bytes != parts.bytes[part])
+            return rn_fail(RN_CORRUPT, "the tensor '%.*s' has %llu bytes, %s as %s needs %llu",
+                           RN_STR_ARG(t->name), (unsigned long long)t->bytes,
+                           rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name,
+                           (unsigned long long)parts.bytes[part]);
+        use(v, t);
+    }
+    return RN_OK;
+}
+
+static rn_status take_weight(inventory *v, const rn_value_info *weight) {
+    uint64_t before = v->info->weight_bytes;
+    const struct form *form = NULL;
+    for (size_t i = 0; i < FORM_COUNT; i++)
+        if (forms[i].dtype == weight->dtype) form = &forms[i];
+    RN_TRY(form ? take_parts(v, weight, form) : take_whole(v, weight));
+    v->info->parameters += rn_shape_elements(weight->shape, 1);
+    if (weight->shape.rank > 1) v->bytes[weight->dtype] += v->info->weight_bytes - before;
+    return RN_OK;
+}
+
+// What files have beside weights: tables that are computed here, and what other programs need to
+// read the quantised forms.
+static bool is_harmless(const inventory *v, rn_str name) {
+    static const char *const patterns[] = {"*.rotary_emb.*",
+                                           "rope_freqs.weight",
+                                           "*.attn_rot_embd",
+                                           "*.quant_map",
+                                           "*.quant_state.bitsandbytes__nf4",
+                                           "*.input_scale",
+                                           "*.output_scale"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (rn_str_matches(name, rn_str_from(patterns[i]))) return true;
+    return v->info->tied_head && rn_str_equal(name, RN_STR("lm_head.weight"));
+}
+
+static rn_status check_unused(const inventory *v) {
+    for (size_t i = 0; i < rn_checkpoint_count(v->checkpoint); i++) {
+        rn_str name = rn_checkpoint_tensor(v->checkpoint, i)->name;
+        if (!v->used[i] && !is_harmless(v, name))
+            return rn_hint(rn_fail(RN_CORRUPT, "the tensor '%.*s' does not belong to this %s model",
+                                   RN_STR_ARG(name), v->info->architecture),
+                           "config.json is of another model, or the model has parts that are not "
+                           "built");
+    }
+    return RN_OK;
+}
+
+// "q4_k + q6_k", the most bytes first.
+static void name_dtypes(inventory *v) {
+    size_t length = 0;
+    while (true) {
+        rn_dtype most = RN_DTYPE_NONE;
+        for (rn_dtype d = 0; d < RN_DTYPE_COUNT; d++)
+            if (v->bytes[d] > v->bytes[most]) most = d;
+        const char *name = rn_dtype_get(most)->name;
+        if (v->bytes[most] == 0 || length + strlen(name) + 4 > sizeof v->info->weights) return;
+        length += (size_t)snprintf(v->info->weights + length, sizeof v->info->weights - length,
+                                   "%s%s", length ? " + " : "", name);
+        v->bytes[most] = 0;
+    }
+}
+
+rn_status rn_text_weights_check(const rn_checkpoint *checkpoint, const rn_graph *graph,
+                                rn_model_info *info) {
+    inventory v = {.checkpoint = checkpoint, .info = info};
+    size_t count = rn_checkpoint_count(checkpoint);
+    void *used = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, count, sizeof *v.used, &used));
+    v.used = used;
+    rn_status s = RN_OK;
+    for (rn_value i = 1; s == RN_OK && i <= rn_graph_value_count(graph); i++)
+        if (rn_graph_value(graph, i)->role == RN_ROLE_WEIGHT)
+            s = take_weight(&v, rn_graph_value(graph, i));
+    if (s == RN_OK) s = check_unused(&v);
+    if (s == RN_OK) name_dtypes(&v);
+    rn_free(RN_HOST_OTHER, used, count * sizeof *v.used);
+    return s;
+}
