@@ -30,7 +30,8 @@ int RN_TEST_MAIN(void);
 #undef skip
 #define skip() skip_because("no reason given at %s:%d", __FILE__, __LINE__)
 
-// From here on printf writes 1,5 until setlocale(LC_NUMERIC, "C"). Skips the test where no locale does.
+// From here on printf writes 1,5, until setlocale(LC_NUMERIC, "C"). Skips the test where no locale
+// does.
 void test_write_decimal_commas(void);
 
 // cmocka's own, counted.
