@@ -63,6 +63,10 @@ typedef struct rn_value_info {
     uint32_t producer;    // the node that makes it, or RN_NO_NODE
     uint32_t output;      // which of the producer's outputs
     const void *constant; // CONSTANT: its bytes
+    // WEIGHT: where it is rows [first_row, first_row + dims[0]) of a larger tensor of the model's
+    // files, that tensor's name and rows; NULL: its own name is the tensor's.
+    const char *tensor;
+    uint64_t first_row, tensor_rows;
 } rn_value_info;
 
 // One number per op, from src/graph/ops.def.

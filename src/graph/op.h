@@ -58,6 +58,11 @@ static inline bool rn_tensor_given(const rn_tensor *tensor) {
 // Runs fn(arg, 0 .. count - 1) on the call's workers, or here where there are none.
 void rn_call_each(const rn_call *call, size_t count, rn_task fn, void *arg);
 
+// The tensor of the model's files that a weight is, or of whose rows it is some.
+static inline const char *rn_weight_tensor(const rn_value_info *info) {
+    return info->tensor ? info->tensor : info->name;
+}
+
 // ---- what a node costs --------------------------------------------------------------------------
 
 typedef struct rn_cost {
@@ -149,6 +154,10 @@ typedef struct rn_op_info {
     // The meaning of the op, written to be read: plain loops, double or f32 sums in the order of
     // the axes. NULL only for pure views.
     rn_status (*reference)(const rn_call *call);
+    // A product whose weight's rows are the columns of its result, so that several with some of the
+    // rows each make the same numbers: the weight's input, and inputs as long as it has rows (a
+    // bias), as bits. False: not with these attributes and inputs. NULL: it is none.
+    bool (*row_slices)(const rn_node *node, uint32_t *out_weight, uint32_t *out_beside);
     // A fused op: the calls that it means (graph/fused.h); NULL: it is none.
     void (*unfold)(const rn_call *call, rn_fused *out);
     // Attributes for printing, "stride 2, pad 1"; NULL: none.

@@ -3,6 +3,7 @@
 #include "graph/repeat.h"
 
 #include "graph/graph_internal.h"
+#include "graph/rewrite.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -28,40 +29,6 @@ bool rn_node_can_repeat(const rn_graph *graph, const rn_storage *storage, uint32
 
 // ---- copying ------------------------------------------------------------------------------------
 
-static rn_status copy_value(rewrite *r, rn_value value) {
-    rn_value_info info = *rn_graph_value(r->from, value);
-    if (info.role == RN_ROLE_CONSTANT) {
-        void *data = NULL;
-        uint64_t bytes = 0;
-        if (!rn_dtype_bytes(info.dtype, rn_shape_elements(info.shape, 1), &bytes))
-            return rn_fail(RN_INTERNAL, "constant '%s' has no size", info.name);
-        RN_TRY(rn_arena_copy(&r->to->memory, info.constant, bytes, &data));
-        info.constant = data;
-    }
-    if (rn_graph_add_value(r->to, &info, info.name) == RN_NO_VALUE) return rn_graph_finish(r->to);
-    if (info.role == RN_ROLE_INTERMEDIATE) return RN_OK;
-    return rn_map_add(&r->to->by_name[info.role], rn_str_from(rn_graph_value(r->to, value)->name),
-                      value, NULL);
-}
-
-// Puts a copy of the node at the end; its inputs and outputs are the copy's own, still unset.
-static rn_status push_node(rewrite *r, const rn_node *like, const char *name, rn_node **out) {
-    void *node = NULL, *inputs = NULL, *outputs = NULL, *attrs = NULL, *text = NULL;
-    rn_arena *memory = &r->to->memory;
-    size_t attrs_bytes = rn_op_get(like->op)->attrs_bytes;
-    RN_TRY(rn_arena_copy(memory, like, sizeof *like, &node));
-    RN_TRY(rn_arena_array(memory, like->input_count, sizeof(rn_value), &inputs));
-    RN_TRY(rn_arena_array(memory, like->output_count, sizeof(rn_value), &outputs));
-    if (attrs_bytes) RN_TRY(rn_arena_copy(memory, like->attrs, attrs_bytes, &attrs));
-    RN_TRY(rn_arena_copy(memory, name, strlen(name), &text));
-    *out = node;
-    (*out)->inputs = inputs;
-    (*out)->outputs = outputs;
-    (*out)->attrs = attrs;
-    (*out)->name = text;
-    return rn_table_push(&r->to->nodes, node);
-}
-
 // Whether a reader in `block` gets a repeated value in place of this one. Outputs live anyway.
 static bool has_twin(const rewrite *r, rn_value value, uint32_t block) {
     if (r->twins[value] == RN_NO_VALUE) return false;
@@ -80,7 +47,7 @@ static rn_status copy_node(rewrite *r, uint32_t number) {
     const rn_node *like = rn_graph_node(r->from, number);
     rn_node *node = NULL;
     r->moved[number] = rn_graph_node_count(r->to);
-    RN_TRY(push_node(r, like, like->name, &node));
+    RN_TRY(rn_rewrite_push_node(r->to, like, like->name, &node));
     set_inputs(r, like, like->phase == RN_PHASE_BACKWARD, (rn_value *)node->inputs);
     for (uint32_t i = 0; i < like->output_count; i++) {
         node->outputs[i] = like->outputs[i];
@@ -98,7 +65,7 @@ static rn_status repeat_node(rewrite *r, uint32_t number, uint32_t block) {
     rn_node *node = NULL;
     char name[320];
     snprintf(name, sizeof name, "%.300s again", like->name);
-    RN_TRY(push_node(r, like, name, &node));
+    RN_TRY(rn_rewrite_push_node(r->to, like, name, &node));
     node->phase = RN_PHASE_BACKWARD;
     node->block = block;
     node->recomputes = r->moved[number];
@@ -138,8 +105,7 @@ static rn_status prepare(rewrite *r) {
 
 static rn_status fill(rewrite *r) {
     RN_TRY(prepare(r));
-    for (rn_value v = 1; v <= rn_graph_value_count(r->from); v++)
-        RN_TRY(copy_value(r, v));
+    RN_TRY(rn_rewrite_copy_values(r->from, r->to));
     for (uint32_t n = 0; n < rn_graph_node_count(r->from); n++) {
         RN_TRY(repeat_before(r, n));
         RN_TRY(copy_node(r, n));

@@ -1,6 +1,7 @@
 // candidates.c — the list of all that a plan may be, without a budget in sight:
 //
 //     inference   rows {wanted, half, ... 1}   x slices of attention x residency
+//                 x weights in slices of rows
 //     training    micro-batches {1, 2, 4 ...}  x blocks recomputed   x slices x residency
 //                 x states on the host x saved values on the host, where that is another memory
 //
@@ -13,14 +14,15 @@
 
 #include "base/checked.h"
 #include "graph/repeat.h"
+#include "graph/rewrite.h"
 #include "memory/account.h"
 
 #define FROM RN_HOST_OTHER
 
 // ---- cases --------------------------------------------------------------------------------------
 
-static rn_case *case_at(const rn_planner *p, uint32_t micro, uint32_t point) {
-    return &p->cases[micro * RN_PLAN_POINTS + point];
+static rn_case *case_at(const rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point) {
+    return &p->cases[(micro * RN_PLAN_CUTS + cut) * RN_PLAN_POINTS + point];
 }
 
 static void close_case(rn_case *c) {
@@ -119,14 +121,17 @@ static bool has_backward(const rn_graph *graph) {
     return false;
 }
 
-// As the recipe has it, with the blocks repeated that the point of the front says.
-static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t point, rn_graph **out) {
+// As the recipe has it, with the blocks repeated that the point of the front says, or with weights
+// in slices. The latter is NULL where no weight is so large.
+static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point,
+                             rn_graph **out) {
     rn_recipe_options options = {.micro_batches = p->micro[micro]};
     rn_graph *plain = NULL;
-    if (point == 0) return p->recipe->build(p->recipe->self, &options, out);
+    if (point == 0 && cut == 0) return p->recipe->build(p->recipe->self, &options, out);
     RN_TRY(p->recipe->build(p->recipe->self, &options, &plain));
     size_t row = (size_t)point * rn_graph_block_count(plain);
-    rn_status s = rn_graph_recompute(plain, p->fronts[micro].recompute + row, out);
+    rn_status s = cut ? rn_graph_slice_rows(plain, p->cuts[cut], out)
+                      : rn_graph_recompute(plain, p->fronts[micro].recompute + row, out);
     rn_graph_destroy(plain);
     return s;
 }
@@ -225,21 +230,22 @@ static rn_status make_front(rn_planner *p, uint32_t micro, rn_case *c) {
     return rn_front_make(&p->memory, c->graph, &c->order, b, &p->fronts[micro]);
 }
 
-static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t point) {
-    rn_case *c = case_at(p, micro, point);
+static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point) {
+    rn_case *c = case_at(p, micro, cut, point);
+    bool is_plain = cut == 0 && point == 0;
     if (c->is_open) return RN_OK;
     rn_case **oldest = &p->opened[p->open_count % RN_PLAN_OPEN_CASES];
-    if (point > 0 && *oldest) close_case(*oldest);
-    if (point > 0) *oldest = NULL;
+    if (!is_plain && *oldest) close_case(*oldest);
+    if (!is_plain) *oldest = NULL;
     rn_arena_init(&c->memory, FROM, 0);
     c->is_open = true; // to be closed in any case
-    rn_status s = build_graph(p, micro, point, &c->graph);
+    rn_status s = build_graph(p, micro, cut, point, &c->graph);
     if (s == RN_OK) s = fill_case(p, c);
-    if (s == RN_OK && point == 0) s = make_front(p, micro, c);
+    if (s == RN_OK && is_plain) s = make_front(p, micro, c);
     if (s == RN_OK) s = trim_case(p, c);
     if (s != RN_OK) {
         close_case(c);
-    } else if (point > 0) {
+    } else if (!is_plain) {
         *oldest = c;
         p->open_count++;
     }
@@ -248,8 +254,8 @@ static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t point) {
 
 rn_status rn_planner_open(rn_planner *p, const rn_variant *v, rn_case **out_case,
                           rn_binding **out_binding) {
-    RN_TRY(open_case(p, v->micro, v->point));
-    rn_case *c = *out_case = case_at(p, v->micro, v->point);
+    RN_TRY(open_case(p, v->micro, v->cut, v->point));
+    rn_case *c = *out_case = case_at(p, v->micro, v->cut, v->point);
     return trace(p, c, v->rows, out_binding);
 }
 
@@ -305,14 +311,14 @@ rn_status rn_planner_place(rn_planner *p, rn_variant *v) {
 }
 
 static bool has_passes(const rn_planner *p) {
-    return p->rows[p->rows_count - 1] == 1 && !has_backward(case_at(p, 0, 0)->graph);
+    return p->rows[p->rows_count - 1] == 1 && !has_backward(case_at(p, 0, 0, 0)->graph);
 }
 
 rn_status rn_planner_open_pass(rn_planner *p, const rn_variant *v, rn_binding **out) {
     *out = NULL;
     if (!has_passes(p)) return RN_OK;
-    RN_TRY(open_case(p, v->micro, v->point));
-    return bind(p, case_at(p, v->micro, v->point), p->rows_count - 1, out);
+    RN_TRY(open_case(p, v->micro, v->cut, v->point));
+    return bind(p, case_at(p, v->micro, v->cut, v->point), p->rows_count - 1, out);
 }
 
 uint64_t rn_planner_passes(const rn_planner *p) {
@@ -339,7 +345,7 @@ static void insert_variant(rn_planner *p, rn_variant v) {
 
 // Whether values of a run may be on the host for a while.
 static bool has_trips(const rn_planner *p) {
-    return p->caps->own_memory && case_at(p, 0, 0)->trains;
+    return p->caps->own_memory && case_at(p, 0, 0, 0)->trains;
 }
 
 // With all shares of what may be on the host; nothing there first.
@@ -354,22 +360,23 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
     const rn_front *front = &p->fronts[micro];
     rn_binding *b, *pass;
     double passes = (double)rn_planner_passes(p);
-    RN_TRY(bind(p, case_at(p, micro, 0), rows, &b));
-    RN_TRY(bind(p, case_at(p, micro, 0), p->rows_count - 1, &pass));
+    RN_TRY(bind(p, case_at(p, micro, 0, 0), rows, &b));
+    RN_TRY(bind(p, case_at(p, micro, 0, 0), p->rows_count - 1, &pass));
     for (uint32_t point = 0; point < front->count; point++)
         for (uint32_t slice = 0; slice < RN_PLAN_SLICES; slice++) {
             rn_variant v = {.micro = micro, .point = point, .rows = rows, .slice = slice};
             double seconds = b->total_seconds[slice] + front->seconds[point];
             v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds) +
                               passes * pass->total_seconds[slice];
-            if (b->slices[slice]) insert_shares(p, v);
+            for (v.cut = 0; b->slices[slice] && v.cut < p->cut_count; v.cut++)
+                insert_shares(p, v);
         }
     return RN_OK;
 }
 
 static rn_status list_variants(rn_planner *p) {
     size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES *
-                  RN_SHARE_COUNT * RN_SHARE_COUNT;
+                  p->cut_count * (has_trips(p) ? RN_SHARE_COUNT * RN_SHARE_COUNT : 1);
     RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
     for (uint32_t m = 0; m < p->micro_count; m++)
         for (uint32_t r = 0; r < p->rows_count; r++)
@@ -391,6 +398,22 @@ static rn_status list_micro(rn_planner *p) {
     return RN_OK;
 }
 
+// Weights above the first size are rare (the head of a large vocabulary) and would make all slots
+// large. Slices of the second are as small as a read may be without losing speed; of a large model
+// larger ones, so that there are not many more nodes than it has anyway. In training all weights
+// are whole.
+static rn_status list_cuts(rn_planner *p) {
+    const rn_case *c = case_at(p, 0, 0, 0);
+    uint64_t least = rn_max_u64(8 << 20, c->unit_bytes / 256), largest = 0;
+    uint64_t sizes[RN_PLAN_CUTS - 1] = {4 * least, least};
+    p->cuts[p->cut_count++] = 0;
+    if (c->trains) return RN_OK;
+    RN_TRY(rn_graph_find_sliceable(c->graph, &largest));
+    for (uint32_t i = 0; i < RN_PLAN_CUTS - 1; i++)
+        if (largest > sizes[i]) p->cuts[p->cut_count++] = sizes[i];
+    return RN_OK;
+}
+
 // ---- the frugal one -----------------------------------------------------------------------------
 
 // Looked for at the corners only, because a refusal must be quick: the fewest rows, the finest
@@ -406,7 +429,7 @@ static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding
 
 static bool is_corner_at(const rn_planner *p, uint32_t variant) {
     const rn_variant *v = &p->variants[variant];
-    return is_corner(p, v, &case_at(p, v->micro, 0)->bindings[v->rows]);
+    return is_corner(p, v, &case_at(p, v->micro, 0, 0)->bindings[v->rows]);
 }
 
 // The one that looks best before it is placed: with it tried first, few of those that differ in
@@ -442,12 +465,13 @@ static rn_status find_frugal(rn_planner *p) {
 
 static rn_status fill_planner(rn_planner *p) {
     RN_TRY(list_micro(p));
-    size_t cases = (size_t)p->micro_count * RN_PLAN_POINTS;
+    size_t cases = (size_t)p->micro_count * RN_PLAN_CUTS * RN_PLAN_POINTS;
     RN_TRY(rn_arena_array(&p->memory, cases, sizeof *p->cases, (void **)&p->cases));
     RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
     for (uint32_t m = 0; m < p->micro_count; m++)
-        RN_TRY(open_case(p, m, 0));
-    RN_TRY(rn_wishes_check(&p->options, case_at(p, 0, 0)));
+        RN_TRY(open_case(p, m, 0, 0));
+    RN_TRY(rn_wishes_check(&p->options, case_at(p, 0, 0, 0)));
+    RN_TRY(list_cuts(p));
     RN_TRY(list_variants(p));
     return find_frugal(p);
 }
@@ -461,7 +485,7 @@ rn_status rn_planner_init(const rn_recipe *recipe, const rn_device_caps *caps,
 }
 
 void rn_planner_destroy(rn_planner *p) {
-    for (uint32_t i = 0; p->cases && i < p->micro_count * RN_PLAN_POINTS; i++)
+    for (uint32_t i = 0; p->cases && i < p->micro_count * RN_PLAN_CUTS * RN_PLAN_POINTS; i++)
         if (p->cases[i].is_open) close_case(&p->cases[i]);
     rn_arena_free_all(&p->memory);
 }

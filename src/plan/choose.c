@@ -334,11 +334,11 @@ static rn_status improve(chooser *ch, uint64_t budget) {
     return RN_OK;
 }
 
-// Whether a variant with values on the host comes too late: nothing is faster than the best, which
-// moves nothing.
+// Whether a variant with values on the host, or weights in slices, comes too late: nothing is
+// faster than the best, which moves nothing.
 static bool is_late(const rn_variant *v, const rn_candidate *best) {
-    return best->variant != RN_NO_STEP && best->read_bytes == 0 && (v->states || v->sent) &&
-           v->bound_seconds >= best->seconds;
+    return best->variant != RN_NO_STEP && best->read_bytes == 0 &&
+           (v->states || v->sent || v->cut) && v->bound_seconds >= best->seconds;
 }
 
 rn_status rn_choose(rn_planner *p, uint64_t budget_bytes, rn_candidate *out) {

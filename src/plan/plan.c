@@ -41,7 +41,7 @@ static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **
 
 // The graph leaves the planner with the plan.
 static void hand_over_graph(rn_planner *planner, const rn_plan *plan) {
-    for (uint32_t i = 0; i < planner->micro_count * RN_PLAN_POINTS; i++)
+    for (uint32_t i = 0; i < planner->micro_count * RN_PLAN_CUTS * RN_PLAN_POINTS; i++)
         if (planner->cases[i].graph == plan->graph) planner->cases[i].graph = NULL;
 }
 

@@ -143,8 +143,8 @@ typedef struct rn_plan_step {
 } rn_plan_step;
 
 typedef struct rn_plan_reason {
-    const char *move; // "chunk", "slice", "stream", "wish", "rows", "micro-batch", "cheap",
-                      // "recompute", "states", "send", "order", "place", "split"
+    const char *move; // "chunk", "slice", "stream", "row slices", "wish", "rows", "micro-batch",
+                      // "cheap", "recompute", "states", "send", "order", "place", "split"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
 

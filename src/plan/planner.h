@@ -1,6 +1,7 @@
 // planner.h — the planner from the inside: what is worked out, how often, and by which file.
 //
-//     rn_case     a graph: micro-batches, recomputed blocks    order.c  units.c  rows.c  front.c
+//     rn_case     a graph: micro-batches, recomputed blocks,   order.c  units.c  rows.c  front.c
+//      │          weights in slices of rows
 //      └ rn_binding   its rows bound to a number               binding.c  liveness.c
 //         └ rn_variant    attention in slices, values that     candidates.c  trips.c
 //            │            visit the host: an arena
@@ -25,6 +26,7 @@ enum {
     RN_PLAN_POINTS = 12, // of the keep/recompute front, "nothing" included
     RN_PLAN_ROWS = 66,   // numbers of rows: 2^64 can be halved this often
     RN_PLAN_LEVELS = 4,  // sizes of slots that are tried
+    RN_PLAN_CUTS = 3,    // sizes above which a weight is cut into slices of rows; 0: none is
 };
 extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
 
@@ -310,9 +312,9 @@ struct rn_case {
 };
 
 struct rn_variant {
-    uint32_t micro, point, rows, slice; // indices
-    rn_share states, sent;              // that are on the host
-    double bound_seconds;               // it takes at least this, for the workload
+    uint32_t micro, cut, point, rows, slice; // indices
+    rn_share states, sent;                   // that are on the host
+    double bound_seconds;                    // it takes at least this, for the workload
     bool has_peak, is_placed;
     // Of intermediates and workspace: with all weights resident; with some of them streamed.
     uint64_t peak_bytes[2], height_bytes[2];
@@ -342,12 +344,14 @@ typedef struct rn_planner {
     const rn_recipe *recipe;
     const rn_device_caps *caps;
     rn_plan_options options;
-    uint32_t *micro;  // (micro_count): numbers of micro-batches, 1 first
-    uint64_t *rows;   // (rows_count): the wanted number first; 0 where there is no RN_ROWS
-    rn_case *cases;   // (micro_count, RN_PLAN_POINTS); point 0 is always open
+    uint32_t *micro; // (micro_count): numbers of micro-batches, 1 first
+    uint64_t *rows;  // (rows_count): the wanted number first; 0 where there is no RN_ROWS
+    rn_case *cases;  // (micro_count, RN_PLAN_CUTS, RN_PLAN_POINTS); cut 0, point 0 is always open
+    uint64_t cuts[RN_PLAN_CUTS]; // (cut_count): 0, then the sizes that some weight is above
+    uint32_t cut_count;
     rn_front *fronts; // (micro_count)
     uint32_t micro_count, rows_count;
-    rn_case *opened[RN_PLAN_OPEN_CASES]; // of the other points, those that are open
+    rn_case *opened[RN_PLAN_OPEN_CASES]; // of the others, those that are open
     uint32_t open_count;                 // how many were ever opened
     rn_variant *variants;                // (variant_count), by bound_seconds
     uint32_t variant_count;

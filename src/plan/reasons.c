@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_REASONS = 13 }; // with what a generator adds
+enum { MOST_REASONS = 14 }; // with what a generator adds
 
 typedef struct teller {
     const rn_planner *planner;
@@ -77,6 +77,26 @@ static rn_status tell_stream(teller *t) {
                 s->resident_blocks, s->block_count, plan->options.prefix ? ", the last ones" : "",
                 SIZE(plan->resident_bytes), SIZE(s->streamed_bytes), plan->slot_count,
                 plan->slot_count == 1 ? "" : "s", SIZE(plan->slot_bytes));
+}
+
+// Weights that are rows of a larger tensor, and how many tensors these are.
+static rn_status tell_cut(teller *t) {
+    const rn_graph *graph = t->c->graph;
+    uint64_t largest = 0;
+    uint32_t slices = 0, tensors = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        uint64_t bytes = 0;
+        if (!info->tensor || info->shape.rank != 2) continue;
+        RN_TRY(rn_plan_value_bytes(graph, v, 1, RN_LAYOUT_PLAIN, &bytes));
+        largest = largest > bytes ? largest : bytes;
+        tensors += info->first_row == 0;
+        slices++;
+    }
+    if (slices == 0) return RN_OK;
+    return tell(t, "row slices",
+                "%u large weight%s pass%s in %u slices of rows, of at most %s: no slot is larger",
+                tensors, tensors == 1 ? "" : "s", tensors == 1 ? "es" : "", slices, SIZE(largest));
 }
 
 static rn_status tell_wishes(teller *t) {
@@ -256,6 +276,7 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_chunk(&t));
     RN_TRY(tell_slice(&t));
     RN_TRY(tell_stream(&t));
+    RN_TRY(tell_cut(&t));
     RN_TRY(tell_wishes(&t));
     RN_TRY(tell_rows(&t));
     RN_TRY(tell_micro(&t));

@@ -61,7 +61,7 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
     }
     if (!n->used) {
         *n = (note){.used = true, .block = node->block, .layout = layout};
-        n->wish = rn_wish_of(c->options, rn_graph_value(c->graph, weight)->name);
+        n->wish = rn_wish_of(c->options, rn_weight_tensor(rn_graph_value(c->graph, weight)));
         c->weights[c->weight_count++] = weight;
     }
     n->shared |= n->block != node->block;

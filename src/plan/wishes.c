@@ -47,7 +47,8 @@ static const char *find_match(const rn_case *c, rn_str pattern, bool *out_leaves
     for (rn_value v = 1; v <= rn_graph_value_count(c->graph); v++) {
         const rn_value_info *info = rn_graph_value(c->graph, v);
         uint32_t unit = c->units.unit_of[v];
-        if (info->role != RN_ROLE_WEIGHT || !rn_str_matches(rn_str_from(info->name), pattern))
+        if (info->role != RN_ROLE_WEIGHT ||
+            !rn_str_matches(rn_str_from(rn_weight_tensor(info)), pattern))
             continue;
         if (!found) found = info->name;
         *out_leaves |= unit == RN_NO_USE || !c->units.units[unit].resident ||
@@ -160,7 +161,7 @@ uint64_t rn_wishes_kept(const rn_plan *plan, const rn_plan_options *options, con
     for (uint32_t u = 0; u < plan->unit_count; u++) {
         const rn_plan_unit *unit = &plan->units[u];
         const rn_value *values = plan->unit_values + unit->first_value;
-        const char *name = rn_graph_value(plan->graph, values[0])->name;
+        const char *name = rn_weight_tensor(rn_graph_value(plan->graph, values[0]));
         if (!unit->resident || rn_wish_of(options, name) != RN_WISH_KEEP) continue;
         if (*out_count == 0) *out_name = name;
         *out_count += unit->value_count;

@@ -27,6 +27,24 @@ static rn_dtype part_dtype(rn_dtype dtype, rn_part part) {
     return dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ? RN_DTYPE_U8 : dtype;
 }
 
+// ---- slices of rows -----------------------------------------------------------------------------
+
+// Rows of the tensor, and of the weight; 1 and 1 where it is all of it.
+static uint64_t tensor_rows(const rn_value_info *info) {
+    return info->tensor ? info->tensor_rows : 1;
+}
+
+static uint64_t weight_rows(const rn_value_info *info) {
+    return info->tensor ? info->shape.dims[0] : 1;
+}
+
+// Bytes of the whole tensor, from the weight's own.
+static uint64_t whole_bytes(const rn_value_info *info, uint64_t bytes) {
+    return bytes / weight_rows(info) * tensor_rows(info);
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
 // What an f32 vector is in the file, where that is narrower; else NONE.
 static rn_dtype find_narrow(const rn_value_info *info, const rn_tensor_info *tensor) {
     bool narrow = tensor->dtype == RN_DTYPE_F16 || tensor->dtype == RN_DTYPE_BF16;
@@ -35,21 +53,35 @@ static rn_dtype find_narrow(const rn_value_info *info, const rn_tensor_info *ten
     return narrow && fits ? tensor->dtype : RN_DTYPE_NONE;
 }
 
-static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_part part,
-                             uint64_t bytes, const rn_tensor_info **out) {
-    char name[512];
-    int length = snprintf(name, sizeof name, "%s%s", info->name, part_suffix(info->dtype, part));
-    *out = length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
-    if (!*out) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
-    rn_dtype want = part_dtype(info->dtype, part);
-    if (find_narrow(info, *out) != RN_DTYPE_NONE) return RN_OK;
-    if ((*out)->dtype != want)
+static rn_status check_tensor(const rn_value_info *info, const char *name, rn_dtype want,
+                              uint64_t bytes, const rn_tensor_info *tensor) {
+    rn_value_info whole = *info;
+    if (info->tensor) whole.shape.dims[0] = info->tensor_rows;
+    if (find_narrow(&whole, tensor) != RN_DTYPE_NONE) return RN_OK;
+    if (tensor->dtype != want)
         return rn_fail(RN_INVALID, "'%s' is %s in the file, %s in the graph", name,
-                       rn_dtype_get((*out)->dtype)->name, rn_dtype_get(want)->name);
-    if ((*out)->bytes != bytes)
+                       rn_dtype_get(tensor->dtype)->name, rn_dtype_get(want)->name);
+    if (tensor->bytes != whole_bytes(info, bytes))
         return rn_fail(RN_INVALID, "'%s' has %llu bytes in the file, %llu in the graph %s", name,
-                       (unsigned long long)(*out)->bytes, (unsigned long long)bytes,
-                       rn_shape_format(info->shape).text);
+                       (unsigned long long)tensor->bytes,
+                       (unsigned long long)whole_bytes(info, bytes),
+                       rn_shape_format(whole.shape).text);
+    return RN_OK;
+}
+
+// The file's tensor; of a weight that is some of its rows, just these.
+static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_part part,
+                             uint64_t bytes, rn_tensor_info *out) {
+    char name[512];
+    int length =
+        snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info), part_suffix(info->dtype, part));
+    const rn_tensor_info *tensor =
+        length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
+    if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
+    RN_TRY(check_tensor(info, name, part_dtype(info->dtype, part), bytes, tensor));
+    *out = *tensor;
+    out->bytes = tensor->bytes / tensor_rows(info) * weight_rows(info);
+    out->offset += tensor->bytes / tensor_rows(info) * info->first_row;
     return RN_OK;
 }
 
@@ -70,7 +102,11 @@ static uint64_t grain_bytes(const rn_weights *w, rn_value value, const rn_tensor
 // Asked once, by the thread that opens the session.
 static const void *find_plain(const rn_weights *w, const rn_value_info *info, uint64_t bytes) {
     const rn_weight_source *source = &w->source;
-    return source->find ? source->find(source->self, info->name, info->dtype, bytes) : NULL;
+    uint64_t whole = whole_bytes(info, bytes);
+    const uint8_t *found =
+        source->find ? source->find(source->self, rn_weight_tensor(info), info->dtype, whole)
+                     : NULL;
+    return found ? found + bytes / weight_rows(info) * info->first_row : NULL;
 }
 
 uint64_t rn_raw_lead(uint64_t file_offset) {
@@ -100,13 +136,13 @@ static rn_status list_weight(const rn_weights *w, rn_unit_list *list, rn_value v
     if (w->plain[value]) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
     for (rn_part part = 0; part < RN_PART_COUNT; part++) {
-        const rn_tensor_info *tensor = NULL;
+        rn_tensor_info tensor;
         if (part != RN_PART_DATA && parts.bytes[part] == 0) continue;
         RN_TRY(find_tensor(w, info, part, parts.bytes[part], &tensor));
         if (w->plan->places[value].raw)
-            list_raw(list, value, tensor);
+            list_raw(list, value, &tensor);
         else
-            list_extent(w, list, (rn_part_of){value, part, find_narrow(info, tensor)}, tensor);
+            list_extent(w, list, (rn_part_of){value, part, find_narrow(info, &tensor)}, &tensor);
     }
     return RN_OK;
 }
@@ -144,7 +180,7 @@ static rn_status make_list(rn_weights *w, rn_unit_list *list) {
 
 static rn_status find_table(const rn_weights *w, const rn_plan_rows *rows, rn_row_source *out) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, rows->table);
-    const rn_tensor_info *tensor = NULL;
+    rn_tensor_info tensor;
     rn_plain_parts parts = {0};
     RN_TRY(rn_weight_parts(info, &parts));
     *out = (rn_row_source){.plain = find_plain(w, info, parts.total_bytes),
@@ -152,8 +188,8 @@ static rn_status find_table(const rn_weights *w, const rn_plan_rows *rows, rn_ro
     if (out->plain) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
     RN_TRY(find_tensor(w, info, RN_PART_DATA, parts.total_bytes, &tensor));
-    out->file = tensor->file;
-    out->offset = tensor->offset;
+    out->file = tensor.file;
+    out->offset = tensor.offset;
     return RN_OK;
 }
 

@@ -280,6 +280,13 @@ static rn_status reference(const rn_call *call) {
     return RN_OK;
 }
 
+static bool row_slices(const rn_node *node, uint32_t *out_weight, uint32_t *out_beside) {
+    const rn_matmul_attrs *a = node->attrs;
+    *out_weight = 1;
+    *out_beside = 1u << 2;
+    return !a->transpose_w && !a->transpose_x;
+}
+
 extern const rn_op_info rn_matmul_op;
 const rn_op_info rn_matmul_op = {
     .name = "matmul",
@@ -293,6 +300,7 @@ const rn_op_info rn_matmul_op = {
     .workspace = workspace,
     .gradient = gradient,
     .reference = reference,
+    .row_slices = row_slices,
     .print = print,
 };
 

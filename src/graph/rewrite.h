@@ -1,0 +1,28 @@
+// rewrite.h — copies of graphs with some nodes changed: what those who rewrite graphs share.
+//
+// A rewrite copies all values of a graph first, so that they keep their numbers, then node after
+// node; what it adds gets numbers behind them.
+#ifndef RN_GRAPH_REWRITE_H
+#define RN_GRAPH_REWRITE_H
+
+#include "graph/op.h"
+
+// Copies value number `value`, which is the next of `to`, with its bytes if it is a constant.
+RN_MUST_USE rn_status rn_rewrite_copy_value(const rn_graph *from, rn_graph *to, rn_value value);
+// All values.
+RN_MUST_USE rn_status rn_rewrite_copy_values(const rn_graph *from, rn_graph *to);
+// Puts a node like `like` at the end of `to`: its inputs and outputs are its own arrays, still
+// unset.
+RN_MUST_USE rn_status rn_rewrite_push_node(rn_graph *to, const rn_node *like, const char *name,
+                                           rn_node **out);
+
+// A copy in which every product with a weight of more than `most_bytes` is several, each with some
+// of the weight's rows (rn_value_info.tensor), joined by a concat; the numbers are the same.
+// Weights whose file has more than one component (int8 with its scales), that are trained or that
+// anything else than a lookup reads stay whole. *out is NULL where nothing is larger.
+RN_MUST_USE rn_status rn_graph_slice_rows(const rn_graph *graph, uint64_t most_bytes,
+                                          rn_graph **out);
+// Bytes of the largest weight that can be cut so; 0: there is none.
+RN_MUST_USE rn_status rn_graph_find_sliceable(const rn_graph *graph, uint64_t *out_bytes);
+
+#endif
