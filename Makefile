@@ -12,7 +12,7 @@ help:
 	@echo '  make test       debug build with ASan + UBSan, all tests but the long ones, and TSan for threads'
 	@echo '  make test-full  the long ones, too'
 	@echo '  make quick      the tests of one layer, built for them alone: LAYER=plan'
-	@echo '  make check      format, lint, include arrows, names, longest functions'
+	@echo '  make check      format, lint, include arrows, ops, names, longest functions'
 	@echo '  make format     rewrite the sources as make check wants them'
 	@echo '  make bench      speed and memory beside peers and limits, in one run'
 	@echo '  make bench-llm  text models beside llama.cpp: PEER=/path/to/llama-bench [PEER_WITHOUT_REPACK=...]'

@@ -51,6 +51,24 @@ rn_alias rn_call_alias(const rn_call *call, uint32_t output, uint64_t *out_offse
     return op->alias_of ? op->alias_of(call, output, out_offset_bytes) : op->alias[output];
 }
 
+// ---- traits -------------------------------------------------------------------------------------
+
+bool rn_call_product(const rn_call *call, uint32_t index, rn_product *out) {
+    const rn_op_info *op = rn_op_get(call->op);
+    return op->product && op->product(call, index, out);
+}
+
+bool rn_call_product_of(const rn_call *call, uint32_t input, rn_product *out) {
+    for (uint32_t i = 0; rn_call_product(call, i, out); i++)
+        if (out->weight == input) return true;
+    return false;
+}
+
+_Static_assert(offsetof(rn_attend_attrs, attention) == 0, "attributes of attention come first");
+const rn_attention_attrs *rn_call_attention(const rn_call *call) {
+    return rn_op_is(call->op, RN_TRAIT_ATTENTION) ? call->attrs : NULL;
+}
+
 void rn_call_each(const rn_call *call, size_t count, rn_task fn, void *arg) {
     if (call->workers && count > 1) {
         rn_workers_run(call->workers, count, fn, arg);

@@ -64,7 +64,8 @@ static void note_read(marker *m, rn_value value, uint32_t reader, const rn_node 
 }
 
 static bool is_steady(const marker *m, const rn_node *node) {
-    return node->phase == RN_PHASE_BACKWARD && node->op != RN_OP_ACCUMULATE && !is_view(m, node);
+    return node->phase == RN_PHASE_BACKWARD && !rn_op_is(node->op, RN_TRAIT_ACCUMULATE) &&
+           !is_view(m, node);
 }
 
 static void note_reads(marker *m) {

@@ -132,6 +132,35 @@ typedef struct rn_backward {
     rn_value *in_gradients;        // (input_count)
 } rn_backward;
 
+// ---- traits -------------------------------------------------------------------------------------
+
+// What kind of op it is, for planners, sessions and back ends: they ask for traits and never list
+// ops by name (scripts/check/ops holds them to that).
+typedef enum rn_trait {
+    RN_TRAIT_VIEW = 1u << 0,        // its output always is its input's bytes: nothing to compute
+    RN_TRAIT_ELEMENTWISE = 1u << 1, // element i of the output depends on elements i of the inputs
+    RN_TRAIT_PRODUCT = 1u << 2,     // rows by weight matrices: rn_call_product
+    RN_TRAIT_ATTENTION = 1u << 3,   // its attributes begin with rn_attention_attrs
+    RN_TRAIT_LOOKUP = 1u << 4,      // reads the rows of input 0, a table, that input 1 names
+    RN_TRAIT_UPDATE = 1u << 5,      // an optimiser's step: changes a weight (input 0) in place
+    RN_TRAIT_ACCUMULATE = 1u << 6,  // adds to input 0 in place: a sum that begins as zero
+    RN_TRAIT_APPEND = 1u << 7,      // writes rows into a state of pages: `pages`
+    RN_TRAIT_RANDOM = 1u << 8       // its numbers depend on a seed
+} rn_trait;
+
+enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP
+#define RN_NO_INPUT UINT32_MAX
+
+// One product of a call: x (rows, K) by a weight (N, K). The numbers are those of the call's
+// inputs; RN_NO_INPUT where the call has none of that kind.
+typedef struct rn_product {
+    uint32_t x, weight, bias;
+    uint32_t norm;          // the RMS norm's weight that x is normed with first
+    uint32_t residual;      // added to the result
+    bool transposed;        // x or the weight is (K, ...) instead
+    bool plain_activations; // a quantised weight is widened, x is never rounded
+} rn_product;
+
 // ---- the op -------------------------------------------------------------------------------------
 
 typedef struct rn_fused rn_fused;
@@ -142,6 +171,12 @@ typedef struct rn_op_info {
     uint32_t output_count;
     uint32_t optional_outputs; // bit i: output i may have data NULL where nobody reads it
     size_t attrs_bytes;
+    uint32_t traits; // rn_trait, any number of them
+    struct {
+        uint8_t state, sequence, position, page_table;
+    } pages; // APPEND, and attention to pages: which inputs these are
+    // PRODUCT: product number `index` of the call; false where it has no more.
+    bool (*product)(const rn_call *call, uint32_t index, rn_product *out);
     rn_alias alias[RN_MAX_OUTPUTS];
     // An alias that depends on shapes (slice); NULL: the table above. Also gives a view's offset.
     rn_alias (*alias_of)(const rn_call *call, uint32_t output, uint64_t *out_offset_bytes);
@@ -154,10 +189,6 @@ typedef struct rn_op_info {
     // The meaning of the op, written to be read: plain loops, double or f32 sums in the order of
     // the axes. NULL only for pure views.
     rn_status (*reference)(const rn_call *call);
-    // A product whose weight's rows are the columns of its result, so that several with some of the
-    // rows each make the same numbers: the weight's input, and inputs as long as it has rows (a
-    // bias), as bits. False: not with these attributes and inputs. NULL: it is none.
-    bool (*row_slices)(const rn_node *node, uint32_t *out_weight, uint32_t *out_beside);
     // A fused op: the calls that it means (graph/fused.h); NULL: it is none.
     void (*unfold)(const rn_call *call, rn_fused *out);
     // Attributes for printing, "stride 2, pad 1"; NULL: none.
@@ -167,6 +198,16 @@ typedef struct rn_op_info {
 
 // Never NULL.
 const rn_op_info *rn_op_get(rn_op op);
+static inline bool rn_op_is(rn_op op, rn_trait trait) {
+    return (rn_op_get(op)->traits & trait) != 0;
+}
+
+// Product number `index` of a call; false where it has no more, as any call of another kind.
+bool rn_call_product(const rn_call *call, uint32_t index, rn_product *out);
+// The product whose weight input `input` is; false where it is none.
+bool rn_call_product_of(const rn_call *call, uint32_t input, rn_product *out);
+// An attention's attributes, alone or as a part of a fused op; NULL for any other call.
+const rn_attention_attrs *rn_call_attention(const rn_call *call);
 
 // Reads and writes each tensor once, `flops` operations an element of output 0.
 void rn_cost_elementwise(const rn_call *call, rn_cost *out);

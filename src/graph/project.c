@@ -51,6 +51,22 @@ void rn_project_multiply(rn_fused *fused, rn_tensor x, uint32_t weight, rn_tenso
                  3, &out, 1);
 }
 
+// Behind x and norm there are pairs of a weight and its bias; a residual has no partner.
+bool rn_project_product(const rn_call *call, uint32_t index, rn_product *out) {
+    const rn_project_attrs *a = call->attrs;
+    const rn_tensor *in = call->inputs;
+    uint32_t pairs = (call->input_count - 2) / 2, weight = 2 + 2 * index, last = 2 + 2 * pairs;
+    if (index >= pairs) return false;
+    bool has_residual = last < call->input_count && rn_tensor_given(&in[last]);
+    *out = (rn_product){.x = 0,
+                        .weight = weight,
+                        .bias = rn_tensor_given(&in[weight + 1]) ? weight + 1 : RN_NO_INPUT,
+                        .norm = rn_tensor_given(&in[1]) ? 1 : RN_NO_INPUT,
+                        .residual = has_residual ? last : RN_NO_INPUT,
+                        .plain_activations = a->plain_activations};
+    return true;
+}
+
 void rn_project_cost(const rn_call *call, rn_cost *out) {
     rn_cost_bytes(call, out);
     rn_fused_flops(call, out);

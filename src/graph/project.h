@@ -20,6 +20,9 @@ rn_project_attrs rn_project_note_norm(const rn_graph *g, rn_value norm, rn_proje
 rn_tensor rn_project_begin(rn_fused *fused);
 void rn_project_multiply(rn_fused *fused, rn_tensor x, uint32_t weight, rn_tensor out);
 
+// The product of each weight: rn_op_info.product.
+bool rn_project_product(const rn_call *call, uint32_t index, rn_product *out);
+
 // Each tensor moves once: a norm does not pass over memory of its own.
 void rn_project_cost(const rn_call *call, rn_cost *out);
 void rn_project_print(const void *attrs, char *out, size_t bytes);

@@ -23,7 +23,8 @@ typedef struct slicer {
     const rn_graph *from;
     rn_graph *to;
     uint64_t most_bytes;
-    bool *whole; // (values + 1): weights that are not cut
+    bool *whole;        // (values + 1): weights that are not cut
+    rn_tensor *tensors; // (the most that a node has): scratch
 } slicer;
 
 // ---- which --------------------------------------------------------------------------------------
@@ -50,20 +51,19 @@ static uint64_t slice_rows(const slicer *s, const rn_value_info *info) {
     return even < rows ? even : 0;
 }
 
-// The node's weight and what is cut beside it; false where the node stays as it is.
-static bool is_cut(const slicer *s, const rn_node *node, uint32_t *out_weight,
-                   uint32_t *out_beside) {
-    const rn_op_info *op = rn_op_get(node->op);
-    if (!op->row_slices || node->phase != RN_PHASE_FORWARD) return false;
-    if (!op->row_slices(node, out_weight, out_beside)) return false;
-    if (slice_rows(s, rn_graph_value(s->from, node->inputs[*out_weight])) == 0) return false;
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        bool cut = i == *out_weight || *out_beside & 1u << i;
-        if (!cut || node->inputs[i] == RN_NO_VALUE) continue;
-        if (s->whole[node->inputs[i]] || !row_bytes_of(rn_graph_value(s->from, node->inputs[i])))
-            return false;
-    }
-    return true;
+// The node's only product, whose weight and bias are cut; false where the node stays as it is.
+static bool is_cut(const slicer *s, uint32_t number, rn_product *out) {
+    const rn_node *node = rn_graph_node(s->from, number);
+    rn_call call;
+    rn_product second;
+    if (!rn_op_is(node->op, RN_TRAIT_PRODUCT) || node->phase != RN_PHASE_FORWARD) return false;
+    rn_graph_bind(s->from, number, 1, s->tensors, &call);
+    if (!rn_call_product(&call, 0, out) || rn_call_product(&call, 1, &second)) return false;
+    if (out->transposed || out->residual != RN_NO_INPUT || node->output_count != 1) return false;
+    rn_value weight = node->inputs[out->weight];
+    rn_value bias = out->bias == RN_NO_INPUT ? RN_NO_VALUE : node->inputs[out->bias];
+    if (s->whole[weight] || slice_rows(s, rn_graph_value(s->from, weight)) == 0) return false;
+    return bias == RN_NO_VALUE || (!s->whole[bias] && row_bytes_of(rn_graph_value(s->from, bias)));
 }
 
 // A weight that a node changes, or reads in any other way than as a product or by rows: tied
@@ -71,10 +71,9 @@ static bool is_cut(const slicer *s, const rn_node *node, uint32_t *out_weight,
 static void find_whole(slicer *s) {
     for (uint32_t n = 0; n < rn_graph_node_count(s->from); n++) {
         const rn_node *node = rn_graph_node(s->from, n);
-        const rn_op_info *op = rn_op_get(node->op);
-        bool lookup = node->op == RN_OP_EMBEDDING;
-        for (uint32_t i = 0; i < node->input_count; i++)
-            if (!op->row_slices && !lookup) s->whole[node->inputs[i]] = true;
+        bool by_rows = rn_op_is(node->op, RN_TRAIT_PRODUCT) || rn_op_is(node->op, RN_TRAIT_LOOKUP);
+        for (uint32_t i = 0; i < node->input_count && !by_rows; i++)
+            s->whole[node->inputs[i]] = true;
     }
     s->whole[RN_NO_VALUE] = false;
 }
@@ -94,7 +93,7 @@ static rn_value add_slice(slicer *s, rn_value weight, uint64_t first, uint64_t r
     return rn_graph_add_value(s->to, &info, name);
 }
 
-static rn_status add_product(slicer *s, const rn_node *like, uint32_t weight, uint32_t beside,
+static rn_status add_product(slicer *s, const rn_node *like, const rn_product *product,
                              uint64_t first, uint64_t rows, rn_value *out) {
     rn_node *node = NULL;
     char name[320];
@@ -104,9 +103,8 @@ static rn_status add_product(slicer *s, const rn_node *like, uint32_t weight, ui
     RN_TRY(rn_rewrite_push_node(s->to, like, name, &node));
     rn_value *inputs = (rn_value *)node->inputs;
     for (uint32_t i = 0; i < like->input_count; i++) {
-        bool cut = i == weight || beside & 1u << i;
-        inputs[i] = like->inputs[i];
-        if (cut && inputs[i] != RN_NO_VALUE) inputs[i] = add_slice(s, inputs[i], first, rows);
+        bool cut = i == product->weight || i == product->bias;
+        inputs[i] = cut ? add_slice(s, like->inputs[i], first, rows) : like->inputs[i];
     }
     rn_value_info info = *rn_graph_value(s->from, like->outputs[0]);
     info.role = RN_ROLE_INTERMEDIATE;
@@ -116,16 +114,16 @@ static rn_status add_product(slicer *s, const rn_node *like, uint32_t weight, ui
     return rn_graph_finish(s->to);
 }
 
-static rn_status cut_node(slicer *s, const rn_node *like, uint32_t weight, uint32_t beside,
+static rn_status cut_node(slicer *s, const rn_node *like, const rn_product *product,
                           rn_arena *scratch) {
-    const rn_value_info *info = rn_graph_value(s->from, like->inputs[weight]);
+    const rn_value_info *info = rn_graph_value(s->from, like->inputs[product->weight]);
     uint64_t rows = info->shape.dims[0], each = slice_rows(s, info), count = rn_div_up(rows, each);
-    rn_value *parts; // (count)
+    rn_value *slices; // (count)
     rn_node *join = NULL;
-    RN_TRY(rn_arena_array(scratch, count, sizeof *parts, (void **)&parts));
+    RN_TRY(rn_arena_array(scratch, count, sizeof *slices, (void **)&slices));
     for (uint64_t i = 0; i < count; i++)
-        RN_TRY(add_product(s, like, weight, beside, i * each, rn_min_u64(each, rows - i * each),
-                           &parts[i]));
+        RN_TRY(
+            add_product(s, like, product, i * each, rn_min_u64(each, rows - i * each), &slices[i]));
     rn_concat_attrs attrs = {.axis = rn_graph_value(s->from, like->outputs[0])->shape.rank - 1};
     rn_node concat = *like;
     concat.op = RN_OP_CONCAT;
@@ -133,7 +131,7 @@ static rn_status cut_node(slicer *s, const rn_node *like, uint32_t weight, uint3
     concat.input_count = (uint32_t)count;
     uint32_t number = rn_graph_node_count(s->to);
     RN_TRY(rn_rewrite_push_node(s->to, &concat, like->name, &join));
-    memcpy((rn_value *)join->inputs, parts, count * sizeof *parts);
+    memcpy((rn_value *)join->inputs, slices, count * sizeof *slices);
     join->outputs[0] = like->outputs[0];
     rn_graph_value_edit(s->to, like->outputs[0])->producer = number;
     return RN_OK;
@@ -155,9 +153,9 @@ static rn_status fill(slicer *s, rn_arena *scratch) {
     RN_TRY(rn_rewrite_copy_values(s->from, s->to));
     for (uint32_t n = 0; n < rn_graph_node_count(s->from); n++) {
         const rn_node *node = rn_graph_node(s->from, n);
-        uint32_t weight = 0, beside = 0;
-        if (is_cut(s, node, &weight, &beside))
-            RN_TRY(cut_node(s, node, weight, beside, scratch));
+        rn_product product;
+        if (is_cut(s, n, &product))
+            RN_TRY(cut_node(s, node, &product, scratch));
         else
             RN_TRY(copy_node(s, node));
     }
@@ -167,22 +165,29 @@ static rn_status fill(slicer *s, rn_arena *scratch) {
 // Bytes of the largest weight that is cut; 0: none is.
 static uint64_t find_largest(const slicer *s) {
     uint64_t largest = 0;
-    uint32_t weight, beside;
+    rn_product product;
     for (uint32_t n = 0; n < rn_graph_node_count(s->from); n++) {
+        if (!is_cut(s, n, &product)) continue;
         const rn_node *node = rn_graph_node(s->from, n);
-        if (!is_cut(s, node, &weight, &beside)) continue;
-        const rn_value_info *info = rn_graph_value(s->from, node->inputs[weight]);
+        const rn_value_info *info = rn_graph_value(s->from, node->inputs[product.weight]);
         largest = rn_max_u64(largest, info->shape.dims[0] * row_bytes_of(info));
     }
     return largest;
 }
 
 static rn_status begin(const rn_graph *graph, uint64_t most_bytes, rn_arena *scratch, slicer *out) {
-    void *whole = NULL;
+    void *whole = NULL, *tensors = NULL;
+    uint32_t most = 0;
     *out = (slicer){.from = graph, .most_bytes = most_bytes};
     if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
     RN_TRY(rn_arena_array(scratch, rn_graph_value_count(graph) + 1u, sizeof(bool), &whole));
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        most = (uint32_t)rn_max_u64(most, (uint64_t)node->input_count + node->output_count);
+    }
+    RN_TRY(rn_arena_array(scratch, most, sizeof *out->tensors, &tensors));
     out->whole = whole;
+    out->tensors = tensors;
     find_whole(out);
     return RN_OK;
 }

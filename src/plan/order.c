@@ -20,7 +20,7 @@ typedef struct sorter {
 } sorter;
 
 static bool is_movable(const rn_node *node) {
-    return node->phase == RN_PHASE_UPDATE || node->op == RN_OP_ACCUMULATE;
+    return node->phase == RN_PHASE_UPDATE || rn_op_is(node->op, RN_TRAIT_ACCUMULATE);
 }
 
 static uint32_t max_u32(uint32_t a, uint32_t b) {

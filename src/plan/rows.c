@@ -18,7 +18,15 @@ typedef struct finder {
 } finder;
 
 static bool is_lookup(const rn_node *node) {
-    return node->op == RN_OP_EMBEDDING && node->input_count == 2;
+    return rn_op_is(node->op, RN_TRAIT_LOOKUP);
+}
+
+static rn_value table_of(const rn_node *lookup) {
+    return lookup->inputs[RN_LOOKUP_TABLE];
+}
+
+static rn_value ids_of(const rn_node *lookup) {
+    return lookup->inputs[RN_LOOKUP_IDS];
 }
 
 static bool is_input(const finder *f, rn_value value) {
@@ -53,9 +61,10 @@ static void refuse_values(finder *f) {
 static void refuse_ids(finder *f) {
     for (uint32_t n = 0; n < f->order->count; n++) {
         const rn_node *node = rn_graph_node(f->graph, n);
-        bool fits = is_lookup(node) && !f->refused[node->inputs[0]];
+        bool fits = is_lookup(node) && !f->refused[table_of(node)];
         for (uint32_t i = 0; i < node->input_count; i++)
-            if (!fits || i != 1) f->refused[node->inputs[i]] |= is_input(f, node->inputs[i]);
+            if (!fits || i != RN_LOOKUP_IDS)
+                f->refused[node->inputs[i]] |= is_input(f, node->inputs[i]);
     }
 }
 
@@ -70,10 +79,9 @@ static void list_rows(finder *f) {
     rn_unit_table *t = f->table;
     for (uint32_t n = 0; n < f->order->count; n++) {
         const rn_node *node = rn_graph_node(f->graph, n);
-        if (!is_lookup(node) || f->refused[node->inputs[0]] || f->refused[node->inputs[1]])
-            continue;
-        const rn_value_info *info = rn_graph_value(f->graph, node->inputs[0]);
-        uint32_t which = find_or_add(t, node->inputs[0], node->inputs[1]);
+        if (!is_lookup(node) || f->refused[table_of(node)] || f->refused[ids_of(node)]) continue;
+        const rn_value_info *info = rn_graph_value(f->graph, table_of(node));
+        uint32_t which = find_or_add(t, table_of(node), ids_of(node));
         t->rows_of[n] = which;
         // Whole blocks: is_large has measured it.
         (void)rn_dtype_bytes(info->dtype, info->shape.dims[1], &t->rows[which].row_bytes);
@@ -111,7 +119,7 @@ uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uin
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node) {
     const rn_node *n = rn_graph_node(plan->graph, node);
     for (uint32_t i = 0; is_lookup(n) && i < plan->row_table_count; i++)
-        if (plan->row_tables[i].table == n->inputs[0] && plan->row_tables[i].ids == n->inputs[1])
+        if (plan->row_tables[i].table == table_of(n) && plan->row_tables[i].ids == ids_of(n))
             return &plan->row_tables[i];
     return NULL;
 }

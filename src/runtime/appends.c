@@ -28,9 +28,9 @@ static bool is_known(const rn_session *session, rn_session_append append) {
 // All layers of a model have the same two inputs.
 static void list_append(rn_session *session, const rn_node *node) {
     const rn_graph *graph = session->plan->graph;
-    uint32_t first = node->op == RN_OP_KV_APPEND ? 3 : 4; // attend: behind q, k, v and the state
-    if (node->op != RN_OP_KV_APPEND && node->op != RN_OP_ATTEND) return;
-    rn_session_append append = {node->inputs[first], node->inputs[first + 1]};
+    const rn_op_info *op = rn_op_get(node->op);
+    if (!rn_op_is(node->op, RN_TRAIT_APPEND)) return;
+    rn_session_append append = {node->inputs[op->pages.sequence], node->inputs[op->pages.position]};
     if (is_input(graph, append.sequence) && is_input(graph, append.position) &&
         !is_known(session, append))
         session->appends[session->append_count++] = append;
@@ -40,10 +40,8 @@ rn_status rn_session_prepare_appends(rn_session *session) {
     const rn_graph *graph = session->plan->graph;
     uint32_t count = rn_graph_node_count(graph), most = 0;
     void *appends = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        rn_op op = rn_graph_node(graph, i)->op;
-        most += op == RN_OP_KV_APPEND || op == RN_OP_ATTEND;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        most += rn_op_is(rn_graph_node(graph, i)->op, RN_TRAIT_APPEND);
     RN_TRY(rn_arena_array(&session->memory, most, sizeof *session->appends, &appends));
     session->appends = appends;
     for (uint32_t i = 0; i < count; i++)

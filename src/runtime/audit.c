@@ -215,24 +215,17 @@ static void add_rows(audit *a) {
             rn_plan_rows_bytes(plan->graph, &plan->row_tables[i], a->session->bound_rows));
 }
 
-static uint32_t find_rows(const rn_plan *plan, const rn_node *node) {
-    for (uint32_t i = 0; node->op == RN_OP_EMBEDDING && i < plan->row_table_count; i++)
-        if (plan->row_tables[i].table == node->inputs[0] &&
-            plan->row_tables[i].ids == node->inputs[1])
-            return i;
-    return RN_NO_USE;
-}
-
 static void add_call(audit *a, uint32_t step) {
     const rn_session *session = a->session;
     const rn_call *call = &session->calls[step];
-    const rn_node *node = rn_graph_node(session->plan->graph, session->plan->steps[step].node);
+    const rn_plan *plan = session->plan;
+    const rn_node *node = rn_graph_node(plan->graph, plan->steps[step].node);
     const rn_kernel *kernel = &session->device->caps.kernels[call->op];
-    uint32_t rows = find_rows(session->plan, node);
-    if (rows != RN_NO_USE)
-        add(a, RANGE_READ, step, row_owner(a, rows), call->inputs[0].data,
-            rn_tensor_bytes(&call->inputs[0]));
-    for (uint32_t i = rows == RN_NO_USE ? 0 : 1; i < node->input_count; i++)
+    const rn_plan_rows *rows = rn_plan_rows_of(plan, plan->steps[step].node);
+    if (rows)
+        add(a, RANGE_READ, step, row_owner(a, (uint32_t)(rows - plan->row_tables)),
+            call->inputs[RN_LOOKUP_TABLE].data, rn_tensor_bytes(&call->inputs[RN_LOOKUP_TABLE]));
+    for (uint32_t i = rows ? 1 : 0; i < node->input_count; i++)
         add_tensor(a, RANGE_READ, step, node->inputs[i], &call->inputs[i]);
     for (uint32_t i = 0; i < node->output_count; i++)
         add_tensor(a, RANGE_WRITE, step, node->outputs[i], &call->outputs[i]);

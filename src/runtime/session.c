@@ -372,7 +372,7 @@ static void zero_sums(rn_session *session) {
     const rn_graph *graph = session->plan->graph;
     for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
         const rn_node *node = rn_graph_node(graph, i);
-        if (node->op != RN_OP_ACCUMULATE) continue;
+        if (!rn_op_is(node->op, RN_TRAIT_ACCUMULATE)) continue;
         const rn_plan_place *place = &session->plan->places[node->inputs[0]];
         rn_queue_zero(session->compute, rn_session_address(session, node->inputs[0]), place->bytes);
     }

@@ -131,18 +131,12 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
 };
 
-// Whether this input is the weight of a product.
-static bool is_multiplied(rn_op op, uint32_t input) {
-    if (op == RN_OP_MATMUL) return input == 1;
-    if (op == RN_OP_PROJECT) return input == 2;
-    return (op == RN_OP_PROJECT_THREE || op == RN_OP_PROJECT_GATED) && input >= 2 && input % 2 == 0;
-}
-
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     const rn_tensor *weight = &call->inputs[input];
     const uint64_t *dims = weight->shape.dims;
+    rn_product product;
     uint64_t bytes;
-    if (is_multiplied(call->op, input) && weight->shape.rank == 2 &&
+    if (rn_call_product_of(call, input, &product) && weight->shape.rank == 2 &&
         rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
     if (call->op == RN_OP_CONV2D && input == 1 && weight->dtype == RN_DTYPE_F32)

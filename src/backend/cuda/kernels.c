@@ -69,20 +69,10 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
 
 enum { MOST_ROWS = 1 << 20, MOST_COLS = 1 << 24 }; // of a weight in tiles
 
-// Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K). Of a
-// projection's inputs only weights have two axes and a type with tiles.
+// Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K).
 static bool is_tiled(const rn_call *call, uint32_t input) {
-    const rn_matmul_attrs *attrs = call->attrs;
-    switch (call->op) {
-    case RN_OP_MATMUL:
-        return input == 1 && !attrs->transpose_w && !attrs->transpose_x;
-    case RN_OP_PROJECT:
-    case RN_OP_PROJECT_THREE:
-    case RN_OP_PROJECT_GATED:
-        return true;
-    default:
-        return false;
-    }
+    rn_product product;
+    return rn_call_product_of(call, input, &product) && !product.transposed;
 }
 
 // (N, K) that the kernels for tiles can count, blocks of a grid included; the plain ones take any.

@@ -62,6 +62,7 @@ const rn_op_info rn_adamw_op = {
     .max_inputs = 4,
     .output_count = 3,
     .attrs_bytes = sizeof(rn_adamw_attrs),
+    .traits = RN_TRAIT_UPDATE,
     .alias = {RN_ALIAS_MUST(0), RN_ALIAS_MUST(2), RN_ALIAS_MUST(3)},
     .shape = shape,
     .cost = cost,

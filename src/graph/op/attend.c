@@ -63,6 +63,8 @@ const rn_op_info rn_attend_op = {
     .max_inputs = INPUTS,
     .output_count = 2,
     .attrs_bytes = sizeof(rn_attend_attrs),
+    .traits = RN_TRAIT_ATTENTION | RN_TRAIT_APPEND,
+    .pages = {.state = KV, .sequence = SEQUENCE, .position = POSITION, .page_table = PAGE_TABLE},
     .alias = {RN_ALIAS_MUST(KV)},
     .shape = shape,
     .cost = cost,

@@ -127,6 +127,7 @@ const rn_op_info rn_attention_op = {
     .output_count = 2,
     .optional_outputs = 1u << 1,
     .attrs_bytes = sizeof(rn_attention_attrs),
+    .traits = RN_TRAIT_ATTENTION,
     .shape = shape,
     .cost = cost,
     .gradient = gradient,

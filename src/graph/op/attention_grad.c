@@ -118,6 +118,7 @@ const rn_op_info rn_attention_grad_op = {
     .output_count = 3,
     .optional_outputs = 7,
     .attrs_bytes = sizeof(rn_attention_attrs),
+    .traits = RN_TRAIT_ATTENTION,
     .shape = shape,
     .cost = cost,
     .reference = reference,

@@ -37,6 +37,7 @@ const rn_op_info rn_cast_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_cast_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .shape = shape,
     .cost = rn_move_cost,
     .gradient = gradient,

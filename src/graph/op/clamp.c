@@ -40,6 +40,7 @@ const rn_op_info rn_clamp_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_clamp_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = shape,
     .cost = rn_cost_elementwise,

@@ -26,6 +26,7 @@ const rn_op_info rn_clamp_grad_op = {
     .max_inputs = 2,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_clamp_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(1)},
     .shape = rn_shape_like_first,
     .cost = rn_cost_elementwise,

@@ -27,6 +27,7 @@ const rn_op_info rn_div_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias_of = rn_broadcast_alias,
     .shape = rn_shape_broadcast,
     .cost = rn_cost_elementwise,

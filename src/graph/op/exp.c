@@ -17,6 +17,7 @@ const rn_op_info rn_exp_op = {
     .min_inputs = 1,
     .max_inputs = 1,
     .output_count = 1,
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = rn_shape_like_first,
     .cost = rn_cost_elementwise,

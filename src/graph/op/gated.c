@@ -42,6 +42,7 @@ const rn_op_info rn_gated_op = {
     .max_inputs = 2,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_gated_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = shape,
     .cost = rn_cost_elementwise,

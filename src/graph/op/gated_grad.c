@@ -39,6 +39,7 @@ const rn_op_info rn_gated_grad_op = {
     .output_count = 2,
     .optional_outputs = 0x3,
     .attrs_bytes = sizeof(rn_gated_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(0), RN_ALIAS_MAY(1)},
     .shape = shape,
     .cost = rn_cost_elementwise,

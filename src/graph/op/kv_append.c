@@ -59,6 +59,8 @@ const rn_op_info rn_kv_append_op = {
     .min_inputs = 6,
     .max_inputs = 6,
     .output_count = 1,
+    .traits = RN_TRAIT_APPEND,
+    .pages = {.state = 0, .sequence = 3, .position = 4, .page_table = 5},
     .alias = {RN_ALIAS_MUST(0)},
     .shape = shape,
     .cost = cost,

@@ -280,11 +280,16 @@ static rn_status reference(const rn_call *call) {
     return RN_OK;
 }
 
-static bool row_slices(const rn_node *node, uint32_t *out_weight, uint32_t *out_beside) {
-    const rn_matmul_attrs *a = node->attrs;
-    *out_weight = 1;
-    *out_beside = 1u << 2;
-    return !a->transpose_w && !a->transpose_x;
+static bool describe_product(const rn_call *call, uint32_t index, rn_product *out) {
+    const rn_matmul_attrs *a = call->attrs;
+    *out = (rn_product){.x = 0,
+                        .weight = 1,
+                        .bias = rn_tensor_given(&call->inputs[2]) ? 2 : RN_NO_INPUT,
+                        .norm = RN_NO_INPUT,
+                        .residual = RN_NO_INPUT,
+                        .transposed = a->transpose_x || a->transpose_w,
+                        .plain_activations = a->plain_activations};
+    return index == 0;
 }
 
 extern const rn_op_info rn_matmul_op;
@@ -295,12 +300,13 @@ const rn_op_info rn_matmul_op = {
     .optional_inputs = 1u << 2,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_matmul_attrs),
+    .traits = RN_TRAIT_PRODUCT,
+    .product = describe_product,
     .shape = shape,
     .cost = cost,
     .workspace = workspace,
     .gradient = gradient,
     .reference = reference,
-    .row_slices = row_slices,
     .print = print,
 };
 

@@ -96,6 +96,8 @@ const rn_op_info rn_paged_attention_op = {
     .max_inputs = 5,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_attention_attrs),
+    .traits = RN_TRAIT_ATTENTION,
+    .pages = {.state = 1, .sequence = 2, .position = 3, .page_table = 4},
     .shape = shape,
     .cost = cost,
     .reference = reference,

@@ -37,6 +37,7 @@ const rn_op_info rn_pow_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_pow_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = rn_shape_like_first,
     .cost = rn_cost_elementwise,

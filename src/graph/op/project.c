@@ -28,12 +28,6 @@ static void unfold(const rn_call *call, rn_fused *out) {
     rn_fused_add(out, RN_OP_ADD, NULL, (rn_tensor[]){residual, product}, 2, &y, 1);
 }
 
-static bool row_slices(const rn_node *node, uint32_t *out_weight, uint32_t *out_beside) {
-    *out_weight = W;
-    *out_beside = 1u << BIAS;
-    return node->inputs[RESIDUAL] == RN_NO_VALUE;
-}
-
 extern const rn_op_info rn_project_op;
 const rn_op_info rn_project_op = {
     .name = "project",
@@ -42,12 +36,13 @@ const rn_op_info rn_project_op = {
     .optional_inputs = 1u << NORM | 1u << BIAS | 1u << RESIDUAL,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_project_attrs),
+    .traits = RN_TRAIT_PRODUCT,
+    .product = rn_project_product,
     .alias_of = alias_of,
     .shape = shape,
     .cost = rn_project_cost,
     .workspace = rn_fused_reference_workspace,
     .reference = rn_fused_reference,
-    .row_slices = row_slices,
     .unfold = unfold,
     .print = rn_project_print,
 };

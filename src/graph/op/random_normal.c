@@ -24,6 +24,7 @@ const rn_op_info rn_random_normal_op = {
     .name = "random_normal",
     .output_count = 1,
     .attrs_bytes = sizeof(rn_random_shape_attrs),
+    .traits = RN_TRAIT_RANDOM,
     .shape = shape,
     .cost = rn_cost_elementwise,
     .reference = reference,

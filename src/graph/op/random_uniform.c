@@ -30,6 +30,7 @@ const rn_op_info rn_random_uniform_op = {
     .name = "random_uniform",
     .output_count = 1,
     .attrs_bytes = sizeof(rn_random_shape_attrs),
+    .traits = RN_TRAIT_RANDOM,
     .shape = shape,
     .cost = rn_cost_elementwise,
     .reference = reference,

@@ -64,6 +64,7 @@ const rn_op_info rn_reshape_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(reshape_attrs),
+    .traits = RN_TRAIT_VIEW,
     .alias = {RN_ALIAS_VIEW(0)},
     .shape = shape,
     .cost = cost,

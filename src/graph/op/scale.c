@@ -32,6 +32,7 @@ const rn_op_info rn_scale_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_scale_attrs),
+    .traits = RN_TRAIT_ELEMENTWISE,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = rn_shape_like_first,
     .cost = rn_cost_elementwise,

@@ -64,6 +64,7 @@ const rn_op_info rn_sgd_op = {
     .output_count = 2,
     .optional_outputs = 1u << 1,
     .attrs_bytes = sizeof(rn_sgd_attrs),
+    .traits = RN_TRAIT_UPDATE,
     .alias_of = alias_of,
     .shape = shape,
     .cost = cost,
