@@ -69,7 +69,7 @@ typedef struct rn_value_info {
     uint64_t first_row, tensor_rows;
 } rn_value_info;
 
-// One number per op, from src/graph/ops.def.
+// One number per op, from <ration/ops.def>.
 typedef enum rn_op {
 #define RN_OP(NAME, name) RN_OP_##NAME,
 #include <ration/ops.def>
@@ -116,6 +116,9 @@ RN_API rn_value rn_graph_output(rn_graph *graph, rn_value value, const char *nam
 // Nodes and values from here on belong to this block (a layer); a name used before continues that
 // block. Before the first call they belong to block 0, "". Blocks are the unit of recomputing.
 RN_API void rn_graph_block(rn_graph *graph, const char *name);
+// Output number `output` of the node whose first output is `first`: ops with several outputs return
+// the first. RN_NO_VALUE where there is none.
+RN_API rn_value rn_graph_output_of(const rn_graph *graph, rn_value first, uint32_t output);
 // Names a value for printing.
 RN_API rn_value rn_graph_name(rn_graph *graph, rn_value value, const char *name);
 // RN_OK, or the story of the first failure. Call it once, before planning or running.

@@ -71,8 +71,9 @@ typedef struct rn_text_options {
     bool fused; // the graph is of project and attend, as some devices want it (a generator knows)
 } rn_text_options;
 
-// The graph has the inputs, states and output that src/model/model.h says for rn_llama_config. The
-// model must outlive the recipe.
+// A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
+// "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
+// Output "logits" (logit_rows, vocab_size). States "layers.N.kv". The model must outlive the recipe.
 RN_API RN_MUST_USE rn_status rn_model_make_recipe(const rn_model *model,
                                                   const rn_text_options *options, rn_recipe *out);
 // For sessions; the model must outlive them.

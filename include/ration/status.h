@@ -1,7 +1,7 @@
 // status.h — how a call says that it failed: a small code by value, the story beside it.
 //
 //     rn_checkpoint *model;
-//     if (rn_checkpoint_open("model.safetensors", NULL, &model) != RN_OK) {
+//     if (rn_checkpoint_open("model.safetensors", &model) != RN_OK) {
 //         const rn_story *story = rn_last_story();
 //         fprintf(stderr, "%s\nhint: %s\n", story->message, story->hint);
 //     }

@@ -156,7 +156,8 @@ rn_value rn_graph_add(rn_graph *graph, rn_op op, const rn_value *inputs, uint32_
 
 rn_value rn_graph_output_of(const rn_graph *graph, rn_value first, uint32_t output) {
     if (first == RN_NO_VALUE || graph->failure != RN_OK) return RN_NO_VALUE;
-    const rn_value_info *info = graph->values.items[first];
+    const rn_value_info *info = rn_graph_value(graph, first);
+    if (info->producer == RN_NO_NODE) return RN_NO_VALUE;
     const rn_node *node = graph->nodes.items[info->producer];
-    return node->outputs[output];
+    return output < node->output_count ? node->outputs[output] : RN_NO_VALUE;
 }

@@ -220,7 +220,6 @@ void rn_cost_bytes(const rn_call *call, rn_cost *out);
 // are rn_graph_output_of(graph, first, i).
 rn_value rn_graph_add(rn_graph *graph, rn_op op, const rn_value *inputs, uint32_t input_count,
                       const void *attrs);
-rn_value rn_graph_output_of(const rn_graph *graph, rn_value first, uint32_t output);
 // Remembers a failure that happened outside of a shape rule.
 void rn_graph_spoil(rn_graph *graph, rn_status status);
 // The gradient of a broadcast: sums `gradient` down to the shape of `like`.
