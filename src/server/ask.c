@@ -16,8 +16,8 @@ static bool read_all(rn_ask_state *state, rn_str body) {
     rn_ask_reader *reader = &state->reader;
     bool more = true;
     if (!rn_ask_reader_begin(reader, body, &state->ask->memory, reader->problem)) return false;
-    size_t prompt_bytes = RN_ASK_PROMPTS * sizeof(rn_prompt); // zeros
-    state->ask->prompts = rn_ask_take(reader, prompt_bytes, _Alignof(rn_prompt));
+    size_t prompt_bytes = RN_ASK_PROMPTS * sizeof(rn_ask_prompt); // zeros
+    state->ask->prompts = rn_ask_take(reader, prompt_bytes, _Alignof(rn_ask_prompt));
     if (!rn_ask_open(reader)) return false;
     for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
         if (!more) return rn_ask_close(reader);

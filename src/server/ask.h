@@ -23,16 +23,16 @@ typedef enum rn_ask_kind {
 } rn_ask_kind;
 
 // Text, or tokens where ids is not NULL.
-typedef struct rn_prompt {
+typedef struct rn_ask_prompt {
     rn_str text; // UTF-8
     const uint32_t *ids;
     size_t id_count;
-} rn_prompt;
+} rn_ask_prompt;
 
 typedef struct rn_ask {
     rn_ask_kind kind;
-    rn_str model;       // as asked; {0}: not given
-    rn_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
+    rn_str model;           // as asked; {0}: not given
+    rn_ask_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
     size_t prompt_count;
     rn_chat_message *messages; // (message_count), of a chat
     size_t message_count;

@@ -14,7 +14,7 @@ static bool add_text(rn_ask_state *state, const char *field) {
 }
 
 static bool add_tokens(rn_ask_state *state, const char *field, bool begun) {
-    rn_prompt *prompt = &state->ask->prompts[state->ask->prompt_count++];
+    rn_ask_prompt *prompt = &state->ask->prompts[state->ask->prompt_count++];
     return rn_ask_tokens(&state->reader, field, begun, state->limits->vocab_size, &prompt->ids,
                          &prompt->id_count) &&
            (prompt->id_count > 0 || rn_problem_set(state->reader.problem, 400, "invalid_value",

@@ -11,7 +11,8 @@
 
 // What does not grow with the body: the list of prompts, alignment.
 enum { SLACK_BYTES = 4096 };
-_Static_assert(SLACK_BYTES >= RN_ASK_PROMPTS * sizeof(rn_prompt) + 1024, "prompts fit the slack");
+_Static_assert(SLACK_BYTES >= RN_ASK_PROMPTS * sizeof(rn_ask_prompt) + 1024,
+               "prompts fit the slack");
 _Static_assert(SLACK_BYTES + 1024 <= RN_ASK_FIXED_BYTES, "as ask.h promises");
 
 // ---- the block ----------------------------------------------------------------------------------

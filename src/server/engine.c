@@ -102,18 +102,18 @@ void rn_engine_tell(rn_engine *e) {
 
 void rn_engine_set_phase(rn_engine *e, rn_engine_phase phase) {
     pthread_mutex_lock(&e->lock);
-    e->phase = phase == RN_PHASE_READY && e->draining ? RN_PHASE_DRAINING : phase;
+    e->phase = phase == RN_ENGINE_READY && e->draining ? RN_ENGINE_DRAINING : phase;
     pthread_mutex_unlock(&e->lock);
 }
 
 rn_problem rn_engine_closing(void) {
     rn_problem problem;
-    (void)rn_phase_refuse(RN_PHASE_DRAINING, NULL, &problem);
+    (void)rn_phase_refuse(RN_ENGINE_DRAINING, NULL, &problem);
     return problem;
 }
 
 static bool is_idle(const rn_engine *e) {
-    return !e->has_threads || e->phase == RN_PHASE_FAILED ||
+    return !e->has_threads || e->phase == RN_ENGINE_FAILED ||
            (e->waiting == 0 && e->facts.running == 0);
 }
 
@@ -136,7 +136,7 @@ static bool wait_idle(rn_engine *e, double seconds) {
 bool rn_engine_drain(rn_engine *e, double seconds) {
     pthread_mutex_lock(&e->lock);
     e->draining = true;
-    if (e->phase == RN_PHASE_READY) e->phase = RN_PHASE_DRAINING;
+    if (e->phase == RN_ENGINE_READY) e->phase = RN_ENGINE_DRAINING;
     bool in_time = wait_idle(e, seconds);
     if (!in_time) {
         atomic_store(&e->cut, true);

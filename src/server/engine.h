@@ -17,10 +17,10 @@
 typedef struct rn_engine rn_engine;
 
 typedef enum rn_engine_phase {
-    RN_PHASE_LOADING,
-    RN_PHASE_READY,
-    RN_PHASE_DRAINING, // takes nothing new
-    RN_PHASE_FAILED,   // the last rung failed
+    RN_ENGINE_LOADING,
+    RN_ENGINE_READY,
+    RN_ENGINE_DRAINING, // takes nothing new
+    RN_ENGINE_FAILED,   // the last rung failed
 } rn_engine_phase;
 // "loading", "ready", "draining", "failed".
 const char *rn_phase_name(rn_engine_phase phase);

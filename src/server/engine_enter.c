@@ -46,7 +46,7 @@ void rn_engine_turn_away(rn_engine *e, rn_job *job, const rn_problem *problem) {
 // A place in line, before the prompt is read.
 static bool take_place(rn_engine *e, rn_job *job, rn_intake *out_intake, rn_problem *out) {
     pthread_mutex_lock(&e->lock);
-    bool ready = e->phase == RN_PHASE_READY, fits = e->waiting < e->options->limits.waiting;
+    bool ready = e->phase == RN_ENGINE_READY, fits = e->waiting < e->options->limits.waiting;
     if (!ready)
         (void)rn_phase_refuse(e->phase, &e->facts.failure, out);
     else if (!fits)
@@ -64,7 +64,7 @@ static bool take_place(rn_engine *e, rn_job *job, rn_intake *out_intake, rn_prob
 // called back.
 static bool stand_in_line(rn_engine *e, rn_job *job, rn_problem *out) {
     pthread_mutex_lock(&e->lock);
-    bool open = !e->ending && e->phase != RN_PHASE_FAILED;
+    bool open = !e->ending && e->phase != RN_ENGINE_FAILED;
     bool stays = open && !rn_job_is_cancelled(job) && rn_job_queue_push(&e->queue, job);
     if (stays) {
         job->place = RN_PLACE_QUEUE;

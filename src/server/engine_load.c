@@ -307,7 +307,7 @@ static rn_status open_for_all(rn_engine *e) {
     RN_TRY(start_threads(e));
     pthread_mutex_lock(&e->lock);
     e->loaded = true;
-    e->phase = e->draining ? RN_PHASE_DRAINING : RN_PHASE_READY;
+    e->phase = e->draining ? RN_ENGINE_DRAINING : RN_ENGINE_READY;
     pthread_mutex_unlock(&e->lock);
     return RN_OK;
 }

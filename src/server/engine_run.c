@@ -178,19 +178,19 @@ static rn_status step(rn_engine *e) {
 static bool fall(rn_engine *e) {
     rn_story story = *rn_last_story();
     rn_problem problem;
-    rn_engine_set_phase(e, RN_PHASE_LOADING);
+    rn_engine_set_phase(e, RN_ENGINE_LOADING);
     rn_problem_from_story(&problem, &story);
     problem.http = 500; // whatever it was, the request was not to blame
     rn_engine_end_all(e, &problem);
     rn_engine_publish(e);
     if (rn_engine_fall(e, &story) == RN_OK) {
-        rn_engine_set_phase(e, RN_PHASE_READY);
+        rn_engine_set_phase(e, RN_ENGINE_READY);
         return true;
     }
     pthread_mutex_lock(&e->lock);
     e->facts.failure = *rn_last_story();
     pthread_mutex_unlock(&e->lock);
-    rn_engine_set_phase(e, RN_PHASE_FAILED);
+    rn_engine_set_phase(e, RN_ENGINE_FAILED);
     return false;
 }
 

@@ -37,7 +37,7 @@ rn_status rn_handle_ready(rn_server *server, const rn_http_request *request,
     (void)request;
     rn_engine_facts facts;
     rn_engine_get_facts(server->engine, &facts);
-    if (facts.phase == RN_PHASE_READY) return write_status(answer, rn_phase_name(facts.phase));
+    if (facts.phase == RN_ENGINE_READY) return write_status(answer, rn_phase_name(facts.phase));
     (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
     return RN_OK;
 }
@@ -148,7 +148,7 @@ static void write_health(rn_json *json, rn_server *server, const rn_engine_facts
     rn_json_string(json, "status", rn_phase_name(facts->phase));
     rn_json_string(json, "model", rn_engine_model_name(server->engine));
     write_target(json, server->engine, facts);
-    if (facts->phase == RN_PHASE_FAILED) write_failure(json, &facts->failure);
+    if (facts->phase == RN_ENGINE_FAILED) write_failure(json, &facts->failure);
     write_memory(json, server, facts);
     write_kv(json, facts);
     write_queue(json, server, facts);
@@ -167,7 +167,7 @@ rn_status rn_handle_health(rn_server *server, const rn_http_request *request,
     rn_engine_facts facts;
     rn_json json;
     rn_engine_get_facts(server->engine, &facts);
-    if (facts.phase != RN_PHASE_READY) {
+    if (facts.phase != RN_ENGINE_READY) {
         (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
         answer->status = answer->problem.http;
         answer->problem.http = 0; // the body says more than a problem can

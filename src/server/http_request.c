@@ -259,7 +259,7 @@ static bool check_phase(const rn_client *client, rn_problem *out) {
     rn_engine_facts facts;
     if (!client->route->needs_ready) return true;
     rn_engine_get_facts(client->http->server->engine, &facts);
-    return facts.phase == RN_PHASE_READY || rn_phase_refuse(facts.phase, &facts.failure, out);
+    return facts.phase == RN_ENGINE_READY || rn_phase_refuse(facts.phase, &facts.failure, out);
 }
 
 // A probe must learn that the server lives, however crowded it is.

@@ -76,7 +76,7 @@ static bool check_text(const rn_intake *intake, const rn_ask *ask, size_t bytes,
                           intake->context, most);
 }
 
-static bool check_ids(const rn_intake *intake, const rn_prompt *prompt, rn_problem *out) {
+static bool check_ids(const rn_intake *intake, const rn_ask_prompt *prompt, rn_problem *out) {
     for (size_t i = 0; i < prompt->id_count; i++)
         if (prompt->ids[i] >= intake->vocab_size)
             return rn_problem_set(out, 400, "out_of_range", "prompt",
@@ -175,7 +175,7 @@ static bool read_text(const rn_intake *intake, rn_job *job, size_t index, rn_pro
 }
 
 static bool read_prompt(const rn_intake *intake, rn_job *job, size_t index, rn_problem *out) {
-    const rn_prompt *prompt = &job->ask.prompts[index];
+    const rn_ask_prompt *prompt = &job->ask.prompts[index];
     if (job->ask.kind == RN_ASK_CHAT || !prompt->ids) return read_text(intake, job, index, out);
     return check_ids(intake, prompt, out) &&
            keep_tokens(intake, job, index, prompt->ids, prompt->id_count, out);

@@ -130,7 +130,7 @@ static void write_info(text *t, rn_server *server, const rn_engine_facts *facts)
     PRINT(t, "} 1\n");
     write_gauge(t, "start_time_seconds", (uint64_t)server->started,
                 "When the server began, in seconds since 1970.");
-    write_gauge(t, "ready", facts->phase == RN_PHASE_READY, "1 while requests are taken in.");
+    write_gauge(t, "ready", facts->phase == RN_ENGINE_READY, "1 while requests are taken in.");
 }
 
 static void write_load(text *t, rn_server *server, const rn_engine_facts *facts) {

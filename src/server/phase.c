@@ -9,9 +9,9 @@ static void set_failed(const rn_story *failure, rn_problem *out) {
 }
 
 bool rn_phase_refuse(rn_engine_phase phase, const rn_story *failure, rn_problem *out) {
-    if (phase == RN_PHASE_FAILED) {
+    if (phase == RN_ENGINE_FAILED) {
         set_failed(failure, out);
-    } else if (phase == RN_PHASE_DRAINING) {
+    } else if (phase == RN_ENGINE_DRAINING) {
         (void)rn_problem_set(out, 503, "draining", "", "the server is about to end");
         out->retry_seconds = 5;
     } else {

@@ -66,7 +66,7 @@ static rn_status write_started(rn_http_answer *answer, bool ring) {
 
 static rn_status refuse_second(rn_server *server, rn_http_answer *answer) {
     return refuse(answer, 409, "recording",
-                  rn_recording_is_open(&server->recording)
+                  rn_server_recording_is_open(&server->recording)
                       ? "a recording is under way; POST /profile/stop ends it"
                       : "the process is being recorded otherwise (--profile, SIGUSR2)");
 }
@@ -74,12 +74,12 @@ static rn_status refuse_second(rn_server *server, rn_http_answer *answer) {
 static rn_status start(rn_server *server, bool ring, rn_http_answer *answer) {
     if (rn_profile_is_on()) return refuse_second(server, answer);
     rn_status s =
-        rn_recording_start(&server->recording, &(rn_recording_options){
-                                                   .folder = server->options.profile_folder,
-                                                   .limit_bytes = LIMIT_MIB * MIB,
-                                                   .ring = ring,
-                                                   .threads = server->options.threads,
-                                               });
+        rn_server_recording_start(&server->recording, &(rn_server_recording_options){
+                                                          .folder = server->options.profile_folder,
+                                                          .limit_bytes = LIMIT_MIB * MIB,
+                                                          .ring = ring,
+                                                          .threads = server->options.threads,
+                                                      });
     // A signal may have come in between.
     if (s != RN_OK && rn_profile_is_on()) return refuse_second(server, answer);
     return s == RN_OK ? write_started(answer, ring) : s;
@@ -115,9 +115,9 @@ static rn_status write_stopped(rn_http_answer *answer, bool complete) {
 
 // A disk that was full ends a recording, but what it has can be read.
 static rn_status stop(rn_server *server, rn_http_answer *answer) {
-    if (!rn_recording_is_open(&server->recording))
+    if (!rn_server_recording_is_open(&server->recording))
         return refuse(answer, 409, "not_recording", "no recording of /profile/start is under way");
-    return write_stopped(answer, rn_recording_stop(&server->recording) == RN_OK);
+    return write_stopped(answer, rn_server_recording_stop(&server->recording) == RN_OK);
 }
 
 rn_status rn_handle_profile_stop(rn_server *server, const rn_http_request *request,
@@ -245,7 +245,7 @@ static rn_status view(rn_server *server, const form *f, uint64_t bytes, rn_http_
 static rn_status fetch(rn_server *server, const form *f, rn_http_answer *answer) {
     int fd = -1;
     uint64_t bytes = 0;
-    if (rn_recording_is_open(&server->recording))
+    if (rn_server_recording_is_open(&server->recording))
         return refuse(answer, 409, "recording", "it is being recorded; POST /profile/stop first");
     if (!server->recording.path[0])
         return refuse(answer, 404, "no_recording",
@@ -277,6 +277,6 @@ rn_status rn_handle_profile(rn_server *server, const rn_http_request *request,
 
 void rn_profile_view_end(rn_server *server) {
     pthread_mutex_lock(&lock);
-    rn_recording_end(&server->recording);
+    rn_server_recording_end(&server->recording);
     pthread_mutex_unlock(&lock);
 }

@@ -14,14 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-bool rn_recording_is_open(const rn_recording *recording) {
+bool rn_server_recording_is_open(const rn_server_recording *recording) {
     uint32_t now = rn_profile_recording();
     return recording->number && (!now || now == recording->number);
 }
 
 // ---- names --------------------------------------------------------------------------------------
 
-static rn_status make_folder(rn_recording *recording) {
+static rn_status make_folder(rn_server_recording *recording) {
     const char *above = getenv("TMPDIR");
     if (recording->folder[0]) return RN_OK;
     rn_status s =
@@ -33,7 +33,7 @@ static rn_status make_folder(rn_recording *recording) {
 }
 
 // "serve-20260131-120304-2.rntrace": in a folder of the user's none overwrites another.
-static rn_status name_file(rn_recording *recording, const char *folder) {
+static rn_status name_file(rn_server_recording *recording, const char *folder) {
     char day[32], name[80];
     struct tm parts;
     time_t now = time(NULL);
@@ -43,7 +43,7 @@ static rn_status name_file(rn_recording *recording, const char *folder) {
     return rn_path_join(folder, name, recording->path, sizeof recording->path);
 }
 
-static void forget_file(rn_recording *recording) {
+static void forget_file(rn_server_recording *recording) {
     if (recording->folder[0] && recording->path[0]) (void)unlink(recording->path);
     recording->path[0] = '\0';
 }
@@ -60,7 +60,7 @@ static uint64_t ring_bytes(uint32_t threads) {
     return bytes;
 }
 
-static rn_status start(rn_recording *recording, const rn_recording_options *options) {
+static rn_status start(rn_server_recording *recording, const rn_server_recording_options *options) {
     if (!options->folder) RN_TRY(make_folder(recording));
     RN_TRY(name_file(recording, options->folder ? options->folder : recording->folder));
     RN_TRY(rn_profile_start(&(rn_profile_options){
@@ -75,7 +75,8 @@ static rn_status start(rn_recording *recording, const rn_recording_options *opti
     return RN_OK;
 }
 
-rn_status rn_recording_start(rn_recording *recording, const rn_recording_options *options) {
+rn_status rn_server_recording_start(rn_server_recording *recording,
+                                    const rn_server_recording_options *options) {
     forget_file(recording);
     recording->number = 0;
     rn_status s = start(recording, options);
@@ -83,17 +84,17 @@ rn_status rn_recording_start(rn_recording *recording, const rn_recording_options
     return s;
 }
 
-rn_status rn_recording_stop(rn_recording *recording) {
+rn_status rn_server_recording_stop(rn_server_recording *recording) {
     recording->number = 0;
     return rn_profile_stop();
 }
 
-void rn_recording_end(rn_recording *recording) {
-    if (rn_recording_is_open(recording)) (void)!rn_recording_stop(recording);
+void rn_server_recording_end(rn_server_recording *recording) {
+    if (rn_server_recording_is_open(recording)) (void)!rn_server_recording_stop(recording);
     forget_file(recording);
     if (recording->folder[0]) {
         (void)rmdir(recording->folder);
         close(recording->lock);
     }
-    *recording = (rn_recording){0};
+    *recording = (rn_server_recording){0};
 }

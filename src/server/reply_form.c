@@ -67,7 +67,7 @@ static rn_str slice_text(rn_reply *reply, rn_str text) {
     return slice;
 }
 
-static rn_status slice_tokens(rn_reply *reply, const rn_prompt *prompt) {
+static rn_status slice_tokens(rn_reply *reply, const rn_ask_prompt *prompt) {
     rn_sink sink = rn_buffer_sink(&reply->slice);
     if (reply->prompt_at == 0) rn_decoder_begin(&reply->prompt, reply->tokenizer, false);
     while (reply->prompt_at < prompt->id_count && reply->slice.bytes < RN_REPLY_PART_BYTES)
@@ -78,7 +78,7 @@ static rn_status slice_tokens(rn_reply *reply, const rn_prompt *prompt) {
 
 rn_status rn_reply_next_slice(rn_reply *reply, rn_str *out) {
     const rn_ask *ask = &reply->job->ask;
-    const rn_prompt *prompt = &ask->prompts[reply->choice / ask->n];
+    const rn_ask_prompt *prompt = &ask->prompts[reply->choice / ask->n];
     *out = (rn_str){0};
     if (!prompt->ids) {
         *out = slice_text(reply, prompt->text);

@@ -169,7 +169,7 @@ rn_status rn_server_load(rn_server *server, const rn_generator_options *generato
 static bool has_failed(rn_server *server) {
     rn_engine_facts facts;
     rn_engine_get_facts(server->engine, &facts);
-    if (facts.phase != RN_PHASE_FAILED) return false;
+    if (facts.phase != RN_ENGINE_FAILED) return false;
     (void)rn_story_restore(&facts.failure);
     return true;
 }

@@ -19,8 +19,8 @@ struct rn_server {
     rn_metrics metrics;
     rn_engine *engine;
     rn_http *http;
-    rn_recording recording; // that /profile/start asked for
-    int64_t started;        // seconds since 1970
+    rn_server_recording recording; // that /profile/start asked for
+    int64_t started;               // seconds since 1970
     uint64_t started_ns;
 };
 

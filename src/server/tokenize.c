@@ -149,7 +149,7 @@ rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
 
 // ---- /detokenize --------------------------------------------------------------------------------
 
-static bool read_detokenize(rn_ask_reader *reader, uint32_t vocab_size, rn_prompt *out) {
+static bool read_detokenize(rn_ask_reader *reader, uint32_t vocab_size, rn_ask_prompt *out) {
     bool more;
     if (!rn_ask_open(reader)) return false;
     for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
@@ -173,7 +173,7 @@ static rn_status put_text(void *buffer, const char *text, size_t bytes) {
     return rn_reply_put_slice(buffer, (rn_str){text, bytes});
 }
 
-static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_prompt *tokens,
+static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_ask_prompt *tokens,
                             rn_buffer *out) {
     rn_sink sink = {out, put_text};
     rn_decoder decoder;
@@ -194,7 +194,7 @@ static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_prompt *toke
 rn_status rn_handle_detokenize(rn_server *server, const rn_http_request *request,
                                rn_http_answer *answer) {
     const rn_tokenizer *tokenizer = find_tokenizer(server, &answer->problem);
-    rn_prompt tokens = {0};
+    rn_ask_prompt tokens = {0};
     rn_arena memory;
     rn_ask_reader reader;
     rn_status s = RN_OK;

@@ -45,7 +45,7 @@ static rn_job *enter(rn_engine *engine, uint32_t index) {
     rn_job *job;
     rn_problem problem;
     rn_arena_init(&ask.memory, RN_HOST_IO, 512);
-    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_prompt), &block));
+    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_ask_prompt), &block));
     ask.prompts = block;
     ask.prompts->text = rn_str_from(prompts[index % 3]);
     assert_true(rn_room_take(&room, 4096));
@@ -137,7 +137,7 @@ static void below_the_floor_nothing_is_loaded(void **state) {
     rn_engine_facts facts;
     assert_fails(RN_OVER_BUDGET, rn_engine_load(engine, &generator));
     rn_engine_get_facts(engine, &facts);
-    assert_int_equal(facts.phase, RN_PHASE_LOADING);
+    assert_int_equal(facts.phase, RN_ENGINE_LOADING);
     rn_engine_destroy(engine);
     assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, ledger);
 }

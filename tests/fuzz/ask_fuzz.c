@@ -20,7 +20,7 @@ static void require(bool holds) {
 static void check_prompts(const rn_ask *ask) {
     require(ask->prompt_count >= 1 && ask->prompt_count * ask->n <= limits.choices);
     for (size_t i = 0; i < ask->prompt_count; i++) {
-        const rn_prompt *prompt = &ask->prompts[i];
+        const rn_ask_prompt *prompt = &ask->prompts[i];
         require(rn_utf8_valid(prompt->text));
         for (size_t k = 0; k < prompt->id_count; k++)
             require(prompt->ids[k] < limits.vocab_size);

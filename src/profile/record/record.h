@@ -165,9 +165,9 @@ RN_MUST_USE rn_status rn_trace_file_put_preamble(rn_trace_file *file,
 
 // What the file's events say is held: below zero for a moment where a release was taken from one
 // ring and its charge still lies in another.
-typedef struct rn_held {
+typedef struct rn_held_bytes {
     int64_t bytes, blocks;
-} rn_held;
+} rn_held_bytes;
 
 typedef struct rn_peak {
     _Alignas(64) atomic_flag lock;
@@ -195,7 +195,7 @@ typedef struct rn_recorder {
     _Atomic uint64_t dropped_count;
     rn_log_cursor names_at, lanes_at; // what the file has
     size_t devices_at;
-    rn_held held[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
+    rn_held_bytes held[RN_DEVICE_MAX][RN_PURPOSE_COUNT];
     rn_peak peaks[RN_DEVICE_MAX];
     uint64_t laps; // of a ring file, begun
     // The last of those counters that hold until they change; kind 0: there was none.
@@ -226,7 +226,7 @@ void rn_record_count(rn_device_id device, int64_t change, uint64_t now_ns);
 void rn_record_base(void);
 void rn_record_peaks_begin(void);
 // The device's peak so far.
-rn_held rn_record_peak(rn_device_id device); // bytes; in the place of the blocks: time_ns
+rn_held_bytes rn_record_peak(rn_device_id device); // bytes; in the place of the blocks: time_ns
 
 // ---- signals and forks (record_signal.c) --------------------------------------------------------
 

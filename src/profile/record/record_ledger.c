@@ -49,10 +49,11 @@ void rn_record_count(rn_device_id device, int64_t change, uint64_t now_ns) {
 
 // In a signal handler without the lock, which the thread may hold that was hit: the time may then
 // be a later one's.
-rn_held rn_record_peak(rn_device_id device) {
+rn_held_bytes rn_record_peak(rn_device_id device) {
     rn_peak *peak = &rn_rec.peaks[device];
     if (!rn_rec.in_signal) raise_peak(peak, rn_ledger_watched_peak(device), rn_record_now());
-    return (rn_held){(int64_t)atomic_load(&peak->bytes), (int64_t)atomic_load(&peak->time_ns)};
+    return (rn_held_bytes){(int64_t)atomic_load(&peak->bytes),
+                           (int64_t)atomic_load(&peak->time_ns)};
 }
 
 void rn_record_peaks_begin(void) {

@@ -99,11 +99,11 @@ static uint32_t collect_totals(void) {
     uint32_t count = 0;
     for (uint32_t d = 0; d < RN_DEVICE_MAX; d++) {
         for (uint32_t p = 0; p < RN_PURPOSE_COUNT; p++) {
-            rn_held held = rn_rec.held[d][p];
+            rn_held_bytes held = rn_rec.held[d][p];
             if (held.bytes || held.blocks)
                 totals[count++] = (total_record){d, p, held.bytes, held.blocks};
         }
-        rn_held peak = rn_record_peak((rn_device_id)d);
+        rn_held_bytes peak = rn_record_peak((rn_device_id)d);
         if (peak.bytes)
             totals[count++] = (total_record){d, RN_PURPOSE_COUNT, peak.bytes, peak.blocks};
     }
@@ -211,7 +211,7 @@ static void sum_events(const rn_trace_event *events, uint64_t count) {
         if (event->kind == RN_TRACE_COUNTER) keep_counter(event);
         if (event->kind > RN_TRACE_FREE || event->flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL))
             continue;
-        rn_held *held = &rn_rec.held[event->device][event->purpose];
+        rn_held_bytes *held = &rn_rec.held[event->device][event->purpose];
         bool alloc = event->kind == RN_TRACE_ALLOC;
         held->bytes += alloc ? (int64_t)event->bytes : -(int64_t)event->bytes;
         held->blocks += alloc ? 1 : -1;

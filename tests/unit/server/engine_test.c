@@ -143,7 +143,7 @@ static rn_status build_ask(const wish *w, rn_ask *out) {
     rn_arena_init(&out->memory, RN_HOST_IO, 512);
     if (w->forced) out->sampling.bias = &forced;
     out->sampling.bias_count = w->forced;
-    RN_TRY(rn_arena_array(&out->memory, 1, sizeof(rn_prompt), &block));
+    RN_TRY(rn_arena_array(&out->memory, 1, sizeof(rn_ask_prompt), &block));
     out->prompts = block;
     if (w->stop) out->stops[out->stop_count++] = rn_str_from(w->stop);
     if (w->kind != RN_ASK_CHAT) {
@@ -704,7 +704,7 @@ static void draining_ends_what_runs_and_what_waits(void **state) {
     for (size_t i = 0; i < WISHES; i++)
         assert_true(ask(&h, &wishes[i], &clients[i]));
     assert_true(rn_engine_drain(h.engine, 100));
-    assert_int_equal(facts_of(&h).phase, RN_PHASE_DRAINING);
+    assert_int_equal(facts_of(&h).phase, RN_ENGINE_DRAINING);
     assert_false(ask(&h, &wishes[0], &clients[WISHES]));
     assert_int_equal(clients[WISHES].problem.http, 503);
     for (size_t i = 0; i < WISHES; i++) {
@@ -771,7 +771,7 @@ static void without_another_rung_loading_fails_and_may_be_tried_again(void **sta
         open_house(&(rn_server_options){.devices = "sim:fail_launch=1,cpu", .no_fallback = true});
     create(&h);
     assert_fails(RN_DEVICE, rn_engine_load(h.engine, &small));
-    assert_int_equal(facts_of(&h).phase, RN_PHASE_LOADING);
+    assert_int_equal(facts_of(&h).phase, RN_ENGINE_LOADING);
     assert_null(rn_engine_model(h.engine));
     assert_false(ask(&h, &wishes[0], &clients[0]));
     assert_int_equal(clients[0].problem.http, 503);
@@ -852,7 +852,7 @@ static void a_rung_that_fails_while_serving_is_left_and_who_waits_is_served_belo
     assert_in_range(failed, 0, 3); // as many as ran beside
     assert_string_equal(facts_of(&h).target, "cpu");
     assert_int_equal(facts_of(&h).rung, 1);
-    assert_int_equal(facts_of(&h).phase, RN_PHASE_READY);
+    assert_int_equal(facts_of(&h).phase, RN_ENGINE_READY);
     assert_int_equal(h.metrics.counts[RN_COUNT_FALLS], 1);
     close_failing_house(&h);
 }
@@ -871,7 +871,7 @@ static void with_no_rung_left_the_engine_has_failed_and_says_why(void **state) {
         assert_int_equal(clients[i].state, RN_JOB_FAILED);
     }
     assert_true(rn_engine_drain(h.engine, 10));
-    assert_int_equal(facts_of(&h).phase, RN_PHASE_FAILED);
+    assert_int_equal(facts_of(&h).phase, RN_ENGINE_FAILED);
     assert_int_equal(facts_of(&h).failure.status, RN_DEVICE);
     assert_false(ask(&h, &wishes[0], &clients[0]));
     assert_int_equal(clients[0].problem.http, 503);

@@ -63,7 +63,7 @@ static inline void fake_begin(rn_server *server) {
     memset(&fake, 0, sizeof fake);
     memset(server, 0, sizeof *server);
     fake.name = "story";
-    fake.facts.phase = RN_PHASE_READY;
+    fake.facts.phase = RN_ENGINE_READY;
     snprintf(fake.facts.target, sizeof fake.facts.target, "cpu");
     server->started = 1700000000;
 }

@@ -296,9 +296,9 @@ static rn_job *make_job(const question *q) {
                   .sampling = {.logprobs = q->logprobs},
                   .stream = q->stream};
     rn_arena_init(&ask.memory, RN_HOST_IO, 512);
-    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_prompt), &block));
+    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_ask_prompt), &block));
     ask.prompts = block;
-    *ask.prompts = (rn_prompt){rn_str_from(q->text), q->ids, q->id_count};
+    *ask.prompts = (rn_ask_prompt){rn_str_from(q->text), q->ids, q->id_count};
     assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_chat_message), &block));
     ask.messages = block;
     *ask.messages = (rn_chat_message){RN_STR("user"), rn_str_from(q->text)};

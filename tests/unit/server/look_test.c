@@ -35,7 +35,7 @@ static void assert_says(const rn_http_answer *answer, const char *text) {
 static void live_is_always_200(void **state) {
     (void)state;
     fake_begin(&server);
-    for (int phase = RN_PHASE_LOADING; phase <= RN_PHASE_FAILED; phase++) {
+    for (int phase = RN_ENGINE_LOADING; phase <= RN_ENGINE_FAILED; phase++) {
         fake.facts.phase = (rn_engine_phase)phase;
         rn_http_answer answer = ask(rn_handle_live, "/health/live");
         assert_int_equal(200, answer.status);
@@ -46,10 +46,10 @@ static void live_is_always_200(void **state) {
 static void ready_is_503_with_a_time_unless_requests_are_taken(void **state) {
     (void)state;
     fake_begin(&server);
-    for (int phase = RN_PHASE_LOADING; phase <= RN_PHASE_FAILED; phase++) {
+    for (int phase = RN_ENGINE_LOADING; phase <= RN_ENGINE_FAILED; phase++) {
         fake.facts.phase = (rn_engine_phase)phase;
         rn_http_answer answer = ask(rn_handle_ready, "/health/ready");
-        bool ready = phase == RN_PHASE_READY;
+        bool ready = phase == RN_ENGINE_READY;
         assert_int_equal(ready ? 0 : 503, answer.problem.http);
         assert_int_equal(ready, answer.problem.retry_seconds == 0);
         if (!ready) assert_string_equal(rn_phase_name(fake.facts.phase), answer.problem.code);
@@ -87,7 +87,7 @@ static void health_tells_what_the_page_draws(void **state) {
 static void health_is_503_while_loading_and_says_so(void **state) {
     (void)state;
     fake_begin(&server);
-    fake.facts.phase = RN_PHASE_LOADING;
+    fake.facts.phase = RN_ENGINE_LOADING;
     fake.facts.target[0] = '\0';
     rn_http_answer answer = ask(rn_handle_health, "/health");
     assert_int_equal(503, answer.status);
@@ -100,7 +100,7 @@ static void health_is_503_while_loading_and_says_so(void **state) {
 static void a_failure_is_told_with_class_and_hint_but_without_paths(void **state) {
     (void)state;
     fake_begin(&server);
-    fake.facts.phase = RN_PHASE_FAILED;
+    fake.facts.phase = RN_ENGINE_FAILED;
     (void)rn_blame(rn_fail(RN_IO, "cannot read /srv/secret/model.gguf: it is gone"),
                    "/srv/secret/model.gguf", 5);
     (void)rn_hint(RN_IO, "look into /srv/secret");
@@ -145,7 +145,7 @@ static void a_name_with_slashes_is_found_too(void **state) {
 static void models_and_plan_are_503_before_there_are_any(void **state) {
     (void)state;
     fake_begin(&server);
-    fake.facts.phase = RN_PHASE_LOADING;
+    fake.facts.phase = RN_ENGINE_LOADING;
     assert_int_equal(503, ask(rn_handle_models, "/v1/models").problem.http);
     assert_int_equal(503, ask(rn_handle_plan, "/plan").problem.http);
     fake.plan = "{\"steps\":[]}";

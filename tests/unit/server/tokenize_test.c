@@ -15,7 +15,7 @@ const rn_tokenizer *rn_engine_tokenizer(rn_engine *engine) {
 
 void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out) {
     (void)engine;
-    *out = (rn_engine_facts){.phase = RN_PHASE_LOADING};
+    *out = (rn_engine_facts){.phase = RN_ENGINE_LOADING};
 }
 
 static rn_server server;
