@@ -82,8 +82,8 @@ static void tell_failure(const rn_ladder *ladder, const rn_rung *rung, const cha
 static bool is_last_resort(const rn_ladder *ladder, const rn_rung *rung) {
     bool disappointed = false;
     for (size_t i = 0; i < rung->index; i++)
-        disappointed |= ladder->targets[i].wanted && ladder->targets[i].kind != RN_TARGET_CPU;
-    return disappointed && ladder->targets[rung->index].kind == RN_TARGET_CPU;
+        disappointed |= ladder->targets[i].wanted && !ladder->targets[i].backend->is_host;
+    return disappointed && ladder->targets[rung->index].backend->is_host;
 }
 
 // Loads on an open device; the most it took there goes into the record.
@@ -129,6 +129,7 @@ static rn_status drop_rung(ascent *way, const rn_rung *rung, const rn_held *befo
 
 static rn_status try_rung(ascent *way, size_t index, rn_rung *out, rn_story *story) {
     rn_ladder *ladder = way->ladder;
+    const rn_target *target = &ladder->targets[index];
     uint64_t start_ns = rn_clock_ns();
     rn_scope scope;
     rn_held before;
@@ -137,8 +138,8 @@ static rn_status try_rung(ascent *way, size_t index, rn_rung *out, rn_story *sto
     rn_scope_begin(&scope, "ladder", RN_DEVICE_ANY);
     rn_ladder_get_latest(ladder, &attempt);
     rn_held_read(ladder->options.others, &before);
-    *out = (rn_rung){index, ladder->targets[index].name, NULL};
-    rn_status s = rn_target_open(&ladder->targets[index], ladder->options.threads, &out->device);
+    *out = (rn_rung){index, target->name, NULL};
+    rn_status s = target->backend->open(target, ladder->options.threads, &out->device);
     if (s == RN_OK) s = load_on(ladder, out, &attempt);
     if (s != RN_OK) *story = take_story(s, out->name);
     rn_stage_name stage = out->device ? rn_stage_last() : way->stage;

@@ -1,34 +1,12 @@
-// ladder.h — the ladder's inside: targets, what was held before an attempt, the record.
+// ladder.h — the ladder's inside: what was held before an attempt, the record.
 #ifndef RN_RUNTIME_LADDER_H
 #define RN_RUNTIME_LADDER_H
 
 #include <ration/ladder.h>
 
-#include "backend/sim/sim.h"
+#include "device/registry.h"
 
 #include <pthread.h>
-
-// ---- targets (ladder_parse.c, ladder_open.c) ----------------------------------------------------
-
-typedef enum rn_target_kind {
-    RN_TARGET_CPU,
-    RN_TARGET_CUDA,
-    RN_TARGET_XLA,
-    RN_TARGET_SIM
-} rn_target_kind;
-
-typedef struct rn_target {
-    rn_target_kind kind;
-    bool wanted;        // named by the user, not by "auto"
-    char name[64];      // for people
-    int ordinal;        // CUDA
-    char plugin[512];   // XLA
-    rn_sim_options sim; // SIM
-} rn_target;
-
-// It is not there (RN_DEVICE; RN_NOT_FOUND: a plugin's file), or this build has nothing to run on
-// it (RN_UNSUPPORTED).
-RN_MUST_USE rn_status rn_target_open(const rn_target *target, uint32_t threads, rn_device **out);
 
 // ---- what the ledger says (ladder_held.c) -------------------------------------------------------
 

@@ -6,7 +6,9 @@
 #ifndef RN_BACKEND_CPU_CPU_H
 #define RN_BACKEND_CPU_CPU_H
 
-#include "device/kernel.h"
+#include "device/registry.h"
+
+extern const rn_backend rn_cpu_backend;
 
 extern const rn_kernel rn_cpu_kernels[RN_OP_COUNT];
 

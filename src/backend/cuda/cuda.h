@@ -9,7 +9,9 @@
 #include "backend/cuda/module.h"
 #include "backend/cuda/pinned.h"
 #include "backend/cuda/source.h"
-#include "device/device.h"
+#include "device/registry.h"
+
+extern const rn_backend rn_cuda_backend;
 
 enum { RN_CUDA_SPARE_STREAMS = 2 };
 

@@ -65,3 +65,15 @@ rn_status rn_null_device_create(rn_device **out) {
         rn_device_destroy(device);
     return s;
 }
+
+static rn_status open_null(const rn_target *target, uint32_t threads, rn_device **out) {
+    (void)target;
+    (void)threads;
+    return rn_null_device_create(out);
+}
+
+const rn_backend rn_null_backend = {
+    .name = "null",
+    .parse = rn_target_parse_plain,
+    .open = open_null,
+};

@@ -2,7 +2,10 @@
 #ifndef RN_BACKEND_NULL_NULL_H
 #define RN_BACKEND_NULL_NULL_H
 
-#include "device/device.h"
+#include "device/registry.h"
+
+// Not advertised: nothing runs on it.
+extern const rn_backend rn_null_backend;
 
 // A row an op; NULL is "unsupported", and every row is.
 extern const rn_kernel rn_null_kernels[RN_OP_COUNT];

@@ -8,7 +8,9 @@
 #ifndef RN_BACKEND_SIM_SIM_H
 #define RN_BACKEND_SIM_SIM_H
 
-#include "device/device.h"
+#include "device/registry.h"
+
+extern const rn_backend rn_sim_backend;
 
 // 0 is "none" everywhere.
 typedef struct rn_sim_options {
