@@ -68,7 +68,7 @@ typedef struct rn_text_options {
     bool plain_activations; // products with quantised weights do not round their activations
     uint32_t first_layers;  // only so many, without a head: a generator's own affair; all
     uint32_t woven_layers;  // of them, so many are left out, evenly spread (the same affair); none
-    bool fused; // the graph is of project and attend, as some devices want it (a generator knows)
+    bool fused; // rewrite the graph with fused ops, as some devices want it (a generator knows)
 } rn_text_options;
 
 // A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),

@@ -46,7 +46,7 @@ typedef struct rn_device_caps {
     uint64_t row_table_bytes;
     // Weights of a block are read in units of up to so many bytes; 0: 4 MiB.
     uint64_t unit_bytes;
-    bool fuses;               // PROJECT and ATTEND are kernels of its own: models are built of them
+    bool fuses;               // has kernels for PROJECT* and ATTEND: graphs are rewritten (fuse.h)
     uint32_t multiprocessors; // among which products are cut; 0: as if evenly
     // The launches of a product with weights in tiles, at most RN_PRODUCT_CUTS; 0: it is not cut
     // into tiles (few rows). Reads no data. NULL: as if evenly.

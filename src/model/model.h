@@ -103,7 +103,7 @@ typedef struct rn_llama_config {
     bool qk_norm;           // q and k are normed, head by head, before they are turned
     bool tied;              // the head is the embedding
     bool plain_activations; // products with quantised weights do not round
-    bool fused;             // inference of project and attend; additions stand alone
+    bool fused;             // inference is rewritten with fused ops (graph/fuse.h)
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;
@@ -130,6 +130,9 @@ typedef rn_status (*rn_model_writer)(rn_graph *graph, const void *config, uint32
 // A recipe around a copy of `config`. Sets everything but rows, workload_rows and batch_statistics.
 RN_MUST_USE rn_status rn_model_recipe(rn_model_writer write, const void *config, size_t bytes,
                                       const rn_train_config *train, rn_recipe *out);
+// Inference graphs of this recipe, made by rn_model_recipe, are rewritten with these fused ops
+// (rn_fusion, graph/fuse.h). Training is never fused.
+void rn_model_recipe_fuse(rn_recipe *recipe, uint32_t fusions);
 // Adds the loss and all that comes after it. `logits` (N, classes), `targets` i32 (N).
 RN_MUST_USE rn_status rn_model_train(rn_graph *graph, rn_value logits, rn_value targets,
                                      const rn_train_config *config, uint32_t micro_batches);

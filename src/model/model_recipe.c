@@ -2,6 +2,7 @@
 // time, and the batch cut into micro-batches.
 #include "model/model.h"
 
+#include "graph/fuse.h"
 #include "memory/account.h"
 
 #include <string.h>
@@ -12,6 +13,7 @@ typedef struct held {
     rn_model_writer write;
     size_t bytes; // of this block
     uint32_t batch;
+    uint32_t fusions; // of inference: rn_fusion
     _Alignas(16) unsigned char config[];
 } held;
 
@@ -27,6 +29,15 @@ static rn_status check_cut(const held *h, uint32_t pieces) {
     return RN_OK;
 }
 
+// The graph as a device with these fused ops wants it, in the place of the graph.
+static rn_status fuse(rn_graph **graph, uint32_t fusions) {
+    rn_graph *fused = NULL;
+    RN_TRY(rn_graph_fuse(*graph, fusions, &fused));
+    rn_graph_destroy(*graph);
+    *graph = fused;
+    return RN_OK;
+}
+
 static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
     const held *h = self;
     uint32_t pieces = options && options->micro_batches ? options->micro_batches : 1;
@@ -36,6 +47,7 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(rn_graph_create(&graph));
     rn_status s = h->write(graph, h->config, h->batch / pieces, pieces);
     if (s == RN_OK) s = rn_graph_finish(graph);
+    if (s == RN_OK && h->fusions && h->batch == 0) s = fuse(&graph, h->fusions);
     if (s == RN_OK)
         *out = graph;
     else
@@ -61,4 +73,9 @@ rn_status rn_model_recipe(rn_model_writer write, const void *config, size_t byte
     *out = (rn_recipe){
         .self = h, .build = build, .destroy = destroy, .max_micro_batches = train->batch};
     return RN_OK;
+}
+
+void rn_model_recipe_fuse(rn_recipe *recipe, uint32_t fusions) {
+    held *h = recipe->self;
+    h->fusions = fusions;
 }

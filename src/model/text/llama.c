@@ -7,13 +7,13 @@
 // belong to, with keys and values in pages; in training batch * tokens, with attention over each
 // sequence.
 //
-// Fused, a layer is five nodes (graph.h's project and attend), which mean the same:
+// For devices with fused ops the graph is rewritten (graph/fuse.h); a layer is then five nodes:
 //
 //     x ─ three ─ [norm q, k] ─ attend ─ project (+ x) ─ gated ─ project (+) ─▶
 #include "model/model.h"
 
 #include "base/str.h"
-#include "graph/op.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 #include "plan/weave.h"
 
@@ -163,20 +163,11 @@ static rn_value adapt(decoder *d, rn_value x, rn_value y, part p) {
     return y;
 }
 
-typedef struct linear {
-    rn_value w, bias; // bias may be RN_NO_VALUE
-} linear;
-
-static linear factors(decoder *d, part p, bool has_bias) {
-    linear of = {.w = p == HEAD && d->c->tied ? d->embedding : matrix(d, p)};
-    if (has_bias) of.bias = vector(d, p, "bias");
-    return of;
-}
-
 static rn_value project(decoder *d, rn_value x, part p, bool has_bias) {
     rn_matmul_attrs attrs = {.plain_activations = d->c->plain_activations};
-    linear of = factors(d, p, has_bias);
-    return adapt(d, x, rn_op_matmul_as(d->g, x, of.w, of.bias, attrs), p);
+    rn_value w = p == HEAD && d->c->tied ? d->embedding : matrix(d, p);
+    rn_value bias = has_bias ? vector(d, p, "bias") : RN_NO_VALUE;
+    return adapt(d, x, rn_op_matmul_as(d->g, x, w, bias, attrs), p);
 }
 
 // x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
@@ -197,14 +188,10 @@ static rn_attention_attrs attention_attrs(const decoder *d) {
                                 .window = d->layer >= d->c->window_from ? d->c->window : 0};
 }
 
-// Queries or keys (rows, heads * head_dim), split into heads, normed where the model does.
-static rn_value heads_of(decoder *d, rn_value x, part normed, uint64_t heads) {
-    rn_value y = split(d, x, heads);
-    return d->c->qk_norm ? norm(d, y, normed) : y;
-}
-
+// Queries or keys, split into heads, normed where the model does, and turned.
 static rn_value turned(decoder *d, rn_value x, part p, part normed, uint64_t heads) {
-    rn_value y = heads_of(d, project(d, x, p, d->c->qkv_bias), normed, heads);
+    rn_value y = split(d, project(d, x, p, d->c->qkv_bias), heads);
+    if (d->c->qk_norm) y = norm(d, y, normed);
     return rn_op_rope(d->g, y, d->positions, rope_attrs(d));
 }
 
@@ -247,98 +234,15 @@ static rn_value feed_forward(decoder *d, rn_value x) {
     return project(d, rn_op_gated(d->g, gate, up, RN_ACTIVATION_SILU), DOWN, d->c->ffn_bias);
 }
 
-// ---- fused --------------------------------------------------------------------------------------
-//
-// A product with additions stands alone, and so do those that would be one node with it.
-
-static rn_project_attrs project_attrs(const decoder *d) {
-    return (rn_project_attrs){.eps = norm_eps(d),
-                              .activation = RN_ACTIVATION_SILU,
-                              .plain_activations = d->c->plain_activations};
-}
-
-static bool is_adapted(const decoder *d, part p) {
-    return addition(d, p, 0) != NULL;
-}
-
-// residual + the product.
-static rn_value fused_onto(decoder *d, rn_value x, part p, bool has_bias, rn_value residual) {
-    if (is_adapted(d, p)) return rn_op_add(d->g, residual, project(d, x, p, has_bias));
-    linear of = factors(d, p, has_bias);
-    return rn_op_project(d->g, x, RN_NO_VALUE, of.w, of.bias, residual, project_attrs(d));
-}
-
-static void fused_three(decoder *d, rn_value x, rn_value out[3]) {
-    static const part parts[3] = {Q, K, V};
-    bool has_bias = d->c->qkv_bias;
-    if (is_adapted(d, Q) || is_adapted(d, K) || is_adapted(d, V)) {
-        x = norm(d, x, ATTENTION_NORM);
-        for (int i = 0; i < 3; i++)
-            out[i] = project(d, x, parts[i], has_bias);
-        return;
-    }
-    rn_value by = vector(d, ATTENTION_NORM, "weight"), w[3], bias[3];
-    for (int i = 0; i < 3; i++) {
-        linear of = factors(d, parts[i], has_bias);
-        w[i] = of.w;
-        bias[i] = of.bias;
-    }
-    out[0] = rn_op_project_three(d->g, x, by, w, bias, project_attrs(d));
-    out[1] = rn_graph_output_of(d->g, out[0], 1);
-    out[2] = rn_graph_output_of(d->g, out[0], 2);
-}
-
-static rn_value fused_attention(decoder *d, rn_value x) {
-    const rn_llama_config *c = d->c;
-    rn_attend_attrs attrs = {.attention = attention_attrs(d), .rope = rope_attrs(d)};
-    rn_value qkv[3];
-    fused_three(d, x, qkv);
-    rn_value q = heads_of(d, qkv[0], Q_NORM, c->heads);
-    rn_value k = heads_of(d, qkv[1], K_NORM, c->kv_heads), v = split(d, qkv[2], c->kv_heads);
-    rn_value kv = rn_op_attend(d->g, q, k, v, pages_of_layer(d), d->sequence, d->positions,
-                               d->page_table, attrs);
-    rn_value y = rn_graph_output_of(d->g, kv, 1);
-    y = rn_op_reshape(d->g, y, RN_SHAPE(d->rows, measure(d, WIDE)));
-    return fused_onto(d, y, O, c->output_bias, x);
-}
-
-static rn_value fused_gated(decoder *d, rn_value x) {
-    bool has_bias = d->c->ffn_bias;
-    if (is_adapted(d, GATE) || is_adapted(d, UP)) {
-        x = norm(d, x, FFN_NORM);
-        rn_value gate = project(d, x, GATE, has_bias), up = project(d, x, UP, has_bias);
-        return rn_op_gated(d->g, gate, up, RN_ACTIVATION_SILU);
-    }
-    rn_value by = vector(d, FFN_NORM, "weight");
-    linear gate = factors(d, GATE, has_bias), up = factors(d, UP, has_bias);
-    return rn_op_project_gated(d->g, x, by, gate.w, gate.bias, up.w, up.bias, project_attrs(d));
-}
-
-static rn_value fused_layer(decoder *d, rn_value x) {
-    x = fused_attention(d, x);
-    return fused_onto(d, fused_gated(d, x), DOWN, d->c->ffn_bias, x);
-}
-
 // ---- the whole ----------------------------------------------------------------------------------
-
-static bool is_fused(const decoder *d) {
-    return d->c->fused && !d->batch;
-}
 
 static rn_value layer(decoder *d, rn_value x, uint32_t number) {
     char block[32];
     snprintf(block, sizeof block, "layer %u", number);
     rn_graph_block(d->g, block);
     d->layer = number;
-    if (is_fused(d)) return fused_layer(d, x);
     x = rn_op_add(d->g, x, attend(d, norm(d, x, ATTENTION_NORM)));
     return rn_op_add(d->g, x, feed_forward(d, norm(d, x, FFN_NORM)));
-}
-
-static rn_value head(decoder *d, rn_value x) {
-    if (!is_fused(d) || is_adapted(d, HEAD)) return project(d, norm(d, x, NORM), HEAD, false);
-    rn_value by = vector(d, NORM, "weight"), w = factors(d, HEAD, false).w;
-    return rn_op_project(d->g, x, by, w, RN_NO_VALUE, RN_NO_VALUE, project_attrs(d));
 }
 
 // 0, 1, 2, ... for each sequence.
@@ -396,7 +300,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t
     }
     rn_graph_block(g, "head");
     if (!batch) x = rn_op_embedding(g, x, last);
-    x = head(&d, x);
+    x = project(&d, norm(&d, x, NORM), HEAD, false);
     if (batch)
         return rn_model_train(g, x, rn_op_reshape(g, last, RN_SHAPE(d.rows)), &c->train,
                               micro_batches);
@@ -436,5 +340,6 @@ rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
                        rn_dtype_get(c->weight_dtype)->name);
     RN_TRY(rn_model_recipe(write, config, sizeof *config, &config->train, out));
     out->rows = config->train.batch ? 0 : config->rows;
+    if (config->fused) rn_model_recipe_fuse(out, RN_FUSE_ALL);
     return RN_OK;
 }

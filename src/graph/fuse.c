@@ -1,0 +1,454 @@
+// fuse.c — see fuse.h. Two acts: patterns are found (groups of nodes, none in two groups), then
+// the graph is written anew in its own order, a group where its first node stood.
+//
+// A group may need what comes later in the old order, but for its own nodes: the bias of a third
+// product, say, behind a cast. So writing a node first writes what it reads. No node depends on
+// itself by that: of a group's values only the last ones have readers outside, and its weights are
+// given, not made.
+#include "graph/fuse.h"
+
+#include "graph/graph_internal.h"
+#include "graph/project.h"
+#include "memory/account.h"
+
+enum { NO_GROUP = UINT32_MAX, GROUP_NODES = 4, GROUP_INPUTS = 8, GROUP_OUTPUTS = 3 };
+
+// Nodes that become one. Values are those of the old graph.
+typedef struct group {
+    rn_op op;
+    uint32_t nodes[GROUP_NODES], node_count;
+    rn_value inputs[GROUP_INPUTS];
+    uint32_t input_count;
+    rn_value outputs[GROUP_OUTPUTS]; // what the fused op's outputs stand for
+    rn_project_attrs project;
+    rn_attend_attrs attend;
+} group;
+
+typedef struct fuser {
+    const rn_graph *from;
+    rn_graph *to;
+    uint32_t fusions;
+    rn_arena memory;
+    uint32_t *reader_starts; // (values + 2): readers of v are readers[starts[v] .. starts[v + 1])
+    uint32_t *readers;       // (inputs of all nodes): node numbers, upwards
+    group *groups;           // (group_count), room for one for every two nodes
+    uint32_t group_count;
+    uint32_t *group_of; // (nodes), or NO_GROUP
+    bool *written;      // (nodes)
+    uint32_t *stack;    // (nodes): being written, each for the sake of the one below it
+    rn_value *now;      // (values + 1): its number in `to`, RN_NO_VALUE while it has none
+} fuser;
+
+// ---- what patterns ask --------------------------------------------------------------------------
+
+static const rn_node *node_of(const fuser *f, uint32_t number) {
+    return rn_graph_node(f->from, number);
+}
+
+static const rn_value_info *info_of(const fuser *f, rn_value value) {
+    return rn_graph_value(f->from, value);
+}
+
+static uint32_t count_readers(const fuser *f, rn_value value) {
+    return f->reader_starts[value + 1] - f->reader_starts[value];
+}
+
+static uint32_t reader_of(const fuser *f, rn_value value, uint32_t index) {
+    return f->readers[f->reader_starts[value] + index];
+}
+
+// The number of the node of that op that makes the value; RN_NO_NODE: another makes it, or none.
+static uint32_t maker_of(const fuser *f, rn_value value, rn_op op) {
+    if (value == RN_NO_VALUE) return RN_NO_NODE;
+    uint32_t producer = info_of(f, value)->producer;
+    return producer != RN_NO_NODE && node_of(f, producer)->op == op ? producer : RN_NO_NODE;
+}
+
+// Not made in the run, or the cast of such a value; what is left out is fine, too.
+static bool is_given(const fuser *f, rn_value value) {
+    if (value == RN_NO_VALUE || info_of(f, value)->producer == RN_NO_NODE) return true;
+    uint32_t cast = maker_of(f, value, RN_OP_CAST);
+    return cast != RN_NO_NODE && info_of(f, node_of(f, cast)->inputs[0])->producer == RN_NO_NODE;
+}
+
+// Whether nobody but its one reader, in the same block, would miss the value. *out_reader is that.
+static bool passes_on(const fuser *f, rn_value value, uint32_t *out_reader) {
+    if (count_readers(f, value) != 1 || info_of(f, value)->role != RN_ROLE_INTERMEDIATE)
+        return false;
+    *out_reader = reader_of(f, value, 0);
+    return node_of(f, *out_reader)->block == info_of(f, value)->block;
+}
+
+static bool is_rows(const fuser *f, rn_value value) {
+    return info_of(f, value)->shape.rank == 2;
+}
+
+// One half of an adapter: a product of a product.
+static bool is_half(const fuser *f, const rn_node *product) {
+    rn_value y = product->outputs[0];
+    for (uint32_t i = 0; i < count_readers(f, y); i++)
+        if (node_of(f, reader_of(f, y, i))->op == RN_OP_MATMUL) return true;
+    return maker_of(f, product->inputs[0], RN_OP_MATMUL) != RN_NO_NODE;
+}
+
+// A matmul of rows x by a given weight (N, K) that no group has.
+static bool is_product(const fuser *f, uint32_t number, rn_value x) {
+    const rn_node *n = node_of(f, number);
+    const rn_matmul_attrs *a = n->attrs;
+    return n->op == RN_OP_MATMUL && f->group_of[number] == NO_GROUP && n->inputs[0] == x &&
+           is_rows(f, x) && is_rows(f, n->inputs[1]) && !a->transpose_x && !a->transpose_w &&
+           is_given(f, n->inputs[1]) && is_given(f, n->inputs[2]) && !is_half(f, n);
+}
+
+// The add that puts the product onto a residual of the same shape, or RN_NO_NODE.
+static uint32_t find_residual(const fuser *f, const rn_node *product) {
+    rn_value y = product->outputs[0];
+    uint32_t number = RN_NO_NODE;
+    if (!passes_on(f, y, &number)) return RN_NO_NODE;
+    const rn_node *add = node_of(f, number);
+    bool fits = add->op == RN_OP_ADD && add->inputs[1] == y &&
+                rn_shape_equal(info_of(f, add->inputs[0])->shape, info_of(f, y)->shape);
+    return fits ? number : RN_NO_NODE;
+}
+
+// ---- groups -------------------------------------------------------------------------------------
+
+static void put_input(group *g, rn_value value) {
+    g->inputs[g->input_count++] = value;
+}
+
+static void put_node(group *g, uint32_t number) {
+    g->nodes[g->node_count++] = number;
+}
+
+// The weight and its bias.
+static void put_product(const fuser *f, group *g, uint32_t number) {
+    const rn_node *n = node_of(f, number);
+    g->project.plain_activations = ((const rn_matmul_attrs *)n->attrs)->plain_activations;
+    put_node(g, number);
+    put_input(g, n->inputs[1]);
+    put_input(g, n->inputs[2]);
+}
+
+static bool have_same_attrs(const fuser *f, uint32_t a, uint32_t b) {
+    const rn_matmul_attrs *x = node_of(f, a)->attrs, *y = node_of(f, b)->attrs;
+    return x->plain_activations == y->plain_activations;
+}
+
+static void keep(fuser *f, const group *g) {
+    for (uint32_t i = 0; i < g->node_count; i++)
+        f->group_of[g->nodes[i]] = f->group_count;
+    f->groups[f->group_count++] = *g;
+}
+
+// x and the norm's weight, from the norm.
+static group begin_normed(const fuser *f, rn_op op, uint32_t norm) {
+    const rn_node *n = node_of(f, norm);
+    group g = {.op = op, .project = {.eps = ((const rn_norm_attrs *)n->attrs)->eps}};
+    put_node(&g, norm);
+    put_input(&g, n->inputs[0]);
+    put_input(&g, n->inputs[1]);
+    return g;
+}
+
+static void match_three(fuser *f, uint32_t norm, const uint32_t products[3]) {
+    group g = begin_normed(f, RN_OP_PROJECT_THREE, norm);
+    if (!have_same_attrs(f, products[0], products[1]) ||
+        !have_same_attrs(f, products[0], products[2]))
+        return;
+    for (uint32_t i = 0; i < 3; i++) {
+        put_product(f, &g, products[i]);
+        g.outputs[i] = node_of(f, products[i])->outputs[0];
+    }
+    keep(f, &g);
+}
+
+static void match_gated(fuser *f, uint32_t norm, const uint32_t products[2]) {
+    group g = begin_normed(f, RN_OP_PROJECT_GATED, norm);
+    uint32_t number = RN_NO_NODE, other = RN_NO_NODE;
+    if (!passes_on(f, node_of(f, products[0])->outputs[0], &number) ||
+        !passes_on(f, node_of(f, products[1])->outputs[0], &other) || number != other)
+        return;
+    const rn_node *gated = node_of(f, number);
+    if (gated->op != RN_OP_GATED || !have_same_attrs(f, products[0], products[1])) return;
+    bool gate_first = gated->inputs[0] == node_of(f, products[0])->outputs[0];
+    put_product(f, &g, products[gate_first ? 0 : 1]);
+    put_product(f, &g, products[gate_first ? 1 : 0]);
+    put_node(&g, number);
+    g.project.activation = ((const rn_gated_attrs *)gated->attrs)->activation;
+    g.outputs[0] = gated->outputs[0];
+    keep(f, &g);
+}
+
+// `g` has the norm, or x and nothing in its place.
+static void finish_project(fuser *f, group *g, uint32_t product) {
+    uint32_t add = find_residual(f, node_of(f, product));
+    put_product(f, g, product);
+    put_input(g, add == RN_NO_NODE ? RN_NO_VALUE : node_of(f, add)->inputs[0]);
+    if (add != RN_NO_NODE) put_node(g, add);
+    g->outputs[0] = node_of(f, add == RN_NO_NODE ? product : add)->outputs[0];
+    if (g->node_count > 1) keep(f, g); // a product alone stays one
+}
+
+// A norm of rows that one to three products, and nobody else, read.
+static void match_norm(fuser *f, uint32_t number) {
+    static const uint32_t fusions[] = {0, RN_FUSE_PROJECT, RN_FUSE_PROJECT_GATED,
+                                       RN_FUSE_PROJECT_THREE};
+    const rn_node *n = node_of(f, number);
+    rn_value y = n->outputs[0];
+    uint32_t count = count_readers(f, y), products[3] = {0};
+    if (n->inputs[1] == RN_NO_VALUE || !is_given(f, n->inputs[1]) || !is_rows(f, y) ||
+        info_of(f, y)->role != RN_ROLE_INTERMEDIATE || count_readers(f, n->outputs[1]) > 0 ||
+        info_of(f, n->outputs[1])->role != RN_ROLE_INTERMEDIATE)
+        return;
+    if (count == 0 || count > 3 || !(f->fusions & fusions[count])) return;
+    for (uint32_t i = 0; i < count; i++) {
+        products[i] = reader_of(f, y, i);
+        if (!is_product(f, products[i], y) || node_of(f, products[i])->block != n->block) return;
+    }
+    if (count == 3) match_three(f, number, products);
+    if (count == 2) match_gated(f, number, products);
+    group g = begin_normed(f, RN_OP_PROJECT, number);
+    if (count == 1) finish_project(f, &g, products[0]);
+}
+
+static void match_product(fuser *f, uint32_t number) {
+    const rn_node *n = node_of(f, number);
+    group g = {.op = RN_OP_PROJECT};
+    if (!(f->fusions & RN_FUSE_PROJECT) || !is_product(f, number, n->inputs[0])) return;
+    put_input(&g, n->inputs[0]);
+    put_input(&g, RN_NO_VALUE);
+    finish_project(f, &g, number);
+}
+
+static bool is_same_rope(const rn_rope_attrs *a, const rn_rope_attrs *b) {
+    return memcmp(a, b, offsetof(rn_rope_attrs, inverse)) == 0 && a->inverse == b->inverse;
+}
+
+// Whether input `input` of `reader` is the rope of something, for that reader alone.
+static bool find_rope(const fuser *f, uint32_t reader, uint32_t input, uint32_t *out) {
+    rn_value value = node_of(f, reader)->inputs[input];
+    uint32_t only = RN_NO_NODE;
+    *out = maker_of(f, value, RN_OP_ROPE);
+    return *out != RN_NO_NODE && passes_on(f, value, &only) && only == reader;
+}
+
+static void match_attention(fuser *f, uint32_t number) {
+    enum { KV, K, V, SEQUENCE, POSITION, PAGE_TABLE }; // of kv_append
+    const rn_node *look = node_of(f, number);          // q, kv, sequence, position, page_table
+    uint32_t append = maker_of(f, look->inputs[1], RN_OP_KV_APPEND), q = 0, k = 0, only = 0;
+    if (!(f->fusions & RN_FUSE_ATTEND) || append == RN_NO_NODE ||
+        !passes_on(f, look->inputs[1], &only) || !find_rope(f, number, 0, &q) ||
+        !find_rope(f, append, K, &k))
+        return;
+    const rn_node *turn_q = node_of(f, q), *turn_k = node_of(f, k), *put = node_of(f, append);
+    bool same_places = memcmp(&look->inputs[2], &put->inputs[SEQUENCE], 3 * sizeof(rn_value)) == 0;
+    if (!same_places || turn_q->inputs[1] != put->inputs[POSITION] ||
+        turn_k->inputs[1] != put->inputs[POSITION] || !is_same_rope(turn_q->attrs, turn_k->attrs) ||
+        count_readers(f, put->inputs[KV]) != 1)
+        return;
+    group g = {.op = RN_OP_ATTEND,
+               .nodes = {q, k, append, number},
+               .node_count = 4,
+               .inputs = {turn_q->inputs[0], turn_k->inputs[0], put->inputs[V], put->inputs[KV],
+                          put->inputs[SEQUENCE], put->inputs[POSITION], put->inputs[PAGE_TABLE]},
+               .input_count = 7,
+               .outputs = {put->outputs[0], look->outputs[0]}};
+    memcpy(&g.attend.rope, turn_q->attrs, sizeof g.attend.rope);
+    memcpy(&g.attend.attention, look->attrs, sizeof g.attend.attention);
+    keep(f, &g);
+}
+
+static void find_groups(fuser *f) {
+    for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++) {
+        rn_op op = node_of(f, n)->op;
+        if (op == RN_OP_RMSNORM) match_norm(f, n);
+        if (op == RN_OP_MATMUL && f->group_of[n] == NO_GROUP) match_product(f, n);
+        if (op == RN_OP_PAGED_ATTENTION) match_attention(f, n);
+    }
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+// A value that no node makes: an input, a weight, a state or a constant.
+static rn_status copy_given(fuser *f, rn_value value) {
+    const rn_value_info *v = info_of(f, value);
+    rn_graph_set_place(f->to, v->block, RN_PHASE_FORWARD);
+    switch (v->role) {
+    case RN_ROLE_INPUT:
+        f->now[value] = rn_graph_input(f->to, v->name, v->dtype, v->shape);
+        break;
+    case RN_ROLE_STATE:
+        f->now[value] = rn_graph_state(f->to, v->name, v->dtype, v->shape, v->purpose);
+        break;
+    case RN_ROLE_CONSTANT:
+        f->now[value] = rn_graph_constant(f->to, v->name, v->dtype, v->shape, v->constant);
+        break;
+    default:
+        f->now[value] = rn_graph_weight(f->to, v->name, v->dtype, v->shape);
+    }
+    return rn_graph_finish(f->to);
+}
+
+// The new numbers of inputs; those that no node makes come into being here, in the order of use.
+static rn_status map_inputs(fuser *f, const rn_value *inputs, uint32_t count, rn_value *out) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] != RN_NO_VALUE && f->now[inputs[i]] == RN_NO_VALUE)
+            RN_TRY(copy_given(f, inputs[i]));
+        out[i] = inputs[i] == RN_NO_VALUE ? RN_NO_VALUE : f->now[inputs[i]];
+    }
+    return RN_OK;
+}
+
+// The old value goes on as `value`: with its name, where it was given one, and as an output.
+static void map_output(fuser *f, rn_value old, rn_value value) {
+    const rn_value_info *v = info_of(f, old);
+    f->now[old] = value;
+    if (v->role == RN_ROLE_OUTPUT)
+        rn_graph_output(f->to, value, v->name);
+    else if (strcmp(v->name, node_of(f, v->producer)->name) != 0)
+        rn_graph_name(f->to, value, v->name);
+}
+
+static rn_status write_node(fuser *f, const rn_node *n) {
+    void *inputs = NULL;
+    RN_TRY(rn_arena_array(&f->memory, n->input_count, sizeof(rn_value), &inputs));
+    RN_TRY(map_inputs(f, n->inputs, n->input_count, inputs));
+    rn_graph_set_place(f->to, n->block, RN_PHASE_FORWARD);
+    rn_value first = rn_graph_add(f->to, n->op, inputs, n->input_count, n->attrs);
+    RN_TRY(rn_graph_finish(f->to));
+    for (uint32_t i = 0; i < n->output_count; i++)
+        map_output(f, n->outputs[i], rn_graph_output_of(f->to, first, i));
+    return RN_OK;
+}
+
+static rn_status write_group(fuser *f, const group *g) {
+    rn_value in[GROUP_INPUTS], first = RN_NO_VALUE;
+    RN_TRY(map_inputs(f, g->inputs, g->input_count, in));
+    rn_graph_set_place(f->to, node_of(f, g->nodes[0])->block, RN_PHASE_FORWARD);
+    if (g->op == RN_OP_ATTEND) {
+        first = rn_op_attend(f->to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
+    } else {
+        rn_project_attrs attrs = rn_project_note_norm(f->to, in[1], g->project);
+        first = rn_graph_add(f->to, g->op, in, g->input_count, &attrs);
+    }
+    RN_TRY(rn_graph_finish(f->to));
+    for (uint32_t i = 0; i < rn_op_get(g->op)->output_count; i++)
+        map_output(f, g->outputs[i], rn_graph_output_of(f->to, first, i));
+    return RN_OK;
+}
+
+static const group *group_at(const fuser *f, uint32_t number) {
+    return f->group_of[number] == NO_GROUP ? NULL : &f->groups[f->group_of[number]];
+}
+
+// A node that must be written before this one, or its group, can be; RN_NO_NODE: none.
+static uint32_t find_missing(const fuser *f, uint32_t number) {
+    const group *g = group_at(f, number);
+    const rn_value *inputs = g ? g->inputs : node_of(f, number)->inputs;
+    uint32_t count = g ? g->input_count : node_of(f, number)->input_count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] == RN_NO_VALUE) continue;
+        uint32_t producer = info_of(f, inputs[i])->producer;
+        if (producer != RN_NO_NODE && !f->written[producer]) return producer;
+    }
+    return RN_NO_NODE;
+}
+
+static rn_status write_one(fuser *f, uint32_t number) {
+    const group *g = group_at(f, number);
+    f->written[number] = true;
+    for (uint32_t i = 0; g && i < g->node_count; i++)
+        f->written[g->nodes[i]] = true;
+    return g ? write_group(f, g) : write_node(f, node_of(f, number));
+}
+
+// The node and, before it, what it reads.
+static rn_status write_with_inputs(fuser *f, uint32_t number) {
+    uint32_t depth = 0;
+    f->stack[depth++] = number;
+    while (depth > 0) {
+        uint32_t top = f->stack[depth - 1], missing = find_missing(f, top);
+        if (missing == RN_NO_NODE) {
+            RN_TRY(write_one(f, top));
+            depth--;
+        } else if (depth < rn_graph_node_count(f->from)) {
+            f->stack[depth++] = missing;
+        } else {
+            return rn_fail(RN_INTERNAL, "%s depends on itself when fused", node_of(f, top)->name);
+        }
+    }
+    return RN_OK;
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+static void index_readers(fuser *f) {
+    uint32_t values = rn_graph_value_count(f->from), nodes = rn_graph_node_count(f->from);
+    uint32_t *starts = f->reader_starts;
+    for (uint32_t n = 0; n < nodes; n++)
+        for (uint32_t i = 0; i < node_of(f, n)->input_count; i++)
+            starts[node_of(f, n)->inputs[i] + 1]++;
+    for (uint32_t v = 0; v <= values; v++)
+        starts[v + 1] += starts[v];
+    // starts[v] goes up to the end of v's readers, and is put back behind them.
+    for (uint32_t n = 0; n < nodes; n++)
+        for (uint32_t i = 0; i < node_of(f, n)->input_count; i++)
+            f->readers[starts[node_of(f, n)->inputs[i]]++] = n;
+    for (uint32_t v = values + 1; v > 0; v--)
+        starts[v] = starts[v - 1];
+    starts[0] = 0;
+}
+
+static rn_status prepare(fuser *f) {
+    uint32_t nodes = rn_graph_node_count(f->from), reads = 0;
+    size_t values = (size_t)rn_graph_value_count(f->from) + 1;
+    rn_arena *m = &f->memory;
+    for (uint32_t n = 0; n < nodes; n++) {
+        reads += node_of(f, n)->input_count;
+        if (node_of(f, n)->phase != RN_PHASE_FORWARD)
+            return rn_fail(RN_INVALID, "only graphs of inference can be fused: %s trains",
+                           node_of(f, n)->name);
+    }
+    RN_TRY(rn_arena_array(m, values + 1, sizeof *f->reader_starts, (void **)&f->reader_starts));
+    RN_TRY(rn_arena_array(m, reads, sizeof *f->readers, (void **)&f->readers));
+    RN_TRY(rn_arena_array(m, nodes / 2, sizeof *f->groups, (void **)&f->groups));
+    RN_TRY(rn_arena_array(m, nodes, sizeof *f->group_of, (void **)&f->group_of));
+    RN_TRY(rn_arena_array(m, nodes, sizeof *f->written, (void **)&f->written));
+    RN_TRY(rn_arena_array(m, nodes, sizeof *f->stack, (void **)&f->stack));
+    RN_TRY(rn_arena_array(m, values, sizeof *f->now, (void **)&f->now));
+    for (uint32_t n = 0; n < nodes; n++)
+        f->group_of[n] = NO_GROUP;
+    index_readers(f);
+    return RN_OK;
+}
+
+static rn_status rewrite(fuser *f) {
+    uint32_t values = rn_graph_value_count(f->from);
+    RN_TRY(prepare(f));
+    find_groups(f);
+    for (rn_value v = 1; v <= values; v++) // all of them, read or not, in their order
+        if (info_of(f, v)->role == RN_ROLE_INPUT) RN_TRY(copy_given(f, v));
+    for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++)
+        if (!f->written[n]) RN_TRY(write_with_inputs(f, n));
+    for (rn_value v = 1; v <= values; v++) // what nobody reads
+        if (info_of(f, v)->producer == RN_NO_NODE && f->now[v] == RN_NO_VALUE)
+            RN_TRY(copy_given(f, v));
+    rn_graph_set_place(f->to, f->from->block, f->from->phase);
+    return rn_graph_finish(f->to);
+}
+
+rn_status rn_graph_fuse(const rn_graph *graph, uint32_t fusions, rn_graph **out) {
+    fuser f = {.from = graph, .fusions = fusions};
+    *out = NULL;
+    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    RN_TRY(rn_graph_create_like(graph, &f.to));
+    rn_arena_init(&f.memory, RN_HOST_OTHER, 0);
+    rn_status s = rewrite(&f);
+    rn_arena_free_all(&f.memory);
+    if (s == RN_OK)
+        *out = f.to;
+    else
+        rn_graph_destroy(f.to);
+    return s;
+}

@@ -1,0 +1,41 @@
+// fuse.h — fusion as a rewrite: a graph of plain ops in, a graph with a device's fused ops out.
+//
+//     rn_graph *fused;
+//     RN_TRY(rn_graph_fuse(graph, RN_FUSE_ALL, &fused)); // graph is as it was
+//
+// A model writes each layer once, of plain ops. Where a device has kernels for fused ops
+// (rn_device_caps.fuses) the rewrite puts them in; `unfold` (graph/fused.h) is the way back, so
+// that both graphs mean the same calls in the same order and give the same bits on a back end that
+// runs a fused op as its parts.
+//
+//     pattern                                                becomes
+//     rmsnorm ─▶ three matmuls                               project_three
+//     rmsnorm ─▶ two matmuls ─▶ gated                        project_gated
+//     [rmsnorm ─▶] matmul [─▶ add to a residual]             project (either of both, at least)
+//     rope q, rope k ─▶ kv_append ─▶ paged_attention         attend
+//
+// A pattern is left alone where a value between its nodes is an output or has another reader, where
+// its nodes are in different blocks, where a weight, bias or norm is made in the run (a cast of a
+// given one is fine), and where a product reads another product's result at once or is read by one:
+// those are the two halves of an adapter, which stays a chain of plain ops.
+#ifndef RN_GRAPH_FUSE_H
+#define RN_GRAPH_FUSE_H
+
+#include <ration/graph.h>
+
+// Which fused ops a device has.
+typedef enum rn_fusion {
+    RN_FUSE_PROJECT = 1u << 0,
+    RN_FUSE_PROJECT_THREE = 1u << 1,
+    RN_FUSE_PROJECT_GATED = 1u << 2,
+    RN_FUSE_ATTEND = 1u << 3,
+    RN_FUSE_ALL = (1u << 4) - 1
+} rn_fusion;
+
+// A copy of an inference graph in which the patterns of `fusions` are fused ops. A fused node
+// stands where the first of its parts stood, behind what it needs; names, blocks, inputs, weights,
+// states and outputs are kept. RN_INVALID for a graph with a backward pass: fused ops have no
+// gradient.
+RN_MUST_USE rn_status rn_graph_fuse(const rn_graph *graph, uint32_t fusions, rn_graph **out);
+
+#endif
