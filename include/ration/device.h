@@ -10,6 +10,8 @@ RN_BEGIN_DECLS
 typedef struct rn_device rn_device;
 typedef struct rn_device_caps rn_device_caps; // what a device can do and how fast it is
 
+#define RN_OWN_RATES 8
+
 // How fast a device is; the planner's times follow from it. The first six are above 0.
 typedef struct rn_device_rates {
     double flops;               // f32; a multiply-add counts two
@@ -18,18 +20,26 @@ typedef struct rn_device_rates {
     double disk_bytes_second;
     double link_bytes_second; // host to device
     double step_seconds;      // the fixed cost of a kernel
-    // Quantised weights, unpacked for a product of one row: of four bits, and of eight. 0: as fast
-    // as memory brings them.
-    double unpack_weights_second, unpack_bytes_second;
     // The CPU's: of its speed, what it has while a link reads the host's memory, 0.1 to 1. 0: not
     // known, its own guess stays.
     double beside_link;
     // Of a device with memory of its own. 0: not known, its own guess stays.
-    double attend_flops;   // attention of a prompt, of the keys that are seen
-    double attend_seconds; // what that takes at least, beside its kernels
-    double run_seconds;    // the host's part of a run: submitting it, waiting for its end
-    double link_share;     // of its link's rate, what is left while the CPU computes, 0.1 to 1
+    double run_seconds; // the host's part of a run: submitting it, waiting for its end
+    double link_share;  // of its link's rate, what is left while the CPU computes, 0.1 to 1
+    // What only devices of its kind have, by rn_device_rate_info's numbers.
+    double own[RN_OWN_RATES];
 } rn_device_rates;
+
+typedef struct rn_rate_info {
+    const char *name;  // "attend_flops"
+    const char *label; // for people; "": more of what stands before it
+    const char *unit;  // "TFLOP/s" ...
+    double scale;      // ... so many of 1 in the rate
+    const char *note;  // "of 512 rows"
+} rn_rate_info;
+// Of number `index` of the rates that devices like "cuda:0" have of their own; NULL: they have not
+// so many.
+RN_API const rn_rate_info *rn_device_rate_info(const char *target, uint32_t index);
 
 // This process's CPUs: threads, kernels, and rates that are modest guesses until they are set.
 RN_API const rn_device_caps *rn_cpu_caps(void);

@@ -6,6 +6,8 @@
 #ifndef RN_DEVICE_KERNEL_H
 #define RN_DEVICE_KERNEL_H
 
+#include <ration/device.h>
+
 #include "graph/op.h"
 
 typedef struct rn_kernel {
@@ -13,26 +15,18 @@ typedef struct rn_kernel {
     uint64_t (*workspace)(const rn_call *call); // NULL: none
 } rn_kernel;
 
-// How one launch of a product is cut into tiles: a block has a tile of weights' rows and tokens,
-// and walks along columns. What it must bring for each column are the tile's two sides.
-typedef struct rn_product_cut {
-    uint64_t blocks;
-    uint64_t columns;       // that a block walks along
-    uint32_t rows, tokens;  // of a tile
-    uint32_t together;      // blocks that a multiprocessor has at once
-    uint32_t weights;       // that the launch takes, of those in tiles: in their order
-    uint64_t partial_bytes; // of sums of parts, which another launch joins; 0: there are no parts
-} rn_product_cut;
-enum { RN_PRODUCT_CUTS = 3 };
+typedef struct rn_backend rn_backend; // device/registry.h
 
 // What the planner may know of a device: a plain value, so that planning needs no device.
-typedef struct rn_device_caps {
+struct rn_device_caps {
     char name[32];       // "cpu", "sim"
     char hardware[64];   // "NVIDIA H200"; "": the name says all
     rn_device_id device; // of the ledger
     uint32_t threads;
     uint64_t memory_bytes;    // 0: no limit of its own
     const rn_kernel *kernels; // (RN_OP_COUNT)
+    const rn_backend
+        *backend; // whose device it is; NULL: nobody's, the common rates are all it has
     // The layout in which input `input` of `op` wants a weight of this dtype; PLAIN for anything
     // else.
     rn_layout (*weight_layout)(const rn_call *call, uint32_t input);
@@ -46,26 +40,20 @@ typedef struct rn_device_caps {
     uint64_t row_table_bytes;
     // Weights of a block are read in units of up to so many bytes; 0: 4 MiB.
     uint64_t unit_bytes;
-    bool fuses;               // has kernels for PROJECT* and ATTEND: graphs are rewritten (fuse.h)
-    uint32_t multiprocessors; // among which products are cut; 0: as if evenly
-    // The launches of a product with weights in tiles, at most RN_PRODUCT_CUTS; 0: it is not cut
-    // into tiles (few rows). Reads no data. NULL: as if evenly.
-    uint32_t (*cut_product)(const rn_call *call, uint32_t multiprocessors, rn_product_cut *out);
+    bool fuses; // has kernels for PROJECT* and ATTEND: graphs are rewritten (graph/fuse.h)
     // Measured rates (`ration calibrate`), never 0.
     double flops;               // f32 multiply-adds count two
     double quantized_flops;     // int8 products
     double memory_bytes_second; // reading weights
     double disk_bytes_second;
-    double link_bytes_second;     // host to device
-    double step_seconds;          // fixed cost of a kernel
-    double product_rows;          // a product takes as long as one of so many rows more
-    double unpack_weights_second; // of weights of four bits in tiles; 0: as fast as memory
-    double unpack_bytes_second;   // of weights of eight bits in tiles; 0: as fast as memory
-    double attend_flops;          // attention of many rows where it fuses; 0: as products
-    double attend_seconds;        // what that takes at least, beside its kernels
-    double run_seconds;           // the host's part of a run, beside its outputs'
-    double beside_link; // the CPU's: of its speed, what it has while a link is busy; 0: all
-    double link_share;  // of its link's rate, what is left while the CPU computes; 0: all
-} rn_device_caps;
+    double link_bytes_second; // host to device
+    double step_seconds;      // fixed cost of a kernel
+    double product_rows;      // a product takes as long as one of so many rows more
+    double run_seconds;       // the host's part of a run, beside its outputs'
+    double beside_link;       // the CPU's: of its speed, what it has while a link is busy; 0: all
+    double link_share;        // of its link's rate, what is left while the CPU computes; 0: all
+    double
+        own[RN_OWN_RATES]; // what else its back end counts with: rn_backend.rates, and behind them
+};
 
 #endif

@@ -10,6 +10,15 @@ const rn_backend *rn_backend_find(rn_str name) {
     return NULL;
 }
 
+const rn_backend *rn_backend_of(const char *target) {
+    return rn_backend_find((rn_str){target, strcspn(target, ":")});
+}
+
+const rn_rate_info *rn_device_rate_info(const char *target, uint32_t index) {
+    const rn_backend *backend = rn_backend_of(target);
+    return backend && index < backend->rate_count ? &backend->rates[index].info : NULL;
+}
+
 const rn_backend *rn_backend_auto(uint32_t rank) {
     for (const rn_backend *const *b = rn_backends; *b; b++)
         if (rank > 0 && (*b)->auto_rank == rank) return *b;

@@ -11,11 +11,25 @@
 #define RN_DEVICE_REGISTRY_H
 
 #include "base/str.h"
+#include "device/cost.h"
 #include "device/device.h"
 
 #include <stddef.h>
 
-typedef struct rn_backend rn_backend;
+// A rate that one back end alone has: a number of rn_device_caps.own.
+typedef struct rn_own_rate {
+    rn_rate_info info;
+    const char *key; // in the file of rates, ...
+    double unit;     // ... as a whole number of these
+    // How `ration calibrate` finds it: the rate with which `cost` says what was timed.
+    enum {
+        RN_RATE_FROM_ONE_ROW,        // products of one row with weights of `dtype`
+        RN_RATE_FROM_ATTENTION,      // what more keys take
+        RN_RATE_FROM_ATTENTION_FLOOR // in seconds: the rest of what few keys take
+    } from;
+    rn_dtype dtype;
+    const char *what; // for progress, of those from products
+} rn_own_rate;
 
 enum { RN_TARGET_OWN_BYTES = 512 };
 
@@ -41,6 +55,11 @@ struct rn_backend {
     // `threads` of the host (0: all) compute or pack weights. RN_DEVICE: it is not there;
     // RN_NOT_FOUND: a file of it is not; RN_UNSUPPORTED: this build has nothing to run on it.
     rn_status (*open)(const rn_target *target, uint32_t threads, rn_device **out);
+
+    // Seconds of a call on one of its devices; pure. NULL: rn_cost_roofline.
+    double (*cost)(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
+    const rn_own_rate *rates; // (rate_count): the first of caps.own
+    uint32_t rate_count;
 };
 
 // All of them, NULL behind the last.
@@ -48,6 +67,8 @@ extern const rn_backend *const rn_backends[];
 
 // NULL: there is none of this name.
 const rn_backend *rn_backend_find(rn_str name);
+// Of a device's or target's name: "cuda:0".
+const rn_backend *rn_backend_of(const char *target);
 // The one that "auto" tries as number `rank`, from 1; NULL: there are not so many.
 const rn_backend *rn_backend_auto(uint32_t rank);
 // "cpu, cuda, cuda:N and sim", cut where there is no room.

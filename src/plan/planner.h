@@ -17,6 +17,7 @@
 #define RN_PLAN_PLANNER_H
 
 #include "base/stop.h"
+#include "device/cost.h"
 #include "plan/plan.h"
 
 enum {
@@ -131,11 +132,6 @@ typedef struct rn_plan_liveness {
     uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN
 } rn_plan_liveness;
 
-// A typical job: rows that come first, runs of one row that follow. {0}: not known.
-typedef struct rn_workload {
-    uint64_t rows, passes;
-} rn_workload;
-
 typedef struct rn_binding {
     bool is_made, is_live;
     uint64_t rows;
@@ -242,7 +238,6 @@ uint32_t rn_stream_follower(const rn_stream *stream, uint32_t use, bool *out_nex
 
 // ---- time (cost.c) ------------------------------------------------------------------------------
 
-double rn_cost_call(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
 // The host's part of a run on a device of its own memory, of which so many bytes come back; else 0.
 double rn_cost_outputs(const rn_device_caps *caps, uint64_t bytes);
 // To bring `file_bytes` of a weight, `bytes` in the device's layout, into the arena: from disk, or

@@ -10,7 +10,7 @@
 
 #include <ration/calibrate.h>
 
-#include "device/device.h"
+#include "device/registry.h"
 
 // Makes the folders on the way to a file.
 RN_MUST_USE rn_status rn_rates_make_folders(const char *path);
@@ -102,7 +102,7 @@ enum { RN_DRILL_PATTERN = 32 * 2039, RN_DRILL_NUMBERS = 2 * RN_DRILL_PATTERN * s
 
 // ---- a device (rates_device.c) ------------------------------------------------------------------
 
-// What plan/cost.c says that all calls take, each once.
+// What plans count that all calls take, each once.
 double rn_drill_predict(const rn_drill *drill, const rn_device_caps *caps);
 // Finds the rate, one of *caps, with which it says `seconds`; at most 1e18.
 void rn_drill_fit(const rn_drill *drill, double seconds, rn_device_caps *caps, double *rate);

@@ -1,14 +1,13 @@
 // rates_device.c — a device with memory of its own, measured through its interface alone.
 //
-// A rate is what the planner must count with (plan/cost.c) to foretell what was measured: calls are
-// timed, and the rate is looked for that makes rn_cost_call say the same. So whatever a call costs
-// beside what a rate stands for is counted once, and this file does not know how. Products of many
-// rows are those of a model's layer, for a gate or a norm before it takes its time, too.
+// A rate is what the planner must count with (device/cost.h) to foretell what was measured: calls
+// are timed, and the rate is looked for that makes rn_cost_call say the same. So whatever a call
+// costs beside what a rate stands for is counted once, and this file does not know how. Products of
+// many rows are those of a model's layer, for a gate or a norm before it takes its time, too.
 #include "runtime/rates.h"
 
 #include "base/checked.h"
 #include "memory/account.h"
-#include "plan/planner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -177,15 +176,16 @@ static rn_status measure_products(meter *m) {
                           .count = 4,
                           .fused = m->caps.fuses};
     rn_device_caps *caps = &m->caps;
-    caps->unpack_weights_second = caps->unpack_bytes_second = 0;
+    const rn_backend *backend = caps->backend;
+    for (uint32_t i = 0; i < backend->rate_count; i++)
+        if (backend->rates[i].from == RN_RATE_FROM_ONE_ROW) caps->own[i] = 0;
     caps->flops = caps->quantized_flops = MOST; // the arithmetic of one row is nothing
     RN_TRY(measure_rate(m, "device memory", one, &caps->memory_bytes_second));
-    one.dtype = RN_DTYPE_Q4_0;
-    if (caps->fuses)
-        RN_TRY(measure_rate(m, "unpacking of weights", one, &caps->unpack_weights_second));
-    one.dtype = RN_DTYPE_Q8_0;
-    if (caps->fuses)
-        RN_TRY(measure_rate(m, "unpacking of q8_0 weights", one, &caps->unpack_bytes_second));
+    for (uint32_t i = 0; i < backend->rate_count; i++) {
+        if (backend->rates[i].from != RN_RATE_FROM_ONE_ROW) continue;
+        one.dtype = backend->rates[i].dtype;
+        RN_TRY(measure_rate(m, backend->rates[i].what, one, &caps->own[i]));
+    }
     RN_TRY(measure_rate(m, "bf16 products", many, &caps->flops));
     many.dtype = RN_DTYPE_Q8_0;
     return measure_rate(m, "products with q8_0 weights", many, &caps->quantized_flops);
@@ -194,7 +194,8 @@ static rn_status measure_products(meter *m) {
 // ---- attention ----------------------------------------------------------------------------------
 
 // A prompt's rows at the end of so many keys: *out_flops, that the planner counts for it.
-static rn_status time_attention(meter *m, uint64_t keys, double *out_flops, double *out_seconds) {
+static rn_status time_attention(meter *m, uint32_t rate, uint64_t keys, double *out_flops,
+                                double *out_seconds) {
     const rn_rates_sizes *sizes = m->sizes;
     rn_drill_attention kind = {.rows = sizes->prompt_rows,
                                .keys = keys,
@@ -206,10 +207,17 @@ static rn_status time_attention(meter *m, uint64_t keys, double *out_flops, doub
     rn_status s = rn_drill_begin_attention(&drill, m->device, m->queue, &kind);
     if (s == RN_OK) s = rn_drill_time(&drill, m->options, ATTENDS, m->sizes->seconds, out_seconds);
     *out_seconds /= ATTENDS;
-    one.attend_flops = 1; // nothing else takes seconds
+    one.own[rate] = 1; // nothing else takes seconds
     if (s == RN_OK) *out_flops = rn_drill_predict(&drill, &one);
     rn_drill_end(&drill);
     return s;
+}
+
+// The back end's own rate that is found in this way; RN_OWN_RATES: it has none.
+static uint32_t find_rate(const rn_backend *backend, int from) {
+    for (uint32_t i = 0; i < backend->rate_count; i++)
+        if ((int)backend->rates[i].from == from) return i;
+    return RN_OWN_RATES;
 }
 
 // What more keys take is arithmetic; the rest of what few take is there however few they are.
@@ -217,13 +225,16 @@ static rn_status measure_attention(meter *m) {
     uint64_t few = rn_round_up(m->sizes->prompt_rows, RN_DRILL_PAGE);
     double flops[2] = {0}, seconds[2] = {0};
     rn_device_caps *caps = &m->caps;
+    uint32_t rate = find_rate(caps->backend, RN_RATE_FROM_ATTENTION);
+    uint32_t floor = find_rate(caps->backend, RN_RATE_FROM_ATTENTION_FLOOR);
+    if (rate == RN_OWN_RATES) return RN_OK;
     RN_TRY(rn_rates_tell(m->options, "attention"));
-    RN_TRY(time_attention(m, few, &flops[0], &seconds[0]));
-    RN_TRY(time_attention(m, m->sizes->keys, &flops[1], &seconds[1]));
+    RN_TRY(time_attention(m, rate, few, &flops[0], &seconds[0]));
+    RN_TRY(time_attention(m, rate, m->sizes->keys, &flops[1], &seconds[1]));
     double more = seconds[1] - seconds[0];
-    caps->attend_flops = more > 1e-9 ? (flops[1] - flops[0]) / more : caps->flops;
-    double least = seconds[0] - flops[0] / caps->attend_flops - 2 * caps->step_seconds;
-    caps->attend_seconds = least > LEAST_STEP ? least : LEAST_STEP;
+    caps->own[rate] = more > 1e-9 ? (flops[1] - flops[0]) / more : caps->flops;
+    double least = seconds[0] - flops[0] / caps->own[rate] - 2 * caps->step_seconds;
+    if (floor < RN_OWN_RATES) caps->own[floor] = least > LEAST_STEP ? least : LEAST_STEP;
     return RN_OK;
 }
 
@@ -243,7 +254,7 @@ static rn_status measure(meter *m) {
     RN_TRY(m->device->open_queue(m->device, RN_QUEUE_COMPUTE, NULL, &m->queue));
     rn_status s = measure_step(m);
     if (s == RN_OK) s = measure_products(m);
-    if (s == RN_OK && m->caps.fuses) s = measure_attention(m);
+    if (s == RN_OK) s = measure_attention(m);
     rn_queue_destroy(m->queue);
     return s;
 }
@@ -265,14 +276,9 @@ static void keep(const meter *m, rn_rates *rates) {
                                      .disk_bytes_second = rates->cpu.disk_bytes_second,
                                      .link_bytes_second = caps->link_bytes_second,
                                      .step_seconds = caps->step_seconds,
-                                     .unpack_weights_second = caps->unpack_weights_second,
-                                     .unpack_bytes_second = caps->unpack_bytes_second,
                                      .run_seconds = caps->run_seconds,
                                      .link_share = m->link.link_share}};
-    if (caps->fuses) {
-        d->rates.attend_flops = caps->attend_flops;
-        d->rates.attend_seconds = caps->attend_seconds;
-    }
+    memcpy(d->rates.own, caps->own, caps->backend->rate_count * sizeof *caps->own);
     memcpy(d->name, caps->name, sizeof d->name);
     memcpy(d->hardware, caps->hardware, sizeof d->hardware);
 }

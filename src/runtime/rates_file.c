@@ -4,7 +4,8 @@
 //     {"threads": 2, "cpu_level": "avx512", "flops": 61000000000, ..., "step_ns": 1800,
 //      "devices": {"cuda:0": {"hardware": "NVIDIA H200", "flops": 520000000000000, ...}}}
 //
-// Files from before there were devices have none. A device has no disk: it is the host's. What was
+// A device's own rates have the names that its back end gives them (device/registry.h). Files from
+// before there were devices have none. A device has no disk: it is the host's. What was
 // measured for a tenth of a second only (rates_quick.c) has "quick": 1, and maybe no disk.
 #include "runtime/rates.h"
 
@@ -64,11 +65,7 @@ static const field fields[] = {
     {"disk_bytes_second", RATE(disk_bytes_second), 1, true, false},
     {"link_bytes_second", RATE(link_bytes_second), 1, false, false},
     {"step_ns", RATE(step_seconds), 1e-9, false, false},
-    {"unpack_weights_second", RATE(unpack_weights_second), 1, false, true},
-    {"unpack_bytes_second", RATE(unpack_bytes_second), 1, false, true},
     {"beside_link_percent", RATE(beside_link), 0.01, false, true},
-    {"attend_flops", RATE(attend_flops), 1, false, true},
-    {"attend_ns", RATE(attend_seconds), 1e-9, false, true},
     {"run_ns", RATE(run_seconds), 1e-9, false, true},
     {"link_share_percent", RATE(link_share), 0.01, false, true},
 };
@@ -94,6 +91,16 @@ static void write_fields(rn_device_rates of, bool is_host, rn_json *json) {
     }
 }
 
+// What the device's back end has beside them.
+static void write_own(const rn_rates_device *device, rn_json *json) {
+    const rn_backend *backend = rn_backend_of(device->name);
+    for (uint32_t i = 0; backend && i < backend->rate_count; i++) {
+        double value = device->rates.own[i];
+        if (value != 0)
+            rn_json_u64(json, backend->rates[i].key, round_rate(value / backend->rates[i].unit));
+    }
+}
+
 static void write_devices(const rn_rates *rates, rn_json *json) {
     if (rates->device_count == 0) return;
     rn_json_object(json, "devices");
@@ -101,6 +108,7 @@ static void write_devices(const rn_rates *rates, rn_json *json) {
         rn_json_object(json, rates->devices[i].name);
         rn_json_string(json, "hardware", rates->devices[i].hardware);
         write_fields(rates->devices[i].rates, false, json);
+        write_own(&rates->devices[i], json);
         rn_json_end(json);
     }
     rn_json_end(json);
@@ -164,13 +172,21 @@ static rn_status read_text(rn_json_reader *reader, const char *name, char *out, 
     return copy_text(item.text, name, out, bytes);
 }
 
-// What has no such name is a later version's.
-static rn_status read_field(rn_json_reader *reader, rn_str key, rn_device_rates *of) {
+// What has no such name is a later version's. `backend` may be NULL.
+static rn_status read_field(rn_json_reader *reader, rn_str key, const rn_backend *backend,
+                            rn_device_rates *of) {
     uint64_t number;
     for (int i = 0; i < FIELD_COUNT; i++) {
         if (!rn_str_equal(key, rn_str_from(fields[i].name))) continue;
         RN_TRY(read_number(reader, fields[i].name, MOST, &number));
         *number_of(of, &fields[i]) = (double)number * fields[i].unit;
+        return RN_OK;
+    }
+    for (uint32_t i = 0; backend && i < backend->rate_count; i++) {
+        const rn_own_rate *rate = &backend->rates[i];
+        if (!rn_str_equal(key, rn_str_from(rate->key))) continue;
+        RN_TRY(read_number(reader, rate->key, MOST, &number));
+        of->own[i] = (double)number * rate->unit;
         return RN_OK;
     }
     return rn_json_skip(reader);
@@ -186,6 +202,7 @@ static rn_status check_fields(rn_device_rates *of, bool has_disk, const char *wh
 }
 
 static rn_status read_device(rn_json_reader *reader, rn_rates_device *of) {
+    const rn_backend *backend = rn_backend_of(of->name);
     RN_TRY(rn_json_expect(reader, RN_JSON_OBJECT, NULL));
     for (;;) {
         rn_json_item item;
@@ -194,7 +211,7 @@ static rn_status read_device(rn_json_reader *reader, rn_rates_device *of) {
         if (rn_str_equal(item.text, RN_STR("hardware")))
             RN_TRY(read_text(reader, "hardware", of->hardware, sizeof of->hardware));
         else
-            RN_TRY(read_field(reader, item.text, &of->rates));
+            RN_TRY(read_field(reader, item.text, backend, &of->rates));
     }
 }
 
@@ -233,7 +250,7 @@ static rn_status read_key(rn_json_reader *reader, rn_str key, rn_rates *rates) {
         rates->quick = true;
         return RN_OK;
     }
-    if (!rn_str_equal(key, RN_STR("threads"))) return read_field(reader, key, &rates->cpu);
+    if (!rn_str_equal(key, RN_STR("threads"))) return read_field(reader, key, NULL, &rates->cpu);
     RN_TRY(read_number(reader, "threads", UINT32_MAX, &number));
     rates->threads = (uint32_t)number;
     return RN_OK;

@@ -68,12 +68,10 @@ void rn_device_use_rates(rn_device *device, const rn_device_rates *rates) {
     caps->disk_bytes_second = rates->disk_bytes_second;
     caps->link_bytes_second = rates->link_bytes_second;
     caps->step_seconds = rates->step_seconds;
-    caps->unpack_weights_second = rates->unpack_weights_second;
-    caps->unpack_bytes_second = rates->unpack_bytes_second;
-    use_known(&caps->attend_flops, rates->attend_flops);
-    use_known(&caps->attend_seconds, rates->attend_seconds);
     use_known(&caps->run_seconds, rates->run_seconds);
     use_known(&caps->link_share, rates->link_share);
+    for (uint32_t i = 0; caps->backend && i < caps->backend->rate_count; i++)
+        use_known(&caps->own[i], rates->own[i]);
 }
 
 rn_rates_source rn_rates_apply(rn_device *device) {

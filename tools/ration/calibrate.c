@@ -21,21 +21,22 @@ static void print_cpu(const rn_rates *r) {
     printf("  a kernel       %6.1f us       at least\n", r->cpu.step_seconds * 1e6);
 }
 
+// Rates that only devices of its kind have.
+static void print_own(const rn_rates_device *d) {
+    const rn_rate_info *info;
+    for (uint32_t i = 0; (info = rn_device_rate_info(d->name, i)); i++)
+        if (d->rates.own[i] > 0)
+            printf("  %-14s %6.1f %-8s %s\n", info->label, d->rates.own[i] / info->scale,
+                   info->unit, info->note);
+}
+
 static void print_device(const rn_device_rates *host, const rn_rates_device *d) {
     printf("%s%s%s\n", d->name, d->hardware[0] ? ", " : "", d->hardware);
     printf("  bf16 products  %6.1f TFLOP/s  of 512 rows, in whole tiles\n", d->rates.flops / 1e12);
     printf("  q8_0 products  %6.1f TFLOP/s\n", d->rates.quantized_flops / 1e12);
     printf("  memory         %6.1f GB/s     weights, for a product of one row\n",
            d->rates.memory_bytes_second / 1e9);
-    if (d->rates.unpack_weights_second > 0)
-        printf("  unpacking      %6.1f G/s      q4_0 weights, for the same\n",
-               d->rates.unpack_weights_second / 1e9);
-    if (d->rates.unpack_bytes_second > 0)
-        printf("                 %6.1f G/s      q8_0 weights\n",
-               d->rates.unpack_bytes_second / 1e9);
-    if (d->rates.attend_flops > 0)
-        printf("  attention      %6.1f TFLOP/s  of 512 rows, and %.1f us at least\n",
-               d->rates.attend_flops / 1e12, d->rates.attend_seconds * 1e6);
+    print_own(d);
     printf("  link           %6.1f GB/s     from the host\n", d->rates.link_bytes_second / 1e9);
     if (d->rates.link_share > 0)
         printf("  beside link    %6.0f %%        of the CPU's speed, %.0f %% of the link's\n",
@@ -65,12 +66,11 @@ static void write_device(const rn_rates_device *d, rn_json *json) {
     rn_json_f64(json, "memory_bytes_second", d->rates.memory_bytes_second);
     rn_json_f64(json, "link_bytes_second", d->rates.link_bytes_second);
     rn_json_f64(json, "step_seconds", d->rates.step_seconds);
-    write_known(json, "unpack_weights_second", d->rates.unpack_weights_second);
-    write_known(json, "unpack_bytes_second", d->rates.unpack_bytes_second);
-    write_known(json, "attend_flops", d->rates.attend_flops);
-    write_known(json, "attend_seconds", d->rates.attend_seconds);
     write_known(json, "run_seconds", d->rates.run_seconds);
     write_known(json, "link_share", d->rates.link_share);
+    const rn_rate_info *info;
+    for (uint32_t i = 0; (info = rn_device_rate_info(d->name, i)); i++)
+        write_known(json, info->name, d->rates.own[i]);
     rn_json_end(json);
 }
 

@@ -34,6 +34,7 @@ static rn_device_caps make_caps(uint32_t threads) {
         .device = RN_DEVICE_HOST,
         .threads = threads,
         .kernels = rn_cpu_kernels,
+        .backend = &rn_cpu_backend,
         .weight_layout = rn_cpu_weight_layout,
         .raw_weight_bytes = RAW_WEIGHT_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,

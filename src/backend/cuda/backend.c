@@ -1,4 +1,5 @@
 // backend.c — the descriptor of NVIDIA's GPUs: cuda, cuda:N.
+#include "backend/cuda/cost.h"
 #include "backend/cuda/cuda.h"
 
 #include <ration/cuda.h>
@@ -37,4 +38,7 @@ const rn_backend rn_cuda_backend = {
     .auto_rank = 1,
     .parse = parse,
     .open = open_cuda,
+    .cost = rn_cuda_cost,
+    .rates = rn_cuda_rates,
+    .rate_count = RN_CUDA_RATES,
 };

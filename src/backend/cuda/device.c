@@ -176,13 +176,12 @@ static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
         .device = gpu->cuda.id,
         .memory_bytes = gpu->cuda.total_bytes,
         .kernels = rn_cuda_kernels,
+        .backend = &rn_cuda_backend,
         .weight_layout = rn_cuda_weight_layout,
         .own_memory = true,
         .unit_bytes = UNIT_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,
         .fuses = true,
-        .multiprocessors = gpu->traits.has_wgmma ? gpu->traits.multiprocessors : 0,
-        .cut_product = rn_cuda_cut_product,
     };
     snprintf(caps->name, sizeof caps->name, "%s", found->name);
     snprintf(caps->hardware, sizeof caps->hardware, "%.63s", found->model);

@@ -6,6 +6,7 @@
 //
 // All of them mean the same (kernels/args.h), so a row does not notice which one made it. Weights
 // of one x are multiplied in one launch where they have one form.
+#include "backend/cuda/cost.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/rows.h"
 

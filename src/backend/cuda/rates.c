@@ -1,5 +1,6 @@
 // rates.c — how fast a GPU is, until somebody measures: the clocks times a share that kernels
 // reach.
+#include "backend/cuda/cost.h"
 #include "backend/cuda/cuda.h"
 
 #define MEMORY_SHARE        0.85
@@ -41,7 +42,8 @@ void rn_gpu_guess_rates(const rn_gpu *gpu, rn_device_caps *caps) {
     caps->link_bytes_second = LINK_BYTES_SECOND;
     caps->step_seconds = STEP_SECONDS;
     caps->product_rows = PRODUCT_ROWS;
-    caps->attend_flops = caps->flops * ATTEND_SHARE;
-    caps->attend_seconds = ATTEND_SECONDS;
     caps->run_seconds = RUN_SECONDS;
+    caps->own[RN_CUDA_ATTEND_FLOPS] = caps->flops * ATTEND_SHARE;
+    caps->own[RN_CUDA_ATTEND_SECONDS] = ATTEND_SECONDS;
+    caps->own[RN_CUDA_MULTIPROCESSORS] = gpu->traits.has_wgmma ? gpu->traits.multiprocessors : 0;
 }

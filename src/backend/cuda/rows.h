@@ -16,8 +16,6 @@ rn_status rn_cuda_matmul(const rn_call *call);
 uint64_t rn_cuda_matmul_workspace(const rn_call *call);
 rn_status rn_cuda_project(const rn_call *call); // PROJECT, PROJECT_THREE, PROJECT_GATED
 uint64_t rn_cuda_project_workspace(const rn_call *call);
-// rn_device_caps.cut_product, for devices with wgmma.
-uint32_t rn_cuda_cut_product(const rn_call *call, uint32_t multiprocessors, rn_product_cut *out);
 
 // ---- attend.c -----------------------------------------------------------------------------------
 rn_status rn_cuda_attend(const rn_call *call);

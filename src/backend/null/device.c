@@ -37,6 +37,7 @@ static rn_status fill_caps(rn_device_caps *caps) {
         .name = "null",
         .threads = 1,
         .kernels = rn_null_kernels,
+        .backend = &rn_null_backend,
         .weight_layout = weight_layout,
         .own_memory = true,
         .flops = 1e9,

@@ -159,6 +159,7 @@ static rn_status fill_caps(sim_device *sim) {
     rn_device_caps *caps = &sim->base.caps;
     *caps = *rn_cpu_caps();
     memcpy(caps->name, "sim", sizeof "sim");
+    caps->backend = &rn_sim_backend;
     caps->threads = sim->options.threads ? sim->options.threads : 1;
     caps->memory_bytes = sim->options.memory_bytes;
     caps->own_memory = true;

@@ -3,6 +3,8 @@
 #include "support.h"
 
 #include "backend/cuda/kernels/product_many.h"
+#include "backend/cuda/cost.h"
+#include "backend/cuda/cuda.h"
 #include "backend/cuda/rows.h"
 #include "plan/planner.h"
 
@@ -149,9 +151,8 @@ static void the_products_of_a_layer_take_what_they_took(void **state) {
         {RN_DTYPE_Q8_0, 32, 110.9},  {RN_DTYPE_Q4_0, 512, 478.1}, {RN_DTYPE_Q4_0, 256, 306.0},
         {RN_DTYPE_Q4_0, 128, 199.0},
     };
-    rn_device_caps caps = {.fuses = true,
-                           .multiprocessors = MULTIPROCESSORS,
-                           .cut_product = rn_cuda_cut_product,
+    rn_device_caps caps = {.backend = &rn_cuda_backend,
+                           .own = {[RN_CUDA_MULTIPROCESSORS] = MULTIPROCESSORS},
                            .flops = 605e12,
                            .quantized_flops = 605e12,
                            .memory_bytes_second = 4705e9,

@@ -4,6 +4,7 @@
 #include "support.h"
 #include "../../fake_cuda/fake_cuda.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/cost.h"
 #include "backend/cuda/rows.h"
 #include "base/fault.h"
 
@@ -126,11 +127,12 @@ static void device_knows_what_it_is_like(void **state) {
     assert_int_equal(1, caps->threads);
     assert_true(caps->flops > 0 && caps->quantized_flops > 0 && caps->link_bytes_second > 0 &&
                 caps->disk_bytes_second > 0 && caps->step_seconds > 0);
-    assert_true(caps->attend_flops > 0 && caps->attend_flops < caps->flops &&
-                caps->attend_seconds > 0 && caps->run_seconds > 0);
-    assert_true(caps->cut_product == rn_cuda_cut_product);
-    assert_int_equal(rn_gpu_of(device)->traits.multiprocessors, caps->multiprocessors);
-    assert_true(caps->multiprocessors > 0);
+    assert_true(caps->own[RN_CUDA_ATTEND_FLOPS] > 0 &&
+                caps->own[RN_CUDA_ATTEND_FLOPS] < caps->flops &&
+                caps->own[RN_CUDA_ATTEND_SECONDS] > 0 && caps->run_seconds > 0);
+    assert_ptr_equal(&rn_cuda_backend, caps->backend);
+    assert_true(rn_gpu_of(device)->traits.multiprocessors > 0);
+    assert_true(rn_gpu_of(device)->traits.multiprocessors == caps->own[RN_CUDA_MULTIPROCESSORS]);
     assert_true(caps->memory_bytes_second == 2 * 1e9 * 1024 / 8 * 0.85);
     assert_true(rn_gpu_of(device)->traits.has_wgmma);
     rn_device_destroy(device);

@@ -3,6 +3,7 @@
 #include "support.h"
 #include "../../fake_cuda/fake_cuda.h"
 #include "backend/cuda/queue.h"
+#include "backend/cuda/cost.h"
 #include "backend/cuda/rows.h"
 
 #include <stdio.h>
@@ -180,7 +181,7 @@ static void a_driver_that_compiles_ptx_is_taken_for_an_older_device(void **state
         open_device(90, HOPPER);
         assert_ok(multiply(100, RN_DTYPE_F16));
         assert_int_equal(forced, strstr(launched, "rn_product_mma_f16") != NULL);
-        assert_int_equal(forced, device->caps.multiprocessors == 0);
+        assert_int_equal(forced, device->caps.own[RN_CUDA_MULTIPROCESSORS] == 0);
         close_device();
     }
     unsetenv("CUDA_FORCE_PTX_JIT");

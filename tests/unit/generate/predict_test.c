@@ -3,6 +3,8 @@
 // Rates and facts are an H200's, of one call of bench/gpu (bench/results/2026-11-16-h200.md).
 #include "support.h"
 
+#include "backend/cuda/cost.h"
+#include "backend/cuda/cuda.h"
 #include "backend/cuda/rows.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -17,8 +19,7 @@ static rn_device_caps h200(void) {
                             .unit_bytes = 64 << 20,
                             .row_table_bytes = 1 << 20,
                             .fuses = true,
-                            .multiprocessors = 132,
-                            .cut_product = rn_cuda_cut_product,
+                            .backend = &rn_cuda_backend,
                             .flops = 637.3e12,
                             .quantized_flops = 616.7e12,
                             .memory_bytes_second = 4768.7e9,
@@ -26,11 +27,12 @@ static rn_device_caps h200(void) {
                             .link_bytes_second = 55.3e9,
                             .step_seconds = 1.825e-6,
                             .product_rows = 16,
-                            .unpack_weights_second = 6504.6e9,
-                            .unpack_bytes_second = 4336.8e9,
-                            .attend_flops = 221.2e12,
-                            .attend_seconds = 22.2e-6,
-                            .run_seconds = 14.8e-6};
+                            .run_seconds = 14.8e-6,
+                            .own = {[RN_CUDA_UNPACK_WEIGHTS] = 6504.6e9,
+                                    [RN_CUDA_UNPACK_BYTES] = 4336.8e9,
+                                    [RN_CUDA_ATTEND_FLOPS] = 221.2e12,
+                                    [RN_CUDA_ATTEND_SECONDS] = 22.2e-6,
+                                    [RN_CUDA_MULTIPROCESSORS] = 132}};
 }
 
 typedef struct fact {

@@ -1,17 +1,20 @@
 // cost_test.c — what the seconds of a call depend on, and what they do not.
 #include "plan_fixture.h"
 
+#include "backend/cuda/cost.h"
+#include "backend/cuda/cuda.h"
+
 #include <math.h>
 
 // 1 byte/ns of memory, 1 flop/ns, 4 quantised ones; a microsecond a step.
-static rn_device_caps caps_of(bool fuses) {
+static rn_device_caps caps_of(bool is_gpu) {
     rn_device_caps caps = paper_caps();
     caps.flops = 1e9;
     caps.quantized_flops = 4e9;
     caps.memory_bytes_second = 1e9;
     caps.step_seconds = 1e-6;
     caps.product_rows = 8;
-    caps.fuses = fuses;
+    caps.backend = is_gpu ? &rn_cuda_backend : NULL;
     return caps;
 }
 
@@ -20,7 +23,11 @@ static void assert_near(double expected, double seconds) {
         fail_msg("%.12g s, not %.12g", seconds, expected);
 }
 
+static rn_product_cut told; // how the product is cut; no blocks: not at all
+static bool is_told;        // else as the device would
+
 static double seconds_of(const rn_device_caps *caps, const rn_call *call) {
+    if (is_told) return rn_cuda_cost_product(caps, call, &told, told.blocks > 0);
     return rn_cost_call(caps, call, (rn_workload){0});
 }
 
@@ -49,9 +56,10 @@ static const rn_call *make_product(product *p, uint64_t rows, uint64_t n, uint64
 // How many waits for a launch are in it: all else takes no time here.
 static double launches_of(const rn_device_caps *caps, const rn_call *call) {
     rn_device_caps quick = *caps;
-    quick.flops = quick.quantized_flops = quick.attend_flops = quick.memory_bytes_second = 1e30;
-    quick.unpack_weights_second = quick.unpack_bytes_second = 0;
-    quick.attend_seconds = 0;
+    quick.flops = quick.quantized_flops = quick.own[RN_CUDA_ATTEND_FLOPS] =
+        quick.memory_bytes_second = 1e30;
+    quick.own[RN_CUDA_UNPACK_WEIGHTS] = quick.own[RN_CUDA_UNPACK_BYTES] = 0;
+    quick.own[RN_CUDA_ATTEND_SECONDS] = 0;
     quick.step_seconds = 1;
     return floor(seconds_of(&quick, call) + 0.5);
 }
@@ -169,12 +177,13 @@ static void quantised_tiles_take_as_long_as_unpacking_them(void **state) {
         product p;
         const rn_call *call = make_product(&p, 1, 64, 128, forms[i].dtype, RN_LAYOUT_TILES);
         double unbound = work_of(&caps, call);
-        caps.unpack_weights_second = caps.unpack_bytes_second = 1e12; // faster than memory
+        caps.own[RN_CUDA_UNPACK_WEIGHTS] = caps.own[RN_CUDA_UNPACK_BYTES] =
+            1e12; // faster than memory
         assert_near(unbound, work_of(&caps, call));
-        caps.unpack_weights_second = 1e3;
+        caps.own[RN_CUDA_UNPACK_WEIGHTS] = 1e3;
         assert_true((work_of(&caps, call) > 2 * unbound) == forms[i].by_weights);
-        caps.unpack_weights_second = 1e12;
-        caps.unpack_bytes_second = 1e3;
+        caps.own[RN_CUDA_UNPACK_WEIGHTS] = 1e12;
+        caps.own[RN_CUDA_UNPACK_BYTES] = 1e3;
         assert_true((work_of(&caps, call) > 2 * unbound) == forms[i].by_bytes);
     }
 }
@@ -230,19 +239,10 @@ static void a_lookup_in_tiles_is_no_product(void **state) {
 
 // ---- tiles, many rows ---------------------------------------------------------------------------
 
-static rn_product_cut told; // what the device says; no blocks: nothing
-
-static uint32_t tell_cut(const rn_call *call, uint32_t multiprocessors, rn_product_cut *out) {
-    (void)call;
-    assert_int_equal(10, multiprocessors);
-    *out = told;
-    return told.blocks > 0;
-}
-
 static rn_device_caps caps_that_cut(void) {
     rn_device_caps caps = caps_of(true);
-    caps.multiprocessors = 10;
-    caps.cut_product = tell_cut;
+    is_told = true;
+    caps.own[RN_CUDA_MULTIPROCESSORS] = 10;
     caps.memory_bytes_second = 1e15;
     caps.flops = 1e10;
     caps.quantized_flops = 1e9;
@@ -272,6 +272,7 @@ static void multiprocessors_take_tiles_in_whole_turns(void **state) {
     double few = work_of(&caps, call);
     caps.flops *= 2;
     assert_true(work_of(&caps, call) < 0.55 * few);
+    is_told = false;
 }
 
 static void sums_of_parts_are_written_and_joined(void **state) {
@@ -290,6 +291,7 @@ static void sums_of_parts_are_written_and_joined(void **state) {
     double quick = work_of(&caps, call);
     told.partial_bytes = 0;
     assert_true(quick - work_of(&caps, call) < 1e-6 * (parts - whole));
+    is_told = false;
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -335,7 +337,7 @@ static void one_row_attends_in_two_waits_and_joins_chunks_where_there_are_some(v
         assert_true(before == 0 || (work > 1.8 * before && work < 2.05 * before));
         before = work;
     }
-    caps.attend_seconds = 1; // of many rows
+    caps.own[RN_CUDA_ATTEND_SECONDS] = 1; // of many rows
     assert_near(before, work_of(&caps, &a.call));
 }
 
@@ -344,15 +346,15 @@ static void many_rows_attend_at_a_rate_of_their_own_and_take_some_time_at_least(
     rn_device_caps caps = caps_of(true), other;
     attention a;
     const rn_call *call = make_attention(&a, 21, 100);
-    caps.attend_flops = 1e7;
+    caps.own[RN_CUDA_ATTEND_FLOPS] = 1e7;
     double work = work_of(&caps, call);
     other = caps, other.flops *= 2; // the rate of products
     assert_near(work, work_of(&other, call));
-    other = caps, other.attend_flops *= 2;
+    other = caps, other.own[RN_CUDA_ATTEND_FLOPS] *= 2;
     assert_near(work / 2, work_of(&other, call));
-    caps.attend_seconds = 5e-6;
+    caps.own[RN_CUDA_ATTEND_SECONDS] = 5e-6;
     assert_near(work + 5e-6, work_of(&caps, call));
-    caps.attend_flops = 0; // as products
+    caps.own[RN_CUDA_ATTEND_FLOPS] = 0; // as products
     caps.flops = 1e7;
     assert_near(work + 5e-6, work_of(&caps, call));
 }
@@ -363,7 +365,7 @@ static void a_typical_job_does_not_fill_all_pages(void **state) {
     const rn_workload none = {0};
     rn_workload job = {.rows = 40, .passes = 20};
     attention a;
-    caps.attend_flops = 1e6;
+    caps.own[RN_CUDA_ATTEND_FLOPS] = 1e6;
     caps.step_seconds = 0;
     const rn_call *pass = make_attention(&a, 1, 1000);
     double full = rn_cost_call(&caps, pass, none), typical = rn_cost_call(&caps, pass, job);
@@ -374,10 +376,10 @@ static void a_typical_job_does_not_fill_all_pages(void **state) {
     a.attrs.attention.window = 0;
     job.rows = 100000; // more than there is room for
     assert_near(full, rn_cost_call(&caps, pass, job));
-    caps.attend_flops = 1e15;
+    caps.own[RN_CUDA_ATTEND_FLOPS] = 1e15;
     job.rows = 40; // and only pages with keys are read
     assert_true(rn_cost_call(&caps, pass, job) < 0.2 * rn_cost_call(&caps, pass, none));
-    caps.attend_flops = 1e6;
+    caps.own[RN_CUDA_ATTEND_FLOPS] = 1e6;
     const rn_call *prompt = make_attention(&a, 21, 1000);
     assert_true(rn_cost_call(&caps, prompt, job) < 0.1 * rn_cost_call(&caps, prompt, none));
 }
@@ -388,8 +390,8 @@ static void attention_on_a_cpu_knows_no_job(void **state) {
     rn_device_caps caps = caps_of(false);
     attention a;
     const rn_call *call = make_attention(&a, 1, 1000);
-    caps.attend_flops = 1;
-    caps.attend_seconds = 1;
+    caps.own[RN_CUDA_ATTEND_FLOPS] = 1;
+    caps.own[RN_CUDA_ATTEND_SECONDS] = 1;
     assert_true(rn_cost_call(&caps, call, (rn_workload){40, 20}) == seconds_of(&caps, call));
     assert_true(seconds_of(&caps, call) < 1);
 }

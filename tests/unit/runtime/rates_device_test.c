@@ -2,6 +2,8 @@
 // is kept, and what is given back whatever fails. How fast it is nobody checks.
 #include "support.h"
 
+#include "backend/cuda/cost.h"
+#include "backend/cuda/cuda.h"
 #include "backend/sim/sim.h"
 #include "base/fault.h"
 #include "memory/account.h"
@@ -71,10 +73,10 @@ static void a_device_is_measured_and_nothing_stays(void **state) {
     assert_string_equal("sim", rates.devices[0].name);
     assert_string_equal("A card", rates.devices[0].hardware);
     assert_measured(&rates.devices[0]);
-    assert_true(rates.devices[0].rates.unpack_weights_second == 0); // it has no tiles
-    assert_true(rates.devices[0].rates.unpack_bytes_second == 0);
-    assert_true(rates.devices[0].rates.attend_flops == 0); // nor attention of its own
-    assert_true(rates.devices[0].rates.attend_seconds == 0);
+    assert_true(rates.devices[0].rates.own[RN_CUDA_UNPACK_WEIGHTS] == 0); // it has no tiles
+    assert_true(rates.devices[0].rates.own[RN_CUDA_UNPACK_BYTES] == 0);
+    assert_true(rates.devices[0].rates.own[RN_CUDA_ATTEND_FLOPS] == 0); // nor attention of its own
+    assert_true(rates.devices[0].rates.own[RN_CUDA_ATTEND_SECONDS] == 0);
     assert_true(rates.cpu.beside_link >= 0.1 && rates.cpu.beside_link <= 1);
     assert_true(rates.devices[0].rates.link_share >= 0.1);
     assert_true(rates.devices[0].rates.link_share <= 1);
@@ -245,16 +247,17 @@ static void weights_are_numbers_in_tiles_and_launches_are_replayed(void **state)
     device->caps.kernels = kernels;
     device->caps.weight_layout = want_tiles;
     device->caps.fuses = true;
+    device->caps.backend = &rn_cuda_backend;
     device->open_queue = open_paper_queue;
     uint64_t held = held_by(device);
     assert_ok(rn_rates_measure_sized(device, &few, NULL, &rates));
     assert_int_equal(held, held_by(device));
     assert_false(seen.is_wrong);
     assert_measured(&rates.devices[0]);
-    assert_true(is_rate(rates.devices[0].rates.unpack_weights_second));
-    assert_true(is_rate(rates.devices[0].rates.unpack_bytes_second));
-    assert_true(is_rate(rates.devices[0].rates.attend_flops));
-    assert_true(is_rate(rates.devices[0].rates.attend_seconds));
+    assert_true(is_rate(rates.devices[0].rates.own[RN_CUDA_UNPACK_WEIGHTS]));
+    assert_true(is_rate(rates.devices[0].rates.own[RN_CUDA_UNPACK_BYTES]));
+    assert_true(is_rate(rates.devices[0].rates.own[RN_CUDA_ATTEND_FLOPS]));
+    assert_true(is_rate(rates.devices[0].rates.own[RN_CUDA_ATTEND_SECONDS]));
     // Nine timings, of which each was launched once and recorded once, and a run, only recorded.
     assert_int_equal(10, seen.recorded);
     assert_int_equal(10, seen.forgotten);
@@ -290,15 +293,15 @@ static void assert_rates_found(rn_device *device, rn_dtype dtype, bool unpacks) 
     rn_drill_kind kind = {.rows = 8, .k = 64, .dtype = dtype, .n = {16, 48}, .count = 5};
     caps.flops = caps.quantized_flops = 1e9; // slower than anything else
     caps.memory_bytes_second = 7e12;
-    caps.unpack_weights_second = unpacks ? 3e9 : 0;
+    caps.own[RN_CUDA_UNPACK_WEIGHTS] = unpacks ? 3e9 : 0;
     caps.step_seconds = 1e-7;
     assert_ok(device->open_queue(device, RN_QUEUE_COMPUTE, NULL, &queue));
     assert_ok(rn_drill_begin(&drill, device, queue, &kind));
     assert_found(&drill, &caps, dtype == RN_DTYPE_Q4_0 ? &caps.quantized_flops : &caps.flops);
-    if (unpacks) assert_found(&drill, &caps, &caps.unpack_weights_second);
+    if (unpacks) assert_found(&drill, &caps, &caps.own[RN_CUDA_UNPACK_WEIGHTS]);
     caps.flops = caps.quantized_flops = 1e18;
     caps.memory_bytes_second = 1e9;
-    caps.unpack_weights_second = 0;
+    caps.own[RN_CUDA_UNPACK_WEIGHTS] = 0;
     assert_found(&drill, &caps, &caps.memory_bytes_second);
     rn_drill_end(&drill);
     rn_queue_destroy(queue);
@@ -311,6 +314,7 @@ static void the_rate_that_foretells_a_time_is_found(void **state) {
     assert_rates_found(device, RN_DTYPE_Q4_0, false);
     device->caps.weight_layout = want_tiles;
     device->caps.fuses = true;
+    device->caps.backend = &rn_cuda_backend;
     assert_rates_found(device, RN_DTYPE_BF16, false);
     assert_rates_found(device, RN_DTYPE_Q4_0, true);
     rn_device_destroy(device);

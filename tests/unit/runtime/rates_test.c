@@ -1,6 +1,8 @@
 // rates_test.c — measured rates: where they are kept, what is read back, and what is refused.
 #include "support.h"
 
+#include "backend/cuda/cost.h"
+#include "backend/cuda/cuda.h"
 #include "backend/sim/sim.h"
 #include "base/cpu.h"
 #include "base/fault.h"
@@ -114,10 +116,10 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     rn_rates saved = some_rates(), loaded;
     const char *path = test_own_path("rates.json");
     saved.devices[0] = some_device("cuda:0", "NVIDIA \"H200\" \\");
-    saved.devices[0].rates.unpack_weights_second = 4.7e12;
-    saved.devices[0].rates.unpack_bytes_second = 3.8e12;
-    saved.devices[0].rates.attend_flops = 232e12;
-    saved.devices[0].rates.attend_seconds = 23e-6;
+    saved.devices[0].rates.own[RN_CUDA_UNPACK_WEIGHTS] = 4.7e12;
+    saved.devices[0].rates.own[RN_CUDA_UNPACK_BYTES] = 3.8e12;
+    saved.devices[0].rates.own[RN_CUDA_ATTEND_FLOPS] = 232e12;
+    saved.devices[0].rates.own[RN_CUDA_ATTEND_SECONDS] = 23e-6;
     saved.devices[0].rates.run_seconds = 51e-6;
     saved.devices[0].rates.link_share = 0.93;
     saved.devices[1] = some_device("sim", "");
@@ -136,17 +138,19 @@ static void devices_are_saved_beside_the_cpu(void **state) {
     assert_true(is_near(gpu->rates.memory_bytes_second, 4.1e12));
     assert_true(is_near(gpu->rates.link_bytes_second, 53.2e9));
     assert_true(is_near(gpu->rates.step_seconds, 2.2e-6));
-    assert_true(is_near(gpu->rates.unpack_weights_second, 4.7e12));
-    assert_true(is_near(gpu->rates.unpack_bytes_second, 3.8e12));
-    assert_true(is_near(gpu->rates.attend_flops, 232e12));
-    assert_true(is_near(gpu->rates.attend_seconds, 23e-6));
+    assert_true(is_near(gpu->rates.own[RN_CUDA_UNPACK_WEIGHTS], 4.7e12));
+    assert_true(is_near(gpu->rates.own[RN_CUDA_UNPACK_BYTES], 3.8e12));
+    assert_true(is_near(gpu->rates.own[RN_CUDA_ATTEND_FLOPS], 232e12));
+    assert_true(is_near(gpu->rates.own[RN_CUDA_ATTEND_SECONDS], 23e-6));
     assert_true(is_near(gpu->rates.run_seconds, 51e-6));
     assert_true(is_near(gpu->rates.link_share, 0.93));
     assert_true(is_near(gpu->rates.disk_bytes_second, 1.9e9)); // the host's
     assert_string_equal("sim", sim->name);
     assert_string_equal("", sim->hardware);
-    assert_true(sim->rates.unpack_weights_second == 0 && sim->rates.unpack_bytes_second == 0);
-    assert_true(sim->rates.attend_flops == 0 && sim->rates.attend_seconds == 0);
+    assert_true(sim->rates.own[RN_CUDA_UNPACK_WEIGHTS] == 0 &&
+                sim->rates.own[RN_CUDA_UNPACK_BYTES] == 0);
+    assert_true(sim->rates.own[RN_CUDA_ATTEND_FLOPS] == 0 &&
+                sim->rates.own[RN_CUDA_ATTEND_SECONDS] == 0);
     assert_true(sim->rates.run_seconds == 0 && sim->rates.link_share == 0);
 }
 
@@ -160,10 +164,10 @@ static void as_many_devices_as_there_may_be_fit_into_a_file(void **state) {
         snprintf(name, sizeof name, "a name of some thirty bytes %u", i % 8);
         saved.devices[i] = some_device(name, hardware);
         saved.devices[i].rates.flops = 1e18;
-        saved.devices[i].rates.unpack_weights_second = 1e18;
-        saved.devices[i].rates.unpack_bytes_second = 1e18;
-        saved.devices[i].rates.attend_flops = 1e18;
-        saved.devices[i].rates.attend_seconds = 1e9;
+        saved.devices[i].rates.own[RN_CUDA_UNPACK_WEIGHTS] = 1e18;
+        saved.devices[i].rates.own[RN_CUDA_UNPACK_BYTES] = 1e18;
+        saved.devices[i].rates.own[RN_CUDA_ATTEND_FLOPS] = 1e18;
+        saved.devices[i].rates.own[RN_CUDA_ATTEND_SECONDS] = 1e9;
         saved.devices[i].rates.run_seconds = 1e9;
         saved.devices[i].rates.link_share = 1;
     }
@@ -422,7 +426,7 @@ static void save_device(const char *name, const char *hardware) {
     rn_rates rates = some_rates();
     rates.devices[0] = some_device("cuda:7", "Another card");
     rates.devices[1] = some_device(name, hardware);
-    rates.devices[1].rates.unpack_weights_second = 4.7e12;
+    rates.devices[1].rates.own[RN_CUDA_UNPACK_WEIGHTS] = 4.7e12;
     rates.device_count = 2;
     assert_ok(rn_rates_save(&rates, NULL));
 }
@@ -436,6 +440,8 @@ static void a_device_uses_rates_of_its_name_and_hardware(void **state) {
     (void)state;
     rn_device *device;
     assert_ok(rn_sim_device_create(NULL, &device));
+    device->caps.backend = &rn_cuda_backend; // whose names its own rates have in the file
+    snprintf(device->caps.name, sizeof device->caps.name, "cuda:3");
     snprintf(device->caps.hardware, sizeof device->caps.hardware, "A card");
     rn_device_caps before = device->caps;
     setenv("XDG_CACHE_HOME", test_own_folder, 1);
@@ -444,10 +450,10 @@ static void a_device_uses_rates_of_its_name_and_hardware(void **state) {
     assert_false(apply(device)); // no devices
     save_device("cuda:0", "A card");
     assert_false(apply(device));
-    save_device("sim", "Some card");
+    save_device("cuda:3", "Some card");
     assert_false(apply(device));
     assert_memory_equal(&before, &device->caps, sizeof before);
-    save_device("sim", "A card");
+    save_device("cuda:3", "A card");
     assert_true(apply(device));
     assert_true(is_near(device->caps.flops, 520e12));
     assert_true(is_near(device->caps.quantized_flops, 430e12));
@@ -455,7 +461,7 @@ static void a_device_uses_rates_of_its_name_and_hardware(void **state) {
     assert_true(is_near(device->caps.disk_bytes_second, 1.9e9));
     assert_true(is_near(device->caps.link_bytes_second, 53.2e9));
     assert_true(is_near(device->caps.step_seconds, 2.2e-6));
-    assert_true(is_near(device->caps.unpack_weights_second, 4.7e12));
+    assert_true(is_near(device->caps.own[RN_CUDA_UNPACK_WEIGHTS], 4.7e12));
     rn_device_destroy(device);
 }
 
@@ -465,23 +471,24 @@ static void what_a_file_does_not_say_stays(void **state) {
     rn_device *device;
     rn_device_rates rates = some_device("sim", "").rates;
     assert_ok(rn_sim_device_create(NULL, &device));
-    device->caps.attend_flops = 2e14;
-    device->caps.attend_seconds = 2e-5;
+    device->caps.backend = &rn_cuda_backend;
+    device->caps.own[RN_CUDA_ATTEND_FLOPS] = 2e14;
+    device->caps.own[RN_CUDA_ATTEND_SECONDS] = 2e-5;
     device->caps.run_seconds = 5e-5;
     rn_device_use_rates(device, &rates);
     assert_true(device->caps.step_seconds == rates.step_seconds);
-    assert_true(device->caps.attend_flops == 2e14);
-    assert_true(device->caps.attend_seconds == 2e-5);
+    assert_true(device->caps.own[RN_CUDA_ATTEND_FLOPS] == 2e14);
+    assert_true(device->caps.own[RN_CUDA_ATTEND_SECONDS] == 2e-5);
     assert_true(device->caps.run_seconds == 5e-5);
-    rates.unpack_bytes_second = 3e12;
-    rates.attend_flops = 3e14;
-    rates.attend_seconds = 3e-5;
+    rates.own[RN_CUDA_UNPACK_BYTES] = 3e12;
+    rates.own[RN_CUDA_ATTEND_FLOPS] = 3e14;
+    rates.own[RN_CUDA_ATTEND_SECONDS] = 3e-5;
     rates.run_seconds = 4e-5;
     rates.link_share = 0.9;
     rn_device_use_rates(device, &rates);
-    assert_true(device->caps.unpack_bytes_second == 3e12);
-    assert_true(device->caps.attend_flops == 3e14);
-    assert_true(device->caps.attend_seconds == 3e-5);
+    assert_true(device->caps.own[RN_CUDA_UNPACK_BYTES] == 3e12);
+    assert_true(device->caps.own[RN_CUDA_ATTEND_FLOPS] == 3e14);
+    assert_true(device->caps.own[RN_CUDA_ATTEND_SECONDS] == 3e-5);
     assert_true(device->caps.run_seconds == 4e-5);
     assert_true(device->caps.link_share == 0.9);
     rn_device_destroy(device);

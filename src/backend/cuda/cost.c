@@ -1,0 +1,209 @@
+// cost.c — products with weights in tiles, and attention: what the common rates do not tell.
+#include "backend/cuda/cost.h"
+
+#include "base/checked.h"
+#include "tensor/tiles.h"
+
+const rn_own_rate rn_cuda_rates[RN_CUDA_RATES] = {
+    [RN_CUDA_UNPACK_WEIGHTS] = {.info = {"unpack_weights_second", "unpacking", "G/s", 1e9,
+                                         "q4_0 weights, for the same"},
+                                .key = "unpack_weights_second",
+                                .unit = 1,
+                                .from = RN_RATE_FROM_ONE_ROW,
+                                .dtype = RN_DTYPE_Q4_0,
+                                .what = "unpacking of weights"},
+    [RN_CUDA_UNPACK_BYTES] = {.info = {"unpack_bytes_second", "", "G/s", 1e9, "q8_0 weights"},
+                              .key = "unpack_bytes_second",
+                              .unit = 1,
+                              .from = RN_RATE_FROM_ONE_ROW,
+                              .dtype = RN_DTYPE_Q8_0,
+                              .what = "unpacking of q8_0 weights"},
+    [RN_CUDA_ATTEND_FLOPS] = {.info = {"attend_flops", "attention", "TFLOP/s", 1e12, "of 512 rows"},
+                              .key = "attend_flops",
+                              .unit = 1,
+                              .from = RN_RATE_FROM_ATTENTION},
+    [RN_CUDA_ATTEND_SECONDS] = {.info = {"attend_seconds", "", "us", 1e-6, "at least"},
+                                .key = "attend_ns",
+                                .unit = 1e-9,
+                                .from = RN_RATE_FROM_ATTENTION_FLOOR},
+};
+
+static double max_f64(double a, double b) {
+    return a > b ? a : b;
+}
+
+// ---- products with weights in tiles -------------------------------------------------------------
+
+// The matrix units of a GPU (tensor/tiles.h). For few rows weights are brought to them as memory
+// brings them, or as fast as they can be unpacked; what the units then do with the rows is not
+// hidden behind that, so both are counted. One row is packed by the product itself, several by a
+// launch before it.
+
+static bool is_tiled(const rn_tensor *input) {
+    return rn_tensor_given(input) && input->layout == RN_LAYOUT_TILES;
+}
+
+// A table of embeddings that is also a head lies in tiles, too.
+static bool has_tiles(const rn_call *call) {
+    for (uint32_t i = 0; rn_op_is(call->op, RN_TRAIT_PRODUCT) && i < call->input_count; i++)
+        if (is_tiled(&call->inputs[i])) return true;
+    return false;
+}
+
+static bool is_packed(const rn_tensor *w) {
+    return rn_tile_form_of(w->dtype) > RN_TILE_BF16;
+}
+
+// nf4 looks each weight up in a table, where others shift and subtract: an H200 needed so many
+// times as long to unpack it as q4_0, and to multiply many rows by it as by q8_0.
+static const double nf4_unpacking = 1.9, nf4_products = 1.3;
+
+// Weights a second; 0: as fast as memory.
+static double unpacking_rate(const rn_device_caps *caps, const rn_tensor *w) {
+    rn_tile_form form = rn_tile_form_of(w->dtype);
+    if (!is_packed(w)) return 0;
+    if (form == RN_TILE_N4) return caps->own[RN_CUDA_UNPACK_WEIGHTS] / nf4_unpacking;
+    return form == RN_TILE_Q4 || form == RN_TILE_A4 ? caps->own[RN_CUDA_UNPACK_WEIGHTS]
+                                                    : caps->own[RN_CUDA_UNPACK_BYTES];
+}
+
+// Of the matrix units, with weights like these.
+static double products_rate(const rn_device_caps *caps, const rn_tensor *w) {
+    if (!is_packed(w)) return caps->flops;
+    return caps->quantized_flops / (rn_tile_form_of(w->dtype) == RN_TILE_N4 ? nf4_products : 1);
+}
+
+static double cost_tiled_weight(const rn_device_caps *caps, const rn_tensor *w, double rows) {
+    double elements = (double)rn_tensor_elements(w), rate = unpacking_rate(caps, w);
+    double bring = (double)rn_tensor_bytes(w) / caps->memory_bytes_second;
+    if (rate > 0) bring = max_f64(bring, elements / rate);
+    return bring + 2 * rows * elements / products_rate(caps, w);
+}
+
+// Weights of one form follow each other in one launch.
+static double cost_few_rows(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
+    double rows = rn_cost_rows(call), seconds = rows > 1 ? caps->step_seconds : 0;
+    double other_bytes = cost.read_bytes + cost.write_bytes;
+    rn_tile_form form = RN_TILE_NONE;
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        const rn_tensor *w = &call->inputs[i];
+        if (!is_tiled(w)) continue;
+        if (rn_tile_form_of(w->dtype) != form) seconds += caps->step_seconds;
+        form = rn_tile_form_of(w->dtype);
+        seconds += cost_tiled_weight(caps, w, rows);
+        other_bytes -= (double)rn_tensor_bytes(w);
+    }
+    return seconds + other_bytes / caps->memory_bytes_second;
+}
+
+// Many rows are cut into tiles, and multiprocessors take them in turns: a turn that leaves some of
+// them idle takes as long as a full one. What a block waits for are its operands, column by column,
+// so it takes as long as its tile's sides are, not as its area; the products' rate is that of tiles
+// of 128 x 128. Blocks that run at the same time fill their pipelines and empty them, neither of
+// which takes less than a kernel's minimum, and a launch waits for the one before it: on an H200
+// the products of a layer one after the other took 20 to 40 us more than each by itself.
+static double cost_cut(const rn_device_caps *caps, const rn_product_cut *cut, double flops,
+                       double weight_bytes) {
+    enum { SIDE = 128 };
+    uint64_t multiprocessors = (uint64_t)caps->own[RN_CUDA_MULTIPROCESSORS];
+    double rate = flops / (double)multiprocessors;
+    double block = SIDE * (double)cut->columns * (cut->rows + cut->tokens) / rate;
+    uint64_t turns = rn_div_up(cut->blocks, multiprocessors);
+    double seconds = max_f64((double)turns * block, weight_bytes / caps->memory_bytes_second);
+    seconds += (1 + 2 * (double)rn_div_up(turns, cut->together)) * caps->step_seconds;
+    if (cut->partial_bytes) // written, and read by the launch that joins them
+        seconds += caps->step_seconds + 2 * (double)cut->partial_bytes / caps->memory_bytes_second;
+    return seconds;
+}
+
+// A launch of its own: x in 32 bits becomes packed rows in 16; for a norm it is read twice.
+static double cost_packing(const rn_device_caps *caps, const rn_call *call) {
+    rn_product product;
+    bool normed = rn_call_product(call, 0, &product) && product.norm != RN_NO_INPUT;
+    double bytes = (double)rn_tensor_bytes(&call->inputs[0]) * (normed ? 2.5 : 1.5);
+    return 2 * caps->step_seconds + bytes / caps->memory_bytes_second;
+}
+
+// The bytes of the weights of the launch, which begin at *input.
+static double take_weights(const rn_device_caps *caps, const rn_call *call, uint32_t count,
+                           uint32_t *input, double *flops) {
+    double bytes = 0;
+    for (; count > 0 && *input < call->input_count; ++*input) {
+        const rn_tensor *w = &call->inputs[*input];
+        if (!is_tiled(w)) continue;
+        bytes += (double)rn_tensor_bytes(w);
+        *flops = products_rate(caps, w);
+        count--;
+    }
+    return bytes;
+}
+
+double rn_cuda_cost_product(const rn_device_caps *caps, const rn_call *call,
+                            const rn_product_cut *cuts, uint32_t count) {
+    rn_cost cost = rn_cost_count(call);
+    uint32_t input = 0;
+    if (count == 0) return cost_few_rows(caps, call, cost);
+    double seconds = cost_packing(caps, call);
+    double other_bytes =
+        cost.read_bytes + cost.write_bytes - (double)rn_tensor_bytes(&call->inputs[0]);
+    for (uint32_t i = 0; i < count; i++) {
+        double flops = caps->flops;
+        double bytes = take_weights(caps, call, cuts[i].weights, &input, &flops);
+        seconds += cost_cut(caps, &cuts[i], flops, bytes);
+        other_bytes -= bytes;
+    }
+    return seconds + other_bytes / caps->memory_bytes_second;
+}
+
+static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call) {
+    rn_product_cut cuts[RN_PRODUCT_CUTS];
+    uint32_t count = 0, multiprocessors = (uint32_t)caps->own[RN_CUDA_MULTIPROCESSORS];
+    if (multiprocessors) count = rn_cuda_cut_product(call, multiprocessors, cuts);
+    return rn_cuda_cost_product(caps, call, cuts, count);
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+
+// Inputs of ATTEND: q (rows, H, D), k, v, kv (pages, 2, HK,
+// tokens, D), sequence, position, page_table (sequences, pages).
+//
+// One row or a few: a block for each chunk of keys, whose launch waits for memory twice (for q, and
+// then for keys), and one that joins the chunks, if there can be several. Many rows: one launch
+// appends keys, in the next each block walks along its rows' keys, which takes some time however
+// few they are.
+
+// Keys that a row sees, in the middle of a typical job; where none is known, as if all pages were
+// full.
+static double count_keys(const rn_call *call, double full, rn_workload workload) {
+    const rn_attend_attrs *attrs = call->attrs;
+    double sequences = max_f64((double)call->inputs[6].shape.dims[0], 1);
+    double rows = max_f64((double)call->inputs[0].shape.dims[0] / sequences, 1);
+    double prompt = (double)workload.rows / sequences, keys = full - (rows - 1) / 2;
+    if (workload.rows) keys = rows > 1 ? prompt / 2 : prompt + (double)workload.passes / 2;
+    if (attrs->attention.window && keys > attrs->attention.window) keys = attrs->attention.window;
+    return keys < 1 ? 1 : keys < full ? keys : full;
+}
+
+static double cost_attend(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
+    enum { FEW_ROWS = 16, CHUNK = 256 };
+    const rn_tensor *q = &call->inputs[0], *kv = &call->inputs[3], *table = &call->inputs[6];
+    rn_cost cost = rn_cost_count(call);
+    double full = (double)(table->shape.dims[1] * kv->shape.dims[3]);
+    double keys = count_keys(call, full, workload);
+    double pages = (double)rn_tensor_bytes(kv) * (full > 0 ? 1 - keys / full : 0); // nobody reads
+    double memory = (cost.read_bytes + cost.write_bytes - pages) / caps->memory_bytes_second;
+    double flops = 4 * (double)rn_tensor_elements(q) * keys, rate = caps->own[RN_CUDA_ATTEND_FLOPS];
+    double arithmetic = flops / (rate > 0 ? rate : caps->flops);
+    bool few = q->shape.dims[0] <= FEW_ROWS;
+    double launches = few && full > CHUNK ? 3 : 2;
+    return launches * caps->step_seconds + (few ? 0 : caps->own[RN_CUDA_ATTEND_SECONDS]) +
+           max_f64(memory, arithmetic);
+}
+
+// ---- any call -----------------------------------------------------------------------------------
+
+double rn_cuda_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
+    if (has_tiles(call)) return cost_tiled_product(caps, call);
+    if (call->op == RN_OP_ATTEND) return cost_attend(caps, call, workload);
+    return rn_cost_roofline(caps, call, rn_cost_count(call));
+}

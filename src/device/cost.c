@@ -1,0 +1,53 @@
+// cost.c — what any device's calls cost by the common rates.
+#include "device/cost.h"
+
+#include "device/registry.h"
+
+static double max_f64(double a, double b) {
+    return a > b ? a : b;
+}
+
+rn_cost rn_cost_count(const rn_call *call) {
+    const rn_op_info *op = rn_op_get(call->op);
+    rn_cost cost = {0};
+    if (op->cost)
+        op->cost(call, &cost);
+    else
+        rn_cost_bytes(call, &cost);
+    return cost;
+}
+
+double rn_cost_rows(const rn_call *call) {
+    rn_shape y = call->outputs[0].shape;
+    uint64_t cols = y.rank ? y.dims[y.rank - 1] : 1;
+    return cols ? (double)rn_shape_elements(y, 1) / (double)cols : 0;
+}
+
+// Whether it runs on int8 units.
+static bool is_quantized(const rn_call *call) {
+    rn_product product;
+    if (rn_call_product(call, 0, &product) && product.plain_activations) return false;
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        rn_dtype dtype = call->inputs[i].dtype;
+        if (rn_dtype_get(dtype)->block_elements > 1 || dtype == RN_DTYPE_INT8) return true;
+    }
+    return false;
+}
+
+// A product brings its weights to its rows once, which costs as much as some rows more.
+static double product_overhead(const rn_device_caps *caps, const rn_call *call) {
+    if (!rn_op_is(call->op, RN_TRAIT_PRODUCT)) return 1;
+    return 1 + caps->product_rows / max_f64(rn_cost_rows(call), 1);
+}
+
+double rn_cost_roofline(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
+    double arithmetic = cost.flops / (is_quantized(call) ? caps->quantized_flops : caps->flops);
+    arithmetic *= product_overhead(caps, call);
+    double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
+    return max_f64(arithmetic, memory) + caps->step_seconds;
+}
+
+double rn_cost_call(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
+    if (caps->backend && caps->backend->cost) return caps->backend->cost(caps, call, workload);
+    return rn_cost_roofline(caps, call, rn_cost_count(call));
+}
