@@ -124,7 +124,7 @@ static bool has_one_part(const rn_value_info *info) {
 
 static bool is_raw(const cutter *c, rn_value weight, rn_layout layout, uint64_t file_bytes) {
     const rn_device_caps *caps = c->caps;
-    return layout == RN_LAYOUT_PANELS && !caps->own_memory && caps->raw_weight_bytes &&
+    return layout && layout->takes_plain && !caps->own_memory && caps->raw_weight_bytes &&
            file_bytes >= caps->raw_weight_bytes && has_one_part(rn_graph_value(c->graph, weight));
 }
 

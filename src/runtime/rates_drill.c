@@ -10,8 +10,6 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "memory/account.h"
-#include "tensor/panels.h"
-#include "tensor/tiles.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -34,49 +32,26 @@ void rn_drill_fill(float *target, uint64_t count) {
     }
 }
 
-// Takes the bytes of a file's weight; one layout or the other.
-typedef struct packing {
-    rn_layout layout;
-    rn_packer panels;
-    rn_tiler tiles;
-    uint8_t *target;
-} packing;
-
-static rn_status begin_packing(const rn_tensor *w, rn_workers *workers, uint8_t *target,
-                               packing *out) {
-    uint64_t rows = w->shape.dims[0], cols = w->shape.dims[1];
-    *out = (packing){.layout = w->layout, .target = target};
-    if (w->layout == RN_LAYOUT_PANELS)
-        RN_TRY(rn_packer_begin(&out->panels, w->dtype, rows, cols, target));
-    if (w->layout == RN_LAYOUT_TILES)
-        RN_TRY(rn_tiler_begin(&out->tiles, w->dtype, rows, cols, target));
-    out->panels.workers = out->tiles.workers = workers;
-    return RN_OK;
-}
-
-static rn_status take(packing *p, uint64_t offset, const void *data, uint64_t bytes) {
-    if (p->layout == RN_LAYOUT_PANELS)
-        return rn_packer_take(&p->panels, RN_PART_DATA, offset, data, bytes);
-    if (p->layout == RN_LAYOUT_TILES)
-        return rn_tiler_take(&p->tiles, RN_PART_DATA, offset, data, bytes);
-    memcpy(p->target + offset, data, bytes);
-    return RN_OK;
-}
-
 // The pattern again and again: `numbers` has room for it as f32 and behind that as w's dtype.
 rn_status rn_drill_pack(const rn_tensor *w, rn_workers *workers, void *numbers, uint8_t *target) {
     uint8_t *pattern = (uint8_t *)numbers + PATTERN * sizeof(float);
     uint64_t pattern_bytes = 0, bytes = 0;
-    packing p;
+    rn_packer_room packer;
     if (!rn_dtype_bytes(w->dtype, PATTERN, &pattern_bytes) ||
         !rn_dtype_bytes(w->dtype, rn_tensor_elements(w), &bytes))
         return rn_fail(RN_INVALID, "weights of %s are not in whole blocks",
                        rn_dtype_get(w->dtype)->name);
     rn_drill_fill(numbers, PATTERN);
     RN_TRY(rn_dtype_from_f32(w->dtype, numbers, pattern, PATTERN));
-    RN_TRY(begin_packing(w, workers, target, &p));
-    for (uint64_t at = 0; at < bytes; at += pattern_bytes)
-        RN_TRY(take(&p, at, pattern, rn_min_u64(pattern_bytes, bytes - at)));
+    if (w->layout)
+        RN_TRY(w->layout->begin(&packer, w->dtype, w->shape.dims, w->shape.rank, workers, target));
+    for (uint64_t at = 0; at < bytes; at += pattern_bytes) {
+        uint64_t take = rn_min_u64(pattern_bytes, bytes - at);
+        if (w->layout)
+            RN_TRY(w->layout->take(&packer, RN_PART_DATA, at, pattern, take));
+        else
+            memcpy(target + at, pattern, take);
+    }
     return RN_OK;
 }
 

@@ -8,9 +8,7 @@
 #include "runtime/weights.h"
 
 #include "io/checkpoint.h"
-#include "tensor/conv_panels.h"
-#include "tensor/panels.h"
-#include "tensor/tiles.h"
+#include "tensor/layout.h"
 
 // A part of a weight, as an extent of a file.
 typedef struct rn_part_of {
@@ -50,12 +48,8 @@ typedef struct rn_packing {
     rn_layout layout;
     uint8_t *target;
     rn_plain_parts parts;
-    rn_dtype narrow; // as rn_part_of
-    union {
-        rn_packer panels;
-        rn_conv_packer conv;
-        rn_tiler tiles;
-    } as;
+    rn_dtype narrow;       // as rn_part_of
+    rn_packer_room packer; // of a layout that is not plain
 } rn_packing;
 
 // An entry whose raw weights are being read.

@@ -87,16 +87,15 @@ static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_
 
 // ---- lists --------------------------------------------------------------------------------------
 
-// The file's bytes of the rows that lie side by side in a panel or in tiles: pieces of whole ones
-// are packed fastest. A row of int4's file is two of the weight, which go to different tiles.
+// The file's bytes of the rows that a layout packs together: pieces of whole ones are packed
+// fastest.
 static uint64_t grain_bytes(const rn_weights *w, rn_value value, const rn_tensor_info *tensor) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, value);
     rn_layout layout = w->plan->places[value].layout;
     uint64_t rows = 0, cols = 0;
-    if (layout != RN_LAYOUT_PANELS && layout != RN_LAYOUT_TILES) return 0;
+    if (!layout || !layout->rows_together) return 0;
     rn_matrix_of(info, &rows, &cols);
-    if (layout == RN_LAYOUT_PANELS) return tensor->bytes / rows * RN_PANEL_ROWS;
-    return tensor->bytes / rows * RN_TILE_ROWS * (info->dtype == RN_DTYPE_INT4 ? 2 : 1);
+    return tensor->bytes / rows * layout->rows_together(info->dtype);
 }
 
 // Asked once, by the thread that opens the session.

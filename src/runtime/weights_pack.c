@@ -19,25 +19,11 @@ rn_status rn_weight_parts(const rn_value_info *info, rn_plain_parts *out) {
 rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target,
                            rn_workers *workers, rn_packing *out) {
     const rn_value_info *info = rn_graph_value(plan->graph, value);
-    const uint64_t *dims = info->shape.dims;
-    uint64_t rows, cols;
     *out = (rn_packing){.value = value, .target = target, .layout = plan->places[value].layout};
-    rn_matrix_of(info, &rows, &cols);
     RN_TRY(rn_weight_parts(info, &out->parts));
-    switch (out->layout) {
-    case RN_LAYOUT_PANELS:
-        RN_TRY(rn_packer_begin(&out->as.panels, info->dtype, rows, cols, target));
-        out->as.panels.workers = workers;
-        return RN_OK;
-    case RN_LAYOUT_CONV_PANELS: // (O, C, KH, KW)
-        return rn_conv_packer_begin(&out->as.conv, dims[0], dims[1], dims[2] * dims[3], target);
-    case RN_LAYOUT_TILES:
-        RN_TRY(rn_tiler_begin(&out->as.tiles, info->dtype, rows, cols, target));
-        out->as.tiles.workers = workers;
-        return RN_OK;
-    default:
-        return RN_OK;
-    }
+    if (!out->layout) return RN_OK;
+    return out->layout->begin(&out->packer, info->dtype, info->shape.dims, info->shape.rank,
+                              workers, target);
 }
 
 // Pieces are of whole elements: they are cut at even places.
@@ -48,18 +34,10 @@ static rn_status widen(const rn_packing *p, uint64_t offset, const void *data, u
 
 rn_status rn_packing_take(rn_packing *p, rn_part part, uint64_t offset, const void *data,
                           uint64_t bytes) {
-    switch (p->layout) {
-    case RN_LAYOUT_PANELS:
-        return rn_packer_take(&p->as.panels, part, offset, data, bytes);
-    case RN_LAYOUT_CONV_PANELS:
-        return rn_conv_packer_take(&p->as.conv, offset, data, bytes);
-    case RN_LAYOUT_TILES:
-        return rn_tiler_take(&p->as.tiles, part, offset, data, bytes);
-    default:
-        if (p->narrow != RN_DTYPE_NONE) return widen(p, offset, data, bytes);
-        memcpy(p->target + p->parts.offset[part] + offset, data, bytes);
-        return RN_OK;
-    }
+    if (p->layout) return p->layout->take(&p->packer, part, offset, data, bytes);
+    if (p->narrow != RN_DTYPE_NONE) return widen(p, offset, data, bytes);
+    memcpy(p->target + p->parts.offset[part] + offset, data, bytes);
+    return RN_OK;
 }
 
 rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain, uint8_t *target) {

@@ -69,3 +69,34 @@ rn_status rn_conv_packer_take(rn_conv_packer *p, uint64_t offset, const void *da
 bool rn_conv_packer_is_done(const rn_conv_packer *p) {
     return p->done == p->total;
 }
+
+// ---- the layout ---------------------------------------------------------------------------------
+
+static bool count_bytes(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t *out_bytes) {
+    return dtype == RN_DTYPE_F32 && rn_conv_panels_bytes(rows, cols, 1, out_bytes);
+}
+
+static rn_conv_packer *packer_in(rn_packer_room *room) {
+    return (rn_conv_packer *)(void *)room;
+}
+
+static rn_status begin(rn_packer_room *room, rn_dtype dtype, const uint64_t *dims, uint32_t rank,
+                       rn_workers *workers, uint8_t *target) {
+    (void)workers;
+    if (dtype != RN_DTYPE_F32 || rank != 4)
+        return rn_fail(RN_INVALID, "a convolution's panels are for f32 (O, C, KH, KW)");
+    return rn_conv_packer_begin(packer_in(room), dims[0], dims[1], dims[2] * dims[3], target);
+}
+
+static rn_status take(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
+                      uint64_t bytes) {
+    (void)part; // f32 has one
+    return rn_conv_packer_take(packer_in(room), offset, data, bytes);
+}
+
+const rn_layout_info rn_conv_panels_layout = {
+    .name = "conv panels",
+    .bytes = count_bytes,
+    .begin = begin,
+    .take = take,
+};

@@ -8,9 +8,7 @@
 #ifndef RN_TENSOR_CONV_PANELS_H
 #define RN_TENSOR_CONV_PANELS_H
 
-#include <ration/status.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "tensor/layout.h"
 
 // False where it overflows.
 bool rn_conv_panels_bytes(uint64_t outputs, uint64_t channels, uint64_t taps, uint64_t *out_bytes);

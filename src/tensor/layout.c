@@ -2,22 +2,12 @@
 #include "tensor/layout.h"
 
 #include "base/checked.h"
-#include "tensor/conv_panels.h"
-#include "tensor/panels.h"
 #include "tensor/quant.h"
-#include "tensor/tiles.h"
 
 enum { PART_ALIGN = 64 };
 
-static const char *const names[RN_LAYOUT_COUNT] = {
-    [RN_LAYOUT_PLAIN] = "plain",
-    [RN_LAYOUT_PANELS] = "panels",
-    [RN_LAYOUT_CONV_PANELS] = "conv panels",
-    [RN_LAYOUT_TILES] = "tiles",
-};
-
 const char *rn_layout_name(rn_layout layout) {
-    return (unsigned)layout < RN_LAYOUT_COUNT ? names[layout] : "unknown";
+    return layout ? layout->name : "plain";
 }
 
 // ---- plain --------------------------------------------------------------------------------------
@@ -60,18 +50,8 @@ bool rn_layout_bytes(rn_layout layout, rn_dtype dtype, uint64_t rows, uint64_t c
                      uint64_t *out_bytes) {
     rn_plain_parts parts;
     *out_bytes = 0;
-    switch (layout) {
-    case RN_LAYOUT_PLAIN:
-        if (!rn_plain_parts_of(dtype, rows, cols, &parts)) return false;
-        *out_bytes = parts.total_bytes;
-        return true;
-    case RN_LAYOUT_PANELS:
-        return rn_panels_bytes(dtype, rows, cols, out_bytes);
-    case RN_LAYOUT_CONV_PANELS:
-        return dtype == RN_DTYPE_F32 && rn_conv_panels_bytes(rows, cols, 1, out_bytes);
-    case RN_LAYOUT_TILES:
-        return rn_tiles_bytes(dtype, rows, cols, out_bytes);
-    default:
-        return false;
-    }
+    if (layout) return layout->bytes(dtype, rows, cols, out_bytes);
+    if (!rn_plain_parts_of(dtype, rows, cols, &parts)) return false;
+    *out_bytes = parts.total_bytes;
+    return true;
 }

@@ -457,3 +457,39 @@ rn_status rn_packer_take(rn_packer *p, rn_part part, uint64_t offset, const void
 bool rn_packer_is_done(const rn_packer *p) {
     return memcmp(p->done, p->parts.bytes, sizeof p->done) == 0;
 }
+
+// ---- the layout ---------------------------------------------------------------------------------
+
+_Static_assert(sizeof(rn_packer) <= sizeof(rn_packer_room), "a packer has room");
+
+static rn_packer *packer_in(rn_packer_room *room) {
+    return (rn_packer *)(void *)room;
+}
+
+static rn_status begin(rn_packer_room *room, rn_dtype dtype, const uint64_t *dims, uint32_t rank,
+                       rn_workers *workers, uint8_t *target) {
+    rn_packer *p = packer_in(room);
+    if (rank != 2) return rn_fail(RN_INVALID, "panels are for matrices");
+    RN_TRY(rn_packer_begin(p, dtype, dims[0], dims[1], target));
+    p->workers = workers;
+    return RN_OK;
+}
+
+static rn_status take(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
+                      uint64_t bytes) {
+    return rn_packer_take(packer_in(room), part, offset, data, bytes);
+}
+
+static uint64_t rows_together(rn_dtype dtype) {
+    (void)dtype;
+    return RN_PANEL_ROWS;
+}
+
+const rn_layout_info rn_panels_layout = {
+    .name = "panels",
+    .bytes = rn_panels_bytes,
+    .begin = begin,
+    .take = take,
+    .rows_together = rows_together,
+    .takes_plain = true,
+};

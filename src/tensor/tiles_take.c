@@ -399,3 +399,38 @@ rn_status rn_tiler_take(rn_tiler *t, rn_part part, uint64_t offset, const void *
     take(t, part, offset, data, bytes);
     return RN_OK;
 }
+
+// ---- the layout ---------------------------------------------------------------------------------
+
+_Static_assert(sizeof(rn_tiler) <= sizeof(rn_packer_room), "a tiler has room");
+
+static rn_tiler *tiler_in(rn_packer_room *room) {
+    return (rn_tiler *)(void *)room;
+}
+
+static rn_status begin_layout(rn_packer_room *room, rn_dtype dtype, const uint64_t *dims,
+                              uint32_t rank, rn_workers *workers, uint8_t *target) {
+    rn_tiler *t = tiler_in(room);
+    if (rank != 2) return rn_fail(RN_INVALID, "tiles are for matrices");
+    RN_TRY(rn_tiler_begin(t, dtype, dims[0], dims[1], target));
+    t->workers = workers;
+    return RN_OK;
+}
+
+static rn_status take_layout(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
+                             uint64_t bytes) {
+    return rn_tiler_take(tiler_in(room), part, offset, data, bytes);
+}
+
+// A row of int4's file is two of the weight, which go to different tiles.
+static uint64_t rows_together(rn_dtype dtype) {
+    return RN_TILE_ROWS * (dtype == RN_DTYPE_INT4 ? 2 : 1);
+}
+
+const rn_layout_info rn_tiles_layout = {
+    .name = "tiles",
+    .bytes = rn_tiles_bytes,
+    .begin = begin_layout,
+    .take = take_layout,
+    .rows_together = rows_together,
+};
