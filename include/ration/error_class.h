@@ -4,7 +4,7 @@
 //     printf("%s: %s; %s\n", found->name, found->meaning, found->hint);
 //
 // Device runtimes (XLA, Neuron, CUDA) tell the cause in their text only, and the text seldom says
-// what it means. One table knows these texts, and below them the statuses of our own.
+// what it means. Each back end has a table of such texts; below them are the statuses of our own.
 #ifndef RATION_ERROR_CLASS_H
 #define RATION_ERROR_CLASS_H
 
@@ -18,8 +18,8 @@ typedef struct rn_error_class {
     const char *hint;    // what to do; a story's own hint, where there is one, knows more
 } rn_error_class;
 
-// The first row of the table that the story's message fits, or else that of its status. Never NULL:
-// "unknown" at the least.
+// The first row of the tables that the story's message fits, or else that of its status. Never
+// NULL: "unknown" at the least.
 RN_API const rn_error_class *rn_error_classify(const rn_story *story);
 // The rows in order, for lists and tests. NULL behind the last.
 RN_API const rn_error_class *rn_error_class_at(size_t index);

@@ -39,6 +39,20 @@ void rn_backend_list_targets(char *out, size_t bytes) {
     }
 }
 
+// ---- errors -------------------------------------------------------------------------------------
+
+// The last back end first: an engine behind a plugin quotes the driver that it runs on.
+const rn_error_table *rn_error_table_at(size_t index) {
+    const rn_backend *const *b = rn_backends;
+    while (*b)
+        b++;
+    while (b > rn_backends) {
+        const rn_error_table *errors = (*--b)->errors;
+        if (errors && index-- == 0) return errors;
+    }
+    return NULL;
+}
+
 // ---- syntax -------------------------------------------------------------------------------------
 
 rn_str rn_target_take(rn_str *rest, char mark) {

@@ -10,6 +10,7 @@
 #ifndef RN_DEVICE_REGISTRY_H
 #define RN_DEVICE_REGISTRY_H
 
+#include "base/error_class.h"
 #include "base/str.h"
 #include "device/cost.h"
 #include "device/device.h"
@@ -55,6 +56,7 @@ struct rn_backend {
     // `threads` of the host (0: all) compute or pack weights. RN_DEVICE: it is not there;
     // RN_NOT_FOUND: a file of it is not; RN_UNSUPPORTED: this build has nothing to run on it.
     rn_status (*open)(const rn_target *target, uint32_t threads, rn_device **out);
+    const rn_error_table *errors; // what its runtime's messages mean; NULL: it has none
 
     // Seconds of a call on one of its devices; pure. NULL: rn_cost_roofline.
     double (*cost)(const rn_device_caps *caps, const rn_call *call, rn_workload workload);

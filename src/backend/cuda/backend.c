@@ -38,6 +38,7 @@ const rn_backend rn_cuda_backend = {
     .auto_rank = 1,
     .parse = parse,
     .open = open_cuda,
+    .errors = &rn_cuda_errors,
     .cost = rn_cuda_cost,
     .rates = rn_cuda_rates,
     .rate_count = RN_CUDA_RATES,

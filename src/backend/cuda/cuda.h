@@ -12,6 +12,7 @@
 #include "device/registry.h"
 
 extern const rn_backend rn_cuda_backend;
+extern const rn_error_table rn_cuda_errors;
 
 enum { RN_CUDA_SPARE_STREAMS = 2 };
 

@@ -49,9 +49,18 @@ static rn_status open_sim(const rn_target *target, uint32_t threads, rn_device *
     return rn_sim_device_create(&options, out);
 }
 
+static const rn_error_row error_rows[] = {
+    RN_ERROR_TEXT("injected_fault", "sim: this * is to fail",
+                  "a fault that was asked for: the sim device was told to fail here",
+                  "leave fail_alloc, fail_launch and fail_copy out of --device sim"),
+};
+
+static const rn_error_table errors = {error_rows, sizeof error_rows / sizeof *error_rows};
+
 const rn_backend rn_sim_backend = {
     .name = "sim",
     .syntax = "sim",
     .parse = parse,
     .open = open_sim,
+    .errors = &errors,
 };

@@ -48,4 +48,5 @@ const rn_backend rn_xla_backend = {
     .syntax = "xla:PLUGIN",
     .parse = parse,
     .open = open_xla,
+    .errors = &rn_xla_errors,
 };

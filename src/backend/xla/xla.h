@@ -6,5 +6,6 @@
 #include "device/registry.h"
 
 extern const rn_backend rn_xla_backend;
+extern const rn_error_table rn_xla_errors;
 
 #endif
