@@ -12,7 +12,7 @@
 #include <ration/model.h>
 #include <ration/profile.h>
 
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "model_bench.h"
 
 #include <unistd.h>
@@ -135,13 +135,12 @@ static void compare_training(void) {
     rn_plan *plan = NULL;
     rn_session *session = NULL;
     rn_device *device = NULL;
-    rn_resnet_config config = {
-        .size = IMAGE_SIZE, .classes = 100, .rows = BATCH, .train = {.batch = BATCH}};
+    rn_resnet_config config = {.size = IMAGE_SIZE, .classes = 100};
     plain = calloc((size_t)4 << 20, sizeof *plain);
     for (uint32_t i = 0; plain && i < (uint32_t)4 << 20; i++)
         plain[i] = 0.01f + (float)(i % 7) * 0.001f;
     must(rn_cpu_device_create(threads, &device));
-    must(rn_resnet_recipe(&config, &recipe));
+    must(rn_train_recipe(rn_resnet_forward(&config), BATCH, NULL, &recipe));
     must(rn_plan_make(&recipe, rn_device_get_caps(device), NULL, &plan));
     must(rn_session_create(plan, &(rn_weight_source){.find = find_plain},
                            &(rn_session_options){.device = device}, &session));

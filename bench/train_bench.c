@@ -6,7 +6,7 @@
 // what was resident at most, above what was resident before the model existed (for the plan, what
 // it predicted stands beside it); eager and planned are then to be run one by one. "ops" prints
 // where the time goes: for each op the best sum over a step.
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "model_bench.h"
 
 enum { BATCH = 4, TOKENS = 256, VOCAB = 4096 };
@@ -18,8 +18,8 @@ static const rn_llama_config config = {.layers = 2,
                                        .ffn = 1536,
                                        .vocab = VOCAB,
                                        .weight_dtype = RN_DTYPE_F32,
-                                       .tokens = TOKENS,
-                                       .train = {.batch = BATCH, .weight_decay = 0.01f}};
+                                       .tokens = TOKENS};
+static const rn_train_options options = {.weight_decay = 0.01f};
 
 static int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
 static double seconds = 3;
@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
     rn_recipe recipe;
     numbers from = make_numbers((uint64_t)VOCAB * config.dim * sizeof(float));
     make_data();
-    must(rn_llama_recipe(&config, &recipe));
+    must(rn_train_recipe(rn_llama_forward(&config), BATCH, &options, &recipe));
     if (strcmp(mode, "planned") != 0) run_eager(&recipe, kernels, &from);
     kind_count = 0;
     if (strcmp(mode, "eager") != 0) run_planned(&recipe, kernels, &from, budget);

@@ -44,8 +44,13 @@ typedef struct rn_recipe {
 } rn_recipe;
 RN_API void rn_recipe_destroy(rn_recipe *recipe);
 
-// "mlp", "simple", "resnet18", "llama:LAYERSxDIM", each also with ":train" at its end. RN_NOT_FOUND
-// lists them.
+// A recipe for one finished graph, which must outlive it: each build is a copy. `rows`: as
+// rn_recipe.rows; 0 where the graph has no RN_ROWS. The other fields may be set afterwards.
+RN_API RN_MUST_USE rn_status rn_recipe_from_graph(const rn_graph *graph, uint64_t rows,
+                                                  rn_recipe *out);
+
+// "mlp", "simple", "resnet18", "llama:LAYERSxDIM", each also with ":train" or ":train=OPTIMIZER" at
+// its end. RN_NOT_FOUND lists them.
 RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out);
 
 // ---- planning -----------------------------------------------------------------------------------

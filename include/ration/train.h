@@ -1,4 +1,13 @@
-// train.h — trains a text model from nothing: a plan of the training step, fed batch by batch.
+// train.h — training: a step of any graph; a text model trained from nothing, batch by batch.
+//
+// A graph of one's own becomes a training step by two calls, which add nodes like any others:
+//
+//     rn_value loss = rn_graph_loss(graph, "mse", y, targets, 1);
+//     RN_TRY(rn_graph_train(graph, loss, &(rn_train_options){.optimizer = "momentum"}));
+//     RN_TRY(rn_recipe_from_graph(graph, 0, &recipe)); // to plan and run it:
+//     examples/train_graph.c
+//
+// A trainer does that for a Llama decoder, and adds first weights, checkpoints and the export:
 //
 //     rn_trainer *trainer;
 //     RN_TRY(rn_trainer_create(&options, &trainer));
@@ -18,14 +27,64 @@
 
 RN_BEGIN_DECLS
 
+// ---- a training step of any graph ---------------------------------------------------------------
+
+// The names of optimizers ("adamw", the default, "sgd", "momentum") and of objectives
+// ("cross_entropy", "mse"), from index 0; NULL behind the last.
+RN_API const char *rn_optimizer_name(size_t index);
+RN_API const char *rn_objective_name(size_t index);
+
+// Adds the loss of a model's outputs: one element, which is returned.
+//   "cross_entropy"  outputs (N, classes), targets i32 (N), where -100 does not count: the next
+//                    token, or a class. Brings the scalar "loss_scale": 1 / the number of targets
+//                    that count in the whole batch, so that micro-batches weigh by what they hold.
+//   "mse"            outputs and targets f32 of one shape: the mean of the squared differences.
+// micro_batches: as rn_recipe_options; 0 or 1: none. Another name makes rn_graph_finish fail and
+// list these.
+RN_API rn_value rn_graph_loss(rn_graph *graph, const char *objective, rn_value outputs,
+                              rn_value targets, uint32_t micro_batches);
+
+typedef enum rn_clip {
+    RN_CLIP_NONE,
+    RN_CLIP_TENSOR, // each gradient by its own norm
+    RN_CLIP_GLOBAL  // all by their common norm: all are held until it is known
+} rn_clip;
+
+// Numbers that are 0 stand for the optimizer's own: beta1 and beta2 0.9 and 0.999, eps 1e-8
+// (adamw), momentum 0.9 (momentum).
+typedef struct rn_train_options {
+    const char *optimizer; // NULL: "adamw"
+    double beta1, beta2, eps, momentum;
+    double weight_decay; // 0: none
+    rn_clip clip;
+    float max_norm;         // of clip
+    const char *frozen;     // weights whose names match (`*`, `?`) are not trained; NULL: none
+    uint32_t micro_batches; // as rn_recipe_options: gradients are summed, updates follow the last
+    // For tests: each raw gradient, as "<weight>.gradient", is an output (with micro-batches the
+    // gradients are states of that name anyway), and of a model "logits", too.
+    bool watch;
+} rn_train_options;
+
+// Adds to a forward pass with a loss (one f32 element) the backward pass and the update of every
+// weight, and finishes the graph. Scalars: "rate", for adamw "step" (from 1). Output: "loss".
+// States: "<weight>.<state>", as the optimizer has them ("m", "v"; "velocity"); with micro-batches
+// also "loss.sum" and "<weight>.gradient". Strings are borrowed for the call. options may be NULL.
+// RN_INVALID: an optimizer that is not known (the hint lists them), nothing to train, or a weight
+// that the loss does not depend on.
+RN_API RN_MUST_USE rn_status rn_graph_train(rn_graph *graph, rn_value loss,
+                                            const rn_train_options *options);
+
+// ---- a text model -------------------------------------------------------------------------------
+
 typedef struct rn_trainer rn_trainer;
 
 // A Llama decoder with a head of its own.
 typedef struct rn_trainer_options {
     uint32_t layers, dim, heads, kv_heads, ffn, vocab_size;
-    uint32_t tokens;     // of a sequence
-    uint32_t batch;      // sequences of a step
-    double beta1, beta2; // of AdamW; 0: 0.9, 0.999
+    uint32_t tokens;       // of a sequence
+    uint32_t batch;        // sequences of a step
+    const char *optimizer; // as rn_train_options, borrowed by rn_trainer_create; NULL: "adamw"
+    double beta1, beta2, momentum; // 0: the optimizer's own
     double weight_decay;
     float max_norm;       // gradients are clipped to this norm, all together; 0: they are not
     float init_deviation; // of the first weights; 0: 0.02

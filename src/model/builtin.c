@@ -1,40 +1,33 @@
-// builtin.c — models by name: "resnet18", "llama:32x4096:q4_0", "mlp:train".
+// builtin.c — models by name: "resnet18", "llama:32x4096:q4_0".
 #include "model/model.h"
 
 #include "base/checked.h"
 #include "base/str.h"
 
-#include <stdio.h>
+#include <string.h>
 
-void rn_recipe_destroy(rn_recipe *recipe) {
-    if (recipe->destroy) recipe->destroy(recipe->self);
-    *recipe = (rn_recipe){0};
-}
-
-// PyTorch's AdamW but for the batch.
-static rn_train_config training(bool train, uint32_t batch) {
-    return (rn_train_config){.batch = train ? batch : 0, .weight_decay = 0.01};
-}
-
-static rn_status make_mlp(rn_str rest, bool train, rn_recipe *out) {
+static rn_status fill_mlp(rn_str rest, rn_builtin *out) {
     (void)rest;
-    rn_mlp_config c = {.in = 784, .hidden = 512, .out = 10, .rows = 64};
-    c.train = training(train, 64);
-    return rn_mlp_recipe(&c, out);
+    out->config.mlp = (rn_mlp_config){.in = 784, .hidden = 512, .out = 10, .rows = 64};
+    out->batch = 64;
+    out->forward = rn_mlp_forward(&out->config.mlp);
+    return RN_OK;
 }
 
-static rn_status make_simple(rn_str rest, bool train, rn_recipe *out) {
+static rn_status fill_simple(rn_str rest, rn_builtin *out) {
     (void)rest;
-    rn_simple_config c = {.size = 32, .channels = 16, .classes = 10, .rows = 16};
-    c.train = training(train, 16);
-    return rn_simple_recipe(&c, out);
+    out->config.simple = (rn_simple_config){.size = 32, .channels = 16, .classes = 10, .rows = 16};
+    out->batch = 16;
+    out->forward = rn_simple_forward(&out->config.simple);
+    return RN_OK;
 }
 
-static rn_status make_resnet18(rn_str rest, bool train, rn_recipe *out) {
+static rn_status fill_resnet18(rn_str rest, rn_builtin *out) {
     (void)rest;
-    rn_resnet_config c = {.size = 224, .classes = 1000, .rows = 8};
-    c.train = training(train, 8);
-    return rn_resnet_recipe(&c, out);
+    out->config.resnet = (rn_resnet_config){.size = 224, .classes = 1000, .rows = 8};
+    out->batch = 8;
+    out->forward = rn_resnet_forward(&out->config.resnet);
+    return RN_OK;
 }
 
 // ---- llama:LAYERSxDIM[:DTYPE] -------------------------------------------------------------------
@@ -78,7 +71,7 @@ static rn_status parse_llama(rn_str text, rn_llama_config *c) {
 }
 
 // The proportions of Llama 2, with grouped heads from 4096 on, as its successors have.
-static void fill_llama(rn_llama_config *c) {
+static void set_proportions(rn_llama_config *c) {
     c->heads = (uint32_t)rn_max_u64(1, c->dim / (c->dim < 1024 ? 64 : 128));
     c->kv_heads = c->dim >= 4096 && c->heads % 4 == 0 ? c->heads / 4 : c->heads;
     c->ffn = (uint32_t)rn_round_up(rn_div_up(8 * (uint64_t)c->dim, 3), 256);
@@ -92,23 +85,26 @@ static void fill_llama(rn_llama_config *c) {
     c->kv_dtype = c->weight_dtype == RN_DTYPE_F32 ? RN_DTYPE_F32 : RN_DTYPE_F16;
 }
 
-static rn_status make_llama(rn_str rest, bool train, rn_recipe *out) {
-    rn_llama_config c = {.train = training(train, 4)};
-    RN_TRY(parse_llama(rest, &c));
-    fill_llama(&c);
-    return rn_llama_recipe(&c, out);
+static rn_status fill_llama(rn_str rest, rn_builtin *out) {
+    rn_llama_config *c = &out->config.llama;
+    *c = (rn_llama_config){0};
+    RN_TRY(parse_llama(rest, c));
+    set_proportions(c);
+    out->batch = 4;
+    out->forward = rn_llama_forward(c);
+    return RN_OK;
 }
 
 // ---- by name ------------------------------------------------------------------------------------
 
 static const struct builtin {
     const char *name; // ending in ':' where something must follow
-    rn_status (*make)(rn_str rest, bool train, rn_recipe *out);
+    rn_status (*fill)(rn_str rest, rn_builtin *out);
 } builtins[] = {
-    {"mlp", make_mlp},
-    {"simple", make_simple},
-    {"resnet18", make_resnet18},
-    {"llama:", make_llama},
+    {"mlp", fill_mlp},
+    {"simple", fill_simple},
+    {"resnet18", fill_resnet18},
+    {"llama:", fill_llama},
 };
 
 static const struct builtin *find(rn_str text) {
@@ -120,19 +116,13 @@ static const struct builtin *find(rn_str text) {
     return NULL;
 }
 
-rn_status rn_builtin_recipe(const char *name, rn_recipe *out) {
-    rn_str text = rn_str_from(name);
-    *out = (rn_recipe){0};
-    bool train = rn_str_ends(text, RN_STR(":train"));
-    if (train) text.bytes -= sizeof ":train" - 1;
-    const struct builtin *b = find(text);
+rn_status rn_builtin_find(rn_str name, rn_builtin *out) {
+    const struct builtin *b = find(name);
+    *out = (rn_builtin){0};
     if (!b)
-        return rn_hint(rn_fail(RN_NOT_FOUND, "there is no builtin model '%s'", name),
+        return rn_hint(rn_fail(RN_NOT_FOUND, "there is no builtin model '%.*s'", RN_STR_ARG(name)),
                        "builtin are mlp, simple, resnet18 and llama:LAYERSxDIM[:DTYPE]; each also "
                        "with :train at its end");
     size_t known = strlen(b->name);
-    rn_str rest = {text.data + known, text.bytes - known};
-    RN_TRY(b->make(rest, train, out));
-    snprintf(out->name, sizeof out->name, "%s", name);
-    return RN_OK;
+    return b->fill((rn_str){name.data + known, name.bytes - known}, out);
 }

@@ -4,37 +4,38 @@
 //     RN_TRY(rn_llama_recipe(&(rn_llama_config){.layers = 2, .dim = 64, ...}, &recipe));
 //
 // A recipe keeps a copy of its configuration. Fields that say "0: ..." have that default; the
-// others must be given. rn_builtin_recipe fills these structs from a name.
+// others must be given. rn_builtin_find fills these structs from a name.
 #ifndef RN_MODEL_MODEL_H
 #define RN_MODEL_MODEL_H
 
 #include <ration/plan.h>
 
-// ---- training -----------------------------------------------------------------------------------
+// ---- a forward pass -----------------------------------------------------------------------------
 
-typedef enum rn_clip {
-    RN_CLIP_NONE,
-    RN_CLIP_TENSOR, // each gradient by its own norm
-    RN_CLIP_GLOBAL  // all by their common norm: all are held until it is known
-} rn_clip;
+// What a model's writer leaves for an objective.
+typedef struct rn_forward_values {
+    rn_value logits;  // (N, classes); in inference already an output of the graph
+    rn_value targets; // i32 (N), of the input "targets"; RN_NO_VALUE in inference
+} rn_forward_values;
 
-// With `batch` the graph is a training step: forward, cross-entropy, gradients, AdamW.
-//
-// Inputs: the model's own with `batch` as their first axis, and "targets" i32, where -100 does not
-// count. Scalars: "rate", "step" (from 1), "loss_scale" (1 / the number of targets that count in
-// the whole batch: micro-batches then weigh by what they hold). Output: "loss". States:
-// "<weight>.m" and "<weight>.v"; with micro-batches also "loss.sum" and "<weight>.gradient".
-typedef struct rn_train_config {
-    uint32_t batch;           // samples of a step; 0: no training
-    double beta1, beta2, eps; // 0: 0.9, 0.999, 1e-8
-    double weight_decay;
-    rn_clip clip;
-    float max_norm;  // of clip
-    char frozen[64]; // weights whose names match (`*`, `?`) are not trained; "": none
-    // For tests: "logits" and each raw gradient, as "<weight>.gradient", are outputs (with
-    // micro-batches the gradients are states of that name anyway).
-    bool watch;
-} rn_train_config;
+// Writes a model into an empty graph. `batch` samples are the first axis of its inputs, one of
+// which is "targets"; 0: inference, over RN_ROWS.
+typedef rn_status (*rn_model_writer)(rn_graph *graph, const void *config, uint32_t batch,
+                                     rn_forward_values *out);
+
+// A model's forward pass, for a recipe (rn_model_recipe) or a training step (train/train_recipe.h),
+// which copy the configuration.
+typedef struct rn_forward {
+    rn_model_writer write;
+    rn_status (*check)(const void *config, bool training); // or NULL
+    const void *config;                                    // (config_bytes)
+    size_t config_bytes;
+    uint64_t rows;         // of an inference run
+    bool batch_statistics; // a sample's result depends on the batch in training (batchnorm)
+    uint32_t fusions; // of inference: the graph is rewritten with these (rn_fusion, graph/fuse.h)
+} rn_forward;
+// A recipe for inference.
+RN_MUST_USE rn_status rn_model_recipe(rn_forward forward, rn_recipe *out);
 
 // ---- models -------------------------------------------------------------------------------------
 
@@ -42,8 +43,8 @@ typedef struct rn_train_config {
 typedef struct rn_mlp_config {
     uint32_t in, hidden, out;
     uint32_t rows; // of a run
-    rn_train_config train;
 } rn_mlp_config;
+rn_forward rn_mlp_forward(const rn_mlp_config *config);
 RN_MUST_USE rn_status rn_mlp_recipe(const rn_mlp_config *config, rn_recipe *out);
 
 // x (ROWS, size, size, 3) -> "logits" (ROWS, classes): twice convolution, batchnorm, relu and
@@ -53,8 +54,8 @@ typedef struct rn_simple_config {
     uint32_t channels; // of the first convolution; the second has twice as many
     uint32_t classes;
     uint32_t rows;
-    rn_train_config train;
 } rn_simple_config;
+rn_forward rn_simple_forward(const rn_simple_config *config);
 RN_MUST_USE rn_status rn_simple_recipe(const rn_simple_config *config, rn_recipe *out);
 
 // x (ROWS, size, size, 3) -> "logits" (ROWS, classes): torchvision's resnet18.
@@ -62,8 +63,8 @@ typedef struct rn_resnet_config {
     uint32_t size; // of the image
     uint32_t classes;
     uint32_t rows;
-    rn_train_config train;
 } rn_resnet_config;
+rn_forward rn_resnet_forward(const rn_resnet_config *config);
 RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe *out);
 
 // A Llama decoder, and its relatives: Mistral (a window), Qwen2 (biases), Qwen3 (norms of q and k).
@@ -115,31 +116,33 @@ typedef struct rn_llama_config {
                            // what it would have read
     // Training:
     uint32_t tokens; // of each sequence
-    rn_train_config train;
 } rn_llama_config;
+rn_forward rn_llama_forward(const rn_llama_config *config);
 RN_MUST_USE rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out);
 // The weight "<module>.weight", a module being named as Hugging Face does
 // ("model.layers.0.self_attn.q_proj"), under another naming. False: a llama has no such weight.
 bool rn_llama_weight_name(rn_str module, rn_naming naming, char *out, size_t capacity);
 
+// ---- models by name -----------------------------------------------------------------------------
+
+// A model that rn_builtin_recipe knows. `forward` points into the struct: it is not to be copied.
+typedef struct rn_builtin {
+    union {
+        rn_mlp_config mlp;
+        rn_simple_config simple;
+        rn_resnet_config resnet;
+        rn_llama_config llama;
+    } config;
+    uint32_t batch; // of a training step
+    rn_forward forward;
+} rn_builtin;
+// "mlp", "llama:2x64:q4_0". RN_NOT_FOUND lists them.
+RN_MUST_USE rn_status rn_builtin_find(rn_str name, rn_builtin *out);
+
 // ---- for the models' own files ------------------------------------------------------------------
 
-// Writes a model into an empty graph; `batch` is of one micro-batch, 0 for inference.
-typedef rn_status (*rn_model_writer)(rn_graph *graph, const void *config, uint32_t batch,
-                                     uint32_t micro_batches);
-// A recipe around a copy of `config`. Sets everything but rows, workload_rows and batch_statistics.
-RN_MUST_USE rn_status rn_model_recipe(rn_model_writer write, const void *config, size_t bytes,
-                                      const rn_train_config *train, rn_recipe *out);
-// Inference graphs of this recipe, made by rn_model_recipe, are rewritten with these fused ops
-// (rn_fusion, graph/fuse.h). Training is never fused.
-void rn_model_recipe_fuse(rn_recipe *recipe, uint32_t fusions);
-// Adds the loss and all that comes after it. `logits` (N, classes), `targets` i32 (N).
-RN_MUST_USE rn_status rn_model_train(rn_graph *graph, rn_value logits, rn_value targets,
-                                     const rn_train_config *config, uint32_t micro_batches);
-// The end of a classifier: the loss with "targets" i32 (batch), or, with batch 0, the output.
-RN_MUST_USE rn_status rn_model_classify(rn_graph *graph, rn_value logits,
-                                        const rn_train_config *config, uint32_t batch,
-                                        uint32_t micro_batches);
+// The end of a classifier: the input "targets" i32 (batch), or, with batch 0, the output "logits".
+void rn_model_classify(rn_graph *graph, rn_value logits, uint32_t batch, rn_forward_values *out);
 // An f32 weight "<prefix>.<part>".
 rn_value rn_model_weight(rn_graph *graph, const char *prefix, const char *part, rn_shape shape);
 // x wᵀ + b with "<prefix>.weight" (out, in) and "<prefix>.bias".

@@ -34,12 +34,10 @@ rn_value rn_model_batchnorm(rn_graph *graph, rn_value x, const char *prefix, uin
     return rn_op_batchnorm(graph, x, weight, bias, mean, variance, attrs);
 }
 
-rn_status rn_model_classify(rn_graph *graph, rn_value logits, const rn_train_config *config,
-                            uint32_t batch, uint32_t micro_batches) {
-    if (batch == 0) {
+void rn_model_classify(rn_graph *graph, rn_value logits, uint32_t batch, rn_forward_values *out) {
+    out->logits = logits;
+    if (batch)
+        out->targets = rn_graph_input(graph, "targets", RN_DTYPE_I32, RN_SHAPE(batch));
+    else
         rn_graph_output(graph, logits, "logits");
-        return RN_OK;
-    }
-    rn_value targets = rn_graph_input(graph, "targets", RN_DTYPE_I32, RN_SHAPE(batch));
-    return rn_model_train(graph, logits, targets, config, micro_batches);
 }

@@ -13,49 +13,46 @@
 #include "base/str.h"
 #include "graph/philox.h"
 #include "memory/account.h"
-#include "model/model.h"
 #include "runtime/recover.h"
+#include "train/optimizer.h"
+#include "train/train_recipe.h"
 
 #include <ration/profile.h>
 
 // ---- what is trained ----------------------------------------------------------------------------
 
-static rn_status name_moment(rn_trainer *t, const rn_trained *weight, const char *what,
-                             rn_trained *out) {
-    char name[160];
-    void *copy = NULL;
-    int bytes = snprintf(name, sizeof name, "%s.%s", weight->name, what);
-    RN_TRY(rn_arena_copy(&t->memory, name, (size_t)bytes, &copy));
-    *out = *weight;
-    out->name = copy;
-    out->moment = true;
+// Names are the plan's, which lives as long as the trainer's session.
+static void add_tensor(rn_trainer *t, const rn_value_info *info) {
+    rn_trained *tensor = &t->tensors[t->tensor_count++];
+    *tensor = (rn_trained){.name = info->name, .shape = info->shape};
+    tensor->count = rn_shape_elements(info->shape, 1);
+    if (tensor->count > t->most) t->most = tensor->count;
+}
+
+static rn_status add_state(rn_trainer *t, const rn_graph *graph, const rn_trained *weight,
+                           const char *suffix) {
+    char name[256];
+    RN_TRY(rn_optimizer_state_name(weight->name, suffix, name, sizeof name));
+    rn_value value = rn_graph_find(graph, RN_ROLE_STATE, name);
+    if (value == RN_NO_VALUE) return rn_fail(RN_INTERNAL, "there is no state '%s'", name);
+    add_tensor(t, rn_graph_value(graph, value));
     return RN_OK;
 }
 
-static void collect_weights(rn_trainer *t, const rn_graph *graph) {
-    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
-        const rn_value_info *info = rn_graph_value(graph, v);
-        if (info->role != RN_ROLE_WEIGHT) continue;
-        rn_trained *w = &t->tensors[t->weight_count++];
-        *w = (rn_trained){.name = info->name, .shape = info->shape};
-        w->count = rn_shape_elements(info->shape, 1);
-        if (w->count > t->most) t->most = w->count;
-    }
-}
-
-// The names are the plan's, which lives as long as the trainer.
+// Weights, then each weight's states.
 static rn_status collect(rn_trainer *t) {
     const rn_graph *graph = rn_plan_graph(t->plan);
+    uint32_t values = rn_graph_value_count(graph);
     void *block = NULL;
-    RN_TRY(rn_arena_array(&t->memory, 3 * (size_t)rn_graph_value_count(graph), sizeof(rn_trained),
-                          &block));
+    RN_TRY(rn_arena_array(&t->memory, values, sizeof(rn_trained), &block));
     t->tensors = block;
-    collect_weights(t, graph);
-    t->tensor_count = t->weight_count;
-    for (uint32_t i = 0; i < t->weight_count; i++) {
-        RN_TRY(name_moment(t, &t->tensors[i], "m", &t->tensors[t->tensor_count++]));
-        RN_TRY(name_moment(t, &t->tensors[i], "v", &t->tensors[t->tensor_count++]));
-    }
+    for (rn_value v = 1; v <= values; v++)
+        if (rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT)
+            add_tensor(t, rn_graph_value(graph, v));
+    t->weight_count = t->tensor_count;
+    for (uint32_t i = 0; i < t->weight_count; i++)
+        for (uint32_t n = 0; n < t->optimizer->state_count; n++)
+            RN_TRY(add_state(t, graph, &t->tensors[i], t->optimizer->states[n].suffix));
     return RN_OK;
 }
 
@@ -103,16 +100,17 @@ static rn_status make_plan(rn_trainer *t) {
                               .ffn = o->ffn,
                               .vocab = o->vocab_size,
                               .weight_dtype = RN_DTYPE_F32,
-                              .tokens = o->tokens,
-                              .train = {.batch = o->batch,
-                                        .beta1 = o->beta1,
-                                        .beta2 = o->beta2,
-                                        .weight_decay = o->weight_decay,
-                                        .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
-                                        .max_norm = o->max_norm}};
+                              .tokens = o->tokens};
+    rn_train_options train = {.optimizer = t->optimizer->name,
+                              .beta1 = o->beta1,
+                              .beta2 = o->beta2,
+                              .momentum = o->momentum,
+                              .weight_decay = o->weight_decay,
+                              .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
+                              .max_norm = o->max_norm};
     rn_recipe recipe;
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
-    RN_TRY(rn_llama_recipe(&config, &recipe));
+    RN_TRY(rn_train_recipe(rn_llama_forward(&config), o->batch, &train, &recipe));
     recipe.weights_in_memory = true; // they are drawn: nothing is staged
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
     rn_status s = rn_plan_make(&recipe, caps, &o->plan, &t->plan);
@@ -161,11 +159,15 @@ static void lower_budget(void *self, uint64_t bytes) {
 }
 
 rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out) {
+    const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = NULL;
+    RN_TRY(rn_optimizer_find(options->optimizer, &optimizer));
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_trainer), &block));
     rn_trainer *t = block;
     t->options = *options;
+    t->options.optimizer = optimizer->name;
+    t->optimizer = optimizer;
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
     rn_status s = rn_recover(&(rn_recovery){.device = t->options.device,
                                             .self = t,
@@ -208,7 +210,8 @@ rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int3
     RN_TRY(rn_session_set(s, "tokens", tokens, rows * sizeof *tokens));
     RN_TRY(rn_session_set(s, "targets", targets, rows * sizeof *targets));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
-    RN_TRY(rn_session_set_scalar(s, "step", (double)(trainer->steps + 1)));
+    if (trainer->optimizer->needs_step)
+        RN_TRY(rn_session_set_scalar(s, "step", (double)(trainer->steps + 1)));
     RN_TRY(rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted));
     rn_profile_begin(rn_profile_name("train step"));
     rn_status status = rn_session_run(s, 0);

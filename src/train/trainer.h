@@ -6,21 +6,21 @@
 
 #include "base/arena.h"
 
-// A weight of the model, or one of its two moments.
+// A weight of the model, or one of its optimiser's states.
 typedef struct rn_trained {
     const char *name;
     rn_shape shape;
     uint64_t count; // elements
-    bool moment;
-    float *first; // (count) a weight's first values, which the session borrows; NULL for moments
+    float *first;   // (count) a weight's first values, which the session borrows; NULL for states
 } rn_trained;
 
 struct rn_trainer {
     rn_trainer_options options;
+    const struct rn_optimizer *optimizer;
     rn_arena memory;
     rn_plan *plan;
     rn_session *session;
-    rn_trained *tensors; // (tensor_count): weights, then moments
+    rn_trained *tensors; // (tensor_count): weights, then their states
     uint32_t tensor_count, weight_count;
     uint64_t most; // elements of the largest tensor
     uint64_t steps;

@@ -1,7 +1,8 @@
 // trainer_file.c — a trainer's tensors to a file and back.
 //
-// A checkpoint holds every weight as f32 with its moments "<weight>.m" and "<weight>.v", and the
-// number of steps as text under "step"; an export only the weights.
+// A checkpoint holds every weight as f32 with its optimiser's states ("<weight>.m" and "<weight>.v"
+// of AdamW), the number of steps as text under "step" and the optimiser's name under "optimizer";
+// an export only the weights.
 #include "train/trainer.h"
 
 #include <ration/writer.h>
@@ -64,11 +65,15 @@ static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
 rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
     char steps[24];
     int bytes = snprintf(steps, sizeof steps, "%llu", (unsigned long long)trainer->steps);
-    rn_metadata metadata = {.key = RN_STR("step"),
-                            .kind = RN_METADATA_TEXT,
-                            .gguf_type = 8,
-                            .text = {steps, (size_t)bytes}};
-    rn_writer_options options = {.metadata = &metadata, .metadata_count = 1};
+    rn_metadata metadata[] = {{.key = RN_STR("step"),
+                               .kind = RN_METADATA_TEXT,
+                               .gguf_type = 8,
+                               .text = {steps, (size_t)bytes}},
+                              {.key = RN_STR("optimizer"),
+                               .kind = RN_METADATA_TEXT,
+                               .gguf_type = 8,
+                               .text = rn_str_from(trainer->options.optimizer)}};
+    rn_writer_options options = {.metadata = metadata, .metadata_count = 2};
     return write_file(trainer, trainer->tensor_count, RN_DTYPE_F32, &options, path);
 }
 
@@ -112,12 +117,27 @@ static rn_status read_steps(rn_trainer *t, const rn_checkpoint *from) {
     return rn_fail(RN_INVALID, "the checkpoint does not say at which step it was made");
 }
 
+// A checkpoint of another optimiser may have states of the same names: it is refused. One that does
+// not say was written by AdamW, when there was no other.
+static rn_status check_optimizer(const rn_trainer *t, const rn_checkpoint *from) {
+    rn_str name = RN_STR("adamw");
+    for (size_t i = 0; i < rn_checkpoint_metadata_count(from); i++) {
+        const rn_metadata *m = rn_checkpoint_metadata(from, i);
+        if (rn_str_equal(m->key, RN_STR("optimizer"))) name = m->text;
+    }
+    if (rn_str_equal(name, rn_str_from(t->options.optimizer))) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "the checkpoint is of the optimizer '%.*s', not '%s'",
+                           RN_STR_ARG(name), t->options.optimizer),
+                   "go on with the optimizer that the checkpoint was made with");
+}
+
 rn_status rn_trainer_resume(rn_trainer *trainer, const char *path) {
     rn_checkpoint *from = NULL;
     void *values = NULL;
     size_t bytes = trainer->most * sizeof(float);
     RN_TRY(rn_checkpoint_open(path, &from));
     rn_status s = rn_alloc(RN_HOST_IO, bytes, &values);
+    if (s == RN_OK) s = check_optimizer(trainer, from);
     if (s == RN_OK) s = read_steps(trainer, from);
     if (s == RN_OK) s = read_tensors(trainer, from, values);
     rn_free(RN_HOST_IO, values, bytes);

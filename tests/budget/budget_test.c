@@ -11,7 +11,7 @@
 
 #include "base/checked.h"
 #include "base/str.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "plan/plan.h"
 
 #define BOOKS ((uint64_t)1 << 20) // a session's tables and the audit's: not planned, in the reserve
@@ -262,7 +262,7 @@ static seen run_at_all_budgets(rn_recipe *recipe, uint32_t budgets) {
 
 // ---- the models ---------------------------------------------------------------------------------
 
-static const rn_train_config train = {.batch = 4, .weight_decay = 0.01f};
+static const rn_train_options train = {.weight_decay = 0.01f};
 
 static void the_mlp_keeps_its_answer_at_every_budget(void **state) {
     (void)state;
@@ -276,8 +276,8 @@ static void the_mlp_keeps_its_answer_at_every_budget(void **state) {
 static void training_the_mlp_keeps_its_weights_at_every_budget(void **state) {
     (void)state;
     rn_recipe recipe;
-    assert_ok(rn_mlp_recipe(&(rn_mlp_config){.in = 48, .hidden = 64, .out = 10, .train = train},
-                            &recipe));
+    rn_mlp_config config = {.in = 48, .hidden = 64, .out = 10};
+    assert_ok(rn_train_recipe(rn_mlp_forward(&config), 4, &train, &recipe));
     (void)run_at_all_budgets(&recipe, 5);
 }
 
@@ -293,8 +293,8 @@ static void the_small_cnn_keeps_its_answer_at_every_budget(void **state) {
 static void training_the_small_cnn_keeps_its_weights_at_every_budget(void **state) {
     (void)state;
     rn_recipe recipe;
-    assert_ok(rn_simple_recipe(
-        &(rn_simple_config){.size = 8, .channels = 8, .classes = 10, .train = train}, &recipe));
+    rn_simple_config config = {.size = 8, .channels = 8, .classes = 10};
+    assert_ok(rn_train_recipe(rn_simple_forward(&config), 4, &train, &recipe));
     (void)run_at_all_budgets(&recipe, 5);
 }
 
@@ -339,8 +339,7 @@ static void training_a_llama_keeps_its_weights_at_every_budget(void **state) {
     (void)state;
     rn_llama_config config = llama(RN_DTYPE_F32);
     rn_recipe recipe;
-    config.train = train;
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 4, &train, &recipe));
     seen moves = run_at_all_budgets(&recipe, 7);
     assert_true(moves.recomputed);
 }
@@ -349,10 +348,9 @@ static void training_a_llama_keeps_its_weights_at_every_budget(void **state) {
 static void fine_tuning_streams_what_is_frozen(void **state) {
     (void)state;
     rn_llama_config config = llama(RN_DTYPE_F32);
+    rn_train_options options = {.weight_decay = 0.01f, .frozen = "*_proj.weight"};
     rn_recipe recipe;
-    config.train = train;
-    snprintf(config.train.frozen, sizeof config.train.frozen, "*_proj.weight");
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 4, &options, &recipe));
     seen moves = run_at_all_budgets(&recipe, 6);
     assert_true(moves.streamed);
 }

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "model/model.h"
+#include "train/train_recipe.h"
 
 enum { BATCH = 3, TOKENS = 20, ROWS = BATCH * TOKENS, PAGES = 3 };
 
@@ -69,20 +69,23 @@ static void a_plan_gives_the_logits_of_pytorch(void **state) {
 
 // ---- training -----------------------------------------------------------------------------------
 
-static rn_llama_config train_config(golden *g) {
+static rn_train_options train_options(golden *g) {
     golden_adamw adamw = golden_get_adamw(g);
+    return (rn_train_options){.eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
+}
+
+static rn_recipe train_recipe(const rn_train_options *options) {
     rn_llama_config c = config();
+    rn_recipe recipe;
     c.tokens = TOKENS;
-    c.train = (rn_train_config){
-        .batch = BATCH, .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
-    return c;
+    assert_ok(rn_train_recipe(rn_llama_forward(&c), BATCH, options, &recipe));
+    return recipe;
 }
 
 static void train(const golden_runner *runner) {
     golden *g = golden_open("llama");
-    rn_llama_config c = train_config(g);
-    rn_recipe recipe;
-    assert_ok(rn_llama_recipe(&c, &recipe));
+    rn_train_options options = train_options(g);
+    rn_recipe recipe = train_recipe(&options);
     golden_check_training(g, &recipe, runner);
     rn_recipe_destroy(&recipe);
     golden_close(g);
@@ -160,12 +163,11 @@ typedef struct shares {
 
 static void measure_shares(rn_clip clip, float max_norm, shares *out) {
     golden *g = golden_open("llama");
-    rn_llama_config c = train_config(g);
-    c.train.clip = clip;
-    c.train.max_norm = max_norm;
-    rn_recipe recipe;
+    rn_train_options options = train_options(g);
+    options.clip = clip;
+    options.max_norm = max_norm;
+    rn_recipe recipe = train_recipe(&options);
     rn_graph *graph = NULL;
-    assert_ok(rn_llama_recipe(&c, &recipe));
     assert_ok(recipe.build(recipe.self, NULL, &graph));
     void *run = step(g, &recipe);
     *out = (shares){.count = 0};
@@ -215,10 +217,9 @@ static void frozen_weights_stay_and_the_others_move(void **state) {
     (void)state;
     static float after[MANY];
     golden *g = golden_open("llama");
-    rn_llama_config c = train_config(g);
-    snprintf(c.train.frozen, sizeof c.train.frozen, "model.*");
-    rn_recipe recipe;
-    assert_ok(rn_llama_recipe(&c, &recipe));
+    rn_train_options options = train_options(g);
+    options.frozen = "model.*";
+    rn_recipe recipe = train_recipe(&options);
     void *run = step(g, &recipe);
     const char *names[] = {"model.embed_tokens.weight", "lm_head.weight"};
     for (int i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 // mlp_golden_test.c — the MLP against PyTorch. Sizes as in scripts/reference/mlp_golden.py.
 #include "golden.h"
 
-#include "model/model.h"
+#include "train/train_recipe.h"
 
 static rn_mlp_config config(void) {
     return (rn_mlp_config){.in = 24, .hidden = 40, .out = 10, .rows = 16};
@@ -21,10 +21,10 @@ static void train(const golden_runner *runner) {
     golden *g = golden_open("mlp");
     golden_adamw adamw = golden_get_adamw(g);
     rn_mlp_config c = config();
-    c.train = (rn_train_config){
-        .batch = 16, .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
+    rn_train_options options = {
+        .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
     rn_recipe recipe;
-    assert_ok(rn_mlp_recipe(&c, &recipe));
+    assert_ok(rn_train_recipe(rn_mlp_forward(&c), 16, &options, &recipe));
     golden_check_training(g, &recipe, runner);
     rn_recipe_destroy(&recipe);
     golden_close(g);

@@ -2,7 +2,7 @@
 // scripts/reference/resnet18_golden.py.
 #include "golden.h"
 
-#include "model/model.h"
+#include "train/train_recipe.h"
 
 static rn_resnet_config config(void) {
     return (rn_resnet_config){.size = 64, .classes = 1000, .rows = 2};
@@ -22,10 +22,10 @@ static void train(const golden_runner *runner) {
     golden *g = golden_open("resnet18");
     golden_adamw adamw = golden_get_adamw(g);
     rn_resnet_config c = config();
-    c.train = (rn_train_config){
-        .batch = 2, .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
+    rn_train_options options = {
+        .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
     rn_recipe recipe;
-    assert_ok(rn_resnet_recipe(&c, &recipe));
+    assert_ok(rn_train_recipe(rn_resnet_forward(&c), 2, &options, &recipe));
     golden_check_training(g, &recipe, runner);
     rn_recipe_destroy(&recipe);
     golden_close(g);

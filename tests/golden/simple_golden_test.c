@@ -2,7 +2,7 @@
 // scripts/reference/simple_golden.py.
 #include "golden.h"
 
-#include "model/model.h"
+#include "train/train_recipe.h"
 
 static rn_simple_config config(void) {
     return (rn_simple_config){.size = 16, .channels = 8, .classes = 10, .rows = 6};
@@ -22,10 +22,10 @@ static void train(const golden_runner *runner) {
     golden *g = golden_open("simple");
     golden_adamw adamw = golden_get_adamw(g);
     rn_simple_config c = config();
-    c.train = (rn_train_config){
-        .batch = 6, .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
+    rn_train_options options = {
+        .eps = adamw.eps, .weight_decay = adamw.weight_decay, .watch = true};
     rn_recipe recipe;
-    assert_ok(rn_simple_recipe(&c, &recipe));
+    assert_ok(rn_train_recipe(rn_simple_forward(&c), 6, &options, &recipe));
     golden_check_training(g, &recipe, runner);
     rn_recipe_destroy(&recipe);
     golden_close(g);

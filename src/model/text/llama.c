@@ -278,7 +278,7 @@ static rn_status inputs(decoder *d, rn_value *out_tokens, rn_value *out_last) {
     return RN_OK;
 }
 
-static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t micro_batches) {
+static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_llama_config *c = config;
     decoder d = {.g = g,
                  .c = c,
@@ -300,11 +300,11 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t
     }
     rn_graph_block(g, "head");
     if (!batch) x = rn_op_embedding(g, x, last);
-    x = project(&d, norm(&d, x, NORM), HEAD, false);
+    out->logits = project(&d, norm(&d, x, NORM), HEAD, false);
     if (batch)
-        return rn_model_train(g, x, rn_op_reshape(g, last, RN_SHAPE(d.rows)), &c->train,
-                              micro_batches);
-    rn_graph_output(g, x, "logits");
+        out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
+    else
+        rn_graph_output(g, out->logits, "logits");
     return RN_OK;
 }
 
@@ -322,24 +322,34 @@ static rn_status check_heads(const rn_llama_config *c) {
     return RN_OK;
 }
 
-rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
+static rn_status check(const void *config, bool training) {
     const rn_llama_config *c = config;
     RN_TRY(check_heads(c));
-    if (c->first_layers > c->layers || (c->first_layers && c->train.batch))
+    if (c->first_layers > c->layers || (c->first_layers && training))
         return rn_fail(RN_INVALID, "llama: the first %u of %u layers alone are no model",
                        c->first_layers, c->layers);
     if (c->woven_layers && c->woven_layers >= c->first_layers)
         return rn_fail(RN_INVALID, "llama: %u of the first %u layers cannot be left out",
                        c->woven_layers, c->first_layers);
-    if (c->train.batch == 0 && (c->page_tokens == 0 || c->context == 0))
+    if (!training && (c->page_tokens == 0 || c->context == 0))
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
-    if (c->train.batch && c->tokens == 0)
+    if (training && c->tokens == 0)
         return rn_fail(RN_INVALID, "llama: training needs sequences of at least one token");
-    if (c->train.batch && c->weight_dtype != RN_DTYPE_F32)
+    if (training && c->weight_dtype != RN_DTYPE_F32)
         return rn_fail(RN_UNSUPPORTED, "llama: only f32 weights can be trained, not %s",
                        rn_dtype_get(c->weight_dtype)->name);
-    RN_TRY(rn_model_recipe(write, config, sizeof *config, &config->train, out));
-    out->rows = config->train.batch ? 0 : config->rows;
-    if (config->fused) rn_model_recipe_fuse(out, RN_FUSE_ALL);
     return RN_OK;
+}
+
+rn_forward rn_llama_forward(const rn_llama_config *config) {
+    return (rn_forward){.write = write,
+                        .check = check,
+                        .config = config,
+                        .config_bytes = sizeof *config,
+                        .rows = config->rows,
+                        .fusions = config->fused ? RN_FUSE_ALL : 0};
+}
+
+rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
+    return rn_model_recipe(rn_llama_forward(config), out);
 }

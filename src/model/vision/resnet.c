@@ -46,7 +46,7 @@ static rn_value head(rn_graph *g, rn_value x, uint64_t classes) {
     return rn_model_linear(g, x, "fc", 512, classes);
 }
 
-static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t micro_batches) {
+static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_resnet_config *c = config;
     net n = {.g = g, .training = batch > 0};
     uint64_t rows = batch ? batch : RN_ROWS, width = 64;
@@ -54,17 +54,23 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t
     x = stem(&n, x);
     for (int stage = 1; stage <= 4; stage++)
         for (int block = 0; block < 2; block++) {
-            uint64_t out = (uint64_t)64 << (stage - 1);
+            uint64_t wide = (uint64_t)64 << (stage - 1);
             snprintf(n.prefix, sizeof n.prefix, "layer%d.%d", stage, block);
-            x = basic_block(&n, x, width, out, out > width ? 2 : 1);
-            width = out;
+            x = basic_block(&n, x, width, wide, wide > width ? 2 : 1);
+            width = wide;
         }
-    return rn_model_classify(g, head(g, x, c->classes), &c->train, batch, micro_batches);
+    rn_model_classify(g, head(g, x, c->classes), batch, out);
+    return RN_OK;
+}
+
+rn_forward rn_resnet_forward(const rn_resnet_config *config) {
+    return (rn_forward){.write = write,
+                        .config = config,
+                        .config_bytes = sizeof *config,
+                        .rows = config->rows,
+                        .batch_statistics = true};
 }
 
 rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe *out) {
-    RN_TRY(rn_model_recipe(write, config, sizeof *config, &config->train, out));
-    out->rows = config->train.batch ? 0 : config->rows;
-    out->batch_statistics = config->train.batch > 0;
-    return RN_OK;
+    return rn_model_recipe(rn_resnet_forward(config), out);
 }

@@ -20,7 +20,7 @@ static rn_value stage(rn_graph *g, rn_value x, int number, uint64_t in, uint64_t
     return rn_op_max_pool(g, x, (rn_pool2d_attrs){2, 2, 2, 2, 0, 0, 0, 0});
 }
 
-static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t micro_batches) {
+static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_simple_config *c = config;
     uint64_t rows = batch ? batch : RN_ROWS, wide = 2 * (uint64_t)c->channels;
     uint64_t flat = wide * (c->size / 4) * (c->size / 4);
@@ -29,14 +29,26 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, uint32_t
     x = stage(g, x, 2, c->channels, wide, batch > 0);
     rn_graph_block(g, "head");
     x = rn_model_linear(g, rn_op_reshape(g, x, RN_SHAPE(rows, flat)), "fc", flat, c->classes);
-    return rn_model_classify(g, x, &c->train, batch, micro_batches);
+    rn_model_classify(g, x, batch, out);
+    return RN_OK;
+}
+
+static rn_status check(const void *config, bool training) {
+    const rn_simple_config *c = config;
+    (void)training;
+    if (c->size && c->size % 4 == 0) return RN_OK;
+    return rn_fail(RN_INVALID, "simple: images of %u are not a multiple of 4", c->size);
+}
+
+rn_forward rn_simple_forward(const rn_simple_config *config) {
+    return (rn_forward){.write = write,
+                        .check = check,
+                        .config = config,
+                        .config_bytes = sizeof *config,
+                        .rows = config->rows,
+                        .batch_statistics = true};
 }
 
 rn_status rn_simple_recipe(const rn_simple_config *config, rn_recipe *out) {
-    if (config->size == 0 || config->size % 4)
-        return rn_fail(RN_INVALID, "simple: images of %u are not a multiple of 4", config->size);
-    RN_TRY(rn_model_recipe(write, config, sizeof *config, &config->train, out));
-    out->rows = config->train.batch ? 0 : config->rows;
-    out->batch_statistics = config->train.batch > 0;
-    return RN_OK;
+    return rn_model_recipe(rn_simple_forward(config), out);
 }

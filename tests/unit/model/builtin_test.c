@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "graph/validate.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 
 static rn_graph *build(const char *name, uint32_t micro_batches) {
     rn_recipe recipe;
@@ -319,15 +319,14 @@ static void recipes_say_what_may_be_chosen(void **state) {
 
 // ---- configurations -----------------------------------------------------------------------------
 
-static const rn_mlp_config small = {.in = 4, .hidden = 8, .out = 3, .train = {.batch = 2}};
+static const rn_mlp_config small = {.in = 4, .hidden = 8, .out = 3};
 
 static void frozen_weights_get_no_gradient_and_no_moments(void **state) {
     (void)state;
-    rn_mlp_config c = small;
+    rn_train_options options = {.frozen = "layers.*"};
     rn_recipe recipe;
     rn_graph *graph = NULL;
-    snprintf(c.train.frozen, sizeof c.train.frozen, "layers.*");
-    assert_ok(rn_mlp_recipe(&c, &recipe));
+    assert_ok(rn_train_recipe(rn_mlp_forward(&small), 2, &options, &recipe));
     assert_ok(recipe.build(recipe.self, NULL, &graph));
     assert_int_equal(rn_graph_find(graph, RN_ROLE_STATE, "layers.0.weight.m"), RN_NO_VALUE);
     assert_int_not_equal(rn_graph_find(graph, RN_ROLE_STATE, "head.bias.m"), RN_NO_VALUE);
@@ -342,11 +341,10 @@ static void frozen_weights_get_no_gradient_and_no_moments(void **state) {
 
 static void freezing_everything_is_refused(void **state) {
     (void)state;
-    rn_mlp_config c = small;
+    rn_train_options options = {.frozen = "*"};
     rn_recipe recipe;
     rn_graph *graph = NULL;
-    snprintf(c.train.frozen, sizeof c.train.frozen, "*");
-    assert_ok(rn_mlp_recipe(&c, &recipe));
+    assert_ok(rn_train_recipe(rn_mlp_forward(&small), 2, &options, &recipe));
     assert_fails(RN_INVALID, recipe.build(recipe.self, NULL, &graph));
     assert_null(graph);
     rn_recipe_destroy(&recipe);
@@ -356,13 +354,10 @@ static void every_way_of_clipping_builds_with_micro_batches(void **state) {
     (void)state;
     for (int clip = RN_CLIP_NONE; clip <= RN_CLIP_GLOBAL; clip++)
         for (uint32_t pieces = 1; pieces <= 2; pieces++) {
-            rn_mlp_config c = small;
+            rn_train_options options = {.clip = (rn_clip)clip, .max_norm = 1, .watch = true};
             rn_recipe recipe;
             rn_graph *graph = NULL;
-            c.train.clip = (rn_clip)clip;
-            c.train.max_norm = 1;
-            c.train.watch = true;
-            assert_ok(rn_mlp_recipe(&c, &recipe));
+            assert_ok(rn_train_recipe(rn_mlp_forward(&small), 2, &options, &recipe));
             assert_ok(recipe.build(recipe.self, &(rn_recipe_options){pieces}, &graph));
             assert_ok(rn_graph_validate(graph));
             rn_graph_destroy(graph);
@@ -372,10 +367,9 @@ static void every_way_of_clipping_builds_with_micro_batches(void **state) {
 
 static rn_status try_building(rn_graph **out) {
     rn_recipe recipe;
-    rn_mlp_config c = small;
+    rn_train_options options = {.clip = RN_CLIP_GLOBAL, .max_norm = 1};
     *out = NULL;
-    c.train.clip = RN_CLIP_GLOBAL;
-    RN_TRY(rn_mlp_recipe(&c, &recipe));
+    RN_TRY(rn_train_recipe(rn_mlp_forward(&small), 2, &options, &recipe));
     rn_status s = recipe.build(recipe.self, &(rn_recipe_options){2}, out);
     rn_recipe_destroy(&recipe);
     return s;

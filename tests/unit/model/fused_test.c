@@ -9,7 +9,7 @@
 #include "backend/sim/sim.h"
 #include "graph/validate.h"
 #include "model/text/default_model.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "text_run.h"
 #include "tiny_kinds.h"
 
@@ -268,11 +268,10 @@ static void training_is_never_fused(void **state) {
                               .vocab = 32,
                               .weight_dtype = RN_DTYPE_F32,
                               .fused = true,
-                              .tokens = 8,
-                              .train = {.batch = 2}};
+                              .tokens = 8};
     rn_recipe recipe;
     rn_graph *graph;
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 2, NULL, &recipe));
     assert_ok(recipe.build(recipe.self, &(rn_recipe_options){1}, &graph));
     assert_int_equal(count_ops(graph, RN_OP_ATTEND) + count_ops(graph, RN_OP_PROJECT), 0);
     rn_graph_destroy(graph);

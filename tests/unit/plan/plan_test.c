@@ -2,7 +2,7 @@
 #include "plan_fixture.h"
 
 #include "base/fault.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 
 #include <math.h>
 
@@ -368,10 +368,10 @@ static void frozen_weights_are_streamed_forward_and_backward(void **state) {
                               .ffn = 128,
                               .vocab = 32,
                               .weight_dtype = RN_DTYPE_F32,
-                              .tokens = 4,
-                              .train = {.batch = 1, .frozen = "*proj*"}};
+                              .tokens = 4};
+    rn_train_options train = {.frozen = "*proj*"};
     rn_recipe recipe;
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 1, &train, &recipe));
     rn_plan_options options = {.budget_bytes = smallest_of(&recipe, (rn_plan_options){0})};
     rn_plan *plan = make(&recipe, options);
     uint32_t streamed = 0;

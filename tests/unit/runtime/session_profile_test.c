@@ -12,7 +12,7 @@
 #include "base/fault.h"
 #include "base/str.h"
 #include "memory/account.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "profile/export/export.h"
 #include "graph/op.h"
 #include "runtime/session.h"
@@ -303,8 +303,8 @@ static void resnet18_uses_what_was_planned(void **state) {
 static void training_uses_what_was_planned_and_has_its_phases(void **state) {
     (void)state;
     rn_recipe recipe;
-    assert_ok(rn_mlp_recipe(
-        &(rn_mlp_config){.in = 48, .hidden = 64, .out = 10, .train = {.batch = 4}}, &recipe));
+    rn_mlp_config config = {.in = 48, .hidden = 64, .out = 10};
+    assert_ok(rn_train_recipe(rn_mlp_forward(&config), 4, NULL, &recipe));
     rn_plan *plan = make_plan(&recipe, rn_cpu_caps(), false);
     rn_timeline *t = record_runs(plan, NULL);
     assert_int_equal(RUNS, count_ops(t, "forward"));
@@ -319,9 +319,9 @@ static void weights_say_themselves_whether_they_are_trained(void **state) {
     (void)state;
     rn_recipe recipe;
     uint32_t trained = 0, kept = 0;
-    rn_mlp_config config = {
-        .in = 48, .hidden = 64, .out = 10, .train = {.batch = 4, .frozen = "layers.0.*"}};
-    assert_ok(rn_mlp_recipe(&config, &recipe));
+    rn_mlp_config config = {.in = 48, .hidden = 64, .out = 10};
+    rn_train_options options = {.frozen = "layers.0.*"};
+    assert_ok(rn_train_recipe(rn_mlp_forward(&config), 4, &options, &recipe));
     rn_plan *plan = make_plan(&recipe, rn_cpu_caps(), false);
     rn_timeline *t = record_runs(plan, NULL);
     for (uint32_t i = 0; i < t->alloc_count; i++) {
@@ -374,8 +374,7 @@ static void what_a_step_keeps_on_the_host_is_seen_on_its_way(void **state) {
     rn_llama_config config = llama();
     config.rows = config.context = config.page_tokens = config.sequences = config.logit_rows = 0;
     config.tokens = 16;
-    config.train = (rn_train_config){.batch = 8};
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 8, NULL, &recipe));
     recipe.weights_in_memory = true;
     assert_ok(rn_sim_device_create(NULL, &sim));
     sim->caps.link_bytes_second = 1e10;

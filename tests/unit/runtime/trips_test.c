@@ -10,7 +10,7 @@
 
 #include "backend/sim/sim.h"
 #include "base/fault.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "runtime/session.h"
 
 #include <stdatomic.h>
@@ -43,18 +43,17 @@ static int make_noise(void **state) {
 
 static rn_recipe small(const char *frozen, rn_clip clip) {
     rn_recipe recipe;
-    rn_llama_config config = {
-        .layers = 2,
-        .dim = 64,
-        .heads = 4,
-        .kv_heads = 2,
-        .ffn = 128,
-        .vocab = VOCAB,
-        .weight_dtype = RN_DTYPE_F32,
-        .tokens = TOKENS,
-        .train = {.batch = BATCH, .weight_decay = 0.01f, .clip = clip, .max_norm = 1}};
-    snprintf(config.train.frozen, sizeof config.train.frozen, "%s", frozen);
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    rn_llama_config config = {.layers = 2,
+                              .dim = 64,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .ffn = 128,
+                              .vocab = VOCAB,
+                              .weight_dtype = RN_DTYPE_F32,
+                              .tokens = TOKENS};
+    rn_train_options options = {
+        .weight_decay = 0.01f, .clip = clip, .max_norm = 1, .frozen = frozen};
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), BATCH, &options, &recipe));
     recipe.weights_in_memory = true;
     return recipe;
 }

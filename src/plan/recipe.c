@@ -1,0 +1,48 @@
+// recipe.c — recipes that are no model's: one for a graph that is there already.
+#include <ration/plan.h>
+
+#include "memory/account.h"
+
+#define FROM RN_HOST_OTHER
+
+typedef struct held {
+    const rn_graph *graph;
+    size_t bytes; // of this block
+    bool none[];  // (blocks): false
+} held;
+
+// Repeating no block gives a plain copy.
+static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
+    const held *h = self;
+    *out = NULL;
+    if (options && options->micro_batches > 1)
+        return rn_fail(RN_INVALID, "a finished graph cannot be cut into micro-batches");
+    return rn_graph_recompute(h->graph, h->none, out);
+}
+
+static void destroy(void *self) {
+    held *h = self;
+    rn_free(FROM, h, h->bytes);
+}
+
+rn_status rn_recipe_from_graph(const rn_graph *graph, uint64_t rows, rn_recipe *out) {
+    size_t all = sizeof(held) + rn_graph_block_count(graph) * sizeof(bool);
+    void *block = NULL;
+    *out = (rn_recipe){0};
+    if (rn_graph_has_rows(graph) != (rows > 0))
+        return rows ? rn_fail(RN_INVALID, "rows are given, but no value of the graph has RN_ROWS")
+                    : rn_hint(rn_fail(RN_INVALID, "the graph has RN_ROWS"),
+                              "say how many rows a run has at most");
+    RN_TRY(rn_alloc_zeroed(FROM, 1, all, &block));
+    held *h = block;
+    h->graph = graph;
+    h->bytes = all;
+    *out =
+        (rn_recipe){.name = "graph", .self = h, .build = build, .destroy = destroy, .rows = rows};
+    return RN_OK;
+}
+
+void rn_recipe_destroy(rn_recipe *recipe) {
+    if (recipe->destroy) recipe->destroy(recipe->self);
+    *recipe = (rn_recipe){0};
+}

@@ -1,0 +1,123 @@
+// train_recipe.c — training steps as recipes: of any forward pass, and of builtin models by name.
+#include "train/train_recipe.h"
+
+#include "base/str.h"
+#include "memory/account.h"
+#include "train/optimizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FROM RN_HOST_OTHER
+
+typedef struct held {
+    rn_model_writer write;
+    rn_train_options options; // its strings: the optimiser's row's, and behind the configuration
+    size_t bytes;             // of this block
+    uint32_t batch;
+    _Alignas(16) unsigned char config[];
+} held;
+
+static rn_status check_cut(const held *h, uint32_t micro_batches) {
+    if (h->batch % micro_batches == 0) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "a batch of %u cannot be cut into %u equal micro-batches",
+                           h->batch, micro_batches),
+                   "use a number that divides the batch");
+}
+
+static rn_status write(const held *h, uint32_t micro_batches, rn_graph *graph) {
+    rn_forward_values values = {0};
+    rn_train_options options = h->options;
+    options.micro_batches = micro_batches;
+    RN_TRY(h->write(graph, h->config, h->batch / micro_batches, &values));
+    rn_value loss =
+        rn_graph_loss(graph, "cross_entropy", values.logits, values.targets, micro_batches);
+    if (options.watch) rn_graph_output(graph, values.logits, "logits");
+    return rn_graph_train(graph, loss, &options);
+}
+
+static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
+    const held *h = self;
+    uint32_t micro_batches = options && options->micro_batches ? options->micro_batches : 1;
+    rn_graph *graph = NULL;
+    *out = NULL;
+    RN_TRY(check_cut(h, micro_batches));
+    RN_TRY(rn_graph_create(&graph));
+    rn_status s = write(h, micro_batches, graph);
+    if (s == RN_OK)
+        *out = graph;
+    else
+        rn_graph_destroy(graph);
+    return s;
+}
+
+static void destroy(void *self) {
+    held *h = self;
+    rn_free(FROM, h, h->bytes);
+}
+
+rn_status rn_train_recipe(rn_forward forward, uint32_t batch, const rn_train_options *options,
+                          rn_recipe *out) {
+    static const rn_train_options usual = {0};
+    const rn_train_options *o = options ? options : &usual;
+    const char *frozen = o->frozen ? o->frozen : "";
+    const rn_optimizer *optimizer = NULL;
+    void *block = NULL;
+    *out = (rn_recipe){0};
+    if (batch == 0) return rn_fail(RN_INVALID, "a training step needs at least one sample");
+    RN_TRY(rn_optimizer_find(o->optimizer, &optimizer));
+    if (forward.check) RN_TRY(forward.check(forward.config, true));
+    size_t all = sizeof(held) + forward.config_bytes + strlen(frozen) + 1;
+    RN_TRY(rn_alloc_zeroed(FROM, 1, all, &block));
+    held *h = block;
+    *h = (held){.write = forward.write, .options = *o, .bytes = all, .batch = batch};
+    memcpy(h->config, forward.config, forward.config_bytes);
+    memcpy(h->config + forward.config_bytes, frozen, strlen(frozen) + 1);
+    h->options.frozen = (const char *)h->config + forward.config_bytes;
+    h->options.optimizer = optimizer->name;
+    *out = (rn_recipe){.self = h,
+                       .build = build,
+                       .destroy = destroy,
+                       .max_micro_batches = batch,
+                       .batch_statistics = forward.batch_statistics};
+    return RN_OK;
+}
+
+// ---- builtin models -----------------------------------------------------------------------------
+
+// Cuts ":train" or ":train=OPTIMIZER" off the end of a name.
+static bool take_train(rn_str *name, rn_str *out_optimizer) {
+    static const rn_str mark = {":train", sizeof ":train" - 1};
+    *out_optimizer = (rn_str){NULL, 0};
+    for (size_t at = 0; at + mark.bytes <= name->bytes; at++) {
+        rn_str rest = {name->data + at, name->bytes - at};
+        if (!rn_str_starts(rest, mark)) continue;
+        bool named = rest.bytes > mark.bytes && rest.data[mark.bytes] == '=';
+        if (rest.bytes > mark.bytes && !named) continue;
+        if (named)
+            *out_optimizer = (rn_str){rest.data + mark.bytes + 1, rest.bytes - mark.bytes - 1};
+        name->bytes = at;
+        return true;
+    }
+    return false;
+}
+
+// PyTorch's defaults for AdamW, whose weight decay serves all.
+static rn_status make_training(const rn_builtin *builtin, rn_str optimizer, rn_recipe *out) {
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(optimizer));
+    rn_train_options options = {.optimizer = optimizer.data ? name : NULL, .weight_decay = 0.01};
+    return rn_train_recipe(builtin->forward, builtin->batch, &options, out);
+}
+
+rn_status rn_builtin_recipe(const char *name, rn_recipe *out) {
+    rn_str model = rn_str_from(name), optimizer;
+    rn_builtin builtin;
+    *out = (rn_recipe){0};
+    bool training = take_train(&model, &optimizer);
+    RN_TRY(rn_builtin_find(model, &builtin));
+    RN_TRY(training ? make_training(&builtin, optimizer, out)
+                    : rn_model_recipe(builtin.forward, out));
+    snprintf(out->name, sizeof out->name, "%s", name);
+    return RN_OK;
+}

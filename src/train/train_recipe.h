@@ -1,0 +1,20 @@
+// train_recipe.h — a recipe for the training step of a model: its forward pass over a batch, the
+// loss, the backward pass and the optimiser's updates.
+//
+//     rn_train_options options = {.weight_decay = 0.01};
+//     RN_TRY(rn_train_recipe(rn_llama_forward(&config), 4, &options, &recipe));
+#ifndef RN_TRAIN_TRAIN_RECIPE_H
+#define RN_TRAIN_TRAIN_RECIPE_H
+
+#include "model/model.h"
+
+#include <ration/train.h>
+
+// A step of `batch` samples, which the planner may cut into micro-batches
+// (options->micro_batches is not read). Inputs: the model's own with the batch as their first axis,
+// "targets" among them; scalars, output and states as rn_graph_loss and rn_graph_train say. The
+// recipe keeps copies of all that it is given. options may be NULL.
+RN_MUST_USE rn_status rn_train_recipe(rn_forward forward, uint32_t batch,
+                                      const rn_train_options *options, rn_recipe *out);
+
+#endif

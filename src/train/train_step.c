@@ -1,0 +1,170 @@
+// train_step.c — from a loss to new weights: gradients, accumulating, clipping, the optimiser's
+// row.
+//
+//     loss ─ backward ─▶ gradient ─ [+= sum] ─ [clip] ─ update ─▶ weight, states
+//                        every micro-batch   │   once, after the last
+//
+// Each weight's nodes stand in the block of the weight, so that whoever orders them may put the
+// update right behind its gradient.
+#include "train/optimizer.h"
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "graph/graph_internal.h"
+#include "memory/account.h"
+
+#include <stdio.h>
+
+typedef struct step {
+    rn_graph *graph;
+    const rn_train_options *options;
+    const rn_optimizer *optimizer;
+    bool accumulates;
+    rn_value *weights;   // (count)
+    rn_value *gradients; // (count)
+    uint32_t count;
+    rn_value norm; // of all gradients, with RN_CLIP_GLOBAL
+} step;
+
+// Which weights are trained, in the order in which they were made.
+static rn_status collect(step *t, rn_arena *memory) {
+    uint32_t values = rn_graph_value_count(t->graph);
+    rn_str frozen = rn_str_from(t->options->frozen ? t->options->frozen : "");
+    void *weights = NULL, *gradients = NULL;
+    RN_TRY(rn_arena_array(memory, values, sizeof(rn_value), &weights));
+    RN_TRY(rn_arena_array(memory, values, sizeof(rn_value), &gradients));
+    t->weights = weights;
+    t->gradients = gradients;
+    for (rn_value v = 1; v <= values; v++) {
+        const rn_value_info *info = rn_graph_value(t->graph, v);
+        if (info->role == RN_ROLE_WEIGHT && !rn_str_matches(rn_str_from(info->name), frozen))
+            t->weights[t->count++] = v;
+    }
+    if (t->count) return RN_OK;
+    if (frozen.bytes == 0) return rn_fail(RN_INVALID, "nothing to train: the graph has no weights");
+    return rn_fail(RN_INVALID, "nothing to train: every weight matches '%s'", t->options->frozen);
+}
+
+static void go_to(step *t, rn_value weight, rn_phase phase) {
+    rn_graph_set_place(t->graph, rn_graph_value(t->graph, weight)->block, phase);
+}
+
+// The state "<weight>.<suffix>".
+static rn_value state_of(step *t, rn_value weight, const rn_optimizer_state *like,
+                         rn_purpose purpose) {
+    const rn_value_info *info = rn_graph_value(t->graph, weight);
+    rn_shape shape = like->shape ? like->shape(info->shape) : info->shape;
+    char name[256];
+    rn_status s = rn_optimizer_state_name(info->name, like->suffix, name, sizeof name);
+    if (s == RN_OK) return rn_graph_state(t->graph, name, like->dtype, shape, purpose);
+    rn_graph_spoil(t->graph, s);
+    return RN_NO_VALUE;
+}
+
+static void watch(step *t, rn_value weight, rn_value gradient) {
+    char name[256];
+    snprintf(name, sizeof name, "%s.gradient", rn_graph_value(t->graph, weight)->name);
+    rn_graph_output(t->graph, gradient, name);
+}
+
+// The gradient of the whole batch: with micro-batches, the sum so far.
+static void gather(step *t, uint32_t i) {
+    rn_value weight = t->weights[i];
+    if (!t->accumulates) {
+        if (t->options->watch) watch(t, weight, t->gradients[i]);
+        return;
+    }
+    go_to(t, weight, RN_PHASE_BACKWARD);
+    static const rn_optimizer_state like = {"gradient", RN_DTYPE_F32, NULL};
+    rn_value sum = state_of(t, weight, &like, RN_PURPOSE_GRADIENTS);
+    t->gradients[i] = rn_op_accumulate(t->graph, sum, t->gradients[i]);
+}
+
+static rn_value clip(step *t, rn_value gradient) {
+    if (t->options->clip == RN_CLIP_NONE) return gradient;
+    return rn_graph_clip(t->graph, gradient, t->norm, t->options->max_norm);
+}
+
+static double either(double given, double usual) {
+    return given != 0 ? given : usual;
+}
+
+static void update(step *t, uint32_t i) {
+    const rn_train_options *o = t->options;
+    const rn_optimizer *row = t->optimizer;
+    rn_update with = {.graph = t->graph,
+                      .weight = t->weights[i],
+                      .beta1 = either(o->beta1, row->beta1),
+                      .beta2 = either(o->beta2, row->beta2),
+                      .eps = either(o->eps, row->eps),
+                      .momentum = row->momentum != 0 ? either(o->momentum, row->momentum) : 0,
+                      .weight_decay = o->weight_decay,
+                      .rate = rn_graph_scalar(t->graph, "rate"),
+                      .step = RN_NO_SCALAR};
+    if (row->needs_step) with.step = rn_graph_scalar(t->graph, "step");
+    go_to(t, with.weight, RN_PHASE_UPDATE);
+    with.gradient = clip(t, t->gradients[i]);
+    for (uint32_t n = 0; n < row->state_count; n++)
+        with.states[n] = state_of(t, with.weight, &row->states[n], RN_PURPOSE_OPTIMIZER);
+    row->update(&with);
+}
+
+static rn_status check_gradients(const step *t) {
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->gradients[i] == RN_NO_VALUE)
+            return rn_hint(rn_fail(RN_INVALID, "the loss does not depend on '%s'",
+                                   rn_graph_value(t->graph, t->weights[i])->name),
+                           "name it in `frozen`, or leave it out of the graph");
+    return RN_OK;
+}
+
+// The loss is one number for the whole batch, too: micro-batches add up.
+static void show_loss(step *t, rn_value loss) {
+    if (t->accumulates) {
+        rn_graph_set_place(t->graph, rn_graph_value(t->graph, loss)->block, RN_PHASE_BACKWARD);
+        rn_value sum =
+            rn_graph_state(t->graph, "loss.sum", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
+        loss = rn_op_accumulate(t->graph, sum, loss);
+    }
+    rn_graph_output(t->graph, loss, "loss");
+}
+
+static rn_status train(step *t, rn_arena *memory, rn_value loss) {
+    RN_TRY(rn_graph_finish(t->graph)); // what the model got wrong, before looking at its values
+    RN_TRY(collect(t, memory));
+    RN_TRY(rn_graph_gradient(t->graph, loss, t->weights, t->count, t->gradients));
+    RN_TRY(check_gradients(t));
+    show_loss(t, loss);
+    for (uint32_t i = 0; i < t->count; i++)
+        gather(t, i);
+    if (t->options->clip == RN_CLIP_GLOBAL) {
+        rn_graph_set_place(t->graph, 0, RN_PHASE_UPDATE);
+        t->norm = rn_graph_global_norm(t->graph, t->gradients, t->count);
+    }
+    for (uint32_t i = 0; i < t->count && rn_graph_finish(t->graph) == RN_OK; i++)
+        update(t, i);
+    return rn_graph_finish(t->graph);
+}
+
+static rn_status check_options(const rn_train_options *o, const rn_optimizer *row) {
+    if ((unsigned)o->clip > RN_CLIP_GLOBAL) return rn_fail(RN_INVALID, "clip is none of rn_clip");
+    if (o->clip != RN_CLIP_NONE && !(o->max_norm > 0))
+        return rn_fail(RN_INVALID, "gradients cannot be clipped to a norm of %g", o->max_norm);
+    if (o->momentum != 0 && row->momentum == 0)
+        return rn_hint(rn_fail(RN_INVALID, "%s has no momentum", row->name),
+                       "the optimizer `momentum` is SGD with momentum");
+    return RN_OK;
+}
+
+rn_status rn_graph_train(rn_graph *graph, rn_value loss, const rn_train_options *options) {
+    static const rn_train_options usual = {0};
+    step t = {.graph = graph, .options = options ? options : &usual};
+    rn_arena memory;
+    t.accumulates = t.options->micro_batches > 1;
+    RN_TRY(rn_optimizer_find(t.options->optimizer, &t.optimizer));
+    RN_TRY(check_options(t.options, t.optimizer));
+    rn_arena_init(&memory, RN_HOST_OTHER, 0);
+    rn_status s = train(&t, &memory, loss);
+    rn_arena_free_all(&memory);
+    return s;
+}
