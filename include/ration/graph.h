@@ -440,6 +440,14 @@ typedef struct rn_sgd_attrs {
 // `velocity` is a state, or RN_NO_VALUE without momentum.
 RN_API rn_value rn_op_sgd(rn_graph *g, rn_value weight, rn_value gradient, rn_value velocity,
                           rn_sgd_attrs attrs);
+typedef struct rn_lion_attrs {
+    double beta1, beta2, weight_decay;
+    uint32_t rate; // a runtime scalar
+} rn_lion_attrs;
+// Updates weight and m (a state of the weight's shape, f32) in place: Lion, by the sign of an
+// interpolated momentum.
+RN_API rn_value rn_op_lion(rn_graph *g, rn_value weight, rn_value gradient, rn_value m,
+                           rn_lion_attrs attrs);
 // sum += gradient, in place; `sum` is a state that is zeroed before the first micro-batch.
 RN_API rn_value rn_op_accumulate(rn_graph *g, rn_value sum, rn_value gradient);
 

@@ -29,7 +29,7 @@ RN_BEGIN_DECLS
 
 // ---- a training step of any graph ---------------------------------------------------------------
 
-// The names of optimizers ("adamw", the default, "sgd", "momentum") and of objectives
+// The names of optimizers ("adamw", the default, "sgd", "momentum", "lion") and of objectives
 // ("cross_entropy", "mse"), from index 0; NULL behind the last.
 RN_API const char *rn_optimizer_name(size_t index);
 RN_API const char *rn_objective_name(size_t index);
@@ -50,8 +50,8 @@ typedef enum rn_clip {
     RN_CLIP_GLOBAL  // all by their common norm: all are held until it is known
 } rn_clip;
 
-// Numbers that are 0 stand for the optimizer's own: beta1 and beta2 0.9 and 0.999, eps 1e-8
-// (adamw), momentum 0.9 (momentum).
+// Numbers that are 0 stand for the optimizer's own: beta1 and beta2 0.9 and 0.999 (lion: 0.99), eps
+// 1e-8 (adamw), momentum 0.9 (momentum).
 typedef struct rn_train_options {
     const char *optimizer; // NULL: "adamw"
     double beta1, beta2, eps, momentum;

@@ -1,4 +1,4 @@
-// optimizer.c — the rows: AdamW, SGD without and with momentum.
+// optimizer.c — the rows: AdamW, SGD without and with momentum, Lion.
 #include "train/optimizer.h"
 
 #include "base/str.h"
@@ -24,7 +24,15 @@ static void update_sgd(const rn_update *with) {
     rn_op_sgd(with->graph, with->weight, with->gradient, with->states[0], attrs);
 }
 
-// The defaults are PyTorch's, but for weight decay, which is 0 for all.
+static void update_lion(const rn_update *with) {
+    rn_lion_attrs attrs = {.beta1 = with->beta1,
+                           .beta2 = with->beta2,
+                           .weight_decay = with->weight_decay,
+                           .rate = with->rate};
+    rn_op_lion(with->graph, with->weight, with->gradient, with->states[0], attrs);
+}
+
+// The defaults are PyTorch's (Lion's: its authors'), but for weight decay, which is 0 for all.
 static const rn_optimizer optimizers[] = {
     {.name = "adamw",
      .states = {{"m", RN_DTYPE_F32, NULL}, {"v", RN_DTYPE_F32, NULL}},
@@ -40,6 +48,12 @@ static const rn_optimizer optimizers[] = {
      .state_count = 1,
      .momentum = 0.9,
      .update = update_sgd},
+    {.name = "lion",
+     .states = {{"m", RN_DTYPE_F32, NULL}},
+     .state_count = 1,
+     .beta1 = 0.9,
+     .beta2 = 0.99,
+     .update = update_lion},
 };
 enum { COUNT = sizeof optimizers / sizeof *optimizers };
 

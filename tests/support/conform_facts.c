@@ -93,5 +93,6 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_DROPOUT] = {SAME, false}, // by the element's place in the whole
     [RN_OP_ADAMW] = {LIBM, false},
     [RN_OP_SGD] = {LIBM, false},
+    [RN_OP_LION] = {SAME, false},
     [RN_OP_ACCUMULATE] = {SAME, false},
 };

@@ -28,6 +28,18 @@ static void sgd(conform_case *c) {
     rn_op_sgd(c->graph, weight, gradient, velocity, attrs);
 }
 
+static void lion(conform_case *c) {
+    rn_lion_attrs attrs = {.beta1 = 0.9,
+                           .beta2 = 0.99,
+                           .weight_decay = c->row->low,
+                           .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2})};
+    rn_shape shape = c->row->shapes[0];
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value m = conform_state(c, RN_DTYPE_F32, shape, -0.5f, 0.5f);
+    rn_op_lion(c->graph, weight, gradient, m, attrs);
+}
+
 static void accumulate(conform_case *c) {
     rn_value sum = conform_state(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
     rn_value gradient = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
@@ -48,6 +60,8 @@ static const conform_row rows[] = {
     EACH_SHAPE(ADAMW, adamw, 0),
     EACH_SHAPE(SGD, sgd, 0),
     EACH_SHAPE(SGD, sgd, 1),
+    EACH_SHAPE(LION, lion, 0),
+    STEP(LION, "several spans", lion, RN_SHAPE(70001), 0.01f, 0),
     EACH_SHAPE(ACCUMULATE, accumulate, 0),
 };
 

@@ -55,6 +55,7 @@ rn_status rn_cpu_mul(const rn_call *call);
 rn_status rn_cpu_div(const rn_call *call);
 rn_status rn_cpu_accumulate(const rn_call *call);
 rn_status rn_cpu_adamw(const rn_call *call);
+rn_status rn_cpu_lion(const rn_call *call);
 // rows.c: norm is layernorm and rmsnorm
 rn_status rn_cpu_softmax(const rn_call *call);
 rn_status rn_cpu_softmax_grad(const rn_call *call);

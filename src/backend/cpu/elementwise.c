@@ -216,3 +216,31 @@ rn_status rn_cpu_adamw(const rn_call *call) {
     rn_call_each(call, span_count(rn_tensor_elements(&call->outputs[0])), adamw_task, &w);
     return RN_OK;
 }
+
+// The op's own loop, span by span: the tensors of a call that is a part of this one.
+static void lion_task(void *arg, size_t index) {
+    const rn_call *call = arg;
+    uint64_t count = 0;
+    uint64_t start = span_at(rn_tensor_elements(&call->outputs[0]), index, &count);
+    rn_tensor in[3], out[2];
+    for (int i = 0; i < 3; i++) {
+        in[i] = call->inputs[i];
+        in[i].shape = RN_SHAPE(count);
+        in[i].data = (float *)call->inputs[i].data + start;
+    }
+    for (int i = 0; i < 2; i++) {
+        out[i] = call->outputs[i];
+        out[i].shape = RN_SHAPE(count);
+        out[i].data = (float *)call->outputs[i].data + start;
+    }
+    rn_call span = *call;
+    span.inputs = in;
+    span.outputs = out;
+    (void)!rn_op_get(call->op)->reference(&span); // cannot fail
+}
+
+rn_status rn_cpu_lion(const rn_call *call) {
+    rn_call_each(call, span_count(rn_tensor_elements(&call->outputs[0])), lion_task,
+                 (void *)(uintptr_t)call);
+    return RN_OK;
+}

@@ -128,6 +128,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     // training
     [RN_OP_ADAMW] = {rn_cpu_adamw, NULL},
     [RN_OP_SGD] = REFERENCE,
+    [RN_OP_LION] = {rn_cpu_lion, NULL},
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
 };
 

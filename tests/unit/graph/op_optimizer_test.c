@@ -65,6 +65,49 @@ static void adamw_steps_count_from_one(void **state) {
     assert_non_null(strstr(rn_last_story()->message, "steps count from 1"));
 }
 
+// [1, -2, 0.5], rate 0.01, betas 0.9 and 0.99, decay 0.1: the numbers of the paper's formula, made
+// in double by a plain loop in Python.
+static void lion_follows_its_formula(void **state) {
+    (void)state;
+    static const double expected[3][3] = {{0.989, -1.988, 0.4895},
+                                          {0.998011, -1.996012, 0.4790105},
+                                          {0.987012989, -2.00401599, 0.48853149}};
+    static const double expected_m[3] = {-0.00100969987, 0.00199990003, -0.000498};
+    rn_graph *g = make_graph();
+    rn_value w = rn_graph_weight(g, "w", RN_DTYPE_F32, RN_SHAPE(3));
+    rn_value gradient = rn_graph_input(g, "g", RN_DTYPE_F32, RN_SHAPE(3));
+    rn_value m = f32_state(g, "m");
+    uint32_t rate = rn_graph_scalar(g, "rate");
+    rn_value first = rn_op_lion(g, w, gradient, m, (rn_lion_attrs){0.9, 0.99, 0.1, rate});
+    assert_ok(rn_graph_finish(g));
+    test_run run;
+    test_run_open(&run, g, 1);
+    memcpy(test_run_data(&run, w), (float[]){1, -2, 0.5f}, 3 * sizeof(float));
+    run.scalars[rate].f64 = 0.01;
+    for (int i = 0; i < 3; i++) {
+        memcpy(test_run_data(&run, gradient), steps[i], sizeof steps[i]);
+        test_run_all(&run);
+        assert_all_close(expected[i], test_run_data(&run, w), 3e-7);
+    }
+    assert_all_close(expected_m, test_run_data(&run, m), 1e-8);
+    assert_ptr_equal(test_run_data(&run, w), test_run_data(&run, first));
+    assert_ptr_equal(test_run_data(&run, m), test_run_data(&run, rn_graph_output_of(g, first, 1)));
+    test_run_close(&run);
+    rn_graph_destroy(g);
+}
+
+// Where mixture and gradient are 0 only decay moves a weight; a NaN is not hidden by the sign.
+static void lion_stands_still_without_a_gradient(void **state) {
+    (void)state;
+    float w[2] = {1, 1}, gradient[2] = {0, NAN}, m[2] = {0, 0}, out_w[2], out_m[2];
+    rn_shape two = RN_SHAPE(2);
+    rn_tensor in[] = {f32_tensor(w, two), f32_tensor(gradient, two), f32_tensor(m, two)};
+    rn_tensor out[] = {f32_tensor(out_w, two), f32_tensor(out_m, two)};
+    rn_scalar scalars[1] = {{.f64 = 0.5}};
+    assert_ok(run_op(RN_OP_LION, in, out, scalars, &(rn_lion_attrs){0.9, 0.99, 0.5, 0}));
+    assert_true(out_w[0] == 0.75f && out_m[0] == 0 && isnan(out_w[1]) && isnan(out_m[1]));
+}
+
 static void check_sgd(float momentum, const double expected[3][3], const double *velocity) {
     rn_graph *g = make_graph();
     rn_value w = rn_graph_weight(g, "w", RN_DTYPE_F32, RN_SHAPE(3));
@@ -174,6 +217,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_pytorch),
         cmocka_unit_test(adamw_steps_count_from_one),
+        cmocka_unit_test(lion_follows_its_formula),
+        cmocka_unit_test(lion_stands_still_without_a_gradient),
         cmocka_unit_test(sgd_follows_pytorch),
         cmocka_unit_test(momentum_and_velocity_belong_together),
         cmocka_unit_test(gradients_accumulate),
