@@ -150,6 +150,41 @@ RN_API RN_MUST_USE rn_status rn_stopper_put(rn_stopper *stopper, rn_str text, rn
 // What was held back, at the end of a text without a stop.
 RN_API RN_MUST_USE rn_status rn_stopper_flush(rn_stopper *stopper, rn_sink sink);
 
+// ---- one answer ---------------------------------------------------------------------------------
+
+typedef enum rn_end_reason {
+    RN_END_TOKEN,    // the model ended its text
+    RN_END_STOP,     // a stop string
+    RN_END_LIMIT,    // new_tokens
+    RN_END_CONTEXT,  // the context is full
+    RN_END_CANCELLED // by `cancel`, or the session's
+} rn_end_reason;
+RN_API const char *rn_end_reason_name(rn_end_reason reason); // "end token", "stop string", ...
+
+typedef struct rn_answer_options {
+    uint64_t new_tokens; // at most; 0 makes none
+    const rn_str *stops; // (stop_count), borrowed for the call
+    size_t stop_count;
+    const rn_flag *cancel; // seen between passes; may be NULL
+    // Each token of the text as it comes, before its text; may be NULL.
+    void (*on_token)(void *self, const rn_sample *sample);
+    void *self;
+} rn_answer_options;
+
+typedef struct rn_answer {
+    rn_end_reason reason;
+    uint64_t tokens; // in the text; the end token is not among them
+} rn_answer;
+
+// Feeds the tokens, makes more until one of the reasons, and writes their text to the sink as it
+// becomes certain: whole UTF-8, without what belongs to a stop string. The sequence is paused then.
+// *out is set where it fails, too. RN_CANCELLED from the sink ends the answer as `cancel` does.
+// Other sequences of the generator go on meanwhile.
+RN_API RN_MUST_USE rn_status rn_sequence_answer(rn_sequence *sequence,
+                                                const rn_tokenizer *tokenizer, const uint32_t *ids,
+                                                size_t count, const rn_answer_options *options,
+                                                rn_sink sink, rn_answer *out);
+
 RN_END_DECLS
 
 #endif

@@ -23,6 +23,7 @@
 #include <ration/checkpoint.h>
 #include <ration/convert.h>
 #include <ration/device.h>
+#include <ration/easy.h>
 #include <ration/error_class.h>
 #include <ration/generate.h>
 #include <ration/graph.h>

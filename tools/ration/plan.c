@@ -428,10 +428,9 @@ const command plan_command = {
     .summary = "what a model needs and what would lie where, within a budget",
     .about =
         "MODEL is a Hugging Face folder or a GGUF file, or one of mlp, simple, resnet18 and\n"
-        "llama:LAYERSxDIM[:DTYPE] (llama:32x4096, llama:32x4096:q4_0), each with :train or "
-        ":train=OPTIMIZER at its "
-        "end\n"
-        "for a training step. Only headers are read; nothing is loaded.\n"
+        "llama:LAYERSxDIM[:DTYPE] (llama:32x4096, llama:32x4096:q4_0), each with :train at its\n"
+        "end for a training step (:train=OPTIMIZER for another than adamw). Only headers are\n"
+        "read; nothing is loaded.\n"
         "Prints what is held at the peak by purpose, the moves that make it fit (weights that are\n"
         "read from disk in every run, fewer rows at once, recomputing, micro-batches) with their\n"
         "reasons, the largest buffers and the predicted time. A row is what a model takes many of\n"

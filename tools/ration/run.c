@@ -193,32 +193,6 @@ static rn_status close_runner(runner *r) {
 
 // ---- speaking -----------------------------------------------------------------------------------
 
-const char *end_name(end_reason reason) {
-    static const char *const names[] = {"end token", "stop string", "token limit", "context full",
-                                        "interrupted"};
-    return names[reason];
-}
-
-typedef struct speech {
-    runner *r;
-    answer *out;
-    rn_decoder decoder;
-    rn_stopper *stopper;
-    bool stopped;
-    uint64_t limit;
-} speech;
-
-static rn_status put_text(void *self, const char *text, size_t bytes) {
-    speech *s = self;
-    return s->stopped
-               ? RN_OK
-               : rn_stopper_put(s->stopper, (rn_str){text, bytes}, s->out->sink, &s->stopped);
-}
-
-static rn_sink speech_sink(speech *s) {
-    return (rn_sink){s, put_text};
-}
-
 static void write_top(rn_json *json, const rn_tokenizer *tokenizer, const rn_sample *sample) {
     rn_json_array(json, "top");
     for (uint32_t i = 0; i < sample->top_count; i++) {
@@ -231,80 +205,34 @@ static void write_top(rn_json *json, const rn_tokenizer *tokenizer, const rn_sam
     rn_json_end(json);
 }
 
-static void write_token(const speech *s, const rn_sample *sample) {
-    rn_json *json = s->out->json;
+static void hear_token(void *self, const rn_sample *sample) {
+    runner *r = self;
+    rn_json *json = r->token_json;
+    if (r->first_token_seconds == 0) r->first_token_seconds = seconds_now();
+    if (!json) return;
     rn_json_object(json, NULL);
     rn_json_u64(json, "id", sample->token);
-    rn_json_text(json, "text", rn_tokenizer_bytes(s->r->tokenizer, sample->token, true));
+    rn_json_text(json, "text", rn_tokenizer_bytes(r->tokenizer, sample->token, true));
     rn_json_f64(json, "logprob", sample->logprob);
-    if (s->r->sampling.logprobs) write_top(json, s->r->tokenizer, sample);
+    if (r->sampling.logprobs) write_top(json, r->tokenizer, sample);
     rn_json_end(json);
 }
 
-// One token into the text. *out_done: it was the last.
-static rn_status take_token(speech *s, const rn_sample *sample, bool *out_done) {
-    answer *a = s->out;
-    *out_done = true;
-    if (rn_tokenizer_is_end(s->r->tokenizer, sample->token)) {
-        a->reason = END_TOKEN;
-        return RN_OK;
-    }
-    a->tokens++;
-    if (a->json) write_token(s, sample);
-    RN_TRY(rn_decoder_put(&s->decoder, sample->token, speech_sink(s)));
-    a->reason = s->stopped ? END_STOP : END_LIMIT;
-    *out_done = s->stopped || a->tokens == s->limit;
-    return RN_OK;
-}
-
-static rn_status take_tokens(speech *s, bool *out_done) {
-    rn_sample sample;
-    *out_done = false;
-    while (!*out_done && rn_sequence_take(s->r->sequence, &sample)) {
-        if (s->r->first_token_seconds == 0) s->r->first_token_seconds = seconds_now();
-        RN_TRY(take_token(s, &sample, out_done));
-    }
-    const rn_story *failure = rn_sequence_failure(s->r->sequence);
-    if (!*out_done && failure) return rn_story_restore(failure);
-    if (*out_done || !rn_sequence_is_full(s->r->sequence)) return RN_OK;
-    s->out->reason = END_CONTEXT;
-    *out_done = true;
-    return RN_OK;
-}
-
-static rn_status make_tokens(speech *s) {
-    bool done = s->limit == 0;
-    s->out->reason = END_LIMIT;
-    while (!done) {
-        rn_status status = interrupted ? RN_CANCELLED : rn_generator_step(s->r->generator);
-        if (status == RN_CANCELLED) s->out->reason = END_INTERRUPTED;
-        if (status == RN_CANCELLED) break;
-        RN_TRY(status);
-        RN_TRY(take_tokens(s, &done));
-    }
-    RN_TRY(rn_decoder_end(&s->decoder, speech_sink(s)));
-    return s->stopped ? RN_OK : rn_stopper_flush(s->stopper, s->out->sink);
-}
-
-static rn_status create_stopper(const runner *r, rn_stopper **out) {
+rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_answer *out) {
     const char *const *items = NULL;
-    size_t count = rn_settings_list(r->in->settings, "stop", &items);
     rn_str stops[MAX_STOPS];
-    for (size_t i = 0; i < count; i++)
+    rn_answer_options options = {.new_tokens = rn_settings_count(r->in->settings, "tokens"),
+                                 .stops = stops,
+                                 .stop_count = rn_settings_list(r->in->settings, "stop", &items),
+                                 .cancel = &interrupt_flag,
+                                 .on_token = hear_token,
+                                 .self = r};
+    for (size_t i = 0; i < options.stop_count; i++)
         stops[i] = (rn_str){items[i], strlen(items[i])};
-    return rn_stopper_create(stops, count, out);
-}
-
-rn_status speak(runner *r, const uint32_t *ids, size_t count, uint64_t limit, answer *out) {
-    speech s = {.r = r, .out = out, .limit = limit};
-    RN_TRY(rn_sequence_feed(r->sequence, ids, count));
-    RN_TRY(create_stopper(r, &s.stopper));
-    rn_decoder_begin(&s.decoder, r->tokenizer, false);
-    s.decoder.started = true; // the prompt stands before
-    rn_status status = make_tokens(&s);
-    rn_sequence_pause(r->sequence);
-    rn_stopper_destroy(s.stopper);
-    return status;
+    rn_status s = rn_sequence_answer(r->sequence, r->tokenizer, ids, count, &options, sink, out);
+    if (s == RN_OK && out->reason == RN_END_TOKEN && r->first_token_seconds == 0)
+        r->first_token_seconds = seconds_now(); // the first was the last
+    return s;
 }
 
 // ---- a prompt -----------------------------------------------------------------------------------
@@ -364,30 +292,29 @@ static rn_status write_stdout(void *self, const char *text, size_t bytes) {
     return rn_fail(RN_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
-static rn_status check_interrupt(const answer *a) {
-    return a->reason == END_INTERRUPTED ? rn_fail(RN_CANCELLED, "interrupted") : RN_OK;
+static rn_status check_interrupt(const rn_answer *a) {
+    return a->reason == RN_END_CANCELLED ? rn_fail(RN_CANCELLED, "interrupted") : RN_OK;
 }
 
 // A device that fails before it has said anything is left for the next one.
-static rn_status answer_prompt(runner *r, answer *a) {
-    uint64_t limit = rn_settings_count(r->in->settings, "tokens");
+static rn_status answer_prompt(runner *r, rn_sink sink, rn_answer *a) {
     for (;;) {
         rn_rung rung;
-        rn_status s = speak(r, r->tokens.ids, r->tokens.count, limit, a);
+        rn_status s = speak(r, r->tokens.ids, r->tokens.count, sink, a);
         if (s == RN_OK || a->tokens > 0) return s;
         RN_TRY(rn_ladder_advance(r->ladder, rn_last_story(), &rung));
         RN_TRY(fit_prompt(r, &r->tokens)); // another device, maybe another context
-        if (!a->json && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
+        if (!r->token_json && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
     }
 }
 
 static rn_status tell(runner *r) {
     const text_buffer *prompt = &r->prompt;
-    answer a = {.sink = {NULL, write_stdout}};
+    rn_answer a;
     bool quiet = rn_settings_bool(r->in->settings, "quiet");
     if (!quiet) print_opening(r);
     RN_TRY(write_stdout(NULL, prompt->data ? prompt->data : "", prompt->bytes));
-    RN_TRY(answer_prompt(r, &a));
+    RN_TRY(answer_prompt(r, (rn_sink){NULL, write_stdout}, &a));
     RN_TRY(write_stdout(NULL, "\n", 1));
     if (!quiet) print_report(r);
     return check_interrupt(&a);
@@ -398,16 +325,18 @@ static rn_status tell_json(runner *r) {
     const rn_tokens *tokens = &r->tokens;
     const text_buffer *text = &r->said;
     rn_json json;
-    answer a = {.sink = {&r->said, append_text}, .json = &json};
+    rn_answer a;
+    r->token_json = &json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
     rn_json_text(&json, "prompt", (rn_str){prompt->data, prompt->bytes});
     rn_json_u64(&json, "prompt_tokens", tokens->count);
     rn_json_array(&json, "tokens");
-    rn_status s = answer_prompt(r, &a);
+    rn_status s = answer_prompt(r, (rn_sink){&r->said, append_text}, &a);
+    r->token_json = NULL;
     rn_json_end(&json);
     rn_json_text(&json, "text", (rn_str){text->data, text->bytes});
-    rn_json_string(&json, "ended_by", end_name(a.reason));
+    rn_json_string(&json, "ended_by", rn_end_reason_name(a.reason));
     if (s == RN_OK) write_report(r, &json);
     rn_json_end(&json);
     RN_TRY(s);

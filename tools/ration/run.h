@@ -32,9 +32,6 @@ typedef struct wish_texts {
     char keep[4096], offload[4096];
 } wish_texts;
 
-typedef enum end_reason { END_TOKEN, END_STOP, END_LIMIT, END_CONTEXT, END_INTERRUPTED } end_reason;
-const char *end_name(end_reason reason); // "end token", "stop string", ...
-
 typedef struct runner {
     const invocation *in;
     rn_model *model;
@@ -45,7 +42,8 @@ typedef struct runner {
     rn_sampling sampling;
     text_buffer prompt; // and its tokens; empty in a chat
     rn_tokens tokens;
-    text_buffer said; // the answer, where it is told as JSON
+    text_buffer said;    // the answer, where it is told as JSON
+    rn_json *token_json; // NULL, or where each token goes as an object
     host_budget budget;
     rn_ladder *ladder;
     rn_device *device; // of the rung in use
@@ -58,14 +56,6 @@ typedef struct runner {
     double opened_seconds, first_token_seconds; // since the start
 } runner;
 
-// A text as it comes: whole UTF-8, held back while it may be the beginning of a stop string.
-typedef struct answer {
-    rn_sink sink;  // where it goes
-    rn_json *json; // NULL, or where each token goes as an object
-    end_reason reason;
-    size_t tokens;
-} answer;
-
 // What the options say of the text, for run and plan alike.
 rn_status read_text_options(const invocation *in, rn_text_options *out);
 rn_speculation read_speculation(const invocation *in);
@@ -75,8 +65,8 @@ rn_status read_wishes(const invocation *in, wish_texts *texts, rn_plan_options *
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);
 
-// Feeds the tokens and makes up to `limit` more.
-rn_status speak(runner *r, const uint32_t *ids, size_t count, uint64_t limit, answer *out);
+// Feeds the tokens and makes up to --tokens more.
+rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_answer *out);
 
 rn_status run_chat(runner *r);
 

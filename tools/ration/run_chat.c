@@ -101,13 +101,14 @@ static size_t rewind_to_known(chat *c) {
 }
 
 static rn_status reply(chat *c) {
-    answer a = {.sink = {c, put_answer}};
-    uint64_t limit = rn_settings_count(c->r->in->settings, "tokens");
+    rn_answer a;
     RN_TRY(fit(c));
     size_t known = rewind_to_known(c);
     c->said.bytes = 0;
-    RN_TRY(speak(c->r, c->tokens.ids + known, c->tokens.count - known, limit, &a));
-    printf(a.reason == END_TOKEN || a.reason == END_STOP ? "\n" : "\n(%s)\n", end_name(a.reason));
+    rn_sink sink = {c, put_answer};
+    RN_TRY(speak(c->r, c->tokens.ids + known, c->tokens.count - known, sink, &a));
+    printf(a.reason == RN_END_TOKEN || a.reason == RN_END_STOP ? "\n" : "\n(%s)\n",
+           rn_end_reason_name(a.reason));
     forget_interrupt();
     return add_message(c, "assistant", c->said.data ? c->said.data : "", c->said.bytes);
 }

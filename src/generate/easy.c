@@ -1,0 +1,256 @@
+// easy.c — text in one call: each of the explicit API's steps once, in the order in which a program
+// takes them.
+//
+//     split the budget ─ open the model ─ encode ─ for each target: plan, load ─ answer ─ close
+//
+// The prompt is encoded before the budget is split for the plan: what it holds is then counted.
+#include <ration/easy.h>
+
+#include <ration/calibrate.h>
+#include <ration/ladder.h>
+
+#include "base/str.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { ROOM_BYTES = 512 << 10 }; // for what is taken behind the plan: decoder, stops, the sampler's
+
+typedef struct call {
+    const rn_easy_options *o;
+    rn_model *model;
+    rn_tokens tokens;
+    rn_ladder *ladder;
+    uint64_t process_bytes; // of the budget, as the first split found it
+    uint64_t opening_bytes; // on the ledger, at most, until the model is open and the prompt read
+    rn_generator *generator;
+    rn_sequence *sequence;
+    bool plan_only;
+    rn_plan_summary plan;
+    rn_on_text on_text;
+    void *user;
+    bool enough; // on_text said so
+} call;
+
+// ---- the budget ---------------------------------------------------------------------------------
+
+// Nine tenths of what the machine and the cgroup have left; never 0, which would be no limit.
+static rn_status measure(uint64_t *out_bytes) {
+    rn_process_info info;
+    RN_TRY(rn_process_read(&info));
+    *out_bytes = rn_process_free_bytes(&info) / 10 * 9 + 1;
+    return RN_OK;
+}
+
+// The process's budget, as far as it is given; 0: it is not.
+static uint64_t host_budget(const rn_easy_options *o, bool own_memory) {
+    return own_memory ? o->host_budget_bytes : o->budget_bytes;
+}
+
+// What a plan for this device may use, beside what the process holds now.
+static rn_status split_budget(call *c, rn_device *device, rn_generator_options *out) {
+    bool own = rn_device_has_own_memory(device);
+    rn_budget_shares shares = {.total_bytes = host_budget(c->o, own),
+                               .process_bytes = c->process_bytes};
+    if (shares.total_bytes == 0) RN_TRY(measure(&shares.total_bytes));
+    RN_TRY(rn_budget_split(&shares));
+    out->plan.budget_bytes = shares.total_bytes;
+    out->plan.beside_bytes = shares.process_bytes + shares.held_bytes + ROOM_BYTES;
+    out->plan.with_reserve = true;
+    out->plan.least_budget_bytes = rn_budget_needed(shares.process_bytes + c->opening_bytes);
+    if (own) out->device_budget.bytes = c->o->budget_bytes;
+    return RN_OK;
+}
+
+// ---- a target -----------------------------------------------------------------------------------
+
+static void see_plan(void *self, const rn_plan *plan) {
+    call *c = self;
+    c->plan = *rn_plan_get_summary(plan);
+    if (c->o->plan) *c->o->plan = c->plan;
+}
+
+static rn_status try_target(void *self, const rn_rung *rung) {
+    call *c = self;
+    const rn_easy_options *o = c->o;
+    rn_generator_options options = {.text = {.context = o->context},
+                                    .plan.exact = o->exact,
+                                    .session = {.device = rung->device, .cancel = o->cancel},
+                                    .measure_rates = true,
+                                    .planned = see_plan,
+                                    .planned_self = c};
+    (void)rn_rates_apply(rung->device);
+    RN_TRY(split_budget(c, rung->device, &options));
+    if (c->plan_only) {
+        rn_plan *plan = NULL;
+        RN_TRY(rn_generator_predict(c->model, &options, &plan));
+        see_plan(c, plan);
+        rn_plan_destroy(plan);
+        return RN_OK;
+    }
+    RN_TRY(rn_generator_create(c->model, &options, &c->generator));
+    return rn_sequence_create(c->generator, &o->sampling, &c->sequence);
+}
+
+static void leave_target(void *self) {
+    call *c = self;
+    rn_sequence_destroy(c->sequence);
+    rn_generator_destroy(c->generator);
+    c->sequence = NULL;
+    c->generator = NULL;
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+static rn_status put_text(void *self, const char *text, size_t bytes) {
+    call *c = self;
+    if (bytes == 0 || c->enough) return RN_OK;
+    c->enough = !c->on_text(c->user, text, bytes);
+    return c->enough ? rn_fail(RN_CANCELLED, "the caller has enough") : RN_OK;
+}
+
+static rn_status fit_tokens(const call *c) {
+    size_t context = rn_generator_context(c->generator);
+    if (c->tokens.count < context) return RN_OK;
+    return rn_hint(
+        rn_fail(RN_INVALID, "the prompt has %zu tokens, the context %zu", c->tokens.count, context),
+        "a larger rn_easy_options.context, or a shorter prompt");
+}
+
+// A device that fails before it has said anything is left for the next one.
+static rn_status answer(call *c) {
+    const rn_easy_options *o = c->o;
+    rn_answer_options options = {.new_tokens = o->new_tokens ? o->new_tokens : UINT64_MAX,
+                                 .stops = o->stops,
+                                 .stop_count = o->stop_count,
+                                 .cancel = o->cancel};
+    rn_answer out = {0};
+    for (;;) {
+        rn_rung rung;
+        RN_TRY(fit_tokens(c));
+        rn_status s = rn_sequence_answer(c->sequence, rn_model_tokenizer(c->model), c->tokens.ids,
+                                         c->tokens.count, &options, (rn_sink){c, put_text}, &out);
+        if (o->answer) *o->answer = out;
+        if (s == RN_OK && out.reason == RN_END_CANCELLED && !c->enough)
+            return rn_fail(RN_CANCELLED, "cancelled after %llu tokens",
+                           (unsigned long long)out.tokens);
+        if (s == RN_OK || out.tokens > 0) return s;
+        RN_TRY(rn_ladder_advance(c->ladder, rn_last_story(), &rung));
+    }
+}
+
+// An empty prompt is the beginning-of-text token alone.
+static rn_status encode_prompt(call *c, const char *prompt) {
+    const rn_tokenizer *tokenizer = rn_model_tokenizer(c->model);
+    const rn_tokenizer_info *info = rn_tokenizer_get_info(tokenizer);
+    rn_str text = rn_str_from(prompt);
+    for (size_t at = 0, step; at < text.bytes; at += step) {
+        step = rn_utf8_sequence(text.data + at, text.bytes - at);
+        if (step == 0) return rn_fail(RN_INVALID, "the prompt is not UTF-8 at byte %zu", at);
+    }
+    RN_TRY(rn_tokenizer_encode(tokenizer, text, RN_ENCODE_BEGIN, &c->tokens));
+    if (c->tokens.count) return RN_OK;
+    uint32_t begin = info->begin != RN_NO_TOKEN ? info->begin : info->end;
+    if (begin == RN_NO_TOKEN)
+        return rn_fail(RN_INVALID, "the prompt is empty and the tokenizer has no token for the "
+                                   "beginning of a text");
+    return rn_tokens_push(&c->tokens, begin);
+}
+
+static rn_status encode_chat(call *c, const rn_chat_message *messages, size_t count) {
+    rn_chat_template *form = NULL;
+    rn_str source = rn_model_chat_template(c->model);
+    rn_chat chat = {
+        .messages = messages, .count = count, .add_generation_prompt = true, .now = time(NULL)};
+    if (source.bytes == 0) return rn_fail(RN_NOT_FOUND, "the model has no chat template");
+    RN_TRY(rn_chat_template_parse("the model's chat template", source, &form));
+    rn_status s = rn_chat_encode(form, rn_model_tokenizer(c->model), &chat, &c->tokens);
+    rn_chat_template_free(form);
+    return s;
+}
+
+// ---- a call -------------------------------------------------------------------------------------
+
+// Where nobody has limited the host's ledger, a budget that is given does while the call lasts: so
+// headers, tokenizers and prompts are refused within it, too.
+static rn_status limit_host(call *c, bool *out_limited) {
+    const char *device = c->o->device;
+    bool own = device && strcmp(device, "cpu") != 0;
+    rn_budget_shares shares = {.total_bytes = host_budget(c->o, own)};
+    uint64_t soft, hard;
+    *out_limited = false;
+    if (shares.total_bytes == 0) return RN_OK;
+    RN_TRY(rn_budget_split(&shares));
+    c->process_bytes = shares.process_bytes;
+    c->opening_bytes = shares.held_bytes;
+    rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
+    if (hard != RN_NO_LIMIT || soft != RN_NO_LIMIT) return RN_OK;
+    *out_limited = true;
+    return rn_budget_set_process(shares.total_bytes);
+}
+
+static rn_status open_model(call *c, const char *path) {
+    RN_TRY(rn_model_open(path, NULL, &c->model));
+    if (rn_model_tokenizer(c->model)) return RN_OK;
+    return rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer");
+}
+
+static rn_status climb(call *c) {
+    const char *targets = c->o->device ? c->o->device : "cpu";
+    rn_ladder_load load = {.self = c, .attempt = try_target, .undo = leave_target};
+    rn_ladder_options options = {.threads = c->o->threads};
+    rn_rung rung;
+    RN_TRY(rn_sampling_check(&c->o->sampling, rn_model_get_info(c->model)->vocab_size));
+    (void)rn_rates_use(c->o->threads);
+    RN_TRY(rn_ladder_parse(rn_str_from(targets), &c->ladder));
+    return rn_ladder_climb(c->ladder, &options, &load, &rung);
+}
+
+// Everything goes back, the failure's story stays.
+static rn_status close_call(call *c, bool limited, rn_status s) {
+    rn_story story = *rn_last_story();
+    rn_status left = c->ladder ? rn_ladder_leave(c->ladder, NULL) : RN_OK;
+    rn_ladder_destroy(c->ladder);
+    rn_tokens_free(&c->tokens);
+    rn_model_close(c->model);
+    if (limited) (void)!rn_budget_set(RN_DEVICE_HOST, RN_NO_LIMIT, RN_NO_LIMIT);
+    return s == RN_OK ? left : rn_story_restore(&story);
+}
+
+// `prompt`, or `messages` where that is NULL.
+static rn_status run(call *c, const char *path, const char *prompt, const rn_chat_message *messages,
+                     size_t count) {
+    static const rn_easy_options usual = {0};
+    rn_scope opening;
+    bool limited = false;
+    if (!c->o) c->o = &usual;
+    rn_status s = limit_host(c, &limited);
+    rn_scope_begin(&opening, "opening", RN_DEVICE_HOST);
+    if (s == RN_OK) s = open_model(c, path);
+    if (s == RN_OK && !c->plan_only)
+        s = prompt ? encode_prompt(c, prompt) : encode_chat(c, messages, count);
+    c->opening_bytes += rn_scope_end(&opening).peak_allocated;
+    if (s == RN_OK) s = climb(c);
+    if (s == RN_OK && !c->plan_only) s = answer(c);
+    return close_call(c, limited, s);
+}
+
+rn_status rn_generate_text(const char *path, const rn_easy_options *options, const char *prompt,
+                           rn_on_text on_text, void *user) {
+    call c = {.o = options, .on_text = on_text, .user = user};
+    return run(&c, path, prompt ? prompt : "", NULL, 0);
+}
+
+rn_status rn_generate_chat(const char *path, const rn_easy_options *options,
+                           const rn_chat_message *messages, size_t count, rn_on_text on_text,
+                           void *user) {
+    call c = {.o = options, .on_text = on_text, .user = user};
+    return run(&c, path, NULL, messages, count);
+}
+
+rn_status rn_plan_text(const char *path, const rn_easy_options *options, rn_plan_summary *out) {
+    call c = {.o = options, .plan_only = true};
+    rn_status s = run(&c, path, NULL, NULL, 0);
+    *out = c.plan;
+    return s;
+}
