@@ -66,14 +66,13 @@ typedef struct rn_text_options {
     uint32_t logit_rows;  // of how many rows a pass gives logits; 1
     uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
     bool plain_activations; // products with quantised weights do not round their activations
-    uint32_t first_layers;  // only so many, without a head: a generator's own affair; all
-    uint32_t woven_layers;  // of them, so many are left out, evenly spread (the same affair); none
     bool fused; // rewrite the graph with fused ops, as some devices want it (a generator knows)
 } rn_text_options;
 
 // A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
 // "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
-// Output "logits" (logit_rows, vocab_size). States "layers.N.kv". The model must outlive the recipe.
+// Output "logits" (logit_rows, vocab_size). States "layers.N.kv". The model must outlive the
+// recipe.
 RN_API RN_MUST_USE rn_status rn_model_make_recipe(const rn_model *model,
                                                   const rn_text_options *options, rn_recipe *out);
 // For sessions; the model must outlive them.

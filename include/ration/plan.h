@@ -26,6 +26,7 @@ typedef struct rn_plan rn_plan;
 // What a planner may choose when it asks for a graph. {0}: the roomiest.
 typedef struct rn_recipe_options {
     uint32_t micro_batches; // 0 or 1: none. The graph is of one of them and accumulates gradients
+    bool unfused;           // of plain ops, whatever the recipe is for
 } rn_recipe_options;
 
 // Makes graphs; the planner may call it several times.
@@ -69,15 +70,12 @@ typedef struct rn_plan_options {
     uint64_t host_budget_bytes;
     uint64_t host_beside_bytes; // of the host's budget, what that does not count: for a refusal
     bool host_with_reserve;     // the host's budget is a process's
-    bool exact;                 // no move that regroups sums (micro-batches) or rounds otherwise
-                                // (a generator's: first blocks on the CPU)
-    bool allow_lossy;           // micro-batches of a graph with batch statistics
-    bool prefix; // what is streamed are weights of the first blocks, not of blocks spread over the
-                 // graph: what lies behind them can be run alone (rn_session_run_part)
-    double host_bytes_second; // with prefix: the host computes these blocks of a run of one row,
-                              // reading their weights so fast; 0: it does not
-    uint64_t ring_bytes; // of the device, at least, for weights that are streamed: a generator's
-                         // affair, who brings whole blocks in short runs
+    // Of such a device: the CPU, which may compute blocks of short runs whose weights are not on
+    // the device (rn_cpu_caps(); hybrid execution). NULL: it computes none.
+    const rn_device_caps *host_caps;
+    bool exact;       // no move that regroups sums (micro-batches) or rounds otherwise
+                      // (hybrid execution)
+    bool allow_lossy; // micro-batches of a graph with batch statistics
     rn_place_effort effort;
     // Weights by name, borrowed while the plan is made: patterns ('*' any run, '?' any one
     // character) with commas between them; NULL: none. RN_INVALID names one that fits no weight.
@@ -107,7 +105,6 @@ typedef struct rn_plan_summary {
     uint32_t slice_rows;            // of attention; 0: the kernel's choice
     uint32_t micro_batches;         // at least 1
     uint32_t block_count, resident_blocks, recomputed_blocks;
-    uint32_t prefix_blocks; // of the graph's blocks, the first so many hold all that is streamed
     uint64_t weight_bytes, streamed_bytes; // streamed: brought anew in every run
     // Of a device with its own memory, held on the host: staging, what is on its way to and from
     // the device, and copies of all streamed weights (then no run reads the disk).
@@ -121,13 +118,11 @@ typedef struct rn_plan_summary {
     double prompt_seconds;    // for workload_rows; where there is no RN_ROWS, one run
     double pass_seconds;      // a run of one row, for inference with RN_ROWS; else 0
     uint64_t workload_passes; // runs of one row
-    double tail_seconds; // a run of one row that begins behind the prefix_blocks; 0 as pass_seconds
-    double prompt_tail_seconds; // of prompt_seconds, what is computed behind them
-    // Where the CPU computes the first blocks of short runs (a generator decides that; pass_seconds
-    // is then of such a run, and the CPU's share is part of host_bytes and host_weight_bytes):
-    uint32_t host_blocks;  // so many blocks; 0: it does not
-    uint32_t woven_blocks; // among them so many are brought to the device, while the CPU computes
-    uint64_t host_rows;    // in runs of up to so many rows
+    // Hybrid execution: the CPU computes the first blocks of short runs (pass_seconds is then of
+    // such a run, and what the CPU holds is part of host_bytes and host_weight_bytes):
+    uint32_t host_blocks;        // so many blocks; 0: it does not
+    uint32_t interleaved_blocks; // of them so many are brought to the device, while it computes
+    uint64_t host_rows;          // in runs of up to so many rows
     double streaming_seconds; // predicted for the workload, were all weights brought to the device
     bool optimal;             // the arena is as low as its lifetimes allow
 } rn_plan_summary;

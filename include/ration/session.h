@@ -43,24 +43,12 @@ typedef struct rn_device_budget {
 RN_API RN_MUST_USE rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
                                                  rn_plan_options *options);
 
-// Blocks [first, end) of the graph, to be run apart from the others.
-typedef struct rn_block_range {
-    uint32_t first, end;
-} rn_block_range;
-
 typedef struct rn_session_options {
     rn_device *device;     // NULL: the CPU
     const rn_flag *cancel; // seen between steps and between reads; may be NULL
     bool audit;            // count live bytes at each step from the kernels' own arguments
     bool guard;            // canary bytes around the arena (8 KiB more than planned) and where
                            // it is free; RN_INTERNAL names a kernel that overwrote some
-    // What can be run alone (rn_session_run_part), in the order in which one run goes through it.
-    // Where weights of these blocks are streamed, the plan has copies of them on the host, and room
-    // for at least one of the blocks in its ring.
-    const rn_block_range *parts; // (part_count); borrowed while the session is created
-    uint32_t part_count;
-    uint64_t part_rows;   // of such a run, at most
-    uint32_t part_places; // of the ring, for blocks that are brought; 0: as many as have room there
 } rn_session_options;
 
 // Takes the arena (charged to the ledger) and reads the resident weights. The plan must outlive it.
@@ -77,22 +65,6 @@ RN_API RN_MUST_USE rn_status rn_session_set_scalar(rn_session *session, const ch
                                                    double value);
 // rows: n <= the plan's rows; 0 where the graph has no RN_ROWS.
 RN_API RN_MUST_USE rn_status rn_session_run(rn_session *session, uint64_t rows);
-// Only part number `part` of the options'. `value`: what the blocks before it have made and it
-// reads, `bytes` of it, plain; it is copied. NULL for a part that is the beginning. All inputs are
-// set as for a whole run. Of other blocks nothing is read or written, nor their states.
-RN_API RN_MUST_USE rn_status rn_session_run_part(rn_session *session, uint32_t part,
-                                                 const void *value, uint64_t bytes, uint64_t rows);
-// What a part that was just run hands on to the blocks behind it, and its bytes; until the next set
-// or run. NULL where it is the end: then there are outputs.
-RN_API const void *rn_session_part_output(const rn_session *session, uint64_t *out_bytes);
-// Begins to bring what is streamed for the first parts, as far as there is room, and returns. Parts
-// that were run have begun with the next ones' weights already.
-RN_API RN_MUST_USE rn_status rn_session_bring_parts(rn_session *session);
-// What a session takes on the host, beside what is planned, for such runs on a device with its own
-// memory. RN_UNSUPPORTED: these parts cannot be run.
-RN_API RN_MUST_USE rn_status rn_session_part_bytes(const rn_plan *plan, const rn_block_range *parts,
-                                                   uint32_t count, uint64_t rows,
-                                                   uint64_t *out_bytes);
 // An output, a state or a trainable weight, as plain bytes.
 RN_API RN_MUST_USE rn_status rn_session_get(rn_session *session, const char *name, void *data,
                                             uint64_t bytes);

@@ -79,7 +79,7 @@ static rn_status take_memory(rn_generator *g) {
     RN_TRY(take_sequences(g));
     RN_TRY(take_array(g, g->text.sequences, sizeof *g->prompts, &g->prompts));
     if (shares) RN_TRY(take_readers(g));
-    RN_TRY(rn_split_take_memory(g));
+    RN_TRY(rn_kv_sides_take_memory(g));
     RN_TRY(
         rn_page_pool_init(&g->pool, &g->memory, g->text.pages, shares ? g->text.page_tokens : 0));
     return take_scratch(g);
@@ -103,8 +103,8 @@ uint64_t rn_generator_page_bytes(const rn_graph *graph) {
 static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     const rn_graph *graph = rn_plan_graph(g->plan);
     g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
-    if (g->split.share.every_pass) g->rows = (uint32_t)g->split.share.rows;
-    RN_TRY(rn_split_open(g, maker));
+    if (g->plan->every_run) g->rows = (uint32_t)g->plan->segments.rows;
+    RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
     rn_page_pool_shrink(&g->pool, g->text.pages);
     g->facts.kv_page_bytes = rn_generator_page_bytes(graph);
     return RN_OK;
@@ -119,10 +119,8 @@ typedef struct opening {
 } opening;
 
 static void drop_plan(rn_generator *g) {
-    rn_split_close(g);
     rn_plan_destroy(g->plan);
     g->plan = NULL;
-    g->split = (rn_split){.owners = g->split.owners, .moved = g->split.moved};
 }
 
 static rn_status plan_once(opening *o) {
@@ -237,7 +235,6 @@ rn_status rn_generator_plan_from(const rn_text_maker *maker, const rn_generator_
 void rn_generator_destroy(rn_generator *g) {
     if (!g) return;
     rn_session_destroy(g->session);
-    rn_split_close(g);
     rn_plan_destroy(g->plan);
     rn_arena_free_all(&g->memory);
     rn_free(FROM, g, sizeof *g);

@@ -3,7 +3,7 @@
 //     generate.c        life, facts              generate_plan.c   options, plans, the refusal
 //     generate_rows.c   a pass: who gets rows    generate_step.c   a pass: run, draw, keep
 //     sequence.c        what they are asked      generate_model.c  of a model on disk
-//     speculate.c       guesses                  generate_split.c  first layers on the CPU
+//     speculate.c       guesses                  kv_sides.c        KV pages on two sides
 //
 // A sequence is tokens and how far the KV cache has got with them:
 //
@@ -78,17 +78,11 @@ typedef struct rn_prompt {
     uint64_t rank; // the lowest is served first
 } rn_prompt;
 
-// Short passes of which the CPU computes most of the first layers (generate_split.c).
-typedef struct rn_split {
-    rn_device *device; // the CPU
-    rn_plan *plan;     // of these layers, all weights resident; NULL: there are no such passes
-    rn_session *session;
-    rn_plan_share share; // rows: of a short pass, at most
-    uint32_t parts;      // of a short pass, on either side
-    double seconds;      // predicted, for the workload; 0: it was not possible
-    uint8_t *owners;     // (pages): who has what a page holds in these layers
-    int32_t *moved;      // (pages): scratch
-} rn_split;
+// The KV cache of layers that are computed on either side (kv_sides.c).
+typedef struct rn_kv_sides {
+    uint8_t *owners; // (pages): who has what a page holds in these layers
+    int32_t *moved;  // (pages): scratch
+} rn_kv_sides;
 
 struct rn_generator {
     rn_text_options text; // nothing left to default
@@ -112,7 +106,7 @@ struct rn_generator {
     const rn_sequence **readers; // (reader_count): who reads the page with this hash in this pass
     uint32_t reader_count;       // a power of two; 0: beginnings are not shared
 
-    rn_split split;
+    rn_kv_sides sides;
 
     rn_sequence *line; // those in use; who is in front is served first
     rn_sequence *free;
@@ -126,11 +120,6 @@ RN_MUST_USE rn_status rn_generator_resolve(const rn_text_maker *maker, rn_genera
 // The plan, and whether to guess; with the generator's own memory beside it.
 RN_MUST_USE rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *generator);
 
-// A plan for these options; RN_OVER_BUDGET is an answer here, and no event for a profiler.
-RN_MUST_USE rn_status rn_generator_try_plan(const rn_text_maker *maker, const rn_device_caps *caps,
-                                            const rn_text_options *text,
-                                            const rn_plan_options *options, rn_plan **out);
-
 // What the plan is made for.
 const rn_device_caps *rn_generator_caps(const rn_generator *generator);
 // Of a page of the KV cache, in all layers.
@@ -140,30 +129,16 @@ uint64_t rn_generator_page_bytes(const rn_graph *graph);
 // left for any. *out_has_prompt: some of the rows are of prompts.
 uint32_t rn_generator_share_rows(rn_generator *generator, bool *out_has_prompt);
 
-// ---- first layers on the CPU (generate_split.c) -------------------------------------------------
+// ---- hybrid execution (kv_sides.c) --------------------------------------------------------------
 
+// Whether the CPU may compute layers of short passes for a device of its own memory.
+bool rn_generator_may_be_hybrid(const rn_generator *generator);
 // Its part of the generator's own memory.
-RN_MUST_USE rn_status rn_split_take_memory(rn_generator *generator);
-// Where the plan streams to a device with its own memory: takes another plan, and one for the CPU
-// beside it, if the workload is then done sooner. `options` are the device's.
-RN_MUST_USE rn_status rn_split_plan(const rn_text_maker *maker, rn_generator *generator,
-                                    const rn_plan_options *options);
-// Adds what was decided to the plan.
-RN_MUST_USE rn_status rn_split_tell(rn_generator *generator);
-// Opens the generator's session, and the CPU's where there is one.
-RN_MUST_USE rn_status rn_split_open(rn_generator *generator, const rn_text_maker *maker);
-void rn_split_close(rn_generator *generator);
-// Whether a pass of so many rows begins on the host.
-bool rn_split_takes(const rn_generator *generator, uint32_t rows);
-// How many more rows than these guesses must leave alone, so that a short pass stays one.
-uint32_t rn_split_keep(const rn_generator *generator, uint32_t rows);
+RN_MUST_USE rn_status rn_kv_sides_take_memory(rn_generator *generator);
 // Before a pass that begins on this side: brings what it reads of the other's pages.
-RN_MUST_USE rn_status rn_split_sync(rn_generator *generator, bool on_host);
-// A short pass. `set`: all inputs that the session has.
-typedef rn_status (*rn_split_set)(rn_generator *generator, rn_session *session, uint32_t rows);
-RN_MUST_USE rn_status rn_split_run(rn_generator *generator, uint32_t rows, rn_split_set set);
+RN_MUST_USE rn_status rn_kv_sides_sync(rn_generator *generator, bool on_host);
 // After it.
-void rn_split_wrote(rn_generator *generator, bool on_host);
+void rn_kv_sides_wrote(rn_generator *generator, bool on_host);
 
 // ---- sequences ----------------------------------------------------------------------------------
 

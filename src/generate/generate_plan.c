@@ -63,36 +63,25 @@ const rn_device_caps *rn_generator_caps(const rn_generator *g) {
     return device ? rn_device_get_caps(device) : rn_cpu_caps();
 }
 
-static rn_status plan_for(const rn_text_maker *maker, const rn_device_caps *caps,
-                          const rn_text_options *text, const rn_plan_options *options,
-                          rn_plan **out) {
+static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
+                           const rn_text_options *text, const rn_plan_options *options,
+                           rn_plan **out) {
     rn_recipe recipe = {0};
     *out = NULL;
     RN_TRY(maker->make(maker->self, text, &recipe));
-    rn_status s = rn_plan_make(&recipe, caps, options, out);
+    rn_status s = rn_plan_make(&recipe, rn_generator_caps(g), options, out);
     rn_recipe_destroy(&recipe);
     return s;
 }
 
-static rn_status plan_with(const rn_text_maker *maker, const rn_generator *g,
-                           const rn_text_options *text, const rn_plan_options *options,
-                           rn_plan **out) {
-    return plan_for(maker, rn_generator_caps(g), text, options, out);
-}
-
-rn_status rn_generator_try_plan(const rn_text_maker *maker, const rn_device_caps *caps,
-                                const rn_text_options *text, const rn_plan_options *options,
-                                rn_plan **out) {
-    rn_refusals_mute(true);
-    rn_status s = plan_for(maker, caps, text, options, out);
-    rn_refusals_mute(false);
-    return s;
-}
-
+// RN_OVER_BUDGET is an answer here, and no event for a profiler.
 static rn_status try_plan(const rn_text_maker *maker, const rn_generator *g,
                           const rn_text_options *text, const rn_plan_options *options,
                           rn_plan **out) {
-    return rn_generator_try_plan(maker, rn_generator_caps(g), text, options, out);
+    rn_refusals_mute(true);
+    rn_status s = plan_with(maker, g, text, options, out);
+    rn_refusals_mute(false);
+    return s;
 }
 
 // Whether checking guesses is worth what their logits take from the resident weights.
@@ -269,7 +258,7 @@ static rn_status count_tables(const rn_text_maker *maker, const rn_generator *g,
     rn_graph *graph = NULL;
     RN_TRY(maker->make(maker->self, &g->text, &recipe));
     rn_status s = recipe.build(recipe.self, &(rn_recipe_options){0}, &graph);
-    if (s == RN_OK) *out_bytes = rn_session_table_bytes(graph);
+    if (s == RN_OK) *out_bytes = rn_plan_table_bytes(graph);
     rn_graph_destroy(graph);
     rn_recipe_destroy(&recipe);
     return s;
@@ -287,15 +276,39 @@ static rn_status count_beside(const rn_text_maker *maker, const rn_generator *g,
     return device ? rn_plan_options_for(device, &g->options.device_budget, options) : RN_OK;
 }
 
-// Guesses and the CPU's help, each where it was asked for or seems worth it. Where the CPU helps,
-// a pass of several rows is hardly cheaper than as many of one: no guesses then.
-static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g,
-                            const rn_plan_options *options) {
+// ---- moves --------------------------------------------------------------------------------------
+
+bool rn_generator_may_be_hybrid(const rn_generator *g) {
+    return rn_generator_caps(g)->own_memory && !g->options.plan.exact;
+}
+
+// The plan again, with the CPU's help in short passes where that is worth it. While pages and
+// drafts are settled it is not asked for: that takes several plans each time.
+static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g,
+                             rn_plan_options *options) {
+    rn_device *cpu = NULL;
+    rn_plan *plan = NULL;
+    if (!rn_generator_caps(g)->own_memory || g->plan->summary.streamed_bytes == 0) return RN_OK;
+    RN_TRY(rn_cpu_device_create(rn_generator_caps(g)->threads, &cpu));
+    options->host_caps = rn_device_get_caps(cpu);
+    rn_status s = plan_with(maker, g, &g->text, options, &plan);
+    options->host_caps = NULL;
+    rn_device_destroy(cpu);
+    if (s == RN_OK) {
+        rn_plan_destroy(g->plan);
+        g->plan = plan;
+    }
+    return s;
+}
+
+// Drafts and hybrid execution, each where it was asked for or seems worth it. In a hybrid pass
+// several rows are hardly cheaper than as many passes of one: no drafts then.
+static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options) {
     bool always = g->options.speculation == RN_SPECULATE_ALWAYS;
     if (g->draft_most && always) RN_TRY(plan_guessing(maker, g, options));
-    RN_TRY(rn_split_plan(maker, g, options));
+    RN_TRY(plan_hybrid(maker, g, options));
     if (always) return RN_OK;
-    bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0 && !g->split.plan;
+    bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0 && !g->plan->host;
     if (g->draft_most && streams) return plan_guessing(maker, g, options);
     g->draft_most = 0;
     return RN_OK;
@@ -310,6 +323,5 @@ rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
                       : plan_with(maker, g, &g->text, &options, &g->plan);
     if (s == RN_OVER_BUDGET) return refuse(maker, g, &options);
     RN_TRY(s);
-    RN_TRY(plan_moves(maker, g, &options));
-    return rn_split_tell(g);
+    return plan_moves(maker, g, &options);
 }

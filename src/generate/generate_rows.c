@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "generate/speculate.h"
+#include "runtime/session.h"
 
 #include <string.h>
 
@@ -164,13 +165,19 @@ static uint32_t find_kept(const pass *p) {
     return p->g->rows > 1 || !makes_tokens(front);
 }
 
+// How many more rows than these drafts must leave alone, so that a short pass stays one.
+static uint32_t keep_short(const rn_generator *g, uint32_t rows) {
+    bool is_short = rn_session_is_hybrid(g->session, rows);
+    return is_short ? g->rows - (uint32_t)g->plan->segments.rows : 0;
+}
+
 uint32_t rn_generator_share_rows(rn_generator *g, bool *out_has_prompt) {
     pass p = {.g = g, .rows_left = g->rows, .logits_left = g->text.logit_rows};
     begin_turns(&p);
     serve_makers(&p, find_kept(&p));
     serve_prompts(&p);
     serve_makers(&p, 0);
-    uint32_t kept = rn_split_keep(g, g->rows - p.rows_left);
+    uint32_t kept = keep_short(g, g->rows - p.rows_left);
     p.rows_left -= kept;
     *out_has_prompt = false;
     for (rn_sequence *s = g->line; s; s = s->next) {

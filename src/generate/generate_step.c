@@ -40,17 +40,13 @@ static void write_inputs(rn_generator *g) {
         g->wanted[logit++] = 0;
 }
 
-static rn_status set_rows(rn_generator *g, rn_session *session, uint32_t rows) {
+static rn_status set_inputs(rn_generator *g, uint32_t rows) {
+    rn_session *session = g->session;
     size_t places = (size_t)g->text.sequences * g->table_pages;
     RN_TRY(rn_session_set(session, "tokens", g->tokens, rows * sizeof(int32_t)));
     RN_TRY(rn_session_set(session, "sequence", g->sequence, rows * sizeof(int32_t)));
     RN_TRY(rn_session_set(session, "position", g->position, rows * sizeof(int32_t)));
-    return rn_session_set(session, "page_table", g->page_table, places * sizeof(int32_t));
-}
-
-static rn_status set_inputs(rn_generator *g, rn_session *session, uint32_t rows) {
-    RN_TRY(set_rows(g, session, rows));
-    if (session != g->session) return RN_OK; // it has no logits
+    RN_TRY(rn_session_set(session, "page_table", g->page_table, places * sizeof(int32_t)));
     return rn_session_set(session, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
 }
 
@@ -106,25 +102,16 @@ static void draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab)
 
 // ---- computing ----------------------------------------------------------------------------------
 
-static rn_status reset(rn_generator *g) {
-    if (g->split.session) RN_TRY(rn_session_reset(g->split.session));
-    return rn_session_reset(g->session);
-}
-
-static rn_status run_whole(rn_generator *g, uint32_t rows) {
-    RN_TRY(set_inputs(g, g->session, rows));
-    return rn_session_run(g->session, rows);
-}
-
 static rn_status compute(rn_generator *g, uint32_t rows) {
-    bool on_host = rn_split_takes(g, rows);
+    bool on_host = rn_session_is_hybrid(g->session, rows);
     uint64_t bytes = 0;
-    if (g->failed) RN_TRY(reset(g));
+    if (g->failed) RN_TRY(rn_session_reset(g->session));
     g->failed = true;
     write_inputs(g);
-    RN_TRY(rn_split_sync(g, on_host));
-    RN_TRY(on_host ? rn_split_run(g, rows, set_inputs) : run_whole(g, rows));
-    rn_split_wrote(g, on_host);
+    RN_TRY(rn_kv_sides_sync(g, on_host));
+    RN_TRY(set_inputs(g, rows));
+    RN_TRY(rn_session_run(g->session, rows));
+    rn_kv_sides_wrote(g, on_host);
     g->failed = false;
     draw_all(g, rn_session_output(g->session, "logits", &bytes));
     return RN_OK;

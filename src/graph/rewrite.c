@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-rn_status rn_rewrite_copy_value(const rn_graph *from, rn_graph *to, rn_value value) {
+rn_status rn_rewrite_add_value(const rn_graph *from, rn_graph *to, rn_value value, rn_value *out) {
     rn_value_info info = *rn_graph_value(from, value);
     if (info.role == RN_ROLE_CONSTANT) {
         void *data = NULL;
@@ -20,15 +20,16 @@ rn_status rn_rewrite_copy_value(const rn_graph *from, rn_graph *to, rn_value val
         RN_TRY(rn_arena_copy(&to->memory, info.tensor, strlen(info.tensor), &tensor));
         info.tensor = tensor;
     }
-    if (rn_graph_add_value(to, &info, info.name) == RN_NO_VALUE) return rn_graph_finish(to);
+    *out = rn_graph_add_value(to, &info, info.name);
+    if (*out == RN_NO_VALUE) return rn_graph_finish(to);
     if (info.role == RN_ROLE_INTERMEDIATE) return RN_OK;
-    return rn_map_add(&to->by_name[info.role], rn_str_from(rn_graph_value(to, value)->name), value,
+    return rn_map_add(&to->by_name[info.role], rn_str_from(rn_graph_value(to, *out)->name), *out,
                       NULL);
 }
 
 rn_status rn_rewrite_copy_values(const rn_graph *from, rn_graph *to) {
-    for (rn_value v = 1; v <= rn_graph_value_count(from); v++)
-        RN_TRY(rn_rewrite_copy_value(from, to, v));
+    for (rn_value v = 1, copy; v <= rn_graph_value_count(from); v++)
+        RN_TRY(rn_rewrite_add_value(from, to, v, &copy));
     return RN_OK;
 }
 

@@ -1,15 +1,16 @@
 // rewrite.h — copies of graphs with some nodes changed: what those who rewrite graphs share.
 //
-// A rewrite copies all values of a graph first, so that they keep their numbers, then node after
-// node; what it adds gets numbers behind them.
+// A rewrite that only adds copies all values of a graph first, so that they keep their numbers,
+// then node after node; what it adds gets numbers behind them.
 #ifndef RN_GRAPH_REWRITE_H
 #define RN_GRAPH_REWRITE_H
 
 #include "graph/op.h"
 
-// Copies value number `value`, which is the next of `to`, with its bytes if it is a constant.
-RN_MUST_USE rn_status rn_rewrite_copy_value(const rn_graph *from, rn_graph *to, rn_value value);
-// All values.
+// Adds a copy of a value, with its bytes if it is a constant; its producer is the original's.
+RN_MUST_USE rn_status rn_rewrite_add_value(const rn_graph *from, rn_graph *to, rn_value value,
+                                           rn_value *out);
+// All values: they keep their numbers.
 RN_MUST_USE rn_status rn_rewrite_copy_values(const rn_graph *from, rn_graph *to);
 // Puts a node like `like` at the end of `to`: its inputs and outputs are its own arrays, still
 // unset.
@@ -24,5 +25,12 @@ RN_MUST_USE rn_status rn_graph_slice_rows(const rn_graph *graph, uint64_t most_b
                                           rn_graph **out);
 // Bytes of the largest weight that can be cut so; 0: there is none.
 RN_MUST_USE rn_status rn_graph_find_sliceable(const rn_graph *graph, uint64_t *out_bytes);
+
+// A copy of the nodes of some blocks only, with what they read. A block that is left out between
+// others is stepped over: who reads what it makes reads what it read. What blocks behind the last
+// kept one read becomes the output "x". RN_UNSUPPORTED: a block that is stepped over reads or makes
+// more than one value for others, or values of different shapes.
+RN_MUST_USE rn_status rn_graph_keep_blocks(const rn_graph *graph, const bool *keep /* (blocks) */,
+                                           rn_graph **out);
 
 #endif

@@ -108,12 +108,8 @@ typedef struct rn_llama_config {
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;
-    uint32_t pages;        // of the KV cache; 0: enough for all sequences
-    uint32_t rows;         // of a prefill chunk
-    uint32_t first_layers; // only these; then the output is "x" (ROWS, dim), what the next layer
-                           // would read, and there is no input "rows". 0: all of it
-    uint32_t woven_layers; // of them, so many are left out (plan/weave.h): what follows one reads
-                           // what it would have read
+    uint32_t pages; // of the KV cache; 0: enough for all sequences
+    uint32_t rows;  // of a prefill chunk
     // Training:
     uint32_t tokens; // of each sequence
 } rn_llama_config;

@@ -34,7 +34,8 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(rn_graph_create(&graph));
     rn_status s = h->write(graph, h->config, 0, &values);
     if (s == RN_OK) s = rn_graph_finish(graph);
-    if (s == RN_OK && h->fusions) s = fuse(&graph, h->fusions);
+    bool fuses = h->fusions && !(options && options->unfused);
+    if (s == RN_OK && fuses) s = fuse(&graph, h->fusions);
     if (s == RN_OK)
         *out = graph;
     else

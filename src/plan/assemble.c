@@ -374,8 +374,7 @@ static uint32_t count_prefix(const rn_plan *plan) {
 static double add_tail(const builder *b, const rn_binding *binding) {
     double sum = 0;
     for (uint32_t p = 0; p < b->c->order.count; p++)
-        if (rn_graph_node(b->c->graph, b->c->order.nodes[p])->block >=
-            b->plan->summary.prefix_blocks)
+        if (rn_graph_node(b->c->graph, b->c->order.nodes[p])->block >= b->plan->prefix_blocks)
             sum += binding->seconds[b->variant->slice][p];
     return sum;
 }
@@ -389,9 +388,9 @@ static rn_status find_pass_seconds(builder *b) {
     s->pass_seconds = b->candidate->pass_seconds;
     s->prompt_seconds = s->seconds - (double)s->workload_passes * s->pass_seconds;
     RN_TRY(rn_planner_open_pass(b->planner, b->variant, &pass));
-    if (pass) s->tail_seconds = add_tail(b, pass);
+    if (pass) b->plan->tail_seconds = add_tail(b, pass);
     if (pass)
-        s->prompt_tail_seconds =
+        b->plan->prompt_tail_seconds =
             rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
     if (!pass || s->workload_passes) return RN_OK;
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.use_count, sizeof *ready, (void **)&ready));
@@ -426,7 +425,7 @@ static rn_status summarize(builder *b) {
     s->step_count = b->plan->step_count;
     s->seconds = b->candidate->seconds;
     s->optimal = b->placement.optimal && !b->has_slack;
-    s->prefix_blocks = count_prefix(b->plan);
+    b->plan->prefix_blocks = count_prefix(b->plan);
     RN_TRY(find_pass_seconds(b));
     RN_TRY(count_live(b));
     count_purposes(b->plan);
@@ -572,6 +571,7 @@ rn_status rn_plan_assemble(rn_planner *planner, const rn_candidate *candidate, r
     rn_arena_init(&plan->memory, FROM, 0);
     plan->caps = *planner->caps;
     plan->options = planner->options;
+    plan->suffix = planner->rule.suffix;
     memcpy(plan->name, planner->recipe->name, sizeof plan->name);
     builder b = {.planner = planner,
                  .candidate = candidate,

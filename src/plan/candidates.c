@@ -66,8 +66,7 @@ static void turn_round(rn_level *level) {
     }
 }
 
-static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_t largest,
-                             rn_level *level) {
+static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, rn_level *level) {
     const rn_unit_table *t = &c->units;
     size_t room = (size_t)t->unit_count + 1;
     RN_TRY(rn_arena_array(&c->memory, room, sizeof *level->units, (void **)&level->units));
@@ -78,7 +77,7 @@ static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->copy_bytes));
     for (uint32_t u = 0; u < t->unit_count; u++)
         if (!t->units[u].resident && t->slot_bytes[u] <= largest) level->units[level->count++] = u;
-    if (options->prefix)
+    if (p->rule.suffix)
         turn_round(level);
     else
         RN_TRY(spread(t, rn_graph_block_count(c->graph), level));
@@ -95,11 +94,11 @@ static rn_status write_level(const rn_plan_options *options, rn_case *c, uint64_
         level->copy_bytes[k] =
             level->copy_bytes[k + 1] + rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN);
     }
-    return rn_wishes_limit(options, c, largest, level);
+    return rn_wishes_limit(&p->options, c, largest, level);
 }
 
 // Slots as large as the largest unit, as the next smaller one, and so on.
-static rn_status write_levels(const rn_plan_options *options, rn_case *c) {
+static rn_status write_levels(const rn_planner *p, rn_case *c) {
     uint64_t below = UINT64_MAX;
     for (uint32_t u = 0; u < c->units.unit_count; u++)
         c->unit_bytes += rn_round_up(c->units.units[u].bytes, RN_PLAN_ALIGN);
@@ -109,10 +108,10 @@ static rn_status write_levels(const rn_plan_options *options, rn_case *c) {
             if (!c->units.units[u].resident && c->units.slot_bytes[u] < below)
                 largest = rn_max_u64(largest, c->units.slot_bytes[u]);
         if (largest == 0) break;
-        RN_TRY(write_level(options, c, largest, &c->levels[c->level_count++]));
+        RN_TRY(write_level(p, c, largest, &c->levels[c->level_count++]));
         below = largest;
     }
-    return rn_wishes_allow_all(options, c);
+    return rn_wishes_allow_all(&p->options, c);
 }
 
 static bool has_backward(const rn_graph *graph) {
@@ -145,9 +144,9 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     c->needs_staging = c->units.unit_count > 0 && !p->recipe->weights_in_memory;
     c->own_memory = p->caps->own_memory;
     c->trains = has_backward(c->graph);
-    c->ring_bytes = rn_round_up(p->options.ring_bytes, RN_PLAN_SLOT_ALIGN);
+    c->ring_bytes = rn_round_up(p->rule.ring_bytes, RN_PLAN_SLOT_ALIGN);
     RN_TRY(rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings));
-    return write_levels(&p->options, c);
+    return write_levels(p, c);
 }
 
 static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
@@ -477,9 +476,11 @@ static rn_status fill_planner(rn_planner *p) {
 }
 
 rn_status rn_planner_init(const rn_recipe *recipe, const rn_device_caps *caps,
-                          const rn_plan_options *options, rn_planner *out) {
+                          const rn_plan_options *options, const rn_residency_rule *rule,
+                          rn_planner *out) {
     *out = (rn_planner){.recipe = recipe, .caps = caps};
     if (options) out->options = *options;
+    if (rule) out->rule = *rule;
     rn_arena_init(&out->memory, FROM, 0);
     return fill_planner(out);
 }

@@ -171,7 +171,7 @@ static double share_pass(const chooser *ch, double rate) {
 }
 
 static double find_pass(const chooser *ch, rn_residency r) {
-    double rate = ch->planner->options.host_bytes_second;
+    double rate = ch->planner->rule.host_bytes_second;
     if (ch->passes == 0) return 0;
     return rate > 0 && r.slots ? share_pass(ch, rate) : simulate(ch, ch->pass, false);
 }
@@ -204,7 +204,7 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
 }
 
 static double bound_pass(const chooser *ch, uint64_t read_bytes, double reading) {
-    double rate = ch->planner->options.host_bytes_second;
+    double rate = ch->planner->rule.host_bytes_second;
     if (ch->passes == 0) return 0;
     return rate > 0 ? (double)read_bytes / rate : bound_of(ch, ch->pass, reading);
 }

@@ -54,11 +54,13 @@
 
 #include "base/arena.h"
 #include "device/kernel.h"
+#include "plan/interleave.h"
 
 #define RN_NO_STEP   UINT32_MAX
 #define RN_NO_BUFFER UINT32_MAX
 #define RN_NO_USE    UINT32_MAX
 #define RN_NO_TRIP   UINT32_MAX
+#define RN_NO_OFFSET UINT64_MAX
 
 typedef enum rn_buffer_kind {
     RN_BUFFER_VALUE,     // one or more values that share their bytes
@@ -148,6 +150,51 @@ typedef struct rn_plan_reason {
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
 
+// ---- segments (plan_segments.c) -----------------------------------------------------------------
+//
+// A *segment* is a set of consecutive blocks on one memory, run apart from the others, with the
+// values that enter and leave. A run of up to `segments.rows` rows of a plan with a host's part
+// goes through the segments of both memories in turn:
+//
+//     host->segments.list[0] ── x ──▶ segments.list[0] ── x ──▶ host->segments.list[1] ...
+//
+// and any longer run through all steps of the plan itself. Weights that do not stay on the device
+// are brought for a segment block by block: a block's are a *load*, and load i lies in slot
+// i % slot_count of the ring, which these runs have to themselves.
+
+// Blocks [first, end) of the graph.
+typedef struct rn_block_range {
+    uint32_t first, end;
+} rn_block_range;
+
+typedef struct rn_segment {
+    uint32_t first_step, end_step;
+    rn_value in;  // handed in: made before it, read from it on; none where it is the beginning
+    rn_value out; // what those behind it read; none where it is the end
+    uint32_t first_chunk, end_chunk;
+} rn_segment;
+
+// Steps of a segment that are submitted at once, when a load is there.
+#define RN_NO_LOAD UINT32_MAX
+typedef struct rn_segment_chunk {
+    uint32_t first_step, end_step;
+    uint32_t load; // or RN_NO_LOAD: their weights stay
+} rn_segment_chunk;
+
+// One memory's segments.
+typedef struct rn_segment_table {
+    rn_segment *list; // (count), in the order in which a run goes through them
+    uint32_t count;
+    uint64_t rows;            // of a run that may go through them, at most
+    rn_segment_chunk *chunks; // (chunk_count), segment after segment
+    uint32_t chunk_count;
+    uint32_t *loads; // (load_count): blocks, in the order in which they are brought
+    uint32_t load_count;
+    uint32_t slot_count; // of the ring, at most RN_INTERLEAVE_SLOTS
+    uint64_t slot_bytes;
+    uint64_t *unit_offset; // (units): in the arena, of what is brought so; else RN_NO_OFFSET
+} rn_segment_table;
+
 struct rn_plan {
     rn_arena memory; // everything below
     rn_graph *graph; // owned; with recomputed nodes
@@ -158,7 +205,7 @@ struct rn_plan {
     uint64_t resident_bytes; // units that are resident
     uint64_t slot_bytes;
     uint32_t slot_count;
-    uint64_t ring_offset, ring_bytes; // of the slots, or more (options.ring_bytes)
+    uint64_t ring_offset, ring_bytes; // of the slots, or more (rn_residency_rule)
     bool from_host; // a device of its own memory: the host has copies of all streamed units
     rn_plan_buffer *buffers; // (buffer_count)
     rn_plan_place *places;   // (value_count + 1), by value
@@ -171,7 +218,34 @@ struct rn_plan {
     rn_plan_reason *reasons;
     uint32_t buffer_count, value_count, unit_count, use_count, step_count, reason_count;
     uint32_t row_table_count, trip_count;
+
+    // What is behind the blocks with streamed weights.
+    bool suffix;            // resident weights are those of the last blocks
+    uint32_t prefix_blocks; // of the graph's blocks, the first so many hold all that is streamed
+    double tail_seconds;    // a run of one row that begins behind these; 0 as summary.pass_seconds
+    double prompt_tail_seconds; // of prompt_seconds, what is computed behind them
+
+    // Hybrid execution: what the CPU computes of short runs (hybrid.c).
+    rn_plan *host;             // a graph of these blocks, and an arena of its own; NULL: nothing
+    rn_segment_table segments; // of the plan's own memory; none without a host's part
+    bool every_run;            // there are no longer runs
 };
+
+// Finds the blocks' steps, what enters and leaves, and where their loads lie: segments of runs of
+// up to `rows` rows, with at most `slots` of the ring (0: as many as it has). All of it is
+// `memory`'s. RN_UNSUPPORTED: more than one value crosses into or out of them, others run among
+// them, they are the end and an output is made before them, they read streamed weights of another
+// block, or the ring is too small for a block's.
+RN_MUST_USE rn_status rn_plan_cut_segments(rn_arena *memory, const rn_plan *plan,
+                                           const rn_block_range *ranges, uint32_t count,
+                                           uint64_t rows, uint32_t slots, rn_segment_table *out);
+// The first half of it, for one.
+RN_MUST_USE rn_status rn_plan_find_segment(const rn_plan *plan, uint32_t first, uint32_t end,
+                                           rn_segment *out);
+// Host memory that a device of its own memory needs for what enters and leaves; else 0.
+uint64_t rn_plan_segments_bytes(const rn_plan *plan, const rn_segment_table *segments);
+// Of the unit's bytes, with those around it, in a slot of the ring and on the host.
+uint64_t rn_plan_unit_room(const rn_plan *plan, uint32_t unit);
 
 // The gathered rows that a lookup reads, or NULL; their bytes with RN_ROWS bound to a number.
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node);
@@ -180,39 +254,10 @@ uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uin
 // The buffer in which a value that is no streamed weight lies at a step, or RN_NO_BUFFER.
 uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step);
 
-// Some blocks of a run, to be run apart from the others (part.c).
-typedef struct rn_plan_part {
-    uint32_t first_step, end_step;
-    rn_value in;  // handed in: made before it, read from it on; none where it is the beginning
-    rn_value out; // what those behind it read; none where it is the end
-} rn_plan_part;
-// Blocks [first, end). RN_UNSUPPORTED: more than one value crosses into or out of them, others run
-// among them, or they are the end and an output is made before them.
-RN_MUST_USE rn_status rn_plan_find_part(const rn_plan *plan, uint32_t first, uint32_t end,
-                                        rn_plan_part *out);
+// What the tables of a plan and of its session take on the host, about: no plan can plan it.
+uint64_t rn_plan_table_bytes(const rn_graph *graph);
 // What of a budget is the plan's: without what is beside it, and a process's reserve.
 uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes);
-// Of the unit's bytes, with those around it, in a block's place in the ring and on the host.
-uint64_t rn_plan_unit_room(const rn_plan *plan, uint32_t unit);
-// What of a block does not stay on the device, unit after unit; 0: all does.
-uint64_t rn_plan_block_room(const rn_plan *plan, uint32_t block);
-
-// The CPU's part in short runs, as a generator has decided it.
-typedef struct rn_plan_share {
-    uint32_t blocks;       // of the graph, the first so many lie on the host, which computes them
-    uint32_t woven;        // but for so many, which are brought to the device meanwhile (weave.h)
-    uint64_t rows;         // in runs of up to so many rows
-    bool every_pass;       // there are no others
-    double pass_seconds;   // of a run of one row
-    double prompt_seconds; // of the workload's rows
-    double streaming_seconds;          // of the workload, were all weights brought to the device
-    uint64_t weight_bytes, host_bytes; // more on the host: of weights; of all
-} rn_plan_share;
-// Writes it into the summary and among the decisions (reasons.c). RN_NO_MEMORY.
-RN_MUST_USE rn_status rn_plan_tell_share(rn_plan *plan, const rn_plan_share *share);
-// That the weights are brought to the work, for the CPU would not be faster, or must not be asked.
-RN_MUST_USE rn_status rn_plan_tell_streaming(rn_plan *plan, double share_seconds);
-
 // Whether the invariants hold. For debug builds and tests; looks at every pair of buffers.
 bool rn_plan_is_valid(const rn_plan *plan);
 

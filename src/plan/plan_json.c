@@ -71,7 +71,6 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "recomputed_blocks", s->recomputed_blocks);
     rn_json_u64(json, "weight_bytes", s->weight_bytes);
     rn_json_u64(json, "streamed_bytes", s->streamed_bytes);
-    rn_json_u64(json, "prefix_blocks", s->prefix_blocks);
     rn_json_u64(json, "host_bytes", s->host_bytes);
     rn_json_u64(json, "host_weight_bytes", s->host_weight_bytes);
     rn_json_u64(json, "host_state_bytes", s->host_state_bytes);
@@ -80,7 +79,7 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "host_saved", s->host_saved);
     if (s->host_blocks == 0) return;
     rn_json_u64(json, "host_blocks", s->host_blocks);
-    rn_json_u64(json, "woven_blocks", s->woven_blocks);
+    rn_json_u64(json, "interleaved_blocks", s->interleaved_blocks);
     rn_json_u64(json, "host_rows", s->host_rows);
     rn_json_f64(json, "streaming_seconds", s->streaming_seconds);
 }

@@ -279,7 +279,7 @@ RN_MUST_USE rn_status rn_front_make(rn_arena *memory, const rn_graph *graph,
 // first k of a list.
 typedef struct rn_level {
     uint32_t *units;          // (count): those that fit a slot, block after block, blocks spread;
-                              // with options.prefix the last first; what must not stay behind all
+                              // with rule.suffix the last first; what must not stay behind all
     uint64_t *resident_bytes; // (count + 1): of all that stay when the first k do
     uint64_t *slot_bytes;     // (count + 1): the largest of the rest
     uint64_t *file_bytes;     // (count + 1): of the rest
@@ -334,11 +334,21 @@ typedef struct rn_candidate {
 
 enum { RN_PLAN_OPEN_CASES = 4 };
 
+// What hybrid execution wants of a device's plan (hybrid.c). {0}: nothing.
+typedef struct rn_residency_rule {
+    bool suffix; // the weights that stay are those of the last blocks, not of blocks spread over
+                 // the graph: what lies behind the others can be run apart
+    double host_bytes_second; // the host computes the others in runs of one row, reading their
+                              // weights so fast; 0: it does not
+    uint64_t ring_bytes;      // of the device, at least, for loads of segments
+} rn_residency_rule;
+
 typedef struct rn_planner {
     rn_arena memory;
     const rn_recipe *recipe;
     const rn_device_caps *caps;
     rn_plan_options options;
+    rn_residency_rule rule;
     uint32_t *micro; // (micro_count): numbers of micro-batches, 1 first
     uint64_t *rows;  // (rows_count): the wanted number first; 0 where there is no RN_ROWS
     rn_case *cases;  // (micro_count, RN_PLAN_CUTS, RN_PLAN_POINTS); cut 0, point 0 is always open
@@ -354,9 +364,11 @@ typedef struct rn_planner {
     uint64_t least_host_bytes; // the fewest that any candidate holds on the host
 } rn_planner;
 
-// Lists the candidates and finds the frugal one. The planner is destroyed in any case.
+// Lists the candidates and finds the frugal one. The planner is destroyed in any case. `options`
+// and `rule` may be NULL.
 RN_MUST_USE rn_status rn_planner_init(const rn_recipe *recipe, const rn_device_caps *caps,
-                                      const rn_plan_options *options, rn_planner *out);
+                                      const rn_plan_options *options, const rn_residency_rule *rule,
+                                      rn_planner *out);
 void rn_planner_destroy(rn_planner *planner);
 // The variant's case and binding, made now where they were not; good until another one is opened.
 RN_MUST_USE rn_status rn_planner_open(rn_planner *planner, const rn_variant *variant,
@@ -412,6 +424,18 @@ RN_MUST_USE rn_status rn_choose_frugal(rn_planner *planner, uint32_t variant, rn
 // The fastest candidate of at most `budget_bytes`, which is not below the frugal one's.
 RN_MUST_USE rn_status rn_choose(rn_planner *planner, uint64_t budget_bytes, rn_candidate *out);
 
+// ---- hybrid execution (hybrid.c) ----------------------------------------------------------------
+
+// A plan for the device alone, as rn_plan_make's without hybrid execution.
+RN_MUST_USE rn_status rn_plan_make_alone(const rn_recipe *recipe, const rn_device_caps *caps,
+                                         const rn_plan_options *options,
+                                         const rn_residency_rule *rule, rn_plan **out);
+// Where *plan streams weights to a device of its own memory, and the CPU (options->host_caps) can
+// compute some blocks of short runs sooner than the link brings their weights: puts a plan in its
+// place that says so.
+RN_MUST_USE rn_status rn_plan_make_hybrid(const rn_recipe *recipe, const rn_device_caps *caps,
+                                          const rn_plan_options *options, rn_plan **plan);
+
 // ---- the plan (assemble.c, reasons.c, refuse.c) -------------------------------------------------
 
 // The caller destroys the plan. Its graph is the case's and is still the planner's.
@@ -419,6 +443,9 @@ RN_MUST_USE rn_status rn_plan_assemble(rn_planner *planner, const rn_candidate *
                                        rn_plan **out);
 RN_MUST_USE rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate,
                                       rn_plan *plan);
+// One decision more, as printf does; there is room for two.
+RN_MUST_USE rn_status rn_plan_add_reason(rn_plan *plan, const char *move, const char *format, ...)
+    RN_PRINTF(3, 4);
 // RN_OVER_BUDGET, with the table of the frugal plan.
 rn_status rn_plan_refuse(rn_planner *planner, uint64_t budget_bytes);
 // The same where the host has no room for its part of any plan.

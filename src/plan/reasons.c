@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_REASONS = 14 }; // with what a generator adds
+enum { MOST_REASONS = 15 }; // with one that hybrid execution adds
 
 typedef struct teller {
     const rn_planner *planner;
@@ -74,7 +74,7 @@ static rn_status tell_stream(teller *t) {
     return tell(t, "stream",
                 "%u of %u blocks are resident%s (%s of weights): %s are read in each run, through "
                 "%u slot%s of %s",
-                s->resident_blocks, s->block_count, plan->options.prefix ? ", the last ones" : "",
+                s->resident_blocks, s->block_count, plan->suffix ? ", the last ones" : "",
                 SIZE(plan->resident_bytes), SIZE(s->streamed_bytes), plan->slot_count,
                 plan->slot_count == 1 ? "" : "s", SIZE(plan->slot_bytes));
 }
@@ -288,57 +288,10 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     return tell_placement(&t);
 }
 
-// ---- the CPU's share ----------------------------------------------------------------------------
-
-static rn_status append(rn_plan *plan, const char *format, ...) RN_PRINTF(2, 3);
-
-static rn_status append(rn_plan *plan, const char *format, ...) {
+rn_status rn_plan_add_reason(rn_plan *plan, const char *move, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    rn_status s = write(plan, "split", format, args);
+    rn_status s = write(plan, move, format, args);
     va_end(args);
     return s;
-}
-
-// Those in which something is computed.
-static uint32_t count_blocks(const rn_graph *graph, uint32_t end) {
-    uint32_t count = 0;
-    for (uint32_t block = 0; block < end; block++)
-        for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
-            if (rn_graph_node(graph, n)->block == block) {
-                count++;
-                break;
-            }
-    return count;
-}
-
-rn_status rn_plan_tell_share(rn_plan *plan, const rn_plan_share *share) {
-    rn_plan_summary *s = &plan->summary;
-    s->host_blocks = count_blocks(plan->graph, share->blocks);
-    s->woven_blocks = share->woven;
-    s->host_rows = share->rows;
-    s->pass_seconds = share->pass_seconds;
-    s->prompt_seconds = share->prompt_seconds;
-    s->seconds = share->prompt_seconds + (double)s->workload_passes * share->pass_seconds;
-    s->streaming_seconds = share->streaming_seconds;
-    s->host_bytes += share->host_bytes;
-    s->host_weight_bytes += share->weight_bytes;
-    char woven[80] = "";
-    if (share->woven)
-        snprintf(woven, sizeof woven, ", but for %u that the link brings meanwhile", share->woven);
-    return append(plan,
-                  "in runs of up to %llu rows the CPU computes the first %u blocks from its own "
-                  "memory (%s of weights)%s: %s for the workload, not %s by streaming; sums are "
-                  "rounded as the CPU does",
-                  (unsigned long long)share->rows, s->host_blocks, SIZE(share->weight_bytes), woven,
-                  rn_time_format(s->seconds).text, rn_time_format(share->streaming_seconds).text);
-}
-
-rn_status rn_plan_tell_streaming(rn_plan *plan, double share_seconds) {
-    if (plan->options.exact)
-        return append(plan, "exact: the CPU, which rounds otherwise, computes none of the blocks");
-    return append(plan,
-                  "weights are brought to the device: %s for the workload, %s with the CPU's "
-                  "help in short runs",
-                  rn_time_format(plan->summary.seconds).text, rn_time_format(share_seconds).text);
 }

@@ -87,7 +87,7 @@ static rn_status ask_permissions(const rn_planner *p, uint64_t *out_bytes) {
     if (p->recipe->max_micro_batches < 2 || !missing) return RN_OK;
     options.exact = false;
     options.allow_lossy = true;
-    rn_status s = rn_planner_init(p->recipe, p->caps, &options, &permitted);
+    rn_status s = rn_planner_init(p->recipe, p->caps, &options, &p->rule, &permitted);
     if (s == RN_OK) *out_bytes = permitted.frugal.planned_bytes;
     rn_planner_destroy(&permitted);
     return s;
@@ -105,7 +105,7 @@ static rn_status ask_host(const rn_planner *p, uint64_t *out_bytes, uint64_t *ou
         options.host_budget_bytes == RN_NO_LIMIT)
         return RN_OK;
     options.host_budget_bytes = 0;
-    rn_status s = rn_planner_init(p->recipe, p->caps, &options, &roomy);
+    rn_status s = rn_planner_init(p->recipe, p->caps, &options, &p->rule, &roomy);
     if (s == RN_OK) s = rn_plan_assemble(&roomy, &roomy.frugal, &plan);
     if (s == RN_OK) {
         *out_bytes = plan->summary.planned_bytes;

@@ -3,7 +3,7 @@
 //
 // A weight of a streamed unit lies in the slot of the use that is current at the step: going
 // through the steps in order, a unit's current use is its first, and after that use's EVICT the
-// next. In a part of a run it lies where parts have it. What was sent to the host lies elsewhere
+// next. In a segment it lies where segments have it. What was sent to the host lies elsewhere
 // when it has come back.
 #include "runtime/session.h"
 #include "base/checked.h"
@@ -110,11 +110,11 @@ uint8_t *rn_session_step_buffer(const rn_session_step *b, rn_value value, uint64
     const rn_plan_place *place = &plan->places[value];
     uint32_t buffer = rn_plan_buffer_at(plan, value, b->step);
     if (buffer == RN_NO_BUFFER && place->unit != RN_NO_USE) {
-        const uint64_t *in_parts = session->parts.unit_offset;
+        const uint64_t *in_segments = session->segments->unit_offset;
         uint32_t use = b->current[place->unit];
         *out_bytes = plan->units[place->unit].bytes;
-        if (session->bound_parts && in_parts[place->unit] != RN_NO_OFFSET)
-            return session->base + in_parts[place->unit];
+        if (session->bound_segments && in_segments[place->unit] != RN_NO_OFFSET)
+            return session->base + in_segments[place->unit];
         buffer = use == RN_NO_USE ? RN_NO_BUFFER : plan->uses[use].buffer;
     }
     if (buffer == RN_NO_BUFFER) return NULL;
@@ -228,10 +228,10 @@ rn_status rn_session_each_step(rn_session *session, uint64_t rows,
 }
 
 rn_status rn_session_bind(rn_session *session, uint64_t rows) {
-    bool parts = session->part && session->parts.group_count;
-    if (rows == session->bound_rows && parts == session->bound_parts) return RN_OK;
+    bool segments = session->segment && session->segments->load_count;
+    if (rows == session->bound_rows && segments == session->bound_segments) return RN_OK;
     session->bound_rows = RN_ROWS;
-    session->bound_parts = parts;
+    session->bound_segments = segments;
     RN_TRY(rn_session_each_step(session, rows, bind_step));
     session->bound_rows = rows;
     return RN_OK;

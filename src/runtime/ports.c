@@ -31,42 +31,7 @@ static rn_status add_row_ports(rn_session *session, uint64_t *bytes) {
     return RN_OK;
 }
 
-// ---- what parts of runs are handed, and hand on -------------------------------------------------
-
-static uint64_t value_bytes(const rn_plan *plan, rn_value value, uint64_t rows) {
-    if (value == RN_NO_VALUE) return 0;
-    const rn_value_info *info = rn_graph_value(plan->graph, value);
-    rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
-    if (tensor.shape.rank && tensor.shape.dims[0] == RN_ROWS) tensor.shape.dims[0] = rows;
-    return rn_round_up(rn_tensor_bytes(&tensor), PORT_ALIGN);
-}
-
-// One port for all: what is handed in has been taken when what is handed on comes.
-static uint64_t port_bytes(const rn_plan *plan, const rn_plan_part *part, uint64_t rows) {
-    return rn_max_u64(value_bytes(plan, part->in, rows), value_bytes(plan, part->out, rows));
-}
-
-rn_status rn_session_part_bytes(const rn_plan *plan, const rn_block_range *parts, uint32_t count,
-                                uint64_t rows, uint64_t *out_bytes) {
-    uint64_t most = 0;
-    *out_bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        rn_plan_part part;
-        RN_TRY(rn_plan_find_part(plan, parts[i].first, parts[i].end, &part));
-        most = rn_max_u64(most, port_bytes(plan, &part, rows));
-    }
-    if (plan->caps.own_memory) *out_bytes = most;
-    return RN_OK;
-}
-
-static uint64_t add_value_port(rn_session *session, uint64_t bytes) {
-    uint64_t most = 0;
-    session->value_offset = bytes;
-    for (uint32_t i = 0; i < session->parts.count; i++)
-        most = rn_max_u64(most, port_bytes(session->plan, &session->parts.list[i].at,
-                                           session->options.part_rows));
-    return bytes + most;
-}
+// ---- what segments are handed, and hand on ------------------------------------------------------
 
 void rn_session_keep_value(rn_session *session, rn_value value, const void *data, uint64_t bytes) {
     if (value == RN_NO_VALUE) return;
@@ -108,7 +73,8 @@ rn_status rn_session_open_ports(rn_session *session) {
                              PORT_ALIGN);
     }
     RN_TRY(add_row_ports(session, &bytes));
-    bytes = add_value_port(session, bytes);
+    session->value_offset = bytes;
+    bytes += rn_plan_segments_bytes(session->plan, session->segments);
     RN_TRY(rn_device_host_take(session->device, RN_STAGING, bytes, &block));
     session->ports = block;
     session->ports_bytes = bytes;

@@ -91,7 +91,6 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_calls(session));
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(list_inputs(session));
-    RN_TRY(rn_session_prepare_parts(session));
     RN_TRY(rn_session_prepare_recordings(session));
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
@@ -110,19 +109,22 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     return s;
 }
 
-rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights,
-                            const rn_session_options *options, rn_session **out) {
+rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *segments,
+                                 const rn_weight_source *weights, const rn_session_options *options,
+                                 rn_session **out) {
     void *block = NULL;
     *out = NULL;
     rn_alloc_trim(); // planning takes and frees more than its plan holds
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_session), &block));
     rn_session *session = block;
     session->plan = plan;
+    session->segments = segments;
     if (options) session->options = *options;
     session->device = session->options.device;
     session->facts.live_mismatch_step = UINT64_MAX;
     rn_arena_init(&session->memory, RN_HOST_OTHER, 0);
     rn_status s = open_session(session, weights);
+    if (s == RN_OK && plan->host) s = rn_session_open_host(session, weights);
     if (s == RN_OK)
         *out = session;
     else
@@ -130,8 +132,14 @@ rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights
     return s;
 }
 
+rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights,
+                            const rn_session_options *options, rn_session **out) {
+    return rn_session_create_with(plan, &plan->segments, weights, options, out);
+}
+
 void rn_session_destroy(rn_session *session) {
     if (!session) return;
+    rn_session_destroy(session->host);
     if (session->fence_of) rn_session_close_walk(session);
     rn_session_close_ports(session);
     rn_session_close_copies(session);
@@ -142,19 +150,6 @@ void rn_session_destroy(rn_session *session) {
     if (session->owns_device) rn_device_destroy(session->device);
     rn_arena_free_all(&session->memory);
     rn_free(RN_HOST_OTHER, session, sizeof *session);
-}
-
-// Measured: 140 to 230 bytes an argument in a plan, 100 to 150 in a session, and a few blocks that
-// arenas are made of.
-enum { ARGUMENT_BYTES = 400, BLOCKS_BYTES = 384 << 10 };
-
-uint64_t rn_session_table_bytes(const rn_graph *graph) {
-    uint64_t arguments = 0;
-    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
-        const rn_node *node = rn_graph_node(graph, i);
-        arguments += (uint64_t)node->input_count + node->output_count;
-    }
-    return BLOCKS_BYTES + ARGUMENT_BYTES * arguments;
 }
 
 // ---- failing ------------------------------------------------------------------------------------
@@ -169,6 +164,7 @@ static rn_status keep_failure(rn_session *session, rn_status status) {
 }
 
 rn_status rn_session_reset(rn_session *session) {
+    if (session->host) RN_TRY(rn_session_reset(session->host));
     rn_session_revive(session);
     session->story.status = RN_OK;
     session->ran = session->handed = false;
@@ -380,7 +376,7 @@ static void zero_sums(rn_session *session) {
 
 static rn_status submit(rn_session *session, uint64_t rows) {
     uint32_t cut = session->plan->summary.micro_batches;
-    rn_session_forget_places(session);
+    rn_session_forget_slots(session);
     if (!session->primed) rn_session_prime(session);
     zero_sums(session);
     for (uint32_t i = 0; i < cut; i++) {
@@ -405,9 +401,9 @@ static rn_status run_whole(rn_session *session, uint64_t rows) {
 
 static rn_status run(rn_session *session, uint64_t rows) {
     if (session->first_step == 0 && session->ports) RN_TRY(rn_session_gather(session, rows));
-    RN_TRY(session->part ? rn_session_submit_part(session, rows) : run_whole(session, rows));
+    RN_TRY(session->segment ? rn_session_submit_segment(session, rows) : run_whole(session, rows));
     RN_TRY(rn_queue_finish(session->compute));
-    return session->options.audit && !session->part ? rn_session_audit(session) : RN_OK;
+    return session->options.audit && !session->segment ? rn_session_audit(session) : RN_OK;
 }
 
 // What is asked for makes sense, and the calls are for these rows.
@@ -419,7 +415,7 @@ static rn_status run_bound(rn_session *session, uint64_t rows, uint64_t bound) {
     rn_status s = run(session, bound);
     rn_session_profile_ran(session);
     RN_TRY(keep_failure(session, s));
-    session->handed = session->part && session->part->at.out != RN_NO_VALUE;
+    session->handed = session->segment && session->segment->out != RN_NO_VALUE;
     session->ran = !session->handed;
     for (uint32_t i = 0; i < session->input_count; i++)
         session->inputs[i].given = false;
@@ -434,56 +430,51 @@ rn_status rn_session_run(rn_session *session, uint64_t rows) {
     RN_TRY(check_alive(session));
     RN_TRY(check_rows(session, rows, &bound));
     RN_TRY(check_inputs(session, bound));
-    session->part = NULL;
+    if (rn_session_is_hybrid(session, rows))
+        return keep_failure(session, rn_session_run_hybrid(session, rows));
+    session->segment = NULL;
     RN_TRY(rn_session_bind(session, bound));
     session->first_step = 0;
     return run_bound(session, rows, bound);
 }
 
-static rn_status check_part(const rn_session *session, uint32_t part, uint64_t bytes,
-                            uint64_t rows) {
-    uint64_t most = session->options.part_rows;
-    if (part >= session->parts.count)
-        return rn_hint(rn_fail(RN_INVALID, "the session has %u parts that can be run alone, not %u",
-                               session->parts.count, part + 1),
-                       "name them in its options");
-    rn_value in = session->parts.list[part].at.in;
+static rn_status check_segment(const rn_session *session, uint32_t segment, uint64_t bytes,
+                               uint64_t rows) {
+    uint64_t most = session->segments->rows;
+    if (segment >= session->segments->count)
+        return rn_fail(RN_INVALID, "the session has %u segments that can be run apart, not %u",
+                       session->segments->count, segment + 1);
+    rn_value in = session->segments->list[segment].in;
     uint64_t have = in == RN_NO_VALUE ? 0 : rn_session_value_bytes(session, in, rows);
     if (rows <= most && bytes == have) return RN_OK;
     return rn_fail(RN_INVALID,
-                   "%llu bytes for %llu rows of part %u: up to %llu rows may come, and these have "
-                   "%llu bytes",
-                   (unsigned long long)bytes, (unsigned long long)rows, part,
+                   "%llu bytes for %llu rows of segment %u: up to %llu rows may come, and these "
+                   "have %llu bytes",
+                   (unsigned long long)bytes, (unsigned long long)rows, segment,
                    (unsigned long long)most, (unsigned long long)have);
 }
 
-rn_status rn_session_run_part(rn_session *session, uint32_t part, const void *value, uint64_t bytes,
-                              uint64_t rows) {
+rn_status rn_session_run_segment(rn_session *session, uint32_t segment, const void *value,
+                                 uint64_t bytes, uint64_t rows) {
     uint64_t bound = 0;
     RN_TRY(check_alive(session));
     RN_TRY(check_rows(session, rows, &bound));
-    RN_TRY(check_part(session, part, bytes, bound));
+    RN_TRY(check_segment(session, segment, bytes, bound));
     RN_TRY(check_inputs(session, bound));
-    session->part = &session->parts.list[part];
+    session->segment = &session->segments->list[segment];
     RN_TRY(rn_session_bind(session, bound));
-    rn_session_keep_value(session, session->part->at.in, value, bytes);
-    session->first_step = session->part->at.first_step;
+    rn_session_keep_value(session, session->segment->in, value, bytes);
+    session->first_step = session->segment->first_step;
     return run_bound(session, rows, bound);
 }
 
-const void *rn_session_part_output(const rn_session *session, uint64_t *out_bytes) {
+const void *rn_session_segment_output(const rn_session *session, uint64_t *out_bytes) {
     *out_bytes = 0;
     if (!session->handed || session->story.status != RN_OK) return NULL;
-    rn_value out = session->part->at.out;
+    rn_value out = session->segment->out;
     *out_bytes = rn_session_value_bytes(session, out, session->bound_rows);
     return session->ports ? session->ports + session->value_offset
                           : rn_session_address(session, out);
-}
-
-rn_status rn_session_bring_parts(rn_session *session) {
-    RN_TRY(check_alive(session));
-    rn_session_bring_first(session);
-    return RN_OK;
 }
 
 rn_session_facts rn_session_get_facts(const rn_session *session) {

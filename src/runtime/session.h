@@ -5,7 +5,7 @@
 //     audit.c     live bytes, counted from the calls     guard.c    canaries
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 //     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
-//     copies.c    streamed weights on the host           parts.c    some blocks of a run alone
+//     copies.c    streamed weights on the host           session_segments.c  some blocks of a run
 //     host_trips.c  states and saved values there
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
@@ -14,7 +14,6 @@
 
 #include "device/device.h"
 #include "plan/plan.h"
-#include "plan/weave.h"
 #include "runtime/weights.h"
 
 typedef struct rn_guard rn_guard;
@@ -40,33 +39,11 @@ typedef struct rn_session_recording {
     rn_recording *recording;
 } rn_session_recording;
 
-#define RN_NO_GROUP  UINT32_MAX
-#define RN_NO_OFFSET UINT64_MAX
-
-// Steps that are submitted at once; `group`: of which the weights are brought before.
-typedef struct rn_session_piece {
-    uint32_t first_step, end_step, group;
-} rn_session_piece;
-
-typedef struct rn_session_part {
-    rn_plan_part at;
-    uint32_t first_piece, end_piece;
-} rn_session_part;
-
-// All that can be run alone (parts.c).
-typedef struct rn_session_parts {
-    rn_session_part *list; // (count)
-    uint32_t count;
-    rn_session_piece *pieces; // (piece_count), part after part
-    uint32_t piece_count;
-    uint32_t *groups; // (group_count): blocks whose weights are brought, in their order
-    uint32_t group_count;
-    uint32_t place_count; // of the ring, for a group each
-    uint64_t place_bytes;
-    uint64_t *unit_offset;           // (units): of the groups', in the arena, or RN_NO_OFFSET
-    uint32_t holds[RN_WEAVE_PLACES]; // the group that is there or on its way, or none
-    rn_fence full[RN_WEAVE_PLACES], free[RN_WEAVE_PLACES];
-} rn_session_parts;
+// Slots of the ring in runs by segments: the load that is there or on its way, or none.
+typedef struct rn_session_slots {
+    uint32_t holds[RN_INTERLEAVE_SLOTS];
+    rn_fence full[RN_INTERLEAVE_SLOTS], free[RN_INTERLEAVE_SLOTS];
+} rn_session_slots;
 
 struct rn_session {
     const rn_plan *plan;
@@ -101,9 +78,11 @@ struct rn_session {
     uint64_t ports_bytes;
     uint64_t *port_offset;     // (values + 1)
     uint64_t *row_port_offset; // (the plan's row tables)
-    rn_session_parts parts;
-    const rn_session_part *part;      // of the run under way, or the last; NULL: it is a whole one
-    uint64_t value_offset;            // among the ports, of what parts are handed and hand on
+    const rn_segment_table *segments;
+    rn_session_slots slots;
+    const rn_segment *segment;        // of the run under way, or the last; NULL: it is a whole one
+    uint64_t value_offset;            // among the ports, of what segments are handed and hand on
+    rn_session *host;                 // of the plan's part for the host; NULL: there is none
     uint32_t first_step;              // of the run under way
     uint32_t from_step, to_step;      // what of it is being submitted
     rn_session_recording *recordings; // (recording_count)
@@ -115,7 +94,7 @@ struct rn_session {
     bool *is_view;      // (steps): nothing is computed
     uint32_t *slot_use; // (uses): the next use of the same unit, or RN_NO_USE
     uint64_t bound_rows;
-    bool bound_parts; // streamed weights are where parts have them
+    bool bound_segments; // streamed weights are where segments have them
 
     rn_session_input *inputs; // (input_count)
     uint32_t input_count;
@@ -133,7 +112,7 @@ struct rn_session {
     bool told_inputs;            // the stage inputs_on_device
     bool primed;                 // the first reads of the next run are under way
     bool ran;                    // outputs are there
-    bool handed;                 // what a part hands on is there
+    bool handed;                 // what a segment hands on is there
     _Atomic bool stop;
     uint64_t wait_ns;
     rn_story story; // of the failure; status RN_OK: none
@@ -167,7 +146,7 @@ RN_MUST_USE rn_status rn_session_each_step(rn_session *session, uint64_t rows,
                                            rn_status (*each)(const rn_session_step *at));
 // Where the buffer of an operand begins, and its bytes; NULL: nowhere.
 uint8_t *rn_session_step_buffer(const rn_session_step *at, rn_value value, uint64_t *out_bytes);
-// Makes all calls for `rows`, of session->part or a whole run. RN_INTERNAL, naming the node: the
+// Makes all calls for `rows`, of session->segment or a whole run. RN_INTERNAL, naming the node: the
 // plan gave a value or a workspace less than it needs.
 RN_MUST_USE rn_status rn_session_bind(rn_session *session, uint64_t rows);
 
@@ -178,7 +157,7 @@ void rn_session_close_walk(rn_session *session);
 // Reads a unit into the arena now: resident weights.
 RN_MUST_USE rn_status rn_session_load_resident(rn_session *session);
 // One pass over the steps [session->from_step, to_step); nodes of phase UPDATE only where `last`.
-// In parts nothing is read. Failures are in the queues.
+// In segments nothing is read. Failures are in the queues.
 void rn_session_walk(rn_session *session, bool last);
 // Begins the reads that the last run would have left under way.
 void rn_session_prime(rn_session *session);
@@ -197,7 +176,7 @@ uint8_t *rn_session_port(const rn_session *session, rn_value value);
 uint8_t *rn_session_row_port(const rn_session *session, uint32_t table);
 void rn_session_bring_inputs(rn_session *session, uint64_t rows);
 void rn_session_fetch_outputs(rn_session *session, uint64_t rows);
-// Takes what a part is handed to where it waits, or right into the arena; and from there, behind
+// Takes what a segment is handed to where it waits, or right into the arena; and from there, behind
 // the inputs, into the arena; and what it hands on back there. Nothing for RN_NO_VALUE.
 void rn_session_keep_value(rn_session *session, rn_value value, const void *data, uint64_t bytes);
 void rn_session_bring_value(rn_session *session, rn_value value, uint64_t rows);
@@ -225,16 +204,34 @@ RN_MUST_USE rn_status rn_session_replay(rn_session *session, uint64_t rows,
 // Idle queues.
 void rn_session_forget_recordings(rn_session *session);
 
-// ---- some blocks alone (parts.c) ----------------------------------------------------------------
+// ---- segments (session_segments.c) --------------------------------------------------------------
 
-RN_MUST_USE rn_status rn_session_prepare_parts(rn_session *session);
-// The whole of session->part.
-RN_MUST_USE rn_status rn_session_submit_part(rn_session *session, uint64_t rows);
-// Begins to bring the first groups to places that hold nothing.
-void rn_session_bring_first(rn_session *session);
-// Whatever places held is gone; the fences anew, too.
-void rn_session_forget_places(rn_session *session);
-void rn_session_renew_places(rn_session *session);
+// rn_session_create with segments that are not the plan's own; borrowed.
+RN_MUST_USE rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *segments,
+                                             const rn_weight_source *weights,
+                                             const rn_session_options *options, rn_session **out);
+// One segment of the session's own. `value`: what the blocks before it have made and it reads,
+// `bytes` of it, plain; it is copied. NULL for one that is the beginning. All inputs are set as for
+// a whole run. Of other blocks nothing is read or written, nor their states.
+RN_MUST_USE rn_status rn_session_run_segment(rn_session *session, uint32_t segment,
+                                             const void *value, uint64_t bytes, uint64_t rows);
+// What a segment that was just run hands on to the blocks behind it, and its bytes; until the next
+// set or run. NULL where it is the end: then there are outputs.
+const void *rn_session_segment_output(const rn_session *session, uint64_t *out_bytes);
+// Whether a run of so many rows goes through the segments of both memories.
+bool rn_session_is_hybrid(const rn_session *session, uint64_t rows);
+// Opens and closes the host's part.
+RN_MUST_USE rn_status rn_session_open_host(rn_session *session, const rn_weight_source *weights);
+// Through all segments, with the inputs that were set.
+RN_MUST_USE rn_status rn_session_run_hybrid(rn_session *session, uint64_t rows);
+
+// Submits the whole of session->segment.
+RN_MUST_USE rn_status rn_session_submit_segment(rn_session *session, uint64_t rows);
+// Begins to bring the first loads to slots that hold nothing, and returns.
+void rn_session_prefetch(rn_session *session);
+// Whatever slots held is gone; the fences anew, too.
+void rn_session_forget_slots(rn_session *session);
+void rn_session_renew_slots(rn_session *session);
 
 // ---- rows on demand (gather.c) ------------------------------------------------------------------
 
@@ -294,15 +291,11 @@ bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed);
 void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *target,
                              bool arrived);
 // Around the copy of a use's weights to a device with its own memory, in the copy queue; or, behind
-// the uses, of a unit's to where parts have it.
+// the uses, of a unit's to where segments have it.
 void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins);
 // Around a trip's copy, in the send queue to the host or in the copy queue back.
 void rn_session_profile_trip(rn_session *session, rn_queue *queue, uint32_t trip, bool begins);
 // Rows of a table were read.
 void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count);
-
-// What a plan of this graph and its session hold beside what is planned, at most: tables of steps,
-// calls, arguments and extents.
-uint64_t rn_session_table_bytes(const rn_graph *graph);
 
 #endif

@@ -36,7 +36,7 @@ struct rn_session_profile {
     uint32_t *step_names, *buffer_names, *unit_names; // (steps), (buffers), (units)
     uint32_t *operand_names;                          // (steps): see name_operands; 0 for none
     uint32_t operand_recording;                       // the one they are of; 0: none
-    bool operand_parts;                               // as parts of a run have them
+    bool operand_segments;                            // as segments of a run have them
     uint64_t rows;                                    // of the run under way
     bool *trained;                                    // (values + 1): a weight that a step changes
     uint32_t *send_names, *fetch_names;               // (trips)
@@ -355,9 +355,10 @@ static rn_status name_operands_of(const rn_session_step *at) {
 // Once in a recording, and when weights lie elsewhere; the compute queue is idle.
 static void name_operands(rn_session *session) {
     rn_session_profile *p = session->profile;
-    if (p->operand_recording == p->recording && p->operand_parts == session->bound_parts) return;
+    if (p->operand_recording == p->recording && p->operand_segments == session->bound_segments)
+        return;
     p->operand_recording = p->recording;
-    p->operand_parts = session->bound_parts;
+    p->operand_segments = session->bound_segments;
     rn_told told;
     rn_told_keep(&told);
     memset(p->operand_names, 0, session->plan->step_count * sizeof *p->operand_names);
@@ -415,14 +416,14 @@ static bool spans(const rn_plan_buffer *b, uint32_t step) {
 }
 
 // A part that begins at `step`: what the steps that are left out would have left is there, and what
-// a run or part before has left goes. Slots stay the next whole run's, but where parts have the
-// ring to themselves: there they are in use as they would be in a whole run.
+// a run or segment before has left goes. Slots stay the next whole run's, but where segments have
+// the ring to themselves: there they are in use as they would be in a whole run.
 static void take_over_behind(const rn_session *session, uint32_t step) {
     uint64_t now = rn_record_now();
     const rn_plan *plan = session->plan;
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
         const rn_plan_buffer *b = &plan->buffers[i];
-        bool stays = b->kind == RN_BUFFER_UNIT && session->parts.group_count == 0;
+        bool stays = b->kind == RN_BUFFER_UNIT && session->segments->load_count == 0;
         if (!b->always && !stays && !spans(b, step)) set_live(session, i, false, now);
     }
     for (uint32_t i = 0; i < plan->buffer_count; i++)
@@ -651,7 +652,7 @@ void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *
     rn_profile_end();
 }
 
-// Behind the uses come the units as parts have them.
+// Behind the uses come the units as segments have them.
 static uint32_t unit_of(const rn_session *session, uint32_t use) {
     const rn_plan *plan = session->plan;
     return use < plan->use_count ? plan->uses[use].unit : use - plan->use_count;
@@ -659,7 +660,7 @@ static uint32_t unit_of(const rn_session *session, uint32_t use) {
 
 static uint64_t offset_of(const rn_session *session, uint32_t use) {
     const rn_plan *plan = session->plan;
-    if (use >= plan->use_count) return session->parts.unit_offset[use - plan->use_count];
+    if (use >= plan->use_count) return session->segments->unit_offset[use - plan->use_count];
     return plan->buffers[plan->uses[use].buffer].offset;
 }
 

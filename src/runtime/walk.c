@@ -37,9 +37,9 @@ static rn_status ready_all(rn_session *session) {
         RN_TRY(ready(session, &session->stage_full[i], true));
         RN_TRY(ready(session, &session->stage_free[i], true));
     }
-    for (int i = 0; i < RN_WEAVE_PLACES && session->options.part_count; i++) {
-        RN_TRY(ready(session, &session->parts.full[i], false));
-        RN_TRY(ready(session, &session->parts.free[i], false));
+    for (int i = 0; i < RN_INTERLEAVE_SLOTS && session->segments->load_count; i++) {
+        RN_TRY(ready(session, &session->slots.full[i], false));
+        RN_TRY(ready(session, &session->slots.free[i], false));
     }
     return RN_OK;
 }
@@ -200,7 +200,7 @@ static void compute(rn_session *session, uint32_t step) {
 static void submit_compute(rn_session *session, uint32_t step, bool last) {
     const rn_plan_step *s = &session->plan->steps[step];
     bool update = rn_graph_node(session->plan->graph, s->node)->phase == RN_PHASE_UPDATE;
-    if (s->after != RN_NO_STEP && !session->part) {
+    if (s->after != RN_NO_STEP && !session->segment) {
         uint64_t begin = rn_clock_ns();
         rn_session_profile_wait(session, RN_WAIT_WEIGHTS);
         wait_step(session, session->compute, s->after);
@@ -246,11 +246,11 @@ static void submit_step(rn_session *session, uint32_t step, bool last) {
         submit_compute(session, step, last);
     } else if (s->trip != RN_NO_TRIP) {
         submit_trip(session, step, last);
-    } else if (s->kind == RN_STEP_EVICT && !session->part) {
+    } else if (s->kind == RN_STEP_EVICT && !session->segment) {
         submit_eviction(session, step);
     } else {
         rn_session_profile_begin(session, step, false);
-        if (!session->part) submit_read(session, step, s->after);
+        if (!session->segment) submit_read(session, step, s->after);
         rn_session_profile_end(session, step);
     }
 }
@@ -288,11 +288,11 @@ rn_status rn_session_prepare_walk(rn_session *session) {
         rn_fence_init(&session->stage_full[i]);
         rn_fence_init(&session->stage_free[i]);
     }
-    for (int i = 0; i < RN_WEAVE_PLACES; i++) {
-        rn_fence_init(&session->parts.full[i]);
-        rn_fence_init(&session->parts.free[i]);
+    for (int i = 0; i < RN_INTERLEAVE_SLOTS; i++) {
+        rn_fence_init(&session->slots.full[i]);
+        rn_fence_init(&session->slots.free[i]);
     }
-    rn_session_forget_places(session);
+    rn_session_forget_slots(session);
     RN_TRY(make_fences(session));
     RN_TRY(ready_all(session));
     RN_TRY(order_reads(session));
@@ -332,9 +332,9 @@ void rn_session_close_walk(rn_session *session) {
                                  session->stage_bytes);
         session->stages[i] = NULL;
     }
-    for (int i = 0; i < RN_WEAVE_PLACES; i++) {
-        rn_fence_free(&session->parts.full[i]);
-        rn_fence_free(&session->parts.free[i]);
+    for (int i = 0; i < RN_INTERLEAVE_SLOTS; i++) {
+        rn_fence_free(&session->slots.full[i]);
+        rn_fence_free(&session->slots.free[i]);
     }
 }
 
@@ -353,7 +353,7 @@ void rn_session_revive(rn_session *session) {
         renew(&session->stage_free[i]);
         session->stage_free[i].for_host = true;
     }
-    rn_session_renew_places(session);
+    rn_session_renew_slots(session);
     (void)!ready_all(session); // else the next run does it
     rn_weights_rewind(session->weights);
     session->reads_begun = 0;

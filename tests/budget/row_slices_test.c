@@ -10,11 +10,10 @@ enum { PROMPT = 5, TOLD = 6, VOCAB = 36864 + 100, DIM = 64 };
 static const rn_sampling greedy = {.logprobs = 20};
 
 static rn_generator_options make_options(uint64_t budget) {
-    return (rn_generator_options){
-        .text = {.context = 32, .page_tokens = 16, .rows = 8},
-        .plan = {.budget_bytes = budget},
-        .session = {.audit = true},
-        .speculation = RN_SPECULATE_NEVER};
+    return (rn_generator_options){.text = {.context = 32, .page_tokens = 16, .rows = 8},
+                                  .plan = {.budget_bytes = budget},
+                                  .session = {.audit = true},
+                                  .speculation = RN_SPECULATE_NEVER};
 }
 
 static void tell(const tiny_text *tiny, uint64_t budget, story *out, rn_plan_summary *out_summary) {

@@ -46,8 +46,6 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .files = tiny->weights_as ? &tiny->files : NULL,
                            .plain_activations = options->plain_activations,
                            .fused = options->fused,
-                           .first_layers = options->first_layers,
-                           .woven_layers = options->woven_layers,
                            .kv_dtype = tiny->kv_dtype ? tiny->kv_dtype : RN_DTYPE_F32,
                            .context = options->context,
                            .page_tokens = options->page_tokens,

@@ -40,8 +40,8 @@ void print_opening(const runner *r) {
     if (p->host_blocks)
         fprintf(stderr, " of more than %llu rows; else the CPU computes the first %u blocks",
                 (unsigned long long)p->host_rows, p->host_blocks);
-    if (p->woven_blocks)
-        fprintf(stderr, ", but for %u that are brought meanwhile", p->woven_blocks);
+    if (p->interleaved_blocks)
+        fprintf(stderr, ", but for %u that are brought meanwhile", p->interleaved_blocks);
     fprintf(stderr, "; context %zu, prompts %llu tokens at once\n\n",
             rn_generator_context(r->generator), (unsigned long long)p->rows);
 }
@@ -167,7 +167,7 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_u64(json, "host_bytes", p->host_bytes);
     rn_json_u64(json, "host_weight_bytes", p->host_weight_bytes);
     rn_json_u64(json, "host_blocks", p->host_blocks);
-    rn_json_u64(json, "woven_blocks", p->woven_blocks);
+    rn_json_u64(json, "interleaved_blocks", p->interleaved_blocks);
     rn_json_f64(json, "prompt_seconds", p->prompt_seconds);
     rn_json_u64(json, "workload_rows", p->workload_rows);
     rn_json_f64(json, "pass_seconds", p->pass_seconds);

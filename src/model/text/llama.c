@@ -15,7 +15,6 @@
 #include "base/str.h"
 #include "graph/fuse.h"
 #include "memory/account.h"
-#include "plan/weave.h"
 
 #include <stdio.h>
 
@@ -270,8 +269,7 @@ static rn_status inputs(decoder *d, rn_value *out_tokens, rn_value *out_last) {
     }
     rn_shape pages = RN_SHAPE(c->sequences, pages_of_context(c));
     *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
-    if (c->first_layers == 0)
-        *out_last = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(c->logit_rows));
+    *out_last = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(c->logit_rows));
     d->sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     d->page_table = rn_graph_input(g, "page_table", RN_DTYPE_I32, pages);
@@ -291,13 +289,8 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     d.embedding = matrix(&d, EMBEDDING);
     rn_value x = rn_op_embedding(g, d.embedding, tokens);
     if (batch) x = rn_op_reshape(g, x, RN_SHAPE(d.rows, c->dim));
-    uint32_t layers = c->first_layers ? c->first_layers : c->layers;
-    for (uint32_t i = 0; i < layers; i++)
-        if (!rn_weave_streams(i, layers, c->woven_layers)) x = layer(&d, x, i);
-    if (c->first_layers) {
-        rn_graph_output(g, x, "x");
-        return RN_OK;
-    }
+    for (uint32_t i = 0; i < c->layers; i++)
+        x = layer(&d, x, i);
     rn_graph_block(g, "head");
     if (!batch) x = rn_op_embedding(g, x, last);
     out->logits = project(&d, norm(&d, x, NORM), HEAD, false);
@@ -325,12 +318,6 @@ static rn_status check_heads(const rn_llama_config *c) {
 static rn_status check(const void *config, bool training) {
     const rn_llama_config *c = config;
     RN_TRY(check_heads(c));
-    if (c->first_layers > c->layers || (c->first_layers && training))
-        return rn_fail(RN_INVALID, "llama: the first %u of %u layers alone are no model",
-                       c->first_layers, c->layers);
-    if (c->woven_layers && c->woven_layers >= c->first_layers)
-        return rn_fail(RN_INVALID, "llama: %u of the first %u layers cannot be left out",
-                       c->woven_layers, c->first_layers);
     if (!training && (c->page_tokens == 0 || c->context == 0))
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (training && c->tokens == 0)

@@ -316,8 +316,6 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
         (uint32_t)rn_min_u64(or_default(o.rows, DEFAULT_ROWS), (uint64_t)c.sequences * c.context);
     c.plain_activations = o.plain_activations;
     c.fused = o.fused;
-    c.first_layers = o.first_layers;
-    c.woven_layers = o.woven_layers;
     stretch(&model->config, &c);
     RN_TRY(rn_llama_recipe(&c, out));
     snprintf(out->name, sizeof out->name, "%s", model->name);

@@ -160,7 +160,7 @@ static void what_is_held_beside_the_plan_is_within_the_budget(void **state) {
     options.plan.beside_bytes = 1;
     rn_generator *generator = create(&options);
     uint64_t own = generator->memory.held_bytes + sizeof *generator;
-    uint64_t tables = rn_session_table_bytes(rn_plan_graph(generator->plan));
+    uint64_t tables = rn_plan_table_bytes(rn_plan_graph(generator->plan));
     uint64_t planned = rn_plan_get_summary(generator->plan)->planned_bytes;
     uint64_t held = rn_ledger_total(RN_DEVICE_HOST).now_bytes - before;
     assert_true(held <= planned + own + tables);

@@ -167,7 +167,8 @@ static void a_run_costs_what_the_host_does_for_it(void **state) {
     assert_true(one > 1e-3 && all > one);
     assert_true(fabs(b->pass_seconds - a->pass_seconds - one) < 1e-12);
     assert_true(fabs(b->prompt_seconds - a->prompt_seconds - 3 * all) < 1e-12);
-    assert_true(fabs(b->tail_seconds - a->tail_seconds - one) < 1e-12); // it comes at the end
+    assert_true(fabs(after->tail_seconds - before->tail_seconds - one) <
+                1e-12); // it comes at the end
     assert_int_equal(a->planned_bytes, b->planned_bytes);
     rn_plan_destroy(before);
     rn_plan_destroy(after);

@@ -10,6 +10,7 @@ static uint64_t seed; // of the graph that is written now
 enum { WIDTH = 96, MOST_VALUES = 64 };
 static uint64_t width = WIDTH;               // of everything
 static rn_dtype matrix_dtype = RN_DTYPE_F32; // of weights of products
+static rn_residency_rule rule;               // of the plans that are made
 static bool momentum;                        // updates have states
 
 typedef struct author {
@@ -190,7 +191,7 @@ static void check_budgets(const rn_recipe *recipe, const rn_device_caps *caps,
     rn_plan *roomy, *plan;
     rn_plan_options o = *options;
     o.budget_bytes = 0;
-    assert_ok(rn_plan_make(recipe, caps, &o, &roomy));
+    assert_ok(rn_plan_make_alone(recipe, caps, &o, &rule, &roomy));
     assert_true(rn_plan_is_valid(roomy));
     uint64_t low = roomy->summary.smallest_bytes, high = roomy->summary.planned_bytes;
     double seconds = roomy->summary.seconds;
@@ -198,7 +199,7 @@ static void check_budgets(const rn_recipe *recipe, const rn_device_caps *caps,
     assert_true(low <= high);
     for (int i = 24; i >= 0; i--) { // downwards: slower and slower, and in the end refused
         o.budget_bytes = low + (high - low) * (uint64_t)i / 24;
-        assert_ok(rn_plan_make(recipe, caps, &o, &plan));
+        assert_ok(rn_plan_make_alone(recipe, caps, &o, &rule, &plan));
         assert_true(rn_plan_is_valid(plan));
         assert_true(plan->summary.planned_bytes <= o.budget_bytes);
         assert_int_equal(plan->summary.smallest_bytes, low);
@@ -210,7 +211,7 @@ static void check_budgets(const rn_recipe *recipe, const rn_device_caps *caps,
     }
     for (uint64_t less = 1; less < low; less *= 4) {
         o.budget_bytes = low - less;
-        assert_fails(RN_OVER_BUDGET, rn_plan_make(recipe, caps, &o, &plan));
+        assert_fails(RN_OVER_BUDGET, rn_plan_make_alone(recipe, caps, &o, &rule, &plan));
         assert_int_equal(rn_last_refusal()->smallest_budget_bytes, low);
     }
 }
@@ -249,7 +250,7 @@ static rn_plan *plan_for_host(const rn_recipe *recipe, const rn_device_caps *cap
                               rn_plan_options options, uint64_t host_bytes) {
     rn_plan *plan;
     options.host_budget_bytes = host_bytes;
-    assert_ok(rn_plan_make(recipe, caps, &options, &plan));
+    assert_ok(rn_plan_make_alone(recipe, caps, &options, &rule, &plan));
     assert_true(rn_plan_is_valid(plan));
     assert_true(plan->summary.host_bytes <= host_bytes);
     assert_true(plan->summary.planned_bytes <= options.budget_bytes);
@@ -265,17 +266,17 @@ static void check_host_budgets(const rn_recipe *recipe, const rn_device_caps *ca
     double seconds = plan->summary.seconds;
     rn_plan_destroy(plan);
     options.host_budget_bytes = 1;
-    assert_fails(RN_OVER_BUDGET, rn_plan_make(recipe, caps, &options, &plan));
+    assert_fails(RN_OVER_BUDGET, rn_plan_make_alone(recipe, caps, &options, &rule, &plan));
     assert_int_equal(rn_last_refusal()->device, RN_DEVICE_HOST);
     uint64_t low = rn_last_refusal()->smallest_budget_bytes;
     options.host_budget_bytes = low - 1;
-    assert_fails(RN_OVER_BUDGET, rn_plan_make(recipe, caps, &options, &plan));
+    assert_fails(RN_OVER_BUDGET, rn_plan_make_alone(recipe, caps, &options, &rule, &plan));
     rn_plan_options any = options;
     any.budget_bytes = RN_NO_LIMIT; // the leanest for the host may be larger on the device
     rn_plan_destroy(plan_for_host(recipe, caps, any, low));
     for (int i = 8; i >= 0; i--) {
         options.host_budget_bytes = low + (high - low) * (uint64_t)i / 8;
-        rn_status s = rn_plan_make(recipe, caps, &options, &plan);
+        rn_status s = rn_plan_make_alone(recipe, caps, &options, &rule, &plan);
         if (s == RN_OVER_BUDGET) return;
         assert_ok(s);
         assert_true(plan->summary.host_bytes <= options.host_budget_bytes);
@@ -297,7 +298,8 @@ static void two_memories_are_never_slower_with_more_of_either(void **state) {
         width = i % 2 ? 352 : WIDTH; // int4 in groups of 32: tiles are smaller than the file
         recipe.workload_passes = (uint64_t)i % 3 * 50;
         rn_device_caps caps = random_device(&random);
-        rn_plan_options options = {.prefix = i % 4 > 1, .host_bytes_second = i % 8 > 5 ? 1e8 : 0};
+        rn_plan_options options = {0};
+        rule = (rn_residency_rule){.suffix = i % 4 > 1, .host_bytes_second = i % 8 > 5 ? 1e8 : 0};
         rn_plan *roomy = plan_for_host(&recipe, &caps,
                                        (rn_plan_options){.budget_bytes = RN_NO_LIMIT}, RN_NO_LIMIT);
         uint64_t low = roomy->summary.smallest_bytes, high = roomy->summary.planned_bytes;
@@ -310,6 +312,7 @@ static void two_memories_are_never_slower_with_more_of_either(void **state) {
         options.host_budget_bytes = host + (high - low) / 2;
         check_budgets(&recipe, &caps, &options);
     }
+    rule = (rn_residency_rule){0};
     matrix_dtype = RN_DTYPE_F32;
     width = WIDTH;
     assert_true(copied > 20 && uncopied > 20);
@@ -418,7 +421,8 @@ static void what_is_cheap_is_kept_where_the_peak_stays_as_it_is(void **state) {
         bool possible = count_again(cheap) > 0;
         rn_graph_destroy(cheap);
         bool lower = expect_no_more_bytes(plain);
-        assert_ok(rn_plan_make(&recipe, &caps, &(rn_plan_options){.exact = true}, &plan));
+        assert_ok(
+            rn_plan_make_alone(&recipe, &caps, &(rn_plan_options){.exact = true}, &rule, &plan));
         if (!lower) assert_int_equal(count_again(plan->graph), 0);
         kept += possible && !lower;
         made_again += count_again(plan->graph) > 0;
@@ -452,8 +456,8 @@ static void the_same_question_has_the_same_answer(void **state) {
         rn_plan_options options = {0};
         seed = 3000 + (uint64_t)i;
         for (int tight = 0; tight < 2; tight++) {
-            assert_ok(rn_plan_make(&recipe, &caps, &options, &first));
-            assert_ok(rn_plan_make(&recipe, &caps, &options, &second));
+            assert_ok(rn_plan_make_alone(&recipe, &caps, &options, &rule, &first));
+            assert_ok(rn_plan_make_alone(&recipe, &caps, &options, &rule, &second));
             expect_same(first, second);
             options.budget_bytes = first->summary.smallest_bytes;
             rn_plan_destroy(first);

@@ -15,6 +15,7 @@
 #include "train/train_recipe.h"
 #include "profile/export/export.h"
 #include "graph/op.h"
+#include "plan/planner.h"
 #include "runtime/session.h"
 
 #include <stdatomic.h>
@@ -404,18 +405,17 @@ static rn_plan *plan_prefix(const rn_device_caps *caps, uint64_t ring_bytes) {
     config.layers = 4;
     assert_ok(rn_llama_recipe(&config, &recipe));
     plan = make_plan(&recipe, caps, false);
-    rn_plan_options options = {.budget_bytes =
-                                   (plan->summary.smallest_bytes + plan->summary.planned_bytes) / 2,
-                               .prefix = true,
-                               .ring_bytes = ring_bytes};
+    rn_plan_options options = {
+        .budget_bytes = (plan->summary.smallest_bytes + plan->summary.planned_bytes) / 2};
+    rn_residency_rule rule = {.suffix = true, .ring_bytes = ring_bytes};
     rn_plan_destroy(plan);
-    assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
+    assert_ok(rn_plan_make_alone(&recipe, caps, &options, &rule, &plan));
     rn_recipe_destroy(&recipe);
-    assert_true(plan->summary.prefix_blocks > 0);
+    assert_true(plan->prefix_blocks > 0);
     return plan;
 }
 
-static rn_status run_part(rn_session *session, uint32_t part) {
+static rn_status run_segment(rn_session *session, uint32_t segment) {
     const rn_plan *plan = session->plan;
     uint64_t rows = plan->summary.rows;
     for (uint32_t i = 0; i < session->input_count; i++) {
@@ -423,9 +423,9 @@ static rn_status run_part(rn_session *session, uint32_t part) {
         RN_TRY(set_input(session, rn_graph_value(plan->graph, v)->name,
                          rn_session_value_bytes(session, v, rows)));
     }
-    rn_value in = session->parts.list[part].at.in;
-    return rn_session_run_part(session, part, zeros, rn_session_value_bytes(session, in, rows),
-                               rows);
+    rn_value in = session->segments->list[segment].in;
+    return rn_session_run_segment(session, segment, zeros,
+                                  rn_session_value_bytes(session, in, rows), rows);
 }
 
 static bool tells_what_is_predicted(const rn_timeline *t) {
@@ -447,16 +447,15 @@ static void runs_that_begin_behind_the_first_blocks_use_what_was_planned(void **
     for (int on_sim = 0; on_sim < 2; on_sim++) {
         rn_plan *plan = plan_prefix(on_sim ? rn_device_get_caps(sim) : rn_cpu_caps(), 0);
         rn_session *session = NULL;
-        rn_block_range behind_all = {plan->summary.prefix_blocks,
-                                     rn_graph_block_count(plan->graph)};
-        rn_session_options options = {.device = on_sim ? sim : NULL,
-                                      .parts = &behind_all,
-                                      .part_count = 1,
-                                      .part_rows = plan->summary.rows};
+        rn_block_range behind_all = {plan->prefix_blocks, rn_graph_block_count(plan->graph)};
+        rn_session_options options = {.device = on_sim ? sim : NULL};
+        rn_segment_table segments;
+        assert_ok(rn_plan_cut_segments(&plan->memory, plan, &behind_all, 1, plan->summary.rows, 0,
+                                       &segments));
         record();
-        assert_ok(rn_session_create(plan, &source, &options, &session));
+        assert_ok(rn_session_create_with(plan, &segments, &source, &options, &session));
         for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++)
-            assert_ok(behind[i] ? run_part(session, 0) : run_once(session));
+            assert_ok(behind[i] ? run_segment(session, 0) : run_once(session));
         uint32_t first = plan->steps[0].node, last = plan->steps[plan->step_count - 1].node;
         rn_session_destroy(session);
         rn_timeline *t = read_back();
@@ -478,29 +477,40 @@ static uint32_t count_moves(const rn_timeline *t, uint64_t bytes) {
     return count;
 }
 
+// What a load of the block's weights takes.
+static uint64_t load_bytes(const rn_plan *plan, uint32_t block) {
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; u < plan->unit_count; u++)
+        if (plan->units[u].block == block && !plan->units[u].resident)
+            bytes += rn_plan_unit_room(plan, u);
+    return bytes;
+}
+
 // The first layer, and the third with all behind it; the second is somebody else's.
-static void parts_with_brought_weights_use_what_was_planned(void **state) {
+static void segments_with_brought_weights_use_what_was_planned(void **state) {
     (void)state;
     static const bool whole[] = {false, true, false, false, true, true, false};
     rn_device *sim = NULL;
     rn_session *session = NULL;
     assert_ok(rn_sim_device_create(NULL, &sim));
     rn_plan *plan = plan_prefix(rn_device_get_caps(sim), 0);
-    uint64_t room = rn_plan_block_room(plan, 2), unit_bytes = 0;
+    uint64_t room = load_bytes(plan, 2), unit_bytes = 0;
     rn_plan_destroy(plan);
     plan = plan_prefix(rn_device_get_caps(sim), room);
-    assert_int_equal(rn_plan_block_room(plan, 2), room);
-    rn_block_range parts[] = {{2, 3}, {4, rn_graph_block_count(plan->graph)}};
-    rn_session_options options = {
-        .device = sim, .parts = parts, .part_count = 2, .part_rows = plan->summary.rows};
+    assert_int_equal(load_bytes(plan, 2), room);
+    rn_block_range ranges[] = {{2, 3}, {4, rn_graph_block_count(plan->graph)}};
+    rn_session_options options = {.device = sim};
+    rn_segment_table segments;
+    assert_ok(
+        rn_plan_cut_segments(&plan->memory, plan, ranges, 2, plan->summary.rows, 0, &segments));
     record();
-    assert_ok(rn_session_create(plan, &source, &options, &session));
+    assert_ok(rn_session_create_with(plan, &segments, &source, &options, &session));
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
-        if (!whole[i]) assert_ok(run_part(session, 0));
-        assert_ok(whole[i] ? run_once(session) : run_part(session, 1));
+        if (!whole[i]) assert_ok(run_segment(session, 0));
+        assert_ok(whole[i] ? run_once(session) : run_segment(session, 1));
     }
     uint32_t last = plan->steps[plan->step_count - 1].node;
-    uint32_t brought = session->parts.group_count, streamed = 0; // layers, of one unit each
+    uint32_t brought = session->segments->load_count, streamed = 0; // layers, of one unit each
     for (uint32_t i = 0; i < plan->use_count; i++)
         if (plan->units[plan->uses[i].unit].block == 2)
             unit_bytes = plan->units[plan->uses[i].unit].bytes;
@@ -704,7 +714,7 @@ int main(void) {
         cmocka_unit_test(queues_of_another_device_have_lanes_of_their_own),
         cmocka_unit_test(what_a_step_keeps_on_the_host_is_seen_on_its_way),
         cmocka_unit_test(runs_that_begin_behind_the_first_blocks_use_what_was_planned),
-        cmocka_unit_test(parts_with_brought_weights_use_what_was_planned),
+        cmocka_unit_test(segments_with_brought_weights_use_what_was_planned),
         cmocka_unit_test(a_lifetime_that_was_changed_is_seen),
         cmocka_unit_test(live_bytes_that_are_wrong_at_one_step_are_seen),
         cmocka_unit_test(buffers_on_top_of_each_other_are_seen),

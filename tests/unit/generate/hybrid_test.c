@@ -1,13 +1,13 @@
 // Passes of which the CPU computes all of the first layers: the link would slow it down, so it
-// rests meanwhile. When that is worth it, and all that split_check.h says.
-#define SPLIT_LAYERS  5
-#define SPLIT_PERCENT 70
-#define BESIDE_LINK   0.1
-#include "split_check.h"
+// rests meanwhile. When that is worth it, and all that hybrid_check.h says.
+#define HYBRID_LAYERS  5
+#define HYBRID_PERCENT 70
+#define BESIDE_LINK    0.1
+#include "hybrid_check.h"
 
 static void expect_kind(const rn_generator *generator) {
-    assert_int_equal(generator->split.share.woven, 0);
-    assert_int_equal(generator->split.parts, 1);
+    assert_int_equal(generator->plan->summary.interleaved_blocks, 0);
+    assert_int_equal(generator->plan->segments.count, 1);
 }
 
 static const char *find_reason(const rn_plan *plan, const char *move) {
@@ -25,9 +25,9 @@ static void a_slow_link_is_spared_and_a_fast_one_used(void **state) {
         limit_device(&options, 70);
         rn_generator *generator = create(&options);
         const rn_plan_summary *s = rn_plan_get_summary(generator->plan);
-        const char *reason = find_reason(generator->plan, "split");
+        const char *reason = find_reason(generator->plan, "hybrid");
         assert_true(s->streamed_bytes > 0);
-        assert_int_equal(generator->split.session != NULL, i == 0);
+        assert_int_equal(generator->session->host != NULL, i == 0);
         assert_int_equal(s->host_blocks > 0, i == 0);
         assert_non_null(strstr(reason, i ? "brought to the device" : "the CPU computes the first"));
         if (i == 0) {
@@ -35,10 +35,9 @@ static void a_slow_link_is_spared_and_a_fast_one_used(void **state) {
             assert_int_equal(s->rows, 32);
             assert_true(s->host_rows > 1 && s->host_rows < 16);
             assert_true(s->seconds == s->prompt_seconds + 64 * s->pass_seconds);
-            assert_true(generator->plan->options.prefix);
+            assert_true(generator->plan->suffix);
         } else {
-            assert_false(generator->plan->options.prefix);
-            assert_true(generator->split.seconds > s->seconds);
+            assert_false(generator->plan->suffix);
         }
         rn_generator_destroy(generator);
     }
@@ -46,16 +45,16 @@ static void a_slow_link_is_spared_and_a_fast_one_used(void **state) {
 
 static void exact_and_room_for_all_are_reasons_against_it(void **state) {
     (void)state;
-    rn_generator_options options = split_options();
+    rn_generator_options options = hybrid_options();
     options.plan.exact = true;
     rn_generator *generator = create(&options);
-    assert_null(generator->split.session);
-    assert_non_null(strstr(find_reason(generator->plan, "split"), "exact"));
+    assert_null(generator->session->host);
+    assert_non_null(strstr(find_reason(generator->plan, "hybrid"), "exact"));
     rn_generator_destroy(generator);
     options = base_options(slow);
     generator = create(&options);
-    assert_null(generator->split.session);
-    assert_string_equal(find_reason(generator->plan, "split"), "");
+    assert_null(generator->session->host);
+    assert_string_equal(find_reason(generator->plan, "hybrid"), "");
     uint64_t own = generator->memory.held_bytes + sizeof *generator;
     rn_generator_destroy(generator);
     options.session.device = NULL; // the host's memory is the CPU's own
@@ -63,7 +62,7 @@ static void exact_and_room_for_all_are_reasons_against_it(void **state) {
     options.plan.budget_bytes = options.device_budget.bytes + own;
     generator = create(&options);
     assert_true(rn_plan_get_summary(generator->plan)->streamed_bytes > 0);
-    assert_null(generator->split.session);
+    assert_null(generator->session->host);
     rn_generator_destroy(generator);
 }
 
@@ -73,7 +72,7 @@ static void tell_of(const rn_model *model, const rn_generator_options *options, 
     rn_plan *plan;
     assert_ok(rn_generator_predict(model, options, &plan)); // while the device holds nothing yet
     assert_ok(rn_generator_create(model, options, &generator));
-    assert_int_equal(generator->split.session != NULL, splits);
+    assert_int_equal(generator->session->host != NULL, splits);
     assert_memory_equal(&plan->summary, &generator->plan->summary, sizeof plan->summary);
     rn_plan_destroy(plan);
     assert_ok(story_tell(generator, &greedy, 5, 40, 20, out));
@@ -101,8 +100,8 @@ static void a_real_model_says_the_same(void **state) {
 // Copies for both, for the CPU alone, for neither: with ever less on the host.
 static void the_hosts_budget_decides_between_three_ways(void **state) {
     (void)state;
-    rn_generator_options options = split_options();
-    rn_generator *generator = create_split(&options);
+    rn_generator_options options = hybrid_options();
+    rn_generator *generator = create_hybrid(&options);
     uint64_t own = generator->memory.held_bytes + sizeof *generator;
     uint64_t roomy = rn_plan_get_summary(generator->plan)->host_bytes;
     rn_generator_destroy(generator);
@@ -110,8 +109,8 @@ static void the_hosts_budget_decides_between_three_ways(void **state) {
     for (uint64_t bytes = roomy + 4096; bytes > roomy - (1 << 20); bytes -= 32 << 10) {
         options.plan.budget_bytes = own + bytes;
         generator = create(&options);
-        bool split = generator->split.session != NULL;
-        bool every = split && generator->split.share.every_pass;
+        bool split = generator->session->host != NULL;
+        bool every = split && generator->plan->every_run;
         uint32_t way = 1u << (split + every);
         assert_true(rn_plan_get_summary(generator->plan)->host_bytes <= bytes);
         if ((ways & way) == 0) expect_stories(generator);
@@ -130,7 +129,7 @@ int main(void) {
         cmocka_unit_test(exact_and_room_for_all_are_reasons_against_it),
         cmocka_unit_test(a_real_model_says_the_same),
         cmocka_unit_test(the_hosts_budget_decides_between_three_ways),
-        SPLIT_TESTS,
+        HYBRID_TESTS,
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -1,11 +1,13 @@
 // labels: threads
-// Parts of runs: the same bits as whole runs, whatever runs in between, with weights that stay and
-// with weights that are brought, and refused where something would be missing.
+// Segments of runs: the same bits as whole runs, whatever runs in between, with weights that stay
+// and with weights that are brought, and refused where something would be missing.
 #include "chain.h"
 
 #include <ration/memory.h>
 
 #include "backend/sim/sim.h"
+#include "memory/account.h"
+#include "plan/planner.h"
 
 #include <stdatomic.h>
 
@@ -43,8 +45,11 @@ static int open_all(void **state) {
     return 0;
 }
 
+static void free_segments(void);
+
 static int close_all(void **state) {
     (void)state;
+    free_segments();
     chain_close(&all);
     return 0;
 }
@@ -56,12 +61,14 @@ static uint32_t block_of(uint32_t layer) {
 
 enum { END = LAYERS + 1 }; // of all blocks
 
+static const rn_residency_rule suffix = {.suffix = true};
+
 // What is streamed is of the first blocks; the i-th of 8 budgets.
 static rn_plan *plan_prefix(const rn_device_caps *caps, uint32_t i) {
     rn_recipe recipe = chain_recipe(&all);
     rn_plan *plan;
-    rn_plan_options options = {.budget_bytes = chain_budget(&all, caps, i, 8), .prefix = true};
-    assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
+    rn_plan_options options = {.budget_bytes = chain_budget(&all, caps, i, 8)};
+    assert_ok(rn_plan_make_alone(&recipe, caps, &options, &suffix, &plan));
     assert_true(rn_plan_is_valid(plan));
     return plan;
 }
@@ -70,8 +77,7 @@ static rn_plan *plan_prefix(const rn_device_caps *caps, uint32_t i) {
 static rn_plan *plan_middle(const rn_device_caps *caps) {
     for (uint32_t i = 0; i < 8; i++) {
         rn_plan *plan = plan_prefix(caps, i);
-        if (plan->summary.prefix_blocks && plan->summary.prefix_blocks <= block_of(MIDDLE))
-            return plan;
+        if (plan->prefix_blocks && plan->prefix_blocks <= block_of(MIDDLE)) return plan;
         rn_plan_destroy(plan);
     }
     fail();
@@ -85,7 +91,7 @@ static void a_prefix_is_streamed_and_no_more(void **state) {
     uint32_t last = UINT32_MAX, different = 0;
     for (uint32_t i = 0; i < 8; i++) {
         rn_plan *plan = plan_prefix(rn_cpu_caps(), i);
-        uint32_t streamed = plan->summary.prefix_blocks;
+        uint32_t streamed = plan->prefix_blocks;
         for (uint32_t u = 0; u < plan->unit_count; u++) {
             assert_int_equal(plan->units[u].block, block_of(u));
             assert_int_equal(plan->units[u].resident, block_of(u) >= streamed);
@@ -93,10 +99,10 @@ static void a_prefix_is_streamed_and_no_more(void **state) {
         assert_true(streamed <= last);
         different += streamed != last;
         last = streamed;
-        assert_true(plan->summary.tail_seconds > 0 || streamed == block_of(LAYERS));
-        assert_true(plan->summary.tail_seconds <= plan->summary.pass_seconds);
+        assert_true(plan->tail_seconds > 0 || streamed == block_of(LAYERS));
+        assert_true(plan->tail_seconds <= plan->summary.pass_seconds);
         if (streamed == 0) // then all of it lies behind, to the rounding of sums
-            assert_true(fabs(plan->summary.tail_seconds / plan->summary.pass_seconds - 1) < 1e-9);
+            assert_true(fabs(plan->tail_seconds / plan->summary.pass_seconds - 1) < 1e-9);
         rn_plan_destroy(plan);
     }
     assert_int_equal(last, 0);
@@ -110,48 +116,47 @@ static void a_host_that_computes_the_prefix_keeps_it_short(void **state) {
     uint32_t shorter = 0;
     recipe.workload_passes = 100;
     for (uint32_t i = 0; i < 60; i++) {
-        rn_plan_options options = {.budget_bytes = chain_budget(&all, rn_cpu_caps(), i, 60),
-                                   .prefix = true};
+        rn_plan_options options = {.budget_bytes = chain_budget(&all, rn_cpu_caps(), i, 60)};
+        rn_residency_rule rule = suffix;
         rn_plan *plan, *host;
-        assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), &options, &plan));
-        options.host_bytes_second = 2 * rn_cpu_caps()->disk_bytes_second;
-        assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), &options, &host));
-        const rn_plan_summary *s = &host->summary;
-        double prefix = s->prefix_blocks * (double)all.weight_bytes / options.host_bytes_second;
-        if (s->prefix_blocks) // block 0 has no weights
-            prefix -= (double)all.weight_bytes / options.host_bytes_second;
-        assert_true(fabs(s->pass_seconds - prefix - s->tail_seconds) < 1e-12);
-        assert_true(s->prefix_blocks <= plan->summary.prefix_blocks);
-        shorter += s->prefix_blocks < plan->summary.prefix_blocks;
+        assert_ok(rn_plan_make_alone(&recipe, rn_cpu_caps(), &options, &rule, &plan));
+        rule.host_bytes_second = 2 * rn_cpu_caps()->disk_bytes_second;
+        assert_ok(rn_plan_make_alone(&recipe, rn_cpu_caps(), &options, &rule, &host));
+        double prefix = host->prefix_blocks * (double)all.weight_bytes / rule.host_bytes_second;
+        if (host->prefix_blocks) // block 0 has no weights
+            prefix -= (double)all.weight_bytes / rule.host_bytes_second;
+        assert_true(fabs(host->summary.pass_seconds - prefix - host->tail_seconds) < 1e-12);
+        assert_true(host->prefix_blocks <= plan->prefix_blocks);
+        shorter += host->prefix_blocks < plan->prefix_blocks;
         rn_plan_destroy(plan);
         rn_plan_destroy(host);
     }
     assert_true(shorter > 0);
 }
 
-static void where_a_part_can_begin_and_end_is_found(void **state) {
+static void where_a_segment_can_begin_and_end_is_found(void **state) {
     (void)state;
     rn_plan *plan = plan_middle(rn_cpu_caps());
-    rn_plan_part part, behind;
+    rn_segment part, behind;
     for (uint32_t block = 2; block < END; block++) {
-        assert_ok(rn_plan_find_part(plan, block, END, &part));
+        assert_ok(rn_plan_find_segment(plan, block, END, &part));
         assert_int_equal(plan->steps[part.first_step].kind, RN_STEP_COMPUTE);
         const rn_node *node = rn_graph_node(plan->graph, plan->steps[part.first_step].node);
         assert_int_equal(node->block, block);
         assert_int_equal(node->inputs[0], part.in);
         assert_int_equal(part.end_step, plan->step_count);
         assert_int_equal(part.out, RN_NO_VALUE);
-        assert_ok(rn_plan_find_part(plan, 0, block, &behind));
+        assert_ok(rn_plan_find_segment(plan, 0, block, &behind));
         assert_int_equal(behind.first_step, 0);
         assert_int_equal(behind.end_step, part.first_step);
         assert_int_equal(behind.in, RN_NO_VALUE);
         assert_int_equal(behind.out, part.in);
     }
-    assert_ok(rn_plan_find_part(plan, 0, END, &part));
-    assert_fails(RN_INVALID, rn_plan_find_part(plan, 3, 3, &part));
-    assert_fails(RN_INVALID, rn_plan_find_part(plan, END, END, &part));
-    assert_fails(RN_INVALID, rn_plan_find_part(plan, 3, END + 1, &part));
-    assert_fails(RN_UNSUPPORTED, rn_plan_find_part(plan, block_of(0), END, &part)); // the first
+    assert_ok(rn_plan_find_segment(plan, 0, END, &part));
+    assert_fails(RN_INVALID, rn_plan_find_segment(plan, 3, 3, &part));
+    assert_fails(RN_INVALID, rn_plan_find_segment(plan, END, END, &part));
+    assert_fails(RN_INVALID, rn_plan_find_segment(plan, 3, END + 1, &part));
+    assert_fails(RN_UNSUPPORTED, rn_plan_find_segment(plan, block_of(0), END, &part)); // the first
     rn_plan_destroy(plan);
 }
 
@@ -173,13 +178,13 @@ static rn_status build_early(void *self, const rn_recipe_options *options, rn_gr
 static void no_run_begins_behind_an_output_but_its_own_input(void **state) {
     (void)state;
     rn_recipe recipe = {.name = "early", .build = build_early, .rows = ROWS};
-    rn_plan_part part;
+    rn_segment part;
     rn_plan *plan;
     assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plan));
-    assert_ok(rn_plan_find_part(plan, 2, 4, &part)); // what it is handed is that output
-    assert_fails(RN_UNSUPPORTED, rn_plan_find_part(plan, 3, 4, &part));
+    assert_ok(rn_plan_find_segment(plan, 2, 4, &part)); // what it is handed is that output
+    assert_fails(RN_UNSUPPORTED, rn_plan_find_segment(plan, 3, 4, &part));
     assert_non_null(strstr(rn_last_story()->message, "an output is made before it"));
-    assert_ok(rn_plan_find_part(plan, 0, 3, &part)); // which has none to show
+    assert_ok(rn_plan_find_segment(plan, 0, 3, &part)); // which has none to show
     rn_plan_destroy(plan);
 }
 
@@ -187,13 +192,35 @@ static void no_run_begins_behind_an_output_but_its_own_input(void **state) {
 
 static const rn_block_range tail = {MIDDLE + 1, END};
 
+// Segments of the session that is open.
+static struct {
+    rn_arena memory;
+    rn_segment_table table;
+} cut;
+
+static rn_status cut_segments(const rn_plan *plan, const rn_block_range *ranges, uint32_t count,
+                              uint64_t rows) {
+    rn_arena_free_all(&cut.memory);
+    rn_arena_init(&cut.memory, RN_HOST_OTHER, 0);
+    return rn_plan_cut_segments(&cut.memory, plan, ranges, count, rows, 0, &cut.table);
+}
+
+static void free_segments(void) {
+    rn_arena_free_all(&cut.memory);
+}
+
+static rn_session *open_cut(const rn_plan *plan, const rn_block_range *ranges, uint32_t count,
+                            const rn_weight_source *source, const rn_session_options *options) {
+    rn_session *session;
+    assert_ok(cut_segments(plan, ranges, count, ROWS));
+    assert_ok(rn_session_create_with(plan, &cut.table, source, options, &session));
+    return session;
+}
+
 static rn_session *open_session(const rn_plan *plan, const rn_weight_source *source,
                                 rn_device *device) {
-    rn_session *session;
-    rn_session_options options = {
-        .device = device, .audit = true, .parts = &tail, .part_count = 1, .part_rows = ROWS};
-    assert_ok(rn_session_create(plan, source, &options, &session));
-    return session;
+    rn_session_options options = {.device = device, .audit = true};
+    return open_cut(plan, &tail, 1, source, &options);
 }
 
 static void expect_whole(rn_session *session, uint32_t seed) {
@@ -206,7 +233,7 @@ static rn_status run_tail(rn_session *session, uint32_t seed, uint64_t rows, flo
     uint64_t bytes = rows * WIDTH * sizeof(float);
     float nothing[ROWS * WIDTH] = {0}; // all inputs are set; this one nobody reads
     RN_TRY(rn_session_set(session, "x", nothing, bytes));
-    RN_TRY(rn_session_run_part(session, 0, before[seed][MIDDLE], bytes, rows));
+    RN_TRY(rn_session_run_segment(session, 0, before[seed][MIDDLE], bytes, rows));
     return rn_session_get(session, "y", y, bytes);
 }
 
@@ -234,7 +261,7 @@ static void expect_any_order(const rn_plan *plan, const rn_weight_source *source
     rn_session_destroy(session);
 }
 
-static void a_part_behind_the_prefix_equals_a_whole_run(void **state) {
+static void a_segment_behind_the_prefix_equals_a_whole_run(void **state) {
     (void)state;
     rn_checkpoint *checkpoint;
     rn_device *sim;
@@ -285,25 +312,22 @@ static void what_makes_no_sense_is_refused(void **state) {
     static const rn_block_range streamed = {2, 3}, twice[] = {{6, 8}, {7, END}};
     rn_plan *plan = plan_middle(rn_cpu_caps());
     rn_weight_source memory = chain_memory(&all);
-    rn_session_options options = {.parts = &streamed, .part_count = 1, .part_rows = 1};
     rn_session *session;
     float y[ROWS * WIDTH], *middle = before[0][MIDDLE];
     uint64_t row = WIDTH * sizeof(float);
-    assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
-    options = (rn_session_options){.parts = twice, .part_count = 2, .part_rows = ROWS};
-    assert_fails(RN_INVALID, rn_session_create(plan, &memory, &options, &session));
-    options = (rn_session_options){.parts = &tail, .part_count = 1, .part_rows = ROWS + 1};
-    assert_fails(RN_INVALID, rn_session_create(plan, &memory, &options, &session));
+    assert_fails(RN_UNSUPPORTED, cut_segments(plan, &streamed, 1, 1));
+    assert_fails(RN_INVALID, cut_segments(plan, twice, 2, ROWS));
+    assert_fails(RN_INVALID, cut_segments(plan, &tail, 1, ROWS + 1));
     assert_ok(rn_session_create(plan, &memory, NULL, &session));
-    assert_fails(RN_INVALID, rn_session_run_part(session, 0, middle, row, 1)); // no part
+    assert_fails(RN_INVALID, rn_session_run_segment(session, 0, middle, row, 1)); // no segment
     rn_session_destroy(session);
-    options.part_rows = 1;
-    assert_ok(rn_session_create(plan, &memory, &options, &session));
-    assert_fails(RN_INVALID, rn_session_run_part(session, 0, middle, row, 1)); // no input
-    assert_fails(RN_INVALID, run_tail(session, 0, 2, y));                      // too many rows
+    assert_ok(cut_segments(plan, &tail, 1, 1));
+    assert_ok(rn_session_create_with(plan, &cut.table, &memory, NULL, &session));
+    assert_fails(RN_INVALID, rn_session_run_segment(session, 0, middle, row, 1)); // no input
+    assert_fails(RN_INVALID, run_tail(session, 0, 2, y));                         // too many rows
     assert_ok(rn_session_set(session, "x", y, row));
-    assert_fails(RN_INVALID, rn_session_run_part(session, 0, middle, row - 4, 1));
-    assert_fails(RN_INVALID, rn_session_run_part(session, 1, middle, row, 1));
+    assert_fails(RN_INVALID, rn_session_run_segment(session, 0, middle, row - 4, 1));
+    assert_fails(RN_INVALID, rn_session_run_segment(session, 1, middle, row, 1));
     expect_tail(session, 0, 1); // no harm done
     rn_session_destroy(session);
     rn_plan_destroy(plan);
@@ -315,20 +339,15 @@ static void what_it_takes_on_the_host_is_known(void **state) {
     assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
     rn_plan *plan = plan_middle(rn_device_get_caps(sim));
     rn_weight_source memory = chain_memory(&all);
-    uint64_t held[2], bytes;
-    for (uint32_t parts = 0; parts < 2; parts++) {
-        rn_session_options options = {
-            .device = sim, .parts = &tail, .part_count = parts, .part_rows = ROWS};
-        rn_session *session;
-        assert_ok(rn_session_create(plan, &memory, &options, &session));
-        held[parts] = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
+    rn_session_options options = {.device = sim};
+    uint64_t held[2];
+    for (uint32_t count = 0; count < 2; count++) {
+        rn_session *session = open_cut(plan, &tail, count, &memory, &options);
+        held[count] = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
         rn_session_destroy(session);
     }
-    assert_ok(rn_session_part_bytes(plan, &tail, 1, ROWS, &bytes));
-    assert_int_equal(held[1] - held[0], bytes);
-    assert_int_equal(bytes, ROWS * WIDTH * sizeof(float));
-    assert_fails(RN_UNSUPPORTED,
-                 rn_session_part_bytes(plan, &(rn_block_range){1, END}, 1, ROWS, &bytes));
+    assert_int_equal(held[1] - held[0], rn_plan_segments_bytes(plan, &cut.table));
+    assert_int_equal(held[1] - held[0], ROWS * WIDTH * sizeof(float));
     rn_plan_destroy(plan);
     rn_device_destroy(sim);
 }
@@ -401,10 +420,8 @@ static void watch(rn_queue *queue) {
 
 static rn_session *open_recorded(rn_device *sim, const rn_plan *plan) {
     rn_weight_source memory = chain_memory(&all);
-    rn_session_options options = {
-        .device = sim, .parts = &tail, .part_count = 1, .part_rows = ROWS};
-    rn_session *session;
-    assert_ok(rn_session_create(plan, &memory, &options, &session));
+    rn_session_options options = {.device = sim};
+    rn_session *session = open_cut(plan, &tail, 1, &memory, &options);
     watch(session->compute);
     return session;
 }
@@ -466,40 +483,38 @@ static void without_room_for_a_recording_runs_are_walked(void **state) {
 
 // ---- weights that are brought -------------------------------------------------------------------
 
-// Blocks 1 to 7, or more, are streamed; of them 2, 4 and 5, and the last are brought in parts.
-static const rn_block_range woven[] = {{2, 3}, {4, 6}, {7, END}};
-enum { PARTS = 3 };
+// Blocks 1 to 7, or more, are streamed; of them 2, 4 and 5, and the last are brought in segments.
+static const rn_block_range interleaved[] = {{2, 3}, {4, 6}, {7, END}};
+enum { SEGMENTS = 3 };
 
-static rn_plan *plan_woven(const rn_device_caps *caps, uint32_t places) {
+static rn_plan *plan_interleaved(const rn_device_caps *caps, uint32_t slots) {
     rn_recipe recipe = chain_recipe(&all);
     rn_plan *plan;
     uint64_t room = (all.weight_bytes + 4095) / 4096 * 4096; // of a block
-    rn_plan_options options = {.prefix = true, .resident_blocks = 2, .ring_bytes = places * room};
-    assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
+    rn_plan_options options = {.resident_blocks = 2};
+    rn_residency_rule rule = {.suffix = true, .ring_bytes = slots * room};
+    assert_ok(rn_plan_make_alone(&recipe, caps, &options, &rule, &plan));
     assert_true(rn_plan_is_valid(plan));
-    assert_int_equal(plan->summary.prefix_blocks, END - 2);
-    assert_true(plan->ring_bytes >= places * room);
-    plan->ring_bytes = places * room; // slots may take more
+    assert_int_equal(plan->prefix_blocks, END - 2);
+    assert_true(plan->ring_bytes >= slots * room);
+    plan->ring_bytes = slots * room; // slots may take more
     return plan;
 }
 
-static rn_session *open_woven(const rn_plan *plan, rn_device *sim, const rn_flag *cancel) {
-    rn_session *session;
+static rn_session *open_interleaved(const rn_plan *plan, rn_device *sim, const rn_flag *cancel) {
     rn_weight_source memory = chain_memory(&all);
-    rn_session_options options = {
-        .device = sim, .cancel = cancel, .parts = woven, .part_count = PARTS, .part_rows = ROWS};
-    assert_ok(rn_session_create(plan, &memory, &options, &session));
-    return session;
+    rn_session_options options = {.device = sim, .cancel = cancel};
+    return open_cut(plan, interleaved, SEGMENTS, &memory, &options);
 }
 
-static rn_status run_part(rn_session *session, uint32_t part, uint32_t seed, uint64_t rows) {
+static rn_status run_segment(rn_session *session, uint32_t segment, uint32_t seed, uint64_t rows) {
     uint64_t bytes = rows * WIDTH * sizeof(float), out_bytes = 0;
-    uint32_t first = woven[part].first - 1, end = woven[part].end - 1; // layers
+    uint32_t first = interleaved[segment].first - 1, end = interleaved[segment].end - 1; // layers
     static const float nothing[ROWS * WIDTH];
     float y[ROWS * WIDTH];
     RN_TRY(rn_session_set(session, "x", nothing, bytes));
-    RN_TRY(rn_session_run_part(session, part, before[seed][first], bytes, rows));
-    const void *out = rn_session_part_output(session, &out_bytes);
+    RN_TRY(rn_session_run_segment(session, segment, before[seed][first], bytes, rows));
+    const void *out = rn_session_segment_output(session, &out_bytes);
     if (end == LAYERS) {
         assert_null(out);
         RN_TRY(rn_session_get(session, "y", y, bytes));
@@ -512,32 +527,32 @@ static rn_status run_part(rn_session *session, uint32_t part, uint32_t seed, uin
     return RN_OK;
 }
 
-static rn_status run_parts(rn_session *session, uint32_t seed, uint64_t rows) {
-    RN_TRY(rn_session_bring_parts(session));
-    for (uint32_t part = 0; part < PARTS; part++)
-        RN_TRY(run_part(session, part, seed, rows));
+static rn_status run_segments(rn_session *session, uint32_t seed, uint64_t rows) {
+    rn_session_prefetch(session);
+    for (uint32_t segment = 0; segment < SEGMENTS; segment++)
+        RN_TRY(run_segment(session, segment, seed, rows));
     return RN_OK;
 }
 
 // In order, as they are meant to be run, and in any other; whole runs in between.
-static void parts_have_their_weights_brought_in_any_order(void **state) {
+static void segments_have_their_weights_brought_in_any_order(void **state) {
     (void)state;
     rn_device *sim;
     assert_ok(rn_sim_device_create(&(rn_sim_options){.link_bytes_second = 1e9}, &sim));
-    for (uint32_t places = 1; places <= 4; places++) {
-        rn_plan *plan = plan_woven(rn_device_get_caps(sim), places);
-        rn_session *session = open_woven(plan, sim, NULL);
-        assert_int_equal(session->parts.place_count, places);
-        assert_int_equal(session->parts.group_count, 4);
-        uint32_t seed = places;
+    for (uint32_t slots = 1; slots <= 4; slots++) {
+        rn_plan *plan = plan_interleaved(rn_device_get_caps(sim), slots);
+        rn_session *session = open_interleaved(plan, sim, NULL);
+        assert_int_equal(session->segments->slot_count, slots);
+        assert_int_equal(session->segments->load_count, 4);
+        uint32_t seed = slots;
         for (int i = 0; i < 60; i++) {
             uint32_t word = (uint32_t)((chain_random(&seed) + 1) * 1000);
             if (word % 5 == 0)
                 expect_whole(session, word % 2);
             else if (word % 5 == 1)
-                assert_ok(run_part(session, word % PARTS, word % 2, 1 + word % ROWS));
+                assert_ok(run_segment(session, word % SEGMENTS, word % 2, 1 + word % ROWS));
             else
-                assert_ok(run_parts(session, word % 2, 1 + word % ROWS));
+                assert_ok(run_segments(session, word % 2, 1 + word % ROWS));
         }
         rn_session_destroy(session);
         rn_plan_destroy(plan);
@@ -545,42 +560,43 @@ static void parts_have_their_weights_brought_in_any_order(void **state) {
     rn_device_destroy(sim);
 }
 
-// Each group is brought once a run, and the first of the next run before that begins.
-static void the_ring_goes_round_over_the_groups_alone(void **state) {
+// Each load is brought once a run, and the first of the next run before that begins.
+static void the_ring_goes_round_over_the_loads_alone(void **state) {
     (void)state;
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
-    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
-    rn_session *session = open_woven(plan, sim, NULL);
-    const rn_session_parts *p = &session->parts;
-    assert_int_equal(p->holds[0], RN_NO_GROUP);
-    assert_ok(rn_session_bring_parts(session));
+    rn_plan *plan = plan_interleaved(rn_device_get_caps(sim), 1);
+    rn_session *session = open_interleaved(plan, sim, NULL);
+    const rn_session_slots *p = &session->slots;
+    assert_int_equal(p->holds[0], RN_NO_LOAD);
+    rn_session_prefetch(session);
     for (int run = 0; run < 3; run++) {
-        static const uint32_t next[PARTS] = {1, 3, 0};
-        for (uint32_t part = 0; part < PARTS; part++) {
-            assert_ok(run_part(session, part, 0, ROWS));
-            assert_int_equal(p->holds[0], next[part]);
+        static const uint32_t next[SEGMENTS] = {1, 3, 0};
+        for (uint32_t segment = 0; segment < SEGMENTS; segment++) {
+            assert_ok(run_segment(session, segment, 0, ROWS));
+            assert_int_equal(p->holds[0], next[segment]);
         }
         assert_false(session->primed);
     }
     expect_whole(session, 1);
     assert_true(session->primed);
-    assert_int_equal(p->holds[0], RN_NO_GROUP);
+    assert_int_equal(p->holds[0], RN_NO_LOAD);
     rn_session_destroy(session);
     rn_plan_destroy(plan);
     rn_device_destroy(sim);
 }
 
-static void parts_with_brought_weights_are_recorded_piece_by_piece(void **state) {
+static void segments_with_brought_weights_are_recorded_chunk_by_chunk(void **state) {
     (void)state;
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
-    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
-    rn_session *session = open_woven(plan, sim, NULL);
+    rn_plan *plan = plan_interleaved(rn_device_get_caps(sim), 1);
+    rn_session *session = open_interleaved(plan, sim, NULL);
     watch(session->compute);
-    assert_int_equal(session->parts.piece_count, 5); // two in the middle, and what stays at the end
+    assert_int_equal(session->segments->chunk_count,
+                     5); // two in the middle, and what stays at the end
     for (uint32_t i = 0; i < 6; i++) {
-        assert_ok(run_parts(session, i % 2, ROWS));
+        assert_ok(run_segments(session, i % 2, ROWS));
         if (i == 3) expect_whole(session, 1);
     }
     assert_int_equal(recorder.count, 5);
@@ -595,19 +611,19 @@ static void faults_among_brought_weights_are_forgotten_by_a_reset(void **state) 
     rn_device *sim;
     uint32_t failed = 0;
     assert_ok(rn_sim_device_create(NULL, &sim));
-    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
-    rn_session *session = open_woven(plan, sim, NULL);
+    rn_plan *plan = plan_interleaved(rn_device_get_caps(sim), 1);
+    rn_session *session = open_interleaved(plan, sim, NULL);
     for (uint32_t n = 1; n < 40; n++) {
         rn_session_settle(session);
         rn_sim_device_arm(sim, 0, n % 2 ? n / 2 : 0, n % 2 ? 0 : n / 2);
-        rn_status s = run_parts(session, 0, ROWS);
-        if (s == RN_OK) s = run_parts(session, 1, ROWS);
+        rn_status s = run_segments(session, 0, ROWS);
+        if (s == RN_OK) s = run_segments(session, 1, ROWS);
         rn_session_settle(session);
         rn_sim_device_arm(sim, 0, 0, 0);
         failed += s == RN_DEVICE;
-        if (s != RN_OK) assert_fails(RN_DEVICE, rn_session_bring_parts(session));
+        if (s != RN_OK) assert_fails(RN_DEVICE, run_segments(session, 0, ROWS));
         assert_ok(rn_session_reset(session));
-        if (n % 3) assert_ok(run_parts(session, 1, 1 + n % ROWS));
+        if (n % 3) assert_ok(run_segments(session, 1, 1 + n % ROWS));
         if (n % 5 == 0) expect_whole(session, n % 2);
     }
     assert_true(failed > 25);
@@ -616,20 +632,20 @@ static void faults_among_brought_weights_are_forgotten_by_a_reset(void **state) 
     rn_device_destroy(sim);
 }
 
-static void a_cancelled_part_can_be_run_again(void **state) {
+static void a_cancelled_segment_can_be_run_again(void **state) {
     (void)state;
     static rn_flag cancel;
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
-    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 2);
-    rn_session *session = open_woven(plan, sim, &cancel);
+    rn_plan *plan = plan_interleaved(rn_device_get_caps(sim), 2);
+    rn_session *session = open_interleaved(plan, sim, &cancel);
     for (uint32_t n = 0; n < 6; n++) {
-        assert_ok(rn_session_bring_parts(session));
+        rn_session_prefetch(session);
         atomic_store(&cancel, true);
-        assert_fails(RN_CANCELLED, run_part(session, n % PARTS, 0, ROWS));
+        assert_fails(RN_CANCELLED, run_segment(session, n % SEGMENTS, 0, ROWS));
         atomic_store(&cancel, false);
         assert_ok(rn_session_reset(session));
-        assert_ok(run_parts(session, n % 2, ROWS));
+        assert_ok(run_segments(session, n % 2, ROWS));
     }
     rn_session_destroy(session);
     rn_plan_destroy(plan);
@@ -640,19 +656,15 @@ static void a_cancelled_part_can_be_run_again(void **state) {
 static void what_cannot_be_brought_is_refused(void **state) {
     (void)state;
     rn_device *sim;
-    rn_session *session;
     assert_ok(rn_sim_device_create(NULL, &sim));
-    rn_weight_source memory = chain_memory(&all);
-    rn_session_options options = {
-        .device = sim, .parts = woven, .part_count = PARTS, .part_rows = ROWS};
-    rn_plan *plan = plan_woven(rn_device_get_caps(sim), 1);
+    rn_plan *plan = plan_interleaved(rn_device_get_caps(sim), 1);
     uint64_t ring = plan->ring_bytes;
     plan->ring_bytes = 4096;
-    assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
+    assert_fails(RN_UNSUPPORTED, cut_segments(plan, interleaved, SEGMENTS, ROWS));
     assert_non_null(strstr(rn_last_story()->message, "ring"));
     plan->ring_bytes = ring;
     plan->from_host = false;
-    assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &memory, &options, &session));
+    assert_fails(RN_UNSUPPORTED, cut_segments(plan, interleaved, SEGMENTS, ROWS));
     assert_non_null(strstr(rn_last_story()->message, "disk"));
     rn_plan_destroy(plan);
     rn_device_destroy(sim);
@@ -662,19 +674,19 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_streamed_and_no_more),
         cmocka_unit_test(a_host_that_computes_the_prefix_keeps_it_short),
-        cmocka_unit_test(where_a_part_can_begin_and_end_is_found),
+        cmocka_unit_test(where_a_segment_can_begin_and_end_is_found),
         cmocka_unit_test(no_run_begins_behind_an_output_but_its_own_input),
-        cmocka_unit_test(a_part_behind_the_prefix_equals_a_whole_run),
+        cmocka_unit_test(a_segment_behind_the_prefix_equals_a_whole_run),
         cmocka_unit_test(a_fault_on_the_way_is_told_and_forgotten_by_a_reset),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(what_it_takes_on_the_host_is_known),
         cmocka_unit_test(it_is_recorded_also_where_whole_runs_are_not),
         cmocka_unit_test(without_room_for_a_recording_runs_are_walked),
-        cmocka_unit_test(parts_have_their_weights_brought_in_any_order),
-        cmocka_unit_test(the_ring_goes_round_over_the_groups_alone),
-        cmocka_unit_test(parts_with_brought_weights_are_recorded_piece_by_piece),
+        cmocka_unit_test(segments_have_their_weights_brought_in_any_order),
+        cmocka_unit_test(the_ring_goes_round_over_the_loads_alone),
+        cmocka_unit_test(segments_with_brought_weights_are_recorded_chunk_by_chunk),
         cmocka_unit_test(faults_among_brought_weights_are_forgotten_by_a_reset),
-        cmocka_unit_test(a_cancelled_part_can_be_run_again),
+        cmocka_unit_test(a_cancelled_segment_can_be_run_again),
         cmocka_unit_test(what_cannot_be_brought_is_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

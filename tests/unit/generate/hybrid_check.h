@@ -1,11 +1,11 @@
-// split_check.h — passes of which the CPU computes first layers and a device the others, with none
-// of the first ones brought to the device meanwhile (split_test.c) or some (weave_test.c): the same
-// text as from the device alone, and what it takes on both sides.
+// hybrid_check.h — passes of which the CPU computes first layers and a device the others, with none
+// of the first ones brought to the device meanwhile (hybrid_test.c) or some (interleaved_test.c):
+// the same text as from the device alone, and what it takes on both sides.
 //
-// Whoever includes it defines SPLIT_LAYERS, the tiny model's; SPLIT_PERCENT, how much of what it
+// Whoever includes it defines HYBRID_LAYERS, the tiny model's; HYBRID_PERCENT, how much of what it
 // could use the device has; BESIDE_LINK, of the CPU's rates; and expect_kind(generator).
-#ifndef RN_TEST_SPLIT_CHECK_H
-#define RN_TEST_SPLIT_CHECK_H
+#ifndef RN_TEST_HYBRID_CHECK_H
+#define RN_TEST_HYBRID_CHECK_H
 
 #include "support.h"
 #include "tiny_text.h"
@@ -39,7 +39,7 @@ static const rn_device_rates sim_rates = {.flops = 1e14,
                                           .link_bytes_second = 1e9,
                                           .step_seconds = 1e-9};
 
-static tiny_text tiny = {.layers = SPLIT_LAYERS, .dim = 64, .vocab = 96};
+static tiny_text tiny = {.layers = HYBRID_LAYERS, .dim = 64, .vocab = 96};
 static const rn_sampling greedy = {.logprobs = 20};
 static const rn_sampling drawn = {.temperature = 0.6f, .seed = 42, .logprobs = 20};
 static rn_device *slow, *fast;
@@ -71,17 +71,17 @@ static void limit_device(rn_generator_options *options, uint32_t percent) {
     rn_generator_destroy(generator);
 }
 
-static rn_generator_options split_options(void) {
+static rn_generator_options hybrid_options(void) {
     rn_generator_options options = base_options(slow);
-    limit_device(&options, SPLIT_PERCENT);
+    limit_device(&options, HYBRID_PERCENT);
     return options;
 }
 
 static void expect_kind(const rn_generator *generator);
 
-static rn_generator *create_split(const rn_generator_options *options) {
+static rn_generator *create_hybrid(const rn_generator_options *options) {
     rn_generator *generator = create(options);
-    assert_non_null(generator->split.session);
+    assert_non_null(generator->session->host);
     expect_kind(generator);
     return generator;
 }
@@ -146,7 +146,7 @@ static void the_same_text_at_every_budget(void **state) {
         rn_generator *generator = create(&options);
         expect_stories(generator);
         rn_generator_facts facts = rn_generator_get_facts(generator);
-        if (rn_plan_get_summary(generator->plan)->rows == 32 && generator->split.session) {
+        if (rn_plan_get_summary(generator->plan)->rows == 32 && generator->session->host) {
             seen |= 1u << rn_plan_get_summary(generator->plan)->host_blocks;
             // The prompt's first 32 tokens are brought to the host, once; the rest is short.
             assert_int_equal(facts.split_passes, facts.passes - 2);
@@ -159,10 +159,10 @@ static void the_same_text_at_every_budget(void **state) {
 
 static void guesses_and_shared_beginnings_change_nothing(void **state) {
     (void)state;
-    rn_generator_options options = split_options();
+    rn_generator_options options = hybrid_options();
     options.speculation = RN_SPECULATE_ALWAYS;
     options.share_prefixes = true;
-    rn_generator *generator = create_split(&options);
+    rn_generator *generator = create_hybrid(&options);
     for (int i = 0; i < 3; i++)
         expect_stories(generator);
     rn_generator_facts facts = rn_generator_get_facts(generator);
@@ -175,10 +175,10 @@ static void guesses_and_shared_beginnings_change_nothing(void **state) {
 // Others come and go: long prompts among passes of single rows.
 static void company_does_not_change_what_a_sequence_says(void **state) {
     (void)state;
-    rn_generator_options options = split_options();
+    rn_generator_options options = hybrid_options();
     for (int shares = 0; shares < 2; shares++) {
         options.share_prefixes = shares;
-        rn_generator *generator = create_split(&options);
+        rn_generator *generator = create_hybrid(&options);
         rn_sequence *first = begin(generator, &greedy, 1, PROMPT), *other = NULL;
         rn_sequence *second = begin(generator, &drawn, 1, PROMPT);
         story got[2] = {{0}}, rest = {0};
@@ -205,8 +205,8 @@ static void company_does_not_change_what_a_sequence_says(void **state) {
 // A question, an answer, another question, and back again: pages go to and fro.
 static void a_conversation_goes_on_on_either_side(void **state) {
     (void)state;
-    rn_generator_options options = split_options(), roomy = base_options(fast);
-    rn_generator *both[2] = {create_split(&options), create(&roomy)};
+    rn_generator_options options = hybrid_options(), roomy = base_options(fast);
+    rn_generator *both[2] = {create_hybrid(&options), create(&roomy)};
     story got[2][4];
     for (int i = 0; i < 2; i++) {
         uint32_t more[30];
@@ -281,9 +281,9 @@ static void live_on(world *w, const uint32_t wanted[LIVES]) {
 
 static void whatever_happens_the_text_is_the_same(void **state) {
     (void)state;
-    rn_generator_options options = split_options(), roomy = base_options(fast);
+    rn_generator_options options = hybrid_options(), roomy = base_options(fast);
     options.share_prefixes = true;
-    world worlds[2] = {{.generator = create_split(&options)}, {.generator = create(&roomy)}};
+    world worlds[2] = {{.generator = create_hybrid(&options)}, {.generator = create(&roomy)}};
     uint32_t seed = 5;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint32_t seeds[LIVES], wanted[LIVES];
@@ -316,14 +316,14 @@ static uint64_t held(rn_device_id device) {
 
 static void what_both_sides_hold_was_planned(void **state) {
     (void)state;
-    rn_generator_options options = split_options();
+    rn_generator_options options = hybrid_options();
     rn_device_id device = rn_device_get_caps(slow)->device;
     uint64_t before[2] = {held(RN_DEVICE_HOST), held(device)};
     uint64_t weights = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS).now_bytes;
-    rn_generator *generator = create_split(&options);
+    rn_generator *generator = create_hybrid(&options);
     const rn_plan_summary *s = rn_plan_get_summary(generator->plan);
-    uint64_t tables = rn_session_table_bytes(generator->plan->graph) +
-                      rn_session_table_bytes(generator->split.plan->graph);
+    uint64_t tables = rn_plan_table_bytes(generator->plan->graph) +
+                      rn_plan_table_bytes(generator->plan->host->graph);
     uint64_t own = generator->memory.held_bytes + sizeof *generator;
     expect_stories(generator);
     assert_int_equal(held(device) - before[1], s->planned_bytes);
@@ -343,8 +343,8 @@ static void what_both_sides_hold_was_planned(void **state) {
 // on the way to the device, behind the entry, on the way back.
 static void faults_are_told_and_survived(void **state) {
     (void)state;
-    rn_generator_options options = split_options();
-    rn_generator *generator = create_split(&options);
+    rn_generator_options options = hybrid_options();
+    rn_generator *generator = create_hybrid(&options);
     uint32_t failed = 0;
     for (uint32_t n = 1; n < 40; n += 5) {
         rn_sequence *sequence = begin(generator, &drawn, 1, PROMPT);
@@ -368,9 +368,9 @@ static void faults_are_told_and_survived(void **state) {
 static void a_cancelled_pass_can_be_tried_again(void **state) {
     (void)state;
     static rn_flag cancel;
-    rn_generator_options options = split_options();
+    rn_generator_options options = hybrid_options();
     options.session.cancel = &cancel;
-    rn_generator *generator = create_split(&options);
+    rn_generator *generator = create_hybrid(&options);
     rn_sequence *sequence = begin(generator, &greedy, 1, PROMPT);
     story got = {0};
     for (uint32_t pass = 0; got.count < TOLD; pass++) {
@@ -400,12 +400,12 @@ static void no_refused_allocation_is_fatal(void **state) {
     refused_options = base_options(slow);
     refused_options.text.context = refused_options.text.rows = 16;
     refused_options.text.sequences = 1;
-    limit_device(&refused_options, SPLIT_PERCENT);
-    rn_generator_destroy(create_split(&refused_options));
+    limit_device(&refused_options, HYBRID_PERCENT);
+    rn_generator_destroy(create_hybrid(&refused_options));
     assert_true(survive_refusals(live) > 100);
 }
 
-#define SPLIT_TESTS                                                                                \
+#define HYBRID_TESTS                                                                               \
     cmocka_unit_test(the_same_text_at_every_budget),                                               \
         cmocka_unit_test(guesses_and_shared_beginnings_change_nothing),                            \
         cmocka_unit_test(company_does_not_change_what_a_sequence_says),                            \
