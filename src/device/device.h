@@ -159,6 +159,9 @@ RN_MUST_USE rn_status rn_queue_inline_create(rn_executor executor, const _Atomic
 // Copies of both directions go on side by side in two queues.
 typedef enum rn_queue_kind { RN_QUEUE_COMPUTE, RN_QUEUE_COPY } rn_queue_kind;
 
+typedef struct rn_compile_request rn_compile_request; // device/executable.h
+typedef struct rn_executable rn_executable;
+
 struct rn_device {
     rn_device_caps caps;
     rn_workers *workers; // what calls carry; NULL: kernels work alone
@@ -167,6 +170,9 @@ struct rn_device {
     void (*free)(rn_device *device, void *block, uint64_t bytes);
     rn_status (*open_queue)(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
                             rn_queue **out);
+    // A device that compiles has this instead of queues and kernels. RN_UNSUPPORTED names a node
+    // that it cannot compile; RN_OVER_BUDGET, RN_NO_MEMORY, RN_CANCELLED.
+    rn_status (*compile)(rn_device *device, const rn_compile_request *request, rn_executable **out);
     // Makes a fence's own means before its first signal, so that a run takes no memory for them;
     // `with_host`: also those that a thread of the host signals it by, or waits for it. NULL: none.
     rn_status (*ready_fence)(rn_device *device, rn_fence *fence, bool with_host);

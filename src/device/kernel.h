@@ -24,7 +24,10 @@ struct rn_device_caps {
     rn_device_id device; // of the ledger
     uint32_t threads;
     uint64_t memory_bytes;    // 0: no limit of its own
-    const rn_kernel *kernels; // (RN_OP_COUNT)
+    const rn_kernel *kernels; // (RN_OP_COUNT); NULL where it compiles
+    // Graphs are compiled as a whole (device/executable.h): it has rn_device.compile, and its back
+    // end estimates what that takes.
+    bool compiles;
     const rn_backend
         *backend; // whose device it is; NULL: nobody's, the common rates are all it has
     // The layout in which input `input` of `op` wants a weight of this dtype; PLAIN for anything

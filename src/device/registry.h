@@ -58,6 +58,10 @@ struct rn_backend {
     rn_status (*open)(const rn_target *target, uint32_t threads, rn_device **out);
     const rn_error_table *errors; // what its runtime's messages mean; NULL: it has none
 
+    // What an executable of the graph will hold on one of its devices, for runs of up to `rows`
+    // rows, by purpose; pure. Of back ends that compile. RN_UNSUPPORTED names a node.
+    rn_status (*estimate)(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
+                          uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
     // Seconds of a call on one of its devices; pure. NULL: rn_cost_roofline.
     double (*cost)(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
     const rn_own_rate *rates; // (rate_count): the first of caps.own

@@ -282,18 +282,15 @@ bool rn_generator_may_be_hybrid(const rn_generator *g) {
     return rn_generator_caps(g)->own_memory && !g->options.plan.exact;
 }
 
-// The plan again, with the CPU's help in short passes where that is worth it. While pages and
-// drafts are settled it is not asked for: that takes several plans each time.
-static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g,
-                             rn_plan_options *options) {
-    rn_device *cpu = NULL;
+// The plan again, with the CPU's help in short passes where that is worth it. While pages and drafts
+// are settled it is not asked for: that takes several plans each time.
+static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
+                             const rn_device_caps *host_caps) {
     rn_plan *plan = NULL;
-    if (!rn_generator_caps(g)->own_memory || g->plan->summary.streamed_bytes == 0) return RN_OK;
-    RN_TRY(rn_cpu_device_create(rn_generator_caps(g)->threads, &cpu));
-    options->host_caps = rn_device_get_caps(cpu);
+    if (!host_caps || g->plan->compiled || g->plan->summary.streamed_bytes == 0) return RN_OK;
+    options->host_caps = host_caps;
     rn_status s = plan_with(maker, g, &g->text, options, &plan);
     options->host_caps = NULL;
-    rn_device_destroy(cpu);
     if (s == RN_OK) {
         rn_plan_destroy(g->plan);
         g->plan = plan;
@@ -303,10 +300,11 @@ static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g,
 
 // Drafts and hybrid execution, each where it was asked for or seems worth it. In a hybrid pass
 // several rows are hardly cheaper than as many passes of one: no drafts then.
-static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options) {
+static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
+                            const rn_device_caps *host_caps) {
     bool always = g->options.speculation == RN_SPECULATE_ALWAYS;
     if (g->draft_most && always) RN_TRY(plan_guessing(maker, g, options));
-    RN_TRY(plan_hybrid(maker, g, options));
+    RN_TRY(plan_hybrid(maker, g, options, host_caps));
     if (always) return RN_OK;
     bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0 && !g->plan->host;
     if (g->draft_most && streams) return plan_guessing(maker, g, options);
@@ -314,14 +312,26 @@ static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g, rn_plan
     return RN_OK;
 }
 
-rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
+// A device that compiles may need the CPU for a plan at all.
+static rn_status make_plan(const rn_text_maker *maker, rn_generator *g,
+                           const rn_device_caps *host_caps) {
     rn_plan_options options = g->options.plan;
     RN_TRY(count_beside(maker, g, &options));
+    if (rn_generator_caps(g)->compiles) options.host_caps = host_caps;
     uint32_t least = g->options.least_pages;
     rn_status s = least && least < g->text.pages
                       ? plan_pages(maker, g, &options)
                       : plan_with(maker, g, &g->text, &options, &g->plan);
     if (s == RN_OVER_BUDGET) return refuse(maker, g, &options);
     RN_TRY(s);
-    return plan_moves(maker, g, &options);
+    return plan_moves(maker, g, &options, host_caps);
+}
+
+rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *g) {
+    const rn_device_caps *caps = rn_generator_caps(g);
+    rn_device *cpu = NULL;
+    if (caps->own_memory) RN_TRY(rn_cpu_device_create(caps->threads, &cpu));
+    rn_status s = make_plan(maker, g, cpu ? rn_device_get_caps(cpu) : NULL);
+    rn_device_destroy(cpu);
+    return s;
 }

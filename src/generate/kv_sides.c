@@ -43,7 +43,7 @@ rn_status rn_kv_sides_sync(rn_generator *g, bool on_host) {
     rn_kv_sides *sides = &g->sides;
     rn_session *host = g->session->host;
     uint8_t other = on_host ? ON_DEVICE : ON_HOST;
-    if (!host) return RN_OK;
+    if (!host || g->plan->compiled) return RN_OK;
     uint32_t count = list_stale(g, other);
     if (count == 0) return RN_OK;
     rn_status s = on_host ? rn_kv_move(g->session, host, sides->moved, count)
@@ -55,7 +55,7 @@ rn_status rn_kv_sides_sync(rn_generator *g, bool on_host) {
 }
 
 void rn_kv_sides_wrote(rn_generator *g, bool on_host) {
-    if (!g->session->host) return;
+    if (!g->session->host || g->plan->compiled) return;
     for (const rn_sequence *s = g->line; s; s = s->next) {
         uint32_t size = g->text.page_tokens, end = s->read + s->turn.rows + s->turn.drafted;
         for (uint32_t at = s->read / size; s->turn.rows && at * size < end; at++)

@@ -1,10 +1,11 @@
 // keep_blocks.c — a graph of some blocks of another, for whoever computes these and no others.
 //
 //     graph    0 ─a─ 1 ─b─ 2 ─c─ 3 ─d─ 4 ...
-//     kept     0 ─a─ 1 ─b─────── 3 ─d─▶ "x"      blocks 0, 1 and 3
+//     kept     0 ─a─ 1 ─b─────── 3 ─d─▶          blocks 0, 1 and 3
 //
 // A block that is left out between others is stepped over: who reads what it makes (c) reads what
-// it read (b) instead, and whoever computes block 2 elsewhere puts c where b was.
+// it read (b) instead, and whoever computes block 2 elsewhere puts c where b was. What comes from
+// blocks before all kept ones is an input.
 #include "graph/rewrite.h"
 
 #include "graph/graph_internal.h"
@@ -19,6 +20,8 @@ typedef struct keeper {
     rn_value *enters; // (blocks): the value of other blocks that it reads; RN_NO_VALUE: none
     bool *several;    // (blocks): it reads more than that one
     rn_value *now;    // (values + 1): its number in `to`, or RN_NO_VALUE
+    uint32_t first;   // kept block
+    rn_value x;       // of blocks before that, what the kept ones read; RN_NO_VALUE: nothing yet
 } keeper;
 
 static rn_status refuse(const keeper *k, uint32_t block, const char *why) {
@@ -58,7 +61,7 @@ static rn_status resolve(const keeper *k, rn_value value, rn_value *out) {
     const rn_value_info *wanted = rn_graph_value(k->from, value);
     uint32_t block;
     *out = value;
-    while (find_maker(k, *out, &block) && !k->keep[block]) {
+    while (find_maker(k, *out, &block) && !k->keep[block] && block > k->first) {
         *out = k->enters[block];
         if (*out == RN_NO_VALUE || k->several[block])
             return refuse(k, block, "it does not read one value of others");
@@ -69,6 +72,17 @@ static rn_status resolve(const keeper *k, rn_value value, rn_value *out) {
     return RN_OK;
 }
 
+// A value that is read and not made here: as it is in the graph, or what enters.
+static rn_status add_given(keeper *k, rn_value value) {
+    uint32_t block;
+    if (!find_maker(k, value, &block))
+        return rn_rewrite_add_value(k->from, k->to, value, &k->now[value]);
+    if (k->x != RN_NO_VALUE) return refuse(k, block, "more than one value is read of those before");
+    const rn_value_info *info = rn_graph_value(k->from, value);
+    k->x = k->now[value] = rn_graph_input(k->to, RN_CROSSING, info->dtype, info->shape);
+    return rn_graph_finish(k->to);
+}
+
 static rn_status copy_node(keeper *k, const rn_node *like) {
     rn_node *node = NULL;
     uint32_t number = rn_graph_node_count(k->to);
@@ -77,8 +91,7 @@ static rn_status copy_node(keeper *k, const rn_node *like) {
         rn_value in = RN_NO_VALUE;
         if (like->inputs[i] == RN_NO_VALUE) continue;
         RN_TRY(resolve(k, like->inputs[i], &in));
-        if (k->now[in] == RN_NO_VALUE)
-            RN_TRY(rn_rewrite_add_value(k->from, k->to, in, &k->now[in]));
+        if (k->now[in] == RN_NO_VALUE) RN_TRY(add_given(k, in));
         ((rn_value *)node->inputs)[i] = k->now[in];
     }
     for (uint32_t i = 0; i < like->output_count; i++) {
@@ -90,7 +103,7 @@ static rn_status copy_node(keeper *k, const rn_node *like) {
     return RN_OK;
 }
 
-// The value that the blocks behind all kept ones read of them becomes the output "x".
+// The value that the blocks behind all kept ones read of them becomes an output.
 static rn_status mark_output(keeper *k) {
     uint32_t last = 0, maker;
     rn_value out = RN_NO_VALUE;
@@ -107,7 +120,7 @@ static rn_status mark_output(keeper *k) {
     }
     if (out == RN_NO_VALUE) return RN_OK; // all that the graph makes is made by kept blocks
     RN_TRY(resolve(k, out, &out));
-    rn_graph_output(k->to, k->now[out], "x");
+    rn_graph_output(k->to, k->now[out], RN_CROSSING);
     return RN_OK;
 }
 
@@ -120,6 +133,8 @@ static rn_status fill(keeper *k, rn_arena *scratch) {
     k->several = several;
     k->now = now;
     find_entries(k);
+    while (k->first < rn_graph_block_count(k->from) && !k->keep[k->first])
+        k->first++;
     for (uint32_t n = 0; n < rn_graph_node_count(k->from); n++)
         if (is_kept(k, n)) RN_TRY(copy_node(k, rn_graph_node(k->from, n)));
     RN_TRY(mark_output(k));

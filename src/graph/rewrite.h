@@ -26,10 +26,13 @@ RN_MUST_USE rn_status rn_graph_slice_rows(const rn_graph *graph, uint64_t most_b
 // Bytes of the largest weight that can be cut so; 0: there is none.
 RN_MUST_USE rn_status rn_graph_find_sliceable(const rn_graph *graph, uint64_t *out_bytes);
 
+// The name of what enters and leaves a graph of some blocks.
+#define RN_CROSSING "@crossing"
 // A copy of the nodes of some blocks only, with what they read. A block that is left out between
 // others is stepped over: who reads what it makes reads what it read. What blocks behind the last
-// kept one read becomes the output "x". RN_UNSUPPORTED: a block that is stepped over reads or makes
-// more than one value for others, or values of different shapes.
+// kept one read becomes the output RN_CROSSING, what the kept ones read of blocks before them the
+// input of that name. RN_UNSUPPORTED: a block that is stepped over reads or makes more than one
+// value for others, or values of different shapes.
 RN_MUST_USE rn_status rn_graph_keep_blocks(const rn_graph *graph, const bool *keep /* (blocks) */,
                                            rn_graph **out);
 

@@ -571,6 +571,7 @@ rn_status rn_plan_assemble(rn_planner *planner, const rn_candidate *candidate, r
     rn_arena_init(&plan->memory, FROM, 0);
     plan->caps = *planner->caps;
     plan->options = planner->options;
+    plan->options.host_caps = NULL; // borrowed
     plan->suffix = planner->rule.suffix;
     memcpy(plan->name, planner->recipe->name, sizeof plan->name);
     builder b = {.planner = planner,

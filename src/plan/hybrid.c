@@ -146,8 +146,8 @@ static rn_status build_host(void *self, const rn_recipe_options *options, rn_gra
     rn_graph *graph = NULL;
     *out = NULL;
     plain.unfused = !h->proposal->host_caps->fuses;
-    RN_TRY(recipe->build(recipe->self, &plain, &graph));
-    rn_status s = rn_graph_keep_blocks(graph, h->keep, out);
+    rn_status s = recipe->build(recipe->self, &plain, &graph);
+    if (s == RN_OK) s = rn_graph_keep_blocks(graph, h->keep, out);
     rn_graph_destroy(graph);
     return s;
 }

@@ -4,8 +4,7 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
-// No limit as a number, and never more than the device has.
-static uint64_t find_limit(const rn_device_caps *caps, uint64_t budget_bytes) {
+uint64_t rn_plan_limit(const rn_device_caps *caps, uint64_t budget_bytes) {
     uint64_t limit = budget_bytes ? budget_bytes : RN_NO_LIMIT;
     return caps->memory_bytes ? rn_min_u64(limit, caps->memory_bytes) : limit;
 }
@@ -25,7 +24,7 @@ uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes) {
 }
 
 static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **out) {
-    uint64_t limit = find_limit(planner->caps, budget_bytes),
+    uint64_t limit = rn_plan_limit(planner->caps, budget_bytes),
              share = rn_plan_room(&planner->options, limit);
     rn_candidate candidate;
     if (planner->frugal.variant == RN_NO_STEP)
@@ -59,6 +58,7 @@ rn_status rn_plan_make_alone(const rn_recipe *recipe, const rn_device_caps *caps
 
 rn_status rn_plan_make(const rn_recipe *recipe, const rn_device_caps *caps,
                        const rn_plan_options *options, rn_plan **out) {
+    if (caps->compiles) return rn_plan_make_compiled(recipe, caps, options, out);
     RN_TRY(rn_plan_make_alone(recipe, caps, options, NULL, out));
     if (!options) return RN_OK;
     rn_status s = rn_plan_make_hybrid(recipe, caps, options, out);
@@ -130,11 +130,30 @@ static rn_status sweep(rn_planner *planner, rn_sweep_row *rows, uint32_t count) 
     return RN_OK;
 }
 
+static rn_status sweep_compiled(const rn_recipe *recipe, const rn_device_caps *caps,
+                                const rn_plan_options *options, rn_sweep_row *rows,
+                                uint32_t count) {
+    rn_plan_options o = options ? *options : (rn_plan_options){0};
+    uint64_t low = 0, high = o.budget_bytes;
+    for (uint32_t i = count; i-- > 0;) { // the roomiest first: it says how far the others go
+        rn_plan *plan;
+        if (i + 1 < count) o.budget_bytes = low + (high - low) / (count - 1) * i;
+        RN_TRY(rn_plan_make_compiled(recipe, caps, &o, &plan));
+        rows[i] = (rn_sweep_row){o.budget_bytes, plan->summary};
+        low = plan->summary.smallest_budget_bytes;
+        if (i + 1 == count)
+            high = rows[i].budget_bytes = plan->summary.planned_bytes + o.beside_bytes;
+        rn_plan_destroy(plan);
+    }
+    return RN_OK;
+}
+
 rn_status rn_plan_sweep(const rn_recipe *recipe, const rn_device_caps *caps,
                         const rn_plan_options *options, rn_sweep_row *out_rows,
                         uint32_t row_count) {
     rn_planner planner;
     if (row_count == 0) return RN_OK;
+    if (caps->compiles) return sweep_compiled(recipe, caps, options, out_rows, row_count);
     rn_status s = rn_planner_init(recipe, caps, options, NULL, &planner);
     if (s == RN_OK) s = sweep(&planner, out_rows, row_count);
     rn_planner_destroy(&planner);

@@ -127,7 +127,8 @@ typedef enum rn_step_kind {
     RN_STEP_EVICT,  // the slot is free
     RN_STEP_SEND,   // a trip's bytes to the host
     RN_STEP_FETCH,  // and back
-    RN_STEP_AWAIT   // computing goes on when one of the two is done
+    RN_STEP_AWAIT,  // computing goes on when one of the two is done
+    RN_STEP_EXECUTE // all of the graph, by an executable
 } rn_step_kind;
 
 typedef struct rn_plan_step {
@@ -149,6 +150,8 @@ typedef struct rn_plan_reason {
                       // "cheap", "recompute", "states", "send", "order", "place", "split"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
+
+enum { RN_PLAN_BUCKETS = 4 };
 
 // ---- segments (plan_segments.c) -----------------------------------------------------------------
 //
@@ -229,6 +232,13 @@ struct rn_plan {
     rn_plan *host;             // a graph of these blocks, and an arena of its own; NULL: nothing
     rn_segment_table segments; // of the plan's own memory; none without a host's part
     bool every_run;            // there are no longer runs
+
+    // A device that compiles (compiled.c): one segment, an executable of the whole graph, for these
+    // numbers of rows. Offsets are not places then, but show what is held. Where there is a host's
+    // part, every run goes through all of that first.
+    bool compiled;
+    uint64_t buckets[RN_PLAN_BUCKETS]; // (bucket_count), rising
+    uint32_t bucket_count;
 };
 
 // Finds the blocks' steps, what enters and leaves, and where their loads lie: segments of runs of

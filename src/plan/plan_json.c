@@ -3,7 +3,7 @@
 
 const char *rn_plan_step_name(const rn_plan *plan, const rn_plan_step *step) {
     static const char *const names[] = {"compute", "read",  "upload", "evict",
-                                        "send",    "fetch", "await"};
+                                        "send",    "fetch", "await",  "execute"};
     if (step->kind == RN_STEP_COMPUTE &&
         rn_graph_node(plan->graph, step->node)->recomputes != RN_NO_NODE)
         return "recompute";
@@ -153,7 +153,7 @@ static void write_steps(const rn_plan *plan, rn_json *json) {
             write_node(plan, step, json);
         else if (step->trip != RN_NO_TRIP)
             write_trip(plan, step, json);
-        else
+        else if (step->use != RN_NO_USE)
             write_use(plan, step, json);
         if (step->after != RN_NO_STEP) rn_json_u64(json, "after", step->after);
         rn_json_u64(json, "live_bytes", step->live_bytes);

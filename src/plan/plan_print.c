@@ -19,6 +19,7 @@ static const char *unit_name(const rn_plan *plan, const rn_plan_unit *unit) {
 }
 
 const char *rn_plan_buffer_name(const rn_plan *plan, const rn_plan_buffer *buffer) {
+    if (buffer->kind == RN_BUFFER_WORKSPACE && plan->compiled) return "temporary memory";
     if (buffer->kind == RN_BUFFER_WORKSPACE)
         return rn_graph_node(plan->graph, plan->steps[buffer->first_step].node)->name;
     if (buffer->kind == RN_BUFFER_VALUE) return rn_graph_value(plan->graph, buffer->value)->name;

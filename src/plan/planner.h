@@ -436,6 +436,13 @@ RN_MUST_USE rn_status rn_plan_make_alone(const rn_recipe *recipe, const rn_devic
 RN_MUST_USE rn_status rn_plan_make_hybrid(const rn_recipe *recipe, const rn_device_caps *caps,
                                           const rn_plan_options *options, rn_plan **plan);
 
+// ---- devices that compile (compiled.c) ----------------------------------------------------------
+
+RN_MUST_USE rn_status rn_plan_make_compiled(const rn_recipe *recipe, const rn_device_caps *caps,
+                                            const rn_plan_options *options, rn_plan **out);
+// No limit as a number, and never more than the device has.
+uint64_t rn_plan_limit(const rn_device_caps *caps, uint64_t budget_bytes);
+
 // ---- the plan (assemble.c, reasons.c, refuse.c) -------------------------------------------------
 
 // The caller destroys the plan. Its graph is the case's and is still the planner's.

@@ -14,7 +14,8 @@ enum { PORT_ALIGN = 64 };
 
 static bool is_port(const rn_session *session, rn_value value) {
     rn_role role = rn_graph_value(session->plan->graph, value)->role;
-    return (role == RN_ROLE_INPUT || role == RN_ROLE_OUTPUT) && rn_session_address(session, value);
+    return (role == RN_ROLE_INPUT || role == RN_ROLE_OUTPUT) &&
+           session->plan->places[value].buffer != RN_NO_BUFFER;
 }
 
 // Of gathered rows, behind the others.

@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "graph/rewrite.h"
 #include "memory/account.h"
 
 #include <ration/profile.h>
@@ -55,7 +56,7 @@ static rn_status fill_values(rn_session *session) {
     return rn_queue_finish(session->compute);
 }
 
-static rn_status list_inputs(rn_session *session) {
+rn_status rn_session_list_inputs(rn_session *session) {
     const rn_graph *graph = session->plan->graph;
     uint32_t count = 0;
     void *inputs = NULL;
@@ -69,7 +70,7 @@ static rn_status list_inputs(rn_session *session) {
     return RN_OK;
 }
 
-static rn_status check_options(const rn_session *session) {
+rn_status rn_session_check_options(const rn_session *session) {
     const rn_device_caps *caps = &session->device->caps;
     if (session->options.guard && caps->own_memory)
         return rn_fail(RN_UNSUPPORTED, "%s has its own memory: guards are for the host's",
@@ -86,11 +87,11 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
         RN_TRY(rn_cpu_device_create(session->plan->caps.threads, &session->device));
         session->owns_device = true;
     }
-    RN_TRY(check_options(session));
+    RN_TRY(rn_session_check_options(session));
     RN_TRY(take_arena(session));
     RN_TRY(rn_session_prepare_calls(session));
     RN_TRY(rn_session_prepare_walk(session));
-    RN_TRY(list_inputs(session));
+    RN_TRY(rn_session_list_inputs(session));
     RN_TRY(rn_session_prepare_recordings(session));
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
@@ -123,7 +124,8 @@ rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *se
     session->device = session->options.device;
     session->facts.live_mismatch_step = UINT64_MAX;
     rn_arena_init(&session->memory, RN_HOST_OTHER, 0);
-    rn_status s = open_session(session, weights);
+    rn_status s = plan->compiled ? rn_session_open_executable(session, weights)
+                                 : open_session(session, weights);
     if (s == RN_OK && plan->host) s = rn_session_open_host(session, weights);
     if (s == RN_OK)
         *out = session;
@@ -140,6 +142,7 @@ rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights
 void rn_session_destroy(rn_session *session) {
     if (!session) return;
     rn_session_destroy(session->host);
+    rn_session_close_executable(session);
     if (session->fence_of) rn_session_close_walk(session);
     rn_session_close_ports(session);
     rn_session_close_copies(session);
@@ -165,7 +168,7 @@ static rn_status keep_failure(rn_session *session, rn_status status) {
 
 rn_status rn_session_reset(rn_session *session) {
     if (session->host) RN_TRY(rn_session_reset(session->host));
-    rn_session_revive(session);
+    if (!session->executable) rn_session_revive(session);
     session->story.status = RN_OK;
     session->ran = session->handed = false;
     for (uint32_t i = 0; i < session->input_count; i++)
@@ -206,22 +209,32 @@ static rn_status check_input(const rn_session *session, const rn_session_input *
                    (unsigned long long)row);
 }
 
+// Where the host computes the first blocks of every run, some inputs are its own alone.
+static rn_status set_host(rn_session *session, const char *input, const void *data, uint64_t bytes,
+                          bool *out_has) {
+    *out_has = session->executable && session->host && find_input(session->host, input);
+    return *out_has ? rn_session_set(session->host, input, data, bytes) : RN_OK;
+}
+
 rn_status rn_session_set(rn_session *session, const char *input, const void *data, uint64_t bytes) {
+    bool host_has = false;
     RN_TRY(check_alive(session));
+    RN_TRY(set_host(session, input, data, bytes, &host_has));
     rn_session_input *in = find_input(session, input);
+    if (!in && host_has) return RN_OK;
     if (!in) return rn_fail(RN_NOT_FOUND, "the graph has no input '%s'", input);
     RN_TRY(check_input(session, in, bytes));
     in->data = data;
     in->bytes = bytes;
     in->given = true;
-    uint8_t *at = rn_session_address(session, in->value);
-    if (session->plan->summary.micro_batches > 1 || !at) return RN_OK;
+    bool placed = session->plan->places[in->value].buffer != RN_NO_BUFFER;
+    if (session->plan->summary.micro_batches > 1 || !placed) return RN_OK;
     session->ran = session->handed = false; // it may lie where an output was
     if (session->ports) {
         memcpy(rn_session_port(session, in->value), data, bytes);
         return RN_OK;
     }
-    rn_queue_copy_in(session->compute, at, data, bytes);
+    rn_queue_copy_in(session->compute, rn_session_address(session, in->value), data, bytes);
     return keep_failure(session, rn_queue_finish(session->compute));
 }
 
@@ -258,7 +271,7 @@ static rn_status check_value(const rn_session *session, rn_value value, const ch
         return rn_fail(RN_NOT_FOUND, "the graph has no output, state or weight '%s' to be had here",
                        name);
     uint64_t have = rn_session_value_bytes(session, value, session->bound_rows);
-    if (!rn_session_address(session, value))
+    if (session->plan->places[value].buffer == RN_NO_BUFFER)
         return rn_fail(RN_UNSUPPORTED, "'%s' is not held: it is read for each run", name);
     if (bytes != have)
         return rn_fail(RN_INVALID, "'%s' has %llu bytes, not %llu", name, (unsigned long long)have,
@@ -279,6 +292,9 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
         memcpy(data, rn_session_port(session, value), bytes);
         return RN_OK;
     }
+    if (session->executable)
+        return keep_failure(session,
+                            session->executable->get(session->executable, value, data, bytes));
     const uint8_t *home = rn_session_home(session, value);
     if (home) {
         memcpy(data, home, bytes);
@@ -309,6 +325,9 @@ rn_status rn_session_put(rn_session *session, const char *name, const void *data
     RN_TRY(check_alive(session));
     rn_value value = find_value(session, name, false);
     RN_TRY(check_value(session, value, name, bytes));
+    if (session->executable)
+        return keep_failure(session,
+                            session->executable->put(session->executable, value, data, bytes));
     if (rn_graph_value(session->plan->graph, value)->role == RN_ROLE_WEIGHT)
         return keep_failure(session, put_weight(session, value, data));
     uint8_t *home = rn_session_home(session, value);
@@ -342,6 +361,7 @@ static rn_status check_inputs(const rn_session *session, uint64_t rows) {
     for (uint32_t i = 0; i < session->input_count; i++) {
         const rn_session_input *input = &session->inputs[i];
         const char *name = rn_graph_value(session->plan->graph, input->value)->name;
+        if (session->executable && session->host && strcmp(name, RN_CROSSING) == 0) continue;
         uint64_t each = rn_session_value_bytes(session, input->value, rows);
         if (!input->given) return rn_fail(RN_INVALID, "input '%s' was not set", name);
         if (input->bytes != each && input->bytes != each * cut)
@@ -430,6 +450,7 @@ rn_status rn_session_run(rn_session *session, uint64_t rows) {
     RN_TRY(check_alive(session));
     RN_TRY(check_rows(session, rows, &bound));
     RN_TRY(check_inputs(session, bound));
+    if (session->executable) return keep_failure(session, rn_session_execute(session, bound));
     if (rn_session_is_hybrid(session, rows))
         return keep_failure(session, rn_session_run_hybrid(session, rows));
     session->segment = NULL;

@@ -13,6 +13,7 @@
 #include <ration/session.h>
 
 #include "device/device.h"
+#include "device/executable.h"
 #include "plan/plan.h"
 #include "runtime/weights.h"
 
@@ -83,6 +84,8 @@ struct rn_session {
     const rn_segment *segment;        // of the run under way, or the last; NULL: it is a whole one
     uint64_t value_offset;            // among the ports, of what segments are handed and hand on
     rn_session *host;                 // of the plan's part for the host; NULL: there is none
+    rn_executable *executable;        // of a device that compiles; then there are no queues
+    rn_argument *arguments;           // (inputs and outputs): of its run
     uint32_t first_step;              // of the run under way
     uint32_t from_step, to_step;      // what of it is being submitted
     rn_session_recording *recordings; // (recording_count)
@@ -224,6 +227,17 @@ bool rn_session_is_hybrid(const rn_session *session, uint64_t rows);
 RN_MUST_USE rn_status rn_session_open_host(rn_session *session, const rn_weight_source *weights);
 // Through all segments, with the inputs that were set.
 RN_MUST_USE rn_status rn_session_run_hybrid(rn_session *session, uint64_t rows);
+
+// ---- executables (session_executable.c) ---------------------------------------------------------
+
+RN_MUST_USE rn_status rn_session_open_executable(rn_session *session,
+                                                 const rn_weight_source *weights);
+void rn_session_close_executable(rn_session *session);
+// A run of so many rows, with the inputs that were set.
+RN_MUST_USE rn_status rn_session_execute(rn_session *session, uint64_t rows);
+// session.c's, for it: that device and plan go together; the graph's inputs.
+RN_MUST_USE rn_status rn_session_check_options(const rn_session *session);
+RN_MUST_USE rn_status rn_session_list_inputs(rn_session *session);
 
 // Submits the whole of session->segment.
 RN_MUST_USE rn_status rn_session_submit_segment(rn_session *session, uint64_t rows);

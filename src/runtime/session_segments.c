@@ -14,6 +14,8 @@
 // A chunk can be recorded: what it waits for, and what waits for it, is outside.
 #include "runtime/session.h"
 
+#include "graph/rewrite.h"
+
 // ---- life ---------------------------------------------------------------------------------------
 
 void rn_session_forget_slots(rn_session *session) {
@@ -153,7 +155,7 @@ rn_status rn_session_run_hybrid(rn_session *session, uint64_t rows) {
         RN_TRY(set_host_inputs(session));
         RN_TRY(rn_session_run_segment(session->host, i, x, bytes, rows));
         x = rn_session_segment_output(session->host, &bytes);
-        if (!x) x = rn_session_output(session->host, "x", &bytes);
+        if (!x) x = rn_session_output(session->host, RN_CROSSING, &bytes);
         keep_inputs(session);
         RN_TRY(rn_session_run_segment(session, i, x, bytes, rows));
         x = rn_session_segment_output(session, &bytes);

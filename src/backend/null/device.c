@@ -1,6 +1,10 @@
 // device.c — the least that a device is: caps, a block of memory, a queue.
 #include "backend/null/null.h"
+#include "device/executable.h"
 #include "memory/account.h"
+
+#include <stdio.h>
+#include <string.h>
 
 const rn_kernel rn_null_kernels[RN_OP_COUNT] = {0};
 
@@ -28,6 +32,23 @@ static rn_status open_queue(rn_device *device, rn_queue_kind kind, const _Atomic
     return rn_queue_thread_create(rn_host_executor, cancel, out);
 }
 
+// Instead of kernels: a compiler. A real one names the first node that it cannot compile, fills in
+// rn_executable's functions, and says in purpose_bytes what it holds.
+static rn_status compile(rn_device *device, const rn_compile_request *request,
+                         rn_executable **out) {
+    (void)device;
+    *out = NULL;
+    const rn_node *first = rn_graph_node(request->graph, 0);
+    return rn_fail(RN_UNSUPPORTED, "null cannot compile node '%s' (%s)", first->name,
+                   rn_op_name(first->op));
+}
+
+static rn_status estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
+                          uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    (void)caps;
+    return rn_executable_count(graph, rows, purpose_bytes); // and what it needs within a run
+}
+
 static void destroy(rn_device *device) {
     rn_free(RN_HOST_OTHER, device, sizeof *device);
 }
@@ -50,7 +71,7 @@ static rn_status fill_caps(rn_device_caps *caps) {
     return rn_device_add(caps->name, &caps->device);
 }
 
-rn_status rn_null_device_create(rn_device **out) {
+rn_status rn_null_device_create(bool compiles, rn_device **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_device), &block));
@@ -60,6 +81,11 @@ rn_status rn_null_device_create(rn_device **out) {
     device->open_queue = open_queue;
     device->destroy = destroy;
     rn_status s = fill_caps(&device->caps);
+    if (compiles) {
+        device->compile = compile;
+        device->caps.compiles = true;
+        device->caps.kernels = NULL;
+    }
     if (s == RN_OK)
         *out = device;
     else
@@ -67,14 +93,25 @@ rn_status rn_null_device_create(rn_device **out) {
     return s;
 }
 
+// "null", with kernels, or "null:compile".
+static rn_status parse(rn_str text, rn_target *out) {
+    bool compiles = rn_str_equal(text, RN_STR("compile"));
+    if (!compiles) return rn_target_parse_plain(text, out);
+    memcpy(out->own, &compiles, sizeof compiles);
+    snprintf(out->name, sizeof out->name, "null:compile");
+    return RN_OK;
+}
+
 static rn_status open_null(const rn_target *target, uint32_t threads, rn_device **out) {
-    (void)target;
+    bool compiles;
     (void)threads;
-    return rn_null_device_create(out);
+    memcpy(&compiles, target->own, sizeof compiles);
+    return rn_null_device_create(compiles, out);
 }
 
 const rn_backend rn_null_backend = {
     .name = "null",
-    .parse = rn_target_parse_plain,
+    .parse = parse,
     .open = open_null,
+    .estimate = estimate,
 };

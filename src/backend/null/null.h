@@ -10,6 +10,7 @@ extern const rn_backend rn_null_backend;
 // A row an op; NULL is "unsupported", and every row is.
 extern const rn_kernel rn_null_kernels[RN_OP_COUNT];
 
-RN_MUST_USE rn_status rn_null_device_create(rn_device **out);
+// With kernels, or one that compiles graphs as a whole (device/executable.h).
+RN_MUST_USE rn_status rn_null_device_create(bool compiles, rn_device **out);
 
 #endif

@@ -1,4 +1,4 @@
-// backend.c — sim's descriptor: sim, sim:memory=64MiB;fail_launch=3.
+// backend.c — sim's descriptor: sim, sim:memory=64MiB;fail_launch=3, sim:compile=1.
 #include "backend/sim/sim.h"
 
 #include <ration/memory.h>
@@ -23,11 +23,11 @@ static rn_status parse_option(rn_str key, rn_str value, rn_sim_options *out) {
     if (rn_str_equal(key, RN_STR("fail_allocs"))) return rn_target_number(value, &out->fail_allocs);
     if (rn_str_equal(key, RN_STR("fail_launch"))) return rn_target_number(value, &out->fail_launch);
     if (rn_str_equal(key, RN_STR("fail_copy"))) return rn_target_number(value, &out->fail_copy);
-    return rn_fail(
-        RN_INVALID,
-        "\"%.*s\" is none of memory, link, threads, fail_alloc, fail_allocs, fail_launch, "
-        "fail_copy",
-        RN_STR_ARG(key));
+    if (rn_str_equal(key, RN_STR("compile"))) return rn_target_number(value, &out->compiles);
+    return rn_fail(RN_INVALID,
+                   "\"%.*s\" is none of memory, link, threads, compile, fail_alloc, fail_allocs, "
+                   "fail_launch, fail_copy",
+                   RN_STR_ARG(key));
 }
 
 static rn_status parse(rn_str text, rn_target *out) {
@@ -63,4 +63,5 @@ const rn_backend rn_sim_backend = {
     .parse = parse,
     .open = open_sim,
     .errors = &errors,
+    .estimate = rn_sim_estimate,
 };

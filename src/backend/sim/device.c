@@ -163,6 +163,8 @@ static rn_status fill_caps(sim_device *sim) {
     caps->threads = sim->options.threads ? sim->options.threads : 1;
     caps->memory_bytes = sim->options.memory_bytes;
     caps->own_memory = true;
+    caps->compiles = sim->options.compiles;
+    if (caps->compiles) caps->kernels = NULL;
     if (sim->options.link_bytes_second > 0)
         caps->link_bytes_second = sim->options.link_bytes_second;
     return rn_device_add("sim", &caps->device);
@@ -183,6 +185,7 @@ rn_status rn_sim_device_create(const rn_sim_options *options, rn_device **out) {
     sim->base.free = give_back;
     sim->base.open_queue = open_queue;
     sim->base.destroy = destroy;
+    if (sim->options.compiles) sim->base.compile = rn_sim_compile;
     rn_sim_device_arm(&sim->base, sim->options.fail_alloc, sim->options.fail_launch,
                       sim->options.fail_copy);
     rn_status s = fill_caps(sim);
@@ -202,6 +205,14 @@ void rn_sim_device_arm(rn_device *device, uint32_t fail_alloc, uint32_t fail_lau
     atomic_store(&sim->launch_left, fail_launch);
     atomic_store(&sim->copy_left, fail_copy);
     sim->fails_left = sim->options.fail_allocs;
+}
+
+bool rn_sim_device_fails_launch(rn_device *device) {
+    return fault(&cast(device)->launch_left);
+}
+
+uint64_t rn_sim_device_compiled_more(rn_device *device) {
+    return cast(device)->options.compiled_more_bytes;
 }
 
 void rn_sim_device_take_away(rn_device *device, uint64_t bytes) {

@@ -189,7 +189,7 @@ static void the_null_device_exists_and_can_do_nothing(void **state) {
     (void)state;
     rn_device *null;
     rn_queue *queue;
-    assert_ok(rn_null_device_create(&null));
+    assert_ok(rn_null_device_create(false, &null));
     for (int op = 0; op < RN_OP_COUNT; op++)
         assert_null(null->caps.kernels[op].run);
     assert_ok(null->open_queue(null, RN_QUEUE_COPY, NULL, &queue));

@@ -68,7 +68,7 @@ static void first_blocks_make_what_the_next_one_reads(void **state) {
         assert_int_equal(rn_graph_node_count(graph), 3 * kept);
         assert_int_equal(rn_graph_find(graph, RN_ROLE_INPUT, "nobody"), RN_NO_VALUE);
         if (kept < LAYERS) rn_graph_output(shorter.g, shorter.layers[kept], "x");
-        run(graph, kept < LAYERS ? "x" : "y", got);
+        run(graph, kept < LAYERS ? RN_CROSSING : "y", got);
         run(shorter.g, kept < LAYERS ? "x" : "y", want);
         assert_memory_equal(got, want, sizeof got);
         rn_graph_destroy(graph);
@@ -90,7 +90,7 @@ static void a_block_between_is_stepped_over(void **state) {
     // the last node of layer 0 makes what both nodes of layer 2 read
     assert_int_equal(rn_graph_node(graph, 3)->inputs[0], rn_graph_node(graph, 2)->outputs[0]);
     assert_int_equal(rn_graph_node(graph, 5)->inputs[0], rn_graph_node(graph, 2)->outputs[0]);
-    assert_int_equal(rn_graph_find(graph, RN_ROLE_OUTPUT, "x"),
+    assert_int_equal(rn_graph_find(graph, RN_ROLE_OUTPUT, RN_CROSSING),
                      rn_graph_node(graph, 5)->outputs[0]);
     assert_int_equal(rn_graph_find(graph, RN_ROLE_WEIGHT, "w1"), RN_NO_VALUE);
     rn_graph_destroy(graph);

@@ -162,7 +162,7 @@ static void a_plan_for_another_device_is_refused(void **state) {
     rn_plan *plan = chain_plan(&model, rn_cpu_caps(), 0);
     rn_device *null;
     rn_session *session;
-    assert_ok(rn_null_device_create(&null));
+    assert_ok(rn_null_device_create(false, &null));
     rn_session_options options = {.device = null};
     assert_fails(RN_INVALID, rn_session_create(plan, &source, &options, &session));
     memcpy(plan->caps.name, "null", sizeof "null");

@@ -1,0 +1,34 @@
+// executable.c — what all executables of a graph hold, whoever compiles it.
+#include "device/executable.h"
+
+#include "base/checked.h"
+
+uint64_t rn_executable_value_bytes(const rn_graph *graph, rn_value value, uint64_t rows) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
+    if (tensor.shape.rank && tensor.shape.dims[0] == RN_ROWS) tensor.shape.dims[0] = rows;
+    return rn_tensor_bytes(&tensor);
+}
+
+bool rn_executable_reads(const rn_graph *graph, rn_value value) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; i < node->input_count; i++)
+            if (node->inputs[i] == value) return true;
+    }
+    return false;
+}
+
+rn_status rn_executable_count(const rn_graph *graph, uint64_t rows,
+                              uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        bool given = info->producer == RN_NO_NODE && rn_executable_reads(graph, v);
+        if (!given && info->role != RN_ROLE_OUTPUT) continue;
+        uint64_t *sum = &purpose_bytes[info->purpose];
+        uint64_t bytes = rn_executable_value_bytes(graph, v, rows);
+        if (!rn_add_u64(*sum, rn_round_up(bytes, 64), sum))
+            return rn_fail(RN_INVALID, "'%s' is more than memory can hold", info->name);
+    }
+    return RN_OK;
+}

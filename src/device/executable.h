@@ -1,0 +1,67 @@
+// executable.h — a graph compiled as a whole, for back ends that have a compiler instead of kernels
+// (XLA, ONNX Runtime).
+//
+//     rn_compile_request request = {.graph = graph, .rows = buckets, .bucket_count = 3};
+//     RN_TRY(device->compile(device, &request, &executable));
+//     RN_TRY(executable->put(executable, weight, data, bytes)); // weights, once
+//     RN_TRY(executable->run(executable, &execution));
+//
+// The memory is the back end's own: the planner gives it a budget, not offsets. What an executable
+// will hold is estimated before anything is compiled (rn_backend.estimate, a pure function), and
+// known when it is compiled (`purpose_bytes`). A back end whose estimate is too low makes a session
+// fail when it is opened, with both numbers; it never exceeds the budget.
+#ifndef RN_DEVICE_EXECUTABLE_H
+#define RN_DEVICE_EXECUTABLE_H
+
+#include "device/device.h"
+
+typedef struct rn_compile_request {
+    const rn_graph *graph; // outlives the executable
+    // Shape buckets: numbers of rows, rising, for which there are programs; a run has one of them.
+    const uint64_t *buckets; // (bucket_count); a graph without RN_ROWS has the bucket 0
+    uint32_t bucket_count;
+    uint64_t budget_bytes;      // of the device, for all that it holds
+    const _Atomic bool *cancel; // may be NULL
+} rn_compile_request;
+
+// An input or output of a run in host memory, dense, with the bucket's rows.
+typedef struct rn_argument {
+    rn_value value;
+    void *data;
+    uint64_t bytes;
+} rn_argument;
+
+typedef struct rn_execution {
+    uint64_t rows;              // a bucket
+    const rn_argument *inputs;  // (input_count): all of the graph's that some node reads
+    const rn_argument *outputs; // (output_count): all of the graph's
+    uint32_t input_count, output_count;
+    const rn_scalar *scalars;
+    const _Atomic bool *cancel; // may be NULL
+} rn_execution;
+
+typedef struct rn_executable rn_executable;
+struct rn_executable {
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // what it holds on the device at most
+    // A weight's or state's plain bytes. States begin as zeros, and live from run to run.
+    rn_status (*put)(rn_executable *executable, rn_value value, const void *data, uint64_t bytes);
+    rn_status (*get)(rn_executable *executable, rn_value value, void *data, uint64_t bytes);
+    // Returns when the outputs are there. A run that failed leaves states undefined.
+    rn_status (*run)(rn_executable *executable, const rn_execution *execution);
+    // What rn_device.load makes the same executable of, without compiling. NULL: cannot.
+    rn_status (*serialize)(rn_executable *executable, rn_sink sink);
+    void (*destroy)(rn_executable *executable);
+};
+
+// ---- for those who write `estimate` -------------------------------------------------------------
+
+// Adds what any executable of the graph holds for its weights, states, constants, inputs and
+// outputs, each rounded up to 64 bytes, by purpose. RN_INVALID: more than an address has.
+RN_MUST_USE rn_status rn_executable_count(const rn_graph *graph, uint64_t rows,
+                                          uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
+// Plain bytes of a value with RN_ROWS bound, as rn_executable_count counts them before rounding.
+uint64_t rn_executable_value_bytes(const rn_graph *graph, rn_value value, uint64_t rows);
+// Whether some node reads the value (weights and inputs that nobody reads are not held).
+bool rn_executable_reads(const rn_graph *graph, rn_value value);
+
+#endif

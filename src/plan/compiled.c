@@ -1,0 +1,417 @@
+// compiled.c — plans for devices that compile graphs as a whole.
+//
+//     blocks   0 ── 1 ── x ──▶ 2 ── 3 ── ... ── head
+//              host, kernels   device, one executable
+//
+// An executable's memory is its back end's own: what it will hold is estimated, and either fits the
+// budget or does not. So there are two moves: fewer rows a run, and, where even a run of one row is
+// too much, the first blocks on the CPU by kernels, as few as will do (options->host_caps). Rows
+// come in *buckets*, shapes for which there are programs.
+#include "plan/planner.h"
+
+#include "base/checked.h"
+#include "device/executable.h"
+#include "device/registry.h"
+#include "graph/rewrite.h"
+#include "memory/account.h"
+#include "memory/budget.h"
+
+#include <string.h>
+
+#define FROM RN_HOST_OTHER
+
+typedef struct maker {
+    const rn_recipe *recipe;
+    const rn_device_caps *caps;
+    rn_plan_options options;
+    uint32_t blocks; // of the recipe's graph
+    bool has_rows;
+} maker;
+
+// One way to do it.
+typedef struct attempt {
+    uint64_t rows;
+    uint32_t first_block; // of the executable; those before are the host's
+    rn_graph *graph;      // of the executable
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT], bytes;
+} attempt;
+
+// ---- attempts -----------------------------------------------------------------------------------
+
+static void drop(attempt *a) {
+    rn_graph_destroy(a->graph);
+    a->graph = NULL;
+}
+
+// Blocks [first, end) of the recipe's graph.
+static rn_status build(const rn_recipe *recipe, uint32_t first, uint32_t end, rn_graph **out) {
+    rn_recipe_options options = {.unfused = true};
+    rn_graph *whole = NULL;
+    rn_arena scratch;
+    bool *keep; // (blocks)
+    *out = NULL;
+    rn_arena_init(&scratch, FROM, 0);
+    rn_status s = recipe->build(recipe->self, &options, &whole);
+    uint32_t blocks = s == RN_OK ? rn_graph_block_count(whole) : 0;
+    if (s == RN_OK && first == 0 && end >= blocks) {
+        *out = whole;
+        return RN_OK;
+    }
+    if (s == RN_OK) s = rn_arena_array(&scratch, blocks, sizeof *keep, (void **)&keep);
+    for (uint32_t b = first; s == RN_OK && b < end && b < blocks; b++)
+        keep[b] = true;
+    if (s == RN_OK) s = rn_graph_keep_blocks(whole, keep, out);
+    rn_arena_free_all(&scratch);
+    rn_graph_destroy(whole);
+    return s;
+}
+
+static rn_status try_it(const maker *m, uint64_t rows, uint32_t first_block, attempt *out) {
+    *out = (attempt){.rows = rows, .first_block = first_block};
+    RN_TRY(build(m->recipe, first_block, UINT32_MAX, &out->graph));
+    RN_TRY(m->caps->backend->estimate(m->caps, out->graph, rows, out->purpose_bytes));
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (!rn_add_u64(out->bytes, out->purpose_bytes[p], &out->bytes))
+            return rn_fail(RN_INVALID, "'%s' is more than memory can hold", m->recipe->name);
+    return RN_OK;
+}
+
+// The fewest first blocks on the host with which the rest fits into `room`; *out has no graph where
+// there is none. Fewer blocks on the device never take more.
+static rn_status try_hybrid(const maker *m, uint64_t rows, uint64_t room, attempt *out) {
+    uint32_t low = 1, high = m->blocks; // high fits, or is all of them
+    *out = (attempt){0};
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        attempt a;
+        rn_status s = try_it(m, rows, middle, &a);
+        if (s != RN_OK && s != RN_UNSUPPORTED) {
+            drop(&a);
+            drop(out);
+            return s;
+        }
+        bool fits = s == RN_OK && a.bytes <= room;
+        attempt *worse = fits ? out : &a;
+        drop(worse);
+        if (fits) *out = a;
+        *(fits ? &high : &low) = fits ? middle : middle + 1;
+    }
+    return RN_OK;
+}
+
+static uint64_t halve(const maker *m, uint64_t rows) {
+    return m->has_rows && rows > 1 ? rn_div_up(rows, 2) : 0;
+}
+
+// The most rows with which everything fits on the device; else with as few blocks as possible on
+// the host. *out has no graph: nothing fits.
+static rn_status find_attempt(const maker *m, uint64_t room, attempt *out) {
+    uint64_t wanted = m->has_rows ? (m->recipe->rows ? m->recipe->rows : 1) : 0;
+    bool more = true;
+    for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
+        rn_status s = try_it(m, rows, 0, out);
+        if (s == RN_OK && out->bytes <= room) return RN_OK;
+        drop(out);
+        RN_TRY(s);
+        more = halve(m, rows) > 0;
+    }
+    more = m->options.host_caps && !m->options.exact;
+    for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
+        RN_TRY(try_hybrid(m, rows, room, out));
+        if (out->graph) return RN_OK;
+        more = halve(m, rows) > 0;
+    }
+    return RN_OK;
+}
+
+// The fewest bytes of any attempt: one row, and as many blocks on the host as can be.
+static rn_status find_smallest(const maker *m, uint64_t *out) {
+    uint32_t last = m->options.host_caps && !m->options.exact ? m->blocks : 1;
+    *out = UINT64_MAX;
+    for (uint32_t block = 0; block < last; block++) {
+        attempt a;
+        rn_status s = try_it(m, m->has_rows, block, &a);
+        drop(&a);
+        if (s == RN_UNSUPPORTED && block) continue;
+        RN_TRY(s);
+        *out = rn_min_u64(*out, a.bytes);
+    }
+    return RN_OK;
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+static rn_status time_run(const maker *m, const rn_graph *graph, uint64_t rows, double *out) {
+    rn_workload workload = {m->recipe->workload_rows, m->recipe->workload_passes};
+    rn_arena scratch;
+    rn_binder binder;
+    *out = 0;
+    rn_arena_init(&scratch, FROM, 0);
+    rn_status s = rn_binder_init(&scratch, graph, &binder);
+    binder.caps = m->caps;
+    binder.rows = rows;
+    for (uint32_t n = 0; s == RN_OK && n < rn_graph_node_count(graph); n++) {
+        rn_call call = rn_binder_bind(&binder, n);
+        if (!rn_binder_is_view(&binder, n)) *out += rn_cost_call(m->caps, &call, workload);
+    }
+    rn_arena_free_all(&scratch);
+    return s;
+}
+
+static rn_status predict(const maker *m, rn_plan *plan) {
+    rn_plan_summary *s = &plan->summary;
+    double run = 0, pass = 0;
+    RN_TRY(time_run(m, plan->graph, s->rows, &run));
+    s->seconds = s->prompt_seconds = run;
+    plan->steps[0].seconds = run;
+    if (!m->has_rows) return RN_OK;
+    RN_TRY(time_run(m, plan->graph, 1, &pass));
+    s->workload_rows = m->recipe->workload_rows ? m->recipe->workload_rows : s->rows;
+    s->workload_passes = m->recipe->workload_passes;
+    s->prompt_seconds = run * (double)rn_div_up(s->workload_rows, s->rows);
+    s->pass_seconds = pass;
+    if (plan->host) {
+        s->prompt_seconds += plan->host->summary.prompt_seconds;
+        s->pass_seconds += plan->host->summary.pass_seconds;
+    }
+    s->seconds = s->prompt_seconds + (double)s->workload_passes * s->pass_seconds;
+    return RN_OK;
+}
+
+// ---- the host's blocks --------------------------------------------------------------------------
+
+typedef struct host_recipe {
+    const rn_recipe *recipe;
+    uint32_t end; // block
+} host_recipe;
+
+static rn_status build_host(void *self, const rn_recipe_options *options, rn_graph **out) {
+    const host_recipe *h = self;
+    (void)options;
+    return build(h->recipe, 0, h->end, out);
+}
+
+static rn_status plan_host(const maker *m, const attempt *a, rn_plan *plan) {
+    host_recipe self = {m->recipe, a->first_block};
+    rn_recipe recipe = *m->recipe;
+    uint64_t limit = m->options.host_budget_bytes;
+    rn_plan_options options = {.effort = m->options.effort};
+    if (limit && limit != RN_NO_LIMIT)
+        options.budget_bytes = rn_max_u64(limit - rn_min_u64(limit, plan->summary.host_bytes), 1);
+    recipe.self = &self;
+    recipe.build = build_host;
+    recipe.destroy = NULL;
+    recipe.rows = a->rows;
+    RN_TRY(rn_plan_make_alone(&recipe, m->options.host_caps, &options, NULL, &plan->host));
+    if (plan->host->summary.rows != a->rows)
+        return rn_hint(rn_fail(RN_OVER_BUDGET,
+                               "the host has no room for the first %u blocks of '%s'",
+                               a->first_block, plan->name),
+                       "a larger budget for the host, or for the device");
+    plan->summary.host_bytes += plan->host->summary.planned_bytes;
+    plan->summary.host_weight_bytes += plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS];
+    plan->summary.host_blocks = plan->host->summary.block_count;
+    plan->summary.host_rows = a->rows;
+    return RN_OK;
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+static bool is_held(const rn_graph *graph, rn_value value) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    if (info->role == RN_ROLE_OUTPUT) return true;
+    return info->producer == RN_NO_NODE && rn_executable_reads(graph, value);
+}
+
+static rn_status allocate(rn_plan *plan) {
+    rn_arena *memory = &plan->memory;
+    size_t values = rn_graph_value_count(plan->graph) + 1u;
+    plan->value_count = rn_graph_value_count(plan->graph);
+    RN_TRY(rn_arena_array(memory, 1, sizeof *plan->steps, (void **)&plan->steps));
+    RN_TRY(rn_arena_array(memory, values, sizeof *plan->buffers, (void **)&plan->buffers));
+    RN_TRY(rn_arena_array(memory, values, sizeof *plan->places, (void **)&plan->places));
+    RN_TRY(rn_arena_array(memory, values, sizeof *plan->units, (void **)&plan->units));
+    RN_TRY(rn_arena_array(memory, values, sizeof *plan->unit_values, (void **)&plan->unit_values));
+    return rn_arena_array(memory, 4, sizeof *plan->reasons, (void **)&plan->reasons);
+}
+
+static void add_buffer(rn_plan *plan, rn_plan_buffer buffer) {
+    buffer.bytes = rn_round_up(buffer.bytes, RN_PLAN_ALIGN);
+    buffer.trip = RN_NO_TRIP;
+    buffer.offset = plan->summary.live_peak_bytes;
+    plan->summary.live_peak_bytes += buffer.bytes;
+    plan->buffers[plan->buffer_count++] = buffer;
+}
+
+// A weight is a unit of its own: it is read and handed over alone.
+static void add_value(rn_plan *plan, rn_value value) {
+    const rn_value_info *info = rn_graph_value(plan->graph, value);
+    uint64_t bytes = rn_executable_value_bytes(plan->graph, value, plan->summary.rows);
+    bool weight = info->role == RN_ROLE_WEIGHT;
+    plan->places[value] = (rn_plan_place){.buffer = plan->buffer_count,
+                                          .bytes = bytes,
+                                          .layout = RN_LAYOUT_PLAIN,
+                                          .unit = weight ? plan->unit_count : RN_NO_USE};
+    add_buffer(plan, (rn_plan_buffer){.kind = weight ? RN_BUFFER_UNIT : RN_BUFFER_VALUE,
+                                      .purpose = info->purpose,
+                                      .value = value,
+                                      .unit = weight ? plan->unit_count : RN_NO_USE,
+                                      .bytes = bytes,
+                                      .always = weight || info->role == RN_ROLE_STATE ||
+                                                info->role == RN_ROLE_CONSTANT});
+    if (!weight) return;
+    plan->unit_values[plan->unit_count] = value;
+    plan->units[plan->unit_count] = (rn_plan_unit){.first_value = plan->unit_count,
+                                                   .value_count = 1,
+                                                   .block = info->block,
+                                                   .bytes = bytes,
+                                                   .file_bytes = bytes,
+                                                   .resident = true};
+    plan->unit_count++;
+    plan->resident_bytes += rn_round_up(bytes, RN_PLAN_ALIGN);
+    plan->summary.weight_bytes += bytes;
+}
+
+// What a session holds there: inputs and outputs, a weight on its way, the reader's buffers.
+static uint64_t count_host(const rn_plan *plan, bool needs_staging) {
+    uint64_t ports = 0, largest = 0;
+    for (rn_value v = 1; v <= plan->value_count; v++) {
+        rn_role role = rn_graph_value(plan->graph, v)->role;
+        if (plan->places[v].buffer == RN_NO_BUFFER) continue;
+        if (role == RN_ROLE_INPUT || role == RN_ROLE_OUTPUT)
+            ports += rn_round_up(plan->places[v].bytes, RN_PLAN_ALIGN);
+        if (role == RN_ROLE_WEIGHT) largest = rn_max_u64(largest, plan->places[v].bytes);
+    }
+    return ports + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
+           (needs_staging ? RN_PLAN_STAGING_BYTES : 0);
+}
+
+static void list_buckets(rn_plan *plan) {
+    static const uint64_t sizes[] = {1, 8, 64};
+    uint64_t rows = plan->summary.rows;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] < rows) plan->buckets[plan->bucket_count++] = sizes[i];
+    plan->buckets[plan->bucket_count++] = rows;
+}
+
+static void count_blocks(rn_plan *plan) {
+    for (uint32_t b = 0; b < rn_graph_block_count(plan->graph); b++)
+        for (uint32_t n = 0; n < rn_graph_node_count(plan->graph); n++)
+            if (rn_graph_node(plan->graph, n)->block == b) {
+                plan->summary.block_count++;
+                break;
+            }
+    plan->summary.resident_blocks = plan->summary.block_count;
+}
+
+static rn_status explain(const maker *m, rn_plan *plan) {
+    rn_plan_summary *s = &plan->summary;
+    uint64_t wanted = m->recipe->rows ? m->recipe->rows : 1;
+    RN_TRY(rn_plan_add_reason(
+        plan, "compile",
+        "one executable of %u nodes, for %u number%s of rows; %s of temporary "
+        "memory are estimated",
+        rn_graph_node_count(plan->graph), plan->bucket_count, plan->bucket_count == 1 ? "" : "s",
+        rn_size_format(s->purpose_bytes[RN_PURPOSE_WORKSPACE]).text));
+    if (m->has_rows && s->rows < wanted)
+        RN_TRY(rn_plan_add_reason(plan, "chunk", "%llu rows a run instead of %llu",
+                                  (unsigned long long)s->rows, (unsigned long long)wanted));
+    if (!plan->host) return RN_OK;
+    return rn_plan_add_reason(
+        plan, "hybrid",
+        "the CPU computes the first %u blocks by kernels (%s of weights): the device has no room "
+        "for "
+        "them; sums are rounded as the CPU does",
+        s->host_blocks, rn_size_format(plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS]).text);
+}
+
+static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
+    rn_plan_summary *s = &plan->summary;
+    RN_TRY(allocate(plan));
+    s->rows = a->rows;
+    s->micro_batches = 1;
+    s->step_count = plan->step_count = 1;
+    for (rn_value v = 0; v <= plan->value_count; v++)
+        plan->places[v] = (rn_plan_place){.buffer = RN_NO_BUFFER, .unit = RN_NO_USE};
+    for (rn_value v = 1; v <= plan->value_count; v++)
+        if (is_held(plan->graph, v)) add_value(plan, v);
+    add_buffer(plan, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
+                                      .purpose = RN_PURPOSE_WORKSPACE,
+                                      .unit = RN_NO_USE,
+                                      .bytes = a->purpose_bytes[RN_PURPOSE_WORKSPACE]});
+    plan->steps[0] = (rn_plan_step){.kind = RN_STEP_EXECUTE,
+                                    .node = RN_NO_NODE,
+                                    .use = RN_NO_USE,
+                                    .trip = RN_NO_TRIP,
+                                    .after = RN_NO_STEP,
+                                    .workspace = RN_NO_BUFFER,
+                                    .live_bytes = s->live_peak_bytes};
+    memcpy(s->purpose_bytes, a->purpose_bytes, sizeof s->purpose_bytes);
+    s->planned_bytes = s->arena_bytes = a->bytes;
+    bool staging = plan->unit_count && !m->recipe->weights_in_memory;
+    s->staging_bytes = staging ? RN_PLAN_STAGING_BYTES : 0;
+    s->host_bytes = count_host(plan, staging);
+    count_blocks(plan);
+    list_buckets(plan);
+    if (a->first_block) RN_TRY(plan_host(m, a, plan));
+    RN_TRY(predict(m, plan));
+    return explain(m, plan);
+}
+
+static rn_status refuse(const maker *m, uint64_t limit, uint64_t smallest) {
+    rn_account account = {.device = m->caps->device, .purpose = RN_PURPOSE_WEIGHTS};
+    uint64_t budget = smallest;
+    if (!rn_add_u64(smallest, m->options.beside_bytes, &budget)) budget = RN_NO_LIMIT;
+    rn_status s = rn_budget_refuse(account, smallest, limit, budget);
+    return rn_hint(s,
+                   "%s compiles graphs as a whole: all weights of its blocks are held; the "
+                   "smallest budget that works is %s",
+                   m->caps->name, rn_size_format(budget).text);
+}
+
+static rn_status look_at(maker *m) {
+    rn_graph *graph = NULL;
+    rn_recipe_options plain = {.unfused = true};
+    rn_status s = m->recipe->build(m->recipe->self, &plain, &graph);
+    if (s == RN_OK) {
+        m->blocks = rn_graph_block_count(graph);
+        m->has_rows = rn_graph_has_rows(graph);
+    }
+    rn_graph_destroy(graph);
+    return s;
+}
+
+rn_status rn_plan_make_compiled(const rn_recipe *recipe, const rn_device_caps *caps,
+                                const rn_plan_options *options, rn_plan **out) {
+    maker m = {.recipe = recipe, .caps = caps};
+    attempt a = {0};
+    rn_plan *plan = NULL;
+    uint64_t smallest = 0;
+    *out = NULL;
+    if (options) m.options = *options;
+    uint64_t limit = rn_plan_limit(caps, m.options.budget_bytes);
+    RN_TRY(look_at(&m));
+    RN_TRY(find_smallest(&m, &smallest));
+    RN_TRY(find_attempt(&m, rn_plan_room(&m.options, limit), &a));
+    if (!a.graph) return refuse(&m, limit, smallest);
+    rn_status s = rn_alloc_zeroed(FROM, 1, sizeof *plan, (void **)&plan);
+    if (s != RN_OK) {
+        drop(&a);
+        return s;
+    }
+    rn_arena_init(&plan->memory, FROM, 0);
+    plan->graph = a.graph;
+    plan->caps = *caps;
+    plan->options = m.options;
+    plan->options.host_caps = NULL; // borrowed
+    plan->compiled = true;
+    memcpy(plan->name, recipe->name, sizeof plan->name);
+    plan->summary.smallest_bytes = smallest;
+    plan->summary.smallest_budget_bytes = smallest + m.options.beside_bytes;
+    s = write_plan(&m, &a, plan);
+    if (s == RN_OK)
+        *out = plan;
+    else
+        rn_plan_destroy(plan);
+    return s;
+}
