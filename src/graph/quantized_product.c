@@ -2,6 +2,7 @@
 #include "graph/quantized_product.h"
 
 #include "base/checked.h"
+#include "tensor/kinds.h"
 #include "tensor/small_float.h"
 
 #include <math.h>
@@ -60,7 +61,9 @@ static float half_at(const uint8_t *bytes) {
     return rn_f16_widen(rn_load_u16(bytes));
 }
 
-static float product_int8(rn_quantized_row x, const int8_t *w, float row_scale, uint64_t cols) {
+static float product_int8(rn_quantized_row x, const uint8_t *bytes, float row_scale,
+                          uint64_t cols) {
+    const int8_t *w = (const int8_t *)bytes;
     float acc = 0;
     for (uint64_t b = 0; b * BLOCK < cols; b++) {
         uint64_t count = rn_min_u64(BLOCK, cols - b * BLOCK);
@@ -70,7 +73,8 @@ static float product_int8(rn_quantized_row x, const int8_t *w, float row_scale, 
     return acc * row_scale;
 }
 
-static float product_q8_0(rn_quantized_row x, const uint8_t *w, uint64_t cols) {
+static float product_q8_0(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
+    (void)row_scale;
     float acc = 0;
     for (uint64_t b = 0; b < cols / BLOCK; b++, w += 34) {
         int32_t sum = dot(x.q + b * BLOCK, (const int8_t *)w + 2, BLOCK);
@@ -79,7 +83,8 @@ static float product_q8_0(rn_quantized_row x, const uint8_t *w, uint64_t cols) {
     return acc;
 }
 
-static float product_q4_0(rn_quantized_row x, const uint8_t *w, uint64_t cols) {
+static float product_q4_0(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
+    (void)row_scale;
     float acc = 0;
     for (uint64_t b = 0; b < cols / BLOCK; b++, w += 18) {
         const int8_t *q = x.q + b * BLOCK;
@@ -103,7 +108,8 @@ static void unpack_scale(const uint8_t *bytes, int part, int *out_scale, int *ou
     }
 }
 
-static float product_q4_k(rn_quantized_row x, const uint8_t *w, uint64_t cols) {
+static float product_q4_k(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
+    (void)row_scale;
     float acc = 0;
     for (uint64_t b = 0; b < cols / BLOCK; b++) {
         const uint8_t *super = w + b / 8 * 144;
@@ -135,7 +141,8 @@ static int32_t dot_q6_k(const int8_t *q, const uint8_t *super, int part) {
     return sum;
 }
 
-static float product_q6_k(rn_quantized_row x, const uint8_t *w, uint64_t cols) {
+static float product_q6_k(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
+    (void)row_scale;
     float acc = 0;
     for (uint64_t b = 0; b < cols / BLOCK; b++) {
         const uint8_t *super = w + b / 8 * 210;
@@ -148,24 +155,23 @@ static float product_q6_k(rn_quantized_row x, const uint8_t *w, uint64_t cols) {
     return acc;
 }
 
+// ---- kinds --------------------------------------------------------------------------------------
+
 bool rn_product_is_quantized(rn_dtype dtype) {
-    return dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_Q8_0 || dtype == RN_DTYPE_Q4_0 ||
-           dtype == RN_DTYPE_Q4_K || dtype == RN_DTYPE_Q6_K;
+#define ROUNDS(DTYPE, ...) [RN_DTYPE_##DTYPE] = true,
+    static const bool rounds[RN_DTYPE_COUNT] = {RN_ROUNDED_KINDS(ROUNDS)};
+#undef ROUNDS
+    return (unsigned)dtype < RN_DTYPE_COUNT && rounds[dtype];
 }
 
 float rn_quantized_product(rn_dtype dtype, rn_quantized_row x, const void *weight, float row_scale,
                            uint64_t cols) {
     switch (dtype) {
-    case RN_DTYPE_INT8:
-        return product_int8(x, weight, row_scale, cols);
-    case RN_DTYPE_Q8_0:
-        return product_q8_0(x, weight, cols);
-    case RN_DTYPE_Q4_0:
-        return product_q4_0(x, weight, cols);
-    case RN_DTYPE_Q4_K:
-        return product_q4_k(x, weight, cols);
-    case RN_DTYPE_Q6_K:
-        return product_q6_k(x, weight, cols);
+#define PRODUCT(DTYPE, name, ...)                                                                  \
+    case RN_DTYPE_##DTYPE:                                                                         \
+        return product_##name(x, weight, row_scale, cols);
+        RN_ROUNDED_KINDS(PRODUCT)
+#undef PRODUCT
     default:
         return NAN; // callers ask rn_product_is_quantized first
     }

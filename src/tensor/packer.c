@@ -206,12 +206,13 @@ static void take_whole_units(rn_dtype dtype, const uint8_t *from, uint64_t units
         break;
         FORM(F16, true)
         FORM(BF16, true)
-        FORM(INT8, false)
-        FORM(Q8_0, false)
-        FORM(Q4_0, false)
-        FORM(Q4_K, false)
-        FORM(Q6_K, false)
         FORM(NF4, false)
+#undef FORM
+#define FORM(DTYPE, name, sum, offset, ...)                                                        \
+    case RN_DTYPE_##DTYPE:                                                                         \
+        take_units_of((rn_panel_form){__VA_ARGS__}, false, from, units, step, lane, to);           \
+        break;
+        RN_ROUNDED_KINDS(FORM)
 #undef FORM
     default:
         take_units_of(f32_by_four, false, from, units, step, lane, to);

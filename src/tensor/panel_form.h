@@ -8,6 +8,7 @@
 #ifndef RN_TENSOR_PANEL_FORM_H
 #define RN_TENSOR_PANEL_FORM_H
 
+#include "tensor/kinds.h"
 #include "tensor/panels.h"
 
 #define RN_NO_HALF UINT16_MAX
@@ -21,6 +22,7 @@ typedef struct rn_panel_form {
     uint16_t file_half_at, unit_half_at;
 } rn_panel_form;
 
+// Of the types that are no rows of tensor/kinds.h:
 //                   columns, file bytes, unit bytes | dwords: in file, in unit, count, flip | half
 #define RN_PANEL_FORM_F32                                                                          \
     { 1, 4, 64, 0, 0, 1, 0, RN_NO_HALF, 0 }
@@ -28,16 +30,6 @@ typedef struct rn_panel_form {
     { 8, 16, 256, 0, 0, 0, 0, RN_NO_HALF, 0 }
 #define RN_PANEL_FORM_BF16                                                                         \
     { 8, 16, 256, 0, 0, 0, 0, RN_NO_HALF, 0 }
-#define RN_PANEL_FORM_INT8                                                                         \
-    { 32, 32, 512, 0, 0, 8, 0x80808080u, RN_NO_HALF, 0 }
-#define RN_PANEL_FORM_Q8_0                                                                         \
-    { 32, 34, 544, 2, 32, 8, 0x80808080u, 0, 0 }
-#define RN_PANEL_FORM_Q4_0                                                                         \
-    { 32, 18, 288, 2, 32, 4, 0, 0, 0 }
-#define RN_PANEL_FORM_Q4_K                                                                         \
-    { 256, 144, 2304, 0, 0, 36, 0, RN_NO_HALF, 0 }
-#define RN_PANEL_FORM_Q6_K                                                                         \
-    { 256, 210, 3360, 0, 0, 52, 0, 208, 3328 }
 #define RN_PANEL_FORM_NF4                                                                          \
     { 64, 32, 576, 0, 64, 8, 0, RN_NO_HALF, 0 }
 

@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {
-    [RN_DTYPE_F32] = RN_PANEL_FORM_F32,   [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
-    [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16, [RN_DTYPE_INT8] = RN_PANEL_FORM_INT8,
-    [RN_DTYPE_Q8_0] = RN_PANEL_FORM_Q8_0, [RN_DTYPE_Q4_0] = RN_PANEL_FORM_Q4_0,
-    [RN_DTYPE_Q4_K] = RN_PANEL_FORM_Q4_K, [RN_DTYPE_Q6_K] = RN_PANEL_FORM_Q6_K,
-    [RN_DTYPE_NF4] = RN_PANEL_FORM_NF4,
-};
+#define FORM(DTYPE, name, sum, offset, ...) [RN_DTYPE_##DTYPE] = {__VA_ARGS__},
+const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {[RN_DTYPE_F32] = RN_PANEL_FORM_F32,
+                                                      [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
+                                                      [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16,
+                                                      [RN_DTYPE_NF4] = RN_PANEL_FORM_NF4,
+                                                      RN_ROUNDED_KINDS(FORM)};
+#undef FORM
 
 // ---- sizes --------------------------------------------------------------------------------------
 

@@ -66,7 +66,8 @@ static int dot(rn_int_form form, const uint8_t *unit, int part, int lane, const 
 // `sums` is what follows the block's scale in the strip: q4_k's is the sum of q.
 static float add_block(rn_int_form form, const uint8_t *unit, int part, int lane, const int8_t *q,
                        float d, float sums, float acc) {
-    if (form == RN_INT_Q6_K) {
+    const rn_int_kind kind = rn_int_kind_of(form);
+    if (kind == RN_INT_PARTED) {
         int at = part % 2 * 2, word = 48 + part / 2;
         int sum =
             (int8_t)byte_at(unit, word, lane, at) * dot(form, unit, part, lane, q, 0, 16) +
@@ -74,8 +75,8 @@ static float add_block(rn_int_form form, const uint8_t *unit, int part, int lane
         return fmaf(d * half_at(unit + 3328, lane), (float)sum, acc);
     }
     float sum = (float)dot(form, unit, part, lane, q, 0, 32);
-    if (form == RN_INT_INT8) return fmaf(d, sum, acc);
-    if (form != RN_INT_Q4_K) return fmaf(d * half_at(unit, lane), sum, acc);
+    if (kind == RN_INT_PLAIN) return fmaf(d, sum, acc);
+    if (kind != RN_INT_MINNED) return fmaf(d * half_at(unit, lane), sum, acc);
     int scale, min;
     float super = rn_f16_widen(rn_load_u16(unit + 4 * lane));
     float super_min = rn_f16_widen(rn_load_u16(unit + 4 * lane + 2));
@@ -106,11 +107,8 @@ static void multiply(const rn_int_job *job, rn_int_form form) {
     static void name(const rn_int_job *job) {                                                      \
         multiply(job, form);                                                                       \
     }
-KERNEL(int8, RN_INT_INT8)
-KERNEL(q8_0, RN_INT_Q8_0)
-KERNEL(q4_0, RN_INT_Q4_0)
-KERNEL(q4_k, RN_INT_Q4_K)
-KERNEL(q6_k, RN_INT_Q6_K)
+#define KERNEL_ROW(DTYPE, name, ...) KERNEL(name, RN_INT_##DTYPE)
+RN_ROUNDED_KINDS(KERNEL_ROW)
 
 // ---- panels of f32 ------------------------------------------------------------------------------
 
@@ -118,14 +116,14 @@ static float widen_one(rn_int_form form, const uint8_t *unit, const float *row_s
                        int lane, int e) {
     float q = (float)weight(form, unit, part, lane, e);
     int scale, min, at = part % 2 * 2 + e / 16;
-    switch (form) {
-    case RN_INT_INT8:
+    switch (rn_int_kind_of(form)) {
+    case RN_INT_PLAIN:
         return row_scale[lane] * q;
-    case RN_INT_Q4_K:
+    case RN_INT_MINNED:
         unpack_scale(unit, part, lane, &scale, &min);
         return half_at(unit, 2 * lane) * (float)scale * q -
                half_at(unit, 2 * lane + 1) * (float)min;
-    case RN_INT_Q6_K:
+    case RN_INT_PARTED:
         scale = (int8_t)byte_at(unit, 48 + part / 2, lane, at);
         return half_at(unit + 3328, lane) * (float)scale * q;
     default:
@@ -163,12 +161,15 @@ static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t col
     }
 }
 
+#define ALWAYS(DTYPE, ...)       [RN_INT_##DTYPE] = UINT32_MAX,
+#define DIRECT(DTYPE, name, ...) [RN_INT_##DTYPE] = name,
+
 const rn_int_kernels rn_int_portable = {
     .rows = 1,
     .panels = 1,
     .strip_rows = 1,
-    .direct_rows = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX},
-    .direct = {int8, q8_0, q4_0, q4_k, q6_k},
+    .direct_rows = {RN_ROUNDED_KINDS(ALWAYS)},
+    .direct = {RN_ROUNDED_KINDS(DIRECT)},
     .widen = widen,
     .quantize = quantize,
 };

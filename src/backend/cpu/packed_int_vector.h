@@ -148,8 +148,7 @@ INLINE const uint8_t *strip_word(const block *b, int rows, int which, int r) {
 // for all panels, a panel's once for all rows.
 INLINE void dot(rn_int_kind kind, rn_int_form form, int rows, int panels, const block *b, int first,
                 int end, vint *sums) {
-    bool bytes = form == RN_INT_INT8 || form == RN_INT_Q8_0 ||
-                 (form == RN_INT_TILE && kind <= RN_INT_SCALED);
+    bool bytes = form == RN_INT_TILE ? kind <= RN_INT_SCALED : rn_int_offset(form) == 128;
     UNROLL
     for (int g = first; g < end; g++) {
         vint w[MOST_PANELS];
@@ -336,7 +335,8 @@ INLINE void unpack_block(rn_int_form form, rn_int_kind kind, const uint8_t *unit
         UNROLL
         for (int g = 0; g < 8; g++) {
             vint w = weight(form, unit, part, g, h);
-            if (form == RN_INT_Q4_0) w = iadd(w, iset(0x78787878)); // q - 8 as q8_0 has it, + 128
+            if (kind == RN_INT_SCALED && rn_int_offset(form) < 128) // as q8_0 has it: + 128
+                w = iadd(w, iset((128 - rn_int_offset(form)) * 0x01010101));
             istore(to + 64 * g, w);
         }
         UNROLL
@@ -360,39 +360,29 @@ INLINE void unpack_form(rn_int_form form, rn_int_kind kind, const uint8_t *units
 static void unpack(rn_int_form form, const uint8_t *units, uint64_t first, uint64_t blocks,
                    uint8_t *tile, uint64_t step) {
     switch (form) {
-    case RN_INT_INT8:
-        unpack_form(RN_INT_INT8, RN_INT_PLAIN, units, first, blocks, tile, step);
+#define UNPACK(DTYPE, name, sum, ...)                                                              \
+    case RN_INT_##DTYPE:                                                                           \
+        unpack_form(RN_INT_##DTYPE, RN_INT_##sum, units, first, blocks, tile, step);               \
         break;
-    case RN_INT_Q8_0:
-        unpack_form(RN_INT_Q8_0, RN_INT_SCALED, units, first, blocks, tile, step);
-        break;
-    case RN_INT_Q4_0:
-        unpack_form(RN_INT_Q4_0, RN_INT_SCALED, units, first, blocks, tile, step);
-        break;
-    case RN_INT_Q4_K:
-        unpack_form(RN_INT_Q4_K, RN_INT_MINNED, units, first, blocks, tile, step);
-        break;
+        RN_ROUNDED_KINDS(UNPACK)
+#undef UNPACK
     default:
-        unpack_form(RN_INT_Q6_K, RN_INT_PARTED, units, first, blocks, tile, step);
+        break;
     }
 }
 
 // ---- panels of f32 ------------------------------------------------------------------------------
 
-// What a byte of a panel is above the number it stands for.
-INLINE float offset_of(rn_int_form form) {
-    return form == RN_INT_Q4_K ? 0 : form == RN_INT_Q6_K ? 32 : form == RN_INT_Q4_0 ? 8 : 128;
-}
-
 // The first `count` columns of a block.
 INLINE void widen_block(rn_int_form form, const uint8_t *unit, const float *row_scale, int part,
                         int count, float *to) {
     for (int h = 0; h < HALVES; h++) {
-        vfloat s[2], shift = vset(-offset_of(form)), low = vset(0);
-        s[0] = form == RN_INT_INT8 ? vload(row_scale + h * LANES) : scale(form, unit, part, 0, h);
+        const rn_int_kind kind = rn_int_kind_of(form);
+        vfloat s[2], shift = vset(-(float)rn_int_offset(form)), low = vset(0);
+        s[0] = kind == RN_INT_PLAIN ? vload(row_scale + h * LANES) : scale(form, unit, part, 0, h);
         s[1] = s[0];
-        if (form == RN_INT_Q4_K) low = vmul(vset(-1), scale(form, unit, part, 1, h));
-        if (form == RN_INT_Q6_K) {
+        if (kind == RN_INT_MINNED) low = vmul(vset(-1), scale(form, unit, part, 1, h));
+        if (kind == RN_INT_PARTED) {
             s[1] = vmul(s[0], scale(form, unit, part, 2, h));
             s[0] = vmul(s[0], scale(form, unit, part, 1, h));
         }
@@ -403,9 +393,9 @@ INLINE void widen_block(rn_int_form form, const uint8_t *unit, const float *row_
             for (int c = 0; c < 4; c++) {
                 if (4 * g + c >= count) break;
                 vfloat q = byte_float(w, c);
-                if (form != RN_INT_Q4_K) q = vadd(q, shift);
+                if (kind != RN_INT_MINNED) q = vadd(q, shift);
                 vfloat value = vmul(s[g / 4], q);
-                if (form == RN_INT_Q4_K) value = vadd(value, low);
+                if (kind == RN_INT_MINNED) value = vadd(value, low);
                 vstore(to + (4 * g + c) * 16 + h * LANES, value);
             }
         }
@@ -430,20 +420,14 @@ INLINE void widen_form(rn_int_form form, const uint8_t *units, const float *row_
 static void widen(rn_int_form form, const uint8_t *units, const float *row_scale, uint64_t k,
                   uint64_t depth, float *to) {
     switch (form) {
-    case RN_INT_INT8:
-        widen_form(RN_INT_INT8, units, row_scale, k, depth, to);
+#define WIDEN(DTYPE, ...)                                                                          \
+    case RN_INT_##DTYPE:                                                                           \
+        widen_form(RN_INT_##DTYPE, units, row_scale, k, depth, to);                                \
         break;
-    case RN_INT_Q8_0:
-        widen_form(RN_INT_Q8_0, units, NULL, k, depth, to);
-        break;
-    case RN_INT_Q4_0:
-        widen_form(RN_INT_Q4_0, units, NULL, k, depth, to);
-        break;
-    case RN_INT_Q4_K:
-        widen_form(RN_INT_Q4_K, units, NULL, k, depth, to);
-        break;
+        RN_ROUNDED_KINDS(WIDEN)
+#undef WIDEN
     default:
-        widen_form(RN_INT_Q6_K, units, NULL, k, depth, to);
+        break;
     }
 }
 
@@ -542,11 +526,8 @@ static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t col
 #define STRIPS(name)                                                                               \
     { name##_1, name##_2, name##_3, name##_4 }
 #endif
-DIRECT(int8, RN_INT_PLAIN, RN_INT_INT8)
-DIRECT(q8_0, RN_INT_SCALED, RN_INT_Q8_0)
-DIRECT(q4_0, RN_INT_SCALED, RN_INT_Q4_0)
-DIRECT(q4_k, RN_INT_MINNED, RN_INT_Q4_K)
-DIRECT(q6_k, RN_INT_PARTED, RN_INT_Q6_K)
+#define DIRECT_ROW(DTYPE, name, sum, ...) DIRECT(name, RN_INT_##sum, RN_INT_##DTYPE)
+RN_ROUNDED_KINDS(DIRECT_ROW)
 
 #define TILE(name, kind)                                                                           \
     KERNEL(name##_1, kind, RN_INT_TILE, 1, 1)                                                      \
@@ -565,6 +546,9 @@ TILE(parted, RN_INT_PARTED)
 #define MANY(name)                                                                                 \
     { name##_many_1, name##_many_2, name##_many_3 }
 
+#define DIRECT_ONE(DTYPE, name, ...)  [RN_INT_##DTYPE] = name##_one,
+#define DIRECT_MANY(DTYPE, name, ...) [RN_INT_##DTYPE] = STRIPS(name),
+
 const rn_int_kernels INT_TABLE = {
     .rows = 3,
     .panels = PANELS,
@@ -572,8 +556,8 @@ const rn_int_kernels INT_TABLE = {
     .strip_panels = STRIP_PANELS,
     .direct_rows = DIRECT_ROWS,
     .byte_offset = BYTE_OFFSET,
-    .direct = {int8_one, q8_0_one, q4_0_one, q4_k_one, q6_k_one},
-    .direct_many = {STRIPS(int8), STRIPS(q8_0), STRIPS(q4_0), STRIPS(q4_k), STRIPS(q6_k)},
+    .direct = {RN_ROUNDED_KINDS(DIRECT_ONE)},
+    .direct_many = {RN_ROUNDED_KINDS(DIRECT_MANY)},
     .tile = {ONE(plain), ONE(scaled), ONE(minned), ONE(parted)},
     .tile_many = {MANY(plain), MANY(scaled), MANY(minned), MANY(parted)},
     .unpack = unpack,

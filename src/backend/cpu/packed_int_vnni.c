@@ -13,7 +13,10 @@ typedef int32_t signed_lanes __attribute__((vector_size(64)));
 
 #define INT_TABLE rn_int_vnni
 #define DIRECT_ROWS                                                                                \
-    { 32, 32, 32, 24, 12 }
+    {                                                                                              \
+        [RN_INT_INT8] = 32, [RN_INT_Q8_0] = 32, [RN_INT_Q4_0] = 32, [RN_INT_Q4_K] = 24,            \
+        [RN_INT_Q6_K] = 12                                                                         \
+    }
 #define STRIP_ROWS 8
 enum { PANELS = 4, STRIP_PANELS = 2, BYTE_OFFSET = 128 };
 

@@ -45,32 +45,17 @@ const rn_int_kernels *rn_int_kernels_get(void) {
 }
 
 rn_int_form rn_int_form_of(rn_dtype dtype) {
-    switch (dtype) {
-    case RN_DTYPE_INT8:
-        return RN_INT_INT8;
-    case RN_DTYPE_Q8_0:
-        return RN_INT_Q8_0;
-    case RN_DTYPE_Q4_0:
-        return RN_INT_Q4_0;
-    case RN_DTYPE_Q4_K:
-        return RN_INT_Q4_K;
-    default:
-        return RN_INT_Q6_K;
-    }
+#define FORM(DTYPE, ...) [RN_DTYPE_##DTYPE] = RN_INT_##DTYPE,
+    static const uint8_t forms[RN_DTYPE_COUNT] = {RN_ROUNDED_KINDS(FORM)};
+#undef FORM
+    return (rn_int_form)forms[dtype];
 }
 
-// What weights have been shifted by, as the level's kernels see them.
+// What weights have been shifted by, as the level's kernels see them: bytes, and whatever a tile of
+// scaled sums has, as the level multiplies bytes.
 static int offset_of(const ints *t) {
-    switch (t->form) {
-    case RN_INT_Q4_0:
-        return t->direct ? 8 : t->set->byte_offset;
-    case RN_INT_Q4_K:
-        return 0;
-    case RN_INT_Q6_K:
-        return 32;
-    default:
-        return t->set->byte_offset;
-    }
+    bool bytes = rn_int_offset(t->form) == 128 || (t->kind == RN_INT_SCALED && !t->direct);
+    return bytes ? t->set->byte_offset : rn_int_offset(t->form);
 }
 
 // As many panels as kernels take at once, or a few times that for direct products; fewer where that

@@ -22,6 +22,8 @@
 
 #include <ration/tensor.h>
 
+#include "tensor/kinds.h"
+
 #define RN_INT_BLOCK 32
 
 // How a block's sum enters the result; the number of a tile's scales.
@@ -33,15 +35,10 @@ typedef enum rn_int_kind {
     RN_INT_KINDS
 } rn_int_kind;
 
-typedef enum rn_int_form {
-    RN_INT_INT8,
-    RN_INT_Q8_0,
-    RN_INT_Q4_0,
-    RN_INT_Q4_K,
-    RN_INT_Q6_K,
-    RN_INT_TILE,
-    RN_INT_FORMS
-} rn_int_form;
+// A kind of tensor/kinds.h, or a tile that some of it was unpacked into.
+#define RN_INT_FORM(DTYPE, ...) RN_INT_##DTYPE,
+typedef enum rn_int_form { RN_ROUNDED_KINDS(RN_INT_FORM) RN_INT_TILE, RN_INT_FORMS } rn_int_form;
+#undef RN_INT_FORM
 
 // One strip by one panel, or a few side by side.
 typedef struct rn_int_job {
@@ -103,18 +100,33 @@ static inline uint64_t rn_tile_block_bytes(rn_int_kind kind) {
     return 512 + 64 * (uint64_t)kind;
 }
 
-// Units of the panels: their bytes and their blocks.
+// ---- of a form that is no tile ------------------------------------------------------------------
+
+// Of a unit of the panels: its bytes, and its blocks of 32 columns.
 static inline uint64_t rn_int_unit_bytes(rn_int_form form) {
-    static const uint16_t bytes[RN_INT_TILE] = {512, 544, 288, 2304, 3360};
+#define BYTES(DTYPE, name, sum, offset, cols, file_bytes, unit_bytes, ...) unit_bytes,
+    static const uint16_t bytes[RN_INT_TILE] = {RN_ROUNDED_KINDS(BYTES)};
+#undef BYTES
     return bytes[form];
 }
 static inline uint64_t rn_int_unit_blocks(rn_int_form form) {
-    return form == RN_INT_Q4_K || form == RN_INT_Q6_K ? 8 : 1;
+#define BLOCKS(DTYPE, name, sum, offset, cols, ...) cols / RN_INT_BLOCK,
+    static const uint8_t blocks[RN_INT_TILE] = {RN_ROUNDED_KINDS(BLOCKS)};
+#undef BLOCKS
+    return blocks[form];
 }
 static inline rn_int_kind rn_int_kind_of(rn_int_form form) {
-    static const uint8_t kinds[RN_INT_TILE] = {RN_INT_PLAIN, RN_INT_SCALED, RN_INT_SCALED,
-                                               RN_INT_MINNED, RN_INT_PARTED};
+#define KIND(DTYPE, name, sum, ...) RN_INT_##sum,
+    static const uint8_t kinds[RN_INT_TILE] = {RN_ROUNDED_KINDS(KIND)};
+#undef KIND
     return (rn_int_kind)kinds[form];
+}
+// By how much a number of the panels is above the weight that it stands for.
+static inline int rn_int_offset(rn_int_form form) {
+#define OFFSET(DTYPE, name, sum, offset, ...) offset,
+    static const uint8_t offsets[RN_INT_TILE] = {RN_ROUNDED_KINDS(OFFSET)};
+#undef OFFSET
+    return offsets[form];
 }
 
 #endif
