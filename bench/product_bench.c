@@ -141,7 +141,8 @@ static void fill_plain(weight *w) {
     if (halves || info->block_elements >= 32)
         for (uint64_t at = first; at < w->parts.bytes[0]; at += step) {
             memcpy(w->plain + at, &half, 2);
-            if (w->dtype == RN_DTYPE_Q4_K) memcpy(w->plain + at + 2, &half, 2);
+            if (w->dtype == RN_DTYPE_Q4_K || w->dtype == RN_DTYPE_Q5_K)
+                memcpy(w->plain + at + 2, &half, 2);
         }
     if (w->dtype == RN_DTYPE_F32)
         for (uint64_t i = 0; i < w->parts.bytes[0] / 4; i++)
@@ -242,8 +243,8 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
 
 static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
     static const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,
-                                      RN_DTYPE_Q8_0, RN_DTYPE_Q6_K, RN_DTYPE_Q4_K, RN_DTYPE_Q4_0,
-                                      RN_DTYPE_INT4, RN_DTYPE_NF4};
+                                      RN_DTYPE_Q8_0, RN_DTYPE_Q6_K, RN_DTYPE_Q5_K, RN_DTYPE_Q4_K,
+                                      RN_DTYPE_Q4_0, RN_DTYPE_INT4, RN_DTYPE_NF4};
     printf("\n(%llu, %llu)\n%-5s %9s %11s %11s %7s %6s %7s %11s %7s, activations as they are\n",
            (unsigned long long)rows, (unsigned long long)cols, "", "B/weight", "pack GB/s",
            "1 row GB/s", "", "8", "", "512 rows G/s", "");

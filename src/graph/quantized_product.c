@@ -108,24 +108,44 @@ static void unpack_scale(const uint8_t *bytes, int part, int *out_scale, int *ou
     }
 }
 
-static float product_q4_k(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
-    (void)row_scale;
+// Superblocks of q4_k and q5_k, which has a fifth bit of each number in front of the nibbles: bit
+// `part` of byte i is element i's. `upper` NULL: there is none.
+static int32_t dot_nibbles(const int8_t *q, const uint8_t *nibbles, const uint8_t *upper,
+                           int part) {
+    int32_t sum = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        int low = nibbles[part / 2 * 32 + i] >> part % 2 * 4 & 15;
+        sum += q[i] * (upper ? low | (upper[i] >> part & 1) << 4 : low);
+    }
+    return sum;
+}
+
+static float product_minned(rn_quantized_row x, const uint8_t *w, uint64_t super_bytes,
+                            uint64_t cols) {
     float acc = 0;
     for (uint64_t b = 0; b < cols / BLOCK; b++) {
-        const uint8_t *super = w + b / 8 * 144;
-        int part = (int)(b % 8), shift = part % 2 * 4, scale = 0, min = 0;
-        const uint8_t *nibbles = super + 16 + part / 2 * 32;
+        const uint8_t *super = w + b / 8 * super_bytes, *upper = super + 16;
+        const uint8_t *nibbles = super + super_bytes - 128;
         const int8_t *q = x.q + b * BLOCK;
-        int32_t sum = 0, x_sum = 0;
-        for (int i = 0; i < BLOCK; i++) {
-            sum += q[i] * (nibbles[i] >> shift & 15);
+        int part = (int)(b % 8), scale = 0, min = 0;
+        int32_t sum = dot_nibbles(q, nibbles, upper < nibbles ? upper : NULL, part), x_sum = 0;
+        for (int i = 0; i < BLOCK; i++)
             x_sum += q[i];
-        }
         unpack_scale(super + 4, part, &scale, &min);
         acc = fmaf(x.scale[b] * (half_at(super) * (float)scale), (float)sum, acc);
         acc = fmaf(-(x.scale[b] * (half_at(super + 2) * (float)min)), (float)x_sum, acc);
     }
     return acc;
+}
+
+static float product_q4_k(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
+    (void)row_scale;
+    return product_minned(x, w, 144, cols);
+}
+
+static float product_q5_k(rn_quantized_row x, const uint8_t *w, float row_scale, uint64_t cols) {
+    (void)row_scale;
+    return product_minned(x, w, 176, cols);
 }
 
 // The sum of part `part` (16 elements) of a superblock.

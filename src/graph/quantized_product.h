@@ -1,8 +1,8 @@
 // quantized_product.h — what the product of an f32 row with a quantised weight row means. CPU
 // kernels give these bits, whatever their order of work.
 //
-// For int8, q8_0, q4_0, q4_k and q6_k the activations are rounded first, in blocks of 32 along the
-// row (a last, shorter block is filled with zeros):
+// For the kinds of tensor/kinds.h the activations are rounded first, in blocks of 32 along the row
+// (a last, shorter block is filled with zeros):
 //
 //     d = max|x| / 127       q = round to nearest even(x * (1 / d))       in f32
 //
@@ -13,7 +13,7 @@
 //
 //     int8         acc = fmaf(d, isum, acc); at last acc * row scale
 //     q8_0, q4_0   acc = fmaf(d * dw, isum, acc)                 dw the block's f16 scale, widened
-//     q4_k         acc = fmaf(d * (dw * sc), isum, acc)          sc, m the part's 6-bit scale, min
+//     q4_k, q5_k   acc = fmaf(d * (dw * sc), isum, acc)          sc, m the part's 6-bit scale, min
 //                  acc = fmaf(-(d * (dmin * m)), xsum, acc)      xsum the sum of the block's q
 //     q6_k         acc = fmaf(d * dw, sc0 * isum0 + sc1 * isum1, acc)    two parts of 16 a block
 #ifndef RN_GRAPH_QUANTIZED_PRODUCT_H

@@ -12,6 +12,7 @@
 //     q8_0  32 columns   [scales f16] 8 x [lanes of 4 bytes, each + 128]
 //     q4_0  32 columns   [scales f16] 4 x [lanes of 4 bytes]   low nibbles columns 4v.., high
 //     16+4v.. q4_k  256 columns  36 x [lanes of 4 bytes]               the file's 144 bytes, 4 by 4
+//     q5_k  256 columns  44 x [lanes of 4 bytes]               the file's 176 bytes, 4 by 4
 //     q6_k  256 columns  52 x [lanes of 4 bytes] [scales f16]  the file's 210 bytes, 4 by 4
 //     int4  a group      [scales f32] [shifts f32] group/8 x [lanes of 8 nibbles: columns 0 4 1 5 2
 //                        6 3 7 from the lowest]

@@ -4,7 +4,7 @@
 // dtypes that have panels are those that models are kept in. Rows of such a dtype as a file has
 // them, at any address, are packed as they are used: so a weight that passes by need not be
 // rearranged first. Every other readable weight is dequantised a tile at a time into workspace.
-// int8, q8_0, q4_0, q4_k and q6_k are products with rounded activations, whose bits
+// The kinds of tensor/kinds.h are products with rounded activations, whose bits
 // graph/quantized_product.h defines, unless plain_activations asks for numbers; those and all
 // others are sums in f32, one chain over k (backend/cpu/tile.h).
 //

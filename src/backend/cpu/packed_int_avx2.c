@@ -18,7 +18,7 @@ typedef int32_t signed_lanes __attribute__((vector_size(32)));
 #define DIRECT_ROWS                                                                                \
     {                                                                                              \
         [RN_INT_INT8] = 8, [RN_INT_Q8_0] = 8, [RN_INT_Q4_0] = 8, [RN_INT_Q4_K] = 3,                \
-        [RN_INT_Q6_K] = 1                                                                          \
+        [RN_INT_Q5_K] = 4, [RN_INT_Q6_K] = 1                                                       \
     }
 #define STRIP_ROWS 4
 enum { PANELS = 1, STRIP_PANELS = 1, BYTE_OFFSET = 0 };

@@ -39,13 +39,16 @@ static int weight(rn_int_form form, const uint8_t *unit, int part, int lane, int
         return (byte_at(unit + 32, e % 16 / 4, lane, e % 4) >> e / 16 * 4 & 15) - 8;
     case RN_INT_Q4_K:
         return byte_at(unit, 4 + part / 2 * 8 + e / 4, lane, e % 4) >> part % 2 * 4 & 15;
+    case RN_INT_Q5_K:
+        return (byte_at(unit, 12 + part / 2 * 8 + e / 4, lane, e % 4) >> part % 2 * 4 & 15) |
+               (byte_at(unit, 4 + e / 4, lane, e % 4) >> part & 1) << 4;
     default:
         return weight_q6_k(unit, part, lane, e);
     }
 }
 
-// q4_k's twelve bytes hold eight 6-bit scales and eight 6-bit mins; the upper two bits of the later
-// four lie in the earlier bytes. Words 1 to 3 of a lane.
+// The twelve bytes of q4_k and q5_k hold eight 6-bit scales and eight 6-bit mins; the upper two
+// bits of the later four lie in the earlier bytes. Words 1 to 3 of a lane.
 static void unpack_scale(const uint8_t *unit, int part, int lane, int *out_scale, int *out_min) {
     int at = part % 4, scale = byte_at(unit, 1, lane, at), min = byte_at(unit, 2, lane, at);
     int low = byte_at(unit, 3, lane, at);
@@ -63,7 +66,7 @@ static int dot(rn_int_form form, const uint8_t *unit, int part, int lane, const 
     return sum;
 }
 
-// `sums` is what follows the block's scale in the strip: q4_k's is the sum of q.
+// `sums` is what follows the block's scale in the strip: MINNED's is the sum of q.
 static float add_block(rn_int_form form, const uint8_t *unit, int part, int lane, const int8_t *q,
                        float d, float sums, float acc) {
     const rn_int_kind kind = rn_int_kind_of(form);

@@ -66,6 +66,17 @@ INLINE vint weight_q6_k(const uint8_t *unit, int part, int g, int h) {
     return ior_and(low, high, iset(0x30303030));
 }
 
+// Fifth bits lie in front of the nibbles, those of part p in bit p.
+INLINE vint weight_q5_k(const uint8_t *unit, int part, int g, int h) {
+    vint low = word(unit, 12 + part / 2 * 8 + g, h), high = word(unit, 4 + g, h);
+    low = part % 2 ? high_nibbles(low) : low_nibbles(low);
+    if (!__builtin_constant_p(part)) // no branch
+        high = ishl(ishr(high, part), 4);
+    else
+        high = part < 4 ? ishl(high, 4 - part) : ishr(high, part - 4);
+    return ior_and(low, high, iset(0x10101010));
+}
+
 // Columns 4g .. 4g + 3 of block `part` of a unit.
 INLINE vint weight(rn_int_form form, const uint8_t *unit, int part, int g, int h) {
     switch (form) {
@@ -76,6 +87,8 @@ INLINE vint weight(rn_int_form form, const uint8_t *unit, int part, int g, int h
     case RN_INT_Q4_K:
         return part % 2 ? high_nibbles(word(unit, 4 + part / 2 * 8 + g, h))
                         : low_nibbles(word(unit, 4 + part / 2 * 8 + g, h));
+    case RN_INT_Q5_K:
+        return weight_q5_k(unit, part, g, h);
     case RN_INT_Q6_K:
         return weight_q6_k(unit, part, g, h);
     default:
@@ -92,7 +105,8 @@ INLINE vfloat signed_byte_float(vint v, int at) {
     return vconvert(isar(ishl(v, 24 - 8 * at), 24));
 }
 
-// q4_k: the 6-bit scales, or with mins the mins, of the four parts around `part`, a byte each.
+// q4_k, q5_k: the 6-bit scales, or with mins the mins, of the four parts around `part`, a byte
+// each.
 INLINE vint six_bits(const uint8_t *unit, int part, bool mins, int h) {
     vint first = word(unit, mins ? 2 : 1, h), third = word(unit, 3, h);
     if (part < 4) return iand(first, iset(0x3f3f3f3f));
@@ -115,6 +129,7 @@ INLINE vfloat scale_q6_k(const uint8_t *unit, int part, int which, int h) {
 INLINE vfloat scale(rn_int_form form, const uint8_t *unit, int part, int which, int h) {
     switch (form) {
     case RN_INT_Q4_K:
+    case RN_INT_Q5_K:
         return scale_q4_k(unit, part, which, h);
     case RN_INT_Q6_K:
         return scale_q6_k(unit, part, which, h);
@@ -283,6 +298,7 @@ INLINE void end(const rn_int_job *job, int rows, int panels, int h, vfloat *acc)
 // of them only while that is little code: long loops are not decoded as fast as they are computed.
 INLINE int parts_together(rn_int_form form, int sums, int parts) {
     if (sums <= 4) return parts;
+    if (form == RN_INT_Q5_K) return sums <= 8 ? parts : 2; // its parts differ in a shift
     return form == RN_INT_Q4_K ? 2 : form == RN_INT_Q6_K ? 4 : 1;
 }
 

@@ -15,7 +15,7 @@ typedef int32_t signed_lanes __attribute__((vector_size(64)));
 #define DIRECT_ROWS                                                                                \
     {                                                                                              \
         [RN_INT_INT8] = 32, [RN_INT_Q8_0] = 32, [RN_INT_Q4_0] = 32, [RN_INT_Q4_K] = 24,            \
-        [RN_INT_Q6_K] = 12                                                                         \
+        [RN_INT_Q5_K] = 8, [RN_INT_Q6_K] = 12                                                      \
     }
 #define STRIP_ROWS 8
 enum { PANELS = 4, STRIP_PANELS = 2, BYTE_OFFSET = 128 };

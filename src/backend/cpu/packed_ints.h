@@ -30,7 +30,7 @@
 typedef enum rn_int_kind {
     RN_INT_PLAIN,  // int8: d * sum, and the row's scale at the end
     RN_INT_SCALED, // q8_0, q4_0: (d * s0) * sum
-    RN_INT_MINNED, // q4_k: (d * s0) * sum - (d * s1) * sums; sums is f32 here, offset 0
+    RN_INT_MINNED, // q4_k, q5_k: (d * s0) * sum - (d * s1) * sums; sums is f32 here, offset 0
     RN_INT_PARTED, // q6_k: (d * s0) * (s1 * sum of the first half + s2 * sum of the second)
     RN_INT_KINDS
 } rn_int_kind;

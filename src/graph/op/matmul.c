@@ -4,7 +4,7 @@
 // What a product is depends on the weight's dtype. The sum over k is in f32, in order, by fmaf;
 // the bias is added at the end.
 //
-//     w is int8, q8_0, q4_0, q4_k, q6_k   graph/quantized_product.h: activations are rounded, too
+//     w is a kind of tensor/kinds.h       graph/quantized_product.h: activations are rounded, too
 //     anything else that is readable      w is widened to f32, activations are as they are
 //
 // The first line is for w as (N, K) and x as (M, K), which is how models use weights. In any other

@@ -46,7 +46,7 @@ static void fill_data(const weight *w, uint64_t *state) {
         float scale = random_weight(state) * 0.01f;
         assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at, 1));
         if (w->dtype == RN_DTYPE_BF16) assert_ok(rn_dtype_from_f32(w->dtype, &scale, data + at, 1));
-        if (w->dtype == RN_DTYPE_Q4_K)
+        if (w->dtype == RN_DTYPE_Q4_K || w->dtype == RN_DTYPE_Q5_K)
             assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at + 2, 1));
     }
     if (w->dtype == RN_DTYPE_F32) fill_weights(floats_of(w, RN_PART_DATA), bytes / 4, 5);
@@ -248,8 +248,8 @@ static void blocks_of_32(void **unused) {
 
 static void superblocks_of_256(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
-    for (int i = 0; i < 2; i++) {
+    const rn_dtype dtypes[] = {RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
+    for (int i = 0; i < 3; i++) {
         check_product(dtypes[i], 3, 256, true);
         check_product(dtypes[i], 135, 256, false);
         check_product(dtypes[i], 66, 1280, true);
@@ -260,8 +260,8 @@ static void superblocks_of_256(void **unused) {
 static void any_number_of_rows(void **unused) {
     (void)unused;
     if (TEST_THREADS_ONLY) skip_because("left to builds without ThreadSanitizer");
-    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K,
-                               RN_DTYPE_Q6_K};
+    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
+                               RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         weight w = make_weight(dtypes[i], 7 * RN_PANEL_ROWS - 3, 256);
         float *x = malloc(MOST_ROWS * w.cols * sizeof(float));
@@ -305,7 +305,7 @@ static void groups_of_nibbles(void **unused) {
 // What has no panels is dequantised on the way.
 static void any_other_readable_weight(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_Q4_1,    RN_DTYPE_Q5_0,   RN_DTYPE_Q5_K, RN_DTYPE_IQ4_NL,
+    const rn_dtype dtypes[] = {RN_DTYPE_Q4_1,    RN_DTYPE_Q5_0,   RN_DTYPE_Q5_1, RN_DTYPE_IQ4_NL,
                                RN_DTYPE_F8_E4M3, RN_DTYPE_IQ4_XS, RN_DTYPE_Q2_K};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         check_product(dtypes[i], 37, 768, true);
@@ -345,8 +345,9 @@ static void check_poison(rn_dtype dtype, uint32_t poison) {
 
 static void a_poisoned_row_is_not_plausible(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,
-                               RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16,
+                               RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
+                               RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         check_poison(dtypes[i], 0x7fc00000);
         check_poison(dtypes[i], 0xff800000);
@@ -356,9 +357,10 @@ static void a_poisoned_row_is_not_plausible(void **unused) {
 // Blocks of zeros and of denormals, where 1 / scale is infinite, and the largest numbers.
 static void tiny_and_huge_activations_round_as_defined(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q5_K,
+                               RN_DTYPE_Q6_K};
     const float sizes[] = {0, 1e-44f, 1e-37f, 2e-36f, 1, 3e38f};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         weight w = make_weight(dtypes[i], 20, 256);
         float *x = malloc(MOST_ROWS * w.cols * sizeof(float));
         float *expected = malloc(MOST_ROWS * w.rows * sizeof(float));

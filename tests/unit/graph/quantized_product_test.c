@@ -94,7 +94,8 @@ static void make_weight(rn_dtype dtype, uint8_t *row, uint32_t seed) {
             rn_store_u16(block + 208, scale);
         else
             rn_store_u16(block, scale);
-        if (dtype == RN_DTYPE_Q4_K) rn_store_u16(block + 2, rn_f16_narrow(0.0007f));
+        if (dtype == RN_DTYPE_Q4_K || dtype == RN_DTYPE_Q5_K)
+            rn_store_u16(block + 2, rn_f16_narrow(0.0007f));
     }
 }
 
@@ -116,11 +117,13 @@ static float expect_simple(rn_dtype dtype, const rounded *x, const uint8_t *row,
     return acc;
 }
 
-// q4_k: w = d sc q - dmin m; the 6-bit numbers are read as ggml's get_scale_min_k4 does.
-static float expect_q4_k(const rounded *x, const uint8_t *row) {
+// q4_k and q5_k: w = d sc q - dmin m; the 6-bit numbers are read as ggml's get_scale_min_k4 does.
+static float expect_minned(rn_dtype dtype, const rounded *x, const uint8_t *row) {
+    bool five = dtype == RN_DTYPE_Q5_K;
     float acc = 0;
     for (int b = 0; b < BLOCKS; b++) {
-        const uint8_t *super = row + b / 8 * 144, *s = super + 4, *qs = super + 16;
+        const uint8_t *super = row + b / 8 * (five ? 176 : 144), *s = super + 4;
+        const uint8_t *qh = super + 16, *qs = super + (five ? 48 : 16);
         int j = b % 8, sc = 0, m = 0, isum = 0, xsum = 0;
         if (j < 4) {
             sc = s[j] & 63;
@@ -131,7 +134,9 @@ static float expect_q4_k(const rounded *x, const uint8_t *row) {
         }
         for (int i = 0; i < 32; i++) {
             int byte = qs[j / 2 * 32 + i];
-            isum += x->q[b * 32 + i] * (j % 2 ? byte >> 4 : byte & 0xF);
+            int number = j % 2 ? byte >> 4 : byte & 0xF;
+            if (five && qh[i] & 1 << j) number += 16;
+            isum += x->q[b * 32 + i] * number;
             xsum += x->q[b * 32 + i];
         }
         float d = rn_f16_widen(rn_load_u16(super)), dmin = rn_f16_widen(rn_load_u16(super + 2));
@@ -158,17 +163,18 @@ static float expect_q6_k(const rounded *x, const uint8_t *row, const float *w) {
 }
 
 static float expect(rn_dtype dtype, const rounded *x, const uint8_t *row, const float *w) {
-    if (dtype == RN_DTYPE_Q4_K) return expect_q4_k(x, row);
+    if (dtype == RN_DTYPE_Q4_K || dtype == RN_DTYPE_Q5_K) return expect_minned(dtype, x, row);
     return dtype == RN_DTYPE_Q6_K ? expect_q6_k(x, row, w) : expect_simple(dtype, x, row, w);
 }
 
 static void block_products_have_the_definitions_bits(void **state) {
     (void)state;
-    static const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K};
+    static const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q5_K,
+                                      RN_DTYPE_Q6_K};
     _Alignas(64) uint8_t memory[1024];
     uint8_t row[COLS * 2];
     float x[COLS], w[COLS];
-    for (int d = 0; d < 4; d++)
+    for (int d = 0; d < 5; d++)
         for (uint32_t seed = 0; seed < 20; seed++) {
             fill(x, COLS, 100 + seed);
             make_weight(dtypes[d], row, seed);
@@ -210,13 +216,13 @@ static void int8_multiplies_the_row_scale_at_last(void **state) {
 
 static void nan_and_infinity_never_become_numbers(void **state) {
     (void)state;
-    static const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K,
-                                      RN_DTYPE_INT8};
+    static const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K,
+                                      RN_DTYPE_Q5_K, RN_DTYPE_Q6_K, RN_DTYPE_INT8};
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     _Alignas(64) uint8_t memory[1024];
     uint8_t row[COLS * 2];
     float x[COLS];
-    for (int d = 0; d < 5; d++)
+    for (int d = 0; d < 6; d++)
         for (int i = 0; i < 3; i++) {
             fill(x, COLS, 9);
             x[77] = bad[i];

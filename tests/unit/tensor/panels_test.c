@@ -10,8 +10,8 @@
 #include <math.h>
 
 static const rn_dtype all_types[] = {
-    RN_DTYPE_F32, RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8, RN_DTYPE_INT4,
-    RN_DTYPE_NF4, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K,
+    RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4,
+    RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K,
 };
 enum { TYPES = sizeof all_types / sizeof all_types[0] };
 
