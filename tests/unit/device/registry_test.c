@@ -38,6 +38,25 @@ static void targets_are_listed_for_hints(void **state) {
     assert_string_equal(cut, "cpu, cu");
 }
 
+// They are told apart in files of rates and in JSON by these names.
+static void own_rates_have_names_and_units(void **state) {
+    (void)state;
+    for (const rn_backend *const *b = rn_backends; *b; b++) {
+        assert_true((*b)->rate_count <= RN_OWN_RATES);
+        for (uint32_t i = 0; i < (*b)->rate_count; i++) {
+            const rn_own_rate *rate = &(*b)->rates[i];
+            assert_ptr_equal(&rate->info, rn_device_rate_info((*b)->name, i));
+            assert_true(rate->key[0] && rate->info.name[0] && rate->info.unit[0]);
+            assert_true(rate->unit > 0 && rate->info.scale > 0);
+            assert_true(rate->from != RN_RATE_FROM_ONE_ROW || (rate->what && rate->dtype));
+            for (uint32_t o = 0; o < i; o++)
+                assert_string_not_equal(rate->key, (*b)->rates[o].key);
+        }
+        assert_null(rn_device_rate_info((*b)->name, (*b)->rate_count));
+    }
+    assert_null(rn_device_rate_info("nobody:0", 0));
+}
+
 static void target_is_parsed_and_opened_by_its_back_end(void **state) {
     (void)state;
     rn_device *device;
@@ -55,6 +74,7 @@ int main(void) {
         cmocka_unit_test(names_lead_to_their_back_ends),
         cmocka_unit_test(auto_tries_one_after_the_other_and_the_host_last),
         cmocka_unit_test(targets_are_listed_for_hints),
+        cmocka_unit_test(own_rates_have_names_and_units),
         cmocka_unit_test(target_is_parsed_and_opened_by_its_back_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
