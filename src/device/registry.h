@@ -12,7 +12,7 @@
 
 #include "base/error_class.h"
 #include "base/str.h"
-#include "device/cost.h"
+#include "device/call_cost.h"
 #include "device/device.h"
 
 #include <stddef.h>

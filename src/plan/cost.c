@@ -4,8 +4,8 @@
 //     read        |----use 2-----|--use 3--|           a READ for the EVICT that frees its slot
 //     send                  |--trip--|                 what leaves for the host holds its place
 //
-// Rates are the device's, as measured; what a node takes is its back end's affair (device/cost.h).
-// A device with memory of its own costs the host something in each run, too.
+// Rates are the device's, as measured; what a node takes is its back end's affair
+// (device/call_cost.h). A device with memory of its own costs the host something in each run, too.
 #include "plan/planner.h"
 
 static double max_f64(double a, double b) {

@@ -17,7 +17,7 @@
 #define RN_PLAN_PLANNER_H
 
 #include "base/stop.h"
-#include "device/cost.h"
+#include "device/call_cost.h"
 #include "plan/plan.h"
 
 enum {

@@ -1,9 +1,10 @@
 // rates_device.c — a device with memory of its own, measured through its interface alone.
 //
-// A rate is what the planner must count with (device/cost.h) to foretell what was measured: calls
-// are timed, and the rate is looked for that makes rn_cost_call say the same. So whatever a call
-// costs beside what a rate stands for is counted once, and this file does not know how. Products of
-// many rows are those of a model's layer, for a gate or a norm before it takes its time, too.
+// A rate is what the planner must count with (device/call_cost.h) to foretell what was measured:
+// calls are timed, and the rate is looked for that makes rn_cost_call say the same. So whatever a
+// call costs beside what a rate stands for is counted once, and this file does not know how.
+// Products of many rows are those of a model's layer, for a gate or a norm before it takes its
+// time, too.
 #include "runtime/rates.h"
 
 #include "base/checked.h"

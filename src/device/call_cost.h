@@ -1,7 +1,7 @@
-// cost.h — how many seconds a call takes on a device, for plans. Pure: rates and caps are all that
-// is known, no device is asked.
-#ifndef RN_DEVICE_COST_H
-#define RN_DEVICE_COST_H
+// call_cost.h — how many seconds a call takes on a device, for plans. Pure: rates and caps are all
+// that is known, no device is asked.
+#ifndef RN_DEVICE_CALL_COST_H
+#define RN_DEVICE_CALL_COST_H
 
 #include "device/kernel.h"
 

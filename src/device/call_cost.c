@@ -1,5 +1,5 @@
-// cost.c — what any device's calls cost by the common rates.
-#include "device/cost.h"
+// call_cost.c — what any device's calls cost by the common rates.
+#include "device/call_cost.h"
 
 #include "device/registry.h"
 
