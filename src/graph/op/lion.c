@@ -55,6 +55,7 @@ const rn_op_info rn_lion_op = {
     .max_inputs = 3,
     .output_count = 2,
     .attrs_bytes = sizeof(rn_lion_attrs),
+    .traits = RN_TRAIT_UPDATE,
     .alias = {RN_ALIAS_MUST(0), RN_ALIAS_MUST(2)},
     .shape = shape,
     .cost = cost,
