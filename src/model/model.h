@@ -67,13 +67,20 @@ typedef struct rn_resnet_config {
 rn_forward rn_resnet_forward(const rn_resnet_config *config);
 RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe *out);
 
-// A Llama decoder, and its relatives: Mistral (a window), Qwen2 (biases), Qwen3 (norms of q and k).
+// A decoder: Llama's, or that of another architecture (text/architectures.c).
 //
 // Inference: rows of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
 // "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
 // Output "logits" (logit_rows, vocab). States "layers.N.kv".
 // Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
-typedef enum rn_naming { RN_NAMES_HUGGING_FACE, RN_NAMES_GGUF, RN_NAMINGS } rn_naming;
+typedef enum rn_naming {
+    RN_NAMES_HUGGING_FACE,
+    RN_NAMES_GGUF,
+    RN_NAMES_BARE, // Hugging Face's without the outer module's name, as of a model without its head
+    RN_NAMINGS
+} rn_naming;
+typedef struct rn_text_architecture rn_text_architecture; // text/decoder.h
+typedef struct rn_text_builder rn_text_builder;
 
 // An addition to a weight W (out, in): y = W x + up (down x), both f32.
 typedef struct rn_low_rank {
@@ -91,6 +98,7 @@ typedef struct rn_llama_files {
 } rn_llama_files;
 
 typedef struct rn_llama_config {
+    const rn_text_architecture *architecture; // NULL: llama
     uint32_t layers, dim, heads, kv_heads, ffn, vocab;
     uint32_t head_dim;                    // 0: dim / heads
     rn_dtype weight_dtype;                // of matrices; all else is f32
@@ -100,6 +108,13 @@ typedef struct rn_llama_config {
     rn_rope_attrs rope;                   // with a base: instead of rope_base, for other kinds
     uint32_t window;                      // of attention, in layers from window_from on; 0: none
     uint32_t window_from;                 // the first layer that has it
+    uint32_t window_period;               // every so many layers one sees all, the last; 0: none
+    rn_rope_attrs local_rope;             // with a base: of layers that have a window
+    rn_activation activation;             // of the feed-forward
+    float embedding_scale;                // what embeddings are multiplied by; 0: nothing
+    float attention_scale;                // of scores; 0: 1 / sqrt(head_dim)
+    float norm_offset;                    // added to the weights of norms
+    uint32_t positions;                   // learned ones: rows of their table; 0: none
     bool qkv_bias, output_bias, ffn_bias; // of q, k, v; of o; of gate, up, down
     bool qk_norm;           // q and k are normed, head by head, before they are turned
     bool tied;              // the head is the embedding
@@ -116,8 +131,10 @@ typedef struct rn_llama_config {
 rn_forward rn_llama_forward(const rn_llama_config *config);
 RN_MUST_USE rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out);
 // The weight "<module>.weight", a module being named as Hugging Face does
-// ("model.layers.0.self_attn.q_proj"), under another naming. False: a llama has no such weight.
-bool rn_llama_weight_name(rn_str module, rn_naming naming, char *out, size_t capacity);
+// ("model.layers.0.self_attn.q_proj"), under the configuration's naming; transposed: the file has
+// it as (in, out). False: the architecture has no such weight.
+bool rn_llama_weight_name(const rn_llama_config *config, rn_str module, char *out, size_t capacity,
+                          bool *out_transposed);
 
 // ---- models by name -----------------------------------------------------------------------------
 

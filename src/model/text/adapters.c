@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "memory/account.h"
-#include "model/text/fields.h"
+#include "model/text/decoder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,20 +99,25 @@ static bool parse_name(rn_str name, rn_str *out_module, bool *out_up, bool *out_
     return false;
 }
 
-// The shape of the weight that is added to: a tied head has the embedding's.
-static const rn_value_info *find_weight(const load *l, rn_str module, char name[NAME_BYTES]) {
-    char embedding[NAME_BYTES];
-    if (!rn_llama_weight_name(module, l->config->naming, name, NAME_BYTES)) return NULL;
+// The weight that is added to, as (out, in): a tied head has the embedding's shape. False: the
+// model has no such matrix.
+static bool find_weight(const load *l, rn_str module, char name[NAME_BYTES], rn_shape *out) {
+    const rn_llama_config *c = l->config;
+    bool transposed = false;
+    char embedding[NAME_BYTES], head[NAME_BYTES];
     const char *shaped = name;
-    if (l->config->tied && rn_str_equal(module, RN_STR("lm_head")) &&
-        rn_llama_weight_name(RN_STR("model.embed_tokens"), l->config->naming, embedding,
-                             sizeof embedding))
+    if (!rn_llama_weight_name(c, module, name, NAME_BYTES, &transposed)) return false;
+    rn_text_weight_name(c, RN_TEXT_EMBEDDING, 0, "weight", embedding, sizeof embedding);
+    rn_text_weight_name(c, RN_TEXT_HEAD, 0, "weight", head, sizeof head);
+    if (c->tied && strcmp(name, head) == 0)
         shaped = embedding;
-    else if (rn_str_equal(module, RN_STR("model.embed_tokens")))
-        return NULL; // a table is looked into, not multiplied by
+    else if (strcmp(name, embedding) == 0)
+        return false; // a table is looked into, not multiplied by
     rn_value value = rn_graph_find(l->graph, RN_ROLE_WEIGHT, shaped);
-    const rn_value_info *info = value == RN_NO_VALUE ? NULL : rn_graph_value(l->graph, value);
-    return info && info->shape.rank == 2 ? info : NULL;
+    if (value == RN_NO_VALUE || rn_graph_value(l->graph, value)->shape.rank != 2) return false;
+    *out = rn_graph_value(l->graph, value)->shape;
+    if (transposed) *out = RN_SHAPE(out->dims[1], out->dims[0]);
+    return true;
 }
 
 // ---- pairing ------------------------------------------------------------------------------------
@@ -153,8 +158,9 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
     uint64_t at = 0;
     if (!parse_name(t->name, &module, &up, &transposed))
         return refuse(t, "is not part of a LoRA (lora_A, lora_B)");
-    const rn_value_info *info = find_weight(l, module, weight);
-    if (!info) return refuse(t, "belongs to no matrix of this model");
+    rn_shape shape;
+    if (!find_weight(l, module, weight, &shape))
+        return refuse(t, "belongs to no matrix of this model");
     rn_addition *a = NULL;
     if (rn_map_find(&l->pairs, rn_str_from(weight), &at))
         a = (rn_addition *)(uintptr_t)at;
@@ -164,12 +170,12 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
     if (s->tensor) return refuse(t, "is there twice");
     if (t->rank != 2 || !rn_dtype_get(t->dtype)->is_float) return refuse(t, "is no float matrix");
     uint64_t rows = t->dims[transposed ? 1 : 0], cols = t->dims[transposed ? 0 : 1];
-    uint64_t outer = up ? rows : cols, wanted = info->shape.dims[up ? 0 : 1];
+    uint64_t outer = up ? rows : cols, wanted = shape.dims[up ? 0 : 1];
     if (outer != wanted)
         return rn_fail(RN_CORRUPT,
                        "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
                        RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
-                       (unsigned long long)t->dims[1], weight, rn_shape_format(info->shape).text);
+                       (unsigned long long)t->dims[1], weight, rn_shape_format(shape).text);
     *s = (side){.tensor = t, .rows = 0, .cols = up ? cols : rows, .transposed = transposed};
     return RN_OK;
 }

@@ -1,7 +1,7 @@
 // gguf_config.c — a GGUF file's metadata, as llama.cpp's converters write it: "llama.block_count".
 //
 // What a model has (biases, a head of its own) is not said there but shown by its tensors.
-#include "model/text/text_config.h"
+#include "model/text/decoder.h"
 
 #include "memory/account.h"
 
@@ -10,11 +10,11 @@
 typedef struct metadata {
     const rn_fields *fields;
     const rn_checkpoint *checkpoint;
-    const char *architecture;
+    const rn_text_architecture *architecture;
 } metadata;
 
 static const char *key_of(const metadata *m, const char *name, char out[96]) {
-    snprintf(out, 96, "%s.%s", m->architecture, name);
+    snprintf(out, 96, "%s.%s", m->architecture->name, name);
     return out;
 }
 
@@ -86,10 +86,10 @@ static rn_status read_scaling(const metadata *m, rn_text_config *c) {
     return RN_OK;
 }
 
-static rn_status read_rope(const metadata *m, const rn_text_family *family, rn_text_config *c) {
+static rn_status read_rope(const metadata *m, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     uint32_t dims = l->head_dim;
-    l->rope = (rn_rope_attrs){.pairing = family->gguf_rope, .base = 10000};
+    l->rope = (rn_rope_attrs){.pairing = m->architecture->gguf_rope, .base = 10000};
     RN_TRY(number(m, "rope.freq_base", &l->rope.base));
     RN_TRY(count(m, "rope.dimension_count", &dims));
     if (dims != l->head_dim)
@@ -124,6 +124,7 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
     RN_TRY(count(m, "attention.head_count_kv", &l->kv_heads));
     RN_TRY(read_head_dim(m, l));
     l->norm_eps = 1e-5f;
+    RN_TRY(number(m, "attention.layer_norm_epsilon", &l->norm_eps));
     RN_TRY(number(m, "attention.layer_norm_rms_epsilon", &l->norm_eps));
     c->context = 2048;
     RN_TRY(count(m, "context_length", &c->context));
@@ -134,9 +135,9 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
     return count(m, "attention.sliding_window", &l->window);
 }
 
-static void read_flags(const metadata *m, const rn_text_family *family, rn_llama_config *l) {
-    l->qk_norm = family->qk_norm;
-    l->qkv_bias = family->qkv_bias || has(m, "blk.0.attn_q.bias");
+static void read_flags(const metadata *m, rn_llama_config *l) {
+    l->qk_norm = m->architecture->qk_norm;
+    l->qkv_bias = m->architecture->qkv_bias || has(m, "blk.0.attn_q.bias");
     l->output_bias = has(m, "blk.0.attn_output.bias");
     l->ffn_bias = has(m, "blk.0.ffn_gate.bias");
     l->tied = !has(m, "output.weight");
@@ -156,15 +157,15 @@ static rn_status refuse_unbuilt(const metadata *m) {
 
 rn_status rn_text_config_from_gguf(const rn_fields *fields, const rn_checkpoint *checkpoint,
                                    rn_text_config *out) {
-    const rn_text_family *family = NULL;
     rn_str name = {0};
     *out = (rn_text_config){.llama.naming = RN_NAMES_GGUF};
     RN_TRY(rn_fields_need_text(fields, "general.architecture", &name));
-    RN_TRY(rn_text_family_find(name, &family));
-    out->architecture = family->name;
-    metadata m = {fields, checkpoint, family->name};
+    RN_TRY(rn_text_architecture_find(name, RN_NAMES_GGUF, &out->llama.architecture));
+    metadata m = {fields, checkpoint, out->llama.architecture};
+    out->architecture = m.architecture->name;
     RN_TRY(refuse_unbuilt(&m));
     RN_TRY(read_sizes(&m, out));
-    read_flags(&m, family, &out->llama);
-    return read_rope(&m, family, out);
+    read_flags(&m, &out->llama);
+    RN_TRY(read_rope(&m, out));
+    return m.architecture->from_gguf ? m.architecture->from_gguf(fields, out) : RN_OK;
 }

@@ -1,5 +1,5 @@
 // hf_config.c — config.json, as Hugging Face's transformers writes it.
-#include "model/text/text_config.h"
+#include "model/text/decoder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -90,12 +90,13 @@ static rn_status read_scaling(const rope_reader *r, rn_text_config *c) {
     return need_number(r, "factor", &rope->factor);
 }
 
-static rn_status read_rope(const rn_fields *f, rn_text_config *c) {
-    rope_reader r = {f, rn_fields_find(f, "rope_parameters") ? "rope_parameters" : "rope_scaling"};
+rn_status rn_text_json_rope(const rn_fields *f, const char *object, rn_text_config *c) {
+    rope_reader r = {f, object};
     float share = 1;
     c->llama.rope = (rn_rope_attrs){.pairing = RN_ROPE_HALVES, .base = 10000};
-    if (rn_fields_find(f, "rope_parameters.full_attention") ||
-        rn_fields_find(f, "rope_parameters.sliding_attention"))
+    char one[64], other[64];
+    if (rn_fields_find(f, field_of(&r, "full_attention", one)) ||
+        rn_fields_find(f, field_of(&r, "sliding_attention", other)))
         return rn_fail(RN_UNSUPPORTED, "%s: rope that differs from layer to layer is not built",
                        f->source);
     RN_TRY(rn_fields_number(f, "rope_theta", &c->llama.rope.base));
@@ -108,50 +109,21 @@ static rn_status read_rope(const rn_fields *f, rn_text_config *c) {
     return read_scaling(&r, c);
 }
 
-// ---- window -------------------------------------------------------------------------------------
-
-// "full_attention" ... then "sliding_attention" ...: the first that slides.
-static rn_status read_layer_types(const rn_fields *f, rn_text_config *c) {
-    uint32_t first = c->llama.layers;
-    for (uint32_t i = 0; i < c->llama.layers; i++) {
-        char field[32];
-        rn_str type = {0};
-        snprintf(field, sizeof field, "layer_types.%u", i);
-        RN_TRY(rn_fields_need_text(f, field, &type));
-        bool slides = rn_str_equal(type, RN_STR("sliding_attention"));
-        if (!slides && !rn_str_equal(type, RN_STR("full_attention")))
-            return rn_fail(RN_UNSUPPORTED, "%s: layers of '%.*s' are not built", f->source,
-                           RN_STR_ARG(type));
-        if (slides && first == c->llama.layers) first = i;
-        if (!slides && i > first)
-            return rn_fail(RN_UNSUPPORTED,
-                           "%s: layer %u attends to all after one that slides, which is not built",
-                           f->source, i);
-    }
-    c->llama.window_from = first;
-    return RN_OK;
-}
-
-static rn_status read_window(const rn_fields *f, const rn_text_family *family, rn_text_config *c) {
-    bool on = family->window && !family->window_switch;
-    if (family->window_switch) RN_TRY(rn_fields_bool(f, "use_sliding_window", &on));
-    if (!on) return RN_OK;
-    RN_TRY(rn_fields_u32(f, "sliding_window", &c->llama.window));
-    if (c->llama.window == 0) return RN_OK;
-    if (rn_fields_find(f, "layer_types")) return read_layer_types(f, c);
-    return family->window_switch ? rn_fields_u32(f, "max_window_layers", &c->llama.window_from)
-                                 : RN_OK;
-}
-
 // ---- the rest -----------------------------------------------------------------------------------
+
+rn_status rn_text_json_activation(const rn_fields *f, const char *name, const char *wanted,
+                                  const char *or_wanted) {
+    rn_str act = rn_str_from(wanted);
+    RN_TRY(rn_fields_text(f, name, &act));
+    if (rn_str_equal(act, rn_str_from(wanted)) || rn_str_equal(act, rn_str_from(or_wanted)))
+        return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: %s '%.*s' is not built, only %s is", f->source, name,
+                   RN_STR_ARG(act), wanted);
+}
 
 static rn_status refuse_unbuilt(const rn_fields *f) {
     static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts"};
-    rn_str act = RN_STR("silu"), method = {0};
-    RN_TRY(rn_fields_text(f, "hidden_act", &act));
-    if (!rn_str_equal(act, RN_STR("silu")) && !rn_str_equal(act, RN_STR("swish")))
-        return rn_fail(RN_UNSUPPORTED, "%s: hidden_act '%.*s' is not built, only silu is",
-                       f->source, RN_STR_ARG(act));
+    rn_str method = {0};
     for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
         if (rn_fields_find(f, experts[i]))
             return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts (%s) are not built", f->source,
@@ -165,7 +137,7 @@ static rn_status refuse_unbuilt(const rn_fields *f) {
                    "take the model's original weights, or a GGUF file");
 }
 
-static rn_status read_sizes(const rn_fields *f, rn_text_config *c) {
+rn_status rn_text_json_sizes(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(rn_fields_need_u32(f, "num_hidden_layers", &l->layers));
     RN_TRY(rn_fields_need_u32(f, "hidden_size", &l->dim));
@@ -183,28 +155,25 @@ static rn_status read_sizes(const rn_fields *f, rn_text_config *c) {
     return rn_fields_u32(f, "max_position_embeddings", &c->context);
 }
 
-static rn_status read_flags(const rn_fields *f, const rn_text_family *family, rn_text_config *c) {
+rn_status rn_text_json_flags(const rn_fields *f, rn_text_config *c) {
+    const rn_text_architecture *a = c->llama.architecture;
     rn_llama_config *l = &c->llama;
     bool bias = false;
-    l->qk_norm = family->qk_norm;
+    l->qk_norm = a->qk_norm;
     RN_TRY(rn_fields_bool(f, "tie_word_embeddings", &l->tied));
     RN_TRY(rn_fields_bool(f, "mlp_bias", &l->ffn_bias));
     RN_TRY(rn_fields_bool(f, "attention_bias", &bias));
-    l->qkv_bias = bias || family->qkv_bias;
+    l->qkv_bias = bias || a->qkv_bias;
     l->output_bias = bias;
     return RN_OK;
 }
 
 rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out) {
-    const rn_text_family *family = NULL;
     rn_str type = {0};
     *out = (rn_text_config){.llama.naming = RN_NAMES_HUGGING_FACE};
     RN_TRY(rn_fields_need_text(fields, "model_type", &type));
-    RN_TRY(rn_text_family_find(type, &family));
-    out->architecture = family->name;
+    RN_TRY(rn_text_architecture_find(type, RN_NAMES_HUGGING_FACE, &out->llama.architecture));
+    out->architecture = out->llama.architecture->name;
     RN_TRY(refuse_unbuilt(fields));
-    RN_TRY(read_sizes(fields, out));
-    RN_TRY(read_flags(fields, family, out));
-    RN_TRY(read_rope(fields, out));
-    return read_window(fields, family, out);
+    return out->llama.architecture->from_json(fields, out);
 }

@@ -1,25 +1,7 @@
-// text_config.c — the architectures that are known, and numbers that no model has.
+// text_config.c — numbers that no model has, and rope from a table of divisors.
 #include "model/text/text_config.h"
 
 #include <math.h>
-
-static const rn_text_family families[] = {
-    {.name = "llama", .gguf_rope = RN_ROPE_NEIGHBOURS},
-    {.name = "mistral", .window = true, .gguf_rope = RN_ROPE_NEIGHBOURS},
-    {.name = "qwen2", .qkv_bias = true, .window = true, .window_switch = true},
-    {.name = "qwen3", .qk_norm = true, .window = true, .window_switch = true},
-};
-
-rn_status rn_text_family_find(rn_str name, const rn_text_family **out) {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (rn_str_equal(name, rn_str_from(families[i].name))) {
-            *out = &families[i];
-            return RN_OK;
-        }
-    return rn_hint(
-        rn_fail(RN_UNSUPPORTED, "the architecture '%.*s' is not known", RN_STR_ARG(name)),
-        "known are llama (also TinyLlama, SmolLM), mistral, qwen2 (also 2.5) and qwen3");
-}
 
 // A count or a width, from the files.
 static rn_status check_range(const char *what, uint64_t value, uint64_t most) {

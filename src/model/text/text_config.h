@@ -13,16 +13,10 @@ typedef struct rn_text_config {
         stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none
 } rn_text_config;
 
-// One row an architecture.
-typedef struct rn_text_family {
-    const char *name;          // model_type in config.json, general.architecture in GGUF
-    bool qkv_bias, qk_norm;    // always
-    bool window;               // config.json's sliding_window counts ...
-    bool window_switch;        // ... where use_sliding_window says so
-    rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
-} rn_text_family;
-// RN_UNSUPPORTED names the architecture and those that are known.
-RN_MUST_USE rn_status rn_text_family_find(rn_str name, const rn_text_family **out);
+// The architecture of that name in config.json or in GGUF files; RN_UNSUPPORTED names those that
+// are known.
+RN_MUST_USE rn_status rn_text_architecture_find(rn_str name, rn_naming naming,
+                                                const rn_text_architecture **out);
 
 // From config.json; from a GGUF file's metadata (and its rope_freqs.weight). RN_UNSUPPORTED names
 // the setting that is not built.

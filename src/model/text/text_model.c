@@ -12,7 +12,7 @@
 #include "model/text/adapters.h"
 #include "model/text/chat_source.h"
 #include "model/text/default_model.h"
-#include "model/text/text_config.h"
+#include "model/text/decoder.h"
 #include "model/text/text_weights.h"
 
 #include <stdio.h>
@@ -139,6 +139,21 @@ static void fill_info(rn_model *model) {
                                   .tied_head = c->tied};
 }
 
+// Files of a model without its head lack the outer module's name.
+static bool has_outer_names(const rn_model *model, const char *outer) {
+    for (size_t i = 0; i < rn_checkpoint_count(model->checkpoint); i++)
+        if (rn_str_starts(rn_checkpoint_tensor(model->checkpoint, i)->name, rn_str_from(outer)))
+            return true;
+    return false;
+}
+
+static void choose_naming(rn_model *model) {
+    rn_llama_config *c = &model->config.llama;
+    const char *outer = c->architecture->outer;
+    if (outer && c->naming == RN_NAMES_HUGGING_FACE && !has_outer_names(model, outer))
+        c->naming = RN_NAMES_BARE;
+}
+
 // The graph as it is without adapters, against the files; then the adapters against the graph.
 static rn_status check_files(rn_model *model, const rn_model_options *options) {
     rn_recipe recipe;
@@ -146,6 +161,7 @@ static rn_status check_files(rn_model *model, const rn_model_options *options) {
     RN_TRY(rn_text_config_check(&model->config, rn_checkpoint_count(model->checkpoint)));
     RN_TRY(rn_text_weights_readable(model->checkpoint));
     fill_info(model);
+    choose_naming(model);
     model->files = (rn_llama_files){.self = model, .dtype = dtype_of, .addition = addition_of};
     model->files.widens = !model->in_memory;
     model->config.llama.files = &model->files;

@@ -1,0 +1,338 @@
+// decoder.c — see decoder.h: weights by name, the parts of a layer, and the whole around layers.
+//
+//     tokens ─ embedding [+ positions] ─ layer 0 ─ layer 1 ─ ... ─ norm ─ head ─▶ logits
+//
+// Activations are rows (rows, dim): in inference the ROWS of a step, whichever sequences they
+// belong to, with keys and values in pages; in training batch * tokens, with attention over each
+// sequence.
+#include "model/text/decoder.h"
+
+#include "base/str.h"
+#include "graph/fuse.h"
+#include "memory/account.h"
+
+#include <stdio.h>
+
+// ---- weights ------------------------------------------------------------------------------------
+
+enum { NAME_BYTES = 96 };
+
+static const rn_text_part *part_of(const rn_llama_config *c, rn_text_part_id p) {
+    return &rn_text_architecture_of(c)->parts[p];
+}
+
+void rn_text_weight_name(const rn_llama_config *c, rn_text_part_id p, uint32_t layer,
+                         const char *what, char *out, size_t capacity) {
+    const rn_text_architecture *a = rn_text_architecture_of(c);
+    const char *name = c->naming == RN_NAMES_GGUF ? a->parts[p].gguf : a->parts[p].hugging_face;
+    bool bare = c->naming == RN_NAMES_BARE && a->outer;
+    size_t outer = bare && strncmp(name, a->outer, strlen(a->outer)) == 0 ? strlen(a->outer) : 0;
+    if (p >= RN_TEXT_IN_LAYER)
+        snprintf(out, capacity, "%s.%u.%s.%s", a->layers[c->naming], layer, name, what);
+    else
+        snprintf(out, capacity, "%s.%s", name + outer, what);
+}
+
+static bool is_transposed(const rn_llama_config *c, rn_text_part_id p) {
+    return part_of(c, p)->transposed && c->naming != RN_NAMES_GGUF;
+}
+
+// "model.layers.7.mlp.up_proj" -> 7 and "mlp.up_proj"; false: it is in no layer.
+static bool parse_layer(const char *text, const char *layers, unsigned *out_layer,
+                        const char **out_rest) {
+    int rest = 0;
+    size_t bytes = strlen(layers);
+    if (strncmp(text, layers, bytes) != 0) return false;
+    if (sscanf(text + bytes, ".%5u.%n", out_layer, &rest) != 1 || rest == 0) return false;
+    *out_rest = text + bytes + rest;
+    return true;
+}
+
+bool rn_llama_weight_name(const rn_llama_config *config, rn_str module, char *out, size_t capacity,
+                          bool *out_transposed) {
+    const rn_text_architecture *a = rn_text_architecture_of(config);
+    char text[NAME_BYTES];
+    const char *rest = text;
+    unsigned layer = 0;
+    if (module.bytes >= sizeof text) return false;
+    memcpy(text, module.data, module.bytes);
+    text[module.bytes] = '\0';
+    bool in_layer = parse_layer(text, a->layers[RN_NAMES_HUGGING_FACE], &layer, &rest);
+    rn_text_part_id end = in_layer ? RN_TEXT_PARTS : RN_TEXT_IN_LAYER;
+    for (rn_text_part_id p = in_layer ? RN_TEXT_IN_LAYER : 0; p < end; p++) {
+        const char *name = a->parts[p].hugging_face;
+        if (!name || strcmp(rest, name) != 0) continue;
+        rn_text_weight_name(config, p, layer, "weight", out, capacity);
+        *out_transposed = is_transposed(config, p);
+        return true;
+    }
+    return false;
+}
+
+uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
+    const rn_llama_config *c = d->c;
+    uint64_t wide = c->heads * d->head_dim, narrow = c->kv_heads * d->head_dim;
+    const uint64_t sizes[] = {1,      c->dim,   wide,        narrow,      wide + 2 * narrow,
+                              c->ffn, c->vocab, d->head_dim, c->positions};
+    return sizes[size];
+}
+
+static rn_value weight(rn_text_builder *d, rn_text_part_id p, const char *what, rn_shape shape) {
+    const rn_llama_files *files = d->c->files;
+    rn_dtype dtype = shape.rank > 1 ? d->c->weight_dtype : RN_DTYPE_F32;
+    char name[NAME_BYTES];
+    rn_text_weight_name(d->c, p, d->layer, what, name, sizeof name);
+    if (files) dtype = files->dtype(files->self, name);
+    // On a device of launches a cast of a norm costs as much as the norm.
+    if (shape.rank == 1 && d->c->fused && files && files->widens) dtype = RN_DTYPE_F32;
+    rn_value w = rn_graph_weight(d->g, name, dtype, shape);
+    return shape.rank > 1 || dtype == RN_DTYPE_F32 ? w : rn_op_cast(d->g, w, RN_DTYPE_F32);
+}
+
+static rn_value matrix(rn_text_builder *d, rn_text_part_id p) {
+    const rn_text_part *part = part_of(d->c, p);
+    uint64_t out = rn_build_size(d, part->out), in = rn_build_size(d, part->in);
+    return weight(d, p, "weight", is_transposed(d->c, p) ? RN_SHAPE(in, out) : RN_SHAPE(out, in));
+}
+
+static rn_value vector(rn_text_builder *d, rn_text_part_id p, const char *what) {
+    return weight(d, p, what, RN_SHAPE(rn_build_size(d, part_of(d->c, p)->out)));
+}
+
+// ---- parts of a layer ---------------------------------------------------------------------------
+
+rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p) {
+    float eps = d->c->norm_eps != 0 ? d->c->norm_eps : 1e-5f;
+    rn_value w = vector(d, p, "weight");
+    if (d->c->norm_offset != 0) w = rn_op_scale(d->g, w, 1, d->c->norm_offset);
+    if (d->architecture->layernorm) return rn_op_layernorm(d->g, x, w, vector(d, p, "bias"), eps);
+    return rn_op_rmsnorm(d->g, x, w, eps);
+}
+
+// Addition number `index` to a weight, or NULL.
+static const rn_low_rank *addition(const rn_text_builder *d, rn_text_part_id p, uint32_t index) {
+    const rn_llama_files *files = d->c->files;
+    char name[NAME_BYTES];
+    if (!files || !files->addition) return NULL;
+    rn_text_weight_name(d->c, p, d->layer, "weight", name, sizeof name);
+    return files->addition(files->self, name, index);
+}
+
+// y + up (down x) for each of the weight's additions.
+static rn_value adapt(rn_text_builder *d, rn_value x, rn_value y, rn_text_part_id p) {
+    const rn_text_part *part = part_of(d->c, p);
+    uint64_t in = rn_build_size(d, part->in), out = rn_build_size(d, part->out);
+    const rn_low_rank *more = NULL;
+    for (uint32_t i = 0; (more = addition(d, p, i)); i++) {
+        rn_value down = rn_graph_weight(d->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in));
+        rn_value up = rn_graph_weight(d->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
+        rn_value low = rn_op_matmul(d->g, x, down, RN_NO_VALUE);
+        y = rn_op_add(d->g, y, rn_op_matmul(d->g, low, up, RN_NO_VALUE));
+    }
+    return y;
+}
+
+rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias) {
+    rn_matmul_attrs attrs = {.plain_activations = d->c->plain_activations,
+                             .transpose_w = is_transposed(d->c, p)};
+    rn_value w = p == RN_TEXT_HEAD && d->c->tied ? d->embedding : matrix(d, p);
+    rn_value bias = has_bias ? vector(d, p, "bias") : RN_NO_VALUE;
+    return adapt(d, x, rn_op_matmul_as(d->g, x, w, bias, attrs), p);
+}
+
+rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads) {
+    return rn_op_reshape(d->g, x,
+                         d->batch ? RN_SHAPE(d->batch, d->c->tokens, heads, d->head_dim)
+                                  : RN_SHAPE(d->rows, heads, d->head_dim));
+}
+
+// Whether the layer sees its window only.
+static bool is_local(const rn_text_builder *d) {
+    const rn_llama_config *c = d->c;
+    if (c->window == 0 || d->layer < c->window_from) return false;
+    return c->window_period == 0 || (d->layer + 1) % c->window_period != 0;
+}
+
+static rn_rope_attrs rope_attrs(const rn_text_builder *d) {
+    if (d->c->local_rope.base != 0 && is_local(d)) return d->c->local_rope;
+    if (d->c->rope.base != 0) return d->c->rope;
+    return (rn_rope_attrs){.pairing = RN_ROPE_HALVES,
+                           .base = d->c->rope_base != 0 ? d->c->rope_base : 10000};
+}
+
+static uint64_t pages_of_context(const rn_llama_config *c) {
+    return ((uint64_t)c->context + c->page_tokens - 1) / c->page_tokens;
+}
+
+static rn_value pages_of_layer(rn_text_builder *d) {
+    const rn_llama_config *c = d->c;
+    char name[32];
+    uint64_t pages = c->pages ? c->pages : pages_of_context(c) * c->sequences;
+    snprintf(name, sizeof name, "layers.%u.kv", d->layer);
+    return rn_graph_state(d->g, name, c->kv_dtype,
+                          RN_SHAPE(pages, 2, c->kv_heads, c->page_tokens, d->head_dim),
+                          RN_PURPOSE_KV);
+}
+
+static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
+                      rn_attention_attrs attrs) {
+    rn_value kv =
+        rn_op_kv_append(d->g, pages_of_layer(d), k, v, d->sequence, d->positions, d->page_table);
+    return rn_op_paged_attention(d->g, q, kv, d->sequence, d->positions, d->page_table, attrs);
+}
+
+rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v) {
+    rn_attention_attrs attrs = {
+        .scale = d->c->attention_scale, .causal = true, .window = is_local(d) ? d->c->window : 0};
+    rn_value y =
+        d->batch ? rn_op_attention(d->g, q, k, v, RN_NO_VALUE, attrs) : paged(d, q, k, v, attrs);
+    return rn_op_reshape(d->g, y, RN_SHAPE(d->rows, rn_build_size(d, RN_SIZE_WIDE)));
+}
+
+// Queries or keys, split into heads, normed where the model does, and turned.
+static rn_value turned(rn_text_builder *d, rn_value x, rn_text_part_id p, rn_text_part_id normed,
+                       uint64_t heads) {
+    rn_value y = rn_build_split(d, rn_build_project(d, x, p, d->c->qkv_bias), heads);
+    if (d->c->qk_norm) y = rn_build_norm(d, y, normed);
+    return rn_op_rope(d->g, y, d->positions, rope_attrs(d));
+}
+
+rn_value rn_build_attend(rn_text_builder *d, rn_value x) {
+    const rn_llama_config *c = d->c;
+    rn_value q = turned(d, x, RN_TEXT_Q, RN_TEXT_Q_NORM, c->heads);
+    rn_value k = turned(d, x, RN_TEXT_K, RN_TEXT_K_NORM, c->kv_heads);
+    rn_value v = rn_build_project(d, x, RN_TEXT_V, c->qkv_bias);
+    rn_value y = rn_build_attention(d, q, k, rn_build_split(d, v, c->kv_heads));
+    return rn_build_project(d, y, RN_TEXT_O, c->output_bias);
+}
+
+rn_value rn_build_gated(rn_text_builder *d, rn_value x) {
+    bool bias = d->c->ffn_bias;
+    rn_value gate = rn_build_project(d, x, RN_TEXT_GATE, bias);
+    rn_value up = rn_build_project(d, x, RN_TEXT_UP, bias);
+    return rn_build_project(d, rn_op_gated(d->g, gate, up, d->c->activation), RN_TEXT_DOWN, bias);
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+// 0, 1, 2, ... for each sequence.
+static rn_status count_positions(rn_text_builder *d) {
+    size_t count = d->rows;
+    void *block = NULL;
+    RN_TRY(rn_alloc(RN_HOST_OTHER, count * sizeof(int32_t), &block));
+    int32_t *positions = block; // (batch, tokens)
+    for (size_t i = 0; i < count; i++)
+        positions[i] = (int32_t)(i % d->c->tokens);
+    d->positions = rn_graph_constant(d->g, "positions", RN_DTYPE_I32,
+                                     RN_SHAPE(d->batch, d->c->tokens), positions);
+    rn_free(RN_HOST_OTHER, block, count * sizeof(int32_t));
+    return RN_OK;
+}
+
+static rn_status inputs(rn_text_builder *d, rn_value *out_tokens, rn_value *out_last) {
+    const rn_llama_config *c = d->c;
+    rn_graph *g = d->g;
+    if (d->batch) {
+        rn_shape shape = RN_SHAPE(d->batch, c->tokens);
+        *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, shape);
+        *out_last = rn_graph_input(g, "targets", RN_DTYPE_I32, shape);
+        return count_positions(d);
+    }
+    rn_shape pages = RN_SHAPE(c->sequences, pages_of_context(c));
+    *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    *out_last = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(c->logit_rows));
+    d->sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    d->page_table = rn_graph_input(g, "page_table", RN_DTYPE_I32, pages);
+    return RN_OK;
+}
+
+// The rows of tokens, as the first layer reads them.
+static rn_value embed(rn_text_builder *d, rn_value tokens) {
+    rn_graph *g = d->g;
+    d->embedding = matrix(d, RN_TEXT_EMBEDDING);
+    rn_value x = rn_op_embedding(g, d->embedding, tokens);
+    if (d->c->embedding_scale != 0) x = rn_op_scale(g, x, d->c->embedding_scale, 0);
+    if (d->c->positions)
+        x = rn_op_add(g, x, rn_op_embedding(g, matrix(d, RN_TEXT_POSITIONS), d->positions));
+    return d->batch ? rn_op_reshape(g, x, RN_SHAPE(d->rows, d->c->dim)) : x;
+}
+
+static rn_value layer(rn_text_builder *d, rn_value x, uint32_t number) {
+    char block[32];
+    snprintf(block, sizeof block, "layer %u", number);
+    rn_graph_block(d->g, block);
+    d->layer = number;
+    return d->architecture->layer(d, x);
+}
+
+static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
+    const rn_llama_config *c = config;
+    rn_text_builder d = {.g = g,
+                         .c = c,
+                         .architecture = rn_text_architecture_of(c),
+                         .batch = batch,
+                         .rows = batch ? (uint64_t)batch * c->tokens : RN_ROWS,
+                         .head_dim = c->head_dim ? c->head_dim : c->dim / c->heads};
+    rn_value tokens = RN_NO_VALUE, last = RN_NO_VALUE; // last: targets, or which rows are wanted
+    RN_TRY(inputs(&d, &tokens, &last));
+    rn_graph_block(g, "embedding");
+    rn_value x = embed(&d, tokens);
+    for (uint32_t i = 0; i < c->layers; i++)
+        x = layer(&d, x, i);
+    rn_graph_block(g, "head");
+    if (!batch) x = rn_op_embedding(g, x, last);
+    x = rn_build_norm(&d, x, RN_TEXT_NORM);
+    out->logits = rn_build_project(&d, x, RN_TEXT_HEAD, false);
+    if (batch)
+        out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
+    else
+        rn_graph_output(g, out->logits, "logits");
+    return RN_OK;
+}
+
+static rn_status check_heads(const rn_llama_config *c) {
+    if (c->layers == 0 || c->heads == 0 || c->kv_heads == 0 || c->dim == 0)
+        return rn_fail(RN_INVALID, "llama: layers, heads and width must be at least 1");
+    if (c->head_dim == 0 && (c->dim % c->heads || c->dim / c->heads % 2))
+        return rn_fail(RN_INVALID, "llama: %u wide cannot be %u heads of an even width", c->dim,
+                       c->heads);
+    if (c->head_dim % 2)
+        return rn_fail(RN_INVALID, "llama: heads of %u cannot be turned in pairs", c->head_dim);
+    if (c->heads % c->kv_heads)
+        return rn_fail(RN_INVALID, "llama: %u kv heads do not divide %u heads", c->kv_heads,
+                       c->heads);
+    return RN_OK;
+}
+
+static rn_status check(const void *config, bool training) {
+    const rn_llama_config *c = config;
+    RN_TRY(check_heads(c));
+    uint32_t context = training ? c->tokens : c->context;
+    if (c->positions && context > c->positions)
+        return rn_hint(rn_fail(RN_INVALID,
+                               "a context of %u is longer than the model's %u positions", context,
+                               c->positions),
+                       "its positions are learned: it cannot be stretched");
+    if (!training && (c->page_tokens == 0 || c->context == 0))
+        return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
+    if (training && c->tokens == 0)
+        return rn_fail(RN_INVALID, "llama: training needs sequences of at least one token");
+    if (training && c->weight_dtype != RN_DTYPE_F32)
+        return rn_fail(RN_UNSUPPORTED, "llama: only f32 weights can be trained, not %s",
+                       rn_dtype_get(c->weight_dtype)->name);
+    return RN_OK;
+}
+
+rn_forward rn_llama_forward(const rn_llama_config *config) {
+    return (rn_forward){.write = write,
+                        .check = check,
+                        .config = config,
+                        .config_bytes = sizeof *config,
+                        .rows = config->rows,
+                        .fusions = config->fused ? RN_FUSE_ALL : 0};
+}
+
+rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
+    return rn_model_recipe(rn_llama_forward(config), out);
+}

@@ -1,0 +1,125 @@
+// decoder.h — what text architectures are made of: named weights, norms, products with adapters,
+// attention over pages or over whole sequences.
+//
+// An architecture is one file with one `const rn_text_architecture`, and a row in
+// architectures.c. It names its weights (rn_text_part), says how its files' settings become an
+// rn_llama_config, and writes one layer of plain ops from the functions below; embedding, head,
+// inputs and the recipe are decoder.c's for all of them.
+#ifndef RN_MODEL_TEXT_DECODER_H
+#define RN_MODEL_TEXT_DECODER_H
+
+#include "model/text/text_config.h"
+
+// The sizes that shapes of weights are made of.
+typedef enum rn_text_size {
+    RN_SIZE_NONE, // of a vector's second axis
+    RN_SIZE_DIM,
+    RN_SIZE_WIDE,   // all heads of q
+    RN_SIZE_NARROW, // all heads of k, or of v
+    RN_SIZE_QKV,    // q, k and v one after the other
+    RN_SIZE_FFN,
+    RN_SIZE_VOCAB,
+    RN_SIZE_HEAD_DIM,
+    RN_SIZE_POSITIONS // of a table of learned positions
+} rn_text_size;
+
+// Weights by what they are for. An architecture has some of them.
+typedef enum rn_text_part_id {
+    RN_TEXT_EMBEDDING,
+    RN_TEXT_POSITIONS,
+    RN_TEXT_NORM,
+    RN_TEXT_HEAD,
+    RN_TEXT_IN_LAYER, // from here on: once a layer
+    RN_TEXT_ATTENTION_NORM = RN_TEXT_IN_LAYER,
+    RN_TEXT_Q,
+    RN_TEXT_K,
+    RN_TEXT_V,
+    RN_TEXT_QKV,
+    RN_TEXT_O,
+    RN_TEXT_Q_NORM,
+    RN_TEXT_K_NORM,
+    RN_TEXT_POST_ATTENTION_NORM,
+    RN_TEXT_FFN_NORM,
+    RN_TEXT_GATE,
+    RN_TEXT_UP,
+    RN_TEXT_DOWN,
+    RN_TEXT_POST_FFN_NORM,
+    RN_TEXT_PARTS
+} rn_text_part_id;
+
+typedef struct rn_text_part {
+    const char *hugging_face, *gguf; // behind the layer's prefix, before ".weight" or ".bias"
+    rn_text_size out, in;            // (out, in); a vector (out)
+    bool transposed;                 // (in, out) in Hugging Face's files
+} rn_text_part;
+
+struct rn_text_architecture {
+    const char *name;               // general.architecture in GGUF; what is shown
+    const char *model_type;         // in config.json; NULL: the name
+    const char *layers[RN_NAMINGS]; // the layers' prefix: "model.layers", "blk"
+    const char *outer;         // a prefix of Hugging Face's names that some files lack, or NULL
+    const rn_text_part *parts; // (RN_TEXT_PARTS); without names: it has no such weight
+    bool layernorm;            // norms are layer norms with biases, not RMS norms
+    // Settings, after sizes and what all have in common was read. from_gguf may be NULL.
+    rn_status (*from_json)(const rn_fields *fields, rn_text_config *config);
+    rn_status (*from_gguf)(const rn_fields *fields, rn_text_config *config);
+    // Writes layer d->layer; x (rows, dim).
+    rn_value (*layer)(rn_text_builder *d, rn_value x);
+    // For the readers of settings that several have in common:
+    bool qkv_bias, qk_norm;    // always
+    bool window;               // config.json's sliding_window counts ...
+    bool window_switch;        // ... where use_sliding_window says so
+    rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
+};
+
+// A graph being written.
+struct rn_text_builder {
+    rn_graph *g;
+    const rn_llama_config *c;
+    const rn_text_architecture *architecture;
+    uint32_t batch; // 0: inference
+    uint64_t rows;  // RN_ROWS, or batch * tokens
+    uint64_t head_dim;
+    rn_value positions;            // (ROWS), or (batch, tokens)
+    rn_value sequence, page_table; // inference
+    rn_value embedding;            // the table
+    uint32_t layer;
+};
+
+// ---- for layers ---------------------------------------------------------------------------------
+
+uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size);
+// The norm `p` of x, over its last axis.
+rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p);
+// x wᵀ + bias, and what adapters add.
+rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias);
+// x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
+rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads);
+// Of q, k, v, split into heads and turned: (rows, heads * head_dim). In inference keys and values
+// go into the sequences' pages; a row sees those of its own sequence.
+rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v);
+// The attention of a Llama: q, k and v from x, [norms of q and k], rope, attention, o.
+rn_value rn_build_attend(rn_text_builder *d, rn_value x);
+// The feed-forward of a Llama: down (activation(gate x) * up x).
+rn_value rn_build_gated(rn_text_builder *d, rn_value x);
+
+// ---- for settings -------------------------------------------------------------------------------
+
+// config.json: sizes and flags of Llama's spelling; rope from an object ("rope_parameters",
+// "rope_scaling"); whether hidden_act is one of two spellings.
+RN_MUST_USE rn_status rn_text_json_sizes(const rn_fields *fields, rn_text_config *config);
+RN_MUST_USE rn_status rn_text_json_flags(const rn_fields *fields, rn_text_config *config);
+RN_MUST_USE rn_status rn_text_json_rope(const rn_fields *fields, const char *object,
+                                        rn_text_config *config);
+RN_MUST_USE rn_status rn_text_json_activation(const rn_fields *fields, const char *name,
+                                              const char *wanted, const char *or_wanted);
+
+// ---- for names ----------------------------------------------------------------------------------
+
+// "model.layers.7.mlp.up_proj.weight": `what` is "weight" or "bias"; `layer` counts in layers only.
+void rn_text_weight_name(const rn_llama_config *config, rn_text_part_id part, uint32_t layer,
+                         const char *what, char *out, size_t capacity);
+// What the architecture of a configuration is: Llama's where it names none.
+const rn_text_architecture *rn_text_architecture_of(const rn_llama_config *config);
+
+#endif
