@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Tiny text models with random weights, and the logits that Hugging Face's transformers computes for them.
 
-    scripts/reference/text_models.py     (needs torch, transformers, safetensors, gguf)
+    scripts/reference/text_models.py [NAME...]     (needs torch, transformers, safetensors, gguf)
 
-Writes tests/golden/text/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
+Writes, for all models or those that are named, tests/golden/text/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
 sides have the same), and, where llama.cpp has the architecture, model.gguf with the same weights. golden.safetensors holds
 "tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's windows).
 lora/ has adapters in PEFT's form, and golden.safetensors the logits of models whose weights they have been added to: one and
-two for `llama3` ("logits.one", "logits.both"), head for `qwen2` without its window ("logits.head"), whose head is tied.
+two for `llama3` ("logits.one", "logits.both"), conv for `gpt2` ("logits.conv"), head for `qwen2` without its window ("logits.head"), whose head is tied.
 """
 
 import copy
 import json
 import pathlib
 import shutil
+import sys
 
 import gguf
 import torch
@@ -38,8 +39,10 @@ MODELS = {
     "qwen2": transformers.Qwen2Config(**SMALL, rope_parameters=YARN, tie_word_embeddings=True,
                                       use_sliding_window=True, sliding_window=9, max_window_layers=1),
     "qwen3": transformers.Qwen3Config(**SMALL, head_dim=16, tie_word_embeddings=False),
+    "gpt2": transformers.GPT2Config(vocab_size=128, n_embd=32, n_layer=2, n_head=4, n_positions=64,
+                                    attn_implementation="eager"),
 }
-GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2"}
 
 
 def make_model(config):
@@ -50,7 +53,8 @@ def make_model(config):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             scale = 0.2 if p.dim() > 1 else 0.3
-            p.copy_(((1.0 if "norm" in name else 0.0) + scale * noise).half().float())
+            is_norm = "norm" in name or (".ln_" in name and name.endswith("weight"))
+            p.copy_(((1.0 if is_norm else 0.0) + scale * noise).half().float())
     return model
 
 
@@ -78,7 +82,18 @@ OUTER = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": 
          "lm_head.weight": "output.weight"}
 
 
-def gguf_name(name):
+GPT2_NAMES = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+              "ln_1": "attn_norm", "ln_2": "ffn_norm"}
+GPT2_OUTER = {"transformer.wte.weight": "token_embd.weight", "transformer.wpe.weight": "position_embd.weight",
+              "transformer.ln_f.weight": "output_norm.weight", "transformer.ln_f.bias": "output_norm.bias"}
+
+
+def gguf_name(name, architecture):
+    if architecture == "gpt2":
+        if name in GPT2_OUTER:
+            return GPT2_OUTER[name]
+        _, _, layer, *rest = name.split(".")
+        return f"blk.{layer}.{GPT2_NAMES['.'.join(rest[:-1])]}.{rest[-1]}"
     if name in OUTER:
         return OUTER[name]
     _, _, layer, *rest = name.split(".")
@@ -90,8 +105,16 @@ def permute(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
-def write_gguf(path, architecture, config, model):
-    writer = gguf.GGUFWriter(path, architecture)
+def write_gpt2_settings(writer, config):
+    writer.add_block_count(config.n_layer)
+    writer.add_context_length(config.n_positions)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_feed_forward_length(4 * config.n_embd)
+    writer.add_head_count(config.n_head)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+
+
+def write_settings(writer, architecture, config, model):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -114,13 +137,23 @@ def write_gguf(path, architecture, config, model):
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if getattr(config, "sliding_window", None) and architecture == "llama":
         writer.add_sliding_window(config.sliding_window)
+
+
+def write_gguf(path, architecture, config, model):
+    writer = gguf.GGUFWriter(path, architecture)
+    if architecture == "gpt2":
+        write_gpt2_settings(writer, config)
+    else:
+        write_settings(writer, architecture, config, model)
     for name, p in model.named_parameters():
         w = p.detach()
+        if architecture == "gpt2" and w.dim() > 1 and ".h." in name:
+            w = w.T  # Conv1D holds (in, out)
         if architecture == "llama" and ".q_proj" in name:
             w = permute(w, config.num_attention_heads)
         if architecture == "llama" and ".k_proj" in name:
             w = permute(w, config.num_key_value_heads)
-        writer.add_tensor(gguf_name(name), (w.half() if w.dim() > 1 else w).contiguous().numpy())
+        writer.add_tensor(gguf_name(name, architecture), (w.half() if w.dim() > 1 else w).contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -132,6 +165,7 @@ def write_gguf(path, architecture, config, model):
 ADAPTERS = {
     "one": dict(r=4, lora_alpha=8.0, use_rslora=False, modules=["self_attn.q_proj", "self_attn.k_proj", "mlp.down_proj"]),
     "two": dict(r=2, lora_alpha=3.0, use_rslora=True, modules=["self_attn.q_proj", "self_attn.o_proj"]),
+    "conv": dict(r=3, lora_alpha=6.0, use_rslora=False, modules=["attn.c_attn", "mlp.c_proj"]),
     "head": dict(r=3, lora_alpha=6.0, use_rslora=False,
                  modules=["self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj", "lm_head"]),
 }
@@ -140,20 +174,22 @@ ADAPTERS = {
 def write_adapter(name, of, model):
     """Writes the adapter and adds it to the model's weights."""
     folder = FOLDER / "lora" / name
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(len(of["modules"]))
     tensors = {}
     scale = of["lora_alpha"] / (of["r"] ** 0.5 if of["use_rslora"] else of["r"])
     for module_name, module in list(model.named_modules()):
         if not module_name.endswith(tuple(of["modules"])):
             continue
-        out, into = module.weight.shape
+        transposed = isinstance(module, transformers.pytorch_utils.Conv1D)
+        out, into = module.weight.shape[::-1] if transposed else module.weight.shape
         a = (0.2 * torch.randn(of["r"], into, generator=generator)).half()
         b = (0.2 * torch.randn(out, of["r"], generator=generator)).half()
         tensors[f"base_model.model.{module_name}.lora_A.weight"] = a
         tensors[f"base_model.model.{module_name}.lora_B.weight"] = b
         with torch.no_grad():
-            module.weight += scale * (b.float() @ a.float())
+            delta = scale * (b.float() @ a.float())
+            module.weight += delta.T if transposed else delta
     save(tensors, folder / "adapter_model.safetensors")
     config = dict(peft_type="LORA", r=of["r"], lora_alpha=of["lora_alpha"], use_rslora=of["use_rslora"], bias="none",
                   target_modules=[m.split(".")[-1] for m in of["modules"]], alpha_pattern={}, rank_pattern={})
@@ -161,9 +197,12 @@ def write_adapter(name, of, model):
 
 
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    names = sys.argv[1:] or list(MODELS)
+    for name in names if sys.argv[1:] else [""]:
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
     tokens = torch.randint(0, SMALL["vocab_size"], (TOKENS,), generator=torch.Generator().manual_seed(3)).tolist()
-    for name, config in MODELS.items():
+    for name in names:
+        config = MODELS[name]
         model = make_model(config)
         golden = {"tokens": torch.tensor(tokens, dtype=torch.int32), "logits": run(model, tokens)}
         folder = FOLDER / name
@@ -171,6 +210,9 @@ def main():
         (folder / "generation_config.json").unlink(missing_ok=True)
         if name in GGUF:
             write_gguf(folder / "model.gguf", GGUF[name], config, model)
+        if name == "gpt2":
+            write_adapter("conv", ADAPTERS["conv"], model)
+            golden["logits.conv"] = run(model, tokens)
         if name == "qwen2":
             plain = make_model(copy_without_window(config))
             golden["logits.gguf"] = run(plain, tokens)

@@ -58,6 +58,12 @@ static void qwen3_with_norms_of_q_and_k(void **state) {
     check(TEXT "qwen3/model.gguf", TEXT "qwen3", "logits", NULL);
 }
 
+static void gpt2_with_learned_positions_and_transposed_weights(void **state) {
+    (void)state;
+    check(TEXT "gpt2", TEXT "gpt2", "logits", NULL);
+    check(TEXT "gpt2/model.gguf", TEXT "gpt2", "logits", NULL);
+}
+
 static void adapters_are_as_if_added_to_the_weights(void **state) {
     (void)state;
     const rn_adapter both[] = {{TEXT "lora/one", 1}, {TEXT "lora/two", 1}};
@@ -77,6 +83,15 @@ static void adapters_reach_a_tied_head(void **state) {
           &(rn_model_options){.adapters = head, .adapter_count = 1});
 }
 
+// Its weights are (in, out) in the first file.
+static void adapters_reach_transposed_weights(void **state) {
+    (void)state;
+    const rn_adapter conv[] = {{TEXT "lora/conv", 1}};
+    rn_model_options options = {.adapters = conv, .adapter_count = 1};
+    check(TEXT "gpt2", TEXT "gpt2", "logits.conv", &options);
+    check(TEXT "gpt2/model.gguf", TEXT "gpt2", "logits.conv", &options);
+}
+
 static void an_adapter_at_scale_0_changes_nothing(void **state) {
     (void)state;
     const rn_adapter none[] = {{TEXT "lora/one", 0}};
@@ -84,29 +99,34 @@ static void an_adapter_at_scale_0_changes_nothing(void **state) {
           &(rn_model_options){.adapters = none, .adapter_count = 1});
 }
 
-// From the roomiest to the smallest budget that works, weights from files and from memory.
-static void every_budget_gives_the_same_bits(void **state) {
-    (void)state;
+static void check_budgets(const char *path, const rn_model_options *options) {
     static float roomy[COUNT * VOCAB], tight[COUNT * VOCAB];
-    const rn_adapter one[] = {{TEXT "lora/one", 1}};
-    rn_model_options options = {.adapters = one, .adapter_count = 1};
     rn_text_options text = {.context = 64, .page_tokens = 8, .rows = 16};
     int32_t tokens[COUNT];
     for (int i = 0; i < COUNT; i++)
         tokens[i] = (i * 29 + 3) % VOCAB;
-    text_run *run = text_run_open(TEXT "llama3", &options, &text);
+    text_run *run = text_run_open(path, options, &text);
     uint64_t most = rn_plan_get_summary(run->plan)->planned_bytes;
     uint64_t least = rn_plan_get_summary(run->plan)->smallest_bytes;
     text_run_logits(run, tokens, COUNT, roomy);
     text_run_close(run);
     assert_true(least < most);
     for (int i = 0; i < 4; i++) {
-        run = text_run_open_within(TEXT "llama3", &options, &text, most - (most - least) * i / 3);
+        run = text_run_open_within(path, options, &text, most - (most - least) * i / 3);
         text_run_logits(run, tokens, COUNT, tight);
         assert_true(i < 3 || rn_plan_get_summary(run->plan)->streamed_bytes > 0);
         text_run_close(run);
         assert_memory_equal(roomy, tight, sizeof roomy);
     }
+}
+
+// From the roomiest to the smallest budget that works, weights from files and from memory.
+static void every_budget_gives_the_same_bits(void **state) {
+    (void)state;
+    const rn_adapter one[] = {{TEXT "lora/one", 1}};
+    check_budgets(TEXT "llama3", &(rn_model_options){.adapters = one, .adapter_count = 1});
+    check_budgets(TEXT "gpt2", NULL);
+    check_budgets(TEXT "gpt2/model.gguf", NULL);
 }
 
 int main(void) {
@@ -116,8 +136,10 @@ int main(void) {
         cmocka_unit_test(mistral_with_a_window),
         cmocka_unit_test(qwen2_with_yarn_and_a_window_in_its_last_layer),
         cmocka_unit_test(qwen3_with_norms_of_q_and_k),
+        cmocka_unit_test(gpt2_with_learned_positions_and_transposed_weights),
         cmocka_unit_test(adapters_are_as_if_added_to_the_weights),
         cmocka_unit_test(adapters_reach_a_tied_head),
+        cmocka_unit_test(adapters_reach_transposed_weights),
         cmocka_unit_test(an_adapter_at_scale_0_changes_nothing),
         cmocka_unit_test(every_budget_gives_the_same_bits),
     };

@@ -117,13 +117,11 @@ static rn_status take_weight(inventory *v, const rn_value_info *weight) {
 // What files have beside weights: tables that are computed here, and what other programs need to
 // read the quantised forms.
 static bool is_harmless(const inventory *v, rn_str name) {
-    static const char *const patterns[] = {"*.rotary_emb.*",
-                                           "rope_freqs.weight",
-                                           "*.attn_rot_embd",
-                                           "*.quant_map",
-                                           "*.quant_state.bitsandbytes__nf4",
-                                           "*.input_scale",
-                                           "*.output_scale"};
+    static const char *const patterns[] = {
+        "*.rotary_emb.*",     "rope_freqs.weight", "*.attn_rot_embd",
+        "*.attn.bias", // GPT-2's causal mask
+        "*.attn.masked_bias", "*.quant_map",       "*.quant_state.bitsandbytes__nf4",
+        "*.input_scale",      "*.output_scale"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (rn_str_matches(name, rn_str_from(patterns[i]))) return true;
     return v->info->tied_head && rn_str_equal(name, RN_STR("lm_head.weight"));

@@ -15,6 +15,8 @@ typedef struct alteration {
     const char *drop;           // without this tensor
     const char *rename, *as;    // one tensor under another name
     const char *flatten;        // this one as a vector
+    const char *strip;          // names without this beginning
+    const char *copy, *copy_as; // this one a second time
     const char *only, *and_not; // just the tensors that match; without those that match
     const char *metadata_key;   // GGUF: this one is ...
     rn_metadata metadata;       // ... that
@@ -41,6 +43,14 @@ static inline size_t list_tensors(const rn_checkpoint *c, const alteration *a, r
         assert_true(count < MOST_ITEMS);
         out[count] = (rn_write_tensor){t->name, t->dtype, t->rank, t->dims, false};
         if (is_named(t, a->rename)) out[count].name = rn_str_from(a->as);
+        if (a->strip && rn_str_starts(t->name, rn_str_from(a->strip)))
+            out[count].name =
+                (rn_str){t->name.data + strlen(a->strip), t->name.bytes - strlen(a->strip)};
+        if (is_named(t, a->copy)) {
+            out[count + 1] = out[count];
+            out[count].name = rn_str_from(a->copy_as);
+            sources[count++] = t;
+        }
         if (is_named(t, a->flatten)) {
             out[count].rank = 1;
             out[count].dims = &t->elements;

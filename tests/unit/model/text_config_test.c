@@ -81,6 +81,22 @@ static void windows_are_where_the_model_has_them(void **state) {
     assert_story("layer 1");
 }
 
+#define GPT2 "\"n_layer\": 3, \"n_embd\": 48, \"n_head\": 6, \"n_positions\": 128"
+
+static void gpt2_has_settings_of_its_own(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gpt2", GPT2 ", \"n_inner\": null", &c));
+    assert_string_equal(c.architecture, "gpt2");
+    assert_true(c.llama.layers == 3 && c.llama.dim == 48 && c.llama.head_dim == 8);
+    assert_true(c.llama.ffn == 4 * 48 && c.context == 128 && c.llama.positions == 128);
+    assert_true(c.llama.tied && c.llama.kv_heads == 6 && c.llama.norm_eps == 1e-5f);
+    assert_ok(read_config("gpt2", GPT2 ", \"n_inner\": 100, \"tie_word_embeddings\": false", &c));
+    assert_true(c.llama.ffn == 100 && !c.llama.tied);
+    assert_fails(RN_CORRUPT, read_config("gpt2", "", &c));
+    assert_story("n_layer");
+}
+
 static void rope_is_read_in_both_spellings(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -130,7 +146,7 @@ static void what_is_not_built_is_named(void **state) {
     static const struct {
         const char *type, *more, *part;
     } cases[] = {
-        {"gpt2", "", "'gpt2'"},
+        {"gpt_neox", "", "'gpt_neox'"},
         {"mixtral", "", "'mixtral'"},
         {"llama", "\"hidden_act\": \"gelu\"", "'gelu'"},
         {"llama", "\"num_local_experts\": 8", "num_local_experts"},
@@ -138,6 +154,9 @@ static void what_is_not_built_is_named(void **state) {
         {"llama", "\"rope_scaling\": {\"type\": \"longrope\"}", "'longrope'"},
         {"llama", "\"rope_scaling\": {\"type\": \"yarn\", \"truncate\": false}", "truncation"},
         {"llama", "\"rope_parameters\": {\"full_attention\": {}}", "layer to layer"},
+        {"gpt2", "\"activation_function\": \"relu\"", "'relu'"},
+        {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
+        {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
         {"llama", "\"quantization_config\": {\"quant_method\": \"gptq\"}", "'gptq'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -235,6 +254,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_said_has_defaults),
         cmocka_unit_test(architectures_differ_in_biases_and_norms),
         cmocka_unit_test(windows_are_where_the_model_has_them),
+        cmocka_unit_test(gpt2_has_settings_of_its_own),
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(what_is_not_built_is_named),

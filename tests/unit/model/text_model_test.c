@@ -405,6 +405,31 @@ static void shards_and_other_file_names_are_the_same_model(void **state) {
     assert_memory_equal(whole, other, sizeof whole);
 }
 
+// As GPT-2 was first published: without the outer module's name, and with its causal mask.
+static void gpt2_files_may_lack_the_outer_name(void **state) {
+    (void)state;
+    static float whole[COUNT * VOCAB], bare[COUNT * VOCAB];
+    compute(TEXT "gpt2", whole, false);
+    copy_file(TEXT "gpt2/config.json", test_own_path("config.json"));
+    alter(TEXT "gpt2/model.safetensors", test_own_path("model.safetensors"),
+          &(alteration){.strip = "transformer.",
+                        .copy = "transformer.wpe.weight",
+                        .copy_as = "h.0.attn.bias"});
+    compute(test_own_folder, bare, false);
+    assert_memory_equal(whole, bare, sizeof whole);
+}
+
+static void learned_positions_cannot_be_stretched(void **state) {
+    (void)state;
+    rn_model *model;
+    rn_recipe recipe;
+    assert_ok(rn_model_open(TEXT "gpt2", &quiet, &model));
+    assert_fails(RN_INVALID,
+                 rn_model_make_recipe(model, &(rn_text_options){.context = 65}, &recipe));
+    assert_story("64 positions");
+    rn_model_close(model);
+}
+
 // |a - b| / |a|, 2-norms.
 static double share_of_error(const float *a, const float *b, size_t count) {
     double error = 0, size = 0;
@@ -608,6 +633,8 @@ int main(void) {
         cmocka_unit_test_setup(the_scaling_of_rope_is_read_from_metadata, test_make_folder),
         cmocka_unit_test_setup(truncated_files_are_refused, test_make_folder),
         cmocka_unit_test_setup(shards_and_other_file_names_are_the_same_model, test_make_folder),
+        cmocka_unit_test_setup(gpt2_files_may_lack_the_outer_name, test_make_folder),
+        cmocka_unit_test(learned_positions_cannot_be_stretched),
         cmocka_unit_test_setup(quantised_safetensors_are_read, test_make_folder),
         cmocka_unit_test_setup(dynamic_rope_depends_on_the_context, test_make_folder),
         cmocka_unit_test_setup(the_chat_template_is_found_in_every_place, test_make_folder),
