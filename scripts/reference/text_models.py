@@ -5,7 +5,8 @@
 
 Writes, for all models or those that are named, tests/golden/text/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
 sides have the same), and, where llama.cpp has the architecture, model.gguf with the same weights. golden.safetensors holds
-"tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's windows).
+"tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's windows, Gemma 3's
+scale of scores).
 lora/ has adapters in PEFT's form, and golden.safetensors the logits of models whose weights they have been added to: one and
 two for `llama3` ("logits.one", "logits.both"), conv for `gpt2` ("logits.conv"), head for `qwen2` without its window ("logits.head"), whose head is tied.
 """
@@ -41,8 +42,15 @@ MODELS = {
     "qwen3": transformers.Qwen3Config(**SMALL, head_dim=16, tie_word_embeddings=False),
     "gpt2": transformers.GPT2Config(vocab_size=128, n_embd=32, n_layer=2, n_head=4, n_positions=64,
                                     attn_implementation="eager"),
+    # The third of three layers sees all; the scale of scores is not 1 / sqrt(head_dim).
+    "gemma3": transformers.Gemma3TextConfig(**{**SMALL, "num_hidden_layers": 4, "num_key_value_heads": 1}, head_dim=16,
+                                            query_pre_attn_scalar=24, sliding_window=9,
+                                            layer_types=["sliding_attention", "sliding_attention", "full_attention",
+                                                         "sliding_attention"], rope_parameters={
+                                                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
 }
-GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2"}
+GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3"}
 
 
 def make_model(config):
@@ -54,7 +62,8 @@ def make_model(config):
             noise = torch.randn(p.shape, generator=generator)
             scale = 0.2 if p.dim() > 1 else 0.3
             is_norm = "norm" in name or (".ln_" in name and name.endswith("weight"))
-            p.copy_(((1.0 if is_norm else 0.0) + scale * noise).half().float())
+            # Gemma's norms multiply by 1 + w.
+            p.copy_(((1.0 if is_norm and config.model_type != "gemma3_text" else 0.0) + scale * noise).half().float())
     return model
 
 
@@ -86,6 +95,8 @@ GPT2_NAMES = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc
               "ln_1": "attn_norm", "ln_2": "ffn_norm"}
 GPT2_OUTER = {"transformer.wte.weight": "token_embd.weight", "transformer.wpe.weight": "position_embd.weight",
               "transformer.ln_f.weight": "output_norm.weight", "transformer.ln_f.bias": "output_norm.bias"}
+GEMMA_NAMES = {**NAMES, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}
 
 
 def gguf_name(name, architecture):
@@ -97,7 +108,8 @@ def gguf_name(name, architecture):
     if name in OUTER:
         return OUTER[name]
     _, _, layer, *rest = name.split(".")
-    return f"blk.{layer}.{NAMES['.'.join(rest[:-1])]}.{rest[-1]}"
+    names = GEMMA_NAMES if architecture == "gemma3" else NAMES
+    return f"blk.{layer}.{names['.'.join(rest[:-1])]}.{rest[-1]}"
 
 
 def permute(w, heads):
@@ -123,11 +135,17 @@ def write_settings(writer, architecture, config, model):
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_freq_base(1e6 if architecture == "gemma3" else 10000.0)
     writer.add_rope_dimension_count(head_dim)
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     rope = config.rope_parameters
+    if architecture == "gemma3":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["full_attention"]["factor"])
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_uint32("gemma3.attention.sliding_window_pattern", 3)
+        return
     if rope["rope_type"] == "llama3":
         plain = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
         writer.add_tensor("rope_freqs.weight", (plain / model.model.rotary_emb.inv_freq.double()).float().numpy())
@@ -149,6 +167,8 @@ def write_gguf(path, architecture, config, model):
         w = p.detach()
         if architecture == "gpt2" and w.dim() > 1 and ".h." in name:
             w = w.T  # Conv1D holds (in, out)
+        if architecture == "gemma3" and "norm" in name:
+            w = w + 1
         if architecture == "llama" and ".q_proj" in name:
             w = permute(w, config.num_attention_heads)
         if architecture == "llama" and ".k_proj" in name:
@@ -210,6 +230,8 @@ def main():
         (folder / "generation_config.json").unlink(missing_ok=True)
         if name in GGUF:
             write_gguf(folder / "model.gguf", GGUF[name], config, model)
+        if name == "gemma3":  # GGUF files do not say the scale of scores
+            golden["logits.gguf"] = run(make_model(type(config)(**{**config.to_dict(), "query_pre_attn_scalar": 16})), tokens)
         if name == "gpt2":
             write_adapter("conv", ADAPTERS["conv"], model)
             golden["logits.conv"] = run(model, tokens)

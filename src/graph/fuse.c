@@ -64,11 +64,15 @@ static uint32_t maker_of(const fuser *f, rn_value value, rn_op op) {
     return producer != RN_NO_NODE && node_of(f, producer)->op == op ? producer : RN_NO_NODE;
 }
 
-// Not made in the run, or the cast of such a value; what is left out is fine, too.
+// Not made of anything that the run brings: a given value, or casts and scalings of one. What is
+// left out is fine, too.
 static bool is_given(const fuser *f, rn_value value) {
-    if (value == RN_NO_VALUE || info_of(f, value)->producer == RN_NO_NODE) return true;
-    uint32_t cast = maker_of(f, value, RN_OP_CAST);
-    return cast != RN_NO_NODE && info_of(f, node_of(f, cast)->inputs[0])->producer == RN_NO_NODE;
+    while (value != RN_NO_VALUE && info_of(f, value)->producer != RN_NO_NODE) {
+        const rn_node *n = node_of(f, info_of(f, value)->producer);
+        if (n->input_count != 1 || !rn_op_is(n->op, RN_TRAIT_ELEMENTWISE)) return false;
+        value = n->inputs[0];
+    }
+    return value == RN_NO_VALUE || info_of(f, value)->role != RN_ROLE_INPUT;
 }
 
 // Whether nobody but its one reader, in the same block, would miss the value. *out_reader is that.
@@ -97,7 +101,8 @@ static bool is_product(const fuser *f, uint32_t number, rn_value x) {
     const rn_matmul_attrs *a = n->attrs;
     return n->op == RN_OP_MATMUL && f->group_of[number] == NO_GROUP && n->inputs[0] == x &&
            is_rows(f, x) && is_rows(f, n->inputs[1]) && !a->transpose_x && !a->transpose_w &&
-           is_given(f, n->inputs[1]) && is_given(f, n->inputs[2]) && !is_half(f, n);
+           info_of(f, n->inputs[1])->producer == RN_NO_NODE && is_given(f, n->inputs[2]) &&
+           !is_half(f, n);
 }
 
 // The add that puts the product onto a residual of the same shape, or RN_NO_NODE.

@@ -15,9 +15,9 @@
 //     rope q, rope k ─▶ kv_append ─▶ paged_attention         attend
 //
 // A pattern is left alone where a value between its nodes is an output or has another reader, where
-// its nodes are in different blocks, where a weight, bias or norm is made in the run (a cast of a
-// given one is fine), and where a product reads another product's result at once or is read by one:
-// those are the two halves of an adapter, which stays a chain of plain ops.
+// its nodes are in different blocks, where a weight is made in the run, or a bias or norm (casts
+// and scalings of given ones are fine), and where a product reads another product's result at once
+// or is read by one: those are the two halves of an adapter, which stays a chain of plain ops.
 #ifndef RN_GRAPH_FUSE_H
 #define RN_GRAPH_FUSE_H
 

@@ -64,6 +64,12 @@ static void gpt2_with_learned_positions_and_transposed_weights(void **state) {
     check(TEXT "gpt2/model.gguf", TEXT "gpt2", "logits", NULL);
 }
 
+static void gemma3_with_windows_in_two_of_three_layers(void **state) {
+    (void)state;
+    check(TEXT "gemma3", TEXT "gemma3", "logits", NULL);
+    check(TEXT "gemma3/model.gguf", TEXT "gemma3", "logits.gguf", NULL);
+}
+
 static void adapters_are_as_if_added_to_the_weights(void **state) {
     (void)state;
     const rn_adapter both[] = {{TEXT "lora/one", 1}, {TEXT "lora/two", 1}};
@@ -127,6 +133,8 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "llama3", &(rn_model_options){.adapters = one, .adapter_count = 1});
     check_budgets(TEXT "gpt2", NULL);
     check_budgets(TEXT "gpt2/model.gguf", NULL);
+    check_budgets(TEXT "gemma3", NULL);
+    check_budgets(TEXT "gemma3/model.gguf", NULL);
 }
 
 int main(void) {
@@ -137,6 +145,7 @@ int main(void) {
         cmocka_unit_test(qwen2_with_yarn_and_a_window_in_its_last_layer),
         cmocka_unit_test(qwen3_with_norms_of_q_and_k),
         cmocka_unit_test(gpt2_with_learned_positions_and_transposed_weights),
+        cmocka_unit_test(gemma3_with_windows_in_two_of_three_layers),
         cmocka_unit_test(adapters_are_as_if_added_to_the_weights),
         cmocka_unit_test(adapters_reach_a_tied_head),
         cmocka_unit_test(adapters_reach_transposed_weights),

@@ -2,7 +2,7 @@
 // an rn_text_architecture (decoder.h) and its row here.
 #include "model/text/decoder.h"
 
-#define ARCHITECTURES(row) row(llama) row(mistral) row(qwen2) row(qwen3) row(gpt2)
+#define ARCHITECTURES(row) row(llama) row(mistral) row(qwen2) row(qwen3) row(gpt2) row(gemma3)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,
@@ -21,7 +21,8 @@ rn_status rn_text_architecture_find(rn_str name, rn_naming naming,
     }
     return rn_hint(
         rn_fail(RN_UNSUPPORTED, "the architecture '%.*s' is not known", RN_STR_ARG(name)),
-        "known are llama (also TinyLlama, SmolLM), mistral, qwen2 (also 2.5), qwen3 and gpt2");
+        "known are llama (also TinyLlama, SmolLM), mistral, qwen2 (also 2.5), qwen3, gpt2 and "
+        "gemma3 (its text)");
 }
 
 const rn_text_architecture *rn_text_architecture_of(const rn_llama_config *config) {

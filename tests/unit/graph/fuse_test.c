@@ -11,19 +11,21 @@ enum { DIM = 32, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8, FFN = 48, ROWS = 3, PAGE
 // What stands in the way of a pattern.
 typedef enum obstacle {
     NOTHING,
-    NORM_IS_READ,      // by an op that is no product
-    NORM_IS_OUTPUT,    //
-    Q_HAS_ADAPTER,     // q + up (down x)
-    GATE_HAS_ADAPTER,  // gate, up and the adapter's half are three products of one norm
-    O_HAS_ADAPTER,     // x + (o + up (down y))
-    O_IS_OUTPUT,       //
-    GATE_IS_READ,      //
-    ROPES_DIFFER,      // q and k
-    Q_IS_READ,         // the turned q
-    PAGES_ARE_READ,    // the updated state
-    OTHER_BLOCK,       // the residual's add
-    MADE_WEIGHT,       // o's weight is made in the run
-    RESIDUAL_IS_SECOND // o + x, not x + o
+    NORM_IS_READ,       // by an op that is no product
+    NORM_IS_OUTPUT,     //
+    Q_HAS_ADAPTER,      // q + up (down x)
+    GATE_HAS_ADAPTER,   // gate, up and the adapter's half are three products of one norm
+    O_HAS_ADAPTER,      // x + (o + up (down y))
+    O_IS_OUTPUT,        //
+    GATE_IS_READ,       //
+    ROPES_DIFFER,       // q and k
+    Q_IS_READ,          // the turned q
+    PAGES_ARE_READ,     // the updated state
+    OTHER_BLOCK,        // the residual's add
+    MADE_WEIGHT,        // o's weight is made in the run
+    RESIDUAL_IS_SECOND, // o + x, not x + o
+    NORM_IS_SCALED,     // 1 + its weight, which is no obstacle
+    NORM_IS_MADE        // of an input
 } obstacle;
 
 typedef struct layer {
@@ -112,7 +114,11 @@ static rn_graph *build(obstacle what, bool bias) {
     l.page_table = rn_graph_input(l.g, "page_table", RN_DTYPE_I32, RN_SHAPE(1, PAGES));
     rn_graph_input(l.g, "nobody reads it", RN_DTYPE_F32, RN_SHAPE(1));
     rn_graph_block(l.g, "layer 0");
-    rn_value normed = rn_op_rmsnorm(l.g, x, vector(&l, "norm", DIM), 1e-5f);
+    rn_value norm = vector(&l, "norm", DIM);
+    if (what == NORM_IS_SCALED) norm = rn_op_scale(l.g, norm, 1, 1);
+    if (what == NORM_IS_MADE)
+        norm = rn_op_add(l.g, norm, rn_graph_input(l.g, "more", RN_DTYPE_F32, RN_SHAPE(DIM)));
+    rn_value normed = rn_op_rmsnorm(l.g, x, norm, 1e-5f);
     watch(&l, NORM_IS_READ, normed, "watched");
     if (what == NORM_IS_OUTPUT) rn_graph_output(l.g, normed, "watched");
     x = onto(&l, x, attend(&l, normed));
@@ -244,6 +250,8 @@ static void what_means_something_else_is_not_fused(void **state) {
     check(OTHER_BLOCK, true, RN_FUSE_ALL, (counts){1, 1, 2, 1});
     check(MADE_WEIGHT, true, RN_FUSE_ALL, (counts){1, 1, 2, 1});
     check(RESIDUAL_IS_SECOND, true, RN_FUSE_ALL, (counts){1, 1, 2, 1});
+    check(NORM_IS_MADE, true, RN_FUSE_ALL, (counts){0, 1, 3, 1});
+    check(NORM_IS_SCALED, true, RN_FUSE_ALL, (counts){1, 1, 3, 1});
 }
 
 // ---- the rest of the graph ----------------------------------------------------------------------

@@ -71,6 +71,8 @@ static void every_kind_of_model_gives_the_same_logits(void **state) {
         TEXT "qwen3/model.gguf",
         TEXT "gpt2", // transposed weights, layer norms
         TEXT "gpt2/model.gguf",
+        TEXT "gemma3", // norms behind products, two ropes
+        TEXT "gemma3/model.gguf",
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         check(models[i], NULL, short_text);

@@ -97,6 +97,35 @@ static void gpt2_has_settings_of_its_own(void **state) {
     assert_story("n_layer");
 }
 
+// The first spelling is transformers 4's.
+static void gemma3_has_two_ropes_and_a_period_of_windows(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gemma3_text",
+                          "\"sliding_window\": 512, \"rope_theta\": 1000000, \"head_dim\": 256, "
+                          "\"rope_local_base_freq\": 20000, \"query_pre_attn_scalar\": 100, "
+                          "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}",
+                          &c));
+    assert_string_equal(c.architecture, "gemma3");
+    assert_true(c.llama.window == 512 && c.llama.window_period == 6 && c.llama.tied);
+    assert_true(c.llama.rope.base == 1e6f && c.llama.rope.scaling == RN_ROPE_LINEAR);
+    assert_true(c.llama.local_rope.base == 20000 && c.llama.local_rope.scaling == RN_ROPE_UNSCALED);
+    assert_true(c.llama.embedding_scale == 8 && c.llama.attention_scale == 0.1f);
+    assert_true(c.llama.norm_offset == 1 && c.llama.qk_norm);
+    assert_int_equal(c.llama.activation, RN_ACTIVATION_GELU_TANH);
+    assert_ok(read_config(
+        "gemma3_text",
+        TYPES("sliding", "full", "sliding",
+              "full") ", \"rope_parameters\": "
+                      "{\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 500}, "
+                      "\"sliding_attention\": {\"rope_theta\": 600}}",
+        &c));
+    assert_true(c.llama.window_period == 2 && c.llama.rope.base == 500 &&
+                c.llama.local_rope.base == 600 && c.llama.attention_scale == 0);
+    assert_ok(read_config("gemma3_text", TYPES("sliding", "sliding", "sliding", "sliding"), &c));
+    assert_int_equal(c.llama.window_period, 0);
+}
+
 static void rope_is_read_in_both_spellings(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -157,6 +186,10 @@ static void what_is_not_built_is_named(void **state) {
         {"gpt2", "\"activation_function\": \"relu\"", "'relu'"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
         {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
+        {"gemma3", "", "'gemma3'"}, // with images
+        {"gemma3_text", "\"final_logit_softcapping\": 30", "final_logit_softcapping"},
+        {"gemma3_text", "\"use_bidirectional_attention\": true", "what comes later"},
+        {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
         {"llama", "\"quantization_config\": {\"quant_method\": \"gptq\"}", "'gptq'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -255,6 +288,7 @@ int main(void) {
         cmocka_unit_test(architectures_differ_in_biases_and_norms),
         cmocka_unit_test(windows_are_where_the_model_has_them),
         cmocka_unit_test(gpt2_has_settings_of_its_own),
+        cmocka_unit_test(gemma3_has_two_ropes_and_a_period_of_windows),
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(what_is_not_built_is_named),

@@ -1,0 +1,149 @@
+// gemma3.c — Gemma 3's text decoder: a Llama whose branches are normed again before they are added,
+// with embeddings times sqrt(dim), norms of q and k, gelu in its gate, a tied head, and windows in
+// all layers but every sixth, each kind with a rope of its own. One layer:
+//
+//     x ─ norm ─ attention ─ norm ─ + ─ norm ─ gate, up ─ down ─ norm ─ + ─▶
+//
+// Norms multiply by 1 + w; GGUF files hold 1 + w, Hugging Face's hold w. The embeddings' scale is
+// in f32, as in llama.cpp; transformers rounds it to the type that it computes in.
+#include "model/text/decoder.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { PERIOD = 6, LAYERS_OF_27B = 62 };
+
+static const rn_text_part parts[RN_TEXT_PARTS] = {
+    [RN_TEXT_EMBEDDING] = {"model.embed_tokens", "token_embd", RN_SIZE_VOCAB, RN_SIZE_DIM},
+    [RN_TEXT_NORM] = {"model.norm", "output_norm", RN_SIZE_DIM},
+    [RN_TEXT_HEAD] = {"lm_head", "output", RN_SIZE_VOCAB, RN_SIZE_DIM},
+    [RN_TEXT_ATTENTION_NORM] = {"input_layernorm", "attn_norm", RN_SIZE_DIM},
+    [RN_TEXT_Q] = {"self_attn.q_proj", "attn_q", RN_SIZE_WIDE, RN_SIZE_DIM},
+    [RN_TEXT_K] = {"self_attn.k_proj", "attn_k", RN_SIZE_NARROW, RN_SIZE_DIM},
+    [RN_TEXT_V] = {"self_attn.v_proj", "attn_v", RN_SIZE_NARROW, RN_SIZE_DIM},
+    [RN_TEXT_O] = {"self_attn.o_proj", "attn_output", RN_SIZE_DIM, RN_SIZE_WIDE},
+    [RN_TEXT_Q_NORM] = {"self_attn.q_norm", "attn_q_norm", RN_SIZE_HEAD_DIM},
+    [RN_TEXT_K_NORM] = {"self_attn.k_norm", "attn_k_norm", RN_SIZE_HEAD_DIM},
+    [RN_TEXT_POST_ATTENTION_NORM] = {"post_attention_layernorm", "post_attention_norm",
+                                     RN_SIZE_DIM},
+    [RN_TEXT_FFN_NORM] = {"pre_feedforward_layernorm", "ffn_norm", RN_SIZE_DIM},
+    [RN_TEXT_GATE] = {"mlp.gate_proj", "ffn_gate", RN_SIZE_FFN, RN_SIZE_DIM},
+    [RN_TEXT_UP] = {"mlp.up_proj", "ffn_up", RN_SIZE_FFN, RN_SIZE_DIM},
+    [RN_TEXT_DOWN] = {"mlp.down_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},
+    [RN_TEXT_POST_FFN_NORM] = {"post_feedforward_layernorm", "post_ffw_norm", RN_SIZE_DIM},
+};
+
+static rn_value layer(rn_text_builder *d, rn_value x) {
+    rn_value y = rn_build_attend(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM));
+    x = rn_op_add(d->g, x, rn_build_norm(d, y, RN_TEXT_POST_ATTENTION_NORM));
+    y = rn_build_gated(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
+    return rn_op_add(d->g, x, rn_build_norm(d, y, RN_TEXT_POST_FFN_NORM));
+}
+
+// ---- settings -----------------------------------------------------------------------------------
+
+// What both kinds of files leave unsaid.
+static void fill(rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    l->activation = RN_ACTIVATION_GELU_TANH;
+    l->embedding_scale = sqrtf((float)l->dim);
+    l->window_period = PERIOD;
+    l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
+}
+
+static rn_status refuse_cap(const rn_fields *f, const char *name) {
+    float cap = 0;
+    RN_TRY(rn_fields_number(f, name, &cap));
+    return cap == 0 ? RN_OK : rn_fail(RN_UNSUPPORTED, "%s: %s is not built", f->source, name);
+}
+
+// "sliding_attention" five times, then "full_attention", and so on: what the period says.
+static rn_status check_layer_types(const rn_fields *f, const rn_llama_config *l) {
+    for (uint32_t i = 0; rn_fields_find(f, "layer_types") && i < l->layers; i++) {
+        bool slides = l->window_period == 0 || (i + 1) % l->window_period != 0;
+        rn_str type = {0}, wanted = RN_STR("full_attention");
+        char field[32];
+        if (slides) wanted = RN_STR("sliding_attention");
+        snprintf(field, sizeof field, "layer_types.%u", i);
+        RN_TRY(rn_fields_need_text(f, field, &type));
+        if (!rn_str_equal(type, wanted))
+            return rn_fail(RN_UNSUPPORTED, "%s: layer %u is '%.*s' where one in %u sees all",
+                           f->source, i, RN_STR_ARG(type), l->window_period);
+    }
+    return RN_OK;
+}
+
+// The first layer that sees all is the period.
+static rn_status read_windows(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    RN_TRY(rn_fields_need_u32(f, "sliding_window", &l->window));
+    RN_TRY(rn_fields_u32(f, "sliding_window_pattern", &l->window_period));
+    for (uint32_t i = 0; rn_fields_find(f, "layer_types") && i < l->layers; i++) {
+        rn_str type = {0};
+        char field[32];
+        snprintf(field, sizeof field, "layer_types.%u", i);
+        RN_TRY(rn_fields_need_text(f, field, &type));
+        l->window_period = 0;
+        if (!rn_str_equal(type, RN_STR("full_attention"))) continue;
+        l->window_period = i + 1;
+        break;
+    }
+    return check_layer_types(f, l);
+}
+
+// transformers 5 has an object for each kind of layer; before that the full layers' rope has the
+// usual fields, and the others have a base.
+static rn_status read_ropes(const rn_fields *f, rn_text_config *c) {
+    bool by_kind = rn_fields_find(f, "rope_parameters.full_attention") != NULL;
+    RN_TRY(rn_text_json_rope(f, by_kind ? "rope_parameters.full_attention" : "rope_scaling", c));
+    fill(c);
+    RN_TRY(rn_fields_number(f, "rope_local_base_freq", &c->llama.local_rope.base));
+    return rn_fields_number(f, "rope_parameters.sliding_attention.rope_theta",
+                            &c->llama.local_rope.base);
+}
+
+static rn_status from_json(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    float scalar = 0;
+    bool both_ways = false;
+    RN_TRY(
+        rn_text_json_activation(f, "hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh"));
+    RN_TRY(refuse_cap(f, "attn_logit_softcapping"));
+    RN_TRY(refuse_cap(f, "final_logit_softcapping"));
+    RN_TRY(rn_fields_bool(f, "use_bidirectional_attention", &both_ways));
+    if (both_ways)
+        return rn_fail(RN_UNSUPPORTED, "%s: attention to what comes later is not built", f->source);
+    l->tied = true;
+    RN_TRY(rn_text_json_sizes(f, c));
+    RN_TRY(rn_text_json_flags(f, c));
+    RN_TRY(read_ropes(f, c));
+    RN_TRY(rn_fields_number(f, "query_pre_attn_scalar", &scalar));
+    if (scalar < 0) return rn_fail(RN_CORRUPT, "%s: query_pre_attn_scalar is below 0", f->source);
+    if (scalar > 0) l->attention_scale = 1 / sqrtf(scalar);
+    l->norm_offset = 1;
+    return read_windows(f, c);
+}
+
+static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    fill(c);
+    RN_TRY(refuse_cap(f, "gemma3.attn_logit_softcapping"));
+    RN_TRY(refuse_cap(f, "gemma3.final_logit_softcapping"));
+    RN_TRY(rn_fields_number(f, "gemma3.rope.freq_base_swa", &l->local_rope.base));
+    RN_TRY(rn_fields_u32(f, "gemma3.attention.sliding_window_pattern", &l->window_period));
+    // The file does not say it; llama.cpp knows the 27B by its layers, too.
+    if (l->layers == LAYERS_OF_27B) l->attention_scale = 1 / sqrtf((float)l->dim / (float)l->heads);
+    return RN_OK;
+}
+
+extern const rn_text_architecture rn_text_gemma3;
+const rn_text_architecture rn_text_gemma3 = {
+    .name = "gemma3",
+    .model_type = "gemma3_text",
+    .layers = {"model.layers", "blk", "model.layers"},
+    .parts = parts,
+    .layer = layer,
+    .from_json = from_json,
+    .from_gguf = from_gguf,
+    .qk_norm = true,
+};
