@@ -7,9 +7,10 @@
 // given, not made.
 #include "graph/fuse.h"
 
-#include "graph/graph_internal.h"
 #include "graph/project.h"
-#include "memory/account.h"
+#include "graph/rewrite.h"
+
+#include <string.h>
 
 enum { NO_GROUP = UINT32_MAX, GROUP_NODES = 4, GROUP_INPUTS = 8, GROUP_OUTPUTS = 3 };
 
@@ -25,10 +26,9 @@ typedef struct group {
 } group;
 
 typedef struct fuser {
+    rn_rewrite rewrite;
     const rn_graph *from;
-    rn_graph *to;
     uint32_t fusions;
-    rn_arena memory;
     uint32_t *reader_starts; // (values + 2): readers of v are readers[starts[v] .. starts[v + 1])
     uint32_t *readers;       // (inputs of all nodes): node numbers, upwards
     group *groups;           // (group_count), room for one for every two nodes
@@ -36,7 +36,6 @@ typedef struct fuser {
     uint32_t *group_of; // (nodes), or NO_GROUP
     bool *written;      // (nodes)
     uint32_t *stack;    // (nodes): being written, each for the sake of the one below it
-    rn_value *now;      // (values + 1): its number in `to`, RN_NO_VALUE while it has none
 } fuser;
 
 // ---- what patterns ask --------------------------------------------------------------------------
@@ -275,72 +274,21 @@ static void find_groups(fuser *f) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
-// A value that no node makes: an input, a weight, a state or a constant.
-static rn_status copy_given(fuser *f, rn_value value) {
-    const rn_value_info *v = info_of(f, value);
-    rn_graph_set_place(f->to, v->block, RN_PHASE_FORWARD);
-    switch (v->role) {
-    case RN_ROLE_INPUT:
-        f->now[value] = rn_graph_input(f->to, v->name, v->dtype, v->shape);
-        break;
-    case RN_ROLE_STATE:
-        f->now[value] = rn_graph_state(f->to, v->name, v->dtype, v->shape, v->purpose);
-        break;
-    case RN_ROLE_CONSTANT:
-        f->now[value] = rn_graph_constant(f->to, v->name, v->dtype, v->shape, v->constant);
-        break;
-    default:
-        f->now[value] = rn_graph_weight(f->to, v->name, v->dtype, v->shape);
-    }
-    return rn_graph_finish(f->to);
-}
-
-// The new numbers of inputs; those that no node makes come into being here, in the order of use.
-static rn_status map_inputs(fuser *f, const rn_value *inputs, uint32_t count, rn_value *out) {
-    for (uint32_t i = 0; i < count; i++) {
-        if (inputs[i] != RN_NO_VALUE && f->now[inputs[i]] == RN_NO_VALUE)
-            RN_TRY(copy_given(f, inputs[i]));
-        out[i] = inputs[i] == RN_NO_VALUE ? RN_NO_VALUE : f->now[inputs[i]];
-    }
-    return RN_OK;
-}
-
-// The old value goes on as `value`: with its name, where it was given one, and as an output.
-static void map_output(fuser *f, rn_value old, rn_value value) {
-    const rn_value_info *v = info_of(f, old);
-    f->now[old] = value;
-    if (v->role == RN_ROLE_OUTPUT)
-        rn_graph_output(f->to, value, v->name);
-    else if (strcmp(v->name, node_of(f, v->producer)->name) != 0)
-        rn_graph_name(f->to, value, v->name);
-}
-
-static rn_status write_node(fuser *f, const rn_node *n) {
-    void *inputs = NULL;
-    RN_TRY(rn_arena_array(&f->memory, n->input_count, sizeof(rn_value), &inputs));
-    RN_TRY(map_inputs(f, n->inputs, n->input_count, inputs));
-    rn_graph_set_place(f->to, n->block, RN_PHASE_FORWARD);
-    rn_value first = rn_graph_add(f->to, n->op, inputs, n->input_count, n->attrs);
-    RN_TRY(rn_graph_finish(f->to));
-    for (uint32_t i = 0; i < n->output_count; i++)
-        map_output(f, n->outputs[i], rn_graph_output_of(f->to, first, i));
-    return RN_OK;
-}
-
 static rn_status write_group(fuser *f, const group *g) {
     rn_value in[GROUP_INPUTS], first = RN_NO_VALUE;
-    RN_TRY(map_inputs(f, g->inputs, g->input_count, in));
-    rn_graph_set_place(f->to, node_of(f, g->nodes[0])->block, RN_PHASE_FORWARD);
+    rn_graph *to = f->rewrite.to;
+    RN_TRY(rn_rewrite_inputs(&f->rewrite, g->inputs, g->input_count, in));
+    rn_rewrite_place(&f->rewrite, node_of(f, g->nodes[0]));
     if (g->op == RN_OP_ATTEND) {
-        first = rn_op_attend(f->to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
+        first = rn_op_attend(to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
     } else {
-        rn_project_attrs attrs = rn_project_note_norm(f->to, in[1], g->project);
-        first = rn_graph_add(f->to, g->op, in, g->input_count, &attrs);
+        rn_project_attrs attrs = rn_project_note_norm(to, in[1], g->project);
+        first = rn_graph_add(to, g->op, in, g->input_count, &attrs);
     }
-    RN_TRY(rn_graph_finish(f->to));
+    RN_TRY(rn_graph_finish(to));
     for (uint32_t i = 0; i < rn_op_get(g->op)->output_count; i++)
-        map_output(f, g->outputs[i], rn_graph_output_of(f->to, first, i));
-    return RN_OK;
+        rn_rewrite_output(&f->rewrite, g->outputs[i], rn_graph_output_of(to, first, i));
+    return rn_graph_finish(to);
 }
 
 static const group *group_at(const fuser *f, uint32_t number) {
@@ -365,7 +313,7 @@ static rn_status write_one(fuser *f, uint32_t number) {
     f->written[number] = true;
     for (uint32_t i = 0; g && i < g->node_count; i++)
         f->written[g->nodes[i]] = true;
-    return g ? write_group(f, g) : write_node(f, node_of(f, number));
+    return g ? write_group(f, g) : rn_rewrite_node(&f->rewrite, node_of(f, number), NULL);
 }
 
 // The node and, before it, what it reads.
@@ -408,7 +356,7 @@ static void index_readers(fuser *f) {
 static rn_status prepare(fuser *f) {
     uint32_t nodes = rn_graph_node_count(f->from), reads = 0;
     size_t values = (size_t)rn_graph_value_count(f->from) + 1;
-    rn_arena *m = &f->memory;
+    rn_arena *m = &f->rewrite.memory;
     for (uint32_t n = 0; n < nodes; n++) {
         reads += node_of(f, n)->input_count;
         if (node_of(f, n)->phase != RN_PHASE_FORWARD)
@@ -421,7 +369,6 @@ static rn_status prepare(fuser *f) {
     RN_TRY(rn_arena_array(m, nodes, sizeof *f->group_of, (void **)&f->group_of));
     RN_TRY(rn_arena_array(m, nodes, sizeof *f->written, (void **)&f->written));
     RN_TRY(rn_arena_array(m, nodes, sizeof *f->stack, (void **)&f->stack));
-    RN_TRY(rn_arena_array(m, values, sizeof *f->now, (void **)&f->now));
     for (uint32_t n = 0; n < nodes; n++)
         f->group_of[n] = NO_GROUP;
     index_readers(f);
@@ -429,31 +376,16 @@ static rn_status prepare(fuser *f) {
 }
 
 static rn_status rewrite(fuser *f) {
-    uint32_t values = rn_graph_value_count(f->from);
     RN_TRY(prepare(f));
     find_groups(f);
-    for (rn_value v = 1; v <= values; v++) // all of them, read or not, in their order
-        if (info_of(f, v)->role == RN_ROLE_INPUT) RN_TRY(copy_given(f, v));
     for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++)
         if (!f->written[n]) RN_TRY(write_with_inputs(f, n));
-    for (rn_value v = 1; v <= values; v++) // what nobody reads
-        if (info_of(f, v)->producer == RN_NO_NODE && f->now[v] == RN_NO_VALUE)
-            RN_TRY(copy_given(f, v));
-    rn_graph_set_place(f->to, f->from->block, f->from->phase);
-    return rn_graph_finish(f->to);
+    return RN_OK;
 }
 
 rn_status rn_graph_fuse(const rn_graph *graph, uint32_t fusions, rn_graph **out) {
     fuser f = {.from = graph, .fusions = fusions};
-    *out = NULL;
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
-    RN_TRY(rn_graph_create_like(graph, &f.to));
-    rn_arena_init(&f.memory, RN_HOST_OTHER, 0);
-    rn_status s = rewrite(&f);
-    rn_arena_free_all(&f.memory);
-    if (s == RN_OK)
-        *out = f.to;
-    else
-        rn_graph_destroy(f.to);
-    return s;
+    rn_status s = rn_rewrite_begin(&f.rewrite, graph);
+    if (s == RN_OK) s = rewrite(&f);
+    return rn_rewrite_end(&f.rewrite, s, out);
 }

@@ -6,8 +6,9 @@
 // A block that is left out between others is stepped over: who reads what it makes (c) reads what
 // it read (b) instead, and whoever computes block 2 elsewhere puts c where b was. What comes from
 // blocks before all kept ones is an input.
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 
+#include "graph/copy.h"
 #include "graph/graph_internal.h"
 #include "memory/account.h"
 
@@ -76,7 +77,7 @@ static rn_status resolve(const keeper *k, rn_value value, rn_value *out) {
 static rn_status add_given(keeper *k, rn_value value) {
     uint32_t block;
     if (!find_maker(k, value, &block))
-        return rn_rewrite_add_value(k->from, k->to, value, &k->now[value]);
+        return rn_graph_copy_value(k->from, k->to, value, &k->now[value]);
     if (k->x != RN_NO_VALUE) return refuse(k, block, "more than one value is read of those before");
     const rn_value_info *info = rn_graph_value(k->from, value);
     k->x = k->now[value] = rn_graph_input(k->to, RN_CROSSING, info->dtype, info->shape);
@@ -86,7 +87,7 @@ static rn_status add_given(keeper *k, rn_value value) {
 static rn_status copy_node(keeper *k, const rn_node *like) {
     rn_node *node = NULL;
     uint32_t number = rn_graph_node_count(k->to);
-    RN_TRY(rn_rewrite_push_node(k->to, like, like->name, &node));
+    RN_TRY(rn_graph_copy_node(k->to, like, like->name, &node));
     for (uint32_t i = 0; i < like->input_count; i++) {
         rn_value in = RN_NO_VALUE;
         if (like->inputs[i] == RN_NO_VALUE) continue;
@@ -96,7 +97,7 @@ static rn_status copy_node(keeper *k, const rn_node *like) {
     }
     for (uint32_t i = 0; i < like->output_count; i++) {
         rn_value *now = &k->now[like->outputs[i]];
-        RN_TRY(rn_rewrite_add_value(k->from, k->to, like->outputs[i], now));
+        RN_TRY(rn_graph_copy_value(k->from, k->to, like->outputs[i], now));
         rn_graph_value_edit(k->to, *now)->producer = number;
         node->outputs[i] = *now;
     }

@@ -3,7 +3,7 @@
 #include "graph/repeat.h"
 
 #include "graph/graph_internal.h"
-#include "graph/rewrite.h"
+#include "graph/copy.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ static rn_status copy_node(rewrite *r, uint32_t number) {
     const rn_node *like = rn_graph_node(r->from, number);
     rn_node *node = NULL;
     r->moved[number] = rn_graph_node_count(r->to);
-    RN_TRY(rn_rewrite_push_node(r->to, like, like->name, &node));
+    RN_TRY(rn_graph_copy_node(r->to, like, like->name, &node));
     set_inputs(r, like, like->phase == RN_PHASE_BACKWARD, (rn_value *)node->inputs);
     for (uint32_t i = 0; i < like->output_count; i++) {
         node->outputs[i] = like->outputs[i];
@@ -65,7 +65,7 @@ static rn_status repeat_node(rewrite *r, uint32_t number, uint32_t block) {
     rn_node *node = NULL;
     char name[320];
     snprintf(name, sizeof name, "%.300s again", like->name);
-    RN_TRY(rn_rewrite_push_node(r->to, like, name, &node));
+    RN_TRY(rn_graph_copy_node(r->to, like, name, &node));
     node->phase = RN_PHASE_BACKWARD;
     node->block = block;
     node->recomputes = r->moved[number];
@@ -105,7 +105,7 @@ static rn_status prepare(rewrite *r) {
 
 static rn_status fill(rewrite *r) {
     RN_TRY(prepare(r));
-    RN_TRY(rn_rewrite_copy_values(r->from, r->to));
+    RN_TRY(rn_graph_copy_values(r->from, r->to));
     for (uint32_t n = 0; n < rn_graph_node_count(r->from); n++) {
         RN_TRY(repeat_before(r, n));
         RN_TRY(copy_node(r, n));

@@ -1,50 +1,100 @@
 // rewrite.c — see rewrite.h.
 #include "graph/rewrite.h"
 
+#include "graph/copy.h"
 #include "graph/graph_internal.h"
+#include "memory/account.h"
 
-#include <string.h>
-
-rn_status rn_rewrite_add_value(const rn_graph *from, rn_graph *to, rn_value value, rn_value *out) {
-    rn_value_info info = *rn_graph_value(from, value);
-    if (info.role == RN_ROLE_CONSTANT) {
-        void *data = NULL;
-        uint64_t bytes = 0;
-        if (!rn_dtype_bytes(info.dtype, rn_shape_elements(info.shape, 1), &bytes))
-            return rn_fail(RN_INTERNAL, "constant '%s' has no size", info.name);
-        RN_TRY(rn_arena_copy(&to->memory, info.constant, bytes, &data));
-        info.constant = data;
+// A value that no node makes: an input, a weight, a state or a constant.
+static rn_status copy_given(rn_rewrite *r, rn_value value) {
+    const rn_value_info *v = rn_graph_value(r->from, value);
+    rn_graph_set_place(r->to, v->block, RN_PHASE_FORWARD);
+    switch (v->role) {
+    case RN_ROLE_INPUT:
+        r->now[value] = rn_graph_input(r->to, v->name, v->dtype, v->shape);
+        break;
+    case RN_ROLE_STATE:
+        r->now[value] = rn_graph_state(r->to, v->name, v->dtype, v->shape, v->purpose);
+        break;
+    case RN_ROLE_CONSTANT:
+        r->now[value] = rn_graph_constant(r->to, v->name, v->dtype, v->shape, v->constant);
+        break;
+    default:
+        return rn_graph_copy_value(r->from, r->to, value, &r->now[value]);
     }
-    if (info.tensor) {
-        void *tensor = NULL;
-        RN_TRY(rn_arena_copy(&to->memory, info.tensor, strlen(info.tensor), &tensor));
-        info.tensor = tensor;
-    }
-    *out = rn_graph_add_value(to, &info, info.name);
-    if (*out == RN_NO_VALUE) return rn_graph_finish(to);
-    if (info.role == RN_ROLE_INTERMEDIATE) return RN_OK;
-    return rn_map_add(&to->by_name[info.role], rn_str_from(rn_graph_value(to, *out)->name), *out,
-                      NULL);
+    return rn_graph_finish(r->to);
 }
 
-rn_status rn_rewrite_copy_values(const rn_graph *from, rn_graph *to) {
-    for (rn_value v = 1, copy; v <= rn_graph_value_count(from); v++)
-        RN_TRY(rn_rewrite_add_value(from, to, v, &copy));
+static rn_status copy_missing(rn_rewrite *r, bool inputs_only) {
+    for (rn_value v = 1; v <= rn_graph_value_count(r->from); v++) {
+        const rn_value_info *info = rn_graph_value(r->from, v);
+        if (info->producer != RN_NO_NODE || r->now[v] != RN_NO_VALUE) continue;
+        if (!inputs_only || info->role == RN_ROLE_INPUT) RN_TRY(copy_given(r, v));
+    }
     return RN_OK;
 }
 
-rn_status rn_rewrite_push_node(rn_graph *to, const rn_node *like, const char *name, rn_node **out) {
-    void *node = NULL, *inputs = NULL, *outputs = NULL, *attrs = NULL, *text = NULL;
-    size_t attrs_bytes = rn_op_get(like->op)->attrs_bytes;
-    RN_TRY(rn_arena_copy(&to->memory, like, sizeof *like, &node));
-    RN_TRY(rn_arena_array(&to->memory, like->input_count, sizeof(rn_value), &inputs));
-    RN_TRY(rn_arena_array(&to->memory, like->output_count, sizeof(rn_value), &outputs));
-    if (attrs_bytes) RN_TRY(rn_arena_copy(&to->memory, like->attrs, attrs_bytes, &attrs));
-    RN_TRY(rn_arena_copy(&to->memory, name, strlen(name), &text));
-    *out = node;
-    (*out)->inputs = inputs;
-    (*out)->outputs = outputs;
-    (*out)->attrs = attrs;
-    (*out)->name = text;
-    return rn_table_push(&to->nodes, node);
+rn_status rn_rewrite_begin(rn_rewrite *r, const rn_graph *graph) {
+    void *now = NULL;
+    *r = (rn_rewrite){.from = graph};
+    rn_arena_init(&r->memory, RN_HOST_OTHER, 0);
+    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    RN_TRY(rn_graph_create_like(graph, &r->to));
+    RN_TRY(
+        rn_arena_array(&r->memory, (size_t)rn_graph_value_count(graph) + 1, sizeof *r->now, &now));
+    r->now = now;
+    return copy_missing(r, true);
+}
+
+rn_status rn_rewrite_inputs(rn_rewrite *r, const rn_value *inputs, uint32_t count, rn_value *out) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] != RN_NO_VALUE && r->now[inputs[i]] == RN_NO_VALUE)
+            RN_TRY(copy_given(r, inputs[i]));
+        out[i] = inputs[i] == RN_NO_VALUE ? RN_NO_VALUE : r->now[inputs[i]];
+    }
+    return RN_OK;
+}
+
+void rn_rewrite_place(rn_rewrite *r, const rn_node *node) {
+    rn_graph_set_place(r->to, node->block, node->phase);
+}
+
+void rn_rewrite_output(rn_rewrite *r, rn_value old, rn_value value) {
+    const rn_value_info *v = rn_graph_value(r->from, old);
+    r->now[old] = value;
+    rn_graph_value_edit(r->to, value)->purpose = v->purpose;
+    if (v->role == RN_ROLE_OUTPUT)
+        rn_graph_output(r->to, value, v->name);
+    else if (strcmp(v->name, rn_graph_node(r->from, v->producer)->name) != 0)
+        rn_graph_name(r->to, value, v->name);
+}
+
+rn_status rn_rewrite_node(rn_rewrite *r, const rn_node *node, const rn_value *inputs) {
+    void *own = NULL;
+    if (!inputs) {
+        RN_TRY(rn_arena_array(&r->memory, node->input_count, sizeof(rn_value), &own));
+        RN_TRY(rn_rewrite_inputs(r, node->inputs, node->input_count, own));
+        inputs = own;
+    }
+    rn_rewrite_place(r, node);
+    rn_value first = rn_graph_add(r->to, node->op, inputs, node->input_count, node->attrs);
+    RN_TRY(rn_graph_finish(r->to));
+    for (uint32_t i = 0; i < node->output_count; i++)
+        rn_rewrite_output(r, node->outputs[i], rn_graph_output_of(r->to, first, i));
+    return rn_graph_finish(r->to);
+}
+
+rn_status rn_rewrite_end(rn_rewrite *r, rn_status s, rn_graph **out) {
+    *out = NULL;
+    if (s == RN_OK) s = copy_missing(r, false);
+    if (s == RN_OK) {
+        rn_graph_set_place(r->to, r->from->block, r->from->phase);
+        s = rn_graph_finish(r->to);
+    }
+    rn_arena_free_all(&r->memory);
+    if (s == RN_OK)
+        *out = r->to;
+    else
+        rn_graph_destroy(r->to);
+    return s;
 }

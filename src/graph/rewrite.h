@@ -1,39 +1,39 @@
-// rewrite.h — copies of graphs with some nodes changed: what those who rewrite graphs share.
+// rewrite.h — a graph written anew, node by node, with some nodes replaced: what fusing (fuse.c)
+// and holding activations in fewer bits (activations.c) share.
 //
-// A rewrite that only adds copies all values of a graph first, so that they keep their numbers,
-// then node after node; what it adds gets numbers behind them.
+//     rn_rewrite r;
+//     RN_TRY(rn_rewrite_begin(&r, graph));            // inputs are there, in their order
+//     for each node: rn_rewrite_node(&r, node), or whatever takes its place
+//     return rn_rewrite_end(&r, status, out);         // what nobody reads; destroys it where it
+//     failed
+//
+// Weights, states and constants come into being with their first reader, so that the order of
+// values is that of a graph that was built this way.
 #ifndef RN_GRAPH_REWRITE_H
 #define RN_GRAPH_REWRITE_H
 
+#include "base/arena.h"
 #include "graph/op.h"
 
-// Adds a copy of a value, with its bytes if it is a constant; its producer is the original's.
-RN_MUST_USE rn_status rn_rewrite_add_value(const rn_graph *from, rn_graph *to, rn_value value,
-                                           rn_value *out);
-// All values: they keep their numbers.
-RN_MUST_USE rn_status rn_rewrite_copy_values(const rn_graph *from, rn_graph *to);
-// Puts a node like `like` at the end of `to`: its inputs and outputs are its own arrays, still
-// unset.
-RN_MUST_USE rn_status rn_rewrite_push_node(rn_graph *to, const rn_node *like, const char *name,
-                                           rn_node **out);
+typedef struct rn_rewrite {
+    const rn_graph *from;
+    rn_graph *to;
+    rn_arena memory; // for as long as the rewrite goes on
+    rn_value *now;   // (values + 1): its number in `to`, RN_NO_VALUE while it has none
+} rn_rewrite;
 
-// A copy in which every product with a weight of more than `most_bytes` is several, each with some
-// of the weight's rows (rn_value_info.tensor), joined by a concat; the numbers are the same.
-// Weights whose file has more than one component (int8 with its scales), that are trained or that
-// anything else than a lookup reads stay whole. *out is NULL where nothing is larger.
-RN_MUST_USE rn_status rn_graph_slice_rows(const rn_graph *graph, uint64_t most_bytes,
-                                          rn_graph **out);
-// Bytes of the largest weight that can be cut so; 0: there is none.
-RN_MUST_USE rn_status rn_graph_find_sliceable(const rn_graph *graph, uint64_t *out_bytes);
-
-// The name of what enters and leaves a graph of some blocks.
-#define RN_CROSSING "@crossing"
-// A copy of the nodes of some blocks only, with what they read. A block that is left out between
-// others is stepped over: who reads what it makes reads what it read. What blocks behind the last
-// kept one read becomes the output RN_CROSSING, what the kept ones read of blocks before them the
-// input of that name. RN_UNSUPPORTED: a block that is stepped over reads or makes more than one
-// value for others, or values of different shapes.
-RN_MUST_USE rn_status rn_graph_keep_blocks(const rn_graph *graph, const bool *keep /* (blocks) */,
-                                           rn_graph **out);
+RN_MUST_USE rn_status rn_rewrite_begin(rn_rewrite *r, const rn_graph *graph);
+// The numbers in `to` of values that are written by now, or that no node makes.
+RN_MUST_USE rn_status rn_rewrite_inputs(rn_rewrite *r, const rn_value *inputs, uint32_t count,
+                                        rn_value *out);
+// From here on nodes of `to` are in the old node's block and phase.
+void rn_rewrite_place(rn_rewrite *r, const rn_node *node);
+// The old value goes on as `value`: with its name, where it was given one, its purpose, and as an
+// output.
+void rn_rewrite_output(rn_rewrite *r, rn_value old, rn_value value);
+// The same node, with `inputs` of `to`; NULL: its own.
+RN_MUST_USE rn_status rn_rewrite_node(rn_rewrite *r, const rn_node *node, const rn_value *inputs);
+// Ends it, well (`s` is RN_OK, *out the new graph) or not.
+RN_MUST_USE rn_status rn_rewrite_end(rn_rewrite *r, rn_status s, rn_graph **out);
 
 #endif

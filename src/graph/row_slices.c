@@ -7,9 +7,10 @@
 // A weight must be in memory as a whole while its product runs, so the largest one (the head of a
 // large vocabulary) decides how small a budget can be. Its slices come one after the other. Every
 // column of a product is a sum of its own, so the numbers are the same.
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 
 #include "base/checked.h"
+#include "graph/copy.h"
 #include "graph/graph_internal.h"
 #include "memory/account.h"
 
@@ -100,7 +101,7 @@ static rn_status add_product(slicer *s, const rn_node *like, const rn_product *p
     snprintf(name, sizeof name, "%.250s[%llu:%llu]", like->name, (unsigned long long)first,
              (unsigned long long)(first + rows));
     uint32_t number = rn_graph_node_count(s->to);
-    RN_TRY(rn_rewrite_push_node(s->to, like, name, &node));
+    RN_TRY(rn_graph_copy_node(s->to, like, name, &node));
     rn_value *inputs = (rn_value *)node->inputs;
     for (uint32_t i = 0; i < like->input_count; i++) {
         bool cut = i == product->weight || i == product->bias;
@@ -130,7 +131,7 @@ static rn_status cut_node(slicer *s, const rn_node *like, const rn_product *prod
     concat.attrs = &attrs;
     concat.input_count = (uint32_t)count;
     uint32_t number = rn_graph_node_count(s->to);
-    RN_TRY(rn_rewrite_push_node(s->to, &concat, like->name, &join));
+    RN_TRY(rn_graph_copy_node(s->to, &concat, like->name, &join));
     memcpy((rn_value *)join->inputs, slices, count * sizeof *slices);
     join->outputs[0] = like->outputs[0];
     rn_graph_value_edit(s->to, like->outputs[0])->producer = number;
@@ -140,7 +141,7 @@ static rn_status cut_node(slicer *s, const rn_node *like, const rn_product *prod
 static rn_status copy_node(slicer *s, const rn_node *like) {
     rn_node *node = NULL;
     uint32_t number = rn_graph_node_count(s->to);
-    RN_TRY(rn_rewrite_push_node(s->to, like, like->name, &node));
+    RN_TRY(rn_graph_copy_node(s->to, like, like->name, &node));
     memcpy((rn_value *)node->inputs, like->inputs, like->input_count * sizeof(rn_value));
     for (uint32_t i = 0; i < like->output_count; i++) {
         node->outputs[i] = like->outputs[i];
@@ -150,7 +151,7 @@ static rn_status copy_node(slicer *s, const rn_node *like) {
 }
 
 static rn_status fill(slicer *s, rn_arena *scratch) {
-    RN_TRY(rn_rewrite_copy_values(s->from, s->to));
+    RN_TRY(rn_graph_copy_values(s->from, s->to));
     for (uint32_t n = 0; n < rn_graph_node_count(s->from); n++) {
         const rn_node *node = rn_graph_node(s->from, n);
         rn_product product;

@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "graph/repeat.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 #include "memory/account.h"
 
 #define FROM RN_HOST_OTHER

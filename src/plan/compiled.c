@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "device/executable.h"
 #include "device/registry.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 #include "memory/account.h"
 #include "memory/budget.h"
 

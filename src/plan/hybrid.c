@@ -19,7 +19,7 @@
 #include "plan/planner.h"
 
 #include "base/checked.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 #include "memory/account.h"
 #include "memory/budget.h"
 

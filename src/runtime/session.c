@@ -2,7 +2,7 @@
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 #include "memory/account.h"
 
 #include <ration/profile.h>

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "device/executable.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 #include "memory/account.h"
 #include "memory/budget.h"
 #include "memory/ledger.h"

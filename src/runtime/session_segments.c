@@ -14,7 +14,7 @@
 // A chunk can be recorded: what it waits for, and what waits for it, is outside.
 #include "runtime/session.h"
 
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 
 // ---- life ---------------------------------------------------------------------------------------
 

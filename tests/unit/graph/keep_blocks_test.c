@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "evaluate.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 #include "graph/validate.h"
 
 #include <ration/memory.h>

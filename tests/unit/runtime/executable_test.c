@@ -9,7 +9,7 @@
 #include "backend/null/null.h"
 #include "backend/sim/sim.h"
 #include "base/fault.h"
-#include "graph/rewrite.h"
+#include "graph/cut.h"
 
 #include <stdatomic.h>
 
