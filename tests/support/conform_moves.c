@@ -171,6 +171,7 @@ static const conform_row rows[] = {
 
     TYPED(CAST, "to f16", cast, RN_DTYPE_F16, RN_SHAPE(3, 17), 0, 0),
     TYPED(CAST, "to bf16, rows", cast, RN_DTYPE_BF16, RN_SHAPE(RN_ROWS, 33), 0, 3),
+    TYPED(CAST, "to bf16, several runs", cast, RN_DTYPE_BF16, RN_SHAPE(3, 50001), 0, 0),
     TYPED(CAST, "to i32", cast, RN_DTYPE_I32, RN_SHAPE(3, 17), 0, 0),
     TYPED(CAST, "to f8", cast, RN_DTYPE_F8_E4M3, RN_SHAPE(67), 0, 0),
     TYPED(CAST, "from f16", cast, RN_DTYPE_F16, RN_SHAPE(3, 17), 1, 0),

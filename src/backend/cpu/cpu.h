@@ -85,6 +85,7 @@ rn_status rn_cpu_embedding_grad(const rn_call *call);
 rn_status rn_cpu_sum(const rn_call *call);
 rn_status rn_cpu_sum_squares(const rn_call *call);
 rn_status rn_cpu_permute(const rn_call *call);
+rn_status rn_cpu_cast(const rn_call *call); // cast.c
 // pool2d.c: both kinds
 rn_status rn_cpu_pool2d(const rn_call *call);
 

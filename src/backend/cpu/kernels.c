@@ -113,7 +113,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_CONCAT] = REFERENCE,
     [RN_OP_PAD] = REFERENCE,
     [RN_OP_BROADCAST] = REFERENCE,
-    [RN_OP_CAST] = REFERENCE,
+    [RN_OP_CAST] = {rn_cpu_cast, NULL},
     [RN_OP_QUANTIZE] = REFERENCE,
     [RN_OP_DEQUANTIZE] = REFERENCE,
     // losses
