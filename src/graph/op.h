@@ -145,7 +145,8 @@ typedef enum rn_trait {
     RN_TRAIT_UPDATE = 1u << 5,      // an optimiser's step: changes a weight (input 0) in place
     RN_TRAIT_ACCUMULATE = 1u << 6,  // adds to input 0 in place: a sum that begins as zero
     RN_TRAIT_APPEND = 1u << 7,      // writes rows into a state of pages: `pages`
-    RN_TRAIT_RANDOM = 1u << 8       // its numbers depend on a seed
+    RN_TRAIT_RANDOM = 1u << 8,      // its numbers depend on a seed
+    RN_TRAIT_EXACT = 1u << 9        // what it reads and makes is f32 under every policy
 } rn_trait;
 
 enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP

@@ -33,6 +33,9 @@ typedef struct rn_forward {
     uint64_t rows;         // of an inference run
     bool batch_statistics; // a sample's result depends on the batch in training (batchnorm)
     uint32_t fusions; // of inference: the graph is rewritten with these (rn_fusion, graph/fuse.h)
+    // How activations that go from block to block, or that a backward pass reads, are held: f32
+    // (also 0), bf16 or f16 (graph/activations.h).
+    rn_dtype activations;
 } rn_forward;
 // A recipe for inference.
 RN_MUST_USE rn_status rn_model_recipe(rn_forward forward, rn_recipe *out);
@@ -120,6 +123,7 @@ typedef struct rn_llama_config {
     bool tied;              // the head is the embedding
     bool plain_activations; // products with quantised weights do not round
     bool fused;             // inference is rewritten with fused ops (graph/fuse.h)
+    rn_dtype activations;   // as rn_forward's
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;

@@ -2,6 +2,7 @@
 #include "train/train_recipe.h"
 
 #include "base/str.h"
+#include "graph/activations.h"
 #include "memory/account.h"
 #include "train/optimizer.h"
 
@@ -15,6 +16,7 @@ typedef struct held {
     rn_train_options options; // its strings: the optimiser's row's, and behind the configuration
     size_t bytes;             // of this block
     uint32_t batch;
+    rn_dtype activations;
     _Alignas(16) unsigned char config[];
 } held;
 
@@ -44,6 +46,7 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(check_cut(h, micro_batches));
     RN_TRY(rn_graph_create(&graph));
     rn_status s = write(h, micro_batches, graph);
+    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations);
     if (s == RN_OK)
         *out = graph;
     else
@@ -70,7 +73,11 @@ rn_status rn_train_recipe(rn_forward forward, uint32_t batch, const rn_train_opt
     size_t all = sizeof(held) + forward.config_bytes + strlen(frozen) + 1;
     RN_TRY(rn_alloc_zeroed(FROM, 1, all, &block));
     held *h = block;
-    *h = (held){.write = forward.write, .options = *o, .bytes = all, .batch = batch};
+    *h = (held){.write = forward.write,
+                .options = *o,
+                .bytes = all,
+                .batch = batch,
+                .activations = forward.activations};
     memcpy(h->config, forward.config, forward.config_bytes);
     memcpy(h->config + forward.config_bytes, frozen, strlen(frozen) + 1);
     h->options.frozen = (const char *)h->config + forward.config_bytes;

@@ -344,6 +344,24 @@ static void training_a_llama_keeps_its_weights_at_every_budget(void **state) {
     assert_true(moves.recomputed);
 }
 
+// The numbers are others than with f32, and the same at every budget.
+static void activations_of_16_bits_keep_their_answer_at_every_budget(void **state) {
+    (void)state;
+    static const rn_dtype dtypes[] = {RN_DTYPE_BF16, RN_DTYPE_F16};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        rn_llama_config config = llama(RN_DTYPE_F32);
+        rn_recipe recipe;
+        config.activations = dtypes[i]; // from block to block
+        config.fused = i == 0;
+        assert_ok(rn_llama_recipe(&config, &recipe));
+        seen moves = run_at_all_budgets(&recipe, 4);
+        assert_true(moves.streamed);
+        assert_ok(rn_train_recipe(rn_llama_forward(&config), 4, &train, &recipe));
+        moves = run_at_all_budgets(&recipe, 7);
+        assert_true(moves.recomputed);
+    }
+}
+
 // What is frozen needs no gradient and may pass through the ring, forward and backward.
 static void fine_tuning_streams_what_is_frozen(void **state) {
     (void)state;
@@ -364,6 +382,7 @@ int main(void) {
         cmocka_unit_test(resnet18_keeps_its_answer_at_every_budget),
         cmocka_unit_test(a_llama_keeps_its_answer_at_every_budget),
         cmocka_unit_test(training_a_llama_keeps_its_weights_at_every_budget),
+        cmocka_unit_test(activations_of_16_bits_keep_their_answer_at_every_budget),
         cmocka_unit_test(fine_tuning_streams_what_is_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@ const rn_op_info rn_argmax_op = {
     .min_inputs = 1,
     .max_inputs = 1,
     .output_count = 1,
+    .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = rn_reduce_cost,
     .reference = reference,

@@ -85,6 +85,7 @@ const rn_op_info rn_cross_entropy_op = {
     .output_count = 3,
     .optional_outputs = 0x6,
     .attrs_bytes = sizeof(rn_cross_entropy_attrs),
+    .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = rn_reduce_cost,
     .gradient = gradient,

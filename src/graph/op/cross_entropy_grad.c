@@ -51,6 +51,7 @@ const rn_op_info rn_cross_entropy_grad_op = {
     .max_inputs = 5,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_cross_entropy_attrs),
+    .traits = RN_TRAIT_EXACT,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = shape,
     .cost = rn_cost_elementwise,

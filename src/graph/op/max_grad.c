@@ -58,6 +58,7 @@ const rn_op_info rn_max_grad_op = {
     .max_inputs = 2,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_reduce_attrs),
+    .traits = RN_TRAIT_EXACT,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = shape,
     .cost = rn_cost_elementwise,

@@ -35,6 +35,7 @@ const rn_op_info rn_mse_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = rn_reduce_cost,
     .gradient = gradient,

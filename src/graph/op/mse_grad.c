@@ -27,6 +27,7 @@ const rn_op_info rn_mse_grad_op = {
     .min_inputs = 3,
     .max_inputs = 3,
     .output_count = 1,
+    .traits = RN_TRAIT_EXACT,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = shape,
     .cost = rn_cost_elementwise,

@@ -45,6 +45,7 @@ const rn_op_info rn_softmax_op = {
     .min_inputs = 1,
     .max_inputs = 1,
     .output_count = 1,
+    .traits = RN_TRAIT_EXACT,
     .alias = {RN_ALIAS_MAY(0)},
     .shape = shape,
     .cost = rn_cost_elementwise,

@@ -27,6 +27,7 @@ const rn_op_info rn_softmax_grad_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .traits = RN_TRAIT_EXACT,
     .alias = {RN_ALIAS_MAY(1)},
     .shape = rn_shape_like_first,
     .cost = rn_cost_elementwise,

@@ -21,6 +21,7 @@ const rn_op_info rn_sum_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_reduce_attrs),
+    .traits = RN_TRAIT_EXACT,
     .shape = rn_reduce_shape,
     .cost = rn_reduce_cost,
     .gradient = gradient,

@@ -330,7 +330,8 @@ rn_forward rn_llama_forward(const rn_llama_config *config) {
                         .config = config,
                         .config_bytes = sizeof *config,
                         .rows = config->rows,
-                        .fusions = config->fused ? RN_FUSE_ALL : 0};
+                        .fusions = config->fused ? RN_FUSE_ALL : 0,
+                        .activations = config->activations};
 }
 
 rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out) {
