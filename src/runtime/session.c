@@ -82,6 +82,23 @@ rn_status rn_session_check_options(const rn_session *session) {
     return RN_OK;
 }
 
+static rn_status list_sums(rn_session *session) {
+    const rn_graph *graph = session->plan->graph;
+    uint32_t count = 0;
+    void *sums = NULL;
+    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++)
+        count += rn_op_is(rn_graph_node(graph, i)->op, RN_TRAIT_ACCUMULATE);
+    if (count == 0) return RN_OK;
+    RN_TRY(rn_arena_array(&session->memory, count, sizeof *session->sums, &sums));
+    session->sums = sums;
+    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
+        const rn_node *node = rn_graph_node(graph, i);
+        if (rn_op_is(node->op, RN_TRAIT_ACCUMULATE))
+            session->sums[session->sum_count++] = node->inputs[0];
+    }
+    return RN_OK;
+}
+
 static rn_status open_session(rn_session *session, const rn_weight_source *weights) {
     if (!session->device) {
         RN_TRY(rn_cpu_device_create(session->plan->caps.threads, &session->device));
@@ -92,6 +109,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_calls(session));
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(rn_session_list_inputs(session));
+    RN_TRY(list_sums(session));
     RN_TRY(rn_session_prepare_recordings(session));
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
@@ -385,13 +403,9 @@ static void copy_inputs(rn_session *session, uint64_t rows, uint32_t which) {
 
 // What micro-batches add up in begins as zero.
 static void zero_sums(rn_session *session) {
-    const rn_graph *graph = session->plan->graph;
-    for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
-        const rn_node *node = rn_graph_node(graph, i);
-        if (!rn_op_is(node->op, RN_TRAIT_ACCUMULATE)) continue;
-        const rn_plan_place *place = &session->plan->places[node->inputs[0]];
-        rn_queue_zero(session->compute, rn_session_address(session, node->inputs[0]), place->bytes);
-    }
+    for (uint32_t i = 0; i < session->sum_count; i++)
+        rn_queue_zero(session->compute, rn_session_address(session, session->sums[i]),
+                      session->plan->places[session->sums[i]].bytes);
 }
 
 static rn_status submit(rn_session *session, uint64_t rows) {

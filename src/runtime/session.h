@@ -108,6 +108,8 @@ struct rn_session {
 
     rn_session_append *appends; // (append_count)
     uint32_t append_count;
+    rn_value *sums; // (sum_count): what micro-batches add up in
+    uint32_t sum_count;
 
     rn_guard *guard;             // or NULL
     rn_session_profile *profile; // NULL: it was never recorded

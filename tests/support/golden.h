@@ -66,7 +66,7 @@ typedef struct golden_input {
 void golden_check_inference(golden *g, const rn_recipe *recipe, const golden_runner *runner,
                             uint64_t rows, const golden_input *more, size_t more_count);
 
-// Three steps of a training graph that is watched (rn_train_config.watch). By norm, in the first
+// Three steps of a training graph that is watched (rn_train_options.watch). By norm, in the first
 // within 1e-5: logits (without micro-batches), loss, every gradient, every running statistic; after
 // the third within 1e-3: every weight's update, because AdamW divides gradients by their size, and
 // with them their rounding; so the later losses, too. A gradient that is 0 but for rounding is held

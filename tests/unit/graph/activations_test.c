@@ -6,7 +6,7 @@
 #include "graph/activations.h"
 #include "graph/op.h"
 #include "graph/validate.h"
-#include "model/model.h"
+#include "train/train_recipe.h"
 #include "op_run.h"
 
 #include <ration/memory.h>
@@ -147,11 +147,11 @@ static void the_backward_pass_reads_16_bits(void **state) {
                               .vocab = 32,
                               .weight_dtype = RN_DTYPE_F32,
                               .tokens = 8,
-                              .train = {.batch = 2, .activations = RN_DTYPE_BF16}};
+                              .activations = RN_DTYPE_BF16};
     rn_recipe recipe;
     rn_graph *g;
     uint32_t halves = 0;
-    assert_ok(rn_llama_recipe(&config, &recipe));
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 2, NULL, &recipe));
     assert_ok(recipe.build(recipe.self, NULL, &g));
     assert_ok(rn_graph_validate(g));
     for (uint32_t i = 0; i < rn_graph_node_count(g); i++) {
@@ -184,10 +184,10 @@ static void a_training_step_needs_less(void **state) {
                                   .vocab = 64,
                                   .weight_dtype = RN_DTYPE_F32,
                                   .tokens = 64,
-                                  .train = {.batch = 4, .activations = i ? RN_DTYPE_BF16 : 0}};
+                                  .activations = i ? RN_DTYPE_BF16 : 0};
         rn_recipe recipe;
         rn_plan *plan;
-        assert_ok(rn_llama_recipe(&config, &recipe));
+        assert_ok(rn_train_recipe(rn_llama_forward(&config), 4, NULL, &recipe));
         assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plan));
         bytes[i] = rn_plan_get_summary(plan)->purpose_bytes[RN_PURPOSE_ACTIVATIONS];
         rn_plan_destroy(plan);
