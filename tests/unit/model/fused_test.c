@@ -360,27 +360,34 @@ static void a_device_that_fuses_tells_the_same_story(void **state) {
     rn_device_destroy(sim);
 }
 
-static void models_from_files_stream_to_a_device(void **state) {
-    (void)state;
+static void stream_to_device(rn_device *device, const char *path) {
     rn_text_options text = short_text;
     int32_t tokens[COUNT];
     float logits[COUNT * VOCAB], *plain;
-    rn_device *sim;
     text.rows = 8;
-    plain = compute(TEXT "qwen2", NULL, text);
+    plain = compute(path, NULL, text);
     text.fused = true;
-    assert_ok(rn_sim_device_create(NULL, &sim));
-    text_run *run = text_run_open_on(sim, TEXT "qwen2", NULL, &text, 0);
+    text_run *run = text_run_open_on(device, path, NULL, &text, 0);
     uint64_t least = rn_plan_get_summary(run->plan)->smallest_bytes;
     text_run_close(run);
-    run = text_run_open_on(sim, TEXT "qwen2", NULL, &text, least);
+    run = text_run_open_on(device, path, NULL, &text, least);
     assert_true(rn_plan_get_summary(run->plan)->streamed_bytes > 0);
     make_tokens(tokens, VOCAB);
     text_run_logits(run, tokens, COUNT, logits);
     assert_memory_equal(logits, plain, sizeof logits);
     text_run_close(run);
-    rn_device_destroy(sim);
     free(plain);
+}
+
+static void models_from_files_stream_to_a_device(void **state) {
+    (void)state;
+    static const char *const models[] = {TEXT "qwen2", TEXT "gpt2", TEXT "gpt2/model.gguf",
+                                         TEXT "gemma3", TEXT "gemma3/model.gguf"};
+    rn_device *sim;
+    assert_ok(rn_sim_device_create(NULL, &sim));
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        stream_to_device(sim, models[i]);
+    rn_device_destroy(sim);
 }
 
 // (COUNT, vocab); the caller frees. out_least: the smallest budget.
