@@ -44,6 +44,7 @@ typedef struct rn_rates_options {
     // Told before each measurement; may be NULL.
     void (*progress)(void *self, const char *what);
     void *self;
+    uint64_t reserved[4]; // zero
 } rn_rates_options;
 
 // The CPU and the disk; *out has no devices. Takes some seconds, 1.2 GiB of memory (at most half of
@@ -87,6 +88,7 @@ typedef struct rn_rates_quick_options {
                          // is measured
     const rn_checkpoint *checkpoint; // the disk is timed with its first file, past the page cache;
                                      // NULL: it stays a guess
+    uint64_t reserved[4];            // zero
 } rn_rates_quick_options;
 // Where plans for the CPU count with guesses: measures it for about a tenth of a second, on this
 // device, which plans of the process and of the device count with from here on, and keeps that in

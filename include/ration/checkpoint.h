@@ -114,6 +114,7 @@ typedef struct rn_stream_options {
     rn_dtype dtype;              // convert to this on the way; RN_DTYPE_NONE leaves the bytes alone
     size_t buffer_bytes;         // at most this much is held; 0 means 16 MiB, the least is 256 KiB
     const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
+    uint64_t reserved[4];        // zero
 } rn_stream_options;
 
 // Called with the tensors' bytes in file order, each tensor in one or more consecutive pieces.

@@ -42,6 +42,7 @@ typedef struct rn_convert_options {
     void *self;                  // for the functions below, which may be NULL
     void (*progress)(void *self, uint64_t done_bytes, uint64_t total_bytes);
     void (*row)(void *self, const rn_convert_row *row); // after each tensor
+    uint64_t reserved[4];                               // zero
 } rn_convert_options;
 
 typedef struct rn_convert_result {

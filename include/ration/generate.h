@@ -52,7 +52,8 @@ typedef struct rn_generator_options {
     bool measure_rates; // where plans for the CPU count with guesses (rn_rates_use): once one fits,
                         // rn_rates_measure_quick, and a plan with what that found
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is
-    void *planned_self; // loaded; again where the device had no room for it. May be NULL
+    void *planned_self;   // loaded; again where the device had no room for it. May be NULL
+    uint64_t reserved[4]; // zero
 } rn_generator_options;
 
 // RN_OVER_BUDGET: rn_last_refusal(), whose hint names the largest context that would fit.
@@ -169,6 +170,7 @@ typedef struct rn_answer_options {
     // Each token of the text as it comes, before its text; may be NULL.
     void (*on_token)(void *self, const rn_sample *sample);
     void *self;
+    uint64_t reserved[4]; // zero
 } rn_answer_options;
 
 typedef struct rn_answer {

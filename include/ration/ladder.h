@@ -67,6 +67,7 @@ typedef struct rn_ladder_options {
     // Purposes (RN_PURPOSE_BIT) that other threads take host memory for meanwhile: nothing can be
     // said about their bytes. `outside` and `profiler` are always among them.
     uint32_t others;
+    uint64_t reserved[4]; // zero
 } rn_ladder_options;
 
 // Tries each target from the first on. RN_OK: *out is the rung in use.

@@ -31,6 +31,7 @@ typedef struct rn_model_options {
     size_t adapter_count;
     const char *tokenizer_path; // NULL: what belongs to the model
     bool without_tokenizer;     // for planning only: it is not read
+    uint64_t reserved[4];       // zero
 } rn_model_options;
 
 // `path`: a Hugging Face folder, a safetensors file in one, a GGUF file; NULL: the model that is
@@ -67,6 +68,7 @@ typedef struct rn_text_options {
     uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
     bool plain_activations; // products with quantised weights do not round their activations
     bool fused; // rewrite the graph with fused ops, as some devices want it (a generator knows)
+    uint64_t reserved[4]; // zero
 } rn_text_options;
 
 // A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),

@@ -41,6 +41,7 @@ typedef struct rn_place_options {
     // Asked some hundred times a second while it works; NULL always continues.
     rn_place_answer (*check)(void *self);
     void *check_self;
+    uint64_t reserved[4]; // zero
 } rn_place_options;
 
 typedef struct rn_placement {

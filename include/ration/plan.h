@@ -83,6 +83,7 @@ typedef struct rn_plan_options {
     const char *offload;      // these do not, but for those to be kept
     uint32_t resident_blocks; // at most so many keep weights; RN_NO_BLOCKS: none, 0: no limit
     uint64_t resident_bytes;  // of weights that stay, at most; 0: no limit
+    uint64_t reserved[4];     // zero
 } rn_plan_options;
 #define RN_NO_BLOCKS UINT32_MAX
 

@@ -52,6 +52,7 @@ typedef struct rn_pool_options {
     size_t chunk_bytes;   // taken from the source at a time; 64 MiB, of flat memory 8 MiB
     size_t granule_bytes; // sizes and addresses are multiples of it: a power of two; 256
     size_t cap_bytes;     // reserved_bytes never exceeds it; 0 = none
+    uint64_t reserved[4]; // zero
 } rn_pool_options;
 
 // A piece of memory; a value. Give it back as it is.

@@ -29,7 +29,8 @@ typedef struct rn_profile_options {
                              // recording ends there, and the file says so
     double snapshot_seconds; // between periodic snapshots; 0: 5; negative: none
     uint64_t ring_bytes;     // of each thread's ring; 0: 256 KiB
-    bool leave_signals; // do not catch fatal signals (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT)
+    bool leave_signals;   // do not catch fatal signals (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT)
+    uint64_t reserved[4]; // zero
 } rn_profile_options;
 
 // One recording a process. RN_INVALID while one is under way, or another process records into this
@@ -125,8 +126,9 @@ RN_API RN_MUST_USE rn_status rn_timeline_open(const char *path, rn_timeline **ou
 RN_API void rn_timeline_destroy(rn_timeline *timeline);
 
 typedef struct rn_report_options {
-    double at_seconds; // what was live then; negative: at the peak
-    size_t rows;       // of each table; 0: 10
+    double at_seconds;    // what was live then; negative: at the peak
+    size_t rows;          // of each table; 0: 10
+    uint64_t reserved[4]; // zero
 } rn_report_options;
 // For people: peak and what was live at it by purpose, block and operation; operations; reserved
 // against active; predicted against actual; leaks. {.at_seconds = -1} where options is NULL.

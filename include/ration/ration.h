@@ -3,7 +3,8 @@
 // Ownership. The verb tells: create/open gives an object to its one owner, who calls destroy/close
 // (NULL is fine). Structs such as rn_tensor_info that a function returns a pointer to are borrowed
 // from the object that returned them. Values (rn_str, rn_dtype, option structs) are copied freely.
-// An option struct of zeros means the defaults.
+// An option struct of zeros means the defaults; its reserved fields stay zero (RN_INVALID), so that
+// later versions can have further options without another size.
 //
 // Errors. A function that can fail returns rn_status; the story (message, file, offset, hint) is
 // the thread's own, see status.h. "Does not fit now" is a result (rn_fit), not an error. The

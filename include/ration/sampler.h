@@ -28,6 +28,7 @@ typedef struct rn_sampling {
     size_t bias_count;
     uint32_t logprobs;    // how many of the best to report besides the chosen one; at most 20
     bool without_logprob; // nor the chosen one's, which is 0 then: a sum over the vocabulary less
+    uint64_t reserved[4]; // zero
 } rn_sampling;
 // RN_INVALID names the field and its limits.
 RN_API RN_MUST_USE rn_status rn_sampling_check(const rn_sampling *sampling, uint32_t vocab_size);

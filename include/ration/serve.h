@@ -64,6 +64,7 @@ typedef struct rn_server_options {
     const char *save_folder;    // where what was compiled goes (the plan, as JSON); NULL: nowhere
     const char *profile_folder; // for recordings that /profile asks for; NULL: the system's
                                 // folder for temporary files
+    uint64_t reserved[4];       // zero
 } rn_server_options;
 
 // Binds and listens. RN_INVALID names the option; RN_IO: the address is taken; RN_NOT_FOUND: TLS is

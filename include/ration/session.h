@@ -49,6 +49,7 @@ typedef struct rn_session_options {
     bool audit;            // count live bytes at each step from the kernels' own arguments
     bool guard;            // canary bytes around the arena (8 KiB more than planned) and where
                            // it is free; RN_INTERNAL names a kernel that overwrote some
+    uint64_t reserved[4];  // zero
 } rn_session_options;
 
 // Takes the arena (charged to the ledger) and reads the resident weights. The plan must outlive it.

@@ -63,6 +63,7 @@ typedef struct rn_train_options {
     // For tests: each raw gradient, as "<weight>.gradient", is an output (with micro-batches the
     // gradients are states of that name anyway), and of a model "logits", too.
     bool watch;
+    uint64_t reserved[4]; // zero
 } rn_train_options;
 
 // Adds to a forward pass with a loss (one f32 element) the backward pass and the update of every
@@ -90,7 +91,8 @@ typedef struct rn_trainer_options {
     float init_deviation; // of the first weights; 0: 0.02
     uint64_t seed;        // of the first weights
     rn_plan_options plan;
-    rn_device *device; // NULL: the CPU
+    rn_device *device;    // NULL: the CPU
+    uint64_t reserved[4]; // zero
 } rn_trainer_options;
 
 RN_API RN_MUST_USE rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out);

@@ -31,7 +31,8 @@ typedef struct rn_write_tensor {
 typedef struct rn_writer_options {
     const rn_metadata *metadata; // (metadata_count); a safetensors file takes text only
     size_t metadata_count;
-    size_t buffer_bytes; // of each of three; 0 means 2 MiB
+    size_t buffer_bytes;  // of each of three; 0 means 2 MiB
+    uint64_t reserved[4]; // zero
 } rn_writer_options;
 
 // Lays the file out: header, random tensors of 4 bytes an element and more, the others in the order

@@ -36,7 +36,7 @@ class Story(ctypes.Structure):
 class ProfileOptions(ctypes.Structure):
     _fields_ = [("path", c_char_p), ("command", c_char_p), ("limit_bytes", c_uint64),
                 ("keep_newest", c_bool), ("snapshot_seconds", c_double), ("ring_bytes", c_uint64),
-                ("leave_signals", c_bool)]
+                ("leave_signals", c_bool), ("reserved", c_uint64 * 4)]
 
 
 class ProfileFacts(ctypes.Structure):

@@ -4,6 +4,8 @@
 //     step ─▶ take ─▶ decoder (whole UTF-8) ─▶ stopper (holds back what may be a stop) ─▶ sink
 #include "generate/generate.h"
 
+#include "base/reserved.h"
+
 typedef struct speech {
     rn_sequence *sequence;
     const rn_tokenizer *tokenizer;
@@ -78,6 +80,7 @@ rn_status rn_sequence_answer(rn_sequence *sequence, const rn_tokenizer *tokenize
     speech s = {
         .sequence = sequence, .tokenizer = tokenizer, .options = options, .sink = sink, .out = out};
     *out = (rn_answer){.reason = RN_END_LIMIT};
+    RN_TRY(rn_check_reserved(options->reserved, "rn_answer_options"));
     RN_TRY(rn_sequence_feed(sequence, ids, count));
     RN_TRY(rn_stopper_create(options->stops, options->stop_count, &s.stopper));
     rn_decoder_begin(&s.decoder, tokenizer, false);

@@ -9,6 +9,7 @@
 #include <ration/calibrate.h>
 #include <ration/ladder.h>
 
+#include "base/reserved.h"
 #include "base/str.h"
 
 #include <string.h>
@@ -224,6 +225,7 @@ static rn_status run(call *c, const char *path, const char *prompt, const rn_cha
     rn_scope opening;
     bool limited = false;
     if (!c->o) c->o = &usual;
+    RN_TRY(rn_check_reserved(c->o->reserved, "rn_easy_options"));
     rn_status s = limit_host(c, &limited);
     rn_scope_begin(&opening, "opening", RN_DEVICE_HOST);
     if (s == RN_OK) s = open_model(c, path);

@@ -9,6 +9,7 @@
 #include "generate/generate.h"
 
 #include "base/checked.h"
+#include "base/reserved.h"
 #include "memory/budget.h"
 #include "runtime/session.h"
 
@@ -37,6 +38,10 @@ static rn_status check_sizes(const rn_text_options *t) {
 
 rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     rn_text_options t = g->options.text;
+    RN_TRY(rn_check_reserved(g->options.reserved, "rn_generator_options"));
+    RN_TRY(rn_check_reserved(t.reserved, "rn_text_options"));
+    RN_TRY(rn_check_reserved(g->options.plan.reserved, "rn_plan_options"));
+    RN_TRY(rn_check_reserved(g->options.session.reserved, "rn_session_options"));
     uint32_t trained = either(maker->context, CONTEXT);
     t.context = either(t.context, (uint32_t)rn_min_u64(trained, CONTEXT));
     t.page_tokens = either(t.page_tokens, PAGE_TOKENS);

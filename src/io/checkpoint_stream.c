@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/reader.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 
 #include <stdlib.h>
@@ -202,6 +203,7 @@ rn_status rn_checkpoint_stream(const rn_checkpoint *checkpoint, const rn_stream_
                                rn_stream_piece piece, void *self) {
     static const rn_stream_options defaults = {0};
     if (!options) options = &defaults;
+    RN_TRY(rn_check_reserved(options->reserved, "rn_stream_options"));
     size_t buffer_bytes = options->buffer_bytes ? options->buffer_bytes : DEFAULT_BUFFER_BYTES;
     if (buffer_bytes < MIN_BUFFER_BYTES) buffer_bytes = MIN_BUFFER_BYTES;
     stream st = {.checkpoint = checkpoint, .dtype = options->dtype, .piece = piece, .self = self};

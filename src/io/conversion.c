@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/reader.h"
+#include "base/reserved.h"
 #include "base/str.h"
 #include "memory/account.h"
 #include "memory/budget.h"
@@ -462,6 +463,7 @@ rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert
                      rn_convert_result *out_result) {
     uint64_t soft, hard;
     *out_result = (rn_convert_result){.engine = ""};
+    RN_TRY(rn_check_reserved(options->reserved, "rn_convert_options"));
     if (!rn_str_ends(rn_str_from(out_path), RN_STR(".gguf")) &&
         !rn_str_ends(rn_str_from(out_path), RN_STR(".safetensors")))
         return rn_hint(rn_fail(RN_INVALID, "%s: the ending says no container", out_path),

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/output.h"
+#include "base/reserved.h"
 #include "base/str.h"
 #include "memory/account.h"
 
@@ -184,6 +185,7 @@ rn_status rn_writer_create(const char *path, const rn_write_tensor *tensors, siz
                            const rn_writer_options *options, rn_writer **out) {
     void *block;
     *out = NULL;
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_writer_options"));
     if (tensor_count > UINT32_MAX) return rn_fail(RN_INVALID, "too many tensors");
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof **out, &block));
     rn_writer *writer = block;

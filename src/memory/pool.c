@@ -17,6 +17,7 @@
 #include "memory/ledger.h"
 #include "memory/offsets.h"
 #include "base/checked.h"
+#include "base/reserved.h"
 
 #include <pthread.h>
 
@@ -85,6 +86,8 @@ rn_status rn_pool_create_in(const rn_allocator *from, rn_pool_source source,
 
 rn_status rn_pool_create(rn_pool_source source, const rn_pool_options *options,
                          rn_pool **out_pool) {
+    *out_pool = NULL;
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_pool_options"));
     return rn_pool_create_in(RN_HOST_OTHER, source, options, out_pool);
 }
 

@@ -9,6 +9,7 @@
 #include "plan/place.h"
 
 #include "base/checked.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 
 enum { FIRST_NODES = 4000, STANDARD_NODES = 10000000 }; // for each order of an attempt; in all
@@ -224,6 +225,7 @@ rn_status rn_place_in(const rn_allocator *from, const rn_place_buffer *buffers, 
 
 rn_status rn_place(const rn_place_buffer *buffers, size_t count, const rn_place_options *options,
                    uint64_t *out_offsets, rn_placement *out) {
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_place_options"));
     return rn_place_in(RN_HOST_OTHER, buffers, count, options, out_offsets, out);
 }
 

@@ -2,6 +2,7 @@
 #include "plan/planner.h"
 
 #include "base/checked.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 
 uint64_t rn_plan_limit(const rn_device_caps *caps, uint64_t budget_bytes) {
@@ -58,6 +59,8 @@ rn_status rn_plan_make_alone(const rn_recipe *recipe, const rn_device_caps *caps
 
 rn_status rn_plan_make(const rn_recipe *recipe, const rn_device_caps *caps,
                        const rn_plan_options *options, rn_plan **out) {
+    *out = NULL;
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_plan_options"));
     if (caps->compiles) return rn_plan_make_compiled(recipe, caps, options, out);
     RN_TRY(rn_plan_make_alone(recipe, caps, options, NULL, out));
     if (!options) return RN_OK;
@@ -153,6 +156,7 @@ rn_status rn_plan_sweep(const rn_recipe *recipe, const rn_device_caps *caps,
                         uint32_t row_count) {
     rn_planner planner;
     if (row_count == 0) return RN_OK;
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_plan_options"));
     if (caps->compiles) return sweep_compiled(recipe, caps, options, out_rows, row_count);
     rn_status s = rn_planner_init(recipe, caps, options, NULL, &planner);
     if (s == RN_OK) s = sweep(&planner, out_rows, row_count);

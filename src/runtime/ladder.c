@@ -3,6 +3,7 @@
 #include "runtime/ladder.h"
 
 #include "base/clock.h"
+#include "base/reserved.h"
 #include "memory/stage.h"
 
 #include <stdio.h>
@@ -190,6 +191,7 @@ static rn_status climb_on(ascent *way, rn_rung *out) {
 rn_status rn_ladder_climb_from(rn_ladder *ladder, size_t first, const rn_ladder_options *options,
                                const rn_ladder_load *load, rn_rung *out) {
     *out = (rn_rung){0};
+    RN_TRY(rn_check_reserved(options->reserved, "rn_ladder_options"));
     if (ladder->device) return rn_fail(RN_INVALID, "a rung of the ladder is in use already");
     if (first >= ladder->count)
         return rn_fail(RN_INVALID, "the ladder has %zu targets; there is no number %zu",

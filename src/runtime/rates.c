@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "base/reader.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -171,6 +172,7 @@ rn_status rn_rates_measure(const rn_rates_options *options, rn_rates *out) {
     static const rn_rates_options none = {0};
     meter m = {.options = options ? options : &none, .rates = out};
     *out = (rn_rates){0};
+    RN_TRY(rn_check_reserved(m.options->reserved, "rn_rates_options"));
     RN_TRY(rn_cpu_device_create(m.options->threads, &m.host));
     out->threads = m.host->caps.threads;
     snprintf(out->cpu_level, sizeof out->cpu_level, "%s", rn_cpu_level_name(rn_cpu_level_get()));

@@ -8,6 +8,7 @@
 #include "runtime/rates.h"
 
 #include "base/checked.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 
 #include <math.h>
@@ -300,5 +301,6 @@ rn_status rn_rates_measure_sized(rn_device *device, const rn_rates_sizes *sizes,
 
 rn_status rn_rates_measure_device(rn_device *device, const rn_rates_options *options,
                                   rn_rates *rates) {
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_rates_options"));
     return rn_rates_measure_sized(device, &rn_rates_usual, options, rates);
 }

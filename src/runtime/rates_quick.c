@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/reader.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 #include "memory/budget.h"
 
@@ -179,6 +180,8 @@ static void tell(const rn_rates *rates, uint64_t start_ns, bool kept) {
 rn_rates_source rn_rates_measure_quick(rn_device *device, const rn_rates_quick_options *options) {
     rn_rates rates = {.threads = device->caps.threads, .quick = true};
     uint64_t start = rn_clock_ns();
+    if (rn_check_reserved(options->reserved, "rn_rates_quick_options") != RN_OK)
+        return rn_rates_apply(device);
     if (device->caps.own_memory || !rn_rates_are_wanted(has_files(options->checkpoint), &rates.cpu))
         return rn_rates_apply(device);
     rn_story story = *rn_last_story();

@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/reserved.h"
 #include "graph/cut.h"
 #include "memory/account.h"
 
@@ -133,6 +134,7 @@ rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *se
                                  rn_session **out) {
     void *block = NULL;
     *out = NULL;
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_session_options"));
     rn_alloc_trim(); // planning takes and frees more than its plan holds
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_session), &block));
     rn_session *session = block;

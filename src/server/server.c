@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/reserved.h"
 #include "memory/account.h"
 #include "server/job_queue.h"
 
@@ -87,6 +88,7 @@ static address address_of(const rn_server *server) {
 rn_status rn_server_create(const rn_server_options *options, rn_server **out) {
     void *block = NULL;
     *out = NULL;
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_server_options"));
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_server), &block));
     rn_server *server = block;
     if (options) server->options = *options;

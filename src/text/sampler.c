@@ -7,6 +7,7 @@
 #include "text/sampler.h"
 
 #include "base/checked.h"
+#include "base/reserved.h"
 #include "graph/philox.h"
 #include "memory/account.h"
 #include "text/sampler_sort.h"
@@ -43,6 +44,7 @@ static rn_status check_bias(const rn_sampling *s, uint32_t vocab_size) {
 
 rn_status rn_sampling_check(const rn_sampling *s, uint32_t vocab_size) {
     if (vocab_size == 0) return rn_fail(RN_INVALID, "an empty vocabulary");
+    RN_TRY(rn_check_reserved(s->reserved, "rn_sampling"));
     RN_TRY(check_range("temperature", s->temperature, 0, MOST));
     RN_TRY(check_range("top_p", s->top_p, 0, 1));
     RN_TRY(check_range("min_p", s->min_p, 0, 1));

@@ -112,7 +112,7 @@ static bool take_train(rn_str *name, rn_str *out_optimizer) {
 // PyTorch's defaults for AdamW, whose weight decay serves all.
 static rn_status make_training(const rn_builtin *builtin, rn_str optimizer, rn_recipe *out) {
     char name[32];
-    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(optimizer));
+    if (optimizer.data) snprintf(name, sizeof name, "%.*s", RN_STR_ARG(optimizer));
     rn_train_options options = {.optimizer = optimizer.data ? name : NULL, .weight_decay = 0.01};
     return rn_train_recipe(builtin->forward, builtin->batch, &options, out);
 }

@@ -9,6 +9,7 @@
 #include "train/optimizer.h"
 
 #include "base/arena.h"
+#include "base/reserved.h"
 #include "base/str.h"
 #include "graph/graph_internal.h"
 #include "memory/account.h"
@@ -161,6 +162,7 @@ rn_status rn_graph_train(rn_graph *graph, rn_value loss, const rn_train_options 
     step t = {.graph = graph, .options = options ? options : &usual};
     rn_arena memory;
     t.accumulates = t.options->micro_batches > 1;
+    RN_TRY(rn_check_reserved(t.options->reserved, "rn_train_options"));
     RN_TRY(rn_optimizer_find(t.options->optimizer, &t.optimizer));
     RN_TRY(check_options(t.options, t.optimizer));
     rn_arena_init(&memory, RN_HOST_OTHER, 0);

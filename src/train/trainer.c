@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/reserved.h"
 #include "base/str.h"
 #include "graph/philox.h"
 #include "memory/account.h"
@@ -162,6 +163,7 @@ rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out)
     const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = NULL;
+    RN_TRY(rn_check_reserved(options->reserved, "rn_trainer_options"));
     RN_TRY(rn_optimizer_find(options->optimizer, &optimizer));
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_trainer), &block));
     rn_trainer *t = block;

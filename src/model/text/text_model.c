@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/file.h"
+#include "base/reserved.h"
 #include "io/checkpoint.h"
 #include "memory/account.h"
 #include "model/text/adapters.h"
@@ -240,6 +241,7 @@ rn_status rn_model_open(const char *path, const rn_model_options *options, rn_mo
     void *block = NULL;
     *out = NULL;
     if (!options) options = &defaults;
+    RN_TRY(rn_check_reserved(options->reserved, "rn_model_options"));
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof **out, &block));
     rn_model *model = block;
     rn_adapters_init(&model->adapters);
@@ -321,6 +323,7 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
     rn_text_options o = options ? *options : (rn_text_options){0};
     rn_llama_config c = model->config.llama;
     *out = (rn_recipe){0};
+    RN_TRY(rn_check_reserved(o.reserved, "rn_text_options"));
     RN_TRY(check_options(&o, c.head_dim));
     c.context = or_default(o.context, (uint32_t)rn_min_u64(model->config.context, DEFAULT_CONTEXT));
     c.page_tokens = or_default(o.page_tokens, DEFAULT_PAGE_TOKENS);

@@ -6,6 +6,7 @@
 #include "profile/record/record.h"
 
 #include "base/clock.h"
+#include "base/reserved.h"
 #include "base/str.h"
 #include "base/workers.h"
 #include "memory/account.h"
@@ -315,6 +316,7 @@ static rn_status start(const rn_profile_options *given) {
 }
 
 rn_status rn_profile_start(const rn_profile_options *options) {
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_profile_options"));
     pthread_mutex_lock(&rn_control_lock);
     rn_status s = start(options);
     pthread_mutex_unlock(&rn_control_lock);

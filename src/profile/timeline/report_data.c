@@ -1,6 +1,7 @@
 // report_data.c — gathers the numbers of a report: one walk a device, one pass over the operations.
 #include "base/checked.h"
 #include "base/map.h"
+#include "base/reserved.h"
 #include "profile/timeline/radix.h"
 #include "profile/timeline/report.h"
 
@@ -425,6 +426,7 @@ static void read_options(rn_report *r, const rn_report_options *options) {
 
 rn_status rn_report_make(const rn_timeline *t, const rn_report_options *options, rn_report *out) {
     *out = (rn_report){.timeline = t};
+    if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_report_options"));
     read_options(out, options);
     void *block = NULL;
     RN_TRY(rn_alloc(t->allocator, t->name_count * sizeof *out->rows_of, &block));
