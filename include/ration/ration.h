@@ -35,7 +35,6 @@
 #include <ration/memory.h>
 #include <ration/model.h>
 #include <ration/offload.h>
-#include <ration/options.h>
 #include <ration/place.h>
 #include <ration/plan.h>
 #include <ration/pool.h>

@@ -1,7 +1,7 @@
 // options_fuzz.c — arguments, environment and a TOML file, separated by 0xFF, one string a line:
 // settings are refused with a reason, or every option has a value of its kind.
 #include <ration/memory.h>
-#include <ration/options.h>
+#include "support/options.h"
 #include <ration/tensor.h>
 
 #include "base/str.h"

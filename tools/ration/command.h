@@ -2,6 +2,8 @@
 #ifndef RATION_TOOL_COMMAND_H
 #define RATION_TOOL_COMMAND_H
 
+#include "support/options.h"
+
 #include <ration/ration.h>
 
 enum { MAX_WORDS = 8 };

@@ -1,10 +1,10 @@
 // Every option by flag, variable and file; who wins; what is wrong and where; editing the file.
 #include "support.h"
 #include "base/fault.h"
-#include "base/settings.h"
+#include "support/settings.h"
 #include "base/str.h"
 #include <ration/memory.h>
-#include <ration/options.h>
+#include "support/options.h"
 
 #include <ctype.h>
 #include <sys/stat.h>

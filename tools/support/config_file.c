@@ -1,13 +1,13 @@
 // config_file.c — the TOML side of the options table: reading files into settings, and changing one
 // value in one.
-#include <ration/options.h>
+#include "support/options.h"
 
 #include "io/toml.h"
 #include "io/toml_edit.h"
 
 #include "base/buffer.h"
 #include "base/file.h"
-#include "base/settings.h"
+#include "support/settings.h"
 #include "base/str.h"
 #include "memory/account.h"
 

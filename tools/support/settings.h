@@ -1,8 +1,8 @@
 // settings.h — checking a value without setting it.
-#ifndef RN_BASE_SETTINGS_H
-#define RN_BASE_SETTINGS_H
+#ifndef RATION_SUPPORT_SETTINGS_H
+#define RATION_SUPPORT_SETTINGS_H
 
-#include <ration/options.h>
+#include "support/options.h"
 
 // RN_INVALID with what is wrong; the message does not say where it came from.
 RN_MUST_USE rn_status rn_option_check(const rn_option *option, rn_str value);

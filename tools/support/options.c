@@ -1,5 +1,5 @@
 // options.c — the table of all options, and finding one in it.
-#include <ration/options.h>
+#include "support/options.h"
 
 #include "base/str.h"
 

@@ -1,5 +1,5 @@
 // settings.c — values by option, from flags and variables. (Files: io/config_file.c.)
-#include "base/settings.h"
+#include "support/settings.h"
 
 #include "base/arena.h"
 #include "base/str.h"
