@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 
-#include <ration/json.h>
+#include "base/json.h"
 
 #include <getopt.h>
 #include <stddef.h>

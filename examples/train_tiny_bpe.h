@@ -184,105 +184,179 @@ static inline void bpe_name(const bpe *b, uint32_t id, char *out) {
     out[end] = 0;
 }
 
-static inline void bpe_write_special(rn_json *json) {
-    rn_json_array(json, "added_tokens");
-    rn_json_object(json, NULL);
-    rn_json_u64(json, "id", BPE_END);
-    rn_json_string(json, "content", "<|endoftext|>");
+// ---- JSON, one item a line ----------------------------------------------------------------------
+
+typedef struct json_text {
+    rn_sink sink;
+    rn_status status; // of the first write that failed; later ones do nothing
+    int depth;
+    bool has_items;   // what is open, so far
+    char closing[16]; // (depth)
+} json_text;
+
+static inline void json_put(json_text *json, const char *text) {
+    if (json->status == RN_OK) json->status = rn_sink_write(json->sink, text, strlen(text));
+}
+
+static inline void json_quote(json_text *json, const char *text) {
+    json_put(json, "\"");
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') json_put(json, "\\");
+        json_put(json, (char[]){*text, 0});
+    }
+    json_put(json, "\"");
+}
+
+static inline void json_line(json_text *json) {
+    json_put(json, "\n");
+    for (int i = 0; i < json->depth; i++)
+        json_put(json, "  ");
+}
+
+// What stands before a value; `key` is NULL in arrays and for the outermost.
+static inline void json_item(json_text *json, const char *key) {
+    if (json->has_items) json_put(json, ",");
+    if (json->depth) json_line(json);
+    json->has_items = true;
+    if (!key) return;
+    json_quote(json, key);
+    json_put(json, ": ");
+}
+
+// bracket: "{" or "[".
+static inline void json_open(json_text *json, const char *key, const char *bracket) {
+    json_item(json, key);
+    json_put(json, bracket);
+    json->closing[json->depth++] = *bracket == '{' ? '}' : ']';
+    json->has_items = false;
+}
+
+// Nothing that is closed here is empty.
+static inline void json_close(json_text *json) {
+    json->depth--;
+    json_line(json);
+    json_put(json, (char[]){json->closing[json->depth], 0});
+    json->has_items = true;
+}
+
+static inline void json_plain(json_text *json, const char *key, const char *value) {
+    json_item(json, key);
+    json_put(json, value);
+}
+
+static inline void json_string(json_text *json, const char *key, const char *value) {
+    json_item(json, key);
+    json_quote(json, value);
+}
+
+static inline void json_number(json_text *json, const char *key, uint64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    json_plain(json, key, text);
+}
+
+// ---- tokenizer.json -----------------------------------------------------------------------------
+
+static inline void bpe_write_special(json_text *json) {
+    json_open(json, "added_tokens", "[");
+    json_open(json, NULL, "{");
+    json_number(json, "id", BPE_END);
+    json_string(json, "content", "<|endoftext|>");
     static const char *const no[] = {"single_word", "lstrip", "rstrip", "normalized"};
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        rn_json_bool(json, no[i], false);
-    rn_json_bool(json, "special", true);
-    rn_json_end(json);
-    rn_json_end(json);
+        json_plain(json, no[i], "false");
+    json_plain(json, "special", "true");
+    json_close(json);
+    json_close(json);
 }
 
 // {"SpecialToken" or "Sequence": {"id": id, "type_id": type}}
-static inline void bpe_write_part(rn_json *json, const char *kind, const char *id, uint64_t type) {
-    rn_json_object(json, NULL);
-    rn_json_object(json, kind);
-    rn_json_string(json, "id", id);
-    rn_json_u64(json, "type_id", type);
-    rn_json_end(json);
-    rn_json_end(json);
+static inline void bpe_write_part(json_text *json, const char *kind, const char *id,
+                                  uint64_t type) {
+    json_open(json, NULL, "{");
+    json_open(json, kind, "{");
+    json_string(json, "id", id);
+    json_number(json, "type_id", type);
+    json_close(json);
+    json_close(json);
 }
 
 // A text begins with <|endoftext|>.
-static inline void bpe_write_template(rn_json *json) {
-    rn_json_object(json, "post_processor");
-    rn_json_string(json, "type", "TemplateProcessing");
-    rn_json_array(json, "single");
+static inline void bpe_write_template(json_text *json) {
+    json_open(json, "post_processor", "{");
+    json_string(json, "type", "TemplateProcessing");
+    json_open(json, "single", "[");
     bpe_write_part(json, "SpecialToken", "<|endoftext|>", 0);
     bpe_write_part(json, "Sequence", "A", 0);
-    rn_json_end(json);
-    rn_json_array(json, "pair");
+    json_close(json);
+    json_open(json, "pair", "[");
     bpe_write_part(json, "SpecialToken", "<|endoftext|>", 0);
     bpe_write_part(json, "Sequence", "A", 0);
     bpe_write_part(json, "Sequence", "B", 1);
-    rn_json_end(json);
-    rn_json_object(json, "special_tokens");
-    rn_json_object(json, "<|endoftext|>");
-    rn_json_string(json, "id", "<|endoftext|>");
-    rn_json_array(json, "ids");
-    rn_json_u64(json, NULL, BPE_END);
-    rn_json_end(json);
-    rn_json_array(json, "tokens");
-    rn_json_string(json, NULL, "<|endoftext|>");
-    rn_json_end(json);
+    json_close(json);
+    json_open(json, "special_tokens", "{");
+    json_open(json, "<|endoftext|>", "{");
+    json_string(json, "id", "<|endoftext|>");
+    json_open(json, "ids", "[");
+    json_number(json, NULL, BPE_END);
+    json_close(json);
+    json_open(json, "tokens", "[");
+    json_string(json, NULL, "<|endoftext|>");
+    json_close(json);
     for (int i = 0; i < 3; i++)
-        rn_json_end(json);
+        json_close(json);
 }
 
 // The pre-tokenizer or decoder.
-static inline void bpe_write_bytes(rn_json *json, const char *key) {
-    rn_json_object(json, key);
-    rn_json_string(json, "type", "ByteLevel");
-    rn_json_bool(json, "add_prefix_space", false);
-    rn_json_bool(json, "trim_offsets", true);
-    rn_json_bool(json, "use_regex", true);
-    rn_json_end(json);
+static inline void bpe_write_bytes(json_text *json, const char *key) {
+    json_open(json, key, "{");
+    json_string(json, "type", "ByteLevel");
+    json_plain(json, "add_prefix_space", "false");
+    json_plain(json, "trim_offsets", "true");
+    json_plain(json, "use_regex", "true");
+    json_close(json);
 }
 
-static inline void bpe_write_model(const bpe *b, rn_json *json) {
+static inline void bpe_write_model(const bpe *b, json_text *json) {
     char name[4 * BPE_WORD_BYTES + 2];
-    rn_json_object(json, "model");
-    rn_json_string(json, "type", "BPE");
-    rn_json_bool(json, "fuse_unk", false);
-    rn_json_bool(json, "byte_fallback", false);
-    rn_json_object(json, "vocab");
+    json_open(json, "model", "{");
+    json_string(json, "type", "BPE");
+    json_plain(json, "fuse_unk", "false");
+    json_plain(json, "byte_fallback", "false");
+    json_open(json, "vocab", "{");
     for (uint32_t i = 0; i < b->token_count; i++) {
         name[0] = 0;
         bpe_name(b, i, name);
-        rn_json_u64(json, name, i);
+        json_number(json, name, i);
     }
-    rn_json_end(json);
-    rn_json_array(json, "merges");
+    json_close(json);
+    json_open(json, "merges", "[");
     for (uint32_t i = BPE_FIRST_MERGE; i < b->token_count; i++) {
         name[0] = 0;
         bpe_name(b, b->pairs[i][0], name);
         strcat(name, " ");
         bpe_name(b, b->pairs[i][1], name);
-        rn_json_string(json, NULL, name);
+        json_string(json, NULL, name);
     }
-    rn_json_end(json);
-    rn_json_end(json);
+    json_close(json);
+    json_close(json);
 }
 
 static inline rn_status bpe_write(const bpe *b, rn_sink sink) {
-    rn_json json;
-    rn_json_begin(&json, sink, true);
-    rn_json_object(&json, NULL);
-    rn_json_string(&json, "version", "1.0");
-    rn_json_null(&json, "truncation");
-    rn_json_null(&json, "padding");
+    json_text json = {.sink = sink};
+    json_open(&json, NULL, "{");
+    json_string(&json, "version", "1.0");
+    json_plain(&json, "truncation", "null");
+    json_plain(&json, "padding", "null");
     bpe_write_special(&json);
-    rn_json_null(&json, "normalizer");
+    json_plain(&json, "normalizer", "null");
     bpe_write_bytes(&json, "pre_tokenizer");
     bpe_write_template(&json);
     bpe_write_bytes(&json, "decoder");
     bpe_write_model(b, &json);
-    rn_json_end(&json);
-    return rn_json_finish(&json);
+    json_close(&json);
+    json_put(&json, "\n");
+    return json.status;
 }
 
 #endif

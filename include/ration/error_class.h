@@ -3,12 +3,12 @@
 //     const rn_error_class *found = rn_error_classify(rn_last_story());
 //     printf("%s: %s; %s\n", found->name, found->meaning, found->hint);
 //
-// Device runtimes (XLA, Neuron, CUDA) tell the cause in their text only, and the text seldom says
-// what it means. Each back end has a table of such texts; below them are the statuses of our own.
+// Device runtimes tell the cause in their text only, and the text seldom says what it means. Each
+// back end has a table of such texts; below them are the statuses of our own.
 #ifndef RATION_ERROR_CLASS_H
 #define RATION_ERROR_CLASS_H
 
-#include <ration/json.h>
+#include <ration/text.h>
 
 RN_BEGIN_DECLS
 
@@ -26,20 +26,6 @@ RN_API const rn_error_class *rn_error_class_at(size_t index);
 
 // The story's own hint, or else the class's.
 RN_API const char *rn_error_hint(const rn_story *story);
-
-// Fields of the object that is open: class, meaning, message, hint and, where the message tells,
-// device_full (below).
-RN_API void rn_error_json(const rn_story *story, rn_json *json);
-
-// What the text says about an allocation that a core of a device had no room for:
-//     TDRV:log_dev_mem Failed to allocate 64.000MB (usage: tensors) on ND 0:NC 1
-typedef struct rn_device_full {
-    uint64_t bytes;
-    char usage[32]; // "tensors", "model code", "dma rings io", ...
-    uint32_t device, core;
-} rn_device_full;
-// False where it is not such a text.
-RN_API bool rn_device_full_read(rn_str text, rn_device_full *out);
 
 RN_END_DECLS
 

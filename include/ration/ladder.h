@@ -120,9 +120,9 @@ RN_API uint64_t rn_ladder_attempt_count(const rn_ladder *ladder);
 RN_API size_t rn_ladder_attempts(const rn_ladder *ladder, rn_attempt out[RN_LADDER_ATTEMPTS]);
 // The target in use, or -1.
 RN_API int rn_ladder_rung(const rn_ladder *ladder);
-// An object under `key`: targets, rung and target in use (null: none), attempts. Made for answers
-// to strangers: folders in messages are left out. Writes from a copy: the sink may be slow.
-RN_API void rn_ladder_json(const rn_ladder *ladder, rn_json *json, const char *key);
+// A JSON object: targets, rung and target in use (null: none), attempts. Made for answers to
+// strangers: folders in messages are left out. Writes from a copy: the sink may be slow.
+RN_API RN_MUST_USE rn_status rn_ladder_json(const rn_ladder *ladder, rn_sink sink);
 
 RN_END_DECLS
 

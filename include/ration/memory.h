@@ -16,7 +16,6 @@
 #ifndef RATION_MEMORY_H
 #define RATION_MEMORY_H
 
-#include <ration/json.h>
 #include <ration/text.h>
 
 RN_BEGIN_DECLS
@@ -82,8 +81,8 @@ RN_API rn_ledger_line rn_ledger_total(rn_device_id device);
 RN_API void rn_ledger_reset_peaks(void);
 // A table for people: a line for each (device, purpose) that was ever used, then the holders.
 RN_API RN_MUST_USE rn_status rn_ledger_print(rn_sink sink);
-// The same as an object under `key`.
-RN_API void rn_ledger_json(rn_json *json, const char *key);
+// The same as a JSON object.
+RN_API RN_MUST_USE rn_status rn_ledger_json(rn_sink sink);
 // Whether sums agree (holders within their line, lines within their device). Only while nobody
 // charges.
 RN_API bool rn_ledger_is_valid(void);
@@ -166,7 +165,7 @@ typedef struct rn_refusal {
 // The calling thread's last refusal; zeros before the first.
 RN_API const rn_refusal *rn_last_refusal(void);
 RN_API RN_MUST_USE rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink);
-RN_API void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key);
+RN_API RN_MUST_USE rn_status rn_refusal_json(const rn_refusal *refusal, rn_sink sink);
 
 // ---- a budget for the whole process ---------------------------------------------------
 

@@ -21,7 +21,6 @@
 #ifndef RATION_OFFLOAD_H
 #define RATION_OFFLOAD_H
 
-#include <ration/json.h>
 #include <ration/session.h>
 
 RN_BEGIN_DECLS
@@ -108,10 +107,9 @@ typedef struct rn_swap {
 RN_API RN_MUST_USE rn_status rn_block_swapper_schedule(const rn_block_swapper *swapper,
                                                        rn_swap *out, uint32_t room,
                                                        uint32_t *out_count);
-// The same as a table, and as an array under `key`.
+// The same as a table, and as a JSON array.
 RN_API RN_MUST_USE rn_status rn_block_swapper_print(const rn_block_swapper *swapper, rn_sink sink);
-RN_API RN_MUST_USE rn_status rn_block_swapper_json(const rn_block_swapper *swapper, rn_json *json,
-                                                   const char *key);
+RN_API RN_MUST_USE rn_status rn_block_swapper_json(const rn_block_swapper *swapper, rn_sink sink);
 
 // For inputs and outputs: rn_session_set before, rn_session_get after.
 RN_API rn_session *rn_block_swapper_session(const rn_block_swapper *swapper);

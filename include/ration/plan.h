@@ -134,8 +134,8 @@ RN_API const rn_graph *rn_plan_graph(const rn_plan *plan); // with the recompute
 
 // For people: peak by purpose, moves and their reasons, the largest buffers, time.
 RN_API RN_MUST_USE rn_status rn_plan_print(const rn_plan *plan, rn_sink sink);
-// All of it: summary, reasons, steps, buffers with offset and lifetime.
-RN_API void rn_plan_json(const rn_plan *plan, rn_json *json, const char *key);
+// All of it, as a JSON object: summary, reasons, steps, buffers with offset and lifetime.
+RN_API RN_MUST_USE rn_status rn_plan_json(const rn_plan *plan, rn_sink sink);
 // The arena, address by step, as one SVG picture; as a page that shows what is under the pointer.
 RN_API RN_MUST_USE rn_status rn_plan_svg(const rn_plan *plan, rn_sink sink);
 RN_API RN_MUST_USE rn_status rn_plan_html(const rn_plan *plan, rn_sink sink);

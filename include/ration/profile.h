@@ -134,13 +134,14 @@ typedef struct rn_report_options {
 // against active; predicted against actual; leaks. {.at_seconds = -1} where options is NULL.
 RN_API RN_MUST_USE rn_status rn_timeline_report(const rn_timeline *timeline,
                                                 const rn_report_options *options, rn_sink sink);
-RN_API void rn_timeline_report_json(const rn_timeline *timeline, const rn_report_options *options,
-                                    rn_json *json, const char *key);
+RN_API RN_MUST_USE rn_status rn_timeline_report_json(const rn_timeline *timeline,
+                                                     const rn_report_options *options,
+                                                     rn_sink sink); // a JSON object
 // What changed from `a` to `b`: peaks, purposes, operations, what is live at the peaks.
 RN_API RN_MUST_USE rn_status rn_timeline_diff(const rn_timeline *a, const rn_timeline *b,
                                               rn_sink sink);
-RN_API void rn_timeline_diff_json(const rn_timeline *a, const rn_timeline *b, rn_json *json,
-                                  const char *key);
+RN_API RN_MUST_USE rn_status rn_timeline_diff_json(const rn_timeline *a, const rn_timeline *b,
+                                                   rn_sink sink); // a JSON object
 
 typedef enum rn_export {
     RN_EXPORT_HTML,       // one page that needs nothing else

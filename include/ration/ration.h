@@ -29,7 +29,6 @@
 #include <ration/generate.h>
 #include <ration/graph.h>
 #include <ration/hooks.h>
-#include <ration/json.h>
 #include <ration/ladder.h>
 #include <ration/log.h>
 #include <ration/memory.h>

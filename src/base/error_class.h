@@ -1,4 +1,5 @@
-// error_class.h — how failures are classified, for those who know a runtime's texts.
+// error_class.h — how failures are classified, for those who know a runtime's texts; and what of it
+// is not the API's.
 //
 // A back end's rows are in its descriptor (device/registry.h); below them are those of libraries,
 // of the system and of our own statuses (error_class.c).
@@ -7,6 +8,7 @@
 
 #include <ration/error_class.h>
 
+#include "base/json.h"
 #include "base/str.h"
 
 typedef struct rn_error_row rn_error_row;
@@ -39,5 +41,22 @@ bool rn_message_holds(rn_str message, const char *texts);
 bool rn_message_go_behind(rn_str *message, rn_str piece);
 // Takes a number off the front; false where there is none.
 bool rn_message_take_number(rn_str *message, uint32_t *out);
+
+// ---- as JSON
+// -------------------------------------------------------------------------------------
+
+// Fields of the object that is open: class, meaning, message, hint and, where the message tells,
+// device_full (below).
+void rn_error_json(const rn_story *story, rn_json *json);
+
+// What the text says about an allocation that a core of a device had no room for:
+//     TDRV:log_dev_mem Failed to allocate 64.000MB (usage: tensors) on ND 0:NC 1
+typedef struct rn_device_full {
+    uint64_t bytes;
+    char usage[32]; // "tensors", "model code", "dma rings io", ...
+    uint32_t device, core;
+} rn_device_full;
+// False where it is not such a text.
+bool rn_device_full_read(rn_str text, rn_device_full *out);
 
 #endif

@@ -1,5 +1,5 @@
 // json.c — the JSON writer.
-#include <ration/json.h>
+#include "base/json.h"
 
 #include "base/str.h"
 
@@ -149,6 +149,30 @@ void rn_json_bool(rn_json *json, const char *key, bool value) {
 void rn_json_null(rn_json *json, const char *key) {
     begin_value(json, key);
     put_text(json, "null");
+}
+
+// The text's last line break is not written: what follows the value begins its own line.
+static rn_status write_embedded(void *self, const char *text, size_t bytes) {
+    rn_json *json = self;
+    for (size_t at = 0; at < bytes;) {
+        const char *line = text + at, *end = memchr(line, '\n', bytes - at);
+        size_t length = end ? (size_t)(end - line) : bytes - at;
+        if (json->line_ended && length + (end != NULL) > 0) put_line_break(json);
+        json->line_ended = end != NULL;
+        put(json, line, length);
+        at += length + (end != NULL);
+    }
+    return json->status;
+}
+
+rn_sink rn_json_embed(rn_json *json, const char *key) {
+    begin_value(json, key);
+    json->line_ended = false;
+    return (rn_sink){json, write_embedded};
+}
+
+void rn_json_check(rn_json *json, rn_status status) {
+    if (json->status == RN_OK) json->status = status;
 }
 
 rn_status rn_json_finish(rn_json *json) {

@@ -1,5 +1,5 @@
 // log.c — one sink, one lock, whole lines.
-#include <ration/json.h>
+#include "base/json.h"
 #include <ration/log.h>
 
 #include "base/clock.h"

@@ -5,7 +5,7 @@
 #include "base/str.h"
 
 #include <endian.h>
-#include <ration/json.h>
+#include "base/json.h"
 
 static rn_status check_tensor(const rn_write_tensor *tensor) {
     const rn_dtype_info *dtype = rn_dtype_get(tensor->dtype);

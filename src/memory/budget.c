@@ -1,5 +1,6 @@
 // budget.c — limits for each device, owners that give back, and the refusal's table.
 #include "memory/budget.h"
+#include "base/json.h"
 #include "memory/ledger.h"
 
 #include "base/checked.h"
@@ -230,8 +231,10 @@ rn_status rn_refusal_print(const rn_refusal *refusal, rn_sink sink) {
     return RN_OK;
 }
 
-void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key) {
-    rn_json_object(json, key);
+rn_status rn_refusal_json(const rn_refusal *refusal, rn_sink sink) {
+    rn_json whole, *json = &whole;
+    rn_json_begin(json, sink, true);
+    rn_json_object(json, NULL);
     rn_json_u64(json, "requested_bytes", refusal->requested_bytes);
     rn_json_string(json, "purpose", rn_purpose_name(refusal->purpose));
     rn_json_string(json, "device", rn_device_name(refusal->device));
@@ -249,4 +252,5 @@ void rn_refusal_json(const rn_refusal *refusal, rn_json *json, const char *key) 
     }
     rn_json_end(json);
     rn_json_end(json);
+    return rn_json_finish(json);
 }

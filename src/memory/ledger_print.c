@@ -1,6 +1,8 @@
 // ledger_print.c — the ledger as a table and as JSON.
 #include "memory/ledger.h"
 
+#include "base/json.h"
+
 static rn_status print_line(rn_sink sink, const char *device, const char *purpose,
                             rn_ledger_line line) {
     return rn_sink_print(sink, "%-10s %-12s %12s %12s %8llu\n", device, purpose,
@@ -67,8 +69,10 @@ static bool write_holder(void *self, const char *name, rn_account account, uint6
     return true;
 }
 
-void rn_ledger_json(rn_json *json, const char *key) {
-    rn_json_object(json, key);
+rn_status rn_ledger_json(rn_sink sink) {
+    rn_json whole, *json = &whole;
+    rn_json_begin(json, sink, true);
+    rn_json_object(json, NULL);
     for (size_t d = 0; d < rn_device_count(); d++) {
         rn_json_object(json, rn_device_name((rn_device_id)d));
         write_line(json, "total", rn_ledger_total((rn_device_id)d));
@@ -82,4 +86,5 @@ void rn_ledger_json(rn_json *json, const char *key) {
         rn_json_end(json);
     }
     rn_json_end(json);
+    return rn_json_finish(json);
 }

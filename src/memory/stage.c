@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/error_class.h"
 #include "base/str.h"
 #include "memory/ledger.h"
 

@@ -53,6 +53,7 @@
 #include <ration/plan.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "device/kernel.h"
 #include "plan/interleave.h"
 
@@ -270,6 +271,8 @@ uint64_t rn_plan_table_bytes(const rn_graph *graph);
 uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes);
 // Whether the invariants hold. For debug builds and tests; looks at every pair of buffers.
 bool rn_plan_is_valid(const rn_plan *plan);
+// rn_plan_json under `key`.
+void rn_plan_write_json(const rn_plan *plan, rn_json *json, const char *key);
 
 // The staging that a session holds to read weights: the reader's buffers.
 #define RN_PLAN_STAGING_BYTES ((uint64_t)4 << 20)

@@ -163,7 +163,7 @@ static void write_steps(const rn_plan *plan, rn_json *json) {
     rn_json_end(json);
 }
 
-void rn_plan_json(const rn_plan *plan, rn_json *json, const char *key) {
+void rn_plan_write_json(const rn_plan *plan, rn_json *json, const char *key) {
     rn_json_object(json, key);
     write_question(plan, json);
     write_summary(&plan->summary, json);
@@ -171,4 +171,11 @@ void rn_plan_json(const rn_plan *plan, rn_json *json, const char *key) {
     write_buffers(plan, json);
     write_steps(plan, json);
     rn_json_end(json);
+}
+
+rn_status rn_plan_json(const rn_plan *plan, rn_sink sink) {
+    rn_json json;
+    rn_json_begin(&json, sink, true);
+    rn_plan_write_json(plan, &json, NULL);
+    return rn_json_finish(&json);
 }

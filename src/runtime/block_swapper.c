@@ -2,6 +2,7 @@
 #include <ration/offload.h>
 
 #include "memory/account.h"
+#include "base/json.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -182,14 +183,16 @@ static void write_row(const rn_swap *r, rn_json *json) {
     rn_json_end(json);
 }
 
-rn_status rn_block_swapper_json(const rn_block_swapper *swapper, rn_json *json, const char *key) {
+rn_status rn_block_swapper_json(const rn_block_swapper *swapper, rn_sink sink) {
     rn_swap *rows = NULL;
     uint32_t count = 0;
+    rn_json json;
     RN_TRY(make_rows(rn_block_swapper_plan(swapper), &rows, &count));
-    rn_json_array(json, key);
+    rn_json_begin(&json, sink, true);
+    rn_json_array(&json, NULL);
     for (uint32_t i = 0; i < count; i++)
-        write_row(&rows[i], json);
-    rn_json_end(json);
+        write_row(&rows[i], &json);
+    rn_json_end(&json);
     rn_free(FROM, rows, count * sizeof *rows);
-    return RN_OK;
+    return rn_json_finish(&json);
 }

@@ -4,6 +4,7 @@
 
 #include <ration/ladder.h>
 
+#include "base/json.h"
 #include "device/registry.h"
 
 #include <pthread.h>
@@ -47,5 +48,7 @@ void rn_ladder_begin_attempt(rn_ladder *ladder, size_t rung);
 void rn_ladder_get_latest(const rn_ladder *ladder, rn_attempt *out);
 // ... and says which target is in use from here on (-1: none).
 void rn_ladder_put_latest(rn_ladder *ladder, const rn_attempt *attempt, int rung);
+// rn_ladder_json under `key`.
+void rn_ladder_write_json(const rn_ladder *ladder, rn_json *json, const char *key);
 
 #endif

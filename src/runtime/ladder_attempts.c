@@ -1,6 +1,8 @@
 // ladder_attempts.c — the record: written by the thread that climbs, read by whoever asks.
 #include "runtime/ladder.h"
 
+#include "base/error_class.h"
+
 #include <string.h>
 
 static void lock(const rn_ladder *ladder) {
@@ -133,7 +135,7 @@ static void put_in_use(rn_json *json, const rn_ladder *ladder) {
     }
 }
 
-void rn_ladder_json(const rn_ladder *ladder, rn_json *json, const char *key) {
+void rn_ladder_write_json(const rn_ladder *ladder, rn_json *json, const char *key) {
     uint64_t count = rn_ladder_attempt_count(ladder);
     rn_attempt attempt;
     rn_json_object(json, key);
@@ -147,4 +149,11 @@ void rn_ladder_json(const rn_ladder *ladder, rn_json *json, const char *key) {
         if (copy_attempt(ladder, n, &attempt)) put_attempt(json, &attempt);
     rn_json_end(json);
     rn_json_end(json);
+}
+
+rn_status rn_ladder_json(const rn_ladder *ladder, rn_sink sink) {
+    rn_json json;
+    rn_json_begin(&json, sink, true);
+    rn_ladder_write_json(ladder, &json, NULL);
+    return rn_json_finish(&json);
 }

@@ -10,6 +10,7 @@
 #include "runtime/rates.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "io/json_read.h"
 #include "memory/account.h"

@@ -4,6 +4,8 @@
 #include "base/checked.h"
 #include "base/str.h"
 #include "memory/account.h"
+#include "plan/plan.h"
+#include "runtime/ladder.h"
 
 #include <errno.h>
 #include <time.h>
@@ -192,7 +194,7 @@ const char *rn_engine_model_name(rn_engine *e) {
 }
 
 void rn_engine_ladder_json(rn_engine *e, rn_json *json, const char *key) {
-    rn_ladder_json(e->ladder, json, key);
+    rn_ladder_write_json(e->ladder, json, key);
 }
 
 static void write_plan(const rn_engine *e, rn_json *json) {
@@ -205,7 +207,7 @@ static void write_plan(const rn_engine *e, rn_json *json) {
     else
         rn_json_null(json, "budget_bytes");
     rn_json_u64(json, "beside_bytes", options->beside_bytes);
-    rn_plan_json(rn_generator_plan(e->generator), json, "plan");
+    rn_plan_write_json(rn_generator_plan(e->generator), json, "plan");
     rn_json_end(json);
 }
 

@@ -8,6 +8,7 @@
 #ifndef RN_SERVER_ENGINE_H
 #define RN_SERVER_ENGINE_H
 
+#include "base/json.h"
 #include "server/job.h"
 #include "server/metrics.h"
 

@@ -3,6 +3,7 @@
 #include "server/look.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 
 #include <ration/ration.h>
 

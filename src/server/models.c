@@ -1,6 +1,8 @@
 // models.c — /v1/models: a list of one, in OpenAI's shape, with what is known of it as "meta".
 #include "server/look.h"
 
+#include "base/json.h"
+
 #include <string.h>
 
 static void write_meta(rn_json *json, const rn_model_info *info, const rn_engine_facts *facts) {

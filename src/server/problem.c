@@ -2,7 +2,7 @@
 // where on this machine.
 #include "server/problem.h"
 
-#include <ration/json.h>
+#include "base/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>

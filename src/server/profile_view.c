@@ -7,6 +7,7 @@
 #include "server/look.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "profile/timeline.h"
 #include "server/ask_reader.h"
 

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "server/job.h"
 
-#include <ration/json.h>
+#include "base/json.h"
 #include <ration/tokenizer.h>
 
 #define RN_REPLY_BYTES (64u << 10)

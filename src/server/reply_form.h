@@ -2,6 +2,7 @@
 #ifndef RN_SERVER_REPLY_FORM_H
 #define RN_SERVER_REPLY_FORM_H
 
+#include "base/json.h"
 #include "base/str.h"
 #include "server/reply.h"
 

@@ -1,5 +1,6 @@
 // tokenize.c — /tokenize and /detokenize: a model's own words for a text, and back.
 #include "base/checked.h"
+#include "base/json.h"
 #include "server/ask_reader.h"
 #include "server/intake.h"
 #include "server/reply_form.h"

@@ -1,6 +1,6 @@
 // json_fuzz.c — any text: the reader refuses it with a place, or gives items that nest; a string
 // written by our writer is read back the same.
-#include <ration/json.h>
+#include "base/json.h"
 
 #include "base/alloc.h"
 #include "io/json_read.h"

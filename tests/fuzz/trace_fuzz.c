@@ -78,11 +78,9 @@ static void check_levels(const rn_timeline *t) {
 static void use(const rn_timeline *t) {
     uint64_t written = 0;
     rn_sink sink = {&written, swallow};
-    rn_json json;
+    rn_report_options early = {.at_seconds = 1e-6};
     require(rn_timeline_report(t, NULL, sink) == RN_OK);
-    rn_json_begin(&json, sink, false);
-    rn_timeline_report_json(t, &(rn_report_options){.at_seconds = 1e-6}, &json, NULL);
-    require(rn_json_finish(&json) == RN_OK);
+    require(rn_timeline_report_json(t, &early, sink) == RN_OK);
     require(rn_timeline_diff(t, t, sink) == RN_OK);
     int first = t->event_count % 16 ? RN_EXPORT_HTML + 1 : RN_EXPORT_HTML; // large: not always
     for (int form = first; form < RN_EXPORT_COUNT; form++)

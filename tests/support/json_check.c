@@ -226,6 +226,8 @@ bool test_json_get(const char *json, size_t bytes, const char *path, char *out, 
     bool string = r.at < r.end && *r.at == '"';
     if (string ? !read_string(&r, &value) : !read_value(&r)) return false;
     size_t length = string ? value.bytes : (size_t)(r.at - begin);
+    while (!string && isspace(begin[length - 1])) // what stands behind the value was read, too
+        length--;
     if (length >= capacity) return false;
     memcpy(out, string ? value.data : (const char *)begin, length);
     out[length] = '\0';

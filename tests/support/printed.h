@@ -2,8 +2,6 @@
 #ifndef RN_TEST_PRINTED_H
 #define RN_TEST_PRINTED_H
 
-#include <ration/json.h>
-
 #include "base/buffer.h"
 
 extern rn_buffer printed;
@@ -15,9 +13,8 @@ int printed_free(void **state);
 // Forgets what was there. What is written to the sink is kept; after printed_end it is a C string.
 rn_sink printed_sink(void);
 void printed_end(void);
-// The same for JSON, which must be valid in the end.
-void printed_json_begin(rn_json *json);
-void printed_json_end(rn_json *json);
+// What was written to the sink is valid JSON.
+void printed_json_check(void);
 
 // Fails with the whole text where these words are not in it.
 void assert_printed(const char *words);

@@ -2,6 +2,7 @@
 #ifndef RATION_TOOL_COMMAND_H
 #define RATION_TOOL_COMMAND_H
 
+#include "support/json.h"
 #include "support/options.h"
 
 #include <ration/ration.h>

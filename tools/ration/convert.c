@@ -121,7 +121,7 @@ static void write_result(rn_json *json, const rn_convert_result *r, uint64_t bud
     rn_json_bool(json, "tensors_only", r->tensors_only);
     if (rn_process_read(&process) == RN_OK)
         rn_json_u64(json, "resident_peak_bytes", process.resident_peak_bytes);
-    rn_ledger_json(json, "ledger");
+    rn_json_check(json, rn_ledger_json(rn_json_embed(json, "ledger")));
 }
 
 // ---- running --------------------------------------------------------------------------

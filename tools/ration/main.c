@@ -120,7 +120,8 @@ static void print_story_json(const rn_story *story, const char *stage) {
     if (story->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", story->offset);
     rn_json_string(&json, "hint", story->hint);
     if (stage[0]) rn_json_string(&json, "stage", stage);
-    if (was_refused(story)) rn_refusal_json(rn_last_refusal(), &json, "refusal");
+    if (was_refused(story))
+        rn_json_check(&json, rn_refusal_json(rn_last_refusal(), rn_json_embed(&json, "refusal")));
     rn_json_end(&json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);

@@ -100,8 +100,9 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
     rn_json_u64(&json, "smallest_budget_bytes", rn_plan_get_summary(plan)->smallest_budget_bytes);
     write_rates(v, &json);
-    if (rn_ladder_count(v->ladder) > 1) rn_ladder_json(v->ladder, &json, "ladder");
-    rn_plan_json(plan, &json, "plan");
+    if (rn_ladder_count(v->ladder) > 1)
+        rn_json_check(&json, rn_ladder_json(v->ladder, rn_json_embed(&json, "ladder")));
+    rn_json_check(&json, rn_plan_json(plan, rn_json_embed(&json, "plan")));
     rn_json_end(&json);
     return rn_json_finish(&json);
 }

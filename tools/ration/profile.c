@@ -15,11 +15,8 @@ enum { MAX_PATH_BYTES = 4096 };
 
 static rn_status print_report(const invocation *in, const rn_timeline *timeline,
                               const rn_report_options *options) {
-    if (!in->json) return rn_timeline_report(timeline, options, rn_sink_file(stdout));
-    rn_json json;
-    rn_json_begin(&json, rn_sink_file(stdout), true);
-    rn_timeline_report_json(timeline, options, &json, NULL);
-    return rn_json_finish(&json);
+    return in->json ? rn_timeline_report_json(timeline, options, rn_sink_file(stdout))
+                    : rn_timeline_report(timeline, options, rn_sink_file(stdout));
 }
 
 static rn_status report_one(const invocation *in) {
@@ -34,11 +31,8 @@ static rn_status report_one(const invocation *in) {
 }
 
 static rn_status print_diff(const invocation *in, const rn_timeline *a, const rn_timeline *b) {
-    if (!in->json) return rn_timeline_diff(a, b, rn_sink_file(stdout));
-    rn_json json;
-    rn_json_begin(&json, rn_sink_file(stdout), true);
-    rn_timeline_diff_json(a, b, &json, NULL);
-    return rn_json_finish(&json);
+    return in->json ? rn_timeline_diff_json(a, b, rn_sink_file(stdout))
+                    : rn_timeline_diff(a, b, rn_sink_file(stdout));
 }
 
 static rn_status report_diff(const invocation *in) {

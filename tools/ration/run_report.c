@@ -212,13 +212,13 @@ static void write_facts(const runner *r, rn_json *json) {
         rn_json_u64(json, "device_outside_bytes", outside);
         rn_json_u64(json, "device_planned_peak_bytes", planned_peak(r));
     }
-    rn_ledger_json(json, "ledger");
+    rn_json_check(json, rn_ledger_json(rn_json_embed(json, "ledger")));
     rn_json_end(json);
 }
 
 void write_report(const runner *r, rn_json *json) {
     rn_json_u64(json, "seed", r->sampling.seed);
-    rn_ladder_json(r->ladder, json, "ladder");
+    rn_json_check(json, rn_ladder_json(r->ladder, rn_json_embed(json, "ladder")));
     write_model(rn_model_get_info(r->model), json);
     write_plan(r, json);
     write_facts(r, json);

@@ -9,6 +9,7 @@
 #define RN_PROFILE_EXPORT_H
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "profile/timeline.h"
 

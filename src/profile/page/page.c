@@ -6,6 +6,7 @@
 // outside of texts JSON has none.
 #include "profile/page/page.h"
 
+#include "base/json.h"
 #include "base/str.h"
 #include "profile/export/export.h"
 #include "profile/page/page_assets.h"

@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "memory/account.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 // diff.c — what changed from one recording to another: a table and its JSON twin.
 #include "base/checked.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "profile/timeline/diff.h"
 
@@ -273,11 +274,12 @@ static rn_status write_pair(const pair *p, rn_json *json, const char *key) {
     return RN_OK;
 }
 
-void rn_timeline_diff_json(const rn_timeline *a, const rn_timeline *b, rn_json *json,
-                           const char *key) {
+rn_status rn_timeline_diff_json(const rn_timeline *a, const rn_timeline *b, rn_sink sink) {
     pair p;
+    rn_json json;
+    rn_json_begin(&json, sink, true);
     rn_status s = make_pair(&p, a, b);
-    if (s == RN_OK) s = write_pair(&p, json, key);
-    if (s != RN_OK && json->status == RN_OK) json->status = s;
+    if (s == RN_OK) s = write_pair(&p, &json, NULL);
     free_pair(&p);
+    return s == RN_OK ? rn_json_finish(&json) : s;
 }

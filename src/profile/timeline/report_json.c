@@ -1,5 +1,6 @@
 // report_json.c — the same numbers as report.c, for programs: all rows of every table.
 #include "base/checked.h"
+#include "base/json.h"
 #include "profile/timeline/report.h"
 
 static double seconds(uint64_t ns) {
@@ -179,13 +180,16 @@ static void write_all(const rn_report *r, rn_json *json, const char *key) {
     rn_json_end(json);
 }
 
-void rn_timeline_report_json(const rn_timeline *t, const rn_report_options *options, rn_json *json,
-                             const char *key) {
+rn_status rn_timeline_report_json(const rn_timeline *t, const rn_report_options *options,
+                                  rn_sink sink) {
     rn_report report;
+    rn_json json;
     rn_status s = rn_report_make(t, options, &report);
-    if (s == RN_OK)
-        write_all(&report, json, key);
-    else if (json->status == RN_OK)
-        json->status = s;
+    if (s == RN_OK) {
+        rn_json_begin(&json, sink, true);
+        write_all(&report, &json, NULL);
+        s = rn_json_finish(&json);
+    }
     rn_report_free(&report);
+    return s;
 }

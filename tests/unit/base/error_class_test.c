@@ -4,7 +4,7 @@
 #include "base/buffer.h"
 #include "base/str.h"
 
-#include <ration/error_class.h>
+#include "base/error_class.h"
 
 typedef struct sample {
     const char *class;

@@ -3,7 +3,7 @@
 #include "json_check.h"
 #include "base/buffer.h"
 #include "base/str.h"
-#include <ration/json.h>
+#include "base/json.h"
 
 #include <locale.h>
 #include <math.h>
@@ -332,6 +332,60 @@ static void tests_own_reader_tells_good_from_bad(void **state) {
         if (test_json_valid(bad[i], strlen(bad[i]))) fail_msg("%s was taken for JSON", bad[i]);
 }
 
+static void write_value(rn_json *to, const char *key) {
+    rn_json_object(to, key);
+    rn_json_array(to, "items");
+    rn_json_string(to, NULL, "two\nlines");
+    rn_json_u64(to, NULL, 2);
+    rn_json_end(to);
+    rn_json_array(to, "none");
+    rn_json_end(to);
+    rn_json_end(to);
+}
+
+// However the text comes in pieces, it stands there as if this writer had written it.
+static void embedded_text_is_indented_as_what_is_around_it(void **state) {
+    (void)state;
+    for (size_t piece = 1; piece < 9; piece++) {
+        rn_buffer direct, text;
+        rn_json other;
+        rn_buffer_init(&text, &rn_system_allocator, 4096);
+        rn_json_begin(&other, rn_buffer_sink(&text), true);
+        write_value(&other, NULL);
+        assert_ok(rn_json_finish(&other));
+        begin(true);
+        rn_json_object(&json, NULL);
+        write_value(&json, "value");
+        rn_json_u64(&json, "behind", 1);
+        rn_json_end(&json);
+        direct = out;
+        rn_buffer_init(&out, &rn_system_allocator, 4096);
+        begin(true);
+        rn_json_object(&json, NULL);
+        rn_sink sink = rn_json_embed(&json, "value");
+        for (size_t at = 0; at < text.bytes; at += piece)
+            assert_ok(rn_sink_write(sink, text.data + at,
+                                    at + piece < text.bytes ? piece : text.bytes - at));
+        rn_json_u64(&json, "behind", 1);
+        rn_json_end(&json);
+        assert_int_equal(out.bytes, direct.bytes);
+        assert_memory_equal(out.data, direct.data, out.bytes);
+        rn_buffer_free(&direct);
+        rn_buffer_free(&text);
+    }
+}
+
+static void a_failure_of_embedded_text_is_kept(void **state) {
+    (void)state;
+    begin(true);
+    rn_json_object(&json, NULL);
+    (void)rn_json_embed(&json, "value");
+    rn_json_check(&json, rn_fail(RN_NO_MEMORY, "none"));
+    rn_json_check(&json, RN_OK);
+    rn_json_end(&json);
+    assert_fails(RN_NO_MEMORY, rn_json_finish(&json));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scalars_stand_alone),
@@ -350,6 +404,8 @@ int main(void) {
         cmocka_unit_test(values_nest_as_deep_as_promised),
         cmocka_unit_test(nesting_deeper_is_a_failure_and_nothing_worse),
         cmocka_unit_test(first_failure_is_remembered_and_ends_the_writing),
+        cmocka_unit_test(embedded_text_is_indented_as_what_is_around_it),
+        cmocka_unit_test(a_failure_of_embedded_text_is_kept),
         cmocka_unit_test(tests_own_reader_tells_good_from_bad),
     };
     return cmocka_run_group_tests(tests, NULL, free_out);

@@ -58,7 +58,7 @@ static void the_plan_says_how_many_are_brought(void **state) {
     assert_non_null(strstr(find_reason(generator->plan, "hybrid"), words));
     rn_buffer_init(&text, RN_HOST_OTHER, 1 << 24);
     rn_json_begin(&json, rn_buffer_sink(&text), false);
-    rn_plan_json(generator->plan, &json, NULL);
+    rn_plan_write_json(generator->plan, &json, NULL);
     assert_ok(rn_json_finish(&json));
     assert_ok(rn_buffer_append(&text, "", 1));
     snprintf(words, sizeof words, "\"interleaved_blocks\":%u", s->interleaved_blocks);

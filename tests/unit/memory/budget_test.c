@@ -471,12 +471,9 @@ static void refusal_is_printed_as_a_table(void **state) {
 static void refusal_is_printed_as_json(void **state) {
     (void)state;
     rn_buffer out;
-    rn_json json;
     char text[64];
     rn_buffer_init(&out, &rn_system_allocator, 4096);
-    rn_json_begin(&json, rn_buffer_sink(&out), false);
-    rn_refusal_json(&sample, &json, NULL);
-    assert_ok(rn_json_finish(&json));
+    assert_ok(rn_refusal_json(&sample, rn_buffer_sink(&out)));
     assert_true(test_json_valid(out.data, out.bytes));
     assert_int_equal(3 * MIB, test_json_u64(out.data, out.bytes, "requested_bytes"));
     assert_int_equal(512, test_json_u64(out.data, out.bytes, "free_bytes"));

@@ -1,6 +1,7 @@
 // The ledger on one thread: every number exact, in the table, in JSON and in events.
 #include "support.h"
 #include "json_check.h"
+#include "base/json.h"
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "base/str.h"
@@ -314,7 +315,7 @@ static void json_has_the_same_numbers(void **state) {
         begin_output();
         rn_json_begin(&json, rn_buffer_sink(&out), pretty);
         rn_json_object(&json, NULL);
-        rn_ledger_json(&json, "ledger");
+        rn_json_check(&json, rn_ledger_json(rn_json_embed(&json, "ledger")));
         rn_json_end(&json);
         assert_ok(rn_json_finish(&json));
         assert_true(test_json_valid(out.data, out.bytes));

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/extents.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "memory/offsets.h"
 #include <ration/ration.h>

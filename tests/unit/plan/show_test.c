@@ -66,7 +66,7 @@ typedef rn_status (*show)(const rn_plan *plan, rn_sink sink);
 static rn_status show_json(const rn_plan *plan, rn_sink sink) {
     rn_json json;
     rn_json_begin(&json, sink, false);
-    rn_plan_json(plan, &json, NULL);
+    rn_plan_write_json(plan, &json, NULL);
     return rn_json_finish(&json);
 }
 

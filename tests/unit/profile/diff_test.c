@@ -39,10 +39,8 @@ static void diff(const rn_timeline *a, const rn_timeline *b) {
 }
 
 static void diff_json(const rn_timeline *a, const rn_timeline *b) {
-    rn_json json;
-    printed_json_begin(&json);
-    rn_timeline_diff_json(a, b, &json, NULL);
-    printed_json_end(&json);
+    assert_ok(rn_timeline_diff_json(a, b, printed_sink()));
+    printed_json_check();
 }
 
 static void assert_json(const char *path, const char *expected) {
@@ -108,12 +106,9 @@ static void devices_of_one_side_only_are_compared_with_nothing(void **state) {
 }
 
 static rn_status diff_both(const rn_timeline *a, const rn_timeline *b) {
-    rn_json json;
     printed.bytes = 0;
     RN_TRY(rn_timeline_diff(a, b, rn_buffer_sink(&printed)));
-    rn_json_begin(&json, rn_buffer_sink(&printed), false);
-    rn_timeline_diff_json(a, b, &json, NULL);
-    return rn_json_finish(&json);
+    return rn_timeline_diff_json(a, b, rn_buffer_sink(&printed));
 }
 
 static void comparing_survives_every_refused_allocation(void **state) {

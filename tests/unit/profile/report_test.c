@@ -25,10 +25,8 @@ static void report(const rn_timeline *t, const rn_report_options *options) {
 }
 
 static void report_json(const rn_timeline *t, const rn_report_options *options) {
-    rn_json json;
-    printed_json_begin(&json);
-    rn_timeline_report_json(t, options, &json, NULL);
-    printed_json_end(&json);
+    assert_ok(rn_timeline_report_json(t, options, printed_sink()));
+    printed_json_check();
 }
 
 static uint64_t number(const char *path) {
@@ -293,12 +291,9 @@ static void a_sink_that_fails_ends_the_report(void **state) {
 }
 
 static rn_status report_both(const rn_timeline *t) {
-    rn_json json;
     printed.bytes = 0;
     RN_TRY(rn_timeline_report(t, NULL, rn_buffer_sink(&printed)));
-    rn_json_begin(&json, rn_buffer_sink(&printed), false);
-    rn_timeline_report_json(t, NULL, &json, NULL);
-    return rn_json_finish(&json);
+    return rn_timeline_report_json(t, NULL, rn_buffer_sink(&printed));
 }
 
 static void reports_survive_every_refused_allocation(void **state) {

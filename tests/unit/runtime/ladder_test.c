@@ -537,7 +537,7 @@ static rn_buffer json_of(const rn_ladder *ladder) {
     rn_buffer_init(&out, &rn_system_allocator, 1 << 20);
     rn_json_begin(&json, rn_buffer_sink(&out), false);
     rn_json_object(&json, NULL);
-    rn_ladder_json(ladder, &json, "ladder");
+    rn_json_check(&json, rn_ladder_json(ladder, rn_json_embed(&json, "ladder")));
     rn_json_end(&json);
     assert_ok(rn_json_finish(&json));
     assert_true(test_json_valid(out.data, out.bytes));
