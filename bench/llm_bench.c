@@ -378,7 +378,7 @@ int main(int argc, char **argv) {
     rn_status s = time_model(&r, start);
     if (s == RN_OK) print_run(&r);
     if (s == RN_OK && j.by_kernel) print_kinds();
-    if (s != RN_OK) fprintf(stderr, "llm_bench: %s\n", rn_last_story()->message);
+    if (s != RN_OK) fprintf(stderr, "llm_bench: %s\n", rn_last_error()->message);
     close_run(&r);
     return s == RN_OK ? 0 : 1;
 }

@@ -319,6 +319,6 @@ int main(int argc, char **argv) {
     add_tensors(&m);
     rn_status status = m.is_folder ? write_folder(&m, argv[3]) : write_gguf(&m, argv[3]);
     if (status == RN_OK) return 0;
-    fprintf(stderr, "make_llm: %s\n", rn_last_story()->message);
+    fprintf(stderr, "make_llm: %s\n", rn_last_error()->message);
     return 1;
 }

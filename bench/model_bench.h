@@ -28,7 +28,7 @@ static inline double step_seconds(void) {
 
 static inline void must(rn_status status) {
     if (status == RN_OK) return;
-    fprintf(stderr, "%s: %s\n", rn_status_name(status), rn_last_story()->message);
+    fprintf(stderr, "%s: %s\n", rn_status_name(status), rn_last_error()->message);
     exit(1);
 }
 

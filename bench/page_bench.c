@@ -124,6 +124,6 @@ static rn_status measure(uint64_t events, const char *path) {
 int main(int argc, char **argv) {
     uint64_t events = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
     if (measure(events, argc > 2 ? argv[2] : NULL) == RN_OK) return 0;
-    fprintf(stderr, "%s\n", rn_last_story()->message);
+    fprintf(stderr, "%s\n", rn_last_error()->message);
     return 1;
 }

@@ -34,7 +34,7 @@ static rn_place_answer check_time(void *self) {
 
 static void must(rn_status s) {
     if (s == RN_OK) return;
-    fprintf(stderr, "place_bench: %s\n", rn_last_story()->message);
+    fprintf(stderr, "place_bench: %s\n", rn_last_error()->message);
     exit(1);
 }
 

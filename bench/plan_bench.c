@@ -11,7 +11,7 @@ enum { ROUNDS = 7 };
 
 static void check(rn_status s) {
     if (s == RN_OK) return;
-    fprintf(stderr, "plan_bench: %s\n", rn_last_story()->message);
+    fprintf(stderr, "plan_bench: %s\n", rn_last_error()->message);
     exit(1);
 }
 

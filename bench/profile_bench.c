@@ -81,7 +81,7 @@ static double best_ns(int loop, int threads) {
 static bool record(const char *path) {
     rn_profile_options options = {.path = path, .command = "profile_bench", .keep_newest = true};
     if (rn_profile_start(&options) == RN_OK) return true;
-    fprintf(stderr, "profile_bench: %s\n", rn_last_story()->message);
+    fprintf(stderr, "profile_bench: %s\n", rn_last_error()->message);
     return false;
 }
 

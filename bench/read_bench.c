@@ -138,7 +138,7 @@ static double run_ration(const bench_settings *settings, rn_reader_engine engine
     uint64_t begin = rn_clock_ns();
     if (status == RN_OK) status = read_slice(reader, settings);
     if (status == RN_OK) result = rate(settings->slice_bytes, begin);
-    if (status != RN_OK) fprintf(stderr, "read_bench: %s\n", rn_last_story()->message);
+    if (status != RN_OK) fprintf(stderr, "read_bench: %s\n", rn_last_error()->message);
     rn_reader_destroy(reader);
     return result;
 }
@@ -297,7 +297,7 @@ static void print_all(const bench_settings *settings) {
 static uint64_t parse_size(const char *text) {
     uint64_t bytes;
     if (rn_size_parse((rn_str){text, strlen(text)}, 0, &bytes) == RN_OK) return bytes;
-    fprintf(stderr, "read_bench: %s\n", rn_last_story()->message);
+    fprintf(stderr, "read_bench: %s\n", rn_last_error()->message);
     exit(2);
 }
 

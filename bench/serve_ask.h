@@ -31,7 +31,7 @@ static inline void die(const char *what) {
 }
 
 static inline void must(rn_status s) {
-    if (s != RN_OK) die(rn_last_story()->message);
+    if (s != RN_OK) die(rn_last_error()->message);
 }
 
 // ---- requests -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ static uint64_t file_bytes;
 
 static void check(rn_status s) {
     if (s == RN_OK) return;
-    fprintf(stderr, "stream_bench: %s\n", rn_last_story()->message);
+    fprintf(stderr, "stream_bench: %s\n", rn_last_error()->message);
     unlink(path);
     exit(1);
 }

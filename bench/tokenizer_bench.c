@@ -120,7 +120,7 @@ static int run(const char *text_path, const char *const *paths, int count) {
     for (int i = 0; i < count; i++) {
         printf("%s\n", paths[i]);
         if (bench(paths[i], (rn_str){text, TEXT_BYTES}, (rn_str){word, WORD_BYTES}) != RN_OK)
-            printf("  %s\n", rn_last_story()->message);
+            printf("  %s\n", rn_last_error()->message);
     }
     free(text);
     free(word);

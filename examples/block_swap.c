@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
     rn_status s = work(argv[1], (uint32_t)strtoul(argv[2], NULL, 10));
     if (s == RN_OK) printf("answer           right\n");
     if (s == RN_OK) return 0;
-    fprintf(stderr, "block_swap: %s\n  hint: %s\n", rn_last_story()->message,
-            rn_last_story()->hint);
+    fprintf(stderr, "block_swap: %s\n  hint: %s\n", rn_last_error()->message,
+            rn_last_error()->hint);
     return 3;
 }

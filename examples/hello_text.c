@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     rn_easy_options options = {.budget_bytes = mib << 20, .new_tokens = 64};
     fputs(prompt, stdout);
     if (rn_generate_text(argc > 2 ? argv[2] : NULL, &options, prompt, print, stdout) != RN_OK) {
-        fprintf(stderr, "\n%s\n%s\n", rn_last_story()->message, rn_last_story()->hint);
+        fprintf(stderr, "\n%s\n%s\n", rn_last_error()->message, rn_last_error()->hint);
         return 1;
     }
     return puts("") < 0;

@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     }
     rn_status s = rn_cuda_device_create(0, 1, &gpu);
     if (s == RN_OK) s = hold(gpu, leave);
-    if (s != RN_OK) fprintf(stderr, "hold_gpu: %s\n", rn_last_story()->message);
+    if (s != RN_OK) fprintf(stderr, "hold_gpu: %s\n", rn_last_error()->message);
     rn_device_destroy(gpu);
     return s == RN_OK ? 0 : s == RN_UNSUPPORTED || s == RN_NOT_FOUND ? 77 : 3;
 }

@@ -274,6 +274,6 @@ int main(int argc, char **argv) {
     rn_status s = rn_size_parse((rn_str){argv[3], strlen(argv[3])}, 0, &bytes);
     if (s == RN_OK) s = inflate(argv[1], argv[2], bytes);
     if (s == RN_OK) return 0;
-    fprintf(stderr, "inflate_model: %s\n", rn_last_story()->message);
+    fprintf(stderr, "inflate_model: %s\n", rn_last_error()->message);
     return 1;
 }

@@ -43,6 +43,6 @@ int main(int argc, char **argv) {
     if (s == RN_OK) s = rn_ledger_print(rn_sink_file(stdout));
     rn_checkpoint_close(model);
     if (s == RN_OK) return 0;
-    fprintf(stderr, "load_tensor: %s\n  %s\n", rn_last_story()->message, rn_last_story()->hint);
+    fprintf(stderr, "load_tensor: %s\n  %s\n", rn_last_error()->message, rn_last_error()->hint);
     return 1;
 }

@@ -117,6 +117,6 @@ int main(int argc, char **argv) {
     rn_status s = rn_size_parse((rn_str){argv[2], strlen(argv[2])}, 0, &bytes);
     if (s == RN_OK) s = make_model(argv[1], bytes);
     if (s == RN_OK) return 0;
-    fprintf(stderr, "make_model: %s\n", rn_last_story()->message);
+    fprintf(stderr, "make_model: %s\n", rn_last_error()->message);
     return 1;
 }

@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
     }
     rn_status s = work(argv[1], argv[2]);
     if (s == RN_OK) return 0;
-    fprintf(stderr, "run_within: %s\n  hint: %s\n", rn_last_story()->message,
-            rn_last_story()->hint);
+    fprintf(stderr, "run_within: %s\n  hint: %s\n", rn_last_error()->message,
+            rn_last_error()->hint);
     return s == RN_OVER_BUDGET ? 4 : 3;
 }

@@ -118,6 +118,6 @@ static rn_status run(int steps, const char *optimizer) {
 
 int main(int argc, char **argv) {
     if (run(argc > 1 ? atoi(argv[1]) : 500, argc > 2 ? argv[2] : NULL) == RN_OK) return 0;
-    fprintf(stderr, "%s\n%s\n", rn_last_story()->message, rn_last_story()->hint);
+    fprintf(stderr, "%s\n%s\n", rn_last_error()->message, rn_last_error()->hint);
     return 1;
 }

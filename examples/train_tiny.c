@@ -303,6 +303,6 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (work(&s) == RN_OK) return 0;
-    fprintf(stderr, "train_tiny: %s\n", rn_last_story()->message);
+    fprintf(stderr, "train_tiny: %s\n", rn_last_error()->message);
     return 3;
 }

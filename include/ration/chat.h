@@ -52,7 +52,7 @@ RN_API RN_MUST_USE rn_status rn_chat_template_parse(const char *name, rn_str sou
                                                     rn_chat_template **out);
 RN_API void rn_chat_template_free(rn_chat_template *chat_template);
 // Writes all of the text at once, or nothing. RN_INVALID: what the template itself raises (roles
-// must alternate, ...; its words are the story's message), what fails in Jinja as well (an
+// must alternate, ...; its words are the error's message), what fails in Jinja as well (an
 // operation on something undefined), or a limit. Any number of threads may render one template.
 RN_API RN_MUST_USE rn_status rn_chat_template_render(const rn_chat_template *chat_template,
                                                      const rn_chat *chat, rn_sink sink);

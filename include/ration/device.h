@@ -48,7 +48,7 @@ RN_API void rn_cpu_set_rates(const rn_device_rates *rates);
 
 // The first of the targets that can be opened ("cuda:0,cpu", "auto": see <ration/ladder.h>);
 // `threads` of the host (0: all) compute on the CPU, and pack weights for others. Otherwise the
-// last one's story. RN_INVALID; RN_DEVICE: no driver, no such GPU; RN_NOT_FOUND, RN_UNSUPPORTED.
+// last one's error. RN_INVALID; RN_DEVICE: no driver, no such GPU; RN_NOT_FOUND, RN_UNSUPPORTED.
 RN_API RN_MUST_USE rn_status rn_device_open(const char *targets, uint32_t threads, rn_device **out);
 RN_API const char *rn_device_target(const rn_device *device); // "cpu", "cuda:0"
 RN_API uint8_t rn_device_number(const rn_device *device);     // its rn_device_id on the ledger

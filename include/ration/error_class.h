@@ -1,6 +1,6 @@
 // error_class.h — what a failure is called, what it means and what to do about it.
 //
-//     const rn_error_class *found = rn_error_classify(rn_last_story());
+//     const rn_error_class *found = rn_error_classify(rn_last_error());
 //     printf("%s: %s; %s\n", found->name, found->meaning, found->hint);
 //
 // Device runtimes tell the cause in their text only, and the text seldom says what it means. Each
@@ -15,17 +15,17 @@ RN_BEGIN_DECLS
 typedef struct rn_error_class {
     const char *name;    // "device_memory_full": stable, for logs and JSON
     const char *meaning; // half a sentence
-    const char *hint;    // what to do; a story's own hint, where there is one, knows more
+    const char *hint;    // what to do; an error's own hint, where there is one, knows more
 } rn_error_class;
 
-// The first row of the tables that the story's message fits, or else that of its status. Never
+// The first row of the tables that the error's message fits, or else that of its status. Never
 // NULL: "unknown" at the least.
-RN_API const rn_error_class *rn_error_classify(const rn_story *story);
+RN_API const rn_error_class *rn_error_classify(const rn_error_info *error);
 // The rows in order, for lists and tests. NULL behind the last.
 RN_API const rn_error_class *rn_error_class_at(size_t index);
 
-// The story's own hint, or else the class's.
-RN_API const char *rn_error_hint(const rn_story *story);
+// The error's own hint, or else the class's.
+RN_API const char *rn_error_hint(const rn_error_info *error);
 
 RN_END_DECLS
 

@@ -2,12 +2,12 @@
 //
 //     rn_generator *generator;
 //     RN_TRY(rn_generator_create(model, &options, &generator));
-//     rn_sequence *story;
-//     RN_TRY(rn_sequence_create(generator, &sampling, &story));
-//     RN_TRY(rn_sequence_feed(story, prompt.ids, prompt.count));
+//     rn_sequence *text;
+//     RN_TRY(rn_sequence_create(generator, &sampling, &text));
+//     RN_TRY(rn_sequence_feed(text, prompt.ids, prompt.count));
 //     while (!done) {
 //         RN_TRY(rn_generator_step(generator)); // one pass over the weights
-//         while (rn_sequence_take(story, &sample)) ... // what it brought: none, one or several
+//         while (rn_sequence_take(text, &sample)) ... // what it brought: none, one or several
 //     }
 //
 // A generator holds a plan, its session and one pool of KV pages; any number of sequences share
@@ -79,7 +79,7 @@ RN_API size_t rn_generator_context(const rn_generator *generator);
 // waits (rn_sequence_is_waiting) while the others go on. RN_OVER_BUDGET: all that have something to
 // do are waiting; it goes on once a sequence is ended or rewound, or its promise taken back.
 //
-// Where a step fails (a read error, cancelling), it tells the session's story and the sequences are
+// Where a step fails (a read error, cancelling), it tells the session's error and the sequences are
 // as before; calling it again is trying again. What fails for one sequence only (logits that are no
 // numbers, no token left to draw) ends that one: see rn_sequence_failure.
 RN_API RN_MUST_USE rn_status rn_generator_step(rn_generator *generator);
@@ -130,8 +130,8 @@ RN_API bool rn_sequence_is_waiting(const rn_sequence *sequence);
 RN_API bool rn_sequence_reserve(rn_sequence *sequence, size_t tokens);
 // Tokens that it did not have to read since the last feed, because their pages were there.
 RN_API size_t rn_sequence_shared(const rn_sequence *sequence);
-// Why it makes no more tokens: NULL, or the story of its failure, valid until the next feed.
-RN_API const rn_story *rn_sequence_failure(const rn_sequence *sequence);
+// Why it makes no more tokens: NULL, or the error of its failure, valid until the next feed.
+RN_API const rn_error_info *rn_sequence_failure(const rn_sequence *sequence);
 // All tokens so far: those fed and those taken. Valid until the next call for this sequence.
 RN_API const uint32_t *rn_sequence_tokens(const rn_sequence *sequence, size_t *out_count);
 // Pauses, and forgets all tokens from `count` on; their pages are given back.

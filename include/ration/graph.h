@@ -11,7 +11,7 @@
 //     shapes
 //
 // Building never fails in the middle: the first failure is remembered, its values are RN_NO_VALUE,
-// and whatever is built from them is RN_NO_VALUE in silence. rn_graph_finish tells the story.
+// and whatever is built from them is RN_NO_VALUE in silence. rn_graph_finish returns the error.
 //
 // Shapes are outermost first, as in PyTorch; every value is dense (the last axis is contiguous).
 // Images are (N, H, W, C). Axes are constants but for one symbol, RN_ROWS, which may stand for axis
@@ -121,7 +121,7 @@ RN_API void rn_graph_block(rn_graph *graph, const char *name);
 RN_API rn_value rn_graph_output_of(const rn_graph *graph, rn_value first, uint32_t output);
 // Names a value for printing.
 RN_API rn_value rn_graph_name(rn_graph *graph, rn_value value, const char *name);
-// RN_OK, or the story of the first failure. Call it once, before planning or running.
+// RN_OK, or the error of the first failure. Call it once, before planning or running.
 RN_API RN_MUST_USE rn_status rn_graph_finish(rn_graph *graph);
 
 // ---- looking ------------------------------------------------------------------------------------

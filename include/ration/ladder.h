@@ -72,8 +72,8 @@ typedef struct rn_ladder_options {
 
 // Tries each target from the first on. RN_OK: *out is the rung in use.
 //
-// With one target, or with no_fallback, a failure is the attempt's own story. Otherwise it is the
-// last one's status, with a story that says what became of each. RN_CANCELLED ends the climb.
+// With one target, or with no_fallback, a failure is the attempt's own error. Otherwise it is the
+// last one's status, with an error that says what became of each. RN_CANCELLED ends the climb.
 // RN_INTERNAL: an attempt left bytes behind, which are named; no other is tried on top of a leak.
 // RN_INVALID: a rung is in use.
 RN_API RN_MUST_USE rn_status rn_ladder_climb(rn_ladder *ladder, const rn_ladder_options *options,
@@ -85,10 +85,10 @@ RN_API RN_MUST_USE rn_status rn_ladder_climb_from(rn_ladder *ladder, size_t firs
 // Leaves the rung in use, in order (NULL) or because of a failure, which is written down: undo of
 // the load that is in use, the device destroyed, the ledger compared with what it was before the
 // attempt. RN_INTERNAL: bytes stayed. RN_OK where no rung is in use.
-RN_API rn_status rn_ladder_leave(rn_ladder *ladder, const rn_story *failure);
+RN_API rn_status rn_ladder_leave(rn_ladder *ladder, const rn_error_info *failure);
 // The rung in use has failed: leaves it and climbs on from the next with the options and load of
 // the last climb. Fails with the failure itself where there is no next rung, or none is wanted.
-RN_API RN_MUST_USE rn_status rn_ladder_advance(rn_ladder *ladder, const rn_story *failure,
+RN_API RN_MUST_USE rn_status rn_ladder_advance(rn_ladder *ladder, const rn_error_info *failure,
                                                rn_rung *out);
 
 // ---- what became of it --------------------------------------------------------------------------

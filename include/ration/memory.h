@@ -263,9 +263,9 @@ RN_API rn_scope_stats rn_scope_end(rn_scope *scope);
 // run), and a server "test_forward_pass", "warm_up", "model_saved" and "server_ready"; the program
 // tells "start" and "final_cleanup".
 RN_API void rn_stage(const char *name);
-// The same for a failure at or behind a stage, as an error: stage, the story's class, what that
+// The same for a failure at or behind a stage, as an error: stage, the error's class, what that
 // means and what to do (error_class.h), and the memory. The marker is "NAME failed: CLASS".
-RN_API void rn_stage_failed(const char *name, const rn_story *story);
+RN_API void rn_stage_failed(const char *name, const rn_error_info *error);
 
 typedef struct rn_stage_name {
     char text[48];

@@ -32,7 +32,7 @@ struct rn_account; // memory.h
 // several threads at once and must not call rn_pool_alloc of the same pool.
 typedef struct rn_pool_source {
     void *self; // must outlive the pool
-    // `bytes` more, at an address that is a multiple of the pool's granule. A failure has a story.
+    // `bytes` more, at an address that is a multiple of the pool's granule. A failure has an error.
     rn_status (*grow)(void *self, size_t bytes, uint64_t *out_address);
     // What `grow` gave: see part_bytes.
     void (*release)(void *self, uint64_t address, size_t bytes);

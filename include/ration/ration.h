@@ -6,7 +6,7 @@
 // An option struct of zeros means the defaults; its reserved fields stay zero (RN_INVALID), so that
 // later versions can have further options without another size.
 //
-// Errors. A function that can fail returns rn_status; the story (message, file, offset, hint) is
+// Errors. A function that can fail returns rn_status; the error (message, file, offset, hint) is
 // the thread's own, see status.h. "Does not fit now" is a result (rn_fit), not an error. The
 // library never prints, exits or aborts.
 //

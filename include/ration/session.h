@@ -8,7 +8,7 @@
 //     rn_session_destroy(session);
 //
 // One thread at a time. After a failure (a read error, an injected fault, cancelling) every call
-// returns the same story until rn_session_reset.
+// returns the same error until rn_session_reset.
 #ifndef RATION_SESSION_H
 #define RATION_SESSION_H
 

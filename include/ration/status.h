@@ -1,14 +1,14 @@
-// status.h — how a call says that it failed: a small code by value, the story beside it.
+// status.h — how a call says that it failed: a small code by value, the error beside it.
 //
 //     rn_checkpoint *model;
 //     if (rn_checkpoint_open("model.safetensors", &model) != RN_OK) {
-//         const rn_story *story = rn_last_story();
-//         fprintf(stderr, "%s\nhint: %s\n", story->message, story->hint);
+//         const rn_error_info *error = rn_last_error();
+//         fprintf(stderr, "%s\nhint: %s\n", error->message, error->hint);
 //     }
 //
-// There is nothing to free. The story belongs to the calling thread and holds until that thread's
+// There is nothing to free. The error belongs to the calling thread and holds until that thread's
 // next failure; a worker that hands a failure to another thread copies the struct
-// (rn_story_restore).
+// (rn_error_restore).
 #ifndef RATION_STATUS_H
 #define RATION_STATUS_H
 
@@ -34,7 +34,7 @@ typedef enum rn_status {
 #define RN_NO_OFFSET UINT64_MAX
 
 // What happened, for people. Strings are always terminated; "" where there is nothing to say.
-typedef struct rn_story {
+typedef struct rn_error_info {
     rn_status status;
     int source_line;         // where in ration's source it was raised
     const char *source_file; // static
@@ -42,26 +42,26 @@ typedef struct rn_story {
     char path[512];          // the file it is about
     char message[1024];
     char hint[512]; // what to do about it
-} rn_story;
+} rn_error_info;
 
 // "RN_OVER_BUDGET" and so on; never NULL.
 RN_API const char *rn_status_name(rn_status status);
 
 // The calling thread's last failure. Never NULL; status is RN_OK before the first one.
-RN_API const rn_story *rn_last_story(void);
+RN_API const rn_error_info *rn_last_error(void);
 
-// Makes `story` the calling thread's own (a worker's failure, handed on) and returns its status.
-RN_API rn_status rn_story_restore(const rn_story *story);
+// Makes `error` the calling thread's own (a worker's failure, handed on) and returns its status.
+RN_API rn_status rn_error_restore(const rn_error_info *error);
 
-// Begins a new story and returns `status`, so that failing is one line:
+// Begins a new error and returns `status`, so that failing is one line:
 //     return rn_fail(RN_CORRUPT, "header is %zu bytes, file has %zu", header, file);
 #define rn_fail(status, ...) rn_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__)
 RN_API rn_status rn_fail_at(const char *source_file, int source_line, rn_status status,
                             const char *format, ...) RN_PRINTF(4, 5);
 
-// Adds to the story just begun; both return `status` unchanged and do nothing for RN_OK.
+// Adds to the error just begun; both return `status` unchanged and do nothing for RN_OK.
 RN_API rn_status rn_hint(rn_status status, const char *format, ...) RN_PRINTF(2, 3);
-RN_API rn_status rn_blame(rn_status status, const char *path, uint64_t offset);
+RN_API rn_status rn_error_locate(rn_status status, const char *path, uint64_t offset);
 
 // Returns from the enclosing function when `expr` fails.
 #define RN_TRY(expr)                                                                               \

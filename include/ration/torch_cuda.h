@@ -31,12 +31,12 @@ RN_BEGIN_DECLS
 // Out of memory, or above the limit: every pool of the device gives back what is free, and the
 // request is tried once more. If it fails again, torch.OutOfMemoryError is raised where PyTorch is
 // loaded (an exception leaves this function), because PyTorch does not look at what it gets;
-// elsewhere NULL is returned and rn_last_story says why. size <= 0 gives NULL.
+// elsewhere NULL is returned and rn_last_error says why. size <= 0 gives NULL.
 RN_API void *rn_torch_cuda_malloc(ssize_t size, int device, void *stream);
 // A block that was used on other streams (record_stream) stays taken until they have come past
 // this moment. Pointers that are not ours, and NULL, are ignored.
 RN_API void rn_torch_cuda_free(void *p, ssize_t size, int device, void *stream);
-// Looks for the driver, so that its absence shows early (rn_last_story).
+// Looks for the driver, so that its absence shows early (rn_last_error).
 RN_API void rn_torch_cuda_init(int device_count);
 // empty_cache: what is free goes back to the devices. Waits for streams.
 RN_API void rn_torch_cuda_reset(void);

@@ -71,7 +71,7 @@ class Sink(ctypes.Structure):
 
 _SIGNATURES = {
     "rn_version": (c_char_p, []),
-    "rn_last_story": (ctypes.POINTER(Story), []),
+    "rn_last_error": (ctypes.POINTER(Story), []),
     "rn_status_name": (c_char_p, [c_int]),
     "rn_size_parse": (c_int, [Str, c_uint64, ctypes.POINTER(c_uint64)]),
     "rn_device_add": (c_int, [c_char_p, ctypes.POINTER(c_uint8)]),
@@ -164,7 +164,7 @@ class Error(RuntimeError):
 def check(status):
     if status == RN_OK:
         return
-    story = quick.rn_last_story().contents
+    story = quick.rn_last_error().contents
     message = story.message.decode("utf-8", "replace")
     if story.path and story.path not in story.message:
         message = f"{story.path.decode('utf-8', 'replace')}: {message}"

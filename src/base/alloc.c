@@ -50,7 +50,7 @@ rn_status rn_alloc_aligned(const rn_allocator *from, size_t bytes, size_t align,
     if (bytes > PTRDIFF_MAX)
         return rn_fail(RN_NO_MEMORY, "%zu bytes is no size for a block", bytes);
     *out = from->alloc(from->self, bytes, align);
-    return *out ? RN_OK : rn_last_story()->status;
+    return *out ? RN_OK : rn_last_error()->status;
 }
 
 rn_status rn_alloc(const rn_allocator *from, size_t bytes, void **out) {

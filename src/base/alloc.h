@@ -11,7 +11,7 @@
 
 typedef struct rn_allocator {
     void *self;
-    // NULL means refused, and the thread's story says why. bytes > 0; align is a power of two.
+    // NULL means refused, and the thread's error says why. bytes > 0; align is a power of two.
     // Blocks of RN_MAP_THRESHOLD bytes and more are zero: rn_alloc_zeroed relies on it.
     void *(*alloc)(void *self, size_t bytes, size_t align);
     void (*free)(void *self, void *block, size_t bytes);

@@ -16,8 +16,8 @@
 static rn_status fail_path(const char *path, const char *verb) {
     int code = errno;
     rn_status status = code == ENOENT ? RN_NOT_FOUND : RN_IO;
-    return rn_blame(rn_fail(status, "cannot %s %s: %s", verb, path, strerror(code)), path,
-                    RN_NO_OFFSET);
+    return rn_error_locate(rn_fail(status, "cannot %s %s: %s", verb, path, strerror(code)), path,
+                           RN_NO_OFFSET);
 }
 
 static rn_status copy_path(const char *path, const rn_allocator *allocator, rn_direct_file *file) {
@@ -42,8 +42,8 @@ static rn_status require_regular(const rn_direct_file *file, const char *name) {
     struct stat info;
     if (stat(name, &info) != 0) return fail_path(file->path, "open");
     if (S_ISREG(info.st_mode)) return RN_OK;
-    return rn_blame(rn_fail(RN_UNSUPPORTED, "%s is not a regular file", file->path), file->path,
-                    RN_NO_OFFSET);
+    return rn_error_locate(rn_fail(RN_UNSUPPORTED, "%s is not a regular file", file->path),
+                           file->path, RN_NO_OFFSET);
 }
 
 static rn_status open_plain(rn_direct_file *file, const char *name) {
@@ -63,8 +63,8 @@ static bool is_same_file(int a, int b) {
 }
 
 static rn_status fail_replaced(const rn_direct_file *file) {
-    return rn_blame(rn_fail(RN_IO, "%s was replaced while it was being opened", file->path),
-                    file->path, RN_NO_OFFSET);
+    return rn_error_locate(rn_fail(RN_IO, "%s was replaced while it was being opened", file->path),
+                           file->path, RN_NO_OFFSET);
 }
 
 // The alignment that direct reads need, or 0 where the kernel says that there are none.

@@ -24,7 +24,7 @@ typedef struct rn_direct_file {
 // Opens a regular file: the one that `fd` (above 0) has open already, whatever stands under its
 // name by now; else the one of that path. `allow_direct` false leaves O_DIRECT out; so does an
 // alignment that does not divide `request_bytes`. RN_NOT_FOUND, RN_UNSUPPORTED (not a regular
-// file), RN_IO, RN_NO_MEMORY; the story names the path. Close what was opened, also after a
+// file), RN_IO, RN_NO_MEMORY; the error names the path. Close what was opened, also after a
 // failure; `out` needs no preparation.
 RN_MUST_USE rn_status rn_direct_file_open(const char *path, int fd, bool allow_direct,
                                           size_t request_bytes, const rn_allocator *allocator,

@@ -126,8 +126,8 @@ static const rn_error_class *find_in(const rn_error_row *rows, size_t count, rn_
     return NULL;
 }
 
-const rn_error_class *rn_error_classify(const rn_story *story) {
-    rn_str message = {story->message, strnlen(story->message, sizeof story->message)};
+const rn_error_class *rn_error_classify(const rn_error_info *error) {
+    rn_str message = {error->message, strnlen(error->message, sizeof error->message)};
     const rn_error_class *found = NULL;
     const rn_error_table *table;
     for (size_t i = 0; !found && (table = rn_error_table_at(i)); i++)
@@ -135,7 +135,7 @@ const rn_error_class *rn_error_classify(const rn_story *story) {
     if (!found) found = find_in(general, GENERAL_COUNT, message);
     if (found) return found;
     size_t s = 0;
-    while (s < STATUS_COUNT - 1 && statuses[s].status != story->status)
+    while (s < STATUS_COUNT - 1 && statuses[s].status != error->status)
         s++;
     return &statuses[s].class;
 }
@@ -151,18 +151,18 @@ const rn_error_class *rn_error_class_at(size_t index) {
     return index < STATUS_COUNT ? &statuses[index].class : NULL;
 }
 
-const char *rn_error_hint(const rn_story *story) {
-    return story->hint[0] ? story->hint : rn_error_classify(story)->hint;
+const char *rn_error_hint(const rn_error_info *error) {
+    return error->hint[0] ? error->hint : rn_error_classify(error)->hint;
 }
 
 // ---- an allocation that failed ------------------------------------------------------------------
 
 // "64.000MB": the runtime means powers of 1024, which rn_size_parse writes without the B.
 static bool read_size(rn_str text, uint64_t *out) {
-    rn_story before = *rn_last_story();
+    rn_error_info before = *rn_last_error();
     if (text.bytes && text.data[text.bytes - 1] == 'B') text.bytes--;
     bool ok = rn_size_parse(text, 0, out) == RN_OK;
-    (void)rn_story_restore(&before);
+    (void)rn_error_restore(&before);
     return ok;
 }
 
@@ -180,14 +180,14 @@ bool rn_device_full_read(rn_str text, rn_device_full *out) {
 
 // ---- for machines -------------------------------------------------------------------------------
 
-void rn_error_json(const rn_story *story, rn_json *json) {
-    const rn_error_class *class = rn_error_classify(story);
+void rn_error_json(const rn_error_info *error, rn_json *json) {
+    const rn_error_class *class = rn_error_classify(error);
     rn_device_full full;
     rn_json_string(json, "class", class->name);
     rn_json_string(json, "meaning", class->meaning);
-    rn_json_string(json, "message", story->message);
-    rn_json_string(json, "hint", rn_error_hint(story));
-    if (!rn_device_full_read(rn_str_from(story->message), &full)) return;
+    rn_json_string(json, "message", error->message);
+    rn_json_string(json, "hint", rn_error_hint(error));
+    if (!rn_device_full_read(rn_str_from(error->message), &full)) return;
     rn_json_object(json, "device_full");
     rn_json_u64(json, "bytes", full.bytes);
     rn_json_string(json, "usage", full.usage);

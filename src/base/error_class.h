@@ -47,7 +47,7 @@ bool rn_message_take_number(rn_str *message, uint32_t *out);
 
 // Fields of the object that is open: class, meaning, message, hint and, where the message tells,
 // device_full (below).
-void rn_error_json(const rn_story *story, rn_json *json);
+void rn_error_json(const rn_error_info *error, rn_json *json);
 
 // What the text says about an allocation that a core of a device had no room for:
 //     TDRV:log_dev_mem Failed to allocate 64.000MB (usage: tensors) on ND 0:NC 1

@@ -34,9 +34,9 @@ uint64_t rn_fetch_room(uint64_t bytes) {
 // Requests come back in any order; which failure is told must not depend on it.
 static void keep_failure(rn_fetch_batch *batch, rn_status status, uint64_t number) {
     if (status == RN_OK) return;
-    if (batch->story.status != RN_OK && batch->failed <= number) return;
+    if (batch->error.status != RN_OK && batch->failed <= number) return;
     batch->failed = number;
-    batch->story = *rn_last_story();
+    batch->error = *rn_last_error();
 }
 
 static rn_status check_range(const rn_fetcher *f, uint32_t file, uint64_t offset, uint64_t bytes) {
@@ -49,7 +49,7 @@ static rn_status check_range(const rn_fetcher *f, uint32_t file, uint64_t offset
         rn_fail(RN_CORRUPT, "%s has %llu bytes; %llu bytes from %llu on are not in it", of->path,
                 (unsigned long long)of->state.size_bytes, (unsigned long long)bytes,
                 (unsigned long long)offset);
-    rn_blame(status, of->path, offset);
+    rn_error_locate(status, of->path, offset);
     return rn_hint(status, "the file is incomplete or damaged: fetch it again");
 }
 
@@ -64,7 +64,7 @@ static void step_over(rn_fetch_batch *b) {
 void rn_fetcher_begin(rn_fetcher *f, rn_fetch_batch *batch) {
     batch->item = batch->in_flight = 0;
     batch->passed_bytes = batch->made = 0;
-    batch->story.status = RN_OK;
+    batch->error.status = RN_OK;
     for (uint32_t i = 0; i < batch->count; i++)
         keep_failure(
             batch,
@@ -73,7 +73,7 @@ void rn_fetcher_begin(rn_fetcher *f, rn_fetch_batch *batch) {
 }
 
 bool rn_fetcher_is_fed(const rn_fetch_batch *batch) {
-    return batch->item == batch->count || batch->story.status != RN_OK;
+    return batch->item == batch->count || batch->error.status != RN_OK;
 }
 
 bool rn_fetcher_is_done(const rn_fetch_batch *batch) {
@@ -81,7 +81,7 @@ bool rn_fetcher_is_done(const rn_fetch_batch *batch) {
 }
 
 rn_status rn_fetcher_status(const rn_fetch_batch *batch) {
-    return batch->story.status == RN_OK ? RN_OK : rn_story_restore(&batch->story);
+    return batch->error.status == RN_OK ? RN_OK : rn_error_restore(&batch->error);
 }
 
 // ---- requests -----------------------------------------------------------------------------------

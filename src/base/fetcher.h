@@ -49,8 +49,9 @@ typedef struct rn_fetch_batch {
     uint64_t passed_bytes;
     uint32_t in_flight;
     uint64_t made;   // requests so far
-    uint64_t failed; // which of them the story is of
-    rn_story story;  // of the first one that failed, in the order of the items; status RN_OK: none
+    uint64_t failed; // which of them the error is of
+    rn_error_info
+        error; // of the first one that failed, in the order of the items; status RN_OK: none
 } rn_fetch_batch;
 
 // engine, ignore_page_cache, avoid_direct and allocator of the options count.
@@ -67,7 +68,7 @@ void rn_fetcher_feed(rn_fetcher *fetcher, rn_fetch_batch *batch);
 bool rn_fetcher_is_fed(const rn_fetch_batch *batch);
 // Whether all of them are back, or the batch has failed and none is under way.
 bool rn_fetcher_is_done(const rn_fetch_batch *batch);
-// RN_IO: reading failed or the file was cut short; path and offset are in the story.
+// RN_IO: reading failed or the file was cut short; path and offset are in the error.
 RN_MUST_USE rn_status rn_fetcher_status(const rn_fetch_batch *batch);
 // Waits for one result, of any batch. Nothing where nothing is under way.
 void rn_fetcher_wait(rn_fetcher *fetcher);

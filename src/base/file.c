@@ -17,7 +17,7 @@ rn_status rn_file_fail(const char *doing, const char *path) {
     bool missing = error == ENOENT || error == ENOTDIR;
     rn_status s =
         rn_fail(missing ? RN_NOT_FOUND : RN_IO, "cannot %s %s: %s", doing, path, strerror(error));
-    (void)rn_blame(s, path, RN_NO_OFFSET);
+    (void)rn_error_locate(s, path, RN_NO_OFFSET);
     if (error == ENOSPC) return rn_hint(s, "free some space on that file system");
     if (error == EACCES) return rn_hint(s, "check the permissions");
     if (missing) return rn_hint(s, "check the path");
@@ -36,8 +36,8 @@ rn_status rn_file_open(const char *path, int *out_fd, uint64_t *out_bytes) {
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
-        return rn_blame(rn_fail(RN_UNSUPPORTED, "%s is not a regular file", path), path,
-                        RN_NO_OFFSET);
+        return rn_error_locate(rn_fail(RN_UNSUPPORTED, "%s is not a regular file", path), path,
+                               RN_NO_OFFSET);
     }
     *out_fd = fd;
     if (out_bytes) *out_bytes = (uint64_t)info.st_size;
@@ -48,15 +48,15 @@ rn_status rn_file_read_at(int fd, const char *path, uint64_t offset, void *targe
     char *to = target;
     if (rn_fault_hit(RN_FAULT_READ)) {
         errno = EIO;
-        return rn_blame(rn_file_fail("read", path), path, offset);
+        return rn_error_locate(rn_file_fail("read", path), path, offset);
     }
     while (bytes > 0) {
         ssize_t got = pread(fd, to, bytes, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return rn_blame(rn_file_fail("read", path), path, offset);
+        if (got < 0) return rn_error_locate(rn_file_fail("read", path), path, offset);
         if (got == 0) {
             rn_status s = rn_fail(RN_CORRUPT, "%s ends %zu bytes too early", path, bytes);
-            return rn_blame(s, path, offset);
+            return rn_error_locate(s, path, offset);
         }
         to += got;
         offset += (uint64_t)got;
@@ -70,12 +70,12 @@ rn_status rn_file_write_at(int fd, const char *path, uint64_t offset, const void
     const char *from = source;
     if (rn_fault_hit(RN_FAULT_WRITE)) {
         errno = ENOSPC;
-        return rn_blame(rn_file_fail("write", path), path, offset);
+        return rn_error_locate(rn_file_fail("write", path), path, offset);
     }
     while (bytes > 0) {
         ssize_t put = pwrite(fd, from, bytes, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return rn_blame(rn_file_fail("write", path), path, offset);
+        if (put < 0) return rn_error_locate(rn_file_fail("write", path), path, offset);
         from += put;
         offset += (uint64_t)put;
         bytes -= (size_t)put;
@@ -89,9 +89,9 @@ rn_status rn_file_read_all(const char *path, rn_buffer *buffer) {
     RN_TRY(rn_file_open(path, &fd, &bytes));
     rn_status s = RN_OK;
     if (bytes > buffer->cap_bytes)
-        s = rn_blame(rn_fail(RN_INVALID, "%s has %llu bytes; at most %zu are read", path,
-                             (unsigned long long)bytes, buffer->cap_bytes),
-                     path, RN_NO_OFFSET);
+        s = rn_error_locate(rn_fail(RN_INVALID, "%s has %llu bytes; at most %zu are read", path,
+                                    (unsigned long long)bytes, buffer->cap_bytes),
+                            path, RN_NO_OFFSET);
     char piece[16 << 10];
     for (uint64_t at = 0; s == RN_OK && at < bytes;) {
         size_t want = bytes - at < sizeof piece ? (size_t)(bytes - at) : sizeof piece;

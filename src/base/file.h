@@ -1,4 +1,4 @@
-// file.h — opening and reading files, with stories that name the file and the offset. Reads and
+// file.h — opening and reading files, with errors that name the file and the offset. Reads and
 // writes here are where tests make the N-th one fail.
 #ifndef RN_BASE_FILE_H
 #define RN_BASE_FILE_H
@@ -19,7 +19,7 @@ RN_MUST_USE rn_status rn_file_read_all(const char *path, rn_buffer *buffer);
 // Replaces a small file atomically: a temporary beside it (base/temporary.h), fsync, rename. The
 // mode is kept; where `path` is a link, its target is replaced.
 RN_MUST_USE rn_status rn_file_replace(const char *path, const void *data, size_t bytes);
-// Makes a failing system call on `path` a story; errno decides between RN_NOT_FOUND and RN_IO.
+// Makes a failing system call on `path` an error; errno decides between RN_NOT_FOUND and RN_IO.
 rn_status rn_file_fail(const char *doing, const char *path);
 bool rn_file_is_folder(const char *path);
 bool rn_file_exists(const char *path);

@@ -84,10 +84,11 @@ rn_status rn_file_read_status(const rn_file_read *read) {
     uint64_t offset = read->offset + read->have_bytes;
     if (!read->error && !read->cut_short) return RN_OK;
     if (read->error)
-        return rn_blame(rn_fail(RN_IO, "cannot read %s: %s", file->path, strerror(read->error)),
-                        file->path, offset);
+        return rn_error_locate(
+            rn_fail(RN_IO, "cannot read %s: %s", file->path, strerror(read->error)), file->path,
+            offset);
     rn_status status = rn_fail(RN_IO, "%s was cut short while it was being read", file->path);
-    rn_blame(status, file->path, offset);
+    rn_error_locate(status, file->path, offset);
     return rn_hint(status, "it had %llu bytes when it was opened; start again with the whole file",
                    (unsigned long long)file->state.size_bytes);
 }

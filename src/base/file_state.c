@@ -92,8 +92,8 @@ rn_status rn_file_state_take(int fd, const char *path, rn_file_state *out) {
     begin_watch(fd, out);
     pthread_mutex_unlock(&lock);
     if (fstat(fd, &info) != 0)
-        return rn_blame(rn_fail(RN_IO, "cannot look at %s: %s", path, strerror(errno)), path,
-                        RN_NO_OFFSET);
+        return rn_error_locate(rn_fail(RN_IO, "cannot look at %s: %s", path, strerror(errno)), path,
+                               RN_NO_OFFSET);
     out->size_bytes = (uint64_t)info.st_size;
     out->modified = info.st_mtim;
     return RN_OK;
@@ -133,8 +133,8 @@ rn_status rn_file_state_check(const rn_file_state *state, int fd, const char *pa
         info.st_mtim.tv_nsec == state->modified.tv_nsec)
         return RN_OK;
     if (same && is_touched_only(state)) return RN_OK;
-    return rn_hint(
-        rn_blame(rn_fail(RN_IO, "%s was changed while it was in use", path), path, RN_NO_OFFSET),
-        "a new version is put in place by renaming it, which leaves the open file as it "
-        "is; then start again");
+    return rn_hint(rn_error_locate(rn_fail(RN_IO, "%s was changed while it was in use", path), path,
+                                   RN_NO_OFFSET),
+                   "a new version is put in place by renaming it, which leaves the open file as it "
+                   "is; then start again");
 }

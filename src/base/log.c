@@ -43,16 +43,16 @@ const char *rn_log_symbol(rn_log_level level) {
     return level_symbols[level];
 }
 
-// A log that cannot be written has nobody to tell: the failure is dropped, and the caller's story
+// A log that cannot be written has nobody to tell: the failure is dropped, and the caller's error
 // kept.
 void rn_log_line(rn_log_level level, rn_str line) {
     if (!rn_log_wants(level)) return;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     pthread_mutex_lock(&lock);
     if (log_sink.write && rn_sink_write(log_sink, line.data, line.bytes) == RN_OK)
         (void)!rn_sink_write(log_sink, "\n", 1);
     pthread_mutex_unlock(&lock);
-    rn_story_restore(&story);
+    rn_error_restore(&error);
 }
 
 enum { MAX_MESSAGE_BYTES = 1024, MAX_PART_BYTES = 64 };

@@ -33,7 +33,7 @@ struct rn_read_engine {
 };
 
 // Each is called by one thread at a time. The uring one answers RN_UNSUPPORTED where the system has
-// none or forbids it; the story says why.
+// none or forbids it; the error says why.
 RN_MUST_USE rn_status rn_read_engine_uring(const rn_allocator *allocator, uint32_t depth,
                                            rn_read_engine **out);
 RN_MUST_USE rn_status rn_read_engine_threads(const rn_allocator *allocator, uint32_t depth,

@@ -48,9 +48,9 @@ struct rn_reader {
 
     rn_extents list;
     rn_extent_cursor planned, handed;
-    bool failing;   // an error is known: no new requests
-    rn_story story; // the failure that next repeats; status RN_OK: none
-    rn_story engine_story;
+    bool failing;        // an error is known: no new requests
+    rn_error_info error; // the failure that next repeats; status RN_OK: none
+    rn_error_info engine_error;
     rn_reader_stats stats;
 };
 
@@ -154,7 +154,7 @@ static void drain(rn_reader *reader) {
 
 static rn_status keep_failure(rn_reader *reader, rn_status status) {
     reader->failing = true;
-    reader->story = *rn_last_story();
+    reader->error = *rn_last_error();
     return status;
 }
 
@@ -195,7 +195,7 @@ static rn_reader_piece cut_piece(rn_reader *reader) {
 
 rn_status rn_reader_next(rn_reader *reader, rn_reader_piece *out_piece) {
     *out_piece = (rn_reader_piece){.extent = reader->list.count};
-    if (reader->story.status != RN_OK) return rn_story_restore(&reader->story);
+    if (reader->error.status != RN_OK) return rn_error_restore(&reader->error);
     if (reader->handed.extent == reader->list.count) return RN_OK;
     fill(reader);
     if (!reader->first)
@@ -232,7 +232,7 @@ static rn_status check_extent(const rn_reader *reader, uint32_t index, const rn_
         rn_fail(RN_CORRUPT, "%s has %llu bytes; %llu bytes from %llu on are not in it", file->path,
                 (unsigned long long)file->state.size_bytes, (unsigned long long)extent->bytes,
                 (unsigned long long)extent->offset);
-    rn_blame(status, file->path, extent->offset);
+    rn_error_locate(status, file->path, extent->offset);
     return rn_hint(status, "the file is incomplete or damaged: fetch it again");
 }
 
@@ -241,7 +241,7 @@ rn_status rn_reader_start(rn_reader *reader, const rn_extent *extents, uint32_t 
     free_all(reader);
     reader->list = (rn_extents){0};
     reader->planned = reader->handed = (rn_extent_cursor){0};
-    reader->story.status = RN_OK;
+    reader->error.status = RN_OK;
     for (uint32_t i = 0; i < extent_count; i++) {
         rn_status status = check_extent(reader, i, &extents[i]);
         if (status != RN_OK) return keep_failure(reader, status);
@@ -327,8 +327,8 @@ static rn_status start_engine(rn_reader *reader) {
     if (status != RN_UNSUPPORTED) return status;
     if (reader->options.engine == RN_READER_URING)
         return rn_hint(status, "choose the automatic engine: it reads with threads instead");
-    reader->engine_story = *rn_last_story();
-    return use_threads(reader, reader->engine_story.message);
+    reader->engine_error = *rn_last_error();
+    return use_threads(reader, reader->engine_error.message);
 }
 
 rn_status rn_reader_create(const rn_reader_file *files, uint32_t file_count,

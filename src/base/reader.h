@@ -98,7 +98,7 @@ void rn_reader_destroy(rn_reader *reader);
 
 // Begins a list; `extents` is borrowed until the list is finished, replaced or the reader
 // destroyed. May be called at any time, also after a failure: the list before is given up and
-// pieces still held become invalid. RN_CORRUPT: an extent ends past its file; the story has the
+// pieces still held become invalid. RN_CORRUPT: an extent ends past its file; the error has the
 // path and the extent's offset. RN_INVALID: no such file index.
 RN_MUST_USE rn_status rn_reader_start(rn_reader *reader, const rn_extent *extents,
                                       uint32_t extent_count);
@@ -106,7 +106,7 @@ RN_MUST_USE rn_status rn_reader_start(rn_reader *reader, const rn_extent *extent
 // Waits for the next piece; at the end of the list piece->bytes is 0 (nothing to release). Pieces
 // of up to slot_count - 1 requests may be held at once; asking for more is RN_INVALID instead of a
 // deadlock, and goes on once a piece is released. RN_IO: reading failed or the file was cut short;
-// path and offset are in the story. RN_CANCELLED: *cancel was true. After these two the same comes
+// path and offset are in the error. RN_CANCELLED: *cancel was true. After these two the same comes
 // again until the next start; pieces held stay valid.
 RN_MUST_USE rn_status rn_reader_next(rn_reader *reader, rn_reader_piece *out_piece);
 

@@ -1,4 +1,4 @@
-// status.c — the thread's story.
+// status.c — the thread's error.
 #include <ration/status.h>
 
 #include "base/str.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local rn_story thread_story = {.source_file = "", .offset = RN_NO_OFFSET};
+static _Thread_local rn_error_info thread_error = {.source_file = "", .offset = RN_NO_OFFSET};
 
 static const char *const status_names[RN_STATUS_COUNT] = {
     [RN_OK] = "RN_OK",
@@ -28,13 +28,13 @@ const char *rn_status_name(rn_status status) {
     return status_names[status];
 }
 
-const rn_story *rn_last_story(void) {
-    return &thread_story;
+const rn_error_info *rn_last_error(void) {
+    return &thread_error;
 }
 
-rn_status rn_story_restore(const rn_story *story) {
-    thread_story = *story;
-    return story->status;
+rn_status rn_error_restore(const rn_error_info *error) {
+    thread_error = *error;
+    return error->status;
 }
 
 // Control characters from hostile names would reach a terminal or a log line.
@@ -45,16 +45,16 @@ static void print_clean(char *out, size_t capacity, const char *format, va_list 
 
 rn_status rn_fail_at(const char *source_file, int source_line, rn_status status, const char *format,
                      ...) {
-    rn_story *story = &thread_story;
-    story->status = status;
-    story->source_file = source_file;
-    story->source_line = source_line;
-    story->offset = RN_NO_OFFSET;
-    story->path[0] = '\0';
-    story->hint[0] = '\0';
+    rn_error_info *error = &thread_error;
+    error->status = status;
+    error->source_file = source_file;
+    error->source_line = source_line;
+    error->offset = RN_NO_OFFSET;
+    error->path[0] = '\0';
+    error->hint[0] = '\0';
     va_list args;
     va_start(args, format);
-    print_clean(story->message, sizeof story->message, format, args);
+    print_clean(error->message, sizeof error->message, format, args);
     va_end(args);
     return status;
 }
@@ -63,15 +63,15 @@ rn_status rn_hint(rn_status status, const char *format, ...) {
     if (status == RN_OK) return RN_OK;
     va_list args;
     va_start(args, format);
-    print_clean(thread_story.hint, sizeof thread_story.hint, format, args);
+    print_clean(thread_error.hint, sizeof thread_error.hint, format, args);
     va_end(args);
     return status;
 }
 
-rn_status rn_blame(rn_status status, const char *path, uint64_t offset) {
+rn_status rn_error_locate(rn_status status, const char *path, uint64_t offset) {
     if (status == RN_OK) return RN_OK;
-    snprintf(thread_story.path, sizeof thread_story.path, "%s", path ? path : "");
-    rn_str_clean(thread_story.path);
-    thread_story.offset = offset;
+    snprintf(thread_error.path, sizeof thread_error.path, "%s", path ? path : "");
+    rn_str_clean(thread_error.path);
+    thread_error.offset = offset;
     return status;
 }

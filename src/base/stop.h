@@ -52,7 +52,7 @@ static inline bool rn_stop_round(size_t round) {
     enum { ROUNDS = 1024 };
     return round % ROUNDS == ROUNDS - 1 && rn_stop_spend(ROUNDS) != RN_STOP_GO_ON;
 }
-// Counts work; RN_CANCELLED, with its story, where that is the answer.
+// Counts work; RN_CANCELLED, with its error, where that is the answer.
 RN_MUST_USE rn_status rn_stop_try(uint64_t units);
 
 #endif

@@ -43,11 +43,11 @@ static void *write_main(void *self) {
     rn_write_queue *queue = self;
     pthread_mutex_lock(&queue->mutex);
     for (rn_write_buffer *b; (b = take_job(queue));) {
-        bool skip = queue->story.status != RN_OK; // after the first failure nothing matters
+        bool skip = queue->error.status != RN_OK; // after the first failure nothing matters
         pthread_mutex_unlock(&queue->mutex);
         rn_status s = skip ? RN_OK : write_buffer(queue, b);
         pthread_mutex_lock(&queue->mutex);
-        if (s != RN_OK && queue->story.status == RN_OK) queue->story = *rn_last_story();
+        if (s != RN_OK && queue->error.status == RN_OK) queue->error = *rn_last_error();
         b->queued = false;
         b->bytes = 0;
         pthread_cond_broadcast(&queue->written);
@@ -70,9 +70,9 @@ static rn_status wait_for(rn_write_queue *queue, rn_write_buffer *b) {
     pthread_mutex_lock(&queue->mutex);
     while (b->queued)
         pthread_cond_wait(&queue->written, &queue->mutex);
-    rn_status s = queue->story.status;
+    rn_status s = queue->error.status;
     pthread_mutex_unlock(&queue->mutex);
-    return s == RN_OK ? RN_OK : rn_story_restore(&queue->story);
+    return s == RN_OK ? RN_OK : rn_error_restore(&queue->error);
 }
 
 // ---- the queue --------------------------------------------------------------------------
@@ -103,7 +103,7 @@ rn_status rn_write_queue_stop(rn_write_queue *queue) {
     pthread_mutex_unlock(&queue->mutex);
     for (; queue->thread_count > 0; queue->thread_count--)
         pthread_join(queue->threads[queue->thread_count - 1], NULL);
-    return queue->story.status == RN_OK ? RN_OK : rn_story_restore(&queue->story);
+    return queue->error.status == RN_OK ? RN_OK : rn_error_restore(&queue->error);
 }
 
 void rn_write_queue_free(rn_write_queue *queue) {

@@ -43,7 +43,7 @@ typedef struct rn_write_queue {
     pthread_cond_t wake, written;
     rn_write_buffer *first, **last; // under the mutex
     bool stop;
-    rn_story story; // of the first failed write; status RN_OK until then
+    rn_error_info error; // of the first failed write; status RN_OK until then
 } rn_write_queue;
 
 void rn_write_queue_init(rn_write_queue *queue);

@@ -6,11 +6,11 @@
 //     rn_queue_signal(copy, &loaded);
 //     rn_queue_wait(compute, &loaded);
 //     rn_queue_launch(compute, kernel, &call);
-//     RN_TRY(rn_queue_finish(compute)); // the story of the first command that failed
+//     RN_TRY(rn_queue_finish(compute)); // the error of the first command that failed
 //
 // A queue runs its commands in order; two queues run side by side but for fences. The first command
-// that fails poisons its queue: the story is kept, later commands are skipped, their fences still
-// complete, and rn_queue_finish returns the story until rn_queue_reset revives the queue. A fence
+// that fails poisons its queue: the error is kept, later commands are skipped, their fences still
+// complete, and rn_queue_finish returns the error until rn_queue_reset revives the queue. A fence
 // that a poisoned queue signals hands the poison on to the queue that waits for it, so that nothing
 // is computed from what never arrived. Cancelling is the same path with RN_CANCELLED.
 //
@@ -32,14 +32,14 @@
 typedef struct rn_fence {
     pthread_mutex_t mutex;
     pthread_cond_t reached;
-    uint64_t asked, done;  // signals that were submitted; the last that was reached
-    const rn_story *story; // of the poisoned queue that signalled last, or NULL
+    uint64_t asked, done;       // signals that were submitted; the last that was reached
+    const rn_error_info *error; // of the poisoned queue that signalled last, or NULL
     // A device's own means, made by its queue at the first signal or wait; NULL: none.
     void *event;
     void (*drop_event)(void *event);
-    // What became of the queue that signalled: its story; NULL: nothing bad so far. Thoroughly: the
+    // What became of the queue that signalled: its error; NULL: nothing bad so far. Thoroughly: the
     // device is asked whether it is still there. Called without the mutex.
-    const rn_story *(*ask_event)(void *event, bool thoroughly);
+    const rn_error_info *(*ask_event)(void *event, bool thoroughly);
     _Atomic uint64_t *word; // the last signal reached, told by and to a device; NULL: none
     bool for_host; // a thread of the host waits for what a device's queue signals; set after init
 } rn_fence;
@@ -49,11 +49,11 @@ void rn_fence_init(rn_fence *fence);
 void rn_fence_free(rn_fence *fence);
 
 // For those who write queues: the number of a new signal; of the last one; a signal is reached, by
-// a poisoned queue with its story; waits for a signal, returns its story or NULL.
+// a poisoned queue with its error; waits for a signal, returns its error or NULL.
 uint64_t rn_fence_ask(rn_fence *fence);
 uint64_t rn_fence_asked(rn_fence *fence);
-void rn_fence_reach(rn_fence *fence, uint64_t ticket, const rn_story *story);
-const rn_story *rn_fence_await(rn_fence *fence, uint64_t ticket);
+void rn_fence_reach(rn_fence *fence, uint64_t ticket, const rn_error_info *error);
+const rn_error_info *rn_fence_await(rn_fence *fence, uint64_t ticket);
 
 // ---- commands -----------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ typedef struct rn_queue rn_queue;
 typedef struct rn_recording rn_recording;
 struct rn_queue {
     void (*submit)(rn_queue *queue, const rn_command *command); // may wait for room
-    // Waits until all commands are done; the story of the first that failed.
+    // Waits until all commands are done; the error of the first that failed.
     rn_status (*finish)(rn_queue *queue);
     // Waits, then forgets the failure.
     void (*reset)(rn_queue *queue);

@@ -41,10 +41,10 @@ uint64_t rn_fence_asked(rn_fence *fence) {
     return ticket;
 }
 
-void rn_fence_reach(rn_fence *fence, uint64_t ticket, const rn_story *story) {
+void rn_fence_reach(rn_fence *fence, uint64_t ticket, const rn_error_info *error) {
     pthread_mutex_lock(&fence->mutex);
     if (ticket > fence->done) fence->done = ticket;
-    fence->story = story;
+    fence->error = error;
     if (fence->word && atomic_load(fence->word) < ticket) atomic_store(fence->word, ticket);
     pthread_cond_broadcast(&fence->reached);
     pthread_mutex_unlock(&fence->mutex);
@@ -68,18 +68,18 @@ static void sleep_a_little(rn_fence *fence) {
 }
 
 // Under the mutex, which is let go meanwhile.
-static const rn_story *ask(rn_fence *fence, bool thoroughly) {
+static const rn_error_info *ask(rn_fence *fence, bool thoroughly) {
     void *event = fence->event;
-    const rn_story *(*ask_event)(void *, bool) = fence->ask_event;
+    const rn_error_info *(*ask_event)(void *, bool) = fence->ask_event;
     if (!event || !ask_event) return NULL;
     pthread_mutex_unlock(&fence->mutex);
-    const rn_story *story = ask_event(event, thoroughly);
+    const rn_error_info *error = ask_event(event, thoroughly);
     pthread_mutex_lock(&fence->mutex);
-    return story;
+    return error;
 }
 
-const rn_story *rn_fence_await(rn_fence *fence, uint64_t ticket) {
-    const rn_story *lost = NULL;
+const rn_error_info *rn_fence_await(rn_fence *fence, uint64_t ticket) {
+    const rn_error_info *lost = NULL;
     pthread_mutex_lock(&fence->mutex);
     for (uint32_t looks = 1; !lost && !is_reached(fence, ticket); looks++) {
         if (!fence->word)
@@ -89,8 +89,8 @@ const rn_story *rn_fence_await(rn_fence *fence, uint64_t ticket) {
         else
             sleep_a_little(fence);
     }
-    const rn_story *story = fence->story;
-    if (!story) story = lost ? lost : ask(fence, false);
+    const rn_error_info *error = fence->error;
+    if (!error) error = lost ? lost : ask(fence, false);
     pthread_mutex_unlock(&fence->mutex);
-    return story;
+    return error;
 }

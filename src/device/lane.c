@@ -4,9 +4,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static void poison(rn_lane *lane, const rn_story *story) {
+static void poison(rn_lane *lane, const rn_error_info *error) {
     if (lane->poisoned) return;
-    lane->story = *story;
+    lane->error = *error;
     lane->poisoned = true;
 }
 
@@ -22,27 +22,27 @@ static rn_status act(rn_lane *lane, const rn_command *command) {
 }
 
 void rn_lane_run(rn_lane *lane, const rn_command *command) {
-    const rn_story *story = NULL;
+    const rn_error_info *error = NULL;
     switch (command->kind) {
     case RN_COMMAND_SIGNAL:
         rn_fence_reach(command->as.fence.fence, command->as.fence.ticket,
-                       lane->poisoned ? &lane->story : NULL);
+                       lane->poisoned ? &lane->error : NULL);
         return;
     case RN_COMMAND_NOTE:
         command->as.note.fn(command->as.note.self, command->as.note.index, lane->poisoned);
         return;
     case RN_COMMAND_WAIT:
         if (!lane->poisoned)
-            story = rn_fence_await(command->as.fence.fence, command->as.fence.ticket);
+            error = rn_fence_await(command->as.fence.fence, command->as.fence.ticket);
         break;
     default:
-        if (!lane->poisoned && act(lane, command) != RN_OK) story = rn_last_story();
+        if (!lane->poisoned && act(lane, command) != RN_OK) error = rn_last_error();
     }
-    if (story) poison(lane, story);
+    if (error) poison(lane, error);
 }
 
 rn_status rn_lane_status(const rn_lane *lane) {
-    return lane->poisoned ? rn_story_restore(&lane->story) : RN_OK;
+    return lane->poisoned ? rn_error_restore(&lane->error) : RN_OK;
 }
 
 // ---- the host as a device -----------------------------------------------------------------------

@@ -9,13 +9,13 @@ typedef struct rn_lane {
     rn_executor executor;
     const _Atomic bool *cancel; // or NULL
     bool poisoned;
-    rn_story story; // of the first failure, while poisoned
+    rn_error_info error; // of the first failure, while poisoned
 } rn_lane;
 
 // Carries the command out, or skips it where the lane is poisoned. Fences are reached and notes
 // taken either way.
 void rn_lane_run(rn_lane *lane, const rn_command *command);
-// RN_OK, or the kept story as the thread's own.
+// RN_OK, or the kept error as the thread's own.
 rn_status rn_lane_status(const rn_lane *lane);
 
 #endif

@@ -37,7 +37,7 @@ static void *thread_main(void *self) {
         if (queue->count == 0) break;
         if (queue->stop && !queue->lane.poisoned) {
             (void)rn_fail(RN_CANCELLED, "the queue is being closed");
-            queue->lane.story = *rn_last_story();
+            queue->lane.error = *rn_last_error();
             queue->lane.poisoned = true;
         }
         rn_command *command = &queue->ring[queue->first];

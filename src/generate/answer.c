@@ -50,8 +50,8 @@ static rn_status take_tokens(speech *s, bool *out_done) {
     *out_done = false;
     while (!*out_done && rn_sequence_take(s->sequence, &sample))
         RN_TRY(take_token(s, &sample, out_done));
-    const rn_story *failure = rn_sequence_failure(s->sequence);
-    if (!*out_done && failure) return rn_story_restore(failure);
+    const rn_error_info *failure = rn_sequence_failure(s->sequence);
+    if (!*out_done && failure) return rn_error_restore(failure);
     if (*out_done || !rn_sequence_is_full(s->sequence)) return RN_OK;
     s->out->reason = RN_END_CONTEXT;
     *out_done = true;

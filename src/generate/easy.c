@@ -136,7 +136,7 @@ static rn_status answer(call *c) {
             return rn_fail(RN_CANCELLED, "cancelled after %llu tokens",
                            (unsigned long long)out.tokens);
         if (s == RN_OK || out.tokens > 0) return s;
-        RN_TRY(rn_ladder_advance(c->ladder, rn_last_story(), &rung));
+        RN_TRY(rn_ladder_advance(c->ladder, rn_last_error(), &rung));
     }
 }
 
@@ -207,15 +207,15 @@ static rn_status climb(call *c) {
     return rn_ladder_climb(c->ladder, &options, &load, &rung);
 }
 
-// Everything goes back, the failure's story stays.
+// Everything goes back, the failure's error stays.
 static rn_status close_call(call *c, bool limited, rn_status s) {
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_status left = c->ladder ? rn_ladder_leave(c->ladder, NULL) : RN_OK;
     rn_ladder_destroy(c->ladder);
     rn_tokens_free(&c->tokens);
     rn_model_close(c->model);
     if (limited) (void)!rn_budget_set(RN_DEVICE_HOST, RN_NO_LIMIT, RN_NO_LIMIT);
-    return s == RN_OK ? left : rn_story_restore(&story);
+    return s == RN_OK ? left : rn_error_restore(&error);
 }
 
 // `prompt`, or `messages` where that is NULL.

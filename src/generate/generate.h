@@ -69,7 +69,7 @@ struct rn_sequence {
     uint32_t draft_length;
     rn_sampler sampler;
     rn_turn turn;
-    rn_story failure; // status RN_OK: none
+    rn_error_info failure; // status RN_OK: none
 };
 
 // A prompt that waits for rows.

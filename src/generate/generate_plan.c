@@ -241,18 +241,18 @@ static uint32_t find_most_pages(const rn_text_maker *maker, const rn_generator *
 // Where it is the host that has no room for a device's plan, no context would help.
 static rn_status refuse(const rn_text_maker *maker, const rn_generator *g,
                         const rn_plan_options *options) {
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_refusal refusal = *rn_last_refusal();
     context_need asked = {g->table_pages, refusal.smallest_budget_bytes};
     // Nor where planning itself had no memory.
     if (refusal.at_least || refusal.device != rn_generator_caps(g)->device)
-        return rn_story_restore(&story);
+        return rn_error_restore(&error);
     uint32_t pages = find_most_pages(maker, g, asked, options);
     rn_refusal_restore(&refusal);
-    rn_status s = rn_story_restore(&story);
-    if (pages == 0) return rn_hint(s, "%s; no context is small enough for this budget", story.hint);
+    rn_status s = rn_error_restore(&error);
+    if (pages == 0) return rn_hint(s, "%s; no context is small enough for this budget", error.hint);
     return rn_hint(s, "%s; with this budget the largest context that fits is %u tokens, not %u",
-                   story.hint, pages * g->text.page_tokens, g->text.context);
+                   error.hint, pages * g->text.page_tokens, g->text.context);
 }
 
 // The plan's own tables and the session's, which no plan can plan. They count where the budget is
@@ -287,8 +287,8 @@ bool rn_generator_may_be_hybrid(const rn_generator *g) {
     return rn_generator_caps(g)->own_memory && !g->options.plan.exact;
 }
 
-// The plan again, with the CPU's help in short passes where that is worth it. While pages and drafts
-// are settled it is not asked for: that takes several plans each time.
+// The plan again, with the CPU's help in short passes where that is worth it. While pages and
+// drafts are settled it is not asked for: that takes several plans each time.
 static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
                              const rn_device_caps *host_caps) {
     rn_plan *plan = NULL;

@@ -60,7 +60,7 @@ static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */)
         uint32_t at = s->count + i;
         rn_sample *sample = &s->samples[i];
         rn_status status = rn_sampler_draw(&s->sampler, logits, s->tokens, at, at, sample);
-        if (status != RN_OK && i == 0) s->failure = *rn_last_story();
+        if (status != RN_OK && i == 0) s->failure = *rn_last_error();
         if (status != RN_OK) return;
         goes_on = i < s->turn.drafted && s->tokens[at] == sample->token;
         s->tokens[at] = sample->token;

@@ -175,7 +175,7 @@ size_t rn_sequence_shared(const rn_sequence *s) {
     return s->shared;
 }
 
-const rn_story *rn_sequence_failure(const rn_sequence *s) {
+const rn_error_info *rn_sequence_failure(const rn_sequence *s) {
     return s->failure.status == RN_OK ? NULL : &s->failure;
 }
 

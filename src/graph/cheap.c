@@ -163,7 +163,7 @@ static rn_status mark(marker *m) {
 rn_status rn_graph_recompute_cheap(const rn_graph *graph, rn_graph **out) {
     marker m = {.graph = graph};
     *out = NULL;
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    if (graph->failure != RN_OK) return rn_error_restore(&graph->error);
     rn_arena_init(&m.memory, RN_HOST_OTHER, 0);
     rn_status s = mark(&m);
     if (s == RN_OK) s = rn_graph_repeat(graph, &m.repeats, out);

@@ -87,11 +87,11 @@ rn_status rn_graph_create_like(const rn_graph *graph, rn_graph **out) {
 void rn_graph_spoil(rn_graph *graph, rn_status status) {
     if (graph->failure != RN_OK) return;
     graph->failure = status;
-    graph->story = *rn_last_story();
+    graph->error = *rn_last_error();
 }
 
 rn_status rn_graph_finish(rn_graph *graph) {
-    return graph->failure == RN_OK ? RN_OK : rn_story_restore(&graph->story);
+    return graph->failure == RN_OK ? RN_OK : rn_error_restore(&graph->error);
 }
 
 // ---- values -------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ struct rn_graph {
     uint32_t block; // of what is added now
     rn_phase phase; // of what is added now
     bool has_rows;
-    rn_status failure; // the first, with its story
-    rn_story story;
+    rn_status failure; // the first, with its error
+    rn_error_info error;
 };
 
 // What is added from here on belongs to this block and phase.

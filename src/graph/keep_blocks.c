@@ -146,7 +146,7 @@ rn_status rn_graph_keep_blocks(const rn_graph *graph, const bool *keep, rn_graph
     keeper k = {.from = graph, .keep = keep};
     rn_arena scratch;
     *out = NULL;
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    if (graph->failure != RN_OK) return rn_error_restore(&graph->error);
     RN_TRY(rn_graph_create_like(graph, &k.to));
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = fill(&k, &scratch);

@@ -78,7 +78,7 @@ rn_status rn_graph_recompute(const rn_graph *graph, const bool *recompute, rn_gr
     marker m = {.graph = graph, .recompute = recompute, .repeats.within_block = true};
     rn_arena memory;
     *out = NULL;
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    if (graph->failure != RN_OK) return rn_error_restore(&graph->error);
     rn_arena_init(&memory, RN_HOST_OTHER, 0);
     rn_status s = mark(&m, &memory);
     if (s == RN_OK) s = rn_graph_repeat(graph, &m.repeats, out);

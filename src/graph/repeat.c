@@ -117,7 +117,7 @@ static rn_status fill(rewrite *r) {
 rn_status rn_graph_repeat(const rn_graph *graph, const rn_repeats *repeats, rn_graph **out) {
     rewrite r = {.from = graph, .repeats = repeats};
     *out = NULL;
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    if (graph->failure != RN_OK) return rn_error_restore(&graph->error);
     RN_TRY(rn_graph_create_like(graph, &r.to));
     rn_arena_init(&r.memory, RN_HOST_OTHER, 0);
     rn_status s = fill(&r);

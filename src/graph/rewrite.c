@@ -38,7 +38,7 @@ rn_status rn_rewrite_begin(rn_rewrite *r, const rn_graph *graph) {
     void *now = NULL;
     *r = (rn_rewrite){.from = graph};
     rn_arena_init(&r->memory, RN_HOST_OTHER, 0);
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    if (graph->failure != RN_OK) return rn_error_restore(&graph->error);
     RN_TRY(rn_graph_create_like(graph, &r->to));
     RN_TRY(
         rn_arena_array(&r->memory, (size_t)rn_graph_value_count(graph) + 1, sizeof *r->now, &now));

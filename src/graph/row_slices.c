@@ -180,7 +180,7 @@ static rn_status begin(const rn_graph *graph, uint64_t most_bytes, rn_arena *scr
     void *whole = NULL, *tensors = NULL;
     uint32_t most = 0;
     *out = (slicer){.from = graph, .most_bytes = most_bytes};
-    if (graph->failure != RN_OK) return rn_story_restore(&graph->story);
+    if (graph->failure != RN_OK) return rn_error_restore(&graph->error);
     RN_TRY(rn_arena_array(scratch, rn_graph_value_count(graph) + 1u, sizeof(bool), &whole));
     for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
         const rn_node *node = rn_graph_node(graph, n);

@@ -127,7 +127,8 @@ static rn_status refuse_foreign(const char *path, const unsigned char *head) {
     if (!what) return RN_OK;
     rn_status s =
         rn_fail(RN_UNSUPPORTED, "%s is %s; ration reads safetensors and GGUF", path, what);
-    return rn_hint(rn_blame(s, path, 0), "convert it to safetensors with the tool that made it");
+    return rn_hint(rn_error_locate(s, path, 0),
+                   "convert it to safetensors with the tool that made it");
 }
 
 static rn_status open_single(rn_checkpoint *checkpoint, const char *path) {
@@ -150,12 +151,12 @@ static rn_status open_path(rn_checkpoint *checkpoint, const char *path) {
     return open_single(checkpoint, path);
 }
 
-// A reader may fail without knowing the file's name (a JSON error); the story gets it here.
+// A reader may fail without knowing the file's name (a JSON error); the error gets it here.
 static rn_status blame_missing_path(rn_checkpoint *checkpoint, const char *path, rn_status s) {
-    if (s == RN_OK || rn_last_story()->path[0]) return s;
+    if (s == RN_OK || rn_last_error()->path[0]) return s;
     size_t last = checkpoint->file_count;
-    return rn_blame(s, last ? checkpoint->files[last - 1].info.path : path,
-                    rn_last_story()->offset);
+    return rn_error_locate(s, last ? checkpoint->files[last - 1].info.path : path,
+                           rn_last_error()->offset);
 }
 
 static rn_status create(rn_checkpoint **out) {

@@ -47,7 +47,7 @@ static uint64_t left(const gguf_reader *reader) {
 
 static rn_status cut_short(const gguf_reader *reader, const char *what) {
     rn_status s = rn_fail(RN_CORRUPT, "the file ends inside %s", what);
-    return rn_blame(s, reader->file->info.path, reader->at);
+    return rn_error_locate(s, reader->file->info.path, reader->at);
 }
 
 static rn_status take(gguf_reader *reader, void *target, uint64_t bytes, const char *what) {
@@ -150,7 +150,7 @@ void rn_gguf_decode(uint32_t type, const char *raw, rn_metadata *out) {
 static rn_status bad_type(const gguf_reader *reader, rn_str key, uint32_t type) {
     rn_status s = rn_fail(RN_CORRUPT, "key '%.*s' has value type %u, which does not exist",
                           RN_STR_ARG(key), type);
-    return rn_blame(s, reader->file->info.path, reader->at);
+    return rn_error_locate(s, reader->file->info.path, reader->at);
 }
 
 // Walks over the strings to learn where they end; their bytes are copied afterwards in one piece.
@@ -258,10 +258,10 @@ static rn_status read_tensor(gguf_reader *reader, uint64_t *expected_offset) {
     rn_tensor_info tensor = {.file = reader->index, .dims = dims};
     RN_TRY(take_u64(reader, &name_bytes, "a tensor's name"));
     if (name_bytes > MAX_NAME_BYTES)
-        return rn_blame(rn_fail(RN_CORRUPT,
-                                "a tensor's name has %llu bytes, at most %d are allowed",
-                                (unsigned long long)name_bytes, MAX_NAME_BYTES),
-                        reader->file->info.path, reader->at);
+        return rn_error_locate(rn_fail(RN_CORRUPT,
+                                       "a tensor's name has %llu bytes, at most %d are allowed",
+                                       (unsigned long long)name_bytes, MAX_NAME_BYTES),
+                               reader->file->info.path, reader->at);
     RN_TRY(take_text(reader, name_bytes, &tensor.name, "a tensor's name"));
     RN_TRY(read_dims(reader, &tensor, dims));
     RN_TRY(read_type(reader, &tensor));
@@ -289,7 +289,7 @@ static rn_status place_tensors(gguf_reader *reader, uint64_t data_bytes) {
         rn_status s =
             rn_fail(RN_CORRUPT, "the tensors end at byte %llu, the file at %llu",
                     (unsigned long long)end, (unsigned long long)reader->file->info.bytes);
-        return rn_hint(rn_blame(s, reader->file->info.path, reader->at),
+        return rn_hint(rn_error_locate(s, reader->file->info.path, reader->at),
                        "was it downloaded completely?");
     }
     reader->file->info.data_offset = data;
@@ -305,8 +305,8 @@ static rn_status read_prologue(gguf_reader *reader) {
     uint32_t version;
     RN_TRY(take(reader, magic, sizeof magic, "the magic"));
     if (memcmp(magic, "GGUF", 4) != 0)
-        return rn_blame(rn_fail(RN_CORRUPT, "it does not begin with \"GGUF\""),
-                        reader->file->info.path, 0);
+        return rn_error_locate(rn_fail(RN_CORRUPT, "it does not begin with \"GGUF\""),
+                               reader->file->info.path, 0);
     RN_TRY(take_u32(reader, &version, "the version"));
     if (version != 0 && (version & 0xFFFF) == 0)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "the file is big-endian"),
@@ -348,8 +348,8 @@ rn_status rn_gguf_read(rn_checkpoint *checkpoint, uint32_t index) {
     rn_status s = read_all(&reader);
     rn_map_free(&reader.keys);
     rn_free(RN_HOST_IO, window, WINDOW_BYTES);
-    if (s == RN_OK || rn_last_story()->path[0]) return s;
-    return rn_blame(s, reader.file->info.path, reader.at);
+    if (s == RN_OK || rn_last_error()->path[0]) return s;
+    return rn_error_locate(s, reader.file->info.path, reader.at);
 }
 
 bool rn_metadata_next(const rn_metadata *array, uint64_t *cursor, rn_metadata *out_element) {

@@ -5,8 +5,8 @@
 
 static rn_status fail_at(const rn_json_reader *reader, const char *what) {
     uint64_t at = reader->base + reader->at;
-    return rn_blame(rn_fail(RN_CORRUPT, "JSON: %s at byte %llu", what, (unsigned long long)at), "",
-                    at);
+    return rn_error_locate(
+        rn_fail(RN_CORRUPT, "JSON: %s at byte %llu", what, (unsigned long long)at), "", at);
 }
 
 void rn_json_reader_init(rn_json_reader *reader, rn_str text, const rn_allocator *from) {
@@ -260,7 +260,7 @@ rn_status rn_json_expect(rn_json_reader *reader, rn_json_kind kind, rn_json_item
         rn_status s = rn_fail(RN_CORRUPT, "JSON: %s where %s is expected, at byte %llu",
                               rn_json_kind_name(item.kind), rn_json_kind_name(kind),
                               (unsigned long long)item.offset);
-        return rn_blame(s, "", item.offset);
+        return rn_error_locate(s, "", item.offset);
     }
     if (out) *out = item;
     return RN_OK;
@@ -287,5 +287,5 @@ rn_status rn_json_u64_of(const rn_json_item *item, uint64_t *out) {
     if (whole) return RN_OK;
     rn_status s = rn_fail(RN_CORRUPT, "JSON: %s where a whole number is expected, at byte %llu",
                           rn_json_kind_name(item->kind), (unsigned long long)item->offset);
-    return rn_blame(s, "", item->offset);
+    return rn_error_locate(s, "", item->offset);
 }

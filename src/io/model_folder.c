@@ -89,7 +89,7 @@ static rn_status parse_index(shard_index *index, const char *path) {
     if (s == RN_OK) s = read_index_fields(index);
     rn_json_reader_free(&index->json);
     rn_buffer_free(&text);
-    return s == RN_OK ? s : rn_blame(s, path, rn_last_story()->offset);
+    return s == RN_OK ? s : rn_error_locate(s, path, rn_last_error()->offset);
 }
 
 static int compare_names(const void *left, const void *right) {
@@ -108,7 +108,7 @@ static rn_status read_shards(shard_index *index) {
         rn_status s = rn_checkpoint_add_file(index->checkpoint, path, &file);
         if (s != RN_OK) return rn_hint(s, "a shard that the index names is missing or unreadable");
         s = rn_safetensors_read(index->checkpoint, file);
-        if (s != RN_OK) return rn_blame(s, path, rn_last_story()->offset);
+        if (s != RN_OK) return rn_error_locate(s, path, rn_last_error()->offset);
     }
     return RN_OK;
 }
@@ -197,7 +197,7 @@ rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *folder) {
                            "name one of them");
     }
     return rn_hint(
-        rn_blame(rn_fail(RN_NOT_FOUND, "%s holds no safetensors or GGUF file", folder), folder,
-                 RN_NO_OFFSET),
+        rn_error_locate(rn_fail(RN_NOT_FOUND, "%s holds no safetensors or GGUF file", folder),
+                        folder, RN_NO_OFFSET),
         "a model folder has model.safetensors, or shards with model.safetensors.index.json");
 }

@@ -43,7 +43,7 @@ static rn_status parse_new_value(rn_toml_editor *e) {
     rn_status s = rn_toml_parse((rn_str){e->draft.data, e->draft.bytes}, e->draft.from, &e->value);
     e->draft.bytes = 0;
     if (s == RN_CORRUPT) {
-        rn_story why = *rn_last_story();
+        rn_error_info why = *rn_last_error();
         return rn_hint(refuse_value(e), "%s", why.hint);
     }
     RN_TRY(s);
@@ -105,7 +105,7 @@ static rn_status verify(const rn_toml_editor *e, rn_str edited) {
     rn_toml *after;
     rn_status s = rn_toml_parse(edited, e->draft.from, &after);
     if (s == RN_CORRUPT) {
-        rn_story why = *rn_last_story();
+        rn_error_info why = *rn_last_error();
         return rn_fail(RN_UNSUPPORTED, "the file cannot take this value: %s", why.message);
     }
     RN_TRY(s);

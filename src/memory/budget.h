@@ -8,11 +8,11 @@
 // undone by rn_ledger_unreserve, which leaves no trace in any peak.
 RN_MUST_USE rn_status rn_budget_reserve(rn_account account, uint64_t bytes);
 
-// For those who know their need before they allocate: makes the refusal and its story,
+// For those who know their need before they allocate: makes the refusal and its error,
 // RN_OVER_BUDGET.
 rn_status rn_budget_refuse(rn_account account, uint64_t bytes, uint64_t budget_bytes,
                            uint64_t smallest_bytes);
-// For those who also know the holders: keeps the table as the thread's last refusal. The story is
+// For those who also know the holders: keeps the table as the thread's last refusal. The error is
 // theirs.
 void rn_refusal_keep(const rn_refusal *refusal);
 // The same for one that was the last before, of which everybody has heard.

@@ -179,11 +179,11 @@ static void make_tally_key(void) {
 
 // A thread without memory for its own tally shares `retired`, with atomic adds.
 static tally *make_tally(void) {
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     void *block;
     pthread_once(&tally_once, make_tally_key);
     if (rn_alloc_zeroed(&rn_system_allocator, 1, sizeof(tally), &block) != RN_OK) {
-        rn_story_restore(&story);
+        rn_error_restore(&error);
         return NULL;
     }
     tally *mine = block;

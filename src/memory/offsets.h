@@ -40,11 +40,11 @@
 
 typedef struct rn_offsets rn_offsets;
 
-// "Does not fit" is an answer, not an error: no story is built for it.
+// "Does not fit" is an answer, not an error: no error is built for it.
 typedef enum rn_offsets_result {
     RN_OFFSETS_DONE = 0,
     RN_OFFSETS_NO_ROOM, // nothing free is large enough
-    RN_OFFSETS_NO_NODE, // bookkeeping could not grow; the thread's story says why. Nothing changed
+    RN_OFFSETS_NO_NODE, // bookkeeping could not grow; the thread's error says why. Nothing changed
 } rn_offsets_result;
 
 // A live block. Give back exactly what was given out.

@@ -196,9 +196,9 @@ static rn_status take_chunk(rn_pool *pool, size_t least, size_t best, rn_offset_
     out_chunk->bytes = rn_min_u64(best, left);
     rn_status status = source->grow(source->self, out_chunk->bytes, &out_chunk->start);
     if (status == RN_OK) return RN_OK;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     if (rn_pool_trim(pool, 0) == 0 && out_chunk->bytes == least) {
-        (void)rn_story_restore(&story); // trimming may have had failures of its own
+        (void)rn_error_restore(&error); // trimming may have had failures of its own
         return status;
     }
     out_chunk->bytes = least;
@@ -230,7 +230,7 @@ static rn_status alloc_from_chunk(rn_pool *pool, rn_offset_range chunk, size_t b
     rn_status status = add_chunk(pool, chunk);
     bool added = status == RN_OK;
     if (added && rn_offsets_alloc(pool->offsets, bytes, align, out) != RN_OFFSETS_DONE)
-        status = rn_last_story()->status; // out of nodes
+        status = rn_last_error()->status; // out of nodes
     pool->alloc_count += status == RN_OK;
     pthread_mutex_unlock(&pool->lock);
     if (!added) pool->source.release(pool->source.self, chunk.start, chunk.bytes);
@@ -240,7 +240,7 @@ static rn_status alloc_from_chunk(rn_pool *pool, rn_offset_range chunk, size_t b
 static rn_status alloc_growing(rn_pool *pool, size_t bytes, size_t align, rn_offset_block *out) {
     pthread_mutex_lock(&pool->growth);
     rn_offsets_result result = try_alloc(pool, bytes, align, out); // it may have grown meanwhile
-    rn_status status = result == RN_OFFSETS_NO_NODE ? rn_last_story()->status : RN_OK;
+    rn_status status = result == RN_OFFSETS_NO_NODE ? rn_last_error()->status : RN_OK;
     if (result == RN_OFFSETS_NO_ROOM) {
         size_t least = least_chunk(pool, bytes, align);
         rn_offset_range chunk;
@@ -271,7 +271,7 @@ rn_status rn_pool_alloc(rn_pool *pool, size_t bytes, size_t align, rn_pool_block
         return rn_fail(RN_NO_MEMORY, "%zu bytes at a multiple of %zu is no block", bytes, align);
     rn_offset_block where;
     rn_offsets_result result = try_alloc(pool, bytes, align, &where);
-    if (result == RN_OFFSETS_NO_NODE) return rn_last_story()->status;
+    if (result == RN_OFFSETS_NO_NODE) return rn_last_error()->status;
     if (result == RN_OFFSETS_NO_ROOM) RN_TRY(alloc_growing(pool, bytes, align, &where));
     *out_block = (rn_pool_block){where.offset, bytes, where.node};
     tell(pool, RN_EVENT_PART_CHARGE, *out_block);

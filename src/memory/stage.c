@@ -18,8 +18,8 @@ enum { MAX_LINE_BYTES = 32 << 10 };
 // A stage, or what failed there.
 typedef struct stage_report {
     const char *stage;
-    const rn_story *failure; // NULL: the stage was reached
-    const char *target;      // where, or NULL
+    const rn_error_info *failure; // NULL: the stage was reached
+    const char *target;           // where, or NULL
     rn_log_level level;
     rn_process_info process;
 } stage_report;
@@ -113,14 +113,14 @@ static rn_status write_line(rn_buffer *line, const stage_report *report) {
 // A stage that cannot be logged is not worth failing for.
 static void tell(stage_report *report) {
     if (!rn_log_wants(report->level)) return;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_buffer line;
     rn_buffer_init(&line, &rn_system_allocator, MAX_LINE_BYTES);
     rn_status s = rn_process_read(&report->process);
     if (s == RN_OK) s = write_line(&line, report);
     if (s == RN_OK) rn_log_line(report->level, (rn_str){line.data, line.bytes});
     rn_buffer_free(&line);
-    rn_story_restore(&story);
+    rn_error_restore(&error);
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -146,14 +146,14 @@ rn_stage_name rn_stage_last(void) {
 }
 
 void rn_stage_failed_on(const char *target, rn_log_level level, const char *name,
-                        const rn_story *story) {
-    rn_story failure = *story; // it may be the thread's own, which logging passes over
+                        const rn_error_info *error) {
+    rn_error_info failure = *error; // it may be the thread's own, which logging passes over
     char mark[128];
     snprintf(mark, sizeof mark, "%.48s failed: %s", name, rn_error_classify(&failure)->name);
     rn_ledger_emit(&(rn_event){.kind = RN_EVENT_STAGE, .name = mark});
     tell(&(stage_report){.stage = name, .failure = &failure, .target = target, .level = level});
 }
 
-void rn_stage_failed(const char *name, const rn_story *story) {
-    rn_stage_failed_on(NULL, RN_LOG_ERROR, name, story);
+void rn_stage_failed(const char *name, const rn_error_info *error) {
+    rn_stage_failed_on(NULL, RN_LOG_ERROR, name, error);
 }

@@ -11,6 +11,6 @@ void rn_stage_on(const char *target, const char *name);
 // rn_stage_failed at a level of the caller's choice (a target that is missing is no error while
 // there is another), on a target (NULL: none in particular).
 void rn_stage_failed_on(const char *target, rn_log_level level, const char *name,
-                        const rn_story *story);
+                        const rn_error_info *error);
 
 #endif

@@ -12,7 +12,7 @@
 // sizes below overflows.
 //
 // Everything that grows with the number of buffers says how much it has done (base/stop.h) and can
-// be ended. It then returns RN_CANCELLED without a story: rn_place_in knows whether there is a
+// be ended. It then returns RN_CANCELLED without an error: rn_place_in knows whether there is a
 // placement to fall back on.
 #ifndef RN_PLAN_PLACE_H
 #define RN_PLAN_PLACE_H

@@ -243,7 +243,7 @@ rn_status rn_place_table_read(const char *path, rn_place_table *out) {
     rn_status s = rn_file_read_all(path, &o->text);
     if (s == RN_OK) {
         s = parse_into((rn_str){o->text.data, o->text.bytes}, out);
-        if (s == RN_CORRUPT) s = rn_blame(s, path, RN_NO_OFFSET);
+        if (s == RN_CORRUPT) s = rn_error_locate(s, path, RN_NO_OFFSET);
     }
     if (s != RN_OK) rn_place_table_free(out);
     return s;

@@ -224,7 +224,7 @@ static uint64_t size_variable(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);
     uint64_t bytes = otherwise;
     if (text && text[0] && rn_size_parse((rn_str){text, strlen(text)}, 0, &bytes) != RN_OK) {
-        complain(name, rn_last_story()->message);
+        complain(name, rn_last_error()->message);
         return otherwise;
     }
     return bytes;
@@ -263,7 +263,7 @@ static void start(const char *path) {
         .limit_bytes = size_variable(RN_PRELOAD_FILE_LIMIT, 0),
         .snapshot_seconds = interval ? strtod(interval, NULL) : 0,
     };
-    if (rn_profile_start(&options) != RN_OK) complain(path, rn_last_story()->message);
+    if (rn_profile_start(&options) != RN_OK) complain(path, rn_last_error()->message);
 }
 
 static void go_on_in_child(void) {
@@ -307,5 +307,5 @@ __attribute__((constructor)) static void begin(void) {
 
 __attribute__((destructor)) static void end(void) {
     if (!atomic_exchange(&counting, NULL)) return;
-    if (rn_profile_stop() != RN_OK) complain("the recording", rn_last_story()->message);
+    if (rn_profile_stop() != RN_OK) complain("the recording", rn_last_error()->message);
 }

@@ -23,7 +23,7 @@ typedef struct ascent {
 // ---- giving back --------------------------------------------------------------------------------
 
 static rn_status report_leak(const rn_held_more *left, const rn_attempt *attempt,
-                             const rn_story *cause) {
+                             const rn_error_info *cause) {
     return rn_hint(rn_fail(RN_INTERNAL,
                            "the attempt on %s left %s of %s on %s behind (%llu bytes in all)%s%s",
                            attempt->target, rn_size_format(left->line_bytes).text,
@@ -35,7 +35,7 @@ static rn_status report_leak(const rn_held_more *left, const rn_attempt *attempt
 
 // Undoes the attempt and closes its device. RN_INTERNAL: not everything came back.
 static rn_status give_back(rn_ladder *ladder, rn_device *device, const rn_held *before,
-                           const rn_story *cause, rn_attempt *attempt) {
+                           const rn_error_info *cause, rn_attempt *attempt) {
     uint64_t taken = rn_held_compare(before).bytes;
     if (device) ladder->load.undo(ladder->load.self);
     rn_device_destroy(device);
@@ -44,21 +44,21 @@ static rn_status give_back(rn_ladder *ladder, rn_device *device, const rn_held *
     return left.bytes ? report_leak(&left, attempt, cause) : RN_OK;
 }
 
-static void write_failure(rn_attempt *attempt, const rn_story *story) {
+static void write_failure(rn_attempt *attempt, const rn_error_info *error) {
     attempt->state = RN_ATTEMPT_FAILED;
-    attempt->status = story->status;
-    attempt->failure = rn_error_classify(story);
-    snprintf(attempt->message, sizeof attempt->message, "%s", story->message);
-    snprintf(attempt->hint, sizeof attempt->hint, "%s", rn_error_hint(story));
+    attempt->status = error->status;
+    attempt->failure = rn_error_classify(error);
+    snprintf(attempt->message, sizeof attempt->message, "%s", error->message);
+    snprintf(attempt->hint, sizeof attempt->hint, "%s", rn_error_hint(error));
 }
 
 // ---- one rung -----------------------------------------------------------------------------------
 
-// An attempt that forgot to tell must not be given somebody else's story.
-static rn_story take_story(rn_status status, const char *target) {
-    if (rn_last_story()->status != status)
+// An attempt that forgot to tell must not be given somebody else's error.
+static rn_error_info take_error(rn_status status, const char *target) {
+    if (rn_last_error()->status != status)
         (void)rn_fail(status, "%s failed without saying why", target);
-    return *rn_last_story();
+    return *rn_last_error();
 }
 
 static bool has_next(const rn_ladder *ladder, size_t rung, rn_status status) {
@@ -68,14 +68,14 @@ static bool has_next(const rn_ladder *ladder, size_t rung, rn_status status) {
 // A failure that is the end is returned, and whoever gets it tells it: here it would be told twice.
 // A target that nobody asked for may be missing without a word of failure.
 static void tell_failure(const rn_ladder *ladder, const rn_rung *rung, const char *stage,
-                         const rn_story *story) {
-    if (!has_next(ladder, rung->index, story->status)) {
-        rn_stage_failed_on(rung->name, RN_LOG_DEBUG, stage, story);
+                         const rn_error_info *error) {
+    if (!has_next(ladder, rung->index, error->status)) {
+        rn_stage_failed_on(rung->name, RN_LOG_DEBUG, stage, error);
     } else if (rung->device || ladder->targets[rung->index].wanted) {
-        rn_stage_failed_on(rung->name, RN_LOG_WARNING, stage, story);
+        rn_stage_failed_on(rung->name, RN_LOG_WARNING, stage, error);
     } else {
         rn_log(RN_LOG_INFO, "ladder", "%s is not used: %s; trying %s", rung->name,
-               rn_error_classify(story)->meaning, ladder->targets[rung->index + 1].name);
+               rn_error_classify(error)->meaning, ladder->targets[rung->index + 1].name);
     }
 }
 
@@ -117,18 +117,18 @@ static void note_failure(ascent *way, const rn_rung *rung, const rn_attempt *att
     memcpy(way->opened_hint, attempt->hint, sizeof way->opened_hint);
 }
 
-static rn_status drop_rung(ascent *way, const rn_rung *rung, const rn_held *before, rn_story *story,
-                           rn_attempt *attempt) {
+static rn_status drop_rung(ascent *way, const rn_rung *rung, const rn_held *before,
+                           rn_error_info *error, rn_attempt *attempt) {
     rn_ladder *ladder = way->ladder;
-    tell_failure(ladder, rung, attempt->stage, story);
-    way->leaked = give_back(ladder, rung->device, before, story, attempt) != RN_OK;
-    if (way->leaked) *story = *rn_last_story();
-    write_failure(attempt, story);
+    tell_failure(ladder, rung, attempt->stage, error);
+    way->leaked = give_back(ladder, rung->device, before, error, attempt) != RN_OK;
+    if (way->leaked) *error = *rn_last_error();
+    write_failure(attempt, error);
     note_failure(way, rung, attempt);
-    return story->status;
+    return error->status;
 }
 
-static rn_status try_rung(ascent *way, size_t index, rn_rung *out, rn_story *story) {
+static rn_status try_rung(ascent *way, size_t index, rn_rung *out, rn_error_info *error) {
     rn_ladder *ladder = way->ladder;
     const rn_target *target = &ladder->targets[index];
     uint64_t start_ns = rn_clock_ns();
@@ -142,10 +142,10 @@ static rn_status try_rung(ascent *way, size_t index, rn_rung *out, rn_story *sto
     *out = (rn_rung){index, target->name, NULL};
     rn_status s = target->backend->open(target, ladder->options.threads, &out->device);
     if (s == RN_OK) s = load_on(ladder, out, &attempt);
-    if (s != RN_OK) *story = take_story(s, out->name);
+    if (s != RN_OK) *error = take_error(s, out->name);
     rn_stage_name stage = out->device ? rn_stage_last() : way->stage;
     memcpy(attempt.stage, stage.text, sizeof attempt.stage);
-    if (s != RN_OK) s = drop_rung(way, out, &before, story, &attempt);
+    if (s != RN_OK) s = drop_rung(way, out, &before, error, &attempt);
     uint64_t most = rn_scope_end(&scope).peak_allocated; // also what it gave back by itself
     if (s != RN_OK && !way->leaked) attempt.returned_bytes = most;
     attempt.seconds = (double)(rn_clock_ns() - start_ns) * 1e-9;
@@ -164,12 +164,12 @@ static bool is_the_end(const ascent *way, rn_status status) {
 
 // The hint of the target that came furthest: what to do about a budget helps more than that there
 // is no driver.
-static rn_status summarise(const ascent *way, const rn_story *last) {
+static rn_status summarise(const ascent *way, const rn_error_info *last) {
     const rn_ladder *ladder = way->ladder;
     const char *last_name = ladder->targets[ladder->count - 1].name;
     rn_status s = rn_fail(last->status, "none of %zu targets works: %s%s: %s",
                           ladder->count - way->first, way->failures, last_name, last->message);
-    if (last->path[0]) s = rn_blame(s, last->path, last->offset);
+    if (last->path[0]) s = rn_error_locate(s, last->path, last->offset);
     if (way->opened >= 0 && (size_t)way->opened + 1 < ladder->count)
         return rn_hint(s, "%s: %s", ladder->targets[way->opened].name, way->opened_hint);
     return rn_hint(s, "%s", rn_error_hint(last));
@@ -177,15 +177,15 @@ static rn_status summarise(const ascent *way, const rn_story *last) {
 
 static rn_status climb_on(ascent *way, rn_rung *out) {
     rn_ladder *ladder = way->ladder;
-    rn_story story = {0};
+    rn_error_info error = {0};
     for (size_t i = way->first; i < ladder->count; i++) {
-        rn_status s = try_rung(way, i, out, &story);
+        rn_status s = try_rung(way, i, out, &error);
         if (s == RN_OK) return RN_OK;
         *out = (rn_rung){0};
-        if (is_the_end(way, s)) return rn_story_restore(&story);
+        if (is_the_end(way, s)) return rn_error_restore(&error);
     }
-    if (ladder->count - way->first == 1) return rn_story_restore(&story);
-    return summarise(way, &story);
+    if (ladder->count - way->first == 1) return rn_error_restore(&error);
+    return summarise(way, &error);
 }
 
 rn_status rn_ladder_climb_from(rn_ladder *ladder, size_t first, const rn_ladder_options *options,
@@ -210,7 +210,7 @@ rn_status rn_ladder_climb(rn_ladder *ladder, const rn_ladder_options *options,
 // ---- leaving ------------------------------------------------------------------------------------
 
 // The attempt's seconds and peak stay those of its beginning.
-static rn_status leave(rn_ladder *ladder, const rn_story *failure) {
+static rn_status leave(rn_ladder *ladder, const rn_error_info *failure) {
     rn_attempt attempt;
     rn_ladder_get_latest(ladder, &attempt);
     attempt.state = RN_ATTEMPT_LEFT;
@@ -222,25 +222,25 @@ static rn_status leave(rn_ladder *ladder, const rn_story *failure) {
     }
     rn_status s = give_back(ladder, ladder->device, &ladder->before, failure, &attempt);
     ladder->device = NULL;
-    if (s != RN_OK || failure) write_failure(&attempt, s != RN_OK ? rn_last_story() : failure);
+    if (s != RN_OK || failure) write_failure(&attempt, s != RN_OK ? rn_last_error() : failure);
     rn_ladder_put_latest(ladder, &attempt, -1);
     return s;
 }
 
-rn_status rn_ladder_leave(rn_ladder *ladder, const rn_story *failure) {
+rn_status rn_ladder_leave(rn_ladder *ladder, const rn_error_info *failure) {
     if (!ladder->device) return RN_OK;
     if (!failure) return leave(ladder, NULL);
-    rn_story story = *failure; // it may be the thread's own, which undoing passes over
-    return leave(ladder, &story);
+    rn_error_info error = *failure; // it may be the thread's own, which undoing passes over
+    return leave(ladder, &error);
 }
 
-rn_status rn_ladder_advance(rn_ladder *ladder, const rn_story *failure, rn_rung *out) {
-    rn_story story = *failure;
+rn_status rn_ladder_advance(rn_ladder *ladder, const rn_error_info *failure, rn_rung *out) {
+    rn_error_info error = *failure;
     *out = (rn_rung){0};
     if (!ladder->device) return rn_fail(RN_INVALID, "no rung of the ladder is in use");
     size_t next = (size_t)rn_ladder_rung(ladder) + 1;
-    RN_TRY(leave(ladder, &story));
-    if (!has_next(ladder, next - 1, story.status)) return rn_story_restore(&story);
+    RN_TRY(leave(ladder, &error));
+    if (!has_next(ladder, next - 1, error.status)) return rn_error_restore(&error);
     rn_ladder_options options = ladder->options;
     rn_ladder_load load = ladder->load;
     return rn_ladder_climb_from(ladder, next, &options, &load, out);

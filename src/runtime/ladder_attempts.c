@@ -102,12 +102,12 @@ static void put_attempt(rn_json *json, const rn_attempt *attempt) {
     bool running = attempt->state == RN_ATTEMPT_RUNNING;
     rn_json_string(json, "stage", running ? rn_stage_last().text : attempt->stage);
     if (attempt->failure) {
-        rn_story story = {.status = attempt->status};
-        memcpy(story.message, attempt->message, sizeof story.message);
-        memcpy(story.hint, attempt->hint, sizeof story.hint);
-        hide_folders(story.message);
-        hide_folders(story.hint);
-        rn_error_json(&story, json);
+        rn_error_info error = {.status = attempt->status};
+        memcpy(error.message, attempt->message, sizeof error.message);
+        memcpy(error.hint, attempt->hint, sizeof error.hint);
+        hide_folders(error.message);
+        hide_folders(error.hint);
+        rn_error_json(&error, json);
     }
     rn_json_f64(json, "seconds", attempt->seconds);
     rn_json_u64(json, "peak_bytes", attempt->peak_bytes);

@@ -24,7 +24,7 @@ static rn_status add_target(rn_ladder *ladder, rn_str text, bool wanted) {
     rn_target *target = &ladder->targets[ladder->count];
     *target = (rn_target){.wanted = wanted};
     if (parse_target(text, target) != RN_OK) {
-        rn_story why = *rn_last_story();
+        rn_error_info why = *rn_last_error();
         return bad_target(text, why.message);
     }
     ladder->count++;

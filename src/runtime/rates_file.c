@@ -293,7 +293,8 @@ rn_status rn_rates_load(const char *path, rn_rates *out) {
     if (s == RN_INVALID) s = rn_fail(RN_CORRUPT, "it is no small file");
     if (s == RN_OK) s = parse((rn_str){text.data, text.bytes}, out);
     if (s == RN_CORRUPT)
-        s = rn_hint(rn_blame(s, path, rn_last_story()->offset), "ration calibrate makes it anew");
+        s = rn_hint(rn_error_locate(s, path, rn_last_error()->offset),
+                    "ration calibrate makes it anew");
     rn_buffer_free(&text);
     return s;
 }

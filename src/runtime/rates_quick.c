@@ -184,7 +184,7 @@ rn_rates_source rn_rates_measure_quick(rn_device *device, const rn_rates_quick_o
         return rn_rates_apply(device);
     if (device->caps.own_memory || !rn_rates_are_wanted(has_files(options->checkpoint), &rates.cpu))
         return rn_rates_apply(device);
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_refusal refusal = *rn_last_refusal();
     snprintf(rates.cpu_level, sizeof rates.cpu_level, "%s", rn_cpu_level_name(rn_cpu_level_get()));
     rn_refusals_mute(true);
@@ -196,9 +196,9 @@ rn_rates_source rn_rates_measure_quick(rn_device *device, const rn_rates_quick_o
         rn_rates_use_cpu(&rates, device);
     } else {
         rn_log(RN_LOG_INFO, "rates", "not measured: %s; times are guessed",
-               rn_last_story()->message);
+               rn_last_error()->message);
     }
     rn_refusal_restore(&refusal);
-    (void)rn_story_restore(&story);
+    (void)rn_error_restore(&error);
     return rn_rates_apply(device);
 }

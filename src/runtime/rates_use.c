@@ -44,8 +44,8 @@ rn_rates_source rn_rates_use(uint32_t threads) {
     rn_status s = rn_rates_load(NULL, &rates);
     if (s != RN_OK && s != RN_NOT_FOUND)
         rn_log(RN_LOG_WARNING, "rates", "%s%s%s: the kept rates are not used; hint: %s",
-               rn_last_story()->path, rn_last_story()->path[0] ? ": " : "",
-               rn_last_story()->message, "ration calibrate makes the file anew");
+               rn_last_error()->path, rn_last_error()->path[0] ? ": " : "",
+               rn_last_error()->message, "ration calibrate makes the file anew");
     if (s != RN_OK) return RN_RATES_GUESSED;
     if (threads == 0) threads = (uint32_t)rn_cpu_count();
     bool alike = strcmp(rates.cpu_level, rn_cpu_level_name(rn_cpu_level_get())) == 0;

@@ -49,7 +49,7 @@ static uint64_t find_free(rn_device *device, uint64_t asked) {
 // After a refusal of the device.
 static void note(attempts *a) {
     rn_device *device = a->work->device;
-    const char *class = rn_error_classify(rn_last_story())->name;
+    const char *class = rn_error_classify(rn_last_error())->name;
     size_t used = strlen(a->told);
     a->asked = device->refused_bytes;
     a->free = find_free(device, a->asked);
@@ -77,13 +77,13 @@ static rn_status refuse(const attempts *a, uint64_t smallest) {
                    SIZE(smallest), (unsigned long long)smallest, device->caps.name);
 }
 
-// No plan fits what is free: its own story, behind what led to it.
+// No plan fits what is free: its own error, behind what led to it.
 static rn_status refuse_plan(const attempts *a, rn_status status) {
     if (status != RN_OVER_BUDGET) return status;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     (void)rn_fail(status, "%s had no room: %s; then %s", a->work->device->caps.name, a->told,
-                  story.message);
-    return rn_hint(status, "%s", story.hint);
+                  error.message);
+    return rn_hint(status, "%s", error.hint);
 }
 
 // ---- the loop -----------------------------------------------------------------------------------
@@ -114,9 +114,9 @@ rn_status rn_recover(const rn_recovery *work) {
         if (s == RN_OK) return RN_OK;
         if (!planned) return a.count ? refuse_plan(&a, s) : s;
         if (!is_of_device(work->device, s)) return s;
-        rn_story story = *rn_last_story();
+        rn_error_info error = *rn_last_error();
         work->undo(work->self); // its own share is free for the next try
-        (void)rn_story_restore(&story);
+        (void)rn_error_restore(&error);
         note(&a);
         if (a.count == RN_RECOVER_TRIES) return refuse(&a, smallest);
         lower(&a);

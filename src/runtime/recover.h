@@ -27,7 +27,7 @@ typedef struct rn_recovery {
 
 // Plans and opens. What fails on the first try for any other reason than the memory of a device of
 // its own is returned as it is: a plan's refusal, the host's memory, a file. RN_OVER_BUDGET, with
-// rn_last_refusal(): it was refused as often as that, or no plan fits what is free; the story has
+// rn_last_refusal(): it was refused as often as that, or no plan fits what is free; the error has
 // what was asked and what was free in each try, and the smallest that works. The caller gives back
 // what is there after a failure.
 RN_MUST_USE rn_status rn_recover(const rn_recovery *work);

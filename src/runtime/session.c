@@ -178,18 +178,18 @@ void rn_session_destroy(rn_session *session) {
 // ---- failing ------------------------------------------------------------------------------------
 
 static rn_status check_alive(const rn_session *session) {
-    return session->story.status == RN_OK ? RN_OK : rn_story_restore(&session->story);
+    return session->error.status == RN_OK ? RN_OK : rn_error_restore(&session->error);
 }
 
 static rn_status keep_failure(rn_session *session, rn_status status) {
-    if (status != RN_OK) session->story = *rn_last_story();
+    if (status != RN_OK) session->error = *rn_last_error();
     return status;
 }
 
 rn_status rn_session_reset(rn_session *session) {
     if (session->host) RN_TRY(rn_session_reset(session->host));
     if (!session->executable) rn_session_revive(session);
-    session->story.status = RN_OK;
+    session->error.status = RN_OK;
     session->ran = session->handed = false;
     for (uint32_t i = 0; i < session->input_count; i++)
         session->inputs[i].given = false;
@@ -326,7 +326,7 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
 
 const void *rn_session_output(const rn_session *session, const char *name, uint64_t *out_bytes) {
     rn_value value = rn_graph_find(session->plan->graph, RN_ROLE_OUTPUT, name);
-    bool there = session->story.status == RN_OK && session->ran && value != RN_NO_VALUE;
+    bool there = session->error.status == RN_OK && session->ran && value != RN_NO_VALUE;
     *out_bytes = there ? rn_session_value_bytes(session, value, session->bound_rows) : 0;
     if (!there) return NULL;
     return session->ports ? rn_session_port(session, value) : rn_session_address(session, value);
@@ -507,7 +507,7 @@ rn_status rn_session_run_segment(rn_session *session, uint32_t segment, const vo
 
 const void *rn_session_segment_output(const rn_session *session, uint64_t *out_bytes) {
     *out_bytes = 0;
-    if (!session->handed || session->story.status != RN_OK) return NULL;
+    if (!session->handed || session->error.status != RN_OK) return NULL;
     rn_value out = session->segment->out;
     *out_bytes = rn_session_value_bytes(session, out, session->bound_rows);
     return session->ports ? session->ports + session->value_offset

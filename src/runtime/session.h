@@ -120,7 +120,7 @@ struct rn_session {
     bool handed;                 // what a segment hands on is there
     _Atomic bool stop;
     uint64_t wait_ns;
-    rn_story story; // of the failure; status RN_OK: none
+    rn_error_info error; // of the failure; status RN_OK: none
     rn_session_facts facts;
 };
 

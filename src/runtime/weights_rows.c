@@ -13,7 +13,7 @@ typedef struct row_reading {
     const int32_t *ids;
     uint8_t *target;
     _Atomic bool failed;
-    rn_story story; // of the first failure; written by whoever set `failed`
+    rn_error_info error; // of the first failure; written by whoever set `failed`
 } row_reading;
 
 static void read_row(void *arg, size_t i) {
@@ -28,7 +28,7 @@ static void read_row(void *arg, size_t i) {
     if (atomic_load(&r->failed)) return;
     rn_status s =
         rn_fetcher_read_now(r->weights->fetcher, t->file, t->offset + at, to, t->row_bytes);
-    if (s != RN_OK && !atomic_exchange(&r->failed, true)) r->story = *rn_last_story();
+    if (s != RN_OK && !atomic_exchange(&r->failed, true)) r->error = *rn_last_error();
 }
 
 rn_status rn_weights_rows(rn_weights *w, uint32_t table, const int32_t *ids, uint64_t count,
@@ -39,7 +39,7 @@ rn_status rn_weights_rows(rn_weights *w, uint32_t table, const int32_t *ids, uin
     else
         for (uint64_t i = 0; i < count; i++)
             read_row(&r, i);
-    if (atomic_load(&r.failed)) return rn_story_restore(&r.story);
+    if (atomic_load(&r.failed)) return rn_error_restore(&r.error);
     if (r.table->plain) return RN_OK;
     atomic_fetch_add(&w->read_bytes, count * r.table->row_bytes);
     return rn_fetcher_check(w->fetcher);

@@ -81,7 +81,7 @@ static bool check_sampling(const rn_ask_state *state) {
     if (sampling->temperature < FLT_MIN) sampling->temperature = 0;
     if (rn_sampling_check(sampling, state->limits->vocab_size) == RN_OK) return true;
     return rn_problem_set(state->reader.problem, 400, "out_of_range", "", "%.400s",
-                          rn_last_story()->message);
+                          rn_last_error()->message);
 }
 
 bool rn_ask_read(rn_ask_kind kind, rn_str body, const rn_ask_limits *limits, rn_ask *out,

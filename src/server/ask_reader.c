@@ -24,7 +24,7 @@ bool rn_ask_reader_begin(rn_ask_reader *reader, rn_str body, rn_arena *memory,
     *reader = (rn_ask_reader){.problem = problem};
     rn_arena_init(memory, RN_HOST_IO, 1024);
     if (rn_arena_alloc(memory, bytes, &block) != RN_OK) {
-        rn_problem_from_story(problem, rn_last_story());
+        rn_problem_from_error(problem, rn_last_error());
         return false;
     }
     reader->at = block;
@@ -49,12 +49,12 @@ void *rn_ask_take(rn_ask_reader *reader, size_t bytes, size_t align) {
 
 // ---- items --------------------------------------------------------------------------------------
 
-static bool refuse_story(rn_ask_reader *reader) {
-    const rn_story *story = rn_last_story();
-    if (story->status == RN_CORRUPT)
+static bool refuse_error(rn_ask_reader *reader) {
+    const rn_error_info *error = rn_last_error();
+    if (error->status == RN_CORRUPT)
         return rn_problem_set(reader->problem, 400, "invalid_json", "",
-                              "the body is not valid %.400s", story->message);
-    rn_problem_from_story(reader->problem, story);
+                              "the body is not valid %.400s", error->message);
+    rn_problem_from_error(reader->problem, error);
     return false;
 }
 
@@ -63,7 +63,7 @@ bool rn_ask_next(rn_ask_reader *reader) {
     size_t free_bytes = (size_t)(reader->top - reader->at);
     reader->json.unescaped = (rn_buffer){
         .from = RN_HOST_IO, .data = reader->at, .capacity = free_bytes, .cap_bytes = free_bytes};
-    return rn_json_next(&reader->json, &reader->item) == RN_OK || refuse_story(reader);
+    return rn_json_next(&reader->json, &reader->item) == RN_OK || refuse_error(reader);
 }
 
 bool rn_ask_skip_rest(rn_ask_reader *reader) {

@@ -27,7 +27,7 @@ typedef enum rn_engine_phase {
 const char *rn_phase_name(rn_engine_phase phase);
 // The phase is not READY: 503, why, and when to come back. Returns false. `failure` is read where
 // it has failed.
-bool rn_phase_refuse(rn_engine_phase phase, const rn_story *failure, rn_problem *out);
+bool rn_phase_refuse(rn_engine_phase phase, const rn_error_info *failure, rn_problem *out);
 
 // Borrows options, room and metrics. No thread yet.
 RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_room *room,
@@ -64,7 +64,7 @@ typedef struct rn_engine_facts {
     uint64_t budget_bytes;    // 0: none
     uint64_t predicted_bytes; // of the whole process, by the plan
     uint64_t streamed_bytes;  // of weights, read for every pass
-    rn_story failure;         // where phase is FAILED
+    rn_error_info failure;    // where phase is FAILED
 } rn_engine_facts;
 void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out);
 // Of the room, what requests really have. The engine keeps half of it for answers, so that requests

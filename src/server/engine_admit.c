@@ -68,7 +68,7 @@ rn_admission rn_engine_admit(rn_engine *e, rn_job *job, rn_problem *out) {
     bool fits = false;
     if (!rn_intake_check(&e->intake, job, out)) return RN_NEVER; // a rung below may have fewer
     rn_status s = begin(e, job, &fits);
-    if (s != RN_OK) rn_problem_from_story(out, rn_last_story());
+    if (s != RN_OK) rn_problem_from_error(out, rn_last_error());
     if (s != RN_OK || !fits) {
         drop_sequences(e, job);
         return s != RN_OK ? RN_NEVER : RN_NOT_NOW;

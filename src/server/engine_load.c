@@ -175,7 +175,7 @@ static void save(rn_engine *e) {
     if (write_plan(e) == RN_OK)
         rn_stage("model_saved");
     else
-        rn_log(RN_LOG_WARNING, "server", "the plan is not saved: %s", rn_last_story()->message);
+        rn_log(RN_LOG_WARNING, "server", "the plan is not saved: %s", rn_last_error()->message);
 }
 
 static rn_status attempt(void *self, const rn_rung *rung) {
@@ -218,9 +218,9 @@ static rn_status climb(rn_engine *e) {
     return rn_ladder_climb(e->ladder, &options, &load, &rung);
 }
 
-rn_status rn_engine_fall(rn_engine *e, const rn_story *story) {
+rn_status rn_engine_fall(rn_engine *e, const rn_error_info *error) {
     rn_rung rung;
-    RN_TRY(rn_ladder_advance(e->ladder, story, &rung));
+    RN_TRY(rn_ladder_advance(e->ladder, error, &rung));
     rn_metrics_add(e->metrics, RN_COUNT_FALLS, 1);
     return RN_OK;
 }
@@ -318,11 +318,11 @@ rn_status rn_engine_load(rn_engine *e, const rn_generator_options *generator) {
     rn_status s = load_until(e, generator);
     if (s == RN_OK) s = open_for_all(e);
     if (s == RN_OK) return RN_OK;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_refusal refusal = *rn_last_refusal();
     (void)rn_ladder_leave(e->ladder, NULL);
     rn_engine_lift_limit(e);
     close_model(e);
     rn_refusal_restore(&refusal);
-    return rn_story_restore(&story);
+    return rn_error_restore(&error);
 }

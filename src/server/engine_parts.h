@@ -84,7 +84,7 @@ void rn_engine_turn_all_away(rn_engine *engine, const rn_problem *problem, bool 
 // ---- engine_load.c, engine_warm.c ---------------------------------------------------------------
 
 // The rung in use has failed: climbs on. Any other status than RN_OK: there is none left.
-RN_MUST_USE rn_status rn_engine_fall(rn_engine *engine, const rn_story *story);
+RN_MUST_USE rn_status rn_engine_fall(rn_engine *engine, const rn_error_info *error);
 // The host's limits are what they were before.
 void rn_engine_lift_limit(rn_engine *engine);
 // A token; then a chunk of prompt and a batch of all sequences.

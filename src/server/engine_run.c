@@ -167,7 +167,7 @@ static rn_status step(rn_engine *e) {
     for (int i = 0; i < TRIES; i++) {
         s = rn_generator_step(e->generator);
         if (s == RN_OK || s == RN_CANCELLED) break;
-        rn_log(RN_LOG_WARNING, "server", "a pass failed: %s", rn_last_story()->message);
+        rn_log(RN_LOG_WARNING, "server", "a pass failed: %s", rn_last_error()->message);
     }
     rn_profile_end();
     if (s == RN_OK) rn_metrics_add(e->metrics, RN_COUNT_PASSES, 1);
@@ -176,19 +176,19 @@ static rn_status step(rn_engine *e) {
 
 // What runs has lost its sequences; what waits can wait for the next rung. False: there is none.
 static bool fall(rn_engine *e) {
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_problem problem;
     rn_engine_set_phase(e, RN_ENGINE_LOADING);
-    rn_problem_from_story(&problem, &story);
+    rn_problem_from_error(&problem, &error);
     problem.http = 500; // whatever it was, the request was not to blame
     rn_engine_end_all(e, &problem);
     rn_engine_publish(e);
-    if (rn_engine_fall(e, &story) == RN_OK) {
+    if (rn_engine_fall(e, &error) == RN_OK) {
         rn_engine_set_phase(e, RN_ENGINE_READY);
         return true;
     }
     pthread_mutex_lock(&e->lock);
-    e->facts.failure = *rn_last_story();
+    e->facts.failure = *rn_last_error();
     pthread_mutex_unlock(&e->lock);
     rn_engine_set_phase(e, RN_ENGINE_FAILED);
     return false;

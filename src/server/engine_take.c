@@ -105,8 +105,8 @@ static rn_status take_choice(rn_engine *e, rn_job *job, uint32_t index) {
     while (!choice->ended && (!job->ask.stream || rn_job_has_room(job, bytes)) &&
            rn_sequence_take(choice->sequence, &sample))
         RN_TRY(put_token(e, job, index, &sample));
-    const rn_story *failure = choice->ended ? NULL : rn_sequence_failure(choice->sequence);
-    return failure ? rn_story_restore(failure) : RN_OK;
+    const rn_error_info *failure = choice->ended ? NULL : rn_sequence_failure(choice->sequence);
+    return failure ? rn_error_restore(failure) : RN_OK;
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ static void take_job(rn_engine *e, rn_job *job) {
         done = done && job->choices[i].ended;
     }
     if (s != RN_OK) {
-        rn_problem_from_story(&problem, rn_last_story());
+        rn_problem_from_error(&problem, rn_last_error());
         rn_engine_end(e, job, RN_JOB_FAILED, &problem);
     } else if (done) {
         rn_engine_end(e, job, RN_JOB_DONE, NULL);

@@ -24,8 +24,8 @@ static rn_status make_one(rn_engine *e, rn_sequence *sequence) {
     do
         RN_TRY(rn_generator_step(e->generator));
     while (!rn_sequence_take(sequence, &sample) && rn_generator_has_work(e->generator));
-    const rn_story *failure = rn_sequence_failure(sequence);
-    return failure ? rn_story_restore(failure) : RN_OK;
+    const rn_error_info *failure = rn_sequence_failure(sequence);
+    return failure ? rn_error_restore(failure) : RN_OK;
 }
 
 rn_status rn_engine_try(rn_engine *e) {

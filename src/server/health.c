@@ -116,11 +116,11 @@ static void write_queue(rn_json *json, rn_server *server, const rn_engine_facts 
     rn_json_end(json);
 }
 
-// The message may name files; rn_problem_from_story leaves their folders out.
-static void write_failure(rn_json *json, const rn_story *story) {
-    const rn_error_class *class = rn_error_classify(story);
+// The message may name files; rn_problem_from_error leaves their folders out.
+static void write_failure(rn_json *json, const rn_error_info *error) {
+    const rn_error_class *class = rn_error_classify(error);
     rn_problem problem = {0};
-    rn_problem_from_story(&problem, story);
+    rn_problem_from_error(&problem, error);
     rn_json_object(json, "failure");
     rn_json_string(json, "class", class->name);
     rn_json_string(json, "meaning", class->meaning);

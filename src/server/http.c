@@ -233,7 +233,7 @@ static void close_file(int fd) {
 
 void rn_http_destroy(rn_http *http) {
     if (!http) return;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     if (http->started) {
         atomic_store(&http->closing, true);
         atomic_store(&http->ending, true);
@@ -252,5 +252,5 @@ void rn_http_destroy(rn_http *http) {
     rn_keys_close(&http->keys);
     pthread_mutex_destroy(&http->lock);
     rn_free(FROM, http, sizeof *http);
-    (void)rn_story_restore(&story);
+    (void)rn_error_restore(&error);
 }

@@ -164,9 +164,9 @@ rn_step rn_http_refuse(rn_client *client, const rn_problem *problem, const char 
     return ends ? rn_http_linger_begin(client) : RN_STEP_ON;
 }
 
-static rn_step refuse_by_story(rn_client *client) {
+static rn_step refuse_by_error(rn_client *client) {
     rn_problem problem;
-    rn_problem_from_story(&problem, rn_last_story());
+    rn_problem_from_error(&problem, rn_last_error());
     return rn_http_refuse(client, &problem, NULL);
 }
 
@@ -259,7 +259,7 @@ rn_step rn_http_handle(rn_client *client) {
     rn_status status = client->route->handler(server, &request, &answer);
     rn_step step;
     if (status != RN_OK)
-        step = refuse_by_story(client);
+        step = refuse_by_error(client);
     else if (answer.problem.http)
         step = rn_http_refuse(client, &answer.problem, NULL);
     else

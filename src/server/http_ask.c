@@ -77,7 +77,7 @@ static bool make_job(rn_client *client, rn_problem *out_problem) {
         client->job->owner = apart ? client->key : 0;
         return true;
     }
-    rn_problem_from_story(out_problem, rn_last_story());
+    rn_problem_from_error(out_problem, rn_last_error());
     return false;
 }
 
@@ -118,7 +118,7 @@ static rn_step send_whole(rn_client *client) {
     uint64_t bytes = 0;
     if (rn_reply_measure(&client->reply, &bytes) == RN_OK) return send_reply(client, bytes);
     rn_problem problem;
-    rn_problem_from_story(&problem, rn_last_story());
+    rn_problem_from_error(&problem, rn_last_error());
     return rn_http_refuse(client, &problem, NULL);
 }
 

@@ -73,7 +73,7 @@ static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) 
     client->room_bytes += more;
     void *block = NULL;
     if (rn_alloc(FROM, capacity, &block) != RN_OK) {
-        rn_problem_from_story(out_problem, rn_last_story());
+        rn_problem_from_error(out_problem, rn_last_error());
         return false;
     }
     if (client->body_bytes) memcpy(block, client->body, client->body_bytes);

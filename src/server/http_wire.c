@@ -110,8 +110,8 @@ static rn_status read_pem(const char *path, const char *what, rn_buffer *out) {
     if (s == RN_OK) s = rn_buffer_append(out, "", 1); // a terminated string
     if (s != RN_OK) return rn_hint(s, "--tls-cert and --tls-key name files in PEM form");
     if (strstr(out->data, what)) return RN_OK;
-    return rn_hint(rn_blame(rn_fail(RN_INVALID, "no '-----BEGIN ... %s-----' in it", what), path,
-                            RN_NO_OFFSET),
+    return rn_hint(rn_error_locate(rn_fail(RN_INVALID, "no '-----BEGIN ... %s-----' in it", what),
+                                   path, RN_NO_OFFSET),
                    "--tls-cert and --tls-key name files in PEM form");
 }
 

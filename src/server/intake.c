@@ -107,9 +107,9 @@ static bool keep_room(const rn_intake *intake, rn_job *job, uint64_t bytes, rn_p
 
 // ---- tokens -------------------------------------------------------------------------------------
 
-// A failure of ours: the story's words, but which field it is about is known here.
-static bool fail_with_story(rn_problem *out, const char *field) {
-    rn_problem_from_story(out, rn_last_story());
+// A failure of ours: the error's words, but which field it is about is known here.
+static bool fail_with_error(rn_problem *out, const char *field) {
+    rn_problem_from_error(out, rn_last_error());
     if (out->http == 400) snprintf(out->field, sizeof out->field, "%s", field);
     return false;
 }
@@ -122,7 +122,7 @@ static bool keep_tokens(const rn_intake *intake, rn_job *job, size_t index, cons
         return rn_problem_set(out, 400, "invalid_value", "prompt", "the list of tokens is empty");
     if (count >= intake->context) return refuse_length(&job->ask, count, intake, out);
     if (!keep_room(intake, job, count * sizeof *ids, out)) return false;
-    if (rn_alloc(RN_HOST_IO, count * sizeof *ids, &block) != RN_OK) return fail_with_story(out, "");
+    if (rn_alloc(RN_HOST_IO, count * sizeof *ids, &block) != RN_OK) return fail_with_error(out, "");
     memcpy(block, ids, count * sizeof *ids);
     job->prompts[index] = (rn_tokens){block, count, count};
     return true;
@@ -140,7 +140,7 @@ static rn_status encode(const rn_intake *intake, const rn_ask *ask, size_t index
 
 static bool refuse_encoding(const rn_intake *intake, const rn_ask *ask, bool too_long,
                             rn_problem *out) {
-    if (!too_long) return fail_with_story(out, field_of(ask));
+    if (!too_long) return fail_with_error(out, field_of(ask));
     return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
                           "the messages, as the chat template writes them, are longer than the "
                           "context, which has %u tokens",
@@ -189,7 +189,7 @@ static bool read_prompts(const rn_intake *intake, rn_job *job, rn_problem *out) 
                               "the model has no chat template; use /v1/completions, or start the "
                               "server with --template FILE");
     if (rn_alloc_zeroed(RN_HOST_IO, ask->prompt_count, sizeof *job->prompts, &block) != RN_OK)
-        return fail_with_story(out, "");
+        return fail_with_error(out, "");
     job->prompts = block;
     for (size_t i = 0; i < ask->prompt_count; i++)
         if (!read_prompt(intake, job, i, out)) return false;
@@ -286,7 +286,7 @@ static void draw_seed(rn_ask *ask) {
 static bool make_choices(const rn_intake *intake, rn_job *job, rn_problem *out) {
     uint64_t bytes = rn_choices_bytes(&job->ask);
     if (!keep_room(intake, job, bytes, out)) return false;
-    return rn_choices_create(job, intake->tokenizer) == RN_OK || fail_with_story(out, "stop");
+    return rn_choices_create(job, intake->tokenizer) == RN_OK || fail_with_error(out, "stop");
 }
 
 bool rn_intake_read(const rn_intake *intake, rn_job *job, rn_problem *out) {

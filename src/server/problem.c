@@ -45,23 +45,23 @@ static bool is_path(const char *text, const char *at) {
            strncmp(at, "~/", 2) == 0;
 }
 
-static bool is_known_path(const rn_story *story, const char *at) {
-    return story->path[0] && strncmp(at, story->path, strlen(story->path)) == 0;
+static bool is_known_path(const rn_error_info *error, const char *at) {
+    return error->path[0] && strncmp(at, error->path, strlen(error->path)) == 0;
 }
 
-static void copy_without_paths(const rn_story *story, char *out, size_t capacity) {
+static void copy_without_paths(const rn_error_info *error, char *out, size_t capacity) {
     static const char instead[] = "a file";
-    const char *from = story->message;
+    const char *from = error->message;
     size_t filled = 0;
     while (*from && filled + sizeof instead < capacity) {
-        bool known = is_known_path(story, from);
-        if (!known && !is_path(story->message, from)) {
+        bool known = is_known_path(error, from);
+        if (!known && !is_path(error->message, from)) {
             out[filled++] = *from++;
             continue;
         }
         memcpy(out + filled, instead, sizeof instead - 1);
         filled += sizeof instead - 1;
-        from += known ? strlen(story->path) : word_length(from);
+        from += known ? strlen(error->path) : word_length(from);
     }
     out[filled] = 0;
 }
@@ -73,9 +73,9 @@ bool rn_problem_set_full(rn_problem *out) {
     return false;
 }
 
-void rn_problem_from_story(rn_problem *out, const rn_story *story) {
-    bool invalid = story->status == RN_INVALID;
-    bool full = story->status == RN_OVER_BUDGET || story->status == RN_NO_MEMORY;
+void rn_problem_from_error(rn_problem *out, const rn_error_info *error) {
+    bool invalid = error->status == RN_INVALID;
+    bool full = error->status == RN_OVER_BUDGET || error->status == RN_NO_MEMORY;
     *out = (rn_problem){
         .http = invalid ? 400
                 : full  ? 503
@@ -85,7 +85,7 @@ void rn_problem_from_story(rn_problem *out, const rn_story *story) {
                         : "internal_error",
         .retry_seconds = full ? 1 : 0,
     };
-    copy_without_paths(story, out->message, sizeof out->message);
+    copy_without_paths(error, out->message, sizeof out->message);
 }
 
 // ---- as JSON ------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ bool rn_problem_set(rn_problem *out, uint16_t http, const char *code, const char
 bool rn_problem_set_full(rn_problem *out);
 // From a failure of ours: 400 for RN_INVALID, 503 for RN_OVER_BUDGET and RN_NO_MEMORY, else 500.
 // Paths are left out.
-void rn_problem_from_story(rn_problem *out, const rn_story *story);
+void rn_problem_from_error(rn_problem *out, const rn_error_info *error);
 // "invalid_request_error", "authentication_error", "rate_limit_error", ...: by the HTTP status.
 const char *rn_problem_type(uint16_t http);
 RN_MUST_USE rn_status rn_problem_write(const rn_problem *problem, rn_sink sink);

@@ -109,12 +109,12 @@ rn_status rn_server_create(const rn_server_options *options, rn_server **out) {
 // Connections first: they hold jobs, and jobs are the engine's until they end.
 void rn_server_destroy(rn_server *server) {
     if (!server) return;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_http_destroy(server->http);
     rn_engine_destroy(server->engine);
     rn_profile_view_end(server);
     rn_free(FROM, server, sizeof *server);
-    (void)rn_story_restore(&story);
+    (void)rn_error_restore(&error);
 }
 
 uint16_t rn_server_port(const rn_server *server) {
@@ -172,7 +172,7 @@ static bool has_failed(rn_server *server) {
     rn_engine_facts facts;
     rn_engine_get_facts(server->engine, &facts);
     if (facts.phase != RN_ENGINE_FAILED) return false;
-    (void)rn_story_restore(&facts.failure);
+    (void)rn_error_restore(&facts.failure);
     return true;
 }
 
@@ -182,7 +182,7 @@ static void sleep_a_little(void) {
 
 rn_status rn_server_run(rn_server *server, const rn_flag *stop, double drain_seconds) {
     while (!*stop) {
-        if (has_failed(server)) return rn_last_story()->status;
+        if (has_failed(server)) return rn_last_error()->status;
         sleep_a_little();
     }
     rn_log(RN_LOG_INFO, "server", "asked to stop; ending what runs, for at most %g s",

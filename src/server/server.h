@@ -45,7 +45,7 @@ typedef struct rn_http_answer {
     rn_problem problem;   // where http is not 0: the answer; its retry_seconds count in any case
 } rn_http_answer;
 
-// A failure that is no problem of the request becomes 500 (or 503) by its story.
+// A failure that is no problem of the request becomes 500 (or 503) by its error.
 typedef rn_status rn_handler(rn_server *server, const rn_http_request *request,
                              rn_http_answer *answer);
 

@@ -51,9 +51,9 @@ static void give(void *block, void *self) {
     rn_free(pattern->from, start, bytes + HEADER_BYTES);
 }
 
-// Why `take` gave nothing: its story is the last one.
+// Why `take` gave nothing: its error is the last one.
 static rn_status refusal(void) {
-    return rn_last_story()->status == RN_OVER_BUDGET ? RN_OVER_BUDGET : RN_NO_MEMORY;
+    return rn_last_error()->status == RN_OVER_BUDGET ? RN_OVER_BUDGET : RN_NO_MEMORY;
 }
 
 // ---- from Oniguruma's syntax ------------------------------------------------------------

@@ -21,7 +21,8 @@ static rn_status with_file(opening *o, const char *path, file_taker take) {
     rn_status s = rn_file_read_all(path, &file);
     if (s == RN_OK) {
         s = take(o, path, (rn_str){file.data, file.bytes});
-        if (s != RN_OK && !rn_last_story()->path[0]) rn_blame(s, path, rn_last_story()->offset);
+        if (s != RN_OK && !rn_last_error()->path[0])
+            rn_error_locate(s, path, rn_last_error()->offset);
     }
     rn_buffer_free(&file);
     return s;
@@ -169,7 +170,7 @@ static rn_status open_gguf(const char *path, rn_tokenizer **out) {
     RN_TRY(rn_checkpoint_open(path, &checkpoint));
     rn_status s = rn_tokenizer_from_gguf(checkpoint, out);
     rn_checkpoint_close(checkpoint);
-    return rn_blame(s, path, RN_NO_OFFSET);
+    return rn_error_locate(s, path, RN_NO_OFFSET);
 }
 
 rn_status rn_tokenizer_open(const char *path, rn_tokenizer **out) {
@@ -195,7 +196,7 @@ rn_status rn_tokenizer_from_json(const char *name, rn_str json, rn_tokenizer **o
         *out = tokenizer;
     else
         rn_tokenizer_close(tokenizer);
-    return rn_blame(s, name, rn_last_story()->offset);
+    return rn_error_locate(s, name, rn_last_error()->offset);
 }
 
 rn_status rn_tokenizer_from_gguf(const rn_checkpoint *checkpoint, rn_tokenizer **out) {

@@ -17,7 +17,7 @@
 
 static rn_device *gpu; // NULL: none
 static test_trip trip;
-static rn_story reason; // why there is none
+static rn_error_info reason; // why there is none
 static rn_kernel kernels[RN_OP_COUNT];
 
 // ---- the device ---------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ static int open_gpu(void **state) {
             kernels[op] = (rn_kernel){run_there, rn_cuda_kernels[op].workspace};
     if (s == RN_OK) return test_trip_open(gpu, 64 << 20, &trip) != RN_OK;
     gpu = NULL;
-    reason = *rn_last_story();
+    reason = *rn_last_error();
     // Anything else than "there is none" is a fault.
     return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
 }

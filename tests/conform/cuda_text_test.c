@@ -13,7 +13,7 @@
 enum { TOKENS = 40, CHUNK = 13 };
 
 static rn_device *gpu; // NULL: none
-static rn_story reason;
+static rn_error_info reason;
 static tiny_text tiny;
 static uint32_t wrong; // all of them are told
 
@@ -22,7 +22,7 @@ static int open_gpu(void **state) {
     rn_status s = rn_cuda_device_create(0, 1, &gpu);
     if (s == RN_OK) return 0;
     gpu = NULL;
-    reason = *rn_last_story();
+    reason = *rn_last_error();
     return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
 }
 

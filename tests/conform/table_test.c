@@ -40,7 +40,7 @@ static void check_valid(const conform_row *row, void *arg) {
     conform_open(&c, row, true);
     rn_status s = rn_graph_validate(c.graph);
     if (s != RN_OK)
-        fail_msg("%s, %s: %s", rn_op_name(row->op), row->what, rn_last_story()->message);
+        fail_msg("%s, %s: %s", rn_op_name(row->op), row->what, rn_last_error()->message);
     conform_close(&c);
 }
 

@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (s == RN_OK)
         require(depth == 0);
     else
-        require(s == RN_CORRUPT && rn_last_story()->offset <= size);
+        require(s == RN_CORRUPT && rn_last_error()->offset <= size);
     rn_json_reader_free(&reader);
     require(skip_all(text) == s);
     check_round_trip(text);

@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (s == RN_OK) s = build(&config);
     rn_fields_free(&fields);
     require(s == RN_OK || s == RN_CORRUPT || s == RN_UNSUPPORTED || s == RN_INVALID);
-    require(s == RN_OK || rn_last_story()->message[0]);
+    require(s == RN_OK || rn_last_error()->message[0]);
     require(rn_ledger_total(RN_DEVICE_HOST).now_bytes == 0);
     return 0;
 }

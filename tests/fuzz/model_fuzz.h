@@ -59,7 +59,7 @@ static void check_tensors(const rn_checkpoint *c) {
 }
 
 static void check_refusal(rn_status s, size_t size) {
-    const rn_story *story = rn_last_story();
+    const rn_error_info *story = rn_last_error();
     require(s == RN_CORRUPT || s == RN_UNSUPPORTED);
     require(story->message[0] && story->path[0]);
     require(story->offset == RN_NO_OFFSET || story->offset <= size);

@@ -75,7 +75,7 @@ static void check_option(const rn_settings *settings, const rn_option *option) {
 
 static void check_status(rn_status s) {
     require(s == RN_OK || s == RN_INVALID || s == RN_CORRUPT);
-    if (s != RN_OK) require(rn_last_story()->message[0] != '\0');
+    if (s != RN_OK) require(rn_last_error()->message[0] != '\0');
 }
 
 static void parse_values(char *const *strings) {

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     rn_str text = {(const char *)data, size};
     rn_status s = rn_place_csv_parse(text, &rn_system_allocator, &table);
     if (s != RN_OK) {
-        require(s == RN_CORRUPT && strncmp(rn_last_story()->message, "line ", 5) == 0);
+        require(s == RN_CORRUPT && strncmp(rn_last_error()->message, "line ", 5) == 0);
         return 0;
     }
     check_round(&table);

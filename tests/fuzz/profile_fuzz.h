@@ -44,7 +44,7 @@ static inline int fuzz_profile(profile_reader read, const uint8_t *data, size_t 
     if (s == RN_OK)
         check_timeline(t);
     else
-        require((s == RN_CORRUPT || s == RN_UNSUPPORTED) && rn_last_story()->message[0]);
+        require((s == RN_CORRUPT || s == RN_UNSUPPORTED) && rn_last_error()->message[0]);
     rn_timeline_destroy(t);
     require(rn_ledger_total(RN_DEVICE_HOST).now_bytes == 0);
     return 0;

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (s == RN_OK)
         check_graph(model);
     else
-        require(rn_last_story()->message[0] && rn_last_story()->path[0]);
+        require(rn_last_error()->message[0] && rn_last_error()->path[0]);
     rn_model_close(model);
     require(s == RN_OK || s == RN_CORRUPT || s == RN_UNSUPPORTED || s == RN_INVALID ||
             s == RN_NOT_FOUND);

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         rn_tokenizer_find(tokenizer, text);
         rn_tokenizer_close(tokenizer);
     } else {
-        require(tokenizer == NULL && rn_last_story()->message[0]);
+        require(tokenizer == NULL && rn_last_error()->message[0]);
     }
     require(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
     return 0;

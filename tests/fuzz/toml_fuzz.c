@@ -29,7 +29,7 @@ static void check_value(const rn_toml *doc, const rn_toml_value *value) {
 // What may refuse an edit of a good document: a step that is no table, a table as the target, the
 // depth. A result that is wrong, and was caught by the check of it, is a bug.
 static void check_refusal(rn_status s) {
-    const char *message = rn_last_story()->message;
+    const char *message = rn_last_error()->message;
     require(s == RN_UNSUPPORTED);
     require(strstr(message, "the path leads to") || strstr(message, "nested more than"));
 }
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     rn_toml *doc;
     rn_status s = rn_toml_parse(text, &rn_system_allocator, &doc);
     if (s != RN_OK) {
-        require(s == RN_CORRUPT && !doc && strncmp(rn_last_story()->message, "line ", 5) == 0);
+        require(s == RN_CORRUPT && !doc && strncmp(rn_last_error()->message, "line ", 5) == 0);
         return 0;
     }
     check_value(doc, rn_toml_root(doc));

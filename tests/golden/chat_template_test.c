@@ -146,10 +146,10 @@ static void compare(const golden *g, size_t index, const char *file, const rn_ch
     if (raises) {
         if (s != RN_INVALID) fail_msg("%s, %s: %s", file, g->names[index], rn_status_name(s));
         if (expected.bytes > 0) // what Jinja itself says of undefined values is not ours to repeat
-            assert_string_equal(expected.data, rn_last_story()->message);
+            assert_string_equal(expected.data, rn_last_error()->message);
         assert_int_equal(0, out.bytes);
     } else {
-        if (s != RN_OK) fail_msg("%s, %s: %s", file, g->names[index], rn_last_story()->message);
+        if (s != RN_OK) fail_msg("%s, %s: %s", file, g->names[index], rn_last_error()->message);
         if (!rn_str_equal(expected, (rn_str){out.data, out.bytes}))
             fail_msg("%s, %s:\n%.*s\ninstead of\n%.*s", file, g->names[index], (int)out.bytes,
                      out.data, RN_STR_ARG(expected));

@@ -54,13 +54,13 @@ static void check_case(const char *folder, const case_entry *entry, size_t *acce
     assert_true(expected || strcmp(entry->verdict, "reject") == 0);
     if ((s == RN_OK) != expected)
         fail_msg("%s: %s is expected: %s, %s", entry->file, entry->verdict, rn_status_name(s),
-                 s == RN_OK ? "" : rn_last_story()->message);
+                 s == RN_OK ? "" : rn_last_error()->message);
     rn_checkpoint_close(checkpoint);
     (*(expected ? accepted : rejected))++;
     if (expected) return;
     assert_true(s == RN_CORRUPT || s == RN_UNSUPPORTED);
-    assert_true(rn_last_story()->message[0] != '\0');
-    assert_string_equal(rn_last_story()->path, test_data(path));
+    assert_true(rn_last_error()->message[0] != '\0');
+    assert_string_equal(rn_last_error()->path, test_data(path));
 }
 
 static void check_collection(const char *folder, const char *field) {
@@ -124,7 +124,7 @@ static void files_in_the_wild_are_read_or_refused_with_a_reason(void **state) {
         found++;
         rn_status s = rn_checkpoint_open(path, &checkpoint);
         if (s != files[i].status) fail_msg("%s: %s", files[i].file, rn_status_name(s));
-        if (s != RN_OK) assert_non_null(strstr(rn_last_story()->message, files[i].words));
+        if (s != RN_OK) assert_non_null(strstr(rn_last_error()->message, files[i].words));
         rn_checkpoint_close(checkpoint);
     }
     size_t missing = sizeof files / sizeof *files - found;

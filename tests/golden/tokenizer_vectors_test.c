@@ -528,7 +528,7 @@ static void a_merge_of_tokens_that_are_not_there_is_refused(void **state) {
     rn_tokenizer *tokenizer;
     assert_fails(RN_CORRUPT, rn_tokenizer_open(path, &tokenizer)); // tokenizers refuses it, too
     assert_null(tokenizer);
-    assert_non_null(strstr(rn_last_story()->message, "\"H\" \"e\""));
+    assert_non_null(strstr(rn_last_error()->message, "\"H\" \"e\""));
 }
 
 int main(void) {

@@ -214,7 +214,7 @@ void conform_open(conform_case *c, const conform_row *row, bool backward) {
     assert_ok(rn_graph_create(&c->graph));
     row->build(c);
     if (rn_graph_finish(c->graph) != RN_OK)
-        fail_msg("%s, %s: %s", rn_op_name(row->op), row->what, rn_last_story()->message);
+        fail_msg("%s, %s: %s", rn_op_name(row->op), row->what, rn_last_error()->message);
     if (backward && rn_op_get(row->op)->gradient && wants_gradients(c)) differentiate(c);
     assert_ok(rn_graph_finish(c->graph));
 }

@@ -189,7 +189,7 @@ static bool outputs_agree(const conform_trial *t, const rn_tensor *must, conform
 bool conform_try(conform_trial *t, const rn_tensor *must, conform_fact near, conform_why *why) {
     open_trial(t);
     if (run_trial(t) != RN_OK) {
-        snprintf(why->text, sizeof why->text, "it fails: %.400s", rn_last_story()->message);
+        snprintf(why->text, sizeof why->text, "it fails: %.400s", rn_last_error()->message);
         return false;
     }
     return fences_stand(t, why) && inputs_stand(t, why) && outputs_agree(t, must, near, why);

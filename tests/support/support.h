@@ -45,7 +45,7 @@ void test_write_decimal_commas(void);
         rn_status assert_status_ = (expr);                                                         \
         if (assert_status_ != RN_OK)                                                               \
             fail_msg("%s: %s: %s", #expr, rn_status_name(assert_status_),                          \
-                     rn_last_story()->message);                                                    \
+                     rn_last_error()->message);                                                    \
     } while (0)
 // Asserts one particular failure.
 #define assert_fails(expected, expr) assert_int_equal((expected), (expr))

@@ -193,8 +193,8 @@ rn_status story_tell(rn_generator *generator, const rn_sampling *sampling, uint3
     while (s == RN_OK && out->count < count) {
         s = rn_generator_step(generator);
         if (s == RN_OK) story_take(out, sequence, count);
-        const rn_story *failure = rn_sequence_failure(sequence);
-        if (s == RN_OK && failure) s = rn_story_restore(failure);
+        const rn_error_info *failure = rn_sequence_failure(sequence);
+        if (s == RN_OK && failure) s = rn_error_restore(failure);
     }
     rn_sequence_destroy(sequence);
     return s;

@@ -75,7 +75,7 @@ void forget_interrupt(void);
 void catch_profile_signal(void);
 // RN_IO: the file cannot be made.
 rn_status begin_profiling(const invocation *in);
-// Ends the file and says where it is. A failure here is a warning; the last story stays.
+// Ends the file and says where it is. A failure here is a warning; the last error stays.
 void end_profiling(const invocation *in);
 // What a recording holds, and may yet come to hold in a run, of the host's budget; 0 without one.
 uint64_t profiling_bytes(void);

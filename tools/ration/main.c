@@ -104,38 +104,38 @@ static void print_help(const command *c) {
 
 // By the ledger's budget, which keeps a table of it, and not by a capacity that a command was
 // given.
-static bool was_refused(const rn_story *story) {
-    return story->status == RN_OVER_BUDGET && rn_last_refusal()->requested_bytes > 0;
+static bool was_refused(const rn_error_info *error) {
+    return error->status == RN_OVER_BUDGET && rn_last_refusal()->requested_bytes > 0;
 }
 
-static void print_story_json(const rn_story *story, const char *stage) {
+static void print_error_json(const rn_error_info *error, const char *stage) {
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
     rn_json_object(&json, "error");
-    rn_json_string(&json, "status", rn_status_name(story->status));
-    rn_json_i64(&json, "exit_code", exit_code(story->status));
-    rn_json_string(&json, "message", story->message);
-    rn_json_string(&json, "path", story->path);
-    if (story->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", story->offset);
-    rn_json_string(&json, "hint", story->hint);
+    rn_json_string(&json, "status", rn_status_name(error->status));
+    rn_json_i64(&json, "exit_code", exit_code(error->status));
+    rn_json_string(&json, "message", error->message);
+    rn_json_string(&json, "path", error->path);
+    if (error->offset != RN_NO_OFFSET) rn_json_u64(&json, "offset", error->offset);
+    rn_json_string(&json, "hint", error->hint);
     if (stage[0]) rn_json_string(&json, "stage", stage);
-    if (was_refused(story))
+    if (was_refused(error))
         rn_json_check(&json, rn_refusal_json(rn_last_refusal(), rn_json_embed(&json, "refusal")));
     rn_json_end(&json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);
 }
 
-static void print_story(const rn_story *story, const char *stage) {
-    fprintf(stderr, "ration: %s\n", story->message);
-    if (story->path[0] && !strstr(story->message, story->path))
-        fprintf(stderr, "  file: %s\n", story->path);
-    if (story->offset != RN_NO_OFFSET)
-        fprintf(stderr, "  at byte: %llu\n", (unsigned long long)story->offset);
+static void print_error(const rn_error_info *error, const char *stage) {
+    fprintf(stderr, "ration: %s\n", error->message);
+    if (error->path[0] && !strstr(error->message, error->path))
+        fprintf(stderr, "  file: %s\n", error->path);
+    if (error->offset != RN_NO_OFFSET)
+        fprintf(stderr, "  at byte: %llu\n", (unsigned long long)error->offset);
     if (stage[0] && strcmp(stage, "start") != 0) fprintf(stderr, "  stage: %s\n", stage);
-    if (story->hint[0]) fprintf(stderr, "  hint: %s\n", story->hint);
-    if (!was_refused(story)) return;
+    if (error->hint[0]) fprintf(stderr, "  hint: %s\n", error->hint);
+    if (!was_refused(error)) return;
     if (rn_last_refusal()->at_least)
         fprintf(stderr, "  hint: ration plan MODEL without --budget names the smallest budget that "
                         "works\n");
@@ -144,13 +144,13 @@ static void print_story(const rn_story *story, const char *stage) {
 
 // Once: as a line of the log where that is for machines.
 static int fail(const invocation *in) {
-    const rn_story *story = rn_last_story();
+    const rn_error_info *error = rn_last_error();
     if (rn_log_form_get() == RN_LOG_JSON && rn_log_wants(RN_LOG_ERROR))
-        rn_stage_failed(in->reached.text, story);
+        rn_stage_failed(in->reached.text, error);
     else
-        print_story(story, in->reached.text);
-    if (in->json) print_story_json(story, in->reached.text);
-    return exit_code(story->status);
+        print_error(error, in->reached.text);
+    if (in->json) print_error_json(error, in->reached.text);
+    return exit_code(error->status);
 }
 
 // ---- running --------------------------------------------------------------------------

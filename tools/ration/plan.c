@@ -120,7 +120,7 @@ static rn_status draw(const rn_plan *plan, const char *path, picture write) {
     if (!file) return rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
     rn_status s = write(plan, rn_sink_file(file));
     if (fclose(file) != 0 && s == RN_OK) s = rn_fail(RN_IO, "cannot write: %s", strerror(errno));
-    return rn_blame(s, path, RN_NO_OFFSET);
+    return rn_error_locate(s, path, RN_NO_OFFSET);
 }
 
 static rn_status show(const view *v, const rn_plan *plan) {
@@ -320,10 +320,10 @@ static rn_status open_model(view *v, rn_model_options *options) {
     const char *path = v->in->words[0];
     rn_status s = rn_model_open(path, options, &v->model);
     if (s == RN_OK || s == RN_OVER_BUDGET || s == RN_NO_MEMORY || options->tokenizer_path) return s;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     options->without_tokenizer = true;
-    if (rn_model_open(path, options, &v->model) != RN_OK) return rn_story_restore(&story);
-    fprintf(stderr, "planned without a tokenizer: %s\n", story.message);
+    if (rn_model_open(path, options, &v->model) != RN_OK) return rn_error_restore(&error);
+    fprintf(stderr, "planned without a tokenizer: %s\n", error.message);
     return RN_OK;
 }
 
@@ -416,11 +416,11 @@ static rn_status run(const invocation *in) {
     v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;
     if (s == RN_OK) s = climb(&v, threads);
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_status left = v.ladder ? rn_ladder_leave(v.ladder, NULL) : RN_OK;
     rn_ladder_destroy(v.ladder);
     rn_model_close(v.model);
-    return s == RN_OK ? left : rn_story_restore(&story);
+    return s == RN_OK ? left : rn_error_restore(&error);
 }
 
 const command plan_command = {

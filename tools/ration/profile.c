@@ -83,8 +83,8 @@ static bool is_same_file(const char *a, const char *b) {
 }
 
 static rn_status fail_output(const char *path) {
-    return rn_blame(rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno)), path,
-                    RN_NO_OFFSET);
+    return rn_error_locate(rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno)), path,
+                           RN_NO_OFFSET);
 }
 
 // A device or pipe that is full stays where it is.

@@ -87,8 +87,8 @@ static rn_status start(const invocation *in) {
 }
 
 static void warn(const char *what) {
-    fprintf(stderr, "ration: warning: %s: %s\n", what, rn_last_story()->message);
-    if (rn_last_story()->hint[0]) fprintf(stderr, "  hint: %s\n", rn_last_story()->hint);
+    fprintf(stderr, "ration: warning: %s: %s\n", what, rn_last_error()->message);
+    if (rn_last_error()->hint[0]) fprintf(stderr, "  hint: %s\n", rn_last_error()->hint);
 }
 
 static void write_json(const char *trace) {
@@ -181,7 +181,7 @@ rn_status begin_profiling(const invocation *in) {
 }
 
 void end_profiling(const invocation *in) {
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     if (state.has_watcher) {
         atomic_store(&state.done, true);
         sem_post(&asked);
@@ -189,7 +189,7 @@ void end_profiling(const invocation *in) {
         state.has_watcher = false;
     }
     if (state.open) stop(in);
-    (void)rn_story_restore(&story);
+    (void)rn_error_restore(&error);
 }
 
 // Rings of threads that have said nothing yet, and names and tables of a session.

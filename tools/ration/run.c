@@ -302,7 +302,7 @@ static rn_status answer_prompt(runner *r, rn_sink sink, rn_answer *a) {
         rn_rung rung;
         rn_status s = speak(r, r->tokens.ids, r->tokens.count, sink, a);
         if (s == RN_OK || a->tokens > 0) return s;
-        RN_TRY(rn_ladder_advance(r->ladder, rn_last_story(), &rung));
+        RN_TRY(rn_ladder_advance(r->ladder, rn_last_error(), &rung));
         RN_TRY(fit_prompt(r, &r->tokens)); // another device, maybe another context
         if (!r->token_json && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
     }
@@ -388,10 +388,10 @@ static rn_status run(const invocation *in) {
     if (s == RN_OK) s = in_scope("open generator", open_generator, r);
     r->opened_seconds = seconds_now() - start;
     if (s == RN_OK) s = chat ? run_chat(r) : run_prompt(r);
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_status closed = close_runner(r);
     free(r);
-    return s == RN_OK ? closed : rn_story_restore(&story);
+    return s == RN_OK ? closed : rn_error_restore(&error);
 }
 
 const command run_command = {

@@ -97,8 +97,9 @@ static rn_status read_key_file(server_command *c, const char *path) {
         for (char *line = strtok(c->key_file.data, "\r\n"); line; line = strtok(NULL, "\r\n"))
             if (line[strspn(line, " \t")]) RN_TRY(add_key(c, line));
     if (c->options.api_key_count > before) return RN_OK;
-    return rn_hint(rn_blame(rn_fail(RN_INVALID, "there is no key in it"), path, RN_NO_OFFSET),
-                   "one key a line");
+    return rn_hint(
+        rn_error_locate(rn_fail(RN_INVALID, "there is no key in it"), path, RN_NO_OFFSET),
+        "one key a line");
 }
 
 static rn_status read_keys(server_command *c) {

@@ -34,7 +34,7 @@ static rn_status fail_at(const file_loader *loader, const rn_toml_value *value, 
     rn_toml_place place = rn_toml_place_of(value);
     rn_status s = rn_fail(RN_INVALID, "%s, line %zu, column %zu: %s '%s'", loader->path, place.line,
                           place.column, what, key);
-    return rn_blame(s, loader->path, place.begin);
+    return rn_error_locate(s, loader->path, place.begin);
 }
 
 static rn_status set_value(const file_loader *loader, const rn_option *option,
@@ -137,9 +137,9 @@ static rn_status load_file(rn_settings *settings, const char *path) {
     rn_status s = rn_file_read_all(path, &text);
     if (s == RN_OK) s = rn_toml_parse((rn_str){text.data, text.bytes}, RN_HOST_OTHER, &doc);
     if (s == RN_CORRUPT) {
-        rn_story story = *rn_last_story();
-        s = rn_blame(rn_fail(s, "%s, %s", path, story.message), path, story.offset);
-        if (story.hint[0]) s = rn_hint(s, "%s", story.hint);
+        rn_error_info error = *rn_last_error();
+        s = rn_error_locate(rn_fail(s, "%s, %s", path, error.message), path, error.offset);
+        if (error.hint[0]) s = rn_hint(s, "%s", error.hint);
     }
     if (s == RN_OK) s = load_table(&loader, rn_toml_root(doc), "");
     rn_toml_free(doc);
@@ -197,10 +197,10 @@ rn_status rn_settings_check(const rn_settings *settings) {
         const rn_option *option = rn_option_at(i);
         rn_str text = rn_str_from(rn_settings_text(settings, option->name));
         if (text.bytes == 0 || check_meaning(option, text) == RN_OK) continue;
-        rn_story story = *rn_last_story();
+        rn_error_info error = *rn_last_error();
         rn_status s = rn_fail(RN_INVALID, "%s: %s", rn_settings_origin(settings, option->name),
-                              story.message);
-        return rn_hint(s, "%s", story.hint);
+                              error.message);
+        return rn_hint(s, "%s", error.hint);
     }
     return RN_OK;
 }
@@ -270,5 +270,7 @@ rn_status rn_config_write(const char *path, const rn_option *option, rn_str valu
     if (s == RN_OK) s = edit_text(old, option, (rn_str){written.data, written.bytes}, path);
     rn_buffer_free(&written);
     rn_buffer_free(&text);
-    return s == RN_OK || rn_last_story()->path[0] ? s : rn_blame(s, path, rn_last_story()->offset);
+    return s == RN_OK || rn_last_error()->path[0]
+               ? s
+               : rn_error_locate(s, path, rn_last_error()->offset);
 }

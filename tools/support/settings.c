@@ -120,9 +120,9 @@ rn_status rn_settings_set(rn_settings *settings, const rn_option *option, rn_str
     void *text, *where;
     rn_status s = rn_option_check(option, value);
     if (s != RN_OK) {
-        rn_story story = *rn_last_story();
-        s = rn_fail(s, "%s: %s", origin, story.message);
-        return story.hint[0] ? rn_hint(s, "%s", story.hint) : s;
+        rn_error_info error = *rn_last_error();
+        s = rn_fail(s, "%s: %s", origin, error.message);
+        return error.hint[0] ? rn_hint(s, "%s", error.hint) : s;
     }
     setting *target = find_setting(settings, option);
     RN_TRY(rn_arena_copy(&settings->arena, value.data, value.bytes, &text));

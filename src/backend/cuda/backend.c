@@ -24,12 +24,12 @@ static rn_status open_cuda(const rn_target *target, uint32_t threads, rn_device 
     uint32_t ordinal;
     memcpy(&ordinal, target->own, sizeof ordinal);
     rn_status s = rn_cuda_device_create((int)ordinal, threads, out);
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     if (s != RN_NOT_FOUND && s != RN_UNSUPPORTED) return s;
-    const char *class = rn_error_classify(&story)->name;
+    const char *class = rn_error_classify(&error)->name;
     if (strcmp(class, "cuda_no_driver") != 0 && strcmp(class, "cuda_no_device") != 0) return s;
-    story.status = RN_DEVICE;
-    return rn_story_restore(&story);
+    error.status = RN_DEVICE;
+    return rn_error_restore(&error);
 }
 
 const rn_backend rn_cuda_backend = {

@@ -242,11 +242,11 @@ static void destroy(rn_device *device) {
     rn_free(RN_HOST_OTHER, gpu, sizeof *gpu);
 }
 
-// What fails on the way back is not the story.
+// What fails on the way back is not the error.
 static rn_status give_up(rn_gpu *gpu) {
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     destroy(&gpu->base);
-    return rn_story_restore(&story);
+    return rn_error_restore(&error);
 }
 
 static rn_status open_gpu(rn_gpu *gpu, const found_gpu *found, int ordinal) {

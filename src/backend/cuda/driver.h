@@ -133,7 +133,7 @@ void rn_cuda_driver_unload(rn_cuda_driver *driver);
 // RN_UNSUPPORTED: it lacks a function that models need.
 RN_MUST_USE rn_status rn_cuda_driver_need_models(const rn_cuda_driver *driver);
 
-// RN_OK, or the story of a code: what was done, the driver's name and text for it, what to do.
+// RN_OK, or the error of a code: what was done, the driver's name and text for it, what to do.
 // RN_NO_MEMORY for 2; RN_UNSUPPORTED for what this machine cannot do; RN_INVALID for a device that
 // does not exist; otherwise RN_DEVICE.
 RN_MUST_USE rn_status rn_cuda_check(const rn_cuda_driver *driver, rn_cu_result code,

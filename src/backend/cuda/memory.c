@@ -20,7 +20,7 @@ static rn_status take_addresses(rn_cuda_memory *memory, uint64_t bytes, uint64_t
         *out = block.offset;
     }
     pthread_mutex_unlock(&memory->lock);
-    if (result == RN_OFFSETS_NO_NODE) return rn_last_story()->status;
+    if (result == RN_OFFSETS_NO_NODE) return rn_last_error()->status;
     if (result == RN_OFFSETS_NO_ROOM)
         return rn_fail(RN_NO_MEMORY, "%s has no %s of addresses left",
                        rn_device_name(memory->device->id), rn_size_format(bytes).text);

@@ -8,17 +8,17 @@
 
 // ---- poison -------------------------------------------------------------------------------------
 
-void rn_cuda_queue_poison(rn_cuda_queue *queue, const rn_story *story) {
+void rn_cuda_queue_poison(rn_cuda_queue *queue, const rn_error_info *error) {
     pthread_mutex_lock(&queue->stream.gpu->links);
     if (!rn_cuda_queue_poisoned(queue)) {
-        queue->story = *story;
+        queue->error = *error;
         atomic_store_explicit(&queue->poisoned, true, memory_order_release);
     }
     pthread_mutex_unlock(&queue->stream.gpu->links);
 }
 
 void rn_cuda_queue_fail(rn_cuda_queue *queue, rn_status status) {
-    if (status != RN_OK) rn_cuda_queue_poison(queue, rn_last_story());
+    if (status != RN_OK) rn_cuda_queue_poison(queue, rn_last_error());
 }
 
 // ---- commands -----------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ static void answer_here(rn_cuda_queue *queue, const rn_command *command) {
     if (command->kind == RN_COMMAND_NOTE)
         command->as.note.fn(command->as.note.self, command->as.note.index, true);
     if (command->kind == RN_COMMAND_SIGNAL)
-        rn_fence_reach(command->as.fence.fence, command->as.fence.ticket, &queue->story);
+        rn_fence_reach(command->as.fence.fence, command->as.fence.ticket, &queue->error);
 }
 
 static void submit(rn_queue *base, const rn_command *command) {
@@ -133,7 +133,7 @@ static void submit(rn_queue *base, const rn_command *command) {
         return;
     }
     if (rn_cuda_enter(&queue->stream.gpu->cuda) != RN_OK) { // the device is lost
-        rn_cuda_queue_poison(queue, rn_last_story());
+        rn_cuda_queue_poison(queue, rn_last_error());
         rn_cuda_queue_run_rest(queue);
         answer_here(queue, command);
         return;
@@ -174,7 +174,7 @@ static void settle(rn_cuda_queue *queue) {
 static rn_status finish(rn_queue *base) {
     rn_cuda_queue *queue = rn_cuda_queue_of(base);
     settle(queue);
-    return rn_cuda_queue_poisoned(queue) ? rn_story_restore(&queue->story) : RN_OK;
+    return rn_cuda_queue_poisoned(queue) ? rn_error_restore(&queue->error) : RN_OK;
 }
 
 static void reset(rn_queue *base) {

@@ -4,7 +4,7 @@
 // while it is submitted poisons the queue there and then. What fails later (a kernel, a function of
 // the host, a wait for a queue that was poisoned after this one began to wait) shows when the queue
 // is finished: finish asks the driver, and every fence that was waited for since the last finish,
-// and the queue that signalled it, for a story.
+// and the queue that signalled it, for an error.
 //
 //     queue.c         submitting, finishing, poison      queue_fence.c   signals and waits
 //     queue_host.c    functions of the host              queue_record.c  recordings
@@ -38,8 +38,8 @@ typedef struct rn_cuda_queue {
     rn_cuda_stream stream;
     bool has_spare;             // the stream is one of the device's own
     const _Atomic bool *cancel; // or NULL
-    _Atomic bool poisoned;      // set once, after the story
-    rn_story story;
+    _Atomic bool poisoned;      // set once, after the error
+    rn_error_info error;
     // Fences waited for since the last finish; under the device's links.
     rn_fence **waits; // (wait_room)
     uint32_t wait_count, wait_room;
@@ -70,13 +70,13 @@ static inline bool rn_cuda_queue_poisoned(const rn_cuda_queue *queue) {
     return atomic_load_explicit(&queue->poisoned, memory_order_acquire);
 }
 
-// Keeps the story, if it is the first. From any thread; the device's links are not held.
-void rn_cuda_queue_poison(rn_cuda_queue *queue, const rn_story *story);
-// Poisons it with the calling thread's story unless `status` is RN_OK.
+// Keeps the error, if it is the first. From any thread; the device's links are not held.
+void rn_cuda_queue_poison(rn_cuda_queue *queue, const rn_error_info *error);
+// Poisons it with the calling thread's error unless `status` is RN_OK.
 void rn_cuda_queue_fail(rn_cuda_queue *queue, rn_status status);
-// The queue's story, also if it only shows in what the queue waited for; NULL: none. From any
+// The queue's error, also if it only shows in what the queue waited for; NULL: none. From any
 // thread; the links are held.
-const rn_story *rn_cuda_queue_look(rn_cuda_queue *queue);
+const rn_error_info *rn_cuda_queue_look(rn_cuda_queue *queue);
 
 // Whether the copy is one for threads, and what these are told; then rn_cuda_port_copy makes it.
 struct rn_port_args;

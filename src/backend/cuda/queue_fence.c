@@ -45,15 +45,15 @@ static rn_status check_device(const cuda_event *event) {
 }
 
 // rn_fence.ask_event.
-static const rn_story *ask(void *self, bool thoroughly) {
+static const rn_error_info *ask(void *self, bool thoroughly) {
     cuda_event *event = self;
     rn_cuda_queue *signaller = atomic_load(&event->signaller);
     if (!signaller) return NULL;
     if (thoroughly) rn_cuda_queue_fail(signaller, check_device(event));
     pthread_mutex_lock(&event->gpu->links);
-    const rn_story *story = rn_cuda_queue_look(signaller);
+    const rn_error_info *error = rn_cuda_queue_look(signaller);
     pthread_mutex_unlock(&event->gpu->links);
-    return story;
+    return error;
 }
 
 // A fence's means: an event is there from the first signal or wait on.
@@ -138,7 +138,7 @@ static rn_cuda_word *publish(rn_cuda_queue *queue, rn_fence *fence, uint64_t tic
     pthread_mutex_lock(&fence->mutex);
     event->ticket = ticket;
     atomic_store(&event->signaller, queue);
-    fence->story = poisoned ? &queue->story : NULL;
+    fence->error = poisoned ? &queue->error : NULL;
     rn_cuda_word *word = event->word;
     pthread_mutex_unlock(&fence->mutex);
     return word;
@@ -161,7 +161,7 @@ static rn_status record(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket, 
 // A signal is reached whatever happens: by the host, once the stream is idle.
 static void reach_here(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket) {
     (void)rn_cuda_queue_driver(queue)->stream_synchronize(queue->stream.handle);
-    rn_fence_reach(fence, ticket, &queue->story);
+    rn_fence_reach(fence, ticket, &queue->error);
 }
 
 void rn_cuda_queue_signal(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket) {
@@ -181,11 +181,11 @@ void rn_cuda_queue_signal(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket
 typedef enum wait_way { WAIT_NOT, WAIT_EVENT, WAIT_WORD, WAIT_HERE, WAIT_UNKNOWN } wait_way;
 
 static wait_way find_way(const rn_gpu *gpu, rn_fence *fence, uint64_t ticket,
-                         const rn_story **out_story) {
+                         const rn_error_info **out_error) {
     wait_way way = WAIT_UNKNOWN;
     pthread_mutex_lock(&fence->mutex);
     const cuda_event *event = fence->event;
-    *out_story = fence->story;
+    *out_error = fence->error;
     if (fence->done >= ticket)
         way = WAIT_NOT;
     else if (event && event->ticket >= ticket)
@@ -200,8 +200,8 @@ static wait_way find_way(const rn_gpu *gpu, rn_fence *fence, uint64_t ticket,
 
 // Makes what is missing until it is known how to wait.
 static rn_status choose_way(rn_gpu *gpu, rn_fence *fence, uint64_t ticket,
-                            const rn_story **out_story, wait_way *out) {
-    while ((*out = find_way(gpu, fence, ticket, out_story)) == WAIT_UNKNOWN) {
+                            const rn_error_info **out_error, wait_way *out) {
+    while ((*out = find_way(gpu, fence, ticket, out_error)) == WAIT_UNKNOWN) {
         cuda_event *event = event_of(fence);
         RN_TRY(event ? make_word(fence, event) : make(gpu, fence));
     }
@@ -247,10 +247,10 @@ static rn_status remember(rn_cuda_queue *queue, rn_fence *fence) {
 // RN_OK, or what the queue is poisoned with.
 static rn_status wait(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket) {
     wait_way way;
-    const rn_story *story;
-    RN_TRY(choose_way(queue->stream.gpu, fence, ticket, &story, &way));
-    if (way == WAIT_HERE) story = rn_fence_await(fence, ticket);
-    if (story) return rn_story_restore(story);
+    const rn_error_info *error;
+    RN_TRY(choose_way(queue->stream.gpu, fence, ticket, &error, &way));
+    if (way == WAIT_HERE) error = rn_fence_await(fence, ticket);
+    if (error) return rn_error_restore(error);
     if (way == WAIT_NOT || way == WAIT_HERE) return RN_OK;
     queue->stream.after_launch = false;
     RN_TRY(remember(queue, fence));
@@ -263,26 +263,26 @@ void rn_cuda_queue_wait(rn_cuda_queue *queue, rn_fence *fence, uint64_t ticket) 
 
 // ---- what shows later ---------------------------------------------------------------------------
 
-static const rn_story *story_of(rn_fence *fence) {
+static const rn_error_info *error_of(rn_fence *fence) {
     pthread_mutex_lock(&fence->mutex);
-    const rn_story *story = fence->story;
+    const rn_error_info *error = fence->error;
     const cuda_event *event = fence->event;
     rn_cuda_queue *signaller = event ? atomic_load(&event->signaller) : NULL;
     pthread_mutex_unlock(&fence->mutex);
-    return story || !signaller ? story : rn_cuda_queue_look(signaller);
+    return error || !signaller ? error : rn_cuda_queue_look(signaller);
 }
 
 // Queues wait for each other in turn: a circle of them ends where it began.
-const rn_story *rn_cuda_queue_look(rn_cuda_queue *queue) {
-    const rn_story *story = NULL;
-    if (rn_cuda_queue_poisoned(queue)) return &queue->story;
+const rn_error_info *rn_cuda_queue_look(rn_cuda_queue *queue) {
+    const rn_error_info *error = NULL;
+    if (rn_cuda_queue_poisoned(queue)) return &queue->error;
     if (queue->is_looking) return NULL;
     queue->is_looking = true;
-    for (uint32_t i = 0; i < queue->wait_count && !story; i++)
-        story = story_of(queue->waits[i]);
+    for (uint32_t i = 0; i < queue->wait_count && !error; i++)
+        error = error_of(queue->waits[i]);
     queue->is_looking = false;
-    if (!story) return NULL;
-    queue->story = *story;
+    if (!error) return NULL;
+    queue->error = *error;
     atomic_store_explicit(&queue->poisoned, true, memory_order_release);
-    return &queue->story;
+    return &queue->error;
 }

@@ -13,10 +13,10 @@ static void run(rn_cuda_errand *errand, bool skipped) {
         command->as.note.fn(command->as.note.self, command->as.note.index, skipped);
     else if (command->kind == RN_COMMAND_SIGNAL)
         rn_fence_reach(command->as.fence.fence, command->as.fence.ticket,
-                       skipped ? &queue->story : NULL);
+                       skipped ? &queue->error : NULL);
     else if (!skipped &&
              command->as.host.fn(command->as.host.self, command->as.host.index) != RN_OK) {
-        rn_cuda_queue_poison(queue, rn_last_story());
+        rn_cuda_queue_poison(queue, rn_last_error());
         atomic_store(&queue->errand_failed, true);
     }
 }

@@ -10,7 +10,7 @@ rn_status rn_cuda_queue_record(rn_queue *base) {
     rn_cuda_queue *queue = rn_cuda_queue_of(base);
     const rn_cuda_driver *driver = rn_cuda_queue_driver(queue);
     if (queue->stream.is_recording) return rn_fail(RN_INVALID, "the queue is recording already");
-    if (rn_cuda_queue_poisoned(queue)) return rn_story_restore(&queue->story);
+    if (rn_cuda_queue_poisoned(queue)) return rn_error_restore(&queue->error);
     RN_TRY(rn_cuda_enter(&queue->stream.gpu->cuda));
     rn_status status = rn_cuda_check(
         driver, driver->stream_begin_capture(queue->stream.handle, RN_CU_CAPTURE_THREAD_LOCAL),
@@ -52,7 +52,7 @@ static rn_status end(rn_cuda_queue *queue, rn_recording **out) {
     rn_cu_graph graph = NULL;
     rn_status status = rn_cuda_check(
         driver, driver->stream_end_capture(queue->stream.handle, &graph), "ending a recording");
-    if (rn_cuda_queue_poisoned(queue)) status = rn_story_restore(&queue->story);
+    if (rn_cuda_queue_poisoned(queue)) status = rn_error_restore(&queue->error);
     if (status == RN_OK && out) status = make(queue, graph, out);
     if (graph) (void)driver->graph_destroy(graph);
     return status;

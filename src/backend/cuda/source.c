@@ -44,7 +44,7 @@ static rn_status take_addresses(rn_cuda_source *source, size_t bytes, uint64_t *
         *out = block.offset;
     }
     pthread_mutex_unlock(&source->lock);
-    if (result == RN_OFFSETS_NO_NODE) return rn_last_story()->status;
+    if (result == RN_OFFSETS_NO_NODE) return rn_last_error()->status;
     if (result == RN_OFFSETS_NO_ROOM)
         return rn_fail(RN_NO_MEMORY, "no %zu bytes of addresses are left for this stream", bytes);
     return RN_OK;

@@ -257,13 +257,13 @@ static void count_refusal(int number, size_t bytes) {
 
 static void *refuse(rn_status status, size_t bytes, int number) {
     bool out_of_memory = status == RN_OVER_BUDGET || status == RN_NO_MEMORY;
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     if (out_of_memory) count_refusal(number, bytes);
-    (void)rn_story_restore(&story);
-    char message[sizeof story.message + sizeof story.hint + 128];
+    (void)rn_error_restore(&error);
+    char message[sizeof error.message + sizeof error.hint + 128];
     snprintf(message, sizeof message, "%s. Tried to allocate %s on device %d: %s (%s)",
              out_of_memory ? "CUDA out of memory" : "CUDA memory", rn_size_format(bytes).text,
-             number, story.message, story.hint);
+             number, error.message, error.hint);
     rn_torch_raise(out_of_memory, message);
     return NULL;
 }
@@ -356,7 +356,7 @@ void rn_torch_cuda_begin_pool(int device, uint64_t id, uint64_t id_of_user, void
     (void)device, (void)id, (void)id_of_user, (void)filter;
     (void)rn_fail(RN_UNSUPPORTED, "CUDA graphs and torch.cuda.use_mem_pool cannot be used together "
                                   "with ration's pool");
-    rn_torch_raise(false, rn_last_story()->message);
+    rn_torch_raise(false, rn_last_error()->message);
 }
 
 // ---- what it lacks ----------------------------------------------------------------------------

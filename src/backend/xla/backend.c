@@ -22,7 +22,7 @@ static rn_status refuse_library(const char *path) {
     if (!why) why = "it cannot be loaded";
     bool missing = strstr(why, "cannot open shared object file");
     rn_status s = rn_fail(missing ? RN_NOT_FOUND : RN_UNSUPPORTED, "no PJRT plugin: %s", why);
-    s = rn_blame(s, path, RN_NO_OFFSET);
+    s = rn_error_locate(s, path, RN_NO_OFFSET);
     return rn_hint(s, "xla: takes the file of a PJRT plugin, with its folder where the system does "
                       "not find it");
 }

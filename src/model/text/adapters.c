@@ -332,7 +332,8 @@ rn_status rn_adapters_load(rn_adapters *adapters, const rn_adapter *adapter, con
     rn_map_init(&l.pairs, RN_HOST_OTHER);
     rn_status s = open_files(adapter->path, &l);
     if (s == RN_OK) s = read_all(&l);
-    if (s != RN_OK && !rn_last_story()->path[0]) s = rn_blame(s, adapter->path, RN_NO_OFFSET);
+    if (s != RN_OK && !rn_last_error()->path[0])
+        s = rn_error_locate(s, adapter->path, RN_NO_OFFSET);
     rn_checkpoint_close(l.checkpoint);
     rn_map_free(&l.pairs);
     adapters->file_count++;

@@ -82,6 +82,6 @@ rn_status rn_chat_source_read(const char *folder, rn_buffer *out) {
     if (s == RN_OK) s = read_config(&json, out);
     rn_json_reader_free(&json);
     rn_buffer_free(&config);
-    if (s == RN_OK || rn_last_story()->path[0]) return s;
-    return rn_blame(s, path, rn_last_story()->offset);
+    if (s == RN_OK || rn_last_error()->path[0]) return s;
+    return rn_error_locate(s, path, rn_last_error()->offset);
 }

@@ -129,8 +129,8 @@ rn_status rn_fields_read_json(rn_fields *fields, rn_str text) {
     if (s == RN_OK) s = read_object(&f, 0, &whole);
     if (s == RN_OK) s = rn_json_expect(&f.json, RN_JSON_END, NULL);
     rn_json_reader_free(&f.json);
-    if (s == RN_OK || rn_last_story()->path[0]) return s;
-    return rn_blame(s, fields->source, rn_last_story()->offset);
+    if (s == RN_OK || rn_last_error()->path[0]) return s;
+    return rn_error_locate(s, fields->source, rn_last_error()->offset);
 }
 
 rn_status rn_fields_read_file(rn_fields *fields, const char *path) {

@@ -253,8 +253,8 @@ rn_status rn_model_open(const char *path, const rn_model_options *options, rn_mo
         *out = model;
     else
         rn_model_close(model);
-    if (s == RN_OK || !path || rn_last_story()->path[0]) return s;
-    return rn_blame(s, path, rn_last_story()->offset);
+    if (s == RN_OK || !path || rn_last_error()->path[0]) return s;
+    return rn_error_locate(s, path, rn_last_error()->offset);
 }
 
 void rn_model_close(rn_model *model) {

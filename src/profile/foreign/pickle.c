@@ -14,7 +14,7 @@
 rn_status rn_pickle_fail(const rn_pickle *p, const char *what) {
     rn_status s =
         rn_fail(RN_CORRUPT, "pickle: %s, before byte %llu", what, (unsigned long long)p->at);
-    return rn_blame(s, "", p->at);
+    return rn_error_locate(s, "", p->at);
 }
 
 // ---- bytes of the file --------------------------------------------------------------------------
@@ -372,13 +372,13 @@ static rn_status refuse(uint8_t code, uint64_t at) {
     if (!opcodes[code].name) {
         s = rn_fail(RN_CORRUPT, "pickle: byte 0x%02x at %llu is no opcode", code,
                     (unsigned long long)at);
-        return rn_blame(s, "", at);
+        return rn_error_locate(s, "", at);
     }
     s = rn_fail(RN_UNSUPPORTED, "pickle: opcode %s at byte %llu is refused", opcodes[code].name,
                 (unsigned long long)at);
     s = rn_hint(s, "only plain data is read (dicts, lists, numbers, text): a memory snapshot has "
                    "nothing else. Do not load this file with Python if you do not trust it");
-    return rn_blame(s, "", at);
+    return rn_error_locate(s, "", at);
 }
 
 static rn_status finish(const rn_pickle *p, rn_pickle_value *out) {

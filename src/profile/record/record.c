@@ -259,7 +259,7 @@ static rn_status write_first(void) {
     rn_recorder_unlock();
     if (!error) return RN_OK;
     rn_status s = rn_fail(RN_IO, "cannot write %s: %s", rn_rec.file.path, strerror(error));
-    return rn_blame(s, rn_rec.file.path, rn_rec.file.offset);
+    return rn_error_locate(s, rn_rec.file.path, rn_rec.file.offset);
 }
 
 static rn_status end(void);
@@ -305,14 +305,14 @@ static rn_status start(const rn_profile_options *given) {
         if (!options.leave_signals) rn_record_signals_catch();
         return RN_OK;
     }
-    rn_story story = *rn_last_story();
+    rn_error_info error = *rn_last_error();
     rn_ledger_listen(NULL, NULL);
     atomic_store(&rn_rec.session, 0);
     rn_recorder_lock();
     rn_rings_await(rn_rec.rings);
     rn_recorder_unlock();
     clear();
-    return rn_story_restore(&story);
+    return rn_error_restore(&error);
 }
 
 rn_status rn_profile_start(const rn_profile_options *options) {
@@ -337,7 +337,7 @@ static rn_status write_rest(void) {
     rn_status s =
         rn_fail(RN_IO, "%s could not be written to the end: %s", rn_rec.file.path, strerror(error));
     rn_hint(s, "what it has is readable; make room on the disk and record again");
-    return rn_blame(s, rn_rec.file.path, rn_rec.file.offset);
+    return rn_error_locate(s, rn_rec.file.path, rn_rec.file.offset);
 }
 
 static rn_status end(void) {

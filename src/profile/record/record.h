@@ -105,9 +105,9 @@ rn_aside rn_aside_begin(void);
 void rn_aside_end(rn_aside before);
 
 // What this thread was told last. Where the recorder can do without what it did not get, that is
-// not the program's business: the program finds its own story and its own refusal.
+// not the program's business: the program finds its own error and its own refusal.
 typedef struct rn_told {
-    rn_story story;
+    rn_error_info error;
     rn_refusal refusal;
 } rn_told;
 void rn_told_keep(rn_told *told);

@@ -30,7 +30,7 @@ static rn_status require_plain(const char *path) {
     struct stat info;
     if (stat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISCHR(info.st_mode)) return RN_OK;
     rn_status s = rn_fail(RN_INVALID, "%s is not a file", path);
-    return rn_hint(rn_blame(s, path, RN_NO_OFFSET), "give the recording a file of its own");
+    return rn_hint(rn_error_locate(s, path, RN_NO_OFFSET), "give the recording a file of its own");
 }
 
 // Two programs that record into one file would overwrite each other's blocks: the second is told
@@ -40,11 +40,12 @@ static rn_status claim(int fd, const char *path) {
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return RN_OK;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         rn_status s = rn_fail(RN_INVALID, "another program is recording into %s", path);
-        return rn_hint(rn_blame(s, path, RN_NO_OFFSET), "give the recording a file of its own");
+        return rn_hint(rn_error_locate(s, path, RN_NO_OFFSET),
+                       "give the recording a file of its own");
     }
     if (ftruncate(fd, 0) == 0) return RN_OK;
-    return rn_blame(rn_fail(RN_IO, "cannot empty %s: %s", path, strerror(errno)), path,
-                    RN_NO_OFFSET);
+    return rn_error_locate(rn_fail(RN_IO, "cannot empty %s: %s", path, strerror(errno)), path,
+                           RN_NO_OFFSET);
 }
 
 rn_status rn_trace_file_open(rn_trace_file *file, const char *path) {
@@ -54,7 +55,7 @@ rn_status rn_trace_file_open(rn_trace_file *file, const char *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (fd < 0) {
         rn_status s = rn_fail(RN_IO, "cannot make %s: %s", path, strerror(errno));
-        return rn_blame(s, path, RN_NO_OFFSET);
+        return rn_error_locate(s, path, RN_NO_OFFSET);
     }
     rn_status s = isatty(fd) ? rn_fail(RN_INVALID, "%s is a terminal", path) : claim(fd, path);
     if (s != RN_OK) {
@@ -210,7 +211,7 @@ rn_status rn_trace_file_put_preamble(rn_trace_file *file, const rn_profile_optio
     if (s == RN_OK &&
         !rn_trace_file_put(file, RN_TRACE_PREAMBLE, 0, text.data, (uint32_t)text.bytes)) {
         s = rn_fail(RN_IO, "cannot write %s: %s", file->path, strerror(file->error));
-        rn_blame(s, file->path, 0);
+        rn_error_locate(s, file->path, 0);
     }
     rn_buffer_free(&text);
     file->first_bytes = file->offset;

@@ -118,12 +118,12 @@ void rn_aside_end(rn_aside before) {
 }
 
 void rn_told_keep(rn_told *told) {
-    told->story = *rn_last_story();
+    told->error = *rn_last_error();
     told->refusal = *rn_last_refusal();
 }
 
 void rn_told_restore(const rn_told *told) {
-    (void)rn_story_restore(&told->story);
+    (void)rn_error_restore(&told->error);
     rn_refusal_restore(&told->refusal);
 }
 

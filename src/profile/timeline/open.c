@@ -127,9 +127,9 @@ rn_status rn_timeline_open(const char *path, rn_timeline **out) {
     else
         rn_timeline_destroy(t);
     if (s == RN_OK) return s;
-    const rn_story *story = rn_last_story();
-    if (s == RN_CORRUPT && !story->hint[0])
+    const rn_error_info *error = rn_last_error();
+    if (s == RN_CORRUPT && !error->hint[0])
         s = rn_hint(s,
                     "the file is damaged, or whoever wrote it means something else: record again");
-    return rn_blame(s, path, story->path[0] ? story->offset : RN_NO_OFFSET);
+    return rn_error_locate(s, path, error->path[0] ? error->offset : RN_NO_OFFSET);
 }

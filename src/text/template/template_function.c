@@ -70,8 +70,8 @@ static rn_status namespace(rn_jinja_run *run, rn_jinja_value self, const rn_jinj
 // The template's own words are the message; the place is the hint.
 static rn_status raise(rn_jinja_run *run, rn_jinja_value self, arguments args,
                        rn_jinja_value *out) {
-    char message[sizeof rn_last_story()->message];
-    rn_story place;
+    char message[sizeof rn_last_error()->message];
+    rn_error_info place;
     rn_str text = {"", 0};
     (void)self;
     *out = rn_jinja_none();
@@ -81,7 +81,7 @@ static rn_status raise(rn_jinja_run *run, rn_jinja_value self, arguments args,
     message[bytes] = '\0';
     rn_str_clean(message);
     (void)rn_jinja_fail(run, RN_INVALID, "raised by the chat template");
-    place = *rn_last_story();
+    place = *rn_last_error();
     return rn_hint(rn_fail(RN_INVALID, "%s", message), "%.400s", place.message);
 }
 

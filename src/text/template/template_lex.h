@@ -73,7 +73,7 @@ RN_MUST_USE rn_status rn_jinja_source_make(rn_arena *arena, const char *name, rn
 // RN_CORRUPT: what Jinja does not take either. RN_UNSUPPORTED: what is refused here.
 RN_MUST_USE rn_status rn_jinja_lex(const rn_jinja_source *source, rn_arena *arena,
                                    rn_jinja_token **out);
-// Begins a story with "name:line:column: ".
+// Begins an error with "name:line:column: ".
 rn_status rn_jinja_complain(const rn_jinja_source *source, uint32_t at, rn_status status,
                             const char *format, ...) RN_PRINTF(4, 5);
 

@@ -58,7 +58,7 @@ struct rn_jinja_run {
     int64_t now;       // see rn_chat; 0: strftime_now is undefined
 };
 
-// A story that begins with the template's name, line and column.
+// an error that begins with the template's name, line and column.
 rn_status rn_jinja_fail(rn_jinja_run *run, rn_status status, const char *format, ...)
     RN_PRINTF(3, 4);
 // For an operation on UNDEFINED.

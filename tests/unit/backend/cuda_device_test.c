@@ -80,7 +80,7 @@ static void wrong_number_is_told_with_the_count(void **state) {
     (void)state;
     rn_device *device;
     assert_fails(RN_NOT_FOUND, rn_cuda_device_create(2, 1, &device));
-    assert_string_equal("there is no cuda:2: the driver counts 2", rn_last_story()->message);
+    assert_string_equal("there is no cuda:2: the driver counts 2", rn_last_error()->message);
     assert_null(device);
     assert_fails(RN_NOT_FOUND, rn_cuda_device_create(-1, 1, &device));
 }
@@ -90,7 +90,7 @@ static void library_without_kernels_says_so(void **state) {
     rn_device *device;
     rn_cuda_images_replace(&without_kernels);
     assert_fails(RN_UNSUPPORTED, rn_cuda_device_create(0, 1, &device));
-    assert_non_null(strstr(rn_last_story()->message, "built without CUDA kernels: make cuda"));
+    assert_non_null(strstr(rn_last_error()->message, "built without CUDA kernels: make cuda"));
     assert_int_equal(0, fake->context_count);
 }
 
@@ -99,7 +99,7 @@ static void old_gpu_is_refused_with_its_capability(void **state) {
     rn_device *device;
     fake->capability = 75;
     assert_fails(RN_UNSUPPORTED, rn_cuda_device_create(0, 1, &device));
-    assert_non_null(strstr(rn_last_story()->message, "its compute capability is 7.5"));
+    assert_non_null(strstr(rn_last_error()->message, "its compute capability is 7.5"));
 }
 
 static void old_driver_is_refused_by_what_it_lacks(void **state) {
@@ -109,11 +109,11 @@ static void old_driver_is_refused_by_what_it_lacks(void **state) {
                                 .lacks = {[RN_CUDA_NEED_MODELS] = "cuLaunchKernelEx"}};
     assert_fails(RN_UNSUPPORTED, rn_cuda_driver_need_models(&old));
     assert_string_equal("the CUDA driver (11.2) is too old: it has no cuLaunchKernelEx",
-                        rn_last_story()->message);
+                        rn_last_error()->message);
     fake->image_code = 222; // kernels newer than the driver
     assert_fails(RN_UNSUPPORTED, rn_cuda_device_create(0, 1, &device));
-    assert_non_null(strstr(rn_last_story()->message, "loading the kernels of test"));
-    assert_non_null(strstr(rn_last_story()->hint, "newer NVIDIA driver"));
+    assert_non_null(strstr(rn_last_error()->message, "loading the kernels of test"));
+    assert_non_null(strstr(rn_last_error()->hint, "newer NVIDIA driver"));
 }
 
 static void device_knows_what_it_is_like(void **state) {
@@ -196,7 +196,7 @@ static void memory_that_somebody_else_holds_is_told_with_numbers(void **state) {
     rn_device_memory memory;
     fake->used_bytes += 200 * MIB;
     assert_fails(RN_NO_MEMORY, take(device, 100 * MIB, &memory));
-    assert_non_null(strstr(rn_last_story()->message, "56.0 MiB of the 256 MiB of cuda:0 are free"));
+    assert_non_null(strstr(rn_last_error()->message, "56.0 MiB of the 256 MiB of cuda:0 are free"));
     rn_gpu_memory_info info;
     assert_ok(rn_cuda_memory_info(device, &info));
     assert_int_equal(256 * MIB, info.total_bytes);
@@ -331,7 +331,7 @@ static void pinned_memory_has_its_own_limit(void **state) {
     assert_int_equal(8 * MIB, fake->pinned_bytes);
     assert_int_equal(before + 8 * MIB, host_bytes());
     assert_fails(RN_OVER_BUDGET, device->alloc_host(device, staging, 3 * MIB, &b));
-    assert_non_null(strstr(rn_last_story()->hint, "limit of pinned memory"));
+    assert_non_null(strstr(rn_last_error()->hint, "limit of pinned memory"));
     assert_fails(RN_OVER_BUDGET, device->alloc_host(device, staging, UINT64_MAX, &b));
     fake->fail_at = 1;
     assert_fails(RN_NO_MEMORY, device->alloc_host(device, staging, MIB, &b));

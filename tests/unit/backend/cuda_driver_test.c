@@ -19,8 +19,8 @@ static void a_machine_without_the_library_is_told_so(void **state) {
     (void)state;
     rn_cuda_driver driver;
     assert_fails(RN_UNSUPPORTED, rn_cuda_driver_load("/nowhere/libcuda.so.1", &driver));
-    assert_non_null(strstr(rn_last_story()->message, "no CUDA driver"));
-    assert_non_null(strstr(rn_last_story()->hint, "RATION_CUDA_DRIVER"));
+    assert_non_null(strstr(rn_last_error()->message, "no CUDA driver"));
+    assert_non_null(strstr(rn_last_error()->hint, "RATION_CUDA_DRIVER"));
     assert_null(driver.library);
 }
 
@@ -28,7 +28,7 @@ static void a_library_that_is_no_driver_is_told_what_it_lacks(void **state) {
     (void)state;
     rn_cuda_driver driver;
     assert_fails(RN_UNSUPPORTED, rn_cuda_driver_load("libm.so.6", &driver));
-    assert_non_null(strstr(rn_last_story()->message, "has no cuGetErrorName"));
+    assert_non_null(strstr(rn_last_error()->message, "has no cuGetErrorName"));
 }
 
 static void a_driver_without_devices_may_be_asked_again(void **state) {
@@ -36,7 +36,7 @@ static void a_driver_without_devices_may_be_asked_again(void **state) {
     const rn_cuda_driver *driver;
     fake->device_count = 0;
     assert_fails(RN_UNSUPPORTED, rn_cuda_driver_get(&driver));
-    assert_non_null(strstr(rn_last_story()->hint, "nvidia-smi"));
+    assert_non_null(strstr(rn_last_error()->hint, "nvidia-smi"));
     fake->device_count = 1;
     assert_ok(rn_cuda_driver_get(&driver));
     assert_int_equal(12040, driver->version);
@@ -50,12 +50,12 @@ static void codes_become_statuses_with_a_story(void **state) {
     assert_ok(rn_cuda_check(driver, 0, "nothing"));
     assert_fails(RN_NO_MEMORY, rn_cuda_check(driver, 2, "taking a chunk"));
     assert_string_equal("taking a chunk: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory",
-                        rn_last_story()->message);
+                        rn_last_error()->message);
     assert_fails(RN_UNSUPPORTED, rn_cuda_check(driver, 100, "x"));
     assert_fails(RN_INVALID, rn_cuda_check(driver, 101, "x"));
     assert_fails(RN_DEVICE, rn_cuda_check(driver, 700, "x"));
     assert_fails(RN_DEVICE, rn_cuda_check(driver, 12345, "x"));
-    assert_non_null(strstr(rn_last_story()->message, "unknown code (12345)"));
+    assert_non_null(strstr(rn_last_error()->message, "unknown code (12345)"));
 }
 
 static void a_device_is_entered_and_left(void **state) {

@@ -170,7 +170,7 @@ static void call_that_fails_shows_at_finish_and_what_follows_is_skipped(void **s
     rn_queue_note(compute, note_item, &j, 4);
     fake->hold(false);
     assert_fails(RN_IO, rn_queue_finish(compute));
-    assert_string_equal("item 2 is to fail", rn_last_story()->message);
+    assert_string_equal("item 2 is to fail", rn_last_error()->message);
     assert_int_equal(2, j.count);
     assert_int_equal(4, j.items[1]); // notes are always taken
     assert_int_equal(1, j.noted_poisoned);
@@ -195,7 +195,7 @@ static void submission_that_fails_poisons_but_what_was_before_it_runs(void **sta
     rn_queue_note(compute, note_item, &j, 3);
     fake->hold(false);
     assert_fails(RN_DEVICE, rn_queue_finish(compute));
-    assert_non_null(strstr(rn_last_story()->message, "copying to the device"));
+    assert_non_null(strstr(rn_last_error()->message, "copying to the device"));
     assert_int_equal(2, j.count);
     assert_int_equal(1, j.items[0]);
     assert_int_equal(3, j.items[1]);
@@ -211,13 +211,13 @@ static void tensors_of_the_host_are_refused_by_name(void **state) {
     submit_add(compute, &mine, &one);
     assert_fails(RN_INVALID, rn_queue_finish(compute));
     assert_string_equal("argument 0 of add does not lie in the memory of cuda:0",
-                        rn_last_story()->message);
+                        rn_last_error()->message);
     assert_int_equal(0, fake->launch_count); // neither it nor what followed
     assert_int_equal(3, here);
     rn_queue_reset(compute);
     rn_queue_copy_out(compute, &here, &here, sizeof here);
     assert_fails(RN_INVALID, rn_queue_finish(compute));
-    assert_non_null(strstr(rn_last_story()->message, "a copy of 8 bytes"));
+    assert_non_null(strstr(rn_last_error()->message, "a copy of 8 bytes"));
     rn_queue_reset(compute);
     rn_call call = {.op = RN_OP_ADD, .outputs = &mine, .output_count = 1, .workspace = &here};
     rn_queue_launch(compute, &add, &call);
@@ -391,7 +391,7 @@ static void poison_that_shows_late_goes_along_all_fences(void **state) {
     rn_command owed = {RN_COMMAND_SIGNAL, .as.fence = {&full, 1}};
     read->submit(read, &owed); // ... and gives it, poisoned
     assert_fails(RN_IO, rn_queue_finish(compute));
-    assert_string_equal("item 7 is to fail", rn_last_story()->message);
+    assert_string_equal("item 7 is to fail", rn_last_error()->message);
     assert_fails(RN_IO, rn_queue_finish(copy));
     assert_fails(RN_IO, rn_queue_finish(read));
     rn_queue_destroy(read);
@@ -407,7 +407,7 @@ static void host_that_waits_hears_of_a_call_that_failed(void **state) {
     fence.for_host = true;
     rn_queue_call(compute, write_item, &j, 1);
     rn_queue_signal(compute, &fence);
-    const rn_story *story = rn_fence_await(&fence, 1);
+    const rn_error_info *story = rn_fence_await(&fence, 1);
     assert_non_null(story);
     assert_int_equal(RN_IO, story->status);
     assert_fails(RN_IO, rn_queue_finish(compute));
@@ -423,7 +423,7 @@ static void signal_that_cannot_be_submitted_is_reached_by_the_host(void **state)
         fake->fail_at = n;
         rn_queue_signal(compute, &fence);
         fake->fail_at = 0;
-        const rn_story *story = rn_fence_await(&fence, 1);
+        const rn_error_info *story = rn_fence_await(&fence, 1);
         if (n <= 3 || story) {
             assert_non_null(story);
             assert_int_equal(RN_DEVICE, story->status);
@@ -670,7 +670,7 @@ static void lost_device_poisons_and_closes_all_books(void **state) {
     rn_queue_note(compute, note_item, &j, 3);
     rn_queue_signal(compute, &later);
     compute->replay(compute, recording);
-    const rn_story *story = rn_fence_await(&later, 1);
+    const rn_error_info *story = rn_fence_await(&later, 1);
     assert_non_null(story);
     assert_int_equal(RN_DEVICE, story->status);
     assert_fails(RN_DEVICE, rn_queue_finish(compute));

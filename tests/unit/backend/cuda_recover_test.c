@@ -95,9 +95,9 @@ static void a_gpu_that_is_full_is_told_with_what_was_free(void **state) {
     (void)state;
     attempt a = {.changes = {MIB}};
     assert_fails(RN_OVER_BUDGET, recover(&a));
-    assert_non_null(strstr(rn_last_story()->message, "cuda:0 had no room: "));
-    assert_non_null(strstr(rn_last_story()->message, "1.00 MiB free (cuda_out_of_memory)"));
-    assert_non_null(strstr(rn_last_story()->hint, "the smallest budget that works is"));
+    assert_non_null(strstr(rn_last_error()->message, "cuda:0 had no room: "));
+    assert_non_null(strstr(rn_last_error()->message, "1.00 MiB free (cuda_out_of_memory)"));
+    assert_non_null(strstr(rn_last_error()->hint, "the smallest budget that works is"));
     assert_int_equal(rn_last_refusal()->device, cuda0);
     finish(&a);
 }
@@ -108,7 +108,7 @@ static void a_gpu_that_fills_up_each_time_is_given_up(void **state) {
     attempt a = {.changes = {24 * MIB, 18 * MIB, 8 * MIB}};
     assert_fails(RN_OVER_BUDGET, recover(&a));
     assert_int_equal(a.plans, RN_RECOVER_TRIES);
-    assert_non_null(strstr(rn_last_story()->message, "cuda:0 had no room in 3 tries: "));
+    assert_non_null(strstr(rn_last_error()->message, "cuda:0 had no room in 3 tries: "));
     assert_int_equal(rn_last_refusal()->free_bytes, 8 * MIB);
     finish(&a);
 }

@@ -167,7 +167,7 @@ static void what_no_kernel_has_room_for_is_refused_with_numbers(void **state) {
     (void)state;
     open_device(89, ADA);
     assert_fails(RN_UNSUPPORTED, attend(1, 256));
-    assert_non_null(strstr(rn_last_story()->message, "bytes of shared memory, a block of cuda:0 "
+    assert_non_null(strstr(rn_last_error()->message, "bytes of shared memory, a block of cuda:0 "
                                                      "has 101120"));
     assert_string_equal("", launched);
     close_device();

@@ -50,7 +50,7 @@ static int clear(void **state) {
 
 static char *take(size_t bytes, void *stream) {
     char *p = rn_torch_cuda_malloc((ssize_t)bytes, 0, stream);
-    if (!p) fail_msg("%zu bytes: %s", bytes, rn_last_story()->message);
+    if (!p) fail_msg("%zu bytes: %s", bytes, rn_last_error()->message);
     assert_true(rn_torch_cuda_is_valid());
     return p;
 }
@@ -94,17 +94,17 @@ static void odd_requests_are_answered(void **state) {
     assert_null(rn_torch_cuda_malloc(0, 0, A));
     assert_null(rn_torch_cuda_malloc(-1, 0, A));
     assert_null(rn_torch_cuda_malloc(1, 99, A));
-    assert_int_equal(RN_INVALID, rn_last_story()->status);
+    assert_int_equal(RN_INVALID, rn_last_error()->status);
     assert_null(rn_torch_cuda_malloc(1, 5, A)); // the driver has two
-    assert_int_equal(RN_INVALID, rn_last_story()->status);
+    assert_int_equal(RN_INVALID, rn_last_error()->status);
     assert_null(rn_torch_cuda_malloc((ssize_t)(SIZE_MAX >> 1), 0, A));
-    assert_int_equal(RN_NO_MEMORY, rn_last_story()->status);
+    assert_int_equal(RN_NO_MEMORY, rn_last_error()->status);
     rn_torch_cuda_free(NULL, 0, 0, A);
     rn_torch_cuda_free(&stream_a, 1, 0, A); // not ours
     rn_torch_cuda_free(&stream_a, 1, -1, A);
     rn_torch_cuda_record_stream(&stream_a, B);
     rn_torch_cuda_begin_pool(0, 1, 0, NULL);
-    assert_int_equal(RN_UNSUPPORTED, rn_last_story()->status);
+    assert_int_equal(RN_UNSUPPORTED, rn_last_error()->status);
     rn_torch_cuda_stats stats;
     assert_fails(RN_INVALID, rn_torch_cuda_get_stats(-1, &stats));
     assert_fails(RN_INVALID, rn_torch_cuda_reset_peak(99));
@@ -128,8 +128,8 @@ static void a_limit_holds_and_says_what_it_is(void **state) {
     assert_ok(rn_torch_cuda_set_limit(0, 20 * MIB));
     char *a = take(10 * MIB, A);
     assert_null(rn_torch_cuda_malloc((ssize_t)(11 * MIB), 0, A));
-    assert_int_equal(RN_OVER_BUDGET, rn_last_story()->status);
-    assert_non_null(strstr(rn_last_story()->message, "cuda:0"));
+    assert_int_equal(RN_OVER_BUDGET, rn_last_error()->status);
+    assert_non_null(strstr(rn_last_error()->message, "cuda:0"));
     rn_torch_cuda_stats stats = stats_of(0);
     assert_int_equal(1, stats.oom_count);
     assert_int_equal(20 * MIB, stats.limit_bytes);
@@ -291,7 +291,7 @@ static void a_recording_hears_reserved_and_handed_out(void **state) {
     assert_int_equal(0, h.outer);
     assert_int_equal(0, h.no_memory);
     assert_null(rn_torch_cuda_malloc((ssize_t)(2048 * MIB), 0, A));
-    assert_int_equal(RN_NO_MEMORY, rn_last_story()->status);
+    assert_int_equal(RN_NO_MEMORY, rn_last_error()->status);
     assert_int_equal(1, h.no_memory);
     assert_int_equal(1, stats_of(0).oom_count);
     rn_ledger_listen(NULL, NULL);

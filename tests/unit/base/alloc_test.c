@@ -87,7 +87,7 @@ static void sizes_that_overflow_are_refused(void **state) {
     void *block = &block;
     assert_fails(RN_NO_MEMORY, rn_alloc_zeroed(from, SIZE_MAX / 4, 5, &block));
     assert_null(block);
-    assert_non_null(strstr(rn_last_story()->message, "overflow"));
+    assert_non_null(strstr(rn_last_error()->message, "overflow"));
     block = &block;
     assert_fails(RN_NO_MEMORY, rn_alloc_zeroed(from, 5, SIZE_MAX / 4, &block));
     assert_null(block);
@@ -104,7 +104,7 @@ static void more_than_the_system_has_is_refused(void **state) {
     void *block = &block;
     assert_fails(RN_NO_MEMORY, rn_alloc(from, (size_t)PTRDIFF_MAX, &block));
     assert_null(block);
-    assert_non_null(strstr(rn_last_story()->message, "9223372036854775807 bytes"));
+    assert_non_null(strstr(rn_last_error()->message, "9223372036854775807 bytes"));
     block = &block;
     assert_fails(RN_NO_MEMORY,
                  rn_alloc_aligned(from, (size_t)PTRDIFF_MAX, (size_t)1 << 30, &block));
@@ -162,7 +162,7 @@ static void reason_of_an_allocator_is_passed_on(void **state) {
     void *block = &block;
     assert_fails(RN_OVER_BUDGET, rn_alloc(&miser, 10, &block));
     assert_null(block);
-    assert_string_equal("not today", rn_last_story()->message);
+    assert_string_equal("not today", rn_last_error()->message);
     assert_fails(RN_OVER_BUDGET, rn_alloc_zeroed(&miser, 10, 10, &block));
     rn_free(&miser, NULL, 10);
 }

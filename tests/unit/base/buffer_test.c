@@ -45,7 +45,7 @@ static void growing_past_the_cap_fails_and_changes_nothing(void **state) {
     assert_ok(rn_buffer_append(&buffer, "12345678", 8));
     assert_int_equal(10, buffer.capacity); // never more than the cap
     assert_fails(RN_INVALID, rn_buffer_append(&buffer, "abc", 3));
-    assert_non_null(strstr(rn_last_story()->message, "limit of 10 bytes"));
+    assert_non_null(strstr(rn_last_error()->message, "limit of 10 bytes"));
     assert_fails(RN_INVALID, rn_buffer_append(&buffer, "abc", SIZE_MAX));
     assert_int_equal(8, buffer.bytes);
     assert_ok(rn_buffer_append(&buffer, "90", 2));

@@ -116,8 +116,8 @@ static const sample samples[] = {
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
-static rn_story story_of(const sample *seen) {
-    rn_story story = {.status = seen->status};
+static rn_error_info story_of(const sample *seen) {
+    rn_error_info story = {.status = seen->status};
     snprintf(story.message, sizeof story.message, "%s", seen->message);
     return story;
 }
@@ -125,7 +125,7 @@ static rn_story story_of(const sample *seen) {
 static void every_text_is_known(void **state) {
     (void)state;
     for (size_t i = 0; i < SAMPLES; i++) {
-        rn_story story = story_of(&samples[i]);
+        rn_error_info story = story_of(&samples[i]);
         const char *name = rn_error_classify(&story)->name;
         if (strcmp(samples[i].class, name) != 0) fail_msg("%s: %s", name, samples[i].message);
     }
@@ -148,7 +148,7 @@ static void rows_have_a_name_of_their_own_and_something_to_say(void **state) {
     for (size_t r = 0; (row = rn_error_class_at(r)); r++) {
         assert_true(strspn(row->name, "abcdefghijklmnopqrstuvwxyz_") == strlen(row->name));
         assert_true(strlen(row->meaning) > 8 && strlen(row->hint) > 8);
-        assert_true(strlen(row->hint) < sizeof((rn_story){0}.hint));
+        assert_true(strlen(row->hint) < sizeof((rn_error_info){0}.hint));
         for (size_t o = 0; o < r && (other = rn_error_class_at(o)); o++)
             assert_string_not_equal(row->name, other->name);
     }
@@ -157,7 +157,7 @@ static void rows_have_a_name_of_their_own_and_something_to_say(void **state) {
 // The message of a model is no message of a device.
 static void numbers_count_only_where_neuron_speaks(void **state) {
     (void)state;
-    rn_story story = story_of(&(sample){"", RN_DEVICE, "the other side answered status=4"});
+    rn_error_info story = story_of(&(sample){"", RN_DEVICE, "the other side answered status=4"});
     assert_string_equal("device_failed", rn_error_classify(&story)->name);
     story = story_of(&(sample){"", RN_DEVICE, "nrt_execute status=40"});
     assert_string_equal("device_failed", rn_error_classify(&story)->name);
@@ -167,7 +167,7 @@ static void numbers_count_only_where_neuron_speaks(void **state) {
 
 static void message_of_any_length_is_read_to_its_end_only(void **state) {
     (void)state;
-    rn_story story = {.status = RN_DEVICE};
+    rn_error_info story = {.status = RN_DEVICE};
     memset(story.message, 's', sizeof story.message); // not even terminated
     assert_string_equal("device_failed", rn_error_classify(&story)->name);
     story.message[0] = '\0';
@@ -177,9 +177,9 @@ static void message_of_any_length_is_read_to_its_end_only(void **state) {
 static void own_hint_of_a_story_comes_first(void **state) {
     (void)state;
     (void)rn_fail(RN_OVER_BUDGET, "no room");
-    assert_non_null(strstr(rn_error_hint(rn_last_story()), "--budget"));
+    assert_non_null(strstr(rn_error_hint(rn_last_error()), "--budget"));
     (void)rn_hint(RN_OVER_BUDGET, "the smallest budget that works is 3 MiB");
-    assert_string_equal("the smallest budget that works is 3 MiB", rn_error_hint(rn_last_story()));
+    assert_string_equal("the smallest budget that works is 3 MiB", rn_error_hint(rn_last_error()));
 }
 
 static void full_core_is_read_from_the_text(void **state) {
@@ -205,7 +205,7 @@ static void full_core_is_read_from_the_text(void **state) {
                                          "Failed to allocate 1MB (usage: tensors) on ND 0"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(rn_device_full_read(rn_str_from(others[i]), &full));
-    assert_string_equal("before", rn_last_story()->message);
+    assert_string_equal("before", rn_last_error()->message);
 }
 
 static void json_has_class_meaning_message_and_hint(void **state) {
@@ -213,7 +213,7 @@ static void json_has_class_meaning_message_and_hint(void **state) {
     char text[256];
     rn_buffer out;
     rn_json json;
-    rn_story story = story_of(&samples[3]);
+    rn_error_info story = story_of(&samples[3]);
     rn_buffer_init(&out, &rn_system_allocator, 4096);
     rn_json_begin(&json, rn_buffer_sink(&out), false);
     rn_json_object(&json, NULL);

@@ -146,8 +146,8 @@ static void a_range_past_the_end_is_named(void **state) {
     rn_fetch item = make_item(FILE_BYTES - 10, 11);
     uint8_t byte;
     assert_fails(RN_CORRUPT, fetch(fetcher, &item, 1));
-    assert_string_equal(rn_last_story()->path, path);
-    assert_int_equal(rn_last_story()->offset, FILE_BYTES - 10);
+    assert_string_equal(rn_last_error()->path, path);
+    assert_int_equal(rn_last_error()->offset, FILE_BYTES - 10);
     assert_fails(RN_CORRUPT, rn_fetcher_read_now(fetcher, 0, FILE_BYTES, &byte, 1));
     assert_fails(RN_INVALID, rn_fetcher_read_now(fetcher, 1, 0, &byte, 1));
     rn_fetcher_destroy(fetcher);
@@ -163,10 +163,10 @@ static void a_file_that_was_cut_short_is_named(void **state) {
         uint8_t bytes[10];
         assert_int_equal(truncate(path, 1 << 20), 0);
         assert_fails(RN_IO, fetch(fetcher, &item, 1));
-        assert_string_equal(rn_last_story()->path, path);
-        assert_int_equal(rn_last_story()->offset, 1 << 20);
+        assert_string_equal(rn_last_error()->path, path);
+        assert_int_equal(rn_last_error()->offset, 1 << 20);
         assert_fails(RN_IO, rn_fetcher_read_now(fetcher, 0, (1 << 20) - 5, bytes, 10));
-        assert_int_equal(rn_last_story()->offset, 1 << 20);
+        assert_int_equal(rn_last_error()->offset, 1 << 20);
         assert_fails(RN_IO, rn_fetcher_check(fetcher));
         rn_fetcher_destroy(fetcher);
         free(item.target);

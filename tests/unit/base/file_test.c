@@ -56,10 +56,10 @@ static void missing_files_are_not_found(void **state) {
     const char *path = test_path("nowhere");
     assert_fails(RN_NOT_FOUND, rn_file_open(path, &fd, &bytes));
     assert_int_equal(-1, fd);
-    assert_string_equal(path, rn_last_story()->path);
-    assert_non_null(strstr(rn_last_story()->message, path));
-    assert_non_null(strstr(rn_last_story()->message, "No such file"));
-    assert_string_equal("check the path", rn_last_story()->hint);
+    assert_string_equal(path, rn_last_error()->path);
+    assert_non_null(strstr(rn_last_error()->message, path));
+    assert_non_null(strstr(rn_last_error()->message, "No such file"));
+    assert_string_equal("check the path", rn_last_error()->hint);
     assert_fails(RN_NOT_FOUND, rn_file_open("", &fd, &bytes));
     test_write(test_path("plain"), "x", 1);
     assert_fails(RN_NOT_FOUND, rn_file_open(test_path("plain/below"), &fd, &bytes));
@@ -74,8 +74,8 @@ static void only_regular_files_are_opened(void **state) {
     for (size_t i = 0; i < 3; i++) {
         assert_fails(RN_UNSUPPORTED, rn_file_open(paths[i], &fd, &bytes));
         assert_int_equal(-1, fd);
-        assert_string_equal(paths[i], rn_last_story()->path);
-        assert_non_null(strstr(rn_last_story()->message, "not a regular file"));
+        assert_string_equal(paths[i], rn_last_error()->path);
+        assert_non_null(strstr(rn_last_error()->message, "not a regular file"));
     }
 }
 
@@ -111,9 +111,9 @@ static void file_that_ends_too_early_is_corrupt(void **state) {
     test_write(test_path("short"), "0123456789", 10);
     assert_ok(rn_file_open(test_path("short"), &fd, NULL));
     assert_fails(RN_CORRUPT, rn_file_read_at(fd, "short", 6, piece, 8));
-    assert_non_null(strstr(rn_last_story()->message, "ends 4 bytes too early"));
-    assert_string_equal("short", rn_last_story()->path);
-    assert_int_equal(10, rn_last_story()->offset);
+    assert_non_null(strstr(rn_last_error()->message, "ends 4 bytes too early"));
+    assert_string_equal("short", rn_last_error()->path);
+    assert_int_equal(10, rn_last_error()->offset);
     assert_fails(RN_CORRUPT, rn_file_read_at(fd, "short", 1000, piece, 1));
     assert_fails(RN_IO, rn_file_read_at(fd, "short", UINT64_MAX, piece, 1));
     close(fd);
@@ -134,7 +134,7 @@ static void whole_files_are_read_up_to_the_cap(void **state) {
     rn_buffer_free(&buffer);
     rn_buffer_init(&buffer, &rn_system_allocator, sizeof text - 1);
     assert_fails(RN_INVALID, rn_file_read_all(test_path("whole"), &buffer));
-    assert_non_null(strstr(rn_last_story()->message, "40000 bytes; at most 39999"));
+    assert_non_null(strstr(rn_last_error()->message, "40000 bytes; at most 39999"));
     assert_int_equal(0, buffer.bytes);
     rn_buffer_free(&buffer);
     rn_buffer_init(&buffer, &rn_system_allocator, 10);
@@ -157,9 +157,9 @@ static void every_failing_read_is_reported_with_its_place(void **state) {
         rn_buffer_free(&buffer);
         assert_int_equal(fired ? RN_IO : RN_OK, s);
         if (!fired) break;
-        assert_int_equal((nth - 1) * (16 << 10), rn_last_story()->offset);
-        assert_string_equal(test_path("pieces"), rn_last_story()->path);
-        assert_non_null(strstr(rn_last_story()->message, "cannot read"));
+        assert_int_equal((nth - 1) * (16 << 10), rn_last_error()->offset);
+        assert_string_equal(test_path("pieces"), rn_last_error()->path);
+        assert_non_null(strstr(rn_last_error()->message, "cannot read"));
     }
 }
 
@@ -176,7 +176,7 @@ static void bytes_are_written_where_they_belong(void **state) {
     expect_content(path, "abcdef");
     fd = open(path, O_RDONLY);
     assert_fails(RN_IO, rn_file_write_at(fd, path, 2, "x", 1));
-    assert_int_equal(2, rn_last_story()->offset);
+    assert_int_equal(2, rn_last_error()->offset);
     close(fd);
 }
 
@@ -185,8 +185,8 @@ static void full_disk_comes_with_a_hint(void **state) {
     int fd = open("/dev/full", O_WRONLY);
     if (fd < 0) skip_because("no /dev/full");
     assert_fails(RN_IO, rn_file_write_at(fd, "/dev/full", 0, "x", 1));
-    assert_non_null(strstr(rn_last_story()->message, "No space left"));
-    assert_non_null(strstr(rn_last_story()->hint, "free some space"));
+    assert_non_null(strstr(rn_last_error()->message, "No space left"));
+    assert_non_null(strstr(rn_last_error()->hint, "free some space"));
     close(fd);
 }
 
@@ -240,7 +240,7 @@ static void failed_replacement_leaves_the_old_file_and_no_other(void **state) {
     rn_fault_arm(RN_FAULT_WRITE, 1);
     assert_fails(RN_IO, rn_file_replace(path, "new", 3));
     assert_true(rn_fault_fired(RN_FAULT_WRITE));
-    assert_non_null(strstr(rn_last_story()->message, "survivor"));
+    assert_non_null(strstr(rn_last_error()->message, "survivor"));
     expect_content(path, "old");
     assert_int_equal(1, count_entries("survivor"));
 
@@ -297,7 +297,7 @@ static void paths_too_long_are_refused(void **state) {
     assert_ok(rn_path_join("folder", "12345678", joined, sizeof joined));
     assert_string_equal("folder/12345678", joined);
     assert_fails(RN_INVALID, rn_path_join("folder", "123456789", joined, sizeof joined));
-    assert_non_null(strstr(rn_last_story()->message, "folder/123456789"));
+    assert_non_null(strstr(rn_last_error()->message, "folder/123456789"));
 }
 
 // ---- asking ----------------------------------------------------------------------------
@@ -329,9 +329,9 @@ static void system_errors_become_stories(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         errno = cases[i].error;
         assert_fails(cases[i].status, rn_file_fail("paint", "wall"));
-        assert_string_equal(cases[i].hint, rn_last_story()->hint);
-        assert_string_equal("wall", rn_last_story()->path);
-        assert_memory_equal("cannot paint wall: ", rn_last_story()->message, 19);
+        assert_string_equal(cases[i].hint, rn_last_error()->hint);
+        assert_string_equal("wall", rn_last_error()->path);
+        assert_memory_equal("cannot paint wall: ", rn_last_error()->message, 19);
     }
 }
 

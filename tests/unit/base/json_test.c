@@ -283,7 +283,7 @@ static void nesting_deeper_is_a_failure_and_nothing_worse(void **state) {
     for (int i = 0; i < RN_JSON_DEPTH + 5; i++)
         rn_json_end(&json);
     assert_fails(RN_INTERNAL, rn_json_finish(&json));
-    assert_non_null(strstr(rn_last_story()->message, "too deep"));
+    assert_non_null(strstr(rn_last_error()->message, "too deep"));
 }
 
 typedef struct short_sink {

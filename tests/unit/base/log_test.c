@@ -168,9 +168,9 @@ static void failing_sink_leaves_the_story_alone(void **state) {
     rn_log_set((rn_sink){NULL, refuse}, RN_LOG_TEXT, RN_LOG_DEBUG);
     rn_log(RN_LOG_ERROR, "test", "lost");
     rn_log_line(RN_LOG_ERROR, RN_STR("lost"));
-    assert_int_equal(RN_CORRUPT, rn_last_story()->status);
-    assert_string_equal("the story", rn_last_story()->message);
-    assert_string_equal("and its hint", rn_last_story()->hint);
+    assert_int_equal(RN_CORRUPT, rn_last_error()->status);
+    assert_string_equal("the story", rn_last_error()->message);
+    assert_string_equal("and its hint", rn_last_error()->hint);
 }
 
 // ---- threads ---------------------------------------------------------------------------

@@ -344,7 +344,7 @@ static void stream_that_is_not_full_cannot_be_committed(void **state) {
     assert_fails(RN_INTERNAL, rn_output_commit(output));
     assert_ok(rn_output_append(output, p.bytes, p.options.stream_bytes - 1));
     assert_fails(RN_INTERNAL, rn_output_commit(output));
-    assert_non_null(strstr(rn_last_story()->message, "file"));
+    assert_non_null(strstr(rn_last_error()->message, "file"));
     assert_int_equal(0, count_entries(folders[0]));
     assert_ok(rn_output_append(output, p.bytes, 1)); // the caller may still make it right
     assert_ok(rn_output_commit(output));
@@ -398,9 +398,9 @@ static void fail_each_write(const char *folder, const char *old) {
             break;
         }
         assert_int_equal(RN_IO, s);
-        assert_memory_equal("cannot ", rn_last_story()->message, 7);
-        assert_non_null(strstr(rn_last_story()->message, path));
-        assert_string_equal(path, rn_last_story()->path);
+        assert_memory_equal("cannot ", rn_last_error()->message, 7);
+        assert_non_null(strstr(rn_last_error()->message, path));
+        assert_string_equal(path, rn_last_error()->path);
         assert_int_equal(old != NULL, count_entries(folder));
         if (old) assert_true(holds(path, old, strlen(old)));
     }
@@ -436,7 +436,7 @@ static void failed_write_is_reported_again_and_again(void **state) {
     assert_int_equal(RN_IO, s);
     (void)rn_fail(RN_INVALID, "something else");
     assert_fails(RN_IO, rn_output_append(output, p.bytes, 1));
-    assert_non_null(strstr(rn_last_story()->message, "No space left"));
+    assert_non_null(strstr(rn_last_error()->message, "No space left"));
     rn_output_destroy(output);
     assert_int_equal(0, count_entries(folders[0]));
     free(p.bytes);
@@ -470,9 +470,9 @@ static void file_larger_than_the_file_system_is_refused_early(void **state) {
         assert_fails(RN_IO, rn_output_create(path_in(folders[f], "huge"), &options,
                                              &rn_system_allocator, &output));
         assert_null(output);
-        assert_non_null(strstr(rn_last_story()->message, "needs 1.00 EiB"));
-        assert_non_null(strstr(rn_last_story()->message, "left"));
-        assert_non_null(strstr(rn_last_story()->hint, "free some space"));
+        assert_non_null(strstr(rn_last_error()->message, "needs 1.00 EiB"));
+        assert_non_null(strstr(rn_last_error()->message, "left"));
+        assert_non_null(strstr(rn_last_error()->hint, "free some space"));
         assert_int_equal(0, count_entries(folders[f]));
     }
 }
@@ -484,7 +484,7 @@ static void places_that_are_none_are_refused(void **state) {
     assert_fails(RN_NOT_FOUND, rn_output_create(path_in(folders[0], "no/such/file"), &options,
                                                 &rn_system_allocator, &output));
     assert_null(output);
-    assert_non_null(strstr(rn_last_story()->message, "no/such"));
+    assert_non_null(strstr(rn_last_error()->message, "no/such"));
     static char longer[5000];
     memset(longer, 'a', sizeof longer - 1);
     assert_fails(RN_INVALID, rn_output_create(longer, &options, &rn_system_allocator, &output));

@@ -520,11 +520,11 @@ static void fail_each_read(rn_reader_engine engine) {
         assert_int_equal(status, fired ? RN_IO : RN_OK);
         if (!fired) break;
         const sample *file = n <= 6 ? &disk[2] : n <= 10 ? &disk[3] : &disk[1];
-        assert_string_equal(rn_last_story()->path, file->path);
-        assert_true(rn_last_story()->offset < file->size);
+        assert_string_equal(rn_last_error()->path, file->path);
+        assert_true(rn_last_error()->offset < file->size);
         rn_reader_piece piece;
         assert_fails(RN_IO, rn_reader_next(reader, &piece)); // the same again
-        assert_string_equal(rn_last_story()->path, file->path);
+        assert_string_equal(rn_last_error()->path, file->path);
     }
     assert_int_equal(n, 12); // 6 + 4 + 1 requests
     rn_reader_destroy(reader);
@@ -545,7 +545,7 @@ static void hand_out_before_failure(rn_reader_engine engine) {
     assert_ok(rn_reader_start(reader, &list, 1));
     assert_ok(rn_reader_next(reader, &first));
     assert_fails(RN_IO, rn_reader_next(reader, &second));
-    assert_int_equal(rn_last_story()->offset, 16384);
+    assert_int_equal(rn_last_error()->offset, 16384);
     assert_memory_equal(first.data, disk[2].bytes, first.bytes); // still held
     rn_reader_release(reader, &first);
     rn_reader_destroy(reader);
@@ -572,8 +572,8 @@ static void cut_file(rn_reader_engine engine) {
         assert_ok(rn_reader_create(&(rn_reader_file){.path = path}, 1, &options, &reader));
         assert_int_equal(truncate(path, 70001), 0);
         assert_fails(RN_IO, read_list(reader, &disk[2], &list, 1));
-        assert_string_equal(rn_last_story()->path, path);
-        assert_int_equal(rn_last_story()->offset, 70001);
+        assert_string_equal(rn_last_error()->path, path);
+        assert_int_equal(rn_last_error()->offset, 70001);
         assert_fails(RN_IO, rn_reader_check(reader));
         rn_reader_destroy(reader);
     }
@@ -594,8 +594,8 @@ static void reader_refuses_extents_outside_their_file(void **state) {
     for (int i = 0; i < 4; i++) {
         rn_extent list[] = {{3, 0, 10}, bad[i]};
         assert_fails(RN_CORRUPT, rn_reader_start(reader, list, 2));
-        assert_string_equal(rn_last_story()->path, disk[bad[i].file].path);
-        assert_true(rn_last_story()->offset == bad[i].offset);
+        assert_string_equal(rn_last_error()->path, disk[bad[i].file].path);
+        assert_true(rn_last_error()->offset == bad[i].offset);
         assert_fails(RN_CORRUPT, rn_reader_next(reader, &piece));
     }
     assert_fails(RN_INVALID, rn_reader_start(reader, &(rn_extent){FILE_COUNT, 0, 1}, 1));
@@ -664,7 +664,7 @@ static void reader_opens_regular_files_only(void **state) {
     assert_fails(RN_NOT_FOUND,
                  rn_reader_create(&(rn_reader_file){.path = missing}, 1, NULL, &reader));
     assert_null(reader);
-    assert_string_equal(rn_last_story()->path, missing);
+    assert_string_equal(rn_last_error()->path, missing);
     assert_fails(RN_UNSUPPORTED,
                  rn_reader_create(&(rn_reader_file){.path = test_folder()}, 1, NULL, &reader));
     assert_int_equal(mkfifo(pipe, 0600), 0);
@@ -698,7 +698,7 @@ static void reader_check_notices_new_content(void **state) {
     assert_ok(rn_reader_check(reader));
     test_write(path, "abcd", 4);
     assert_fails(RN_IO, rn_reader_check(reader));
-    assert_string_equal(rn_last_story()->path, path);
+    assert_string_equal(rn_last_error()->path, path);
     rn_reader_destroy(reader);
 
     // In place and of the same size; touched before and after.

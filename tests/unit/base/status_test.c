@@ -18,13 +18,13 @@ static void every_status_has_its_own_name(void **state) {
 }
 
 static void *look_at_first_story(void *out) {
-    *(rn_story *)out = *rn_last_story();
+    *(rn_error_info *)out = *rn_last_error();
     return NULL;
 }
 
 static void story_is_empty_before_the_first_failure(void **state) {
     (void)state;
-    rn_story story;
+    rn_error_info story;
     pthread_t thread;
     (void)rn_fail(RN_IO, "on another thread");
     assert_int_equal(0, pthread_create(&thread, NULL, look_at_first_story, &story));
@@ -42,7 +42,7 @@ static void failing_says_what_and_where(void **state) {
     int line = __LINE__ + 1;
     rn_status s = rn_fail(RN_CORRUPT, "header is %d bytes, file has %d", 12, 7);
     assert_int_equal(RN_CORRUPT, s);
-    const rn_story *story = rn_last_story();
+    const rn_error_info *story = rn_last_error();
     assert_int_equal(RN_CORRUPT, story->status);
     assert_string_equal("header is 12 bytes, file has 7", story->message);
     assert_int_equal(line, story->source_line);
@@ -54,35 +54,35 @@ static void hint_and_blame_add_to_the_story(void **state) {
     (void)state;
     rn_status s = rn_fail(RN_NOT_FOUND, "no such tensor");
     assert_int_equal(RN_NOT_FOUND, rn_hint(s, "try one of %d others", 3));
-    assert_int_equal(RN_NOT_FOUND, rn_blame(s, "model.gguf", 4096));
-    const rn_story *story = rn_last_story();
+    assert_int_equal(RN_NOT_FOUND, rn_error_locate(s, "model.gguf", 4096));
+    const rn_error_info *story = rn_last_error();
     assert_string_equal("no such tensor", story->message);
     assert_string_equal("try one of 3 others", story->hint);
     assert_string_equal("model.gguf", story->path);
     assert_int_equal(4096, story->offset);
-    assert_int_equal(RN_NOT_FOUND, rn_blame(s, NULL, 1));
+    assert_int_equal(RN_NOT_FOUND, rn_error_locate(s, NULL, 1));
     assert_string_equal("", story->path);
 }
 
 static void hint_and_blame_leave_success_alone(void **state) {
     (void)state;
-    (void)rn_blame(rn_hint(rn_fail(RN_IO, "old"), "old hint"), "old path", 5);
+    (void)rn_error_locate(rn_hint(rn_fail(RN_IO, "old"), "old hint"), "old path", 5);
     assert_int_equal(RN_OK, rn_hint(RN_OK, "new hint"));
-    assert_int_equal(RN_OK, rn_blame(RN_OK, "new path", 6));
-    assert_string_equal("old hint", rn_last_story()->hint);
-    assert_string_equal("old path", rn_last_story()->path);
-    assert_int_equal(5, rn_last_story()->offset);
+    assert_int_equal(RN_OK, rn_error_locate(RN_OK, "new path", 6));
+    assert_string_equal("old hint", rn_last_error()->hint);
+    assert_string_equal("old path", rn_last_error()->path);
+    assert_int_equal(5, rn_last_error()->offset);
 }
 
 static void new_failure_forgets_the_old_one(void **state) {
     (void)state;
-    (void)rn_blame(rn_hint(rn_fail(RN_IO, "a longer message than the next"), "h"), "p", 5);
+    (void)rn_error_locate(rn_hint(rn_fail(RN_IO, "a longer message than the next"), "h"), "p", 5);
     (void)rn_fail(RN_INVALID, "short");
-    assert_int_equal(RN_INVALID, rn_last_story()->status);
-    assert_string_equal("short", rn_last_story()->message);
-    assert_string_equal("", rn_last_story()->hint);
-    assert_string_equal("", rn_last_story()->path);
-    assert_true(rn_last_story()->offset == RN_NO_OFFSET);
+    assert_int_equal(RN_INVALID, rn_last_error()->status);
+    assert_string_equal("short", rn_last_error()->message);
+    assert_string_equal("", rn_last_error()->hint);
+    assert_string_equal("", rn_last_error()->path);
+    assert_true(rn_last_error()->offset == RN_NO_OFFSET);
 }
 
 static void control_characters_never_reach_the_story(void **state) {
@@ -95,10 +95,10 @@ static void control_characters_never_reach_the_story(void **state) {
     const char *clean = "a?[2J?b?c?d??e\nf\xc3\xa9g\xe2\x82\xac";
     rn_status s = rn_fail(RN_CORRUPT, "%s", hostile);
     (void)rn_hint(s, "%s", hostile);
-    (void)rn_blame(s, hostile, 0);
-    assert_string_equal(clean, rn_last_story()->message);
-    assert_string_equal(clean, rn_last_story()->hint);
-    assert_string_equal(clean, rn_last_story()->path);
+    (void)rn_error_locate(s, hostile, 0);
+    assert_string_equal(clean, rn_last_error()->message);
+    assert_string_equal(clean, rn_last_error()->hint);
+    assert_string_equal(clean, rn_last_error()->path);
 }
 
 static void long_texts_are_cut_and_terminated(void **state) {
@@ -107,8 +107,8 @@ static void long_texts_are_cut_and_terminated(void **state) {
     memset(text, 'x', sizeof text - 1);
     rn_status s = rn_fail(RN_INVALID, "%s", text);
     (void)rn_hint(s, "%s", text);
-    (void)rn_blame(s, text, 0);
-    const rn_story *story = rn_last_story();
+    (void)rn_error_locate(s, text, 0);
+    const rn_error_info *story = rn_last_error();
     assert_int_equal(sizeof story->message - 1, strlen(story->message));
     assert_int_equal(sizeof story->hint - 1, strlen(story->hint));
     assert_int_equal(sizeof story->path - 1, strlen(story->path));
@@ -151,7 +151,7 @@ static pthread_barrier_t barrier;
 typedef struct teller {
     int number;
     int wrong;
-    rn_story last;
+    rn_error_info last;
 } teller;
 
 static void *tell(void *self) {
@@ -162,10 +162,10 @@ static void *tell(void *self) {
         (void)rn_hint(rn_fail((rn_status)(1 + t->number), "thread %d, round %d", t->number, i),
                       "hint %d", t->number);
         snprintf(expected, sizeof expected, "thread %d, round %d", t->number, i);
-        t->wrong += strcmp(expected, rn_last_story()->message) != 0;
-        t->wrong += rn_last_story()->status != (rn_status)(1 + t->number);
+        t->wrong += strcmp(expected, rn_last_error()->message) != 0;
+        t->wrong += rn_last_error()->status != (rn_status)(1 + t->number);
     }
-    t->last = *rn_last_story();
+    t->last = *rn_last_error();
     return NULL;
 }
 
@@ -184,15 +184,15 @@ static void each_thread_has_its_own_story(void **state) {
         assert_int_equal(0, tellers[i].wrong);
     }
     pthread_barrier_destroy(&barrier);
-    assert_string_equal("mine", rn_last_story()->message);
+    assert_string_equal("mine", rn_last_error()->message);
 
     // A worker's failure, handed on.
-    assert_int_equal((rn_status)(1 + 3), rn_story_restore(&tellers[3].last));
-    assert_string_equal("thread 3, round 1999", rn_last_story()->message);
-    assert_string_equal("hint 3", rn_last_story()->hint);
-    assert_int_equal(1 + 3, rn_last_story()->status);
-    assert_int_equal((rn_status)(1 + 3), rn_story_restore(rn_last_story()));
-    assert_string_equal("hint 3", rn_last_story()->hint);
+    assert_int_equal((rn_status)(1 + 3), rn_error_restore(&tellers[3].last));
+    assert_string_equal("thread 3, round 1999", rn_last_error()->message);
+    assert_string_equal("hint 3", rn_last_error()->hint);
+    assert_int_equal(1 + 3, rn_last_error()->status);
+    assert_int_equal((rn_status)(1 + 3), rn_error_restore(rn_last_error()));
+    assert_string_equal("hint 3", rn_last_error()->hint);
 }
 
 int main(void) {

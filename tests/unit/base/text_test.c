@@ -15,7 +15,7 @@
 static void expect_size(const char *text, uint64_t whole, uint64_t expected) {
     uint64_t bytes = ~expected;
     rn_status s = rn_size_parse(rn_str_from(text), whole, &bytes);
-    if (s != RN_OK) fail_msg("'%s': %s", text, rn_last_story()->message);
+    if (s != RN_OK) fail_msg("'%s': %s", text, rn_last_error()->message);
     if (bytes != expected)
         fail_msg("'%s' is %llu, not %llu", text, (unsigned long long)bytes,
                  (unsigned long long)expected);
@@ -25,7 +25,7 @@ static void expect_refusal(const char *text, uint64_t whole, const char *why) {
     uint64_t bytes = 1;
     rn_status s = rn_size_parse(rn_str_from(text), whole, &bytes);
     if (s != RN_INVALID) fail_msg("'%s' was taken for %llu", text, (unsigned long long)bytes);
-    const rn_story *story = rn_last_story();
+    const rn_error_info *story = rn_last_error();
     if (!strstr(story->message, why)) fail_msg("'%s': %s", text, story->message);
     assert_non_null(strstr(story->message, text));
     assert_non_null(strstr(story->hint, "2GiB"));
@@ -250,7 +250,7 @@ static void failing_file_is_an_io_failure(void **state) {
     if (!file) skip_because("no /dev/full");
     setvbuf(file, NULL, _IONBF, 0);
     assert_fails(RN_IO, rn_sink_print(rn_sink_file(file), "hello"));
-    assert_non_null(strstr(rn_last_story()->message, "No space left"));
+    assert_non_null(strstr(rn_last_error()->message, "No space left"));
     fclose(file);
 }
 

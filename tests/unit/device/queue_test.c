@@ -82,11 +82,11 @@ static void the_first_failure_poisons_the_queue_until_it_is_reset(void **state) 
         for (uint32_t i = 1; i <= 5; i++)
             rn_queue_call(queue, write_item, &j, i);
         assert_fails(RN_DEVICE, rn_queue_finish(queue));
-        assert_string_equal(rn_last_story()->message, "item 3 is to fail");
+        assert_string_equal(rn_last_error()->message, "item 3 is to fail");
         assert_int_equal(j.count, 2); // 4 and 5 were skipped
         (void)rn_fail(RN_IO, "something else");
         assert_fails(RN_DEVICE, rn_queue_finish(queue)); // the story is kept
-        assert_string_equal(rn_last_story()->message, "item 3 is to fail");
+        assert_string_equal(rn_last_error()->message, "item 3 is to fail");
         rn_queue_reset(queue);
         rn_queue_call(queue, write_item, &j, 6);
         assert_ok(rn_queue_finish(queue));
@@ -105,7 +105,7 @@ static void a_poisoned_queue_still_reaches_its_fences(void **state) {
         assert_ok(kinds[kind](rn_host_executor, NULL, &queue));
         rn_queue_call(queue, write_item, &j, 1);
         rn_queue_signal(queue, &fence);
-        const rn_story *story = rn_fence_await(&fence, 1);
+        const rn_error_info *story = rn_fence_await(&fence, 1);
         assert_non_null(story);
         assert_int_equal(story->status, RN_DEVICE);
         assert_fails(RN_DEVICE, rn_queue_finish(queue));
@@ -156,7 +156,7 @@ static void poison_goes_through_a_fence_to_who_waits(void **state) {
         rn_queue_wait(second, &fence);
         rn_queue_call(second, write_item, &b, 1); // from what never arrived
         assert_fails(RN_DEVICE, rn_queue_finish(second));
-        assert_string_equal(rn_last_story()->message, "item 7 is to fail");
+        assert_string_equal(rn_last_error()->message, "item 7 is to fail");
         assert_int_equal(b.count, 0);
         rn_queue_destroy(second);
         rn_queue_destroy(first);

@@ -129,7 +129,7 @@ static void a_host_pointer_never_reaches_a_kernel(void **state) {
     b.tensors[1].data = host;
     launch_add(&b);
     assert_fails(RN_DEVICE, rn_queue_finish(b.queue));
-    assert_non_null(strstr(rn_last_story()->message, "argument 1 of add"));
+    assert_non_null(strstr(rn_last_error()->message, "argument 1 of add"));
     rn_queue_reset(b.queue);
     rn_queue_copy_in(b.queue, b.memory.base + 3 * 64 - 4, host, 8); // over the end
     assert_fails(RN_DEVICE, rn_queue_finish(b.queue));
@@ -147,11 +147,11 @@ static void faults_hit_the_nth_launch_and_the_nth_copy(void **state) {
     assert_ok(rn_queue_finish(b.queue));
     launch_add(&b);
     assert_fails(RN_DEVICE, rn_queue_finish(b.queue));
-    assert_string_equal(rn_last_story()->message, "sim: this launch is to fail");
+    assert_string_equal(rn_last_error()->message, "sim: this launch is to fail");
     rn_queue_reset(b.queue);
     rn_queue_copy_in(b.queue, b.tensors[0].data, x, sizeof x);
     assert_fails(RN_DEVICE, rn_queue_finish(b.queue));
-    assert_string_equal(rn_last_story()->message, "sim: this copy is to fail");
+    assert_string_equal(rn_last_error()->message, "sim: this copy is to fail");
     rn_queue_reset(b.queue);
     launch_add(&b);
     rn_queue_copy_in(b.queue, b.tensors[0].data, x, sizeof x);

@@ -170,7 +170,7 @@ static void a_conversation_is_written_with_the_models_template(void **state) {
     assert_ok(rn_generate_chat(test_own_folder, &options, messages, 2, hear, &is));
     assert_true(is.bytes > 0);
     assert_fails(RN_NOT_FOUND, rn_generate_chat(NULL, &options, messages, 2, hear, &want));
-    assert_non_null(strstr(rn_last_story()->message, "chat template"));
+    assert_non_null(strstr(rn_last_error()->message, "chat template"));
 }
 
 // ---- what is refused ----------------------------------------------------------------------------

@@ -224,7 +224,7 @@ static void all_of_its_own_memory_is_planned_for(void **state) {
         if (i == 0) assert_int_equal(rn_last_refusal()->smallest_budget_bytes, needed);
         if (i == 0) continue;
         assert_int_equal(rn_last_refusal()->device, RN_DEVICE_HOST);
-        assert_null(strstr(rn_last_story()->hint, "context")); // which is the device's affair
+        assert_null(strstr(rn_last_error()->hint, "context")); // which is the device's affair
         options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes - 1;
         assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &none));
         options.plan.budget_bytes++;
@@ -337,7 +337,7 @@ static void a_full_context_is_the_end(void **state) {
         wanted.count = got.count;
         story_expect(&got, &wanted);
         assert_fails(RN_INVALID, rn_sequence_feed(sequence, (uint32_t[]){1}, 1));
-        assert_non_null(strstr(rn_last_story()->message, "61"));
+        assert_non_null(strstr(rn_last_error()->message, "61"));
         assert_ok(rn_sequence_feed(sequence, NULL, 0));
         assert_false(rn_generator_has_work(generator));
         rn_sequence_rewind(sequence, 60);
@@ -359,10 +359,10 @@ static void what_makes_no_sense_is_refused(void **state) {
     assert_fails(RN_INVALID, rn_sequence_create(generator, &greedy, &another));
     assert_null(another);
     assert_fails(RN_INVALID, rn_sequence_feed(sequence, ids, 130));
-    assert_non_null(strstr(rn_last_story()->message, "130"));
-    assert_non_null(strstr(rn_last_story()->message, "128"));
+    assert_non_null(strstr(rn_last_error()->message, "130"));
+    assert_non_null(strstr(rn_last_error()->message, "128"));
     assert_fails(RN_INVALID, rn_sequence_feed(sequence, (uint32_t[]){1, 96}, 2));
-    assert_non_null(strstr(rn_last_story()->message, "96"));
+    assert_non_null(strstr(rn_last_error()->message, "96"));
     (void)rn_sequence_tokens(sequence, &count);
     assert_int_equal(count, PROMPT);
     rn_sequence_destroy(sequence);
@@ -446,7 +446,7 @@ static void a_refusal_names_the_largest_context_that_fits(void **state) {
     assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &generator));
     assert_null(generator);
     assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
-    const char *hint = strstr(rn_last_story()->hint, words);
+    const char *hint = strstr(rn_last_error()->hint, words);
     assert_non_null(hint);
     uint32_t context = (uint32_t)atoi(hint + sizeof words - 1);
     assert_true(context > 400 && context < 640 && context % 8 == 0);
@@ -458,7 +458,7 @@ static void a_refusal_names_the_largest_context_that_fits(void **state) {
     assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &generator));
     options.plan.budget_bytes = 1 << 10;
     assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &generator));
-    assert_non_null(strstr(rn_last_story()->hint, "no context"));
+    assert_non_null(strstr(rn_last_error()->hint, "no context"));
 }
 
 static rn_generator *create_with_pages(uint64_t budget, uint32_t least) {

@@ -24,8 +24,8 @@ static rn_value sum(rn_graph *g, rn_value x) {
 
 static void expect_story(rn_status expected, rn_status is, const char *text) {
     assert_int_equal(expected, is);
-    if (!strstr(rn_last_story()->message, text))
-        fail_msg("'%s' does not say '%s'", rn_last_story()->message, text);
+    if (!strstr(rn_last_error()->message, text))
+        fail_msg("'%s' does not say '%s'", rn_last_error()->message, text);
 }
 
 static uint32_t count_nodes(const rn_graph *g, rn_op op, rn_phase phase) {

@@ -26,8 +26,8 @@ static rn_value add_layer(rn_graph *g) {
 static void assert_spoilt(rn_graph *g, const char *words[]) {
     assert_fails(RN_INVALID, rn_graph_finish(g));
     for (size_t i = 0; words[i]; i++)
-        if (!strstr(rn_last_story()->message, words[i]))
-            fail_msg("'%s' is not in: %s", words[i], rn_last_story()->message);
+        if (!strstr(rn_last_error()->message, words[i]))
+            fail_msg("'%s' is not in: %s", words[i], rn_last_error()->message);
     rn_graph_destroy(g);
 }
 

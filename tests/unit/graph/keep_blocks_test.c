@@ -120,7 +120,7 @@ static void what_cannot_be_stepped_over_is_refused(void **state) {
         assert_ok(rn_graph_finish(g));
         assert_fails(RN_UNSUPPORTED, rn_graph_keep_blocks(g, keep, &graph));
         assert_null(graph);
-        assert_non_null(strstr(rn_last_story()->message, words[i]));
+        assert_non_null(strstr(rn_last_error()->message, words[i]));
         rn_graph_destroy(g);
     }
 }

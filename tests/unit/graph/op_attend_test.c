@@ -157,7 +157,7 @@ static void hostile_tables_write_nothing(void **state) {
         ((int32_t *)test_run_data(&now.t.run, now.position))[1] = wrongs[i].position;
         ((int32_t *)test_run_data(&now.t.run, now.table))[MAX_PAGES] = wrongs[i].page;
         assert_fails(RN_INVALID, run_by(&now.t.run, rn_reference_kernels));
-        assert_non_null(strstr(rn_last_story()->message, "row "));
+        assert_non_null(strstr(rn_last_error()->message, "row "));
         assert_memory_equal(test_run_data(&now.t.run, now.states[0]), zero, sizeof zero);
         end(&now.t);
     }
@@ -193,7 +193,7 @@ static void misfits_are_refused_by_name(void **state) {
         rn_value table = input(&t, RN_DTYPE_I32, RN_SHAPE(SEQUENCES, MAX_PAGES));
         rn_op_attend(t.graph, q, k, v, kv, sequence, position, table, misfits[i].attrs);
         assert_fails(RN_INVALID, rn_graph_finish(t.graph));
-        assert_non_null(strstr(rn_last_story()->message, "attend.0: "));
+        assert_non_null(strstr(rn_last_error()->message, "attend.0: "));
         refuse(&t, misfits[i].words);
     }
 }

@@ -279,8 +279,8 @@ static void a_mask_gets_no_gradient(void **state) {
     rn_value y = rn_op_attention(g, q, q, q, mask, (rn_attention_attrs){0});
     assert_fails(RN_UNSUPPORTED,
                  rn_graph_gradient(g, rn_op_sum_squares(g, y), &mask, 1, &gradient));
-    assert_non_null(strstr(rn_last_story()->message, "attention.0: "));
-    assert_non_null(strstr(rn_last_story()->message, "mask"));
+    assert_non_null(strstr(rn_last_error()->message, "attention.0: "));
+    assert_non_null(strstr(rn_last_error()->message, "mask"));
     rn_graph_destroy(g);
 }
 

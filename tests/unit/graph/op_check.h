@@ -90,8 +90,8 @@ static inline void want_whole(const op_check *t, rn_value value, const int32_t *
 // The graph has failed with these words; ends the check.
 static inline void refuse(op_check *t, const char *words) {
     assert_fails(RN_INVALID, rn_graph_finish(t->graph));
-    if (!strstr(rn_last_story()->message, words))
-        fail_msg("'%s' is not in '%s'", words, rn_last_story()->message);
+    if (!strstr(rn_last_error()->message, words))
+        fail_msg("'%s' is not in '%s'", words, rn_last_error()->message);
     end(t);
 }
 

@@ -58,10 +58,10 @@ static void an_id_that_is_no_row_is_refused_with_its_place(void **state) {
     rn_tensor in[] = {f32_tensor(table, RN_SHAPE(4, 3)), i32_tensor(ids, RN_SHAPE(3))};
     rn_tensor out[] = {f32_tensor(y, RN_SHAPE(3, 3))};
     assert_fails(RN_INVALID, run_op(RN_OP_EMBEDDING, in, out, NULL, NULL));
-    assert_non_null(strstr(rn_last_story()->message, "id 4 at place 2"));
+    assert_non_null(strstr(rn_last_error()->message, "id 4 at place 2"));
     ids[2] = -1;
     assert_fails(RN_INVALID, run_op(RN_OP_EMBEDDING, in, out, NULL, NULL));
-    assert_non_null(strstr(rn_last_story()->message, "id -1 at place 2"));
+    assert_non_null(strstr(rn_last_error()->message, "id -1 at place 2"));
     float dtable[4 * 3] = {0};
     rn_tensor back[] = {i32_tensor(ids, RN_SHAPE(3)), f32_tensor(y, RN_SHAPE(3, 3))};
     rn_tensor out_back[] = {f32_tensor(dtable, RN_SHAPE(4, 3))};

@@ -165,12 +165,12 @@ static void hostile_rows_are_refused_and_nothing_is_written(void **state) {
         c.table[0] = cases[i].page;
         memcpy(before, c.kv.data, sizeof before);
         assert_fails(RN_INVALID, append(&c, k, v, sequence, position, 2));
-        assert_non_null(strstr(rn_last_story()->message, "kv_append: "));
-        assert_non_null(strstr(rn_last_story()->message, cases[i].words));
+        assert_non_null(strstr(rn_last_error()->message, "kv_append: "));
+        assert_non_null(strstr(rn_last_error()->message, cases[i].words));
         assert_memory_equal(before, c.kv.data, sizeof before);
         assert_fails(RN_INVALID, attend(&c, q, sequence, position, 2, (rn_attention_attrs){0}, y));
-        assert_non_null(strstr(rn_last_story()->message, "paged_attention: "));
-        assert_non_null(strstr(rn_last_story()->message, cases[i].words));
+        assert_non_null(strstr(rn_last_error()->message, "paged_attention: "));
+        assert_non_null(strstr(rn_last_error()->message, cases[i].words));
     }
 }
 

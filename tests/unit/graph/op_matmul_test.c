@@ -215,7 +215,7 @@ static void packed_weights_are_not_for_the_reference(void **state) {
     rn_tensor out[] = {f32_tensor(y, RN_SHAPE(1, 1))};
     in[1].layout = RN_LAYOUT_PANELS;
     assert_fails(RN_UNSUPPORTED, run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){0}));
-    assert_non_null(strstr(rn_last_story()->message, "panels"));
+    assert_non_null(strstr(rn_last_error()->message, "panels"));
 }
 
 // ---- shapes and costs ---------------------------------------------------------------------------

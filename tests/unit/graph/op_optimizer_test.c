@@ -62,7 +62,7 @@ static void adamw_steps_count_from_one(void **state) {
     memcpy(out_v, w, sizeof w);
     assert_fails(RN_INVALID, run_op(RN_OP_ADAMW, in, out, scalars,
                                     &(rn_adamw_attrs){0.9f, 0.999f, 1e-8f, 0.1f, 0, 1}));
-    assert_non_null(strstr(rn_last_story()->message, "steps count from 1"));
+    assert_non_null(strstr(rn_last_error()->message, "steps count from 1"));
 }
 
 // [1, -2, 0.5], rate 0.01, betas 0.9 and 0.99, decay 0.1: the numbers of the paper's formula, made

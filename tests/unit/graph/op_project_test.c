@@ -223,7 +223,7 @@ static void misfits_are_refused_by_name(void **state) {
                       floats(&t, misfits[i].w), floats(&t, misfits[i].bias),
                       floats(&t, misfits[i].residual), rounded);
         assert_fails(RN_INVALID, rn_graph_finish(t.graph));
-        assert_non_null(strstr(rn_last_story()->message, "project.0: "));
+        assert_non_null(strstr(rn_last_error()->message, "project.0: "));
         refuse(&t, misfits[i].words);
     }
 }
@@ -249,7 +249,7 @@ static void projections_have_no_gradient(void **state) {
     rn_value y = rn_op_project(t.graph, x, RN_NO_VALUE, w, RN_NO_VALUE, RN_NO_VALUE, rounded);
     rn_value loss = rn_op_sum(t.graph, y, 3, false);
     assert_fails(RN_UNSUPPORTED, rn_graph_gradient(t.graph, loss, &w, 1, &gradient));
-    assert_non_null(strstr(rn_last_story()->message, "project.0"));
+    assert_non_null(strstr(rn_last_error()->message, "project.0"));
     end(&t);
 }
 

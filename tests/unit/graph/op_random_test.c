@@ -61,7 +61,7 @@ static void a_seed_is_a_whole_number(void **state) {
     static const double bad[] = {-1, 0.5, 1e300, INFINITY, NAN};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_fails(RN_INVALID, run_random(RN_OP_RANDOM_UNIFORM, 0, 1, bad[i], 7, 16));
-        assert_non_null(strstr(rn_last_story()->message, "random_uniform: the seed"));
+        assert_non_null(strstr(rn_last_error()->message, "random_uniform: the seed"));
     }
 }
 

@@ -215,7 +215,7 @@ static void one_value_a_channel_is_too_little_to_learn_from(void **state) {
     set_batch(&b);
     SET(&b.t, b.x, 1, 2, 3);
     assert_fails(RN_INVALID, run_without(&b.t, b.y, 0));
-    assert_string_equal(rn_last_story()->message,
+    assert_string_equal(rn_last_error()->message,
                         "batchnorm learns from 2 values a channel or more, not 1");
     WANT(&b.t, b.mean, 0, 1, 2);
     end(&b.t);
@@ -309,10 +309,10 @@ static void a_target_that_is_no_class_is_named(void **state) {
     SET(&l.t, l.count, 2);
     SET_WHOLE(&l.t, l.targets, 1, 2);
     assert_fails(RN_INVALID, run_without(&l.t, l.value, 0));
-    assert_string_equal(rn_last_story()->message, "row 1 has target 2 of 2 classes");
+    assert_string_equal(rn_last_error()->message, "row 1 has target 2 of 2 classes");
     SET_WHOLE(&l.t, l.targets, -1, 0);
     assert_fails(RN_INVALID, run_without(&l.t, l.value, 0));
-    assert_string_equal(rn_last_story()->message, "row 0 has target -1 of 2 classes");
+    assert_string_equal(rn_last_error()->message, "row 0 has target -1 of 2 classes");
     assert_fails(RN_INVALID, run_without(&l.t, l.gradient, 0));
     end(&l.t);
 }

@@ -83,8 +83,8 @@ static inline void assert_close(double expected, double is, double tolerance) {
 static inline void assert_spoilt(rn_graph *g, const char *const words[]) {
     assert_fails(RN_INVALID, rn_graph_finish(g));
     for (size_t i = 0; words[i]; i++)
-        if (!strstr(rn_last_story()->message, words[i]))
-            fail_msg("'%s' is not in: %s", words[i], rn_last_story()->message);
+        if (!strstr(rn_last_error()->message, words[i]))
+            fail_msg("'%s' is not in: %s", words[i], rn_last_error()->message);
     rn_graph_destroy(g);
 }
 #define assert_refused(g, ...) assert_spoilt((g), (const char *const[]){__VA_ARGS__, NULL})

@@ -26,8 +26,8 @@ static example make(void) {
 
 static void expect_invalid(example *e, const char *story) {
     assert_fails(RN_INVALID, rn_graph_validate(e->g));
-    if (!strstr(rn_last_story()->message, story))
-        fail_msg("'%s' does not say '%s'", rn_last_story()->message, story);
+    if (!strstr(rn_last_error()->message, story))
+        fail_msg("'%s' does not say '%s'", rn_last_error()->message, story);
     assert_false(rn_graph_is_valid(e->g));
     rn_graph_destroy(e->g);
 }

@@ -378,7 +378,7 @@ static void a_file_cut_after_opening_is_noticed(void **state) {
     assert_fails(RN_CORRUPT, rn_checkpoint_read(s.checkpoint, s.tensor, 0, target, 101));
     assert_said("ends 1 bytes too early");
     assert_fails(RN_CORRUPT, rn_checkpoint_load(s.checkpoint, s.tensor, RN_DTYPE_F32, target, 400));
-    assert_string_equal(rn_last_story()->path, test_path("sample"));
+    assert_string_equal(rn_last_error()->path, test_path("sample"));
     close_sample(&s);
 }
 

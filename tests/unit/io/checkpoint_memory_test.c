@@ -55,7 +55,7 @@ static void what_is_cut_short_is_corrupt(void **state) {
         memcpy(exact, file.data, bytes);
         assert_fails(RN_CORRUPT, rn_checkpoint_open_memory("built in", exact, bytes, &c));
         assert_null(c);
-        assert_string_equal(rn_last_story()->path, "built in");
+        assert_string_equal(rn_last_error()->path, "built in");
         free(exact);
     }
     free(file.data);

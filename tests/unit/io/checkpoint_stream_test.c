@@ -280,7 +280,7 @@ static void the_callbacks_failure_ends_the_stream(void **state) {
             collector got = {.fail_at = n};
             rn_stream_options options = {.dtype = dtype, .buffer_bytes = 1};
             assert_fails(RN_UNSUPPORTED, rn_checkpoint_stream(c, &options, collect, &got));
-            assert_string_equal(rn_last_story()->message, "enough");
+            assert_string_equal(rn_last_error()->message, "enough");
             assert_int_equal(got.pieces, n);
             free(got.data.data);
         }
@@ -352,7 +352,7 @@ static void a_file_cut_short_meanwhile_fails_the_stream(void **state) {
         write_cut_sample(4 << 20);
         assert_ok(rn_checkpoint_open(test_path("cut.safetensors"), &c));
         assert_fails(RN_IO, rn_checkpoint_stream(c, &options, cut_file, &cut));
-        assert_string_equal(rn_last_story()->path, test_path("cut.safetensors"));
+        assert_string_equal(rn_last_error()->path, test_path("cut.safetensors"));
         rn_checkpoint_close(c);
     }
     assert_int_equal(held_bytes(), 0);
@@ -411,7 +411,7 @@ static void a_failing_read_fails_the_stream(void **state) {
         rn_status s = rn_checkpoint_stream(c, &options, collect, &got);
         fired = rn_fault_fired(RN_FAULT_READ);
         assert_int_equal(s, fired ? RN_IO : RN_OK);
-        if (fired) assert_non_null(strstr(rn_last_story()->path, ".safetensors"));
+        if (fired) assert_non_null(strstr(rn_last_error()->path, ".safetensors"));
         free(got.data.data);
     }
     rn_fault_arm(RN_FAULT_READ, 0);

@@ -780,8 +780,8 @@ static void a_transformers_model_does_not_become_a_gguf_model(void **state) {
         const char *inputs[] = {folder, file};
         for (size_t k = 0; k < 2; k++) {
             assert_fails(RN_UNSUPPORTED, convert(inputs[k], out_path("o.gguf"), options));
-            assert_non_null(strstr(rn_last_story()->message, "architecture"));
-            assert_non_null(strstr(rn_last_story()->hint, "convert_hf_to_gguf"));
+            assert_non_null(strstr(rn_last_error()->message, "architecture"));
+            assert_non_null(strstr(rn_last_error()->hint, "convert_hf_to_gguf"));
             assert_int_equal(count_files(out_folder), 0);
             assert_ok(convert(inputs[k], out_path("o.safetensors"), options));
             unlink(out_path("o.safetensors"));
@@ -1032,7 +1032,7 @@ static void refuse(const char *in, const char *out, rn_convert_options options, 
                    const char *words) {
     rn_status s = convert(in, out_path(out), options);
     if (s != expected)
-        fail_msg("%s (%s) instead of '%s'", rn_status_name(s), rn_last_story()->message, words);
+        fail_msg("%s (%s) instead of '%s'", rn_status_name(s), rn_last_error()->message, words);
     assert_said(words);
     assert_int_equal(count_files(out_folder), 0);
 }
@@ -1050,7 +1050,7 @@ static void pairs_that_do_not_go_together_are_named(void **state) {
                  rn_dtype_get(not_in_gguf[i])->name);
         refuse(model_path, "o.gguf", (rn_convert_options){.to = not_in_gguf[i]}, RN_UNSUPPORTED,
                words);
-        assert_true(rn_last_story()->hint[0] != '\0');
+        assert_true(rn_last_error()->hint[0] != '\0');
     }
     for (rn_dtype to = RN_DTYPE_Q4_0; to <= RN_DTYPE_Q8_0; to += RN_DTYPE_Q8_0 - RN_DTYPE_Q4_0) {
         snprintf(words, sizeof words, "%s does not go into a safetensors file",
@@ -1132,7 +1132,7 @@ static void names_that_would_collide_are_refused(void **state) {
 
 // The number in "the smallest budget that works is 12.00 MiB (12582912 bytes)".
 static uint64_t named_budget(void) {
-    const char *open = strrchr(rn_last_story()->hint, '(');
+    const char *open = strrchr(rn_last_error()->hint, '(');
     assert_non_null(open);
     uint64_t named = strtoull(open + 1, NULL, 10);
     assert_int_equal(named, rn_last_refusal()->smallest_budget_bytes);

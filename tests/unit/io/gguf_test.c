@@ -14,8 +14,8 @@ static rn_status open_file(blob *file, rn_checkpoint **out) {
     rn_status s = rn_checkpoint_open(test_path(FILE_NAME), out);
     if (s != RN_OK) {
         assert_null(*out);
-        assert_true(rn_last_story()->message[0] != '\0');
-        assert_string_equal(rn_last_story()->path, test_path(FILE_NAME));
+        assert_true(rn_last_error()->message[0] != '\0');
+        assert_string_equal(rn_last_error()->path, test_path(FILE_NAME));
         assert_int_equal(held_bytes(), 0);
     }
     return s;
@@ -337,8 +337,8 @@ static void gguf_refuses_a_file_cut_anywhere(void **state) {
         test_write(test_path(FILE_NAME), file.data, cut);
         rn_status s = rn_checkpoint_open(test_path(FILE_NAME), &c);
         if (s != RN_CORRUPT) fail_msg("cut at %zu: %s", cut, rn_status_name(s));
-        assert_true(rn_last_story()->offset <= file.count);
-        assert_string_equal(rn_last_story()->path, test_path(FILE_NAME));
+        assert_true(rn_last_error()->offset <= file.count);
+        assert_string_equal(rn_last_error()->path, test_path(FILE_NAME));
     }
     assert_int_equal(held_bytes(), 0);
     free(file.data);

@@ -61,7 +61,7 @@ static void json_accepts_what_rfc_8259_allows(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (walk(cases[i].text, kinds, sizeof kinds) != RN_OK)
-            fail_msg("case %zu (%.*s): %s", i, RN_STR_ARG(cases[i].text), rn_last_story()->message);
+            fail_msg("case %zu (%.*s): %s", i, RN_STR_ARG(cases[i].text), rn_last_error()->message);
         if (strcmp(kinds, cases[i].kinds) != 0)
             fail_msg("case %zu: %s, expected %s", i, kinds, cases[i].kinds);
     }
@@ -78,7 +78,7 @@ static void check_refused(const bad_text *bad, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (walk(bad[i].text, kinds, sizeof kinds) != RN_CORRUPT)
             fail_msg("case %zu (%.*s) was not refused", i, RN_STR_ARG(bad[i].text));
-        const rn_story *story = rn_last_story();
+        const rn_error_info *story = rn_last_error();
         snprintf(place, sizeof place, "byte %llu", (unsigned long long)bad[i].offset);
         if (story->offset != bad[i].offset || !strstr(story->message, place))
             fail_msg("case %zu (%.*s): '%s' at %llu, expected %llu", i, RN_STR_ARG(bad[i].text),
@@ -272,7 +272,7 @@ static void json_reads_whole_numbers_up_to_the_largest(void **state) {
         if (cases[i].good)
             assert_true(value == cases[i].value);
         else
-            assert_int_equal(rn_last_story()->offset, 0);
+            assert_int_equal(rn_last_error()->offset, 0);
         rn_json_reader_free(&reader);
     }
 }
@@ -284,9 +284,9 @@ static void json_expectations_name_both_kinds(void **state) {
     assert_ok(rn_json_expect(&reader, RN_JSON_OBJECT, NULL));
     assert_ok(rn_json_expect(&reader, RN_JSON_KEY, NULL));
     assert_fails(RN_CORRUPT, rn_json_expect(&reader, RN_JSON_STRING, NULL));
-    assert_string_equal(rn_last_story()->message,
+    assert_string_equal(rn_last_error()->message,
                         "JSON: an array where a string is expected, at byte 6");
-    assert_int_equal(rn_last_story()->offset, 6);
+    assert_int_equal(rn_last_error()->offset, 6);
     rn_json_reader_free(&reader);
 }
 
@@ -331,8 +331,8 @@ static void json_limits_nesting(void **state) {
     assert_ok(walk_nested(RN_JSON_READ_DEPTH, false));
     assert_ok(walk_nested(RN_JSON_READ_DEPTH, true));
     assert_fails(RN_CORRUPT, walk_nested(RN_JSON_READ_DEPTH + 1, false));
-    assert_non_null(strstr(rn_last_story()->message, "nesting too deep"));
-    assert_int_equal(rn_last_story()->offset, RN_JSON_READ_DEPTH);
+    assert_non_null(strstr(rn_last_error()->message, "nesting too deep"));
+    assert_int_equal(rn_last_error()->offset, RN_JSON_READ_DEPTH);
     assert_fails(RN_CORRUPT, walk_nested(RN_JSON_READ_DEPTH + 1, true));
     assert_fails(RN_CORRUPT, walk_nested(100000, false));
 }

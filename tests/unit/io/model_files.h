@@ -145,6 +145,6 @@ static inline size_t count_files(const char *folder) {
         if (!strstr((text), (part))) fail_msg("\"%s\" does not hold \"%s\"", (text), (part));      \
     } while (0)
 // The last story's message holds `part`.
-#define assert_said(part) assert_contains(rn_last_story()->message, part)
+#define assert_said(part) assert_contains(rn_last_error()->message, part)
 
 #endif

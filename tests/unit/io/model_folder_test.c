@@ -34,7 +34,7 @@ static void expect_refused(rn_status expected, const char *words) {
     rn_checkpoint *c;
     rn_status s = open_folder(&c);
     if (s != expected)
-        fail_msg("%s (%s) instead of '%s'", rn_status_name(s), rn_last_story()->message, words);
+        fail_msg("%s (%s) instead of '%s'", rn_status_name(s), rn_last_error()->message, words);
     assert_null(c);
     assert_said(words);
     assert_int_equal(held_bytes(), 0);
@@ -87,13 +87,13 @@ static void two_candidates_are_not_guessed_between(void **state) {
     make_shard("one.safetensors", "a");
     make_shard("two.safetensors", "b");
     expect_refused(RN_INVALID, "holds 2 files *.safetensors");
-    assert_contains(rn_last_story()->hint, "name one");
+    assert_contains(rn_last_error()->hint, "name one");
 }
 
 static void an_empty_folder_holds_no_model(void **state) {
     (void)state;
     expect_refused(RN_NOT_FOUND, "holds no safetensors or GGUF file");
-    assert_string_equal(rn_last_story()->path, test_own_folder);
+    assert_string_equal(rn_last_error()->path, test_own_folder);
     test_write(test_own_path("config.json"), "{}", 2);
     expect_refused(RN_NOT_FOUND, "holds no safetensors or GGUF file");
     make_shard("model.safetensors", "m"); // with a slash at the end, too
@@ -189,7 +189,7 @@ static void an_index_must_not_reach_outside_its_folder(void **state) {
         snprintf(text, sizeof text, MAP("\"a\": \"%s\""), names[i]);
         make_index(text);
         expect_refused(RN_CORRUPT, "which is no file of its folder");
-        assert_string_equal(rn_last_story()->path, test_own_path(INDEX));
+        assert_string_equal(rn_last_error()->path, test_own_path(INDEX));
     }
     char name[300];
     memset(name, 'n', 256);
@@ -206,8 +206,8 @@ static void a_missing_shard_is_named(void **state) {
     make_index(TWO_SHARDS);
     unlink(test_own_path("model-2.safetensors"));
     expect_refused(RN_NOT_FOUND, "model-2.safetensors");
-    assert_contains(rn_last_story()->hint, "shard");
-    assert_string_equal(rn_last_story()->path, test_own_path("model-2.safetensors"));
+    assert_contains(rn_last_error()->hint, "shard");
+    assert_string_equal(rn_last_error()->path, test_own_path("model-2.safetensors"));
 }
 
 static void a_broken_shard_is_named(void **state) {
@@ -216,8 +216,8 @@ static void a_broken_shard_is_named(void **state) {
     make_index(TWO_SHARDS);
     write_safetensors(test_own_path("model-2.safetensors"), "{\"x\":1}", 7, NULL, 0);
     expect_refused(RN_CORRUPT, "JSON");
-    assert_string_equal(rn_last_story()->path, test_own_path("model-2.safetensors"));
-    assert_int_equal(rn_last_story()->offset, 13);
+    assert_string_equal(rn_last_error()->path, test_own_path("model-2.safetensors"));
+    assert_int_equal(rn_last_error()->offset, 13);
 }
 
 static void index_and_shards_must_agree(void **state) {
@@ -258,7 +258,7 @@ static void broken_indices_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         make_index(bad[i].text);
         expect_refused(RN_CORRUPT, bad[i].words);
-        assert_string_equal(rn_last_story()->path, test_own_path(INDEX));
+        assert_string_equal(rn_last_error()->path, test_own_path(INDEX));
     }
 }
 

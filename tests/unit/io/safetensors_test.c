@@ -17,8 +17,8 @@ static rn_status open_bytes(const char *header, size_t header_bytes, size_t data
     rn_status s = rn_checkpoint_open(test_path(FILE_NAME), out);
     if (s != RN_OK) {
         assert_null(*out);
-        assert_true(rn_last_story()->message[0] != '\0');
-        assert_string_equal(rn_last_story()->path, test_path(FILE_NAME));
+        assert_true(rn_last_error()->message[0] != '\0');
+        assert_string_equal(rn_last_error()->path, test_path(FILE_NAME));
         assert_int_equal(held_bytes(), 0);
     }
     return s;
@@ -50,8 +50,8 @@ static void check_refused(const bad_header *bad, size_t count) {
     for (size_t i = 0; i < count; i++) {
         rn_status s = open_header(bad[i].header, bad[i].data_bytes, &checkpoint);
         if (s != RN_CORRUPT) fail_msg("case %zu (%s): %s", i, bad[i].header, rn_status_name(s));
-        if (!strstr(rn_last_story()->message, bad[i].words))
-            fail_msg("case %zu: '%s' lacks '%s'", i, rn_last_story()->message, bad[i].words);
+        if (!strstr(rn_last_error()->message, bad[i].words))
+            fail_msg("case %zu: '%s' lacks '%s'", i, rn_last_error()->message, bad[i].words);
     }
 }
 #define CHECK_REFUSED(list) check_refused(list, sizeof(list) / sizeof *(list))
@@ -309,7 +309,7 @@ static void white_space_in_front_of_the_header_is_refused_with_a_way_out(void **
     for (size_t i = 0; i < 3; i++) {
         write_safetensors(test_path("blank.safetensors"), headers[i], strlen(headers[i]), "", 0);
         assert_fails(RN_CORRUPT, rn_checkpoint_open(test_path("blank.safetensors"), &c));
-        assert_non_null(strstr(rn_last_story()->hint, "blanks behind the header"));
+        assert_non_null(strstr(rn_last_error()->hint, "blanks behind the header"));
     }
     write_safetensors(test_path("blank.safetensors"), "{} \n", 4, "", 0);
     assert_ok(rn_checkpoint_open(test_path("blank.safetensors"), &c));
@@ -349,7 +349,7 @@ static void safetensors_refuses_files_whose_length_lies(void **state) {
         put_file(test_path(FILE_NAME), &file);
         assert_fails(RN_CORRUPT, rn_checkpoint_open(test_path(FILE_NAME), &c));
         assert_said("is it safetensors?");
-        assert_string_equal(rn_last_story()->path, test_path(FILE_NAME));
+        assert_string_equal(rn_last_error()->path, test_path(FILE_NAME));
     }
     for (size_t size = 0; size < 8; size++) {
         test_write(test_path(FILE_NAME), "\2\0\0\0\0\0\0", size);
@@ -364,18 +364,18 @@ static void safetensors_errors_count_from_the_start_of_the_file(void **state) {
     (void)state;
     assert_fails(RN_CORRUPT, open_header("{\"a\" 1}", 0, &c));
     assert_said("missing ':' at byte 13"); // 8 bytes of length, then 5 of the header
-    assert_int_equal(rn_last_story()->offset, 13);
+    assert_int_equal(rn_last_error()->offset, 13);
     assert_fails(RN_CORRUPT, open_header("{\"a\":1}", 0, &c));
-    assert_int_equal(rn_last_story()->offset, 13);
+    assert_int_equal(rn_last_error()->offset, 13);
     assert_fails(RN_CORRUPT, open_bytes("{}\0\0", 4, 0, &c)); // NULs are no padding
-    assert_int_equal(rn_last_story()->offset, 10);
+    assert_int_equal(rn_last_error()->offset, 10);
 }
 
 static void hostile_names_do_not_reach_the_terminal(void **state) {
     rn_checkpoint *c;
     (void)state;
     assert_fails(RN_CORRUPT, open_header("{\"\\u001b[31mred\\u0007\":{}}", 0, &c));
-    for (const char *at = rn_last_story()->message; *at; at++)
+    for (const char *at = rn_last_error()->message; *at; at++)
         assert_true((unsigned char)*at >= 0x20);
     assert_said("red");
 }
@@ -398,7 +398,7 @@ static void foreign_files_are_named_for_what_they_are(void **state) {
         test_write(test_path("model.bin"), files[i].head, strlen(files[i].head));
         assert_fails(RN_UNSUPPORTED, rn_checkpoint_open(test_path("model.bin"), &c));
         assert_said(files[i].words);
-        assert_true(rn_last_story()->hint[0] != '\0');
+        assert_true(rn_last_error()->hint[0] != '\0');
     }
 }
 
@@ -406,7 +406,7 @@ static void only_regular_files_are_opened(void **state) {
     rn_checkpoint *c;
     (void)state;
     assert_fails(RN_NOT_FOUND, rn_checkpoint_open(test_path("missing.safetensors"), &c));
-    assert_string_equal(rn_last_story()->path, test_path("missing.safetensors"));
+    assert_string_equal(rn_last_error()->path, test_path("missing.safetensors"));
     assert_fails(RN_NOT_FOUND, rn_checkpoint_open("", &c));
     assert_fails(RN_UNSUPPORTED, rn_checkpoint_open("/dev/null", &c));
     assert_int_equal(mkfifo(test_path("pipe.safetensors"), 0600), 0);

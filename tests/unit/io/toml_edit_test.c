@@ -32,7 +32,7 @@ static void check(const edit_case *c, bool make_array) {
     char *out, *again;
     size_t bytes, again_bytes;
     if (set(c, make_array, &out, &bytes) != RN_OK)
-        fail_msg("%s in <<%s>>: %s", c->path, c->before, rn_last_story()->message);
+        fail_msg("%s in <<%s>>: %s", c->path, c->before, rn_last_error()->message);
     if (!rn_str_equal((rn_str){out, bytes}, rn_str_from(c->after)))
         fail_msg("%s = %s in <<%s>> gave\n<<%.*s>>, expected\n<<%s>>", c->path, c->value, c->before,
                  (int)bytes, out, c->after);
@@ -241,15 +241,15 @@ static void edit_refuses_what_it_cannot_do(void **state) {
         char *out;
         size_t bytes;
         rn_status s = set(c, false, &out, &bytes);
-        if (s != cases[i].status || !strstr(rn_last_story()->message, c->after))
+        if (s != cases[i].status || !strstr(rn_last_error()->message, c->after))
             fail_msg("%s = %s in <<%s>> gave %s: %s", c->path, c->value, c->before,
-                     rn_status_name(s), rn_last_story()->message);
+                     rn_status_name(s), rn_last_error()->message);
         assert_null(out);
         assert_int_equal(bytes, 0);
     }
     assert_fails(RN_INVALID,
                  set(&(edit_case){"a = 1", "a", "text", ""}, false, &(char *){NULL}, &(size_t){0}));
-    assert_string_equal(rn_last_story()->hint, "strings need quotes");
+    assert_string_equal(rn_last_error()->hint, "strings need quotes");
 }
 
 static void edit_refuses_an_empty_path(void **state) {
@@ -275,7 +275,7 @@ static void edit_refuses_a_result_past_the_limits(void **state) {
     rn_free(&rn_system_allocator, out, bytes);
     strcat(path, ".a");
     assert_fails(RN_UNSUPPORTED, set(&deep, false, &out, &bytes));
-    assert_non_null(strstr(rn_last_story()->message, "nested more than 64 deep"));
+    assert_non_null(strstr(rn_last_error()->message, "nested more than 64 deep"));
     assert_null(out);
 }
 
@@ -295,7 +295,7 @@ static void edit_refuses_to_grow_past_the_largest_file(void **state) {
     rn_toml_change change = {names, 2, {value, VALUE_BYTES}, false};
     assert_fails(RN_UNSUPPORTED, rn_toml_set((rn_str){text.data, text.bytes}, &change,
                                              &rn_system_allocator, &out, &bytes));
-    assert_non_null(strstr(rn_last_story()->message, "grow past"));
+    assert_non_null(strstr(rn_last_error()->message, "grow past"));
     rn_buffer_free(&text);
     free(value);
 }

@@ -570,9 +570,9 @@ static void check_refusal(const invalid_case *c) {
     assert_int_equal(s, RN_CORRUPT);
     assert_null(doc);
     snprintf(expected, sizeof expected, "line %d, column %d: %s", c->line, c->column, c->why);
-    if (strcmp(rn_last_story()->message, expected) != 0)
+    if (strcmp(rn_last_error()->message, expected) != 0)
         fail_msg("<<%s>> was refused with \"%s\", expected \"%s\"", c->text,
-                 rn_last_story()->message, expected);
+                 rn_last_error()->message, expected);
 }
 
 static void toml_refuses_every_invalid_document(void **state) {

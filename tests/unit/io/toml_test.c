@@ -89,7 +89,7 @@ static void toml_finds_every_key_of_a_large_table(void **state) {
     assert_ok(rn_sink_print(rn_buffer_sink(&text), "k2345 = 1\n"));
     assert_fails(RN_CORRUPT,
                  rn_toml_parse((rn_str){text.data, text.bytes}, &rn_system_allocator, &doc));
-    assert_string_equal(rn_last_story()->message,
+    assert_string_equal(rn_last_error()->message,
                         "line 3001, column 1: 'k2345' is already defined on line 2346");
     rn_buffer_free(&text);
 }
@@ -104,17 +104,17 @@ static void toml_getters_refuse_other_types(void **state) {
     bool boolean;
     rn_toml_time time;
     assert_fails(RN_INVALID, rn_toml_get_string(look(doc, "i"), &string));
-    assert_string_equal(rn_last_story()->message,
+    assert_string_equal(rn_last_error()->message,
                         "line 2, column 5: i is of type integer, expected string");
     assert_fails(RN_INVALID, rn_toml_get_integer(look(doc, "f"), &integer));
     assert_fails(RN_INVALID, rn_toml_get_float(look(doc, "s"), &number));
     assert_fails(RN_INVALID, rn_toml_get_bool(look(doc, "i"), &boolean));
     assert_fails(RN_INVALID, rn_toml_get_time(look(doc, "b"), &time));
-    assert_string_equal(rn_last_story()->message,
+    assert_string_equal(rn_last_error()->message,
                         "line 4, column 5: b is of type boolean, expected a date or time");
     assert_fails(RN_INVALID, rn_toml_get_time(look(doc, "a"), &time));
     assert_fails(RN_INVALID, rn_toml_get_integer(look(doc, "a.0"), &integer));
-    assert_string_equal(rn_last_story()->message,
+    assert_string_equal(rn_last_error()->message,
                         "line 7, column 2: this value is of type string, expected integer");
     assert_fails(RN_INVALID, rn_toml_expect(look(doc, "t"), RN_TOML_ARRAY));
     assert_ok(rn_toml_expect(look(doc, "t"), RN_TOML_TABLE));
@@ -244,10 +244,10 @@ static void toml_refuses_more_than_its_depth(void **state) {
         assert_ok(parse_repeated(cases[i].before, cases[i].open, cases[i].most, core, close, ""));
         assert_fails(RN_CORRUPT, parse_repeated(cases[i].before, cases[i].open, cases[i].most + 1,
                                                 core, close, ""));
-        assert_non_null(strstr(rn_last_story()->message, "nested more than 64 deep"));
+        assert_non_null(strstr(rn_last_error()->message, "nested more than 64 deep"));
     }
     assert_fails(RN_CORRUPT, parse_repeated("a=", "[", 100000, "", "", ""));
-    assert_string_equal(rn_last_story()->message, "line 1, column 67: nested more than 64 deep");
+    assert_string_equal(rn_last_error()->message, "line 1, column 67: nested more than 64 deep");
 }
 
 static void toml_limits_the_size_of_its_text(void **state) {
@@ -305,12 +305,12 @@ static void toml_hints_at_the_remedy(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_fails(RN_CORRUPT,
                      rn_toml_parse(rn_str_from(cases[i].text), &rn_system_allocator, &doc));
-        const char *hint = rn_last_story()->hint;
+        const char *hint = rn_last_error()->hint;
         if (!strstr(hint, cases[i].hint) || (cases[i].hint[0] == 0) != (hint[0] == 0))
-            fail_msg("the hint for <<%s>> is \"%s\"", cases[i].text, rn_last_story()->hint);
+            fail_msg("the hint for <<%s>> is \"%s\"", cases[i].text, rn_last_error()->hint);
     }
     assert_fails(RN_CORRUPT, rn_toml_parse(RN_STR("a\0=\0"), &rn_system_allocator, &doc));
-    assert_non_null(strstr(rn_last_story()->hint, "UTF-16"));
+    assert_non_null(strstr(rn_last_error()->hint, "UTF-16"));
 }
 
 static void toml_cuts_long_names_in_messages(void **state) {
@@ -324,7 +324,7 @@ static void toml_cuts_long_names_in_messages(void **state) {
     snprintf(text, sizeof text, "'%s' = 1\n'%s' = 2\n", name, name);
     snprintf(message, sizeof message, "line 2, column 1: '%s' is already defined on line 1", cut);
     assert_fails(RN_CORRUPT, rn_toml_parse(rn_str_from(text), &rn_system_allocator, &doc));
-    assert_string_equal(rn_last_story()->message, message);
+    assert_string_equal(rn_last_error()->message, message);
 }
 
 static void toml_takes_empty_text(void **state) {

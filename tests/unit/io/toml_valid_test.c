@@ -447,7 +447,7 @@ static void check_tree(const valid_case *c) {
     rn_toml *doc;
     rn_buffer out;
     if (rn_toml_parse((rn_str){c->text, c->bytes}, &rn_system_allocator, &doc) != RN_OK)
-        fail_msg("<<%s>> was refused: %s", c->text, rn_last_story()->message);
+        fail_msg("<<%s>> was refused: %s", c->text, rn_last_error()->message);
     rn_buffer_init(&out, &rn_system_allocator, 1 << 20);
     print_value(rn_buffer_sink(&out), rn_toml_root(doc));
     if (!rn_str_equal((rn_str){out.data, out.bytes}, rn_str_from(c->tree)))

@@ -105,9 +105,9 @@ static uint64_t torture(operation run, const void *arg, rn_fault kind, rn_status
             assert_ok(s);
             return n - 1;
         }
-        if (s != expected || rn_last_story()->status != s || !rn_last_story()->message[0])
+        if (s != expected || rn_last_error()->status != s || !rn_last_error()->message[0])
             fail_msg("%s %llu: %s, '%s'", fault_names[kind], (unsigned long long)n,
-                     rn_status_name(s), rn_last_story()->message);
+                     rn_status_name(s), rn_last_error()->message);
         assert_int_equal(count_files(out_folder), 0);
     }
 }

@@ -95,8 +95,8 @@ static void what_is_no_budget_is_refused_with_a_reason(void **state) {
         rn_budget_spec spec;
         if (rn_budget_parse(rn_str_from(cases[i].text), &spec) != RN_INVALID)
             fail_msg("'%s' was taken", cases[i].text);
-        if (!strstr(rn_last_story()->message, cases[i].message))
-            fail_msg("'%s': %s", cases[i].text, rn_last_story()->message);
+        if (!strstr(rn_last_error()->message, cases[i].message))
+            fail_msg("'%s': %s", cases[i].text, rn_last_error()->message);
     }
     rn_budget_spec spec;
     assert_fails(RN_INVALID, rn_budget_parse((rn_str){NULL, 0}, &spec));

@@ -77,7 +77,7 @@ static void a_process_budget_limits_the_ledger_to_what_is_usable(void **state) {
     assert_true(refusal->at_least);
     assert_true(rn_budget_usable(refusal->smallest_budget_bytes) >=
                 rn_ledger_now(RN_DEVICE_HOST) + 8 * GIB - 4 * MIB);
-    assert_non_null(strstr(rn_last_story()->hint, "at least"));
+    assert_non_null(strstr(rn_last_error()->hint, "at least"));
 }
 
 static void a_tiny_budget_leaves_room_for_headers(void **state) {

@@ -47,7 +47,7 @@ static void limits_are_what_was_set(void **state) {
     rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
     assert_int_equal(10, soft);
     assert_fails(RN_INVALID, rn_budget_set(RN_DEVICE_HOST, 11, 10));
-    assert_non_null(strstr(rn_last_story()->message, "soft limit (11 B)"));
+    assert_non_null(strstr(rn_last_error()->message, "soft limit (11 B)"));
     assert_fails(RN_INVALID, rn_budget_set(200, 1, 1));
     rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
     assert_int_equal(10, hard); // refused settings change nothing
@@ -338,7 +338,7 @@ static void refusal_says_everything(void **state) {
     assert_int_equal(6 * MIB, r->holders[0].bytes);
     assert_string_equal("(unnamed)", r->holders[1].name);
     assert_int_equal(2 * MIB, r->holders[1].bytes);
-    const rn_story *story = rn_last_story();
+    const rn_error_info *story = rn_last_error();
     assert_string_equal("3.00 MiB for kv on host does not fit: 2.00 MiB of the budget of 10.0 MiB "
                         "is free",
                         story->message);
@@ -428,7 +428,7 @@ static void needs_known_beforehand_are_refused_alike(void **state) {
     assert_int_equal(70, r->free_bytes);
     assert_int_equal(530, r->smallest_budget_bytes);
     assert_int_equal(1, r->holder_count);
-    assert_non_null(strstr(rn_last_story()->hint, "(530 bytes)"));
+    assert_non_null(strstr(rn_last_error()->hint, "(530 bytes)"));
     rn_ledger_release(weights, NULL, 30);
 }
 
@@ -517,7 +517,7 @@ static void *spend(void *self) {
             s->granted++;
         } else {
             s->refused++;
-            s->wrong += rn_last_story()->status != RN_OVER_BUDGET;
+            s->wrong += rn_last_error()->status != RN_OVER_BUDGET;
             s->wrong += rn_last_refusal()->requested_bytes != bytes;
         }
     }

@@ -220,7 +220,7 @@ static void *charge_without_memory(void *self) {
     (void)self;
     rn_ledger_charge(other, NULL, 3); // its books cannot be had: shared ones serve
     rn_ledger_charge(other, NULL, 3);
-    return (void *)(uintptr_t)rn_last_story()->status;
+    return (void *)(uintptr_t)rn_last_error()->status;
 }
 
 static void thread_without_memory_for_its_books_is_counted_all_the_same(void **state) {

@@ -122,7 +122,7 @@ static void offsets_fills_to_the_last_granule_and_then_says_no_room(void **state
         blocks[i] = take(offsets, GRANULE);
     (void)rn_fail(RN_IO, "an older story");
     assert_int_equal(RN_OFFSETS_NO_ROOM, try(offsets, 1));
-    assert_string_equal("an older story", rn_last_story()->message); // a refusal builds none
+    assert_string_equal("an older story", rn_last_error()->message); // a refusal builds none
     give(offsets, blocks[20]), give(offsets, blocks[22]);
     assert_int_equal(RN_OFFSETS_NO_ROOM, try(offsets, 2 * GRANULE));
     give(offsets, blocks[21]);
@@ -361,11 +361,11 @@ static rn_status use_nodes(void) {
     for (uint64_t i = 0; i < 300 && status == RN_OK; i++) {
         status = rn_offsets_add(offsets, (i + 1) << 21, 4096, false);
         if (status == RN_OK && rn_offsets_alloc(offsets, 100, 1, &block) == RN_OFFSETS_NO_NODE)
-            status = rn_last_story()->status;
+            status = rn_last_error()->status;
         uint64_t middle = (512u << 10) + 4096 * i;
         if (status == RN_OK && i % 2 && i < 100 &&
             rn_offsets_remove(offsets, middle, 4096) == RN_OFFSETS_NO_NODE)
-            status = rn_last_story()->status;
+            status = rn_last_error()->status;
         assert_true(rn_offsets_is_valid(offsets));
     }
     rn_offsets_destroy(offsets);

@@ -208,7 +208,7 @@ static void pool_refuses_what_its_cap_forbids(void **state) {
     take(pool, 1 * MIB); // a chunk of the 2 MiB that are left
     assert_int_equal(10 * MIB, device.used_bytes);
     assert_fails(RN_OVER_BUDGET, try(pool, 2 * MIB));
-    assert_non_null(strstr(rn_last_story()->message, "capped at 10"));
+    assert_non_null(strstr(rn_last_error()->message, "capped at 10"));
     rn_pool_free(pool, first);
     take(pool, 4 * MIB);
     assert_fails(RN_OVER_BUDGET, try(pool, 5 * MIB));
@@ -253,7 +253,7 @@ static void pool_passes_on_what_its_source_says(void **state) {
     (void)state;
     rn_pool *pool = make((rn_pool_source){.grow = broken_grow}, 0, 0);
     assert_fails(RN_DEVICE, try(pool, 100));
-    assert_string_equal("the device fell off the bus", rn_last_story()->message);
+    assert_string_equal("the device fell off the bus", rn_last_error()->message);
     rn_pool_destroy(pool);
 }
 
@@ -418,7 +418,7 @@ static void pool_tells_its_source_s_story_even_if_trimming_failed(void **state) 
         rn_pool_free(pool, idle);
         books.refuses = source.is_broken = true;
         assert_fails(RN_DEVICE, try(pool, 2 * MIB));
-        assert_string_equal("the device fell off the bus", rn_last_story()->message);
+        assert_string_equal("the device fell off the bus", rn_last_error()->message);
         untrimmed += stats_of(pool).reserved_bytes > 64 * KIB;
         rn_pool_destroy(pool);
         assert_int_equal(0, source.device.used_bytes);
@@ -452,7 +452,7 @@ static void play_take(player *p, int i) {
     size_t bytes = 1 + next_random(&p->random) % ((size_t)1 << (next_random(&p->random) % 21));
     size_t align = (size_t)1 << (next_random(&p->random) % 13);
     if (rn_pool_alloc(p->pool, bytes, align, &p->live[i]) != RN_OK) {
-        p->failures += rn_last_story()->status != RN_OVER_BUDGET;
+        p->failures += rn_last_error()->status != RN_OVER_BUDGET;
         return;
     }
     p->failures += p->live[i].address % align != 0;

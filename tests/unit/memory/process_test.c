@@ -296,8 +296,8 @@ static void system_without_proc_is_a_failure(void **state) {
     rn_process_info info;
     make_system();
     assert_fails(RN_IO, rn_process_read_under(root, &info));
-    assert_non_null(strstr(rn_last_story()->message, "/proc/meminfo"));
-    assert_non_null(strstr(rn_last_story()->hint, "mounted"));
+    assert_non_null(strstr(rn_last_error()->message, "/proc/meminfo"));
+    assert_non_null(strstr(rn_last_error()->hint, "mounted"));
 }
 
 // ---- this system ---------------------------------------------------------------------------

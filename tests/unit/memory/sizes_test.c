@@ -20,7 +20,7 @@ static void key_structures_stay_within_their_caps(void **state) {
         size_t bytes, cap;
     } caps[] = {
         // One for each thread.
-        CAP(rn_story, 2072),
+        CAP(rn_error_info, 2072),
         CAP(rn_refusal, 696),
         // One for each tensor, file, key or block: these add up.
         CAP(rn_str, 16),

@@ -137,7 +137,7 @@ static void stage_leaves_the_story_and_the_ledger_alone(void **state) {
     for (uint64_t nth = 0; nth <= 3; nth++) {
         rn_fault_arm(RN_FAULT_ALLOC, nth); // its line may get lost
         rn_stage("start");
-        assert_string_equal("what happened before", rn_last_story()->message);
+        assert_string_equal("what happened before", rn_last_error()->message);
         assert_int_equal(0, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
     }
     rn_fault_arm(RN_FAULT_ALLOC, 0);
@@ -145,9 +145,9 @@ static void stage_leaves_the_story_and_the_ledger_alone(void **state) {
 
 // ---- failures -----------------------------------------------------------------------------------
 
-static const rn_story *over_budget(void) {
+static const rn_error_info *over_budget(void) {
     (void)rn_hint(rn_fail(RN_OVER_BUDGET, "40 MiB do\nnot fit"), "the smallest is 41 MiB");
-    return rn_last_story();
+    return rn_last_error();
 }
 
 static void failure_is_one_line_with_class_meaning_and_hint(void **state) {
@@ -179,7 +179,7 @@ static void failure_without_a_hint_has_that_of_its_class(void **state) {
     (void)state;
     begin_log(RN_LOG_TEXT, RN_LOG_ERROR);
     (void)rn_fail(RN_DEVICE, "nrt_execute status=1005");
-    rn_stage_failed("warm_up", rn_last_story());
+    rn_stage_failed("warm_up", rn_last_error());
     assert_non_null(strstr(line, "failed at stage warm_up: nrt_exec_nc_busy ("));
     assert_non_null(strstr(line, "; hint: one process a core: see neuron-ls; resident "));
 }
@@ -213,14 +213,14 @@ static void failure_is_a_mark_and_keeps_the_story(void **state) {
     rn_stage_failed("warm_up", over_budget());
     rn_ledger_listen(NULL, NULL);
     assert_string_equal("warm_up failed: over_budget ", m.text);
-    assert_string_equal("the smallest is 41 MiB", rn_last_story()->hint);
-    assert_int_equal(RN_OVER_BUDGET, rn_last_story()->status);
+    assert_string_equal("the smallest is 41 MiB", rn_last_error()->hint);
+    assert_int_equal(RN_OVER_BUDGET, rn_last_error()->status);
 }
 
 static void longest_failure_is_still_one_valid_line(void **state) {
     (void)state;
     static const rn_log_form forms[] = {RN_LOG_TEXT, RN_LOG_SYMBOLS, RN_LOG_JSON};
-    rn_story story = {.status = RN_IO};
+    rn_error_info story = {.status = RN_IO};
     memset(story.message, '"', sizeof story.message - 1);
     memset(story.hint, '\\', sizeof story.hint - 1);
     for (size_t i = 0; i < 3; i++) {

@@ -111,7 +111,7 @@ static inline void write_text(const char *path, const char *text) {
 }
 
 static inline void assert_story(const char *part) {
-    const rn_story *story = rn_last_story();
+    const rn_error_info *story = rn_last_error();
     if (!strstr(story->message, part)) fail_msg("'%s' is not in '%s'", part, story->message);
 }
 

@@ -69,7 +69,7 @@ static void unknown_names_are_refused_with_the_list(void **state) {
         rn_recipe recipe;
         assert_fails(RN_NOT_FOUND, rn_builtin_recipe(wrong[i], &recipe));
         assert_null(recipe.build);
-        const char *hint = rn_last_story()->hint;
+        const char *hint = rn_last_error()->hint;
         assert_true(strstr(hint, "mlp") && strstr(hint, "simple") && strstr(hint, "resnet18") &&
                     strstr(hint, "llama:LAYERSxDIM") && strstr(hint, ":train"));
     }
@@ -97,7 +97,7 @@ static void llamas_of_impossible_sizes_are_refused(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         rn_recipe recipe;
         if (rn_builtin_recipe(wrong[i], &recipe) != RN_INVALID) fail_msg("%s", wrong[i]);
-        assert_non_null(strstr(rn_last_story()->message, "llama"));
+        assert_non_null(strstr(rn_last_error()->message, "llama"));
     }
 }
 
@@ -108,7 +108,7 @@ static void rows_that_are_not_whole_blocks_are_refused_by_the_graph(void **state
     assert_ok(rn_builtin_recipe("llama:1x192:q4_k", &recipe)); // blocks of 256
     assert_fails(RN_INVALID, recipe.build(recipe.self, NULL, &graph));
     assert_null(graph);
-    assert_non_null(strstr(rn_last_story()->message, "model.embed_tokens.weight"));
+    assert_non_null(strstr(rn_last_error()->message, "model.embed_tokens.weight"));
     rn_recipe_destroy(&recipe);
 }
 

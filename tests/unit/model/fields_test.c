@@ -12,8 +12,8 @@ static rn_status read_text(rn_fields *f, const char *text) {
 }
 
 static void assert_story(const char *part) {
-    if (!strstr(rn_last_story()->message, part))
-        fail_msg("'%s' is not in '%s'", part, rn_last_story()->message);
+    if (!strstr(rn_last_error()->message, part))
+        fail_msg("'%s' is not in '%s'", part, rn_last_error()->message);
 }
 
 static void nested_values_have_names_with_dots(void **state) {
@@ -85,7 +85,7 @@ static void what_is_not_an_object_is_corrupt(void **state) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         rn_fields f;
         assert_fails(RN_CORRUPT, read_text(&f, texts[i]));
-        assert_string_equal(rn_last_story()->path, "config.json");
+        assert_string_equal(rn_last_error()->path, "config.json");
         rn_fields_free(&f);
     }
 }

@@ -24,8 +24,8 @@ static rn_status read_config(const char *type, const char *more, rn_text_config 
 }
 
 static void assert_story(const char *part) {
-    if (!strstr(rn_last_story()->message, part))
-        fail_msg("'%s' is not in '%s'", part, rn_last_story()->message);
+    if (!strstr(rn_last_error()->message, part))
+        fail_msg("'%s' is not in '%s'", part, rn_last_error()->message);
 }
 
 static void what_is_not_said_has_defaults(void **state) {

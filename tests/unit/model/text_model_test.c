@@ -175,7 +175,7 @@ static void missing_and_misshaped_tensors_are_named(void **state) {
     assert_fails(RN_CORRUPT, try_open(altered_folder(&(alteration){.flatten = q})));
     assert_story(q);
     assert_story("(64, 32)");
-    assert_string_equal(rn_last_story()->path, test_own_folder);
+    assert_string_equal(rn_last_error()->path, test_own_folder);
 }
 
 // llama3's configuration with one setting replaced.
@@ -223,7 +223,7 @@ static void configurations_of_other_models_are_refused(void **state) {
     assert_story("self_attn.q_proj.weight");
     unlink(test_own_path("config.json"));
     assert_fails(RN_NOT_FOUND, try_open(test_own_folder));
-    assert_non_null(strstr(rn_last_story()->hint, "config.json"));
+    assert_non_null(strstr(rn_last_error()->hint, "config.json"));
 }
 
 // One setting replaced by hostile values.
@@ -263,7 +263,7 @@ static void hostile_settings_are_refused(void **state) {
         rn_status s = try_open(test_own_folder);
         if (s == RN_OK) fail_msg("%s may be %s", cases[i].key, cases[i].value);
         if (s != RN_CORRUPT && s != RN_NOT_FOUND)
-            fail_msg("%s: %s: %s", cases[i].key, rn_status_name(s), rn_last_story()->message);
+            fail_msg("%s: %s: %s", cases[i].key, rn_status_name(s), rn_last_error()->message);
         assert_story(cases[i].part);
     }
 }
@@ -336,7 +336,7 @@ static void the_scaling_of_rope_is_read_from_metadata(void **state) {
                  (rn_metadata){.kind = RN_METADATA_TEXT, .gguf_type = 8, .text = RN_STR("gemma")});
     assert_fails(RN_UNSUPPORTED, try_open(test_own_path("m.gguf")));
     assert_story("'gemma'");
-    assert_string_equal(rn_last_story()->path, test_own_path("m.gguf"));
+    assert_string_equal(rn_last_error()->path, test_own_path("m.gguf"));
 }
 
 static void truncated_files_are_refused(void **state) {
@@ -357,7 +357,7 @@ static void truncated_files_are_refused(void **state) {
     write_text(test_own_path("config.json"), "{\"model_type\": \"lla");
     copy_file(WEIGHTS, test_own_path("model.safetensors"));
     assert_fails(RN_CORRUPT, try_open(test_own_folder));
-    assert_non_null(strstr(rn_last_story()->path, "config.json"));
+    assert_non_null(strstr(rn_last_error()->path, "config.json"));
 }
 
 // ---- other forms --------------------------------------------------------------------------------
@@ -531,7 +531,7 @@ static void the_chat_template_is_found_in_every_place(void **state) {
     write_text(test_own_path("tokenizer_config.json"), "{\"chat_template\": 7}");
     rn_model *model;
     assert_fails(RN_CORRUPT, rn_model_open(test_own_folder, NULL, &model));
-    assert_non_null(strstr(rn_last_story()->path, "tokenizer_config.json"));
+    assert_non_null(strstr(rn_last_error()->path, "tokenizer_config.json"));
 }
 
 static void a_gguf_file_brings_its_chat_template(void **state) {

@@ -225,7 +225,7 @@ static void a_value_of_absurd_size_is_refused_by_name(void **state) {
                               &w.binding));
     assert_fails(RN_INVALID,
                  rn_binding_trace(&w.memory, graph, &w.caps, &w.order, &w.units, &w.binding));
-    assert_non_null(strstr(rn_last_story()->message, "'x'"));
+    assert_non_null(strstr(rn_last_error()->message, "'x'"));
     rn_arena_free_all(&w.memory);
     rn_graph_destroy(graph);
 }

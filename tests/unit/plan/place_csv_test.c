@@ -14,8 +14,8 @@ static void expect_corrupt(const char *text, const char *story) {
     rn_place_table table;
     assert_fails(RN_CORRUPT, parse(text, &table));
     assert_null(table.owner);
-    if (!strstr(rn_last_story()->message, story))
-        fail_msg("'%s' does not say '%s'", rn_last_story()->message, story);
+    if (!strstr(rn_last_error()->message, story))
+        fail_msg("'%s' does not say '%s'", rn_last_error()->message, story);
 }
 
 static void columns_are_found_in_any_order(void **state) {
@@ -139,7 +139,7 @@ static void files_go_round(void **state) {
     rn_place_table_free(&t);
     test_write(path, "id\n", 3);
     assert_fails(RN_CORRUPT, rn_place_table_read(path, &t));
-    assert_string_equal(rn_last_story()->path, path);
+    assert_string_equal(rn_last_error()->path, path);
     assert_fails(RN_NOT_FOUND, rn_place_table_read(test_path("missing.csv"), &t));
 }
 

@@ -277,10 +277,10 @@ static void exact_forbids_micro_batches_and_the_refusal_names_it(void **state) {
     rn_plan_options options = {.budget_bytes = exact_floor - 1, .exact = true};
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
     assert_null(plan);
-    assert_true(says(rn_last_story()->hint, "without exact"));
+    assert_true(says(rn_last_error()->hint, "without exact"));
     char bytes[32];
     snprintf(bytes, sizeof bytes, "(%llu bytes)", (unsigned long long)free_floor);
-    assert_true(says(rn_last_story()->hint, bytes));
+    assert_true(says(rn_last_error()->hint, bytes));
     rn_recipe_destroy(&recipe);
 }
 
@@ -295,10 +295,10 @@ static void batch_statistics_are_cut_only_by_permission(void **state) {
     assert_true(lossy < floor);
     rn_plan_options options = {.budget_bytes = lossy};
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
-    assert_true(says(rn_last_story()->hint, "with lossy moves allowed"));
+    assert_true(says(rn_last_error()->hint, "with lossy moves allowed"));
     options.exact = true;
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
-    assert_true(says(rn_last_story()->hint, "without exact and with lossy moves allowed"));
+    assert_true(says(rn_last_error()->hint, "without exact and with lossy moves allowed"));
     plan = make(&recipe, (rn_plan_options){.budget_bytes = lossy, .allow_lossy = true});
     assert_true(plan->summary.micro_batches > 1);
     assert_true(says(reason(plan, "micro-batch"), "allowed"));
@@ -406,7 +406,7 @@ static void a_refusal_shows_the_frugal_plan(void **state) {
         has_kv |= r->holders[i].purpose == RN_PURPOSE_KV;
     }
     assert_true(has_staging && has_kv);
-    assert_true(says(rn_last_story()->message, "llama:4x256"));
+    assert_true(says(rn_last_error()->message, "llama:4x256"));
     options.budget_bytes = smallest;
     rn_plan_destroy(make(&recipe, options));
     rn_recipe_destroy(&recipe);
@@ -484,7 +484,7 @@ static void graphs_that_compute_nothing_and_missing_kernels_are_refused(void **s
     kernels[RN_OP_SOFTMAX].run = NULL;
     caps.kernels = kernels;
     assert_fails(RN_UNSUPPORTED, rn_plan_make(&recipe, &caps, NULL, &plan));
-    assert_true(says(rn_last_story()->message, "softmax"));
+    assert_true(says(rn_last_error()->message, "softmax"));
 }
 
 // ---- sweep --------------------------------------------------------------------------------------

@@ -375,7 +375,7 @@ static void a_refusal_counts_what_is_held_beside_the_plan(void **state) {
     for (size_t i = 0; i < r->holder_count; i++)
         held |= r->holders[i].purpose == RN_PURPOSE_OUTSIDE && r->holders[i].bytes == beside;
     assert_true(held);
-    assert_non_null(strstr(rn_last_story()->message, "beside it 1.00 MiB are held"));
+    assert_non_null(strstr(rn_last_error()->message, "beside it 1.00 MiB are held"));
     options.budget_bytes = r->smallest_budget_bytes;
     assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
     rn_plan_destroy(plan);
@@ -407,7 +407,7 @@ static void every_failing_write_is_told(void **state) {
             deaf ear = {n};
             s = shows[i](plan, (rn_sink){&ear, write_deaf});
             if (s != RN_OK) assert_int_equal(RN_IO, s);
-            if (s != RN_OK) assert_string_equal("nobody listens", rn_last_story()->message);
+            if (s != RN_OK) assert_string_equal("nobody listens", rn_last_error()->message);
             if (s == RN_OK) assert_true(n > 10);
         }
     }

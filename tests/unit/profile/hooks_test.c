@@ -126,7 +126,7 @@ static void a_library_that_is_not_there_is_said(void **state) {
     (void)state;
     assert_true(stats().slot_count > 0); // also where others are watched already
     assert_fails(RN_UNSUPPORTED, rn_hooks_install("libnosuch.so*"));
-    assert_non_null(strstr(rn_last_story()->message, "libnosuch.so*"));
+    assert_non_null(strstr(rn_last_error()->message, "libnosuch.so*"));
     rn_hooks_remove();
     assert_fails(RN_UNSUPPORTED, rn_hooks_install("libnosuch.so*"));
 }

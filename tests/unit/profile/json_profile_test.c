@@ -329,9 +329,9 @@ static void a_file_without_a_profile_says_so(void **state) {
     rn_timeline *t;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_fails(RN_CORRUPT, read_into(cases[i], strlen(cases[i]), &t));
-        assert_string_equal(rn_last_story()->message,
+        assert_string_equal(rn_last_error()->message,
                             "no memory profile: neither snapshots nor operations");
-        assert_true(rn_last_story()->hint[0]);
+        assert_true(rn_last_error()->hint[0]);
     }
     assert_fails(RN_CORRUPT, read_into("[1]", 3, &t));
     assert_fails(RN_CORRUPT, read_into("", 0, &t));
@@ -398,7 +398,7 @@ static void every_value_may_be_of_the_wrong_type(void **state) {
                                 (int)(bytes - end), text + end);
             rn_timeline *t;
             rn_status s = read_into(twisted, (size_t)size, &t);
-            if (s != RN_OK) fail_msg("at %zu: %s: %s", i, wrong[w], rn_last_story()->message);
+            if (s != RN_OK) fail_msg("at %zu: %s: %s", i, wrong[w], rn_last_error()->message);
             rn_timeline_destroy(t);
         }
     }

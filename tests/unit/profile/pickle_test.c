@@ -169,8 +169,8 @@ static void what_would_run_is_refused_by_name(void **state) {
         rn_pickle_value top;
         assert_fails(RN_UNSUPPORTED, read_bytes(&p, data, sizeof data, &top));
         snprintf(wanted, sizeof wanted, "opcode %s at byte 3", cases[i].name);
-        assert_non_null(strstr(rn_last_story()->message, wanted));
-        assert_int_equal(rn_last_story()->offset, 3);
+        assert_non_null(strstr(rn_last_error()->message, wanted));
+        assert_int_equal(rn_last_error()->offset, 3);
         rn_pickle_free(&p);
     }
 }
@@ -256,7 +256,7 @@ static void lengths_that_lie_are_corrupt_and_cost_nothing(void **state) {
         rn_pickle_value top;
         rn_status s = read_bytes(&p, cases[i].data, cases[i].bytes, &top);
         if (s != RN_CORRUPT) fail_msg("case %zu is %s", i, rn_status_name(s));
-        assert_true(rn_last_story()->offset <= cases[i].bytes);
+        assert_true(rn_last_error()->offset <= cases[i].bytes);
         assert_true(p.arena.held_bytes + p.memo_capacity * 8 < 1 << 20);
         rn_pickle_free(&p);
     }

@@ -481,7 +481,7 @@ static void a_second_recording_is_refused_with_the_first_ones_path(void **state)
     (void)state;
     start((rn_profile_options){0});
     assert_fails(RN_INVALID, rn_profile_start(&(rn_profile_options){.path = test_path("b")}));
-    assert_non_null(strstr(rn_last_story()->message, path));
+    assert_non_null(strstr(rn_last_error()->message, path));
     assert_int_not_equal(0, access(test_path("b"), F_OK));
     rn_profile_checkpoint("goes on");
     reading *r = stop();
@@ -557,7 +557,7 @@ static void another_programs_recording_is_left_alone(void **state) {
     assert_int_equal(5, write(fd, "trace", 5));
     assert_int_equal(0, flock(fd, LOCK_EX | LOCK_NB));
     assert_fails(RN_INVALID, rn_profile_start(&(rn_profile_options){.path = path}));
-    assert_non_null(strstr(rn_last_story()->message, "another program"));
+    assert_non_null(strstr(rn_last_error()->message, "another program"));
     assert_int_equal(0, stat(path, &info));
     assert_int_equal(5, info.st_size);
     close(fd);
@@ -569,7 +569,7 @@ static void a_full_disk_at_the_start_is_an_error(void **state) {
     (void)state;
     if (access("/dev/full", W_OK) != 0) skip_because("no /dev/full");
     assert_fails(RN_IO, rn_profile_start(&(rn_profile_options){.path = "/dev/full"}));
-    assert_string_equal("/dev/full", rn_last_story()->path);
+    assert_string_equal("/dev/full", rn_last_error()->path);
     assert_false(rn_profile_is_on());
 }
 
@@ -601,7 +601,7 @@ static void a_write_that_fails_ends_the_recording_only(void **state) {
         assert_int_equal(!fired, strstr(end_of(r), "stopped") != NULL);
         close_reading(r);
         if (!fired) break;
-        assert_string_equal(path, rn_last_story()->path);
+        assert_string_equal(path, rn_last_error()->path);
     }
 }
 
@@ -649,7 +649,7 @@ static void no_allocation_of_the_recorder_is_needed_twice(void **state) {
             close_reading(r);
         } else {
             assert_int_equal(RN_NO_MEMORY, s);
-            assert_int_equal(RN_NO_MEMORY, rn_last_story()->status);
+            assert_int_equal(RN_NO_MEMORY, rn_last_error()->status);
         }
         bool fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);

@@ -256,14 +256,14 @@ static void what_is_given_back_is_heard_by_a_thread_without_a_ring(void **state)
 typedef struct refused {
     rn_status status;
     rn_refusal refusal;
-    rn_story story;
+    rn_error_info story;
 } refused;
 
 static void *be_refused(void *out) {
     refused *r = out;
     r->status = rn_budget_charge(kv, NULL, 12345678);
     r->refusal = *rn_last_refusal();
-    r->story = *rn_last_story();
+    r->story = *rn_last_error();
     return NULL;
 }
 

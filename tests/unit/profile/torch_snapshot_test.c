@@ -194,8 +194,8 @@ static void other_pickles_are_no_snapshots(void **state) {
         "N.", "}.", "].", "]K\1a.", "K\7.", "}V\nI1\ns.", "}Vsegments\nI1\ns.", "](}}e."};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_fails(RN_CORRUPT, read_bytes(cases[i], strlen(cases[i])));
-        assert_non_null(strstr(rn_last_story()->message, "no memory snapshot"));
-        assert_true(rn_last_story()->hint[0]);
+        assert_non_null(strstr(rn_last_error()->message, "no memory snapshot"));
+        assert_true(rn_last_error()->hint[0]);
     }
     assert_fails(RN_UNSUPPORTED, read_bytes("cos\nsystem\n(Vid\ntR.", 18));
 }
@@ -213,7 +213,7 @@ static void wrong_types_are_passed_over(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rn_status s = read_bytes(cases[i], strlen(cases[i]));
-        if (s != RN_OK) fail_msg("case %zu: %s", i, rn_last_story()->message);
+        if (s != RN_OK) fail_msg("case %zu: %s", i, rn_last_error()->message);
     }
 }
 
@@ -238,7 +238,7 @@ static void a_snapshot_that_repeats_itself_is_refused(void **state) {
         at = append(data, at, "h\2");
     at = append(data, at, "es.");
     assert_fails(RN_CORRUPT, read_bytes(data, at));
-    assert_non_null(strstr(rn_last_story()->message, "repeats itself"));
+    assert_non_null(strstr(rn_last_error()->message, "repeats itself"));
     free(data);
 }
 
@@ -258,7 +258,7 @@ static void segments_over_segments_are_refused(void **state) {
         at = append(data, at, "h\1");
     at = append(data, at, "eu.");
     assert_fails(RN_CORRUPT, read_bytes(data, at));
-    assert_non_null(strstr(rn_last_story()->message, "repeats itself"));
+    assert_non_null(strstr(rn_last_error()->message, "repeats itself"));
     free(data);
 }
 
@@ -294,7 +294,7 @@ static void sizes_and_addresses_that_cannot_be_are_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_fails(RN_CORRUPT, read_bytes(cases[i], strlen(cases[i])));
-        assert_null(strstr(rn_last_story()->message, "pickle:"));
+        assert_null(strstr(rn_last_error()->message, "pickle:"));
     }
 }
 

@@ -466,14 +466,14 @@ static void files_that_are_no_profile_are_refused_with_advice(void **state) {
     assert_int_not_equal(rn_timeline_open(test_folder(), &t), RN_OK);
     assert_null(t);
     assert_fails(RN_CORRUPT, open_with("", 0));
-    assert_string_equal(rn_last_story()->message, "the file is empty");
-    assert_true(rn_last_story()->hint[0]);
+    assert_string_equal(rn_last_error()->message, "the file is empty");
+    assert_true(rn_last_error()->hint[0]);
     assert_fails(RN_CORRUPT, open_with("hello, world", 12));
-    assert_non_null(strstr(rn_last_story()->hint, ".rntrace"));
+    assert_non_null(strstr(rn_last_error()->hint, ".rntrace"));
     assert_fails(RN_CORRUPT, open_with("PK\3\4....", 8));
-    assert_non_null(strstr(rn_last_story()->hint, "ZIP"));
+    assert_non_null(strstr(rn_last_error()->hint, "ZIP"));
     assert_fails(RN_CORRUPT, open_with(RN_TRACE_MAGIC, 8));
-    assert_non_null(strstr(rn_last_story()->path, "x.rntrace"));
+    assert_non_null(strstr(rn_last_error()->path, "x.rntrace"));
 }
 
 static void a_huge_sparse_file_is_refused_at_once(void **state) {
@@ -561,7 +561,7 @@ static void headers_that_overlap_are_refused(void **state) {
     }
     rn_timeline *t = NULL;
     assert_fails(RN_CORRUPT, read_bytes(data, sizeof data, &t));
-    assert_non_null(strstr(rn_last_story()->message, "overlap"));
+    assert_non_null(strstr(rn_last_error()->message, "overlap"));
 }
 
 int main(void) {

@@ -191,8 +191,8 @@ static void a_workspace_that_was_halved_is_refused_with_the_nodes_name(void **st
     assert_ok(rn_session_create(plan, &source, &options, &session));
     assert_fails(RN_INTERNAL, chain_run(&model, session, ROWS, 0, y));
     assert_non_null(
-        strstr(rn_last_story()->message, rn_graph_node(plan->graph, plan->steps[step].node)->name));
-    assert_non_null(strstr(rn_last_story()->message, "the plan gave 512 bytes of workspace"));
+        strstr(rn_last_error()->message, rn_graph_node(plan->graph, plan->steps[step].node)->name));
+    assert_non_null(strstr(rn_last_error()->message, "the plan gave 512 bytes of workspace"));
     rn_session_destroy(session);
     rn_plan_destroy(plan);
     rn_device_destroy(device);
@@ -247,8 +247,8 @@ static void a_kernel_that_writes_outside_is_named(void **state) {
             plan, &source, &(rn_session_options){.device = device, .guard = true}, &session));
         rn_status s = chain_run(&model, session, ROWS, 0, i < 0 ? want : y);
         assert_int_equal(s, i < 0 ? RN_OK : RN_INTERNAL);
-        if (i >= 0) assert_non_null(strstr(rn_last_story()->message, "relu"));
-        if (i >= 0) assert_non_null(strstr(rn_last_story()->message, "wrote outside"));
+        if (i >= 0) assert_non_null(strstr(rn_last_error()->message, "relu"));
+        if (i >= 0) assert_non_null(strstr(rn_last_error()->message, "wrote outside"));
         rn_session_destroy(session);
         rn_plan_destroy(plan);
         rn_device_destroy(device);

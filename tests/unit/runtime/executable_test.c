@@ -215,7 +215,7 @@ static void an_estimate_that_was_too_low_is_refused_with_both_numbers(void **sta
     assert_fails(
         RN_OVER_BUDGET,
         rn_session_create(plan, &source, &(rn_session_options){.device = larger}, &session));
-    assert_non_null(strstr(rn_last_story()->message, "would hold"));
+    assert_non_null(strstr(rn_last_error()->message, "would hold"));
     assert_int_equal(rn_ledger_total(rn_device_number(larger)).now_bytes, 0);
     rn_plan_destroy(plan);
     rn_device_destroy(larger);
@@ -291,7 +291,7 @@ static void what_cannot_be_compiled_is_named(void **state) {
     assert_ok(rn_plan_make(&recipe, rn_device_get_caps(null), NULL, &plan));
     assert_fails(RN_UNSUPPORTED,
                  rn_session_create(plan, &source, &(rn_session_options){.device = null}, &session));
-    assert_non_null(strstr(rn_last_story()->message, "matmul"));
+    assert_non_null(strstr(rn_last_error()->message, "matmul"));
     assert_int_equal(rn_ledger_total(rn_device_number(null)).now_bytes, 0);
     rn_plan_destroy(plan);
     rn_device_destroy(null);

@@ -105,9 +105,9 @@ static void what_is_wrong_in_a_list_is_named(void **state) {
         rn_ladder *ladder;
         assert_fails(RN_INVALID, rn_ladder_parse(rn_str_from(wrong[i][0]), &ladder));
         assert_null(ladder);
-        if (!strstr(rn_last_story()->message, wrong[i][1]))
-            fail_msg("%s", rn_last_story()->message);
-        assert_non_null(strstr(rn_last_story()->hint, "xla:PLUGIN"));
+        if (!strstr(rn_last_error()->message, wrong[i][1]))
+            fail_msg("%s", rn_last_error()->message);
+        assert_non_null(strstr(rn_last_error()->hint, "xla:PLUGIN"));
     }
 }
 
@@ -310,7 +310,7 @@ static void without_fallback_the_first_failure_is_the_answer(void **state) {
     rn_ladder_load load = load_of(&l);
     rn_ladder_options options = {.no_fallback = true};
     assert_fails(RN_DEVICE, rn_ladder_climb(ladder, &options, &load, &rung));
-    assert_string_equal("sim: this launch is to fail", rn_last_story()->message);
+    assert_string_equal("sim: this launch is to fail", rn_last_error()->message);
     assert_null(rung.device);
     assert_int_equal(1, rn_ladder_attempt_count(ladder));
     assert_int_equal(1, l.undone);
@@ -323,7 +323,7 @@ static void cancelling_is_no_reason_to_try_the_next(void **state) {
     rn_rung rung;
     rn_ladder *ladder = parse("sim,cpu");
     assert_fails(RN_CANCELLED, climb(ladder, &l, &rung));
-    assert_string_equal("told to fail", rn_last_story()->message);
+    assert_string_equal("told to fail", rn_last_error()->message);
     assert_int_equal(1, l.attempts);
     assert_int_equal(1, l.undone);
     rn_ladder_destroy(ladder);
@@ -335,7 +335,7 @@ static void only_target_tells_its_own_story(void **state) {
     rn_rung rung;
     rn_ladder *ladder = parse("cpu");
     assert_fails(RN_CORRUPT, climb(ladder, &l, &rung));
-    assert_string_equal("told to fail", rn_last_story()->message);
+    assert_string_equal("told to fail", rn_last_error()->message);
     rn_ladder_destroy(ladder);
 }
 
@@ -345,11 +345,11 @@ static void where_none_works_all_are_counted_and_the_best_hint_is_kept(void **st
     rn_rung rung;
     rn_ladder *ladder = parse("cuda,sim:memory=4KiB,xla:/nowhere/plugin.so");
     assert_fails(RN_NOT_FOUND, climb(ladder, &l, &rung));
-    assert_non_null(strstr(rn_last_story()->message,
+    assert_non_null(strstr(rn_last_error()->message,
                            "none of 3 targets works: cuda:0 (cuda_no_driver), sim (over_budget), "
                            "xla:plugin.so: no PJRT plugin: /nowhere/plugin.so: "));
-    assert_non_null(strstr(rn_last_story()->hint, "sim: the smallest"));
-    assert_string_equal("library_missing", rn_error_classify(rn_last_story())->name);
+    assert_non_null(strstr(rn_last_error()->hint, "sim: the smallest"));
+    assert_string_equal("library_missing", rn_error_classify(rn_last_error())->name);
     assert_int_equal(1, l.attempts); // devices that do not open are not tried
     assert_int_equal(1, l.undone);
     rn_ladder_destroy(ladder);
@@ -362,8 +362,8 @@ static void what_stays_behind_is_named_and_ends_the_climb(void **state) {
     rn_ladder *ladder = parse("sim,cpu");
     assert_fails(RN_INTERNAL, climb(ladder, &l, &rung));
     assert_non_null(
-        strstr(rn_last_story()->message, "on sim left 4.00 KiB of staging on host behind"));
-    assert_non_null(strstr(rn_last_story()->message, "told to fail"));
+        strstr(rn_last_error()->message, "on sim left 4.00 KiB of staging on host behind"));
+    assert_non_null(strstr(rn_last_error()->message, "told to fail"));
     assert_int_equal(1, l.attempts);
     assert_string_equal("internal", attempt_at(ladder, 0).failure->name);
     rn_ledger_release(staging, NULL, 4096);
@@ -389,7 +389,7 @@ static void attempt_without_a_story_is_not_given_another_one(void **state) {
     (void)rn_fail(RN_CORRUPT, "from yesterday");
     rn_ladder_load load = {&l, forget_to_tell, unload_model};
     assert_fails(RN_IO, rn_ladder_climb(ladder, &(rn_ladder_options){0}, &load, &rung));
-    assert_string_equal("cpu failed without saying why", rn_last_story()->message);
+    assert_string_equal("cpu failed without saying why", rn_last_error()->message);
     rn_ladder_destroy(ladder);
 }
 
@@ -413,7 +413,7 @@ static void plugin_that_is_missing_or_is_none_is_told_so(void **state) {
     snprintf(text, sizeof text, "xla:%s", test_path("broken.so"));
     rn_attempt attempt = only_failure("xla:/nowhere/plugin.so", RN_NOT_FOUND);
     assert_string_equal("library_missing", attempt.failure->name);
-    assert_string_equal("/nowhere/plugin.so", rn_last_story()->path);
+    assert_string_equal("/nowhere/plugin.so", rn_last_error()->path);
     assert_string_equal("library_unusable", only_failure(text, RN_UNSUPPORTED).failure->name);
     attempt = only_failure("xla:libm.so.6", RN_UNSUPPORTED);
     assert_non_null(strstr(attempt.message, "no PJRT plugin: the library has no GetPjrtApi"));
@@ -465,7 +465,7 @@ static void rung_that_fails_later_makes_way_for_the_next(void **state) {
     rn_stage("server_ready");
     (void)rn_fail(RN_DEVICE, "nrt_execute status=101");
     memset(l.y, 0, sizeof l.y);
-    assert_ok(rn_ladder_advance(ladder, rn_last_story(), &rung));
+    assert_ok(rn_ladder_advance(ladder, rn_last_error(), &rung));
     assert_int_equal(1, rung.index);
     assert_memory_equal(y, l.y, sizeof y);
     rn_attempt failed = attempt_at(ladder, 0);
@@ -474,11 +474,11 @@ static void rung_that_fails_later_makes_way_for_the_next(void **state) {
     assert_string_equal("nrt_exec_unit_unrecoverable", failed.failure->name);
     assert_int_equal(1, rn_ladder_rung(ladder));
     (void)rn_fail(RN_IO, "the disk went away");
-    assert_fails(RN_IO, rn_ladder_advance(ladder, rn_last_story(), &rung)); // there is no third
-    assert_string_equal("the disk went away", rn_last_story()->message);
+    assert_fails(RN_IO, rn_ladder_advance(ladder, rn_last_error(), &rung)); // there is no third
+    assert_string_equal("the disk went away", rn_last_error()->message);
     assert_int_equal(-1, rn_ladder_rung(ladder));
     assert_int_equal(2, l.undone);
-    assert_fails(RN_INVALID, rn_ladder_advance(ladder, rn_last_story(), &rung));
+    assert_fails(RN_INVALID, rn_ladder_advance(ladder, rn_last_error(), &rung));
     rn_ladder_load load = load_of(&l); // the same again, from where one likes
     assert_fails(RN_INVALID,
                  rn_ladder_climb_from(ladder, 2, &(rn_ladder_options){0}, &load, &rung));
@@ -495,8 +495,8 @@ static void without_fallback_a_later_failure_is_the_end_as_well(void **state) {
     rn_ladder_load load = load_of(&l);
     assert_ok(rn_ladder_climb(ladder, &(rn_ladder_options){.no_fallback = true}, &load, &rung));
     (void)rn_fail(RN_DEVICE, "it broke");
-    assert_fails(RN_DEVICE, rn_ladder_advance(ladder, rn_last_story(), &rung));
-    assert_string_equal("it broke", rn_last_story()->message);
+    assert_fails(RN_DEVICE, rn_ladder_advance(ladder, rn_last_error(), &rung));
+    assert_string_equal("it broke", rn_last_error()->message);
     assert_int_equal(1, l.attempts);
     rn_ladder_destroy(ladder);
 }
@@ -508,7 +508,7 @@ static void leak_shows_when_a_rung_is_left(void **state) {
     rn_ladder *ladder = parse("cpu");
     assert_ok(climb(ladder, &l, &rung));
     assert_fails(RN_INTERNAL, rn_ladder_leave(ladder, NULL));
-    assert_non_null(strstr(rn_last_story()->message, "100 B of staging on host"));
+    assert_non_null(strstr(rn_last_error()->message, "100 B of staging on host"));
     assert_int_equal(RN_ATTEMPT_FAILED, attempt_at(ladder, 0).state);
     rn_ledger_release(staging, NULL, 100);
     rn_ladder_destroy(ladder);

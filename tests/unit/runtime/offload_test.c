@@ -179,7 +179,7 @@ static void what_makes_no_sense_is_refused_by_name(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_status s = rn_plan_make(&recipe, rn_device_get_caps(sim), &cases[i].options, &plan);
         assert_fails(cases[i].status, s);
-        assert_non_null(strstr(rn_last_story()->message, cases[i].text));
+        assert_non_null(strstr(rn_last_error()->message, cases[i].text));
         assert_null(plan);
     }
 }
@@ -191,7 +191,7 @@ static void a_keep_list_that_does_not_fit_is_named(void **state) {
                                .keep = "layer.*"};
     rn_plan_destroy(all);
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, rn_device_get_caps(sim), &options, &plan));
-    assert_non_null(strstr(rn_last_story()->message, "for 'layer.0.weight' and 8 more to be kept"));
+    assert_non_null(strstr(rn_last_error()->message, "for 'layer.0.weight' and 8 more to be kept"));
     assert_string_equal(rn_last_refusal()->holders[0].name, "weights to be kept");
     options.budget_bytes = rn_last_refusal()->smallest_budget_bytes;
     plan = plan_with(&options);
@@ -385,7 +385,7 @@ static void what_trains_is_none_of_its_business(void **state) {
     rn_plan *plan;
     assert_fails(RN_INVALID,
                  rn_plan_make(&training, rn_cpu_caps(), &(rn_plan_options){.offload = "*"}, &plan));
-    assert_non_null(strstr(rn_last_story()->message, "cannot be offloaded"));
+    assert_non_null(strstr(rn_last_error()->message, "cannot be offloaded"));
     rn_recipe_destroy(&training);
 }
 

@@ -61,7 +61,7 @@ static void without_a_home_there_is_no_cache_folder(void **state) {
     (void)state;
     char path[512];
     assert_fails(RN_NOT_FOUND, rn_rates_path(path, sizeof path));
-    assert_non_null(strstr(rn_last_story()->hint, "XDG_CACHE_HOME"));
+    assert_non_null(strstr(rn_last_error()->hint, "XDG_CACHE_HOME"));
     setenv("HOME", "somewhere", 1);
     assert_fails(RN_NOT_FOUND, rn_rates_path(path, sizeof path));
     assert_int_equal(RN_RATES_GUESSED, rn_rates_use(1)); // will do
@@ -210,7 +210,7 @@ static void a_path_through_a_file_is_refused_and_named(void **state) {
     rn_rates rates = some_rates();
     test_write(test_own_path("file"), "x", 1);
     assert_fails(RN_NOT_FOUND, rn_rates_save(&rates, test_own_path("file/rates.json")));
-    assert_non_null(strstr(rn_last_story()->message, "file"));
+    assert_non_null(strstr(rn_last_error()->message, "file"));
 }
 
 // ---- corrupt ------------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ static void assert_corrupt(const char *text) {
     const char *path = test_own_path("bad.json");
     test_write(path, text, strlen(text));
     if (rn_rates_load(path, &rates) != RN_CORRUPT) fail_msg("accepted: %s", text);
-    assert_string_equal("ration calibrate makes it anew", rn_last_story()->hint);
-    assert_string_equal(path, rn_last_story()->path);
+    assert_string_equal("ration calibrate makes it anew", rn_last_error()->hint);
+    assert_string_equal(path, rn_last_error()->path);
 }
 
 static void a_file_that_is_not_ours_is_corrupt(void **state) {
@@ -361,8 +361,8 @@ static void every_missing_field_of_a_device_is_corrupt(void **state) {
             if (i != left_out) snprintf(text + at, sizeof text - at, ", \"%s\": 5", names[i]);
         }
         assert_corrupt(strcat(text, "}}}"));
-        assert_non_null(strstr(rn_last_story()->message, "a device's "));
-        assert_non_null(strstr(rn_last_story()->message, names[left_out]));
+        assert_non_null(strstr(rn_last_error()->message, "a device's "));
+        assert_non_null(strstr(rn_last_error()->message, names[left_out]));
     }
 }
 

@@ -197,10 +197,10 @@ static void three_refusals_are_the_end_with_all_numbers(void **state) {
     const rn_refusal *refusal = rn_last_refusal();
     assert_int_equal(a.plans, RN_RECOVER_TRIES);
     assert_int_equal(a.undone, RN_RECOVER_TRIES);
-    assert_non_null(strstr(rn_last_story()->message, "sim had no room in 3 tries: "));
-    assert_non_null(strstr(rn_last_story()->message, "(injected_fault)"));
-    assert_int_equal(count_asked(rn_last_story()->message), 3);
-    assert_non_null(strstr(rn_last_story()->hint, "the smallest plan takes"));
+    assert_non_null(strstr(rn_last_error()->message, "sim had no room in 3 tries: "));
+    assert_non_null(strstr(rn_last_error()->message, "(injected_fault)"));
+    assert_int_equal(count_asked(rn_last_error()->message), 3);
+    assert_non_null(strstr(rn_last_error()->hint, "the smallest plan takes"));
     assert_int_equal(refusal->device, a.device->caps.device);
     assert_int_equal(refusal->smallest_budget_bytes, roomy.smallest_bytes);
     assert_true(refusal->requested_bytes >= roomy.smallest_bytes &&
@@ -215,9 +215,9 @@ static void too_little_for_any_plan_is_told_with_what_led_to_it(void **state) {
     a.changes[0] = ROOM - roomy.smallest_bytes + 1;
     assert_fails(RN_OVER_BUDGET, attempt_recover(&a));
     assert_int_equal(a.plans, 1);
-    assert_int_equal(count_asked(rn_last_story()->message), 1);
-    assert_non_null(strstr(rn_last_story()->message, "then 'chain' does not fit"));
-    assert_non_null(strstr(rn_last_story()->hint, "the smallest budget that works is"));
+    assert_int_equal(count_asked(rn_last_error()->message), 1);
+    assert_non_null(strstr(rn_last_error()->message, "then 'chain' does not fit"));
+    assert_non_null(strstr(rn_last_error()->hint, "the smallest budget that works is"));
     assert_int_equal(rn_last_refusal()->smallest_budget_bytes, roomy.smallest_bytes);
     assert_int_equal(rn_last_refusal()->free_bytes, roomy.smallest_bytes - 1);
     finish(&a);
@@ -234,7 +234,7 @@ static void other_failures_are_left_alone(void **state) {
     a.options.budget_bytes = 1; // a plan's own refusal
     assert_fails(RN_OVER_BUDGET, attempt_recover(&a));
     assert_int_equal(a.plans, 0);
-    assert_null(strstr(rn_last_story()->message, "had no room"));
+    assert_null(strstr(rn_last_error()->message, "had no room"));
     finish(&a);
 }
 
@@ -347,7 +347,7 @@ static void a_generator_without_room_tells_what_was_free(void **state) {
         rn_generator *generator;
         rn_sim_device_take_away(sim, 0);
         assert_fails(RN_OVER_BUDGET, rn_generator_create_from(&tiny.maker, &options, &generator));
-        assert_non_null(strstr(rn_last_story()->message, "asked, 4.88 KiB free (over_budget)"));
+        assert_non_null(strstr(rn_last_error()->message, "asked, 4.88 KiB free (over_budget)"));
         assert_int_equal(on_device(sim), 0);
         assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
     }
@@ -408,8 +408,8 @@ static void a_training_step_is_cut_into_micro_batches(void **state) {
 
     options.plan.exact = true;
     assert_fails(RN_OVER_BUDGET, rn_trainer_create(&options, &trainer));
-    assert_non_null(strstr(rn_last_story()->message, "sim had no room: "));
-    assert_non_null(strstr(rn_last_story()->hint, "without exact, micro-batches bring it down"));
+    assert_non_null(strstr(rn_last_error()->message, "sim had no room: "));
+    assert_non_null(strstr(rn_last_error()->hint, "without exact, micro-batches bring it down"));
     assert_int_equal(on_device(sim), 0);
     rn_device_destroy(sim);
 }

@@ -260,7 +260,7 @@ static void an_id_that_is_no_row_is_an_error(void **state) {
     for (int i = 0; i < 2; i++) {
         assert_ok(rn_session_set(session, "ids", &wrong[i], sizeof wrong[i]));
         assert_fails(RN_INVALID, rn_session_run(session, 1));
-        assert_non_null(strstr(rn_last_story()->message, "id "));
+        assert_non_null(strstr(rn_last_error()->message, "id "));
         assert_ok(rn_session_reset(session));
         assert_ok(run(session, shape, 1, again));
         assert_memory_equal(y, again, sizeof y);
@@ -286,7 +286,7 @@ static void a_table_that_was_cut_short_is_named(void **state) {
                      sizeof inner + 6 * sizeof table[0]); // six different ids
     assert_int_equal(truncate(path, 256), 0);
     assert_fails(RN_IO, run(session, shape, MOST, y));
-    assert_string_equal(rn_last_story()->path, path);
+    assert_string_equal(rn_last_error()->path, path);
     rn_session_destroy(session);
     rn_plan_destroy(plan);
     rn_checkpoint_close(checkpoint);

@@ -183,7 +183,7 @@ static void no_run_begins_behind_an_output_but_its_own_input(void **state) {
     assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plan));
     assert_ok(rn_plan_find_segment(plan, 2, 4, &part)); // what it is handed is that output
     assert_fails(RN_UNSUPPORTED, rn_plan_find_segment(plan, 3, 4, &part));
-    assert_non_null(strstr(rn_last_story()->message, "an output is made before it"));
+    assert_non_null(strstr(rn_last_error()->message, "an output is made before it"));
     assert_ok(rn_plan_find_segment(plan, 0, 3, &part)); // which has none to show
     rn_plan_destroy(plan);
 }
@@ -661,11 +661,11 @@ static void what_cannot_be_brought_is_refused(void **state) {
     uint64_t ring = plan->ring_bytes;
     plan->ring_bytes = 4096;
     assert_fails(RN_UNSUPPORTED, cut_segments(plan, interleaved, SEGMENTS, ROWS));
-    assert_non_null(strstr(rn_last_story()->message, "ring"));
+    assert_non_null(strstr(rn_last_error()->message, "ring"));
     plan->ring_bytes = ring;
     plan->from_host = false;
     assert_fails(RN_UNSUPPORTED, cut_segments(plan, interleaved, SEGMENTS, ROWS));
-    assert_non_null(strstr(rn_last_story()->message, "disk"));
+    assert_non_null(strstr(rn_last_error()->message, "disk"));
     rn_plan_destroy(plan);
     rn_device_destroy(sim);
 }

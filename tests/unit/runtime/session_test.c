@@ -127,7 +127,7 @@ static void a_missing_weight_is_named(void **state) {
     rn_session *session;
     assert_fails(RN_NOT_FOUND, rn_session_create(plan, &(rn_weight_source){.find = find_nothing},
                                                  NULL, &session));
-    assert_non_null(strstr(rn_last_story()->message, "layer.0.weight"));
+    assert_non_null(strstr(rn_last_error()->message, "layer.0.weight"));
     assert_fails(RN_NOT_FOUND, rn_session_create(plan, NULL, NULL, &session));
     rn_plan_destroy(plan);
 }
@@ -149,7 +149,7 @@ static void a_weight_of_another_type_or_size_is_named(void **state) {
         assert_fails(
             expected[i],
             rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint}, NULL, &session));
-        assert_non_null(strstr(rn_last_story()->message, "weight"));
+        assert_non_null(strstr(rn_last_error()->message, "weight"));
         rn_checkpoint_close(checkpoint);
         chain_close(others[i]);
     }
@@ -167,7 +167,7 @@ static void a_plan_for_another_device_is_refused(void **state) {
     assert_fails(RN_INVALID, rn_session_create(plan, &source, &options, &session));
     memcpy(plan->caps.name, "null", sizeof "null");
     assert_fails(RN_UNSUPPORTED, rn_session_create(plan, &source, &options, &session));
-    assert_non_null(strstr(rn_last_story()->message, "null has no kernel for matmul"));
+    assert_non_null(strstr(rn_last_error()->message, "null has no kernel for matmul"));
     rn_device_destroy(null);
     rn_plan_destroy(plan);
 }
@@ -370,7 +370,7 @@ static void two_rows_at_one_place_of_a_cache_are_refused(void **state) {
         assert_ok(rn_session_create(f.plan, &(rn_weight_source){0}, &options, &f.session));
         assert_ok(run_places(f.session, apart, 6));
         assert_fails(RN_INVALID, run_places(f.session, equal, 6));
-        assert_string_equal(rn_last_story()->message,
+        assert_string_equal(rn_last_error()->message,
                             "rows 2 and 5 are both position 5 of sequence 0");
         assert_fails(RN_INVALID, run_places(f.session, twice, 2));
         assert_ok(run_places(f.session, gaps, 5)); // nothing is broken by a refusal

@@ -275,11 +275,11 @@ check_a_file_that_shrinks_stops_the_run_with_name_and_offset(const rn_device_cap
     for (int run = 0; run < 3 && s == RN_OK; run++)
         s = chain_run(&c, session, ROWS, 0, y);
     assert_int_equal(s, RN_IO);
-    assert_string_equal(rn_last_story()->path, path);
-    assert_true(rn_last_story()->offset >= (6 << 20) - (512 << 10));
-    assert_true(rn_last_story()->offset != RN_NO_OFFSET);
+    assert_string_equal(rn_last_error()->path, path);
+    assert_true(rn_last_error()->offset >= (6 << 20) - (512 << 10));
+    assert_true(rn_last_error()->offset != RN_NO_OFFSET);
     assert_fails(RN_IO, rn_session_run(session, ROWS)); // the same story again
-    assert_string_equal(rn_last_story()->path, path);
+    assert_string_equal(rn_last_error()->path, path);
     assert_ok(rn_session_reset(session));
     s = RN_OK;
     for (int run = 0; run < 3 && s == RN_OK; run++)
@@ -317,7 +317,7 @@ static void check_a_file_that_changes_stops_the_run_with_its_name(const rn_devic
     for (int run = 0; run < 3 && s == RN_OK; run++)
         s = chain_run(&small, session, ROWS, 0, y);
     assert_int_equal(s, RN_IO);
-    assert_non_null(strstr(rn_last_story()->message, "changing.safetensors"));
+    assert_non_null(strstr(rn_last_error()->message, "changing.safetensors"));
     rn_session_destroy(session);
     rn_plan_destroy(plan);
     rn_checkpoint_close(checkpoint);
@@ -472,7 +472,7 @@ static void faults_of_a_device_poison_the_session_until_it_is_reset(void **state
             s = chain_run(&small, session, ROWS, 0, y);
         assert_int_equal(s, RN_DEVICE);
         assert_fails(RN_DEVICE, rn_session_run(session, ROWS));
-        assert_non_null(strstr(rn_last_story()->message, "is to fail"));
+        assert_non_null(strstr(rn_last_error()->message, "is to fail"));
         assert_ok(rn_session_reset(session));
         rn_sim_device_arm(sim, 0, 0, 0);
         expect_y(&small, session, 1, expected[1]);

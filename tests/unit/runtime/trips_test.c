@@ -272,11 +272,11 @@ static void a_host_without_room_leaves_other_moves_or_a_refusal(void **state) {
     options.host_budget_bytes = least;
     options.budget_bytes = low;
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &sim->caps, &options, &plan));
-    assert_non_null(strstr(rn_last_story()->message, "of the host's"));
+    assert_non_null(strstr(rn_last_error()->message, "of the host's"));
     char help[64];
     snprintf(help, sizeof help, "bring it down to %s (%llu bytes)", rn_size_format(low).text,
              (unsigned long long)low);
-    assert_non_null(strstr(rn_last_story()->hint, help));
+    assert_non_null(strstr(rn_last_error()->hint, help));
     uint64_t lowest = rn_last_refusal()->smallest_budget_bytes;
     assert_true(lowest > low && lowest < high);
     options.budget_bytes = lowest;
@@ -395,7 +395,7 @@ static bool fails_at(rn_session *session, rn_device *sim, uint32_t n, bool copie
     if (s == RN_OK) return false;
     assert_int_equal(s, RN_DEVICE);
     assert_fails(RN_DEVICE, rn_session_run(session, 0));
-    assert_non_null(strstr(rn_last_story()->message, "is to fail"));
+    assert_non_null(strstr(rn_last_error()->message, "is to fail"));
     assert_ok(rn_session_reset(session));
     return true;
 }

@@ -165,13 +165,13 @@ static bool ask(house *h, const wish *w, client *c) {
     rn_status s = build_ask(w, &built);
     if (s != RN_OK) {
         rn_ask_free(&built);
-        rn_problem_from_story(&c->problem, rn_last_story());
+        rn_problem_from_error(&c->problem, rn_last_error());
         return false;
     }
     assert_true(rn_room_take(&h->room, BYTES));
     s = rn_job_create(&built, &h->room, BYTES, w->client, wake, c, &c->job);
     if (s != RN_OK) {
-        rn_problem_from_story(&c->problem, rn_last_story());
+        rn_problem_from_error(&c->problem, rn_last_error());
         return false;
     }
     if (rn_engine_enter(h->engine, c->job, &c->problem)) return true;

@@ -68,7 +68,7 @@ static rn_tokens encode(const rn_tokenizer *tokenizer, const char *form, const c
     assert_ok(rn_chat_template_parse("form", rn_str_from(form), &parsed));
     rn_status s =
         rn_intake_encode_chat(tokenizer, parsed, &message, 1, 1 << 20, &tokens, &too_long);
-    if (s != RN_OK) fail_msg("%s: %s", form, rn_last_story()->message);
+    if (s != RN_OK) fail_msg("%s: %s", form, rn_last_error()->message);
     rn_chat_template_free(parsed);
     return tokens;
 }

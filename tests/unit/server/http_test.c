@@ -363,14 +363,14 @@ static void chunks_are_taken_by_the_letter(void **state) {
 static void a_library_that_is_missing_is_named(void **state) {
     (void)state;
     assert_fails(RN_NOT_FOUND, rn_tls_try("libgnutls.so.nowhere"));
-    assert_non_null(strstr(rn_last_story()->message, "libgnutls.so.nowhere"));
-    assert_non_null(strstr(rn_last_story()->hint, "libgnutls30"));
+    assert_non_null(strstr(rn_last_error()->message, "libgnutls.so.nowhere"));
+    assert_non_null(strstr(rn_last_error()->hint, "libgnutls30"));
 }
 
 static void a_library_that_lacks_a_function_says_which(void **state) {
     (void)state;
     assert_fails(RN_UNSUPPORTED, rn_tls_try("libc.so.6"));
-    assert_non_null(strstr(rn_last_story()->message, "gnutls_"));
+    assert_non_null(strstr(rn_last_error()->message, "gnutls_"));
 }
 
 static void bytes_grow_with_connections_and_with_tls(void **state) {
@@ -434,7 +434,7 @@ static void an_address_that_cannot_be_had_is_told_plainly(void **state) {
     assert_ok(rn_server_create(&options, &server));
     options.port = rn_server_port(server);
     assert_fails(RN_IO, rn_server_create(&options, &second));
-    assert_non_null(strstr(rn_last_story()->message, "is taken"));
+    assert_non_null(strstr(rn_last_error()->message, "is taken"));
     rn_server_destroy(server);
     static const char *const hosts[] = {"nowhere.example", "1.2.3", "192.0.2.1", ""};
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {

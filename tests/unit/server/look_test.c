@@ -101,10 +101,10 @@ static void a_failure_is_told_with_class_and_hint_but_without_paths(void **state
     (void)state;
     fake_begin(&server);
     fake.facts.phase = RN_ENGINE_FAILED;
-    (void)rn_blame(rn_fail(RN_IO, "cannot read /srv/secret/model.gguf: it is gone"),
-                   "/srv/secret/model.gguf", 5);
+    (void)rn_error_locate(rn_fail(RN_IO, "cannot read /srv/secret/model.gguf: it is gone"),
+                          "/srv/secret/model.gguf", 5);
     (void)rn_hint(RN_IO, "look into /srv/secret");
-    fake.facts.failure = *rn_last_story();
+    fake.facts.failure = *rn_last_error();
     rn_http_answer answer = ask(rn_handle_health, "/health");
     assert_int_equal(503, answer.status);
     assert_says(&answer, "\"class\":\"");

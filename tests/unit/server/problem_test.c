@@ -59,7 +59,7 @@ static void a_failure_becomes_a_status(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_problem problem;
         (void)rn_fail(cases[i].status, "because");
-        rn_problem_from_story(&problem, rn_last_story());
+        rn_problem_from_error(&problem, rn_last_error());
         assert_int_equal(problem.http, cases[i].http);
         assert_string_equal(problem.message, "because");
         assert_int_equal(problem.retry_seconds != 0, cases[i].http == 503);
@@ -80,8 +80,9 @@ static void no_path_of_the_machine_is_told(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_problem problem;
-        (void)rn_blame(rn_fail(RN_IO, "%s", cases[i].message), "models/secret", RN_NO_OFFSET);
-        rn_problem_from_story(&problem, rn_last_story());
+        (void)rn_error_locate(rn_fail(RN_IO, "%s", cases[i].message), "models/secret",
+                              RN_NO_OFFSET);
+        rn_problem_from_error(&problem, rn_last_error());
         assert_string_equal(problem.message, cases[i].told);
     }
 }

@@ -10,8 +10,8 @@
 
 static void assert_refused(rn_status status, const char *type) {
     assert_int_equal(status, RN_INVALID);
-    if (!strstr(rn_last_story()->message, type))
-        fail_msg("%s is not named: %s", type, rn_last_story()->message);
+    if (!strstr(rn_last_error()->message, type))
+        fail_msg("%s is not named: %s", type, rn_last_error()->message);
 }
 
 static void any_of_the_fields_counts(void **state) {

@@ -28,7 +28,7 @@ static void expect_refusal(const char *expression, const char *named) {
     assert_fails(RN_UNSUPPORTED,
                  rn_pattern_compile(RN_HOST_OTHER, rn_str_from(expression), false, &pattern));
     assert_null(pattern);
-    assert_non_null(strstr(rn_last_story()->message, named));
+    assert_non_null(strstr(rn_last_error()->message, named));
 }
 
 static void expressions_match_characters_not_bytes(void **state) {

@@ -397,7 +397,7 @@ static void each_limit_names_its_field(void **state) {
         rn_sampler *sampler;
         assert_fails(RN_INVALID, rn_sampler_create(&cases[i].sampling, VOCAB, &sampler));
         assert_null(sampler);
-        assert_non_null(strstr(rn_last_story()->message, cases[i].word));
+        assert_non_null(strstr(rn_last_error()->message, cases[i].word));
     }
     assert_fails(RN_INVALID, rn_sampling_check(&(rn_sampling){0}, 0));
 }

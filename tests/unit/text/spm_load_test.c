@@ -86,8 +86,8 @@ static void refuse(rn_status expected, const message *m, const char *word) {
     rn_spm *spm;
     assert_fails(expected, rn_spm_load(whole(m), &spm));
     assert_null(spm);
-    if (!strstr(rn_last_story()->message, word))
-        fail_msg("\"%s\" does not say \"%s\"", rn_last_story()->message, word);
+    if (!strstr(rn_last_error()->message, word))
+        fail_msg("\"%s\" does not say \"%s\"", rn_last_error()->message, word);
 }
 
 // ---- tests --------------------------------------------------------------------------------------

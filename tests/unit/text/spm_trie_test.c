@@ -47,7 +47,7 @@ static void a_text_twice_is_refused(void **state) {
                          {.text = RN_STR("same"), .id = 5}};
     rn_spm_trie trie;
     assert_fails(RN_CORRUPT, rn_spm_trie_build(&trie, RN_HOST_OTHER, keys, 3));
-    assert_non_null(strstr(rn_last_story()->message, "same"));
+    assert_non_null(strstr(rn_last_error()->message, "same"));
 }
 
 // All texts of one and two bytes, and a chain that is deeper than any stack would like.

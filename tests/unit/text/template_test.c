@@ -35,7 +35,7 @@ static void check_pairs(const pair *pairs, size_t count) {
     for (size_t i = 0; i < count; i++) {
         rn_buffer out;
         rn_status s = render(rn_str_from(pairs[i].source), &chat, &out);
-        if (s != RN_OK) fail_msg("%s: %s", pairs[i].source, rn_last_story()->message);
+        if (s != RN_OK) fail_msg("%s: %s", pairs[i].source, rn_last_error()->message);
         if (!rn_str_equal((rn_str){out.data, out.bytes}, rn_str_from(pairs[i].text)))
             fail_msg("%s: \"%.*s\" instead of \"%s\"", pairs[i].source, (int)out.bytes, out.data,
                      pairs[i].text);
@@ -47,9 +47,9 @@ static void check_pairs(const pair *pairs, size_t count) {
 static void check_failure(const char *source, rn_status status, const char *message) {
     rn_buffer out;
     rn_status s = render(rn_str_from(source), &chat, &out);
-    if (s != status || strcmp(message, rn_last_story()->message) != 0)
+    if (s != status || strcmp(message, rn_last_error()->message) != 0)
         fail_msg("%s: %s \"%s\" instead of %s \"%s\"", source, rn_status_name(s),
-                 s == RN_OK ? "" : rn_last_story()->message, rn_status_name(status), message);
+                 s == RN_OK ? "" : rn_last_error()->message, rn_status_name(status), message);
     assert_int_equal(0, out.bytes);
     rn_buffer_free(&out);
 }
@@ -290,16 +290,16 @@ static void what_fails_in_jinja_is_invalid(void **state) {
     for (size_t i = 0; i < sizeof failing / sizeof failing[0]; i++)
         check_failure(failing[i].source, RN_INVALID, failing[i].text);
     check_failure("\n{{ raise_exception('no') }}", RN_INVALID, "no");
-    assert_string_equal("t:2:19: raised by the chat template", rn_last_story()->hint);
+    assert_string_equal("t:2:19: raised by the chat template", rn_last_error()->hint);
 }
 
 // Where it stops is not what matters.
 static void check_limit(const char *source, const char *message) {
     rn_buffer out;
     rn_status s = render(rn_str_from(source), &chat, &out);
-    if (s != RN_INVALID || !strstr(rn_last_story()->message, message))
+    if (s != RN_INVALID || !strstr(rn_last_error()->message, message))
         fail_msg("%.80s: %s \"%s\" instead of \"%s\"", source, rn_status_name(s),
-                 rn_last_story()->message, message);
+                 rn_last_error()->message, message);
     assert_int_equal(0, out.bytes);
 }
 
@@ -367,7 +367,7 @@ static void messages_that_are_not_utf8_are_invalid(void **state) {
     rn_buffer out;
     (void)state;
     assert_fails(RN_INVALID, render(RN_STR("x"), &with, &out));
-    assert_string_equal("message 1 is not UTF-8", rn_last_story()->message);
+    assert_string_equal("message 1 is not UTF-8", rn_last_error()->message);
 }
 
 static void an_empty_conversation_has_no_messages(void **state) {

@@ -13,8 +13,8 @@ static void expect_open_fails(const char *name, rn_status status, const char *na
     rn_tokenizer *tokenizer;
     uint64_t before = tiny_held();
     rn_status s = rn_tokenizer_open(test_own_path(name), &tokenizer);
-    if (s != status || !strstr(rn_last_story()->message, named))
-        fail_msg("%s: %s: %s", name, rn_status_name(s), s ? rn_last_story()->message : "");
+    if (s != status || !strstr(rn_last_error()->message, named))
+        fail_msg("%s: %s: %s", name, rn_status_name(s), s ? rn_last_error()->message : "");
     assert_null(tokenizer);
     assert_int_equal(tiny_held(), before);
 }
@@ -57,7 +57,7 @@ static void a_configuration_beside_it_adds_tokens(void **state) {
     write_text("tokenizer_config.json",
                "{\"added_tokens_decoder\": {\"5\": {\"content\": \"x\"}}}");
     expect_open_fails("", RN_CORRUPT, "added token 5");
-    assert_non_null(strstr(rn_last_story()->path, "tokenizer_config.json"));
+    assert_non_null(strstr(rn_last_error()->path, "tokenizer_config.json"));
 }
 
 static void damaged_ranks_are_refused(void **state) {
@@ -92,10 +92,10 @@ static void a_vocabulary_with_merges_is_read_as_gpt2(void **state) {
     rn_tokenizer_close(tokenizer);
     write_text("merges.txt", "#version: 0.2\na b\nb a\n");
     expect_open_fails("vocab.json", RN_CORRUPT, "merge 1");
-    assert_non_null(strstr(rn_last_story()->path, "merges.txt"));
+    assert_non_null(strstr(rn_last_error()->path, "merges.txt"));
     write_text("vocab.json", "{\"a\": 0, ");
     expect_open_fails("vocab.json", RN_CORRUPT, "JSON");
-    assert_non_null(strstr(rn_last_story()->path, "vocab.json"));
+    assert_non_null(strstr(rn_last_error()->path, "vocab.json"));
 }
 
 static void tokens_that_end_words_are_read_as_clip(void **state) {

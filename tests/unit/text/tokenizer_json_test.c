@@ -275,9 +275,9 @@ static void expect_refusal(const char *steps, const char *model, rn_status statu
     assert_fails(status, tiny_open(steps, model, &tokenizer));
     assert_null(tokenizer);
     assert_int_equal(tiny_held(), before);
-    if (!strstr(rn_last_story()->message, named))
-        fail_msg("\"%s\" does not name %s", rn_last_story()->message, named);
-    assert_string_equal(rn_last_story()->path, "tiny");
+    if (!strstr(rn_last_error()->message, named))
+        fail_msg("\"%s\" does not name %s", rn_last_error()->message, named);
+    assert_string_equal(rn_last_error()->path, "tiny");
 }
 
 static void what_is_not_known_is_refused_by_name(void **state) {

@@ -99,7 +99,7 @@ static void expect_setting(const char *name, const char *text, const char *origi
 
 static void expect_story(rn_status expected, rn_status found, const char *message,
                          const char *hint) {
-    const rn_story *story = rn_last_story();
+    const rn_error_info *story = rn_last_error();
     if (expected != found) fail_msg("%s: %s", rn_status_name(found), story->message);
     if (!strstr(story->message, message)) fail_msg("'%s' has no '%s'", story->message, message);
     if (!strstr(story->hint, hint)) fail_msg("hint '%s' has no '%s'", story->hint, hint);
@@ -586,7 +586,7 @@ static void files_with_faults_say_where(void **state) {
         else
             expect_story(cases[i].status, s, cases[i].message, cases[i].hint);
         if (s != RN_OK && cases[i].status == RN_INVALID)
-            assert_string_equal("ration.toml", rn_last_story()->path);
+            assert_string_equal("ration.toml", rn_last_error()->path);
     }
 }
 
@@ -731,7 +731,7 @@ static void broken_file_is_left_as_it_is(void **state) {
     (void)state;
     write_text("ration.toml", "threads = = 1\n");
     assert_fails(RN_CORRUPT, rn_config_write("ration.toml", option_of("threads"), RN_STR("2")));
-    assert_string_equal("ration.toml", rn_last_story()->path);
+    assert_string_equal("ration.toml", rn_last_error()->path);
     expect_file("ration.toml", "threads = = 1\n");
 }
 

@@ -241,7 +241,7 @@ static void a_checkpoint_of_another_optimizer_is_refused(void **state) {
     rn_trainer_destroy(trainer);
     trainer = open_trainer("sgd");
     assert_fails(RN_INVALID, rn_trainer_resume(trainer, test_own_path("checkpoint")));
-    assert_non_null(strstr(rn_last_story()->message, "'adamw', not 'sgd'"));
+    assert_non_null(strstr(rn_last_error()->message, "'adamw', not 'sgd'"));
     rn_trainer_destroy(trainer);
 }
 
@@ -249,7 +249,7 @@ static void a_checkpoint_of_another_optimizer_is_refused(void **state) {
 
 static void assert_lists_all(void) {
     for (size_t i = 0; rn_optimizer_name(i); i++)
-        assert_non_null(strstr(rn_last_story()->hint, rn_optimizer_name(i)));
+        assert_non_null(strstr(rn_last_error()->hint, rn_optimizer_name(i)));
 }
 
 static void unknown_names_are_refused_with_the_list(void **state) {
@@ -269,7 +269,7 @@ static void unknown_names_are_refused_with_the_list(void **state) {
     rn_value loss = rn_graph_loss(g, "hinge", x, x, 1);
     assert_fails(RN_INVALID, rn_graph_train(g, loss, NULL));
     for (size_t i = 0; rn_objective_name(i); i++)
-        assert_non_null(strstr(rn_last_story()->hint, rn_objective_name(i)));
+        assert_non_null(strstr(rn_last_error()->hint, rn_objective_name(i)));
     rn_graph_destroy(g);
 }
 

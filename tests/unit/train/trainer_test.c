@@ -171,7 +171,7 @@ static void a_checkpoint_of_another_model_is_refused(void **state) {
     options.ffn = 48;
     trainer = open_trainer(&options);
     assert_fails(RN_INVALID, rn_trainer_resume(trainer, test_own_path("checkpoint")));
-    assert_non_null(strstr(rn_last_story()->message, "another size"));
+    assert_non_null(strstr(rn_last_error()->message, "another size"));
     rn_trainer_destroy(trainer);
     options = small();
     options.batch = 0;

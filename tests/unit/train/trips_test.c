@@ -153,7 +153,7 @@ static void a_host_that_refuses_leaves_nothing_behind(void **state) {
     assert_ok(rn_budget_set(RN_DEVICE_HOST, 0, RN_NO_LIMIT));
     options.plan.host_budget_bytes = host - 1; // of the plan: it says so
     assert_fails(RN_OVER_BUDGET, rn_trainer_create(&options, &trainer));
-    assert_non_null(strstr(rn_last_story()->message, "of the host's"));
+    assert_non_null(strstr(rn_last_error()->message, "of the host's"));
     rn_device_destroy(sim);
 }
 
