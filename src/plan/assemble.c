@@ -4,7 +4,7 @@
 //     steps      COMPUTE   COMPUTE EVICT READ COMPUTE ...
 //
 // Behind the last position that reads a use come its EVICT and the READ that refills the slot. What
-// makes a trip to the host is fetched and awaited before a position, sent and awaited behind one.
+// is offloaded is fetched and awaited before a position, sent and awaited behind one.
 // A buffer that lives from position a to b lives from a's step to b's. Sizes are multiples of 64
 // bytes, as places are: what is alive then adds up to the byte with what kernels can touch.
 #include "plan/planner.h"
@@ -25,8 +25,8 @@ typedef struct builder {
     const rn_binding *binding;
     rn_plan *plan;
     rn_stream stream;
-    rn_trips trips;
-    uint64_t *offsets;     // (storages + positions + trips)
+    rn_offloads offloads;
+    uint64_t *offsets;     // (storages + positions + offloads)
     uint32_t *step_of;     // (positions)
     uint32_t *buffer_of;   // (storages)
     uint32_t *unit_buffer; // (units): of a resident one
@@ -43,7 +43,7 @@ static rn_plan_step *add_step(rn_plan *plan, rn_step_kind kind) {
     *step = (rn_plan_step){.kind = kind,
                            .node = RN_NO_NODE,
                            .use = RN_NO_USE,
-                           .trip = RN_NO_TRIP,
+                           .offload = RN_NO_OFFLOAD,
                            .after = RN_NO_STEP,
                            .workspace = RN_NO_BUFFER};
     return step;
@@ -73,41 +73,41 @@ static void add_evictions(builder *b, uint32_t position, uint32_t *evicted) {
     }
 }
 
-static void add_copy(builder *b, uint32_t trip, rn_step_kind kind) {
-    rn_plan_trip *t = &b->plan->trips[trip];
-    *(kind == RN_STEP_SEND ? &t->send_step : &t->fetch_step) = b->plan->step_count;
+static void add_copy(builder *b, uint32_t offload, rn_step_kind kind) {
+    rn_plan_offload *t = &b->plan->offloads[offload];
+    *(kind == RN_STEP_OFFLOAD ? &t->offload_step : &t->prefetch_step) = b->plan->step_count;
     rn_plan_step *step = add_step(b->plan, kind);
-    step->queue = kind == RN_STEP_SEND ? 3 : 2;
-    step->trip = trip;
+    step->queue = kind == RN_STEP_OFFLOAD ? 3 : 2;
+    step->offload = offload;
     step->after = b->last_compute;
     step->seconds = rn_cost_copy(&b->plan->caps, t->bytes);
 }
 
-static void add_await(builder *b, uint32_t trip, bool sent) {
-    rn_plan_trip *t = &b->plan->trips[trip];
+static void add_await(builder *b, uint32_t offload, bool sent) {
+    rn_plan_offload *t = &b->plan->offloads[offload];
     *(sent ? &t->gone_step : &t->back_step) = b->last_compute = b->plan->step_count;
-    rn_plan_step *step = add_step(b->plan, RN_STEP_AWAIT);
-    step->trip = trip;
-    step->after = sent ? t->send_step : t->fetch_step;
+    rn_plan_step *step = add_step(b->plan, RN_STEP_WAIT);
+    step->offload = offload;
+    step->after = sent ? t->offload_step : t->prefetch_step;
 }
 
-// Of the orders of trips, how many have come up.
+// Of the orders of offloads, how many have come up.
 typedef struct cursors {
     uint32_t away, gone, due, back;
 } cursors;
 
 static void add_bringing(builder *b, uint32_t position, cursors *at) {
-    const rn_trips *t = &b->trips;
+    const rn_offloads *t = &b->offloads;
     for (; at->due < t->count && t->list[t->by_due[at->due]].due == position; at->due++)
-        add_copy(b, t->by_due[at->due], RN_STEP_FETCH);
+        add_copy(b, t->by_due[at->due], RN_STEP_PREFETCH);
     for (; at->back < t->count && t->list[t->by_back[at->back]].back == position; at->back++)
         add_await(b, t->by_back[at->back], false);
 }
 
 static void add_sending(builder *b, uint32_t position, cursors *at) {
-    const rn_trips *t = &b->trips;
+    const rn_offloads *t = &b->offloads;
     for (; at->away < t->count && t->list[t->by_away[at->away]].away == position; at->away++)
-        add_copy(b, t->by_away[at->away], RN_STEP_SEND);
+        add_copy(b, t->by_away[at->away], RN_STEP_OFFLOAD);
     for (; at->gone < t->count && t->list[t->by_gone[at->gone]].gone == position; at->gone++)
         add_await(b, t->by_gone[at->gone], true);
 }
@@ -156,7 +156,7 @@ static uint64_t add_resident(builder *b) {
         b->unit_buffer[u] = add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_UNIT,
                                                            .purpose = RN_PURPOSE_WEIGHTS,
                                                            .unit = u,
-                                                           .trip = RN_NO_TRIP,
+                                                           .offload = RN_NO_OFFLOAD,
                                                            .offset = offset,
                                                            .bytes = plan->units[u].bytes,
                                                            .last_step = plan->step_count - 1,
@@ -167,19 +167,19 @@ static uint64_t add_resident(builder *b) {
     return offset;
 }
 
-// The buffers of what makes a trip: of a state one, of a saved value one before and one after it.
+// The buffers of what is offloaded: of a state one, of a saved value one before and one after it.
 static uint32_t add_visitor(builder *b, uint32_t number, rn_plan_buffer buffer) {
-    const rn_trip *trip = &b->trips.list[number];
-    rn_plan_trip *t = &b->plan->trips[number];
+    const rn_offload *offload = &b->offloads.list[number];
+    rn_plan_offload *t = &b->plan->offloads[number];
     uint32_t last_step = buffer.last_step;
-    buffer.trip = number;
+    buffer.offload = number;
     buffer.last_step = t->gone_step;
-    if (trip->home) buffer.first_step = t->fetch_step;
+    if (offload->home) buffer.first_step = t->prefetch_step;
     t->buffer = t->back = add_buffer(b, buffer);
-    if (trip->home) return t->buffer;
+    if (offload->home) return t->buffer;
     buffer.offset =
         b->base + b->offsets[b->binding->live.storage_count + b->c->order.count + number];
-    buffer.first_step = t->fetch_step;
+    buffer.first_step = t->prefetch_step;
     buffer.last_step = last_step;
     t->back = add_buffer(b, buffer);
     return t->buffer;
@@ -194,13 +194,13 @@ static void add_storages(builder *b, uint64_t always_offset) {
                                  .purpose = rn_graph_value(b->c->graph, s->value)->purpose,
                                  .value = s->value,
                                  .unit = RN_NO_USE,
-                                 .trip = RN_NO_TRIP,
+                                 .offload = RN_NO_OFFLOAD,
                                  .offset = b->base + b->offsets[i],
                                  .bytes = s->bytes,
                                  .first_step = s->from_start ? 0 : b->step_of[s->first],
                                  .last_step = s->to_end ? end : b->step_of[s->last]};
-        if (b->trips.count && b->trips.of[i] != RN_NO_TRIP) {
-            b->buffer_of[i] = add_visitor(b, b->trips.of[i], buffer);
+        if (b->offloads.count && b->offloads.of[i] != RN_NO_OFFLOAD) {
+            b->buffer_of[i] = add_visitor(b, b->offloads.of[i], buffer);
             continue;
         }
         if (s->always) {
@@ -244,7 +244,7 @@ static void add_workspaces(builder *b) {
             b, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
                                 .purpose = RN_PURPOSE_WORKSPACE,
                                 .unit = RN_NO_USE,
-                                .trip = RN_NO_TRIP,
+                                .offload = RN_NO_OFFLOAD,
                                 .offset = b->base + b->offsets[b->binding->live.storage_count + p],
                                 .bytes = bytes,
                                 .first_step = step,
@@ -262,7 +262,7 @@ static void add_uses(builder *b) {
         rn_plan_buffer buffer = {.kind = RN_BUFFER_UNIT,
                                  .purpose = RN_PURPOSE_WEIGHTS,
                                  .unit = use->unit,
-                                 .trip = RN_NO_TRIP,
+                                 .offload = RN_NO_OFFLOAD,
                                  .offset = b->ring + use->slot * plan->slot_bytes,
                                  .bytes = plan->units[use->unit].bytes,
                                  .first_step = ahead ? 0 : use->read_step,
@@ -406,11 +406,11 @@ static rn_status summarize(builder *b) {
     s->staging_bytes = rn_case_staging(b->c);
     s->planned_bytes = s->arena_bytes + (b->c->own_memory ? 0 : s->staging_bytes);
     s->host_bytes = rn_residency_host(b->c, b->candidate->residency, b->binding->port_bytes,
-                                      &b->trips, b->plan->from_host);
-    s->host_state_bytes = b->trips.home_bytes;
-    s->host_saved_bytes = b->trips.sent_bytes;
-    for (uint32_t i = 0; i < b->trips.count; i++)
-        ++*(b->trips.list[i].home ? &s->host_states : &s->host_saved);
+                                      &b->offloads, b->plan->from_host);
+    s->host_state_bytes = b->offloads.home_bytes;
+    s->host_saved_bytes = b->offloads.sent_bytes;
+    for (uint32_t i = 0; i < b->offloads.count; i++)
+        ++*(b->offloads.list[i].home ? &s->host_states : &s->host_saved);
     for (uint32_t u = 0; u < b->plan->unit_count && b->plan->from_host; u++)
         if (!b->plan->units[u].resident)
             s->host_weight_bytes += rn_round_up(b->plan->units[u].bytes, RN_PLAN_SLOT_ALIGN);
@@ -461,29 +461,30 @@ static rn_status write_stream(builder *b) {
 }
 
 // The value whose bytes a storage holds when it comes back: one that is read there.
-static rn_value find_visitor(const builder *b, const rn_trip *trip) {
-    const rn_node *node = rn_graph_node(b->c->graph, b->c->order.nodes[trip->back]);
+static rn_value find_visitor(const builder *b, const rn_offload *offload) {
+    const rn_node *node = rn_graph_node(b->c->graph, b->c->order.nodes[offload->back]);
     const uint32_t *storage_of = b->binding->live.storage_of;
     for (uint32_t i = 0; i < node->input_count; i++)
-        if (node->inputs[i] != RN_NO_VALUE && storage_of[node->inputs[i]] == trip->storage)
+        if (node->inputs[i] != RN_NO_VALUE && storage_of[node->inputs[i]] == offload->storage)
             return node->inputs[i];
-    return b->binding->live.storages[trip->storage].value;
+    return b->binding->live.storages[offload->storage].value;
 }
 
-static rn_status write_trips(builder *b) {
+static rn_status write_offloads(builder *b) {
     rn_plan *plan = b->plan;
     uint64_t offsets[2] = {0}; // among what is sent, among states
-    RN_TRY(rn_trips_make(&plan->memory, b->c, b->binding, &plan->caps, b->variant, &b->trips));
-    plan->trip_count = b->trips.count;
-    RN_TRY(rn_arena_array(&plan->memory, plan->trip_count, sizeof *plan->trips,
-                          (void **)&plan->trips));
-    for (uint32_t i = 0; i < plan->trip_count; i++) {
-        const rn_trip *trip = &b->trips.list[i];
-        plan->trips[i] = (rn_plan_trip){.value = find_visitor(b, trip),
-                                        .home = trip->home,
-                                        .host_offset = offsets[trip->home],
-                                        .bytes = trip->bytes};
-        offsets[trip->home] += rn_round_up(trip->bytes, RN_PLAN_ALIGN);
+    RN_TRY(
+        rn_offloads_make(&plan->memory, b->c, b->binding, &plan->caps, b->variant, &b->offloads));
+    plan->offload_count = b->offloads.count;
+    RN_TRY(rn_arena_array(&plan->memory, plan->offload_count, sizeof *plan->offloads,
+                          (void **)&plan->offloads));
+    for (uint32_t i = 0; i < plan->offload_count; i++) {
+        const rn_offload *offload = &b->offloads.list[i];
+        plan->offloads[i] = (rn_plan_offload){.value = find_visitor(b, offload),
+                                              .home = offload->home,
+                                              .host_offset = offsets[offload->home],
+                                              .bytes = offload->bytes};
+        offsets[offload->home] += rn_round_up(offload->bytes, RN_PLAN_ALIGN);
     }
     return RN_OK;
 }
@@ -508,15 +509,16 @@ static rn_status allocate(builder *b) {
     rn_plan *plan = b->plan;
     rn_arena *memory = &plan->memory;
     size_t positions = b->c->order.count, storages = b->binding->live.storage_count;
-    size_t trips = plan->trip_count;
-    size_t steps = positions + 2 * (size_t)plan->use_count + 4 * trips;
-    size_t buffers = storages + positions + plan->unit_count + 2 * (size_t)plan->use_count + trips;
+    size_t offloads = plan->offload_count;
+    size_t steps = positions + 2 * (size_t)plan->use_count + 4 * offloads;
+    size_t buffers =
+        storages + positions + plan->unit_count + 2 * (size_t)plan->use_count + offloads;
     plan->value_count = rn_graph_value_count(b->c->graph);
     RN_TRY(rn_arena_array(memory, steps, sizeof *plan->steps, (void **)&plan->steps));
     RN_TRY(rn_arena_array(memory, buffers, sizeof *plan->buffers, (void **)&plan->buffers));
     RN_TRY(rn_arena_array(memory, (size_t)plan->value_count + 1, sizeof *plan->places,
                           (void **)&plan->places));
-    RN_TRY(rn_arena_array(memory, storages + positions + trips, sizeof *b->offsets,
+    RN_TRY(rn_arena_array(memory, storages + positions + offloads, sizeof *b->offsets,
                           (void **)&b->offsets));
     RN_TRY(rn_arena_array(memory, positions, sizeof *b->step_of, (void **)&b->step_of));
     RN_TRY(rn_arena_array(memory, storages, sizeof *b->buffer_of, (void **)&b->buffer_of));
@@ -543,12 +545,12 @@ static rn_status write_plan(builder *b) {
     RN_TRY(copy_text(b->plan, &b->plan->options.offload));
     RN_TRY(write_units(b));
     RN_TRY(write_stream(b));
-    RN_TRY(write_trips(b));
+    RN_TRY(write_offloads(b));
     RN_TRY(allocate(b));
-    RN_TRY(rn_binding_place(&b->plan->memory, binding, &b->trips, b->variant->slice,
+    RN_TRY(rn_binding_place(&b->plan->memory, binding, &b->offloads, b->variant->slice,
                             b->candidate->residency.slots > 0, c->order.count, p->options.effort,
                             b->offsets, &b->placement));
-    b->base = rn_residency_base(c, binding->live.always_bytes - b->trips.away_always_bytes,
+    b->base = rn_residency_base(c, binding->live.always_bytes - b->offloads.away_always_bytes,
                                 b->candidate->residency, &b->ring);
     b->plan->ring_offset = b->ring;
     b->plan->ring_bytes = rn_residency_ring(c, b->candidate->residency);

@@ -266,14 +266,14 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
     rn_arena scratch;
     if (v->has_peak) return RN_OK;
     RN_TRY(rn_planner_open(p, v, &c, &b));
-    rn_trips trips;
+    rn_offloads offloads;
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = rn_trips_make(&scratch, c, b, p->caps, v, &trips);
+    rn_status s = rn_offloads_make(&scratch, c, b, p->caps, v, &offloads);
     for (int streams = 0; streams < 2 && s == RN_OK; streams++)
-        s = rn_binding_peak(&scratch, b, &trips, v->slice, streams, c->order.count,
+        s = rn_binding_peak(&scratch, b, &offloads, v->slice, streams, c->order.count,
                             &v->peak_bytes[streams]);
     rn_arena_free_all(&scratch);
-    v->always_bytes = b->live.always_bytes - trips.away_always_bytes;
+    v->always_bytes = b->live.always_bytes - offloads.away_always_bytes;
     v->floor_bytes = v->always_bytes + rn_min_u64(v->peak_bytes[0], v->peak_bytes[1]) +
                      (c->level_count ? 0 : c->unit_bytes); // none of them can be streamed
     v->has_peak = s == RN_OK;
@@ -291,16 +291,16 @@ rn_status rn_planner_place(rn_planner *p, rn_variant *v) {
     rn_case *c;
     rn_binding *b;
     rn_arena scratch;
-    rn_trips trips;
+    rn_offloads offloads;
     if (v->is_placed) return RN_OK;
     RN_TRY(rn_planner_peak(p, v));
     RN_TRY(rn_planner_open(p, v, &c, &b));
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = rn_trips_make(&scratch, c, b, p->caps, v, &trips);
+    rn_status s = rn_offloads_make(&scratch, c, b, p->caps, v, &offloads);
     for (int streams = 0; streams < 2 && s == RN_OK; streams++) {
         rn_placement placement = {.height_bytes = v->height_bytes[0]};
         if (streams == 0 || has_slot_workspace(b, v->slice, c->order.count))
-            s = rn_binding_place(&scratch, b, &trips, v->slice, streams, c->order.count,
+            s = rn_binding_place(&scratch, b, &offloads, v->slice, streams, c->order.count,
                                  p->options.effort, NULL, &placement);
         v->height_bytes[streams] = placement.height_bytes;
     }
@@ -343,13 +343,13 @@ static void insert_variant(rn_planner *p, rn_variant v) {
 }
 
 // Whether values of a run may be on the host for a while.
-static bool has_trips(const rn_planner *p) {
+static bool has_offloads(const rn_planner *p) {
     return p->caps->own_memory && case_at(p, 0, 0, 0)->trains;
 }
 
 // With all shares of what may be on the host; nothing there first.
 static void insert_shares(rn_planner *p, rn_variant v) {
-    rn_share end = has_trips(p) ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
+    rn_share end = has_offloads(p) ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
     for (v.states = RN_SHARE_NONE; v.states < end; v.states++)
         for (v.sent = RN_SHARE_NONE; v.sent < end; v.sent++)
             insert_variant(p, v);
@@ -375,7 +375,7 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
 
 static rn_status list_variants(rn_planner *p) {
     size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES *
-                  p->cut_count * (has_trips(p) ? RN_SHARE_COUNT * RN_SHARE_COUNT : 1);
+                  p->cut_count * (has_offloads(p) ? RN_SHARE_COUNT * RN_SHARE_COUNT : 1);
     RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
     for (uint32_t m = 0; m < p->micro_count; m++)
         for (uint32_t r = 0; r < p->rows_count; r++)
@@ -432,7 +432,7 @@ static bool is_corner_at(const rn_planner *p, uint32_t variant) {
 }
 
 // The one that looks best before it is placed: with it tried first, few of those that differ in
-// their trips only are placed at all.
+// their offloads only are placed at all.
 static rn_status find_promising(rn_planner *p, uint32_t *out) {
     uint64_t fewest = UINT64_MAX;
     *out = 0;
@@ -451,7 +451,7 @@ static rn_status find_frugal(rn_planner *p) {
     uint32_t first = 0;
     p->frugal = (rn_candidate){.variant = RN_NO_STEP, .planned_bytes = UINT64_MAX};
     p->least_host_bytes = UINT64_MAX;
-    if (has_trips(p)) {
+    if (has_offloads(p)) {
         RN_TRY(find_promising(p, &first));
         RN_TRY(rn_choose_frugal(p, first, &p->frugal));
     }

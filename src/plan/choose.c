@@ -43,10 +43,10 @@ uint64_t rn_case_staging(const rn_case *c) {
 // A resident unit is packed into a stage on its way; those that are read in every run have two, so
 // that the disk runs ahead of the link.
 uint64_t rn_residency_host(const rn_case *c, rn_residency r, uint64_t port_bytes,
-                           const rn_trips *trips, bool copies) {
+                           const rn_offloads *offloads, bool copies) {
     uint64_t largest = 0, stages = r.slots && !copies ? 2 : 1;
     if (!c->own_memory) return 0;
-    if (trips) port_bytes += trips->home_bytes + trips->sent_bytes;
+    if (offloads) port_bytes += offloads->home_bytes + offloads->sent_bytes;
     for (uint32_t u = 0; u < c->units.unit_count; u++)
         largest = rn_max_u64(largest, c->units.units[u].bytes);
     return rn_case_staging(c) + port_bytes + stages * rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
@@ -63,10 +63,10 @@ static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r
 
 // Whether the host has room for its part; *out_from_host: with copies of what is streamed.
 static bool fits_host(rn_planner *p, const rn_case *c, const rn_binding *binding,
-                      const rn_trips *trips, rn_residency r, bool *out_from_host) {
+                      const rn_offloads *offloads, rn_residency r, bool *out_from_host) {
     uint64_t ports = binding->port_bytes;
-    uint64_t without = rn_residency_host(c, r, ports, trips, false);
-    uint64_t with = rn_residency_host(c, r, ports, trips, true); // of small ones: less
+    uint64_t without = rn_residency_host(c, r, ports, offloads, false);
+    uint64_t with = rn_residency_host(c, r, ports, offloads, true); // of small ones: less
     uint64_t limit = p->options.host_budget_bytes ? p->options.host_budget_bytes : RN_NO_LIMIT;
     *out_from_host = c->own_memory && r.slots && with <= limit;
     p->least_host_bytes = rn_min_u64(p->least_host_bytes, rn_min_u64(with, without));
@@ -85,19 +85,19 @@ typedef struct chooser {
     const rn_binding *pass; // of one row; or NULL
     uint64_t passes;
     rn_stream stream;
-    rn_trips trips;
-    bool *resident;       // (units)
-    double *ready;        // (accesses)
-    double *done;         // (2, trips)
-    double trips_seconds; // for the workload, at least, with its trips
+    rn_offloads offloads;
+    bool *resident;          // (units)
+    double *ready;           // (accesses)
+    double *done;            // (2, offloads)
+    double offloads_seconds; // for the workload, at least, with its offloads
 } chooser;
 
 static rn_status prepare(chooser *ch, rn_arena *scratch) {
     const rn_unit_table *t = &ch->c->units;
     RN_TRY(rn_stream_init(scratch, t, &ch->stream));
-    RN_TRY(rn_trips_make(scratch, ch->c, ch->binding, ch->planner->caps, ch->v, &ch->trips));
-    RN_TRY(
-        rn_arena_array(scratch, 2 * (size_t)ch->trips.count, sizeof(double), (void **)&ch->done));
+    RN_TRY(rn_offloads_make(scratch, ch->c, ch->binding, ch->planner->caps, ch->v, &ch->offloads));
+    RN_TRY(rn_arena_array(scratch, 2 * (size_t)ch->offloads.count, sizeof(double),
+                          (void **)&ch->done));
     RN_TRY(rn_arena_array(scratch, t->unit_count, sizeof(bool), (void **)&ch->resident));
     return rn_arena_array(scratch, t->access_count, sizeof(double), (void **)&ch->ready);
 }
@@ -116,7 +116,7 @@ static double simulate(const chooser *ch, const rn_binding *binding, bool no_hom
     rn_traffic traffic = {.units = ch->c->units.units,
                           .stream = &ch->stream,
                           .ready = ch->ready,
-                          .trips = &ch->trips,
+                          .offloads = &ch->offloads,
                           .no_homes = no_homes,
                           .done = ch->done};
     return rn_cost_run(ch->planner->caps, binding->seconds[ch->v->slice], ch->c->order.count,
@@ -126,7 +126,7 @@ static double simulate(const chooser *ch, const rn_binding *binding, bool no_hom
 // States go with the last of several micro-batches.
 static double total_of(const chooser *ch, double run_seconds, double pass_seconds) {
     double once = ch->binding->update_seconds;
-    if (ch->planner->micro[ch->v->micro] > 1 && ch->trips.home_bytes)
+    if (ch->planner->micro[ch->v->micro] > 1 && ch->offloads.home_bytes)
         once += run_seconds - simulate(ch, ch->binding, true);
     return rn_planner_total(ch->planner, ch->v, run_seconds, once) +
            (double)ch->passes * pass_seconds;
@@ -183,7 +183,8 @@ static bool is_cancelled(const chooser *ch) {
 }
 
 static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
-    if (!fits_host(ch->planner, ch->c, ch->binding, &ch->trips, r, &ch->stream.from_host)) return;
+    if (!fits_host(ch->planner, ch->c, ch->binding, &ch->offloads, r, &ch->stream.from_host))
+        return;
     if (r.slots && !can_stream(ch, r)) return;
     if (r.slots == 0) ch->stream.slot_count = ch->stream.use_count = 0;
     double pass = find_pass(ch, r);
@@ -193,13 +194,13 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
                               .residency = r,
                               .planned_bytes = bytes,
                               .read_bytes = (r.slots ? ch->stream.read_bytes : 0) +
-                                            ch->trips.home_bytes + ch->trips.sent_bytes,
+                                            ch->offloads.home_bytes + ch->offloads.sent_bytes,
                               .from_host = ch->stream.from_host,
                               .seconds = total_of(ch, run, pass),
                               .pass_seconds = pass};
     // By definition, so that skipping by these bounds is exact.
     candidate.seconds = longer(candidate.seconds, ch->v->bound_seconds);
-    candidate.seconds = longer(candidate.seconds, ch->trips_seconds);
+    candidate.seconds = longer(candidate.seconds, ch->offloads_seconds);
     if (is_better(&candidate, ch->best)) *ch->best = candidate;
 }
 
@@ -256,7 +257,7 @@ static uint64_t find_fewest(chooser *ch, const uint64_t heights[2], uint64_t les
     bool from_host;
     uint64_t bytes = plan_bytes(ch->c, ch->v, r, heights);
     if (bytes < less_than && ch->c->all_may_stay &&
-        fits_host(ch->planner, ch->c, ch->binding, &ch->trips, r, &from_host)) {
+        fits_host(ch->planner, ch->c, ch->binding, &ch->offloads, r, &from_host)) {
         less_than = bytes;
         *out = r;
     }
@@ -266,7 +267,7 @@ static uint64_t find_fewest(chooser *ch, const uint64_t heights[2], uint64_t les
                 bytes = plan_bytes(ch->c, ch->v, r, heights);
                 if (bytes < less_than && is_cancelled(ch)) return less_than;
                 if (bytes >= less_than || !can_stream(ch, r) ||
-                    !fits_host(ch->planner, ch->c, ch->binding, &ch->trips, r, &from_host))
+                    !fits_host(ch->planner, ch->c, ch->binding, &ch->offloads, r, &from_host))
                     continue;
                 less_than = bytes;
                 *out = r;
@@ -316,13 +317,13 @@ rn_status rn_choose_frugal(rn_planner *p, uint32_t variant, rn_candidate *best) 
     return with_variant(p, variant, best, improve_frugal, 0);
 }
 
-// Whether its trips alone make it slower than the best. They are timed without weights that are
+// Whether its offloads alone make it slower than the best. They are timed without weights that are
 // streamed meanwhile.
 static bool travels_too_long(chooser *ch) {
-    if (ch->trips.count == 0) return false;
+    if (ch->offloads.count == 0) return false;
     ch->stream.slot_count = ch->stream.use_count = 0;
-    ch->trips_seconds = total_of(ch, simulate(ch, ch->binding, false), 0);
-    return ch->best->variant != RN_NO_STEP && ch->trips_seconds > ch->best->seconds;
+    ch->offloads_seconds = total_of(ch, simulate(ch, ch->binding, false), 0);
+    return ch->best->variant != RN_NO_STEP && ch->offloads_seconds > ch->best->seconds;
 }
 
 static rn_status improve(chooser *ch, uint64_t budget) {

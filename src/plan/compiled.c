@@ -237,7 +237,7 @@ static rn_status allocate(rn_plan *plan) {
 
 static void add_buffer(rn_plan *plan, rn_plan_buffer buffer) {
     buffer.bytes = rn_round_up(buffer.bytes, RN_PLAN_ALIGN);
-    buffer.trip = RN_NO_TRIP;
+    buffer.offload = RN_NO_OFFLOAD;
     buffer.offset = plan->summary.live_peak_bytes;
     plan->summary.live_peak_bytes += buffer.bytes;
     plan->buffers[plan->buffer_count++] = buffer;
@@ -342,7 +342,7 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
     plan->steps[0] = (rn_plan_step){.kind = RN_STEP_EXECUTE,
                                     .node = RN_NO_NODE,
                                     .use = RN_NO_USE,
-                                    .trip = RN_NO_TRIP,
+                                    .offload = RN_NO_OFFLOAD,
                                     .after = RN_NO_STEP,
                                     .workspace = RN_NO_BUFFER,
                                     .live_bytes = s->live_peak_bytes};

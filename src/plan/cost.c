@@ -2,7 +2,7 @@
 //
 //     compute  |--0--|--1--|..wait..|---2---|          a node waits for the READ of its use,
 //     read        |----use 2-----|--use 3--|           a READ for the EVICT that frees its slot
-//     send                  |--trip--|                 what leaves for the host holds its place
+//     send                  |--offload--|                 what leaves for the host holds its place
 //
 // Rates are the device's, as measured; what a node takes is its back end's affair
 // (device/call_cost.h). A device with memory of its own costs the host something in each run, too.
@@ -38,8 +38,8 @@ typedef struct queues {
     const rn_traffic *traffic;
     const rn_stream *stream;
     double compute, read, send;     // when each is done with what it has
-    double *sent, *brought;         // (trips): when that is done
-    uint32_t away, gone, due, back; // of the orders of trips, how many have come up
+    double *sent, *brought;         // (offloads): when that is done
+    uint32_t away, gone, due, back; // of the orders of offloads, how many have come up
 } queues;
 
 static void submit_read(queues *q, uint32_t use, double earliest) {
@@ -58,19 +58,19 @@ static void fill_slots(queues *q) {
     }
 }
 
-// Whether a trip is made.
-static bool is_made(const queues *q, uint32_t trip) {
-    return !(q->traffic->no_homes && q->traffic->trips->list[trip].home);
+// Whether an offload is made.
+static bool is_made(const queues *q, uint32_t offload) {
+    return !(q->traffic->no_homes && q->traffic->offloads->list[offload].home);
 }
 
 // Before the position: what is brought from here on, what must be there.
 static void bring(queues *q, uint32_t position) {
-    const rn_trips *t = q->traffic->trips;
+    const rn_offloads *t = q->traffic->offloads;
     for (; q->due < t->count && t->list[t->by_due[q->due]].due == position; q->due++) {
-        uint32_t trip = t->by_due[q->due];
-        if (!is_made(q, trip)) continue;
-        q->read = max_f64(q->read, q->compute) + rn_cost_copy(q->caps, t->list[trip].bytes);
-        q->brought[trip] = q->read;
+        uint32_t offload = t->by_due[q->due];
+        if (!is_made(q, offload)) continue;
+        q->read = max_f64(q->read, q->compute) + rn_cost_copy(q->caps, t->list[offload].bytes);
+        q->brought[offload] = q->read;
     }
     for (; q->back < t->count && t->list[t->by_back[q->back]].back == position; q->back++)
         if (is_made(q, t->by_back[q->back]))
@@ -79,12 +79,12 @@ static void bring(queues *q, uint32_t position) {
 
 // Behind it: what is sent from here on, what must have left.
 static void send(queues *q, uint32_t position) {
-    const rn_trips *t = q->traffic->trips;
+    const rn_offloads *t = q->traffic->offloads;
     for (; q->away < t->count && t->list[t->by_away[q->away]].away == position; q->away++) {
-        uint32_t trip = t->by_away[q->away];
-        if (!is_made(q, trip)) continue;
-        q->send = max_f64(q->send, q->compute) + rn_cost_copy(q->caps, t->list[trip].bytes);
-        q->sent[trip] = q->send;
+        uint32_t offload = t->by_away[q->away];
+        if (!is_made(q, offload)) continue;
+        q->send = max_f64(q->send, q->compute) + rn_cost_copy(q->caps, t->list[offload].bytes);
+        q->sent[offload] = q->send;
     }
     for (; q->gone < t->count && t->list[t->by_gone[q->gone]].gone == position; q->gone++)
         if (is_made(q, t->by_gone[q->gone]))
@@ -93,15 +93,15 @@ static void send(queues *q, uint32_t position) {
 
 static void run_once(queues *q, const double *seconds, uint32_t positions) {
     const rn_stream *s = q->stream;
-    bool has_trips = q->traffic->trips && q->traffic->trips->count;
+    bool has_offloads = q->traffic->offloads && q->traffic->offloads->count;
     uint32_t begun = 0, evicted = 0;
     q->away = q->gone = q->due = q->back = 0;
     for (uint32_t p = 0; p < positions; p++) {
-        if (has_trips) bring(q, p);
+        if (has_offloads) bring(q, p);
         for (; begun < s->use_count && s->uses[begun].first == p; begun++)
             q->compute = max_f64(q->compute, q->traffic->ready[begun]);
         q->compute += seconds[p];
-        if (has_trips) send(q, p);
+        if (has_offloads) send(q, p);
         for (; evicted < s->use_count && s->uses[s->by_last[evicted]].last == p; evicted++) {
             bool next_run = false;
             submit_read(q, rn_stream_follower(s, s->by_last[evicted], &next_run), q->compute);
@@ -114,16 +114,16 @@ static void run_once(queues *q, const double *seconds, uint32_t positions) {
 double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
                    const rn_traffic *traffic) {
     const rn_stream *stream = traffic->stream;
-    uint32_t trips = traffic->trips ? traffic->trips->count : 0;
+    uint32_t offloads = traffic->offloads ? traffic->offloads->count : 0;
     queues q = {.caps = caps,
                 .traffic = traffic,
                 .stream = stream,
                 .sent = traffic->done,
-                .brought = trips ? traffic->done + trips : NULL};
+                .brought = offloads ? traffic->done + offloads : NULL};
     double computing = 0, reading = 0;
     for (uint32_t p = 0; p < positions; p++)
         computing += seconds[p];
-    if (stream->slot_count == 0 && trips == 0) return computing;
+    if (stream->slot_count == 0 && offloads == 0) return computing;
     for (uint32_t u = 0; stream->slot_count && u < stream->use_count; u++) {
         const rn_plan_unit *unit = &traffic->units[stream->uses[u].unit];
         reading += rn_cost_read(caps, unit->file_bytes, unit->bytes, stream->from_host);

@@ -216,26 +216,26 @@ typedef struct span {
     uint32_t first, last; // positions
 } span;
 
-// When a storage is in the arena, apart from what is there always: once, or before and after a trip
-// to the host. How many spans these are.
-static uint32_t list_spans(const rn_binding *b, const rn_trips *trips, uint32_t storage,
+// When a storage is in the arena, apart from what is there always: once, or before and after an
+// offload to the host. How many spans these are.
+static uint32_t list_spans(const rn_binding *b, const rn_offloads *offloads, uint32_t storage,
                            span out[2]) {
     const rn_plan_storage *s = &b->live.storages[storage];
-    const rn_trip *trip = NULL;
-    if (trips && trips->count && trips->of[storage] != RN_NO_TRIP)
-        trip = &trips->list[trips->of[storage]];
+    const rn_offload *offload = NULL;
+    if (offloads && offloads->count && offloads->of[storage] != RN_NO_OFFLOAD)
+        offload = &offloads->list[offloads->of[storage]];
     out[0] = (span){s->first, s->last};
-    if (!trip) return s->always ? 0 : 1;
-    if (trip->home) {
-        out[0] = (span){trip->due, trip->gone};
+    if (!offload) return s->always ? 0 : 1;
+    if (offload->home) {
+        out[0] = (span){offload->due, offload->gone};
         return 1;
     }
-    out[0].last = trip->gone;
-    out[1] = (span){trip->due, s->last};
+    out[0].last = offload->gone;
+    out[1] = (span){offload->due, s->last};
     return 2;
 }
 
-rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, const rn_trips *trips,
+rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, const rn_offloads *offloads,
                           uint32_t slice, bool streams, uint32_t positions, uint64_t *out_bytes) {
     const rn_plan_liveness *live = &b->live;
     uint64_t *change; // (positions + 1): bytes born less bytes gone, modulo 2^64
@@ -246,7 +246,7 @@ rn_status rn_binding_peak(rn_arena *memory, const rn_binding *b, const rn_trips 
         uint64_t bytes = rn_round_up(live->storages[i].bytes, RN_PLAN_ALIGN);
         span spans[2];
         RN_TRY(rn_stop_try(1));
-        for (uint32_t k = list_spans(b, trips, i, spans); k-- > 0;) {
+        for (uint32_t k = list_spans(b, offloads, i, spans); k-- > 0;) {
             change[spans[k].first] += bytes;
             change[spans[k].last + 1] -= bytes;
         }
@@ -273,12 +273,12 @@ static rn_place_buffer buffer_of(span at, uint64_t bytes) {
                              .size_bytes = rn_round_up(bytes, RN_PLAN_ALIGN)};
 }
 
-rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, const rn_trips *trips,
+rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, const rn_offloads *offloads,
                            uint32_t slice, bool streams, uint32_t positions, rn_place_effort effort,
                            uint64_t *out_offsets, rn_placement *out) {
     const rn_plan_liveness *live = &b->live;
     size_t workspaces = live->storage_count, again = workspaces + positions;
-    size_t count = again + (trips ? trips->count : 0);
+    size_t count = again + (offloads ? offloads->count : 0);
     rn_place_buffer *buffers;
     uint64_t *offsets = out_offsets;
     rn_place_options options = fix_effort(effort);
@@ -286,9 +286,10 @@ rn_status rn_binding_place(rn_arena *memory, const rn_binding *b, const rn_trips
     if (!offsets) RN_TRY(rn_arena_array(memory, count, sizeof *offsets, (void **)&offsets));
     for (uint32_t i = 0; i < live->storage_count; i++) {
         span spans[2];
-        uint32_t parts = list_spans(b, trips, i, spans);
+        uint32_t parts = list_spans(b, offloads, i, spans);
         if (parts > 0) buffers[i] = buffer_of(spans[0], live->storages[i].bytes);
-        if (parts > 1) buffers[again + trips->of[i]] = buffer_of(spans[1], live->storages[i].bytes);
+        if (parts > 1)
+            buffers[again + offloads->of[i]] = buffer_of(spans[1], live->storages[i].bytes);
     }
     for (uint32_t p = 0; p < positions; p++)
         buffers[workspaces + p] =

@@ -89,9 +89,9 @@ const rn_graph *rn_plan_graph(const rn_plan *plan) {
 
 uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step) {
     uint32_t buffer = plan->places[value].buffer;
-    if (buffer == RN_NO_BUFFER || plan->buffers[buffer].trip == RN_NO_TRIP) return buffer;
-    const rn_plan_trip *trip = &plan->trips[plan->buffers[buffer].trip];
-    return step < trip->fetch_step ? trip->buffer : trip->back;
+    if (buffer == RN_NO_BUFFER || plan->buffers[buffer].offload == RN_NO_OFFLOAD) return buffer;
+    const rn_plan_offload *offload = &plan->offloads[plan->buffers[buffer].offload];
+    return step < offload->prefetch_step ? offload->buffer : offload->back;
 }
 
 // ---- tables -------------------------------------------------------------------------------------

@@ -34,12 +34,13 @@
 // a buffer of their own (row_tables); the lookups then read that buffer, and the ids, an input that
 // nobody else reads, are rewritten to places in it.
 //
-// Of a training step on a device of its own memory, some values make *trips* to the host. What is
-// saved for the backward pass: behind the last COMPUTE of the forward pass that touches it stands
-// its SEND (queue 3), a little later an AWAIT of queue 0, with which its buffer ends; before the
-// backward pass touches it, a FETCH (queue 2, after the step of queue 0 before it) begins another
-// buffer, and right before its COMPUTE stands an AWAIT. And states that only updates touch, whose
-// home is the host: FETCH, AWAIT, COMPUTE, SEND, AWAIT. With micro-batches these go with the last.
+// Of a training step on a device of its own memory, some values are *offloaded* to the host. What
+// is saved for the backward pass: behind the last COMPUTE of the forward pass that touches it
+// stands its OFFLOAD (queue 3), a little later a WAIT of queue 0, with which its buffer ends;
+// before the backward pass touches it, a PREFETCH (queue 2, after the step of queue 0 before it)
+// begins another buffer, and right before its COMPUTE stands a WAIT. And states that only updates
+// touch, whose home is the host: PREFETCH, WAIT, COMPUTE, OFFLOAD, WAIT. With micro-batches these
+// go with the last.
 //
 // A buffer lives from the step that writes it to the last that reads one of its values. Buffers
 // begin at multiples of 64 bytes and have multiples of 64 bytes.
@@ -57,11 +58,11 @@
 #include "device/kernel.h"
 #include "plan/interleave.h"
 
-#define RN_NO_STEP   UINT32_MAX
-#define RN_NO_BUFFER UINT32_MAX
-#define RN_NO_USE    UINT32_MAX
-#define RN_NO_TRIP   UINT32_MAX
-#define RN_NO_OFFSET UINT64_MAX
+#define RN_NO_STEP    UINT32_MAX
+#define RN_NO_BUFFER  UINT32_MAX
+#define RN_NO_USE     UINT32_MAX
+#define RN_NO_OFFLOAD UINT32_MAX
+#define RN_NO_OFFSET  UINT64_MAX
 
 typedef enum rn_buffer_kind {
     RN_BUFFER_VALUE,     // one or more values that share their bytes
@@ -74,7 +75,7 @@ typedef struct rn_plan_buffer {
     rn_purpose purpose;
     rn_value value;                 // VALUE: the first that lives here
     uint32_t unit;                  // UNIT
-    uint32_t trip;                  // VALUE: that its bytes make, or RN_NO_TRIP
+    uint32_t offload;               // VALUE: of its bytes, or RN_NO_OFFLOAD
     uint64_t offset, bytes;         // in the arena
     uint32_t first_step, last_step; // alive from the one to the other, both included
     bool always;                    // alive between runs as well: 0 .. step_count - 1
@@ -112,24 +113,24 @@ typedef struct rn_plan_use {
 } rn_plan_use;
 
 // Bytes of a value that are on the host for a while.
-typedef struct rn_plan_trip {
+typedef struct rn_plan_offload {
     rn_value value;        // whose they are when they are brought back
     bool home;             // a state, which stays there between runs
     uint32_t buffer, back; // before it; after it: of a state the same
     uint64_t host_offset;  // among the states, or among what is sent
     uint64_t bytes;
-    uint32_t send_step, gone_step, fetch_step, back_step; // gone, back: the AWAITs
-} rn_plan_trip;
+    uint32_t offload_step, gone_step, prefetch_step, back_step; // gone, back: the WAITs
+} rn_plan_offload;
 
 typedef enum rn_step_kind {
     RN_STEP_COMPUTE,
-    RN_STEP_READ,   // a use's weights into its slot
-    RN_STEP_UPLOAD, // the same, from host memory to a device of its own
-    RN_STEP_EVICT,  // the slot is free
-    RN_STEP_SEND,   // a trip's bytes to the host
-    RN_STEP_FETCH,  // and back
-    RN_STEP_AWAIT,  // computing goes on when one of the two is done
-    RN_STEP_EXECUTE // all of the graph, by an executable
+    RN_STEP_READ,     // a use's weights into its slot
+    RN_STEP_UPLOAD,   // the same, from host memory to a device of its own
+    RN_STEP_EVICT,    // the slot is free
+    RN_STEP_OFFLOAD,  // an offload's bytes to the host
+    RN_STEP_PREFETCH, // and back
+    RN_STEP_WAIT,     // computing goes on when one of the two is done
+    RN_STEP_EXECUTE   // all of the graph, by an executable
 } rn_step_kind;
 
 typedef struct rn_plan_step {
@@ -138,7 +139,7 @@ typedef struct rn_plan_step {
     bool next_run;      // READ, UPLOAD: for the next run
     uint32_t node;      // COMPUTE
     uint32_t use;       // READ, UPLOAD, EVICT
-    uint32_t trip;      // SEND, FETCH, AWAIT
+    uint32_t offload;   // OFFLOAD, PREFETCH, WAIT
     uint32_t after;     // a step of another queue that must be done first, or RN_NO_STEP; for a
                         // `next_run` READ it is of this run
     uint32_t workspace; // COMPUTE: its buffer, or RN_NO_BUFFER
@@ -147,8 +148,9 @@ typedef struct rn_plan_step {
 } rn_plan_step;
 
 typedef struct rn_plan_reason {
-    const char *move; // "chunk", "slice", "stream", "row slices", "wish", "rows", "micro-batch",
-                      // "cheap", "recompute", "states", "send", "order", "place", "split"
+    const char
+        *move; // "chunk", "slice", "stream", "row slices", "wish", "rows", "micro-batch",
+               // "cheap", "recompute", "states", "offload", "order", "place", "hybrid", "compile"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
 
@@ -215,13 +217,13 @@ struct rn_plan {
     rn_plan_place *places;   // (value_count + 1), by value
     rn_plan_unit *units;     // (unit_count)
     rn_value *unit_values;
-    rn_plan_use *uses;        // (use_count)
-    rn_plan_rows *row_tables; // (row_table_count)
-    rn_plan_trip *trips;      // (trip_count)
-    rn_plan_step *steps;      // (step_count)
+    rn_plan_use *uses;         // (use_count)
+    rn_plan_rows *row_tables;  // (row_table_count)
+    rn_plan_offload *offloads; // (offload_count)
+    rn_plan_step *steps;       // (step_count)
     rn_plan_reason *reasons;
     uint32_t buffer_count, value_count, unit_count, use_count, step_count, reason_count;
-    uint32_t row_table_count, trip_count;
+    uint32_t row_table_count, offload_count;
 
     // What is behind the blocks with streamed weights.
     bool suffix;            // resident weights are those of the last blocks

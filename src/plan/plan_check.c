@@ -127,13 +127,13 @@ static bool uses_turn(const rn_plan *plan) {
     return true;
 }
 
-// ---- trips to the host --------------------------------------------------------------------------
+// ---- offloads --------------------------------------------------------------------------
 
 static bool is_step(const rn_plan *plan, uint32_t step, rn_step_kind kind, uint32_t queue,
-                    uint32_t trip) {
+                    uint32_t offload) {
     const rn_plan_step *s = &plan->steps[step];
-    return step < plan->step_count && s->kind == kind && s->queue == queue && s->trip == trip &&
-           s->after < step;
+    return step < plan->step_count && s->kind == kind && s->queue == queue &&
+           s->offload == offload && s->after < step;
 }
 
 // A copy follows the step of the compute queue before it: whatever was in its place, or has made
@@ -144,32 +144,33 @@ static bool follows_computing(const rn_plan *plan, uint32_t step) {
     return plan->steps[plan->steps[step].after].queue == 0;
 }
 
-static bool trip_is_made(const rn_plan *plan, uint32_t number) {
-    const rn_plan_trip *t = &plan->trips[number];
+static bool offload_is_made(const rn_plan *plan, uint32_t number) {
+    const rn_plan_offload *t = &plan->offloads[number];
     const rn_plan_buffer *first = &plan->buffers[t->buffer], *back = &plan->buffers[t->back];
-    bool steps = is_step(plan, t->send_step, RN_STEP_SEND, 3, number) &&
-                 is_step(plan, t->gone_step, RN_STEP_AWAIT, 0, number) &&
-                 is_step(plan, t->fetch_step, RN_STEP_FETCH, 2, number) &&
-                 is_step(plan, t->back_step, RN_STEP_AWAIT, 0, number);
-    if (!steps || !follows_computing(plan, t->send_step) || !follows_computing(plan, t->fetch_step))
+    bool steps = is_step(plan, t->offload_step, RN_STEP_OFFLOAD, 3, number) &&
+                 is_step(plan, t->gone_step, RN_STEP_WAIT, 0, number) &&
+                 is_step(plan, t->prefetch_step, RN_STEP_PREFETCH, 2, number) &&
+                 is_step(plan, t->back_step, RN_STEP_WAIT, 0, number);
+    if (!steps || !follows_computing(plan, t->offload_step) ||
+        !follows_computing(plan, t->prefetch_step))
         return false;
-    bool right = first->trip == number && back->trip == number && t->bytes <= first->bytes &&
+    bool right = first->offload == number && back->offload == number && t->bytes <= first->bytes &&
                  first->bytes == back->bytes && first->last_step == t->gone_step &&
-                 back->first_step == t->fetch_step && first->first_step < t->send_step &&
-                 plan->steps[t->gone_step].after == t->send_step &&
-                 plan->steps[t->back_step].after == t->fetch_step;
-    if (t->home) return right && t->buffer == t->back && t->back_step < t->send_step;
-    return right && t->gone_step < t->fetch_step;
+                 back->first_step == t->prefetch_step && first->first_step < t->offload_step &&
+                 plan->steps[t->gone_step].after == t->offload_step &&
+                 plan->steps[t->back_step].after == t->prefetch_step;
+    if (t->home) return right && t->buffer == t->back && t->back_step < t->offload_step;
+    return right && t->gone_step < t->prefetch_step;
 }
 
 // Nobody else has its bytes on the host.
 static bool is_apart(const rn_plan *plan, uint32_t number) {
-    const rn_plan_trip *t = &plan->trips[number];
+    const rn_plan_offload *t = &plan->offloads[number];
     const rn_plan_summary *s = &plan->summary;
     if (t->host_offset + t->bytes > (t->home ? s->host_state_bytes : s->host_saved_bytes))
         return false;
     for (uint32_t i = 0; i < number; i++) {
-        const rn_plan_trip *other = &plan->trips[i];
+        const rn_plan_offload *other = &plan->offloads[i];
         if (other->home == t->home && t->host_offset < other->host_offset + other->bytes &&
             other->host_offset < t->host_offset + t->bytes)
             return false;
@@ -177,20 +178,22 @@ static bool is_apart(const rn_plan *plan, uint32_t number) {
     return true;
 }
 
-// What a COMPUTE touches of a trip is on the device: before it leaves, or when it was waited for.
+// What a COMPUTE touches of an offload is on the device: before it leaves, or when it was waited
+// for.
 static bool is_touched_in_time(const rn_plan *plan, rn_value value, uint32_t step) {
     uint32_t buffer = rn_plan_buffer_at(plan, value, step);
-    if (value == RN_NO_VALUE || buffer == RN_NO_BUFFER || plan->buffers[buffer].trip == RN_NO_TRIP)
+    if (value == RN_NO_VALUE || buffer == RN_NO_BUFFER ||
+        plan->buffers[buffer].offload == RN_NO_OFFLOAD)
         return true;
-    const rn_plan_trip *t = &plan->trips[plan->buffers[buffer].trip];
-    if (t->home) return t->back_step < step && step < t->send_step;
-    return buffer == t->back ? t->back_step < step : step < t->send_step;
+    const rn_plan_offload *t = &plan->offloads[plan->buffers[buffer].offload];
+    if (t->home) return t->back_step < step && step < t->offload_step;
+    return buffer == t->back ? t->back_step < step : step < t->offload_step;
 }
 
-static bool trips_are_made(const rn_plan *plan) {
-    for (uint32_t i = 0; i < plan->trip_count; i++)
-        if (!trip_is_made(plan, i) || !is_apart(plan, i)) return false;
-    for (uint32_t s = 0; s < plan->step_count && plan->trip_count; s++) {
+static bool offloads_are_made(const rn_plan *plan) {
+    for (uint32_t i = 0; i < plan->offload_count; i++)
+        if (!offload_is_made(plan, i) || !is_apart(plan, i)) return false;
+    for (uint32_t s = 0; s < plan->step_count && plan->offload_count; s++) {
         if (plan->steps[s].kind != RN_STEP_COMPUTE) continue;
         const rn_node *node = rn_graph_node(plan->graph, plan->steps[s].node);
         for (uint32_t i = 0; i < node->input_count; i++)
@@ -203,5 +206,5 @@ static bool trips_are_made(const rn_plan *plan) {
 
 bool rn_plan_is_valid(const rn_plan *plan) {
     return buffers_are_apart(plan) && live_bytes_add_up(plan) && summary_adds_up(plan) &&
-           uses_turn(plan) && steps_have_their_tensors(plan) && trips_are_made(plan);
+           uses_turn(plan) && steps_have_their_tensors(plan) && offloads_are_made(plan);
 }

@@ -2,8 +2,8 @@
 #include "plan/plan_show.h"
 
 const char *rn_plan_step_name(const rn_plan *plan, const rn_plan_step *step) {
-    static const char *const names[] = {"compute", "read",  "upload", "evict",
-                                        "send",    "fetch", "await",  "execute"};
+    static const char *const names[] = {"compute", "read",     "upload", "evict",
+                                        "offload", "prefetch", "wait",   "execute"};
     if (step->kind == RN_STEP_COMPUTE &&
         rn_graph_node(plan->graph, step->node)->recomputes != RN_NO_NODE)
         return "recompute";
@@ -133,13 +133,14 @@ static void write_use(const rn_plan *plan, const rn_plan_step *step, rn_json *js
     }
 }
 
-static void write_trip(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
-    const rn_plan_trip *trip = &plan->trips[step->trip];
-    rn_json_string(json, "value", rn_graph_value(plan->graph, trip->value)->name);
+static void write_offload(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
+    const rn_plan_offload *offload = &plan->offloads[step->offload];
+    rn_json_string(json, "value", rn_graph_value(plan->graph, offload->value)->name);
     rn_json_u64(json, "buffer",
-                step->after == trip->fetch_step || step->kind == RN_STEP_FETCH ? trip->back
-                                                                               : trip->buffer);
-    if (step->kind != RN_STEP_AWAIT) rn_json_u64(json, "bytes", trip->bytes);
+                step->after == offload->prefetch_step || step->kind == RN_STEP_PREFETCH
+                    ? offload->back
+                    : offload->buffer);
+    if (step->kind != RN_STEP_WAIT) rn_json_u64(json, "bytes", offload->bytes);
 }
 
 static void write_steps(const rn_plan *plan, rn_json *json) {
@@ -151,8 +152,8 @@ static void write_steps(const rn_plan *plan, rn_json *json) {
         rn_json_u64(json, "queue", step->queue);
         if (step->kind == RN_STEP_COMPUTE)
             write_node(plan, step, json);
-        else if (step->trip != RN_NO_TRIP)
-            write_trip(plan, step, json);
+        else if (step->offload != RN_NO_OFFLOAD)
+            write_offload(plan, step, json);
         else if (step->use != RN_NO_USE)
             write_use(plan, step, json);
         if (step->after != RN_NO_STEP) rn_json_u64(json, "after", step->after);

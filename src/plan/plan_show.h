@@ -10,8 +10,8 @@ const char *rn_plan_buffer_name(const rn_plan *plan, const rn_plan_buffer *buffe
 bool rn_plan_is_streamed(const rn_plan *plan, const rn_plan_buffer *buffer);
 // The first step at which the most bytes are alive.
 uint32_t rn_plan_peak_step(const rn_plan *plan);
-// "compute", "read", "upload", "evict", "send", "fetch", "await"; "recompute" for a node that is
-// run again.
+// "compute", "read", "upload", "evict", "offload", "prefetch", "wait"; "recompute" for a node that
+// is run again.
 const char *rn_plan_step_name(const rn_plan *plan, const rn_plan_step *step);
 
 // A sink in front of another one, for text between tags and in attributes: &, <, >, " become

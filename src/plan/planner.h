@@ -3,7 +3,7 @@
 //     rn_case     a graph: micro-batches, recomputed blocks,   order.c  units.c  rows.c  front.c
 //      │          weights in slices of rows
 //      └ rn_binding   its rows bound to a number               binding.c  liveness.c
-//         └ rn_variant    attention in slices, values that     candidates.c  trips.c
+//         └ rn_variant    attention in slices, values that     candidates.c  offloads.c
 //            │            visit the host: an arena
 //            └ rn_residency   which weights stay, which pass   stream.c  cost.c  choose.c
 //
@@ -31,8 +31,8 @@ enum {
 };
 extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
 
-typedef struct rn_trip rn_trip;
-typedef struct rn_trips rn_trips;
+typedef struct rn_offload rn_offload;
+typedef struct rn_offloads rn_offloads;
 typedef struct rn_case rn_case;
 typedef struct rn_variant rn_variant;
 
@@ -158,19 +158,19 @@ RN_MUST_USE rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph,
 uint64_t rn_binding_workspace(const rn_binding *binding, uint32_t slice, bool streams,
                               uint32_t position);
 // The most bytes of intermediates and workspace alive at once, each rounded to RN_PLAN_ALIGN:
-// below this there is no placement. `trips`: what is on the host in between; NULL: nothing.
+// below this there is no placement. `offloads`: what is on the host in between; NULL: nothing.
 RN_MUST_USE rn_status rn_binding_peak(rn_arena *memory, const rn_binding *binding,
-                                      const rn_trips *trips, uint32_t slice, bool streams,
+                                      const rn_offloads *offloads, uint32_t slice, bool streams,
                                       uint32_t positions, uint64_t *out_bytes);
 // Places them. out_offsets: of the storages in their order (`always` ones left out of it get 0),
-// then of the positions' workspaces, then of what has come back from trips; NULL where only the
+// then of the positions' workspaces, then of what has come back from offloads; NULL where only the
 // height is wanted.
 RN_MUST_USE rn_status rn_binding_place(rn_arena *memory, const rn_binding *binding,
-                                       const rn_trips *trips, uint32_t slice, bool streams,
+                                       const rn_offloads *offloads, uint32_t slice, bool streams,
                                        uint32_t positions, rn_place_effort effort,
                                        uint64_t *out_offsets, rn_placement *out);
 
-// ---- trips to the host (trips.c) ----------------------------------------------------------------
+// ---- offloads (offloads.c) ----------------------------------------------------------------
 
 // Bytes that a step does not need all the time, and a device of its own memory does not hold
 // meanwhile.
@@ -180,17 +180,17 @@ RN_MUST_USE rn_status rn_binding_place(rn_arena *memory, const rn_binding *bindi
 //
 // What is sent behind `away` has left up to `gone`; what is brought from `due` on is there at
 // `back`.
-struct rn_trip {
+struct rn_offload {
     uint32_t storage;
     bool home;                      // a state: the host is where it stays
     uint32_t away, gone, due, back; // positions
     uint64_t bytes;
 };
 
-struct rn_trips {
-    rn_trip *list;                                  // (count)
-    uint32_t *by_away, *by_gone, *by_due, *by_back; // (count): trips in the order of these
-    uint32_t *of;                                   // (storages): its trip, or RN_NO_TRIP
+struct rn_offloads {
+    rn_offload *list;                               // (count)
+    uint32_t *by_away, *by_gone, *by_due, *by_back; // (count): offloads in the order of these
+    uint32_t *of;                                   // (storages): its offload, or RN_NO_OFFLOAD
     uint32_t count;
     uint64_t home_bytes, sent_bytes; // each rounded to RN_PLAN_ALIGN, all to RN_PLAN_SLOT_ALIGN
     uint64_t away_always_bytes;      // of states that are not always on the device, as always_bytes
@@ -206,9 +206,9 @@ typedef enum rn_share {
 } rn_share;
 
 // Of a traced binding: the variant's shares of states and of saved values.
-RN_MUST_USE rn_status rn_trips_make(rn_arena *memory, const rn_case *c, const rn_binding *binding,
-                                    const rn_device_caps *caps, const rn_variant *variant,
-                                    rn_trips *out);
+RN_MUST_USE rn_status rn_offloads_make(rn_arena *memory, const rn_case *c,
+                                       const rn_binding *binding, const rn_device_caps *caps,
+                                       const rn_variant *variant, rn_offloads *out);
 
 // ---- streaming (stream.c) -----------------------------------------------------------------------
 
@@ -250,10 +250,10 @@ double rn_cost_copy(const rn_device_caps *caps, uint64_t bytes);
 typedef struct rn_traffic {
     const rn_plan_unit *units;
     const rn_stream *stream;
-    double *ready;         // (uses)
-    const rn_trips *trips; // NULL: none
-    bool no_homes;         // of the trips, without states: a micro-batch before the last
-    double *done;          // (2, trips): when it was sent, when it was brought
+    double *ready;               // (uses)
+    const rn_offloads *offloads; // NULL: none
+    bool no_homes;               // of the offloads, without states: a micro-batch before the last
+    double *done;                // (2, offloads): when it was sent, when it was brought
 } rn_traffic;
 // Of one run among many: computing, reading and sending side by side, one waiting for the other.
 double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
@@ -326,7 +326,7 @@ typedef struct rn_candidate {
     uint32_t variant; // RN_NO_STEP: none
     rn_residency residency;
     uint64_t planned_bytes;
-    uint64_t read_bytes; // with what makes trips
+    uint64_t read_bytes; // with what is offloaded
     bool from_host;      // streamed weights have copies on the host
     double seconds;      // for the workload
     double pass_seconds; // a run of one row; 0 where there are no such passes
@@ -416,9 +416,9 @@ uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency
 uint64_t rn_residency_ring(const rn_case *c, rn_residency residency);
 uint64_t rn_case_staging(const rn_case *c);
 // What is held on the host for a device of its own memory, else 0. `copies`: of streamed weights;
-// `trips` may be NULL.
+// `offloads` may be NULL.
 uint64_t rn_residency_host(const rn_case *c, rn_residency residency, uint64_t port_bytes,
-                           const rn_trips *trips, bool copies);
+                           const rn_offloads *offloads, bool copies);
 // Makes `best` the variant's candidate of the fewest bytes, where these are fewer than its own.
 RN_MUST_USE rn_status rn_choose_frugal(rn_planner *planner, uint32_t variant, rn_candidate *best);
 // The fastest candidate of at most `budget_bytes`, which is not below the frugal one's.

@@ -188,8 +188,8 @@ static rn_status tell_recompute(teller *t) {
 
 static uint64_t count_moved(const rn_plan *plan, bool home) {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->trip_count; i++)
-        if (plan->trips[i].home == home) bytes += plan->trips[i].bytes;
+    for (uint32_t i = 0; i < plan->offload_count; i++)
+        if (plan->offloads[i].home == home) bytes += plan->offloads[i].bytes;
     return bytes;
 }
 
@@ -205,7 +205,7 @@ static rn_status tell_states(teller *t) {
 static rn_status tell_send(teller *t) {
     const rn_plan_summary *s = &t->plan->summary;
     if (s->host_saved == 0) return RN_OK;
-    return tell(t, "send",
+    return tell(t, "offload",
                 "%u value%s saved for the backward pass on the host: %s are sent there, and "
                 "brought back in time",
                 s->host_saved, s->host_saved == 1 ? " is" : "s are",

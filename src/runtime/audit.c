@@ -19,7 +19,7 @@
 // mismatch, too.
 //
 //     owners   0 .. values | values + 1 + use | then units, gathered rows,    a value owns what its
-//                                               what came back from a trip    views show
+//                                               what came back from an offload    views show
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/fetcher.h"
@@ -97,24 +97,24 @@ static uint32_t row_owner(const audit *a, uint32_t rows) {
     return unit_owner(a, a->session->plan->unit_count) + rows;
 }
 
-static uint32_t trip_owner(const audit *a, uint32_t trip) {
-    return row_owner(a, a->session->plan->row_table_count) + trip;
+static uint32_t offload_owner(const audit *a, uint32_t offload) {
+    return row_owner(a, a->session->plan->row_table_count) + offload;
 }
 
-// Whether the value's bytes have come back from the host before this step; *out_trip.
-static bool is_back(const audit *a, rn_value value, uint32_t step, uint32_t *out_trip) {
+// Whether the value's bytes have come back from the host before this step; *out_offload.
+static bool is_back(const audit *a, rn_value value, uint32_t step, uint32_t *out_offload) {
     const rn_plan *plan = a->session->plan;
     uint32_t buffer = plan->places[value].buffer;
-    *out_trip = buffer == RN_NO_BUFFER ? RN_NO_TRIP : plan->buffers[buffer].trip;
-    if (*out_trip == RN_NO_TRIP) return false;
-    const rn_plan_trip *trip = &plan->trips[*out_trip];
-    return step >= trip->fetch_step && a->roots[trip->value] == a->roots[value];
+    *out_offload = buffer == RN_NO_BUFFER ? RN_NO_OFFLOAD : plan->buffers[buffer].offload;
+    if (*out_offload == RN_NO_OFFLOAD) return false;
+    const rn_plan_offload *offload = &plan->offloads[*out_offload];
+    return step >= offload->prefetch_step && a->roots[offload->value] == a->roots[value];
 }
 
 // Of a value that is not a streamed weight, at a step.
 static uint32_t owner_of(const audit *a, rn_value value, uint32_t step) {
-    uint32_t unit = a->session->plan->places[a->roots[value]].unit, trip;
-    if (is_back(a, value, step, &trip)) return trip_owner(a, trip);
+    uint32_t unit = a->session->plan->places[a->roots[value]].unit, offload;
+    if (is_back(a, value, step, &offload)) return offload_owner(a, offload);
     return unit == RN_NO_USE ? a->roots[value] : unit_owner(a, unit);
 }
 
@@ -186,12 +186,12 @@ static void add_values(audit *a, rn_role role, range_kind kind, uint32_t step) {
                 rn_session_value_bytes(a->session, v, a->session->bound_rows));
 }
 
-static void add_trip(audit *a, uint32_t step) {
+static void add_offload(audit *a, uint32_t step) {
     const rn_plan *plan = a->session->plan;
-    uint32_t trip = plan->steps[step].trip;
-    const rn_plan_trip *t = &plan->trips[trip];
-    if (step == t->fetch_step)
-        add(a, RANGE_FILL, step, trip_owner(a, trip),
+    uint32_t offload = plan->steps[step].offload;
+    const rn_plan_offload *t = &plan->offloads[offload];
+    if (step == t->prefetch_step)
+        add(a, RANGE_FILL, step, offload_owner(a, offload),
             a->session->base + plan->buffers[t->back].offset, t->bytes);
     if (step == t->gone_step)
         add(a, RANGE_READ, step, owner_of(a, t->value, step),
@@ -245,7 +245,7 @@ static void gather(audit *a) {
         const rn_plan_step *step = &plan->steps[i];
         if (rn_step_fills(step)) add_use(a, RANGE_FILL, i, step->use);
         if (step->kind == RN_STEP_EVICT) add_use(a, RANGE_READ, i, step->use);
-        if (step->trip != RN_NO_TRIP) add_trip(a, i);
+        if (step->offload != RN_NO_OFFLOAD) add_offload(a, i);
         if (step->kind == RN_STEP_COMPUTE && !a->session->is_view[i]) add_call(a, i);
     }
     add_values(a, RN_ROLE_OUTPUT, RANGE_READ, plan->step_count - 1);
@@ -256,7 +256,7 @@ static void gather(audit *a) {
 static uint32_t count_room(const audit *a, uint32_t *out_widest) {
     const rn_plan *plan = a->session->plan;
     uint32_t room = plan->value_count + plan->unit_count + 4 * plan->use_count +
-                    plan->row_table_count + 2 * plan->trip_count;
+                    plan->row_table_count + 2 * plan->offload_count;
     *out_widest = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(plan->graph); i++) {
         const rn_node *node = rn_graph_node(plan->graph, i);
@@ -390,7 +390,8 @@ static rn_status allocate(audit *a) {
     const rn_plan *plan = a->session->plan;
     void *tensors = NULL, *roots = NULL, *ranges = NULL, *whole = NULL;
     void *cuts = NULL, *strips = NULL, *change = NULL;
-    uint32_t widest = 0, room = count_room(a, &widest), owners = trip_owner(a, plan->trip_count);
+    uint32_t widest = 0, room = count_room(a, &widest),
+             owners = offload_owner(a, plan->offload_count);
     RN_TRY(rn_arena_array(&a->memory, widest, sizeof(rn_tensor), &tensors));
     RN_TRY(rn_arena_array(&a->memory, plan->value_count + 1u, sizeof(rn_value), &roots));
     RN_TRY(rn_arena_array(&a->memory, room, sizeof(range), &ranges));

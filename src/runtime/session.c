@@ -114,7 +114,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_recordings(session));
     RN_TRY(rn_session_open_ports(session));
     RN_TRY(rn_session_open_copies(session));
-    RN_TRY(rn_session_open_trips(session));
+    RN_TRY(rn_session_open_offloads(session));
     RN_TRY(rn_session_prepare_rows(session));
     RN_TRY(rn_session_prepare_appends(session));
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
@@ -166,7 +166,7 @@ void rn_session_destroy(rn_session *session) {
     if (session->fence_of) rn_session_close_walk(session);
     rn_session_close_ports(session);
     rn_session_close_copies(session);
-    if (session->device) rn_session_close_trips(session);
+    if (session->device) rn_session_close_offloads(session);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
     if (session->device) rn_device_memory_give_back(&session->arena);

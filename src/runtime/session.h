@@ -6,7 +6,7 @@
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 //     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
 //     copies.c    streamed weights on the host           session_segments.c  some blocks of a run
-//     host_trips.c  states and saved values there
+//     host_offloads.c  states and saved values there
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -171,8 +171,8 @@ void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
 
-// ---- a device's own memory (ports.c, copies.c, host_trips.c, recordings.c) ----------------------
-// All of it is nothing where the device's memory is the host's.
+// ---- a device's own memory (ports.c, copies.c, host_offloads.c, recordings.c)
+// ---------------------- All of it is nothing where the device's memory is the host's.
 
 RN_MUST_USE rn_status rn_session_open_ports(rn_session *session);
 void rn_session_close_ports(rn_session *session);
@@ -192,12 +192,12 @@ void rn_session_close_copies(rn_session *session);
 RN_MUST_USE rn_status rn_session_load_copies(rn_session *session);
 
 // Places on the host for what the plan sends there: states begin as zeros.
-RN_MUST_USE rn_status rn_session_open_trips(rn_session *session);
-void rn_session_close_trips(rn_session *session);
+RN_MUST_USE rn_status rn_session_open_offloads(rn_session *session);
+void rn_session_close_offloads(rn_session *session);
 // Where a state is whose home is the host; NULL: it is in the arena.
 uint8_t *rn_session_home(const rn_session *session, rn_value value);
-void rn_session_send(rn_session *session, uint32_t trip);
-void rn_session_fetch(rn_session *session, uint32_t trip);
+void rn_session_offload(rn_session *session, uint32_t offload);
+void rn_session_prefetch_offload(rn_session *session, uint32_t offload);
 
 // Submits what is from session->from_step to to_step.
 typedef rn_status (*rn_session_submit)(rn_session *session, uint64_t rows);
@@ -299,7 +299,7 @@ bool rn_session_profile_is_running(const rn_session *session);
 void rn_session_profile_begin(rn_session *session, uint32_t step, bool computes);
 void rn_session_profile_end(rn_session *session, uint32_t step);
 // Around a wait for another queue: what for, and RN_WAIT_ENDS.
-typedef enum rn_session_wait { RN_WAIT_ENDS, RN_WAIT_WEIGHTS, RN_WAIT_TRIP } rn_session_wait;
+typedef enum rn_session_wait { RN_WAIT_ENDS, RN_WAIT_WEIGHTS, RN_WAIT_OFFLOAD } rn_session_wait;
 void rn_session_profile_wait(rn_session *session, rn_session_wait begins);
 // Around the filling of a unit, in the thread that reads; `streamed`: the read queue's. True: _done
 // is owed.
@@ -309,8 +309,9 @@ void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *
 // Around the copy of a use's weights to a device with its own memory, in the copy queue; or, behind
 // the uses, of a unit's to where segments have it.
 void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins);
-// Around a trip's copy, in the send queue to the host or in the copy queue back.
-void rn_session_profile_trip(rn_session *session, rn_queue *queue, uint32_t trip, bool begins);
+// Around an offload's copy, in the send queue to the host or in the copy queue back.
+void rn_session_profile_offload(rn_session *session, rn_queue *queue, uint32_t offload,
+                                bool begins);
 // Rows of a table were read.
 void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count);
 

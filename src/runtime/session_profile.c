@@ -39,8 +39,8 @@ struct rn_session_profile {
     bool operand_segments;                            // as segments of a run have them
     uint64_t rows;                                    // of the run under way
     bool *trained;                                    // (values + 1): a weight that a step changes
-    uint32_t *send_names, *fetch_names;               // (trips)
-    uint32_t wait_name, trip_name, plan_name, phase_names[PHASES];
+    uint32_t *send_names, *fetch_names;               // (offloads)
+    uint32_t wait_name, offload_name, plan_name, phase_names[PHASES];
     uint32_t *first_begin, *begins; // (steps + 2), (buffers): those that begin with a step
     uint32_t *first_end, *ends;     // the same of those that end
     uint32_t *heir;                 // (buffers): what a slot that was filled for the next run is
@@ -169,8 +169,9 @@ static void find_trained(rn_session_profile *p, const rn_graph *graph) {
 }
 
 // "send layer 3/matmul.7": the copy, which is not what has made the value.
-static uint32_t name_trip(const rn_plan *plan, const rn_plan_trip *trip, const char *what) {
-    const rn_value_info *info = rn_graph_value(plan->graph, trip->value);
+static uint32_t name_offload(const rn_plan *plan, const rn_plan_offload *offload,
+                             const char *what) {
+    const rn_value_info *info = rn_graph_value(plan->graph, offload->value);
     text name = {.bytes = 0};
     append(&name, what);
     append(&name, info->name);
@@ -188,15 +189,15 @@ static void name_all(const rn_session *session) {
         p->unit_names[i] = name_unit(p, plan, i);
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         p->buffer_names[i] = name_buffer(p, plan, &plan->buffers[i]);
-    for (uint32_t i = 0; i < plan->trip_count; i++) {
-        p->send_names[i] = name_trip(plan, &plan->trips[i], "send ");
-        p->fetch_names[i] = name_trip(plan, &plan->trips[i], "fetch ");
+    for (uint32_t i = 0; i < plan->offload_count; i++) {
+        p->send_names[i] = name_offload(plan, &plan->offloads[i], "send ");
+        p->fetch_names[i] = name_offload(plan, &plan->offloads[i], "fetch ");
     }
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         p->buffer_names[plan->row_tables[i].buffer] =
             rn_profile_label("rows of embeddings", NULL, NULL);
     p->wait_name = rn_profile_name("wait for weights");
-    p->trip_name = rn_profile_name("wait for the host");
+    p->offload_name = rn_profile_name("wait for the host");
     p->plan_name = rn_profile_name(plan->name);
     p->phase_names[FORWARD] = rn_profile_name("forward");
     p->phase_names[BACKWARD] = rn_profile_name("backward");
@@ -219,8 +220,8 @@ static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
     RN_TRY(take(p, (size_t)rn_graph_value_count(plan->graph) + 1, sizeof(bool), &p->trained));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
     RN_TRY(take(p, plan->unit_count, sizeof(uint32_t), &p->unit_names));
-    RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->send_names));
-    RN_TRY(take(p, plan->trip_count, sizeof(uint32_t), &p->fetch_names));
+    RN_TRY(take(p, plan->offload_count, sizeof(uint32_t), &p->send_names));
+    RN_TRY(take(p, plan->offload_count, sizeof(uint32_t), &p->fetch_names));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_begin));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_end));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->begins));
@@ -621,7 +622,7 @@ static void note_wait(void *self, uint32_t begins, bool poisoned) {
     (void)poisoned; // a wait may poison the queue; it ends in any case
     if (!is_on(session)) return;
     if (begins)
-        rn_profile_begin(begins == RN_WAIT_TRIP ? p->trip_name : p->wait_name);
+        rn_profile_begin(begins == RN_WAIT_OFFLOAD ? p->offload_name : p->wait_name);
     else if (p->wait_open)
         rn_profile_end();
     p->wait_open = begins;
@@ -693,27 +694,27 @@ void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins) {
         rn_queue_note(session->copy, begins ? note_upload : note_uploaded, session, use);
 }
 
-// ---- trips to the host --------------------------------------------------------------------------
+// ---- offloads --------------------------------------------------------------------------
 
 // Both directions keep their own time: they go on side by side.
-static void note_fetch(void *self, uint32_t trip, bool poisoned) {
-    note_upload(self, trip, poisoned);
+static void note_fetch(void *self, uint32_t offload, bool poisoned) {
+    note_upload(self, offload, poisoned);
 }
 
-static void note_send(void *self, uint32_t trip, bool poisoned) {
+static void note_send(void *self, uint32_t offload, bool poisoned) {
     const rn_session *session = self;
-    (void)trip;
+    (void)offload;
     if (poisoned || !is_on(session)) return;
     session->profile->send_begin_ns = rn_profile_now();
     session->profile->send_open = true;
 }
 
-static void note_trip(const rn_session *session, uint32_t trip, bool sent, uint64_t begin_ns,
-                      bool poisoned) {
-    const rn_plan_trip *t = &session->plan->trips[trip];
+static void note_offload(const rn_session *session, uint32_t offload, bool sent, uint64_t begin_ns,
+                         bool poisoned) {
+    const rn_plan_offload *t = &session->plan->offloads[offload];
     uint32_t buffer = sent ? t->buffer : t->back;
     const rn_session_profile *p = session->profile;
-    uint32_t name = sent ? p->send_names[trip] : p->fetch_names[trip];
+    uint32_t name = sent ? p->send_names[offload] : p->fetch_names[offload];
     rn_device_id device = session->device->caps.device;
     uint64_t place = (uintptr_t)session->base + session->plan->buffers[buffer].offset;
     if (!poisoned)
@@ -723,29 +724,30 @@ static void note_trip(const rn_session *session, uint32_t trip, bool sent, uint6
                     rn_profile_now());
 }
 
-static void note_fetched(void *self, uint32_t trip, bool poisoned) {
+static void note_fetched(void *self, uint32_t offload, bool poisoned) {
     const rn_session *session = self;
     rn_session_profile *p = session->profile;
     if (!is_on(session) || !p->copy_open) return;
-    note_trip(session, trip, false, p->copy_begin_ns, poisoned);
+    note_offload(session, offload, false, p->copy_begin_ns, poisoned);
     p->copy_open = false;
 }
 
-static void note_sent(void *self, uint32_t trip, bool poisoned) {
+static void note_sent(void *self, uint32_t offload, bool poisoned) {
     const rn_session *session = self;
     rn_session_profile *p = session->profile;
     if (!is_on(session) || !p->send_open) return;
-    note_trip(session, trip, true, p->send_begin_ns, poisoned);
+    note_offload(session, offload, true, p->send_begin_ns, poisoned);
     p->send_open = false;
 }
 
-void rn_session_profile_trip(rn_session *session, rn_queue *queue, uint32_t trip, bool begins) {
+void rn_session_profile_offload(rn_session *session, rn_queue *queue, uint32_t offload,
+                                bool begins) {
     bool sends = queue == session->send;
     if (!is_on(session)) return;
     if (begins)
-        rn_queue_note(queue, sends ? note_send : note_fetch, session, trip);
+        rn_queue_note(queue, sends ? note_send : note_fetch, session, offload);
     else
-        rn_queue_note(queue, sends ? note_sent : note_fetched, session, trip);
+        rn_queue_note(queue, sends ? note_sent : note_fetched, session, offload);
 }
 
 void rn_session_profile_gather(rn_session *session, uint32_t table, uint64_t row_count) {

@@ -11,8 +11,8 @@
 // two host buffers (stages), the copy queue takes it from there to the slot. Only the copy has to
 // wait for the slot, so the disk runs further ahead. Where the host keeps copies of all that is
 // streamed (copies.c) there is nothing to read: the copy queue takes it from there. What a training
-// step sends to the host and fetches back (host_trips.c) goes through a queue of its own, and the
-// copy queue.
+// step sends to the host and fetches back (host_offloads.c) goes through a queue of its own, and
+// the copy queue.
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
@@ -222,19 +222,19 @@ static void submit_eviction(rn_session *session, uint32_t step) {
     signal_step(session, session->compute, step);
 }
 
-// States make their trip with the last micro-batch, which updates them.
-static void submit_trip(rn_session *session, uint32_t step, bool last) {
+// States are offloaded with the last micro-batch, which updates them.
+static void submit_offload(rn_session *session, uint32_t step, bool last) {
     const rn_plan_step *s = &session->plan->steps[step];
     rn_queue *queues[] = {session->compute, NULL, session->copy, session->send};
-    bool made = last || !session->plan->trips[s->trip].home;
+    bool made = last || !session->plan->offloads[s->offload].home;
     rn_session_profile_begin(session, step, false);
     if (made) {
-        bool waits = s->kind == RN_STEP_AWAIT;
-        if (waits) rn_session_profile_wait(session, RN_WAIT_TRIP);
+        bool waits = s->kind == RN_STEP_WAIT;
+        if (waits) rn_session_profile_wait(session, RN_WAIT_OFFLOAD);
         wait_step(session, queues[s->queue], s->after);
         if (waits) rn_session_profile_wait(session, RN_WAIT_ENDS);
-        if (s->kind == RN_STEP_SEND) rn_session_send(session, s->trip);
-        if (s->kind == RN_STEP_FETCH) rn_session_fetch(session, s->trip);
+        if (s->kind == RN_STEP_OFFLOAD) rn_session_offload(session, s->offload);
+        if (s->kind == RN_STEP_PREFETCH) rn_session_prefetch_offload(session, s->offload);
     }
     rn_session_profile_end(session, step);
     signal_step(session, queues[s->queue], step);
@@ -244,8 +244,8 @@ static void submit_step(rn_session *session, uint32_t step, bool last) {
     const rn_plan_step *s = &session->plan->steps[step];
     if (s->kind == RN_STEP_COMPUTE) {
         submit_compute(session, step, last);
-    } else if (s->trip != RN_NO_TRIP) {
-        submit_trip(session, step, last);
+    } else if (s->offload != RN_NO_OFFLOAD) {
+        submit_offload(session, step, last);
     } else if (s->kind == RN_STEP_EVICT && !session->segment) {
         submit_eviction(session, step);
     } else {
@@ -301,7 +301,7 @@ rn_status rn_session_prepare_walk(rn_session *session) {
         RN_TRY(rn_queue_thread_create(rn_host_executor, cancel, &session->read));
     if (!device->caps.own_memory) return RN_OK;
     RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->copy));
-    if (session->plan->trip_count)
+    if (session->plan->offload_count)
         RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->send));
     return make_stages(session);
 }

@@ -9,21 +9,21 @@
 
 #include "backend/cuda/rows.h"
 #include "conform_trial.h"
-#include "trip.h"
+#include "offload_run.h"
 
 #include <ration/cuda.h>
 
 #include <math.h>
 
 static rn_device *gpu; // NULL: none
-static test_trip trip;
+static test_offload offload;
 static rn_error_info reason; // why there is none
 static rn_kernel kernels[RN_OP_COUNT];
 
 // ---- the device ---------------------------------------------------------------------------------
 
 static rn_status run_there(const rn_call *call) {
-    return test_trip_run(&trip, &rn_cuda_kernels[call->op], call);
+    return test_offload_run(&offload, &rn_cuda_kernels[call->op], call);
 }
 
 static int open_gpu(void **state) {
@@ -32,7 +32,7 @@ static int open_gpu(void **state) {
     for (int op = 0; op < RN_OP_COUNT; op++)
         if (rn_cuda_kernels[op].run)
             kernels[op] = (rn_kernel){run_there, rn_cuda_kernels[op].workspace};
-    if (s == RN_OK) return test_trip_open(gpu, 64 << 20, &trip) != RN_OK;
+    if (s == RN_OK) return test_offload_open(gpu, 64 << 20, &offload) != RN_OK;
     gpu = NULL;
     reason = *rn_last_error();
     // Anything else than "there is none" is a fault.
@@ -42,7 +42,7 @@ static int open_gpu(void **state) {
 static int close_gpu(void **state) {
     (void)state;
     if (!gpu) return 0;
-    test_trip_close(&trip);
+    test_offload_close(&offload);
     rn_device_destroy(gpu);
     return 0;
 }

@@ -16,19 +16,19 @@ typedef struct span {
     uint64_t at;
 } span;
 
-typedef struct trip {
+typedef struct offload {
     span spans[MAX_SPANS];
     uint32_t count;
     uint64_t bytes;
     rn_device_memory memory;
-} trip;
+} offload;
 
 static rn_device *sim;
 static rn_queue *compute, *copy;
 
 // ---- there and back -----------------------------------------------------------------------------
 
-static void add_span(trip *t, void *data, uint64_t bytes) {
+static void add_span(offload *t, void *data, uint64_t bytes) {
     span new = {data, (uint8_t *)data + bytes, 0};
     if (!data || bytes == 0) return;
     for (uint32_t i = 0; i < t->count;) {
@@ -45,7 +45,7 @@ static void add_span(trip *t, void *data, uint64_t bytes) {
     t->spans[t->count++] = new;
 }
 
-static void *there(const trip *t, const void *data) {
+static void *there(const offload *t, const void *data) {
     const uint8_t *at = data;
     for (uint32_t i = 0; at && i < t->count; i++)
         if (at >= t->spans[i].first && at < t->spans[i].end)
@@ -53,7 +53,7 @@ static void *there(const trip *t, const void *data) {
     return NULL;
 }
 
-static void gather(trip *t, const rn_call *call) {
+static void gather(offload *t, const rn_call *call) {
     for (uint32_t i = 0; i < call->input_count; i++)
         add_span(t, call->inputs[i].data, rn_tensor_bytes(&call->inputs[i]));
     for (uint32_t i = 0; i < call->output_count; i++)
@@ -65,7 +65,7 @@ static void gather(trip *t, const rn_call *call) {
     }
 }
 
-static void move_all(const trip *t, bool in) {
+static void move_all(const offload *t, bool in) {
     for (uint32_t i = 0; i < t->count; i++) {
         uint64_t bytes = (uint64_t)(t->spans[i].end - t->spans[i].first);
         uint8_t *device = t->memory.base + t->spans[i].at;
@@ -76,7 +76,7 @@ static void move_all(const trip *t, bool in) {
     }
 }
 
-static rn_status launch(const trip *t, const rn_call *call) {
+static rn_status launch(const offload *t, const rn_call *call) {
     rn_tensor tensors[MAX_SPANS];
     rn_call moved = *call;
     rn_fence arrived, computed;
@@ -102,7 +102,7 @@ static rn_status launch(const trip *t, const rn_call *call) {
 }
 
 static rn_status run_there(const rn_call *call) {
-    trip t = {.count = 0};
+    offload t = {.count = 0};
     uint64_t purposes[RN_PURPOSE_COUNT] = {0};
     gather(&t, call);
     purposes[RN_PURPOSE_ACTIVATIONS] = t.bytes;

@@ -346,7 +346,7 @@ static void training_in_two_memories_is_never_slower_with_more_of_either(void **
         rn_plan *roomy = plan_for_host(&recipe, &caps,
                                        (rn_plan_options){.budget_bytes = RN_NO_LIMIT}, RN_NO_LIMIT);
         uint64_t low = roomy->summary.smallest_bytes, high = roomy->summary.planned_bytes;
-        assert_int_equal(roomy->trip_count, 0);
+        assert_int_equal(roomy->offload_count, 0);
         rn_plan_destroy(roomy);
         options.budget_bytes = low + (high - low) / 3;
         options.exact = false;

@@ -200,9 +200,9 @@ static void what_is_on_the_host_for_a_while_is_said(void **state) {
     assert_int_equal(65536, test_json_u64(text.data, text.bytes - 1, "host_state_bytes"));
     assert_int_equal(plan->summary.host_saved,
                      test_json_u64(text.data, text.bytes - 1, "host_saved"));
-    assert_int_equal(count(text.data, "\"kind\":\"send\""), plan->trip_count);
-    assert_int_equal(count(text.data, "\"kind\":\"fetch\""), plan->trip_count);
-    assert_int_equal(count(text.data, "\"kind\":\"await\""), 2 * plan->trip_count);
+    assert_int_equal(count(text.data, "\"kind\":\"offload\""), plan->offload_count);
+    assert_int_equal(count(text.data, "\"kind\":\"prefetch\""), plan->offload_count);
+    assert_int_equal(count(text.data, "\"kind\":\"wait\""), 2 * plan->offload_count);
     rn_buffer_free(&text);
     rn_plan_destroy(plan);
 }

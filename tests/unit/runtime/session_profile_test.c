@@ -389,8 +389,8 @@ static void what_a_step_keeps_on_the_host_is_seen_on_its_way(void **state) {
         send |= strcmp(t->lanes[i].name, "send queue") == 0;
     assert_true(send);
     rn_device_id device = rn_device_number(sim);
-    assert_int_equal(count_moves_between(t, device, RN_DEVICE_HOST), RUNS * plan->trip_count);
-    assert_int_equal(count_moves_between(t, RN_DEVICE_HOST, device), RUNS * plan->trip_count);
+    assert_int_equal(count_moves_between(t, device, RN_DEVICE_HOST), RUNS * plan->offload_count);
+    assert_int_equal(count_moves_between(t, RN_DEVICE_HOST, device), RUNS * plan->offload_count);
     rn_timeline_destroy(t);
     rn_plan_destroy(plan);
     rn_device_destroy(sim);

@@ -1,5 +1,5 @@
-// trip.c — see trip.h.
-#include "trip.h"
+// offload_run.c — see offload_run.h.
+#include "offload_run.h"
 
 #include "base/checked.h"
 #include "support.h"
@@ -18,20 +18,20 @@ typedef struct layout {
     uint64_t bytes; // to the end of the last gap
 } layout;
 
-rn_status test_trip_open(rn_device *device, uint64_t bytes, test_trip *out) {
+rn_status test_offload_open(rn_device *device, uint64_t bytes, test_offload *out) {
     uint64_t purposes[RN_PURPOSE_COUNT] = {[RN_PURPOSE_ACTIVATIONS] = bytes};
-    *out = (test_trip){.device = device};
+    *out = (test_offload){.device = device};
     RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, NULL, &out->queue));
     RN_TRY(rn_device_memory_take(device, purposes, &out->memory));
     out->image = malloc(bytes);
     return out->image ? RN_OK : rn_fail(RN_NO_MEMORY, "no memory for the block's image");
 }
 
-void test_trip_close(test_trip *trip) {
-    rn_queue_destroy(trip->queue);
-    rn_device_memory_give_back(&trip->memory);
-    free(trip->image);
-    *trip = (test_trip){0};
+void test_offload_close(test_offload *offload) {
+    rn_queue_destroy(offload->queue);
+    rn_device_memory_give_back(&offload->memory);
+    free(offload->image);
+    *offload = (test_offload){0};
 }
 
 // ---- places -------------------------------------------------------------------------------------
@@ -70,17 +70,17 @@ static void lay_out(const rn_call *call, layout *out) {
     }
 }
 
-static void *there(const test_trip *trip, const layout *l, const void *data) {
+static void *there(const test_offload *offload, const layout *l, const void *data) {
     const uint8_t *at = data;
     for (uint32_t i = 0; at && i < l->count; i++)
         if (at >= l->spans[i].first && at < l->spans[i].end)
-            return trip->memory.base + l->spans[i].at + (at - l->spans[i].first);
+            return offload->memory.base + l->spans[i].at + (at - l->spans[i].first);
     return NULL;
 }
 
 // ---- there and back -----------------------------------------------------------------------------
 
-static rn_status launch(const test_trip *trip, const layout *l, const rn_kernel *kernel,
+static rn_status launch(const test_offload *offload, const layout *l, const rn_kernel *kernel,
                         const rn_call *call) {
     rn_tensor tensors[MAX_SPANS];
     rn_call moved = *call;
@@ -89,39 +89,39 @@ static rn_status launch(const test_trip *trip, const layout *l, const rn_kernel 
     memcpy(tensors, call->inputs, call->input_count * sizeof *tensors);
     memcpy(tensors + call->input_count, call->outputs, call->output_count * sizeof *tensors);
     for (uint32_t i = 0; i < count; i++)
-        tensors[i].data = there(trip, l, tensors[i].data);
+        tensors[i].data = there(offload, l, tensors[i].data);
     moved.inputs = tensors;
     moved.outputs = tensors + call->input_count;
-    moved.workspace = there(trip, l, call->workspace);
-    rn_queue_copy_in(trip->queue, trip->memory.base, trip->image, l->bytes);
-    rn_queue_launch(trip->queue, kernel, &moved);
-    rn_queue_copy_out(trip->queue, trip->image, trip->memory.base, l->bytes);
-    rn_status s = rn_queue_finish(trip->queue);
-    if (s != RN_OK) rn_queue_reset(trip->queue);
+    moved.workspace = there(offload, l, call->workspace);
+    rn_queue_copy_in(offload->queue, offload->memory.base, offload->image, l->bytes);
+    rn_queue_launch(offload->queue, kernel, &moved);
+    rn_queue_copy_out(offload->queue, offload->image, offload->memory.base, l->bytes);
+    rn_status s = rn_queue_finish(offload->queue);
+    if (s != RN_OK) rn_queue_reset(offload->queue);
     return s;
 }
 
-static bool gaps_stand(const test_trip *trip, const layout *l) {
+static bool gaps_stand(const test_offload *offload, const layout *l) {
     uint64_t at = 0;
     for (uint32_t i = 0; i <= l->count; i++) {
         uint64_t end = i < l->count ? l->spans[i].at : l->bytes;
         for (; at < end; at++)
-            if (trip->image[at] != POISON) return false;
+            if (offload->image[at] != POISON) return false;
         if (i < l->count) at += length(&l->spans[i]);
     }
     return true;
 }
 
-rn_status test_trip_run(test_trip *trip, const rn_kernel *kernel, const rn_call *call) {
+rn_status test_offload_run(test_offload *offload, const rn_kernel *kernel, const rn_call *call) {
     layout l;
     lay_out(call, &l);
-    assert_true(l.bytes <= trip->memory.bytes);
-    memset(trip->image, POISON, l.bytes);
+    assert_true(l.bytes <= offload->memory.bytes);
+    memset(offload->image, POISON, l.bytes);
     for (uint32_t i = 0; i < l.count; i++)
-        memcpy(trip->image + l.spans[i].at, l.spans[i].first, length(&l.spans[i]));
-    RN_TRY(launch(trip, &l, kernel, call));
+        memcpy(offload->image + l.spans[i].at, l.spans[i].first, length(&l.spans[i]));
+    RN_TRY(launch(offload, &l, kernel, call));
     for (uint32_t i = 0; i < l.count; i++)
-        memcpy(l.spans[i].first, trip->image + l.spans[i].at, length(&l.spans[i]));
-    if (gaps_stand(trip, &l)) return RN_OK;
+        memcpy(l.spans[i].first, offload->image + l.spans[i].at, length(&l.spans[i]));
+    if (gaps_stand(offload, &l)) return RN_OK;
     return rn_fail(RN_INTERNAL, "%s writes around its tensors", rn_op_name(call->op));
 }

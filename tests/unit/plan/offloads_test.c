@@ -1,5 +1,5 @@
-// trips_test.c — what of a training step may be on the host for a while, when it leaves and comes
-// back, and how long a step then takes.
+// offloads_test.c — what of a training step may be on the host for a while, when it leaves and
+// comes back, and how long a step then takes.
 #include "plan_fixture.h"
 
 #include "base/checked.h"
@@ -37,7 +37,7 @@ static void write_chain(rn_graph *g, uint32_t unused) {
 typedef struct scene {
     worked w;
     rn_case c;
-    rn_trips trips;
+    rn_offloads offloads;
 } scene;
 
 // Over a link that brings so many bytes while a byte's share of computing goes on.
@@ -46,8 +46,8 @@ static void open_scene(scene *s, rn_share states, rn_share sent, double link_byt
     s->w.caps.own_memory = true;
     s->w.caps.link_bytes_second = link_bytes_second;
     s->c = (rn_case){.graph = s->w.graph, .order = s->w.order};
-    assert_ok(rn_trips_make(&s->w.memory, &s->c, &s->w.binding, &s->w.caps,
-                            &(rn_variant){.states = states, .sent = sent}, &s->trips));
+    assert_ok(rn_offloads_make(&s->w.memory, &s->c, &s->w.binding, &s->w.caps,
+                               &(rn_variant){.states = states, .sent = sent}, &s->offloads));
 }
 
 static void close_scene(scene *s) {
@@ -56,16 +56,16 @@ static void close_scene(scene *s) {
 
 static double step_seconds(const scene *s, bool no_homes) {
     rn_stream stream = {0};
-    double *done = calloc(2 * (size_t)s->trips.count + 1, sizeof *done);
+    double *done = calloc(2 * (size_t)s->offloads.count + 1, sizeof *done);
     rn_traffic traffic = {
-        .stream = &stream, .trips = &s->trips, .no_homes = no_homes, .done = done};
+        .stream = &stream, .offloads = &s->offloads, .no_homes = no_homes, .done = done};
     double seconds = rn_cost_run(&s->w.caps, s->w.binding.seconds[0], s->w.order.count, &traffic);
     free(done);
     return seconds;
 }
 
-static uint32_t block_of(const scene *s, const rn_trip *trip) {
-    return rn_graph_value(s->w.graph, s->w.binding.live.storages[trip->storage].value)->block;
+static uint32_t block_of(const scene *s, const rn_offload *offload) {
+    return rn_graph_value(s->w.graph, s->w.binding.live.storages[offload->storage].value)->block;
 }
 
 // ---- what goes ----------------------------------------------------------------------------------
@@ -74,20 +74,20 @@ static void states_are_there_for_their_update_alone(void **state) {
     (void)state;
     scene s;
     open_scene(&s, RN_SHARE_ALL, 0, 1e9);
-    assert_int_equal(s.trips.count, BLOCKS);
-    assert_int_equal(s.trips.home_bytes, BLOCKS * WIDTH * WIDTH * 4);
-    assert_int_equal(s.trips.sent_bytes, 0);
-    for (uint32_t i = 0; i < s.trips.count; i++) {
-        const rn_trip *t = &s.trips.list[i];
+    assert_int_equal(s.offloads.count, BLOCKS);
+    assert_int_equal(s.offloads.home_bytes, BLOCKS * WIDTH * WIDTH * 4);
+    assert_int_equal(s.offloads.sent_bytes, 0);
+    for (uint32_t i = 0; i < s.offloads.count; i++) {
+        const rn_offload *t = &s.offloads.list[i];
         assert_true(t->home && t->back == t->away);
         assert_int_equal(rn_graph_node(s.w.graph, s.w.order.nodes[t->back])->op, RN_OP_SGD);
         assert_true(t->due <= t->back && t->away <= t->gone);
     }
     close_scene(&s);
     open_scene(&s, RN_SHARE_HALF, 0, 1e9); // of every other block
-    assert_int_equal(s.trips.count, BLOCKS / 2);
-    for (uint32_t i = 0; i < s.trips.count; i++)
-        assert_int_equal(block_of(&s, &s.trips.list[i]) % 2, 1);
+    assert_int_equal(s.offloads.count, BLOCKS / 2);
+    for (uint32_t i = 0; i < s.offloads.count; i++)
+        assert_int_equal(block_of(&s, &s.offloads.list[i]) % 2, 1);
     close_scene(&s);
 }
 
@@ -95,22 +95,22 @@ static void saved_values_are_away_around_the_turn(void **state) {
     (void)state;
     scene s;
     open_scene(&s, 0, RN_SHARE_ALL, 1e10);
-    assert_true(s.trips.count >= BLOCKS - 2 && s.trips.count <= BLOCKS);
-    assert_int_equal(s.trips.sent_bytes, s.trips.count * BYTES);
-    for (uint32_t i = 0; i < s.trips.count; i++) {
-        const rn_trip *t = &s.trips.list[i];
+    assert_true(s.offloads.count >= BLOCKS - 2 && s.offloads.count <= BLOCKS);
+    assert_int_equal(s.offloads.sent_bytes, s.offloads.count * BYTES);
+    for (uint32_t i = 0; i < s.offloads.count; i++) {
+        const rn_offload *t = &s.offloads.list[i];
         assert_true(!t->home && t->away <= t->gone && t->gone < t->due && t->due <= t->back);
         rn_phase before = rn_graph_node(s.w.graph, s.w.order.nodes[t->away])->phase;
         rn_phase after = rn_graph_node(s.w.graph, s.w.order.nodes[t->back])->phase;
         assert_true(before == RN_PHASE_FORWARD && after == RN_PHASE_BACKWARD);
     }
-    for (uint32_t i = 1; i < s.trips.count; i++) // the first to go is the last to come back
-        assert_int_equal(s.trips.by_away[i], s.trips.by_back[s.trips.count - 1 - i]);
+    for (uint32_t i = 1; i < s.offloads.count; i++) // the first to go is the last to come back
+        assert_int_equal(s.offloads.by_away[i], s.offloads.by_back[s.offloads.count - 1 - i]);
     close_scene(&s);
     open_scene(&s, 0, RN_SHARE_HALF, 1e10); // of the first half
-    assert_true(s.trips.count > 0 && s.trips.count < BLOCKS);
-    for (uint32_t i = 0; i < s.trips.count; i++)
-        assert_true(block_of(&s, &s.trips.list[i]) <= (BLOCKS + 1) / 2);
+    assert_true(s.offloads.count > 0 && s.offloads.count < BLOCKS);
+    for (uint32_t i = 0; i < s.offloads.count; i++)
+        assert_true(block_of(&s, &s.offloads.list[i]) <= (BLOCKS + 1) / 2);
     close_scene(&s);
 }
 
@@ -120,8 +120,8 @@ static void what_could_not_be_back_in_time_stays(void **state) {
     for (double link = 1e10; link > 1e5; link /= 10) {
         scene s;
         open_scene(&s, 0, RN_SHARE_ALL, link);
-        assert_true(s.trips.count <= last);
-        last = s.trips.count;
+        assert_true(s.offloads.count <= last);
+        last = s.offloads.count;
         if (first == 0) first = last;
         close_scene(&s);
     }
@@ -134,8 +134,8 @@ static uint64_t most_places(const scene *s) {
     uint64_t most = 0;
     for (uint32_t p = 0; p < s->w.order.count; p++) {
         uint64_t now = 0;
-        for (uint32_t i = 0; i < s->trips.count; i++)
-            now += s->trips.list[i].due <= p && p <= s->trips.list[i].gone;
+        for (uint32_t i = 0; i < s->offloads.count; i++)
+            now += s->offloads.list[i].due <= p && p <= s->offloads.list[i].gone;
         most = rn_max_u64(most, now);
     }
     return most;
@@ -147,7 +147,7 @@ static void a_slow_link_does_not_take_more_and_more_places(void **state) {
     for (double link = 1e11; link > 1e4; link /= 10) {
         scene s;
         open_scene(&s, RN_SHARE_ALL, 0, link);
-        assert_int_equal(s.trips.count, BLOCKS);
+        assert_int_equal(s.offloads.count, BLOCKS);
         assert_true(most_places(&s) <= 5);
         close_scene(&s);
     }
@@ -158,11 +158,11 @@ static void at_the_last_moment_only_what_is_used_has_a_place(void **state) {
     scene late, all;
     open_scene(&late, RN_SHARE_LATE, RN_SHARE_LATE, 1e9);
     open_scene(&all, RN_SHARE_ALL, RN_SHARE_ALL, 1e9);
-    for (uint32_t i = 0; i < late.trips.count; i++) {
-        const rn_trip *t = &late.trips.list[i];
+    for (uint32_t i = 0; i < late.offloads.count; i++) {
+        const rn_offload *t = &late.offloads.list[i];
         assert_true(t->due == t->back && t->gone == t->away);
     }
-    assert_true(late.trips.count >= all.trips.count);
+    assert_true(late.offloads.count >= all.offloads.count);
     assert_true(step_seconds(&late, false) > step_seconds(&all, false));
     close_scene(&late);
     close_scene(&all);
@@ -178,7 +178,7 @@ static void a_fast_link_costs_no_time_and_a_slow_one_its_bytes(void **state) {
     assert_true(step_seconds(&s, true) == computing);
     close_scene(&s);
     open_scene(&s, RN_SHARE_ALL, RN_SHARE_ALL, 1e5);
-    double bytes = (double)(s.trips.home_bytes + s.trips.sent_bytes) / 1e5;
+    double bytes = (double)(s.offloads.home_bytes + s.offloads.sent_bytes) / 1e5;
     double seconds = step_seconds(&s, false);
     assert_true(seconds > bytes && seconds < 2.1 * (bytes + computing)); // each way side by side
     assert_true(step_seconds(&s, true) <= seconds);
@@ -189,8 +189,8 @@ static void a_fast_link_costs_no_time_and_a_slow_one_its_bytes(void **state) {
 
 static uint64_t peak_of(scene *s) {
     uint64_t peak;
-    assert_ok(
-        rn_binding_peak(&s->w.memory, &s->w.binding, &s->trips, 0, false, s->w.order.count, &peak));
+    assert_ok(rn_binding_peak(&s->w.memory, &s->w.binding, &s->offloads, 0, false, s->w.order.count,
+                              &peak));
     return peak;
 }
 
@@ -200,15 +200,15 @@ static void what_is_away_lowers_the_peak(void **state) {
     open_scene(&none, 0, 0, 1e10);
     open_scene(&half, 0, RN_SHARE_HALF, 1e10);
     open_scene(&all, 0, RN_SHARE_ALL, 1e10);
-    assert_int_equal(none.trips.count, 0);
+    assert_int_equal(none.offloads.count, 0);
     assert_true(peak_of(&all) < peak_of(&half) && peak_of(&half) < peak_of(&none));
     close_scene(&none);
     close_scene(&half);
     close_scene(&all);
     open_scene(&none, 0, 0, 1e10); // states are not always there, but for a while
     open_scene(&all, RN_SHARE_ALL, 0, 1e10);
-    assert_int_equal(all.trips.away_always_bytes, BLOCKS * WIDTH * WIDTH * 4);
-    assert_true(peak_of(&all) - peak_of(&none) < all.trips.away_always_bytes / 2);
+    assert_int_equal(all.offloads.away_always_bytes, BLOCKS * WIDTH * WIDTH * 4);
+    assert_true(peak_of(&all) - peak_of(&none) < all.offloads.away_always_bytes / 2);
     close_scene(&none);
     close_scene(&all);
 }

@@ -1,4 +1,4 @@
-// trips.c — what of a training step can be on the host for a while, and when it goes and comes.
+// offloads.c — what of a training step can be on the host for a while, and when it goes and comes.
 //
 //     compute  | forward 0 | forward 1 | ...    backward 1 |   backward 0   | update 0 |
 //     send        |-saved 0-|-saved 1-|                                        |--state 0--|
@@ -29,7 +29,7 @@ typedef struct finder {
     const rn_binding *binding;
     const rn_device_caps *caps;
     const rn_variant *variant;
-    rn_trips *trips;
+    rn_offloads *offloads;
     uint32_t turn;    // the first position of the backward pass
     touches *touched; // (storages)
     double *ends;     // (positions): when it has been computed, if nothing is waited for
@@ -77,60 +77,60 @@ static bool is_chosen(const finder *f, const rn_plan_storage *s) {
     return s->always ? block % 2 == 1 : block < (rn_graph_block_count(f->c->graph) + 1) / 2;
 }
 
-static void add_trip(finder *f, uint32_t storage) {
+static void add_offload(finder *f, uint32_t storage) {
     const rn_plan_storage *s = &f->binding->live.storages[storage];
     const touches *t = &f->touched[storage];
-    rn_trip trip = {.storage = storage, .home = s->always, .bytes = s->bytes};
+    rn_offload offload = {.storage = storage, .home = s->always, .bytes = s->bytes};
     bool is_state = s->always && t->updates_only && t->first > 1 &&
                     rn_graph_value(f->c->graph, s->value)->role == RN_ROLE_STATE;
     bool is_saved = !s->always && !s->from_start && !s->to_end && t->before && t->after;
     if (s->bytes < LEAST_BYTES || !(is_state || is_saved) || !is_chosen(f, s)) return;
-    trip.away = is_state ? t->last - 1 : t->before - 1;
-    trip.back = is_state ? t->first - 1 : t->after - 1;
-    f->trips->list[f->trips->count++] = trip;
+    offload.away = is_state ? t->last - 1 : t->before - 1;
+    offload.back = is_state ? t->first - 1 : t->after - 1;
+    f->offloads->list[f->offloads->count++] = offload;
 }
 
 // ---- orders -------------------------------------------------------------------------------------
 
-typedef uint32_t (*key)(const rn_trip *trip);
+typedef uint32_t (*key)(const rn_offload *offload);
 
-static uint32_t key_away(const rn_trip *trip) {
-    return trip->away;
+static uint32_t key_away(const rn_offload *offload) {
+    return offload->away;
 }
 
-static uint32_t key_gone(const rn_trip *trip) {
-    return trip->gone;
+static uint32_t key_gone(const rn_offload *offload) {
+    return offload->gone;
 }
 
-static uint32_t key_due(const rn_trip *trip) {
-    return trip->due;
+static uint32_t key_due(const rn_offload *offload) {
+    return offload->due;
 }
 
-static uint32_t key_back(const rn_trip *trip) {
-    return trip->back;
+static uint32_t key_back(const rn_offload *offload) {
+    return offload->back;
 }
 
 // Among equals the order of `from`; NULL: that of the list.
-static rn_status sort(const rn_trips *trips, key of, const uint32_t *from, uint32_t *out) {
-    for (uint32_t i = 0; i < trips->count; i++) {
-        uint32_t trip = from ? from[i] : i, at = i;
-        for (; at > 0 && of(&trips->list[out[at - 1]]) > of(&trips->list[trip]); at--)
+static rn_status sort(const rn_offloads *offloads, key of, const uint32_t *from, uint32_t *out) {
+    for (uint32_t i = 0; i < offloads->count; i++) {
+        uint32_t offload = from ? from[i] : i, at = i;
+        for (; at > 0 && of(&offloads->list[out[at - 1]]) > of(&offloads->list[offload]); at--)
             out[at] = out[at - 1];
-        out[at] = trip;
+        out[at] = offload;
         RN_TRY(rn_stop_try(1 + i - at));
     }
     return RN_OK;
 }
 
-static rn_status sort_touches(rn_trips *t) {
+static rn_status sort_touches(rn_offloads *t) {
     RN_TRY(sort(t, key_away, NULL, t->by_away));
     return sort(t, key_back, NULL, t->by_back);
 }
 
 // ---- when ---------------------------------------------------------------------------------------
 
-static bool is_late(const finder *f, const rn_trip *trip) {
-    return (trip->home ? f->variant->states : f->variant->sent) == RN_SHARE_LATE;
+static bool is_late(const finder *f, const rn_offload *offload) {
+    return (offload->home ? f->variant->states : f->variant->sent) == RN_SHARE_LATE;
 }
 
 static void add_seconds(finder *f) {
@@ -141,7 +141,7 @@ static void add_seconds(finder *f) {
 
 // Where, from number `at` of by_away on, the second one behind it is sent; or the end.
 static uint32_t latest_gone(const finder *f, uint32_t at) {
-    const rn_trips *t = f->trips;
+    const rn_offloads *t = f->offloads;
     uint32_t away = t->list[t->by_away[at]].away, others = 0;
     for (; at < t->count; at++) {
         if (t->list[t->by_away[at]].away == away) continue;
@@ -152,22 +152,22 @@ static uint32_t latest_gone(const finder *f, uint32_t at) {
 }
 
 static void time_sending(finder *f) {
-    rn_trips *t = f->trips;
+    rn_offloads *t = f->offloads;
     double link = 0; // when it is free
     for (uint32_t i = 0; i < t->count; i++) {
-        rn_trip *trip = &t->list[t->by_away[i]];
-        uint32_t latest = is_late(f, trip) ? trip->away : latest_gone(f, i);
-        double begin = f->ends[trip->away] > link ? f->ends[trip->away] : link;
-        link = begin + rn_cost_copy(f->caps, trip->bytes);
-        trip->gone = trip->away;
-        while (trip->gone < latest && f->ends[trip->gone] < link)
-            trip->gone++;
+        rn_offload *offload = &t->list[t->by_away[i]];
+        uint32_t latest = is_late(f, offload) ? offload->away : latest_gone(f, i);
+        double begin = f->ends[offload->away] > link ? f->ends[offload->away] : link;
+        link = begin + rn_cost_copy(f->caps, offload->bytes);
+        offload->gone = offload->away;
+        while (offload->gone < latest && f->ends[offload->gone] < link)
+            offload->gone++;
     }
 }
 
 // Behind where, before number `at` of by_back, the second one before it is needed.
 static uint32_t earliest_due(const finder *f, uint32_t at) {
-    const rn_trips *t = f->trips;
+    const rn_offloads *t = f->offloads;
     uint32_t back = t->list[t->by_back[at]].back, others = 0;
     while (at-- > 0) {
         if (t->list[t->by_back[at]].back == back) continue;
@@ -179,20 +179,20 @@ static uint32_t earliest_due(const finder *f, uint32_t at) {
 
 // From the last one to the first: each is done when it is needed, and the link free for the next.
 static void time_bringing(finder *f) {
-    rn_trips *t = f->trips;
+    rn_offloads *t = f->offloads;
     double link = f->ends[f->c->order.count - 1]; // until when it is free
     for (uint32_t i = t->count; i-- > 0;) {
-        rn_trip *trip = &t->list[t->by_back[i]];
-        uint32_t earliest = is_late(f, trip) ? trip->back : earliest_due(f, i);
-        double needed = f->ends[trip->back - 1];
-        link = (needed < link ? needed : link) - rn_cost_copy(f->caps, trip->bytes);
-        trip->due = trip->back;
-        while (trip->due > earliest && f->ends[trip->due - 1] > link)
-            trip->due--;
+        rn_offload *offload = &t->list[t->by_back[i]];
+        uint32_t earliest = is_late(f, offload) ? offload->back : earliest_due(f, i);
+        double needed = f->ends[offload->back - 1];
+        link = (needed < link ? needed : link) - rn_cost_copy(f->caps, offload->bytes);
+        offload->due = offload->back;
+        while (offload->due > earliest && f->ends[offload->due - 1] > link)
+            offload->due--;
     }
 }
 
-static void drop_hopeless(rn_trips *t) {
+static void drop_hopeless(rn_offloads *t) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < t->count; i++)
         if (t->list[i].home || t->list[i].gone < t->list[i].due) t->list[kept++] = t->list[i];
@@ -202,9 +202,9 @@ static void drop_hopeless(rn_trips *t) {
 // ---- all of it ----------------------------------------------------------------------------------
 
 static void add_up(finder *f) {
-    rn_trips *t = f->trips;
+    rn_offloads *t = f->offloads;
     for (uint32_t i = 0; i < f->binding->live.storage_count; i++)
-        t->of[i] = RN_NO_TRIP;
+        t->of[i] = RN_NO_OFFLOAD;
     for (uint32_t i = 0; i < t->count; i++) {
         uint64_t bytes = rn_round_up(t->list[i].bytes, RN_PLAN_ALIGN);
         t->of[t->list[i].storage] = i;
@@ -216,7 +216,7 @@ static void add_up(finder *f) {
 }
 
 static rn_status allocate(rn_arena *memory, finder *f) {
-    rn_trips *t = f->trips;
+    rn_offloads *t = f->offloads;
     size_t storages = f->binding->live.storage_count;
     uint32_t **lists[] = {&t->by_away, &t->by_gone, &t->by_due, &t->by_back, &t->of};
     RN_TRY(rn_arena_array(memory, storages, sizeof *t->list, (void **)&t->list));
@@ -226,16 +226,17 @@ static rn_status allocate(rn_arena *memory, finder *f) {
     return rn_arena_array(memory, f->c->order.count, sizeof *f->ends, (void **)&f->ends);
 }
 
-rn_status rn_trips_make(rn_arena *memory, const rn_case *c, const rn_binding *binding,
-                        const rn_device_caps *caps, const rn_variant *variant, rn_trips *out) {
-    finder f = {.c = c, .binding = binding, .caps = caps, .variant = variant, .trips = out};
-    *out = (rn_trips){0};
+rn_status rn_offloads_make(rn_arena *memory, const rn_case *c, const rn_binding *binding,
+                           const rn_device_caps *caps, const rn_variant *variant,
+                           rn_offloads *out) {
+    finder f = {.c = c, .binding = binding, .caps = caps, .variant = variant, .offloads = out};
+    *out = (rn_offloads){0};
     if (variant->states == RN_SHARE_NONE && variant->sent == RN_SHARE_NONE) return RN_OK;
     RN_TRY(allocate(memory, &f));
     touch_all(&f);
     RN_TRY(rn_stop_try(c->order.count));
     for (uint32_t i = 0; i < binding->live.storage_count; i++)
-        add_trip(&f, i);
+        add_offload(&f, i);
     add_seconds(&f);
     RN_TRY(sort_touches(out));
     time_sending(&f);

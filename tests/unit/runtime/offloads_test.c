@@ -181,7 +181,7 @@ static seen sweep(const char *frozen, double link) {
     seen moves = {0};
     assert_ok(rn_plan_make(&recipe, &sim->caps, &options, &plan));
     uint64_t low = plan->summary.smallest_bytes, high = plan->summary.planned_bytes;
-    assert_int_equal(plan->trip_count, 0); // there is room for everything
+    assert_int_equal(plan->offload_count, 0); // there is room for everything
     answer want = run_plan(plan, sim);
     rn_plan_destroy(plan);
     for (uint64_t i = 0; i < BUDGETS; i++) {
@@ -239,7 +239,7 @@ static void micro_batches_update_states_that_are_on_the_host(void **state) {
         rn_status s = rn_plan_make(&recipe, &sim->caps, &options, &plan);
         if (s == RN_OVER_BUDGET && i % 2 == 0) continue;
         assert_ok(s);
-        assert_true(plan->trip_count == 0 || i % 2);
+        assert_true(plan->offload_count == 0 || i % 2);
         answer got = run_plan(plan, sim), *want = &answers[plan->summary.micro_batches];
         bool cut = plan->summary.micro_batches > 1;
         if (want->data) expect_same(got, *want);
@@ -281,7 +281,7 @@ static void a_host_without_room_leaves_other_moves_or_a_refusal(void **state) {
     assert_true(lowest > low && lowest < high);
     options.budget_bytes = lowest;
     assert_ok(rn_plan_make(&recipe, &sim->caps, &options, &plan));
-    assert_true(plan->trip_count == 0 && plan->summary.recomputed_blocks > 0);
+    assert_true(plan->offload_count == 0 && plan->summary.recomputed_blocks > 0);
     rn_plan_destroy(plan);
     options.host_budget_bytes = least + (256 << 10); // for some of it
     assert_ok(rn_plan_make(&recipe, &sim->caps, &options, &plan));
@@ -307,10 +307,10 @@ static rn_plan *plan_tight(const rn_device_caps *caps) {
     return plan;
 }
 
-static rn_plan_trip *find_trip(rn_plan *plan, bool home) {
-    for (uint32_t i = 0; i < plan->trip_count; i++)
-        if (plan->trips[i].home == home) return &plan->trips[i];
-    fail_msg("no such trip");
+static rn_plan_offload *find_offload(rn_plan *plan, bool home) {
+    for (uint32_t i = 0; i < plan->offload_count; i++)
+        if (plan->offloads[i].home == home) return &plan->offloads[i];
+    fail_msg("no such offload");
     return NULL;
 }
 
@@ -324,24 +324,24 @@ static bool is_measured_as_planned(const rn_plan *plan, rn_device *sim) {
     return same;
 }
 
-static void trips_of_a_damaged_plan_are_found(void **state) {
+static void offloads_of_a_damaged_plan_are_found(void **state) {
     (void)state;
     rn_device *sim = open_sim(1e10);
     for (int damage = 0; damage < 8; damage++) {
         rn_plan *plan = plan_tight(&sim->caps);
-        rn_plan_trip *saved = find_trip(plan, false), *home = find_trip(plan, true);
+        rn_plan_offload *saved = find_offload(plan, false), *home = find_offload(plan, true);
         assert_true(rn_plan_is_valid(plan));
         if (damage == 0) assert_true(is_measured_as_planned(plan, sim));
-        if (damage == 0) plan->buffers[saved->buffer].last_step = saved->send_step;
+        if (damage == 0) plan->buffers[saved->buffer].last_step = saved->offload_step;
         if (damage == 1) plan->buffers[saved->back].first_step++;
         if (damage == 2) plan->buffers[home->buffer].first_step++;
         if (damage == 3) plan->buffers[home->buffer].last_step--;
         recount(plan);
         if (damage < 4) assert_false(is_measured_as_planned(plan, sim));
         if (damage == 4) plan->steps[saved->gone_step].after = RN_NO_STEP;
-        if (damage == 5) plan->steps[home->fetch_step].after = 0;
+        if (damage == 5) plan->steps[home->prefetch_step].after = 0;
         if (damage == 6) saved->host_offset += 1 << 30;
-        if (damage == 7) home->back_step = home->fetch_step;
+        if (damage == 7) home->back_step = home->prefetch_step;
         assert_false(rn_plan_is_valid(plan));
         rn_plan_destroy(plan);
     }
@@ -355,7 +355,7 @@ static void a_state_on_the_host_can_be_asked_for_and_set(void **state) {
     rn_device *sim = open_sim(1e10);
     rn_plan *plan = plan_tight(&sim->caps);
     rn_session *session, *other;
-    rn_value value = find_trip(plan, true)->value;
+    rn_value value = find_offload(plan, true)->value;
     const char *name = rn_graph_value(plan->graph, value)->name;
     assert_ok(rn_session_create(plan, &source, &(rn_session_options){.device = sim}, &session));
     uint64_t bytes = rn_session_value_bytes(session, value, 0);
@@ -488,7 +488,7 @@ int main(void) {
         cmocka_unit_test(weights_may_be_streamed_meanwhile),
         cmocka_unit_test(micro_batches_update_states_that_are_on_the_host),
         cmocka_unit_test(a_host_without_room_leaves_other_moves_or_a_refusal),
-        cmocka_unit_test(trips_of_a_damaged_plan_are_found),
+        cmocka_unit_test(offloads_of_a_damaged_plan_are_found),
         cmocka_unit_test(a_state_on_the_host_can_be_asked_for_and_set),
         cmocka_unit_test(a_copy_or_launch_that_fails_is_told_and_survived),
         cmocka_unit_test(a_refused_allocation_leaves_nothing_behind),
