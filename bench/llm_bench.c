@@ -156,7 +156,7 @@ typedef struct run {
     rn_generator *generator;
     rn_sequence *sequences[MAX_SEQUENCES];
     uint32_t *prompt; // (sequences, depth + prompt + 1)
-    double load_seconds, prompt_seconds, token_seconds, first_seconds;
+    double load_seconds, prefill_seconds, token_seconds, first_seconds;
     uint64_t made, read_bytes;
 } run;
 
@@ -243,7 +243,7 @@ static rn_status time_round(run *r) {
     if (j->depth) RN_TRY(take_first(r, 0, j->depth));
     double begin = seconds_now();
     if (j->prompt) RN_TRY(take_first(r, j->depth, j->prompt));
-    keep_least(&r->prompt_seconds, seconds_now() - begin);
+    keep_least(&r->prefill_seconds, seconds_now() - begin);
     return j->tokens ? time_tokens(r) : RN_OK;
 }
 
@@ -273,7 +273,7 @@ static rn_status time_model(run *r, double start) {
     r->load_seconds = seconds_now() - start;
     for (uint32_t i = 0; i < r->job->rounds; i++) {
         RN_TRY(time_round(r));
-        if (i == 0) r->first_seconds = r->load_seconds + r->prompt_seconds;
+        if (i == 0) r->first_seconds = r->load_seconds + r->prefill_seconds;
     }
     return record_round(r);
 }
@@ -314,14 +314,14 @@ static void print_run(const run *r) {
            "\"pass_bytes\": %llu, \"predicted_pass_seconds\": %.7f, \"accepted\": %llu, "
            "\"predicted_prompt_seconds\": %.7f, \"device_planned_peak_bytes\": %llu, "
            "\"device_peak_bytes\": %llu, \"host_weight_bytes\": %llu, \"weight_bytes\": %llu}\n",
-           r->prompt_seconds > 0 && j->prompt ? j->sequences * j->prompt / r->prompt_seconds : 0,
+           r->prefill_seconds > 0 && j->prompt ? j->sequences * j->prompt / r->prefill_seconds : 0,
            r->token_seconds > 0 ? j->sequences * j->tokens / r->token_seconds : 0, r->load_seconds,
            r->first_seconds, (unsigned long long)p->planned_bytes,
            (unsigned long long)p->streamed_bytes,
            j->tokens ? (double)r->read_bytes / (j->sequences * j->tokens) : 0,
            (unsigned long long)usage.ru_maxrss * 1024, (unsigned long long)p->rows,
-           (unsigned long long)pass_bytes(r), p->pass_seconds,
-           (unsigned long long)facts.accepted_tokens, p->prompt_seconds, (unsigned long long)held,
+           (unsigned long long)pass_bytes(r), p->decode_seconds,
+           (unsigned long long)facts.accepted_tokens, p->prefill_seconds, (unsigned long long)held,
            (unsigned long long)(held + outside), (unsigned long long)p->host_weight_bytes,
            (unsigned long long)p->weight_bytes);
 }

@@ -6,7 +6,7 @@
 //     RN_TRY(rn_sequence_create(generator, &sampling, &text));
 //     RN_TRY(rn_sequence_feed(text, prompt.ids, prompt.count));
 //     while (!done) {
-//         RN_TRY(rn_generator_step(generator)); // one pass over the weights
+//         RN_TRY(rn_generator_step(generator)); // one step over the weights
 //         while (rn_sequence_take(text, &sample)) ... // what it brought: none, one or several
 //     }
 //
@@ -14,7 +14,7 @@
 // them. What a sequence says depends neither on the others nor on the budget. One thread at a time.
 //
 // Where weights do not fit a device with its own memory, the CPU may compute the first layers of
-// passes with few rows, if the plan is then faster: it says so. The CPU rounds otherwise than the
+// steps with few rows, if the plan is then faster: it says so. The CPU rounds otherwise than the
 // device does, so there the text depends on others and on the budget as far as rounding goes;
 // plan.exact forbids it.
 #ifndef RATION_GENERATE_H
@@ -29,7 +29,7 @@ typedef struct rn_generator rn_generator;
 typedef struct rn_sequence rn_sequence;
 
 typedef enum rn_speculation {
-    RN_SPECULATE_AUTO, // where every pass streams weights
+    RN_SPECULATE_AUTO, // where every step streams weights
     RN_SPECULATE_NEVER,
     RN_SPECULATE_ALWAYS
 } rn_speculation;
@@ -42,14 +42,14 @@ typedef struct rn_generator_options {
                                     // says what the host has (rn_plan_options_for)
     rn_session_options session;     // device NULL: the CPU
     rn_speculation speculation;     // looks for the last tokens in the text so far and checks what
-                                    // followed, several tokens a pass; the output does not change
-    uint32_t speculated_tokens;     // checked a pass, at most, by all sequences; 0: 8, at most 64
+                                    // followed, several tokens a step; the output does not change
+    uint32_t speculated_tokens;     // checked a step, at most, by all sequences; 0: 8, at most 64
     uint32_t least_pages; // where text.pages do not fit, or only by streaming weights that would
                           // else be resident: as many as do, but not fewer. 0: text.pages or none
-    uint32_t prompt_rows; // of a pass in which others make tokens, at most; 0: no such limit
-    bool share_prefixes;  // pages of equal beginnings are held once, and kept while nobody else
+    uint32_t prompt_rows; // of a step in which others make tokens, at most; 0: no such limit
+    bool prefix_caching;  // pages of equal beginnings are held once, and kept while nobody else
                           // needs their room; the output does not change
-    bool measure_rates; // where plans for the CPU count with guesses (rn_rates_use): once one fits,
+    bool measure_rates; // where plans for the CPU count with drafts (rn_rates_use): once one fits,
                         // rn_rates_measure_quick, and a plan with what that found
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is
     void *planned_self;   // loaded; again where the device had no room for it. May be NULL
@@ -87,14 +87,14 @@ RN_API bool rn_generator_has_work(const rn_generator *generator);
 
 typedef struct rn_generator_facts {
     rn_session_facts session;
-    uint64_t passes, prompt_passes; // all; of them those with prompt rows
+    uint64_t steps, prefill_steps; // all; of them those with prompt rows
     uint64_t prompt_tokens, new_tokens;
-    uint64_t decoded_tokens; // of new_tokens, those that passes without prompt rows brought
-    double prompt_seconds, new_seconds; // of passes with prompt rows, and of the others
+    uint64_t decoded_tokens; // of new_tokens, those that steps without prompt rows brought
+    double prefill_seconds, new_seconds; // of steps with prompt rows, and of the others
     uint64_t speculated_tokens, accepted_tokens;
     uint64_t kv_pages, kv_pages_peak, kv_page_bytes; // taken now, at most so far; of each
     uint64_t kv_pages_total, kv_pages_kept; // of the plan; not taken, but kept for equal beginnings
-    uint64_t split_passes;  // of which the CPU computed the first layers, a device the others
+    uint64_t hybrid_steps;  // of which the CPU computed the first layers, a device the others
     uint64_t moved_pages;   // of these layers' KV cache, between host and device
     uint64_t shared_tokens; // of prompts, that were not read because their pages were there
 } rn_generator_facts;
@@ -105,7 +105,7 @@ RN_API rn_generator_facts rn_generator_get_facts(const rn_generator *generator);
 RN_API RN_MUST_USE rn_status rn_sequence_create(rn_generator *generator,
                                                 const rn_sampling *sampling, rn_sequence **out);
 RN_API void rn_sequence_destroy(rn_sequence *sequence);
-// Whose it is: with share_prefixes, pages are shared by sequences of the same owner only. 0 unless
+// Whose it is: with prefix_caching, pages are shared by sequences of the same owner only. 0 unless
 // set; below INT32_MAX. Before anything is fed.
 RN_API void rn_sequence_set_owner(rn_sequence *sequence, uint32_t owner);
 // Appends to the text so far: what was fed and what was taken; tokens that were made but not taken
@@ -166,7 +166,7 @@ typedef struct rn_answer_options {
     uint64_t new_tokens; // at most; 0 makes none
     const rn_str *stops; // (stop_count), borrowed for the call
     size_t stop_count;
-    const rn_flag *cancel; // seen between passes; may be NULL
+    const rn_flag *cancel; // seen between steps; may be NULL
     // Each token of the text as it comes, before its text; may be NULL.
     void (*on_token)(void *self, const rn_sample *sample);
     void *self;

@@ -36,9 +36,9 @@ typedef struct rn_recipe {
     // A finished graph that the caller destroys.
     rn_status (*build)(void *self, const rn_recipe_options *options, rn_graph **out);
     void (*destroy)(void *self); // may be NULL
-    uint64_t rows;            // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
-    uint64_t workload_rows;   // rows that a typical job brings (a prompt); 0: one full run
-    uint64_t workload_passes; // runs of one row that follow them (new tokens); 0: none
+    uint64_t rows;          // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
+    uint64_t workload_rows; // rows that a typical job brings (a prompt); 0: one full run
+    uint64_t decode_steps;  // runs of one row that follow them (new tokens); 0: none
     uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
     bool weights_in_memory;     // they need no staging on their way
     bool batch_statistics;      // micro-batches would change the result (training batchnorm)
@@ -115,11 +115,11 @@ typedef struct rn_plan_summary {
     uint64_t host_state_bytes, host_saved_bytes;
     uint32_t host_states, host_saved;
     uint32_t step_count;
-    double seconds; // predicted, for the workload: prompt_seconds + workload_passes * pass_seconds
-    double prompt_seconds;    // for workload_rows; where there is no RN_ROWS, one run
-    double pass_seconds;      // a run of one row, for inference with RN_ROWS; else 0
-    uint64_t workload_passes; // runs of one row
-    // Hybrid execution: the CPU computes the first blocks of short runs (pass_seconds is then of
+    double seconds; // predicted, for the workload: prefill_seconds + decode_steps * decode_seconds
+    double prefill_seconds; // for workload_rows; where there is no RN_ROWS, one run
+    double decode_seconds;  // a run of one row, for inference with RN_ROWS; else 0
+    uint64_t decode_steps;  // runs of one row
+    // Hybrid execution: the CPU computes the first blocks of short runs (decode_seconds is then of
     // such a run, and what the CPU holds is part of host_bytes and host_weight_bytes):
     uint32_t host_blocks;        // so many blocks; 0: it does not
     uint32_t interleaved_blocks; // of them so many are brought to the device, while it computes

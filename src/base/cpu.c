@@ -56,9 +56,9 @@ static bool detect_vnni(void) {
 
 static rn_cpu_level choose(void) {
     rn_cpu_level best = detect();
-    const char *wish = getenv("RATION_CPU");
-    for (int level = 0; wish && level < (int)best; level++)
-        if (strcmp(wish, level_names[level]) == 0) return (rn_cpu_level)level;
+    const char *constraint = getenv("RATION_CPU");
+    for (int level = 0; constraint && level < (int)best; level++)
+        if (strcmp(constraint, level_names[level]) == 0) return (rn_cpu_level)level;
     return best;
 }
 

@@ -2,8 +2,8 @@
 //
 // Kernels come in up to three versions that give identical bits; a table of them is picked by the
 // level. The level is what the processor has, lowered by the environment variable
-// RATION_CPU=portable|avx2|avx512 (a wish for more than the processor has is cut down; any other
-// text is ignored).
+// RATION_CPU=portable|avx2|avx512 (a constraint for more than the processor has is cut down; any
+// other text is ignored).
 #ifndef RN_BASE_CPU_H
 #define RN_BASE_CPU_H
 

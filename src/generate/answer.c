@@ -1,4 +1,4 @@
-// answer.c — one sequence speaks: pass by pass, from tokens to text, until there is a reason to
+// answer.c — one sequence speaks: step by step, from tokens to text, until there is a reason to
 // end.
 //
 //     step ─▶ take ─▶ decoder (whole UTF-8) ─▶ stopper (holds back what may be a stop) ─▶ sink

@@ -74,7 +74,7 @@ static rn_status take_scratch(rn_generator *g) {
 }
 
 static rn_status take_memory(rn_generator *g) {
-    bool shares = g->options.share_prefixes;
+    bool shares = g->options.prefix_caching;
     RN_TRY(take_inputs(g));
     RN_TRY(take_sequences(g));
     RN_TRY(take_array(g, g->text.sequences, sizeof *g->prompts, &g->prompts));

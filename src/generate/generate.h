@@ -1,9 +1,9 @@
 // generate.h — a generator from the inside, for the files that make it up.
 //
 //     generate.c        life, facts              generate_plan.c   options, plans, the refusal
-//     generate_rows.c   a pass: who gets rows    generate_step.c   a pass: run, draw, keep
+//     generate_rows.c   a step: who gets rows    generate_step.c   a step: run, draw, keep
 //     sequence.c        what they are asked      generate_model.c  of a model on disk
-//     speculate.c       guesses                  kv_sides.c        KV pages on two sides
+//     speculate.c       drafts                  kv_sides.c        KV pages on two sides
 //
 // A sequence is tokens and how far the KV cache has got with them:
 //
@@ -42,13 +42,13 @@ RN_MUST_USE rn_status rn_generator_create_from(const rn_text_maker *maker,
 RN_MUST_USE rn_status rn_generator_plan_from(const rn_text_maker *maker,
                                              const rn_generator_options *options, rn_plan **out);
 
-// A sequence's part of the pass under way.
+// A sequence's part of the step under way.
 typedef struct rn_turn {
     uint32_t rows;    // from `read` on; drafts come on top
-    uint32_t drafted; // rows of a guess behind them
+    uint32_t drafted; // rows of a draft behind them
     bool draws;       // the last token is among the rows: there will be a new one
-    uint32_t logits;  // of which the first is this one of the pass
-    uint32_t made;    // tokens, known after the pass
+    uint32_t logits;  // of which the first is this one of the step
+    uint32_t made;    // tokens, known after the step
 } rn_turn;
 
 struct rn_sequence {
@@ -61,9 +61,9 @@ struct rn_sequence {
     uint32_t known;     // pages that others may find
     uint32_t shared;    // tokens that were found, not read, since the last feed
     uint64_t fed;       // the number of its last feed, of all
-    uint64_t fed_pass;  // the number of passes then
+    uint64_t fed_step;  // the number of steps then
     bool is_making;     // since the last feed, until a pause or failure
-    bool is_waiting;    // the last pass had no page for it
+    bool is_waiting;    // the last step had no page for it
     rn_sample *samples; // (draft_most + 1): of the tokens [count - made, count)
     uint32_t made;
     uint32_t draft_length;
@@ -91,19 +91,19 @@ struct rn_generator {
     rn_session *session;
     rn_arena memory; // all that follows, taken before the plan is made and part of its beside_bytes
     uint32_t vocab_size;
-    uint32_t rows;        // of a pass, at most
+    uint32_t rows;        // of a step, at most
     uint32_t table_pages; // of a context
-    uint32_t draft_most;  // 0: no guessing
+    uint32_t draft_most;  // 0: no drafting
 
-    int32_t *tokens, *sequence, *position; // (rows) each: the pass's inputs
+    int32_t *tokens, *sequence, *position; // (rows) each: the step's inputs
     int32_t *wanted;                       // (logit_rows)
     int32_t *page_table;                   // (sequences, table_pages)
     rn_page_pool pool;
     rn_sampler_scratch *scratch; // (drawers): of samplers that draw at the same time
     uint32_t drawers;
 
-    rn_prompt *prompts;          // (sequences): a heap, in a pass
-    const rn_sequence **readers; // (reader_count): who reads the page with this hash in this pass
+    rn_prompt *prompts;          // (sequences): a heap, in a step
+    const rn_sequence **readers; // (reader_count): who reads the page with this hash in this step
     uint32_t reader_count;       // a power of two; 0: beginnings are not shared
 
     rn_kv_sides sides;
@@ -117,7 +117,7 @@ struct rn_generator {
 
 // Fills in defaults and checks what is given.
 RN_MUST_USE rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *generator);
-// The plan, and whether to guess; with the generator's own memory beside it.
+// The plan, and whether to draft; with the generator's own memory beside it.
 RN_MUST_USE rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_generator *generator);
 
 // What the plan is made for.
@@ -125,24 +125,24 @@ const rn_device_caps *rn_generator_caps(const rn_generator *generator);
 // Of a page of the KV cache, in all layers.
 uint64_t rn_generator_page_bytes(const rn_graph *graph);
 
-// Fills in all turns of the next pass, with pages for them, and returns its rows. 0: no page is
+// Fills in all turns of the next step, with pages for them, and returns its rows. 0: no page is
 // left for any. *out_has_prompt: some of the rows are of prompts.
 uint32_t rn_generator_share_rows(rn_generator *generator, bool *out_has_prompt);
 
 // ---- hybrid execution (kv_sides.c) --------------------------------------------------------------
 
-// Whether the CPU may compute layers of short passes for a device of its own memory.
+// Whether the CPU may compute layers of short steps for a device of its own memory.
 bool rn_generator_may_be_hybrid(const rn_generator *generator);
 // Its part of the generator's own memory.
 RN_MUST_USE rn_status rn_kv_sides_take_memory(rn_generator *generator);
-// Before a pass that begins on this side: brings what it reads of the other's pages.
+// Before a step that begins on this side: brings what it reads of the other's pages.
 RN_MUST_USE rn_status rn_kv_sides_sync(rn_generator *generator, bool on_host);
 // After it.
 void rn_kv_sides_wrote(rn_generator *generator, bool on_host);
 
 // ---- sequences ----------------------------------------------------------------------------------
 
-// Whether a pass has something to do for it.
+// Whether a step has something to do for it.
 bool rn_sequence_is_busy(const rn_sequence *sequence);
 // Gives back the pages that hold nothing of [0, read).
 void rn_sequence_trim(rn_sequence *sequence);

@@ -4,7 +4,7 @@
 // many as cost no weight its place. A plan takes milliseconds, so few are made.
 //
 // Guessing needs logits of several rows, and those take bytes and time. So a plan is made without
-// them first; only where it streams weights (or where guessing was asked for) is a second one made,
+// them first; only where it streams weights (or where drafting was asked for) is a second one made,
 // and it is taken where it fits and streams hardly more.
 #include "generate/generate.h"
 
@@ -89,15 +89,15 @@ static rn_status try_plan(const rn_text_maker *maker, const rn_generator *g,
     return s;
 }
 
-// Whether checking guesses is worth what their logits take from the resident weights.
-static bool is_better(const rn_generator *g, const rn_plan *guessing) {
-    const rn_plan_summary *new = rn_plan_get_summary(guessing), *old = rn_plan_get_summary(g->plan);
+// Whether checking drafts is worth what their logits take from the resident weights.
+static bool is_better(const rn_generator *g, const rn_plan *drafting) {
+    const rn_plan_summary *new = rn_plan_get_summary(drafting), *old = rn_plan_get_summary(g->plan);
     if (new->rows < 2) return false;
     return g->options.speculation == RN_SPECULATE_ALWAYS ||
            new->streamed_bytes <= old->streamed_bytes + old->streamed_bytes / 8;
 }
 
-static rn_status plan_guessing(const rn_text_maker *maker, rn_generator *g,
+static rn_status plan_drafting(const rn_text_maker *maker, rn_generator *g,
                                const rn_plan_options *options) {
     rn_text_options text = g->text;
     rn_plan *plan = NULL;
@@ -118,7 +118,7 @@ static rn_status plan_guessing(const rn_text_maker *maker, rn_generator *g,
 
 // ---- as many pages as fit -----------------------------------------------------------------------
 
-// More pages are not worth weights that have to be read in every pass, nor prompts in crumbs.
+// More pages are not worth weights that have to be read in every step, nor prompts in crumbs.
 static bool is_as_good(const rn_plan *plan, const rn_plan_summary *least) {
     const rn_plan_summary *s = rn_plan_get_summary(plan);
     return s->streamed_bytes <= least->streamed_bytes && s->rows >= least->rows / 2;
@@ -147,7 +147,7 @@ static uint64_t guess_more(const rn_generator *g, const rn_plan_options *options
     return share > s->planned_bytes ? (share - s->planned_bytes) / rn_max_u64(page, 1) : 0;
 }
 
-// Between the pages of the plan so far and `high`, which are too many. The guess is nearly always
+// Between the pages of the plan so far and `high`, which are too many. The draft is nearly always
 // right; one page more shows it.
 static rn_status search_pages(const rn_text_maker *maker, rn_generator *g, uint32_t high,
                               const rn_plan_options *options) {
@@ -287,7 +287,7 @@ bool rn_generator_may_be_hybrid(const rn_generator *g) {
     return rn_generator_caps(g)->own_memory && !g->options.plan.exact;
 }
 
-// The plan again, with the CPU's help in short passes where that is worth it. While pages and
+// The plan again, with the CPU's help in short steps where that is worth it. While pages and
 // drafts are settled it is not asked for: that takes several plans each time.
 static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
                              const rn_device_caps *host_caps) {
@@ -303,16 +303,16 @@ static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g, rn_pla
     return s;
 }
 
-// Drafts and hybrid execution, each where it was asked for or seems worth it. In a hybrid pass
-// several rows are hardly cheaper than as many passes of one: no drafts then.
+// Drafts and hybrid execution, each where it was asked for or seems worth it. In a hybrid step
+// several rows are hardly cheaper than as many steps of one: no drafts then.
 static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
                             const rn_device_caps *host_caps) {
     bool always = g->options.speculation == RN_SPECULATE_ALWAYS;
-    if (g->draft_most && always) RN_TRY(plan_guessing(maker, g, options));
+    if (g->draft_most && always) RN_TRY(plan_drafting(maker, g, options));
     RN_TRY(plan_hybrid(maker, g, options, host_caps));
     if (always) return RN_OK;
     bool streams = rn_plan_get_summary(g->plan)->streamed_bytes > 0 && !g->plan->host;
-    if (g->draft_most && streams) return plan_guessing(maker, g, options);
+    if (g->draft_most && streams) return plan_drafting(maker, g, options);
     g->draft_most = 0;
     return RN_OK;
 }

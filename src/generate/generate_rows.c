@@ -1,10 +1,10 @@
-// generate_rows.c — who gets which rows of a pass.
+// generate_rows.c — who gets which rows of a step.
 //
 // A row for each that makes tokens: they are what somebody waits for word by word. What is left
 // goes to prompts, the shortest first, for a short one should not wait behind a long one; but each
-// pass that a prompt has waited makes it a quarter of a chunk shorter, so none waits for ever.
+// step that a prompt has waited makes it a quarter of a chunk shorter, so none waits for ever.
 //
-// Of prompts that begin alike only one reads a page; the others find it in the next pass.
+// Of prompts that begin alike only one reads a page; the others find it in the next step.
 #include "generate/generate.h"
 
 #include "base/checked.h"
@@ -15,12 +15,12 @@
 
 enum { PASSES_A_CHUNK = 4 }; // of waiting weigh as much as a chunk to read
 
-typedef struct pass {
+typedef struct step {
     rn_generator *g;
     uint32_t rows_left, logits_left;
     uint32_t makers;  // with a row
     uint32_t prompts; // in the heap
-} pass;
+} step;
 
 // ---- rows ---------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ static uint32_t reach(rn_sequence *s, uint32_t end) {
     return (uint32_t)rn_min_u64(end, (uint64_t)s->pages.count * g->text.page_tokens);
 }
 
-static void give_rows(pass *p, rn_sequence *s, uint32_t most) {
+static void give_rows(step *p, rn_sequence *s, uint32_t most) {
     uint32_t wanted = s->count - s->read;
     uint32_t rows = reach(s, s->read + (uint32_t)rn_min_u64(wanted, most)) - s->read;
     s->is_waiting = rows == 0;
@@ -47,7 +47,7 @@ static void give_rows(pass *p, rn_sequence *s, uint32_t most) {
 }
 
 // Leaves `kept` rows. Those that get none are further in front the next time.
-static void serve_makers(pass *p, uint32_t kept) {
+static void serve_makers(step *p, uint32_t kept) {
     for (rn_sequence *s = p->g->line; s && p->rows_left > kept; s = s->next) {
         if (!makes_tokens(s) || s->turn.rows || s->is_waiting) continue;
         give_rows(p, s, 1);
@@ -55,7 +55,7 @@ static void serve_makers(pass *p, uint32_t kept) {
     }
 }
 
-static void give_draft(pass *p, rn_sequence *s) {
+static void give_draft(step *p, rn_sequence *s) {
     const rn_generator *g = p->g;
     if (!s->turn.draws || s->turn.rows > 1 || s->read < s->prompt_end) return;
     uint64_t most = rn_min_u64(rn_min_u64(g->draft_most, s->draft_length),
@@ -73,7 +73,7 @@ static bool is_before(rn_prompt a, rn_prompt b) {
     return a.rank != b.rank ? a.rank < b.rank : a.sequence->fed < b.sequence->fed;
 }
 
-static void push(pass *p, rn_prompt prompt) {
+static void push(step *p, rn_prompt prompt) {
     rn_prompt *heap = p->g->prompts;
     uint32_t at = p->prompts++;
     for (; at && is_before(prompt, heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -81,7 +81,7 @@ static void push(pass *p, rn_prompt prompt) {
     heap[at] = prompt;
 }
 
-static rn_sequence *pop(pass *p) {
+static rn_sequence *pop(step *p) {
     rn_prompt *heap = p->g->prompts, last = heap[--p->prompts];
     rn_sequence *first = heap[0].sequence;
     for (uint32_t at = 0, child = 1;; at = child, child = 2 * at + 1) {
@@ -94,11 +94,11 @@ static rn_sequence *pop(pass *p) {
     }
 }
 
-// All wait alike, so the pass in which each was fed says as much as its age.
+// All wait alike, so the step in which each was fed says as much as its age.
 static uint64_t find_rank(const rn_sequence *s) {
     const rn_generator *g = s->generator;
     uint64_t chunk = rn_min_u64(g->options.prompt_rows ? g->options.prompt_rows : g->rows, g->rows);
-    return PASSES_A_CHUNK * rn_div_up(s->count - s->read, chunk) + s->fed_pass;
+    return PASSES_A_CHUNK * rn_div_up(s->count - s->read, chunk) + s->fed_step;
 }
 
 // ---- prompts ------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ static bool read_the_same_page(const rn_sequence *a, const rn_sequence *b) {
            memcmp(a->tokens + begin, b->tokens + begin, size * sizeof *a->tokens) == 0;
 }
 
-// Where it says who reads its next page in this pass; NULL: that page is not to be shared. Two
+// Where it says who reads its next page in this step; NULL: that page is not to be shared. Two
 // pages of the same hash cost a chance to wait, nothing else.
 static const rn_sequence **find_reader(const rn_generator *g, const rn_sequence *s) {
     uint32_t size = g->text.page_tokens, begin = s->known * size;
@@ -127,14 +127,14 @@ static bool can_wait_for(const rn_sequence *s, const rn_sequence *reader) {
 }
 
 // A reader is one that did get rows: nobody waits for one that waits itself.
-static void serve_prompt(pass *p, rn_sequence *s, uint32_t most) {
+static void serve_prompt(step *p, rn_sequence *s, uint32_t most) {
     const rn_sequence **reader = find_reader(p->g, s);
     if (reader && can_wait_for(s, *reader)) return;
     give_rows(p, s, most);
     if (reader && s->turn.rows) *reader = s;
 }
 
-static void serve_prompts(pass *p) {
+static void serve_prompts(step *p) {
     rn_generator *g = p->g;
     uint32_t most = p->makers && g->options.prompt_rows ? g->options.prompt_rows : p->rows_left;
     uint32_t end = p->rows_left - (uint32_t)rn_min_u64(most, p->rows_left);
@@ -143,9 +143,9 @@ static void serve_prompts(pass *p) {
         serve_prompt(p, pop(p), p->rows_left - end);
 }
 
-// ---- a pass -------------------------------------------------------------------------------------
+// ---- a step -------------------------------------------------------------------------------------
 
-static void begin_turns(pass *p) {
+static void begin_turns(step *p) {
     for (rn_sequence *s = p->g->line; s; s = s->next) {
         s->turn = (rn_turn){0};
         s->is_waiting = false;
@@ -157,7 +157,7 @@ static void begin_turns(pass *p) {
 
 // A row is left for prompts; where there is only one, it goes to the kind that is in front of the
 // line: those that make tokens leave it for its end, a prompt once it is read.
-static uint32_t find_kept(const pass *p) {
+static uint32_t find_kept(const step *p) {
     const rn_sequence *front = p->g->line;
     if (p->prompts == 0) return 0;
     while (!rn_sequence_is_busy(front))
@@ -165,14 +165,14 @@ static uint32_t find_kept(const pass *p) {
     return p->g->rows > 1 || !makes_tokens(front);
 }
 
-// How many more rows than these drafts must leave alone, so that a short pass stays one.
+// How many more rows than these drafts must leave alone, so that a short step stays one.
 static uint32_t keep_short(const rn_generator *g, uint32_t rows) {
     bool is_short = rn_session_is_hybrid(g->session, rows);
     return is_short ? g->rows - (uint32_t)g->plan->segments.rows : 0;
 }
 
 uint32_t rn_generator_share_rows(rn_generator *g, bool *out_has_prompt) {
-    pass p = {.g = g, .rows_left = g->rows, .logits_left = g->text.logit_rows};
+    step p = {.g = g, .rows_left = g->rows, .logits_left = g->text.logit_rows};
     begin_turns(&p);
     serve_makers(&p, find_kept(&p));
     serve_prompts(&p);

@@ -1,10 +1,10 @@
-// generate_step.c — one pass over the weights: run, draw, and only then keep.
+// generate_step.c — one step over the weights: run, draw, and only then keep.
 //
-//     line:  A makes tokens      B reads a prompt          C makes tokens, and guesses two
+//     line:  A makes tokens      B reads a prompt          C makes tokens, and drafts two
 //     rows:  [ a9 ]              [ b0 b1 b2 b3 ... ]       [ c5 | c6? c7? ]
 //     logits:  a9                  the last one, if there     c5   c6  c7
 //
-// Whatever can fail comes before the first sequence changes. A row that was read for a wrong guess
+// Whatever can fail comes before the first sequence changes. A row that was read for a wrong draft
 // has left its key and value in the cache; the row that comes there next overwrites it before any
 // attention looks.
 #include "generate/generate.h"
@@ -53,7 +53,7 @@ static rn_status set_inputs(rn_generator *g, uint32_t rows) {
 // ---- drawing ------------------------------------------------------------------------------------
 
 // A token from each row, as long as the row before it was of the token that was drawn. What fails
-// behind the first is tried again in the next pass, when it is the first.
+// behind the first is tried again in the next step, when it is the first.
 static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */) {
     bool goes_on = true;
     for (uint32_t i = 0; goes_on; i++, logits += s->generator->vocab_size) {
@@ -68,7 +68,7 @@ static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */)
     }
 }
 
-// The draws of a pass, dealt out to `parts` hands.
+// The draws of a step, dealt out to `parts` hands.
 typedef struct drawing {
     rn_generator *g;
     const float *logits; // (logit_rows, vocab)
@@ -160,10 +160,10 @@ static void keep(rn_generator *g, bool has_prompt, uint64_t nanoseconds) {
     for (rn_sequence *s = g->line; s; s = s->next)
         keep_turn(g, s);
     move_on(g);
-    g->facts.passes++;
-    g->facts.prompt_passes += has_prompt;
+    g->facts.steps++;
+    g->facts.prefill_steps += has_prompt;
     if (!has_prompt) g->facts.decoded_tokens += g->facts.new_tokens - made_before;
-    *(has_prompt ? &g->facts.prompt_seconds : &g->facts.new_seconds) += seconds;
+    *(has_prompt ? &g->facts.prefill_seconds : &g->facts.new_seconds) += seconds;
 }
 
 // ---- a step -------------------------------------------------------------------------------------

@@ -61,5 +61,5 @@ void rn_kv_sides_wrote(rn_generator *g, bool on_host) {
         for (uint32_t at = s->read / size; s->turn.rows && at * size < end; at++)
             g->sides.owners[s->pages.pages[at]] = on_host ? ON_HOST : ON_DEVICE;
     }
-    g->facts.split_passes += on_host;
+    g->facts.hybrid_steps += on_host;
 }

@@ -1,4 +1,4 @@
-// sequence.c — what a sequence is asked from outside, between passes.
+// sequence.c — what a sequence is asked from outside, between steps.
 #include "generate/generate.h"
 
 #include "base/checked.h"
@@ -30,7 +30,7 @@ void rn_sequence_trim(rn_sequence *s) {
 void rn_sequence_publish(rn_sequence *s, uint32_t end) {
     rn_generator *g = s->generator;
     uint32_t full = end / g->text.page_tokens;
-    for (; g->options.share_prefixes && s->known < full; s->known++)
+    for (; g->options.prefix_caching && s->known < full; s->known++)
         rn_page_pool_publish(&g->pool, &s->pages, s->known,
                              s->tokens + (size_t)s->known * g->text.page_tokens);
 }
@@ -39,7 +39,7 @@ void rn_sequence_publish(rn_sequence *s, uint32_t end) {
 void rn_sequence_adopt(rn_sequence *s) {
     rn_generator *g = s->generator;
     uint32_t size = g->text.page_tokens, begin = s->read;
-    if (!g->options.share_prefixes || s->read != s->known * size) return;
+    if (!g->options.prefix_caching || s->read != s->known * size) return;
     while (s->count - s->read > size &&
            rn_page_pool_adopt(&g->pool, &s->pages, s->tokens + s->read)) {
         s->known++;
@@ -123,7 +123,7 @@ rn_status rn_sequence_feed(rn_sequence *s, const uint32_t *ids, size_t count) {
     s->failure.status = RN_OK;
     s->shared = 0;
     s->fed = g->feeds++;
-    s->fed_pass = g->facts.passes;
+    s->fed_step = g->facts.steps;
     rn_sequence_adopt(s);
     return RN_OK;
 }

@@ -384,18 +384,18 @@ static rn_status find_pass_seconds(builder *b) {
     rn_plan_summary *s = &b->plan->summary;
     rn_binding *pass;
     double *ready; // (uses)
-    s->workload_passes = rn_planner_passes(b->planner);
-    s->pass_seconds = b->candidate->pass_seconds;
-    s->prompt_seconds = s->seconds - (double)s->workload_passes * s->pass_seconds;
-    RN_TRY(rn_planner_open_pass(b->planner, b->variant, &pass));
+    s->decode_steps = rn_planner_decode_steps(b->planner);
+    s->decode_seconds = b->candidate->decode_seconds;
+    s->prefill_seconds = s->seconds - (double)s->decode_steps * s->decode_seconds;
+    RN_TRY(rn_planner_open_decode(b->planner, b->variant, &pass));
     if (pass) b->plan->tail_seconds = add_tail(b, pass);
     if (pass)
-        b->plan->prompt_tail_seconds =
+        b->plan->prefill_tail_seconds =
             rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
-    if (!pass || s->workload_passes) return RN_OK;
+    if (!pass || s->decode_steps) return RN_OK;
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.use_count, sizeof *ready, (void **)&ready));
     rn_traffic traffic = {.units = b->c->units.units, .stream = &b->stream, .ready = ready};
-    s->pass_seconds =
+    s->decode_seconds =
         rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice], b->c->order.count, &traffic);
     return RN_OK;
 }
@@ -528,7 +528,7 @@ static rn_status allocate(builder *b) {
     return RN_OK;
 }
 
-// What is wished for is borrowed only while the plan is made.
+// What is asked for is borrowed only while the plan is made.
 static rn_status copy_text(rn_plan *plan, const char **text) {
     return *text ? rn_arena_copy(&plan->memory, *text, strlen(*text), (void **)text) : RN_OK;
 }

@@ -81,7 +81,7 @@ static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, 
         turn_round(level);
     else
         RN_TRY(spread(t, rn_graph_block_count(c->graph), level));
-    rn_wishes_sort(t, level);
+    rn_constraints_sort(t, level);
     level->resident_bytes[level->count] = c->unit_bytes;
     for (uint32_t k = level->count; k-- > 0;) {
         uint32_t u = level->units[k];
@@ -94,7 +94,7 @@ static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, 
         level->copy_bytes[k] =
             level->copy_bytes[k + 1] + rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN);
     }
-    return rn_wishes_limit(&p->options, c, largest, level);
+    return rn_constraints_limit(&p->options, c, largest, level);
 }
 
 // Slots as large as the largest unit, as the next smaller one, and so on.
@@ -111,7 +111,7 @@ static rn_status write_levels(const rn_planner *p, rn_case *c) {
         RN_TRY(write_level(p, c, largest, &c->levels[c->level_count++]));
         below = largest;
     }
-    return rn_wishes_allow_all(&p->options, c);
+    return rn_constraints_allow_all(&p->options, c);
 }
 
 static bool has_backward(const rn_graph *graph) {
@@ -152,7 +152,7 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
 static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
     *out = &c->bindings[rows];
     if ((*out)->is_made) return RN_OK;
-    rn_workload workload = {p->recipe->workload_rows, p->recipe->workload_passes};
+    rn_workload workload = {p->recipe->workload_rows, p->recipe->decode_steps};
     return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->units, p->rows[rows],
                            workload, *out);
 }
@@ -313,15 +313,15 @@ static bool has_passes(const rn_planner *p) {
     return p->rows[p->rows_count - 1] == 1 && !has_backward(case_at(p, 0, 0, 0)->graph);
 }
 
-rn_status rn_planner_open_pass(rn_planner *p, const rn_variant *v, rn_binding **out) {
+rn_status rn_planner_open_decode(rn_planner *p, const rn_variant *v, rn_binding **out) {
     *out = NULL;
     if (!has_passes(p)) return RN_OK;
     RN_TRY(open_case(p, v->micro, v->cut, v->point));
     return bind(p, case_at(p, v->micro, v->cut, v->point), p->rows_count - 1, out);
 }
 
-uint64_t rn_planner_passes(const rn_planner *p) {
-    return has_passes(p) ? p->recipe->workload_passes : 0;
+uint64_t rn_planner_decode_steps(const rn_planner *p) {
+    return has_passes(p) ? p->recipe->decode_steps : 0;
 }
 
 uint64_t rn_planner_workload(const rn_planner *p) {
@@ -358,7 +358,7 @@ static void insert_shares(rn_planner *p, rn_variant v) {
 static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
     const rn_front *front = &p->fronts[micro];
     rn_binding *b, *pass;
-    double passes = (double)rn_planner_passes(p);
+    double passes = (double)rn_planner_decode_steps(p);
     RN_TRY(bind(p, case_at(p, micro, 0, 0), rows, &b));
     RN_TRY(bind(p, case_at(p, micro, 0, 0), p->rows_count - 1, &pass));
     for (uint32_t point = 0; point < front->count; point++)
@@ -469,7 +469,7 @@ static rn_status fill_planner(rn_planner *p) {
     RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
     for (uint32_t m = 0; m < p->micro_count; m++)
         RN_TRY(open_case(p, m, 0, 0));
-    RN_TRY(rn_wishes_check(&p->options, case_at(p, 0, 0, 0)));
+    RN_TRY(rn_constraints_check(&p->options, case_at(p, 0, 0, 0)));
     RN_TRY(list_cuts(p));
     RN_TRY(list_variants(p));
     return find_frugal(p);

@@ -107,9 +107,9 @@ static bool can_stream(chooser *ch, rn_residency r) {
     return rn_stream_walk(&ch->c->units, ch->resident, r.slots, &ch->stream);
 }
 
-static double for_workload(const chooser *ch, double run_seconds, double pass_seconds) {
+static double for_workload(const chooser *ch, double run_seconds, double decode_seconds) {
     return rn_planner_total(ch->planner, ch->v, run_seconds, ch->binding->update_seconds) +
-           (double)ch->passes * pass_seconds;
+           (double)ch->passes * decode_seconds;
 }
 
 static double simulate(const chooser *ch, const rn_binding *binding, bool no_homes) {
@@ -124,12 +124,12 @@ static double simulate(const chooser *ch, const rn_binding *binding, bool no_hom
 }
 
 // States go with the last of several micro-batches.
-static double total_of(const chooser *ch, double run_seconds, double pass_seconds) {
+static double total_of(const chooser *ch, double run_seconds, double decode_seconds) {
     double once = ch->binding->update_seconds;
     if (ch->planner->micro[ch->v->micro] > 1 && ch->offloads.home_bytes)
         once += run_seconds - simulate(ch, ch->binding, true);
     return rn_planner_total(ch->planner, ch->v, run_seconds, once) +
-           (double)ch->passes * pass_seconds;
+           (double)ch->passes * decode_seconds;
 }
 
 static bool is_better(const rn_candidate *a, const rn_candidate *b) {
@@ -149,8 +149,8 @@ static double bound_of(const chooser *ch, const rn_binding *binding, double read
 }
 
 // Whether a candidate is slower than the best with these times, none of which can be shorter.
-static bool is_slower(const chooser *ch, double run_seconds, double pass_seconds) {
-    double seconds = for_workload(ch, run_seconds, pass_seconds) * (1 - 1e-9); // rounding
+static bool is_slower(const chooser *ch, double run_seconds, double decode_seconds) {
+    double seconds = for_workload(ch, run_seconds, decode_seconds) * (1 - 1e-9); // rounding
     return ch->best->variant != RN_NO_STEP && seconds > ch->best->seconds;
 }
 
@@ -197,7 +197,7 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
                                             ch->offloads.home_bytes + ch->offloads.sent_bytes,
                               .from_host = ch->stream.from_host,
                               .seconds = total_of(ch, run, pass),
-                              .pass_seconds = pass};
+                              .decode_seconds = pass};
     // By definition, so that skipping by these bounds is exact.
     candidate.seconds = longer(candidate.seconds, ch->v->bound_seconds);
     candidate.seconds = longer(candidate.seconds, ch->offloads_seconds);
@@ -286,9 +286,9 @@ static rn_status with_variant(rn_planner *p, uint32_t variant, rn_candidate *bes
                   .best = best,
                   .variant = variant,
                   .v = &p->variants[variant],
-                  .passes = rn_planner_passes(p)};
+                  .passes = rn_planner_decode_steps(p)};
     RN_TRY(rn_planner_open(p, ch.v, &c, &binding));
-    RN_TRY(rn_planner_open_pass(p, ch.v, &pass));
+    RN_TRY(rn_planner_open_decode(p, ch.v, &pass));
     ch.c = c;
     ch.binding = binding;
     ch.pass = pass;

@@ -142,7 +142,7 @@ static rn_status find_smallest(const maker *m, uint64_t *out) {
 // ---- time ---------------------------------------------------------------------------------------
 
 static rn_status time_run(const maker *m, const rn_graph *graph, uint64_t rows, double *out) {
-    rn_workload workload = {m->recipe->workload_rows, m->recipe->workload_passes};
+    rn_workload workload = {m->recipe->workload_rows, m->recipe->decode_steps};
     rn_arena scratch;
     rn_binder binder;
     *out = 0;
@@ -162,19 +162,19 @@ static rn_status predict(const maker *m, rn_plan *plan) {
     rn_plan_summary *s = &plan->summary;
     double run = 0, pass = 0;
     RN_TRY(time_run(m, plan->graph, s->rows, &run));
-    s->seconds = s->prompt_seconds = run;
+    s->seconds = s->prefill_seconds = run;
     plan->steps[0].seconds = run;
     if (!m->has_rows) return RN_OK;
     RN_TRY(time_run(m, plan->graph, 1, &pass));
     s->workload_rows = m->recipe->workload_rows ? m->recipe->workload_rows : s->rows;
-    s->workload_passes = m->recipe->workload_passes;
-    s->prompt_seconds = run * (double)rn_div_up(s->workload_rows, s->rows);
-    s->pass_seconds = pass;
+    s->decode_steps = m->recipe->decode_steps;
+    s->prefill_seconds = run * (double)rn_div_up(s->workload_rows, s->rows);
+    s->decode_seconds = pass;
     if (plan->host) {
-        s->prompt_seconds += plan->host->summary.prompt_seconds;
-        s->pass_seconds += plan->host->summary.pass_seconds;
+        s->prefill_seconds += plan->host->summary.prefill_seconds;
+        s->decode_seconds += plan->host->summary.decode_seconds;
     }
-    s->seconds = s->prompt_seconds + (double)s->workload_passes * s->pass_seconds;
+    s->seconds = s->prefill_seconds + (double)s->decode_steps * s->decode_seconds;
     return RN_OK;
 }
 

@@ -44,8 +44,8 @@ typedef struct proposal {
     bool every_run;       // there are no others
     uint64_t block_bytes; // on the device, of the largest of the first blocks
     uint64_t host_bytes;  // more on the host than the device's plan has there
-    double prompt_seconds, pass_seconds; // of the workload's rows; of a run of one row
-    double seconds;                      // for the workload
+    double prefill_seconds, decode_seconds; // of the workload's rows; of a run of one row
+    double seconds;                         // for the workload
 } proposal;
 
 static void drop(proposal *p) {
@@ -185,7 +185,7 @@ static rn_status plan_host(proposal *p, uint64_t rows, uint64_t workload) {
 static uint64_t count_rows(const proposal *p, uint64_t most) {
     const rn_plan_summary *host = &p->host->summary;
     double link = (double)p->plan->summary.streamed_bytes / p->plan->caps.link_bytes_second;
-    double one = host->pass_seconds, all = host->prompt_seconds;
+    double one = host->decode_seconds, all = host->prefill_seconds;
     if (all <= link || most <= 1) return most;
     if (one >= link) return 1;
     return 1 + (uint64_t)((link - one) / (all - one) * (double)(most - 1));
@@ -226,14 +226,14 @@ static rn_status count_host(proposal *p, bool *out_fits) {
 
 // ---- the CPU computes all of them ---------------------------------------------------------------
 
-static void predict(proposal *p, double prompt_seconds, double pass_seconds) {
-    p->prompt_seconds = prompt_seconds;
-    p->pass_seconds = pass_seconds;
-    p->seconds = prompt_seconds + (double)p->plan->summary.workload_passes * pass_seconds;
+static void predict(proposal *p, double prefill_seconds, double decode_seconds) {
+    p->prefill_seconds = prefill_seconds;
+    p->decode_seconds = decode_seconds;
+    p->seconds = prefill_seconds + (double)p->plan->summary.decode_steps * decode_seconds;
 }
 
 static double add_pass(const proposal *p) {
-    return p->host->summary.pass_seconds + p->plan->tail_seconds;
+    return p->host->summary.decode_seconds + p->plan->tail_seconds;
 }
 
 // The CPU's plan for runs that are short enough.
@@ -251,7 +251,7 @@ static rn_status plan_short(proposal *p, bool *out_fits) {
 // kinds of copies of the first blocks' weights.
 static rn_status propose_short(proposal *p, bool *out_fits) {
     RN_TRY(plan_short(p, out_fits));
-    predict(p, p->plan->summary.prompt_seconds, add_pass(p));
+    predict(p, p->plan->summary.prefill_seconds, add_pass(p));
     return RN_OK;
 }
 
@@ -272,7 +272,7 @@ static rn_status propose_all(proposal *p, bool *out_fits) {
     p->rows = rn_min_u64(p->plan->summary.rows, p->host->summary.rows);
     p->every_run = true;
     RN_TRY(count_host(p, out_fits));
-    predict(p, p->host->summary.prompt_seconds + p->plan->prompt_tail_seconds, add_pass(p));
+    predict(p, p->host->summary.prefill_seconds + p->plan->prefill_tail_seconds, add_pass(p));
     return RN_OK;
 }
 
@@ -337,7 +337,7 @@ static void time_layers(const proposal *p, rn_interleave_block *out /* (layers) 
         bytes += out[layer++].host_seconds;
     }
     for (uint32_t i = 0; i < layer; i++)
-        out[i].host_seconds *= p->host->summary.pass_seconds / bytes;
+        out[i].host_seconds *= p->host->summary.decode_seconds / bytes;
 }
 
 // How many layers the link brings, and how long a run of one row takes then.
@@ -363,16 +363,16 @@ static rn_status deal_layers(proposal *p, double *out_seconds) {
 }
 
 static rn_status propose_interleaved(proposal *p, bool *out_fits) {
-    double pass_seconds = 0;
+    double decode_seconds = 0;
     *out_fits = false;
     rn_status s = plan_device(p, p->options->host_budget_bytes, SLOTS * p->block_bytes);
     if (s == RN_OVER_BUDGET || (s == RN_OK && !find_blocks(p))) return RN_OK;
     RN_TRY(s);
     if (!p->plan->from_host || p->plan->ring_bytes < SLOTS * largest_block(p)) return RN_OK;
-    RN_TRY(deal_layers(p, &pass_seconds));
+    RN_TRY(deal_layers(p, &decode_seconds));
     if (p->interleaved == 0) return RN_OK;
     RN_TRY(plan_short(p, out_fits));
-    predict(p, p->plan->summary.prompt_seconds, pass_seconds);
+    predict(p, p->plan->summary.prefill_seconds, decode_seconds);
     return RN_OK;
 }
 
@@ -436,8 +436,8 @@ static rn_status take(proposal *p, rn_plan **plan) {
     s->host_blocks = count_blocks(p->plan->graph, p->blocks);
     s->interleaved_blocks = p->interleaved;
     s->host_rows = p->rows;
-    s->pass_seconds = p->pass_seconds;
-    s->prompt_seconds = p->prompt_seconds;
+    s->decode_seconds = p->decode_seconds;
+    s->prefill_seconds = p->prefill_seconds;
     s->seconds = p->seconds;
     s->streaming_seconds = old->seconds;
     s->host_bytes += p->host_bytes;

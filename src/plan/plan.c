@@ -29,7 +29,7 @@ static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **
              share = rn_plan_room(&planner->options, limit);
     rn_candidate candidate;
     if (planner->frugal.variant == RN_NO_STEP)
-        return planner->least_host_bytes == UINT64_MAX ? rn_plan_refuse_wishes(planner)
+        return planner->least_host_bytes == UINT64_MAX ? rn_plan_refuse_constraints(planner)
                                                        : rn_plan_refuse_host(planner);
     if (share < planner->frugal.planned_bytes || limit < planner->options.least_budget_bytes)
         return rn_plan_refuse(planner, limit);

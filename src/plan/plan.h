@@ -149,7 +149,7 @@ typedef struct rn_plan_step {
 
 typedef struct rn_plan_reason {
     const char
-        *move; // "chunk", "slice", "stream", "row slices", "wish", "rows", "micro-batch",
+        *move; // "chunk", "slice", "stream", "row slices", "constraint", "rows", "micro-batch",
                // "cheap", "recompute", "states", "offload", "order", "place", "hybrid", "compile"
     const char *text; // "12 of 32 blocks are resident: 3.1 GiB are read in each run"
 } rn_plan_reason;
@@ -228,8 +228,8 @@ struct rn_plan {
     // What is behind the blocks with streamed weights.
     bool suffix;            // resident weights are those of the last blocks
     uint32_t prefix_blocks; // of the graph's blocks, the first so many hold all that is streamed
-    double tail_seconds;    // a run of one row that begins behind these; 0 as summary.pass_seconds
-    double prompt_tail_seconds; // of prompt_seconds, what is computed behind them
+    double tail_seconds; // a run of one row that begins behind these; 0 as summary.decode_seconds
+    double prefill_tail_seconds; // of prefill_seconds, what is computed behind them
 
     // Hybrid execution: what the CPU computes of short runs (hybrid.c).
     rn_plan *host;             // a graph of these blocks, and an arena of its own; NULL: nothing

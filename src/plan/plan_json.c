@@ -59,10 +59,10 @@ static void write_bytes(const rn_plan_summary *s, rn_json *json) {
 static void write_summary(const rn_plan_summary *s, rn_json *json) {
     write_bytes(s, json);
     rn_json_f64(json, "seconds", s->seconds);
-    rn_json_f64(json, "prompt_seconds", s->prompt_seconds);
-    rn_json_f64(json, "pass_seconds", s->pass_seconds);
+    rn_json_f64(json, "prefill_seconds", s->prefill_seconds);
+    rn_json_f64(json, "decode_seconds", s->decode_seconds);
     rn_json_u64(json, "workload_rows", s->workload_rows);
-    rn_json_u64(json, "workload_passes", s->workload_passes);
+    rn_json_u64(json, "decode_steps", s->decode_steps);
     rn_json_u64(json, "rows", s->rows);
     rn_json_u64(json, "slice_rows", s->slice_rows);
     rn_json_u64(json, "micro_batches", s->micro_batches);

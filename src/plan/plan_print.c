@@ -93,13 +93,13 @@ static rn_status print_run(const rn_plan *plan, rn_sink sink) {
     if (s->workload_rows == 0)
         return line(sink, "time", rn_time_format(s->seconds).text, "predicted, for one run");
     uint64_t runs = (s->workload_rows + s->rows - 1) / s->rows;
-    RN_TRY(line(sink, "time", rn_time_format(s->prompt_seconds).text,
+    RN_TRY(line(sink, "time", rn_time_format(s->prefill_seconds).text,
                 "predicted, for %llu rows: %llu run%s", (unsigned long long)s->workload_rows,
                 (unsigned long long)runs, runs == 1 ? "" : "s"));
-    if (s->workload_passes == 0) return RN_OK;
-    return line(sink, "", rn_time_format(s->pass_seconds).text,
+    if (s->decode_steps == 0) return RN_OK;
+    return line(sink, "", rn_time_format(s->decode_seconds).text,
                 "for each of the %llu rows that follow one by one: %s in all",
-                (unsigned long long)s->workload_passes, rn_time_format(s->seconds).text);
+                (unsigned long long)s->decode_steps, rn_time_format(s->seconds).text);
 }
 
 static rn_status print_purposes(const rn_plan *plan, rn_sink sink) {

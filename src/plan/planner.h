@@ -58,17 +58,21 @@ typedef struct rn_unit_access {
     uint32_t position, unit;
 } rn_unit_access;
 
-// What a caller wants of a weight (wishes.c).
-typedef enum rn_wish { RN_WISH_NONE, RN_WISH_KEEP, RN_WISH_OFFLOAD } rn_wish;
+// What a caller wants of a weight (constraints.c).
+typedef enum rn_constraint {
+    RN_CONSTRAINT_NONE,
+    RN_CONSTRAINT_KEEP,
+    RN_CONSTRAINT_OFFLOAD
+} rn_constraint;
 // `options` may be NULL.
-rn_wish rn_wish_of(const rn_plan_options *options, const char *name);
+rn_constraint rn_constraint_of(const rn_plan_options *options, const char *name);
 
 typedef struct rn_unit_table {
-    rn_plan_unit *units;       // (unit_count), by first use; `resident`: always, by its nature or
-                               // because it is to be kept
-    rn_wish *wishes;           // (unit_count): of all its weights; of what stays by nature NONE
-    uint64_t *slot_bytes;      // (unit_count): of a unit in a slot; units[u].bytes: resident
-    rn_value *values;          // unit after unit
+    rn_plan_unit *units;        // (unit_count), by first use; `resident`: always, by its nature or
+                                // because it is to be kept
+    rn_constraint *constraints; // (unit_count): of all its weights; of what stays by nature NONE
+    uint64_t *slot_bytes;       // (unit_count): of a unit in a slot; units[u].bytes: resident
+    rn_value *values;           // unit after unit
     uint32_t *unit_of;         // (values + 1): of weights and what shares their bytes, or RN_NO_USE
     uint64_t *offset_of;       // (values + 1): within the unit, where it is resident
     uint64_t *slot_offset_of;  // (values + 1): within the unit, where it is in a slot
@@ -286,7 +290,7 @@ typedef struct rn_level {
     uint64_t *link_bytes;     // (count + 1): of the rest, in the device's layout
     uint64_t *copy_bytes;     // (count + 1): of the rest, as they lie in slots, each in whole pages
     uint32_t count;
-    uint32_t choices; // k may be 0 .. choices - 1: what is wished allows no more
+    uint32_t choices; // k may be 0 .. choices - 1: what is asked for allows no more
 } rn_level;
 
 struct rn_case {
@@ -294,7 +298,7 @@ struct rn_case {
     bool is_open;
     bool needs_staging;  // there are weights, and they come from files
     bool own_memory;     // the device's: staging is not on it
-    bool all_may_stay;   // nobody wishes otherwise
+    bool all_may_stay;   // nobody constraints otherwise
     uint64_t ring_bytes; // of the ring, at least
     bool trains;         // there is a backward pass
     rn_graph *graph;
@@ -326,10 +330,10 @@ typedef struct rn_candidate {
     uint32_t variant; // RN_NO_STEP: none
     rn_residency residency;
     uint64_t planned_bytes;
-    uint64_t read_bytes; // with what is offloaded
-    bool from_host;      // streamed weights have copies on the host
-    double seconds;      // for the workload
-    double pass_seconds; // a run of one row; 0 where there are no such passes
+    uint64_t read_bytes;   // with what is offloaded
+    bool from_host;        // streamed weights have copies on the host
+    double seconds;        // for the workload
+    double decode_seconds; // a run of one row; 0 where there are no such passes
 } rn_candidate;
 
 enum { RN_PLAN_OPEN_CASES = 4 };
@@ -380,30 +384,31 @@ RN_MUST_USE rn_status rn_planner_place(rn_planner *planner, rn_variant *variant)
 uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes);
 // Rows that a typical job brings; 0 where there is no RN_ROWS. Runs of one row that follow.
 uint64_t rn_planner_workload(const rn_planner *planner);
-uint64_t rn_planner_passes(const rn_planner *planner);
+uint64_t rn_planner_decode_steps(const rn_planner *planner);
 // Seconds for the workload's rows, of runs that take `run_seconds` each and updates that take
 // `update_seconds` of it.
 double rn_planner_total(const rn_planner *planner, const rn_variant *variant, double run_seconds,
                         double update_seconds);
 // The variant's graph with one row, opened as it is: for the time of a pass. NULL where rows are
 // not for inference.
-RN_MUST_USE rn_status rn_planner_open_pass(rn_planner *planner, const rn_variant *variant,
-                                           rn_binding **out);
+RN_MUST_USE rn_status rn_planner_open_decode(rn_planner *planner, const rn_variant *variant,
+                                             rn_binding **out);
 
-// ---- wishes (wishes.c) --------------------------------------------------------------------------
+// ---- constraints (constraints.c)
+// --------------------------------------------------------------------------
 
 // RN_INVALID: a pattern that fits no weight, or to be offloaded only such as cannot leave.
-RN_MUST_USE rn_status rn_wishes_check(const rn_plan_options *options, const rn_case *c);
+RN_MUST_USE rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c);
 // Puts what must not stay behind the others.
-void rn_wishes_sort(const rn_unit_table *units, rn_level *level);
+void rn_constraints_sort(const rn_unit_table *units, rn_level *level);
 // Sets `choices`, from the sums, for slots of at most `largest` bytes.
-RN_MUST_USE rn_status rn_wishes_limit(const rn_plan_options *options, rn_case *c, uint64_t largest,
-                                      rn_level *level);
+RN_MUST_USE rn_status rn_constraints_limit(const rn_plan_options *options, rn_case *c,
+                                           uint64_t largest, rn_level *level);
 // Sets all_may_stay.
-RN_MUST_USE rn_status rn_wishes_allow_all(const rn_plan_options *options, rn_case *c);
+RN_MUST_USE rn_status rn_constraints_allow_all(const rn_plan_options *options, rn_case *c);
 // Bytes of what stays because it is to be kept; the first one's name, and how many weights.
-uint64_t rn_wishes_kept(const rn_plan *plan, const rn_plan_options *options, const char **out_name,
-                        uint32_t *out_count);
+uint64_t rn_constraints_kept(const rn_plan *plan, const rn_plan_options *options,
+                             const char **out_name, uint32_t *out_count);
 
 // ---- the choice (choose.c) ----------------------------------------------------------------------
 
@@ -457,7 +462,7 @@ RN_MUST_USE rn_status rn_plan_add_reason(rn_plan *plan, const char *move, const 
 rn_status rn_plan_refuse(rn_planner *planner, uint64_t budget_bytes);
 // The same where the host has no room for its part of any plan.
 rn_status rn_plan_refuse_host(const rn_planner *planner);
-// RN_INVALID: what is wished for contradicts itself, whatever the budget.
-rn_status rn_plan_refuse_wishes(const rn_planner *planner);
+// RN_INVALID: what is asked for contradicts itself, whatever the budget.
+rn_status rn_plan_refuse_constraints(const rn_planner *planner);
 
 #endif

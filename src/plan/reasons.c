@@ -99,7 +99,7 @@ static rn_status tell_cut(teller *t) {
                 tensors, tensors == 1 ? "" : "s", tensors == 1 ? "es" : "", slices, SIZE(largest));
 }
 
-static rn_status tell_wishes(teller *t) {
+static rn_status tell_constraints(teller *t) {
     const rn_plan_options *o = &t->plan->options;
     char keep[96] = "", offload[96] = "", blocks[48] = "", bytes[64] = "";
     if (!o->keep && !o->offload && !o->resident_blocks && !o->resident_bytes) return RN_OK;
@@ -108,7 +108,8 @@ static rn_status tell_wishes(teller *t) {
     if (o->offload) snprintf(offload, sizeof offload, "; %.72s does not", o->offload);
     if (o->resident_blocks) snprintf(blocks, sizeof blocks, "; of at most %u blocks", most);
     if (o->resident_bytes) snprintf(bytes, sizeof bytes, "; at most %s", SIZE(o->resident_bytes));
-    return tell(t, "wish", "weights that stay, as asked%s%s%s%s", keep, offload, blocks, bytes);
+    return tell(t, "constraint", "weights that stay, as asked%s%s%s%s", keep, offload, blocks,
+                bytes);
 }
 
 static rn_status tell_rows(teller *t) {
@@ -277,7 +278,7 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_slice(&t));
     RN_TRY(tell_stream(&t));
     RN_TRY(tell_cut(&t));
-    RN_TRY(tell_wishes(&t));
+    RN_TRY(tell_constraints(&t));
     RN_TRY(tell_rows(&t));
     RN_TRY(tell_micro(&t));
     RN_TRY(tell_cheap(&t));

@@ -68,7 +68,7 @@ static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budge
     add_holder(out, "beside the plan", RN_PURPOSE_OUTSIDE, beside);
     const char *name = NULL;
     uint32_t count;
-    uint64_t kept = rn_wishes_kept(plan, &p->options, &name, &count);
+    uint64_t kept = rn_constraints_kept(plan, &p->options, &name, &count);
     add_holder(out, "weights to be kept", RN_PURPOSE_WEIGHTS, kept);
     add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes - kept);
     add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS, plan->ring_bytes);
@@ -133,7 +133,7 @@ static const char *name_permission(const rn_planner *p) {
 static void name_kept(const rn_plan *plan, const rn_plan_options *options, char out[192]) {
     const char *name = NULL;
     uint32_t count;
-    uint64_t bytes = rn_wishes_kept(plan, options, &name, &count);
+    uint64_t bytes = rn_constraints_kept(plan, options, &name, &count);
     char more[32] = "";
     out[0] = 0;
     if (count == 0) return;

@@ -45,7 +45,7 @@ static void refuse_values(finder *f) {
     for (rn_value v = 1; v <= rn_graph_value_count(f->graph); v++) {
         const rn_value_info *info = rn_graph_value(f->graph, v);
         bool table = info->role == RN_ROLE_WEIGHT && is_large(f, info) &&
-                     rn_wish_of(f->options, info->name) != RN_WISH_KEEP;
+                     rn_constraint_of(f->options, info->name) != RN_CONSTRAINT_KEEP;
         bool ids = info->role == RN_ROLE_INPUT && info->dtype == RN_DTYPE_I32;
         f->refused[v] = !table && !ids;
     }

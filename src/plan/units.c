@@ -25,7 +25,7 @@ typedef struct note {
     bool used;
     bool shared; // used in more than one block, or trained
     bool plain;  // readers disagree on its layout, or it is trained
-    rn_wish wish;
+    rn_constraint constraint;
     uint32_t block;
     rn_layout layout;
 } note;
@@ -61,7 +61,8 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
     }
     if (!n->used) {
         *n = (note){.used = true, .block = node->block, .layout = layout};
-        n->wish = rn_wish_of(c->options, rn_weight_tensor(rn_graph_value(c->graph, weight)));
+        n->constraint =
+            rn_constraint_of(c->options, rn_weight_tensor(rn_graph_value(c->graph, weight)));
         c->weights[c->weight_count++] = weight;
     }
     n->shared |= n->block != node->block;
@@ -91,12 +92,12 @@ static void note_nodes(cutter *c) {
 // ---- cutting ------------------------------------------------------------------------------------
 
 static bool is_resident(const note *n) {
-    return n->shared || n->wish == RN_WISH_KEEP;
+    return n->shared || n->constraint == RN_CONSTRAINT_KEEP;
 }
 
-// What never leaves needs no wish.
-static rn_wish wish_of(const note *n) {
-    return n->shared ? RN_WISH_NONE : n->wish;
+// What never leaves needs no constraint.
+static rn_constraint constraint_of(const note *n) {
+    return n->shared ? RN_CONSTRAINT_NONE : n->constraint;
 }
 
 // Whether a weight joins the last unit: of the same block and kind, and small.
@@ -104,13 +105,13 @@ static bool joins(const cutter *c, const note *n, uint64_t bytes) {
     const rn_plan_unit *unit = &c->table->units[c->table->unit_count - 1];
     uint64_t most = c->caps->unit_bytes ? c->caps->unit_bytes : UNIT_BYTES;
     if (unit->block != n->block || unit->resident != is_resident(n)) return false;
-    if (c->table->wishes[c->table->unit_count - 1] != wish_of(n)) return false;
+    if (c->table->constraints[c->table->unit_count - 1] != constraint_of(n)) return false;
     if (unit->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
     return rn_round_up(unit->bytes, RN_PLAN_ALIGN) + bytes <= most;
 }
 
 static void begin_unit(rn_unit_table *t, uint32_t first_value, const note *n) {
-    t->wishes[t->unit_count] = wish_of(n);
+    t->constraints[t->unit_count] = constraint_of(n);
     t->units[t->unit_count++] =
         (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = is_resident(n)};
 }
@@ -214,7 +215,7 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
     rn_unit_table *t = c->table;
     uint32_t weights = count_weights(c->graph), values = c->value_count;
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->units, (void **)&t->units));
-    RN_TRY(rn_arena_array(memory, weights, sizeof *t->wishes, (void **)&t->wishes));
+    RN_TRY(rn_arena_array(memory, weights, sizeof *t->constraints, (void **)&t->constraints));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->slot_bytes, (void **)&t->slot_bytes));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->values, (void **)&t->values));
     RN_TRY(rn_arena_array(memory, weights, sizeof *c->weights, (void **)&c->weights));

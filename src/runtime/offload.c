@@ -1,4 +1,5 @@
-// offload.c — lists of names become wishes of a plan; a change of them is another plan and session.
+// offload.c — lists of names become constraints of a plan; a change of them is another plan and
+// session.
 //
 //     stays     keep, and what was loaded on demand
 //     does not  what was offloaded; after clear_inactive, all the rest
@@ -19,10 +20,10 @@
 #define FROM RN_HOST_OTHER
 
 // Patterns with commas between them; NULL: none. Owned.
-typedef struct wishes {
+typedef struct constraints {
     char *keep, *loaded, *offload;
     bool only_kept; // nothing else stays
-} wishes;
+} constraints;
 
 typedef struct saved_state {
     struct saved_state *next;
@@ -37,7 +38,7 @@ struct rn_offload_manager {
     rn_device *device; // or NULL
     rn_plan_options options;
     uint64_t lowered_bytes; // the budget while the device has less than that; 0: it has not
-    wishes wishes;
+    constraints constraints;
     rn_plan *plan; // NULL where opening failed
     rn_session *session;
     saved_state *states; // of the session before, until another has them
@@ -64,17 +65,17 @@ static rn_status join(const char *a, const char *b, char **out) {
     return RN_OK;
 }
 
-static void drop_wishes(wishes *w) {
+static void drop_constraints(constraints *w) {
     drop_text(w->keep);
     drop_text(w->loaded);
     drop_text(w->offload);
-    *w = (wishes){0};
+    *w = (constraints){0};
 }
 
 // To be dropped in any case.
-static rn_status copy_wishes(const char *keep, const char *loaded, const char *offload,
-                             bool only_kept, wishes *out) {
-    *out = (wishes){.only_kept = only_kept};
+static rn_status copy_constraints(const char *keep, const char *loaded, const char *offload,
+                                  bool only_kept, constraints *out) {
+    *out = (constraints){.only_kept = only_kept};
     RN_TRY(join(keep, NULL, &out->keep));
     RN_TRY(join(loaded, NULL, &out->loaded));
     return join(offload, NULL, &out->offload);
@@ -90,7 +91,7 @@ static rn_status check_recipe(const rn_graph *graph) {
     return RN_OK;
 }
 
-static rn_status make_plan(const rn_offload_manager *m, const wishes *w, rn_plan **out) {
+static rn_status make_plan(const rn_offload_manager *m, const constraints *w, rn_plan **out) {
     const rn_device_caps *caps = m->device ? &m->device->caps : rn_cpu_caps();
     rn_plan_options options = m->options;
     char *keep = NULL;
@@ -164,7 +165,7 @@ static void close_session(rn_offload_manager *m) {
 // The steps of runtime/recover.h. The first plan is there already.
 static rn_status use_plan(void *self, const rn_plan **out) {
     rn_offload_manager *m = self;
-    if (!m->plan) RN_TRY(make_plan(m, &m->wishes, &m->plan));
+    if (!m->plan) RN_TRY(make_plan(m, &m->constraints, &m->plan));
     *out = m->plan;
     return RN_OK;
 }
@@ -205,20 +206,20 @@ static rn_status open_session(rn_offload_manager *m) {
     return s;
 }
 
-// The wishes are taken over, or dropped.
-static rn_status change(rn_offload_manager *m, wishes *new) {
+// The constraints are taken over, or dropped.
+static rn_status change(rn_offload_manager *m, constraints *new) {
     rn_plan *plan = NULL;
     rn_status s = make_plan(m, new, &plan);
     if (s == RN_OK) s = save_states(m);
     if (s != RN_OK) {
         rn_plan_destroy(plan);
-        drop_wishes(new);
+        drop_constraints(new);
         return s;
     }
     undo_plan(m);
-    drop_wishes(&m->wishes);
+    drop_constraints(&m->constraints);
     m->plan = plan;
-    m->wishes = *new;
+    m->constraints = *new;
     return open_session(m);
 }
 
@@ -228,7 +229,7 @@ rn_status rn_offload_manager_create(const rn_recipe *recipe, const rn_weight_sou
                                     rn_device *device, const rn_plan_options *options,
                                     rn_offload_manager **out) {
     void *block = NULL;
-    wishes first;
+    constraints first;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_offload_manager), &block));
     rn_offload_manager *m = block;
@@ -236,11 +237,11 @@ rn_status rn_offload_manager_create(const rn_recipe *recipe, const rn_weight_sou
     m->weights = *weights;
     m->device = device;
     if (options) m->options = *options;
-    rn_status s = copy_wishes(m->options.keep, NULL, m->options.offload, false, &first);
+    rn_status s = copy_constraints(m->options.keep, NULL, m->options.offload, false, &first);
     if (s == RN_OK)
         s = change(m, &first);
     else
-        drop_wishes(&first);
+        drop_constraints(&first);
     if (s == RN_OK)
         *out = m;
     else
@@ -252,27 +253,27 @@ void rn_offload_manager_destroy(rn_offload_manager *m) {
     if (!m) return;
     undo_plan(m);
     drop_states(m);
-    drop_wishes(&m->wishes);
+    drop_constraints(&m->constraints);
     rn_free(FROM, m, sizeof *m);
 }
 
 rn_status rn_offload_weights(rn_offload_manager *m, const char *offload, const char *keep) {
-    wishes new;
-    rn_status s = copy_wishes(keep, m->wishes.loaded, offload, false, &new);
+    constraints new;
+    rn_status s = copy_constraints(keep, m->constraints.loaded, offload, false, &new);
     if (s == RN_OK) return change(m, &new);
-    drop_wishes(&new);
+    drop_constraints(&new);
     return s;
 }
 
 rn_status rn_offload_load(rn_offload_manager *m, const char *names) {
-    const wishes *now = &m->wishes;
-    wishes new;
+    const constraints *now = &m->constraints;
+    constraints new;
     char *loaded = NULL;
     RN_TRY(join(now->loaded, names, &loaded));
-    rn_status s = copy_wishes(now->keep, loaded, now->offload, now->only_kept, &new);
+    rn_status s = copy_constraints(now->keep, loaded, now->offload, now->only_kept, &new);
     drop_text(loaded);
     if (s == RN_OK) return change(m, &new);
-    drop_wishes(&new);
+    drop_constraints(&new);
     return s;
 }
 
@@ -284,9 +285,9 @@ rn_status rn_offload_clear_inactive(rn_offload_manager *m, rn_offload_given *out
     bool own = m->device && m->device->caps.own_memory;
     rn_device_id device = own ? m->device->caps.device : RN_DEVICE_HOST;
     uint64_t host = held(RN_DEVICE_HOST), before = held(device), cached = 0;
-    wishes new;
-    rn_status s = copy_wishes(m->wishes.keep, NULL, m->wishes.offload, true, &new);
-    if (s != RN_OK) drop_wishes(&new);
+    constraints new;
+    rn_status s = copy_constraints(m->constraints.keep, NULL, m->constraints.offload, true, &new);
+    if (s != RN_OK) drop_constraints(&new);
     RN_TRY(s);
     RN_TRY(change(m, &new));
     if (m->device && m->device->give_back_caches) cached = m->device->give_back_caches(m->device);

@@ -81,9 +81,9 @@ static rn_status run_beside(turn *r, double *out_seconds, double *out_link_share
     return s == RN_OK ? copied : s;
 }
 
-static void plan_turn(turn *r, double pass_seconds) {
+static void plan_turn(turn *r, double decode_seconds) {
     const rn_beside *b = r->beside;
-    double passes = b->seconds / pass_seconds, product = pass_seconds / b->drill->count;
+    double passes = b->seconds / decode_seconds, product = decode_seconds / b->drill->count;
     r->passes = passes < 1 ? 1 : passes < MOST_PASSES ? (uint32_t)passes : MOST_PASSES;
     r->ahead_bytes =
         product / LEAST_SHARE * r->link_bytes_second * SPARE + 2 * (double)b->piece_bytes;

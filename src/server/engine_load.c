@@ -92,7 +92,7 @@ static rn_status resolve_options(rn_engine *e, const rn_generator_options *given
     o->least_pages = (uint32_t)rn_min_u64(whole, either(o->text.pages, UINT32_MAX));
     o->text.prompt_tokens = either(o->text.prompt_tokens, TYPICAL_PROMPT);
     o->prompt_rows = either(o->prompt_rows, PROMPT_ROWS);
-    o->share_prefixes = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
+    o->prefix_caching = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
     o->session.cancel = &e->cut;
     e->beside_bytes = o->plan.beside_bytes;
     e->outside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;

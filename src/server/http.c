@@ -60,11 +60,11 @@ uint64_t rn_http_bytes(const rn_server_options *options) {
 static rn_status find_address(const rn_server_options *options, struct addrinfo **out) {
     char port[8];
     const char *host = strcmp(options->host, "localhost") == 0 ? "127.0.0.1" : options->host;
-    struct addrinfo wish = {.ai_socktype = SOCK_STREAM,
-                            .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
+    struct addrinfo constraint = {.ai_socktype = SOCK_STREAM,
+                                  .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
     snprintf(port, sizeof port, "%u", options->port);
     *out = NULL;
-    int error = getaddrinfo(host, port, &wish, out);
+    int error = getaddrinfo(host, port, &constraint, out);
     if (error == 0) return RN_OK;
     return rn_hint(rn_fail(RN_INVALID, "'%s' is no address to listen at: %s", options->host,
                            gai_strerror(error)),

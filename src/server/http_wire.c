@@ -182,11 +182,11 @@ void rn_wire_close(rn_wire *wire) {
     *wire = (rn_wire){.socket = -1};
 }
 
-static rn_wire_news judge(const rn_wire *wire, ssize_t result, rn_wire_news wish) {
-    if (!wire->session) return errno == EAGAIN || errno == EINTR ? wish : RN_WIRE_END;
+static rn_wire_news judge(const rn_wire *wire, ssize_t result, rn_wire_news constraint) {
+    if (!wire->session) return errno == EAGAIN || errno == EINTR ? constraint : RN_WIRE_END;
     if (result == AGAIN || result == INTERRUPTED)
         return wire->tls->direction(wire->session) ? RN_WIRE_OUT : RN_WIRE_IN;
-    return wire->tls->is_fatal((int)result) ? RN_WIRE_END : wish; // a warning: once more
+    return wire->tls->is_fatal((int)result) ? RN_WIRE_END : constraint; // a warning: once more
 }
 
 rn_wire_news rn_wire_shake_hands(rn_wire *wire) {

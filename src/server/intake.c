@@ -219,8 +219,8 @@ static bool limit_tokens(const rn_intake *intake, rn_job *job, rn_problem *out) 
                               "%zu tokens of prompt and %u of answer are more than the context, "
                               "which has %u; at most %zu can be answered",
                               prompt, ask->max_tokens, intake->context, left);
-    uint64_t wish = ask->max_tokens ? ask->max_tokens : otherwise[ask->kind];
-    job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(wish, left), intake->answer_tokens);
+    uint64_t constraint = ask->max_tokens ? ask->max_tokens : otherwise[ask->kind];
+    job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(constraint, left), intake->answer_tokens);
     return true;
 }
 

@@ -76,7 +76,7 @@ static void check_facts(const rn_generator *generator) {
     rn_generator_facts facts = rn_generator_get_facts(generator);
     assert_int_equal(facts.session.live_mismatch_step, UINT64_MAX);
     assert_int_equal(facts.session.live_peak_bytes, s->live_peak_bytes);
-    assert_true(facts.session.read_bytes >= s->streamed_bytes * facts.passes);
+    assert_true(facts.session.read_bytes >= s->streamed_bytes * facts.steps);
 }
 
 static void tell_at(uint64_t budget, rn_speculation speculation, uint64_t *out_streamed) {

@@ -436,8 +436,8 @@ static int reserve(unsigned long long *out, size_t bytes, size_t align) {
     return OK;
 }
 CUDA(cuMemAddressReserve, unsigned long long *out, size_t bytes, size_t align,
-     unsigned long long wish, unsigned long long flags) {
-    (void)wish, (void)flags;
+     unsigned long long constraint, unsigned long long flags) {
+    (void)constraint, (void)flags;
     LOCKED(reserve(out, bytes, align));
 }
 CUDA(cuMemAddressFree, unsigned long long address, size_t bytes) {

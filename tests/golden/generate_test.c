@@ -100,7 +100,7 @@ static void tell_at_budgets(const char *name, uint32_t budgets, double tolerance
     uint64_t beside = 64 << 10; // more than a generator of this size has beside its plan
     rn_plan_summary roomy = tell(model, &options, tolerance, &facts);
     assert_int_equal(roomy.streamed_bytes, 0);
-    assert_int_equal(facts.passes, TOLD);
+    assert_int_equal(facts.steps, TOLD);
     uint64_t accepted = 0;
     for (uint32_t i = 0; i < budgets; i++) {
         uint64_t more = (roomy.planned_bytes - roomy.smallest_bytes) * i / budgets;
@@ -142,11 +142,11 @@ static void guesses_save_passes(void **state) {
     rn_generator_facts facts;
     (void)tell(model, &options, 1e-4, &facts);
     print_message("%llu tokens in %llu passes: %llu guesses, %llu of them right\n",
-                  (unsigned long long)facts.new_tokens, (unsigned long long)facts.passes,
+                  (unsigned long long)facts.new_tokens, (unsigned long long)facts.steps,
                   (unsigned long long)facts.speculated_tokens,
                   (unsigned long long)facts.accepted_tokens);
     assert_true(facts.accepted_tokens >= 30);
-    assert_int_equal(facts.passes, TOLD - facts.accepted_tokens);
+    assert_int_equal(facts.steps, TOLD - facts.accepted_tokens);
     rn_model_close(model);
 }
 

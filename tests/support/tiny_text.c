@@ -55,7 +55,7 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .rows = options->rows},
         out));
     out->workload_rows = options->prompt_tokens;
-    out->workload_passes = options->new_tokens;
+    out->decode_steps = options->new_tokens;
     return RN_OK;
 }
 

@@ -199,8 +199,8 @@ static rn_status run(const invocation *in) {
     options.exclude_count = rn_settings_list(in->settings, "exclude", &options.exclude);
     const char *to = rn_settings_text(in->settings, "to");
     options.to = rn_dtype_parse((rn_str){to, strlen(to)});
-    const char *wish = rn_settings_text(in->settings, "budget");
-    RN_TRY(read_buffers_budget(wish[0] ? wish : "256MiB", &budget));
+    const char *constraint = rn_settings_text(in->settings, "budget");
+    RN_TRY(read_buffers_budget(constraint[0] ? constraint : "256MiB", &budget));
     options.budget_bytes = budget;
     rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, budget); // a line in the picture
     return in->json ? run_collected(in, &options, &d, budget) : run_text(in, &options, &d, budget);

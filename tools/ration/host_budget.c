@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// Without a wish: nine tenths of what the machine and the cgroup have left; never 0, which would be
-// no limit.
+// Without a constraint: nine tenths of what the machine and the cgroup have left; never 0, which
+// would be no limit.
 static rn_status measure(uint64_t *out_bytes) {
     rn_process_info info;
     RN_TRY(rn_process_read(&info));

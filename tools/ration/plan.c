@@ -15,7 +15,7 @@ typedef struct view {
     rn_plan_options host_options; // the same, before the device's budget took the host's place
     uint64_t beside_bytes;        // the plan, with what a generator adds
     rn_text_options text;         // of the model
-    wish_texts wishes;
+    constraint_texts constraints;
     rn_model *model; // NULL for a builtin one
     rn_recipe recipe;
     rn_ladder *ladder;
@@ -308,7 +308,7 @@ static rn_status read_options(view *v) {
     uint64_t room = v->model ? text_room(v->model, &v->text, 0) : 0;
     RN_TRY(read_budget(v->in, v->device, room, &v->budget));
     use_budget(&v->budget, &v->options);
-    RN_TRY(read_wishes(v->in, &v->wishes, &v->options));
+    RN_TRY(read_constraints(v->in, &v->constraints, &v->options));
     v->options.exact = rn_settings_bool(settings, "exact");
     v->options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
     v->host_options = v->options;

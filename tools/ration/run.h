@@ -28,9 +28,9 @@ rn_status read_line(FILE *file, text_buffer *out, bool *out_more);
 uint64_t text_room(const rn_model *model, const rn_text_options *text, uint64_t held_bytes);
 
 // Patterns of weights' names, with commas between them.
-typedef struct wish_texts {
+typedef struct constraint_texts {
     char keep[4096], offload[4096];
-} wish_texts;
+} constraint_texts;
 
 typedef struct runner {
     const invocation *in;
@@ -47,7 +47,7 @@ typedef struct runner {
     host_budget budget;
     rn_ladder *ladder;
     rn_device *device; // of the rung in use
-    wish_texts wishes;
+    constraint_texts constraints;
     rn_rates_source rates;
     rn_generator_options options;
     rn_generator *generator;
@@ -60,7 +60,7 @@ typedef struct runner {
 rn_status read_text_options(const invocation *in, rn_text_options *out);
 rn_speculation read_speculation(const invocation *in);
 // What shall stay on the device; `out` borrows from `texts`.
-rn_status read_wishes(const invocation *in, wish_texts *texts, rn_plan_options *out);
+rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out);
 // "path" or "path:scale".
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);

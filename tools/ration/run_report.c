@@ -102,31 +102,31 @@ static void print_memory(const runner *r, const rn_generator_facts *f) {
                     r->budget.total_bytes, process.resident_peak_bytes + process.page_table_bytes);
 }
 
-static double pass_seconds(const rn_generator_facts *f) {
-    uint64_t passes = f->passes > f->prompt_passes ? f->passes - f->prompt_passes : 0;
-    return passes ? f->new_seconds / (double)passes : 0;
+static double decode_seconds(const rn_generator_facts *f) {
+    uint64_t steps = f->steps > f->prefill_steps ? f->steps - f->prefill_steps : 0;
+    return steps ? f->new_seconds / (double)steps : 0;
 }
 
 void print_report(const runner *r) {
     rn_generator_facts f = rn_generator_get_facts(r->generator);
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
-    uint64_t read = f.passes ? (f.session.read_bytes - r->loaded_bytes) / f.passes : 0;
+    uint64_t read = f.steps ? (f.session.read_bytes - r->loaded_bytes) / f.steps : 0;
     fprintf(stderr, "\n  %-26s %14s %14s\n", "", "plan", "fact");
     print_memory(r, &f);
     uint64_t from_disk = p->host_weight_bytes ? 0 : p->streamed_bytes;
     if (from_disk || read) print_sizes("read from disk a pass", from_disk, read);
     if (p->workload_rows && f.prompt_tokens)
-        print_times("a prompt's token", p->prompt_seconds / (double)p->workload_rows,
-                    f.prompt_seconds / (double)f.prompt_tokens);
-    if (pass_seconds(&f) > 0) print_times("a pass of one token", p->pass_seconds, pass_seconds(&f));
+        print_times("a prompt's token", p->prefill_seconds / (double)p->workload_rows,
+                    f.prefill_seconds / (double)f.prompt_tokens);
+    if (decode_seconds(&f) > 0) print_times("a decode step", p->decode_seconds, decode_seconds(&f));
     fprintf(stderr, "  prompt: %llu tokens in %s (%.1f a second); ",
-            (unsigned long long)f.prompt_tokens, rn_time_format(f.prompt_seconds).text,
-            rate(f.prompt_tokens, f.prompt_seconds));
+            (unsigned long long)f.prompt_tokens, rn_time_format(f.prefill_seconds).text,
+            rate(f.prompt_tokens, f.prefill_seconds));
     fprintf(stderr, "text: %llu tokens in %s (%.1f a second)", (unsigned long long)f.new_tokens,
             rn_time_format(f.new_seconds).text, rate(f.decoded_tokens, f.new_seconds));
-    if (f.split_passes)
-        fprintf(stderr, "; in %llu passes the CPU had its share, %llu KV pages moved",
-                (unsigned long long)f.split_passes, (unsigned long long)f.moved_pages);
+    if (f.hybrid_steps)
+        fprintf(stderr, "; in %llu steps the CPU had its share, %llu KV pages moved",
+                (unsigned long long)f.hybrid_steps, (unsigned long long)f.moved_pages);
     if (f.speculated_tokens)
         fprintf(stderr, "; %llu of %llu guessed tokens were right",
                 (unsigned long long)f.accepted_tokens, (unsigned long long)f.speculated_tokens);
@@ -168,9 +168,9 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_u64(json, "host_weight_bytes", p->host_weight_bytes);
     rn_json_u64(json, "host_blocks", p->host_blocks);
     rn_json_u64(json, "interleaved_blocks", p->interleaved_blocks);
-    rn_json_f64(json, "prompt_seconds", p->prompt_seconds);
+    rn_json_f64(json, "prefill_seconds", p->prefill_seconds);
     rn_json_u64(json, "workload_rows", p->workload_rows);
-    rn_json_f64(json, "pass_seconds", p->pass_seconds);
+    rn_json_f64(json, "decode_seconds", p->decode_seconds);
     rn_json_bool(json, "rates_measured", r->rates != RN_RATES_GUESSED);
     rn_json_string(json, "rates_source", rn_rates_source_name(r->rates));
     rn_json_object(json, "purposes");
@@ -186,14 +186,14 @@ static void write_facts(const runner *r, rn_json *json) {
     rn_process_info process;
     rn_json_object(json, "facts");
     rn_json_f64(json, "open_seconds", r->opened_seconds);
-    rn_json_u64(json, "passes", f.passes);
+    rn_json_u64(json, "steps", f.steps);
     rn_json_u64(json, "prompt_tokens", f.prompt_tokens);
-    rn_json_f64(json, "prompt_seconds", f.prompt_seconds);
+    rn_json_f64(json, "prefill_seconds", f.prefill_seconds);
     rn_json_u64(json, "new_tokens", f.new_tokens);
     rn_json_f64(json, "new_seconds", f.new_seconds);
     rn_json_f64(json, "tokens_per_second", rate(f.decoded_tokens, f.new_seconds));
-    rn_json_f64(json, "pass_seconds", pass_seconds(&f));
-    rn_json_u64(json, "split_passes", f.split_passes);
+    rn_json_f64(json, "decode_seconds", decode_seconds(&f));
+    rn_json_u64(json, "hybrid_steps", f.hybrid_steps);
     rn_json_u64(json, "moved_pages", f.moved_pages);
     rn_json_u64(json, "speculated_tokens", f.speculated_tokens);
     rn_json_u64(json, "accepted_tokens", f.accepted_tokens);

@@ -64,8 +64,8 @@ void rn_cuda_driver_unload(rn_cuda_driver *driver) {
 }
 
 static rn_status start(rn_cuda_driver *driver) {
-    const char *wish = getenv("RATION_CUDA_DRIVER");
-    RN_TRY(rn_cuda_driver_load(wish && *wish ? wish : "libcuda.so.1", driver));
+    const char *constraint = getenv("RATION_CUDA_DRIVER");
+    RN_TRY(rn_cuda_driver_load(constraint && *constraint ? constraint : "libcuda.so.1", driver));
     rn_status status = rn_cuda_check(driver, driver->init(0), "starting the CUDA driver");
     if (status != RN_OK) rn_cuda_driver_unload(driver);
     return status;

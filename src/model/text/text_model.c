@@ -341,7 +341,7 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
     // A job for each sequence; they are read one after the other, and then go on side by side.
     out->workload_rows =
         c.sequences * rn_min_u64(or_default(o.prompt_tokens, DEFAULT_JOB), c.context);
-    out->workload_passes = or_default(o.new_tokens, DEFAULT_JOB);
+    out->decode_steps = or_default(o.new_tokens, DEFAULT_JOB);
     out->weights_in_memory = model->in_memory;
     return RN_OK;
 }

@@ -25,7 +25,7 @@ enum { END_BYTES = 512, MAX_PREAMBLE_BYTES = 64 << 10 };
 // ---- opening ------------------------------------------------------------------------------------
 
 // Asked first: opening a pipe would wait for its reader. Character devices are for /dev/null and
-// /dev/full; a terminal is nobody's wish.
+// /dev/full; a terminal is nobody's constraint.
 static rn_status require_plain(const char *path) {
     struct stat info;
     if (stat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISCHR(info.st_mode)) return RN_OK;

@@ -6,13 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The level that a fresh process finds with RATION_CPU=wish: it is read once, so a child asks. A
-// child inherits what its parent already knows, so these run before anything asks in the parent.
-static int level_in_child(const char *wish) {
+// The level that a fresh process finds with RATION_CPU=constraint: it is read once, so a child
+// asks. A child inherits what its parent already knows, so these run before anything asks in the
+// parent.
+static int level_in_child(const char *constraint) {
     pid_t child = fork();
     if (child == 0) {
-        if (wish)
-            setenv("RATION_CPU", wish, 1);
+        if (constraint)
+            setenv("RATION_CPU", constraint, 1);
         else
             unsetenv("RATION_CPU");
         _exit((int)rn_cpu_level_get());

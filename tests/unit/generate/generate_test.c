@@ -1,4 +1,4 @@
-// Sequences that share a generator: what one says depends on nobody else, on no chunk and no guess;
+// Sequences that share a generator: what one says depends on nobody else, on no chunk and no draft;
 // and whatever fails leaves them as they were.
 #include "support.h"
 #include "tiny_text.h"
@@ -85,11 +85,11 @@ static void chunks_of_any_size_give_the_same_text(void **state) {
         rn_generator_facts facts = rn_generator_get_facts(generator);
         assert_int_equal(facts.prompt_tokens, 2 * PROMPT);
         assert_int_equal(facts.new_tokens, 2 * TOLD);
-        assert_int_equal(facts.passes, 2 * ((PROMPT + rows[i] - 1) / rows[i] + TOLD - 1));
-        assert_int_equal(facts.prompt_passes, 2 * ((PROMPT + rows[i] - 1) / rows[i]));
+        assert_int_equal(facts.steps, 2 * ((PROMPT + rows[i] - 1) / rows[i] + TOLD - 1));
+        assert_int_equal(facts.prefill_steps, 2 * ((PROMPT + rows[i] - 1) / rows[i]));
         assert_int_equal(facts.decoded_tokens, 2 * (TOLD - 1));
         assert_int_equal(facts.kv_pages, 0);
-        assert_true(facts.prompt_seconds > 0 && facts.new_seconds > 0);
+        assert_true(facts.prefill_seconds > 0 && facts.new_seconds > 0);
         rn_generator_destroy(generator);
     }
 }
@@ -130,13 +130,13 @@ static void guesses_save_passes_and_change_nothing(void **state) {
         rn_generator_options options = base_options();
         options.speculation = RN_SPECULATE_ALWAYS;
         options.speculated_tokens = most;
-        options.text.rows = most == 4 ? 3 : 32; // fewer than guesses
+        options.text.rows = most == 4 ? 3 : 32; // fewer than drafts
         rn_generator *generator = create(&options);
         expect_stories(generator);
         rn_generator_facts facts = rn_generator_get_facts(generator);
         assert_true(facts.accepted_tokens > 0);
         assert_true(facts.speculated_tokens > facts.accepted_tokens); // some were wrong
-        assert_true(facts.passes < 2 * TOLD);
+        assert_true(facts.steps < 2 * TOLD);
         rn_generator_destroy(generator);
     }
 }
@@ -181,7 +181,7 @@ static void only_where_weights_are_streamed_is_there_guessing(void **state) {
     generator = create(&options);
     assert_true(rn_plan_get_summary(generator->plan)->streamed_bytes > 0);
     assert_true(generator->draft_most > 0);
-    assert_int_equal(generator->text.logit_rows, 4 + generator->draft_most); // each guess is judged
+    assert_int_equal(generator->text.logit_rows, 4 + generator->draft_most); // each draft is judged
     expect_stories(generator);
     assert_true(rn_generator_get_facts(generator).accepted_tokens > 0);
     rn_generator_destroy(generator);
@@ -386,7 +386,7 @@ static void one_row_a_pass_is_shared_fairly(void **state) {
     story stories[3] = {{0}};
     for (uint32_t i = 0; i < 3; i++)
         sequences[i] = begin(generator, &greedy, i, 5);
-    for (uint32_t pass = 0; pass < 15 + 27; pass++) {
+    for (uint32_t step = 0; step < 15 + 27; step++) {
         assert_ok(rn_generator_step(generator));
         for (int i = 0; i < 3; i++)
             story_take(&stories[i], sequences[i], STORY_MOST);
@@ -629,7 +629,7 @@ static void making_tokens_takes_no_memory(void **state) {
     rn_sequence *sequence = begin(generator, &drawn, 1, PROMPT);
     rn_scope scope;
     story got = {0};
-    tell(generator, sequence, 2, &got); // the session binds one row a pass
+    tell(generator, sequence, 2, &got); // the session binds one row a step
     rn_scope_begin(&scope, "steps", RN_DEVICE_ANY);
     tell(generator, sequence, TOLD, &got);
     assert_int_equal(rn_scope_end(&scope).num_allocations, 0);

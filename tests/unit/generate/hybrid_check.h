@@ -1,4 +1,4 @@
-// hybrid_check.h — passes of which the CPU computes first layers and a device the others, with none
+// hybrid_check.h — steps of which the CPU computes first layers and a device the others, with none
 // of the first ones brought to the device meanwhile (hybrid_test.c) or some (interleaved_test.c):
 // the same text as from the device alone, and what it takes on both sides.
 //
@@ -149,7 +149,7 @@ static void the_same_text_at_every_budget(void **state) {
         if (rn_plan_get_summary(generator->plan)->rows == 32 && generator->session->host) {
             seen |= 1u << rn_plan_get_summary(generator->plan)->host_blocks;
             // The prompt's first 32 tokens are brought to the host, once; the rest is short.
-            assert_int_equal(facts.split_passes, facts.passes - 2);
+            assert_int_equal(facts.hybrid_steps, facts.steps - 2);
             assert_int_equal(facts.moved_pages, 2 * 32 / 8);
         }
         rn_generator_destroy(generator);
@@ -161,35 +161,35 @@ static void guesses_and_shared_beginnings_change_nothing(void **state) {
     (void)state;
     rn_generator_options options = hybrid_options();
     options.speculation = RN_SPECULATE_ALWAYS;
-    options.share_prefixes = true;
+    options.prefix_caching = true;
     rn_generator *generator = create_hybrid(&options);
     for (int i = 0; i < 3; i++)
         expect_stories(generator);
     rn_generator_facts facts = rn_generator_get_facts(generator);
     assert_true(facts.accepted_tokens > 0);
-    assert_int_equal(facts.passes - facts.split_passes, 1); // the first prompt's first 32 tokens
+    assert_int_equal(facts.steps - facts.hybrid_steps, 1); // the first prompt's first 32 tokens
     assert_true(facts.shared_tokens >= 3 * PROMPT / 8 * 8);
     rn_generator_destroy(generator);
 }
 
-// Others come and go: long prompts among passes of single rows.
+// Others come and go: long prompts among steps of single rows.
 static void company_does_not_change_what_a_sequence_says(void **state) {
     (void)state;
     rn_generator_options options = hybrid_options();
     for (int shares = 0; shares < 2; shares++) {
-        options.share_prefixes = shares;
+        options.prefix_caching = shares;
         rn_generator *generator = create_hybrid(&options);
         rn_sequence *first = begin(generator, &greedy, 1, PROMPT), *other = NULL;
         rn_sequence *second = begin(generator, &drawn, 1, PROMPT);
         story got[2] = {{0}}, rest = {0};
-        for (uint32_t pass = 0; got[0].count < TOLD || got[1].count < TOLD; pass++) {
-            if (pass % 10 == 4) other = begin(generator, NULL, pass % 4, 20 + pass % 60);
+        for (uint32_t step = 0; got[0].count < TOLD || got[1].count < TOLD; step++) {
+            if (step % 10 == 4) other = begin(generator, NULL, step % 4, 20 + step % 60);
             assert_ok(rn_generator_step(generator));
             story_take(&got[0], first, TOLD);
             story_take(&got[1], second, TOLD);
             rest.count = 0;
             if (other) story_take(&rest, other, STORY_MOST);
-            if (pass % 10 == 9) {
+            if (step % 10 == 9) {
                 rn_sequence_destroy(other);
                 other = NULL;
             }
@@ -197,7 +197,7 @@ static void company_does_not_change_what_a_sequence_says(void **state) {
         story_expect(&got[0], &expected[0]);
         story_expect(&got[1], &expected[1]);
         rn_generator_facts facts = rn_generator_get_facts(generator);
-        assert_true(facts.split_passes > 0 && facts.split_passes < facts.passes);
+        assert_true(facts.hybrid_steps > 0 && facts.hybrid_steps < facts.steps);
         rn_generator_destroy(generator);
     }
 }
@@ -213,7 +213,7 @@ static void a_conversation_goes_on_on_either_side(void **state) {
         rn_sequence *sequence = begin(both[i], &drawn, 1, PROMPT);
         story_prompt(9, tiny.vocab, 30, more);
         tell(both[i], sequence, 21, &got[i][0]);
-        assert_ok(rn_sequence_feed(sequence, more, 30)); // a whole pass behind short ones
+        assert_ok(rn_sequence_feed(sequence, more, 30)); // a whole step behind short ones
         tell(both[i], sequence, 13, &got[i][1]);
         rn_sequence_rewind(sequence, PROMPT + 17);
         assert_ok(rn_sequence_feed(sequence, more + 3, 2)); // short
@@ -282,7 +282,7 @@ static void live_on(world *w, const uint32_t wanted[LIVES]) {
 static void whatever_happens_the_text_is_the_same(void **state) {
     (void)state;
     rn_generator_options options = hybrid_options(), roomy = base_options(fast);
-    options.share_prefixes = true;
+    options.prefix_caching = true;
     world worlds[2] = {{.generator = create_hybrid(&options)}, {.generator = create(&roomy)}};
     uint32_t seed = 5;
     for (uint32_t round = 0; round < ROUNDS; round++) {
@@ -303,7 +303,7 @@ static void whatever_happens_the_text_is_the_same(void **state) {
     }
     rn_generator_facts facts = rn_generator_get_facts(worlds[0].generator);
     assert_true(facts.moved_pages > ROUNDS && facts.shared_tokens > 0);
-    assert_true(facts.split_passes > ROUNDS && facts.passes - facts.split_passes > ROUNDS / 2);
+    assert_true(facts.hybrid_steps > ROUNDS && facts.steps - facts.hybrid_steps > ROUNDS / 2);
     rn_generator_destroy(worlds[0].generator);
     rn_generator_destroy(worlds[1].generator);
 }
@@ -339,7 +339,7 @@ static void what_both_sides_hold_was_planned(void **state) {
 
 // ---- failing ------------------------------------------------------------------------------------
 
-// The n-th copy or launch from a pass's beginning fails, in every second one: when pages are moved,
+// The n-th copy or launch from a step's beginning fails, in every second one: when pages are moved,
 // on the way to the device, behind the entry, on the way back.
 static void faults_are_told_and_survived(void **state) {
     (void)state;
@@ -349,8 +349,8 @@ static void faults_are_told_and_survived(void **state) {
     for (uint32_t n = 1; n < 40; n += 5) {
         rn_sequence *sequence = begin(generator, &drawn, 1, PROMPT);
         story got = {0};
-        for (uint32_t pass = 0; got.count < TOLD; pass++) {
-            bool armed = pass % 2 == 0, copies = n % 2;
+        for (uint32_t step = 0; got.count < TOLD; step++) {
+            bool armed = step % 2 == 0, copies = n % 2;
             if (armed) rn_sim_device_arm(slow, 0, copies ? 0 : n, copies ? 1 + n / 2 : 0);
             rn_status s = rn_generator_step(generator);
             rn_sim_device_arm(slow, 0, 0, 0);
@@ -373,10 +373,10 @@ static void a_cancelled_pass_can_be_tried_again(void **state) {
     rn_generator *generator = create_hybrid(&options);
     rn_sequence *sequence = begin(generator, &greedy, 1, PROMPT);
     story got = {0};
-    for (uint32_t pass = 0; got.count < TOLD; pass++) {
-        atomic_store(&cancel, pass % 3 == 1);
+    for (uint32_t step = 0; got.count < TOLD; step++) {
+        atomic_store(&cancel, step % 3 == 1);
         rn_status s = rn_generator_step(generator);
-        assert_int_equal(s, pass % 3 == 1 ? RN_CANCELLED : RN_OK);
+        assert_int_equal(s, step % 3 == 1 ? RN_CANCELLED : RN_OK);
         story_take(&got, sequence, TOLD);
     }
     story_expect(&got, &expected[0]);

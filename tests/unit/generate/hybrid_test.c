@@ -34,7 +34,7 @@ static void a_slow_link_is_spared_and_a_fast_one_used(void **state) {
             assert_true(s->seconds < s->streaming_seconds);
             assert_int_equal(s->rows, 32);
             assert_true(s->host_rows > 1 && s->host_rows < 16);
-            assert_true(s->seconds == s->prompt_seconds + 64 * s->pass_seconds);
+            assert_true(s->seconds == s->prefill_seconds + 64 * s->decode_seconds);
             assert_true(generator->plan->suffix);
         } else {
             assert_false(generator->plan->suffix);
@@ -115,7 +115,7 @@ static void the_hosts_budget_decides_between_three_ways(void **state) {
         assert_true(rn_plan_get_summary(generator->plan)->host_bytes <= bytes);
         if ((ways & way) == 0) expect_stories(generator);
         rn_generator_facts facts = rn_generator_get_facts(generator);
-        if ((ways & way) == 0) assert_int_equal(facts.split_passes == facts.passes, every);
+        if ((ways & way) == 0) assert_int_equal(facts.hybrid_steps == facts.steps, every);
         assert_int_equal(every && facts.moved_pages, 0);
         ways |= way;
         rn_generator_destroy(generator);

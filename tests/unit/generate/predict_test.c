@@ -76,7 +76,7 @@ static rn_plan_summary plan(const fact *f, uint32_t prompt, uint32_t tokens) {
     rn_plan *made;
     assert_ok(rn_llama_recipe(&config, &recipe));
     recipe.workload_rows = prompt;
-    recipe.workload_passes = tokens;
+    recipe.decode_steps = tokens;
     assert_ok(rn_plan_make(&recipe, &caps, NULL, &made));
     rn_plan_summary summary = made->summary;
     rn_plan_destroy(made);
@@ -93,14 +93,14 @@ static void assert_foretold(const char *name, const char *what, double said, dou
 static void a_token_takes_what_it_took(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        assert_foretold(facts[i].name, "a token", plan(&facts[i], 8, 128).pass_seconds,
+        assert_foretold(facts[i].name, "a token", plan(&facts[i], 8, 128).decode_seconds,
                         1 / facts[i].tokens);
 }
 
 static void a_prompt_takes_what_it_took(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        assert_foretold(facts[i].name, "a prompt", plan(&facts[i], 512, 2).prompt_seconds,
+        assert_foretold(facts[i].name, "a prompt", plan(&facts[i], 512, 2).prefill_seconds,
                         512 / facts[i].prompt);
 }
 

@@ -1,4 +1,4 @@
-// Who gets the rows of a pass: those that make tokens, then the shortest prompts; nobody for ever.
+// Who gets the rows of a step: those that make tokens, then the shortest prompts; nobody for ever.
 #include "support.h"
 #include "tiny_text.h"
 
@@ -70,20 +70,20 @@ static void among_equals_the_first_comes_first(void **state) {
     rn_generator_destroy(generator);
 }
 
-// Short ones fill every pass, and more come than are ever served.
+// Short ones fill every step, and more come than are ever served.
 static void a_long_prompt_does_not_starve(void **state) {
     (void)state;
     rn_generator_options options = base_options();
     rn_generator *generator = create(&options);
     rn_sequence *slow = begin(generator, 1, 100);
-    int passes = 0;
-    for (; !take(slow) && passes < 100; passes++) {
-        rn_sequence *quick = begin(generator, 2 + (uint32_t)passes, 16);
+    int steps = 0;
+    for (; !take(slow) && steps < 100; steps++) {
+        rn_sequence *quick = begin(generator, 2 + (uint32_t)steps, 16);
         step(generator);
         rn_sequence_destroy(quick);
     }
-    assert_true(passes > 7); // seven chunks, and others before them
-    assert_true(passes < 35);
+    assert_true(steps > 7); // seven chunks, and others before them
+    assert_true(steps < 35);
     rn_generator_destroy(generator);
 }
 
@@ -143,7 +143,7 @@ static void a_row_goes_to_whoever_can_use_it(void **state) {
     rn_generator_destroy(generator);
 }
 
-// With one row a pass, too: there is always a prompt that is not yet read.
+// With one row a step, too: there is always a prompt that is not yet read.
 static void prompts_do_not_starve_the_makers(void **state) {
     (void)state;
     rn_generator_options options = base_options();
@@ -170,7 +170,7 @@ static void nobody_waits_for_one_that_waits(void **state) {
     (void)state;
     rn_generator_options options = base_options();
     options.text.pages = 5;
-    options.share_prefixes = true;
+    options.prefix_caching = true;
     rn_generator *generator = create(&options);
     rn_sequence *first = begin(generator, 1, 20), *promised = begin(generator, 1, 25);
     rn_sequence *owner = begin(generator, 2, 3);
@@ -191,19 +191,19 @@ static void many_sequences_are_all_served(void **state) {
     options.text.sequences = MANY;
     options.text.context = 24;
     options.text.rows = 300;
-    options.share_prefixes = true;
+    options.prefix_caching = true;
     rn_generator *generator = create(&options);
     rn_sequence *sequences[MANY];
     for (uint32_t i = 0; i < MANY; i++)
         sequences[i] = begin(generator, i % 50, 10 + i % 3);
-    uint32_t passes = 0, made[MANY] = {0}, done = 0;
-    for (; done < MANY; passes++) {
+    uint32_t steps = 0, made[MANY] = {0}, done = 0;
+    for (; done < MANY; steps++) {
         step(generator);
         for (int i = 0; i < MANY; i++)
             while (take(sequences[i]))
                 if (++made[i] == 3) done++;
     }
-    assert_true(passes < 20);
+    assert_true(steps < 20);
     rn_generator_destroy(generator);
 }
 

@@ -1,6 +1,6 @@
 // labels: threads
 // Whatever sequences are asked in whatever order, with shared beginnings and too few pages, with
-// promises, guesses and steps that fail: each says what a lone one says, to the bit, and no page is
+// promises, drafts and steps that fail: each says what a lone one says, to the bit, and no page is
 // lost, written while others have it, or owed and not there.
 #include "support.h"
 #include "tiny_text.h"
@@ -187,7 +187,7 @@ static void live(uint64_t seed) {
     options.text.pages = CONTEXT / size + 2 + pick(w, most / 2);
     options.prompt_rows = pick(w, 2) * 5;
     options.speculation = pick(w, 2) ? RN_SPECULATE_ALWAYS : RN_SPECULATE_NEVER;
-    options.share_prefixes = true;
+    options.prefix_caching = true;
     options.session.cancel = &w->cancel;
     assert_ok(rn_generator_create_from(&tiny.maker, &options, &w->generator));
     for (int i = 0; i < 150; i++) {

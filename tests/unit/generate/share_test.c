@@ -28,7 +28,7 @@ static rn_generator_options base_options(void) {
     return (rn_generator_options){
         .text = {.context = CONTEXT, .page_tokens = 8, .sequences = 2 * TEXTS, .rows = 16},
         .speculation = RN_SPECULATE_NEVER,
-        .share_prefixes = true};
+        .prefix_caching = true};
 }
 
 static rn_generator *create(const rn_generator_options *options) {
@@ -87,7 +87,7 @@ static void expect_together(rn_generator *generator) {
 
 static void find_expected(void) {
     rn_generator_options options = base_options();
-    options.share_prefixes = false;
+    options.prefix_caching = false;
     rn_generator *generator = create(&options);
     for (int i = 0; i < 2 * TEXTS; i++) {
         rn_sequence *sequence = begin(generator, &samplings[i % 2], prompts[i / 2], PROMPT);
@@ -317,7 +317,7 @@ static void a_promised_sequence_never_waits(void **state) {
     for (int shares = 0; shares < 2; shares++) {
         rn_generator_options options = base_options();
         options.text.pages = 20;
-        options.share_prefixes = shares;
+        options.prefix_caching = shares;
         rn_generator *generator = create(&options);
         rn_sequence *promised = begin(generator, &samplings[0], prompts[0], PROMPT);
         assert_true(rn_sequence_reserve(promised, PROMPT + TOLD)); // 9 pages

@@ -3,13 +3,13 @@
 
 #include "generate/speculate.h"
 
-static void expect(const uint32_t *text, uint32_t count, const uint32_t *guess, uint32_t most,
+static void expect(const uint32_t *text, uint32_t count, const uint32_t *draft, uint32_t most,
                    uint32_t found) {
     uint32_t tokens[32];
     memcpy(tokens, text, count * sizeof *tokens);
     assert_int_equal(rn_draft_find(tokens, count, most), found);
     assert_memory_equal(tokens, text, count * sizeof *tokens);
-    assert_memory_equal(tokens + count, guess, found * sizeof *tokens);
+    assert_memory_equal(tokens + count, draft, found * sizeof *tokens);
 }
 
 #define LIST(...) (uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
@@ -43,7 +43,7 @@ static void the_number_of_guesses_follows_their_success(void **state) {
     assert_int_equal(rn_draft_adapt(8, 8, 3, 8), 4);
     assert_int_equal(rn_draft_adapt(8, 8, 0, 8), 1);
     assert_int_equal(rn_draft_adapt(1, 1, 0, 8), 1);
-    assert_int_equal(rn_draft_adapt(5, 0, 0, 8), 5); // nothing was guessed
+    assert_int_equal(rn_draft_adapt(5, 0, 0, 8), 5); // nothing was drafted
 }
 
 int main(void) {

@@ -89,7 +89,7 @@ static void a_recipe_has_the_defaults_that_the_header_names(void **state) {
     assert_string_equal(recipe.name, "llama3");
     assert_int_equal(recipe.rows, 64); // of a context of 64
     assert_int_equal(recipe.workload_rows, 64);
-    assert_int_equal(recipe.workload_passes, 128);
+    assert_int_equal(recipe.decode_steps, 128);
     rn_shape kv = RN_SHAPE(1, 2, 2, 64, 16);
     assert_true(rn_shape_equal(shape_of(graph, RN_ROLE_STATE, "layers.1.kv"), kv));
     rn_value value = rn_graph_find(graph, RN_ROLE_STATE, "layers.0.kv");
@@ -118,7 +118,7 @@ static void options_shape_the_graph(void **state) {
                             &recipe);
     assert_int_equal(recipe.rows, 100);
     assert_int_equal(recipe.workload_rows, 21);
-    assert_int_equal(recipe.workload_passes, 9);
+    assert_int_equal(recipe.decode_steps, 9);
     assert_true(
         rn_shape_equal(shape_of(graph, RN_ROLE_STATE, "layers.0.kv"), RN_SHAPE(70, 2, 2, 16, 16)));
     assert_true(rn_shape_equal(shape_of(graph, RN_ROLE_INPUT, "page_table"), RN_SHAPE(3, 63)));

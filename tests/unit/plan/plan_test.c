@@ -136,14 +136,14 @@ static void rows_that_follow_one_by_one_want_weights_that_stay(void **state) {
     recipe.workload_rows = 4096;
     rn_plan_options options = {.budget_bytes = RN_PLAN_STAGING_BYTES + (9 << 19)};
     rn_plan *prompt = make(&recipe, options);
-    recipe.workload_passes = 10000;
+    recipe.decode_steps = 10000;
     rn_plan *passes = make(&recipe, options);
-    assert_int_equal(prompt->summary.workload_passes, 0);
-    assert_int_equal(passes->summary.workload_passes, 10000);
+    assert_int_equal(prompt->summary.decode_steps, 0);
+    assert_int_equal(passes->summary.decode_steps, 10000);
     assert_true(prompt->summary.rows > passes->summary.rows);
     assert_true(prompt->summary.streamed_bytes > passes->summary.streamed_bytes);
-    assert_true(prompt->summary.prompt_seconds <= passes->summary.prompt_seconds);
-    assert_true(prompt->summary.pass_seconds > passes->summary.pass_seconds);
+    assert_true(prompt->summary.prefill_seconds <= passes->summary.prefill_seconds);
+    assert_true(prompt->summary.decode_seconds > passes->summary.decode_seconds);
     rn_plan_destroy(prompt);
     rn_plan_destroy(passes);
 }
@@ -158,15 +158,15 @@ static void a_run_costs_what_the_host_does_for_it(void **state) {
     rn_plan *before = NULL, *after = NULL;
     recipe.rows = 32;
     recipe.workload_rows = 96;
-    recipe.workload_passes = 10;
+    recipe.decode_steps = 10;
     assert_ok(rn_plan_make(&recipe, &caps, NULL, &before));
     caps.run_seconds = 1e-3;
     assert_ok(rn_plan_make(&recipe, &caps, NULL, &after));
     const rn_plan_summary *a = &before->summary, *b = &after->summary;
     double one = rn_cost_outputs(&caps, 4 * 512), all = rn_cost_outputs(&caps, 4 * 512 * 32);
     assert_true(one > 1e-3 && all > one);
-    assert_true(fabs(b->pass_seconds - a->pass_seconds - one) < 1e-12);
-    assert_true(fabs(b->prompt_seconds - a->prompt_seconds - 3 * all) < 1e-12);
+    assert_true(fabs(b->decode_seconds - a->decode_seconds - one) < 1e-12);
+    assert_true(fabs(b->prefill_seconds - a->prefill_seconds - 3 * all) < 1e-12);
     assert_true(fabs(after->tail_seconds - before->tail_seconds - one) <
                 1e-12); // it comes at the end
     assert_int_equal(a->planned_bytes, b->planned_bytes);

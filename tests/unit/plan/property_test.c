@@ -178,11 +178,11 @@ static rn_device_caps random_caps(uint64_t *random) {
 
 // The parts of the time are the whole.
 static void check_times(const rn_plan_summary *s, const rn_recipe *recipe) {
-    double sum = s->prompt_seconds + (double)s->workload_passes * s->pass_seconds;
-    assert_int_equal(s->workload_passes, recipe->workload_passes);
+    double sum = s->prefill_seconds + (double)s->decode_steps * s->decode_seconds;
+    assert_int_equal(s->decode_steps, recipe->decode_steps);
     assert_true(sum > 0.999999 * s->seconds && sum < 1.000001 * s->seconds);
-    assert_int_equal(s->pass_seconds > 0, recipe->rows > 0);
-    assert_true(s->pass_seconds <= s->seconds);
+    assert_int_equal(s->decode_seconds > 0, recipe->rows > 0);
+    assert_true(s->decode_seconds <= s->seconds);
 }
 
 // Plans for budgets from below the floor to more than is needed.
@@ -223,7 +223,7 @@ static void inference_is_never_slower_with_more_bytes(void **state) {
     for (int i = 0; i < 12; i++) {
         rn_device_caps caps = random_caps(&random);
         seed = 1000 + (uint64_t)i;
-        recipe.workload_passes = (uint64_t)i % 3 * 50;
+        recipe.decode_steps = (uint64_t)i % 3 * 50;
         check_budgets(&recipe, &caps, &(rn_plan_options){0});
     }
     assert_true(streamed > 20 && chunked > 20 && raw > 20);
@@ -296,7 +296,7 @@ static void two_memories_are_never_slower_with_more_of_either(void **state) {
         seed = 5000 + (uint64_t)i;
         matrix_dtype = i % 2 ? RN_DTYPE_INT4 : RN_DTYPE_F32;
         width = i % 2 ? 352 : WIDTH; // int4 in groups of 32: tiles are smaller than the file
-        recipe.workload_passes = (uint64_t)i % 3 * 50;
+        recipe.decode_steps = (uint64_t)i % 3 * 50;
         rn_device_caps caps = random_device(&random);
         rn_plan_options options = {0};
         rule = (rn_residency_rule){.suffix = i % 4 > 1, .host_bytes_second = i % 8 > 5 ? 1e8 : 0};

@@ -2,17 +2,17 @@
 #include "plan_fixture.h"
 
 static rn_value w[16];
-static rn_layout layout_wish; // what the device wants for the weight of a product
+static rn_layout layout_constraint; // what the device wants for the weight of a product
 
-static rn_layout wish_layout(const rn_call *call, uint32_t input) {
-    return call->op == RN_OP_MATMUL && input == 1 ? layout_wish : RN_LAYOUT_PLAIN;
+static rn_layout constraint_layout(const rn_call *call, uint32_t input) {
+    return call->op == RN_OP_MATMUL && input == 1 ? layout_constraint : RN_LAYOUT_PLAIN;
 }
 
 static worked cut(write_graph write) {
     worked out;
     out.graph = paper_graph(write);
     out.caps = paper_caps();
-    out.caps.weight_layout = wish_layout;
+    out.caps.weight_layout = constraint_layout;
     rn_arena_init(&out.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&out.memory, out.graph, &out.order));
     assert_ok(rn_unit_table_make(&out.memory, out.graph, &out.caps, &out.order, NULL, &out.units));
@@ -119,7 +119,7 @@ static void write_raw(rn_graph *g, uint32_t unused) {
 
 static void a_tied_weight_is_resident_and_plain_where_its_readers_disagree(void **state) {
     (void)state;
-    layout_wish = RN_LAYOUT_PANELS;
+    layout_constraint = RN_LAYOUT_PANELS;
     worked t = cut(write_tied);
     assert_int_equal(t.units.unit_count, 2);
     assert_true(t.units.units[unit_of(&t, w[0])].resident);
@@ -129,15 +129,15 @@ static void a_tied_weight_is_resident_and_plain_where_its_readers_disagree(void 
     uint64_t panels;
     assert_true(rn_layout_bytes(RN_LAYOUT_PANELS, RN_DTYPE_F32, 256, 256, &panels));
     assert_int_equal(t.units.units[unit_of(&t, w[1])].bytes, panels);
-    layout_wish = RN_LAYOUT_PLAIN;
+    layout_constraint = RN_LAYOUT_PLAIN;
     worked_free(&t);
 }
 
 static void a_large_weight_is_raw_in_a_slot(void **state) {
     (void)state;
     worked t = {.graph = paper_graph(write_raw), .caps = paper_caps()};
-    layout_wish = RN_LAYOUT_PANELS;
-    t.caps.weight_layout = wish_layout;
+    layout_constraint = RN_LAYOUT_PANELS;
+    t.caps.weight_layout = constraint_layout;
     t.caps.raw_weight_bytes = 1 << 20;
     rn_arena_init(&t.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&t.memory, t.graph, &t.order));
@@ -154,7 +154,7 @@ static void a_large_weight_is_raw_in_a_slot(void **state) {
     assert_int_equal(t.units.slot_offset_of[w[2]], ((64 + 1024) << 10) + 4096);
     assert_int_equal(t.units.slot_bytes[0], ((64 + 1024) << 10) + 4096 + 1024);
     worked_free(&t);
-    layout_wish = RN_LAYOUT_PLAIN;
+    layout_constraint = RN_LAYOUT_PLAIN;
 }
 
 static void write_trained(rn_graph *g, uint32_t unused) {
@@ -172,7 +172,7 @@ static void write_trained(rn_graph *g, uint32_t unused) {
 
 static void a_trained_weight_is_resident_and_plain(void **state) {
     (void)state;
-    layout_wish = RN_LAYOUT_PANELS;
+    layout_constraint = RN_LAYOUT_PANELS;
     worked t = cut(write_trained);
     assert_false(t.units.units[unit_of(&t, w[0])].resident);
     assert_true(t.units.units[unit_of(&t, w[1])].resident);
@@ -180,7 +180,7 @@ static void a_trained_weight_is_resident_and_plain(void **state) {
     // What the optimiser returns lies where the weight does.
     assert_int_equal(unit_of(&t, w[2]), unit_of(&t, w[1]));
     assert_int_equal(t.units.offset_of[w[2]], t.units.offset_of[w[1]]);
-    layout_wish = RN_LAYOUT_PLAIN;
+    layout_constraint = RN_LAYOUT_PLAIN;
     worked_free(&t);
 }
 
@@ -196,13 +196,13 @@ static void write_views(rn_graph *g, uint32_t unused) {
 
 static void a_part_of_a_weight_lies_within_it(void **state) {
     (void)state;
-    layout_wish = RN_LAYOUT_PANELS; // not for a view: its weight is plain
+    layout_constraint = RN_LAYOUT_PANELS; // not for a view: its weight is plain
     worked t = cut(write_views);
     assert_int_equal(unit_of(&t, w[2]), unit_of(&t, w[1]));
     assert_int_equal(t.units.offset_of[w[2]], t.units.offset_of[w[1]] + 256 * 1024);
     assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PLAIN);
     assert_int_equal(t.units.access_count, 2); // by the sum and the product, not by the slice
-    layout_wish = RN_LAYOUT_PLAIN;
+    layout_constraint = RN_LAYOUT_PLAIN;
     worked_free(&t);
 }
 

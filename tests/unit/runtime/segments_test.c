@@ -100,9 +100,9 @@ static void a_prefix_is_streamed_and_no_more(void **state) {
         different += streamed != last;
         last = streamed;
         assert_true(plan->tail_seconds > 0 || streamed == block_of(LAYERS));
-        assert_true(plan->tail_seconds <= plan->summary.pass_seconds);
+        assert_true(plan->tail_seconds <= plan->summary.decode_seconds);
         if (streamed == 0) // then all of it lies behind, to the rounding of sums
-            assert_true(fabs(plan->tail_seconds / plan->summary.pass_seconds - 1) < 1e-9);
+            assert_true(fabs(plan->tail_seconds / plan->summary.decode_seconds - 1) < 1e-9);
         rn_plan_destroy(plan);
     }
     assert_int_equal(last, 0);
@@ -114,7 +114,7 @@ static void a_host_that_computes_the_prefix_keeps_it_short(void **state) {
     (void)state;
     rn_recipe recipe = chain_recipe(&all);
     uint32_t shorter = 0;
-    recipe.workload_passes = 100;
+    recipe.decode_steps = 100;
     for (uint32_t i = 0; i < 60; i++) {
         rn_plan_options options = {.budget_bytes = chain_budget(&all, rn_cpu_caps(), i, 60)};
         rn_residency_rule rule = suffix;
@@ -125,7 +125,7 @@ static void a_host_that_computes_the_prefix_keeps_it_short(void **state) {
         double prefix = host->prefix_blocks * (double)all.weight_bytes / rule.host_bytes_second;
         if (host->prefix_blocks) // block 0 has no weights
             prefix -= (double)all.weight_bytes / rule.host_bytes_second;
-        assert_true(fabs(host->summary.pass_seconds - prefix - host->tail_seconds) < 1e-12);
+        assert_true(fabs(host->summary.decode_seconds - prefix - host->tail_seconds) < 1e-12);
         assert_true(host->prefix_blocks <= plan->prefix_blocks);
         shorter += host->prefix_blocks < plan->prefix_blocks;
         rn_plan_destroy(plan);

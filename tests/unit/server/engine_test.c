@@ -97,7 +97,7 @@ typedef struct client {
 
 static rn_logit_bias forced;
 
-typedef struct wish {
+typedef struct constraint {
     rn_ask_kind kind;
     const char *prompt;
     uint32_t n, max_tokens;
@@ -107,7 +107,7 @@ typedef struct wish {
     bool stream;
     uint32_t logprobs;
     bool forced; // to say one token
-} wish;
+} constraint;
 
 static void wake(void *self) {
     client *c = self;
@@ -130,7 +130,7 @@ static void init_client(client *c) {
     pthread_cond_init(&c->changed, NULL);
 }
 
-static rn_status build_ask(const wish *w, rn_ask *out) {
+static rn_status build_ask(const constraint *w, rn_ask *out) {
     void *block = NULL;
     *out = (rn_ask){
         .kind = w->kind,
@@ -158,7 +158,7 @@ static rn_status build_ask(const wish *w, rn_ask *out) {
 }
 
 // False: it did not enter; c->problem says why, and there is no job.
-static bool ask(house *h, const wish *w, client *c) {
+static bool ask(house *h, const constraint *w, client *c) {
     enum { BYTES = 4096 };
     rn_ask built;
     init_client(c);
@@ -243,7 +243,7 @@ static void hear_out_alone(client *c) {
     leave(c);
 }
 
-static const wish wishes[] = {
+static const constraint constraints[] = {
     {RN_ASK_COMPLETION, "Once upon a time", .max_tokens = 20},
     {RN_ASK_COMPLETION, "Lily had a", .n = 3, .max_tokens = 17, .temperature = 0.9f, .seed = 5},
     {RN_ASK_GENERATE, "The dog", .max_tokens = 40, .stop = "the", .stream = true},
@@ -256,7 +256,7 @@ static const wish wishes[] = {
     {RN_ASK_COMPLETION, "Once upon a time there was a", .max_tokens = 25, .temperature = 0.5f,
      .stop = "\n", .seed = 9},
 };
-enum { WISHES = sizeof wishes / sizeof *wishes };
+enum { CONSTRAINTS = sizeof constraints / sizeof *constraints };
 
 // ---- what the plain generator says --------------------------------------------------------------
 
@@ -308,7 +308,7 @@ static void speak(const rn_tokenizer *tokenizer, rn_generator *generator, rn_seq
 static rn_model *plain_model;
 static rn_generator *plain_generator;
 
-static void say(const wish *w, uint32_t choice, spoken *out) {
+static void say(const constraint *w, uint32_t choice, spoken *out) {
     const rn_tokenizer *tokenizer = rn_model_tokenizer(plain_model);
     rn_sampling sampling = {.temperature = w->temperature, .seed = w->seed + choice};
     rn_str stop = rn_str_from(w->stop);
@@ -325,16 +325,16 @@ static void say(const wish *w, uint32_t choice, spoken *out) {
     rn_stopper_destroy(out->stopper);
 }
 
-// Said once, remembered for the wishes below.
-static const spoken *recall(const wish *w, uint32_t choice) {
-    static spoken said[WISHES][MOST_CHOICES], other;
-    bool known = w >= wishes && w < wishes + WISHES;
-    spoken *s = known ? &said[w - wishes][choice] : &other;
+// Said once, remembered for the constraints below.
+static const spoken *recall(const constraint *w, uint32_t choice) {
+    static spoken said[CONSTRAINTS][MOST_CHOICES], other;
+    bool known = w >= constraints && w < constraints + CONSTRAINTS;
+    spoken *s = known ? &said[w - constraints][choice] : &other;
     if (!known || s->finish == RN_FINISH_NONE) say(w, choice, s);
     return s;
 }
 
-static void expect_spoken(const wish *w, const client *c) {
+static void expect_spoken(const constraint *w, const client *c) {
     assert_int_equal(c->state, RN_JOB_DONE);
     for (uint32_t i = 0; i < (w->n ? w->n : 1); i++) {
         const spoken *expected = recall(w, i);
@@ -369,18 +369,18 @@ static void answers_are_what_the_plain_generator_says_whatever_runs_beside(void 
     house h = open_house(&(rn_server_options){0});
     load(&h);
     uint64_t taken = h.room.taken_bytes;
-    for (size_t i = 0; i < WISHES; i++)
-        assert_true(ask(&h, &wishes[i], &clients[i]));
-    for (size_t i = 0; i < WISHES; i++)
+    for (size_t i = 0; i < CONSTRAINTS; i++)
+        assert_true(ask(&h, &constraints[i], &clients[i]));
+    for (size_t i = 0; i < CONSTRAINTS; i++)
         hear_out(&clients[i]);
-    for (size_t i = 0; i < WISHES; i++)
-        expect_spoken(&wishes[i], &clients[i]);
+    for (size_t i = 0; i < CONSTRAINTS; i++)
+        expect_spoken(&constraints[i], &clients[i]);
     assert_true(rn_engine_drain(h.engine, 10));
     rn_engine_facts facts = facts_of(&h);
     assert_int_equal(facts.running + facts.waiting + facts.sequences, 0);
     assert_int_equal(facts.generator.kv_pages, 0);
     assert_int_equal(h.room.taken_bytes, taken);
-    assert_int_equal(h.metrics.counts[RN_COUNT_DONE], WISHES);
+    assert_int_equal(h.metrics.counts[RN_COUNT_DONE], CONSTRAINTS);
     close_house(&h);
 }
 
@@ -388,11 +388,11 @@ static void usage_is_known_with_the_last_piece(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
     load(&h);
-    assert_true(ask(&h, &wishes[1], &clients[0]));
+    assert_true(ask(&h, &constraints[1], &clients[0]));
     hear_out(&clients[0]);
     rn_tokens tokens = {0};
-    assert_ok(
-        rn_intake_encode(rn_engine_tokenizer(h.engine), rn_str_from(wishes[1].prompt), &tokens));
+    assert_ok(rn_intake_encode(rn_engine_tokenizer(h.engine), rn_str_from(constraints[1].prompt),
+                               &tokens));
     assert_int_equal(clients[0].usage.prompt_tokens, tokens.count);
     assert_int_equal(clients[0].usage.completion_tokens,
                      clients[0].tokens[0] + clients[0].tokens[1] + clients[0].tokens[2]);
@@ -403,7 +403,7 @@ static void usage_is_known_with_the_last_piece(void **state) {
 static void a_chat_is_answered_by_its_template(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
-    wish w = {RN_ASK_CHAT, "Tell me of a cat.", .max_tokens = 8};
+    constraint w = {RN_ASK_CHAT, "Tell me of a cat.", .max_tokens = 8};
     load(&h);
     assert_true(ask(&h, &w, &clients[0]));
     hear_out(&clients[0]);
@@ -412,13 +412,13 @@ static void a_chat_is_answered_by_its_template(void **state) {
     close_house(&h);
 }
 
-static const wish forceful = {RN_ASK_GENERATE,   "A", .n = 2, .max_tokens = 40, .forced = true,
-                              .stop = "not this"};
+static const constraint forceful = {
+    RN_ASK_GENERATE, "A", .n = 2, .max_tokens = 40, .forced = true, .stop = "not this"};
 
 // Three choices with so much to say that no stream's outbox can hold it.
-static const wish talker = {RN_ASK_GENERATE,   "Once upon a time",  .n = 3,
-                            .max_tokens = 100, .temperature = 1.0f, .seed = 3,
-                            .stream = true,    .logprobs = 20};
+static const constraint talker = {RN_ASK_GENERATE,   "Once upon a time",  .n = 3,
+                                  .max_tokens = 100, .temperature = 1.0f, .seed = 3,
+                                  .stream = true,    .logprobs = 20};
 
 static void wait_until_stalled(rn_job *job) {
     while (!rn_job_is_stalled(job))
@@ -432,9 +432,9 @@ static void a_slow_reader_holds_up_itself_only(void **state) {
     assert_true(ask(&h, &talker, &clients[0]));
     wait_until_stalled(clients[0].job);
     for (size_t i = 1; i < 4; i++) {
-        assert_true(ask(&h, &wishes[0], &clients[i]));
+        assert_true(ask(&h, &constraints[0], &clients[i]));
         hear_out(&clients[i]);
-        expect_spoken(&wishes[0], &clients[i]);
+        expect_spoken(&constraints[0], &clients[i]);
     }
     assert_int_equal(rn_job_get_state(clients[0].job), RN_JOB_RUNNING);
     hear_out(&clients[0]);
@@ -445,7 +445,8 @@ static void a_slow_reader_holds_up_itself_only(void **state) {
 static void who_reads_too_slowly_may_not_keep_others_waiting_for_ever(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
-    wish all = {RN_ASK_COMPLETION, "Once", .n = 4, .max_tokens = 5}; // every sequence there is
+    constraint all = {RN_ASK_COMPLETION, "Once", .n = 4,
+                      .max_tokens = 5}; // every sequence there is
     load(&h);
     assert_true(ask(&h, &talker, &clients[0]));
     wait_until_stalled(clients[0].job);
@@ -518,7 +519,7 @@ static void many_jobs_come_and_go_and_all_is_given_back(void **state) {
     uint64_t taken = h.room.taken_bytes;
     uint64_t io = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_IO).now_bytes;
     for (size_t i = 0; i < JOBS; i++) {
-        wish w = wishes[random_below(WISHES)];
+        constraint w = constraints[random_below(CONSTRAINTS)];
         w.client = random_below(5);
         w.stream = random_below(2);
         assert_true(ask(&h, &w, &clients[i]));
@@ -580,7 +581,8 @@ static void stop_at_gate(void *self) {
 
 // The engine stands still when this returns; `c` runs.
 static void hold_engine(house *h, client *c) {
-    static const wish w = {RN_ASK_COMPLETION, "A", .max_tokens = 30, .stream = true, .client = 99};
+    static const constraint w = {RN_ASK_COMPLETION, "A", .max_tokens = 30, .stream = true,
+                                 .client = 99};
     pthread_mutex_init(&gate.lock, NULL);
     pthread_cond_init(&gate.changed, NULL);
     gate.reached = gate.open = false;
@@ -615,15 +617,15 @@ static void a_full_line_is_told_with_when_to_come_back(void **state) {
     load(&h);
     hold_engine(&h, &clients[0]);
     for (size_t i = 1; i <= 3; i++)
-        assert_true(ask(&h, &wishes[0], &clients[i]));
-    assert_false(ask(&h, &wishes[0], &clients[4]));
+        assert_true(ask(&h, &constraints[0], &clients[i]));
+    assert_false(ask(&h, &constraints[0], &clients[4]));
     assert_int_equal(clients[4].problem.http, 429);
     assert_in_range(clients[4].problem.retry_seconds, 1, 60);
     // Who is called back leaves at once, although the engine stands still.
     rn_engine_cancel(h.engine, clients[2].job);
     assert_int_equal(rn_job_get_state(clients[2].job), RN_JOB_CANCELLED);
     assert_int_equal(facts_of(&h).waiting, 2);
-    assert_true(ask(&h, &wishes[0], &clients[4]));
+    assert_true(ask(&h, &constraints[0], &clients[4]));
     let_engine_go();
     for (size_t i = 1; i <= 4; i++)
         hear_out(&clients[i]);
@@ -640,7 +642,7 @@ static void who_waits_too_long_is_told(void **state) {
     load_alone(&h);
     hold_engine(&h, &clients[0]);
     for (size_t i = 1; i <= 2; i++)
-        assert_true(ask(&h, &wishes[0], &clients[i]));
+        assert_true(ask(&h, &constraints[0], &clients[i]));
     pthread_mutex_lock(&h.engine->lock);
     clients[1].job->entered_ns = 0;
     h.engine->swept_ns = 0; // it stands still
@@ -662,7 +664,7 @@ static void clients_are_served_in_turn(void **state) {
     load_alone(&h);
     hold_engine(&h, &clients[0]);
     for (size_t i = 1; i <= 4; i++) {
-        wish w = wishes[0];
+        constraint w = constraints[0];
         w.client = i == 4 ? 2 : 1;
         assert_true(ask(&h, &w, &clients[i]));
         held[i - 1] = hold(clients[i].job);
@@ -683,7 +685,7 @@ static void long_prompts_are_read_by_another_thread(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
     static char text[RN_INTAKE_SHORT_BYTES + 2];
-    wish w = {RN_ASK_COMPLETION, text, .max_tokens = 5};
+    constraint w = {RN_ASK_COMPLETION, text, .max_tokens = 5};
     memset(text, ' ', RN_INTAKE_SHORT_BYTES + 1);
     load(&h);
     h.engine->intake.spelled_bytes = 1000; // so that it is not refused by its bytes alone
@@ -701,15 +703,15 @@ static void draining_ends_what_runs_and_what_waits(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
     load(&h);
-    for (size_t i = 0; i < WISHES; i++)
-        assert_true(ask(&h, &wishes[i], &clients[i]));
+    for (size_t i = 0; i < CONSTRAINTS; i++)
+        assert_true(ask(&h, &constraints[i], &clients[i]));
     assert_true(rn_engine_drain(h.engine, 100));
     assert_int_equal(facts_of(&h).phase, RN_ENGINE_DRAINING);
-    assert_false(ask(&h, &wishes[0], &clients[WISHES]));
-    assert_int_equal(clients[WISHES].problem.http, 503);
-    for (size_t i = 0; i < WISHES; i++) {
+    assert_false(ask(&h, &constraints[0], &clients[CONSTRAINTS]));
+    assert_int_equal(clients[CONSTRAINTS].problem.http, 503);
+    for (size_t i = 0; i < CONSTRAINTS; i++) {
         hear_out(&clients[i]);
-        expect_spoken(&wishes[i], &clients[i]);
+        expect_spoken(&constraints[i], &clients[i]);
     }
     close_house(&h);
 }
@@ -758,9 +760,9 @@ static void a_rung_that_fails_at_loading_is_left(void **state) {
         assert_int_equal(rn_ladder_attempts(h.engine->ladder, attempts), 2);
         assert_int_equal(attempts[0].state, RN_ATTEMPT_FAILED);
         assert_int_equal(attempts[1].state, RN_ATTEMPT_IN_USE);
-        assert_true(ask(&h, &wishes[0], &clients[0]));
+        assert_true(ask(&h, &constraints[0], &clients[0]));
         hear_out(&clients[0]);
-        expect_spoken(&wishes[0], &clients[0]);
+        expect_spoken(&constraints[0], &clients[0]);
         close_house(&h);
     }
 }
@@ -773,7 +775,7 @@ static void without_another_rung_loading_fails_and_may_be_tried_again(void **sta
     assert_fails(RN_DEVICE, rn_engine_load(h.engine, &small));
     assert_int_equal(facts_of(&h).phase, RN_ENGINE_LOADING);
     assert_null(rn_engine_model(h.engine));
-    assert_false(ask(&h, &wishes[0], &clients[0]));
+    assert_false(ask(&h, &constraints[0], &clients[0]));
     assert_int_equal(clients[0].problem.http, 503);
     h.options.no_fallback = false;
     assert_ok(rn_engine_load(h.engine, &small));
@@ -820,10 +822,10 @@ static void a_pass_that_fails_twice_is_tried_again(void **state) {
     (void)state;
     house h;
     hold_on_sim(&h, &clients[0]);
-    assert_true(ask(&h, &wishes[0], &clients[1]));
+    assert_true(ask(&h, &constraints[0], &clients[1]));
     let_fail(&h, 2);
     hear_out(&clients[1]);
-    expect_spoken(&wishes[0], &clients[1]);
+    expect_spoken(&constraints[0], &clients[1]);
     hear_out_holder(&clients[0]);
     assert_int_equal(clients[0].state, RN_JOB_DONE);
     assert_string_equal(facts_of(&h).target, "sim");
@@ -835,19 +837,19 @@ static void a_rung_that_fails_while_serving_is_left_and_who_waits_is_served_belo
     (void)state;
     house h;
     uint32_t failed = 0;
-    hold_on_sim(&h, &clients[WISHES]);
-    for (size_t i = 0; i < WISHES; i++)
-        assert_true(ask(&h, &wishes[i], &clients[i]));
+    hold_on_sim(&h, &clients[CONSTRAINTS]);
+    for (size_t i = 0; i < CONSTRAINTS; i++)
+        assert_true(ask(&h, &constraints[i], &clients[i]));
     let_fail(&h, 3);
-    hear_out_holder(&clients[WISHES]);
-    assert_int_equal(clients[WISHES].problem.http, 500);
-    for (size_t i = 0; i < WISHES; i++) {
+    hear_out_holder(&clients[CONSTRAINTS]);
+    assert_int_equal(clients[CONSTRAINTS].problem.http, 500);
+    for (size_t i = 0; i < CONSTRAINTS; i++) {
         hear_out(&clients[i]);
         failed += clients[i].state == RN_JOB_FAILED;
         if (clients[i].state == RN_JOB_FAILED)
             assert_int_equal(clients[i].problem.http, 500);
         else
-            expect_spoken(&wishes[i], &clients[i]);
+            expect_spoken(&constraints[i], &clients[i]);
     }
     assert_in_range(failed, 0, 3); // as many as ran beside
     assert_string_equal(facts_of(&h).target, "cpu");
@@ -863,7 +865,7 @@ static void with_no_rung_left_the_engine_has_failed_and_says_why(void **state) {
     hold_on_sim(&h, &clients[6]);
     h.engine->ladder->options.no_fallback = true;
     for (size_t i = 0; i < 6; i++)
-        assert_true(ask(&h, &wishes[0], &clients[i]));
+        assert_true(ask(&h, &constraints[0], &clients[i]));
     let_fail(&h, 3);
     hear_out_holder(&clients[6]);
     for (size_t i = 0; i < 6; i++) {
@@ -873,7 +875,7 @@ static void with_no_rung_left_the_engine_has_failed_and_says_why(void **state) {
     assert_true(rn_engine_drain(h.engine, 10));
     assert_int_equal(facts_of(&h).phase, RN_ENGINE_FAILED);
     assert_int_equal(facts_of(&h).failure.status, RN_DEVICE);
-    assert_false(ask(&h, &wishes[0], &clients[0]));
+    assert_false(ask(&h, &constraints[0], &clients[0]));
     assert_int_equal(clients[0].problem.http, 503);
     close_failing_house(&h);
 }
@@ -882,7 +884,8 @@ static void with_no_rung_left_the_engine_has_failed_and_says_why(void **state) {
 
 static void without_memory_a_job_ends_with_a_status_and_nothing_stays(void **state) {
     (void)state;
-    wish tortured[] = {wishes[2], wishes[5], {RN_ASK_CHAT, "Hi <|endoftext|>", .max_tokens = 3}};
+    constraint tortured[] = {
+        constraints[2], constraints[5], {RN_ASK_CHAT, "Hi <|endoftext|>", .max_tokens = 3}};
     house h = open_house(&(rn_server_options){0});
     load(&h);
     uint64_t taken = h.room.taken_bytes;

@@ -1,7 +1,7 @@
-// wishes.c — weights by name that shall stay or shall not, and how much may stay at most.
+// constraints.c — weights by name that shall stay or shall not, and how much may stay at most.
 //
-// A wish narrows the list of candidates and is no mechanism of its own. What is to be kept is a
-// unit that never leaves, like one that is trained; what is to be offloaded stands last among the
+// A constraint narrows the list of candidates and is no mechanism of its own. What is to be kept is
+// a unit that never leaves, like one that is trained; what is to be offloaded stands last among the
 // units of a level, behind the most that may stay; a limit shortens that part of the list. What
 // never leaves by its nature (trained, or used in several blocks) counts for the bytes, but is no
 // resident block.
@@ -33,10 +33,10 @@ static bool is_listed(const char *patterns, const char *name) {
     return false;
 }
 
-rn_wish rn_wish_of(const rn_plan_options *options, const char *name) {
-    if (!options) return RN_WISH_NONE;
-    if (is_listed(options->keep, name)) return RN_WISH_KEEP;
-    return is_listed(options->offload, name) ? RN_WISH_OFFLOAD : RN_WISH_NONE;
+rn_constraint rn_constraint_of(const rn_plan_options *options, const char *name) {
+    if (!options) return RN_CONSTRAINT_NONE;
+    if (is_listed(options->keep, name)) return RN_CONSTRAINT_KEEP;
+    return is_listed(options->offload, name) ? RN_CONSTRAINT_OFFLOAD : RN_CONSTRAINT_NONE;
 }
 
 // ---- names that mean nothing --------------------------------------------------------------------
@@ -52,7 +52,7 @@ static const char *find_match(const rn_case *c, rn_str pattern, bool *out_leaves
             continue;
         if (!found) found = info->name;
         *out_leaves |= unit == RN_NO_USE || !c->units.units[unit].resident ||
-                       c->units.wishes[unit] != RN_WISH_NONE;
+                       c->units.constraints[unit] != RN_CONSTRAINT_NONE;
     }
     return found;
 }
@@ -72,7 +72,7 @@ static rn_status check_patterns(const rn_case *c, const char *patterns, bool off
     return RN_OK;
 }
 
-rn_status rn_wishes_check(const rn_plan_options *options, const rn_case *c) {
+rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c) {
     RN_TRY(check_patterns(c, options->keep, false));
     return check_patterns(c, options->offload, true);
 }
@@ -90,13 +90,13 @@ static uint64_t most_bytes(const rn_plan_options *o) {
 
 // Whether it stays whatever the level's list says, but not by its nature.
 static bool stays(const rn_unit_table *t, uint32_t unit, uint64_t largest) {
-    if (t->units[unit].resident) return t->wishes[unit] == RN_WISH_KEEP;
+    if (t->units[unit].resident) return t->constraints[unit] == RN_CONSTRAINT_KEEP;
     return t->slot_bytes[unit] > largest;
 }
 
 static bool has_offloaded(const rn_unit_table *t, uint64_t above) {
     for (uint32_t u = 0; u < t->unit_count; u++)
-        if (t->wishes[u] == RN_WISH_OFFLOAD && t->slot_bytes[u] > above) return true;
+        if (t->constraints[u] == RN_CONSTRAINT_OFFLOAD && t->slot_bytes[u] > above) return true;
     return false;
 }
 
@@ -112,18 +112,19 @@ static uint32_t mark_blocks(const rn_unit_table *t, uint64_t largest, bool *mark
     return count;
 }
 
-void rn_wishes_sort(const rn_unit_table *t, rn_level *level) {
+void rn_constraints_sort(const rn_unit_table *t, rn_level *level) {
     uint32_t last = level->count;
     for (uint32_t i = level->count; i-- > 0;) {
         uint32_t unit = level->units[i];
-        if (t->wishes[unit] != RN_WISH_OFFLOAD) continue;
+        if (t->constraints[unit] != RN_CONSTRAINT_OFFLOAD) continue;
         last--;
         memmove(&level->units[i], &level->units[i + 1], (last - i) * sizeof *level->units);
         level->units[last] = unit;
     }
 }
 
-rn_status rn_wishes_limit(const rn_plan_options *o, rn_case *c, uint64_t largest, rn_level *level) {
+rn_status rn_constraints_limit(const rn_plan_options *o, rn_case *c, uint64_t largest,
+                               rn_level *level) {
     const rn_unit_table *t = &c->units;
     uint32_t k = 0, most = most_blocks(o);
     bool *marks; // (blocks)
@@ -135,7 +136,7 @@ rn_status rn_wishes_limit(const rn_plan_options *o, rn_case *c, uint64_t largest
         return RN_OK;
     for (; k + 1 < level->count && level->resident_bytes[k + 1] <= most_bytes(o); k++) {
         uint32_t unit = level->units[k], block = t->units[unit].block;
-        if (t->wishes[unit] == RN_WISH_OFFLOAD || blocks + !marks[block] > most) break;
+        if (t->constraints[unit] == RN_CONSTRAINT_OFFLOAD || blocks + !marks[block] > most) break;
         blocks += !marks[block];
         marks[block] = true;
     }
@@ -143,7 +144,7 @@ rn_status rn_wishes_limit(const rn_plan_options *o, rn_case *c, uint64_t largest
     return RN_OK;
 }
 
-rn_status rn_wishes_allow_all(const rn_plan_options *o, rn_case *c) {
+rn_status rn_constraints_allow_all(const rn_plan_options *o, rn_case *c) {
     bool *marks; // (blocks)
     RN_TRY(
         rn_arena_array(&c->memory, rn_graph_block_count(c->graph), sizeof *marks, (void **)&marks));
@@ -154,15 +155,15 @@ rn_status rn_wishes_allow_all(const rn_plan_options *o, rn_case *c) {
 
 // ---- telling ------------------------------------------------------------------------------------
 
-uint64_t rn_wishes_kept(const rn_plan *plan, const rn_plan_options *options, const char **out_name,
-                        uint32_t *out_count) {
+uint64_t rn_constraints_kept(const rn_plan *plan, const rn_plan_options *options,
+                             const char **out_name, uint32_t *out_count) {
     uint64_t bytes = 0;
     *out_count = 0;
     for (uint32_t u = 0; u < plan->unit_count; u++) {
         const rn_plan_unit *unit = &plan->units[u];
         const rn_value *values = plan->unit_values + unit->first_value;
         const char *name = rn_weight_tensor(rn_graph_value(plan->graph, values[0]));
-        if (!unit->resident || rn_wish_of(options, name) != RN_WISH_KEEP) continue;
+        if (!unit->resident || rn_constraint_of(options, name) != RN_CONSTRAINT_KEEP) continue;
         if (*out_count == 0) *out_name = name;
         *out_count += unit->value_count;
         bytes += unit->bytes;
@@ -170,7 +171,7 @@ uint64_t rn_wishes_kept(const rn_plan *plan, const rn_plan_options *options, con
     return bytes;
 }
 
-rn_status rn_plan_refuse_wishes(const rn_planner *p) {
+rn_status rn_plan_refuse_constraints(const rn_planner *p) {
     const rn_plan_options *o = &p->options;
     rn_status s =
         rn_fail(RN_INVALID,

@@ -1,4 +1,5 @@
-// wishes.c — --keep, --offload, --resident-blocks: what shall stay on the device, for plan and run.
+// constraints.c — --keep, --offload, --resident-blocks: what shall stay on the device, for plan and
+// run.
 #include "run.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ static rn_status join_items(const invocation *in, const char *option, char *text
     return RN_OK;
 }
 
-rn_status read_wishes(const invocation *in, wish_texts *texts, rn_plan_options *out) {
+rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out) {
     uint64_t blocks = rn_settings_count(in->settings, "resident-blocks");
     if (blocks > UINT32_MAX / 2)
         return rn_fail(RN_INVALID, "--resident-blocks %llu is too large",
