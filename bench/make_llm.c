@@ -99,8 +99,8 @@ static void add_parts(maker *m, const char *name, rn_dtype dtype, uint64_t rows,
                                      {RN_DTYPE_NF4, "", RN_DTYPE_U8, 0},
                                      {RN_DTYPE_NF4, ".absmax", RN_DTYPE_F32, 0.04f}};
     uint64_t wide = dtype == RN_DTYPE_INT8 ? cols : rn_quant_int4_group(cols); // of the data
-    rn_plain_parts plain;
-    if (!rn_plain_parts_of(dtype, rows, cols, &plain)) abort();
+    rn_plain_components plain;
+    if (!rn_plain_components_of(dtype, rows, cols, &plain)) abort();
     for (size_t i = 0, part = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].dtype != dtype) continue;
         bool is_data = parts[i].part_dtype != RN_DTYPE_F32, is_flat = dtype == RN_DTYPE_NF4;

@@ -117,7 +117,7 @@ static void measure_limits(void) {
 typedef struct weight {
     rn_dtype dtype;
     uint64_t rows, cols;
-    rn_plain_parts parts;
+    rn_plain_components parts;
     uint8_t *plain;
     uint64_t packed_bytes;
     uint8_t *packed; // (copies, packed_bytes)
@@ -132,7 +132,7 @@ static void fill_plain(weight *w) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         w->plain[i] = (uint8_t)(state >> 56);
     }
-    for (int part = RN_PART_SCALE; part < RN_PART_COUNT; part++)
+    for (int part = RN_COMPONENT_SCALE; part < RN_COMPONENT_COUNT; part++)
         for (uint64_t i = 0; i < w->parts.bytes[part] / 4; i++)
             ((float *)(void *)(w->plain + w->parts.offset[part]))[i] = 0.01f;
     uint16_t half = w->dtype == RN_DTYPE_BF16 ? 0x3c80 : 0x2400;
@@ -152,11 +152,11 @@ static void fill_plain(weight *w) {
 static void pack(const weight *w, uint8_t *target) {
     rn_packer packer;
     if (rn_packer_begin(&packer, w->dtype, w->rows, w->cols, target) != RN_OK) exit(1);
-    for (int part = 0; part < RN_PART_COUNT; part++)
+    for (int part = 0; part < RN_COMPONENT_COUNT; part++)
         for (uint64_t at = 0, take; at < w->parts.bytes[part]; at += take) {
             take = w->parts.bytes[part] - at < PIECE ? w->parts.bytes[part] - at : PIECE;
-            if (rn_packer_take(&packer, (rn_part)part, at, w->plain + w->parts.offset[part] + at,
-                               take) != RN_OK)
+            if (rn_packer_take(&packer, (rn_component)part, at,
+                               w->plain + w->parts.offset[part] + at, take) != RN_OK)
                 exit(1);
         }
 }
@@ -220,7 +220,7 @@ static void print_rates(const weight *w, double peak, bool plain_x) {
 
 static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     weight w = {.dtype = dtype, .rows = rows, .cols = cols};
-    if (!rn_plain_parts_of(dtype, rows, cols, &w.parts) ||
+    if (!rn_plain_components_of(dtype, rows, cols, &w.parts) ||
         !rn_panels_bytes(dtype, rows, cols, &w.packed_bytes))
         return;
     w.plain = get(w.parts.total_bytes);

@@ -134,7 +134,7 @@ RN_API size_t rn_sequence_shared(const rn_sequence *sequence);
 RN_API const rn_error_info *rn_sequence_failure(const rn_sequence *sequence);
 // All tokens so far: those fed and those taken. Valid until the next call for this sequence.
 RN_API const uint32_t *rn_sequence_tokens(const rn_sequence *sequence, size_t *out_count);
-// Pauses, and forgets all tokens from `count` on; their pages are given back.
+// Pauses, and forgets all tokens from `count` on; their pages are released.
 RN_API void rn_sequence_rewind(rn_sequence *sequence, size_t count);
 
 // ---- stop strings -------------------------------------------------------------------------------

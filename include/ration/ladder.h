@@ -9,7 +9,7 @@
 //     rn_ladder_destroy(ladder);
 //
 // A target that is missing, refuses or fails is written down with its stage, class, meaning and
-// hint; everything it took is given back, and the ledger must show it, before the next is tried.
+// hint; everything it took is released, and the ledger must show it, before the next is tried.
 // What is really in use, and why, can be asked at any time and from any thread.
 #ifndef RATION_LADDER_H
 #define RATION_LADDER_H
@@ -109,9 +109,9 @@ typedef struct rn_attempt {
     rn_status status;              // RN_OK unless it failed
     const rn_error_class *failure; // NULL unless it failed
     char message[1024], hint[512]; // "" unless it failed
-    double seconds;                // until it was in use, or all was given back
+    double seconds;                // until it was in use, or all was released
     uint64_t peak_bytes;           // taken on its device, at most, until it was in use or failed
-    uint64_t returned_bytes;       // given back, on all devices; of a failure: the most it held
+    uint64_t returned_bytes;       // released, on all devices; of a failure: the most it held
 } rn_attempt;
 
 // All attempts so far; those before the latest RN_LADDER_ATTEMPTS are forgotten.

@@ -119,33 +119,34 @@ RN_API void rn_ledger_listen(rn_listener listener, void *self);
 // "Does not fit now" is an answer, not an error.
 typedef enum rn_fit {
     RN_FIT_NOW,         // there is room below the soft limit
-    RN_FIT_AFTER_EVICT, // there is room once owners have given back what they can
+    RN_FIT_AFTER_EVICT, // there is room once owners have released what they can
     RN_FIT_NEVER        // not while what is held now is held
 } rn_fit;
 
-// Above soft, owners are asked to give back; above hard, charges are refused. RN_NO_LIMIT for none;
+// Above soft, owners are asked to release; above hard, charges are refused. RN_NO_LIMIT for none;
 // soft 0 means the same as hard.
 RN_API RN_MUST_USE rn_status rn_budget_set(rn_device_id device, uint64_t soft_bytes,
                                            uint64_t hard_bytes);
 RN_API void rn_budget_get(rn_device_id device, uint64_t *out_soft_bytes, uint64_t *out_hard_bytes);
 RN_API rn_fit rn_budget_ask(rn_device_id device, uint64_t bytes);
-// Charges, or refuses with RN_OVER_BUDGET and a refusal (below). Asks owners to give back first.
+// Charges, or refuses with RN_OVER_BUDGET and a refusal (below). Asks owners to release first.
 RN_API RN_MUST_USE rn_status rn_budget_charge(rn_account account, const void *address,
                                               uint64_t bytes);
 
-// An owner of bytes that can be given back: a cache, a prefetch window.
-typedef struct rn_giver {
+// An owner of bytes that can be released: a cache, a prefetch window.
+typedef struct rn_reclaimer {
     const char *name;
     rn_device_id device;
     void *self;
-    uint64_t (*reclaimable_bytes)(void *self); // what it could give back now
-    uint64_t (*give_back)(void *self,
-                          uint64_t want_bytes); // releases about that much, says how much
-} rn_giver;
+    uint64_t (*reclaimable_bytes)(void *self); // what it could release now
+    uint64_t (*release)(void *self,
+                        uint64_t want_bytes); // releases about that much, says how much
+} rn_reclaimer;
 
-// `giver` is borrowed until removed. Its functions must not charge, nor add or remove givers.
-RN_API void rn_budget_giver_add(const rn_giver *giver);
-RN_API void rn_budget_giver_remove(const rn_giver *giver);
+// `reclaimer` is borrowed until removed. Its functions must not charge, nor add or remove
+// reclaimers.
+RN_API void rn_budget_reclaimer_add(const rn_reclaimer *reclaimer);
+RN_API void rn_budget_reclaimer_remove(const rn_reclaimer *reclaimer);
 
 #define RN_REFUSAL_HOLDERS 8
 typedef struct rn_refusal {

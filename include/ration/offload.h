@@ -58,7 +58,7 @@ typedef struct rn_offload_given {
     uint64_t cache_bytes;  // that the device held for later (rn_cuda_clear_caches)
 } rn_offload_given;
 // Nothing but the keep list stays from here on: neither what was loaded on demand, nor what the
-// planner found room for. What was given back, where it is less than before; `out` may be NULL.
+// planner found room for. What was released, where it is less than before; `out` may be NULL.
 RN_API RN_MUST_USE rn_status rn_offload_clear_inactive(rn_offload_manager *manager,
                                                        rn_offload_given *out);
 

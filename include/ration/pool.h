@@ -17,7 +17,7 @@
 //
 // Threads: every call may be made from any thread; destroy when no other call is under way. The
 // lock is held for the bookkeeping only, never while the source grows or releases; so a source may
-// itself call rn_pool_trim, as a budget does that asks its owners to give back.
+// itself call rn_pool_trim, as a budget does that asks its owners to release.
 #ifndef RATION_POOL_H
 #define RATION_POOL_H
 

@@ -77,7 +77,7 @@ RN_API const void *rn_session_output(const rn_session *session, const char *name
 // Overwrites a state or weight.
 RN_API RN_MUST_USE rn_status rn_session_put(rn_session *session, const char *name, const void *data,
                                             uint64_t bytes);
-// Clears a failure: slots are given back, reading starts over; states stay as they are.
+// Clears a failure: slots are released, reading starts over; states stay as they are.
 RN_API RN_MUST_USE rn_status rn_session_reset(rn_session *session);
 
 typedef struct rn_session_facts {

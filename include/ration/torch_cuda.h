@@ -7,8 +7,8 @@
 //
 // Memory is held in one pool for each device and stream. A block that is freed may be used again at
 // once by its own stream, whose work is in order; it becomes another stream's only when it has been
-// given back to the device, after its stream was waited for. Where the device can map memory, pools
-// are flat and give back any part (2 MiB; 16 MiB on a device of 140 GiB); elsewhere they give back
+// released to the device, after its stream was waited for. Where the device can map memory, pools
+// are flat and release any part (2 MiB; 16 MiB on a device of 140 GiB); elsewhere they release
 // whole chunks.
 //
 // What is reserved is charged to the ledger's line (cuda:N, other); what is handed out appears in a
@@ -28,7 +28,7 @@ RN_BEGIN_DECLS
 
 // ---- what PyTorch calls ---------------------------------------------------------------
 
-// Out of memory, or above the limit: every pool of the device gives back what is free, and the
+// Out of memory, or above the limit: every pool of the device releases what is free, and the
 // request is tried once more. If it fails again, torch.OutOfMemoryError is raised where PyTorch is
 // loaded (an exception leaves this function), because PyTorch does not look at what it gets;
 // elsewhere NULL is returned and rn_last_error says why. size <= 0 gives NULL.

@@ -1,6 +1,6 @@
 // read_engine.h — the narrow door between the reader and whatever carries out its reads.
 //
-// An engine takes reads and gives back results in any order. It knows nothing of order, files or
+// An engine takes reads and releases results in any order. It knows nothing of order, files or
 // retries: a short or interrupted read is reported as it came, and the reader decides.
 #ifndef RN_BASE_READ_ENGINE_H
 #define RN_BASE_READ_ENGINE_H

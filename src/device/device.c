@@ -43,7 +43,7 @@ rn_status rn_device_memory_take(rn_device *device, const uint64_t purpose_bytes[
     return RN_OK;
 }
 
-void rn_device_memory_give_back(rn_device_memory *memory) {
+void rn_device_memory_release(rn_device_memory *memory) {
     if (!memory->base) return;
     for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++)
         if (memory->purpose_bytes[p])
@@ -60,7 +60,7 @@ rn_status rn_device_host_take(rn_device *device, rn_account account, uint64_t by
     return rn_alloc_aligned(&rn_host_allocators[account.purpose], bytes, RN_PAGE_BYTES, out);
 }
 
-void rn_device_host_give_back(rn_device *device, rn_account account, void *block, uint64_t bytes) {
+void rn_device_host_release(rn_device *device, rn_account account, void *block, uint64_t bytes) {
     if (!block) return;
     if (device->free_host)
         device->free_host(device, account, block, bytes);

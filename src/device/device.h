@@ -185,7 +185,7 @@ struct rn_device {
     // Charges anew what the driver holds there beside what was allocated (outside). NULL: nothing.
     void (*measure)(rn_device *device);
     // Gives back what it holds and nobody uses; how many bytes. NULL: it keeps nothing.
-    uint64_t (*give_back_caches)(rn_device *device);
+    uint64_t (*release_caches)(rn_device *device);
     // What `alloc`, or the budget before it, last had no room for; `alloc` sets it where it is the
     // device's memory that is full. Whoever wants to know zeroes it first (runtime/recover.c).
     uint64_t refused_bytes;
@@ -196,8 +196,8 @@ struct rn_device {
 // asked of the budget and charged to `account`. Zero bytes give NULL.
 RN_MUST_USE rn_status rn_device_host_take(rn_device *device, rn_account account, uint64_t bytes,
                                           void **out);
-void rn_device_host_give_back(rn_device *device, rn_account account, void *block,
-                              uint64_t bytes); // NULL-safe
+void rn_device_host_release(rn_device *device, rn_account account, void *block,
+                            uint64_t bytes); // NULL-safe
 
 // One block, charged to the device's lines of the ledger, by purpose.
 typedef struct rn_device_memory {
@@ -212,6 +212,6 @@ typedef struct rn_device_memory {
 RN_MUST_USE rn_status rn_device_memory_take(rn_device *device,
                                             const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
                                             rn_device_memory *out);
-void rn_device_memory_give_back(rn_device_memory *memory); // {0}-safe
+void rn_device_memory_release(rn_device_memory *memory); // {0}-safe
 
 #endif

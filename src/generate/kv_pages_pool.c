@@ -64,7 +64,7 @@ static int32_t take_free(rn_page_pool *pool) {
                             : rn_prefix_forget_oldest(&pool->known);
 }
 
-static void give_back(rn_page_pool *pool, rn_page_list *list) {
+static void release(rn_page_pool *pool, rn_page_list *list) {
     int32_t page = list->pages[--list->count];
     list->pages[list->count] = RN_NO_PAGE;
     assert(!owed_to(list) || pool->holders[page] == 1);
@@ -74,7 +74,7 @@ static void give_back(rn_page_pool *pool, rn_page_list *list) {
 
 uint32_t rn_page_pool_resize(rn_page_pool *pool, rn_page_list *list, uint32_t wanted) {
     while (list->count > wanted)
-        give_back(pool, list);
+        release(pool, list);
     while (list->count < wanted && may_take(pool, list))
         append(pool, list, take_free(pool));
     return list->count;

@@ -41,8 +41,8 @@ RN_MUST_USE rn_status rn_page_pool_init(rn_page_pool *pool, rn_arena *memory, ui
 // As if it had been made with fewer pages. Only before one is taken.
 void rn_page_pool_shrink(rn_page_pool *pool, uint32_t page_count);
 
-// Makes the list `wanted` pages long, taking or giving back at its end, and returns how long it is:
-// less than wanted where none is left. A list within its promise may give back only pages that it
+// Makes the list `wanted` pages long, taking or releasing at its end, and returns how long it is:
+// less than wanted where none is left. A list within its promise may release only pages that it
 // alone holds.
 uint32_t rn_page_pool_resize(rn_page_pool *pool, rn_page_list *list, uint32_t wanted);
 // Promises so many pages in all; 0 takes the promise back. False, and nothing changes: there are

@@ -18,7 +18,8 @@ static uint64_t count_groups(const rn_plain_matrix *m) {
     return m->rows * (m->cols / rn_quant_int4_group(m->cols));
 }
 
-static const float *find_part(const rn_plain_matrix *m, const rn_plain_parts *parts, rn_part part) {
+static const float *find_part(const rn_plain_matrix *m, const rn_plain_components *parts,
+                              rn_component part) {
     if (parts->bytes[part] == 0) return NULL;
     return (const float *)(const void *)(m->data + parts->offset[part]);
 }
@@ -26,7 +27,7 @@ static const float *find_part(const rn_plain_matrix *m, const rn_plain_parts *pa
 rn_status rn_plain_matrix_of(const rn_tensor *tensor, rn_plain_matrix *out) {
     uint32_t rank = tensor->shape.rank;
     uint64_t cols = rank ? tensor->shape.dims[rank - 1] : 1;
-    rn_plain_parts parts;
+    rn_plain_components parts;
     *out = (rn_plain_matrix){.dtype = tensor->dtype,
                              .rows = rn_tensor_elements(tensor) / cols,
                              .cols = cols,
@@ -34,13 +35,13 @@ rn_status rn_plain_matrix_of(const rn_tensor *tensor, rn_plain_matrix *out) {
     if (tensor->layout != RN_LAYOUT_PLAIN)
         return rn_fail(RN_UNSUPPORTED, "the reference loop reads plain weights, not layout %s",
                        rn_layout_name(tensor->layout));
-    if (!rn_plain_parts_of(tensor->dtype, out->rows, cols, &parts))
+    if (!rn_plain_components_of(tensor->dtype, out->rows, cols, &parts))
         return rn_fail(RN_INVALID, "%s %s is not in whole blocks",
                        rn_shape_format(tensor->shape).text, rn_dtype_get(tensor->dtype)->name);
     const rn_dtype_info *info = rn_dtype_get(tensor->dtype);
     out->row_bytes = cols / info->block_elements * info->block_bytes;
-    out->scale = find_part(out, &parts, RN_PART_SCALE);
-    out->shift = find_part(out, &parts, RN_PART_SHIFT);
+    out->scale = find_part(out, &parts, RN_COMPONENT_SCALE);
+    out->shift = find_part(out, &parts, RN_COMPONENT_SHIFT);
     return RN_OK;
 }
 

@@ -32,13 +32,14 @@ typedef struct slicer {
 
 // Bytes of a row, where the file has the rows one after the other and nothing else; else 0.
 static uint64_t row_bytes_of(const rn_value_info *info) {
-    rn_plain_parts parts;
+    rn_plain_components parts;
     uint64_t bytes = 0;
     if (info->role != RN_ROLE_WEIGHT || info->shape.rank > 2 || info->shape.rank == 0 ||
         info->tensor)
         return 0;
     uint64_t rows = info->shape.dims[0], cols = info->shape.rank == 2 ? info->shape.dims[1] : 1;
-    if (!rn_plain_parts_of(info->dtype, rows, cols, &parts) || parts.bytes[RN_PART_SCALE]) return 0;
+    if (!rn_plain_components_of(info->dtype, rows, cols, &parts) || parts.bytes[RN_COMPONENT_SCALE])
+        return 0;
     return rn_dtype_bytes(info->dtype, cols, &bytes) && bytes * rows == parts.total_bytes ? bytes
                                                                                           : 0;
 }

@@ -1,4 +1,4 @@
-// budget.c — limits for each device, owners that give back, and the refusal's table.
+// budget.c — limits for each device, owners that release, and the refusal's table.
 #include "memory/budget.h"
 #include "base/json.h"
 #include "memory/ledger.h"
@@ -16,14 +16,14 @@ typedef struct device_limits {
     _Atomic uint64_t process_bytes; // the process's budget that the hard limit is a part of, or 0
 } device_limits;
 
-enum { MAX_GIVERS = 64 };
+enum { MAX_RECLAIMERS = 64 };
 
 static device_limits limits[RN_DEVICE_MAX];
-static pthread_mutex_t giver_lock = PTHREAD_MUTEX_INITIALIZER;
-static const rn_giver *givers[MAX_GIVERS]; // under giver_lock
-static size_t giver_count;
+static pthread_mutex_t reclaimer_lock = PTHREAD_MUTEX_INITIALIZER;
+static const rn_reclaimer *reclaimers[MAX_RECLAIMERS]; // under reclaimer_lock
+static size_t reclaimer_count;
 static _Thread_local rn_refusal thread_refusal;
-static _Thread_local bool asking; // this thread holds giver_lock, to ask
+static _Thread_local bool asking; // this thread holds reclaimer_lock, to ask
 static _Thread_local bool muted;  // nobody hears of this thread's refusals
 
 rn_status rn_budget_set(rn_device_id device, uint64_t soft_bytes, uint64_t hard_bytes) {
@@ -43,48 +43,50 @@ void rn_budget_get(rn_device_id device, uint64_t *out_soft_bytes, uint64_t *out_
     *out_hard_bytes = ~atomic_load_explicit(&limits[device].hard_inverted, memory_order_relaxed);
 }
 
-// ---- givers ---------------------------------------------------------------------------
+// ---- reclaimers ---------------------------------------------------------------------------
 
-void rn_budget_giver_add(const rn_giver *giver) {
-    pthread_mutex_lock(&giver_lock);
-    if (giver_count < MAX_GIVERS) givers[giver_count++] = giver; // one more is just never asked
-    pthread_mutex_unlock(&giver_lock);
+void rn_budget_reclaimer_add(const rn_reclaimer *reclaimer) {
+    pthread_mutex_lock(&reclaimer_lock);
+    if (reclaimer_count < MAX_RECLAIMERS)
+        reclaimers[reclaimer_count++] = reclaimer; // one more is just never asked
+    pthread_mutex_unlock(&reclaimer_lock);
 }
 
-void rn_budget_giver_remove(const rn_giver *giver) {
-    pthread_mutex_lock(&giver_lock);
-    for (size_t i = 0; i < giver_count; i++)
-        if (givers[i] == giver) {
-            givers[i] = givers[--giver_count];
+void rn_budget_reclaimer_remove(const rn_reclaimer *reclaimer) {
+    pthread_mutex_lock(&reclaimer_lock);
+    for (size_t i = 0; i < reclaimer_count; i++)
+        if (reclaimers[i] == reclaimer) {
+            reclaimers[i] = reclaimers[--reclaimer_count];
             break;
         }
-    pthread_mutex_unlock(&giver_lock);
+    pthread_mutex_unlock(&reclaimer_lock);
 }
 
 static uint64_t reclaimable(rn_device_id device) {
     uint64_t sum = 0;
     if (asking) return 0;
-    pthread_mutex_lock(&giver_lock);
-    for (size_t i = 0; i < giver_count; i++)
-        if (givers[i]->device == device) sum += givers[i]->reclaimable_bytes(givers[i]->self);
-    pthread_mutex_unlock(&giver_lock);
+    pthread_mutex_lock(&reclaimer_lock);
+    for (size_t i = 0; i < reclaimer_count; i++)
+        if (reclaimers[i]->device == device)
+            sum += reclaimers[i]->reclaimable_bytes(reclaimers[i]->self);
+    pthread_mutex_unlock(&reclaimer_lock);
     return sum;
 }
 
 // Asks owners until what is claimed plus `bytes` is within `limit`, or nobody has more. What they
 // release is heard by a profiler, who may need memory to write it down: it gets what is free.
-static void ask_givers(rn_device_id device, uint64_t bytes, uint64_t limit) {
+static void ask_reclaimers(rn_device_id device, uint64_t bytes, uint64_t limit) {
     if (asking) return;
-    pthread_mutex_lock(&giver_lock);
+    pthread_mutex_lock(&reclaimer_lock);
     asking = true;
-    for (size_t i = 0; i < giver_count; i++) {
+    for (size_t i = 0; i < reclaimer_count; i++) {
         uint64_t now = rn_ledger_claimed(device);
         if (bytes <= limit && now <= limit - bytes) break;
         uint64_t over = bytes > limit ? now : now - (limit - bytes);
-        if (givers[i]->device == device) givers[i]->give_back(givers[i]->self, over);
+        if (reclaimers[i]->device == device) reclaimers[i]->release(reclaimers[i]->self, over);
     }
     asking = false;
-    pthread_mutex_unlock(&giver_lock);
+    pthread_mutex_unlock(&reclaimer_lock);
 }
 
 static bool fits(uint64_t now, uint64_t bytes, uint64_t limit) {
@@ -199,7 +201,7 @@ rn_status rn_budget_reserve(rn_account account, uint64_t bytes) {
     if (rn_ledger_try_reserve(account.device, bytes, soft)) return RN_OK;
     // Caches are not emptied for a request that could not be granted even then.
     if (rn_budget_ask(account.device, bytes) == RN_FIT_NEVER) return refuse(account, bytes, hard);
-    ask_givers(account.device, bytes, soft);
+    ask_reclaimers(account.device, bytes, soft);
     if (rn_ledger_try_reserve(account.device, bytes, hard)) return RN_OK;
     return refuse(account, bytes, hard);
 }

@@ -40,7 +40,7 @@ uint64_t rn_budget_needed(uint64_t usable_bytes) {
 }
 
 rn_status rn_budget_split(rn_budget_shares *shares) {
-    rn_alloc_trim(); // what is free but not yet given back is not the process's
+    rn_alloc_trim(); // what is free but not yet released is not the process's
     RN_TRY(rn_process_charge_outside());
     uint64_t measured = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
     uint64_t granule = GRANULE_MIB * MIB;

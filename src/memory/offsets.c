@@ -1,4 +1,4 @@
-// offsets.c — taking and giving back blocks: the two-level lists, cutting, merging.
+// offsets.c — taking and releasing blocks: the two-level lists, cutting, merging.
 //
 // The hot path of an allocation is: class of the size, a look at the head of that class, two bit
 // scans, unlink, cut, link the rest. Of a free: look at both neighbours, unlink those that are

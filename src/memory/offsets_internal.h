@@ -1,5 +1,5 @@
 // offsets_internal.h — the nodes and lists of rn_offsets, shared by its three files: offsets.c
-// (taking and giving back), offsets_ranges.c (capacity), offsets_check.c (statistics and the
+// (taking and releasing), offsets_ranges.c (capacity), offsets_check.c (statistics and the
 // walker).
 #ifndef RN_MEMORY_OFFSETS_INTERNAL_H
 #define RN_MEMORY_OFFSETS_INTERNAL_H

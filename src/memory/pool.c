@@ -104,7 +104,7 @@ void rn_pool_destroy(rn_pool *pool) {
     rn_free(pool->from, pool, sizeof *pool);
 }
 
-// ---- giving back ------------------------------------------------------------------------------
+// ---- releasing ------------------------------------------------------------------------------
 
 // Takes one free chunk, or a part of flat memory of about `most_bytes`, off the books. The lock is
 // held.
@@ -251,7 +251,7 @@ static rn_status alloc_growing(rn_pool *pool, size_t bytes, size_t align, rn_off
     return status;
 }
 
-// Told after it is taken and before it is given back: no listener sees an address twice.
+// Told after it is taken and before it is released: no listener sees an address twice.
 static void tell(const rn_pool *pool, rn_event_kind kind, rn_pool_block block) {
     const rn_account *account = pool->source.account;
     if (!account || !rn_ledger_is_heard()) return;

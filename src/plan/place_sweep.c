@@ -124,7 +124,7 @@ static void join(sweep *w, uint32_t at) {
     w->unused = gone;
 }
 
-static void give_back(sweep *w, uint32_t id) {
+static void release(sweep *w, uint32_t id) {
     uint32_t at = w->block_of[id], above = w->blocks[at].above;
     bool joins = above == w->last || w->blocks[above].is_free;
     if (joins && above != w->last) unhang(w, above);
@@ -172,7 +172,7 @@ static rn_status run(sweep *w, const rn_place_problem *p, uint64_t *out_offsets)
     for (uint32_t t = 0; t < p->slots; t++) {
         for (uint32_t i = w->leaving[t]; i != NONE; i = w->next_item[i]) {
             if (is_cancelled()) return RN_CANCELLED;
-            give_back(w, i);
+            release(w, i);
         }
         for (; next < p->count && p->items[next].lower == t; next++) {
             if (is_cancelled()) return RN_CANCELLED;

@@ -34,10 +34,10 @@ static bool is_input(const finder *f, rn_value value) {
 }
 
 static bool is_large(const finder *f, const rn_value_info *info) {
-    rn_plain_parts parts;
+    rn_plain_components parts;
     return info->shape.rank == 2 &&
-           rn_plain_parts_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
-           parts.bytes[RN_PART_SCALE] == 0 && parts.total_bytes >= f->caps->row_table_bytes;
+           rn_plain_components_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
+           parts.bytes[RN_COMPONENT_SCALE] == 0 && parts.total_bytes >= f->caps->row_table_bytes;
 }
 
 // What cannot be gathered, whoever reads it.

@@ -116,17 +116,18 @@ static void begin_unit(rn_unit_table *t, uint32_t first_value, const note *n) {
         (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = is_resident(n)};
 }
 
-static bool has_one_part(const rn_value_info *info) {
-    rn_plain_parts parts;
+static bool has_one_component(const rn_value_info *info) {
+    rn_plain_components parts;
     return info->shape.rank == 2 &&
-           rn_plain_parts_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
-           parts.bytes[RN_PART_SCALE] == 0;
+           rn_plain_components_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
+           parts.bytes[RN_COMPONENT_SCALE] == 0;
 }
 
 static bool is_raw(const cutter *c, rn_value weight, rn_layout layout, uint64_t file_bytes) {
     const rn_device_caps *caps = c->caps;
     return layout && layout->takes_plain && !caps->own_memory && caps->raw_weight_bytes &&
-           file_bytes >= caps->raw_weight_bytes && has_one_part(rn_graph_value(c->graph, weight));
+           file_bytes >= caps->raw_weight_bytes &&
+           has_one_component(rn_graph_value(c->graph, weight));
 }
 
 // Adds it to the last unit, resident and in a slot.

@@ -27,7 +27,7 @@ rn_status rn_session_open_copies(rn_session *session) {
 }
 
 void rn_session_close_copies(rn_session *session) {
-    rn_device_host_give_back(session->device, account, session->copies, session->copies_bytes);
+    rn_device_host_release(session->device, account, session->copies, session->copies_bytes);
     session->copies = NULL;
 }
 

@@ -34,8 +34,8 @@ rn_status rn_session_open_offloads(rn_session *session) {
 
 void rn_session_close_offloads(rn_session *session) {
     for (int home = 0; home < 2; home++) {
-        rn_device_host_give_back(session->device, accounts[home], session->away[home],
-                                 bytes_of(session, home));
+        rn_device_host_release(session->device, accounts[home], session->away[home],
+                               bytes_of(session, home));
         session->away[home] = NULL;
     }
 }

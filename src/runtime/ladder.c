@@ -20,7 +20,7 @@ typedef struct ascent {
     bool leaked;
 } ascent;
 
-// ---- giving back --------------------------------------------------------------------------------
+// ---- releasing --------------------------------------------------------------------------------
 
 static rn_status report_leak(const rn_held_more *left, const rn_attempt *attempt,
                              const rn_error_info *cause) {
@@ -34,8 +34,8 @@ static rn_status report_leak(const rn_held_more *left, const rn_attempt *attempt
 }
 
 // Undoes the attempt and closes its device. RN_INTERNAL: not everything came back.
-static rn_status give_back(rn_ladder *ladder, rn_device *device, const rn_held *before,
-                           const rn_error_info *cause, rn_attempt *attempt) {
+static rn_status release(rn_ladder *ladder, rn_device *device, const rn_held *before,
+                         const rn_error_info *cause, rn_attempt *attempt) {
     uint64_t taken = rn_held_compare(before).bytes;
     if (device) ladder->load.undo(ladder->load.self);
     rn_device_destroy(device);
@@ -121,7 +121,7 @@ static rn_status drop_rung(ascent *way, const rn_rung *rung, const rn_held *befo
                            rn_error_info *error, rn_attempt *attempt) {
     rn_ladder *ladder = way->ladder;
     tell_failure(ladder, rung, attempt->stage, error);
-    way->leaked = give_back(ladder, rung->device, before, error, attempt) != RN_OK;
+    way->leaked = release(ladder, rung->device, before, error, attempt) != RN_OK;
     if (way->leaked) *error = *rn_last_error();
     write_failure(attempt, error);
     note_failure(way, rung, attempt);
@@ -220,7 +220,7 @@ static rn_status leave(rn_ladder *ladder, const rn_error_info *failure) {
         tell_failure(ladder, &(rn_rung){attempt.rung, attempt.target, ladder->device}, stage.text,
                      failure);
     }
-    rn_status s = give_back(ladder, ladder->device, &ladder->before, failure, &attempt);
+    rn_status s = release(ladder, ladder->device, &ladder->before, failure, &attempt);
     ladder->device = NULL;
     if (s != RN_OK || failure) write_failure(&attempt, s != RN_OK ? rn_last_error() : failure);
     rn_ladder_put_latest(ladder, &attempt, -1);

@@ -290,7 +290,7 @@ rn_status rn_offload_clear_inactive(rn_offload_manager *m, rn_offload_given *out
     if (s != RN_OK) drop_constraints(&new);
     RN_TRY(s);
     RN_TRY(change(m, &new));
-    if (m->device && m->device->give_back_caches) cached = m->device->give_back_caches(m->device);
+    if (m->device && m->device->release_caches) cached = m->device->release_caches(m->device);
     uint64_t now = held(device), host_now = held(RN_DEVICE_HOST);
     if (out)
         *out = (rn_offload_given){.device_bytes = before - rn_min_u64(before, now),

@@ -83,7 +83,7 @@ rn_status rn_session_open_ports(rn_session *session) {
 }
 
 void rn_session_close_ports(rn_session *session) {
-    rn_device_host_give_back(session->device, RN_STAGING, session->ports, session->ports_bytes);
+    rn_device_host_release(session->device, RN_STAGING, session->ports, session->ports_bytes);
     session->ports = NULL;
 }
 

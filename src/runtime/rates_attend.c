@@ -81,7 +81,7 @@ static rn_status fill(const rn_drill *drill, const rn_drill_attention *kind) {
     rn_status s = rn_alloc(RN_HOST_OTHER, RN_DRILL_NUMBERS, &numbers);
     if (s == RN_OK) s = bring_all(drill, kind, numbers, host);
     rn_free(RN_HOST_OTHER, numbers, RN_DRILL_NUMBERS);
-    rn_device_host_give_back(drill->device, RN_STAGING, host, bytes);
+    rn_device_host_release(drill->device, RN_STAGING, host, bytes);
     return s;
 }
 

@@ -144,7 +144,7 @@ static rn_status time_runs(meter *m, rn_drill *drill) {
     rn_status s = record_run(&r);
     if (s == RN_OK) s = rn_rates_time(m->options, run_runs, &r, &seconds);
     if (r.recording) m->queue->forget(m->queue, r.recording);
-    rn_device_host_give_back(m->device, RN_STAGING, port, bytes);
+    rn_device_host_release(m->device, RN_STAGING, port, bytes);
     seconds = seconds / m->sizes->runs - m->caps.step_seconds;
     m->caps.run_seconds = seconds > LEAST_STEP ? seconds : LEAST_STEP;
     return s;

@@ -48,7 +48,7 @@ rn_status rn_drill_pack(const rn_tensor *w, rn_workers *workers, void *numbers, 
     for (uint64_t at = 0; at < bytes; at += pattern_bytes) {
         uint64_t take = rn_min_u64(pattern_bytes, bytes - at);
         if (w->layout)
-            RN_TRY(w->layout->take(&packer, RN_PART_DATA, at, pattern, take));
+            RN_TRY(w->layout->take(&packer, RN_COMPONENT_DATA, at, pattern, take));
         else
             memcpy(target + at, pattern, take);
     }
@@ -205,7 +205,7 @@ static rn_status fill(rn_drill *drill) {
     rn_status s = rn_alloc(RN_HOST_OTHER, RN_DRILL_NUMBERS, &numbers);
     if (s == RN_OK) s = bring_all(drill, numbers, host);
     rn_free(RN_HOST_OTHER, numbers, RN_DRILL_NUMBERS);
-    rn_device_host_give_back(drill->device, RN_STAGING, host, bytes);
+    rn_device_host_release(drill->device, RN_STAGING, host, bytes);
     return s;
 }
 
@@ -310,5 +310,5 @@ rn_status rn_drill_time(rn_drill *drill, const rn_rates_options *options, uint32
 }
 
 void rn_drill_end(rn_drill *drill) {
-    rn_device_memory_give_back(&drill->memory);
+    rn_device_memory_release(&drill->memory);
 }

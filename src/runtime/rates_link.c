@@ -172,7 +172,7 @@ static rn_status time_with_memory(linking *l) {
     rn_status s = l->device->open_queue(l->device, RN_QUEUE_COPY, NULL, &l->copies);
     if (s == RN_OK) s = time_both(l);
     rn_queue_destroy(l->copies);
-    rn_device_memory_give_back(&l->memory);
+    rn_device_memory_release(&l->memory);
     return s;
 }
 
@@ -185,6 +185,6 @@ rn_status rn_rates_measure_link(rn_device *device, rn_device *host, const rn_rat
     rn_drill_fill(block, sizes->link_bytes / sizeof(float));
     l.host = block;
     rn_status s = time_with_memory(&l);
-    rn_device_host_give_back(device, RN_STAGING, block, sizes->link_bytes);
+    rn_device_host_release(device, RN_STAGING, block, sizes->link_bytes);
     return s;
 }

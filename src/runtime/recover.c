@@ -1,4 +1,4 @@
-// recover.c — plan, open; refused: give back, ask what is free, lower, once more.
+// recover.c — plan, open; refused: release, ask what is free, lower, once more.
 //
 // The first time the device is taken at its word. The second time an eighth is left out: what is
 // free lies in pieces, is rounded up, or was gone again before it could be taken.
@@ -19,7 +19,7 @@
 typedef struct attempts {
     const rn_recovery *work;
     uint32_t count;       // of refused ones
-    uint64_t asked, free; // by the last; when it was refused, with all caches given back
+    uint64_t asked, free; // by the last; when it was refused, with all caches released
     char told[512];       // "1.5 MiB asked, 1.2 MiB free (over_budget); "
 } attempts;
 
@@ -39,7 +39,7 @@ static uint64_t find_budget_room(rn_device_id device) {
 // Without what is held only for later. A device that does not know what is free is taken to have
 // what it refused: the refusal may have been of the moment.
 static uint64_t find_free(rn_device *device, uint64_t asked) {
-    if (device->give_back_caches) (void)device->give_back_caches(device);
+    if (device->release_caches) (void)device->release_caches(device);
     uint64_t known = device->free_bytes ? rn_device_free_bytes(device) : asked;
     return rn_min_u64(known, find_budget_room(device->caps.device));
 }

@@ -169,7 +169,7 @@ void rn_session_destroy(rn_session *session) {
     if (session->device) rn_session_close_offloads(session);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
-    if (session->device) rn_device_memory_give_back(&session->arena);
+    if (session->device) rn_device_memory_release(&session->arena);
     if (session->owns_device) rn_device_destroy(session->device);
     rn_arena_free_all(&session->memory);
     rn_free(RN_HOST_OTHER, session, sizeof *session);

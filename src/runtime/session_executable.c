@@ -72,7 +72,7 @@ void rn_session_close_executable(rn_session *session) {
             rn_ledger_release(account_of(session, p), executable, executable->purpose_bytes[p]);
     executable->destroy(executable);
     session->executable = NULL;
-    rn_device_host_give_back(session->device, RN_STAGING, session->stages[0], session->stage_bytes);
+    rn_device_host_release(session->device, RN_STAGING, session->stages[0], session->stage_bytes);
     session->stages[0] = NULL;
 }
 

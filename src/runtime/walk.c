@@ -328,8 +328,8 @@ void rn_session_close_walk(rn_session *session) {
     for (int i = 0; i < 2; i++) {
         rn_fence_free(&session->stage_full[i]);
         rn_fence_free(&session->stage_free[i]);
-        rn_device_host_give_back(session->device, RN_STAGING, session->stages[i],
-                                 session->stage_bytes);
+        rn_device_host_release(session->device, RN_STAGING, session->stages[i],
+                               session->stage_bytes);
         session->stages[i] = NULL;
     }
     for (int i = 0; i < RN_INTERLEAVE_SLOTS; i++) {

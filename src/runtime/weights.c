@@ -150,14 +150,15 @@ static rn_status take_piece(rn_weights *w, uint8_t *target, uint64_t *left_bytes
     RN_TRY(rn_reader_next(w->reader, &piece));
     if (piece.bytes == 0 || piece.bytes > *left_bytes)
         return rn_fail(RN_INTERNAL, "the reader's list does not end with a unit");
-    rn_part_of part = w->lists[w->list].parts[w->base + piece.extent];
+    rn_component_of component = w->lists[w->list].components[w->base + piece.extent];
     rn_status s = RN_OK;
-    if (part.part == RN_PART_DATA && piece.offset_in_extent == 0)
-        s = rn_packing_begin(w->plan, part.value, target + w->plan->places[part.value].offset,
-                             w->workers, &w->packing);
-    if (part.part == RN_PART_DATA) w->packing.narrow = part.narrow;
+    if (component.component == RN_COMPONENT_DATA && piece.offset_in_extent == 0)
+        s = rn_packing_begin(w->plan, component.value,
+                             target + w->plan->places[component.value].offset, w->workers,
+                             &w->packing);
+    if (component.component == RN_COMPONENT_DATA) w->packing.narrow = component.narrow;
     if (s == RN_OK)
-        s = rn_packing_take(&w->packing, part.part, piece.offset_in_extent, piece.data,
+        s = rn_packing_take(&w->packing, component.component, piece.offset_in_extent, piece.data,
                             piece.bytes);
     *left_bytes -= piece.bytes;
     atomic_fetch_add(&w->read_bytes, piece.bytes);

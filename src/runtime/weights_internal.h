@@ -10,12 +10,12 @@
 #include "io/checkpoint.h"
 #include "tensor/layout.h"
 
-// A part of a weight, as an extent of a file.
-typedef struct rn_part_of {
+// A component of a weight, as an extent of a file.
+typedef struct rn_component_of {
     rn_value value;
-    rn_part part;
+    rn_component component;
     rn_dtype narrow; // F16, BF16: what an f32 weight is in the file; else NONE
-} rn_part_of;
+} rn_component_of;
 
 // Raw weights of an entry.
 typedef struct rn_raw_weight {
@@ -25,12 +25,12 @@ typedef struct rn_raw_weight {
 } rn_raw_weight;
 
 typedef struct rn_unit_list {
-    uint32_t *units;     // (count): the unit of an entry
-    uint32_t *first;     // (count + 1): an entry's first extent
-    rn_extent *extents;  // (first[count]): what comes through the staging
-    rn_part_of *parts;   // (first[count])
-    uint32_t *first_raw; // (count + 1): an entry's first raw weight
-    rn_raw_weight *raw;  // (first_raw[count]): what is read straight into its place
+    uint32_t *units;             // (count): the unit of an entry
+    uint32_t *first;             // (count + 1): an entry's first extent
+    rn_extent *extents;          // (first[count]): what comes through the staging
+    rn_component_of *components; // (first[count])
+    uint32_t *first_raw;         // (count + 1): an entry's first raw weight
+    rn_raw_weight *raw;          // (first_raw[count]): what is read straight into its place
     uint32_t count;
     uint32_t extent_count, raw_count; // while it is being made
 } rn_unit_list;
@@ -42,13 +42,13 @@ typedef struct rn_row_source {
     uint64_t offset, row_bytes;
 } rn_row_source;
 
-// A weight on its way: its parts follow each other in the list, the data first.
+// A weight on its way: its components follow each other in the list, the data first.
 typedef struct rn_packing {
     rn_value value;
     rn_layout layout;
     uint8_t *target;
-    rn_plain_parts parts;
-    rn_dtype narrow;       // as rn_part_of
+    rn_plain_components components;
+    rn_dtype narrow;       // as rn_component_of
     rn_packer_room packer; // of a layout that is not plain
 } rn_packing;
 
@@ -96,12 +96,12 @@ uint64_t rn_raw_lead(uint64_t file_offset);
 
 // Rows and columns of a weight; (1, elements) for a vector.
 void rn_matrix_of(const rn_value_info *info, uint64_t *rows, uint64_t *cols);
-RN_MUST_USE rn_status rn_weight_parts(const rn_value_info *info, rn_plain_parts *out);
+RN_MUST_USE rn_status rn_weight_components(const rn_value_info *info, rn_plain_components *out);
 // `workers`, where a layout can use them, share long pieces out; NULL: alone.
 RN_MUST_USE rn_status rn_packing_begin(const rn_plan *plan, rn_value value, uint8_t *target,
                                        rn_workers *workers, rn_packing *out);
-// The next `bytes` bytes of a part, from `offset` on.
-RN_MUST_USE rn_status rn_packing_take(rn_packing *packing, rn_part part, uint64_t offset,
+// The next `bytes` bytes of a component, from `offset` on.
+RN_MUST_USE rn_status rn_packing_take(rn_packing *packing, rn_component component, uint64_t offset,
                                       const void *data, uint64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 // weights_list.c — where each weight is, and what is to be read for each entry.
 //
 //     list      | entry 0      | entry 1   | ...          an entry is a unit
-//     extents   | w.data w.scale | v.data  | ...          one for each part of each weight
+//     extents   | w.data w.scale | v.data  | ...          one for each component of each weight
 //     raw       | q              | up      | ...          weights that are read straight to a slot
 #include "runtime/weights_internal.h"
 
@@ -9,20 +9,21 @@
 
 #include <stdio.h>
 
-// ---- a weight's parts ---------------------------------------------------------------------------
+// ---- a weight's components
+// ---------------------------------------------------------------------------
 
-static const char *part_suffix(rn_dtype dtype, rn_part part) {
-    static const char *const int8[RN_PART_COUNT] = {"._data", "._scale", ""};
-    static const char *const int4[RN_PART_COUNT] = {"._data._data", "._scale", "._shift"};
-    static const char *const nf4[RN_PART_COUNT] = {"", ".absmax", ""};
-    if (dtype == RN_DTYPE_INT8) return int8[part];
-    if (dtype == RN_DTYPE_INT4) return int4[part];
-    return dtype == RN_DTYPE_NF4 ? nf4[part] : "";
+static const char *component_suffix(rn_dtype dtype, rn_component component) {
+    static const char *const int8[RN_COMPONENT_COUNT] = {"._data", "._scale", ""};
+    static const char *const int4[RN_COMPONENT_COUNT] = {"._data._data", "._scale", "._shift"};
+    static const char *const nf4[RN_COMPONENT_COUNT] = {"", ".absmax", ""};
+    if (dtype == RN_DTYPE_INT8) return int8[component];
+    if (dtype == RN_DTYPE_INT4) return int4[component];
+    return dtype == RN_DTYPE_NF4 ? nf4[component] : "";
 }
 
-// What the part's tensor is in the file; NONE: it need not be anything in particular.
-static rn_dtype part_dtype(rn_dtype dtype, rn_part part) {
-    if (part != RN_PART_DATA) return RN_DTYPE_F32;
+// What the component's tensor is in the file; NONE: it need not be anything in particular.
+static rn_dtype component_dtype(rn_dtype dtype, rn_component component) {
+    if (component != RN_COMPONENT_DATA) return RN_DTYPE_F32;
     if (dtype == RN_DTYPE_INT8) return RN_DTYPE_I8;
     return dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ? RN_DTYPE_U8 : dtype;
 }
@@ -70,15 +71,15 @@ static rn_status check_tensor(const rn_value_info *info, const char *name, rn_dt
 }
 
 // The file's tensor; of a weight that is some of its rows, just these.
-static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_part part,
+static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_component component,
                              uint64_t bytes, rn_tensor_info *out) {
     char name[512];
-    int length =
-        snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info), part_suffix(info->dtype, part));
+    int length = snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info),
+                          component_suffix(info->dtype, component));
     const rn_tensor_info *tensor =
         length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
     if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
-    RN_TRY(check_tensor(info, name, part_dtype(info->dtype, part), bytes, tensor));
+    RN_TRY(check_tensor(info, name, component_dtype(info->dtype, component), bytes, tensor));
     *out = *tensor;
     out->bytes = tensor->bytes / tensor_rows(info) * weight_rows(info);
     out->offset += tensor->bytes / tensor_rows(info) * info->first_row;
@@ -117,31 +118,32 @@ static void list_raw(rn_unit_list *list, rn_value value, const rn_tensor_info *t
         .value = value, .file = tensor->file, .offset = tensor->offset, .bytes = tensor->bytes};
 }
 
-static void list_extent(const rn_weights *w, rn_unit_list *list, rn_part_of part,
+static void list_extent(const rn_weights *w, rn_unit_list *list, rn_component_of component,
                         const rn_tensor_info *tensor) {
     list->extents[list->extent_count] =
         (rn_extent){.file = tensor->file,
                     .offset = tensor->offset,
                     .bytes = tensor->bytes,
-                    .grain_bytes = grain_bytes(w, part.value, tensor)};
-    list->parts[list->extent_count++] = part;
+                    .grain_bytes = grain_bytes(w, component.value, tensor)};
+    list->components[list->extent_count++] = component;
 }
 
 static rn_status list_weight(const rn_weights *w, rn_unit_list *list, rn_value value) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, value);
-    rn_plain_parts parts = {0};
-    RN_TRY(rn_weight_parts(info, &parts));
-    w->plain[value] = find_plain(w, info, parts.total_bytes);
+    rn_plain_components components = {0};
+    RN_TRY(rn_weight_components(info, &components));
+    w->plain[value] = find_plain(w, info, components.total_bytes);
     if (w->plain[value]) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
-    for (rn_part part = 0; part < RN_PART_COUNT; part++) {
+    for (rn_component component = 0; component < RN_COMPONENT_COUNT; component++) {
         rn_tensor_info tensor;
-        if (part != RN_PART_DATA && parts.bytes[part] == 0) continue;
-        RN_TRY(find_tensor(w, info, part, parts.bytes[part], &tensor));
+        if (component != RN_COMPONENT_DATA && components.bytes[component] == 0) continue;
+        RN_TRY(find_tensor(w, info, component, components.bytes[component], &tensor));
         if (w->plan->places[value].raw)
             list_raw(list, value, &tensor);
         else
-            list_extent(w, list, (rn_part_of){value, part, find_narrow(info, &tensor)}, &tensor);
+            list_extent(w, list, (rn_component_of){value, component, find_narrow(info, &tensor)},
+                        &tensor);
     }
     return RN_OK;
 }
@@ -159,18 +161,19 @@ static rn_status list_unit(const rn_weights *w, rn_unit_list *list, uint32_t ent
 
 static rn_status make_list(rn_weights *w, rn_unit_list *list) {
     size_t values = 0, entries = (size_t)list->count + 1;
-    void *first = NULL, *first_raw = NULL, *items = NULL, *parts = NULL, *raw = NULL;
+    void *first = NULL, *first_raw = NULL, *items = NULL, *components = NULL, *raw = NULL;
     for (uint32_t i = 0; i < list->count; i++)
         values += w->plan->units[list->units[i]].value_count;
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first));
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first_raw));
-    RN_TRY(rn_arena_array(&w->memory, values * RN_PART_COUNT, sizeof(rn_extent), &items));
-    RN_TRY(rn_arena_array(&w->memory, values * RN_PART_COUNT, sizeof(rn_part_of), &parts));
+    RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_extent), &items));
+    RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_component_of),
+                          &components));
     RN_TRY(rn_arena_array(&w->memory, values, sizeof(rn_raw_weight), &raw));
     list->first = first;
     list->first_raw = first_raw;
     list->extents = items;
-    list->parts = parts;
+    list->components = components;
     list->raw = raw;
     for (uint32_t i = 0; i < list->count; i++)
         RN_TRY(list_unit(w, list, i));
@@ -180,13 +183,13 @@ static rn_status make_list(rn_weights *w, rn_unit_list *list) {
 static rn_status find_table(const rn_weights *w, const rn_plan_rows *rows, rn_row_source *out) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, rows->table);
     rn_tensor_info tensor;
-    rn_plain_parts parts = {0};
-    RN_TRY(rn_weight_parts(info, &parts));
-    *out = (rn_row_source){.plain = find_plain(w, info, parts.total_bytes),
+    rn_plain_components components = {0};
+    RN_TRY(rn_weight_components(info, &components));
+    *out = (rn_row_source){.plain = find_plain(w, info, components.total_bytes),
                            .row_bytes = rows->row_bytes};
     if (out->plain) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
-    RN_TRY(find_tensor(w, info, RN_PART_DATA, parts.total_bytes, &tensor));
+    RN_TRY(find_tensor(w, info, RN_COMPONENT_DATA, components.total_bytes, &tensor));
     out->file = tensor.file;
     out->offset = tensor.offset;
     return RN_OK;

@@ -88,7 +88,7 @@ static rn_status begin(rn_packer_room *room, rn_dtype dtype, const uint64_t *dim
     return rn_conv_packer_begin(packer_in(room), dims[0], dims[1], dims[2] * dims[3], target);
 }
 
-static rn_status take(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
+static rn_status take(rn_packer_room *room, rn_component part, uint64_t offset, const void *data,
                       uint64_t bytes) {
     (void)part; // f32 has one
     return rn_conv_packer_take(packer_in(room), offset, data, bytes);

@@ -14,12 +14,12 @@
 #include <stddef.h>
 
 // The tensors that a weight is in its file. All but int8, int4 and nf4 have the data alone.
-typedef enum rn_part {
-    RN_PART_DATA,
-    RN_PART_SCALE, // f32: int8 (rows), int4 (groups), nf4 (blocks of 64; absmax)
-    RN_PART_SHIFT, // f32: int4 (groups)
-    RN_PART_COUNT
-} rn_part;
+typedef enum rn_component {
+    RN_COMPONENT_DATA,
+    RN_COMPONENT_SCALE, // f32: int8 (rows), int4 (groups), nf4 (blocks of 64; absmax)
+    RN_COMPONENT_SHIFT, // f32: int4 (groups)
+    RN_COMPONENT_COUNT
+} rn_component;
 
 // ---- layouts ------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ typedef struct rn_layout_info {
                        rn_workers *workers, uint8_t *target);
     // The next bytes of a part as the file has them: pieces of a part come in order, parts in any.
     // RN_INVALID for any other.
-    rn_status (*take)(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
+    rn_status (*take)(rn_packer_room *room, rn_component part, uint64_t offset, const void *data,
                       uint64_t bytes);
     // Rows of the file's data that are packed fastest together; NULL: it does not matter.
     uint64_t (*rows_together)(rn_dtype dtype);
@@ -72,13 +72,13 @@ bool rn_layout_bytes(rn_layout layout, rn_dtype dtype, uint64_t rows, uint64_t c
                      uint64_t *out_bytes);
 
 // Where each part lies in the PLAIN form, and how long it is (as in the file, tensor/quant.h).
-typedef struct rn_plain_parts {
-    uint64_t offset[RN_PART_COUNT]; // each a multiple of 64
-    uint64_t bytes[RN_PART_COUNT];  // 0: there is no such part
-    uint64_t total_bytes;           // to the end of the last part
-} rn_plain_parts;
+typedef struct rn_plain_components {
+    uint64_t offset[RN_COMPONENT_COUNT]; // each a multiple of 64
+    uint64_t bytes[RN_COMPONENT_COUNT];  // 0: there is no such part
+    uint64_t total_bytes;                // to the end of the last part
+} rn_plain_components;
 
 // False as rn_layout_bytes is.
-bool rn_plain_parts_of(rn_dtype dtype, uint64_t rows, uint64_t cols, rn_plain_parts *out);
+bool rn_plain_components_of(rn_dtype dtype, uint64_t rows, uint64_t cols, rn_plain_components *out);
 
 #endif

@@ -255,7 +255,7 @@ static void take_f32_panel(const rn_packer *p, uint64_t row, uint64_t row_bytes,
 
 static void take_data(const rn_packer *p, uint64_t offset, const uint8_t *from, uint64_t bytes) {
     method m = method_of(p->panels.dtype);
-    uint64_t row_bytes = p->parts.bytes[RN_PART_DATA] / p->panels.rows;
+    uint64_t row_bytes = p->parts.bytes[RN_COMPONENT_DATA] / p->panels.rows;
     uint64_t group_bytes = row_bytes * (uint64_t)m.together, take;
     for (; bytes > 0; offset += take, from += take, bytes -= take) {
         uint64_t row = offset / row_bytes, at = offset % row_bytes;
@@ -289,7 +289,7 @@ static void take_share(void *arg, size_t index) {
 
 static void share_data(const rn_packer *p, uint64_t offset, const uint8_t *from, uint64_t bytes) {
     enum { LEAST = 64 << 10 }; // worth a thread's while
-    uint64_t panel = p->parts.bytes[RN_PART_DATA] / p->panels.rows * RN_PANEL_ROWS;
+    uint64_t panel = p->parts.bytes[RN_COMPONENT_DATA] / p->panels.rows * RN_PANEL_ROWS;
     share s = {p, offset, bytes, panel * rn_div_up(LEAST, panel), from};
     size_t count = rn_div_up(bytes, s.part_bytes);
     if (p->workers && count > 1)
@@ -381,10 +381,10 @@ static void take_int4(const rn_packer *p, uint64_t offset, const uint8_t *from, 
 // ---- scales and shifts --------------------------------------------------------------------------
 
 // Bytes [begin, end) of the floats of one row, one a unit.
-static void take_units(const rn_packer *p, rn_part part, uint64_t row, uint64_t begin, uint64_t end,
-                       const uint8_t *from) {
+static void take_units(const rn_packer *p, rn_component part, uint64_t row, uint64_t begin,
+                       uint64_t end, const uint8_t *from) {
     uint8_t *to = p->target + row / RN_PANEL_ROWS * p->panels.panel_bytes +
-                  row % RN_PANEL_ROWS * 4 + (part == RN_PART_SHIFT ? 64 : 0);
+                  row % RN_PANEL_ROWS * 4 + (part == RN_COMPONENT_SHIFT ? 64 : 0);
     to += begin / 4 * p->panels.unit_bytes;
     while (begin < end) {
         uint64_t at = begin % 4, take = rn_min_u64(4 - at, end - begin);
@@ -399,7 +399,7 @@ static void take_units(const rn_packer *p, rn_part part, uint64_t row, uint64_t 
 }
 
 // int8 has one float a row, in the head, where the others' first unit is; int4 and nf4 one a unit.
-static void take_floats(const rn_packer *p, rn_part part, uint64_t offset, const uint8_t *from,
+static void take_floats(const rn_packer *p, rn_component part, uint64_t offset, const uint8_t *from,
                         uint64_t bytes) {
     uint64_t row_bytes = p->panels.dtype == RN_DTYPE_INT8 ? 4 : 4 * p->panels.units;
     for (uint64_t take; bytes > 0; offset += take, from += take, bytes -= take) {
@@ -430,7 +430,7 @@ rn_status rn_packer_begin(rn_packer *p, rn_dtype dtype, uint64_t rows, uint64_t 
     *p = (rn_packer){.target = target};
     if (!rn_panels_of(dtype, rows, cols, &p->panels) ||
         !rn_panels_bytes(dtype, rows, cols, &bytes) ||
-        !rn_plain_parts_of(dtype, rows, cols, &p->parts))
+        !rn_plain_components_of(dtype, rows, cols, &p->parts))
         return rn_fail(RN_INVALID, "a weight (%llu, %llu) of %s has no panels",
                        (unsigned long long)rows, (unsigned long long)cols,
                        rn_dtype_get(dtype)->name);
@@ -438,15 +438,15 @@ rn_status rn_packer_begin(rn_packer *p, rn_dtype dtype, uint64_t rows, uint64_t 
     return RN_OK;
 }
 
-rn_status rn_packer_take(rn_packer *p, rn_part part, uint64_t offset, const void *data,
+rn_status rn_packer_take(rn_packer *p, rn_component part, uint64_t offset, const void *data,
                          uint64_t bytes) {
-    if ((unsigned)part >= RN_PART_COUNT || offset != p->done[part] ||
+    if ((unsigned)part >= RN_COMPONENT_COUNT || offset != p->done[part] ||
         bytes > p->parts.bytes[part] - offset)
         return rn_fail(RN_INVALID, "%llu bytes at %llu are not the next piece of this weight",
                        (unsigned long long)bytes, (unsigned long long)offset);
     if (bytes == 0) return RN_OK;
     p->done[part] += bytes;
-    if (part != RN_PART_DATA)
+    if (part != RN_COMPONENT_DATA)
         take_floats(p, part, offset, data, bytes);
     else if (p->panels.dtype == RN_DTYPE_INT4)
         take_int4(p, offset, data, bytes);
@@ -476,7 +476,7 @@ static rn_status begin(rn_packer_room *room, rn_dtype dtype, const uint64_t *dim
     return RN_OK;
 }
 
-static rn_status take(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
+static rn_status take(rn_packer_room *room, rn_component part, uint64_t offset, const void *data,
                       uint64_t bytes) {
     return rn_packer_take(packer_in(room), part, offset, data, bytes);
 }

@@ -49,10 +49,10 @@ bool rn_panels_bytes(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t *out
 // Takes the parts of a weight piece by piece and writes them to their places. Holds no memory.
 typedef struct rn_packer {
     rn_panels panels;
-    uint8_t *target;              // (rn_panels_bytes), 64-byte aligned
-    rn_plain_parts parts;         // what is expected
-    uint64_t done[RN_PART_COUNT]; // bytes taken of each
-    rn_workers *workers;          // share long pieces out; NULL, as rn_packer_begin sets it: alone
+    uint8_t *target;                   // (rn_panels_bytes), 64-byte aligned
+    rn_plain_components parts;         // what is expected
+    uint64_t done[RN_COMPONENT_COUNT]; // bytes taken of each
+    rn_workers *workers; // share long pieces out; NULL, as rn_packer_begin sets it: alone
 } rn_packer;
 
 // RN_INVALID where there are no such panels. Clears what no piece will write: the padding.
@@ -60,7 +60,7 @@ RN_MUST_USE rn_status rn_packer_begin(rn_packer *packer, rn_dtype dtype, uint64_
                                       uint64_t cols, void *target);
 // Pieces of a part come in order and may have any length; parts may come in any order, also mixed.
 // RN_INVALID for a piece that is not the next one or goes beyond the part.
-RN_MUST_USE rn_status rn_packer_take(rn_packer *packer, rn_part part, uint64_t offset,
+RN_MUST_USE rn_status rn_packer_take(rn_packer *packer, rn_component part, uint64_t offset,
                                      const void *data, uint64_t bytes);
 // Whether all bytes of all parts were taken.
 bool rn_packer_is_done(const rn_packer *packer);

@@ -71,8 +71,8 @@ typedef struct rn_tiler {
     uint32_t tile_bytes, quants_bytes; // of a tile, of its part before the scales
     uint8_t *target;                   // (rn_tiles_bytes), 64-byte aligned
     rn_workers *workers;               // may be set after begin; NULL: alone
-    rn_plain_parts parts;              // what is expected
-    uint64_t done[RN_PART_COUNT];      // bytes taken of each
+    rn_plain_components parts;         // what is expected
+    uint64_t done[RN_COMPONENT_COUNT]; // bytes taken of each
     // A unit of the file (an element, a block) that was cut by the end of a piece.
     uint8_t kept[256];
     uint32_t kept_bytes;
@@ -82,7 +82,7 @@ typedef struct rn_tiler {
 RN_MUST_USE rn_status rn_tiler_begin(rn_tiler *tiler, rn_dtype dtype, uint64_t rows, uint64_t cols,
                                      uint8_t *target);
 // RN_INVALID for a piece that is not the next one or goes beyond the part.
-RN_MUST_USE rn_status rn_tiler_take(rn_tiler *tiler, rn_part part, uint64_t offset,
+RN_MUST_USE rn_status rn_tiler_take(rn_tiler *tiler, rn_component part, uint64_t offset,
                                     const void *data, uint64_t bytes);
 
 // One weight as a kernel sees it, as f32: for tests and references. Rounded to the 16 bits that are

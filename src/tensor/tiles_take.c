@@ -127,7 +127,7 @@ static void put_nf4(const rn_tiler *t, uint64_t row, uint64_t col, uint8_t byte)
 
 // Byte number `at` of the file has value `at` and, half of all further on, another one.
 static void put_int4(const rn_tiler *t, uint64_t at, const uint8_t *from, uint64_t count) {
-    uint64_t far = t->parts.bytes[RN_PART_DATA] + at;
+    uint64_t far = t->parts.bytes[RN_COMPONENT_DATA] + at;
     put_nibbles(t, at / t->cols, at % t->cols, from, 0, count);
     for (uint64_t n; count > 0 && far / t->cols < t->rows; far += n, from += n, count -= n) {
         n = rn_min_u64(t->cols - far % t->cols, count);
@@ -184,7 +184,7 @@ static void put_group_scales(const rn_tiler *t, bool is_offset, uint64_t first,
 // Some floats of a part; each has its own places, so that threads may take shares.
 typedef struct floats_of {
     const rn_tiler *tiler;
-    rn_part part;
+    rn_component part;
     const uint8_t *from;
     uint64_t first, count;
 } floats_of;
@@ -193,7 +193,7 @@ enum { SHARE_FLOATS = 2048 };
 static void put_share(void *arg, size_t index) {
     const floats_of *f = arg;
     uint64_t at = index * SHARE_FLOATS, count = rn_min_u64(SHARE_FLOATS, f->count - at);
-    bool is_offset = f->part == RN_PART_SHIFT;
+    bool is_offset = f->part == RN_COMPONENT_SHIFT;
     float values[SHARE_FLOATS];
     uint16_t halves[SHARE_FLOATS];
     memcpy(values, f->from + 4 * at, 4 * count);
@@ -212,7 +212,7 @@ static void run(const rn_tiler *t, uint64_t shares, rn_task share, void *arg) {
 }
 
 // int8 has a float a row, which stays one.
-static void put_floats(const rn_tiler *t, rn_part part, uint64_t first, const uint8_t *from,
+static void put_floats(const rn_tiler *t, rn_component part, uint64_t first, const uint8_t *from,
                        uint64_t count) {
     floats_of f = {t, part, from, first, count};
     if (t->dtype == RN_DTYPE_INT8)
@@ -285,7 +285,7 @@ static uint64_t take_strips(const rn_tiler *t, uint64_t offset, const uint8_t *f
     enum { LEAST = 32 << 10 }; // worth a thread's while
     const source *s = &sources[t->dtype];
     uint64_t row_bytes = row_bytes_of(t), row = offset / row_bytes;
-    uint64_t file_rows = t->parts.bytes[RN_PART_DATA] / row_bytes, count = bytes / row_bytes;
+    uint64_t file_rows = t->parts.bytes[RN_COMPONENT_DATA] / row_bytes, count = bytes / row_bytes;
     if (!has_strips(t) || offset % (row_bytes * RN_TILE_ROWS) != 0) return 0;
     if (row + count < file_rows) count = rn_round_down(count, RN_TILE_ROWS);
     rows_of r = {.tiler = t, .from = from, .row = row, .count = count, .row_bytes = row_bytes};
@@ -299,10 +299,10 @@ static uint64_t take_strips(const rn_tiler *t, uint64_t offset, const uint8_t *f
 // ---- pieces -------------------------------------------------------------------------------------
 
 // Whole units, of the data to the end of a row at most; returns bytes taken.
-static uint64_t take_units(const rn_tiler *t, rn_part part, uint64_t offset, const uint8_t *from,
-                           uint64_t bytes) {
+static uint64_t take_units(const rn_tiler *t, rn_component part, uint64_t offset,
+                           const uint8_t *from, uint64_t bytes) {
     const source *s = &sources[t->dtype];
-    if (part != RN_PART_DATA) {
+    if (part != RN_COMPONENT_DATA) {
         put_floats(t, part, offset / 4, from, bytes / 4);
         return rn_round_down(bytes, 4);
     }
@@ -312,12 +312,12 @@ static uint64_t take_units(const rn_tiler *t, rn_part part, uint64_t offset, con
     return count * s->unit_bytes;
 }
 
-static uint32_t unit_bytes_of(const rn_tiler *t, rn_part part) {
-    return part == RN_PART_DATA ? sources[t->dtype].unit_bytes : sizeof(float);
+static uint32_t unit_bytes_of(const rn_tiler *t, rn_component part) {
+    return part == RN_COMPONENT_DATA ? sources[t->dtype].unit_bytes : sizeof(float);
 }
 
 // The rest of a unit that was cut, or the beginning of one that will be; returns bytes taken.
-static uint64_t keep(rn_tiler *t, rn_part part, uint64_t offset, const uint8_t *from,
+static uint64_t keep(rn_tiler *t, rn_component part, uint64_t offset, const uint8_t *from,
                      uint64_t bytes) {
     uint32_t unit = unit_bytes_of(t, part);
     uint64_t take = rn_min_u64(unit - t->kept_bytes, bytes);
@@ -329,13 +329,14 @@ static uint64_t keep(rn_tiler *t, rn_part part, uint64_t offset, const uint8_t *
     return take;
 }
 
-static void take(rn_tiler *t, rn_part part, uint64_t offset, const uint8_t *from, uint64_t bytes) {
+static void take(rn_tiler *t, rn_component part, uint64_t offset, const uint8_t *from,
+                 uint64_t bytes) {
     for (uint64_t done; bytes > 0; offset += done, from += done, bytes -= done) {
         if (t->kept_bytes > 0 || bytes < unit_bytes_of(t, part)) {
             done = keep(t, part, offset, from, bytes);
             continue;
         }
-        done = part == RN_PART_DATA ? take_strips(t, offset, from, bytes) : 0;
+        done = part == RN_COMPONENT_DATA ? take_strips(t, offset, from, bytes) : 0;
         if (done == 0) done = take_units(t, part, offset, from, bytes);
     }
 }
@@ -378,7 +379,7 @@ rn_status rn_tiler_begin(rn_tiler *t, rn_dtype dtype, uint64_t rows, uint64_t co
                     .tile_cols = rn_div_up(cols, RN_TILE_COLS),
                     .target = target};
     if (!rn_tiles_bytes(dtype, rows, cols, &bytes) ||
-        !rn_plain_parts_of(dtype, rows, cols, &t->parts))
+        !rn_plain_components_of(dtype, rows, cols, &t->parts))
         return rn_fail(RN_INVALID, "a weight (%llu, %llu) of %s has no tiles",
                        (unsigned long long)rows, (unsigned long long)cols,
                        rn_dtype_get(dtype)->name);
@@ -386,9 +387,9 @@ rn_status rn_tiler_begin(rn_tiler *t, rn_dtype dtype, uint64_t rows, uint64_t co
     return RN_OK;
 }
 
-rn_status rn_tiler_take(rn_tiler *t, rn_part part, uint64_t offset, const void *data,
+rn_status rn_tiler_take(rn_tiler *t, rn_component part, uint64_t offset, const void *data,
                         uint64_t bytes) {
-    bool is_next = (unsigned)part < RN_PART_COUNT && offset == t->done[part] &&
+    bool is_next = (unsigned)part < RN_COMPONENT_COUNT && offset == t->done[part] &&
                    bytes <= t->parts.bytes[part] - offset;
     for (unsigned before = 0; is_next && before < (unsigned)part; before++)
         is_next = t->done[before] == t->parts.bytes[before];
@@ -417,8 +418,8 @@ static rn_status begin_layout(rn_packer_room *room, rn_dtype dtype, const uint64
     return RN_OK;
 }
 
-static rn_status take_layout(rn_packer_room *room, rn_part part, uint64_t offset, const void *data,
-                             uint64_t bytes) {
+static rn_status take_layout(rn_packer_room *room, rn_component part, uint64_t offset,
+                             const void *data, uint64_t bytes) {
     return rn_tiler_take(tiler_in(room), part, offset, data, bytes);
 }
 

@@ -64,4 +64,4 @@ let_go
 # ---- and it is all there again
 expect 0 tell --budget cuda:0=+4GiB
 check_json "assert j['text'] == open('words').read() and j['plan']['streamed_bytes'] == 0"
-! grep -q 'refused memory' err || fail 'memory was not given back'
+! grep -q 'refused memory' err || fail 'memory was not released'

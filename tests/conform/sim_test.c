@@ -108,7 +108,7 @@ static rn_status run_there(const rn_call *call) {
     purposes[RN_PURPOSE_ACTIVATIONS] = t.bytes;
     RN_TRY(rn_device_memory_take(sim, purposes, &t.memory));
     rn_status s = launch(&t, call);
-    rn_device_memory_give_back(&t.memory);
+    rn_device_memory_release(&t.memory);
     return s;
 }
 

@@ -83,7 +83,7 @@ static void next_ids(rn_str *rest, rn_tokens *out) {
     }
 }
 
-// What a tokenizer keeps of every text, it gives back.
+// What a tokenizer keeps of every text, it releases.
 static void check_round_trip(const rn_tokenizer *tokenizer, rn_str text, const rn_tokens *ids) {
     rn_buffer decoded;
     rn_buffer_init(&decoded, &rn_system_allocator, 1 << 20);

@@ -50,7 +50,7 @@ assert float(d.sum()) == 2 * MIB
 del a, b, d
 torch.cuda.synchronize()
 torch.cuda.empty_cache()
-print("given back:", ration.cuda.memory_stats())
+print("released:", ration.cuda.memory_stats())
 summary = profiler.get_memory_summary()
 print("summary:", summary["devices"])
 assert summary["devices"]["cuda:0"]["peak_bytes"] >= 192 * MIB, summary

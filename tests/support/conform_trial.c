@@ -37,11 +37,11 @@ static void pack_conv(const rn_tensor *plain, void *target) {
 
 static void pack_tiles(const rn_tensor *plain, void *target) {
     uint64_t rows = plain->shape.dims[0], cols = plain->shape.dims[1];
-    rn_plain_parts parts;
+    rn_plain_components parts;
     rn_tiler tiler;
-    assert_true(rn_plain_parts_of(plain->dtype, rows, cols, &parts));
+    assert_true(rn_plain_components_of(plain->dtype, rows, cols, &parts));
     assert_ok(rn_tiler_begin(&tiler, plain->dtype, rows, cols, target));
-    for (int part = 0; part < RN_PART_COUNT; part++)
+    for (int part = 0; part < RN_COMPONENT_COUNT; part++)
         if (parts.bytes[part])
             assert_ok(rn_tiler_take(&tiler, part, 0,
                                     (const uint8_t *)plain->data + parts.offset[part],
@@ -62,7 +62,7 @@ static void pack(const rn_tensor *plain, const rn_tensor *packed) {
     }
     assert_int_equal(packed->layout, RN_LAYOUT_PANELS);
     assert_ok(rn_packer_begin(&packer, plain->dtype, rows, cols, packed->data));
-    for (int part = 0; part < RN_PART_COUNT; part++)
+    for (int part = 0; part < RN_COMPONENT_COUNT; part++)
         if (packer.parts.bytes[part])
             assert_ok(rn_packer_take(&packer, part, 0,
                                      (const uint8_t *)plain->data + packer.parts.offset[part],

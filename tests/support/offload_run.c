@@ -29,7 +29,7 @@ rn_status test_offload_open(rn_device *device, uint64_t bytes, test_offload *out
 
 void test_offload_close(test_offload *offload) {
     rn_queue_destroy(offload->queue);
-    rn_device_memory_give_back(&offload->memory);
+    rn_device_memory_release(&offload->memory);
     free(offload->image);
     *offload = (test_offload){0};
 }

@@ -68,7 +68,7 @@ static void print_purposes(const runner *r, const rn_plan_summary *p) {
                         rn_ledger_read(device_of(r), (rn_purpose)i).peak_bytes);
 }
 
-// What is planned is taken and given back at once: its peak is that of its lines. (The device's
+// What is planned is taken and released at once: its peak is that of its lines. (The device's
 // total also knows what was asked for and refused.)
 static uint64_t planned_peak(const runner *r) {
     uint64_t sum = 0;

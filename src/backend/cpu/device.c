@@ -89,7 +89,7 @@ static rn_status take(rn_device *device, rn_account account, uint64_t bytes, voi
     return rn_alloc_aligned(&rn_system_allocator, bytes, RN_PAGE_BYTES, out);
 }
 
-static void give_back(rn_device *device, void *block, uint64_t bytes) {
+static void release(rn_device *device, void *block, uint64_t bytes) {
     (void)device;
     rn_free(&rn_system_allocator, block, bytes);
 }
@@ -114,7 +114,7 @@ rn_status rn_cpu_device_create(uint32_t threads, rn_device **out) {
     *device = (rn_device){
         .caps = make_caps(threads ? threads : rn_cpu_caps()->threads),
         .alloc = take,
-        .free = give_back,
+        .free = release,
         .open_queue = open_queue,
         .destroy = destroy,
     };

@@ -5,12 +5,12 @@
 #include "base/checked.h"
 
 bool rn_packed_plain_works(const rn_tensor *w) {
-    rn_plain_parts parts;
+    rn_plain_components parts;
     rn_panels panels;
     return w->layout == RN_LAYOUT_PLAIN && w->shape.rank == 2 &&
            rn_panels_of(w->dtype, w->shape.dims[0], w->shape.dims[1], &panels) &&
-           rn_plain_parts_of(w->dtype, w->shape.dims[0], w->shape.dims[1], &parts) &&
-           parts.bytes[RN_PART_SCALE] == 0;
+           rn_plain_components_of(w->dtype, w->shape.dims[0], w->shape.dims[1], &parts) &&
+           parts.bytes[RN_COMPONENT_SCALE] == 0;
 }
 
 uint64_t rn_packed_room(const rn_packed_product *p, uint64_t panels) {
@@ -25,7 +25,7 @@ const uint8_t *rn_packed_panels(const rn_packed_product *p, uint64_t panel, uint
     rn_packer packer;
     rn_status s = rn_packer_begin(&packer, p->panels.dtype, rows, p->k, room);
     if (s == RN_OK && rn_dtype_bytes(p->panels.dtype, p->k, &row_bytes))
-        s = rn_packer_take(&packer, RN_PART_DATA, 0, p->weights + row * row_bytes,
+        s = rn_packer_take(&packer, RN_COMPONENT_DATA, 0, p->weights + row * row_bytes,
                            rows * row_bytes);
     (void)s; // some rows of a weight that has panels have panels
     return room;

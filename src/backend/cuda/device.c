@@ -1,6 +1,6 @@
 // device.c — a GPU as a device: first whether it can serve at all, then context, kernels, memory.
 //
-// Whatever is taken on the way is given back in the other order by one function, which is what
+// Whatever is taken on the way is released in the other order by one function, which is what
 // destroying is, too.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/outside.h"
@@ -53,11 +53,11 @@ static rn_status alloc(rn_device *device, rn_account account, uint64_t bytes, vo
     return status;
 }
 
-static void give_back(rn_device *device, void *block, uint64_t bytes) {
+static void release(rn_device *device, void *block, uint64_t bytes) {
     rn_gpu *gpu = rn_gpu_of(device);
     rn_cuda_outside_release(gpu->ordinal, (uintptr_t)block + bytes, rounding(gpu, bytes));
     if (rn_cuda_enter(&gpu->cuda) != RN_OK) return; // the device is gone, and its memory
-    rn_cuda_memory_give_back(&gpu->memory, (uintptr_t)block, bytes);
+    rn_cuda_memory_release(&gpu->memory, (uintptr_t)block, bytes);
     rn_cuda_leave(&gpu->cuda);
 }
 
@@ -74,7 +74,7 @@ static rn_status alloc_host(rn_device *device, rn_account account, uint64_t byte
 static void free_host(rn_device *device, rn_account account, void *block, uint64_t bytes) {
     rn_gpu *gpu = rn_gpu_of(device);
     bool entered = rn_cuda_enter(&gpu->cuda) == RN_OK;
-    rn_cuda_pinned_give_back(gpu->cuda.driver, account, block, bytes);
+    rn_cuda_pinned_release(gpu->cuda.driver, account, block, bytes);
     if (entered) rn_cuda_leave(&gpu->cuda);
 }
 
@@ -272,14 +272,14 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
     pthread_mutex_init(&gpu->links, NULL);
     rn_cuda_words_open(found.driver, &gpu->words);
     gpu->base.alloc = alloc;
-    gpu->base.free = give_back;
+    gpu->base.free = release;
     gpu->base.open_queue = rn_cuda_queue_open;
     gpu->base.ready_fence = rn_cuda_fence_ready;
     gpu->base.alloc_host = alloc_host;
     gpu->base.free_host = free_host;
     gpu->base.free_bytes = free_bytes;
     gpu->base.measure = measure;
-    gpu->base.give_back_caches = rn_cuda_clear_caches;
+    gpu->base.release_caches = rn_cuda_clear_caches;
     gpu->base.destroy = destroy;
     status = start(gpu, &found, threads);
     if (status != RN_OK) return give_up(gpu);

@@ -105,7 +105,7 @@ rn_status rn_cuda_memory_take(rn_cuda_memory *memory, uint64_t bytes, rn_cu_addr
     return RN_OK;
 }
 
-void rn_cuda_memory_give_back(rn_cuda_memory *memory, rn_cu_address block, uint64_t bytes) {
+void rn_cuda_memory_release(rn_cuda_memory *memory, rn_cu_address block, uint64_t bytes) {
     const rn_cuda_driver *driver = memory->device->driver;
     uint64_t rounded = rn_cuda_memory_round(memory, bytes);
     (void)driver->ctx_synchronize();

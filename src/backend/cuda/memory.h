@@ -35,7 +35,7 @@ uint64_t rn_cuda_memory_round(const rn_cuda_memory *memory, uint64_t bytes);
 RN_MUST_USE rn_status rn_cuda_memory_take(rn_cuda_memory *memory, uint64_t bytes,
                                           rn_cu_address *out);
 // Waits for the device first.
-void rn_cuda_memory_give_back(rn_cuda_memory *memory, rn_cu_address block, uint64_t bytes);
+void rn_cuda_memory_release(rn_cuda_memory *memory, rn_cu_address block, uint64_t bytes);
 
 static inline bool rn_cuda_memory_holds(const rn_cuda_memory *memory, const void *address) {
     uint64_t base = atomic_load_explicit(&memory->base, memory_order_acquire);

@@ -61,8 +61,8 @@ rn_status rn_cuda_pinned_take(const rn_cuda_driver *driver, rn_account account, 
     return status;
 }
 
-void rn_cuda_pinned_give_back(const rn_cuda_driver *driver, rn_account account, void *block,
-                              uint64_t bytes) {
+void rn_cuda_pinned_release(const rn_cuda_driver *driver, rn_account account, void *block,
+                            uint64_t bytes) {
     rn_ledger_release(account, block, bytes);
     (void)driver->mem_free_host(block);
     atomic_fetch_sub(&pinned_bytes, bytes);
@@ -89,7 +89,7 @@ void rn_cuda_words_close(rn_cuda_words *words) {
     while (words->slabs) {
         rn_cuda_word_slab *slab = words->slabs;
         words->slabs = slab->next;
-        rn_cuda_pinned_give_back(words->driver, account, slab->block, SLAB_BYTES);
+        rn_cuda_pinned_release(words->driver, account, slab->block, SLAB_BYTES);
         rn_free(RN_HOST_OTHER, slab, sizeof *slab);
     }
     pthread_mutex_destroy(&words->lock);
@@ -129,7 +129,7 @@ rn_status rn_cuda_words_take(rn_cuda_words *words, rn_cuda_word **out) {
     return status;
 }
 
-void rn_cuda_words_give_back(rn_cuda_words *words, rn_cuda_word *word) {
+void rn_cuda_words_release(rn_cuda_words *words, rn_cuda_word *word) {
     const uint8_t *at = (const uint8_t *)word;
     pthread_mutex_lock(&words->lock);
     for (rn_cuda_word_slab *slab = words->slabs; slab; slab = slab->next)

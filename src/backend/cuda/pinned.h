@@ -14,8 +14,8 @@
 // RN_OVER_BUDGET, RN_NO_MEMORY, RN_DEVICE.
 RN_MUST_USE rn_status rn_cuda_pinned_take(const rn_cuda_driver *driver, rn_account account,
                                           uint64_t bytes, void **out);
-void rn_cuda_pinned_give_back(const rn_cuda_driver *driver, rn_account account, void *block,
-                              uint64_t bytes);
+void rn_cuda_pinned_release(const rn_cuda_driver *driver, rn_account account, void *block,
+                            uint64_t bytes);
 
 // ---- words ----------------------------------------------------------------------------
 
@@ -32,6 +32,6 @@ void rn_cuda_words_open(const rn_cuda_driver *driver, rn_cuda_words *out);
 void rn_cuda_words_close(rn_cuda_words *words);
 // A word of zero, alone in its cache line; inside the device's context.
 RN_MUST_USE rn_status rn_cuda_words_take(rn_cuda_words *words, rn_cuda_word **out);
-void rn_cuda_words_give_back(rn_cuda_words *words, rn_cuda_word *word);
+void rn_cuda_words_release(rn_cuda_words *words, rn_cuda_word *word);
 
 #endif

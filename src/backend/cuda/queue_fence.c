@@ -26,7 +26,7 @@ typedef struct cuda_event {
 
 static void drop(void *self) {
     cuda_event *event = self;
-    if (event->word) rn_cuda_words_give_back(&event->gpu->words, event->word);
+    if (event->word) rn_cuda_words_release(&event->gpu->words, event->word);
     bool entered = rn_cuda_enter(&event->gpu->cuda) == RN_OK;
     if (event->event) (void)event->gpu->cuda.driver->event_destroy(event->event);
     if (entered) rn_cuda_leave(&event->gpu->cuda);
@@ -90,7 +90,7 @@ static rn_status make_word(rn_fence *fence, cuda_event *event) {
         pthread_cond_broadcast(&fence->reached);
     }
     pthread_mutex_unlock(&fence->mutex);
-    if (!is_first) rn_cuda_words_give_back(&event->gpu->words, word);
+    if (!is_first) rn_cuda_words_release(&event->gpu->words, word);
     return RN_OK;
 }
 

@@ -201,7 +201,7 @@ static rn_status begin_alloc(int number, void *stream, torch_device **out_device
     return status;
 }
 
-static void give_back_all(torch_device *device) {
+static void release_all(torch_device *device) {
     pthread_mutex_lock(&device->lock);
     if (device->is_open) settle(device, true);
     stream_pool *pools = device->pools;
@@ -233,7 +233,7 @@ static rn_status take(size_t bytes, int number, void *stream, uint64_t *out_addr
     RN_TRY(begin_alloc(number, stream, &device, &pool));
     rn_status status = rn_pool_alloc(pool->pool, bytes, 0, &block);
     if (status == RN_OVER_BUDGET || status == RN_NO_MEMORY) {
-        give_back_all(device);
+        release_all(device);
         status = rn_pool_alloc(pool->pool, bytes, 0, &block);
     }
     if (status == RN_OK) status = end_alloc(device, pool, block);
@@ -301,7 +301,7 @@ void rn_torch_cuda_init(int device_count) {
 
 void rn_torch_cuda_reset(void) {
     for (int i = 0; i < MAX_DEVICES; i++)
-        give_back_all(&devices[i]);
+        release_all(&devices[i]);
 }
 
 void rn_torch_cuda_memory_fraction(double fraction, int device) {

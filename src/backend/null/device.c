@@ -20,7 +20,7 @@ static rn_status take(rn_device *device, rn_account account, uint64_t bytes, voi
     return rn_alloc_aligned(&rn_system_allocator, bytes, RN_PAGE_BYTES, out);
 }
 
-static void give_back(rn_device *device, void *block, uint64_t bytes) {
+static void release(rn_device *device, void *block, uint64_t bytes) {
     (void)device;
     rn_free(&rn_system_allocator, block, bytes);
 }
@@ -77,7 +77,7 @@ rn_status rn_null_device_create(bool compiles, rn_device **out) {
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_device), &block));
     rn_device *device = block;
     device->alloc = take;
-    device->free = give_back;
+    device->free = release;
     device->open_queue = open_queue;
     device->destroy = destroy;
     rn_status s = fill_caps(&device->caps);

@@ -84,7 +84,7 @@ static rn_status take(rn_device *device, rn_account account, uint64_t bytes, voi
     return RN_OK;
 }
 
-static void give_back(rn_device *device, void *block, uint64_t bytes) {
+static void release(rn_device *device, void *block, uint64_t bytes) {
     sim_device *sim = cast(device);
     for (uint32_t i = 0; i < BLOCK_MAX; i++)
         if (sim->blocks[i].base == block) sim->blocks[i] = (sim_block){0};
@@ -182,7 +182,7 @@ rn_status rn_sim_device_create(const rn_sim_options *options, rn_device **out) {
     sim_device *sim = block;
     if (options) sim->options = *options;
     sim->base.alloc = take;
-    sim->base.free = give_back;
+    sim->base.free = release;
     sim->base.open_queue = open_queue;
     sim->base.destroy = destroy;
     if (sim->options.compiles) sim->base.compile = rn_sim_compile;

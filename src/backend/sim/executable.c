@@ -234,7 +234,7 @@ static rn_status build(sim_executable *e, const rn_compile_request *request) {
     e->base.purpose_bytes[RN_PURPOSE_OTHER] += more;
     rn_account account = {.device = e->device->caps.device, .purpose = RN_PURPOSE_WEIGHTS};
     uint64_t bytes = e->block_bytes;
-    e->block_bytes = 0; // nothing is to be given back yet
+    e->block_bytes = 0; // nothing is to be released yet
     RN_TRY(e->device->alloc(e->device, account, bytes, &block));
     e->block = block;
     e->block_bytes = bytes;

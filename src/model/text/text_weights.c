@@ -16,7 +16,7 @@ enum { NAME_BYTES = 256 };
 
 static const struct form {
     rn_dtype dtype;
-    const char *suffixes[RN_PART_COUNT];
+    const char *suffixes[RN_COMPONENT_COUNT];
 } forms[] = {
     {RN_DTYPE_INT8, {"._data", "._scale", NULL}},
     {RN_DTYPE_INT4, {"._data._data", "._scale", "._shift"}},
@@ -35,8 +35,8 @@ rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name)
     const rn_tensor_info *whole = rn_checkpoint_find(checkpoint, name);
     if (whole && whole->dtype != RN_DTYPE_U8) return whole->dtype;
     for (size_t i = 0; i < FORM_COUNT; i++)
-        if (find(checkpoint, name, forms[i].suffixes[RN_PART_DATA]) &&
-            find(checkpoint, name, forms[i].suffixes[RN_PART_SCALE]))
+        if (find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_DATA]) &&
+            find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_SCALE]))
             return forms[i].dtype;
     return whole ? whole->dtype : RN_DTYPE_F32;
 }
@@ -85,12 +85,12 @@ static rn_status take_whole(inventory *v, const rn_value_info *weight) {
 }
 
 static rn_status take_parts(inventory *v, const rn_value_info *weight, const struct form *form) {
-    rn_plain_parts parts;
+    rn_plain_components parts;
     uint64_t rows = weight->shape.dims[0], cols = rn_shape_elements(weight->shape, 1) / rows;
-    if (!rn_plain_parts_of(form->dtype, rows, cols, &parts))
+    if (!rn_plain_components_of(form->dtype, rows, cols, &parts))
         return rn_fail(RN_CORRUPT, "'%s': %s cannot be %s", weight->name,
                        rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name);
-    for (int part = 0; part < RN_PART_COUNT && form->suffixes[part]; part++) {
+    for (int part = 0; part < RN_COMPONENT_COUNT && form->suffixes[part]; part++) {
         const rn_tensor_info *t = find(v->checkpoint, weight->name, form->suffixes[part]);
         if (!t) return missing(weight->name, form->suffixes[part]);
         if (t->bytes != parts.bytes[part])

@@ -152,7 +152,7 @@ static void block_is_mapped_in_granules_and_really_returned(void **state) {
     assert_int_equal(MIB - 100, rn_cuda_device_outside(device));
     assert_true(rn_gpu_holds(rn_gpu_of(device), memory.base));
     assert_false(rn_gpu_holds(rn_gpu_of(device), &memory));
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     assert_int_equal(0, fake->used_bytes);
     assert_int_equal(0, rn_ledger_total(cuda0).now_bytes);
     rn_device_destroy(device);
@@ -170,8 +170,8 @@ static void same_without_virtual_memory(void **state) {
     assert_true(rn_gpu_holds(rn_gpu_of(device), a.base));
     assert_true(rn_gpu_holds(rn_gpu_of(device), b.base));
     assert_false(rn_gpu_holds(rn_gpu_of(device), &b));
-    rn_device_memory_give_back(&a);
-    rn_device_memory_give_back(&b);
+    rn_device_memory_release(&a);
+    rn_device_memory_release(&b);
     rn_device_destroy(device);
 }
 
@@ -181,12 +181,12 @@ static void blocks_of_any_order_find_room_again(void **state) {
     rn_device_memory memory[8] = {0};
     for (uint32_t i = 0; i < 400; i++) {
         rn_device_memory *one = &memory[i * 5 % 8];
-        rn_device_memory_give_back(one);
+        rn_device_memory_release(one);
         assert_ok(take(device, (i * 37 % 29 + 1) * MIB - i, one));
         one->base[0] = one->base[one->bytes - 1] = 1;
     }
     for (int i = 0; i < 8; i++)
-        rn_device_memory_give_back(&memory[i]);
+        rn_device_memory_release(&memory[i]);
     rn_device_destroy(device);
 }
 
@@ -246,7 +246,7 @@ static void budget_counts_rounding_too(void **state) {
     assert_int_equal(0, rn_ledger_total(cuda0).now_bytes);
     assert_ok(rn_budget_set(cuda0, 0, 6 * MIB));
     assert_ok(take(device, 5 * MIB, &memory));
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(device);
 }
 
@@ -271,7 +271,7 @@ static void what_kernels_take_is_outside(void **state) {
     assert_ok(rn_cuda_device_measure(device, &bytes));
     assert_int_equal(6 * MIB, bytes);
     rn_device_destroy(second);
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(device);
 }
 
@@ -313,7 +313,7 @@ static void cache_makes_way_for_a_block(void **state) {
     rn_cuda_deallocate(device, a);
     assert_true(fake->used_bytes >= 100 * MIB);
     assert_ok(take(device, 200 * MIB, &memory));
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(device);
 }
 
@@ -351,7 +351,7 @@ static rn_status live(void) {
     rn_status status = take(device, 3 * MIB, &memory);
     if (status == RN_OK) status = rn_cuda_allocate(device, MIB, &block);
     rn_cuda_deallocate(device, block);
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(device);
     return status;
 }
@@ -392,7 +392,7 @@ static void lost_device_gives_its_charges_back(void **state) {
     assert_fails(RN_DEVICE, rn_cuda_device_measure(device, &bytes));
     rn_queue *queue;
     assert_fails(RN_DEVICE, device->open_queue(device, RN_QUEUE_COMPUTE, NULL, &queue));
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_cuda_deallocate(device, block);
     rn_device_destroy(device);
     assert_int_equal(0, rn_ledger_total(cuda0).now_bytes);

@@ -48,7 +48,7 @@ static int clean(void **state) {
     (void)state;
     rn_queue_destroy(copy);
     rn_queue_destroy(compute);
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(device);
     fake->die(0);
     rn_fault_arm(RN_FAULT_ALLOC, 0);

@@ -86,7 +86,7 @@ static void caches_are_given_back_for_the_asking(void **state) {
     assert_ok(rn_cuda_allocate(device, 40 * MIB, &block));
     rn_cuda_deallocate(device, block); // the pool keeps it
     assert_int_equal(fake->used_bytes, 40 * MIB);
-    assert_int_equal(device->give_back_caches(device), 40 * MIB);
+    assert_int_equal(device->release_caches(device), 40 * MIB);
     assert_int_equal(fake->used_bytes, 0);
     rn_device_destroy(device);
 }
@@ -102,7 +102,7 @@ static void a_gpu_that_is_full_is_told_with_what_was_free(void **state) {
     finish(&a);
 }
 
-// Whoever else is there takes whatever is given back.
+// Whoever else is there takes whatever is released.
 static void a_gpu_that_fills_up_each_time_is_given_up(void **state) {
     (void)state;
     attempt a = {.changes = {24 * MIB, 18 * MIB, 8 * MIB}};

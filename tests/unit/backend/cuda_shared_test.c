@@ -45,7 +45,7 @@ static void open_device(int capability, int shared_most) {
 
 static void close_device(void) {
     rn_queue_destroy(queue);
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(device);
 }
 

@@ -25,11 +25,11 @@ typedef struct weight {
     bool is_plain;   // the product is to take the file's bytes
     bool plain_x;    // activations are to stay as they are
     rn_panels panels;
-    rn_plain_parts parts;
+    rn_plain_components parts;
     test_guard plain, packed;
 } weight;
 
-static float *floats_of(const weight *w, rn_part part) {
+static float *floats_of(const weight *w, rn_component part) {
     return (float *)(void *)(w->plain.data + w->parts.offset[part]);
 }
 
@@ -37,7 +37,7 @@ static float *floats_of(const weight *w, rn_part part) {
 static void fill_data(const weight *w, uint64_t *state) {
     const rn_dtype_info *info = rn_dtype_get(w->dtype);
     uint8_t *data = w->plain.data;
-    uint64_t bytes = w->parts.bytes[RN_PART_DATA];
+    uint64_t bytes = w->parts.bytes[RN_COMPONENT_DATA];
     for (uint64_t i = 0; i < bytes; i++)
         data[i] = (uint8_t)random_bits(state);
     uint64_t first = w->dtype == RN_DTYPE_Q6_K ? 208 : 0;
@@ -49,27 +49,27 @@ static void fill_data(const weight *w, uint64_t *state) {
         if (w->dtype == RN_DTYPE_Q4_K || w->dtype == RN_DTYPE_Q5_K)
             assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at + 2, 1));
     }
-    if (w->dtype == RN_DTYPE_F32) fill_weights(floats_of(w, RN_PART_DATA), bytes / 4, 5);
+    if (w->dtype == RN_DTYPE_F32) fill_weights(floats_of(w, RN_COMPONENT_DATA), bytes / 4, 5);
 }
 
 static weight make_weight(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     weight w = {.dtype = dtype, .rows = rows, .cols = cols};
     uint64_t state = rows * 31 + cols, bytes;
     rn_packer packer;
-    assert_true(rn_plain_parts_of(dtype, rows, cols, &w.parts));
+    assert_true(rn_plain_components_of(dtype, rows, cols, &w.parts));
     w.plain_only = !rn_panels_of(dtype, rows, cols, &w.panels);
     w.plain = test_guard_make(w.parts.total_bytes);
     fill_data(&w, &state);
-    for (int part = RN_PART_SCALE; part < RN_PART_COUNT; part++)
+    for (int part = RN_COMPONENT_SCALE; part < RN_COMPONENT_COUNT; part++)
         for (uint64_t i = 0; i < w.parts.bytes[part] / 4; i++)
-            floats_of(&w, (rn_part)part)[i] = random_weight(&state) * 0.02f;
+            floats_of(&w, (rn_component)part)[i] = random_weight(&state) * 0.02f;
     if (w.plain_only) return w;
     assert_true(rn_panels_bytes(dtype, rows, cols, &bytes));
     w.packed = test_guard_make(bytes);
     assert_ok(rn_packer_begin(&packer, dtype, rows, cols, w.packed.data));
-    for (int part = 0; part < RN_PART_COUNT; part++)
-        assert_ok(rn_packer_take(&packer, (rn_part)part, 0, w.plain.data + w.parts.offset[part],
-                                 w.parts.bytes[part]));
+    for (int part = 0; part < RN_COMPONENT_COUNT; part++)
+        assert_ok(rn_packer_take(&packer, (rn_component)part, 0,
+                                 w.plain.data + w.parts.offset[part], w.parts.bytes[part]));
     assert_true(rn_packer_is_done(&packer));
     return w;
 }
@@ -85,10 +85,10 @@ static void free_weight(weight *w) {
 static void expect_rounded(const weight *w, const float *x, const float *bias, float *y) {
     void *memory = malloc(rn_quantized_row_bytes(w->cols));
     rn_quantized_row row = rn_quantized_row_at(memory, w->cols);
-    uint64_t row_bytes = w->parts.bytes[RN_PART_DATA] / w->rows;
+    uint64_t row_bytes = w->parts.bytes[RN_COMPONENT_DATA] / w->rows;
     rn_quantize_row(x, w->cols, row);
     for (uint64_t n = 0; n < w->rows; n++) {
-        float scale = w->dtype == RN_DTYPE_INT8 ? floats_of(w, RN_PART_SCALE)[n] : 0;
+        float scale = w->dtype == RN_DTYPE_INT8 ? floats_of(w, RN_COMPONENT_SCALE)[n] : 0;
         y[n] = rn_quantized_product(w->dtype, row, w->plain.data + n * row_bytes, scale, w->cols);
         if (bias) y[n] += bias[n];
     }
@@ -217,7 +217,7 @@ static void check_product(rn_dtype dtype, uint64_t rows, uint64_t cols, bool wit
     check_widened(w, with_bias);
     rn_tensor plain = {w.plain.data, dtype, RN_LAYOUT_PLAIN, RN_SHAPE(rows, cols)};
     w.is_plain = rn_packed_plain_works(&plain);
-    assert_int_equal(w.is_plain, !w.plain_only && w.parts.bytes[RN_PART_SCALE] == 0);
+    assert_int_equal(w.is_plain, !w.plain_only && w.parts.bytes[RN_COMPONENT_SCALE] == 0);
     if (w.is_plain) check_form(w, with_bias);
     check_widened(w, with_bias);
     free_weight(&w);

@@ -215,7 +215,7 @@ static void check_same(const float *a, const float *b, uint32_t n) {
         if (!isnan(a[i]) || !isnan(b[i])) assert_memory_equal(&a[i], &b[i], sizeof *a);
 }
 
-static void give_back(test_guard *guards, uint32_t count) {
+static void release(test_guard *guards, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (guards[i].data) assert_true(test_guard_intact(&guards[i]));
         test_guard_free(&guards[i]);
@@ -253,9 +253,9 @@ static void maps_have_the_same_bits_at_every_level(void **state) {
                 g[2] = test_guard_make(n * sizeof(float));
                 fn(floats(&g[0]), floats(&g[2]), n, -0.5f, 1.5f);
                 check_same(floats(&g[1]), floats(&g[2]), n);
-                give_back(&g[2], 1);
+                release(&g[2], 1);
             }
-            give_back(g, 2);
+            release(g, 2);
         }
 }
 
@@ -299,9 +299,9 @@ static void joins_have_the_same_bits_at_every_level(void **state) {
                 g[3] = test_guard_make(n * sizeof(float));
                 fn(floats(&g[0]), floats(&g[1]), floats(&g[3]), n, -0.5f, 1.5f);
                 check_same(floats(&g[2]), floats(&g[3]), n);
-                give_back(&g[3], 1);
+                release(&g[3], 1);
             }
-            give_back(g, 3);
+            release(g, 3);
         }
 }
 
@@ -325,9 +325,9 @@ static void gated_gradients_have_the_same_bits_at_every_level(void **state) {
                 run_gated_grad(level, activation, n, in, NULL, floats(&out[1]));
                 check_same(must[0], floats(&out[0]), n);
                 check_same(must[1], floats(&out[1]), n);
-                give_back(out, 2);
+                release(out, 2);
             }
-            give_back(in, 3);
+            release(in, 3);
         }
 }
 
@@ -357,7 +357,7 @@ static void adamw_has_the_same_bits_at_every_level(void **state) {
                                  &step);
             for (int i = 0; i < 4; i++)
                 check_same(must[i], floats(&g[i]), n);
-            give_back(g, 4);
+            release(g, 4);
         }
     }
 }
@@ -414,10 +414,10 @@ static void compare_rows(uint32_t n, float (*fill)(void)) {
         check_same(sums, again, TOTALS);
         for (int i = 0; i < ROWS_OUT; i++)
             check_same(floats(&must[i]), floats(&out[i]), n);
-        give_back(out, ROWS_OUT);
+        release(out, ROWS_OUT);
     }
-    give_back(must, ROWS_OUT);
-    give_back(in, 3);
+    release(must, ROWS_OUT);
+    release(in, 3);
 }
 
 static void rows_have_the_same_bits_at_every_level(void **state) {
@@ -463,8 +463,8 @@ static void sums_of_rows_are_sums(void **state) {
         near(squares, sums[5], 6 * n, n);
         near(g, sums[6], 2 * n, n);
         near(gu, sums[7], 15 * n, n);
-        give_back(out, ROWS_OUT);
-        give_back(in, 3);
+        release(out, ROWS_OUT);
+        release(in, 3);
     }
 }
 
@@ -504,9 +504,9 @@ static void channel_sums_have_the_same_bits_at_every_level(void **state) {
             test_guard sums = test_guard_make(6 * n * sizeof(double));
             run_channels(levels[level], in, n, (double *)(void *)sums.data);
             assert_memory_equal(must, sums.data, 6 * n * sizeof(double));
-            give_back(&sums, 1);
+            release(&sums, 1);
         }
-        give_back(in, 2);
+        release(in, 2);
     }
 }
 
@@ -525,8 +525,8 @@ static void rows_of_channels_are_scaled_alike(void **state) {
                 float y = floats(&in[0])[i] * floats(&in[1])[i % n] + floats(&in[2])[i % n];
                 assert_memory_equal(&y, &floats(&out)[i], sizeof y);
             }
-            give_back(in, 3);
-            give_back(&out, 1);
+            release(in, 3);
+            release(&out, 1);
         }
 }
 
@@ -570,7 +570,7 @@ static void check_product(const shape *of, int level) {
             if (j < of->n) must = chain(of, level > 0, floats(&a), floats(&b), must, i, j);
             assert_memory_equal(&must, &floats(&c)[at], sizeof must);
         }
-    give_back((test_guard[]){a, b, c}, 3);
+    release((test_guard[]){a, b, c}, 3);
 }
 
 static void small_products_are_chains_over_k(void **state) {

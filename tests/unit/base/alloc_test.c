@@ -1,4 +1,4 @@
-// Blocks: aligned, refused cleanly, and large ones given back to the system when they are freed.
+// Blocks: aligned, refused cleanly, and large ones released to the system when they are freed.
 #include "support.h"
 #include "base/alloc.h"
 #include "base/fault.h"

@@ -28,7 +28,7 @@ static void memory_is_charged_by_purpose_under_the_devices_own_name(void **state
     assert_int_equal(rn_ledger_read(id, RN_PURPOSE_WEIGHTS).now_bytes, 4096);
     assert_int_equal(rn_ledger_read(id, RN_PURPOSE_ACTIVATIONS).now_bytes, 100);
     assert_true(rn_ledger_is_valid());
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     assert_int_equal(rn_ledger_total(id).now_bytes, 0);
     rn_device_destroy(sim);
 }
@@ -45,9 +45,9 @@ static void more_than_the_device_has_is_refused_with_a_table(void **state) {
     assert_int_equal(refusal->requested_bytes, 6000);
     assert_int_equal(refusal->smallest_budget_bytes, 12000);
     assert_int_equal(rn_ledger_total(sim->caps.device).now_bytes, 6000);
-    rn_device_memory_give_back(&first);
+    rn_device_memory_release(&first);
     assert_ok(rn_device_memory_take(sim, bytes, &second));
-    rn_device_memory_give_back(&second);
+    rn_device_memory_release(&second);
     rn_device_destroy(sim);
 }
 
@@ -61,7 +61,7 @@ static void the_budget_is_asked_before_the_device(void **state) {
     assert_null(memory.base);
     assert_ok(rn_budget_set(sim->caps.device, 0, 4096));
     assert_ok(rn_device_memory_take(sim, bytes, &memory));
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     assert_ok(rn_budget_set(sim->caps.device, 0, RN_NO_LIMIT));
     rn_device_destroy(sim);
 }
@@ -94,7 +94,7 @@ static void open_bench(bench *b, const rn_sim_options *options) {
 
 static void close_bench(bench *b) {
     rn_queue_destroy(b->queue);
-    rn_device_memory_give_back(&b->memory);
+    rn_device_memory_release(&b->memory);
     rn_device_destroy(b->sim);
 }
 
@@ -167,7 +167,7 @@ static void an_allocation_fails_on_demand_and_leaves_the_ledger_alone(void **sta
     assert_fails(RN_NO_MEMORY, rn_device_memory_take(sim, bytes, &memory));
     assert_int_equal(rn_ledger_total(sim->caps.device).now_bytes, 0);
     assert_ok(rn_device_memory_take(sim, bytes, &memory));
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(sim);
 }
 

@@ -1,4 +1,4 @@
-// Pages of the KV cache: taken and given back, promised, known and found again; never lost, never
+// Pages of the KV cache: taken and released, promised, known and found again; never lost, never
 // overwritten while somebody has them.
 #include "support.h"
 

@@ -25,24 +25,24 @@ static void rows_may_begin_within_a_byte(void **state) {
     float from[V * C], expected[V * C], y[V * C];
     uint8_t q[(V + 1) * C] = {0};
     int32_t ids[V];
-    rn_plain_parts parts;
+    rn_plain_components parts;
     fill(from, V * C, 1);
     for (int i = 0; i < V; i++)
         ids[i] = i;
     rn_tensor in[] = {{.data = data, .shape = RN_SHAPE(V, C)}, i32_tensor(ids, RN_SHAPE(V))};
     rn_tensor out[] = {f32_tensor(y, RN_SHAPE(V, C))};
 
-    assert_true(rn_plain_parts_of(RN_DTYPE_NF4, V, C, &parts));
-    float *scale = (float *)(void *)(data + parts.offset[RN_PART_SCALE]);
+    assert_true(rn_plain_components_of(RN_DTYPE_NF4, V, C, &parts));
+    float *scale = (float *)(void *)(data + parts.offset[RN_COMPONENT_SCALE]);
     rn_quant_nf4_blocks(from, V * C, data, scale);
     rn_dequant_nf4_blocks(data, scale, V * C, expected);
     in[0].dtype = RN_DTYPE_NF4;
     assert_ok(run_op(RN_OP_EMBEDDING, in, out, NULL, NULL));
     assert_memory_equal(expected, y, sizeof y);
 
-    assert_true(rn_plain_parts_of(RN_DTYPE_INT4, V, C, &parts));
-    scale = (float *)(void *)(data + parts.offset[RN_PART_SCALE]);
-    float *shift = (float *)(void *)(data + parts.offset[RN_PART_SHIFT]);
+    assert_true(rn_plain_components_of(RN_DTYPE_INT4, V, C, &parts));
+    scale = (float *)(void *)(data + parts.offset[RN_COMPONENT_SCALE]);
+    float *shift = (float *)(void *)(data + parts.offset[RN_COMPONENT_SHIFT]);
     rn_quant_int4_groups(from, V, C, q, scale, shift);
     rn_dequant_int4_groups(q, scale, shift, V, C, expected);
     rn_quant_int4_pack(q, q + 7 * C, 7 * C, data); // half of 13 groups is 7

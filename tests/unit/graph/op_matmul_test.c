@@ -89,11 +89,12 @@ typedef struct weight {
     float restored[ROWS * COLS];
 } weight;
 
-static void pack_int4(const float *from, const rn_plain_parts *parts, uint8_t *data, float *out) {
+static void pack_int4(const float *from, const rn_plain_components *parts, uint8_t *data,
+                      float *out) {
     uint64_t group = rn_quant_int4_group(COLS), groups = ROWS * COLS / group, half = groups / 2;
     uint8_t q[ROWS * COLS];
-    float *scale = (float *)(void *)(data + parts->offset[RN_PART_SCALE]);
-    float *shift = (float *)(void *)(data + parts->offset[RN_PART_SHIFT]);
+    float *scale = (float *)(void *)(data + parts->offset[RN_COMPONENT_SCALE]);
+    float *shift = (float *)(void *)(data + parts->offset[RN_COMPONENT_SHIFT]);
     rn_quant_int4_groups(from, groups, group, q, scale, shift);
     rn_quant_int4_pack(q, q + half * group, half * group, data);
     rn_dequant_int4_groups(q, scale, shift, groups, group, out);
@@ -102,12 +103,12 @@ static void pack_int4(const float *from, const rn_plain_parts *parts, uint8_t *d
 static void make_weight(rn_dtype dtype, uint32_t seed, weight *out) {
     static _Alignas(64) uint8_t data[1 << 15];
     float from[ROWS * COLS];
-    rn_plain_parts parts;
+    rn_plain_components parts;
     fill(from, ROWS * COLS, seed);
-    assert_true(rn_plain_parts_of(dtype, ROWS, COLS, &parts));
+    assert_true(rn_plain_components_of(dtype, ROWS, COLS, &parts));
     assert_true(parts.total_bytes <= sizeof data);
     memset(data, 0x35, sizeof data);
-    float *scale = (float *)(void *)(data + parts.offset[RN_PART_SCALE]);
+    float *scale = (float *)(void *)(data + parts.offset[RN_COMPONENT_SCALE]);
     if (dtype == RN_DTYPE_INT8) {
         rn_quant_int8_rows(from, ROWS, COLS, (int8_t *)data, scale);
         rn_dequant_int8_rows((int8_t *)data, scale, ROWS, COLS, out->restored);
@@ -163,22 +164,22 @@ static void quantised_weights_round_their_activations_in_the_usual_form(void **s
     fill(x, 2 * COLS, 8);
     fill(bias, ROWS, 9);
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++) {
-        rn_plain_parts parts;
+        rn_plain_components parts;
         make_weight(rounded[i], 7, &w);
-        assert_true(rn_plain_parts_of(rounded[i], ROWS, COLS, &parts));
+        assert_true(rn_plain_components_of(rounded[i], ROWS, COLS, &parts));
         rn_tensor in[] = {f32_tensor(x, RN_SHAPE(2, COLS)), w.tensor,
                           f32_tensor(bias, RN_SHAPE(ROWS))};
         rn_tensor out[] = {f32_tensor(y, RN_SHAPE(2, ROWS))};
         assert_ok(run_op(RN_OP_MATMUL, in, out, NULL, &(rn_matmul_attrs){0}));
         const uint8_t *data = w.tensor.data;
-        uint64_t row_bytes = parts.bytes[RN_PART_DATA] / ROWS;
+        uint64_t row_bytes = parts.bytes[RN_COMPONENT_DATA] / ROWS;
         for (int m = 0; m < 2; m++) {
             rn_quantized_row row = rn_quantized_row_at(memory, COLS);
             rn_quantize_row(x + m * COLS, COLS, row);
             for (int n = 0; n < ROWS; n++) {
                 float scale = 1;
                 if (rounded[i] == RN_DTYPE_INT8)
-                    memcpy(&scale, data + parts.offset[RN_PART_SCALE] + n * sizeof scale,
+                    memcpy(&scale, data + parts.offset[RN_COMPONENT_SCALE] + n * sizeof scale,
                            sizeof scale);
                 float expected =
                     rn_quantized_product(rounded[i], row, data + n * row_bytes, scale, COLS) +

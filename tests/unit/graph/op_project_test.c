@@ -29,15 +29,15 @@ static void fill_floats(float *out, uint64_t n, uint32_t stream) {
 static void fill_bytes(const rn_tensor *t, uint32_t stream) {
     const rn_dtype_info *type = rn_dtype_get(t->dtype);
     uint8_t *data = t->data;
-    rn_plain_parts parts;
-    assert_true(rn_plain_parts_of(t->dtype, t->shape.dims[0], t->shape.dims[1], &parts));
-    for (uint64_t i = 0; i < parts.bytes[RN_PART_DATA]; i++)
+    rn_plain_components parts;
+    assert_true(rn_plain_components_of(t->dtype, t->shape.dims[0], t->shape.dims[1], &parts));
+    for (uint64_t i = 0; i < parts.bytes[RN_COMPONENT_DATA]; i++)
         data[i] = (uint8_t)rn_philox_word(7, stream, (uint32_t)i);
-    for (uint64_t at = 0; t->dtype == RN_DTYPE_Q4_K && at < parts.bytes[RN_PART_DATA];
+    for (uint64_t at = 0; t->dtype == RN_DTYPE_Q4_K && at < parts.bytes[RN_COMPONENT_DATA];
          at += type->block_bytes)
         memcpy(data + at, (uint16_t[]){0x1400, 0x1000}, 4); // f16 scale and minimum
-    float *scales = (float *)(void *)(data + parts.offset[RN_PART_SCALE]);
-    for (uint64_t i = 0; i < parts.bytes[RN_PART_SCALE] / sizeof *scales; i++)
+    float *scales = (float *)(void *)(data + parts.offset[RN_COMPONENT_SCALE]);
+    for (uint64_t i = 0; i < parts.bytes[RN_COMPONENT_SCALE] / sizeof *scales; i++)
         scales[i] = 0.01f + 0.001f * (float)(i % 7);
 }
 

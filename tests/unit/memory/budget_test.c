@@ -119,10 +119,10 @@ static void allocators_ask_the_budget(void **state) {
     rn_free(RN_HOST_IO, second, 400);
 }
 
-// ---- givers --------------------------------------------------------------------------------
+// ---- reclaimers --------------------------------------------------------------------------------
 
 typedef struct cache {
-    rn_giver giver;
+    rn_reclaimer reclaimer;
     rn_account account;
     uint64_t held;      // in pieces of one charge
     uint64_t most;      // gives at most so much at once
@@ -134,7 +134,7 @@ static uint64_t cache_reclaimable(void *self) {
     return ((cache *)self)->held;
 }
 
-static uint64_t cache_give_back(void *self, uint64_t want) {
+static uint64_t cache_release(void *self, uint64_t want) {
     cache *c = self;
     uint64_t give = want < c->held ? want : c->held;
     if (give > c->most) give = c->most;
@@ -147,13 +147,13 @@ static uint64_t cache_give_back(void *self, uint64_t want) {
 
 static void open_cache(cache *c, rn_device_id device, uint64_t bytes) {
     *c = (cache){.account = {device, RN_PURPOSE_KV, NULL}, .held = bytes, .most = UINT64_MAX};
-    c->giver = (rn_giver){"cache", device, c, cache_reclaimable, cache_give_back};
+    c->reclaimer = (rn_reclaimer){"cache", device, c, cache_reclaimable, cache_release};
     rn_ledger_charge(c->account, NULL, bytes);
-    rn_budget_giver_add(&c->giver);
+    rn_budget_reclaimer_add(&c->reclaimer);
 }
 
 static void close_cache(cache *c) {
-    rn_budget_giver_remove(&c->giver);
+    rn_budget_reclaimer_remove(&c->reclaimer);
     rn_ledger_release(c->account, NULL, c->held);
 }
 
@@ -175,7 +175,7 @@ static void answers_tell_what_would_help(void **state) {
     rn_ledger_release(weights, NULL, 10);
 }
 
-static void givers_are_left_alone_while_there_is_room(void **state) {
+static void reclaimers_are_left_alone_while_there_is_room(void **state) {
     (void)state;
     cache c;
     limit(80, 100);
@@ -187,7 +187,7 @@ static void givers_are_left_alone_while_there_is_room(void **state) {
     close_cache(&c);
 }
 
-static void givers_are_asked_for_what_is_missing(void **state) {
+static void reclaimers_are_asked_for_what_is_missing(void **state) {
     (void)state;
     cache c;
     limit(80, 100);
@@ -201,7 +201,7 @@ static void givers_are_asked_for_what_is_missing(void **state) {
     close_cache(&c);
 }
 
-static void givers_are_asked_one_after_another_until_it_is_enough(void **state) {
+static void reclaimers_are_asked_one_after_another_until_it_is_enough(void **state) {
     (void)state;
     cache caches[4];
     limit(0, 100);
@@ -221,7 +221,7 @@ static void givers_are_asked_one_after_another_until_it_is_enough(void **state) 
         close_cache(&caches[i]);
 }
 
-static void givers_of_other_devices_are_not_asked(void **state) {
+static void reclaimers_of_other_devices_are_not_asked(void **state) {
     (void)state;
     rn_device_id gpu;
     cache here, there;
@@ -238,14 +238,14 @@ static void givers_of_other_devices_are_not_asked(void **state) {
     close_cache(&there);
 }
 
-static void removed_givers_are_not_asked(void **state) {
+static void removed_reclaimers_are_not_asked(void **state) {
     (void)state;
     cache a, b;
     limit(0, 100);
     open_cache(&a, RN_DEVICE_HOST, 40);
     open_cache(&b, RN_DEVICE_HOST, 40);
-    rn_budget_giver_remove(&a.giver);
-    rn_budget_giver_remove(&a.giver); // once more does no harm
+    rn_budget_reclaimer_remove(&a.reclaimer);
+    rn_budget_reclaimer_remove(&a.reclaimer); // once more does no harm
     assert_ok(rn_budget_charge(weights, NULL, 50));
     assert_int_equal(0, a.asked);
     assert_int_equal(30, b.last_want);
@@ -285,7 +285,7 @@ static void caches_are_not_emptied_for_what_cannot_fit(void **state) {
     close_cache(&c);
 }
 
-static void giver_too_many_is_just_never_asked(void **state) {
+static void reclaimer_too_many_is_just_never_asked(void **state) {
     (void)state;
     static cache caches[70];
     limit(0, 100);
@@ -553,7 +553,7 @@ static void hard_limit_holds_under_many_threads(void **state) {
 
 // A cache that refills itself from another thread while the others empty it.
 typedef struct shared_cache {
-    rn_giver giver;
+    rn_reclaimer reclaimer;
     pthread_mutex_t mutex;
     uint64_t held;
     bool stop;
@@ -567,7 +567,7 @@ static uint64_t shared_reclaimable(void *self) {
     return held;
 }
 
-static uint64_t shared_give_back(void *self, uint64_t want) {
+static uint64_t shared_release(void *self, uint64_t want) {
     shared_cache *c = self;
     pthread_mutex_lock(&c->mutex);
     uint64_t give = want < c->held ? want : c->held;
@@ -593,16 +593,16 @@ static void hard_limit_holds_while_caches_fill_and_empty(void **state) {
     (void)state;
     static shared_cache c = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     pthread_t thread;
-    c.giver = (rn_giver){"shared", RN_DEVICE_HOST, &c, shared_reclaimable, shared_give_back};
+    c.reclaimer = (rn_reclaimer){"shared", RN_DEVICE_HOST, &c, shared_reclaimable, shared_release};
     limit(3000, 5000);
-    rn_budget_giver_add(&c.giver);
+    rn_budget_reclaimer_add(&c.reclaimer);
     assert_int_equal(0, pthread_create(&thread, NULL, refill, &c));
     spend_together(5000);
     pthread_mutex_lock(&c.mutex);
     c.stop = true;
     pthread_mutex_unlock(&c.mutex);
     pthread_join(thread, NULL);
-    rn_budget_giver_remove(&c.giver);
+    rn_budget_reclaimer_remove(&c.reclaimer);
     assert_int_equal(c.held, rn_ledger_now(RN_DEVICE_HOST));
     rn_ledger_release(kv, NULL, c.held);
 }
@@ -618,14 +618,14 @@ int main(void) {
         TEST(what_is_counted_without_asking_may_stand_above_the_limit),
         TEST(allocators_ask_the_budget),
         TEST(answers_tell_what_would_help),
-        TEST(givers_are_left_alone_while_there_is_room),
-        TEST(givers_are_asked_for_what_is_missing),
-        TEST(givers_are_asked_one_after_another_until_it_is_enough),
-        TEST(givers_of_other_devices_are_not_asked),
-        TEST(removed_givers_are_not_asked),
+        TEST(reclaimers_are_left_alone_while_there_is_room),
+        TEST(reclaimers_are_asked_for_what_is_missing),
+        TEST(reclaimers_are_asked_one_after_another_until_it_is_enough),
+        TEST(reclaimers_of_other_devices_are_not_asked),
+        TEST(removed_reclaimers_are_not_asked),
         TEST(room_between_soft_and_hard_is_used_where_nobody_gives),
         TEST(caches_are_not_emptied_for_what_cannot_fit),
-        TEST(giver_too_many_is_just_never_asked),
+        TEST(reclaimer_too_many_is_just_never_asked),
         TEST(refusal_is_empty_before_the_first),
         TEST(refusal_says_everything),
         TEST(refusal_lists_the_largest_holders_first),

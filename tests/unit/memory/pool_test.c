@@ -130,7 +130,7 @@ static void pool_rejects_options_that_make_no_sense(void **state) {
     rn_pool_destroy(pool);
 }
 
-// ---- giving back
+// ---- releasing
 // ---------------------------------------------------------------------------------
 
 static void pool_trims_chunks_that_are_wholly_free(void **state) {

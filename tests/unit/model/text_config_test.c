@@ -241,7 +241,7 @@ static void divide(const rn_rope_attrs *rope, uint32_t dims, float *out /* (dims
         out[i] = (float)(plain[i] / scaled[i]);
 }
 
-static void divisors_give_back_the_scaling_that_made_them(void **state) {
+static void divisors_release_the_scaling_that_made_them(void **state) {
     (void)state;
     static const struct {
         float base, factor;
@@ -293,7 +293,7 @@ int main(void) {
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(impossible_numbers_are_refused),
-        cmocka_unit_test(divisors_give_back_the_scaling_that_made_them),
+        cmocka_unit_test(divisors_release_the_scaling_that_made_them),
         cmocka_unit_test(divisors_of_one_and_of_no_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,13 +236,13 @@ static void what_is_given_back_is_heard_by_a_thread_without_a_ring(void **state)
         pthread_t thread;
         uint64_t held;
         rn_status s = RN_INTERNAL;
-        rn_giver giver = {"cache", RN_DEVICE_HOST, &held, say_cache_bytes, empty_cache};
+        rn_reclaimer reclaimer = {"cache", RN_DEVICE_HOST, &held, say_cache_bytes, empty_cache};
         start((rn_profile_options){0});
         fill_cache(&held, room);
-        rn_budget_giver_add(&giver);
+        rn_budget_reclaimer_add(&reclaimer);
         assert_int_equal(0, pthread_create(&thread, NULL, ask_for_more, &s));
         assert_int_equal(0, pthread_join(thread, NULL));
-        rn_budget_giver_remove(&giver);
+        rn_budget_reclaimer_remove(&reclaimer);
         assert_ok(rn_budget_set(RN_DEVICE_HOST, RN_NO_LIMIT, RN_NO_LIMIT));
         assert_ok(s);
         assert_int_equal(0, held);

@@ -25,7 +25,7 @@ typedef struct chain {
     uint64_t rows;
     rn_dtype dtype;                  // of the weights
     void *weights[CHAIN_LAYERS_MAX]; // plain bytes
-    rn_plain_parts parts;            // of each
+    rn_plain_components parts;       // of each
     uint64_t weight_bytes;           // of all of them
 } chain;
 
@@ -61,8 +61,8 @@ static inline rn_recipe chain_recipe(chain *c) {
 // other.
 static inline void chain_narrow(const chain *c, const float *values, uint8_t *out) {
     uint64_t n = c->width, count = n * n, group = rn_quant_int4_group(n);
-    float *scale = (float *)(out + c->parts.offset[RN_PART_SCALE]);
-    float *shift = (float *)(out + c->parts.offset[RN_PART_SHIFT]);
+    float *scale = (float *)(out + c->parts.offset[RN_COMPONENT_SCALE]);
+    float *shift = (float *)(out + c->parts.offset[RN_COMPONENT_SHIFT]);
     if (c->dtype == RN_DTYPE_INT8) {
         rn_quant_int8_rows(values, n, n, (int8_t *)out, scale);
     } else if (c->dtype == RN_DTYPE_NF4) {
@@ -88,7 +88,7 @@ static inline void chain_open(chain *c) {
     float *values = malloc(count * sizeof(float));
     assert_non_null(values);
     if (c->dtype == RN_DTYPE_NONE) c->dtype = RN_DTYPE_F32;
-    assert_true(rn_plain_parts_of(c->dtype, c->width, c->width, &c->parts));
+    assert_true(rn_plain_components_of(c->dtype, c->width, c->width, &c->parts));
     c->weight_bytes = c->parts.total_bytes;
     for (uint32_t i = 0; i < c->layers; i++) {
         for (uint64_t k = 0; k < count; k++)
@@ -118,39 +118,39 @@ static inline rn_weight_source chain_memory(chain *c) {
 }
 
 // The tensors that a weight is in a file.
-static inline const char *chain_suffix(rn_dtype dtype, rn_part part) {
-    static const char *const suffixes[3][RN_PART_COUNT] = {
+static inline const char *chain_suffix(rn_dtype dtype, rn_component part) {
+    static const char *const suffixes[3][RN_COMPONENT_COUNT] = {
         {"._data", "._scale", ""}, {"._data._data", "._scale", "._shift"}, {"", ".absmax", ""}};
     return dtype < RN_DTYPE_INT8 ? "" : suffixes[dtype - RN_DTYPE_INT8][part];
 }
 
-static inline rn_dtype chain_part_dtype(rn_dtype dtype, rn_part part) {
+static inline rn_dtype chain_part_dtype(rn_dtype dtype, rn_component part) {
     if (dtype < RN_DTYPE_INT8) return dtype;
-    if (part != RN_PART_DATA) return RN_DTYPE_F32;
+    if (part != RN_COMPONENT_DATA) return RN_DTYPE_F32;
     return dtype == RN_DTYPE_INT8 ? RN_DTYPE_I8 : RN_DTYPE_U8;
 }
 
 static inline void chain_write(const chain *c, const char *path) {
-    rn_write_tensor tensors[CHAIN_LAYERS_MAX * RN_PART_COUNT];
-    uint64_t dims[RN_PART_COUNT][2];
-    char names[CHAIN_LAYERS_MAX * RN_PART_COUNT][48];
+    rn_write_tensor tensors[CHAIN_LAYERS_MAX * RN_COMPONENT_COUNT];
+    uint64_t dims[RN_COMPONENT_COUNT][2];
+    char names[CHAIN_LAYERS_MAX * RN_COMPONENT_COUNT][48];
     uint32_t count = 0;
     rn_writer *writer;
     for (uint32_t i = 0; i < c->layers; i++)
-        for (int part = 0; part < RN_PART_COUNT; part++) {
-            rn_dtype dtype = chain_part_dtype(c->dtype, (rn_part)part);
+        for (int part = 0; part < RN_COMPONENT_COUNT; part++) {
+            rn_dtype dtype = chain_part_dtype(c->dtype, (rn_component)part);
             if (c->parts.bytes[part] == 0) continue;
             dims[part][0] = dtype == c->dtype ? c->width : c->parts.bytes[part] / 4;
             dims[part][1] = dtype == c->dtype ? c->width : dtype == RN_DTYPE_F32 ? 1 : 4;
             snprintf(names[count], sizeof names[count], "layer.%u.weight%s", i,
-                     chain_suffix(c->dtype, (rn_part)part));
+                     chain_suffix(c->dtype, (rn_component)part));
             tensors[count] = (rn_write_tensor){
                 .name = rn_str_from(names[count]), .dtype = dtype, .rank = 2, .dims = dims[part]};
             count++;
         }
     assert_ok(rn_writer_create(path, tensors, count, NULL, &writer));
     for (uint32_t i = 0; i < c->layers; i++)
-        for (int part = 0; part < RN_PART_COUNT; part++)
+        for (int part = 0; part < RN_COMPONENT_COUNT; part++)
             if (c->parts.bytes[part])
                 assert_ok(rn_writer_append(writer, (uint8_t *)c->weights[i] + c->parts.offset[part],
                                            c->parts.bytes[part]));

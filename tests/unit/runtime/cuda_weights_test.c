@@ -49,17 +49,18 @@ static int stop(void **state) {
 
 // As the file has it, in the plain form; the caller frees.
 static uint8_t *read_plain(const rn_value_info *info) {
-    static const char *const suffixes[][RN_PART_COUNT] = {
+    static const char *const suffixes[][RN_COMPONENT_COUNT] = {
         [RN_DTYPE_INT8] = {"._data", "._scale"},
         [RN_DTYPE_INT4] = {"._data._data", "._scale", "._shift"},
         [RN_DTYPE_NF4] = {"", ".absmax"},
         [RN_DTYPE_COUNT] = {""},
     };
-    rn_plain_parts parts;
+    rn_plain_components parts;
     char name[128];
-    assert_true(rn_plain_parts_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts));
+    assert_true(
+        rn_plain_components_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts));
     uint8_t *plain = malloc(parts.total_bytes);
-    for (int part = 0; part < RN_PART_COUNT; part++) {
+    for (int part = 0; part < RN_COMPONENT_COUNT; part++) {
         if (!parts.bytes[part]) continue;
         const char *suffix = suffixes[info->dtype][part];
         snprintf(name, sizeof name, "%s%s", info->name, suffix ? suffix : "");

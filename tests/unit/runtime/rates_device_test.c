@@ -1,5 +1,5 @@
 // rates_device_test.c — a device with memory of its own is measured: what it is asked to do, what
-// is kept, and what is given back whatever fails. How fast it is nobody checks.
+// is kept, and what is released whatever fails. How fast it is nobody checks.
 #include "support.h"
 
 #include "backend/cuda/cost.h"

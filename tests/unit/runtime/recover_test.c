@@ -92,7 +92,7 @@ static void what_is_free_is_the_plans_whatever_is_held_beside_it(void **state) {
         assert_true(options.budget_bytes - options.beside_bytes <= most);
         assert_int_equal(options.budget_bytes, most + (planned_only ? 0 : ROOM / 4));
     }
-    rn_device_memory_give_back(&memory);
+    rn_device_memory_release(&memory);
     rn_device_destroy(sim);
 }
 
@@ -160,7 +160,7 @@ static void the_devices_budget_counts_as_its_memory(void **state) {
 }
 
 static uint64_t cached;
-static uint64_t give_back_cached(rn_device *device) {
+static uint64_t release_cached(rn_device *device) {
     uint64_t bytes = cached;
     cached = 0;
     rn_sim_device_take_away(device, 0);
@@ -171,7 +171,7 @@ static void caches_are_given_back_before_it_is_asked(void **state) {
     (void)state;
     attempt a = attempt_on(make_sim(&(rn_sim_options){.memory_bytes = ROOM}));
     rn_plan_summary roomy = summary_of(a.device, 0);
-    a.device->give_back_caches = give_back_cached;
+    a.device->release_caches = release_cached;
     cached = a.changes[0] = ROOM - roomy.smallest_bytes;
     assert_ok(attempt_recover(&a));
     assert_int_equal(cached, 0);

@@ -25,24 +25,24 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 // A weight as its file has it: random bytes for the data (any bytes are some numbers), ordinary
 // numbers for scales and shifts.
 typedef struct plain {
-    rn_plain_parts parts;
+    rn_plain_components parts;
     uint8_t *bytes;
 } plain;
 
 static plain make_plain(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t seed) {
     plain p;
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-    assert_true(rn_plain_parts_of(dtype, rows, cols, &p.parts));
+    assert_true(rn_plain_components_of(dtype, rows, cols, &p.parts));
     p.bytes = malloc(p.parts.total_bytes + 1);
-    for (uint64_t i = 0; i < p.parts.bytes[RN_PART_DATA]; i++)
+    for (uint64_t i = 0; i < p.parts.bytes[RN_COMPONENT_DATA]; i++)
         p.bytes[i] = (uint8_t)random_bits(&state);
-    for (int part = RN_PART_SCALE; part < RN_PART_COUNT; part++)
+    for (int part = RN_COMPONENT_SCALE; part < RN_COMPONENT_COUNT; part++)
         fill_weights((float *)(void *)(p.bytes + p.parts.offset[part]), p.parts.bytes[part] / 4,
                      seed + (uint64_t)part);
     return p;
 }
 
-static const float *floats_of(const plain *p, rn_part part) {
+static const float *floats_of(const plain *p, rn_component part) {
     return (const float *)(const void *)(p->bytes + p->parts.offset[part]);
 }
 
@@ -51,20 +51,20 @@ static void plain_row(rn_dtype dtype, const plain *p, uint64_t rows, uint64_t co
                       float *out) {
     if (dtype == RN_DTYPE_INT8) {
         rn_dequant_int8_rows((const int8_t *)p->bytes + row * cols,
-                             floats_of(p, RN_PART_SCALE) + row, 1, cols, out);
+                             floats_of(p, RN_COMPONENT_SCALE) + row, 1, cols, out);
     } else if (dtype == RN_DTYPE_INT4) {
         uint64_t group = rn_quant_int4_group(cols), half = (rows * cols / group + 1) / 2;
         for (uint64_t k = 0; k < cols; k++) {
             uint64_t g = (row * cols + k) / group;
             uint8_t byte = p->bytes[g % half * group + k % group];
             uint8_t q = g < half ? byte & 15 : byte >> 4;
-            rn_dequant_int4_groups(&q, floats_of(p, RN_PART_SCALE) + g,
-                                   floats_of(p, RN_PART_SHIFT) + g, 1, 1, &out[k]);
+            rn_dequant_int4_groups(&q, floats_of(p, RN_COMPONENT_SCALE) + g,
+                                   floats_of(p, RN_COMPONENT_SHIFT) + g, 1, 1, &out[k]);
         }
     } else if (dtype == RN_DTYPE_NF4) {
         uint64_t first = row * cols;
         rn_dequant_nf4_blocks(p->bytes + first / 2,
-                              floats_of(p, RN_PART_SCALE) + first / RN_NF4_BLOCK, cols, out);
+                              floats_of(p, RN_COMPONENT_SCALE) + first / RN_NF4_BLOCK, cols, out);
     } else {
         assert_ok(rn_dtype_to_f32(dtype, p->bytes + row * (p->parts.bytes[0] / rows), out, cols));
     }
@@ -80,12 +80,12 @@ static test_guard pack_in_pieces(rn_dtype dtype, const plain *p, uint64_t rows, 
     test_guard panels = test_guard_make(bytes);
     assert_ok(rn_packer_begin(&packer, dtype, rows, cols, panels.data));
     packer.workers = helpers;
-    for (int part = RN_PART_COUNT - 1; part >= 0; part--)
+    for (int part = RN_COMPONENT_COUNT - 1; part >= 0; part--)
         for (uint64_t at = 0, take; at < p->parts.bytes[part]; at += take) {
             assert_false(rn_packer_is_done(&packer));
             take = seed ? 1 + random_bits(&seed) % piece : piece;
             if (take > p->parts.bytes[part] - at) take = p->parts.bytes[part] - at;
-            assert_ok(rn_packer_take(&packer, (rn_part)part, at,
+            assert_ok(rn_packer_take(&packer, (rn_component)part, at,
                                      p->bytes + p->parts.offset[part] + at, take));
         }
     assert_true(rn_packer_is_done(&packer));
@@ -151,9 +151,9 @@ static void panels_are_as_large_as_the_file(void **unused) {
     (void)unused;
     for (int t = 0; t < TYPES; t++) {
         uint64_t bytes;
-        rn_plain_parts parts;
+        rn_plain_components parts;
         assert_true(rn_panels_bytes(all_types[t], 4096, 4096, &bytes));
-        assert_true(rn_plain_parts_of(all_types[t], 4096, 4096, &parts));
+        assert_true(rn_plain_components_of(all_types[t], 4096, 4096, &parts));
         assert_int_equal(bytes, parts.bytes[0] + parts.bytes[1] + parts.bytes[2]);
     }
     uint64_t bytes;
@@ -189,11 +189,11 @@ static void a_piece_out_of_turn_is_refused(void **unused) {
     test_guard panels = test_guard_make(64 + 512);
     rn_packer packer;
     assert_ok(rn_packer_begin(&packer, RN_DTYPE_INT8, 16, 32, panels.data));
-    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_PART_DATA, 4, p.bytes, 8));
-    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_PART_DATA, 0, p.bytes, 16 * 32 + 1));
-    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_PART_SHIFT, 0, p.bytes, 4));
-    assert_ok(rn_packer_take(&packer, RN_PART_DATA, 0, p.bytes, 16 * 32));
-    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_PART_DATA, 0, p.bytes, 1));
+    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_COMPONENT_DATA, 4, p.bytes, 8));
+    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_COMPONENT_DATA, 0, p.bytes, 16 * 32 + 1));
+    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_COMPONENT_SHIFT, 0, p.bytes, 4));
+    assert_ok(rn_packer_take(&packer, RN_COMPONENT_DATA, 0, p.bytes, 16 * 32));
+    assert_fails(RN_INVALID, rn_packer_take(&packer, RN_COMPONENT_DATA, 0, p.bytes, 1));
     assert_false(rn_packer_is_done(&packer));
     free(p.bytes);
     test_guard_free(&panels);
@@ -204,24 +204,24 @@ static void an_empty_weight_is_done_at_once(void **unused) {
     rn_packer packer;
     assert_ok(rn_packer_begin(&packer, RN_DTYPE_Q8_0, 0, 64, NULL));
     assert_true(rn_packer_is_done(&packer));
-    assert_ok(rn_packer_take(&packer, RN_PART_DATA, 0, NULL, 0));
+    assert_ok(rn_packer_take(&packer, RN_COMPONENT_DATA, 0, NULL, 0));
 }
 
 static void plain_parts_lie_on_boundaries(void **unused) {
     (void)unused;
-    rn_plain_parts parts;
+    rn_plain_components parts;
     uint64_t bytes;
-    assert_true(rn_plain_parts_of(RN_DTYPE_INT8, 3, 7, &parts));
-    assert_int_equal(parts.bytes[RN_PART_DATA], 21);
-    assert_int_equal(parts.offset[RN_PART_SCALE], 64);
+    assert_true(rn_plain_components_of(RN_DTYPE_INT8, 3, 7, &parts));
+    assert_int_equal(parts.bytes[RN_COMPONENT_DATA], 21);
+    assert_int_equal(parts.offset[RN_COMPONENT_SCALE], 64);
     assert_int_equal(parts.total_bytes, 64 + 12);
-    assert_true(rn_plain_parts_of(RN_DTYPE_INT4, 3, 256, &parts)); // 6 groups of 128
-    assert_int_equal(parts.bytes[RN_PART_DATA], 3 * 128);
-    assert_int_equal(parts.offset[RN_PART_SHIFT], 384 + 64);
+    assert_true(rn_plain_components_of(RN_DTYPE_INT4, 3, 256, &parts)); // 6 groups of 128
+    assert_int_equal(parts.bytes[RN_COMPONENT_DATA], 3 * 128);
+    assert_int_equal(parts.offset[RN_COMPONENT_SHIFT], 384 + 64);
     assert_int_equal(parts.total_bytes, 384 + 64 + 24);
-    assert_true(rn_plain_parts_of(RN_DTYPE_NF4, 3, 33, &parts)); // 99 values
-    assert_int_equal(parts.bytes[RN_PART_DATA], 50);
-    assert_int_equal(parts.bytes[RN_PART_SCALE], 8);
+    assert_true(rn_plain_components_of(RN_DTYPE_NF4, 3, 33, &parts)); // 99 values
+    assert_int_equal(parts.bytes[RN_COMPONENT_DATA], 50);
+    assert_int_equal(parts.bytes[RN_COMPONENT_SCALE], 8);
     assert_true(rn_layout_bytes(RN_LAYOUT_PLAIN, RN_DTYPE_Q4_0, 3, 64, &bytes));
     assert_int_equal(bytes, 3 * 36);
     assert_false(rn_layout_bytes(RN_LAYOUT_PLAIN, RN_DTYPE_Q4_0, 2, 16, &bytes)); // half blocks

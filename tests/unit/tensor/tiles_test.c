@@ -32,7 +32,7 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 typedef struct plain {
     rn_dtype dtype;
     uint64_t rows, cols;
-    rn_plain_parts parts;
+    rn_plain_components parts;
     uint8_t *bytes;
 } plain;
 
@@ -40,11 +40,11 @@ typedef struct plain {
 static plain make_wild(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t seed) {
     plain p = {.dtype = dtype, .rows = rows, .cols = cols};
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-    assert_true(rn_plain_parts_of(dtype, rows, cols, &p.parts));
+    assert_true(rn_plain_components_of(dtype, rows, cols, &p.parts));
     p.bytes = malloc(p.parts.total_bytes + 1);
-    for (uint64_t i = 0; i < p.parts.bytes[RN_PART_DATA]; i++)
+    for (uint64_t i = 0; i < p.parts.bytes[RN_COMPONENT_DATA]; i++)
         p.bytes[i] = (uint8_t)random_bits(&state);
-    for (int part = RN_PART_SCALE; part < RN_PART_COUNT; part++)
+    for (int part = RN_COMPONENT_SCALE; part < RN_COMPONENT_COUNT; part++)
         fill_weights((float *)(void *)(p.bytes + p.parts.offset[part]), p.parts.bytes[part] / 4,
                      seed + (uint64_t)part);
     return p;
@@ -53,7 +53,7 @@ static plain make_wild(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t se
 // Every `step` bytes an ordinary f16 (bf16).
 static void tame(plain *p, uint64_t at, uint64_t step) {
     uint64_t state = at + step;
-    for (; at < p->parts.bytes[RN_PART_DATA]; at += step) {
+    for (; at < p->parts.bytes[RN_COMPONENT_DATA]; at += step) {
         float value = random_weight(&state);
         rn_store_u16(p->bytes + at,
                      p->dtype == RN_DTYPE_BF16 ? rn_bf16_narrow(value) : rn_f16_narrow(value));
@@ -71,7 +71,7 @@ static plain make_tame(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t se
     return p;
 }
 
-static float float_at(const plain *p, rn_part part, uint64_t index) {
+static float float_at(const plain *p, rn_component part, uint64_t index) {
     float value;
     memcpy(&value, p->bytes + p->parts.offset[part] + 4 * index, sizeof value);
     return value;
@@ -137,14 +137,14 @@ static double int4_weight(const plain *p, uint64_t row, uint64_t col) {
     uint64_t g = (row * p->cols + col) / group;
     uint8_t byte = p->bytes[g % half * group + col % group];
     double q = g < half ? byte & 15 : byte >> 4;
-    return nearest_f16(float_at(p, RN_PART_SCALE, g)) * q -
-           nearest_f16(float_at(p, RN_PART_SHIFT, g));
+    return nearest_f16(float_at(p, RN_COMPONENT_SCALE, g)) * q -
+           nearest_f16(float_at(p, RN_COMPONENT_SHIFT, g));
 }
 
 static double nf4_weight(const plain *p, uint64_t row, uint64_t col) {
     uint64_t at = row * p->cols + col;
     int q = p->bytes[at / 2] >> (at % 2 ? 0 : 4) & 15;
-    return nearest_f16(float_at(p, RN_PART_SCALE, at / RN_NF4_BLOCK)) *
+    return nearest_f16(float_at(p, RN_COMPONENT_SCALE, at / RN_NF4_BLOCK)) *
            nearest_f16(rn_nf4_table[q]);
 }
 
@@ -153,7 +153,7 @@ static double weight_at(const plain *p, uint64_t row, uint64_t col) {
     const rn_dtype_info *info = rn_dtype_get(p->dtype);
     float values[256];
     if (p->dtype == RN_DTYPE_INT8)
-        return (double)float_at(p, RN_PART_SCALE, row) * (int8_t)p->bytes[row * p->cols + col];
+        return (double)float_at(p, RN_COMPONENT_SCALE, row) * (int8_t)p->bytes[row * p->cols + col];
     if (p->dtype == RN_DTYPE_INT4) return int4_weight(p, row, col);
     if (p->dtype == RN_DTYPE_NF4) return nf4_weight(p, row, col);
     uint64_t at = row * p->cols + col, element = at % info->block_elements;
@@ -177,13 +177,13 @@ static test_guard tile_in_pieces(const plain *p, uint64_t piece, uint64_t seed, 
     memset(tiles.data, dirt, bytes);
     assert_ok(rn_tiler_begin(&tiler, p->dtype, p->rows, p->cols, tiles.data));
     tiler.workers = helpers;
-    for (int part = 0; part < RN_PART_COUNT; part++)
+    for (int part = 0; part < RN_COMPONENT_COUNT; part++)
         for (uint64_t at = 0, take; at < p->parts.bytes[part]; at += take) {
             take = seed ? 1 + random_bits(&seed) % piece : piece;
             if (take > p->parts.bytes[part] - at) take = p->parts.bytes[part] - at;
             uint8_t *copy = malloc(take); // so that a read beyond the piece is found
             memcpy(copy, p->bytes + p->parts.offset[part] + at, take);
-            assert_ok(rn_tiler_take(&tiler, (rn_part)part, at, copy, take));
+            assert_ok(rn_tiler_take(&tiler, (rn_component)part, at, copy, take));
             free(copy);
         }
     assert_true(test_guard_intact(&tiles));
@@ -273,7 +273,7 @@ static void expect_same(const plain *p, const test_guard *whole, uint64_t piece,
 
 static void check_pieces(const plain *p) {
     test_guard whole = tile_in_pieces(p, UINT64_MAX, 0, 0);
-    uint64_t strip = p->parts.bytes[RN_PART_DATA] / p->rows * 16; // of int4: half of one
+    uint64_t strip = p->parts.bytes[RN_COMPONENT_DATA] / p->rows * 16; // of int4: half of one
     const uint64_t pieces[] = {1, 3, 33, 1001, 4096, strip, strip + 1, 2 * strip, 2 * strip + 3};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         uint64_t piece = pieces[i] ? pieces[i] : 1;
@@ -487,16 +487,17 @@ static void a_piece_out_of_turn_is_refused(void **unused) {
     test_guard tiles = test_guard_make(bytes_of(RN_DTYPE_INT8, 16, 32));
     rn_tiler tiler;
     assert_ok(rn_tiler_begin(&tiler, RN_DTYPE_INT8, 16, 32, tiles.data));
-    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_PART_DATA, 4, p.bytes, 8));
-    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_PART_DATA, 0, p.bytes, 16 * 32 + 1));
-    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_PART_SCALE, 0, p.bytes, 4)); // data first
-    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_PART_COUNT, 0, p.bytes, 4));
-    assert_ok(rn_tiler_take(&tiler, RN_PART_DATA, 0, p.bytes, 16 * 32));
-    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_PART_DATA, 0, p.bytes, 1));
-    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_PART_SHIFT, 0, p.bytes, 4));
-    assert_ok(rn_tiler_take(&tiler, RN_PART_SCALE, 0, p.bytes, 16 * 4));
+    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_COMPONENT_DATA, 4, p.bytes, 8));
+    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_COMPONENT_DATA, 0, p.bytes, 16 * 32 + 1));
+    assert_fails(RN_INVALID,
+                 rn_tiler_take(&tiler, RN_COMPONENT_SCALE, 0, p.bytes, 4)); // data first
+    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_COMPONENT_COUNT, 0, p.bytes, 4));
+    assert_ok(rn_tiler_take(&tiler, RN_COMPONENT_DATA, 0, p.bytes, 16 * 32));
+    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_COMPONENT_DATA, 0, p.bytes, 1));
+    assert_fails(RN_INVALID, rn_tiler_take(&tiler, RN_COMPONENT_SHIFT, 0, p.bytes, 4));
+    assert_ok(rn_tiler_take(&tiler, RN_COMPONENT_SCALE, 0, p.bytes, 16 * 4));
     assert_ok(rn_tiler_begin(&tiler, RN_DTYPE_Q8_0, 0, 64, NULL));
-    assert_ok(rn_tiler_take(&tiler, RN_PART_DATA, 0, NULL, 0));
+    assert_ok(rn_tiler_take(&tiler, RN_COMPONENT_DATA, 0, NULL, 0));
     free(p.bytes);
     test_guard_free(&tiles);
 }
