@@ -41,8 +41,8 @@ struct rn_device_caps {
     // A table of embeddings of one part and at least so many bytes is not held: the rows that a run
     // asks for are read before it. 0: none.
     uint64_t row_table_bytes;
-    // Weights of a block are read in units of up to so many bytes; 0: 4 MiB.
-    uint64_t unit_bytes;
+    // Weights of a block are read in weight groups of up to so many bytes; 0: 4 MiB.
+    uint64_t group_bytes;
     bool fuses; // has kernels for PROJECT* and ATTEND: graphs are rewritten (graph/fuse.h)
     // Measured rates (`ration calibrate`), never 0.
     double flops;               // f32 multiply-adds count two

@@ -3,10 +3,10 @@
 //     position   0         1                  2
 //     steps      COMPUTE   COMPUTE EVICT READ COMPUTE ...
 //
-// Behind the last position that reads a use come its EVICT and the READ that refills the slot. What
-// is offloaded is fetched and awaited before a position, sent and awaited behind one.
-// A buffer that lives from position a to b lives from a's step to b's. Sizes are multiples of 64
-// bytes, as places are: what is alive then adds up to the byte with what kernels can touch.
+// Behind the last position that reads a load come its EVICT and the READ that refills the slot.
+// What is offloaded is fetched and awaited before a position, sent and awaited behind one. A buffer
+// that lives from position a to b lives from a's step to b's. Sizes are multiples of 64 bytes, as
+// places are: what is alive then adds up to the byte with what kernels can touch.
 #include "plan/planner.h"
 
 #include "base/checked.h"
@@ -26,12 +26,12 @@ typedef struct builder {
     rn_plan *plan;
     rn_stream stream;
     rn_offloads offloads;
-    uint64_t *offsets;     // (storages + positions + offloads)
-    uint32_t *step_of;     // (positions)
-    uint32_t *buffer_of;   // (storages)
-    uint32_t *unit_buffer; // (units): of a resident one
-    uint32_t last_compute; // the last step of the compute queue so far
-    uint64_t base, ring;   // offsets of the intermediates, of the ring
+    uint64_t *offsets;      // (storages + positions + offloads)
+    uint32_t *step_of;      // (positions)
+    uint32_t *buffer_of;    // (storages)
+    uint32_t *group_buffer; // (weight groups): of a resident one
+    uint32_t last_compute;  // the last step of the compute queue so far
+    uint64_t base, ring;    // offsets of the intermediates, of the ring
     rn_placement placement;
     bool has_slack; // some workspace is less than the placement gave it room for
 } builder;
@@ -42,7 +42,7 @@ static rn_plan_step *add_step(rn_plan *plan, rn_step_kind kind) {
     rn_plan_step *step = &plan->steps[plan->step_count++];
     *step = (rn_plan_step){.kind = kind,
                            .node = RN_NO_NODE,
-                           .use = RN_NO_USE,
+                           .load = RN_NO_LOAD,
                            .offload = RN_NO_OFFLOAD,
                            .after = RN_NO_STEP,
                            .workspace = RN_NO_BUFFER};
@@ -52,24 +52,25 @@ static rn_plan_step *add_step(rn_plan *plan, rn_step_kind kind) {
 static void add_read(builder *b, uint32_t evicted, uint32_t evict_step) {
     rn_plan *plan = b->plan;
     bool next_run = false;
-    uint32_t use = rn_stream_follower(&b->stream, evicted, &next_run);
-    const rn_plan_unit *unit = &plan->units[plan->uses[use].unit];
-    plan->uses[use].read_step = plan->step_count;
+    uint32_t load = rn_stream_follower(&b->stream, evicted, &next_run);
+    const rn_plan_group *group = &plan->groups[plan->loads[load].group];
+    plan->loads[load].read_step = plan->step_count;
     rn_plan_step *step = add_step(plan, RN_STEP_READ);
     step->queue = 1;
-    step->use = use;
+    step->load = load;
     step->after = evict_step;
     step->next_run = next_run;
-    step->seconds = rn_cost_read(&plan->caps, unit->file_bytes, unit->bytes, plan->from_host);
+    step->seconds = rn_cost_read(&plan->caps, group->file_bytes, group->bytes, plan->from_host);
 }
 
 static void add_evictions(builder *b, uint32_t position, uint32_t *evicted) {
     const rn_stream *s = &b->stream;
-    for (; *evicted < s->use_count && s->uses[s->by_last[*evicted]].last == position; ++*evicted) {
-        uint32_t use = s->by_last[*evicted], evict_step = b->plan->step_count;
-        b->plan->uses[use].evict_step = b->last_compute = evict_step;
-        add_step(b->plan, RN_STEP_EVICT)->use = use;
-        add_read(b, use, evict_step);
+    for (; *evicted < s->load_count && s->loads[s->by_last[*evicted]].last == position;
+         ++*evicted) {
+        uint32_t load = s->by_last[*evicted], evict_step = b->plan->step_count;
+        b->plan->loads[load].evict_step = b->last_compute = evict_step;
+        add_step(b->plan, RN_STEP_EVICT)->load = load;
+        add_read(b, load, evict_step);
     }
 }
 
@@ -129,9 +130,9 @@ static void add_steps(builder *b) {
 // A COMPUTE waits for the last submitted of the READs that it needs first: one of this run, or else
 // the latest of those that the run before has made for this one.
 static void add_waits(builder *b) {
-    for (uint32_t u = 0; u < b->stream.use_count; u++) {
-        rn_plan_step *step = &b->plan->steps[b->step_of[b->stream.uses[u].first]];
-        uint32_t read = b->plan->uses[u].read_step;
+    for (uint32_t u = 0; u < b->stream.load_count; u++) {
+        rn_plan_step *step = &b->plan->steps[b->step_of[b->stream.loads[u].first]];
+        uint32_t read = b->plan->loads[u].read_step;
         bool here = !b->plan->steps[read].next_run;
         bool has = step->after != RN_NO_STEP;
         bool has_here = has && !b->plan->steps[step->after].next_run;
@@ -151,17 +152,17 @@ static uint32_t add_buffer(builder *b, rn_plan_buffer buffer) {
 static uint64_t add_resident(builder *b) {
     rn_plan *plan = b->plan;
     uint64_t offset = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        if (!plan->units[u].resident) continue;
-        b->unit_buffer[u] = add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_UNIT,
-                                                           .purpose = RN_PURPOSE_WEIGHTS,
-                                                           .unit = u,
-                                                           .offload = RN_NO_OFFLOAD,
-                                                           .offset = offset,
-                                                           .bytes = plan->units[u].bytes,
-                                                           .last_step = plan->step_count - 1,
-                                                           .always = true});
-        offset += rn_round_up(plan->units[u].bytes, RN_PLAN_ALIGN);
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        if (!plan->groups[u].resident) continue;
+        b->group_buffer[u] = add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_GROUP,
+                                                            .purpose = RN_PURPOSE_WEIGHTS,
+                                                            .group = u,
+                                                            .offload = RN_NO_OFFLOAD,
+                                                            .offset = offset,
+                                                            .bytes = plan->groups[u].bytes,
+                                                            .last_step = plan->step_count - 1,
+                                                            .always = true});
+        offset += rn_round_up(plan->groups[u].bytes, RN_PLAN_ALIGN);
     }
     plan->resident_bytes = offset;
     return offset;
@@ -193,7 +194,7 @@ static void add_storages(builder *b, uint64_t always_offset) {
         rn_plan_buffer buffer = {.kind = RN_BUFFER_VALUE,
                                  .purpose = rn_graph_value(b->c->graph, s->value)->purpose,
                                  .value = s->value,
-                                 .unit = RN_NO_USE,
+                                 .group = RN_NO_LOAD,
                                  .offload = RN_NO_OFFLOAD,
                                  .offset = b->base + b->offsets[i],
                                  .bytes = s->bytes,
@@ -217,12 +218,12 @@ static void add_storages(builder *b, uint64_t always_offset) {
 // What the kernel will ask for: its weights are resident, or as they lie in slots. The placement is
 // for the larger of both.
 static uint64_t find_workspace(const builder *b, uint32_t position) {
-    const rn_unit_table *t = &b->c->units;
+    const rn_group_table *t = &b->c->groups;
     const rn_node *node = rn_graph_node(b->c->graph, b->c->order.nodes[position]);
     for (uint32_t i = 0; i < node->input_count; i++) {
         rn_value in = node->inputs[i];
         bool differs = t->layout_of[in] != t->slot_layout_of[in];
-        if (differs && !b->plan->units[t->unit_of[in]].resident)
+        if (differs && !b->plan->groups[t->group_of[in]].resident)
             return b->binding->slot_workspace[b->variant->slice][position];
     }
     return b->binding->workspace[b->variant->slice][position];
@@ -243,7 +244,7 @@ static void add_workspaces(builder *b) {
         b->plan->steps[step].workspace = add_buffer(
             b, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
                                 .purpose = RN_PURPOSE_WORKSPACE,
-                                .unit = RN_NO_USE,
+                                .group = RN_NO_LOAD,
                                 .offload = RN_NO_OFFLOAD,
                                 .offset = b->base + b->offsets[b->binding->live.storage_count + p],
                                 .bytes = bytes,
@@ -252,23 +253,23 @@ static void add_workspaces(builder *b) {
     }
 }
 
-// A use that is read in the run before has two buffers in one place: from the start to its EVICT,
+// A load that is read in the run before has two buffers in one place: from the start to its EVICT,
 // and from its READ, for the next run, to the end.
-static void add_uses(builder *b) {
+static void add_loads(builder *b) {
     rn_plan *plan = b->plan;
-    for (uint32_t u = 0; u < plan->use_count; u++) {
-        rn_plan_use *use = &plan->uses[u];
-        bool ahead = plan->steps[use->read_step].next_run;
-        rn_plan_buffer buffer = {.kind = RN_BUFFER_UNIT,
+    for (uint32_t u = 0; u < plan->load_count; u++) {
+        rn_plan_load *load = &plan->loads[u];
+        bool ahead = plan->steps[load->read_step].next_run;
+        rn_plan_buffer buffer = {.kind = RN_BUFFER_GROUP,
                                  .purpose = RN_PURPOSE_WEIGHTS,
-                                 .unit = use->unit,
+                                 .group = load->group,
                                  .offload = RN_NO_OFFLOAD,
-                                 .offset = b->ring + use->slot * plan->slot_bytes,
-                                 .bytes = plan->units[use->unit].bytes,
-                                 .first_step = ahead ? 0 : use->read_step,
-                                 .last_step = use->evict_step};
-        use->buffer = add_buffer(b, buffer);
-        buffer.first_step = use->read_step;
+                                 .offset = b->ring + load->slot * plan->slot_bytes,
+                                 .bytes = plan->groups[load->group].bytes,
+                                 .first_step = ahead ? 0 : load->read_step,
+                                 .last_step = load->evict_step};
+        load->buffer = add_buffer(b, buffer);
+        buffer.first_step = load->read_step;
         buffer.last_step = plan->step_count - 1;
         if (ahead) add_buffer(b, buffer);
     }
@@ -281,7 +282,7 @@ static uint64_t raw_bytes(const builder *b, rn_value value) {
 }
 
 static void place_in_slot(const builder *b, rn_value value, rn_plan_place *place) {
-    const rn_unit_table *t = &b->c->units;
+    const rn_group_table *t = &b->c->groups;
     place->offset = t->slot_offset_of[value];
     place->layout = t->slot_layout_of[value];
     place->raw = place->layout != t->layout_of[value];
@@ -289,19 +290,19 @@ static void place_in_slot(const builder *b, rn_value value, rn_plan_place *place
 }
 
 static void add_places(builder *b) {
-    const rn_unit_table *t = &b->c->units;
+    const rn_group_table *t = &b->c->groups;
     const rn_plan_liveness *live = &b->binding->live;
     for (rn_value v = 1; v <= b->plan->value_count; v++) {
-        uint32_t unit = t->unit_of[v], storage = live->storage_of[v];
+        uint32_t group = t->group_of[v], storage = live->storage_of[v];
         rn_plan_place *place = &b->plan->places[v];
         *place = (rn_plan_place){.buffer = RN_NO_BUFFER,
                                  .bytes = live->bytes_of[v],
                                  .layout = t->layout_of[v],
-                                 .unit = unit};
-        if (unit != RN_NO_USE && b->plan->units[unit].resident) {
-            place->buffer = b->unit_buffer[unit];
+                                 .group = group};
+        if (group != RN_NO_LOAD && b->plan->groups[group].resident) {
+            place->buffer = b->group_buffer[group];
             place->offset = t->offset_of[v];
-        } else if (unit != RN_NO_USE) {
+        } else if (group != RN_NO_LOAD) {
             place_in_slot(b, v, place);
         } else if (storage != RN_NO_BUFFER) {
             place->buffer = b->buffer_of[storage];
@@ -351,9 +352,9 @@ static rn_status count_blocks(builder *b) {
     RN_TRY(rn_arena_array(&plan->memory, blocks, sizeof(bool), (void **)&streamed));
     for (uint32_t n = 0; n < b->c->order.count; n++)
         used[rn_graph_node(b->c->graph, n)->block] = true;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        plan->summary.weight_bytes += b->c->units.units[u].bytes;
-        streamed[plan->units[u].block] |= !plan->units[u].resident;
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        plan->summary.weight_bytes += b->c->groups.groups[u].bytes;
+        streamed[plan->groups[u].block] |= !plan->groups[u].resident;
     }
     for (uint32_t i = 0; i < blocks; i++) {
         plan->summary.block_count += used[i];
@@ -364,9 +365,9 @@ static rn_status count_blocks(builder *b) {
 
 static uint32_t count_prefix(const rn_plan *plan) {
     uint32_t count = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        if (!plan->units[u].resident && plan->units[u].block >= count)
-            count = plan->units[u].block + 1;
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        if (!plan->groups[u].resident && plan->groups[u].block >= count)
+            count = plan->groups[u].block + 1;
     return count;
 }
 
@@ -383,7 +384,7 @@ static double add_tail(const builder *b, const rn_binding *binding) {
 static rn_status find_pass_seconds(builder *b) {
     rn_plan_summary *s = &b->plan->summary;
     rn_binding *pass;
-    double *ready; // (uses)
+    double *ready; // (loads)
     s->decode_steps = rn_planner_decode_steps(b->planner);
     s->decode_seconds = b->candidate->decode_seconds;
     s->prefill_seconds = s->seconds - (double)s->decode_steps * s->decode_seconds;
@@ -393,8 +394,8 @@ static rn_status find_pass_seconds(builder *b) {
         b->plan->prefill_tail_seconds =
             rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
     if (!pass || s->decode_steps) return RN_OK;
-    RN_TRY(rn_arena_array(&b->plan->memory, b->stream.use_count, sizeof *ready, (void **)&ready));
-    rn_traffic traffic = {.units = b->c->units.units, .stream = &b->stream, .ready = ready};
+    RN_TRY(rn_arena_array(&b->plan->memory, b->stream.load_count, sizeof *ready, (void **)&ready));
+    rn_traffic traffic = {.groups = b->c->groups.groups, .stream = &b->stream, .ready = ready};
     s->decode_seconds =
         rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice], b->c->order.count, &traffic);
     return RN_OK;
@@ -411,9 +412,9 @@ static rn_status summarize(builder *b) {
     s->host_saved_bytes = b->offloads.sent_bytes;
     for (uint32_t i = 0; i < b->offloads.count; i++)
         ++*(b->offloads.list[i].home ? &s->host_states : &s->host_saved);
-    for (uint32_t u = 0; u < b->plan->unit_count && b->plan->from_host; u++)
-        if (!b->plan->units[u].resident)
-            s->host_weight_bytes += rn_round_up(b->plan->units[u].bytes, RN_PLAN_SLOT_ALIGN);
+    for (uint32_t u = 0; u < b->plan->group_count && b->plan->from_host; u++)
+        if (!b->plan->groups[u].resident)
+            s->host_weight_bytes += rn_round_up(b->plan->groups[u].bytes, RN_PLAN_SLOT_ALIGN);
     s->smallest_bytes = b->planner->frugal.planned_bytes;
     s->smallest_budget_bytes = rn_planner_budget(b->planner, s->smallest_bytes);
     s->rows = b->binding->rows;
@@ -437,26 +438,26 @@ static rn_status summarize(builder *b) {
 static rn_status write_stream(builder *b) {
     rn_plan *plan = b->plan;
     const rn_residency *r = &b->candidate->residency;
-    bool *resident; // (units)
-    RN_TRY(rn_stream_init(&plan->memory, &b->c->units, &b->stream));
+    bool *resident; // (weight groups)
+    RN_TRY(rn_stream_init(&plan->memory, &b->c->groups, &b->stream));
     plan->from_host = b->stream.from_host = b->candidate->from_host;
-    RN_TRY(rn_arena_array(&plan->memory, plan->unit_count, sizeof(bool), (void **)&resident));
+    RN_TRY(rn_arena_array(&plan->memory, plan->group_count, sizeof(bool), (void **)&resident));
     rn_residency_mark(b->c, *r, resident);
     if (r->slots) {
-        if (!rn_stream_walk(&b->c->units, resident, r->slots, &b->stream))
+        if (!rn_stream_walk(&b->c->groups, resident, r->slots, &b->stream))
             return rn_fail(RN_INTERNAL, "a ring of %u slots does not turn", r->slots);
         plan->slot_bytes = b->c->levels[r->level].slot_bytes[r->kept];
     }
     plan->slot_count = r->slots;
-    plan->use_count = b->stream.use_count;
-    RN_TRY(
-        rn_arena_array(&plan->memory, plan->use_count, sizeof *plan->uses, (void **)&plan->uses));
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        plan->units[u].resident = resident[u];
-        if (!resident[u]) plan->units[u].bytes = b->c->units.slot_bytes[u];
+    plan->load_count = b->stream.load_count;
+    RN_TRY(rn_arena_array(&plan->memory, plan->load_count, sizeof *plan->loads,
+                          (void **)&plan->loads));
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        plan->groups[u].resident = resident[u];
+        if (!resident[u]) plan->groups[u].bytes = b->c->groups.slot_bytes[u];
     }
-    for (uint32_t u = 0; u < plan->use_count; u++)
-        plan->uses[u] = (rn_plan_use){.unit = b->stream.uses[u].unit, .slot = u % r->slots};
+    for (uint32_t u = 0; u < plan->load_count; u++)
+        plan->loads[u] = (rn_plan_load){.group = b->stream.loads[u].group, .slot = u % r->slots};
     return RN_OK;
 }
 
@@ -489,20 +490,20 @@ static rn_status write_offloads(builder *b) {
     return RN_OK;
 }
 
-static rn_status write_units(builder *b) {
-    const rn_unit_table *t = &b->c->units;
+static rn_status write_groups(builder *b) {
+    const rn_group_table *t = &b->c->groups;
     rn_plan *plan = b->plan;
     uint32_t values = 0;
-    plan->unit_count = t->unit_count;
+    plan->group_count = t->group_count;
     plan->row_table_count = t->row_count;
-    for (uint32_t u = 0; u < t->unit_count; u++)
-        values += t->units[u].value_count;
-    RN_TRY(rn_arena_copy(&plan->memory, t->units, t->unit_count * sizeof *t->units,
-                         (void **)&plan->units));
+    for (uint32_t u = 0; u < t->group_count; u++)
+        values += t->groups[u].value_count;
+    RN_TRY(rn_arena_copy(&plan->memory, t->groups, t->group_count * sizeof *t->groups,
+                         (void **)&plan->groups));
     RN_TRY(rn_arena_copy(&plan->memory, t->rows, t->row_count * sizeof *t->rows,
                          (void **)&plan->row_tables));
     return rn_arena_copy(&plan->memory, t->values, values * sizeof *t->values,
-                         (void **)&plan->unit_values);
+                         (void **)&plan->group_values);
 }
 
 static rn_status allocate(builder *b) {
@@ -510,9 +511,9 @@ static rn_status allocate(builder *b) {
     rn_arena *memory = &plan->memory;
     size_t positions = b->c->order.count, storages = b->binding->live.storage_count;
     size_t offloads = plan->offload_count;
-    size_t steps = positions + 2 * (size_t)plan->use_count + 4 * offloads;
+    size_t steps = positions + 2 * (size_t)plan->load_count + 4 * offloads;
     size_t buffers =
-        storages + positions + plan->unit_count + 2 * (size_t)plan->use_count + offloads;
+        storages + positions + plan->group_count + 2 * (size_t)plan->load_count + offloads;
     plan->value_count = rn_graph_value_count(b->c->graph);
     RN_TRY(rn_arena_array(memory, steps, sizeof *plan->steps, (void **)&plan->steps));
     RN_TRY(rn_arena_array(memory, buffers, sizeof *plan->buffers, (void **)&plan->buffers));
@@ -522,9 +523,9 @@ static rn_status allocate(builder *b) {
                           (void **)&b->offsets));
     RN_TRY(rn_arena_array(memory, positions, sizeof *b->step_of, (void **)&b->step_of));
     RN_TRY(rn_arena_array(memory, storages, sizeof *b->buffer_of, (void **)&b->buffer_of));
-    RN_TRY(
-        rn_arena_array(memory, plan->unit_count, sizeof *b->unit_buffer, (void **)&b->unit_buffer));
-    memset(b->unit_buffer, 0xff, plan->unit_count * sizeof *b->unit_buffer); // RN_NO_BUFFER
+    RN_TRY(rn_arena_array(memory, plan->group_count, sizeof *b->group_buffer,
+                          (void **)&b->group_buffer));
+    memset(b->group_buffer, 0xff, plan->group_count * sizeof *b->group_buffer); // RN_NO_BUFFER
     return RN_OK;
 }
 
@@ -543,7 +544,7 @@ static rn_status write_plan(builder *b) {
     b->plan->graph = c->graph;
     RN_TRY(copy_text(b->plan, &b->plan->options.keep));
     RN_TRY(copy_text(b->plan, &b->plan->options.offload));
-    RN_TRY(write_units(b));
+    RN_TRY(write_groups(b));
     RN_TRY(write_stream(b));
     RN_TRY(write_offloads(b));
     RN_TRY(allocate(b));
@@ -560,7 +561,7 @@ static rn_status write_plan(builder *b) {
     add_storages(b, add_resident(b));
     add_rows(b);
     add_workspaces(b);
-    add_uses(b);
+    add_loads(b);
     add_places(b);
     RN_TRY(summarize(b));
     return rn_plan_explain(p, b->candidate, b->plan);

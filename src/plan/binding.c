@@ -65,7 +65,7 @@ typedef struct binding_work {
     rn_binder binder;
     const rn_device_caps *caps;
     const rn_plan_order *order;
-    const rn_unit_table *units;
+    const rn_group_table *groups;
     rn_workload workload;
     rn_binding *binding;
 } binding_work;
@@ -107,8 +107,8 @@ static rn_status bind_position(binding_work *w, uint32_t position) {
         return rn_fail(RN_UNSUPPORTED, "%s has no kernel for %s", w->caps->name,
                        rn_graph_node(w->binder.graph, number)->name);
     double seconds = rn_cost_call(w->caps, &call, w->workload);
-    RN_TRY(ask_workspace(w, position, w->units->slot_layout_of, b->slot_workspace));
-    RN_TRY(ask_workspace(w, position, w->units->layout_of, b->workspace));
+    RN_TRY(ask_workspace(w, position, w->groups->slot_layout_of, b->slot_workspace));
+    RN_TRY(ask_workspace(w, position, w->groups->layout_of, b->workspace));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
         b->seconds[s][position] = seconds;
         if (b->workspace[s][position] < b->workspace[0][position])
@@ -177,11 +177,11 @@ static void add_seconds(rn_binding *b, const rn_graph *graph, const rn_plan_orde
 }
 
 rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
-                          const rn_plan_order *order, const rn_unit_table *units, uint64_t rows,
+                          const rn_plan_order *order, const rn_group_table *groups, uint64_t rows,
                           rn_workload workload, rn_binding *out) {
     *out = (rn_binding){.rows = rows};
     binding_work w = {
-        .caps = caps, .order = order, .units = units, .workload = workload, .binding = out};
+        .caps = caps, .order = order, .groups = groups, .workload = workload, .binding = out};
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->is_view, (void **)&out->is_view));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
         RN_TRY(rn_arena_array(memory, order->count, sizeof(double), (void **)&out->seconds[s]));
@@ -191,7 +191,7 @@ rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_devi
     }
     RN_TRY(rn_binder_init(memory, graph, &w.binder));
     w.binder.caps = caps;
-    w.binder.layouts = units->layout_of;
+    w.binder.layouts = groups->layout_of;
     w.binder.rows = rows;
     for (uint32_t p = 0; p < order->count; p++) {
         RN_TRY(rn_stop_try(2 * RN_STOP_NODE_UNITS));

@@ -45,13 +45,13 @@ static uint32_t turn_of(uint32_t block, uint32_t blocks) {
     return turned;
 }
 
-// By insertion: the units of a block stay in the order of use.
-static rn_status spread(const rn_unit_table *t, uint32_t blocks, rn_level *level) {
+// By insertion: the weight groups of a block stay in the order of use.
+static rn_status spread(const rn_group_table *t, uint32_t blocks, rn_level *level) {
     for (uint32_t i = 0; i < level->count; i++) {
-        uint32_t unit = level->units[i], turn = turn_of(t->units[unit].block, blocks), at = i;
-        for (; at > 0 && turn_of(t->units[level->units[at - 1]].block, blocks) > turn; at--)
-            level->units[at] = level->units[at - 1];
-        level->units[at] = unit;
+        uint32_t group = level->groups[i], turn = turn_of(t->groups[group].block, blocks), at = i;
+        for (; at > 0 && turn_of(t->groups[level->groups[at - 1]].block, blocks) > turn; at--)
+            level->groups[at] = level->groups[at - 1];
+        level->groups[at] = group;
         RN_TRY(rn_stop_try(1 + i - at));
     }
     return RN_OK;
@@ -60,53 +60,54 @@ static rn_status spread(const rn_unit_table *t, uint32_t blocks, rn_level *level
 // From the last to be used to the first, so that what does not stay is a beginning of the graph.
 static void turn_round(rn_level *level) {
     for (uint32_t i = 0; i < level->count / 2; i++) {
-        uint32_t *a = &level->units[i], *b = &level->units[level->count - 1 - i], unit = *a;
+        uint32_t *a = &level->groups[i], *b = &level->groups[level->count - 1 - i], group = *a;
         *a = *b;
-        *b = unit;
+        *b = group;
     }
 }
 
 static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, rn_level *level) {
-    const rn_unit_table *t = &c->units;
-    size_t room = (size_t)t->unit_count + 1;
-    RN_TRY(rn_arena_array(&c->memory, room, sizeof *level->units, (void **)&level->units));
+    const rn_group_table *t = &c->groups;
+    size_t room = (size_t)t->group_count + 1;
+    RN_TRY(rn_arena_array(&c->memory, room, sizeof *level->groups, (void **)&level->groups));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->resident_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->slot_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->file_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->link_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->copy_bytes));
-    for (uint32_t u = 0; u < t->unit_count; u++)
-        if (!t->units[u].resident && t->slot_bytes[u] <= largest) level->units[level->count++] = u;
+    for (uint32_t u = 0; u < t->group_count; u++)
+        if (!t->groups[u].resident && t->slot_bytes[u] <= largest)
+            level->groups[level->count++] = u;
     if (p->rule.suffix)
         turn_round(level);
     else
         RN_TRY(spread(t, rn_graph_block_count(c->graph), level));
     rn_constraints_sort(t, level);
-    level->resident_bytes[level->count] = c->unit_bytes;
+    level->resident_bytes[level->count] = c->group_bytes;
     for (uint32_t k = level->count; k-- > 0;) {
-        uint32_t u = level->units[k];
+        uint32_t u = level->groups[k];
         level->resident_bytes[k] =
-            level->resident_bytes[k + 1] - rn_round_up(t->units[u].bytes, RN_PLAN_ALIGN);
+            level->resident_bytes[k + 1] - rn_round_up(t->groups[u].bytes, RN_PLAN_ALIGN);
         level->slot_bytes[k] =
             rn_max_u64(level->slot_bytes[k + 1], rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN));
-        level->file_bytes[k] = level->file_bytes[k + 1] + t->units[u].file_bytes;
-        level->link_bytes[k] = level->link_bytes[k + 1] + t->units[u].bytes;
+        level->file_bytes[k] = level->file_bytes[k + 1] + t->groups[u].file_bytes;
+        level->link_bytes[k] = level->link_bytes[k + 1] + t->groups[u].bytes;
         level->copy_bytes[k] =
             level->copy_bytes[k + 1] + rn_round_up(t->slot_bytes[u], RN_PLAN_SLOT_ALIGN);
     }
     return rn_constraints_limit(&p->options, c, largest, level);
 }
 
-// Slots as large as the largest unit, as the next smaller one, and so on.
+// Slots as large as the largest weight group, as the next smaller one, and so on.
 static rn_status write_levels(const rn_planner *p, rn_case *c) {
     uint64_t below = UINT64_MAX;
-    for (uint32_t u = 0; u < c->units.unit_count; u++)
-        c->unit_bytes += rn_round_up(c->units.units[u].bytes, RN_PLAN_ALIGN);
+    for (uint32_t u = 0; u < c->groups.group_count; u++)
+        c->group_bytes += rn_round_up(c->groups.groups[u].bytes, RN_PLAN_ALIGN);
     while (c->level_count < RN_PLAN_LEVELS) {
         uint64_t largest = 0;
-        for (uint32_t u = 0; u < c->units.unit_count; u++)
-            if (!c->units.units[u].resident && c->units.slot_bytes[u] < below)
-                largest = rn_max_u64(largest, c->units.slot_bytes[u]);
+        for (uint32_t u = 0; u < c->groups.group_count; u++)
+            if (!c->groups.groups[u].resident && c->groups.slot_bytes[u] < below)
+                largest = rn_max_u64(largest, c->groups.slot_bytes[u]);
         if (largest == 0) break;
         RN_TRY(write_level(p, c, largest, &c->levels[c->level_count++]));
         below = largest;
@@ -140,8 +141,8 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     if (rn_graph_node_count(c->graph) == 0)
         return rn_fail(RN_INVALID, "'%s' has no nodes: there is nothing to plan", p->recipe->name);
     RN_TRY(rn_plan_order_make(&c->memory, c->graph, &c->order));
-    RN_TRY(rn_unit_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options, &c->units));
-    c->needs_staging = c->units.unit_count > 0 && !p->recipe->weights_in_memory;
+    RN_TRY(rn_group_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options, &c->groups));
+    c->needs_staging = c->groups.group_count > 0 && !p->recipe->weights_in_memory;
     c->own_memory = p->caps->own_memory;
     c->trains = has_backward(c->graph);
     c->ring_bytes = rn_round_up(p->rule.ring_bytes, RN_PLAN_SLOT_ALIGN);
@@ -153,14 +154,14 @@ static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out
     *out = &c->bindings[rows];
     if ((*out)->is_made) return RN_OK;
     rn_workload workload = {p->recipe->workload_rows, p->recipe->decode_steps};
-    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->units, p->rows[rows],
+    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->groups, p->rows[rows],
                            workload, *out);
 }
 
 static rn_status trace(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
     RN_TRY(bind(p, c, rows, out));
     if ((*out)->is_live) return RN_OK;
-    return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->units, *out);
+    return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->groups, *out);
 }
 
 // ---- what is cheap ------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
     rn_arena_free_all(&scratch);
     v->always_bytes = b->live.always_bytes - offloads.away_always_bytes;
     v->floor_bytes = v->always_bytes + rn_min_u64(v->peak_bytes[0], v->peak_bytes[1]) +
-                     (c->level_count ? 0 : c->unit_bytes); // none of them can be streamed
+                     (c->level_count ? 0 : c->group_bytes); // none of them can be streamed
     v->has_peak = s == RN_OK;
     return s;
 }
@@ -403,7 +404,7 @@ static rn_status list_micro(rn_planner *p) {
 // are whole.
 static rn_status list_cuts(rn_planner *p) {
     const rn_case *c = case_at(p, 0, 0, 0);
-    uint64_t least = rn_max_u64(8 << 20, c->unit_bytes / 256), largest = 0;
+    uint64_t least = rn_max_u64(8 << 20, c->group_bytes / 256), largest = 0;
     uint64_t sizes[RN_PLAN_CUTS - 1] = {4 * least, least};
     p->cuts[p->cut_count++] = 0;
     if (c->trains) return RN_OK;

@@ -1,10 +1,10 @@
 // choose.c — which weights stay, and the fastest candidate that fits.
 //
-// For every size of slots and number of slots: the first k units of a list stay, for every k. Bytes
-// are a sum looked up, time is a small simulation; a candidate whose lower bound is no better than
-// the best so far is not simulated. Skipping never changes the result, so the choice is the same as
-// from the whole list: least time, then fewest bytes read, then fewest bytes planned, then the
-// first.
+// For every size of slots and number of slots: the first k weight groups of a list stay, for every
+// k. Bytes are a sum looked up, time is a small simulation; a candidate whose lower bound is no
+// better than the best so far is not simulated. Skipping never changes the result, so the choice is
+// the same as from the whole list: least time, then fewest bytes read, then fewest bytes planned,
+// then the first.
 #include "plan/planner.h"
 
 #include "base/checked.h"
@@ -15,10 +15,10 @@ enum { FEWEST_SLOTS = 1, MOST_SLOTS = 4 };
 // ---- bytes --------------------------------------------------------------------------------------
 
 void rn_residency_mark(const rn_case *c, rn_residency r, bool *out_resident) {
-    for (uint32_t u = 0; u < c->units.unit_count; u++)
+    for (uint32_t u = 0; u < c->groups.group_count; u++)
         out_resident[u] = true;
     for (uint32_t k = r.kept; r.slots && k < c->levels[r.level].count; k++)
-        out_resident[c->levels[r.level].units[k]] = false;
+        out_resident[c->levels[r.level].groups[k]] = false;
 }
 
 uint64_t rn_residency_ring(const rn_case *c, rn_residency r) {
@@ -30,7 +30,7 @@ uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency
                            uint64_t *out_ring_offset) {
     const rn_level *level = &c->levels[r.level];
     *out_ring_offset = 0;
-    if (r.slots == 0) return c->unit_bytes + always_bytes;
+    if (r.slots == 0) return c->group_bytes + always_bytes;
     *out_ring_offset =
         rn_round_up(level->resident_bytes[r.kept] + always_bytes, RN_PLAN_SLOT_ALIGN);
     return *out_ring_offset + rn_residency_ring(c, r);
@@ -40,15 +40,15 @@ uint64_t rn_case_staging(const rn_case *c) {
     return c->needs_staging ? RN_PLAN_STAGING_BYTES : 0;
 }
 
-// A resident unit is packed into a stage on its way; those that are read in every run have two, so
-// that the disk runs ahead of the link.
+// A resident weight group is packed into a stage on its way; those that are read in every run have
+// two, so that the disk runs ahead of the link.
 uint64_t rn_residency_host(const rn_case *c, rn_residency r, uint64_t port_bytes,
                            const rn_offloads *offloads, bool copies) {
     uint64_t largest = 0, stages = r.slots && !copies ? 2 : 1;
     if (!c->own_memory) return 0;
     if (offloads) port_bytes += offloads->home_bytes + offloads->sent_bytes;
-    for (uint32_t u = 0; u < c->units.unit_count; u++)
-        largest = rn_max_u64(largest, c->units.units[u].bytes);
+    for (uint32_t u = 0; u < c->groups.group_count; u++)
+        largest = rn_max_u64(largest, c->groups.groups[u].bytes);
     return rn_case_staging(c) + port_bytes + stages * rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
            (r.slots && copies ? c->levels[r.level].copy_bytes[r.kept] : 0);
 }
@@ -86,25 +86,25 @@ typedef struct chooser {
     uint64_t passes;
     rn_stream stream;
     rn_offloads offloads;
-    bool *resident;          // (units)
+    bool *resident;          // (weight groups)
     double *ready;           // (accesses)
     double *done;            // (2, offloads)
     double offloads_seconds; // for the workload, at least, with its offloads
 } chooser;
 
 static rn_status prepare(chooser *ch, rn_arena *scratch) {
-    const rn_unit_table *t = &ch->c->units;
+    const rn_group_table *t = &ch->c->groups;
     RN_TRY(rn_stream_init(scratch, t, &ch->stream));
     RN_TRY(rn_offloads_make(scratch, ch->c, ch->binding, ch->planner->caps, ch->v, &ch->offloads));
     RN_TRY(rn_arena_array(scratch, 2 * (size_t)ch->offloads.count, sizeof(double),
                           (void **)&ch->done));
-    RN_TRY(rn_arena_array(scratch, t->unit_count, sizeof(bool), (void **)&ch->resident));
+    RN_TRY(rn_arena_array(scratch, t->group_count, sizeof(bool), (void **)&ch->resident));
     return rn_arena_array(scratch, t->access_count, sizeof(double), (void **)&ch->ready);
 }
 
 static bool can_stream(chooser *ch, rn_residency r) {
     rn_residency_mark(ch->c, r, ch->resident);
-    return rn_stream_walk(&ch->c->units, ch->resident, r.slots, &ch->stream);
+    return rn_stream_walk(&ch->c->groups, ch->resident, r.slots, &ch->stream);
 }
 
 static double for_workload(const chooser *ch, double run_seconds, double decode_seconds) {
@@ -113,7 +113,7 @@ static double for_workload(const chooser *ch, double run_seconds, double decode_
 }
 
 static double simulate(const chooser *ch, const rn_binding *binding, bool no_homes) {
-    rn_traffic traffic = {.units = ch->c->units.units,
+    rn_traffic traffic = {.groups = ch->c->groups.groups,
                           .stream = &ch->stream,
                           .ready = ch->ready,
                           .offloads = &ch->offloads,
@@ -157,13 +157,13 @@ static bool is_slower(const chooser *ch, double run_seconds, double decode_secon
 // A run of one row of which the host computes all blocks with weights that do not stay: their
 // weights at its rate, then the others.
 static double share_pass(const chooser *ch, double rate) {
-    const rn_unit_table *t = &ch->c->units;
+    const rn_group_table *t = &ch->c->groups;
     double seconds = 0;
     uint32_t end = 0;
-    for (uint32_t u = 0; u < t->unit_count; u++)
-        if (!ch->resident[u] && t->units[u].block >= end) end = t->units[u].block + 1;
-    for (uint32_t u = 0; u < t->unit_count; u++)
-        if (t->units[u].block < end) seconds += (double)t->units[u].file_bytes / rate;
+    for (uint32_t u = 0; u < t->group_count; u++)
+        if (!ch->resident[u] && t->groups[u].block >= end) end = t->groups[u].block + 1;
+    for (uint32_t u = 0; u < t->group_count; u++)
+        if (t->groups[u].block < end) seconds += (double)t->groups[u].file_bytes / rate;
     for (uint32_t p = 0; p < ch->c->order.count; p++)
         if (rn_graph_node(ch->c->graph, ch->c->order.nodes[p])->block >= end)
             seconds += ch->pass->seconds[ch->v->slice][p];
@@ -178,7 +178,7 @@ static double find_pass(const chooser *ch, rn_residency r) {
 
 // Looking at one residency is a walk over all accesses, and a simulation over all steps.
 static bool is_cancelled(const chooser *ch) {
-    return rn_stop_spend(ch->c->units.access_count + 2 * (uint64_t)ch->c->order.count) ==
+    return rn_stop_spend(ch->c->groups.access_count + 2 * (uint64_t)ch->c->order.count) ==
            RN_STOP_CANCEL;
 }
 
@@ -186,7 +186,7 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
     if (!fits_host(ch->planner, ch->c, ch->binding, &ch->offloads, r, &ch->stream.from_host))
         return;
     if (r.slots && !can_stream(ch, r)) return;
-    if (r.slots == 0) ch->stream.slot_count = ch->stream.use_count = 0;
+    if (r.slots == 0) ch->stream.slot_count = ch->stream.load_count = 0;
     double pass = find_pass(ch, r);
     if (is_slower(ch, bound_of(ch, ch->binding, 0), pass)) return;
     double run = simulate(ch, ch->binding, false);
@@ -216,7 +216,8 @@ static double bound_reading(const rn_device_caps *caps, const rn_level *l, uint3
     return (double)l->file_bytes[kept] / caps->disk_bytes_second;
 }
 
-// Whether no candidate of this variant that keeps so many units, or fewer, is better than the best.
+// Whether no candidate of this variant that keeps so many weight groups, or fewer, is better than
+// the best.
 static bool cannot_win(const chooser *ch, const rn_level *l, uint32_t kept) {
     const rn_candidate *best = ch->best;
     double reading = bound_reading(ch->planner->caps, l, kept);
@@ -321,7 +322,7 @@ rn_status rn_choose_frugal(rn_planner *p, uint32_t variant, rn_candidate *best) 
 // streamed meanwhile.
 static bool travels_too_long(chooser *ch) {
     if (ch->offloads.count == 0) return false;
-    ch->stream.slot_count = ch->stream.use_count = 0;
+    ch->stream.slot_count = ch->stream.load_count = 0;
     ch->offloads_seconds = total_of(ch, simulate(ch, ch->binding, false), 0);
     return ch->best->variant != RN_NO_STEP && ch->offloads_seconds > ch->best->seconds;
 }

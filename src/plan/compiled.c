@@ -230,8 +230,9 @@ static rn_status allocate(rn_plan *plan) {
     RN_TRY(rn_arena_array(memory, 1, sizeof *plan->steps, (void **)&plan->steps));
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->buffers, (void **)&plan->buffers));
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->places, (void **)&plan->places));
-    RN_TRY(rn_arena_array(memory, values, sizeof *plan->units, (void **)&plan->units));
-    RN_TRY(rn_arena_array(memory, values, sizeof *plan->unit_values, (void **)&plan->unit_values));
+    RN_TRY(rn_arena_array(memory, values, sizeof *plan->groups, (void **)&plan->groups));
+    RN_TRY(
+        rn_arena_array(memory, values, sizeof *plan->group_values, (void **)&plan->group_values));
     return rn_arena_array(memory, 4, sizeof *plan->reasons, (void **)&plan->reasons);
 }
 
@@ -243,7 +244,7 @@ static void add_buffer(rn_plan *plan, rn_plan_buffer buffer) {
     plan->buffers[plan->buffer_count++] = buffer;
 }
 
-// A weight is a unit of its own: it is read and handed over alone.
+// A weight is a weight group of its own: it is read and handed over alone.
 static void add_value(rn_plan *plan, rn_value value) {
     const rn_value_info *info = rn_graph_value(plan->graph, value);
     uint64_t bytes = rn_executable_value_bytes(plan->graph, value, plan->summary.rows);
@@ -251,23 +252,23 @@ static void add_value(rn_plan *plan, rn_value value) {
     plan->places[value] = (rn_plan_place){.buffer = plan->buffer_count,
                                           .bytes = bytes,
                                           .layout = RN_LAYOUT_PLAIN,
-                                          .unit = weight ? plan->unit_count : RN_NO_USE};
-    add_buffer(plan, (rn_plan_buffer){.kind = weight ? RN_BUFFER_UNIT : RN_BUFFER_VALUE,
+                                          .group = weight ? plan->group_count : RN_NO_LOAD};
+    add_buffer(plan, (rn_plan_buffer){.kind = weight ? RN_BUFFER_GROUP : RN_BUFFER_VALUE,
                                       .purpose = info->purpose,
                                       .value = value,
-                                      .unit = weight ? plan->unit_count : RN_NO_USE,
+                                      .group = weight ? plan->group_count : RN_NO_LOAD,
                                       .bytes = bytes,
                                       .always = weight || info->role == RN_ROLE_STATE ||
                                                 info->role == RN_ROLE_CONSTANT});
     if (!weight) return;
-    plan->unit_values[plan->unit_count] = value;
-    plan->units[plan->unit_count] = (rn_plan_unit){.first_value = plan->unit_count,
-                                                   .value_count = 1,
-                                                   .block = info->block,
-                                                   .bytes = bytes,
-                                                   .file_bytes = bytes,
-                                                   .resident = true};
-    plan->unit_count++;
+    plan->group_values[plan->group_count] = value;
+    plan->groups[plan->group_count] = (rn_plan_group){.first_value = plan->group_count,
+                                                      .value_count = 1,
+                                                      .block = info->block,
+                                                      .bytes = bytes,
+                                                      .file_bytes = bytes,
+                                                      .resident = true};
+    plan->group_count++;
     plan->resident_bytes += rn_round_up(bytes, RN_PLAN_ALIGN);
     plan->summary.weight_bytes += bytes;
 }
@@ -332,23 +333,23 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
     s->micro_batches = 1;
     s->step_count = plan->step_count = 1;
     for (rn_value v = 0; v <= plan->value_count; v++)
-        plan->places[v] = (rn_plan_place){.buffer = RN_NO_BUFFER, .unit = RN_NO_USE};
+        plan->places[v] = (rn_plan_place){.buffer = RN_NO_BUFFER, .group = RN_NO_LOAD};
     for (rn_value v = 1; v <= plan->value_count; v++)
         if (is_held(plan->graph, v)) add_value(plan, v);
     add_buffer(plan, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
                                       .purpose = RN_PURPOSE_WORKSPACE,
-                                      .unit = RN_NO_USE,
+                                      .group = RN_NO_LOAD,
                                       .bytes = a->purpose_bytes[RN_PURPOSE_WORKSPACE]});
     plan->steps[0] = (rn_plan_step){.kind = RN_STEP_EXECUTE,
                                     .node = RN_NO_NODE,
-                                    .use = RN_NO_USE,
+                                    .load = RN_NO_LOAD,
                                     .offload = RN_NO_OFFLOAD,
                                     .after = RN_NO_STEP,
                                     .workspace = RN_NO_BUFFER,
                                     .live_bytes = s->live_peak_bytes};
     memcpy(s->purpose_bytes, a->purpose_bytes, sizeof s->purpose_bytes);
     s->planned_bytes = s->arena_bytes = a->bytes;
-    bool staging = plan->unit_count && !m->recipe->weights_in_memory;
+    bool staging = plan->group_count && !m->recipe->weights_in_memory;
     s->staging_bytes = staging ? RN_PLAN_STAGING_BYTES : 0;
     s->host_bytes = count_host(plan, staging);
     count_blocks(plan);

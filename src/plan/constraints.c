@@ -1,10 +1,10 @@
 // constraints.c — weights by name that shall stay or shall not, and how much may stay at most.
 //
 // A constraint narrows the list of candidates and is no mechanism of its own. What is to be kept is
-// a unit that never leaves, like one that is trained; what is to be offloaded stands last among the
-// units of a level, behind the most that may stay; a limit shortens that part of the list. What
-// never leaves by its nature (trained, or used in several blocks) counts for the bytes, but is no
-// resident block.
+// a weight group that never leaves, like one that is trained; what is to be offloaded stands last
+// among the weight groups of a level, behind the most that may stay; a limit shortens that part of
+// the list. What never leaves by its nature (trained, or used in several blocks) counts for the
+// bytes, but is no resident block.
 #include "plan/planner.h"
 
 #include "base/checked.h"
@@ -46,13 +46,13 @@ static const char *find_match(const rn_case *c, rn_str pattern, bool *out_leaves
     const char *found = NULL;
     for (rn_value v = 1; v <= rn_graph_value_count(c->graph); v++) {
         const rn_value_info *info = rn_graph_value(c->graph, v);
-        uint32_t unit = c->units.unit_of[v];
+        uint32_t group = c->groups.group_of[v];
         if (info->role != RN_ROLE_WEIGHT ||
             !rn_str_matches(rn_str_from(rn_weight_tensor(info)), pattern))
             continue;
         if (!found) found = info->name;
-        *out_leaves |= unit == RN_NO_USE || !c->units.units[unit].resident ||
-                       c->units.constraints[unit] != RN_CONSTRAINT_NONE;
+        *out_leaves |= group == RN_NO_LOAD || !c->groups.groups[group].resident ||
+                       c->groups.constraints[group] != RN_CONSTRAINT_NONE;
     }
     return found;
 }
@@ -89,22 +89,22 @@ static uint64_t most_bytes(const rn_plan_options *o) {
 }
 
 // Whether it stays whatever the level's list says, but not by its nature.
-static bool stays(const rn_unit_table *t, uint32_t unit, uint64_t largest) {
-    if (t->units[unit].resident) return t->constraints[unit] == RN_CONSTRAINT_KEEP;
-    return t->slot_bytes[unit] > largest;
+static bool stays(const rn_group_table *t, uint32_t group, uint64_t largest) {
+    if (t->groups[group].resident) return t->constraints[group] == RN_CONSTRAINT_KEEP;
+    return t->slot_bytes[group] > largest;
 }
 
-static bool has_offloaded(const rn_unit_table *t, uint64_t above) {
-    for (uint32_t u = 0; u < t->unit_count; u++)
+static bool has_offloaded(const rn_group_table *t, uint64_t above) {
+    for (uint32_t u = 0; u < t->group_count; u++)
         if (t->constraints[u] == RN_CONSTRAINT_OFFLOAD && t->slot_bytes[u] > above) return true;
     return false;
 }
 
-// Marks the blocks of units that stay with slots of this size; how many.
-static uint32_t mark_blocks(const rn_unit_table *t, uint64_t largest, bool *marks) {
+// Marks the blocks of weight groups that stay with slots of this size; how many.
+static uint32_t mark_blocks(const rn_group_table *t, uint64_t largest, bool *marks) {
     uint32_t count = 0;
-    for (uint32_t u = 0; u < t->unit_count; u++) {
-        uint32_t block = t->units[u].block;
+    for (uint32_t u = 0; u < t->group_count; u++) {
+        uint32_t block = t->groups[u].block;
         if (!stays(t, u, largest) || marks[block]) continue;
         marks[block] = true;
         count++;
@@ -112,20 +112,20 @@ static uint32_t mark_blocks(const rn_unit_table *t, uint64_t largest, bool *mark
     return count;
 }
 
-void rn_constraints_sort(const rn_unit_table *t, rn_level *level) {
+void rn_constraints_sort(const rn_group_table *t, rn_level *level) {
     uint32_t last = level->count;
     for (uint32_t i = level->count; i-- > 0;) {
-        uint32_t unit = level->units[i];
-        if (t->constraints[unit] != RN_CONSTRAINT_OFFLOAD) continue;
+        uint32_t group = level->groups[i];
+        if (t->constraints[group] != RN_CONSTRAINT_OFFLOAD) continue;
         last--;
-        memmove(&level->units[i], &level->units[i + 1], (last - i) * sizeof *level->units);
-        level->units[last] = unit;
+        memmove(&level->groups[i], &level->groups[i + 1], (last - i) * sizeof *level->groups);
+        level->groups[last] = group;
     }
 }
 
 rn_status rn_constraints_limit(const rn_plan_options *o, rn_case *c, uint64_t largest,
                                rn_level *level) {
-    const rn_unit_table *t = &c->units;
+    const rn_group_table *t = &c->groups;
     uint32_t k = 0, most = most_blocks(o);
     bool *marks; // (blocks)
     RN_TRY(
@@ -135,8 +135,8 @@ rn_status rn_constraints_limit(const rn_plan_options *o, rn_case *c, uint64_t la
     if (has_offloaded(t, largest) || blocks > most || level->resident_bytes[0] > most_bytes(o))
         return RN_OK;
     for (; k + 1 < level->count && level->resident_bytes[k + 1] <= most_bytes(o); k++) {
-        uint32_t unit = level->units[k], block = t->units[unit].block;
-        if (t->constraints[unit] == RN_CONSTRAINT_OFFLOAD || blocks + !marks[block] > most) break;
+        uint32_t group = level->groups[k], block = t->groups[group].block;
+        if (t->constraints[group] == RN_CONSTRAINT_OFFLOAD || blocks + !marks[block] > most) break;
         blocks += !marks[block];
         marks[block] = true;
     }
@@ -148,8 +148,8 @@ rn_status rn_constraints_allow_all(const rn_plan_options *o, rn_case *c) {
     bool *marks; // (blocks)
     RN_TRY(
         rn_arena_array(&c->memory, rn_graph_block_count(c->graph), sizeof *marks, (void **)&marks));
-    c->all_may_stay = c->unit_bytes <= most_bytes(o) && !has_offloaded(&c->units, 0) &&
-                      mark_blocks(&c->units, 0, marks) <= most_blocks(o);
+    c->all_may_stay = c->group_bytes <= most_bytes(o) && !has_offloaded(&c->groups, 0) &&
+                      mark_blocks(&c->groups, 0, marks) <= most_blocks(o);
     return RN_OK;
 }
 
@@ -159,14 +159,14 @@ uint64_t rn_constraints_kept(const rn_plan *plan, const rn_plan_options *options
                              const char **out_name, uint32_t *out_count) {
     uint64_t bytes = 0;
     *out_count = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        const rn_plan_unit *unit = &plan->units[u];
-        const rn_value *values = plan->unit_values + unit->first_value;
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        const rn_plan_group *group = &plan->groups[u];
+        const rn_value *values = plan->group_values + group->first_value;
         const char *name = rn_weight_tensor(rn_graph_value(plan->graph, values[0]));
-        if (!unit->resident || rn_constraint_of(options, name) != RN_CONSTRAINT_KEEP) continue;
+        if (!group->resident || rn_constraint_of(options, name) != RN_CONSTRAINT_KEEP) continue;
         if (*out_count == 0) *out_name = name;
-        *out_count += unit->value_count;
-        bytes += unit->bytes;
+        *out_count += group->value_count;
+        bytes += group->bytes;
     }
     return bytes;
 }

@@ -1,7 +1,7 @@
 // cost.c — seconds: of a node, of a read, of a run in which both go on side by side.
 //
-//     compute  |--0--|--1--|..wait..|---2---|          a node waits for the READ of its use,
-//     read        |----use 2-----|--use 3--|           a READ for the EVICT that frees its slot
+//     compute  |--0--|--1--|..wait..|---2---|          a node waits for the READ of its load,
+//     read        |----load 2-----|--load 3--|           a READ for the EVICT that frees its slot
 //     send                  |--offload--|                 what leaves for the host holds its place
 //
 // Rates are the device's, as measured; what a node takes is its back end's affair
@@ -42,16 +42,16 @@ typedef struct queues {
     uint32_t away, gone, due, back; // of the orders of offloads, how many have come up
 } queues;
 
-static void submit_read(queues *q, uint32_t use, double earliest) {
-    const rn_plan_unit *unit = &q->traffic->units[q->stream->uses[use].unit];
+static void submit_read(queues *q, uint32_t load, double earliest) {
+    const rn_plan_group *group = &q->traffic->groups[q->stream->loads[load].group];
     q->read = max_f64(q->read, earliest) +
-              rn_cost_read(q->caps, unit->file_bytes, unit->bytes, q->stream->from_host);
-    q->traffic->ready[use] = q->read;
+              rn_cost_read(q->caps, group->file_bytes, group->bytes, q->stream->from_host);
+    q->traffic->ready[load] = q->read;
 }
 
 // Before the first run: the READs that a run makes for the next one.
 static void fill_slots(queues *q) {
-    for (uint32_t i = 0; i < q->stream->use_count; i++) {
+    for (uint32_t i = 0; i < q->stream->load_count; i++) {
         bool next_run = false;
         uint32_t follower = rn_stream_follower(q->stream, q->stream->by_last[i], &next_run);
         if (next_run) submit_read(q, follower, 0);
@@ -98,11 +98,11 @@ static void run_once(queues *q, const double *seconds, uint32_t positions) {
     q->away = q->gone = q->due = q->back = 0;
     for (uint32_t p = 0; p < positions; p++) {
         if (has_offloads) bring(q, p);
-        for (; begun < s->use_count && s->uses[begun].first == p; begun++)
+        for (; begun < s->load_count && s->loads[begun].first == p; begun++)
             q->compute = max_f64(q->compute, q->traffic->ready[begun]);
         q->compute += seconds[p];
         if (has_offloads) send(q, p);
-        for (; evicted < s->use_count && s->uses[s->by_last[evicted]].last == p; evicted++) {
+        for (; evicted < s->load_count && s->loads[s->by_last[evicted]].last == p; evicted++) {
             bool next_run = false;
             submit_read(q, rn_stream_follower(s, s->by_last[evicted], &next_run), q->compute);
         }
@@ -124,9 +124,9 @@ double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t p
     for (uint32_t p = 0; p < positions; p++)
         computing += seconds[p];
     if (stream->slot_count == 0 && offloads == 0) return computing;
-    for (uint32_t u = 0; stream->slot_count && u < stream->use_count; u++) {
-        const rn_plan_unit *unit = &traffic->units[stream->uses[u].unit];
-        reading += rn_cost_read(caps, unit->file_bytes, unit->bytes, stream->from_host);
+    for (uint32_t u = 0; stream->slot_count && u < stream->load_count; u++) {
+        const rn_plan_group *group = &traffic->groups[stream->loads[u].group];
+        reading += rn_cost_read(caps, group->file_bytes, group->bytes, stream->from_host);
     }
     fill_slots(&q);
     run_once(&q, seconds, positions);

@@ -282,8 +282,8 @@ static uint64_t largest_block(const proposal *p) {
     uint64_t largest = 0;
     for (uint32_t block = 0; block < p->blocks; block++) {
         uint64_t bytes = 0;
-        for (uint32_t u = 0; u < plan->unit_count; u++)
-            if (plan->units[u].block == block) bytes += rn_plan_unit_room(plan, u);
+        for (uint32_t u = 0; u < plan->group_count; u++)
+            if (plan->groups[u].block == block) bytes += rn_plan_group_room(plan, u);
         largest = rn_max_u64(largest, bytes);
     }
     return largest;
@@ -317,12 +317,12 @@ static rn_interleave_block time_layer(const rn_plan *plan, uint32_t block) {
     double link = caps->link_bytes_second; // beside the CPU
     if (caps->link_share > 0 && caps->link_share < 1) link *= caps->link_share;
     rn_interleave_block layer = {.device_seconds = count_steps(plan, block) * caps->step_seconds};
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        const rn_plan_unit *unit = &plan->units[u];
-        if (unit->block != block) continue;
-        layer.host_seconds += (double)unit->file_bytes;
-        layer.device_seconds += (double)unit->bytes / caps->memory_bytes_second;
-        if (!unit->resident) layer.link_seconds += (double)unit->bytes / link;
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        const rn_plan_group *group = &plan->groups[u];
+        if (group->block != block) continue;
+        layer.host_seconds += (double)group->file_bytes;
+        layer.device_seconds += (double)group->bytes / caps->memory_bytes_second;
+        if (!group->resident) layer.link_seconds += (double)group->bytes / link;
     }
     return layer;
 }

@@ -15,7 +15,7 @@
 typedef struct tracer {
     const rn_graph *graph;
     const rn_plan_order *order;
-    const rn_unit_table *units;
+    const rn_group_table *groups;
     rn_binding *binding;
     rn_plan_liveness *live;
     rn_binder binder;
@@ -89,7 +89,7 @@ static bool is_dropped(const tracer *t, const rn_node *node, uint32_t output) {
 static void trace_output(tracer *t, const rn_node *node, uint32_t output, uint32_t position) {
     rn_value value = node->outputs[output];
     uint64_t offset = 0;
-    if (t->units->unit_of[value] != RN_NO_USE) return;
+    if (t->groups->group_of[value] != RN_NO_LOAD) return;
     rn_alias alias = rn_binder_alias(&t->binder, t->order->nodes[position], output, &offset);
     bool given = alias.kind != RN_ALIAS_KIND_NONE && node->inputs[alias.input] != RN_NO_VALUE;
     if (given && alias.kind != RN_ALIAS_KIND_MAY)
@@ -122,8 +122,8 @@ static void note_readers(tracer *t) {
 // Gathered rows are there from the start, as inputs are, to the last lookup.
 static void add_rows(tracer *t) {
     rn_plan_liveness *live = t->live;
-    for (uint32_t i = 0; i < t->units->row_count; i++) {
-        const rn_plan_rows *rows = &t->units->rows[i];
+    for (uint32_t i = 0; i < t->groups->row_count; i++) {
+        const rn_plan_rows *rows = &t->groups->rows[i];
         live->rows_storage[i] = live->storage_count;
         live->storages[live->storage_count++] =
             (rn_plan_storage){.value = rows->table,
@@ -131,8 +131,8 @@ static void add_rows(tracer *t) {
                               .from_start = true};
     }
     for (uint32_t p = 0; p < t->order->count; p++) {
-        uint32_t which = t->units->rows_of[t->order->nodes[p]];
-        if (which != RN_NO_USE) live->storages[live->rows_storage[which]].last = p;
+        uint32_t which = t->groups->rows_of[t->order->nodes[p]];
+        if (which != RN_NO_LOAD) live->storages[live->rows_storage[which]].last = p;
     }
 }
 
@@ -159,7 +159,7 @@ static rn_status measure(tracer *t) {
     for (rn_value v = 1; v <= rn_graph_value_count(t->graph); v++) {
         t->live->storage_of[v] = RN_NO_BUFFER;
         RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
-        RN_TRY(rn_plan_value_bytes(t->graph, v, t->binding->rows, t->units->layout_of[v],
+        RN_TRY(rn_plan_value_bytes(t->graph, v, t->binding->rows, t->groups->layout_of[v],
                                    &t->live->bytes_of[v]));
     }
     return RN_OK;
@@ -167,7 +167,7 @@ static rn_status measure(tracer *t) {
 
 static rn_status allocate(rn_arena *memory, tracer *t) {
     rn_plan_liveness *l = t->live;
-    uint32_t values = rn_graph_value_count(t->graph) + 1, rows = t->units->row_count;
+    uint32_t values = rn_graph_value_count(t->graph) + 1, rows = t->groups->row_count;
     RN_TRY(
         rn_arena_array(memory, (size_t)values + rows, sizeof *l->storages, (void **)&l->storages));
     RN_TRY(rn_arena_array(memory, rows, sizeof *l->rows_storage, (void **)&l->rows_storage));
@@ -180,10 +180,10 @@ static rn_status allocate(rn_arena *memory, tracer *t) {
 }
 
 // What passes between the host and a device of its own memory.
-static rn_status add_ports(const rn_graph *graph, const rn_unit_table *units, rn_binding *b) {
-    for (uint32_t i = 0; i < units->row_count; i++)
+static rn_status add_ports(const rn_graph *graph, const rn_group_table *groups, rn_binding *b) {
+    for (uint32_t i = 0; i < groups->row_count; i++)
         b->port_bytes +=
-            rn_round_up(rn_plan_rows_bytes(graph, &units->rows[i], b->rows), RN_PLAN_ALIGN);
+            rn_round_up(rn_plan_rows_bytes(graph, &groups->rows[i], b->rows), RN_PLAN_ALIGN);
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         rn_role role = rn_graph_value(graph, v)->role;
         uint64_t bytes = 0;
@@ -195,17 +195,20 @@ static rn_status add_ports(const rn_graph *graph, const rn_unit_table *units, rn
 }
 
 rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
-                           const rn_plan_order *order, const rn_unit_table *units,
+                           const rn_plan_order *order, const rn_group_table *groups,
                            rn_binding *binding) {
-    tracer t = {
-        .graph = graph, .order = order, .units = units, .binding = binding, .live = &binding->live};
+    tracer t = {.graph = graph,
+                .order = order,
+                .groups = groups,
+                .binding = binding,
+                .live = &binding->live};
     *t.live = (rn_plan_liveness){0};
     RN_TRY(allocate(memory, &t));
     t.binder.caps = caps;
     t.binder.rows = binding->rows;
     RN_TRY(measure(&t));
     RN_TRY(trace(&t));
-    RN_TRY(add_ports(graph, units, binding));
+    RN_TRY(add_ports(graph, groups, binding));
     binding->is_live = true;
     return RN_OK;
 }

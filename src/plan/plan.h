@@ -6,28 +6,29 @@
 //     | resident weights | states, constants | slot 0 | slot 1 | ... | intermediates |
 //     |        alive all the time            |    ring of weights    |  by lifetime  |
 //
-// A *unit* is a run of weights in the order of their first use (consecutive small ones together,
-// within a block): what is read from disk in one go. Some units are resident: those that are
-// trained or tied, those too large for a slot, and of the rest some, block by block, spread over
-// the graph, or from the last one back (options.prefix). Each other one is read into a slot before
-// each of its *uses*. The uses of a run are numbered 0 .. use_count - 1 in the order in which they
-// begin (a frozen weight of a training step has two: forward, backward); use u lies in slot
-// u % slot_count, and there are more uses than slots.
+// A *weight group* is a run of weights in the order of their first use (consecutive small ones
+// together, within a block): what is read from disk in one go. Some weight groups are resident:
+// those that are trained or tied, those too large for a slot, and of the rest some, block by block,
+// spread over the graph, or from the last one back (rn_residency_rule). Each other one is read into a
+// slot before each of its *loads*. The loads of a run are numbered 0 .. load_count - 1 in the order
+// in which they begin (a frozen weight of a training step has two: forward, backward); load u lies
+// in slot u % slot_count, and there are more loads than slots.
 //
 // Steps are in the order in which they are submitted; queue 0 computes and evicts, queue 1 reads.
 // Every node is one COMPUTE, views too, which have nothing to do. Behind the last COMPUTE that
-// reads use u stands its EVICT, and right behind that the READ (`after` it) of the use that is next
-// in the slot: u + slot_count; or, where there is none, of use u % slot_count for the next run
-// (`next_run`). So the first slot_count uses of a run are read in the run before; in the first run
+// reads load u stands its EVICT, and right behind that the READ (`after` it) of the load that is
+// next in the slot: u + slot_count; or, where there is none, of load u % slot_count for the next
+// run
+// (`next_run`). So the first slot_count loads of a run are read in the run before; in the first run
 // the session submits the READs with next_run itself, in their order, before step 0. The COMPUTE
-// that begins use u has the READ as `after`: a larger step number than its own is one of the run
-// before. Where it begins several uses, `after` is the READ that was submitted last. A READ fills
+// that begins load u has the READ as `after`: a larger step number than its own is one of the run
+// before. Where it begins several loads, `after` is the READ that was submitted last. A READ fills
 // the slot: file bytes are packed into the device's layout as they come, but for *raw* weights,
 // which the kernel takes as the file has them. These are read straight into their place, which has
 // room for the pages around them: where in its first page a weight begins is known to the session,
 // which knows the files.
 //
-// A use that was read in the run before has two buffers in one place: uses[u].buffer, from step 0
+// A load that was read in the run before has two buffers in one place: loads[u].buffer, from step 0
 // to its EVICT, and another one from its READ, for the next run, to the last step.
 //
 // The rows of a table of embeddings that a run asks for may be gathered before step 0 instead, into
@@ -60,21 +61,21 @@
 
 #define RN_NO_STEP    UINT32_MAX
 #define RN_NO_BUFFER  UINT32_MAX
-#define RN_NO_USE     UINT32_MAX
+#define RN_NO_LOAD    UINT32_MAX
 #define RN_NO_OFFLOAD UINT32_MAX
 #define RN_NO_OFFSET  UINT64_MAX
 
 typedef enum rn_buffer_kind {
     RN_BUFFER_VALUE,     // one or more values that share their bytes
     RN_BUFFER_WORKSPACE, // of one step
-    RN_BUFFER_UNIT       // resident weights, or one use of a slot
+    RN_BUFFER_GROUP      // resident weights, or one load of a slot
 } rn_buffer_kind;
 
 typedef struct rn_plan_buffer {
     rn_buffer_kind kind;
     rn_purpose purpose;
     rn_value value;                 // VALUE: the first that lives here
-    uint32_t unit;                  // UNIT
+    uint32_t group;                 // GROUP
     uint32_t offload;               // VALUE: of its bytes, or RN_NO_OFFLOAD
     uint64_t offset, bytes;         // in the arena
     uint32_t first_step, last_step; // alive from the one to the other, both included
@@ -82,23 +83,24 @@ typedef struct rn_plan_buffer {
 } rn_plan_buffer;
 
 // Where a value lies: buffers[buffer].offset + offset. RN_NO_BUFFER: nowhere (nobody reads it), or
-// a streamed weight, which lies in the slot of the use.
+// a streamed weight, which lies in the slot of the load.
 typedef struct rn_plan_place {
     uint32_t buffer;
     uint64_t offset;
     uint64_t bytes; // with rows = summary.rows; of the layout; raw: with the pages around it
     rn_layout layout;
-    uint32_t unit; // of a weight, else RN_NO_USE
-    bool raw;      // begins with the page of the file in which the weight begins
+    uint32_t group; // of a weight, else RN_NO_LOAD
+    bool raw;       // begins with the page of the file in which the weight begins
 } rn_plan_place;
 
-typedef struct rn_plan_unit {
-    uint32_t first_value, value_count; // of unit_values; their places' offsets are within the unit
+typedef struct rn_plan_group {
+    uint32_t first_value,
+        value_count; // of group_values; their places' offsets are within the weight group
     uint32_t block;
     uint64_t bytes;      // in the arena: in the device's layout, or as it lies in a slot
     uint64_t file_bytes; // to be read
     bool resident;
-} rn_plan_unit;
+} rn_plan_group;
 
 // A table whose rows are gathered for the ids of one input.
 typedef struct rn_plan_rows {
@@ -107,10 +109,10 @@ typedef struct rn_plan_rows {
     uint64_t row_bytes;
 } rn_plan_rows;
 
-typedef struct rn_plan_use {
-    uint32_t unit, slot, buffer;
+typedef struct rn_plan_load {
+    uint32_t group, slot, buffer;
     uint32_t read_step, evict_step;
-} rn_plan_use;
+} rn_plan_load;
 
 // Bytes of a value that are on the host for a while.
 typedef struct rn_plan_offload {
@@ -124,7 +126,7 @@ typedef struct rn_plan_offload {
 
 typedef enum rn_step_kind {
     RN_STEP_COMPUTE,
-    RN_STEP_READ,     // a use's weights into its slot
+    RN_STEP_READ,     // a load's weights into its slot
     RN_STEP_UPLOAD,   // the same, from host memory to a device of its own
     RN_STEP_EVICT,    // the slot is free
     RN_STEP_OFFLOAD,  // an offload's bytes to the host
@@ -138,7 +140,7 @@ typedef struct rn_plan_step {
     uint8_t queue;      // 0 compute, 1 read, 2 copy, 3 send
     bool next_run;      // READ, UPLOAD: for the next run
     uint32_t node;      // COMPUTE
-    uint32_t use;       // READ, UPLOAD, EVICT
+    uint32_t load;      // READ, UPLOAD, EVICT
     uint32_t offload;   // OFFLOAD, PREFETCH, WAIT
     uint32_t after;     // a step of another queue that must be done first, or RN_NO_STEP; for a
                         // `next_run` READ it is of this run
@@ -181,7 +183,6 @@ typedef struct rn_segment {
 } rn_segment;
 
 // Steps of a segment that are submitted at once, when a load is there.
-#define RN_NO_LOAD UINT32_MAX
 typedef struct rn_segment_chunk {
     uint32_t first_step, end_step;
     uint32_t load; // or RN_NO_LOAD: their weights stay
@@ -198,7 +199,8 @@ typedef struct rn_segment_table {
     uint32_t load_count;
     uint32_t slot_count; // of the ring, at most RN_INTERLEAVE_SLOTS
     uint64_t slot_bytes;
-    uint64_t *unit_offset; // (units): in the arena, of what is brought so; else RN_NO_OFFSET
+    uint64_t
+        *group_offset; // (weight groups): in the arena, of what is brought so; else RN_NO_OFFSET
 } rn_segment_table;
 
 struct rn_plan {
@@ -208,21 +210,21 @@ struct rn_plan {
     rn_plan_options options;
     rn_plan_summary summary;
     char name[64];
-    uint64_t resident_bytes; // units that are resident
+    uint64_t resident_bytes; // weight groups that are resident
     uint64_t slot_bytes;
     uint32_t slot_count;
     uint64_t ring_offset, ring_bytes; // of the slots, or more (rn_residency_rule)
-    bool from_host; // a device of its own memory: the host has copies of all streamed units
+    bool from_host; // a device of its own memory: the host has copies of all streamed weight groups
     rn_plan_buffer *buffers; // (buffer_count)
     rn_plan_place *places;   // (value_count + 1), by value
-    rn_plan_unit *units;     // (unit_count)
-    rn_value *unit_values;
-    rn_plan_use *uses;         // (use_count)
+    rn_plan_group *groups;   // (group_count)
+    rn_value *group_values;
+    rn_plan_load *loads;       // (load_count)
     rn_plan_rows *row_tables;  // (row_table_count)
     rn_plan_offload *offloads; // (offload_count)
     rn_plan_step *steps;       // (step_count)
     rn_plan_reason *reasons;
-    uint32_t buffer_count, value_count, unit_count, use_count, step_count, reason_count;
+    uint32_t buffer_count, value_count, group_count, load_count, step_count, reason_count;
     uint32_t row_table_count, offload_count;
 
     // What is behind the blocks with streamed weights.
@@ -257,8 +259,8 @@ RN_MUST_USE rn_status rn_plan_find_segment(const rn_plan *plan, uint32_t first, 
                                            rn_segment *out);
 // Host memory that a device of its own memory needs for what enters and leaves; else 0.
 uint64_t rn_plan_segments_bytes(const rn_plan *plan, const rn_segment_table *segments);
-// Of the unit's bytes, with those around it, in a slot of the ring and on the host.
-uint64_t rn_plan_unit_room(const rn_plan *plan, uint32_t unit);
+// Of the weight group's bytes, with those around it, in a slot of the ring and on the host.
+uint64_t rn_plan_group_room(const rn_plan *plan, uint32_t group);
 
 // The gathered rows that a lookup reads, or NULL; their bytes with RN_ROWS bound to a number.
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node);

@@ -13,7 +13,7 @@ static bool collide(const rn_plan_buffer *a, const rn_plan_buffer *b) {
 }
 
 static bool is_slot(const rn_plan *plan, const rn_plan_buffer *b) {
-    return b->kind == RN_BUFFER_UNIT && !plan->units[b->unit].resident;
+    return b->kind == RN_BUFFER_GROUP && !plan->groups[b->group].resident;
 }
 
 static bool buffers_are_apart(const rn_plan *plan) {
@@ -55,11 +55,12 @@ static bool summary_adds_up(const rn_plan *plan) {
 
 // ---- what a step reads and writes is there ------------------------------------------------------
 
-// The unit's bytes at a step: resident, or in a use whose READ this or an earlier step waited for.
-static bool unit_is_there(const rn_plan *plan, uint32_t unit, uint32_t step) {
-    if (plan->units[unit].resident) return true;
-    for (uint32_t u = 0; u < plan->use_count; u++)
-        if (plan->uses[u].unit == unit && is_alive(&plan->buffers[plan->uses[u].buffer], step))
+// The weight group's bytes at a step: resident, or in a load whose READ this or an earlier step
+// waited for.
+static bool group_is_there(const rn_plan *plan, uint32_t group, uint32_t step) {
+    if (plan->groups[group].resident) return true;
+    for (uint32_t u = 0; u < plan->load_count; u++)
+        if (plan->loads[u].group == group && is_alive(&plan->buffers[plan->loads[u].buffer], step))
             return true;
     return false;
 }
@@ -67,11 +68,12 @@ static bool unit_is_there(const rn_plan *plan, uint32_t unit, uint32_t step) {
 static bool value_is_there(const rn_plan *plan, rn_value value, uint32_t step) {
     const rn_plan_place *place = &plan->places[value];
     if (value == RN_NO_VALUE) return true;
-    if (place->raw && (place->offset % RN_PAGE_BYTES || plan->units[place->unit].resident))
+    if (place->raw && (place->offset % RN_PAGE_BYTES || plan->groups[place->group].resident))
         return false;
-    if (place->unit != RN_NO_USE && place->offset + place->bytes > plan->units[place->unit].bytes)
+    if (place->group != RN_NO_LOAD &&
+        place->offset + place->bytes > plan->groups[place->group].bytes)
         return false;
-    if (place->unit != RN_NO_USE) return unit_is_there(plan, place->unit, step);
+    if (place->group != RN_NO_LOAD) return group_is_there(plan, place->group, step);
     if (place->buffer == RN_NO_BUFFER) return false;
     const rn_plan_buffer *b = &plan->buffers[rn_plan_buffer_at(plan, value, step)];
     return is_alive(b, step) && place->offset + place->bytes <= b->bytes;
@@ -81,7 +83,7 @@ static bool outputs_are_there(const rn_plan *plan, const rn_node *node, uint32_t
     uint32_t optional = rn_op_get(node->op)->optional_outputs;
     for (uint32_t i = 0; i < node->output_count; i++) {
         const rn_plan_place *place = &plan->places[node->outputs[i]];
-        bool dropped = place->buffer == RN_NO_BUFFER && place->unit == RN_NO_USE;
+        bool dropped = place->buffer == RN_NO_BUFFER && place->group == RN_NO_LOAD;
         if (dropped && optional >> i & 1) continue;
         if (!value_is_there(plan, node->outputs[i], step)) return false;
     }
@@ -111,18 +113,18 @@ static bool steps_have_their_tensors(const rn_plan *plan) {
 
 // ---- the ring -----------------------------------------------------------------------------------
 
-static bool uses_turn(const rn_plan *plan) {
-    for (uint32_t u = 0; u < plan->use_count; u++) {
-        const rn_plan_use *use = &plan->uses[u];
-        const rn_plan_step *read = &plan->steps[use->read_step], *evict;
-        evict = &plan->steps[use->evict_step];
-        bool fits = plan->units[use->unit].bytes <= plan->slot_bytes &&
-                    use->slot == u % plan->slot_count && !plan->units[use->unit].resident;
+static bool loads_turn(const rn_plan *plan) {
+    for (uint32_t u = 0; u < plan->load_count; u++) {
+        const rn_plan_load *load = &plan->loads[u];
+        const rn_plan_step *read = &plan->steps[load->read_step], *evict;
+        evict = &plan->steps[load->evict_step];
+        bool fits = plan->groups[load->group].bytes <= plan->slot_bytes &&
+                    load->slot == u % plan->slot_count && !plan->groups[load->group].resident;
         bool read_right = (read->kind == RN_STEP_READ || read->kind == RN_STEP_UPLOAD) &&
-                          read->use == u && read->after + 1 == use->read_step &&
-                          read->next_run == (use->read_step > use->evict_step) &&
+                          read->load == u && read->after + 1 == load->read_step &&
+                          read->next_run == (load->read_step > load->evict_step) &&
                           read->next_run == (u < plan->slot_count);
-        if (!fits || !read_right || evict->kind != RN_STEP_EVICT || evict->use != u) return false;
+        if (!fits || !read_right || evict->kind != RN_STEP_EVICT || evict->load != u) return false;
     }
     return true;
 }
@@ -206,5 +208,5 @@ static bool offloads_are_made(const rn_plan *plan) {
 
 bool rn_plan_is_valid(const rn_plan *plan) {
     return buffers_are_apart(plan) && live_bytes_add_up(plan) && summary_adds_up(plan) &&
-           uses_turn(plan) && steps_have_their_tensors(plan) && offloads_are_made(plan);
+           loads_turn(plan) && steps_have_their_tensors(plan) && offloads_are_made(plan);
 }

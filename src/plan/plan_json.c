@@ -123,12 +123,12 @@ static void write_node(const rn_plan *plan, const rn_plan_step *step, rn_json *j
     if (step->workspace != RN_NO_BUFFER) rn_json_u64(json, "workspace", step->workspace);
 }
 
-static void write_use(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
-    const rn_plan_use *use = &plan->uses[step->use];
-    rn_json_u64(json, "buffer", use->buffer);
-    rn_json_u64(json, "slot", use->slot);
+static void write_load(const rn_plan *plan, const rn_plan_step *step, rn_json *json) {
+    const rn_plan_load *load = &plan->loads[step->load];
+    rn_json_u64(json, "buffer", load->buffer);
+    rn_json_u64(json, "slot", load->slot);
     if (step->kind != RN_STEP_EVICT) {
-        rn_json_u64(json, "file_bytes", plan->units[use->unit].file_bytes);
+        rn_json_u64(json, "file_bytes", plan->groups[load->group].file_bytes);
         rn_json_bool(json, "next_run", step->next_run);
     }
 }
@@ -154,8 +154,8 @@ static void write_steps(const rn_plan *plan, rn_json *json) {
             write_node(plan, step, json);
         else if (step->offload != RN_NO_OFFLOAD)
             write_offload(plan, step, json);
-        else if (step->use != RN_NO_USE)
-            write_use(plan, step, json);
+        else if (step->load != RN_NO_LOAD)
+            write_load(plan, step, json);
         if (step->after != RN_NO_STEP) rn_json_u64(json, "after", step->after);
         rn_json_u64(json, "live_bytes", step->live_bytes);
         rn_json_f64(json, "seconds", step->seconds);

@@ -9,10 +9,10 @@ enum { LARGEST = 8 };
 // ---- facts --------------------------------------------------------------------------------------
 
 // The largest of the weights that are read together.
-static const char *unit_name(const rn_plan *plan, const rn_plan_unit *unit) {
-    rn_value largest = plan->unit_values[unit->first_value];
-    for (uint32_t i = 1; i < unit->value_count; i++) {
-        rn_value v = plan->unit_values[unit->first_value + i];
+static const char *group_name(const rn_plan *plan, const rn_plan_group *group) {
+    rn_value largest = plan->group_values[group->first_value];
+    for (uint32_t i = 1; i < group->value_count; i++) {
+        rn_value v = plan->group_values[group->first_value + i];
         if (plan->places[v].bytes > plan->places[largest].bytes) largest = v;
     }
     return rn_graph_value(plan->graph, largest)->name;
@@ -23,11 +23,11 @@ const char *rn_plan_buffer_name(const rn_plan *plan, const rn_plan_buffer *buffe
     if (buffer->kind == RN_BUFFER_WORKSPACE)
         return rn_graph_node(plan->graph, plan->steps[buffer->first_step].node)->name;
     if (buffer->kind == RN_BUFFER_VALUE) return rn_graph_value(plan->graph, buffer->value)->name;
-    return unit_name(plan, &plan->units[buffer->unit]);
+    return group_name(plan, &plan->groups[buffer->group]);
 }
 
 bool rn_plan_is_streamed(const rn_plan *plan, const rn_plan_buffer *buffer) {
-    return buffer->kind == RN_BUFFER_UNIT && !plan->units[buffer->unit].resident;
+    return buffer->kind == RN_BUFFER_GROUP && !plan->groups[buffer->group].resident;
 }
 
 uint32_t rn_plan_peak_step(const rn_plan *plan) {

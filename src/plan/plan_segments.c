@@ -91,20 +91,20 @@ rn_status rn_plan_find_segment(const rn_plan *plan, uint32_t first, uint32_t end
 
 // ---- chunks and loads ---------------------------------------------------------------------------
 
-static bool is_streamed(const rn_plan *plan, uint32_t unit) {
-    return unit != RN_NO_USE && !plan->units[unit].resident;
+static bool is_streamed(const rn_plan *plan, uint32_t group) {
+    return group != RN_NO_LOAD && !plan->groups[group].resident;
 }
 
-uint64_t rn_plan_unit_room(const rn_plan *plan, uint32_t unit) {
-    return rn_round_up(plan->units[unit].bytes, RN_PAGE_BYTES);
+uint64_t rn_plan_group_room(const rn_plan *plan, uint32_t group) {
+    return rn_round_up(plan->groups[group].bytes, RN_PAGE_BYTES);
 }
 
-// What of a block does not stay on the device, unit after unit; 0: all does.
+// What of a block does not stay on the device, weight group after weight group; 0: all does.
 static uint64_t load_bytes(const rn_plan *plan, uint32_t block) {
     uint64_t bytes = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        if (plan->units[u].block == block && !plan->units[u].resident)
-            bytes += rn_plan_unit_room(plan, u);
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        if (plan->groups[u].block == block && !plan->groups[u].resident)
+            bytes += rn_plan_group_room(plan, u);
     return bytes;
 }
 
@@ -116,9 +116,9 @@ static rn_status refuse_load(const rn_plan *plan, uint32_t block, const char *wh
 // Weights that do not stay come with their own block.
 static rn_status check_weights(const rn_plan *plan, const rn_node *node) {
     for (uint32_t i = 0; i < node->input_count; i++) {
-        uint32_t unit = plan->places[node->inputs[i]].unit;
-        if (node->inputs[i] != RN_NO_VALUE && is_streamed(plan, unit) &&
-            plan->units[unit].block != node->block)
+        uint32_t group = plan->places[node->inputs[i]].group;
+        if (node->inputs[i] != RN_NO_VALUE && is_streamed(plan, group) &&
+            plan->groups[group].block != node->block)
             return refuse_load(plan, node->block, "it reads streamed weights of another");
     }
     return RN_OK;
@@ -159,10 +159,10 @@ static rn_status cut_chunks(const rn_plan *plan, rn_segment_table *t, rn_segment
 
 static void place_load(const rn_plan *plan, rn_segment_table *t, uint32_t load) {
     uint64_t offset = plan->ring_offset + load % t->slot_count * t->slot_bytes;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        if (plan->units[u].block != t->loads[load] || plan->units[u].resident) continue;
-        t->unit_offset[u] = offset;
-        offset += rn_plan_unit_room(plan, u);
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        if (plan->groups[u].block != t->loads[load] || plan->groups[u].resident) continue;
+        t->group_offset[u] = offset;
+        offset += rn_plan_group_room(plan, u);
     }
 }
 
@@ -177,10 +177,10 @@ static rn_status place_loads(rn_arena *memory, const rn_plan *plan, uint32_t slo
     uint64_t wanted = slots ? slots : RN_INTERLEAVE_SLOTS;
     t->slot_count = (uint32_t)rn_min_u64(rn_min_u64(room, RN_INTERLEAVE_SLOTS),
                                          rn_min_u64(wanted, t->load_count));
-    RN_TRY(
-        rn_arena_array(memory, plan->unit_count, sizeof *t->unit_offset, (void **)&t->unit_offset));
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        t->unit_offset[u] = RN_NO_OFFSET;
+    RN_TRY(rn_arena_array(memory, plan->group_count, sizeof *t->group_offset,
+                          (void **)&t->group_offset));
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        t->group_offset[u] = RN_NO_OFFSET;
     for (uint32_t i = 0; i < t->load_count; i++)
         place_load(plan, t, i);
     return RN_OK;

@@ -1,6 +1,7 @@
 // planner.h — the planner from the inside: what is worked out, how often, and by which file.
 //
-//     rn_case     a graph: micro-batches, recomputed blocks,   order.c  units.c  rows.c  front.c
+//     rn_case     a graph: micro-batches, recomputed blocks,   order.c  weight groups.c  rows.c
+//     front.c
 //      │          weights in slices of rows
 //      └ rn_binding   its rows bound to a number               binding.c  liveness.c
 //         └ rn_variant    attention in slices, values that     candidates.c  offloads.c
@@ -52,11 +53,12 @@ typedef struct rn_plan_order {
 RN_MUST_USE rn_status rn_plan_order_make(rn_arena *memory, const rn_graph *graph,
                                          rn_plan_order *out);
 
-// ---- weights as units (units.c) -----------------------------------------------------------------
+// ---- weights as weight groups (weight groups.c)
+// -----------------------------------------------------------------
 
-typedef struct rn_unit_access {
-    uint32_t position, unit;
-} rn_unit_access;
+typedef struct rn_group_access {
+    uint32_t position, group;
+} rn_group_access;
 
 // What a caller wants of a weight (constraints.c).
 typedef enum rn_constraint {
@@ -67,31 +69,32 @@ typedef enum rn_constraint {
 // `options` may be NULL.
 rn_constraint rn_constraint_of(const rn_plan_options *options, const char *name);
 
-typedef struct rn_unit_table {
-    rn_plan_unit *units;        // (unit_count), by first use; `resident`: always, by its nature or
+typedef struct rn_group_table {
+    rn_plan_group *groups;      // (group_count), by first use; `resident`: always, by its nature or
                                 // because it is to be kept
-    rn_constraint *constraints; // (unit_count): of all its weights; of what stays by nature NONE
-    uint64_t *slot_bytes;       // (unit_count): of a unit in a slot; units[u].bytes: resident
-    rn_value *values;           // unit after unit
-    uint32_t *unit_of;         // (values + 1): of weights and what shares their bytes, or RN_NO_USE
-    uint64_t *offset_of;       // (values + 1): within the unit, where it is resident
-    uint64_t *slot_offset_of;  // (values + 1): within the unit, where it is in a slot
-    rn_layout *layout_of;      // (values + 1): resident
+    rn_constraint *constraints; // (group_count): of all its weights; of what stays by nature NONE
+    uint64_t
+        *slot_bytes; // (group_count): of a weight group in a slot; weight groups[u].bytes: resident
+    rn_value *values;         // weight group after weight group
+    uint32_t *group_of;       // (values + 1): of weights and what shares their bytes, or RN_NO_LOAD
+    uint64_t *offset_of;      // (values + 1): within the weight group, where it is resident
+    uint64_t *slot_offset_of; // (values + 1): within the weight group, where it is in a slot
+    rn_layout *layout_of;     // (values + 1): resident
     rn_layout *slot_layout_of; // (values + 1): in a slot; plain where the other is not: raw
-    rn_unit_access *accesses;  // (access_count), by position; no pair twice
-    rn_plan_rows *rows;        // (row_count): tables whose rows are gathered, in no unit for that
-    uint32_t *rows_of;         // (nodes): the rows that a lookup reads, or RN_NO_USE
-    uint32_t unit_count, access_count, row_count;
-} rn_unit_table;
+    rn_group_access *accesses; // (access_count), by position; no pair twice
+    rn_plan_rows *rows; // (row_count): tables whose rows are gathered, in no weight group for that
+    uint32_t *rows_of;  // (nodes): the rows that a lookup reads, or RN_NO_LOAD
+    uint32_t group_count, access_count, row_count;
+} rn_group_table;
 
-RN_MUST_USE rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph,
-                                         const rn_device_caps *caps, const rn_plan_order *order,
-                                         const rn_plan_options *options, rn_unit_table *out);
+RN_MUST_USE rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph,
+                                          const rn_device_caps *caps, const rn_plan_order *order,
+                                          const rn_plan_options *options, rn_group_table *out);
 
 // Sets `rows` (rows.c).
 RN_MUST_USE rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph,
                                         const rn_device_caps *caps, const rn_plan_order *order,
-                                        const rn_plan_options *options, rn_unit_table *out);
+                                        const rn_plan_options *options, rn_group_table *out);
 
 // ---- nodes as the device sees them (binding.c) --------------------------------------------------
 
@@ -128,7 +131,7 @@ typedef struct rn_plan_storage {
 
 typedef struct rn_plan_liveness {
     rn_plan_storage *storages; // (storage_count)
-    uint32_t *storage_of;      // (values + 1); RN_NO_BUFFER: in a unit, or nowhere
+    uint32_t *storage_of;      // (values + 1); RN_NO_BUFFER: in a weight group, or nowhere
     uint64_t *offset_of;       // (values + 1): within the storage
     uint64_t *bytes_of;        // (values + 1)
     uint32_t *rows_storage;    // (row_count): of gathered rows
@@ -152,12 +155,12 @@ typedef struct rn_binding {
 // Everything but `live`. RN_UNSUPPORTED: the device has no kernel for a node.
 RN_MUST_USE rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph,
                                       const rn_device_caps *caps, const rn_plan_order *order,
-                                      const rn_unit_table *units, uint64_t rows,
+                                      const rn_group_table *groups, uint64_t rows,
                                       rn_workload workload, rn_binding *out);
 // Sets `live` (liveness.c).
 RN_MUST_USE rn_status rn_binding_trace(rn_arena *memory, const rn_graph *graph,
                                        const rn_device_caps *caps, const rn_plan_order *order,
-                                       const rn_unit_table *units, rn_binding *binding);
+                                       const rn_group_table *groups, rn_binding *binding);
 // What a position needs at most: with resident weights, or with `streams` however they lie.
 uint64_t rn_binding_workspace(const rn_binding *binding, uint32_t slice, bool streams,
                               uint32_t position);
@@ -216,29 +219,31 @@ RN_MUST_USE rn_status rn_offloads_make(rn_arena *memory, const rn_case *c,
 
 // ---- streaming (stream.c) -----------------------------------------------------------------------
 
-typedef struct rn_stream_use {
-    uint32_t unit;
+typedef struct rn_stream_load {
+    uint32_t group;
     uint32_t first, last; // positions that read it
-} rn_stream_use;
+} rn_stream_load;
 
 typedef struct rn_stream {
     uint32_t slot_count; // 0: nothing is streamed
     uint64_t slot_bytes;
-    rn_stream_use *uses; // (use_count), by first
-    uint32_t *by_last;   // (use_count): uses in the order in which they are evicted
-    uint32_t use_count;
-    uint64_t read_bytes; // by all uses together
+    rn_stream_load *loads; // (load_count), by first
+    uint32_t *by_last;     // (load_count): loads in the order in which they are evicted
+    uint32_t load_count;
+    uint64_t read_bytes; // by all loads together
     bool from_host;      // the host has copies of all that is streamed
 } rn_stream;
 
 // Room for any stream over the table.
-RN_MUST_USE rn_status rn_stream_init(rn_arena *memory, const rn_unit_table *units, rn_stream *out);
-// Walks the accesses of the units that are not resident. False where `slots` are too few (a step
-// reads more units than there are slots), or so many that nothing would ever be evicted.
-bool rn_stream_walk(const rn_unit_table *units, const bool *resident, uint32_t slots,
+RN_MUST_USE rn_status rn_stream_init(rn_arena *memory, const rn_group_table *groups,
+                                     rn_stream *out);
+// Walks the accesses of the weight groups that are not resident. False where `slots` are too few (a
+// step reads more weight groups than there are slots), or so many that nothing would ever be
+// evicted.
+bool rn_stream_walk(const rn_group_table *groups, const bool *resident, uint32_t slots,
                     rn_stream *out);
-// The use that follows `use` in its slot; *out_next_run where it belongs to the next run.
-uint32_t rn_stream_follower(const rn_stream *stream, uint32_t use, bool *out_next_run);
+// The load that follows `use` in its slot; *out_next_run where it belongs to the next run.
+uint32_t rn_stream_follower(const rn_stream *stream, uint32_t load, bool *out_next_run);
 
 // ---- time (cost.c) ------------------------------------------------------------------------------
 
@@ -252,9 +257,9 @@ double rn_cost_read(const rn_device_caps *caps, uint64_t file_bytes, uint64_t by
 double rn_cost_copy(const rn_device_caps *caps, uint64_t bytes);
 // What goes on beside computing.
 typedef struct rn_traffic {
-    const rn_plan_unit *units;
+    const rn_plan_group *groups;
     const rn_stream *stream;
-    double *ready;               // (uses)
+    double *ready;               // (loads)
     const rn_offloads *offloads; // NULL: none
     bool no_homes;               // of the offloads, without states: a micro-batch before the last
     double *done;                // (2, offloads): when it was sent, when it was brought
@@ -282,7 +287,7 @@ RN_MUST_USE rn_status rn_front_make(rn_arena *memory, const rn_graph *graph,
 // Units by the size of the slots: larger ones are resident, the others are streamed but for the
 // first k of a list.
 typedef struct rn_level {
-    uint32_t *units;          // (count): those that fit a slot, block after block, blocks spread;
+    uint32_t *groups;         // (count): those that fit a slot, block after block, blocks spread;
                               // with rule.suffix the last first; what must not stay behind all
     uint64_t *resident_bytes; // (count + 1): of all that stay when the first k do
     uint64_t *slot_bytes;     // (count + 1): the largest of the rest
@@ -303,10 +308,10 @@ struct rn_case {
     bool trains;         // there is a backward pass
     rn_graph *graph;
     rn_plan_order order;
-    rn_unit_table units;
+    rn_group_table groups;
     rn_level levels[RN_PLAN_LEVELS];
     uint32_t level_count; // 0: nothing can be streamed
-    uint64_t unit_bytes;  // of all, each rounded
+    uint64_t group_bytes; // of all, each rounded
     rn_binding *bindings; // (rows)
 };
 
@@ -400,7 +405,7 @@ RN_MUST_USE rn_status rn_planner_open_decode(rn_planner *planner, const rn_varia
 // RN_INVALID: a pattern that fits no weight, or to be offloaded only such as cannot leave.
 RN_MUST_USE rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c);
 // Puts what must not stay behind the others.
-void rn_constraints_sort(const rn_unit_table *units, rn_level *level);
+void rn_constraints_sort(const rn_group_table *groups, rn_level *level);
 // Sets `choices`, from the sums, for slots of at most `largest` bytes.
 RN_MUST_USE rn_status rn_constraints_limit(const rn_plan_options *options, rn_case *c,
                                            uint64_t largest, rn_level *level);
@@ -412,8 +417,9 @@ uint64_t rn_constraints_kept(const rn_plan *plan, const rn_plan_options *options
 
 // ---- the choice (choose.c) ----------------------------------------------------------------------
 
-// Which units stay.
-void rn_residency_mark(const rn_case *c, rn_residency residency, bool *out_resident /* (units) */);
+// Which weight groups stay.
+void rn_residency_mark(const rn_case *c, rn_residency residency,
+                       bool *out_resident /* (weight groups) */);
 // Bytes of the arena below the intermediates; where its ring begins.
 uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency residency,
                            uint64_t *out_ring_offset);

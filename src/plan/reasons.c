@@ -67,7 +67,7 @@ static rn_status tell_slice(teller *t) {
 static rn_status tell_stream(teller *t) {
     const rn_plan *plan = t->plan;
     const rn_plan_summary *s = &plan->summary;
-    if (plan->unit_count == 0) return RN_OK;
+    if (plan->group_count == 0) return RN_OK;
     if (plan->slot_count == 0)
         return tell(t, "stream", "all weights are resident (%s): nothing is read in a run",
                     SIZE(s->weight_bytes));

@@ -34,7 +34,7 @@ static void add_values(const rn_plan *plan, rn_refusal *r) {
     uint32_t peak = find_peak(plan);
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
         const rn_plan_buffer *b = &plan->buffers[i];
-        if (b->kind == RN_BUFFER_UNIT || b->first_step > peak || peak > b->last_step) continue;
+        if (b->kind == RN_BUFFER_GROUP || b->first_step > peak || peak > b->last_step) continue;
         if (b->always)
             always[b->purpose] += b->bytes;
         else if (b->kind == RN_BUFFER_VALUE)

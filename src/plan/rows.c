@@ -13,7 +13,7 @@ typedef struct finder {
     const rn_device_caps *caps;
     const rn_plan_order *order;
     const rn_plan_options *options;
-    rn_unit_table *table;
+    rn_group_table *table;
     bool *refused; // (values + 1): tables and ids that are not fit
 } finder;
 
@@ -68,7 +68,7 @@ static void refuse_ids(finder *f) {
     }
 }
 
-static uint32_t find_or_add(rn_unit_table *t, rn_value table, rn_value ids) {
+static uint32_t find_or_add(rn_group_table *t, rn_value table, rn_value ids) {
     for (uint32_t i = 0; i < t->row_count; i++)
         if (t->rows[i].table == table && t->rows[i].ids == ids) return i;
     t->rows[t->row_count] = (rn_plan_rows){.table = table, .ids = ids, .buffer = RN_NO_BUFFER};
@@ -76,7 +76,7 @@ static uint32_t find_or_add(rn_unit_table *t, rn_value table, rn_value ids) {
 }
 
 static void list_rows(finder *f) {
-    rn_unit_table *t = f->table;
+    rn_group_table *t = f->table;
     for (uint32_t n = 0; n < f->order->count; n++) {
         const rn_node *node = rn_graph_node(f->graph, n);
         if (!is_lookup(node) || f->refused[table_of(node)] || f->refused[ids_of(node)]) continue;
@@ -96,14 +96,14 @@ static bool is_inference(const rn_graph *graph) {
 
 rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
                             const rn_plan_order *order, const rn_plan_options *options,
-                            rn_unit_table *out) {
+                            rn_group_table *out) {
     finder f = {.graph = graph, .caps = caps, .order = order, .options = options, .table = out};
     size_t values = (size_t)rn_graph_value_count(graph) + 1;
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->rows_of, (void **)&out->rows_of));
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->rows, (void **)&out->rows));
     RN_TRY(rn_arena_array(memory, values, sizeof *f.refused, (void **)&f.refused));
     for (uint32_t n = 0; n < order->count; n++)
-        out->rows_of[n] = RN_NO_USE;
+        out->rows_of[n] = RN_NO_LOAD;
     if (caps->row_table_bytes == 0 || !is_inference(graph)) return RN_OK;
     refuse_values(&f);
     refuse_ids(&f);

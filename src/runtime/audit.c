@@ -18,7 +18,8 @@
 // A strip remembers who owns its bytes: a step that reads another's, or what nobody wrote, is a
 // mismatch, too.
 //
-//     owners   0 .. values | values + 1 + use | then units, gathered rows,    a value owns what its
+//     owners   0 .. values | values + 1 + use | then weight groups, gathered rows,    a value owns
+//     what its
 //                                               what came back from an offload    views show
 #include "runtime/session.h"
 #include "base/checked.h"
@@ -36,7 +37,7 @@ typedef enum range_kind {
     RANGE_FILL,  // always a new life
     RANGE_WRITE, // a new life, or an update of its owner's bytes
     RANGE_READ,
-    RANGE_WEIGHT // reads a slot; the owner is the unit that must lie there
+    RANGE_WEIGHT // reads a slot; the owner is the weight group that must lie there
 } range_kind;
 
 typedef struct range {
@@ -85,16 +86,16 @@ static void find_roots(audit *a) {
     }
 }
 
-static uint32_t use_owner(const audit *a, uint32_t use) {
-    return a->session->plan->value_count + 1 + use;
+static uint32_t load_owner(const audit *a, uint32_t load) {
+    return a->session->plan->value_count + 1 + load;
 }
 
-static uint32_t unit_owner(const audit *a, uint32_t unit) {
-    return use_owner(a, a->session->plan->use_count) + unit;
+static uint32_t group_owner(const audit *a, uint32_t group) {
+    return load_owner(a, a->session->plan->load_count) + group;
 }
 
 static uint32_t row_owner(const audit *a, uint32_t rows) {
-    return unit_owner(a, a->session->plan->unit_count) + rows;
+    return group_owner(a, a->session->plan->group_count) + rows;
 }
 
 static uint32_t offload_owner(const audit *a, uint32_t offload) {
@@ -113,14 +114,14 @@ static bool is_back(const audit *a, rn_value value, uint32_t step, uint32_t *out
 
 // Of a value that is not a streamed weight, at a step.
 static uint32_t owner_of(const audit *a, rn_value value, uint32_t step) {
-    uint32_t unit = a->session->plan->places[a->roots[value]].unit, offload;
+    uint32_t group = a->session->plan->places[a->roots[value]].group, offload;
     if (is_back(a, value, step, &offload)) return offload_owner(a, offload);
-    return unit == RN_NO_USE ? a->roots[value] : unit_owner(a, unit);
+    return group == RN_NO_LOAD ? a->roots[value] : group_owner(a, group);
 }
 
 static bool is_streamed(const audit *a, rn_value value) {
-    uint32_t unit = a->session->plan->places[a->roots[value]].unit;
-    return unit != RN_NO_USE && !a->session->plan->units[unit].resident;
+    uint32_t group = a->session->plan->places[a->roots[value]].group;
+    return group != RN_NO_LOAD && !a->session->plan->groups[group].resident;
 }
 
 // ---- gathering ----------------------------------------------------------------------------------
@@ -142,19 +143,19 @@ static void add_tensor(audit *a, range_kind kind, uint32_t step, rn_value value,
                        const rn_tensor *tensor) {
     if (value == RN_NO_VALUE) return;
     if (is_streamed(a, value))
-        add(a, RANGE_WEIGHT, step, a->session->plan->places[a->roots[value]].unit, tensor->data,
+        add(a, RANGE_WEIGHT, step, a->session->plan->places[a->roots[value]].group, tensor->data,
             rn_tensor_bytes(tensor));
     else
         add(a, kind, step, owner_of(a, value, step), tensor->data, rn_tensor_bytes(tensor));
 }
 
-// From the unit's first weight to the end of its last, as they were packed or read.
-static void add_unit(audit *a, range_kind kind, uint32_t step, uint32_t owner, uint32_t unit,
-                     uint32_t buffer) {
+// From the weight group's first weight to the end of its last, as they were packed or read.
+static void add_group(audit *a, range_kind kind, uint32_t step, uint32_t owner, uint32_t group,
+                      uint32_t buffer) {
     const rn_plan *plan = a->session->plan;
     uint64_t end = 0;
-    for (uint32_t i = 0; i < plan->units[unit].value_count; i++) {
-        rn_value value = plan->unit_values[plan->units[unit].first_value + i];
+    for (uint32_t i = 0; i < plan->groups[group].value_count; i++) {
+        rn_value value = plan->group_values[plan->groups[group].first_value + i];
         const rn_value_info *info = rn_graph_value(plan->graph, value);
         rn_tensor tensor = {
             .dtype = info->dtype, .layout = plan->places[value].layout, .shape = info->shape};
@@ -165,17 +166,17 @@ static void add_unit(audit *a, range_kind kind, uint32_t step, uint32_t owner, u
     add(a, kind, step, owner, a->session->base + plan->buffers[buffer].offset, end);
 }
 
-static void add_use(audit *a, range_kind kind, uint32_t step, uint32_t use) {
-    const rn_plan_use *u = &a->session->plan->uses[use];
-    add_unit(a, kind, step, use_owner(a, use), u->unit, u->buffer);
+static void add_load(audit *a, range_kind kind, uint32_t step, uint32_t load) {
+    const rn_plan_load *u = &a->session->plan->loads[load];
+    add_group(a, kind, step, load_owner(a, load), u->group, u->buffer);
 }
 
 static void add_resident(audit *a) {
     const rn_plan *plan = a->session->plan;
-    for (uint32_t i = 0; i < plan->unit_count; i++)
-        if (plan->units[i].resident)
-            add_unit(a, RANGE_ALWAYS, 0, unit_owner(a, i), i,
-                     plan->places[plan->unit_values[plan->units[i].first_value]].buffer);
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].resident)
+            add_group(a, RANGE_ALWAYS, 0, group_owner(a, i), i,
+                      plan->places[plan->group_values[plan->groups[i].first_value]].buffer);
 }
 
 static void add_values(audit *a, rn_role role, range_kind kind, uint32_t step) {
@@ -203,7 +204,7 @@ static void add_carried(audit *a, range_kind kind, uint32_t at) {
     const rn_plan *plan = a->session->plan;
     for (uint32_t i = 0; i < plan->step_count; i++)
         if (rn_step_fills(&plan->steps[i]) && plan->steps[i].next_run)
-            add_use(a, kind, at, plan->steps[i].use);
+            add_load(a, kind, at, plan->steps[i].load);
 }
 
 // Rows that were gathered before the run: as many as the ids that they were gathered for.
@@ -243,8 +244,8 @@ static void gather(audit *a) {
     add_carried(a, RANGE_FILL, 0);
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const rn_plan_step *step = &plan->steps[i];
-        if (rn_step_fills(step)) add_use(a, RANGE_FILL, i, step->use);
-        if (step->kind == RN_STEP_EVICT) add_use(a, RANGE_READ, i, step->use);
+        if (rn_step_fills(step)) add_load(a, RANGE_FILL, i, step->load);
+        if (step->kind == RN_STEP_EVICT) add_load(a, RANGE_READ, i, step->load);
         if (step->offload != RN_NO_OFFLOAD) add_offload(a, i);
         if (step->kind == RN_STEP_COMPUTE && !a->session->is_view[i]) add_call(a, i);
     }
@@ -255,7 +256,7 @@ static void gather(audit *a) {
 // Ranges, at most; and the widest node.
 static uint32_t count_room(const audit *a, uint32_t *out_widest) {
     const rn_plan *plan = a->session->plan;
-    uint32_t room = plan->value_count + plan->unit_count + 4 * plan->use_count +
+    uint32_t room = plan->value_count + plan->group_count + 4 * plan->load_count +
                     plan->row_table_count + 2 * plan->offload_count;
     *out_widest = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(plan->graph); i++) {
@@ -326,7 +327,7 @@ static void write_strip(audit *a, uint32_t index, const range *r) {
 static void touch(audit *a, uint32_t index, const range *r) {
     const rn_plan *plan = a->session->plan;
     strip *s = &a->strips[index];
-    uint32_t first_use = use_owner(a, 0);
+    uint32_t first_use = load_owner(a, 0);
     switch (r->kind) {
     case RANGE_ALWAYS:
         if (s->alive) mark_bad(a, 0);
@@ -336,8 +337,8 @@ static void touch(audit *a, uint32_t index, const range *r) {
         if (!s->alive || s->owner != r->owner) mark_bad(a, r->step);
         break;
     case RANGE_WEIGHT:
-        if (s->owner < first_use || s->owner >= first_use + plan->use_count ||
-            plan->uses[s->owner - first_use].unit != r->owner)
+        if (s->owner < first_use || s->owner >= first_use + plan->load_count ||
+            plan->loads[s->owner - first_use].group != r->owner)
             mark_bad(a, r->step);
         break;
     default:

@@ -1,10 +1,10 @@
 // bind.c — from a plan's places to the calls that kernels get: shapes for the run's rows, addresses
 // in the arena.
 //
-// A weight of a streamed unit lies in the slot of the use that is current at the step: going
-// through the steps in order, a unit's current use is its first, and after that use's EVICT the
-// next. In a segment it lies where segments have it. What was sent to the host lies elsewhere
-// when it has come back.
+// A weight of a streamed weight group lies in the slot of the load that is current at the step:
+// going through the steps in order, a weight group's current use is its first, and after that
+// load's EVICT the next. In a segment it lies where segments have it. What was sent to the host
+// lies elsewhere when it has come back.
 #include "runtime/session.h"
 #include "base/checked.h"
 
@@ -55,13 +55,13 @@ static rn_status check_kernel(const rn_session *session, uint32_t node) {
 static rn_status link_uses(rn_session *session) {
     const rn_plan *plan = session->plan;
     void *block = NULL;
-    RN_TRY(rn_arena_array(&session->memory, plan->use_count, sizeof(uint32_t), &block));
-    session->slot_use = block;
-    for (uint32_t u = 0; u < plan->use_count; u++) {
-        session->slot_use[u] = RN_NO_USE;
-        for (uint32_t next = u + 1; next < plan->use_count; next++)
-            if (plan->uses[next].unit == plan->uses[u].unit) {
-                session->slot_use[u] = next;
+    RN_TRY(rn_arena_array(&session->memory, plan->load_count, sizeof(uint32_t), &block));
+    session->slot_load = block;
+    for (uint32_t u = 0; u < plan->load_count; u++) {
+        session->slot_load[u] = RN_NO_LOAD;
+        for (uint32_t next = u + 1; next < plan->load_count; next++)
+            if (plan->loads[next].group == plan->loads[u].group) {
+                session->slot_load[u] = next;
                 break;
             }
     }
@@ -109,13 +109,13 @@ uint8_t *rn_session_step_buffer(const rn_session_step *b, rn_value value, uint64
     const rn_plan *plan = session->plan;
     const rn_plan_place *place = &plan->places[value];
     uint32_t buffer = rn_plan_buffer_at(plan, value, b->step);
-    if (buffer == RN_NO_BUFFER && place->unit != RN_NO_USE) {
-        const uint64_t *in_segments = session->segments->unit_offset;
-        uint32_t use = b->current[place->unit];
-        *out_bytes = plan->units[place->unit].bytes;
-        if (session->bound_segments && in_segments[place->unit] != RN_NO_OFFSET)
-            return session->base + in_segments[place->unit];
-        buffer = use == RN_NO_USE ? RN_NO_BUFFER : plan->uses[use].buffer;
+    if (buffer == RN_NO_BUFFER && place->group != RN_NO_LOAD) {
+        const uint64_t *in_segments = session->segments->group_offset;
+        uint32_t load = b->current[place->group];
+        *out_bytes = plan->groups[place->group].bytes;
+        if (session->bound_segments && in_segments[place->group] != RN_NO_OFFSET)
+            return session->base + in_segments[place->group];
+        buffer = load == RN_NO_LOAD ? RN_NO_BUFFER : plan->loads[load].buffer;
     }
     if (buffer == RN_NO_BUFFER) return NULL;
     *out_bytes = plan->buffers[buffer].bytes;
@@ -199,14 +199,14 @@ static rn_status bind_step(const rn_session_step *b) {
 
 static rn_status walk_steps(rn_session_step *b, rn_status (*each)(const rn_session_step *at)) {
     const rn_plan *plan = b->session->plan;
-    for (uint32_t k = 0; k < plan->unit_count; k++)
-        b->current[k] = RN_NO_USE;
-    for (uint32_t u = plan->use_count; u > 0; u--)
-        b->current[plan->uses[u - 1].unit] = u - 1;
+    for (uint32_t k = 0; k < plan->group_count; k++)
+        b->current[k] = RN_NO_LOAD;
+    for (uint32_t u = plan->load_count; u > 0; u--)
+        b->current[plan->loads[u - 1].group] = u - 1;
     for (b->step = 0; b->step < plan->step_count; b->step++) {
         const rn_plan_step *step = &plan->steps[b->step];
         if (step->kind == RN_STEP_EVICT)
-            b->current[plan->uses[step->use].unit] = b->session->slot_use[step->use];
+            b->current[plan->loads[step->load].group] = b->session->slot_load[step->load];
         if (step->kind != RN_STEP_COMPUTE) continue;
         b->node = rn_graph_node(plan->graph, step->node);
         RN_TRY(each(b));
@@ -220,7 +220,7 @@ rn_status rn_session_each_step(rn_session *session, uint64_t rows,
     rn_arena memory;
     void *current = NULL;
     rn_arena_init(&memory, session->memory.from, 0);
-    rn_status s = rn_arena_array(&memory, session->plan->unit_count, sizeof(uint32_t), &current);
+    rn_status s = rn_arena_array(&memory, session->plan->group_count, sizeof(uint32_t), &current);
     b.current = current;
     if (s == RN_OK) s = walk_steps(&b, each);
     rn_arena_free_all(&memory);

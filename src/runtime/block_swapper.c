@@ -52,38 +52,38 @@ rn_status rn_block_swapper_forward(rn_block_swapper *swapper, uint64_t rows) {
 
 // ---- the timetable ------------------------------------------------------------------------------
 
-static bool reads(const rn_plan *plan, const rn_plan_step *step, uint32_t unit) {
+static bool reads(const rn_plan *plan, const rn_plan_step *step, uint32_t group) {
     if (step->kind != RN_STEP_COMPUTE) return false;
     const rn_node *node = rn_graph_node(plan->graph, step->node);
     for (uint32_t i = 0; i < node->input_count; i++)
-        if (node->inputs[i] && plan->places[node->inputs[i]].unit == unit) return true;
+        if (node->inputs[i] && plan->places[node->inputs[i]].group == group) return true;
     return false;
 }
 
-static uint32_t first_reader(const rn_plan *plan, uint32_t unit, uint32_t from) {
-    while (from < plan->step_count && !reads(plan, &plan->steps[from], unit))
+static uint32_t first_reader(const rn_plan *plan, uint32_t group, uint32_t from) {
+    while (from < plan->step_count && !reads(plan, &plan->steps[from], group))
         from++;
     return from;
 }
 
 static rn_swap describe(const rn_plan *plan, uint32_t number) {
-    const rn_plan_unit *unit = &plan->units[number];
-    rn_value first = plan->unit_values[unit->first_value];
-    return (rn_swap){.block = rn_graph_block_name(plan->graph, unit->block),
+    const rn_plan_group *group = &plan->groups[number];
+    rn_value first = plan->group_values[group->first_value];
+    return (rn_swap){.block = rn_graph_block_name(plan->graph, group->block),
                      .weight = rn_graph_value(plan->graph, first)->name,
-                     .weights = unit->value_count,
-                     .bytes = unit->bytes,
-                     .resident = unit->resident};
+                     .weights = group->value_count,
+                     .bytes = group->bytes,
+                     .resident = group->resident};
 }
 
 // What was brought in the run before is needed from the first step on; else from its READ on.
-static rn_swap describe_use(const rn_plan *plan, const rn_plan_use *use) {
-    rn_swap swap = describe(plan, use->unit);
-    swap.slot = use->slot;
-    swap.brought_step = use->read_step;
-    swap.brought_before = plan->steps[use->read_step].next_run;
-    swap.needed_step = first_reader(plan, use->unit, swap.brought_before ? 0 : use->read_step);
-    swap.freed_step = use->evict_step;
+static rn_swap describe_load(const rn_plan *plan, const rn_plan_load *load) {
+    rn_swap swap = describe(plan, load->group);
+    swap.slot = load->slot;
+    swap.brought_step = load->read_step;
+    swap.brought_before = plan->steps[load->read_step].next_run;
+    swap.needed_step = first_reader(plan, load->group, swap.brought_before ? 0 : load->read_step);
+    swap.freed_step = load->evict_step;
     return swap;
 }
 
@@ -96,22 +96,22 @@ static void insert(rn_swap *rows, uint32_t count, rn_swap swap) {
 }
 
 static uint32_t count_rows(const rn_plan *plan) {
-    uint32_t count = plan->use_count;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        count += plan->units[u].resident;
+    uint32_t count = plan->load_count;
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        count += plan->groups[u].resident;
     return count;
 }
 
 static void write_rows(const rn_plan *plan, rn_swap *rows) {
     uint32_t count = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        if (!plan->units[u].resident) continue;
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        if (!plan->groups[u].resident) continue;
         rn_swap swap = describe(plan, u);
         swap.needed_step = first_reader(plan, u, 0);
         insert(rows, count++, swap);
     }
-    for (uint32_t u = 0; u < plan->use_count; u++)
-        insert(rows, count++, describe_use(plan, &plan->uses[u]));
+    for (uint32_t u = 0; u < plan->load_count; u++)
+        insert(rows, count++, describe_load(plan, &plan->loads[u]));
 }
 
 // The caller frees count_rows of them.

@@ -7,17 +7,18 @@ static const rn_account account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPO
 static uint64_t count_bytes(rn_session *session) {
     const rn_plan *plan = session->plan;
     uint64_t bytes = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
+    for (uint32_t u = 0; u < plan->group_count; u++) {
         session->copy_offset[u] = bytes;
-        if (!plan->units[u].resident) bytes += rn_plan_unit_room(plan, u);
+        if (!plan->groups[u].resident) bytes += rn_plan_group_room(plan, u);
     }
     return bytes;
 }
 
 rn_status rn_session_open_copies(rn_session *session) {
     void *offsets = NULL, *block = NULL;
-    if (!session->plan->from_host || session->plan->use_count == 0) return RN_OK;
-    RN_TRY(rn_arena_array(&session->memory, session->plan->unit_count, sizeof(uint64_t), &offsets));
+    if (!session->plan->from_host || session->plan->load_count == 0) return RN_OK;
+    RN_TRY(
+        rn_arena_array(&session->memory, session->plan->group_count, sizeof(uint64_t), &offsets));
     session->copy_offset = offsets;
     uint64_t bytes = count_bytes(session);
     RN_TRY(rn_device_host_take(session->device, account, bytes, &block));
@@ -32,19 +33,19 @@ void rn_session_close_copies(rn_session *session) {
 }
 
 // A frozen weight of a training step has two uses and one copy.
-static bool is_first_use(const rn_plan *plan, uint32_t use) {
-    for (uint32_t u = 0; u < use; u++)
-        if (plan->uses[u].unit == plan->uses[use].unit) return false;
+static bool is_first_use(const rn_plan *plan, uint32_t load) {
+    for (uint32_t u = 0; u < load; u++)
+        if (plan->loads[u].group == plan->loads[load].group) return false;
     return true;
 }
 
 rn_status rn_session_load_copies(rn_session *session) {
     const rn_plan *plan = session->plan;
     if (!session->copies) return RN_OK;
-    for (uint32_t u = 0; u < plan->use_count; u++)
+    for (uint32_t u = 0; u < plan->load_count; u++)
         if (is_first_use(plan, u))
             RN_TRY(rn_weights_fill(session->weights, RN_WEIGHTS_STREAMED, u,
-                                   session->copies + session->copy_offset[plan->uses[u].unit]));
+                                   session->copies + session->copy_offset[plan->loads[u].group]));
     rn_weights_rewind(session->weights); // it would read ahead for runs that do not come
     return RN_OK;
 }

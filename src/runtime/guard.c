@@ -22,7 +22,7 @@ struct rn_guard {
 typedef bool (*visit_gap)(const rn_guard *guard, uint64_t begin, uint64_t end);
 
 static bool is_taken(const rn_plan_buffer *buffer, uint32_t step) {
-    return buffer->always || buffer->kind == RN_BUFFER_UNIT ||
+    return buffer->always || buffer->kind == RN_BUFFER_GROUP ||
            (buffer->first_step <= step && step <= buffer->last_step);
 }
 

@@ -316,18 +316,18 @@ rn_status rn_offload_is_resident(const rn_offload_manager *m, const char *name, 
     *out = false;
     rn_value value = m->plan ? rn_graph_find(m->plan->graph, RN_ROLE_WEIGHT, name) : RN_NO_VALUE;
     if (value == RN_NO_VALUE) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", name);
-    uint32_t unit = m->plan->places[value].unit;
-    *out = unit != RN_NO_USE && m->plan->units[unit].resident;
+    uint32_t group = m->plan->places[value].group;
+    *out = group != RN_NO_LOAD && m->plan->groups[group].resident;
     return RN_OK;
 }
 
 rn_offload_info rn_offload_get_info(const rn_offload_manager *m) {
     rn_offload_info info = {.free_bytes = m->device ? rn_device_free_bytes(m->device) : 0};
     if (!m->plan) return info;
-    for (uint32_t u = 0; u < m->plan->unit_count; u++) {
-        const rn_plan_unit *unit = &m->plan->units[u];
-        *(unit->resident ? &info.resident_weights : &info.offloaded_weights) += unit->value_count;
-        *(unit->resident ? &info.resident_bytes : &info.offloaded_bytes) += unit->bytes;
+    for (uint32_t u = 0; u < m->plan->group_count; u++) {
+        const rn_plan_group *group = &m->plan->groups[u];
+        *(group->resident ? &info.resident_weights : &info.offloaded_weights) += group->value_count;
+        *(group->resident ? &info.resident_bytes : &info.offloaded_bytes) += group->bytes;
     }
     info.ring_bytes = m->plan->slot_count * m->plan->slot_bytes;
     info.device_bytes = m->session ? m->plan->summary.planned_bytes : 0;

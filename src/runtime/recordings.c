@@ -13,7 +13,7 @@ enum { MOST_ROWS = 64, RUNS = 8 }; // RUNS: of different numbers of rows, that a
 
 static bool can_replay(const rn_session *session, uint64_t rows) {
     const rn_plan *plan = session->plan;
-    bool same = (plan->use_count == 0 || session->segment) && plan->offload_count == 0;
+    bool same = (plan->load_count == 0 || session->segment) && plan->offload_count == 0;
     return session->compute->record && !session->cannot_record && session->ports && same &&
            plan->summary.micro_batches == 1 && rows <= MOST_ROWS && !session->options.audit &&
            rn_graph_scalar_count(plan->graph) == 0 && !rn_profile_recording() &&

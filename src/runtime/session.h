@@ -64,16 +64,18 @@ struct rn_session {
     uint32_t fence_count;
 
     rn_weights *weights;
-    uint32_t *read_order; // (slots + uses): the uses read before the first run, then those of a run
-    uint64_t reads_begun; // since the session was opened or reset; the read queue's
+    uint32_t
+        *read_order; // (slots + uses): the loads read before the first run, then those of a run
+    uint64_t reads_begun;       // since the session was opened or reset; the read queue's
     _Atomic uint64_t evictions; // since then
     uint8_t *stages[2];         // host buffers between disk and device, (stage_bytes) each
     uint64_t stage_bytes;
     rn_fence stage_full[2], stage_free[2];
 
-    uint8_t *copies; // of streamed units on the host, in the device's layout; NULL: from disk
+    uint8_t
+        *copies; // of streamed weight groups on the host, in the device's layout; NULL: from disk
     uint64_t copies_bytes;
-    uint64_t *copy_offset; // (units)
+    uint64_t *copy_offset; // (weight groups)
     uint8_t *away[2];      // on the host: values that are saved there; states, whose home it is
     uint8_t *ports;        // inputs and outputs on the host; NULL: the arena is the host's
     uint64_t ports_bytes;
@@ -93,9 +95,9 @@ struct rn_session {
     uint64_t replays;
     bool cannot_record; // the device had no memory for it
 
-    rn_call *calls;     // (steps); of COMPUTE steps
-    bool *is_view;      // (steps): nothing is computed
-    uint32_t *slot_use; // (uses): the next use of the same unit, or RN_NO_USE
+    rn_call *calls;      // (steps); of COMPUTE steps
+    bool *is_view;       // (steps): nothing is computed
+    uint32_t *slot_load; // (loads): the next load of the same weight group, or RN_NO_LOAD
     uint64_t bound_rows;
     bool bound_segments; // streamed weights are where segments have them
 
@@ -141,7 +143,7 @@ RN_MUST_USE rn_status rn_session_prepare_calls(rn_session *session);
 // A COMPUTE step, and where streamed weights lie then.
 typedef struct rn_session_step {
     rn_session *session;
-    uint32_t *current; // (units): the use in which its weights lie now
+    uint32_t *current; // (weight groups): the load in which its weights lie now
     uint32_t step;
     const rn_node *node;
     uint64_t rows;
@@ -159,7 +161,7 @@ RN_MUST_USE rn_status rn_session_bind(rn_session *session, uint64_t rows);
 
 RN_MUST_USE rn_status rn_session_prepare_walk(rn_session *session);
 void rn_session_close_walk(rn_session *session);
-// Reads a unit into the arena now: resident weights.
+// Reads a weight group into the arena now: resident weights.
 RN_MUST_USE rn_status rn_session_load_resident(rn_session *session);
 // One pass over the steps [session->from_step, to_step); nodes of phase UPDATE only where `last`.
 // In segments nothing is read. Failures are in the queues.
@@ -301,14 +303,14 @@ void rn_session_profile_end(rn_session *session, uint32_t step);
 // Around a wait for another queue: what for, and RN_WAIT_ENDS.
 typedef enum rn_session_wait { RN_WAIT_ENDS, RN_WAIT_WEIGHTS, RN_WAIT_OFFLOAD } rn_session_wait;
 void rn_session_profile_wait(rn_session *session, rn_session_wait begins);
-// Around the filling of a unit, in the thread that reads; `streamed`: the read queue's. True: _done
-// is owed.
-bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed);
-void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *target,
+// Around the filling of a weight group, in the thread that reads; `streamed`: the read queue's.
+// True: _done is owed.
+bool rn_session_profile_read(rn_session *session, uint32_t group, bool streamed);
+void rn_session_profile_done(rn_session *session, uint32_t group, const uint8_t *target,
                              bool arrived);
-// Around the copy of a use's weights to a device with its own memory, in the copy queue; or, behind
-// the uses, of a unit's to where segments have it.
-void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins);
+// Around the copy of a load's weights to a device with its own memory, in the copy queue; or,
+// behind the loads, of a weight group's to where segments have it.
+void rn_session_profile_upload(rn_session *session, uint32_t load, bool begins);
 // Around an offload's copy, in the send queue to the host or in the copy queue back.
 void rn_session_profile_offload(rn_session *session, rn_queue *queue, uint32_t offload,
                                 bool begins);

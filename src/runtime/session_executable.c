@@ -79,17 +79,17 @@ void rn_session_close_executable(rn_session *session) {
 static rn_status load(rn_session *session) {
     const rn_plan *plan = session->plan;
     void *stage = NULL;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        session->stage_bytes = rn_max_u64(session->stage_bytes, plan->units[u].bytes);
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        session->stage_bytes = rn_max_u64(session->stage_bytes, plan->groups[u].bytes);
     session->stage_bytes = rn_round_up(session->stage_bytes, RN_PAGE_BYTES);
     RN_TRY(rn_device_host_take(session->device, RN_STAGING, session->stage_bytes, &stage));
     session->stages[0] = stage;
     uint32_t count = rn_weights_count(session->weights, RN_WEIGHTS_RESIDENT);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t unit = rn_weights_unit(session->weights, RN_WEIGHTS_RESIDENT, i);
+        uint32_t group = rn_weights_group(session->weights, RN_WEIGHTS_RESIDENT, i);
         RN_TRY(rn_weights_fill(session->weights, RN_WEIGHTS_RESIDENT, i, stage));
-        RN_TRY(session->executable->put(session->executable, plan->unit_values[unit], stage,
-                                        plan->units[unit].bytes));
+        RN_TRY(session->executable->put(session->executable, plan->group_values[group], stage,
+                                        plan->groups[group].bytes));
     }
     return RN_OK;
 }

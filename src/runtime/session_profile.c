@@ -30,16 +30,16 @@ typedef enum phase { FORWARD, BACKWARD, UPDATE, PHASES } phase;
 
 struct rn_session_profile {
     rn_arena memory;
-    uint32_t recording;                               // the one that names are of
-    bool running;                                     // the run's operation has begun
-    pthread_t caller;                                 // of the run
-    uint32_t *step_names, *buffer_names, *unit_names; // (steps), (buffers), (units)
-    uint32_t *operand_names;                          // (steps): see name_operands; 0 for none
-    uint32_t operand_recording;                       // the one they are of; 0: none
-    bool operand_segments;                            // as segments of a run have them
-    uint64_t rows;                                    // of the run under way
-    bool *trained;                                    // (values + 1): a weight that a step changes
-    uint32_t *send_names, *fetch_names;               // (offloads)
+    uint32_t recording;                                // the one that names are of
+    bool running;                                      // the run's operation has begun
+    pthread_t caller;                                  // of the run
+    uint32_t *step_names, *buffer_names, *group_names; // (steps), (buffers), (weight groups)
+    uint32_t *operand_names;                           // (steps): see name_operands; 0 for none
+    uint32_t operand_recording;                        // the one they are of; 0: none
+    bool operand_segments;                             // as segments of a run have them
+    uint64_t rows;                                     // of the run under way
+    bool *trained;                                     // (values + 1): a weight that a step changes
+    uint32_t *send_names, *fetch_names;                // (offloads)
     uint32_t wait_name, offload_name, plan_name, phase_names[PHASES];
     uint32_t *first_begin, *begins; // (steps + 2), (buffers): those that begin with a step
     uint32_t *first_end, *ends;     // the same of those that end
@@ -118,23 +118,23 @@ static uint32_t name_value(const rn_session_profile *p, const rn_plan *plan, rn_
     return rn_profile_label(info->name, rn_graph_block_name(plan->graph, info->block), detail.data);
 }
 
-// A unit is called by its first weight.
-static uint32_t name_unit(const rn_session_profile *p, const rn_plan *plan, uint32_t index) {
-    const rn_plan_unit *unit = &plan->units[index];
-    rn_value first = plan->unit_values[unit->first_value];
-    if (unit->value_count == 1) return name_value(p, plan, first);
+// A weight group is called by its first weight.
+static uint32_t name_group(const rn_session_profile *p, const rn_plan *plan, uint32_t index) {
+    const rn_plan_group *group = &plan->groups[index];
+    rn_value first = plan->group_values[group->first_value];
+    if (group->value_count == 1) return name_value(p, plan, first);
     char more[32];
     bool trained = false;
     text name = {.bytes = 0}, detail = {.bytes = 0};
-    for (uint32_t i = 0; i < unit->value_count; i++)
-        trained |= p->trained[plan->unit_values[unit->first_value + i]];
-    snprintf(more, sizeof more, " and %u more", unit->value_count - 1);
+    for (uint32_t i = 0; i < group->value_count; i++)
+        trained |= p->trained[plan->group_values[group->first_value + i]];
+    snprintf(more, sizeof more, " and %u more", group->value_count - 1);
     append(&name, rn_graph_value(plan->graph, first)->name);
     append(&name, more);
-    snprintf(more, sizeof more, "%u weights", unit->value_count);
+    snprintf(more, sizeof more, "%u weights", group->value_count);
     append(&detail, more);
     if (trained) append(&detail, RN_REQUIRES_GRAD);
-    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, unit->block), detail.data);
+    return rn_profile_label(name.data, rn_graph_block_name(plan->graph, group->block), detail.data);
 }
 
 static uint32_t name_workspace(const rn_plan *plan, uint32_t step) {
@@ -148,8 +148,8 @@ static uint32_t name_workspace(const rn_plan *plan, uint32_t step) {
 static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
                             const rn_plan_buffer *buffer) {
     switch (buffer->kind) {
-    case RN_BUFFER_UNIT:
-        return p->unit_names[buffer->unit];
+    case RN_BUFFER_GROUP:
+        return p->group_names[buffer->group];
     case RN_BUFFER_WORKSPACE:
         return name_workspace(plan, buffer->first_step);
     default:
@@ -185,8 +185,8 @@ static void name_all(const rn_session *session) {
         p->step_names[i] = plan->steps[i].kind == RN_STEP_COMPUTE
                                ? name_node(plan->graph, plan->steps[i].node)
                                : 0;
-    for (uint32_t i = 0; i < plan->unit_count; i++)
-        p->unit_names[i] = name_unit(p, plan, i);
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        p->group_names[i] = name_group(p, plan, i);
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         p->buffer_names[i] = name_buffer(p, plan, &plan->buffers[i]);
     for (uint32_t i = 0; i < plan->offload_count; i++) {
@@ -219,7 +219,7 @@ static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
     RN_TRY(take(p, steps, sizeof(uint32_t), &p->operand_names));
     RN_TRY(take(p, (size_t)rn_graph_value_count(plan->graph) + 1, sizeof(bool), &p->trained));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
-    RN_TRY(take(p, plan->unit_count, sizeof(uint32_t), &p->unit_names));
+    RN_TRY(take(p, plan->group_count, sizeof(uint32_t), &p->group_names));
     RN_TRY(take(p, plan->offload_count, sizeof(uint32_t), &p->send_names));
     RN_TRY(take(p, plan->offload_count, sizeof(uint32_t), &p->fetch_names));
     RN_TRY(take(p, steps + 2, sizeof(uint32_t), &p->first_begin));
@@ -244,7 +244,8 @@ static void sort_by_step(const rn_plan *plan, bool ends, uint32_t *first, uint32
     }
 }
 
-// The buffer of a use, from step 0, that is the same bytes as one that was filled for the next run.
+// The buffer of a load, from step 0, that is the same bytes as one that was filled for the next
+// run.
 static void find_heirs(rn_session_profile *p, const rn_plan *plan) {
     for (uint32_t i = 0; i < plan->buffer_count; i++)
         p->heir[i] = RN_NO_BUFFER;
@@ -252,8 +253,8 @@ static void find_heirs(rn_session_profile *p, const rn_plan *plan) {
         const rn_plan_step *step = &plan->steps[i];
         if (!rn_step_fills(step) || !step->next_run) continue;
         for (uint32_t k = p->first_begin[i]; k < p->first_begin[i + 1]; k++)
-            if (plan->buffers[p->begins[k]].kind == RN_BUFFER_UNIT)
-                p->heir[p->begins[k]] = plan->uses[step->use].buffer;
+            if (plan->buffers[p->begins[k]].kind == RN_BUFFER_GROUP)
+                p->heir[p->begins[k]] = plan->loads[step->load].buffer;
     }
 }
 
@@ -424,7 +425,7 @@ static void take_over_behind(const rn_session *session, uint32_t step) {
     const rn_plan *plan = session->plan;
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
         const rn_plan_buffer *b = &plan->buffers[i];
-        bool stays = b->kind == RN_BUFFER_UNIT && session->segments->load_count == 0;
+        bool stays = b->kind == RN_BUFFER_GROUP && session->segments->load_count == 0;
         if (!b->always && !stays && !spans(b, step)) set_live(session, i, false, now);
     }
     for (uint32_t i = 0; i < plan->buffer_count; i++)
@@ -635,63 +636,64 @@ void rn_session_profile_wait(rn_session *session, rn_session_wait begins) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-bool rn_session_profile_read(rn_session *session, uint32_t unit, bool streamed) {
+bool rn_session_profile_read(rn_session *session, uint32_t group, bool streamed) {
     rn_session_profile *p = session->profile;
     if (!is_on(session)) return false;
     if (streamed) name_thread(p, &p->read_recording, "read queue");
-    rn_profile_begin(p->unit_names[unit]);
+    rn_profile_begin(p->group_names[group]);
     return true;
 }
 
-void rn_session_profile_done(rn_session *session, uint32_t unit, const uint8_t *target,
+void rn_session_profile_done(rn_session *session, uint32_t group, const uint8_t *target,
                              bool arrived) {
     rn_device_id to = session->copy ? RN_DEVICE_HOST /* a stage */ : session->device->caps.device;
     if (!is_on(session)) return;
     if (arrived)
-        rn_profile_move(RN_DEVICE_ANY, to, (uintptr_t)target, session->plan->units[unit].file_bytes,
-                        session->profile->unit_names[unit]);
+        rn_profile_move(RN_DEVICE_ANY, to, (uintptr_t)target,
+                        session->plan->groups[group].file_bytes,
+                        session->profile->group_names[group]);
     rn_profile_end();
 }
 
-// Behind the uses come the units as segments have them.
-static uint32_t unit_of(const rn_session *session, uint32_t use) {
+// Behind the loads come the weight groups as segments have them.
+static uint32_t group_of(const rn_session *session, uint32_t load) {
     const rn_plan *plan = session->plan;
-    return use < plan->use_count ? plan->uses[use].unit : use - plan->use_count;
+    return load < plan->load_count ? plan->loads[load].group : load - plan->load_count;
 }
 
-static uint64_t offset_of(const rn_session *session, uint32_t use) {
+static uint64_t offset_of(const rn_session *session, uint32_t load) {
     const rn_plan *plan = session->plan;
-    if (use >= plan->use_count) return session->segments->unit_offset[use - plan->use_count];
-    return plan->buffers[plan->uses[use].buffer].offset;
+    if (load >= plan->load_count) return session->segments->group_offset[load - plan->load_count];
+    return plan->buffers[plan->loads[load].buffer].offset;
 }
 
 // On a lane of its own, not a thread's: a driver may call the notes of two queues from one thread.
-static void note_upload(void *self, uint32_t use, bool poisoned) {
+static void note_upload(void *self, uint32_t load, bool poisoned) {
     const rn_session *session = self;
     rn_session_profile *p = session->profile;
-    (void)use;
+    (void)load;
     if (poisoned || !is_on(session)) return;
     p->copy_begin_ns = rn_profile_now();
     p->copy_open = true;
 }
 
-static void note_uploaded(void *self, uint32_t use, bool poisoned) {
+static void note_uploaded(void *self, uint32_t load, bool poisoned) {
     const rn_session *session = self;
     rn_session_profile *p = session->profile;
-    uint32_t unit = unit_of(session, use);
+    uint32_t group = group_of(session, load);
     if (!is_on(session) || !p->copy_open) return;
     if (!poisoned)
         rn_profile_move(RN_DEVICE_HOST, session->device->caps.device,
-                        (uintptr_t)session->base + offset_of(session, use),
-                        session->plan->units[unit].bytes, p->unit_names[unit]);
-    rn_profile_span(rn_profile_lane("copy queue"), p->unit_names[unit], p->copy_begin_ns,
+                        (uintptr_t)session->base + offset_of(session, load),
+                        session->plan->groups[group].bytes, p->group_names[group]);
+    rn_profile_span(rn_profile_lane("copy queue"), p->group_names[group], p->copy_begin_ns,
                     rn_profile_now());
     p->copy_open = false;
 }
 
-void rn_session_profile_upload(rn_session *session, uint32_t use, bool begins) {
+void rn_session_profile_upload(rn_session *session, uint32_t load, bool begins) {
     if (is_on(session))
-        rn_queue_note(session->copy, begins ? note_upload : note_uploaded, session, use);
+        rn_queue_note(session->copy, begins ? note_upload : note_uploaded, session, load);
 }
 
 // ---- offloads --------------------------------------------------------------------------

@@ -41,12 +41,12 @@ static void bring(rn_session *session, uint32_t load) {
     rn_session_slots *slots = &session->slots;
     uint32_t slot = load % t->slot_count;
     rn_queue_wait(session->copy, &slots->free[slot]);
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        if (plan->units[u].block != t->loads[load] || plan->units[u].resident) continue;
-        rn_session_profile_upload(session, plan->use_count + u, true);
-        rn_queue_copy_in(session->copy, session->base + t->unit_offset[u],
-                         session->copies + session->copy_offset[u], plan->units[u].bytes);
-        rn_session_profile_upload(session, plan->use_count + u, false);
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        if (plan->groups[u].block != t->loads[load] || plan->groups[u].resident) continue;
+        rn_session_profile_upload(session, plan->load_count + u, true);
+        rn_queue_copy_in(session->copy, session->base + t->group_offset[u],
+                         session->copies + session->copy_offset[u], plan->groups[u].bytes);
+        rn_session_profile_upload(session, plan->load_count + u, false);
     }
     rn_queue_signal(session->copy, &slots->full[slot]);
     slots->holds[slot] = load;

@@ -7,12 +7,12 @@
 // the run before; the wait for it stands earlier in the steps than the READ itself, so it finds the
 // signal of the run before, or of priming.
 //
-// A device with its own memory gets weights in two moves: the read queue packs a unit into one of
-// two host buffers (stages), the copy queue takes it from there to the slot. Only the copy has to
-// wait for the slot, so the disk runs further ahead. Where the host keeps copies of all that is
-// streamed (copies.c) there is nothing to read: the copy queue takes it from there. What a training
-// step sends to the host and fetches back (host_offloads.c) goes through a queue of its own, and
-// the copy queue.
+// A device with its own memory gets weights in two moves: the read queue packs a weight group into
+// one of two host buffers (stages), the copy queue takes it from there to the slot. Only the copy
+// has to wait for the slot, so the disk runs further ahead. Where the host keeps copies of all that
+// is streamed (copies.c) there is nothing to read: the copy queue takes it from there. What a
+// training step sends to the host and fetches back (host_offloads.c) goes through a queue of its
+// own, and the copy queue.
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
@@ -33,7 +33,7 @@ static rn_status ready_all(rn_session *session) {
     const rn_plan *plan = session->plan;
     for (uint32_t i = 0; i < session->fence_count; i++)
         RN_TRY(ready(session, &session->fences[i], false));
-    for (int i = 0; i < 2 && plan->use_count && !plan->from_host; i++) {
+    for (int i = 0; i < 2 && plan->load_count && !plan->from_host; i++) {
         RN_TRY(ready(session, &session->stage_full[i], true));
         RN_TRY(ready(session, &session->stage_free[i], true));
     }
@@ -81,35 +81,35 @@ static void wait_step(rn_session *session, rn_queue *queue, uint32_t step) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static uint8_t *slot_address(const rn_session *session, uint32_t use) {
+static uint8_t *slot_address(const rn_session *session, uint32_t load) {
     const rn_plan *plan = session->plan;
-    return session->base + plan->buffers[plan->uses[use].buffer].offset;
+    return session->base + plan->buffers[plan->loads[load].buffer].offset;
 }
 
 static rn_status fill(rn_session *session, rn_weight_list list, uint32_t entry, uint8_t *target) {
-    uint32_t unit = rn_weights_unit(session->weights, list, entry);
-    bool seen = rn_session_profile_read(session, unit, list == RN_WEIGHTS_STREAMED);
+    uint32_t group = rn_weights_group(session->weights, list, entry);
+    bool seen = rn_session_profile_read(session, group, list == RN_WEIGHTS_STREAMED);
     rn_status s = rn_weights_fill(session->weights, list, entry, target);
-    if (seen) rn_session_profile_done(session, unit, target, s == RN_OK);
+    if (seen) rn_session_profile_done(session, group, target, s == RN_OK);
     return s;
 }
 
-static rn_status read_to_slot(void *self, uint32_t use) {
+static rn_status read_to_slot(void *self, uint32_t load) {
     rn_session *session = self;
     session->reads_begun++;
-    return fill(session, RN_WEIGHTS_STREAMED, use, slot_address(session, use));
+    return fill(session, RN_WEIGHTS_STREAMED, load, slot_address(session, load));
 }
 
 // The READ after the one that is being carried out, if what it waits for has been done: READs go
 // round in the order of their steps, and each one behind the first few waits for one EVICT.
-static bool find_next_read(void *self, uint32_t *out_use, uint8_t **out_target) {
+static bool find_next_read(void *self, uint32_t *out_load, uint8_t **out_target) {
     const rn_session *session = self;
     const rn_plan *plan = session->plan;
     uint64_t next = session->reads_begun, slots = plan->slot_count;
     if (next >= slots + atomic_load(&session->evictions)) return false;
-    uint64_t at = next < slots ? next : slots + (next - slots) % plan->use_count;
-    *out_use = session->read_order[at];
-    *out_target = slot_address(session, *out_use);
+    uint64_t at = next < slots ? next : slots + (next - slots) % plan->load_count;
+    *out_load = session->read_order[at];
+    *out_target = slot_address(session, *out_load);
     return true;
 }
 
@@ -124,28 +124,28 @@ static rn_status order_reads(rn_session *session) {
     const rn_plan *plan = session->plan;
     void *order = NULL;
     uint32_t count = 0;
-    RN_TRY(rn_arena_array(&session->memory, (size_t)plan->slot_count + plan->use_count,
+    RN_TRY(rn_arena_array(&session->memory, (size_t)plan->slot_count + plan->load_count,
                           sizeof(uint32_t), &order));
     session->read_order = order;
     for (int ahead = 1; ahead >= 0; ahead--)
         for (uint32_t i = 0; i < plan->step_count; i++)
             if (rn_step_fills(&plan->steps[i]) && (!ahead || plan->steps[i].next_run))
-                session->read_order[count++] = plan->steps[i].use;
+                session->read_order[count++] = plan->steps[i].load;
     return RN_OK;
 }
 
-static rn_status read_to_stage(void *self, uint32_t use) {
+static rn_status read_to_stage(void *self, uint32_t load) {
     rn_session *session = self;
-    return fill(session, RN_WEIGHTS_STREAMED, use, session->stages[use % 2]);
+    return fill(session, RN_WEIGHTS_STREAMED, load, session->stages[load % 2]);
 }
 
-// Where the copy queue finds a use's weights: in a stage that the read queue fills, or in a copy.
-static const uint8_t *submit_source(rn_session *session, uint32_t use) {
-    uint32_t stage = use % 2;
+// Where the copy queue finds a load's weights: in a stage that the read queue fills, or in a copy.
+static const uint8_t *submit_source(rn_session *session, uint32_t load) {
+    uint32_t stage = load % 2;
     if (session->copies)
-        return session->copies + session->copy_offset[session->plan->uses[use].unit];
+        return session->copies + session->copy_offset[session->plan->loads[load].group];
     rn_queue_wait(session->read, &session->stage_free[stage]);
-    rn_queue_call(session->read, read_to_stage, session, use);
+    rn_queue_call(session->read, read_to_stage, session, load);
     rn_queue_signal(session->read, &session->stage_full[stage]);
     rn_queue_wait(session->copy, &session->stage_full[stage]);
     return session->stages[stage];
@@ -153,14 +153,14 @@ static const uint8_t *submit_source(rn_session *session, uint32_t use) {
 
 static void submit_upload(rn_session *session, uint32_t step, uint32_t after) {
     const rn_plan *plan = session->plan;
-    uint32_t use = plan->steps[step].use;
-    const uint8_t *source = submit_source(session, use);
+    uint32_t load = plan->steps[step].load;
+    const uint8_t *source = submit_source(session, load);
     wait_step(session, session->copy, after);
-    rn_session_profile_upload(session, use, true);
-    rn_queue_copy_in(session->copy, slot_address(session, use), source,
-                     plan->units[plan->uses[use].unit].bytes);
-    rn_session_profile_upload(session, use, false);
-    if (!session->copies) rn_queue_signal(session->copy, &session->stage_free[use % 2]);
+    rn_session_profile_upload(session, load, true);
+    rn_queue_copy_in(session->copy, slot_address(session, load), source,
+                     plan->groups[plan->loads[load].group].bytes);
+    rn_session_profile_upload(session, load, false);
+    if (!session->copies) rn_queue_signal(session->copy, &session->stage_free[load % 2]);
     signal_step(session, session->copy, step);
 }
 
@@ -170,7 +170,7 @@ static void submit_read(rn_session *session, uint32_t step, uint32_t after) {
         return;
     }
     wait_step(session, session->read, after);
-    rn_queue_call(session->read, read_to_slot, session, session->plan->steps[step].use);
+    rn_queue_call(session->read, read_to_slot, session, session->plan->steps[step].load);
     signal_step(session, session->read, step);
 }
 
@@ -262,16 +262,16 @@ void rn_session_walk(rn_session *session, bool last) {
 
 // ---- life ---------------------------------------------------------------------------------------
 
-static uint64_t largest_unit(const rn_plan *plan) {
+static uint64_t largest_group(const rn_plan *plan) {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < plan->unit_count; i++)
-        if (plan->units[i].bytes > bytes) bytes = plan->units[i].bytes;
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].bytes > bytes) bytes = plan->groups[i].bytes;
     return bytes;
 }
 
 static rn_status make_stages(rn_session *session) {
-    uint32_t count = session->plan->use_count && !session->plan->from_host ? 2 : 1;
-    session->stage_bytes = rn_round_up(largest_unit(session->plan), RN_PAGE_BYTES);
+    uint32_t count = session->plan->load_count && !session->plan->from_host ? 2 : 1;
+    session->stage_bytes = rn_round_up(largest_group(session->plan), RN_PAGE_BYTES);
     for (uint32_t i = 0; i < count; i++) {
         void *stage = NULL;
         session->stage_free[i].for_host = true; // the read queue waits for it
@@ -297,7 +297,7 @@ rn_status rn_session_prepare_walk(rn_session *session) {
     RN_TRY(ready_all(session));
     RN_TRY(order_reads(session));
     RN_TRY(device->open_queue(device, RN_QUEUE_COMPUTE, cancel, &session->compute));
-    if (session->plan->use_count && !session->plan->from_host)
+    if (session->plan->load_count && !session->plan->from_host)
         RN_TRY(rn_queue_thread_create(rn_host_executor, cancel, &session->read));
     if (!device->caps.own_memory) return RN_OK;
     RN_TRY(device->open_queue(device, RN_QUEUE_COPY, cancel, &session->copy));
@@ -364,21 +364,21 @@ void rn_session_revive(rn_session *session) {
 
 // ---- resident weights ---------------------------------------------------------------------------
 
-static uint32_t resident_buffer(const rn_plan *plan, uint32_t unit) {
-    rn_value first = plan->unit_values[plan->units[unit].first_value];
+static uint32_t resident_buffer(const rn_plan *plan, uint32_t group) {
+    rn_value first = plan->group_values[plan->groups[group].first_value];
     return plan->places[first].buffer;
 }
 
-static rn_status load_unit(rn_session *session, uint32_t entry) {
+static rn_status load_group(rn_session *session, uint32_t entry) {
     const rn_plan *plan = session->plan;
-    uint32_t unit = rn_weights_unit(session->weights, RN_WEIGHTS_RESIDENT, entry);
-    uint32_t buffer = resident_buffer(plan, unit);
+    uint32_t group = rn_weights_group(session->weights, RN_WEIGHTS_RESIDENT, entry);
+    uint32_t buffer = resident_buffer(plan, group);
     if (buffer == RN_NO_BUFFER)
-        return rn_fail(RN_INTERNAL, "the plan gives resident unit %u no place", unit);
+        return rn_fail(RN_INTERNAL, "the plan gives resident unit %u no place", group);
     uint8_t *target = session->base + plan->buffers[buffer].offset;
     if (!session->copy) return fill(session, RN_WEIGHTS_RESIDENT, entry, target);
     RN_TRY(fill(session, RN_WEIGHTS_RESIDENT, entry, session->stages[0]));
-    rn_queue_copy_in(session->copy, target, session->stages[0], plan->units[unit].bytes);
+    rn_queue_copy_in(session->copy, target, session->stages[0], plan->groups[group].bytes);
     return rn_queue_finish(session->copy);
 }
 
@@ -399,6 +399,6 @@ rn_status rn_session_load_resident(rn_session *session) {
     }
     uint32_t count = rn_weights_count(session->weights, RN_WEIGHTS_RESIDENT);
     for (uint32_t i = 0; i < count; i++)
-        RN_TRY(load_unit(session, i));
+        RN_TRY(load_group(session, i));
     return RN_OK;
 }

@@ -57,7 +57,7 @@ static bool needs_fetcher(const rn_weights *w) {
 }
 
 static rn_status open_fetcher(rn_weights *w) {
-    const rn_unit_list *l = &w->lists[RN_WEIGHTS_STREAMED];
+    const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
     rn_reader_options options = {.allocator = RN_HOST_IO,
                                  .ignore_page_cache = is_disk_fast(w->plan)};
     uint32_t most = 0;
@@ -86,7 +86,7 @@ rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
     if (source) w->source = *source;
     rn_arena_init(&w->memory, RN_HOST_OTHER, 0);
     rn_status s = rn_weights_make_lists(w);
-    if (s == RN_OK && w->source.checkpoint && plan->unit_count > 0) s = open_reader(w);
+    if (s == RN_OK && w->source.checkpoint && plan->group_count > 0) s = open_reader(w);
     if (s == RN_OK && needs_fetcher(w)) s = open_fetcher(w);
     if (s == RN_OK)
         *out = w;
@@ -107,8 +107,8 @@ uint32_t rn_weights_count(const rn_weights *weights, rn_weight_list list) {
     return weights->lists[list].count;
 }
 
-uint32_t rn_weights_unit(const rn_weights *weights, rn_weight_list list, uint32_t entry) {
-    return weights->lists[list].units[entry];
+uint32_t rn_weights_group(const rn_weights *weights, rn_weight_list list, uint32_t entry) {
+    return weights->lists[list].groups[entry];
 }
 
 uint64_t rn_weights_read_bytes(const rn_weights *weights) {
@@ -134,7 +134,7 @@ static rn_status check_stop(const rn_weights *w) {
 }
 
 static rn_status start(rn_weights *w, rn_weight_list list, uint32_t entry) {
-    const rn_unit_list *l = &w->lists[list];
+    const rn_group_list *l = &w->lists[list];
     w->reading = false;
     w->base = l->first[entry];
     RN_TRY(rn_reader_start(w->reader, l->extents + w->base, l->first[l->count] - w->base));
@@ -175,7 +175,7 @@ static rn_status end_list(rn_weights *w) {
 
 static rn_status fill_from_files(rn_weights *w, rn_weight_list list, uint32_t entry,
                                  uint8_t *target) {
-    const rn_unit_list *l = &w->lists[list];
+    const rn_group_list *l = &w->lists[list];
     uint64_t left = 0;
     if (!w->reading || w->list != list || w->entry != entry) RN_TRY(start(w, list, entry));
     for (uint32_t i = l->first[entry]; i < l->first[entry + 1]; i++)
@@ -188,10 +188,10 @@ static rn_status fill_from_files(rn_weights *w, rn_weight_list list, uint32_t en
     return w->entry == l->count ? end_list(w) : RN_OK;
 }
 
-static rn_status fill_from_memory(rn_weights *w, const rn_plan_unit *unit, uint8_t *target) {
+static rn_status fill_from_memory(rn_weights *w, const rn_plan_group *group, uint8_t *target) {
     RN_TRY(check_stop(w));
-    for (uint32_t i = 0; i < unit->value_count; i++) {
-        rn_value value = w->plan->unit_values[unit->first_value + i];
+    for (uint32_t i = 0; i < group->value_count; i++) {
+        rn_value value = w->plan->group_values[group->first_value + i];
         if (w->plain[value])
             RN_TRY(rn_weights_pack(w->plan, value, w->plain[value],
                                    target + w->plan->places[value].offset));
@@ -202,12 +202,12 @@ static rn_status fill_from_memory(rn_weights *w, const rn_plan_unit *unit, uint8
 // ---- raw weights --------------------------------------------------------------------------------
 
 static uint32_t count_raw(const rn_weights *w, uint32_t entry) {
-    const rn_unit_list *l = &w->lists[RN_WEIGHTS_STREAMED];
+    const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
     return l->first_raw[entry + 1] - l->first_raw[entry];
 }
 
 static void begin_fetching(rn_weights *w, rn_fetching *f, uint32_t entry, uint8_t *target) {
-    const rn_unit_list *l = &w->lists[RN_WEIGHTS_STREAMED];
+    const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
     const rn_raw_weight *raw = l->raw + l->first_raw[entry];
     f->begun = true;
     f->entry = entry;
@@ -274,13 +274,13 @@ rn_status rn_weights_fill(rn_weights *w, rn_weight_list list, uint32_t entry, ui
     bool raw = list == RN_WEIGHTS_STREAMED && w->lists[list].raw_count > 0;
     rn_fetching *fetching = raw ? take_fetching(w, entry, target) : NULL;
     if (raw) rn_fetcher_feed(w->fetcher, &fetching->batch);
-    RN_TRY(fill_from_memory(w, &w->plan->units[w->lists[list].units[entry]], target));
+    RN_TRY(fill_from_memory(w, &w->plan->groups[w->lists[list].groups[entry]], target));
     if (raw) RN_TRY(finish_fetching(w, fetching));
     return w->reader ? fill_from_files(w, list, entry, target) : RN_OK;
 }
 
 uint64_t rn_weights_lead(const rn_weights *w, rn_value value) {
-    const rn_unit_list *l = &w->lists[RN_WEIGHTS_STREAMED];
+    const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
     for (uint32_t i = 0; i < l->raw_count; i++)
         if (l->raw[i].value == value) return rn_raw_lead(l->raw[i].offset);
     return 0;

@@ -1,12 +1,12 @@
 // weights.h — brings weights from where they are (a checkpoint's files, memory) to where they are
 // used, in the layout that the plan chose.
 //
-//     file ──reader──▶ staging: pieces ──pack──▶ unit (resident, or a slot)
+//     file ──reader──▶ staging: pieces ──pack──▶ weight group (resident, or a slot)
 //     file ──fetcher──▶ slot           raw weights: kernels take the file's bytes
 //
-// There are two lists of units: the resident ones, read once; and the uses of a run, read round and
-// round. Within a list the reader runs ahead of the packer by as much as the staging holds, across
-// units and runs, whether or not a slot is free already.
+// There are two lists of weight groups: the resident ones, read once; and the loads of a run, read
+// round and round. Within a list the reader runs ahead of the packer by as much as the staging
+// holds, across weight groups and runs, whether or not a slot is free already.
 //
 // One thread at a time.
 #ifndef RN_RUNTIME_WEIGHTS_H
@@ -29,13 +29,13 @@ RN_MUST_USE rn_status rn_weights_open(const rn_plan *plan, const rn_weight_sourc
                                       rn_workers *workers, rn_weights **out);
 void rn_weights_close(rn_weights *weights); // NULL-safe
 
-// Entries of a list: resident units in the plan's order, uses by number.
+// Entries of a list: resident weight groups in the plan's order, loads by number.
 uint32_t rn_weights_count(const rn_weights *weights, rn_weight_list list);
-// The unit of an entry.
-uint32_t rn_weights_unit(const rn_weights *weights, rn_weight_list list, uint32_t entry);
-// Reads an entry's weights into `target` (unit bytes). In order it streams; out of order it starts
-// anew. With the last entry of a list the files' identity is checked. RN_IO: a file was cut short
-// or changed; RN_CANCELLED.
+// The weight group of an entry.
+uint32_t rn_weights_group(const rn_weights *weights, rn_weight_list list, uint32_t entry);
+// Reads an entry's weights into `target` (weight group bytes). In order it streams; out of order it
+// starts anew. With the last entry of a list the files' identity is checked. RN_IO: a file was cut
+// short or changed; RN_CANCELLED.
 RN_MUST_USE rn_status rn_weights_fill(rn_weights *weights, rn_weight_list list, uint32_t entry,
                                       uint8_t *target);
 // Says which streamed entry comes next and where to, if it may be begun already; false: not yet.

@@ -24,8 +24,8 @@ typedef struct rn_raw_weight {
     uint64_t offset, bytes;
 } rn_raw_weight;
 
-typedef struct rn_unit_list {
-    uint32_t *units;             // (count): the unit of an entry
+typedef struct rn_group_list {
+    uint32_t *groups;            // (count): the weight group of an entry
     uint32_t *first;             // (count + 1): an entry's first extent
     rn_extent *extents;          // (first[count]): what comes through the staging
     rn_component_of *components; // (first[count])
@@ -33,7 +33,7 @@ typedef struct rn_unit_list {
     rn_raw_weight *raw;          // (first_raw[count]): what is read straight into its place
     uint32_t count;
     uint32_t extent_count, raw_count; // while it is being made
-} rn_unit_list;
+} rn_group_list;
 
 // A table whose rows are read on demand.
 typedef struct rn_row_source {
@@ -71,7 +71,7 @@ struct rn_weights {
     rn_fetcher *fetcher;  // NULL: nothing is raw, no table is in a file
     const void **plain;   // (values + 1): bytes in memory; NULL: in the checkpoint
     rn_arena memory;
-    rn_unit_list lists[2];
+    rn_group_list lists[2];
     rn_row_source *tables; // (the plan's row_table_count)
     bool reading;          // the reader is at `list`, before `entry`
     rn_weight_list list;

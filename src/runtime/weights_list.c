@@ -1,6 +1,6 @@
 // weights_list.c — where each weight is, and what is to be read for each entry.
 //
-//     list      | entry 0      | entry 1   | ...          an entry is a unit
+//     list      | entry 0      | entry 1   | ...          an entry is a weight group
 //     extents   | w.data w.scale | v.data  | ...          one for each component of each weight
 //     raw       | q              | up      | ...          weights that are read straight to a slot
 #include "runtime/weights_internal.h"
@@ -113,12 +113,12 @@ uint64_t rn_raw_lead(uint64_t file_offset) {
     return rn_round_down(file_offset % RN_PAGE_BYTES, sizeof(float));
 }
 
-static void list_raw(rn_unit_list *list, rn_value value, const rn_tensor_info *tensor) {
+static void list_raw(rn_group_list *list, rn_value value, const rn_tensor_info *tensor) {
     list->raw[list->raw_count++] = (rn_raw_weight){
         .value = value, .file = tensor->file, .offset = tensor->offset, .bytes = tensor->bytes};
 }
 
-static void list_extent(const rn_weights *w, rn_unit_list *list, rn_component_of component,
+static void list_extent(const rn_weights *w, rn_group_list *list, rn_component_of component,
                         const rn_tensor_info *tensor) {
     list->extents[list->extent_count] =
         (rn_extent){.file = tensor->file,
@@ -128,7 +128,7 @@ static void list_extent(const rn_weights *w, rn_unit_list *list, rn_component_of
     list->components[list->extent_count++] = component;
 }
 
-static rn_status list_weight(const rn_weights *w, rn_unit_list *list, rn_value value) {
+static rn_status list_weight(const rn_weights *w, rn_group_list *list, rn_value value) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, value);
     rn_plain_components components = {0};
     RN_TRY(rn_weight_components(info, &components));
@@ -148,22 +148,22 @@ static rn_status list_weight(const rn_weights *w, rn_unit_list *list, rn_value v
     return RN_OK;
 }
 
-static rn_status list_unit(const rn_weights *w, rn_unit_list *list, uint32_t entry) {
-    const rn_plan_unit *unit = &w->plan->units[list->units[entry]];
+static rn_status list_group(const rn_weights *w, rn_group_list *list, uint32_t entry) {
+    const rn_plan_group *group = &w->plan->groups[list->groups[entry]];
     list->first[entry] = list->extent_count;
     list->first_raw[entry] = list->raw_count;
-    for (uint32_t i = 0; i < unit->value_count; i++)
-        RN_TRY(list_weight(w, list, w->plan->unit_values[unit->first_value + i]));
+    for (uint32_t i = 0; i < group->value_count; i++)
+        RN_TRY(list_weight(w, list, w->plan->group_values[group->first_value + i]));
     list->first[entry + 1] = list->extent_count;
     list->first_raw[entry + 1] = list->raw_count;
     return RN_OK;
 }
 
-static rn_status make_list(rn_weights *w, rn_unit_list *list) {
+static rn_status make_list(rn_weights *w, rn_group_list *list) {
     size_t values = 0, entries = (size_t)list->count + 1;
     void *first = NULL, *first_raw = NULL, *items = NULL, *components = NULL, *raw = NULL;
     for (uint32_t i = 0; i < list->count; i++)
-        values += w->plan->units[list->units[i]].value_count;
+        values += w->plan->groups[list->groups[i]].value_count;
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first));
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first_raw));
     RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_extent), &items));
@@ -176,7 +176,7 @@ static rn_status make_list(rn_weights *w, rn_unit_list *list) {
     list->components = components;
     list->raw = raw;
     for (uint32_t i = 0; i < list->count; i++)
-        RN_TRY(list_unit(w, list, i));
+        RN_TRY(list_group(w, list, i));
     return RN_OK;
 }
 
@@ -207,19 +207,19 @@ static rn_status find_tables(rn_weights *w) {
 
 rn_status rn_weights_make_lists(rn_weights *w) {
     const rn_plan *plan = w->plan;
-    rn_unit_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
-                 *streamed = &w->lists[RN_WEIGHTS_STREAMED];
-    void *units = NULL, *uses = NULL, *plain = NULL;
+    rn_group_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
+                  *streamed = &w->lists[RN_WEIGHTS_STREAMED];
+    void *groups = NULL, *loads = NULL, *plain = NULL;
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &plain));
     w->plain = plain;
-    RN_TRY(rn_arena_array(&w->memory, plan->unit_count, sizeof(uint32_t), &units));
-    RN_TRY(rn_arena_array(&w->memory, plan->use_count, sizeof(uint32_t), &uses));
-    resident->units = units;
-    streamed->units = uses;
-    for (uint32_t i = 0; i < plan->unit_count; i++)
-        if (plan->units[i].resident) resident->units[resident->count++] = i;
-    for (uint32_t i = 0; i < plan->use_count; i++)
-        streamed->units[streamed->count++] = plan->uses[i].unit;
+    RN_TRY(rn_arena_array(&w->memory, plan->group_count, sizeof(uint32_t), &groups));
+    RN_TRY(rn_arena_array(&w->memory, plan->load_count, sizeof(uint32_t), &loads));
+    resident->groups = groups;
+    streamed->groups = loads;
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].resident) resident->groups[resident->count++] = i;
+    for (uint32_t i = 0; i < plan->load_count; i++)
+        streamed->groups[streamed->count++] = plan->loads[i].group;
     RN_TRY(make_list(w, resident));
     RN_TRY(make_list(w, streamed));
     return find_tables(w);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT_BYTES      ((uint64_t)64 << 20) // the link's full rate begins below this
+#define GROUP_BYTES     ((uint64_t)64 << 20) // the link's full rate begins below this
 #define ROW_TABLE_BYTES ((uint64_t)1 << 20)  // a table of embeddings stays in its file from here on
 enum { LEAST_CAPABILITY = 80, EARLY_RECORD_VERSION = 12030 };
 
@@ -179,7 +179,7 @@ static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
         .backend = &rn_cuda_backend,
         .weight_layout = rn_cuda_weight_layout,
         .own_memory = true,
-        .unit_bytes = UNIT_BYTES,
+        .group_bytes = GROUP_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,
         .fuses = true,
     };

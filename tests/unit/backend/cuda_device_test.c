@@ -123,7 +123,7 @@ static void device_knows_what_it_is_like(void **state) {
     assert_string_equal("cuda:0", caps->name);
     assert_int_equal(cuda0, caps->device);
     assert_true(caps->own_memory && caps->fuses);
-    assert_int_equal(64 * MIB, caps->unit_bytes);
+    assert_int_equal(64 * MIB, caps->group_bytes);
     assert_int_equal(1, caps->threads);
     assert_true(caps->flops > 0 && caps->quantized_flops > 0 && caps->link_bytes_second > 0 &&
                 caps->disk_bytes_second > 0 && caps->step_seconds > 0);

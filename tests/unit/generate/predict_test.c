@@ -16,7 +16,7 @@ static rn_device_caps h200(void) {
                             .kernels = rn_cuda_kernels,
                             .weight_layout = rn_cuda_weight_layout,
                             .own_memory = true,
-                            .unit_bytes = 64 << 20,
+                            .group_bytes = 64 << 20,
                             .row_table_bytes = 1 << 20,
                             .fuses = true,
                             .backend = &rn_cuda_backend,

@@ -108,7 +108,7 @@ static void more_rows_take_longer_but_less_each(void **state) {
     }
 }
 
-static void quantised_weights_go_to_other_units_unless_activations_stay(void **state) {
+static void quantised_weights_go_to_other_groups_unless_activations_stay(void **state) {
     (void)state;
     rn_device_caps caps = caps_of(false), other = caps;
     product p;
@@ -210,7 +210,7 @@ static void three_weights_of_one_form_are_one_launch(void **state) {
     }
     assert_true(launches_of(&caps, &call) == 1);
     double same = work_of(&caps, &call);
-    t[6].dtype = RN_DTYPE_Q8_0; // fewer bytes, quicker units
+    t[6].dtype = RN_DTYPE_Q8_0; // fewer bytes, quicker weight groups
     assert_true(launches_of(&caps, &call) == 2);
     assert_true(work_of(&caps, &call) < same);
 }
@@ -415,7 +415,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_is_bound_by_arithmetic_or_by_memory),
         cmocka_unit_test(more_rows_take_longer_but_less_each),
-        cmocka_unit_test(quantised_weights_go_to_other_units_unless_activations_stay),
+        cmocka_unit_test(quantised_weights_go_to_other_groups_unless_activations_stay),
         cmocka_unit_test(the_rows_of_a_product_are_the_results),
         cmocka_unit_test(tiles_are_brought_whole_by_one_launch),
         cmocka_unit_test(more_rows_are_packed_before_and_add_their_arithmetic),

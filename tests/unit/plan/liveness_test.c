@@ -197,12 +197,12 @@ static void write_weight(rn_graph *g, uint32_t unused) {
     rn_graph_output(g, v[3], "y");
 }
 
-static void weights_and_their_views_are_in_units_not_in_storages(void **state) {
+static void weights_and_their_views_are_in_groups_not_in_storages(void **state) {
     (void)state;
     worked w = trace(write_weight, 3);
     assert_int_equal(w.binding.live.storage_of[v[1]], RN_NO_BUFFER);
     assert_int_equal(w.binding.live.storage_of[v[2]], RN_NO_BUFFER);
-    assert_int_equal(w.units.unit_of[v[2]], 0);
+    assert_int_equal(w.groups.group_of[v[2]], 0);
     assert_int_equal(w.binding.live.bytes_of[v[3]], 3 * 16 * 4);
     worked_free(&w);
 }
@@ -220,11 +220,11 @@ static void a_value_of_absurd_size_is_refused_by_name(void **state) {
     w.caps = paper_caps();
     rn_arena_init(&w.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&w.memory, graph, &w.order));
-    assert_ok(rn_unit_table_make(&w.memory, graph, &w.caps, &w.order, NULL, &w.units));
-    assert_ok(rn_binding_make(&w.memory, graph, &w.caps, &w.order, &w.units, 0, (rn_workload){0},
+    assert_ok(rn_group_table_make(&w.memory, graph, &w.caps, &w.order, NULL, &w.groups));
+    assert_ok(rn_binding_make(&w.memory, graph, &w.caps, &w.order, &w.groups, 0, (rn_workload){0},
                               &w.binding));
     assert_fails(RN_INVALID,
-                 rn_binding_trace(&w.memory, graph, &w.caps, &w.order, &w.units, &w.binding));
+                 rn_binding_trace(&w.memory, graph, &w.caps, &w.order, &w.groups, &w.binding));
     assert_non_null(strstr(rn_last_error()->message, "'x'"));
     rn_arena_free_all(&w.memory);
     rn_graph_destroy(graph);
@@ -239,7 +239,7 @@ int main(void) {
         cmocka_unit_test(an_output_that_is_a_view_keeps_its_bytes_to_the_end),
         cmocka_unit_test(a_state_lives_always_and_its_update_lies_in_it),
         cmocka_unit_test(an_output_that_nobody_reads_is_dropped_or_lives_for_its_step),
-        cmocka_unit_test(weights_and_their_views_are_in_units_not_in_storages),
+        cmocka_unit_test(weights_and_their_views_are_in_groups_not_in_storages),
         cmocka_unit_test(a_value_of_absurd_size_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,8 +354,8 @@ static void trained_weights_never_leave(void **state) {
     rn_plan_options options = {.budget_bytes = smallest_of(&recipe, (rn_plan_options){0})};
     rn_plan *plan = make(&recipe, options);
     assert_int_equal(plan->slot_count, 0);
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        assert_true(plan->units[u].resident);
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        assert_true(plan->groups[u].resident);
     rn_plan_destroy(plan);
     rn_recipe_destroy(&recipe);
 }
@@ -376,10 +376,10 @@ static void frozen_weights_are_streamed_forward_and_backward(void **state) {
     rn_plan_options options = {.budget_bytes = smallest_of(&recipe, (rn_plan_options){0})};
     rn_plan *plan = make(&recipe, options);
     uint32_t streamed = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        streamed += !plan->units[u].resident;
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        streamed += !plan->groups[u].resident;
     assert_true(plan->slot_count > 0 && streamed > 4);
-    assert_true(plan->use_count > streamed + streamed / 2);
+    assert_true(plan->load_count > streamed + streamed / 2);
     rn_plan_destroy(plan);
     rn_recipe_destroy(&recipe);
 }
@@ -535,12 +535,12 @@ static void the_checker_sees_what_is_wrong(void **state) {
     plan->summary.planned_bytes++;
     assert_false(rn_plan_is_valid(plan));
     plan->summary.planned_bytes--;
-    plan->uses[0].slot++;
+    plan->loads[0].slot++;
     assert_false(rn_plan_is_valid(plan));
-    plan->uses[0].slot--;
-    plan->steps[plan->uses[0].read_step].next_run = false;
+    plan->loads[0].slot--;
+    plan->steps[plan->loads[0].read_step].next_run = false;
     assert_false(rn_plan_is_valid(plan));
-    plan->steps[plan->uses[0].read_step].next_run = true;
+    plan->steps[plan->loads[0].read_step].next_run = true;
     assert_true(rn_plan_is_valid(plan));
     rn_plan_destroy(plan);
     rn_recipe_destroy(&recipe);

@@ -436,13 +436,13 @@ static void what_is_cheap_is_kept_where_the_peak_stays_as_it_is(void **state) {
 static void expect_same(const rn_plan *a, const rn_plan *b) {
     assert_memory_equal(&a->summary, &b->summary, sizeof a->summary);
     assert_int_equal(a->buffer_count, b->buffer_count);
-    assert_int_equal(a->use_count, b->use_count);
+    assert_int_equal(a->load_count, b->load_count);
     assert_int_equal(a->reason_count, b->reason_count);
     assert_memory_equal(a->buffers, b->buffers, a->buffer_count * sizeof *a->buffers);
     assert_memory_equal(a->steps, b->steps, a->step_count * sizeof *a->steps);
     assert_memory_equal(a->places, b->places, (a->value_count + 1) * sizeof *a->places);
-    assert_memory_equal(a->units, b->units, a->unit_count * sizeof *a->units);
-    if (a->use_count) assert_memory_equal(a->uses, b->uses, a->use_count * sizeof *a->uses);
+    assert_memory_equal(a->groups, b->groups, a->group_count * sizeof *a->groups);
+    if (a->load_count) assert_memory_equal(a->loads, b->loads, a->load_count * sizeof *a->loads);
     for (uint32_t i = 0; i < a->reason_count; i++)
         assert_string_equal(a->reasons[i].text, b->reasons[i].text);
 }

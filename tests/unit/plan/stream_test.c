@@ -1,50 +1,50 @@
-// stream_test.c — the ring: which unit is where when, and how long a run takes.
+// stream_test.c — the ring: which weight group is where when, and how long a run takes.
 #include "plan_fixture.h"
 
 enum { MOST = 64 };
 
-static rn_plan_unit units[MOST];
-static rn_unit_access accesses[MOST];
-static rn_stream_use uses[MOST];
+static rn_plan_group groups[MOST];
+static rn_group_access accesses[MOST];
+static rn_stream_load loads[MOST];
 static uint32_t by_last[MOST];
 static bool resident[MOST];
 
-// Accesses as (position, unit) pairs; every unit takes a second to read.
-static rn_unit_table table(const uint32_t (*pairs)[2], uint32_t count, uint32_t unit_count) {
+// Accesses as (position, weight group) pairs; every weight group takes a second to read.
+static rn_group_table table(const uint32_t (*pairs)[2], uint32_t count, uint32_t group_count) {
     for (uint32_t i = 0; i < count; i++)
-        accesses[i] = (rn_unit_access){pairs[i][0], pairs[i][1]};
-    for (uint32_t u = 0; u < unit_count; u++) {
-        units[u] = (rn_plan_unit){.bytes = 100000000, .file_bytes = 100000000};
+        accesses[i] = (rn_group_access){pairs[i][0], pairs[i][1]};
+    for (uint32_t u = 0; u < group_count; u++) {
+        groups[u] = (rn_plan_group){.bytes = 100000000, .file_bytes = 100000000};
         resident[u] = false;
     }
-    return (rn_unit_table){
-        .units = units, .accesses = accesses, .unit_count = unit_count, .access_count = count};
+    return (rn_group_table){
+        .groups = groups, .accesses = accesses, .group_count = group_count, .access_count = count};
 }
 
 static rn_stream empty(void) {
-    return (rn_stream){.uses = uses, .by_last = by_last};
+    return (rn_stream){.loads = loads, .by_last = by_last};
 }
 
-static void expect_use(const rn_stream *s, uint32_t use, uint32_t unit, uint32_t first,
-                       uint32_t last) {
-    assert_int_equal(s->uses[use].unit, unit);
-    assert_int_equal(s->uses[use].first, first);
-    assert_int_equal(s->uses[use].last, last);
+static void expect_load(const rn_stream *s, uint32_t load, uint32_t group, uint32_t first,
+                        uint32_t last) {
+    assert_int_equal(s->loads[load].group, group);
+    assert_int_equal(s->loads[load].first, first);
+    assert_int_equal(s->loads[load].last, last);
 }
 
 // ---- uses ---------------------------------------------------------------------------------------
 
-static void each_unit_of_a_chain_is_one_use(void **state) {
+static void each_weight_group_of_a_chain_is_one_load(void **state) {
     (void)state;
     const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}};
-    rn_unit_table t = table(pairs, 5, 5);
+    rn_group_table t = table(pairs, 5, 5);
     rn_stream s = empty();
     bool next_run;
     assert_true(rn_stream_walk(&t, resident, 2, &s));
-    assert_int_equal(s.use_count, 5);
+    assert_int_equal(s.load_count, 5);
     assert_int_equal(s.read_bytes, 500000000);
     for (uint32_t u = 0; u < 5; u++)
-        expect_use(&s, u, u, u, u);
+        expect_load(&s, u, u, u, u);
     assert_int_equal(rn_stream_follower(&s, 1, &next_run), 3);
     assert_false(next_run);
     assert_int_equal(rn_stream_follower(&s, 3, &next_run), 1); // the last one of slot 1
@@ -53,40 +53,40 @@ static void each_unit_of_a_chain_is_one_use(void **state) {
     assert_true(next_run);
 }
 
-static void a_unit_that_is_still_there_is_not_read_again(void **state) {
+static void a_group_that_is_still_there_is_not_read_again(void **state) {
     (void)state;
-    // Unit 0 again while unit 1 is in the other slot; then again when 1 and 2 have come.
+    // Unit 0 again while weight group 1 is in the other slot; then again when 1 and 2 have come.
     const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 0}, {3, 2}, {4, 0}, {5, 3}};
-    rn_unit_table t = table(pairs, 6, 4);
+    rn_group_table t = table(pairs, 6, 4);
     rn_stream s = empty();
     assert_true(rn_stream_walk(&t, resident, 2, &s));
-    assert_int_equal(s.use_count, 5);
-    expect_use(&s, 0, 0, 0, 2);
-    expect_use(&s, 1, 1, 1, 1);
-    expect_use(&s, 2, 2, 3, 3);
-    expect_use(&s, 3, 0, 4, 4);
-    expect_use(&s, 4, 3, 5, 5);
+    assert_int_equal(s.load_count, 5);
+    expect_load(&s, 0, 0, 0, 2);
+    expect_load(&s, 1, 1, 1, 1);
+    expect_load(&s, 2, 2, 3, 3);
+    expect_load(&s, 3, 0, 4, 4);
+    expect_load(&s, 4, 3, 5, 5);
     // Evicted in the order of their ends.
     const uint32_t ends[] = {1, 0, 2, 3, 4};
     assert_memory_equal(s.by_last, ends, sizeof ends);
 }
 
-static void forward_and_backward_are_two_uses(void **state) {
+static void forward_and_backward_are_two_loads(void **state) {
     (void)state;
     const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 2}, {3, 2}, {4, 1}, {5, 0}};
-    rn_unit_table t = table(pairs, 6, 3);
+    rn_group_table t = table(pairs, 6, 3);
     rn_stream s = empty();
     assert_true(rn_stream_walk(&t, resident, 2, &s));
-    assert_int_equal(s.use_count, 4); // 0, 1, 2 (both ways), and 0 again: 1 was still there
-    expect_use(&s, 1, 1, 1, 4);
-    expect_use(&s, 2, 2, 2, 3);
-    expect_use(&s, 3, 0, 5, 5);
+    assert_int_equal(s.load_count, 4); // 0, 1, 2 (both ways), and 0 again: 1 was still there
+    expect_load(&s, 1, 1, 1, 4);
+    expect_load(&s, 2, 2, 2, 3);
+    expect_load(&s, 3, 0, 5, 5);
 }
 
-static void a_step_that_reads_more_units_than_there_are_slots_is_refused(void **state) {
+static void a_step_that_reads_more_groups_than_there_are_slots_is_refused(void **state) {
     (void)state;
     const uint32_t pairs[][2] = {{0, 0}, {1, 0}, {1, 1}, {1, 2}, {2, 3}, {3, 4}};
-    rn_unit_table t = table(pairs, 6, 5);
+    rn_group_table t = table(pairs, 6, 5);
     rn_stream s = empty();
     assert_false(rn_stream_walk(&t, resident, 2, &s));
     assert_true(rn_stream_walk(&t, resident, 3, &s));
@@ -97,7 +97,7 @@ static void a_step_that_reads_more_units_than_there_are_slots_is_refused(void **
 static void a_ring_that_would_hold_everything_is_refused(void **state) {
     (void)state;
     const uint32_t pairs[][2] = {{0, 0}, {1, 1}, {2, 2}};
-    rn_unit_table t = table(pairs, 3, 3);
+    rn_group_table t = table(pairs, 3, 3);
     rn_stream s = empty();
     assert_false(rn_stream_walk(&t, resident, 3, &s));
     assert_true(rn_stream_walk(&t, resident, 2, &s));
@@ -112,11 +112,11 @@ static double run_seconds(uint32_t slots, double step_seconds, uint32_t count) {
         pairs[i][0] = pairs[i][1] = i;
         seconds[i] = step_seconds;
     }
-    rn_unit_table t = table(pairs, count, count);
+    rn_group_table t = table(pairs, count, count);
     rn_stream s = empty();
     rn_device_caps caps = paper_caps(); // 100 MB a second
     if (slots) assert_true(rn_stream_walk(&t, resident, slots, &s));
-    rn_traffic traffic = {.units = units, .stream = &s, .ready = ready};
+    rn_traffic traffic = {.groups = groups, .stream = &s, .ready = ready};
     return rn_cost_run(&caps, seconds, count, &traffic);
 }
 
@@ -133,10 +133,10 @@ static void one_slot_alternates_between_reading_and_computing(void **state) {
     assert_true(run_seconds(1, 0.5, 8) == 8 * 1.5);
 }
 
-static void slots_that_do_not_divide_the_uses_wait_at_the_seam(void **state) {
+static void slots_that_do_not_divide_the_loads_wait_at_the_seam(void **state) {
     (void)state;
-    // 3 uses in 2 slots: use 1 has its slot to itself and is read early; use 0 of the next run
-    // waits for use 2 to be done: a second in each run in which nothing is computed.
+    // 3 loads in 2 slots: load 1 has its slot to itself and is read early; load 0 of the next run
+    // waits for load 2 to be done: a second in each run in which nothing is computed.
     assert_true(run_seconds(2, 1, 3) == 4);
     assert_true(run_seconds(2, 1, 4) == 4);
 }
@@ -158,7 +158,7 @@ static void write_layers(rn_graph *g, uint32_t unused) {
     rn_graph_output(g, x, "y");
 }
 
-static uint32_t slots_held[8]; // the unit in each slot
+static uint32_t slots_held[8]; // the weight group in each slot
 
 // Carries out READs and EVICTs for three runs; a COMPUTE must find its weight in its slot, and must
 // have waited for its READ.
@@ -166,28 +166,29 @@ static void walk_ring(const rn_plan *plan) {
     bool ready[MOST] = {0}; // by use: read, and waited for
     for (uint32_t i = 0; i < plan->step_count; i++)
         if (plan->steps[i].next_run)
-            slots_held[plan->uses[plan->steps[i].use].slot] = plan->uses[plan->steps[i].use].unit;
+            slots_held[plan->loads[plan->steps[i].load].slot] =
+                plan->loads[plan->steps[i].load].group;
     for (int run = 0; run < 3; run++)
         for (uint32_t i = 0; i < plan->step_count; i++) {
             const rn_plan_step *step = &plan->steps[i];
             if (step->kind == RN_STEP_READ) {
-                const rn_plan_use *use = &plan->uses[step->use];
-                assert_int_equal(slots_held[use->slot], UINT32_MAX);
+                const rn_plan_load *load = &plan->loads[step->load];
+                assert_int_equal(slots_held[load->slot], UINT32_MAX);
                 assert_int_equal(plan->steps[step->after].kind, RN_STEP_EVICT);
-                slots_held[use->slot] = use->unit;
+                slots_held[load->slot] = load->group;
             } else if (step->kind == RN_STEP_EVICT) {
-                assert_true(ready[step->use]);
-                ready[step->use] = false;
-                slots_held[plan->uses[step->use].slot] = UINT32_MAX;
+                assert_true(ready[step->load]);
+                ready[step->load] = false;
+                slots_held[plan->loads[step->load].slot] = UINT32_MAX;
             } else {
-                if (step->after != RN_NO_STEP) ready[plan->steps[step->after].use] = true;
+                if (step->after != RN_NO_STEP) ready[plan->steps[step->after].load] = true;
                 const rn_node *node = rn_graph_node(plan->graph, step->node);
-                uint32_t unit = node->op == RN_OP_MATMUL ? plan->places[node->inputs[1]].unit : 0;
-                if (node->op != RN_OP_MATMUL || plan->units[unit].resident) continue;
+                uint32_t group = node->op == RN_OP_MATMUL ? plan->places[node->inputs[1]].group : 0;
+                if (node->op != RN_OP_MATMUL || plan->groups[group].resident) continue;
                 bool found = false;
-                for (uint32_t u = 0; u < plan->use_count; u++)
-                    found |= plan->uses[u].unit == unit && ready[u] &&
-                             slots_held[plan->uses[u].slot] == unit;
+                for (uint32_t u = 0; u < plan->load_count; u++)
+                    found |= plan->loads[u].group == group && ready[u] &&
+                             slots_held[plan->loads[u].slot] == group;
                 assert_true(found);
             }
         }
@@ -219,10 +220,10 @@ static void every_compute_finds_its_weights_in_every_run(void **state) {
 
 // By how much the part of any stretch that stays differs from the part of the whole, in blocks.
 static double find_unevenness(const rn_plan *plan) {
-    double share = (double)plan->summary.resident_blocks / plan->unit_count;
+    double share = (double)plan->summary.resident_blocks / plan->group_count;
     double sum = 0, least = 0, most = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++) {
-        sum += plan->units[u].resident - share;
+    for (uint32_t u = 0; u < plan->group_count; u++) {
+        sum += plan->groups[u].resident - share;
         if (sum < least) least = sum;
         if (sum > most) most = sum;
     }
@@ -242,7 +243,7 @@ static void what_stays_lies_evenly_between_what_is_streamed(void **state) {
             rn_plan *plan;
             rn_plan_options options = {.resident_blocks = blocks};
             assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
-            assert_int_equal(plan->unit_count, layers);
+            assert_int_equal(plan->group_count, layers);
             assert_true(plan->summary.resident_blocks <= blocks);
             assert_true(find_unevenness(plan) < 2.5);
             rn_plan_destroy(plan);
@@ -253,14 +254,14 @@ static void what_stays_lies_evenly_between_what_is_streamed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_unit_of_a_chain_is_one_use),
-        cmocka_unit_test(a_unit_that_is_still_there_is_not_read_again),
-        cmocka_unit_test(forward_and_backward_are_two_uses),
-        cmocka_unit_test(a_step_that_reads_more_units_than_there_are_slots_is_refused),
+        cmocka_unit_test(each_weight_group_of_a_chain_is_one_load),
+        cmocka_unit_test(a_group_that_is_still_there_is_not_read_again),
+        cmocka_unit_test(forward_and_backward_are_two_loads),
+        cmocka_unit_test(a_step_that_reads_more_groups_than_there_are_slots_is_refused),
         cmocka_unit_test(a_ring_that_would_hold_everything_is_refused),
         cmocka_unit_test(a_run_takes_as_long_as_the_slower_of_computing_and_reading),
         cmocka_unit_test(one_slot_alternates_between_reading_and_computing),
-        cmocka_unit_test(slots_that_do_not_divide_the_uses_wait_at_the_seam),
+        cmocka_unit_test(slots_that_do_not_divide_the_loads_wait_at_the_seam),
         cmocka_unit_test(every_compute_finds_its_weights_in_every_run),
         cmocka_unit_test(what_stays_lies_evenly_between_what_is_streamed),
     };

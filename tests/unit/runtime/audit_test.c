@@ -125,7 +125,7 @@ static void a_buffer_on_top_of_another_is_found(void **state) {
     rn_plan_destroy(plan);
 }
 
-static void a_slot_that_holds_another_unit_is_found(void **state) {
+static void a_slot_that_holds_another_group_is_found(void **state) {
     (void)state;
     rn_plan *plan = NULL;
     for (uint32_t i = 0; i < 8 && (!plan || plan->slot_count < 2); i++) {
@@ -133,8 +133,8 @@ static void a_slot_that_holds_another_unit_is_found(void **state) {
         plan = chain_plan(&model, rn_cpu_caps(), chain_budget(&model, rn_cpu_caps(), i, 8));
     }
     assert_true(plan->slot_count >= 2);
-    uint64_t there = plan->buffers[plan->uses[0].buffer].offset;
-    plan->buffers[plan->uses[1].buffer].offset = there; // both are there when a run begins
+    uint64_t there = plan->buffers[plan->loads[0].buffer].offset;
+    plan->buffers[plan->loads[1].buffer].offset = there; // both are there when a run begins
     rn_session_facts facts = measure(plan);
     assert_false(agrees(plan, &facts));
     rn_plan_destroy(plan);
@@ -216,11 +216,11 @@ static rn_status write_too_early(const rn_call *call) {
 static void spread(rn_plan *plan) {
     uint64_t end = 0;
     for (uint32_t i = 0; i < plan->buffer_count; i++)
-        if (plan->buffers[i].always || plan->buffers[i].kind == RN_BUFFER_UNIT)
+        if (plan->buffers[i].always || plan->buffers[i].kind == RN_BUFFER_GROUP)
             end = rn_max_u64(end, plan->buffers[i].offset + plan->buffers[i].bytes);
     end = rn_round_up(end, 64) + 64;
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
-        if (plan->buffers[i].always || plan->buffers[i].kind == RN_BUFFER_UNIT) continue;
+        if (plan->buffers[i].always || plan->buffers[i].kind == RN_BUFFER_GROUP) continue;
         plan->buffers[i].offset = end;
         end += rn_round_up(plan->buffers[i].bytes, 64) + 64;
     }
@@ -281,7 +281,7 @@ int main(void) {
         cmocka_unit_test(a_sum_that_is_wrong_at_one_step_is_found_there),
         cmocka_unit_test(a_lifetime_that_was_shortened_is_found),
         cmocka_unit_test(a_buffer_on_top_of_another_is_found),
-        cmocka_unit_test(a_slot_that_holds_another_unit_is_found),
+        cmocka_unit_test(a_slot_that_holds_another_group_is_found),
         cmocka_unit_test(an_arena_that_is_too_small_shows_in_its_resident_pages),
         cmocka_unit_test(a_workspace_that_was_halved_is_refused_with_the_nodes_name),
         cmocka_unit_test(a_kernel_that_writes_outside_is_named),

@@ -66,7 +66,7 @@ static bool stays(const rn_plan *plan, uint32_t layer) {
     snprintf(name, sizeof name, "layer.%u.weight", layer);
     rn_value value = rn_graph_find(plan->graph, RN_ROLE_WEIGHT, name);
     assert_int_not_equal(value, RN_NO_VALUE);
-    return plan->units[plan->places[value].unit].resident;
+    return plan->groups[plan->places[value].group].resident;
 }
 
 static uint32_t count_staying(const rn_plan *plan) {
@@ -80,9 +80,9 @@ static void what_is_named_stays_or_goes_at_every_budget(void **state) {
     (void)state;
     rn_plan *roomy = plan_with(NULL);
     uint64_t most = rn_plan_get_summary(roomy)->planned_bytes;
-    uint64_t unit = most / LAYERS;
+    uint64_t group = most / LAYERS;
     rn_plan_destroy(roomy);
-    for (uint64_t budget = most + unit; budget > most / 2; budget -= unit / 2) {
+    for (uint64_t budget = most + group; budget > most / 2; budget -= group / 2) {
         rn_plan *plan = plan_with(&(rn_plan_options){.budget_bytes = budget,
                                                      .keep = "layer.3.*,layer.5.weight",
                                                      .offload = "layer.?.weight"});
@@ -97,7 +97,7 @@ static void what_is_named_stays_or_goes_at_every_budget(void **state) {
     rn_plan_destroy(plan);
 }
 
-// Small weights share a unit with their neighbours, but not with those of another fate.
+// Small weights share a weight group with their neighbours, but not with those of another fate.
 static void names_within_a_block_are_told_apart(void **state) {
     (void)state;
     rn_recipe llama;
@@ -114,8 +114,8 @@ static void names_within_a_block_are_told_apart(void **state) {
         assert_true(rn_plan_is_valid(plan));
         for (rn_value v = 1; v <= rn_graph_value_count(plan->graph); v++) {
             const rn_value_info *info = rn_graph_value(plan->graph, v);
-            if (info->role != RN_ROLE_WEIGHT || plan->places[v].unit == RN_NO_USE) continue;
-            bool resident = plan->units[plan->places[v].unit].resident;
+            if (info->role != RN_ROLE_WEIGHT || plan->places[v].group == RN_NO_LOAD) continue;
+            bool resident = plan->groups[plan->places[v].group].resident;
             bool kept = strstr(info->name, "norm") || strstr(info->name, ".1.self_attn.k_proj");
             if (kept) assert_true(resident);
             if (!kept && (strstr(info->name, "mlp") || strstr(info->name, "k_proj")))

@@ -219,7 +219,7 @@ static void a_tied_head_streams_though_its_table_is_looked_into(void **state) {
     rn_plan_destroy(plan);
     shape = UNTIED;
     plan = make_plan(&shape, &gathered, 0);
-    assert_int_equal(plan->places[t].unit, RN_NO_USE);
+    assert_int_equal(plan->places[t].group, RN_NO_LOAD);
     assert_int_equal(plan->places[t].buffer, RN_NO_BUFFER);
     rn_plan_destroy(plan);
 }

@@ -92,9 +92,9 @@ static void a_prefix_is_streamed_and_no_more(void **state) {
     for (uint32_t i = 0; i < 8; i++) {
         rn_plan *plan = plan_prefix(rn_cpu_caps(), i);
         uint32_t streamed = plan->prefix_blocks;
-        for (uint32_t u = 0; u < plan->unit_count; u++) {
-            assert_int_equal(plan->units[u].block, block_of(u));
-            assert_int_equal(plan->units[u].resident, block_of(u) >= streamed);
+        for (uint32_t u = 0; u < plan->group_count; u++) {
+            assert_int_equal(plan->groups[u].block, block_of(u));
+            assert_int_equal(plan->groups[u].resident, block_of(u) >= streamed);
         }
         assert_true(streamed <= last);
         different += streamed != last;

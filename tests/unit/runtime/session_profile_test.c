@@ -354,7 +354,7 @@ static void queues_of_another_device_have_lanes_of_their_own(void **state) {
         copy |= strcmp(t->lanes[i].name, "copy queue") == 0;
     }
     assert_true(compute);
-    assert_int_equal(plan->use_count > 0, copy);
+    assert_int_equal(plan->load_count > 0, copy);
     rn_timeline_destroy(t);
     rn_plan_destroy(plan);
     rn_device_destroy(sim);
@@ -480,9 +480,9 @@ static uint32_t count_moves(const rn_timeline *t, uint64_t bytes) {
 // What a load of the block's weights takes.
 static uint64_t load_bytes(const rn_plan *plan, uint32_t block) {
     uint64_t bytes = 0;
-    for (uint32_t u = 0; u < plan->unit_count; u++)
-        if (plan->units[u].block == block && !plan->units[u].resident)
-            bytes += rn_plan_unit_room(plan, u);
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        if (plan->groups[u].block == block && !plan->groups[u].resident)
+            bytes += rn_plan_group_room(plan, u);
     return bytes;
 }
 
@@ -494,7 +494,7 @@ static void segments_with_brought_weights_use_what_was_planned(void **state) {
     rn_session *session = NULL;
     assert_ok(rn_sim_device_create(NULL, &sim));
     rn_plan *plan = plan_prefix(rn_device_get_caps(sim), 0);
-    uint64_t room = load_bytes(plan, 2), unit_bytes = 0;
+    uint64_t room = load_bytes(plan, 2), group_bytes = 0;
     rn_plan_destroy(plan);
     plan = plan_prefix(rn_device_get_caps(sim), room);
     assert_int_equal(load_bytes(plan, 2), room);
@@ -510,12 +510,13 @@ static void segments_with_brought_weights_use_what_was_planned(void **state) {
         assert_ok(whole[i] ? run_once(session) : run_segment(session, 1));
     }
     uint32_t last = plan->steps[plan->step_count - 1].node;
-    uint32_t brought = session->segments->load_count, streamed = 0; // layers, of one unit each
-    for (uint32_t i = 0; i < plan->use_count; i++)
-        if (plan->units[plan->uses[i].unit].block == 2)
-            unit_bytes = plan->units[plan->uses[i].unit].bytes;
-    for (uint32_t i = 0; i < plan->use_count; i++)
-        streamed += plan->units[plan->uses[i].unit].bytes == unit_bytes;
+    uint32_t brought = session->segments->load_count,
+             streamed = 0; // layers, of one weight group each
+    for (uint32_t i = 0; i < plan->load_count; i++)
+        if (plan->groups[plan->loads[i].group].block == 2)
+            group_bytes = plan->groups[plan->loads[i].group].bytes;
+    for (uint32_t i = 0; i < plan->load_count; i++)
+        streamed += plan->groups[plan->loads[i].group].bytes == group_bytes;
     assert_true(brought > 0 && streamed > brought);
     rn_session_destroy(session);
     rn_timeline *t = read_back();
@@ -523,7 +524,7 @@ static void segments_with_brought_weights_use_what_was_planned(void **state) {
     assert_false(has_overlap(t));
     expect_all_ends(t);
     assert_int_equal(count_ops(t, rn_graph_node(plan->graph, last)->name), 7);
-    assert_true(count_moves(t, unit_bytes) >= 4 * brought + 3 * streamed);
+    assert_true(count_moves(t, group_bytes) >= 4 * brought + 3 * streamed);
     rn_timeline_destroy(t);
     rn_plan_destroy(plan);
     rn_device_destroy(sim);

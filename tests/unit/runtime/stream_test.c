@@ -162,7 +162,7 @@ static uint32_t expect_host(rn_device *sim, const rn_weight_source *source,
     assert_int_equal(copies, s->host_weight_bytes);
     assert_int_equal(on_host(RN_PURPOSE_STAGING) - staging + copies, s->host_bytes);
     assert_true(!options->host_budget_bytes || s->host_bytes <= options->host_budget_bytes);
-    uint32_t way = 1u << (plan->use_count ? 1 + plan->from_host : 0);
+    uint32_t way = 1u << (plan->load_count ? 1 + plan->from_host : 0);
     rn_session_destroy(session);
     rn_plan_destroy(plan);
     return way;
@@ -196,11 +196,11 @@ static void check_what_is_read_is_what_the_plan_says(const rn_device_caps *caps)
     rn_plan *plan = chain_plan(&small, caps, chain_budget(&small, caps, 0, 2));
     uint64_t resident = 0, ahead = 0, streamed = rn_plan_get_summary(plan)->streamed_bytes;
     rn_session *session;
-    for (uint32_t i = 0; i < plan->unit_count; i++)
-        if (plan->units[i].resident) resident += plan->units[i].file_bytes;
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].resident) resident += plan->groups[i].file_bytes;
     for (uint32_t i = 0; i < plan->step_count; i++)
         if (plan->steps[i].next_run)
-            ahead += plan->units[plan->uses[plan->steps[i].use].unit].file_bytes;
+            ahead += plan->groups[plan->loads[plan->steps[i].load].group].file_bytes;
     assert_ok(
         rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint}, NULL, &session));
     assert_int_equal(rn_session_get_facts(session).read_bytes, resident);

@@ -1,16 +1,18 @@
-// units.c — weights cut into units: what is read from disk in one go, and stays or goes together.
+// weight groups.c — weights cut into weight groups: what is read from disk in one go, and stays or
+// goes together.
 //
 //     first use:  norm  q      k    v    o     norm  gate  up   down    (one block)
-//     units:      [norm q]     [k]  [v]  [o    norm] [gate] [up] [down]
+//     weight groups:      [norm q]     [k]  [v]  [o    norm] [gate] [up] [down]
 //
-// Small neighbours of a block share a unit up to 4 MiB (or what the device says: a link wants
-// larger ones), because a read of a few KiB costs as much as one of a hundred; a weight below 64
-// KiB rides along with a neighbour of any size. Weights that are trained, or used in more than one
-// block (tied), never leave: they are units of their own kind, and so are those that a caller wants
-// to be kept, and those that he does not want to stay.
+// Small neighbours of a block share a weight group up to 4 MiB (or what the device says: a link
+// wants larger ones), because a read of a few KiB costs as much as one of a hundred; a weight below
+// 64 KiB rides along with a neighbour of any size. Weights that are trained, or used in more than
+// one block (tied), never leave: they are weight groups of their own kind, and so are those that a
+// caller wants to be kept, and those that he does not want to stay.
 //
-// A unit lies in one of two ways: resident, each weight in the layout that the device wants; or in
-// a slot, where a large weight that the device takes plain is raw, in whole pages of the file.
+// A weight group lies in one of two ways: resident, each weight in the layout that the device
+// wants; or in a slot, where a large weight that the device takes plain is raw, in whole pages of
+// the file.
 //
 //     resident   |norm|q in panels      |
 //     in a slot  |norm|...|..q as in the file|q...|        |: pages of the file
@@ -19,7 +21,7 @@
 #include "base/checked.h"
 #include "base/fetcher.h"
 
-enum { UNIT_BYTES = 4 << 20, RIDER_BYTES = 64 << 10 };
+enum { GROUP_BYTES = 4 << 20, RIDER_BYTES = 64 << 10 };
 
 typedef struct note {
     bool used;
@@ -35,7 +37,7 @@ typedef struct cutter {
     const rn_device_caps *caps;
     const rn_plan_order *order;
     const rn_plan_options *options;
-    rn_unit_table *table;
+    rn_group_table *table;
     rn_binder binder;
     note *notes;       // (values + 1), by root
     rn_value *weights; // (weight_count), by first use
@@ -71,7 +73,7 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
 
 // Of a lookup whose rows are gathered the table, its first input, does not count.
 static uint32_t first_read(const cutter *c, uint32_t node) {
-    return c->table->rows_of[node] == RN_NO_USE ? 0 : 1;
+    return c->table->rows_of[node] == RN_NO_LOAD ? 0 : 1;
 }
 
 static void note_nodes(cutter *c) {
@@ -100,20 +102,20 @@ static rn_constraint constraint_of(const note *n) {
     return n->shared ? RN_CONSTRAINT_NONE : n->constraint;
 }
 
-// Whether a weight joins the last unit: of the same block and kind, and small.
+// Whether a weight joins the last weight group: of the same block and kind, and small.
 static bool joins(const cutter *c, const note *n, uint64_t bytes) {
-    const rn_plan_unit *unit = &c->table->units[c->table->unit_count - 1];
-    uint64_t most = c->caps->unit_bytes ? c->caps->unit_bytes : UNIT_BYTES;
-    if (unit->block != n->block || unit->resident != is_resident(n)) return false;
-    if (c->table->constraints[c->table->unit_count - 1] != constraint_of(n)) return false;
-    if (unit->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
-    return rn_round_up(unit->bytes, RN_PLAN_ALIGN) + bytes <= most;
+    const rn_plan_group *group = &c->table->groups[c->table->group_count - 1];
+    uint64_t most = c->caps->group_bytes ? c->caps->group_bytes : GROUP_BYTES;
+    if (group->block != n->block || group->resident != is_resident(n)) return false;
+    if (c->table->constraints[c->table->group_count - 1] != constraint_of(n)) return false;
+    if (group->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
+    return rn_round_up(group->bytes, RN_PLAN_ALIGN) + bytes <= most;
 }
 
-static void begin_unit(rn_unit_table *t, uint32_t first_value, const note *n) {
-    t->constraints[t->unit_count] = constraint_of(n);
-    t->units[t->unit_count++] =
-        (rn_plan_unit){.first_value = first_value, .block = n->block, .resident = is_resident(n)};
+static void begin_group(rn_group_table *t, uint32_t first_value, const note *n) {
+    t->constraints[t->group_count] = constraint_of(n);
+    t->groups[t->group_count++] =
+        (rn_plan_group){.first_value = first_value, .block = n->block, .resident = is_resident(n)};
 }
 
 static bool has_one_component(const rn_value_info *info) {
@@ -130,26 +132,26 @@ static bool is_raw(const cutter *c, rn_value weight, rn_layout layout, uint64_t 
            has_one_component(rn_graph_value(c->graph, weight));
 }
 
-// Adds it to the last unit, resident and in a slot.
+// Adds it to the last weight group, resident and in a slot.
 static void add_weight(cutter *c, rn_value weight, rn_layout layout, uint64_t bytes,
                        uint64_t file_bytes) {
-    rn_unit_table *t = c->table;
-    rn_plan_unit *unit = &t->units[t->unit_count - 1];
-    uint64_t *slot_bytes = &t->slot_bytes[t->unit_count - 1];
+    rn_group_table *t = c->table;
+    rn_plan_group *group = &t->groups[t->group_count - 1];
+    uint64_t *slot_bytes = &t->slot_bytes[t->group_count - 1];
     bool raw = is_raw(c, weight, layout, file_bytes);
-    t->unit_of[weight] = t->unit_count - 1;
+    t->group_of[weight] = t->group_count - 1;
     t->layout_of[weight] = layout;
-    t->offset_of[weight] = rn_round_up(unit->bytes, RN_PLAN_ALIGN);
+    t->offset_of[weight] = rn_round_up(group->bytes, RN_PLAN_ALIGN);
     t->slot_layout_of[weight] = raw ? RN_LAYOUT_PLAIN : layout;
     t->slot_offset_of[weight] = rn_round_up(*slot_bytes, raw ? RN_PAGE_BYTES : RN_PLAN_ALIGN);
-    unit->bytes = t->offset_of[weight] + bytes;
+    group->bytes = t->offset_of[weight] + bytes;
     *slot_bytes = t->slot_offset_of[weight] + (raw ? rn_fetch_room(file_bytes) : bytes);
-    unit->file_bytes += file_bytes;
-    unit->value_count++;
+    group->file_bytes += file_bytes;
+    group->value_count++;
 }
 
 static rn_status cut(cutter *c) {
-    rn_unit_table *t = c->table;
+    rn_group_table *t = c->table;
     for (uint32_t i = 0; i < c->weight_count; i++) {
         rn_value weight = c->weights[i];
         const note *n = &c->notes[weight];
@@ -158,7 +160,7 @@ static rn_status cut(cutter *c) {
         RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, layout, &bytes));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
-        if (t->unit_count == 0 || !joins(c, n, bytes)) begin_unit(t, i, n);
+        if (t->group_count == 0 || !joins(c, n, bytes)) begin_group(t, i, n);
         t->values[i] = weight;
         add_weight(c, weight, layout, bytes, file_bytes);
     }
@@ -167,11 +169,11 @@ static rn_status cut(cutter *c) {
 
 // Views and updated weights lie where their weight does.
 static void place_relatives(cutter *c) {
-    rn_unit_table *t = c->table;
+    rn_group_table *t = c->table;
     for (rn_value v = 1; v < c->value_count; v++) {
         rn_value weight = find_weight(c, v);
         if (weight == RN_NO_VALUE || weight == v) continue;
-        t->unit_of[v] = t->unit_of[weight];
+        t->group_of[v] = t->group_of[weight];
         t->offset_of[v] = t->offset_of[weight] + c->order->offsets[v];
         t->slot_offset_of[v] = t->slot_offset_of[weight] + c->order->offsets[v];
     }
@@ -181,17 +183,17 @@ static void place_relatives(cutter *c) {
 
 // A view reads nothing: its readers do.
 static void list_accesses(cutter *c) {
-    rn_unit_table *t = c->table;
+    rn_group_table *t = c->table;
     for (uint32_t p = 0; p < c->order->count; p++) {
         const rn_node *node = rn_graph_node(c->graph, c->order->nodes[p]);
         uint32_t first = t->access_count;
         if (rn_binder_is_view(&c->binder, c->order->nodes[p])) continue;
         for (uint32_t i = first_read(c, c->order->nodes[p]); i < node->input_count; i++) {
-            uint32_t unit = t->unit_of[node->inputs[i]];
-            bool known = unit == RN_NO_USE;
+            uint32_t group = t->group_of[node->inputs[i]];
+            bool known = group == RN_NO_LOAD;
             for (uint32_t a = first; a < t->access_count && !known; a++)
-                known = t->accesses[a].unit == unit;
-            if (!known) t->accesses[t->access_count++] = (rn_unit_access){p, unit};
+                known = t->accesses[a].group == group;
+            if (!known) t->accesses[t->access_count++] = (rn_group_access){p, group};
         }
     }
 }
@@ -213,14 +215,14 @@ static uint32_t count_weights(const rn_graph *graph) {
 }
 
 static rn_status allocate(rn_arena *memory, cutter *c) {
-    rn_unit_table *t = c->table;
+    rn_group_table *t = c->table;
     uint32_t weights = count_weights(c->graph), values = c->value_count;
-    RN_TRY(rn_arena_array(memory, weights, sizeof *t->units, (void **)&t->units));
+    RN_TRY(rn_arena_array(memory, weights, sizeof *t->groups, (void **)&t->groups));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->constraints, (void **)&t->constraints));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->slot_bytes, (void **)&t->slot_bytes));
     RN_TRY(rn_arena_array(memory, weights, sizeof *t->values, (void **)&t->values));
     RN_TRY(rn_arena_array(memory, weights, sizeof *c->weights, (void **)&c->weights));
-    RN_TRY(rn_arena_array(memory, values, sizeof *t->unit_of, (void **)&t->unit_of));
+    RN_TRY(rn_arena_array(memory, values, sizeof *t->group_of, (void **)&t->group_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *t->offset_of, (void **)&t->offset_of));
     RN_TRY(rn_arena_array(memory, values, sizeof *t->layout_of, (void **)&t->layout_of));
     RN_TRY(rn_arena_array(memory, values, sizeof(uint64_t), (void **)&t->slot_offset_of));
@@ -231,10 +233,10 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
     return rn_binder_init(memory, c->graph, &c->binder);
 }
 
-rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
-                             const rn_plan_order *order, const rn_plan_options *options,
-                             rn_unit_table *out) {
-    *out = (rn_unit_table){0};
+rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
+                              const rn_plan_order *order, const rn_plan_options *options,
+                              rn_group_table *out) {
+    *out = (rn_group_table){0};
     cutter c = {.graph = graph,
                 .caps = caps,
                 .order = order,
@@ -243,7 +245,7 @@ rn_status rn_unit_table_make(rn_arena *memory, const rn_graph *graph, const rn_d
                 .value_count = rn_graph_value_count(graph) + 1};
     RN_TRY(allocate(memory, &c));
     for (rn_value v = 0; v < c.value_count; v++)
-        out->unit_of[v] = RN_NO_USE;
+        out->group_of[v] = RN_NO_LOAD;
     RN_TRY(rn_plan_find_rows(memory, graph, caps, order, options, out));
     note_nodes(&c);
     RN_TRY(cut(&c));

@@ -1,4 +1,4 @@
-// units_test.c — how weights are cut into units: small graphs, known answers.
+// groups_test.c — how weights are cut into weight groups: small graphs, known answers.
 #include "plan_fixture.h"
 
 static rn_value w[16];
@@ -15,12 +15,13 @@ static worked cut(write_graph write) {
     out.caps.weight_layout = constraint_layout;
     rn_arena_init(&out.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&out.memory, out.graph, &out.order));
-    assert_ok(rn_unit_table_make(&out.memory, out.graph, &out.caps, &out.order, NULL, &out.units));
+    assert_ok(
+        rn_group_table_make(&out.memory, out.graph, &out.caps, &out.order, NULL, &out.groups));
     return out;
 }
 
-static uint32_t unit_of(const worked *t, rn_value value) {
-    return t->units.unit_of[value];
+static uint32_t group_of(const worked *t, rn_value value) {
+    return t->groups.group_of[value];
 }
 
 // A square matrix of n KiB.
@@ -53,24 +54,24 @@ static void write_sizes(rn_graph *g, uint32_t unused) {
     rn_graph_output(g, x, "y");
 }
 
-static void small_neighbours_share_a_unit_and_tiny_ones_ride_along(void **state) {
+static void small_neighbours_share_a_group_and_tiny_ones_ride_along(void **state) {
     (void)state;
     worked t = cut(write_sizes);
-    assert_int_equal(t.units.unit_count, 4);
-    assert_int_equal(unit_of(&t, w[0]), 0); // rides along with
-    assert_int_equal(unit_of(&t, w[1]), 0);
-    assert_int_equal(unit_of(&t, w[2]), 1);
-    assert_int_equal(unit_of(&t, w[3]), 1);
-    assert_int_equal(unit_of(&t, w[4]), 2); // would make it more than 4 MiB
-    assert_int_equal(unit_of(&t, w[5]), 2);
-    assert_int_equal(unit_of(&t, w[6]), 3); // another block
-    assert_int_equal(unit_of(&t, w[7]), RN_NO_USE);
-    assert_int_equal(t.units.offset_of[w[1]], 16 << 10);
-    assert_int_equal(t.units.units[0].bytes, (16 << 10) + (8192 << 10));
-    assert_int_equal(t.units.units[1].file_bytes, 4095 << 10);
-    assert_int_equal(t.units.access_count, 7);
-    for (uint32_t i = 0; i < t.units.access_count; i++)
-        assert_false(t.units.units[t.units.accesses[i].unit].resident);
+    assert_int_equal(t.groups.group_count, 4);
+    assert_int_equal(group_of(&t, w[0]), 0); // rides along with
+    assert_int_equal(group_of(&t, w[1]), 0);
+    assert_int_equal(group_of(&t, w[2]), 1);
+    assert_int_equal(group_of(&t, w[3]), 1);
+    assert_int_equal(group_of(&t, w[4]), 2); // would make it more than 4 MiB
+    assert_int_equal(group_of(&t, w[5]), 2);
+    assert_int_equal(group_of(&t, w[6]), 3); // another block
+    assert_int_equal(group_of(&t, w[7]), RN_NO_LOAD);
+    assert_int_equal(t.groups.offset_of[w[1]], 16 << 10);
+    assert_int_equal(t.groups.groups[0].bytes, (16 << 10) + (8192 << 10));
+    assert_int_equal(t.groups.groups[1].file_bytes, 4095 << 10);
+    assert_int_equal(t.groups.access_count, 7);
+    for (uint32_t i = 0; i < t.groups.access_count; i++)
+        assert_false(t.groups.groups[t.groups.accesses[i].group].resident);
     worked_free(&t);
 }
 
@@ -84,11 +85,11 @@ static void write_odd(rn_graph *g, uint32_t unused) {
 static void weights_begin_at_multiples_of_64_bytes(void **state) {
     (void)state;
     worked t = cut(write_odd);
-    assert_int_equal(t.units.unit_count, 1);
-    assert_int_equal(t.units.offset_of[w[0]], 0);
-    assert_int_equal(t.units.offset_of[w[1]], 64);
-    assert_int_equal(t.units.units[0].bytes, 64 + 12);
-    assert_int_equal(t.units.units[0].file_bytes, 24);
+    assert_int_equal(t.groups.group_count, 1);
+    assert_int_equal(t.groups.offset_of[w[0]], 0);
+    assert_int_equal(t.groups.offset_of[w[1]], 64);
+    assert_int_equal(t.groups.groups[0].bytes, 64 + 12);
+    assert_int_equal(t.groups.groups[0].file_bytes, 24);
     worked_free(&t);
 }
 
@@ -121,14 +122,14 @@ static void a_tied_weight_is_resident_and_plain_where_its_readers_disagree(void 
     (void)state;
     layout_constraint = RN_LAYOUT_PANELS;
     worked t = cut(write_tied);
-    assert_int_equal(t.units.unit_count, 2);
-    assert_true(t.units.units[unit_of(&t, w[0])].resident);
-    assert_false(t.units.units[unit_of(&t, w[1])].resident);
-    assert_int_equal(t.units.layout_of[w[0]], RN_LAYOUT_PLAIN);
-    assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PANELS);
+    assert_int_equal(t.groups.group_count, 2);
+    assert_true(t.groups.groups[group_of(&t, w[0])].resident);
+    assert_false(t.groups.groups[group_of(&t, w[1])].resident);
+    assert_int_equal(t.groups.layout_of[w[0]], RN_LAYOUT_PLAIN);
+    assert_int_equal(t.groups.layout_of[w[1]], RN_LAYOUT_PANELS);
     uint64_t panels;
     assert_true(rn_layout_bytes(RN_LAYOUT_PANELS, RN_DTYPE_F32, 256, 256, &panels));
-    assert_int_equal(t.units.units[unit_of(&t, w[1])].bytes, panels);
+    assert_int_equal(t.groups.groups[group_of(&t, w[1])].bytes, panels);
     layout_constraint = RN_LAYOUT_PLAIN;
     worked_free(&t);
 }
@@ -141,18 +142,18 @@ static void a_large_weight_is_raw_in_a_slot(void **state) {
     t.caps.raw_weight_bytes = 1 << 20;
     rn_arena_init(&t.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&t.memory, t.graph, &t.order));
-    assert_ok(rn_unit_table_make(&t.memory, t.graph, &t.caps, &t.order, NULL, &t.units));
-    assert_int_equal(t.units.unit_count, 1);
+    assert_ok(rn_group_table_make(&t.memory, t.graph, &t.caps, &t.order, NULL, &t.groups));
+    assert_int_equal(t.groups.group_count, 1);
     // Resident: one behind the other, in panels.
-    assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PANELS);
-    assert_int_equal(t.units.offset_of[w[1]], 64 << 10);
-    assert_int_equal(t.units.offset_of[w[2]], (64 + 1024) << 10);
+    assert_int_equal(t.groups.layout_of[w[1]], RN_LAYOUT_PANELS);
+    assert_int_equal(t.groups.offset_of[w[1]], 64 << 10);
+    assert_int_equal(t.groups.offset_of[w[2]], (64 + 1024) << 10);
     // In a slot: with the pages around it; the small ones as they are wanted.
-    assert_int_equal(t.units.slot_layout_of[w[0]], RN_LAYOUT_PANELS);
-    assert_int_equal(t.units.slot_layout_of[w[1]], RN_LAYOUT_PLAIN);
-    assert_int_equal(t.units.slot_offset_of[w[1]], 64 << 10);
-    assert_int_equal(t.units.slot_offset_of[w[2]], ((64 + 1024) << 10) + 4096);
-    assert_int_equal(t.units.slot_bytes[0], ((64 + 1024) << 10) + 4096 + 1024);
+    assert_int_equal(t.groups.slot_layout_of[w[0]], RN_LAYOUT_PANELS);
+    assert_int_equal(t.groups.slot_layout_of[w[1]], RN_LAYOUT_PLAIN);
+    assert_int_equal(t.groups.slot_offset_of[w[1]], 64 << 10);
+    assert_int_equal(t.groups.slot_offset_of[w[2]], ((64 + 1024) << 10) + 4096);
+    assert_int_equal(t.groups.slot_bytes[0], ((64 + 1024) << 10) + 4096 + 1024);
     worked_free(&t);
     layout_constraint = RN_LAYOUT_PLAIN;
 }
@@ -174,12 +175,12 @@ static void a_trained_weight_is_resident_and_plain(void **state) {
     (void)state;
     layout_constraint = RN_LAYOUT_PANELS;
     worked t = cut(write_trained);
-    assert_false(t.units.units[unit_of(&t, w[0])].resident);
-    assert_true(t.units.units[unit_of(&t, w[1])].resident);
-    assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PLAIN);
+    assert_false(t.groups.groups[group_of(&t, w[0])].resident);
+    assert_true(t.groups.groups[group_of(&t, w[1])].resident);
+    assert_int_equal(t.groups.layout_of[w[1]], RN_LAYOUT_PLAIN);
     // What the optimiser returns lies where the weight does.
-    assert_int_equal(unit_of(&t, w[2]), unit_of(&t, w[1]));
-    assert_int_equal(t.units.offset_of[w[2]], t.units.offset_of[w[1]]);
+    assert_int_equal(group_of(&t, w[2]), group_of(&t, w[1]));
+    assert_int_equal(t.groups.offset_of[w[2]], t.groups.offset_of[w[1]]);
     layout_constraint = RN_LAYOUT_PLAIN;
     worked_free(&t);
 }
@@ -198,17 +199,17 @@ static void a_part_of_a_weight_lies_within_it(void **state) {
     (void)state;
     layout_constraint = RN_LAYOUT_PANELS; // not for a view: its weight is plain
     worked t = cut(write_views);
-    assert_int_equal(unit_of(&t, w[2]), unit_of(&t, w[1]));
-    assert_int_equal(t.units.offset_of[w[2]], t.units.offset_of[w[1]] + 256 * 1024);
-    assert_int_equal(t.units.layout_of[w[1]], RN_LAYOUT_PLAIN);
-    assert_int_equal(t.units.access_count, 2); // by the sum and the product, not by the slice
+    assert_int_equal(group_of(&t, w[2]), group_of(&t, w[1]));
+    assert_int_equal(t.groups.offset_of[w[2]], t.groups.offset_of[w[1]] + 256 * 1024);
+    assert_int_equal(t.groups.layout_of[w[1]], RN_LAYOUT_PLAIN);
+    assert_int_equal(t.groups.access_count, 2); // by the sum and the product, not by the slice
     layout_constraint = RN_LAYOUT_PLAIN;
     worked_free(&t);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_neighbours_share_a_unit_and_tiny_ones_ride_along),
+        cmocka_unit_test(small_neighbours_share_a_group_and_tiny_ones_ride_along),
         cmocka_unit_test(weights_begin_at_multiples_of_64_bytes),
         cmocka_unit_test(a_large_weight_is_raw_in_a_slot),
         cmocka_unit_test(a_tied_weight_is_resident_and_plain_where_its_readers_disagree),
