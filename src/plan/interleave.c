@@ -1,4 +1,4 @@
-// interleave.c — the course of a woven run: one side computes at a time, the link beside them.
+// interleave.c — an interleaved run: one side computes at a time, and the link copies meanwhile.
 #include "plan/interleave.h"
 
 // Groups of the CPU's blocks differ by one; the small ones come first, for before the first group

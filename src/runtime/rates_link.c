@@ -1,5 +1,5 @@
 // rates_link.c — the link from the host to a device: how fast it is alone, and what becomes of it
-// and of the CPU while both read the host's memory, as they do in a woven run (plan/interleave.h).
+// and of the CPU while both read the host's memory, as in an interleaved run (plan/interleave.h).
 //
 //     CPU     | product | product | product | ... |
 //     copies  | piece | piece | piece | piece | piece | piece |

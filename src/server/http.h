@@ -1,4 +1,4 @@
-// http.h — connections, by libmicrohttpd (found at run time), and the table of routes.
+// http.h — connections, read and answered by one thread, and the table of routes.
 #ifndef RN_SERVER_HTTP_H
 #define RN_SERVER_HTTP_H
 

@@ -13,7 +13,7 @@
 #define MEMORY_BYTES_SECOND 8e9
 #define DISK_BYTES_SECOND   1e9
 #define STEP_SECONDS        5e-6
-// On one host of an H200 (16 cores, 2026-11-15) woven runs took as long as with about this.
+// On one host of an H200 (16 cores, 2026-11-15) interleaved runs took as long as with about this.
 #define BESIDE_LINK 0.75
 // Measured on q4_0, 1.1 billion weights: 129, 183, 224, 242, 267 tokens/s with 8, 16, 32, 64, 512
 // rows.
