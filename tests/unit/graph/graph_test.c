@@ -31,6 +31,20 @@ static void assert_spoilt(rn_graph *g, const char *words[]) {
     rn_graph_destroy(g);
 }
 
+static void outputs_of_a_node_are_found_by_number(void **state) {
+    (void)state;
+    rn_graph *g = new_graph();
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(4, 8));
+    rn_value y = rn_op_layernorm(g, x, RN_NO_VALUE, RN_NO_VALUE, 1e-5f);
+    assert_int_equal(rn_graph_output_of(g, y, 0), y);
+    rn_value mean = rn_graph_output_of(g, y, 1);
+    assert_int_equal(rn_graph_value(g, mean)->output, 1);
+    assert_int_equal(rn_graph_output_of(g, y, 99), RN_NO_VALUE);
+    assert_int_equal(rn_graph_output_of(g, x, 0), RN_NO_VALUE); // no node makes it
+    assert_int_equal(rn_graph_output_of(g, RN_NO_VALUE, 0), RN_NO_VALUE);
+    rn_graph_destroy(g);
+}
+
 static void a_layer_has_values_nodes_and_blocks(void **state) {
     (void)state;
     rn_graph *g = new_graph();
@@ -204,6 +218,7 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_has_values_nodes_and_blocks),
+        cmocka_unit_test(outputs_of_a_node_are_found_by_number),
         cmocka_unit_test(wrong_shapes_name_the_node_and_the_shapes),
         cmocka_unit_test(the_first_failure_is_the_one_told),
         cmocka_unit_test(a_missing_input_is_named),
