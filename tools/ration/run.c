@@ -207,9 +207,9 @@ static void write_top(rn_json *json, const rn_tokenizer *tokenizer, const rn_sam
 
 static void hear_token(void *self, const rn_sample *sample) {
     runner *r = self;
-    rn_json *json = r->token_json;
+    rn_json *json = &r->json;
     if (r->first_token_seconds == 0) r->first_token_seconds = seconds_now();
-    if (!json) return;
+    if (!r->tells_tokens) return;
     rn_json_object(json, NULL);
     rn_json_u64(json, "id", sample->token);
     rn_json_text(json, "text", rn_tokenizer_bytes(r->tokenizer, sample->token, true));
@@ -304,7 +304,7 @@ static rn_status answer_prompt(runner *r, rn_sink sink, rn_answer *a) {
         if (s == RN_OK || a->tokens > 0) return s;
         RN_TRY(rn_ladder_advance(r->ladder, rn_last_error(), &rung));
         RN_TRY(fit_prompt(r, &r->tokens)); // another device, maybe another context
-        if (!r->token_json && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
+        if (!r->tells_tokens && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
     }
 }
 
@@ -324,23 +324,23 @@ static rn_status tell_json(runner *r) {
     const text_buffer *prompt = &r->prompt;
     const rn_tokens *tokens = &r->tokens;
     const text_buffer *text = &r->said;
-    rn_json json;
+    rn_json *json = &r->json;
     rn_answer a;
-    r->token_json = &json;
-    rn_json_begin(&json, rn_sink_file(stdout), true);
-    rn_json_object(&json, NULL);
-    rn_json_text(&json, "prompt", (rn_str){prompt->data, prompt->bytes});
-    rn_json_u64(&json, "prompt_tokens", tokens->count);
-    rn_json_array(&json, "tokens");
+    rn_json_begin(json, rn_sink_file(stdout), true);
+    rn_json_object(json, NULL);
+    rn_json_text(json, "prompt", (rn_str){prompt->data, prompt->bytes});
+    rn_json_u64(json, "prompt_tokens", tokens->count);
+    rn_json_array(json, "tokens");
+    r->tells_tokens = true;
     rn_status s = answer_prompt(r, (rn_sink){&r->said, append_text}, &a);
-    r->token_json = NULL;
-    rn_json_end(&json);
-    rn_json_text(&json, "text", (rn_str){text->data, text->bytes});
-    rn_json_string(&json, "ended_by", rn_end_reason_name(a.reason));
-    if (s == RN_OK) write_report(r, &json);
-    rn_json_end(&json);
+    r->tells_tokens = false;
+    rn_json_end(json);
+    rn_json_text(json, "text", (rn_str){text->data, text->bytes});
+    rn_json_string(json, "ended_by", rn_end_reason_name(a.reason));
+    if (s == RN_OK) write_report(r, json);
+    rn_json_end(json);
     RN_TRY(s);
-    RN_TRY(rn_json_finish(&json));
+    RN_TRY(rn_json_finish(json));
     return check_interrupt(&a);
 }
 

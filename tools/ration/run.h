@@ -42,8 +42,9 @@ typedef struct runner {
     rn_sampling sampling;
     text_buffer prompt; // and its tokens; empty in a chat
     rn_tokens tokens;
-    text_buffer said;    // the answer, where it is told as JSON
-    rn_json *token_json; // NULL, or where each token goes as an object
+    text_buffer said;  // the answer, where it is told as JSON
+    rn_json json;      // where that goes
+    bool tells_tokens; // each token as an object, while there is an array for them
     host_budget budget;
     rn_ladder *ladder;
     rn_device *device; // of the rung in use
