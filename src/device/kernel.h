@@ -37,7 +37,7 @@ struct rn_device_caps {
     // A product's weight of one part and at least so many bytes is streamed as its file has it:
     // kernels that want it in panels take it plain, too, with the same result. 0: none. Not for
     // devices of their own memory.
-    uint64_t raw_weight_bytes;
+    uint64_t file_layout_bytes;
     // A table of embeddings of one part and at least so many bytes is not held: the rows that a run
     // asks for are read before it. 0: none.
     uint64_t row_table_bytes;

@@ -285,8 +285,8 @@ static void place_in_slot(const builder *b, rn_value value, rn_plan_place *place
     const rn_group_table *t = &b->c->groups;
     place->offset = t->slot_offset_of[value];
     place->layout = t->slot_layout_of[value];
-    place->raw = place->layout != t->layout_of[value];
-    if (place->raw) place->bytes = raw_bytes(b, value);
+    place->file_layout = place->layout != t->layout_of[value];
+    if (place->file_layout) place->bytes = raw_bytes(b, value);
 }
 
 static void add_places(builder *b) {
@@ -406,7 +406,7 @@ static rn_status summarize(builder *b) {
     s->arena_bytes = b->base + b->placement.height_bytes;
     s->staging_bytes = rn_case_staging(b->c);
     s->planned_bytes = s->arena_bytes + (b->c->own_memory ? 0 : s->staging_bytes);
-    s->host_bytes = rn_residency_host(b->c, b->candidate->residency, b->binding->port_bytes,
+    s->host_bytes = rn_residency_host(b->c, b->candidate->residency, b->binding->io_bytes,
                                       &b->offloads, b->plan->from_host);
     s->host_state_bytes = b->offloads.home_bytes;
     s->host_saved_bytes = b->offloads.sent_bytes;

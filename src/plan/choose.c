@@ -42,14 +42,14 @@ uint64_t rn_case_staging(const rn_case *c) {
 
 // A resident weight group is packed into a stage on its way; those that are read in every run have
 // two, so that the disk runs ahead of the link.
-uint64_t rn_residency_host(const rn_case *c, rn_residency r, uint64_t port_bytes,
+uint64_t rn_residency_host(const rn_case *c, rn_residency r, uint64_t io_bytes,
                            const rn_offloads *offloads, bool copies) {
     uint64_t largest = 0, stages = r.slots && !copies ? 2 : 1;
     if (!c->own_memory) return 0;
-    if (offloads) port_bytes += offloads->home_bytes + offloads->sent_bytes;
+    if (offloads) io_bytes += offloads->home_bytes + offloads->sent_bytes;
     for (uint32_t u = 0; u < c->groups.group_count; u++)
         largest = rn_max_u64(largest, c->groups.groups[u].bytes);
-    return rn_case_staging(c) + port_bytes + stages * rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
+    return rn_case_staging(c) + io_bytes + stages * rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
            (r.slots && copies ? c->levels[r.level].copy_bytes[r.kept] : 0);
 }
 
@@ -64,9 +64,9 @@ static uint64_t plan_bytes(const rn_case *c, const rn_variant *v, rn_residency r
 // Whether the host has room for its part; *out_from_host: with copies of what is streamed.
 static bool fits_host(rn_planner *p, const rn_case *c, const rn_binding *binding,
                       const rn_offloads *offloads, rn_residency r, bool *out_from_host) {
-    uint64_t ports = binding->port_bytes;
-    uint64_t without = rn_residency_host(c, r, ports, offloads, false);
-    uint64_t with = rn_residency_host(c, r, ports, offloads, true); // of small ones: less
+    uint64_t io = binding->io_bytes;
+    uint64_t without = rn_residency_host(c, r, io, offloads, false);
+    uint64_t with = rn_residency_host(c, r, io, offloads, true); // of small ones: less
     uint64_t limit = p->options.host_budget_bytes ? p->options.host_budget_bytes : RN_NO_LIMIT;
     *out_from_host = c->own_memory && r.slots && with <= limit;
     p->least_host_bytes = rn_min_u64(p->least_host_bytes, rn_min_u64(with, without));

@@ -275,15 +275,15 @@ static void add_value(rn_plan *plan, rn_value value) {
 
 // What a session holds there: inputs and outputs, a weight on its way, the reader's buffers.
 static uint64_t count_host(const rn_plan *plan, bool needs_staging) {
-    uint64_t ports = 0, largest = 0;
+    uint64_t io = 0, largest = 0;
     for (rn_value v = 1; v <= plan->value_count; v++) {
         rn_role role = rn_graph_value(plan->graph, v)->role;
         if (plan->places[v].buffer == RN_NO_BUFFER) continue;
         if (role == RN_ROLE_INPUT || role == RN_ROLE_OUTPUT)
-            ports += rn_round_up(plan->places[v].bytes, RN_PLAN_ALIGN);
+            io += rn_round_up(plan->places[v].bytes, RN_PLAN_ALIGN);
         if (role == RN_ROLE_WEIGHT) largest = rn_max_u64(largest, plan->places[v].bytes);
     }
-    return ports + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
+    return io + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
            (needs_staging ? RN_PLAN_STAGING_BYTES : 0);
 }
 

@@ -182,14 +182,14 @@ static rn_status allocate(rn_arena *memory, tracer *t) {
 // What passes between the host and a device of its own memory.
 static rn_status add_ports(const rn_graph *graph, const rn_group_table *groups, rn_binding *b) {
     for (uint32_t i = 0; i < groups->row_count; i++)
-        b->port_bytes +=
+        b->io_bytes +=
             rn_round_up(rn_plan_rows_bytes(graph, &groups->rows[i], b->rows), RN_PLAN_ALIGN);
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         rn_role role = rn_graph_value(graph, v)->role;
         uint64_t bytes = 0;
         if (role != RN_ROLE_INPUT && role != RN_ROLE_OUTPUT) continue;
         RN_TRY(rn_plan_value_bytes(graph, v, b->rows, RN_LAYOUT_PLAIN, &bytes));
-        b->port_bytes += rn_round_up(bytes, RN_PLAN_ALIGN);
+        b->io_bytes += rn_round_up(bytes, RN_PLAN_ALIGN);
     }
     return RN_OK;
 }

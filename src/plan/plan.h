@@ -9,10 +9,10 @@
 // A *weight group* is a run of weights in the order of their first use (consecutive small ones
 // together, within a block): what is read from disk in one go. Some weight groups are resident:
 // those that are trained or tied, those too large for a slot, and of the rest some, block by block,
-// spread over the graph, or from the last one back (rn_residency_rule). Each other one is read into a
-// slot before each of its *loads*. The loads of a run are numbered 0 .. load_count - 1 in the order
-// in which they begin (a frozen weight of a training step has two: forward, backward); load u lies
-// in slot u % slot_count, and there are more loads than slots.
+// spread over the graph, or from the last one back (rn_residency_rule). Each other one is read into
+// a slot before each of its *loads*. The loads of a run are numbered 0 .. load_count - 1 in the
+// order in which they begin (a frozen weight of a training step has two: forward, backward); load u
+// lies in slot u % slot_count, and there are more loads than slots.
 //
 // Steps are in the order in which they are submitted; queue 0 computes and evicts, queue 1 reads.
 // Every node is one COMPUTE, views too, which have nothing to do. Behind the last COMPUTE that
@@ -23,10 +23,10 @@
 // the session submits the READs with next_run itself, in their order, before step 0. The COMPUTE
 // that begins load u has the READ as `after`: a larger step number than its own is one of the run
 // before. Where it begins several loads, `after` is the READ that was submitted last. A READ fills
-// the slot: file bytes are packed into the device's layout as they come, but for *raw* weights,
-// which the kernel takes as the file has them. These are read straight into their place, which has
-// room for the pages around them: where in its first page a weight begins is known to the session,
-// which knows the files.
+// the slot: file bytes are packed into the device's layout as they come, but for *file-layout*
+// weights, which the kernel takes as the file has them. These are read straight into their place,
+// which has room for the pages around them: where in its first page a weight begins is known to the
+// session, which knows the files.
 //
 // A load that was read in the run before has two buffers in one place: loads[u].buffer, from step 0
 // to its EVICT, and another one from its READ, for the next run, to the last step.
@@ -87,10 +87,11 @@ typedef struct rn_plan_buffer {
 typedef struct rn_plan_place {
     uint32_t buffer;
     uint64_t offset;
-    uint64_t bytes; // with rows = summary.rows; of the layout; raw: with the pages around it
+    uint64_t
+        bytes; // with rows = summary.rows; of the layout; file layout: with the pages around it
     rn_layout layout;
-    uint32_t group; // of a weight, else RN_NO_LOAD
-    bool raw;       // begins with the page of the file in which the weight begins
+    uint32_t group;   // of a weight, else RN_NO_LOAD
+    bool file_layout; // begins with the page of the file in which the weight begins
 } rn_plan_place;
 
 typedef struct rn_plan_group {

@@ -68,7 +68,8 @@ static bool group_is_there(const rn_plan *plan, uint32_t group, uint32_t step) {
 static bool value_is_there(const rn_plan *plan, rn_value value, uint32_t step) {
     const rn_plan_place *place = &plan->places[value];
     if (value == RN_NO_VALUE) return true;
-    if (place->raw && (place->offset % RN_PAGE_BYTES || plan->groups[place->group].resident))
+    if (place->file_layout &&
+        (place->offset % RN_PAGE_BYTES || plan->groups[place->group].resident))
         return false;
     if (place->group != RN_NO_LOAD &&
         place->offset + place->bytes > plan->groups[place->group].bytes)

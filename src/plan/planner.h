@@ -80,7 +80,7 @@ typedef struct rn_group_table {
     uint64_t *offset_of;      // (values + 1): within the weight group, where it is resident
     uint64_t *slot_offset_of; // (values + 1): within the weight group, where it is in a slot
     rn_layout *layout_of;     // (values + 1): resident
-    rn_layout *slot_layout_of; // (values + 1): in a slot; plain where the other is not: raw
+    rn_layout *slot_layout_of; // (values + 1): in a slot; plain where the other is not: file_layout
     rn_group_access *accesses; // (access_count), by position; no pair twice
     rn_plan_rows *rows; // (row_count): tables whose rows are gathered, in no weight group for that
     uint32_t *rows_of;  // (nodes): the rows that a lookup reads, or RN_NO_LOAD
@@ -148,7 +148,7 @@ typedef struct rn_binding {
     uint64_t *slot_workspace[RN_PLAN_SLICES]; // (positions): with weights as they lie in slots
     bool slices[RN_PLAN_SLICES];              // whether that slice needs less than those before it
     double total_seconds[RN_PLAN_SLICES], update_seconds;
-    uint64_t port_bytes; // of inputs, outputs and gathered rows, each rounded to RN_PLAN_ALIGN
+    uint64_t io_bytes; // of inputs, outputs and gathered rows, each rounded to RN_PLAN_ALIGN
     rn_plan_liveness live;
 } rn_binding;
 
@@ -428,7 +428,7 @@ uint64_t rn_residency_ring(const rn_case *c, rn_residency residency);
 uint64_t rn_case_staging(const rn_case *c);
 // What is held on the host for a device of its own memory, else 0. `copies`: of streamed weights;
 // `offloads` may be NULL.
-uint64_t rn_residency_host(const rn_case *c, rn_residency residency, uint64_t port_bytes,
+uint64_t rn_residency_host(const rn_case *c, rn_residency residency, uint64_t io_bytes,
                            const rn_offloads *offloads, bool copies);
 // Makes `best` the variant's candidate of the fewest bytes, where these are fewer than its own.
 RN_MUST_USE rn_status rn_choose_frugal(rn_planner *planner, uint32_t variant, rn_candidate *best);

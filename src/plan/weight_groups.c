@@ -11,8 +11,8 @@
 // caller wants to be kept, and those that he does not want to stay.
 //
 // A weight group lies in one of two ways: resident, each weight in the layout that the device
-// wants; or in a slot, where a large weight that the device takes plain is raw, in whole pages of
-// the file.
+// wants; or in a slot, where a large weight that the device takes plain is file_layout, in whole
+// pages of the file.
 //
 //     resident   |norm|q in panels      |
 //     in a slot  |norm|...|..q as in the file|q...|        |: pages of the file
@@ -125,10 +125,11 @@ static bool has_one_component(const rn_value_info *info) {
            parts.bytes[RN_COMPONENT_SCALE] == 0;
 }
 
-static bool is_raw(const cutter *c, rn_value weight, rn_layout layout, uint64_t file_bytes) {
+static bool is_file_layout(const cutter *c, rn_value weight, rn_layout layout,
+                           uint64_t file_bytes) {
     const rn_device_caps *caps = c->caps;
-    return layout && layout->takes_plain && !caps->own_memory && caps->raw_weight_bytes &&
-           file_bytes >= caps->raw_weight_bytes &&
+    return layout && layout->takes_plain && !caps->own_memory && caps->file_layout_bytes &&
+           file_bytes >= caps->file_layout_bytes &&
            has_one_component(rn_graph_value(c->graph, weight));
 }
 
@@ -138,14 +139,15 @@ static void add_weight(cutter *c, rn_value weight, rn_layout layout, uint64_t by
     rn_group_table *t = c->table;
     rn_plan_group *group = &t->groups[t->group_count - 1];
     uint64_t *slot_bytes = &t->slot_bytes[t->group_count - 1];
-    bool raw = is_raw(c, weight, layout, file_bytes);
+    bool file_layout = is_file_layout(c, weight, layout, file_bytes);
     t->group_of[weight] = t->group_count - 1;
     t->layout_of[weight] = layout;
     t->offset_of[weight] = rn_round_up(group->bytes, RN_PLAN_ALIGN);
-    t->slot_layout_of[weight] = raw ? RN_LAYOUT_PLAIN : layout;
-    t->slot_offset_of[weight] = rn_round_up(*slot_bytes, raw ? RN_PAGE_BYTES : RN_PLAN_ALIGN);
+    t->slot_layout_of[weight] = file_layout ? RN_LAYOUT_PLAIN : layout;
+    t->slot_offset_of[weight] =
+        rn_round_up(*slot_bytes, file_layout ? RN_PAGE_BYTES : RN_PLAN_ALIGN);
     group->bytes = t->offset_of[weight] + bytes;
-    *slot_bytes = t->slot_offset_of[weight] + (raw ? rn_fetch_room(file_bytes) : bytes);
+    *slot_bytes = t->slot_offset_of[weight] + (file_layout ? rn_fetch_room(file_bytes) : bytes);
     group->file_bytes += file_bytes;
     group->value_count++;
 }

@@ -87,7 +87,7 @@ static rn_status check_stretch(const row_places *rows, uint64_t begin, uint64_t 
 
 static const int32_t *find_ids(const rn_session *session, rn_value input) {
     const uint8_t *at =
-        session->ports ? rn_session_port(session, input) : rn_session_address(session, input);
+        session->io ? rn_session_io(session, input) : rn_session_address(session, input);
     return (const int32_t *)(const void *)at;
 }
 

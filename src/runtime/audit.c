@@ -160,7 +160,7 @@ static void add_group(audit *a, range_kind kind, uint32_t step, uint32_t owner, 
         rn_tensor tensor = {
             .dtype = info->dtype, .layout = plan->places[value].layout, .shape = info->shape};
         uint64_t bytes = rn_tensor_bytes(&tensor);
-        if (plan->places[value].raw) bytes = rn_fetch_room(bytes);
+        if (plan->places[value].file_layout) bytes = rn_fetch_room(bytes);
         end = rn_max_u64(end, plan->places[value].offset + bytes);
     }
     add(a, kind, step, owner, a->session->base + plan->buffers[buffer].offset, end);

@@ -130,7 +130,7 @@ static rn_status place_tensor(const rn_session_step *b, rn_value value, rn_tenso
     tensor->layout = place->layout;
     uint8_t *at = rn_session_step_buffer(b, value, &have);
     if (!at) return RN_OK;
-    if (place->raw) lead = rn_weights_lead(b->session->weights, value);
+    if (place->file_layout) lead = rn_weights_lead(b->session->weights, value);
     uint64_t need = rn_tensor_bytes(tensor) + lead;
     if (place->offset > have || need > have - place->offset)
         return fail_place(b, value, need, place->offset > have ? 0 : have - place->offset);

@@ -51,15 +51,14 @@ static uint64_t sort_ids(rn_session *session, int32_t *ids, uint64_t count) {
 
 static uint8_t *rows_target(const rn_session *session, uint32_t table) {
     const rn_plan *plan = session->plan;
-    if (session->ports) return rn_session_row_port(session, table);
+    if (session->io) return rn_session_row_io(session, table);
     return session->base + plan->buffers[plan->row_tables[table].buffer].offset;
 }
 
 // All tables that are read with these ids.
 static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) {
     const rn_plan *plan = session->plan;
-    uint8_t *at =
-        session->ports ? rn_session_port(session, input) : rn_session_address(session, input);
+    uint8_t *at = session->io ? rn_session_io(session, input) : rn_session_address(session, input);
     int32_t *ids = (int32_t *)(void *)at;
     uint64_t count = rn_shape_elements(rn_graph_value(plan->graph, input)->shape, rows);
     for (uint32_t i = 0; i < plan->row_table_count; i++)
@@ -79,7 +78,7 @@ static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) 
 rn_status rn_session_gather(rn_session *session, uint64_t rows) {
     const rn_plan *plan = session->plan;
     if (plan->row_table_count == 0) return RN_OK;
-    if (!session->ports) RN_TRY(rn_queue_finish(session->compute)); // the ids are there
+    if (!session->io) RN_TRY(rn_queue_finish(session->compute)); // the ids are there
     for (uint32_t i = 0; i < plan->row_table_count; i++) {
         rn_value input = plan->row_tables[i].ids;
         bool done = false;

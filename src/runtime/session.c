@@ -111,8 +111,8 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(rn_session_list_inputs(session));
     RN_TRY(list_sums(session));
-    RN_TRY(rn_session_prepare_recordings(session));
-    RN_TRY(rn_session_open_ports(session));
+    RN_TRY(rn_session_prepare_captures(session));
+    RN_TRY(rn_session_open_io(session));
     RN_TRY(rn_session_open_copies(session));
     RN_TRY(rn_session_open_offloads(session));
     RN_TRY(rn_session_prepare_rows(session));
@@ -164,7 +164,7 @@ void rn_session_destroy(rn_session *session) {
     rn_session_destroy(session->host);
     rn_session_close_executable(session);
     if (session->fence_of) rn_session_close_walk(session);
-    rn_session_close_ports(session);
+    rn_session_close_io(session);
     rn_session_close_copies(session);
     if (session->device) rn_session_close_offloads(session);
     rn_weights_close(session->weights);
@@ -250,8 +250,8 @@ rn_status rn_session_set(rn_session *session, const char *input, const void *dat
     bool placed = session->plan->places[in->value].buffer != RN_NO_BUFFER;
     if (session->plan->summary.micro_batches > 1 || !placed) return RN_OK;
     session->ran = session->handed = false; // it may lie where an output was
-    if (session->ports) {
-        memcpy(rn_session_port(session, in->value), data, bytes);
+    if (session->io) {
+        memcpy(rn_session_io(session, in->value), data, bytes);
         return RN_OK;
     }
     rn_queue_copy_in(session->compute, rn_session_address(session, in->value), data, bytes);
@@ -308,8 +308,8 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
     RN_TRY(check_value(session, value, name, bytes));
     if (session->plan->places[value].layout != RN_LAYOUT_PLAIN)
         return rn_fail(RN_UNSUPPORTED, "weight '%s' is held in the form that kernels read", name);
-    if (session->ports && rn_graph_value(session->plan->graph, value)->role == RN_ROLE_OUTPUT) {
-        memcpy(data, rn_session_port(session, value), bytes);
+    if (session->io && rn_graph_value(session->plan->graph, value)->role == RN_ROLE_OUTPUT) {
+        memcpy(data, rn_session_io(session, value), bytes);
         return RN_OK;
     }
     if (session->executable)
@@ -329,7 +329,7 @@ const void *rn_session_output(const rn_session *session, const char *name, uint6
     bool there = session->error.status == RN_OK && session->ran && value != RN_NO_VALUE;
     *out_bytes = there ? rn_session_value_bytes(session, value, session->bound_rows) : 0;
     if (!there) return NULL;
-    return session->ports ? rn_session_port(session, value) : rn_session_address(session, value);
+    return session->io ? rn_session_io(session, value) : rn_session_address(session, value);
 }
 
 static rn_status put_weight(rn_session *session, rn_value value, const void *data) {
@@ -420,7 +420,7 @@ static rn_status submit(rn_session *session, uint64_t rows) {
             copy_inputs(session, rows, i);
         else
             rn_session_bring_inputs(session, rows);
-        if (!session->ports) RN_TRY(rn_session_gather(session, rows));
+        if (!session->io) RN_TRY(rn_session_gather(session, rows));
         rn_session_walk(session, i + 1 == cut);
     }
     rn_session_fetch_outputs(session, rows);
@@ -436,7 +436,7 @@ static rn_status run_whole(rn_session *session, uint64_t rows) {
 }
 
 static rn_status run(rn_session *session, uint64_t rows) {
-    if (session->first_step == 0 && session->ports) RN_TRY(rn_session_gather(session, rows));
+    if (session->first_step == 0 && session->io) RN_TRY(rn_session_gather(session, rows));
     RN_TRY(session->segment ? rn_session_submit_segment(session, rows) : run_whole(session, rows));
     RN_TRY(rn_queue_finish(session->compute));
     return session->options.audit && !session->segment ? rn_session_audit(session) : RN_OK;
@@ -510,8 +510,7 @@ const void *rn_session_segment_output(const rn_session *session, uint64_t *out_b
     if (!session->handed || session->error.status != RN_OK) return NULL;
     rn_value out = session->segment->out;
     *out_bytes = rn_session_value_bytes(session, out, session->bound_rows);
-    return session->ports ? session->ports + session->value_offset
-                          : rn_session_address(session, out);
+    return session->io ? session->io + session->value_offset : rn_session_address(session, out);
 }
 
 rn_session_facts rn_session_get_facts(const rn_session *session) {

@@ -4,7 +4,7 @@
 //     bind.c      calls: shapes and addresses            weights.c  from file to slot
 //     audit.c     live bytes, counted from the calls     guard.c    canaries
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
-//     ports.c     in and out of a device's own memory    recordings.c  runs that are replayed
+//     session_io.c     in and out of a device's own memory    captures.c  runs that are replayed
 //     copies.c    streamed weights on the host           session_segments.c  some blocks of a run
 //     host_offloads.c  states and saved values there
 #ifndef RN_RUNTIME_SESSION_H
@@ -34,11 +34,11 @@ typedef struct rn_session_append {
 } rn_session_append;
 
 // Steps of a run of so many rows, as the compute queue keeps them.
-typedef struct rn_session_recording {
+typedef struct rn_session_capture {
     uint64_t rows, used; // used: the number of its last use; 0: never
     uint32_t from_step, to_step;
     rn_recording *recording;
-} rn_session_recording;
+} rn_session_capture;
 
 // Slots of the ring in runs by segments: the load that is there or on its way, or none.
 typedef struct rn_session_slots {
@@ -77,23 +77,23 @@ struct rn_session {
     uint64_t copies_bytes;
     uint64_t *copy_offset; // (weight groups)
     uint8_t *away[2];      // on the host: values that are saved there; states, whose home it is
-    uint8_t *ports;        // inputs and outputs on the host; NULL: the arena is the host's
-    uint64_t ports_bytes;
-    uint64_t *port_offset;     // (values + 1)
-    uint64_t *row_port_offset; // (the plan's row tables)
+    uint8_t *io;           // inputs and outputs on the host; NULL: the arena is the host's
+    uint64_t io_bytes;
+    uint64_t *io_offset;     // (values + 1)
+    uint64_t *row_io_offset; // (the plan's row tables)
     const rn_segment_table *segments;
     rn_session_slots slots;
-    const rn_segment *segment;        // of the run under way, or the last; NULL: it is a whole one
-    uint64_t value_offset;            // among the ports, of what segments are handed and hand on
-    rn_session *host;                 // of the plan's part for the host; NULL: there is none
-    rn_executable *executable;        // of a device that compiles; then there are no queues
-    rn_argument *arguments;           // (inputs and outputs): of its run
-    uint32_t first_step;              // of the run under way
-    uint32_t from_step, to_step;      // what of it is being submitted
-    rn_session_recording *recordings; // (recording_count)
-    uint32_t recording_count;
+    const rn_segment *segment; // of the run under way, or the last; NULL: it is a whole one
+    uint64_t value_offset; // among the I/O staging buffers, of what segments are handed and hand on
+    rn_session *host;      // of the plan's part for the host; NULL: there is none
+    rn_executable *executable;    // of a device that compiles; then there are no queues
+    rn_argument *arguments;       // (inputs and outputs): of its run
+    uint32_t first_step;          // of the run under way
+    uint32_t from_step, to_step;  // what of it is being submitted
+    rn_session_capture *captures; // (capture_count)
+    uint32_t capture_count;
     uint64_t replays;
-    bool cannot_record; // the device had no memory for it
+    bool cannot_capture; // the device had no memory for it
 
     rn_call *calls;      // (steps); of COMPUTE steps
     bool *is_view;       // (steps): nothing is computed
@@ -173,14 +173,14 @@ void rn_session_settle(rn_session *session);
 // Ends all reading, revives the queues.
 void rn_session_revive(rn_session *session);
 
-// ---- a device's own memory (ports.c, copies.c, host_offloads.c, recordings.c)
+// ---- a device's own memory (session_io.c, copies.c, host_offloads.c, captures.c)
 // ---------------------- All of it is nothing where the device's memory is the host's.
 
-RN_MUST_USE rn_status rn_session_open_ports(rn_session *session);
-void rn_session_close_ports(rn_session *session);
+RN_MUST_USE rn_status rn_session_open_io(rn_session *session);
+void rn_session_close_io(rn_session *session);
 // Where an input or output waits on the host, or NULL.
-uint8_t *rn_session_port(const rn_session *session, rn_value value);
-uint8_t *rn_session_row_port(const rn_session *session, uint32_t table);
+uint8_t *rn_session_io(const rn_session *session, rn_value value);
+uint8_t *rn_session_row_io(const rn_session *session, uint32_t table);
 void rn_session_bring_inputs(rn_session *session, uint64_t rows);
 void rn_session_fetch_outputs(rn_session *session, uint64_t rows);
 // Takes what a segment is handed to where it waits, or right into the arena; and from there, behind
@@ -205,11 +205,11 @@ void rn_session_prefetch_offload(rn_session *session, uint32_t offload);
 typedef rn_status (*rn_session_submit)(rn_session *session, uint64_t rows);
 // Replays these steps where they can be, and have been recorded, which the second run of a number
 // of rows is. *out_done: they were submitted, by replaying.
-RN_MUST_USE rn_status rn_session_prepare_recordings(rn_session *session);
+RN_MUST_USE rn_status rn_session_prepare_captures(rn_session *session);
 RN_MUST_USE rn_status rn_session_replay(rn_session *session, uint64_t rows,
                                         rn_session_submit submit, bool *out_done);
 // Idle queues.
-void rn_session_forget_recordings(rn_session *session);
+void rn_session_forget_captures(rn_session *session);
 
 // ---- segments (session_segments.c) --------------------------------------------------------------
 

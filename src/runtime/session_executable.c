@@ -1,11 +1,11 @@
 // session_executable.c — a session on a device that compiles: the whole graph is one executable.
 //
-//     set ──▶ port ──┐                                  ┌──▶ port ──▶ output
+//     set ──▶ io ──┐                                  ┌──▶ io ──▶ output
 //                    └─▶ [host's part] ── x ──▶ executable ┘
 //
-// Inputs and outputs wait on the host (ports.c). A run has the rows of a bucket: rows that nobody
-// asked for are zeros, and write into no cache (a sequence of -1). The ledger is charged with what
-// the executable says it holds, which must not be more than was planned.
+// Inputs and outputs wait on the host (session_io.c). A run has the rows of a bucket: rows that
+// nobody asked for are zeros, and write into no cache (a sequence of -1). The ledger is charged
+// with what the executable says it holds, which must not be more than was planned.
 #include "runtime/session.h"
 
 #include "base/checked.h"
@@ -101,7 +101,7 @@ rn_status rn_session_open_executable(rn_session *session, const rn_weight_source
                        "give that device to the session");
     RN_TRY(rn_session_check_options(session));
     RN_TRY(rn_session_list_inputs(session));
-    RN_TRY(rn_session_open_ports(session));
+    RN_TRY(rn_session_open_io(session));
     RN_TRY(rn_session_prepare_appends(session));
     RN_TRY(rn_arena_array(&session->memory, rn_graph_value_count(session->plan->graph) + 1u,
                           sizeof *session->arguments, (void **)&session->arguments));
@@ -137,7 +137,7 @@ static bool is_sequence(const rn_session *session, rn_value value) {
 static void pad(rn_session *session, rn_value value, uint64_t rows, uint64_t bucket) {
     uint64_t given = rn_session_value_bytes(session, value, rows);
     uint64_t all = rn_session_value_bytes(session, value, bucket);
-    memset(rn_session_port(session, value) + given, is_sequence(session, value) ? 0xff : 0,
+    memset(rn_session_io(session, value) + given, is_sequence(session, value) ? 0xff : 0,
            all - given);
 }
 
@@ -156,7 +156,7 @@ static void list_arguments(rn_session *session, uint64_t rows, uint64_t bucket, 
             if (rn_graph_value(graph, v)->role != role || !is_held(session, v)) continue;
             if (!outputs) pad(session, v, rows, bucket);
             *next++ = (rn_argument){.value = v,
-                                    .data = rn_session_port(session, v),
+                                    .data = rn_session_io(session, v),
                                     .bytes = rn_session_value_bytes(session, v, bucket)};
         }
         *(outputs ? &run->outputs : &run->inputs) = first;
@@ -173,7 +173,7 @@ static rn_status run_host(rn_session *session, uint64_t rows) {
     if (!x || value == RN_NO_VALUE || bytes != rn_session_value_bytes(session, value, rows))
         return rn_fail(RN_INTERNAL, "the host's part of '%s' hands on nothing",
                        session->plan->name);
-    memcpy(rn_session_port(session, value), x, bytes);
+    memcpy(rn_session_io(session, value), x, bytes);
     return RN_OK;
 }
 

@@ -84,7 +84,7 @@ static rn_status submit_chunk(rn_session *session, uint64_t rows) {
     const rn_segment *at = session->segment;
     if (session->from_step == at->first_step) {
         rn_session_bring_inputs(session, rows);
-        if (at->in == RN_NO_VALUE && !session->ports) RN_TRY(rn_session_gather(session, rows));
+        if (at->in == RN_NO_VALUE && !session->io) RN_TRY(rn_session_gather(session, rows));
         rn_session_bring_value(session, at->in, rows);
     }
     rn_session_walk(session, true);
@@ -131,7 +131,7 @@ static rn_status set_host_inputs(rn_session *session) {
         rn_value value = rn_graph_find(session->plan->graph, RN_ROLE_INPUT, name);
         for (uint32_t k = 0; k < session->input_count; k++)
             if (session->inputs[k].value == value)
-                RN_TRY(rn_session_set(session->host, name, rn_session_port(session, value),
+                RN_TRY(rn_session_set(session->host, name, rn_session_io(session, value),
                                       session->inputs[k].bytes));
     }
     return RN_OK;

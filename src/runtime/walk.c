@@ -316,7 +316,7 @@ void rn_session_settle(rn_session *session) {
 void rn_session_close_walk(rn_session *session) {
     atomic_store(&session->stop, true);
     rn_session_settle(session);
-    if (session->compute) rn_session_forget_recordings(session);
+    if (session->compute) rn_session_forget_captures(session);
     rn_queue_destroy(session->read);
     rn_queue_destroy(session->copy);
     rn_queue_destroy(session->send);
@@ -343,7 +343,7 @@ void rn_session_revive(rn_session *session) {
     atomic_store(&session->stop, true);
     rn_session_settle(session);
     rn_session_profile_drop(session);
-    rn_session_forget_recordings(session); // a first run that failed has not warmed up everything
+    rn_session_forget_captures(session); // a first run that failed has not warmed up everything
     for (int i = 0; i < 4; i++)
         if (queues[i]) rn_queue_reset(queues[i]);
     for (uint32_t i = 0; i < session->fence_count; i++)

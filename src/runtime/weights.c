@@ -50,7 +50,7 @@ static rn_status open_reader(rn_weights *w) {
 }
 
 static bool needs_fetcher(const rn_weights *w) {
-    bool needed = w->lists[RN_WEIGHTS_STREAMED].raw_count > 0;
+    bool needed = w->lists[RN_WEIGHTS_STREAMED].file_weight_count > 0;
     for (uint32_t i = 0; i < w->plan->row_table_count; i++)
         needed |= !w->tables[i].plain;
     return needed;
@@ -62,8 +62,8 @@ static rn_status open_fetcher(rn_weights *w) {
                                  .ignore_page_cache = is_disk_fast(w->plan)};
     uint32_t most = 0;
     for (uint32_t i = 0; i < l->count; i++)
-        if (l->first_raw[i + 1] - l->first_raw[i] > most)
-            most = l->first_raw[i + 1] - l->first_raw[i];
+        if (l->first_file_weight[i + 1] - l->first_file_weight[i] > most)
+            most = l->first_file_weight[i + 1] - l->first_file_weight[i];
     for (int i = 0; i < 2; i++) {
         void *items = NULL;
         RN_TRY(rn_arena_array(&w->memory, most, sizeof(rn_fetch), &items));
@@ -199,25 +199,26 @@ static rn_status fill_from_memory(rn_weights *w, const rn_plan_group *group, uin
     return RN_OK;
 }
 
-// ---- raw weights --------------------------------------------------------------------------------
+// ---- file-layout weights
+// --------------------------------------------------------------------------------
 
 static uint32_t count_raw(const rn_weights *w, uint32_t entry) {
     const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
-    return l->first_raw[entry + 1] - l->first_raw[entry];
+    return l->first_file_weight[entry + 1] - l->first_file_weight[entry];
 }
 
 static void begin_fetching(rn_weights *w, rn_fetching *f, uint32_t entry, uint8_t *target) {
     const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
-    const rn_raw_weight *raw = l->raw + l->first_raw[entry];
+    const rn_file_weight *file_weights = l->file_weights + l->first_file_weight[entry];
     f->begun = true;
     f->entry = entry;
     f->target = target;
     f->batch = (rn_fetch_batch){.items = f->items, .count = count_raw(w, entry)};
     for (uint32_t i = 0; i < f->batch.count; i++)
-        f->items[i] = (rn_fetch){.file = raw[i].file,
-                                 .offset = raw[i].offset,
-                                 .bytes = raw[i].bytes,
-                                 .target = target + w->plan->places[raw[i].value].offset};
+        f->items[i] = (rn_fetch){.file = file_weights[i].file,
+                                 .offset = file_weights[i].offset,
+                                 .bytes = file_weights[i].bytes,
+                                 .target = target + w->plan->places[file_weights[i].value].offset};
     rn_fetcher_begin(w->fetcher, &f->batch);
 }
 
@@ -236,7 +237,7 @@ static void feed_ahead(rn_weights *w) {
 static void move_odd(const rn_fetching *f) {
     for (uint32_t i = 0; i < f->batch.count; i++) {
         const rn_fetch *item = &f->items[i];
-        uint64_t at = item->offset % RN_PAGE_BYTES, lead = rn_raw_lead(item->offset);
+        uint64_t at = item->offset % RN_PAGE_BYTES, lead = rn_file_weight_lead(item->offset);
         if (at != lead) memmove(item->target + lead, item->target + at, item->bytes);
     }
 }
@@ -271,17 +272,18 @@ static rn_fetching *take_fetching(rn_weights *w, uint32_t entry, uint8_t *target
 // ---- an entry -----------------------------------------------------------------------------------
 
 rn_status rn_weights_fill(rn_weights *w, rn_weight_list list, uint32_t entry, uint8_t *target) {
-    bool raw = list == RN_WEIGHTS_STREAMED && w->lists[list].raw_count > 0;
-    rn_fetching *fetching = raw ? take_fetching(w, entry, target) : NULL;
-    if (raw) rn_fetcher_feed(w->fetcher, &fetching->batch);
+    bool file_weights = list == RN_WEIGHTS_STREAMED && w->lists[list].file_weight_count > 0;
+    rn_fetching *fetching = file_weights ? take_fetching(w, entry, target) : NULL;
+    if (file_weights) rn_fetcher_feed(w->fetcher, &fetching->batch);
     RN_TRY(fill_from_memory(w, &w->plan->groups[w->lists[list].groups[entry]], target));
-    if (raw) RN_TRY(finish_fetching(w, fetching));
+    if (file_weights) RN_TRY(finish_fetching(w, fetching));
     return w->reader ? fill_from_files(w, list, entry, target) : RN_OK;
 }
 
 uint64_t rn_weights_lead(const rn_weights *w, rn_value value) {
     const rn_group_list *l = &w->lists[RN_WEIGHTS_STREAMED];
-    for (uint32_t i = 0; i < l->raw_count; i++)
-        if (l->raw[i].value == value) return rn_raw_lead(l->raw[i].offset);
+    for (uint32_t i = 0; i < l->file_weight_count; i++)
+        if (l->file_weights[i].value == value)
+            return rn_file_weight_lead(l->file_weights[i].offset);
     return 0;
 }

@@ -2,7 +2,7 @@
 // used, in the layout that the plan chose.
 //
 //     file ──reader──▶ staging: pieces ──pack──▶ weight group (resident, or a slot)
-//     file ──fetcher──▶ slot           raw weights: kernels take the file's bytes
+//     file ──fetcher──▶ slot           file-layout weights: kernels take the file's bytes
 //
 // There are two lists of weight groups: the resident ones, read once; and the loads of a run, read
 // round and round. Within a list the reader runs ahead of the packer by as much as the staging
@@ -48,7 +48,7 @@ void rn_weights_rewind(rn_weights *weights);
 // of it. Apart from all other reading: any thread.
 RN_MUST_USE rn_status rn_weights_rows(rn_weights *weights, uint32_t table, const int32_t *ids,
                                       uint64_t count, uint8_t *target);
-// How far behind the beginning of its place a raw weight lies.
+// How far behind the beginning of its place a file-layout weight lies.
 uint64_t rn_weights_lead(const rn_weights *weights, rn_value value);
 // Packs plain bytes of one weight.
 RN_MUST_USE rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain,

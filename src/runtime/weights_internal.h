@@ -18,21 +18,22 @@ typedef struct rn_component_of {
 } rn_component_of;
 
 // Raw weights of an entry.
-typedef struct rn_raw_weight {
+typedef struct rn_file_weight {
     rn_value value;
     uint32_t file;
     uint64_t offset, bytes;
-} rn_raw_weight;
+} rn_file_weight;
 
 typedef struct rn_group_list {
     uint32_t *groups;            // (count): the weight group of an entry
     uint32_t *first;             // (count + 1): an entry's first extent
     rn_extent *extents;          // (first[count]): what comes through the staging
     rn_component_of *components; // (first[count])
-    uint32_t *first_raw;         // (count + 1): an entry's first raw weight
-    rn_raw_weight *raw;          // (first_raw[count]): what is read straight into its place
+    uint32_t *first_file_weight; // (count + 1): an entry's first file-layout weight
+    rn_file_weight
+        *file_weights; // (first_file_weight[count]): what is read straight into its place
     uint32_t count;
-    uint32_t extent_count, raw_count; // while it is being made
+    uint32_t extent_count, file_weight_count; // while it is being made
 } rn_group_list;
 
 // A table whose rows are read on demand.
@@ -52,7 +53,7 @@ typedef struct rn_packing {
     rn_packer_room packer; // of a layout that is not plain
 } rn_packing;
 
-// An entry whose raw weights are being read.
+// An entry whose file-layout weights are being read.
 typedef struct rn_fetching {
     bool begun;
     uint32_t entry;
@@ -68,7 +69,7 @@ struct rn_weights {
     rn_workers *workers;  // or NULL
     rn_allocator staging; // large blocks to staging, the reader's bookkeeping to io
     rn_reader *reader;    // NULL: nothing is in files
-    rn_fetcher *fetcher;  // NULL: nothing is raw, no table is in a file
+    rn_fetcher *fetcher;  // NULL: nothing is file_weights, no table is in a file
     const void **plain;   // (values + 1): bytes in memory; NULL: in the checkpoint
     rn_arena memory;
     rn_group_list lists[2];
@@ -88,9 +89,9 @@ struct rn_weights {
 
 // Finds every weight of the plan, in memory or in the checkpoint, and lists what is to be read.
 RN_MUST_USE rn_status rn_weights_make_lists(rn_weights *weights);
-// Where in its first page a raw weight of this offset begins: as in the file, but never at an
-// address that kernels could not read numbers from.
-uint64_t rn_raw_lead(uint64_t file_offset);
+// Where in its first page a file-layout weight of this offset begins: as in the file, but never at
+// an address that kernels could not read numbers from.
+uint64_t rn_file_weight_lead(uint64_t file_offset);
 
 // ---- weights_pack.c -----------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 //
 //     list      | entry 0      | entry 1   | ...          an entry is a weight group
 //     extents   | w.data w.scale | v.data  | ...          one for each component of each weight
-//     raw       | q              | up      | ...          weights that are read straight to a slot
+//     file_weights       | q              | up      | ...          weights that are read straight
+//     to a slot
 #include "runtime/weights_internal.h"
 
 #include "base/checked.h"
@@ -109,12 +110,12 @@ static const void *find_plain(const rn_weights *w, const rn_value_info *info, ui
     return found ? found + bytes / weight_rows(info) * info->first_row : NULL;
 }
 
-uint64_t rn_raw_lead(uint64_t file_offset) {
+uint64_t rn_file_weight_lead(uint64_t file_offset) {
     return rn_round_down(file_offset % RN_PAGE_BYTES, sizeof(float));
 }
 
-static void list_raw(rn_group_list *list, rn_value value, const rn_tensor_info *tensor) {
-    list->raw[list->raw_count++] = (rn_raw_weight){
+static void list_file_weight(rn_group_list *list, rn_value value, const rn_tensor_info *tensor) {
+    list->file_weights[list->file_weight_count++] = (rn_file_weight){
         .value = value, .file = tensor->file, .offset = tensor->offset, .bytes = tensor->bytes};
 }
 
@@ -139,8 +140,8 @@ static rn_status list_weight(const rn_weights *w, rn_group_list *list, rn_value 
         rn_tensor_info tensor;
         if (component != RN_COMPONENT_DATA && components.bytes[component] == 0) continue;
         RN_TRY(find_tensor(w, info, component, components.bytes[component], &tensor));
-        if (w->plan->places[value].raw)
-            list_raw(list, value, &tensor);
+        if (w->plan->places[value].file_layout)
+            list_file_weight(list, value, &tensor);
         else
             list_extent(w, list, (rn_component_of){value, component, find_narrow(info, &tensor)},
                         &tensor);
@@ -151,30 +152,31 @@ static rn_status list_weight(const rn_weights *w, rn_group_list *list, rn_value 
 static rn_status list_group(const rn_weights *w, rn_group_list *list, uint32_t entry) {
     const rn_plan_group *group = &w->plan->groups[list->groups[entry]];
     list->first[entry] = list->extent_count;
-    list->first_raw[entry] = list->raw_count;
+    list->first_file_weight[entry] = list->file_weight_count;
     for (uint32_t i = 0; i < group->value_count; i++)
         RN_TRY(list_weight(w, list, w->plan->group_values[group->first_value + i]));
     list->first[entry + 1] = list->extent_count;
-    list->first_raw[entry + 1] = list->raw_count;
+    list->first_file_weight[entry + 1] = list->file_weight_count;
     return RN_OK;
 }
 
 static rn_status make_list(rn_weights *w, rn_group_list *list) {
     size_t values = 0, entries = (size_t)list->count + 1;
-    void *first = NULL, *first_raw = NULL, *items = NULL, *components = NULL, *raw = NULL;
+    void *first = NULL, *first_file_weight = NULL, *items = NULL, *components = NULL,
+         *file_weights = NULL;
     for (uint32_t i = 0; i < list->count; i++)
         values += w->plan->groups[list->groups[i]].value_count;
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first));
-    RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first_raw));
+    RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first_file_weight));
     RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_extent), &items));
     RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_component_of),
                           &components));
-    RN_TRY(rn_arena_array(&w->memory, values, sizeof(rn_raw_weight), &raw));
+    RN_TRY(rn_arena_array(&w->memory, values, sizeof(rn_file_weight), &file_weights));
     list->first = first;
-    list->first_raw = first_raw;
+    list->first_file_weight = first_file_weight;
     list->extents = items;
     list->components = components;
-    list->raw = raw;
+    list->file_weights = file_weights;
     for (uint32_t i = 0; i < list->count; i++)
         RN_TRY(list_group(w, list, i));
     return RN_OK;

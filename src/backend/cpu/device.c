@@ -36,7 +36,7 @@ static rn_device_caps make_caps(uint32_t threads) {
         .kernels = rn_cpu_kernels,
         .backend = &rn_cpu_backend,
         .weight_layout = rn_cpu_weight_layout,
-        .raw_weight_bytes = RAW_WEIGHT_BYTES,
+        .file_layout_bytes = RAW_WEIGHT_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,
         .flops = FLOPS_A_THREAD * threads,
         .quantized_flops = QUANTIZED_A_THREAD * threads,

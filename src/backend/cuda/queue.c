@@ -289,7 +289,7 @@ rn_status rn_cuda_queue_open(rn_device *device, rn_queue_kind kind, const _Atomi
         .finish = finish,
         .reset = reset,
         .destroy = destroy,
-        .record = rn_cuda_queue_record,
+        .record = rn_cuda_queue_capture,
         .keep = rn_cuda_queue_keep,
         .replay = rn_cuda_queue_replay,
         .forget = rn_cuda_queue_forget,

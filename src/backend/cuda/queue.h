@@ -92,7 +92,7 @@ void rn_cuda_queue_run(rn_cuda_queue *queue, const rn_command *command); // an e
 void rn_cuda_queue_run_rest(rn_cuda_queue *queue);
 
 // ---- of rn_queue --------------------------------------------------------------------------------
-rn_status rn_cuda_queue_record(rn_queue *queue);
+rn_status rn_cuda_queue_capture(rn_queue *queue);
 rn_status rn_cuda_queue_keep(rn_queue *queue, rn_recording **out);
 void rn_cuda_queue_replay(rn_queue *queue, rn_recording *recording);
 void rn_cuda_queue_forget(rn_queue *queue, rn_recording *recording);

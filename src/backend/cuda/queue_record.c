@@ -6,7 +6,7 @@ struct rn_recording {
     rn_cu_graph_exec exec;
 };
 
-rn_status rn_cuda_queue_record(rn_queue *base) {
+rn_status rn_cuda_queue_capture(rn_queue *base) {
     rn_cuda_queue *queue = rn_cuda_queue_of(base);
     const rn_cuda_driver *driver = rn_cuda_queue_driver(queue);
     if (queue->stream.is_recording) return rn_fail(RN_INVALID, "the queue is recording already");

@@ -124,7 +124,7 @@ static void write_training(rn_graph *g, uint32_t micro_batches) {
 
 static paper_model model;
 // Plans that did so: the tests must see them all.
-static uint32_t streamed, chunked, recomputed, cut, raw, copied, uncopied, states, saved;
+static uint32_t streamed, chunked, recomputed, cut, file_layout, copied, uncopied, states, saved;
 
 static void note_moves(const rn_plan *plan, const rn_recipe *recipe) {
     streamed += plan->slot_count > 0;
@@ -134,7 +134,7 @@ static void note_moves(const rn_plan *plan, const rn_recipe *recipe) {
     states += plan->summary.host_states > 0;
     saved += plan->summary.host_saved > 0;
     for (rn_value v = 1; v <= plan->value_count; v++)
-        raw += plan->places[v].raw;
+        file_layout += plan->places[v].file_layout;
 }
 
 static rn_recipe random_recipe(bool training) {
@@ -163,7 +163,7 @@ static const rn_kernel *packing_kernels(void) {
 }
 
 // Rates that make computing, reading or neither the slower part; streamed weights that are packed
-// or raw.
+// or file_layout.
 static rn_device_caps random_caps(uint64_t *random) {
     rn_device_caps caps = paper_caps();
     const double disks[] = {1e6, 1e8, 1e10};
@@ -171,7 +171,7 @@ static rn_device_caps random_caps(uint64_t *random) {
     if (random_below(random, 2)) {
         caps.kernels = packing_kernels();
         caps.weight_layout = panels_for_products;
-        caps.raw_weight_bytes = 1;
+        caps.file_layout_bytes = 1;
     }
     return caps;
 }
@@ -226,7 +226,7 @@ static void inference_is_never_slower_with_more_bytes(void **state) {
         recipe.decode_steps = (uint64_t)i % 3 * 50;
         check_budgets(&recipe, &caps, &(rn_plan_options){0});
     }
-    assert_true(streamed > 20 && chunked > 20 && raw > 20);
+    assert_true(streamed > 20 && chunked > 20 && file_layout > 20);
 }
 
 // ---- two memories -------------------------------------------------------------------------------

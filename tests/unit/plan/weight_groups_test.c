@@ -139,7 +139,7 @@ static void a_large_weight_is_raw_in_a_slot(void **state) {
     worked t = {.graph = paper_graph(write_raw), .caps = paper_caps()};
     layout_constraint = RN_LAYOUT_PANELS;
     t.caps.weight_layout = constraint_layout;
-    t.caps.raw_weight_bytes = 1 << 20;
+    t.caps.file_layout_bytes = 1 << 20;
     rn_arena_init(&t.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&t.memory, t.graph, &t.order));
     assert_ok(rn_group_table_make(&t.memory, t.graph, &t.caps, &t.order, NULL, &t.groups));

@@ -18,7 +18,7 @@ static float table[VOCAB][WIDTH], inner[WIDTH][WIDTH];
 static rn_device_caps caps_with(uint64_t row_table_bytes) {
     rn_device_caps caps = *rn_cpu_caps();
     caps.row_table_bytes = row_table_bytes;
-    caps.raw_weight_bytes = 1;
+    caps.file_layout_bytes = 1;
     return caps;
 }
 
@@ -162,10 +162,10 @@ static void rows_from_a_file_give_the_bits_of_the_table(void **state) {
     rn_checkpoint_close(checkpoint);
 }
 
-// Rows and rewritten ids reach a device with its own memory through its ports.
+// Rows and rewritten ids reach a device with its own memory through its I/O staging buffers.
 static void rows_are_brought_to_a_device_of_its_own_memory(void **state) {
     (void)state;
-    rn_checkpoint *checkpoint = open_file(test_path("ports.safetensors"));
+    rn_checkpoint *checkpoint = open_file(test_path("io.safetensors"));
     rn_weight_source source = {.checkpoint = checkpoint};
     rn_device_caps held = caps_with(0);
     float want[MOST * VOCAB], got[MOST * VOCAB];

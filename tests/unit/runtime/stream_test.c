@@ -17,18 +17,18 @@
 static chain small = {.layers = 9, .width = 96, .rows = ROWS};
 static float *expected[2]; // y of seeds 0 and 1
 
-// Weights are packed into their slots; or raw, however small.
+// Weights are packed into their slots; or file_layout, however small.
 static const rn_device_caps *packed_caps(void) {
     static rn_device_caps caps;
     caps = *rn_cpu_caps();
-    caps.raw_weight_bytes = 0;
+    caps.file_layout_bytes = 0;
     return &caps;
 }
 
 static const rn_device_caps *raw_caps(void) {
     static rn_device_caps caps;
     caps = *rn_cpu_caps();
-    caps.raw_weight_bytes = 1;
+    caps.file_layout_bytes = 1;
     return &caps;
 }
 
@@ -85,7 +85,7 @@ static rn_checkpoint *open_small(void) {
 static uint32_t count_raw(const rn_plan *plan) {
     uint32_t count = 0;
     for (rn_value v = 1; v <= plan->value_count; v++)
-        count += plan->places[v].raw;
+        count += plan->places[v].file_layout;
     return count;
 }
 
@@ -98,7 +98,7 @@ static uint32_t run_at_all_budgets(rn_device *device, const rn_device_caps *caps
         rn_session *session;
         slots_seen |= 1u << plan->slot_count;
         assert_true(rn_plan_is_valid(plan));
-        assert_int_equal(count_raw(plan) > 0, caps->raw_weight_bytes == 1 && plan->slot_count > 0);
+        assert_int_equal(count_raw(plan) > 0, caps->file_layout_bytes == 1 && plan->slot_count > 0);
         assert_ok(rn_session_create(
             plan, source, &(rn_session_options){.device = device, .audit = true}, &session));
         for (uint32_t run = 0; run < 3; run++)
@@ -419,7 +419,7 @@ static void cancelling_stops_a_run_at_any_step(void **state) {
     memcpy(kernels, device->caps.kernels, sizeof kernels);
     kernels[RN_OP_RELU].run = cancel_in_relu;
     device->caps.kernels = kernels;
-    device->caps.raw_weight_bytes = 1;
+    device->caps.file_layout_bytes = 1;
     rn_plan *plan = chain_plan(&small, &device->caps, chain_budget(&small, &device->caps, 0, 2));
     assert_ok(rn_session_create(plan, &(rn_weight_source){.checkpoint = checkpoint},
                                 &(rn_session_options){.device = device, .cancel = &cancel},

@@ -1,10 +1,10 @@
-// recordings.c — a run that was walked before is replayed as a whole.
+// captures.c — a run that was walked before is replayed as a whole.
 //
-// Submitting a step costs a device with a driver microseconds, and a pass of one token has hundreds
-// of them. Where nothing is streamed, a run is the same commands at the same addresses each time,
-// and only the ports' bytes differ; so is a piece of a part, whose weights are waited for before.
-// The second run of a number of rows is recorded, and from then on replayed. Runs of many rows are
-// long enough not to care.
+// Submitting a step costs a device with a driver microseconds, and a decode step has hundreds of
+// them. Where nothing is streamed, a run is the same commands at the same addresses each time, and
+// only the bytes in the I/O staging buffers differ; so is a chunk of a segment, whose weights are
+// waited for before. The second run of a number of rows is captured, and from then on replayed.
+// Runs of many rows are long enough not to care.
 #include "runtime/session.h"
 
 #include <ration/profile.h>
@@ -14,36 +14,36 @@ enum { MOST_ROWS = 64, RUNS = 8 }; // RUNS: of different numbers of rows, that a
 static bool can_replay(const rn_session *session, uint64_t rows) {
     const rn_plan *plan = session->plan;
     bool same = (plan->load_count == 0 || session->segment) && plan->offload_count == 0;
-    return session->compute->record && !session->cannot_record && session->ports && same &&
+    return session->compute->record && !session->cannot_capture && session->io && same &&
            plan->summary.micro_batches == 1 && rows <= MOST_ROWS && !session->options.audit &&
            rn_graph_scalar_count(plan->graph) == 0 && !rn_profile_recording() &&
            !rn_session_profile_is_running(session); // one that ended within this run
 }
 
-rn_status rn_session_prepare_recordings(rn_session *session) {
+rn_status rn_session_prepare_captures(rn_session *session) {
     uint32_t count = RUNS * (1 + session->segments->chunk_count);
     void *recordings = NULL;
-    RN_TRY(rn_arena_array(&session->memory, count, sizeof *session->recordings, &recordings));
-    session->recordings = recordings;
-    session->recording_count = count;
+    RN_TRY(rn_arena_array(&session->memory, count, sizeof *session->captures, &recordings));
+    session->captures = recordings;
+    session->capture_count = count;
     return RN_OK;
 }
 
-static bool is_of(const rn_session_recording *each, const rn_session *session, uint64_t rows) {
+static bool is_of(const rn_session_capture *each, const rn_session *session, uint64_t rows) {
     return each->rows == rows && each->from_step == session->from_step &&
            each->to_step == session->to_step;
 }
 
 // The place of these rows and steps, or the one that was used least recently, emptied.
-static rn_session_recording *find_place(rn_session *session, uint64_t rows) {
-    rn_session_recording *oldest = &session->recordings[0];
-    for (uint32_t i = 0; i < session->recording_count; i++) {
-        rn_session_recording *each = &session->recordings[i];
+static rn_session_capture *find_place(rn_session *session, uint64_t rows) {
+    rn_session_capture *oldest = &session->captures[0];
+    for (uint32_t i = 0; i < session->capture_count; i++) {
+        rn_session_capture *each = &session->captures[i];
         if (is_of(each, session, rows)) return each;
         if (each->used < oldest->used) oldest = each;
     }
     if (oldest->recording) session->compute->forget(session->compute, oldest->recording);
-    *oldest = (rn_session_recording){
+    *oldest = (rn_session_capture){
         .rows = rows, .from_step = session->from_step, .to_step = session->to_step};
     return oldest;
 }
@@ -53,7 +53,7 @@ rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submi
     rn_queue *queue = session->compute;
     *out_done = false;
     if (!can_replay(session, rows)) return RN_OK;
-    rn_session_recording *place = find_place(session, rows);
+    rn_session_capture *place = find_place(session, rows);
     bool first = place->used == 0;
     place->used = ++session->replays;
     if (first) return RN_OK;
@@ -62,8 +62,8 @@ rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submi
         rn_status s = submit(session, rows);
         rn_status kept = queue->keep(queue, &place->recording);
         RN_TRY(s);
-        session->cannot_record = kept == RN_NO_MEMORY; // a full device computes all the same
-        if (session->cannot_record) return RN_OK;
+        session->cannot_capture = kept == RN_NO_MEMORY; // a full device computes all the same
+        if (session->cannot_capture) return RN_OK;
         RN_TRY(kept);
         if (session->device->measure) session->device->measure(session->device); // it takes memory
     }
@@ -72,11 +72,11 @@ rn_status rn_session_replay(rn_session *session, uint64_t rows, rn_session_submi
     return RN_OK;
 }
 
-void rn_session_forget_recordings(rn_session *session) {
-    for (uint32_t i = 0; i < session->recording_count; i++) {
-        rn_recording *recording = session->recordings[i].recording;
+void rn_session_forget_captures(rn_session *session) {
+    for (uint32_t i = 0; i < session->capture_count; i++) {
+        rn_recording *recording = session->captures[i].recording;
         if (recording) session->compute->forget(session->compute, recording);
-        session->recordings[i] = (rn_session_recording){0};
+        session->captures[i] = (rn_session_capture){0};
     }
-    session->cannot_record = false;
+    session->cannot_capture = false;
 }
