@@ -175,12 +175,13 @@ static rn_status open_run(run *r) {
     (void)rn_rates_apply(r->device);
     options.device_budget.bytes = j->device_bytes;
     if (j->by_kernel) r->device->caps.kernels = time_kernels();
-    RN_TRY(rn_process_charge_outside());
+    RN_TRY(rn_process_charge_unaccounted());
     options.session.device = r->device;
     options.plan.budget_bytes = j->budget_bytes;
     if (j->budget_bytes)
-        options.plan.beside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes +
-                                    (4 << 20) + j->budget_bytes / 256;
+        options.plan.beside_bytes =
+            rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes + (4 << 20) +
+            j->budget_bytes / 256;
     RN_TRY(rn_generator_create(r->model, &options, &r->generator));
     for (uint32_t i = 0; i < j->sequences; i++)
         RN_TRY(rn_sequence_create(r->generator, &(rn_sampling){.without_logprob = true},
@@ -295,7 +296,7 @@ static uint64_t pass_bytes(const run *r) {
 static uint64_t planned_peak(rn_device_id id) {
     uint64_t sum = 0;
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
-        if (i != RN_PURPOSE_OUTSIDE) sum += rn_ledger_read(id, (rn_purpose)i).peak_bytes;
+        if (i != RN_PURPOSE_UNACCOUNTED) sum += rn_ledger_read(id, (rn_purpose)i).peak_bytes;
     return sum;
 }
 
@@ -304,7 +305,7 @@ static void print_run(const run *r) {
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     rn_generator_facts facts = rn_generator_get_facts(r->generator);
     rn_device_id id = rn_device_number(r->device);
-    uint64_t outside = rn_ledger_read(id, RN_PURPOSE_OUTSIDE).peak_bytes;
+    uint64_t outside = rn_ledger_read(id, RN_PURPOSE_UNACCOUNTED).peak_bytes;
     uint64_t held = planned_peak(id);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

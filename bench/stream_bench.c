@@ -241,8 +241,8 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/stream_bench.%d.gguf", folder, (int)getpid());
     write_chain();
     bool measured = rn_rates_use(0) != RN_RATES_GUESSED;
-    check(rn_process_charge_outside());
-    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    check(rn_process_charge_unaccounted());
+    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     uint64_t reserve = (4u << 20) + BUDGET_BYTES / 1000 * 3;
     rn_recipe recipe = {.name = "chain", .build = build, .rows = 1};
     rn_plan_options options = {.budget_bytes = BUDGET_BYTES - outside - reserve};

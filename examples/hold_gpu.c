@@ -24,14 +24,14 @@ static uint64_t find_piece(uint64_t free_bytes, uint64_t leave) {
 static rn_status hold(rn_device *gpu, uint64_t leave) {
     rn_gpu_memory_info info;
     RN_TRY(rn_cuda_memory_info(gpu, &info));
-    leave += info.outside_bytes;
+    leave += info.unaccounted_bytes;
     for (uint64_t piece; (piece = find_piece(info.free_bytes, leave));) {
         void *block;
         RN_TRY(rn_cuda_allocate(gpu, piece, &block)); // goes back with the device
         RN_TRY(rn_cuda_memory_info(gpu, &info));
     }
     printf("holds %llu free %llu outside %llu\n", (unsigned long long)rn_cuda_current_bytes(gpu),
-           (unsigned long long)info.free_bytes, (unsigned long long)info.outside_bytes);
+           (unsigned long long)info.free_bytes, (unsigned long long)info.unaccounted_bytes);
     fflush(stdout);
     char byte;
     while (read(STDIN_FILENO, &byte, 1) > 0)

@@ -119,8 +119,8 @@ static rn_status work(const char *path, const char *size) {
     if (access(path, F_OK) != 0)
         return make_model(path); // another run: making it costs memory, too
     // What the process costs already, and some for its growth, is not the plan's.
-    RN_TRY(rn_process_charge_outside());
-    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    RN_TRY(rn_process_charge_unaccounted());
+    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     uint64_t beside = outside + (4u << 20) + budget / 1000 * 3;
     rn_plan_options options = {.budget_bytes = budget > beside ? budget - beside : 1};
     RN_TRY(rn_budget_set(RN_DEVICE_HOST, 0, budget));

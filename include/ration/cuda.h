@@ -25,7 +25,7 @@ RN_API RN_MUST_USE rn_status rn_cuda_device_create(int ordinal, uint32_t threads
 typedef struct rn_gpu_memory_info {
     uint64_t total_bytes, free_bytes; // as the driver says now
     uint64_t used_bytes, peak_bytes;  // this process's, by the ledger; outside included
-    uint64_t outside_bytes;           // of them: context, kernels, the driver's own; rounding up
+    uint64_t unaccounted_bytes;       // of them: context, kernels, the driver's own; rounding up
     uint64_t others_bytes;            // what is neither free nor this process's
 } rn_gpu_memory_info;
 
@@ -33,7 +33,7 @@ typedef struct rn_gpu_memory_info {
 RN_API RN_MUST_USE rn_status rn_cuda_memory_info(rn_device *device, rn_gpu_memory_info *out);
 // What this process holds on the GPU beside what it allocated: in whole 2 MiB, charged to the
 // ledger's (cuda:N, outside). Measured when the device is created, with every kernel loaded.
-RN_API uint64_t rn_cuda_device_outside(rn_device *device);
+RN_API uint64_t rn_cuda_device_unaccounted(rn_device *device);
 // Measures it again. NVML's number for this process where it has one; else what the GPU's memory
 // has lost since before the context was made, in which others' memory counts if it changed
 // meanwhile; without NVML only since after the context was made. RN_DEVICE.

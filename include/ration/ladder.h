@@ -65,7 +65,7 @@ typedef struct rn_ladder_options {
     bool no_fallback; // the first failure is the answer
     uint32_t threads; // of the CPU; 0: all
     // Purposes (RN_PURPOSE_BIT) that other threads take host memory for meanwhile: nothing can be
-    // said about their bytes. `outside` and `profiler` are always among them.
+    // said about their bytes. `unaccounted` and `profiler` are always among them.
     uint32_t others;
     uint64_t reserved[4]; // zero
 } rn_ladder_options;

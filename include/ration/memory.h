@@ -38,7 +38,8 @@ typedef enum rn_purpose {
     RN_PURPOSE_STAGING,
     RN_PURPOSE_IO,
     RN_PURPOSE_PROFILER,
-    RN_PURPOSE_OUTSIDE, // not ours: the process image, a driver's context; measured, not allocated
+    RN_PURPOSE_UNACCOUNTED, // not ours: the process image, a driver's context; measured, not
+                            // allocated
     RN_PURPOSE_OTHER,
     RN_PURPOSE_COUNT
 } rn_purpose;
@@ -108,9 +109,9 @@ typedef struct rn_event {
 } rn_event;
 
 // The profiler's hook: called on the thread where it happens, after counting. A measured line
-// (outside) that changes is released with its old value and charged with the new one, always at one
-// address. One listener; NULL removes it. After removing, calls already under way on other threads
-// may still arrive.
+// (unaccounted) that changes is released with its old value and charged with the new one, always at
+// one address. One listener; NULL removes it. After removing, calls already under way on other
+// threads may still arrive.
 typedef void (*rn_listener)(void *self, const rn_event *event);
 RN_API void rn_ledger_listen(rn_listener listener, void *self);
 
@@ -228,7 +229,7 @@ RN_API uint64_t rn_process_whole_bytes(const rn_process_info *info);
 // The smaller of what the machine has available and what the cgroup has left.
 RN_API uint64_t rn_process_free_bytes(const rn_process_info *info);
 // Measures what is resident but not in the ledger and charges it to (host, outside).
-RN_API RN_MUST_USE rn_status rn_process_charge_outside(void);
+RN_API RN_MUST_USE rn_status rn_process_charge_unaccounted(void);
 
 // ---- scopes ---------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@
 //
 // Memory. What the library allocates is charged to the ledger (memory.h) and asks the budget first.
 // What is not (the ledger's own books, the settings, threads' stacks, io_uring's rings) counts as
-// `outside`, for which a conversion keeps a reserve.
+// `unaccounted`, for which a conversion keeps a reserve.
 #ifndef RATION_RATION_H
 #define RATION_RATION_H
 

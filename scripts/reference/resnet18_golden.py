@@ -39,12 +39,12 @@ class BasicBlock(nn.Module):
     def __init__(self, inside, outside, stride):
         super().__init__()
         self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outside)
+        self.bn1 = nn.BatchNorm2d(unaccounted)
         self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outside)
+        self.bn2 = nn.BatchNorm2d(unaccounted)
         self.downsample = None
         if stride != 1 or inside != outside:
-            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(unaccounted))
 
     def forward(self, x):
         y = relu(self.bn1(self.conv1(x)))

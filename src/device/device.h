@@ -182,7 +182,8 @@ struct rn_device {
     void (*free_host)(rn_device *device, rn_account account, void *block, uint64_t bytes);
     // What of its own memory is free now, whoever holds the rest. NULL: not known.
     uint64_t (*free_bytes)(rn_device *device);
-    // Charges anew what the driver holds there beside what was allocated (outside). NULL: nothing.
+    // Charges anew what the driver holds there beside what was allocated (unaccounted). NULL:
+    // nothing.
     void (*measure)(rn_device *device);
     // Gives back what it holds and nobody uses; how many bytes. NULL: it keeps nothing.
     uint64_t (*release_caches)(rn_device *device);

@@ -41,8 +41,8 @@ uint64_t rn_budget_needed(uint64_t usable_bytes) {
 
 rn_status rn_budget_split(rn_budget_shares *shares) {
     rn_alloc_trim(); // what is free but not yet released is not the process's
-    RN_TRY(rn_process_charge_outside());
-    uint64_t measured = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    RN_TRY(rn_process_charge_unaccounted());
+    uint64_t measured = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     uint64_t granule = GRANULE_MIB * MIB;
     while (granule < measured / 4)
         granule *= 2;
@@ -50,7 +50,7 @@ rn_status rn_budget_split(rn_budget_shares *shares) {
         shares->process_bytes = rn_round_up(measured, granule);
     shares->held_bytes = rn_ledger_total(RN_DEVICE_HOST).now_bytes - measured;
     // The ledger counts as the plan does: what is measured above the share is the reserve's.
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, shares->process_bytes);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, shares->process_bytes);
     uint64_t usable = rn_budget_usable(shares->total_bytes);
     uint64_t beside = shares->process_bytes + shares->held_bytes;
     shares->reserve_bytes = shares->total_bytes - usable;

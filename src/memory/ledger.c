@@ -60,8 +60,8 @@ static _Atomic(void *) listener_self;
 static _Atomic unsigned listener_version; // odd while the pair changes, under `lock`
 
 static const char *const purpose_names[RN_PURPOSE_COUNT] = {
-    "weights", "kv", "activations", "gradients", "optimizer", "workspace",
-    "staging", "io", "profiler",    "outside",   "other",
+    "weights", "kv", "activations", "gradients",   "optimizer", "workspace",
+    "staging", "io", "profiler",    "unaccounted", "other",
 };
 
 const char *rn_purpose_name(rn_purpose purpose) {

@@ -28,7 +28,7 @@ void rn_ledger_unreserve(rn_device_id device, uint64_t bytes);
 void rn_ledger_give_up(rn_account account, uint64_t bytes);
 // The rest of a charge whose room is claimed already.
 void rn_ledger_count(rn_account account, const void *address, uint64_t bytes);
-// Sets a line to a measured value (outside). Listeners hear a release and a charge.
+// Sets a line to a measured value (unaccounted). Listeners hear a release and a charge.
 void rn_ledger_set(rn_device_id device, rn_purpose purpose, uint64_t bytes);
 // Sends an event to the listener, if there is one.
 void rn_ledger_emit(const rn_event *event);

@@ -190,12 +190,12 @@ uint64_t rn_process_free_bytes(const rn_process_info *info) {
 
 // Charged memory need not be resident yet, so this is a lower bound once much is charged; measured
 // early, before anything large is allocated, it is what the process image costs.
-rn_status rn_process_charge_outside(void) {
+rn_status rn_process_charge_unaccounted(void) {
     rn_process_info info;
     RN_TRY(rn_process_read(&info));
     uint64_t resident = info.resident_bytes + info.page_table_bytes;
-    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     uint64_t ours = rn_ledger_total(RN_DEVICE_HOST).now_bytes - outside;
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, resident > ours ? resident - ours : 0);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, resident > ours ? resident - ours : 0);
     return RN_OK;
 }

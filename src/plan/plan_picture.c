@@ -33,7 +33,7 @@ static const char *const colours[RN_PURPOSE_COUNT] = {
     [RN_PURPOSE_ACTIVATIONS] = "#8fc99b", [RN_PURPOSE_GRADIENTS] = "#e8a87c",
     [RN_PURPOSE_OPTIMIZER] = "#d98f9f",   [RN_PURPOSE_WORKSPACE] = "#d9cf7f",
     [RN_PURPOSE_STAGING] = "#a9a9a9",     [RN_PURPOSE_IO] = "#a9a9a9",
-    [RN_PURPOSE_PROFILER] = "#a9a9a9",    [RN_PURPOSE_OUTSIDE] = "#a9a9a9",
+    [RN_PURPOSE_PROFILER] = "#a9a9a9",    [RN_PURPOSE_UNACCOUNTED] = "#a9a9a9",
     [RN_PURPOSE_OTHER] = "#c9c9c9"};
 static const char streamed_colour[] = "#c3dcf0";
 

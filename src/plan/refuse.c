@@ -65,7 +65,7 @@ static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budge
                         .free_bytes = rn_plan_room(&p->options, budget_bytes),
                         .budget_bytes = budget_bytes,
                         .smallest_budget_bytes = smallest};
-    add_holder(out, "beside the plan", RN_PURPOSE_OUTSIDE, beside);
+    add_holder(out, "beside the plan", RN_PURPOSE_UNACCOUNTED, beside);
     const char *name = NULL;
     uint32_t count;
     uint64_t kept = rn_constraints_kept(plan, &p->options, &name, &count);

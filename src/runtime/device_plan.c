@@ -38,7 +38,7 @@ rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
     options->budget_bytes = total;
     options->beside_bytes = budget->planned_only ? 0 : held + RESERVE_BYTES;
     if (options->beside_bytes < total) return RN_OK;
-    return rn_hint(rn_budget_refuse((rn_account){.device = id, .purpose = RN_PURPOSE_OUTSIDE},
+    return rn_hint(rn_budget_refuse((rn_account){.device = id, .purpose = RN_PURPOSE_UNACCOUNTED},
                                     RESERVE_BYTES, total, options->beside_bytes),
                    "a larger budget for %s: the driver alone takes that much", device->caps.name);
 }

@@ -4,7 +4,7 @@
 // What is measured and what the recorder needs for itself is no attempt's doing; a driver's context
 // stays until the process ends.
 static bool is_looked_at(const rn_held *held, size_t device, int purpose) {
-    if (purpose == RN_PURPOSE_OUTSIDE) return false;
+    if (purpose == RN_PURPOSE_UNACCOUNTED) return false;
     return device != RN_DEVICE_HOST ||
            (purpose != RN_PURPOSE_PROFILER && !(held->others & RN_PURPOSE_BIT(purpose)));
 }

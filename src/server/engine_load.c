@@ -95,7 +95,7 @@ static rn_status resolve_options(rn_engine *e, const rn_generator_options *given
     o->prefix_caching = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
     o->session.cancel = &e->cut;
     e->beside_bytes = o->plan.beside_bytes;
-    e->outside_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    e->unaccounted_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     return RN_OK;
 }
 
@@ -105,9 +105,9 @@ static rn_status count_driver(rn_engine *e, const rn_device *device) {
     rn_plan_options *plan = &e->generator_options.plan;
     plan->beside_bytes = e->beside_bytes;
     if (!device->caps.own_memory || e->beside_bytes == 0) return RN_OK;
-    RN_TRY(rn_process_charge_outside());
-    uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
-    plan->beside_bytes += now > e->outside_bytes ? now - e->outside_bytes : 0;
+    RN_TRY(rn_process_charge_unaccounted());
+    uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
+    plan->beside_bytes += now > e->unaccounted_bytes ? now - e->unaccounted_bytes : 0;
     return RN_OK;
 }
 

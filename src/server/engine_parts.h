@@ -29,7 +29,7 @@ struct rn_engine {
     rn_ladder *ladder;
     rn_generator_options generator_options;
     uint64_t beside_bytes; // of its plan, before a device was opened; what the process held outside
-    uint64_t outside_bytes;      // of the ledger then
+    uint64_t unaccounted_bytes;  // of the ledger then
     uint64_t old_soft, old_hard; // the host's limits before
     bool limited;                // ... which were changed
 

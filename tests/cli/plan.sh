@@ -14,7 +14,7 @@ expect 0 "$ration" plan resnet18 --budget +60MiB --json
 check_json "
 p = j['plan']
 assert j['planned_only'] and j['budget_bytes'] == 60 << 20 == p['budget_bytes'] and not j['rates_measured']
-assert j['outside_bytes'] == j['reserve_bytes'] == p['beside_bytes'] == 0
+assert j['unaccounted_bytes'] == j['reserve_bytes'] == p['beside_bytes'] == 0
 assert p['planned_bytes'] <= 60 << 20 and p['planned_bytes'] == p['arena_bytes'] + p['staging_bytes']
 assert p['planned_bytes'] == sum(p['purposes'].values())
 assert 0 < p['streamed_bytes'] < p['weight_bytes'] and p['smallest_bytes'] == j['smallest_budget_bytes']
@@ -34,9 +34,9 @@ budget=200MiB
 is_sanitized && budget=3GiB
 expect 0 "$ration" plan resnet18 -b $budget --json
 check_json "
-p, beside = j['plan'], j['outside_bytes'] + j['reserve_bytes']
-assert not j['planned_only'] and j['outside_bytes'] > 0 and j['reserve_bytes'] > 0
-assert p['beside_bytes'] == j['outside_bytes'] and p['with_reserve']
+p, beside = j['plan'], j['unaccounted_bytes'] + j['reserve_bytes']
+assert not j['planned_only'] and j['unaccounted_bytes'] > 0 and j['reserve_bytes'] > 0
+assert p['beside_bytes'] == j['unaccounted_bytes'] and p['with_reserve']
 assert p['planned_bytes'] <= j['budget_bytes'] - beside
 assert j['smallest_budget_bytes'] > p['smallest_bytes']"
 expect 0 "$ration" plan resnet18 --budget $budget
@@ -78,9 +78,9 @@ e, r = j['error'], j['error']['refusal']
 smallest = r['smallest_budget_bytes']
 assert r['requested_bytes'] == $(cat least) < smallest and r['budget_bytes'] == 10 << 20
 assert '(%d bytes)' % smallest in e['hint']
-assert any(h['purpose'] == 'outside' and h['bytes'] == smallest - $(cat least) for h in r['holders'])
+assert any(h['purpose'] == 'unaccounted' and h['bytes'] == smallest - $(cat least) for h in r['holders'])
 print(smallest, file=open('least', 'w'))"
-says err 'beside it' 'the budget is 10.0 MiB' 'outside      beside the plan'
+says err 'beside it' 'the budget is 10.0 MiB' 'unaccounted  beside the plan'
 if ! is_sanitized; then # the sanitizers' own memory grows as it likes
     expect 0 "$ration" plan resnet18 --budget "$(cat least)"
 fi
@@ -143,10 +143,10 @@ assert rows[0]['host_state_bytes'] and rows[-1]['host_state_bytes'] == rows[-1][
 expect 0 "$ration" plan llama:2x128:train --device sim --budget +13MiB --exact --json
 check_json "
 p = j['plan']
-steps = {k: [s for s in p['steps'] if s['kind'] == k] for k in ('send', 'fetch', 'await')}
-trips = p['host_states'] + p['host_saved']
-assert trips and len(steps['send']) == len(steps['fetch']) == trips and len(steps['await']) == 2 * trips
-assert {s['queue'] for s in steps['send']} == {3} and {s['queue'] for s in steps['fetch']} == {2}
+steps = {k: [s for s in p['steps'] if s['kind'] == k] for k in ('offload', 'prefetch', 'wait')}
+offloads = p['host_states'] + p['host_saved']
+assert offloads and len(steps['offload']) == len(steps['prefetch']) == offloads and len(steps['wait']) == 2 * offloads
+assert {s['queue'] for s in steps['offload']} == {3} and {s['queue'] for s in steps['prefetch']} == {2}
 assert all(s['after'] < i for i, s in enumerate(p['steps']) if s['kind'] in steps)"
 expect 4 "$ration" plan llama:2x128:train --device sim --budget +1MiB
 says err 'of the host'

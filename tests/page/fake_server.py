@@ -22,7 +22,7 @@ HEALTH = {
         "resident_peak_bytes": 330 * MIB, "container_limit_bytes": None, "streamed_bytes": 0,
         "requests_bytes": 2 * MIB, "requests_limit_bytes": 16 * MIB,
         "devices": [{"device": "host", "bytes": 300 * MIB, "peak_bytes": 310 * MIB, "budget_bytes": 400 * MIB,
-                     "purposes": {"weights": 160 * MIB, "kv": 80 * MIB, "workspace": 40 * MIB, "outside": 20 * MIB}},
+                     "purposes": {"weights": 160 * MIB, "kv": 80 * MIB, "workspace": 40 * MIB, "unaccounted": 20 * MIB}},
                     {"device": "sim", "bytes": 0, "peak_bytes": 5 * MIB, "budget_bytes": None, "purposes": {}}]},
     "kv": {"pages_used": 12, "pages_kept": 8, "pages_total": 40, "page_bytes": 65536, "page_tokens": 64},
     "queue": {"running": 3, "waiting": 2, "waiting_limit": 128, "sequences": 3, "sequences_limit": 8,

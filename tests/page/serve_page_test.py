@@ -360,8 +360,8 @@ def the_picture_is_what_health_says(browser):
             # A line lies on a band by 1.5 pixels, edges are rounded.
             assert abs(heights[name] - expected) <= 2 * scale, (name, heights, expected)
         order = [name for i, p in enumerate(pixels) for name in colour if p == colour[name] and pixels[i - 1] != p]
-        check("from the top down", ["workspace", "kv", "weights", "outside"], list(dict.fromkeys(order)))
-        floor = max(i for i, p in enumerate(pixels) if p == colour["outside"]) + 1
+        check("from the top down", ["workspace", "kv", "weights", "unaccounted"], list(dict.fromkeys(order)))
+        floor = max(i for i, p in enumerate(pixels) if p == colour["unaccounted"]) + 1
         for line, mib in (("budget", 400), ("predicted", 360), ("resident", 320)):
             y = floor - mib * MIB * per_byte
             assert any(abs(row - y) <= 3 * scale for row in rows_with(page, line)), (line, y, rows_with(page, line))
@@ -401,7 +401,7 @@ def the_numbers_are_in_words(browser):
     page = open_fake(browser)
     rows = page.evaluate("[...document.querySelectorAll('#bytes tr[data-key]')].map(r => [r.dataset.key, r.cells[1].textContent])")
     check("table", [["budget", "400 MiB"], ["predicted", "360 MiB"], ["resident", "320 MiB"], ["total", "300 MiB"],
-                    ["workspace", "40.0 MiB"], ["kv", "80.0 MiB"], ["weights", "160 MiB"], ["outside", "20.0 MiB"]], rows)
+                    ["workspace", "40.0 MiB"], ["kv", "80.0 MiB"], ["weights", "160 MiB"], ["unaccounted", "20.0 MiB"]], rows)
     for id, words in (("kv", ["12 used", "8 kept", "40 in all"]), ("running", ["3", "3 of 8"]), ("waiting", ["2 of 128"]),
                       ("rate", ["41.5"]), ("device", ["cpu", "rung 2 of 2"]), ("context", ["2048"]),
                       ("attempts", ["sim", "failed", "out_of_memory", "the device is full", "sim: no room", "take less"]),

@@ -6,7 +6,7 @@ import json
 import struct
 
 PURPOSES = ["weights", "kv", "activations", "gradients", "optimizer", "workspace", "staging", "io",
-            "profiler", "outside", "other"]
+            "profiler", "unaccounted", "other"]
 ALLOC, FREE, BEGIN, FINISH, SPAN, MARK, COUNTER, MOVE = range(1, 9)
 STAGE, CHECKPOINT, PERIODIC, REFUSAL = range(4)
 RESIDENT, BUDGET, PREDICTED, PREDICTED_PEAK = range(1, 5)

@@ -113,7 +113,7 @@ void trace_small_run(trace_maker *maker) {
     *maker = (trace_maker){0};
     const uint8_t weights = RN_PURPOSE_WEIGHTS, activations = RN_PURPOSE_ACTIVATIONS;
     const rn_trace_event first[] = {
-        memory(RN_TRACE_ALLOC, 0, 1, 500, RN_PURPOSE_OUTSIDE, 0, 0), // held before
+        memory(RN_TRACE_ALLOC, 0, 1, 500, RN_PURPOSE_UNACCOUNTED, 0, 0), // held before
         of_kind(RN_TRACE_MARK, 0, 0, RN_MARK_START, 0),
         memory(RN_TRACE_ALLOC, 1000, 0x10000, 10000, weights, 3, 0),
         of_kind(RN_TRACE_MARK, 1500, 5, RN_MARK_STAGE, 0),

@@ -12,9 +12,9 @@ enum { MAX_WORDS = 8 };
 // A --budget for the host, and what of it is not for a plan.
 typedef struct host_budget {
     uint64_t total_bytes;
-    uint64_t process_bytes; // what is not on the ledger: see rn_budget_split
-    uint64_t outside_bytes; // with what is: a model's description, a tokenizer, what a recording
-                            // takes, and room for texts
+    uint64_t process_bytes;     // what is not on the ledger: see rn_budget_split
+    uint64_t unaccounted_bytes; // with what is: a model's description, a tokenizer, what a
+                                // recording takes, and room for texts
     uint64_t reserve_bytes; // for its growth
     uint64_t least_bytes;   // what opening the model took: no smaller budget works
     uint64_t free_bytes;    // nine tenths of what was free at the start

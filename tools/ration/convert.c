@@ -135,7 +135,7 @@ static rn_status read_buffers_budget(const char *text, uint64_t *out_bytes) {
         return rn_hint(rn_fail(RN_INVALID, "--budget %s: converting uses the host only", text),
                        "for example --budget 256MiB");
     *out_bytes = spec.entries[0].bytes;
-    return spec.entries[0].planned_only ? RN_OK : rn_process_charge_outside();
+    return spec.entries[0].planned_only ? RN_OK : rn_process_charge_unaccounted();
 }
 
 static rn_status run_text(const invocation *in, const rn_convert_options *options, display *d,

@@ -143,8 +143,9 @@ static rn_status divide(host_budget *b, uint64_t room_bytes) {
     RN_TRY(limit_process(b->total_bytes, shares.process_bytes));
     // Of what is on the ledger, profiling_bytes counts the recording.
     b->process_bytes = shares.process_bytes;
-    b->outside_bytes = shares.process_bytes + shares.held_bytes + room_bytes + profiling_bytes() -
-                       rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes;
+    b->unaccounted_bytes = shares.process_bytes + shares.held_bytes + room_bytes +
+                           profiling_bytes() -
+                           rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes;
     b->least_bytes = rn_budget_needed(shares.process_bytes + opening.most_bytes);
     b->reserve_bytes = shares.reserve_bytes;
     if (!b->measured) // a line in the picture
@@ -185,7 +186,7 @@ rn_status read_server_budget(const invocation *in, host_budget *out) {
 
 void use_budget(const host_budget *budget, rn_plan_options *out) {
     out->budget_bytes = budget->total_bytes;
-    out->beside_bytes = budget->outside_bytes;
+    out->beside_bytes = budget->unaccounted_bytes;
     out->least_budget_bytes = budget->least_bytes;
     out->with_reserve = !budget->planned_only;
 }

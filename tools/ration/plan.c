@@ -96,7 +96,7 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json_string(&json, "device", rn_device_target(v->device));
     rn_json_u64(&json, "budget_bytes", b->own_memory ? b->device.bytes : b->total_bytes);
     rn_json_bool(&json, "planned_only", b->own_memory ? b->device.planned_only : b->planned_only);
-    rn_json_u64(&json, "outside_bytes", b->outside_bytes);
+    rn_json_u64(&json, "unaccounted_bytes", b->unaccounted_bytes);
     rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
     rn_json_u64(&json, "smallest_budget_bytes", rn_plan_get_summary(plan)->smallest_budget_bytes);
     write_rates(v, &json);

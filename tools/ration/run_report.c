@@ -73,14 +73,15 @@ static void print_purposes(const runner *r, const rn_plan_summary *p) {
 static uint64_t planned_peak(const runner *r) {
     uint64_t sum = 0;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
-        if (p != RN_PURPOSE_OUTSIDE) sum += rn_ledger_read(device_of(r), (rn_purpose)p).peak_bytes;
+        if (p != RN_PURPOSE_UNACCOUNTED)
+            sum += rn_ledger_read(device_of(r), (rn_purpose)p).peak_bytes;
     return sum;
 }
 
 // The device's share, with the driver's; and what the plan holds on the host for it.
 static void print_device(const runner *r, const rn_plan_summary *p) {
     const rn_device_budget *b = &r->budget.device;
-    uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE).peak_bytes;
+    uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_UNACCOUNTED).peak_bytes;
     print_sizes("all that is planned", p->planned_bytes, planned_peak(r));
     print_sizes("the driver's context", r->budget.device_held_bytes, outside);
     if (b->bytes) print_sizes("budget, peak on the device", b->bytes, planned_peak(r) + outside);
@@ -154,7 +155,7 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_string(json, "device", rn_device_target(r->device));
     rn_json_u64(json, "budget_bytes",
                 r->budget.own_memory ? r->budget.device.bytes : r->budget.total_bytes);
-    rn_json_u64(json, "outside_bytes", r->budget.outside_bytes);
+    rn_json_u64(json, "unaccounted_bytes", r->budget.unaccounted_bytes);
     rn_json_u64(json, "reserve_bytes", r->budget.reserve_bytes);
     rn_json_u64(json, "planned_bytes", p->planned_bytes);
     rn_json_u64(json, "live_peak_bytes", p->live_peak_bytes);
@@ -207,9 +208,9 @@ static void write_facts(const runner *r, rn_json *json) {
         rn_json_u64(json, "page_table_bytes", process.page_table_bytes);
     }
     if (r->budget.own_memory) {
-        uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_OUTSIDE).peak_bytes;
+        uint64_t outside = rn_ledger_read(device_of(r), RN_PURPOSE_UNACCOUNTED).peak_bytes;
         rn_json_u64(json, "device_peak_bytes", planned_peak(r) + outside);
-        rn_json_u64(json, "device_outside_bytes", outside);
+        rn_json_u64(json, "device_unaccounted_bytes", outside);
         rn_json_u64(json, "device_planned_peak_bytes", planned_peak(r));
     }
     rn_json_check(json, rn_ledger_json(rn_json_embed(json, "ledger")));

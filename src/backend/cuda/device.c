@@ -3,7 +3,7 @@
 // Whatever is taken on the way is released in the other order by one function, which is what
 // destroying is, too.
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/outside.h"
+#include "backend/cuda/unaccounted.h"
 #include "backend/cuda/queue.h"
 #include "backend/cuda/rows.h"
 #include "base/checked.h"
@@ -35,12 +35,12 @@ static rn_status take(rn_gpu *gpu, uint64_t bytes, rn_cu_address *out) {
 
 static rn_status alloc_rounded(rn_gpu *gpu, uint64_t bytes, rn_cu_address *out) {
     uint64_t more = rounding(gpu, bytes);
-    RN_TRY(rn_cuda_outside_reserve(gpu->ordinal, more));
+    RN_TRY(rn_cuda_unaccounted_reserve(gpu->ordinal, more));
     rn_status status = take(gpu, bytes, out);
     if (status == RN_OK)
-        rn_cuda_outside_count(gpu->ordinal, *out + bytes, more);
+        rn_cuda_unaccounted_count(gpu->ordinal, *out + bytes, more);
     else
-        rn_cuda_outside_unreserve(gpu->ordinal, more);
+        rn_cuda_unaccounted_unreserve(gpu->ordinal, more);
     return status;
 }
 
@@ -55,7 +55,7 @@ static rn_status alloc(rn_device *device, rn_account account, uint64_t bytes, vo
 
 static void release(rn_device *device, void *block, uint64_t bytes) {
     rn_gpu *gpu = rn_gpu_of(device);
-    rn_cuda_outside_release(gpu->ordinal, (uintptr_t)block + bytes, rounding(gpu, bytes));
+    rn_cuda_unaccounted_release(gpu->ordinal, (uintptr_t)block + bytes, rounding(gpu, bytes));
     if (rn_cuda_enter(&gpu->cuda) != RN_OK) return; // the device is gone, and its memory
     rn_cuda_memory_release(&gpu->memory, (uintptr_t)block, bytes);
     rn_cuda_leave(&gpu->cuda);
@@ -207,12 +207,12 @@ static void learn(rn_gpu *gpu, const found_gpu *found) {
 // Inside the context.
 static rn_status equip(rn_gpu *gpu) {
     uint64_t outside;
-    rn_cuda_outside_entered(&gpu->cuda, gpu->ordinal);
+    rn_cuda_unaccounted_entered(&gpu->cuda, gpu->ordinal);
     RN_TRY(rn_cuda_module_load(gpu->cuda.driver, gpu->traits.shared_most, &gpu->module));
     RN_TRY(rn_cuda_memory_open(&gpu->cuda, RN_HOST_OTHER, &gpu->memory));
     RN_TRY(rn_gpu_pool_open(gpu));
     RN_TRY(rn_cuda_streams_open(gpu));
-    return rn_cuda_outside_measure(&gpu->cuda, gpu->ordinal, &outside);
+    return rn_cuda_unaccounted_measure(&gpu->cuda, gpu->ordinal, &outside);
 }
 
 static rn_status start(rn_gpu *gpu, const found_gpu *found, uint32_t threads) {
@@ -237,7 +237,7 @@ static void destroy(rn_device *device) {
     rn_cuda_module_unload(gpu->cuda.driver, &gpu->module);
     if (entered) rn_cuda_leave(&gpu->cuda);
     rn_cuda_device_close(&gpu->cuda);
-    rn_cuda_outside_end(gpu->ordinal);
+    rn_cuda_unaccounted_end(gpu->ordinal);
     pthread_mutex_destroy(&gpu->links);
     rn_free(RN_HOST_OTHER, gpu, sizeof *gpu);
 }
@@ -250,9 +250,9 @@ static rn_status give_up(rn_gpu *gpu) {
 }
 
 static rn_status open_gpu(rn_gpu *gpu, const found_gpu *found, int ordinal) {
-    RN_TRY(rn_cuda_outside_begin(found->driver, ordinal, found->device));
+    RN_TRY(rn_cuda_unaccounted_begin(found->driver, ordinal, found->device));
     rn_status status = rn_cuda_device_open(ordinal, &gpu->cuda);
-    if (status != RN_OK) rn_cuda_outside_end(ordinal);
+    if (status != RN_OK) rn_cuda_unaccounted_end(ordinal);
     return status;
 }
 
@@ -289,15 +289,15 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
 
 // ---- what it holds ------------------------------------------------------------------------------
 
-uint64_t rn_cuda_device_outside(rn_device *device) {
-    return rn_cuda_outside_bytes(rn_gpu_of(device)->ordinal);
+uint64_t rn_cuda_device_unaccounted(rn_device *device) {
+    return rn_cuda_unaccounted_bytes(rn_gpu_of(device)->ordinal);
 }
 
 rn_status rn_cuda_device_measure(rn_device *device, uint64_t *out_bytes) {
     rn_gpu *gpu = rn_gpu_of(device);
     *out_bytes = 0;
     RN_TRY(rn_cuda_enter(&gpu->cuda));
-    rn_status status = rn_cuda_outside_measure(&gpu->cuda, gpu->ordinal, out_bytes);
+    rn_status status = rn_cuda_unaccounted_measure(&gpu->cuda, gpu->ordinal, out_bytes);
     rn_cuda_leave(&gpu->cuda);
     return status;
 }
@@ -313,7 +313,7 @@ rn_status rn_cuda_memory_info(rn_device *device, rn_gpu_memory_info *out) {
                                 .free_bytes = unused,
                                 .used_bytes = line.now_bytes,
                                 .peak_bytes = line.peak_bytes,
-                                .outside_bytes = rn_cuda_device_outside(device),
+                                .unaccounted_bytes = rn_cuda_device_unaccounted(device),
                                 .others_bytes = taken - rn_min_u64(taken, line.now_bytes)};
     return RN_OK;
 }

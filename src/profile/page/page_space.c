@@ -8,7 +8,7 @@
 // What is not ours has an account's address, not one of memory.
 static bool has_place(const rn_timeline_alloc *alloc) {
     return alloc->address >= RN_TRACE_FIRST_ADDRESS && alloc->bytes &&
-           alloc->purpose != RN_PURPOSE_OUTSIDE;
+           alloc->purpose != RN_PURPOSE_UNACCOUNTED;
 }
 
 static size_t collect(const rn_timeline *t, rn_sort_item *out) {

@@ -251,7 +251,7 @@ static void count_delta(rn_timeline_op *op, const rn_timeline_alloc *alloc, int6
 
 // What the profiler takes for itself, and what was only measured, is no operation's doing.
 static bool is_of_program(const rn_timeline_alloc *alloc) {
-    return alloc->purpose != RN_PURPOSE_PROFILER && alloc->purpose != RN_PURPOSE_OUTSIDE;
+    return alloc->purpose != RN_PURPOSE_PROFILER && alloc->purpose != RN_PURPOSE_UNACCOUNTED;
 }
 
 static void count_alloc(op_sweep *sweep, rn_timeline_alloc *alloc) {

@@ -148,8 +148,8 @@ static void block_is_mapped_in_granules_and_really_returned(void **state) {
     memset(memory.base, 1, memory.bytes); // it is really there
     assert_int_equal(6 * MIB, fake->used_bytes);
     assert_int_equal(5 * MIB + 100, line(RN_PURPOSE_WEIGHTS));
-    assert_int_equal(MIB - 100, line(RN_PURPOSE_OUTSIDE));
-    assert_int_equal(MIB - 100, rn_cuda_device_outside(device));
+    assert_int_equal(MIB - 100, line(RN_PURPOSE_UNACCOUNTED));
+    assert_int_equal(MIB - 100, rn_cuda_device_unaccounted(device));
     assert_true(rn_gpu_holds(rn_gpu_of(device), memory.base));
     assert_false(rn_gpu_holds(rn_gpu_of(device), &memory));
     rn_device_memory_release(&memory);
@@ -218,13 +218,13 @@ static void what_the_driver_refuses_is_in_no_peak(void **state) {
     void *block = NULL;
     rn_ledger_reset_peaks();
     uint64_t peak = rn_ledger_total(cuda0).peak_bytes;
-    uint64_t outside = rn_ledger_read(cuda0, RN_PURPOSE_OUTSIDE).peak_bytes;
+    uint64_t outside = rn_ledger_read(cuda0, RN_PURPOSE_UNACCOUNTED).peak_bytes;
     fake->used_bytes += 200 * MIB; // of another process: the ledger does not know
     assert_fails(RN_NO_MEMORY, take(device, 99 * MIB, &memory));
     assert_fails(RN_NO_MEMORY, rn_cuda_allocate(device, 99 * MIB, &block));
     fake->used_bytes -= 200 * MIB;
     assert_int_equal(peak, rn_ledger_total(cuda0).peak_bytes);
-    assert_int_equal(outside, rn_ledger_read(cuda0, RN_PURPOSE_OUTSIDE).peak_bytes);
+    assert_int_equal(outside, rn_ledger_read(cuda0, RN_PURPOSE_UNACCOUNTED).peak_bytes);
     uint64_t host = rn_ledger_total(RN_DEVICE_HOST).peak_bytes;
     fake->fail_at = 1;
     assert_fails(RN_NO_MEMORY, rn_device_host_take(device, staging, 64 * MIB, &block));
@@ -258,13 +258,13 @@ static void what_kernels_take_is_outside(void **state) {
     uint64_t bytes;
     fake->module_bytes = 3 * MIB;
     rn_device *device = create();
-    assert_int_equal(4 * MIB, rn_cuda_device_outside(device)); // whole granules
-    assert_int_equal(4 * MIB, line(RN_PURPOSE_OUTSIDE));
+    assert_int_equal(4 * MIB, rn_cuda_device_unaccounted(device)); // whole granules
+    assert_int_equal(4 * MIB, line(RN_PURPOSE_UNACCOUNTED));
     assert_ok(take(device, 10 * MIB, &memory));
     fake->used_bytes += 5 * MIB; // the driver takes more, later
     assert_ok(rn_cuda_device_measure(device, &bytes));
     assert_int_equal(8 * MIB, bytes);
-    assert_int_equal(8 * MIB, line(RN_PURPOSE_OUTSIDE));
+    assert_int_equal(8 * MIB, line(RN_PURPOSE_UNACCOUNTED));
     assert_int_equal(18 * MIB, rn_ledger_total(cuda0).now_bytes);
     fake->used_bytes -= 5 * MIB;
     rn_device *second = create(); // of the same GPU: one line for both

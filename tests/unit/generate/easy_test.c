@@ -51,7 +51,7 @@ static void tell(uint64_t new_tokens, heard *out) {
 
 static uint64_t held(void) {
     return rn_ledger_total(RN_DEVICE_HOST).now_bytes -
-           rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+           rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
 }
 
 // ---- text ---------------------------------------------------------------------------------------

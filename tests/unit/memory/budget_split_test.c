@@ -23,7 +23,7 @@ static int begin(void **state) {
 
 static int end(void **state) {
     begin(state);
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 0);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 0);
     return rn_ledger_now(RN_DEVICE_HOST) == 0 && rn_ledger_is_valid() ? 0 : -1;
 }
 
@@ -107,7 +107,7 @@ static void shares_add_up(void **state) {
     assert_ok(rn_budget_split(&shares));
     assert_int_equal(shares.held_bytes, 3 * MIB);
     assert_int_equal(shares.process_bytes % (4 * MIB), 0);
-    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    uint64_t outside = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     assert_int_equal(shares.process_bytes, outside); // what is planned fits the ledger's limit
     assert_int_equal(shares.process_bytes + shares.held_bytes + shares.reserve_bytes +
                          shares.plan_bytes,

@@ -114,13 +114,13 @@ static void reservations_take_room_and_are_no_peak_until_counted(void **state) {
 static void measured_lines_change_the_total_by_their_difference(void **state) {
     (void)state;
     rn_ledger_charge(weights, NULL, 10);
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 100);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 100);
     expect_line(rn_ledger_total(RN_DEVICE_HOST), 110, 110, 1);
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 30);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 30);
     expect_line(rn_ledger_total(RN_DEVICE_HOST), 40, 110, 1);
-    expect_line(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE), 30, 100, 0);
+    expect_line(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED), 30, 100, 0);
     assert_true(rn_ledger_is_valid());
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 0);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 0);
     rn_ledger_release(weights, NULL, 10);
 }
 
@@ -443,12 +443,12 @@ static void listener_hears_what_was_refused(void **state) {
 static void listener_hears_what_was_measured(void **state) {
     (void)state;
     recorder r = {.count = 0};
-    rn_account outside = {RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, NULL};
+    rn_account outside = {RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, NULL};
     rn_ledger_listen(record, &r);
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 700);
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 700); // nothing new
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 900);
-    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE, 0);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 700);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 700); // nothing new
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 900);
+    rn_ledger_set(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED, 0);
     rn_ledger_listen(NULL, NULL);
     assert_int_equal(4, r.count);
     const void *address = r.events[0].address;

@@ -331,17 +331,17 @@ static void touched_memory_is_resident(void **state) {
     assert_true(after.resident_peak_bytes >= after.resident_bytes);
 }
 
-static uint64_t outside_now(void) {
-    assert_ok(rn_process_charge_outside());
+static uint64_t unaccounted_now(void) {
+    assert_ok(rn_process_charge_unaccounted());
     assert_true(rn_ledger_is_valid());
-    return rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OUTSIDE).now_bytes;
+    return rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
 }
 
 static void what_is_not_ours_is_measured(void **state) {
     (void)state;
     rn_account weights = {RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS, NULL};
     rn_process_info info;
-    uint64_t first = outside_now(), second = outside_now();
+    uint64_t first = unaccounted_now(), second = unaccounted_now();
     assert_ok(rn_process_read(&info));
     uint64_t resident = info.resident_bytes + info.page_table_bytes;
     assert_in_range(first, resident / 2, resident * 2);
@@ -350,15 +350,15 @@ static void what_is_not_ours_is_measured(void **state) {
     // What is ours already is not charged again: charged bytes are taken off.
     uint64_t ours = second / 2;
     rn_ledger_charge(weights, NULL, ours);
-    uint64_t third = outside_now();
+    uint64_t third = unaccounted_now();
     assert_in_range(third, second / 4, second * 3 / 4);
     assert_int_equal(third + ours, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
     // More charged than is resident: nothing is left for the rest.
     rn_ledger_charge(weights, NULL, 1024 * GIB);
-    assert_int_equal(0, outside_now());
+    assert_int_equal(0, unaccounted_now());
     rn_ledger_release(weights, NULL, 1024 * GIB);
     rn_ledger_release(weights, NULL, ours);
-    assert_true(outside_now() > 0);
+    assert_true(unaccounted_now() > 0);
 }
 
 int main(void) {

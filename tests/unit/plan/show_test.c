@@ -373,7 +373,7 @@ static void a_refusal_counts_what_is_held_beside_the_plan(void **state) {
     assert_int_equal(smallest - 1, r->free_bytes);
     bool held = false;
     for (size_t i = 0; i < r->holder_count; i++)
-        held |= r->holders[i].purpose == RN_PURPOSE_OUTSIDE && r->holders[i].bytes == beside;
+        held |= r->holders[i].purpose == RN_PURPOSE_UNACCOUNTED && r->holders[i].bytes == beside;
     assert_true(held);
     assert_non_null(strstr(rn_last_error()->message, "beside it 1.00 MiB are held"));
     options.budget_bytes = r->smallest_budget_bytes;

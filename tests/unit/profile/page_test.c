@@ -261,9 +261,9 @@ static void gaps_between_addresses_take_no_room(void **state) {
     add_block(t, 2, 9, 0x10000, 500, 0, RN_PURPOSE_KV, false);
     add_block(t, 3, 9, 0x10000 + 600, 400, 0, RN_PURPOSE_KV, false); // a small gap stays
     add_block(t, 4, 9, 0x7f0000000000 + 100, 50, 0, RN_PURPOSE_KV, true);
-    add_block(t, 5, 9, 0, 50, 0, RN_PURPOSE_OUTSIDE, false);      // nowhere
-    add_block(t, 6, 9, 77, 50, 0, RN_PURPOSE_OTHER, false);       // a number, not an address
-    add_block(t, 7, 9, 0x5000, 50, 0, RN_PURPOSE_OUTSIDE, false); // not memory of ours
+    add_block(t, 5, 9, 0, 50, 0, RN_PURPOSE_UNACCOUNTED, false);      // nowhere
+    add_block(t, 6, 9, 77, 50, 0, RN_PURPOSE_OTHER, false);           // a number, not an address
+    add_block(t, 7, 9, 0x5000, 50, 0, RN_PURPOSE_UNACCOUNTED, false); // not memory of ours
     assert_ok(rn_timeline_finish(t));
     rn_page_space space = {0};
     assert_ok(rn_page_space_open(&space, t));

@@ -298,7 +298,7 @@ static void what_is_only_measured_is_no_operations_doing(void **state) {
     (void)state;
     rn_timeline *t = make(1);
     rn_timeline_alloc outside = block(5, RN_STILL_LIVE, 0, 1000);
-    outside.purpose = RN_PURPOSE_OUTSIDE;
+    outside.purpose = RN_PURPOSE_UNACCOUNTED;
     add_op(t, 0, 0, 100);
     add(t, outside);
     assert_ok(rn_timeline_finish(t));

@@ -13,7 +13,7 @@ const HEAD = 14;       // above what is drawn of a panel
 // Told apart with every kind of colour vision (after Paul Tol's schemes). From the bottom up: what
 // stays is the ground for what comes and goes.
 const PURPOSES = {
-  outside: "#a7aeb8", weights: "#4477aa", kv: "#88ccee", optimizer: "#aa4499", io: "#117733",
+  unaccounted: "#a7aeb8", weights: "#4477aa", kv: "#88ccee", optimizer: "#aa4499", io: "#117733",
   profiler: "#882255", other: "#707884", staging: "#999933", gradients: "#cc6677",
   activations: "#44aa99", workspace: "#ddcc77",
 };

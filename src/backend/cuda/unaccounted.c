@@ -1,5 +1,5 @@
-// outside.c — used by the process, less what the ledger knows of.
-#include "backend/cuda/outside.h"
+// unaccounted.c — used by the process, less what the ledger knows of.
+#include "backend/cuda/unaccounted.h"
 #include "backend/cuda/nvml.h"
 #include "base/checked.h"
 #include "memory/budget.h"
@@ -28,14 +28,14 @@ static gpu_use *find(int ordinal) {
 }
 
 static rn_account account_of(const gpu_use *gpu) {
-    return (rn_account){gpu->id, RN_PURPOSE_OUTSIDE, NULL};
+    return (rn_account){gpu->id, RN_PURPOSE_UNACCOUNTED, NULL};
 }
 
 // What the ledger knows of on the device, all but what is measured here.
 static uint64_t known_bytes(gpu_use *gpu) {
     uint64_t bytes = atomic_load(&gpu->rounding_bytes);
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
-        if (p != RN_PURPOSE_OUTSIDE) bytes += rn_ledger_read(gpu->id, (rn_purpose)p).now_bytes;
+        if (p != RN_PURPOSE_UNACCOUNTED) bytes += rn_ledger_read(gpu->id, (rn_purpose)p).now_bytes;
     return bytes;
 }
 
@@ -67,15 +67,16 @@ static rn_status measure(gpu_use *gpu, const rn_cuda_device *device) {
     return RN_OK;
 }
 
-rn_status rn_cuda_outside_measure(const rn_cuda_device *device, int ordinal, uint64_t *out_bytes) {
+rn_status rn_cuda_unaccounted_measure(const rn_cuda_device *device, int ordinal,
+                                      uint64_t *out_bytes) {
     pthread_mutex_lock(&lock);
     rn_status status = measure(find(ordinal), device);
     pthread_mutex_unlock(&lock);
-    *out_bytes = rn_cuda_outside_bytes(ordinal);
+    *out_bytes = rn_cuda_unaccounted_bytes(ordinal);
     return status;
 }
 
-uint64_t rn_cuda_outside_bytes(int ordinal) {
+uint64_t rn_cuda_unaccounted_bytes(int ordinal) {
     pthread_mutex_lock(&lock);
     uint64_t bytes = find(ordinal)->measured_bytes + atomic_load(&find(ordinal)->rounding_bytes);
     pthread_mutex_unlock(&lock);
@@ -88,21 +89,21 @@ static const void *behind(uint64_t address) {
     return (const void *)(uintptr_t)address;
 }
 
-rn_status rn_cuda_outside_reserve(int ordinal, uint64_t bytes) {
+rn_status rn_cuda_unaccounted_reserve(int ordinal, uint64_t bytes) {
     return bytes ? rn_budget_reserve(account_of(find(ordinal)), bytes) : RN_OK;
 }
 
-void rn_cuda_outside_count(int ordinal, uint64_t address, uint64_t bytes) {
+void rn_cuda_unaccounted_count(int ordinal, uint64_t address, uint64_t bytes) {
     if (bytes == 0) return;
     rn_ledger_count(account_of(find(ordinal)), behind(address), bytes);
     atomic_fetch_add(&find(ordinal)->rounding_bytes, bytes);
 }
 
-void rn_cuda_outside_unreserve(int ordinal, uint64_t bytes) {
+void rn_cuda_unaccounted_unreserve(int ordinal, uint64_t bytes) {
     if (bytes) rn_ledger_unreserve(find(ordinal)->id, bytes);
 }
 
-void rn_cuda_outside_release(int ordinal, uint64_t address, uint64_t bytes) {
+void rn_cuda_unaccounted_release(int ordinal, uint64_t address, uint64_t bytes) {
     if (bytes == 0) return;
     rn_ledger_release(account_of(find(ordinal)), behind(address), bytes);
     atomic_fetch_sub(&find(ordinal)->rounding_bytes, bytes);
@@ -124,7 +125,8 @@ static rn_status begin(const rn_cuda_driver *driver, int ordinal, rn_cu_device d
     return RN_OK;
 }
 
-rn_status rn_cuda_outside_begin(const rn_cuda_driver *driver, int ordinal, rn_cu_device device) {
+rn_status rn_cuda_unaccounted_begin(const rn_cuda_driver *driver, int ordinal,
+                                    rn_cu_device device) {
     if (ordinal >= RN_DEVICE_MAX)
         return rn_fail(RN_UNSUPPORTED, "cuda:%d: %d GPUs at most", ordinal, RN_DEVICE_MAX);
     pthread_mutex_lock(&lock);
@@ -133,14 +135,14 @@ rn_status rn_cuda_outside_begin(const rn_cuda_driver *driver, int ordinal, rn_cu
     return status;
 }
 
-void rn_cuda_outside_entered(const rn_cuda_device *device, int ordinal) {
+void rn_cuda_unaccounted_entered(const rn_cuda_device *device, int ordinal) {
     pthread_mutex_lock(&lock);
     gpu_use *gpu = find(ordinal);
     if (gpu->devices == 1 && !gpu->by_nvml) (void)!used_by_all(gpu, device, &gpu->before_bytes);
     pthread_mutex_unlock(&lock);
 }
 
-void rn_cuda_outside_end(int ordinal) {
+void rn_cuda_unaccounted_end(int ordinal) {
     pthread_mutex_lock(&lock);
     gpu_use *gpu = find(ordinal);
     if (--gpu->devices == 0) set_measured(gpu, 0);
