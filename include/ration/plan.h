@@ -51,7 +51,8 @@ RN_API RN_MUST_USE rn_status rn_recipe_from_graph(const rn_graph *graph, uint64_
                                                   rn_recipe *out);
 
 // "mlp", "simple", "resnet18", "llama:LAYERSxDIM", each also with ":train" or ":train=OPTIMIZER" at
-// its end. RN_NOT_FOUND lists them.
+// its end; mlp and llama also with ":evaluate": the loss of the training step's batch. RN_NOT_FOUND
+// lists them.
 RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out);
 
 // ---- planning -----------------------------------------------------------------------------------

@@ -38,6 +38,7 @@
 #include <ration/plan.h>
 #include <ration/pool.h>
 #include <ration/profile.h>
+#include <ration/program.h>
 #include <ration/sampler.h>
 #include <ration/serve.h>
 #include <ration/session.h>

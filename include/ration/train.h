@@ -23,6 +23,7 @@
 
 #include <ration/device.h>
 #include <ration/plan.h>
+#include <ration/program.h>
 #include <ration/session.h>
 
 RN_BEGIN_DECLS
@@ -91,13 +92,19 @@ typedef struct rn_trainer_options {
     float init_deviation; // of the first weights; 0: 0.02
     uint64_t seed;        // of the first weights
     rn_plan_options plan;
-    rn_device *device;    // NULL: the CPU
+    rn_device *device; // NULL: the CPU
+    // rn_trainer_evaluate is called about once in so many steps: it is planned with them, in the
+    // same bytes. 0: never.
+    uint64_t evaluate_every;
     uint64_t reserved[4]; // zero
 } rn_trainer_options;
 
 RN_API RN_MUST_USE rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out);
 RN_API void rn_trainer_destroy(rn_trainer *trainer);
+// Of a step; of all that a trainer does: the phases "step", "save" and, where it was asked for,
+// "evaluate".
 RN_API const rn_plan *rn_trainer_plan(const rn_trainer *trainer);
+RN_API const rn_program *rn_trainer_program(const rn_trainer *trainer);
 // How many steps were taken, those before a checkpoint included.
 RN_API uint64_t rn_trainer_steps(const rn_trainer *trainer);
 
@@ -105,6 +112,11 @@ RN_API uint64_t rn_trainer_steps(const rn_trainer *trainer);
 // should follow. *out_loss: the mean of -log p over the targets, before the step.
 RN_API RN_MUST_USE rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens,
                                              const int32_t *targets, double rate, float *out_loss);
+
+// The loss of a batch with the weights as they are: what a step of it would say. Nothing is
+// trained. RN_INVALID: the trainer was made without evaluate_every.
+RN_API RN_MUST_USE rn_status rn_trainer_evaluate(rn_trainer *trainer, const int32_t *tokens,
+                                                 const int32_t *targets, float *out_loss);
 
 // A checkpoint to go on from: weights, moments and the step, as f32 safetensors. The file appears
 // whole or not at all.

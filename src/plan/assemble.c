@@ -149,22 +149,26 @@ static uint32_t add_buffer(builder *b, rn_plan_buffer buffer) {
     return b->plan->buffer_count++;
 }
 
-static uint64_t add_resident(builder *b) {
+// Resident weight groups from `offset` on: those that other phases of the program read, or the
+// others. What another phase's plan holds lies where that has it. The offset behind them.
+static uint64_t add_resident(builder *b, bool sharable, uint64_t offset) {
     rn_plan *plan = b->plan;
-    uint64_t offset = 0;
     for (uint32_t u = 0; u < plan->group_count; u++) {
-        if (!plan->groups[u].resident) continue;
-        b->group_buffer[u] = add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_GROUP,
-                                                            .purpose = RN_PURPOSE_WEIGHTS,
-                                                            .group = u,
-                                                            .offload = RN_NO_OFFLOAD,
-                                                            .offset = offset,
-                                                            .bytes = plan->groups[u].bytes,
-                                                            .last_step = plan->step_count - 1,
-                                                            .always = true});
+        bool shared = plan->groups[u].shared;
+        if (!plan->groups[u].resident || plan->groups[u].sharable != sharable) continue;
+        b->group_buffer[u] =
+            add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_GROUP,
+                                           .purpose = RN_PURPOSE_WEIGHTS,
+                                           .group = u,
+                                           .offload = RN_NO_OFFLOAD,
+                                           .offset = shared ? plan->groups[u].offset : offset,
+                                           .bytes = plan->groups[u].bytes,
+                                           .last_step = plan->step_count - 1,
+                                           .always = true});
+        if (shared) continue;
         offset += rn_round_up(plan->groups[u].bytes, RN_PLAN_ALIGN);
+        plan->resident_bytes += rn_round_up(plan->groups[u].bytes, RN_PLAN_ALIGN);
     }
-    plan->resident_bytes = offset;
     return offset;
 }
 
@@ -186,7 +190,13 @@ static uint32_t add_visitor(builder *b, uint32_t number, rn_plan_buffer buffer) 
     return t->buffer;
 }
 
-static void add_storages(builder *b, uint64_t always_offset) {
+static bool makes_offload(const builder *b, uint32_t storage) {
+    return b->offloads.count && b->offloads.of[storage] != RN_NO_OFFLOAD;
+}
+
+// What is there always lies from `always_offset` on; of a program's first phase, states that must
+// outlast the others from `persistent_offset` on.
+static void add_storages(builder *b, uint64_t persistent_offset, uint64_t always_offset) {
     const rn_plan_liveness *live = &b->binding->live;
     uint32_t end = b->plan->step_count - 1;
     for (uint32_t i = 0; i < live->storage_count; i++) {
@@ -200,19 +210,63 @@ static void add_storages(builder *b, uint64_t always_offset) {
                                  .bytes = s->bytes,
                                  .first_step = s->from_start ? 0 : b->step_of[s->first],
                                  .last_step = s->to_end ? end : b->step_of[s->last]};
-        if (b->offloads.count && b->offloads.of[i] != RN_NO_OFFLOAD) {
+        if (makes_offload(b, i)) {
             b->buffer_of[i] = add_visitor(b, b->offloads.of[i], buffer);
             continue;
         }
         if (s->always) {
-            buffer.offset = always_offset;
+            uint64_t *offset = s->persists ? &persistent_offset : &always_offset;
+            buffer.offset = s->held ? s->offset : *offset;
             buffer.first_step = 0;
             buffer.last_step = end;
             buffer.always = true;
-            always_offset += rn_round_up(s->bytes, RN_PLAN_ALIGN);
+            if (!s->held) *offset += rn_round_up(s->bytes, RN_PLAN_ALIGN);
         }
         b->buffer_of[i] = add_buffer(b, buffer);
     }
+}
+
+// Persistent values of other phases, at their places in the shared region: nobody touches them
+// here.
+static void add_held(builder *b, uint64_t extra_offset) {
+    const rn_program_values *values = b->planner->rule.values;
+    for (uint32_t i = 0; values && i < values->count; i++) {
+        const rn_program_value *v = &values->list[i];
+        bool extra = rn_program_is_extra(values, v);
+        if (!extra && (v->offset == RN_NO_OFFSET || rn_program_used(b->plan, v))) continue;
+        add_buffer(b, (rn_plan_buffer){.kind = RN_BUFFER_HELD,
+                                       .purpose = v->purpose,
+                                       .group = RN_NO_LOAD,
+                                       .offload = RN_NO_OFFLOAD,
+                                       .offset = extra ? extra_offset : v->offset,
+                                       .bytes = v->bytes,
+                                       .last_step = b->plan->step_count - 1,
+                                       .always = true});
+        if (extra) extra_offset += rn_round_up(v->bytes, RN_PLAN_ALIGN);
+    }
+}
+
+// What is there always, from the bottom of the arena. Of a program's first phase:
+//
+//     | weight groups that others read | states | states of others alone | own weight groups |
+//     constants, sums | |                    the shared region                     |
+//
+// and of the others that region, which the first has laid out, and their own behind it.
+static void add_always(builder *b) {
+    const rn_program_values *values = b->planner->rule.values;
+    const rn_plan_liveness *live = &b->binding->live;
+    uint64_t shared = values && !values->is_first ? values->bytes : 0, states = 0;
+    if (values && values->is_first) {
+        shared = states = add_resident(b, true, 0);
+        for (uint32_t i = 0; i < live->storage_count; i++)
+            if (live->storages[i].persists && !makes_offload(b, i))
+                shared += rn_round_up(live->storages[i].bytes, RN_PLAN_ALIGN);
+        add_held(b, shared);
+        shared += rn_program_below(values);
+    }
+    b->plan->is_phase = values != NULL;
+    b->plan->shared_bytes = shared;
+    add_storages(b, states, add_resident(b, false, shared));
 }
 
 // What the kernel will ask for: its weights are resident, or as they lie in slots. The placement is
@@ -512,8 +566,9 @@ static rn_status allocate(builder *b) {
     size_t positions = b->c->order.count, storages = b->binding->live.storage_count;
     size_t offloads = plan->offload_count;
     size_t steps = positions + 2 * (size_t)plan->load_count + 4 * offloads;
+    size_t held = b->planner->rule.values ? b->planner->rule.values->count : 0;
     size_t buffers =
-        storages + positions + plan->group_count + 2 * (size_t)plan->load_count + offloads;
+        storages + positions + plan->group_count + 2 * (size_t)plan->load_count + offloads + held;
     plan->value_count = rn_graph_value_count(b->c->graph);
     RN_TRY(rn_arena_array(memory, steps, sizeof *plan->steps, (void **)&plan->steps));
     RN_TRY(rn_arena_array(memory, buffers, sizeof *plan->buffers, (void **)&plan->buffers));
@@ -551,18 +606,19 @@ static rn_status write_plan(builder *b) {
     RN_TRY(rn_binding_place(&b->plan->memory, binding, &b->offloads, b->variant->slice,
                             b->candidate->residency.slots > 0, c->order.count, p->options.effort,
                             b->offsets, &b->placement));
-    b->base = rn_residency_base(c, binding->live.always_bytes - b->offloads.away_always_bytes,
-                                b->candidate->residency, &b->ring);
+    uint64_t always = binding->live.always_bytes - b->offloads.away_always_bytes;
+    b->base = rn_residency_base(c, rn_planner_below(p) + always, b->candidate->residency, &b->ring);
     b->plan->ring_offset = b->ring;
     b->plan->ring_bytes = rn_residency_ring(c, b->candidate->residency);
     RN_TRY(rn_stop_try(c->order.count));
     add_steps(b);
     add_waits(b);
-    add_storages(b, add_resident(b));
+    add_always(b);
     add_rows(b);
     add_workspaces(b);
     add_loads(b);
     add_places(b);
+    if (p->rule.values && !p->rule.values->is_first) add_held(b, 0);
     RN_TRY(summarize(b));
     return rn_plan_explain(p, b->candidate, b->plan);
 }

@@ -102,7 +102,8 @@ static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, 
 static rn_status write_levels(const rn_planner *p, rn_case *c) {
     uint64_t below = UINT64_MAX;
     for (uint32_t u = 0; u < c->groups.group_count; u++)
-        c->group_bytes += rn_round_up(c->groups.groups[u].bytes, RN_PLAN_ALIGN);
+        if (!c->groups.groups[u].shared)
+            c->group_bytes += rn_round_up(c->groups.groups[u].bytes, RN_PLAN_ALIGN);
     while (c->level_count < RN_PLAN_LEVELS) {
         uint64_t largest = 0;
         for (uint32_t u = 0; u < c->groups.group_count; u++)
@@ -141,8 +142,10 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     if (rn_graph_node_count(c->graph) == 0)
         return rn_fail(RN_INVALID, "'%s' has no nodes: there is nothing to plan", p->recipe->name);
     RN_TRY(rn_plan_order_make(&c->memory, c->graph, &c->order));
-    RN_TRY(rn_group_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options, &c->groups));
-    c->needs_staging = c->groups.group_count > 0 && !p->recipe->weights_in_memory;
+    RN_TRY(rn_group_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options,
+                               p->rule.values, &c->groups));
+    for (uint32_t u = 0; u < c->groups.group_count && !p->recipe->weights_in_memory; u++)
+        c->needs_staging |= !c->groups.groups[u].shared || c->groups.groups[u].brings;
     c->own_memory = p->caps->own_memory;
     c->trains = has_backward(c->graph);
     c->ring_bytes = rn_round_up(p->rule.ring_bytes, RN_PLAN_SLOT_ALIGN);
@@ -161,7 +164,12 @@ static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out
 static rn_status trace(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
     RN_TRY(bind(p, c, rows, out));
     if ((*out)->is_live) return RN_OK;
-    return rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->groups, *out);
+    RN_TRY(rn_binding_trace(&c->memory, c->graph, p->caps, &c->order, &c->groups, *out));
+    return rn_program_mark(p->rule.values, c->graph, &(*out)->live);
+}
+
+uint64_t rn_planner_below(const rn_planner *p) {
+    return p->rule.values ? rn_program_below(p->rule.values) : 0;
 }
 
 // ---- what is cheap ------------------------------------------------------------------------------
@@ -274,7 +282,7 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
         s = rn_binding_peak(&scratch, b, &offloads, v->slice, streams, c->order.count,
                             &v->peak_bytes[streams]);
     rn_arena_free_all(&scratch);
-    v->always_bytes = b->live.always_bytes - offloads.away_always_bytes;
+    v->always_bytes = rn_planner_below(p) + b->live.always_bytes - offloads.away_always_bytes;
     v->floor_bytes = v->always_bytes + rn_min_u64(v->peak_bytes[0], v->peak_bytes[1]) +
                      (c->level_count ? 0 : c->group_bytes); // none of them can be streamed
     v->has_peak = s == RN_OK;
@@ -401,13 +409,13 @@ static rn_status list_micro(rn_planner *p) {
 // Weights above the first size are rare (the head of a large vocabulary) and would make all slots
 // large. Slices of the second are as small as a read may be without losing speed; of a large model
 // larger ones, so that there are not many more nodes than it has anyway. In training all weights
-// are whole.
+// are whole, and in the phases of a program, which know each other's by name.
 static rn_status list_cuts(rn_planner *p) {
     const rn_case *c = case_at(p, 0, 0, 0);
     uint64_t least = rn_max_u64(8 << 20, c->group_bytes / 256), largest = 0;
     uint64_t sizes[RN_PLAN_CUTS - 1] = {4 * least, least};
     p->cuts[p->cut_count++] = 0;
-    if (c->trains) return RN_OK;
+    if (c->trains || p->rule.values) return RN_OK;
     RN_TRY(rn_graph_find_sliceable(c->graph, &largest));
     for (uint32_t i = 0; i < RN_PLAN_CUTS - 1; i++)
         if (largest > sizes[i]) p->cuts[p->cut_count++] = sizes[i];

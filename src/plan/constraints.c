@@ -163,7 +163,9 @@ uint64_t rn_constraints_kept(const rn_plan *plan, const rn_plan_options *options
         const rn_plan_group *group = &plan->groups[u];
         const rn_value *values = plan->group_values + group->first_value;
         const char *name = rn_weight_tensor(rn_graph_value(plan->graph, values[0]));
-        if (!group->resident || rn_constraint_of(options, name) != RN_CONSTRAINT_KEEP) continue;
+        if (!group->resident || group->shared ||
+            rn_constraint_of(options, name) != RN_CONSTRAINT_KEEP)
+            continue;
         if (*out_count == 0) *out_name = name;
         *out_count += group->value_count;
         bytes += group->bytes;

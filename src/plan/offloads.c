@@ -81,8 +81,8 @@ static void add_offload(finder *f, uint32_t storage) {
     const rn_plan_storage *s = &f->binding->live.storages[storage];
     const touches *t = &f->touched[storage];
     rn_offload offload = {.storage = storage, .home = s->always, .bytes = s->bytes};
-    bool is_state = s->always && t->updates_only && t->first > 1 &&
-                    rn_graph_value(f->c->graph, s->value)->role == RN_ROLE_STATE;
+    bool is_state = s->always && !s->held && !s->in_other_phases && t->updates_only &&
+                    t->first > 1 && rn_graph_value(f->c->graph, s->value)->role == RN_ROLE_STATE;
     bool is_saved = !s->always && !s->from_start && !s->to_end && t->before && t->after;
     if (s->bytes < LEAST_BYTES || !(is_state || is_saved) || !is_chosen(f, s)) return;
     offload.away = is_state ? t->last - 1 : t->before - 1;

@@ -6,6 +6,8 @@
 //     | resident weights | states, constants | slot 0 | slot 1 | ... | intermediates |
 //     |        alive all the time            |    ring of weights    |  by lifetime  |
 //
+// Of a phase of a program the beginning is the shared region, the same in all phases (program.h).
+//
 // A *weight group* is a run of weights in the order of their first use (consecutive small ones
 // together, within a block): what is read from disk in one go. Some weight groups are resident:
 // those that are trained or tied, those too large for a slot, and of the rest some, block by block,
@@ -68,7 +70,8 @@
 typedef enum rn_buffer_kind {
     RN_BUFFER_VALUE,     // one or more values that share their bytes
     RN_BUFFER_WORKSPACE, // of one step
-    RN_BUFFER_GROUP      // resident weights, or one load of a slot
+    RN_BUFFER_GROUP,     // resident weights, or one load of a slot
+    RN_BUFFER_HELD       // persistent values of other phases of a program (program.h)
 } rn_buffer_kind;
 
 typedef struct rn_plan_buffer {
@@ -101,6 +104,10 @@ typedef struct rn_plan_group {
     uint64_t bytes;      // in the arena: in the device's layout, or as it lies in a slot
     uint64_t file_bytes; // to be read
     bool resident;
+    bool sharable; // other phases of the program read these weights, or one of them trains them
+    bool shared;   // resident at `offset`, where another phase's plan holds them
+    bool brings;   // shared, and this phase is the one that reads them
+    uint64_t offset;
 } rn_plan_group;
 
 // A table whose rows are gathered for the ids of one input.
@@ -212,6 +219,10 @@ struct rn_plan {
     rn_plan_summary summary;
     char name[64];
     uint64_t resident_bytes; // weight groups that are resident
+    // Of a phase of a program: the arena's beginning, which all phases hold in the same way
+    // (program.h). What lies behind it is this phase's own.
+    bool is_phase;
+    uint64_t shared_bytes;
     uint64_t slot_bytes;
     uint32_t slot_count;
     uint64_t ring_offset, ring_bytes; // of the slots, or more (rn_residency_rule)

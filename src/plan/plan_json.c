@@ -84,6 +84,28 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_f64(json, "streaming_seconds", s->streaming_seconds);
 }
 
+static void write_phase(rn_json *json, const char *name, uint64_t rows, uint64_t runs,
+                        double seconds) {
+    rn_json_object(json, NULL);
+    rn_json_string(json, "name", name);
+    rn_json_u64(json, "rows", rows); // of a run, at most
+    rn_json_u64(json, "runs", runs);
+    rn_json_f64(json, "seconds", seconds); // of all of them
+    rn_json_end(json);
+}
+
+// One plan serves both phases of generating: runs of many rows, then runs of one.
+static void write_phases(const rn_plan_summary *s, rn_json *json) {
+    if (s->workload_rows == 0 || s->rows == 0) return;
+    uint64_t runs = (s->workload_rows + s->rows - 1) / s->rows;
+    rn_json_array(json, "phases");
+    write_phase(json, "prompt", s->rows, runs, s->prefill_seconds);
+    if (s->decode_steps)
+        write_phase(json, "decode", 1, s->decode_steps,
+                    (double)s->decode_steps * s->decode_seconds);
+    rn_json_end(json);
+}
+
 static void write_reasons(const rn_plan *plan, rn_json *json) {
     rn_json_array(json, "decisions");
     for (uint32_t i = 0; i < plan->reason_count; i++) {
@@ -168,6 +190,7 @@ void rn_plan_write_json(const rn_plan *plan, rn_json *json, const char *key) {
     rn_json_object(json, key);
     write_question(plan, json);
     write_summary(&plan->summary, json);
+    write_phases(&plan->summary, json);
     write_reasons(plan, json);
     write_buffers(plan, json);
     write_steps(plan, json);

@@ -43,15 +43,23 @@ static rn_status write_text(rn_sink sink, const char *text) {
     return rn_sink_write(sink, text, strlen(text));
 }
 
+rn_status rn_plan_page_begin(const char *title, rn_sink sink) {
+    RN_TRY(write_text(sink, head));
+    RN_TRY(write_text(rn_plan_escaped(&sink), title));
+    return write_text(sink, "</title></head><body>\n<p>Point at a buffer for its name. Wheel: "
+                            "zoom. Drag: move. Double-click: all of it.</p>\n");
+}
+
+rn_status rn_plan_page_end(rn_sink sink) {
+    return write_text(sink, script);
+}
+
 rn_status rn_plan_html(const rn_plan *plan, rn_sink sink) {
     rn_sink escaped = rn_plan_escaped(&sink);
-    RN_TRY(write_text(sink, head));
-    RN_TRY(write_text(escaped, plan->name));
-    RN_TRY(write_text(sink, "</title></head><body>\n<p>Point at a buffer for its name. Wheel: "
-                            "zoom. Drag: move. Double-click: all of it.</p>\n"));
+    RN_TRY(rn_plan_page_begin(plan->name, sink));
     RN_TRY(rn_plan_svg(plan, sink));
     RN_TRY(write_text(sink, "<details><summary>The plan in words</summary><pre>\n"));
     RN_TRY(rn_plan_print(plan, escaped));
     RN_TRY(write_text(sink, "</pre></details>\n"));
-    return write_text(sink, script);
+    return rn_plan_page_end(sink);
 }

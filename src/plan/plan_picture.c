@@ -9,6 +9,8 @@
 // Numbers are written without printf's decimal point, which depends on the locale.
 #include "plan/plan_show.h"
 
+#include "base/checked.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,8 +92,9 @@ static double x_of(const rn_plan *plan, uint32_t step) {
     return LEFT + (double)WIDTH * step / plan->step_count;
 }
 
-static double y_of(const rn_plan *plan, uint64_t offset) {
-    return TOP + HEIGHT * (1 - (double)offset / (double)plan->summary.arena_bytes);
+// tall: the bytes that the picture is high.
+static double y_of(uint64_t tall, uint64_t offset) {
+    return TOP + HEIGHT * (1 - (double)offset / (double)tall);
 }
 
 // ---- the arena ----------------------------------------------------------------------------------
@@ -101,10 +104,11 @@ static rn_status draw_box(rn_sink sink, double left, double top, double right, d
                          POINT(top), POINT(right - left), POINT(bottom - top));
 }
 
-static rn_status draw_buffer(const rn_plan *plan, const rn_plan_buffer *b, rn_sink sink) {
+static rn_status draw_buffer(const rn_plan *plan, uint64_t tall, const rn_plan_buffer *b,
+                             rn_sink sink) {
     bool streamed = rn_plan_is_streamed(plan, b);
-    RN_TRY(draw_box(sink, x_of(plan, b->first_step), y_of(plan, b->offset + b->bytes),
-                    x_of(plan, b->last_step + 1), y_of(plan, b->offset)));
+    RN_TRY(draw_box(sink, x_of(plan, b->first_step), y_of(tall, b->offset + b->bytes),
+                    x_of(plan, b->last_step + 1), y_of(tall, b->offset)));
     RN_TRY(rn_sink_print(sink, " fill=\"%s\"><title>",
                          streamed ? streamed_colour : colours[b->purpose]));
     RN_TRY(escape(sink, rn_plan_buffer_name(plan, b)));
@@ -114,20 +118,20 @@ static rn_status draw_buffer(const rn_plan *plan, const rn_plan_buffer *b, rn_si
                          b->first_step + 1, b->last_step + 1);
 }
 
-static rn_status draw_buffers(const rn_plan *plan, rn_sink sink) {
+static rn_status draw_buffers(const rn_plan *plan, uint64_t tall, rn_sink sink) {
     RN_TRY(rn_sink_print(sink, "<g class=\"buffers\">\n"));
     for (uint32_t i = 0; i < plan->buffer_count; i++)
-        if (plan->buffers[i].bytes) RN_TRY(draw_buffer(plan, &plan->buffers[i], sink));
+        if (plan->buffers[i].bytes) RN_TRY(draw_buffer(plan, tall, &plan->buffers[i], sink));
     return rn_sink_print(sink, "</g>\n");
 }
 
 // A line at every power of two bytes of which there are four to eight.
-static rn_status draw_axes(const rn_plan *plan, rn_sink sink) {
-    uint64_t arena = plan->summary.arena_bytes, tick = 64;
-    while (arena / tick > 7)
+static rn_status draw_axes(uint64_t tall, rn_sink sink) {
+    uint64_t tick = 64;
+    while (tall / tick > 7)
         tick *= 2;
-    for (uint64_t at = 0; at <= arena; at += tick) {
-        point_text y = point(y_of(plan, at));
+    for (uint64_t at = 0; at <= tall; at += tick) {
+        point_text y = point(y_of(tall, at));
         RN_TRY(rn_sink_print(sink,
                              "<path class=\"grid\" d=\"M%d %sh%d\"/><text class=\"end\" x=\"%d\" "
                              "y=\"%s\" dy=\"4\">%s</text>\n",
@@ -197,8 +201,8 @@ static rn_status draw_blocks(const rn_plan *plan, rn_sink sink) {
 
 // ---- the curve ----------------------------------------------------------------------------------
 
-static rn_status draw_curve(const rn_plan *plan, rn_sink sink) {
-    double scale = CURVE / (double)plan->summary.arena_bytes;
+static rn_status draw_curve(const rn_plan *plan, uint64_t tall, rn_sink sink) {
+    double scale = CURVE / (double)tall;
     RN_TRY(rn_sink_print(sink, "<path class=\"live\" d=\"M%d %d", LEFT, CURVE_END));
     for (uint32_t i = 0; i < plan->step_count; i++)
         RN_TRY(rn_sink_print(sink, "V%sH%s",
@@ -259,19 +263,46 @@ static const char style[] =
     ".peak{stroke:#c33;stroke-dasharray:4 3}</style>\n"
     "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
 
-rn_status rn_plan_svg(const rn_plan *plan, rn_sink sink) {
-    if (plan->step_count == 0 || plan->summary.arena_bytes == 0)
-        return rn_fail(RN_INVALID, "the plan of %s has nothing to draw", plan->name);
-    RN_TRY(rn_sink_print(sink,
-                         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-                         "font-family=\"sans-serif\" font-size=\"11\">\n",
-                         LEFT + WIDTH + 20, LEGEND + 30));
-    RN_TRY(rn_sink_write(sink, style, sizeof style - 1));
+static rn_status check(const rn_plan *plan) {
+    if (plan->step_count && plan->summary.arena_bytes) return RN_OK;
+    return rn_fail(RN_INVALID, "the plan of %s has nothing to draw", plan->name);
+}
+
+static rn_status draw_plan(const rn_plan *plan, uint64_t tall, rn_sink sink) {
     RN_TRY(draw_title(plan, sink));
-    RN_TRY(draw_axes(plan, sink));
-    RN_TRY(draw_buffers(plan, sink));
+    RN_TRY(draw_axes(tall, sink));
+    RN_TRY(draw_buffers(plan, tall, sink));
     RN_TRY(draw_blocks(plan, sink));
-    RN_TRY(draw_curve(plan, sink));
-    RN_TRY(draw_legend(plan, sink));
+    RN_TRY(draw_curve(plan, tall, sink));
+    return draw_legend(plan, sink);
+}
+
+static rn_status begin_picture(uint32_t plans, rn_sink sink) {
+    RN_TRY(rn_sink_print(sink,
+                         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %u %d\" "
+                         "font-family=\"sans-serif\" font-size=\"11\">\n",
+                         plans * (LEFT + WIDTH + 20), LEGEND + 30));
+    return rn_sink_write(sink, style, sizeof style - 1);
+}
+
+rn_status rn_plan_svg(const rn_plan *plan, rn_sink sink) {
+    RN_TRY(check(plan));
+    RN_TRY(begin_picture(1, sink));
+    RN_TRY(draw_plan(plan, plan->summary.arena_bytes, sink));
+    return rn_sink_print(sink, "</svg>\n");
+}
+
+rn_status rn_plans_svg(const rn_plan *const *plans, uint32_t count, rn_sink sink) {
+    uint64_t tall = 0; // one scale of addresses: what they share is beside each other
+    for (uint32_t i = 0; i < count; i++) {
+        RN_TRY(check(plans[i]));
+        tall = rn_max_u64(tall, plans[i]->summary.arena_bytes);
+    }
+    RN_TRY(begin_picture(count, sink));
+    for (uint32_t i = 0; i < count; i++) {
+        RN_TRY(rn_sink_print(sink, "<g transform=\"translate(%u 0)\">\n", i * (LEFT + WIDTH + 20)));
+        RN_TRY(draw_plan(plans[i], tall, sink));
+        RN_TRY(rn_sink_print(sink, "</g>\n"));
+    }
     return rn_sink_print(sink, "</svg>\n");
 }

@@ -22,6 +22,7 @@ const char *rn_plan_buffer_name(const rn_plan *plan, const rn_plan_buffer *buffe
     if (buffer->kind == RN_BUFFER_WORKSPACE && plan->compiled) return "temporary memory";
     if (buffer->kind == RN_BUFFER_WORKSPACE)
         return rn_graph_node(plan->graph, plan->steps[buffer->first_step].node)->name;
+    if (buffer->kind == RN_BUFFER_HELD) return "held for other phases";
     if (buffer->kind == RN_BUFFER_VALUE) return rn_graph_value(plan->graph, buffer->value)->name;
     return group_name(plan, &plan->groups[buffer->group]);
 }
@@ -93,11 +94,11 @@ static rn_status print_run(const rn_plan *plan, rn_sink sink) {
     if (s->workload_rows == 0)
         return line(sink, "time", rn_time_format(s->seconds).text, "predicted, for one run");
     uint64_t runs = (s->workload_rows + s->rows - 1) / s->rows;
-    RN_TRY(line(sink, "time", rn_time_format(s->prefill_seconds).text,
+    RN_TRY(line(sink, s->decode_steps ? "prompt" : "time", rn_time_format(s->prefill_seconds).text,
                 "predicted, for %llu rows: %llu run%s", (unsigned long long)s->workload_rows,
                 (unsigned long long)runs, runs == 1 ? "" : "s"));
     if (s->decode_steps == 0) return RN_OK;
-    return line(sink, "", rn_time_format(s->decode_seconds).text,
+    return line(sink, "decode", rn_time_format(s->decode_seconds).text,
                 "for each of the %llu rows that follow one by one: %s in all",
                 (unsigned long long)s->decode_steps, rn_time_format(s->seconds).text);
 }

@@ -18,4 +18,10 @@ const char *rn_plan_step_name(const rn_plan *plan, const rn_plan_step *step);
 // entities; bytes that are not UTF-8 and control characters, which XML forbids, become '?'.
 rn_sink rn_plan_escaped(rn_sink *to);
 
+// Pictures of several plans, side by side, with one scale of addresses.
+RN_MUST_USE rn_status rn_plans_svg(const rn_plan *const *plans, uint32_t count, rn_sink sink);
+// A page up to the picture; its end, with the script that moves and zooms it.
+RN_MUST_USE rn_status rn_plan_page_begin(const char *title, rn_sink sink);
+RN_MUST_USE rn_status rn_plan_page_end(rn_sink sink);
+
 #endif

@@ -20,6 +20,7 @@
 #include "base/stop.h"
 #include "device/call_cost.h"
 #include "plan/plan.h"
+#include "plan/program.h"
 
 enum {
     RN_PLAN_ALIGN = 64,        // of every buffer
@@ -87,14 +88,17 @@ typedef struct rn_group_table {
     uint32_t group_count, access_count, row_count;
 } rn_group_table;
 
+// `values`: of the program that the graph is a phase of; NULL: of none.
 RN_MUST_USE rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph,
                                           const rn_device_caps *caps, const rn_plan_order *order,
-                                          const rn_plan_options *options, rn_group_table *out);
+                                          const rn_plan_options *options,
+                                          const rn_program_values *values, rn_group_table *out);
 
 // Sets `rows` (rows.c).
 RN_MUST_USE rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph,
                                         const rn_device_caps *caps, const rn_plan_order *order,
-                                        const rn_plan_options *options, rn_group_table *out);
+                                        const rn_plan_options *options,
+                                        const rn_program_values *values, rn_group_table *out);
 
 // ---- nodes as the device sees them (binding.c) --------------------------------------------------
 
@@ -127,6 +131,11 @@ typedef struct rn_plan_storage {
     uint64_t bytes;          // of all its values
     bool always;             // states and constants
     bool from_start, to_end; // inputs; outputs
+    // Of a phase of a program:
+    bool persists;        // a state that must outlast the other phases
+    bool in_other_phases; // which read it, too
+    bool held;            // another phase's plan has placed it, at `offset`
+    uint64_t offset;
 } rn_plan_storage;
 
 typedef struct rn_plan_liveness {
@@ -136,7 +145,8 @@ typedef struct rn_plan_liveness {
     uint64_t *bytes_of;        // (values + 1)
     uint32_t *rows_storage;    // (row_count): of gathered rows
     uint32_t storage_count;
-    uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN
+    uint64_t always_bytes; // of states and constants, each rounded to RN_PLAN_ALIGN, but for those
+                           // that another phase of the program holds
 } rn_plan_liveness;
 
 typedef struct rn_binding {
@@ -350,6 +360,7 @@ typedef struct rn_residency_rule {
     double host_bytes_second; // the host computes the others in runs of one row, reading their
                               // weights so fast; 0: it does not
     uint64_t ring_bytes;      // of the device, at least, for loads of segments
+    const rn_program_values *values; // the graph is a phase of a program; NULL: it is not
 } rn_residency_rule;
 
 typedef struct rn_planner {
@@ -387,6 +398,9 @@ RN_MUST_USE rn_status rn_planner_peak(rn_planner *planner, rn_variant *variant);
 RN_MUST_USE rn_status rn_planner_place(rn_planner *planner, rn_variant *variant);
 // The budget of which so many bytes are the plan's: with those that are held beside it.
 uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes);
+// Bytes of the arena below all that the plan places: the program's shared region, or in its first
+// phase what other phases have there.
+uint64_t rn_planner_below(const rn_planner *planner);
 // Rows that a typical job brings; 0 where there is no RN_ROWS. Runs of one row that follow.
 uint64_t rn_planner_workload(const rn_planner *planner);
 uint64_t rn_planner_decode_steps(const rn_planner *planner);

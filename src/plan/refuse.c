@@ -72,6 +72,10 @@ static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budge
     add_holder(out, "weights to be kept", RN_PURPOSE_WEIGHTS, kept);
     add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes - kept);
     add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS, plan->ring_bytes);
+    uint64_t shared = 0;
+    for (uint32_t u = 0; u < plan->group_count; u++)
+        if (plan->groups[u].shared) shared += plan->groups[u].bytes;
+    add_holder(out, "weights shared with other phases", RN_PURPOSE_WEIGHTS, shared);
     if (!plan->caps.own_memory) add_holder(out, "staging", RN_PURPOSE_STAGING, s->staging_bytes);
     add_values(plan, out);
 }

@@ -13,6 +13,7 @@ typedef struct finder {
     const rn_device_caps *caps;
     const rn_plan_order *order;
     const rn_plan_options *options;
+    const rn_program_values *values;
     rn_group_table *table;
     bool *refused; // (values + 1): tables and ids that are not fit
 } finder;
@@ -45,7 +46,8 @@ static void refuse_values(finder *f) {
     for (rn_value v = 1; v <= rn_graph_value_count(f->graph); v++) {
         const rn_value_info *info = rn_graph_value(f->graph, v);
         bool table = info->role == RN_ROLE_WEIGHT && is_large(f, info) &&
-                     rn_constraint_of(f->options, info->name) != RN_CONSTRAINT_KEEP;
+                     rn_constraint_of(f->options, info->name) != RN_CONSTRAINT_KEEP &&
+                     !rn_program_holds(f->values, info) && !rn_program_trains(f->values, info);
         bool ids = info->role == RN_ROLE_INPUT && info->dtype == RN_DTYPE_I32;
         f->refused[v] = !table && !ids;
     }
@@ -96,12 +98,17 @@ static bool is_inference(const rn_graph *graph) {
 
 rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
                             const rn_plan_order *order, const rn_plan_options *options,
-                            rn_group_table *out) {
-    finder f = {.graph = graph, .caps = caps, .order = order, .options = options, .table = out};
-    size_t values = (size_t)rn_graph_value_count(graph) + 1;
+                            const rn_program_values *values, rn_group_table *out) {
+    finder f = {.graph = graph,
+                .caps = caps,
+                .order = order,
+                .options = options,
+                .values = values,
+                .table = out};
+    size_t room = (size_t)rn_graph_value_count(graph) + 1;
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->rows_of, (void **)&out->rows_of));
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->rows, (void **)&out->rows));
-    RN_TRY(rn_arena_array(memory, values, sizeof *f.refused, (void **)&f.refused));
+    RN_TRY(rn_arena_array(memory, room, sizeof *f.refused, (void **)&f.refused));
     for (uint32_t n = 0; n < order->count; n++)
         out->rows_of[n] = RN_NO_LOAD;
     if (caps->row_table_bytes == 0 || !is_inference(graph)) return RN_OK;

@@ -8,7 +8,9 @@
 // wants larger ones), because a read of a few KiB costs as much as one of a hundred; a weight below
 // 64 KiB rides along with a neighbour of any size. Weights that are trained, or used in more than
 // one block (tied), never leave: they are weight groups of their own kind, and so are those that a
-// caller wants to be kept, and those that he does not want to stay.
+// caller wants to be kept, and those that he does not want to stay. In a phase of a program, what
+// another phase holds is a weight group of its own where that phase has it, and weight groups of
+// weights that other phases read have no others.
 //
 // A weight group lies in one of two ways: resident, each weight in the layout that the device
 // wants; or in a slot, where a large weight that the device takes plain is file_layout, in whole
@@ -25,8 +27,9 @@ enum { GROUP_BYTES = 4 << 20, RIDER_BYTES = 64 << 10 };
 
 typedef struct note {
     bool used;
-    bool shared; // used in more than one block, or trained
-    bool plain;  // readers disagree on its layout, or it is trained
+    bool shared;   // used in more than one block, or trained
+    bool plain;    // readers disagree on its layout, or it is trained
+    bool sharable; // of a program: other phases read it, or one of them trains it
     rn_constraint constraint;
     uint32_t block;
     rn_layout layout;
@@ -37,6 +40,7 @@ typedef struct cutter {
     const rn_device_caps *caps;
     const rn_plan_order *order;
     const rn_plan_options *options;
+    const rn_program_values *values;
     rn_group_table *table;
     rn_binder binder;
     note *notes;       // (values + 1), by root
@@ -63,8 +67,10 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
     }
     if (!n->used) {
         *n = (note){.used = true, .block = node->block, .layout = layout};
-        n->constraint =
-            rn_constraint_of(c->options, rn_weight_tensor(rn_graph_value(c->graph, weight)));
+        const rn_value_info *info = rn_graph_value(c->graph, weight);
+        n->constraint = rn_constraint_of(c->options, rn_weight_tensor(info));
+        n->shared = n->plain = rn_program_trains(c->values, info);
+        n->sharable = rn_program_shares(c->values, info);
         c->weights[c->weight_count++] = weight;
     }
     n->shared |= n->block != node->block;
@@ -107,6 +113,7 @@ static bool joins(const cutter *c, const note *n, uint64_t bytes) {
     const rn_plan_group *group = &c->table->groups[c->table->group_count - 1];
     uint64_t most = c->caps->group_bytes ? c->caps->group_bytes : GROUP_BYTES;
     if (group->block != n->block || group->resident != is_resident(n)) return false;
+    if (group->shared || group->sharable != n->sharable) return false;
     if (c->table->constraints[c->table->group_count - 1] != constraint_of(n)) return false;
     if (group->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
     return rn_round_up(group->bytes, RN_PLAN_ALIGN) + bytes <= most;
@@ -114,8 +121,31 @@ static bool joins(const cutter *c, const note *n, uint64_t bytes) {
 
 static void begin_group(rn_group_table *t, uint32_t first_value, const note *n) {
     t->constraints[t->group_count] = constraint_of(n);
-    t->groups[t->group_count++] =
-        (rn_plan_group){.first_value = first_value, .block = n->block, .resident = is_resident(n)};
+    t->groups[t->group_count++] = (rn_plan_group){.first_value = first_value,
+                                                  .block = n->block,
+                                                  .resident = is_resident(n),
+                                                  .sharable = n->sharable};
+}
+
+// What another phase holds lies where that phase has it, in its layout: plain bytes suit every
+// reader.
+static const rn_program_value *find_held(const cutter *c, rn_value weight, rn_layout layout) {
+    const rn_value_info *info = rn_graph_value(c->graph, weight);
+    const rn_program_value *held = rn_program_find(c->values, info);
+    bool fits = held && held->offset != RN_NO_OFFSET &&
+                (held->layout == RN_LAYOUT_PLAIN || held->layout == layout);
+    return fits ? held : NULL;
+}
+
+static void begin_held(const cutter *c, uint32_t first_value, const note *n,
+                       const rn_program_value *held) {
+    rn_group_table *t = c->table;
+    begin_group(t, first_value, n);
+    rn_plan_group *group = &t->groups[t->group_count - 1];
+    t->constraints[t->group_count - 1] = RN_CONSTRAINT_NONE;
+    group->resident = group->shared = true;
+    group->brings = rn_program_brings(c->values, held);
+    group->offset = held->offset;
 }
 
 static bool has_one_component(const rn_value_info *info) {
@@ -159,10 +189,15 @@ static rn_status cut(cutter *c) {
         const note *n = &c->notes[weight];
         rn_layout layout = n->plain ? RN_LAYOUT_PLAIN : n->layout;
         uint64_t bytes = 0, file_bytes = 0;
+        const rn_program_value *held = find_held(c, weight, layout);
+        if (held) layout = held->layout;
         RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, layout, &bytes));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
-        if (t->group_count == 0 || !joins(c, n, bytes)) begin_group(t, i, n);
+        if (held)
+            begin_held(c, i, n, held);
+        else if (t->group_count == 0 || !joins(c, n, bytes))
+            begin_group(t, i, n);
         t->values[i] = weight;
         add_weight(c, weight, layout, bytes, file_bytes);
     }
@@ -237,18 +272,19 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
 
 rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
                               const rn_plan_order *order, const rn_plan_options *options,
-                              rn_group_table *out) {
+                              const rn_program_values *values, rn_group_table *out) {
     *out = (rn_group_table){0};
     cutter c = {.graph = graph,
                 .caps = caps,
                 .order = order,
                 .options = options,
+                .values = values,
                 .table = out,
                 .value_count = rn_graph_value_count(graph) + 1};
     RN_TRY(allocate(memory, &c));
     for (rn_value v = 0; v < c.value_count; v++)
         out->group_of[v] = RN_NO_LOAD;
-    RN_TRY(rn_plan_find_rows(memory, graph, caps, order, options, out));
+    RN_TRY(rn_plan_find_rows(memory, graph, caps, order, options, values, out));
     note_nodes(&c);
     RN_TRY(cut(&c));
     place_relatives(&c);

@@ -179,6 +179,15 @@ static void add_resident(audit *a) {
                       plan->places[plan->group_values[plan->groups[i].first_value]].buffer);
 }
 
+// What other phases of the program hold.
+static void add_held(audit *a) {
+    const rn_plan *plan = a->session->plan;
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        if (plan->buffers[i].kind == RN_BUFFER_HELD)
+            add(a, RANGE_ALWAYS, 0, NO_OWNER, a->session->base + plan->buffers[i].offset,
+                plan->buffers[i].bytes);
+}
+
 static void add_values(audit *a, rn_role role, range_kind kind, uint32_t step) {
     const rn_graph *graph = a->session->plan->graph;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
@@ -239,6 +248,7 @@ static void gather(audit *a) {
     add_values(a, RN_ROLE_STATE, RANGE_ALWAYS, 0);
     add_values(a, RN_ROLE_CONSTANT, RANGE_ALWAYS, 0);
     add_resident(a);
+    add_held(a);
     add_values(a, RN_ROLE_INPUT, RANGE_FILL, 0);
     add_rows(a);
     add_carried(a, RANGE_FILL, 0);
@@ -258,6 +268,8 @@ static uint32_t count_room(const audit *a, uint32_t *out_widest) {
     const rn_plan *plan = a->session->plan;
     uint32_t room = plan->value_count + plan->group_count + 4 * plan->load_count +
                     plan->row_table_count + 2 * plan->offload_count;
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        room += plan->buffers[i].kind == RN_BUFFER_HELD;
     *out_widest = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(plan->graph); i++) {
         const rn_node *node = rn_graph_node(plan->graph, i);

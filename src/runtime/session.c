@@ -37,20 +37,23 @@ static rn_status take_arena(rn_session *session) {
         bytes[RN_PURPOSE_OTHER] += arena_extent(session->plan) - summary->arena_bytes;
     if (session->options.guard) bytes[RN_PURPOSE_OTHER] += 2 * RN_GUARD_BYTES;
     session->arena_recording = rn_profile_recording();
+    if (session->program) { // which has taken it
+        session->base = session->arena.base;
+        return RN_OK;
+    }
     RN_TRY(rn_device_memory_take(session->device, bytes, &session->arena));
     session->base = session->arena.base + (session->options.guard ? RN_GUARD_BYTES : 0);
     return RN_OK;
 }
 
-// States are zero, constants have their bytes, from the beginning.
-static rn_status fill_values(rn_session *session) {
+rn_status rn_session_fill_values(rn_session *session, bool states) {
     const rn_graph *graph = session->plan->graph;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
         uint8_t *at = rn_session_address(session, v);
         uint64_t bytes = session->plan->places[v].bytes;
         if (!at || info->producer != RN_NO_NODE || rn_session_home(session, v)) continue;
-        if (info->role == RN_ROLE_STATE) rn_queue_zero(session->compute, at, bytes);
+        if (info->role == RN_ROLE_STATE && states) rn_queue_zero(session->compute, at, bytes);
         if (info->role == RN_ROLE_CONSTANT)
             rn_queue_copy_in(session->compute, at, info->constant, bytes);
     }
@@ -73,6 +76,8 @@ rn_status rn_session_list_inputs(rn_session *session) {
 
 rn_status rn_session_check_options(const rn_session *session) {
     const rn_device_caps *caps = &session->device->caps;
+    if (session->options.guard && session->program)
+        return rn_fail(RN_UNSUPPORTED, "guards are for sessions with an arena of their own");
     if (session->options.guard && caps->own_memory)
         return rn_fail(RN_UNSUPPORTED, "%s has its own memory: guards are for the host's",
                        caps->name);
@@ -121,17 +126,18 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
                            session->device->workers, &session->weights));
     rn_session_profile_open(session);
-    RN_TRY(fill_values(session));
+    RN_TRY(rn_session_fill_values(session, true));
     rn_profile_begin(rn_profile_name("load weights"));
-    rn_status s = rn_session_load_resident(session);
+    rn_status s = rn_session_load_resident(session, false);
     if (s == RN_OK) s = rn_session_load_copies(session);
     rn_profile_end();
     return s;
 }
 
-rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *segments,
-                                 const rn_weight_source *weights, const rn_session_options *options,
-                                 rn_session **out) {
+static rn_status create(const rn_plan *plan, const rn_segment_table *segments,
+                        rn_program_run *program, const rn_device_memory *arena,
+                        const rn_weight_source *weights, const rn_session_options *options,
+                        rn_session **out) {
     void *block = NULL;
     *out = NULL;
     if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_session_options"));
@@ -140,6 +146,8 @@ rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *se
     rn_session *session = block;
     session->plan = plan;
     session->segments = segments;
+    session->program = program;
+    if (program) session->arena = *arena;
     if (options) session->options = *options;
     session->device = session->options.device;
     session->facts.live_mismatch_step = UINT64_MAX;
@@ -152,6 +160,21 @@ rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *se
     else
         rn_session_destroy(session);
     return s;
+}
+
+rn_status rn_session_create_with(const rn_plan *plan, const rn_segment_table *segments,
+                                 const rn_weight_source *weights, const rn_session_options *options,
+                                 rn_session **out) {
+    if (plan->is_phase)
+        return rn_hint(rn_fail(RN_INVALID, "'%s' is planned as a phase of a program", plan->name),
+                       "rn_program_open makes the sessions of all its phases");
+    return create(plan, segments, NULL, NULL, weights, options, out);
+}
+
+rn_status rn_session_create_phase(const rn_plan *plan, rn_program_run *program,
+                                  const rn_device_memory *arena, const rn_weight_source *weights,
+                                  const rn_session_options *options, rn_session **out) {
+    return create(plan, &plan->segments, program, arena, weights, options, out);
 }
 
 rn_status rn_session_create(const rn_plan *plan, const rn_weight_source *weights,
@@ -169,7 +192,7 @@ void rn_session_destroy(rn_session *session) {
     if (session->device) rn_session_close_offloads(session);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
-    if (session->device) rn_device_memory_release(&session->arena);
+    if (session->device && !session->program) rn_device_memory_release(&session->arena);
     if (session->owns_device) rn_device_destroy(session->device);
     rn_arena_free_all(&session->memory);
     rn_free(RN_HOST_OTHER, session, sizeof *session);
@@ -244,6 +267,7 @@ rn_status rn_session_set(rn_session *session, const char *input, const void *dat
     if (!in && host_has) return RN_OK;
     if (!in) return rn_fail(RN_NOT_FOUND, "the graph has no input '%s'", input);
     RN_TRY(check_input(session, in, bytes));
+    RN_TRY(rn_session_enter(session));
     in->data = data;
     in->bytes = bytes;
     in->given = true;
@@ -299,6 +323,12 @@ static rn_status check_value(const rn_session *session, rn_value value, const ch
     return RN_OK;
 }
 
+// Whether a value of a phase is there whichever phase has the arena.
+static bool is_shared(const rn_session *session, rn_value value) {
+    return (uint64_t)(rn_session_address(session, value) - session->base) <
+           session->plan->shared_bytes;
+}
+
 rn_status rn_session_get(rn_session *session, const char *name, void *data, uint64_t bytes) {
     RN_TRY(check_alive(session));
     rn_value value = find_value(session, name, true);
@@ -306,6 +336,7 @@ rn_status rn_session_get(rn_session *session, const char *name, void *data, uint
         rn_graph_value(session->plan->graph, value)->role == RN_ROLE_OUTPUT)
         return rn_fail(RN_INVALID, "'%s' is there after a run, until the next input is set", name);
     RN_TRY(check_value(session, value, name, bytes));
+    if (!is_shared(session, value)) RN_TRY(rn_session_enter(session));
     if (session->plan->places[value].layout != RN_LAYOUT_PLAIN)
         return rn_fail(RN_UNSUPPORTED, "weight '%s' is held in the form that kernels read", name);
     if (session->io && rn_graph_value(session->plan->graph, value)->role == RN_ROLE_OUTPUT) {
@@ -348,6 +379,7 @@ rn_status rn_session_put(rn_session *session, const char *name, const void *data
     if (session->executable)
         return keep_failure(session,
                             session->executable->put(session->executable, value, data, bytes));
+    if (!is_shared(session, value)) RN_TRY(rn_session_enter(session));
     if (rn_graph_value(session->plan->graph, value)->role == RN_ROLE_WEIGHT)
         return keep_failure(session, put_weight(session, value, data));
     uint8_t *home = rn_session_home(session, value);
@@ -467,6 +499,7 @@ rn_status rn_session_run(rn_session *session, uint64_t rows) {
     RN_TRY(check_rows(session, rows, &bound));
     RN_TRY(check_inputs(session, bound));
     if (session->executable) return keep_failure(session, rn_session_execute(session, bound));
+    RN_TRY(rn_session_enter(session));
     if (rn_session_is_hybrid(session, rows))
         return keep_failure(session, rn_session_run_hybrid(session, rows));
     session->segment = NULL;

@@ -6,10 +6,11 @@
 //     gather.c    rows of embeddings, before a run       session_profile.c  what profilers hear
 //     session_io.c     in and out of a device's own memory    captures.c  runs that are replayed
 //     copies.c    streamed weights on the host           session_segments.c  some blocks of a run
-//     host_offloads.c  states and saved values there
+//     host_offloads.c  states and saved values there        program_run.c  phases in one arena
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
+#include <ration/program.h>
 #include <ration/session.h>
 
 #include "device/device.h"
@@ -53,7 +54,8 @@ struct rn_session {
     rn_session_options options;
     rn_arena memory; // all tables
     rn_device_memory arena;
-    uint8_t *base; // of the plan's arena, within `arena`
+    uint8_t *base;           // of the plan's arena, within `arena`
+    rn_program_run *program; // whose arena it is, of which this is a phase; NULL: its own
 
     rn_queue *compute;
     rn_queue *read;     // NULL where nothing is streamed
@@ -161,8 +163,9 @@ RN_MUST_USE rn_status rn_session_bind(rn_session *session, uint64_t rows);
 
 RN_MUST_USE rn_status rn_session_prepare_walk(rn_session *session);
 void rn_session_close_walk(rn_session *session);
-// Reads a weight group into the arena now: resident weights.
-RN_MUST_USE rn_status rn_session_load_resident(rn_session *session);
+// Reads resident weights into the arena now. Of a phase of a program those in the shared region;
+// with `entering` its own.
+RN_MUST_USE rn_status rn_session_load_resident(rn_session *session, bool entering);
 // One pass over the steps [session->from_step, to_step); nodes of phase UPDATE only where `last`.
 // In segments nothing is read. Failures are in the queues.
 void rn_session_walk(rn_session *session, bool last);
@@ -210,6 +213,21 @@ RN_MUST_USE rn_status rn_session_replay(rn_session *session, uint64_t rows,
                                         rn_session_submit submit, bool *out_done);
 // Idle queues.
 void rn_session_forget_captures(rn_session *session);
+
+// ---- phases (program_run.c) ---------------------------------------------------------------------
+
+// rn_session_create for a phase of a program that is being opened, in its arena.
+RN_MUST_USE rn_status rn_session_create_phase(const rn_plan *plan, rn_program_run *program,
+                                              const rn_device_memory *arena,
+                                              const rn_weight_source *weights,
+                                              const rn_session_options *options, rn_session **out);
+// Makes the arena above the shared region this session's: its constants and weights are there.
+// Nothing where it is already, or the session is of no program.
+RN_MUST_USE rn_status rn_session_enter(rn_session *session);
+// Ends all reading; what is above the shared region, outputs included, is another phase's now.
+void rn_session_rest(rn_session *session);
+// Constants have their bytes; with `states` these are zero.
+RN_MUST_USE rn_status rn_session_fill_values(rn_session *session, bool states);
 
 // ---- segments (session_segments.c) --------------------------------------------------------------
 
@@ -289,6 +307,9 @@ RN_MUST_USE rn_status rn_guard_check(const rn_guard *guard, uint32_t step);
 void rn_session_profile_open(rn_session *session);
 // Ends all parts. Before the arena goes, with idle queues.
 void rn_session_profile_close(rn_session *session);
+// Of a phase of a program, around the time in which the arena is its own. Idle queues.
+void rn_session_profile_enter(rn_session *session);
+void rn_session_profile_leave(rn_session *session);
 // Ends the parts of a run that failed. Idle queues.
 void rn_session_profile_drop(rn_session *session);
 // Around a run: a recording that began meanwhile is noticed here.

@@ -152,6 +152,8 @@ static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
         return p->group_names[buffer->group];
     case RN_BUFFER_WORKSPACE:
         return name_workspace(plan, buffer->first_step);
+    case RN_BUFFER_HELD:
+        return rn_profile_label("held for other phases", NULL, NULL);
     default:
         return name_value(p, plan, buffer->value);
     }
@@ -442,6 +444,14 @@ static void end_parts(const rn_session *session, bool all) {
 
 void rn_session_profile_drop(rn_session *session) {
     end_parts(session, false);
+}
+
+void rn_session_profile_enter(rn_session *session) {
+    if (is_on(session)) begin_life(session);
+}
+
+void rn_session_profile_leave(rn_session *session) {
+    end_parts(session, true);
 }
 
 void rn_session_profile_close(rn_session *session) {

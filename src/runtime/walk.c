@@ -392,13 +392,20 @@ static void ask_huge_pages(const rn_session *session) {
         (void)madvise(slot_address(session, u), plan->slot_bytes, MADV_HUGEPAGE);
 }
 
-rn_status rn_session_load_resident(rn_session *session) {
+// Of a phase of a program: what is in the region is read once, the rest whenever the phase begins.
+static bool is_due(const rn_session *session, uint32_t entry, bool entering) {
+    uint32_t group = rn_weights_group(session->weights, RN_WEIGHTS_RESIDENT, entry);
+    const rn_plan_group *u = &session->plan->groups[group];
+    return !session->plan->is_phase || (u->sharable || u->shared) != entering;
+}
+
+rn_status rn_session_load_resident(rn_session *session, bool entering) {
     if (!session->copy) {
         ask_huge_pages(session);
         rn_weights_look_ahead(session->weights, find_next_read, session);
     }
     uint32_t count = rn_weights_count(session->weights, RN_WEIGHTS_RESIDENT);
     for (uint32_t i = 0; i < count; i++)
-        RN_TRY(load_group(session, i));
+        if (is_due(session, i, entering)) RN_TRY(load_group(session, i));
     return RN_OK;
 }

@@ -64,7 +64,7 @@ static rn_status open_fetcher(rn_weights *w) {
     for (uint32_t i = 0; i < l->count; i++)
         if (l->first_file_weight[i + 1] - l->first_file_weight[i] > most)
             most = l->first_file_weight[i + 1] - l->first_file_weight[i];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && !w->fetching[i].items; i++) {
         void *items = NULL;
         RN_TRY(rn_arena_array(&w->memory, most, sizeof(rn_fetch), &items));
         w->fetching[i].items = items;
@@ -86,13 +86,28 @@ rn_status rn_weights_open(const rn_plan *plan, const rn_weight_source *source,
     if (source) w->source = *source;
     rn_arena_init(&w->memory, RN_HOST_OTHER, 0);
     rn_status s = rn_weights_make_lists(w);
-    if (s == RN_OK && w->source.checkpoint && plan->group_count > 0) s = open_reader(w);
-    if (s == RN_OK && needs_fetcher(w)) s = open_fetcher(w);
+    if (s == RN_OK) s = rn_weights_wake(w);
     if (s == RN_OK)
         *out = w;
     else
         rn_weights_close(w);
     return s;
+}
+
+// In a phase of a program there may be nothing to read: all its weights are another phase's.
+rn_status rn_weights_wake(rn_weights *w) {
+    const rn_group_list *lists = w->lists;
+    bool reads = lists[RN_WEIGHTS_RESIDENT].count || lists[RN_WEIGHTS_STREAMED].count;
+    if (w->source.checkpoint && reads && !w->reader) RN_TRY(open_reader(w));
+    return needs_fetcher(w) && !w->fetcher ? open_fetcher(w) : RN_OK;
+}
+
+void rn_weights_rest(rn_weights *w) {
+    rn_weights_rewind(w);
+    rn_reader_destroy(w->reader);
+    rn_fetcher_destroy(w->fetcher);
+    w->reader = NULL;
+    w->fetcher = NULL;
 }
 
 void rn_weights_close(rn_weights *weights) {

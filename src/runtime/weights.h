@@ -29,6 +29,11 @@ RN_MUST_USE rn_status rn_weights_open(const rn_plan *plan, const rn_weight_sourc
                                       rn_workers *workers, rn_weights **out);
 void rn_weights_close(rn_weights *weights); // NULL-safe
 
+// Gives the staging back, and all that reading needs beside it, until rn_weights_wake. Nothing is
+// read meanwhile.
+void rn_weights_rest(rn_weights *weights);
+RN_MUST_USE rn_status rn_weights_wake(rn_weights *weights);
+
 // Entries of a list: resident weight groups in the plan's order, loads by number.
 uint32_t rn_weights_count(const rn_weights *weights, rn_weight_list list);
 // The weight group of an entry.

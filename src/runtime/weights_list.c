@@ -219,7 +219,8 @@ rn_status rn_weights_make_lists(rn_weights *w) {
     resident->groups = groups;
     streamed->groups = loads;
     for (uint32_t i = 0; i < plan->group_count; i++)
-        if (plan->groups[i].resident) resident->groups[resident->count++] = i;
+        if (plan->groups[i].resident && (!plan->groups[i].shared || plan->groups[i].brings))
+            resident->groups[resident->count++] = i;
     for (uint32_t i = 0; i < plan->load_count; i++)
         streamed->groups[streamed->count++] = plan->loads[i].group;
     RN_TRY(make_list(w, resident));

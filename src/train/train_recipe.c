@@ -17,6 +17,7 @@ typedef struct held {
     size_t bytes;             // of this block
     uint32_t batch;
     rn_dtype activations;
+    bool evaluates; // there is no backward pass
     _Alignas(16) unsigned char config[];
 } held;
 
@@ -34,6 +35,10 @@ static rn_status write(const held *h, uint32_t micro_batches, rn_graph *graph) {
     RN_TRY(h->write(graph, h->config, h->batch / micro_batches, &values));
     rn_value loss =
         rn_graph_loss(graph, "cross_entropy", values.logits, values.targets, micro_batches);
+    if (h->evaluates) {
+        rn_graph_output_loss(graph, loss, micro_batches > 1);
+        return rn_graph_finish(graph);
+    }
     if (options.watch) rn_graph_output(graph, values.logits, "logits");
     return rn_graph_train(graph, loss, &options);
 }
@@ -90,6 +95,16 @@ rn_status rn_train_recipe(rn_forward forward, uint32_t batch, const rn_train_opt
     return RN_OK;
 }
 
+rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch, rn_recipe *out) {
+    if (forward.batch_statistics)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "a model with batch statistics has another forward "
+                                               "pass in training"),
+                       "evaluate it as inference does");
+    RN_TRY(rn_train_recipe(forward, batch, NULL, out));
+    ((held *)out->self)->evaluates = true;
+    return RN_OK;
+}
+
 // ---- builtin models -----------------------------------------------------------------------------
 
 // Cuts ":train" or ":train=OPTIMIZER" off the end of a name.
@@ -117,14 +132,24 @@ static rn_status make_training(const rn_builtin *builtin, rn_str optimizer, rn_r
     return rn_train_recipe(builtin->forward, builtin->batch, &options, out);
 }
 
+// Cuts ":evaluate" off the end of a name.
+static bool take_evaluate(rn_str *name) {
+    if (!rn_str_ends(*name, RN_STR(":evaluate"))) return false;
+    name->bytes -= sizeof ":evaluate" - 1;
+    return true;
+}
+
 rn_status rn_builtin_recipe(const char *name, rn_recipe *out) {
     rn_str model = rn_str_from(name), optimizer;
     rn_builtin builtin;
     *out = (rn_recipe){0};
-    bool training = take_train(&model, &optimizer);
+    bool training = take_train(&model, &optimizer), evaluates = !training && take_evaluate(&model);
     RN_TRY(rn_builtin_find(model, &builtin));
-    RN_TRY(training ? make_training(&builtin, optimizer, out)
-                    : rn_model_recipe(builtin.forward, out));
+    if (evaluates)
+        RN_TRY(rn_evaluate_recipe(builtin.forward, builtin.batch, out));
+    else
+        RN_TRY(training ? make_training(&builtin, optimizer, out)
+                        : rn_model_recipe(builtin.forward, out));
     snprintf(out->name, sizeof out->name, "%s", name);
     return RN_OK;
 }

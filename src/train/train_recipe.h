@@ -17,4 +17,11 @@
 RN_MUST_USE rn_status rn_train_recipe(rn_forward forward, uint32_t batch,
                                       const rn_train_options *options, rn_recipe *out);
 
+// The loss of a batch, without gradients: what the step of the same batch would say before it
+// changes the weights. Inputs, the scalar "loss_scale" and the output "loss" are the step's.
+RN_MUST_USE rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch, rn_recipe *out);
+
+// Makes a loss the output "loss"; with micro-batches the sum of theirs.
+void rn_graph_output_loss(rn_graph *graph, rn_value loss, bool accumulates);
+
 #endif

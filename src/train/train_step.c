@@ -7,6 +7,7 @@
 // Each weight's nodes stand in the block of the weight, so that whoever orders them may put the
 // update right behind its gradient.
 #include "train/optimizer.h"
+#include "train/train_recipe.h"
 
 #include "base/arena.h"
 #include "base/reserved.h"
@@ -119,15 +120,18 @@ static rn_status check_gradients(const step *t) {
     return RN_OK;
 }
 
-// The loss is one number for the whole batch, too: micro-batches add up.
-static void show_loss(step *t, rn_value loss) {
-    if (t->accumulates) {
-        rn_graph_set_place(t->graph, rn_graph_value(t->graph, loss)->block, RN_PHASE_BACKWARD);
-        rn_value sum =
-            rn_graph_state(t->graph, "loss.sum", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
-        loss = rn_op_accumulate(t->graph, sum, loss);
+void rn_graph_output_loss(rn_graph *graph, rn_value loss, bool accumulates) {
+    if (accumulates) {
+        rn_value sum = rn_graph_state(graph, "loss.sum", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
+        loss = rn_op_accumulate(graph, sum, loss);
     }
-    rn_graph_output(t->graph, loss, "loss");
+    rn_graph_output(graph, loss, "loss");
+}
+
+static void show_loss(step *t, rn_value loss) {
+    if (t->accumulates)
+        rn_graph_set_place(t->graph, rn_graph_value(t->graph, loss)->block, RN_PHASE_BACKWARD);
+    rn_graph_output_loss(t->graph, loss, t->accumulates);
 }
 
 static rn_status train(step *t, rn_arena *memory, rn_value loss) {

@@ -1,4 +1,7 @@
-// trainer.c — a recipe's training step, planned once and run for each batch.
+// trainer.c — training as a program of phases, planned once: a step, saving, an evaluation.
+//
+// Weights and the optimiser's states persist; the activations of a step, those of an evaluation and
+// the buffers of a checkpoint that is being written lie in the same bytes.
 //
 // First weights are normal numbers by place (philox: seed, number of the weight, element), so that
 // they depend on nothing else. Matrices that end a residual branch are smaller by the root of the
@@ -42,7 +45,7 @@ static rn_status add_state(rn_trainer *t, const rn_graph *graph, const rn_traine
 
 // Weights, then each weight's states.
 static rn_status collect(rn_trainer *t) {
-    const rn_graph *graph = rn_plan_graph(t->plan);
+    const rn_graph *graph = rn_plan_graph(rn_trainer_plan(t));
     uint32_t values = rn_graph_value_count(graph);
     void *block = NULL;
     RN_TRY(rn_arena_array(&t->memory, values, sizeof(rn_trained), &block));
@@ -92,6 +95,42 @@ static const void *find_first(void *self, const char *name, rn_dtype dtype, uint
 
 // ---- a trainer ----------------------------------------------------------------------------------
 
+static uint64_t scratch_bytes(uint64_t most) {
+    return (most + rn_min_u64(most, RN_TRAINER_CHUNK)) * sizeof(float);
+}
+
+// Elements of the largest weight: its states are no larger.
+static rn_status find_most(const rn_recipe *recipe, uint64_t *out) {
+    rn_graph *graph = NULL;
+    *out = 0;
+    RN_TRY(recipe->build(recipe->self, &(rn_recipe_options){0}, &graph));
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role != RN_ROLE_WEIGHT && info->role != RN_ROLE_STATE) continue;
+        *out = rn_max_u64(*out, rn_shape_elements(info->shape, 1));
+    }
+    rn_graph_destroy(graph);
+    return RN_OK;
+}
+
+// For as many steps as there are to an evaluation.
+static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate) {
+    const rn_trainer_options *o = &t->options;
+    const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
+    uint64_t most = 0;
+    step->weights_in_memory = evaluate->weights_in_memory = true; // drawn: nothing is staged
+    RN_TRY(find_most(step, &most));
+    rn_program_phase phases[RN_TRAINER_PHASES] = {
+        [RN_TRAINER_STEP] = {.name = "step",
+                             .recipe = step,
+                             .runs = o->evaluate_every,
+                             .entries = o->evaluate_every ? 2 : 1},
+        [RN_TRAINER_SAVE] = {.name = "save", .bytes = scratch_bytes(most)},
+        [RN_TRAINER_EVALUATE] = {.name = "evaluate", .recipe = evaluate}};
+    uint32_t count = o->evaluate_every ? RN_TRAINER_PHASES : RN_TRAINER_EVALUATE;
+    return rn_program_make(phases, count, caps, &o->plan, &t->program);
+}
+
 static rn_status make_plan(rn_trainer *t) {
     const rn_trainer_options *o = &t->options;
     rn_llama_config config = {.layers = o->layers,
@@ -109,22 +148,28 @@ static rn_status make_plan(rn_trainer *t) {
                               .weight_decay = o->weight_decay,
                               .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
                               .max_norm = o->max_norm};
-    rn_recipe recipe;
+    rn_recipe step, evaluate = {0};
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
-    RN_TRY(rn_train_recipe(rn_llama_forward(&config), o->batch, &train, &recipe));
-    recipe.weights_in_memory = true; // they are drawn: nothing is staged
-    const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
-    rn_status s = rn_plan_make(&recipe, caps, &o->plan, &t->plan);
-    rn_recipe_destroy(&recipe);
+    RN_TRY(rn_train_recipe(rn_llama_forward(&config), o->batch, &train, &step));
+    rn_status s = rn_evaluate_recipe(rn_llama_forward(&config), o->batch, &evaluate);
+    snprintf(step.name, sizeof step.name, "training step");
+    snprintf(evaluate.name, sizeof evaluate.name, "evaluation");
+    if (s == RN_OK) s = plan_phases(t, &step, &evaluate);
+    rn_recipe_destroy(&step);
+    rn_recipe_destroy(&evaluate);
     return s;
 }
 
 static rn_status open_session(rn_trainer *t) {
-    rn_weight_source weights = {.self = t, .find = find_first};
+    rn_weight_source weights[RN_TRAINER_PHASES];
     rn_session_options options = {.device = t->options.device};
+    for (uint32_t i = 0; i < RN_TRAINER_PHASES; i++)
+        weights[i] = (rn_weight_source){.self = t, .find = find_first};
     for (uint32_t i = 0; i < t->weight_count; i++)
         RN_TRY(draw(t, i));
-    return rn_session_create(t->plan, &weights, &options, &t->session);
+    RN_TRY(rn_program_open(t->program, weights, &options, &t->run));
+    t->session = rn_program_session(t->run, RN_TRAINER_STEP);
+    return RN_OK;
 }
 
 // The steps of runtime/recover.h: a smaller plan has more micro-batches, and weights of the same
@@ -132,7 +177,7 @@ static rn_status open_session(rn_trainer *t) {
 static rn_status plan_step(void *self, const rn_plan **out) {
     rn_trainer *t = self;
     RN_TRY(make_plan(t));
-    *out = t->plan;
+    *out = rn_trainer_plan(t);
     return collect(t);
 }
 
@@ -142,12 +187,13 @@ static rn_status open_step(void *self) {
 
 static void close_step(void *self) {
     rn_trainer *t = self;
-    rn_session_destroy(t->session);
-    rn_plan_destroy(t->plan);
+    rn_program_close(t->run);
+    rn_program_destroy(t->program);
     rn_arena_free_all(&t->memory);
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
+    t->run = NULL;
     t->session = NULL;
-    t->plan = NULL;
+    t->program = NULL;
     t->tensors = NULL;
     t->tensor_count = t->weight_count = 0;
 }
@@ -186,14 +232,18 @@ rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out)
 
 void rn_trainer_destroy(rn_trainer *trainer) {
     if (!trainer) return;
-    rn_session_destroy(trainer->session);
-    rn_plan_destroy(trainer->plan);
+    rn_program_close(trainer->run);
+    rn_program_destroy(trainer->program);
     rn_arena_free_all(&trainer->memory);
     rn_free(RN_HOST_OTHER, trainer, sizeof *trainer);
 }
 
 const rn_plan *rn_trainer_plan(const rn_trainer *trainer) {
-    return trainer->plan;
+    return rn_program_plan(trainer->program, RN_TRAINER_STEP);
+}
+
+const rn_program *rn_trainer_program(const rn_trainer *trainer) {
+    return trainer->program;
 }
 
 uint64_t rn_trainer_steps(const rn_trainer *trainer) {
@@ -202,23 +252,59 @@ uint64_t rn_trainer_steps(const rn_trainer *trainer) {
 
 // ---- a step -------------------------------------------------------------------------------------
 
-rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
-                          double rate, float *out_loss) {
+static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const int32_t *tokens,
+                           const int32_t *targets) {
     uint64_t rows = (uint64_t)trainer->options.batch * trainer->options.tokens, counted = 0;
     for (uint64_t i = 0; i < rows; i++)
         counted += targets[i] != -100;
     if (counted == 0) return rn_fail(RN_INVALID, "no target of this batch counts");
-    rn_session *s = trainer->session;
     RN_TRY(rn_session_set(s, "tokens", tokens, rows * sizeof *tokens));
     RN_TRY(rn_session_set(s, "targets", targets, rows * sizeof *targets));
+    return rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted);
+}
+
+rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                          double rate, float *out_loss) {
+    rn_session *s = trainer->session;
+    RN_TRY(set_batch(trainer, s, tokens, targets));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
     if (trainer->optimizer->needs_step)
         RN_TRY(rn_session_set_scalar(s, "step", (double)(trainer->steps + 1)));
-    RN_TRY(rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted));
     rn_profile_begin(rn_profile_name("train step"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();
     RN_TRY(status);
     trainer->steps++;
     return rn_session_get(s, "loss", out_loss, sizeof *out_loss);
+}
+
+rn_status rn_trainer_evaluate(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                              float *out_loss) {
+    rn_session *s = rn_program_session(trainer->run, RN_TRAINER_EVALUATE);
+    if (!s)
+        return rn_hint(rn_fail(RN_INVALID, "the trainer was made without evaluations"),
+                       "set evaluate_every in its options: evaluations are planned with the steps");
+    RN_TRY(set_batch(trainer, s, tokens, targets));
+    rn_profile_begin(rn_profile_name("evaluate"));
+    rn_status status = rn_session_run(s, 0);
+    rn_profile_end();
+    RN_TRY(status);
+    return rn_session_get(s, "loss", out_loss, sizeof *out_loss);
+}
+
+// ---- scratch ------------------------------------------------------------------------------------
+
+rn_status rn_trainer_scratch_take(rn_trainer *trainer, rn_trainer_scratch *out) {
+    *out = (rn_trainer_scratch){.bytes = scratch_bytes(trainer->most)};
+    out->values = rn_program_scratch(trainer->run, RN_TRAINER_SAVE);
+    if (!out->values) { // the arena is not on the host
+        RN_TRY(rn_alloc(RN_HOST_IO, out->bytes, &out->block));
+        out->values = out->block;
+    }
+    out->chunk = out->values + trainer->most;
+    return RN_OK;
+}
+
+void rn_trainer_scratch_free(rn_trainer_scratch *scratch) {
+    rn_free(RN_HOST_IO, scratch->block, scratch->bytes);
 }

@@ -2,6 +2,7 @@
 #ifndef RN_TRAIN_TRAINER_H
 #define RN_TRAIN_TRAINER_H
 
+#include <ration/program.h>
 #include <ration/train.h>
 
 #include "base/arena.h"
@@ -18,12 +19,28 @@ struct rn_trainer {
     rn_trainer_options options;
     const struct rn_optimizer *optimizer;
     rn_arena memory;
-    rn_plan *plan;
-    rn_session *session;
+    rn_program *program;
+    rn_program_run *run;
+    rn_session *session; // of the step; the run's
     rn_trained *tensors; // (tensor_count): weights, then their states
     uint32_t tensor_count, weight_count;
     uint64_t most; // elements of the largest tensor
     uint64_t steps;
 };
+
+// Phases of the program; the last only where the options say so.
+enum { RN_TRAINER_STEP, RN_TRAINER_SAVE, RN_TRAINER_EVALUATE, RN_TRAINER_PHASES };
+
+// What writing and reading files needs: a tensor as f32, and a chunk of it in another dtype.
+enum { RN_TRAINER_CHUNK = 16 << 10 }; // elements
+typedef struct rn_trainer_scratch {
+    float *values; // (most)
+    float *chunk;  // (RN_TRAINER_CHUNK, or `most` where that is less)
+    void *block;   // NULL: it is the arena's
+    size_t bytes;
+} rn_trainer_scratch;
+// The arena's where that is host memory: no session runs meanwhile. RN_NO_MEMORY, RN_OVER_BUDGET.
+RN_MUST_USE rn_status rn_trainer_scratch_take(rn_trainer *trainer, rn_trainer_scratch *out);
+void rn_trainer_scratch_free(rn_trainer_scratch *scratch);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/str.h"
 #include "memory/account.h"
 
@@ -29,17 +30,29 @@ static rn_status declare(const rn_trainer *t, uint32_t count, rn_dtype dtype, rn
     return RN_OK;
 }
 
-// values: (t->most) f32; narrow: as many of `dtype`.
-static rn_status write_tensors(rn_trainer *t, uint32_t count, rn_dtype dtype, rn_writer *writer,
-                               float *values, void *narrow) {
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t elements = t->tensors[i].count, bytes = 0;
-        RN_TRY(rn_session_get(t->session, t->tensors[i].name, values, elements * sizeof *values));
-        if (!rn_dtype_bytes(dtype, elements, &bytes))
+// Chunk by chunk, so that a second copy of the largest tensor is not needed.
+static rn_status write_tensor(const rn_trained *tensor, rn_dtype dtype, rn_writer *writer,
+                              const rn_trainer_scratch *scratch) {
+    uint64_t n = 0;
+    for (uint64_t at = 0; at < tensor->count; at += n) {
+        uint64_t bytes = 0;
+        n = rn_min_u64(tensor->count - at, RN_TRAINER_CHUNK);
+        if (!rn_dtype_bytes(dtype, n, &bytes))
             return rn_fail(RN_UNSUPPORTED, "%s cannot hold '%s'", rn_dtype_get(dtype)->name,
-                           t->tensors[i].name);
-        RN_TRY(rn_dtype_convert(RN_DTYPE_F32, values, dtype, narrow, elements));
-        RN_TRY(rn_writer_append(writer, narrow, bytes));
+                           tensor->name);
+        RN_TRY(rn_dtype_convert(RN_DTYPE_F32, scratch->values + at, dtype, scratch->chunk, n));
+        RN_TRY(rn_writer_append(writer, scratch->chunk, bytes));
+    }
+    return RN_OK;
+}
+
+static rn_status write_tensors(rn_trainer *t, uint32_t count, rn_dtype dtype, rn_writer *writer,
+                               const rn_trainer_scratch *scratch) {
+    for (uint32_t i = 0; i < count; i++) {
+        const rn_trained *tensor = &t->tensors[i];
+        RN_TRY(rn_session_get(t->session, tensor->name, scratch->values,
+                              tensor->count * sizeof(float)));
+        RN_TRY(write_tensor(tensor, dtype, writer, scratch));
     }
     return rn_writer_commit(writer);
 }
@@ -50,14 +63,14 @@ static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
     rn_arena memory;
     rn_write_tensor *tensors = NULL;
     rn_writer *writer = NULL;
-    void *values = NULL, *narrow = NULL;
+    rn_trainer_scratch scratch = {0};
     rn_arena_init(&memory, RN_HOST_IO, 0);
     rn_status s = declare(t, count, dtype, &memory, &tensors);
-    if (s == RN_OK) s = rn_arena_array(&memory, t->most, sizeof(float), &values);
-    if (s == RN_OK) s = rn_arena_array(&memory, t->most, sizeof(float), &narrow);
+    if (s == RN_OK) s = rn_trainer_scratch_take(t, &scratch);
     if (s == RN_OK) s = rn_writer_create(path, tensors, count, options, &writer);
-    if (s == RN_OK) s = write_tensors(t, count, dtype, writer, values, narrow);
+    if (s == RN_OK) s = write_tensors(t, count, dtype, writer, &scratch);
     rn_writer_destroy(writer);
+    rn_trainer_scratch_free(&scratch);
     rn_arena_free_all(&memory);
     return s;
 }
@@ -133,14 +146,13 @@ static rn_status check_optimizer(const rn_trainer *t, const rn_checkpoint *from)
 
 rn_status rn_trainer_resume(rn_trainer *trainer, const char *path) {
     rn_checkpoint *from = NULL;
-    void *values = NULL;
-    size_t bytes = trainer->most * sizeof(float);
+    rn_trainer_scratch scratch = {0};
     RN_TRY(rn_checkpoint_open(path, &from));
-    rn_status s = rn_alloc(RN_HOST_IO, bytes, &values);
+    rn_status s = rn_trainer_scratch_take(trainer, &scratch);
     if (s == RN_OK) s = check_optimizer(trainer, from);
     if (s == RN_OK) s = read_steps(trainer, from);
-    if (s == RN_OK) s = read_tensors(trainer, from, values);
-    rn_free(RN_HOST_IO, values, bytes);
+    if (s == RN_OK) s = read_tensors(trainer, from, scratch.values);
+    rn_trainer_scratch_free(&scratch);
     rn_checkpoint_close(from);
     return s;
 }

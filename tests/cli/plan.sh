@@ -111,6 +111,29 @@ for size in 1048576T +1048576T 9223372036854775807; do # an EiB and more
 done
 expect 0 "$ration" plan resnet18 --budget 90%
 
+# ---- phases: a training step and its evaluation in one arena
+expect 0 "$ration" plan llama:2x128:train --phases --budget +64MiB
+says out 'program of 2 phases' 'phase step: ' 'phase evaluate: ' 'persist from phase to phase' 'step needs the most'
+expect 0 "$ration" plan llama:2x128:train --phases --budget +64MiB --json --html phases.html
+check_json "
+p = j['program']
+a, b = p['phases']
+assert (a['name'], b['name']) == ('step', 'evaluate')
+assert p['planned_bytes'] == max(a['planned_bytes'], b['planned_bytes']) <= 64 << 20
+for q in (a, b):
+    assert q['planned_bytes'] == p['shared_bytes'] + q['own_bytes'] == q['plan']['planned_bytes']
+assert p['smallest_budget_bytes'] == j['smallest_budget_bytes']"
+equals 'pictures' 2 "$(grep -c '<g transform' phases.html)"
+rm phases.html
+expect 4 "$ration" plan llama:2x128:train --phases --budget +1MiB
+says err "phase 'step' of the program" 'the smallest budget that works'
+expect 0 "$ration" plan llama:2x128:train --phases --sweep --json
+check_json "
+for a, b in zip(j['sweep'], j['sweep'][1:]):
+    assert a['budget_bytes'] <= b['budget_bytes'] and a['seconds'] >= b['seconds'], (a, b)"
+expect 2 "$ration" plan resnet18 --phases
+says err '--phases is for a builtin model'
+
 # ---- sweeps: more memory never costs time
 for model in resnet18 llama:4x256 llama:2x128:train simple:train; do
     for size in 1GiB +1GiB; do

@@ -20,8 +20,11 @@ typedef struct view {
     rn_recipe recipe;
     rn_ladder *ladder;
     rn_device *device; // of the rung in use
-    rn_plan *plan;     // NULL: a sweep
-    bool measures;     // its rates, where none are kept
+    rn_plan *plan;     // NULL: a sweep, or phases
+    bool phases;       // the recipe's training step and an evaluation, as a program
+    rn_recipe evaluate;
+    rn_program *program; // NULL: a sweep, or one plan
+    bool measures;       // its rates, where none are kept
     rn_rates_source rates;
     bool sweep;
     const char *svg, *html; // files to draw; "-": standard output
@@ -48,9 +51,8 @@ static void print_device_budget(const view *v, uint64_t smallest) {
            rn_size_format(v->options.host_budget_bytes).text);
 }
 
-static void print_budget(const view *v, const rn_plan *plan) {
+static void print_budget(const view *v, uint64_t smallest) {
     const host_budget *b = &v->budget;
-    uint64_t smallest = rn_plan_get_summary(plan)->smallest_budget_bytes;
     if (b->own_memory) {
         print_device_budget(v, smallest);
         return;
@@ -82,14 +84,17 @@ static void write_rates(const view *v, rn_json *json) {
 }
 
 static rn_status print_plan(const view *v, const rn_plan *plan) {
-    print_budget(v, plan);
+    print_budget(v, rn_plan_get_summary(plan)->smallest_budget_bytes);
     RN_TRY(rn_plan_print(plan, rn_sink_file(stdout)));
     print_rates(v);
     return RN_OK;
 }
 
-static rn_status write_plan(const view *v, const rn_plan *plan) {
+// The plan, or the program.
+static rn_status write_plan(const view *v) {
     const host_budget *b = &v->budget;
+    uint64_t smallest = v->program ? rn_program_get_summary(v->program)->smallest_budget_bytes
+                                   : rn_plan_get_summary(v->plan)->smallest_budget_bytes;
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
@@ -98,11 +103,14 @@ static rn_status write_plan(const view *v, const rn_plan *plan) {
     rn_json_bool(&json, "planned_only", b->own_memory ? b->device.planned_only : b->planned_only);
     rn_json_u64(&json, "unaccounted_bytes", b->unaccounted_bytes);
     rn_json_u64(&json, "reserve_bytes", b->reserve_bytes);
-    rn_json_u64(&json, "smallest_budget_bytes", rn_plan_get_summary(plan)->smallest_budget_bytes);
+    rn_json_u64(&json, "smallest_budget_bytes", smallest);
     write_rates(v, &json);
     if (rn_ladder_count(v->ladder) > 1)
         rn_json_check(&json, rn_ladder_json(v->ladder, rn_json_embed(&json, "ladder")));
-    rn_json_check(&json, rn_plan_json(plan, rn_json_embed(&json, "plan")));
+    if (v->program)
+        rn_json_check(&json, rn_program_json(v->program, rn_json_embed(&json, "program")));
+    else
+        rn_json_check(&json, rn_plan_json(v->plan, rn_json_embed(&json, "plan")));
     rn_json_end(&json);
     return rn_json_finish(&json);
 }
@@ -111,23 +119,39 @@ static bool is_stdout(const char *path) {
     return strcmp(path, "-") == 0;
 }
 
-typedef rn_status (*picture)(const rn_plan *plan, rn_sink sink);
+typedef rn_status (*picture)(const view *v, rn_sink sink);
 
-static rn_status draw(const rn_plan *plan, const char *path, picture write) {
+static rn_status write_svg(const view *v, rn_sink sink) {
+    return v->program ? rn_program_svg(v->program, sink) : rn_plan_svg(v->plan, sink);
+}
+
+static rn_status write_html(const view *v, rn_sink sink) {
+    return v->program ? rn_program_html(v->program, sink) : rn_plan_html(v->plan, sink);
+}
+
+static rn_status draw(const view *v, const char *path, picture write) {
     if (!path[0]) return RN_OK;
-    if (is_stdout(path)) return write(plan, rn_sink_file(stdout));
+    if (is_stdout(path)) return write(v, rn_sink_file(stdout));
     FILE *file = fopen(path, "w");
     if (!file) return rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
-    rn_status s = write(plan, rn_sink_file(file));
+    rn_status s = write(v, rn_sink_file(file));
     if (fclose(file) != 0 && s == RN_OK) s = rn_fail(RN_IO, "cannot write: %s", strerror(errno));
     return rn_error_locate(s, path, RN_NO_OFFSET);
 }
 
-static rn_status show(const view *v, const rn_plan *plan) {
-    RN_TRY(draw(plan, v->svg, rn_plan_svg));
-    RN_TRY(draw(plan, v->html, rn_plan_html));
+static rn_status print_program(const view *v) {
+    print_budget(v, rn_program_get_summary(v->program)->smallest_budget_bytes);
+    RN_TRY(rn_program_print(v->program, rn_sink_file(stdout)));
+    print_rates(v);
+    return RN_OK;
+}
+
+static rn_status show(const view *v) {
+    RN_TRY(draw(v, v->svg, write_svg));
+    RN_TRY(draw(v, v->html, write_html));
     if (is_stdout(v->svg) || is_stdout(v->html)) return RN_OK;
-    return v->in->json ? write_plan(v, plan) : print_plan(v, plan);
+    if (v->in->json) return write_plan(v);
+    return v->program ? print_program(v) : print_plan(v, v->plan);
 }
 
 // A text model's as a generator would have it, which has structures of its own beside the plan.
@@ -149,7 +173,21 @@ static uint64_t find_beside(const view *v, const rn_plan *plan) {
     return rn_budget_usable(s->smallest_budget_bytes) - s->smallest_bytes;
 }
 
+enum { PHASES = 2 };
+
+static void list_phases(const view *v, rn_program_phase out[PHASES]) {
+    out[0] = (rn_program_phase){.name = "step", .recipe = &v->recipe};
+    out[1] = (rn_program_phase){.name = "evaluate", .recipe = &v->evaluate};
+}
+
 static rn_status plan_once(view *v) {
+    rn_program_phase phases[PHASES];
+    if (v->phases) {
+        list_phases(v, phases);
+        v->beside_bytes = v->options.beside_bytes;
+        return rn_program_make(phases, PHASES, rn_device_get_caps(v->device), &v->options,
+                               &v->program);
+    }
     RN_TRY(make_plan(v, &v->plan));
     v->beside_bytes = find_beside(v, v->plan);
     return RN_OK;
@@ -289,12 +327,58 @@ static rn_status measure_beside(view *v) {
     return RN_OK;
 }
 
+static void print_phases_sweep(const view *v, const rn_program_sweep_row *rows) {
+    printf("%s and its evaluation: from the smallest budget that works to all they can use\n\n"
+           "%12s%12s%12s%12s",
+           v->recipe.name, "budget", "planned", "shared", "time");
+    for (int i = 0; i < SWEEP_ROWS; i++)
+        printf("\n%12s%12s%12s%12s", rn_size_format(whole_budget(v, rows[i].budget_bytes)).text,
+               rn_size_format(rows[i].summary.planned_bytes).text,
+               rn_size_format(rows[i].summary.shared_bytes).text,
+               rn_time_format(rows[i].summary.seconds).text);
+    printf("\n");
+    print_rates(v);
+}
+
+static rn_status write_phases_sweep(const view *v, const rn_program_sweep_row *rows) {
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_string(&json, "model", v->recipe.name);
+    write_rates(v, &json);
+    rn_json_array(&json, "sweep");
+    for (int i = 0; i < SWEEP_ROWS; i++) {
+        rn_json_object(&json, NULL);
+        rn_json_u64(&json, "budget_bytes", whole_budget(v, rows[i].budget_bytes));
+        rn_json_u64(&json, "plan_budget_bytes", rows[i].budget_bytes);
+        rn_json_u64(&json, "planned_bytes", rows[i].summary.planned_bytes);
+        rn_json_u64(&json, "shared_bytes", rows[i].summary.shared_bytes);
+        rn_json_f64(&json, "seconds", rows[i].summary.seconds);
+        rn_json_end(&json);
+    }
+    rn_json_end(&json);
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+static rn_status sweep_phases(const view *v, const rn_plan_options *options) {
+    rn_program_phase phases[PHASES];
+    rn_program_sweep_row rows[SWEEP_ROWS];
+    list_phases(v, phases);
+    RN_TRY(
+        rn_program_sweep(phases, PHASES, rn_device_get_caps(v->device), options, rows, SWEEP_ROWS));
+    if (v->in->json) return write_phases_sweep(v, rows);
+    print_phases_sweep(v, rows);
+    return RN_OK;
+}
+
 static rn_status sweep(view *v) {
     rn_sweep_row rows[SWEEP_ROWS];
     RN_TRY(measure_beside(v));
     rn_plan_options options = v->options;
     options.budget_bytes = options.beside_bytes = options.least_budget_bytes = 0;
     options.with_reserve = false;
+    if (v->phases) return sweep_phases(v, &options);
     RN_TRY(rn_plan_sweep(&v->recipe, rn_device_get_caps(v->device), &options, rows, SWEEP_ROWS));
     if (v->in->json) return write_sweep(v, rows);
     print_sweep(v, rows);
@@ -339,7 +423,19 @@ static rn_status open_files(view *v) {
     return open_model(v, &options);
 }
 
+// Of "NAME:train", or "NAME:train=OPTIMIZER", the evaluation.
+static rn_status make_evaluation(view *v) {
+    char name[64];
+    const char *model = v->in->words[0], *train = strstr(model, ":train");
+    if (v->model || !train)
+        return rn_hint(rn_fail(RN_INVALID, "--phases is for a builtin model's training step"),
+                       "give it a name such as llama:2x64:train");
+    snprintf(name, sizeof name, "%.*s:evaluate", (int)(train - model), model);
+    return rn_builtin_recipe(name, &v->evaluate);
+}
+
 static rn_status make_recipe(view *v) {
+    if (v->phases) RN_TRY(make_evaluation(v));
     if (!v->model) return rn_builtin_recipe(v->in->words[0], &v->recipe);
     v->text.fused = rn_device_fuses(v->device);
     return rn_model_make_recipe(v->model, &v->text, &v->recipe);
@@ -371,16 +467,21 @@ static rn_status measure_rates(view *v) {
     v->rates = rn_rates_measure_quick(v->device, &quick);
     if (v->sweep || v->rates == before) return RN_OK;
     rn_plan_destroy(v->plan);
+    rn_program_destroy(v->program);
     v->plan = NULL;
+    v->program = NULL;
     return plan_once(v);
 }
 
 static void leave_device(void *self) {
     view *v = self;
     rn_plan_destroy(v->plan);
+    rn_program_destroy(v->program);
     rn_recipe_destroy(&v->recipe);
+    rn_recipe_destroy(&v->evaluate);
     v->plan = NULL;
-    v->recipe = (rn_recipe){0};
+    v->program = NULL;
+    v->recipe = v->evaluate = (rn_recipe){0};
 }
 
 static rn_status climb(view *v, uint32_t threads) {
@@ -392,7 +493,7 @@ static rn_status climb(view *v, uint32_t threads) {
     RN_TRY(parse_devices(v->in, &v->ladder));
     RN_TRY(rn_ladder_climb(v->ladder, &options, &load, &rung));
     RN_TRY(measure_rates(v));
-    return v->sweep ? sweep(v) : show(v, v->plan);
+    return v->sweep ? sweep(v) : show(v);
 }
 
 static rn_status check_outputs(const view *v) {
@@ -409,6 +510,7 @@ static rn_status run(const invocation *in) {
     const rn_settings *settings = in->settings;
     view v = {.in = in,
               .sweep = rn_settings_bool(settings, "sweep"),
+              .phases = rn_settings_bool(settings, "phases"),
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
@@ -430,8 +532,8 @@ const command plan_command = {
     .about =
         "MODEL is a Hugging Face folder or a GGUF file, or one of mlp, simple, resnet18 and\n"
         "llama:LAYERSxDIM[:DTYPE] (llama:32x4096, llama:32x4096:q4_0), each with :train at its\n"
-        "end for a training step (:train=OPTIMIZER for another than adamw). Only headers are\n"
-        "read; nothing is loaded.\n"
+        "end for a training step (:train=OPTIMIZER for another than adamw), llama and mlp also\n"
+        "with :evaluate for its batch's loss alone. Only headers are read; nothing is loaded.\n"
         "Prints what is held at the peak by purpose, the moves that make it fit (weights that are\n"
         "read from disk in every run, fewer rows at once, recomputing, micro-batches) with their\n"
         "reasons, the largest buffers and the predicted time. A row is what a model takes many of\n"

@@ -184,6 +184,8 @@ static const rn_option table[] = {
      "limit of placing, reading not counted; 0 means the quick orders only, without a limit"},
     {"output", "place.output", 'o', RN_OPTION_TEXT, false, "place profile", NULL, "FILE", NULL,
      "where to write: buffers with their offsets as CSV; a page, an export, a recording"},
+    {"phases", "plan.phases", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
+     "of MODEL:train: the step and an evaluation of its batch, as phases that share one arena"},
     {"sweep", "plan.sweep", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
      "one row for each of nine budgets, from the smallest to the roomiest, whatever --budget says"},
     {"svg", "plan.svg", 0, RN_OPTION_TEXT, false, "plan", NULL, "FILE", NULL,

@@ -227,6 +227,7 @@ static void json_has_the_summary_and_every_buffer_and_step(void **state) {
     assert_int_equal(1000, number(&text, "beside_bytes"));
     assert_int_equal(s->streamed_bytes, number(&text, "streamed_bytes"));
     assert_int_equal(100, number(&text, "workload_rows"));
+    assert_says(&text, "\"phases\":[{\"name\":\"prompt\",\"rows\":");
     assert_int_equal(100000000, number(&text, "rates/disk_bytes_second"));
     uint64_t purposes = 0;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++) {

@@ -705,6 +705,47 @@ static void without_memory_a_session_runs_unseen(void **state) {
     rn_plan_destroy(plan);
 }
 
+// ---- programs -----------------------------------------------------------------------------------
+
+static bool is_as_predicted(const rn_timeline *t) {
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < t->counter_count; i++) {
+        const rn_timeline_counter *c = &t->counters[i];
+        if (c->kind != RN_COUNTER_PREDICTED) continue;
+        if (rn_timeline_level_at(t, c->device, c->time_ns).active_bytes != c->value) return false;
+        told++;
+    }
+    return told > 0;
+}
+
+// The arena's parts are those of the phase that runs; what persists is there in all of them.
+static void phases_of_a_program_take_turns_in_the_arena(void **state) {
+    (void)state;
+    rn_recipe step, evaluate;
+    assert_ok(rn_builtin_recipe("llama:2x64:train", &step));
+    assert_ok(rn_builtin_recipe("llama:2x64:evaluate", &evaluate));
+    rn_program_phase phases[] = {{.name = "step", .recipe = &step},
+                                 {.name = "evaluate", .recipe = &evaluate}};
+    rn_weight_source sources[] = {source, source};
+    rn_program *program = NULL;
+    rn_program_run *run = NULL;
+    assert_ok(rn_program_make(phases, 2, rn_cpu_caps(), NULL, &program));
+    record();
+    assert_ok(rn_program_open(program, sources, NULL, &run));
+    for (uint32_t i = 0; i < 5; i++)
+        assert_ok(run_once(rn_program_session(run, i == 1 || i == 3)));
+    rn_program_close(run);
+    rn_timeline *t = read_back();
+    assert_true(is_as_predicted(t));
+    assert_false(has_overlap(t));
+    expect_all_ends(t);
+    assert_int_equal(count_ops(t, "enter phase"), 5); // each time another one than before
+    rn_timeline_destroy(t);
+    rn_program_destroy(program);
+    rn_recipe_destroy(&step);
+    rn_recipe_destroy(&evaluate);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_model_uses_what_was_planned),
@@ -716,6 +757,7 @@ int main(void) {
         cmocka_unit_test(what_a_step_keeps_on_the_host_is_seen_on_its_way),
         cmocka_unit_test(runs_that_begin_behind_the_first_blocks_use_what_was_planned),
         cmocka_unit_test(segments_with_brought_weights_use_what_was_planned),
+        cmocka_unit_test(phases_of_a_program_take_turns_in_the_arena),
         cmocka_unit_test(a_lifetime_that_was_changed_is_seen),
         cmocka_unit_test(live_bytes_that_are_wrong_at_one_step_are_seen),
         cmocka_unit_test(buffers_on_top_of_each_other_are_seen),

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include <ration/memory.h>
+#include <ration/program.h>
 #include <ration/train.h>
 
 #include <math.h>
@@ -157,6 +158,99 @@ static void an_export_holds_the_weights_by_their_names(void **state) {
     rn_checkpoint_close(file);
 }
 
+// ---- evaluating ---------------------------------------------------------------------------------
+
+// Evaluates, takes a step and saves, again and again, beside a trainer that only takes steps.
+static void train_and_evaluate(const rn_trainer_options *options) {
+    int32_t tokens[ROWS], targets[ROWS], others[ROWS], their_targets[ROWS];
+    rn_trainer_options plain = *options;
+    plain.evaluate_every = 0;
+    rn_trainer *trainer = open_trainer(options), *without = open_trainer(&plain);
+    const rn_plan *evaluate = rn_program_plan(rn_trainer_program(trainer), 2);
+    bool same = rn_plan_get_summary(rn_trainer_plan(trainer))->micro_batches ==
+                rn_plan_get_summary(evaluate)->micro_batches;
+    make_batch(77, others, their_targets);
+    for (uint64_t step = 0; step < 5; step++) {
+        float said = NAN, loss = NAN, expected = NAN, other = NAN;
+        make_batch(step, tokens, targets);
+        assert_ok(rn_trainer_evaluate(trainer, tokens, targets, &said));
+        assert_ok(rn_trainer_step(trainer, tokens, targets, 0.01, &loss));
+        assert_ok(rn_trainer_evaluate(trainer, others, their_targets, &other));
+        assert_ok(rn_trainer_save(trainer, test_own_path("checkpoint")));
+        assert_ok(rn_trainer_step(without, tokens, targets, 0.01, &expected));
+        assert_true(same ? said == loss : fabsf(said - loss) < 1e-5f * loss);
+        assert_true(loss == expected && isfinite(other));
+    }
+    export_after(trainer, 0, test_own_path("evaluated"));
+    export_after(without, 0, test_own_path("not evaluated"));
+    assert_same_files(test_own_path("evaluated"), test_own_path("not evaluated"));
+}
+
+// From the smallest budget, with micro-batches, to one that holds everything.
+static void an_evaluation_says_what_a_step_would_and_changes_nothing(void **state) {
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        rn_trainer_options options = small();
+        options.evaluate_every = 1;
+        options.plan.exact = exact;
+        rn_trainer *trainer = open_trainer(&options);
+        const rn_program_summary s = *rn_program_get_summary(rn_trainer_program(trainer));
+        assert_int_equal(s.phase_count, 3);
+        rn_trainer_destroy(trainer);
+        for (uint64_t i = 0; i < 4; i++) {
+            options.plan.budget_bytes =
+                s.smallest_budget_bytes + (s.planned_bytes - s.smallest_budget_bytes) * i / 3;
+            train_and_evaluate(&options);
+        }
+    }
+}
+
+static void evaluations_are_planned_or_refused(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_trainer *trainer = open_trainer(&options);
+    int32_t tokens[ROWS], targets[ROWS];
+    float loss;
+    make_batch(0, tokens, targets);
+    assert_int_equal(rn_program_get_summary(rn_trainer_program(trainer))->phase_count, 2);
+    assert_fails(RN_INVALID, rn_trainer_evaluate(trainer, tokens, targets, &loss));
+    rn_trainer_destroy(trainer);
+    options.evaluate_every = 10;
+    options.plan.budget_bytes = 1000;
+    assert_fails(RN_OVER_BUDGET, rn_trainer_create(&options, &trainer));
+    assert_non_null(strstr(rn_last_error()->message, "phase 'step'"));
+}
+
+static uint64_t on_ledger(rn_purpose purpose) {
+    return rn_ledger_read(RN_DEVICE_HOST, purpose).now_bytes;
+}
+
+// One arena for all phases: what is on the ledger is not their sum.
+static void phases_of_a_trainer_overlap(void **state) {
+    (void)state;
+    static const rn_purpose planned[] = {RN_PURPOSE_WEIGHTS, RN_PURPOSE_OPTIMIZER,
+                                         RN_PURPOSE_GRADIENTS, RN_PURPOSE_ACTIVATIONS,
+                                         RN_PURPOSE_WORKSPACE};
+    enum { COUNT = sizeof planned / sizeof *planned };
+    rn_trainer_options options = small();
+    options.evaluate_every = 1;
+    uint64_t before[COUNT], sum = 0;
+    for (int i = 0; i < COUNT; i++)
+        before[i] = on_ledger(planned[i]);
+    rn_trainer *trainer = open_trainer(&options);
+    const rn_program *program = rn_trainer_program(trainer);
+    const rn_program_summary *s = rn_program_get_summary(program);
+    const rn_plan_summary *step = rn_plan_get_summary(rn_trainer_plan(trainer));
+    assert_int_equal(s->largest_phase, 0);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(on_ledger(planned[i]) - before[i], step->purpose_bytes[planned[i]]);
+    for (uint32_t i = 0; i < 3; i++)
+        sum += rn_program_get_phase(program, i).own_bytes;
+    assert_true(s->arena_bytes < s->shared_bytes + sum);
+    assert_int_equal(s->planned_bytes, step->planned_bytes);
+    rn_trainer_destroy(trainer);
+}
+
 // ---- what is refused ----------------------------------------------------------------------------
 
 static void a_checkpoint_of_another_model_is_refused(void **state) {
@@ -194,6 +288,7 @@ static void a_refused_allocation_leaves_nothing_behind(void **state) {
     (void)state;
     refused_options = small();
     refused_options.layers = 1;
+    refused_options.evaluate_every = 2;
     assert_ok(rn_cpu_device_create(1, &refused_options.device));
     assert_true(survive_refusals(make_and_save) > 100);
     rn_device_destroy(refused_options.device);
@@ -209,6 +304,10 @@ int main(void) {
         cmocka_unit_test_setup(threads_do_not_change_the_weights, test_make_folder),
         cmocka_unit_test_setup(an_export_holds_the_weights_by_their_names, test_make_folder),
         cmocka_unit_test_setup(a_checkpoint_of_another_model_is_refused, test_make_folder),
+        cmocka_unit_test_setup(an_evaluation_says_what_a_step_would_and_changes_nothing,
+                               test_make_folder),
+        cmocka_unit_test(evaluations_are_planned_or_refused),
+        cmocka_unit_test(phases_of_a_trainer_overlap),
         cmocka_unit_test_setup(a_refused_allocation_leaves_nothing_behind, test_make_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

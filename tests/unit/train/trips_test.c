@@ -96,6 +96,40 @@ static void checkpoints_and_exports_see_the_states_that_are_on_the_host(void **s
     rn_device_destroy(sim);
 }
 
+// Evaluating between steps, where weights are on the device and some states are not: from the
+// smallest budget for both phases on, every larger one works, and the weights are the same.
+static void evaluations_leave_states_on_the_host_alone(void **state) {
+    (void)state;
+    rn_device *sim = open_sim(0);
+    rn_trainer *cpu = open_trainer(NULL, 0), *trainer;
+    rn_trainer_options options = small(sim, 1);
+    bool on_host = false;
+    take_steps(cpu, 3);
+    assert_ok(rn_trainer_save(cpu, test_own_path("cpu")));
+    rn_trainer_destroy(cpu);
+    options.evaluate_every = 1;
+    assert_fails(RN_OVER_BUDGET, rn_trainer_create(&options, &trainer));
+    uint64_t low = rn_last_refusal()->smallest_budget_bytes;
+    for (uint64_t i = 0; i < 5; i++) {
+        int32_t tokens[ROWS] = {0}, targets[ROWS] = {0};
+        float loss;
+        options.plan.budget_bytes = low + low * i / 4;
+        assert_ok(rn_trainer_create(&options, &trainer));
+        on_host |= summary_of(trainer)->host_states > 0;
+        for (int k = 0; k < 3; k++) {
+            assert_ok(rn_trainer_evaluate(trainer, tokens, targets, &loss));
+            take_steps(trainer, 1);
+        }
+        assert_ok(rn_trainer_save(trainer, test_own_path("evaluated")));
+        rn_trainer_destroy(trainer);
+        assert_same_files(test_own_path("cpu"), test_own_path("evaluated"));
+    }
+    assert_true(on_host);
+    options.plan.budget_bytes = low - 1;
+    assert_fails(RN_OVER_BUDGET, rn_trainer_create(&options, &trainer));
+    rn_device_destroy(sim);
+}
+
 // Both ways: from where there was no room to where there is, and back.
 static void a_training_is_resumed_wherever_its_states_were(void **state) {
     (void)state;
@@ -159,6 +193,7 @@ static void a_host_that_refuses_leaves_nothing_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(evaluations_leave_states_on_the_host_alone, test_make_folder),
         cmocka_unit_test_setup(checkpoints_and_exports_see_the_states_that_are_on_the_host,
                                test_make_folder),
         cmocka_unit_test_setup(a_training_is_resumed_wherever_its_states_were, test_make_folder),
