@@ -64,7 +64,12 @@ typedef struct rn_server_options {
     const char *save_folder;    // where what was compiled goes (the plan, as JSON); NULL: nowhere
     const char *profile_folder; // for recordings that /profile asks for; NULL: the system's
                                 // folder for temporary files
-    uint64_t reserved[4];       // zero
+    // NULL, or called for each target, in the thread that loads, before it is planned: sets plan
+    // (budget_bytes, beside_bytes, least_budget_bytes, with_reserve) and device_budget as
+    // rn_server_load takes them. So a budget can depend on whether the device has its own memory.
+    rn_status (*set_budget)(void *self, rn_device *device, rn_generator_options *generator);
+    void *budget_self;
+    uint64_t reserved[4]; // zero
 } rn_server_options;
 
 // Binds and listens. RN_INVALID names the option; RN_IO: the address is taken; RN_NOT_FOUND: TLS is
@@ -75,9 +80,9 @@ RN_API void rn_server_destroy(rn_server *server);
 RN_API uint16_t rn_server_port(const rn_server *server);
 
 // Opens the model, climbs the ladder, runs a test pass. Of `generator`: text, plan (budget_bytes,
-// and beside_bytes for what the caller holds beside; the server adds its own), session.cancel and
-// speculation; the rest is the server's. Logs a line for each stage. RN_OVER_BUDGET as
-// rn_generator_create. After a failure it may be called again.
+// and beside_bytes for what the caller holds beside; the server adds its own), device_budget,
+// session.cancel and speculation; the rest is the server's. Logs a line for each stage.
+// RN_OVER_BUDGET as rn_generator_create. After a failure it may be called again.
 RN_API RN_MUST_USE rn_status rn_server_load(rn_server *server,
                                             const rn_generator_options *generator);
 // Bytes that the server itself plans for: connections, requests, queue.

@@ -91,6 +91,8 @@ typedef struct rn_trainer_options {
     float max_norm;       // gradients are clipped to this norm, all together; 0: they are not
     float init_deviation; // of the first weights; 0: 0.02
     uint64_t seed;        // of the first weights
+    // budget_bytes: of the memory that `device` computes in; where that is its own, the process's
+    // is host_budget_bytes.
     rn_plan_options plan;
     rn_device *device; // NULL: the CPU
     // rn_trainer_evaluate is called about once in so many steps: it is planned with them, in the

@@ -37,8 +37,9 @@ RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_room
 void rn_engine_destroy(rn_engine *engine);
 
 // As rn_server_load: model, template, ladder, warm-up; then the thread starts and the phase is
-// READY. `beside_bytes` of the plan already has all that the server holds.
-RN_MUST_USE rn_status rn_engine_load(rn_engine *engine, const rn_generator_options *generator);
+// READY. `own_bytes`: what the server holds beside the plan; they count where such bytes do at all.
+RN_MUST_USE rn_status rn_engine_load(rn_engine *engine, const rn_generator_options *generator,
+                                     uint64_t own_bytes);
 
 // From any thread. False: *out_problem says 429 (queue full, room full), 400 (never fits, with the
 // numbers; a template that refuses), 503 (not ready); the job is the caller's alone then. Long
@@ -60,8 +61,10 @@ typedef struct rn_engine_facts {
     uint32_t running, waiting;    // jobs
     uint32_t sequences, sequences_max;
     uint32_t context, page_tokens;
-    bool has_chat;            // there is a template for conversations
-    uint64_t budget_bytes;    // 0: none
+    bool has_chat;         // there is a template for conversations
+    uint64_t budget_bytes; // of the process; 0: none
+    uint64_t
+        device_budget_bytes;  // of the device's own memory; 0: it has none, or as much as is free
     uint64_t predicted_bytes; // of the whole process, by the plan
     uint64_t streamed_bytes;  // of weights, read for every pass
     rn_error_info failure;    // where phase is FAILED

@@ -76,16 +76,10 @@ static uint32_t either(uint32_t given, uint64_t otherwise) {
 }
 
 // At least one sequence can have its whole context; where there is room for more, all can.
-// `model_bytes` are held beside the plan; they count where such bytes do at all.
-static rn_status resolve_options(rn_engine *e, const rn_generator_options *given,
-                                 uint64_t model_bytes) {
+static void resolve_options(rn_engine *e, const rn_generator_options *given) {
     rn_generator_options *o = &e->generator_options;
     uint32_t trained = rn_model_get_info(e->model)->context;
     *o = *given;
-    if (o->plan.beside_bytes &&
-        !rn_add_u64(o->plan.beside_bytes, model_bytes, &o->plan.beside_bytes))
-        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                       (unsigned long long)given->plan.beside_bytes);
     o->text.sequences = either(o->text.sequences, SEQUENCES);
     uint32_t context = either(o->text.context, rn_min_u64(either(trained, CONTEXT), CONTEXT));
     uint64_t whole = rn_div_up(context, either(o->text.page_tokens, PAGE_TOKENS));
@@ -96,19 +90,27 @@ static rn_status resolve_options(rn_engine *e, const rn_generator_options *given
     o->session.cancel = &e->cut;
     e->beside_bytes = o->plan.beside_bytes;
     e->unaccounted_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
-    return RN_OK;
 }
 
-// A driver takes memory of the host when its device is opened (CUDA's well over 100 MiB): nobody
-// had measured it before. It counts where such bytes do at all.
-static rn_status count_driver(rn_engine *e, const rn_device *device) {
+// The budget for this device. Where the caller counts planned bytes only (nothing is beside the
+// plan), so does the server. Otherwise its own bytes count, and what a driver takes of the host's
+// memory when its device is opened (CUDA's well over 100 MiB): nobody had measured that before.
+static rn_status set_budget(rn_engine *e, rn_device *device) {
+    const rn_server_options *s = e->options;
     rn_plan_options *plan = &e->generator_options.plan;
     plan->beside_bytes = e->beside_bytes;
-    if (!device->caps.own_memory || e->beside_bytes == 0) return RN_OK;
-    RN_TRY(rn_process_charge_unaccounted());
-    uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
-    plan->beside_bytes += now > e->unaccounted_bytes ? now - e->unaccounted_bytes : 0;
-    return RN_OK;
+    if (s->set_budget) RN_TRY(s->set_budget(s->budget_self, device, &e->generator_options));
+    uint64_t given = plan->beside_bytes, driver = 0;
+    if (given == 0) return RN_OK;
+    if (device->caps.own_memory) {
+        RN_TRY(rn_process_charge_unaccounted());
+        uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
+        driver = now > e->unaccounted_bytes ? now - e->unaccounted_bytes : 0;
+    }
+    if (rn_add_u64(given, e->own_bytes, &plan->beside_bytes) &&
+        rn_add_u64(plan->beside_bytes, driver, &plan->beside_bytes))
+        return RN_OK;
+    return rn_fail(RN_INVALID, "%llu bytes beside the plan", (unsigned long long)given);
 }
 
 // ---- a rung -------------------------------------------------------------------------------------
@@ -145,7 +147,9 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     f->has_chat = e->form != NULL;
     f->page_tokens = in->page_tokens;
     f->budget_bytes = limited ? o->plan.budget_bytes : 0;
-    uint64_t planned = rung->device->caps.own_memory ? s->host_bytes : s->planned_bytes;
+    bool own_memory = rung->device->caps.own_memory;
+    f->device_budget_bytes = own_memory ? o->device_budget.bytes : 0;
+    uint64_t planned = own_memory ? s->host_bytes : s->planned_bytes;
     f->predicted_bytes = planned + own_bytes + o->plan.beside_bytes; // of the host
     if (limited && o->plan.with_reserve)
         f->predicted_bytes += o->plan.budget_bytes - rn_budget_usable(o->plan.budget_bytes);
@@ -184,7 +188,7 @@ static rn_status attempt(void *self, const rn_rung *rung) {
     uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     e->generator_options.session.device = rung->device;
     (void)rn_rates_apply(rung->device);
-    RN_TRY(count_driver(e, rung->device));
+    RN_TRY(set_budget(e, rung->device));
     RN_TRY(rn_generator_create(e->model, &e->generator_options, &generator));
     uint64_t after = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     set_generator(e, generator);
@@ -247,21 +251,23 @@ static void *pass_on(void *self) {
 
 // The model's description, its tokenizer and template are counted: tens of MiB where the vocabulary
 // is large.
-static rn_status load(rn_engine *e, const rn_generator_options *generator) {
+static rn_status load(rn_engine *e, const rn_generator_options *generator, uint64_t own_bytes) {
     rn_scope scope;
     rn_scope_begin(&scope, "open", RN_DEVICE_HOST);
     rn_status s = open_model(e);
     if (s == RN_OK) s = take_text(e);
     int64_t held = rn_scope_end(&scope).delta;
     RN_TRY(s);
-    RN_TRY(resolve_options(e, generator, held > 0 ? (uint64_t)held : 0));
+    resolve_options(e, generator);
+    e->own_bytes = own_bytes + (held > 0 ? (uint64_t)held : 0);
     return climb(e);
 }
 
-static rn_status load_until(rn_engine *e, const rn_generator_options *generator) {
+static rn_status load_until(rn_engine *e, const rn_generator_options *generator,
+                            uint64_t own_bytes) {
     relay r = {.engine = e, .from = generator->session.cancel};
     bool relayed = r.from && pthread_create(&r.thread, NULL, pass_on, &r) == 0;
-    rn_status s = load(e, generator);
+    rn_status s = load(e, generator, own_bytes);
     atomic_store(&r.done, true);
     if (relayed) pthread_join(r.thread, NULL);
     return s;
@@ -312,10 +318,10 @@ static rn_status open_for_all(rn_engine *e) {
     return RN_OK;
 }
 
-rn_status rn_engine_load(rn_engine *e, const rn_generator_options *generator) {
+rn_status rn_engine_load(rn_engine *e, const rn_generator_options *generator, uint64_t own_bytes) {
     if (e->has_threads) return rn_fail(RN_INVALID, "the engine has a model already");
     atomic_store(&e->cut, false);
-    rn_status s = load_until(e, generator);
+    rn_status s = load_until(e, generator, own_bytes);
     if (s == RN_OK) s = open_for_all(e);
     if (s == RN_OK) return RN_OK;
     rn_error_info error = *rn_last_error();

@@ -2,7 +2,6 @@
 // serving until somebody says stop.
 #include "server/server.h"
 
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/reserved.h"
 #include "memory/account.h"
@@ -130,24 +129,23 @@ uint64_t rn_server_own_bytes(const rn_server *server) {
 // ---- serving ------------------------------------------------------------------------------------
 
 // "budget 4 GiB", "budget 40 GiB of cuda:0 and 16 GiB of the host"
-static void write_budget(const rn_engine_facts *facts, uint64_t device_bytes, char *out,
-                         size_t bytes) {
+static void write_budget(const rn_engine_facts *facts, char *out, size_t bytes) {
     rn_size_text host = rn_size_format(facts->budget_bytes);
     if (facts->budget_bytes == 0)
         snprintf(out, bytes, "no budget");
-    else if (device_bytes && strcmp(facts->target, "cpu") != 0)
+    else if (facts->device_budget_bytes)
         snprintf(out, bytes, "budget %s of %s and %s of the host",
-                 rn_size_format(device_bytes).text, facts->target, host.text);
+                 rn_size_format(facts->device_budget_bytes).text, facts->target, host.text);
     else
         snprintf(out, bytes, "budget %s", host.text);
 }
 
 // All that somebody who starts a server wants to see, in one line.
-static void log_ready(const rn_server *server, const rn_generator_options *generator) {
+static void log_ready(const rn_server *server) {
     rn_engine_facts facts;
     char budget[160];
     rn_engine_get_facts(server->engine, &facts);
-    write_budget(&facts, generator->device_budget.bytes, budget, sizeof budget);
+    write_budget(&facts, budget, sizeof budget);
     rn_log(RN_LOG_INFO, "server",
            "ready: %s on %s, %s, context %u tokens, %u request%s in parallel, listening on %s",
            rn_engine_model_name(server->engine), facts.target, budget, facts.context,
@@ -155,16 +153,9 @@ static void log_ready(const rn_server *server, const rn_generator_options *gener
 }
 
 rn_status rn_server_load(rn_server *server, const rn_generator_options *generator) {
-    rn_generator_options options = *generator;
-    // Where the caller counts planned bytes only, so does the server.
-    if (options.plan.beside_bytes &&
-        !rn_add_u64(options.plan.beside_bytes, rn_server_own_bytes(server),
-                    &options.plan.beside_bytes))
-        return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                       (unsigned long long)generator->plan.beside_bytes);
-    RN_TRY(rn_engine_load(server->engine, &options));
+    RN_TRY(rn_engine_load(server->engine, generator, rn_server_own_bytes(server)));
     rn_stage("server_ready");
-    log_ready(server, generator);
+    log_ready(server);
     return RN_OK;
 }
 

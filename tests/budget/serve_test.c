@@ -86,7 +86,7 @@ static uint64_t serve_at(uint64_t budget, bool first) {
     rn_job *jobs[JOBS];
     uint64_t soft, hard;
     rn_ledger_reset_peaks();
-    assert_ok(rn_engine_load(engine, &generator));
+    assert_ok(rn_engine_load(engine, &generator, 0));
     rn_engine_get_facts(engine, &facts);
     rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
     assert_int_equal(hard, budget);
@@ -112,7 +112,7 @@ static uint64_t serve_at(uint64_t budget, bool first) {
 static uint64_t find_floor(void) {
     rn_generator_options generator = make_options(1);
     rn_engine *engine = create();
-    assert_fails(RN_OVER_BUDGET, rn_engine_load(engine, &generator));
+    assert_fails(RN_OVER_BUDGET, rn_engine_load(engine, &generator, 0));
     uint64_t floor = rn_last_refusal()->smallest_budget_bytes;
     rn_engine_destroy(engine);
     return floor;
@@ -135,7 +135,7 @@ static void below_the_floor_nothing_is_loaded(void **state) {
     rn_generator_options generator = make_options(floor - 1);
     rn_engine *engine = create();
     rn_engine_facts facts;
-    assert_fails(RN_OVER_BUDGET, rn_engine_load(engine, &generator));
+    assert_fails(RN_OVER_BUDGET, rn_engine_load(engine, &generator, 0));
     rn_engine_get_facts(engine, &facts);
     assert_int_equal(facts.phase, RN_ENGINE_LOADING);
     rn_engine_destroy(engine);

@@ -99,7 +99,7 @@ expect 2 "$ration" convert model.safetensors out.safetensors --to f16 --threads 
 expect 2 "$ration" convert model.safetensors out.safetensors --to f16 --budget lots
 expect 2 "$ration" convert model.safetensors out.safetensors --to f16 --budget 0
 expect 2 "$ration" convert model.safetensors out.safetensors --to f16 --budget cuda:0=1GiB
-says err 'host only'
+says err 'only the host can be used'
 expect 4 "$ration" convert model.safetensors out.safetensors --to f16 --budget 1MiB
 says err 'smallest budget that works'
 expect 4 "$ration" convert model.safetensors out.safetensors --to f16 --budget 1MiB --json

@@ -149,9 +149,8 @@ bool use_rates(const invocation *in, uint32_t threads) {
 // A device that cannot be opened is told before anything is measured. The CPU always is.
 static rn_status run(const invocation *in) {
     rn_device *device = NULL;
-    const char *targets = rn_settings_text(in->settings, "device");
-    RN_TRY(rn_device_open(targets[0] ? targets : "cpu",
-                          (uint32_t)rn_settings_count(in->settings, "threads"), &device));
+    uint32_t threads = (uint32_t)rn_settings_count(in->settings, "threads");
+    RN_TRY(rn_device_open(device_targets(in), threads, &device));
     rn_status s = run_with(in, rn_device_has_own_memory(device) ? device : NULL);
     rn_device_destroy(device);
     return s;

@@ -15,12 +15,12 @@ typedef struct host_budget {
     uint64_t process_bytes;     // what is not on the ledger: see rn_budget_split
     uint64_t unaccounted_bytes; // with what is: a model's description, a tokenizer, what a
                                 // recording takes, and room for texts
-    uint64_t reserve_bytes; // for its growth
-    uint64_t least_bytes;   // what opening the model took: no smaller budget works
-    uint64_t free_bytes;    // nine tenths of what was free at the start
-    bool planned_only;      // "+SIZE": all of it is the plan's
-    bool measured;          // none was given: nine tenths of what is free
-    bool own_memory;        // there is a device beside the host, and the plan is for that
+    uint64_t reserve_bytes;     // for its growth
+    uint64_t least_bytes;       // what opening the model took: no smaller budget works
+    uint64_t free_bytes;        // nine tenths of what was free at the start
+    bool planned_only;          // "+SIZE": all of it is the plan's
+    bool measured;              // none was given: nine tenths of what is free
+    bool own_memory;            // there is a device beside the host, and the plan is for that
     rn_device_budget device;
     uint8_t device_number;      // on the ledger
     uint64_t device_held_bytes; // there, by now: the driver's context
@@ -85,12 +85,17 @@ rn_status begin_budget(invocation *in);
 // The model's files and the prompt have been read: what that took at most is known. Before a ladder
 // is climbed, whose attempts have scopes of their own.
 void end_opening(void);
-// A size without a name is for the device's own memory, where it has some. `room_bytes`: of the
-// host, for texts to come.
+// A size without a name is for the device's own memory, where it has some, and otherwise for the
+// process. `room_bytes`: of the host, for texts to come.
 rn_status read_budget(const invocation *in, rn_device *device, uint64_t room_bytes,
                       host_budget *out);
-// Before there is a device: a size without a name is the host's, and cuda:0=SIZE the first GPU's.
-rn_status read_server_budget(const invocation *in, host_budget *out);
+// The same for a server, in two acts: what the process holds is counted before it accepts
+// connections, whose bytes are the server's own; for each device that is tried, the budget is read.
+rn_status begin_server_budget(const invocation *in, host_budget *out);
+rn_status read_server_budget(const invocation *in, rn_device *device, const host_budget *begun,
+                             host_budget *out);
+// For what uses the host alone: its total, `otherwise` where none is given.
+rn_status read_host_budget(const invocation *in, uint64_t otherwise, host_budget *out);
 // For a plan, as far as the host goes.
 void use_budget(const host_budget *budget, rn_plan_options *out);
 
@@ -98,7 +103,9 @@ void use_budget(const host_budget *budget, rn_plan_options *out);
 // place of guesses (rn_rates_measure_quick).
 bool use_rates(const invocation *in, uint32_t threads);
 
-// What --device names; the CPU where it names nothing. The ladder is to be destroyed.
+// What --device names; where it names nothing the CPU, to serve "auto".
+const char *device_targets(const invocation *in);
+// The ladder is to be destroyed.
 rn_status parse_devices(const invocation *in, rn_ladder **out);
 
 // Text from a file, made safe for a terminal: control characters and bad UTF-8 become '?'. Cut with

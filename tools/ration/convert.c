@@ -126,16 +126,12 @@ static void write_result(rn_json *json, const rn_convert_result *r, uint64_t bud
 
 // ---- running --------------------------------------------------------------------------
 
-// The host's share of the budget. What the process costs already is charged to the ledger, so that
-// it counts.
-static rn_status read_buffers_budget(const char *text, uint64_t *out_bytes) {
-    rn_budget_spec spec;
-    RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, &spec));
-    if (spec.count != 1 || strcmp(spec.entries[0].device, "host") != 0)
-        return rn_hint(rn_fail(RN_INVALID, "--budget %s: converting uses the host only", text),
-                       "for example --budget 256MiB");
-    *out_bytes = spec.entries[0].bytes;
-    return spec.entries[0].planned_only ? RN_OK : rn_process_charge_unaccounted();
+// What the process costs already is charged to the ledger, so that it counts.
+static rn_status read_buffers_budget(const invocation *in, uint64_t *out_bytes) {
+    host_budget budget;
+    RN_TRY(read_host_budget(in, 256 << 20, &budget));
+    *out_bytes = budget.total_bytes;
+    return budget.planned_only ? RN_OK : rn_process_charge_unaccounted();
 }
 
 static rn_status run_text(const invocation *in, const rn_convert_options *options, display *d,
@@ -199,8 +195,7 @@ static rn_status run(const invocation *in) {
     options.exclude_count = rn_settings_list(in->settings, "exclude", &options.exclude);
     const char *to = rn_settings_text(in->settings, "to");
     options.to = rn_dtype_parse((rn_str){to, strlen(to)});
-    const char *constraint = rn_settings_text(in->settings, "budget");
-    RN_TRY(read_buffers_budget(constraint[0] ? constraint : "256MiB", &budget));
+    RN_TRY(read_buffers_budget(in, &budget));
     options.budget_bytes = budget;
     rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, budget); // a line in the picture
     return in->json ? run_collected(in, &options, &d, budget) : run_text(in, &options, &d, budget);

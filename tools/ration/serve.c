@@ -16,7 +16,8 @@ typedef struct server_command {
     char adapter_paths[MAX_ADAPTERS][4096];
     text_buffer chat_template, key_file;
     const char *keys[MAX_KEYS];
-    host_budget budget;
+    host_budget begun;  // before there is a device
+    host_budget budget; // for the device in use
     double drain_seconds;
     rn_server_options options;
     rn_generator_options generator;
@@ -138,6 +139,14 @@ static rn_status read_model(server_command *c) {
     return RN_OK;
 }
 
+static rn_status set_budget(void *self, rn_device *device, rn_generator_options *generator) {
+    server_command *c = self;
+    RN_TRY(read_server_budget(c->in, device, &c->begun, &c->budget));
+    use_budget(&c->budget, &generator->plan);
+    generator->device_budget = c->budget.device;
+    return RN_OK;
+}
+
 static rn_status read_options(server_command *c) {
     const invocation *in = c->in;
     rn_server_options *o = &c->options;
@@ -145,8 +154,9 @@ static rn_status read_options(server_command *c) {
     RN_TRY(read_number(in, "port", 0, UINT16_MAX, &port));
     o->port = (uint16_t)port;
     o->host = rn_settings_text(in->settings, "host");
-    o->devices = rn_settings_text(in->settings, "device");
-    if (!o->devices[0]) o->devices = "auto";
+    o->devices = device_targets(in);
+    o->set_budget = set_budget;
+    o->budget_self = c;
     o->no_fallback = !rn_settings_bool(in->settings, "fallback");
     RN_TRY(read_number(in, "threads", 0, UINT32_MAX, &threads));
     o->threads = (uint32_t)threads;
@@ -170,10 +180,8 @@ static rn_status read_generator(server_command *c) {
     RN_TRY(read_text_options(c->in, &g->text));
     RN_TRY(read_count32(c->in, "parallel", 1024, &g->text.sequences));
     g->measure_rates = use_rates(c->in, c->options.threads);
-    RN_TRY(read_server_budget(c->in, &c->budget));
-    g->device_budget = c->budget.device;
+    RN_TRY(begin_server_budget(c->in, &c->begun));
     g->plan.exact = rn_settings_bool(c->in->settings, "exact");
-    use_budget(&c->budget, &g->plan);
     g->session.cancel = &interrupt_flag;
     g->speculation = read_speculation(c->in);
     return RN_OK;

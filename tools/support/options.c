@@ -28,7 +28,9 @@ static const rn_option table[] = {
     {"budget", "budget", 'b', RN_OPTION_BUDGET, false, "run convert plan profile serve", NULL,
      "SIZE", NULL,
      "most memory to use: 2GiB, 800MB, 75% of what there is [to convert 256MiB, else nine tenths "
-     "of what is free]; profile run: of the blocks that are recorded, none unless given"},
+     "of what is free]; of the process, or of the device where that has its own memory "
+     "(cuda:0=4GiB,host=8GiB names both). profile run: of the blocks that are recorded, none "
+     "unless given"},
     {"threads", "threads", 't', RN_OPTION_COUNT, false, "run convert plan calibrate serve", "0",
      "N", NULL, "worker threads; 0 means one for each CPU"},
     {"prompt", "", 'p', RN_OPTION_TEXT, false, "run", NULL, "TEXT", NULL,
@@ -107,9 +109,7 @@ static const rn_option table[] = {
      "the port; 0 takes any and says which"},
     {"device", "device", 0, RN_OPTION_TEXT, false, "run plan calibrate serve", NULL, "LIST", NULL,
      "what to run on, or measure, tried in this order: cpu, cuda:0, auto (the first GPU, then the "
-     "CPU), sim (for tests); with commas [serve: auto; else cpu]. On a device with its own memory "
-     "--budget is for that (cuda:0=4GiB,host=8GiB "
-     "for both)"},
+     "CPU), sim (for tests); with commas [serve: auto; else cpu]"},
     {"rates", "rates", 0, RN_OPTION_CHOICE, false, "run plan serve", "measured", "HOW",
      "measured|guessed",
      "what predicted times follow from: rates of ration calibrate, or where there are none "

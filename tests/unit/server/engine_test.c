@@ -54,7 +54,7 @@ static const rn_generator_options small = {
 
 static void load(house *h) {
     create(h);
-    assert_ok(rn_engine_load(h->engine, &small));
+    assert_ok(rn_engine_load(h->engine, &small, 0));
 }
 
 // With one sequence only.
@@ -62,7 +62,7 @@ static void load_alone(house *h) {
     rn_generator_options alone = small;
     alone.text.sequences = 1;
     create(h);
-    assert_ok(rn_engine_load(h->engine, &alone));
+    assert_ok(rn_engine_load(h->engine, &alone, 0));
 }
 
 static rn_engine_facts facts_of(house *h) {
@@ -772,13 +772,13 @@ static void without_another_rung_loading_fails_and_may_be_tried_again(void **sta
     house h =
         open_house(&(rn_server_options){.devices = "sim:fail_launch=1,cpu", .no_fallback = true});
     create(&h);
-    assert_fails(RN_DEVICE, rn_engine_load(h.engine, &small));
+    assert_fails(RN_DEVICE, rn_engine_load(h.engine, &small, 0));
     assert_int_equal(facts_of(&h).phase, RN_ENGINE_LOADING);
     assert_null(rn_engine_model(h.engine));
     assert_false(ask(&h, &constraints[0], &clients[0]));
     assert_int_equal(clients[0].problem.http, 503);
     h.options.no_fallback = false;
-    assert_ok(rn_engine_load(h.engine, &small));
+    assert_ok(rn_engine_load(h.engine, &small, 0));
     assert_non_null(rn_engine_model(h.engine));
     close_house(&h);
 }
@@ -916,7 +916,7 @@ static void loading_without_memory_leaves_nothing_behind(void **state) {
         rn_room_init(&h.room, h.options.limits.request_bytes);
         rn_fault_arm(RN_FAULT_ALLOC, n);
         rn_status s = rn_engine_create(&h.options, &h.room, &h.metrics, &h.engine);
-        if (s == RN_OK) s = rn_engine_load(h.engine, &small);
+        if (s == RN_OK) s = rn_engine_load(h.engine, &small, 0);
         fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);
         assert_true(s == RN_NO_MEMORY || !fired);
