@@ -54,8 +54,6 @@ RN_API const char *rn_device_target(const rn_device *device); // "cpu", "cuda:0"
 RN_API uint8_t rn_device_number(const rn_device *device);     // its rn_device_id on the ledger
 // Whether weights must be brought to it: its memory is not the host's.
 RN_API bool rn_device_has_own_memory(const rn_device *device);
-// Whether models are to be built of fused ops for it (rn_text_options.fused).
-RN_API bool rn_device_fuses(const rn_device *device);
 // What is free of its own memory now; 0 where that is not known.
 RN_API uint64_t rn_device_free_bytes(rn_device *device);
 

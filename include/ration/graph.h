@@ -326,7 +326,7 @@ RN_API rn_value rn_op_paged_attention(rn_graph *g, rn_value q, rn_value kv, rn_v
                                       rn_attention_attrs attrs);
 
 // What inference does around products, in one op each, for devices on which a launch costs more
-// than a norm (rn_device_caps.fuses). They mean the ops they are made of, in that order; no
+// than a norm (rn_device_caps.fusions). They mean the ops they are made of, in that order; no
 // gradient.
 typedef struct rn_project_attrs {
     float eps;                // of the RMS norm

@@ -67,8 +67,7 @@ typedef struct rn_text_options {
     uint32_t logit_rows;  // of how many rows a pass gives logits; 1
     uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
     bool plain_activations; // products with quantised weights do not round their activations
-    bool fused; // rewrite the graph with fused ops, as some devices want it (a generator knows)
-    uint64_t reserved[4]; // zero
+    uint64_t reserved[4];   // zero
 } rn_text_options;
 
 // A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),

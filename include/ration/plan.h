@@ -26,14 +26,14 @@ typedef struct rn_plan rn_plan;
 // What a planner may choose when it asks for a graph. {0}: the roomiest.
 typedef struct rn_recipe_options {
     uint32_t micro_batches; // 0 or 1: none. The graph is of one of them and accumulates gradients
-    bool unfused;           // of plain ops, whatever the recipe is for
 } rn_recipe_options;
 
 // Makes graphs; the planner may call it several times.
 typedef struct rn_recipe {
     char name[64];
     void *self;
-    // A finished graph that the caller destroys.
+    // A finished graph that the caller destroys. Of plain ops: a planner puts in the fused ones of
+    // its device.
     rn_status (*build)(void *self, const rn_recipe_options *options, rn_graph **out);
     void (*destroy)(void *self); // may be NULL
     uint64_t rows;          // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
@@ -41,6 +41,7 @@ typedef struct rn_recipe {
     uint64_t decode_steps;  // runs of one row that follow them (new tokens); 0: none
     uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
     bool weights_in_memory;     // they need no staging on their way
+    bool widens_vectors;        // weights (N) of f16 or bf16 may be asked for as f32
     bool batch_statistics;      // micro-batches would change the result (training batchnorm)
 } rn_recipe;
 RN_API void rn_recipe_destroy(rn_recipe *recipe);

@@ -84,10 +84,6 @@ bool rn_device_has_own_memory(const rn_device *device) {
     return device->caps.own_memory;
 }
 
-bool rn_device_fuses(const rn_device *device) {
-    return device->caps.fuses;
-}
-
 uint64_t rn_device_free_bytes(rn_device *device) {
     return device->free_bytes ? device->free_bytes(device) : 0;
 }

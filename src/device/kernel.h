@@ -43,7 +43,7 @@ struct rn_device_caps {
     uint64_t row_table_bytes;
     // Weights of a block are read in weight groups of up to so many bytes; 0: 4 MiB.
     uint64_t group_bytes;
-    bool fuses; // has kernels for PROJECT* and ATTEND: graphs are rewritten (graph/fuse.h)
+    uint32_t fusions; // rn_fusion: the fused ops that plans for it have (graph/fuse.h); 0: none
     // Measured rates (`ration calibrate`), never 0.
     double flops;               // f32 multiply-adds count two
     double quantized_flops;     // int8 products

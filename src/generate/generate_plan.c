@@ -47,7 +47,6 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     t.page_tokens = either(t.page_tokens, PAGE_TOKENS);
     t.sequences = either(t.sequences, 1);
     t.logit_rows = (uint32_t)rn_max_u64(t.logit_rows, t.sequences);
-    t.fused |= rn_generator_caps(g)->fuses;
     RN_TRY(check_sizes(&t));
     uint64_t tokens = (uint64_t)t.sequences * t.context;
     t.pages = (uint32_t)rn_min_u64(either(t.pages, UINT32_MAX), count_pages(&t));
@@ -262,7 +261,8 @@ static rn_status count_tables(const rn_text_maker *maker, const rn_generator *g,
     rn_recipe recipe = {0};
     rn_graph *graph = NULL;
     RN_TRY(maker->make(maker->self, &g->text, &recipe));
-    rn_status s = recipe.build(recipe.self, &(rn_recipe_options){0}, &graph);
+    uint32_t fusions = rn_generator_caps(g)->fusions;
+    rn_status s = rn_recipe_build(&recipe, fusions, &(rn_recipe_options){0}, &graph);
     if (s == RN_OK) *out_bytes = rn_plan_table_bytes(graph);
     rn_graph_destroy(graph);
     rn_recipe_destroy(&recipe);

@@ -7,6 +7,7 @@
 // given, not made.
 #include "graph/fuse.h"
 
+#include "graph/graph_internal.h"
 #include "graph/project.h"
 #include "graph/rewrite.h"
 
@@ -34,6 +35,7 @@ typedef struct fuser {
     group *groups;           // (group_count), room for one for every two nodes
     uint32_t group_count;
     uint32_t *group_of; // (nodes), or NO_GROUP
+    rn_value *widened;  // (values + 1): of a cast that goes away its weight, else RN_NO_VALUE
     bool *written;      // (nodes)
     uint32_t *stack;    // (nodes): being written, each for the sake of the one below it
 } fuser;
@@ -272,12 +274,59 @@ static void find_groups(fuser *f) {
     }
 }
 
+// ---- vectors of 16 bits -------------------------------------------------------------------------
+
+static bool is_narrow_vector(const rn_value_info *info) {
+    return info->role == RN_ROLE_WEIGHT && info->shape.rank == 1 &&
+           (info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16);
+}
+
+// The value as f32, nobody's output.
+static bool is_widening(const fuser *f, const rn_node *node) {
+    const rn_value_info *made = info_of(f, node->outputs[0]);
+    return node->op == RN_OP_CAST && made->dtype == RN_DTYPE_F32 &&
+           made->role == RN_ROLE_INTERMEDIATE;
+}
+
+// Weights that all their readers cast to f32 need no casts. Their nodes count as written.
+static void find_widened(fuser *f) {
+    for (rn_value v = 1; v <= rn_graph_value_count(f->from); v++) {
+        bool all = is_narrow_vector(info_of(f, v));
+        for (uint32_t i = 0; all && i < count_readers(f, v); i++)
+            all = is_widening(f, node_of(f, reader_of(f, v, i)));
+        for (uint32_t i = 0; all && i < count_readers(f, v); i++) {
+            uint32_t cast = reader_of(f, v, i);
+            f->widened[node_of(f, cast)->outputs[0]] = v;
+            f->written[cast] = true;
+        }
+    }
+}
+
+// The numbers in the new graph of values that are written by now, or given. A vector comes into
+// being with the first reader of its cast, as every weight does with its own.
+static rn_status find_inputs(fuser *f, const rn_value *inputs, uint32_t count, rn_value *out) {
+    rn_rewrite *r = &f->rewrite;
+    for (uint32_t i = 0; i < count; i++) {
+        rn_value weight = inputs[i] == RN_NO_VALUE ? RN_NO_VALUE : f->widened[inputs[i]];
+        RN_TRY(rn_rewrite_inputs(r, weight == RN_NO_VALUE ? &inputs[i] : &weight, 1, &out[i]));
+        if (weight != RN_NO_VALUE) rn_graph_value_edit(r->to, out[i])->dtype = RN_DTYPE_F32;
+    }
+    return RN_OK;
+}
+
 // ---- writing ------------------------------------------------------------------------------------
+
+static rn_status write_node(fuser *f, const rn_node *node) {
+    void *inputs = NULL;
+    RN_TRY(rn_arena_array(&f->rewrite.memory, node->input_count, sizeof(rn_value), &inputs));
+    RN_TRY(find_inputs(f, node->inputs, node->input_count, inputs));
+    return rn_rewrite_node(&f->rewrite, node, inputs);
+}
 
 static rn_status write_group(fuser *f, const group *g) {
     rn_value in[GROUP_INPUTS], first = RN_NO_VALUE;
     rn_graph *to = f->rewrite.to;
-    RN_TRY(rn_rewrite_inputs(&f->rewrite, g->inputs, g->input_count, in));
+    RN_TRY(find_inputs(f, g->inputs, g->input_count, in));
     rn_rewrite_place(&f->rewrite, node_of(f, g->nodes[0]));
     if (g->op == RN_OP_ATTEND) {
         first = rn_op_attend(to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
@@ -313,7 +362,7 @@ static rn_status write_one(fuser *f, uint32_t number) {
     f->written[number] = true;
     for (uint32_t i = 0; g && i < g->node_count; i++)
         f->written[g->nodes[i]] = true;
-    return g ? write_group(f, g) : rn_rewrite_node(&f->rewrite, node_of(f, number), NULL);
+    return g ? write_group(f, g) : write_node(f, node_of(f, number));
 }
 
 // The node and, before it, what it reads.
@@ -367,6 +416,7 @@ static rn_status prepare(fuser *f) {
     RN_TRY(rn_arena_array(m, reads, sizeof *f->readers, (void **)&f->readers));
     RN_TRY(rn_arena_array(m, nodes / 2, sizeof *f->groups, (void **)&f->groups));
     RN_TRY(rn_arena_array(m, nodes, sizeof *f->group_of, (void **)&f->group_of));
+    RN_TRY(rn_arena_array(m, values, sizeof *f->widened, (void **)&f->widened));
     RN_TRY(rn_arena_array(m, nodes, sizeof *f->written, (void **)&f->written));
     RN_TRY(rn_arena_array(m, nodes, sizeof *f->stack, (void **)&f->stack));
     for (uint32_t n = 0; n < nodes; n++)
@@ -378,6 +428,7 @@ static rn_status prepare(fuser *f) {
 static rn_status rewrite(fuser *f) {
     RN_TRY(prepare(f));
     find_groups(f);
+    if (f->fusions & RN_FUSE_WIDEN) find_widened(f);
     for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++)
         if (!f->written[n]) RN_TRY(write_with_inputs(f, n));
     return RN_OK;

@@ -4,9 +4,9 @@
 //     RN_TRY(rn_graph_fuse(graph, RN_FUSE_ALL, &fused)); // graph is as it was
 //
 // A model writes each layer once, of plain ops. Where a device has kernels for fused ops
-// (rn_device_caps.fuses) the rewrite puts them in; `unfold` (graph/fused.h) is the way back, so
-// that both graphs mean the same calls in the same order and give the same bits on a back end that
-// runs a fused op as its parts.
+// (rn_device_caps.fusions) the planner has the rewrite put them in; `unfold` (graph/fused.h) is the
+// way back, so that both graphs mean the same calls in the same order and give the same bits on a
+// back end that runs a fused op as its parts.
 //
 //     pattern                                                becomes
 //     rmsnorm ─▶ three matmuls                               project_three
@@ -18,6 +18,10 @@
 // its nodes are in different blocks, where a weight is made in the run, or a bias or norm (casts
 // and scalings of given ones are fine), and where a product reads another product's result at once
 // or is read by one: those are the two halves of an adapter, which stays a chain of plain ops.
+//
+// On a device of launches a cast of a norm costs as much as the norm. So where the weights' source
+// widens vectors (rn_recipe.widens_vectors), cast(weight (N) of 16 bits) to f32 becomes the weight,
+// declared as f32.
 #ifndef RN_GRAPH_FUSE_H
 #define RN_GRAPH_FUSE_H
 
@@ -29,7 +33,8 @@ typedef enum rn_fusion {
     RN_FUSE_PROJECT_THREE = 1u << 1,
     RN_FUSE_PROJECT_GATED = 1u << 2,
     RN_FUSE_ATTEND = 1u << 3,
-    RN_FUSE_ALL = (1u << 4) - 1
+    RN_FUSE_ALL = (1u << 4) - 1,
+    RN_FUSE_WIDEN = 1u << 4 // no op of a device: vectors are declared as f32
 } rn_fusion;
 
 // A copy of an inference graph in which the patterns of `fusions` are fused ops. A fused node

@@ -32,7 +32,6 @@ typedef struct rn_forward {
     size_t config_bytes;
     uint64_t rows;         // of an inference run
     bool batch_statistics; // a sample's result depends on the batch in training (batchnorm)
-    uint32_t fusions; // of inference: the graph is rewritten with these (rn_fusion, graph/fuse.h)
     // How activations that go from block to block, or that a backward pass reads, are held: f32
     // (also 0), bf16 or f16 (graph/activations.h).
     rn_dtype activations;
@@ -97,7 +96,6 @@ typedef struct rn_llama_files {
     rn_dtype (*dtype)(const void *self, const char *weight);
     // The addition number `index` (0, 1, ...) to a weight; NULL: there are no more.
     const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
-    bool widens; // vectors of 16 bits may be asked for as f32: they are widened as they are read
 } rn_llama_files;
 
 typedef struct rn_llama_config {
@@ -122,7 +120,6 @@ typedef struct rn_llama_config {
     bool qk_norm;           // q and k are normed, head by head, before they are turned
     bool tied;              // the head is the embedding
     bool plain_activations; // products with quantised weights do not round
-    bool fused;             // inference is rewritten with fused ops (graph/fuse.h)
     rn_dtype activations;   // as rn_forward's
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0

@@ -2,7 +2,6 @@
 #include "model/model.h"
 
 #include "graph/activations.h"
-#include "graph/fuse.h"
 #include "memory/account.h"
 
 #include <string.h>
@@ -11,22 +10,10 @@
 
 typedef struct held {
     rn_model_writer write;
-    size_t bytes;     // of this block
-    uint32_t fusions; // rn_fusion, graph/fuse.h
+    size_t bytes; // of this block
     rn_dtype activations;
     _Alignas(16) unsigned char config[];
 } held;
-
-// What the model has written, as the recipe's policies want it, in the place of the graph.
-static rn_status rewrite(const held *h, bool fuses, rn_graph **graph) {
-    rn_graph *other = NULL;
-    RN_TRY(rn_graph_hold_activations_in(graph, h->activations));
-    if (!fuses || h->fusions == 0) return RN_OK;
-    RN_TRY(rn_graph_fuse(*graph, h->fusions, &other));
-    rn_graph_destroy(*graph);
-    *graph = other;
-    return RN_OK;
-}
 
 static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
     const held *h = self;
@@ -38,7 +25,7 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(rn_graph_create(&graph));
     rn_status s = h->write(graph, h->config, 0, &values);
     if (s == RN_OK) s = rn_graph_finish(graph);
-    if (s == RN_OK) s = rewrite(h, !(options && options->unfused), &graph);
+    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations);
     if (s == RN_OK)
         *out = graph;
     else
@@ -59,7 +46,6 @@ rn_status rn_model_recipe(rn_forward forward, rn_recipe *out) {
     held *h = block;
     h->write = forward.write;
     h->bytes = all;
-    h->fusions = forward.fusions;
     h->activations = forward.activations;
     memcpy(h->config, forward.config, forward.config_bytes);
     *out = (rn_recipe){.self = h, .build = build, .destroy = destroy, .rows = forward.rows};

@@ -122,14 +122,15 @@ static bool has_backward(const rn_graph *graph) {
     return false;
 }
 
-// As the recipe has it, with the blocks repeated that the point of the front says, or with weights
-// in slices. The latter is NULL where no weight is so large.
+// As the recipe and the device have it, with the blocks repeated that the point of the front says,
+// or with weights in slices. The latter is NULL where no weight is so large.
 static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point,
                              rn_graph **out) {
     rn_recipe_options options = {.micro_batches = p->micro[micro]};
     rn_graph *plain = NULL;
-    if (point == 0 && cut == 0) return p->recipe->build(p->recipe->self, &options, out);
-    RN_TRY(p->recipe->build(p->recipe->self, &options, &plain));
+    uint32_t fusions = p->caps->fusions;
+    if (point == 0 && cut == 0) return rn_recipe_build(p->recipe, fusions, &options, out);
+    RN_TRY(rn_recipe_build(p->recipe, fusions, &options, &plain));
     size_t row = (size_t)point * rn_graph_block_count(plain);
     rn_status s = cut ? rn_graph_slice_rows(plain, p->cuts[cut], out)
                       : rn_graph_recompute(plain, p->fronts[micro].recompute + row, out);

@@ -45,13 +45,12 @@ static void drop(attempt *a) {
 
 // Blocks [first, end) of the recipe's graph.
 static rn_status build(const rn_recipe *recipe, uint32_t first, uint32_t end, rn_graph **out) {
-    rn_recipe_options options = {.unfused = true};
     rn_graph *whole = NULL;
     rn_arena scratch;
     bool *keep; // (blocks)
     *out = NULL;
     rn_arena_init(&scratch, FROM, 0);
-    rn_status s = recipe->build(recipe->self, &options, &whole);
+    rn_status s = recipe->build(recipe->self, &(rn_recipe_options){0}, &whole);
     uint32_t blocks = s == RN_OK ? rn_graph_block_count(whole) : 0;
     if (s == RN_OK && first == 0 && end >= blocks) {
         *out = whole;
@@ -372,8 +371,7 @@ static rn_status refuse(const maker *m, uint64_t limit, uint64_t smallest) {
 
 static rn_status look_at(maker *m) {
     rn_graph *graph = NULL;
-    rn_recipe_options plain = {.unfused = true};
-    rn_status s = m->recipe->build(m->recipe->self, &plain, &graph);
+    rn_status s = m->recipe->build(m->recipe->self, &(rn_recipe_options){0}, &graph);
     if (s == RN_OK) {
         m->blocks = rn_graph_block_count(graph);
         m->has_rows = rn_graph_has_rows(graph);

@@ -20,6 +20,7 @@
 
 #include "base/checked.h"
 #include "graph/cut.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 #include "memory/budget.h"
 
@@ -139,14 +140,14 @@ typedef struct host_recipe {
     bool *keep; // (blocks)
 } host_recipe;
 
+// Of plain ops, with the vectors that the device's graph has.
 static rn_status build_host(void *self, const rn_recipe_options *options, rn_graph **out) {
     const host_recipe *h = self;
-    const rn_recipe *recipe = h->proposal->recipe;
-    rn_recipe_options plain = *options;
+    const proposal *p = h->proposal;
+    uint32_t fusions = p->caps->fusions && p->recipe->widens_vectors ? RN_FUSE_WIDEN : 0;
     rn_graph *graph = NULL;
     *out = NULL;
-    plain.unfused = !h->proposal->host_caps->fuses;
-    rn_status s = recipe->build(recipe->self, &plain, &graph);
+    rn_status s = rn_recipe_build(p->recipe, fusions, options, &graph);
     if (s == RN_OK) s = rn_graph_keep_blocks(graph, h->keep, out);
     rn_graph_destroy(graph);
     return s;

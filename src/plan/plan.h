@@ -281,6 +281,11 @@ uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uin
 // The buffer in which a value that is no streamed weight lies at a step, or RN_NO_BUFFER.
 uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step);
 
+// The recipe's graph for a device: one of inference has the fused ops of `fusions`
+// (rn_device_caps.fusions), another is as the recipe has it.
+RN_MUST_USE rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
+                                      const rn_recipe_options *options, rn_graph **out);
+
 // What the tables of a plan and of its session take on the host, about: no plan can plan it.
 uint64_t rn_plan_table_bytes(const rn_graph *graph);
 // What of a budget is the plan's: without what is beside it, and a process's reserve.

@@ -1,6 +1,8 @@
-// recipe.c — recipes that are no model's: one for a graph that is there already.
-#include <ration/plan.h>
+// recipe.c — a recipe's graph for a device, and recipes that are no model's: one for a graph that
+// is there already.
+#include "plan/plan.h"
 
+#include "graph/fuse.h"
 #include "memory/account.h"
 
 #define FROM RN_HOST_OTHER
@@ -40,6 +42,27 @@ rn_status rn_recipe_from_graph(const rn_graph *graph, uint64_t rows, rn_recipe *
     *out =
         (rn_recipe){.name = "graph", .self = h, .build = build, .destroy = destroy, .rows = rows};
     return RN_OK;
+}
+
+static bool is_inference(const rn_graph *graph) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        if (rn_graph_node(graph, n)->phase != RN_PHASE_FORWARD) return false;
+    return true;
+}
+
+rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
+                          const rn_recipe_options *options, rn_graph **out) {
+    rn_graph *plain = NULL;
+    *out = NULL;
+    rn_status s = recipe->build(recipe->self, options, &plain);
+    if (s == RN_OK && (fusions == 0 || !is_inference(plain))) {
+        *out = plain;
+        return RN_OK;
+    }
+    if (recipe->widens_vectors) fusions |= RN_FUSE_WIDEN;
+    if (s == RN_OK) s = rn_graph_fuse(plain, fusions, out);
+    rn_graph_destroy(plain); // also one that a builder left behind
+    return s;
 }
 
 void rn_recipe_destroy(rn_recipe *recipe) {

@@ -11,11 +11,21 @@
 
 #include "base/checked.h"
 #include "base/str.h"
+#include "graph/fuse.h"
 #include "train/train_recipe.h"
 #include "plan/plan.h"
 
 #define BOOKS ((uint64_t)1 << 20) // a session's tables and the audit's: not planned, in the reserve
 #define STEPS 2                   // of training
+
+static uint32_t fusions; // of the plans' device
+
+static const rn_device_caps *device_caps(void) {
+    static rn_device_caps caps;
+    caps = *rn_cpu_caps();
+    caps.fusions = fusions;
+    return &caps;
+}
 
 // ---- made-up weights ----------------------------------------------------------------------------
 
@@ -195,7 +205,7 @@ static answer run_at(const rn_recipe *recipe, const rn_checkpoint *weights, uint
                      rn_plan_summary *out_summary) {
     rn_plan *plan;
     rn_session *session;
-    assert_ok(rn_plan_make(recipe, rn_cpu_caps(),
+    assert_ok(rn_plan_make(recipe, device_caps(),
                            &(rn_plan_options){.budget_bytes = budget, .exact = true}, &plan));
     assert_true(rn_plan_is_valid(plan));
     uint64_t held = rn_ledger_total(RN_DEVICE_HOST).now_bytes, before[PLANNED];
@@ -218,7 +228,7 @@ static answer run_at(const rn_recipe *recipe, const rn_checkpoint *weights, uint
 static void expect_refusal(const rn_recipe *recipe, uint64_t floor) {
     rn_plan *plan;
     assert_fails(RN_OVER_BUDGET,
-                 rn_plan_make(recipe, rn_cpu_caps(),
+                 rn_plan_make(recipe, device_caps(),
                               &(rn_plan_options){.budget_bytes = floor - 1, .exact = true}, &plan));
     assert_null(plan);
     assert_int_equal(rn_last_refusal()->smallest_budget_bytes, floor);
@@ -352,7 +362,7 @@ static void activations_of_16_bits_keep_their_answer_at_every_budget(void **stat
         rn_llama_config config = llama(RN_DTYPE_F32);
         rn_recipe recipe;
         config.activations = dtypes[i]; // from block to block
-        config.fused = i == 0;
+        fusions = i == 0 ? RN_FUSE_ALL : 0;
         assert_ok(rn_llama_recipe(&config, &recipe));
         seen moves = run_at_all_budgets(&recipe, 4);
         assert_true(moves.streamed);
@@ -360,6 +370,7 @@ static void activations_of_16_bits_keep_their_answer_at_every_budget(void **stat
         moves = run_at_all_budgets(&recipe, 7);
         assert_true(moves.recomputed);
     }
+    fusions = 0;
 }
 
 // What is frozen needs no gradient and may pass through the ring, forward and backward.

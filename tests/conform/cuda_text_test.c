@@ -34,7 +34,7 @@ static int close_gpu(void **state) {
 
 // (TOKENS, vocab); the caller frees. out_least: the smallest budget; NULL: nobody asks.
 static float *compute(rn_device *device, uint32_t rows, uint64_t budget, uint64_t *out_least) {
-    rn_text_options text = tiny_kind_options(rows, device != NULL);
+    rn_text_options text = tiny_kind_options(rows);
     text_run *run = text_run_open_made(device, &tiny.maker, &text, budget);
     const rn_plan_summary *plan = rn_plan_get_summary(run->plan);
     size_t count = (size_t)TOKENS * run->vocab;

@@ -32,13 +32,12 @@ static inline void tiny_kind_open(const tiny_kind *kind, const char *path, tiny_
 }
 
 // A session of such a model: chunks of `rows`, activations that nobody rounds to 8 bits.
-static inline rn_text_options tiny_kind_options(uint32_t rows, bool fused) {
+static inline rn_text_options tiny_kind_options(uint32_t rows) {
     return (rn_text_options){.context = 64,
                              .page_tokens = 16,
                              .pages = 4,
                              .sequences = 1,
                              .rows = rows,
-                             .fused = fused,
                              .plain_activations = true};
 }
 

@@ -45,7 +45,6 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .weight_dtype = RN_DTYPE_F32,
                            .files = tiny->weights_as ? &tiny->files : NULL,
                            .plain_activations = options->plain_activations,
-                           .fused = options->fused,
                            .kv_dtype = tiny->kv_dtype ? tiny->kv_dtype : RN_DTYPE_F32,
                            .context = options->context,
                            .page_tokens = options->page_tokens,
@@ -142,7 +141,7 @@ void tiny_text_open(tiny_text *tiny, const char *path) {
     rn_recipe recipe;
     rn_graph *graph;
     tiny->checkpoint = NULL;
-    tiny->files = (rn_llama_files){tiny, dtype_of, no_addition, false};
+    tiny->files = (rn_llama_files){tiny, dtype_of, no_addition};
     assert_ok(make(
         tiny,
         &(rn_text_options){

@@ -437,7 +437,6 @@ static rn_status make_evaluation(view *v) {
 static rn_status make_recipe(view *v) {
     if (v->phases) RN_TRY(make_evaluation(v));
     if (!v->model) return rn_builtin_recipe(v->in->words[0], &v->recipe);
-    v->text.fused = rn_device_fuses(v->device);
     return rn_model_make_recipe(v->model, &v->text, &v->recipe);
 }
 

@@ -7,6 +7,7 @@
 #include "backend/cuda/queue.h"
 #include "backend/cuda/rows.h"
 #include "base/checked.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 #include "memory/ledger.h"
 
@@ -181,7 +182,7 @@ static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
         .own_memory = true,
         .group_bytes = GROUP_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,
-        .fuses = true,
+        .fusions = RN_FUSE_ALL,
     };
     snprintf(caps->name, sizeof caps->name, "%s", found->name);
     snprintf(caps->hardware, sizeof caps->hardware, "%.63s", found->model);

@@ -8,7 +8,6 @@
 #include "model/text/decoder.h"
 
 #include "base/str.h"
-#include "graph/fuse.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -83,8 +82,6 @@ static rn_value weight(rn_text_builder *d, rn_text_part_id p, const char *what, 
     char name[NAME_BYTES];
     rn_text_weight_name(d->c, p, d->layer, what, name, sizeof name);
     if (files) dtype = files->dtype(files->self, name);
-    // On a device of launches a cast of a norm costs as much as the norm.
-    if (shape.rank == 1 && d->c->fused && files && files->widens) dtype = RN_DTYPE_F32;
     rn_value w = rn_graph_weight(d->g, name, dtype, shape);
     return shape.rank > 1 || dtype == RN_DTYPE_F32 ? w : rn_op_cast(d->g, w, RN_DTYPE_F32);
 }
@@ -330,7 +327,6 @@ rn_forward rn_llama_forward(const rn_llama_config *config) {
                         .config = config,
                         .config_bytes = sizeof *config,
                         .rows = config->rows,
-                        .fusions = config->fused ? RN_FUSE_ALL : 0,
                         .activations = config->activations};
 }
 

@@ -4,7 +4,7 @@
 //     x ─ norm ─ q, k, v ─ [norm q, k] ─ rope ─ attention ─ o ─ + ─ norm ─ gate, up ─ down ─ + ─▶
 //     └────────────────────────────────────────────────────────┘└──────────────────────────┘
 //
-// For devices with fused ops the graph is rewritten (graph/fuse.h); a layer is then five nodes:
+// For devices with fused ops the planner rewrites it (graph/fuse.h); a layer is then five nodes:
 //
 //     x ─ three ─ [norm q, k] ─ attend ─ project (+ x) ─ gated ─ project (+) ─▶
 #include "model/text/decoder.h"

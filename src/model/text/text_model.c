@@ -164,7 +164,6 @@ static rn_status check_files(rn_model *model, const rn_model_options *options) {
     fill_info(model);
     choose_naming(model);
     model->files = (rn_llama_files){.self = model, .dtype = dtype_of, .addition = addition_of};
-    model->files.widens = !model->in_memory;
     model->config.llama.files = &model->files;
     RN_TRY(rn_model_make_recipe(model, NULL, &recipe));
     rn_status s = recipe.build(recipe.self, NULL, &graph);
@@ -334,7 +333,6 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
     c.rows =
         (uint32_t)rn_min_u64(or_default(o.rows, DEFAULT_ROWS), (uint64_t)c.sequences * c.context);
     c.plain_activations = o.plain_activations;
-    c.fused = o.fused;
     stretch(&model->config, &c);
     RN_TRY(rn_llama_recipe(&c, out));
     snprintf(out->name, sizeof out->name, "%s", model->name);
@@ -343,5 +341,6 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
         c.sequences * rn_min_u64(or_default(o.prompt_tokens, DEFAULT_JOB), c.context);
     out->decode_steps = or_default(o.new_tokens, DEFAULT_JOB);
     out->weights_in_memory = model->in_memory;
+    out->widens_vectors = !model->in_memory;
     return RN_OK;
 }

@@ -3,7 +3,9 @@
 #include "support.h"
 
 #include "backend/cuda/rows.h"
+#include "graph/fuse.h"
 #include "model/model.h"
+#include "plan/plan.h"
 
 enum { MOST_ROWS = 700, TENSORS = 16 };
 
@@ -20,12 +22,11 @@ static rn_graph *build(rn_dtype weights, rn_dtype kv, uint32_t context, bool fus
                          .sequences = 4,
                          .logit_rows = 1,
                          .kv_dtype = kv,
-                         .rows = MOST_ROWS,
-                         .fused = fused};
+                         .rows = MOST_ROWS};
     rn_recipe recipe;
     rn_graph *graph = NULL;
     assert_ok(rn_llama_recipe(&c, &recipe));
-    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){0}, &graph));
+    assert_ok(rn_recipe_build(&recipe, fused ? RN_FUSE_ALL : 0, NULL, &graph));
     rn_recipe_destroy(&recipe);
     return graph;
 }

@@ -6,6 +6,7 @@
 #include "backend/cuda/cost.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/rows.h"
+#include "graph/fuse.h"
 #include "model/model.h"
 #include "plan/plan.h"
 
@@ -18,7 +19,7 @@ static rn_device_caps h200(void) {
                             .own_memory = true,
                             .group_bytes = 64 << 20,
                             .row_table_bytes = 1 << 20,
-                            .fuses = true,
+                            .fusions = RN_FUSE_ALL,
                             .backend = &rn_cuda_backend,
                             .flops = 637.3e12,
                             .quantized_flops = 616.7e12,
@@ -64,7 +65,6 @@ static rn_plan_summary plan(const fact *f, uint32_t prompt, uint32_t tokens) {
                               .vocab = f->vocab,
                               .tied = f->tied,
                               .weight_dtype = f->dtype,
-                              .fused = true,
                               .kv_dtype = RN_DTYPE_F16,
                               .context = prompt + tokens + 16,
                               .page_tokens = 64,

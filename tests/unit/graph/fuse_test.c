@@ -288,10 +288,36 @@ static void a_graph_that_trains_is_refused(void **state) {
     rn_graph_destroy(g);
 }
 
+// The norm, whose only reader casts it, and a vector that is also read as it is.
+static void vectors_that_are_only_cast_are_declared_as_f32(void **state) {
+    (void)state;
+    rn_graph *g = build(NOTHING, true), *fused = NULL, *narrow = NULL;
+    rn_value both = rn_graph_weight(g, "both", RN_DTYPE_BF16, RN_SHAPE(4));
+    rn_graph_output(g, rn_op_scale(g, rn_op_cast(g, both, RN_DTYPE_F32), 2, 0), "as f32");
+    rn_graph_output(g, rn_op_cast(g, both, RN_DTYPE_F16), "as f16");
+    assert_ok(rn_graph_finish(g));
+    assert_ok(rn_graph_fuse(g, RN_FUSE_ALL | RN_FUSE_WIDEN, &fused));
+    assert_ok(rn_graph_fuse(g, RN_FUSE_ALL, &narrow));
+    assert_ok(rn_graph_validate(fused));
+    for (rn_value v = 1; v <= rn_graph_value_count(g); v++) {
+        const rn_value_info *info = rn_graph_value(g, v);
+        if (info->role != RN_ROLE_WEIGHT) continue;
+        rn_value now = rn_graph_find(fused, RN_ROLE_WEIGHT, info->name);
+        bool kept = info->dtype == RN_DTYPE_F32 || v == both;
+        assert_int_equal(rn_graph_value(fused, now)->dtype, kept ? info->dtype : RN_DTYPE_F32);
+        now = rn_graph_find(narrow, RN_ROLE_WEIGHT, info->name);
+        assert_int_equal(rn_graph_value(narrow, now)->dtype, info->dtype);
+    }
+    assert_int_equal(count_ops(fused, RN_OP_CAST), 2);
+    rn_graph_destroy(g);
+    rn_graph_destroy(fused);
+    rn_graph_destroy(narrow);
+}
+
 static rn_graph *to_fuse;
 static rn_status fuse_again(void) {
     rn_graph *fused = NULL;
-    rn_status s = rn_graph_fuse(to_fuse, RN_FUSE_ALL, &fused);
+    rn_status s = rn_graph_fuse(to_fuse, RN_FUSE_ALL | RN_FUSE_WIDEN, &fused);
     rn_graph_destroy(fused);
     return s;
 }
@@ -311,6 +337,7 @@ int main(void) {
         cmocka_unit_test(adapters_stay_plain_ops),
         cmocka_unit_test(what_means_something_else_is_not_fused),
         cmocka_unit_test(names_blocks_and_unread_values_are_kept),
+        cmocka_unit_test(vectors_that_are_only_cast_are_declared_as_f32),
         cmocka_unit_test(a_graph_that_trains_is_refused),
         cmocka_unit_test(fusing_survives_refused_memory),
     };

@@ -7,6 +7,7 @@
 #include <ration/memory.h>
 
 #include "backend/sim/sim.h"
+#include "graph/fuse.h"
 #include "graph/validate.h"
 #include "model/text/default_model.h"
 #include "train/train_recipe.h"
@@ -14,6 +15,8 @@
 #include "tiny_kinds.h"
 
 enum { COUNT = 40, VOCAB = 128, BUDGETS = 4 };
+
+static rn_device *fusing; // the CPU, for which plans have fused ops
 
 // ---- the same logits ----------------------------------------------------------------------------
 
@@ -23,9 +26,10 @@ static void make_tokens(int32_t tokens[COUNT], uint32_t vocab) {
 }
 
 // (COUNT, vocab); the caller frees.
-static float *compute(const char *path, const rn_model_options *options, rn_text_options text) {
+static float *compute(rn_device *device, const char *path, const rn_model_options *options,
+                      rn_text_options text) {
     int32_t tokens[COUNT];
-    text_run *run = text_run_open(path, options, &text);
+    text_run *run = text_run_open_on(device, path, options, &text, 0);
     float *logits = malloc((size_t)COUNT * run->vocab * sizeof *logits);
     make_tokens(tokens, run->vocab);
     text_run_logits(run, tokens, COUNT, logits);
@@ -45,10 +49,8 @@ static uint32_t vocab_of(const char *path) {
 static void check(const char *path, const rn_model_options *options, rn_text_options text) {
     size_t bytes = (size_t)COUNT * vocab_of(path) * sizeof(float);
     for (text.rows = 1; text.rows <= 13; text.rows += 12) {
-        text.fused = false;
-        float *plain = compute(path, options, text);
-        text.fused = true;
-        float *fused = compute(path, options, text);
+        float *plain = compute(NULL, path, options, text);
+        float *fused = compute(fusing, path, options, text);
         if (memcmp(plain, fused, bytes) != 0)
             fail_msg("%s, %u rows: fused, the logits are others", path, text.rows);
         free(plain);
@@ -128,17 +130,17 @@ static rn_graph *build(const char *path, const rn_model_options *options) {
     rn_model *model;
     rn_recipe recipe;
     rn_graph *graph;
-    quiet.without_tokenizer = text.fused = true;
+    quiet.without_tokenizer = true;
     assert_ok(rn_model_open(path, &quiet, &model));
     assert_ok(rn_model_make_recipe(model, &text, &recipe));
-    assert_ok(recipe.build(recipe.self, NULL, &graph));
+    assert_ok(rn_recipe_build(&recipe, RN_FUSE_ALL, NULL, &graph));
     assert_ok(rn_graph_validate(graph));
     rn_recipe_destroy(&recipe);
     rn_model_close(model);
     return graph;
 }
 
-// llama3 has two layers, and f16 norms, which are cast.
+// llama3 has two layers, and f16 norms, which are not cast: the loader widens them.
 static void a_layer_is_five_nodes(void **state) {
     (void)state;
     rn_graph *graph = build(TEXT "llama3", &(rn_model_options){0});
@@ -146,8 +148,9 @@ static void a_layer_is_five_nodes(void **state) {
     assert_int_equal(count_ops(graph, RN_OP_ATTEND), 2);
     assert_int_equal(count_ops(graph, RN_OP_PROJECT_GATED), 2);
     assert_int_equal(count_ops(graph, RN_OP_PROJECT), 2 * 2 + 1); // the head
-    uint32_t views = count_ops(graph, RN_OP_RESHAPE), casts = count_ops(graph, RN_OP_CAST);
-    assert_int_equal(rn_graph_node_count(graph), 2 * 5 + 1 + 2 + views + casts); // two look-ups
+    uint32_t views = count_ops(graph, RN_OP_RESHAPE);
+    assert_int_equal(count_ops(graph, RN_OP_CAST), 0);
+    assert_int_equal(rn_graph_node_count(graph), 2 * 5 + 1 + 2 + views); // two look-ups
     rn_graph_destroy(graph);
 }
 
@@ -191,11 +194,11 @@ static void a_fused_graph_needs_no_more_memory(void **state) {
                                       .page_tokens = 32,
                                       .sequences = 2,
                                       .logit_rows = 2,
-                                      .rows = 64,
-                                      .fused = fused};
+                                      .rows = 64};
+            const rn_device_caps *caps = fused ? &fusing->caps : rn_cpu_caps();
             rn_recipe recipe;
             assert_ok(rn_llama_recipe(&config, &recipe));
-            assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plans[fused]));
+            assert_ok(rn_plan_make(&recipe, caps, NULL, &plans[fused]));
             rn_recipe_destroy(&recipe);
         }
         const rn_plan_summary *plain = rn_plan_get_summary(plans[0]);
@@ -222,12 +225,11 @@ static rn_status make_tiny(rn_graph **out) {
                               .page_tokens = 8,
                               .sequences = 1,
                               .logit_rows = 1,
-                              .rows = 4,
-                              .fused = true};
+                              .rows = 4};
     rn_recipe recipe;
     *out = NULL;
     RN_TRY(rn_llama_recipe(&config, &recipe));
-    rn_status s = recipe.build(recipe.self, NULL, out);
+    rn_status s = rn_recipe_build(&recipe, RN_FUSE_ALL, NULL, out);
     rn_recipe_destroy(&recipe);
     return s;
 }
@@ -271,12 +273,11 @@ static void training_is_never_fused(void **state) {
                               .ffn = 64,
                               .vocab = 32,
                               .weight_dtype = RN_DTYPE_F32,
-                              .fused = true,
                               .tokens = 8};
     rn_recipe recipe;
     rn_graph *graph;
     assert_ok(rn_train_recipe(rn_llama_forward(&config), 2, NULL, &recipe));
-    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){1}, &graph));
+    assert_ok(rn_recipe_build(&recipe, RN_FUSE_ALL, &(rn_recipe_options){1}, &graph));
     assert_int_equal(count_ops(graph, RN_OP_ATTEND) + count_ops(graph, RN_OP_PROJECT), 0);
     rn_graph_destroy(graph);
     rn_recipe_destroy(&recipe);
@@ -287,12 +288,12 @@ static void training_is_never_fused(void **state) {
 static tiny_text tiny = {.layers = 5, .dim = 64, .vocab = 160};
 static story expected;
 
-// The budget is the device's, if there is one.
-static rn_generator_options make_options(rn_device *device, uint64_t budget, bool fused) {
+// The budget is the device's, if that has memory of its own.
+static rn_generator_options make_options(rn_device *device, uint64_t budget) {
     rn_generator_options options = {
-        .text = {.context = 96, .page_tokens = 16, .sequences = 2, .rows = 32, .fused = fused},
+        .text = {.context = 96, .page_tokens = 16, .sequences = 2, .rows = 32},
         .session = {.device = device, .audit = true}};
-    if (device)
+    if (device && device->caps.own_memory)
         options.device_budget = (rn_device_budget){.bytes = budget, .planned_only = true};
     else
         options.plan.budget_bytes = budget;
@@ -301,8 +302,10 @@ static rn_generator_options make_options(rn_device *device, uint64_t budget, boo
 
 static int open_tiny(void **state) {
     (void)state;
+    assert_ok(rn_cpu_device_create(0, &fusing));
+    fusing->caps.fusions = RN_FUSE_ALL;
     tiny_text_open(&tiny, test_path("tiny.safetensors"));
-    rn_generator_options options = make_options(NULL, 0, false);
+    rn_generator_options options = make_options(NULL, 0);
     rn_generator *plain = tiny_text_generator(&tiny, &options);
     assert_int_equal(count_ops(rn_plan_graph(plain->plan), RN_OP_ATTEND), 0);
     assert_ok(story_tell(plain, &(rn_sampling){.logprobs = 20}, 5, 37, 20, &expected));
@@ -313,12 +316,13 @@ static int open_tiny(void **state) {
 static int close_tiny(void **state) {
     (void)state;
     tiny_text_close(&tiny);
+    rn_device_destroy(fusing);
     return 0;
 }
 
 // Tells the story and sees that memory was what was planned. Returns the bytes that stream.
-static uint64_t tell(rn_device *device, uint64_t budget, bool fused) {
-    rn_generator_options options = make_options(device, budget, fused);
+static uint64_t tell(rn_device *device, uint64_t budget) {
+    rn_generator_options options = make_options(device, budget);
     rn_generator *g = tiny_text_generator(&tiny, &options);
     story got;
     assert_int_equal(count_ops(rn_plan_graph(g->plan), RN_OP_ATTEND), tiny.layers);
@@ -331,31 +335,30 @@ static uint64_t tell(rn_device *device, uint64_t budget, bool fused) {
     return streamed;
 }
 
-static void tell_at_all_budgets(rn_device *device, bool fused) {
-    rn_generator_options options = make_options(device, 0, fused);
+static void tell_at_all_budgets(rn_device *device) {
+    rn_generator_options options = make_options(device, 0);
     rn_generator *g = tiny_text_generator(&tiny, &options);
-    uint64_t own = device ? 0 : g->memory.held_bytes + sizeof *g;
+    uint64_t own = device->caps.own_memory ? 0 : g->memory.held_bytes + sizeof *g;
     uint64_t most = own + rn_plan_get_summary(g->plan)->planned_bytes;
     uint64_t least = own + rn_plan_get_summary(g->plan)->smallest_bytes;
     rn_generator_destroy(g);
     for (uint32_t i = 0; i < BUDGETS; i++) {
-        uint64_t streamed = tell(device, most - (most - least) * i / (BUDGETS - 1), fused);
+        uint64_t streamed = tell(device, most - (most - least) * i / (BUDGETS - 1));
         assert_int_equal(streamed > 0, i > 0);
     }
 }
 
 static void every_budget_tells_the_same_story(void **state) {
     (void)state;
-    tell_at_all_budgets(NULL, true);
+    tell_at_all_budgets(fusing);
 }
 
-// Its generator finds out by itself: a device says whether it fuses.
 static void a_device_that_fuses_tells_the_same_story(void **state) {
     (void)state;
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
-    sim->caps.fuses = true;
-    tell_at_all_budgets(sim, false);
+    sim->caps.fusions = RN_FUSE_ALL;
+    tell_at_all_budgets(sim);
     assert_int_equal(rn_ledger_total(sim->caps.device).now_bytes, 0);
     rn_device_destroy(sim);
 }
@@ -365,8 +368,7 @@ static void stream_to_device(rn_device *device, const char *path) {
     int32_t tokens[COUNT];
     float logits[COUNT * VOCAB], *plain;
     text.rows = 8;
-    plain = compute(path, NULL, text);
-    text.fused = true;
+    plain = compute(NULL, path, NULL, text);
     text_run *run = text_run_open_on(device, path, NULL, &text, 0);
     uint64_t least = rn_plan_get_summary(run->plan)->smallest_bytes;
     text_run_close(run);
@@ -385,6 +387,7 @@ static void models_from_files_stream_to_a_device(void **state) {
                                          TEXT "gemma3", TEXT "gemma3/model.gguf"};
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
+    sim->caps.fusions = RN_FUSE_ALL;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         stream_to_device(sim, models[i]);
     rn_device_destroy(sim);
@@ -393,7 +396,7 @@ static void models_from_files_stream_to_a_device(void **state) {
 // (COUNT, vocab); the caller frees. out_least: the smallest budget.
 static float *compute_kind(const tiny_text *kind, rn_device *device, uint64_t budget,
                            uint64_t *out_least) {
-    rn_text_options text = tiny_kind_options(13, device != NULL);
+    rn_text_options text = tiny_kind_options(13);
     int32_t tokens[COUNT];
     text.plain_activations = false;
     text_run *run = text_run_open_made(device, &kind->maker, &text, budget);
@@ -411,6 +414,7 @@ static void quantised_models_say_the_same_on_a_device(void **state) {
     (void)state;
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
+    sim->caps.fusions = RN_FUSE_ALL;
     for (size_t i = 0; i < TINY_KINDS; i++) {
         tiny_text kind;
         uint64_t least;

@@ -156,7 +156,7 @@ static void expect_forms(text_run *run, uint32_t rows, const char *forms) {
 }
 
 static void check_kind(const tiny_kind *kind, const char *forms) {
-    rn_text_options text = tiny_kind_options(ROWS, true);
+    rn_text_options text = tiny_kind_options(ROWS);
     tiny_kind_open(kind, test_path(kind->file), &tiny);
     text_run *run = text_run_open_made(device, &tiny.maker, &text, 0);
     expect_forms(run, ROWS, forms);

@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/sim/sim.h"
 #include "base/fault.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 #include "runtime/rates.h"
 #include "tensor/tiles.h"
@@ -246,7 +247,7 @@ static void weights_are_numbers_in_tiles_and_launches_are_replayed(void **state)
     rn_device *device = create_sim((rn_sim_options){0});
     device->caps.kernels = kernels;
     device->caps.weight_layout = want_tiles;
-    device->caps.fuses = true;
+    device->caps.fusions = RN_FUSE_ALL;
     device->caps.backend = &rn_cuda_backend;
     device->open_queue = open_paper_queue;
     uint64_t held = held_by(device);
@@ -313,7 +314,7 @@ static void the_rate_that_foretells_a_time_is_found(void **state) {
     assert_rates_found(device, RN_DTYPE_F16, false);
     assert_rates_found(device, RN_DTYPE_Q4_0, false);
     device->caps.weight_layout = want_tiles;
-    device->caps.fuses = true;
+    device->caps.fusions = RN_FUSE_ALL;
     device->caps.backend = &rn_cuda_backend;
     assert_rates_found(device, RN_DTYPE_BF16, false);
     assert_rates_found(device, RN_DTYPE_Q4_0, true);
