@@ -177,6 +177,10 @@ RN_API uint64_t rn_budget_usable(uint64_t total_bytes);
 // The smallest budget, in whole pages, of which so much is usable. RN_NO_LIMIT: there is none.
 RN_API uint64_t rn_budget_needed(uint64_t usable_bytes);
 
+// A budget where none is given: nine tenths of what the machine and the cgroup have left now. Never
+// 0, which would be no limit.
+RN_API RN_MUST_USE rn_status rn_budget_measure(uint64_t *out_bytes);
+
 // How a process's budget is divided, for a plan.
 typedef struct rn_budget_shares {
     uint64_t total_bytes;   // given: the budget

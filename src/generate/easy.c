@@ -35,14 +35,6 @@ typedef struct call {
 
 // ---- the budget ---------------------------------------------------------------------------------
 
-// Nine tenths of what the machine and the cgroup have left; never 0, which would be no limit.
-static rn_status measure(uint64_t *out_bytes) {
-    rn_process_info info;
-    RN_TRY(rn_process_read(&info));
-    *out_bytes = rn_process_free_bytes(&info) / 10 * 9 + 1;
-    return RN_OK;
-}
-
 // The process's budget, as far as it is given; 0: it is not.
 static uint64_t host_budget(const rn_easy_options *o, bool own_memory) {
     return own_memory ? o->host_budget_bytes : o->budget_bytes;
@@ -53,7 +45,7 @@ static rn_status split_budget(call *c, rn_device *device, rn_generator_options *
     bool own = rn_device_has_own_memory(device);
     rn_budget_shares shares = {.total_bytes = host_budget(c->o, own),
                                .process_bytes = c->process_bytes};
-    if (shares.total_bytes == 0) RN_TRY(measure(&shares.total_bytes));
+    if (shares.total_bytes == 0) RN_TRY(rn_budget_measure(&shares.total_bytes));
     RN_TRY(rn_budget_split(&shares));
     out->plan.budget_bytes = shares.total_bytes;
     out->plan.beside_bytes = shares.process_bytes + shares.held_bytes + ROOM_BYTES;

@@ -39,6 +39,14 @@ uint64_t rn_budget_needed(uint64_t usable_bytes) {
     return total;
 }
 
+rn_status rn_budget_measure(uint64_t *out_bytes) {
+    rn_process_info info;
+    *out_bytes = 0;
+    RN_TRY(rn_process_read(&info));
+    *out_bytes = rn_process_free_bytes(&info) / 10 * 9 + 1;
+    return RN_OK;
+}
+
 rn_status rn_budget_split(rn_budget_shares *shares) {
     rn_alloc_trim(); // what is free but not yet released is not the process's
     RN_TRY(rn_process_charge_unaccounted());

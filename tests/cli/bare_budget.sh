@@ -16,6 +16,8 @@ tell 0 "$fails" 300MiB
 says err 'cpu, budget 300 MiB' 'budget, peak resident'
 tell 0 sim host=300MiB
 grep -qE "the host's budget, resident +300 MiB" err || fail "host=SIZE is not the process's"
+tell 0 sim 90% # a percentage is of the machine's memory
+says err "the host's budget, resident" 'sim, budget nine tenths of what is free'
 tell 2 cpu sim=300MiB
 says err 'only the host can be used'
 

@@ -42,16 +42,16 @@ enters 'serve | host=::1 budget= flavour=' HOST=127.0.0.1 RATION_HOST=::1 --
 echo max > cgroup/memory.max
 enters "serve | $outside" --
 echo 1073741824 > cgroup/memory.max
-enters 'serve | host=0.0.0.0 budget=1073741824 flavour=' --
+enters 'serve | host=0.0.0.0 budget=host=1073741824 flavour=' --
 enters 'serve | host=0.0.0.0 budget=512MiB flavour=' RATION_BUDGET=512MiB --
 enters 'run -p hello | host= budget= flavour=' -- run -p hello
 rm cgroup/memory.max && mkdir cgroup/memory
 echo 9223372036854771712 > cgroup/memory/memory.limit_in_bytes
 enters "serve | $outside" --
 echo 268435456 > cgroup/memory/memory.limit_in_bytes
-enters 'serve | host=0.0.0.0 budget=268435456 flavour=' --
+enters 'serve | host=0.0.0.0 budget=host=268435456 flavour=' --
 echo 'export FLAVOUR=cuda' > parts/cuda.sh
-enters 'serve | host=0.0.0.0 budget=268435456 flavour=cuda' --
+enters 'serve | host=0.0.0.0 budget=host=268435456 flavour=cuda' --
 
 # ---- flags that the manifests use are flags of the program -----------------------------
 

@@ -3,19 +3,11 @@
 //
 // It means the same in every command: a size without a name is for the memory that the device in
 // use computes in, which is the process's own on the CPU and the device's where that has memory of
-// its own. A name says whose it is: cuda:0=4GiB,host=8GiB.
+// its own. A name says whose it is: cuda:0=4GiB,host=8GiB. A percentage is always the process's: it
+// is of the memory that the machine or the container has.
 #include "command.h"
 
 #include <string.h>
-
-// Without a constraint: nine tenths of what the machine and the cgroup have left; never 0, which
-// would be no limit.
-static rn_status measure(uint64_t *out_bytes) {
-    rn_process_info info;
-    RN_TRY(rn_process_read(&info));
-    *out_bytes = rn_process_free_bytes(&info) / 10 * 9 + 1;
-    return RN_OK;
-}
 
 // ---- whose is what ------------------------------------------------------------------------------
 
@@ -91,7 +83,7 @@ static void divide_spec(const rn_budget_spec *spec, bool bare, const char *devic
 static rn_status parse_text(const char *text, rn_budget_spec *out, bool *out_bare) {
     *out = (rn_budget_spec){.count = 0};
     if (text[0]) RN_TRY(rn_budget_parse((rn_str){text, strlen(text)}, out));
-    *out_bare = out->count == 1 && !strchr(text, '=');
+    *out_bare = out->count == 1 && !strpbrk(text, "=%");
     return RN_OK;
 }
 
@@ -148,7 +140,7 @@ rn_status begin_budget(invocation *in) {
     host_budget *b = &in->budget;
     rn_budget_spec spec;
     bool bare;
-    RN_TRY(measure(&b->free_bytes));
+    RN_TRY(rn_budget_measure(&b->free_bytes));
     RN_TRY(parse_text(rn_settings_text(in->settings, "budget"), &spec, &bare));
     divide_spec(&spec, bare, has_target(in, "cpu") ? NULL : "", b); // names are checked later
     rn_budget_shares shares = {.total_bytes = b->total_bytes};

@@ -275,9 +275,11 @@ const command serve_command = {
         "GET /health, /metrics, /v1/models, /plan, /profile, /openapi.json, and a page at /.\n"
         "Whether it fits is known before anything is loaded; what a request can need is promised\n"
         "before it begins; what cannot be promised waits, or is refused with 429 (later) or 400\n"
-        "(never, with the numbers). One line a stage goes to standard error. SIGTERM, SIGINT or\n"
-        "SIGHUP ends what runs and then the server. MODEL_NAME, MAX_LENGTH, BATCH_SIZE,\n"
-        "SEQUENCE_LENGTH, HOST, PORT and COMPILED_MODEL_PATH in the environment are heeded as\n"
+        "(never, with the numbers). On a GPU the budget is the GPU's: --budget\n"
+        "cuda:0=4GiB,host=16GiB names both. One line a stage goes to standard error. SIGTERM,\n"
+        "SIGINT or SIGHUP ends what runs and then the server. MODEL_NAME, MAX_LENGTH,\n"
+        "BATCH_SIZE, SEQUENCE_LENGTH, HOST, PORT and COMPILED_MODEL_PATH in the environment are "
+        "heeded as\n"
         "--model, --max-tokens, --parallel, --ctx, --host, --port and --save; NEURON_CORES and\n"
         "WORKERS have no effect, and the log says so. --json writes the log as JSON lines.",
     .example = "ration serve models/llama-1b --budget 4GiB --port 8000",

@@ -27,7 +27,7 @@ static const rn_option table[] = {
      "between snapshots in a recording; 0 means none"},
     {"budget", "budget", 'b', RN_OPTION_BUDGET, false, "run convert plan profile serve", NULL,
      "SIZE", NULL,
-     "most memory to use: 2GiB, 800MB, 75% of what there is [to convert 256MiB, else nine tenths "
+     "most memory to use: 2GiB, 800MB, 75% of the host's [to convert 256MiB, else nine tenths "
      "of what is free]; of the process, or of the device where that has its own memory "
      "(cuda:0=4GiB,host=8GiB names both). profile run: of the blocks that are recorded, none "
      "unless given"},

@@ -159,8 +159,19 @@ static void sorting_takes_memory_of_the_budget(void **state) {
     assert_ok(rn_sort(NULL, 0, sizeof *items, by_value));
 }
 
+static void without_a_budget_less_than_what_is_there_is_used(void **state) {
+    (void)state;
+    rn_process_info info;
+    uint64_t bytes;
+    assert_ok(rn_process_read(&info));
+    assert_ok(rn_budget_measure(&bytes));
+    assert_true(bytes > 0 && bytes < rn_process_whole_bytes(&info));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_a_budget_less_than_what_is_there_is_used, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(what_is_needed_is_enough_and_a_page_less_is_not, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_reserve_is_left_of_every_budget, begin, end),
