@@ -54,7 +54,8 @@ static rn_status collect_phase(const question *q, uint32_t phase, rn_program *pr
     if (!recipe) return RN_OK;
     RN_TRY(rn_arena_copy(&program->memory, model_of(&q->phases[phase]),
                          strlen(model_of(&q->phases[phase])), (void **)&model));
-    RN_TRY(recipe->build(recipe->self, &(rn_recipe_options){0}, &graph));
+    // As the device's plan will have it: fusing may declare vectors of 16 bits as f32.
+    RN_TRY(rn_recipe_build(recipe, q->caps->fusions, &(rn_recipe_options){0}, &graph));
     rn_status s = rn_program_collect(&program->memory, &program->values, graph, model, phase);
     rn_graph_destroy(graph);
     return s;
