@@ -95,6 +95,9 @@ typedef struct rn_trainer_options {
     // is host_budget_bytes.
     rn_plan_options plan;
     rn_device *device; // NULL: the CPU
+    // How activations that the backward pass reads are held: f32 (also RN_DTYPE_NONE), bf16 or f16.
+    // All ops compute and sum in f32; the numbers differ from those of f32.
+    rn_dtype activations;
     // rn_trainer_evaluate is called about once in so many steps: it is planned with them, in the
     // same bytes. 0: never.
     uint64_t evaluate_every;

@@ -61,8 +61,9 @@ static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weigh
     const rn_node *node = rn_graph_node(c->graph, number);
     note *n = &c->notes[weight];
     rn_layout layout = RN_LAYOUT_PLAIN;
+    rn_call call;
     if (c->caps->weight_layout && node->inputs[input] == weight) {
-        rn_call call = rn_binder_bind(&c->binder, number);
+        call = rn_binder_bind(&c->binder, number);
         layout = c->caps->weight_layout(&call, input);
     }
     if (!n->used) {

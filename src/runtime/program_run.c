@@ -70,12 +70,11 @@ rn_status rn_session_enter(rn_session *session) {
 // One block, charged as the phase that needs the most has it.
 static rn_status take_arena(rn_program_run *run) {
     const rn_program *program = run->program;
-    const rn_plan *largest = NULL;
+    const rn_plan *largest = program->phases[program->values.first].plan; // of one with a graph
     uint64_t bytes[RN_PURPOSE_COUNT];
     for (uint32_t i = 0; i < program->summary.phase_count; i++) {
         const rn_plan *plan = program->phases[i].plan;
-        if (plan && (!largest || plan->summary.arena_bytes > largest->summary.arena_bytes))
-            largest = plan;
+        if (plan && plan->summary.arena_bytes > largest->summary.arena_bytes) largest = plan;
     }
     memcpy(bytes, largest->summary.purpose_bytes, sizeof bytes);
     if (!largest->caps.own_memory) bytes[RN_PURPOSE_STAGING] -= largest->summary.staging_bytes;

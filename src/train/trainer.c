@@ -140,6 +140,7 @@ static rn_status make_plan(rn_trainer *t) {
                               .ffn = o->ffn,
                               .vocab = o->vocab_size,
                               .weight_dtype = RN_DTYPE_F32,
+                              .activations = o->activations,
                               .tokens = o->tokens};
     rn_train_options train = {.optimizer = t->optimizer->name,
                               .beta1 = o->beta1,

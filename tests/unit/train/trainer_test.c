@@ -72,6 +72,27 @@ static void a_trainer_learns_to_count(void **state) {
     rn_trainer_destroy(trainer);
 }
 
+// Held in 16 bits they take less, and it learns as well.
+static void activations_of_16_bits_take_less(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_trainer *trainer = open_trainer(&options);
+    uint64_t wide = rn_plan_get_summary(rn_trainer_plan(trainer))->planned_bytes;
+    float before = take_steps(trainer, 1);
+    rn_trainer_destroy(trainer);
+    static const rn_dtype dtypes[] = {RN_DTYPE_BF16, RN_DTYPE_F16};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        options.activations = dtypes[i];
+        trainer = open_trainer(&options);
+        assert_true(rn_plan_get_summary(rn_trainer_plan(trainer))->planned_bytes < wide);
+        assert_true(fabsf(take_steps(trainer, 1) - before) < 0.02f);
+        assert_true(take_steps(trainer, 99) < 0.1f);
+        rn_trainer_destroy(trainer);
+    }
+    options.activations = RN_DTYPE_Q8_0;
+    assert_fails(RN_INVALID, rn_trainer_create(&options, &trainer));
+}
+
 static void targets_of_minus_100_do_not_count(void **state) {
     (void)state;
     rn_trainer_options options = small();
@@ -297,6 +318,7 @@ static void a_refused_allocation_leaves_nothing_behind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trainer_learns_to_count),
+        cmocka_unit_test(activations_of_16_bits_take_less),
         cmocka_unit_test(targets_of_minus_100_do_not_count),
         cmocka_unit_test(a_batch_without_targets_is_refused),
         cmocka_unit_test_setup(a_resumed_training_ends_where_one_that_ran_through_does,
