@@ -30,8 +30,8 @@ typedef struct rn_ladder rn_ladder;
 //     cuda, cuda:N                 N from 0
 //     xla:PLUGIN                   a PJRT plugin's file
 //     sim, sim:memory=64MiB;fail_launch=3
-//                                  for tests; also link=1GB (a second), threads, fail_alloc,
-//                                  fail_allocs, fail_copy
+//                                  for tests; also link=1GB (a second), threads, compile=1 (graphs
+//                                  are compiled as a whole), fail_alloc, fail_allocs, fail_copy
 //     auto                         cuda, then cpu
 // RN_INVALID names the one that is wrong. To be destroyed.
 RN_API RN_MUST_USE rn_status rn_ladder_parse(rn_str text, rn_ladder **out);

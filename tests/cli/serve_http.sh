@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# labels: release
 # HTTP by hand against a real server: every status, every bad input, clients that go away. See tests/server/http_test.py.
 root=$(pwd)
 export PYTHONDONTWRITEBYTECODE=1

@@ -35,7 +35,10 @@ typedef struct view {
 static void print_device_budget(const view *v, uint64_t smallest) {
     const host_budget *b = &v->budget;
     const char *name = rn_device_target(v->device);
-    if (b->device.bytes)
+    bool no_limit = v->options.budget_bytes == RN_NO_LIMIT; // the device does not know what is free
+    if (no_limit)
+        printf("no budget on %s: ", name);
+    else if (b->device.bytes)
         printf("budget %s on %s: ", rn_size_format(b->device.bytes).text, name);
     else
         printf("budget on %s, nine tenths of what is free: ", name);
@@ -45,7 +48,8 @@ static void print_device_budget(const view *v, uint64_t smallest) {
         printf("%s for the driver, %s in reserve, %s for the plan\n",
                rn_size_format(b->device_held_bytes).text,
                rn_size_format(v->options.beside_bytes - b->device_held_bytes).text,
-               rn_size_format(v->options.budget_bytes - v->options.beside_bytes).text);
+               no_limit ? "no limit"
+                        : rn_size_format(v->options.budget_bytes - v->options.beside_bytes).text);
     printf("The smallest that works is %s%lluMiB; the host has %s for its part.\n\n",
            b->device.planned_only ? "+" : "", (unsigned long long)((smallest + 0xfffff) >> 20),
            rn_size_format(v->options.host_budget_bytes).text);
@@ -156,7 +160,11 @@ static rn_status show(const view *v) {
 
 // A text model's as a generator would have it, which has structures of its own beside the plan.
 static rn_status make_plan(const view *v, rn_plan **out) {
-    if (!v->model) return rn_plan_make(&v->recipe, rn_device_get_caps(v->device), &v->options, out);
+    if (!v->model) {
+        rn_plan_options own = v->options;
+        own.host_caps = rn_cpu_caps(); // as a generator's plan has it
+        return rn_plan_make(&v->recipe, rn_device_get_caps(v->device), &own, out);
+    }
     rn_generator_options options = {.text = v->text,
                                     .plan = v->host_options,
                                     .device_budget = v->budget.device,
