@@ -42,11 +42,11 @@ static void free_locks(rn_engine *e) {
 // The largest body fits beside it: the server has checked that.
 static void take_answers(rn_engine *e) {
     uint64_t bytes = e->room->total_bytes / 2;
-    rn_room_init(&e->answers, rn_room_take(e->room, bytes) ? bytes : 0);
+    rn_request_memory_init(&e->answers, rn_request_memory_take(e->room, bytes) ? bytes : 0);
 }
 
-rn_status rn_engine_create(const rn_server_options *options, rn_room *room, rn_metrics *metrics,
-                           rn_engine **out) {
+rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *room,
+                           rn_metrics *metrics, rn_engine **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_engine), &block));
@@ -88,7 +88,7 @@ void rn_engine_destroy(rn_engine *e) {
     rn_buffer_free(&e->text);
     rn_job_queue_free(&e->queue);
     rn_engine_lift_limit(e);
-    rn_room_give_back(e->room, e->answers.total_bytes);
+    rn_request_memory_release(e->room, e->answers.total_bytes);
     free_locks(e);
     rn_free(FROM, e, sizeof *e);
 }

@@ -30,7 +30,7 @@ const char *rn_phase_name(rn_engine_phase phase);
 bool rn_phase_refuse(rn_engine_phase phase, const rn_error_info *failure, rn_problem *out);
 
 // Borrows options, room and metrics. No thread yet.
-RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_room *room,
+RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *room,
                                        rn_metrics *metrics, rn_engine **out);
 // Ends the thread; jobs still there end as RN_JOB_FAILED with 503, but connections have let go of
 // theirs before. NULL-safe.

@@ -44,7 +44,7 @@ void rn_engine_turn_away(rn_engine *e, rn_job *job, const rn_problem *problem) {
 }
 
 // A place in line, before the prompt is read.
-static bool take_place(rn_engine *e, rn_job *job, rn_intake *out_intake, rn_problem *out) {
+static bool take_place(rn_engine *e, rn_job *job, rn_tokenizing *out_intake, rn_problem *out) {
     pthread_mutex_lock(&e->lock);
     bool ready = e->phase == RN_ENGINE_READY, fits = e->waiting < e->options->limits.waiting;
     if (!ready)
@@ -97,7 +97,7 @@ static void hand_over(rn_engine *e, rn_job *job) {
 }
 
 // The next to be read; NULL: the engine ends.
-static rn_job *wait_for_text(rn_engine *e, rn_intake *out_intake) {
+static rn_job *wait_for_text(rn_engine *e, rn_tokenizing *out_intake) {
     pthread_mutex_lock(&e->lock);
     while (!e->ending && !e->intake_first)
         pthread_cond_wait(&e->intake_work, &e->lock);
@@ -112,10 +112,10 @@ static rn_job *wait_for_text(rn_engine *e, rn_intake *out_intake) {
     return job;
 }
 
-static void read_long(rn_engine *e, rn_job *job, const rn_intake *intake) {
+static void read_long(rn_engine *e, rn_job *job, const rn_tokenizing *intake) {
     rn_problem problem = {0};
     rn_profile_begin(rn_profile_name("tokenize"));
-    bool good = !rn_job_is_cancelled(job) && rn_intake_read(intake, job, &problem);
+    bool good = !rn_job_is_cancelled(job) && rn_tokenizing_read(intake, job, &problem);
     rn_profile_end();
     good = good ? stand_in_line(e, job, &problem) : give_up_place(e, job);
     if (!good) rn_engine_turn_away(e, job, &problem);
@@ -123,7 +123,7 @@ static void read_long(rn_engine *e, rn_job *job, const rn_intake *intake) {
 
 void *rn_engine_intake_main(void *self) {
     rn_engine *e = self;
-    rn_intake intake;
+    rn_tokenizing intake;
     rn_job *job;
     rn_profile_thread_name("intake");
     while ((job = wait_for_text(e, &intake)))
@@ -134,15 +134,15 @@ void *rn_engine_intake_main(void *self) {
 // ---- in and out ---------------------------------------------------------------------------------
 
 bool rn_engine_enter(rn_engine *e, rn_job *job, rn_problem *out) {
-    rn_intake intake;
+    rn_tokenizing intake;
     if (!take_place(e, job, &intake, out)) return false;
     job->entered_ns = rn_clock_ns();
-    if (rn_intake_text_bytes(&job->ask) > RN_INTAKE_SHORT_BYTES) {
+    if (rn_tokenizing_text_bytes(&job->ask) > RN_TOKENIZING_SHORT_BYTES) {
         rn_metrics_add(e->metrics, RN_COUNT_REQUESTS, 1);
         hand_over(e, job);
         return true;
     }
-    if (!rn_intake_read(&intake, job, out)) return give_up_place(e, job);
+    if (!rn_tokenizing_read(&intake, job, out)) return give_up_place(e, job);
     if (!stand_in_line(e, job, out)) return false;
     rn_metrics_add(e->metrics, RN_COUNT_REQUESTS, 1);
     return true;

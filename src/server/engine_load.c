@@ -44,7 +44,7 @@ static rn_status open_model(rn_engine *e) {
         return rn_hint(rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer"),
                        "name one with --tokenizer PATH");
     RN_TRY(open_form(e));
-    rn_intake_measure(&e->intake);
+    rn_tokenizing_measure(&e->intake);
     name_model(e);
     return RN_OK;
 }
@@ -59,8 +59,8 @@ static void close_model(rn_engine *e) {
 
 // The longest piece: tokens are made without asking for memory.
 static rn_status take_text(rn_engine *e) {
-    static const rn_ask with_stops = {.stop_count = 1};
-    size_t bytes = rn_intake_piece_bytes(&e->intake, &with_stops);
+    static const rn_request with_stops = {.stop_count = 1};
+    size_t bytes = rn_tokenizing_piece_bytes(&e->intake, &with_stops);
     void *block = NULL;
     RN_TRY(rn_alloc(RN_HOST_IO, bytes, &block));
     rn_buffer_init(&e->text, RN_HOST_IO, bytes);
@@ -128,7 +128,7 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     rn_generator_facts facts = rn_generator_get_facts(e->generator);
     bool limited = o->plan.budget_bytes && o->plan.budget_bytes != RN_NO_LIMIT;
     pthread_mutex_lock(&e->lock);
-    rn_intake *in = &e->intake;
+    rn_tokenizing *in = &e->intake;
     in->form = e->form;
     in->room = e->room;
     in->answers_bytes = e->answers.total_bytes;
@@ -164,12 +164,13 @@ static rn_status write_plan(rn_engine *e) {
     uint64_t most = e->answers.total_bytes - atomic_load(&e->answers.taken_bytes);
     (void)!mkdir(e->options->save_folder, 0755); // what matters is whether a file can be written
     RN_TRY(rn_path_join(e->options->save_folder, "plan.json", path, sizeof path));
-    if (!rn_room_take(&e->answers, most)) return rn_fail(RN_OVER_BUDGET, "answers have the room");
+    if (!rn_request_memory_take(&e->answers, most))
+        return rn_fail(RN_OVER_BUDGET, "answers have the room");
     rn_buffer_init(&text, RN_HOST_IO, (size_t)most / 2); // the old block is there while it grows
     rn_status s = rn_engine_plan_json(e, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_file_replace(path, text.data, text.bytes);
     rn_buffer_free(&text);
-    rn_room_give_back(&e->answers, most);
+    rn_request_memory_release(&e->answers, most);
     return s;
 }
 

@@ -100,7 +100,7 @@ static rn_status put_token(rn_engine *e, rn_job *job, uint32_t index, const rn_s
 
 static rn_status take_choice(rn_engine *e, rn_job *job, uint32_t index) {
     rn_choice *choice = &job->choices[index];
-    size_t bytes = rn_intake_piece_bytes(&e->intake, &job->ask);
+    size_t bytes = rn_tokenizing_piece_bytes(&e->intake, &job->ask);
     rn_sample sample;
     while (!choice->ended && (!job->ask.stream || rn_job_has_room(job, bytes)) &&
            rn_sequence_take(choice->sequence, &sample))

@@ -38,7 +38,7 @@ rn_status rn_engine_try(rn_engine *e) {
 }
 
 // What fits the context and the pages with a token behind it.
-static size_t choose_chunk(const rn_intake *in) {
+static size_t choose_chunk(const rn_tokenizing *in) {
     uint64_t room = rn_min_u64(in->context, (uint64_t)in->pages * in->page_tokens);
     return (size_t)rn_min_u64(CHUNK, room > 1 ? room / 2 : 1);
 }

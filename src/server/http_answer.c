@@ -197,19 +197,19 @@ const char *rn_http_query(const rn_http_request *request, const char *name) {
 // What is answered takes of the room, too: else those who ask and do not read could fill the
 // memory.
 static void *take_room(void *self, size_t bytes, size_t align) {
-    rn_room *room = self;
-    if (!rn_room_take(room, bytes)) {
+    rn_request_memory *room = self;
+    if (!rn_request_memory_take(room, bytes)) {
         (void)rn_fail(RN_OVER_BUDGET, "the bytes for all requests together are taken");
         return NULL;
     }
     void *block = RN_HOST_IO->alloc(RN_HOST_IO->self, bytes, align);
-    if (!block) rn_room_give_back(room, bytes);
+    if (!block) rn_request_memory_release(room, bytes);
     return block;
 }
 
 static void give_room(void *self, void *block, size_t bytes) {
     RN_HOST_IO->free(RN_HOST_IO->self, block, bytes);
-    rn_room_give_back(self, bytes);
+    rn_request_memory_release(self, bytes);
 }
 
 static void dress(const rn_client *client, const rn_http_answer *answer, rn_head_text *head) {

@@ -37,36 +37,36 @@ bool rn_http_ask_sleep(rn_client *client) {
 
 // The body's share of the room becomes the job's.
 static bool settle_room(rn_client *client, uint64_t *out_bytes, rn_problem *out_problem) {
-    rn_room *room = &client->http->server->room;
-    uint64_t want = rn_ask_room_bytes(client->body_bytes);
-    if (want > client->room_bytes && !rn_room_take(room, want - client->room_bytes))
+    rn_request_memory *room = &client->http->server->room;
+    uint64_t want = rn_request_memory_bytes(client->body_bytes);
+    if (want > client->room_bytes && !rn_request_memory_take(room, want - client->room_bytes))
         return rn_problem_set_full(out_problem);
-    if (want < client->room_bytes) rn_room_give_back(room, client->room_bytes - want);
+    if (want < client->room_bytes) rn_request_memory_release(room, client->room_bytes - want);
     client->room_bytes = 0;
     *out_bytes = want;
     return true;
 }
 
-static bool read_ask(rn_client *client, rn_ask *out, rn_problem *out_problem) {
+static bool read_ask(rn_client *client, rn_request *out, rn_problem *out_problem) {
     rn_engine *engine = client->http->server->engine;
     const rn_model *model = rn_engine_model(engine);
     rn_engine_facts facts;
     rn_engine_get_facts(engine, &facts);
     if (!model) return rn_phase_refuse(facts.phase, &facts.failure, out_problem);
-    rn_ask_limits limits = {
+    rn_request_limits limits = {
         .vocab_size = rn_model_get_info(model)->vocab_size,
         .choices = facts.sequences_max,
         .max_tokens = client->http->server->options.limits.answer_tokens,
         .model = rn_str_from(rn_engine_model_name(engine)),
     };
     rn_str body = {client->body, client->body_bytes};
-    return rn_ask_read(client->route->ask, body, &limits, out, out_problem);
+    return rn_request_read(client->route->ask, body, &limits, out, out_problem);
 }
 
 static bool make_job(rn_client *client, rn_problem *out_problem) {
-    rn_room *room = &client->http->server->room;
+    rn_request_memory *room = &client->http->server->room;
     uint64_t bytes = 0;
-    rn_ask ask;
+    rn_request ask;
     if (!settle_room(client, &bytes, out_problem)) return false;
     if (!read_ask(client, &ask, out_problem)) {
         client->room_bytes = bytes;

@@ -44,7 +44,7 @@
 typedef struct rn_route {
     const char *method, *path; // a path that ends in '*' is one that begins so
     rn_handler *handler;       // NULL: an ask
-    rn_ask_kind ask;
+    rn_request_kind ask;
     bool open;        // to those without a key, too
     bool needs_ready; // 503 before the model is loaded, and while it drains
 } rn_route;

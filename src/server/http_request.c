@@ -54,14 +54,14 @@ void rn_http_free_body(rn_client *client) {
     rn_free(FROM, client->body, client->body_capacity);
     client->body = NULL;
     client->body_bytes = client->body_capacity = 0;
-    rn_room_give_back(&client->http->server->room, client->room_bytes);
+    rn_request_memory_release(&client->http->server->room, client->room_bytes);
     client->room_bytes = 0;
 }
 
 // Three times the bytes of the room: enough for the body while it is copied to a larger block, and
-// for what is made of it later (rn_ask_room_bytes).
+// for what is made of it later (rn_request_memory_bytes).
 static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) {
-    rn_room *room = &client->http->server->room;
+    rn_request_memory *room = &client->http->server->room;
     size_t capacity = client->body_capacity ? client->body_capacity : 2048;
     uint64_t limit = client->http->server->options.limits.body_bytes;
     if (client->length) limit = client->length;
@@ -69,7 +69,7 @@ static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) 
         capacity *= 2;
     if (capacity > limit) capacity = (size_t)limit;
     uint64_t more = 3 * (uint64_t)(capacity - client->body_capacity);
-    if (!rn_room_take(room, more)) return rn_problem_set_full(out_problem);
+    if (!rn_request_memory_take(room, more)) return rn_problem_set_full(out_problem);
     client->room_bytes += more;
     void *block = NULL;
     if (rn_alloc(FROM, capacity, &block) != RN_OK) {

@@ -44,14 +44,14 @@ static void make_id(rn_job *job) {
              (unsigned long long)(number[0] >> 16), (unsigned long long)(number[1] >> 16));
 }
 
-rn_status rn_job_create(rn_ask *ask, rn_room *room, uint64_t room_bytes, uint64_t client,
-                        void (*wake)(void *self), void *self, rn_job **out) {
+rn_status rn_job_create(rn_request *ask, rn_request_memory *room, uint64_t room_bytes,
+                        uint64_t client, void (*wake)(void *self), void *self, rn_job **out) {
     void *block = NULL;
     *out = NULL;
     rn_status s = rn_alloc_zeroed(RN_HOST_IO, 1, sizeof(rn_job), &block);
     if (s != RN_OK) {
-        rn_ask_free(ask);
-        rn_room_give_back(room, room_bytes);
+        rn_request_free(ask);
+        rn_request_memory_release(room, room_bytes);
         return s;
     }
     rn_job *job = block;
@@ -63,7 +63,7 @@ rn_status rn_job_create(rn_ask *ask, rn_room *room, uint64_t room_bytes, uint64_
                     .self = self,
                     .references = 2,
                     .room_bytes = room_bytes};
-    *ask = (rn_ask){0};
+    *ask = (rn_request){0};
     make_id(job);
     pthread_mutex_init(&job->lock, NULL);
     *out = job;
@@ -80,9 +80,9 @@ static void destroy(rn_job *job) {
     rn_choices_free(job);
     free_prompts(job);
     rn_free(RN_HOST_IO, job->outbox, job->outbox_bytes);
-    if (job->answers) rn_room_give_back(job->answers, job->outbox_bytes);
-    rn_ask_free(&job->ask);
-    rn_room_give_back(job->room, job->room_bytes);
+    if (job->answers) rn_request_memory_release(job->answers, job->outbox_bytes);
+    rn_request_free(&job->ask);
+    rn_request_memory_release(job->room, job->room_bytes);
     pthread_mutex_destroy(&job->lock);
     rn_free(RN_HOST_IO, job, sizeof *job);
 }
@@ -173,13 +173,14 @@ bool rn_job_sleep(rn_job *job, size_t cursor, void (*suspend)(void *self), void 
 
 // ---- writing ------------------------------------------------------------------------------------
 
-bool rn_job_open_outbox(rn_job *job, rn_room *answers, size_t bytes, rn_status *out_status) {
+bool rn_job_open_outbox(rn_job *job, rn_request_memory *answers, size_t bytes,
+                        rn_status *out_status) {
     void *block = NULL;
     *out_status = RN_OK;
-    if (!rn_room_take(answers, bytes)) return false;
+    if (!rn_request_memory_take(answers, bytes)) return false;
     *out_status = rn_alloc(RN_HOST_IO, bytes, &block);
     if (*out_status != RN_OK) {
-        rn_room_give_back(answers, bytes);
+        rn_request_memory_release(answers, bytes);
         return false;
     }
     pthread_mutex_lock(&job->lock);

@@ -10,8 +10,8 @@
 #ifndef RN_SERVER_JOB_H
 #define RN_SERVER_JOB_H
 
-#include "server/ask.h"
-#include "server/room.h"
+#include "server/request.h"
+#include "server/request_memory.h"
 
 #include <ration/generate.h>
 
@@ -47,12 +47,12 @@ typedef struct rn_job rn_job;
 
 struct rn_job {
     // Constant after creation.
-    rn_ask ask;
+    rn_request ask;
     char id[40];     // "cmpl-...", "chatcmpl-...", "gen-..."
     int64_t created; // seconds since 1970
     uint64_t client; // for fairness: who asks (key or address), hashed
     uint32_t owner;  // shares pages with those of the same owner; set before it enters
-    rn_room *room;
+    rn_request_memory *room;
     void (*wake)(void *self); // there is something to read, or the job has ended; any thread, and
     void *self;               // never while the job's lock is held
 
@@ -78,16 +78,16 @@ struct rn_job {
     bool stalled;  // the writer waits for `drained`
     bool cancelled;
     uint32_t references;
-    uint64_t room_bytes;     // given back at the end
-    rn_room *answers;        // that the outbox was taken from, or NULL
-    void (*drained)(void *); // the reader has emptied the outbox of one that stalled; any thread
+    uint64_t room_bytes;        // given back at the end
+    rn_request_memory *answers; // that the outbox was taken from, or NULL
+    void (*drained)(void *);    // the reader has emptied the outbox of one that stalled; any thread
     void *drained_self;
 };
 
 // Takes over `ask` (also where it fails) and room_bytes that the caller took from `room` for body
 // and ask. RN_NO_MEMORY, RN_OVER_BUDGET. Two references: the caller's and the engine's; a job that
 // never enters is released twice.
-RN_MUST_USE rn_status rn_job_create(rn_ask *ask, rn_room *room, uint64_t room_bytes,
+RN_MUST_USE rn_status rn_job_create(rn_request *ask, rn_request_memory *room, uint64_t room_bytes,
                                     uint64_t client, void (*wake)(void *self), void *self,
                                     rn_job **out);
 void rn_job_release(rn_job *job);
@@ -111,7 +111,8 @@ bool rn_job_sleep(rn_job *job, size_t cursor, void (*suspend)(void *self), void 
 
 // Memory for the outbox, with its share of `answers`, which must outlive the job. Once. False:
 // there is no room now. *out_status: RN_OK, or that of an allocation that failed.
-bool rn_job_open_outbox(rn_job *job, rn_room *answers, size_t bytes, rn_status *out_status);
+bool rn_job_open_outbox(rn_job *job, rn_request_memory *answers, size_t bytes,
+                        rn_status *out_status);
 // False: the outbox has no room now.
 bool rn_job_put(rn_job *job, const rn_piece *piece);
 // Whether `bytes` can be put. Where not, `drained` is called once the reader has taken everything.

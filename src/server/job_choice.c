@@ -3,7 +3,7 @@
 
 #include "memory/account.h"
 
-size_t rn_choices_bytes(const rn_ask *ask) {
+size_t rn_choices_bytes(const rn_request *ask) {
     // A stopper: its own structure with what it holds back, a table, the strings.
     enum { STOPPER_BYTES = 512 };
     size_t each = sizeof(rn_choice);
@@ -14,7 +14,7 @@ size_t rn_choices_bytes(const rn_ask *ask) {
 }
 
 rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer) {
-    const rn_ask *ask = &job->ask;
+    const rn_request *ask = &job->ask;
     void *block = NULL;
     uint32_t count = (uint32_t)ask->prompt_count * ask->n;
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, count, sizeof(rn_choice), &block));

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "profile/timeline.h"
-#include "server/ask_reader.h"
+#include "server/request_reader.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,24 +32,25 @@ static rn_status refuse(rn_http_answer *answer, uint16_t http, const char *code,
 
 // ---- start --------------------------------------------------------------------------------------
 
-static bool read_fields(rn_ask_reader *reader, bool *ring) {
-    bool more, seen = false, good = rn_ask_open(reader);
-    for (rn_str key; good && rn_ask_next_key(reader, &key, &more); seen = true) {
-        if (!more) return rn_ask_close(reader);
-        if (!rn_str_equal(key, RN_STR("ring"))) return rn_ask_unknown(reader, key);
-        if (seen) return rn_ask_twice(reader, "ring");
-        good = rn_ask_next(reader) && rn_ask_flag(reader, "ring", ring);
+static bool read_fields(rn_request_reader *reader, bool *ring) {
+    bool more, seen = false, good = rn_request_open(reader);
+    for (rn_str key; good && rn_request_next_key(reader, &key, &more); seen = true) {
+        if (!more) return rn_request_close(reader);
+        if (!rn_str_equal(key, RN_STR("ring"))) return rn_request_unknown(reader, key);
+        if (seen) return rn_request_twice(reader, "ring");
+        good = rn_request_next(reader) && rn_request_flag(reader, "ring", ring);
     }
     return false;
 }
 
 // {"ring": false}, or nothing.
 static bool read_options(rn_str body, bool *ring, rn_problem *problem) {
-    rn_ask_reader reader;
+    rn_request_reader reader;
     rn_arena memory;
     *ring = true;
     if (!body.bytes) return true;
-    bool good = rn_ask_reader_begin(&reader, body, &memory, problem) && read_fields(&reader, ring);
+    bool good =
+        rn_request_reader_begin(&reader, body, &memory, problem) && read_fields(&reader, ring);
     rn_arena_free_all(&memory);
     return good;
 }

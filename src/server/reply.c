@@ -4,8 +4,8 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
-static bool counts_characters(const rn_ask *ask) {
-    return ask->logprobs && ask->kind != RN_ASK_CHAT;
+static bool counts_characters(const rn_request *ask) {
+    return ask->logprobs && ask->kind != RN_REQUEST_CHAT;
 }
 
 static void begin_anew(rn_reply *reply) {

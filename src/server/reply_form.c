@@ -7,7 +7,7 @@ uint32_t rn_reply_choices(const rn_reply *reply) {
 
 void rn_reply_put_head(const rn_reply *reply, rn_json *json) {
     const rn_job *job = reply->job;
-    bool chat = job->ask.kind == RN_ASK_CHAT;
+    bool chat = job->ask.kind == RN_REQUEST_CHAT;
     const char *chat_object = job->ask.stream ? "chat.completion.chunk" : "chat.completion";
     rn_json_string(json, "id", job->id);
     rn_json_string(json, "object", chat ? chat_object : "text_completion");
@@ -67,7 +67,7 @@ static rn_str slice_text(rn_reply *reply, rn_str text) {
     return slice;
 }
 
-static rn_status slice_tokens(rn_reply *reply, const rn_ask_prompt *prompt) {
+static rn_status slice_tokens(rn_reply *reply, const rn_request_prompt *prompt) {
     rn_sink sink = rn_buffer_sink(&reply->slice);
     if (reply->prompt_at == 0) rn_decoder_begin(&reply->prompt, reply->tokenizer, false);
     while (reply->prompt_at < prompt->id_count && reply->slice.bytes < RN_REPLY_PART_BYTES)
@@ -77,8 +77,8 @@ static rn_status slice_tokens(rn_reply *reply, const rn_ask_prompt *prompt) {
 }
 
 rn_status rn_reply_next_slice(rn_reply *reply, rn_str *out) {
-    const rn_ask *ask = &reply->job->ask;
-    const rn_ask_prompt *prompt = &ask->prompts[reply->choice / ask->n];
+    const rn_request *ask = &reply->job->ask;
+    const rn_request_prompt *prompt = &ask->prompts[reply->choice / ask->n];
     *out = (rn_str){0};
     if (!prompt->ids) {
         *out = slice_text(reply, prompt->text);

@@ -15,7 +15,7 @@
 
 struct rn_server {
     rn_server_options options; // nothing left to default
-    rn_room room;
+    rn_request_memory room;
     rn_metrics metrics;
     rn_engine *engine;
     rn_http *http;

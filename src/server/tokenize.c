@@ -1,8 +1,8 @@
 // tokenize.c — /tokenize and /detokenize: a model's own words for a text, and back.
 #include "base/checked.h"
 #include "base/json.h"
-#include "server/ask_reader.h"
-#include "server/intake.h"
+#include "server/request_reader.h"
+#include "server/tokenizing.h"
 #include "server/reply_form.h"
 #include "server/server.h"
 
@@ -27,38 +27,40 @@ static const rn_tokenizer *find_tokenizer(rn_server *server, rn_problem *problem
 
 // ---- /tokenize ----------------------------------------------------------------------------------
 
-static bool read_text(rn_ask_reader *reader, const char *name, tokenize_ask *out) {
+static bool read_text(rn_request_reader *reader, const char *name, tokenize_ask *out) {
     if (out->has_text)
         return rn_problem_set(reader->problem, 400, "invalid_value", name,
                               "there are two texts: give one of text, content, prompt");
-    if (!rn_ask_next(reader) || !rn_ask_string(reader, name)) return false;
+    if (!rn_request_next(reader) || !rn_request_string(reader, name)) return false;
     if (reader->item.text.bytes > TEXT_BYTES)
         return rn_problem_set(reader->problem, 413, "too_long", name,
                               "%s has %zu bytes: at most %d are tokenized", name,
                               reader->item.text.bytes, TEXT_BYTES);
-    out->text = rn_ask_keep(reader);
+    out->text = rn_request_keep(reader);
     out->has_text = true;
     return true;
 }
 
-static bool read_tokenize_field(rn_ask_reader *reader, rn_str key, tokenize_ask *out) {
+static bool read_tokenize_field(rn_request_reader *reader, rn_str key, tokenize_ask *out) {
     static const char *const texts[] = {"text", "content", "prompt"};
     static const char *const names[] = {"add_special", "parse_special", "with_pieces"};
     bool *const flags[] = {&out->add_special, &out->parse_special, &out->with_pieces};
     for (size_t i = 0; i < 3; i++) {
         if (rn_str_equal(key, rn_str_from(texts[i]))) return read_text(reader, texts[i], out);
         if (!rn_str_equal(key, rn_str_from(names[i]))) continue;
-        if (out->seen[i]) return rn_ask_twice(reader, names[i]);
+        if (out->seen[i]) return rn_request_twice(reader, names[i]);
         out->seen[i] = true;
-        return rn_ask_next(reader) && rn_ask_flag(reader, names[i], flags[i]);
+        return rn_request_next(reader) && rn_request_flag(reader, names[i], flags[i]);
     }
-    return rn_ask_unknown(reader, key);
+    return rn_request_unknown(reader, key);
 }
 
-static bool read_tokenize(rn_ask_reader *reader, tokenize_ask *out) {
-    bool more, good = rn_ask_open(reader);
-    for (rn_str key; good && rn_ask_next_key(reader, &key, &more);) {
-        if (!more) return rn_ask_close(reader) && (out->has_text || rn_ask_missing(reader, "text"));
+static bool read_tokenize(rn_request_reader *reader, tokenize_ask *out) {
+    bool more, good = rn_request_open(reader);
+    for (rn_str key; good && rn_request_next_key(reader, &key, &more);) {
+        if (!more)
+            return rn_request_close(reader) &&
+                   (out->has_text || rn_request_missing(reader, "text"));
         good = read_tokenize_field(reader, key, out);
     }
     return false;
@@ -105,10 +107,11 @@ static rn_status encode(const rn_tokenizer *tokenizer, const tokenize_ask *ask, 
 }
 
 // Half of the room, at most, is the answers' of the engine; the body has its share already.
-static bool take_room(rn_room *room, uint64_t bytes, size_t body_bytes, rn_problem *problem) {
-    uint64_t share = rn_min_u64(room->total_bytes / 2, rn_ask_room_bytes(body_bytes));
+static bool take_room(rn_request_memory *room, uint64_t bytes, size_t body_bytes,
+                      rn_problem *problem) {
+    uint64_t share = rn_min_u64(room->total_bytes / 2, rn_request_memory_bytes(body_bytes));
     uint64_t most = room->total_bytes / 2 - share;
-    if (rn_room_take(room, bytes)) return true;
+    if (rn_request_memory_take(room, bytes)) return true;
     if (bytes > most)
         return rn_problem_set(problem, 413, "too_long", "text",
                               "tokenizing this text may take %s, and there are %s for it; shorter "
@@ -118,18 +121,18 @@ static bool take_room(rn_room *room, uint64_t bytes, size_t body_bytes, rn_probl
 }
 
 // Of what encoding may take, only the list stays while the answer is written.
-static rn_status tokenize(rn_room *room, const rn_tokenizer *tokenizer, const tokenize_ask *ask,
-                          size_t body_bytes, rn_http_answer *answer) {
+static rn_status tokenize(rn_request_memory *room, const rn_tokenizer *tokenizer,
+                          const tokenize_ask *ask, size_t body_bytes, rn_http_answer *answer) {
     uint64_t bytes =
-        rn_intake_work_bytes(ask->text.bytes, rn_intake_longest_word(tokenizer, ask->text));
+        rn_tokenizing_work_bytes(ask->text.bytes, rn_tokenizing_longest_word(tokenizer, ask->text));
     rn_tokens tokens = {0};
     if (!take_room(room, bytes, body_bytes, &answer->problem)) return RN_OK;
     rn_status s = encode(tokenizer, ask, &tokens);
     uint64_t list = tokens.capacity * sizeof *tokens.ids;
-    rn_room_give_back(room, bytes - list);
+    rn_request_memory_release(room, bytes - list);
     if (s == RN_OK) s = write_tokens(tokenizer, &tokens, ask->with_pieces, &answer->body);
     rn_tokens_free(&tokens);
-    rn_room_give_back(room, list);
+    rn_request_memory_release(room, list);
     return s;
 }
 
@@ -138,10 +141,10 @@ rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
     const rn_tokenizer *tokenizer = find_tokenizer(server, &answer->problem);
     tokenize_ask ask = {.has_text = false};
     rn_arena memory;
-    rn_ask_reader reader;
+    rn_request_reader reader;
     rn_status s = RN_OK;
     if (!tokenizer) return RN_OK;
-    if (rn_ask_reader_begin(&reader, request->body, &memory, &answer->problem) &&
+    if (rn_request_reader_begin(&reader, request->body, &memory, &answer->problem) &&
         read_tokenize(&reader, &ask))
         s = tokenize(&server->room, tokenizer, &ask, request->body.bytes, answer);
     rn_arena_free_all(&memory);
@@ -150,17 +153,19 @@ rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
 
 // ---- /detokenize --------------------------------------------------------------------------------
 
-static bool read_detokenize(rn_ask_reader *reader, uint32_t vocab_size, rn_ask_prompt *out) {
+static bool read_detokenize(rn_request_reader *reader, uint32_t vocab_size,
+                            rn_request_prompt *out) {
     bool more;
-    if (!rn_ask_open(reader)) return false;
-    for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
-        if (!more) return rn_ask_close(reader) && (out->ids || rn_ask_missing(reader, "tokens"));
-        if (!rn_str_equal(key, RN_STR("tokens"))) return rn_ask_unknown(reader, key);
-        if (out->ids) return rn_ask_twice(reader, "tokens");
-        if (!rn_ask_next(reader)) return false;
+    if (!rn_request_open(reader)) return false;
+    for (rn_str key; rn_request_next_key(reader, &key, &more);) {
+        if (!more)
+            return rn_request_close(reader) && (out->ids || rn_request_missing(reader, "tokens"));
+        if (!rn_str_equal(key, RN_STR("tokens"))) return rn_request_unknown(reader, key);
+        if (out->ids) return rn_request_twice(reader, "tokens");
+        if (!rn_request_next(reader)) return false;
         if (reader->item.kind != RN_JSON_ARRAY)
-            return rn_ask_wrong_type(reader, "tokens", "a list of tokens");
-        if (!rn_ask_tokens(reader, "tokens", false, vocab_size, &out->ids, &out->id_count))
+            return rn_request_wrong_type(reader, "tokens", "a list of tokens");
+        if (!rn_request_tokens(reader, "tokens", false, vocab_size, &out->ids, &out->id_count))
             return false;
         if (out->id_count > TOKENS)
             return rn_problem_set(reader->problem, 413, "too_long", "tokens",
@@ -174,7 +179,7 @@ static rn_status put_text(void *buffer, const char *text, size_t bytes) {
     return rn_reply_put_slice(buffer, (rn_str){text, bytes});
 }
 
-static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_ask_prompt *tokens,
+static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_request_prompt *tokens,
                             rn_buffer *out) {
     rn_sink sink = {out, put_text};
     rn_decoder decoder;
@@ -195,13 +200,13 @@ static rn_status detokenize(const rn_tokenizer *tokenizer, const rn_ask_prompt *
 rn_status rn_handle_detokenize(rn_server *server, const rn_http_request *request,
                                rn_http_answer *answer) {
     const rn_tokenizer *tokenizer = find_tokenizer(server, &answer->problem);
-    rn_ask_prompt tokens = {0};
+    rn_request_prompt tokens = {0};
     rn_arena memory;
-    rn_ask_reader reader;
+    rn_request_reader reader;
     rn_status s = RN_OK;
     if (!tokenizer) return RN_OK;
     uint32_t vocab_size = rn_tokenizer_get_info(tokenizer)->vocab_size;
-    if (rn_ask_reader_begin(&reader, request->body, &memory, &answer->problem) &&
+    if (rn_request_reader_begin(&reader, request->body, &memory, &answer->problem) &&
         read_detokenize(&reader, vocab_size, &tokens))
         s = detokenize(tokenizer, &tokens, &answer->body);
     rn_arena_free_all(&memory);

@@ -22,7 +22,7 @@ static const rn_server_options options = {.devices = "cpu",
                                                      .request_bytes = ROOM,
                                                      .answer_tokens = 50}};
 static char answers[JOBS][TEXT], got[TEXT];
-static rn_room room;
+static rn_request_memory room;
 static rn_metrics metrics;
 
 static rn_generator_options make_options(uint64_t budget) {
@@ -35,20 +35,20 @@ static rn_generator_options make_options(uint64_t budget) {
 
 static rn_job *enter(rn_engine *engine, uint32_t index) {
     static const char *const prompts[] = {"Once upon a time", "The dog", "Lily and Tom"};
-    rn_ask ask = {.kind = RN_ASK_COMPLETION,
-                  .prompt_count = 1,
-                  .n = 1,
-                  .max_tokens = 12 + index,
-                  .sampling = {.temperature = index % 2 ? 0.8f : 0, .seed = index},
-                  .has_seed = true};
+    rn_request ask = {.kind = RN_REQUEST_COMPLETION,
+                      .prompt_count = 1,
+                      .n = 1,
+                      .max_tokens = 12 + index,
+                      .sampling = {.temperature = index % 2 ? 0.8f : 0, .seed = index},
+                      .has_seed = true};
     void *block;
     rn_job *job;
     rn_problem problem;
     rn_arena_init(&ask.memory, RN_HOST_IO, 512);
-    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_ask_prompt), &block));
+    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_request_prompt), &block));
     ask.prompts = block;
     ask.prompts->text = rn_str_from(prompts[index % 3]);
-    assert_true(rn_room_take(&room, 4096));
+    assert_true(rn_request_memory_take(&room, 4096));
     assert_ok(rn_job_create(&ask, &room, 4096, index, NULL, NULL, &job));
     assert_true(rn_engine_enter(engine, job, &problem));
     return job;
@@ -73,7 +73,7 @@ static void hear_out(rn_job *job, char *text) {
 
 static rn_engine *create(void) {
     rn_engine *engine;
-    rn_room_init(&room, ROOM);
+    rn_request_memory_init(&room, ROOM);
     assert_ok(rn_engine_create(&options, &room, &metrics, &engine));
     return engine;
 }

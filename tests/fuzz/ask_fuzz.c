@@ -4,23 +4,23 @@
 #include <ration/memory.h>
 
 #include "base/str.h"
-#include "server/ask.h"
+#include "server/request.h"
 
 #include <math.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const rn_ask_limits limits = {
+static const rn_request_limits limits = {
     .vocab_size = 1000, .choices = 8, .max_tokens = 100, .model = RN_STR("tiny")};
 
 static void require(bool holds) {
     if (!holds) __builtin_trap();
 }
 
-static void check_prompts(const rn_ask *ask) {
+static void check_prompts(const rn_request *ask) {
     require(ask->prompt_count >= 1 && ask->prompt_count * ask->n <= limits.choices);
     for (size_t i = 0; i < ask->prompt_count; i++) {
-        const rn_ask_prompt *prompt = &ask->prompts[i];
+        const rn_request_prompt *prompt = &ask->prompts[i];
         require(rn_utf8_valid(prompt->text));
         for (size_t k = 0; k < prompt->id_count; k++)
             require(prompt->ids[k] < limits.vocab_size);
@@ -29,34 +29,34 @@ static void check_prompts(const rn_ask *ask) {
         require(rn_utf8_valid(ask->messages[i].content) && ask->messages[i].role.bytes >= 4);
 }
 
-static void check_ask(const rn_ask *ask) {
+static void check_ask(const rn_request *ask) {
     require(ask->n >= 1 && ask->max_tokens <= limits.max_tokens);
     require(rn_sampling_check(&ask->sampling, limits.vocab_size) == RN_OK);
-    require(ask->stop_count <= RN_ASK_STOPS && ask->sampling.bias_count <= RN_ASK_BIASES);
+    require(ask->stop_count <= RN_REQUEST_STOPS && ask->sampling.bias_count <= RN_REQUEST_BIASES);
     for (size_t i = 0; i < ask->stop_count; i++)
         require(rn_utf8_valid(ask->stops[i]) && ask->stops[i].bytes >= 1);
-    require((ask->kind == RN_ASK_CHAT) == (ask->message_count > 0));
+    require((ask->kind == RN_REQUEST_CHAT) == (ask->message_count > 0));
     check_prompts(ask);
 }
 
-static void check_kind(rn_ask_kind kind, rn_str body) {
-    rn_ask ask;
+static void check_kind(rn_request_kind kind, rn_str body) {
+    rn_request ask;
     rn_problem problem;
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     rn_ledger_reset_peaks();
-    bool taken = rn_ask_read(kind, body, &limits, &ask, &problem);
+    bool taken = rn_request_read(kind, body, &limits, &ask, &problem);
     uint64_t peak = rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before;
-    require(peak <= 2 * (uint64_t)body.bytes + RN_ASK_FIXED_BYTES);
+    require(peak <= 2 * (uint64_t)body.bytes + RN_REQUEST_FIXED_BYTES);
     if (taken)
         check_ask(&ask);
     else
         require((problem.http == 400 || problem.http == 404) && problem.code && problem.message[0]);
-    if (taken) rn_ask_free(&ask);
+    if (taken) rn_request_free(&ask);
     require(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    for (rn_ask_kind kind = RN_ASK_GENERATE; kind <= RN_ASK_CHAT; kind++)
+    for (rn_request_kind kind = RN_REQUEST_GENERATE; kind <= RN_REQUEST_CHAT; kind++)
         check_kind(kind, (rn_str){(const char *)data, size});
     return 0;
 }

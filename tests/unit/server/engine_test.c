@@ -21,7 +21,7 @@ enum { MOST_CHOICES = 4, TEXT = 4096 };
 
 typedef struct house {
     rn_server_options options;
-    rn_room room;
+    rn_request_memory room;
     rn_metrics metrics;
     rn_engine *engine;
     uint64_t ledger_bytes; // before
@@ -45,7 +45,7 @@ static house open_house(const rn_server_options *options) {
 }
 
 static void create(house *h) {
-    rn_room_init(&h->room, h->options.limits.request_bytes);
+    rn_request_memory_init(&h->room, h->options.limits.request_bytes);
     assert_ok(rn_engine_create(&h->options, &h->room, &h->metrics, &h->engine));
 }
 
@@ -98,7 +98,7 @@ typedef struct client {
 static rn_logit_bias forced;
 
 typedef struct constraint {
-    rn_ask_kind kind;
+    rn_request_kind kind;
     const char *prompt;
     uint32_t n, max_tokens;
     float temperature;
@@ -130,9 +130,9 @@ static void init_client(client *c) {
     pthread_cond_init(&c->changed, NULL);
 }
 
-static rn_status build_ask(const constraint *w, rn_ask *out) {
+static rn_status build_ask(const constraint *w, rn_request *out) {
     void *block = NULL;
-    *out = (rn_ask){
+    *out = (rn_request){
         .kind = w->kind,
         .prompt_count = 1,
         .n = w->n ? w->n : 1,
@@ -143,10 +143,10 @@ static rn_status build_ask(const constraint *w, rn_ask *out) {
     rn_arena_init(&out->memory, RN_HOST_IO, 512);
     if (w->forced) out->sampling.bias = &forced;
     out->sampling.bias_count = w->forced;
-    RN_TRY(rn_arena_array(&out->memory, 1, sizeof(rn_ask_prompt), &block));
+    RN_TRY(rn_arena_array(&out->memory, 1, sizeof(rn_request_prompt), &block));
     out->prompts = block;
     if (w->stop) out->stops[out->stop_count++] = rn_str_from(w->stop);
-    if (w->kind != RN_ASK_CHAT) {
+    if (w->kind != RN_REQUEST_CHAT) {
         out->prompts->text = rn_str_from(w->prompt);
         return RN_OK;
     }
@@ -160,15 +160,15 @@ static rn_status build_ask(const constraint *w, rn_ask *out) {
 // False: it did not enter; c->problem says why, and there is no job.
 static bool ask(house *h, const constraint *w, client *c) {
     enum { BYTES = 4096 };
-    rn_ask built;
+    rn_request built;
     init_client(c);
     rn_status s = build_ask(w, &built);
     if (s != RN_OK) {
-        rn_ask_free(&built);
+        rn_request_free(&built);
         rn_problem_from_error(&c->problem, rn_last_error());
         return false;
     }
-    assert_true(rn_room_take(&h->room, BYTES));
+    assert_true(rn_request_memory_take(&h->room, BYTES));
     s = rn_job_create(&built, &h->room, BYTES, w->client, wake, c, &c->job);
     if (s != RN_OK) {
         rn_problem_from_error(&c->problem, rn_last_error());
@@ -244,16 +244,17 @@ static void hear_out_alone(client *c) {
 }
 
 static const constraint constraints[] = {
-    {RN_ASK_COMPLETION, "Once upon a time", .max_tokens = 20},
-    {RN_ASK_COMPLETION, "Lily had a", .n = 3, .max_tokens = 17, .temperature = 0.9f, .seed = 5},
-    {RN_ASK_GENERATE, "The dog", .max_tokens = 40, .stop = "the", .stream = true},
-    {RN_ASK_COMPLETION, "", .max_tokens = 9, .temperature = 1.2f, .seed = 77, .stream = true},
-    {RN_ASK_COMPLETION, "One day, a little girl named Lily found a needle in her room. She knew",
-     .max_tokens = 30, .stream = true},
-    {RN_ASK_GENERATE, "Tom and his <|endoftext|> friend", .n = 2, .max_tokens = 12,
+    {RN_REQUEST_COMPLETION, "Once upon a time", .max_tokens = 20},
+    {RN_REQUEST_COMPLETION, "Lily had a", .n = 3, .max_tokens = 17, .temperature = 0.9f, .seed = 5},
+    {RN_REQUEST_GENERATE, "The dog", .max_tokens = 40, .stop = "the", .stream = true},
+    {RN_REQUEST_COMPLETION, "", .max_tokens = 9, .temperature = 1.2f, .seed = 77, .stream = true},
+    {RN_REQUEST_COMPLETION,
+     "One day, a little girl named Lily found a needle in her room. She knew", .max_tokens = 30,
+     .stream = true},
+    {RN_REQUEST_GENERATE, "Tom and his <|endoftext|> friend", .n = 2, .max_tokens = 12,
      .temperature = 0.7f, .seed = 1},
-    {RN_ASK_COMPLETION, "Once upon a time", .max_tokens = 1},
-    {RN_ASK_COMPLETION, "Once upon a time there was a", .max_tokens = 25, .temperature = 0.5f,
+    {RN_REQUEST_COMPLETION, "Once upon a time", .max_tokens = 1},
+    {RN_REQUEST_COMPLETION, "Once upon a time there was a", .max_tokens = 25, .temperature = 0.5f,
      .stop = "\n", .seed = 9},
 };
 enum { CONSTRAINTS = sizeof constraints / sizeof *constraints };
@@ -316,7 +317,7 @@ static void say(const constraint *w, uint32_t choice, spoken *out) {
     rn_sequence *sequence;
     memset(out, 0, sizeof *out);
     assert_ok(rn_stopper_create(&stop, w->stop != NULL, &out->stopper));
-    assert_ok(rn_intake_encode(tokenizer, rn_str_from(w->prompt), &tokens));
+    assert_ok(rn_tokenizing_encode(tokenizer, rn_str_from(w->prompt), &tokens));
     assert_ok(rn_sequence_create(plain_generator, &sampling, &sequence));
     assert_ok(rn_sequence_feed(sequence, tokens.ids, tokens.count));
     speak(tokenizer, plain_generator, sequence, w->max_tokens, out);
@@ -391,8 +392,8 @@ static void usage_is_known_with_the_last_piece(void **state) {
     assert_true(ask(&h, &constraints[1], &clients[0]));
     hear_out(&clients[0]);
     rn_tokens tokens = {0};
-    assert_ok(rn_intake_encode(rn_engine_tokenizer(h.engine), rn_str_from(constraints[1].prompt),
-                               &tokens));
+    assert_ok(rn_tokenizing_encode(rn_engine_tokenizer(h.engine),
+                                   rn_str_from(constraints[1].prompt), &tokens));
     assert_int_equal(clients[0].usage.prompt_tokens, tokens.count);
     assert_int_equal(clients[0].usage.completion_tokens,
                      clients[0].tokens[0] + clients[0].tokens[1] + clients[0].tokens[2]);
@@ -403,7 +404,7 @@ static void usage_is_known_with_the_last_piece(void **state) {
 static void a_chat_is_answered_by_its_template(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
-    constraint w = {RN_ASK_CHAT, "Tell me of a cat.", .max_tokens = 8};
+    constraint w = {RN_REQUEST_CHAT, "Tell me of a cat.", .max_tokens = 8};
     load(&h);
     assert_true(ask(&h, &w, &clients[0]));
     hear_out(&clients[0]);
@@ -413,12 +414,12 @@ static void a_chat_is_answered_by_its_template(void **state) {
 }
 
 static const constraint forceful = {
-    RN_ASK_GENERATE, "A", .n = 2, .max_tokens = 40, .forced = true, .stop = "not this"};
+    RN_REQUEST_GENERATE, "A", .n = 2, .max_tokens = 40, .forced = true, .stop = "not this"};
 
 // Three choices with so much to say that no stream's outbox can hold it.
-static const constraint talker = {RN_ASK_GENERATE,   "Once upon a time",  .n = 3,
-                                  .max_tokens = 100, .temperature = 1.0f, .seed = 3,
-                                  .stream = true,    .logprobs = 20};
+static const constraint talker = {RN_REQUEST_GENERATE, "Once upon a time",  .n = 3,
+                                  .max_tokens = 100,   .temperature = 1.0f, .seed = 3,
+                                  .stream = true,      .logprobs = 20};
 
 static void wait_until_stalled(rn_job *job) {
     while (!rn_job_is_stalled(job))
@@ -445,7 +446,7 @@ static void a_slow_reader_holds_up_itself_only(void **state) {
 static void who_reads_too_slowly_may_not_keep_others_waiting_for_ever(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
-    constraint all = {RN_ASK_COMPLETION, "Once", .n = 4,
+    constraint all = {RN_REQUEST_COMPLETION, "Once", .n = 4,
                       .max_tokens = 5}; // every sequence there is
     load(&h);
     assert_true(ask(&h, &talker, &clients[0]));
@@ -581,7 +582,7 @@ static void stop_at_gate(void *self) {
 
 // The engine stands still when this returns; `c` runs.
 static void hold_engine(house *h, client *c) {
-    static const constraint w = {RN_ASK_COMPLETION, "A", .max_tokens = 30, .stream = true,
+    static const constraint w = {RN_REQUEST_COMPLETION, "A", .max_tokens = 30, .stream = true,
                                  .client = 99};
     pthread_mutex_init(&gate.lock, NULL);
     pthread_cond_init(&gate.changed, NULL);
@@ -684,9 +685,9 @@ static void clients_are_served_in_turn(void **state) {
 static void long_prompts_are_read_by_another_thread(void **state) {
     (void)state;
     house h = open_house(&(rn_server_options){0});
-    static char text[RN_INTAKE_SHORT_BYTES + 2];
-    constraint w = {RN_ASK_COMPLETION, text, .max_tokens = 5};
-    memset(text, ' ', RN_INTAKE_SHORT_BYTES + 1);
+    static char text[RN_TOKENIZING_SHORT_BYTES + 2];
+    constraint w = {RN_REQUEST_COMPLETION, text, .max_tokens = 5};
+    memset(text, ' ', RN_TOKENIZING_SHORT_BYTES + 1);
     load(&h);
     h.engine->intake.spelled_bytes = 1000; // so that it is not refused by its bytes alone
     assert_true(ask(&h, &w, &clients[0]));
@@ -885,7 +886,7 @@ static void with_no_rung_left_the_engine_has_failed_and_says_why(void **state) {
 static void without_memory_a_job_ends_with_a_status_and_nothing_stays(void **state) {
     (void)state;
     constraint tortured[] = {
-        constraints[2], constraints[5], {RN_ASK_CHAT, "Hi <|endoftext|>", .max_tokens = 3}};
+        constraints[2], constraints[5], {RN_REQUEST_CHAT, "Hi <|endoftext|>", .max_tokens = 3}};
     house h = open_house(&(rn_server_options){0});
     load(&h);
     uint64_t taken = h.room.taken_bytes;
@@ -913,7 +914,7 @@ static void loading_without_memory_leaves_nothing_behind(void **state) {
     bool fired = true;
     for (uint64_t n = 1; fired; n += n < 40 ? 1 : n / 5) { // all of the first, then a sample
         house h = open_house(&(rn_server_options){0});
-        rn_room_init(&h.room, h.options.limits.request_bytes);
+        rn_request_memory_init(&h.room, h.options.limits.request_bytes);
         rn_fault_arm(RN_FAULT_ALLOC, n);
         rn_status s = rn_engine_create(&h.options, &h.room, &h.metrics, &h.engine);
         if (s == RN_OK) s = rn_engine_load(h.engine, &small, 0);

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/str.h"
-#include "server/intake.h"
+#include "server/tokenizing.h"
 #include "text/byte_letters.h"
 
 enum { START = 256, END, USER, DOUBLE };
@@ -67,7 +67,7 @@ static rn_tokens encode(const rn_tokenizer *tokenizer, const char *form, const c
     bool too_long;
     assert_ok(rn_chat_template_parse("form", rn_str_from(form), &parsed));
     rn_status s =
-        rn_intake_encode_chat(tokenizer, parsed, &message, 1, 1 << 20, &tokens, &too_long);
+        rn_tokenizing_encode_chat(tokenizer, parsed, &message, 1, 1 << 20, &tokens, &too_long);
     if (s != RN_OK) fail_msg("%s: %s", form, rn_last_error()->message);
     rn_chat_template_free(parsed);
     return tokens;

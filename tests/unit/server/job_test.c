@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static rn_room room, answers;
+static rn_request_memory room, answers;
 static atomic_int woken, drained, suspended;
 
 static void wake(void *self) {
@@ -29,18 +29,18 @@ static void suspend(void *self) {
 
 static int begin(void **state) {
     (void)state;
-    rn_room_init(&room, 1 << 20);
-    rn_room_init(&answers, 1 << 20);
+    rn_request_memory_init(&room, 1 << 20);
+    rn_request_memory_init(&answers, 1 << 20);
     woken = drained = suspended = 0;
     return 0;
 }
 
 static rn_job *create(bool stream, size_t outbox_bytes) {
-    rn_ask ask = {.kind = RN_ASK_CHAT, .prompt_count = 1, .n = 1, .stream = stream};
+    rn_request ask = {.kind = RN_REQUEST_CHAT, .prompt_count = 1, .n = 1, .stream = stream};
     rn_job *job;
     rn_status s;
     rn_arena_init(&ask.memory, RN_HOST_IO, 256);
-    assert_true(rn_room_take(&room, 1000));
+    assert_true(rn_request_memory_take(&room, 1000));
     assert_ok(rn_job_create(&ask, &room, 1000, 7, wake, NULL, &job));
     if (outbox_bytes) assert_true(rn_job_open_outbox(job, &answers, outbox_bytes, &s));
     job->drained = drain;
@@ -219,12 +219,12 @@ static void no_room_and_no_memory_are_told_apart(void **state) {
 static void without_memory_the_ask_and_its_room_go(void **state) {
     (void)state;
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    rn_ask ask = {.prompt_count = 1, .n = 1};
+    rn_request ask = {.prompt_count = 1, .n = 1};
     void *block;
     rn_job *job;
     rn_arena_init(&ask.memory, RN_HOST_IO, 256);
     assert_ok(rn_arena_alloc(&ask.memory, 100, &block));
-    assert_true(rn_room_take(&room, 1000));
+    assert_true(rn_request_memory_take(&room, 1000));
     rn_fault_arm(RN_FAULT_ALLOC, 1);
     assert_fails(RN_NO_MEMORY, rn_job_create(&ask, &room, 1000, 0, wake, NULL, &job));
     rn_fault_arm(RN_FAULT_ALLOC, 0);

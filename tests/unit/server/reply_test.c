@@ -21,14 +21,14 @@ static const char vocabulary[] =
     "c\":4,\"\\\"\":5,\"<end>\":6},\"merges\":[]}}";
 
 static rn_tokenizer *tokenizer;
-static rn_room room;
+static rn_request_memory room;
 static rn_job *job;
 static rn_reply reply;
 static char answer[1 << 20];
 
 static int open_tokenizer(void **state) {
     (void)state;
-    rn_room_init(&room, 64 << 20);
+    rn_request_memory_init(&room, 64 << 20);
     return rn_tokenizer_from_json("test", rn_str_from(vocabulary), &tokenizer) != RN_OK;
 }
 
@@ -40,16 +40,16 @@ static int close_tokenizer(void **state) {
 
 // ---- a job and what becomes of it ---------------------------------------------------------------
 
-static rn_status begin_bytes(rn_ask_kind kind, rn_str body, size_t outbox_bytes) {
-    static const rn_ask_limits limits = {
+static rn_status begin_bytes(rn_request_kind kind, rn_str body, size_t outbox_bytes) {
+    static const rn_request_limits limits = {
         .vocab_size = 7, .choices = 8, .max_tokens = 100000, .model = RN_STR("m")};
-    rn_ask ask;
+    rn_request ask;
     rn_problem problem;
     rn_status s;
     job = NULL;
-    if (!rn_ask_read(kind, body, &limits, &ask, &problem))
+    if (!rn_request_read(kind, body, &limits, &ask, &problem))
         return rn_fail(RN_INVALID, "%s", problem.message);
-    assert_true(rn_room_take(&room, 1));
+    assert_true(rn_request_memory_take(&room, 1));
     RN_TRY(rn_job_create(&ask, &room, 1, 0, NULL, NULL, &job));
     memcpy(job->id, "ID", 3);
     job->created = 5;
@@ -60,7 +60,7 @@ static rn_status begin_bytes(rn_ask_kind kind, rn_str body, size_t outbox_bytes)
     return RN_OK;
 }
 
-static void begin(rn_ask_kind kind, const char *body) {
+static void begin(rn_request_kind kind, const char *body) {
     assert_ok(begin_bytes(kind, rn_str_from(body), 1 << 16));
 }
 
@@ -142,7 +142,7 @@ static void expect_event(const char *object, const char *choice, const char *usa
     expect("}\n\n");
 }
 
-static void begin_quoted(rn_ask_kind kind, const char *body) {
+static void begin_quoted(rn_request_kind kind, const char *body) {
     expected[0] = '\0';
     expect(body);
     begin(kind, expected);
@@ -177,7 +177,7 @@ static void assert_news(size_t step, rn_reply_news news) {
 
 static void a_completion_is_one_object(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':'x'}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':'x'}");
     put(0, A, "a");
     put(0, E1, "");
     put(0, E2, "\xC3\xA9");
@@ -192,7 +192,7 @@ static void a_completion_is_one_object(void **state) {
 
 static void choices_are_sorted_out(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':['x','y'],'n':2,'echo':true}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':['x','y'],'n':2,'echo':true}");
     for (uint32_t i = 4; i-- > 0;) {
         put(i, A, "a");
         put(3 - i, B, i == 2 ? "" : "b");
@@ -211,7 +211,7 @@ static void choices_are_sorted_out(void **state) {
 
 static void logprobs_of_a_completion_are_four_lists(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':'x','logprobs':2}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':'x','logprobs':2}");
     put(0, C, " c");
     put(0, E1, "");
     put(0, E2, "\xC3\xA9");
@@ -231,7 +231,7 @@ static void logprobs_of_a_completion_are_four_lists(void **state) {
 
 static void a_chat_is_one_object(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_CHAT, "{'messages':[{'role':'user','content':'x'}]}");
+    begin_quoted(RN_REQUEST_CHAT, "{'messages':[{'role':'user','content':'x'}]}");
     put(0, A, "a");
     finish(0, "b", RN_FINISH_STOP);
     done();
@@ -244,8 +244,8 @@ static void a_chat_is_one_object(void **state) {
 
 static void logprobs_of_a_chat_have_bytes(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_CHAT, "{'messages':[{'role':'user','content':'x'}],'logprobs':true,"
-                              "'top_logprobs':1}");
+    begin_quoted(RN_REQUEST_CHAT, "{'messages':[{'role':'user','content':'x'}],'logprobs':true,"
+                                  "'top_logprobs':1}");
     put(0, E1, "");
     finish(0, "", RN_FINISH_STOP);
     done();
@@ -260,7 +260,7 @@ static void logprobs_of_a_chat_have_bytes(void **state) {
 
 static void the_seeds_answer_has_the_prompt(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_GENERATE, "{'prompt':'x \\'y\\''}");
+    begin_quoted(RN_REQUEST_GENERATE, "{'prompt':'x \\'y\\''}");
     put(0, A, "a");
     finish(0, "", RN_FINISH_LENGTH);
     done();
@@ -271,7 +271,7 @@ static void the_seeds_answer_has_the_prompt(void **state) {
 
 static void several_of_the_seeds_answers_are_a_list(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_GENERATE, "{'prompt':'x','n':2,'logprobs':0}");
+    begin_quoted(RN_REQUEST_GENERATE, "{'prompt':'x','n':2,'logprobs':0}");
     put(1, A, "a");
     finish(0, "", RN_FINISH_STOP);
     finish(1, "", RN_FINISH_STOP);
@@ -287,7 +287,7 @@ static void several_of_the_seeds_answers_are_a_list(void **state) {
 
 static void echoed_tokens_are_decoded(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':[[0,2,3,6,5],[2]],'echo':true}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':[[0,2,3,6,5],[2]],'echo':true}");
     finish(0, "", RN_FINISH_STOP);
     finish(1, "", RN_FINISH_STOP);
     done();
@@ -311,8 +311,8 @@ static void a_chat_streams_role_pieces_end_and_usage(void **state) {
     static const size_t steps[] = {1, 13, 1000};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        begin_quoted(RN_ASK_CHAT, "{'messages':[{'role':'user','content':'x'}],'stream':true,"
-                                  "'stream_options':{'include_usage':true}}");
+        begin_quoted(RN_REQUEST_CHAT, "{'messages':[{'role':'user','content':'x'}],'stream':true,"
+                                      "'stream_options':{'include_usage':true}}");
         put(0, A, "a");
         put(0, E1, "");
         finish(0, "b", RN_FINISH_STOP);
@@ -340,7 +340,7 @@ static void expect_text(unsigned index, const char *text, const char *finish_rea
 
 static void a_completion_streams_as_it_comes(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':'xy','stream':true,'n':2,'echo':true}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':'xy','stream':true,'n':2,'echo':true}");
     expect_text(0, "xy", "null");
     expect_text(1, "xy", "null");
     assert_news(500, RN_REPLY_NOTHING);
@@ -370,7 +370,7 @@ static void expect_offset(unsigned index, const char *text, const char *token, u
 
 static void offsets_in_a_stream_are_of_each_choice(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':'x','stream':true,'n':2,'logprobs':0}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':'x','stream':true,'n':2,'logprobs':0}");
     put(0, C, " c");
     put(1, A, "a");
     put(0, B, "");
@@ -385,7 +385,7 @@ static void offsets_in_a_stream_are_of_each_choice(void **state) {
 
 static void the_seeds_stream_ends_with_usage(void **state) {
     (void)state;
-    begin_quoted(RN_ASK_GENERATE, "{'prompt':'x','stream':true}");
+    begin_quoted(RN_REQUEST_GENERATE, "{'prompt':'x','stream':true}");
     put(0, A, "a");
     finish(0, "", RN_FINISH_LENGTH);
     done();
@@ -400,7 +400,7 @@ static void the_seeds_stream_ends_with_usage(void **state) {
 static void a_job_that_fails_on_the_way_says_so(void **state) {
     rn_problem problem;
     (void)state;
-    begin_quoted(RN_ASK_GENERATE, "{'prompt':'x','stream':true}");
+    begin_quoted(RN_REQUEST_GENERATE, "{'prompt':'x','stream':true}");
     put(0, A, "a");
     rn_problem_set(&problem, 500, "internal_error", "", "no");
     rn_job_set_state(job, RN_JOB_FAILED, &problem);
@@ -413,7 +413,7 @@ static void a_job_that_fails_on_the_way_says_so(void **state) {
 static void a_job_that_nobody_wants_is_cut_off(void **state) {
     size_t count;
     (void)state;
-    begin_quoted(RN_ASK_GENERATE, "{'prompt':'x','stream':true}");
+    begin_quoted(RN_REQUEST_GENERATE, "{'prompt':'x','stream':true}");
     rn_job_set_state(job, RN_JOB_CANCELLED, NULL);
     assert_int_equal(rn_reply_read(&reply, answer, 100, &count), RN_REPLY_BROKEN);
     end();
@@ -423,7 +423,7 @@ static void an_object_waits_until_the_job_is_done(void **state) {
     size_t count;
     uint64_t bytes;
     (void)state;
-    begin_quoted(RN_ASK_COMPLETION, "{'prompt':'x'}");
+    begin_quoted(RN_REQUEST_COMPLETION, "{'prompt':'x'}");
     assert_int_equal(rn_reply_read(&reply, answer, 100, &count), RN_REPLY_NOTHING);
     assert_fails(RN_INTERNAL, rn_reply_measure(&reply, &bytes));
     end();
@@ -441,7 +441,7 @@ static void a_long_answer_takes_little_memory(void **state) {
     for (size_t i = 0; i < PROMPT / 10; i++, filled += 10)
         memcpy(body + filled, letters, 10);
     filled += (size_t)sprintf(body + filled, "\",\"n\":2,\"logprobs\":3}");
-    assert_ok(begin_bytes(RN_ASK_GENERATE, (rn_str){body, filled}, 1 << 20));
+    assert_ok(begin_bytes(RN_REQUEST_GENERATE, (rn_str){body, filled}, 1 << 20));
     for (size_t i = 0; i < TOKENS; i++)
         put(i % 2, i % 5, letters);
     finish(0, "", RN_FINISH_STOP);
@@ -470,7 +470,7 @@ static void a_prompt_of_escapes_fits_the_buffer(void **state) {
     for (size_t i = 0; i < COUNT; i++, filled += 6)
         memcpy(body + filled, escape, 6);
     strcpy(body + filled, "\",\"echo\":true,\"stream\":true,\"n\":4}");
-    begin(RN_ASK_COMPLETION, body);
+    begin(RN_REQUEST_COMPLETION, body);
     answer[0] = '\0';
     assert_int_equal(take(4096), RN_REPLY_NOTHING);
     size_t count = 0;
@@ -487,7 +487,7 @@ static void run_out(bool *fired, uint64_t nth) {
     rn_reply_news news = RN_REPLY_BYTES_MADE;
     rn_fault_arm(RN_FAULT_ALLOC, nth);
     rn_status s = begin_bytes(
-        RN_ASK_COMPLETION,
+        RN_REQUEST_COMPLETION,
         RN_STR("{\"prompt\":[0,1],\"echo\":false,\"stream\":true,\"logprobs\":1}"), 4096);
     if (s == RN_OK) {
         put(0, A, "a");

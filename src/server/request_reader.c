@@ -1,5 +1,5 @@
-// ask_reader.c — items, values and the block that they stay in.
-#include "server/ask_reader.h"
+// request_reader.c — items, values and the block that they stay in.
+#include "server/request_reader.h"
 
 #include "base/checked.h"
 #include "memory/account.h"
@@ -11,17 +11,17 @@
 
 // What does not grow with the body: the list of prompts, alignment.
 enum { SLACK_BYTES = 4096 };
-_Static_assert(SLACK_BYTES >= RN_ASK_PROMPTS * sizeof(rn_ask_prompt) + 1024,
+_Static_assert(SLACK_BYTES >= RN_REQUEST_PROMPTS * sizeof(rn_request_prompt) + 1024,
                "prompts fit the slack");
-_Static_assert(SLACK_BYTES + 1024 <= RN_ASK_FIXED_BYTES, "as ask.h promises");
+_Static_assert(SLACK_BYTES + 1024 <= RN_REQUEST_FIXED_BYTES, "as request.h promises");
 
 // ---- the block ----------------------------------------------------------------------------------
 
-bool rn_ask_reader_begin(rn_ask_reader *reader, rn_str body, rn_arena *memory,
-                         rn_problem *problem) {
+bool rn_request_reader_begin(rn_request_reader *reader, rn_str body, rn_arena *memory,
+                             rn_problem *problem) {
     uint64_t bytes = rn_round_up(2 * (uint64_t)body.bytes, 16) + SLACK_BYTES;
     void *block = NULL;
-    *reader = (rn_ask_reader){.problem = problem};
+    *reader = (rn_request_reader){.problem = problem};
     rn_arena_init(memory, RN_HOST_IO, 1024);
     if (rn_arena_alloc(memory, bytes, &block) != RN_OK) {
         rn_problem_from_error(problem, rn_last_error());
@@ -33,7 +33,7 @@ bool rn_ask_reader_begin(rn_ask_reader *reader, rn_str body, rn_arena *memory,
     return true;
 }
 
-rn_str rn_ask_keep(rn_ask_reader *reader) {
+rn_str rn_request_keep(rn_request_reader *reader) {
     rn_str text = reader->item.text;
     if (text.bytes) memmove(reader->at, text.data, text.bytes);
     reader->item.text.data = reader->at;
@@ -41,7 +41,7 @@ rn_str rn_ask_keep(rn_ask_reader *reader) {
     return (rn_str){reader->at - text.bytes, text.bytes};
 }
 
-void *rn_ask_take(rn_ask_reader *reader, size_t bytes, size_t align) {
+void *rn_request_take(rn_request_reader *reader, size_t bytes, size_t align) {
     char *block = (char *)(uintptr_t)rn_round_up((uintptr_t)reader->at, align);
     reader->at = block + bytes;
     return block;
@@ -49,7 +49,7 @@ void *rn_ask_take(rn_ask_reader *reader, size_t bytes, size_t align) {
 
 // ---- items --------------------------------------------------------------------------------------
 
-static bool refuse_error(rn_ask_reader *reader) {
+static bool refuse_error(rn_request_reader *reader) {
     const rn_error_info *error = rn_last_error();
     if (error->status == RN_CORRUPT)
         return rn_problem_set(reader->problem, 400, "invalid_json", "",
@@ -58,7 +58,7 @@ static bool refuse_error(rn_ask_reader *reader) {
     return false;
 }
 
-bool rn_ask_next(rn_ask_reader *reader) {
+bool rn_request_next(rn_request_reader *reader) {
     // What is unescaped is never longer than what it is read from, so that it never has to grow.
     size_t free_bytes = (size_t)(reader->top - reader->at);
     reader->json.unescaped = (rn_buffer){
@@ -66,43 +66,43 @@ bool rn_ask_next(rn_ask_reader *reader) {
     return rn_json_next(&reader->json, &reader->item) == RN_OK || refuse_error(reader);
 }
 
-bool rn_ask_skip_rest(rn_ask_reader *reader) {
+bool rn_request_skip_rest(rn_request_reader *reader) {
     rn_json_kind kind = reader->item.kind;
     if (kind != RN_JSON_OBJECT && kind != RN_JSON_ARRAY) return true;
     for (int level = reader->json.depth; reader->json.depth >= level;)
-        if (!rn_ask_next(reader)) return false;
+        if (!rn_request_next(reader)) return false;
     return true;
 }
 
-bool rn_ask_open(rn_ask_reader *reader) {
-    if (!rn_ask_next(reader)) return false;
+bool rn_request_open(rn_request_reader *reader) {
+    if (!rn_request_next(reader)) return false;
     return reader->item.kind == RN_JSON_OBJECT ||
            rn_problem_set(reader->problem, 400, "invalid_value", "",
                           "the body is %s: it must be a JSON object",
                           rn_json_kind_name(reader->item.kind));
 }
 
-bool rn_ask_next_key(rn_ask_reader *reader, rn_str *out_key, bool *out_more) {
-    if (!rn_ask_next(reader)) return false;
+bool rn_request_next_key(rn_request_reader *reader, rn_str *out_key, bool *out_more) {
+    if (!rn_request_next(reader)) return false;
     *out_more = reader->item.kind == RN_JSON_KEY;
     *out_key = reader->item.text;
     return true;
 }
 
-bool rn_ask_close(rn_ask_reader *reader) {
-    return rn_ask_next(reader); // the end, or a failure: text behind it
+bool rn_request_close(rn_request_reader *reader) {
+    return rn_request_next(reader); // the end, or a failure: text behind it
 }
 
 // ---- values -------------------------------------------------------------------------------------
 
-bool rn_ask_wrong_type(rn_ask_reader *reader, const char *field, const char *wanted) {
+bool rn_request_wrong_type(rn_request_reader *reader, const char *field, const char *wanted) {
     return rn_problem_set(reader->problem, 400, "invalid_value", field, "%s is %s: it must be %s",
                           field, rn_json_kind_name(reader->item.kind), wanted);
 }
 
 // Cut where a character begins.
-rn_ask_excerpt rn_ask_show(rn_str text) {
-    rn_ask_excerpt shown = {""};
+rn_request_excerpt rn_request_show(rn_str text) {
+    rn_request_excerpt shown = {""};
     size_t bytes = rn_min_u64(text.bytes, sizeof shown.text - 1);
     while (bytes > 0 && bytes < text.bytes && (text.data[bytes] & 0xC0) == 0x80)
         bytes--;
@@ -110,37 +110,37 @@ rn_ask_excerpt rn_ask_show(rn_str text) {
     return shown;
 }
 
-bool rn_ask_unknown(rn_ask_reader *reader, rn_str key) {
-    rn_ask_excerpt name = rn_ask_show(key);
+bool rn_request_unknown(rn_request_reader *reader, rn_str key) {
+    rn_request_excerpt name = rn_request_show(key);
     return rn_problem_set(reader->problem, 400, "unknown_field", name.text,
                           "'%s' is not a field of this request", name.text);
 }
 
-bool rn_ask_twice(rn_ask_reader *reader, const char *field) {
+bool rn_request_twice(rn_request_reader *reader, const char *field) {
     return rn_problem_set(reader->problem, 400, "invalid_value", field, "%s is given twice", field);
 }
 
-bool rn_ask_unsupported(rn_ask_reader *reader, const char *field, const char *wanted) {
+bool rn_request_unsupported(rn_request_reader *reader, const char *field, const char *wanted) {
     return rn_problem_set(reader->problem, 400, "unsupported_value", field,
                           "%s is not supported: leave it out, or give %s", field, wanted);
 }
 
-bool rn_ask_missing(rn_ask_reader *reader, const char *field) {
+bool rn_request_missing(rn_request_reader *reader, const char *field) {
     return rn_problem_set(reader->problem, 400, "missing", field, "%s is missing", field);
 }
 
-bool rn_ask_string(rn_ask_reader *reader, const char *field) {
-    return reader->item.kind == RN_JSON_STRING || rn_ask_wrong_type(reader, field, "a string");
+bool rn_request_string(rn_request_reader *reader, const char *field) {
+    return reader->item.kind == RN_JSON_STRING || rn_request_wrong_type(reader, field, "a string");
 }
 
-bool rn_ask_flag(rn_ask_reader *reader, const char *field, bool *out) {
+bool rn_request_flag(rn_request_reader *reader, const char *field, bool *out) {
     *out = reader->item.kind == RN_JSON_TRUE;
     return *out || reader->item.kind == RN_JSON_FALSE ||
-           rn_ask_wrong_type(reader, field, "true or false");
+           rn_request_wrong_type(reader, field, "true or false");
 }
 
 // As in the C locale, whatever locale the program around us has set.
-static bool read_double(rn_ask_reader *reader, const char *field, double *out) {
+static bool read_double(rn_request_reader *reader, const char *field, double *out) {
     char digits[128];
     rn_str text = reader->item.text;
     if (text.bytes >= sizeof digits)
@@ -158,10 +158,11 @@ static bool read_double(rn_ask_reader *reader, const char *field, double *out) {
     return true;
 }
 
-bool rn_ask_number(rn_ask_reader *reader, const char *field, double least, double most,
-                   double *out) {
+bool rn_request_number(rn_request_reader *reader, const char *field, double least, double most,
+                       double *out) {
     *out = 0;
-    if (reader->item.kind != RN_JSON_NUMBER) return rn_ask_wrong_type(reader, field, "a number");
+    if (reader->item.kind != RN_JSON_NUMBER)
+        return rn_request_wrong_type(reader, field, "a number");
     if (!read_double(reader, field, out)) return false;
     if (*out >= least && *out <= most) return true;
     return rn_problem_set(reader->problem, 400, "out_of_range", field,
@@ -181,11 +182,11 @@ static bool read_digits(rn_str text, int64_t *out) {
     return true;
 }
 
-bool rn_ask_integer(rn_ask_reader *reader, const char *field, int64_t least, int64_t most,
-                    int64_t *out) {
+bool rn_request_integer(rn_request_reader *reader, const char *field, int64_t least, int64_t most,
+                        int64_t *out) {
     *out = 0;
     if (reader->item.kind != RN_JSON_NUMBER)
-        return rn_ask_wrong_type(reader, field, "a whole number");
+        return rn_request_wrong_type(reader, field, "a whole number");
     bool exact = read_digits(reader->item.text, out);
     double value = (double)*out;
     if (!exact) {
@@ -204,16 +205,16 @@ bool rn_ask_integer(rn_ask_reader *reader, const char *field, int64_t least, int
 
 // ---- tokens -------------------------------------------------------------------------------------
 
-bool rn_ask_tokens(rn_ask_reader *reader, const char *field, bool begun, uint32_t vocab_size,
-                   const uint32_t **out_ids, size_t *out_count) {
-    const uint32_t *ids = rn_ask_take(reader, 0, sizeof *ids);
+bool rn_request_tokens(rn_request_reader *reader, const char *field, bool begun,
+                       uint32_t vocab_size, const uint32_t **out_ids, size_t *out_count) {
+    const uint32_t *ids = rn_request_take(reader, 0, sizeof *ids);
     size_t count = 0;
-    if (!begun && !rn_ask_next(reader)) return false;
+    if (!begun && !rn_request_next(reader)) return false;
     for (; reader->item.kind != RN_JSON_ARRAY_END; count++) {
         int64_t id;
-        if (!rn_ask_integer(reader, field, 0, (int64_t)vocab_size - 1, &id)) return false;
-        *(uint32_t *)rn_ask_take(reader, sizeof *ids, sizeof *ids) = (uint32_t)id;
-        if (!rn_ask_next(reader)) return false;
+        if (!rn_request_integer(reader, field, 0, (int64_t)vocab_size - 1, &id)) return false;
+        *(uint32_t *)rn_request_take(reader, sizeof *ids, sizeof *ids) = (uint32_t)id;
+        if (!rn_request_next(reader)) return false;
     }
     *out_ids = ids;
     *out_count = count;

@@ -1,51 +1,52 @@
-// ask.c — a request as a whole: defaults, fields, and what must hold between them.
-#include "server/ask_reader.h"
+// request.c — a request as a whole: defaults, fields, and what must hold between them.
+#include "server/request_reader.h"
 
 #include <float.h>
 
-static void set_defaults(rn_ask_kind kind, rn_ask *ask) {
+static void set_defaults(rn_request_kind kind, rn_request *ask) {
     ask->kind = kind;
     ask->n = 1;
     ask->sampling = (rn_sampling){.temperature = 1, .top_p = 1};
-    if (kind == RN_ASK_GENERATE)
+    if (kind == RN_REQUEST_GENERATE)
         ask->sampling = (rn_sampling){
             .temperature = 0.7f, .top_p = 0.9f, .top_k = 50, .repetition_penalty = 1.1f};
 }
 
-static bool read_all(rn_ask_state *state, rn_str body) {
-    rn_ask_reader *reader = &state->reader;
+static bool read_all(rn_request_state *state, rn_str body) {
+    rn_request_reader *reader = &state->reader;
     bool more = true;
-    if (!rn_ask_reader_begin(reader, body, &state->ask->memory, reader->problem)) return false;
-    size_t prompt_bytes = RN_ASK_PROMPTS * sizeof(rn_ask_prompt); // zeros
-    state->ask->prompts = rn_ask_take(reader, prompt_bytes, _Alignof(rn_ask_prompt));
-    if (!rn_ask_open(reader)) return false;
-    for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
-        if (!more) return rn_ask_close(reader);
-        if (!rn_ask_read_field(state, key)) return false;
+    if (!rn_request_reader_begin(reader, body, &state->ask->memory, reader->problem)) return false;
+    size_t prompt_bytes = RN_REQUEST_PROMPTS * sizeof(rn_request_prompt); // zeros
+    state->ask->prompts = rn_request_take(reader, prompt_bytes, _Alignof(rn_request_prompt));
+    if (!rn_request_open(reader)) return false;
+    for (rn_str key; rn_request_next_key(reader, &key, &more);) {
+        if (!more) return rn_request_close(reader);
+        if (!rn_request_read_field(state, key)) return false;
     }
     return false;
 }
 
 // ---- what must hold between fields --------------------------------------------------------------
 
-static bool check_start(rn_ask_state *state) {
-    rn_ask *ask = state->ask;
-    if (ask->kind == RN_ASK_CHAT) {
+static bool check_start(rn_request_state *state) {
+    rn_request *ask = state->ask;
+    if (ask->kind == RN_REQUEST_CHAT) {
         ask->prompt_count = 1;
-        return ask->message_count > 0 || rn_ask_missing(&state->reader, "messages");
+        return ask->message_count > 0 || rn_request_missing(&state->reader, "messages");
     }
-    return ask->prompt_count > 0 || rn_ask_missing(&state->reader, "prompt");
+    return ask->prompt_count > 0 || rn_request_missing(&state->reader, "prompt");
 }
 
-static bool check_model(const rn_ask *ask, const rn_ask_limits *limits, rn_problem *problem) {
+static bool check_model(const rn_request *ask, const rn_request_limits *limits,
+                        rn_problem *problem) {
     if (!ask->model.data || rn_str_equal(ask->model, limits->model)) return true;
     return rn_problem_set(problem, 404, "model_not_found", "model",
                           "there is no model '%s': this server has '%s'",
-                          rn_ask_show(ask->model).text, rn_ask_show(limits->model).text);
+                          rn_request_show(ask->model).text, rn_request_show(limits->model).text);
 }
 
-static bool check_choices(const rn_ask_state *state) {
-    const rn_ask *ask = state->ask;
+static bool check_choices(const rn_request_state *state) {
+    const rn_request *ask = state->ask;
     rn_problem *problem = state->reader.problem;
     uint64_t choices = (uint64_t)ask->n * ask->prompt_count;
     if (state->best_of && state->best_of != ask->n)
@@ -60,8 +61,8 @@ static bool check_choices(const rn_ask_state *state) {
     return true;
 }
 
-static bool check_logprobs(const rn_ask_state *state) {
-    rn_ask *ask = state->ask;
+static bool check_logprobs(const rn_request_state *state) {
+    rn_request *ask = state->ask;
     rn_problem *problem = state->reader.problem;
     if (state->top_logprobs >= 0 && !ask->logprobs)
         return rn_problem_set(problem, 400, "invalid_value", "top_logprobs",
@@ -75,7 +76,7 @@ static bool check_logprobs(const rn_ask_state *state) {
 
 // To rn_sampling a top_p of 0 means "all", to clients it means the best token alone; a temperature
 // whose inverse is infinite is meant to be greedy.
-static bool check_sampling(const rn_ask_state *state) {
+static bool check_sampling(const rn_request_state *state) {
     rn_sampling *sampling = &state->ask->sampling;
     if (sampling->top_p < FLT_MIN) sampling->top_p = FLT_MIN;
     if (sampling->temperature < FLT_MIN) sampling->temperature = 0;
@@ -84,21 +85,21 @@ static bool check_sampling(const rn_ask_state *state) {
                           rn_last_error()->message);
 }
 
-bool rn_ask_read(rn_ask_kind kind, rn_str body, const rn_ask_limits *limits, rn_ask *out,
-                 rn_problem *out_problem) {
-    *out = (rn_ask){0};
+bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits *limits,
+                     rn_request *out, rn_problem *out_problem) {
+    *out = (rn_request){0};
     *out_problem = (rn_problem){0};
-    rn_ask_state state = {
+    rn_request_state state = {
         .reader.problem = out_problem, .ask = out, .limits = limits, .top_logprobs = -1};
     set_defaults(kind, out);
     bool good = read_all(&state, body) && check_start(&state) &&
                 check_model(out, limits, out_problem) && check_choices(&state) &&
                 check_logprobs(&state) && check_sampling(&state);
-    if (!good) rn_ask_free(out);
+    if (!good) rn_request_free(out);
     return good;
 }
 
-void rn_ask_free(rn_ask *ask) {
+void rn_request_free(rn_request *ask) {
     if (ask->memory.from) rn_arena_free_all(&ask->memory);
-    *ask = (rn_ask){0};
+    *ask = (rn_request){0};
 }

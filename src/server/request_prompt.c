@@ -1,5 +1,5 @@
-// ask_prompt.c — what a model is to go on from: texts, tokens, or a conversation.
-#include "server/ask_reader.h"
+// request_prompt.c — what a model is to go on from: texts, tokens, or a conversation.
+#include "server/request_reader.h"
 
 #include <stdio.h>
 
@@ -7,44 +7,44 @@ enum { MESSAGES = 1024 };
 
 // ---- prompts ------------------------------------------------------------------------------------
 
-static bool add_text(rn_ask_state *state, const char *field) {
-    if (!rn_ask_string(&state->reader, field)) return false;
-    state->ask->prompts[state->ask->prompt_count++].text = rn_ask_keep(&state->reader);
+static bool add_text(rn_request_state *state, const char *field) {
+    if (!rn_request_string(&state->reader, field)) return false;
+    state->ask->prompts[state->ask->prompt_count++].text = rn_request_keep(&state->reader);
     return true;
 }
 
-static bool add_tokens(rn_ask_state *state, const char *field, bool begun) {
-    rn_ask_prompt *prompt = &state->ask->prompts[state->ask->prompt_count++];
-    return rn_ask_tokens(&state->reader, field, begun, state->limits->vocab_size, &prompt->ids,
-                         &prompt->id_count) &&
+static bool add_tokens(rn_request_state *state, const char *field, bool begun) {
+    rn_request_prompt *prompt = &state->ask->prompts[state->ask->prompt_count++];
+    return rn_request_tokens(&state->reader, field, begun, state->limits->vocab_size, &prompt->ids,
+                             &prompt->id_count) &&
            (prompt->id_count > 0 || rn_problem_set(state->reader.problem, 400, "invalid_value",
                                                    field, "%s has an empty list of tokens", field));
 }
 
 // A list of texts, or of lists of tokens: all of the kind of the first, which is the item.
-static bool add_list(rn_ask_state *state, const char *field) {
-    rn_ask_reader *reader = &state->reader;
+static bool add_list(rn_request_state *state, const char *field) {
+    rn_request_reader *reader = &state->reader;
     for (rn_json_kind kind = reader->item.kind; reader->item.kind != RN_JSON_ARRAY_END;) {
-        if (state->ask->prompt_count == RN_ASK_PROMPTS)
+        if (state->ask->prompt_count == RN_REQUEST_PROMPTS)
             return rn_problem_set(reader->problem, 400, "out_of_range", field,
-                                  "%s has more than %d prompts", field, RN_ASK_PROMPTS);
+                                  "%s has more than %d prompts", field, RN_REQUEST_PROMPTS);
         if (reader->item.kind != kind)
-            return rn_ask_wrong_type(reader, field, "like the others: all text, or all tokens");
+            return rn_request_wrong_type(reader, field, "like the others: all text, or all tokens");
         if (!(kind == RN_JSON_ARRAY ? add_tokens(state, field, false) : add_text(state, field)) ||
-            !rn_ask_next(reader))
+            !rn_request_next(reader))
             return false;
     }
     return true;
 }
 
-bool rn_ask_read_prompt(rn_ask_state *state, const char *field) {
-    rn_ask_reader *reader = &state->reader;
-    bool lists = state->ask->kind == RN_ASK_COMPLETION;
+bool rn_request_read_prompt(rn_request_state *state, const char *field) {
+    rn_request_reader *reader = &state->reader;
+    bool lists = state->ask->kind == RN_REQUEST_COMPLETION;
     if (reader->item.kind == RN_JSON_STRING) return add_text(state, field);
     if (reader->item.kind != RN_JSON_ARRAY || !lists)
-        return rn_ask_wrong_type(
+        return rn_request_wrong_type(
             reader, field, lists ? "a string, or a list of strings or of tokens" : "a string");
-    if (!rn_ask_next(reader)) return false;
+    if (!rn_request_next(reader)) return false;
     switch (reader->item.kind) {
     case RN_JSON_NUMBER:
         return add_tokens(state, field, true);
@@ -55,7 +55,7 @@ bool rn_ask_read_prompt(rn_ask_state *state, const char *field) {
         return rn_problem_set(reader->problem, 400, "invalid_value", field, "%s is an empty list",
                               field);
     default:
-        return rn_ask_wrong_type(reader, field, "a list of strings or of tokens");
+        return rn_request_wrong_type(reader, field, "a list of strings or of tokens");
     }
 }
 
@@ -78,11 +78,11 @@ static place item_of(const place *list, size_t index) {
     return p;
 }
 
-static bool read_role(rn_ask_reader *reader, const place *at, rn_str *out) {
+static bool read_role(rn_request_reader *reader, const place *at, rn_str *out) {
     static const rn_str roles[] = {RN_STR("system"), RN_STR("user"), RN_STR("assistant"),
                                    RN_STR("tool"), RN_STR("developer")};
     place role = part_of(at, ".role");
-    if (!rn_ask_string(reader, role.name)) return false;
+    if (!rn_request_string(reader, role.name)) return false;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (rn_str_equal(reader->item.text, roles[i])) {
             *out = i == 4 ? roles[0] : roles[i]; // "developer" is the newer word for "system"
@@ -90,26 +90,26 @@ static bool read_role(rn_ask_reader *reader, const place *at, rn_str *out) {
         }
     return rn_problem_set(reader->problem, 400, "invalid_value", role.name,
                           "%s is '%s': it must be system, developer, user, assistant or tool",
-                          role.name, rn_ask_show(reader->item.text).text);
+                          role.name, rn_request_show(reader->item.text).text);
 }
 
 // It changes nothing: equal beginnings are found anyway.
-static bool ignore_breakpoint(rn_ask_reader *reader, const place *at) {
-    if (!rn_ask_next(reader)) return false;
+static bool ignore_breakpoint(rn_request_reader *reader, const place *at) {
+    if (!rn_request_next(reader)) return false;
     if (reader->item.kind == RN_JSON_OBJECT || reader->item.kind == RN_JSON_NULL)
-        return rn_ask_skip_rest(reader);
-    return rn_ask_wrong_type(reader, part_of(at, ".prompt_cache_breakpoint").name, "an object");
+        return rn_request_skip_rest(reader);
+    return rn_request_wrong_type(reader, part_of(at, ".prompt_cache_breakpoint").name, "an object");
 }
 
 // {"type": "text", "text": "..."} in any order; its text goes behind that of the parts before.
-static bool read_part(rn_ask_reader *reader, const place *at) {
+static bool read_part(rn_request_reader *reader, const place *at) {
     bool more, type = false, text = false;
     if (reader->item.kind != RN_JSON_OBJECT)
-        return rn_ask_wrong_type(reader, at->name, "an object");
-    for (rn_str key; rn_ask_next_key(reader, &key, &more);) {
+        return rn_request_wrong_type(reader, at->name, "an object");
+    for (rn_str key; rn_request_next_key(reader, &key, &more);) {
         if (!more)
             return (type && text) ||
-                   rn_ask_missing(reader, part_of(at, type ? ".text" : ".type").name);
+                   rn_request_missing(reader, part_of(at, type ? ".text" : ".type").name);
         bool is_type = rn_str_equal(key, RN_STR("type")),
              is_text = rn_str_equal(key, RN_STR("text"));
         place here = part_of(at, is_type ? ".type" : ".text");
@@ -120,32 +120,32 @@ static bool read_part(rn_ask_reader *reader, const place *at) {
         if (!is_type && !is_text)
             return rn_problem_set(reader->problem, 400, "unsupported_value", at->name,
                                   "%s has '%s': only parts of text are read", at->name,
-                                  rn_ask_show(key).text);
-        if (is_type ? type : text) return rn_ask_twice(reader, here.name);
-        if (!rn_ask_next(reader) || !rn_ask_string(reader, here.name)) return false;
+                                  rn_request_show(key).text);
+        if (is_type ? type : text) return rn_request_twice(reader, here.name);
+        if (!rn_request_next(reader) || !rn_request_string(reader, here.name)) return false;
         if (is_type && !rn_str_equal(reader->item.text, RN_STR("text")))
             return rn_problem_set(reader->problem, 400, "unsupported_value", here.name,
                                   "%s is '%s': only parts of text are read", here.name,
-                                  rn_ask_show(reader->item.text).text);
-        if (is_text) rn_ask_keep(reader);
+                                  rn_request_show(reader->item.text).text);
+        if (is_text) rn_request_keep(reader);
         *(is_type ? &type : &text) = true;
     }
     return false;
 }
 
-static bool read_content(rn_ask_reader *reader, const place *at, rn_str *out) {
+static bool read_content(rn_request_reader *reader, const place *at, rn_str *out) {
     place content = part_of(at, ".content");
     const char *begin = reader->at;
     if (reader->item.kind == RN_JSON_STRING) {
-        *out = rn_ask_keep(reader);
+        *out = rn_request_keep(reader);
         return true;
     }
     if (reader->item.kind != RN_JSON_ARRAY)
-        return rn_ask_wrong_type(reader, content.name, "a string or a list of parts");
-    for (size_t i = 0; rn_ask_next(reader); i++) {
+        return rn_request_wrong_type(reader, content.name, "a string or a list of parts");
+    for (size_t i = 0; rn_request_next(reader); i++) {
         *out = (rn_str){begin, (size_t)(reader->at - begin)};
         if (reader->item.kind == RN_JSON_ARRAY_END)
-            return i > 0 || rn_ask_missing(reader, content.name);
+            return i > 0 || rn_request_missing(reader, content.name);
         place part = item_of(&content, i);
         if (!read_part(reader, &part)) return false;
     }
@@ -154,11 +154,11 @@ static bool read_content(rn_ask_reader *reader, const place *at, rn_str *out) {
 
 // What answers of OpenAI's clients carry along when they become messages: nothing, or it is
 // refused.
-static bool read_other(rn_ask_reader *reader, const place *at, rn_str key) {
+static bool read_other(rn_request_reader *reader, const place *at, rn_str key) {
     static const char *const neutral[] = {"tool_calls", "function_call", "refusal", "audio",
                                           "annotations"};
     bool ignored = rn_str_equal(key, RN_STR("name")) || rn_str_equal(key, RN_STR("tool_call_id"));
-    rn_ask_excerpt name = rn_ask_show(key);
+    rn_request_excerpt name = rn_request_show(key);
     place here = part_of(at, ".");
     here = part_of(&here, name.text);
     bool known = ignored;
@@ -167,32 +167,32 @@ static bool read_other(rn_ask_reader *reader, const place *at, rn_str key) {
     if (!known)
         return rn_problem_set(reader->problem, 400, "unknown_field", here.name,
                               "'%s' is not a field of a message", name.text);
-    if (!rn_ask_next(reader)) return false;
+    if (!rn_request_next(reader)) return false;
     if (reader->item.kind == RN_JSON_NULL) return true;
-    if (ignored) return rn_ask_string(reader, here.name);
-    bool empty = reader->item.kind == RN_JSON_ARRAY && rn_ask_next(reader) &&
+    if (ignored) return rn_request_string(reader, here.name);
+    bool empty = reader->item.kind == RN_JSON_ARRAY && rn_request_next(reader) &&
                  reader->item.kind == RN_JSON_ARRAY_END;
-    return empty || rn_ask_unsupported(reader, here.name, "null");
+    return empty || rn_request_unsupported(reader, here.name, "null");
 }
 
-static bool read_message(rn_ask_reader *reader, const place *at, rn_chat_message *out) {
+static bool read_message(rn_request_reader *reader, const place *at, rn_chat_message *out) {
     bool more, role = false, content = false, good = true;
     if (reader->item.kind != RN_JSON_OBJECT)
-        return rn_ask_wrong_type(reader, at->name, "an object");
-    for (rn_str key; good && rn_ask_next_key(reader, &key, &more);) {
+        return rn_request_wrong_type(reader, at->name, "an object");
+    for (rn_str key; good && rn_request_next_key(reader, &key, &more);) {
         if (!more)
             return (role && content) ||
-                   rn_ask_missing(reader, part_of(at, role ? ".content" : ".role").name);
+                   rn_request_missing(reader, part_of(at, role ? ".content" : ".role").name);
         bool is_role = rn_str_equal(key, RN_STR("role"));
         bool is_content = rn_str_equal(key, RN_STR("content"));
         if ((is_role && role) || (is_content && content))
-            return rn_ask_twice(reader, part_of(at, is_role ? ".role" : ".content").name);
+            return rn_request_twice(reader, part_of(at, is_role ? ".role" : ".content").name);
         role |= is_role;
         content |= is_content;
         if (is_role)
-            good = rn_ask_next(reader) && read_role(reader, at, &out->role);
+            good = rn_request_next(reader) && read_role(reader, at, &out->role);
         else if (is_content)
-            good = rn_ask_next(reader) && read_content(reader, at, &out->content);
+            good = rn_request_next(reader) && read_content(reader, at, &out->content);
         else
             good = read_other(reader, at, key);
     }
@@ -208,13 +208,13 @@ static void reverse(rn_chat_message *messages, size_t count) {
 }
 
 // They are put at the far end of the block, each in front of the one before.
-bool rn_ask_read_messages(rn_ask_state *state, const char *field) {
-    rn_ask_reader *reader = &state->reader;
-    rn_ask *ask = state->ask;
+bool rn_request_read_messages(rn_request_state *state, const char *field) {
+    rn_request_reader *reader = &state->reader;
+    rn_request *ask = state->ask;
     place list = {""};
     snprintf(list.name, sizeof list.name, "%s", field);
-    if (reader->item.kind != RN_JSON_ARRAY) return rn_ask_wrong_type(reader, field, "a list");
-    while (rn_ask_next(reader)) {
+    if (reader->item.kind != RN_JSON_ARRAY) return rn_request_wrong_type(reader, field, "a list");
+    while (rn_request_next(reader)) {
         if (reader->item.kind == RN_JSON_ARRAY_END) {
             reverse(ask->messages, ask->message_count);
             return true;

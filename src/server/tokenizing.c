@@ -1,5 +1,5 @@
-// intake.c — a job's tokens, its limits, and everything it will ever need.
-#include "server/intake.h"
+// tokenizing.c — a job's tokens, its limits, and everything it will ever need.
+#include "server/tokenizing.h"
 
 #include "base/checked.h"
 #include "base/str.h"
@@ -31,7 +31,7 @@ static size_t count_shown(rn_str bytes) {
     return sum;
 }
 
-void rn_intake_measure(rn_intake *intake) {
+void rn_tokenizing_measure(rn_tokenizing *intake) {
     uint32_t count = rn_tokenizer_get_info(intake->tokenizer)->vocab_size;
     intake->spelled_bytes = intake->shown_bytes = 1;
     for (uint32_t id = 0; id < count; id++) {
@@ -44,39 +44,41 @@ void rn_intake_measure(rn_intake *intake) {
 
 // ---- texts --------------------------------------------------------------------------------------
 
-size_t rn_intake_text_bytes(const rn_ask *ask) {
+size_t rn_tokenizing_text_bytes(const rn_request *ask) {
     size_t sum = 0;
     for (size_t i = 0; i < ask->message_count; i++)
         sum += ask->messages[i].content.bytes;
-    for (size_t i = 0; ask->kind != RN_ASK_CHAT && i < ask->prompt_count; i++)
+    for (size_t i = 0; ask->kind != RN_REQUEST_CHAT && i < ask->prompt_count; i++)
         sum += ask->prompts[i].text.bytes;
     return sum;
 }
 
-static const char *field_of(const rn_ask *ask) {
-    return ask->kind == RN_ASK_CHAT ? "messages" : "prompt";
+static const char *field_of(const rn_request *ask) {
+    return ask->kind == RN_REQUEST_CHAT ? "messages" : "prompt";
 }
 
-static bool refuse_length(const rn_ask *ask, size_t prompt, const rn_intake *intake,
+static bool refuse_length(const rn_request *ask, size_t prompt, const rn_tokenizing *intake,
                           rn_problem *out) {
     return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
                           "the %s %zu tokens; the context has %u, and an answer needs at least one",
-                          ask->kind == RN_ASK_CHAT ? "messages make" : "prompt has", prompt,
+                          ask->kind == RN_REQUEST_CHAT ? "messages make" : "prompt has", prompt,
                           intake->context);
 }
 
 // Of a text that cannot fit, whatever its tokens are, not even the tokens are looked for.
-static bool check_text(const rn_intake *intake, const rn_ask *ask, size_t bytes, rn_problem *out) {
+static bool check_text(const rn_tokenizing *intake, const rn_request *ask, size_t bytes,
+                       rn_problem *out) {
     size_t most = 0;
     if (!rn_mul_size(intake->context, intake->spelled_bytes, &most) || bytes <= most) return true;
     return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
                           "%s %zu bytes long; the context has %u tokens, which can be %zu bytes "
                           "at most",
-                          ask->kind == RN_ASK_CHAT ? "the messages are" : "the prompt is", bytes,
-                          intake->context, most);
+                          ask->kind == RN_REQUEST_CHAT ? "the messages are" : "the prompt is",
+                          bytes, intake->context, most);
 }
 
-static bool check_ids(const rn_intake *intake, const rn_ask_prompt *prompt, rn_problem *out) {
+static bool check_ids(const rn_tokenizing *intake, const rn_request_prompt *prompt,
+                      rn_problem *out) {
     for (size_t i = 0; i < prompt->id_count; i++)
         if (prompt->ids[i] >= intake->vocab_size)
             return rn_problem_set(out, 400, "out_of_range", "prompt",
@@ -87,8 +89,9 @@ static bool check_ids(const rn_intake *intake, const rn_ask_prompt *prompt, rn_p
 
 // ---- room ---------------------------------------------------------------------------------------
 
-static bool take_room(const rn_intake *intake, uint64_t bytes, const char *field, rn_problem *out) {
-    if (rn_room_take(intake->room, bytes)) return true;
+static bool take_room(const rn_tokenizing *intake, uint64_t bytes, const char *field,
+                      rn_problem *out) {
+    if (rn_request_memory_take(intake->room, bytes)) return true;
     uint64_t total = intake->room->total_bytes - intake->answers_bytes;
     if (bytes > total)
         return rn_problem_set(out, 400, "too_large", field,
@@ -99,7 +102,7 @@ static bool take_room(const rn_intake *intake, uint64_t bytes, const char *field
 }
 
 // What the job keeps.
-static bool keep_room(const rn_intake *intake, rn_job *job, uint64_t bytes, rn_problem *out) {
+static bool keep_room(const rn_tokenizing *intake, rn_job *job, uint64_t bytes, rn_problem *out) {
     if (!take_room(intake, bytes, "", out)) return false;
     job->room_bytes += bytes;
     return true;
@@ -115,7 +118,7 @@ static bool fail_with_error(rn_problem *out, const char *field) {
 }
 
 // The list as it is kept: exactly as long as it is.
-static bool keep_tokens(const rn_intake *intake, rn_job *job, size_t index, const uint32_t *ids,
+static bool keep_tokens(const rn_tokenizing *intake, rn_job *job, size_t index, const uint32_t *ids,
                         size_t count, rn_problem *out) {
     void *block = NULL;
     if (count == 0)
@@ -128,17 +131,17 @@ static bool keep_tokens(const rn_intake *intake, rn_job *job, size_t index, cons
     return true;
 }
 
-static rn_status encode(const rn_intake *intake, const rn_ask *ask, size_t index, rn_tokens *out,
-                        bool *out_too_long) {
+static rn_status encode(const rn_tokenizing *intake, const rn_request *ask, size_t index,
+                        rn_tokens *out, bool *out_too_long) {
     *out_too_long = false;
-    if (ask->kind != RN_ASK_CHAT)
-        return rn_intake_encode(intake->tokenizer, ask->prompts[index].text, out);
+    if (ask->kind != RN_REQUEST_CHAT)
+        return rn_tokenizing_encode(intake->tokenizer, ask->prompts[index].text, out);
     size_t longest = intake->context * intake->spelled_bytes;
-    return rn_intake_encode_chat(intake->tokenizer, intake->form, ask->messages, ask->message_count,
-                                 longest, out, out_too_long);
+    return rn_tokenizing_encode_chat(intake->tokenizer, intake->form, ask->messages,
+                                     ask->message_count, longest, out, out_too_long);
 }
 
-static bool refuse_encoding(const rn_intake *intake, const rn_ask *ask, bool too_long,
+static bool refuse_encoding(const rn_tokenizing *intake, const rn_request *ask, bool too_long,
                             rn_problem *out) {
     if (!too_long) return fail_with_error(out, field_of(ask));
     return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
@@ -148,20 +151,21 @@ static bool refuse_encoding(const rn_intake *intake, const rn_ask *ask, bool too
 }
 
 // What is held while text `index` is encoded.
-static uint64_t count_work(const rn_intake *intake, const rn_ask *ask, size_t index) {
+static uint64_t count_work(const rn_tokenizing *intake, const rn_request *ask, size_t index) {
     rn_str text = ask->prompts[index].text;
-    if (ask->kind != RN_ASK_CHAT)
-        return rn_intake_work_bytes(text.bytes, rn_intake_longest_word(intake->tokenizer, text));
-    uint64_t around = rn_intake_form_bytes(ask->message_count), word = FORM_WORD_BYTES;
+    if (ask->kind != RN_REQUEST_CHAT)
+        return rn_tokenizing_work_bytes(text.bytes,
+                                        rn_tokenizing_longest_word(intake->tokenizer, text));
+    uint64_t around = rn_tokenizing_form_bytes(ask->message_count), word = FORM_WORD_BYTES;
     for (size_t i = 0; i < ask->message_count; i++)
-        word += rn_intake_longest_word(intake->tokenizer, ask->messages[i].content);
-    return rn_intake_work_bytes(around + rn_intake_text_bytes(ask), word);
+        word += rn_tokenizing_longest_word(intake->tokenizer, ask->messages[i].content);
+    return rn_tokenizing_work_bytes(around + rn_tokenizing_text_bytes(ask), word);
 }
 
-static bool read_text(const rn_intake *intake, rn_job *job, size_t index, rn_problem *out) {
-    const rn_ask *ask = &job->ask;
-    bool chat = ask->kind == RN_ASK_CHAT, too_long;
-    size_t bytes = chat ? rn_intake_text_bytes(ask) : ask->prompts[index].text.bytes;
+static bool read_text(const rn_tokenizing *intake, rn_job *job, size_t index, rn_problem *out) {
+    const rn_request *ask = &job->ask;
+    bool chat = ask->kind == RN_REQUEST_CHAT, too_long;
+    size_t bytes = chat ? rn_tokenizing_text_bytes(ask) : ask->prompts[index].text.bytes;
     rn_tokens tokens = {0};
     if (!check_text(intake, ask, bytes, out)) return false;
     uint64_t work = count_work(intake, ask, index);
@@ -170,21 +174,21 @@ static bool read_text(const rn_intake *intake, rn_job *job, size_t index, rn_pro
                 refuse_encoding(intake, ask, too_long, out);
     good = good && keep_tokens(intake, job, index, tokens.ids, tokens.count, out);
     rn_tokens_free(&tokens);
-    rn_room_give_back(intake->room, work);
+    rn_request_memory_release(intake->room, work);
     return good;
 }
 
-static bool read_prompt(const rn_intake *intake, rn_job *job, size_t index, rn_problem *out) {
-    const rn_ask_prompt *prompt = &job->ask.prompts[index];
-    if (job->ask.kind == RN_ASK_CHAT || !prompt->ids) return read_text(intake, job, index, out);
+static bool read_prompt(const rn_tokenizing *intake, rn_job *job, size_t index, rn_problem *out) {
+    const rn_request_prompt *prompt = &job->ask.prompts[index];
+    if (job->ask.kind == RN_REQUEST_CHAT || !prompt->ids) return read_text(intake, job, index, out);
     return check_ids(intake, prompt, out) &&
            keep_tokens(intake, job, index, prompt->ids, prompt->id_count, out);
 }
 
-static bool read_prompts(const rn_intake *intake, rn_job *job, rn_problem *out) {
-    const rn_ask *ask = &job->ask;
+static bool read_prompts(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
+    const rn_request *ask = &job->ask;
     void *block = NULL;
-    if (ask->kind == RN_ASK_CHAT && !intake->form)
+    if (ask->kind == RN_REQUEST_CHAT && !intake->form)
         return rn_problem_set(out, 400, "no_chat_template", "messages",
                               "the model has no chat template; use /v1/completions, or start the "
                               "server with --template FILE");
@@ -206,9 +210,9 @@ static size_t longest_prompt(const rn_job *job) {
 }
 
 // What is left of the context bounds an answer whose length nobody asked for.
-static bool limit_tokens(const rn_intake *intake, rn_job *job, rn_problem *out) {
+static bool limit_tokens(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
     static const uint32_t otherwise[] = {GENERATE_TOKENS, COMPLETION_TOKENS, UINT32_MAX};
-    const rn_ask *ask = &job->ask;
+    const rn_request *ask = &job->ask;
     size_t prompt = longest_prompt(job), left = intake->context - prompt;
     if (ask->max_tokens > intake->answer_tokens)
         return rn_problem_set(out, 400, "out_of_range", "max_tokens",
@@ -224,7 +228,7 @@ static bool limit_tokens(const rn_intake *intake, rn_job *job, rn_problem *out) 
     return true;
 }
 
-size_t rn_intake_piece_bytes(const rn_intake *intake, const rn_ask *ask) {
+size_t rn_tokenizing_piece_bytes(const rn_tokenizing *intake, const rn_request *ask) {
     size_t held = HELD_DECODER_BYTES + (ask->stop_count ? HELD_STOP_BYTES : 0);
     return rn_piece_bytes(held + intake->shown_bytes, ask->sampling.logprobs) +
            rn_piece_bytes(held, 0);
@@ -235,16 +239,16 @@ size_t rn_intake_piece_bytes(const rn_intake *intake, const rn_ask *ask) {
 // shown_bytes of text, in its own piece or, where it is held back, in a later one; broken bytes
 // count as the U+FFFD they may become. So with h bytes of head and tops the pieces are at most
 // T * h + T * shown_bytes + the last one's head, in whatever way the text is distributed.
-static uint64_t count_answer_bytes(const rn_intake *intake, const rn_job *job) {
-    const rn_ask *ask = &job->ask;
+static uint64_t count_answer_bytes(const rn_tokenizing *intake, const rn_job *job) {
+    const rn_request *ask = &job->ask;
     if (ask->stream)
-        return rn_max_u64(STREAM_BYTES, job->choice_count * rn_intake_piece_bytes(intake, ask));
+        return rn_max_u64(STREAM_BYTES, job->choice_count * rn_tokenizing_piece_bytes(intake, ask));
     uint64_t each = rn_piece_bytes(intake->shown_bytes, ask->sampling.logprobs);
     return job->choice_count * (job->max_tokens * each + rn_piece_bytes(0, 0));
 }
 
 // The last token is not read, so it needs no place.
-static uint64_t count_pages(const rn_intake *intake, const rn_job *job) {
+static uint64_t count_pages(const rn_tokenizing *intake, const rn_job *job) {
     uint64_t pages = 0;
     for (size_t i = 0; i < job->ask.prompt_count; i++)
         pages += job->ask.n *
@@ -252,7 +256,7 @@ static uint64_t count_pages(const rn_intake *intake, const rn_job *job) {
     return pages;
 }
 
-bool rn_intake_check(const rn_intake *intake, const rn_job *job, rn_problem *out) {
+bool rn_tokenizing_check(const rn_tokenizing *intake, const rn_job *job, rn_problem *out) {
     if (job->choice_count > intake->sequences)
         return rn_problem_set(out, 400, "out_of_range", "n",
                               "%u answers at once; this server makes at most %u", job->choice_count,
@@ -275,7 +279,7 @@ bool rn_intake_check(const rn_intake *intake, const rn_job *job, rn_problem *out
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static void draw_seed(rn_ask *ask) {
+static void draw_seed(rn_request *ask) {
     struct timespec now;
     if (ask->has_seed) return;
     if (getrandom(&ask->sampling.seed, sizeof ask->sampling.seed, GRND_NONBLOCK) > 0) return;
@@ -283,20 +287,20 @@ static void draw_seed(rn_ask *ask) {
     ask->sampling.seed = (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u;
 }
 
-static bool make_choices(const rn_intake *intake, rn_job *job, rn_problem *out) {
+static bool make_choices(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
     uint64_t bytes = rn_choices_bytes(&job->ask);
     if (!keep_room(intake, job, bytes, out)) return false;
     return rn_choices_create(job, intake->tokenizer) == RN_OK || fail_with_error(out, "stop");
 }
 
-bool rn_intake_read(const rn_intake *intake, rn_job *job, rn_problem *out) {
+bool rn_tokenizing_read(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
     uint64_t count = (uint64_t)job->ask.prompt_count * job->ask.n;
     if (count == 0 || count > intake->sequences)
         return rn_problem_set(out, 400, "out_of_range", "n",
                               "%llu answers at once; this server makes 1 to %u",
                               (unsigned long long)count, intake->sequences);
     if (!read_prompts(intake, job, out) || !limit_tokens(intake, job, out)) return false;
-    if (!make_choices(intake, job, out) || !rn_intake_check(intake, job, out)) return false;
+    if (!make_choices(intake, job, out) || !rn_tokenizing_check(intake, job, out)) return false;
     draw_seed(&job->ask);
     job->answer_bytes = count_answer_bytes(intake, job);
     return true;

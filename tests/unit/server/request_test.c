@@ -1,32 +1,32 @@
-// ask_test.c — requests as clients send them, and as nobody should.
+// request_test.c — requests as clients send them, and as nobody should.
 #include "base/fault.h"
 #include "base/str.h"
 #include "memory/account.h"
-#include "server/ask.h"
+#include "server/request.h"
 #include "support.h"
 
 #include <math.h>
 
-static const rn_ask_limits limits = {
+static const rn_request_limits limits = {
     .vocab_size = 1000, .choices = 8, .max_tokens = 100, .model = RN_STR("tiny")};
 
-static rn_ask ask;
+static rn_request ask;
 static rn_problem problem;
 
-static bool read_ask(rn_ask_kind kind, const char *body) {
-    return rn_ask_read(kind, rn_str_from(body), &limits, &ask, &problem);
+static bool read_ask(rn_request_kind kind, const char *body) {
+    return rn_request_read(kind, rn_str_from(body), &limits, &ask, &problem);
 }
 
-static void accept(rn_ask_kind kind, const char *body) {
+static void accept(rn_request_kind kind, const char *body) {
     if (!read_ask(kind, body)) fail_msg("%s\n%s: %s", body, problem.code, problem.message);
 }
 
-static void accept_and_free(rn_ask_kind kind, const char *body) {
+static void accept_and_free(rn_request_kind kind, const char *body) {
     accept(kind, body);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
-static void refuse(rn_ask_kind kind, const char *body, const char *code, const char *field) {
+static void refuse(rn_request_kind kind, const char *body, const char *code, const char *field) {
     if (read_ask(kind, body)) fail_msg("taken: %s", body);
     assert_int_equal(problem.http, strcmp(code, "model_not_found") == 0 ? 404 : 400);
     assert_string_equal(problem.code, code);
@@ -63,7 +63,7 @@ static const char *message_with(const char *fields) {
 
 static void the_seeds_request_has_the_seeds_defaults(void **state) {
     (void)state;
-    accept(RN_ASK_GENERATE, "{\"prompt\": \"Once\"}");
+    accept(RN_REQUEST_GENERATE, "{\"prompt\": \"Once\"}");
     assert_int_equal(ask.prompt_count, 1);
     assert_text(ask.prompts[0].text, "Once");
     assert_null(ask.prompts[0].ids);
@@ -75,12 +75,12 @@ static void the_seeds_request_has_the_seeds_defaults(void **state) {
     assert_float_equal(ask.sampling.repetition_penalty, 1.1f, 0);
     assert_false(ask.has_seed || ask.logprobs || ask.stream);
     assert_null(ask.model.data);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
 static void a_completion_has_all_its_fields(void **state) {
     (void)state;
-    accept(RN_ASK_COMPLETION,
+    accept(RN_REQUEST_COMPLETION,
            "{\"model\": \"tiny\", \"prompt\": \"h\\u00e9\\n\\ud83d\\ude00\", \"max_tokens\": 7,"
            "\"temperature\": 0.5, \"top_p\": 0.25, \"n\": 2, \"stream\": true,"
            "\"stream_options\": {\"include_usage\": true, \"include_obfuscation\": false},"
@@ -110,32 +110,32 @@ static void a_completion_has_all_its_fields(void **state) {
     assert_true(isinf(ask.sampling.bias[0].bias));
     assert_int_equal(ask.sampling.bias[1].token, 999);
     assert_float_equal(ask.sampling.bias[1].bias, 1.5f, 0);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
 static void prompts_are_texts_or_tokens_one_or_several(void **state) {
     (void)state;
-    accept(RN_ASK_COMPLETION, "{\"prompt\": [\"a\", \"\", \"\\u0062c\"]}");
+    accept(RN_REQUEST_COMPLETION, "{\"prompt\": [\"a\", \"\", \"\\u0062c\"]}");
     assert_int_equal(ask.prompt_count, 3);
     assert_text(ask.prompts[1].text, "");
     assert_text(ask.prompts[2].text, "bc");
-    rn_ask_free(&ask);
-    accept(RN_ASK_COMPLETION, "{\"stop\": \"x\", \"prompt\": [1, 2, 999]}");
+    rn_request_free(&ask);
+    accept(RN_REQUEST_COMPLETION, "{\"stop\": \"x\", \"prompt\": [1, 2, 999]}");
     assert_int_equal(ask.prompt_count, 1);
     assert_int_equal(ask.prompts[0].id_count, 3);
     assert_int_equal(ask.prompts[0].ids[2], 999);
     assert_text(ask.stops[0], "x");
-    rn_ask_free(&ask);
-    accept(RN_ASK_COMPLETION, "{\"prompt\": [[1], [2, 3]]}");
+    rn_request_free(&ask);
+    accept(RN_REQUEST_COMPLETION, "{\"prompt\": [[1], [2, 3]]}");
     assert_int_equal(ask.prompt_count, 2);
     assert_int_equal(ask.prompts[0].ids[0], 1);
     assert_int_equal(ask.prompts[1].ids[1], 3);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
 static void a_chat_has_messages_in_order(void **state) {
     (void)state;
-    accept(RN_ASK_CHAT,
+    accept(RN_REQUEST_CHAT,
            "{\"messages\": [{\"role\": \"developer\", \"content\": \"Be \\\"kind\\\".\"},"
            "{\"content\": [{\"type\": \"text\", \"text\": \"a\\n\"}, {\"text\": \"b\", "
            "\"type\": \"text\"}], \"role\": \"user\", \"name\": \"me\"},"
@@ -151,19 +151,19 @@ static void a_chat_has_messages_in_order(void **state) {
     assert_int_equal(ask.max_tokens, 9);
     assert_true(ask.logprobs);
     assert_int_equal(ask.sampling.logprobs, 3);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
 static void null_means_not_given(void **state) {
     (void)state;
-    accept(RN_ASK_COMPLETION,
+    accept(RN_REQUEST_COMPLETION,
            with("\"temperature\": null, \"stop\": null, \"logprobs\": null, \"suffix\": null,"
                 "\"n\": null, \"model\": null, \"logit_bias\": null, \"stream_options\": null"));
     assert_float_equal(ask.sampling.temperature, 1, 0);
     assert_false(ask.logprobs);
     assert_int_equal(ask.n, 1);
-    rn_ask_free(&ask);
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": null}", "missing", "prompt");
+    rn_request_free(&ask);
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": null}", "missing", "prompt");
 }
 
 static void what_changes_nothing_is_taken(void **state) {
@@ -179,8 +179,8 @@ static void what_changes_nothing_is_taken(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        accept_and_free(RN_ASK_CHAT, chat_with(fields[i]));
-    accept_and_free(RN_ASK_CHAT,
+        accept_and_free(RN_REQUEST_CHAT, chat_with(fields[i]));
+    accept_and_free(RN_REQUEST_CHAT,
                     message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\","
                                  "\"prompt_cache_breakpoint\": {\"mode\": \"explicit\"},"
                                  "\"text\": \"a\"}]"));
@@ -188,25 +188,25 @@ static void what_changes_nothing_is_taken(void **state) {
 
 static void a_top_p_of_nothing_is_the_best_token_alone(void **state) {
     (void)state;
-    accept(RN_ASK_COMPLETION, with("\"top_p\": 0, \"temperature\": 1e-300"));
+    accept(RN_REQUEST_COMPLETION, with("\"top_p\": 0, \"temperature\": 1e-300"));
     assert_true(ask.sampling.top_p > 0 && ask.sampling.top_p < 1e-30f);
     assert_float_equal(ask.sampling.temperature, 0, 0);
-    rn_ask_free(&ask);
-    accept(RN_ASK_COMPLETION, with("\"top_p\": 1e-200, \"temperature\": 1e-44"));
+    rn_request_free(&ask);
+    accept(RN_REQUEST_COMPLETION, with("\"top_p\": 1e-200, \"temperature\": 1e-44"));
     assert_true(ask.sampling.top_p > 0);
     assert_float_equal(ask.sampling.temperature, 0, 0);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
 static void whole_numbers_may_be_written_otherwise(void **state) {
     (void)state;
-    accept(RN_ASK_COMPLETION, with("\"max_tokens\": 1.0e1, \"seed\": 9223372036854775807"));
+    accept(RN_REQUEST_COMPLETION, with("\"max_tokens\": 1.0e1, \"seed\": 9223372036854775807"));
     assert_int_equal(ask.max_tokens, 10);
     assert_true(ask.sampling.seed == INT64_MAX);
-    rn_ask_free(&ask);
-    accept(RN_ASK_COMPLETION, with("\"seed\": -9223372036854775808"));
+    rn_request_free(&ask);
+    accept(RN_REQUEST_COMPLETION, with("\"seed\": -9223372036854775808"));
     assert_true(ask.sampling.seed == (uint64_t)INT64_MIN);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
 }
 
 // ---- what is refused ----------------------------------------------------------------------------
@@ -226,73 +226,78 @@ static void what_is_not_json_is_refused_with_its_place(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
-        refuse(RN_ASK_COMPLETION, bodies[i], "invalid_json", "");
+        refuse(RN_REQUEST_COMPLETION, bodies[i], "invalid_json", "");
         assert_non_null(strstr(problem.message, "at byte "));
     }
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": \"a\"}x", "invalid_json", "");
-    refuse(RN_ASK_COMPLETION, "[{}]", "invalid_value", "");
-    refuse(RN_ASK_COMPLETION, "\"prompt\"", "invalid_value", "");
-    refuse(RN_ASK_CHAT, "null", "invalid_value", "");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": \"a\"}x", "invalid_json", "");
+    refuse(RN_REQUEST_COMPLETION, "[{}]", "invalid_value", "");
+    refuse(RN_REQUEST_COMPLETION, "\"prompt\"", "invalid_value", "");
+    refuse(RN_REQUEST_CHAT, "null", "invalid_value", "");
 }
 
 static void wrong_types_name_the_field(void **state) {
     (void)state;
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": 5}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": {}}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": []}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [[]]}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [\"a\", 1]}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [1, \"a\"]}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [true]}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [[1, [2]]]}", "invalid_value", "prompt");
-    refuse(RN_ASK_GENERATE, "{\"prompt\": [\"a\"]}", "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, with("\"temperature\": \"1\""), "invalid_value", "temperature");
-    refuse(RN_ASK_COMPLETION, with("\"max_tokens\": true"), "invalid_value", "max_tokens");
-    refuse(RN_ASK_COMPLETION, with("\"max_tokens\": 1.5"), "invalid_value", "max_tokens");
-    refuse(RN_ASK_COMPLETION, with("\"stream\": 1"), "invalid_value", "stream");
-    refuse(RN_ASK_COMPLETION, with("\"stop\": [1]"), "invalid_value", "stop");
-    refuse(RN_ASK_COMPLETION, with("\"stop\": {}"), "invalid_value", "stop");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": []"), "invalid_value", "logit_bias");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": {\"x\": 1}"), "invalid_value", "logit_bias");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": {\"\": 1}"), "invalid_value", "logit_bias");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": {\"1\": \"\"}"), "invalid_value", "logit_bias");
-    refuse(RN_ASK_COMPLETION, with("\"model\": 5"), "invalid_value", "model");
-    refuse(RN_ASK_COMPLETION, with("\"user\": 5"), "invalid_value", "user");
-    refuse(RN_ASK_CHAT, "{\"messages\": \"hi\"}", "invalid_value", "messages");
-    refuse(RN_ASK_CHAT, "{\"messages\": [\"hi\"]}", "invalid_value", "messages[0]");
-    refuse(RN_ASK_CHAT, chat_with("\"logprobs\": 5"), "invalid_value", "logprobs");
-    refuse(RN_ASK_CHAT, chat_with("\"metadata\": []"), "invalid_value", "metadata");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": 5}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": {}}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": []}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [[]]}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [\"a\", 1]}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [1, \"a\"]}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [true]}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [[1, [2]]]}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_GENERATE, "{\"prompt\": [\"a\"]}", "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, with("\"temperature\": \"1\""), "invalid_value", "temperature");
+    refuse(RN_REQUEST_COMPLETION, with("\"max_tokens\": true"), "invalid_value", "max_tokens");
+    refuse(RN_REQUEST_COMPLETION, with("\"max_tokens\": 1.5"), "invalid_value", "max_tokens");
+    refuse(RN_REQUEST_COMPLETION, with("\"stream\": 1"), "invalid_value", "stream");
+    refuse(RN_REQUEST_COMPLETION, with("\"stop\": [1]"), "invalid_value", "stop");
+    refuse(RN_REQUEST_COMPLETION, with("\"stop\": {}"), "invalid_value", "stop");
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": []"), "invalid_value", "logit_bias");
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": {\"x\": 1}"), "invalid_value",
+           "logit_bias");
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": {\"\": 1}"), "invalid_value", "logit_bias");
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": {\"1\": \"\"}"), "invalid_value",
+           "logit_bias");
+    refuse(RN_REQUEST_COMPLETION, with("\"model\": 5"), "invalid_value", "model");
+    refuse(RN_REQUEST_COMPLETION, with("\"user\": 5"), "invalid_value", "user");
+    refuse(RN_REQUEST_CHAT, "{\"messages\": \"hi\"}", "invalid_value", "messages");
+    refuse(RN_REQUEST_CHAT, "{\"messages\": [\"hi\"]}", "invalid_value", "messages[0]");
+    refuse(RN_REQUEST_CHAT, chat_with("\"logprobs\": 5"), "invalid_value", "logprobs");
+    refuse(RN_REQUEST_CHAT, chat_with("\"metadata\": []"), "invalid_value", "metadata");
 }
 
 static void numbers_out_of_range_name_the_limits(void **state) {
     (void)state;
-    refuse(RN_ASK_COMPLETION, with("\"top_p\": 1.01"), "out_of_range", "top_p");
+    refuse(RN_REQUEST_COMPLETION, with("\"top_p\": 1.01"), "out_of_range", "top_p");
     assert_string_equal(problem.message, "top_p is 1.01: it must be from 0 to 1");
-    refuse(RN_ASK_COMPLETION, with("\"temperature\": -0.1"), "out_of_range", "temperature");
-    refuse(RN_ASK_COMPLETION, with("\"temperature\": 1e999"), "out_of_range", "temperature");
-    refuse(RN_ASK_COMPLETION, with("\"max_tokens\": 0"), "out_of_range", "max_tokens");
-    refuse(RN_ASK_COMPLETION, with("\"max_tokens\": 101"), "out_of_range", "max_tokens");
+    refuse(RN_REQUEST_COMPLETION, with("\"temperature\": -0.1"), "out_of_range", "temperature");
+    refuse(RN_REQUEST_COMPLETION, with("\"temperature\": 1e999"), "out_of_range", "temperature");
+    refuse(RN_REQUEST_COMPLETION, with("\"max_tokens\": 0"), "out_of_range", "max_tokens");
+    refuse(RN_REQUEST_COMPLETION, with("\"max_tokens\": 101"), "out_of_range", "max_tokens");
     assert_string_equal(problem.message, "max_tokens is 101: it must be from 1 to 100");
-    refuse(RN_ASK_COMPLETION, with("\"max_tokens\": 1e300"), "out_of_range", "max_tokens");
-    refuse(RN_ASK_COMPLETION, with("\"max_tokens\": 99999999999999999999"), "out_of_range",
+    refuse(RN_REQUEST_COMPLETION, with("\"max_tokens\": 1e300"), "out_of_range", "max_tokens");
+    refuse(RN_REQUEST_COMPLETION, with("\"max_tokens\": 99999999999999999999"), "out_of_range",
            "max_tokens");
-    refuse(RN_ASK_COMPLETION, with("\"seed\": 9223372036854775808"), "out_of_range", "seed");
-    refuse(RN_ASK_COMPLETION, with("\"seed\": 1e30"), "out_of_range", "seed");
-    refuse(RN_ASK_COMPLETION, with("\"top_k\": -1"), "out_of_range", "top_k");
-    refuse(RN_ASK_COMPLETION, with("\"n\": 9"), "out_of_range", "n");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}", "out_of_range", "n");
-    refuse(RN_ASK_COMPLETION, with("\"logprobs\": 21"), "out_of_range", "logprobs");
-    refuse(RN_ASK_COMPLETION, with("\"presence_penalty\": 2.5"), "out_of_range",
+    refuse(RN_REQUEST_COMPLETION, with("\"seed\": 9223372036854775808"), "out_of_range", "seed");
+    refuse(RN_REQUEST_COMPLETION, with("\"seed\": 1e30"), "out_of_range", "seed");
+    refuse(RN_REQUEST_COMPLETION, with("\"top_k\": -1"), "out_of_range", "top_k");
+    refuse(RN_REQUEST_COMPLETION, with("\"n\": 9"), "out_of_range", "n");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}", "out_of_range",
+           "n");
+    refuse(RN_REQUEST_COMPLETION, with("\"logprobs\": 21"), "out_of_range", "logprobs");
+    refuse(RN_REQUEST_COMPLETION, with("\"presence_penalty\": 2.5"), "out_of_range",
            "presence_penalty");
-    refuse(RN_ASK_COMPLETION, with("\"repetition_penalty\": 0"), "out_of_range",
+    refuse(RN_REQUEST_COMPLETION, with("\"repetition_penalty\": 0"), "out_of_range",
            "repetition_penalty");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": {\"1\": 101}"), "out_of_range", "logit_bias");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": {\"1000\": 1}"), "invalid_value", "logit_bias");
-    refuse(RN_ASK_COMPLETION, with("\"stop\": \"\""), "out_of_range", "stop");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [1000]}", "out_of_range", "prompt");
-    refuse(RN_ASK_COMPLETION, "{\"prompt\": [-1]}", "out_of_range", "prompt");
-    refuse(RN_ASK_CHAT, chat_with("\"top_logprobs\": 21"), "out_of_range", "top_logprobs");
-    refuse(RN_ASK_COMPLETION,
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": {\"1\": 101}"), "out_of_range",
+           "logit_bias");
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": {\"1000\": 1}"), "invalid_value",
+           "logit_bias");
+    refuse(RN_REQUEST_COMPLETION, with("\"stop\": \"\""), "out_of_range", "stop");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [1000]}", "out_of_range", "prompt");
+    refuse(RN_REQUEST_COMPLETION, "{\"prompt\": [-1]}", "out_of_range", "prompt");
+    refuse(RN_REQUEST_CHAT, chat_with("\"top_logprobs\": 21"), "out_of_range", "top_logprobs");
+    refuse(RN_REQUEST_COMPLETION,
            with("\"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\","
                 "\"9\",\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\"]"),
            "out_of_range", "stop");
@@ -304,96 +309,97 @@ static void a_number_of_many_digits_is_refused(void **state) {
     memset(field, '1', sizeof field);
     memcpy(field, "\"top_p\": 0.", 11);
     field[sizeof field - 1] = '\0';
-    refuse(RN_ASK_COMPLETION, with(field), "invalid_value", "top_p");
+    refuse(RN_REQUEST_COMPLETION, with(field), "invalid_value", "top_p");
 }
 
 static void what_nobody_knows_is_refused_by_name(void **state) {
     (void)state;
-    refuse(RN_ASK_COMPLETION, with("\"temprature\": 1"), "unknown_field", "temprature");
-    refuse(RN_ASK_COMPLETION, with("\"\": 1"), "unknown_field", "");
-    refuse(RN_ASK_COMPLETION, with("\"messages\": []"), "unknown_field", "messages");
-    refuse(RN_ASK_CHAT, chat_with("\"prompt\": \"a\""), "unknown_field", "prompt");
-    refuse(RN_ASK_GENERATE, with("\"echo\": true"), "unknown_field", "echo");
-    refuse(RN_ASK_COMPLETION, with("\"stream_options\": {\"x\": 1}"), "unknown_field", "x");
-    refuse(RN_ASK_CHAT, message_with("\"x\": 1"), "unknown_field", "messages[0].x");
+    refuse(RN_REQUEST_COMPLETION, with("\"temprature\": 1"), "unknown_field", "temprature");
+    refuse(RN_REQUEST_COMPLETION, with("\"\": 1"), "unknown_field", "");
+    refuse(RN_REQUEST_COMPLETION, with("\"messages\": []"), "unknown_field", "messages");
+    refuse(RN_REQUEST_CHAT, chat_with("\"prompt\": \"a\""), "unknown_field", "prompt");
+    refuse(RN_REQUEST_GENERATE, with("\"echo\": true"), "unknown_field", "echo");
+    refuse(RN_REQUEST_COMPLETION, with("\"stream_options\": {\"x\": 1}"), "unknown_field", "x");
+    refuse(RN_REQUEST_CHAT, message_with("\"x\": 1"), "unknown_field", "messages[0].x");
 }
 
 static void a_field_given_twice_is_refused(void **state) {
     (void)state;
-    refuse(RN_ASK_COMPLETION, with("\"prompt\": \"b\""), "invalid_value", "prompt");
-    refuse(RN_ASK_COMPLETION, with("\"n\": null, \"n\": 1"), "invalid_value", "n");
-    refuse(RN_ASK_COMPLETION, with("\"n\": 1, \"\\u006e\": 1"), "invalid_value", "n");
-    refuse(RN_ASK_COMPLETION, with("\"logit_bias\": {\"1\": 1, \"01\": 2}"), "invalid_value",
+    refuse(RN_REQUEST_COMPLETION, with("\"prompt\": \"b\""), "invalid_value", "prompt");
+    refuse(RN_REQUEST_COMPLETION, with("\"n\": null, \"n\": 1"), "invalid_value", "n");
+    refuse(RN_REQUEST_COMPLETION, with("\"n\": 1, \"\\u006e\": 1"), "invalid_value", "n");
+    refuse(RN_REQUEST_COMPLETION, with("\"logit_bias\": {\"1\": 1, \"01\": 2}"), "invalid_value",
            "logit_bias");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"role\": \"user\""), "invalid_value",
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"role\": \"user\""), "invalid_value",
            "messages[0].role");
-    refuse(RN_ASK_CHAT, message_with("\"content\": \"\", \"content\": \"\""), "invalid_value",
+    refuse(RN_REQUEST_CHAT, message_with("\"content\": \"\", \"content\": \"\""), "invalid_value",
            "messages[0].content");
 }
 
 static void what_cannot_be_done_is_refused_by_name(void **state) {
     (void)state;
-    refuse(RN_ASK_COMPLETION, with("\"best_of\": 2"), "unsupported_value", "best_of");
-    refuse(RN_ASK_COMPLETION, with("\"suffix\": \"x\""), "unsupported_value", "suffix");
-    refuse(RN_ASK_COMPLETION, with("\"echo\": true, \"logprobs\": 1"), "unsupported_value", "echo");
-    refuse(RN_ASK_CHAT, chat_with("\"tools\": [{}]"), "unsupported_value", "tools");
-    refuse(RN_ASK_CHAT, chat_with("\"tool_choice\": \"required\""), "unsupported_value",
+    refuse(RN_REQUEST_COMPLETION, with("\"best_of\": 2"), "unsupported_value", "best_of");
+    refuse(RN_REQUEST_COMPLETION, with("\"suffix\": \"x\""), "unsupported_value", "suffix");
+    refuse(RN_REQUEST_COMPLETION, with("\"echo\": true, \"logprobs\": 1"), "unsupported_value",
+           "echo");
+    refuse(RN_REQUEST_CHAT, chat_with("\"tools\": [{}]"), "unsupported_value", "tools");
+    refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": \"required\""), "unsupported_value",
            "tool_choice");
-    refuse(RN_ASK_CHAT, chat_with("\"tool_choice\": {}"), "unsupported_value", "tool_choice");
-    refuse(RN_ASK_CHAT, chat_with("\"response_format\": {\"type\": \"json_object\"}"),
+    refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": {}"), "unsupported_value", "tool_choice");
+    refuse(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"json_object\"}"),
            "unsupported_value", "response_format");
-    refuse(RN_ASK_CHAT, chat_with("\"modalities\": [\"audio\"]"), "unsupported_value",
+    refuse(RN_REQUEST_CHAT, chat_with("\"modalities\": [\"audio\"]"), "unsupported_value",
            "modalities");
-    refuse(RN_ASK_CHAT, chat_with("\"store\": true"), "unsupported_value", "store");
-    refuse(RN_ASK_CHAT, chat_with("\"audio\": {}"), "unsupported_value", "audio");
-    refuse(RN_ASK_CHAT, chat_with("\"moderation\": {}"), "unsupported_value", "moderation");
-    refuse(RN_ASK_CHAT, chat_with("\"reasoning_effort\": \"high\""), "unsupported_value",
+    refuse(RN_REQUEST_CHAT, chat_with("\"store\": true"), "unsupported_value", "store");
+    refuse(RN_REQUEST_CHAT, chat_with("\"audio\": {}"), "unsupported_value", "audio");
+    refuse(RN_REQUEST_CHAT, chat_with("\"moderation\": {}"), "unsupported_value", "moderation");
+    refuse(RN_REQUEST_CHAT, chat_with("\"reasoning_effort\": \"high\""), "unsupported_value",
            "reasoning_effort");
-    refuse(RN_ASK_CHAT, chat_with("\"stream_options\": {\"include_obfuscation\": true}"),
+    refuse(RN_REQUEST_CHAT, chat_with("\"stream_options\": {\"include_obfuscation\": true}"),
            "unsupported_value", "stream_options.include_obfuscation");
-    refuse(RN_ASK_CHAT, chat_with("\"top_logprobs\": 3"), "invalid_value", "top_logprobs");
-    refuse(RN_ASK_CHAT, chat_with("\"max_tokens\": 3, \"max_completion_tokens\": 4"),
+    refuse(RN_REQUEST_CHAT, chat_with("\"top_logprobs\": 3"), "invalid_value", "top_logprobs");
+    refuse(RN_REQUEST_CHAT, chat_with("\"max_tokens\": 3, \"max_completion_tokens\": 4"),
            "invalid_value", "max_completion_tokens");
 }
 
 static void messages_are_checked_one_by_one(void **state) {
     (void)state;
-    refuse(RN_ASK_CHAT, "{\"messages\": []}", "missing", "messages");
-    refuse(RN_ASK_CHAT, "{}", "missing", "messages");
-    refuse(RN_ASK_CHAT, message_with(""), "missing", "messages[0].role");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\""), "missing", "messages[0].content");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"king\", \"content\": \"\""), "invalid_value",
+    refuse(RN_REQUEST_CHAT, "{\"messages\": []}", "missing", "messages");
+    refuse(RN_REQUEST_CHAT, "{}", "missing", "messages");
+    refuse(RN_REQUEST_CHAT, message_with(""), "missing", "messages[0].role");
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\""), "missing", "messages[0].content");
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"king\", \"content\": \"\""), "invalid_value",
            "messages[0].role");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": null"), "invalid_value",
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": null"), "invalid_value",
            "messages[0].content");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": []"), "missing",
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": []"), "missing",
            "messages[0].content");
-    refuse(RN_ASK_CHAT,
+    refuse(RN_REQUEST_CHAT,
            message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"},"
                         "{\"type\": \"image_url\", \"image_url\": {}}]"),
            "unsupported_value", "messages[0].content[1].type");
     assert_non_null(strstr(problem.message, "image_url"));
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": [{\"image_url\": {}}]"),
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": [{\"image_url\": {}}]"),
            "unsupported_value", "messages[0].content[0]");
-    refuse(RN_ASK_CHAT,
+    refuse(RN_REQUEST_CHAT,
            message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\","
                         "\"prompt_cache_breakpoint\": {} nonsense"),
            "invalid_json", "");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\"}]"),
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": [{\"type\": \"text\"}]"),
            "missing", "messages[0].content[0].text");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"user\", \"content\": [\"a\"]"), "invalid_value",
-           "messages[0].content[0]");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"assistant\", \"tool_calls\": [{}]"),
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": [\"a\"]"),
+           "invalid_value", "messages[0].content[0]");
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"assistant\", \"tool_calls\": [{}]"),
            "unsupported_value", "messages[0].tool_calls");
-    refuse(RN_ASK_CHAT, message_with("\"role\": \"tool\", \"tool_call_id\": 5"), "invalid_value",
-           "messages[0].tool_call_id");
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"tool\", \"tool_call_id\": 5"),
+           "invalid_value", "messages[0].tool_call_id");
 }
 
 static void another_model_is_not_found(void **state) {
     (void)state;
-    accept_and_free(RN_ASK_COMPLETION, with("\"model\": \"tiny\""));
-    refuse(RN_ASK_COMPLETION, with("\"model\": \"gpt-4\""), "model_not_found", "model");
-    refuse(RN_ASK_COMPLETION, with("\"model\": \"\""), "model_not_found", "model");
+    accept_and_free(RN_REQUEST_COMPLETION, with("\"model\": \"tiny\""));
+    refuse(RN_REQUEST_COMPLETION, with("\"model\": \"gpt-4\""), "model_not_found", "model");
+    refuse(RN_REQUEST_COMPLETION, with("\"model\": \"\""), "model_not_found", "model");
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -405,7 +411,7 @@ static uint64_t worst;
 
 // `head`, then `unit` as often as it goes, then `tail`: whatever comes of it, the bound holds,
 // while it is read, too.
-static bool flood(rn_ask_kind kind, const char *head, const char *unit, const char *tail) {
+static bool flood(rn_request_kind kind, const char *head, const char *unit, const char *tail) {
     size_t bytes = strlen(head), unit_bytes = strlen(unit), tail_bytes = strlen(tail);
     memcpy(hostile, head, bytes);
     for (; bytes + unit_bytes + tail_bytes + 1 <= HOSTILE_BYTES; bytes += unit_bytes)
@@ -415,12 +421,12 @@ static bool flood(rn_ask_kind kind, const char *head, const char *unit, const ch
     bytes += tail_bytes;
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     rn_ledger_reset_peaks();
-    bool taken = rn_ask_read(kind, (rn_str){hostile, bytes}, &limits, &ask, &problem);
+    bool taken = rn_request_read(kind, (rn_str){hostile, bytes}, &limits, &ask, &problem);
     worst = rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before;
-    assert_true(worst <= 2 * bytes + RN_ASK_FIXED_BYTES);
-    assert_true(ask.memory.held_bytes <= 2 * bytes + RN_ASK_FIXED_BYTES);
+    assert_true(worst <= 2 * bytes + RN_REQUEST_FIXED_BYTES);
+    assert_true(ask.memory.held_bytes <= 2 * bytes + RN_REQUEST_FIXED_BYTES);
     if (!taken) assert_true(problem.http == 400 && problem.message[0]);
-    rn_ask_free(&ask);
+    rn_request_free(&ask);
     assert_true(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
     return taken;
 }
@@ -428,29 +434,30 @@ static bool flood(rn_ask_kind kind, const char *head, const char *unit, const ch
 static void hostile_bodies_stay_within_their_memory(void **state) {
     (void)state;
     hostile = malloc(HOSTILE_BYTES);
-    assert_false(flood(RN_ASK_CHAT, "", "[", ""));
-    assert_false(flood(RN_ASK_CHAT, "{\"messages\":", "[", ""));
-    assert_false(flood(RN_ASK_CHAT, "{\"metadata\":", "{\"a\":", ""));
-    assert_false(flood(RN_ASK_CHAT, "{\"messages\":[", "{},", "]}"));
+    assert_false(flood(RN_REQUEST_CHAT, "", "[", ""));
+    assert_false(flood(RN_REQUEST_CHAT, "{\"messages\":", "[", ""));
+    assert_false(flood(RN_REQUEST_CHAT, "{\"metadata\":", "{\"a\":", ""));
+    assert_false(flood(RN_REQUEST_CHAT, "{\"messages\":[", "{},", "]}"));
     assert_false(
-        flood(RN_ASK_CHAT, "{\"messages\":[", "{\"role\":\"user\",\"content\":\"\"},", "]}"));
+        flood(RN_REQUEST_CHAT, "{\"messages\":[", "{\"role\":\"user\",\"content\":\"\"},", "]}"));
     assert_non_null(strstr(problem.message, "1024"));
-    assert_true(flood(RN_ASK_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[",
+    assert_true(flood(RN_REQUEST_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[",
                       "{\"type\":\"text\",\"text\":\"\"},", "]}]}"));
-    assert_true(
-        flood(RN_ASK_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\\u0000", "\"}]}"));
-    assert_true(flood(RN_ASK_COMPLETION, "{\"prompt\":\"", "\\n", "\"}"));
-    assert_true(flood(RN_ASK_COMPLETION, "{\"prompt\":\"\\n", "a", "\"}"));
-    assert_true(flood(RN_ASK_COMPLETION, "{\"prompt\":\"", "\xF0\x9F\x98\x80", "\"}"));
-    assert_true(flood(RN_ASK_COMPLETION, "{\"prompt\":[", "1,", "]}"));
-    assert_false(flood(RN_ASK_COMPLETION, "{\"prompt\":[", "[1],", "]}"));
-    assert_false(flood(RN_ASK_COMPLETION, "{\"prompt\":[", "\"\",", "]}"));
-    assert_false(flood(RN_ASK_COMPLETION, "{\"prompt\":\"\",\"logit_bias\":{", "\"0\":1,", "}}"));
-    assert_false(flood(RN_ASK_COMPLETION, "{\"prompt\":\"\",\"stop\":\"", "a", "\"}"));
-    assert_true(flood(RN_ASK_COMPLETION, "{\"prompt\":\"\",\"user\":\"", "\\u0041", "\"}"));
-    assert_false(flood(RN_ASK_COMPLETION, "{\"", "\\u0041", "\":1}"));
-    assert_false(flood(RN_ASK_COMPLETION, "{\"n\":", "1", "}"));
-    assert_true(flood(RN_ASK_COMPLETION, "{\"prompt\":[1", " ", "]}"));
+    assert_true(flood(RN_REQUEST_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"",
+                      "\\u0000", "\"}]}"));
+    assert_true(flood(RN_REQUEST_COMPLETION, "{\"prompt\":\"", "\\n", "\"}"));
+    assert_true(flood(RN_REQUEST_COMPLETION, "{\"prompt\":\"\\n", "a", "\"}"));
+    assert_true(flood(RN_REQUEST_COMPLETION, "{\"prompt\":\"", "\xF0\x9F\x98\x80", "\"}"));
+    assert_true(flood(RN_REQUEST_COMPLETION, "{\"prompt\":[", "1,", "]}"));
+    assert_false(flood(RN_REQUEST_COMPLETION, "{\"prompt\":[", "[1],", "]}"));
+    assert_false(flood(RN_REQUEST_COMPLETION, "{\"prompt\":[", "\"\",", "]}"));
+    assert_false(
+        flood(RN_REQUEST_COMPLETION, "{\"prompt\":\"\",\"logit_bias\":{", "\"0\":1,", "}}"));
+    assert_false(flood(RN_REQUEST_COMPLETION, "{\"prompt\":\"\",\"stop\":\"", "a", "\"}"));
+    assert_true(flood(RN_REQUEST_COMPLETION, "{\"prompt\":\"\",\"user\":\"", "\\u0041", "\"}"));
+    assert_false(flood(RN_REQUEST_COMPLETION, "{\"", "\\u0041", "\":1}"));
+    assert_false(flood(RN_REQUEST_COMPLETION, "{\"n\":", "1", "}"));
+    assert_true(flood(RN_REQUEST_COMPLETION, "{\"prompt\":[1", " ", "]}"));
     free(hostile);
 }
 
@@ -469,11 +476,11 @@ static void tokens_and_text_together_stay_within_their_memory(void **state) {
     memcpy(hostile + HOSTILE_BYTES - 2, end, 2);
     rn_ledger_reset_peaks();
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    assert_true(
-        rn_ask_read(RN_ASK_COMPLETION, (rn_str){hostile, HOSTILE_BYTES}, &limits, &ask, &problem));
+    assert_true(rn_request_read(RN_REQUEST_COMPLETION, (rn_str){hostile, HOSTILE_BYTES}, &limits,
+                                &ask, &problem));
     assert_true(rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before <=
-                2 * (uint64_t)HOSTILE_BYTES + RN_ASK_FIXED_BYTES);
-    rn_ask_free(&ask);
+                2 * (uint64_t)HOSTILE_BYTES + RN_REQUEST_FIXED_BYTES);
+    rn_request_free(&ask);
     free(hostile);
 }
 
@@ -482,12 +489,12 @@ static void no_memory_is_no_fault_of_the_request(void **state) {
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     for (uint64_t nth = 1;; nth++) {
         rn_fault_arm(RN_FAULT_ALLOC, nth);
-        bool taken = read_ask(RN_ASK_COMPLETION, with("\"stop\": [\"\\n\"], \"n\": 2"));
+        bool taken = read_ask(RN_REQUEST_COMPLETION, with("\"stop\": [\"\\n\"], \"n\": 2"));
         bool fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);
         assert_true(taken != fired);
         if (fired) assert_int_equal(problem.http, 503);
-        if (taken) rn_ask_free(&ask);
+        if (taken) rn_request_free(&ask);
         assert_true(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
         if (!fired) break;
     }

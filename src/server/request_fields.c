@@ -1,15 +1,15 @@
-// ask_fields.c — the table of a request's fields: where each is allowed, what is done with it,
+// request_fields.c — the table of a request's fields: where each is allowed, what is done with it,
 // which values it takes.
-#include "server/ask_reader.h"
+#include "server/request_reader.h"
 
 #include <ration/generate.h>
 
 #include <math.h>
 
 enum {
-    GENERATE = 1 << RN_ASK_GENERATE,
-    COMPLETION = 1 << RN_ASK_COMPLETION,
-    CHAT = 1 << RN_ASK_CHAT,
+    GENERATE = 1 << RN_REQUEST_GENERATE,
+    COMPLETION = 1 << RN_REQUEST_COMPLETION,
+    CHAT = 1 << RN_REQUEST_CHAT,
     OPENAI = COMPLETION | CHAT,
     TEXT = GENERATE | COMPLETION,
     ALL = GENERATE | OPENAI,
@@ -19,56 +19,56 @@ enum {
 typedef struct field {
     const char *name;
     int kinds;
-    bool (*read)(rn_ask_state *state, const struct field *field);
-    size_t offset;      // in rn_ask, for plain values
+    bool (*read)(rn_request_state *state, const struct field *field);
+    size_t offset;      // in rn_request, for plain values
     double least, most; // of numbers
     const char *values; // of neutral texts: "none|auto"
 } field;
 
 // ---- plain values -------------------------------------------------------------------------------
 
-static void *place(const rn_ask_state *state, const field *f) {
+static void *place(const rn_request_state *state, const field *f) {
     return (char *)state->ask + f->offset;
 }
 
-static bool read_float(rn_ask_state *state, const field *f) {
+static bool read_float(rn_request_state *state, const field *f) {
     double value;
-    if (!rn_ask_number(&state->reader, f->name, f->least, f->most, &value)) return false;
+    if (!rn_request_number(&state->reader, f->name, f->least, f->most, &value)) return false;
     *(float *)place(state, f) = (float)value;
     return true;
 }
 
-static bool read_count(rn_ask_state *state, const field *f) {
+static bool read_count(rn_request_state *state, const field *f) {
     int64_t value;
-    if (!rn_ask_integer(&state->reader, f->name, (int64_t)f->least, (int64_t)f->most, &value))
+    if (!rn_request_integer(&state->reader, f->name, (int64_t)f->least, (int64_t)f->most, &value))
         return false;
     *(uint32_t *)place(state, f) = (uint32_t)value;
     return true;
 }
 
-static bool read_flag(rn_ask_state *state, const field *f) {
-    return rn_ask_flag(&state->reader, f->name, place(state, f));
+static bool read_flag(rn_request_state *state, const field *f) {
+    return rn_request_flag(&state->reader, f->name, place(state, f));
 }
 
-static bool read_text(rn_ask_state *state, const field *f) {
-    if (!rn_ask_string(&state->reader, f->name)) return false;
-    *(rn_str *)place(state, f) = rn_ask_keep(&state->reader);
+static bool read_text(rn_request_state *state, const field *f) {
+    if (!rn_request_string(&state->reader, f->name)) return false;
+    *(rn_str *)place(state, f) = rn_request_keep(&state->reader);
     return true;
 }
 
 // ---- values of their own ------------------------------------------------------------------------
 
-static bool read_prompt(rn_ask_state *state, const field *f) {
-    return rn_ask_read_prompt(state, f->name);
+static bool read_prompt(rn_request_state *state, const field *f) {
+    return rn_request_read_prompt(state, f->name);
 }
 
-static bool read_messages(rn_ask_state *state, const field *f) {
-    return rn_ask_read_messages(state, f->name);
+static bool read_messages(rn_request_state *state, const field *f) {
+    return rn_request_read_messages(state, f->name);
 }
 
-static bool read_max_tokens(rn_ask_state *state, const field *f) {
+static bool read_max_tokens(rn_request_state *state, const field *f) {
     int64_t value;
-    if (!rn_ask_integer(&state->reader, f->name, 1, state->limits->max_tokens, &value))
+    if (!rn_request_integer(&state->reader, f->name, 1, state->limits->max_tokens, &value))
         return false;
     uint32_t before = state->ask->max_tokens;
     if (before && before != value)
@@ -80,90 +80,92 @@ static bool read_max_tokens(rn_ask_state *state, const field *f) {
     return true;
 }
 
-static bool read_n(rn_ask_state *state, const field *f) {
+static bool read_n(rn_request_state *state, const field *f) {
     int64_t value;
-    if (!rn_ask_integer(&state->reader, f->name, 1, state->limits->choices, &value)) return false;
+    if (!rn_request_integer(&state->reader, f->name, 1, state->limits->choices, &value))
+        return false;
     state->ask->n = (uint32_t)value;
     return true;
 }
 
-static bool read_best_of(rn_ask_state *state, const field *f) {
-    return rn_ask_integer(&state->reader, f->name, 1, INT32_MAX, &state->best_of);
+static bool read_best_of(rn_request_state *state, const field *f) {
+    return rn_request_integer(&state->reader, f->name, 1, INT32_MAX, &state->best_of);
 }
 
-static bool read_seed(rn_ask_state *state, const field *f) {
+static bool read_seed(rn_request_state *state, const field *f) {
     int64_t value;
-    if (!rn_ask_integer(&state->reader, f->name, INT64_MIN, INT64_MAX, &value)) return false;
+    if (!rn_request_integer(&state->reader, f->name, INT64_MIN, INT64_MAX, &value)) return false;
     state->ask->sampling.seed = (uint64_t)value;
     state->ask->has_seed = true;
     return true;
 }
 
 // Completions say how many; 0 stands for the chosen token's alone.
-static bool read_logprobs(rn_ask_state *state, const field *f) {
+static bool read_logprobs(rn_request_state *state, const field *f) {
     state->ask->logprobs = true;
     return read_count(state, f);
 }
 
-static bool read_top_logprobs(rn_ask_state *state, const field *f) {
-    return rn_ask_integer(&state->reader, f->name, 0, RN_LOGPROBS_MAX, &state->top_logprobs);
+static bool read_top_logprobs(rn_request_state *state, const field *f) {
+    return rn_request_integer(&state->reader, f->name, 0, RN_LOGPROBS_MAX, &state->top_logprobs);
 }
 
-static bool read_one_stop(rn_ask_state *state, const field *f) {
-    rn_ask *ask = state->ask;
-    if (!rn_ask_string(&state->reader, f->name)) return false;
-    if (ask->stop_count == RN_ASK_STOPS)
+static bool read_one_stop(rn_request_state *state, const field *f) {
+    rn_request *ask = state->ask;
+    if (!rn_request_string(&state->reader, f->name)) return false;
+    if (ask->stop_count == RN_REQUEST_STOPS)
         return rn_problem_set(state->reader.problem, 400, "out_of_range", f->name,
-                              "stop has more than %d strings", RN_ASK_STOPS);
+                              "stop has more than %d strings", RN_REQUEST_STOPS);
     size_t bytes = state->reader.item.text.bytes;
     if (bytes < 1 || bytes > STOP_BYTES)
         return rn_problem_set(state->reader.problem, 400, "out_of_range", f->name,
                               "a stop string has %zu bytes: it must have from 1 to %d", bytes,
                               STOP_BYTES);
-    ask->stops[ask->stop_count++] = rn_ask_keep(&state->reader);
+    ask->stops[ask->stop_count++] = rn_request_keep(&state->reader);
     return true;
 }
 
-static bool read_stop(rn_ask_state *state, const field *f) {
+static bool read_stop(rn_request_state *state, const field *f) {
     rn_json_kind kind = state->reader.item.kind;
     if (kind == RN_JSON_STRING) return read_one_stop(state, f);
     if (kind != RN_JSON_ARRAY)
-        return rn_ask_wrong_type(&state->reader, f->name, "a string or a list of strings");
-    while (rn_ask_next(&state->reader)) {
+        return rn_request_wrong_type(&state->reader, f->name, "a string or a list of strings");
+    while (rn_request_next(&state->reader)) {
         if (state->reader.item.kind == RN_JSON_ARRAY_END) return true;
         if (!read_one_stop(state, f)) return false;
     }
     return false;
 }
 
-static bool read_option(rn_ask_reader *reader, const char *name, bool *seen, bool *out) {
-    if (*seen) return rn_ask_twice(reader, name);
+static bool read_option(rn_request_reader *reader, const char *name, bool *seen, bool *out) {
+    if (*seen) return rn_request_twice(reader, name);
     *seen = true;
-    return rn_ask_next(reader) &&
-           (reader->item.kind == RN_JSON_NULL || rn_ask_flag(reader, name, out));
+    return rn_request_next(reader) &&
+           (reader->item.kind == RN_JSON_NULL || rn_request_flag(reader, name, out));
 }
 
 // include_obfuscation pads events against listeners on the line; that is what TLS is for.
-static bool read_stream_options(rn_ask_state *state, const field *f) {
+static bool read_stream_options(rn_request_state *state, const field *f) {
     static const char usage[] = "stream_options.include_usage";
     static const char padding[] = "stream_options.include_obfuscation";
-    rn_ask_reader *reader = &state->reader;
-    if (reader->item.kind != RN_JSON_OBJECT) return rn_ask_wrong_type(reader, f->name, "an object");
+    rn_request_reader *reader = &state->reader;
+    if (reader->item.kind != RN_JSON_OBJECT)
+        return rn_request_wrong_type(reader, f->name, "an object");
     bool more, pad = false, seen_usage = false, seen_padding = false, good = true;
-    for (rn_str key; good && rn_ask_next_key(reader, &key, &more);) {
-        if (!more) return !pad || rn_ask_unsupported(reader, padding, "false");
+    for (rn_str key; good && rn_request_next_key(reader, &key, &more);) {
+        if (!more) return !pad || rn_request_unsupported(reader, padding, "false");
         if (rn_str_equal(key, RN_STR("include_usage")))
             good = read_option(reader, usage, &seen_usage, &state->ask->stream_usage);
         else if (rn_str_equal(key, RN_STR("include_obfuscation")))
             good = read_option(reader, padding, &seen_padding, &pad);
         else
-            good = rn_ask_unknown(reader, key);
+            good = rn_request_unknown(reader, key);
     }
     return false;
 }
 
-static bool read_one_bias(rn_ask_state *state, const field *f, rn_str key, rn_logit_bias *out) {
-    rn_ask_reader *reader = &state->reader;
+static bool read_one_bias(rn_request_state *state, const field *f, rn_str key, rn_logit_bias *out) {
+    rn_request_reader *reader = &state->reader;
     rn_json_item digits = {.kind = RN_JSON_NUMBER, .text = key};
     uint64_t token = 0;
     double bias;
@@ -171,60 +173,62 @@ static bool read_one_bias(rn_ask_state *state, const field *f, rn_str key, rn_lo
         token >= state->limits->vocab_size)
         return rn_problem_set(reader->problem, 400, "invalid_value", f->name,
                               "logit_bias has the key '%.40s': it must be a token from 0 to %u",
-                              rn_ask_show(key).text, state->limits->vocab_size - 1);
-    if (!rn_ask_next(reader) || !rn_ask_number(reader, f->name, -100, 100, &bias)) return false;
+                              rn_request_show(key).text, state->limits->vocab_size - 1);
+    if (!rn_request_next(reader) || !rn_request_number(reader, f->name, -100, 100, &bias))
+        return false;
     *out = (rn_logit_bias){(uint32_t)token, bias == -100 ? -INFINITY : (float)bias};
     return true;
 }
 
 // Biases of -100 forbid a token, as they are meant to.
-static bool read_bias(rn_ask_state *state, const field *f) {
-    rn_ask_reader *reader = &state->reader;
-    if (reader->item.kind != RN_JSON_OBJECT) return rn_ask_wrong_type(reader, f->name, "an object");
-    rn_logit_bias *all = rn_ask_take(reader, 0, sizeof(float)); // (count), growing
+static bool read_bias(rn_request_state *state, const field *f) {
+    rn_request_reader *reader = &state->reader;
+    if (reader->item.kind != RN_JSON_OBJECT)
+        return rn_request_wrong_type(reader, f->name, "an object");
+    rn_logit_bias *all = rn_request_take(reader, 0, sizeof(float)); // (count), growing
     size_t count = 0;
     bool more;
-    for (rn_str key; rn_ask_next_key(reader, &key, &more); count++) {
+    for (rn_str key; rn_request_next_key(reader, &key, &more); count++) {
         rn_logit_bias bias;
         state->ask->sampling.bias = count ? all : NULL;
         state->ask->sampling.bias_count = count;
         if (!more) return true;
-        if (count == RN_ASK_BIASES)
+        if (count == RN_REQUEST_BIASES)
             return rn_problem_set(reader->problem, 400, "out_of_range", f->name,
-                                  "logit_bias has more than %d tokens", RN_ASK_BIASES);
+                                  "logit_bias has more than %d tokens", RN_REQUEST_BIASES);
         if (!read_one_bias(state, f, key, &bias)) return false;
         for (size_t i = 0; i < count; i++)
-            if (all[i].token == bias.token) return rn_ask_twice(reader, f->name);
-        *(rn_logit_bias *)rn_ask_take(reader, sizeof bias, sizeof(float)) = bias;
+            if (all[i].token == bias.token) return rn_request_twice(reader, f->name);
+        *(rn_logit_bias *)rn_request_take(reader, sizeof bias, sizeof(float)) = bias;
     }
     return false;
 }
 
 // ---- what changes nothing -----------------------------------------------------------------------
 
-static bool ignore_text(rn_ask_state *state, const field *f) {
-    return rn_ask_string(&state->reader, f->name);
+static bool ignore_text(rn_request_state *state, const field *f) {
+    return rn_request_string(&state->reader, f->name);
 }
 
-static bool ignore_flag(rn_ask_state *state, const field *f) {
+static bool ignore_flag(rn_request_state *state, const field *f) {
     bool value;
-    return rn_ask_flag(&state->reader, f->name, &value);
+    return rn_request_flag(&state->reader, f->name, &value);
 }
 
-static bool ignore_object(rn_ask_state *state, const field *f) {
+static bool ignore_object(rn_request_state *state, const field *f) {
     if (state->reader.item.kind != RN_JSON_OBJECT)
-        return rn_ask_wrong_type(&state->reader, f->name, "an object");
-    return rn_ask_skip_rest(&state->reader);
+        return rn_request_wrong_type(&state->reader, f->name, "an object");
+    return rn_request_skip_rest(&state->reader);
 }
 
-static bool neutral_null(rn_ask_state *state, const field *f) {
-    return rn_ask_unsupported(&state->reader, f->name, "null");
+static bool neutral_null(rn_request_state *state, const field *f) {
+    return rn_request_unsupported(&state->reader, f->name, "null");
 }
 
-static bool neutral_flag(rn_ask_state *state, const field *f) {
+static bool neutral_flag(rn_request_state *state, const field *f) {
     bool value;
-    if (!rn_ask_flag(&state->reader, f->name, &value)) return false;
-    return !value || rn_ask_unsupported(&state->reader, f->name, "false");
+    if (!rn_request_flag(&state->reader, f->name, &value)) return false;
+    return !value || rn_request_unsupported(&state->reader, f->name, "false");
 }
 
 static bool is_one_of(rn_str text, const char *values) {
@@ -236,43 +240,44 @@ static bool is_one_of(rn_str text, const char *values) {
     }
 }
 
-static bool neutral_text(rn_ask_state *state, const field *f) {
-    rn_ask_reader *reader = &state->reader;
+static bool neutral_text(rn_request_state *state, const field *f) {
+    rn_request_reader *reader = &state->reader;
     if (reader->item.kind == RN_JSON_STRING && is_one_of(reader->item.text, f->values)) return true;
-    return rn_ask_unsupported(reader, f->name, *f->values ? f->values : "an empty string");
+    return rn_request_unsupported(reader, f->name, *f->values ? f->values : "an empty string");
 }
 
 // Empty, or of the values that may stand in it.
-static bool neutral_list(rn_ask_state *state, const field *f) {
-    rn_ask_reader *reader = &state->reader;
-    if (reader->item.kind != RN_JSON_ARRAY) return rn_ask_wrong_type(reader, f->name, "a list");
-    while (rn_ask_next(reader)) {
+static bool neutral_list(rn_request_state *state, const field *f) {
+    rn_request_reader *reader = &state->reader;
+    if (reader->item.kind != RN_JSON_ARRAY) return rn_request_wrong_type(reader, f->name, "a list");
+    while (rn_request_next(reader)) {
         if (reader->item.kind == RN_JSON_ARRAY_END) return true;
         if (reader->item.kind != RN_JSON_STRING || !f->values ||
             !is_one_of(reader->item.text, f->values))
-            return rn_ask_unsupported(reader, f->name, f->values ? f->values : "an empty list");
+            return rn_request_unsupported(reader, f->name, f->values ? f->values : "an empty list");
     }
     return false;
 }
 
-static bool neutral_format(rn_ask_state *state, const field *f) {
-    rn_ask_reader *reader = &state->reader;
-    if (reader->item.kind != RN_JSON_OBJECT) return rn_ask_wrong_type(reader, f->name, "an object");
+static bool neutral_format(rn_request_state *state, const field *f) {
+    rn_request_reader *reader = &state->reader;
+    if (reader->item.kind != RN_JSON_OBJECT)
+        return rn_request_wrong_type(reader, f->name, "an object");
     bool more, seen = false;
-    for (rn_str key; rn_ask_next_key(reader, &key, &more); seen = true) {
-        if (!more) return seen || rn_ask_missing(reader, "response_format.type");
+    for (rn_str key; rn_request_next_key(reader, &key, &more); seen = true) {
+        if (!more) return seen || rn_request_missing(reader, "response_format.type");
         if (!rn_str_equal(key, RN_STR("type")) || seen)
-            return rn_ask_unsupported(reader, f->name, "{\"type\": \"text\"}");
-        if (!rn_ask_next(reader)) return false;
+            return rn_request_unsupported(reader, f->name, "{\"type\": \"text\"}");
+        if (!rn_request_next(reader)) return false;
         if (reader->item.kind != RN_JSON_STRING || !rn_str_equal(reader->item.text, RN_STR("text")))
-            return rn_ask_unsupported(reader, f->name, "{\"type\": \"text\"}");
+            return rn_request_unsupported(reader, f->name, "{\"type\": \"text\"}");
     }
     return false;
 }
 
 // ---- the table ----------------------------------------------------------------------------------
 
-#define AT(member)        .offset = offsetof(rn_ask, member)
+#define AT(member)        .offset = offsetof(rn_request, member)
 #define FROM_TO(from, to) .least = (from), .most = (to)
 #define ROW(n, k, ...)                                                                             \
     { .name = (n), .kinds = (k), .read = __VA_ARGS__ }
@@ -315,7 +320,7 @@ static const field fields[] = {
     ROW("prediction",              CHAT,       ignore_object), // would only be faster
 
     // Refused, but for values that change nothing.
-    ROW("best_of",                 COMPLETION, read_best_of), // n, see ask.c
+    ROW("best_of",                 COMPLETION, read_best_of), // n, see request.c
     ROW("suffix",                  COMPLETION, neutral_text, .values = ""),
     ROW("response_format",         CHAT,       neutral_format),
     ROW("tools",                   CHAT,       neutral_list),
@@ -332,22 +337,22 @@ static const field fields[] = {
 };
 // clang-format on
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
-_Static_assert(FIELD_COUNT <= 64, "a bit each in rn_ask_state.seen");
+_Static_assert(FIELD_COUNT <= 64, "a bit each in rn_request_state.seen");
 
-static size_t find(rn_ask_kind kind, rn_str name) {
+static size_t find(rn_request_kind kind, rn_str name) {
     for (size_t i = 0; i < FIELD_COUNT; i++)
         if ((fields[i].kinds & 1 << kind) && rn_str_equal(name, rn_str_from(fields[i].name)))
             return i;
     return FIELD_COUNT;
 }
 
-bool rn_ask_read_field(rn_ask_state *state, rn_str key) {
+bool rn_request_read_field(rn_request_state *state, rn_str key) {
     size_t index = find(state->ask->kind, key);
-    if (index == FIELD_COUNT) return rn_ask_unknown(&state->reader, key);
+    if (index == FIELD_COUNT) return rn_request_unknown(&state->reader, key);
     const field *f = &fields[index];
     uint64_t bit = (uint64_t)1 << index;
-    if (state->seen & bit) return rn_ask_twice(&state->reader, f->name);
+    if (state->seen & bit) return rn_request_twice(&state->reader, f->name);
     state->seen |= bit;
-    if (!rn_ask_next(&state->reader)) return false;
+    if (!rn_request_next(&state->reader)) return false;
     return state->reader.item.kind == RN_JSON_NULL || f->read(state, f); // null: not given
 }

@@ -1,10 +1,10 @@
-// ask.h — what a client asks for, read from JSON and checked.
+// request.h — what a client asks for, read from JSON and checked.
 //
 // Every field that is understood is honoured; one that is known but cannot be honoured is refused
 // by name unless it has the value that changes nothing ("best_of": 1, "tools": []); one that nobody
 // knows is refused by name.
-#ifndef RN_SERVER_ASK_H
-#define RN_SERVER_ASK_H
+#ifndef RN_SERVER_REQUEST_H
+#define RN_SERVER_REQUEST_H
 
 #include "base/arena.h"
 #include "server/problem.h"
@@ -12,27 +12,27 @@
 #include <ration/chat.h>
 #include <ration/sampler.h>
 
-#define RN_ASK_STOPS   16
-#define RN_ASK_PROMPTS 32
-#define RN_ASK_BIASES  300
+#define RN_REQUEST_STOPS   16
+#define RN_REQUEST_PROMPTS 32
+#define RN_REQUEST_BIASES  300
 
-typedef enum rn_ask_kind {
-    RN_ASK_GENERATE,   // POST /generate: the seed's
-    RN_ASK_COMPLETION, // POST /v1/completions
-    RN_ASK_CHAT        // POST /v1/chat/completions
-} rn_ask_kind;
+typedef enum rn_request_kind {
+    RN_REQUEST_GENERATE,   // POST /generate: the seed's
+    RN_REQUEST_COMPLETION, // POST /v1/completions
+    RN_REQUEST_CHAT        // POST /v1/chat/completions
+} rn_request_kind;
 
 // Text, or tokens where ids is not NULL.
-typedef struct rn_ask_prompt {
+typedef struct rn_request_prompt {
     rn_str text; // UTF-8
     const uint32_t *ids;
     size_t id_count;
-} rn_ask_prompt;
+} rn_request_prompt;
 
-typedef struct rn_ask {
-    rn_ask_kind kind;
-    rn_str model;           // as asked; {0}: not given
-    rn_ask_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
+typedef struct rn_request {
+    rn_request_kind kind;
+    rn_str model;               // as asked; {0}: not given
+    rn_request_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
     size_t prompt_count;
     rn_chat_message *messages; // (message_count), of a chat
     size_t message_count;
@@ -43,28 +43,28 @@ typedef struct rn_ask {
     bool logprobs;        // wanted at all; sampling.logprobs says how many besides
     bool stream, stream_usage;
     bool echo; // completions: the prompt's text in front
-    rn_str stops[RN_ASK_STOPS];
+    rn_str stops[RN_REQUEST_STOPS];
     size_t stop_count;
     rn_arena memory; // all that is pointed to
-} rn_ask;
+} rn_request;
 
-typedef struct rn_ask_limits {
+typedef struct rn_request_limits {
     uint32_t vocab_size;
     uint32_t choices;    // prompts times n, at most: sequences of the plan
     uint32_t max_tokens; // of a choice
     rn_str model;        // the name served; another one is 404 "model_not_found"
-} rn_ask_limits;
+} rn_request_limits;
 
 // False: *out_problem (400, 404; 503: no memory), and *out is freed. `body` need not outlive the
-// call; what *out takes is at most 2 * body.bytes + RN_ASK_FIXED_BYTES, and reading it takes
+// call; what *out takes is at most 2 * body.bytes + RN_REQUEST_FIXED_BYTES, and reading it takes
 // nothing beside.
-#define RN_ASK_FIXED_BYTES (16u << 10)
+#define RN_REQUEST_FIXED_BYTES (16u << 10)
 // What a request takes of the room before it may begin: its body, what is read from it, its tokens.
-static inline uint64_t rn_ask_room_bytes(uint64_t body_bytes) {
-    return 3 * body_bytes + RN_ASK_FIXED_BYTES;
+static inline uint64_t rn_request_memory_bytes(uint64_t body_bytes) {
+    return 3 * body_bytes + RN_REQUEST_FIXED_BYTES;
 }
-bool rn_ask_read(rn_ask_kind kind, rn_str body, const rn_ask_limits *limits, rn_ask *out,
-                 rn_problem *out_problem);
-void rn_ask_free(rn_ask *ask);
+bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits *limits,
+                     rn_request *out, rn_problem *out_problem);
+void rn_request_free(rn_request *ask);
 
 #endif

@@ -1,45 +1,45 @@
 // labels: threads
 #include "support.h"
 
-#include "server/room.h"
+#include "server/request_memory.h"
 
 #include <pthread.h>
 
 static void a_room_gives_up_to_its_total_and_no_byte_more(void **state) {
     (void)state;
-    rn_room room;
-    rn_room_init(&room, 100);
-    assert_true(rn_room_take(&room, 60));
-    assert_false(rn_room_take(&room, 41));
-    assert_true(rn_room_take(&room, 40));
-    assert_false(rn_room_take(&room, 1));
-    assert_true(rn_room_take(&room, 0));
-    rn_room_give_back(&room, 60);
+    rn_request_memory room;
+    rn_request_memory_init(&room, 100);
+    assert_true(rn_request_memory_take(&room, 60));
+    assert_false(rn_request_memory_take(&room, 41));
+    assert_true(rn_request_memory_take(&room, 40));
+    assert_false(rn_request_memory_take(&room, 1));
+    assert_true(rn_request_memory_take(&room, 0));
+    rn_request_memory_release(&room, 60);
     assert_int_equal(room.taken_bytes, 40);
     assert_int_equal(room.peak_bytes, 100);
 }
 
 static void a_number_that_wraps_is_refused(void **state) {
     (void)state;
-    rn_room room;
-    rn_room_init(&room, UINT64_MAX);
-    assert_true(rn_room_take(&room, UINT64_MAX - 1));
-    assert_false(rn_room_take(&room, 2));
-    assert_true(rn_room_take(&room, 1));
+    rn_request_memory room;
+    rn_request_memory_init(&room, UINT64_MAX);
+    assert_true(rn_request_memory_take(&room, UINT64_MAX - 1));
+    assert_false(rn_request_memory_take(&room, 2));
+    assert_true(rn_request_memory_take(&room, 1));
 }
 
 static void *take_and_give(void *self) {
-    rn_room *room = self;
+    rn_request_memory *room = self;
     for (int i = 0; i < 20000; i++)
-        if (rn_room_take(room, 7)) rn_room_give_back(room, 7);
+        if (rn_request_memory_take(room, 7)) rn_request_memory_release(room, 7);
     return NULL;
 }
 
 static void threads_never_take_more_than_there_is(void **state) {
     (void)state;
-    rn_room room;
+    rn_request_memory room;
     pthread_t threads[4];
-    rn_room_init(&room, 20);
+    rn_request_memory_init(&room, 20);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &room), 0);
     for (int i = 0; i < 4; i++)

@@ -5,19 +5,19 @@
 #include "base/buffer.h"
 #include "base/str.h"
 #include "memory/account.h"
-#include "server/intake.h"
+#include "server/tokenizing.h"
 #include "server/job_choice.h"
 
 #include <ration/memory.h>
 #include <ration/model.h>
 
 static rn_model *model; // the one that is part of the library
-static rn_room room;
+static rn_request_memory room;
 
 static int open_model(void **state) {
     (void)state;
     assert_ok(rn_model_open(NULL, NULL, &model));
-    rn_room_init(&room, 16 << 20);
+    rn_request_memory_init(&room, 16 << 20);
     return 0;
 }
 
@@ -75,7 +75,7 @@ static rn_tokens encode(const house *h, const char *user) {
     rn_tokens tokens = {0};
     bool too_long;
     assert_ok(
-        rn_intake_encode_chat(h->tokens, h->parsed, messages, 2, 1 << 20, &tokens, &too_long));
+        rn_tokenizing_encode_chat(h->tokens, h->parsed, messages, 2, 1 << 20, &tokens, &too_long));
     return tokens;
 }
 
@@ -178,8 +178,8 @@ static void two_messages_cannot_say_one_together(void **state) {
                                           {RN_STR("user"), rn_str_from(whole + cut)}};
             rn_tokens got = {0};
             bool too_long;
-            assert_ok(
-                rn_intake_encode_chat(h.tokens, h.parsed, messages, 2, 1 << 20, &got, &too_long));
+            assert_ok(rn_tokenizing_encode_chat(h.tokens, h.parsed, messages, 2, 1 << 20, &got,
+                                                &too_long));
             assert_int_equal(count_special(&h, &got), 0);
             assert_true(says(&h, &got, whole));
             rn_tokens_free(&got);
@@ -205,26 +205,26 @@ static void prompts_spell_special_tokens_out_and_are_never_empty(void **state) {
     const rn_tokenizer *tokenizer = rn_model_tokenizer(model);
     house h = {.tokens = tokenizer};
     rn_tokens tokens = {0};
-    assert_ok(rn_intake_encode(tokenizer, RN_STR("a<|endoftext|>b"), &tokens));
+    assert_ok(rn_tokenizing_encode(tokenizer, RN_STR("a<|endoftext|>b"), &tokens));
     assert_true(says(&h, &tokens, "a<|endoftext|>b"));
     rn_tokens_free(&tokens);
-    assert_ok(rn_intake_encode(tokenizer, (rn_str){0}, &tokens));
+    assert_ok(rn_tokenizing_encode(tokenizer, (rn_str){0}, &tokens));
     assert_int_equal(tokens.count, 1);
     rn_tokens_free(&tokens);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// The most that encoding holds beyond what rn_intake_work_bytes says; negative: less.
+// The most that encoding holds beyond what rn_tokenizing_work_bytes says; negative: less.
 static int64_t excess(const rn_tokenizer *tokenizer, rn_str text) {
     rn_scope scope;
     rn_tokens tokens = {0};
     rn_scope_begin(&scope, "encode", RN_DEVICE_HOST);
-    assert_ok(rn_intake_encode(tokenizer, text, &tokens));
+    assert_ok(rn_tokenizing_encode(tokenizer, text, &tokens));
     int64_t peak = (int64_t)rn_scope_end(&scope).peak_allocated;
     rn_tokens_free(&tokens);
-    size_t word = rn_intake_longest_word(tokenizer, text);
-    return peak - (int64_t)rn_intake_work_bytes(text.bytes, word);
+    size_t word = rn_tokenizing_longest_word(tokenizer, text);
+    return peak - (int64_t)rn_tokenizing_work_bytes(text.bytes, word);
 }
 
 static void encoding_holds_no_more_than_is_taken_for_it(void **state) {
@@ -263,22 +263,22 @@ static void encoding_holds_no_more_than_is_taken_for_it(void **state) {
 
 // ---- limits -------------------------------------------------------------------------------------
 
-static rn_intake make_intake(void) {
-    rn_intake intake = {.tokenizer = rn_model_tokenizer(model),
-                        .room = &room,
-                        .answers_bytes = 1 << 20,
-                        .vocab_size = 1536,
-                        .context = 128,
-                        .page_tokens = 16,
-                        .pages = 16,
-                        .sequences = 4,
-                        .answer_tokens = 100};
-    rn_intake_measure(&intake);
+static rn_tokenizing make_intake(void) {
+    rn_tokenizing intake = {.tokenizer = rn_model_tokenizer(model),
+                            .room = &room,
+                            .answers_bytes = 1 << 20,
+                            .vocab_size = 1536,
+                            .context = 128,
+                            .page_tokens = 16,
+                            .pages = 16,
+                            .sequences = 4,
+                            .answer_tokens = 100};
+    rn_tokenizing_measure(&intake);
     return intake;
 }
 
 typedef struct question {
-    rn_ask_kind kind;
+    rn_request_kind kind;
     const char *text;
     const uint32_t *ids;
     size_t id_count;
@@ -289,21 +289,21 @@ typedef struct question {
 static rn_job *make_job(const question *q) {
     void *block;
     rn_job *job;
-    rn_ask ask = {.kind = q->kind,
-                  .prompt_count = 1,
-                  .n = q->n ? q->n : 1,
-                  .max_tokens = q->max_tokens,
-                  .sampling = {.logprobs = q->logprobs},
-                  .stream = q->stream};
+    rn_request ask = {.kind = q->kind,
+                      .prompt_count = 1,
+                      .n = q->n ? q->n : 1,
+                      .max_tokens = q->max_tokens,
+                      .sampling = {.logprobs = q->logprobs},
+                      .stream = q->stream};
     rn_arena_init(&ask.memory, RN_HOST_IO, 512);
-    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_ask_prompt), &block));
+    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_request_prompt), &block));
     ask.prompts = block;
-    *ask.prompts = (rn_ask_prompt){rn_str_from(q->text), q->ids, q->id_count};
+    *ask.prompts = (rn_request_prompt){rn_str_from(q->text), q->ids, q->id_count};
     assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_chat_message), &block));
     ask.messages = block;
     *ask.messages = (rn_chat_message){RN_STR("user"), rn_str_from(q->text)};
-    ask.message_count = q->kind == RN_ASK_CHAT;
-    assert_true(rn_room_take(&room, 1000));
+    ask.message_count = q->kind == RN_REQUEST_CHAT;
+    assert_true(rn_request_memory_take(&room, 1000));
     assert_ok(rn_job_create(&ask, &room, 1000, 0, NULL, NULL, &job));
     return job;
 }
@@ -314,11 +314,11 @@ static void end_job(rn_job *job) {
     assert_int_equal(room.taken_bytes, 0);
 }
 
-static void refused(const rn_intake *intake, question q, uint16_t http, const char *code,
+static void refused(const rn_tokenizing *intake, question q, uint16_t http, const char *code,
                     const char *field, const char *number) {
     rn_problem problem = {0};
     rn_job *job = make_job(&q);
-    assert_false(rn_intake_read(intake, job, &problem));
+    assert_false(rn_tokenizing_read(intake, job, &problem));
     assert_int_equal(problem.http, http);
     assert_string_equal(problem.code, code);
     assert_string_equal(problem.field, field);
@@ -330,42 +330,42 @@ static char long_text[200 << 10];
 
 static void what_never_fits_is_refused_with_the_numbers(void **state) {
     (void)state;
-    rn_intake intake = make_intake();
+    rn_tokenizing intake = make_intake();
     static const uint32_t ids[200] = {1, 2, 1536};
     memset(long_text, 'x', sizeof long_text - 1);
     static char words[513];
     for (size_t i = 0; i < 512; i++)
         words[i] = i % 4 ? 'q' : ' ';
     const char *length = "context_length_exceeded";
-    refused(&intake, (question){RN_ASK_COMPLETION, long_text}, 400, length, "prompt", "204799");
-    refused(&intake, (question){RN_ASK_COMPLETION, words}, 400, length, "prompt", "128");
-    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids, 200}, 400, "out_of_range", "prompt",
-            "1536");
-    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids + 3, 150}, 400, length, "prompt",
+    refused(&intake, (question){RN_REQUEST_COMPLETION, long_text}, 400, length, "prompt", "204799");
+    refused(&intake, (question){RN_REQUEST_COMPLETION, words}, 400, length, "prompt", "128");
+    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids, 200}, 400, "out_of_range",
+            "prompt", "1536");
+    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids + 3, 150}, 400, length, "prompt",
             "150");
-    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids, 0}, 400, "invalid_value", "prompt",
-            "empty");
-    refused(&intake, (question){RN_ASK_COMPLETION, "a", .max_tokens = 101}, 400, "out_of_range",
+    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids, 0}, 400, "invalid_value",
+            "prompt", "empty");
+    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .max_tokens = 101}, 400, "out_of_range",
             "max_tokens", "100");
-    refused(&intake, (question){RN_ASK_COMPLETION, NULL, ids + 3, 100, .max_tokens = 29}, 400,
+    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids + 3, 100, .max_tokens = 29}, 400,
             length, "max_tokens", "29");
-    refused(&intake, (question){RN_ASK_COMPLETION, "a", .n = 5}, 400, "out_of_range", "n", "4");
-    refused(&intake, (question){RN_ASK_COMPLETION, "a", .n = 4, .max_tokens = 100}, 400,
+    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .n = 5}, 400, "out_of_range", "n", "4");
+    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .n = 4, .max_tokens = 100}, 400,
             "too_large", "max_tokens", "28");
-    refused(&intake, (question){RN_ASK_CHAT, "a"}, 400, "no_chat_template", "messages", "");
+    refused(&intake, (question){RN_REQUEST_CHAT, "a"}, 400, "no_chat_template", "messages", "");
     intake.answers_bytes = 1000;
-    refused(&intake, (question){RN_ASK_COMPLETION, "a", .max_tokens = 90}, 400, "too_large",
+    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .max_tokens = 90}, 400, "too_large",
             "max_tokens", "1000 B");
 }
 
 static void what_a_template_raises_is_told(void **state) {
     (void)state;
     rn_chat_template *form;
-    rn_intake intake = make_intake();
+    rn_tokenizing intake = make_intake();
     assert_ok(rn_chat_template_parse(
         "form", RN_STR("{{ raise_exception('roles must alternate') }}"), &form));
     intake.form = form;
-    refused(&intake, (question){RN_ASK_CHAT, "a"}, 400, "invalid_value", "messages",
+    refused(&intake, (question){RN_REQUEST_CHAT, "a"}, 400, "invalid_value", "messages",
             "roles must alternate");
     rn_chat_template_free(form);
 }
@@ -373,28 +373,28 @@ static void what_a_template_raises_is_told(void **state) {
 static void what_a_template_makes_too_long_is_refused_for_its_length(void **state) {
     (void)state;
     rn_chat_template *form;
-    rn_intake intake = make_intake();
+    rn_tokenizing intake = make_intake();
     intake.spelled_bytes = 2; // of 128 tokens
     assert_ok(rn_chat_template_parse(
         "form", RN_STR("{% for i in range(300) %}{{ messages[0].content }}{% endfor %}"), &form));
     intake.form = form;
-    refused(&intake, (question){RN_ASK_CHAT, "a"}, 400, "context_length_exceeded", "messages",
+    refused(&intake, (question){RN_REQUEST_CHAT, "a"}, 400, "context_length_exceeded", "messages",
             "128");
-    refused(&intake, (question){RN_ASK_CHAT, "<|endoftext|>"}, 400, "context_length_exceeded",
+    refused(&intake, (question){RN_REQUEST_CHAT, "<|endoftext|>"}, 400, "context_length_exceeded",
             "messages", "128");
     rn_chat_template_free(form);
 }
 
 static void without_room_there_is_a_429(void **state) {
     (void)state;
-    rn_intake intake = make_intake();
+    rn_tokenizing intake = make_intake();
     rn_problem problem = {0};
-    rn_job *job = make_job(&(question){RN_ASK_COMPLETION, "a"});
-    assert_true(rn_room_take(&room, (16 << 20) - 1000));
-    assert_false(rn_intake_read(&intake, job, &problem));
+    rn_job *job = make_job(&(question){RN_REQUEST_COMPLETION, "a"});
+    assert_true(rn_request_memory_take(&room, (16 << 20) - 1000));
+    assert_false(rn_tokenizing_read(&intake, job, &problem));
     assert_int_equal(problem.http, 429);
     assert_true(problem.retry_seconds > 0);
-    rn_room_give_back(&room, (16 << 20) - 1000);
+    rn_request_memory_release(&room, (16 << 20) - 1000);
     end_job(job);
 }
 
@@ -403,26 +403,26 @@ static void an_answer_s_length_follows_from_what_was_asked(void **state) {
     static const struct {
         question asked;
         uint32_t max_tokens;
-    } rows[] = {{{RN_ASK_COMPLETION, "a"}, 16},
-                {{RN_ASK_GENERATE, "a"}, 100},
-                {{RN_ASK_CHAT, "a"}, 100},
-                {{RN_ASK_COMPLETION, "a", .max_tokens = 7}, 7},
-                {{RN_ASK_GENERATE, "a"}, 100}};
-    rn_intake intake = make_intake();
+    } rows[] = {{{RN_REQUEST_COMPLETION, "a"}, 16},
+                {{RN_REQUEST_GENERATE, "a"}, 100},
+                {{RN_REQUEST_CHAT, "a"}, 100},
+                {{RN_REQUEST_COMPLETION, "a", .max_tokens = 7}, 7},
+                {{RN_REQUEST_GENERATE, "a"}, 100}};
+    rn_tokenizing intake = make_intake();
     rn_chat_template *form;
     assert_ok(rn_chat_template_parse("form", rn_str_from(own_form), &form));
     intake.form = form;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rn_problem problem;
         rn_job *job = make_job(&rows[i].asked);
-        assert_true(rn_intake_read(&intake, job, &problem));
+        assert_true(rn_tokenizing_read(&intake, job, &problem));
         assert_int_equal(job->max_tokens, rows[i].max_tokens);
         end_job(job);
     }
     static const uint32_t ids[120] = {0};
     rn_problem problem;
-    rn_job *job = make_job(&(question){RN_ASK_COMPLETION, NULL, ids, 120});
-    assert_true(rn_intake_read(&intake, job, &problem));
+    rn_job *job = make_job(&(question){RN_REQUEST_COMPLETION, NULL, ids, 120});
+    assert_true(rn_tokenizing_read(&intake, job, &problem));
     assert_int_equal(job->max_tokens, 8); // what is left
     end_job(job);
     rn_chat_template_free(form);
@@ -431,21 +431,21 @@ static void an_answer_s_length_follows_from_what_was_asked(void **state) {
 // The most that reading a conversation holds beyond what it takes of the room; negative: less.
 static int64_t chat_excess(const house *h, const char *text) {
     static const uint64_t ample = (uint64_t)1 << 30;
-    rn_intake intake = make_intake();
+    rn_tokenizing intake = make_intake();
     rn_problem problem = {0};
     rn_scope scope;
     intake.tokenizer = h->tokens;
     intake.form = h->parsed;
     intake.context = 1 << 20;
     intake.pages = UINT32_MAX;
-    rn_room_init(&room, ample);
-    rn_job *job = make_job(&(question){RN_ASK_CHAT, text});
+    rn_request_memory_init(&room, ample);
+    rn_job *job = make_job(&(question){RN_REQUEST_CHAT, text});
     rn_scope_begin(&scope, "read", RN_DEVICE_HOST);
-    if (!rn_intake_read(&intake, job, &problem)) fail_msg("%s", problem.message);
+    if (!rn_tokenizing_read(&intake, job, &problem)) fail_msg("%s", problem.message);
     int64_t peak = (int64_t)rn_scope_end(&scope).peak_allocated;
     int64_t taken = (int64_t)room.peak_bytes - 1000; // the request itself
     end_job(job);
-    rn_room_init(&room, 16 << 20);
+    rn_request_memory_init(&room, 16 << 20);
     return peak - taken;
 }
 
@@ -482,11 +482,12 @@ static void a_conversation_holds_no_more_than_is_taken_for_it(void **state) {
 
 static void seeds_that_nobody_chose_differ(void **state) {
     (void)state;
-    rn_intake intake = make_intake();
+    rn_tokenizing intake = make_intake();
     rn_problem problem;
-    rn_job *a = make_job(&(question){RN_ASK_COMPLETION, "a"});
-    rn_job *b = make_job(&(question){RN_ASK_COMPLETION, "a"});
-    assert_true(rn_intake_read(&intake, a, &problem) && rn_intake_read(&intake, b, &problem));
+    rn_job *a = make_job(&(question){RN_REQUEST_COMPLETION, "a"});
+    rn_job *b = make_job(&(question){RN_REQUEST_COMPLETION, "a"});
+    assert_true(rn_tokenizing_read(&intake, a, &problem) &&
+                rn_tokenizing_read(&intake, b, &problem));
     assert_int_not_equal(a->ask.sampling.seed, b->ask.sampling.seed);
     rn_job_release(a);
     rn_job_release(a);
