@@ -48,8 +48,6 @@ struct rn_executable {
     rn_status (*get)(rn_executable *executable, rn_value value, void *data, uint64_t bytes);
     // Returns when the outputs are there. A run that failed leaves states undefined.
     rn_status (*run)(rn_executable *executable, const rn_execution *execution);
-    // What rn_device.load makes the same executable of, without compiling. NULL: cannot.
-    rn_status (*serialize)(rn_executable *executable, rn_sink sink);
     void (*destroy)(rn_executable *executable);
 };
 

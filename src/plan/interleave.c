@@ -15,7 +15,7 @@ typedef struct course {
     const rn_interleave *interleave;
     uint32_t streamed;
     double now, link;                  // when each is done with what it has
-    double ready[RN_INTERLEAVE_SLOTS]; // when what a place is for is there
+    double ready[RN_INTERLEAVE_SLOTS]; // when what a slot is for is there
 } course;
 
 static double later(double a, double b) {

@@ -41,8 +41,8 @@ typedef struct rn_interleave {
 // last one is, the first one is not. streamed < count.
 bool rn_interleave_streams(uint32_t block, uint32_t count, uint32_t streamed);
 // Of one run among many, where so many blocks are brought.
-double rn_interleave_seconds(const rn_interleave *weave, uint32_t streamed);
+double rn_interleave_seconds(const rn_interleave *interleave, uint32_t streamed);
 // How many blocks to bring, for the shortest runs; the fewest where it is the same.
-uint32_t rn_interleave_deal(const rn_interleave *weave);
+uint32_t rn_interleave_deal(const rn_interleave *interleave);
 
 #endif

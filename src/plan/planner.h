@@ -348,7 +348,7 @@ typedef struct rn_candidate {
     uint64_t read_bytes;   // with what is offloaded
     bool from_host;        // streamed weights have copies on the host
     double seconds;        // for the workload
-    double decode_seconds; // a run of one row; 0 where there are no such passes
+    double decode_seconds; // a run of one row; 0 where there are no such runs
 } rn_candidate;
 
 enum { RN_PLAN_OPEN_CASES = 4 };

@@ -6,7 +6,7 @@
 // A load is a weight group from the first to the last position that reads it while it is in its
 // slot: load u stays until load u + slots begins, so a later access before that is the same use,
 // and one after it is a new load with a READ of its own. When load u has been evicted, its slot is
-// filled with use u + slots; the last occupants of a run are followed by the first loads of the
+// filled with load u + slots; the last occupants of a run are followed by the first loads of the
 // next one, number u % slots. So each load is read once a run, and a run begins with its first
 // loads under way.
 #include "plan/planner.h"

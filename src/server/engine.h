@@ -1,6 +1,6 @@
 // engine.h — the one thread that owns the generator: jobs in, pieces out.
 //
-//     enter ─▶ intake (template, tokens, limits) ─▶ queue ─▶ admitted: pages, places and outbox
+//     enter ─▶ tokenizing (template, tokens, limits) ─▶ queue ─▶ admitted: pages, places and outbox
 //     are promised ─▶ steps of the generator, all jobs together ─▶ pieces
 //
 // Who waits is served client by client in turn, and of one client in order. A job is admitted when
