@@ -202,11 +202,6 @@ static rn_status plan_host(const maker *m, const attempt *a, rn_plan *plan) {
     recipe.destroy = NULL;
     recipe.rows = a->rows;
     RN_TRY(rn_plan_make_alone(&recipe, m->options.host_caps, &options, NULL, &plan->host));
-    if (plan->host->summary.rows != a->rows)
-        return rn_hint(rn_fail(RN_OVER_BUDGET,
-                               "the host has no room for the first %u blocks of '%s'",
-                               a->first_block, plan->name),
-                       "a larger budget for the host, or for the device");
     plan->summary.host_bytes += plan->host->summary.planned_bytes;
     plan->summary.host_weight_bytes += plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS];
     plan->summary.host_blocks = plan->host->summary.block_count;
@@ -380,37 +375,62 @@ static rn_status look_at(maker *m) {
     return s;
 }
 
+// The plan of an attempt, whose graph it takes in any case.
+static rn_status make_plan(const maker *m, attempt *a, uint64_t smallest, rn_plan **out) {
+    rn_plan *plan = NULL;
+    *out = NULL;
+    rn_status s = rn_alloc_zeroed(FROM, 1, sizeof *plan, (void **)&plan);
+    if (s != RN_OK) {
+        drop(a);
+        return s;
+    }
+    rn_arena_init(&plan->memory, FROM, 0);
+    plan->graph = a->graph;
+    a->graph = NULL;
+    plan->caps = *m->caps;
+    plan->options = m->options;
+    plan->options.host_caps = NULL; // borrowed
+    plan->compiled = true;
+    memcpy(plan->name, m->recipe->name, sizeof plan->name);
+    plan->summary.smallest_bytes = smallest;
+    plan->summary.smallest_budget_bytes = smallest + m->options.beside_bytes;
+    s = write_plan(m, a, plan);
+    if (s == RN_OK)
+        *out = plan;
+    else
+        rn_plan_destroy(plan);
+    return s;
+}
+
+// The host's planner may take fewer rows a run than the device could: then both have these, and the
+// device perhaps more of the blocks.
+static rn_status match_rows(const maker *m, uint64_t room, uint64_t smallest, rn_plan **plan) {
+    while ((*plan)->host && (*plan)->host->summary.rows < (*plan)->summary.rows) {
+        attempt a;
+        RN_TRY(try_hybrid(m, (*plan)->host->summary.rows, room, &a));
+        if (!a.graph) return rn_fail(RN_INTERNAL, "fewer rows of '%s' take more", (*plan)->name);
+        rn_plan_destroy(*plan);
+        RN_TRY(make_plan(m, &a, smallest, plan));
+    }
+    return RN_OK;
+}
+
 rn_status rn_plan_make_compiled(const rn_recipe *recipe, const rn_device_caps *caps,
                                 const rn_plan_options *options, rn_plan **out) {
     maker m = {.recipe = recipe, .caps = caps};
     attempt a = {0};
-    rn_plan *plan = NULL;
     uint64_t smallest = 0;
     *out = NULL;
     if (options) m.options = *options;
     uint64_t limit = rn_plan_limit(caps, m.options.budget_bytes);
     RN_TRY(look_at(&m));
     RN_TRY(find_smallest(&m, &smallest));
-    RN_TRY(find_attempt(&m, rn_plan_room(&m.options, limit), &a));
+    uint64_t room = rn_plan_room(&m.options, limit);
+    RN_TRY(find_attempt(&m, room, &a));
     if (!a.graph) return refuse(&m, limit, smallest);
-    rn_status s = rn_alloc_zeroed(FROM, 1, sizeof *plan, (void **)&plan);
-    if (s != RN_OK) {
-        drop(&a);
-        return s;
-    }
-    rn_arena_init(&plan->memory, FROM, 0);
-    plan->graph = a.graph;
-    plan->caps = *caps;
-    plan->options = m.options;
-    plan->options.host_caps = NULL; // borrowed
-    plan->compiled = true;
-    memcpy(plan->name, recipe->name, sizeof plan->name);
-    plan->summary.smallest_bytes = smallest;
-    plan->summary.smallest_budget_bytes = smallest + m.options.beside_bytes;
-    s = write_plan(&m, &a, plan);
-    if (s == RN_OK)
-        *out = plan;
-    else
-        rn_plan_destroy(plan);
+    RN_TRY(make_plan(&m, &a, smallest, out));
+    rn_status s = match_rows(&m, room, smallest, out);
+    if (s != RN_OK) rn_plan_destroy(*out);
+    if (s != RN_OK) *out = NULL;
     return s;
 }

@@ -32,12 +32,14 @@ void print_opening(const runner *r) {
     print_budget(r);
     fprintf(stderr, "%s planned", rn_size_format(p->planned_bytes).text);
     if (p->streamed_bytes)
-        fprintf(stderr, "; %u of %u blocks stay, %s are %s for every pass", p->resident_blocks,
+        fprintf(stderr, "; %u of %u blocks stay, %s are %s for every step", p->resident_blocks,
                 p->block_count, rn_size_format(p->streamed_bytes).text,
                 p->host_weight_bytes ? "brought from the host's memory" : "read from disk");
     else
         fprintf(stderr, "; all weights stay");
-    if (p->host_blocks)
+    if (p->host_blocks && !p->streamed_bytes)
+        fprintf(stderr, ", and the CPU computes the first %u blocks", p->host_blocks);
+    else if (p->host_blocks)
         fprintf(stderr, " of more than %llu rows; else the CPU computes the first %u blocks",
                 (unsigned long long)p->host_rows, p->host_blocks);
     if (p->interleaved_blocks)

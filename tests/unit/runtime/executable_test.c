@@ -138,6 +138,26 @@ static void every_budget_gives_the_same_numbers(void **state) {
     assert_true(__builtin_popcount(hosts) > 4);
 }
 
+// A job of few rows: the host's planner sees no use in runs of more.
+static void both_sides_have_the_same_rows(void **state) {
+    (void)state;
+    rn_recipe recipe = chain_recipe(&all);
+    rn_plan_options options = {.host_caps = rn_cpu_caps()};
+    recipe.workload_rows = 5;
+    rn_plan *plan = make_plan(&options);
+    options.budget_bytes = plan->summary.smallest_bytes + all.weight_bytes;
+    rn_plan_destroy(plan);
+    assert_ok(rn_plan_make(&recipe, rn_device_get_caps(sim), &options, &plan));
+    assert_non_null(plan->host);
+    assert_true(plan->summary.rows < ROWS);
+    assert_int_equal(plan->host->summary.rows, plan->summary.rows);
+    assert_true(plan->summary.planned_bytes <= options.budget_bytes);
+    rn_session *session = open_session(plan);
+    expect_rows(session, plan->summary.rows);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+}
+
 static void below_the_floor_there_is_a_refusal(void **state) {
     (void)state;
     rn_recipe recipe = chain_recipe(&all);
@@ -311,6 +331,7 @@ int main(void) {
         cmocka_unit_test(an_executable_gives_the_bits_of_kernels),
         cmocka_unit_test(predicted_is_measured),
         cmocka_unit_test(every_budget_gives_the_same_numbers),
+        cmocka_unit_test(both_sides_have_the_same_rows),
         cmocka_unit_test(below_the_floor_there_is_a_refusal),
         cmocka_unit_test(a_sweep_shows_the_budgets),
         cmocka_unit_test(a_text_model_says_the_same),
