@@ -58,7 +58,7 @@ done
 
 # ---- the opening line: what stays, what is brought
 expect 0 "$ration" run -p Once -n 2 --greedy --device sim --budget +2MiB
-says err "brought from the host's memory for every pass"
+says err "brought from the host's memory for every step"
 ! grep -q 'all weights stay' err || fail 'it streams, and says that all weights stay'
 expect 0 "$ration" run -p Once -n 2 --greedy --device sim --budget +40MiB
 says err 'all weights stay'
