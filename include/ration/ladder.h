@@ -2,9 +2,9 @@
 //
 //     rn_ladder *ladder;
 //     RN_TRY(rn_ladder_parse(text, &ladder)); // "cuda:0,cpu", "auto"
-//     rn_rung rung;
-//     RN_TRY(rn_ladder_climb(ladder, &options, &load, &rung));
-//     ... serve on rung.device ...
+//     rn_ladder_target target;
+//     RN_TRY(rn_ladder_start(ladder, &options, &load, &target));
+//     ... serve on target.device ...
 //     rn_ladder_leave(ladder, NULL); // load.undo, then the device goes
 //     rn_ladder_destroy(ladder);
 //
@@ -35,27 +35,29 @@ typedef struct rn_ladder rn_ladder;
 //     auto                         cuda, then cpu
 // RN_INVALID names the one that is wrong. To be destroyed.
 RN_API RN_MUST_USE rn_status rn_ladder_parse(rn_str text, rn_ladder **out);
-// NULL-safe. Not while a rung is in use.
+// NULL-safe. Not while a target is in use.
 RN_API void rn_ladder_destroy(rn_ladder *ladder);
 RN_API size_t rn_ladder_count(const rn_ladder *ladder);
 // "cuda:0"; a plugin without its folder. Lives as long as the ladder.
 RN_API const char *rn_ladder_name(const rn_ladder *ladder, size_t index);
 
-// ---- climbing -----------------------------------------------------------------------------------
+// ---- trying targets
+// -----------------------------------------------------------------------------------
 
-typedef struct rn_rung {
+typedef struct rn_ladder_target {
     size_t index;      // of the target
     const char *name;  // rn_ladder_name
     rn_device *device; // the ladder's; of use until rn_ladder_leave or rn_ladder_advance
-} rn_rung;
+} rn_ladder_target;
 
-// What is to be done on a rung. Both are called in the thread that climbs.
+// What is to be done on a target. Both are called in the thread that calls rn_ladder_start.
 typedef struct rn_ladder_load {
     void *self;
     // Brings the model to the device and tries it. The stage "device_ready" has been told; it tells
     // those that follow.
-    rn_status (*attempt)(void *self, const rn_rung *rung);
-    // Gives back all that attempt took, however far it came; also when a rung is left that worked.
+    rn_status (*attempt)(void *self, const rn_ladder_target *target);
+    // Gives back all that attempt took, however far it came; also when a target is left that
+    // worked.
     void (*undo)(void *self);
 } rn_ladder_load;
 
@@ -70,26 +72,27 @@ typedef struct rn_ladder_options {
     uint64_t reserved[4]; // zero
 } rn_ladder_options;
 
-// Tries each target from the first on. RN_OK: *out is the rung in use.
+// Tries each target from the first on. RN_OK: *out is the target in use.
 //
 // With one target, or with no_fallback, a failure is the attempt's own error. Otherwise it is the
-// last one's status, with an error that says what became of each. RN_CANCELLED ends the climb.
+// last one's status, with an error that says what became of each. RN_CANCELLED ends it.
 // RN_INTERNAL: an attempt left bytes behind, which are named; no other is tried on top of a leak.
-// RN_INVALID: a rung is in use.
-RN_API RN_MUST_USE rn_status rn_ladder_climb(rn_ladder *ladder, const rn_ladder_options *options,
-                                             const rn_ladder_load *load, rn_rung *out);
+// RN_INVALID: a target is in use.
+RN_API RN_MUST_USE rn_status rn_ladder_start(rn_ladder *ladder, const rn_ladder_options *options,
+                                             const rn_ladder_load *load, rn_ladder_target *out);
 // The same from target `first` on. RN_INVALID: there are not so many.
-RN_API RN_MUST_USE rn_status rn_ladder_climb_from(rn_ladder *ladder, size_t first,
+RN_API RN_MUST_USE rn_status rn_ladder_start_from(rn_ladder *ladder, size_t first,
                                                   const rn_ladder_options *options,
-                                                  const rn_ladder_load *load, rn_rung *out);
-// Leaves the rung in use, in order (NULL) or because of a failure, which is written down: undo of
+                                                  const rn_ladder_load *load,
+                                                  rn_ladder_target *out);
+// Leaves the target in use, in order (NULL) or because of a failure, which is written down: undo of
 // the load that is in use, the device destroyed, the ledger compared with what it was before the
-// attempt. RN_INTERNAL: bytes stayed. RN_OK where no rung is in use.
+// attempt. RN_INTERNAL: bytes stayed. RN_OK where no target is in use.
 RN_API rn_status rn_ladder_leave(rn_ladder *ladder, const rn_error_info *failure);
-// The rung in use has failed: leaves it and climbs on from the next with the options and load of
-// the last climb. Fails with the failure itself where there is no next rung, or none is wanted.
+// The target in use has failed: leaves it and goes on from the next with the options and load of
+// the last start. Fails with the failure itself where there is no next target, or none is wanted.
 RN_API RN_MUST_USE rn_status rn_ladder_advance(rn_ladder *ladder, const rn_error_info *failure,
-                                               rn_rung *out);
+                                               rn_ladder_target *out);
 
 // ---- what became of it --------------------------------------------------------------------------
 
@@ -102,7 +105,7 @@ typedef enum rn_attempt_state {
 RN_API const char *rn_attempt_state_name(rn_attempt_state state); // "in_use"
 
 typedef struct rn_attempt {
-    size_t rung;     // index of its target
+    size_t target_index;
     char target[64]; // rn_ladder_name
     rn_attempt_state state;
     char stage[48];                // the last that was reached; "" while it is running
@@ -118,10 +121,10 @@ typedef struct rn_attempt {
 RN_API uint64_t rn_ladder_attempt_count(const rn_ladder *ladder);
 // Copies the latest, oldest first; how many.
 RN_API size_t rn_ladder_attempts(const rn_ladder *ladder, rn_attempt out[RN_LADDER_ATTEMPTS]);
-// The target in use, or -1.
-RN_API int rn_ladder_rung(const rn_ladder *ladder);
-// A JSON object: targets, rung and target in use (null: none), attempts. Made for answers to
-// strangers: folders in messages are left out. Writes from a copy: the sink may be slow.
+// The index of the target in use, or -1.
+RN_API int rn_ladder_target_index(const rn_ladder *ladder);
+// A JSON object: targets, target_index and target in use (null: none), attempts. Made for answers
+// to strangers: folders in messages are left out. Writes from a copy: the sink may be slow.
 RN_API RN_MUST_USE rn_status rn_ladder_json(const rn_ladder *ladder, rn_sink sink);
 
 RN_END_DECLS

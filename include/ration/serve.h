@@ -79,7 +79,7 @@ RN_API RN_MUST_USE rn_status rn_server_create(const rn_server_options *options, 
 RN_API void rn_server_destroy(rn_server *server);
 RN_API uint16_t rn_server_port(const rn_server *server);
 
-// Opens the model, climbs the ladder, runs a test pass. Of `generator`: text, plan (budget_bytes,
+// Opens the model, starts the ladder, runs a test step. Of `generator`: text, plan (budget_bytes,
 // and beside_bytes for what the caller holds beside; the server adds its own), device_budget,
 // session.cancel and speculation; the rest is the server's. Logs a line for each stage.
 // RN_OVER_BUDGET as rn_generator_create. After a failure it may be called again.
@@ -89,7 +89,7 @@ RN_API RN_MUST_USE rn_status rn_server_load(rn_server *server,
 RN_API uint64_t rn_server_own_bytes(const rn_server *server);
 
 // Serves until *stop; then accepts nothing new, ends what runs within drain_seconds and cuts off
-// the rest. RN_DEVICE, RN_IO, ...: the last rung of the ladder failed while serving.
+// the rest. RN_DEVICE, RN_IO, ...: the last target of the ladder failed while serving.
 RN_API RN_MUST_USE rn_status rn_server_run(rn_server *server, const rn_flag *stop,
                                            double drain_seconds);
 

@@ -63,17 +63,17 @@ static void see_plan(void *self, const rn_plan *plan) {
     if (c->o->plan) *c->o->plan = c->plan;
 }
 
-static rn_status try_target(void *self, const rn_rung *rung) {
+static rn_status try_target(void *self, const rn_ladder_target *target) {
     call *c = self;
     const rn_easy_options *o = c->o;
     rn_generator_options options = {.text = {.context = o->context},
                                     .plan.exact = o->exact,
-                                    .session = {.device = rung->device, .cancel = o->cancel},
+                                    .session = {.device = target->device, .cancel = o->cancel},
                                     .measure_rates = true,
                                     .planned = see_plan,
                                     .planned_self = c};
-    (void)rn_rates_apply(rung->device);
-    RN_TRY(split_budget(c, rung->device, &options));
+    (void)rn_rates_apply(target->device);
+    RN_TRY(split_budget(c, target->device, &options));
     if (c->plan_only) {
         rn_plan *plan = NULL;
         RN_TRY(rn_generator_predict(c->model, &options, &plan));
@@ -119,7 +119,7 @@ static rn_status answer(call *c) {
                                  .cancel = o->cancel};
     rn_answer out = {0};
     for (;;) {
-        rn_rung rung;
+        rn_ladder_target target;
         RN_TRY(fit_tokens(c));
         rn_status s = rn_sequence_answer(c->sequence, rn_model_tokenizer(c->model), c->tokens.ids,
                                          c->tokens.count, &options, (rn_sink){c, put_text}, &out);
@@ -128,7 +128,7 @@ static rn_status answer(call *c) {
             return rn_fail(RN_CANCELLED, "cancelled after %llu tokens",
                            (unsigned long long)out.tokens);
         if (s == RN_OK || out.tokens > 0) return s;
-        RN_TRY(rn_ladder_advance(c->ladder, rn_last_error(), &rung));
+        RN_TRY(rn_ladder_advance(c->ladder, rn_last_error(), &target));
     }
 }
 
@@ -188,15 +188,15 @@ static rn_status open_model(call *c, const char *path) {
     return rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer");
 }
 
-static rn_status climb(call *c) {
+static rn_status start(call *c) {
     const char *targets = c->o->device ? c->o->device : "cpu";
     rn_ladder_load load = {.self = c, .attempt = try_target, .undo = leave_target};
     rn_ladder_options options = {.threads = c->o->threads};
-    rn_rung rung;
+    rn_ladder_target target;
     RN_TRY(rn_sampling_check(&c->o->sampling, rn_model_get_info(c->model)->vocab_size));
     (void)rn_rates_use(c->o->threads);
     RN_TRY(rn_ladder_parse(rn_str_from(targets), &c->ladder));
-    return rn_ladder_climb(c->ladder, &options, &load, &rung);
+    return rn_ladder_start(c->ladder, &options, &load, &target);
 }
 
 // Everything goes back, the failure's error stays.
@@ -224,7 +224,7 @@ static rn_status run(call *c, const char *path, const char *prompt, const rn_cha
     if (s == RN_OK && !c->plan_only)
         s = prompt ? encode_prompt(c, prompt) : encode_chat(c, messages, count);
     c->opening_bytes += rn_scope_end(&opening).peak_allocated;
-    if (s == RN_OK) s = climb(c);
+    if (s == RN_OK) s = start(c);
     if (s == RN_OK && !c->plan_only) s = answer(c);
     return close_call(c, limited, s);
 }

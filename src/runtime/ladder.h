@@ -31,23 +31,23 @@ rn_held_more rn_held_compare(const rn_held *before);
 struct rn_ladder {
     size_t count;
     rn_target targets[RN_LADDER_TARGETS];
-    // The climbing thread's own.
+    // The starting thread's own.
     rn_ladder_options options;
     rn_ladder_load load;
-    rn_device *device; // of the rung in use, or NULL
+    rn_device *device; // of the target in use, or NULL
     rn_held before;    // its attempt
     // Anybody's, under lock.
     pthread_mutex_t lock;
-    int rung; // in use, or -1
+    int target_index; // in use, or -1
     uint64_t attempt_count;
     rn_attempt attempts[RN_LADDER_ATTEMPTS]; // number n lies at n % RN_LADDER_ATTEMPTS
 };
 
 // A new attempt begins. The latest one is changed by copying it, changing, and putting it back.
-void rn_ladder_begin_attempt(rn_ladder *ladder, size_t rung);
+void rn_ladder_begin_attempt(rn_ladder *ladder, size_t index);
 void rn_ladder_get_latest(const rn_ladder *ladder, rn_attempt *out);
 // ... and says which target is in use from here on (-1: none).
-void rn_ladder_put_latest(rn_ladder *ladder, const rn_attempt *attempt, int rung);
+void rn_ladder_put_latest(rn_ladder *ladder, const rn_attempt *attempt, int target_index);
 // rn_ladder_json under `key`.
 void rn_ladder_write_json(const rn_ladder *ladder, rn_json *json, const char *key);
 

@@ -1,4 +1,5 @@
-// ladder_attempts.c — the record: written by the thread that climbs, read by whoever asks.
+// ladder_attempts.c — the record: written by the thread that starts the ladder, read by whoever
+// asks.
 #include "runtime/ladder.h"
 
 #include "base/error_class.h"
@@ -26,11 +27,11 @@ _Static_assert(sizeof((rn_attempt){0}.target) == sizeof((rn_target){0}.name), "c
 
 // ---- writing ------------------------------------------------------------------------------------
 
-void rn_ladder_begin_attempt(rn_ladder *ladder, size_t rung) {
+void rn_ladder_begin_attempt(rn_ladder *ladder, size_t index) {
     lock(ladder);
     rn_attempt *attempt = &ladder->attempts[ladder->attempt_count++ % RN_LADDER_ATTEMPTS];
-    *attempt = (rn_attempt){.rung = rung, .state = RN_ATTEMPT_RUNNING};
-    memcpy(attempt->target, ladder->targets[rung].name, sizeof attempt->target);
+    *attempt = (rn_attempt){.target_index = index, .state = RN_ATTEMPT_RUNNING};
+    memcpy(attempt->target, ladder->targets[index].name, sizeof attempt->target);
     unlock(ladder);
 }
 
@@ -40,10 +41,10 @@ void rn_ladder_get_latest(const rn_ladder *ladder, rn_attempt *out) {
     unlock(ladder);
 }
 
-void rn_ladder_put_latest(rn_ladder *ladder, const rn_attempt *attempt, int rung) {
+void rn_ladder_put_latest(rn_ladder *ladder, const rn_attempt *attempt, int target_index) {
     lock(ladder);
     ladder->attempts[(ladder->attempt_count - 1) % RN_LADDER_ATTEMPTS] = *attempt;
-    ladder->rung = rung;
+    ladder->target_index = target_index;
     unlock(ladder);
 }
 
@@ -65,11 +66,11 @@ size_t rn_ladder_attempts(const rn_ladder *ladder, rn_attempt out[RN_LADDER_ATTE
     return copied;
 }
 
-int rn_ladder_rung(const rn_ladder *ladder) {
+int rn_ladder_target_index(const rn_ladder *ladder) {
     lock(ladder);
-    int rung = ladder->rung;
+    int index = ladder->target_index;
     unlock(ladder);
-    return rung;
+    return index;
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ static void hide_folders(char *text) {
 
 static void put_attempt(rn_json *json, const rn_attempt *attempt) {
     rn_json_object(json, NULL);
-    rn_json_u64(json, "rung", attempt->rung);
+    rn_json_u64(json, "target_index", attempt->target_index);
     rn_json_string(json, "target", attempt->target);
     rn_json_string(json, "state", rn_attempt_state_name(attempt->state));
     bool running = attempt->state == RN_ATTEMPT_RUNNING;
@@ -125,12 +126,12 @@ static bool copy_attempt(const rn_ladder *ladder, uint64_t n, rn_attempt *out) {
 }
 
 static void put_in_use(rn_json *json, const rn_ladder *ladder) {
-    int rung = rn_ladder_rung(ladder);
-    if (rung >= 0) {
-        rn_json_u64(json, "rung", (uint64_t)rung);
-        rn_json_string(json, "target", ladder->targets[rung].name);
+    int index = rn_ladder_target_index(ladder);
+    if (index >= 0) {
+        rn_json_u64(json, "target_index", (uint64_t)index);
+        rn_json_string(json, "target", ladder->targets[index].name);
     } else {
-        rn_json_null(json, "rung");
+        rn_json_null(json, "target_index");
         rn_json_null(json, "target");
     }
 }

@@ -56,7 +56,7 @@ rn_status rn_ladder_parse(rn_str text, rn_ladder **out) {
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_ladder), &block));
     rn_ladder *ladder = block;
     pthread_mutex_init(&ladder->lock, NULL);
-    ladder->rung = -1;
+    ladder->target_index = -1;
     rn_status s = add_all(ladder, text);
     if (s == RN_OK)
         *out = ladder;

@@ -21,7 +21,7 @@ typedef enum rn_engine_phase {
     RN_ENGINE_LOADING,
     RN_ENGINE_READY,
     RN_ENGINE_DRAINING, // takes nothing new
-    RN_ENGINE_FAILED,   // the last rung failed
+    RN_ENGINE_FAILED,   // the last target failed
 } rn_engine_phase;
 // "loading", "ready", "draining", "failed".
 const char *rn_phase_name(rn_engine_phase phase);
@@ -55,7 +55,7 @@ bool rn_engine_drain(rn_engine *engine, double seconds);
 // Where it stands; any thread.
 typedef struct rn_engine_facts {
     rn_engine_phase phase;
-    uint32_t rung;                // of the ladder, in use
+    uint32_t target_index;        // of the ladder, in use
     char target[64];              // "cpu", "cuda:0": really in use; "" before one is
     rn_generator_facts generator; // as of the last step
     uint32_t running, waiting;    // jobs
@@ -78,7 +78,7 @@ const rn_model *rn_engine_model(rn_engine *engine);
 const rn_tokenizer *rn_engine_tokenizer(rn_engine *engine);
 // "models/llama-1b" -> what answers call it.
 const char *rn_engine_model_name(rn_engine *engine);
-// The attempts so far and the rung in use, as an object under `key`.
+// The attempts so far and the target in use, as an object under `key`.
 void rn_engine_ladder_json(rn_engine *engine, rn_json *json, const char *key);
 // The plan in use, as the JSON of `ration plan --json`. RN_NOT_FOUND before there is one.
 RN_MUST_USE rn_status rn_engine_plan_json(rn_engine *engine, rn_sink sink);

@@ -66,7 +66,8 @@ static void note_start(rn_engine *e, rn_job *job) {
 
 rn_admission rn_engine_admit(rn_engine *e, rn_job *job, rn_problem *out) {
     bool fits = false;
-    if (!rn_tokenizing_check(&e->intake, job, out)) return RN_NEVER; // a rung below may have fewer
+    if (!rn_tokenizing_check(&e->intake, job, out))
+        return RN_NEVER; // a target below may have fewer
     rn_status s = begin(e, job, &fits);
     if (s != RN_OK) rn_problem_from_error(out, rn_last_error());
     if (s != RN_OK || !fits) {

@@ -1,5 +1,5 @@
 // engine_load.c — from files to a generator that has made its first tokens: the model's own part
-// once, the rest for each rung that is tried.
+// once, the rest for each target that is tried.
 #include "server/engine_parts.h"
 
 #include "base/checked.h"
@@ -113,7 +113,8 @@ static rn_status set_budget(rn_engine *e, rn_device *device) {
     return rn_fail(RN_INVALID, "%llu bytes beside the plan", (unsigned long long)given);
 }
 
-// ---- a rung -------------------------------------------------------------------------------------
+// ---- a target
+// -------------------------------------------------------------------------------------
 
 static void set_generator(rn_engine *e, rn_generator *generator) {
     pthread_mutex_lock(&e->plan_lock);
@@ -122,7 +123,7 @@ static void set_generator(rn_engine *e, rn_generator *generator) {
 }
 
 // What the plan says becomes limits of requests, and facts.
-static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
+static void adopt_plan(rn_engine *e, const rn_ladder_target *target, uint64_t own_bytes) {
     const rn_plan_summary *s = rn_plan_get_summary(rn_generator_plan(e->generator));
     const rn_generator_options *o = &e->generator_options;
     rn_generator_facts facts = rn_generator_get_facts(e->generator);
@@ -139,15 +140,15 @@ static void adopt_plan(rn_engine *e, const rn_rung *rung, uint64_t own_bytes) {
     in->sequences = o->text.sequences;
     in->answer_tokens = e->options->limits.answer_tokens;
     rn_engine_facts *f = &e->facts;
-    f->rung = (uint32_t)rung->index;
-    snprintf(f->target, sizeof f->target, "%s", rung->name);
+    f->target_index = (uint32_t)target->index;
+    snprintf(f->target, sizeof f->target, "%s", target->name);
     f->generator = facts;
     f->sequences_max = in->sequences;
     f->context = in->context;
     f->has_chat = e->form != NULL;
     f->page_tokens = in->page_tokens;
     f->budget_bytes = limited ? o->plan.budget_bytes : 0;
-    bool own_memory = rung->device->caps.own_memory;
+    bool own_memory = target->device->caps.own_memory;
     f->device_budget_bytes = own_memory ? o->device_budget.bytes : 0;
     uint64_t planned = own_memory ? s->host_bytes : s->planned_bytes;
     f->predicted_bytes = planned + own_bytes + o->plan.beside_bytes; // of the host
@@ -183,17 +184,17 @@ static void save(rn_engine *e) {
         rn_log(RN_LOG_WARNING, "server", "the plan is not saved: %s", rn_last_error()->message);
 }
 
-static rn_status attempt(void *self, const rn_rung *rung) {
+static rn_status attempt(void *self, const rn_ladder_target *target) {
     rn_engine *e = self;
     rn_generator *generator = NULL;
     uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
-    e->generator_options.session.device = rung->device;
-    (void)rn_rates_apply(rung->device);
-    RN_TRY(set_budget(e, rung->device));
+    e->generator_options.session.device = target->device;
+    (void)rn_rates_apply(target->device);
+    RN_TRY(set_budget(e, target->device));
     RN_TRY(rn_generator_create(e->model, &e->generator_options, &generator));
     uint64_t after = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     set_generator(e, generator);
-    adopt_plan(e, rung, after > before ? after - before : 0);
+    adopt_plan(e, target, after > before ? after - before : 0);
     RN_TRY(rn_engine_try(e));
     rn_stage("test_forward_pass");
     RN_TRY(rn_engine_warm(e));
@@ -213,20 +214,20 @@ static void undo(void *self) {
 }
 
 // Connections take and give back memory for requests meanwhile, and read prompts.
-static rn_status climb(rn_engine *e) {
+static rn_status start(rn_engine *e) {
     rn_ladder_options options = {.no_fallback = e->options->no_fallback,
                                  .threads = e->options->threads,
                                  .others = RN_PURPOSE_BIT(RN_PURPOSE_IO) |
                                            RN_PURPOSE_BIT(RN_PURPOSE_OTHER)};
     rn_ladder_load load = {.self = e, .attempt = attempt, .undo = undo};
-    rn_rung rung;
-    return rn_ladder_climb(e->ladder, &options, &load, &rung);
+    rn_ladder_target target;
+    return rn_ladder_start(e->ladder, &options, &load, &target);
 }
 
 rn_status rn_engine_fall(rn_engine *e, const rn_error_info *error) {
-    rn_rung rung;
-    RN_TRY(rn_ladder_advance(e->ladder, error, &rung));
-    rn_metrics_add(e->metrics, RN_COUNT_FALLS, 1);
+    rn_ladder_target target;
+    RN_TRY(rn_ladder_advance(e->ladder, error, &target));
+    rn_metrics_add(e->metrics, RN_COUNT_FALLBACKS, 1);
     return RN_OK;
 }
 
@@ -261,7 +262,7 @@ static rn_status load(rn_engine *e, const rn_generator_options *generator, uint6
     RN_TRY(s);
     resolve_options(e, generator);
     e->own_bytes = own_bytes + (held > 0 ? (uint64_t)held : 0);
-    return climb(e);
+    return start(e);
 }
 
 static rn_status load_until(rn_engine *e, const rn_generator_options *generator,

@@ -1,7 +1,7 @@
 // engine_parts.h — an engine from the inside, for the files that make it up.
 //
 //     engine.c        life, phases, facts       engine_enter.c   jobs come in, are cancelled, wait
-//     engine_load.c   the model, the ladder     engine_warm.c    a rung's first passes
+//     engine_load.c   the model, the ladder     engine_warm.c    a target's first passes
 //     engine_run.c    the thread                engine_admit.c   a job begins, and ends
 //     engine_take.c   tokens become pieces
 //
@@ -51,7 +51,7 @@ struct rn_engine {
     rn_engine_phase phase;
     char name[128]; // of the model
     bool loaded;    // model, form and tokenizer may be looked at
-    bool draining;  // also while a rung is loaded
+    bool draining;  // also while a target is loaded
     bool ending;    // the threads are to end
     bool news;      // the thread has something to look at
     rn_job_queue queue;
@@ -84,7 +84,7 @@ void rn_engine_turn_all_away(rn_engine *engine, const rn_problem *problem, bool 
 
 // ---- engine_load.c, engine_warm.c ---------------------------------------------------------------
 
-// The rung in use has failed: climbs on. Any other status than RN_OK: there is none left.
+// The target in use has failed: goes on. Any other status than RN_OK: there is none left.
 RN_MUST_USE rn_status rn_engine_fall(rn_engine *engine, const rn_error_info *error);
 // The host's limits are what they were before.
 void rn_engine_lift_limit(rn_engine *engine);

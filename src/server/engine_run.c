@@ -174,7 +174,7 @@ static rn_status step(rn_engine *e) {
     return s;
 }
 
-// What runs has lost its sequences; what waits can wait for the next rung. False: there is none.
+// What runs has lost its sequences; what waits can wait for the next target. False: there is none.
 static bool fall(rn_engine *e) {
     rn_error_info error = *rn_last_error();
     rn_problem problem;

@@ -1,5 +1,6 @@
-// engine_warm.c — the first passes on a rung: that it works, and then with everything that clients
-// will use, so that threads, caches and pages of memory are there before the first of them comes.
+// engine_warm.c — the first passes on a target: that it works, and then with everything that
+// clients will use, so that threads, caches and pages of memory are there before the first of them
+// comes.
 #include "server/engine_parts.h"
 
 #include "base/checked.h"

@@ -134,11 +134,11 @@ static void write_target(rn_json *json, rn_engine *engine, const rn_engine_facts
     if (facts->target[0]) {
         rn_json_string(json, "device", facts->target);
         rn_json_text(json, "device_type", (rn_str){facts->target, bytes});
-        rn_json_u64(json, "rung", facts->rung);
+        rn_json_u64(json, "target_index", facts->target_index);
     } else {
         rn_json_null(json, "device");
         rn_json_null(json, "device_type");
-        rn_json_null(json, "rung");
+        rn_json_null(json, "target_index");
     }
     rn_engine_ladder_json(engine, json, "ladder");
 }

@@ -208,8 +208,8 @@ static void hear_sleeper(rn_client *client, uint32_t events) {
 }
 
 static void wake_all(rn_http *http) {
-    uint64_t rung;
-    (void)!read(http->bell, &rung, sizeof rung);
+    uint64_t rings;
+    (void)!read(http->bell, &rings, sizeof rings);
     pthread_mutex_lock(&http->lock);
     rn_client *list = http->woken;
     http->woken = NULL;

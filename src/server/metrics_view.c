@@ -72,7 +72,8 @@ static const counter counters[] = {
      "Tokens of prompts that were not computed again: another request began with the same."},
     {RN_COUNT_NEW_TOKENS, "generated_tokens_total", NULL, "Tokens that were made."},
     {RN_COUNT_PASSES, "passes_total", NULL, "Passes over the weights."},
-    {RN_COUNT_FALLS, "falls_total", NULL, "Falls to a lower rung of the ladder while serving."},
+    {RN_COUNT_FALLBACKS, "fallbacks_total", NULL,
+     "Fallbacks to a later target of the ladder while serving."},
     {RN_COUNT_CONNECTIONS, "connections_total", NULL, "Connections that were accepted."},
 };
 
@@ -116,8 +117,8 @@ static void write_histograms(text *t, const rn_metrics *metrics) {
 // ---- where it stands ----------------------------------------------------------------------------
 
 static void write_info(text *t, rn_server *server, const rn_engine_facts *facts) {
-    char rung[16];
-    snprintf(rung, sizeof rung, "%u", facts->rung);
+    char index[16];
+    snprintf(index, sizeof index, "%u", facts->target_index);
     open_family(t, "info", "gauge", "What serves, on the device really in use.");
     PRINT(t, "ration_info{");
     write_label(t, "version", rn_version());
@@ -126,7 +127,7 @@ static void write_info(text *t, rn_server *server, const rn_engine_facts *facts)
     PRINT(t, ",");
     write_label(t, "device", facts->target);
     PRINT(t, ",");
-    write_label(t, "rung", facts->target[0] ? rung : "");
+    write_label(t, "target_index", facts->target[0] ? index : "");
     PRINT(t, "} 1\n");
     write_gauge(t, "start_time_seconds", (uint64_t)server->started,
                 "When the server began, in seconds since 1970.");

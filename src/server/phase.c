@@ -3,8 +3,9 @@
 
 static void set_failed(const rn_error_info *failure, rn_problem *out) {
     const rn_error_class *class = rn_error_classify(failure);
-    (void)rn_problem_set(out, 503, "failed", "", "the last rung of the ladder failed: %s (%s); %s",
-                         class->name, class->meaning, class->hint);
+    (void)rn_problem_set(out, 503, "failed", "",
+                         "the last target of the ladder failed: %s (%s); %s", class->name,
+                         class->meaning, class->hint);
     out->retry_seconds = 30;
 }
 

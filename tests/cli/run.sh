@@ -98,7 +98,7 @@ for first in cuda 'sim:memory=1MiB' 'sim:fail_launch=1'; do
     RATION_CUDA_DRIVER=$missing expect 0 "$ration" run -p Once -n 2 --greedy --json --device "$first,cpu" --log-level off
     check_json "
 ladder = j['ladder']
-assert ladder['target'] == j['plan']['device'] == 'cpu' and ladder['rung'] == 1 and len(ladder['attempts']) == 2, ladder
+assert ladder['target'] == j['plan']['device'] == 'cpu' and ladder['target_index'] == 1 and len(ladder['attempts']) == 2, ladder
 assert ladder['attempts'][0]['state'] == 'failed' and ladder['attempts'][0]['class'] and ladder['attempts'][0]['stage'], ladder
 assert ladder['attempts'][1]['state'] == 'in_use', ladder"
 done

@@ -140,7 +140,7 @@ says err request-memory
 start_server --device 'sim:fail_alloc=1;fail_allocs=3,cpu'
 ask 200 /health
 check_json "
-assert j['device'] == 'cpu' and j['ladder']['rung'] == 1, j
+assert j['device'] == 'cpu' and j['ladder']['target_index'] == 1, j
 first = j['ladder']['attempts'][0]
 assert first['target'].startswith('sim') and first['state'] == 'failed' and first['class'] and first['hint'], first"
 ask 200 /generate '{"prompt": "Once", "max_tokens": 3}'

@@ -12,11 +12,11 @@ import urllib.request
 
 MIB = 1 << 20
 HEALTH = {
-    "status": "ready", "model": "a model", "device": "cpu", "device_type": "cpu", "rung": 1,
-    "ladder": {"targets": ["sim", "cpu"], "rung": 1, "target": "cpu", "attempts": [
-        {"rung": 0, "target": "sim", "state": "failed", "stage": "plan_made", "class": "out_of_memory",
+    "status": "ready", "model": "a model", "device": "cpu", "device_type": "cpu", "target_index": 1,
+    "ladder": {"targets": ["sim", "cpu"], "target_index": 1, "target": "cpu", "attempts": [
+        {"target_index": 0, "target": "sim", "state": "failed", "stage": "plan_made", "class": "out_of_memory",
          "meaning": "the device is full", "message": "sim: no room", "hint": "take less", "seconds": 0.25},
-        {"rung": 1, "target": "cpu", "state": "in_use", "stage": "warm_up", "seconds": 1.5}]},
+        {"target_index": 1, "target": "cpu", "state": "in_use", "stage": "warm_up", "seconds": 1.5}]},
     "memory": {
         "budget_bytes": 400 * MIB, "predicted_peak_bytes": 360 * MIB, "resident_bytes": 320 * MIB,
         "resident_peak_bytes": 330 * MIB, "container_limit_bytes": None, "streamed_bytes": 0,

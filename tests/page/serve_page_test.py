@@ -92,7 +92,7 @@ def the_page_shows_the_real_server(browser):
         "document.querySelector('tr[data-key=weights] .bytes').textContent === "
         "bytesText(theirs.memory.devices[0].purposes.weights)"))
     check("a device that was left", 1, page.evaluate("drawn.length"))
-    assert "rung 2 of 2" in text_of(page, "device"), text_of(page, "device")
+    assert "target 2 of 2" in text_of(page, "device"), text_of(page, "device")
     assert "injected_fault" in text_of(page, "attempts"), text_of(page, "attempts")
     fine(page)
 
@@ -287,7 +287,7 @@ def an_answer_that_breaks_off_is_told(browser):
 
 
 def loading_failed_and_gone_are_told(browser):
-    FAKE.health.update(status="loading", device=None, rung=None, context=0)
+    FAKE.health.update(status="loading", device=None, target_index=None, context=0)
     FAKE.health["ladder"]["attempts"] = []
     FAKE.health_status = 503
     page = open_fake(browser)
@@ -403,7 +403,7 @@ def the_numbers_are_in_words(browser):
     check("table", [["budget", "400 MiB"], ["predicted", "360 MiB"], ["resident", "320 MiB"], ["total", "300 MiB"],
                     ["workspace", "40.0 MiB"], ["kv", "80.0 MiB"], ["weights", "160 MiB"], ["unaccounted", "20.0 MiB"]], rows)
     for id, words in (("kv", ["12 used", "8 kept", "40 in all"]), ("running", ["3", "3 of 8"]), ("waiting", ["2 of 128"]),
-                      ("rate", ["41.5"]), ("device", ["cpu", "rung 2 of 2"]), ("context", ["2048"]),
+                      ("rate", ["41.5"]), ("device", ["cpu", "target 2 of 2"]), ("context", ["2048"]),
                       ("attempts", ["sim", "failed", "out_of_memory", "the device is full", "sim: no room", "take less"]),
                       ("brief", ["320 MiB of 400 MiB", "41.5"]), ("uptime", ["75.0 s"])):
         for word in words:

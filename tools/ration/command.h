@@ -83,7 +83,7 @@ uint64_t profiling_bytes(void);
 // The host's ledger is limited to --budget before anything is read (rn_budget_set_process).
 rn_status begin_budget(invocation *in);
 // The model's files and the prompt have been read: what that took at most is known. Before a ladder
-// is climbed, whose attempts have scopes of their own.
+// is started, whose attempts have scopes of their own.
 void end_opening(void);
 // A size without a name is for the device's own memory, where it has some, and otherwise for the
 // process. `room_bytes`: of the host, for texts to come.

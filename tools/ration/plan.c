@@ -19,7 +19,7 @@ typedef struct view {
     rn_model *model; // NULL for a builtin one
     rn_recipe recipe;
     rn_ladder *ladder;
-    rn_device *device; // of the rung in use
+    rn_device *device; // of the target in use
     rn_plan *plan;     // NULL: a sweep, or phases
     bool phases;       // the recipe's training step and an evaluation, as a program
     rn_recipe evaluate;
@@ -448,10 +448,10 @@ static rn_status make_recipe(view *v) {
     return rn_model_make_recipe(v->model, &v->text, &v->recipe);
 }
 
-// On one rung of the ladder.
-static rn_status try_device(void *self, const rn_rung *rung) {
+// On one target of the ladder.
+static rn_status try_device(void *self, const rn_ladder_target *target) {
     view *v = self;
-    v->device = rung->device;
+    v->device = target->device;
     v->rates = rn_rates_apply(v->device);
     RN_TRY(make_recipe(v));
     RN_TRY(read_options(v));
@@ -491,14 +491,14 @@ static void leave_device(void *self) {
     v->recipe = v->evaluate = (rn_recipe){0};
 }
 
-static rn_status climb(view *v, uint32_t threads) {
+static rn_status start(view *v, uint32_t threads) {
     rn_ladder_load load = {.self = v, .attempt = try_device, .undo = leave_device};
     rn_ladder_options options = {.threads = threads,
                                  .no_fallback = !rn_settings_bool(v->in->settings, "fallback")};
-    rn_rung rung;
+    rn_ladder_target target;
     end_opening();
     RN_TRY(parse_devices(v->in, &v->ladder));
-    RN_TRY(rn_ladder_climb(v->ladder, &options, &load, &rung));
+    RN_TRY(rn_ladder_start(v->ladder, &options, &load, &target));
     RN_TRY(measure_rates(v));
     return v->sweep ? sweep(v) : show(v);
 }
@@ -524,7 +524,7 @@ static rn_status run(const invocation *in) {
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
     v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;
-    if (s == RN_OK) s = climb(&v, threads);
+    if (s == RN_OK) s = start(&v, threads);
     rn_error_info error = *rn_last_error();
     rn_status left = v.ladder ? rn_ladder_leave(v.ladder, NULL) : RN_OK;
     rn_ladder_destroy(v.ladder);

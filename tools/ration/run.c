@@ -130,11 +130,11 @@ static uint64_t held_text(const runner *r) {
     return r->prompt.capacity + r->said.capacity + r->tokens.capacity * sizeof *r->tokens.ids;
 }
 
-// On one rung of the ladder: what the device has for a plan, and the plan, loaded.
-static rn_status try_device(void *self, const rn_rung *rung) {
+// On one target of the ladder: what the device has for a plan, and the plan, loaded.
+static rn_status try_device(void *self, const rn_ladder_target *target) {
     runner *r = self;
     rn_generator_options *o = &r->options;
-    r->device = o->session.device = rung->device;
+    r->device = o->session.device = target->device;
     (void)rn_rates_apply(r->device);
     RN_TRY(read_budget(r->in, r->device, text_room(r->model, &o->text, held_text(r)), &r->budget));
     use_budget(&r->budget, &o->plan);
@@ -154,14 +154,14 @@ static void leave_device(void *self) {
     r->device = NULL;
 }
 
-static rn_status climb(runner *r, uint32_t threads) {
+static rn_status start(runner *r, uint32_t threads) {
     rn_ladder_load load = {.self = r, .attempt = try_device, .undo = leave_device};
     rn_ladder_options options = {.threads = threads,
                                  .no_fallback = !rn_settings_bool(r->in->settings, "fallback")};
-    rn_rung rung;
+    rn_ladder_target target;
     end_opening();
     RN_TRY(parse_devices(r->in, &r->ladder));
-    return rn_ladder_climb(r->ladder, &options, &load, &rung);
+    return rn_ladder_start(r->ladder, &options, &load, &target);
 }
 
 static rn_status open_generator(runner *r) {
@@ -177,7 +177,7 @@ static rn_status open_generator(runner *r) {
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
     o->session.cancel = chat ? NULL : &interrupt_flag; // in a chat only between tokens
     o->speculation = read_speculation(r->in);
-    return climb(r, threads);
+    return start(r, threads);
 }
 
 // RN_INTERNAL: not all that the device gave came back.
@@ -299,10 +299,10 @@ static rn_status check_interrupt(const rn_answer *a) {
 // A device that fails before it has said anything is left for the next one.
 static rn_status answer_prompt(runner *r, rn_sink sink, rn_answer *a) {
     for (;;) {
-        rn_rung rung;
+        rn_ladder_target target;
         rn_status s = speak(r, r->tokens.ids, r->tokens.count, sink, a);
         if (s == RN_OK || a->tokens > 0) return s;
-        RN_TRY(rn_ladder_advance(r->ladder, rn_last_error(), &rung));
+        RN_TRY(rn_ladder_advance(r->ladder, rn_last_error(), &target));
         RN_TRY(fit_prompt(r, &r->tokens)); // another device, maybe another context
         if (!r->tells_tokens && !rn_settings_bool(r->in->settings, "quiet")) print_opening(r);
     }

@@ -47,7 +47,7 @@ typedef struct runner {
     bool tells_tokens; // each token as an object, while there is an array for them
     host_budget budget;
     rn_ladder *ladder;
-    rn_device *device; // of the rung in use
+    rn_device *device; // of the target in use
     constraint_texts constraints;
     rn_rates_source rates;
     rn_generator_options options;

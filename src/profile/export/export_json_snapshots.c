@@ -24,15 +24,15 @@ static void drop_every_other(rn_json_export *x) {
     x->peak_count = kept;
 }
 
-typedef struct climb {
+typedef struct rise {
     uint64_t bytes, count;     // in use now; changes so far
     uint64_t top, top_count;   // the most so far, and when
     uint64_t kept, kept_count; // of the last peak that was kept
     double step;
-} climb;
+} rise;
 
 // The curve has turned down, or ended.
-static void turn(rn_json_export *x, climb *c, bool is_last) {
+static void turn(rn_json_export *x, rise *c, bool is_last) {
     if (c->top_count == c->kept_count) return;
     if (!is_last && (double)c->top < (double)c->kept * c->step) return;
     if (x->peak_count == RN_JSON_PEAKS) {
@@ -47,7 +47,7 @@ static void turn(rn_json_export *x, climb *c, bool is_last) {
 static void find_peaks(rn_json_export *x) {
     rn_change_walk walk;
     rn_change change;
-    climb c = {.step = 1.01};
+    rise c = {.step = 1.01};
     rn_change_walk_begin(&walk, x->timeline);
     while (rn_change_walk_next(&walk, &change)) {
         const rn_timeline_alloc *a = &x->timeline->allocs[change.alloc];

@@ -1,5 +1,5 @@
 // labels: threads
-// The ladder: what may stand on it, what becomes of each rung, and a ledger that is as before
+// The ladder: what may stand on it, what becomes of each target, and a ledger that is as before
 // whatever fails.
 #include "chain.h"
 #include "json_check.h"
@@ -124,7 +124,7 @@ typedef struct loader {
 
 static const rn_account staging = {RN_DEVICE_HOST, RN_PURPOSE_STAGING, NULL};
 
-static rn_status load_model(void *self, const rn_rung *rung) {
+static rn_status load_model(void *self, const rn_ladder_target *target) {
     loader *l = self;
     rn_recipe recipe = chain_recipe(&model);
     rn_weight_source weights = chain_memory(&model);
@@ -132,9 +132,9 @@ static rn_status load_model(void *self, const rn_rung *rung) {
     if (l->leak_bytes) rn_ledger_charge(staging, NULL, l->leak_bytes);
     if (l->fail_with) return rn_fail(l->fail_with, "told to fail");
     RN_TRY(
-        rn_plan_make(&recipe, rn_device_get_caps(rung->device), &(rn_plan_options){0}, &l->plan));
+        rn_plan_make(&recipe, rn_device_get_caps(target->device), &(rn_plan_options){0}, &l->plan));
     rn_stage("plan_made");
-    RN_TRY(rn_session_create(l->plan, &weights, &(rn_session_options){.device = rung->device},
+    RN_TRY(rn_session_create(l->plan, &weights, &(rn_session_options){.device = target->device},
                              &l->session));
     rn_stage("model_on_device");
     RN_TRY(chain_run(&model, l->session, ROWS, 5, l->y));
@@ -156,9 +156,9 @@ static rn_ladder_load load_of(loader *l) {
     return (rn_ladder_load){l, load_model, unload_model};
 }
 
-static rn_status climb(rn_ladder *ladder, loader *l, rn_rung *out) {
+static rn_status start(rn_ladder *ladder, loader *l, rn_ladder_target *out) {
     rn_ladder_load load = load_of(l);
-    return rn_ladder_climb(ladder, &(rn_ladder_options){.threads = 1}, &load, out);
+    return rn_ladder_start(ladder, &(rn_ladder_options){.threads = 1}, &load, out);
 }
 
 static rn_attempt attempt_at(const rn_ladder *ladder, size_t index) {
@@ -170,41 +170,42 @@ static rn_attempt attempt_at(const rn_ladder *ladder, size_t index) {
 // What the model says, on the CPU.
 static void ask_cpu(float *y) {
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("cpu");
-    assert_ok(climb(ladder, &l, &rung));
+    assert_ok(start(ladder, &l, &target));
     memcpy(y, l.y, sizeof l.y);
     assert_ok(rn_ladder_leave(ladder, NULL));
     rn_ladder_destroy(ladder);
 }
 
-// ---- climbing -----------------------------------------------------------------------------------
+// ---- trying targets
+// -----------------------------------------------------------------------------------
 
 static void first_target_that_works_is_used(void **state) {
     (void)state;
     float y[ROWS * WIDTH];
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     ask_cpu(y);
     rn_ladder *ladder = parse("sim,cpu");
-    assert_int_equal(-1, rn_ladder_rung(ladder));
-    assert_ok(climb(ladder, &l, &rung));
-    assert_int_equal(0, rung.index);
-    assert_string_equal("sim", rung.name);
-    assert_int_equal(0, rn_ladder_rung(ladder));
+    assert_int_equal(-1, rn_ladder_target_index(ladder));
+    assert_ok(start(ladder, &l, &target));
+    assert_int_equal(0, target.index);
+    assert_string_equal("sim", target.name);
+    assert_int_equal(0, rn_ladder_target_index(ladder));
     assert_memory_equal(y, l.y, sizeof y);
     rn_attempt attempt = attempt_at(ladder, 0);
     assert_int_equal(RN_ATTEMPT_IN_USE, attempt.state);
     assert_string_equal("test_forward_pass", attempt.stage);
     assert_int_equal(held_on("sim") - sim_bytes, attempt.peak_bytes);
     assert_null(attempt.failure);
-    assert_fails(RN_INVALID, climb(ladder, &l, &rung)); // it is in use
+    assert_fails(RN_INVALID, start(ladder, &l, &target)); // it is in use
     assert_int_equal(1, rn_ladder_attempt_count(ladder));
     assert_ok(rn_ladder_leave(ladder, NULL));
     attempt = attempt_at(ladder, 0);
     assert_int_equal(RN_ATTEMPT_LEFT, attempt.state);
     assert_true(attempt.returned_bytes > attempt.peak_bytes); // some of the host's, too
-    assert_int_equal(-1, rn_ladder_rung(ladder));
+    assert_int_equal(-1, rn_ladder_target_index(ladder));
     assert_ok(rn_ladder_leave(ladder, NULL)); // there is nothing to leave
     assert_int_equal(1, l.undone);
     rn_ladder_destroy(ladder);
@@ -230,11 +231,11 @@ static void assert_fallen(rn_ladder *ladder, const loader *l, const float *y) {
 static bool fails_at(const char *fault, unsigned n, const float *y, char *out_stage) {
     char text[64];
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     snprintf(text, sizeof text, "sim:%s=%u,cpu", fault, n);
     rn_ladder *ladder = parse(text);
-    assert_ok(climb(ladder, &l, &rung));
-    bool fell = rung.index == 1;
+    assert_ok(start(ladder, &l, &target));
+    bool fell = target.index == 1;
     if (fell) assert_fallen(ladder, &l, y);
     if (fell) strcpy(out_stage, attempt_at(ladder, 0).stage);
     assert_ok(rn_ladder_leave(ladder, NULL));
@@ -243,7 +244,7 @@ static bool fails_at(const char *fault, unsigned n, const float *y, char *out_st
     return fell;
 }
 
-static void fault_at_any_place_falls_to_the_next_rung(void **state) {
+static void fault_at_any_place_falls_to_the_next_target(void **state) {
     (void)state;
     static const struct {
         const char *fault, *first_stage, *last_stage;
@@ -266,10 +267,10 @@ static void fault_at_any_place_falls_to_the_next_rung(void **state) {
 static void device_that_is_too_small_is_over_budget(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("sim:memory=4KiB,cpu");
-    assert_ok(climb(ladder, &l, &rung));
-    assert_int_equal(1, rung.index);
+    assert_ok(start(ladder, &l, &target));
+    assert_int_equal(1, target.index);
     rn_attempt failed = attempt_at(ladder, 0);
     assert_int_equal(RN_OVER_BUDGET, failed.status);
     assert_string_equal("over_budget", failed.failure->name);
@@ -278,18 +279,18 @@ static void device_that_is_too_small_is_over_budget(void **state) {
     rn_ladder_destroy(ladder);
 }
 
-// Every allocation of ours fails once: the next rung carries the model, or, where the last one
+// Every allocation of ours fails once: the next target carries the model, or, where the last one
 // failed, there is a story. Nothing stays either way.
 static void no_allocation_that_fails_leaves_anything(void **state) {
     (void)state;
     bool fired = true;
     for (uint64_t n = 1; fired; n++) {
         loader l = {0};
-        rn_rung rung;
+        rn_ladder_target target;
         rn_ladder *ladder = NULL;
         rn_fault_arm(RN_FAULT_ALLOC, n);
         rn_status s = rn_ladder_parse(RN_STR("sim,cpu"), &ladder);
-        if (s == RN_OK) s = climb(ladder, &l, &rung);
+        if (s == RN_OK) s = start(ladder, &l, &target);
         fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);
         if (s != RN_OK) assert_fails(RN_NO_MEMORY, s); // of the list itself
@@ -300,18 +301,19 @@ static void no_allocation_that_fails_leaves_anything(void **state) {
     }
 }
 
-// ---- the end of a climb -------------------------------------------------------------------------
+// ---- the end of a search
+// -------------------------------------------------------------------------
 
 static void without_fallback_the_first_failure_is_the_answer(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("sim:fail_launch=1,cpu");
     rn_ladder_load load = load_of(&l);
     rn_ladder_options options = {.no_fallback = true};
-    assert_fails(RN_DEVICE, rn_ladder_climb(ladder, &options, &load, &rung));
+    assert_fails(RN_DEVICE, rn_ladder_start(ladder, &options, &load, &target));
     assert_string_equal("sim: this launch is to fail", rn_last_error()->message);
-    assert_null(rung.device);
+    assert_null(target.device);
     assert_int_equal(1, rn_ladder_attempt_count(ladder));
     assert_int_equal(1, l.undone);
     rn_ladder_destroy(ladder);
@@ -320,9 +322,9 @@ static void without_fallback_the_first_failure_is_the_answer(void **state) {
 static void cancelling_is_no_reason_to_try_the_next(void **state) {
     (void)state;
     loader l = {.fail_with = RN_CANCELLED};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("sim,cpu");
-    assert_fails(RN_CANCELLED, climb(ladder, &l, &rung));
+    assert_fails(RN_CANCELLED, start(ladder, &l, &target));
     assert_string_equal("told to fail", rn_last_error()->message);
     assert_int_equal(1, l.attempts);
     assert_int_equal(1, l.undone);
@@ -332,9 +334,9 @@ static void cancelling_is_no_reason_to_try_the_next(void **state) {
 static void only_target_tells_its_own_story(void **state) {
     (void)state;
     loader l = {.fail_with = RN_CORRUPT};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("cpu");
-    assert_fails(RN_CORRUPT, climb(ladder, &l, &rung));
+    assert_fails(RN_CORRUPT, start(ladder, &l, &target));
     assert_string_equal("told to fail", rn_last_error()->message);
     rn_ladder_destroy(ladder);
 }
@@ -342,9 +344,9 @@ static void only_target_tells_its_own_story(void **state) {
 static void where_none_works_all_are_counted_and_the_best_hint_is_kept(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("cuda,sim:memory=4KiB,xla:/nowhere/plugin.so");
-    assert_fails(RN_NOT_FOUND, climb(ladder, &l, &rung));
+    assert_fails(RN_NOT_FOUND, start(ladder, &l, &target));
     assert_non_null(strstr(rn_last_error()->message,
                            "none of 3 targets works: cuda:0 (cuda_no_driver), sim (over_budget), "
                            "xla:plugin.so: no PJRT plugin: /nowhere/plugin.so: "));
@@ -355,12 +357,12 @@ static void where_none_works_all_are_counted_and_the_best_hint_is_kept(void **st
     rn_ladder_destroy(ladder);
 }
 
-static void what_stays_behind_is_named_and_ends_the_climb(void **state) {
+static void what_stays_behind_is_named_and_ends_the_search(void **state) {
     (void)state;
     loader l = {.leak_bytes = 4096, .fail_with = RN_DEVICE};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("sim,cpu");
-    assert_fails(RN_INTERNAL, climb(ladder, &l, &rung));
+    assert_fails(RN_INTERNAL, start(ladder, &l, &target));
     assert_non_null(
         strstr(rn_last_error()->message, "on sim left 4.00 KiB of staging on host behind"));
     assert_non_null(strstr(rn_last_error()->message, "told to fail"));
@@ -370,25 +372,25 @@ static void what_stays_behind_is_named_and_ends_the_climb(void **state) {
     // What other threads do meanwhile is not the attempt's.
     rn_ladder_load load = load_of(&l);
     rn_ladder_options options = {.others = RN_PURPOSE_BIT(RN_PURPOSE_STAGING)};
-    assert_fails(RN_DEVICE, rn_ladder_climb(ladder, &options, &load, &rung));
+    assert_fails(RN_DEVICE, rn_ladder_start(ladder, &options, &load, &target));
     assert_int_equal(3, l.attempts);
     rn_ledger_release(staging, NULL, 2 * 4096);
     rn_ladder_destroy(ladder);
 }
 
-static rn_status forget_to_tell(void *self, const rn_rung *rung) {
-    (void)self, (void)rung;
+static rn_status forget_to_tell(void *self, const rn_ladder_target *target) {
+    (void)self, (void)target;
     return RN_IO;
 }
 
 static void attempt_without_a_story_is_not_given_another_one(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("cpu");
     (void)rn_fail(RN_CORRUPT, "from yesterday");
     rn_ladder_load load = {&l, forget_to_tell, unload_model};
-    assert_fails(RN_IO, rn_ladder_climb(ladder, &(rn_ladder_options){0}, &load, &rung));
+    assert_fails(RN_IO, rn_ladder_start(ladder, &(rn_ladder_options){0}, &load, &target));
     assert_string_equal("cpu failed without saying why", rn_last_error()->message);
     rn_ladder_destroy(ladder);
 }
@@ -397,9 +399,9 @@ static void attempt_without_a_story_is_not_given_another_one(void **state) {
 
 static rn_attempt only_failure(const char *text, rn_status expected) {
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse(text);
-    assert_fails(expected, climb(ladder, &l, &rung));
+    assert_fails(expected, start(ladder, &l, &target));
     rn_attempt attempt = attempt_at(ladder, 0);
     assert_int_equal(0, l.attempts);
     rn_ladder_destroy(ladder);
@@ -423,11 +425,11 @@ static void plugin_that_is_missing_or_is_none_is_told_so(void **state) {
 static void machine_without_a_driver_falls_from_auto_to_the_cpu(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("auto");
     rn_stage("tokenizer_loaded");
-    assert_ok(climb(ladder, &l, &rung));
-    assert_string_equal("cpu", rung.name);
+    assert_ok(start(ladder, &l, &target));
+    assert_string_equal("cpu", target.name);
     rn_attempt attempt = attempt_at(ladder, 0);
     assert_string_equal("cuda:0", attempt.target);
     assert_string_equal("cuda_no_driver", attempt.failure->name);
@@ -454,35 +456,35 @@ static void gpu_that_is_there_is_told_from_one_that_is_not(void **state) {
 
 // ---- while serving ------------------------------------------------------------------------------
 
-static void rung_that_fails_later_makes_way_for_the_next(void **state) {
+static void target_that_fails_later_makes_way_for_the_next(void **state) {
     (void)state;
     float y[ROWS * WIDTH];
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     ask_cpu(y);
     rn_ladder *ladder = parse("sim,cpu");
-    assert_ok(climb(ladder, &l, &rung));
+    assert_ok(start(ladder, &l, &target));
     rn_stage("server_ready");
     (void)rn_fail(RN_DEVICE, "nrt_execute status=101");
     memset(l.y, 0, sizeof l.y);
-    assert_ok(rn_ladder_advance(ladder, rn_last_error(), &rung));
-    assert_int_equal(1, rung.index);
+    assert_ok(rn_ladder_advance(ladder, rn_last_error(), &target));
+    assert_int_equal(1, target.index);
     assert_memory_equal(y, l.y, sizeof y);
     rn_attempt failed = attempt_at(ladder, 0);
     assert_int_equal(RN_ATTEMPT_FAILED, failed.state);
     assert_string_equal("server_ready", failed.stage);
     assert_string_equal("nrt_exec_unit_unrecoverable", failed.failure->name);
-    assert_int_equal(1, rn_ladder_rung(ladder));
+    assert_int_equal(1, rn_ladder_target_index(ladder));
     (void)rn_fail(RN_IO, "the disk went away");
-    assert_fails(RN_IO, rn_ladder_advance(ladder, rn_last_error(), &rung)); // there is no third
+    assert_fails(RN_IO, rn_ladder_advance(ladder, rn_last_error(), &target)); // there is no third
     assert_string_equal("the disk went away", rn_last_error()->message);
-    assert_int_equal(-1, rn_ladder_rung(ladder));
+    assert_int_equal(-1, rn_ladder_target_index(ladder));
     assert_int_equal(2, l.undone);
-    assert_fails(RN_INVALID, rn_ladder_advance(ladder, rn_last_error(), &rung));
+    assert_fails(RN_INVALID, rn_ladder_advance(ladder, rn_last_error(), &target));
     rn_ladder_load load = load_of(&l); // the same again, from where one likes
     assert_fails(RN_INVALID,
-                 rn_ladder_climb_from(ladder, 2, &(rn_ladder_options){0}, &load, &rung));
-    assert_ok(rn_ladder_climb_from(ladder, 1, &(rn_ladder_options){0}, &load, &rung));
+                 rn_ladder_start_from(ladder, 2, &(rn_ladder_options){0}, &load, &target));
+    assert_ok(rn_ladder_start_from(ladder, 1, &(rn_ladder_options){0}, &load, &target));
     assert_ok(rn_ladder_leave(ladder, NULL));
     rn_ladder_destroy(ladder);
 }
@@ -490,23 +492,23 @@ static void rung_that_fails_later_makes_way_for_the_next(void **state) {
 static void without_fallback_a_later_failure_is_the_end_as_well(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("sim,cpu");
     rn_ladder_load load = load_of(&l);
-    assert_ok(rn_ladder_climb(ladder, &(rn_ladder_options){.no_fallback = true}, &load, &rung));
+    assert_ok(rn_ladder_start(ladder, &(rn_ladder_options){.no_fallback = true}, &load, &target));
     (void)rn_fail(RN_DEVICE, "it broke");
-    assert_fails(RN_DEVICE, rn_ladder_advance(ladder, rn_last_error(), &rung));
+    assert_fails(RN_DEVICE, rn_ladder_advance(ladder, rn_last_error(), &target));
     assert_string_equal("it broke", rn_last_error()->message);
     assert_int_equal(1, l.attempts);
     rn_ladder_destroy(ladder);
 }
 
-static void leak_shows_when_a_rung_is_left(void **state) {
+static void leak_shows_when_a_target_is_left(void **state) {
     (void)state;
     loader l = {.leak_bytes = 100};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("cpu");
-    assert_ok(climb(ladder, &l, &rung));
+    assert_ok(start(ladder, &l, &target));
     assert_fails(RN_INTERNAL, rn_ladder_leave(ladder, NULL));
     assert_non_null(strstr(rn_last_error()->message, "100 B of staging on host"));
     assert_int_equal(RN_ATTEMPT_FAILED, attempt_at(ladder, 0).state);
@@ -519,15 +521,15 @@ static void leak_shows_when_a_rung_is_left(void **state) {
 static void latest_attempts_are_kept(void **state) {
     (void)state;
     loader l = {.fail_with = RN_IO};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_attempt attempts[RN_LADDER_ATTEMPTS];
     rn_ladder *ladder = parse("sim,cpu");
     for (int i = 0; i < 10; i++)
-        assert_fails(RN_IO, climb(ladder, &l, &rung));
+        assert_fails(RN_IO, start(ladder, &l, &target));
     assert_int_equal(20, rn_ladder_attempt_count(ladder));
     assert_int_equal(RN_LADDER_ATTEMPTS, rn_ladder_attempts(ladder, attempts));
     for (size_t i = 0; i < RN_LADDER_ATTEMPTS; i++)
-        assert_int_equal(i % 2, attempts[i].rung);
+        assert_int_equal(i % 2, attempts[i].target_index);
     rn_ladder_destroy(ladder);
 }
 
@@ -551,8 +553,8 @@ static void assert_field(const rn_buffer *json, const char *path, const char *ex
     assert_string_equal(expected, text);
 }
 
-static rn_status blame_files(void *self, const rn_rung *rung) {
-    (void)self, (void)rung;
+static rn_status blame_files(void *self, const rn_ladder_target *target) {
+    (void)self, (void)target;
     return rn_hint(rn_fail(RN_CORRUPT, "/srv/secret/model.gguf: at 5/8 of \"../secret/b.bin\""),
                    "compare (./secret/c), d/e and / with ~/secret/d");
 }
@@ -560,15 +562,15 @@ static rn_status blame_files(void *self, const rn_rung *rung) {
 static void json_says_what_is_in_use_and_hides_folders(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse("sim,xla:/srv/secret/p.so,cpu");
     rn_buffer json = json_of(ladder);
-    assert_field(&json, "ladder/rung", "null");
+    assert_field(&json, "ladder/target_index", "null");
     assert_field(&json, "ladder/target", "null");
     assert_field(&json, "ladder/targets/1", "xla:p.so");
     rn_buffer_free(&json);
     rn_ladder_load load = {&l, blame_files, unload_model};
-    assert_fails(RN_CORRUPT, rn_ladder_climb(ladder, &(rn_ladder_options){0}, &load, &rung));
+    assert_fails(RN_CORRUPT, rn_ladder_start(ladder, &(rn_ladder_options){0}, &load, &target));
     json = json_of(ladder);
     assert_field(&json, "ladder/attempts/0/message", "model.gguf: at 5/8 of \"b.bin\"");
     assert_field(&json, "ladder/attempts/0/hint", "compare (c), d/e and / with d");
@@ -577,9 +579,9 @@ static void json_says_what_is_in_use_and_hides_folders(void **state) {
     assert_field(&json, "ladder/attempts/0/stage", "device_ready");
     assert_null(memmem(json.data, json.bytes, "secret", 6));
     rn_buffer_free(&json);
-    assert_ok(climb(ladder, &l, &rung));
+    assert_ok(start(ladder, &l, &target));
     json = json_of(ladder);
-    assert_field(&json, "ladder/rung", "0");
+    assert_field(&json, "ladder/target_index", "0");
     assert_field(&json, "ladder/target", "sim");
     assert_field(&json, "ladder/attempts/3/state", "in_use");
     rn_buffer_free(&json);
@@ -604,15 +606,15 @@ static void *ask(void *self) {
     return NULL;
 }
 
-static void record_may_be_read_while_another_thread_climbs(void **state) {
+static void record_may_be_read_while_another_thread_starts(void **state) {
     (void)state;
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     pthread_t thread;
     asker a = {.ladder = parse("sim:fail_copy=2,cpu")};
     assert_int_equal(0, pthread_create(&thread, NULL, ask, &a));
     for (int i = 0; i < 20; i++) {
-        assert_ok(climb(a.ladder, &l, &rung));
+        assert_ok(start(a.ladder, &l, &target));
         assert_ok(rn_ladder_leave(a.ladder, NULL));
     }
     a.stop = true;
@@ -637,12 +639,12 @@ static rn_status capture(void *self, const char *text, size_t bytes) {
 
 static const char *log_of(const char *targets, rn_log_level least) {
     loader l = {0};
-    rn_rung rung;
+    rn_ladder_target target;
     rn_ladder *ladder = parse(targets);
     logged_bytes = 0;
     logged[0] = '\0';
     rn_log_set((rn_sink){NULL, capture}, RN_LOG_TEXT, least);
-    (void)!climb(ladder, &l, &rung);
+    (void)!start(ladder, &l, &target);
     rn_log_set((rn_sink){NULL, NULL}, RN_LOG_TEXT, RN_LOG_DEBUG);
     assert_ok(rn_ladder_leave(ladder, NULL));
     rn_ladder_destroy(ladder);
@@ -705,23 +707,23 @@ int main(void) {
         TEST(lists_are_read_in_order),
         TEST(what_is_wrong_in_a_list_is_named),
         TEST(first_target_that_works_is_used),
-        TEST(fault_at_any_place_falls_to_the_next_rung),
+        TEST(fault_at_any_place_falls_to_the_next_target),
         TEST(device_that_is_too_small_is_over_budget),
         TEST(no_allocation_that_fails_leaves_anything),
         TEST(without_fallback_the_first_failure_is_the_answer),
         TEST(cancelling_is_no_reason_to_try_the_next),
         TEST(only_target_tells_its_own_story),
         TEST(where_none_works_all_are_counted_and_the_best_hint_is_kept),
-        TEST(what_stays_behind_is_named_and_ends_the_climb),
+        TEST(what_stays_behind_is_named_and_ends_the_search),
         TEST(attempt_without_a_story_is_not_given_another_one),
         TEST(plugin_that_is_missing_or_is_none_is_told_so),
         TEST(machine_without_a_driver_falls_from_auto_to_the_cpu),
-        TEST(rung_that_fails_later_makes_way_for_the_next),
+        TEST(target_that_fails_later_makes_way_for_the_next),
         TEST(without_fallback_a_later_failure_is_the_end_as_well),
-        TEST(leak_shows_when_a_rung_is_left),
+        TEST(leak_shows_when_a_target_is_left),
         TEST(latest_attempts_are_kept),
         TEST(json_says_what_is_in_use_and_hides_folders),
-        TEST(record_may_be_read_while_another_thread_climbs),
+        TEST(record_may_be_read_while_another_thread_starts),
         TEST(failures_are_logged_by_how_much_they_matter),
         TEST(failure_that_is_the_end_is_told_by_who_gets_it),
         TEST(device_in_use_is_named),

@@ -746,7 +746,7 @@ static void an_engine_that_goes_takes_its_jobs_along(void **state) {
 
 // ---- the ladder ---------------------------------------------------------------------------------
 
-static void a_rung_that_fails_at_loading_is_left(void **state) {
+static void a_target_that_fails_at_loading_is_left(void **state) {
     (void)state;
     static const char *const ladders[] = {
         "sim:memory=64KiB,cpu", "sim:fail_alloc=1;fail_allocs=3,cpu", "sim:fail_copy=2,cpu",
@@ -756,7 +756,7 @@ static void a_rung_that_fails_at_loading_is_left(void **state) {
         rn_attempt attempts[RN_LADDER_ATTEMPTS];
         load(&h);
         rn_engine_facts facts = facts_of(&h);
-        assert_int_equal(facts.rung, 1);
+        assert_int_equal(facts.target_index, 1);
         assert_string_equal(facts.target, "cpu");
         assert_int_equal(rn_ladder_attempts(h.engine->ladder, attempts), 2);
         assert_int_equal(attempts[0].state, RN_ATTEMPT_FAILED);
@@ -768,7 +768,7 @@ static void a_rung_that_fails_at_loading_is_left(void **state) {
     }
 }
 
-static void without_another_rung_loading_fails_and_may_be_tried_again(void **state) {
+static void without_another_target_loading_fails_and_may_be_tried_again(void **state) {
     (void)state;
     house h =
         open_house(&(rn_server_options){.devices = "sim:fail_launch=1,cpu", .no_fallback = true});
@@ -834,7 +834,7 @@ static void a_pass_that_fails_twice_is_tried_again(void **state) {
     close_failing_house(&h);
 }
 
-static void a_rung_that_fails_while_serving_is_left_and_who_waits_is_served_below(void **state) {
+static void a_target_that_fails_while_serving_is_left_and_who_waits_is_served_below(void **state) {
     (void)state;
     house h;
     uint32_t failed = 0;
@@ -854,13 +854,13 @@ static void a_rung_that_fails_while_serving_is_left_and_who_waits_is_served_belo
     }
     assert_in_range(failed, 0, 3); // as many as ran beside
     assert_string_equal(facts_of(&h).target, "cpu");
-    assert_int_equal(facts_of(&h).rung, 1);
+    assert_int_equal(facts_of(&h).target_index, 1);
     assert_int_equal(facts_of(&h).phase, RN_ENGINE_READY);
-    assert_int_equal(h.metrics.counts[RN_COUNT_FALLS], 1);
+    assert_int_equal(h.metrics.counts[RN_COUNT_FALLBACKS], 1);
     close_failing_house(&h);
 }
 
-static void with_no_rung_left_the_engine_has_failed_and_says_why(void **state) {
+static void with_no_target_left_the_engine_has_failed_and_says_why(void **state) {
     (void)state;
     house h;
     hold_on_sim(&h, &clients[6]);
@@ -942,11 +942,11 @@ int main(void) {
         cmocka_unit_test(draining_ends_what_runs_and_what_waits),
         cmocka_unit_test(what_takes_too_long_is_cut_off),
         cmocka_unit_test(an_engine_that_goes_takes_its_jobs_along),
-        cmocka_unit_test(a_rung_that_fails_at_loading_is_left),
-        cmocka_unit_test(without_another_rung_loading_fails_and_may_be_tried_again),
+        cmocka_unit_test(a_target_that_fails_at_loading_is_left),
+        cmocka_unit_test(without_another_target_loading_fails_and_may_be_tried_again),
         cmocka_unit_test(a_pass_that_fails_twice_is_tried_again),
-        cmocka_unit_test(a_rung_that_fails_while_serving_is_left_and_who_waits_is_served_below),
-        cmocka_unit_test(with_no_rung_left_the_engine_has_failed_and_says_why),
+        cmocka_unit_test(a_target_that_fails_while_serving_is_left_and_who_waits_is_served_below),
+        cmocka_unit_test(with_no_target_left_the_engine_has_failed_and_says_why),
         cmocka_unit_test(without_memory_a_job_ends_with_a_status_and_nothing_stays),
         cmocka_unit_test(loading_without_memory_leaves_nothing_behind),
     };

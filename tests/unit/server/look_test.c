@@ -70,7 +70,7 @@ static void health_tells_what_the_page_draws(void **state) {
                                         "\"model\":\"story\"",
                                         "\"device\":\"cuda:0\"",
                                         "\"device_type\":\"cuda\"",
-                                        "\"rung\":0",
+                                        "\"target_index\":0",
                                         "\"ladder\":{",
                                         "\"budget_bytes\":1048576",
                                         "\"purposes\":{",

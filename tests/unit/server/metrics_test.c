@@ -178,12 +178,12 @@ static void names_may_hold_anything(void **state) {
     (void)state;
     fake_begin(&server);
     fake.name = "a \"quoted\" \\ back\nline \xff byte, \xc3\xbc";
-    fake.facts.rung = 1;
+    fake.facts.target_index = 1;
     read_metrics(&server);
     const sample *info = &seen.samples[0];
     assert_string_equal("ration_info", info->name);
     assert_string_equal(",model=\"a \\\"quoted\\\" \\\\ back\\nline \xEF\xBF\xBD byte, \xc3\xbc\","
-                        "device=\"cpu\",rung=\"1\"}",
+                        "device=\"cpu\",target_index=\"1\"}",
                         strstr(info->labels, ",model"));
 }
 

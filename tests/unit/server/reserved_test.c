@@ -48,7 +48,7 @@ static void planning_and_running_refuse_them(void **state) {
     rn_sweep_row row;
     rn_placement placement;
     rn_ladder *ladder = NULL;
-    rn_rung rung;
+    rn_ladder_target target;
     rn_rates rates;
     rn_pool *pool = NULL;
     assert_ok(rn_builtin_recipe("mlp", &recipe));
@@ -69,8 +69,9 @@ static void planning_and_running_refuse_them(void **state) {
                    "rn_pool_options");
     assert_refused(rn_rates_measure(&(rn_rates_options){SET}, &rates), "rn_rates_options");
     assert_ok(rn_ladder_parse((rn_str){"cpu", 3}, &ladder));
-    assert_refused(rn_ladder_climb(ladder, &(rn_ladder_options){SET}, &(rn_ladder_load){0}, &rung),
-                   "rn_ladder_options");
+    assert_refused(
+        rn_ladder_start(ladder, &(rn_ladder_options){SET}, &(rn_ladder_load){0}, &target),
+        "rn_ladder_options");
     rn_ladder_destroy(ladder);
     assert_refused(rn_profile_start(&(rn_profile_options){.path = "", SET}), "rn_profile_options");
 }

@@ -89,9 +89,9 @@ function attemptItem(attempt) {
 }
 
 let shownLadder = "";
-function showLadder({ device, rung, ladder = {} }) {
+function showLadder({ device, target_index, ladder = {} }) {
   const { targets = [], attempts = [] } = ladder;
-  const place = targets.length > 1 ? ` (rung ${rung + 1} of ${targets.length})` : "";
+  const place = targets.length > 1 ? ` (target ${target_index + 1} of ${targets.length})` : "";
   setText(byId("device"), device ? device + place : "none yet");
   byId("ladder").hidden = !attempts.some(({ state }) => state !== "in_use");
   const text = JSON.stringify(attempts);

@@ -25,7 +25,7 @@ let samples = []; // oldest first: {time (s), rate, devices: [{name, purposes, b
 let drawn = [];   // where the panels are, and what is in them: for tests
 const colours = {};
 
-// The host, and those that hold something: a rung that was left holds nothing.
+// The host, and those that hold something: a target that was left holds nothing.
 function devicesInUse({ devices }) {
   return devices.filter(({ bytes }, i) => i === 0 || bytes > 0);
 }
