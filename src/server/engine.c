@@ -41,18 +41,18 @@ static void free_locks(rn_engine *e) {
 
 // The largest body fits beside it: the server has checked that.
 static void take_answers(rn_engine *e) {
-    uint64_t bytes = e->room->total_bytes / 2;
-    rn_request_memory_init(&e->answers, rn_request_memory_take(e->room, bytes) ? bytes : 0);
+    uint64_t bytes = e->memory->total_bytes / 2;
+    rn_request_memory_init(&e->answers, rn_request_memory_take(e->memory, bytes) ? bytes : 0);
 }
 
-rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *room,
+rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *memory,
                            rn_metrics *metrics, rn_engine **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_engine), &block));
     rn_engine *e = block;
     e->options = options;
-    e->room = room;
+    e->memory = memory;
     e->metrics = metrics;
     init_locks(e);
     take_answers(e);
@@ -88,7 +88,7 @@ void rn_engine_destroy(rn_engine *e) {
     rn_buffer_free(&e->text);
     rn_job_queue_free(&e->queue);
     rn_engine_lift_limit(e);
-    rn_request_memory_release(e->room, e->answers.total_bytes);
+    rn_request_memory_release(e->memory, e->answers.total_bytes);
     free_locks(e);
     rn_free(FROM, e, sizeof *e);
 }
@@ -172,7 +172,7 @@ void rn_engine_get_facts(rn_engine *e, rn_engine_facts *out) {
 }
 
 uint64_t rn_engine_request_bytes(rn_engine *e) {
-    uint64_t taken = atomic_load(&e->room->taken_bytes);
+    uint64_t taken = atomic_load(&e->memory->taken_bytes);
     return taken - rn_min_u64(e->answers.total_bytes, taken) + atomic_load(&e->answers.taken_bytes);
 }
 

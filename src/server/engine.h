@@ -29,8 +29,8 @@ const char *rn_phase_name(rn_engine_phase phase);
 // it has failed.
 bool rn_phase_refuse(rn_engine_phase phase, const rn_error_info *failure, rn_problem *out);
 
-// Borrows options, room and metrics. No thread yet.
-RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *room,
+// Borrows options, memory and metrics. No thread yet.
+RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *memory,
                                        rn_metrics *metrics, rn_engine **out);
 // Ends the thread; jobs still there end as RN_JOB_FAILED with 503, but connections have let go of
 // theirs before. NULL-safe.
@@ -41,9 +41,9 @@ void rn_engine_destroy(rn_engine *engine);
 RN_MUST_USE rn_status rn_engine_load(rn_engine *engine, const rn_generator_options *generator,
                                      uint64_t own_bytes);
 
-// From any thread. False: *out_problem says 429 (queue full, room full), 400 (never fits, with the
-// numbers; a template that refuses), 503 (not ready); the job is the caller's alone then. Long
-// prompts are tokenized by another thread: what is wrong with those ends the job as FAILED.
+// From any thread. False: *out_problem says 429 (queue full, request memory full), 400 (never fits,
+// with the numbers; a template that refuses), 503 (not ready); the job is the caller's alone then.
+// Long prompts are tokenized by another thread: what is wrong with those ends the job as FAILED.
 bool rn_engine_enter(rn_engine *engine, rn_job *job, rn_problem *out_problem);
 // The client is gone. Any thread, at any time after enter; `wake` may still be called once.
 void rn_engine_cancel(rn_engine *engine, rn_job *job);
@@ -66,12 +66,13 @@ typedef struct rn_engine_facts {
     uint64_t
         device_budget_bytes;  // of the device's own memory; 0: it has none, or as much as is free
     uint64_t predicted_bytes; // of the whole process, by the plan
-    uint64_t streamed_bytes;  // of weights, read for every pass
+    uint64_t streamed_bytes;  // of weights, read for every step
     rn_error_info failure;    // where phase is FAILED
 } rn_engine_facts;
 void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out);
-// Of the room, what requests really have. The engine keeps half of it for answers, so that requests
-// that wait can never keep those that run from theirs; the room itself counts that half as taken.
+// Of the request memory, what requests really have. The engine keeps half of it for answers, so
+// that requests that wait can never keep those that run from theirs; the request memory itself
+// counts that half as taken.
 uint64_t rn_engine_request_bytes(rn_engine *engine);
 // For what is read only and does not change while READY. NULL before loading.
 const rn_model *rn_engine_model(rn_engine *engine);

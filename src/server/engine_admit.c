@@ -23,10 +23,10 @@ static void drop_sequences(rn_engine *e, rn_job *job) {
 // be had again alone. *out_fits: its pages are promised.
 static rn_status begin_choice(rn_engine *e, rn_job *job, uint32_t index, bool *out_fits) {
     rn_choice *choice = &job->choices[index];
-    const rn_tokens *prompt = &job->prompts[index / job->ask.n];
-    rn_sampling sampling = job->ask.sampling;
-    sampling.seed += index % job->ask.n;
-    sampling.without_logprob = !job->ask.logprobs && sampling.logprobs == 0;
+    const rn_tokens *prompt = &job->prompts[index / job->request.n];
+    rn_sampling sampling = job->request.sampling;
+    sampling.seed += index % job->request.n;
+    sampling.without_logprob = !job->request.logprobs && sampling.logprobs == 0;
     RN_TRY(rn_sequence_create(e->generator, &sampling, &choice->sequence));
     e->sequences++;
     rn_sequence_set_owner(choice->sequence, job->owner);
@@ -43,7 +43,7 @@ static rn_status open_outbox(rn_engine *e, rn_job *job, bool *out_fits) {
 }
 
 static rn_status begin(rn_engine *e, rn_job *job, bool *out_fits) {
-    *out_fits = e->sequences + job->choice_count <= e->intake.sequences;
+    *out_fits = e->sequences + job->choice_count <= e->tokenizing.sequences;
     if (*out_fits) RN_TRY(open_outbox(e, job, out_fits));
     for (uint32_t i = 0; *out_fits && i < job->choice_count; i++)
         RN_TRY(begin_choice(e, job, i, out_fits));
@@ -54,7 +54,7 @@ static void note_start(rn_engine *e, rn_job *job) {
     uint32_t prompt_tokens = 0;
     job->started_ns = rn_clock_ns();
     rn_metrics_time(e->metrics, RN_SPAN_QUEUE, job->started_ns - job->entered_ns);
-    for (size_t i = 0; i < job->ask.prompt_count; i++)
+    for (size_t i = 0; i < job->request.prompt_count; i++)
         prompt_tokens += (uint32_t)job->prompts[i].count;
     rn_metrics_add(e->metrics, RN_COUNT_PROMPT_TOKENS, prompt_tokens);
     pthread_mutex_lock(&job->lock);
@@ -66,7 +66,7 @@ static void note_start(rn_engine *e, rn_job *job) {
 
 rn_admission rn_engine_admit(rn_engine *e, rn_job *job, rn_problem *out) {
     bool fits = false;
-    if (!rn_tokenizing_check(&e->intake, job, out))
+    if (!rn_tokenizing_check(&e->tokenizing, job, out))
         return RN_NEVER; // a target below may have fewer
     rn_status s = begin(e, job, &fits);
     if (s != RN_OK) rn_problem_from_error(out, rn_last_error());

@@ -14,7 +14,7 @@ enum { MOST_RETRY_SECONDS = 60 };
 // What those who wait will take, by what jobs took lately.
 static uint32_t estimate_wait(const rn_engine *e) {
     double seconds =
-        e->job_seconds * (double)(e->waiting + 1) / (double)rn_max_u64(e->intake.sequences, 1);
+        e->job_seconds * (double)(e->waiting + 1) / (double)rn_max_u64(e->tokenizing.sequences, 1);
     return seconds < 1 ? 1 : seconds > MOST_RETRY_SECONDS ? MOST_RETRY_SECONDS : (uint32_t)seconds;
 }
 
@@ -54,7 +54,7 @@ static bool take_place(rn_engine *e, rn_job *job, rn_tokenizing *out_intake, rn_
     else {
         e->waiting++;
         job->place = RN_PLACE_INTAKE;
-        *out_intake = e->intake;
+        *out_intake = e->tokenizing;
     }
     pthread_mutex_unlock(&e->lock);
     return ready && fits;
@@ -107,15 +107,15 @@ static rn_job *wait_for_text(rn_engine *e, rn_tokenizing *out_intake) {
         if (!e->intake_first) e->intake_last = NULL;
         job->next = NULL;
     }
-    *out_intake = e->intake;
+    *out_intake = e->tokenizing;
     pthread_mutex_unlock(&e->lock);
     return job;
 }
 
-static void read_long(rn_engine *e, rn_job *job, const rn_tokenizing *intake) {
+static void read_long(rn_engine *e, rn_job *job, const rn_tokenizing *tokenizing) {
     rn_problem problem = {0};
     rn_profile_begin(rn_profile_name("tokenize"));
-    bool good = !rn_job_is_cancelled(job) && rn_tokenizing_read(intake, job, &problem);
+    bool good = !rn_job_is_cancelled(job) && rn_tokenizing_read(tokenizing, job, &problem);
     rn_profile_end();
     good = good ? stand_in_line(e, job, &problem) : give_up_place(e, job);
     if (!good) rn_engine_turn_away(e, job, &problem);
@@ -123,26 +123,26 @@ static void read_long(rn_engine *e, rn_job *job, const rn_tokenizing *intake) {
 
 void *rn_engine_intake_main(void *self) {
     rn_engine *e = self;
-    rn_tokenizing intake;
+    rn_tokenizing tokenizing;
     rn_job *job;
-    rn_profile_thread_name("intake");
-    while ((job = wait_for_text(e, &intake)))
-        read_long(e, job, &intake);
+    rn_profile_thread_name("tokenizing");
+    while ((job = wait_for_text(e, &tokenizing)))
+        read_long(e, job, &tokenizing);
     return NULL;
 }
 
 // ---- in and out ---------------------------------------------------------------------------------
 
 bool rn_engine_enter(rn_engine *e, rn_job *job, rn_problem *out) {
-    rn_tokenizing intake;
-    if (!take_place(e, job, &intake, out)) return false;
+    rn_tokenizing tokenizing;
+    if (!take_place(e, job, &tokenizing, out)) return false;
     job->entered_ns = rn_clock_ns();
-    if (rn_tokenizing_text_bytes(&job->ask) > RN_TOKENIZING_SHORT_BYTES) {
+    if (rn_tokenizing_text_bytes(&job->request) > RN_TOKENIZING_SHORT_BYTES) {
         rn_metrics_add(e->metrics, RN_COUNT_REQUESTS, 1);
         hand_over(e, job);
         return true;
     }
-    if (!rn_tokenizing_read(&intake, job, out)) return give_up_place(e, job);
+    if (!rn_tokenizing_read(&tokenizing, job, out)) return give_up_place(e, job);
     if (!stand_in_line(e, job, out)) return false;
     rn_metrics_add(e->metrics, RN_COUNT_REQUESTS, 1);
     return true;

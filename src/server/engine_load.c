@@ -39,12 +39,12 @@ static rn_status open_form(rn_engine *e) {
 
 static rn_status open_model(rn_engine *e) {
     RN_TRY(rn_model_open(e->options->model_path, &e->options->model, &e->model));
-    e->intake.tokenizer = rn_model_tokenizer(e->model);
-    if (!e->intake.tokenizer)
+    e->tokenizing.tokenizer = rn_model_tokenizer(e->model);
+    if (!e->tokenizing.tokenizer)
         return rn_hint(rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer"),
                        "name one with --tokenizer PATH");
     RN_TRY(open_form(e));
-    rn_tokenizing_measure(&e->intake);
+    rn_tokenizing_measure(&e->tokenizing);
     name_model(e);
     return RN_OK;
 }
@@ -60,7 +60,7 @@ static void close_model(rn_engine *e) {
 // The longest piece: tokens are made without asking for memory.
 static rn_status take_text(rn_engine *e) {
     static const rn_request with_stops = {.stop_count = 1};
-    size_t bytes = rn_tokenizing_piece_bytes(&e->intake, &with_stops);
+    size_t bytes = rn_tokenizing_piece_bytes(&e->tokenizing, &with_stops);
     void *block = NULL;
     RN_TRY(rn_alloc(RN_HOST_IO, bytes, &block));
     rn_buffer_init(&e->text, RN_HOST_IO, bytes);
@@ -129,9 +129,9 @@ static void adopt_plan(rn_engine *e, const rn_ladder_target *target, uint64_t ow
     rn_generator_facts facts = rn_generator_get_facts(e->generator);
     bool limited = o->plan.budget_bytes && o->plan.budget_bytes != RN_NO_LIMIT;
     pthread_mutex_lock(&e->lock);
-    rn_tokenizing *in = &e->intake;
+    rn_tokenizing *in = &e->tokenizing;
     in->form = e->form;
-    in->room = e->room;
+    in->memory = e->memory;
     in->answers_bytes = e->answers.total_bytes;
     in->vocab_size = rn_model_get_info(e->model)->vocab_size;
     in->context = (uint32_t)rn_generator_context(e->generator);
@@ -158,7 +158,7 @@ static void adopt_plan(rn_engine *e, const rn_ladder_target *target, uint64_t ow
     pthread_mutex_unlock(&e->lock);
 }
 
-// The text takes of the answers' half of the room: a plan that does not fit is not saved.
+// The text takes of the answers' half of the request memory: a plan that does not fit is not saved.
 static rn_status write_plan(rn_engine *e) {
     char path[4096];
     rn_buffer text;
@@ -166,7 +166,7 @@ static rn_status write_plan(rn_engine *e) {
     (void)!mkdir(e->options->save_folder, 0755); // what matters is whether a file can be written
     RN_TRY(rn_path_join(e->options->save_folder, "plan.json", path, sizeof path));
     if (!rn_request_memory_take(&e->answers, most))
-        return rn_fail(RN_OVER_BUDGET, "answers have the room");
+        return rn_fail(RN_OVER_BUDGET, "answers have the request memory");
     rn_buffer_init(&text, RN_HOST_IO, (size_t)most / 2); // the old block is there while it grows
     rn_status s = rn_engine_plan_json(e, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_file_replace(path, text.data, text.bytes);

@@ -18,10 +18,10 @@
 
 struct rn_engine {
     const rn_server_options *options;
-    rn_request_memory *room;
+    rn_request_memory *memory;
     rn_metrics *metrics;
-    rn_request_memory answers; // half of the room, taken for good: what waits can never keep what
-                               // runs from its outbox
+    rn_request_memory answers; // half of the request memory, taken for good: what waits can never
+                               // keep what runs from its outbox
 
     // From load to destroy.
     rn_model *model;
@@ -58,7 +58,7 @@ struct rn_engine {
     rn_job *intake_first, *intake_last; // linked through next
     uint32_t waiting;                   // jobs before they are admitted
     double job_seconds;                 // what one takes, lately
-    rn_tokenizing intake;
+    rn_tokenizing tokenizing;
     rn_engine_facts facts;
 
     pthread_mutex_t plan_lock; // held while somebody looks at the generator's plan

@@ -163,14 +163,14 @@ static void admit_all(rn_engine *e) {
 
 static rn_status step(rn_engine *e) {
     rn_status s = RN_OK;
-    rn_profile_begin(rn_profile_name("pass"));
+    rn_profile_begin(rn_profile_name("step"));
     for (int i = 0; i < TRIES; i++) {
         s = rn_generator_step(e->generator);
         if (s == RN_OK || s == RN_CANCELLED) break;
-        rn_log(RN_LOG_WARNING, "server", "a pass failed: %s", rn_last_error()->message);
+        rn_log(RN_LOG_WARNING, "server", "a step failed: %s", rn_last_error()->message);
     }
     rn_profile_end();
-    if (s == RN_OK) rn_metrics_add(e->metrics, RN_COUNT_PASSES, 1);
+    if (s == RN_OK) rn_metrics_add(e->metrics, RN_COUNT_STEPS, 1);
     return s;
 }
 

@@ -61,7 +61,7 @@ static void note_token(rn_engine *e, rn_job *job, rn_choice *choice) {
 // Tokens are counted before the last piece can be seen: who sees it may ask for them at once.
 static void note_usage(rn_engine *e, rn_job *job, uint32_t index) {
     const rn_choice *choice = &job->choices[index];
-    bool first = index % job->ask.n == 0; // the others share the prompt with this one
+    bool first = index % job->request.n == 0; // the others share the prompt with this one
     uint32_t shared = first ? (uint32_t)rn_sequence_shared(choice->sequence) : 0;
     rn_metrics_add(e->metrics, RN_COUNT_SHARED_TOKENS, shared);
     pthread_mutex_lock(&job->lock);
@@ -85,7 +85,7 @@ static rn_status end_choice(rn_engine *e, rn_job *job, uint32_t index, rn_finish
 static rn_status put_token(rn_engine *e, rn_job *job, uint32_t index, const rn_sample *sample) {
     rn_choice *choice = &job->choices[index];
     note_token(e, job, choice);
-    if (rn_tokenizer_is_end(e->intake.tokenizer, sample->token))
+    if (rn_tokenizer_is_end(e->tokenizing.tokenizer, sample->token))
         return end_choice(e, job, index, RN_FINISH_STOP);
     choice->tokens++;
     RN_TRY(decode(e, choice, sample->token));
@@ -100,9 +100,9 @@ static rn_status put_token(rn_engine *e, rn_job *job, uint32_t index, const rn_s
 
 static rn_status take_choice(rn_engine *e, rn_job *job, uint32_t index) {
     rn_choice *choice = &job->choices[index];
-    size_t bytes = rn_tokenizing_piece_bytes(&e->intake, &job->ask);
+    size_t bytes = rn_tokenizing_piece_bytes(&e->tokenizing, &job->request);
     rn_sample sample;
-    while (!choice->ended && (!job->ask.stream || rn_job_has_room(job, bytes)) &&
+    while (!choice->ended && (!job->request.stream || rn_job_has_room(job, bytes)) &&
            rn_sequence_take(choice->sequence, &sample))
         RN_TRY(put_token(e, job, index, &sample));
     const rn_error_info *failure = choice->ended ? NULL : rn_sequence_failure(choice->sequence);

@@ -9,8 +9,8 @@
 enum { CHUNK = 128 };
 
 static uint32_t any_token(const rn_engine *e) {
-    const rn_tokenizer_info *info = rn_tokenizer_get_info(e->intake.tokenizer);
-    return info->begin < e->intake.vocab_size ? info->begin : 0;
+    const rn_tokenizer_info *info = rn_tokenizer_get_info(e->tokenizing.tokenizer);
+    return info->begin < e->tokenizing.vocab_size ? info->begin : 0;
 }
 
 static rn_status feed(rn_engine *e, rn_sequence *sequence, size_t count) {
@@ -46,8 +46,8 @@ static size_t choose_chunk(const rn_tokenizing *in) {
 
 // Feeds as many sequences as there are pages for; the first reads a chunk.
 static rn_status feed_all(rn_engine *e, rn_sequence **sequences, uint32_t *out_count) {
-    size_t chunk = choose_chunk(&e->intake);
-    for (*out_count = 0; *out_count < e->intake.sequences;) {
+    size_t chunk = choose_chunk(&e->tokenizing);
+    for (*out_count = 0; *out_count < e->tokenizing.sequences;) {
         size_t count = *out_count ? 1 : chunk;
         rn_sequence **sequence = &sequences[*out_count];
         RN_TRY(rn_sequence_create(e->generator, NULL, sequence));
@@ -70,7 +70,7 @@ static rn_status run_batch(rn_engine *e, rn_sequence **sequences, uint32_t count
 
 rn_status rn_engine_warm(rn_engine *e) {
     void *block = NULL;
-    uint32_t count = 0, most = e->intake.sequences;
+    uint32_t count = 0, most = e->tokenizing.sequences;
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, most, sizeof(rn_sequence *), &block));
     rn_sequence **sequences = block;
     rn_status s = feed_all(e, sequences, &count);

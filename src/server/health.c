@@ -84,7 +84,7 @@ static void write_memory(rn_json *json, rn_server *server, const rn_engine_facts
                 process.cgroup_version ? process.cgroup_limit_bytes : RN_NO_LIMIT);
     rn_json_u64(json, "streamed_bytes", facts->streamed_bytes);
     rn_json_u64(json, "requests_bytes", rn_engine_request_bytes(server->engine));
-    rn_json_u64(json, "requests_limit_bytes", server->room.total_bytes);
+    rn_json_u64(json, "requests_limit_bytes", server->memory.total_bytes);
     rn_json_array(json, "devices");
     for (size_t d = 0; d < rn_device_count(); d++)
         if (d == RN_DEVICE_HOST || rn_ledger_total((rn_device_id)d).peak_bytes)

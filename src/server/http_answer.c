@@ -194,20 +194,20 @@ const char *rn_http_query(const rn_http_request *request, const char *name) {
     return NULL;
 }
 
-// What is answered takes of the room, too: else those who ask and do not read could fill the
-// memory.
-static void *take_room(void *self, size_t bytes, size_t align) {
-    rn_request_memory *room = self;
-    if (!rn_request_memory_take(room, bytes)) {
+// What is answered takes of the request memory, too: else those who ask and do not read could fill
+// the memory.
+static void *take_memory(void *self, size_t bytes, size_t align) {
+    rn_request_memory *memory = self;
+    if (!rn_request_memory_take(memory, bytes)) {
         (void)rn_fail(RN_OVER_BUDGET, "the bytes for all requests together are taken");
         return NULL;
     }
     void *block = RN_HOST_IO->alloc(RN_HOST_IO->self, bytes, align);
-    if (!block) rn_request_memory_release(room, bytes);
+    if (!block) rn_request_memory_release(memory, bytes);
     return block;
 }
 
-static void give_room(void *self, void *block, size_t bytes) {
+static void release_memory(void *self, void *block, size_t bytes) {
     RN_HOST_IO->free(RN_HOST_IO->self, block, bytes);
     rn_request_memory_release(self, bytes);
 }
@@ -249,7 +249,7 @@ static rn_step send_answer(rn_client *client, rn_http_answer *answer) {
 rn_step rn_http_handle(rn_client *client) {
     rn_server *server = client->http->server;
     // Lives as long as the answer's body.
-    client->answers = (rn_allocator){&server->room, take_room, give_room};
+    client->answers = (rn_allocator){&server->memory, take_memory, release_memory};
     rn_http_request request = {.method = client->method,
                                .path = client->path,
                                .body = {client->body, client->body_bytes},

@@ -54,7 +54,7 @@ static rn_step shake_hands(rn_client *client) {
 void rn_http_advance(rn_client *client) {
     static rn_step (*const steps[])(rn_client * client) = {
         [RN_CLIENT_HANDSHAKE] = shake_hands,  [RN_CLIENT_HEAD] = rn_http_read_head,
-        [RN_CLIENT_BODY] = rn_http_read_body, [RN_CLIENT_ANSWER] = rn_http_ask,
+        [RN_CLIENT_BODY] = rn_http_read_body, [RN_CLIENT_ANSWER] = rn_http_job,
         [RN_CLIENT_SEND] = rn_http_send,      [RN_CLIENT_DISCARD] = rn_http_read_body,
         [RN_CLIENT_LINGER] = rn_http_linger,
     };

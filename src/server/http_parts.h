@@ -8,7 +8,7 @@
 //     http_place.c   whose connections stay when there are many  (429, 503)
 //     http_request.c a request's way: checks, body, then         (403, 413, 415, 429, 503)
 //     http_answer.c  ... an answer at once
-//     http_ask.c     ... or a job, whose connection sleeps while there is nothing to send
+//     http_job.c     ... or a job, whose connection sleeps while there is nothing to send
 //     http_send.c    answers on their way
 //     http_wire.c    bytes in and out, by TLS where it is asked for
 //     http_block.c   the memory that they lie in meanwhile
@@ -43,8 +43,8 @@
 
 typedef struct rn_route {
     const char *method, *path; // a path that ends in '*' is one that begins so
-    rn_handler *handler;       // NULL: an ask
-    rn_request_kind ask;
+    rn_handler *handler;       // NULL: a request for tokens
+    rn_request_kind kind;
     bool open;        // to those without a key, too
     bool needs_ready; // 503 before the model is loaded, and while it drains
 } rn_route;
@@ -143,7 +143,7 @@ typedef struct rn_client {
     rn_chunks chunks;
     char *body; // (body_capacity)
     size_t body_bytes, body_capacity;
-    uint64_t room_bytes;   // taken for it
+    uint64_t memory_bytes; // taken for it
     uint64_t thrown_bytes; // of a body that is refused
     rn_buffer answer;      // of a handler, until it is sent; from `answers`
     rn_allocator answers;
@@ -220,7 +220,7 @@ rn_step rn_http_read_head(rn_client *client);
 rn_step rn_http_read_body(rn_client *client); // or throws it away
 // Its answer is out, or it broke off: nothing of the request is left.
 void rn_http_request_end(rn_client *client);
-// Gives back the body and its share of the room.
+// Gives back the body and its share of the request memory.
 void rn_http_free_body(rn_client *client);
 
 // ---- http_answer.c ------------------------------------------------------------------------------
@@ -254,13 +254,13 @@ rn_step rn_http_send(rn_client *client);
 rn_step rn_http_linger_begin(rn_client *client);
 rn_step rn_http_linger(rn_client *client);
 
-// ---- http_ask.c ---------------------------------------------------------------------------------
+// ---- http_job.c ---------------------------------------------------------------------------------
 
 // At first and after each wake.
-rn_step rn_http_ask(rn_client *client);
+rn_step rn_http_job(rn_client *client);
 // There is nothing to read: sleeps. False: there is by now.
-bool rn_http_ask_sleep(rn_client *client);
+bool rn_http_job_sleep(rn_client *client);
 // The request is over: its job is left.
-void rn_http_ask_end(rn_client *client);
+void rn_http_job_end(rn_client *client);
 
 #endif

@@ -1,6 +1,7 @@
 // http_request.c — a request's way.
 //
-//     head ─▶ host, route, key, place, length, site, type, phase ─▶ body, taking room as it grows
+//     head ─▶ host, route, key, place, length, site, type, phase ─▶ body, taking request memory as
+//     it grows
 //          ─▶ counted as under way ─▶ answer
 //
 // What is refused at the head is told at once. A short body is then thrown away as it comes, so
@@ -54,14 +55,14 @@ void rn_http_free_body(rn_client *client) {
     rn_free(FROM, client->body, client->body_capacity);
     client->body = NULL;
     client->body_bytes = client->body_capacity = 0;
-    rn_request_memory_release(&client->http->server->room, client->room_bytes);
-    client->room_bytes = 0;
+    rn_request_memory_release(&client->http->server->memory, client->memory_bytes);
+    client->memory_bytes = 0;
 }
 
-// Three times the bytes of the room: enough for the body while it is copied to a larger block, and
-// for what is made of it later (rn_request_memory_bytes).
+// Three times the bytes of the request memory: enough for the body while it is copied to a larger
+// block, and for what is made of it later (rn_request_memory_bytes).
 static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) {
-    rn_request_memory *room = &client->http->server->room;
+    rn_request_memory *memory = &client->http->server->memory;
     size_t capacity = client->body_capacity ? client->body_capacity : 2048;
     uint64_t limit = client->http->server->options.limits.body_bytes;
     if (client->length) limit = client->length;
@@ -69,8 +70,8 @@ static bool grow_body(rn_client *client, size_t bytes, rn_problem *out_problem) 
         capacity *= 2;
     if (capacity > limit) capacity = (size_t)limit;
     uint64_t more = 3 * (uint64_t)(capacity - client->body_capacity);
-    if (!rn_request_memory_take(room, more)) return rn_problem_set_full(out_problem);
-    client->room_bytes += more;
+    if (!rn_request_memory_take(memory, more)) return rn_problem_set_full(out_problem);
+    client->memory_bytes += more;
     void *block = NULL;
     if (rn_alloc(FROM, capacity, &block) != RN_OK) {
         rn_problem_from_error(out_problem, rn_last_error());
@@ -373,7 +374,7 @@ rn_step rn_http_read_body(rn_client *client) {
 }
 
 static void end_answer(rn_client *client) {
-    rn_http_ask_end(client);
+    rn_http_job_end(client);
     rn_http_free_body(client);
     rn_buffer_free(&client->answer);
     if (client->source.file >= 0) close(client->source.file);

@@ -102,7 +102,7 @@ static rn_step fill_from_reply(rn_client *client) {
         if (news == RN_REPLY_END) return end_reply(client);
         if (news == RN_REPLY_BROKEN || rn_job_get_state(client->job) == RN_JOB_CANCELLED)
             return RN_STEP_CLOSE;
-        if (rn_http_ask_sleep(client)) return RN_STEP_SLEEP;
+        if (rn_http_job_sleep(client)) return RN_STEP_SLEEP;
     }
 }
 

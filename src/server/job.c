@@ -40,30 +40,30 @@ static void make_id(rn_job *job) {
         number[0] = (uint64_t)now.tv_nsec;
         number[1] = (uint64_t)(uintptr_t)job;
     }
-    snprintf(job->id, sizeof job->id, "%s-%012llx%012llx", kinds[job->ask.kind],
+    snprintf(job->id, sizeof job->id, "%s-%012llx%012llx", kinds[job->request.kind],
              (unsigned long long)(number[0] >> 16), (unsigned long long)(number[1] >> 16));
 }
 
-rn_status rn_job_create(rn_request *ask, rn_request_memory *room, uint64_t room_bytes,
+rn_status rn_job_create(rn_request *request, rn_request_memory *memory, uint64_t memory_bytes,
                         uint64_t client, void (*wake)(void *self), void *self, rn_job **out) {
     void *block = NULL;
     *out = NULL;
     rn_status s = rn_alloc_zeroed(RN_HOST_IO, 1, sizeof(rn_job), &block);
     if (s != RN_OK) {
-        rn_request_free(ask);
-        rn_request_memory_release(room, room_bytes);
+        rn_request_free(request);
+        rn_request_memory_release(memory, memory_bytes);
         return s;
     }
     rn_job *job = block;
-    *job = (rn_job){.ask = *ask,
+    *job = (rn_job){.request = *request,
                     .created = (int64_t)time(NULL),
                     .client = client,
-                    .room = room,
+                    .memory = memory,
                     .wake = wake,
                     .self = self,
                     .references = 2,
-                    .room_bytes = room_bytes};
-    *ask = (rn_request){0};
+                    .memory_bytes = memory_bytes};
+    *request = (rn_request){0};
     make_id(job);
     pthread_mutex_init(&job->lock, NULL);
     *out = job;
@@ -71,9 +71,9 @@ rn_status rn_job_create(rn_request *ask, rn_request_memory *room, uint64_t room_
 }
 
 static void free_prompts(rn_job *job) {
-    for (size_t i = 0; job->prompts && i < job->ask.prompt_count; i++)
+    for (size_t i = 0; job->prompts && i < job->request.prompt_count; i++)
         rn_free(RN_HOST_IO, job->prompts[i].ids, job->prompts[i].capacity * sizeof(uint32_t));
-    rn_free(RN_HOST_IO, job->prompts, job->ask.prompt_count * sizeof *job->prompts);
+    rn_free(RN_HOST_IO, job->prompts, job->request.prompt_count * sizeof *job->prompts);
 }
 
 static void destroy(rn_job *job) {
@@ -81,8 +81,8 @@ static void destroy(rn_job *job) {
     free_prompts(job);
     rn_free(RN_HOST_IO, job->outbox, job->outbox_bytes);
     if (job->answers) rn_request_memory_release(job->answers, job->outbox_bytes);
-    rn_request_free(&job->ask);
-    rn_request_memory_release(job->room, job->room_bytes);
+    rn_request_free(&job->request);
+    rn_request_memory_release(job->memory, job->memory_bytes);
     pthread_mutex_destroy(&job->lock);
     rn_free(RN_HOST_IO, job, sizeof *job);
 }
@@ -148,7 +148,7 @@ static size_t read_record(const char *at, rn_piece *out) {
 bool rn_job_read(rn_job *job, size_t *cursor, rn_piece *out) {
     bool told = false, found;
     pthread_mutex_lock(&job->lock);
-    if (job->ask.stream && *cursor == job->written) { // what was read last is no longer in use
+    if (job->request.stream && *cursor == job->written) { // what was read last is no longer in use
         *cursor = job->written = 0;
         told = job->stalled;
         job->stalled = false;
@@ -162,7 +162,7 @@ bool rn_job_read(rn_job *job, size_t *cursor, rn_piece *out) {
 
 bool rn_job_sleep(rn_job *job, size_t cursor, void (*suspend)(void *self), void *self) {
     pthread_mutex_lock(&job->lock);
-    bool news = has_ended(job) || (job->ask.stream && cursor < job->written);
+    bool news = has_ended(job) || (job->request.stream && cursor < job->written);
     if (!news) {
         suspend(self);
         job->sleeping = true;
@@ -233,7 +233,7 @@ bool rn_job_put(rn_job *job, const rn_piece *piece) {
     if (fits) {
         write_record(job->outbox + job->written, piece, tops);
         job->written += bytes;
-        sleeping = job->ask.stream && stop_sleeping(job);
+        sleeping = job->request.stream && stop_sleeping(job);
     }
     pthread_mutex_unlock(&job->lock);
     wake(job, sleeping);
@@ -261,7 +261,7 @@ void rn_job_set_state(rn_job *job, rn_job_state state, const rn_problem *problem
     if (!has_ended(job)) {
         job->state = state;
         if (problem) job->problem = *problem;
-        if (job->ask.stream || has_ended(job)) sleeping = stop_sleeping(job);
+        if (job->request.stream || has_ended(job)) sleeping = stop_sleeping(job);
     }
     pthread_mutex_unlock(&job->lock);
     wake(job, sleeping);

@@ -47,21 +47,22 @@ typedef struct rn_job rn_job;
 
 struct rn_job {
     // Constant after creation.
-    rn_request ask;
+    rn_request request;
     char id[40];     // "cmpl-...", "chatcmpl-...", "gen-..."
     int64_t created; // seconds since 1970
     uint64_t client; // for fairness: who asks (key or address), hashed
     uint32_t owner;  // shares pages with those of the same owner; set before it enters
-    rn_request_memory *room;
+    rn_request_memory *memory;
     void (*wake)(void *self); // there is something to read, or the job has ended; any thread, and
     void *self;               // never while the job's lock is held
 
     // The engine's (between enter and the end).
-    rn_tokens *prompts; // (ask.prompt_count); exactly as long as they are, of RN_PURPOSE_IO
+    rn_tokens *prompts; // (request.prompt_count); exactly as long as they are, of RN_PURPOSE_IO
     uint32_t max_tokens;
     uint64_t entered_ns, started_ns, first_ns;
-    uint64_t blocked_ns;       // that others waited while its reader was slow, in all
-    struct rn_choice *choices; // (choice_count = ask.prompt_count * ask.n), see job_choice.h
+    uint64_t blocked_ns; // that others waited while its reader was slow, in all
+    struct rn_choice
+        *choices; // (choice_count = request.prompt_count * request.n), see job_choice.h
     uint32_t choice_count;
     size_t answer_bytes; // of the outbox it will get
     uint8_t place;       // an rn_job_place; under the engine's lock
@@ -78,18 +79,18 @@ struct rn_job {
     bool stalled;  // the writer waits for `drained`
     bool cancelled;
     uint32_t references;
-    uint64_t room_bytes;        // given back at the end
+    uint64_t memory_bytes;      // given back at the end
     rn_request_memory *answers; // that the outbox was taken from, or NULL
     void (*drained)(void *);    // the reader has emptied the outbox of one that stalled; any thread
     void *drained_self;
 };
 
-// Takes over `ask` (also where it fails) and room_bytes that the caller took from `room` for body
-// and ask. RN_NO_MEMORY, RN_OVER_BUDGET. Two references: the caller's and the engine's; a job that
-// never enters is released twice.
-RN_MUST_USE rn_status rn_job_create(rn_request *ask, rn_request_memory *room, uint64_t room_bytes,
-                                    uint64_t client, void (*wake)(void *self), void *self,
-                                    rn_job **out);
+// Takes over `request` (also where it fails) and memory_bytes that the caller took from `memory`
+// for body and request. RN_NO_MEMORY, RN_OVER_BUDGET. Two references: the caller's and the
+// engine's; a job that never enters is released twice.
+RN_MUST_USE rn_status rn_job_create(rn_request *request, rn_request_memory *memory,
+                                    uint64_t memory_bytes, uint64_t client,
+                                    void (*wake)(void *self), void *self, rn_job **out);
 void rn_job_release(rn_job *job);
 
 // ---- the connection's side ----------------------------------------------------------------------

@@ -3,20 +3,20 @@
 
 #include "memory/account.h"
 
-size_t rn_choices_bytes(const rn_request *ask) {
+size_t rn_choices_bytes(const rn_request *request) {
     // A stopper: its own structure with what it holds back, a table, the strings.
     enum { STOPPER_BYTES = 512 };
     size_t each = sizeof(rn_choice);
-    if (ask->stop_count) each += STOPPER_BYTES;
-    for (size_t i = 0; i < ask->stop_count; i++)
-        each += sizeof(rn_str) + ask->stops[i].bytes;
-    return ask->prompt_count * ask->n * each;
+    if (request->stop_count) each += STOPPER_BYTES;
+    for (size_t i = 0; i < request->stop_count; i++)
+        each += sizeof(rn_str) + request->stops[i].bytes;
+    return request->prompt_count * request->n * each;
 }
 
 rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer) {
-    const rn_request *ask = &job->ask;
+    const rn_request *request = &job->request;
     void *block = NULL;
-    uint32_t count = (uint32_t)ask->prompt_count * ask->n;
+    uint32_t count = (uint32_t)request->prompt_count * request->n;
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, count, sizeof(rn_choice), &block));
     job->choices = block;
     job->choice_count = count;
@@ -24,8 +24,8 @@ rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer) {
         rn_choice *choice = &job->choices[i];
         rn_decoder_begin(&choice->decoder, tokenizer, false);
         choice->decoder.started = true; // the prompt stands before
-        if (ask->stop_count)
-            RN_TRY(rn_stopper_create(ask->stops, ask->stop_count, &choice->stopper));
+        if (request->stop_count)
+            RN_TRY(rn_stopper_create(request->stops, request->stop_count, &choice->stopper));
     }
     return RN_OK;
 }

@@ -26,6 +26,6 @@ RN_MUST_USE rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokeniz
 // No sequence may be left. Safe where there are none.
 void rn_choices_free(rn_job *job);
 // What they take.
-size_t rn_choices_bytes(const rn_request *ask);
+size_t rn_choices_bytes(const rn_request *request);
 
 #endif

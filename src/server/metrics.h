@@ -17,7 +17,7 @@ typedef enum rn_count {
     RN_COUNT_PROMPT_TOKENS,
     RN_COUNT_SHARED_TOKENS, // of them, not read again
     RN_COUNT_NEW_TOKENS,
-    RN_COUNT_PASSES,
+    RN_COUNT_STEPS,
     RN_COUNT_FALLBACKS, // to a later target while serving
     RN_COUNT_CONNECTIONS,
     RN_COUNT_OF_COUNTS

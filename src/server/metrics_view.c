@@ -71,7 +71,7 @@ static const counter counters[] = {
     {RN_COUNT_SHARED_TOKENS, "shared_tokens_total", NULL,
      "Tokens of prompts that were not computed again: another request began with the same."},
     {RN_COUNT_NEW_TOKENS, "generated_tokens_total", NULL, "Tokens that were made."},
-    {RN_COUNT_PASSES, "passes_total", NULL, "Passes over the weights."},
+    {RN_COUNT_STEPS, "steps_total", NULL, "Steps of the model: each reads all weights once."},
     {RN_COUNT_FALLBACKS, "fallbacks_total", NULL,
      "Fallbacks to a later target of the ladder while serving."},
     {RN_COUNT_CONNECTIONS, "connections_total", NULL, "Connections that were accepted."},
@@ -204,7 +204,7 @@ static void write_memory(text *t, rn_server *server, const rn_engine_facts *fact
     write_gauge(t, "memory_predicted_peak_bytes", facts->predicted_bytes,
                 "What the process should take at most, by the plan; 0 before there is one.");
     write_gauge(t, "memory_streamed_bytes", facts->streamed_bytes,
-                "Bytes of weights that are read for every pass.");
+                "Bytes of weights that are read for every step.");
     write_gauge(t, "resident_bytes", process.resident_bytes, "What the system holds of it.");
     write_gauge(t, "resident_peak_bytes", process.resident_peak_bytes, "The most so far.");
     if (process.cgroup_version && process.cgroup_limit_bytes != RN_NO_LIMIT)
@@ -212,9 +212,9 @@ static void write_memory(text *t, rn_server *server, const rn_engine_facts *fact
                     "The container's memory limit.");
     write_gauge(t, "request_memory_bytes", rn_engine_request_bytes(server->engine),
                 "Taken by requests: bodies, prompts, answers.");
-    write_gauge(t, "request_memory_peak_bytes", atomic_load(&server->room.peak_bytes),
+    write_gauge(t, "request_memory_peak_bytes", atomic_load(&server->memory.peak_bytes),
                 "The most so far.");
-    write_gauge(t, "request_memory_limit_bytes", server->room.total_bytes,
+    write_gauge(t, "request_memory_limit_bytes", server->memory.total_bytes,
                 "What all requests together may take.");
 }
 

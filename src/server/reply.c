@@ -4,8 +4,8 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
-static bool counts_characters(const rn_request *ask) {
-    return ask->logprobs && ask->kind != RN_REQUEST_CHAT;
+static bool counts_characters(const rn_request *request) {
+    return request->logprobs && request->kind != RN_REQUEST_CHAT;
 }
 
 static void begin_anew(rn_reply *reply) {
@@ -28,7 +28,7 @@ void rn_reply_begin(rn_reply *reply, rn_job *job, const rn_tokenizer *tokenizer,
     // While one grows, its old block is there, too: half as much again.
     rn_buffer_init(&reply->buffer, RN_HOST_IO, RN_REPLY_BYTES / 2);
     rn_buffer_init(&reply->slice, RN_HOST_IO, RN_REPLY_BYTES / 8);
-    if (counts_characters(&job->ask))
+    if (counts_characters(&job->request))
         reply->status =
             rn_alloc_zeroed(RN_HOST_IO, rn_reply_choices(reply), sizeof *reply->marks, &marks);
     reply->marks = marks;
@@ -45,7 +45,7 @@ void rn_reply_free(rn_reply *reply) {
 }
 
 const char *rn_reply_type(const rn_reply *reply) {
-    return reply->job->ask.stream ? "text/event-stream" : "application/json";
+    return reply->job->request.stream ? "text/event-stream" : "application/json";
 }
 
 // Parts until there is something worth copying, or nothing more for now.
@@ -54,8 +54,8 @@ static rn_reply_news fill(rn_reply *reply) {
     reply->buffer.bytes = reply->copied = 0;
     while (reply->status == RN_OK && !reply->ended && news == RN_REPLY_BYTES_MADE &&
            reply->buffer.bytes < RN_REPLY_PART_BYTES)
-        reply->status = reply->job->ask.stream ? rn_reply_form_events(reply, &news)
-                                               : rn_reply_form_object(reply, &news);
+        reply->status = reply->job->request.stream ? rn_reply_form_events(reply, &news)
+                                                   : rn_reply_form_object(reply, &news);
     if (reply->status != RN_OK) return RN_REPLY_BROKEN;
     if (reply->buffer.bytes > 0) return RN_REPLY_BYTES_MADE;
     return reply->ended ? RN_REPLY_END : RN_REPLY_NOTHING;

@@ -42,7 +42,7 @@ static void put_choice(rn_reply *reply, rn_json *json, const event *e) {
     rn_json_array(json, "choices");
     rn_json_object(json, NULL);
     rn_json_u64(json, "index", e->choice);
-    if (reply->job->ask.kind == RN_REQUEST_CHAT)
+    if (reply->job->request.kind == RN_REQUEST_CHAT)
         put_delta(json, e);
     else
         rn_json_text(json, "text", e->text);
@@ -67,12 +67,12 @@ static void put_text(rn_reply *reply, rn_json *json, const event *e) {
 static rn_status form_event(rn_reply *reply, const event *e) {
     rn_json json;
     RN_TRY(begin_event(reply, &json));
-    if (reply->job->ask.kind == RN_REQUEST_GENERATE) {
+    if (reply->job->request.kind == RN_REQUEST_GENERATE) {
         put_text(reply, &json, e);
     } else {
         rn_reply_put_head(reply, &json);
         put_choice(reply, &json, e);
-        if (reply->job->ask.stream_usage) rn_json_null(&json, "usage");
+        if (reply->job->request.stream_usage) rn_json_null(&json, "usage");
     }
     return end_event(reply, &json);
 }
@@ -86,18 +86,18 @@ static rn_status next_opening(rn_reply *reply) {
 }
 
 static rn_status form_opening(rn_reply *reply) {
-    const rn_request *ask = &reply->job->ask;
+    const rn_request *request = &reply->job->request;
     event e = {.choice = reply->choice, .opening = true};
-    if (ask->kind == RN_REQUEST_CHAT) {
+    if (request->kind == RN_REQUEST_CHAT) {
         RN_TRY(form_event(reply, &e));
         return next_opening(reply);
     }
-    if (ask->echo) RN_TRY(rn_reply_next_slice(reply, &e.text));
+    if (request->echo) RN_TRY(rn_reply_next_slice(reply, &e.text));
     return e.text.bytes ? form_event(reply, &e) : next_opening(reply);
 }
 
 static rn_status form_piece(rn_reply *reply, const rn_piece *piece) {
-    bool logprobs = piece->has_token && reply->job->ask.logprobs;
+    bool logprobs = piece->has_token && reply->job->request.logprobs;
     event said = {
         .choice = piece->choice, .text = piece->text, .sample = logprobs ? &piece->sample : NULL};
     event end = {.choice = piece->choice, .finish = piece->finish};
@@ -133,12 +133,12 @@ static rn_status form_pieces(rn_reply *reply, rn_reply_news *out_news) {
 }
 
 static rn_status form_usage(rn_reply *reply) {
-    const rn_request *ask = &reply->job->ask;
+    const rn_request *request = &reply->job->request;
     rn_json json;
     reply->part = DONE;
-    if (ask->kind != RN_REQUEST_GENERATE && !ask->stream_usage) return RN_OK;
+    if (request->kind != RN_REQUEST_GENERATE && !request->stream_usage) return RN_OK;
     RN_TRY(begin_event(reply, &json));
-    if (ask->kind == RN_REQUEST_GENERATE) {
+    if (request->kind == RN_REQUEST_GENERATE) {
         rn_json_string(&json, "model", reply->model_name);
     } else {
         rn_reply_put_head(reply, &json);
@@ -151,7 +151,7 @@ static rn_status form_usage(rn_reply *reply) {
 
 static rn_status form_done(rn_reply *reply) {
     reply->ended = true;
-    if (reply->job->ask.kind == RN_REQUEST_GENERATE) return RN_OK; // usage was the last
+    if (reply->job->request.kind == RN_REQUEST_GENERATE) return RN_OK; // usage was the last
     return rn_buffer_append(&reply->buffer, "data: [DONE]\n\n", 14);
 }
 

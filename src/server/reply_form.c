@@ -2,13 +2,13 @@
 #include "server/reply_form.h"
 
 uint32_t rn_reply_choices(const rn_reply *reply) {
-    return (uint32_t)reply->job->ask.prompt_count * reply->job->ask.n;
+    return (uint32_t)reply->job->request.prompt_count * reply->job->request.n;
 }
 
 void rn_reply_put_head(const rn_reply *reply, rn_json *json) {
     const rn_job *job = reply->job;
-    bool chat = job->ask.kind == RN_REQUEST_CHAT;
-    const char *chat_object = job->ask.stream ? "chat.completion.chunk" : "chat.completion";
+    bool chat = job->request.kind == RN_REQUEST_CHAT;
+    const char *chat_object = job->request.stream ? "chat.completion.chunk" : "chat.completion";
     rn_json_string(json, "id", job->id);
     rn_json_string(json, "object", chat ? chat_object : "text_completion");
     rn_json_i64(json, "created", job->created);
@@ -77,8 +77,8 @@ static rn_status slice_tokens(rn_reply *reply, const rn_request_prompt *prompt) 
 }
 
 rn_status rn_reply_next_slice(rn_reply *reply, rn_str *out) {
-    const rn_request *ask = &reply->job->ask;
-    const rn_request_prompt *prompt = &ask->prompts[reply->choice / ask->n];
+    const rn_request *request = &reply->job->request;
+    const rn_request_prompt *prompt = &request->prompts[reply->choice / request->n];
     *out = (rn_str){0};
     if (!prompt->ids) {
         *out = slice_text(reply, prompt->text);

@@ -123,12 +123,12 @@ const rn_reply_list *rn_reply_list_at(const rn_reply *reply, uint32_t index) {
                                             {"top_logprobs", put_tops},
                                             {"text_offset", put_offset}};
     static const rn_reply_list of_chat[] = {{"content", put_content}};
-    if (reply->job->ask.kind == RN_REQUEST_CHAT) return index < 1 ? &of_chat[index] : NULL;
+    if (reply->job->request.kind == RN_REQUEST_CHAT) return index < 1 ? &of_chat[index] : NULL;
     return index < 4 ? &of_text[index] : NULL;
 }
 
 void rn_reply_end_logprobs(const rn_reply *reply, rn_json *json) {
-    if (reply->job->ask.kind == RN_REQUEST_CHAT) rn_json_null(json, "refusal");
+    if (reply->job->request.kind == RN_REQUEST_CHAT) rn_json_null(json, "refusal");
     rn_json_end(json);
 }
 

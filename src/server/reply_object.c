@@ -8,7 +8,7 @@ enum part { HEAD, CHOICE, ECHO, TEXT, LISTS, CHOICE_END, PROMPT, TAIL };
 
 // /generate with one choice has its text at the top, as the seed has it.
 static bool is_flat(const rn_reply *reply) {
-    return reply->job->ask.kind == RN_REQUEST_GENERATE && rn_reply_choices(reply) == 1;
+    return reply->job->request.kind == RN_REQUEST_GENERATE && rn_reply_choices(reply) == 1;
 }
 
 static bool next_piece(rn_reply *reply, rn_piece *out) {
@@ -20,14 +20,14 @@ static bool next_piece(rn_reply *reply, rn_piece *out) {
 static void form_head(rn_reply *reply) {
     rn_json *json = &reply->json;
     rn_json_object(json, NULL);
-    if (reply->job->ask.kind != RN_REQUEST_GENERATE) rn_reply_put_head(reply, json);
+    if (reply->job->request.kind != RN_REQUEST_GENERATE) rn_reply_put_head(reply, json);
     if (!is_flat(reply)) rn_json_array(json, "choices");
     reply->part = CHOICE;
 }
 
 static void form_choice(rn_reply *reply) {
     rn_json *json = &reply->json;
-    bool chat = reply->job->ask.kind == RN_REQUEST_CHAT;
+    bool chat = reply->job->request.kind == RN_REQUEST_CHAT;
     if (!is_flat(reply)) {
         rn_json_object(json, NULL);
         rn_json_u64(json, "index", reply->choice);
@@ -38,7 +38,7 @@ static void form_choice(rn_reply *reply) {
     }
     rn_reply_open_string(&reply->buffer, json, chat ? "content" : "text");
     reply->cursor = reply->prompt_at = 0;
-    reply->part = reply->job->ask.echo ? ECHO : TEXT;
+    reply->part = reply->job->request.echo ? ECHO : TEXT;
 }
 
 static rn_status form_echo(rn_reply *reply) {
@@ -61,16 +61,16 @@ static void open_list(rn_reply *reply) {
 static rn_status end_text(rn_reply *reply) {
     rn_json *json = &reply->json;
     RN_TRY(rn_reply_close_string(&reply->buffer));
-    if (reply->job->ask.kind == RN_REQUEST_CHAT) {
+    if (reply->job->request.kind == RN_REQUEST_CHAT) {
         rn_json_null(json, "refusal");
         rn_json_end(json);
     }
     reply->part = CHOICE_END;
     reply->list = 0;
-    if (reply->job->ask.logprobs) {
+    if (reply->job->request.logprobs) {
         rn_json_object(json, "logprobs");
         open_list(reply);
-    } else if (reply->job->ask.kind != RN_REQUEST_GENERATE) {
+    } else if (reply->job->request.kind != RN_REQUEST_GENERATE) {
         rn_json_null(json, "logprobs");
     }
     return RN_OK;
@@ -106,7 +106,7 @@ static void end_choice(rn_reply *reply) {
         return;
     }
     if (!is_flat(reply)) rn_json_end(&reply->json);
-    if (reply->job->ask.kind != RN_REQUEST_GENERATE) return;
+    if (reply->job->request.kind != RN_REQUEST_GENERATE) return;
     reply->part = PROMPT;
     reply->prompt_at = 0;
     rn_reply_open_string(&reply->buffer, &reply->json, "prompt");

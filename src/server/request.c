@@ -3,21 +3,22 @@
 
 #include <float.h>
 
-static void set_defaults(rn_request_kind kind, rn_request *ask) {
-    ask->kind = kind;
-    ask->n = 1;
-    ask->sampling = (rn_sampling){.temperature = 1, .top_p = 1};
+static void set_defaults(rn_request_kind kind, rn_request *request) {
+    request->kind = kind;
+    request->n = 1;
+    request->sampling = (rn_sampling){.temperature = 1, .top_p = 1};
     if (kind == RN_REQUEST_GENERATE)
-        ask->sampling = (rn_sampling){
+        request->sampling = (rn_sampling){
             .temperature = 0.7f, .top_p = 0.9f, .top_k = 50, .repetition_penalty = 1.1f};
 }
 
 static bool read_all(rn_request_state *state, rn_str body) {
     rn_request_reader *reader = &state->reader;
     bool more = true;
-    if (!rn_request_reader_begin(reader, body, &state->ask->memory, reader->problem)) return false;
+    if (!rn_request_reader_begin(reader, body, &state->request->memory, reader->problem))
+        return false;
     size_t prompt_bytes = RN_REQUEST_PROMPTS * sizeof(rn_request_prompt); // zeros
-    state->ask->prompts = rn_request_take(reader, prompt_bytes, _Alignof(rn_request_prompt));
+    state->request->prompts = rn_request_take(reader, prompt_bytes, _Alignof(rn_request_prompt));
     if (!rn_request_open(reader)) return false;
     for (rn_str key; rn_request_next_key(reader, &key, &more);) {
         if (!more) return rn_request_close(reader);
@@ -29,46 +30,46 @@ static bool read_all(rn_request_state *state, rn_str body) {
 // ---- what must hold between fields --------------------------------------------------------------
 
 static bool check_start(rn_request_state *state) {
-    rn_request *ask = state->ask;
-    if (ask->kind == RN_REQUEST_CHAT) {
-        ask->prompt_count = 1;
-        return ask->message_count > 0 || rn_request_missing(&state->reader, "messages");
+    rn_request *request = state->request;
+    if (request->kind == RN_REQUEST_CHAT) {
+        request->prompt_count = 1;
+        return request->message_count > 0 || rn_request_missing(&state->reader, "messages");
     }
-    return ask->prompt_count > 0 || rn_request_missing(&state->reader, "prompt");
+    return request->prompt_count > 0 || rn_request_missing(&state->reader, "prompt");
 }
 
-static bool check_model(const rn_request *ask, const rn_request_limits *limits,
+static bool check_model(const rn_request *request, const rn_request_limits *limits,
                         rn_problem *problem) {
-    if (!ask->model.data || rn_str_equal(ask->model, limits->model)) return true;
-    return rn_problem_set(problem, 404, "model_not_found", "model",
-                          "there is no model '%s': this server has '%s'",
-                          rn_request_show(ask->model).text, rn_request_show(limits->model).text);
+    if (!request->model.data || rn_str_equal(request->model, limits->model)) return true;
+    return rn_problem_set(
+        problem, 404, "model_not_found", "model", "there is no model '%s': this server has '%s'",
+        rn_request_show(request->model).text, rn_request_show(limits->model).text);
 }
 
 static bool check_choices(const rn_request_state *state) {
-    const rn_request *ask = state->ask;
+    const rn_request *request = state->request;
     rn_problem *problem = state->reader.problem;
-    uint64_t choices = (uint64_t)ask->n * ask->prompt_count;
-    if (state->best_of && state->best_of != ask->n)
+    uint64_t choices = (uint64_t)request->n * request->prompt_count;
+    if (state->best_of && state->best_of != request->n)
         return rn_problem_set(problem, 400, "unsupported_value", "best_of",
                               "best_of is %lld and n is %u: only n of n are made",
-                              (long long)state->best_of, ask->n);
+                              (long long)state->best_of, request->n);
     if (choices > state->limits->choices)
         return rn_problem_set(problem, 400, "out_of_range", "n",
                               "%zu prompts with n %u are %llu choices: at most %u at once",
-                              ask->prompt_count, ask->n, (unsigned long long)choices,
+                              request->prompt_count, request->n, (unsigned long long)choices,
                               state->limits->choices);
     return true;
 }
 
 static bool check_logprobs(const rn_request_state *state) {
-    rn_request *ask = state->ask;
+    rn_request *request = state->request;
     rn_problem *problem = state->reader.problem;
-    if (state->top_logprobs >= 0 && !ask->logprobs)
+    if (state->top_logprobs >= 0 && !request->logprobs)
         return rn_problem_set(problem, 400, "invalid_value", "top_logprobs",
                               "top_logprobs is given, but logprobs is not true");
-    if (state->top_logprobs > 0) ask->sampling.logprobs = (uint32_t)state->top_logprobs;
-    if (ask->echo && ask->logprobs)
+    if (state->top_logprobs > 0) request->sampling.logprobs = (uint32_t)state->top_logprobs;
+    if (request->echo && request->logprobs)
         return rn_problem_set(problem, 400, "unsupported_value", "echo",
                               "echo with logprobs is not supported: there are none of the prompt");
     return true;
@@ -77,7 +78,7 @@ static bool check_logprobs(const rn_request_state *state) {
 // To rn_sampling a top_p of 0 means "all", to clients it means the best token alone; a temperature
 // whose inverse is infinite is meant to be greedy.
 static bool check_sampling(const rn_request_state *state) {
-    rn_sampling *sampling = &state->ask->sampling;
+    rn_sampling *sampling = &state->request->sampling;
     if (sampling->top_p < FLT_MIN) sampling->top_p = FLT_MIN;
     if (sampling->temperature < FLT_MIN) sampling->temperature = 0;
     if (rn_sampling_check(sampling, state->limits->vocab_size) == RN_OK) return true;
@@ -90,7 +91,7 @@ bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits 
     *out = (rn_request){0};
     *out_problem = (rn_problem){0};
     rn_request_state state = {
-        .reader.problem = out_problem, .ask = out, .limits = limits, .top_logprobs = -1};
+        .reader.problem = out_problem, .request = out, .limits = limits, .top_logprobs = -1};
     set_defaults(kind, out);
     bool good = read_all(&state, body) && check_start(&state) &&
                 check_model(out, limits, out_problem) && check_choices(&state) &&
@@ -99,7 +100,7 @@ bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits 
     return good;
 }
 
-void rn_request_free(rn_request *ask) {
-    if (ask->memory.from) rn_arena_free_all(&ask->memory);
-    *ask = (rn_request){0};
+void rn_request_free(rn_request *request) {
+    if (request->memory.from) rn_arena_free_all(&request->memory);
+    *request = (rn_request){0};
 }

@@ -59,12 +59,13 @@ typedef struct rn_request_limits {
 // call; what *out takes is at most 2 * body.bytes + RN_REQUEST_FIXED_BYTES, and reading it takes
 // nothing beside.
 #define RN_REQUEST_FIXED_BYTES (16u << 10)
-// What a request takes of the room before it may begin: its body, what is read from it, its tokens.
+// What a request takes of the request memory before it may begin: its body, what is read from it,
+// its tokens.
 static inline uint64_t rn_request_memory_bytes(uint64_t body_bytes) {
     return 3 * body_bytes + RN_REQUEST_FIXED_BYTES;
 }
 bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits *limits,
                      rn_request *out, rn_problem *out_problem);
-void rn_request_free(rn_request *ask);
+void rn_request_free(rn_request *request);
 
 #endif

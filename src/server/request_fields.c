@@ -28,7 +28,7 @@ typedef struct field {
 // ---- plain values -------------------------------------------------------------------------------
 
 static void *place(const rn_request_state *state, const field *f) {
-    return (char *)state->ask + f->offset;
+    return (char *)state->request + f->offset;
 }
 
 static bool read_float(rn_request_state *state, const field *f) {
@@ -70,13 +70,13 @@ static bool read_max_tokens(rn_request_state *state, const field *f) {
     int64_t value;
     if (!rn_request_integer(&state->reader, f->name, 1, state->limits->max_tokens, &value))
         return false;
-    uint32_t before = state->ask->max_tokens;
+    uint32_t before = state->request->max_tokens;
     if (before && before != value)
         return rn_problem_set(
             state->reader.problem, 400, "invalid_value", f->name,
             "max_tokens and max_completion_tokens are %u and %u: give one of them", before,
             (unsigned)value);
-    state->ask->max_tokens = (uint32_t)value;
+    state->request->max_tokens = (uint32_t)value;
     return true;
 }
 
@@ -84,7 +84,7 @@ static bool read_n(rn_request_state *state, const field *f) {
     int64_t value;
     if (!rn_request_integer(&state->reader, f->name, 1, state->limits->choices, &value))
         return false;
-    state->ask->n = (uint32_t)value;
+    state->request->n = (uint32_t)value;
     return true;
 }
 
@@ -95,14 +95,14 @@ static bool read_best_of(rn_request_state *state, const field *f) {
 static bool read_seed(rn_request_state *state, const field *f) {
     int64_t value;
     if (!rn_request_integer(&state->reader, f->name, INT64_MIN, INT64_MAX, &value)) return false;
-    state->ask->sampling.seed = (uint64_t)value;
-    state->ask->has_seed = true;
+    state->request->sampling.seed = (uint64_t)value;
+    state->request->has_seed = true;
     return true;
 }
 
 // Completions say how many; 0 stands for the chosen token's alone.
 static bool read_logprobs(rn_request_state *state, const field *f) {
-    state->ask->logprobs = true;
+    state->request->logprobs = true;
     return read_count(state, f);
 }
 
@@ -111,9 +111,9 @@ static bool read_top_logprobs(rn_request_state *state, const field *f) {
 }
 
 static bool read_one_stop(rn_request_state *state, const field *f) {
-    rn_request *ask = state->ask;
+    rn_request *request = state->request;
     if (!rn_request_string(&state->reader, f->name)) return false;
-    if (ask->stop_count == RN_REQUEST_STOPS)
+    if (request->stop_count == RN_REQUEST_STOPS)
         return rn_problem_set(state->reader.problem, 400, "out_of_range", f->name,
                               "stop has more than %d strings", RN_REQUEST_STOPS);
     size_t bytes = state->reader.item.text.bytes;
@@ -121,7 +121,7 @@ static bool read_one_stop(rn_request_state *state, const field *f) {
         return rn_problem_set(state->reader.problem, 400, "out_of_range", f->name,
                               "a stop string has %zu bytes: it must have from 1 to %d", bytes,
                               STOP_BYTES);
-    ask->stops[ask->stop_count++] = rn_request_keep(&state->reader);
+    request->stops[request->stop_count++] = rn_request_keep(&state->reader);
     return true;
 }
 
@@ -155,7 +155,7 @@ static bool read_stream_options(rn_request_state *state, const field *f) {
     for (rn_str key; good && rn_request_next_key(reader, &key, &more);) {
         if (!more) return !pad || rn_request_unsupported(reader, padding, "false");
         if (rn_str_equal(key, RN_STR("include_usage")))
-            good = read_option(reader, usage, &seen_usage, &state->ask->stream_usage);
+            good = read_option(reader, usage, &seen_usage, &state->request->stream_usage);
         else if (rn_str_equal(key, RN_STR("include_obfuscation")))
             good = read_option(reader, padding, &seen_padding, &pad);
         else
@@ -190,8 +190,8 @@ static bool read_bias(rn_request_state *state, const field *f) {
     bool more;
     for (rn_str key; rn_request_next_key(reader, &key, &more); count++) {
         rn_logit_bias bias;
-        state->ask->sampling.bias = count ? all : NULL;
-        state->ask->sampling.bias_count = count;
+        state->request->sampling.bias = count ? all : NULL;
+        state->request->sampling.bias_count = count;
         if (!more) return true;
         if (count == RN_REQUEST_BIASES)
             return rn_problem_set(reader->problem, 400, "out_of_range", f->name,
@@ -347,7 +347,7 @@ static size_t find(rn_request_kind kind, rn_str name) {
 }
 
 bool rn_request_read_field(rn_request_state *state, rn_str key) {
-    size_t index = find(state->ask->kind, key);
+    size_t index = find(state->request->kind, key);
     if (index == FIELD_COUNT) return rn_request_unknown(&state->reader, key);
     const field *f = &fields[index];
     uint64_t bit = (uint64_t)1 << index;

@@ -12,9 +12,9 @@ typedef struct rn_request_memory {
     _Atomic uint64_t taken_bytes, peak_bytes;
 } rn_request_memory;
 
-void rn_request_memory_init(rn_request_memory *room, uint64_t total_bytes);
+void rn_request_memory_init(rn_request_memory *memory, uint64_t total_bytes);
 // From any thread. False: not now.
-bool rn_request_memory_take(rn_request_memory *room, uint64_t bytes);
-void rn_request_memory_release(rn_request_memory *room, uint64_t bytes);
+bool rn_request_memory_take(rn_request_memory *memory, uint64_t bytes);
+void rn_request_memory_release(rn_request_memory *memory, uint64_t bytes);
 
 #endif

@@ -9,12 +9,12 @@ enum { MESSAGES = 1024 };
 
 static bool add_text(rn_request_state *state, const char *field) {
     if (!rn_request_string(&state->reader, field)) return false;
-    state->ask->prompts[state->ask->prompt_count++].text = rn_request_keep(&state->reader);
+    state->request->prompts[state->request->prompt_count++].text = rn_request_keep(&state->reader);
     return true;
 }
 
 static bool add_tokens(rn_request_state *state, const char *field, bool begun) {
-    rn_request_prompt *prompt = &state->ask->prompts[state->ask->prompt_count++];
+    rn_request_prompt *prompt = &state->request->prompts[state->request->prompt_count++];
     return rn_request_tokens(&state->reader, field, begun, state->limits->vocab_size, &prompt->ids,
                              &prompt->id_count) &&
            (prompt->id_count > 0 || rn_problem_set(state->reader.problem, 400, "invalid_value",
@@ -25,7 +25,7 @@ static bool add_tokens(rn_request_state *state, const char *field, bool begun) {
 static bool add_list(rn_request_state *state, const char *field) {
     rn_request_reader *reader = &state->reader;
     for (rn_json_kind kind = reader->item.kind; reader->item.kind != RN_JSON_ARRAY_END;) {
-        if (state->ask->prompt_count == RN_REQUEST_PROMPTS)
+        if (state->request->prompt_count == RN_REQUEST_PROMPTS)
             return rn_problem_set(reader->problem, 400, "out_of_range", field,
                                   "%s has more than %d prompts", field, RN_REQUEST_PROMPTS);
         if (reader->item.kind != kind)
@@ -39,7 +39,7 @@ static bool add_list(rn_request_state *state, const char *field) {
 
 bool rn_request_read_prompt(rn_request_state *state, const char *field) {
     rn_request_reader *reader = &state->reader;
-    bool lists = state->ask->kind == RN_REQUEST_COMPLETION;
+    bool lists = state->request->kind == RN_REQUEST_COMPLETION;
     if (reader->item.kind == RN_JSON_STRING) return add_text(state, field);
     if (reader->item.kind != RN_JSON_ARRAY || !lists)
         return rn_request_wrong_type(
@@ -210,25 +210,25 @@ static void reverse(rn_chat_message *messages, size_t count) {
 // They are put at the far end of the block, each in front of the one before.
 bool rn_request_read_messages(rn_request_state *state, const char *field) {
     rn_request_reader *reader = &state->reader;
-    rn_request *ask = state->ask;
+    rn_request *request = state->request;
     place list = {""};
     snprintf(list.name, sizeof list.name, "%s", field);
     if (reader->item.kind != RN_JSON_ARRAY) return rn_request_wrong_type(reader, field, "a list");
     while (rn_request_next(reader)) {
         if (reader->item.kind == RN_JSON_ARRAY_END) {
-            reverse(ask->messages, ask->message_count);
+            reverse(request->messages, request->message_count);
             return true;
         }
-        if (ask->message_count == MESSAGES)
+        if (request->message_count == MESSAGES)
             return rn_problem_set(reader->problem, 400, "out_of_range", field,
                                   "there are more than %d messages", MESSAGES);
         rn_chat_message message = {0};
-        place at = item_of(&list, ask->message_count);
+        place at = item_of(&list, request->message_count);
         if (!read_message(reader, &at, &message)) return false;
         reader->top -= sizeof message;
-        ask->messages = (rn_chat_message *)(void *)reader->top;
-        *ask->messages = message;
-        ask->message_count++;
+        request->messages = (rn_chat_message *)(void *)reader->top;
+        *request->messages = message;
+        request->message_count++;
     }
     return false;
 }

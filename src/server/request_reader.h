@@ -71,11 +71,12 @@ rn_request_excerpt rn_request_show(rn_str text);
 bool rn_request_tokens(rn_request_reader *reader, const char *field, bool begun,
                        uint32_t vocab_size, const uint32_t **out_ids, size_t *out_count);
 
-// ---- parts of an ask ----------------------------------------------------------------------------
+// ---- parts of a request
+// --------------------------------------------------------------------------
 
 typedef struct rn_request_state {
     rn_request_reader reader;
-    rn_request *ask;
+    rn_request *request;
     const rn_request_limits *limits;
     uint64_t seen;        // bit i: field i of the table
     int64_t best_of;      // 0: not given

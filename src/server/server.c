@@ -42,8 +42,8 @@ static rn_status check_limits(const rn_server_limits *l) {
         return rn_fail(RN_INVALID, "a timeout of more than %d seconds", MOST_SECONDS);
     if (l->body_bytes > most_bytes || l->request_bytes > most_bytes)
         return rn_fail(RN_INVALID, "more than %s for requests", rn_size_format(most_bytes).text);
-    // The body, what is read from it, and its tokens are there at the same time; half of the room
-    // is for answers.
+    // The body, what is read from it, and its tokens are there at the same time; half of the
+    // request memory is for answers.
     uint64_t least = 2 * rn_request_memory_bytes(l->body_bytes);
     if (l->request_bytes >= least) return RN_OK;
     return rn_hint(rn_fail(RN_INVALID, "%s for all requests together, but bodies of %s need %s",
@@ -65,8 +65,8 @@ static rn_status resolve(rn_server_options *o) {
 // ---- life ---------------------------------------------------------------------------------------
 
 static rn_status open_parts(rn_server *server) {
-    rn_request_memory_init(&server->room, server->options.limits.request_bytes);
-    RN_TRY(rn_engine_create(&server->options, &server->room, &server->metrics, &server->engine));
+    rn_request_memory_init(&server->memory, server->options.limits.request_bytes);
+    RN_TRY(rn_engine_create(&server->options, &server->memory, &server->metrics, &server->engine));
     return rn_http_start(server, &server->http);
 }
 

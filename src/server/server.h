@@ -1,7 +1,7 @@
 // server.h — a server's parts, and what the endpoints are handed.
 //
 //     server.c    life                 http*.c     connections, routes
-//     ask*.c      JSON to a request    job.c       a request under way
+//     request*.c  JSON to a request    job.c       a request under way
 //     engine*.c   the generator        reply*.c    pieces to JSON and events
 //     health.c, metrics.c, ...         endpoints that only look
 #ifndef RN_SERVER_SERVER_H
@@ -15,7 +15,7 @@
 
 struct rn_server {
     rn_server_options options; // nothing left to default
-    rn_request_memory room;
+    rn_request_memory memory;
     rn_metrics metrics;
     rn_engine *engine;
     rn_http *http;

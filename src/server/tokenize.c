@@ -11,11 +11,11 @@
 // Done on the connection's thread, so not too long.
 enum { TEXT_BYTES = 64 << 10, TOKENS = 64 << 10 };
 
-typedef struct tokenize_ask {
+typedef struct tokenize_request {
     rn_str text;
     bool has_text, add_special, parse_special, with_pieces;
     bool seen[3]; // the flags
-} tokenize_ask;
+} tokenize_request;
 
 static const rn_tokenizer *find_tokenizer(rn_server *server, rn_problem *problem) {
     const rn_tokenizer *tokenizer = rn_engine_tokenizer(server->engine);
@@ -27,7 +27,7 @@ static const rn_tokenizer *find_tokenizer(rn_server *server, rn_problem *problem
 
 // ---- /tokenize ----------------------------------------------------------------------------------
 
-static bool read_text(rn_request_reader *reader, const char *name, tokenize_ask *out) {
+static bool read_text(rn_request_reader *reader, const char *name, tokenize_request *out) {
     if (out->has_text)
         return rn_problem_set(reader->problem, 400, "invalid_value", name,
                               "there are two texts: give one of text, content, prompt");
@@ -41,7 +41,7 @@ static bool read_text(rn_request_reader *reader, const char *name, tokenize_ask 
     return true;
 }
 
-static bool read_tokenize_field(rn_request_reader *reader, rn_str key, tokenize_ask *out) {
+static bool read_tokenize_field(rn_request_reader *reader, rn_str key, tokenize_request *out) {
     static const char *const texts[] = {"text", "content", "prompt"};
     static const char *const names[] = {"add_special", "parse_special", "with_pieces"};
     bool *const flags[] = {&out->add_special, &out->parse_special, &out->with_pieces};
@@ -55,7 +55,7 @@ static bool read_tokenize_field(rn_request_reader *reader, rn_str key, tokenize_
     return rn_request_unknown(reader, key);
 }
 
-static bool read_tokenize(rn_request_reader *reader, tokenize_ask *out) {
+static bool read_tokenize(rn_request_reader *reader, tokenize_request *out) {
     bool more, good = rn_request_open(reader);
     for (rn_str key; good && rn_request_next_key(reader, &key, &more);) {
         if (!more)
@@ -100,18 +100,20 @@ static rn_status write_tokens(const rn_tokenizer *tokenizer, const rn_tokens *to
     return rn_json_finish(&json);
 }
 
-static rn_status encode(const rn_tokenizer *tokenizer, const tokenize_ask *ask, rn_tokens *out) {
-    uint32_t flags =
-        (ask->add_special ? RN_ENCODE_BEGIN : 0) | (ask->parse_special ? RN_ENCODE_SPECIAL : 0);
-    return rn_tokenizer_encode(tokenizer, ask->text, flags, out);
+static rn_status encode(const rn_tokenizer *tokenizer, const tokenize_request *request,
+                        rn_tokens *out) {
+    uint32_t flags = (request->add_special ? RN_ENCODE_BEGIN : 0) |
+                     (request->parse_special ? RN_ENCODE_SPECIAL : 0);
+    return rn_tokenizer_encode(tokenizer, request->text, flags, out);
 }
 
-// Half of the room, at most, is the answers' of the engine; the body has its share already.
-static bool take_room(rn_request_memory *room, uint64_t bytes, size_t body_bytes,
-                      rn_problem *problem) {
-    uint64_t share = rn_min_u64(room->total_bytes / 2, rn_request_memory_bytes(body_bytes));
-    uint64_t most = room->total_bytes / 2 - share;
-    if (rn_request_memory_take(room, bytes)) return true;
+// Half of the request memory, at most, is the answers' of the engine; the body has its share
+// already.
+static bool take_memory(rn_request_memory *memory, uint64_t bytes, size_t body_bytes,
+                        rn_problem *problem) {
+    uint64_t share = rn_min_u64(memory->total_bytes / 2, rn_request_memory_bytes(body_bytes));
+    uint64_t most = memory->total_bytes / 2 - share;
+    if (rn_request_memory_take(memory, bytes)) return true;
     if (bytes > most)
         return rn_problem_set(problem, 413, "too_long", "text",
                               "tokenizing this text may take %s, and there are %s for it; shorter "
@@ -121,32 +123,33 @@ static bool take_room(rn_request_memory *room, uint64_t bytes, size_t body_bytes
 }
 
 // Of what encoding may take, only the list stays while the answer is written.
-static rn_status tokenize(rn_request_memory *room, const rn_tokenizer *tokenizer,
-                          const tokenize_ask *ask, size_t body_bytes, rn_http_answer *answer) {
-    uint64_t bytes =
-        rn_tokenizing_work_bytes(ask->text.bytes, rn_tokenizing_longest_word(tokenizer, ask->text));
+static rn_status tokenize(rn_request_memory *memory, const rn_tokenizer *tokenizer,
+                          const tokenize_request *request, size_t body_bytes,
+                          rn_http_answer *answer) {
+    uint64_t bytes = rn_tokenizing_work_bytes(request->text.bytes,
+                                              rn_tokenizing_longest_word(tokenizer, request->text));
     rn_tokens tokens = {0};
-    if (!take_room(room, bytes, body_bytes, &answer->problem)) return RN_OK;
-    rn_status s = encode(tokenizer, ask, &tokens);
+    if (!take_memory(memory, bytes, body_bytes, &answer->problem)) return RN_OK;
+    rn_status s = encode(tokenizer, request, &tokens);
     uint64_t list = tokens.capacity * sizeof *tokens.ids;
-    rn_request_memory_release(room, bytes - list);
-    if (s == RN_OK) s = write_tokens(tokenizer, &tokens, ask->with_pieces, &answer->body);
+    rn_request_memory_release(memory, bytes - list);
+    if (s == RN_OK) s = write_tokens(tokenizer, &tokens, request->with_pieces, &answer->body);
     rn_tokens_free(&tokens);
-    rn_request_memory_release(room, list);
+    rn_request_memory_release(memory, list);
     return s;
 }
 
-rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *request,
+rn_status rn_handle_tokenize(rn_server *server, const rn_http_request *http,
                              rn_http_answer *answer) {
     const rn_tokenizer *tokenizer = find_tokenizer(server, &answer->problem);
-    tokenize_ask ask = {.has_text = false};
+    tokenize_request request = {.has_text = false};
     rn_arena memory;
     rn_request_reader reader;
     rn_status s = RN_OK;
     if (!tokenizer) return RN_OK;
-    if (rn_request_reader_begin(&reader, request->body, &memory, &answer->problem) &&
-        read_tokenize(&reader, &ask))
-        s = tokenize(&server->room, tokenizer, &ask, request->body.bytes, answer);
+    if (rn_request_reader_begin(&reader, http->body, &memory, &answer->problem) &&
+        read_tokenize(&reader, &request))
+        s = tokenize(&server->memory, tokenizer, &request, http->body.bytes, answer);
     rn_arena_free_all(&memory);
     return s;
 }

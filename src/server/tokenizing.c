@@ -31,68 +31,70 @@ static size_t count_shown(rn_str bytes) {
     return sum;
 }
 
-void rn_tokenizing_measure(rn_tokenizing *intake) {
-    uint32_t count = rn_tokenizer_get_info(intake->tokenizer)->vocab_size;
-    intake->spelled_bytes = intake->shown_bytes = 1;
+void rn_tokenizing_measure(rn_tokenizing *tokenizing) {
+    uint32_t count = rn_tokenizer_get_info(tokenizing->tokenizer)->vocab_size;
+    tokenizing->spelled_bytes = tokenizing->shown_bytes = 1;
     for (uint32_t id = 0; id < count; id++) {
-        rn_str spelled = rn_tokenizer_bytes(intake->tokenizer, id, true);
-        rn_str shown = rn_tokenizer_bytes(intake->tokenizer, id, false);
-        intake->spelled_bytes = rn_max_u64(intake->spelled_bytes, spelled.bytes);
-        intake->shown_bytes = rn_max_u64(intake->shown_bytes, count_shown(shown));
+        rn_str spelled = rn_tokenizer_bytes(tokenizing->tokenizer, id, true);
+        rn_str shown = rn_tokenizer_bytes(tokenizing->tokenizer, id, false);
+        tokenizing->spelled_bytes = rn_max_u64(tokenizing->spelled_bytes, spelled.bytes);
+        tokenizing->shown_bytes = rn_max_u64(tokenizing->shown_bytes, count_shown(shown));
     }
 }
 
 // ---- texts --------------------------------------------------------------------------------------
 
-size_t rn_tokenizing_text_bytes(const rn_request *ask) {
+size_t rn_tokenizing_text_bytes(const rn_request *request) {
     size_t sum = 0;
-    for (size_t i = 0; i < ask->message_count; i++)
-        sum += ask->messages[i].content.bytes;
-    for (size_t i = 0; ask->kind != RN_REQUEST_CHAT && i < ask->prompt_count; i++)
-        sum += ask->prompts[i].text.bytes;
+    for (size_t i = 0; i < request->message_count; i++)
+        sum += request->messages[i].content.bytes;
+    for (size_t i = 0; request->kind != RN_REQUEST_CHAT && i < request->prompt_count; i++)
+        sum += request->prompts[i].text.bytes;
     return sum;
 }
 
-static const char *field_of(const rn_request *ask) {
-    return ask->kind == RN_REQUEST_CHAT ? "messages" : "prompt";
+static const char *field_of(const rn_request *request) {
+    return request->kind == RN_REQUEST_CHAT ? "messages" : "prompt";
 }
 
-static bool refuse_length(const rn_request *ask, size_t prompt, const rn_tokenizing *intake,
+static bool refuse_length(const rn_request *request, size_t prompt, const rn_tokenizing *tokenizing,
                           rn_problem *out) {
-    return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
+    return rn_problem_set(out, 400, "context_length_exceeded", field_of(request),
                           "the %s %zu tokens; the context has %u, and an answer needs at least one",
-                          ask->kind == RN_REQUEST_CHAT ? "messages make" : "prompt has", prompt,
-                          intake->context);
+                          request->kind == RN_REQUEST_CHAT ? "messages make" : "prompt has", prompt,
+                          tokenizing->context);
 }
 
 // Of a text that cannot fit, whatever its tokens are, not even the tokens are looked for.
-static bool check_text(const rn_tokenizing *intake, const rn_request *ask, size_t bytes,
+static bool check_text(const rn_tokenizing *tokenizing, const rn_request *request, size_t bytes,
                        rn_problem *out) {
     size_t most = 0;
-    if (!rn_mul_size(intake->context, intake->spelled_bytes, &most) || bytes <= most) return true;
-    return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
+    if (!rn_mul_size(tokenizing->context, tokenizing->spelled_bytes, &most) || bytes <= most)
+        return true;
+    return rn_problem_set(out, 400, "context_length_exceeded", field_of(request),
                           "%s %zu bytes long; the context has %u tokens, which can be %zu bytes "
                           "at most",
-                          ask->kind == RN_REQUEST_CHAT ? "the messages are" : "the prompt is",
-                          bytes, intake->context, most);
+                          request->kind == RN_REQUEST_CHAT ? "the messages are" : "the prompt is",
+                          bytes, tokenizing->context, most);
 }
 
-static bool check_ids(const rn_tokenizing *intake, const rn_request_prompt *prompt,
+static bool check_ids(const rn_tokenizing *tokenizing, const rn_request_prompt *prompt,
                       rn_problem *out) {
     for (size_t i = 0; i < prompt->id_count; i++)
-        if (prompt->ids[i] >= intake->vocab_size)
+        if (prompt->ids[i] >= tokenizing->vocab_size)
             return rn_problem_set(out, 400, "out_of_range", "prompt",
                                   "token %u: the vocabulary has %u", prompt->ids[i],
-                                  intake->vocab_size);
+                                  tokenizing->vocab_size);
     return true;
 }
 
-// ---- room ---------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------
 
-static bool take_room(const rn_tokenizing *intake, uint64_t bytes, const char *field,
-                      rn_problem *out) {
-    if (rn_request_memory_take(intake->room, bytes)) return true;
-    uint64_t total = intake->room->total_bytes - intake->answers_bytes;
+static bool take_memory(const rn_tokenizing *tokenizing, uint64_t bytes, const char *field,
+                        rn_problem *out) {
+    if (rn_request_memory_take(tokenizing->memory, bytes)) return true;
+    uint64_t total = tokenizing->memory->total_bytes - tokenizing->answers_bytes;
     if (bytes > total)
         return rn_problem_set(out, 400, "too_large", field,
                               "the request needs %s while it is read, all requests together have "
@@ -102,9 +104,10 @@ static bool take_room(const rn_tokenizing *intake, uint64_t bytes, const char *f
 }
 
 // What the job keeps.
-static bool keep_room(const rn_tokenizing *intake, rn_job *job, uint64_t bytes, rn_problem *out) {
-    if (!take_room(intake, bytes, "", out)) return false;
-    job->room_bytes += bytes;
+static bool keep_room(const rn_tokenizing *tokenizing, rn_job *job, uint64_t bytes,
+                      rn_problem *out) {
+    if (!take_memory(tokenizing, bytes, "", out)) return false;
+    job->memory_bytes += bytes;
     return true;
 }
 
@@ -118,85 +121,88 @@ static bool fail_with_error(rn_problem *out, const char *field) {
 }
 
 // The list as it is kept: exactly as long as it is.
-static bool keep_tokens(const rn_tokenizing *intake, rn_job *job, size_t index, const uint32_t *ids,
-                        size_t count, rn_problem *out) {
+static bool keep_tokens(const rn_tokenizing *tokenizing, rn_job *job, size_t index,
+                        const uint32_t *ids, size_t count, rn_problem *out) {
     void *block = NULL;
     if (count == 0)
         return rn_problem_set(out, 400, "invalid_value", "prompt", "the list of tokens is empty");
-    if (count >= intake->context) return refuse_length(&job->ask, count, intake, out);
-    if (!keep_room(intake, job, count * sizeof *ids, out)) return false;
+    if (count >= tokenizing->context) return refuse_length(&job->request, count, tokenizing, out);
+    if (!keep_room(tokenizing, job, count * sizeof *ids, out)) return false;
     if (rn_alloc(RN_HOST_IO, count * sizeof *ids, &block) != RN_OK) return fail_with_error(out, "");
     memcpy(block, ids, count * sizeof *ids);
     job->prompts[index] = (rn_tokens){block, count, count};
     return true;
 }
 
-static rn_status encode(const rn_tokenizing *intake, const rn_request *ask, size_t index,
+static rn_status encode(const rn_tokenizing *tokenizing, const rn_request *request, size_t index,
                         rn_tokens *out, bool *out_too_long) {
     *out_too_long = false;
-    if (ask->kind != RN_REQUEST_CHAT)
-        return rn_tokenizing_encode(intake->tokenizer, ask->prompts[index].text, out);
-    size_t longest = intake->context * intake->spelled_bytes;
-    return rn_tokenizing_encode_chat(intake->tokenizer, intake->form, ask->messages,
-                                     ask->message_count, longest, out, out_too_long);
+    if (request->kind != RN_REQUEST_CHAT)
+        return rn_tokenizing_encode(tokenizing->tokenizer, request->prompts[index].text, out);
+    size_t longest = tokenizing->context * tokenizing->spelled_bytes;
+    return rn_tokenizing_encode_chat(tokenizing->tokenizer, tokenizing->form, request->messages,
+                                     request->message_count, longest, out, out_too_long);
 }
 
-static bool refuse_encoding(const rn_tokenizing *intake, const rn_request *ask, bool too_long,
-                            rn_problem *out) {
-    if (!too_long) return fail_with_error(out, field_of(ask));
-    return rn_problem_set(out, 400, "context_length_exceeded", field_of(ask),
+static bool refuse_encoding(const rn_tokenizing *tokenizing, const rn_request *request,
+                            bool too_long, rn_problem *out) {
+    if (!too_long) return fail_with_error(out, field_of(request));
+    return rn_problem_set(out, 400, "context_length_exceeded", field_of(request),
                           "the messages, as the chat template writes them, are longer than the "
                           "context, which has %u tokens",
-                          intake->context);
+                          tokenizing->context);
 }
 
 // What is held while text `index` is encoded.
-static uint64_t count_work(const rn_tokenizing *intake, const rn_request *ask, size_t index) {
-    rn_str text = ask->prompts[index].text;
-    if (ask->kind != RN_REQUEST_CHAT)
+static uint64_t count_work(const rn_tokenizing *tokenizing, const rn_request *request,
+                           size_t index) {
+    rn_str text = request->prompts[index].text;
+    if (request->kind != RN_REQUEST_CHAT)
         return rn_tokenizing_work_bytes(text.bytes,
-                                        rn_tokenizing_longest_word(intake->tokenizer, text));
-    uint64_t around = rn_tokenizing_form_bytes(ask->message_count), word = FORM_WORD_BYTES;
-    for (size_t i = 0; i < ask->message_count; i++)
-        word += rn_tokenizing_longest_word(intake->tokenizer, ask->messages[i].content);
-    return rn_tokenizing_work_bytes(around + rn_tokenizing_text_bytes(ask), word);
+                                        rn_tokenizing_longest_word(tokenizing->tokenizer, text));
+    uint64_t around = rn_tokenizing_form_bytes(request->message_count), word = FORM_WORD_BYTES;
+    for (size_t i = 0; i < request->message_count; i++)
+        word += rn_tokenizing_longest_word(tokenizing->tokenizer, request->messages[i].content);
+    return rn_tokenizing_work_bytes(around + rn_tokenizing_text_bytes(request), word);
 }
 
-static bool read_text(const rn_tokenizing *intake, rn_job *job, size_t index, rn_problem *out) {
-    const rn_request *ask = &job->ask;
-    bool chat = ask->kind == RN_REQUEST_CHAT, too_long;
-    size_t bytes = chat ? rn_tokenizing_text_bytes(ask) : ask->prompts[index].text.bytes;
+static bool read_text(const rn_tokenizing *tokenizing, rn_job *job, size_t index, rn_problem *out) {
+    const rn_request *request = &job->request;
+    bool chat = request->kind == RN_REQUEST_CHAT, too_long;
+    size_t bytes = chat ? rn_tokenizing_text_bytes(request) : request->prompts[index].text.bytes;
     rn_tokens tokens = {0};
-    if (!check_text(intake, ask, bytes, out)) return false;
-    uint64_t work = count_work(intake, ask, index);
-    if (!take_room(intake, work, field_of(ask), out)) return false;
-    bool good = encode(intake, ask, index, &tokens, &too_long) == RN_OK ||
-                refuse_encoding(intake, ask, too_long, out);
-    good = good && keep_tokens(intake, job, index, tokens.ids, tokens.count, out);
+    if (!check_text(tokenizing, request, bytes, out)) return false;
+    uint64_t work = count_work(tokenizing, request, index);
+    if (!take_memory(tokenizing, work, field_of(request), out)) return false;
+    bool good = encode(tokenizing, request, index, &tokens, &too_long) == RN_OK ||
+                refuse_encoding(tokenizing, request, too_long, out);
+    good = good && keep_tokens(tokenizing, job, index, tokens.ids, tokens.count, out);
     rn_tokens_free(&tokens);
-    rn_request_memory_release(intake->room, work);
+    rn_request_memory_release(tokenizing->memory, work);
     return good;
 }
 
-static bool read_prompt(const rn_tokenizing *intake, rn_job *job, size_t index, rn_problem *out) {
-    const rn_request_prompt *prompt = &job->ask.prompts[index];
-    if (job->ask.kind == RN_REQUEST_CHAT || !prompt->ids) return read_text(intake, job, index, out);
-    return check_ids(intake, prompt, out) &&
-           keep_tokens(intake, job, index, prompt->ids, prompt->id_count, out);
+static bool read_prompt(const rn_tokenizing *tokenizing, rn_job *job, size_t index,
+                        rn_problem *out) {
+    const rn_request_prompt *prompt = &job->request.prompts[index];
+    if (job->request.kind == RN_REQUEST_CHAT || !prompt->ids)
+        return read_text(tokenizing, job, index, out);
+    return check_ids(tokenizing, prompt, out) &&
+           keep_tokens(tokenizing, job, index, prompt->ids, prompt->id_count, out);
 }
 
-static bool read_prompts(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
-    const rn_request *ask = &job->ask;
+static bool read_prompts(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    const rn_request *request = &job->request;
     void *block = NULL;
-    if (ask->kind == RN_REQUEST_CHAT && !intake->form)
+    if (request->kind == RN_REQUEST_CHAT && !tokenizing->form)
         return rn_problem_set(out, 400, "no_chat_template", "messages",
                               "the model has no chat template; use /v1/completions, or start the "
                               "server with --template FILE");
-    if (rn_alloc_zeroed(RN_HOST_IO, ask->prompt_count, sizeof *job->prompts, &block) != RN_OK)
+    if (rn_alloc_zeroed(RN_HOST_IO, request->prompt_count, sizeof *job->prompts, &block) != RN_OK)
         return fail_with_error(out, "");
     job->prompts = block;
-    for (size_t i = 0; i < ask->prompt_count; i++)
-        if (!read_prompt(intake, job, i, out)) return false;
+    for (size_t i = 0; i < request->prompt_count; i++)
+        if (!read_prompt(tokenizing, job, i, out)) return false;
     return true;
 }
 
@@ -204,33 +210,33 @@ static bool read_prompts(const rn_tokenizing *intake, rn_job *job, rn_problem *o
 
 static size_t longest_prompt(const rn_job *job) {
     size_t longest = 0;
-    for (size_t i = 0; i < job->ask.prompt_count; i++)
+    for (size_t i = 0; i < job->request.prompt_count; i++)
         longest = rn_max_u64(longest, job->prompts[i].count);
     return longest;
 }
 
 // What is left of the context bounds an answer whose length nobody asked for.
-static bool limit_tokens(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
+static bool limit_tokens(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
     static const uint32_t otherwise[] = {GENERATE_TOKENS, COMPLETION_TOKENS, UINT32_MAX};
-    const rn_request *ask = &job->ask;
-    size_t prompt = longest_prompt(job), left = intake->context - prompt;
-    if (ask->max_tokens > intake->answer_tokens)
+    const rn_request *request = &job->request;
+    size_t prompt = longest_prompt(job), left = tokenizing->context - prompt;
+    if (request->max_tokens > tokenizing->answer_tokens)
         return rn_problem_set(out, 400, "out_of_range", "max_tokens",
-                              "max_tokens is %u, this server makes at most %u", ask->max_tokens,
-                              intake->answer_tokens);
-    if (ask->max_tokens > left)
+                              "max_tokens is %u, this server makes at most %u", request->max_tokens,
+                              tokenizing->answer_tokens);
+    if (request->max_tokens > left)
         return rn_problem_set(out, 400, "context_length_exceeded", "max_tokens",
                               "%zu tokens of prompt and %u of answer are more than the context, "
                               "which has %u; at most %zu can be answered",
-                              prompt, ask->max_tokens, intake->context, left);
-    uint64_t constraint = ask->max_tokens ? ask->max_tokens : otherwise[ask->kind];
-    job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(constraint, left), intake->answer_tokens);
+                              prompt, request->max_tokens, tokenizing->context, left);
+    uint64_t constraint = request->max_tokens ? request->max_tokens : otherwise[request->kind];
+    job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(constraint, left), tokenizing->answer_tokens);
     return true;
 }
 
-size_t rn_tokenizing_piece_bytes(const rn_tokenizing *intake, const rn_request *ask) {
-    size_t held = HELD_DECODER_BYTES + (ask->stop_count ? HELD_STOP_BYTES : 0);
-    return rn_piece_bytes(held + intake->shown_bytes, ask->sampling.logprobs) +
+size_t rn_tokenizing_piece_bytes(const rn_tokenizing *tokenizing, const rn_request *request) {
+    size_t held = HELD_DECODER_BYTES + (request->stop_count ? HELD_STOP_BYTES : 0);
+    return rn_piece_bytes(held + tokenizing->shown_bytes, request->sampling.logprobs) +
            rn_piece_bytes(held, 0);
 }
 
@@ -239,69 +245,73 @@ size_t rn_tokenizing_piece_bytes(const rn_tokenizing *intake, const rn_request *
 // shown_bytes of text, in its own piece or, where it is held back, in a later one; broken bytes
 // count as the U+FFFD they may become. So with h bytes of head and tops the pieces are at most
 // T * h + T * shown_bytes + the last one's head, in whatever way the text is distributed.
-static uint64_t count_answer_bytes(const rn_tokenizing *intake, const rn_job *job) {
-    const rn_request *ask = &job->ask;
-    if (ask->stream)
-        return rn_max_u64(STREAM_BYTES, job->choice_count * rn_tokenizing_piece_bytes(intake, ask));
-    uint64_t each = rn_piece_bytes(intake->shown_bytes, ask->sampling.logprobs);
+static uint64_t count_answer_bytes(const rn_tokenizing *tokenizing, const rn_job *job) {
+    const rn_request *request = &job->request;
+    if (request->stream)
+        return rn_max_u64(STREAM_BYTES,
+                          job->choice_count * rn_tokenizing_piece_bytes(tokenizing, request));
+    uint64_t each = rn_piece_bytes(tokenizing->shown_bytes, request->sampling.logprobs);
     return job->choice_count * (job->max_tokens * each + rn_piece_bytes(0, 0));
 }
 
 // The last token is not read, so it needs no place.
-static uint64_t count_pages(const rn_tokenizing *intake, const rn_job *job) {
+static uint64_t count_pages(const rn_tokenizing *tokenizing, const rn_job *job) {
     uint64_t pages = 0;
-    for (size_t i = 0; i < job->ask.prompt_count; i++)
-        pages += job->ask.n *
-                 rn_div_up(job->prompts[i].count + job->max_tokens - 1, intake->page_tokens);
+    for (size_t i = 0; i < job->request.prompt_count; i++)
+        pages += job->request.n *
+                 rn_div_up(job->prompts[i].count + job->max_tokens - 1, tokenizing->page_tokens);
     return pages;
 }
 
-bool rn_tokenizing_check(const rn_tokenizing *intake, const rn_job *job, rn_problem *out) {
-    if (job->choice_count > intake->sequences)
+bool rn_tokenizing_check(const rn_tokenizing *tokenizing, const rn_job *job, rn_problem *out) {
+    if (job->choice_count > tokenizing->sequences)
         return rn_problem_set(out, 400, "out_of_range", "n",
                               "%u answers at once; this server makes at most %u", job->choice_count,
-                              intake->sequences);
-    uint64_t pages = count_pages(intake, job), bytes = count_answer_bytes(intake, job);
-    if (pages > intake->pages)
+                              tokenizing->sequences);
+    uint64_t pages = count_pages(tokenizing, job), bytes = count_answer_bytes(tokenizing, job);
+    if (pages > tokenizing->pages)
         return rn_problem_set(out, 400, "too_large", "max_tokens",
                               "%u answers of up to %u tokens behind prompts of up to %zu need %llu "
                               "pages of the KV cache, which has %u of %u tokens each",
                               job->choice_count, job->max_tokens, longest_prompt(job),
-                              (unsigned long long)pages, intake->pages, intake->page_tokens);
-    if (bytes > intake->answers_bytes)
+                              (unsigned long long)pages, tokenizing->pages,
+                              tokenizing->page_tokens);
+    if (bytes > tokenizing->answers_bytes)
         return rn_problem_set(out, 400, "too_large", "max_tokens",
                               "%u answers of up to %u tokens can be %s, all answers together have "
                               "%s; ask for fewer, or for a stream",
                               job->choice_count, job->max_tokens, rn_size_format(bytes).text,
-                              rn_size_format(intake->answers_bytes).text);
+                              rn_size_format(tokenizing->answers_bytes).text);
     return true;
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static void draw_seed(rn_request *ask) {
+static void draw_seed(rn_request *request) {
     struct timespec now;
-    if (ask->has_seed) return;
-    if (getrandom(&ask->sampling.seed, sizeof ask->sampling.seed, GRND_NONBLOCK) > 0) return;
+    if (request->has_seed) return;
+    if (getrandom(&request->sampling.seed, sizeof request->sampling.seed, GRND_NONBLOCK) > 0)
+        return;
     clock_gettime(CLOCK_REALTIME, &now);
-    ask->sampling.seed = (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u;
+    request->sampling.seed = (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u;
 }
 
-static bool make_choices(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
-    uint64_t bytes = rn_choices_bytes(&job->ask);
-    if (!keep_room(intake, job, bytes, out)) return false;
-    return rn_choices_create(job, intake->tokenizer) == RN_OK || fail_with_error(out, "stop");
+static bool make_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    uint64_t bytes = rn_choices_bytes(&job->request);
+    if (!keep_room(tokenizing, job, bytes, out)) return false;
+    return rn_choices_create(job, tokenizing->tokenizer) == RN_OK || fail_with_error(out, "stop");
 }
 
-bool rn_tokenizing_read(const rn_tokenizing *intake, rn_job *job, rn_problem *out) {
-    uint64_t count = (uint64_t)job->ask.prompt_count * job->ask.n;
-    if (count == 0 || count > intake->sequences)
+bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    uint64_t count = (uint64_t)job->request.prompt_count * job->request.n;
+    if (count == 0 || count > tokenizing->sequences)
         return rn_problem_set(out, 400, "out_of_range", "n",
                               "%llu answers at once; this server makes 1 to %u",
-                              (unsigned long long)count, intake->sequences);
-    if (!read_prompts(intake, job, out) || !limit_tokens(intake, job, out)) return false;
-    if (!make_choices(intake, job, out) || !rn_tokenizing_check(intake, job, out)) return false;
-    draw_seed(&job->ask);
-    job->answer_bytes = count_answer_bytes(intake, job);
+                              (unsigned long long)count, tokenizing->sequences);
+    if (!read_prompts(tokenizing, job, out) || !limit_tokens(tokenizing, job, out)) return false;
+    if (!make_choices(tokenizing, job, out) || !rn_tokenizing_check(tokenizing, job, out))
+        return false;
+    draw_seed(&job->request);
+    job->answer_bytes = count_answer_bytes(tokenizing, job);
     return true;
 }

@@ -11,7 +11,7 @@
 typedef struct rn_tokenizing {
     const rn_tokenizer *tokenizer;
     const rn_chat_template *form; // NULL: the model has none
-    rn_request_memory *room;      // for what is held meanwhile, and for tokens
+    rn_request_memory *memory;    // for what is held meanwhile, and for tokens
     uint64_t answers_bytes;       // of all outboxes together
     uint32_t vocab_size;
     uint32_t context, page_tokens, pages, sequences; // of the plan
@@ -21,18 +21,19 @@ typedef struct rn_tokenizing {
 } rn_tokenizing;
 
 // Finds spelled_bytes and shown_bytes; both at least 1.
-void rn_tokenizing_measure(rn_tokenizing *intake);
+void rn_tokenizing_measure(rn_tokenizing *tokenizing);
 
 // The bytes of text that rn_tokenizing_read will have to look at.
-size_t rn_tokenizing_text_bytes(const rn_request *ask);
+size_t rn_tokenizing_text_bytes(const rn_request *request);
 // Gives the job its tokens, choices and limits. False: 400 names the field and the numbers, 429:
 // there is no room now.
-bool rn_tokenizing_read(const rn_tokenizing *intake, rn_job *job, rn_problem *out_problem);
+bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out_problem);
 // Whether a job that was read can run with this plan: sequences, pages, outbox; 400 otherwise.
-bool rn_tokenizing_check(const rn_tokenizing *intake, const rn_job *job, rn_problem *out_problem);
+bool rn_tokenizing_check(const rn_tokenizing *tokenizing, const rn_job *job,
+                         rn_problem *out_problem);
 
 // The room that a piece of one choice needs, with the end of the choice behind it.
-size_t rn_tokenizing_piece_bytes(const rn_tokenizing *intake, const rn_request *ask);
+size_t rn_tokenizing_piece_bytes(const rn_tokenizing *tokenizing, const rn_request *request);
 
 // ---- texts (tokenizing_text.c)
 // ----------------------------------------------------------------------

@@ -17,41 +17,43 @@ static void require(bool holds) {
     if (!holds) __builtin_trap();
 }
 
-static void check_prompts(const rn_request *ask) {
-    require(ask->prompt_count >= 1 && ask->prompt_count * ask->n <= limits.choices);
-    for (size_t i = 0; i < ask->prompt_count; i++) {
-        const rn_request_prompt *prompt = &ask->prompts[i];
+static void check_prompts(const rn_request *request) {
+    require(request->prompt_count >= 1 && request->prompt_count * request->n <= limits.choices);
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        const rn_request_prompt *prompt = &request->prompts[i];
         require(rn_utf8_valid(prompt->text));
         for (size_t k = 0; k < prompt->id_count; k++)
             require(prompt->ids[k] < limits.vocab_size);
     }
-    for (size_t i = 0; i < ask->message_count; i++)
-        require(rn_utf8_valid(ask->messages[i].content) && ask->messages[i].role.bytes >= 4);
+    for (size_t i = 0; i < request->message_count; i++)
+        require(rn_utf8_valid(request->messages[i].content) &&
+                request->messages[i].role.bytes >= 4);
 }
 
-static void check_ask(const rn_request *ask) {
-    require(ask->n >= 1 && ask->max_tokens <= limits.max_tokens);
-    require(rn_sampling_check(&ask->sampling, limits.vocab_size) == RN_OK);
-    require(ask->stop_count <= RN_REQUEST_STOPS && ask->sampling.bias_count <= RN_REQUEST_BIASES);
-    for (size_t i = 0; i < ask->stop_count; i++)
-        require(rn_utf8_valid(ask->stops[i]) && ask->stops[i].bytes >= 1);
-    require((ask->kind == RN_REQUEST_CHAT) == (ask->message_count > 0));
-    check_prompts(ask);
+static void check_ask(const rn_request *request) {
+    require(request->n >= 1 && request->max_tokens <= limits.max_tokens);
+    require(rn_sampling_check(&request->sampling, limits.vocab_size) == RN_OK);
+    require(request->stop_count <= RN_REQUEST_STOPS &&
+            request->sampling.bias_count <= RN_REQUEST_BIASES);
+    for (size_t i = 0; i < request->stop_count; i++)
+        require(rn_utf8_valid(request->stops[i]) && request->stops[i].bytes >= 1);
+    require((request->kind == RN_REQUEST_CHAT) == (request->message_count > 0));
+    check_prompts(request);
 }
 
 static void check_kind(rn_request_kind kind, rn_str body) {
-    rn_request ask;
+    rn_request request;
     rn_problem problem;
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     rn_ledger_reset_peaks();
-    bool taken = rn_request_read(kind, body, &limits, &ask, &problem);
+    bool taken = rn_request_read(kind, body, &limits, &request, &problem);
     uint64_t peak = rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before;
     require(peak <= 2 * (uint64_t)body.bytes + RN_REQUEST_FIXED_BYTES);
     if (taken)
-        check_ask(&ask);
+        check_ask(&request);
     else
         require((problem.http == 400 || problem.http == 404) && problem.code && problem.message[0]);
-    if (taken) rn_request_free(&ask);
+    if (taken) rn_request_free(&request);
     require(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
 }
 

@@ -42,13 +42,13 @@ static rn_head_news read_head(const uint8_t *data, size_t size, size_t step, siz
     rn_problem problem = {0};
     size_t scanned = 0;
     if (size > sizeof room) size = sizeof room;
-    if (size) memcpy(room, data, size);
+    if (size) memcpy(memory, data, size);
     for (size_t have = 0; news == RN_HEAD_MORE && have < size;) {
         have = size - have < step ? size : have + step;
-        news = rn_http_head_read(room, have, &scanned, &head, out_bytes, &problem);
+        news = rn_http_head_read(memory, have, &scanned, &head, out_bytes, &problem);
     }
     if (news == RN_HEAD_WRONG) require(problem.http >= 400 && problem.code && problem.message[0]);
-    if (news == RN_HEAD_WHOLE) check_head(&head, room, *out_bytes);
+    if (news == RN_HEAD_WHOLE) check_head(&head, memory, *out_bytes);
     return news;
 }
 

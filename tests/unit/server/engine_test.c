@@ -21,7 +21,7 @@ enum { MOST_CHOICES = 4, TEXT = 4096 };
 
 typedef struct house {
     rn_server_options options;
-    rn_request_memory room;
+    rn_request_memory memory;
     rn_metrics metrics;
     rn_engine *engine;
     uint64_t ledger_bytes; // before
@@ -45,8 +45,8 @@ static house open_house(const rn_server_options *options) {
 }
 
 static void create(house *h) {
-    rn_request_memory_init(&h->room, h->options.limits.request_bytes);
-    assert_ok(rn_engine_create(&h->options, &h->room, &h->metrics, &h->engine));
+    rn_request_memory_init(&h->memory, h->options.limits.request_bytes);
+    assert_ok(rn_engine_create(&h->options, &h->memory, &h->metrics, &h->engine));
 }
 
 static const rn_generator_options small = {
@@ -73,7 +73,7 @@ static rn_engine_facts facts_of(house *h) {
 
 static void close_house(house *h) {
     rn_engine_destroy(h->engine);
-    assert_int_equal(h->room.taken_bytes, 0);
+    assert_int_equal(h->memory.taken_bytes, 0);
     assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, h->ledger_bytes);
 }
 
@@ -168,8 +168,8 @@ static bool ask(house *h, const constraint *w, client *c) {
         rn_problem_from_error(&c->problem, rn_last_error());
         return false;
     }
-    assert_true(rn_request_memory_take(&h->room, BYTES));
-    s = rn_job_create(&built, &h->room, BYTES, w->client, wake, c, &c->job);
+    assert_true(rn_request_memory_take(&h->memory, BYTES));
+    s = rn_job_create(&built, &h->memory, BYTES, w->client, wake, c, &c->job);
     if (s != RN_OK) {
         rn_problem_from_error(&c->problem, rn_last_error());
         return false;
@@ -207,7 +207,7 @@ static void read_some(client *c) {
 static void listen(client *c) {
     for (;;) {
         rn_job_state state = rn_job_get_state(c->job);
-        if (c->job->ask.stream || state == RN_JOB_DONE) read_some(c);
+        if (c->job->request.stream || state == RN_JOB_DONE) read_some(c);
         if (state >= RN_JOB_DONE) break;
         if (!rn_job_sleep(c->job, c->cursor, suspend, c)) continue;
         pthread_mutex_lock(&c->lock);
@@ -369,7 +369,7 @@ static void answers_are_what_the_plain_generator_says_whatever_runs_beside(void 
     (void)state;
     house h = open_house(&(rn_server_options){0});
     load(&h);
-    uint64_t taken = h.room.taken_bytes;
+    uint64_t taken = h.memory.taken_bytes;
     for (size_t i = 0; i < CONSTRAINTS; i++)
         assert_true(ask(&h, &constraints[i], &clients[i]));
     for (size_t i = 0; i < CONSTRAINTS; i++)
@@ -380,7 +380,7 @@ static void answers_are_what_the_plain_generator_says_whatever_runs_beside(void 
     rn_engine_facts facts = facts_of(&h);
     assert_int_equal(facts.running + facts.waiting + facts.sequences, 0);
     assert_int_equal(facts.generator.kv_pages, 0);
-    assert_int_equal(h.room.taken_bytes, taken);
+    assert_int_equal(h.memory.taken_bytes, taken);
     assert_int_equal(h.metrics.counts[RN_COUNT_DONE], CONSTRAINTS);
     close_house(&h);
 }
@@ -517,7 +517,7 @@ static void many_jobs_come_and_go_and_all_is_given_back(void **state) {
     uint32_t done = 0;
     random_state = 7;
     load(&h);
-    uint64_t taken = h.room.taken_bytes;
+    uint64_t taken = h.memory.taken_bytes;
     uint64_t io = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_IO).now_bytes;
     for (size_t i = 0; i < JOBS; i++) {
         constraint w = constraints[random_below(CONSTRAINTS)];
@@ -541,7 +541,7 @@ static void many_jobs_come_and_go_and_all_is_given_back(void **state) {
     assert_true(rn_engine_drain(h.engine, 60));
     assert_int_equal(h.metrics.counts[RN_COUNT_DONE], done);
     assert_int_equal(h.metrics.counts[RN_COUNT_CANCELLED], JOBS - done);
-    assert_int_equal(h.room.taken_bytes, taken);
+    assert_int_equal(h.memory.taken_bytes, taken);
     assert_int_equal(rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_IO).now_bytes, io);
     assert_int_equal(facts_of(&h).generator.kv_pages, 0);
     close_house(&h);
@@ -689,7 +689,7 @@ static void long_prompts_are_read_by_another_thread(void **state) {
     constraint w = {RN_REQUEST_COMPLETION, text, .max_tokens = 5};
     memset(text, ' ', RN_TOKENIZING_SHORT_BYTES + 1);
     load(&h);
-    h.engine->intake.spelled_bytes = 1000; // so that it is not refused by its bytes alone
+    h.engine->tokenizing.spelled_bytes = 1000; // so that it is not refused by its bytes alone
     assert_true(ask(&h, &w, &clients[0]));
     hear_out(&clients[0]);
     assert_int_equal(clients[0].state, RN_JOB_FAILED);
@@ -790,7 +790,7 @@ static rn_device *sim;
 static rn_status fail_again(void *self, const char *text, size_t bytes) {
     (void)self;
     rn_str line = {text, bytes};
-    if (rn_str_matches(line, RN_STR("*a pass failed*")) && failures_left) {
+    if (rn_str_matches(line, RN_STR("*a step failed*")) && failures_left) {
         failures_left--;
         rn_sim_device_arm(sim, 0, 1, 0);
     }
@@ -889,7 +889,7 @@ static void without_memory_a_job_ends_with_a_status_and_nothing_stays(void **sta
         constraints[2], constraints[5], {RN_REQUEST_CHAT, "Hi <|endoftext|>", .max_tokens = 3}};
     house h = open_house(&(rn_server_options){0});
     load(&h);
-    uint64_t taken = h.room.taken_bytes;
+    uint64_t taken = h.memory.taken_bytes;
     for (size_t i = 0; i < 3; i++) {
         bool fired = true;
         for (uint64_t n = 1; fired; n++) {
@@ -902,7 +902,7 @@ static void without_memory_a_job_ends_with_a_status_and_nothing_stays(void **sta
             bool done = entered && clients[0].state == RN_JOB_DONE;
             assert_true(done || clients[0].problem.http == 503);
             assert_true(done || fired);
-            assert_int_equal(h.room.taken_bytes, taken);
+            assert_int_equal(h.memory.taken_bytes, taken);
             assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
         }
     }
@@ -914,9 +914,9 @@ static void loading_without_memory_leaves_nothing_behind(void **state) {
     bool fired = true;
     for (uint64_t n = 1; fired; n += n < 40 ? 1 : n / 5) { // all of the first, then a sample
         house h = open_house(&(rn_server_options){0});
-        rn_request_memory_init(&h.room, h.options.limits.request_bytes);
+        rn_request_memory_init(&h.memory, h.options.limits.request_bytes);
         rn_fault_arm(RN_FAULT_ALLOC, n);
-        rn_status s = rn_engine_create(&h.options, &h.room, &h.metrics, &h.engine);
+        rn_status s = rn_engine_create(&h.options, &h.memory, &h.metrics, &h.engine);
         if (s == RN_OK) s = rn_engine_load(h.engine, &small, 0);
         fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);

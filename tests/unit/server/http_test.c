@@ -22,7 +22,7 @@ static void a_path_and_a_method_find_their_route(void **state) {
     char allow[64];
     const rn_route *route = rn_route_find("POST", "/v1/chat/completions", allow, &problem);
     assert_non_null(route);
-    assert_int_equal(route->ask, RN_REQUEST_CHAT);
+    assert_int_equal(route->kind, RN_REQUEST_CHAT);
     assert_null(route->handler);
     assert_true(route->needs_ready);
     assert_ptr_equal(rn_route_find("GET", "/health", allow, &problem)->handler, rn_handle_health);

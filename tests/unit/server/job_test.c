@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static rn_request_memory room, answers;
+static rn_request_memory memory, answers;
 static atomic_int woken, drained, suspended;
 
 static void wake(void *self) {
@@ -29,19 +29,19 @@ static void suspend(void *self) {
 
 static int begin(void **state) {
     (void)state;
-    rn_request_memory_init(&room, 1 << 20);
+    rn_request_memory_init(&memory, 1 << 20);
     rn_request_memory_init(&answers, 1 << 20);
     woken = drained = suspended = 0;
     return 0;
 }
 
 static rn_job *create(bool stream, size_t outbox_bytes) {
-    rn_request ask = {.kind = RN_REQUEST_CHAT, .prompt_count = 1, .n = 1, .stream = stream};
+    rn_request request = {.kind = RN_REQUEST_CHAT, .prompt_count = 1, .n = 1, .stream = stream};
     rn_job *job;
     rn_status s;
-    rn_arena_init(&ask.memory, RN_HOST_IO, 256);
-    assert_true(rn_request_memory_take(&room, 1000));
-    assert_ok(rn_job_create(&ask, &room, 1000, 7, wake, NULL, &job));
+    rn_arena_init(&request.memory, RN_HOST_IO, 256);
+    assert_true(rn_request_memory_take(&memory, 1000));
+    assert_ok(rn_job_create(&request, &memory, 1000, 7, wake, NULL, &job));
     if (outbox_bytes) assert_true(rn_job_open_outbox(job, &answers, outbox_bytes, &s));
     job->drained = drain;
     return job;
@@ -50,7 +50,7 @@ static rn_job *create(bool stream, size_t outbox_bytes) {
 static void release_both(rn_job *job) {
     rn_job_release(job);
     rn_job_release(job);
-    assert_int_equal(room.taken_bytes, 0);
+    assert_int_equal(memory.taken_bytes, 0);
     assert_int_equal(answers.taken_bytes, 0);
 }
 
@@ -219,17 +219,17 @@ static void no_room_and_no_memory_are_told_apart(void **state) {
 static void without_memory_the_ask_and_its_room_go(void **state) {
     (void)state;
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    rn_request ask = {.prompt_count = 1, .n = 1};
+    rn_request request = {.prompt_count = 1, .n = 1};
     void *block;
     rn_job *job;
-    rn_arena_init(&ask.memory, RN_HOST_IO, 256);
-    assert_ok(rn_arena_alloc(&ask.memory, 100, &block));
-    assert_true(rn_request_memory_take(&room, 1000));
+    rn_arena_init(&request.memory, RN_HOST_IO, 256);
+    assert_ok(rn_arena_alloc(&request.memory, 100, &block));
+    assert_true(rn_request_memory_take(&memory, 1000));
     rn_fault_arm(RN_FAULT_ALLOC, 1);
-    assert_fails(RN_NO_MEMORY, rn_job_create(&ask, &room, 1000, 0, wake, NULL, &job));
+    assert_fails(RN_NO_MEMORY, rn_job_create(&request, &memory, 1000, 0, wake, NULL, &job));
     rn_fault_arm(RN_FAULT_ALLOC, 0);
     assert_null(job);
-    assert_int_equal(room.taken_bytes, 0);
+    assert_int_equal(memory.taken_bytes, 0);
     assert_int_equal(rn_ledger_total(RN_DEVICE_HOST).now_bytes, before);
 }
 

@@ -21,14 +21,14 @@ static const char vocabulary[] =
     "c\":4,\"\\\"\":5,\"<end>\":6},\"merges\":[]}}";
 
 static rn_tokenizer *tokenizer;
-static rn_request_memory room;
+static rn_request_memory memory;
 static rn_job *job;
 static rn_reply reply;
 static char answer[1 << 20];
 
 static int open_tokenizer(void **state) {
     (void)state;
-    rn_request_memory_init(&room, 64 << 20);
+    rn_request_memory_init(&memory, 64 << 20);
     return rn_tokenizer_from_json("test", rn_str_from(vocabulary), &tokenizer) != RN_OK;
 }
 
@@ -43,18 +43,18 @@ static int close_tokenizer(void **state) {
 static rn_status begin_bytes(rn_request_kind kind, rn_str body, size_t outbox_bytes) {
     static const rn_request_limits limits = {
         .vocab_size = 7, .choices = 8, .max_tokens = 100000, .model = RN_STR("m")};
-    rn_request ask;
+    rn_request request;
     rn_problem problem;
     rn_status s;
     job = NULL;
-    if (!rn_request_read(kind, body, &limits, &ask, &problem))
+    if (!rn_request_read(kind, body, &limits, &request, &problem))
         return rn_fail(RN_INVALID, "%s", problem.message);
-    assert_true(rn_request_memory_take(&room, 1));
-    RN_TRY(rn_job_create(&ask, &room, 1, 0, NULL, NULL, &job));
+    assert_true(rn_request_memory_take(&memory, 1));
+    RN_TRY(rn_job_create(&request, &memory, 1, 0, NULL, NULL, &job));
     memcpy(job->id, "ID", 3);
     job->created = 5;
     job->usage = (rn_usage){.prompt_tokens = 3, .completion_tokens = 2, .shared_tokens = 1};
-    if (!rn_job_open_outbox(job, &room, outbox_bytes, &s)) return s;
+    if (!rn_job_open_outbox(job, &memory, outbox_bytes, &s)) return s;
     rn_job_set_state(job, RN_JOB_RUNNING, NULL);
     rn_reply_begin(&reply, job, tokenizer, "m");
     return RN_OK;
@@ -78,7 +78,7 @@ static void put(uint32_t choice, uint32_t token, const char *text) {
                       .has_token = true,
                       .text = rn_str_from(text),
                       .sample = {.token = token, .logprob = -0.5f}};
-    piece.sample.top_count = job->ask.sampling.logprobs;
+    piece.sample.top_count = job->request.sampling.logprobs;
     for (uint32_t i = 0; i < piece.sample.top_count; i++)
         piece.sample.top[i] = (rn_token_logprob){i, i == 1 ? -INFINITY : -0.25f};
     assert_true(rn_job_put(job, &piece));
@@ -509,7 +509,7 @@ static void without_memory_the_connection_is_cut(void **state) {
     for (uint64_t nth = 1; fired; nth++) {
         run_out(&fired, nth);
         assert_true(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
-        assert_int_equal(atomic_load(&room.taken_bytes), 0);
+        assert_int_equal(atomic_load(&memory.taken_bytes), 0);
     }
 }
 

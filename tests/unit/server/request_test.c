@@ -10,29 +10,29 @@
 static const rn_request_limits limits = {
     .vocab_size = 1000, .choices = 8, .max_tokens = 100, .model = RN_STR("tiny")};
 
-static rn_request ask;
+static rn_request request;
 static rn_problem problem;
 
-static bool read_ask(rn_request_kind kind, const char *body) {
-    return rn_request_read(kind, rn_str_from(body), &limits, &ask, &problem);
+static bool read_request(rn_request_kind kind, const char *body) {
+    return rn_request_read(kind, rn_str_from(body), &limits, &request, &problem);
 }
 
 static void accept(rn_request_kind kind, const char *body) {
-    if (!read_ask(kind, body)) fail_msg("%s\n%s: %s", body, problem.code, problem.message);
+    if (!read_request(kind, body)) fail_msg("%s\n%s: %s", body, problem.code, problem.message);
 }
 
 static void accept_and_free(rn_request_kind kind, const char *body) {
     accept(kind, body);
-    rn_request_free(&ask);
+    rn_request_free(&request);
 }
 
 static void refuse(rn_request_kind kind, const char *body, const char *code, const char *field) {
-    if (read_ask(kind, body)) fail_msg("taken: %s", body);
+    if (read_request(kind, body)) fail_msg("taken: %s", body);
     assert_int_equal(problem.http, strcmp(code, "model_not_found") == 0 ? 404 : 400);
     assert_string_equal(problem.code, code);
     assert_string_equal(problem.field, field);
     assert_true(problem.message[0]);
-    assert_null(ask.memory.current);
+    assert_null(request.memory.current);
 }
 
 static void assert_text(rn_str text, const char *expected) {
@@ -64,18 +64,18 @@ static const char *message_with(const char *fields) {
 static void the_seeds_request_has_the_seeds_defaults(void **state) {
     (void)state;
     accept(RN_REQUEST_GENERATE, "{\"prompt\": \"Once\"}");
-    assert_int_equal(ask.prompt_count, 1);
-    assert_text(ask.prompts[0].text, "Once");
-    assert_null(ask.prompts[0].ids);
-    assert_int_equal(ask.n, 1);
-    assert_int_equal(ask.max_tokens, 0);
-    assert_float_equal(ask.sampling.temperature, 0.7f, 0);
-    assert_float_equal(ask.sampling.top_p, 0.9f, 0);
-    assert_int_equal(ask.sampling.top_k, 50);
-    assert_float_equal(ask.sampling.repetition_penalty, 1.1f, 0);
-    assert_false(ask.has_seed || ask.logprobs || ask.stream);
-    assert_null(ask.model.data);
-    rn_request_free(&ask);
+    assert_int_equal(request.prompt_count, 1);
+    assert_text(request.prompts[0].text, "Once");
+    assert_null(request.prompts[0].ids);
+    assert_int_equal(request.n, 1);
+    assert_int_equal(request.max_tokens, 0);
+    assert_float_equal(request.sampling.temperature, 0.7f, 0);
+    assert_float_equal(request.sampling.top_p, 0.9f, 0);
+    assert_int_equal(request.sampling.top_k, 50);
+    assert_float_equal(request.sampling.repetition_penalty, 1.1f, 0);
+    assert_false(request.has_seed || request.logprobs || request.stream);
+    assert_null(request.model.data);
+    rn_request_free(&request);
 }
 
 static void a_completion_has_all_its_fields(void **state) {
@@ -88,49 +88,49 @@ static void a_completion_has_all_its_fields(void **state) {
            "\"presence_penalty\": -2, \"frequency_penalty\": 2e0, \"best_of\": 2,"
            "\"logit_bias\": {\"5\": -100, \"999\": 1.5}, \"seed\": -3, \"user\": \"me\","
            "\"suffix\": \"\", \"top_k\": 4e1, \"min_p\": 0.125, \"repetition_penalty\": 1.25}");
-    assert_text(ask.model, "tiny");
-    assert_text(ask.prompts[0].text, "h\xC3\xA9\n\xF0\x9F\x98\x80");
-    assert_int_equal(ask.max_tokens, 7);
-    assert_int_equal(ask.n, 2);
-    assert_true(ask.stream && ask.stream_usage && ask.logprobs && ask.has_seed);
-    assert_int_equal(ask.sampling.logprobs, 5);
-    assert_int_equal(ask.stop_count, 2);
-    assert_text(ask.stops[0], "a");
-    assert_text(ask.stops[1], "b\"");
-    assert_float_equal(ask.sampling.temperature, 0.5f, 0);
-    assert_float_equal(ask.sampling.top_p, 0.25f, 0);
-    assert_float_equal(ask.sampling.min_p, 0.125f, 0);
-    assert_float_equal(ask.sampling.repetition_penalty, 1.25f, 0);
-    assert_float_equal(ask.sampling.presence_penalty, -2, 0);
-    assert_float_equal(ask.sampling.frequency_penalty, 2, 0);
-    assert_int_equal(ask.sampling.top_k, 40);
-    assert_true(ask.sampling.seed == (uint64_t)-3);
-    assert_int_equal(ask.sampling.bias_count, 2);
-    assert_int_equal(ask.sampling.bias[0].token, 5);
-    assert_true(isinf(ask.sampling.bias[0].bias));
-    assert_int_equal(ask.sampling.bias[1].token, 999);
-    assert_float_equal(ask.sampling.bias[1].bias, 1.5f, 0);
-    rn_request_free(&ask);
+    assert_text(request.model, "tiny");
+    assert_text(request.prompts[0].text, "h\xC3\xA9\n\xF0\x9F\x98\x80");
+    assert_int_equal(request.max_tokens, 7);
+    assert_int_equal(request.n, 2);
+    assert_true(request.stream && request.stream_usage && request.logprobs && request.has_seed);
+    assert_int_equal(request.sampling.logprobs, 5);
+    assert_int_equal(request.stop_count, 2);
+    assert_text(request.stops[0], "a");
+    assert_text(request.stops[1], "b\"");
+    assert_float_equal(request.sampling.temperature, 0.5f, 0);
+    assert_float_equal(request.sampling.top_p, 0.25f, 0);
+    assert_float_equal(request.sampling.min_p, 0.125f, 0);
+    assert_float_equal(request.sampling.repetition_penalty, 1.25f, 0);
+    assert_float_equal(request.sampling.presence_penalty, -2, 0);
+    assert_float_equal(request.sampling.frequency_penalty, 2, 0);
+    assert_int_equal(request.sampling.top_k, 40);
+    assert_true(request.sampling.seed == (uint64_t)-3);
+    assert_int_equal(request.sampling.bias_count, 2);
+    assert_int_equal(request.sampling.bias[0].token, 5);
+    assert_true(isinf(request.sampling.bias[0].bias));
+    assert_int_equal(request.sampling.bias[1].token, 999);
+    assert_float_equal(request.sampling.bias[1].bias, 1.5f, 0);
+    rn_request_free(&request);
 }
 
 static void prompts_are_texts_or_tokens_one_or_several(void **state) {
     (void)state;
     accept(RN_REQUEST_COMPLETION, "{\"prompt\": [\"a\", \"\", \"\\u0062c\"]}");
-    assert_int_equal(ask.prompt_count, 3);
-    assert_text(ask.prompts[1].text, "");
-    assert_text(ask.prompts[2].text, "bc");
-    rn_request_free(&ask);
+    assert_int_equal(request.prompt_count, 3);
+    assert_text(request.prompts[1].text, "");
+    assert_text(request.prompts[2].text, "bc");
+    rn_request_free(&request);
     accept(RN_REQUEST_COMPLETION, "{\"stop\": \"x\", \"prompt\": [1, 2, 999]}");
-    assert_int_equal(ask.prompt_count, 1);
-    assert_int_equal(ask.prompts[0].id_count, 3);
-    assert_int_equal(ask.prompts[0].ids[2], 999);
-    assert_text(ask.stops[0], "x");
-    rn_request_free(&ask);
+    assert_int_equal(request.prompt_count, 1);
+    assert_int_equal(request.prompts[0].id_count, 3);
+    assert_int_equal(request.prompts[0].ids[2], 999);
+    assert_text(request.stops[0], "x");
+    rn_request_free(&request);
     accept(RN_REQUEST_COMPLETION, "{\"prompt\": [[1], [2, 3]]}");
-    assert_int_equal(ask.prompt_count, 2);
-    assert_int_equal(ask.prompts[0].ids[0], 1);
-    assert_int_equal(ask.prompts[1].ids[1], 3);
-    rn_request_free(&ask);
+    assert_int_equal(request.prompt_count, 2);
+    assert_int_equal(request.prompts[0].ids[0], 1);
+    assert_int_equal(request.prompts[1].ids[1], 3);
+    rn_request_free(&request);
 }
 
 static void a_chat_has_messages_in_order(void **state) {
@@ -141,17 +141,17 @@ static void a_chat_has_messages_in_order(void **state) {
            "\"type\": \"text\"}], \"role\": \"user\", \"name\": \"me\"},"
            "{\"role\": \"assistant\", \"content\": \"c\", \"refusal\": null, \"tool_calls\": []}],"
            "\"max_completion_tokens\": 9, \"logprobs\": true, \"top_logprobs\": 3}");
-    assert_int_equal(ask.message_count, 3);
-    assert_int_equal(ask.prompt_count, 1);
-    assert_text(ask.messages[0].role, "system");
-    assert_text(ask.messages[0].content, "Be \"kind\".");
-    assert_text(ask.messages[1].role, "user");
-    assert_text(ask.messages[1].content, "a\nb");
-    assert_text(ask.messages[2].content, "c");
-    assert_int_equal(ask.max_tokens, 9);
-    assert_true(ask.logprobs);
-    assert_int_equal(ask.sampling.logprobs, 3);
-    rn_request_free(&ask);
+    assert_int_equal(request.message_count, 3);
+    assert_int_equal(request.prompt_count, 1);
+    assert_text(request.messages[0].role, "system");
+    assert_text(request.messages[0].content, "Be \"kind\".");
+    assert_text(request.messages[1].role, "user");
+    assert_text(request.messages[1].content, "a\nb");
+    assert_text(request.messages[2].content, "c");
+    assert_int_equal(request.max_tokens, 9);
+    assert_true(request.logprobs);
+    assert_int_equal(request.sampling.logprobs, 3);
+    rn_request_free(&request);
 }
 
 static void null_means_not_given(void **state) {
@@ -159,10 +159,10 @@ static void null_means_not_given(void **state) {
     accept(RN_REQUEST_COMPLETION,
            with("\"temperature\": null, \"stop\": null, \"logprobs\": null, \"suffix\": null,"
                 "\"n\": null, \"model\": null, \"logit_bias\": null, \"stream_options\": null"));
-    assert_float_equal(ask.sampling.temperature, 1, 0);
-    assert_false(ask.logprobs);
-    assert_int_equal(ask.n, 1);
-    rn_request_free(&ask);
+    assert_float_equal(request.sampling.temperature, 1, 0);
+    assert_false(request.logprobs);
+    assert_int_equal(request.n, 1);
+    rn_request_free(&request);
     refuse(RN_REQUEST_COMPLETION, "{\"prompt\": null}", "missing", "prompt");
 }
 
@@ -189,24 +189,24 @@ static void what_changes_nothing_is_taken(void **state) {
 static void a_top_p_of_nothing_is_the_best_token_alone(void **state) {
     (void)state;
     accept(RN_REQUEST_COMPLETION, with("\"top_p\": 0, \"temperature\": 1e-300"));
-    assert_true(ask.sampling.top_p > 0 && ask.sampling.top_p < 1e-30f);
-    assert_float_equal(ask.sampling.temperature, 0, 0);
-    rn_request_free(&ask);
+    assert_true(request.sampling.top_p > 0 && request.sampling.top_p < 1e-30f);
+    assert_float_equal(request.sampling.temperature, 0, 0);
+    rn_request_free(&request);
     accept(RN_REQUEST_COMPLETION, with("\"top_p\": 1e-200, \"temperature\": 1e-44"));
-    assert_true(ask.sampling.top_p > 0);
-    assert_float_equal(ask.sampling.temperature, 0, 0);
-    rn_request_free(&ask);
+    assert_true(request.sampling.top_p > 0);
+    assert_float_equal(request.sampling.temperature, 0, 0);
+    rn_request_free(&request);
 }
 
 static void whole_numbers_may_be_written_otherwise(void **state) {
     (void)state;
     accept(RN_REQUEST_COMPLETION, with("\"max_tokens\": 1.0e1, \"seed\": 9223372036854775807"));
-    assert_int_equal(ask.max_tokens, 10);
-    assert_true(ask.sampling.seed == INT64_MAX);
-    rn_request_free(&ask);
+    assert_int_equal(request.max_tokens, 10);
+    assert_true(request.sampling.seed == INT64_MAX);
+    rn_request_free(&request);
     accept(RN_REQUEST_COMPLETION, with("\"seed\": -9223372036854775808"));
-    assert_true(ask.sampling.seed == (uint64_t)INT64_MIN);
-    rn_request_free(&ask);
+    assert_true(request.sampling.seed == (uint64_t)INT64_MIN);
+    rn_request_free(&request);
 }
 
 // ---- what is refused ----------------------------------------------------------------------------
@@ -421,12 +421,12 @@ static bool flood(rn_request_kind kind, const char *head, const char *unit, cons
     bytes += tail_bytes;
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     rn_ledger_reset_peaks();
-    bool taken = rn_request_read(kind, (rn_str){hostile, bytes}, &limits, &ask, &problem);
+    bool taken = rn_request_read(kind, (rn_str){hostile, bytes}, &limits, &request, &problem);
     worst = rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before;
     assert_true(worst <= 2 * bytes + RN_REQUEST_FIXED_BYTES);
-    assert_true(ask.memory.held_bytes <= 2 * bytes + RN_REQUEST_FIXED_BYTES);
+    assert_true(request.memory.held_bytes <= 2 * bytes + RN_REQUEST_FIXED_BYTES);
     if (!taken) assert_true(problem.http == 400 && problem.message[0]);
-    rn_request_free(&ask);
+    rn_request_free(&request);
     assert_true(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
     return taken;
 }
@@ -477,10 +477,10 @@ static void tokens_and_text_together_stay_within_their_memory(void **state) {
     rn_ledger_reset_peaks();
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     assert_true(rn_request_read(RN_REQUEST_COMPLETION, (rn_str){hostile, HOSTILE_BYTES}, &limits,
-                                &ask, &problem));
+                                &request, &problem));
     assert_true(rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before <=
                 2 * (uint64_t)HOSTILE_BYTES + RN_REQUEST_FIXED_BYTES);
-    rn_request_free(&ask);
+    rn_request_free(&request);
     free(hostile);
 }
 
@@ -489,12 +489,12 @@ static void no_memory_is_no_fault_of_the_request(void **state) {
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     for (uint64_t nth = 1;; nth++) {
         rn_fault_arm(RN_FAULT_ALLOC, nth);
-        bool taken = read_ask(RN_REQUEST_COMPLETION, with("\"stop\": [\"\\n\"], \"n\": 2"));
+        bool taken = read_request(RN_REQUEST_COMPLETION, with("\"stop\": [\"\\n\"], \"n\": 2"));
         bool fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);
         assert_true(taken != fired);
         if (fired) assert_int_equal(problem.http, 503);
-        if (taken) rn_request_free(&ask);
+        if (taken) rn_request_free(&request);
         assert_true(rn_ledger_total(RN_DEVICE_HOST).now_bytes == before);
         if (!fired) break;
     }

@@ -26,7 +26,7 @@ enum { ROOM_BYTES = 16 << 20 };
 
 static int open_model(void **state) {
     (void)state;
-    rn_request_memory_init(&server.room, ROOM_BYTES);
+    rn_request_memory_init(&server.memory, ROOM_BYTES);
     if (rn_model_open(NULL, NULL, &model) != RN_OK) return 1;
     tokenizer = rn_model_tokenizer(model);
     return 0;
@@ -43,9 +43,9 @@ static rn_status ask(rn_handler handler, rn_str body) {
     rn_buffer_free(&answer.body);
     answer = (rn_http_answer){.status = 200, .file = -1};
     rn_buffer_init(&answer.body, RN_HOST_IO, (size_t)64 << 20);
-    uint64_t taken = atomic_load(&server.room.taken_bytes);
+    uint64_t taken = atomic_load(&server.memory.taken_bytes);
     rn_status s = handler(&server, &request, &answer);
-    assert_int_equal(atomic_load(&server.room.taken_bytes), taken);
+    assert_int_equal(atomic_load(&server.memory.taken_bytes), taken);
     return s;
 }
 
@@ -143,10 +143,10 @@ static void long_texts_are_too_large(void **state) {
 
 static void without_room_it_is_asked_to_come_again(void **state) {
     (void)state;
-    assert_true(rn_request_memory_take(&server.room, ROOM_BYTES));
+    assert_true(rn_request_memory_take(&server.memory, ROOM_BYTES));
     refuse(rn_handle_tokenize, "{\"text\": \"Once upon\"}", 429, "");
     assert_true(answer.problem.retry_seconds > 0);
-    rn_request_memory_release(&server.room, ROOM_BYTES);
+    rn_request_memory_release(&server.memory, ROOM_BYTES);
     const rn_tokenizer *kept = tokenizer;
     tokenizer = NULL;
     refuse(rn_handle_tokenize, "{\"text\": \"a\"}", 503, "");
@@ -162,14 +162,14 @@ static void what_encoding_holds_is_taken_of_the_room(void **state) {
     assert_non_null(body);
     sprintf(body, "{\"text\": \"%0*d\"}", TEXT, 0);
     assert_true(
-        rn_request_memory_take(&server.room, ROOM_BYTES / 2)); // as the engine does, for answers
+        rn_request_memory_take(&server.memory, ROOM_BYTES / 2)); // as the engine does, for answers
     refuse(rn_handle_tokenize, body, 413, "text");
-    rn_request_memory_release(&server.room, ROOM_BYTES / 2);
+    rn_request_memory_release(&server.memory, ROOM_BYTES / 2);
     rn_ledger_reset_peaks();
     uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     (void)ask_text(rn_handle_tokenize, body);
     uint64_t most = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).peak_bytes - before;
-    assert_true(most > TEXT && most <= atomic_load(&server.room.peak_bytes));
+    assert_true(most > TEXT && most <= atomic_load(&server.memory.peak_bytes));
     free(body);
 }
 

@@ -1,5 +1,5 @@
 // What clients ask becomes tokens: conversations that cannot forge special tokens, limits with
-// their numbers, and room for everything that is held meanwhile.
+// their numbers, and memory for everything that is held meanwhile.
 #include "support.h"
 
 #include "base/buffer.h"
@@ -12,12 +12,12 @@
 #include <ration/model.h>
 
 static rn_model *model; // the one that is part of the library
-static rn_request_memory room;
+static rn_request_memory memory;
 
 static int open_model(void **state) {
     (void)state;
     assert_ok(rn_model_open(NULL, NULL, &model));
-    rn_request_memory_init(&room, 16 << 20);
+    rn_request_memory_init(&memory, 16 << 20);
     return 0;
 }
 
@@ -264,17 +264,17 @@ static void encoding_holds_no_more_than_is_taken_for_it(void **state) {
 // ---- limits -------------------------------------------------------------------------------------
 
 static rn_tokenizing make_intake(void) {
-    rn_tokenizing intake = {.tokenizer = rn_model_tokenizer(model),
-                            .room = &room,
-                            .answers_bytes = 1 << 20,
-                            .vocab_size = 1536,
-                            .context = 128,
-                            .page_tokens = 16,
-                            .pages = 16,
-                            .sequences = 4,
-                            .answer_tokens = 100};
-    rn_tokenizing_measure(&intake);
-    return intake;
+    rn_tokenizing tokenizing = {.tokenizer = rn_model_tokenizer(model),
+                                .memory = &memory,
+                                .answers_bytes = 1 << 20,
+                                .vocab_size = 1536,
+                                .context = 128,
+                                .page_tokens = 16,
+                                .pages = 16,
+                                .sequences = 4,
+                                .answer_tokens = 100};
+    rn_tokenizing_measure(&tokenizing);
+    return tokenizing;
 }
 
 typedef struct question {
@@ -289,36 +289,36 @@ typedef struct question {
 static rn_job *make_job(const question *q) {
     void *block;
     rn_job *job;
-    rn_request ask = {.kind = q->kind,
-                      .prompt_count = 1,
-                      .n = q->n ? q->n : 1,
-                      .max_tokens = q->max_tokens,
-                      .sampling = {.logprobs = q->logprobs},
-                      .stream = q->stream};
-    rn_arena_init(&ask.memory, RN_HOST_IO, 512);
-    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_request_prompt), &block));
-    ask.prompts = block;
-    *ask.prompts = (rn_request_prompt){rn_str_from(q->text), q->ids, q->id_count};
-    assert_ok(rn_arena_array(&ask.memory, 1, sizeof(rn_chat_message), &block));
-    ask.messages = block;
-    *ask.messages = (rn_chat_message){RN_STR("user"), rn_str_from(q->text)};
-    ask.message_count = q->kind == RN_REQUEST_CHAT;
-    assert_true(rn_request_memory_take(&room, 1000));
-    assert_ok(rn_job_create(&ask, &room, 1000, 0, NULL, NULL, &job));
+    rn_request request = {.kind = q->kind,
+                          .prompt_count = 1,
+                          .n = q->n ? q->n : 1,
+                          .max_tokens = q->max_tokens,
+                          .sampling = {.logprobs = q->logprobs},
+                          .stream = q->stream};
+    rn_arena_init(&request.memory, RN_HOST_IO, 512);
+    assert_ok(rn_arena_array(&request.memory, 1, sizeof(rn_request_prompt), &block));
+    request.prompts = block;
+    *request.prompts = (rn_request_prompt){rn_str_from(q->text), q->ids, q->id_count};
+    assert_ok(rn_arena_array(&request.memory, 1, sizeof(rn_chat_message), &block));
+    request.messages = block;
+    *request.messages = (rn_chat_message){RN_STR("user"), rn_str_from(q->text)};
+    request.message_count = q->kind == RN_REQUEST_CHAT;
+    assert_true(rn_request_memory_take(&memory, 1000));
+    assert_ok(rn_job_create(&request, &memory, 1000, 0, NULL, NULL, &job));
     return job;
 }
 
 static void end_job(rn_job *job) {
     rn_job_release(job);
     rn_job_release(job);
-    assert_int_equal(room.taken_bytes, 0);
+    assert_int_equal(memory.taken_bytes, 0);
 }
 
-static void refused(const rn_tokenizing *intake, question q, uint16_t http, const char *code,
+static void refused(const rn_tokenizing *tokenizing, question q, uint16_t http, const char *code,
                     const char *field, const char *number) {
     rn_problem problem = {0};
     rn_job *job = make_job(&q);
-    assert_false(rn_tokenizing_read(intake, job, &problem));
+    assert_false(rn_tokenizing_read(tokenizing, job, &problem));
     assert_int_equal(problem.http, http);
     assert_string_equal(problem.code, code);
     assert_string_equal(problem.field, field);
@@ -330,42 +330,44 @@ static char long_text[200 << 10];
 
 static void what_never_fits_is_refused_with_the_numbers(void **state) {
     (void)state;
-    rn_tokenizing intake = make_intake();
+    rn_tokenizing tokenizing = make_intake();
     static const uint32_t ids[200] = {1, 2, 1536};
     memset(long_text, 'x', sizeof long_text - 1);
     static char words[513];
     for (size_t i = 0; i < 512; i++)
         words[i] = i % 4 ? 'q' : ' ';
     const char *length = "context_length_exceeded";
-    refused(&intake, (question){RN_REQUEST_COMPLETION, long_text}, 400, length, "prompt", "204799");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, words}, 400, length, "prompt", "128");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids, 200}, 400, "out_of_range",
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, long_text}, 400, length, "prompt",
+            "204799");
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, words}, 400, length, "prompt", "128");
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, NULL, ids, 200}, 400, "out_of_range",
             "prompt", "1536");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids + 3, 150}, 400, length, "prompt",
-            "150");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids, 0}, 400, "invalid_value",
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, NULL, ids + 3, 150}, 400, length,
+            "prompt", "150");
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, NULL, ids, 0}, 400, "invalid_value",
             "prompt", "empty");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .max_tokens = 101}, 400, "out_of_range",
-            "max_tokens", "100");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, NULL, ids + 3, 100, .max_tokens = 29}, 400,
-            length, "max_tokens", "29");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .n = 5}, 400, "out_of_range", "n", "4");
-    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .n = 4, .max_tokens = 100}, 400,
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, "a", .max_tokens = 101}, 400,
+            "out_of_range", "max_tokens", "100");
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, NULL, ids + 3, 100, .max_tokens = 29},
+            400, length, "max_tokens", "29");
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, "a", .n = 5}, 400, "out_of_range", "n",
+            "4");
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, "a", .n = 4, .max_tokens = 100}, 400,
             "too_large", "max_tokens", "28");
-    refused(&intake, (question){RN_REQUEST_CHAT, "a"}, 400, "no_chat_template", "messages", "");
-    intake.answers_bytes = 1000;
-    refused(&intake, (question){RN_REQUEST_COMPLETION, "a", .max_tokens = 90}, 400, "too_large",
+    refused(&tokenizing, (question){RN_REQUEST_CHAT, "a"}, 400, "no_chat_template", "messages", "");
+    tokenizing.answers_bytes = 1000;
+    refused(&tokenizing, (question){RN_REQUEST_COMPLETION, "a", .max_tokens = 90}, 400, "too_large",
             "max_tokens", "1000 B");
 }
 
 static void what_a_template_raises_is_told(void **state) {
     (void)state;
     rn_chat_template *form;
-    rn_tokenizing intake = make_intake();
+    rn_tokenizing tokenizing = make_intake();
     assert_ok(rn_chat_template_parse(
         "form", RN_STR("{{ raise_exception('roles must alternate') }}"), &form));
-    intake.form = form;
-    refused(&intake, (question){RN_REQUEST_CHAT, "a"}, 400, "invalid_value", "messages",
+    tokenizing.form = form;
+    refused(&tokenizing, (question){RN_REQUEST_CHAT, "a"}, 400, "invalid_value", "messages",
             "roles must alternate");
     rn_chat_template_free(form);
 }
@@ -373,28 +375,28 @@ static void what_a_template_raises_is_told(void **state) {
 static void what_a_template_makes_too_long_is_refused_for_its_length(void **state) {
     (void)state;
     rn_chat_template *form;
-    rn_tokenizing intake = make_intake();
-    intake.spelled_bytes = 2; // of 128 tokens
+    rn_tokenizing tokenizing = make_intake();
+    tokenizing.spelled_bytes = 2; // of 128 tokens
     assert_ok(rn_chat_template_parse(
         "form", RN_STR("{% for i in range(300) %}{{ messages[0].content }}{% endfor %}"), &form));
-    intake.form = form;
-    refused(&intake, (question){RN_REQUEST_CHAT, "a"}, 400, "context_length_exceeded", "messages",
-            "128");
-    refused(&intake, (question){RN_REQUEST_CHAT, "<|endoftext|>"}, 400, "context_length_exceeded",
+    tokenizing.form = form;
+    refused(&tokenizing, (question){RN_REQUEST_CHAT, "a"}, 400, "context_length_exceeded",
             "messages", "128");
+    refused(&tokenizing, (question){RN_REQUEST_CHAT, "<|endoftext|>"}, 400,
+            "context_length_exceeded", "messages", "128");
     rn_chat_template_free(form);
 }
 
 static void without_room_there_is_a_429(void **state) {
     (void)state;
-    rn_tokenizing intake = make_intake();
+    rn_tokenizing tokenizing = make_intake();
     rn_problem problem = {0};
     rn_job *job = make_job(&(question){RN_REQUEST_COMPLETION, "a"});
-    assert_true(rn_request_memory_take(&room, (16 << 20) - 1000));
-    assert_false(rn_tokenizing_read(&intake, job, &problem));
+    assert_true(rn_request_memory_take(&memory, (16 << 20) - 1000));
+    assert_false(rn_tokenizing_read(&tokenizing, job, &problem));
     assert_int_equal(problem.http, 429);
     assert_true(problem.retry_seconds > 0);
-    rn_request_memory_release(&room, (16 << 20) - 1000);
+    rn_request_memory_release(&memory, (16 << 20) - 1000);
     end_job(job);
 }
 
@@ -408,44 +410,45 @@ static void an_answer_s_length_follows_from_what_was_asked(void **state) {
                 {{RN_REQUEST_CHAT, "a"}, 100},
                 {{RN_REQUEST_COMPLETION, "a", .max_tokens = 7}, 7},
                 {{RN_REQUEST_GENERATE, "a"}, 100}};
-    rn_tokenizing intake = make_intake();
+    rn_tokenizing tokenizing = make_intake();
     rn_chat_template *form;
     assert_ok(rn_chat_template_parse("form", rn_str_from(own_form), &form));
-    intake.form = form;
+    tokenizing.form = form;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rn_problem problem;
         rn_job *job = make_job(&rows[i].asked);
-        assert_true(rn_tokenizing_read(&intake, job, &problem));
+        assert_true(rn_tokenizing_read(&tokenizing, job, &problem));
         assert_int_equal(job->max_tokens, rows[i].max_tokens);
         end_job(job);
     }
     static const uint32_t ids[120] = {0};
     rn_problem problem;
     rn_job *job = make_job(&(question){RN_REQUEST_COMPLETION, NULL, ids, 120});
-    assert_true(rn_tokenizing_read(&intake, job, &problem));
+    assert_true(rn_tokenizing_read(&tokenizing, job, &problem));
     assert_int_equal(job->max_tokens, 8); // what is left
     end_job(job);
     rn_chat_template_free(form);
 }
 
-// The most that reading a conversation holds beyond what it takes of the room; negative: less.
+// The most that reading a conversation holds beyond what it takes of the request memory; negative:
+// less.
 static int64_t chat_excess(const house *h, const char *text) {
     static const uint64_t ample = (uint64_t)1 << 30;
-    rn_tokenizing intake = make_intake();
+    rn_tokenizing tokenizing = make_intake();
     rn_problem problem = {0};
     rn_scope scope;
-    intake.tokenizer = h->tokens;
-    intake.form = h->parsed;
-    intake.context = 1 << 20;
-    intake.pages = UINT32_MAX;
-    rn_request_memory_init(&room, ample);
+    tokenizing.tokenizer = h->tokens;
+    tokenizing.form = h->parsed;
+    tokenizing.context = 1 << 20;
+    tokenizing.pages = UINT32_MAX;
+    rn_request_memory_init(&memory, ample);
     rn_job *job = make_job(&(question){RN_REQUEST_CHAT, text});
     rn_scope_begin(&scope, "read", RN_DEVICE_HOST);
-    if (!rn_tokenizing_read(&intake, job, &problem)) fail_msg("%s", problem.message);
+    if (!rn_tokenizing_read(&tokenizing, job, &problem)) fail_msg("%s", problem.message);
     int64_t peak = (int64_t)rn_scope_end(&scope).peak_allocated;
-    int64_t taken = (int64_t)room.peak_bytes - 1000; // the request itself
+    int64_t taken = (int64_t)memory.peak_bytes - 1000; // the request itself
     end_job(job);
-    rn_request_memory_init(&room, 16 << 20);
+    rn_request_memory_init(&memory, 16 << 20);
     return peak - taken;
 }
 
@@ -482,13 +485,13 @@ static void a_conversation_holds_no_more_than_is_taken_for_it(void **state) {
 
 static void seeds_that_nobody_chose_differ(void **state) {
     (void)state;
-    rn_tokenizing intake = make_intake();
+    rn_tokenizing tokenizing = make_intake();
     rn_problem problem;
     rn_job *a = make_job(&(question){RN_REQUEST_COMPLETION, "a"});
     rn_job *b = make_job(&(question){RN_REQUEST_COMPLETION, "a"});
-    assert_true(rn_tokenizing_read(&intake, a, &problem) &&
-                rn_tokenizing_read(&intake, b, &problem));
-    assert_int_not_equal(a->ask.sampling.seed, b->ask.sampling.seed);
+    assert_true(rn_tokenizing_read(&tokenizing, a, &problem) &&
+                rn_tokenizing_read(&tokenizing, b, &problem));
+    assert_int_not_equal(a->request.sampling.seed, b->request.sampling.seed);
     rn_job_release(a);
     rn_job_release(a);
     end_job(b);

@@ -1,4 +1,4 @@
-// http_ask.c — a request that becomes a job. Its connection sleeps while there is nothing to send;
+// http_job.c — a request that becomes a job. Its connection sleeps while there is nothing to send;
 // each sleep ends by exactly one `wake`, and only by that, so nobody is woken who is no longer
 // there.
 #include "server/http_parts.h"
@@ -29,25 +29,25 @@ static void wake(void *self) {
     pthread_mutex_unlock(&http->lock);
 }
 
-bool rn_http_ask_sleep(rn_client *client) {
+bool rn_http_job_sleep(rn_client *client) {
     return rn_job_sleep(client->job, client->reply.cursor, fall_asleep, client);
 }
 
 // ---- beginning ----------------------------------------------------------------------------------
 
-// The body's share of the room becomes the job's.
+// The body's share of the request memory becomes the job's.
 static bool settle_room(rn_client *client, uint64_t *out_bytes, rn_problem *out_problem) {
-    rn_request_memory *room = &client->http->server->room;
+    rn_request_memory *memory = &client->http->server->memory;
     uint64_t want = rn_request_memory_bytes(client->body_bytes);
-    if (want > client->room_bytes && !rn_request_memory_take(room, want - client->room_bytes))
+    if (want > client->memory_bytes && !rn_request_memory_take(memory, want - client->memory_bytes))
         return rn_problem_set_full(out_problem);
-    if (want < client->room_bytes) rn_request_memory_release(room, client->room_bytes - want);
-    client->room_bytes = 0;
+    if (want < client->memory_bytes) rn_request_memory_release(memory, client->memory_bytes - want);
+    client->memory_bytes = 0;
     *out_bytes = want;
     return true;
 }
 
-static bool read_ask(rn_client *client, rn_request *out, rn_problem *out_problem) {
+static bool read_request(rn_client *client, rn_request *out, rn_problem *out_problem) {
     rn_engine *engine = client->http->server->engine;
     const rn_model *model = rn_engine_model(engine);
     rn_engine_facts facts;
@@ -60,19 +60,19 @@ static bool read_ask(rn_client *client, rn_request *out, rn_problem *out_problem
         .model = rn_str_from(rn_engine_model_name(engine)),
     };
     rn_str body = {client->body, client->body_bytes};
-    return rn_request_read(client->route->ask, body, &limits, out, out_problem);
+    return rn_request_read(client->route->kind, body, &limits, out, out_problem);
 }
 
 static bool make_job(rn_client *client, rn_problem *out_problem) {
-    rn_request_memory *room = &client->http->server->room;
+    rn_request_memory *memory = &client->http->server->memory;
     uint64_t bytes = 0;
-    rn_request ask;
+    rn_request request;
     if (!settle_room(client, &bytes, out_problem)) return false;
-    if (!read_ask(client, &ask, out_problem)) {
-        client->room_bytes = bytes;
+    if (!read_request(client, &request, out_problem)) {
+        client->memory_bytes = bytes;
         return false;
     }
-    if (rn_job_create(&ask, room, bytes, client->who, wake, client, &client->job) == RN_OK) {
+    if (rn_job_create(&request, memory, bytes, client->who, wake, client, &client->job) == RN_OK) {
         bool apart = client->http->server->options.prefix_cache == RN_PREFIX_CACHE_KEY;
         client->job->owner = apart ? client->key : 0;
         return true;
@@ -96,7 +96,7 @@ static bool enter(rn_client *client, rn_problem *out_problem) {
     return true;
 }
 
-void rn_http_ask_end(rn_client *client) {
+void rn_http_job_end(rn_client *client) {
     rn_job *job = client->job;
     if (!job) return;
     client->job = NULL;
@@ -110,7 +110,7 @@ void rn_http_ask_end(rn_client *client) {
 static rn_step send_reply(rn_client *client, uint64_t bytes) {
     rn_head_text head;
     rn_head_begin(client, 200, rn_reply_type(&client->reply), &head);
-    if (client->job->ask.stream) rn_head_add(&head, "X-Accel-Buffering", "no");
+    if (client->job->request.stream) rn_head_add(&head, "X-Accel-Buffering", "no");
     return rn_http_send_begin(client, &head, (rn_http_source){.file = -1, .reply = true}, bytes);
 }
 
@@ -124,10 +124,10 @@ static rn_step send_whole(rn_client *client) {
 
 // As long as a stream merely waits, what goes wrong can still be told by a status.
 static bool can_answer(const rn_job *job, rn_job_state state) {
-    return state == RN_JOB_DONE || (job->ask.stream && state == RN_JOB_RUNNING);
+    return state == RN_JOB_DONE || (job->request.stream && state == RN_JOB_RUNNING);
 }
 
-rn_step rn_http_ask(rn_client *client) {
+rn_step rn_http_job(rn_client *client) {
     rn_problem problem;
     if (!client->job && !enter(client, &problem)) return rn_http_refuse(client, &problem, NULL);
     for (;;) {
@@ -138,7 +138,8 @@ rn_step rn_http_ask(rn_client *client) {
             return rn_http_refuse(client, &problem, NULL);
         }
         if (can_answer(client->job, state))
-            return client->job->ask.stream ? send_reply(client, UINT64_MAX) : send_whole(client);
-        if (rn_http_ask_sleep(client)) return RN_STEP_SLEEP;
+            return client->job->request.stream ? send_reply(client, UINT64_MAX)
+                                               : send_whole(client);
+        if (rn_http_job_sleep(client)) return RN_STEP_SLEEP;
     }
 }
