@@ -110,17 +110,22 @@ typedef struct rn_llama_config {
     uint32_t window;                      // of attention, in layers from window_from on; 0: none
     uint32_t window_from;                 // the first layer that has it
     uint32_t window_period;               // every so many layers one sees all, the last; 0: none
+    uint32_t unturned_period;             // every so many layers one has no rope, the last; 0: none
     rn_rope_attrs local_rope;             // with a base: of layers that have a window
     rn_activation activation;             // of the feed-forward
     float embedding_scale;                // what embeddings are multiplied by; 0: nothing
     float attention_scale;                // of scores; 0: 1 / sqrt(head_dim)
+    float residual_scale;                 // of what a branch adds to its layer; 0: nothing
+    float logit_scale;                    // what logits are multiplied by; 0: nothing
     float norm_offset;                    // added to the weights of norms
     uint32_t positions;                   // learned ones: rows of their table; 0: none
     bool qkv_bias, output_bias, ffn_bias; // of q, k, v; of o; of gate, up, down
-    bool qk_norm;           // q and k are normed, head by head, before they are turned
-    bool tied;              // the head is the embedding
-    bool plain_activations; // products with quantised weights do not round
-    rn_dtype activations;   // as rn_forward's
+    bool qk_norm;                         // q and k are normed before they are turned
+    bool two_norms;                       // of a layer with parallel branches: one for each
+    bool parallel;                        // attention and feed-forward both read the layer's input
+    bool tied;                            // the head is the embedding
+    bool plain_activations;               // products with quantised weights do not round
+    rn_dtype activations;                 // as rn_forward's
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;

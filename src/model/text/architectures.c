@@ -2,27 +2,98 @@
 // an rn_text_architecture (decoder.h) and its row here.
 #include "model/text/decoder.h"
 
+#include "base/checked.h"
+
+#include <stdio.h>
+
 #define ARCHITECTURES(row) row(llama) row(mistral) row(qwen2) row(qwen3) row(gpt2) row(gemma3)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,
 ARCHITECTURES(DECLARE)
 static const rn_text_architecture *const architectures[] = {ARCHITECTURES(LIST)};
+enum { COUNT = sizeof architectures / sizeof *architectures, LONGEST = 32 };
+
+static const char *name_of(const rn_text_architecture *a, rn_naming naming) {
+    return naming == RN_NAMES_HUGGING_FACE && a->model_type ? a->model_type : a->name;
+}
+
+// ---- what is not known --------------------------------------------------------------------------
+
+// How many letters must be put in, left out or changed (Levenshtein); names are cut at LONGEST.
+static uint32_t count_edits(rn_str a, rn_str b) {
+    uint32_t line[LONGEST + 1]; // edits from the letters of a so far to the first j of b
+    size_t a_end = rn_min_u64(a.bytes, LONGEST), b_end = rn_min_u64(b.bytes, LONGEST);
+    for (uint32_t j = 0; j <= b_end; j++)
+        line[j] = j;
+    for (uint32_t i = 0; i < a_end; i++) {
+        uint32_t corner = line[0];
+        line[0] = i + 1;
+        for (uint32_t j = 0; j < b_end; j++) {
+            uint32_t change = corner + (a.data[i] != b.data[j]);
+            corner = line[j + 1];
+            line[j + 1] = (uint32_t)rn_min_u64(change, rn_min_u64(line[j], corner) + 1);
+        }
+    }
+    return line[b_end];
+}
+
+static uint32_t count_equal(rn_str a, rn_str b) {
+    uint32_t count = 0;
+    while (count < rn_min_u64(a.bytes, b.bytes) && a.data[count] == b.data[count])
+        count++;
+    return count;
+}
+
+// The one that begins alike for longest ("gemma" is nearer to "gemma3_text" than to "llama"); of
+// several, that of the fewest edits.
+static const char *find_nearest(rn_str name, rn_naming naming) {
+    const char *nearest = NULL;
+    uint32_t most_equal = 0, fewest = UINT32_MAX;
+    for (size_t i = 0; i < COUNT; i++) {
+        const char *known = name_of(architectures[i], naming);
+        uint32_t equal = count_equal(name, rn_str_from(known));
+        uint32_t edits = count_edits(name, rn_str_from(known));
+        if (equal < most_equal || (equal == most_equal && edits >= fewest)) continue;
+        nearest = known;
+        most_equal = equal;
+        fewest = edits;
+    }
+    return nearest;
+}
+
+// "llama (TinyLlama, SmolLM), mistral, ..."
+static void list_known(rn_naming naming, char *out, size_t capacity) {
+    size_t length = 0;
+    for (size_t i = 0; i < COUNT && length < capacity; i++) {
+        const rn_text_architecture *a = architectures[i];
+        bool same = i && strcmp(name_of(a, naming), name_of(architectures[i - 1], naming)) == 0;
+        if (same) continue;
+        int n = snprintf(out + length, capacity - length, "%s%s%s%s%s", i ? ", " : "",
+                         name_of(a, naming), a->also ? " (" : "", a->also ? a->also : "",
+                         a->also ? ")" : "");
+        length += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static rn_status refuse(rn_str name, rn_naming naming) {
+    char known[400];
+    list_known(naming, known, sizeof known);
+    return rn_hint(
+        rn_fail(RN_UNSUPPORTED, "the architecture '%.*s' is not known", RN_STR_ARG(name)),
+        "the nearest is %s; known are %s", find_nearest(name, naming), known);
+}
+
+// ---- finding ------------------------------------------------------------------------------------
 
 rn_status rn_text_architecture_find(rn_str name, rn_naming naming,
                                     const rn_text_architecture **out) {
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        const rn_text_architecture *a = architectures[i];
-        const char *known = a->name;
-        if (naming == RN_NAMES_HUGGING_FACE && a->model_type) known = a->model_type;
-        if (!rn_str_equal(name, rn_str_from(known))) continue;
-        *out = a;
+    for (size_t i = 0; i < COUNT; i++) {
+        if (!rn_str_equal(name, rn_str_from(name_of(architectures[i], naming)))) continue;
+        *out = architectures[i];
         return RN_OK;
     }
-    return rn_hint(
-        rn_fail(RN_UNSUPPORTED, "the architecture '%.*s' is not known", RN_STR_ARG(name)),
-        "known are llama (also TinyLlama, SmolLM), mistral, qwen2 (also 2.5), qwen3, gpt2 and "
-        "gemma3 (its text)");
+    return refuse(name, naming);
 }
 
 const rn_text_architecture *rn_text_architecture_of(const rn_llama_config *config) {

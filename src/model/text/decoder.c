@@ -71,8 +71,16 @@ bool rn_llama_weight_name(const rn_llama_config *config, rn_str module, char *ou
 uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
     const rn_llama_config *c = d->c;
     uint64_t wide = c->heads * d->head_dim, narrow = c->kv_heads * d->head_dim;
-    const uint64_t sizes[] = {1,      c->dim,   wide,        narrow,      wide + 2 * narrow,
-                              c->ffn, c->vocab, d->head_dim, c->positions};
+    const uint64_t sizes[] = {[RN_SIZE_NONE] = 1,
+                              [RN_SIZE_DIM] = c->dim,
+                              [RN_SIZE_WIDE] = wide,
+                              [RN_SIZE_NARROW] = narrow,
+                              [RN_SIZE_QKV] = wide + 2 * narrow,
+                              [RN_SIZE_FFN] = c->ffn,
+                              [RN_SIZE_TWO_FFN] = 2 * (uint64_t)c->ffn,
+                              [RN_SIZE_VOCAB] = c->vocab,
+                              [RN_SIZE_HEAD_DIM] = d->head_dim,
+                              [RN_SIZE_POSITIONS] = c->positions};
     return sizes[size];
 }
 
@@ -102,8 +110,9 @@ rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p) {
     float eps = d->c->norm_eps != 0 ? d->c->norm_eps : 1e-5f;
     rn_value w = vector(d, p, "weight");
     if (d->c->norm_offset != 0) w = rn_op_scale(d->g, w, 1, d->c->norm_offset);
-    if (d->architecture->layernorm) return rn_op_layernorm(d->g, x, w, vector(d, p, "bias"), eps);
-    return rn_op_rmsnorm(d->g, x, w, eps);
+    if (!d->architecture->layernorm) return rn_op_rmsnorm(d->g, x, w, eps);
+    rn_value bias = d->architecture->no_norm_bias ? RN_NO_VALUE : vector(d, p, "bias");
+    return rn_op_layernorm(d->g, x, w, bias, eps);
 }
 
 // Addition number `index` to a weight, or NULL.
@@ -186,12 +195,23 @@ rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value
     return rn_op_reshape(d->g, y, RN_SHAPE(d->rows, rn_build_size(d, RN_SIZE_WIDE)));
 }
 
-// Queries or keys, split into heads, normed where the model does, and turned.
+// Heads, turned where the layer has a rope.
+static rn_value turn(rn_text_builder *d, rn_value heads) {
+    uint32_t period = d->c->unturned_period;
+    bool has_rope = d->c->positions == 0 && (period == 0 || (d->layer + 1) % period != 0);
+    return has_rope ? rn_op_rope(d->g, heads, d->positions, rope_attrs(d)) : heads;
+}
+
+// Queries or keys, split into heads, normed where the model does (all heads as one, or each), and
+// turned.
 static rn_value turned(rn_text_builder *d, rn_value x, rn_text_part_id p, rn_text_part_id normed,
                        uint64_t heads) {
-    rn_value y = rn_build_split(d, rn_build_project(d, x, p, d->c->qkv_bias), heads);
-    if (d->c->qk_norm) y = rn_build_norm(d, y, normed);
-    return rn_op_rope(d->g, y, d->positions, rope_attrs(d));
+    rn_value y = rn_build_project(d, x, p, d->c->qkv_bias);
+    bool as_one = d->c->qk_norm && part_of(d->c, normed)->out != RN_SIZE_HEAD_DIM;
+    if (as_one) y = rn_build_norm(d, y, normed);
+    y = rn_build_split(d, y, heads);
+    if (d->c->qk_norm && !as_one) y = rn_build_norm(d, y, normed);
+    return turn(d, y);
 }
 
 rn_value rn_build_attend(rn_text_builder *d, rn_value x) {
@@ -203,11 +223,40 @@ rn_value rn_build_attend(rn_text_builder *d, rn_value x) {
     return rn_build_project(d, y, RN_TEXT_O, c->output_bias);
 }
 
+rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x, bool grouped) {
+    const rn_llama_config *c = d->c;
+    uint64_t groups = grouped ? c->kv_heads : 1, heads = c->heads / groups,
+             kv_heads = c->kv_heads / groups, size = d->head_dim;
+    rn_value y = rn_build_project(d, x, RN_TEXT_QKV, c->qkv_bias);
+    uint32_t axis = grouped ? 2 : 1;
+    if (grouped)
+        y = rn_op_reshape(d->g, y, RN_SHAPE(d->rows, groups, (heads + 2 * kv_heads) * size));
+    rn_value q = rn_op_slice(d->g, y, axis, 0, heads * size);
+    rn_value k = rn_op_slice(d->g, y, axis, heads * size, kv_heads * size);
+    rn_value v = rn_op_slice(d->g, y, axis, (heads + kv_heads) * size, kv_heads * size);
+    q = turn(d, rn_build_split(d, q, c->heads));
+    k = turn(d, rn_build_split(d, k, c->kv_heads));
+    y = rn_build_attention(d, q, k, rn_build_split(d, v, c->kv_heads));
+    return rn_build_project(d, y, RN_TEXT_O, c->output_bias);
+}
+
 rn_value rn_build_gated(rn_text_builder *d, rn_value x) {
     bool bias = d->c->ffn_bias;
     rn_value gate = rn_build_project(d, x, RN_TEXT_GATE, bias);
     rn_value up = rn_build_project(d, x, RN_TEXT_UP, bias);
     return rn_build_project(d, rn_op_gated(d->g, gate, up, d->c->activation), RN_TEXT_DOWN, bias);
+}
+
+rn_value rn_build_ffn(rn_text_builder *d, rn_value x) {
+    rn_value up = rn_build_project(d, x, RN_TEXT_UP, d->c->ffn_bias);
+    rn_value y =
+        d->c->activation == RN_ACTIVATION_GELU ? rn_op_gelu(d->g, up) : rn_op_gelu_tanh(d->g, up);
+    return rn_build_project(d, y, RN_TEXT_DOWN, d->c->ffn_bias);
+}
+
+rn_value rn_build_add(rn_text_builder *d, rn_value x, rn_value y) {
+    if (d->c->residual_scale != 0) y = rn_op_scale(d->g, y, d->c->residual_scale, 0);
+    return rn_op_add(d->g, x, y);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -281,6 +330,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     if (!batch) x = rn_op_embedding(g, x, last);
     x = rn_build_norm(&d, x, RN_TEXT_NORM);
     out->logits = rn_build_project(&d, x, RN_TEXT_HEAD, false);
+    if (c->logit_scale != 0) out->logits = rn_op_scale(g, out->logits, c->logit_scale, 0);
     if (batch)
         out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
     else

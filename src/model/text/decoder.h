@@ -18,6 +18,7 @@ typedef enum rn_text_size {
     RN_SIZE_NARROW, // all heads of k, or of v
     RN_SIZE_QKV,    // q, k and v one after the other
     RN_SIZE_FFN,
+    RN_SIZE_TWO_FFN, // gate and up one after the other
     RN_SIZE_VOCAB,
     RN_SIZE_HEAD_DIM,
     RN_SIZE_POSITIONS // of a table of learned positions
@@ -31,6 +32,7 @@ typedef enum rn_text_part_id {
     RN_TEXT_HEAD,
     RN_TEXT_IN_LAYER, // from here on: once a layer
     RN_TEXT_ATTENTION_NORM = RN_TEXT_IN_LAYER,
+    RN_TEXT_SHARED_NORM, // of both branches
     RN_TEXT_Q,
     RN_TEXT_K,
     RN_TEXT_V,
@@ -56,10 +58,12 @@ typedef struct rn_text_part {
 struct rn_text_architecture {
     const char *name;               // general.architecture in GGUF; what is shown
     const char *model_type;         // in config.json; NULL: the name
+    const char *also;               // families and models that are of it, for hints; or NULL
     const char *layers[RN_NAMINGS]; // the layers' prefix: "model.layers", "blk"
     const char *outer;         // a prefix of Hugging Face's names that some files lack, or NULL
     const rn_text_part *parts; // (RN_TEXT_PARTS); without names: it has no such weight
-    bool layernorm;            // norms are layer norms with biases, not RMS norms
+    bool layernorm;            // norms are layer norms with biases, not RMS norms ...
+    bool no_norm_bias;         // ... without biases
     // Settings, after sizes and what all have in common was read. from_gguf may be NULL.
     rn_status (*from_json)(const rn_fields *fields, rn_text_config *config);
     rn_status (*from_gguf)(const rn_fields *fields, rn_text_config *config);
@@ -67,6 +71,7 @@ struct rn_text_architecture {
     rn_value (*layer)(rn_text_builder *d, rn_value x);
     // For the readers of settings that several have in common:
     bool qkv_bias, qk_norm;    // always
+    bool partial_rope;         // rope may turn a part of each head
     bool window;               // config.json's sliding_window counts ...
     bool window_switch;        // ... where use_sliding_window says so
     rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
@@ -95,13 +100,27 @@ rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p);
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias);
 // x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
 rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads);
+// x + y, y times the residual scale.
+rn_value rn_build_add(rn_text_builder *d, rn_value x, rn_value y);
 // Of q, k, v, split into heads and turned: (rows, heads * head_dim). In inference keys and values
 // go into the sequences' pages; a row sees those of its own sequence.
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v);
-// The attention of a Llama: q, k and v from x, [norms of q and k], rope, attention, o.
+// The attention of a Llama: q, k and v from x, [norms of q and k], rope, attention, o. Norms are of
+// each head, or of all of them where the part's size says so.
 rn_value rn_build_attend(rn_text_builder *d, rn_value x);
+// The same with q, k and v from one product: all of q, then k, then v; or, grouped, for each head
+// of k its heads of q, itself and its v.
+rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x, bool grouped);
 // The feed-forward of a Llama: down (activation(gate x) * up x).
 rn_value rn_build_gated(rn_text_builder *d, rn_value x);
+// Without a gate: down (activation(up x)).
+rn_value rn_build_ffn(rn_text_builder *d, rn_value x);
+
+// ---- of the Llama family, for its relatives (llama.c) -------------------------------------------
+
+extern const rn_text_part rn_text_llama_parts[RN_TEXT_PARTS];
+rn_value rn_text_llama_layer(rn_text_builder *d, rn_value x);
+RN_MUST_USE rn_status rn_text_llama_json(const rn_fields *fields, rn_text_config *config);
 
 // ---- for settings -------------------------------------------------------------------------------
 
@@ -113,6 +132,20 @@ RN_MUST_USE rn_status rn_text_json_rope(const rn_fields *fields, const char *obj
                                         rn_text_config *config);
 RN_MUST_USE rn_status rn_text_json_activation(const rn_fields *fields, const char *name,
                                               const char *wanted, const char *or_wanted);
+// "hidden_act" and the like as a feed-forward's activation: silu, gelu, gelu_tanh in any spelling.
+RN_MUST_USE rn_status rn_text_json_act(const rn_fields *fields, const char *name,
+                                       rn_text_config *config);
+// Windows in all layers but every `period`-th, where the file does not say another: by
+// "sliding_window", "sliding_window_pattern", "layer_types".
+RN_MUST_USE rn_status rn_text_json_windows(const rn_fields *fields, uint32_t period,
+                                           rn_text_config *config);
+// Ropes of the two kinds of layers: transformers 5 has an object for each of them; before that the
+// full layers' rope has the usual fields, and the others are not scaled.
+RN_MUST_USE rn_status rn_text_json_ropes(const rn_fields *fields, rn_text_config *config);
+// GGUF's "<architecture>.attention.sliding_window_pattern": a period, or a list of flags.
+RN_MUST_USE rn_status rn_text_gguf_period(const rn_fields *fields, rn_text_config *config);
+// RN_UNSUPPORTED where a flag is there and not what is built.
+RN_MUST_USE rn_status rn_text_refuse_flag(const rn_fields *fields, const char *name, bool built);
 
 // ---- for names ----------------------------------------------------------------------------------
 

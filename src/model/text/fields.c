@@ -12,6 +12,7 @@
 
 // More than any model's configuration has: what is beyond is no configuration.
 enum { MAX_JSON_BYTES = 4 << 20, MAX_FIELDS = 1 << 14, MAX_NAME_BYTES = 256 };
+enum { MAX_LISTED = 512 }; // elements of an array of GGUF: one a layer, but not one a token
 
 void rn_fields_init(rn_fields *fields, const char *source) {
     fields->source = source;
@@ -161,11 +162,29 @@ static rn_field convert(const rn_metadata *m) {
     }
 }
 
+// "key.0", "key.1", ... of an array of numbers or flags.
+static rn_status add_elements(rn_fields *fields, const rn_metadata *array) {
+    rn_metadata element;
+    uint64_t cursor = 0;
+    for (uint64_t i = 0; rn_metadata_next(array, &cursor, &element); i++) {
+        char name[MAX_NAME_BYTES];
+        rn_field field = convert(&element);
+        int length =
+            snprintf(name, sizeof name, "%.*s.%llu", RN_STR_ARG(array->key), (unsigned long long)i);
+        if (field.kind == RN_FIELD_LIST || field.kind == RN_FIELD_TEXT ||
+            length >= (int)sizeof name)
+            return RN_OK;
+        RN_TRY(add(fields, (rn_str){name, (size_t)length}, &field, NULL));
+    }
+    return RN_OK;
+}
+
 rn_status rn_fields_read_metadata(rn_fields *fields, const rn_checkpoint *checkpoint) {
     for (size_t i = 0; i < rn_checkpoint_metadata_count(checkpoint); i++) {
         const rn_metadata *m = rn_checkpoint_metadata(checkpoint, i);
         rn_field field = convert(m);
         RN_TRY(add(fields, m->key, &field, NULL));
+        if (m->kind == RN_METADATA_ARRAY && m->count <= MAX_LISTED) RN_TRY(add_elements(fields, m));
     }
     return RN_OK;
 }

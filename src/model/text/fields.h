@@ -44,7 +44,8 @@ void rn_fields_free(rn_fields *fields);
 RN_MUST_USE rn_status rn_fields_read_json(rn_fields *fields, rn_str text);
 // The same from a file; RN_NOT_FOUND where there is none.
 RN_MUST_USE rn_status rn_fields_read_file(rn_fields *fields, const char *path);
-// The metadata; the checkpoint must outlive the fields. Elements of arrays are not listed.
+// The metadata; the checkpoint must outlive the fields. Of arrays the elements are listed where
+// they are few, and numbers or flags.
 RN_MUST_USE rn_status rn_fields_read_metadata(rn_fields *fields, const rn_checkpoint *checkpoint);
 
 // NULL where it is absent or null.

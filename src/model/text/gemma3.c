@@ -9,7 +9,6 @@
 #include "model/text/decoder.h"
 
 #include <math.h>
-#include <stdio.h>
 
 enum { PERIOD = 6, LAYERS_OF_27B = 62 };
 
@@ -47,8 +46,6 @@ static void fill(rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     l->activation = RN_ACTIVATION_GELU_TANH;
     l->embedding_scale = sqrtf((float)l->dim);
-    l->window_period = PERIOD;
-    l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
 }
 
 static rn_status refuse_cap(const rn_fields *f, const char *name) {
@@ -57,49 +54,11 @@ static rn_status refuse_cap(const rn_fields *f, const char *name) {
     return cap == 0 ? RN_OK : rn_fail(RN_UNSUPPORTED, "%s: %s is not built", f->source, name);
 }
 
-// "sliding_attention" five times, then "full_attention", and so on: what the period says.
-static rn_status check_layer_types(const rn_fields *f, const rn_llama_config *l) {
-    for (uint32_t i = 0; rn_fields_find(f, "layer_types") && i < l->layers; i++) {
-        bool slides = l->window_period == 0 || (i + 1) % l->window_period != 0;
-        rn_str type = {0}, wanted = RN_STR("full_attention");
-        char field[32];
-        if (slides) wanted = RN_STR("sliding_attention");
-        snprintf(field, sizeof field, "layer_types.%u", i);
-        RN_TRY(rn_fields_need_text(f, field, &type));
-        if (!rn_str_equal(type, wanted))
-            return rn_fail(RN_UNSUPPORTED, "%s: layer %u is '%.*s' where one in %u sees all",
-                           f->source, i, RN_STR_ARG(type), l->window_period);
-    }
-    return RN_OK;
-}
-
-// The first layer that sees all is the period.
-static rn_status read_windows(const rn_fields *f, rn_text_config *c) {
-    rn_llama_config *l = &c->llama;
-    RN_TRY(rn_fields_need_u32(f, "sliding_window", &l->window));
-    RN_TRY(rn_fields_u32(f, "sliding_window_pattern", &l->window_period));
-    for (uint32_t i = 0; rn_fields_find(f, "layer_types") && i < l->layers; i++) {
-        rn_str type = {0};
-        char field[32];
-        snprintf(field, sizeof field, "layer_types.%u", i);
-        RN_TRY(rn_fields_need_text(f, field, &type));
-        l->window_period = 0;
-        if (!rn_str_equal(type, RN_STR("full_attention"))) continue;
-        l->window_period = i + 1;
-        break;
-    }
-    return check_layer_types(f, l);
-}
-
-// transformers 5 has an object for each kind of layer; before that the full layers' rope has the
-// usual fields, and the others have a base.
 static rn_status read_ropes(const rn_fields *f, rn_text_config *c) {
-    bool by_kind = rn_fields_find(f, "rope_parameters.full_attention") != NULL;
-    RN_TRY(rn_text_json_rope(f, by_kind ? "rope_parameters.full_attention" : "rope_scaling", c));
-    fill(c);
-    RN_TRY(rn_fields_number(f, "rope_local_base_freq", &c->llama.local_rope.base));
-    return rn_fields_number(f, "rope_parameters.sliding_attention.rope_theta",
-                            &c->llama.local_rope.base);
+    RN_TRY(rn_text_json_ropes(f, c));
+    bool said = rn_fields_find(f, "rope_parameters.sliding_attention.rope_theta") != NULL;
+    if (!said) c->llama.local_rope.base = 10000;
+    return said ? RN_OK : rn_fields_number(f, "rope_local_base_freq", &c->llama.local_rope.base);
 }
 
 static rn_status from_json(const rn_fields *f, rn_text_config *c) {
@@ -117,20 +76,23 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_text_json_sizes(f, c));
     RN_TRY(rn_text_json_flags(f, c));
     RN_TRY(read_ropes(f, c));
+    fill(c);
     RN_TRY(rn_fields_number(f, "query_pre_attn_scalar", &scalar));
     if (scalar < 0) return rn_fail(RN_CORRUPT, "%s: query_pre_attn_scalar is below 0", f->source);
     if (scalar > 0) l->attention_scale = 1 / sqrtf(scalar);
     l->norm_offset = 1;
-    return read_windows(f, c);
+    return rn_text_json_windows(f, PERIOD, c);
 }
 
 static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     fill(c);
+    l->window_period = PERIOD;
+    l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
     RN_TRY(refuse_cap(f, "gemma3.attn_logit_softcapping"));
     RN_TRY(refuse_cap(f, "gemma3.final_logit_softcapping"));
     RN_TRY(rn_fields_number(f, "gemma3.rope.freq_base_swa", &l->local_rope.base));
-    RN_TRY(rn_fields_u32(f, "gemma3.attention.sliding_window_pattern", &l->window_period));
+    RN_TRY(rn_text_gguf_period(f, c));
     // The file does not say it; llama.cpp knows the 27B by its layers, too.
     if (l->layers == LAYERS_OF_27B) l->attention_scale = 1 / sqrtf((float)l->dim / (float)l->heads);
     return RN_OK;
@@ -140,6 +102,7 @@ extern const rn_text_architecture rn_text_gemma3;
 const rn_text_architecture rn_text_gemma3 = {
     .name = "gemma3",
     .model_type = "gemma3_text",
+    .also = "its text",
     .layers = {"model.layers", "blk", "model.layers"},
     .parts = parts,
     .layer = layer,

@@ -3,6 +3,7 @@
 // What a model has (biases, a head of its own) is not said there but shown by its tensors.
 #include "model/text/decoder.h"
 
+#include "graph/rope_frequencies.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -41,7 +42,7 @@ static bool has(const metadata *m, const char *tensor) {
 
 static rn_status read_divisors(const metadata *m, const rn_tensor_info *t, rn_llama_config *l) {
     void *divisors = NULL;
-    if (t->elements != l->head_dim / 2 || t->elements > 4096)
+    if (t->elements != rn_rope_dims(&l->rope, l->head_dim) / 2 || t->elements > 4096)
         return rn_fail(RN_CORRUPT, "tensor 'rope_freqs.weight' has %llu elements, not %u",
                        (unsigned long long)t->elements, l->head_dim / 2);
     if (l->rope.scaling != RN_ROPE_UNSCALED)
@@ -92,12 +93,42 @@ static rn_status read_rope(const metadata *m, rn_text_config *c) {
     l->rope = (rn_rope_attrs){.pairing = m->architecture->gguf_rope, .base = 10000};
     RN_TRY(number(m, "rope.freq_base", &l->rope.base));
     RN_TRY(count(m, "rope.dimension_count", &dims));
-    if (dims != l->head_dim)
+    if (dims == 0 || dims > l->head_dim || (dims < l->head_dim && !m->architecture->partial_rope))
         return rn_fail(RN_UNSUPPORTED, "%s: rope that turns %u of a head's %u is not built",
                        m->fields->source, dims, l->head_dim);
+    if (dims < l->head_dim) l->rope.dims = dims;
     RN_TRY(read_scaling(m, c));
     const rn_tensor_info *divisors = rn_checkpoint_find(m->checkpoint, "rope_freqs.weight");
     return divisors ? read_divisors(m, divisors, l) : RN_OK;
+}
+
+// ---- windows ------------------------------------------------------------------------------------
+
+// Flags, one a layer: the first layer that sees all is the period.
+static rn_status read_pattern(const rn_fields *f, const char *key, rn_llama_config *l) {
+    l->window_period = 0;
+    for (uint32_t i = 0; i < l->layers; i++) {
+        char field[128];
+        snprintf(field, sizeof field, "%s.%u", key, i);
+        const rn_field *slides = rn_fields_find(f, field);
+        if (!slides || slides->kind != RN_FIELD_BOOL)
+            return rn_fail(RN_CORRUPT, "%s: '%s' has no flag for layer %u", f->source, key, i);
+        if (!slides->boolean && l->window_period == 0) l->window_period = i + 1;
+        bool expected = l->window_period == 0 || (i + 1) % l->window_period != 0;
+        if (slides->boolean != expected)
+            return rn_fail(RN_UNSUPPORTED, "%s: layer %u %s where one in %u sees all", f->source, i,
+                           slides->boolean ? "slides" : "sees all", l->window_period);
+    }
+    return RN_OK;
+}
+
+rn_status rn_text_gguf_period(const rn_fields *f, rn_text_config *c) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", c->architecture);
+    const rn_field *pattern = rn_fields_find(f, key);
+    bool is_list = pattern && pattern->kind == RN_FIELD_LIST;
+    return is_list ? read_pattern(f, key, &c->llama)
+                   : rn_fields_u32(f, key, &c->llama.window_period);
 }
 
 // ---- sizes --------------------------------------------------------------------------------------
@@ -137,9 +168,11 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
 
 static void read_flags(const metadata *m, rn_llama_config *l) {
     l->qk_norm = m->architecture->qk_norm;
-    l->qkv_bias = m->architecture->qkv_bias || has(m, "blk.0.attn_q.bias");
+    l->qkv_bias =
+        m->architecture->qkv_bias || has(m, "blk.0.attn_q.bias") || has(m, "blk.0.attn_qkv.bias");
     l->output_bias = has(m, "blk.0.attn_output.bias");
-    l->ffn_bias = has(m, "blk.0.ffn_gate.bias");
+    l->ffn_bias = has(m, "blk.0.ffn_up.bias");
+    l->two_norms = has(m, "blk.0.attn_norm_2.weight");
     l->tied = !has(m, "output.weight");
 }
 

@@ -20,39 +20,29 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
     [RN_TEXT_DOWN] = {"mlp.c_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN, true},
 };
 
-// A third of qkv (rows, 3 * dim), split into heads.
-static rn_value third(rn_text_builder *d, rn_value qkv, uint64_t which) {
-    uint64_t dim = rn_build_size(d, RN_SIZE_WIDE);
-    return rn_build_split(d, rn_op_slice(d->g, qkv, 1, which * dim, dim), d->c->heads);
-}
-
 static rn_value layer(rn_text_builder *d, rn_value x) {
-    rn_value y = rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM);
-    y = rn_build_project(d, y, RN_TEXT_QKV, true);
-    rn_value q = third(d, y, 0), k = third(d, y, 1), v = third(d, y, 2);
-    y = rn_build_attention(d, q, k, v);
-    x = rn_op_add(d->g, x, rn_build_project(d, y, RN_TEXT_O, true));
-    y = rn_build_norm(d, x, RN_TEXT_FFN_NORM);
-    y = rn_op_gelu_tanh(d->g, rn_build_project(d, y, RN_TEXT_UP, true));
-    return rn_op_add(d->g, x, rn_build_project(d, y, RN_TEXT_DOWN, true));
+    rn_value y = rn_build_attend_qkv(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM), false);
+    x = rn_op_add(d->g, x, y);
+    y = rn_build_ffn(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
+    return rn_op_add(d->g, x, y);
 }
 
 // ---- settings -----------------------------------------------------------------------------------
 
-static rn_status refuse_flag(const rn_fields *f, const char *name, bool built) {
-    bool on = built;
-    RN_TRY(rn_fields_bool(f, name, &on));
-    if (on == built) return RN_OK;
-    return rn_fail(RN_UNSUPPORTED, "%s: %s as %s is not built", f->source, name,
-                   on ? "true" : "false");
+// What both kinds of files leave unsaid.
+static void fill(rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    l->positions = c->context;
+    l->activation = RN_ACTIVATION_GELU_TANH;
+    l->qkv_bias = l->output_bias = l->ffn_bias = true;
 }
 
 static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(rn_text_json_activation(f, "activation_function", "gelu_new", "gelu_pytorch_tanh"));
-    RN_TRY(refuse_flag(f, "scale_attn_weights", true));
-    RN_TRY(refuse_flag(f, "scale_attn_by_inverse_layer_idx", false));
-    RN_TRY(refuse_flag(f, "add_cross_attention", false));
+    RN_TRY(rn_text_refuse_flag(f, "scale_attn_weights", true));
+    RN_TRY(rn_text_refuse_flag(f, "scale_attn_by_inverse_layer_idx", false));
+    RN_TRY(rn_text_refuse_flag(f, "add_cross_attention", false));
     RN_TRY(rn_fields_need_u32(f, "n_layer", &l->layers));
     RN_TRY(rn_fields_need_u32(f, "n_embd", &l->dim));
     RN_TRY(rn_fields_need_u32(f, "n_head", &l->heads));
@@ -62,8 +52,8 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
         return rn_fail(RN_CORRUPT, "%s: %u wide cannot be %u heads", f->source, l->dim, l->heads);
     l->kv_heads = l->heads;
     l->head_dim = l->dim / l->heads;
-    l->positions = c->context;
     l->ffn = 4 * l->dim;
+    fill(c);
     RN_TRY(rn_fields_u32(f, "n_inner", &l->ffn));
     l->norm_eps = 1e-5f;
     l->tied = true;
@@ -72,8 +62,8 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
 }
 
 static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
-    rn_llama_config *l = &c->llama;
-    l->positions = c->context;
+    const rn_llama_config *l = &c->llama;
+    fill(c);
     if (l->kv_heads == l->heads && l->heads * l->head_dim == l->dim) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "%s: a gpt2 of %u kv heads and %u heads of %u is not built",
                    f->source, l->kv_heads, l->heads, l->head_dim);

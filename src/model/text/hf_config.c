@@ -92,6 +92,7 @@ static rn_status read_scaling(const rope_reader *r, rn_text_config *c) {
 
 rn_status rn_text_json_rope(const rn_fields *f, const char *object, rn_text_config *c) {
     rope_reader r = {f, object};
+    rn_llama_config *l = &c->llama;
     float share = 1;
     c->llama.rope = (rn_rope_attrs){.pairing = RN_ROPE_HALVES, .base = 10000};
     char one[64], other[64];
@@ -103,10 +104,60 @@ rn_status rn_text_json_rope(const rn_fields *f, const char *object, rn_text_conf
     RN_TRY(number(&r, "rope_theta", &c->llama.rope.base));
     RN_TRY(rn_fields_number(f, "partial_rotary_factor", &share));
     RN_TRY(number(&r, "partial_rotary_factor", &share));
-    if (share != 1)
+    if (!(share > 0 && share <= 1) || (share < 1 && !l->architecture->partial_rope))
         return rn_fail(RN_UNSUPPORTED, "%s: a partial_rotary_factor of %g is not built", f->source,
                        (double)share);
+    if (share < 1) l->rope.dims = (uint32_t)((float)l->head_dim * share);
     return read_scaling(&r, c);
+}
+
+rn_status rn_text_json_ropes(const rn_fields *f, rn_text_config *c) {
+    bool newer = rn_fields_find(f, "rope_parameters") != NULL;
+    const char *object = newer ? "rope_parameters" : "rope_scaling";
+    if (rn_fields_find(f, "rope_parameters.full_attention"))
+        object = "rope_parameters.full_attention";
+    RN_TRY(rn_text_json_rope(f, object, c));
+    c->llama.local_rope =
+        (rn_rope_attrs){.pairing = c->llama.rope.pairing, .base = c->llama.rope.base};
+    return rn_fields_number(f, "rope_parameters.sliding_attention.rope_theta",
+                            &c->llama.local_rope.base);
+}
+
+// ---- windows ------------------------------------------------------------------------------------
+
+// Whether layer `i` is one that slides, by "layer_types".
+static rn_status read_layer_type(const rn_fields *f, uint32_t i, bool *out) {
+    rn_str type = {0};
+    char field[32];
+    snprintf(field, sizeof field, "layer_types.%u", i);
+    RN_TRY(rn_fields_need_text(f, field, &type));
+    *out = rn_str_equal(type, RN_STR("sliding_attention"));
+    if (*out || rn_str_equal(type, RN_STR("full_attention"))) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: layers of '%.*s' are not built", f->source,
+                   RN_STR_ARG(type));
+}
+
+// The first layer that sees all is the period; the others must be where that puts them.
+static rn_status read_layer_types(const rn_fields *f, rn_llama_config *l) {
+    l->window_period = 0;
+    for (uint32_t i = 0; i < l->layers; i++) {
+        bool slides = false;
+        RN_TRY(read_layer_type(f, i, &slides));
+        if (!slides && l->window_period == 0) l->window_period = i + 1;
+        bool expected = l->window_period == 0 || (i + 1) % l->window_period != 0;
+        if (slides != expected)
+            return rn_fail(RN_UNSUPPORTED, "%s: layer %u %s where one in %u sees all", f->source, i,
+                           slides ? "slides" : "sees all", l->window_period);
+    }
+    return RN_OK;
+}
+
+rn_status rn_text_json_windows(const rn_fields *f, uint32_t period, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    l->window_period = period;
+    RN_TRY(rn_fields_u32(f, "sliding_window", &l->window));
+    RN_TRY(rn_fields_u32(f, "sliding_window_pattern", &l->window_period));
+    return rn_fields_find(f, "layer_types") ? read_layer_types(f, l) : RN_OK;
 }
 
 // ---- the rest -----------------------------------------------------------------------------------
@@ -119,6 +170,33 @@ rn_status rn_text_json_activation(const rn_fields *f, const char *name, const ch
         return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "%s: %s '%.*s' is not built, only %s is", f->source, name,
                    RN_STR_ARG(act), wanted);
+}
+
+rn_status rn_text_json_act(const rn_fields *f, const char *name, rn_text_config *c) {
+    static const struct {
+        const char *name;
+        rn_activation activation;
+    } known[] = {
+        {"silu", RN_ACTIVATION_SILU},           {"swish", RN_ACTIVATION_SILU},
+        {"gelu", RN_ACTIVATION_GELU},           {"gelu_new", RN_ACTIVATION_GELU_TANH},
+        {"gelu_fast", RN_ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", RN_ACTIVATION_GELU_TANH}};
+    rn_str act = {0};
+    RN_TRY(rn_fields_text(f, name, &act));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (rn_str_equal(act, rn_str_from(known[i].name))) {
+            c->llama.activation = known[i].activation;
+            return RN_OK;
+        }
+    if (act.bytes == 0) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: %s '%.*s' is not built", f->source, name, RN_STR_ARG(act));
+}
+
+rn_status rn_text_refuse_flag(const rn_fields *f, const char *name, bool built) {
+    bool on = built;
+    RN_TRY(rn_fields_bool(f, name, &on));
+    if (on == built) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "%s: %s as %s is not built", f->source, name,
+                   on ? "true" : "false");
 }
 
 static rn_status refuse_unbuilt(const rn_fields *f) {

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-static const rn_text_part parts[RN_TEXT_PARTS] = {
+const rn_text_part rn_text_llama_parts[RN_TEXT_PARTS] = {
     [RN_TEXT_EMBEDDING] = {"model.embed_tokens", "token_embd", RN_SIZE_VOCAB, RN_SIZE_DIM},
     [RN_TEXT_NORM] = {"model.norm", "output_norm", RN_SIZE_DIM},
     [RN_TEXT_HEAD] = {"lm_head", "output", RN_SIZE_VOCAB, RN_SIZE_DIM},
@@ -28,11 +28,11 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
     [RN_TEXT_DOWN] = {"mlp.down_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},
 };
 
-static rn_value layer(rn_text_builder *d, rn_value x) {
+rn_value rn_text_llama_layer(rn_text_builder *d, rn_value x) {
     rn_value y = rn_build_attend(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM));
-    x = rn_op_add(d->g, x, y);
+    x = rn_build_add(d, x, y);
     y = rn_build_gated(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
-    return rn_op_add(d->g, x, y);
+    return rn_build_add(d, x, y);
 }
 
 // ---- config.json --------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ static rn_status read_window(const rn_fields *f, rn_text_config *c) {
     return a->window_switch ? rn_fields_u32(f, "max_window_layers", &c->llama.window_from) : RN_OK;
 }
 
-static rn_status from_json(const rn_fields *f, rn_text_config *c) {
+rn_status rn_text_llama_json(const rn_fields *f, rn_text_config *c) {
     bool newer = rn_fields_find(f, "rope_parameters") != NULL;
     RN_TRY(rn_text_json_activation(f, "hidden_act", "silu", "swish"));
     RN_TRY(rn_text_json_sizes(f, c));
@@ -82,18 +82,19 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
 // ---- the rows -----------------------------------------------------------------------------------
 
 #define FAMILY                                                                                     \
-    .layers = {"model.layers", "blk", "model.layers"}, .parts = parts, .layer = layer,             \
-    .from_json = from_json
+    .layers = {"model.layers", "blk", "model.layers"}, .parts = rn_text_llama_parts,               \
+    .layer = rn_text_llama_layer, .from_json = rn_text_llama_json
 
 extern const rn_text_architecture rn_text_llama;
-const rn_text_architecture rn_text_llama = {FAMILY, .name = "llama",
+const rn_text_architecture rn_text_llama = {FAMILY, .name = "llama", .also = "TinyLlama, SmolLM",
                                             .gguf_rope = RN_ROPE_NEIGHBOURS};
 extern const rn_text_architecture rn_text_mistral;
 const rn_text_architecture rn_text_mistral = {FAMILY, .name = "mistral", .window = true,
                                               .gguf_rope = RN_ROPE_NEIGHBOURS};
 extern const rn_text_architecture rn_text_qwen2;
-const rn_text_architecture rn_text_qwen2 = {FAMILY, .name = "qwen2", .qkv_bias = true,
-                                            .window = true, .window_switch = true};
+const rn_text_architecture rn_text_qwen2 = {
+    FAMILY,           .name = "qwen2", .also = "Qwen 2.5",
+    .qkv_bias = true, .window = true,  .window_switch = true};
 extern const rn_text_architecture rn_text_qwen3;
 const rn_text_architecture rn_text_qwen3 = {FAMILY, .name = "qwen3", .qk_norm = true,
                                             .window = true, .window_switch = true};
