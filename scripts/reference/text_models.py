@@ -5,7 +5,7 @@
 
 Writes, for all models or those that are named, tests/golden/text/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
 sides have the same), and, where llama.cpp has the architecture, model.gguf with the same weights. golden.safetensors holds
-"tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's windows, Gemma 3's
+"tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's and StarCoder2's windows, Gemma 3's
 scale of scores).
 lora/ has adapters in PEFT's form, and golden.safetensors the logits of models whose weights they have been added to: one and
 two for `llama3` ("logits.one", "logits.both"), conv for `gpt2` ("logits.conv"), head for `qwen2` without its window ("logits.head"), whose head is tied.
@@ -26,6 +26,9 @@ FOLDER = pathlib.Path(__file__).parents[2] / "tests/golden/text"
 TOKENS = 40
 SMALL = dict(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, attn_implementation="eager")
+
+FOUR = {**SMALL, "num_hidden_layers": 4, "intermediate_size": 32}
+NORMED = {k: v for k, v in SMALL.items() if k != "rms_norm_eps"}
 
 # Rope is stretched from contexts shorter than TOKENS, windows are shorter than TOKENS.
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -49,8 +52,26 @@ MODELS = {
                                                          "sliding_attention"], rope_parameters={
                                                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+    "smollm3": transformers.SmolLM3Config(**FOUR, pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 2e4}),
+    "granite": transformers.GraniteConfig(**SMALL, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
+                                          logits_scaling=2.5),
+    "olmo2": transformers.Olmo2Config(**SMALL, pad_token_id=0),
+    "olmo3": transformers.Olmo3Config(**FOUR, pad_token_id=0, sliding_window=9, rope_parameters={
+        "full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}),
+    "starcoder2": transformers.Starcoder2Config(**NORMED, norm_epsilon=1e-5, sliding_window=9),
+    "cohere2": transformers.Cohere2Config(**{**FOUR, "rms_norm_eps": None}, sliding_window=9, logit_scale=0.5, pad_token_id=0),
+    "gptneox": transformers.GPTNeoXConfig(**{k: v for k, v in NORMED.items() if k != "num_key_value_heads"}, rotary_pct=0.5),
+    # Eight heads of q to two of k and v, two norms; and one head of k and v, one norm.
+    "falcon": transformers.FalconConfig(vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=8, num_kv_heads=2,
+                                        ffn_hidden_size=64, new_decoder_architecture=True, max_position_embeddings=64,
+                                        attn_implementation="eager"),
+    "falcon_one": transformers.FalconConfig(vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                            ffn_hidden_size=64, multi_query=True, max_position_embeddings=64,
+                                            attn_implementation="eager"),
 }
-GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3"}
+GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
+        "granite": "granite", "olmo2": "olmo2", "olmo3": "olmo2", "starcoder2": "starcoder2", "cohere2": "cohere2", "gptneox": "gptneox",
+        "falcon": "falcon", "falcon_one": "falcon"}
 
 
 def make_model(config):
@@ -63,12 +84,12 @@ def make_model(config):
             scale = 0.2 if p.dim() > 1 else 0.3
             is_norm = "norm" in name or (".ln_" in name and name.endswith("weight"))
             # Gemma's norms multiply by 1 + w.
-            p.copy_(((1.0 if is_norm and config.model_type != "gemma3_text" else 0.0) + scale * noise).half().float())
+            p.copy_(((1.0 if is_norm and not config.model_type.startswith("gemma") else 0.0) + scale * noise).half().float())
     return model
 
 
 def copy_without_window(config):
-    return type(config)(**{**config.to_dict(), "use_sliding_window": False, "layer_types": None})
+    return type(config)(**{**config.to_dict(), "use_sliding_window": False, "sliding_window": None, "layer_types": None})
 
 
 def save(tensors, path):
@@ -99,16 +120,27 @@ GEMMA_NAMES = {**NAMES, "post_attention_layernorm": "post_attention_norm", "pre_
                "post_feedforward_layernorm": "post_ffw_norm"}
 
 
+FUSED_NAMES = {"mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+               "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "ln_attn": "attn_norm_2", "ln_mlp": "attn_norm"}
+NAMES_OF = {
+    "gpt2": (GPT2_NAMES, GPT2_OUTER),
+    "gemma3": (GEMMA_NAMES, OUTER),
+    "olmo2": (GEMMA_NAMES, OUTER),
+    "starcoder2": ({**NAMES, "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}, {**OUTER, "model.norm.bias": "output_norm.bias"}),
+    "gptneox": ({**FUSED_NAMES, "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output"},
+                {"gpt_neox.embed_in.weight": "token_embd.weight", "embed_out.weight": "output.weight", "lm_head.weight": "output.weight",
+                 **{f"gpt_neox.final_layer_norm.{w}": f"output_norm.{w}" for w in ("weight", "bias")}}),
+    "falcon": ({**FUSED_NAMES, "self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output"},
+               {"transformer.word_embeddings.weight": "token_embd.weight", "lm_head.weight": "output.weight",
+                **{f"transformer.ln_f.{w}": f"output_norm.{w}" for w in ("weight", "bias")}}),
+}
+
+
 def gguf_name(name, architecture):
-    if architecture == "gpt2":
-        if name in GPT2_OUTER:
-            return GPT2_OUTER[name]
-        _, _, layer, *rest = name.split(".")
-        return f"blk.{layer}.{GPT2_NAMES['.'.join(rest[:-1])]}.{rest[-1]}"
-    if name in OUTER:
-        return OUTER[name]
+    names, outer = NAMES_OF.get(architecture, (NAMES, OUTER))
+    if name in outer:
+        return outer[name]
     _, _, layer, *rest = name.split(".")
-    names = GEMMA_NAMES if architecture == "gemma3" else NAMES
     return f"blk.{layer}.{names['.'.join(rest[:-1])]}.{rest[-1]}"
 
 
@@ -124,6 +156,59 @@ def write_gpt2_settings(writer, config):
     writer.add_feed_forward_length(4 * config.n_embd)
     writer.add_head_count(config.n_head)
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
+
+
+def ungroup(w, heads, kv_heads, head_dim):
+    """Rows of q, k, v a head of k as all of q, of k, of v."""
+    groups = w.reshape(kv_heads, heads // kv_heads + 2, head_dim, *w.shape[1:])
+    return torch.cat([groups[:, :-2].flatten(0, 2), groups[:, -2].flatten(0, 1), groups[:, -1].flatten(0, 1)])
+
+
+def count_kv_heads(config):
+    if config.model_type == "falcon":
+        return config.num_kv_heads if config.new_decoder_architecture else 1
+    return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+
+
+def write_more_settings(writer, architecture, config):
+    """What the newer architectures have, as llama.cpp's converters name it."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    rope = getattr(config, "rope_parameters", None) or {}
+    rope = rope.get("full_attention", rope)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(getattr(config, "intermediate_size", None) or config.ffn_hidden_size)
+    writer.add_head_count(config.num_attention_heads)
+    if architecture != "gptneox":
+        writer.add_head_count_kv(count_kv_heads(config))
+    if architecture in ("starcoder2", "cohere2", "gptneox", "falcon"):
+        writer.add_layer_norm_eps(1e-5)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if architecture not in ("gptneox", "falcon"):
+        writer.add_rope_freq_base(rope["rope_theta"])
+    if architecture not in ("starcoder2", "falcon"):
+        writer.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1) * head_dim))
+    if architecture == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if architecture == "olmo2" and config.model_type == "olmo3":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if architecture == "cohere2":
+        writer.add_logit_scale(config.logit_scale)
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if architecture == "gptneox":
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if architecture == "falcon":
+        writer.add_tensor_data_layout("jploski")
 
 
 def write_settings(writer, architecture, config, model):
@@ -157,10 +242,15 @@ def write_settings(writer, architecture, config, model):
         writer.add_sliding_window(config.sliding_window)
 
 
+PERMUTED = ("llama", "granite", "smollm3")
+
+
 def write_gguf(path, architecture, config, model):
     writer = gguf.GGUFWriter(path, architecture)
     if architecture == "gpt2":
         write_gpt2_settings(writer, config)
+    elif architecture not in ("llama", "qwen2", "qwen3", "gemma3"):
+        write_more_settings(writer, architecture, config)
     else:
         write_settings(writer, architecture, config, model)
     for name, p in model.named_parameters():
@@ -169,10 +259,12 @@ def write_gguf(path, architecture, config, model):
             w = w.T  # Conv1D holds (in, out)
         if architecture == "gemma3" and "norm" in name:
             w = w + 1
-        if architecture == "llama" and ".q_proj" in name:
+        if architecture in PERMUTED and ".q_proj" in name:
             w = permute(w, config.num_attention_heads)
-        if architecture == "llama" and ".k_proj" in name:
+        if architecture in PERMUTED and ".k_proj" in name:
             w = permute(w, config.num_key_value_heads)
+        if ".query_key_value." in name:
+            w = ungroup(w, config.num_attention_heads, count_kv_heads(config), config.hidden_size // config.num_attention_heads)
         writer.add_tensor(gguf_name(name, architecture), (w.half() if w.dim() > 1 else w).contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -232,6 +324,8 @@ def main():
             write_gguf(folder / "model.gguf", GGUF[name], config, model)
         if name == "gemma3":  # GGUF files do not say the scale of scores
             golden["logits.gguf"] = run(make_model(type(config)(**{**config.to_dict(), "query_pre_attn_scalar": 16})), tokens)
+        if name == "starcoder2":  # nor this one's window
+            golden["logits.gguf"] = run(make_model(copy_without_window(config)), tokens)
         if name == "gpt2":
             write_adapter("conv", ADAPTERS["conv"], model)
             golden["logits.conv"] = run(model, tokens)

@@ -12,7 +12,7 @@ static rn_status check_range(const char *what, uint64_t value, uint64_t most) {
 enum {
     MOST_WIDE = 1 << 24,
     MOST_WORDS = 1 << 28,
-    LEAST_TENSORS = 9, // of a layer
+    LEAST_TENSORS = 6, // of a layer
 };
 
 rn_status rn_text_config_check(const rn_text_config *config, size_t tensor_count) {

@@ -175,7 +175,7 @@ static void what_is_not_built_is_named(void **state) {
     static const struct {
         const char *type, *more, *part;
     } cases[] = {
-        {"gpt_neox", "", "'gpt_neox'"},
+        {"bloom", "", "'bloom'"},
         {"mixtral", "", "'mixtral'"},
         {"llama", "\"hidden_act\": \"gelu\"", "'gelu'"},
         {"llama", "\"num_local_experts\": 8", "num_local_experts"},
@@ -183,6 +183,11 @@ static void what_is_not_built_is_named(void **state) {
         {"llama", "\"rope_scaling\": {\"type\": \"longrope\"}", "'longrope'"},
         {"llama", "\"rope_scaling\": {\"type\": \"yarn\", \"truncate\": false}", "truncation"},
         {"llama", "\"rope_parameters\": {\"full_attention\": {}}", "layer to layer"},
+        {"gpt_neox", "\"hidden_act\": \"mish\"", "'mish'"},
+        {"falcon", "\"alibi\": true", "alibi"},
+        {"falcon", "\"parallel_attn\": false", "parallel_attn"},
+        {"cohere2", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
+        {"smollm3", "\"no_rope_layers\": [1, 0, 0, 1]", "layer 2"},
         {"gpt2", "\"activation_function\": \"relu\"", "'relu'"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
         {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
@@ -202,12 +207,34 @@ static void what_is_not_built_is_named(void **state) {
     assert_story("rope_scaling.factor");
 }
 
+// The list is the table's own.
+static void an_unknown_architecture_has_a_nearest_one(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *hint;
+        rn_naming naming;
+    } cases[] = {
+        {"qwen3moe", "the nearest is qwen3;", RN_NAMES_GGUF},
+        {"gemma3", "the nearest is gemma3_text;", RN_NAMES_HUGGING_FACE},
+        {"gpt-neox", "the nearest is gpt_neox;", RN_NAMES_HUGGING_FACE},
+        {"", "known are llama (TinyLlama, SmolLM), mistral, ", RN_NAMES_GGUF},
+        {"a name that is longer than all names of architectures are", "falcon", RN_NAMES_GGUF},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const rn_text_architecture *found = NULL;
+        assert_fails(RN_UNSUPPORTED, rn_text_architecture_find(rn_str_from(cases[i].name),
+                                                               cases[i].naming, &found));
+        if (!strstr(rn_last_error()->hint, cases[i].hint))
+            fail_msg("'%s' is not in '%s'", cases[i].hint, rn_last_error()->hint);
+    }
+}
+
 static void impossible_numbers_are_refused(void **state) {
     (void)state;
     rn_text_config good, c;
     assert_ok(read_config("llama", "", &good));
     assert_ok(rn_text_config_check(&good, 4 * 9 + 3));
-    assert_fails(RN_CORRUPT, rn_text_config_check(&good, 4 * 9 - 1));
+    assert_fails(RN_CORRUPT, rn_text_config_check(&good, 4 * 6 - 1));
 #define REFUSES(field, value)                                                                      \
     do {                                                                                           \
         c = good;                                                                                  \
@@ -292,6 +319,7 @@ int main(void) {
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(what_is_not_built_is_named),
+        cmocka_unit_test(an_unknown_architecture_has_a_nearest_one),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(divisors_release_the_scaling_that_made_them),
         cmocka_unit_test(divisors_of_one_and_of_no_kind),
