@@ -2,8 +2,7 @@
 //
 // Everything that a file format or a person can say about a type is a column here, so that no other
 // file switches over names. Rows that rn_dtype_to_f32 cannot read are still named and sized: such
-// tensors can be listed, planned and copied. The codebook types (iq1, iq2, iq3) stay unreadable on
-// purpose, for they need large tables.
+// tensors can be listed, planned and copied.
 #include <ration/tensor.h>
 
 #include "base/checked.h"
@@ -46,15 +45,15 @@ static const rn_dtype_info infos[RN_DTYPE_COUNT] = {
     [RN_DTYPE_Q5_K] = {"q5_k", NULL, 13, 256, 176, false, true},
     [RN_DTYPE_Q6_K] = {"q6_k", NULL, 14, 256, 210, false, true},
     [RN_DTYPE_Q8_K] = {"q8_k", NULL, 15, 256, 292, false, true},
-    [RN_DTYPE_IQ2_XXS] = {"iq2_xxs", NULL, 16, 256, 66, false, false},
-    [RN_DTYPE_IQ2_XS] = {"iq2_xs", NULL, 17, 256, 74, false, false},
-    [RN_DTYPE_IQ3_XXS] = {"iq3_xxs", NULL, 18, 256, 98, false, false},
-    [RN_DTYPE_IQ1_S] = {"iq1_s", NULL, 19, 256, 50, false, false},
+    [RN_DTYPE_IQ2_XXS] = {"iq2_xxs", NULL, 16, 256, 66, false, true},
+    [RN_DTYPE_IQ2_XS] = {"iq2_xs", NULL, 17, 256, 74, false, true},
+    [RN_DTYPE_IQ3_XXS] = {"iq3_xxs", NULL, 18, 256, 98, false, true},
+    [RN_DTYPE_IQ1_S] = {"iq1_s", NULL, 19, 256, 50, false, true},
     [RN_DTYPE_IQ4_NL] = {"iq4_nl", NULL, 20, 32, 18, false, true},
-    [RN_DTYPE_IQ3_S] = {"iq3_s", NULL, 21, 256, 110, false, false},
-    [RN_DTYPE_IQ2_S] = {"iq2_s", NULL, 22, 256, 82, false, false},
+    [RN_DTYPE_IQ3_S] = {"iq3_s", NULL, 21, 256, 110, false, true},
+    [RN_DTYPE_IQ2_S] = {"iq2_s", NULL, 22, 256, 82, false, true},
     [RN_DTYPE_IQ4_XS] = {"iq4_xs", NULL, 23, 256, 136, false, true},
-    [RN_DTYPE_IQ1_M] = {"iq1_m", NULL, 29, 256, 56, false, false},
+    [RN_DTYPE_IQ1_M] = {"iq1_m", NULL, 29, 256, 56, false, true},
     [RN_DTYPE_TQ1_0] = {"tq1_0", NULL, 34, 256, 54, false, true},
     [RN_DTYPE_TQ2_0] = {"tq2_0", NULL, 35, 256, 66, false, true},
     [RN_DTYPE_MXFP4] = {"mxfp4", NULL, 39, 32, 17, false, true},

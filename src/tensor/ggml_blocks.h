@@ -18,6 +18,10 @@ rn_widen_kernel rn_ggml_widen_q2_k, rn_ggml_widen_q3_k, rn_ggml_widen_q4_k, rn_g
     rn_ggml_widen_q6_k, rn_ggml_widen_q8_k, rn_ggml_widen_iq4_xs, rn_ggml_widen_tq1_0,
     rn_ggml_widen_tq2_0;
 
+// ggml_codebooks.c: 256 elements, indices of tables
+rn_widen_kernel rn_ggml_widen_iq1_s, rn_ggml_widen_iq1_m, rn_ggml_widen_iq2_xxs,
+    rn_ggml_widen_iq2_xs, rn_ggml_widen_iq2_s, rn_ggml_widen_iq3_xxs, rn_ggml_widen_iq3_s;
+
 // The sixteen values of iq4_nl and iq4_xs.
 extern const int8_t rn_ggml_iq4_values[16];
 

@@ -100,9 +100,9 @@ static void misfits_are_refused_with_a_reason(void **state) {
                     rn_graph_input(g, "i", RN_DTYPE_F32, RN_SHAPE(2)));
     assert_refused(g, "input 1 must be i32, it is f32");
     g = make_graph();
-    rn_op_embedding(g, rn_graph_weight(g, "t", RN_DTYPE_IQ1_S, RN_SHAPE(4, 256)),
+    rn_op_embedding(g, rn_graph_weight(g, "t", RN_DTYPE_F6_E2M3, RN_SHAPE(4, 256)),
                     rn_graph_input(g, "i", RN_DTYPE_I32, RN_SHAPE(2)));
-    assert_refused(g, "a table of iq1_s cannot be read");
+    assert_refused(g, "a table of f6_e2m3 cannot be read");
 }
 
 // Not the whole table is read: 5 rows of 2 blocks of q8_0.

@@ -310,8 +310,8 @@ static void quantising_wants_whole_blocks_and_a_type_that_it_knows(void **state)
     rn_op_quantize(t.graph, floats(&t, RN_SHAPE(256)), RN_DTYPE_Q4_K);
     refuse(&t, "cannot quantize to q4_k");
     t = begin();
-    rn_op_dequantize(t.graph, input(&t, RN_DTYPE_IQ1_S, RN_SHAPE(256)));
-    refuse(&t, "there is no reading iq1_s");
+    rn_op_dequantize(t.graph, input(&t, RN_DTYPE_F6_E2M3, RN_SHAPE(256)));
+    refuse(&t, "there is no reading f6_e2m3");
 }
 
 int main(void) {

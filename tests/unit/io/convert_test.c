@@ -1098,14 +1098,13 @@ static void what_is_quantised_already_is_refused(void **state) {
            "u8 has no place in a GGUF file");
 }
 
-static void what_cannot_be_read_is_named(void **state) {
+static void codebook_kinds_are_read_and_copied(void **state) {
     (void)state;
     write_gguf(test_path("iq.gguf"), RN_DTYPE_IQ2_XS);
-    refuse(test_path("iq.gguf"), "o.gguf", (rn_convert_options){.to = RN_DTYPE_F16}, RN_UNSUPPORTED,
-           "'blk.0.w.weight': ration cannot read values of type iq2_xs");
-    refuse(test_path("iq.gguf"), "o.safetensors", (rn_convert_options){0}, RN_UNSUPPORTED,
-           "'blk.0.w.weight': iq2_xs has no place");
+    assert_ok(convert(test_path("iq.gguf"), out_path("o.safetensors"),
+                      (rn_convert_options){.to = RN_DTYPE_F16}));
     assert_ok(convert(test_path("iq.gguf"), out_path("o.gguf"), (rn_convert_options){0}));
+    unlink(out_path("o.safetensors"));
     unlink(out_path("o.gguf"));
 }
 
@@ -1297,7 +1296,7 @@ int main(void) {
         cmocka_unit_test(pairs_that_do_not_go_together_are_named),
         cmocka_unit_test(paths_that_make_no_sense_are_refused),
         cmocka_unit_test(what_is_quantised_already_is_refused),
-        cmocka_unit_test(what_cannot_be_read_is_named),
+        cmocka_unit_test(codebook_kinds_are_read_and_copied),
         cmocka_unit_test(names_that_would_collide_are_refused),
         cmocka_unit_test(the_smallest_budget_that_is_named_works),
         cmocka_unit_test(the_smallest_budget_counts_headers_too),
