@@ -1,5 +1,5 @@
-// narrow.c — f32 to the plain types and to two of ggml's blocks: one function a type in one table,
-// where NULL means "not offered".
+// narrow.c — f32 to the plain types and to ggml's blocks: one function a type in one table, where
+// NULL means "not offered"; blocks that take a search are ggml_encode.h's.
 //
 // Integers round to nearest even and saturate; NaN gives 0. The ends are compared as floats: the
 // upper end of a 32- or 64-bit type is not a float, so the comparison is with the power of two
@@ -8,6 +8,7 @@
 
 #include "tensor/convert.h"
 #include "tensor/ggml_blocks.h"
+#include "tensor/ggml_encode.h"
 
 #include <math.h>
 #include <string.h>
@@ -86,12 +87,17 @@ static rn_narrow_kernel *const narrow[RN_DTYPE_COUNT] = {
 
 rn_status rn_dtype_from_f32(rn_dtype dtype, const float *source, void *target, uint64_t elements) {
     const rn_dtype_info *info = rn_dtype_get(dtype);
-    if ((unsigned)dtype >= RN_DTYPE_COUNT || !narrow[dtype])
+    rn_ggml_encoder *encode = rn_ggml_encoder_of(dtype);
+    if ((unsigned)dtype >= RN_DTYPE_COUNT || (!narrow[dtype] && !encode))
         return rn_fail(RN_UNSUPPORTED, "numbers cannot be written as elements of type %s",
                        info->name);
     if (elements % info->block_elements != 0)
         return rn_fail(RN_INVALID, "%llu elements of type %s are not whole blocks of %u",
                        (unsigned long long)elements, info->name, info->block_elements);
-    if (elements > 0) narrow[dtype](source, target, elements / info->block_elements);
+    uint64_t blocks = elements / info->block_elements;
+    if (blocks > 0 && narrow[dtype])
+        narrow[dtype](source, target, blocks);
+    else if (blocks > 0)
+        encode(source, NULL, blocks, target);
     return RN_OK;
 }
