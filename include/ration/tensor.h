@@ -94,8 +94,9 @@ RN_API bool rn_dtype_bytes(rn_dtype dtype, uint64_t elements, uint64_t *out_byte
 // thread.
 RN_API RN_MUST_USE rn_status rn_dtype_to_f32(rn_dtype dtype, const void *source, float *target,
                                              uint64_t elements);
-// Narrows f32 to a plain type or to one of ggml's blocks (q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to q6_k,
-// iq4_nl, iq4_xs, mxfp4: llama.cpp's bytes); RN_UNSUPPORTED for any other. Rounds to nearest even. Too large becomes infinity in f16 and bf16, the largest finite value in fp8, the nearest
+// Narrows f32 to a plain type or to one of ggml's blocks (q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to
+// q6_k, iq4_nl, iq4_xs, mxfp4: llama.cpp's bytes); RN_UNSUPPORTED for any other. Rounds to nearest
+// even. Too large becomes infinity in f16 and bf16, the largest finite value in fp8, the nearest
 // end in integers. NaN stays NaN (integers: 0), infinity stays infinity (fp8 e4m3 has none: NaN).
 // The target needs no alignment.
 RN_API RN_MUST_USE rn_status rn_dtype_from_f32(rn_dtype dtype, const float *source, void *target,

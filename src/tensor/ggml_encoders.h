@@ -1,6 +1,7 @@
 // ggml_encoders.h — ggml's quantisers, a function a kind: weights of the errors, the search
 // (ggml_fit.h), rounding with what was stored of the scales, and the block's layout (drawn in
-// ggml_superblocks.c). Included once for each level of base/cpu.h with ENCODERS as the table's name.
+// ggml_superblocks.c). Included once for each level of base/cpu.h with ENCODERS as the table's
+// name.
 #include "tensor/ggml_blocks.h"
 #include "tensor/ggml_encode.h"
 #include "tensor/ggml_fit.h"
@@ -397,8 +398,7 @@ static void round_offsets(const offset_kind *kind, const float *x, float scale, 
         float d = scale * (float)s->scale_l[g], low = offset * (float)s->offset_l[g];
         if (d == 0) continue;
         for (int i = 0; i < n; i++)
-            s->l[g * n + i] =
-                (uint8_t)fit_clamp(fit_nearest((x[g * n + i] + low) / d), 0, most);
+            s->l[g * n + i] = (uint8_t)fit_clamp(fit_nearest((x[g * n + i] + low) / d), 0, most);
     }
 }
 
@@ -528,8 +528,9 @@ static float peak_scale(const superblock *s) {
 static void round_signed(const float *x, const float *scales, int half, superblock *s) {
     for (int g = 0; g < 16; g++)
         for (int i = 0; i < 16 && scales[g] != 0; i++)
-            s->l[g * 16 + i] = (uint8_t)(
-                fit_clamp(fit_nearest(x[g * 16 + i] / scales[g]), -half, half - 1) + half);
+            s->l[g * 16 + i] =
+                (uint8_t)(fit_clamp(fit_nearest(x[g * 16 + i] / scales[g]), -half, half - 1) +
+                          half);
 }
 
 // Sixteen multiples in [0, 64), and the scale of them. Without importances the largest scale is
@@ -606,8 +607,8 @@ static void encode_q6_k(const float *row, const float *importance, uint64_t bloc
                 uint8_t *low = out + half * 64 + i;
                 low[0] = (uint8_t)((l[0] & 15) | l[64] << 4);
                 low[32] = (uint8_t)((l[32] & 15) | l[96] << 4);
-                out[128 + half * 32 + i] = (uint8_t)(l[0] >> 4 | l[32] >> 4 << 2 | l[64] >> 4 << 4 |
-                                                     l[96] >> 4 << 6);
+                out[128 + half * 32 + i] =
+                    (uint8_t)(l[0] >> 4 | l[32] >> 4 << 2 | l[64] >> 4 << 4 | l[96] >> 4 << 6);
             }
     }
 }

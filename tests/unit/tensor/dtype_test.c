@@ -109,7 +109,7 @@ static void readable_rows_are_those_that_can_be_read(void **unused) {
     }
     assert_fails(RN_UNSUPPORTED, rn_dtype_to_f32(RN_DTYPE_COUNT, block, values, 1));
     assert_fails(RN_UNSUPPORTED, rn_dtype_from_f32(RN_DTYPE_COUNT, values, block, 1));
-    assert_fails(RN_UNSUPPORTED, rn_dtype_from_f32(RN_DTYPE_Q4_K, values, block, 256));
+    assert_fails(RN_UNSUPPORTED, rn_dtype_from_f32(RN_DTYPE_IQ2_S, values, block, 256));
 }
 
 static void conversion_wants_whole_blocks(void **unused) {

@@ -10,8 +10,8 @@
 #include <math.h>
 
 static const rn_dtype kinds[] = {
-    RN_DTYPE_Q4_0, RN_DTYPE_Q4_1, RN_DTYPE_Q5_0, RN_DTYPE_Q5_1, RN_DTYPE_Q8_0,
-    RN_DTYPE_Q2_K, RN_DTYPE_Q3_K, RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K,
+    RN_DTYPE_Q4_0,   RN_DTYPE_Q4_1,   RN_DTYPE_Q5_0,  RN_DTYPE_Q5_1, RN_DTYPE_Q8_0,
+    RN_DTYPE_Q2_K,   RN_DTYPE_Q3_K,   RN_DTYPE_Q4_K,  RN_DTYPE_Q5_K, RN_DTYPE_Q6_K,
     RN_DTYPE_IQ4_NL, RN_DTYPE_IQ4_XS, RN_DTYPE_MXFP4,
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
