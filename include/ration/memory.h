@@ -41,6 +41,7 @@ typedef enum rn_purpose {
     RN_PURPOSE_UNACCOUNTED, // not ours: the process image, a driver's context; measured, not
                             // allocated
     RN_PURPOSE_OTHER,
+    RN_PURPOSE_STATE, // what a layer keeps of a sequence beside keys and values: of a fixed size
     RN_PURPOSE_COUNT
 } rn_purpose;
 

@@ -15,7 +15,7 @@ from ctypes import c_bool, c_char, c_char_p, c_double, c_int, c_size_t, c_uint8,
 RN_OK = 0
 NO_LIMIT = 2**64 - 1
 PURPOSES = ("weights", "kv", "activations", "gradients", "optimizer", "workspace", "staging", "io",
-            "profiler", "unaccounted", "other")
+            "profiler", "unaccounted", "other", "state")
 PURPOSE_NUMBERS = {name: number for number, name in enumerate(PURPOSES)}
 SAME_PURPOSE = len(PURPOSES)  # RN_PURPOSE_COUNT
 COUNTER_OTHER = 0

@@ -61,7 +61,7 @@ static _Atomic unsigned listener_version; // odd while the pair changes, under `
 
 static const char *const purpose_names[RN_PURPOSE_COUNT] = {
     "weights", "kv", "activations", "gradients",   "optimizer", "workspace",
-    "staging", "io", "profiler",    "unaccounted", "other",
+    "staging", "io", "profiler",    "unaccounted", "other",     "state",
 };
 
 const char *rn_purpose_name(rn_purpose purpose) {

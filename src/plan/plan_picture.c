@@ -36,7 +36,7 @@ static const char *const colours[RN_PURPOSE_COUNT] = {
     [RN_PURPOSE_OPTIMIZER] = "#d98f9f",   [RN_PURPOSE_WORKSPACE] = "#d9cf7f",
     [RN_PURPOSE_STAGING] = "#a9a9a9",     [RN_PURPOSE_IO] = "#a9a9a9",
     [RN_PURPOSE_PROFILER] = "#a9a9a9",    [RN_PURPOSE_UNACCOUNTED] = "#a9a9a9",
-    [RN_PURPOSE_OTHER] = "#c9c9c9"};
+    [RN_PURPOSE_OTHER] = "#c9c9c9",       [RN_PURPOSE_STATE] = "#c99ccf"};
 static const char streamed_colour[] = "#c3dcf0";
 
 // ---- text and numbers ---------------------------------------------------------------------------

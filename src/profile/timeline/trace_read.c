@@ -327,7 +327,7 @@ static rn_status begin_base(reader *r) {
          at += sizeof(rn_trace_total)) {
         rn_trace_total total;
         load(r, block->offset + at, &total, sizeof total);
-        if (total.device >= RN_DEVICE_MAX || total.purpose >= RN_PURPOSE_COUNT ||
+        if (total.device >= RN_DEVICE_MAX || total.purpose >= r->texts.purpose_count ||
             total.bytes == 0 || total.bytes > RN_TIMELINE_MAX_BYTES)
             continue;
         rn_timeline_alloc alloc = {.begin_ns = r->first_ns,
@@ -351,7 +351,7 @@ static void read_peaks(reader *r) {
              at += sizeof(rn_trace_total)) {
             rn_trace_total total;
             load(r, block->offset + at, &total, sizeof total);
-            if (total.device >= RN_DEVICE_MAX || total.purpose != RN_PURPOSE_COUNT) continue;
+            if (total.device >= RN_DEVICE_MAX || total.purpose != r->texts.purpose_count) continue;
             uint8_t device = r->texts.devices[total.device];
             r->t->counted_peaks[device].bytes = total.bytes;
             r->t->counted_peaks[device].time_ns = rn_min_u64(total.blocks, RN_TIMELINE_MAX_NS);

@@ -152,15 +152,16 @@ static void copy_text(char *to, size_t capacity, rn_str text) {
     rn_str_clean(to);
 }
 
-static rn_status read_purposes(rn_json_reader *reader, uint8_t *purposes) {
+static rn_status read_purposes(rn_json_reader *reader, rn_trace_texts *texts) {
     rn_json_item item;
-    for (int number = 0;; number++) {
+    for (uint32_t number = 0;; number++) {
         RN_TRY(rn_json_next(reader, &item));
+        texts->purpose_count = (uint32_t)rn_min_u64(number, sizeof texts->purposes);
         if (item.kind == RN_JSON_ARRAY_END) return RN_OK;
         if (item.kind != RN_JSON_STRING) return rn_fail(RN_CORRUPT, "a purpose without a name");
         for (uint8_t p = 0; p < RN_PURPOSE_COUNT && number < 256; p++)
             if (rn_str_equal(item.text, rn_str_from(rn_purpose_name((rn_purpose)p))))
-                purposes[number] = p;
+                texts->purposes[number] = p;
     }
 }
 
@@ -186,7 +187,7 @@ static rn_status read_member(rn_trace_texts *texts, rn_json_reader *reader, rn_s
     if (item.kind == RN_JSON_STRING) take_string(texts->timeline, rn_str_from(name), item.text);
     if (item.kind == RN_JSON_NUMBER) take_number(texts, rn_str_from(name), &item);
     if (item.kind == RN_JSON_ARRAY && strcmp(name, "purposes") == 0)
-        return read_purposes(reader, texts->purposes);
+        return read_purposes(reader, texts);
     if (item.kind != RN_JSON_ARRAY && item.kind != RN_JSON_OBJECT) return RN_OK;
     for (int depth = 1; depth;) {
         RN_TRY(rn_json_next(reader, &item));
@@ -241,7 +242,8 @@ static rn_status read_block(rn_trace_texts *texts, const rn_scan_block *block, c
 rn_status rn_trace_texts_read(rn_trace_texts *texts, rn_timeline *t, const rn_scan *scan,
                               const uint8_t *data, uint64_t bytes) {
     rn_str devices[RN_DEVICE_MAX] = {0};
-    *texts = (rn_trace_texts){.timeline = t, .other_lane = RN_NO_INDEX};
+    *texts = (rn_trace_texts){
+        .timeline = t, .other_lane = RN_NO_INDEX, .purpose_count = RN_PURPOSE_COUNT};
     memset(texts->purposes, RN_PURPOSE_OTHER, sizeof texts->purposes);
     for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++)
         texts->purposes[p] = p;

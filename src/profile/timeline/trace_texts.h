@@ -14,6 +14,7 @@ typedef struct rn_trace_texts {
     uint32_t other_lane; // of numbers that are too large to be true
     uint8_t devices[RN_DEVICE_MAX];
     uint8_t purposes[256];
+    uint32_t purpose_count; // of the file: the number behind its last purpose stands for a peak
 } rn_trace_texts;
 
 // Reads all blocks of these kinds but TOTALS. Freed by the caller also where it failed.

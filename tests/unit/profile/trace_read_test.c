@@ -259,6 +259,24 @@ static void torch_counters_become_operations(void **state) {
     rn_timeline_destroy(t);
 }
 
+// A file of a version with fewer purposes: the number behind its last one is the peak's.
+static void purposes_are_those_that_the_file_names(void **state) {
+    (void)state;
+    const char text[] = "{\"format\": \"ration trace\", \"version\": 1, \"mode\": \"spill\", "
+                        "\"purposes\": [\"kv\", \"weights\"]}";
+    maker = (trace_maker){0};
+    trace_block(&maker, RN_TRACE_PREAMBLE, 0, text, sizeof text - 1);
+    trace_total(&maker, 0, 2, 777, 0);
+    rn_trace_event alloc = memory(RN_TRACE_ALLOC, 10, 0x10000, 100);
+    alloc.purpose = 0;
+    EVENTS(1, alloc);
+    trace_end(&maker);
+    rn_timeline *t = read_made();
+    assert_int_equal(777, t->counted_peaks[0].bytes);
+    assert_int_equal(RN_PURPOSE_KV, t->allocs[0].purpose);
+    rn_timeline_destroy(t);
+}
+
 // ---- rings --------------------------------------------------------------------------------------
 
 // Two laps: the second one has overwritten the first blocks of the first.
@@ -571,6 +589,7 @@ int main(void) {
         cmocka_unit_test(events_at_one_time_keep_their_order),
         cmocka_unit_test(a_block_whose_release_was_lost_ends_at_the_next_one),
         cmocka_unit_test(purposes_share_an_address),
+        cmocka_unit_test(purposes_are_those_that_the_file_names),
         cmocka_unit_test(a_block_may_be_named_later),
         cmocka_unit_test(releases_of_what_was_held_before_come_off_it),
         cmocka_unit_test(charges_without_an_address_come_and_go),

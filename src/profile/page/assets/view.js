@@ -40,7 +40,7 @@ const context = canvas.getContext("2d", { alpha: false, willReadFrequently: true
 // Told apart with every kind of colour vision (after Paul Tol's schemes); in the order of rn_purpose.
 const PURPOSE_COLOURS = [
   "#4477aa", "#88ccee", "#44aa99", "#cc6677", "#aa4499", "#ddcc77",
-  "#999933", "#117733", "#882255", "#a7aeb8", "#707884",
+  "#999933", "#117733", "#882255", "#a7aeb8", "#707884", "#332288",
 ];
 const OP_COLOURS = [
   "#6f9fd8", "#7cc3b2", "#d8b365", "#c98aa8", "#9a94d0",
