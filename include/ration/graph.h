@@ -325,6 +325,29 @@ RN_API rn_value rn_op_paged_attention(rn_graph *g, rn_value q, rn_value kv, rn_v
                                       rn_value position, rn_value page_table,
                                       rn_attention_attrs attrs);
 
+// Layers that remember a fixed number of bytes a sequence instead of keys and values: `state` is
+// (sequences, ...) f32, and a row makes that of its sequence i32 (ROWS) what it is behind its
+// position i32 (ROWS). Rows of a sequence stand in the order of their positions, none left out;
+// position 0 begins with zeros; a sequence of -1 gives zeros and changes nothing. Output 1 is the
+// updated state.
+//
+// x (ROWS, C), each channel with its own taps, weight (C, K) or (C, 1, K), over the row and the K -
+// 1 before it; state (sequences, K - 1, C). -> (ROWS, C).
+RN_API rn_value rn_op_short_conv(rn_graph *g, rn_value x, rn_value weight, rn_value state,
+                                 rn_value sequence, rn_value position);
+typedef struct rn_delta_rule_attrs {
+    uint32_t key_heads; // divides the value heads
+    bool keys_in_turn;  // value head h has key head h % key_heads, not h / (heads / key_heads)
+    float eps;          // of the lengths of q and k
+} rn_delta_rule_attrs;
+// The gated delta rule: qkv (ROWS, 2 * key_heads * DK + H * DV), a and b (ROWS, H), rate and bias
+// (H), state (sequences, H, DK, DV). q and k are made 1 long, q / sqrt(DK); then, in each head,
+//     S *= e^(rate softplus(a + bias));  S += k (sigmoid(b) (v - Sᵀ k))ᵀ;  y = Sᵀ q
+// -> (ROWS, H * DV).
+RN_API rn_value rn_op_delta_rule(rn_graph *g, rn_value qkv, rn_value a, rn_value b, rn_value rate,
+                                 rn_value bias, rn_value state, rn_value sequence,
+                                 rn_value position, rn_delta_rule_attrs attrs);
+
 // What inference does around products, in one op each, for devices on which a launch costs more
 // than a norm (rn_device_caps.fusions). They mean the ops they are made of, in that order; no
 // gradient.

@@ -146,7 +146,8 @@ typedef enum rn_trait {
     RN_TRAIT_ACCUMULATE = 1u << 6,  // adds to input 0 in place: a sum that begins as zero
     RN_TRAIT_APPEND = 1u << 7,      // writes rows into a state of pages: `pages`
     RN_TRAIT_RANDOM = 1u << 8,      // its numbers depend on a seed
-    RN_TRAIT_EXACT = 1u << 9        // what it reads and makes is f32 under every policy
+    RN_TRAIT_EXACT = 1u << 9,       // what it reads and makes is f32 under every policy
+    RN_TRAIT_RECURRENT = 1u << 10   // takes the rows of a sequence in order, through a state
 } rn_trait;
 
 enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP

@@ -106,6 +106,58 @@ static void paged_attention(conform_case *c) {
     }
 #define HEADS(H, D) RN_SHAPE(RN_ROWS, H, D)
 
+// ---- recurrent states ---------------------------------------------------------------------------
+
+// Three sequences; one goes on, one begins, one row is of nobody.
+enum { STATES = 3, STATE_ROWS = 7 };
+static const int32_t state_sequences[STATE_ROWS] = {2, 2, 0, 0, 0, -1, 1};
+static const int32_t state_positions[STATE_ROWS] = {5, 6, 0, 1, 2, 9, 1};
+
+// shapes: x, the weight.
+static void short_conv(conform_case *c) {
+    rn_shape x = c->row->shapes[0], w = c->row->shapes[1];
+    rn_value in = conform_in(c, x, -2, 2);
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, w, -1, 1);
+    rn_value state =
+        conform_state(c, RN_DTYPE_F32, RN_SHAPE(STATES, w.dims[w.rank - 1] - 1, x.dims[1]), -1, 1);
+    rn_value sequence = conform_list(c, RN_SHAPE(RN_ROWS), state_sequences);
+    rn_value position = conform_list(c, RN_SHAPE(RN_ROWS), state_positions);
+    conform_result(c, rn_op_short_conv(c->graph, in, weight, state, sequence, position));
+}
+
+// shapes: a head's state (H, DK, DV).
+static void delta_rule(conform_case *c) {
+    const rn_delta_rule_attrs *attrs = c->row->attrs;
+    rn_shape s = c->row->shapes[0];
+    uint64_t heads = s.dims[0], width = 2 * attrs->key_heads * s.dims[1] + heads * s.dims[2];
+    rn_value qkv = conform_in(c, RN_SHAPE(RN_ROWS, width), -2, 2);
+    rn_value a = conform_in(c, RN_SHAPE(RN_ROWS, heads), -3, 3);
+    rn_value b = conform_in(c, RN_SHAPE(RN_ROWS, heads), -3, 3);
+    rn_value rate = conform_weight(c, RN_DTYPE_F32, RN_SHAPE(heads), -4, 0);
+    rn_value bias = conform_weight(c, RN_DTYPE_F32, RN_SHAPE(heads), -1, 1);
+    rn_value state =
+        conform_state(c, RN_DTYPE_F32, RN_SHAPE(STATES, heads, s.dims[1], s.dims[2]), -1, 1);
+    rn_value sequence = conform_list(c, RN_SHAPE(RN_ROWS), state_sequences);
+    rn_value position = conform_list(c, RN_SHAPE(RN_ROWS), state_positions);
+    conform_result(
+        c, rn_op_delta_rule(c->graph, qkv, a, b, rate, bias, state, sequence, position, *attrs));
+}
+
+static const rn_delta_rule_attrs one_key = {.key_heads = 1, .eps = 1e-6f},
+                                 two_keys = {.key_heads = 2, .eps = 1e-6f},
+                                 in_turn = {.key_heads = 2, .keys_in_turn = true, .eps = 1e-6f};
+
+#define CONV(WHAT, X, W)                                                                           \
+    {                                                                                              \
+        .op = RN_OP_SHORT_CONV, .what = WHAT, .build = short_conv, .shapes = {X, W},               \
+        .rows = STATE_ROWS                                                                         \
+    }
+#define DELTA(WHAT, STATE, ATTRS)                                                                  \
+    {                                                                                              \
+        .op = RN_OP_DELTA_RULE, .what = WHAT, .build = delta_rule, .shapes = {STATE},              \
+        .attrs = &(ATTRS), .rows = STATE_ROWS                                                      \
+    }
+
 static const conform_row rows[] = {
     ROPE("halves", RN_SHAPE(2, 3, 4, 8), halves, 0),
     ROPE("halves, rows", HEADS(3, 16), halves, 6),
@@ -145,6 +197,14 @@ static const conform_row rows[] = {
           &window, KV_ROWS),
     CACHE(PAGED_ATTENTION, "one row", paged_attention, RN_DTYPE_F16, HEADS(2, 8), HEADS(2, 8),
           &scaled, 1),
+
+    CONV("three taps", RN_SHAPE(RN_ROWS, 70), RN_SHAPE(70, 3)),
+    CONV("four taps, a file's shape", RN_SHAPE(RN_ROWS, 37), RN_SHAPE(37, 1, 4)),
+    CONV("two taps", RN_SHAPE(RN_ROWS, 3), RN_SHAPE(3, 2)),
+    CONV("many taps", RN_SHAPE(RN_ROWS, 5), RN_SHAPE(5, 11)),
+    DELTA("one head", RN_SHAPE(1, 8, 5), one_key),
+    DELTA("heads share keys", RN_SHAPE(4, 16, 72), two_keys),
+    DELTA("heads share keys in turn", RN_SHAPE(6, 12, 20), in_turn),
 };
 
 const conform_table conform_attention = {rows, sizeof rows / sizeof *rows};

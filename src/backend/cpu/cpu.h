@@ -77,6 +77,10 @@ rn_status rn_cpu_attention_grad(const rn_call *call);
 uint64_t rn_cpu_attention_grad_workspace(const rn_call *call);
 rn_status rn_cpu_paged_attention(const rn_call *call);
 uint64_t rn_cpu_paged_attention_workspace(const rn_call *call);
+
+// recurrent.c
+rn_status rn_cpu_short_conv(const rn_call *call);
+rn_status rn_cpu_delta_rule(const rn_call *call);
 // rope.c, embedding_grad.c
 rn_status rn_cpu_rope(const rn_call *call);
 uint64_t rn_cpu_rope_workspace(const rn_call *call);

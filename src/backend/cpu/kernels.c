@@ -95,6 +95,9 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_KV_APPEND] = REFERENCE,
     [RN_OP_PAGED_ATTENTION] = {rn_cpu_paged_attention, rn_cpu_paged_attention_workspace},
     [RN_OP_ATTEND] = FUSED,
+    // recurrent states
+    [RN_OP_SHORT_CONV] = {rn_cpu_short_conv, NULL},
+    [RN_OP_DELTA_RULE] = {rn_cpu_delta_rule, NULL},
     // reductions
     [RN_OP_SUM] = {rn_cpu_sum, NULL},
     [RN_OP_MEAN] = {rn_cpu_sum, NULL},

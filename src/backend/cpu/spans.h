@@ -31,6 +31,15 @@ typedef struct rn_key_row {
     const float *mask; // (64), of which [first, end) is read; or NULL
 } rn_key_row;
 
+enum { RN_CONV_BLOCK = 64 }; // channels
+
+// What a row does to all columns of a head's state.
+typedef struct rn_delta_step {
+    const float *q, *k; // (key_dim)
+    float q_scale, k_scale, decay, beta;
+    uint64_t key_dim;
+} rn_delta_step;
+
 typedef struct rn_spans {
     // y = f(x)
     rn_map_span *neg, *exp, *sqrt, *rsqrt, *scale, *clamp;
@@ -109,6 +118,15 @@ typedef struct rn_spans {
     // ---- small products -------------------------------------------------------------------------
     // c = a b, or += with `add`: a sum over k in order, by fused multiply-adds from 0 or from c.
     void (*product)(const rn_small *s, uint64_t m, uint64_t n, uint64_t k, bool add);
+
+    // ---- recurrent states (recurrent.c) ---------------------------------------------------------
+    // y = the sum over t of taps[t] rows[t], in this order, without those of row NULL; then slot =
+    // the last row, which y may be. taps are (count, RN_CONV_BLOCK)
+    void (*convolve)(const float *const *rows, const float *taps, uint32_t count, float *slot,
+                     float *y, uint64_t n);
+    // n columns of a head's state (key_dim, stride), after a row: graph/op/delta_rule.c
+    void (*delta_step)(float *state, uint64_t stride, const rn_delta_step *step, const float *v,
+                       float *y, uint64_t n);
 } rn_spans;
 
 extern const rn_spans rn_spans_portable, rn_spans_avx2, rn_spans_avx512;

@@ -511,6 +511,84 @@ static void product(const rn_small *s, uint64_t m, uint64_t n, uint64_t k, bool 
         product_rest(s, i, j, k, add, n - j);
 }
 
+// ---- recurrent states ---------------------------------------------------------------------------
+
+static inline vf load_some(const float *p, uint64_t n) {
+    return n == LANES ? vload(p) : vload_part(p, n, 0);
+}
+static inline void store_some(float *p, vf x, uint64_t n) {
+    if (n == LANES)
+        vstore(p, x);
+    else
+        vstore_part(p, x, n);
+}
+
+static void convolve(const float *const *rows, const float *taps, uint32_t count, float *slot,
+                     float *y, uint64_t n) {
+    for (uint64_t i = 0; i < n; i += LANES) {
+        uint64_t part = n - i < LANES ? n - i : LANES;
+        vf sum = vset(0), x = vset(0);
+        for (uint32_t t = 0; t < count; t++) {
+            if (!rows[t]) continue;
+            x = load_some(rows[t] + i, part);
+            sum += load_some(taps + t * RN_CONV_BLOCK + i, part) * x;
+        }
+        store_some(y + i, sum, part);
+        store_some(slot + i, x, part);
+    }
+}
+
+// `width` vectors of columns at once: as many sums as the additions' latency hides.
+static inline void delta_columns(float *state, uint64_t stride, const rn_delta_step *step,
+                                 const float *v, float *y, int width) {
+    vf known[4], change[4], out[4];
+    for (int w = 0; w < width; w++)
+        known[w] = out[w] = vset(0);
+    for (uint64_t i = 0; i < step->key_dim; i++) {
+        vf k = vset(step->k[i] * step->k_scale);
+        for (int w = 0; w < width; w++)
+            known[w] += step->decay * vload(state + i * stride + w * LANES) * k;
+    }
+    for (int w = 0; w < width; w++)
+        change[w] = step->beta * (vload(v + w * LANES) - known[w]);
+    for (uint64_t i = 0; i < step->key_dim; i++) {
+        vf k = vset(step->k[i] * step->k_scale), q = vset(step->q[i] * step->q_scale);
+        for (int w = 0; w < width; w++) {
+            float *at = state + i * stride + w * LANES;
+            vf s = step->decay * vload(at) + k * change[w];
+            vstore(at, s);
+            out[w] += s * q;
+        }
+    }
+    for (int w = 0; w < width; w++)
+        vstore(y + w * LANES, out[w]);
+}
+
+static void delta_column(float *state, uint64_t stride, const rn_delta_step *step, float v,
+                         float *y) {
+    float known = 0, out = 0;
+    for (uint64_t i = 0; i < step->key_dim; i++)
+        known += step->decay * state[i * stride] * (step->k[i] * step->k_scale);
+    float change = step->beta * (v - known);
+    for (uint64_t i = 0; i < step->key_dim; i++) {
+        float *s = &state[i * stride];
+        *s = step->decay * *s + step->k[i] * step->k_scale * change;
+        out += *s * (step->q[i] * step->q_scale);
+    }
+    *y = out;
+}
+
+static void delta_step(float *state, uint64_t stride, const rn_delta_step *step, const float *v,
+                       float *y, uint64_t n) {
+    uint64_t j = 0;
+    for (; j + 4 * LANES <= n; j += 4 * LANES)
+        delta_columns(state + j, stride, step, v + j, y + j, 4);
+    for (; j + LANES <= n; j += LANES)
+        delta_columns(state + j, stride, step, v + j, y + j, 1);
+    for (; j < n; j++)
+        delta_column(state + j, stride, step, v[j], y + j);
+}
+
 const rn_spans SPANS = {
     .neg = map_neg,
     .exp = map_exp,
@@ -573,4 +651,6 @@ const rn_spans SPANS = {
     .soften = soften,
     .slope = slope,
     .product = product,
+    .convolve = convolve,
+    .delta_step = delta_step,
 };

@@ -14,7 +14,8 @@ static void traits_agree_with_the_rest_of_an_op(void **state) {
     (void)state;
     for (rn_op i = 0; i < RN_OP_COUNT; i++) {
         const rn_op_info *op = rn_op_get(i);
-        uint32_t in_place = RN_TRAIT_UPDATE | RN_TRAIT_ACCUMULATE | RN_TRAIT_APPEND;
+        uint32_t in_place =
+            RN_TRAIT_UPDATE | RN_TRAIT_ACCUMULATE | RN_TRAIT_APPEND | RN_TRAIT_RECURRENT;
         bool pure_view = op->alias[0].kind == RN_ALIAS_KIND_VIEW && !op->reference;
         if (rn_op_is(i, RN_TRAIT_VIEW) != pure_view) fail_msg("%s: a view or not?", op->name);
         if (rn_op_is(i, RN_TRAIT_PRODUCT) != (op->product != NULL))
