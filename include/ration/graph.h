@@ -347,6 +347,14 @@ typedef struct rn_delta_rule_attrs {
 RN_API rn_value rn_op_delta_rule(rn_graph *g, rn_value qkv, rn_value a, rn_value b, rn_value rate,
                                  rn_value bias, rn_value state, rn_value sequence,
                                  rn_value position, rn_delta_rule_attrs attrs);
+// Texts packed one behind the other, without a KV cache: q (ROWS, H, D), k and v (ROWS, HK, D);
+// span i32 (ROWS, 2): the rows [first, end) of a row's own text, which are all it sees (causal: of
+// them those up to itself; window: those less than so many away). bias f32 (H, 2 * reach + 1),
+// added to the scores by the distance of key and query, or RN_NO_VALUE. -> (ROWS, H, D). What a
+// text gives does not depend on the others. A session refuses spans that do not hold their rows; an
+// empty one gives zeros.
+RN_API rn_value rn_op_varlen_attention(rn_graph *g, rn_value q, rn_value k, rn_value v,
+                                       rn_value span, rn_value bias, rn_attention_attrs attrs);
 
 // What inference does around products, in one op each, for devices on which a launch costs more
 // than a norm (rn_device_caps.fusions). They mean the ops they are made of, in that order; no

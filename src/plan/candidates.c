@@ -224,9 +224,10 @@ static rn_status list_rows(rn_planner *p, const rn_graph *graph) {
         return RN_OK;
     }
     uint64_t rows = p->recipe->rows ? p->recipe->rows : 1;
+    uint64_t least = rn_max_u64(p->recipe->least_rows, 1);
     p->rows[p->rows_count++] = rows;
-    for (; rows > 1 && !has_backward(graph); p->rows_count++)
-        rows = p->rows[p->rows_count] = rn_div_up(rows, 2);
+    for (; rows > least && !has_backward(graph); p->rows_count++)
+        rows = p->rows[p->rows_count] = rn_max_u64(rn_div_up(rows, 2), least);
     return RN_OK;
 }
 

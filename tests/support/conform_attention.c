@@ -58,7 +58,7 @@ static void attention(conform_case *c) {
 
 static const rn_attention_attrs all = {0}, causal = {.causal = true},
                                 scaled = {.scale = 0.7f, .causal = true},
-                                window = {.causal = true, .window = 3};
+                                window = {.causal = true, .window = 3}, both_sides = {.window = 4};
 
 #define ATTENTION(WHAT, Q, K, MASK, ATTRS)                                                         \
     {                                                                                              \
@@ -98,6 +98,40 @@ static void paged_attention(conform_case *c) {
     rn_value table = conform_list(c, RN_SHAPE(SEQUENCES, MAX_PAGES), page_table);
     conform_result(c, rn_op_paged_attention(c->graph, q, state, sequence, position, table, *attrs));
 }
+
+// ---- packed texts -------------------------------------------------------------------------------
+
+// Texts of rows 0 to 4, 5, and 6 to 75; the last row is of none.
+enum { VARLEN_ROWS = 77, VARLEN_REACH = 5 };
+static int32_t spans[VARLEN_ROWS * 2];
+
+static void fill_spans(void) {
+    static const int32_t ends[] = {5, 6, 76};
+    for (int32_t row = 0, text = 0, first = 0; row < VARLEN_ROWS; row++) {
+        if (text < 3 && row == ends[text]) first = ends[text++];
+        spans[2 * row] = text < 3 ? first : 0;
+        spans[2 * row + 1] = text < 3 ? ends[text] : 0;
+    }
+}
+
+// shapes: q, k and v, the bias (rank 0: none).
+static void varlen_attention(conform_case *c) {
+    const rn_attention_attrs *attrs = c->row->attrs;
+    rn_shape bias = c->row->shapes[2];
+    fill_spans();
+    rn_value q = conform_in(c, c->row->shapes[0], -2, 2),
+             k = conform_in(c, c->row->shapes[1], -2, 2);
+    rn_value v = conform_in(c, c->row->shapes[1], -1, 1), added = RN_NO_VALUE;
+    rn_value span = conform_list(c, RN_SHAPE(RN_ROWS, 2), spans);
+    if (bias.rank) added = conform_fixed(c, RN_DTYPE_F32, bias, -2, 2);
+    conform_result(c, rn_op_varlen_attention(c->graph, q, k, v, span, added, *attrs));
+}
+
+#define VARLEN(WHAT, Q, K, BIAS, ATTRS, ROWS)                                                      \
+    {                                                                                              \
+        .op = RN_OP_VARLEN_ATTENTION, .what = WHAT, .build = varlen_attention,                     \
+        .shapes = {Q, K, BIAS}, .attrs = &(ATTRS), .rows = ROWS                                    \
+    }
 
 #define CACHE(OP, WHAT, BUILD, DTYPE, A, B, ATTRS, ROWS)                                           \
     {                                                                                              \
@@ -205,6 +239,13 @@ static const conform_row rows[] = {
     DELTA("one head", RN_SHAPE(1, 8, 5), one_key),
     DELTA("heads share keys", RN_SHAPE(4, 16, 72), two_keys),
     DELTA("heads share keys in turn", RN_SHAPE(6, 12, 20), in_turn),
+    VARLEN("one text", HEADS(2, 8), HEADS(2, 8), {0}, all, 5),
+    VARLEN("several texts", HEADS(2, 8), HEADS(2, 8), {0}, all, VARLEN_ROWS),
+    VARLEN("grouped heads, causal", HEADS(6, 16), HEADS(2, 16), {0}, scaled, VARLEN_ROWS),
+    VARLEN("a window on both sides", HEADS(2, 7), HEADS(1, 7), {0}, both_sides, VARLEN_ROWS),
+    VARLEN("a causal window", HEADS(2, 7), HEADS(1, 7), {0}, window, VARLEN_ROWS),
+    VARLEN("a bias by distance", HEADS(3, 4), HEADS(3, 4), RN_SHAPE(3, 2 * VARLEN_REACH + 1), all,
+           VARLEN_ROWS),
 };
 
 const conform_table conform_attention = {rows, sizeof rows / sizeof *rows};

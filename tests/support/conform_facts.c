@@ -67,6 +67,7 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_ATTEND] = {SUM, true},
     [RN_OP_SHORT_CONV] = {SAME, false}, // rows of a sequence follow one another
     [RN_OP_DELTA_RULE] = {SUM, false},
+    [RN_OP_VARLEN_ATTENTION] = {SUM, false}, // a text at a time: unit/backend/varlen_test.c
     [RN_OP_SUM] = {SUM, true},
     [RN_OP_MEAN] = {SUM, true},
     [RN_OP_MAX] = {SAME, true},

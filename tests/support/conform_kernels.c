@@ -60,7 +60,7 @@ static bool try_unread(const conform_trial *first, conform_why *why) {
 static bool try_slices(const conform_trial *first, conform_why *why) {
     rn_op op = first->node->op;
     bool sliced = op == RN_OP_ATTENTION || op == RN_OP_ATTENTION_GRAD ||
-                  op == RN_OP_PAGED_ATTENTION || op == RN_OP_ATTEND;
+                  op == RN_OP_PAGED_ATTENTION || op == RN_OP_ATTEND || op == RN_OP_VARLEN_ATTENTION;
     for (uint32_t rows = 1; sliced && rows <= 4; rows += 3) {
         conform_trial again = repeat(first);
         again.slice_rows = rows;

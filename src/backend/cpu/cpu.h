@@ -70,7 +70,7 @@ rn_status rn_cpu_batchnorm(const rn_call *call);
 uint64_t rn_cpu_batchnorm_workspace(const rn_call *call);
 rn_status rn_cpu_batchnorm_grad(const rn_call *call);
 uint64_t rn_cpu_batchnorm_grad_workspace(const rn_call *call);
-// attention.c, paged_attention.c
+// attention.c, paged_attention.c, varlen_attention.c
 rn_status rn_cpu_attention(const rn_call *call);
 uint64_t rn_cpu_attention_workspace(const rn_call *call);
 rn_status rn_cpu_attention_grad(const rn_call *call);
@@ -81,6 +81,8 @@ uint64_t rn_cpu_paged_attention_workspace(const rn_call *call);
 // recurrent.c
 rn_status rn_cpu_short_conv(const rn_call *call);
 rn_status rn_cpu_delta_rule(const rn_call *call);
+rn_status rn_cpu_varlen_attention(const rn_call *call);
+uint64_t rn_cpu_varlen_attention_workspace(const rn_call *call);
 // rope.c, embedding_grad.c
 rn_status rn_cpu_rope(const rn_call *call);
 uint64_t rn_cpu_rope_workspace(const rn_call *call);

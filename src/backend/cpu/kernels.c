@@ -98,6 +98,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     // recurrent states
     [RN_OP_SHORT_CONV] = {rn_cpu_short_conv, NULL},
     [RN_OP_DELTA_RULE] = {rn_cpu_delta_rule, NULL},
+    [RN_OP_VARLEN_ATTENTION] = {rn_cpu_varlen_attention, rn_cpu_varlen_attention_workspace},
     // reductions
     [RN_OP_SUM] = {rn_cpu_sum, NULL},
     [RN_OP_MEAN] = {rn_cpu_sum, NULL},
