@@ -9,9 +9,9 @@
 //     rn_tokenizer_close(tokenizer);
 //
 // Reads SentencePiece models (BPE, unigram), tokenizer.json, tiktoken files, vocab.json with
-// merges.txt, and the vocabularies of GGUF files. Files are not trusted: RN_CORRUPT names the file
-// and the rule that was broken, RN_UNSUPPORTED the part that is not known. An open tokenizer does
-// not change and may be used from several threads.
+// merges.txt, BERT's vocab.txt, and the vocabularies of GGUF files. Files are not trusted:
+// RN_CORRUPT names the file and the rule that was broken, RN_UNSUPPORTED the part that is not
+// known. An open tokenizer does not change and may be used from several threads.
 #ifndef RATION_TOKENIZER_H
 #define RATION_TOKENIZER_H
 
@@ -32,7 +32,8 @@ RN_API RN_MUST_USE rn_status rn_tokens_push(rn_tokens *tokens, uint32_t id);
 RN_API void rn_tokens_free(rn_tokens *tokens);
 
 // `path`: a tokenizer's file, or a folder that holds one (tokenizer.json is preferred, then
-// tokenizer.model, then vocab.json with merges.txt); tokenizer_config.json beside it is heeded.
+// tokenizer.model, then vocab.json with merges.txt, then vocab.txt); tokenizer_config.json beside
+// it is heeded.
 RN_API RN_MUST_USE rn_status rn_tokenizer_open(const char *path, rn_tokenizer **out);
 // From the metadata of an open GGUF file. RN_NOT_FOUND: it has no vocabulary.
 RN_API RN_MUST_USE rn_status rn_tokenizer_from_gguf(const rn_checkpoint *checkpoint,
@@ -54,7 +55,8 @@ RN_API RN_MUST_USE rn_status rn_tokenizer_encode(const rn_tokenizer *tokenizer, 
                                                  uint32_t flags, rn_tokens *out);
 
 typedef struct rn_tokenizer_info {
-    const char *kind; // "byte-level BPE", "SentencePiece BPE", "SentencePiece unigram"
+    const char *kind; // "byte-level BPE", "SentencePiece BPE", "SentencePiece unigram",
+                      // "WordPiece"
     uint32_t vocab_size;
     uint32_t begin, end, unknown, pad; // or RN_NO_TOKEN
     bool adds_begin, adds_end;         // RN_ENCODE_BEGIN puts them there

@@ -35,6 +35,18 @@ static rn_status read_bool(steps *s, bool *out) {
     return RN_OK;
 }
 
+// null: *out stays.
+static rn_status read_choice(steps *s, int *out) {
+    rn_json_item item;
+    RN_TRY(rn_json_next(&s->reader, &item));
+    if (item.kind == RN_JSON_NULL) return RN_OK;
+    if (item.kind != RN_JSON_TRUE && item.kind != RN_JSON_FALSE)
+        return rn_fail(RN_CORRUPT, "%s where true, false or null is expected",
+                       rn_json_kind_name(item.kind));
+    *out = item.kind == RN_JSON_TRUE;
+    return RN_OK;
+}
+
 static rn_status read_number(steps *s, uint64_t *out) {
     rn_json_item item;
     RN_TRY(rn_json_next(&s->reader, &item));
@@ -159,6 +171,9 @@ static rn_status read_value(steps *s, rn_str key, rn_json_step *step) {
         {.name = "individual_digits", .flag = &step->individual_digits},
         {.name = "strip_left", .flag = &step->strip_left},
         {.name = "strip_right", .flag = &step->strip_right},
+        {.name = "clean_text", .flag = &step->clean_text},
+        {.name = "handle_chinese_chars", .flag = &step->handle_chinese_chars},
+        {.name = "lowercase", .flag = &step->lowercase},
         {.name = "start", .number = &step->start},
         {.name = "stop", .number = &step->stop},
     };
@@ -168,6 +183,7 @@ static rn_status read_value(steps *s, rn_str key, rn_json_step *step) {
     if (rn_str_equal(key, RN_STR("single"))) return read_template(s, step);
     if (rn_str_equal(key, RN_STR("cls"))) return read_pair(s, step->before, &step->before_count);
     if (rn_str_equal(key, RN_STR("sep"))) return read_pair(s, step->after, &step->after_count);
+    if (rn_str_equal(key, RN_STR("strip_accents"))) return read_choice(s, &step->strip_accents);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (rn_str_equal(key, rn_str_from(fields[i].name))) {
             if (fields[i].text) return read_text(s, fields[i].text);
@@ -178,7 +194,12 @@ static rn_status read_value(steps *s, rn_str key, rn_json_step *step) {
 
 // An object whose brace has been read.
 static rn_status read_step(steps *s) {
-    rn_json_step step = {.use_regex = true, .split = true};
+    rn_json_step step = {.use_regex = true,
+                         .split = true,
+                         .clean_text = true,
+                         .handle_chinese_chars = true,
+                         .lowercase = true,
+                         .strip_accents = -1};
     for (;;) {
         rn_json_item item;
         char name[32];

@@ -17,6 +17,8 @@ typedef struct rn_json_step {
     rn_str behavior, prepend_scheme, suffix, charsmap;
     bool invert, add_prefix_space, use_regex, split; // use_regex and split: true
     bool individual_digits, strip_left, strip_right;
+    bool clean_text, handle_chinese_chars, lowercase; // BertNormalizer's: true
+    int strip_accents;                                // -1: null, as lowercase
     uint64_t start, stop;
     // post-processors: names of the tokens before and behind the text
     rn_str before[RN_JSON_AROUND], after[RN_JSON_AROUND];

@@ -113,6 +113,57 @@ static rn_status write_without_marks(rn_str text, rn_buffer *out) {
     return RN_OK;
 }
 
+static rn_status write_without_nonspacing(rn_str text, rn_buffer *out) {
+    for (size_t at = 0, step; at < text.bytes; at += step) {
+        uint32_t letter = rn_utf8_decode(text.data + at, &step);
+        if (utf8proc_category((utf8proc_int32_t)letter) != UTF8PROC_CATEGORY_MN)
+            RN_TRY(rn_buffer_append(out, text.data + at, step));
+    }
+    return RN_OK;
+}
+
+// BERT drops controls, formats and private use; tabs and line breaks are white space.
+static bool is_dropped(uint32_t letter) {
+    if (letter == '\t' || letter == '\n' || letter == '\r') return false;
+    if (letter < 0x20 || letter == 0x7F || letter == 0xFFFD) return true;
+    if (letter < 0x7F) return false;
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)letter);
+    return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+           category == UTF8PROC_CATEGORY_CO;
+}
+
+static rn_status write_clean(rn_str text, rn_buffer *out) {
+    for (size_t at = 0, step; at < text.bytes; at += step) {
+        uint32_t letter = rn_utf8_decode(text.data + at, &step);
+        if (is_dropped(letter)) continue;
+        if (rn_is_space(letter))
+            RN_TRY(rn_buffer_append(out, " ", 1));
+        else
+            RN_TRY(rn_buffer_append(out, text.data + at, step));
+    }
+    return RN_OK;
+}
+
+// The ranges of BERT's normalizer in Hugging Face's tokenizers; 2B820 to 2B91F are not in them.
+static bool is_chinese(uint32_t letter) {
+    static const uint32_t ranges[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                         {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                         {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (letter >= ranges[i][0] && letter <= ranges[i][1]) return true;
+    return false;
+}
+
+static rn_status write_chinese_apart(rn_str text, rn_buffer *out) {
+    for (size_t at = 0, step; at < text.bytes; at += step) {
+        bool apart = is_chinese(rn_utf8_decode(text.data + at, &step));
+        if (apart) RN_TRY(rn_buffer_append(out, " ", 1));
+        RN_TRY(rn_buffer_append(out, text.data + at, step));
+        if (apart) RN_TRY(rn_buffer_append(out, " ", 1));
+    }
+    return RN_OK;
+}
+
 static rn_str strip(rn_str text, bool left, bool right) {
     size_t step;
     while (left && text.bytes && rn_is_space(rn_utf8_decode(text.data, &step))) {
@@ -156,7 +207,9 @@ static rn_status write_prepended(const rn_normalize_step *step, rn_str text, rn_
 
 static bool changes_nothing(const rn_normalize_step *step, rn_str text, bool first) {
     if (step->kind == RN_NORMALIZE_PREPEND) return !first || text.bytes == 0;
-    bool only_others = step->kind <= RN_NORMALIZE_NFKD || step->kind == RN_NORMALIZE_STRIP_ACCENTS;
+    bool only_others =
+        step->kind <= RN_NORMALIZE_NFKD || step->kind == RN_NORMALIZE_STRIP_ACCENTS ||
+        step->kind == RN_NORMALIZE_STRIP_NONSPACING || step->kind == RN_NORMALIZE_SPACE_CHINESE;
     return only_others && is_ascii(text);
 }
 
@@ -171,6 +224,12 @@ static rn_status write_step(const rn_normalize_step *step, rn_matching *matching
         return write_replaced(step, matching, text, out);
     case RN_NORMALIZE_STRIP_ACCENTS:
         return write_without_marks(text, out);
+    case RN_NORMALIZE_STRIP_NONSPACING:
+        return write_without_nonspacing(text, out);
+    case RN_NORMALIZE_CLEAN:
+        return write_clean(text, out);
+    case RN_NORMALIZE_SPACE_CHINESE:
+        return write_chinese_apart(text, out);
     default:
         return write_form(step->kind, text, out);
     }

@@ -17,6 +17,10 @@ typedef enum rn_normalize_kind {
     RN_NORMALIZE_REPLACE,       // what `pattern` matches by `content`
     RN_NORMALIZE_STRIP,         // white space at `left`, `right`
     RN_NORMALIZE_STRIP_ACCENTS, // combining marks
+    // BERT's own:
+    RN_NORMALIZE_STRIP_NONSPACING, // combining marks that take no room (Mn)
+    RN_NORMALIZE_CLEAN,            // no control characters; white space becomes blanks
+    RN_NORMALIZE_SPACE_CHINESE,    // blanks around Chinese characters
 } rn_normalize_kind;
 
 typedef struct rn_normalize_step {

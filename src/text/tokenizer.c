@@ -60,6 +60,8 @@ static rn_status encode_word(void *self, rn_str word) {
     bool first = e->first;
     e->first = false;
     if (e->tokenizer->spm) return encode_spm(e, word, first);
+    if (e->tokenizer->wordpiece.vocab)
+        return rn_wordpiece_encode(&e->tokenizer->wordpiece, word, e->out);
     return rn_bpe_encode(&e->tokenizer->bpe, word, &e->scratch, e->out);
 }
 
@@ -196,7 +198,8 @@ static rn_status encode_text(const rn_tokenizer *tokenizer, rn_str text, rn_tain
     e.cutting.word = encode_word;
     e.cutting.self = &e;
     rn_status s = RN_OK;
-    if (!tokenizer->spm) s = rn_bpe_scratch_prepare(&tokenizer->bpe, &e.scratch, text.bytes);
+    if (!tokenizer->spm && !tokenizer->wordpiece.vocab)
+        s = rn_bpe_scratch_prepare(&tokenizer->bpe, &e.scratch, text.bytes);
     if (s == RN_OK) s = encode_all(&e, text, flags & RN_ENCODE_BEGIN);
     rn_normalizing_free(&e.normalizing);
     rn_normalizing_free(&e.apart_normalizing);

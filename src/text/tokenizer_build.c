@@ -182,7 +182,20 @@ static bool show_blanks(rn_str text, char *to, size_t *out_bytes) {
     return changed;
 }
 
+// WordPiece: a blank before what begins a word.
+static rn_status show_piece(rn_tokenizer *tokenizer, uint32_t id, rn_buffer *scratch) {
+    const rn_wordpiece *w = &tokenizer->wordpiece;
+    rn_str text = rn_vocab_text(&tokenizer->vocab, id);
+    bool begins = w->next.bytes ? !rn_str_starts(text, w->next) : rn_str_starts(text, w->begin);
+    size_t prefix = begins ? w->begin.bytes : w->next.bytes;
+    scratch->bytes = 0;
+    if (begins) RN_TRY(rn_buffer_append(scratch, " ", 1));
+    RN_TRY(rn_buffer_append(scratch, text.data + prefix, text.bytes - prefix));
+    return rn_vocab_show(&tokenizer->vocab, id, (rn_str){scratch->data, scratch->bytes});
+}
+
 static rn_status show_token(rn_tokenizer *tokenizer, uint32_t id, rn_buffer *scratch) {
+    if (tokenizer->wordpiece.vocab) return show_piece(tokenizer, id, scratch);
     rn_str text = rn_vocab_text(&tokenizer->vocab, id);
     int byte = tokenizer->show_bytes ? byte_token(text) : -1;
     if (byte >= 0) return rn_vocab_show(&tokenizer->vocab, id, (rn_str){(char[]){(char)byte}, 1});
@@ -203,7 +216,9 @@ static rn_status show_token(rn_tokenizer *tokenizer, uint32_t id, rn_buffer *scr
 static rn_status show_tokens(rn_tokenizer *tokenizer) {
     rn_buffer scratch;
     rn_status s = RN_OK;
-    if (!tokenizer->show_blank && !tokenizer->show_bytes && !tokenizer->show_suffix.bytes)
+    if (tokenizer->wordpiece.vocab) tokenizer->strip_first = true;
+    if (!tokenizer->show_blank && !tokenizer->show_bytes && !tokenizer->show_suffix.bytes &&
+        !tokenizer->wordpiece.vocab)
         return RN_OK;
     rn_buffer_init(&scratch, tokenizer->from, SIZE_MAX);
     for (uint32_t id = 0; s == RN_OK && id < tokenizer->vocab.count; id++)
@@ -319,7 +334,11 @@ rn_status rn_tokenizer_finish(rn_tokenizer *tokenizer) {
     RN_TRY(rn_added_seal(&tokenizer->added));
     RN_TRY(rn_added_seal(&tokenizer->added_normalized));
     RN_TRY(show_tokens(tokenizer));
-    RN_TRY(tokenizer->spm ? reserve_special(tokenizer) : rn_bpe_finish(&tokenizer->bpe));
+    if (tokenizer->spm)
+        RN_TRY(reserve_special(tokenizer));
+    else
+        RN_TRY(tokenizer->wordpiece.vocab ? rn_wordpiece_finish(&tokenizer->wordpiece)
+                                          : rn_bpe_finish(&tokenizer->bpe));
     info->vocab_size = (uint32_t)tokenizer->vocab.count;
     if (rn_vocab_has(&tokenizer->vocab, info->end))
         tokenizer->vocab.flags[info->end] |= RN_TOKEN_END;

@@ -1,5 +1,5 @@
 // tokenizer_gguf.c — the vocabulary in a GGUF file's metadata: "gpt2" is byte-level BPE with
-// merges, "llama" SentencePiece BPE, "t5" SentencePiece unigram.
+// merges, "llama" SentencePiece BPE, "t5" SentencePiece unigram, "bert" WordPiece.
 #include "text/tokenizer_parts.h"
 
 #include "text/gguf_pre.h"
@@ -182,11 +182,38 @@ static rn_status load_spm(rn_tokenizer *tokenizer, const gguf_vocab *v, bool uni
     return s;
 }
 
+// ---- WordPiece ---------------------------------------------------------------------------
+
+// As BERT's converters write it: "▁" before what begins a word, nothing before what goes on.
+static rn_status load_wordpiece(rn_tokenizer *tokenizer, const gguf_vocab *v) {
+    rn_tokenizer_info *info = &tokenizer->info;
+    bool lowercase = find_bool(v->checkpoint, "normalizer.lowercase", true);
+    bool strip = find_bool(v->checkpoint, "normalizer.strip_accents", lowercase);
+    rn_tokenizer_be_wordpiece(tokenizer, RN_STR(RN_BLANK), RN_STR(""));
+    tokenizer->wordpiece.most_characters = RN_BERT_WORD_CHARACTERS;
+    RN_TRY(put_tokens(tokenizer, v));
+    RN_TRY(rn_vocab_seal(&tokenizer->vocab));
+    RN_TRY(add_tokens(tokenizer, v));
+    RN_TRY(rn_tokenizer_normalize_bert(tokenizer, (rn_bert_steps){true, true, strip, lowercase}));
+    RN_TRY(rn_tokenizer_cut_bert(tokenizer));
+    RN_TRY(find_id(v, "cls_token_id", 101, &info->begin));
+    RN_TRY(find_id(v, "bos_token_id", info->begin, &info->begin));
+    RN_TRY(find_id(v, "seperator_token_id", 102, &info->end)); // as llama.cpp spells it
+    RN_TRY(find_id(v, "padding_token_id", 0, &info->pad));
+    RN_TRY(find_id(v, "unknown_token_id", 100, &info->unknown));
+    tokenizer->wordpiece.unknown = info->unknown;
+    return RN_OK;
+}
+
 // ---- all of it --------------------------------------------------------------------------
 
 static rn_status load_model(rn_tokenizer *tokenizer, const gguf_vocab *v, bool *add_begin,
                             bool *add_end) {
     if (rn_str_equal(v->model, RN_STR("gpt2"))) return load_bpe(tokenizer, v, add_begin);
+    if (rn_str_equal(v->model, RN_STR("bert"))) {
+        *add_begin = *add_end = true;
+        return load_wordpiece(tokenizer, v);
+    }
     bool unigram = rn_str_equal(v->model, RN_STR("t5"));
     if (!unigram && !rn_str_equal(v->model, RN_STR("llama")))
         return rn_fail(RN_UNSUPPORTED, "tokenizer.ggml.model \"%.*s\" is not known",

@@ -32,7 +32,8 @@ static bool is_key(rn_str key, const char *name) {
 
 static rn_status take_type(rn_tokenizer_json *json, rn_str type) {
     json->is_unigram = is_key(type, "Unigram");
-    if (json->is_unigram || is_key(type, "BPE")) return RN_OK;
+    json->is_wordpiece = is_key(type, "WordPiece");
+    if (json->is_unigram || json->is_wordpiece || is_key(type, "BPE")) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "a model of type \"%.*s\" is not known", RN_STR_ARG(type));
 }
 
@@ -47,8 +48,11 @@ static rn_status take_switch(rn_tokenizer_json *json, rn_str key, const rn_json_
     if (is_key(key, "fuse_unk")) bpe->fuse_unknown = yes;
     if (is_key(key, "byte_fallback")) bpe->byte_fallback = yes;
     if (is_key(key, "ignore_merges")) bpe->ignore_merges = yes;
-    if (is_key(key, "continuing_subword_prefix") && item->text.bytes)
-        return rn_fail(RN_UNSUPPORTED, "continuing_subword_prefix is not known");
+    if (is_key(key, "continuing_subword_prefix")) return keep(json, item, &json->next_prefix);
+    if (is_key(key, "max_input_chars_per_word")) {
+        json->is_wordpiece = true; // older files say no type
+        return rn_json_u64_of(item, &json->most_characters);
+    }
     if (is_key(key, "dropout") && !nothing && !is_key(item->text, "0.0") &&
         !is_key(item->text, "0"))
         return rn_fail(RN_UNSUPPORTED, "dropout is for training");
@@ -229,6 +233,8 @@ static rn_status take_suffix(rn_tokenizer_json *json) {
 static rn_status load_bpe(rn_tokenizer_json *json) {
     rn_tokenizer *tokenizer = json->tokenizer;
     rn_bpe *bpe = &tokenizer->bpe;
+    if (json->next_prefix.bytes)
+        return rn_fail(RN_UNSUPPORTED, "continuing_subword_prefix is not known");
     tokenizer->info.kind = bpe->by_bytes ? "byte-level BPE" : "SentencePiece BPE";
     RN_TRY(take_suffix(json));
     RN_TRY(read_section(json, json->vocab, read_vocab));
@@ -236,6 +242,19 @@ static rn_status load_bpe(rn_tokenizer_json *json) {
     RN_TRY(rn_merges_init(&bpe->merges, tokenizer->from, count_merges(json->merges.text),
                           tokenizer->vocab.seed));
     if (json->merges.text.bytes) RN_TRY(read_section(json, json->merges, read_merges));
+    return json->added.text.bytes ? read_section(json, json->added, read_added) : RN_OK;
+}
+
+// ---- WordPiece ---------------------------------------------------------------------------
+
+static rn_status load_wordpiece(rn_tokenizer_json *json) {
+    rn_tokenizer *tokenizer = json->tokenizer;
+    if (tokenizer->bpe.by_bytes)
+        return rn_fail(RN_UNSUPPORTED, "WordPiece behind a ByteLevel step");
+    rn_tokenizer_be_wordpiece(tokenizer, RN_STR(""), json->next_prefix);
+    tokenizer->wordpiece.most_characters = (uint32_t)rn_min_u64(json->most_characters, UINT32_MAX);
+    RN_TRY(read_section(json, json->vocab, read_vocab));
+    RN_TRY(rn_vocab_seal(&tokenizer->vocab));
     return json->added.text.bytes ? read_section(json, json->added, read_added) : RN_OK;
 }
 
@@ -365,7 +384,7 @@ static rn_status take_special(rn_tokenizer_json *json) {
         tokenizer->bpe.unknown = find_name(tokenizer, json->unknown_token);
     else if (json->is_unigram)
         tokenizer->bpe.unknown = json->unknown_id;
-    tokenizer->info.unknown = tokenizer->bpe.unknown;
+    tokenizer->info.unknown = tokenizer->wordpiece.unknown = tokenizer->bpe.unknown;
     RN_TRY(put_names(tokenizer, around->before, around->before_count, tokenizer->before,
                      &tokenizer->before_count));
     RN_TRY(put_names(tokenizer, around->after, around->after_count, tokenizer->after,
@@ -376,7 +395,9 @@ static rn_status take_special(rn_tokenizer_json *json) {
 }
 
 rn_status rn_load_tokenizer_json(rn_tokenizer *tokenizer, rn_str text) {
-    rn_tokenizer_json json = {.tokenizer = tokenizer, .unknown_id = RN_NO_TOKEN};
+    rn_tokenizer_json json = {.tokenizer = tokenizer,
+                              .unknown_id = RN_NO_TOKEN,
+                              .most_characters = RN_BERT_WORD_CHARACTERS};
     rn_json_reader reader;
     rn_json_reader_init(&reader, text, tokenizer->from);
     rn_status s = note_sections(&json, &reader, text);
@@ -384,6 +405,9 @@ rn_status rn_load_tokenizer_json(rn_tokenizer *tokenizer, rn_str text) {
     if (s != RN_OK) return s;
     if (json.vocab.text.bytes == 0) return rn_fail(RN_CORRUPT, "there is no vocabulary in it");
     RN_TRY(rn_tokenizer_json_steps(&json));
-    RN_TRY(json.is_unigram ? load_unigram(&json) : load_bpe(&json));
+    if (json.is_wordpiece)
+        RN_TRY(load_wordpiece(&json));
+    else
+        RN_TRY(json.is_unigram ? load_unigram(&json) : load_bpe(&json));
     return take_special(&json);
 }

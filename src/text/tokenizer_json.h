@@ -16,7 +16,9 @@ typedef struct rn_tokenizer_json {
     rn_json_section added, normalizer, pre_tokenizer, post_processor, decoder;
     // the model
     rn_json_section vocab, merges;
-    bool is_unigram;
+    bool is_unigram, is_wordpiece;
+    rn_str next_prefix; // of tokens that go on with a word ("##"); in the arena
+    uint64_t most_characters;
     rn_str unknown_token, suffix; // in the arena
     uint32_t unknown_id;
     // Unigram: what SentencePiece does itself

@@ -47,6 +47,14 @@ static rn_status take_normalizer(void *self, const rn_json_step *step) {
                                         [RN_NORMALIZE_STRIP] = "Strip",
                                         [RN_NORMALIZE_STRIP_ACCENTS] = "StripAccents"};
     rn_tokenizer_json *json = self;
+    if (is_type(step, "BertNormalizer") && !json->has_charsmap)
+        return rn_tokenizer_normalize_bert(
+            json->tokenizer,
+            (rn_bert_steps){.clean = step->clean_text,
+                            .split_chinese = step->handle_chinese_chars,
+                            .strip_accents =
+                                step->strip_accents < 0 ? step->lowercase : step->strip_accents,
+                            .lowercase = step->lowercase});
     if (is_type(step, "Precompiled")) return take_charsmap(json, step);
     if (json->has_charsmap) return take_behind_charsmap(json, step);
     size_t kind = 0, count = sizeof plain / sizeof *plain;
@@ -123,8 +131,6 @@ static rn_status take_metaspace(rn_tokenizer_json *json, const rn_json_step *ste
     return add_split(json, RN_STR(RN_BLANK), true, RN_CUT_WITH_NEXT, false);
 }
 
-#define PUNCTUATION "[\\p{P}!-/:-@\\[-`{-~]"
-
 static rn_status take_split(rn_tokenizer_json *json, const rn_json_step *step) {
     rn_cut_behavior behavior;
     RN_TRY(behavior_of(step->behavior, &behavior));
@@ -134,14 +140,13 @@ static rn_status take_split(rn_tokenizer_json *json, const rn_json_step *step) {
         return add_split(json, step->individual_digits ? RN_STR("\\p{N}") : RN_STR("\\p{N}+"),
                          false, RN_CUT_ISOLATED, false);
     if (is_type(step, "Punctuation"))
-        return add_split(json, RN_STR(PUNCTUATION), false, behavior, false);
+        return add_split(json, RN_STR(RN_EXPRESSION_PUNCTUATION), false, behavior, false);
     if (is_type(step, "Whitespace"))
         return add_split(json, RN_STR("\\w+|[^\\w\\s]+"), false, RN_CUT_REMOVED, true);
-    if (is_type(step, "WhitespaceSplit") || is_type(step, "BertPreTokenizer"))
-        RN_TRY(add_split(json, RN_STR("\\s+"), false, RN_CUT_REMOVED, false));
-    if (is_type(step, "BertPreTokenizer"))
-        return add_split(json, RN_STR(PUNCTUATION), false, RN_CUT_ISOLATED, false);
-    return is_type(step, "WhitespaceSplit") ? RN_OK : refuse("pre-tokenizer", step->type);
+    if (is_type(step, "WhitespaceSplit"))
+        return add_split(json, RN_STR("\\s+"), false, RN_CUT_REMOVED, false);
+    if (is_type(step, "BertPreTokenizer")) return rn_tokenizer_cut_bert(json->tokenizer);
+    return refuse("pre-tokenizer", step->type);
 }
 
 static rn_status take_pre_tokenizer(void *self, const rn_json_step *step) {
@@ -185,7 +190,8 @@ static rn_status take_strip(rn_tokenizer_json *json, const rn_json_step *step) {
 static rn_status take_decoder(void *self, const rn_json_step *step) {
     rn_tokenizer_json *json = self;
     rn_tokenizer *tokenizer = json->tokenizer;
-    if (is_type(step, "ByteLevel") || is_type(step, "Fuse")) return RN_OK;
+    bool pieces = is_type(step, "WordPiece"); // as its tokens are shown anyway
+    if (pieces || is_type(step, "ByteLevel") || is_type(step, "Fuse")) return RN_OK;
     if (is_type(step, "Strip")) return take_strip(json, step);
     if (is_type(step, "ByteFallback")) {
         tokenizer->show_bytes = true;

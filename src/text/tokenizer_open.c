@@ -106,6 +106,18 @@ static rn_status open_vocab(opening *o, const char *vocab_path, const char *merg
     return with_file(o, merges_path, take_merges);
 }
 
+static rn_status take_vocab_txt(opening *o, const char *path, rn_str text) {
+    (void)path;
+    RN_TRY(rn_load_vocab_txt(o->tokenizer, text, &o->settings));
+    RN_TRY(read_settings(o));
+    return settle(o);
+}
+
+static rn_status open_vocab_txt(opening *o, const char *path) {
+    RN_TRY(read_beside(o, "tokenizer_config.json", take_class));
+    return with_file(o, path, take_vocab_txt);
+}
+
 // ---- folders ----------------------------------------------------------------------------
 
 static rn_status open_pair(opening *o, bool *out_done) {
@@ -137,9 +149,11 @@ static rn_status open_folder(opening *o) {
         RN_TRY(beside(o, names[i], path, &found));
         if (found) return with_file(o, path, take_any);
     }
+    RN_TRY(beside(o, "vocab.txt", path, &found));
+    if (found) return open_vocab_txt(o, path);
     rn_status s = rn_fail(RN_NOT_FOUND, "%s has no tokenizer", o->folder);
-    return rn_hint(s,
-                   "tokenizer.json, tokenizer.model or vocab.json with merges.txt is looked for");
+    return rn_hint(s, "tokenizer.json, tokenizer.model, vocab.json with merges.txt or vocab.txt is "
+                      "looked for");
 }
 
 // The folder of a path to a file.
@@ -161,6 +175,7 @@ static rn_status open_path(opening *o, const char *path) {
     bool is_folder = rn_file_is_folder(path), done = false;
     RN_TRY(set_folder(o, path, is_folder));
     if (is_folder) return open_folder(o);
+    if (rn_str_ends(rn_str_from(path), RN_STR("vocab.txt"))) return open_vocab_txt(o, path);
     if (is_pair(rn_str_from(path))) RN_TRY(open_pair(o, &done));
     return done ? RN_OK : with_file(o, path, take_any);
 }
@@ -174,7 +189,7 @@ static rn_status open_gguf(const char *path, rn_tokenizer **out) {
 }
 
 rn_status rn_tokenizer_open(const char *path, rn_tokenizer **out) {
-    opening o = {.settings = {.add_begin = -1, .add_end = -1, .legacy = -1}};
+    opening o = {.settings = RN_TOKENIZER_SETTINGS_UNSAID};
     *out = NULL;
     if (rn_str_ends(rn_str_from(path), RN_STR(".gguf"))) return open_gguf(path, out);
     RN_TRY(rn_tokenizer_create(&o.tokenizer));

@@ -14,9 +14,12 @@
 #include "text/cutter.h"
 #include "text/normalizer.h"
 #include "text/spm.h"
+#include "text/wordpiece.h"
 
 #define RN_AROUND_MOST 8
-#define RN_BLANK       "\xE2\x96\x81" // U+2581, which stands for ' '
+// Unicode's punctuation, and all of ASCII that is neither letter, digit nor blank.
+#define RN_EXPRESSION_PUNCTUATION "[\\p{P}!-/:-@\\[-`{-~]"
+#define RN_BLANK                  "\xE2\x96\x81" // U+2581, which stands for ' '
 
 struct rn_tokenizer {
     const rn_allocator *from;
@@ -28,8 +31,9 @@ struct rn_tokenizer {
     rn_normalizer normalizer;
     rn_cutter cutter;
     rn_bpe bpe;
-    rn_spm *spm;          // or NULL: bpe it is
-    rn_prefix spm_prefix; // which stretches of text get SentencePiece's blank in front
+    rn_spm *spm;            // or NULL: wordpiece or bpe
+    rn_wordpiece wordpiece; // where it has a vocabulary; else bpe it is
+    rn_prefix spm_prefix;   // which stretches of text get SentencePiece's blank in front
     // What RN_ENCODE_BEGIN puts around a text.
     uint32_t before[RN_AROUND_MOST], after[RN_AROUND_MOST];
     size_t before_count, after_count;
@@ -64,6 +68,20 @@ RN_MUST_USE rn_status rn_tokenizer_put_around(uint32_t *ids, size_t *count, uint
 // A step that splits at an expression, isolating what it matches.
 RN_MUST_USE rn_status rn_tokenizer_split(rn_tokenizer *tokenizer, rn_str expression);
 
+// What BERT's normalizer does, in this order.
+typedef struct rn_bert_steps {
+    bool clean;         // no control characters, every white space a blank
+    bool split_chinese; // Chinese characters are words of their own
+    bool strip_accents;
+    bool lowercase;
+} rn_bert_steps;
+enum { RN_BERT_WORD_CHARACTERS = 100 }; // a longer word is unknown, where a file does not say
+RN_MUST_USE rn_status rn_tokenizer_normalize_bert(rn_tokenizer *tokenizer, rn_bert_steps steps);
+// Cuts at white space and around each punctuation mark.
+RN_MUST_USE rn_status rn_tokenizer_cut_bert(rn_tokenizer *tokenizer);
+// WordPiece, with the spelling of tokens that begin a word and of those that go on (borrowed).
+void rn_tokenizer_be_wordpiece(rn_tokenizer *tokenizer, rn_str begin, rn_str next);
+
 // rn_tokenizer_encode with RN_ENCODE_SPECIAL, but for special tokens of which a byte is tainted
 // (taint.h): they are spelled out. The text is judged as it is where it is looked through, which
 // for tokens that are `normalized` is behind the normaliser.
@@ -93,7 +111,18 @@ typedef struct rn_tokenizer_settings {
     rn_str begin, end, unknown, pad; // in the tokenizer's arena; empty: not said
     int add_begin, add_end;          // -1: not said
     int legacy;                      // -1: not said
+    // BERT's:
+    rn_str classify, separate;
+    int lowercase, strip_accents, split_chinese; // -1: not said
 } rn_tokenizer_settings;
+#define RN_TOKENIZER_SETTINGS_UNSAID                                                               \
+    {                                                                                              \
+        .add_begin = -1, .add_end = -1, .legacy = -1, .lowercase = -1, .strip_accents = -1,        \
+        .split_chinese = -1                                                                        \
+    }
+// vocab.txt of BERT and its relatives.
+RN_MUST_USE rn_status rn_load_vocab_txt(rn_tokenizer *tokenizer, rn_str text,
+                                        const rn_tokenizer_settings *settings);
 // Later calls override earlier ones. `with_tokens`: added tokens go to the tokenizer, whose
 // vocabulary is there.
 RN_MUST_USE rn_status rn_read_tokenizer_settings(rn_tokenizer *tokenizer, rn_str json,

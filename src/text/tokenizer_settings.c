@@ -96,7 +96,12 @@ static rn_status take_setting(settings_reader *r, rn_str key, const rn_json_item
                   {"pad_token", &settings->pad, NULL},
                   {"add_bos_token", NULL, &settings->add_begin},
                   {"add_eos_token", NULL, &settings->add_end},
-                  {"legacy", NULL, &settings->legacy}};
+                  {"legacy", NULL, &settings->legacy},
+                  {"cls_token", &settings->classify, NULL},
+                  {"sep_token", &settings->separate, NULL},
+                  {"do_lower_case", NULL, &settings->lowercase},
+                  {"strip_accents", NULL, &settings->strip_accents},
+                  {"tokenize_chinese_chars", NULL, &settings->split_chinese}};
     bool is_flag = item->kind == RN_JSON_TRUE || item->kind == RN_JSON_FALSE;
     bool is_tokens = rn_str_equal(key, RN_STR("added_tokens_decoder"));
     if (is_tokens && item->kind == RN_JSON_OBJECT && r->with_tokens)

@@ -27,6 +27,14 @@ const char *test_data_or_skip(const char *name) {
     return path;
 }
 
+const char *test_model_or_skip(const char *name) {
+    static char path[512];
+    const char *root = getenv("RATION_MODELS");
+    snprintf(path, sizeof path, "%s/%s", root ? root : "../models", name);
+    if (access(path, R_OK) != 0) skip_because("no model %s in ../models or RATION_MODELS", name);
+    return path;
+}
+
 void test_write_decimal_commas(void) {
     const char *made = getenv("RATION_TEST_LOCALES"); // by scripts/test
     if (made) setenv("LOCPATH", made, 1);

@@ -75,6 +75,9 @@ int test_verdict(int failed);
 const char *test_data(const char *name);
 // The same, for a test that is nothing without it: skips where it is missing.
 const char *test_data_or_skip(const char *name);
+// A real model of that name in $RATION_MODELS (../models); skips where it is missing. Valid until
+// the next call.
+const char *test_model_or_skip(const char *name);
 // A fresh folder for this test's files; removed at exit.
 const char *test_folder(void);
 // `test_folder()`/name, in one of a few rotating static buffers.

@@ -295,7 +295,7 @@ static void what_is_not_known_is_refused_by_name(void **state) {
     expect_refusal(TINY_STEPS "\"post_processor\": {\"type\": \"Strange\"}, ", "", RN_UNSUPPORTED,
                    "Strange");
     expect_refusal("\"decoder\": {\"type\": \"CTC\"}, ", "", RN_UNSUPPORTED, "CTC");
-    expect_refusal(TINY_STEPS, "\"type\": \"WordPiece\", ", RN_UNSUPPORTED, "WordPiece");
+    expect_refusal(TINY_STEPS, "\"type\": \"WordLevel\", ", RN_UNSUPPORTED, "WordLevel");
     expect_refusal(TINY_STEPS, "\"continuing_subword_prefix\": \"##\", ", RN_UNSUPPORTED,
                    "continuing_subword_prefix");
     expect_refusal(TINY_STEPS, "\"dropout\": 0.1, ", RN_UNSUPPORTED, "dropout");
