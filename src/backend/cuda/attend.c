@@ -4,8 +4,10 @@
 // units, everything else to the plain kernels, which also want less shared memory. By the number of
 // rows: the form for few rows has a block for each chunk of 256 keys and a workspace for their
 // partial results; the form for many rows keeps a row's chunks in its block and needs none. The
-// switch is at 16 rows, and at 64 where the workspace stays below 16 MiB (a batch that decodes); a
-// row's bits are the same on both sides.
+// switch is at 16 rows, and for a batch that decodes higher: at 64 where the workspace stays below
+// 16 MiB, at 256 where there is a sequence for each row and it stays below 64 MiB (a block for many
+// rows walks along its rows' sequences one after the other). A row's bits are the same on both
+// sides.
 //
 // Every kernel here waits by itself for those before it (early). Few rows that append by themselves
 // read sequence, position, page_table and what older runs have appended before that wait: they are
@@ -26,6 +28,8 @@ enum {
     FEW_ROWS = 16,
     SOME_ROWS = 64,
     SOME_BYTES = 16 << 20,
+    BATCH_ROWS = 256,
+    BATCH_BYTES = 64 << 20,
     FEW_BLOCKS = 264, // that keep the device busy: more chunks than that share blocks
     FEW_THREADS = 256,
     MANY_THREADS = 128,
@@ -51,18 +55,19 @@ static uint64_t count_partial_bytes(const rn_tensor *q, uint64_t chunks) {
     return q->shape.dims[0] * q->shape.dims[1] * chunks * (q->shape.dims[2] + 2) * sizeof(float);
 }
 
-static bool is_few(const rn_tensor *q, uint64_t chunks) {
-    uint64_t rows = q->shape.dims[0];
-    return rows <= FEW_ROWS || (rows <= SOME_ROWS && count_partial_bytes(q, chunks) <= SOME_BYTES);
+static bool is_few(const rn_tensor *q, uint64_t chunks, uint64_t sequences) {
+    uint64_t rows = q->shape.dims[0], bytes = count_partial_bytes(q, chunks);
+    return rows <= FEW_ROWS || (rows <= SOME_ROWS && bytes <= SOME_BYTES) ||
+           (rows <= BATCH_ROWS && rows <= sequences && bytes <= BATCH_BYTES);
 }
 
 // A plan's workspace is for its most rows, and a run may have any number below.
 static uint64_t find_workspace(const rn_tensor *q, const rn_tensor *kv, const rn_tensor *table) {
-    uint64_t chunks = count_chunks(kv, table), most = 0;
+    uint64_t chunks = count_chunks(kv, table), sequences = table->shape.dims[0], most = 0;
     rn_tensor fewer = *q;
-    for (uint64_t rows = rn_min_u64(q->shape.dims[0], SOME_ROWS); rows > 0 && most == 0; rows--) {
+    for (uint64_t rows = rn_min_u64(q->shape.dims[0], BATCH_ROWS); rows > 0 && most == 0; rows--) {
         fewer.shape.dims[0] = rows;
-        if (is_few(&fewer, chunks)) most = count_partial_bytes(&fewer, chunks);
+        if (is_few(&fewer, chunks, sequences)) most = count_partial_bytes(&fewer, chunks);
         if (most == 0 && rows <= FEW_ROWS) break; // one chunk: none is needed
     }
     return most;
@@ -184,7 +189,7 @@ static rn_status attend_many(const rn_call *call, const rn_attend_args *a, rn_cu
 
 static rn_status attend(const rn_call *call, const rn_attend_args *a, const rn_tensor *q,
                         rn_dtype kv) {
-    bool few = is_few(q, a->chunks);
+    bool few = is_few(q, a->chunks, a->sequences);
     uint32_t dims = a->head_dim, bytes = (uint32_t)RN_PLAIN_BYTES(dims);
     if (is_matrix(call, kv, dims)) {
         rn_cuda_kernel kernel =
@@ -211,7 +216,7 @@ rn_status rn_cuda_attend(const rn_call *call) {
     a.k = in[1].data;
     a.v = in[2].data;
     set_rope(&a.rope, &attrs->rope, a.head_dim);
-    bool by_itself = is_matrix(call, kv->dtype, a.head_dim) && is_few(&in[0], a.chunks);
+    bool by_itself = is_matrix(call, kv->dtype, a.head_dim) && is_few(&in[0], a.chunks, a.sequences);
     if (!by_itself || !attrs->steady_places) {
         RN_TRY(append(call, &a));
         a.k = a.v = NULL;

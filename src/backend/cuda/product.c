@@ -163,7 +163,8 @@ static rn_status pack(const product *p, bool is_bf16) {
                          .cols = p->cols,
                          .is_bf16 = is_bf16,
                          .eps = p->eps};
-    rn_cuda_grid grid = {rn_pack_blocks(p->rows), 1, 1, .threads = RN_NORM_THREADS, .early = true};
+    uint32_t blocks = args.norm ? rn_pack_blocks(p->rows) : rn_pack_plain_blocks(p->rows, p->cols);
+    rn_cuda_grid grid = {blocks, 1, 1, .threads = RN_NORM_THREADS, .early = true};
     return rn_cuda_launch(p->call, RN_CUDA_PACK, grid, &args);
 }
 

@@ -33,6 +33,7 @@ enum {
     RN_SOME_BLOCKS_128 = 132,
     RN_MMA_TOKENS = 32, // of a warp
     RN_JOIN_THREADS = 256,
+    RN_PACK_BLOCKS = 528, // at most, without a norm
 };
 
 typedef enum rn_many_family {
@@ -163,9 +164,16 @@ static inline rn_many_launch rn_many_pick(const rn_product_args *a, uint32_t mul
     return a->rows <= RN_MANY_TOKENS ? rn_many_some(a) : rn_many_best(a, multiprocessors);
 }
 
-// Blocks of rn_pack (RN_NORM_THREADS threads each), and the bytes that it writes.
+// Blocks of rn_pack (RN_NORM_THREADS threads each): one a row, for a norm; without one as many as
+// have a strip for each warp, for nothing but the way to memory takes time. And the bytes that it
+// writes.
 static inline uint32_t rn_pack_blocks(uint32_t rows) {
     return rn_many_ceil(rows, 8) * 8;
+}
+static inline uint32_t rn_pack_plain_blocks(uint32_t rows, uint32_t cols) {
+    uint32_t strips = rn_many_ceil(rows, 8) * 2 * rn_many_ceil(cols, 128) * 4; // of pack.cu
+    uint32_t blocks = rn_many_ceil(strips, RN_NORM_THREADS / 32);
+    return blocks < RN_PACK_BLOCKS ? blocks : RN_PACK_BLOCKS;
 }
 static inline uint64_t rn_pack_bytes(uint32_t rows, uint32_t cols) {
     return 2 * (uint64_t)rn_pack_blocks(rows) * rn_many_ceil(cols, 128) * 128;
