@@ -124,6 +124,45 @@ typedef struct weight {
     size_t copies;
 } weight;
 
+// One or two f16 scales of a block; mxfp4's and nvfp4's are bytes.
+static void put_scales(rn_dtype dtype, uint16_t half, uint8_t *block) {
+    uint64_t at = 0;
+    bool two = false;
+    switch (dtype) {
+    case RN_DTYPE_Q4_1:
+    case RN_DTYPE_Q5_1:
+    case RN_DTYPE_Q4_K:
+    case RN_DTYPE_Q5_K:
+        two = true;
+        break;
+    case RN_DTYPE_Q2_K:
+        at = 80, two = true;
+        break;
+    case RN_DTYPE_Q3_K:
+        at = 108;
+        break;
+    case RN_DTYPE_Q6_K:
+        at = 208;
+        break;
+    case RN_DTYPE_TQ1_0:
+        at = 52;
+        break;
+    case RN_DTYPE_TQ2_0:
+        at = 64;
+        break;
+    case RN_DTYPE_MXFP4:
+        block[0] = 120;
+        return;
+    case RN_DTYPE_NVFP4:
+        memset(block, 0x30, 4);
+        return;
+    default:
+        break;
+    }
+    memcpy(block + at, &half, 2);
+    if (two) memcpy(block + at + 2, &half, 2);
+}
+
 // Small numbers everywhere: random nibbles, but f16 scales near 2^-6.
 static void fill_plain(weight *w) {
     uint64_t state = 88172645463325252u;
@@ -136,14 +175,10 @@ static void fill_plain(weight *w) {
         for (uint64_t i = 0; i < w->parts.bytes[part] / 4; i++)
             ((float *)(void *)(w->plain + w->parts.offset[part]))[i] = 0.01f;
     uint16_t half = w->dtype == RN_DTYPE_BF16 ? 0x3c80 : 0x2400;
-    uint64_t step = info->block_bytes, first = w->dtype == RN_DTYPE_Q6_K ? 208 : 0;
     bool halves = w->dtype == RN_DTYPE_F16 || w->dtype == RN_DTYPE_BF16;
     if (halves || info->block_elements >= 32)
-        for (uint64_t at = first; at < w->parts.bytes[0]; at += step) {
-            memcpy(w->plain + at, &half, 2);
-            if (w->dtype == RN_DTYPE_Q4_K || w->dtype == RN_DTYPE_Q5_K)
-                memcpy(w->plain + at + 2, &half, 2);
-        }
+        for (uint64_t at = 0; at < w->parts.bytes[0]; at += info->block_bytes)
+            put_scales(w->dtype, half, w->plain + at);
     if (w->dtype == RN_DTYPE_F32)
         for (uint64_t i = 0; i < w->parts.bytes[0] / 4; i++)
             ((float *)(void *)w->plain)[i] = (float)(i % 17) * 0.01f;
@@ -230,7 +265,7 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     double packing = pack_rate(&w);
     for (size_t i = 1; i < w.copies; i++)
         memcpy(w.packed + i * w.packed_bytes, w.packed, w.packed_bytes);
-    printf("%-5s %9.4f %11.1f", rn_dtype_get(dtype)->name,
+    printf("%-6s %9.4f %11.1f", rn_dtype_get(dtype)->name,
            (double)w.packed_bytes / (double)(rows * cols), packing);
     bool rounds = rn_product_is_quantized(dtype);
     print_rates(&w, rounds ? byte_peak : f32_peak, false);
@@ -242,10 +277,13 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
 }
 
 static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
-    static const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,
-                                      RN_DTYPE_Q8_0, RN_DTYPE_Q6_K, RN_DTYPE_Q5_K, RN_DTYPE_Q4_K,
-                                      RN_DTYPE_Q4_0, RN_DTYPE_INT4, RN_DTYPE_NF4};
-    printf("\n(%llu, %llu)\n%-5s %9s %11s %11s %7s %6s %7s %11s %7s, activations as they are\n",
+    static const rn_dtype dtypes[] = {
+        RN_DTYPE_F32,   RN_DTYPE_F16,   RN_DTYPE_BF16,   RN_DTYPE_INT8,  RN_DTYPE_Q8_0,
+        RN_DTYPE_Q6_K,  RN_DTYPE_Q5_K,  RN_DTYPE_Q4_K,   RN_DTYPE_Q3_K,  RN_DTYPE_Q2_K,
+        RN_DTYPE_Q5_1,  RN_DTYPE_Q5_0,  RN_DTYPE_Q4_1,   RN_DTYPE_Q4_0,  RN_DTYPE_IQ4_NL,
+        RN_DTYPE_MXFP4, RN_DTYPE_NVFP4, RN_DTYPE_IQ4_XS, RN_DTYPE_TQ2_0, RN_DTYPE_TQ1_0,
+        RN_DTYPE_Q2_0,  RN_DTYPE_Q1_0,  RN_DTYPE_INT4,   RN_DTYPE_NF4};
+    printf("\n(%llu, %llu)\n%-6s %9s %11s %11s %7s %6s %7s %11s %7s, activations as they are\n",
            (unsigned long long)rows, (unsigned long long)cols, "", "B/weight", "pack GB/s",
            "1 row GB/s", "", "8", "", "512 rows G/s", "");
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)

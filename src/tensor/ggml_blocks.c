@@ -18,8 +18,7 @@
 const int8_t rn_ggml_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                        1,    13,   25,  38,  53,  69,  89,  113};
 
-// Twice the values of fp4 (e2m1), so that they are whole numbers; the scales are halved to match.
-static const int8_t fp4_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+const int8_t rn_ggml_fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 static float half_at(const uint8_t *block) {
     return rn_f16_widen(rn_load_u16(block));
@@ -115,30 +114,17 @@ void rn_ggml_widen_iq4_nl(const void *source, float *target, uint64_t blocks) {
         widen_nibbles(block + 2, 16, rn_ggml_iq4_values, half_at(block), target);
 }
 
-// 2^(exponent - 128): half of e8m0, and 0xff is not NaN here.
-static float mxfp4_scale(uint8_t exponent) {
-    if (exponent < 2) return rn_float_from_bits(0x00200000u << exponent);
-    return rn_float_from_bits((uint32_t)(exponent - 1) << 23);
-}
-
 void rn_ggml_widen_mxfp4(const void *source, float *target, uint64_t blocks) {
     const uint8_t *block = source;
     for (; blocks > 0; blocks--, block += 17, target += 32)
-        widen_nibbles(block + 1, 16, fp4_doubled, mxfp4_scale(block[0]), target);
-}
-
-// Half of e4m3 without its sign; the NaN pattern means zero.
-static float nvfp4_scale(uint8_t byte) {
-    uint32_t rest = byte & 0x7f;
-    if (byte == 0x7f) return 0;
-    return rest >= 8 ? rn_float_from_bits((rest << 20) + (119u << 23)) : (float)rest * 0x1p-10f;
+        widen_nibbles(block + 1, 16, rn_ggml_fp4_values, rn_mxfp4_scale(block[0]), target);
 }
 
 void rn_ggml_widen_nvfp4(const void *source, float *target, uint64_t blocks) {
     const uint8_t *block = source;
     for (; blocks > 0; blocks--, block += 36, target += 64)
         for (int part = 0; part < 4; part++)
-            widen_nibbles(block + 4 + part * 8, 8, fp4_doubled, nvfp4_scale(block[part]),
+            widen_nibbles(block + 4 + part * 8, 8, rn_ggml_fp4_values, rn_nvfp4_scale(block[part]),
                           target + part * 16);
 }
 

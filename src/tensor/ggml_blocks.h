@@ -1,5 +1,6 @@
 // ggml_blocks.h — reading ggml's quantised blocks, bit for bit as its reference code does, and
-// writing two of them. Private to src/tensor; callers use rn_dtype_to_f32 and rn_dtype_from_f32.
+// writing two of them. Callers outside of src/tensor use rn_dtype_to_f32 and rn_dtype_from_f32; the
+// values are for products, too.
 //
 // All of them count in whole blocks; no alignment needed, no overlap, any thread.
 #ifndef RN_TENSOR_GGML_BLOCKS_H
@@ -22,7 +23,8 @@ rn_widen_kernel rn_ggml_widen_q2_k, rn_ggml_widen_q3_k, rn_ggml_widen_q4_k, rn_g
 rn_widen_kernel rn_ggml_widen_iq1_s, rn_ggml_widen_iq1_m, rn_ggml_widen_iq2_xxs,
     rn_ggml_widen_iq2_xs, rn_ggml_widen_iq2_s, rn_ggml_widen_iq3_xxs, rn_ggml_widen_iq3_s;
 
-// The sixteen values of iq4_nl and iq4_xs.
-extern const int8_t rn_ggml_iq4_values[16];
+// The sixteen values of iq4_nl and iq4_xs; and twice those of fp4 (e2m1), so that they are whole
+// numbers: the scales of mxfp4 and nvfp4 (small_float.h) are halved to match.
+extern const int8_t rn_ggml_iq4_values[16], rn_ggml_fp4_values[16];
 
 #endif

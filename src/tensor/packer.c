@@ -62,18 +62,33 @@ static inline void transpose_words(word4 a, word4 b, word4 c, word4 d, uint32_t 
     store_words(to + 192, __builtin_shufflevector(AB, CD, 2, 3, 6, 7));
 }
 
+// One word of four rows that are `step` bytes apart.
+static inline word4 word4_of(const uint8_t *from, uint64_t step) {
+    uint32_t words[4];
+    for (uint64_t r = 0; r < 4; r++)
+        memcpy(&words[r], from + r * step, sizeof words[r]);
+    return (word4){words[0], words[1], words[2], words[3]};
+}
+
+static inline void pack_scale(const rn_panel_form *form, const uint8_t *from, int lane,
+                              uint8_t *unit) {
+    const uint64_t width = form->scale_bytes;
+    memcpy(unit + form->unit_scale_at + width * (uint64_t)lane, from + form->file_scale_at, width);
+}
+
 // A unit of four rows that are `step` bytes apart; `unit` is that of the first row's lane.
 static inline void pack_unit_of_four(const rn_panel_form *form, const uint8_t *from, uint64_t step,
                                      int lane, uint8_t *unit) {
     const uint8_t *words = from + form->file_dwords_at;
     uint8_t *to = unit + form->unit_dwords_at + 4 * lane;
-    for (int d = 0; d < form->dwords; d += 4, words += 16, to += 256)
+    int d = 0;
+    for (; d + 4 <= form->dwords; d += 4, words += 16, to += 256)
         transpose_words(load_words(words), load_words(words + step), load_words(words + 2 * step),
                         load_words(words + 3 * step), form->flip, to);
-    if (form->file_half_at != RN_NO_HALF)
-        for (int r = 0; r < 4; r++)
-            memcpy(unit + form->unit_half_at + 2 * (lane + r),
-                   from + (uint64_t)r * step + form->file_half_at, 2);
+    for (; d < form->dwords; d++, words += 4, to += 64)
+        store_words(to, word4_of(words, step) ^ form->flip);
+    for (int r = 0; r < 4; r++)
+        pack_scale(form, from + (uint64_t)r * step, lane + r, unit);
 }
 
 static void pack_unit(const rn_panel_form *form, const uint8_t *from, int lane, uint8_t *unit) {
@@ -84,14 +99,14 @@ static void pack_unit(const rn_panel_form *form, const uint8_t *from, int lane, 
         word ^= form->flip;
         memcpy(to, &word, sizeof word);
     }
-    if (form->file_half_at != RN_NO_HALF)
-        memcpy(unit + form->unit_half_at + 2 * lane, from + form->file_half_at, 2);
+    pack_scale(form, from, lane, unit);
 }
 
 static void pack_byte(const rn_panel_form *form, unsigned at, uint8_t byte, int lane,
                       uint8_t *unit) {
-    if (form->file_half_at != RN_NO_HALF && at - form->file_half_at < 2u) {
-        unit[form->unit_half_at + 2 * lane + (int)(at - form->file_half_at)] = byte;
+    const unsigned width = form->scale_bytes;
+    if (at - form->file_scale_at < width) {
+        unit[form->unit_scale_at + width * (unsigned)lane + (at - form->file_scale_at)] = byte;
         return;
     }
     unsigned d = at - form->file_dwords_at;
@@ -139,7 +154,7 @@ typedef struct method {
 } method;
 
 // Four of f32's units, so that they make a square.
-static const rn_panel_form f32_by_four = {4, 16, 256, 0, 0, 4, 0, RN_NO_HALF, 0};
+static const rn_panel_form f32_by_four = {4, 16, 256, 0, 0, 4, 0, 0, 0, 0};
 
 static method method_of(rn_dtype dtype) {
     if (dtype == RN_DTYPE_F32) return (method){&f32_by_four, false, 4};
@@ -208,7 +223,7 @@ static void take_whole_units(rn_dtype dtype, const uint8_t *from, uint64_t units
         FORM(BF16, true)
         FORM(NF4, false)
 #undef FORM
-#define FORM(DTYPE, name, sum, offset, ...)                                                        \
+#define FORM(DTYPE, name, sum, offset, most, ...)                                                  \
     case RN_DTYPE_##DTYPE:                                                                         \
         take_units_of((rn_panel_form){__VA_ARGS__}, false, from, units, step, lane, to);           \
         break;

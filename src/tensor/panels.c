@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define FORM(DTYPE, name, sum, offset, ...) [RN_DTYPE_##DTYPE] = {__VA_ARGS__},
+#define FORM(DTYPE, name, sum, offset, most, ...) [RN_DTYPE_##DTYPE] = {__VA_ARGS__},
 const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {[RN_DTYPE_F32] = RN_PANEL_FORM_F32,
                                                       [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
                                                       [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16,
@@ -68,8 +68,12 @@ static void gather(const rn_panel_form *form, const uint8_t *unit, int lane, uin
         dword ^= form->flip;
         memcpy(out + form->file_dwords_at + 4 * d, &dword, sizeof dword);
     }
-    if (form->file_half_at != RN_NO_HALF)
-        memcpy(out + form->file_half_at, unit + form->unit_half_at + 2 * lane, 2);
+    const uint64_t width = form->scale_bytes;
+    memcpy(out + form->file_scale_at, unit + form->unit_scale_at + width * (uint64_t)lane, width);
+}
+
+void rn_panels_lane(rn_dtype dtype, const void *unit, int lane, uint8_t *out) {
+    gather(&rn_panel_forms[dtype], unit, lane, out);
 }
 
 static void gather_halves(const uint8_t *unit, int lane, uint8_t *out) {

@@ -11,9 +11,10 @@
 //     int8  32 columns   8 x [lanes of 4 bytes: columns 4g .. 4g+3, each + 128]   head: scales f32
 //     q8_0  32 columns   [scales f16] 8 x [lanes of 4 bytes, each + 128]
 //     q4_0  32 columns   [scales f16] 4 x [lanes of 4 bytes]   low nibbles columns 4v.., high
-//     16+4v.. q4_k  256 columns  36 x [lanes of 4 bytes]               the file's 144 bytes, 4 by 4
-//     q5_k  256 columns  44 x [lanes of 4 bytes]               the file's 176 bytes, 4 by 4
-//     q6_k  256 columns  52 x [lanes of 4 bytes] [scales f16]  the file's 210 bytes, 4 by 4
+//                        16+4v..
+//     others of tensor/kinds.h: a block, or superblock, as the file has it, 4 bytes by 4 bytes
+//                        [lanes of 4 bytes]; one scale that leaves the words uneven, or makes
+//                        them so, stands apart: [scales f16], mxfp4 [scales of 8 bits]
 //     int4  a group      [scales f32] [shifts f32] group/8 x [lanes of 8 nibbles: columns 0 4 1 5 2
 //                        6 3 7 from the lowest]
 //     nf4   64 columns   [absmax f32] 8 x [lanes of 8 nibbles: columns 1 0 3 2 5 4 7 6 from the
@@ -67,6 +68,8 @@ bool rn_packer_is_done(const rn_packer *packer);
 
 // ---- back to numbers ----------------------------------------------------------------------------
 
+// The file's bytes of one lane (a row) of a unit; the dtype is a row of tensor/kinds.h.
+void rn_panels_lane(rn_dtype dtype, const void *unit, int lane, uint8_t *out /* file bytes */);
 // One row as f32, exactly as the plain form is dequantised. 0 <= row < rows.
 void rn_panels_unpack_row(const rn_panels *panels, const void *data, uint64_t row,
                           float *out /* (cols) */);

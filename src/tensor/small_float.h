@@ -124,4 +124,18 @@ static inline float rn_e8m0_widen(uint8_t exponent) {
     return rn_float_from_bits(exponent == 0 ? 0x00400000 : (uint32_t)exponent << 23);
 }
 
+// ggml's scale of an mxfp4 block, 2^(exponent - 128): half of e8m0, and 0xff is not NaN here.
+static inline float rn_mxfp4_scale(uint8_t exponent) {
+    if (exponent < 2) return rn_float_from_bits(0x00200000u << exponent);
+    return rn_float_from_bits((uint32_t)(exponent - 1) << 23);
+}
+
+// ggml's scale of a part of an nvfp4 block: half of e4m3 without its sign; the NaN pattern means
+// zero.
+static inline float rn_nvfp4_scale(uint8_t byte) {
+    uint32_t rest = byte & 0x7f;
+    if (byte == 0x7f) return 0;
+    return rest >= 8 ? rn_float_from_bits((rest << 20) + (119u << 23)) : (float)rest * 0x1p-10f;
+}
+
 #endif

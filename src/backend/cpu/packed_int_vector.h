@@ -6,6 +6,8 @@
 //                         signed bytes x, in every lane
 //     idot_byte           the same for weights of 8 bits + 128; BYTE_OFFSET is what of the 128 is
 //                         still in the sum
+//     PAIRED              1: idot is made of ipairs, products added in pairs of 16 bits, and
+//                         add_pairs; several pairs are added by iadd_halves before that
 //
 // Every function is inlined with constant rows, panels and form, and its loops are unrolled: sums
 // live in registers.
@@ -54,6 +56,22 @@ INLINE vint high_nibbles(vint v) {
     return iand(ishr(v, 4), iset(0x0f0f0f0f));
 }
 
+// Columns 4g .. of the 32 nibbles in four words: low ones first.
+INLINE vint nibble(const uint8_t *words, int g, int h) {
+    return g < 4 ? low_nibbles(word(words, g, h)) : high_nibbles(word(words, g - 4, h));
+}
+
+// + `value` where bit i of the lane's 32 is set, i the column.
+INLINE vint add_bits(vint w, vint bits, int g, int value) {
+    vint mask = iset((int)(0x08040201u << g % 2 * 4));
+    return iadd_where(w, ibyte(bits, g / 2), mask, iset(value * 0x01010101));
+}
+
+// 2-bit numbers of a superblock, 32 columns apart in a byte.
+INLINE vint pairs(const uint8_t *words, int part, int g, int h) {
+    return iand(ishr(word(words, part / 4 * 8 + g, h), part % 4 * 2), iset(0x03030303));
+}
+
 INLINE vint weight_q6_k(const uint8_t *unit, int part, int g, int h) {
     int half = part / 4, quarter = part % 4;
     vint low = word(unit, half * 16 + quarter % 2 * 8 + g, h);
@@ -77,13 +95,77 @@ INLINE vint weight_q5_k(const uint8_t *unit, int part, int g, int h) {
     return ior_and(low, high, iset(0x10101010));
 }
 
+// Third bits in front, in the same way.
+INLINE vint weight_q3_k(const uint8_t *unit, int part, int g, int h) {
+    vint high = word(unit, g, h);
+    if (!__builtin_constant_p(part))
+        high = ishl(ishr(high, part), 2);
+    else
+        high = part < 2 ? ishl(high, 2 - part) : ishr(high, part - 2);
+    return ior_and(pairs(unit + 8 * 64, part, g, h), high, iset(0x04040404));
+}
+
+// Parts of 16 columns in two words: low nibbles are the first eight columns.
+INLINE vint weight_nvfp4(const uint8_t *unit, int part, int g, int h) {
+    vint both = word(unit, 1 + part * 4 + g / 4 * 2 + g % 2, h);
+    return g % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
+}
+
+// Four neighbouring columns lie in one byte b; b, b << 6, b << 12 and b << 18 have them in bytes.
+INLINE vint weight_q2_0(const uint8_t *unit, int part, int g, int h) {
+    vint byte = iand(ishr(word(unit + 32, part * 2 + g / 4, h), g % 4 * 8), iset(0xff));
+    vint low = ior(byte, ishl(byte, 6)), high = ior(ishl(byte, 12), ishl(byte, 18));
+    return iand(ior(low, high), iset(0x03030303));
+}
+
+// A byte is a fraction of 256; its next ternary digit is the whole part of three times that.
+INLINE vint weight_tq1_0(const uint8_t *unit, int part, int g, int h) {
+    int e = part * 32 + g * 4, at = g, digit = part;
+    if (part >= 5) {
+        at = e < 240 ? 8 + e % 16 / 4 : 12;
+        digit = e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+    }
+    vint rest = word(unit, at, h);
+    UNROLL
+    for (int i = 0; i < digit; i++)
+        rest = iadd_bytes(rest, iadd_bytes(rest, rest));
+    return iadd_above(iadd_above(izero(), rest, 86), rest, 171);
+}
+
+// iq4's values + 128, fp4's + 12.
+static const uint8_t iq4_table[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                      129, 141, 153, 166, 181, 197, 217, 241};
+static const uint8_t fp4_table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
 // Columns 4g .. 4g + 3 of block `part` of a unit.
 INLINE vint weight(rn_int_form form, const uint8_t *unit, int part, int g, int h) {
     switch (form) {
     case RN_INT_Q8_0:
         return word(unit + 32, g, h);
     case RN_INT_Q4_0:
-        return g < 4 ? low_nibbles(word(unit + 32, g, h)) : high_nibbles(word(unit + 32, g - 4, h));
+        return nibble(unit + 32, g, h);
+    case RN_INT_Q4_1:
+        return nibble(unit + 64, g, h);
+    case RN_INT_Q5_0:
+        return add_bits(nibble(unit + 96, g, h), word(unit + 32, 0, h), g, 16);
+    case RN_INT_Q5_1:
+        return add_bits(nibble(unit + 128, g, h), word(unit, 1, h), g, 16);
+    case RN_INT_IQ4_NL:
+        return ilook_up(iq4_table, nibble(unit + 32, g, h));
+    case RN_INT_IQ4_XS:
+        return ilook_up(iq4_table, nibble(unit + 64 * (2 + 4 * part), g, h));
+    case RN_INT_MXFP4:
+        return ilook_up(fp4_table, nibble(unit + 16, g, h));
+    case RN_INT_NVFP4:
+        return ilook_up(fp4_table, weight_nvfp4(unit, part, g, h));
+    case RN_INT_Q1_0:
+        return add_bits(izero(), word(unit + 32, part, h), g, 2);
+    case RN_INT_Q2_0:
+        return weight_q2_0(unit, part, g, h);
+    case RN_INT_Q2_K:
+        return pairs(unit + 4 * 64, part, g, h);
+    case RN_INT_Q3_K:
+        return weight_q3_k(unit, part, g, h);
     case RN_INT_Q4_K:
         return part % 2 ? high_nibbles(word(unit, 4 + part / 2 * 8 + g, h))
                         : low_nibbles(word(unit, 4 + part / 2 * 8 + g, h));
@@ -91,18 +173,33 @@ INLINE vint weight(rn_int_form form, const uint8_t *unit, int part, int g, int h
         return weight_q5_k(unit, part, g, h);
     case RN_INT_Q6_K:
         return weight_q6_k(unit, part, g, h);
+    case RN_INT_TQ1_0:
+        return weight_tq1_0(unit, part, g, h);
+    case RN_INT_TQ2_0:
+        return pairs(unit, part, g, h);
     default:
         return word(unit, g, h);
     }
 }
 
+// ---- scales -------------------------------------------------------------------------------------
+
 // Byte `at` of each lane, unsigned and signed.
+INLINE vint byte_of(vint v, int at) {
+    return iand(ishr(v, 8 * at), iset(0xff));
+}
+
 INLINE vfloat byte_float(vint v, int at) {
-    return vconvert(iand(ishr(v, 8 * at), iset(0xff)));
+    return vconvert(byte_of(v, at));
 }
 
 INLINE vfloat signed_byte_float(vint v, int at) {
     return vconvert(isar(ishl(v, 24 - 8 * at), 24));
+}
+
+// Two f16 in a word.
+INLINE vfloat scale_of_two(vint both, int which) {
+    return which ? vload_high_half(both) : vload_low_half(both);
 }
 
 // q4_k, q5_k: the 6-bit scales, or with mins the mins, of the four parts around `part`, a byte
@@ -115,8 +212,7 @@ INLINE vint six_bits(const uint8_t *unit, int part, bool mins, int h) {
 }
 
 INLINE vfloat scale_q4_k(const uint8_t *unit, int part, int which, int h) {
-    vint both = word(unit, 0, h);
-    vfloat super = which ? vload_high_half(both) : vload_low_half(both);
+    vfloat super = scale_of_two(word(unit, 0, h), which);
     return vmul(super, byte_float(six_bits(unit, part, which == 1, h), part % 4));
 }
 
@@ -125,19 +221,82 @@ INLINE vfloat scale_q6_k(const uint8_t *unit, int part, int which, int h) {
     return signed_byte_float(word(unit, 48 + part / 2, h), part % 2 * 2 + which - 1);
 }
 
+// Sixteen scales of 6 bits, + 32: nibbles in two words, upper bits in the third.
+INLINE vfloat scale_q3_k(const uint8_t *unit, int part, int which, int h) {
+    if (which == 0) return vload_half(unit + 1728 + h * HALF_BYTES / 2);
+    int k = part * 2 + which - 1;
+    vint low = ishr(word(unit, 24 + k % 8 / 4, h), k % 4 * 8 + k / 8 * 4);
+    vint high = ishr(word(unit, 26, h), k % 4 * 8 + k / 4 * 2);
+    vint six = ior_and(iand(low, iset(15)), ishl(high, 4), iset(0x30));
+    return vconvert(iadd(six, iset(-32)));
+}
+
+// A byte a part of 16: its scale and, in the high nibble, its min. 0 and 3 are the superblock's.
+INLINE vfloat scale_q2_k(const uint8_t *unit, int part, int which, int h) {
+    if (which % 3 == 0) return scale_of_two(word(unit, 20, h), which / 3);
+    int k = part * 2 + which - 1;
+    return vconvert(iand(ishr(word(unit, k / 4, h), k % 4 * 8), iset(15)));
+}
+
+INLINE vfloat scale_iq4_xs(const uint8_t *unit, int part, int h) {
+    vint first = word(unit, 0, h), low = iand(ishr(word(unit, 1, h), part * 4), iset(15));
+    vint six = ior_and(low, ishl(ishr(first, 16 + part * 2), 4), iset(0x30));
+    return vmul(vload_low_half(first), vconvert(iadd(six, iset(-32))));
+}
+
+// 2^(e - 128), also where that is below the least normal number (e < 2).
+INLINE vfloat scale_mxfp4(const uint8_t *unit, int h) {
+    vint e = iload_bytes(unit + h * LANES);
+    return vfrom(imax(ishl(iadd(e, iset(-1)), 23), ishl(iadd(e, iset(1)), 21)));
+}
+
+// e4m3 is a float with four bits of exponent: moved into place, then made 2^119 times as large.
+INLINE vfloat scale_nvfp4(const uint8_t *unit, int part, int which, int h) {
+    if (which == 0) return vset(1);
+    vint byte = byte_of(word(unit, 0, h), part * 2 + which - 1);
+    vint bits = ishl(iand(byte, iset(0x7f)), 20);
+    return vmul(vfrom(izero_where(bits, byte, 0x7f)), vset(0x1p119f));
+}
+
 // Scale `which` of block `part`.
 INLINE vfloat scale(rn_int_form form, const uint8_t *unit, int part, int which, int h) {
     switch (form) {
+    case RN_INT_Q4_1:
+    case RN_INT_Q5_1: { // what is added is subtracted as a negative number
+        vfloat number = scale_of_two(word(unit, 0, h), which);
+        return which ? vmul(number, vset(-1)) : number;
+    }
+    case RN_INT_Q2_K:
+        return scale_q2_k(unit, part, which, h);
+    case RN_INT_Q3_K:
+        return scale_q3_k(unit, part, which, h);
     case RN_INT_Q4_K:
     case RN_INT_Q5_K:
         return scale_q4_k(unit, part, which, h);
     case RN_INT_Q6_K:
         return scale_q6_k(unit, part, which, h);
+    case RN_INT_IQ4_XS:
+        return scale_iq4_xs(unit, part, h);
+    case RN_INT_MXFP4:
+        return scale_mxfp4(unit, h);
+    case RN_INT_NVFP4:
+        return scale_nvfp4(unit, part, which, h);
+    case RN_INT_TQ1_0:
+        return vload_half(unit + 832 + h * HALF_BYTES / 2);
+    case RN_INT_TQ2_0:
+        return vload_half(unit + 1024 + h * HALF_BYTES / 2);
     case RN_INT_TILE:
         return vload((const float *)(const void *)(unit + 512 + 64 * which + h * HALF_BYTES));
     default:
         return vload_half(unit + h * HALF_BYTES / 2);
     }
+}
+
+// q2_k: the mins of both parts of 16, as two numbers of 16 bits.
+INLINE vint mins(rn_int_form form, const uint8_t *unit, int part, int h) {
+    if (form == RN_INT_TILE) return iload(unit + 512 + 64 * 4 + h * HALF_BYTES);
+    vint both = ishr(word(unit, part / 2, h), part % 2 * 16);
+    return ior_and(iand(ishr(both, 4), iset(15)), ishl(both, 4), iset(15 << 16));
 }
 
 // ---- a block ------------------------------------------------------------------------------------
@@ -159,25 +318,55 @@ INLINE const uint8_t *strip_word(const block *b, int rows, int which, int r) {
     return b->x + (32 + 4 * which) * rows + 4 * r;
 }
 
-// sums[panel][row] += the products of columns 4 first .. 4 end - 1. A row's bytes are loaded once
-// for all panels, a panel's once for all rows.
+// Words whose pairs may be added in 16 bits: 2 * most * 127 each.
+INLINE int pair_words(int most, int words) {
+    int fit = most <= 16 ? 8 : most <= 32 ? 4 : most <= 64 ? 2 : 1;
+    return fit < words ? fit : words;
+}
+
+// One word of all panels by that of all rows: sums[panel][row] += the products. A row's bytes are
+// loaded once for all panels, a panel's once for all rows. With `paired` sums are in pairs.
+INLINE void dot_word(rn_int_form form, int rows, int panels, const block *b, int g, bool bytes,
+                     bool paired, vint *sums) {
+    vint w[MOST_PANELS];
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        w[p] = KEEP(weight(form, unit_of(b, p), b->part, g, b->h));
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vint x = iset_from(b->x + (g * rows + r) * 4);
+        UNROLL
+        for (int p = 0; p < panels; p++) {
+            vint *sum = &sums[p * rows + r];
+            if (paired)
+                *sum = iadd_halves(*sum, ipairs(w[p], x));
+            else
+                *sum = bytes ? idot_byte(*sum, w[p], x) : idot(*sum, w[p], x);
+        }
+    }
+}
+
+// sums[panel][row] += the products of columns 4 first .. 4 end - 1.
 INLINE void dot(rn_int_kind kind, rn_int_form form, int rows, int panels, const block *b, int first,
                 int end, vint *sums) {
-    bool bytes = form == RN_INT_TILE ? kind <= RN_INT_SCALED : rn_int_offset(form) == 128;
+    const int most = form == RN_INT_TILE ? rn_tile_most(kind) : rn_int_most(form);
+    const int together = PAIRED ? pair_words(most, end - first) : 1;
     UNROLL
-    for (int g = first; g < end; g++) {
-        vint w[MOST_PANELS];
-        UNROLL
-        for (int p = 0; p < panels; p++)
-            w[p] = KEEP(weight(form, unit_of(b, p), b->part, g, b->h));
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            vint x = iset_from(b->x + (g * rows + r) * 4);
-            UNROLL
-            for (int p = 0; p < panels; p++)
-                sums[p * rows + r] = bytes ? idot_byte(sums[p * rows + r], w[p], x)
-                                           : idot(sums[p * rows + r], w[p], x);
+    for (int g = first; g < end; g += together) {
+        if (together == 1) {
+            dot_word(form, rows, panels, b, g, most > 127, false, sums);
+            continue;
         }
+        vint halves[MOST];
+        UNROLL
+        for (int i = 0; i < rows * panels; i++)
+            halves[i] = izero();
+        UNROLL
+        for (int i = 0; i < together; i++)
+            dot_word(form, rows, panels, b, g + i, false, true, halves);
+        UNROLL
+        for (int i = 0; i < rows * panels; i++)
+            sums[i] = add_pairs(sums[i], halves[i]);
     }
 }
 
@@ -186,7 +375,8 @@ INLINE void begin_sums(rn_int_kind kind, int rows, int panels, const block *b, i
                        vint *sums) {
     UNROLL
     for (int r = 0; r < rows; r++) {
-        vint first = kind == RN_INT_MINNED ? izero() : iset_from(strip_word(b, rows, which, r));
+        bool zero = kind == RN_INT_MINNED || kind == RN_INT_PARTED_MINNED;
+        vint first = zero ? izero() : iset_from(strip_word(b, rows, which, r));
         UNROLL
         for (int p = 0; p < panels; p++)
             sums[p * rows + r] = first;
@@ -199,17 +389,33 @@ INLINE void load_scales(rn_int_form form, int panels, const block *b, int which,
         out[p] = KEEP(scale(form, unit_of(b, p), b->part, which, b->h));
 }
 
-INLINE void add_parted(rn_int_form form, int rows, int panels, const block *b, vfloat *acc) {
+INLINE void add_mins(rn_int_form form, int rows, int panels, const block *b, vfloat *acc) {
+    vfloat s[MOST_PANELS];
+    load_scales(form, panels, b, 3, s);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vfloat d = vset_from(strip_word(b, rows, 0, r));
+        vint sums = iset_from(strip_word(b, rows, 1, r));
+        UNROLL
+        for (int p = 0; p < panels; p++) {
+            vint both = iadd_products(mins(form, unit_of(b, p), b->part, b->h), sums);
+            acc[p * rows + r] = vfnma(vmul(d, s[p]), vconvert(both), acc[p * rows + r]);
+        }
+    }
+}
+
+INLINE void add_parted(rn_int_kind kind, rn_int_form form, int rows, int panels, const block *b,
+                       vfloat *acc) {
     vint sums[MOST];
     vfloat halves[MOST], s0[MOST_PANELS], s[MOST_PANELS];
-    begin_sums(RN_INT_PARTED, rows, panels, b, 1, sums);
-    dot(RN_INT_PARTED, form, rows, panels, b, 0, 4, sums);
+    begin_sums(kind, rows, panels, b, 1, sums);
+    dot(kind, form, rows, panels, b, 0, 4, sums);
     load_scales(form, panels, b, 1, s);
     UNROLL
     for (int i = 0; i < rows * panels; i++)
         halves[i] = vmul(s[i / rows], vconvert(sums[i]));
-    begin_sums(RN_INT_PARTED, rows, panels, b, 2, sums);
-    dot(RN_INT_PARTED, form, rows, panels, b, 4, 8, sums);
+    begin_sums(kind, rows, panels, b, 2, sums);
+    dot(kind, form, rows, panels, b, 4, 8, sums);
     load_scales(form, panels, b, 0, s0);
     load_scales(form, panels, b, 2, s);
     UNROLL
@@ -218,11 +424,12 @@ INLINE void add_parted(rn_int_form form, int rows, int panels, const block *b, v
         UNROLL
         for (int p = 0; p < panels; p++) {
             int i = p * rows + r;
-            // At most 2 * 128 * 16 * 32 * 127 < 2^24: exact in f32.
+            // q6_k: at most 2 * 128 * 16 * 32 * 127 < 2^24: exact in f32.
             vfloat sum = vfma(s[p], vconvert(sums[i]), halves[i]);
             acc[i] = vfma(vmul(d, s0[p]), sum, acc[i]);
         }
     }
+    if (kind == RN_INT_PARTED_MINNED) add_mins(form, rows, panels, b, acc);
 }
 
 // acc[panel][row] += the block by the strip's.
@@ -230,8 +437,8 @@ INLINE void add_block(rn_int_kind kind, rn_int_form form, int rows, int panels, 
                       vfloat *acc) {
     vint sums[MOST];
     vfloat s0[MOST_PANELS], s1[MOST_PANELS];
-    if (kind == RN_INT_PARTED) {
-        add_parted(form, rows, panels, b, acc);
+    if (kind >= RN_INT_PARTED) {
+        add_parted(kind, form, rows, panels, b, acc);
         return;
     }
     begin_sums(kind, rows, panels, b, 1, sums);
@@ -298,8 +505,21 @@ INLINE void end(const rn_int_job *job, int rows, int panels, int h, vfloat *acc)
 // of them only while that is little code: long loops are not decoded as fast as they are computed.
 INLINE int parts_together(rn_int_form form, int sums, int parts) {
     if (sums <= 4) return parts;
-    if (form == RN_INT_Q5_K) return sums <= 8 ? parts : 2; // its parts differ in a shift
-    return form == RN_INT_Q4_K ? 2 : form == RN_INT_Q6_K ? 4 : 1;
+    switch (form) {
+    case RN_INT_Q5_K: // its parts differ in a shift
+    case RN_INT_Q3_K:
+        return sums <= 8 ? parts : 2;
+    case RN_INT_Q4_K:
+        return 2;
+    case RN_INT_Q2_K:
+    case RN_INT_Q6_K:
+    case RN_INT_TQ2_0:
+        return 4;
+    case RN_INT_TQ1_0:
+        return parts;
+    default:
+        return 1;
+    }
 }
 
 INLINE int count_parts(rn_int_form form) {
@@ -349,15 +569,13 @@ INLINE void unpack_block(rn_int_form form, rn_int_kind kind, const uint8_t *unit
     for (int h = 0; h < HALVES; h++) {
         uint8_t *to = tile + h * HALF_BYTES;
         UNROLL
-        for (int g = 0; g < 8; g++) {
-            vint w = weight(form, unit, part, g, h);
-            if (kind == RN_INT_SCALED && rn_int_offset(form) < 128) // as q8_0 has it: + 128
-                w = iadd(w, iset((128 - rn_int_offset(form)) * 0x01010101));
-            istore(to + 64 * g, w);
-        }
+        for (int g = 0; g < 8; g++)
+            istore(to + 64 * g, weight(form, unit, part, g, h));
+        const int scales = kind == RN_INT_PARTED_MINNED ? 4 : rn_tile_scales(kind);
         UNROLL
-        for (int s = 0; s < (int)kind; s++)
+        for (int s = 0; s < scales; s++)
             vstore((float *)(void *)(to + 512 + 64 * s), scale(form, unit, part, s, h));
+        if (kind == RN_INT_PARTED_MINNED) istore(to + 512 + 64 * scales, mins(form, unit, part, h));
     }
 }
 
@@ -389,19 +607,33 @@ static void unpack(rn_int_form form, const uint8_t *units, uint64_t first, uint6
 
 // ---- panels of f32 ------------------------------------------------------------------------------
 
+// What multiplies the numbers of each half of a block, and what is added.
+INLINE void widen_scales(rn_int_form form, const uint8_t *unit, const float *row_scale, int part,
+                         int h, vfloat s[2], vfloat low[2]) {
+    const rn_int_kind kind = rn_int_kind_of(form);
+    s[0] = kind == RN_INT_PLAIN ? vload(row_scale + h * LANES) : scale(form, unit, part, 0, h);
+    s[1] = s[0];
+    low[0] = low[1] = vset(0);
+    if (kind == RN_INT_MINNED) low[0] = low[1] = vmul(vset(-1), scale(form, unit, part, 1, h));
+    if (kind < RN_INT_PARTED) return;
+    s[1] = vmul(s[0], scale(form, unit, part, 2, h));
+    s[0] = vmul(s[0], scale(form, unit, part, 1, h));
+    if (kind == RN_INT_PARTED) return;
+    vint both = mins(form, unit, part, h);
+    vfloat super = vmul(vset(-1), scale(form, unit, part, 3, h));
+    low[0] = vmul(super, byte_float(both, 0));
+    low[1] = vmul(super, byte_float(both, 2));
+}
+
 // The first `count` columns of a block.
 INLINE void widen_block(rn_int_form form, const uint8_t *unit, const float *row_scale, int part,
                         int count, float *to) {
+    const rn_int_kind kind = rn_int_kind_of(form);
+    const bool minned = kind == RN_INT_MINNED || kind == RN_INT_PARTED_MINNED;
+    const vfloat shift = vset(-(float)rn_int_offset(form));
     for (int h = 0; h < HALVES; h++) {
-        const rn_int_kind kind = rn_int_kind_of(form);
-        vfloat s[2], shift = vset(-(float)rn_int_offset(form)), low = vset(0);
-        s[0] = kind == RN_INT_PLAIN ? vload(row_scale + h * LANES) : scale(form, unit, part, 0, h);
-        s[1] = s[0];
-        if (kind == RN_INT_MINNED) low = vmul(vset(-1), scale(form, unit, part, 1, h));
-        if (kind == RN_INT_PARTED) {
-            s[1] = vmul(s[0], scale(form, unit, part, 2, h));
-            s[0] = vmul(s[0], scale(form, unit, part, 1, h));
-        }
+        vfloat s[2], low[2];
+        widen_scales(form, unit, row_scale, part, h, s, low);
         UNROLL
         for (int g = 0; g < 8; g++) {
             vint w = weight(form, unit, part, g, h);
@@ -409,9 +641,9 @@ INLINE void widen_block(rn_int_form form, const uint8_t *unit, const float *row_
             for (int c = 0; c < 4; c++) {
                 if (4 * g + c >= count) break;
                 vfloat q = byte_float(w, c);
-                if (kind != RN_INT_MINNED) q = vadd(q, shift);
+                if (!minned) q = vadd(q, shift);
                 vfloat value = vmul(s[g / 4], q);
-                if (kind == RN_INT_MINNED) value = vadd(value, low);
+                if (minned) value = vadd(value, low[g / 4]);
                 vstore(to + (4 * g + c) * 16 + h * LANES, value);
             }
         }
@@ -485,11 +717,11 @@ INLINE void put_block(const int8_t q[32], float d, const int32_t sums[2], uint32
     int32_t both = sums[0] + sums[1], first = -offset * (kind == RN_INT_PARTED ? sums[0] : both);
     int32_t second = -offset * sums[1];
     float plain = (float)both;
+    if (kind == RN_INT_MINNED) first = (int32_t)rn_float_bits(plain);
+    if (kind == RN_INT_PARTED_MINNED)
+        first = (int32_t)((uint32_t)sums[0] & 0xffff) | (int32_t)((uint32_t)sums[1] << 16);
     memcpy(to + 32 * rows + 4 * r, &d, 4);
-    if (kind == RN_INT_MINNED)
-        memcpy(to + 36 * rows + 4 * r, &plain, 4);
-    else
-        memcpy(to + 36 * rows + 4 * r, &first, 4);
+    memcpy(to + 36 * rows + 4 * r, &first, 4);
     if (kind == RN_INT_PARTED) memcpy(to + 40 * rows + 4 * r, &second, 4);
 }
 
@@ -553,9 +785,11 @@ RN_ROUNDED_KINDS(DIRECT_ROW)
     KERNEL(name##_many_2, kind, RN_INT_TILE, 2, PANELS)                                            \
     KERNEL(name##_many_3, kind, RN_INT_TILE, 3, PANELS)
 TILE(plain, RN_INT_PLAIN)
+TILE(bytes, RN_INT_BYTES)
 TILE(scaled, RN_INT_SCALED)
 TILE(minned, RN_INT_MINNED)
 TILE(parted, RN_INT_PARTED)
+TILE(parted_minned, RN_INT_PARTED_MINNED)
 
 #define ONE(name)                                                                                  \
     { name##_1, name##_2, name##_3 }
@@ -574,8 +808,9 @@ const rn_int_kernels INT_TABLE = {
     .byte_offset = BYTE_OFFSET,
     .direct = {RN_ROUNDED_KINDS(DIRECT_ONE)},
     .direct_many = {RN_ROUNDED_KINDS(DIRECT_MANY)},
-    .tile = {ONE(plain), ONE(scaled), ONE(minned), ONE(parted)},
-    .tile_many = {MANY(plain), MANY(scaled), MANY(minned), MANY(parted)},
+    .tile = {ONE(plain), ONE(bytes), ONE(scaled), ONE(minned), ONE(parted), ONE(parted_minned)},
+    .tile_many = {MANY(plain), MANY(bytes), MANY(scaled), MANY(minned), MANY(parted),
+                  MANY(parted_minned)},
     .unpack = unpack,
     .widen = widen,
     .quantize = quantize,

@@ -51,11 +51,10 @@ rn_int_form rn_int_form_of(rn_dtype dtype) {
     return (rn_int_form)forms[dtype];
 }
 
-// What weights have been shifted by, as the level's kernels see them: bytes, and whatever a tile of
-// scaled sums has, as the level multiplies bytes.
+// What weights have been shifted by, as the level's kernels see them.
 static int offset_of(const ints *t) {
-    bool bytes = rn_int_offset(t->form) == 128 || (t->kind == RN_INT_SCALED && !t->direct);
-    return bytes ? t->set->byte_offset : rn_int_offset(t->form);
+    int offset = rn_int_offset(t->form);
+    return offset == 128 ? t->set->byte_offset : offset;
 }
 
 // As many panels as kernels take at once, or a few times that for direct products; fewer where that

@@ -12,7 +12,7 @@
 // kernel's integer sum begins at `sums` = -offset sum(q). A few strips are multiplied straight from
 // the panels (tensor/panels.h); for more, a part of some panels is unpacked into a tile first:
 //
-//     a block of 32 columns: [8][16 lanes][4] bytes, then `kind` times [16 lanes] f32 scales;
+//     a block of 32 columns: [8][16 lanes][4] bytes, then some [16 lanes] f32 scales;
 //     the same block of the panels that are multiplied together, side by side; the next block
 //
 // All levels give the same bits: integer sums are exact, and float operations are those of the
@@ -26,12 +26,16 @@
 
 #define RN_INT_BLOCK 32
 
-// How a block's sum enters the result; the number of a tile's scales.
+// How a block's sum enters the result.
 typedef enum rn_int_kind {
-    RN_INT_PLAIN,  // int8: d * sum, and the row's scale at the end
-    RN_INT_SCALED, // q8_0, q4_0: (d * s0) * sum
-    RN_INT_MINNED, // q4_k, q5_k: (d * s0) * sum - (d * s1) * sums; sums is f32 here, offset 0
-    RN_INT_PARTED, // q6_k: (d * s0) * (s1 * sum of the first half + s2 * sum of the second)
+    RN_INT_PLAIN,  // d * sum, and the row's scale at the end
+    RN_INT_BYTES,  // (d * s0) * sum; weights of 8 bits
+    RN_INT_SCALED, // the same, of up to 5 bits
+    RN_INT_MINNED, // (d * s0) * sum - (d * s1) * sums; sums is f32 here, offset 0; up to 5 bits
+    RN_INT_PARTED, // (d * s0) * (s1 * sum of the first half + s2 * sum of the second); up to 6 bits
+    // The same - (d * s3) * (sums of both halves by their mins): two of 16 bits in the strip's
+    // word, and in the lanes of s4; offset 0, 2 bits.
+    RN_INT_PARTED_MINNED,
     RN_INT_KINDS
 } rn_int_kind;
 
@@ -65,8 +69,8 @@ typedef struct rn_int_kernels {
     uint32_t panels;       // that the `many` kernels take at once
     uint32_t strip_rows;   // of a whole strip of direct products, at most RN_INT_ROWS
     uint32_t strip_panels; // that strips of two rows and more are multiplied with at once
-    uint32_t direct_rows[RN_INT_TILE]; // rows of x up to which products are direct, by form
-    int byte_offset; // of int8's and q8_0's weights, as this level multiplies them
+    uint32_t direct_rows[RN_INT_TILE];  // rows of x up to which products are direct, by form
+    int byte_offset;                    // of weights of 8 bits, as this level multiplies them
     rn_int_kernel *direct[RN_INT_TILE]; // one row by one panel
     // [rows of the strip - 1]: one row by `panels` panels, more by `strip_panels`
     rn_int_kernel *direct_many[RN_INT_TILE][RN_INT_ROWS];
@@ -96,21 +100,30 @@ extern const rn_int_kernels rn_int_vnni; // x86-64 builds only
 static inline uint64_t rn_strip_block_bytes(rn_int_kind kind) {
     return RN_INT_BLOCK + (kind == RN_INT_PARTED ? 12 : 8);
 }
+static inline int rn_tile_scales(rn_int_kind kind) {
+    static const uint8_t scales[RN_INT_KINDS] = {0, 1, 1, 2, 3, 5};
+    return scales[kind];
+}
 static inline uint64_t rn_tile_block_bytes(rn_int_kind kind) {
-    return 512 + 64 * (uint64_t)kind;
+    return 512 + 64 * (uint64_t)rn_tile_scales(kind);
+}
+// The largest number that a tile's weights have.
+static inline int rn_tile_most(rn_int_kind kind) {
+    static const uint8_t most[RN_INT_KINDS] = {255, 255, 31, 31, 63, 3};
+    return most[kind];
 }
 
 // ---- of a form that is no tile ------------------------------------------------------------------
 
 // Of a unit of the panels: its bytes, and its blocks of 32 columns.
 static inline uint64_t rn_int_unit_bytes(rn_int_form form) {
-#define BYTES(DTYPE, name, sum, offset, cols, file_bytes, unit_bytes, ...) unit_bytes,
+#define BYTES(DTYPE, name, sum, offset, most, cols, file_bytes, unit_bytes, ...) unit_bytes,
     static const uint16_t bytes[RN_INT_TILE] = {RN_ROUNDED_KINDS(BYTES)};
 #undef BYTES
     return bytes[form];
 }
 static inline uint64_t rn_int_unit_blocks(rn_int_form form) {
-#define BLOCKS(DTYPE, name, sum, offset, cols, ...) cols / RN_INT_BLOCK,
+#define BLOCKS(DTYPE, name, sum, offset, most, cols, ...) cols / RN_INT_BLOCK,
     static const uint8_t blocks[RN_INT_TILE] = {RN_ROUNDED_KINDS(BLOCKS)};
 #undef BLOCKS
     return blocks[form];
@@ -121,7 +134,14 @@ static inline rn_int_kind rn_int_kind_of(rn_int_form form) {
 #undef KIND
     return (rn_int_kind)kinds[form];
 }
-// By how much a number of the panels is above the weight that it stands for.
+// The largest number that weights have as kernels multiply them.
+static inline int rn_int_most(rn_int_form form) {
+#define MOST_OF(DTYPE, name, sum, offset, most, ...) most,
+    static const uint8_t most[RN_INT_TILE] = {RN_ROUNDED_KINDS(MOST_OF)};
+#undef MOST_OF
+    return most[form];
+}
+// By how much it is above the weight that it stands for.
 static inline int rn_int_offset(rn_int_form form) {
 #define OFFSET(DTYPE, name, sum, offset, ...) offset,
     static const uint8_t offsets[RN_INT_TILE] = {RN_ROUNDED_KINDS(OFFSET)};

@@ -9,6 +9,7 @@
 #include "graph/plain_matrix.h"
 #include "graph/quantized_product.h"
 #include "guarded.h"
+#include "tensor/kinds.h"
 #include "tensor/panels.h"
 #include "tensor/quant.h"
 
@@ -33,21 +34,37 @@ static float *floats_of(const weight *w, rn_component part) {
     return (float *)(void *)(w->plain.data + w->parts.offset[part]);
 }
 
-// Any nibbles; f16 scales of ordinary size, both signs.
+// Where a block has f16 scales: as a mask of 2-byte places would be too long, first and second.
+static void scales_at(rn_dtype dtype, int *first, int *second) {
+    static const struct {
+        rn_dtype dtype;
+        int first, second;
+    } places[] = {{RN_DTYPE_Q4_1, 0, 2},    {RN_DTYPE_Q5_1, 0, 2},    {RN_DTYPE_Q4_K, 0, 2},
+                  {RN_DTYPE_Q5_K, 0, 2},    {RN_DTYPE_Q6_K, 208, -1}, {RN_DTYPE_Q3_K, 108, -1},
+                  {RN_DTYPE_Q2_K, 80, 82},  {RN_DTYPE_TQ1_0, 52, -1}, {RN_DTYPE_TQ2_0, 64, -1},
+                  {RN_DTYPE_MXFP4, -1, -1}, {RN_DTYPE_NVFP4, -1, -1}};
+    *first = 0, *second = -1;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (places[i].dtype == dtype) *first = places[i].first, *second = places[i].second;
+}
+
+// Any nibbles; scales of ordinary size, both signs.
 static void fill_data(const weight *w, uint64_t *state) {
     const rn_dtype_info *info = rn_dtype_get(w->dtype);
     uint8_t *data = w->plain.data;
     uint64_t bytes = w->parts.bytes[RN_COMPONENT_DATA];
+    rn_dtype half = w->dtype == RN_DTYPE_BF16 ? RN_DTYPE_BF16 : RN_DTYPE_F16;
+    int first, second;
     for (uint64_t i = 0; i < bytes; i++)
         data[i] = (uint8_t)random_bits(state);
-    uint64_t first = w->dtype == RN_DTYPE_Q6_K ? 208 : 0;
+    scales_at(w->dtype, &first, &second);
     bool halves = info->block_bytes == 2 || info->block_elements >= 32;
-    for (uint64_t at = first; halves && at < bytes; at += info->block_bytes) {
+    for (uint64_t at = 0; halves && at < bytes; at += info->block_bytes) {
         float scale = random_weight(state) * 0.01f;
-        assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at, 1));
-        if (w->dtype == RN_DTYPE_BF16) assert_ok(rn_dtype_from_f32(w->dtype, &scale, data + at, 1));
-        if (w->dtype == RN_DTYPE_Q4_K || w->dtype == RN_DTYPE_Q5_K)
-            assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, &scale, data + at + 2, 1));
+        if (first >= 0) assert_ok(rn_dtype_from_f32(half, &scale, data + at + first, 1));
+        if (second >= 0) assert_ok(rn_dtype_from_f32(half, &scale, data + at + second, 1));
+        if (w->dtype == RN_DTYPE_MXFP4) // small ones, and some below the least normal number
+            data[at] = (uint8_t)(at % 5 ? 110 + data[at] % 16 : data[at] % 3);
     }
     if (w->dtype == RN_DTYPE_F32) fill_weights(floats_of(w, RN_COMPONENT_DATA), bytes / 4, 5);
 }
@@ -237,38 +254,47 @@ static void bytes_with_a_scale_a_row(void **unused) {
 
 static void blocks_of_32(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0};
-    for (int i = 0; i < 2; i++) {
-        check_product(dtypes[i], 5, 32, true);
-        check_product(dtypes[i], 23, 96, true);
-        check_product(dtypes[i], 137, 64, false);
-        check_product(dtypes[i], 68, 1056, true);
+    const rn_dtype dtypes[] = {RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,   RN_DTYPE_Q5_0, RN_DTYPE_Q4_1,
+                               RN_DTYPE_Q5_1, RN_DTYPE_IQ4_NL, RN_DTYPE_MXFP4};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        check_product(dtypes[i], i < 2 ? 137 : 21, 64, false);
+        check_product(dtypes[i], 68, i < 2 ? 1056 : 96, true);
     }
+}
+
+static void blocks_of_64_and_128(void **unused) {
+    (void)unused;
+    check_product(RN_DTYPE_NVFP4, 68, 128, true);
+    check_product(RN_DTYPE_Q2_0, 68, 128, false);
+    check_product(RN_DTYPE_Q1_0, 68, 256, true);
 }
 
 static void superblocks_of_256(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
-    for (int i = 0; i < 3; i++) {
-        check_product(dtypes[i], 3, 256, true);
-        check_product(dtypes[i], 135, 256, false);
-        check_product(dtypes[i], 66, 1280, true);
+    const rn_dtype dtypes[] = {RN_DTYPE_Q4_K, RN_DTYPE_Q5_K,   RN_DTYPE_Q6_K,  RN_DTYPE_Q2_K,
+                               RN_DTYPE_Q3_K, RN_DTYPE_IQ4_XS, RN_DTYPE_TQ1_0, RN_DTYPE_TQ2_0};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        check_product(dtypes[i], i < 3 ? 135 : 3, 256, false);
+        check_product(dtypes[i], i < 3 ? 66 : 33, i < 3 ? 1280 : 768, true);
     }
 }
+
+#define DTYPE_OF(DTYPE, ...) RN_DTYPE_##DTYPE,
+static const rn_dtype rounded_kinds[] = {RN_ROUNDED_KINDS(DTYPE_OF)};
+#undef DTYPE_OF
 
 // Rows go side by side in strips of any number up to eight, past odd panels and a part of one.
 static void any_number_of_rows(void **unused) {
     (void)unused;
     if (TEST_THREADS_ONLY) skip_because("left to builds without ThreadSanitizer");
-    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
-                               RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-        weight w = make_weight(dtypes[i], 7 * RN_PANEL_ROWS - 3, 256);
+    for (size_t i = 0; i < sizeof rounded_kinds / sizeof rounded_kinds[0]; i++) {
+        const rn_dtype *dtypes = rounded_kinds;
+        weight w = make_weight(dtypes[i], 5 * RN_PANEL_ROWS - 3, 256);
         float *x = malloc(MOST_ROWS * w.cols * sizeof(float));
         float *expected = malloc(MOST_ROWS * w.rows * sizeof(float));
         fill_weights(x, MOST_ROWS * w.cols, i);
         expect(&w, x, NULL, false, expected);
-        for_each_level(level) for (uint32_t m = 1; m <= MOST_ROWS; m++) {
+        for_each_level(level) for (uint32_t m = 1; m <= MOST_ROWS; m += m < 12 ? 1 : 7) {
             test_guard y;
             run_product(&w, x, NULL, m, NULL, 1, &y);
             compare(&w, expected, &y, m, level, 1);
@@ -305,12 +331,9 @@ static void groups_of_nibbles(void **unused) {
 // What has no panels is dequantised on the way.
 static void any_other_readable_weight(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_Q4_1,    RN_DTYPE_Q5_0,   RN_DTYPE_Q5_1, RN_DTYPE_IQ4_NL,
-                               RN_DTYPE_F8_E4M3, RN_DTYPE_IQ4_XS, RN_DTYPE_Q2_K};
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
-        check_product(dtypes[i], 37, 768, true);
+    check_product(RN_DTYPE_F8_E4M3, 37, 768, true);
     check_product(RN_DTYPE_F8_E5M2, 18, 301, false);
-    check_product(RN_DTYPE_Q4_1, 70, 96, false);
+    check_product(RN_DTYPE_Q8_1, 37, 96, true);
     check_product(RN_DTYPE_NF4, 19, 33, true); // blocks go over rows' ends
     check_product(RN_DTYPE_NF4, 5, 700, true);
 }
@@ -345,22 +368,63 @@ static void check_poison(rn_dtype dtype, uint32_t poison) {
 
 static void a_poisoned_row_is_not_plausible(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16,
-                               RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
-                               RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-        check_poison(dtypes[i], 0x7fc00000);
-        check_poison(dtypes[i], 0xff800000);
+    const rn_dtype floats[] = {RN_DTYPE_F32, RN_DTYPE_F16, RN_DTYPE_BF16};
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        check_poison(floats[i], 0x7fc00000);
+        check_poison(floats[i], 0xff800000);
     }
+    for (size_t i = 0; i < sizeof rounded_kinds / sizeof rounded_kinds[0]; i++) {
+        check_poison(rounded_kinds[i], 0x7fc00000);
+        check_poison(rounded_kinds[i], 0xff800000);
+    }
+}
+
+// A weight's scale that is infinite or NaN spoils its own column of y at every level, no other.
+static void check_spoilt(rn_dtype dtype) {
+    int first, second;
+    weight w = make_weight(dtype, 20, 512);
+    const rn_dtype_info *info = rn_dtype_get(dtype);
+    uint64_t m = 5, bad = 7, row_bytes = w.parts.bytes[RN_COMPONENT_DATA] / w.rows;
+    float *x = malloc(m * w.cols * sizeof(float));
+    scales_at(dtype, &first, &second);
+    fill_weights(x, m * w.cols, 13);
+    for_each_level(level) for (int i = 0; i < 2 && first >= 0; i++) {
+        test_guard clean, y;
+        uint8_t *scale = w.plain.data + bad * row_bytes + info->block_bytes + first, kept[2];
+        w.is_plain = true;
+        run_product(&w, x, NULL, m, NULL, 1, &clean);
+        memcpy(kept, scale, 2);
+        memcpy(scale, (const uint16_t[]){i ? 0x7e00 : 0x7c00}, 2);
+        run_product(&w, x, NULL, m, NULL, 1, &y);
+        memcpy(scale, kept, 2);
+        for (uint64_t at = 0; at < m * w.rows; at++) {
+            float is = ((const float *)(const void *)y.data)[at];
+            if (at % w.rows == bad)
+                assert_false(isfinite(is));
+            else
+                assert_int_equal(bits_of(((const float *)(const void *)clean.data)[at]),
+                                 bits_of(is));
+        }
+        test_guard_free(&clean);
+        test_guard_free(&y);
+    }
+    free(x);
+    free_weight(&w);
+}
+
+static void a_spoilt_scale_spoils_its_own_row(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < sizeof rounded_kinds / sizeof rounded_kinds[0]; i++)
+        if (rounded_kinds[i] != RN_DTYPE_INT8) check_spoilt(rounded_kinds[i]);
 }
 
 // Blocks of zeros and of denormals, where 1 / scale is infinite, and the largest numbers.
 static void tiny_and_huge_activations_round_as_defined(void **unused) {
     (void)unused;
-    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q5_K,
-                               RN_DTYPE_Q6_K};
+    const rn_dtype dtypes[] = {RN_DTYPE_INT8, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K,  RN_DTYPE_Q5_K,
+                               RN_DTYPE_Q6_K, RN_DTYPE_Q2_K, RN_DTYPE_IQ4_NL};
     const float sizes[] = {0, 1e-44f, 1e-37f, 2e-36f, 1, 3e38f};
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         weight w = make_weight(dtypes[i], 20, 256);
         float *x = malloc(MOST_ROWS * w.cols * sizeof(float));
         float *expected = malloc(MOST_ROWS * w.rows * sizeof(float));
@@ -405,12 +469,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_with_a_scale_a_row),
         cmocka_unit_test(blocks_of_32),
+        cmocka_unit_test(blocks_of_64_and_128),
         cmocka_unit_test(superblocks_of_256),
         cmocka_unit_test(any_number_of_rows),
         cmocka_unit_test(floats_of_every_width),
         cmocka_unit_test(groups_of_nibbles),
         cmocka_unit_test(any_other_readable_weight),
         cmocka_unit_test(a_poisoned_row_is_not_plausible),
+        cmocka_unit_test(a_spoilt_scale_spoils_its_own_row),
         cmocka_unit_test(tiny_and_huge_activations_round_as_defined),
         cmocka_unit_test(a_weight_in_another_layout_is_refused),
     };

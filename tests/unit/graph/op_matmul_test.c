@@ -126,9 +126,10 @@ static void make_weight(rn_dtype dtype, uint32_t seed, weight *out) {
 }
 
 static const rn_dtype widened[] = {RN_DTYPE_F16, RN_DTYPE_BF16, RN_DTYPE_F8_E4M3, RN_DTYPE_INT4,
-                                   RN_DTYPE_NF4, RN_DTYPE_Q5_0, RN_DTYPE_Q2_K,    RN_DTYPE_Q5_1};
-static const rn_dtype rounded[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_Q4_0,
-                                   RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K};
+                                   RN_DTYPE_NF4, RN_DTYPE_Q8_1, RN_DTYPE_Q8_K};
+static const rn_dtype rounded[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0,   RN_DTYPE_Q4_0,  RN_DTYPE_Q4_K,
+                                   RN_DTYPE_Q5_K, RN_DTYPE_Q6_K,   RN_DTYPE_Q5_0,  RN_DTYPE_Q2_K,
+                                   RN_DTYPE_Q5_1, RN_DTYPE_IQ4_XS, RN_DTYPE_MXFP4, RN_DTYPE_NVFP4};
 
 // y with w of `tensor` and y with its restored f32 form, to be the same bits.
 static void assert_same_as_restored(const weight *w, rn_matmul_attrs a) {

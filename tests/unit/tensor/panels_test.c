@@ -10,8 +10,11 @@
 #include <math.h>
 
 static const rn_dtype all_types[] = {
-    RN_DTYPE_F32,  RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4,
-    RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q5_K, RN_DTYPE_Q6_K,
+    RN_DTYPE_F32,   RN_DTYPE_F16,    RN_DTYPE_BF16,   RN_DTYPE_INT8,  RN_DTYPE_INT4,
+    RN_DTYPE_NF4,   RN_DTYPE_Q8_0,   RN_DTYPE_Q4_0,   RN_DTYPE_Q4_K,  RN_DTYPE_Q5_K,
+    RN_DTYPE_Q6_K,  RN_DTYPE_Q5_0,   RN_DTYPE_Q4_1,   RN_DTYPE_Q5_1,  RN_DTYPE_Q2_K,
+    RN_DTYPE_Q3_K,  RN_DTYPE_IQ4_NL, RN_DTYPE_IQ4_XS, RN_DTYPE_MXFP4, RN_DTYPE_NVFP4,
+    RN_DTYPE_TQ1_0, RN_DTYPE_TQ2_0,  RN_DTYPE_Q1_0,   RN_DTYPE_Q2_0,
 };
 enum { TYPES = sizeof all_types / sizeof all_types[0] };
 
@@ -174,13 +177,13 @@ static void what_has_no_panels_is_refused(void **unused) {
     assert_false(rn_panels_bytes(RN_DTYPE_Q4_0, 16, 40, &bytes)); // not in whole blocks
     assert_false(rn_panels_bytes(RN_DTYPE_Q6_K, 16, 128, &bytes));
     assert_false(rn_panels_bytes(RN_DTYPE_NF4, 16, 100, &bytes)); // blocks go over rows' ends
-    assert_false(rn_panels_bytes(RN_DTYPE_Q5_0, 16, 32, &bytes));
+    assert_false(rn_panels_bytes(RN_DTYPE_Q8_K, 16, 256, &bytes));
     assert_false(rn_panels_bytes(RN_DTYPE_I32, 16, 32, &bytes));
     assert_false(rn_panels_bytes(RN_DTYPE_F32, 16, 0, &bytes));
     assert_false(rn_panels_bytes(RN_DTYPE_F32, UINT64_MAX / 8, 1024, &bytes));
     assert_false(rn_panels_bytes(RN_DTYPE_F32, 2, UINT64_MAX / 4, &bytes));
     assert_false(rn_panels_bytes((rn_dtype)1000, 2, 4, &bytes));
-    assert_fails(RN_INVALID, rn_packer_begin(&packer, RN_DTYPE_Q5_0, 16, 32, &bytes));
+    assert_fails(RN_INVALID, rn_packer_begin(&packer, RN_DTYPE_Q8_K, 16, 256, &bytes));
 }
 
 static void a_piece_out_of_turn_is_refused(void **unused) {
