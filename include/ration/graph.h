@@ -295,17 +295,22 @@ typedef struct rn_rope_attrs {
     uint32_t dims; // of the head that are rotated; 0: all
     float base;    // 10000
     float factor, low_frequency, high_frequency;
-    float beta_fast, beta_slow, attention_factor; // YARN; attention_factor 0: 0.1 ln(factor) + 1
+    float beta_fast, beta_slow;
+    float attention_factor; // of cos and sin; 0: 1, and with YARN 0.1 ln(factor) + 1
     uint32_t original_context;
     bool inverse; // rotate backwards: the gradient
 } rn_rope_attrs;
 // x (..., T, heads, head_dim), positions i32 (..., T).
 RN_API rn_value rn_op_rope(rn_graph *g, rn_value x, rn_value positions, rn_rope_attrs attrs);
+// The same with each pair's frequency divided by one of divisors f32 (dims / 2), as LongRoPE does.
+RN_API rn_value rn_op_rope_divided(rn_graph *g, rn_value x, rn_value positions, rn_value divisors,
+                                   rn_rope_attrs attrs);
 
 typedef struct rn_attention_attrs {
     float scale;     // 0: 1 / sqrt(head_dim)
     bool causal;     // query t sees keys <= t (+ S - T)
     uint32_t window; // 0: none; else a query sees the last `window` keys up to itself
+    float cap;       // 0: none; else scores become cap * tanh(score / cap); of pages only
 } rn_attention_attrs;
 // q (B, T, H, D), k and v (B, S, HK, D) with HK dividing H; mask f32 (T, S) or (B, T, S), added to
 // the scores, or RN_NO_VALUE. -> (B, T, H, D). Scores are never held as a whole.

@@ -30,6 +30,7 @@ static float score(const rn_attention_row *row, const rn_attention_tile *tile, u
     for (uint64_t d = 0; d < row->dims; d++)
         sum = fmaf(row->q[d], element(tile->keys[j], tile->dtype, d), sum);
     sum *= row->scale;
+    if (row->cap != 0) sum = row->cap * tanhf(sum / row->cap);
     return tile->mask ? sum + tile->mask[j] : sum;
 }
 
@@ -77,5 +78,7 @@ void rn_attention_print(const void *attrs, char *out, size_t bytes) {
     const rn_attention_attrs *a = attrs;
     int n = snprintf(out, bytes, "%s", a->causal ? "causal" : "all keys");
     if (a->window && n >= 0 && (size_t)n < bytes)
-        snprintf(out + n, bytes - (size_t)n, ", window %u", a->window);
+        n += snprintf(out + n, bytes - (size_t)n, ", window %u", a->window);
+    if (a->cap != 0 && n >= 0 && (size_t)n < bytes)
+        snprintf(out + n, bytes - (size_t)n, ", cap %g", (double)a->cap);
 }

@@ -4,7 +4,7 @@
 // page they lie in and whoever asks. Within a tile only the keys that the query may see count.
 // Everything is f32:
 //
-//     score_j = scale * (sum over d, in order, by fmaf) + mask_j
+//     score_j = scale * (sum over d, in order, by fmaf) [cap * tanhf(score_j / cap)] + mask_j
 //     top'    = max(top, all score_j)              -inf at first
 //     sum     = sum * expf(top - top')             0 at first; then += expf(score_j - top') in
 //     order acc[d]  = acc[d] * expf(top - top')          0 at first; then fmaf(p_j, v_j[d], acc[d])
@@ -31,10 +31,10 @@ typedef struct rn_attention_row {
     const float *q; // (dims)
     float *y;       // (dims): the accumulator, then the result
     uint64_t dims;
-    float scale, top, sum;
+    float scale, cap, top, sum;
 } rn_attention_row;
 
-// `y` must not overlap q or any value.
+// `y` must not overlap q or any value. The cap is the caller's to set.
 rn_attention_row rn_attention_begin(const float *q, float *y, uint64_t dims, float scale);
 void rn_attention_add(rn_attention_row *row, const rn_attention_tile *tile);
 // Divides, and returns the logsumexp.

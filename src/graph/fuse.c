@@ -236,7 +236,8 @@ static bool find_rope(const fuser *f, uint32_t reader, uint32_t input, uint32_t 
     rn_value value = node_of(f, reader)->inputs[input];
     uint32_t only = RN_NO_NODE;
     *out = maker_of(f, value, RN_OP_ROPE);
-    return *out != RN_NO_NODE && passes_on(f, value, &only) && only == reader;
+    return *out != RN_NO_NODE && node_of(f, *out)->input_count == 2 && passes_on(f, value, &only) &&
+           only == reader;
 }
 
 static void match_attention(fuser *f, uint32_t number) {

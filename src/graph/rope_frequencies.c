@@ -44,9 +44,15 @@ static double scale(const rn_rope_attrs *a, double dims, double pair, double fre
 }
 
 static double choose_attention_factor(const rn_rope_attrs *a) {
-    if (a->scaling != RN_ROPE_YARN) return 1;
     if (a->attention_factor > 0) return a->attention_factor;
+    if (a->scaling != RN_ROPE_YARN) return 1;
     return a->factor > 1 ? 0.1 * log(a->factor) + 1 : 1;
+}
+
+void rn_rope_divide(const rn_tensor *divisors, uint64_t dims, double *frequencies) {
+    const float *by = divisors->data; // (dims / 2)
+    for (uint64_t i = 0; i < dims / 2; i++)
+        frequencies[i] /= (double)by[i];
 }
 
 void rn_rope_frequencies(const rn_rope_attrs *attrs, uint64_t head_dim, double *out,

@@ -3,7 +3,7 @@
 #ifndef RN_GRAPH_ROPE_FREQUENCIES_H
 #define RN_GRAPH_ROPE_FREQUENCIES_H
 
-#include <ration/graph.h>
+#include "graph/op.h"
 
 // The dims that are rotated: attrs->dims, or all.
 static inline uint64_t rn_rope_dims(const rn_rope_attrs *attrs, uint64_t head_dim) {
@@ -11,9 +11,11 @@ static inline uint64_t rn_rope_dims(const rn_rope_attrs *attrs, uint64_t head_di
 }
 
 // Radians a position for pair 0 .. dims / 2 - 1, and the factor that cos and sin are multiplied by
-// (1 but for YARN). beta_fast and beta_slow of 0 mean 32 and 1. The attributes are those that
-// rope's shape rule let in.
+// (1 but for YARN, where it is not given). beta_fast and beta_slow of 0 mean 32 and 1. The
+// attributes are those that rope's shape rule let in.
 void rn_rope_frequencies(const rn_rope_attrs *attrs, uint64_t head_dim,
                          double *out /* (dims / 2) */, double *out_attention_factor);
+// Each frequency by the divisor of its pair, f32 (dims / 2) in the host's memory.
+void rn_rope_divide(const rn_tensor *divisors, uint64_t dims, double *frequencies);
 
 #endif

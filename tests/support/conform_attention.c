@@ -16,6 +16,7 @@ static const rn_rope_attrs halves = {.pairing = RN_ROPE_HALVES, BASE},
                            neighbours = {.pairing = RN_ROPE_NEIGHBOURS, BASE},
                            partial = {.pairing = RN_ROPE_HALVES, BASE, .dims = 6},
                            inverse = {.pairing = RN_ROPE_NEIGHBOURS, BASE, .inverse = true},
+                           long_factor = {BASE, .dims = 6, .attention_factor = 1.1f},
                            linear = {.scaling = RN_ROPE_LINEAR, BASE, .factor = 4},
                            ntk = {.scaling = RN_ROPE_NTK, BASE, .factor = 4},
                            llama3 = {.scaling = RN_ROPE_LLAMA3,
@@ -38,6 +39,17 @@ static const rn_rope_attrs halves = {.pairing = RN_ROPE_HALVES, BASE},
                                           .attention_factor = 1.25f,
                                           .original_context = 64};
 
+static void rope_divided(conform_case *c) {
+    rn_shape x = c->row->shapes[0], tokens = x;
+    const rn_rope_attrs *attrs = c->row->attrs;
+    uint64_t dims = attrs->dims ? attrs->dims : x.dims[x.rank - 1];
+    tokens.rank -= 2;
+    rn_value positions = conform_whole(c, tokens, 0, 40);
+    rn_value divisors = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(dims / 2), 0.5f, 8);
+    conform_result(
+        c, rn_op_rope_divided(c->graph, conform_in(c, x, -2, 2), positions, divisors, *attrs));
+}
+
 #define ROPE(WHAT, X, ATTRS, ROWS)                                                                 \
     {                                                                                              \
         .op = RN_OP_ROPE, .what = WHAT, .build = rope, .shapes = {X}, .attrs = &(ATTRS),           \
@@ -58,7 +70,8 @@ static void attention(conform_case *c) {
 
 static const rn_attention_attrs all = {0}, causal = {.causal = true},
                                 scaled = {.scale = 0.7f, .causal = true},
-                                window = {.causal = true, .window = 3}, both_sides = {.window = 4};
+                                window = {.causal = true, .window = 3}, both_sides = {.window = 4},
+                                capped = {.scale = 2, .causal = true, .cap = 1.5f};
 
 #define ATTENTION(WHAT, Q, K, MASK, ATTRS)                                                         \
     {                                                                                              \
@@ -205,6 +218,13 @@ static const conform_row rows[] = {
     ROPE("yarn", HEADS(2, 16), yarn, 4),
     ROPE("yarn with a factor", HEADS(2, 16), yarn_factor, 4),
 
+    {.op = RN_OP_ROPE,
+     .what = "divided, a part of the head",
+     .build = rope_divided,
+     .shapes = {HEADS(2, 10)},
+     .attrs = &long_factor,
+     .rows = 5},
+
     ATTENTION("one of all", RN_SHAPE(1, 1, 1, 1), RN_SHAPE(1, 1, 1, 1), {0}, all),
     ATTENTION("all see all", RN_SHAPE(2, 5, 2, 7), RN_SHAPE(2, 6, 2, 7), {0}, all),
     ATTENTION("causal", RN_SHAPE(1, 9, 2, 16), RN_SHAPE(1, 9, 2, 16), {0}, causal),
@@ -229,6 +249,8 @@ static const conform_row rows[] = {
           HEADS(2, 32), &causal, KV_ROWS),
     CACHE(PAGED_ATTENTION, "a window", paged_attention, RN_DTYPE_F16, HEADS(2, 8), HEADS(1, 8),
           &window, KV_ROWS),
+    CACHE(PAGED_ATTENTION, "capped scores", paged_attention, RN_DTYPE_F16, HEADS(4, 16),
+          HEADS(2, 16), &capped, KV_ROWS),
     CACHE(PAGED_ATTENTION, "one row", paged_attention, RN_DTYPE_F16, HEADS(2, 8), HEADS(2, 8),
           &scaled, 1),
 

@@ -152,7 +152,7 @@ static void slope_row(const backward *w, const meeting *m, const desk *d, uint64
     if (total == -INFINITY) keys.end = keys.first; // it saw no key
     uint64_t at = m->of_query + i * m->query_stride;
     float delta = s->dot(input_at(w, 6, at), input_at(w, 4, at), of->dims);
-    rn_key_row row = rn_key_row_of(keys, m->first, w->scale);
+    rn_key_row row = rn_key_row_of(keys, m->first, w->scale, 0);
     if (mask) row.mask = mask + m->first;
     s->slope(d->p + i * TILE, d->ds + i * TILE, &row, total, delta);
 }

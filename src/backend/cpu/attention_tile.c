@@ -36,10 +36,10 @@ rn_attention_range rn_query_block_range(const rn_query_block *block) {
     return range.end ? range : (rn_attention_range){0, 0};
 }
 
-rn_key_row rn_key_row_of(rn_attention_range visible, uint64_t first, float scale) {
+rn_key_row rn_key_row_of(rn_attention_range visible, uint64_t first, float scale, float cap) {
     uint64_t from = rn_max_u64(visible.first, first), to = rn_min_u64(visible.end, first + TILE);
     if (from >= to) return (rn_key_row){.scale = scale};
-    return (rn_key_row){(uint32_t)(from - first), (uint32_t)(to - first), scale, NULL};
+    return (rn_key_row){(uint32_t)(from - first), (uint32_t)(to - first), scale, cap, NULL};
 }
 
 // ---- a group of queries -------------------------------------------------------------------------
@@ -55,7 +55,8 @@ typedef struct group {
 static void find_rows(group *g) {
     for (uint64_t i = 0; i < g->count; i++) {
         uint64_t row = g->row + i;
-        g->rows[i] = rn_key_row_of(g->block->visible[row], g->tile->first, g->block->scale);
+        g->rows[i] =
+            rn_key_row_of(g->block->visible[row], g->tile->first, g->block->scale, g->block->cap);
         if (g->tile->mask) g->rows[i].mask = g->tile->mask + row * g->tile->mask_stride;
     }
 }

@@ -15,7 +15,7 @@ typedef struct rn_query_block {
     uint64_t stride;
     uint64_t count;
     uint64_t dims;
-    float scale;
+    float scale, cap;                  // cap 0: none
     float *top, *sum;                  // (count)
     const rn_attention_range *visible; // (count)
 } rn_query_block;
@@ -40,7 +40,7 @@ rn_attention_range rn_query_block_range(const rn_query_block *block);
 
 // What a query that sees `visible` sees of the tile that begins at `first`, counted from there; an
 // empty range is [0, 0).
-rn_key_row rn_key_row_of(rn_attention_range visible, uint64_t first, float scale);
+rn_key_row rn_key_row_of(rn_attention_range visible, uint64_t first, float scale, float cap);
 
 // rows (count, dims), `stride` elements apart -> columns (dims, 64), zeros behind the count-th.
 void rn_columns_of(const float *rows, uint64_t stride, uint64_t count, uint64_t dims,

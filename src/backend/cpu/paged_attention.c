@@ -22,7 +22,7 @@ typedef struct paged {
     uint64_t heads, group; // of q; of them to a key head
     uint64_t rows;         // in a block
     uint64_t slot_bytes;
-    float scale;
+    float scale, cap;
 } paged;
 
 // What a thread works in.
@@ -116,6 +116,7 @@ static rn_query_block open_block(const run *r, uint64_t i) {
                             .count = one ? p->group : r->count,
                             .dims = p->kv.dims,
                             .scale = p->scale,
+                            .cap = p->cap,
                             .top = r->d->top + i * p->rows,
                             .sum = r->d->sum + i * p->rows,
                             .visible = r->d->visible};
@@ -190,7 +191,7 @@ static void add_values(const run *r, const rn_query_block *b, uint64_t h, uint64
 static void add_tile_from_pages(const run *r, uint64_t tile, uint64_t first, uint64_t end) {
     const rn_spans *spans = rn_spans_get();
     rn_query_block b = open_block(r, 0);
-    rn_key_row row = rn_key_row_of(b.visible[0], tile, b.scale);
+    rn_key_row row = rn_key_row_of(b.visible[0], tile, b.scale, b.cap);
     bool blind = false;
     for (uint64_t piece = rn_round_down(first, RN_PAGE_KEYS); piece < end; piece += RN_PAGE_KEYS)
         find_scores(r, &b, piece, rn_max_u64(first, piece), rn_min_u64(piece + RN_PAGE_KEYS, end));
@@ -263,6 +264,7 @@ rn_status rn_cpu_paged_attention(const rn_call *call) {
     p.rows = block_rows(call);
     p.slot_bytes = slot_bytes(p.rows, p.group, p.kv.dims);
     p.scale = rn_attention_scale(call->attrs, p.kv.dims);
+    p.cap = ((const rn_attention_attrs *)call->attrs)->cap;
     for (uint64_t row = 0; row < p.kv.rows; row++)
         if (p.kv.sequence[row] != -1)
             RN_TRY(rn_kv_pages_check(&p.kv, "paged_attention", row, find_keys(&p, row).first));

@@ -99,6 +99,7 @@ rn_status rn_cpu_rope(const rn_call *call) {
     r.batches = rn_tensor_elements(&call->inputs[1]) / r.tokens;
     r.dims = rn_rope_dims(call->attrs, r.head_dim);
     rn_rope_frequencies(call->attrs, r.head_dim, call->workspace, &r.factor);
+    if (call->input_count > 2) rn_rope_divide(&call->inputs[2], r.dims, call->workspace);
     rn_share(call, rn_div_up(r.tokens, TASK_TOKENS), turn_some, &r);
     return RN_OK;
 }

@@ -28,6 +28,7 @@ typedef struct rn_small {
 typedef struct rn_key_row {
     uint32_t first, end; // of the tile: keys [first, end)
     float scale;
+    float cap;         // of scores, before the mask; 0: none
     const float *mask; // (64), of which [first, end) is read; or NULL
 } rn_key_row;
 

@@ -421,7 +421,21 @@ static inline vf take_score(const float *scores, const rn_key_row *row, int at) 
     return row->mask ? x + take_mask(row, at) : x;
 }
 
+// Scaled and capped, in place: what is left of the row is its mask.
+static rn_key_row cap_scores(float *scores, const rn_key_row *row) {
+    rn_key_row rest = *row;
+    for (int at = 0; at < TILE; at += LANES)
+        vstore(scores + at, vtanh(vload(scores + at) * row->scale / row->cap) * row->cap);
+    rest.scale = 1;
+    return rest;
+}
+
 static float soften(float *scores, const rn_key_row *row, float *top, float *out_shrink) {
+    rn_key_row capped;
+    if (row->cap != 0) {
+        capped = cap_scores(scores, row);
+        row = &capped;
+    }
     vf x[TILE / LANES], most = vset(*top);
     vsums sum = {0};
     float old = *top;

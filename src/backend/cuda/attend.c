@@ -137,6 +137,7 @@ static void ask(rn_attend_args *a, const rn_call *call, const rn_tensor *q, cons
     a->heads = (uint32_t)q->shape.dims[1];
     a->window = attrs->window;
     a->scale = rn_attention_scale(attrs, a->head_dim);
+    a->cap = attrs->cap;
 }
 
 static void set_rope(rn_rope_table *rope, const rn_rope_attrs *attrs, uint32_t head_dim) {
@@ -191,7 +192,7 @@ static rn_status attend(const rn_call *call, const rn_attend_args *a, const rn_t
                         rn_dtype kv) {
     bool few = is_few(q, a->chunks, a->sequences);
     uint32_t dims = a->head_dim, bytes = (uint32_t)RN_PLAIN_BYTES(dims);
-    if (is_matrix(call, kv, dims)) {
+    if (a->cap == 0 && is_matrix(call, kv, dims)) {
         rn_cuda_kernel kernel =
             by_matrix(few ? RN_CUDA_ATTEND_FEW_64 : RN_CUDA_ATTEND_MANY_64, dims);
         bytes = shared_bytes[kernel];
@@ -216,7 +217,8 @@ rn_status rn_cuda_attend(const rn_call *call) {
     a.k = in[1].data;
     a.v = in[2].data;
     set_rope(&a.rope, &attrs->rope, a.head_dim);
-    bool by_itself = is_matrix(call, kv->dtype, a.head_dim) && is_few(&in[0], a.chunks, a.sequences);
+    bool by_itself = a.cap == 0 && is_matrix(call, kv->dtype, a.head_dim) &&
+                     is_few(&in[0], a.chunks, a.sequences);
     if (!by_itself || !attrs->steady_places) {
         RN_TRY(append(call, &a));
         a.k = a.v = NULL;

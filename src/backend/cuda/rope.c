@@ -15,6 +15,7 @@ rn_status rn_cuda_rope(const rn_call *call) {
     rn_rope_args args = {.x = call->inputs[0].data,
                          .y = call->outputs[0].data,
                          .position = call->inputs[1].data,
+                         .divisors = call->input_count > 2 ? call->inputs[2].data : NULL,
                          .tokens = rn_tensor_elements(&call->inputs[1]),
                          .heads = (uint32_t)heads,
                          .head_dim = (uint32_t)head_dim,

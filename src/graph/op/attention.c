@@ -24,6 +24,8 @@ rn_status rn_attention_check(const rn_shaping *s) {
     if (k.dims[2] == 0 || q.dims[2] % k.dims[2])
         return rn_shape_fail(s, "%llu heads cannot share %llu key heads evenly",
                              (unsigned long long)q.dims[2], (unsigned long long)k.dims[2]);
+    if (((const rn_attention_attrs *)s->attrs)->cap != 0)
+        return rn_shape_fail(s, "only scores of paged attention can be capped");
     if (s->in[3].dtype == RN_DTYPE_NONE) return RN_OK;
     RN_TRY(rn_shape_want(s, 3, RN_DTYPE_F32));
     if (!rn_shape_equal(mask, RN_SHAPE(q.dims[1], k.dims[1])) &&

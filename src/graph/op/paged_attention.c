@@ -18,6 +18,8 @@ static rn_status shape(rn_shaping *s) {
     RN_TRY(rn_kv_pages_shape(s, 1, 0, 2));
     if (q.dims[2] != kv.dims[4] || q.dims[1] % kv.dims[2])
         return rn_shape_fail(s, "q must have the D of kv, and heads that share HK evenly");
+    if (!(((const rn_attention_attrs *)s->attrs)->cap >= 0))
+        return rn_shape_fail(s, "a cap of scores must be above 0");
     s->out[0].shape = q;
     return RN_OK;
 }
@@ -63,6 +65,7 @@ static void attend(void *arg, size_t index) {
     const float *q = (const float *)a->call->inputs[0].data + index * dims;
     rn_attention_row state =
         rn_attention_begin(q, (float *)a->call->outputs[0].data + index * dims, dims, a->scale);
+    state.cap = ((const rn_attention_attrs *)a->call->attrs)->cap;
     if (a->kv.sequence[row] == -1) return;
     rn_attention_range keys = find_keys(a, row);
     for (uint64_t first = keys.first; first < keys.end;) {

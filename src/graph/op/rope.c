@@ -2,9 +2,9 @@
 //
 //     a' = a * cos - b * sin       b' = b * cos + a * sin       in f32
 //
-// The angle is in double; cos and sin are multiplied by the attention factor and rounded to f32.
-// Dims beyond `dims` pass through. `inverse` turns the other way, with the same factor: it is the
-// transpose, and so the gradient.
+// With a third input each frequency is divided by that of its pair. The angle is in double; cos and
+// sin are multiplied by the attention factor and rounded to f32. Dims beyond `dims` pass through.
+// `inverse` turns the other way, with the same factor: it is the transpose, and so the gradient.
 #include "graph/op.h"
 
 #include "graph/rope_frequencies.h"
@@ -45,6 +45,12 @@ static rn_status shape(rn_shaping *s) {
                              (unsigned long long)dims, (unsigned long long)head_dim);
     if (!(a->base > 0)) return rn_shape_fail(s, "the base must be above 0");
     RN_TRY(check_scaling(s, a, dims));
+    if (s->input_count > 2) {
+        RN_TRY(rn_shape_want(s, 2, RN_DTYPE_F32));
+        if (!rn_shape_equal(s->in[2].shape, RN_SHAPE(dims / 2)))
+            return rn_shape_fail(s, "divisors must be (%llu): one for each pair",
+                                 (unsigned long long)dims / 2);
+    }
     s->out[0].shape = x;
     return RN_OK;
 }
@@ -57,7 +63,9 @@ static void cost(const rn_call *call, rn_cost *out) {
 static rn_status gradient(rn_backward *b) {
     rn_rope_attrs back = *(const rn_rope_attrs *)b->node.attrs;
     back.inverse = !back.inverse;
-    b->in_gradients[0] = rn_op_rope(b->graph, b->out_gradients[0], b->node.inputs[1], back);
+    rn_value in[] = {b->out_gradients[0], b->node.inputs[1], RN_NO_VALUE};
+    if (b->node.input_count > 2) in[2] = b->node.inputs[2];
+    b->in_gradients[0] = rn_graph_add(b->graph, RN_OP_ROPE, in, b->node.input_count, &back);
     return RN_OK;
 }
 
@@ -116,6 +124,7 @@ static rn_status reference(const rn_call *call) {
                   .frequencies = call->workspace};
     r.dims = rn_rope_dims(call->attrs, r.head_dim);
     rn_rope_frequencies(call->attrs, r.head_dim, call->workspace, &r.attention_factor);
+    if (call->input_count > 2) rn_rope_divide(&call->inputs[2], r.dims, call->workspace);
     rn_call_each(call, rn_tensor_elements(&call->inputs[1]), rotate_token, &r);
     return RN_OK;
 }
@@ -124,7 +133,7 @@ extern const rn_op_info rn_rope_op;
 const rn_op_info rn_rope_op = {
     .name = "rope",
     .min_inputs = 2,
-    .max_inputs = 2,
+    .max_inputs = 3,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_rope_attrs),
     .alias = {RN_ALIAS_MAY(0)},
@@ -138,4 +147,9 @@ const rn_op_info rn_rope_op = {
 
 rn_value rn_op_rope(rn_graph *g, rn_value x, rn_value positions, rn_rope_attrs attrs) {
     return rn_graph_add(g, RN_OP_ROPE, (rn_value[]){x, positions}, 2, &attrs);
+}
+
+rn_value rn_op_rope_divided(rn_graph *g, rn_value x, rn_value positions, rn_value divisors,
+                            rn_rope_attrs attrs) {
+    return rn_graph_add(g, RN_OP_ROPE, (rn_value[]){x, positions, divisors}, 3, &attrs);
 }

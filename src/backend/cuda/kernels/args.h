@@ -100,6 +100,7 @@ typedef struct rn_attend_args {
     uint32_t window;  // 0: none
     uint32_t chunks;  // that a row can have at most: ceil(table_pages * page_tokens / 256)
     float scale;
+    float cap; // of scores, by the plain kernels only; 0: none
     rn_rope_table rope;
 } rn_attend_args;
 

@@ -51,6 +51,12 @@ static __device__ __forceinline__ void load_queries(const rn_attend_args &a, con
 }
 
 // The keys [all.first, all.end) of one tile, of which slot i sees seen[i].
+// A score that the scale has still to come to.
+static __device__ __forceinline__ float cap_score(float s, const rn_attend_args &a) {
+    float capped = __fmul_rn(tanhf(__fdiv_rn(__fmul_rn(s, a.scale), a.cap)), a.cap);
+    return __fdiv_rn(capped, a.scale);
+}
+
 template <int N>
 static __device__ __forceinline__ void
 add_tile(const rn_attend_args &a, const plain_desk &d, const plain_place &w, uint32_t *offset,
@@ -72,6 +78,7 @@ add_tile(const rn_attend_args &a, const plain_desk &d, const plain_place &w, uin
         for (uint32_t j = 0; j < 2; j++) {
             uint32_t at = tile * TILE + lane + 32 * j;
             bool visible = at >= seen[i].first && at < seen[i].end;
+            if (a.cap != 0) s[i][j] = cap_score(s[i][j], a);
             s[i][j] = visible ? __fmul_rn(s[i][j], scale) : RN_NO_SCORE;
         }
         soften(d, i, s[i][0], s[i][1], sum[i]);

@@ -121,8 +121,9 @@ extern "C" __global__ void rn_rope(const __grid_constant__ rn_rope_args a) {
         const float *x = a.x + token * a.heads * a.head_dim;
         float *y = a.y + token * a.heads * a.head_dim;
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-            double sine, cosine;
-            sincos(__dmul_rn(a.position[token], a.frequency[i]), &sine, &cosine);
+            double sine, cosine, frequency = a.frequency[i];
+            if (a.divisors) frequency = __ddiv_rn(frequency, a.divisors[i]);
+            sincos(__dmul_rn(a.position[token], frequency), &sine, &cosine);
             cosines[i] = (float)__dmul_rn(cosine, a.factor);
             sines[i] = (float)__dmul_rn(a.inverse ? -sine : sine, a.factor);
         }

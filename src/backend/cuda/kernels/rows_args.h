@@ -76,6 +76,7 @@ typedef struct rn_rope_args {
     const float *x;          // (tokens, heads, head_dim)
     float *y;                // may be x
     const int32_t *position; // (tokens)
+    const float *divisors;   // (dims / 2) of the frequencies, or NULL
     uint64_t tokens;
     uint32_t heads, head_dim, dims;
     uint32_t neighbours, inverse;
