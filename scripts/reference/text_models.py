@@ -5,14 +5,15 @@
 
 Writes, for all models or those that are named, tests/golden/text/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
 sides have the same), and, where llama.cpp has the architecture, model.gguf with the same weights. golden.safetensors holds
-"tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's and StarCoder2's windows, Gemma 3's
-scale of scores).
+"tokens" i32 (TOKENS) and "logits" f32 (TOKENS, vocab); "logits.gguf" where the GGUF file cannot say all of it (Qwen2's and StarCoder2's windows,
+Gemma's scale of scores).
 lora/ has adapters in PEFT's form, and golden.safetensors the logits of models whose weights they have been added to: one and
 two for `llama3` ("logits.one", "logits.both"), conv for `gpt2` ("logits.conv"), head for `qwen2` without its window ("logits.head"), whose head is tied.
 """
 
 import copy
 import json
+import math
 import pathlib
 import shutil
 import sys
@@ -34,6 +35,8 @@ NORMED = {k: v for k, v in SMALL.items() if k != "rms_norm_eps"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32, "rope_theta": 10000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0}
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.25, 1.5], "long_factor": [1.5, 3.0, 7.0],
+        "partial_rotary_factor": 0.75}
 MODELS = {
     "llama3": transformers.LlamaConfig(**SMALL, rope_parameters=LLAMA3, head_dim=16),
     "llama_linear": transformers.LlamaConfig(**SMALL, rope_parameters={"rope_type": "linear", "factor": 4.0,
@@ -52,6 +55,13 @@ MODELS = {
                                                          "sliding_attention"], rope_parameters={
                                                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+    # The context of the test is 64: beyond 16 it is long, not so beyond 64.
+    "phi3": transformers.Phi3Config(**{**SMALL, "max_position_embeddings": 128}, pad_token_id=0, sliding_window=20,
+                                    original_max_position_embeddings=16, rope_parameters=dict(LONG)),
+    "phi3_short": transformers.Phi3Config(**{**SMALL, "max_position_embeddings": 128}, pad_token_id=0, tie_word_embeddings=True,
+                                          original_max_position_embeddings=64, rope_parameters=dict(LONG)),
+    "gemma2": transformers.Gemma2Config(**{**SMALL, "num_key_value_heads": 1, "num_hidden_layers": 3}, head_dim=16, sliding_window=9,
+                                        query_pre_attn_scalar=24, attn_logit_softcapping=1.5, final_logit_softcapping=3.0),
     "smollm3": transformers.SmolLM3Config(**FOUR, pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 2e4}),
     "granite": transformers.GraniteConfig(**SMALL, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
                                           logits_scaling=2.5),
@@ -69,7 +79,7 @@ MODELS = {
                                             ffn_hidden_size=64, multi_query=True, max_position_embeddings=64,
                                             attn_implementation="eager"),
 }
-GGUF = {"llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
+GGUF = {"phi3": "phi3", "phi3_short": "phi3", "gemma2": "gemma2", "llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
         "granite": "granite", "olmo2": "olmo2", "olmo3": "olmo2", "starcoder2": "starcoder2", "cohere2": "cohere2", "gptneox": "gptneox",
         "falcon": "falcon", "falcon_one": "falcon"}
 
@@ -125,6 +135,8 @@ FUSED_NAMES = {"mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
 NAMES_OF = {
     "gpt2": (GPT2_NAMES, GPT2_OUTER),
     "gemma3": (GEMMA_NAMES, OUTER),
+    "gemma2": (GEMMA_NAMES, OUTER),
+    "phi3": ({**NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}, OUTER),
     "olmo2": (GEMMA_NAMES, OUTER),
     "starcoder2": ({**NAMES, "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}, {**OUTER, "model.norm.bias": "output_norm.bias"}),
     "gptneox": ({**FUSED_NAMES, "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output"},
@@ -170,6 +182,11 @@ def count_kv_heads(config):
     return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
 
 
+def rope_factor(config):
+    original = config.rope_parameters["original_max_position_embeddings"]
+    return math.sqrt(1 + math.log(config.max_position_embeddings / original) / math.log(original))
+
+
 def write_more_settings(writer, architecture, config):
     """What the newer architectures have, as llama.cpp's converters name it."""
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -186,9 +203,9 @@ def write_more_settings(writer, architecture, config):
         writer.add_layer_norm_eps(1e-5)
     else:
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    if architecture not in ("gptneox", "falcon"):
+    if architecture not in ("gptneox", "falcon", "gemma2"):
         writer.add_rope_freq_base(rope["rope_theta"])
-    if architecture not in ("starcoder2", "falcon"):
+    if architecture not in ("starcoder2", "falcon", "gemma2"):
         writer.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1) * head_dim))
     if architecture == "granite":
         writer.add_attention_scale(config.attention_multiplier)
@@ -201,6 +218,18 @@ def write_more_settings(writer, architecture, config):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if architecture == "phi3":
+        writer.add_sliding_window(config.sliding_window or 0)
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_attn_factors(rope_factor(config))
+        for kind in ("short", "long"):
+            writer.add_tensor(f"rope_factors_{kind}.weight", torch.tensor(rope[f"{kind}_factor"]).numpy())
+    if architecture == "gemma2":
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if architecture == "cohere2":
         writer.add_logit_scale(config.logit_scale)
         writer.add_sliding_window(config.sliding_window)
@@ -257,7 +286,7 @@ def write_gguf(path, architecture, config, model):
         w = p.detach()
         if architecture == "gpt2" and w.dim() > 1 and ".h." in name:
             w = w.T  # Conv1D holds (in, out)
-        if architecture == "gemma3" and "norm" in name:
+        if architecture in ("gemma2", "gemma3") and "norm" in name:
             w = w + 1
         if architecture in PERMUTED and ".q_proj" in name:
             w = permute(w, config.num_attention_heads)
@@ -322,7 +351,7 @@ def main():
         (folder / "generation_config.json").unlink(missing_ok=True)
         if name in GGUF:
             write_gguf(folder / "model.gguf", GGUF[name], config, model)
-        if name == "gemma3":  # GGUF files do not say the scale of scores
+        if name in ("gemma2", "gemma3"):  # GGUF files do not say the scale of scores
             golden["logits.gguf"] = run(make_model(type(config)(**{**config.to_dict(), "query_pre_attn_scalar": 16})), tokens)
         if name == "starcoder2":  # nor this one's window
             golden["logits.gguf"] = run(make_model(copy_without_window(config)), tokens)

@@ -98,25 +98,30 @@ typedef struct rn_llama_files {
     const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
 } rn_llama_files;
 
+#define RN_ROPE_DIVISORS 64 // pairs of a head at most
+
 typedef struct rn_llama_config {
     const rn_text_architecture *architecture; // NULL: llama
     uint32_t layers, dim, heads, kv_heads, ffn, vocab;
-    uint32_t head_dim;                    // 0: dim / heads
-    rn_dtype weight_dtype;                // of matrices; all else is f32
-    const rn_llama_files *files;          // instead of weight_dtype; outlives the recipe; or NULL
-    rn_naming naming;                     // of weights
-    float norm_eps, rope_base;            // 0: 1e-5, 10000
-    rn_rope_attrs rope;                   // with a base: instead of rope_base, for other kinds
-    uint32_t window;                      // of attention, in layers from window_from on; 0: none
-    uint32_t window_from;                 // the first layer that has it
-    uint32_t window_period;               // every so many layers one sees all, the last; 0: none
-    uint32_t unturned_period;             // every so many layers one has no rope, the last; 0: none
-    rn_rope_attrs local_rope;             // with a base: of layers that have a window
+    uint32_t head_dim;           // 0: dim / heads
+    rn_dtype weight_dtype;       // of matrices; all else is f32
+    const rn_llama_files *files; // instead of weight_dtype; outlives the recipe; or NULL
+    rn_naming naming;            // of weights
+    float norm_eps, rope_base;   // 0: 1e-5, 10000
+    rn_rope_attrs rope;          // with a base: instead of rope_base, for other kinds
+    uint32_t window;             // of attention, in layers from window_from on; 0: none
+    uint32_t window_from;        // the first layer that has it
+    uint32_t window_period;      // every so many layers one sees all, the last; 0: none
+    uint32_t unturned_period;    // every so many layers one has no rope, the last; 0: none
+    rn_rope_attrs local_rope;    // with a base: of layers that have a window
+    bool rope_divided;           // each pair's frequency by rope_divisors
+    float rope_divisors[RN_ROPE_DIVISORS];
     rn_activation activation;             // of the feed-forward
     float embedding_scale;                // what embeddings are multiplied by; 0: nothing
     float attention_scale;                // of scores; 0: 1 / sqrt(head_dim)
     float residual_scale;                 // of what a branch adds to its layer; 0: nothing
     float logit_scale;                    // what logits are multiplied by; 0: nothing
+    float score_cap, logit_cap;           // s becomes cap * tanh(s / cap); 0: no cap
     float norm_offset;                    // added to the weights of norms
     uint32_t positions;                   // learned ones: rows of their table; 0: none
     bool qkv_bias, output_bias, ffn_bias; // of q, k, v; of o; of gate, up, down

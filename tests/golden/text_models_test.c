@@ -48,6 +48,9 @@ static const struct {
     {"qwen3", "norms of q and k", "logits"},
     {"gpt2", "learned positions, transposed weights", "logits"},
     {"gemma3", "windows in two of three layers, two ropes", "logits.gguf"},
+    {"phi3", "long rope of six dims of eight, fused products, a window", "logits"},
+    {"phi3_short", "the short form of the same rope, a tied head", "logits"},
+    {"gemma2", "caps of scores and logits, windows in every other layer", "logits.gguf"},
     {"smollm3", "no rope in the last of four layers", "logits"},
     {"granite", "four scales", "logits"},
     {"olmo2", "norms behind branches, of all heads as one", "logits"},
@@ -141,6 +144,8 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "gemma3/model.gguf", NULL);
     check_budgets(TEXT "cohere2", NULL);
     check_budgets(TEXT "falcon", NULL);
+    check_budgets(TEXT "phi3", NULL);
+    check_budgets(TEXT "gemma2", NULL);
 }
 
 int main(void) {

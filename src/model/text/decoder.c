@@ -8,6 +8,7 @@
 #include "model/text/decoder.h"
 
 #include "base/str.h"
+#include "graph/rope_frequencies.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -188,8 +189,10 @@ static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
 }
 
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v) {
-    rn_attention_attrs attrs = {
-        .scale = d->c->attention_scale, .causal = true, .window = is_local(d) ? d->c->window : 0};
+    rn_attention_attrs attrs = {.scale = d->c->attention_scale,
+                                .causal = true,
+                                .window = is_local(d) ? d->c->window : 0,
+                                .cap = d->c->score_cap};
     rn_value y =
         d->batch ? rn_op_attention(d->g, q, k, v, RN_NO_VALUE, attrs) : paged(d, q, k, v, attrs);
     return rn_op_reshape(d->g, y, RN_SHAPE(d->rows, rn_build_size(d, RN_SIZE_WIDE)));
@@ -199,7 +202,9 @@ rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value
 static rn_value turn(rn_text_builder *d, rn_value heads) {
     uint32_t period = d->c->unturned_period;
     bool has_rope = d->c->positions == 0 && (period == 0 || (d->layer + 1) % period != 0);
-    return has_rope ? rn_op_rope(d->g, heads, d->positions, rope_attrs(d)) : heads;
+    if (!has_rope) return heads;
+    if (!d->c->rope_divided) return rn_op_rope(d->g, heads, d->positions, rope_attrs(d));
+    return rn_op_rope_divided(d->g, heads, d->positions, d->divisors, rope_attrs(d));
 }
 
 // Queries or keys, split into heads, normed where the model does (all heads as one, or each), and
@@ -312,6 +317,16 @@ static rn_value layer(rn_text_builder *d, rn_value x, uint32_t number) {
     return d->architecture->layer(d, x);
 }
 
+// Of a head, as rope turns them.
+static uint64_t count_pairs(const rn_llama_config *c) {
+    uint32_t head_dim = c->head_dim ? c->head_dim : c->dim / c->heads;
+    return rn_rope_dims(&c->rope, head_dim) / 2;
+}
+
+static rn_value cap(rn_graph *g, rn_value x, float most) {
+    return rn_op_scale(g, rn_op_tanh(g, rn_op_scale(g, x, 1 / most, 0)), most, 0);
+}
+
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_llama_config *c = config;
     rn_text_builder d = {.g = g,
@@ -322,6 +337,9 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
                          .head_dim = c->head_dim ? c->head_dim : c->dim / c->heads};
     rn_value tokens = RN_NO_VALUE, last = RN_NO_VALUE; // last: targets, or which rows are wanted
     RN_TRY(inputs(&d, &tokens, &last));
+    if (c->rope_divided)
+        d.divisors = rn_graph_constant(g, "rope_divisors", RN_DTYPE_F32, RN_SHAPE(count_pairs(c)),
+                                       c->rope_divisors);
     rn_graph_block(g, "embedding");
     rn_value x = embed(&d, tokens);
     for (uint32_t i = 0; i < c->layers; i++)
@@ -331,6 +349,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     x = rn_build_norm(&d, x, RN_TEXT_NORM);
     out->logits = rn_build_project(&d, x, RN_TEXT_HEAD, false);
     if (c->logit_scale != 0) out->logits = rn_op_scale(g, out->logits, c->logit_scale, 0);
+    if (c->logit_cap != 0) out->logits = cap(g, out->logits, c->logit_cap);
     if (batch)
         out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
     else
@@ -361,6 +380,9 @@ static rn_status check(const void *config, bool training) {
                                "a context of %u is longer than the model's %u positions", context,
                                c->positions),
                        "its positions are learned: it cannot be stretched");
+    if (c->rope_divided && count_pairs(c) > RN_ROPE_DIVISORS)
+        return rn_fail(RN_UNSUPPORTED, "divisors for %llu pairs of a head are not built, up to %d",
+                       (unsigned long long)count_pairs(c), RN_ROPE_DIVISORS);
     if (!training && (c->page_tokens == 0 || c->context == 0))
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (training && c->tokens == 0)

@@ -72,6 +72,7 @@ struct rn_text_architecture {
     // For the readers of settings that several have in common:
     bool qkv_bias, qk_norm;    // always
     bool partial_rope;         // rope may turn a part of each head
+    bool long_rope;            // rope may be LongRoPE
     bool window;               // config.json's sliding_window counts ...
     bool window_switch;        // ... where use_sliding_window says so
     rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
@@ -88,6 +89,7 @@ struct rn_text_builder {
     rn_value positions;            // (ROWS), or (batch, tokens)
     rn_value sequence, page_table; // inference
     rn_value embedding;            // the table
+    rn_value divisors;             // of rope, where it has some
     uint32_t layer;
 };
 

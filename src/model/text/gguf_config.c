@@ -40,20 +40,41 @@ static bool has(const metadata *m, const char *tensor) {
 
 // ---- rope ---------------------------------------------------------------------------------------
 
+// A table with a divisor for each pair.
+static rn_status load_divisors(const metadata *m, const rn_tensor_info *t, const rn_llama_config *l,
+                               float *out /* (pairs) */, uint64_t most) {
+    uint64_t pairs = rn_rope_dims(&l->rope, l->head_dim) / 2;
+    if (t->elements != pairs || pairs > most)
+        return rn_fail(RN_CORRUPT, "tensor '%.*s' has %llu elements, not %llu", RN_STR_ARG(t->name),
+                       (unsigned long long)t->elements, (unsigned long long)pairs);
+    return rn_checkpoint_load(m->checkpoint, t, RN_DTYPE_F32, out, pairs * sizeof *out);
+}
+
 static rn_status read_divisors(const metadata *m, const rn_tensor_info *t, rn_llama_config *l) {
+    enum { MOST = 4096 };
     void *divisors = NULL;
-    if (t->elements != rn_rope_dims(&l->rope, l->head_dim) / 2 || t->elements > 4096)
-        return rn_fail(RN_CORRUPT, "tensor 'rope_freqs.weight' has %llu elements, not %u",
-                       (unsigned long long)t->elements, l->head_dim / 2);
     if (l->rope.scaling != RN_ROPE_UNSCALED)
         return rn_fail(RN_UNSUPPORTED, "%s: rope_freqs.weight beside a rope scaling is not built",
                        m->fields->source);
-    size_t bytes = (size_t)t->elements * sizeof(float);
-    RN_TRY(rn_alloc(RN_HOST_OTHER, bytes, &divisors));
-    rn_status s = rn_checkpoint_load(m->checkpoint, t, RN_DTYPE_F32, divisors, bytes);
+    RN_TRY(rn_alloc(RN_HOST_OTHER, MOST * sizeof(float), &divisors));
+    rn_status s = load_divisors(m, t, l, divisors, MOST);
     if (s == RN_OK) s = rn_rope_from_divisors(divisors, l->head_dim, &l->rope);
-    rn_free(RN_HOST_OTHER, divisors, bytes);
+    rn_free(RN_HOST_OTHER, divisors, MOST * sizeof(float));
     return s;
+}
+
+// LongRoPE: two tables, and the factor of cos and sin.
+static rn_status read_longrope(const metadata *m, const rn_tensor_info *longer, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    const rn_tensor_info *shorter = rn_checkpoint_find(m->checkpoint, "rope_factors_short.weight");
+    if (!shorter || !m->architecture->long_rope)
+        return rn_fail(RN_UNSUPPORTED, "%s: rope_factors_long.weight %s is not built",
+                       m->fields->source, shorter ? "of this architecture" : "alone");
+    RN_TRY(need_count(m, "rope.scaling.original_context_length", &c->long_from));
+    if (c->long_from == 0) return rn_fail(RN_CORRUPT, "%s: no original context", m->fields->source);
+    RN_TRY(load_divisors(m, longer, l, c->long_divisors, RN_ROPE_DIVISORS));
+    RN_TRY(load_divisors(m, shorter, l, c->short_divisors, RN_ROPE_DIVISORS));
+    return number(m, "rope.scaling.attn_factor", &l->rope.attention_factor);
 }
 
 static rn_status read_yarn(const metadata *m, rn_text_config *c) {
@@ -99,7 +120,9 @@ static rn_status read_rope(const metadata *m, rn_text_config *c) {
     if (dims < l->head_dim) l->rope.dims = dims;
     RN_TRY(read_scaling(m, c));
     const rn_tensor_info *divisors = rn_checkpoint_find(m->checkpoint, "rope_freqs.weight");
-    return divisors ? read_divisors(m, divisors, l) : RN_OK;
+    if (divisors) return read_divisors(m, divisors, l);
+    const rn_tensor_info *longer = rn_checkpoint_find(m->checkpoint, "rope_factors_long.weight");
+    return longer ? read_longrope(m, longer, c) : RN_OK;
 }
 
 // ---- windows ------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 // hf_config.c — config.json, as Hugging Face's transformers writes it.
 #include "model/text/decoder.h"
 
+#include "graph/rope_frequencies.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -70,6 +72,41 @@ static rn_status read_yarn(const rope_reader *r, rn_text_config *c) {
     return RN_OK;
 }
 
+// "short_factor": [1.05, ...], one a pair.
+static rn_status read_divisors(const rope_reader *r, const char *name, uint32_t pairs,
+                               float *out /* (pairs) */) {
+    for (uint32_t i = 0; i < pairs; i++) {
+        char element[32];
+        snprintf(element, sizeof element, "%s.%u", name, i);
+        RN_TRY(need_number(r, element, &out[i]));
+        if (!(out[i] > 0))
+            return rn_fail(RN_CORRUPT, "%s: %s.%s is not above 0", r->fields->source, r->object,
+                           element);
+    }
+    return RN_OK;
+}
+
+static rn_status read_longrope(const rope_reader *r, rn_text_config *c) {
+    rn_rope_attrs *rope = &c->llama.rope;
+    uint64_t pairs = rn_rope_dims(rope, c->llama.head_dim) / 2;
+    float factor = 0;
+    if (pairs > RN_ROPE_DIVISORS)
+        return rn_fail(RN_UNSUPPORTED, "%s: LongRoPE of %llu pairs is not built", r->fields->source,
+                       (unsigned long long)pairs);
+    RN_TRY(rn_fields_u32(r->fields, "original_max_position_embeddings", &c->long_from));
+    RN_TRY(count(r, "original_max_position_embeddings", &c->long_from));
+    if (c->long_from < 2)
+        return rn_fail(RN_CORRUPT, "%s lacks 'original_max_position_embeddings'",
+                       r->fields->source);
+    RN_TRY(read_divisors(r, "short_factor", (uint32_t)pairs, c->short_divisors));
+    RN_TRY(read_divisors(r, "long_factor", (uint32_t)pairs, c->long_divisors));
+    factor = (float)c->context / (float)c->long_from;
+    RN_TRY(number(r, "factor", &factor));
+    if (factor > 1)
+        rope->attention_factor = (float)sqrt(1 + log((double)factor) / log((double)c->long_from));
+    return number(r, "attention_factor", &rope->attention_factor);
+}
+
 static rn_status read_scaling(const rope_reader *r, rn_text_config *c) {
     rn_rope_attrs *rope = &c->llama.rope;
     rn_str type = RN_STR("default");
@@ -79,6 +116,8 @@ static rn_status read_scaling(const rope_reader *r, rn_text_config *c) {
     if (rn_str_equal(type, RN_STR("default"))) return RN_OK;
     if (rn_str_equal(type, RN_STR("llama3"))) return read_llama3(r, c);
     if (rn_str_equal(type, RN_STR("yarn"))) return read_yarn(r, c);
+    bool is_long = rn_str_equal(type, RN_STR("longrope")) || rn_str_equal(type, RN_STR("su"));
+    if (is_long && c->llama.architecture->long_rope) return read_longrope(r, c);
     if (rn_str_equal(type, RN_STR("dynamic"))) return need_number(r, "factor", &c->stretch);
     if (rn_str_equal(type, RN_STR("linear")))
         rope->scaling = RN_ROPE_LINEAR;

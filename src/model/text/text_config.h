@@ -11,6 +11,9 @@ typedef struct rn_text_config {
     uint32_t context;         // what it was trained for
     float
         stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none
+    // LongRoPE: divisors up to a context of long_from, and beyond it; 0: none.
+    uint32_t long_from;
+    float short_divisors[RN_ROPE_DIVISORS], long_divisors[RN_ROPE_DIVISORS];
 } rn_text_config;
 
 // The architecture of that name in config.json or in GGUF files; RN_UNSUPPORTED names those that

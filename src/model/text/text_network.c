@@ -78,6 +78,16 @@ static void stretch(const rn_text_config *config, rn_llama_config *c) {
         config->stretch * (float)c->context / (float)config->context - (config->stretch - 1);
 }
 
+// LongRoPE has other divisors beyond the context that was trained first. transformers changes them
+// when a text grows beyond that; here, where keys are turned once, they are those of the planned
+// context from the start, as in llama.cpp.
+static void divide(const rn_text_config *config, rn_llama_config *c) {
+    bool is_long = c->context > config->long_from;
+    c->rope_divided = config->long_from != 0;
+    memcpy(c->rope_divisors, is_long ? config->long_divisors : config->short_divisors,
+           sizeof c->rope_divisors);
+}
+
 static rn_status make_recipe(const rn_network *network, const void *options, rn_recipe *out) {
     rn_text_options o = options ? *(const rn_text_options *)options : (rn_text_options){0};
     rn_llama_config c = config_of(network)->llama;
@@ -95,6 +105,7 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
         (uint32_t)rn_min_u64(or_default(o.rows, DEFAULT_ROWS), (uint64_t)c.sequences * c.context);
     c.plain_activations = o.plain_activations;
     stretch(config_of(network), &c);
+    divide(config_of(network), &c);
     RN_TRY(rn_llama_recipe(&c, out));
     snprintf(out->name, sizeof out->name, "%s", network->title);
     // A job for each sequence; they are read one after the other, and then go on side by side.

@@ -118,7 +118,8 @@ static rn_status take_weight(inventory *v, const rn_value_info *weight) {
 // read the quantised forms.
 static bool is_harmless(const inventory *v, rn_str name) {
     static const char *const patterns[] = {
-        "*.rotary_emb.*",     "rope_freqs.weight", "*.attn_rot_embd",
+        "*.rotary_emb.*",     "rope_freqs.weight", "rope_factors_*.weight",
+        "*.attn_rot_embd",
         "*.attn.bias", // GPT-2's causal mask
         "*.attn.masked_bias", "*.quant_map",       "*.quant_state.bitsandbytes__nf4",
         "*.input_scale",      "*.output_scale"};

@@ -126,6 +126,45 @@ static void gemma3_has_two_ropes_and_a_period_of_windows(void **state) {
     assert_int_equal(c.llama.window_period, 0);
 }
 
+// null is no cap.
+static void gemma2_has_caps_and_windows_in_every_other_layer(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gemma2",
+                          "\"sliding_window\": 4096, \"attn_logit_softcapping\": 50.0, "
+                          "\"final_logit_softcapping\": 30.0, \"rope_theta\": 10000",
+                          &c));
+    assert_true(c.llama.score_cap == 50 && c.llama.logit_cap == 30 && !c.llama.qk_norm);
+    assert_true(c.llama.window_period == 2 && c.llama.local_rope.base == 0 && c.llama.tied);
+    assert_ok(read_config("gemma2", "\"sliding_window\": 8, \"attn_logit_softcapping\": null", &c));
+    assert_true(c.llama.score_cap == 0 && c.llama.logit_cap == 0);
+}
+
+#define FACTORS(n) "\"" n "_factor\": [1, 1, 1, 1, 1.5, 1.5, 2, 2]"
+
+// As transformers 4 wrote them: Phi-3's "su", and the original context beside the object.
+static void longrope_has_two_tables(void **state) {
+    (void)state;
+    rn_text_config c;
+    const char *original = "\"original_max_position_embeddings\": 1024";
+    char text[512];
+    snprintf(text, sizeof text, "%s, \"rope_scaling\": {\"type\": \"su\", %s, %s}", original,
+             FACTORS("short"), FACTORS("long"));
+    assert_ok(read_config("phi3", text, &c));
+    assert_int_equal(c.long_from, 1024);
+    assert_true(c.short_divisors[7] == 2 && c.long_divisors[4] == 1.5f);
+    double expected = sqrt(1 + log(4) / log(1024));
+    assert_true(fabs((double)c.llama.rope.attention_factor - expected) < 1e-6);
+    snprintf(text, sizeof text, "%s, \"rope_scaling\": {\"type\": \"longrope\", %s}", original,
+             FACTORS("short"));
+    assert_fails(RN_CORRUPT, read_config("phi3", text, &c));
+    assert_story("long_factor.0");
+    snprintf(text, sizeof text, "\"rope_scaling\": {\"type\": \"longrope\", %s, %s}",
+             FACTORS("short"), FACTORS("long"));
+    assert_fails(RN_CORRUPT, read_config("phi3", text, &c));
+    assert_story("original_max_position_embeddings");
+}
+
 static void rope_is_read_in_both_spellings(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -192,7 +231,6 @@ static void what_is_not_built_is_named(void **state) {
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
         {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
         {"gemma3", "", "'gemma3'"}, // with images
-        {"gemma3_text", "\"final_logit_softcapping\": 30", "final_logit_softcapping"},
         {"gemma3_text", "\"use_bidirectional_attention\": true", "what comes later"},
         {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
         {"llama", "\"quantization_config\": {\"quant_method\": \"gptq\"}", "'gptq'"},
@@ -316,6 +354,8 @@ int main(void) {
         cmocka_unit_test(windows_are_where_the_model_has_them),
         cmocka_unit_test(gpt2_has_settings_of_its_own),
         cmocka_unit_test(gemma3_has_two_ropes_and_a_period_of_windows),
+        cmocka_unit_test(gemma2_has_caps_and_windows_in_every_other_layer),
+        cmocka_unit_test(longrope_has_two_tables),
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(what_is_not_built_is_named),

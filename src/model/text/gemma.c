@@ -1,6 +1,7 @@
-// gemma3.c — Gemma 3's text decoder: a Llama whose branches are normed again before they are added,
-// with embeddings times sqrt(dim), norms of q and k, gelu in its gate, a tied head, and windows in
-// all layers but every sixth, each kind with a rope of its own. One layer:
+// gemma.c — the text decoders of Gemma 2 and 3: a Llama whose branches are normed again before they
+// are added, with embeddings times sqrt(dim), gelu in its gate and a tied head. Gemma 2 has windows
+// in every other layer and caps of scores and logits; Gemma 3 has windows in all layers but every
+// sixth, each kind with a rope of its own, and norms of q and k. One layer:
 //
 //     x ─ norm ─ attention ─ norm ─ + ─ norm ─ gate, up ─ down ─ norm ─ + ─▶
 //
@@ -9,8 +10,7 @@
 #include "model/text/decoder.h"
 
 #include <math.h>
-
-enum { PERIOD = 6, LAYERS_OF_27B = 62 };
+#include <stdio.h>
 
 static const rn_text_part parts[RN_TEXT_PARTS] = {
     [RN_TEXT_EMBEDDING] = {"model.embed_tokens", "token_embd", RN_SIZE_VOCAB, RN_SIZE_DIM},
@@ -41,18 +41,75 @@ static rn_value layer(rn_text_builder *d, rn_value x) {
 
 // ---- settings -----------------------------------------------------------------------------------
 
-// What both kinds of files leave unsaid.
+// What all files leave unsaid.
 static void fill(rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     l->activation = RN_ACTIVATION_GELU_TANH;
     l->embedding_scale = sqrtf((float)l->dim);
 }
 
-static rn_status refuse_cap(const rn_fields *f, const char *name) {
-    float cap = 0;
-    RN_TRY(rn_fields_number(f, name, &cap));
-    return cap == 0 ? RN_OK : rn_fail(RN_UNSUPPORTED, "%s: %s is not built", f->source, name);
+// With the ropes still to be read.
+static rn_status read_json(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    float scalar = 0;
+    RN_TRY(
+        rn_text_json_activation(f, "hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh"));
+    l->tied = true;
+    RN_TRY(rn_text_json_sizes(f, c));
+    RN_TRY(rn_text_json_flags(f, c));
+    fill(c);
+    RN_TRY(rn_fields_number(f, "attn_logit_softcapping", &l->score_cap));
+    RN_TRY(rn_fields_number(f, "final_logit_softcapping", &l->logit_cap));
+    RN_TRY(rn_fields_number(f, "query_pre_attn_scalar", &scalar));
+    if (scalar < 0) return rn_fail(RN_CORRUPT, "%s: query_pre_attn_scalar is below 0", f->source);
+    if (scalar > 0) l->attention_scale = 1 / sqrtf(scalar);
+    l->norm_offset = 1;
+    return rn_fields_need_u32(f, "sliding_window", &l->window);
 }
+
+// Files do not say the scale of the 27B; llama.cpp knows it by its layers, too.
+static rn_status read_gguf(const rn_fields *f, uint32_t layers_of_27b, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    char key[64];
+    fill(c);
+    if (l->layers == layers_of_27b) l->attention_scale = 1 / sqrtf((float)l->dim / (float)l->heads);
+    snprintf(key, sizeof key, "%s.attn_logit_softcapping", c->architecture);
+    RN_TRY(rn_fields_number(f, key, &l->score_cap));
+    snprintf(key, sizeof key, "%s.final_logit_softcapping", c->architecture);
+    RN_TRY(rn_fields_number(f, key, &l->logit_cap));
+    return rn_text_gguf_period(f, c);
+}
+
+// ---- Gemma 2 ------------------------------------------------------------------------------------
+
+enum { PERIOD_2 = 2, LAYERS_OF_27B_2 = 46 };
+
+static rn_status from_json_2(const rn_fields *f, rn_text_config *c) {
+    bool newer = rn_fields_find(f, "rope_parameters") != NULL;
+    RN_TRY(read_json(f, c));
+    RN_TRY(rn_text_json_rope(f, newer ? "rope_parameters" : "rope_scaling", c));
+    return rn_text_json_windows(f, PERIOD_2, c);
+}
+
+static rn_status from_gguf_2(const rn_fields *f, rn_text_config *c) {
+    c->llama.window_period = PERIOD_2;
+    if (c->llama.window == 0) c->llama.window = 4096; // as older converters left it
+    return read_gguf(f, LAYERS_OF_27B_2, c);
+}
+
+extern const rn_text_architecture rn_text_gemma2;
+const rn_text_architecture rn_text_gemma2 = {
+    .name = "gemma2",
+    .layers = {"model.layers", "blk", "model.layers"},
+    .parts = parts,
+    .layer = layer,
+    .from_json = from_json_2,
+    .from_gguf = from_gguf_2,
+};
+
+// ---- Gemma 3 ------------------------------------------------------------------------------------
+
+enum { PERIOD_3 = 6, LAYERS_OF_27B_3 = 62 };
 
 static rn_status read_ropes(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_text_json_ropes(f, c));
@@ -61,41 +118,22 @@ static rn_status read_ropes(const rn_fields *f, rn_text_config *c) {
     return said ? RN_OK : rn_fields_number(f, "rope_local_base_freq", &c->llama.local_rope.base);
 }
 
-static rn_status from_json(const rn_fields *f, rn_text_config *c) {
-    rn_llama_config *l = &c->llama;
-    float scalar = 0;
+static rn_status from_json_3(const rn_fields *f, rn_text_config *c) {
     bool both_ways = false;
-    RN_TRY(
-        rn_text_json_activation(f, "hidden_activation", "gelu_pytorch_tanh", "gelu_pytorch_tanh"));
-    RN_TRY(refuse_cap(f, "attn_logit_softcapping"));
-    RN_TRY(refuse_cap(f, "final_logit_softcapping"));
     RN_TRY(rn_fields_bool(f, "use_bidirectional_attention", &both_ways));
     if (both_ways)
         return rn_fail(RN_UNSUPPORTED, "%s: attention to what comes later is not built", f->source);
-    l->tied = true;
-    RN_TRY(rn_text_json_sizes(f, c));
-    RN_TRY(rn_text_json_flags(f, c));
+    RN_TRY(read_json(f, c));
     RN_TRY(read_ropes(f, c));
-    fill(c);
-    RN_TRY(rn_fields_number(f, "query_pre_attn_scalar", &scalar));
-    if (scalar < 0) return rn_fail(RN_CORRUPT, "%s: query_pre_attn_scalar is below 0", f->source);
-    if (scalar > 0) l->attention_scale = 1 / sqrtf(scalar);
-    l->norm_offset = 1;
-    return rn_text_json_windows(f, PERIOD, c);
+    return rn_text_json_windows(f, PERIOD_3, c);
 }
 
-static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
+static rn_status from_gguf_3(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
-    fill(c);
-    l->window_period = PERIOD;
+    l->window_period = PERIOD_3;
     l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
-    RN_TRY(refuse_cap(f, "gemma3.attn_logit_softcapping"));
-    RN_TRY(refuse_cap(f, "gemma3.final_logit_softcapping"));
     RN_TRY(rn_fields_number(f, "gemma3.rope.freq_base_swa", &l->local_rope.base));
-    RN_TRY(rn_text_gguf_period(f, c));
-    // The file does not say it; llama.cpp knows the 27B by its layers, too.
-    if (l->layers == LAYERS_OF_27B) l->attention_scale = 1 / sqrtf((float)l->dim / (float)l->heads);
-    return RN_OK;
+    return read_gguf(f, LAYERS_OF_27B_3, c);
 }
 
 extern const rn_text_architecture rn_text_gemma3;
@@ -106,7 +144,7 @@ const rn_text_architecture rn_text_gemma3 = {
     .layers = {"model.layers", "blk", "model.layers"},
     .parts = parts,
     .layer = layer,
-    .from_json = from_json,
-    .from_gguf = from_gguf,
+    .from_json = from_json_3,
+    .from_gguf = from_gguf_3,
     .qk_norm = true,
 };
