@@ -48,7 +48,10 @@ typedef struct rn_model_info {
     uint32_t window;  // of attention; 0: none
     bool tied_head;
     uint64_t parameters, weight_bytes;
-    char weights[64]; // "f16", "q4_k + q6_k": the dtypes of its matrices, the most bytes first
+    uint64_t state_bytes; // that a sequence keeps beside keys and values, however long; 0: none.
+                          // Such a text cannot go back: what is rewound is read again, and drafts
+                          // are refused
+    char weights[64];     // "f16", "q4_k + q6_k": the dtypes of its matrices, the most bytes first
 } rn_model_info;
 RN_API const rn_model_info *rn_model_get_info(const rn_model *model);
 // NULL where the model has none.

@@ -16,6 +16,10 @@
 // Where beginnings are shared, the first `known` pages are in the pool's index and never written
 // again. They end before the last token that was taken: whatever is forgotten, short of a rewind,
 // lies behind them.
+//
+// Where the model is recurrent, a sequence has states, in the row of its slot, that are those after
+// `read` tokens: they begin as zero at position 0 and go forward only. So whatever would lower
+// `read` makes it 0, and the text is read again; pages are not shared, and there are no drafts.
 #ifndef RN_MODEL_GENERATE_H
 #define RN_MODEL_GENERATE_H
 
@@ -34,6 +38,7 @@ typedef struct rn_text_maker {
     rn_weight_source weights;
     uint32_t vocab_size;
     uint32_t context; // what the model was trained for
+    bool recurrent;   // layers keep states (graph/recurrent.h), which cannot go back
 } rn_text_maker;
 RN_MUST_USE rn_status rn_generator_create_from(const rn_text_maker *maker,
                                                const rn_generator_options *options,
@@ -94,6 +99,7 @@ struct rn_generator {
     uint32_t rows;        // of a step, at most
     uint32_t table_pages; // of a context
     uint32_t draft_most;  // 0: no drafting
+    bool recurrent;       // the model has states beside the KV cache
 
     int32_t *tokens, *sequence, *position; // (rows) each: the step's inputs
     int32_t *wanted;                       // (logit_rows)
@@ -144,6 +150,8 @@ void rn_kv_sides_wrote(rn_generator *generator, bool on_host);
 
 // Whether a step has something to do for it.
 bool rn_sequence_is_busy(const rn_sequence *sequence);
+// As if no more than `read` tokens had been read.
+void rn_sequence_go_back(rn_sequence *sequence, uint32_t read);
 // Gives back the pages that hold nothing of [0, read).
 void rn_sequence_trim(rn_sequence *sequence);
 // Makes the pages that are full of tokens below `end`, all read, known to the others.

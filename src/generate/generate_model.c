@@ -11,7 +11,8 @@ static rn_text_maker maker_of(const rn_model *model) {
                            .make = make_recipe,
                            .weights = rn_model_weights(model),
                            .vocab_size = info->vocab_size,
-                           .context = info->context};
+                           .context = info->context,
+                           .recurrent = info->state_bytes > 0};
 }
 
 rn_status rn_generator_create(const rn_model *model, const rn_generator_options *options,

@@ -36,6 +36,19 @@ static rn_status check_sizes(const rn_text_options *t) {
                    "fewer sequences, or a smaller context");
 }
 
+// What a model with states cannot do: a page of keys without the states behind it is of no use to
+// another text, and a draft that was wrong has changed them.
+static rn_status limit_recurrent(rn_generator *g) {
+    if (!g->recurrent) return RN_OK;
+    g->options.prefix_caching = false;
+    if (g->options.speculation == RN_SPECULATE_ALWAYS)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "drafts cannot be checked with this model: its "
+                                               "layers keep states that cannot go back"),
+                       "leave speculation to the plan, or switch it off");
+    g->options.speculation = RN_SPECULATE_NEVER;
+    return RN_OK;
+}
+
 rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     rn_text_options t = g->options.text;
     RN_TRY(rn_check_reserved(g->options.reserved, "rn_generator_options"));
@@ -54,6 +67,8 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     g->text = t;
     g->vocab_size = maker->vocab_size;
     g->table_pages = (uint32_t)rn_div_up(t.context, t.page_tokens);
+    g->recurrent = maker->recurrent;
+    RN_TRY(limit_recurrent(g));
     if (g->options.speculation != RN_SPECULATE_NEVER)
         g->draft_most =
             (uint32_t)rn_min_u64(either(g->options.speculated_tokens, DRAFT), MOST_DRAFT);
@@ -284,7 +299,7 @@ static rn_status count_beside(const rn_text_maker *maker, const rn_generator *g,
 // ---- moves --------------------------------------------------------------------------------------
 
 bool rn_generator_may_be_hybrid(const rn_generator *g) {
-    return rn_generator_caps(g)->own_memory && !g->options.plan.exact;
+    return rn_generator_caps(g)->own_memory && !g->options.plan.exact && !g->recurrent;
 }
 
 // The plan again, with the CPU's help in short steps where that is worth it. While pages and
@@ -292,7 +307,8 @@ bool rn_generator_may_be_hybrid(const rn_generator *g) {
 static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
                              const rn_device_caps *host_caps) {
     rn_plan *plan = NULL;
-    if (!host_caps || g->plan->compiled || g->plan->summary.streamed_bytes == 0) return RN_OK;
+    if (!host_caps || g->recurrent || g->plan->compiled || g->plan->summary.streamed_bytes == 0)
+        return RN_OK;
     options->host_caps = host_caps;
     rn_status s = plan_with(maker, g, &g->text, options, &plan);
     options->host_caps = NULL;

@@ -135,9 +135,12 @@ static void keep_turn(rn_generator *g, rn_sequence *s) {
     uint32_t prompt = s->prompt_end > s->read ? s->prompt_end - s->read : 0;
     g->facts.prompt_tokens += rn_min_u64(prompt, t->rows);
     g->facts.new_tokens += t->made;
-    s->read = (uint32_t)rn_min_u64(s->read + t->rows, s->count - 1);
+    s->read += t->rows;
     s->is_making = s->failure.status == RN_OK;
-    if (t->made) keep_made(g, s);
+    if (t->made)
+        keep_made(g, s);
+    else
+        rn_sequence_go_back(s, s->count - 1);
     rn_sequence_publish(s, (uint32_t)rn_min_u64(s->read, s->taken - 1));
     rn_sequence_trim(s);
 }
@@ -200,7 +203,9 @@ rn_status rn_generator_step(rn_generator *g) {
         keep(g, has_prompt, rn_clock_ns() - begin);
         return RN_OK;
     }
-    for (rn_sequence *each = g->line; each; each = each->next)
+    for (rn_sequence *each = g->line; each; each = each->next) {
+        if (g->recurrent && rows && each->turn.rows) each->read = 0; // some layers have gone on
         rn_sequence_trim(each);
+    }
     return s;
 }

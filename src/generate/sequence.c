@@ -21,6 +21,10 @@ bool rn_sequence_is_busy(const rn_sequence *s) {
 
 // ---- pages --------------------------------------------------------------------------------------
 
+void rn_sequence_go_back(rn_sequence *s, uint32_t read) {
+    if (read < s->read) s->read = s->generator->recurrent ? 0 : read;
+}
+
 void rn_sequence_trim(rn_sequence *s) {
     rn_generator *g = s->generator;
     uint32_t needed = (uint32_t)rn_div_up(s->read, g->text.page_tokens);
@@ -118,7 +122,7 @@ rn_status rn_sequence_feed(rn_sequence *s, const uint32_t *ids, size_t count) {
     s->count += (uint32_t)count;
     s->taken = s->count;
     if (count) s->prompt_end = s->count;
-    s->read = (uint32_t)rn_min_u64(s->read, s->count - 1); // the last token's row gives the logits
+    rn_sequence_go_back(s, s->count - 1); // the last token's row gives the logits
     s->is_making = true;
     s->failure.status = RN_OK;
     s->shared = 0;
@@ -141,7 +145,7 @@ static void forget(rn_sequence *s, uint32_t count) {
     uint32_t size = s->generator->text.page_tokens, last = count - (count > 0);
     s->count = s->taken = count;
     s->prompt_end = (uint32_t)rn_min_u64(s->prompt_end, count);
-    s->read = (uint32_t)rn_min_u64(s->read, count);
+    rn_sequence_go_back(s, count);
     if (last < s->known * size) {
         s->known = last / size;
         s->read = s->known * size;
