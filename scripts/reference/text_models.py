@@ -339,7 +339,7 @@ def write_adapter(name, of, model):
 
 def main():
     names = sys.argv[1:] or list(MODELS)
-    for name in names if sys.argv[1:] else [""]:
+    for name in names:
         shutil.rmtree(FOLDER / name, ignore_errors=True)
     tokens = torch.randint(0, SMALL["vocab_size"], (TOKENS,), generator=torch.Generator().manual_seed(3)).tolist()
     for name in names:

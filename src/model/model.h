@@ -73,7 +73,8 @@ RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe
 //
 // Inference: rows of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
 // "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
-// Output "logits" (logit_rows, vocab). States "layers.N.kv".
+// Output "logits" (logit_rows, vocab). States "layers.N.kv", or "layers.N.conv" and
+// "layers.N.delta".
 // Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
 typedef enum rn_naming {
     RN_NAMES_HUGGING_FACE,
@@ -99,6 +100,16 @@ typedef struct rn_llama_files {
 } rn_llama_files;
 
 #define RN_ROPE_DIVISORS 64 // pairs of a head at most
+
+// Layers that keep a state of a fixed size a sequence instead of keys and values.
+enum { RN_RECURRENT_LAYERS = 512 };
+typedef struct rn_recurrent_config {
+    uint64_t layers[RN_RECURRENT_LAYERS / 64]; // bit i: layer i is one
+    uint32_t taps;                             // of their convolution, the row's own included
+    // Of a gated delta net:
+    uint32_t key_heads, value_heads, key_dim, value_dim;
+    bool keys_in_turn; // as rn_delta_rule_attrs
+} rn_recurrent_config;
 
 typedef struct rn_llama_config {
     const rn_text_architecture *architecture; // NULL: llama
@@ -129,6 +140,7 @@ typedef struct rn_llama_config {
     bool two_norms;                       // of a layer with parallel branches: one for each
     bool parallel;                        // attention and feed-forward both read the layer's input
     bool tied;                            // the head is the embedding
+    rn_recurrent_config recurrent;        // no layers: none
     bool plain_activations;               // products with quantised weights do not round
     rn_dtype activations;                 // as rn_forward's
     // Inference:

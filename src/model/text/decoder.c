@@ -27,10 +27,11 @@ void rn_text_weight_name(const rn_llama_config *c, rn_text_part_id p, uint32_t l
     const char *name = c->naming == RN_NAMES_GGUF ? a->parts[p].gguf : a->parts[p].hugging_face;
     bool bare = c->naming == RN_NAMES_BARE && a->outer;
     size_t outer = bare && strncmp(name, a->outer, strlen(a->outer)) == 0 ? strlen(a->outer) : 0;
+    const char *dot = *what ? "." : "";
     if (p >= RN_TEXT_IN_LAYER)
-        snprintf(out, capacity, "%s.%u.%s.%s", a->layers[c->naming], layer, name, what);
+        snprintf(out, capacity, "%s.%u.%s%s%s", a->layers[c->naming], layer, name, dot, what);
     else
-        snprintf(out, capacity, "%s.%s", name + outer, what);
+        snprintf(out, capacity, "%s%s%s", name + outer, dot, what);
 }
 
 static bool is_transposed(const rn_llama_config *c, rn_text_part_id p) {
@@ -71,7 +72,10 @@ bool rn_llama_weight_name(const rn_llama_config *config, rn_str module, char *ou
 
 uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
     const rn_llama_config *c = d->c;
+    const rn_recurrent_config *r = &c->recurrent;
     uint64_t wide = c->heads * d->head_dim, narrow = c->kv_heads * d->head_dim;
+    uint64_t keys = (uint64_t)r->key_heads * r->key_dim;
+    uint64_t values = (uint64_t)r->value_heads * r->value_dim;
     const uint64_t sizes[] = {[RN_SIZE_NONE] = 1,
                               [RN_SIZE_DIM] = c->dim,
                               [RN_SIZE_WIDE] = wide,
@@ -81,7 +85,13 @@ uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
                               [RN_SIZE_TWO_FFN] = 2 * (uint64_t)c->ffn,
                               [RN_SIZE_VOCAB] = c->vocab,
                               [RN_SIZE_HEAD_DIM] = d->head_dim,
-                              [RN_SIZE_POSITIONS] = c->positions};
+                              [RN_SIZE_POSITIONS] = c->positions,
+                              [RN_SIZE_THREE_DIM] = 3 * (uint64_t)c->dim,
+                              [RN_SIZE_TWO_WIDE] = 2 * wide,
+                              [RN_SIZE_MIXED] = 2 * keys + values,
+                              [RN_SIZE_VALUES] = values,
+                              [RN_SIZE_VALUE_HEADS] = r->value_heads,
+                              [RN_SIZE_VALUE_DIM] = r->value_dim};
     return sizes[size];
 }
 
@@ -91,8 +101,13 @@ static rn_value weight(rn_text_builder *d, rn_text_part_id p, const char *what, 
     char name[NAME_BYTES];
     rn_text_weight_name(d->c, p, d->layer, what, name, sizeof name);
     if (files) dtype = files->dtype(files->self, name);
-    rn_value w = rn_graph_weight(d->g, name, dtype, shape);
-    return shape.rank > 1 || dtype == RN_DTYPE_F32 ? w : rn_op_cast(d->g, w, RN_DTYPE_F32);
+    return rn_graph_weight(d->g, name, dtype, shape);
+}
+
+rn_value rn_build_f32(rn_text_builder *d, rn_text_part_id p, const char *what, rn_shape shape) {
+    rn_value w = weight(d, p, what, shape);
+    bool is_f32 = w == RN_NO_VALUE || rn_graph_value(d->g, w)->dtype == RN_DTYPE_F32;
+    return is_f32 ? w : rn_op_cast(d->g, w, RN_DTYPE_F32);
 }
 
 static rn_value matrix(rn_text_builder *d, rn_text_part_id p) {
@@ -101,18 +116,18 @@ static rn_value matrix(rn_text_builder *d, rn_text_part_id p) {
     return weight(d, p, "weight", is_transposed(d->c, p) ? RN_SHAPE(in, out) : RN_SHAPE(out, in));
 }
 
-static rn_value vector(rn_text_builder *d, rn_text_part_id p, const char *what) {
-    return weight(d, p, what, RN_SHAPE(rn_build_size(d, part_of(d->c, p)->out)));
+rn_value rn_build_vector(rn_text_builder *d, rn_text_part_id p, const char *what) {
+    return rn_build_f32(d, p, what, RN_SHAPE(rn_build_size(d, part_of(d->c, p)->out)));
 }
 
 // ---- parts of a layer ---------------------------------------------------------------------------
 
 rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p) {
     float eps = d->c->norm_eps != 0 ? d->c->norm_eps : 1e-5f;
-    rn_value w = vector(d, p, "weight");
+    rn_value w = rn_build_vector(d, p, "weight");
     if (d->c->norm_offset != 0) w = rn_op_scale(d->g, w, 1, d->c->norm_offset);
     if (!d->architecture->layernorm) return rn_op_rmsnorm(d->g, x, w, eps);
-    rn_value bias = d->architecture->no_norm_bias ? RN_NO_VALUE : vector(d, p, "bias");
+    rn_value bias = d->architecture->no_norm_bias ? RN_NO_VALUE : rn_build_vector(d, p, "bias");
     return rn_op_layernorm(d->g, x, w, bias, eps);
 }
 
@@ -143,7 +158,7 @@ rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, boo
     rn_matmul_attrs attrs = {.plain_activations = d->c->plain_activations,
                              .transpose_w = is_transposed(d->c, p)};
     rn_value w = p == RN_TEXT_HEAD && d->c->tied ? d->embedding : matrix(d, p);
-    rn_value bias = has_bias ? vector(d, p, "bias") : RN_NO_VALUE;
+    rn_value bias = has_bias ? rn_build_vector(d, p, "bias") : RN_NO_VALUE;
     return adapt(d, x, rn_op_matmul_as(d->g, x, w, bias, attrs), p);
 }
 
@@ -387,6 +402,9 @@ static rn_status check(const void *config, bool training) {
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (training && c->tokens == 0)
         return rn_fail(RN_INVALID, "llama: training needs sequences of at least one token");
+    if (training && c->recurrent.taps)
+        return rn_fail(RN_UNSUPPORTED, "%s: layers with states cannot be trained",
+                       rn_text_architecture_of(c)->name);
     if (training && c->weight_dtype != RN_DTYPE_F32)
         return rn_fail(RN_UNSUPPORTED, "llama: only f32 weights can be trained, not %s",
                        rn_dtype_get(c->weight_dtype)->name);

@@ -21,7 +21,14 @@ typedef enum rn_text_size {
     RN_SIZE_TWO_FFN, // gate and up one after the other
     RN_SIZE_VOCAB,
     RN_SIZE_HEAD_DIM,
-    RN_SIZE_POSITIONS // of a table of learned positions
+    RN_SIZE_POSITIONS, // of a table of learned positions
+    // Of layers with states:
+    RN_SIZE_THREE_DIM,
+    RN_SIZE_TWO_WIDE,    // q and a gate of as many
+    RN_SIZE_MIXED,       // q, k and v of a gated delta net
+    RN_SIZE_VALUES,      // all its value heads
+    RN_SIZE_VALUE_HEADS, // their number
+    RN_SIZE_VALUE_DIM    // of one of them
 } rn_text_size;
 
 // Weights by what they are for. An architecture has some of them.
@@ -46,6 +53,15 @@ typedef enum rn_text_part_id {
     RN_TEXT_UP,
     RN_TEXT_DOWN,
     RN_TEXT_POST_FFN_NORM,
+    RN_TEXT_MIX_IN, // layers with states: what goes into the convolution, ...
+    RN_TEXT_CONV,
+    RN_TEXT_MIX_OUT, // ... what comes out at the end
+    RN_TEXT_Z,       // a gated delta net: the gate of what it says, ...
+    RN_TEXT_A,       // ... how fast it forgets, ...
+    RN_TEXT_A_BIAS,
+    RN_TEXT_A_RATE,
+    RN_TEXT_B, // ... how much it takes
+    RN_TEXT_STATE_NORM,
     RN_TEXT_PARTS
 } rn_text_part_id;
 
@@ -61,7 +77,9 @@ struct rn_text_architecture {
     const char *also;               // families and models that are of it, for hints; or NULL
     const char *layers[RN_NAMINGS]; // the layers' prefix: "model.layers", "blk"
     const char *outer;         // a prefix of Hugging Face's names that some files lack, or NULL
+    const char *settings;      // the object of config.json with all but model_type, or NULL
     const rn_text_part *parts; // (RN_TEXT_PARTS); without names: it has no such weight
+    const char *const *unused; // patterns of tensors that files have for other things; or NULL
     bool layernorm;            // norms are layer norms with biases, not RMS norms ...
     bool no_norm_bias;         // ... without biases
     // Settings, after sizes and what all have in common was read. from_gguf may be NULL.
@@ -98,6 +116,10 @@ struct rn_text_builder {
 uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size);
 // The norm `p` of x, over its last axis.
 rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p);
+// A small weight as f32, whatever the file holds; the vector `p`. `what` is "weight",
+// "bias" or, for a name without either, "".
+rn_value rn_build_f32(rn_text_builder *d, rn_text_part_id p, const char *what, rn_shape shape);
+rn_value rn_build_vector(rn_text_builder *d, rn_text_part_id p, const char *what);
 // x wᵀ + bias, and what adapters add.
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias);
 // x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
@@ -117,6 +139,25 @@ rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x, bool grouped);
 rn_value rn_build_gated(rn_text_builder *d, rn_value x);
 // Without a gate: down (activation(up x)).
 rn_value rn_build_ffn(rn_text_builder *d, rn_value x);
+
+// ---- layers with states (recurrent_layer.c) -----------------------------------------------------
+
+// Whether the layer being written is one.
+bool rn_build_is_recurrent(const rn_text_builder *d);
+// x (rows, channels) through the taps of RN_TEXT_CONV, with the state "layers.N.conv".
+rn_value rn_build_conv(rn_text_builder *d, rn_value x, uint64_t channels);
+// qkv (rows, MIXED), a and b (rows, VALUE_HEADS) through the gated delta rule, with the state
+// "layers.N.delta"; rate and bias (VALUE_HEADS). -> (rows, VALUES).
+rn_value rn_build_delta(rn_text_builder *d, rn_value qkv, rn_value a, rn_value b, rn_value rate,
+                        rn_value bias);
+// Which layers are: those whose "layer_types" are `type`, the others being "full_attention".
+RN_MUST_USE rn_status rn_text_json_recurrent(const rn_fields *fields, const char *type,
+                                             rn_text_config *config);
+// Those whose flag in GGUF's list `key` says so.
+RN_MUST_USE rn_status rn_text_gguf_recurrent(const rn_fields *fields, const char *key,
+                                             rn_text_config *config);
+// A layer more that is; RN_UNSUPPORTED where there are too many.
+RN_MUST_USE rn_status rn_text_add_recurrent(rn_recurrent_config *recurrent, uint32_t layer);
 
 // ---- of the Llama family, for its relatives (llama.c) -------------------------------------------
 

@@ -16,6 +16,7 @@ enum { MAX_LISTED = 512 }; // elements of an array of GGUF: one a layer, but not
 
 void rn_fields_init(rn_fields *fields, const char *source) {
     fields->source = source;
+    fields->within = NULL;
     rn_arena_init(&fields->memory, RN_HOST_OTHER, 0);
     rn_map_init(&fields->by_name, RN_HOST_OTHER);
 }
@@ -192,7 +193,13 @@ rn_status rn_fields_read_metadata(rn_fields *fields, const rn_checkpoint *checkp
 // ---- looking ------------------------------------------------------------------------------------
 
 const rn_field *rn_fields_find(const rn_fields *fields, const char *name) {
+    char inner[MAX_NAME_BYTES];
     uint64_t at = 0;
+    if (fields->within) {
+        int length = snprintf(inner, sizeof inner, "%s.%s", fields->within, name);
+        if (length < 0 || length >= (int)sizeof inner) return NULL;
+        name = inner;
+    }
     if (!rn_map_find(&fields->by_name, rn_str_from(name), &at)) return NULL;
     return (const rn_field *)(uintptr_t)at;
 }

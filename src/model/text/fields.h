@@ -34,6 +34,7 @@ typedef struct rn_field {
 
 typedef struct rn_fields {
     const char *source; // for messages; borrowed
+    const char *within; // an object that names are looked for in, borrowed; NULL: the whole
     rn_arena memory;
     rn_map by_name; // name -> rn_field *
 } rn_fields;

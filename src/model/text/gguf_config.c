@@ -167,6 +167,26 @@ static rn_status read_head_dim(const metadata *m, rn_llama_config *l) {
                    m->fields->source, l->head_dim, value);
 }
 
+// A number, or one for each layer: 0 where the layer has none.
+static rn_status read_kv_heads(const metadata *m, rn_llama_config *l) {
+    char key[96], each[128];
+    const rn_field *field = rn_fields_find(m->fields, key_of(m, "attention.head_count_kv", key));
+    l->kv_heads = l->heads;
+    if (!field || field->kind != RN_FIELD_LIST) return rn_fields_u32(m->fields, key, &l->kv_heads);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < l->layers && i < field->count; i++) {
+        uint32_t heads = 0;
+        snprintf(each, sizeof each, "%s.%u", key, i);
+        RN_TRY(rn_fields_need_u32(m->fields, each, &heads));
+        if (heads && most && heads != most)
+            return rn_fail(RN_UNSUPPORTED, "%s: layers of %u and of %u kv heads are not built",
+                           m->fields->source, most, heads);
+        if (heads) most = heads;
+    }
+    l->kv_heads = most;
+    return RN_OK;
+}
+
 static rn_status read_sizes(const metadata *m, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     const rn_tensor_info *words = rn_checkpoint_find(m->checkpoint, "token_embd.weight");
@@ -174,8 +194,7 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
     RN_TRY(need_count(m, "embedding_length", &l->dim));
     RN_TRY(need_count(m, "feed_forward_length", &l->ffn));
     RN_TRY(need_count(m, "attention.head_count", &l->heads));
-    l->kv_heads = l->heads;
-    RN_TRY(count(m, "attention.head_count_kv", &l->kv_heads));
+    RN_TRY(read_kv_heads(m, l));
     RN_TRY(read_head_dim(m, l));
     l->norm_eps = 1e-5f;
     RN_TRY(number(m, "attention.layer_norm_epsilon", &l->norm_eps));

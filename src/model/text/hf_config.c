@@ -292,5 +292,8 @@ rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out)
     RN_TRY(rn_text_architecture_find(type, RN_NAMES_HUGGING_FACE, &out->llama.architecture));
     out->architecture = out->llama.architecture->name;
     RN_TRY(refuse_unbuilt(fields));
-    return out->llama.architecture->from_json(fields, out);
+    rn_fields settings = *fields;
+    settings.within = out->llama.architecture->settings;
+    if (settings.within) RN_TRY(refuse_unbuilt(&settings));
+    return out->llama.architecture->from_json(&settings, out);
 }

@@ -9,6 +9,7 @@ typedef struct rn_text_config {
     const char *architecture; // static
     rn_llama_config llama;    // but for what options say and `files`
     uint32_t context;         // what it was trained for
+    uint32_t draft_layers;    // blocks of a GGUF file behind those of the model: not used
     float
         stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none
     // LongRoPE: divisors up to a context of long_from, and beyond it; 0: none.

@@ -211,6 +211,19 @@ static void choose_naming(rn_network *network) {
         c->naming = RN_NAMES_BARE;
 }
 
+// Of the one sequence that the graph is for.
+static uint64_t count_states(const rn_graph *graph) {
+    uint64_t sum = 0, bytes = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        bool state = info->role == RN_ROLE_STATE && info->purpose == RN_PURPOSE_STATE &&
+                     info->producer == RN_NO_NODE;
+        if (state && rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 1), &bytes))
+            sum += bytes;
+    }
+    return sum;
+}
+
 // The graph as it is without adapters, against the files; then the adapters against the graph.
 static rn_status check_files(rn_network *network, const rn_model_options *options,
                              rn_adapters *adapters) {
@@ -227,7 +240,9 @@ static rn_status check_files(rn_network *network, const rn_model_options *option
     RN_TRY(make_recipe(network, NULL, &recipe));
     rn_status s = recipe.build(recipe.self, NULL, &graph);
     rn_recipe_destroy(&recipe);
-    if (s == RN_OK) s = rn_text_weights_check(network->checkpoint, graph, &network->info);
+    if (s == RN_OK)
+        s = rn_text_weights_check(network->checkpoint, graph, &text->config, &network->info);
+    if (s == RN_OK) network->info.state_bytes = count_states(graph);
     network->adapters = adapters;
     for (size_t i = 0; s == RN_OK && adapters && i < options->adapter_count; i++)
         s = rn_adapters_load(adapters, &options->adapters[i], graph, llama);

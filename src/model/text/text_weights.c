@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "memory/account.h"
+#include "model/text/decoder.h"
 #include "tensor/layout.h"
 
 #include <stdio.h>
@@ -55,6 +56,7 @@ rn_status rn_text_weights_readable(const rn_checkpoint *checkpoint) {
 
 typedef struct inventory {
     const rn_checkpoint *checkpoint;
+    const rn_text_config *config;
     rn_model_info *info;
     bool *used;                     // (tensors)
     uint64_t bytes[RN_DTYPE_COUNT]; // of matrices
@@ -117,6 +119,15 @@ static rn_status take_weight(inventory *v, const rn_value_info *weight) {
 // What files have beside weights: tables that are computed here, and what other programs need to
 // read the quantised forms.
 static bool is_harmless(const inventory *v, rn_str name) {
+    const char *const *unused = v->config->llama.architecture->unused;
+    unsigned block = 0;
+    char text[16];
+    snprintf(text, sizeof text, "%.*s", RN_STR_ARG(name));
+    uint32_t end = v->config->llama.layers + v->config->draft_layers;
+    if (sscanf(text, "blk.%5u.", &block) == 1 && block >= v->config->llama.layers && block < end)
+        return true;
+    for (; unused && *unused; unused++)
+        if (rn_str_matches(name, rn_str_from(*unused))) return true;
     static const char *const patterns[] = {
         "*.rotary_emb.*",     "rope_freqs.weight", "rope_factors_*.weight",
         "*.attn_rot_embd",
@@ -156,8 +167,8 @@ static void name_dtypes(inventory *v) {
 }
 
 rn_status rn_text_weights_check(const rn_checkpoint *checkpoint, const rn_graph *graph,
-                                rn_model_info *info) {
-    inventory v = {.checkpoint = checkpoint, .info = info};
+                                const rn_text_config *config, rn_model_info *info) {
+    inventory v = {.checkpoint = checkpoint, .config = config, .info = info};
     size_t count = rn_checkpoint_count(checkpoint);
     void *used = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, count, sizeof *v.used, &used));

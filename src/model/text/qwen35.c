@@ -1,0 +1,193 @@
+// qwen35.c — Qwen3.5 and 3.6, dense: three layers of linear attention (a gated delta net), then one
+// of full attention with a gate, and so on. The place of attention in a layer:
+//
+//     x ─ qkv ─ conv ─ silu ─ delta rule ─ norm a head ─ times silu(z) ─ out ─▶
+//     x ─ [q | gate], k, v ─ norms, rope of a quarter ─ attention ─ times sigmoid(gate) ─ o ─▶
+//
+// A layer of the first kind keeps the last three rows of qkv and a matrix a head, and no keys.
+// Hugging Face's files hold norms as w of 1 + w, rates as log(-rate), and value heads in the order
+// of their key heads; GGUF's hold 1 + w, the rate, and value heads dealt out to key heads in turn.
+// Models that also see ("qwen3_5") have their decoder's settings and weights one name further in.
+#include "model/text/decoder.h"
+
+#include <stdio.h>
+
+#define PARTS(outer)                                                                               \
+    {                                                                                              \
+        [RN_TEXT_EMBEDDING] = {outer "embed_tokens", "token_embd", RN_SIZE_VOCAB, RN_SIZE_DIM},    \
+        [RN_TEXT_NORM] = {outer "norm", "output_norm", RN_SIZE_DIM},                               \
+        [RN_TEXT_HEAD] = {"lm_head", "output", RN_SIZE_VOCAB, RN_SIZE_DIM},                        \
+        [RN_TEXT_ATTENTION_NORM] = {"input_layernorm", "attn_norm", RN_SIZE_DIM},                  \
+        [RN_TEXT_Q] = {"self_attn.q_proj", "attn_q", RN_SIZE_TWO_WIDE, RN_SIZE_DIM},               \
+        [RN_TEXT_K] = {"self_attn.k_proj", "attn_k", RN_SIZE_NARROW, RN_SIZE_DIM},                 \
+        [RN_TEXT_V] = {"self_attn.v_proj", "attn_v", RN_SIZE_NARROW, RN_SIZE_DIM},                 \
+        [RN_TEXT_O] = {"self_attn.o_proj", "attn_output", RN_SIZE_DIM, RN_SIZE_WIDE},              \
+        [RN_TEXT_Q_NORM] = {"self_attn.q_norm", "attn_q_norm", RN_SIZE_HEAD_DIM},                  \
+        [RN_TEXT_K_NORM] = {"self_attn.k_norm", "attn_k_norm", RN_SIZE_HEAD_DIM},                  \
+        [RN_TEXT_MIX_IN] = {"linear_attn.in_proj_qkv", "attn_qkv", RN_SIZE_MIXED, RN_SIZE_DIM},    \
+        [RN_TEXT_CONV] = {"linear_attn.conv1d", "ssm_conv1d"},                                     \
+        [RN_TEXT_MIX_OUT] = {"linear_attn.out_proj", "ssm_out", RN_SIZE_DIM, RN_SIZE_VALUES},      \
+        [RN_TEXT_Z] = {"linear_attn.in_proj_z", "attn_gate", RN_SIZE_VALUES, RN_SIZE_DIM},         \
+        [RN_TEXT_A] = {"linear_attn.in_proj_a", "ssm_alpha", RN_SIZE_VALUE_HEADS, RN_SIZE_DIM},    \
+        [RN_TEXT_A_BIAS] = {"linear_attn.dt_bias", "ssm_dt", RN_SIZE_VALUE_HEADS},                 \
+        [RN_TEXT_A_RATE] = {"linear_attn.A_log", "ssm_a", RN_SIZE_VALUE_HEADS},                    \
+        [RN_TEXT_B] = {"linear_attn.in_proj_b", "ssm_beta", RN_SIZE_VALUE_HEADS, RN_SIZE_DIM},     \
+        [RN_TEXT_STATE_NORM] = {"linear_attn.norm", "ssm_norm", RN_SIZE_VALUE_DIM},                \
+        [RN_TEXT_FFN_NORM] = {"post_attention_layernorm", "post_attention_norm", RN_SIZE_DIM},     \
+        [RN_TEXT_GATE] = {"mlp.gate_proj", "ffn_gate", RN_SIZE_FFN, RN_SIZE_DIM},                  \
+        [RN_TEXT_UP] = {"mlp.up_proj", "ffn_up", RN_SIZE_FFN, RN_SIZE_DIM},                        \
+        [RN_TEXT_DOWN] = {"mlp.down_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},                  \
+    }
+
+static const rn_text_part parts[RN_TEXT_PARTS] = PARTS("model.");
+static const rn_text_part inner_parts[RN_TEXT_PARTS] = PARTS("model.language_model.");
+
+// ---- layers -------------------------------------------------------------------------------------
+
+// e^(rate ...) is how much of a state stays: rates are below 0.
+static rn_value find_rate(rn_text_builder *d) {
+    rn_value rate = rn_build_vector(d, RN_TEXT_A_RATE, "");
+    return d->c->naming == RN_NAMES_GGUF ? rate : rn_op_neg(d->g, rn_op_exp(d->g, rate));
+}
+
+static rn_value remember(rn_text_builder *d, rn_value x) {
+    rn_graph *g = d->g;
+    const rn_recurrent_config *r = &d->c->recurrent;
+    uint64_t values = rn_build_size(d, RN_SIZE_VALUES);
+    rn_value qkv = rn_build_project(d, x, RN_TEXT_MIX_IN, false);
+    rn_value z = rn_build_project(d, x, RN_TEXT_Z, false);
+    rn_value a = rn_build_project(d, x, RN_TEXT_A, false);
+    rn_value b = rn_build_project(d, x, RN_TEXT_B, false);
+    rn_value bias = rn_build_vector(d, RN_TEXT_A_BIAS, d->c->naming == RN_NAMES_GGUF ? "bias" : "");
+    qkv = rn_op_silu(g, rn_build_conv(d, qkv, rn_build_size(d, RN_SIZE_MIXED)));
+    rn_value y = rn_build_delta(d, qkv, a, b, find_rate(d), bias);
+    y = rn_op_reshape(g, y, RN_SHAPE(d->rows, r->value_heads, r->value_dim));
+    y = rn_op_rmsnorm(g, y, rn_build_vector(d, RN_TEXT_STATE_NORM, "weight"), d->c->norm_eps);
+    y = rn_op_gated(g, z, rn_op_reshape(g, y, RN_SHAPE(d->rows, values)), RN_ACTIVATION_SILU);
+    return rn_build_project(d, y, RN_TEXT_MIX_OUT, false);
+}
+
+static rn_value attend(rn_text_builder *d, rn_value x) {
+    rn_graph *g = d->g;
+    const rn_llama_config *c = d->c;
+    uint64_t wide = rn_build_size(d, RN_SIZE_WIDE), dims = d->head_dim;
+    rn_value both = rn_build_project(d, x, RN_TEXT_Q, c->qkv_bias);
+    both = rn_op_reshape(g, both, RN_SHAPE(d->rows, c->heads, 2 * dims));
+    rn_value q = rn_build_norm(d, rn_op_slice(g, both, 2, 0, dims), RN_TEXT_Q_NORM);
+    rn_value gate = rn_op_reshape(g, rn_op_slice(g, both, 2, dims, dims), RN_SHAPE(d->rows, wide));
+    rn_value k = rn_build_project(d, x, RN_TEXT_K, c->qkv_bias);
+    k = rn_build_norm(d, rn_build_split(d, k, c->kv_heads), RN_TEXT_K_NORM);
+    rn_value v = rn_build_split(d, rn_build_project(d, x, RN_TEXT_V, c->qkv_bias), c->kv_heads);
+    q = rn_op_rope(g, q, d->positions, c->rope);
+    k = rn_op_rope(g, k, d->positions, c->rope);
+    rn_value y = rn_op_gated(g, gate, rn_build_attention(d, q, k, v), RN_ACTIVATION_SIGMOID);
+    return rn_build_project(d, y, RN_TEXT_O, c->output_bias);
+}
+
+static rn_value layer(rn_text_builder *d, rn_value x) {
+    rn_value y = rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM);
+    y = rn_build_is_recurrent(d) ? remember(d, y) : attend(d, y);
+    x = rn_op_add(d->g, x, y);
+    y = rn_build_gated(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
+    return rn_op_add(d->g, x, y);
+}
+
+// ---- settings -----------------------------------------------------------------------------------
+
+enum { MOST_HEADS = 1 << 12, MOST_DIMS = 1 << 12, INTERVAL = 4 };
+
+static rn_status check_sizes(const rn_fields *f, const rn_recurrent_config *r) {
+    bool heads = r->key_heads >= 1 && r->value_heads <= MOST_HEADS &&
+                 r->value_heads >= r->key_heads && r->value_heads % r->key_heads == 0;
+    bool dims = r->key_dim >= 1 && r->key_dim <= MOST_DIMS && r->value_dim >= 1 &&
+                r->value_dim <= MOST_DIMS;
+    if (!heads || !dims || r->taps < 2 || r->taps > 64)
+        return rn_fail(RN_CORRUPT,
+                       "%s: linear attention of %u key heads of %u and %u value heads of %u, "
+                       "convolutions of %u rows",
+                       f->source, r->key_heads, r->key_dim, r->value_heads, r->value_dim, r->taps);
+    return RN_OK;
+}
+
+// One in so many attends.
+static rn_status add_by_interval(const rn_fields *f, uint32_t interval, rn_llama_config *l) {
+    if (interval == 0)
+        return rn_fail(RN_CORRUPT, "%s: full_attention_interval cannot be 0", f->source);
+    for (uint32_t i = 0; i < l->layers && i <= RN_RECURRENT_LAYERS; i++)
+        if ((i + 1) % interval) RN_TRY(rn_text_add_recurrent(&l->recurrent, i));
+    return RN_OK;
+}
+
+static rn_status from_json(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    rn_recurrent_config *r = &l->recurrent;
+    uint32_t interval = INTERVAL;
+    *r = (rn_recurrent_config){
+        .taps = 4, .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128};
+    RN_TRY(rn_text_json_activation(f, "hidden_act", "silu", "swish"));
+    RN_TRY(rn_text_json_sizes(f, c));
+    RN_TRY(rn_text_json_flags(f, c));
+    RN_TRY(rn_text_json_rope(f, "rope_parameters", c));
+    if (l->rope.dims == 0 && !rn_fields_find(f, "rope_parameters.partial_rotary_factor"))
+        l->rope.dims = l->head_dim / 4;
+    RN_TRY(rn_fields_u32(f, "linear_conv_kernel_dim", &r->taps));
+    RN_TRY(rn_fields_u32(f, "linear_num_key_heads", &r->key_heads));
+    RN_TRY(rn_fields_u32(f, "linear_num_value_heads", &r->value_heads));
+    RN_TRY(rn_fields_u32(f, "linear_key_head_dim", &r->key_dim));
+    RN_TRY(rn_fields_u32(f, "linear_value_head_dim", &r->value_dim));
+    RN_TRY(rn_fields_u32(f, "full_attention_interval", &interval));
+    RN_TRY(check_sizes(f, r));
+    l->norm_offset = 1;
+    return rn_fields_find(f, "layer_types") ? rn_text_json_recurrent(f, "linear_attention", c)
+                                            : add_by_interval(f, interval, l);
+}
+
+// The blocks behind the layers are for drafts; they are not used.
+static rn_status leave_drafts(const rn_fields *f, rn_text_config *c) {
+    RN_TRY(rn_fields_u32(f, "qwen35.nextn_predict_layers", &c->draft_layers));
+    if (c->draft_layers >= c->llama.layers)
+        return rn_fail(RN_CORRUPT, "%s: %u of %u layers are for drafts", f->source, c->draft_layers,
+                       c->llama.layers);
+    c->llama.layers -= c->draft_layers;
+    return RN_OK;
+}
+
+static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    rn_recurrent_config *r = &l->recurrent;
+    uint32_t interval = INTERVAL, inner = 0;
+    *r = (rn_recurrent_config){.keys_in_turn = true};
+    RN_TRY(leave_drafts(f, c));
+    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.conv_kernel", &r->taps));
+    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.group_count", &r->key_heads));
+    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.time_step_rank", &r->value_heads));
+    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.state_size", &r->key_dim));
+    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.inner_size", &inner));
+    RN_TRY(rn_fields_u32(f, "qwen35.full_attention_interval", &interval));
+    if (r->value_heads == 0 || inner % r->value_heads)
+        return rn_fail(RN_CORRUPT, "%s: %u cannot be %u value heads", f->source, inner,
+                       r->value_heads);
+    r->value_dim = inner / r->value_heads;
+    RN_TRY(check_sizes(f, r));
+    if (rn_fields_find(f, "qwen35.attention.recurrent_layers"))
+        return rn_text_gguf_recurrent(f, "qwen35.attention.recurrent_layers", c);
+    return add_by_interval(f, interval, l);
+}
+
+// ---- the rows -----------------------------------------------------------------------------------
+
+static const char *const unused[] = {"mtp.*", "model.visual.*", NULL};
+
+#define FAMILY                                                                                     \
+    .name = "qwen35", .also = "Qwen3.5, Qwen3.6", .layer = layer, .from_json = from_json,          \
+    .from_gguf = from_gguf, .qk_norm = true, .partial_rope = true, .unused = unused
+
+extern const rn_text_architecture rn_text_qwen35;
+const rn_text_architecture rn_text_qwen35 = {FAMILY, .model_type = "qwen3_5_text", .parts = parts,
+                                             .layers = {"model.layers", "blk", "model.layers"}};
+// With eyes, which are left out.
+extern const rn_text_architecture rn_text_qwen35_seeing;
+const rn_text_architecture rn_text_qwen35_seeing = {
+    FAMILY, .model_type = "qwen3_5", .parts = inner_parts,
+    .layers = {"model.language_model.layers", "blk", "model.language_model.layers"},
+    .settings = "text_config"};
