@@ -6,9 +6,10 @@
 
 RN_BEGIN_DECLS
 
-// Every element type that ration can name. Those from RN_DTYPE_Q4_0 on are ggml's blocks; the last
-// three are ration's own quantised forms, which a file stores as several tensors (data, scale,
-// ...).
+// Every element type that ration can name. Those from RN_DTYPE_Q4_0 on are ggml's blocks; int8,
+// int4 and nf4 are ration's own quantised forms, which a file stores as several tensors (data,
+// scale,
+// ...); the last are ration's own blocks, which quantised checkpoints become when they are read.
 typedef enum rn_dtype {
     RN_DTYPE_NONE = 0,
     RN_DTYPE_F64,
@@ -60,9 +61,12 @@ typedef enum rn_dtype {
     RN_DTYPE_NVFP4,
     RN_DTYPE_Q1_0,
     RN_DTYPE_Q2_0,
-    RN_DTYPE_INT8, // row-wise symmetric int8: one f32 scale a row
-    RN_DTYPE_INT4, // affine int4 in groups of 128: scale and shift a group
-    RN_DTYPE_NF4,  // 4-bit normal float in blocks of 64: f32 absmax a block
+    RN_DTYPE_INT8,    // row-wise symmetric int8: one f32 scale a row
+    RN_DTYPE_INT4,    // affine int4 in groups of 128: scale and shift a group
+    RN_DTYPE_NF4,     // 4-bit normal float in blocks of 64: f32 absmax a block
+    RN_DTYPE_F8_B128, // e4m3 in blocks of 128: f32 scale a block
+    RN_DTYPE_FP4_B64, // nvfp4 in blocks of 64: f32 scale a block beside its own
+    RN_DTYPE_U4_B32,  // affine 4 bits in blocks of 32: f32 scale and whole zero a block
     RN_DTYPE_COUNT
 } rn_dtype;
 

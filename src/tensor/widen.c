@@ -7,6 +7,7 @@
 
 #include "tensor/convert.h"
 #include "tensor/ggml_blocks.h"
+#include "tensor/scaled_blocks.h"
 #include "tensor/small_float.h"
 
 static void widen_f32(const void *source, float *target, uint64_t count) {
@@ -114,6 +115,9 @@ static rn_widen_kernel *const widen[RN_DTYPE_COUNT] = {
     [RN_DTYPE_NVFP4] = rn_ggml_widen_nvfp4,
     [RN_DTYPE_Q1_0] = rn_ggml_widen_q1_0,
     [RN_DTYPE_Q2_0] = rn_ggml_widen_q2_0,
+    [RN_DTYPE_F8_B128] = rn_widen_f8_b128,
+    [RN_DTYPE_FP4_B64] = rn_widen_fp4_b64,
+    [RN_DTYPE_U4_B32] = rn_widen_u4_b32,
 };
 
 rn_status rn_dtype_to_f32(rn_dtype dtype, const void *source, float *target, uint64_t elements) {

@@ -83,6 +83,18 @@ static void hand_made_blocks_widen(void **unused) {
     assert_ok(rn_dtype_to_f32(RN_DTYPE_NVFP4, nvfp4, values, 64));
     assert_true(values[0] == 6 && values[8] == -1 && values[1] == 0);
     assert_true(values[16] == 0 && values[32] == 6 * 0x1p-9f && values[40] == -0x1p-9f);
+    // ration's own: the same under a scale of -2, e4m3 under 3, and 4 bits under 1.5 with a zero
+    uint8_t fp4[40] = {0, 0, 0, 0xc0};
+    memcpy(fp4 + 4, nvfp4, sizeof nvfp4);
+    assert_ok(rn_dtype_to_f32(RN_DTYPE_FP4_B64, fp4, values, 64));
+    assert_true(values[0] == -12 && values[8] == 2 && values[32] == -12 * 0x1p-9f);
+    uint8_t f8[132] = {0, 0, 0x40, 0x40, 0x38, 0xc0};
+    f8[131] = 0x01;
+    assert_ok(rn_dtype_to_f32(RN_DTYPE_F8_B128, f8, values, 128));
+    assert_true(values[0] == 3 && values[1] == -6 && values[127] == 3 * 0x1p-9f);
+    uint8_t u4[21] = {0, 0, 0xc0, 0x3f, 16, 0xf1};
+    assert_ok(rn_dtype_to_f32(RN_DTYPE_U4_B32, u4, values, 32));
+    assert_true(values[0] == 1.5f * -15 && values[16] == -1.5f && values[1] == -24);
 }
 
 // A scale of exactly 1 shows the rounding: half away from zero, as roundf.

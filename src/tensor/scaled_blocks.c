@@ -1,0 +1,46 @@
+// scaled_blocks.c — widening ration's own blocks.
+#include "tensor/scaled_blocks.h"
+
+#include "tensor/ggml_blocks.h"
+
+#include <string.h>
+
+static float float_at(const uint8_t *bytes) {
+    float value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+static void multiply(float *values, int count, float scale) {
+    for (int i = 0; i < count; i++)
+        values[i] *= scale;
+}
+
+void rn_widen_f8_b128(const void *source, float *target, uint64_t blocks) {
+    const rn_convert_kernels *kernels = rn_convert_kernels_get();
+    const uint8_t *block = source;
+    for (; blocks > 0; blocks--, block += 132, target += 128) {
+        kernels->widen_e4m3(block + 4, target, 128);
+        multiply(target, 128, float_at(block));
+    }
+}
+
+void rn_widen_fp4_b64(const void *source, float *target, uint64_t blocks) {
+    const uint8_t *block = source;
+    for (; blocks > 0; blocks--, block += 40, target += 64) {
+        rn_ggml_widen_nvfp4(block + 4, target, 1);
+        multiply(target, 64, float_at(block));
+    }
+}
+
+void rn_widen_u4_b32(const void *source, float *target, uint64_t blocks) {
+    const uint8_t *block = source;
+    for (; blocks > 0; blocks--, block += 21, target += 32) {
+        float scale = float_at(block);
+        int zero = block[4];
+        for (int j = 0; j < 16; j++) {
+            target[j] = (float)((block[5 + j] & 15) - zero) * scale;
+            target[j + 16] = (float)((block[5 + j] >> 4) - zero) * scale;
+        }
+    }
+}
