@@ -217,6 +217,7 @@ void rn_checkpoint_close(rn_checkpoint *checkpoint) {
             checkpoint->tensor_capacity * sizeof *checkpoint->tensors);
     rn_free(RN_HOST_IO, checkpoint->metadata,
             checkpoint->metadata_capacity * sizeof *checkpoint->metadata);
+    rn_weight_forms_close(checkpoint->forms);
     rn_map_free(&checkpoint->by_name);
     rn_map_free(&checkpoint->by_key);
     rn_arena_free_all(&checkpoint->arena);

@@ -19,6 +19,8 @@ typedef struct rn_opened_file {
     rn_file_state state;   // of fd, before its header was read
 } rn_opened_file;
 
+typedef struct rn_weight_forms rn_weight_forms; // io/weight_forms_internal.h
+
 struct rn_checkpoint {
     rn_container container;
     char format[24];
@@ -33,7 +35,10 @@ struct rn_checkpoint {
     rn_opened_file *files; // (file_count)
     size_t file_count, file_capacity;
     uint64_t total_bytes;
+    rn_weight_forms *forms; // weights of several tensors (io/weight_forms.h), or NULL
 };
+
+void rn_weight_forms_close(rn_weight_forms *forms); // NULL-safe; the memory itself is the arena's
 
 // Opens `path` and adds it; *out_index is the file's number.
 RN_MUST_USE rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path,

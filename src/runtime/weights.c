@@ -52,7 +52,7 @@ static rn_status open_reader(rn_weights *w) {
 static bool needs_fetcher(const rn_weights *w) {
     bool needed = w->lists[RN_WEIGHTS_STREAMED].file_weight_count > 0;
     for (uint32_t i = 0; i < w->plan->row_table_count; i++)
-        needed |= !w->tables[i].plain;
+        needed |= !w->tables[i].plain && !w->tables[i].form;
     return needed;
 }
 
@@ -214,6 +214,38 @@ static rn_status fill_from_memory(rn_weights *w, const rn_plan_group *group, uin
     return RN_OK;
 }
 
+// ---- weights of several tensors
+// ------------------------------------------------------------------
+
+typedef struct form_filling {
+    rn_weights *weights;
+    rn_packing packing;
+} form_filling;
+
+static rn_status take_form(void *self, rn_component component, uint64_t offset, const void *data,
+                           uint64_t bytes) {
+    form_filling *f = self;
+    RN_TRY(check_stop(f->weights));
+    RN_TRY(rn_packing_take(&f->packing, component, offset, data, bytes));
+    atomic_fetch_add(&f->weights->read_bytes, bytes);
+    return RN_OK;
+}
+
+static rn_status fill_from_forms(rn_weights *w, const rn_plan_group *group, uint8_t *target) {
+    for (uint32_t i = 0; i < group->value_count; i++) {
+        rn_value value = w->plan->group_values[group->first_value + i];
+        const rn_weight_form *form = w->forms[value];
+        const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+        form_filling f = {.weights = w};
+        if (!form) continue;
+        RN_TRY(rn_packing_begin(w->plan, value, target + w->plan->places[value].offset, w->workers,
+                                &f.packing));
+        RN_TRY(rn_weight_form_read(w->source.checkpoint, form, info->tensor ? info->first_row : 0,
+                                   info->tensor ? info->shape.dims[0] : form->rows, take_form, &f));
+    }
+    return RN_OK;
+}
+
 // ---- file-layout weights
 // --------------------------------------------------------------------------------
 
@@ -291,6 +323,7 @@ rn_status rn_weights_fill(rn_weights *w, rn_weight_list list, uint32_t entry, ui
     rn_fetching *fetching = file_weights ? take_fetching(w, entry, target) : NULL;
     if (file_weights) rn_fetcher_feed(w->fetcher, &fetching->batch);
     RN_TRY(fill_from_memory(w, &w->plan->groups[w->lists[list].groups[entry]], target));
+    RN_TRY(fill_from_forms(w, &w->plan->groups[w->lists[list].groups[entry]], target));
     if (file_weights) RN_TRY(finish_fetching(w, fetching));
     return w->reader ? fill_from_files(w, list, entry, target) : RN_OK;
 }

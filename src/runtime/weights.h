@@ -3,6 +3,7 @@
 //
 //     file ──reader──▶ staging: pieces ──pack──▶ weight group (resident, or a slot)
 //     file ──fetcher──▶ slot           file-layout weights: kernels take the file's bytes
+//     files ──io/weight_forms──▶ rows ──pack──▶ weight group    weights of several tensors
 //
 // There are two lists of weight groups: the resident ones, read once; and the loads of a run, read
 // round and round. Within a list the reader runs ahead of the packer by as much as the staging
@@ -58,7 +59,7 @@ uint64_t rn_weights_lead(const rn_weights *weights, rn_value value);
 // Packs plain bytes of one weight.
 RN_MUST_USE rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain,
                                       uint8_t *target);
-// From disk since it was opened. Any thread.
+// From disk since it was opened; of weights of several tensors what they become. Any thread.
 uint64_t rn_weights_read_bytes(const rn_weights *weights);
 
 #endif

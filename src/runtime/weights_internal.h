@@ -8,6 +8,7 @@
 #include "runtime/weights.h"
 
 #include "io/checkpoint.h"
+#include "io/weight_forms.h"
 #include "tensor/layout.h"
 
 // A component of a weight, as an extent of a file.
@@ -38,7 +39,8 @@ typedef struct rn_group_list {
 
 // A table whose rows are read on demand.
 typedef struct rn_row_source {
-    const uint8_t *plain; // in memory, or NULL: in a file
+    const uint8_t *plain;       // in memory, or NULL: in a file
+    const rn_weight_form *form; // of several tensors, or NULL: rows as they are
     uint32_t file;
     uint64_t offset, row_bytes;
 } rn_row_source;
@@ -66,11 +68,12 @@ struct rn_weights {
     const rn_plan *plan;
     rn_weight_source source;
     const _Atomic bool *cancel, *stop;
-    rn_workers *workers;  // or NULL
-    rn_allocator staging; // large blocks to staging, the reader's bookkeeping to io
-    rn_reader *reader;    // NULL: nothing is in files
-    rn_fetcher *fetcher;  // NULL: nothing is file_weights, no table is in a file
-    const void **plain;   // (values + 1): bytes in memory; NULL: in the checkpoint
+    rn_workers *workers;          // or NULL
+    rn_allocator staging;         // large blocks to staging, the reader's bookkeeping to io
+    rn_reader *reader;            // NULL: nothing is in files
+    rn_fetcher *fetcher;          // NULL: nothing is file_weights, no table is in a file
+    const void **plain;           // (values + 1): bytes in memory; NULL: in the checkpoint
+    const rn_weight_form **forms; // (values + 1): of several tensors; NULL: as it is
     rn_arena memory;
     rn_group_list lists[2];
     rn_row_source *tables; // (the plan's row_table_count)

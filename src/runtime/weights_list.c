@@ -71,6 +71,21 @@ static rn_status check_tensor(const rn_value_info *info, const char *name, rn_dt
     return RN_OK;
 }
 
+// The weight as several tensors of a quantised checkpoint; NULL: it is none.
+static rn_status find_form(const rn_weights *w, const rn_value_info *info,
+                           const rn_weight_form **out) {
+    *out = rn_checkpoint_form(w->source.checkpoint, rn_weight_tensor(info));
+    if (!*out) return RN_OK;
+    uint64_t rows = 0, cols = 0;
+    rn_matrix_of(info, &rows, &cols);
+    if (info->tensor) rows = info->tensor_rows;
+    if ((*out)->dtype == info->dtype && (*out)->rows == rows && (*out)->cols == cols) return RN_OK;
+    return rn_fail(RN_INVALID, "'%s' is %s (%llu, %llu) in the file, %s %s in the graph",
+                   info->name, rn_dtype_get((*out)->dtype)->name, (unsigned long long)(*out)->rows,
+                   (unsigned long long)(*out)->cols, rn_dtype_get(info->dtype)->name,
+                   rn_shape_format(info->shape).text);
+}
+
 // The file's tensor; of a weight that is some of its rows, just these.
 static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_component component,
                              uint64_t bytes, rn_tensor_info *out) {
@@ -136,6 +151,8 @@ static rn_status list_weight(const rn_weights *w, rn_group_list *list, rn_value 
     w->plain[value] = find_plain(w, info, components.total_bytes);
     if (w->plain[value]) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    RN_TRY(find_form(w, info, &w->forms[value]));
+    if (w->forms[value]) return RN_OK;
     for (rn_component component = 0; component < RN_COMPONENT_COUNT; component++) {
         rn_tensor_info tensor;
         if (component != RN_COMPONENT_DATA && components.bytes[component] == 0) continue;
@@ -191,6 +208,8 @@ static rn_status find_table(const rn_weights *w, const rn_plan_rows *rows, rn_ro
                            .row_bytes = rows->row_bytes};
     if (out->plain) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    RN_TRY(find_form(w, info, &out->form));
+    if (out->form) return RN_OK;
     RN_TRY(find_tensor(w, info, RN_COMPONENT_DATA, components.total_bytes, &tensor));
     out->file = tensor.file;
     out->offset = tensor.offset;
@@ -211,9 +230,11 @@ rn_status rn_weights_make_lists(rn_weights *w) {
     const rn_plan *plan = w->plan;
     rn_group_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
                   *streamed = &w->lists[RN_WEIGHTS_STREAMED];
-    void *groups = NULL, *loads = NULL, *plain = NULL;
+    void *groups = NULL, *loads = NULL, *plain = NULL, *forms = NULL;
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &plain));
+    RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &forms));
     w->plain = plain;
+    w->forms = forms;
     RN_TRY(rn_arena_array(&w->memory, plan->group_count, sizeof(uint32_t), &groups));
     RN_TRY(rn_arena_array(&w->memory, plan->load_count, sizeof(uint32_t), &loads));
     resident->groups = groups;

@@ -16,6 +16,13 @@ typedef struct row_reading {
     rn_error_info error; // of the first failure; written by whoever set `failed`
 } row_reading;
 
+static rn_status copy_row(void *self, rn_component component, uint64_t offset, const void *data,
+                          uint64_t bytes) {
+    (void)component;
+    memcpy((uint8_t *)self + offset, data, bytes);
+    return RN_OK;
+}
+
 static void read_row(void *arg, size_t i) {
     row_reading *r = arg;
     const rn_row_source *t = r->table;
@@ -26,8 +33,10 @@ static void read_row(void *arg, size_t i) {
         return;
     }
     if (atomic_load(&r->failed)) return;
-    rn_status s =
-        rn_fetcher_read_now(r->weights->fetcher, t->file, t->offset + at, to, t->row_bytes);
+    rn_status s = t->form ? rn_weight_form_read(r->weights->source.checkpoint, t->form,
+                                                (uint64_t)r->ids[i], 1, copy_row, to)
+                          : rn_fetcher_read_now(r->weights->fetcher, t->file, t->offset + at, to,
+                                                t->row_bytes);
     if (s != RN_OK && !atomic_exchange(&r->failed, true)) r->error = *rn_last_error();
 }
 
@@ -42,5 +51,5 @@ rn_status rn_weights_rows(rn_weights *w, uint32_t table, const int32_t *ids, uin
     if (atomic_load(&r.failed)) return rn_error_restore(&r.error);
     if (r.table->plain) return RN_OK;
     atomic_fetch_add(&w->read_bytes, count * r.table->row_bytes);
-    return rn_fetcher_check(w->fetcher);
+    return r.table->form ? RN_OK : rn_fetcher_check(w->fetcher);
 }

@@ -1,5 +1,6 @@
 // hf_config.c — config.json, as Hugging Face's transformers writes it.
 #include "model/text/decoder.h"
+#include "model/text/hf_quantization.h"
 
 #include "graph/rope_frequencies.h"
 
@@ -240,18 +241,11 @@ rn_status rn_text_refuse_flag(const rn_fields *f, const char *name, bool built) 
 
 static rn_status refuse_unbuilt(const rn_fields *f) {
     static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts"};
-    rn_str method = {0};
     for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
         if (rn_fields_find(f, experts[i]))
             return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts (%s) are not built", f->source,
                            experts[i]);
-    RN_TRY(rn_fields_text(f, "quantization_config.quant_method", &method));
-    if (method.bytes == 0 || rn_str_equal(method, RN_STR("quanto")) ||
-        rn_str_equal(method, RN_STR("bitsandbytes")))
-        return RN_OK;
-    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s: weights quantised by '%.*s' cannot be read",
-                           f->source, RN_STR_ARG(method)),
-                   "take the model's original weights, or a GGUF file");
+    return RN_OK;
 }
 
 rn_status rn_text_json_sizes(const rn_fields *f, rn_text_config *c) {
@@ -292,6 +286,7 @@ rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out)
     RN_TRY(rn_text_architecture_find(type, RN_NAMES_HUGGING_FACE, &out->llama.architecture));
     out->architecture = out->llama.architecture->name;
     RN_TRY(refuse_unbuilt(fields));
+    RN_TRY(rn_text_json_quantization(fields, &out->quantization));
     rn_fields settings = *fields;
     settings.within = out->llama.architecture->settings;
     if (settings.within) RN_TRY(refuse_unbuilt(&settings));

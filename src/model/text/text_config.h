@@ -2,14 +2,16 @@
 #ifndef RN_MODEL_TEXT_CONFIG_H
 #define RN_MODEL_TEXT_CONFIG_H
 
+#include "io/weight_forms.h"
 #include "model/text/fields.h"
 #include "model/model.h"
 
 typedef struct rn_text_config {
-    const char *architecture; // static
-    rn_llama_config llama;    // but for what options say and `files`
-    uint32_t context;         // what it was trained for
-    uint32_t draft_layers;    // blocks of a GGUF file behind those of the model: not used
+    const char *architecture;     // static
+    rn_llama_config llama;        // but for what options say and `files`
+    uint32_t context;             // what it was trained for
+    uint32_t draft_layers;        // blocks of a GGUF file behind those of the model: not used
+    rn_forms_config quantization; // how the checkpoint's weights are kept, where that is said
     float
         stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none
     // LongRoPE: divisors up to a context of long_from, and beyond it; 0: none.

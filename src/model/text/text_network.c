@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/reserved.h"
 #include "io/checkpoint.h"
+#include "io/weight_forms.h"
 #include "memory/account.h"
 #include "model/text/decoder.h"
 #include "model/text/default_model.h"
@@ -141,6 +142,8 @@ static rn_status read_json_config(rn_network *network, const char *folder) {
     if (s == RN_NOT_FOUND) s = rn_hint(s, "safetensors need the config.json that belongs to them");
     if (s == RN_OK) s = rn_text_config_from_json(&fields, config_of(network));
     rn_fields_free(&fields);
+    if (s == RN_OK)
+        s = rn_checkpoint_find_forms(network->checkpoint, &config_of(network)->quantization);
     return s;
 }
 

@@ -4,9 +4,11 @@
 //     int8                          W._data, W._scale
 //     int4                          W._data._data, W._scale, W._shift
 //     nf4                           W, W.absmax                       (as `ration convert` writes)
+//     of quantised checkpoints      io/weight_forms.h
 #include "model/text/text_weights.h"
 
 #include "base/str.h"
+#include "io/weight_forms.h"
 #include "memory/account.h"
 #include "model/text/decoder.h"
 #include "tensor/layout.h"
@@ -34,6 +36,8 @@ static const rn_tensor_info *find(const rn_checkpoint *checkpoint, const char *n
 
 rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name) {
     const rn_tensor_info *whole = rn_checkpoint_find(checkpoint, name);
+    const rn_weight_form *checkpoint_form = rn_checkpoint_form(checkpoint, name);
+    if (checkpoint_form) return checkpoint_form->dtype;
     if (whole && whole->dtype != RN_DTYPE_U8) return whole->dtype;
     for (size_t i = 0; i < FORM_COUNT; i++)
         if (find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_DATA]) &&
@@ -105,12 +109,31 @@ static rn_status take_parts(inventory *v, const rn_value_info *weight, const str
     return RN_OK;
 }
 
+static rn_status take_checkpoint_form(inventory *v, const rn_value_info *weight,
+                                      const rn_weight_form *form) {
+    const rn_tensor_info *tensors[RN_FORM_TENSORS];
+    rn_shape shape = {.rank = 2, .dims = {form->rows, form->cols}};
+    if (!rn_shape_equal(shape, weight->shape))
+        return rn_fail(RN_CORRUPT,
+                       "the tensor '%.*s' is of a weight %s, the configuration asks for %s",
+                       RN_STR_ARG(form->data->name), rn_shape_format(shape).text,
+                       rn_shape_format(weight->shape).text);
+    size_t count = rn_weight_form_tensors(form, tensors);
+    for (size_t i = 0; i < count; i++)
+        use(v, tensors[i]);
+    return RN_OK;
+}
+
 static rn_status take_weight(inventory *v, const rn_value_info *weight) {
     uint64_t before = v->info->weight_bytes;
+    const rn_weight_form *checkpoint_form = rn_checkpoint_form(v->checkpoint, weight->name);
     const struct form *form = NULL;
     for (size_t i = 0; i < FORM_COUNT; i++)
         if (forms[i].dtype == weight->dtype) form = &forms[i];
-    RN_TRY(form ? take_parts(v, weight, form) : take_whole(v, weight));
+    if (checkpoint_form)
+        RN_TRY(take_checkpoint_form(v, weight, checkpoint_form));
+    else
+        RN_TRY(form ? take_parts(v, weight, form) : take_whole(v, weight));
     v->info->parameters += rn_shape_elements(weight->shape, 1);
     if (weight->shape.rank > 1) v->bytes[weight->dtype] += v->info->weight_bytes - before;
     return RN_OK;
@@ -129,20 +152,42 @@ static bool is_harmless(const inventory *v, rn_str name) {
     for (; unused && *unused; unused++)
         if (rn_str_matches(name, rn_str_from(*unused))) return true;
     static const char *const patterns[] = {
-        "*.rotary_emb.*",     "rope_freqs.weight", "rope_factors_*.weight",
-        "*.attn_rot_embd",
+        "*.rotary_emb.*", "rope_freqs.weight", "rope_factors_*.weight", "*.attn_rot_embd",
         "*.attn.bias", // GPT-2's causal mask
-        "*.attn.masked_bias", "*.quant_map",       "*.quant_state.bitsandbytes__nf4",
-        "*.input_scale",      "*.output_scale"};
+        "*.attn.masked_bias", "*.quant_map", "*.quant_state.bitsandbytes__nf4", "*.input_scale",
+        "*.output_scale",
+        // scales of activations and of a KV cache, which are computed or not rounded here
+        "*.input_global_scale", "*.input_zero_point", "*.k_scale", "*.v_scale", "*.q_scale"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (rn_str_matches(name, rn_str_from(patterns[i]))) return true;
     return v->info->tied_head && rn_str_equal(name, RN_STR("lm_head.weight"));
 }
 
+// AutoGPTQ writes a bias for every layer, zero where the model has none.
+static rn_status is_zero_bias(const inventory *v, const rn_tensor_info *t, bool *out) {
+    char name[NAME_BYTES], some[512];
+    *out = false;
+    if (!rn_str_ends(t->name, RN_STR(".bias")) || t->name.bytes + 3 > sizeof name) return RN_OK;
+    snprintf(name, sizeof name, "%.*s.weight", (int)(t->name.bytes - 5), t->name.data);
+    const rn_weight_form *form = rn_checkpoint_form(v->checkpoint, name);
+    if (!form || form->kind != RN_FORM_GPTQ) return RN_OK;
+    for (uint64_t at = 0; at < t->bytes; at += sizeof some) {
+        size_t bytes = t->bytes - at < sizeof some ? (size_t)(t->bytes - at) : sizeof some;
+        RN_TRY(rn_checkpoint_read(v->checkpoint, t, at, some, bytes));
+        for (size_t i = 0; i < bytes; i++)
+            if (some[i]) return RN_OK;
+    }
+    *out = true;
+    return RN_OK;
+}
+
 static rn_status check_unused(const inventory *v) {
     for (size_t i = 0; i < rn_checkpoint_count(v->checkpoint); i++) {
-        rn_str name = rn_checkpoint_tensor(v->checkpoint, i)->name;
-        if (!v->used[i] && !is_harmless(v, name))
+        const rn_tensor_info *t = rn_checkpoint_tensor(v->checkpoint, i);
+        rn_str name = t->name;
+        bool harmless = v->used[i] || is_harmless(v, name);
+        if (!harmless) RN_TRY(is_zero_bias(v, t, &harmless));
+        if (!harmless)
             return rn_hint(rn_fail(RN_CORRUPT, "the tensor '%.*s' does not belong to this %s model",
                                    RN_STR_ARG(name), v->info->architecture),
                            "config.json is of another model, or the model has parts that are not "

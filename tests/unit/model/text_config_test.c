@@ -209,6 +209,29 @@ static void every_scaling_of_rope_that_is_built_is_read(void **state) {
     assert_int_equal(c.llama.rope.scaling, RN_ROPE_UNSCALED);
 }
 
+#define QUANTIZED(method, more)                                                                    \
+    "\"quantization_config\": {\"quant_method\": \"" method "\", " more "}"
+
+static void quantisation_is_read(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("llama", "", &c));
+    assert_int_equal(c.quantization.method, RN_FORMS_NONE);
+    assert_ok(read_config("llama",
+                          QUANTIZED("gptq", "\"bits\": 8, \"group_size\": -1, \"sym\": true, "
+                                            "\"checkpoint_format\": \"gptq_v2\""),
+                          &c));
+    assert_true(c.quantization.method == RN_FORMS_GPTQ && c.quantization.bits == 8);
+    assert_true(c.quantization.group == 0 && c.quantization.symmetric);
+    assert_true(c.quantization.zeros_are_true);
+    assert_ok(read_config("llama", QUANTIZED("fp8", "\"weight_block_size\": [64, 32]"), &c));
+    assert_true(c.quantization.tile[0] == 64 && c.quantization.tile[1] == 32);
+    assert_fails(RN_CORRUPT, read_config("llama", QUANTIZED("awq", "\"group_size\": 0"), &c));
+    assert_story("group_size cannot be 0");
+    assert_fails(RN_CORRUPT, read_config("llama", "\"quantization_config\": {\"bits\": 4}", &c));
+    assert_story("quant_method");
+}
+
 static void what_is_not_built_is_named(void **state) {
     (void)state;
     static const struct {
@@ -233,7 +256,12 @@ static void what_is_not_built_is_named(void **state) {
         {"gemma3", "", "'gemma3'"}, // with images
         {"gemma3_text", "\"use_bidirectional_attention\": true", "what comes later"},
         {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
-        {"llama", "\"quantization_config\": {\"quant_method\": \"gptq\"}", "'gptq'"},
+        {"llama", QUANTIZED("hqq", "\"nbits\": 4"), "'hqq'"},
+        {"llama", QUANTIZED("gptq", "\"checkpoint_format\": \"marlin\""), "'marlin'"},
+        {"llama", QUANTIZED("awq", "\"version\": \"gemv\""), "'gemv'"},
+        {"llama", QUANTIZED("fp8", "\"fmt\": \"e5m2\""), "'e5m2'"},
+        {"llama", QUANTIZED("compressed-tensors", "\"format\": \"marlin-24\""), "'marlin-24'"},
+        {"llama", QUANTIZED("compressed-tensors", "\"transform_config\": {\"u\": 1}"), "rotations"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_text_config c;
@@ -358,6 +386,7 @@ int main(void) {
         cmocka_unit_test(longrope_has_two_tables),
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
+        cmocka_unit_test(quantisation_is_read),
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(an_unknown_architecture_has_a_nearest_one),
         cmocka_unit_test(impossible_numbers_are_refused),
