@@ -261,6 +261,7 @@ static void micro_batches_update_states_that_are_on_the_host(void **state) {
 
 static void a_host_without_room_leaves_other_moves_or_a_refusal(void **state) {
     (void)state;
+    if (TEST_THREADS_ONLY) skip_because("left to builds without ThreadSanitizer");
     rn_recipe recipe = small("", RN_CLIP_NONE);
     rn_device *sim = open_sim(1e10);
     rn_plan_options options = {.exact = true};
@@ -326,6 +327,7 @@ static bool is_measured_as_planned(const rn_plan *plan, rn_device *sim) {
 
 static void offloads_of_a_damaged_plan_are_found(void **state) {
     (void)state;
+    if (TEST_THREADS_ONLY) skip_because("left to builds without ThreadSanitizer");
     rn_device *sim = open_sim(1e10);
     for (int damage = 0; damage < 8; damage++) {
         rn_plan *plan = plan_tight(&sim->caps);

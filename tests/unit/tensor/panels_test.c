@@ -265,5 +265,7 @@ int main(void) {
         cmocka_unit_test(an_empty_weight_is_done_at_once),
         cmocka_unit_test(plain_parts_lie_on_boundaries),
     };
+    const struct CMUnitTest threaded[] = {cmocka_unit_test(workers_give_the_same_bytes)};
+    if (TEST_THREADS_ONLY) return cmocka_run_group_tests(threaded, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -514,5 +514,7 @@ int main(void) {
         cmocka_unit_test(what_has_no_tiles_is_refused),
         cmocka_unit_test(a_piece_out_of_turn_is_refused),
     };
+    const struct CMUnitTest threaded[] = {cmocka_unit_test(workers_give_the_same_bytes)};
+    if (TEST_THREADS_ONLY) return cmocka_run_group_tests(threaded, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
