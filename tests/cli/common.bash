@@ -88,10 +88,9 @@ only() {
 
 # check_json CODE: runs Python with the JSON of ./out in `j`.
 check_json() {
-    python3 -m json.tool < out > /dev/null 2> json_error || fail "not JSON: $(cat json_error)"
-    rm -f json_error
-    python3 -c "import json
-j = json.load(open('out'))
+    python3 -c "import json, sys
+try: j = json.load(open('out'))
+except ValueError as error: sys.exit('not JSON: %s' % error)
 $1" 2> python_error || fail "$(tail -1 python_error) in: $1"
     rm -f python_error
 }
