@@ -28,10 +28,11 @@ typedef struct rn_convert_row {
 typedef enum rn_io_engine { RN_IO_AUTO, RN_IO_URING, RN_IO_THREADS } rn_io_engine;
 
 typedef struct rn_convert_options {
-    rn_dtype to; // a plain float, int8, int4, nf4, q8_0 or q4_0; RN_DTYPE_NONE changes the
-                 // container only
-    // Names that keep their type ('*' and '?' match). Quantising leaves embeddings and norms alone
-    // as well, unless they are blocks of a GGUF file that safetensors cannot hold.
+    rn_dtype to; // a plain float, int8, int4, nf4 or one of ggml's blocks; RN_DTYPE_NONE changes
+                 // the container only
+    // Names, in the input or in the output, that keep their type ('*' and '?' match). Quantising to
+    // one dtype leaves embeddings and norms alone as well, unless they are blocks of a GGUF file
+    // that safetensors cannot hold.
     const char *const *exclude;
     size_t exclude_count;
     bool no_default_excludes;
@@ -42,7 +43,14 @@ typedef struct rn_convert_options {
     void *self;                  // for the functions below, which may be NULL
     void (*progress)(void *self, uint64_t done_bytes, uint64_t total_bytes);
     void (*row)(void *self, const rn_convert_row *row); // after each tensor
-    uint64_t reserved[4];                               // zero
+    // Instead of `to`: one of llama.cpp's file types, "q4_k_m", whose rules say which tensor gets
+    // which kind; or NULL. See rn_convert_parse_target.
+    const char *file_type;
+    // The path of an importance matrix that llama-imatrix measured (GGUF, or the older
+    // imatrix.dat): ggml's quantisers weigh errors by it; or NULL. RN_INVALID: it is of another
+    // model.
+    const char *importances;
+    uint64_t reserved[4]; // zero
 } rn_convert_options;
 
 typedef struct rn_convert_result {
@@ -52,7 +60,14 @@ typedef struct rn_convert_result {
     uint64_t buffer_bytes; // held for reading, working and writing
     const char *engine;    // how it read: "io_uring" or "threads"
     bool tensors_only;     // a GGUF file without architecture and vocabulary: no model to llama.cpp
+    size_t requantised_count; // of converted_count: were quantised before, so that losses add up
+    size_t weighed_count;     // of converted_count: by importances
 } rn_convert_result;
+
+// What a person calls a target: sets `file_type` or `to`. llama.cpp's names are file types, and so
+// are the kinds that it gives a file (q4_1, q5_0, q5_1, q6_k, ...); f16, int8, q8_0, q4_0, mxfp4
+// and the like are one dtype for all. False: it is neither.
+RN_API bool rn_convert_parse_target(rn_str name, rn_convert_options *options);
 
 // The ending of `out_path` decides the container: .gguf or .safetensors. In GGUF norms and vectors
 // are f32, as llama.cpp wants them. RN_UNSUPPORTED names a pair that does not go together, or says

@@ -5,8 +5,11 @@
 //
 // A chunk is a run of units (rows, groups, blocks) of one tensor that the reader delivers in one
 // piece. int4 packs the first half of a tensor's groups with the second, so its chunks come in
-// pairs, one from each half. Slices are cut by the tensor's shape alone, and their errors are added
-// in order: the result does not depend on threads or budget.
+// pairs, one from each half. Where rows change places (or the whole tensor is transposed), the
+// chunks of a region are widened into memory first, and the output's chunks are gathered from
+// there. Slices are cut by the tensor's shape alone, and their errors are added in order: the
+// result does not depend on threads or budget.
+#include "io/conversion.h"
 #include "io/checkpoint.h"
 #include "io/convert_plan.h"
 #include "io/convert_slice.h"
@@ -35,6 +38,7 @@ typedef struct sizes {
     uint64_t low_bytes;        // int4: the first half's chunk, one value a byte
     uint64_t unit_count;       // the most units of a chunk that have scales
     uint64_t scratch_elements; // of one thread
+    uint64_t region_elements;  // the most that change places among each other
     uint64_t total_bytes;
 } sizes;
 
@@ -47,6 +51,8 @@ typedef struct chunk {
 typedef struct conversion {
     const rn_checkpoint *source;
     const rn_convert_options *options;
+    const rn_translator *translator; // or NULL
+    rn_translation translation;
     uint64_t budget, held_before; // before anything was opened
     rn_scope scope;               // what this thread has taken since
     rn_convert_plan plan;
@@ -57,13 +63,35 @@ typedef struct conversion {
     chunk *chunks;      // (chunk_count)
     rn_extent *extents; // (chunk_count)
     size_t chunk_count;
-    void *memory; // low, scales and shifts of two chunks, scratch
-    float *scale, *shift;
+    void *memory; // low, scales and shifts of two chunks, scratch, a region
+    float *scale, *shift, *region;
     rn_convert_job work;
     rn_quant_error errors[2]; // of the current tensor, or of int4's two halves: each in its order
     uint64_t done_bytes, total_bytes;
     rn_convert_result *result;
 } conversion;
+
+static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
+    uint64_t room =
+        size->request_bytes - SLACK_BYTES; // of a request, and of a buffer of the writer
+    const rn_dtype_info *from = rn_dtype_get(item->source->dtype);
+    uint64_t readable = room / from->block_bytes * from->block_elements;
+    uint64_t units = size->chunk_elements / item->unit;
+    // A unit may be a part of a block (q4_k). What changes places is not read in units.
+    if (!item->region) units = rn_min_u64(units, readable / item->unit);
+    units = rn_min_u64(units, room / rn_slice_data_bytes(item, item->unit));
+    // Whole slices, so that where a tensor is cut does not depend on the size of a request, and
+    // blocks of the source, which divide a slice, are whole.
+    uint64_t step = rn_slice_units(item);
+    return units >= step ? units - units % step : units;
+}
+
+// Elements of a region that are read in one request: whole blocks.
+static uint64_t region_step(const rn_convert_item *item, const sizes *size) {
+    const rn_dtype_info *from = rn_dtype_get(item->source->dtype);
+    uint64_t blocks = (size->request_bytes - SLACK_BYTES) / from->block_bytes;
+    return rn_min_u64(blocks * from->block_elements, item->region);
+}
 
 // ---- chunks ------------------------------------------------------------------------------
 
@@ -74,6 +102,7 @@ static rn_status convert_chunk(conversion *c, const chunk *at, const uint8_t *so
     rn_convert_job *work = &c->work;
     work->item = item;
     work->source = source;
+    work->first_unit = at->first_unit;
     work->unit_count = at->unit_count;
     work->elements = rn_min_u64(at->unit_count * item->unit,
                                 item->source->elements - at->first_unit * item->unit);
@@ -166,7 +195,7 @@ static void report(conversion *c, const rn_convert_item *item) {
     rn_quant_error error = c->errors[0];
     rn_quant_error_merge(&error, &c->errors[1]);
     rn_convert_row row = {
-        .name = item->source->name,
+        .name = item->name,
         .from = item->source->dtype,
         .to = item->to,
         .left_alone = item->left_alone,
@@ -181,6 +210,10 @@ static void report(conversion *c, const rn_convert_item *item) {
             error.sum_square == 0 ? 0 : sqrt(error.sum_square / error.sum_square_ref);
     }
     bool changed = item->to != item->source->dtype;
+    bool was_blocks = rn_dtype_get(item->source->dtype)->block_elements > 1;
+    bool is_plain = rn_dtype_get(item->to)->is_float;
+    c->result->requantised_count += changed && was_blocks && !is_plain;
+    c->result->weighed_count += changed && item->importance;
     c->result->converted_count += changed;
     c->result->left_count += !changed;
     c->result->bytes_in += item->source->bytes;
@@ -191,8 +224,52 @@ static bool is_cancelled(const conversion *c) {
     return c->options->cancel && *c->options->cancel;
 }
 
+// Reads a region's chunks, and widens them to where they are gathered from.
+static rn_status read_region(conversion *c, size_t *next, uint32_t item, uint64_t start) {
+    const rn_tensor_info *t = c->plan.items[item].source;
+    uint64_t end = start + c->plan.items[item].region;
+    while (*next < c->chunk_count && c->chunks[*next].item == item &&
+           c->chunks[*next].first_unit < end) {
+        const chunk *at = &c->chunks[(*next)++];
+        rn_reader_piece piece;
+        RN_TRY(read_chunk(c, &piece));
+        RN_TRY(rn_dtype_to_f32(t->dtype, piece.data, c->region + (at->first_unit - start),
+                               at->unit_count));
+        c->done_bytes += piece.bytes;
+        rn_reader_release(c->reader, &piece);
+        if (c->options->progress)
+            c->options->progress(c->options->self, c->done_bytes, c->total_bytes);
+    }
+    return RN_OK;
+}
+
+// A region at a time: in, and out in chunks of the output. Here a chunk that is read counts
+// elements.
+static rn_status run_rearranged(conversion *c, size_t *next, uint32_t index) {
+    const rn_convert_item *item = &c->plan.items[index];
+    uint64_t step = chunk_units(item, &c->size), units = item->region / item->unit;
+    c->work.region = c->region;
+    c->work.is_low = false;
+    for (uint64_t start = 0; start < item->source->elements; start += item->region) {
+        if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
+        RN_TRY(read_region(c, next, index, start));
+        for (uint64_t unit = 0; unit < units; unit += step) {
+            chunk at = {.item = index,
+                        .first_unit = start / item->unit + unit,
+                        .unit_count = rn_min_u64(step, units - unit)};
+            uint64_t bytes = rn_slice_data_bytes(item, at.unit_count * item->unit);
+            RN_TRY(rn_writer_reserve(c->writer, (size_t)bytes, c->work.spans));
+            RN_TRY(quantise_chunk(c, &at, NULL, 0));
+            RN_TRY(put_scales(c, &at, 0));
+            RN_TRY(advance(c, (size_t)bytes));
+        }
+    }
+    return RN_OK;
+}
+
 static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
     c->errors[0] = c->errors[1] = (rn_quant_error){.count = 0};
+    if (c->plan.items[item].region) RN_TRY(run_rearranged(c, next, item));
     while (*next < c->chunk_count && c->chunks[*next].item == item) {
         const chunk *low = &c->chunks[(*next)++], *high = NULL;
         if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
@@ -227,6 +304,7 @@ static rn_status run_all(conversion *c) {
         RN_TRY(run_item(c, &next, i));
     RN_TRY(rn_reader_check(c->reader));
     if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
+    if (c->translator && c->translator->finish) RN_TRY(c->translator->finish(c->translator->self));
     return commit(c);
 }
 
@@ -235,21 +313,8 @@ static rn_status run_all(conversion *c) {
 // Everything that is neither the reader's nor the writer's.
 static uint64_t work_bytes(const sizes *s, size_t threads) {
     return s->low_bytes + 4 * s->unit_count * sizeof(float) +
-           threads * s->scratch_elements * RN_SLICE_SCRATCH_BYTES;
-}
-
-static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
-    uint64_t room =
-        size->request_bytes - SLACK_BYTES; // of a request, and of a buffer of the writer
-    const rn_dtype_info *from = rn_dtype_get(item->source->dtype);
-    uint64_t readable = room / from->block_bytes * from->block_elements;
-    uint64_t units = size->chunk_elements / item->unit;
-    units = rn_min_u64(units, readable / item->unit); // a unit may be a part of a block (q4_k)
-    units = rn_min_u64(units, room / rn_slice_data_bytes(item, item->unit));
-    // Whole slices, so that where a tensor is cut does not depend on the size of a request, and
-    // blocks of the source, which divide a slice, are whole.
-    uint64_t step = rn_slice_units(item);
-    return units >= step ? units - units % step : units;
+           threads * s->scratch_elements * RN_SLICE_SCRATCH_BYTES +
+           s->region_elements * sizeof(float);
 }
 
 static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t slot_count,
@@ -265,6 +330,7 @@ static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t s
             s.low_bytes = rn_max_u64(s.low_bytes, rn_round_up(units * item->unit, 64));
         if (item->scale != RN_NO_TENSOR) s.unit_count = rn_max_u64(s.unit_count, units);
         s.scratch_elements = rn_max_u64(s.scratch_elements, rn_round_up(item->unit, 64));
+        s.region_elements = rn_max_u64(s.region_elements, rn_round_up(item->region, 16));
     }
     s.unit_count = rn_round_up(s.unit_count, 16);
     rn_writer_options writing = {.buffer_bytes = request_bytes};
@@ -279,7 +345,11 @@ static uint64_t count_chunks(const rn_convert_plan *plan, const sizes *size) {
     for (size_t i = 0; i < plan->item_count; i++) {
         const rn_convert_item *item = &plan->items[i];
         uint64_t units = rn_div_up(item->source->elements, item->unit);
-        count += rn_div_up(units, chunk_units(item, size)) + 2;
+        if (item->region)
+            count += item->source->elements / item->region *
+                     rn_div_up(item->region, region_step(item, size));
+        else
+            count += rn_div_up(units, chunk_units(item, size)) + 2;
     }
     return count;
 }
@@ -342,6 +412,21 @@ static void add_chunk(conversion *c, uint32_t item_index, uint64_t first, uint64
     c->chunk_count++;
 }
 
+static void cut_regions(conversion *c, uint32_t item_index) {
+    const rn_convert_item *item = &c->plan.items[item_index];
+    const rn_tensor_info *t = item->source;
+    uint64_t step = region_step(item, &c->size);
+    for (uint64_t start = 0; start < t->elements; start += item->region)
+        for (uint64_t at = 0; at < item->region; at += step) {
+            uint64_t elements = rn_min_u64(step, item->region - at);
+            c->chunks[c->chunk_count] = (chunk){item_index, false, start + at, elements};
+            c->extents[c->chunk_count++] =
+                (rn_extent){.file = t->file,
+                            .offset = t->offset + rn_slice_source_bytes(item, start + at),
+                            .bytes = rn_slice_source_bytes(item, elements)};
+        }
+}
+
 static void cut_item(conversion *c, uint32_t item_index) {
     const rn_convert_item *item = &c->plan.items[item_index];
     uint64_t step = chunk_units(item, &c->size);
@@ -365,7 +450,7 @@ static rn_status cut_all(conversion *c) {
     RN_TRY(rn_arena_array(&c->plan.arena, (size_t)count, sizeof *c->extents, &block));
     c->extents = block;
     for (uint32_t i = 0; i < c->plan.item_count; i++)
-        cut_item(c, i);
+        c->plan.items[i].region ? cut_regions(c, i) : cut_item(c, i);
     return RN_OK;
 }
 
@@ -379,7 +464,8 @@ static rn_status make_memory(conversion *c, size_t *out_bytes) {
     c->work.low = at;
     c->scale = (float *)(at + s->low_bytes);
     c->shift = c->scale + 2 * s->unit_count;
-    c->work.scratch = (uint8_t *)(c->shift + 2 * s->unit_count);
+    c->region = c->shift + 2 * s->unit_count;
+    c->work.scratch = (uint8_t *)(c->region + s->region_elements);
     c->work.scratch_elements = s->scratch_elements;
     return RN_OK;
 }
@@ -428,7 +514,13 @@ static rn_status run(conversion *c, const char *out_path) {
 }
 
 static rn_status convert_open(conversion *c, const char *out_path) {
-    RN_TRY(rn_convert_plan_make(c->source, out_path, c->options, &c->plan));
+    bool translated = false;
+    if (c->translator) {
+        RN_TRY(c->translator->translate(c->translator->self, c->source, &c->translation));
+        translated = c->translation.tensors != NULL;
+    }
+    RN_TRY(rn_convert_plan_make(c->source, out_path, c->options,
+                                translated ? &c->translation : NULL, &c->plan));
     rn_status s = rn_workers_create(c->options->thread_count, RN_HOST_OTHER, &c->workers);
     if (s == RN_OK) s = choose_sizes(c, rn_workers_count(c->workers));
     if (s == RN_OK) s = run(c, out_path);
@@ -449,6 +541,7 @@ static rn_status convert_path(const char *in_path, const char *out_path, const c
     rn_status s = rn_checkpoint_open(in_path, &source);
     c->source = source;
     if (s == RN_OK) s = convert_open(c, out_path);
+    if (c->translator) c->translator->end(c->translator->self);
     rn_checkpoint_close(source);
     (void)rn_scope_end(&c->scope);
     rn_free(RN_HOST_IO, block, sizeof(conversion));
@@ -459,8 +552,9 @@ static rn_status convert_path(const char *in_path, const char *out_path, const c
 // (and enough for the headers of an ordinary model, so that a refusal can name the smallest budget
 // that works); once the sizes are known, it is the budget. Headers that do not fit are refused as
 // any other memory.
-rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert_options *options,
-                     rn_convert_result *out_result) {
+rn_status rn_convert_with(const char *in_path, const char *out_path,
+                          const rn_convert_options *options, const rn_translator *translator,
+                          rn_convert_result *out_result) {
     uint64_t soft, hard;
     *out_result = (rn_convert_result){.engine = ""};
     RN_TRY(rn_check_reserved(options->reserved, "rn_convert_options"));
@@ -469,7 +563,7 @@ rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert
         return rn_hint(rn_fail(RN_INVALID, "%s: the ending says no container", out_path),
                        "end the output's name in .safetensors or .gguf");
     rn_budget_get(RN_DEVICE_HOST, &soft, &hard);
-    conversion c = {.options = options, .result = out_result};
+    conversion c = {.options = options, .translator = translator, .result = out_result};
     c.budget = rn_min_u64(hard, budget_of(options));
     RN_TRY(rn_budget_limit_process(c.budget, hard));
     rn_status s = convert_path(in_path, out_path, &c);

@@ -5,11 +5,10 @@
 
 #include "base/buffer.h"
 #include "base/checked.h"
-#include "base/file.h"
 #include "base/str.h"
-#include "io/json_read.h"
 #include "memory/account.h"
 #include "memory/sort.h"
+#include "tensor/ggml_encode.h"
 #include "tensor/quant.h"
 
 #include <stdio.h>
@@ -18,9 +17,14 @@ static const char *const default_excludes[] = {
     "*embed*", "*embd*", "*wte*", "*wpe*", "*norm*", "*ln_*", "*.ln*",
 };
 
+// ggml's blocks that ration writes.
+static bool is_ggml_block(rn_dtype dtype) {
+    return dtype == RN_DTYPE_Q8_0 || rn_ggml_encoder_of(dtype) != NULL;
+}
+
 static bool is_quantised(rn_dtype dtype) {
     return dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ||
-           dtype == RN_DTYPE_Q8_0 || dtype == RN_DTYPE_Q4_0;
+           is_ggml_block(dtype);
 }
 
 // ---- may it be done at all ------------------------------------------------------------
@@ -29,14 +33,15 @@ static rn_status check_pair(rn_dtype to, bool to_gguf) {
     const rn_dtype_info *info = rn_dtype_get(to);
     bool plain = info->is_float && info->block_elements == 1 && to != RN_DTYPE_F8_E8M0;
     if (to == RN_DTYPE_NONE || (plain && (!to_gguf || info->ggml >= 0))) return RN_OK;
-    bool ggml_block = to == RN_DTYPE_Q8_0 || to == RN_DTYPE_Q4_0;
-    if (is_quantised(to) && ggml_block == to_gguf) return RN_OK;
+    if (is_quantised(to) && is_ggml_block(to) == to_gguf) return RN_OK;
     if (!plain && !is_quantised(to))
-        return rn_hint(rn_fail(RN_UNSUPPORTED, "ration does not convert to %s", info->name),
-                       "choose f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0 or q4_0");
+        return rn_hint(
+            rn_fail(RN_UNSUPPORTED, "ration does not convert to %s", info->name),
+            "choose f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0, q4_0 or one "
+            "of llama.cpp's file types, q2_k to q6_k, q4_1, q5_0, q5_1, iq4_nl, iq4_xs");
     rn_status s = rn_fail(RN_UNSUPPORTED, "%s does not go into a %s file", info->name,
                           to_gguf ? "GGUF" : "safetensors");
-    return rn_hint(s, to_gguf ? "GGUF holds f32, f16, bf16, q8_0 and q4_0"
+    return rn_hint(s, to_gguf ? "GGUF holds f32, f16, bf16 and ggml's blocks"
                               : "safetensors holds plain types, int8, int4 and nf4");
 }
 
@@ -56,63 +61,10 @@ static rn_status check_source(const rn_checkpoint *source, rn_dtype to) {
     return RN_OK;
 }
 
-// A configuration of transformers is an object that says the model's type. RN_CORRUPT: no JSON.
-static rn_status is_model_config(rn_str text, bool *out) {
-    rn_json_reader json;
-    rn_json_item item;
-    rn_json_reader_init(&json, text, RN_HOST_IO);
-    rn_status s = rn_json_expect(&json, RN_JSON_OBJECT, NULL);
-    while (s == RN_OK && !*out) {
-        s = rn_json_next(&json, &item);
-        if (s != RN_OK || item.kind != RN_JSON_KEY) break;
-        *out = rn_str_equal(item.text, RN_STR("model_type")) ||
-               rn_str_equal(item.text, RN_STR("architectures"));
-        s = rn_json_skip(&json);
-    }
-    rn_json_reader_free(&json);
-    return s;
-}
-
-// Whether a config.json that says so lies beside the files. Without one, or with one that is none,
-// they are tensors.
-static rn_status is_hf_model(const rn_checkpoint *source, bool *out) {
-    enum { CONFIG_MOST_BYTES = 1 << 20 };
-    char path[4096];
-    rn_buffer text;
-    *out = false;
-    if (rn_checkpoint_file_count(source) == 0) return RN_OK;
-    const char *file = rn_checkpoint_file(source, 0)->path, *name = strrchr(file, '/');
-    int folder = name ? (int)(name + 1 - file) : 0;
-    int length = snprintf(path, sizeof path, "%.*sconfig.json", folder, file);
-    if (length < 0 || (size_t)length >= sizeof path || !rn_file_exists(path)) return RN_OK;
-    rn_buffer_init(&text, RN_HOST_IO, CONFIG_MOST_BYTES);
-    rn_status s = rn_file_read_all(path, &text);
-    if (s == RN_OK) s = is_model_config((rn_str){text.data, text.bytes}, out);
-    rn_buffer_free(&text);
-    return s == RN_CORRUPT || s == RN_INVALID ? RN_OK : s;
-}
-
-static bool has_architecture(const rn_checkpoint *source) {
-    for (size_t i = 0; i < rn_checkpoint_metadata_count(source); i++)
-        if (rn_str_equal(rn_checkpoint_metadata(source, i)->key, RN_STR("general.architecture")))
-            return true;
+static bool has_architecture(const rn_metadata *metadata, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (rn_str_equal(metadata[i].key, RN_STR("general.architecture"))) return true;
     return false;
-}
-
-// People expect of a model in GGUF that llama.cpp runs it. That takes the architecture, the
-// vocabulary, and other names and orders of rows than transformers' files have, which is not done
-// here: better no file than one that looks like a model. Tensors alone may go into GGUF, and the
-// result says that they are no more than that.
-static rn_status check_model(const rn_checkpoint *source, rn_convert_plan *plan) {
-    bool is_model = false;
-    plan->tensors_only = plan->to_gguf && !has_architecture(source);
-    if (plan->tensors_only) RN_TRY(is_hf_model(source, &is_model));
-    if (!is_model) return RN_OK;
-    return rn_hint(
-        rn_fail(RN_UNSUPPORTED, "a transformers model does not become a GGUF model here: "
-                                "its names, architecture and vocabulary would be missing"),
-        "end the output in .safetensors (int8, int4, nf4 go there), or make the GGUF file "
-        "with llama.cpp's convert_hf_to_gguf.py; ration converts that one further");
 }
 
 // ---- one tensor -----------------------------------------------------------------------
@@ -123,12 +75,18 @@ static bool matches_any(rn_str name, const char *const *patterns, size_t count) 
     return false;
 }
 
+static bool is_named(const rn_convert_item *item, const char *const *patterns, size_t count) {
+    return matches_any(item->source->name, patterns, count) ||
+           matches_any(item->name, patterns, count);
+}
+
 // Why quantising leaves this tensor alone, or NULL. `to` says the container: only GGUF has ggml's.
-static const char *exemption(const rn_tensor_info *t, rn_dtype to,
+static const char *exemption(const rn_convert_item *item, rn_dtype to,
                              const rn_convert_options *options) {
+    const rn_tensor_info *t = item->source;
     size_t defaults = sizeof default_excludes / sizeof *default_excludes;
-    uint64_t row = t->rank ? t->dims[t->rank - 1] : 1;
-    uint64_t columns = t->rank && t->dims[0] ? t->elements / t->dims[0] : 0;
+    uint64_t row = t->rank ? item->dims[t->rank - 1] : 1;
+    uint64_t columns = t->rank && item->dims[0] ? t->elements / item->dims[0] : 0;
     if (t->elements == 0) return "empty";
     if (t->rank < 2) return "not a matrix";
     // Blocks that the container has stay where the new ones would not be smaller. Where it lacks
@@ -139,12 +97,16 @@ static const char *exemption(const rn_tensor_info *t, rn_dtype to,
     if (blocks && kept && rn_dtype_bytes(to, t->elements, &bytes) && t->bytes <= bytes)
         return "as small already";
     if (!options->no_default_excludes && (!blocks || kept) &&
-        matches_any(t->name, default_excludes, defaults))
+        is_named(item, default_excludes, defaults))
         return "embedding or norm";
-    if (rn_dtype_get(to)->ggml >= 0 && row % 32) return "rows are not multiples of 32";
+    uint64_t block = rn_dtype_get(to)->block_elements;
+    if (kept && row % block)
+        return block == 32 ? "rows are not multiples of 32" : "rows are not multiples of 256";
     if (to == RN_DTYPE_INT8 && columns > RN_CONVERT_MAX_UNIT) return "rows are too long";
     uint64_t group = rn_quant_int4_group(columns);
     if (to == RN_DTYPE_INT4 && group > RN_CONVERT_MAX_UNIT) return "rows are too long";
+    if (item->region && (to == RN_DTYPE_INT4 || (to == RN_DTYPE_NF4 && item->region % 64)))
+        return "its rows change places";
     // int4 is read in two halves; the second must begin where a block of the source begins.
     uint64_t half = rn_div_up(t->elements / group, 2) * group;
     if (to == RN_DTYPE_INT4 && half % rn_dtype_get(t->dtype)->block_elements)
@@ -167,8 +129,8 @@ static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out
 }
 
 // llama.cpp computes with norms, biases and the like in f32, and stops at others.
-static bool is_f32_in_gguf(const rn_tensor_info *t) {
-    return t->rank < 2 || rn_str_ends(t->name, RN_STR("norm.weight"));
+static bool is_f32_in_gguf(const rn_convert_item *item) {
+    return item->source->rank < 2 || rn_str_ends(item->name, RN_STR("norm.weight"));
 }
 
 static bool is_narrow(rn_dtype dtype) {
@@ -176,28 +138,149 @@ static bool is_narrow(rn_dtype dtype) {
     return info->is_float && info->block_elements == 1 && info->block_bytes < 4;
 }
 
-static rn_status decide(const rn_tensor_info *t, const rn_convert_options *options, bool to_gguf,
-                        rn_convert_item *item) {
+// Which dtype a tensor gets, and why it stays if it does. `mixed`: the file type's choice.
+static rn_status decide(rn_convert_item *item, const rn_convert_options *options, bool to_gguf,
+                        const rn_dtype *mixed) {
+    const rn_tensor_info *t = item->source;
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
     bool has_floats = info->is_float || (info->ggml >= 0 && info->block_elements > 1);
-    *item = (rn_convert_item){
-        .source = t, .to = options->to, .scale = RN_NO_TENSOR, .shift = RN_NO_TENSOR};
-    if (options->to == RN_DTYPE_NONE)
+    item->to = mixed ? *mixed : options->to;
+    if (!mixed && options->to == RN_DTYPE_NONE)
         item->left_alone = "";
     else if (!has_floats)
         item->left_alone = "integers";
-    else if (matches_any(t->name, options->exclude, options->exclude_count))
+    else if (is_named(item, options->exclude, options->exclude_count))
         item->left_alone = "excluded";
+    else if (mixed)
+        item->left_alone = *mixed == RN_DTYPE_NONE ? "not quantised by llama.cpp" : NULL;
     else if (is_quantised(options->to))
-        item->left_alone = exemption(t, options->to, options);
+        item->left_alone = exemption(item, options->to, options);
     if (item->left_alone) RN_TRY(keep_dtype(t, to_gguf, &item->to));
-    if (to_gguf && has_floats && is_f32_in_gguf(t) && is_narrow(item->to)) {
+    if (to_gguf && has_floats && is_f32_in_gguf(item) && is_narrow(item->to)) {
         item->to = RN_DTYPE_F32;
         if (!item->left_alone) item->left_alone = "norms and vectors are f32 in GGUF";
     }
-    if (item->left_alone || info->readable) return RN_OK;
+    bool copied = item->left_alone && item->to == t->dtype && !item->region && item->add == 0;
+    if (copied || info->readable) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': ration cannot read values of type %s",
                    RN_STR_ARG(t->name), info->name);
+}
+
+// ---- places and names ---------------------------------------------------------------------------
+
+// How a tensor lies in the output; `as` is NULL where it lies as it did.
+static rn_status place_item(rn_convert_plan *plan, const rn_converted_tensor *as,
+                            rn_convert_item *item) {
+    const rn_tensor_info *t = item->source;
+    item->name = as ? as->name : t->name;
+    item->dims = t->dims;
+    if (!as) return RN_OK;
+    item->add = as->add;
+    item->arrangement = as->arrangement;
+    if (as->arrangement == RN_ARRANGED) return RN_OK;
+    item->head_rows = as->head_rows;
+    uint64_t rows = t->rank ? t->dims[0] : 0;
+    bool transposed = as->arrangement == RN_ARRANGE_TRANSPOSED;
+    bool fits = transposed ? t->rank == 2 : rows && item->head_rows && rows % item->head_rows == 0;
+    if (!fits || t->elements == 0)
+        return rn_fail(RN_CORRUPT, "tensor '%.*s' cannot be rearranged: its shape is another",
+                       RN_STR_ARG(t->name));
+    item->region = transposed ? t->elements : t->elements / rows * item->head_rows;
+    if (!transposed) return RN_OK;
+    void *dims;
+    RN_TRY(rn_arena_copy(&plan->arena, (uint64_t[]){t->dims[1], t->dims[0]}, 2 * sizeof(uint64_t),
+                         &dims));
+    item->dims = dims;
+    return RN_OK;
+}
+
+static rn_status place_items(rn_convert_plan *plan, const rn_checkpoint *source,
+                             const rn_translation *translation) {
+    size_t count = 0;
+    for (size_t i = 0; i < rn_checkpoint_count(source); i++) {
+        const rn_converted_tensor *as = translation ? &translation->tensors[i] : NULL;
+        if (as && as->name.bytes == 0) continue;
+        rn_convert_item *item = &plan->items[count++];
+        *item = (rn_convert_item){.source = rn_checkpoint_tensor(source, i),
+                                  .scale = RN_NO_TENSOR,
+                                  .shift = RN_NO_TENSOR};
+        RN_TRY(place_item(plan, as, item));
+    }
+    plan->item_count = count;
+    return RN_OK;
+}
+
+// ---- importances --------------------------------------------------------------------------------
+
+static rn_status refuse_importances(const rn_convert_options *options, rn_str name,
+                                    const char *why) {
+    return rn_hint(rn_fail(RN_INVALID, "%s is of another model: '%.*s' %s", options->importances,
+                           RN_STR_ARG(name), why),
+                   "importances go with the model that they were measured on");
+}
+
+// Every entry is a weight of this model, with a value for each of its columns. The embedding has
+// none of use: its rows are picked, not multiplied.
+static rn_status attach_importance(rn_convert_plan *plan, const rn_convert_options *options,
+                                   rn_convert_item *item) {
+    const rn_tensor_info *t = item->source;
+    const rn_importance_entry *entry = rn_importances_find(&plan->importances, item->name);
+    if (!entry || rn_str_equal(item->name, RN_STR("token_embd.weight"))) return RN_OK;
+    uint64_t columns = t->rank ? item->dims[t->rank - 1] : 1;
+    uint64_t sets = t->rank > 2 ? item->dims[0] : 1;
+    if (columns == 0 || entry->count % columns || entry->count / columns != sets)
+        return refuse_importances(options, item->name, "has another width");
+    if (columns > RN_CONVERT_MAX_UNIT || !rn_ggml_encoder_of(item->to)) return RN_OK;
+    item->importance = entry->values;
+    item->importance_sets = sets;
+    return RN_OK;
+}
+
+static rn_status attach_importances(rn_convert_plan *plan, const rn_convert_options *options) {
+    rn_map names;
+    uint64_t index;
+    if (plan->importances.count == 0) return RN_OK;
+    rn_map_init(&names, RN_HOST_IO);
+    rn_status s = rn_map_reserve(&names, plan->item_count);
+    for (size_t i = 0; s == RN_OK && i < plan->item_count; i++) {
+        s = rn_map_add(&names, plan->items[i].name, i, NULL);
+        if (s == RN_OK) s = attach_importance(plan, options, &plan->items[i]);
+    }
+    for (size_t i = 0; s == RN_OK && i < plan->importances.count; i++) {
+        rn_str name = plan->importances.entries[i].name;
+        if (!rn_map_find(&names, name, &index) && !rn_str_equal(name, RN_STR("output.weight")))
+            s = refuse_importances(options, name, "is no tensor here");
+    }
+    rn_map_free(&names);
+    return s;
+}
+
+// ---- file types ---------------------------------------------------------------------------------
+
+static rn_status decide_mixed(rn_convert_plan *plan, const rn_convert_options *options) {
+    void *block;
+    RN_TRY(rn_arena_array(&plan->arena, plan->item_count, sizeof(rn_mixed_tensor), &block));
+    rn_mixed_tensor *tensors = block;
+    for (size_t i = 0; i < plan->item_count; i++)
+        tensors[i] = (rn_mixed_tensor){plan->items[i].name, plan->items[i].source->rank,
+                                       plan->items[i].dims};
+    rn_mixer mixer = {.type = plan->file_type,
+                      .tensors = tensors,
+                      .count = plan->item_count,
+                      .has_importances = plan->importances.count > 0};
+    RN_TRY(rn_mixer_init(&mixer, plan->metadata, plan->metadata_count, &plan->arena));
+    for (size_t i = 0; i < plan->item_count; i++) {
+        rn_dtype mixed = rn_mixer_choose(&mixer, i);
+        RN_TRY(decide(&plan->items[i], options, plan->to_gguf, &mixed));
+    }
+    return RN_OK;
+}
+
+static rn_status decide_all(rn_convert_plan *plan, const rn_convert_options *options) {
+    if (plan->file_type) return decide_mixed(plan, options);
+    for (size_t i = 0; i < plan->item_count; i++)
+        RN_TRY(decide(&plan->items[i], options, plan->to_gguf, NULL));
+    return RN_OK;
 }
 
 // ---- output tensors -------------------------------------------------------------------
@@ -215,7 +298,7 @@ static rn_status add_output(rn_convert_plan *plan, rn_write_tensor tensor, const
     plan->tensors[index] = tensor;
     plan->tensor_bytes[index] = bytes;
     plan->constants[index] = constant;
-    item->bytes_out += bytes;
+    if (item) item->bytes_out += bytes;
     if (out_index) *out_index = index;
     return RN_OK;
 }
@@ -245,7 +328,7 @@ static rn_status add_side(rn_convert_plan *plan, rn_convert_item *item, const ch
                           uint32_t *out_index) {
     rn_write_tensor tensor = {.dtype = dtype, .rank = rank, .random = true};
     uint64_t *copy;
-    RN_TRY(join_name(plan, item->source->name, suffix, &tensor.name));
+    RN_TRY(join_name(plan, item->name, suffix, &tensor.name));
     RN_TRY(copy_dims(plan, dims, rank, &copy));
     tensor.dims = copy;
     return add_output(plan, tensor, constant, item, out_index);
@@ -255,7 +338,7 @@ static rn_status add_side(rn_convert_plan *plan, rn_convert_item *item, const ch
 static rn_status add_activation_scales(rn_convert_plan *plan, rn_convert_item *item) {
     static const float one = 1;
     static const char *const names[] = {"input_scale", "output_scale"};
-    rn_str name = item->source->name;
+    rn_str name = item->name;
     if (!rn_str_ends(name, RN_STR(".weight"))) return RN_OK;
     rn_str prefix = {name.data, name.bytes - strlen("weight")};
     for (int i = 0; i < 2; i++) {
@@ -267,42 +350,42 @@ static rn_status add_activation_scales(rn_convert_plan *plan, rn_convert_item *i
 }
 
 // The scale's shape is the weight's with every dimension but the first made 1.
-static rn_status scale_dims(rn_convert_plan *plan, const rn_tensor_info *t, uint64_t **out) {
-    RN_TRY(copy_dims(plan, t->dims, t->rank, out));
-    for (uint32_t i = 1; i < t->rank; i++)
+static rn_status scale_dims(rn_convert_plan *plan, const rn_convert_item *item, uint64_t **out) {
+    RN_TRY(copy_dims(plan, item->dims, item->source->rank, out));
+    for (uint32_t i = 1; i < item->source->rank; i++)
         (*out)[i] = 1;
     return RN_OK;
 }
 
 static rn_status plan_int8(rn_convert_plan *plan, rn_convert_item *item) {
     const rn_tensor_info *t = item->source;
-    rn_write_tensor data = {.dtype = RN_DTYPE_I8, .rank = t->rank, .dims = t->dims};
+    rn_write_tensor data = {.dtype = RN_DTYPE_I8, .rank = t->rank, .dims = item->dims};
     uint64_t *dims;
-    item->unit = t->elements / t->dims[0];
-    RN_TRY(join_name(plan, t->name, "._data", &data.name));
+    item->unit = t->elements / item->dims[0];
+    RN_TRY(join_name(plan, item->name, "._data", &data.name));
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
-    RN_TRY(scale_dims(plan, t, &dims));
+    RN_TRY(scale_dims(plan, item, &dims));
     RN_TRY(add_side(plan, item, "._scale", RN_DTYPE_F32, dims, t->rank, NULL, &item->scale));
     return add_activation_scales(plan, item);
 }
 
 static rn_status plan_int4(rn_convert_plan *plan, rn_convert_item *item) {
     const rn_tensor_info *t = item->source;
-    uint64_t columns = t->elements / t->dims[0];
+    uint64_t columns = t->elements / item->dims[0];
     item->unit = rn_quant_int4_group(columns);
     uint64_t groups = t->elements / item->unit, *packed, *scales;
     uint32_t rank =
         item->unit == columns ? t->rank : 2; // quanto keeps the shape when a group is a row
     if (item->unit == columns) {
-        RN_TRY(copy_dims(plan, t->dims, rank, &packed));
-        RN_TRY(scale_dims(plan, t, &scales));
+        RN_TRY(copy_dims(plan, item->dims, rank, &packed));
+        RN_TRY(scale_dims(plan, item, &scales));
     } else {
         RN_TRY(copy_dims(plan, (uint64_t[]){groups, item->unit}, rank, &packed));
         RN_TRY(copy_dims(plan, (uint64_t[]){groups, 1}, rank, &scales));
     }
     packed[0] = rn_div_up(packed[0], 2);
     rn_write_tensor data = {.dtype = RN_DTYPE_U8, .rank = rank, .dims = packed};
-    RN_TRY(join_name(plan, t->name, "._data._data", &data.name));
+    RN_TRY(join_name(plan, item->name, "._data._data", &data.name));
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
     RN_TRY(add_side(plan, item, "._scale", RN_DTYPE_F32, scales, rank, NULL, &item->scale));
     RN_TRY(add_side(plan, item, "._shift", RN_DTYPE_F32, scales, rank, NULL, &item->shift));
@@ -310,13 +393,14 @@ static rn_status plan_int4(rn_convert_plan *plan, rn_convert_item *item) {
 }
 
 // bitsandbytes' description of the weight, in the arena.
-static rn_status describe_nf4(rn_convert_plan *plan, const rn_tensor_info *t, rn_str *out) {
+static rn_status describe_nf4(rn_convert_plan *plan, const rn_convert_item *item, rn_str *out) {
+    const rn_tensor_info *t = item->source;
     bool half = t->dtype == RN_DTYPE_F16 || t->dtype == RN_DTYPE_BF16;
     rn_buffer text;
     void *copy = NULL;
     rn_buffer_init(&text, RN_HOST_IO, 4096);
-    rn_status s =
-        rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, t->dims, t->rank, rn_buffer_sink(&text));
+    rn_status s = rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, item->dims, t->rank,
+                                     rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_arena_copy(&plan->arena, text.data, text.bytes, &copy);
     *out = (rn_str){copy, text.bytes};
     rn_buffer_free(&text);
@@ -328,11 +412,11 @@ static rn_status plan_nf4(rn_convert_plan *plan, rn_convert_item *item) {
     uint64_t packed[] = {rn_div_up(t->elements, 2), 1}, *dims;
     uint64_t blocks = rn_div_up(t->elements, RN_NF4_BLOCK), table = 16;
     rn_str state;
-    RN_TRY(describe_nf4(plan, t, &state));
+    RN_TRY(describe_nf4(plan, item, &state));
     uint64_t state_bytes = state.bytes;
     item->unit = RN_NF4_BLOCK;
     RN_TRY(copy_dims(plan, packed, 2, &dims));
-    rn_write_tensor data = {.name = t->name, .dtype = RN_DTYPE_U8, .rank = 2, .dims = dims};
+    rn_write_tensor data = {.name = item->name, .dtype = RN_DTYPE_U8, .rank = 2, .dims = dims};
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
     RN_TRY(add_side(plan, item, ".absmax", RN_DTYPE_F32, &blocks, 1, NULL, &item->scale));
     RN_TRY(add_side(plan, item, ".quant_map", RN_DTYPE_F32, &table, 1, rn_nf4_table, NULL));
@@ -347,7 +431,10 @@ static rn_status plan_plain(rn_convert_plan *plan, rn_convert_item *item) {
     // the smaller.
     item->unit =
         from->block_elements > to->block_elements ? from->block_elements : to->block_elements;
-    rn_write_tensor data = {.name = t->name, .dtype = item->to, .rank = t->rank, .dims = t->dims};
+    if (item->region) item->unit = to->block_elements;          // values, by the time they are cut
+    if (item->importance) item->unit = item->dims[t->rank - 1]; // by columns, and by whole rows
+    rn_write_tensor data = {
+        .name = item->name, .dtype = item->to, .rank = t->rank, .dims = item->dims};
     return add_output(plan, data, NULL, item, &item->data);
 }
 
@@ -383,10 +470,9 @@ static int compare_items(const void *left, const void *right) {
     return a->source < b->source ? -1 : a->source > b->source;
 }
 
-static rn_status allocate(rn_convert_plan *plan, size_t count) {
+static rn_status allocate(rn_convert_plan *plan, size_t count, size_t constant_count) {
     void *block;
-    plan->item_count = count;
-    plan->tensor_capacity = count * 5; // at most five outputs for one input
+    plan->tensor_capacity = count * 5 + constant_count; // at most five outputs for one input
     RN_TRY(rn_arena_array(&plan->arena, count, sizeof *plan->items, &block));
     plan->items = block;
     RN_TRY(rn_arena_array(&plan->arena, plan->tensor_capacity, sizeof *plan->tensors, &block));
@@ -396,15 +482,6 @@ static rn_status allocate(rn_convert_plan *plan, size_t count) {
     RN_TRY(rn_arena_array(&plan->arena, plan->tensor_capacity, sizeof *plan->constants, &block));
     plan->constants = block;
     return RN_OK;
-}
-
-// llama.cpp's number for "mostly this type".
-static uint64_t gguf_file_type(rn_dtype to) {
-    return to == RN_DTYPE_F32    ? 0
-           : to == RN_DTYPE_F16  ? 1
-           : to == RN_DTYPE_Q4_0 ? 2
-           : to == RN_DTYPE_Q8_0 ? 7
-                                 : 32;
 }
 
 static void format_scalar(const rn_metadata *pair, char *out, size_t capacity) {
@@ -436,53 +513,100 @@ static rn_status add_as_text(rn_convert_plan *plan, const rn_metadata *pair) {
     return RN_OK;
 }
 
-static rn_status plan_metadata(rn_convert_plan *plan, const rn_checkpoint *source, rn_dtype to) {
+static rn_metadata u32_pair(const char *key, uint32_t value) {
+    return (rn_metadata){.key = rn_str_from(key),
+                         .kind = RN_METADATA_U64,
+                         .gguf_type = RN_GGUF_U32,
+                         .value.u64 = value};
+}
+
+// What the output says of itself: what the input said, or the translation says, but for its types.
+static rn_status plan_metadata(rn_convert_plan *plan, const rn_checkpoint *source,
+                               const rn_translation *translation, rn_dtype to) {
+    static const char *const own[] = {"general.file_type", "general.quantization_version"};
     void *block;
-    size_t count = rn_checkpoint_metadata_count(source);
-    bool set_type = plan->to_gguf && to != RN_DTYPE_NONE;
-    RN_TRY(rn_arena_array(&plan->arena, count + 1, sizeof *plan->metadata, &block));
+    size_t count = translation ? translation->metadata_count : rn_checkpoint_metadata_count(source);
+    bool set_type = plan->to_gguf && (to != RN_DTYPE_NONE || plan->file_type);
+    RN_TRY(rn_arena_array(&plan->arena, count + 2, sizeof *plan->metadata, &block));
     plan->metadata = block;
     for (size_t i = 0; i < count; i++) {
-        const rn_metadata *pair = rn_checkpoint_metadata(source, i);
-        if (set_type && rn_str_equal(pair->key, RN_STR("general.file_type"))) continue;
+        const rn_metadata *pair =
+            translation ? &translation->metadata[i] : rn_checkpoint_metadata(source, i);
+        bool replaced = set_type && rn_str_equal(pair->key, rn_str_from(own[0]));
+        replaced |= plan->file_type && rn_str_equal(pair->key, rn_str_from(own[1]));
         // We write with the usual alignment, whatever the input's was.
-        if (plan->to_gguf && rn_str_equal(pair->key, RN_STR("general.alignment"))) continue;
+        replaced |= plan->to_gguf && rn_str_equal(pair->key, RN_STR("general.alignment"));
+        if (replaced) continue;
         if (plan->to_gguf)
             plan->metadata[plan->metadata_count++] = *pair;
         else
             RN_TRY(add_as_text(plan, pair));
     }
     if (set_type)
-        plan->metadata[plan->metadata_count++] = (rn_metadata){.key = RN_STR("general.file_type"),
-                                                               .kind = RN_METADATA_U64,
-                                                               .gguf_type = RN_GGUF_U32,
-                                                               .value.u64 = gguf_file_type(to)};
+        plan->metadata[plan->metadata_count++] =
+            u32_pair(own[0], plan->file_type ? rn_file_type_number(plan->file_type)
+                                             : rn_file_type_number_of(to));
+    if (plan->file_type) plan->metadata[plan->metadata_count++] = u32_pair(own[1], 2);
     return RN_OK;
 }
 
+static rn_status add_constants(rn_convert_plan *plan, const rn_translation *translation) {
+    for (size_t i = 0; translation && i < translation->constant_count; i++) {
+        rn_write_tensor tensor = translation->constants[i];
+        tensor.random = true;
+        RN_TRY(add_output(plan, tensor, translation->values[i], NULL, NULL));
+    }
+    return RN_OK;
+}
+
+// What is asked for: one dtype, or a mixture, and importances.
+static rn_status read_options(const rn_convert_options *options, rn_convert_plan *plan) {
+    if (options->file_type) {
+        plan->file_type = rn_file_type_find(rn_str_from(options->file_type));
+        if (!plan->file_type)
+            return rn_fail(RN_INVALID, "'%s' is no file type", options->file_type);
+        if (!plan->to_gguf)
+            return rn_hint(rn_fail(RN_UNSUPPORTED, "%s does not go into a safetensors file",
+                                   options->file_type),
+                           "safetensors holds plain types, int8, int4 and nf4");
+    } else
+        RN_TRY(check_pair(options->to, plan->to_gguf));
+    if (!options->importances) return RN_OK;
+    if (!plan->file_type && !is_ggml_block(options->to))
+        return rn_hint(rn_fail(RN_INVALID, "importances are of no use for this target"),
+                       "they weigh the errors of ggml's blocks: --to q4_k_m");
+    return rn_importances_read(options->importances, &plan->importances);
+}
+
 static rn_status make(const rn_checkpoint *source, const rn_convert_options *options,
-                      rn_convert_plan *plan) {
-    RN_TRY(check_pair(options->to, plan->to_gguf));
-    RN_TRY(check_source(source, options->to));
-    RN_TRY(check_model(source, plan));
-    RN_TRY(allocate(plan, rn_checkpoint_count(source)));
-    for (size_t i = 0; i < plan->item_count; i++)
-        RN_TRY(decide(rn_checkpoint_tensor(source, i), options, plan->to_gguf, &plan->items[i]));
+                      const rn_translation *translation, rn_convert_plan *plan) {
+    RN_TRY(read_options(options, plan));
+    RN_TRY(check_source(source, plan->file_type ? RN_DTYPE_Q8_0 : options->to));
+    RN_TRY(plan_metadata(plan, source, translation, options->to));
+    plan->tensors_only = plan->to_gguf && !has_architecture(plan->metadata, plan->metadata_count);
+    RN_TRY(
+        allocate(plan, rn_checkpoint_count(source), translation ? translation->constant_count : 0));
+    RN_TRY(place_items(plan, source, translation));
+    RN_TRY(decide_all(plan, options));
+    RN_TRY(attach_importances(plan, options));
     RN_TRY(rn_sort(plan->items, plan->item_count, sizeof *plan->items, compare_items));
+    RN_TRY(add_constants(plan, translation));
     for (size_t i = 0; i < plan->item_count; i++)
         RN_TRY(plan_item(plan, &plan->items[i]));
-    return plan_metadata(plan, source, options->to);
+    return RN_OK;
 }
 
 rn_status rn_convert_plan_make(const rn_checkpoint *source, const char *out_path,
-                               const rn_convert_options *options, rn_convert_plan *out) {
+                               const rn_convert_options *options, const rn_translation *translation,
+                               rn_convert_plan *out) {
     *out = (rn_convert_plan){.to_gguf = rn_str_ends(rn_str_from(out_path), RN_STR(".gguf"))};
     rn_arena_init(&out->arena, RN_HOST_IO, 0);
-    rn_status s = make(source, options, out);
+    rn_status s = make(source, options, translation, out);
     if (s != RN_OK) rn_convert_plan_free(out);
     return s;
 }
 
 void rn_convert_plan_free(rn_convert_plan *plan) {
+    rn_importances_free(&plan->importances);
     rn_arena_free_all(&plan->arena);
 }

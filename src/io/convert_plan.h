@@ -7,13 +7,24 @@
 #include <ration/writer.h>
 
 #include "base/arena.h"
+#include "io/file_type.h"
+#include "io/importance.h"
+#include "io/translation.h"
 
 #define RN_NO_TENSOR UINT32_MAX
 
 typedef struct rn_convert_item {
     const rn_tensor_info *source;
-    rn_dtype to;            // the source's own for a plain copy
-    const char *left_alone; // static text, or NULL
+    rn_str name;          // in the output
+    const uint64_t *dims; // (rank) in the output
+    rn_arrangement arrangement;
+    uint64_t head_rows;       // see rn_converted_tensor
+    uint64_t region;          // elements that change places among each other; 0: none do
+    float add;                // to every value
+    const float *importance;  // (importance_sets, columns), or NULL
+    uint64_t importance_sets; // each for as many of the rows
+    rn_dtype to;              // the source's own for a plain copy
+    const char *left_alone;   // static text, or NULL
     uint64_t
         unit; // elements that are quantised together: a row, a group, a block; 1 for plain types
     uint32_t data;         // output tensor that is streamed
@@ -31,6 +42,8 @@ typedef struct rn_convert_plan {
     size_t tensor_count, tensor_capacity;
     rn_metadata *metadata; // (metadata_count)
     size_t metadata_count;
+    rn_importances importances;
+    const rn_file_type *file_type; // or NULL: one dtype for all
     bool to_gguf;
     bool tensors_only; // see rn_convert_result
 } rn_convert_plan;
@@ -38,8 +51,10 @@ typedef struct rn_convert_plan {
 // A weight whose row is longer than this stays as it is: int8 needs a whole row at once.
 #define RN_CONVERT_MAX_UNIT ((uint64_t)128 << 10)
 
+// `translation` is NULL where names and metadata stay as they are; borrowed.
 RN_MUST_USE rn_status rn_convert_plan_make(const rn_checkpoint *source, const char *out_path,
-                                           const rn_convert_options *options, rn_convert_plan *out);
+                                           const rn_convert_options *options,
+                                           const rn_translation *translation, rn_convert_plan *out);
 void rn_convert_plan_free(rn_convert_plan *plan);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/str.h"
+#include "tensor/ggml_encode.h"
 
 uint64_t rn_slice_units(const rn_convert_item *item) {
     return item->unit >= RN_SLICE_ELEMENTS ? 1 : RN_SLICE_ELEMENTS / item->unit;
@@ -18,6 +19,30 @@ uint64_t rn_slice_data_bytes(const rn_convert_item *item, uint64_t elements) {
     if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4) return elements;
     if (item->to == RN_DTYPE_NF4) return rn_div_up(elements, 2);
     return elements / info->block_elements * info->block_bytes;
+}
+
+// Values [start, start + elements) of the output, where they come from: `region` is the source's
+// region that holds them.
+static void gather(const rn_convert_item *item, const float *region, uint64_t start,
+                   uint64_t elements, float *out) {
+    uint64_t columns = item->source->elements / item->dims[0], half = item->head_rows / 2;
+    uint64_t first = start - start % item->region;
+    for (uint64_t e = start; e < start + elements;) {
+        uint64_t row = e / columns, column = e % columns;
+        uint64_t count = rn_min_u64(columns - column, start + elements - e);
+        if (item->arrangement == RN_ARRANGE_TRANSPOSED) {
+            for (uint64_t i = 0; i < count; i++)
+                out[e - start + i] = region[(column + i) * item->dims[0] + row];
+        } else {
+            uint64_t within = row % item->head_rows;
+            bool neighbours = item->arrangement == RN_ARRANGE_AS_NEIGHBOURS;
+            uint64_t from =
+                neighbours ? within / 2 + within % 2 * half : within % half * 2 + within / half;
+            uint64_t at = (row - within + from) * columns + column - first;
+            memcpy(out + (e - start), region + at, count * sizeof *out);
+        }
+        e += count;
+    }
 }
 
 static bool loses_nothing(rn_dtype from, rn_dtype to) {
@@ -47,6 +72,22 @@ typedef struct scratch {
     uint8_t *bytes;           // (8 * scratch_elements)
 } scratch;
 
+// A plain type, or ggml's blocks. With importances units are rows, and the experts of a weight have
+// importances of their own.
+static rn_status encode(const rn_convert_job *work, const float *values, uint64_t unit,
+                        uint64_t elements, uint8_t *data) {
+    const rn_convert_item *item = work->item;
+    if (!item->importance) return rn_dtype_from_f32(item->to, values, data, elements);
+    uint64_t columns = item->unit, rows = item->source->elements / columns;
+    uint64_t row_bytes = rn_slice_data_bytes(item, columns);
+    for (uint64_t r = 0; r < elements / columns; r++) {
+        uint64_t set = (work->first_unit + unit + r) / (rows / item->importance_sets);
+        RN_TRY(rn_ggml_encode_rows(item->to, values + r * columns, 1, columns,
+                                   item->importance + set * columns, data + r * row_bytes));
+    }
+    return RN_OK;
+}
+
 // Quantises `elements` values that begin at `unit` of the chunk into `data`, and restores them.
 static rn_status quantise(rn_convert_job *work, const scratch *own, uint64_t unit,
                           uint64_t elements, uint8_t *data) {
@@ -68,9 +109,23 @@ static rn_status quantise(rn_convert_job *work, const scratch *own, uint64_t uni
         rn_dequant_nf4_blocks(data, scale, elements, own->restored);
         return RN_OK;
     default:
-        RN_TRY(rn_dtype_from_f32(item->to, values, data, elements));
+        RN_TRY(encode(work, values, unit, elements, data));
         return rn_dtype_to_f32(item->to, data, own->restored, elements);
     }
+}
+
+// Into `values`, in the output's order.
+static rn_status widen(const rn_convert_job *work, uint64_t start, uint64_t elements,
+                       float *values) {
+    const rn_convert_item *item = work->item;
+    if (work->source) {
+        const uint8_t *source = work->source + rn_slice_source_bytes(item, start);
+        RN_TRY(rn_dtype_to_f32(item->source->dtype, source, values, elements));
+    } else
+        gather(item, work->region, work->first_unit * item->unit + start, elements, values);
+    for (uint64_t i = 0; item->add != 0 && i < elements; i++)
+        values[i] += item->add;
+    return RN_OK;
 }
 
 // Converts elements [start, start + elements) of the chunk into `data`.
@@ -78,10 +133,12 @@ static rn_status convert_values(rn_convert_job *work, const scratch *own, size_t
                                 uint64_t start, uint64_t elements, uint8_t *data) {
     const rn_convert_item *item = work->item;
     rn_dtype from = item->source->dtype;
-    const uint8_t *source = work->source + rn_slice_source_bytes(item, start);
-    if (loses_nothing(from, item->to))
-        return rn_dtype_convert(from, source, item->to, data, elements);
-    RN_TRY(rn_dtype_to_f32(from, source, own->values, elements));
+    bool exact = loses_nothing(from, item->to), moved = item->region || item->add != 0;
+    if (exact && !moved)
+        return rn_dtype_convert(from, work->source + rn_slice_source_bytes(item, start), item->to,
+                                data, elements);
+    RN_TRY(widen(work, start, elements, own->values));
+    if (exact) return rn_dtype_from_f32(item->to, own->values, data, elements);
     RN_TRY(quantise(work, own, start / item->unit, elements, data));
     rn_quant_error_add(&work->errors[slice], own->values, own->restored, elements);
     return RN_OK;

@@ -22,7 +22,9 @@ enum {
 // `low` for the second.
 typedef struct rn_convert_job {
     const rn_convert_item *item;
-    const uint8_t *source; // the chunk's bytes
+    const uint8_t *source; // the chunk's bytes, or NULL: they are in `region`
+    const float *region;   // values that change places: the tensor's from region_start on
+    uint64_t first_unit;   // of the chunk, in the tensor
     uint64_t elements, unit_count;
     rn_output_span spans[2]; // where the chunk's bytes go
     uint8_t *low;            // int4: the first half's values, one a byte

@@ -98,6 +98,11 @@ static void print_result(const display *d, const invocation *in, const rn_conver
            r->seconds > 0 ? gigabytes / r->seconds : 0, r->engine);
     if (d->worst_name[0])
         printf("  largest relative error %.5f in %s\n", d->worst_error, d->worst_name);
+    if (r->requantised_count)
+        printf("  warning: %zu tensors were quantised before: losses add up; convert from the "
+               "original weights where there are some\n",
+               r->requantised_count);
+    if (r->weighed_count) printf("  %zu tensors weighed by importances\n", r->weighed_count);
     if (r->tensors_only)
         printf(
             "  holds tensors only: no architecture and no vocabulary, so llama.cpp does not load "
@@ -119,6 +124,10 @@ static void write_result(rn_json *json, const rn_convert_result *r, uint64_t bud
     rn_json_u64(json, "budget_bytes", budget);
     rn_json_u64(json, "buffer_bytes", r->buffer_bytes);
     rn_json_bool(json, "tensors_only", r->tensors_only);
+    rn_json_u64(json, "requantised", r->requantised_count);
+    rn_json_u64(json, "weighed", r->weighed_count);
+    if (r->requantised_count)
+        rn_json_string(json, "warning", "tensors that were quantised before are quantised again");
     if (rn_process_read(&process) == RN_OK)
         rn_json_u64(json, "resident_peak_bytes", process.resident_peak_bytes);
     rn_json_check(json, rn_ledger_json(rn_json_embed(json, "ledger")));
@@ -194,7 +203,10 @@ static rn_status run(const invocation *in) {
     };
     options.exclude_count = rn_settings_list(in->settings, "exclude", &options.exclude);
     const char *to = rn_settings_text(in->settings, "to");
-    options.to = rn_dtype_parse((rn_str){to, strlen(to)});
+    const char *importances = rn_settings_text(in->settings, "imatrix");
+    if (*importances) options.importances = importances;
+    if (*to && !rn_convert_parse_target((rn_str){to, strlen(to)}, &options))
+        return rn_fail(RN_INVALID, "there is no type '%s'", to);
     RN_TRY(read_buffers_budget(in, &budget));
     options.budget_bytes = budget;
     rn_profile_counter(RN_COUNTER_BUDGET, RN_DEVICE_HOST, 0, budget); // a line in the picture

@@ -11,8 +11,8 @@
 #include "base/str.h"
 #include "memory/account.h"
 
+#include <ration/convert.h>
 #include <ration/memory.h>
-#include <ration/tensor.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -179,8 +179,9 @@ rn_status rn_config_path(const char *given, char *out, size_t capacity) {
 // What base cannot know.
 static rn_status check_meaning(const rn_option *option, rn_str value) {
     rn_budget_spec spec;
+    rn_convert_options target = {0};
     if (option->type == RN_OPTION_BUDGET) return rn_budget_parse(value, &spec);
-    if (option->type != RN_OPTION_DTYPE || rn_dtype_parse(value) != RN_DTYPE_NONE) return RN_OK;
+    if (option->type != RN_OPTION_TARGET || rn_convert_parse_target(value, &target)) return RN_OK;
     return rn_hint(rn_fail(RN_INVALID, "there is no type '%.*s'", RN_STR_ARG(value)), "%s",
                    option->help);
 }

@@ -162,8 +162,12 @@ static const rn_option table[] = {
      NULL, "for recordings that /profile/start asks for; without it a temporary one"},
     {"io-engine", "io_engine", 0, RN_OPTION_CHOICE, false, "convert", "auto", "ENGINE",
      "auto|uring|threads", "how files are read"},
-    {"to", "convert.to", 0, RN_OPTION_DTYPE, false, "convert", NULL, "TYPE", NULL,
-     "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0 or q4_0"},
+    {"to", "convert.to", 0, RN_OPTION_TARGET, false, "convert", NULL, "TYPE", NULL,
+     "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4; into GGUF q8_0, q4_0, mxfp4 and "
+     "llama.cpp's "
+     "file types: q2_k, q3_k_s|m|l, q4_k_s|m, q5_k_s|m, q6_k, q4_1, q5_0, q5_1, iq4_nl, iq4_xs"},
+    {"imatrix", "convert.imatrix", 0, RN_OPTION_TEXT, false, "convert", NULL, "FILE", NULL,
+     "weigh errors by this importance matrix (of llama-imatrix)"},
     {"exclude", "convert.exclude", 'x', RN_OPTION_LIST, false, "convert", NULL, "PATTERN", NULL,
      "leave tensors with such names alone ('*' and '?' match); may be repeated"},
     {"default-excludes", "convert.default_excludes", 0, RN_OPTION_BOOL, false, "convert", "true",

@@ -26,7 +26,7 @@ typedef enum rn_option_type {
     RN_OPTION_CHOICE, // one of `choices`
     RN_OPTION_SIZE,   // "2GiB"
     RN_OPTION_BUDGET, // "2GiB", "75%", "host=8GiB,cuda:0=4GiB"
-    RN_OPTION_DTYPE,  // "bf16"
+    RN_OPTION_TARGET, // of convert: "bf16", "q4_k_m"
     RN_OPTION_LIST,   // texts; each use adds one, an empty one empties the list
     RN_OPTION_FILE    // a text that may be left out: --name is "true", --no-name "false", a file is
                       // named by --name=FILE only

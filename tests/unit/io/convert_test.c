@@ -1061,8 +1061,8 @@ static void pairs_that_do_not_go_together_are_named(void **state) {
     static const rn_dtype not_in_gguf[] = {RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4,
                                            RN_DTYPE_F8_E4M3, RN_DTYPE_F8_E5M2};
     static const rn_dtype never[] = {RN_DTYPE_I8,      RN_DTYPE_U8,    RN_DTYPE_I64, RN_DTYPE_BOOL,
-                                     RN_DTYPE_Q4_K,    RN_DTYPE_IQ2_S, RN_DTYPE_F4,  RN_DTYPE_C64,
-                                     RN_DTYPE_F8_E8M0, RN_DTYPE_Q4_1};
+                                     RN_DTYPE_IQ3_S,   RN_DTYPE_IQ2_S, RN_DTYPE_F4,  RN_DTYPE_C64,
+                                     RN_DTYPE_F8_E8M0, RN_DTYPE_Q8_1};
     char words[64];
     (void)state;
     for (size_t i = 0; i < 5; i++) {

@@ -125,7 +125,7 @@ static const char *sample_of(const rn_option *option) {
     case RN_OPTION_SIZE:
     case RN_OPTION_BUDGET:
         return "3GiB";
-    case RN_OPTION_DTYPE:
+    case RN_OPTION_TARGET:
         return "bf16";
     default:
         return "some*text";

@@ -1,0 +1,34 @@
+// translation.h — what a model's tensors and metadata are called in another container: made by who
+// knows models (model/text/), carried out by the conversion.
+#ifndef RN_IO_TRANSLATION_H
+#define RN_IO_TRANSLATION_H
+
+#include <ration/writer.h>
+
+// How values change places. Rope turns pairs within each head: (i, i + half) in Hugging Face's
+// files, neighbours (2i, 2i + 1) in some of GGUF's, whose rows of q and k are permuted so.
+typedef enum rn_arrangement {
+    RN_ARRANGED,              // as they are
+    RN_ARRANGE_AS_NEIGHBOURS, // rows of each head: i goes to 2i, i + half to 2i + 1
+    RN_ARRANGE_AS_HALVES,     // and back
+    RN_ARRANGE_TRANSPOSED     // (in, out) becomes (out, in)
+} rn_arrangement;
+
+// What a tensor of the source is in the output.
+typedef struct rn_converted_tensor {
+    rn_str name; // without bytes: it is left out
+    rn_arrangement arrangement;
+    uint64_t head_rows; // of a head, where rows change places
+    float add;          // to every value: norms that one container holds less one
+} rn_converted_tensor;
+
+typedef struct rn_translation {
+    const rn_converted_tensor *tensors; // (tensors of the source), in its order
+    const rn_metadata *metadata;        // (metadata_count): the output's
+    size_t metadata_count;
+    const rn_write_tensor *constants; // (constant_count): further tensors of f32, small ones,
+    const float *const *values;       // (constant_count) and their values
+    size_t constant_count;
+} rn_translation;
+
+#endif
