@@ -48,8 +48,9 @@ typedef struct rn_generator_options {
                           // else be resident: as many as do, but not fewer. 0: text.pages or none
     uint32_t prompt_rows; // of a step in which others make tokens, at most; 0: no such limit
     bool prefix_caching;  // pages of equal beginnings are held once, and kept while nobody else
-                          // needs their room; the output does not change. Without effect where the
-                          // model keeps states (rn_model_info.state_bytes)
+                          // needs their room; the output does not change. Windows do not roll then
+                          // (rn_text_options). Without effect where the model keeps states
+                          // (rn_model_info.state_bytes)
     bool measure_rates; // where plans for the CPU count with drafts (rn_rates_use): once one fits,
                         // rn_rates_measure_quick, and a plan with what that found
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is

@@ -70,7 +70,10 @@ typedef struct rn_text_options {
     uint32_t logit_rows;  // of how many rows a pass gives logits; 1
     uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
     bool plain_activations; // products with quantised weights do not round their activations
-    uint64_t reserved[4];   // zero
+    bool rolling_windows; // layers with a window keep, of each sequence, its last tokens and those
+                          // of a step, where that is less than pages. Rows must go upwards then:
+                          // what a sequence wrote further back than that is gone
+    uint64_t reserved[4]; // zero
 } rn_text_options;
 
 // A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "memory/account.h"
+#include "model/model.h"
 #include "runtime/recover.h"
 #include "runtime/session.h"
 
@@ -87,13 +88,30 @@ static rn_status take_memory(rn_generator *g) {
 
 // ---- life ---------------------------------------------------------------------------------------
 
+static bool is_cache(const rn_value_info *info) {
+    return info->role == RN_ROLE_STATE && info->purpose == RN_PURPOSE_KV &&
+           info->producer == RN_NO_NODE;
+}
+
+static bool rolls(const rn_value_info *info) {
+    return strstr(info->name, RN_WINDOW_STATE) != NULL;
+}
+
+uint32_t rn_generator_held(const rn_generator *g) {
+    const rn_graph *graph = rn_plan_graph(g->plan);
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (is_cache(info) && rolls(info))
+            return (uint32_t)(info->shape.dims[0] / g->text.sequences) * g->text.page_tokens;
+    }
+    return 0;
+}
+
 uint64_t rn_generator_page_bytes(const rn_graph *graph) {
     uint64_t sum = 0, bytes = 0;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
-        if (info->role != RN_ROLE_STATE || info->purpose != RN_PURPOSE_KV ||
-            info->producer != RN_NO_NODE)
-            continue;
+        if (!is_cache(info) || rolls(info)) continue;
         if (rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 1), &bytes))
             sum += bytes / info->shape.dims[0];
     }
@@ -106,6 +124,8 @@ static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     if (g->plan->every_run) g->rows = (uint32_t)g->plan->segments.rows;
     RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
     rn_page_pool_shrink(&g->pool, g->text.pages);
+    g->window = maker->window;
+    g->held = rn_generator_held(g);
     g->facts.kv_page_bytes = rn_generator_page_bytes(graph);
     return RN_OK;
 }

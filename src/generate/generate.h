@@ -20,6 +20,10 @@
 // Where the model is recurrent, a sequence has states, in the row of its slot, that are those after
 // `read` tokens: they begin as zero at position 0 and go forward only. So whatever would lower
 // `read` makes it 0, and the text is read again; pages are not shared, and there are no drafts.
+//
+// Where windows roll, layers with one hold the last `held` tokens below `reach`. A window and a
+// step fit in; a rewind further back than that makes `read` 0, too. Pages are not shared either:
+// those of a text's beginning would lack these layers.
 #ifndef RN_MODEL_GENERATE_H
 #define RN_MODEL_GENERATE_H
 
@@ -38,6 +42,7 @@ typedef struct rn_text_maker {
     rn_weight_source weights;
     uint32_t vocab_size;
     uint32_t context; // what the model was trained for
+    uint32_t window;  // of its layers that have one; 0: none
     bool recurrent;   // layers keep states (graph/recurrent.h), which cannot go back
 } rn_text_maker;
 RN_MUST_USE rn_status rn_generator_create_from(const rn_text_maker *maker,
@@ -62,6 +67,7 @@ struct rn_sequence {
     uint32_t slot;     // its row of the page table
     uint32_t *tokens;  // (context)
     uint32_t count, read, taken, prompt_end;
+    uint32_t reach; // behind the last position that was written since position 0 was
     rn_page_list pages;
     uint32_t known;     // pages that others may find
     uint32_t shared;    // tokens that were found, not read, since the last feed
@@ -100,6 +106,8 @@ struct rn_generator {
     uint32_t table_pages; // of a context
     uint32_t draft_most;  // 0: no drafting
     bool recurrent;       // the model has states beside the KV cache
+    uint32_t window;      // of layers whose window rolls ...
+    uint32_t held;        // ... and how many tokens of a sequence they hold; 0: none rolls
 
     int32_t *tokens, *sequence, *position; // (rows) each: the step's inputs
     int32_t *wanted;                       // (logit_rows)
@@ -128,8 +136,10 @@ RN_MUST_USE rn_status rn_generator_make_plan(const rn_text_maker *maker, rn_gene
 
 // What the plan is made for.
 const rn_device_caps *rn_generator_caps(const rn_generator *generator);
-// Of a page of the KV cache, in all layers.
+// Of a page of the KV cache, in all layers that do not roll.
 uint64_t rn_generator_page_bytes(const rn_graph *graph);
+// Tokens of a sequence that layers with a rolling window hold, in the plan; 0: none rolls.
+uint32_t rn_generator_held(const rn_generator *generator);
 
 // Fills in all turns of the next step, with pages for them, and returns its rows. 0: no page is
 // left for any. *out_has_prompt: some of the rows are of prompts.

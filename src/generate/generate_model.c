@@ -12,6 +12,7 @@ static rn_text_maker maker_of(const rn_model *model) {
                            .weights = rn_model_weights(model),
                            .vocab_size = info->vocab_size,
                            .context = info->context,
+                           .window = info->window,
                            .recurrent = info->state_bytes > 0};
 }
 

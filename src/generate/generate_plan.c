@@ -69,6 +69,7 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     g->table_pages = (uint32_t)rn_div_up(t.context, t.page_tokens);
     g->recurrent = maker->recurrent;
     RN_TRY(limit_recurrent(g));
+    g->text.rolling_windows = !g->options.prefix_caching;
     if (g->options.speculation != RN_SPECULATE_NEVER)
         g->draft_most =
             (uint32_t)rn_min_u64(either(g->options.speculated_tokens, DRAFT), MOST_DRAFT);
@@ -306,15 +307,24 @@ bool rn_generator_may_be_hybrid(const rn_generator *g) {
 // drafts are settled it is not asked for: that takes several plans each time.
 static rn_status plan_hybrid(const rn_text_maker *maker, rn_generator *g, rn_plan_options *options,
                              const rn_device_caps *host_caps) {
+    rn_text_options text = g->text;
     rn_plan *plan = NULL;
     if (!host_caps || g->recurrent || g->plan->compiled || g->plan->summary.streamed_bytes == 0)
         return RN_OK;
+    bool rolls = rn_generator_held(g) > 0;
+    text.rolling_windows = false; // pages go from side to side, and these layers have none
     options->host_caps = host_caps;
-    rn_status s = plan_with(maker, g, &g->text, options, &plan);
+    rn_status s = rolls ? try_plan(maker, g, &text, options, &plan)
+                        : plan_with(maker, g, &text, options, &plan);
     options->host_caps = NULL;
+    if (rolls && (s == RN_OVER_BUDGET || (s == RN_OK && !plan->host))) {
+        rn_plan_destroy(plan);
+        return RN_OK;
+    }
     if (s == RN_OK) {
         rn_plan_destroy(g->plan);
         g->plan = plan;
+        g->text = text;
     }
     return s;
 }

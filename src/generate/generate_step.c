@@ -23,6 +23,7 @@
 static void write_rows(rn_generator *g, rn_sequence *s, uint32_t *row, uint32_t *logit) {
     uint32_t rows = s->turn.rows + s->turn.drafted;
     s->turn.logits = *logit;
+    s->reach = (uint32_t)rn_max_u64(s->reach, s->read + rows);
     for (uint32_t i = 0; i < rows; i++, ++*row) {
         g->tokens[*row] = (int32_t)s->tokens[s->read + i];
         g->sequence[*row] = (int32_t)s->slot;

@@ -21,8 +21,17 @@ bool rn_sequence_is_busy(const rn_sequence *s) {
 
 // ---- pages --------------------------------------------------------------------------------------
 
+// Whether all that the row at position `read` sees is still there.
+static bool is_held(const rn_sequence *s, uint32_t read) {
+    const rn_generator *g = s->generator;
+    uint32_t first = read + 1 > g->window ? read + 1 - g->window : 0;
+    return g->held == 0 || s->reach <= g->held + first;
+}
+
 void rn_sequence_go_back(rn_sequence *s, uint32_t read) {
-    if (read < s->read) s->read = s->generator->recurrent ? 0 : read;
+    if (read >= s->read) return;
+    s->read = s->generator->recurrent || !is_held(s, read) ? 0 : read;
+    if (s->read == 0) s->reach = 0;
 }
 
 void rn_sequence_trim(rn_sequence *s) {

@@ -74,8 +74,10 @@ RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe
 // Inference: rows of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
 // "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
 // Output "logits" (logit_rows, vocab). States "layers.N.kv", or "layers.N.conv" and
-// "layers.N.delta".
+// "layers.N.delta"; of layers with a rolling window "layers.N" RN_WINDOW_STATE, with pages of their
+// own for each sequence, used in turn.
 // Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
+#define RN_WINDOW_STATE ".window_kv"
 typedef enum rn_naming {
     RN_NAMES_HUGGING_FACE,
     RN_NAMES_GGUF,
@@ -146,8 +148,9 @@ typedef struct rn_llama_config {
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;
-    uint32_t pages; // of the KV cache; 0: enough for all sequences
-    uint32_t rows;  // of a prefill chunk
+    uint32_t pages;       // of the KV cache; 0: enough for all sequences
+    bool rolling_windows; // as rn_text_options
+    uint32_t rows;        // of a prefill chunk
     // Training:
     uint32_t tokens; // of each sequence
 } rn_llama_config;

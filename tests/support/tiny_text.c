@@ -45,6 +45,9 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .weight_dtype = RN_DTYPE_F32,
                            .files = tiny->weights_as ? &tiny->files : NULL,
                            .plain_activations = options->plain_activations,
+                           .window = tiny->window,
+                           .window_period = tiny->period,
+                           .rolling_windows = options->rolling_windows,
                            .kv_dtype = tiny->kv_dtype ? tiny->kv_dtype : RN_DTYPE_F32,
                            .context = options->context,
                            .page_tokens = options->page_tokens,
@@ -156,6 +159,7 @@ void tiny_text_open(tiny_text *tiny, const char *path) {
                                   .make = make,
                                   .weights = {.checkpoint = tiny->checkpoint},
                                   .vocab_size = tiny->vocab,
+                                  .window = tiny->window,
                                   .context = 128};
 }
 

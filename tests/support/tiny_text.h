@@ -9,6 +9,7 @@ typedef struct tiny_text {
     uint32_t layers, dim, vocab; // given
     bool damaged;                // a weight is NaN
     uint32_t bad_token;          // whose embedding is NaN; 0: none
+    uint32_t window, period;     // of attention, but for every period-th layer; 0: none
     rn_dtype kv_dtype;           // 0: f32
     // Weights of products; 0: f32. What rn_convert takes and `path` can hold (q8_0, q4_0: .gguf),
     // or q4_k (.gguf): blocks at random, and those of v, down and the head q6_k.

@@ -186,11 +186,41 @@ static uint64_t pages_of_context(const rn_llama_config *c) {
     return ((uint64_t)c->context + c->page_tokens - 1) / c->page_tokens;
 }
 
-static rn_value pages_of_layer(rn_text_builder *d) {
+static uint64_t count_pages(const rn_llama_config *c) {
+    return c->pages ? c->pages : pages_of_context(c) * c->sequences;
+}
+
+// Pages that a sequence needs for a window and a step, used in turn: a row at position p sees keys
+// from p - window + 1 on, while the step writes up to rows - 1 further. 0: that would save nothing.
+static uint64_t window_pages(const rn_llama_config *c) {
+    uint64_t tokens = (uint64_t)c->window + c->rows - 1;
+    uint64_t pages = (tokens + c->page_tokens - 1) / c->page_tokens;
+    bool rolls = c->rolling_windows && c->window && pages * c->sequences < count_pages(c);
+    return rolls ? pages : 0;
+}
+
+// Page i of sequence s, as (sequences, pages of a context).
+static rn_status write_window_table(rn_text_builder *d) {
     const rn_llama_config *c = d->c;
-    char name[32];
-    uint64_t pages = c->pages ? c->pages : pages_of_context(c) * c->sequences;
-    snprintf(name, sizeof name, "layers.%u.kv", d->layer);
+    uint64_t own = window_pages(c), of_context = pages_of_context(c);
+    uint64_t count = of_context * c->sequences;
+    void *block = NULL;
+    if (own == 0 || d->batch) return RN_OK;
+    RN_TRY(rn_alloc(RN_HOST_OTHER, count * sizeof(int32_t), &block));
+    int32_t *table = block; // (sequences, pages of a context)
+    for (uint64_t i = 0; i < count; i++)
+        table[i] = (int32_t)(i / of_context * own + i % of_context % own);
+    d->window_table = rn_graph_constant(d->g, "window_table", RN_DTYPE_I32,
+                                        RN_SHAPE(c->sequences, of_context), table);
+    rn_free(RN_HOST_OTHER, block, count * sizeof(int32_t));
+    return RN_OK;
+}
+
+static rn_value pages_of_layer(rn_text_builder *d, bool rolls) {
+    const rn_llama_config *c = d->c;
+    char name[48];
+    uint64_t pages = rolls ? window_pages(c) * c->sequences : count_pages(c);
+    snprintf(name, sizeof name, "layers.%u%s", d->layer, rolls ? RN_WINDOW_STATE : ".kv");
     return rn_graph_state(d->g, name, c->kv_dtype,
                           RN_SHAPE(pages, 2, c->kv_heads, c->page_tokens, d->head_dim),
                           RN_PURPOSE_KV);
@@ -198,9 +228,10 @@ static rn_value pages_of_layer(rn_text_builder *d) {
 
 static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
                       rn_attention_attrs attrs) {
-    rn_value kv =
-        rn_op_kv_append(d->g, pages_of_layer(d), k, v, d->sequence, d->positions, d->page_table);
-    return rn_op_paged_attention(d->g, q, kv, d->sequence, d->positions, d->page_table, attrs);
+    bool rolls = attrs.window && d->window_table != RN_NO_VALUE;
+    rn_value table = rolls ? d->window_table : d->page_table, pages = pages_of_layer(d, rolls);
+    rn_value kv = rn_op_kv_append(d->g, pages, k, v, d->sequence, d->positions, table);
+    return rn_op_paged_attention(d->g, q, kv, d->sequence, d->positions, table, attrs);
 }
 
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v) {
@@ -352,6 +383,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
                          .head_dim = c->head_dim ? c->head_dim : c->dim / c->heads};
     rn_value tokens = RN_NO_VALUE, last = RN_NO_VALUE; // last: targets, or which rows are wanted
     RN_TRY(inputs(&d, &tokens, &last));
+    RN_TRY(write_window_table(&d));
     if (c->rope_divided)
         d.divisors = rn_graph_constant(g, "rope_divisors", RN_DTYPE_F32, RN_SHAPE(count_pairs(c)),
                                        c->rope_divisors);

@@ -106,6 +106,7 @@ struct rn_text_builder {
     uint64_t head_dim;
     rn_value positions;            // (ROWS), or (batch, tokens)
     rn_value sequence, page_table; // inference
+    rn_value window_table;         // of layers whose window rolls; or RN_NO_VALUE
     rn_value embedding;            // the table
     rn_value divisors;             // of rope, where it has some
     uint32_t layer;
