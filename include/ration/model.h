@@ -40,6 +40,22 @@ RN_API RN_MUST_USE rn_status rn_model_open(const char *path, const rn_model_opti
                                            rn_model **out);
 RN_API void rn_model_close(rn_model *model);
 
+// How the rows of a text become its embedding.
+typedef enum rn_pooling {
+    RN_POOLING_MODEL, // as the model's files say
+    RN_POOLING_MEAN,  // of all tokens
+    RN_POOLING_CLS,   // the first token's
+    RN_POOLING_LAST   // the last token's
+} rn_pooling;
+RN_API const char *rn_pooling_name(rn_pooling pooling); // "mean"
+
+typedef struct rn_embedding_info {
+    rn_pooling pooling;      // never MODEL
+    bool normalizes;         // to a length of 1
+    uint32_t text_tokens;    // of a text, at most
+    uint32_t first_position; // the position of a text's first token
+} rn_embedding_info;
+
 typedef struct rn_model_info {
     const char *name;         // for people
     const char *architecture; // "llama", "mistral", "qwen2", "qwen3"
@@ -47,6 +63,8 @@ typedef struct rn_model_info {
     uint32_t context; // what it was trained for
     uint32_t window;  // of attention; 0: none
     bool tied_head;
+    bool encoder;                // for embeddings only: rn_model_make_recipe refuses it
+    rn_embedding_info embedding; // of any model
     uint64_t parameters, weight_bytes;
     uint64_t state_bytes; // that a sequence keeps beside keys and values, however long; 0: none.
                           // Such a text cannot go back: what is rewound is read again, and drafts
@@ -82,6 +100,23 @@ typedef struct rn_text_options {
 // recipe.
 RN_API RN_MUST_USE rn_status rn_model_make_recipe(const rn_model *model,
                                                   const rn_text_options *options, rn_recipe *out);
+
+// What may be chosen for embeddings. 0 stands for the default that is named.
+typedef struct rn_embedding_options {
+    uint32_t text_tokens;   // of a text, at most; the smaller of the model's own and 512
+    uint32_t rows;          // of a run, at most, all of its texts together; the larger of 512 and
+                            // text_tokens
+    bool plain_activations; // products with quantised weights do not round their activations
+    uint64_t reserved[4];   // zero
+} rn_embedding_options;
+
+// A graph over the tokens of texts that lie one behind the other, each with all of its tokens in
+// one run; without a KV cache. Inputs i32: "tokens", "position" (ROWS), "span" (ROWS, 2): the rows
+// of a row's own text. Output "hidden" (ROWS, dim). Encoders see a text both ways, decoders from
+// its beginning. The model must outlive the recipe.
+RN_API RN_MUST_USE rn_status rn_model_make_embedding_recipe(const rn_model *model,
+                                                            const rn_embedding_options *options,
+                                                            rn_recipe *out);
 // For sessions; the model must outlive them.
 RN_API rn_weight_source rn_model_weights(const rn_model *model);
 

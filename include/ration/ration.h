@@ -25,6 +25,7 @@
 #include <ration/convert.h>
 #include <ration/device.h>
 #include <ration/easy.h>
+#include <ration/embed.h>
 #include <ration/error_class.h>
 #include <ration/generate.h>
 #include <ration/graph.h>

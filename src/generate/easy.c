@@ -7,15 +7,33 @@
 #include <ration/easy.h>
 
 #include <ration/calibrate.h>
+#include <ration/embed.h>
 #include <ration/ladder.h>
 
+#include "base/checked.h"
 #include "base/reserved.h"
 #include "base/str.h"
+#include "memory/account.h"
 
 #include <string.h>
 #include <time.h>
 
-enum { ROOM_BYTES = 512 << 10 }; // for what is taken behind the plan: decoder, stops, the sampler's
+enum {
+    ROOM_BYTES = 512 << 10, // for what is taken behind the plan: decoder, stops, the sampler's
+    TEXTS_AT_ONCE = 512     // whose embeddings are held
+};
+
+// What a call that embeds has instead of a prompt.
+typedef struct embedding_call {
+    const rn_embed_options *o;
+    const rn_str *texts; // (count)
+    size_t count;
+    rn_on_embedding on_embedding;
+    uint32_t longest;  // tokens of the longest text
+    float *embeddings; // (held_bytes)
+    size_t held_bytes;
+    rn_embedder *embedder;
+} embedding_call;
 
 typedef struct call {
     const rn_easy_options *o;
@@ -30,7 +48,8 @@ typedef struct call {
     rn_plan_summary plan;
     rn_on_text on_text;
     void *user;
-    bool enough; // on_text said so
+    bool enough;               // on_text said so
+    embedding_call *embedding; // NULL: text is made
 } call;
 
 // ---- the budget ---------------------------------------------------------------------------------
@@ -63,6 +82,20 @@ static void see_plan(void *self, const rn_plan *plan) {
     if (c->o->plan) *c->o->plan = c->plan;
 }
 
+// An embedder has no generator's options but those of the plan.
+static rn_status create_embedder(call *c, const rn_generator_options *from) {
+    embedding_call *e = c->embedding;
+    rn_embedder_options options = {.text.text_tokens = e->longest,
+                                   .form = e->o->form,
+                                   .plan = from->plan,
+                                   .device_budget = from->device_budget,
+                                   .session = from->session,
+                                   .measure_rates = from->measure_rates,
+                                   .planned = see_plan,
+                                   .planned_self = c};
+    return rn_embedder_create(c->model, &options, &e->embedder);
+}
+
 static rn_status try_target(void *self, const rn_ladder_target *target) {
     call *c = self;
     const rn_easy_options *o = c->o;
@@ -74,6 +107,7 @@ static rn_status try_target(void *self, const rn_ladder_target *target) {
                                     .planned_self = c};
     (void)rn_rates_apply(target->device);
     RN_TRY(split_budget(c, target->device, &options));
+    if (c->embedding) return create_embedder(c, &options);
     if (c->plan_only) {
         rn_plan *plan = NULL;
         RN_TRY(rn_generator_predict(c->model, &options, &plan));
@@ -91,6 +125,9 @@ static void leave_target(void *self) {
     rn_generator_destroy(c->generator);
     c->sequence = NULL;
     c->generator = NULL;
+    if (!c->embedding) return;
+    rn_embedder_destroy(c->embedding->embedder);
+    c->embedding->embedder = NULL;
 }
 
 // ---- text ---------------------------------------------------------------------------------------
@@ -162,6 +199,53 @@ static rn_status encode_chat(call *c, const rn_chat_message *messages, size_t co
     return s;
 }
 
+// ---- embeddings ---------------------------------------------------------------------------------
+
+// Tokens of the longest text, as far as the model goes: what the plan must have room for.
+static rn_status measure_texts(call *c) {
+    embedding_call *e = c->embedding;
+    const rn_model_info *info = rn_model_get_info(c->model);
+    uint64_t longest = e->o->text_tokens;
+    void *block = NULL;
+    for (size_t i = 0; e->o->text_tokens == 0 && i < e->count; i++) {
+        c->tokens.count = 0;
+        RN_TRY(rn_tokenizer_encode(rn_model_tokenizer(c->model), e->texts[i], RN_ENCODE_BEGIN,
+                                   &c->tokens));
+        longest = rn_max_u64(longest, c->tokens.count);
+    }
+    rn_tokens_free(&c->tokens);
+    e->longest = (uint32_t)rn_min_u64(rn_max_u64(longest, 1), info->embedding.text_tokens);
+    e->held_bytes = rn_min_u64(e->count, TEXTS_AT_ONCE) * info->dim * sizeof *e->embeddings;
+    RN_TRY(rn_alloc(RN_HOST_OTHER, e->held_bytes, &block));
+    e->embeddings = block;
+    return RN_OK;
+}
+
+// A device that fails before anything was handed out is left for the next one.
+static rn_status embed_some(call *c, size_t first, size_t count) {
+    embedding_call *e = c->embedding;
+    for (;;) {
+        rn_ladder_target target;
+        rn_status s = rn_embedder_embed(e->embedder, e->texts + first, count, e->embeddings);
+        if (s != RN_DEVICE || first > 0) return s;
+        RN_TRY(rn_ladder_advance(c->ladder, rn_last_error(), &target));
+    }
+}
+
+static rn_status embed(call *c) {
+    embedding_call *e = c->embedding;
+    for (size_t first = 0, count; first < e->count && !c->enough; first += count) {
+        count = rn_min_u64(e->count - first, TEXTS_AT_ONCE);
+        RN_TRY(embed_some(c, first, count));
+        size_t dimensions = rn_embedder_dimensions(e->embedder);
+        for (size_t i = 0; i < count && !c->enough; i++)
+            c->enough =
+                !e->on_embedding(c->user, first + i, e->embeddings + i * dimensions, dimensions);
+    }
+    if (e->o->facts) *e->o->facts = rn_embedder_get_facts(e->embedder);
+    return RN_OK;
+}
+
 // ---- a call -------------------------------------------------------------------------------------
 
 // Where nobody has limited the host's ledger, a budget that is given does while the call lasts: so
@@ -205,6 +289,7 @@ static rn_status close_call(call *c, bool limited, rn_status s) {
     rn_status left = c->ladder ? rn_ladder_leave(c->ladder, NULL) : RN_OK;
     rn_ladder_destroy(c->ladder);
     rn_tokens_free(&c->tokens);
+    if (c->embedding) rn_free(RN_HOST_OTHER, c->embedding->embeddings, c->embedding->held_bytes);
     rn_model_close(c->model);
     if (limited) (void)!rn_budget_set(RN_DEVICE_HOST, RN_NO_LIMIT, RN_NO_LIMIT);
     return s == RN_OK ? left : rn_error_restore(&error);
@@ -221,11 +306,13 @@ static rn_status run(call *c, const char *path, const char *prompt, const rn_cha
     rn_status s = limit_host(c, &limited);
     rn_scope_begin(&opening, "opening", RN_DEVICE_HOST);
     if (s == RN_OK) s = open_model(c, path);
-    if (s == RN_OK && !c->plan_only)
+    if (s == RN_OK && c->embedding)
+        s = measure_texts(c);
+    else if (s == RN_OK && !c->plan_only)
         s = prompt ? encode_prompt(c, prompt) : encode_chat(c, messages, count);
     c->opening_bytes += rn_scope_end(&opening).peak_allocated;
     if (s == RN_OK) s = start(c);
-    if (s == RN_OK && !c->plan_only) s = answer(c);
+    if (s == RN_OK && !c->plan_only) s = c->embedding ? embed(c) : answer(c);
     return close_call(c, limited, s);
 }
 
@@ -247,4 +334,20 @@ rn_status rn_plan_text(const char *path, const rn_easy_options *options, rn_plan
     rn_status s = run(&c, path, NULL, NULL, 0);
     *out = c.plan;
     return s;
+}
+
+rn_status rn_embed_texts(const char *path, const rn_embed_options *options, const rn_str *texts,
+                         size_t count, rn_on_embedding on_embedding, void *user) {
+    static const rn_embed_options usual = {0};
+    if (!options) options = &usual;
+    rn_easy_options easy = {.budget_bytes = options->budget_bytes,
+                            .host_budget_bytes = options->host_budget_bytes,
+                            .device = options->device,
+                            .threads = options->threads,
+                            .cancel = options->cancel,
+                            .plan = options->plan};
+    embedding_call e = {.o = options, .texts = texts, .count = count, .on_embedding = on_embedding};
+    call c = {.o = &easy, .user = user, .embedding = &e};
+    RN_TRY(rn_check_reserved(options->reserved, "rn_embed_options"));
+    return run(&c, path, NULL, NULL, 0);
 }

@@ -115,3 +115,8 @@ rn_status rn_model_make_recipe(const rn_model *model, const rn_text_options *opt
                                rn_recipe *out) {
     return model->networks[0].kind->make_recipe(&model->networks[0], options, out);
 }
+
+rn_status rn_model_make_embedding_recipe(const rn_model *model, const rn_embedding_options *options,
+                                         rn_recipe *out) {
+    return model->networks[0].kind->make_embedding(&model->networks[0], options, out);
+}

@@ -27,6 +27,8 @@ typedef struct rn_network_kind {
     // `options` are of the kind, or NULL: for a text decoder rn_text_options. The network outlives
     // the recipe.
     rn_status (*make_recipe)(const rn_network *network, const void *options, rn_recipe *out);
+    rn_status (*make_embedding)(const rn_network *network, const rn_embedding_options *options,
+                                rn_recipe *out);
 } rn_network_kind;
 
 struct rn_network {

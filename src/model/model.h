@@ -76,6 +76,8 @@ RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe
 // Output "logits" (logit_rows, vocab). States "layers.N.kv", or "layers.N.conv" and
 // "layers.N.delta"; of layers with a rolling window "layers.N" RN_WINDOW_STATE, with pages of their
 // own for each sequence, used in turn.
+// Packed: rows of texts, each with all of its rows in the run. Inputs i32: "tokens", "position"
+// (ROWS), "span" (ROWS, 2): the rows of a row's text. Output "hidden" (ROWS, dim).
 // Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
 #define RN_WINDOW_STATE ".window_kv"
 typedef enum rn_naming {
@@ -125,6 +127,7 @@ typedef struct rn_llama_config {
     uint32_t window;             // of attention, in layers from window_from on; 0: none
     uint32_t window_from;        // the first layer that has it
     uint32_t window_period;      // every so many layers one sees all, the last; 0: none
+    bool window_behind;          // ... the first, not the last
     uint32_t unturned_period;    // every so many layers one has no rope, the last; 0: none
     rn_rope_attrs local_rope;    // with a base: of layers that have a window
     bool rope_divided;           // each pair's frequency by rope_divisors
@@ -151,6 +154,12 @@ typedef struct rn_llama_config {
     uint32_t pages;       // of the KV cache; 0: enough for all sequences
     bool rolling_windows; // as rn_text_options
     uint32_t rows;        // of a prefill chunk
+    // Embeddings, and what encoders have:
+    bool packed;               // rows of texts one behind the other, without a KV cache
+    bool both_ways;            // a row sees what comes later, too
+    uint32_t token_types;      // rows of their table, of which the first counts; 0: none
+    uint32_t first_position;   // of a text, in the table of learned positions
+    uint32_t distance_buckets; // of a bias by the distance of key and query; 0: none
     // Training:
     uint32_t tokens; // of each sequence
 } rn_llama_config;

@@ -265,6 +265,7 @@ static const conform_row rows[] = {
     VARLEN("several texts", HEADS(2, 8), HEADS(2, 8), {0}, all, VARLEN_ROWS),
     VARLEN("grouped heads, causal", HEADS(6, 16), HEADS(2, 16), {0}, scaled, VARLEN_ROWS),
     VARLEN("a window on both sides", HEADS(2, 7), HEADS(1, 7), {0}, both_sides, VARLEN_ROWS),
+    VARLEN("capped scores", HEADS(2, 8), HEADS(2, 8), {0}, capped, VARLEN_ROWS),
     VARLEN("a causal window", HEADS(2, 7), HEADS(1, 7), {0}, window, VARLEN_ROWS),
     VARLEN("a bias by distance", HEADS(3, 4), HEADS(3, 4), RN_SHAPE(3, 2 * VARLEN_REACH + 1), all,
            VARLEN_ROWS),

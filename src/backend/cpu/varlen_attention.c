@@ -73,6 +73,7 @@ static void attend_run(const varlen *w, const desk *d, uint64_t row, uint64_t co
                             .count = count,
                             .dims = t->dims,
                             .scale = t->scale,
+                            .cap = ((const rn_attention_attrs *)w->call->attrs)->cap,
                             .top = d->top,
                             .sum = d->sum,
                             .visible = d->visible};

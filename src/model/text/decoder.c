@@ -1,9 +1,11 @@
 // decoder.c — see decoder.h: weights by name, the parts of a layer, and the whole around layers.
 //
 //     tokens ─ embedding [+ positions] ─ layer 0 ─ layer 1 ─ ... ─ norm ─ head ─▶ logits
+//                                                                      └▶ hidden, where packed
 //
 // Activations are rows (rows, dim): in inference the ROWS of a step, whichever sequences they
-// belong to, with keys and values in pages; in training batch * tokens, with attention over each
+// belong to, with keys and values in pages; for embeddings the rows of texts packed one behind the
+// other, each with all of its rows in the run; in training batch * tokens, with attention over each
 // sequence.
 #include "model/text/decoder.h"
 
@@ -11,6 +13,7 @@
 #include "graph/rope_frequencies.h"
 #include "memory/account.h"
 
+#include <math.h>
 #include <stdio.h>
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -91,7 +94,10 @@ uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
                               [RN_SIZE_MIXED] = 2 * keys + values,
                               [RN_SIZE_VALUES] = values,
                               [RN_SIZE_VALUE_HEADS] = r->value_heads,
-                              [RN_SIZE_VALUE_DIM] = r->value_dim};
+                              [RN_SIZE_VALUE_DIM] = r->value_dim,
+                              [RN_SIZE_TYPES] = c->token_types,
+                              [RN_SIZE_BUCKETS] = c->distance_buckets,
+                              [RN_SIZE_HEADS] = c->heads};
     return sizes[size];
 }
 
@@ -172,7 +178,7 @@ rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads) {
 static bool is_local(const rn_text_builder *d) {
     const rn_llama_config *c = d->c;
     if (c->window == 0 || d->layer < c->window_from) return false;
-    return c->window_period == 0 || (d->layer + 1) % c->window_period != 0;
+    return c->window_period == 0 || (d->layer + !c->window_behind) % c->window_period != 0;
 }
 
 static rn_rope_attrs rope_attrs(const rn_text_builder *d) {
@@ -236,11 +242,16 @@ static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
 
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v) {
     rn_attention_attrs attrs = {.scale = d->c->attention_scale,
-                                .causal = true,
+                                .causal = !d->c->both_ways,
                                 .window = is_local(d) ? d->c->window : 0,
                                 .cap = d->c->score_cap};
-    rn_value y =
-        d->batch ? rn_op_attention(d->g, q, k, v, RN_NO_VALUE, attrs) : paged(d, q, k, v, attrs);
+    rn_value y;
+    if (d->batch)
+        y = rn_op_attention(d->g, q, k, v, RN_NO_VALUE, attrs);
+    else if (d->c->packed)
+        y = rn_op_varlen_attention(d->g, q, k, v, d->span, d->distances, attrs);
+    else
+        y = paged(d, q, k, v, attrs);
     return rn_op_reshape(d->g, y, RN_SHAPE(d->rows, rn_build_size(d, RN_SIZE_WIDE)));
 }
 
@@ -335,13 +346,53 @@ static rn_status inputs(rn_text_builder *d, rn_value *out_tokens, rn_value *out_
         *out_last = rn_graph_input(g, "targets", RN_DTYPE_I32, shape);
         return count_positions(d);
     }
-    rn_shape pages = RN_SHAPE(c->sequences, pages_of_context(c));
     *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    if (c->packed) {
+        d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+        d->span = rn_graph_input(g, "span", RN_DTYPE_I32, RN_SHAPE(RN_ROWS, 2));
+        return RN_OK;
+    }
+    rn_shape pages = RN_SHAPE(c->sequences, pages_of_context(c));
     *out_last = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(c->logit_rows));
     d->sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     d->page_table = rn_graph_input(g, "page_table", RN_DTYPE_I32, pages);
     return RN_OK;
+}
+
+static bool has_part(const rn_text_builder *d, rn_text_part_id p) {
+    return part_of(d->c, p)->hugging_face != NULL;
+}
+
+// All tokens are of the first type.
+static rn_value add_type(rn_text_builder *d, rn_value x) {
+    static const int32_t first[] = {0};
+    rn_value id = rn_graph_constant(d->g, "type", RN_DTYPE_I32, RN_SHAPE(1), first);
+    return rn_op_add(d->g, x, rn_op_embedding(d->g, matrix(d, RN_TEXT_TYPES), id));
+}
+
+enum { FARTHEST = 128 }; // distances from here on share a bucket
+
+// T5's buckets: half of them for keys behind the query; of each half the first half for one
+// distance each, the others for ranges that grow by a factor up to FARTHEST.
+static int32_t bucket_of(int32_t distance, int32_t buckets) {
+    int32_t half = buckets / 2, near = half / 2, base = distance > 0 ? half : 0;
+    int32_t n = distance > 0 ? distance : -distance;
+    if (n < near) return base + n;
+    float range = logf((float)n / (float)near) / logf((float)FARTHEST / (float)near);
+    int32_t far = near + (int32_t)(range * (float)(half - near));
+    return base + (far < half ? far : half - 1);
+}
+
+// The bias of each distance from -FARTHEST to FARTHEST: (heads, 2 * FARTHEST + 1).
+static rn_value spread_distances(rn_text_builder *d) {
+    int32_t ids[2 * FARTHEST + 1];
+    for (int32_t i = 0; i < 2 * FARTHEST + 1; i++)
+        ids[i] = bucket_of(i - FARTHEST, (int32_t)d->c->distance_buckets);
+    rn_value buckets =
+        rn_graph_constant(d->g, "buckets", RN_DTYPE_I32, RN_SHAPE(2 * FARTHEST + 1), ids);
+    rn_value table = rn_op_embedding(d->g, matrix(d, RN_TEXT_DISTANCES), buckets);
+    return rn_op_permute(d->g, table, (const uint8_t[]){1, 0});
 }
 
 // The rows of tokens, as the first layer reads them.
@@ -352,6 +403,9 @@ static rn_value embed(rn_text_builder *d, rn_value tokens) {
     if (d->c->embedding_scale != 0) x = rn_op_scale(g, x, d->c->embedding_scale, 0);
     if (d->c->positions)
         x = rn_op_add(g, x, rn_op_embedding(g, matrix(d, RN_TEXT_POSITIONS), d->positions));
+    if (d->c->token_types) x = add_type(d, x);
+    if (has_part(d, RN_TEXT_EMBEDDING_NORM)) x = rn_build_norm(d, x, RN_TEXT_EMBEDDING_NORM);
+    if (d->c->distance_buckets) d->distances = spread_distances(d);
     return d->batch ? rn_op_reshape(g, x, RN_SHAPE(d->rows, d->c->dim)) : x;
 }
 
@@ -392,6 +446,11 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     for (uint32_t i = 0; i < c->layers; i++)
         x = layer(&d, x, i);
     rn_graph_block(g, "head");
+    if (c->packed) {
+        if (has_part(&d, RN_TEXT_NORM)) x = rn_build_norm(&d, x, RN_TEXT_NORM);
+        rn_graph_output(g, x, "hidden");
+        return RN_OK;
+    }
     if (!batch) x = rn_op_embedding(g, x, last);
     x = rn_build_norm(&d, x, RN_TEXT_NORM);
     out->logits = rn_build_project(&d, x, RN_TEXT_HEAD, false);
@@ -422,7 +481,7 @@ static rn_status check(const void *config, bool training) {
     const rn_llama_config *c = config;
     RN_TRY(check_heads(c));
     uint32_t context = training ? c->tokens : c->context;
-    if (c->positions && context > c->positions)
+    if (c->positions && (uint64_t)context + c->first_position > c->positions)
         return rn_hint(rn_fail(RN_INVALID,
                                "a context of %u is longer than the model's %u positions", context,
                                c->positions),
@@ -430,7 +489,13 @@ static rn_status check(const void *config, bool training) {
     if (c->rope_divided && count_pairs(c) > RN_ROPE_DIVISORS)
         return rn_fail(RN_UNSUPPORTED, "divisors for %llu pairs of a head are not built, up to %d",
                        (unsigned long long)count_pairs(c), RN_ROPE_DIVISORS);
-    if (!training && (c->page_tokens == 0 || c->context == 0))
+    if (c->packed && c->recurrent.taps)
+        return rn_fail(RN_UNSUPPORTED, "%s: embeddings of layers with states are not built",
+                       rn_text_architecture_of(c)->name);
+    if (c->packed && c->distance_buckets % 4)
+        return rn_fail(RN_INVALID, "%u buckets of distances cannot be quartered",
+                       c->distance_buckets);
+    if (!training && !c->packed && (c->page_tokens == 0 || c->context == 0))
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (training && c->tokens == 0)
         return rn_fail(RN_INVALID, "llama: training needs sequences of at least one token");

@@ -22,6 +22,9 @@ typedef enum rn_text_size {
     RN_SIZE_VOCAB,
     RN_SIZE_HEAD_DIM,
     RN_SIZE_POSITIONS, // of a table of learned positions
+    RN_SIZE_TYPES,     // kinds of tokens, of which all here are the first
+    RN_SIZE_BUCKETS,   // of distances
+    RN_SIZE_HEADS,
     // Of layers with states:
     RN_SIZE_THREE_DIM,
     RN_SIZE_TWO_WIDE,    // q and a gate of as many
@@ -35,6 +38,9 @@ typedef enum rn_text_size {
 typedef enum rn_text_part_id {
     RN_TEXT_EMBEDDING,
     RN_TEXT_POSITIONS,
+    RN_TEXT_TYPES,
+    RN_TEXT_EMBEDDING_NORM,
+    RN_TEXT_DISTANCES, // a bias by the distance of key and query, for all layers
     RN_TEXT_NORM,
     RN_TEXT_HEAD,
     RN_TEXT_IN_LAYER, // from here on: once a layer
@@ -107,6 +113,7 @@ struct rn_text_builder {
     rn_value positions;            // (ROWS), or (batch, tokens)
     rn_value sequence, page_table; // inference
     rn_value window_table;         // of layers whose window rolls; or RN_NO_VALUE
+    rn_value span, distances;      // packed; distances: (heads, 2 * reach + 1), or none
     rn_value embedding;            // the table
     rn_value divisors;             // of rope, where it has some
     uint32_t layer;

@@ -218,6 +218,18 @@ static void read_flags(const metadata *m, rn_llama_config *l) {
     l->tied = !has(m, "output.weight");
 }
 
+// A decoder that was trained further to see a text both ways.
+static rn_status read_causal(const metadata *m, rn_llama_config *l) {
+    char key[96];
+    bool causal = !l->both_ways;
+    RN_TRY(rn_fields_bool(m->fields, key_of(m, "attention.causal", key), &causal));
+    if (causal && l->both_ways)
+        return rn_fail(RN_UNSUPPORTED, "%s: %s that sees a text from its beginning is not built",
+                       m->fields->source, m->architecture->name);
+    l->both_ways = !causal;
+    return RN_OK;
+}
+
 static rn_status refuse_unbuilt(const metadata *m) {
     uint32_t experts = 0, files = 1;
     RN_TRY(count(m, "expert_count", &experts));
@@ -233,7 +245,7 @@ static rn_status refuse_unbuilt(const metadata *m) {
 rn_status rn_text_config_from_gguf(const rn_fields *fields, const rn_checkpoint *checkpoint,
                                    rn_text_config *out) {
     rn_str name = {0};
-    *out = (rn_text_config){.llama.naming = RN_NAMES_GGUF};
+    *out = (rn_text_config){.llama.naming = RN_NAMES_GGUF, .embedding.normalizes = true};
     RN_TRY(rn_fields_need_text(fields, "general.architecture", &name));
     RN_TRY(rn_text_architecture_find(name, RN_NAMES_GGUF, &out->llama.architecture));
     metadata m = {fields, checkpoint, out->llama.architecture};
@@ -242,5 +254,6 @@ rn_status rn_text_config_from_gguf(const rn_fields *fields, const rn_checkpoint 
     RN_TRY(read_sizes(&m, out));
     read_flags(&m, &out->llama);
     RN_TRY(read_rope(&m, out));
-    return m.architecture->from_gguf ? m.architecture->from_gguf(fields, out) : RN_OK;
+    RN_TRY(m.architecture->from_gguf ? m.architecture->from_gguf(fields, out) : RN_OK);
+    return read_causal(&m, &out->llama);
 }

@@ -281,7 +281,7 @@ rn_status rn_text_json_flags(const rn_fields *f, rn_text_config *c) {
 
 rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out) {
     rn_str type = {0};
-    *out = (rn_text_config){.llama.naming = RN_NAMES_HUGGING_FACE};
+    *out = (rn_text_config){.llama.naming = RN_NAMES_HUGGING_FACE, .embedding.normalizes = true};
     RN_TRY(rn_fields_need_text(fields, "model_type", &type));
     RN_TRY(rn_text_architecture_find(type, RN_NAMES_HUGGING_FACE, &out->llama.architecture));
     out->architecture = out->llama.architecture->name;

@@ -82,7 +82,7 @@ rn_status rn_text_llama_json(const rn_fields *f, rn_text_config *c) {
 // ---- the rows -----------------------------------------------------------------------------------
 
 #define FAMILY                                                                                     \
-    .layers = {"model.layers", "blk", "model.layers"}, .parts = rn_text_llama_parts,               \
+    .layers = {"model.layers", "blk", "layers"}, .outer = "model.", .parts = rn_text_llama_parts,  \
     .layer = rn_text_llama_layer, .from_json = rn_text_llama_json
 
 extern const rn_text_architecture rn_text_llama;

@@ -2,6 +2,8 @@
 #ifndef RN_MODEL_TEXT_CONFIG_H
 #define RN_MODEL_TEXT_CONFIG_H
 
+#include <ration/model.h>
+
 #include "io/weight_forms.h"
 #include "model/text/fields.h"
 #include "model/model.h"
@@ -12,6 +14,8 @@ typedef struct rn_text_config {
     uint32_t context;             // what it was trained for
     uint32_t draft_layers;        // blocks of a GGUF file behind those of the model: not used
     rn_forms_config quantization; // how the checkpoint's weights are kept, where that is said
+    rn_embedding_info embedding;
+    bool headless; // for embeddings only: an encoder, or a decoder whose files have no head
     float
         stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none
     // LongRoPE: divisors up to a context of long_from, and beyond it; 0: none.

@@ -13,6 +13,7 @@
 #include "memory/account.h"
 #include "model/text/decoder.h"
 #include "model/text/default_model.h"
+#include "model/text/pooling.h"
 #include "model/text/text_weights.h"
 
 #include <stdio.h>
@@ -94,6 +95,10 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
     rn_llama_config c = config_of(network)->llama;
     *out = (rn_recipe){0};
     RN_TRY(rn_check_reserved(o.reserved, "rn_text_options"));
+    if (config_of(network)->headless)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "%s makes embeddings, not text: %s", network->title,
+                               c.both_ways ? "it is an encoder" : "it has no head"),
+                       "ration embed computes them");
     RN_TRY(check_options(&o, c.head_dim));
     c.context =
         or_default(o.context, (uint32_t)rn_min_u64(config_of(network)->context, DEFAULT_CONTEXT));
@@ -119,7 +124,34 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
     return RN_OK;
 }
 
-static const rn_network_kind text_decoder = {.name = "text decoder", .make_recipe = make_recipe};
+static rn_status make_embedding(const rn_network *network, const rn_embedding_options *options,
+                                rn_recipe *out) {
+    rn_embedding_options o = options ? *options : (rn_embedding_options){0};
+    const rn_text_config *config = config_of(network);
+    rn_llama_config c = config->llama;
+    uint32_t most = config->embedding.text_tokens;
+    *out = (rn_recipe){0};
+    RN_TRY(rn_check_reserved(o.reserved, "rn_embedding_options"));
+    o.text_tokens = or_default(o.text_tokens, (uint32_t)rn_min_u64(most, DEFAULT_ROWS));
+    o.rows = (uint32_t)rn_max_u64(or_default(o.rows, DEFAULT_ROWS), o.text_tokens);
+    if (o.rows > MOST) return rn_fail(RN_INVALID, "%u rows are too many", o.rows);
+    c.packed = true;
+    c.context = most; // of rope: the same for a text, however long those beside it are
+    stretch(config, &c);
+    divide(config, &c);
+    c.context = o.text_tokens;
+    c.rows = o.rows;
+    c.plain_activations = o.plain_activations;
+    RN_TRY(rn_llama_recipe(&c, out));
+    snprintf(out->name, sizeof out->name, "%s", network->title);
+    out->least_rows = o.text_tokens;
+    out->weights_in_memory = network->in_memory;
+    out->widens_vectors = !network->in_memory;
+    return RN_OK;
+}
+
+static const rn_network_kind text_decoder = {
+    .name = "text decoder", .make_recipe = make_recipe, .make_embedding = make_embedding};
 
 // ---- configuration ------------------------------------------------------------------------------
 
@@ -142,6 +174,7 @@ static rn_status read_json_config(rn_network *network, const char *folder) {
     rn_status s = rn_fields_read_file(&fields, path);
     if (s == RN_NOT_FOUND) s = rn_hint(s, "safetensors need the config.json that belongs to them");
     if (s == RN_OK) s = rn_text_config_from_json(&fields, config_of(network));
+    if (s == RN_OK) s = rn_pooling_from_folder(folder, &config_of(network)->embedding);
     rn_fields_free(&fields);
     if (s == RN_OK)
         s = rn_checkpoint_find_forms(network->checkpoint, &config_of(network)->quantization);
@@ -154,6 +187,9 @@ static rn_status read_gguf_config(rn_network *network, const char *path) {
     rn_fields_init(&fields, path);
     rn_status s = rn_fields_read_metadata(&fields, network->checkpoint);
     if (s == RN_OK) s = rn_text_config_from_gguf(&fields, network->checkpoint, config_of(network));
+    if (s == RN_OK)
+        s = rn_pooling_from_gguf(&fields, config_of(network)->architecture,
+                                 &config_of(network)->embedding);
     if (s == RN_OK) s = rn_fields_text(&fields, "general.name", &name);
     if (s == RN_OK && name.bytes)
         snprintf(network->title, sizeof network->title, "%.*s", RN_STR_ARG(name));
@@ -197,7 +233,31 @@ static void fill_info(rn_network *network) {
                                     .vocab_size = c->vocab,
                                     .context = config_of(network)->context,
                                     .window = c->window_from < c->layers ? c->window : 0,
-                                    .tied_head = c->tied};
+                                    .tied_head = c->tied,
+                                    .encoder = config_of(network)->headless,
+                                    .embedding = config_of(network)->embedding};
+}
+
+static bool has_head(const rn_network *network) {
+    const rn_llama_config *c = &config_of(network)->llama;
+    char name[96];
+    if (c->tied) return true;
+    rn_text_weight_name(c, RN_TEXT_HEAD, 0, "weight", name, sizeof name);
+    return rn_text_weight_exists(network->checkpoint, name);
+}
+
+// Where the files do not say it: encoders have the mean of all rows, decoders what the last has
+// seen; a text is as long as what the model was trained for.
+static void settle_embedding(rn_network *network) {
+    rn_text_config *config = config_of(network);
+    const rn_llama_config *c = &config->llama;
+    rn_embedding_info *e = &config->embedding;
+    config->headless = c->both_ways || (e->pooling != RN_POOLING_MODEL && !has_head(network));
+    if (e->pooling == RN_POOLING_MODEL)
+        e->pooling = c->both_ways ? RN_POOLING_MEAN : RN_POOLING_LAST;
+    e->text_tokens =
+        (uint32_t)rn_min_u64(e->text_tokens ? e->text_tokens : UINT32_MAX, config->context);
+    e->first_position = c->first_position;
 }
 
 // Files of a model without its head lack the outer module's name.
@@ -237,11 +297,13 @@ static rn_status check_files(rn_network *network, const rn_model_options *option
     rn_graph *graph = NULL;
     RN_TRY(rn_text_config_check(&text->config, rn_checkpoint_count(network->checkpoint)));
     RN_TRY(rn_text_weights_readable(network->checkpoint));
-    fill_info(network);
     choose_naming(network);
+    settle_embedding(network);
+    fill_info(network);
     text->files = (rn_llama_files){.self = network, .dtype = dtype_of, .addition = addition_of};
     llama->files = &text->files;
-    RN_TRY(make_recipe(network, NULL, &recipe));
+    RN_TRY(text->config.headless ? make_embedding(network, NULL, &recipe)
+                                 : make_recipe(network, NULL, &recipe));
     rn_status s = recipe.build(recipe.self, NULL, &graph);
     rn_recipe_destroy(&recipe);
     if (s == RN_OK)

@@ -46,6 +46,13 @@ rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name)
     return whole ? whole->dtype : RN_DTYPE_F32;
 }
 
+bool rn_text_weight_exists(const rn_checkpoint *checkpoint, const char *name) {
+    if (find(checkpoint, name, "")) return true;
+    for (size_t i = 0; i < FORM_COUNT; i++)
+        if (find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_DATA])) return true;
+    return false;
+}
+
 rn_status rn_text_weights_readable(const rn_checkpoint *checkpoint) {
     for (size_t i = 0; i < rn_checkpoint_count(checkpoint); i++) {
         const rn_tensor_info *t = rn_checkpoint_tensor(checkpoint, i);
@@ -158,8 +165,13 @@ static bool is_harmless(const inventory *v, rn_str name) {
         "*.output_scale",
         // scales of activations and of a KV cache, which are computed or not rounded here
         "*.input_global_scale", "*.input_zero_point", "*.k_scale", "*.v_scale", "*.q_scale"};
+    // Heads that encoders were trained with, and BERT's pooler, which no embedding model uses.
+    static const char *const of_encoders[] = {"*position_ids", "pooler.*", "*.pooler.*", "cls.*",
+                                              "lm_head.*",     "head.*",   "decoder.*"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (rn_str_matches(name, rn_str_from(patterns[i]))) return true;
+    for (size_t i = 0; v->info->encoder && i < sizeof of_encoders / sizeof *of_encoders; i++)
+        if (rn_str_matches(name, rn_str_from(of_encoders[i]))) return true;
     return v->info->tied_head && rn_str_equal(name, RN_STR("lm_head.weight"));
 }
 

@@ -9,6 +9,7 @@
 // What a weight is in the files, be it one tensor or, quantised, several; f32 where it is missing,
 // which rn_text_weights_check tells.
 rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name);
+bool rn_text_weight_exists(const rn_checkpoint *checkpoint, const char *name);
 // RN_UNSUPPORTED names a tensor that cannot be computed with.
 RN_MUST_USE rn_status rn_text_weights_readable(const rn_checkpoint *checkpoint);
 // Every weight of the graph is there and has its shape, and there is nothing else but what the

@@ -1,0 +1,140 @@
+// pooling.c — Sentence Transformers' folders, and GGUF's key.
+#include "model/text/pooling.h"
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "memory/account.h"
+
+#include <stdio.h>
+#include <sys/param.h>
+
+enum { FILE_CAP_BYTES = 1 << 20, MOST_MODULES = 16 };
+
+const char *rn_pooling_name(rn_pooling pooling) {
+    static const char *const names[] = {"model", "mean", "cls", "last"};
+    return names[pooling];
+}
+
+// ---- modules ------------------------------------------------------------------------------------
+
+static bool ends_with(rn_str type, const char *name) {
+    return rn_str_ends(type, rn_str_from(name));
+}
+
+// "pooling_mode": "mean", or a flag for each mode of which one is set.
+static rn_status read_pooling(const rn_fields *f, rn_embedding_info *out) {
+    static const struct {
+        const char *flag, *name;
+        rn_pooling pooling; // MODEL: not built
+    } modes[] = {{"pooling_mode_mean_tokens", "mean", RN_POOLING_MEAN},
+                 {"pooling_mode_cls_token", "cls", RN_POOLING_CLS},
+                 {"pooling_mode_lasttoken", "lasttoken", RN_POOLING_LAST},
+                 {"pooling_mode_max_tokens", "max", RN_POOLING_MODEL},
+                 {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", RN_POOLING_MODEL},
+                 {"pooling_mode_weightedmean_tokens", "weightedmean", RN_POOLING_MODEL}};
+    rn_str mode = {0};
+    uint32_t count = 0;
+    RN_TRY(rn_fields_text(f, "pooling_mode", &mode));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        bool on = mode.bytes && rn_str_equal(mode, rn_str_from(modes[i].name));
+        if (mode.bytes == 0) RN_TRY(rn_fields_bool(f, modes[i].flag, &on));
+        if (!on) continue;
+        count++;
+        out->pooling = modes[i].pooling;
+    }
+    if (count == 1 && out->pooling != RN_POOLING_MODEL) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s: its kind of pooling is not built", f->source),
+                   "mean, cls and the last token are");
+}
+
+static rn_status read_file(const char *folder, const char *name, rn_fields *f, char *path) {
+    RN_TRY(rn_path_join(folder, name, path, PATH_MAX));
+    rn_fields_init(f, path);
+    return rn_fields_read_file(f, path);
+}
+
+static rn_status take_pooling(const char *folder, rn_str where, rn_embedding_info *out) {
+    char name[256], path[PATH_MAX];
+    rn_fields f;
+    if (where.bytes > 128 || memchr(where.data, '/', where.bytes))
+        return rn_fail(RN_CORRUPT, "%s: the path of the Pooling module is no folder's name",
+                       folder);
+    snprintf(name, sizeof name, "%.*s/config.json", RN_STR_ARG(where));
+    rn_status s = read_file(folder, name, &f, path);
+    if (s == RN_OK) s = read_pooling(&f, out);
+    rn_fields_free(&f);
+    return s;
+}
+
+// Module number `index`: its type says what it does.
+static rn_status take_module(const char *folder, const rn_fields *f, uint32_t index,
+                             rn_embedding_info *out) {
+    char field[48];
+    rn_str type = {0}, where = {0};
+    snprintf(field, sizeof field, "modules.%u.type", index);
+    RN_TRY(rn_fields_need_text(f, field, &type));
+    snprintf(field, sizeof field, "modules.%u.path", index);
+    RN_TRY(rn_fields_text(f, field, &where));
+    if (ends_with(type, ".Transformer") && where.bytes == 0) return RN_OK;
+    if (ends_with(type, ".Pooling")) return take_pooling(folder, where, out);
+    if (!ends_with(type, ".Normalize"))
+        return rn_fail(RN_UNSUPPORTED, "%s: the module '%.*s' is not built", f->source,
+                       RN_STR_ARG(type));
+    out->normalizes = true;
+    return RN_OK;
+}
+
+// fields.h reads objects; the file is a list.
+static rn_status read_modules(const char *path, rn_fields *f) {
+    rn_buffer text;
+    rn_buffer_init(&text, RN_HOST_OTHER, FILE_CAP_BYTES);
+    rn_status s = rn_buffer_append(&text, "{\"modules\":", 11);
+    if (s == RN_OK) s = rn_file_read_all(path, &text);
+    if (s == RN_OK) s = rn_buffer_append(&text, "}", 1);
+    if (s == RN_OK) s = rn_fields_read_json(f, (rn_str){text.data, text.bytes});
+    rn_buffer_free(&text);
+    return s;
+}
+
+static rn_status take_modules(const char *folder, const char *path, rn_embedding_info *out) {
+    rn_fields f;
+    rn_fields_init(&f, path);
+    rn_status s = read_modules(path, &f);
+    out->normalizes = false;
+    const rn_field *list = s == RN_OK ? rn_fields_find(&f, "modules") : NULL;
+    if (s == RN_OK && (!list || list->kind != RN_FIELD_LIST || list->count > MOST_MODULES))
+        s = rn_fail(RN_CORRUPT, "%s is no list of modules", path);
+    for (uint32_t i = 0; s == RN_OK && i < list->count; i++)
+        s = take_module(folder, &f, i, out);
+    rn_fields_free(&f);
+    return s;
+}
+
+rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out) {
+    char path[PATH_MAX];
+    rn_fields f;
+    RN_TRY(rn_path_join(folder, "modules.json", path, sizeof path));
+    if (rn_file_exists(path)) RN_TRY(take_modules(folder, path, out));
+    rn_status s = read_file(folder, "sentence_bert_config.json", &f, path);
+    if (s == RN_OK) s = rn_fields_u32(&f, "max_seq_length", &out->text_tokens);
+    rn_fields_free(&f);
+    return s == RN_NOT_FOUND ? RN_OK : s;
+}
+
+// ---- GGUF ---------------------------------------------------------------------------------------
+
+rn_status rn_pooling_from_gguf(const rn_fields *f, const char *architecture,
+                               rn_embedding_info *out) {
+    static const rn_pooling kinds[] = {RN_POOLING_MODEL, RN_POOLING_MEAN, RN_POOLING_CLS,
+                                       RN_POOLING_LAST};
+    char key[96];
+    uint32_t kind = 0;
+    snprintf(key, sizeof key, "%s.pooling_type", architecture);
+    RN_TRY(rn_fields_u32(f, key, &kind));
+    if (kind < sizeof kinds / sizeof *kinds) {
+        if (kind) out->pooling = kinds[kind];
+        return RN_OK;
+    }
+    return rn_fail(RN_UNSUPPORTED, "%s: %s %u is not built%s", f->source, key, kind,
+                   kind == 4 ? " (a reranker)" : "");
+}

@@ -1,0 +1,18 @@
+// pooling.h — what a model's files say about embeddings: how rows become one, and whether that is
+// normed.
+#ifndef RN_MODEL_TEXT_POOLING_H
+#define RN_MODEL_TEXT_POOLING_H
+
+#include <ration/model.h>
+
+#include "model/text/fields.h"
+
+// As Sentence Transformers writes it beside a folder's config.json: modules.json, the Pooling
+// module's config.json, sentence_bert_config.json (max_seq_length). *out stays where there is none
+// of them. RN_UNSUPPORTED names a module or a kind of pooling that is not built.
+RN_MUST_USE rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out);
+// GGUF's "<architecture>.pooling_type".
+RN_MUST_USE rn_status rn_pooling_from_gguf(const rn_fields *fields, const char *architecture,
+                                           rn_embedding_info *out);
+
+#endif
