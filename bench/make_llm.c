@@ -177,12 +177,24 @@ static void put_f16(uint8_t *at, float value) {
 
 // Where a block's f16 scales stand, and how large they are so that weights are around 0.02.
 static void set_scales(rn_dtype dtype, uint8_t *block) {
-    if (dtype == RN_DTYPE_Q8_0) put_f16(block, 0.0003f);
-    if (dtype == RN_DTYPE_Q4_0) put_f16(block, 0.005f);
-    if (dtype == RN_DTYPE_Q6_K) put_f16(block + 208, 0.00002f);
-    if (dtype != RN_DTYPE_Q4_K) return;
-    put_f16(block, 0.0001f);
-    put_f16(block + 2, 0.0007f);
+    static const struct {
+        rn_dtype dtype;
+        uint32_t at;
+        float scale;
+    } scales[] = {
+        {RN_DTYPE_Q8_0, 0, 0.0003f},    {RN_DTYPE_Q4_0, 0, 0.005f},
+        {RN_DTYPE_Q4_1, 0, 0.005f},     {RN_DTYPE_Q4_1, 2, -0.04f},
+        {RN_DTYPE_Q5_0, 0, 0.0025f},    {RN_DTYPE_Q5_1, 0, 0.0025f},
+        {RN_DTYPE_Q5_1, 2, -0.04f},     {RN_DTYPE_IQ4_NL, 0, 0.0003f},
+        {RN_DTYPE_Q2_K, 80, 0.0016f},   {RN_DTYPE_Q2_K, 82, 0.0024f},
+        {RN_DTYPE_Q3_K, 108, 0.0006f},  {RN_DTYPE_Q4_K, 0, 0.0001f},
+        {RN_DTYPE_Q4_K, 2, 0.0007f},    {RN_DTYPE_Q5_K, 0, 0.00005f},
+        {RN_DTYPE_Q5_K, 2, 0.0007f},    {RN_DTYPE_Q6_K, 208, 0.00002f},
+        {RN_DTYPE_IQ4_XS, 0, 0.00002f},
+    };
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        if (scales[i].dtype == dtype) put_f16(block + scales[i].at, scales[i].scale);
+    if (dtype == RN_DTYPE_MXFP4) block[0] = 128 - 8; // times 12 at most
 }
 
 // value: of f32.

@@ -2,6 +2,7 @@
 #include "tensor/tiles_internal.h"
 
 #include "base/checked.h"
+#include "tensor/ggml_blocks.h"
 #include "tensor/quant.h"
 #include "tensor/small_float.h"
 
@@ -9,26 +10,52 @@
 
 rn_tile_form rn_tile_form_of(rn_dtype dtype) {
     static const uint8_t forms[RN_DTYPE_COUNT] = {
-        [RN_DTYPE_F16] = RN_TILE_F16, [RN_DTYPE_Q6_K] = RN_TILE_Q6, [RN_DTYPE_BF16] = RN_TILE_BF16,
-        [RN_DTYPE_Q8_0] = RN_TILE_Q8, [RN_DTYPE_INT8] = RN_TILE_I8, [RN_DTYPE_Q4_0] = RN_TILE_Q4,
-        [RN_DTYPE_INT4] = RN_TILE_A4, [RN_DTYPE_Q4_K] = RN_TILE_A4, [RN_DTYPE_NF4] = RN_TILE_N4,
+        [RN_DTYPE_F16] = RN_TILE_F16,   [RN_DTYPE_BF16] = RN_TILE_BF16,
+        [RN_DTYPE_INT8] = RN_TILE_I8,   [RN_DTYPE_Q8_0] = RN_TILE_Q8,
+        [RN_DTYPE_INT4] = RN_TILE_A4,   [RN_DTYPE_Q4_1] = RN_TILE_A4,
+        [RN_DTYPE_Q4_K] = RN_TILE_A4,   [RN_DTYPE_Q4_0] = RN_TILE_Q4,
+        [RN_DTYPE_NF4] = RN_TILE_N4,    [RN_DTYPE_IQ4_NL] = RN_TILE_I4,
+        [RN_DTYPE_IQ4_XS] = RN_TILE_I4, [RN_DTYPE_MXFP4] = RN_TILE_F4,
+        [RN_DTYPE_Q5_0] = RN_TILE_A5,   [RN_DTYPE_Q5_1] = RN_TILE_A5,
+        [RN_DTYPE_Q5_K] = RN_TILE_A5,   [RN_DTYPE_Q6_K] = RN_TILE_Q6,
+        [RN_DTYPE_Q3_K] = RN_TILE_Q3,   [RN_DTYPE_Q2_K] = RN_TILE_A2,
     };
     return (unsigned)dtype < RN_DTYPE_COUNT ? (rn_tile_form)forms[dtype] : RN_TILE_NONE;
 }
 
-uint32_t rn_tile_quants_bytes(rn_tile_form form) {
-    static const uint16_t bytes[RN_TILE_FORM_COUNT] = {
-        [RN_TILE_F16] = 4096, [RN_TILE_BF16] = 4096, [RN_TILE_Q8] = 2048, [RN_TILE_I8] = 2048,
-        [RN_TILE_Q4] = 1024,  [RN_TILE_A4] = 1024,   [RN_TILE_N4] = 1024, [RN_TILE_Q6] = 2048,
+const rn_tile_planes *rn_tile_planes_of(rn_tile_form form) {
+    static const rn_tile_planes planes[RN_TILE_FORM_COUNT] = {
+        [RN_TILE_F16] = {.low = RN_PLANE_HALVES},
+        [RN_TILE_BF16] = {.low = RN_PLANE_HALVES},
+        [RN_TILE_Q8] = {.low = RN_PLANE_BYTES, .scales = 1},
+        [RN_TILE_I8] = {.low = RN_PLANE_BYTES},
+        [RN_TILE_Q4] = {.low = RN_PLANE_NIBBLES, .scales = 1},
+        [RN_TILE_A4] = {.low = RN_PLANE_NIBBLES, .scales = 2},
+        [RN_TILE_N4] = {.low = RN_PLANE_PAIRS, .scales = 1},
+        [RN_TILE_Q6] = {RN_PLANE_NIBBLES, RN_PLANE_CRUMBS, 4, .scales = 1, .wholes = 1},
+        [RN_TILE_A5] = {RN_PLANE_NIBBLES, RN_PLANE_BITS, 4, .scales = 2},
+        [RN_TILE_I4] = {.low = RN_PLANE_PAIRS, .scales = 1},
+        [RN_TILE_F4] = {.low = RN_PLANE_PAIRS, .scales = 1},
+        [RN_TILE_Q3] = {RN_PLANE_CRUMBS, RN_PLANE_BITS, 2, .scales = 1, .wholes = 1},
+        [RN_TILE_A2] = {.low = RN_PLANE_CRUMBS, .scales = 1, .wholes = 2},
     };
-    return (unsigned)form < RN_TILE_FORM_COUNT ? bytes[form] : 0;
+    return &planes[(unsigned)form < RN_TILE_FORM_COUNT ? form : RN_TILE_NONE];
+}
+
+uint32_t rn_tile_plane_bytes(rn_tile_plane plane) {
+    static const uint16_t bytes[RN_PLANE_COUNT] = {0, 4096, 2048, 1024, 1024, 512, 256};
+    return bytes[plane];
+}
+
+uint32_t rn_tile_quants_bytes(rn_tile_form form) {
+    const rn_tile_planes *p = rn_tile_planes_of(form);
+    return rn_tile_plane_bytes(p->low) + rn_tile_plane_bytes(p->high);
 }
 
 uint32_t rn_tile_bytes(rn_tile_form form) {
-    static const uint8_t scales[RN_TILE_FORM_COUNT] = {
-        [RN_TILE_Q8] = 1, [RN_TILE_Q4] = 1, [RN_TILE_A4] = 2, [RN_TILE_N4] = 1, [RN_TILE_Q6] = 2};
-    uint32_t quants = rn_tile_quants_bytes(form);
-    return quants ? quants + scales[form] * RN_TILE_SCALES_BYTES : 0;
+    const rn_tile_planes *p = rn_tile_planes_of(form);
+    return rn_tile_quants_bytes(form) + p->scales * RN_TILE_SCALES_BYTES +
+           p->wholes * RN_TILE_ROWS * 2;
 }
 
 // ---- sizes --------------------------------------------------------------------------------------
@@ -70,38 +97,73 @@ static float round_to_f16(double value) {
     return rn_f16_widen(rn_f16_narrow(rn_float_from_bits(bits)));
 }
 
-static float nibble_value(rn_tile_form form, int q, const uint8_t *scales) {
-    double scale = half_at(scales);
-    if (form == RN_TILE_Q4) return round_to_f16(scale * (q - 8));
-    if (form == RN_TILE_A4)
-        return round_to_f16(scale * q + (double)half_at(scales + RN_TILE_SCALES_BYTES));
-    return round_to_f16(scale * (double)rn_f16_widen(rn_f16_narrow(rn_nf4_table[q])));
+static uint32_t bits_at(const uint8_t *words, uint32_t at, uint32_t shift, uint32_t mask) {
+    uint32_t word;
+    memcpy(&word, words + at, sizeof word);
+    return word >> shift & mask;
+}
+
+static int plane_at(rn_tile_plane plane, const uint8_t *from, uint32_t r, uint32_t c) {
+    switch (plane) {
+    case RN_PLANE_BYTES:
+        return from[rn_tile_byte_at(r, c)];
+    case RN_PLANE_NIBBLES:
+        return from[rn_tile_nibble_at(r, c)] >> rn_tile_nibble_shift(r) & 15;
+    case RN_PLANE_PAIRS:
+        return from[rn_tile_pair_at(r, c)] >> rn_tile_pair_shift(c) & 15;
+    case RN_PLANE_CRUMBS:
+        return (int)bits_at(from, rn_tile_crumb_at(r, c), rn_tile_crumb_shift(r, c), 3);
+    case RN_PLANE_BITS:
+        return (int)bits_at(from, rn_tile_bit_at(r, c), rn_tile_bit_shift(r, c), 1);
+    default:
+        return 0;
+    }
+}
+
+// A weight before its scale: exact in f16.
+static double number_of(rn_tile_form form, int q) {
+    static const int16_t zero[RN_TILE_FORM_COUNT] = {
+        [RN_TILE_Q8] = 128, [RN_TILE_I8] = 128, [RN_TILE_Q4] = 8,
+        [RN_TILE_Q6] = 32,  [RN_TILE_Q3] = 4,
+    };
+    if (form == RN_TILE_N4) return rn_f16_widen(rn_f16_narrow(rn_nf4_table[q]));
+    if (form == RN_TILE_I4) return rn_ggml_iq4_values[q];
+    if (form == RN_TILE_F4) return rn_ggml_fp4_values[q];
+    return q - zero[form];
+}
+
+static float small_value(rn_tile_form form, double number, const uint8_t *scales, uint32_t r,
+                         uint32_t c) {
+    uint32_t wholes = rn_tile_planes_of(form)->wholes;
+    int small = scales[rn_tile_small_at(r, c)];
+    double d = half_at(scales + rn_tile_whole_at(r, 0, wholes));
+    if (form != RN_TILE_A2) return round_to_f16((double)round_to_f16(d * (small - 128)) * number);
+    double m = half_at(scales + rn_tile_whole_at(r, 1, wholes));
+    return round_to_f16((double)round_to_f16(d * (small & 15)) * number +
+                        (double)round_to_f16(m * (small >> 4)));
 }
 
 float rn_tiles_at(const uint8_t *tiles, rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t row,
                   uint64_t col) {
     rn_tile_form form = rn_tile_form_of(dtype);
+    const rn_tile_planes *p = rn_tile_planes_of(form);
     uint64_t tile_cols = rn_div_up(cols, RN_TILE_COLS), count = rn_div_up(rows, RN_TILE_ROWS);
-    uint64_t number = row / RN_TILE_ROWS * tile_cols + col / RN_TILE_COLS;
+    uint64_t strip = row / RN_TILE_ROWS * tile_cols + col / RN_TILE_COLS;
     uint32_t r = row % RN_TILE_ROWS, c = col % RN_TILE_COLS;
-    const uint8_t *tile = tiles + number * rn_tile_bytes(form);
-    const uint8_t *scales = tile + rn_tile_quants_bytes(form) + rn_tile_scale_at(r, c);
+    const uint8_t *tile = tiles + strip * rn_tile_bytes(form);
+    const uint8_t *scales = tile + rn_tile_quants_bytes(form);
     float row_scale;
-    switch (form) {
-    case RN_TILE_F16:
-        return half_at(tile + rn_tile_half_at(r, c));
-    case RN_TILE_BF16:
-        return rn_bf16_widen(rn_load_u16(tile + rn_tile_half_at(r, c)));
-    case RN_TILE_Q8:
-        return round_to_f16((double)half_at(scales) * (tile[rn_tile_byte_at(r, c)] - 128));
-    case RN_TILE_Q6:
-        scales += rn_tile_is_odd(c) ? RN_TILE_SCALES_BYTES : 0;
-        return round_to_f16((double)half_at(scales) * (tile[rn_tile_byte_at(r, c)] - 128));
-    case RN_TILE_I8:
+    if (form == RN_TILE_F16) return half_at(tile + rn_tile_half_at(r, c));
+    if (form == RN_TILE_BF16) return rn_bf16_widen(rn_load_u16(tile + rn_tile_half_at(r, c)));
+    int q = plane_at(p->low, tile, r, c) |
+            plane_at(p->high, tile + rn_tile_plane_bytes(p->low), r, c) << p->high_from;
+    double number = number_of(form, q);
+    if (form == RN_TILE_I8) {
         memcpy(&row_scale, tiles + count * tile_cols * rn_tile_bytes(form) + 4 * row, 4);
-        return row_scale * (float)(tile[rn_tile_byte_at(r, c)] - 128);
-    default:
-        return nibble_value(form, tile[rn_tile_nibble_at(r, c)] >> rn_tile_nibble_shift(r) & 15,
-                            scales);
+        return row_scale * (float)number;
     }
+    if (p->wholes) return small_value(form, number, scales, r, c);
+    scales += rn_tile_scale_at(r, c);
+    double offset = p->scales > 1 ? (double)half_at(scales + RN_TILE_SCALES_BYTES) : 0;
+    return round_to_f16((double)half_at(scales) * number + offset);
 }

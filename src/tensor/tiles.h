@@ -10,26 +10,40 @@
 //
 // What follows is told by the *form* that a dtype gets:
 //
-//     form   dtypes            a tile                                                       bytes
-//     F16    f16               steps 0..7: lanes 0..31: a[0..7], f16                         4096
-//     BF16   bf16              the same, bf16                                                4096
-//     Q8     q8_0              pieces 0..3 (two steps): lanes 0..31: a of step 2p, a of
-//                              step 2p+1, as bytes q + 128; then scales                      2176
-//     I8     int8              the same without scales                                       2048
-//     Q4     q4_0              pieces 0..1 (four steps): lanes 0..31: four words, one a step;
-//                              then scales. w = scale * (q - 8)                              1152
-//     A4     int4, q4_k        the same, then scales, then offsets. w = scale * q + offset    1280
-//     N4     nf4               as Q4, w = scale * table[q]                                   1152
-//     Q6     q6_k              as Q8, with scales of 16 columns: those of the even steps,
-//                              then those of the odd ones                                    2304
+//     form   dtypes                   a tile                                                bytes
+//     F16    f16                      steps 0..7: lanes 0..31: a[0..7], f16                  4096
+//     BF16   bf16                     the same, bf16                                         4096
+//     Q8     q8_0                     pieces 0..3 (two steps): lanes 0..31: a of step 2p, a
+//                                     of step 2p+1, as bytes q + 128; then scales            2176
+//     I8     int8                     the same without scales                                2048
+//     Q4     q4_0                     nibbles, scales. w = scale * (q - 8)                   1152
+//     A4     int4, q4_1, q4_k         nibbles, scales, offsets. w = scale * q + offset       1280
+//     N4     nf4                      pairs, scales. w = scale * table[q]                    1152
+//     Q6     q6_k                     nibbles, crumbs (the upper two bits), small scales.
+//                                     w = scale * (q - 32)                                   1696
+//     A5     q5_0, q5_1, q5_k         nibbles, bits (the fifth ones), scales, offsets        1536
+//     I4     iq4_nl, iq4_xs           as N4, with iq4's table                                1152
+//     F4     mxfp4                    as N4, with fp4's table                                1152
+//     Q3     q3_k                     crumbs, bits (the third ones), small scales.
+//                                     w = scale * (q - 4)                                     928
+//     A2     q2_k                     crumbs, small scales and offsets. w = scale * q + offset 704
 //
-// A word of four bits holds a[0], a[2], a[4], a[6] in bits 0, 4, 8, 12 and a[1], a[3], a[5], a[7]
-// in bits 16, 20, 24, 28: `word >> 4 i & 0x000f000f` is the pair a[2i], a[2i+1].
+// Nibbles: pieces 0..1 (four steps): lanes 0..31: four words, one a step, with a[0], a[2], a[4],
+// a[6] in bits 0, 4, 8, 12 and a[1], a[3], a[5], a[7] in bits 16, 20, 24, 28: `word >> 4 i &
+// 0x000f000f` is the pair a[2i], a[2i+1]. Pairs: the same words, with a[2i] in the low half of byte
+// i and a[2i+1] in its high half. Crumbs: lanes 0..31: four words, one for two steps; of step s the
+// two bits of pair i at 8 (s % 2) + {0, 4, 2, 6}[i], and 16 higher. Bits: lanes 0..31: two words,
+// one for four steps; of step s the bit of pair i at {0, 1, 2, 3, 8, 9, 10, 11}[2 (s % 4) + i / 2]
+// + 4 (i % 2), and 16 higher. So one shift brings what two pairs lack to where their nibbles end.
 //
 // Scales (and offsets) are 128 bytes a tile, f16, one for each row and 32 columns: for g = 0..7,
 // for p = 0..3 the pair (row g, row g + 8) of columns 32 p .. 32 p + 31. So a lane reads its eight
-// with one load of 16 bytes at 16 g. Products of scales in files (q4_k's, q6_k's) are rounded to
-// f16 once. Q6 has twice as many: its first 128 bytes are of the first 16 of each 32 columns.
+// with one load of 16 bytes at 16 g. Products of scales in files (q4_k's) are rounded to f16 once.
+//
+// Small scales are a byte for each row and step: for g = 0..7, for s = 0..7 the pair (row g, row
+// g + 8), then for g the pair of f16 d: scale = d * (byte - 128), rounded to f16 once, where it is
+// used. A2's byte has the scale's factor in its low half and the offset's in its high one; behind
+// the pair of d stands the pair of f16 m: offset = m * factor.
 //
 // I8 has one f32 scale a row behind all tiles: ceil(N / 16) * 16 of them.
 #ifndef RN_TENSOR_TILES_H
@@ -51,6 +65,11 @@ typedef enum rn_tile_form {
     RN_TILE_A4,
     RN_TILE_N4,
     RN_TILE_Q6,
+    RN_TILE_A5,
+    RN_TILE_I4,
+    RN_TILE_F4,
+    RN_TILE_Q3,
+    RN_TILE_A2,
     RN_TILE_FORM_COUNT
 } rn_tile_form;
 
@@ -62,8 +81,7 @@ bool rn_tiles_bytes(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t *out_
 
 // From file bytes to tiles, as they come: pieces of parts in any sizes, each part from its
 // beginning to its end, the data first (as tensor/panels.h's packer). What lies behind the last row
-// and column is zero from the beginning (a weight of zero: all bytes 0, but Q8's, I8's and Q6's q +
-// 128).
+// and column is zero from the beginning (a weight of zero: all bytes 0, but Q8's and I8's q + 128).
 typedef struct rn_tiler {
     rn_dtype dtype;
     rn_tile_form form;

@@ -127,42 +127,6 @@ void rn_tile_pack_q8_0(const uint8_t *from, uint64_t step, uint8_t *to) {
     stream_scales(to + 2048, from, step, 34);
 }
 
-// 32 values of 6 bits, less 32: quarter `k` of a half of a block.
-static inline void join_q6_k(const uint8_t *nibbles, const uint8_t *upper, int k, int8_t *out) {
-    for (int e = 0; e < 32; e += 16) {
-        word4 low = load(nibbles + k % 2 * 32 + e) >> k / 2 * 4 & LOW;
-        word4 high = load(upper + e) >> 2 * k & 0x03030303u;
-        byte16 q = (byte16)(low | high << 4) - 32;
-        memcpy(out + e, &q, sizeof q);
-    }
-}
-
-// Scales are exact before they are rounded. A block of zeros, which is no row, has values of zero.
-void rn_tile_q6_k_bytes(const uint8_t *block, int8_t out_q[256], uint16_t out_scales[16]) {
-    float scale = rn_f16_widen(rn_load_u16(block + 208)), scales[16];
-    for (int half = 0; half < 2; half++)
-        for (int k = 0; k < 4; k++)
-            join_q6_k(block + 64 * half, block + 128 + 32 * half, k, out_q + 128 * half + 32 * k);
-    if (scale == 0) memset(out_q, 0, 256);
-    for (int part = 0; part < 16; part++)
-        scales[part] = scale * (float)(int8_t)block[192 + part];
-    rn_convert_kernels_get()->narrow_f16(scales, out_scales, 16);
-}
-
-void rn_tile_pack_q6_k(const uint8_t *from, uint64_t step, uint8_t *to) {
-    enum { TILE = 2304, QUANTS = 2048 };
-    int8_t q[16][256];
-    uint16_t scales[16][16];
-    for (int r = 0; r < 16; r++)
-        rn_tile_q6_k_bytes(from + (uint64_t)r * step, q[r], scales[r]);
-    for (int half = 0; half < 2; half++, to += TILE) {
-        const uint8_t *first = (const uint8_t *)scales + 16 * half;
-        rn_tile_pack_int8((const uint8_t *)q + 128 * half, sizeof q[0], to);
-        stream_scales(to + QUANTS, first, sizeof scales[0], 4);
-        stream_scales(to + QUANTS + RN_TILE_SCALES_BYTES, first + 2, sizeof scales[0], 4);
-    }
-}
-
 // ---- 4 bits -------------------------------------------------------------------------------------
 
 // 16 columns, a byte each: A in the low half, B in the high one.
@@ -249,14 +213,16 @@ void rn_tile_pack_int4_high(const uint8_t *from, uint64_t step, uint8_t *to) {
     pack_nibbles(from + 64, step, steps, to + 512);
 }
 
-// nf4 has even columns in high halves, odd ones in low halves: 16 bytes are two steps, and byte t
-// of the even ones goes beside byte t + 4.
+// nf4 has even columns in high halves, odd ones in low halves, of pairs that stay together: 16
+// bytes are two steps, whose words are the bytes t of A and B, then t + 4 of A and B.
 static inline void join_nf4(const uint8_t *from_a, const uint8_t *from_b, word4 out[2]) {
     word4 a = load(from_a), b = load(from_b);
-    word4 even = join_high(a, b), odd = join_low(a, b);
-    word4 even4 = (word4)((long2)even >> 32), odd4 = (word4)((long2)odd >> 32);
-    out[0] = lace_halves_low(lace_bytes_low(even, even4), lace_bytes_low(odd, odd4));
-    out[1] = lace_halves_low(lace_bytes_high(even, even4), lace_bytes_high(odd, odd4));
+    a = (a >> 4 & LOW) | (a << 4 & HIGH);
+    b = (b >> 4 & LOW) | (b << 4 & HIGH);
+    for (int s = 0; s < 2; s++) {
+        word4 both = s ? lace_bytes_high(a, b) : lace_bytes_low(a, b);
+        out[s] = lace_halves_low(both, __builtin_shufflevector(both, both, 2, 3, 2, 3));
+    }
 }
 
 void rn_tile_pack_nf4(const uint8_t *from, uint64_t step, uint8_t *to) {
@@ -268,4 +234,104 @@ void rn_tile_pack_nf4(const uint8_t *from, uint64_t step, uint8_t *to) {
             join_nf4(a + 16, b + 16, s + 2);
             stream_lanes(to, s[0], s[1], s[2], s[3]);
         }
+}
+
+// ---- numbers of any bits, a byte each -----------------------------------------------------------
+
+// The pairs a[2i], a[2i+1] of the four lanes of row g in one step: in each word the first number in
+// its low half, the second in its high one.
+typedef struct step_pairs {
+    word4 of[4];
+} step_pairs;
+
+static inline step_pairs read_pairs(const uint8_t *a, const uint8_t *b) {
+    const word4 zero = {0}, x = load(a), y = load(b);
+    step_pairs p = {{lace_halves_low(x, zero), lace_halves_low(y, zero), lace_halves_high(x, zero),
+                     lace_halves_high(y, zero)}};
+    for (int i = 0; i < 4; i++)
+        p.of[i] = (p.of[i] | p.of[i] << 8) & 0x00ff00ffu;
+    return p;
+}
+
+static word4 join_nibbles(const step_pairs *p) {
+    word4 out = {0};
+    for (int i = 0; i < 4; i++)
+        out |= (p->of[i] & 0x000f000fu) << 4 * i;
+    return out;
+}
+
+static word4 join_pairs(const step_pairs *p) {
+    word4 out = {0};
+    for (int i = 0; i < 4; i++)
+        out |= ((p->of[i] | p->of[i] >> 12) & 0xffu) << 8 * i;
+    return out;
+}
+
+// Bits `from` and from + 1 of step `s`, and bit `from`.
+static word4 join_crumbs(const step_pairs *p, uint32_t from, uint32_t s) {
+    word4 out = {0};
+    for (uint32_t i = 0; i < 4; i++)
+        out |= (p->of[i] >> from & 0x00030003u) << (s % 2 * 8 + i % 2 * 4 + i / 2 * 2);
+    return out;
+}
+
+static word4 join_bits(const step_pairs *p, uint32_t from, uint32_t s) {
+    word4 out = {0};
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t n = s % 4 * 2 + i / 2;
+        out |= (p->of[i] >> from & 0x00010001u) << (n / 4 * 8 + n % 4 + i % 2 * 4);
+    }
+    return out;
+}
+
+// The words of row g's lanes in plane `plane`: one for 1, 2 or 4 steps.
+static void put_plane(rn_tile_plane plane, const step_pairs p[8], uint32_t from, int g,
+                      uint8_t *to) {
+    word4 w[8] = {{0}};
+    for (uint32_t s = 0; s < 8; s++) {
+        if (plane == RN_PLANE_NIBBLES) w[s] = join_nibbles(&p[s]);
+        if (plane == RN_PLANE_PAIRS) w[s] = join_pairs(&p[s]);
+        if (plane == RN_PLANE_CRUMBS) w[s / 2] |= join_crumbs(&p[s], from, s);
+        if (plane == RN_PLANE_BITS) w[s / 4] |= join_bits(&p[s], from, s);
+    }
+    if (plane == RN_PLANE_BITS) {
+        stream(to + 32 * g, __builtin_shufflevector(w[0], w[1], 0, 4, 1, 5));
+        stream(to + 32 * g + 16, __builtin_shufflevector(w[0], w[1], 2, 6, 3, 7));
+        return;
+    }
+    stream_lanes(to + 64 * g, w[0], w[1], w[2], w[3]);
+    if (plane != RN_PLANE_CRUMBS) stream_lanes(to + 512 + 64 * g, w[4], w[5], w[6], w[7]);
+}
+
+static void put_small(const rn_tile_row rows[16], uint32_t col, uint32_t wholes, uint8_t *to) {
+    uint8_t all[RN_TILE_SCALES_BYTES + 2 * RN_TILE_ROWS * 2] __attribute__((aligned(16)));
+    for (uint32_t r = 0; r < RN_TILE_ROWS; r++) {
+        for (uint32_t c = 0; c < RN_TILE_COLS; c += 16)
+            all[rn_tile_small_at(r, c)] = rows[r].small[(col + c) / 16];
+        for (uint32_t i = 0; i < wholes; i++)
+            rn_store_u16(all + rn_tile_whole_at(r, i, wholes), rows[r].whole[i]);
+    }
+    for (uint32_t at = 0; at < RN_TILE_SCALES_BYTES + wholes * RN_TILE_ROWS * 2; at += 16)
+        stream(to + at, load(all + at));
+}
+
+void rn_tile_pack_rows(rn_tile_form form, const rn_tile_row rows[16], uint32_t col, uint8_t *to) {
+    const rn_tile_planes *planes = rn_tile_planes_of(form);
+    uint32_t low = rn_tile_plane_bytes(planes->low);
+    for (int g = 0; g < 8; g++) {
+        step_pairs p[8];
+        for (uint32_t s = 0; s < 8; s++)
+            p[s] = read_pairs(rows[g].q + col + 16 * s, rows[g + 8].q + col + 16 * s);
+        put_plane(planes->low, p, 0, g, to);
+        if (planes->high) put_plane(planes->high, p, planes->high_from, g, to + low);
+    }
+    to += rn_tile_quants_bytes(form);
+    const uint8_t *scales = (const uint8_t *)&rows[0].scales[col / 32];
+    const uint8_t *offsets = (const uint8_t *)&rows[0].offsets[col / 32];
+    if (planes->wholes) {
+        put_small(rows, col, planes->wholes, to);
+        return;
+    }
+    stream_scales(to, scales, sizeof rows[0], 2);
+    if (planes->scales > 1) stream_scales(to + RN_TILE_SCALES_BYTES, offsets, sizeof rows[0], 2);
 }

@@ -16,6 +16,7 @@
 typedef struct source {
     uint16_t unit_cols, unit_bytes, cell_cols, cell_bytes;
     rn_tile_packer *pack;
+    rn_tile_reader *read; // instead: each row's blocks are taken apart first
 } source;
 
 static const source sources[RN_DTYPE_COUNT] = {
@@ -25,9 +26,18 @@ static const source sources[RN_DTYPE_COUNT] = {
     [RN_DTYPE_Q8_0] = {32, 34, 128, 136, rn_tile_pack_q8_0},
     [RN_DTYPE_Q4_0] = {32, 18, 128, 72, rn_tile_pack_q4_0},
     [RN_DTYPE_Q4_K] = {256, 144, 256, 144, rn_tile_pack_q4_k},
-    [RN_DTYPE_Q6_K] = {256, 210, 256, 210, rn_tile_pack_q6_k},
     [RN_DTYPE_NF4] = {2, 1, 128, 64, rn_tile_pack_nf4},
     [RN_DTYPE_INT4] = {1, 1, 128, 128, rn_tile_pack_int4_low},
+    [RN_DTYPE_Q4_1] = {32, 20, 128, 80, .read = rn_tile_read_q4_1},
+    [RN_DTYPE_Q5_0] = {32, 22, 128, 88, .read = rn_tile_read_q5_0},
+    [RN_DTYPE_Q5_1] = {32, 24, 128, 96, .read = rn_tile_read_q5_1},
+    [RN_DTYPE_IQ4_NL] = {32, 18, 128, 72, .read = rn_tile_read_iq4_nl},
+    [RN_DTYPE_MXFP4] = {32, 17, 128, 68, .read = rn_tile_read_mxfp4},
+    [RN_DTYPE_Q5_K] = {256, 176, 256, 176, .read = rn_tile_read_q5_k},
+    [RN_DTYPE_IQ4_XS] = {256, 136, 256, 136, .read = rn_tile_read_iq4_xs},
+    [RN_DTYPE_Q6_K] = {256, 210, 256, 210, .read = rn_tile_read_q6_k},
+    [RN_DTYPE_Q3_K] = {256, 110, 256, 110, .read = rn_tile_read_q3_k},
+    [RN_DTYPE_Q2_K] = {256, 84, 256, 84, .read = rn_tile_read_q2_k},
 };
 enum { CELL_BYTES_MOST = 256 };
 
@@ -80,7 +90,7 @@ static void put_nibbles(const rn_tiler *t, uint64_t row, uint64_t col, const uin
     }
 }
 
-// Of the 32 columns that `col` is of. is_second: an offset, or Q6's of the second 16 columns.
+// Of the 32 columns that `col` is of. is_second: an offset.
 static void put_scale(const rn_tiler *t, uint64_t row, uint64_t col, bool is_second,
                       uint16_t half) {
     uint8_t *scales =
@@ -109,20 +119,64 @@ static void put_q4_k(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_
     }
 }
 
-static void put_q6_k(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_t *block) {
-    int8_t q[256];
-    uint16_t scales[16];
-    rn_tile_q6_k_bytes(block, q, scales);
-    put_bytes(t, row, col, (const uint8_t *)q, 256);
-    for (uint32_t part = 0; part < 16; part++)
-        put_scale(t, row, col + 16 * part, rn_tile_is_odd(16 * part), scales[part]);
+static void put_word(uint8_t *at, uint32_t shift, uint32_t mask, uint32_t bits) {
+    uint32_t word;
+    memcpy(&word, at, sizeof word);
+    word = (word & ~(mask << shift)) | (bits & mask) << shift;
+    memcpy(at, &word, sizeof word);
+}
+
+static void put_pair(uint8_t *tile, uint32_t row, uint32_t col, int q) {
+    uint8_t *byte = tile + rn_tile_pair_at(row, col);
+    int shift = rn_tile_pair_shift(col);
+    *byte = (uint8_t)((*byte & ~(15 << shift)) | q << shift);
+}
+
+static void put_in_plane(rn_tile_plane plane, uint8_t *to, uint32_t r, uint32_t c, uint32_t q) {
+    if (plane == RN_PLANE_NIBBLES) put_nibble(to, r, c, (int)(q & 15));
+    if (plane == RN_PLANE_PAIRS) put_pair(to, r, c, (int)q);
+    if (plane == RN_PLANE_CRUMBS)
+        put_word(to + rn_tile_crumb_at(r, c), rn_tile_crumb_shift(r, c), 3, q);
+    if (plane == RN_PLANE_BITS) put_word(to + rn_tile_bit_at(r, c), rn_tile_bit_shift(r, c), 1, q);
+}
+
+static void put_row_scales(const rn_tiler *t, uint64_t row, uint64_t col, const rn_tile_row *from,
+                           uint32_t cols) {
+    const rn_tile_planes *planes = rn_tile_planes_of(t->form);
+    uint32_t r = row % RN_TILE_ROWS;
+    for (uint32_t e = 0; e < cols; e += planes->wholes ? 16 : 32) {
+        uint8_t *scales = tile_of(t, row, col + e) + t->quants_bytes;
+        uint32_t c = (col + e) % RN_TILE_COLS;
+        if (planes->wholes) scales[rn_tile_small_at(r, c)] = from->small[e / 16];
+        for (uint32_t i = 0; i < planes->wholes; i++)
+            rn_store_u16(scales + rn_tile_whole_at(r, i, planes->wholes), from->whole[i]);
+        if (planes->wholes) continue;
+        put_scale(t, row, col + e, false, from->scales[e / 32]);
+        if (planes->scales > 1) put_scale(t, row, col + e, true, from->offsets[e / 32]);
+    }
+}
+
+// A block that is taken apart first.
+static void put_block(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_t *block) {
+    const source *s = &sources[t->dtype];
+    const rn_tile_planes *planes = rn_tile_planes_of(t->form);
+    uint32_t low = rn_tile_plane_bytes(planes->low), r = row % RN_TILE_ROWS;
+    rn_tile_row values;
+    s->read(block, 0, &values);
+    for (uint32_t e = 0; e < s->unit_cols; e++) {
+        uint8_t *tile = tile_of(t, row, col + e);
+        uint32_t c = (col + e) % RN_TILE_COLS, q = values.q[e];
+        put_in_plane(planes->low, tile, r, c, q);
+        put_in_plane(planes->high, tile + low, r, c, q >> planes->high_from);
+    }
+    put_row_scales(t, row, col, &values, s->unit_cols);
 }
 
 static void put_nf4(const rn_tiler *t, uint64_t row, uint64_t col, uint8_t byte) {
     uint8_t *tile = tile_of(t, row, col);
     uint32_t r = row % RN_TILE_ROWS, c = col % RN_TILE_COLS;
-    put_nibble(tile, r, c, byte >> 4);
-    put_nibble(tile, r, c + 1, byte & 15);
+    put_pair(tile, r, c, byte >> 4);
+    put_pair(tile, r, c + 1, byte & 15);
 }
 
 // Byte number `at` of the file has value `at` and, half of all further on, another one.
@@ -138,6 +192,10 @@ static void put_int4(const rn_tiler *t, uint64_t at, const uint8_t *from, uint64
 // `count` units of one row (of int4's first half).
 static void put_units(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_t *from,
                       uint64_t count) {
+    const source *s = &sources[t->dtype];
+    for (; s->read && count > 0; count--, from += s->unit_bytes, col += s->unit_cols)
+        put_block(t, row, col, from);
+    if (s->read) return;
     switch (t->dtype) {
 #define EACH(unit_cols, unit_bytes, call)                                                          \
     for (; count > 0; count--, from += (unit_bytes), col += (unit_cols))                           \
@@ -149,8 +207,6 @@ static void put_units(const rn_tiler *t, uint64_t row, uint64_t col, const uint8
         EACH(32, 18, put_q4_0(t, row, col, from))
     case RN_DTYPE_Q4_K:
         EACH(256, 144, put_q4_k(t, row, col, from))
-    case RN_DTYPE_Q6_K:
-        EACH(256, 210, put_q6_k(t, row, col, from))
     case RN_DTYPE_NF4:
         EACH(2, 1, put_nf4(t, row, col, *from))
 #undef EACH
@@ -241,10 +297,25 @@ static uint64_t row_bytes_of(const rn_tiler *t) {
     return t->cols / s->unit_cols * s->unit_bytes;
 }
 
+static void pack_blocks(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_t *from,
+                        uint64_t step) {
+    const source *s = &sources[t->dtype];
+    rn_tile_row rows[RN_TILE_ROWS];
+    for (uint64_t r = 0; r < RN_TILE_ROWS; r++)
+        for (uint32_t part = 0; part < s->cell_cols / s->unit_cols; part++)
+            s->read(from + r * step + (uint64_t)part * s->unit_bytes, part, &rows[r]);
+    for (uint32_t c = 0; c < s->cell_cols; c += RN_TILE_COLS)
+        rn_tile_pack_rows(t->form, rows, c, tile_of(t, row, col + c));
+}
+
 static void pack_cell(const rn_tiler *t, uint64_t row, uint64_t cell, const uint8_t *from,
                       uint64_t step) {
     const source *s = &sources[t->dtype];
     uint64_t col = cell * s->cell_cols;
+    if (s->read) {
+        pack_blocks(t, row, col, from, step);
+        return;
+    }
     s->pack(from, step, tile_of(t, row, col));
     if (t->dtype == RN_DTYPE_INT4)
         rn_tile_pack_int4_high(from, step, tile_of(t, row + t->rows / 2, col));
@@ -345,7 +416,7 @@ static void take(rn_tiler *t, rn_component part, uint64_t offset, const uint8_t 
 
 // A weight of zero, where it has no scale: bytes are + 128.
 static void clear_tile(const rn_tiler *t, uint8_t *tile) {
-    bool bytes = t->form == RN_TILE_Q8 || t->form == RN_TILE_I8 || t->form == RN_TILE_Q6;
+    bool bytes = rn_tile_planes_of(t->form)->low == RN_PLANE_BYTES;
     memset(tile, bytes ? 0x80 : 0, t->quants_bytes);
     memset(tile + t->quants_bytes, 0, t->tile_bytes - t->quants_bytes);
 }

@@ -55,7 +55,9 @@ static void set_block_scales(rn_dtype dtype, uint8_t *block, uint64_t *state) {
         int places[2];
     } scales[] = {{RN_DTYPE_Q4_1, {0, 2}},   {RN_DTYPE_Q5_0, {0, 0}},     {RN_DTYPE_Q5_1, {0, 2}},
                   {RN_DTYPE_Q2_K, {80, 82}}, {RN_DTYPE_Q3_K, {108, 108}}, {RN_DTYPE_Q4_K, {0, 2}},
-                  {RN_DTYPE_Q5_K, {0, 2}},   {RN_DTYPE_Q6_K, {208, 208}}};
+                  {RN_DTYPE_Q5_K, {0, 2}},   {RN_DTYPE_Q6_K, {208, 208}}, {RN_DTYPE_IQ4_NL, {0, 0}},
+                  {RN_DTYPE_IQ4_XS, {0, 0}}};
+    if (dtype == RN_DTYPE_MXFP4) block[0] = (uint8_t)(116 + next(state) % 4); // a power of two
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         for (int j = 0; scales[i].dtype == dtype && j < 2; j++) {
             float scale = uniform(state, 0.0005f, 0.002f);

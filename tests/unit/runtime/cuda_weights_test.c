@@ -134,8 +134,8 @@ static uint32_t expect_weights(const text_run *run) {
 static const char *forms_of(char *names, char out[64]) {
     out[0] = 0;
     for (char *name = strtok(names, " "); name; name = strtok(NULL, " ")) {
-        static const char *const forms[] = {"_f16", "_bf16", "_q8", "_i8",
-                                            "_q4",  "_a4",   "_n4", "_q6"};
+        static const char *const forms[] = {"_f16", "_bf16", "_q8", "_i8", "_q4", "_a4", "_n4",
+                                            "_q6",  "_a5",   "_i4", "_f4", "_q3", "_a2"};
         const char *form = strstr(name, "rn_matmul") ? "_plain" : NULL;
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
             if (strstr(name, forms[i])) form = forms[i];

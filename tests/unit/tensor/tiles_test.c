@@ -15,10 +15,12 @@
 #include <math.h>
 
 static const rn_dtype all_types[] = {
-    RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4,
-    RN_DTYPE_Q8_0, RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K,
+    RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,   RN_DTYPE_INT4, RN_DTYPE_NF4,   RN_DTYPE_Q8_0,
+    RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K,   RN_DTYPE_Q4_1, RN_DTYPE_Q5_0,  RN_DTYPE_Q5_1,
+    RN_DTYPE_Q5_K, RN_DTYPE_Q3_K, RN_DTYPE_IQ4_NL, RN_DTYPE_Q2_K, RN_DTYPE_MXFP4, RN_DTYPE_IQ4_XS,
 };
-enum { TYPES = sizeof all_types / sizeof all_types[0] };
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+enum { TYPES = COUNT(all_types) };
 
 // Rows that do not fill a tile, columns that do not, blocks over the ends of rows, both of int4's
 // ways.
@@ -50,6 +52,18 @@ static plain make_wild(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t se
     return p;
 }
 
+// Where blocks have their f16.
+enum { NO_OFFSET = 0xffff };
+static const struct {
+    rn_dtype dtype;
+    uint16_t scale, offset;
+} scale_places[] = {
+    {RN_DTYPE_Q8_0, 0, NO_OFFSET}, {RN_DTYPE_Q4_0, 0, NO_OFFSET},   {RN_DTYPE_Q4_1, 0, 2},
+    {RN_DTYPE_Q5_0, 0, NO_OFFSET}, {RN_DTYPE_Q5_1, 0, 2},           {RN_DTYPE_Q4_K, 0, 2},
+    {RN_DTYPE_Q5_K, 0, 2},         {RN_DTYPE_Q6_K, 208, NO_OFFSET}, {RN_DTYPE_Q3_K, 108, NO_OFFSET},
+    {RN_DTYPE_Q2_K, 80, 82},       {RN_DTYPE_IQ4_NL, 0, NO_OFFSET}, {RN_DTYPE_IQ4_XS, 0, NO_OFFSET},
+};
+
 // Every `step` bytes an ordinary f16 (bf16).
 static void tame(plain *p, uint64_t at, uint64_t step) {
     uint64_t state = at + step;
@@ -60,14 +74,23 @@ static void tame(plain *p, uint64_t at, uint64_t step) {
     }
 }
 
+// mxfp4's scales: one of `count` powers of two.
+static void tame_powers(plain *p, int first, int count) {
+    for (uint64_t at = 0; at < p->parts.total_bytes; at += 17)
+        p->bytes[at] = (uint8_t)(first + p->bytes[at] % count);
+}
+
 // Ordinary numbers everywhere, so that sums of products are exact in double.
 static plain make_tame(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t seed) {
     plain p = make_wild(dtype, rows, cols, seed);
     if (dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16) tame(&p, 0, 2);
-    if (dtype == RN_DTYPE_Q8_0) tame(&p, 0, 34);
-    if (dtype == RN_DTYPE_Q4_0) tame(&p, 0, 18);
-    if (dtype == RN_DTYPE_Q4_K) tame(&p, 0, 144), tame(&p, 2, 144);
-    if (dtype == RN_DTYPE_Q6_K) tame(&p, 208, 210);
+    for (size_t i = 0; i < COUNT(scale_places); i++) {
+        if (scale_places[i].dtype != dtype) continue;
+        tame(&p, scale_places[i].scale, rn_dtype_get(dtype)->block_bytes);
+        if (scale_places[i].offset != NO_OFFSET)
+            tame(&p, scale_places[i].offset, rn_dtype_get(dtype)->block_bytes);
+    }
+    if (dtype == RN_DTYPE_MXFP4) tame_powers(&p, 116, 12);
     return p;
 }
 
@@ -92,44 +115,56 @@ static double nearest_f16(double value) {
     return rn_f16_widen(best);
 }
 
-// q4_k's own dequantisation tells q, scale and offset, asked with the other fields set to something
-// simple. The last block is remembered: elements are asked for one by one.
-static double q4_k_weight(const uint8_t *block, uint64_t element) {
-    static uint8_t last[144];
-    static float q[256], scale[256], offset[256];
-    uint8_t b[144];
-    if (memcmp(last, block, 144) != 0) {
-        memcpy(last, block, 144);
-        memcpy(b, block, 144);
-        rn_store_u16(b, 0x3c00); // q: scales 1, offsets 0
-        memset(b + 2, 0, 14);
-        memset(b + 4, 1, 4);
-        memset(b + 12, 1, 4);
-        assert_ok(rn_dtype_to_f32(RN_DTYPE_Q4_K, b, q, 256));
-        memcpy(b, block, 16); // scale: q 1, offset 0
-        rn_store_u16(b + 2, 0);
-        memset(b + 16, 0x11, 128);
-        assert_ok(rn_dtype_to_f32(RN_DTYPE_Q4_K, b, scale, 256));
-        memcpy(b, block, 16); // offset: scale 0
-        rn_store_u16(b, 0);
-        assert_ok(rn_dtype_to_f32(RN_DTYPE_Q4_K, b, offset, 256));
+// The small whole number that the scale of an element's part is multiplied with.
+static int part_factor(rn_dtype dtype, const uint8_t *block, int element) {
+    int part = element / 16, eighth = element / 32;
+    switch (dtype) {
+    case RN_DTYPE_Q2_K:
+        return block[part] & 15;
+    case RN_DTYPE_Q3_K:
+        return ((block[96 + part % 8] >> part / 8 * 4 & 15) |
+                (block[104 + part % 4] >> part / 4 * 2 & 3) << 4) -
+               32;
+    case RN_DTYPE_Q6_K:
+        return (int8_t)block[192 + part];
+    case RN_DTYPE_IQ4_XS:
+        return ((block[4 + eighth / 2] >> eighth % 2 * 4 & 15) |
+                (rn_load_u16(block + 2) >> eighth * 2 & 3) << 4) -
+               32;
+    case RN_DTYPE_Q4_1:
+    case RN_DTYPE_Q5_1:
+        return 1;
+    default: // q4_k, q5_k
+        return eighth < 4 ? block[4 + eighth] & 63
+                          : (block[8 + eighth] & 15) | block[eighth] >> 6 << 4;
     }
-    return nearest_f16(scale[element]) * (double)q[element] + nearest_f16(offset[element]);
 }
 
-// q6_k's likewise: q with scales of 1, scales with q of 1.
-static double q6_k_weight(const uint8_t *block, uint64_t element) {
-    float q[256], scale[256];
-    uint8_t b[210];
-    memcpy(b, block, 192);
-    memset(b + 192, 1, 16);
-    rn_store_u16(b + 208, 0x3c00);
-    assert_ok(rn_dtype_to_f32(RN_DTYPE_Q6_K, b, q, 256));
-    memset(b, 0x11, 128);
-    memset(b + 128, 0xaa, 64);
-    memcpy(b + 192, block + 192, 18);
-    assert_ok(rn_dtype_to_f32(RN_DTYPE_Q6_K, b, scale, 256));
-    return nearest_f16(scale[element]) * (double)q[element];
+// A weight of a kind whose scales are products: its own dequantisation tells q (times the factor)
+// and the offset, asked with the other field set to something simple. The last block is remembered:
+// elements are asked for one by one.
+static double scaled_weight(rn_dtype dtype, const uint8_t *block, uint64_t element,
+                            uint32_t scale_at, uint32_t offset_at) {
+    static uint8_t last[256];
+    static rn_dtype last_dtype;
+    static float q[256], offset[256];
+    uint32_t bytes = rn_dtype_get(dtype)->block_bytes,
+             elements = rn_dtype_get(dtype)->block_elements;
+    uint8_t b[256];
+    if (last_dtype != dtype || memcmp(last, block, bytes) != 0) {
+        last_dtype = dtype;
+        memcpy(last, block, bytes);
+        memcpy(b, block, bytes);
+        rn_store_u16(b + scale_at, 0);
+        assert_ok(rn_dtype_to_f32(dtype, b, offset, elements));
+        rn_store_u16(b + scale_at, 0x3c00); // 1
+        if (offset_at != NO_OFFSET) rn_store_u16(b + offset_at, 0);
+        assert_ok(rn_dtype_to_f32(dtype, b, q, elements));
+    }
+    double whole = rn_f16_widen(rn_load_u16(block + scale_at));
+    int factor = part_factor(dtype, block, (int)element);
+    double added = offset_at == NO_OFFSET ? 0 : nearest_f16(offset[element]);
+    return nearest_f16(whole * factor) * (factor ? (double)q[element] / factor : 0) + added;
 }
 
 static double int4_weight(const plain *p, uint64_t row, uint64_t col) {
@@ -158,8 +193,11 @@ static double weight_at(const plain *p, uint64_t row, uint64_t col) {
     if (p->dtype == RN_DTYPE_NF4) return nf4_weight(p, row, col);
     uint64_t at = row * p->cols + col, element = at % info->block_elements;
     const uint8_t *block = p->bytes + at / info->block_elements * info->block_bytes;
-    if (p->dtype == RN_DTYPE_Q4_K) return q4_k_weight(block, element);
-    if (p->dtype == RN_DTYPE_Q6_K) return q6_k_weight(block, element);
+    for (size_t i = 0; i < COUNT(scale_places); i++)
+        if (scale_places[i].dtype == p->dtype &&
+            (scale_places[i].offset != NO_OFFSET || info->block_elements == 256))
+            return scaled_weight(p->dtype, block, element, scale_places[i].scale,
+                                 scale_places[i].offset);
     assert_ok(rn_dtype_to_f32(p->dtype, block, values, info->block_elements));
     return (double)values[element];
 }
@@ -197,6 +235,8 @@ static void for_each_weight(void (*fn)(const plain *)) {
             uint64_t bytes;
             if (!rn_tiles_bytes(all_types[t], shapes[s][0], shapes[s][1], &bytes)) continue;
             plain p = make_wild(all_types[t], shapes[s][0], shapes[s][1], (uint64_t)s + 1);
+            if (all_types[t] == RN_DTYPE_Q5_0) tame(&p, 0, 22); // an offset is 16 times a scale
+            if (all_types[t] == RN_DTYPE_MXFP4) tame_powers(&p, 104, 40); // all that f16 has
             fn(&p);
             free(p.bytes);
         }
@@ -330,33 +370,83 @@ static double scale_of(const uint8_t *scales, int lane, int s, int i) {
     return half_of(scales + lane / 4 * 16, (uint32_t)(s / 2 * 2 + (i & 2) / 2));
 }
 
-static double nibble_of(warp_tile tile, int lane, int s, int i) {
-    uint32_t words[4]; // one load of 16 bytes
-    memcpy(words, tile.data + 512 * (s / 4) + 16 * lane, sizeof words);
-    uint32_t pair = words[s % 4] >> 4 * (i / 2) & 0x000f000f;
-    int q = (int)(i % 2 ? pair >> 16 : pair & 0xffff);
-    double scale = scale_of(tile.data + 1024, lane, s, i);
-    if (tile.form == RN_TILE_Q4) return scale * (q - 8);
-    if (tile.form == RN_TILE_A4) return scale * q + scale_of(tile.data + 1152, lane, s, i);
-    return scale * nearest_f16(rn_nf4_table[q]);
+// The word of a lane's vector of `bytes` bytes.
+static uint32_t word_of(const uint8_t *plane, int lane, int bytes, int word) {
+    uint32_t out;
+    memcpy(&out, plane + bytes * lane + 4 * word, sizeof out);
+    return out;
+}
+
+// Number i of a step, of a word that has pairs: the first in its low half, the second in its high.
+static int of_pair(uint32_t word, int shift, int mask, int i) {
+    return (int)(word >> (shift + (i % 2 ? 16 : 0))) & mask;
+}
+
+static int nibble_of(const uint8_t *plane, int lane, int s, int i) {
+    return of_pair(word_of(plane + 512 * (s / 4), lane, 16, s % 4), 4 * (i / 2), 15, i);
+}
+
+static int crumb_of(const uint8_t *plane, int lane, int s, int i) {
+    static const int places[4] = {0, 4, 2, 6};
+    return of_pair(word_of(plane, lane, 16, s / 2), 8 * (s % 2) + places[i / 2], 3, i);
+}
+
+static int bit_of(const uint8_t *plane, int lane, int s, int i) {
+    static const int places[8] = {0, 1, 2, 3, 8, 9, 10, 11};
+    int shift = places[2 * (s % 4) + i / 4] + 4 * (i / 2 % 2);
+    return of_pair(word_of(plane, lane, 8, s / 4), shift, 1, i);
+}
+
+static double table_of(warp_tile tile, int lane, int s, int i) {
+    static const double fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    static const double iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                   1,    13,   25,  38,  53,  69,  89,  113};
+    uint32_t word = word_of(tile.data + 512 * (s / 4), lane, 16, s % 4);
+    int q = (int)(word >> (8 * (i / 2) + 4 * (i % 2))) & 15;
+    if (tile.form == RN_TILE_N4) return nearest_f16(rn_nf4_table[q]);
+    return tile.form == RN_TILE_I4 ? iq4[q] : fp4[q];
+}
+
+// Small scales: of the row's half (0: g, 1: g + 8), d or m times what a byte has.
+static double small_of(const uint8_t *scales, int lane, int s, int i, int wholes, int which) {
+    int half = i / 2 % 2, byte = scales[lane / 4 * 16 + 2 * s + half];
+    int factor = wholes == 1 ? byte - 128 : which ? byte >> 4 : byte & 15;
+    double d = half_of(scales + 128 + lane / 4 * 4 * wholes, (uint32_t)(2 * which + half));
+    return nearest_f16(d * factor);
 }
 
 static double operand_of(warp_tile tile, int lane, int s, int i) {
-    const uint8_t *halves = tile.data + 512 * s + 16 * lane;
-    const uint8_t *bytes = tile.data + 512 * (s / 2) + 16 * lane + 8 * (s % 2);
+    const uint8_t *data = tile.data, *halves = data + 512 * s + 16 * lane;
+    const uint8_t *bytes = data + 512 * (s / 2) + 16 * lane + 8 * (s % 2);
     switch (tile.form) {
     case RN_TILE_F16:
         return half_of(halves, (uint32_t)i);
     case RN_TILE_BF16:
         return rn_bf16_widen(rn_load_u16(halves + 2 * i));
     case RN_TILE_Q8:
-        return scale_of(tile.data + 2048, lane, s, i) * (bytes[i] - 128);
-    case RN_TILE_Q6:
-        return scale_of(tile.data + (s % 2 ? 2176 : 2048), lane, s, i) * (bytes[i] - 128);
+        return scale_of(data + 2048, lane, s, i) * (bytes[i] - 128);
     case RN_TILE_I8:
         return bytes[i] - 128;
+    case RN_TILE_Q4:
+        return scale_of(data + 1024, lane, s, i) * (nibble_of(data, lane, s, i) - 8);
+    case RN_TILE_A4:
+        return scale_of(data + 1024, lane, s, i) * nibble_of(data, lane, s, i) +
+               scale_of(data + 1152, lane, s, i);
+    case RN_TILE_A5:
+        return scale_of(data + 1280, lane, s, i) *
+                   (nibble_of(data, lane, s, i) + 16 * bit_of(data + 1024, lane, s, i)) +
+               scale_of(data + 1408, lane, s, i);
+    case RN_TILE_Q6:
+        return small_of(data + 1536, lane, s, i, 1, 0) *
+               (nibble_of(data, lane, s, i) + 16 * crumb_of(data + 1024, lane, s, i) - 32);
+    case RN_TILE_Q3:
+        return small_of(data + 768, lane, s, i, 1, 0) *
+               (crumb_of(data, lane, s, i) + 4 * bit_of(data + 512, lane, s, i) - 4);
+    case RN_TILE_A2:
+        return small_of(data + 512, lane, s, i, 2, 0) * crumb_of(data, lane, s, i) +
+               small_of(data + 512, lane, s, i, 2, 1);
     default:
-        return nibble_of(tile, lane, s, i);
+        return scale_of(data + 1024, lane, s, i) * table_of(tile, lane, s, i);
     }
 }
 
@@ -440,7 +530,11 @@ static uint64_t bytes_of(rn_dtype dtype, uint64_t rows, uint64_t cols) {
 static void sizes_are_those_of_the_table(void **unused) {
     (void)unused;
     assert_int_equal(bytes_of(RN_DTYPE_F16, 17, 129), 4 * 4096);
-    assert_int_equal(bytes_of(RN_DTYPE_Q6_K, 16, 256), 2 * 2304);
+    assert_int_equal(bytes_of(RN_DTYPE_Q6_K, 16, 256), 2 * 1696);
+    assert_int_equal(bytes_of(RN_DTYPE_Q5_K, 16, 256), 2 * 1536);
+    assert_int_equal(bytes_of(RN_DTYPE_Q3_K, 16, 256), 2 * 928);
+    assert_int_equal(bytes_of(RN_DTYPE_Q2_K, 16, 256), 2 * 704);
+    assert_int_equal(bytes_of(RN_DTYPE_MXFP4, 16, 128), 1152);
     assert_int_equal(bytes_of(RN_DTYPE_BF16, 1, 1), 4096);
     assert_int_equal(bytes_of(RN_DTYPE_Q8_0, 16, 160), 2 * 2176);
     assert_int_equal(bytes_of(RN_DTYPE_INT8, 17, 128), 2 * 2048 + 32 * 4);

@@ -299,16 +299,39 @@ template <bool BF16, int THREADS> struct rn_few_row {
 
 // ---- a warp's weights ---------------------------------------------------------------------------
 
+// How a form's weights are widened: by itself, or by a table in shared memory.
+template <int FORM, bool RING> struct rn_few_widener {
+    __device__ __forceinline__ rn_few_widener(uint8_t *, const rn_few_plan &) {}
+    __device__ __forceinline__ void widen(const uint4 *v, int step, uint32_t a[4]) const {
+        rn_form<FORM>::widen(v, v + rn_form<FORM>::VECTORS, step, a);
+    }
+    __device__ __forceinline__ void fill() const {}
+};
+template <> struct rn_few_widener<RN_TILE_N4, true> {
+    typedef rn_form<RN_TILE_N4> form;
+    uint8_t *table;
+    uint32_t column;
+    __device__ __forceinline__ rn_few_widener(uint8_t *shared, const rn_few_plan &plan)
+        : table(shared + plan.table), column(threadIdx.x % 32 * 4) {}
+    __device__ __forceinline__ void widen(const uint4 *v, int step, uint32_t a[4]) const {
+        form::look(v, v + form::VECTORS, step, table, column, a);
+    }
+    // All see it behind the barrier that x has.
+    __device__ __forceinline__ void fill() const {
+        form::fill((uint32_t *)table, threadIdx.x, blockDim.x);
+    }
+};
+
 // c += a lane's vectors of a tile, times x from `step` on.
-template <class form, class feed>
-__device__ __forceinline__ void rn_few_multiply(const uint4 *v, const feed &x, uint32_t step,
-                                                float c[feed::PLANES][4]) {
+template <class form, class widener, class feed>
+__device__ __forceinline__ void rn_few_multiply(const widener &by, const uint4 *v, const feed &x,
+                                                uint32_t step, float c[feed::PLANES][4]) {
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
         uint32_t b[feed::PLANES][4], a[4];
         x.pair(step + i, b);
         for (int j = 0; j < 2; j++) {
-            form::widen(v, v + form::VECTORS, i + j, a);
+            by.widen(v, i + j, a);
             for (int plane = 0; plane < feed::PLANES; plane++)
                 rn_mma<form::BF16>(c[plane], a, b[plane][2 * j], b[plane][2 * j + 1]);
         }
@@ -330,10 +353,12 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
     rn_few_unit unit;
     const uint8_t *data, *next_data; // of this unit and of the next; NULL: none
     uint32_t tiles, next_tiles;
+    rn_few_widener<FORM, false> by;
     uint4 v[TILES][COUNT];
 
-    __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *, const rn_few_plan &)
-        : work(w) {}
+    __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *shared,
+                                             const rn_few_plan &plan)
+        : work(w), by(shared, plan) {}
 
     __device__ __forceinline__ void look_ahead() {
         rn_few_unit after = unit;
@@ -348,7 +373,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
         from += tile * form::TILE_BYTES;
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            v[slot][i] = rn_load_stream(from + rn_form_offset<form>(i, threadIdx.x % 32));
+            v[slot][i] = rn_form_stream<form>(from, i, threadIdx.x % 32);
     }
     __device__ __forceinline__ void begin() {
         unit.begin(work);
@@ -365,7 +390,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
     __device__ __forceinline__ void take_unit(const feed &x, float c[feed::PLANES][4]) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            if (j < tiles) rn_few_multiply<form>(v[j % TILES], x, unit.segment * 32 + j * 8, c);
+            if (j < tiles) rn_few_multiply<form>(by, v[j % TILES], x, unit.segment * 32 + j * 8, c);
             if (j + TILES < 4)
                 load(j % TILES, data, j + TILES, tiles);
             else
@@ -438,11 +463,12 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
     uint32_t barriers; // shared address of the first stage's
     uint32_t stages, stage, phase;
     uint32_t asked; // stages of the first round
+    rn_few_widener<FORM, true> by;
     rn_few_wanted<form, TILES> wanted;
 
     __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *shared,
                                              const rn_few_plan &plan)
-        : work(w), stage(0), phase(0), asked(0) {
+        : work(w), stage(0), phase(0), asked(0), by(shared, plan) {
         uint32_t units = w.tiles * plan.segments, warp = threadIdx.x / 32;
         stages = units < WARPS ? plan.stages * WARPS / units : plan.stages;
         if (warp >= units) stages = 0;
@@ -474,6 +500,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
         while (asked < stages && asked < work.plan->ahead)
             ask(asked++);
         if (stages == 0) rn_few_let_next_begin();
+        by.fill();
     }
     __device__ __forceinline__ void fill() {
         while (asked < stages)
@@ -483,7 +510,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
     __device__ __forceinline__ void load(const uint8_t *tile, uint4 v[COUNT]) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            v[i] = *(const uint4 *)(tile + rn_form_offset<form>(i, threadIdx.x % 32));
+            v[i] = rn_form_read<form>(tile, i, threadIdx.x % 32);
     }
     // A whole stage: the next tile's loads are on their way while one is multiplied.
     template <class feed>
@@ -494,7 +521,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
             if (i + 1 < TILES) load(at + (i + 1) * form::TILE_BYTES, v[(i + 1) % 2]);
-            rn_few_multiply<form>(v[i % 2], x, step + 8 * i, c);
+            rn_few_multiply<form>(by, v[i % 2], x, step + 8 * i, c);
         }
     }
     template <class feed>
@@ -504,7 +531,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
         for (uint32_t i = 0; i < count; i++) {
             uint4 v[COUNT];
             load(at + i * form::TILE_BYTES, v);
-            rn_few_multiply<form>(v, x, step + 8 * i, c);
+            rn_few_multiply<form>(by, v, x, step + 8 * i, c);
         }
     }
     template <class feed>
@@ -665,6 +692,7 @@ __device__ __forceinline__ void rn_few_run_packed(const rn_few_work &work, strea
     rn_few_wait_for_previous();
     weights.fill();
     __threadfence(); // drops what the L1 has of an older x
+    __syncthreads(); // a table is there
     rn_few_feed_packed<TOKENS> x = {(const uint32_t *)work.args->packed};
     rn_few_run<TOKENS>(work, weights, x, partial);
 }
@@ -734,3 +762,8 @@ RN_FEW_KERNELS(RN_TILE_Q4, q4)
 RN_FEW_KERNELS(RN_TILE_A4, a4)
 RN_FEW_KERNELS(RN_TILE_N4, n4)
 RN_FEW_KERNELS(RN_TILE_Q6, q6)
+RN_FEW_KERNELS(RN_TILE_A5, a5)
+RN_FEW_KERNELS(RN_TILE_I4, i4)
+RN_FEW_KERNELS(RN_TILE_F4, f4)
+RN_FEW_KERNELS(RN_TILE_Q3, q3)
+RN_FEW_KERNELS(RN_TILE_A2, a2)

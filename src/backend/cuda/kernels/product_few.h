@@ -18,7 +18,9 @@
 //   room: beside attention's 8 blocks, 8 multiprocessors got two of a product's, and it took twice
 //   as long;
 // - few instructions: q4_0 and int4 are bound by them as much as by memory. All that is the same
-//   for every block of a launch is reckoned by the host (rn_few_plan).
+//   for every block of a launch is reckoned by the host (rn_few_plan). nf4 was bound by the
+//   permutations that look its table up (410 tokens a second of a 7B, where q4_0 made 633), so here
+//   it has a table of pairs in shared memory, which gives the same bits.
 //
 // Where there are no bulk copies (the image's code for sm_80) a warp keeps its loads in registers.
 #ifndef RN_CUDA_KERNELS_PRODUCT_FEW_H
@@ -40,6 +42,7 @@ enum {
     RN_FEW_NORM_WARPS = 16, // floats of shared memory for the norm's sum
     RN_FEW_SHARED = 233472, // bytes that the blocks of a multiprocessor share (sm_90)
     RN_FEW_RESERVED = 1024, // of these, that each block takes for itself
+    RN_FEW_TABLE = 32768,   // bytes of N4's table of pairs (forms.cuh), beside a ring
 };
 
 // How a form's weights stream.
@@ -53,6 +56,18 @@ typedef struct rn_few_config {
     uint32_t staged; // bytes of packed x that are held in shared memory at most; more: the L1 reads
 } rn_few_config;
 
+RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {
+    return form <= RN_TILE_BF16 ? 4096
+           : form == RN_TILE_Q8 ? 2176
+           : form == RN_TILE_I8 ? 2048
+           : form == RN_TILE_A4 ? 1280
+           : form == RN_TILE_Q6 ? 1696
+           : form == RN_TILE_A5 ? 1536
+           : form == RN_TILE_Q3 ? 928
+           : form == RN_TILE_A2 ? 704
+                                : 1152;
+}
+
 // The numbers that decide the speed, and nothing else: no bit of a result depends on them.
 RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, bool has_ring) {
     const rn_few_config registers = {8, 2, 0, 2, 0, 0, 0}, registers_4 = {8, 4, 0, 2, 0, 0, 0};
@@ -61,22 +76,22 @@ RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, boo
         {8, 2, 3, 1, 9, 9, 65536}, {16, 1, 3, 1, 1, 0, 65536}, {16, 1, 3, 1, 1, 0, 65536}};
     const rn_few_config bytes[3] = {
         {16, 2, 2, 1, 1, 1, 131072}, {16, 2, 2, 1, 1, 0, 131072}, {8, 2, 4, 1, 1, 0, 131072}};
+    const rn_few_config five_bits[3] = {
+        {16, 2, 3, 1, 1, 0, 65536}, {16, 2, 3, 1, 1, 0, 65536}, {16, 2, 2, 1, 1, 0, 131072}};
     const rn_few_config nibbles[3] = {
         {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 2, 2, 1, 1, 0, 131072}};
-    uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2;
-    bool is_half = form == RN_TILE_F16 || form == RN_TILE_BF16;
-    bool is_byte = form == RN_TILE_Q8 || form == RN_TILE_I8 || form == RN_TILE_Q6;
-    if (!has_ring) return is_half || is_byte || form == RN_TILE_A4 ? registers : registers_4;
-    return is_half ? halves[which] : is_byte ? bytes[which] : nibbles[which];
-}
-
-RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {
-    return form <= RN_TILE_BF16 ? 4096
-           : form == RN_TILE_Q8 ? 2176
-           : form == RN_TILE_I8 ? 2048
-           : form == RN_TILE_A4 ? 1280
-           : form == RN_TILE_Q6 ? 2304
-                                : 1152;
+    const rn_few_config crumbs[3] = {
+        {16, 4, 3, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 131072}};
+    uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2, tile = rn_few_tile_bytes(form);
+    if (!has_ring)
+        return form == RN_TILE_Q4 || form == RN_TILE_N4 || form == RN_TILE_I4 || form == RN_TILE_F4
+                   ? registers_4
+                   : registers;
+    return tile == 4096   ? halves[which]
+           : tile >= 2048 ? bytes[which]
+           : tile >= 1536 ? five_bits[which]
+           : tile >= 1152 ? nibbles[which]
+                          : crumbs[which];
 }
 
 // Columns of the matrix units that tokens take: 1 (alone), 8 or 16.
@@ -114,7 +129,7 @@ typedef struct rn_few_plan {
     uint32_t stages;      // of a warp's ring
     uint32_t ahead;       // of these, asked for before the kernel before has ended
     uint32_t is_staged;   // packed x is held
-    uint32_t x, partial, norm, x_barriers, barriers; // offsets; the ring is at 0
+    uint32_t x, partial, norm, x_barriers, barriers, table; // offsets; the ring is at 0
     uint32_t bytes;
 } rn_few_plan;
 
@@ -151,12 +166,15 @@ RN_FEW_INLINE void rn_few_place_all(rn_few_config config, const rn_product_args 
     uint32_t x_bytes = rn_few_x_bytes(config, args);
     uint32_t partial_bytes =
         plan->batch_tiles * plan->segments * RN_TILE_ROWS * 4 * rn_few_tokens(args->rows);
-    uint32_t rest = x_bytes + partial_bytes + RN_FEW_NORM_WARPS * 4 + plan->segments * 8;
+    uint32_t table_bytes = args->form == RN_TILE_N4 && config.stages ? RN_FEW_TABLE : 0;
+    uint32_t rest =
+        x_bytes + partial_bytes + table_bytes + RN_FEW_NORM_WARPS * 4 + plan->segments * 8;
     uint32_t all = RN_FEW_SHARED / config.blocks - RN_FEW_RESERVED;
     uint32_t stages = rest < all ? (all - rest) / (stage + config.warps * 8) : 0;
     plan->stages = stages < config.stages ? stages : config.stages;
     plan->is_staged = args->rows > 1 && x_bytes != 0;
-    plan->x = plan->stages * stage;
+    plan->table = plan->stages * stage;
+    plan->x = plan->table + table_bytes;
     plan->partial = plan->x + x_bytes;
     plan->norm = plan->partial + partial_bytes;
     plan->x_barriers = plan->norm + RN_FEW_NORM_WARPS * 4;
@@ -166,7 +184,7 @@ RN_FEW_INLINE void rn_few_place_all(rn_few_config config, const rn_product_args 
 
 RN_FEW_INLINE rn_few_plan rn_few_plan_of(rn_few_config config, const rn_product_args *args,
                                          uint32_t blocks) {
-    rn_few_plan plan = {0, 0, 0, 0, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    rn_few_plan plan = {0, 0, 0, 0, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     uint32_t row_tiles = rn_few_row_tiles(args), end = 0;
     plan.tile_cols = rn_few_ceil(args->cols, RN_TILE_COLS);
     plan.segments = rn_few_ceil(args->cols, RN_PRODUCT_SEGMENT);

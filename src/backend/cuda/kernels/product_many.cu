@@ -233,11 +233,14 @@ __device__ __forceinline__ void widen_pair(const uint8_t *tile, uint32_t lane, i
     using form = typename shape::form;
 #pragma unroll
     for (int i = 0; i < shape::vectors; i++)
-        if (i * (8 / form::VECTORS) / 2 == pair)
-            v[i] = *(const uint4 *)(tile + rn_form_offset<form>(i, lane));
+        if (pair == (i < form::LOW ? i * (8 / form::LOW) / 2 : 0))
+            v[i] = rn_form_read<form>(tile, i, lane);
 #pragma unroll
     for (int i = form::VECTORS; i < form::VECTORS + form::EXTRAS; i++)
-        read_word(v[i], pair, tile + rn_form_offset<form>(i, lane));
+        if (rn_form_bytes<form>(i) == 16)
+            read_word(v[i], pair, tile + rn_form_offset<form>(i, lane));
+        else if (pair == 0)
+            v[i] = rn_form_read<form>(tile, i, lane);
     form::widen(v, v + form::VECTORS, 2 * pair, fragments[0]);
     form::widen(v, v + form::VECTORS, 2 * pair + 1, fragments[1]);
 }
@@ -491,3 +494,8 @@ RN_PRODUCT_KERNELS(q4, Q4)
 RN_PRODUCT_KERNELS(a4, A4)
 RN_PRODUCT_KERNELS(n4, N4)
 RN_PRODUCT_KERNELS(q6, Q6)
+RN_PRODUCT_KERNELS(a5, A5)
+RN_PRODUCT_KERNELS(i4, I4)
+RN_PRODUCT_KERNELS(f4, F4)
+RN_PRODUCT_KERNELS(q3, Q3)
+RN_PRODUCT_KERNELS(a2, A2)

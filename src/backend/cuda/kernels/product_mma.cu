@@ -20,7 +20,7 @@ __device__ __forceinline__ void add_tile(const uint8_t *tile, const uint8_t *b, 
     uint4 v[form::VECTORS + form::EXTRAS];
 #pragma unroll
     for (int i = 0; i < form::VECTORS + form::EXTRAS; i++)
-        v[i] = rn_load_stream(tile + rn_form_offset<form>(i, lane));
+        v[i] = rn_form_stream<form>(tile, i, lane);
 #pragma unroll
     for (int step = 0; step < 8; step++) {
         uint32_t fragment[4];
@@ -98,6 +98,11 @@ RN_PRODUCT_MMA(q4, Q4)
 RN_PRODUCT_MMA(a4, A4)
 RN_PRODUCT_MMA(n4, N4)
 RN_PRODUCT_MMA(q6, Q6)
+RN_PRODUCT_MMA(a5, A5)
+RN_PRODUCT_MMA(i4, I4)
+RN_PRODUCT_MMA(f4, F4)
+RN_PRODUCT_MMA(q3, Q3)
+RN_PRODUCT_MMA(a2, A2)
 
 // ---- join ---------------------------------------------------------------------------------------
 
