@@ -317,15 +317,18 @@ static const shape *find_shape(const char *name) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const types[] = {"f16",    "bf16", "q8_0", "q4_0",
-                                        "q4_k_m", "int8", "int4", "nf4"}; // the last three: folders
+    static const char *const types[] = {"int8", "int4",   "nf4", // folders
+                                        "f16",  "bf16",   "q8_0",   "q4_0", "q4_1", "q5_0",
+                                        "q5_1", "q4_k_m", "q2_k",   "q3_k", "q4_k", "q5_k",
+                                        "q6_k", "iq4_nl", "iq4_xs", "mxfp4"};
     static maker m = {.random = 88172645463325252u};
     m.s = argc == 4 ? find_shape(argv[1]) : NULL;
     for (size_t i = 0; m.s && i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i >= 5;
+        if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i < 3;
     if (!m.type) {
         fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b "
-                        "f16|bf16|q8_0|q4_0|q4_k_m OUT.gguf, or int8|int4|nf4 FOLDER\n");
+                        "f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|"
+                        "iq4_xs|mxfp4 OUT.gguf, or int8|int4|nf4 FOLDER\n");
         return 2;
     }
     add_tensors(&m);
