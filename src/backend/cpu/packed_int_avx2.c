@@ -20,9 +20,9 @@ typedef int32_t signed_lanes __attribute__((vector_size(32)));
     {                                                                                              \
         [RN_INT_INT8] = 8, [RN_INT_Q8_0] = 8, [RN_INT_Q4_0] = 8, [RN_INT_Q5_0] = 4,                \
         [RN_INT_Q4_1] = 8, [RN_INT_Q5_1] = 4, [RN_INT_IQ4_NL] = 4, [RN_INT_MXFP4] = 4,             \
-        [RN_INT_NVFP4] = 4, [RN_INT_Q1_0] = 4, [RN_INT_Q2_0] = 4, [RN_INT_Q2_K] = 2,               \
+        [RN_INT_NVFP4] = 1, [RN_INT_Q1_0] = 1, [RN_INT_Q2_0] = 1, [RN_INT_Q2_K] = 2,               \
         [RN_INT_Q3_K] = 2, [RN_INT_Q4_K] = 3, [RN_INT_Q5_K] = 4, [RN_INT_Q6_K] = 1,                \
-        [RN_INT_IQ4_XS] = 4, [RN_INT_TQ1_0] = 2, [RN_INT_TQ2_0] = 4                                \
+        [RN_INT_IQ4_XS] = 4, [RN_INT_TQ1_0] = 1, [RN_INT_TQ2_0] = 1                                \
     }
 #define STRIP_ROWS 4
 enum { PANELS = 1, STRIP_PANELS = 1, BYTE_OFFSET = 0, PAIRED = 1 };

@@ -754,28 +754,44 @@ static void quantize(const float *x, uint64_t x_row, uint32_t rows, uint64_t col
     static void name(const rn_int_job *job) {                                                      \
         multiply(job, kind, form, rows, panels);                                                   \
     }
-#define DIRECT(name, kind, form)                                                                   \
+// A strip of so many rows takes one pass over the weights. Compilers need long for each kernel, so
+// that kinds have the fewer the rarer they are; the others' rows go by smaller strips.
+#define DIRECT_FEW(name, kind, form)                                                               \
     KERNEL(name##_one, kind, form, 1, 1)                                                           \
-    KERNEL(name##_1, kind, form, 1, PANELS)                                                        \
+    KERNEL(name##_1, kind, form, 1, PANELS)
+#define DIRECT_4(name, kind, form)                                                                 \
+    DIRECT_FEW(name, kind, form)                                                                   \
     KERNEL(name##_2, kind, form, 2, STRIP_PANELS)                                                  \
     KERNEL(name##_3, kind, form, 3, STRIP_PANELS)                                                  \
-    KERNEL(name##_4, kind, form, 4, STRIP_PANELS)                                                  \
-    DIRECT_MORE(name, kind, form)
+    KERNEL(name##_4, kind, form, 4, STRIP_PANELS)
 #if STRIP_ROWS > 4
-#define DIRECT_MORE(name, kind, form)                                                              \
+#define DIRECT_MANY(name, kind, form)                                                              \
+    DIRECT_4(name, kind, form)                                                                     \
+    KERNEL(name##_8, kind, form, 8, STRIP_PANELS)
+#define DIRECT_MOST(name, kind, form)                                                              \
+    DIRECT_MANY(name, kind, form)                                                                  \
     KERNEL(name##_5, kind, form, 5, STRIP_PANELS)                                                  \
     KERNEL(name##_6, kind, form, 6, STRIP_PANELS)                                                  \
-    KERNEL(name##_7, kind, form, 7, STRIP_PANELS)                                                  \
-    KERNEL(name##_8, kind, form, 8, STRIP_PANELS)
-#define STRIPS(name)                                                                               \
+    KERNEL(name##_7, kind, form, 7, STRIP_PANELS)
+#define STRIPS_MOST(name)                                                                          \
     { name##_1, name##_2, name##_3, name##_4, name##_5, name##_6, name##_7, name##_8 }
+#define STRIPS_MANY(name)                                                                          \
+    { name##_1, name##_2, name##_3, name##_4, [7] = name##_8 }
 #else
-#define DIRECT_MORE(name, kind, form)
-#define STRIPS(name)                                                                               \
+#define DIRECT_MANY DIRECT_4
+#define DIRECT_MOST DIRECT_4
+#define STRIPS_MOST(name)                                                                          \
     { name##_1, name##_2, name##_3, name##_4 }
+#define STRIPS_MANY STRIPS_MOST
 #endif
-#define DIRECT_ROW(DTYPE, name, sum, ...) DIRECT(name, RN_INT_##sum, RN_INT_##DTYPE)
-RN_ROUNDED_KINDS(DIRECT_ROW)
+#define STRIPS_FEW(name)                                                                           \
+    { name##_1 }
+#define MOST_KERNELS(DTYPE, name, sum, ...) DIRECT_MOST(name, RN_INT_##sum, RN_INT_##DTYPE)
+#define MANY_KERNELS(DTYPE, name, sum, ...) DIRECT_MANY(name, RN_INT_##sum, RN_INT_##DTYPE)
+#define FEW_KERNELS(DTYPE, name, sum, ...)  DIRECT_FEW(name, RN_INT_##sum, RN_INT_##DTYPE)
+RN_ROUNDED_KINDS_MOST(MOST_KERNELS)
+RN_ROUNDED_KINDS_MANY(MANY_KERNELS)
+RN_ROUNDED_KINDS_FEW(FEW_KERNELS)
 
 #define TILE(name, kind)                                                                           \
     KERNEL(name##_1, kind, RN_INT_TILE, 1, 1)                                                      \
@@ -796,8 +812,10 @@ TILE(parted_minned, RN_INT_PARTED_MINNED)
 #define MANY(name)                                                                                 \
     { name##_many_1, name##_many_2, name##_many_3 }
 
-#define DIRECT_ONE(DTYPE, name, ...)  [RN_INT_##DTYPE] = name##_one,
-#define DIRECT_MANY(DTYPE, name, ...) [RN_INT_##DTYPE] = STRIPS(name),
+#define ONE_ROW(DTYPE, name, ...)     [RN_INT_##DTYPE] = name##_one,
+#define MOST_STRIPS(DTYPE, name, ...) [RN_INT_##DTYPE] = STRIPS_MOST(name),
+#define MANY_STRIPS(DTYPE, name, ...) [RN_INT_##DTYPE] = STRIPS_MANY(name),
+#define FEW_STRIPS(DTYPE, name, ...)  [RN_INT_##DTYPE] = STRIPS_FEW(name),
 
 const rn_int_kernels INT_TABLE = {
     .rows = 3,
@@ -806,8 +824,9 @@ const rn_int_kernels INT_TABLE = {
     .strip_panels = STRIP_PANELS,
     .direct_rows = DIRECT_ROWS,
     .byte_offset = BYTE_OFFSET,
-    .direct = {RN_ROUNDED_KINDS(DIRECT_ONE)},
-    .direct_many = {RN_ROUNDED_KINDS(DIRECT_MANY)},
+    .direct = {RN_ROUNDED_KINDS(ONE_ROW)},
+    .direct_many = {RN_ROUNDED_KINDS_MOST(MOST_STRIPS) RN_ROUNDED_KINDS_MANY(MANY_STRIPS)
+                        RN_ROUNDED_KINDS_FEW(FEW_STRIPS)},
     .tile = {ONE(plain), ONE(bytes), ONE(scaled), ONE(minned), ONE(parted), ONE(parted_minned)},
     .tile_many = {MANY(plain), MANY(bytes), MANY(scaled), MANY(minned), MANY(parted),
                   MANY(parted_minned)},

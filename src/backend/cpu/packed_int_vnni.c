@@ -16,9 +16,9 @@ typedef int32_t signed_lanes __attribute__((vector_size(64)));
     {                                                                                              \
         [RN_INT_INT8] = 32, [RN_INT_Q8_0] = 32, [RN_INT_Q4_0] = 32, [RN_INT_Q5_0] = 16,            \
         [RN_INT_Q4_1] = 32, [RN_INT_Q5_1] = 16, [RN_INT_IQ4_NL] = 16, [RN_INT_MXFP4] = 16,         \
-        [RN_INT_NVFP4] = 16, [RN_INT_Q1_0] = 16, [RN_INT_Q2_0] = 8, [RN_INT_Q2_K] = 8,             \
+        [RN_INT_NVFP4] = 1, [RN_INT_Q1_0] = 1, [RN_INT_Q2_0] = 1, [RN_INT_Q2_K] = 8,               \
         [RN_INT_Q3_K] = 8, [RN_INT_Q4_K] = 24, [RN_INT_Q5_K] = 8, [RN_INT_Q6_K] = 12,              \
-        [RN_INT_IQ4_XS] = 16, [RN_INT_TQ1_0] = 8, [RN_INT_TQ2_0] = 8                               \
+        [RN_INT_IQ4_XS] = 16, [RN_INT_TQ1_0] = 1, [RN_INT_TQ2_0] = 1                               \
     }
 #define STRIP_ROWS 8
 enum { PANELS = 4, STRIP_PANELS = 2, BYTE_OFFSET = 128, PAIRED = 0 };

@@ -71,11 +71,21 @@ static uint64_t even_strip(uint64_t rows, uint64_t most) {
     return rn_div_up(rows, rn_div_up(rows, most));
 }
 
+// Rows of a strip of direct products: as even as the form's kernels allow.
+static uint64_t direct_strip(const ints *t) {
+    rn_int_kernel *const *kernels = t->set->direct_many[t->form];
+    uint64_t rows = t->p->m, most = t->set->strip_rows;
+    for (;; most--) {
+        uint64_t strip = even_strip(rows, most), last = rows - (rows - 1) / strip * strip;
+        if (strip == 1 || (kernels[strip - 1] && kernels[last - 1])) return strip;
+    }
+}
+
 static ints read_product(const rn_packed_product *p) {
     ints t = {.p = p, .set = rn_int_kernels_get(), .form = rn_int_form_of(p->panels.dtype)};
     t.kind = rn_int_kind_of(t.form);
     t.direct = p->m <= t.set->direct_rows[t.form];
-    t.strip = t.direct ? even_strip(p->m, t.set->strip_rows) : t.set->rows;
+    t.strip = t.direct ? direct_strip(&t) : t.set->rows;
     t.blocks = rn_div_up(p->k, RN_INT_BLOCK);
     t.chunk = t.direct ? t.blocks : rn_min_u64(t.blocks, TILE_BLOCKS);
     t.strip_bytes = rn_round_up(p->m * t.blocks * rn_strip_block_bytes(t.kind), 64);
@@ -149,7 +159,22 @@ static const uint8_t *panels_at(const ints *t, uint32_t slot, uint64_t panel, ui
     return rn_packed_panels(t->p, panel, panels, t->rooms + slot * t->room_bytes);
 }
 
-// Strips are of one row, or all of two and more: they are even.
+// One strip by `some` panels. A last row that is left alone goes panel by panel: kernels of one row
+// take more panels at once than those of strips.
+static void multiply_strip(const ints *t, const uint8_t *from, uint64_t panel, uint64_t some,
+                           uint64_t row) {
+    uint32_t rows = strip_rows(t, row);
+    if (rows > 1 || some == t->set->panels) {
+        rn_int_job job = job_at(t, from, panel, some, row);
+        t->set->direct_many[t->form][rows - 1](&job);
+        return;
+    }
+    for (uint64_t i = 0; i < some; i++) {
+        rn_int_job job = job_at(t, from + i * t->p->panels.panel_bytes, panel + i, 1, row);
+        t->set->direct[t->form](&job);
+    }
+}
+
 static void multiply_directly(void *arg, uint32_t slot, size_t index) {
     const ints *t = arg;
     uint64_t panel = index * t->panels_a_task, some;
@@ -158,14 +183,8 @@ static void multiply_directly(void *arg, uint32_t slot, size_t index) {
     for (; panel < end; panel += some) {
         some = end - panel >= group ? group : 1;
         const uint8_t *from = panels_at(t, slot, panel, some);
-        for (uint64_t row = 0; row < t->p->m; row += t->strip) {
-            rn_int_job job = job_at(t, from, panel, some, row);
-            uint32_t rows = strip_rows(t, row);
-            if (rows == 1 && some == 1)
-                t->set->direct[t->form](&job);
-            else
-                t->set->direct_many[t->form][rows - 1](&job);
-        }
+        for (uint64_t row = 0; row < t->p->m; row += t->strip)
+            multiply_strip(t, from, panel, some, row);
     }
 }
 

@@ -72,7 +72,8 @@ typedef struct rn_int_kernels {
     uint32_t direct_rows[RN_INT_TILE];  // rows of x up to which products are direct, by form
     int byte_offset;                    // of weights of 8 bits, as this level multiplies them
     rn_int_kernel *direct[RN_INT_TILE]; // one row by one panel
-    // [rows of the strip - 1]: one row by `panels` panels, more by `strip_panels`
+    // [rows of the strip - 1]: one row by `panels` panels, more by `strip_panels`; NULL: no strip
+    // of the form has so many rows
     rn_int_kernel *direct_many[RN_INT_TILE][RN_INT_ROWS];
     // [rows of the strip - 1]
     rn_int_kernel *tile[RN_INT_KINDS][RN_INT_TILE_ROWS], *tile_many[RN_INT_KINDS][RN_INT_TILE_ROWS];
