@@ -52,7 +52,8 @@ void test_write_decimal_commas(void);
 
 // Refuses the allocations of `live`, one in each call of it: each time it fails with RN_NO_MEMORY
 // and has given everything back. Of those that come about in the same way (by the same chain of
-// calls, as in a loop) the first, the second and the last. How many allocations it has.
+// calls, as in a loop) the first, the second and the last; under ThreadSanitizer the first alone.
+// How many allocations it has.
 uint64_t survive_refusals(rn_status (*live)(void));
 
 // ThreadSanitizer has nothing to see where one thread works alone: what takes long there is left to
