@@ -7,7 +7,7 @@
 
 #include <ration/ration.h>
 
-enum { MAX_WORDS = 8 };
+enum { MAX_WORDS = 256 };
 
 // A --budget for the host, and what of it is not for a plan.
 typedef struct host_budget {
@@ -56,8 +56,8 @@ typedef struct command {
     rn_status (*own_arguments)(invocation *in, int argc, char **argv);
 } command;
 
-extern const command run_command, inspect_command, convert_command, place_command, plan_command,
-    calibrate_command, config_command, profile_command, serve_command;
+extern const command run_command, embed_command, inspect_command, convert_command, place_command,
+    plan_command, calibrate_command, config_command, profile_command, serve_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

@@ -13,9 +13,9 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 volatile bool interrupted;
 rn_flag interrupt_flag;
 
-static const command *const commands[] = {&run_command,       &serve_command,   &plan_command,
-                                          &inspect_command,   &convert_command, &place_command,
-                                          &calibrate_command, &config_command,  &profile_command};
+static const command *const commands[] = {
+    &run_command,     &embed_command, &serve_command,     &plan_command,   &inspect_command,
+    &convert_command, &place_command, &calibrate_command, &config_command, &profile_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {

@@ -158,8 +158,27 @@ static rn_status show(const view *v) {
     return v->program ? print_program(v) : print_plan(v, v->plan);
 }
 
+static bool embeds(const view *v) {
+    return v->model && rn_model_get_info(v->model)->encoder;
+}
+
+static rn_embedding_options embedding_options(const view *v) {
+    return (rn_embedding_options){.text_tokens = v->text.context,
+                                  .rows = v->text.rows,
+                                  .plain_activations = v->text.plain_activations};
+}
+
+static rn_status plan_embedder(const view *v, rn_plan **out) {
+    rn_embedder_options options = {.text = embedding_options(v),
+                                   .plan = v->host_options,
+                                   .device_budget = v->budget.device,
+                                   .session = {.device = v->device}};
+    return rn_embedder_predict(v->model, &options, out);
+}
+
 // A text model's as a generator would have it, which has structures of its own beside the plan.
 static rn_status make_plan(const view *v, rn_plan **out) {
+    if (embeds(v)) return plan_embedder(v, out);
     if (!v->model) {
         rn_plan_options own = v->options;
         own.host_caps = rn_cpu_caps(); // as a generator's plan has it
@@ -445,6 +464,10 @@ static rn_status make_evaluation(view *v) {
 static rn_status make_recipe(view *v) {
     if (v->phases) RN_TRY(make_evaluation(v));
     if (!v->model) return rn_builtin_recipe(v->in->words[0], &v->recipe);
+    if (embeds(v)) {
+        rn_embedding_options options = embedding_options(v);
+        return rn_model_make_embedding_recipe(v->model, &options, &v->recipe);
+    }
     return rn_model_make_recipe(v->model, &v->text, &v->recipe);
 }
 

@@ -32,6 +32,14 @@ rn_status read_text_options(const invocation *in, rn_text_options *out) {
     return read_count(in, "chunk", &out->rows);
 }
 
+rn_status read_embedding_form(const invocation *in, rn_embedding_form *out) {
+    const char *pooling = rn_settings_text(in->settings, "pooling");
+    *out = (rn_embedding_form){.refuse_long = rn_settings_bool(in->settings, "refuse-long")};
+    while (strcmp(pooling, rn_pooling_name(out->pooling)) != 0)
+        out->pooling++;
+    return read_count(in, "dimensions", &out->dimensions);
+}
+
 // The last colon before a number separates the scale; any other belongs to the path.
 static rn_status read_adapter(const char *text, rn_adapter *out, char path[4096]) {
     char *end;

@@ -59,6 +59,8 @@ typedef struct runner {
 
 // What the options say of the text, for run and plan alike.
 rn_status read_text_options(const invocation *in, rn_text_options *out);
+// The same of embeddings; whether they are normed is the caller's to read.
+rn_status read_embedding_form(const invocation *in, rn_embedding_form *out);
 rn_speculation read_speculation(const invocation *in);
 // What shall stay on the device; `out` borrows from `texts`.
 rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out);
