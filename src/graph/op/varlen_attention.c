@@ -36,10 +36,13 @@ static rn_status shape(rn_shaping *s) {
     return RN_OK;
 }
 
-// As if all rows were one text: spans are not known while planning.
+enum { TYPICAL = 128 }; // tokens of a text, where a run has room for several
+
+// Spans are not known while planning.
 static void cost(const rn_call *call, rn_cost *out) {
     const rn_attention_attrs *a = call->attrs;
-    double keys = (double)call->inputs[0].shape.dims[0] * (a->causal ? 0.5 : 1);
+    double rows = (double)rn_min_u64(call->inputs[0].shape.dims[0], TYPICAL);
+    double keys = rows * (a->causal ? 0.5 : 1);
     double seen = (a->causal ? 1 : 2) * (double)a->window;
     if (a->window && keys > seen) keys = seen;
     rn_cost_bytes(call, out);
