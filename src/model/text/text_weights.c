@@ -78,21 +78,44 @@ static void use(inventory *v, const rn_tensor_info *t) {
     v->info->weight_bytes += t->bytes;
 }
 
-static rn_status missing(const char *name, const char *suffix) {
-    return rn_hint(rn_fail(RN_NOT_FOUND, "the tensor '%s%s' is missing", name, suffix),
-                   "the files are incomplete, or config.json is of another model");
+// What says which tensors there must be: the keys of the same file, or config.json.
+static rn_status hint_at_settings(const inventory *v, rn_status s, const char *otherwise) {
+    bool gguf = rn_checkpoint_container(v->checkpoint) == RN_CONTAINER_GGUF;
+    if (!gguf) return rn_hint(s, "%s, or config.json is of another model", otherwise);
+    return rn_hint(s,
+                   "%s, or the file's keys (%s.*) contradict its tensors: they say %u layers of "
+                   "%u, %u heads of %u, %u of k and v, a feed-forward of %u",
+                   otherwise, v->info->architecture, v->info->layers, v->info->dim, v->info->heads,
+                   v->info->head_dim, v->info->kv_heads, v->info->ffn);
+}
+
+// Of a folder the caller names all of it.
+static rn_status at_tensor(const inventory *v, const rn_tensor_info *t, rn_status s) {
+    bool gguf = rn_checkpoint_container(v->checkpoint) == RN_CONTAINER_GGUF;
+    const rn_checkpoint_file_info *file = rn_checkpoint_file(v->checkpoint, t->file);
+    return gguf ? rn_error_locate(s, file->path, t->offset) : s;
+}
+
+static rn_status missing(const inventory *v, const char *name, const char *suffix) {
+    return hint_at_settings(v, rn_fail(RN_NOT_FOUND, "the tensor '%s%s' is missing", name, suffix),
+                            "the files are incomplete");
 }
 
 static rn_status take_whole(inventory *v, const rn_value_info *weight) {
     const rn_tensor_info *t = rn_checkpoint_find(v->checkpoint, weight->name);
     rn_shape shape = {0};
-    if (!t) return missing(weight->name, "");
+    if (!t) return missing(v, weight->name, "");
     for (; shape.rank < t->rank && shape.rank < RN_MAX_RANK; shape.rank++)
         shape.dims[shape.rank] = t->dims[shape.rank];
     if (t->rank > RN_MAX_RANK || !rn_shape_equal(shape, weight->shape))
-        return rn_fail(RN_CORRUPT, "the tensor '%s' is %s, the configuration asks for %s",
-                       weight->name, rn_shape_format(shape).text,
-                       rn_shape_format(weight->shape).text);
+        return at_tensor(
+            v, t,
+            hint_at_settings(v,
+                             rn_fail(RN_CORRUPT,
+                                     "the tensor '%s' is %s, the configuration asks for %s",
+                                     weight->name, rn_shape_format(shape).text,
+                                     rn_shape_format(weight->shape).text),
+                             "the model has parts that are not built"));
     use(v, t);
     return RN_OK;
 }
@@ -105,7 +128,7 @@ static rn_status take_parts(inventory *v, const rn_value_info *weight, const str
                        rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name);
     for (int part = 0; part < RN_COMPONENT_COUNT && form->suffixes[part]; part++) {
         const rn_tensor_info *t = find(v->checkpoint, weight->name, form->suffixes[part]);
-        if (!t) return missing(weight->name, form->suffixes[part]);
+        if (!t) return missing(v, weight->name, form->suffixes[part]);
         if (t->bytes != parts.bytes[part])
             return rn_fail(RN_CORRUPT, "the tensor '%.*s' has %llu bytes, %s as %s needs %llu",
                            RN_STR_ARG(t->name), (unsigned long long)t->bytes,
@@ -200,10 +223,13 @@ static rn_status check_unused(const inventory *v) {
         bool harmless = v->used[i] || is_harmless(v, name);
         if (!harmless) RN_TRY(is_zero_bias(v, t, &harmless));
         if (!harmless)
-            return rn_hint(rn_fail(RN_CORRUPT, "the tensor '%.*s' does not belong to this %s model",
-                                   RN_STR_ARG(name), v->info->architecture),
-                           "config.json is of another model, or the model has parts that are not "
-                           "built");
+            return at_tensor(
+                v, t,
+                hint_at_settings(v,
+                                 rn_fail(RN_CORRUPT,
+                                         "the tensor '%.*s' does not belong to this %s model",
+                                         RN_STR_ARG(name), v->info->architecture),
+                                 "the model has parts that are not built"));
     }
     return RN_OK;
 }

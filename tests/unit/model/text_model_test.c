@@ -304,6 +304,35 @@ static void hostile_metadata_is_refused(void **state) {
     assert_story("token_embd.weight");
 }
 
+// Keys that make a whole configuration, of another model than the tensors are.
+static void keys_that_contradict_tensors_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        uint64_t value;
+        const char *tensor;
+    } cases[] = {
+        {"llama.block_count", 1, "'blk.1."},
+        {"llama.feed_forward_length", 96, "'blk.0.ffn_gate.weight'"},
+        {"llama.attention.head_count_kv", 4, "'blk.0.attn_k.weight'"},
+        {"llama.attention.head_count", 2, "'blk.0.attn_q.weight'"},
+        {"llama.embedding_length", 64, "'token_embd.weight'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        alter(TEXT "llama3/model.gguf", test_own_path("m.gguf"),
+              &(alteration){.metadata_key = cases[i].key,
+                            .metadata = {.kind = RN_METADATA_U64,
+                                         .gguf_type = 4,
+                                         .value.u64 = cases[i].value}});
+        assert_fails(RN_CORRUPT, try_open(test_own_path("m.gguf")));
+        assert_story(cases[i].tensor);
+        assert_string_equal(rn_last_error()->path, test_own_path("m.gguf"));
+        assert_true(rn_last_error()->offset > 0);
+        if (!strstr(rn_last_error()->hint, "keys (llama.*) contradict its tensors"))
+            fail_msg("%s: the hint is '%s'", cases[i].key, rn_last_error()->hint);
+    }
+}
+
 static void put_metadata(const char *key, rn_metadata value) {
     alter(TEXT "qwen3/model.gguf", test_own_path("m.gguf"),
           &(alteration){.metadata_key = key, .metadata = value});
@@ -630,6 +659,7 @@ int main(void) {
         cmocka_unit_test_setup(configurations_of_other_models_are_refused, test_make_folder),
         cmocka_unit_test_setup(hostile_settings_are_refused, test_make_folder),
         cmocka_unit_test_setup(hostile_metadata_is_refused, test_make_folder),
+        cmocka_unit_test_setup(keys_that_contradict_tensors_are_named, test_make_folder),
         cmocka_unit_test_setup(the_scaling_of_rope_is_read_from_metadata, test_make_folder),
         cmocka_unit_test_setup(truncated_files_are_refused, test_make_folder),
         cmocka_unit_test_setup(shards_and_other_file_names_are_the_same_model, test_make_folder),
