@@ -199,19 +199,19 @@ static uint64_t count_pages(const rn_llama_config *c) {
 // Pages that a sequence needs for a window and a step, used in turn: a row at position p sees keys
 // from p - window + 1 on, while the step writes up to rows - 1 further. 0: that would save nothing.
 static uint64_t window_pages(const rn_llama_config *c) {
+    if (!c->rolling_windows || c->window == 0) return 0;
     uint64_t tokens = (uint64_t)c->window + c->rows - 1;
     uint64_t pages = (tokens + c->page_tokens - 1) / c->page_tokens;
-    bool rolls = c->rolling_windows && c->window && pages * c->sequences < count_pages(c);
-    return rolls ? pages : 0;
+    return pages * c->sequences < count_pages(c) ? pages : 0;
 }
 
 // Page i of sequence s, as (sequences, pages of a context).
 static rn_status write_window_table(rn_text_builder *d) {
     const rn_llama_config *c = d->c;
+    void *block = NULL;
+    if (d->batch || window_pages(c) == 0) return RN_OK;
     uint64_t own = window_pages(c), of_context = pages_of_context(c);
     uint64_t count = of_context * c->sequences;
-    void *block = NULL;
-    if (own == 0 || d->batch) return RN_OK;
     RN_TRY(rn_alloc(RN_HOST_OTHER, count * sizeof(int32_t), &block));
     int32_t *table = block; // (sequences, pages of a context)
     for (uint64_t i = 0; i < count; i++)
