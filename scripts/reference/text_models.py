@@ -55,6 +55,8 @@ MODELS = {
                                                          "sliding_attention"], rope_parameters={
                                                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+    "ministral3": transformers.Ministral3Config(**SMALL, head_dim=8, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.5,
+                                                                                      "llama_4_scaling_beta": 0.7}),
     # The context of the test is 64: beyond 16 it is long, not so beyond 64.
     "phi3": transformers.Phi3Config(**{**SMALL, "max_position_embeddings": 128}, pad_token_id=0, sliding_window=20,
                                     original_max_position_embeddings=16, rope_parameters=dict(LONG)),
@@ -79,7 +81,7 @@ MODELS = {
                                             ffn_hidden_size=64, multi_query=True, max_position_embeddings=64,
                                             attn_implementation="eager"),
 }
-GGUF = {"phi3": "phi3", "phi3_short": "phi3", "gemma2": "gemma2", "llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
+GGUF = {"ministral3": "mistral3", "phi3": "phi3", "phi3_short": "phi3", "gemma2": "gemma2", "llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
         "granite": "granite", "olmo2": "olmo2", "olmo3": "olmo2", "starcoder2": "starcoder2", "cohere2": "cohere2", "gptneox": "gptneox",
         "falcon": "falcon", "falcon_one": "falcon"}
 
@@ -218,6 +220,12 @@ def write_more_settings(writer, architecture, config):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if architecture == "mistral3":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if architecture == "phi3":
         writer.add_sliding_window(config.sliding_window or 0)
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
@@ -271,7 +279,7 @@ def write_settings(writer, architecture, config, model):
         writer.add_sliding_window(config.sliding_window)
 
 
-PERMUTED = ("llama", "granite", "smollm3")
+PERMUTED = ("llama", "mistral3", "granite", "smollm3")
 
 
 def write_gguf(path, architecture, config, model):

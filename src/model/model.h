@@ -132,12 +132,15 @@ typedef struct rn_llama_config {
     rn_rope_attrs local_rope;    // with a base: of layers that have a window
     bool rope_divided;           // each pair's frequency by rope_divisors
     float rope_divisors[RN_ROPE_DIVISORS];
-    rn_activation activation;             // of the feed-forward
-    float embedding_scale;                // what embeddings are multiplied by; 0: nothing
-    float attention_scale;                // of scores; 0: 1 / sqrt(head_dim)
-    float residual_scale;                 // of what a branch adds to its layer; 0: nothing
-    float logit_scale;                    // what logits are multiplied by; 0: nothing
-    float score_cap, logit_cap;           // s becomes cap * tanh(s / cap); 0: no cap
+    rn_activation activation;   // of the feed-forward
+    float embedding_scale;      // what embeddings are multiplied by; 0: nothing
+    float attention_scale;      // of scores; 0: 1 / sqrt(head_dim)
+    float residual_scale;       // of what a branch adds to its layer; 0: nothing
+    float logit_scale;          // what logits are multiplied by; 0: nothing
+    float score_cap, logit_cap; // s becomes cap * tanh(s / cap); 0: no cap
+    float query_growth; // with every query_step positions scores grow: the row at p has its query
+                        // times 1 + query_growth * ln(1 + floor(p / query_step)); 0: they do not
+    uint32_t query_step;
     float norm_offset;                    // added to the weights of norms
     uint32_t positions;                   // learned ones: rows of their table; 0: none
     bool qkv_bias, output_bias, ffn_bias; // of q, k, v; of o; of gate, up, down

@@ -48,6 +48,7 @@ static const struct {
     {"qwen3", "norms of q and k", "logits"},
     {"gpt2", "learned positions, transposed weights", "logits"},
     {"gemma3", "windows in two of three layers, two ropes", "logits.gguf"},
+    {"ministral3", "queries that grow with positions", "logits"},
     {"phi3", "long rope of six dims of eight, fused products, a window", "logits"},
     {"phi3_short", "the short form of the same rope, a tied head", "logits"},
     {"gemma2", "caps of scores and logits, windows in every other layer", "logits.gguf"},
@@ -146,6 +147,7 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "falcon", NULL);
     check_budgets(TEXT "phi3", NULL);
     check_budgets(TEXT "gemma2", NULL);
+    check_budgets(TEXT "ministral3", NULL);
 }
 
 int main(void) {

@@ -222,6 +222,29 @@ static rn_status write_window_table(rn_text_builder *d) {
     return RN_OK;
 }
 
+// What the query of a row is multiplied by, for all positions. Up to query_step it is 1: then there
+// is no table.
+static rn_status write_query_scales(rn_text_builder *d) {
+    const rn_llama_config *c = d->c;
+    void *block = NULL;
+    if (c->query_growth == 0 || d->batch || c->packed || c->context <= c->query_step) return RN_OK;
+    RN_TRY(rn_alloc(RN_HOST_OTHER, c->context * sizeof(float), &block));
+    float *scales = block; // (context)
+    for (uint32_t p = 0; p < c->context; p++)
+        scales[p] = 1 + c->query_growth * (float)log1p(p / c->query_step);
+    d->query_scales =
+        rn_graph_constant(d->g, "query_scales", RN_DTYPE_F32, RN_SHAPE(c->context, 1), scales);
+    rn_free(RN_HOST_OTHER, block, c->context * sizeof(float));
+    return RN_OK;
+}
+
+// In each layer anew, so that no value but its rows goes from layer to layer.
+static rn_value grow_queries(rn_text_builder *d, rn_value q) {
+    if (d->query_scales == RN_NO_VALUE) return q;
+    rn_value scales = rn_op_embedding(d->g, d->query_scales, d->positions);
+    return rn_op_mul(d->g, q, rn_op_reshape(d->g, scales, RN_SHAPE(d->rows, 1, 1)));
+}
+
 static rn_value pages_of_layer(rn_text_builder *d, bool rolls) {
     const rn_llama_config *c = d->c;
     char name[48];
@@ -279,6 +302,7 @@ static rn_value turned(rn_text_builder *d, rn_value x, rn_text_part_id p, rn_tex
 rn_value rn_build_attend(rn_text_builder *d, rn_value x) {
     const rn_llama_config *c = d->c;
     rn_value q = turned(d, x, RN_TEXT_Q, RN_TEXT_Q_NORM, c->heads);
+    q = grow_queries(d, q);
     rn_value k = turned(d, x, RN_TEXT_K, RN_TEXT_K_NORM, c->kv_heads);
     rn_value v = rn_build_project(d, x, RN_TEXT_V, c->qkv_bias);
     rn_value y = rn_build_attention(d, q, k, rn_build_split(d, v, c->kv_heads));
@@ -438,6 +462,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     rn_value tokens = RN_NO_VALUE, last = RN_NO_VALUE; // last: targets, or which rows are wanted
     RN_TRY(inputs(&d, &tokens, &last));
     RN_TRY(write_window_table(&d));
+    RN_TRY(write_query_scales(&d));
     if (c->rope_divided)
         d.divisors = rn_graph_constant(g, "rope_divisors", RN_DTYPE_F32, RN_SHAPE(count_pairs(c)),
                                        c->rope_divisors);

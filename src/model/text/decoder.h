@@ -116,6 +116,7 @@ struct rn_text_builder {
     rn_value span, distances;      // packed; distances: (heads, 2 * reach + 1), or none
     rn_value embedding;            // the table
     rn_value divisors;             // of rope, where it has some
+    rn_value query_scales;         // (context, 1), where queries grow with positions
     uint32_t layer;
 };
 
