@@ -123,12 +123,42 @@ static void the_hosts_budget_decides_between_three_ways(void **state) {
     assert_int_equal(ways, 7);
 }
 
+// Pages go from side to side, so windows roll in plans of one side only. Either way the text is
+// that of the full cache.
+static void windows_roll_where_the_cpu_does_not_help(void **state) {
+    (void)state;
+    story whole, got;
+    bool rolled = false, split = false;
+    tiny.window = tiny.maker.window = 11;
+    tiny.period = 2;
+    rn_generator_options options = base_options(fast);
+    options.prefix_caching = true;
+    rn_generator *generator = create(&options);
+    assert_ok(story_tell(generator, &greedy, 1, 40, 50, &whole));
+    assert_int_equal(generator->held, 0);
+    rn_generator_destroy(generator);
+    for (uint32_t percent = 20; percent <= 100; percent += 20) {
+        options = base_options(slow);
+        limit_device(&options, percent);
+        generator = create(&options);
+        assert_int_equal(generator->held > 0, generator->session->host == NULL);
+        rolled |= generator->held > 0;
+        split |= generator->held == 0;
+        assert_ok(story_tell(generator, &greedy, 1, 40, 50, &got));
+        story_expect(&got, &whole);
+        rn_generator_destroy(generator);
+    }
+    assert_true(rolled && split);
+    tiny.window = tiny.maker.window = tiny.period = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_link_is_spared_and_a_fast_one_used),
         cmocka_unit_test(exact_and_room_for_all_are_reasons_against_it),
         cmocka_unit_test(a_real_model_says_the_same),
         cmocka_unit_test(the_hosts_budget_decides_between_three_ways),
+        cmocka_unit_test(windows_roll_where_the_cpu_does_not_help),
         HYBRID_TESTS,
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
