@@ -140,6 +140,61 @@ static void gemma2_has_caps_and_windows_in_every_other_layer(void **state) {
     assert_true(c.llama.score_cap == 0 && c.llama.logit_cap == 0);
 }
 
+// As transformers 4 wrote them.
+static void older_spellings_are_read(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gpt_neox",
+                          "\"rotary_pct\": 0.25, \"rotary_emb_base\": 20000, "
+                          "\"layer_norm_eps\": 0.001, \"use_parallel_residual\": false",
+                          &c));
+    assert_true(c.llama.rope.dims == 4 && c.llama.rope.base == 20000 && !c.llama.parallel);
+    assert_true(c.llama.qkv_bias && c.llama.ffn_bias && c.llama.norm_eps == 0.001f);
+    assert_ok(read_config("cohere2", "\"sliding_window\": 64, \"sliding_window_pattern\": 3", &c));
+    assert_true(c.llama.window_period == 3 && c.llama.unturned_period == 3 && c.llama.tied);
+    assert_true(c.llama.logit_scale == 0.0625f && c.llama.rope.pairing == RN_ROPE_NEIGHBOURS);
+    assert_ok(read_config("smollm3", "\"no_rope_layer_interval\": 2", &c));
+    assert_int_equal(c.llama.unturned_period, 2);
+    assert_ok(read_config("smollm3", "\"no_rope_layers\": [1, 1, 1, 1]", &c));
+    assert_int_equal(c.llama.unturned_period, 0);
+    assert_ok(read_config("olmo3", "\"sliding_window\": 8, \"rope_theta\": 500000", &c));
+    assert_true(c.llama.window_period == 4 && c.llama.local_rope.base == 500000);
+}
+
+static void falcon_has_few_heads_of_k(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("falcon", "", &c));
+    assert_true(c.llama.kv_heads == 1 && !c.llama.two_norms && c.llama.ffn == 4 * 64);
+    assert_ok(read_config("falcon", "\"multi_query\": false", &c));
+    assert_int_equal(c.llama.kv_heads, 4);
+    assert_ok(read_config("falcon", "\"new_decoder_architecture\": true, \"num_kv_heads\": 2", &c));
+    assert_true(c.llama.kv_heads == 2 && c.llama.two_norms);
+    assert_ok(read_config("falcon",
+                          "\"new_decoder_architecture\": true, \"num_kv_heads\": 2, "
+                          "\"num_ln_in_parallel_attn\": 1",
+                          &c));
+    assert_false(c.llama.two_norms);
+}
+
+static void scales_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("granite", "\"logits_scaling\": 8, \"residual_multiplier\": 0.5", &c));
+    assert_true(c.llama.logit_scale == 0.125f && c.llama.residual_scale == 0.5f);
+    assert_true(c.llama.attention_scale == 1); // as GraniteConfig has it
+    assert_fails(RN_CORRUPT, read_config("granite", "\"logits_scaling\": 0", &c));
+    assert_story("logits_scaling");
+    assert_fails(RN_CORRUPT, read_config("gpt_neox", "\"rotary_pct\": 1.5", &c));
+    assert_story("rotary_pct");
+    assert_fails(RN_UNSUPPORTED, read_config("phi3", "\"partial_rotary_factor\": 0", &c));
+    assert_story("partial_rotary_factor");
+    assert_fails(
+        RN_CORRUPT,
+        read_config("ministral3", "\"rope_parameters\": {\"llama_4_scaling_beta\": -1}", &c));
+    assert_story("-1");
+}
+
 #define FACTORS(n) "\"" n "_factor\": [1, 1, 1, 1, 1.5, 1.5, 2, 2]"
 
 // As transformers 4 wrote them: Phi-3's "su", and the original context beside the object.
@@ -383,6 +438,9 @@ int main(void) {
         cmocka_unit_test(gpt2_has_settings_of_its_own),
         cmocka_unit_test(gemma3_has_two_ropes_and_a_period_of_windows),
         cmocka_unit_test(gemma2_has_caps_and_windows_in_every_other_layer),
+        cmocka_unit_test(older_spellings_are_read),
+        cmocka_unit_test(falcon_has_few_heads_of_k),
+        cmocka_unit_test(scales_that_cannot_be_are_refused),
         cmocka_unit_test(longrope_has_two_tables),
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
