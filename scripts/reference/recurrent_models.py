@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny text models whose layers keep states (LFM2, Qwen3.5), as scripts/reference/text_models.py makes the others.
+"""Tiny text models whose layers keep states (LFM2, Qwen3.5, Qwen3-Next), as scripts/reference/text_models.py makes the others.
 
     scripts/reference/recurrent_models.py [NAME...]     (needs torch, transformers, safetensors, gguf)
 
@@ -32,6 +32,10 @@ MODELS = {
                                              tie_word_embeddings=True),
     "qwen35_seeing": transformers.Qwen3_5TextConfig(**{**QWEN, "num_hidden_layers": 2}, linear_num_key_heads=2,
                                                     linear_num_value_heads=2, full_attention_interval=2, rope_parameters=ROPE),
+    # Dense: without experts. GGUF has no such form.
+    "qwen3_next": transformers.Qwen3NextConfig(**{**QWEN, "num_hidden_layers": 2}, linear_num_key_heads=2, linear_num_value_heads=4,
+                                               layer_types=["linear_attention", "full_attention"], num_experts=0,
+                                               rope_parameters={k: v for k, v in ROPE.items() if "mrope" not in k}),
 }
 
 
@@ -186,7 +190,7 @@ def main():
         (folder / "generation_config.json").unlink(missing_ok=True)
         if name == "qwen35_seeing":
             make_seeing(folder)
-        else:
+        elif name != "qwen3_next":
             write_gguf(folder / "model.gguf", config, model)
         save({"tokens": torch.tensor(tokens, dtype=torch.int32), "logits": logits}, folder / "golden.safetensors")
         (folder / "model.safetensors").chmod(0o644)

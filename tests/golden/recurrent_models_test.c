@@ -19,6 +19,7 @@ static const struct {
     {TEXT "qwen35", TEXT "qwen35"},
     {TEXT "qwen35/model.gguf", TEXT "qwen35"},
     {TEXT "qwen35_seeing", TEXT "qwen35_seeing"},
+    {TEXT "qwen3_next", TEXT "qwen3_next"},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -224,8 +225,12 @@ static void a_failed_step_leaves_nothing_behind(void **state) {
 
 static void a_plan_has_the_states_of_all_sequences(void **state) {
     (void)state;
-    static const uint64_t bytes[] = {2 * 2 * 32 * 4, 2 * 2 * 32 * 4, 3 * (3 * 64 + 4 * 8 * 8) * 4,
-                                     3 * (3 * 64 + 4 * 8 * 8) * 4, (3 * 48 + 2 * 8 * 8) * 4};
+    static const uint64_t bytes[] = {2 * 2 * 32 * 4,
+                                     2 * 2 * 32 * 4,
+                                     3 * (3 * 64 + 4 * 8 * 8) * 4,
+                                     3 * (3 * 64 + 4 * 8 * 8) * 4,
+                                     (3 * 48 + 2 * 8 * 8) * 4,
+                                     (3 * 64 + 4 * 8 * 8) * 4};
     for (size_t i = 0; i < MODELS; i++) {
         rn_model *model = open_model(models[i].file);
         rn_generator_options options = options_of(8, 5);

@@ -97,7 +97,9 @@ uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
                               [RN_SIZE_VALUE_DIM] = r->value_dim,
                               [RN_SIZE_TYPES] = c->token_types,
                               [RN_SIZE_BUCKETS] = c->distance_buckets,
-                              [RN_SIZE_HEADS] = c->heads};
+                              [RN_SIZE_HEADS] = c->heads,
+                              [RN_SIZE_MIXED_GATED] = 2 * (keys + values),
+                              [RN_SIZE_TWO_VALUE_HEADS] = 2 * (uint64_t)r->value_heads};
     return sizes[size];
 }
 

@@ -31,7 +31,9 @@ typedef enum rn_text_size {
     RN_SIZE_MIXED,       // q, k and v of a gated delta net
     RN_SIZE_VALUES,      // all its value heads
     RN_SIZE_VALUE_HEADS, // their number
-    RN_SIZE_VALUE_DIM    // of one of them
+    RN_SIZE_VALUE_DIM,   // of one of them
+    RN_SIZE_MIXED_GATED, // q, k, v and the gate of a gated delta net
+    RN_SIZE_TWO_VALUE_HEADS
 } rn_text_size;
 
 // Weights by what they are for. An architecture has some of them.
@@ -68,6 +70,8 @@ typedef enum rn_text_part_id {
     RN_TEXT_A_RATE,
     RN_TEXT_B, // ... how much it takes
     RN_TEXT_STATE_NORM,
+    RN_TEXT_MIX_IN_Z, // what goes into the convolution with that gate, ...
+    RN_TEXT_BA,       // ... and both of these, key head by key head
     RN_TEXT_PARTS
 } rn_text_part_id;
 
@@ -96,6 +100,7 @@ struct rn_text_architecture {
     // For the readers of settings that several have in common:
     bool qkv_bias, qk_norm;    // always
     bool partial_rope;         // rope may turn a part of each head
+    bool fused_mix;            // RN_TEXT_MIX_IN_Z and RN_TEXT_BA instead of what they are made of
     bool long_rope;            // rope may be LongRoPE
     bool window;               // config.json's sliding_window counts ...
     bool window_switch;        // ... where use_sliding_window says so

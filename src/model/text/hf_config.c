@@ -241,10 +241,12 @@ rn_status rn_text_refuse_flag(const rn_fields *f, const char *name, bool built) 
 
 static rn_status refuse_unbuilt(const rn_fields *f) {
     static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts"};
-    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
-        if (rn_fields_find(f, experts[i]))
+    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++) {
+        const rn_field *field = rn_fields_find(f, experts[i]);
+        if (field && (field->kind != RN_FIELD_NUMBER || field->number != 0))
             return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts (%s) are not built", f->source,
                            experts[i]);
+    }
     return RN_OK;
 }
 

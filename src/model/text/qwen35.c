@@ -7,6 +7,7 @@
 // A layer of the first kind keeps the last three rows of qkv and a matrix a head, and no keys.
 // Hugging Face's files hold norms as w of 1 + w, rates as log(-rate), and value heads in the order
 // of their key heads; GGUF's hold 1 + w, the rate, and value heads dealt out to key heads in turn.
+// Qwen3-Next (its dense form; GGUF has none) is the same with fewer, larger products.
 // Models that also see ("qwen3_5") have their decoder's settings and weights one name further in.
 #include "model/text/decoder.h"
 
@@ -33,6 +34,8 @@
         [RN_TEXT_A_RATE] = {"linear_attn.A_log", "ssm_a", RN_SIZE_VALUE_HEADS},                    \
         [RN_TEXT_B] = {"linear_attn.in_proj_b", "ssm_beta", RN_SIZE_VALUE_HEADS, RN_SIZE_DIM},     \
         [RN_TEXT_STATE_NORM] = {"linear_attn.norm", "ssm_norm", RN_SIZE_VALUE_DIM},                \
+        [RN_TEXT_MIX_IN_Z] = {"linear_attn.in_proj_qkvz", "", RN_SIZE_MIXED_GATED, RN_SIZE_DIM},   \
+        [RN_TEXT_BA] = {"linear_attn.in_proj_ba", "", RN_SIZE_TWO_VALUE_HEADS, RN_SIZE_DIM},       \
         [RN_TEXT_FFN_NORM] = {"post_attention_layernorm", "post_attention_norm", RN_SIZE_DIM},     \
         [RN_TEXT_GATE] = {"mlp.gate_proj", "ffn_gate", RN_SIZE_FFN, RN_SIZE_DIM},                  \
         [RN_TEXT_UP] = {"mlp.up_proj", "ffn_up", RN_SIZE_FFN, RN_SIZE_DIM},                        \
@@ -50,20 +53,52 @@ static rn_value find_rate(rn_text_builder *d) {
     return d->c->naming == RN_NAMES_GGUF ? rate : rn_op_neg(d->g, rn_op_exp(d->g, rate));
 }
 
+// What a layer makes of x: qkv (rows, MIXED), z (rows, VALUES), a and b (rows, VALUE_HEADS).
+typedef struct mixture {
+    rn_value qkv, z, a, b;
+} mixture;
+
+static mixture mix(rn_text_builder *d, rn_value x) {
+    return (mixture){.qkv = rn_build_project(d, x, RN_TEXT_MIX_IN, false),
+                     .z = rn_build_project(d, x, RN_TEXT_Z, false),
+                     .a = rn_build_project(d, x, RN_TEXT_A, false),
+                     .b = rn_build_project(d, x, RN_TEXT_B, false)};
+}
+
+// Columns [at, at + count) of each key head of x (rows, key heads, ...), as (rows, ...).
+static rn_value part(rn_text_builder *d, rn_value x, uint64_t at, uint64_t count) {
+    uint64_t wide = d->c->recurrent.key_heads * count;
+    return rn_op_reshape(d->g, rn_op_slice(d->g, x, 2, at, count), RN_SHAPE(d->rows, wide));
+}
+
+// Qwen3-Next's files have both kinds in one product each, key head by key head.
+static mixture mix_by_key_head(rn_text_builder *d, rn_value x) {
+    const rn_recurrent_config *r = &d->c->recurrent;
+    uint64_t heads = r->value_heads / r->key_heads, keys = r->key_dim,
+             values = heads * r->value_dim;
+    rn_value all = rn_build_project(d, x, RN_TEXT_MIX_IN_Z, false);
+    rn_value ba = rn_build_project(d, x, RN_TEXT_BA, false);
+    all = rn_op_reshape(d->g, all, RN_SHAPE(d->rows, r->key_heads, 2 * (keys + values)));
+    ba = rn_op_reshape(d->g, ba, RN_SHAPE(d->rows, r->key_heads, 2 * heads));
+    rn_value qkv[] = {part(d, all, 0, keys), part(d, all, keys, keys),
+                      part(d, all, 2 * keys, values)};
+    return (mixture){.qkv = rn_op_concat(d->g, qkv, 3, 1),
+                     .z = part(d, all, 2 * keys + values, values),
+                     .a = part(d, ba, heads, heads),
+                     .b = part(d, ba, 0, heads)};
+}
+
 static rn_value remember(rn_text_builder *d, rn_value x) {
     rn_graph *g = d->g;
     const rn_recurrent_config *r = &d->c->recurrent;
     uint64_t values = rn_build_size(d, RN_SIZE_VALUES);
-    rn_value qkv = rn_build_project(d, x, RN_TEXT_MIX_IN, false);
-    rn_value z = rn_build_project(d, x, RN_TEXT_Z, false);
-    rn_value a = rn_build_project(d, x, RN_TEXT_A, false);
-    rn_value b = rn_build_project(d, x, RN_TEXT_B, false);
+    mixture m = d->architecture->fused_mix ? mix_by_key_head(d, x) : mix(d, x);
     rn_value bias = rn_build_vector(d, RN_TEXT_A_BIAS, d->c->naming == RN_NAMES_GGUF ? "bias" : "");
-    qkv = rn_op_silu(g, rn_build_conv(d, qkv, rn_build_size(d, RN_SIZE_MIXED)));
-    rn_value y = rn_build_delta(d, qkv, a, b, find_rate(d), bias);
+    rn_value qkv = rn_op_silu(g, rn_build_conv(d, m.qkv, rn_build_size(d, RN_SIZE_MIXED)));
+    rn_value y = rn_build_delta(d, qkv, m.a, m.b, find_rate(d), bias);
     y = rn_op_reshape(g, y, RN_SHAPE(d->rows, r->value_heads, r->value_dim));
     y = rn_op_rmsnorm(g, y, rn_build_vector(d, RN_TEXT_STATE_NORM, "weight"), d->c->norm_eps);
-    y = rn_op_gated(g, z, rn_op_reshape(g, y, RN_SHAPE(d->rows, values)), RN_ACTIVATION_SILU);
+    y = rn_op_gated(g, m.z, rn_op_reshape(g, y, RN_SHAPE(d->rows, values)), RN_ACTIVATION_SILU);
     return rn_build_project(d, y, RN_TEXT_MIX_OUT, false);
 }
 
@@ -174,6 +209,11 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return add_by_interval(f, interval, l);
 }
 
+static rn_status refuse_gguf(const rn_fields *f, rn_text_config *c) {
+    return rn_fail(RN_UNSUPPORTED, "%s: %s is read from Hugging Face's folders only", f->source,
+                   c->architecture);
+}
+
 // ---- the rows -----------------------------------------------------------------------------------
 
 static const char *const unused[] = {"mtp.*", "model.visual.*", NULL};
@@ -191,3 +231,16 @@ const rn_text_architecture rn_text_qwen35_seeing = {
     FAMILY, .model_type = "qwen3_5", .parts = inner_parts,
     .layers = {"model.language_model.layers", "blk", "model.language_model.layers"},
     .settings = "text_config"};
+extern const rn_text_architecture rn_text_qwen3_next;
+const rn_text_architecture rn_text_qwen3_next = {.name = "qwen3next",
+                                                 .model_type = "qwen3_next",
+                                                 .also = "dense",
+                                                 .layer = layer,
+                                                 .from_json = from_json,
+                                                 .from_gguf = refuse_gguf,
+                                                 .parts = parts,
+                                                 .layers = {"model.layers", "blk", "model.layers"},
+                                                 .unused = unused,
+                                                 .qk_norm = true,
+                                                 .partial_rope = true,
+                                                 .fused_mix = true};
