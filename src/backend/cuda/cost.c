@@ -54,23 +54,28 @@ static bool is_packed(const rn_tensor *w) {
     return rn_tile_form_of(w->dtype) > RN_TILE_BF16;
 }
 
-// nf4 looks each weight up in a table, where others shift and subtract: an H200 needed so many
-// times as long to unpack it as q4_0, and to multiply many rows by it as by q8_0.
-static const double nf4_unpacking = 1.9, nf4_products = 1.3;
+// What a form takes beside those that are measured: so many times as long to unpack a weight for
+// few rows as q4_0's (0: as q8_0's), and to multiply many rows as by q8_0. An H200's.
+static const struct form_times {
+    double unpack, multiply;
+} form_times[RN_TILE_FORM_COUNT] = {
+    [RN_TILE_Q8] = {0, 1},     [RN_TILE_I8] = {0, 1},      [RN_TILE_Q4] = {1, 1},
+    [RN_TILE_A4] = {1, 1},     [RN_TILE_N4] = {1.3, 1.3},  [RN_TILE_I4] = {1.3, 1.2},
+    [RN_TILE_F4] = {1.3, 1.2}, [RN_TILE_A5] = {1.15, 1.1}, [RN_TILE_Q6] = {1.25, 1.1},
+    [RN_TILE_Q3] = {1.2, 1.1}, [RN_TILE_A2] = {1.2, 1.1},
+};
 
 // Weights a second; 0: as fast as memory.
 static double unpacking_rate(const rn_device_caps *caps, const rn_tensor *w) {
-    rn_tile_form form = rn_tile_form_of(w->dtype);
+    double times = form_times[rn_tile_form_of(w->dtype)].unpack;
     if (!is_packed(w)) return 0;
-    if (form == RN_TILE_N4) return caps->own[RN_CUDA_UNPACK_WEIGHTS] / nf4_unpacking;
-    return form == RN_TILE_Q4 || form == RN_TILE_A4 ? caps->own[RN_CUDA_UNPACK_WEIGHTS]
-                                                    : caps->own[RN_CUDA_UNPACK_BYTES];
+    return times > 0 ? caps->own[RN_CUDA_UNPACK_WEIGHTS] / times : caps->own[RN_CUDA_UNPACK_BYTES];
 }
 
 // Of the matrix units, with weights like these.
 static double products_rate(const rn_device_caps *caps, const rn_tensor *w) {
     if (!is_packed(w)) return caps->flops;
-    return caps->quantized_flops / (rn_tile_form_of(w->dtype) == RN_TILE_N4 ? nf4_products : 1);
+    return caps->quantized_flops / form_times[rn_tile_form_of(w->dtype)].multiply;
 }
 
 static double cost_tiled_weight(const rn_device_caps *caps, const rn_tensor *w, double rows) {
@@ -167,8 +172,9 @@ static double cost_tiled_product(const rn_device_caps *caps, const rn_call *call
 // Inputs of ATTEND: q (rows, H, D), k, v, kv (pages, 2, HK,
 // tokens, D), sequence, position, page_table (sequences, pages).
 //
-// One row or a few: a block for each chunk of keys, whose launch waits for memory twice (for q, and
-// then for keys), and one that joins the chunks, if there can be several. Many rows: one launch
+// One row or a few, or as many as there are sequences: a block for each row, key head and chunk of
+// keys, whose launch waits for memory twice (for q, and then for keys); blocks that have no room
+// take turns; and a launch that joins the chunks, if there can be several. Many rows: one launch
 // appends keys, in the next each block walks along its rows' keys, which takes some time however
 // few they are.
 
@@ -185,7 +191,8 @@ static double count_keys(const rn_call *call, double full, rn_workload workload)
 }
 
 static double cost_attend(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
-    enum { FEW_ROWS = 16, CHUNK = 256 };
+    enum { FEW_ROWS = 16, BATCH_ROWS = 256, CHUNK = 256, TOGETHER = 2 };
+    const double turn_seconds = 4e-6; // an H200's
     const rn_tensor *q = &call->inputs[0], *kv = &call->inputs[3], *table = &call->inputs[6];
     rn_cost cost = rn_cost_count(call);
     double full = (double)(table->shape.dims[1] * kv->shape.dims[3]);
@@ -194,10 +201,12 @@ static double cost_attend(const rn_device_caps *caps, const rn_call *call, rn_wo
     double memory = (cost.read_bytes + cost.write_bytes - pages) / caps->memory_bytes_second;
     double flops = 4 * (double)rn_tensor_elements(q) * keys, rate = caps->own[RN_CUDA_ATTEND_FLOPS];
     double arithmetic = flops / (rate > 0 ? rate : caps->flops);
-    bool few = q->shape.dims[0] <= FEW_ROWS;
+    uint64_t rows = q->shape.dims[0], slots = (uint64_t)caps->own[RN_CUDA_MULTIPROCESSORS];
+    bool few = rows <= FEW_ROWS || (rows <= BATCH_ROWS && rows <= table->shape.dims[0]);
+    uint64_t turns = few && slots ? rn_div_up(rows * kv->shape.dims[2], slots * TOGETHER) : 1;
     double launches = few && full > CHUNK ? 3 : 2;
     return launches * caps->step_seconds + (few ? 0 : caps->own[RN_CUDA_ATTEND_SECONDS]) +
-           max_f64(memory, arithmetic);
+           (turns > 1 ? (double)(turns - 1) * turn_seconds : 0) + max_f64(memory, arithmetic);
 }
 
 // ---- any call -----------------------------------------------------------------------------------

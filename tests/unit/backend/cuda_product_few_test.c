@@ -59,13 +59,16 @@ static void check_units(const rn_product_args *a, const rn_few_launch *l) {
     }
 }
 
-// The ring, x, partial sums, the norm's sums, and the barriers of both, one behind the other.
+// The ring, a table, x, partial sums, the norm's sums, and the barriers of both, one behind the
+// other.
 static void check_places(const rn_product_args *a, const rn_few_launch *l, bool has_ring) {
     rn_few_config config = rn_few_config_of(a->form, rn_few_tokens(a->rows), has_ring);
     const rn_few_plan *plan = &l->plan;
     uint32_t stage = config.warps * config.tiles * rn_few_tile_bytes(a->form);
     uint32_t sums = plan->batch_tiles * plan->segments * RN_TILE_ROWS * 4 * rn_few_tokens(a->rows);
-    assert_int_equal(plan->x, plan->stages * stage);
+    bool has_table = has_ring && rn_few_has_table(a->form);
+    assert_int_equal(plan->table, plan->stages * stage);
+    assert_int_equal(plan->x, plan->table + (has_table ? RN_FEW_TABLE : 0));
     assert_int_equal(plan->partial, plan->x + rn_few_x_bytes(config, a));
     assert_int_equal(plan->norm, plan->partial + sums);
     assert_true(plan->x_barriers >= plan->norm + config.warps * 4);

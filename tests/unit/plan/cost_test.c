@@ -341,6 +341,28 @@ static void one_row_attends_in_two_waits_and_joins_chunks_where_there_are_some(v
     assert_near(before, work_of(&caps, &a.call));
 }
 
+// A row of each of so many sequences: blocks of rows and key heads (2) on 4 multiprocessors, two at
+// once on each.
+static void a_batch_that_decodes_attends_in_turns(void **state) {
+    (void)state;
+    rn_device_caps caps = caps_of(true);
+    attention a;
+    caps.flops = caps.memory_bytes_second = 1e30;
+    caps.own[RN_CUDA_MULTIPROCESSORS] = 4;
+    caps.own[RN_CUDA_ATTEND_SECONDS] = 1; // of many rows of few sequences
+    double turn = 0;
+    for (uint64_t rows = 4; rows <= 256; rows *= 4) {
+        make_attention(&a, rows, 256);
+        a.tensors[6].shape = RN_SHAPE(rows, 64);
+        double seconds = seconds_of(&caps, &a.call) - 2 * caps.step_seconds;
+        if (rows == 16) turn = seconds / 3;
+        assert_true(fabs(seconds - (double)(rows / 4 - 1) * turn) < 1e-12);
+    }
+    assert_true(turn > 0 && turn < 1e-4);
+    a.tensors[6].shape = RN_SHAPE(255, 64);
+    assert_true(seconds_of(&caps, &a.call) > 1);
+}
+
 static void many_rows_attend_at_a_rate_of_their_own_and_take_some_time_at_least(void **state) {
     (void)state;
     rn_device_caps caps = caps_of(true), other;
@@ -425,6 +447,7 @@ int main(void) {
         cmocka_unit_test(multiprocessors_take_tiles_in_whole_turns),
         cmocka_unit_test(sums_of_parts_are_written_and_joined),
         cmocka_unit_test(one_row_attends_in_two_waits_and_joins_chunks_where_there_are_some),
+        cmocka_unit_test(a_batch_that_decodes_attends_in_turns),
         cmocka_unit_test(many_rows_attend_at_a_rate_of_their_own_and_take_some_time_at_least),
         cmocka_unit_test(a_typical_job_does_not_fill_all_pages),
         cmocka_unit_test(attention_on_a_cpu_knows_no_job),

@@ -321,27 +321,26 @@ template <class table> struct rn_form_of_table {
         table::look_up(four >> 16, choice >> 16, a + 2);
         rn_scale(a, rn_scales_of(extra[0], step));
     }
-};
-template <> struct rn_form<RN_TILE_N4> : rn_form_of_table<rn_table_nf4> {
     // The same from a table of all pairs of numbers in shared memory, (256, 32) words: a lane has its
     // own column, in its own bank. `column`: bytes at which that begins.
     static __device__ __forceinline__ void look(const uint4 *data, const uint4 *extra, int step,
-                                                const uint8_t *table, uint32_t column,
+                                                const uint8_t *pairs, uint32_t column,
                                                 uint32_t a[4]) {
         uint32_t word = rn_word(data[step / 4], step % 4);
         for (int i = 0; i < 4; i++)
-            a[i] = *(const uint32_t *)(table + ((rn_shift(word, 8 * i - 7) & 0x7f80u) | column));
+            a[i] = *(const uint32_t *)(pairs + ((rn_shift(word, 8 * i - 7) & 0x7f80u) | column));
         rn_scale(a, rn_scales_of(extra[0], step));
     }
-    static __device__ __forceinline__ void fill(uint32_t *table, uint32_t thread,
+    static __device__ __forceinline__ void fill(uint32_t *pairs, uint32_t thread,
                                                 uint32_t threads) {
         for (uint32_t i = thread; i < 256 * 32; i += threads) {
-            uint32_t numbers = i / 32, pairs[2];
-            rn_table_nf4::look_up(numbers & 0x77u, (numbers >> 1 & 0x44u) | 0x3210u, pairs);
-            table[i] = pairs[0];
+            uint32_t numbers = i / 32, out[2];
+            table::look_up(numbers & 0x77u, (numbers >> 1 & 0x44u) | 0x3210u, out);
+            pairs[i] = out[0];
         }
     }
 };
+template <> struct rn_form<RN_TILE_N4> : rn_form_of_table<rn_table_nf4> {};
 template <> struct rn_form<RN_TILE_I4> : rn_form_of_table<rn_table_iq4> {};
 template <> struct rn_form<RN_TILE_F4> : rn_form_of_table<rn_table_fp4> {};
 

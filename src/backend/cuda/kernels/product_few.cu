@@ -300,15 +300,15 @@ template <bool BF16, int THREADS> struct rn_few_row {
 // ---- a warp's weights ---------------------------------------------------------------------------
 
 // How a form's weights are widened: by itself, or by a table in shared memory.
-template <int FORM, bool RING> struct rn_few_widener {
+template <int FORM, bool TABLE> struct rn_few_widener {
     __device__ __forceinline__ rn_few_widener(uint8_t *, const rn_few_plan &) {}
     __device__ __forceinline__ void widen(const uint4 *v, int step, uint32_t a[4]) const {
         rn_form<FORM>::widen(v, v + rn_form<FORM>::VECTORS, step, a);
     }
     __device__ __forceinline__ void fill() const {}
 };
-template <> struct rn_few_widener<RN_TILE_N4, true> {
-    typedef rn_form<RN_TILE_N4> form;
+template <int FORM> struct rn_few_widener<FORM, true> {
+    typedef rn_form<FORM> form;
     uint8_t *table;
     uint32_t column;
     __device__ __forceinline__ rn_few_widener(uint8_t *shared, const rn_few_plan &plan)
@@ -463,7 +463,7 @@ template <int FORM, int WARPS, int TILES> struct rn_few_stream<FORM, WARPS, TILE
     uint32_t barriers; // shared address of the first stage's
     uint32_t stages, stage, phase;
     uint32_t asked; // stages of the first round
-    rn_few_widener<FORM, true> by;
+    rn_few_widener<FORM, rn_few_has_table(FORM)> by;
     rn_few_wanted<form, TILES> wanted;
 
     __device__ __forceinline__ rn_few_stream(const rn_few_work &w, uint8_t *shared,

@@ -18,9 +18,9 @@
 //   room: beside attention's 8 blocks, 8 multiprocessors got two of a product's, and it took twice
 //   as long;
 // - few instructions: q4_0 and int4 are bound by them as much as by memory. All that is the same
-//   for every block of a launch is reckoned by the host (rn_few_plan). nf4 was bound by the
-//   permutations that look its table up (410 tokens a second of a 7B, where q4_0 made 633), so here
-//   it has a table of pairs in shared memory, which gives the same bits.
+//   for every block of a launch is reckoned by the host (rn_few_plan). Kinds with a table were
+//   bound by the permutations that look it up (nf4: 410 tokens a second of a 7B, where q4_0 made
+//   633), so here they have a table of pairs in shared memory (513), which gives the same bits.
 //
 // Where there are no bulk copies (the image's code for sm_80) a warp keeps its loads in registers.
 #ifndef RN_CUDA_KERNELS_PRODUCT_FEW_H
@@ -42,7 +42,7 @@ enum {
     RN_FEW_NORM_WARPS = 16, // floats of shared memory for the norm's sum
     RN_FEW_SHARED = 233472, // bytes that the blocks of a multiprocessor share (sm_90)
     RN_FEW_RESERVED = 1024, // of these, that each block takes for itself
-    RN_FEW_TABLE = 32768,   // bytes of N4's table of pairs (forms.cuh), beside a ring
+    RN_FEW_TABLE = 32768,   // bytes of a table of pairs (forms.cuh), beside a ring
 };
 
 // How a form's weights stream.
@@ -68,6 +68,11 @@ RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {
                                 : 1152;
 }
 
+// Whether weights are looked up in shared memory.
+RN_FEW_INLINE bool rn_few_has_table(uint32_t form) {
+    return form == RN_TILE_N4 || form == RN_TILE_I4 || form == RN_TILE_F4;
+}
+
 // The numbers that decide the speed, and nothing else: no bit of a result depends on them.
 RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, bool has_ring) {
     const rn_few_config registers = {8, 2, 0, 2, 0, 0, 0}, registers_4 = {8, 4, 0, 2, 0, 0, 0};
@@ -81,12 +86,9 @@ RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, boo
     const rn_few_config nibbles[3] = {
         {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 2, 2, 1, 1, 0, 131072}};
     const rn_few_config crumbs[3] = {
-        {16, 4, 3, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 131072}};
+        {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 131072}};
     uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2, tile = rn_few_tile_bytes(form);
-    if (!has_ring)
-        return form == RN_TILE_Q4 || form == RN_TILE_N4 || form == RN_TILE_I4 || form == RN_TILE_F4
-                   ? registers_4
-                   : registers;
+    if (!has_ring) return form == RN_TILE_Q4 || rn_few_has_table(form) ? registers_4 : registers;
     return tile == 4096   ? halves[which]
            : tile >= 2048 ? bytes[which]
            : tile >= 1536 ? five_bits[which]
@@ -166,7 +168,7 @@ RN_FEW_INLINE void rn_few_place_all(rn_few_config config, const rn_product_args 
     uint32_t x_bytes = rn_few_x_bytes(config, args);
     uint32_t partial_bytes =
         plan->batch_tiles * plan->segments * RN_TILE_ROWS * 4 * rn_few_tokens(args->rows);
-    uint32_t table_bytes = args->form == RN_TILE_N4 && config.stages ? RN_FEW_TABLE : 0;
+    uint32_t table_bytes = config.stages && rn_few_has_table(args->form) ? RN_FEW_TABLE : 0;
     uint32_t rest =
         x_bytes + partial_bytes + table_bytes + RN_FEW_NORM_WARPS * 4 + plan->segments * 8;
     uint32_t all = RN_FEW_SHARED / config.blocks - RN_FEW_RESERVED;
