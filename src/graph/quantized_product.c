@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "tensor/ggml_blocks.h"
 #include "tensor/kinds.h"
+#include "tensor/row_kinds.h"
 #include "tensor/small_float.h"
 
 #include <math.h>
@@ -318,7 +319,7 @@ static const kind kinds[RN_DTYPE_COUNT] = {RN_ROUNDED_KINDS(KIND)};
 #undef KIND
 
 bool rn_product_is_quantized(rn_dtype dtype) {
-    return (unsigned)dtype < RN_DTYPE_COUNT && kinds[dtype].read;
+    return (unsigned)dtype < RN_DTYPE_COUNT && (kinds[dtype].read || rn_row_kind(dtype));
 }
 
 void rn_quantized_block_read(rn_dtype dtype, const void *weight, uint64_t cols, uint64_t b,
@@ -336,10 +337,26 @@ float rn_quantized_block_add(rn_dtype dtype, const rn_quantized_block *block, co
     return kinds[dtype].add(block, q, d, acc);
 }
 
+// The kinds of tensor/row_kinds.h.
+static float product_of_rows(rn_dtype dtype, rn_quantized_row x, const uint8_t *row,
+                             uint64_t cols) {
+    float acc = 0;
+    for (uint64_t b = 0; b < cols / BLOCK; b++) {
+        int8_t w[BLOCK];
+        float scales[2];
+        const int8_t *q = x.q + b * BLOCK;
+        rn_row_kind_read(dtype, row, b, 1, (rn_row_blocks){w, &scales[0], &scales[1], 1});
+        float first = scales[0] * (float)dot(q, w, 16);
+        acc = fmaf(x.scale[b], fmaf(scales[1], (float)dot(q + 16, w + 16, 16), first), acc);
+    }
+    return acc;
+}
+
 float rn_quantized_product(rn_dtype dtype, rn_quantized_row x, const void *weight, float row_scale,
                            uint64_t cols) {
     float acc = 0;
     if (!rn_product_is_quantized(dtype)) return NAN; // callers ask first
+    if (rn_row_kind(dtype)) return product_of_rows(dtype, x, weight, cols);
     for (uint64_t b = 0; b * BLOCK < cols; b++) {
         rn_quantized_block block;
         rn_quantized_block_read(dtype, weight, cols, b, &block);

@@ -1,8 +1,8 @@
 // quantized_product.h — what the product of an f32 row with a quantised weight row means. CPU
 // kernels give these bits, whatever their order of work.
 //
-// For the kinds of tensor/kinds.h the activations are rounded first, in blocks of 32 along the row
-// (a last, shorter block is filled with zeros):
+// For the kinds of tensor/kinds.h and tensor/row_kinds.h the activations are rounded first, in
+// blocks of 32 along the row (a last, shorter block is filled with zeros):
 //
 //     d = max|x| / 127       q = round to nearest even(x * (1 / d))       in f32
 //
@@ -24,6 +24,9 @@
 //     block nvfp4            acc = fmaf(d, fmaf(s1, isum1, s0 * isum0), acc)       the same q2_k
 //     acc = fmaf(d * dw, sc0 * isum0 + sc1 * isum1, acc)
 //                      acc = fmaf(-(d * dmin), m0 * xsum0 + m1 * xsum1, acc)
+//
+//     iq1 iq2 iq3      acc = fmaf(d, fmaf(s1, isum1, s0 * isum0), acc)       tensor/row_kinds.h
+//     u4_b32 fp4_b64
 //
 // Numbers of mxfp4 and nvfp4 are counted twice, so that they are whole, and their scales half.
 #ifndef RN_GRAPH_QUANTIZED_PRODUCT_H

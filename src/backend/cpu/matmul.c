@@ -8,6 +8,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/matmul_widened.h"
 #include "backend/cpu/packed.h"
+#include "backend/cpu/row_product.h"
 #include "backend/cpu/share.h"
 
 #include "base/checked.h"
@@ -103,9 +104,9 @@ static uint64_t f32_workspace(const rn_call *call) {
 }
 
 // A weight that is not f32 is multiplied as it lies in panels, or packed as it is multiplied; any
-// other plain one, if its product is a sum in f32, a tile at a time. Panels that are read across,
-// and anything else that is read across, are widened. What is left goes to the reference loop:
-// rounded activations with plain weights in several parts.
+// other plain one row by row (tensor/row_kinds.h) or, if its product is a sum in f32, a tile at a
+// time. Panels that are read across, and anything else that is read across, are widened. What is
+// left goes to the reference loop: rounded activations with plain weights in several parts.
 static rn_kernel choose(const rn_call *call) {
     const rn_matmul_attrs *attrs = call->attrs;
     const rn_tensor *w = &call->inputs[1];
@@ -116,7 +117,10 @@ static rn_kernel choose(const rn_call *call) {
     if (across) return (rn_kernel){rn_cpu_widened_matmul, rn_cpu_widened_matmul_workspace};
     if (panels || rn_packed_plain_works(w))
         return (rn_kernel){rn_cpu_packed_matmul, rn_cpu_packed_matmul_workspace};
-    if (rn_product_is_quantized(w->dtype) && !attrs->plain_activations) return rn_reference_kernel;
+    bool rounds = rn_product_is_quantized(w->dtype) && !attrs->plain_activations;
+    if (rounds && rn_row_kind(w->dtype))
+        return (rn_kernel){rn_cpu_row_matmul, rn_cpu_row_matmul_workspace};
+    if (rounds) return rn_reference_kernel;
     return (rn_kernel){rn_cpu_generic_matmul, rn_cpu_generic_matmul_workspace};
 }
 
