@@ -5,6 +5,7 @@
 // many products each is made by one thread, where there are enough of them; else all threads make
 // one after the other.
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/f8_product.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/matmul_widened.h"
 #include "backend/cpu/packed.h"
@@ -103,6 +104,11 @@ static uint64_t f32_workspace(const rn_call *call) {
     return rn_gemm_workspace(&p.gemm, call->threads);
 }
 
+static uint64_t no_workspace(const rn_call *call) {
+    (void)call;
+    return 0;
+}
+
 // A weight that is not f32 is multiplied as it lies in panels, or packed as it is multiplied; any
 // other plain one row by row (tensor/row_kinds.h) or, if its product is a sum in f32, a tile at a
 // time. Panels that are read across, and anything else that is read across, are widened. What is
@@ -121,6 +127,7 @@ static rn_kernel choose(const rn_call *call) {
     if (rounds && rn_row_kind(w->dtype))
         return (rn_kernel){rn_cpu_row_matmul, rn_cpu_row_matmul_workspace};
     if (rounds) return rn_reference_kernel;
+    if (rn_cpu_f8_takes(call)) return (rn_kernel){rn_cpu_f8_matmul, no_workspace};
     return (rn_kernel){rn_cpu_generic_matmul, rn_cpu_generic_matmul_workspace};
 }
 
