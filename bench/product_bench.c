@@ -1,6 +1,7 @@
 // product_bench.c — how fast products with packed weights are, beside what the machine can do.
 //
 //     product_bench [THREADS [ROWS COLS [DTYPE]]]
+//     product_bench costs
 //
 // Three limits are measured first: reading 1 GiB, multiply-adds of f32 and of bytes in registers
 // only. Then for each dtype: bytes a weight; packing from file bytes in pieces of 512 KiB, one
@@ -8,6 +9,8 @@
 // in GB/s of weights; and 512 rows in G operations/s (a multiply-add is two). Percentages are of
 // the limit that applies. Where a product rounds activations the rates come again with activations
 // as they are. The best of several rounds: other programs disturb it less.
+//
+// `costs` prints the rows of backend/cpu/cost.c for this level: one thread, weights in the cache.
 #include "backend/cpu/packed.h"
 #include "base/cpu.h"
 #include "graph/quantized_product.h"
@@ -276,6 +279,40 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     munmap(w.packed, w.copies * w.packed_bytes);
 }
 
+// ---- what plans count with ----------------------------------------------------------------------
+
+// Seconds a weight of a product of m rows, none of it from memory.
+static double weight_seconds(rn_dtype dtype, uint64_t m) {
+    weight w = {.dtype = dtype, .rows = 512, .cols = 1024, .copies = 1};
+    if (!rn_plain_components_of(dtype, w.rows, w.cols, &w.parts) ||
+        !rn_panels_bytes(dtype, w.rows, w.cols, &w.packed_bytes))
+        exit(1);
+    w.plain = get(w.parts.total_bytes);
+    w.packed = get(w.packed_bytes);
+    fill_plain(&w);
+    pack(&w, w.packed);
+    double best = product_seconds(&w, m, 1 + 256 / m, false);
+    munmap(w.plain, w.parts.total_bytes);
+    munmap(w.packed, w.packed_bytes);
+    return best / (double)(w.rows * w.cols);
+}
+
+static void print_costs(void) {
+    double f32 = weight_seconds(RN_DTYPE_F32, 512) / 512;
+    double byte = weight_seconds(RN_DTYPE_Q8_0, 512) / 512;
+    printf("%s: f32 %.2f ps, q8_0 %.2f ps a weight and row\n",
+           rn_cpu_level_name(rn_cpu_level_get()), f32 * 1e12, byte * 1e12);
+    for (int d = 0; d < RN_DTYPE_COUNT; d++) {
+        uint64_t bytes;
+        if (!rn_panels_bytes((rn_dtype)d, 512, 1024, &bytes)) continue;
+        double unit = rn_product_is_quantized((rn_dtype)d) ? byte : f32;
+        double one = weight_seconds((rn_dtype)d, 1), few = weight_seconds((rn_dtype)d, FEW_ROWS);
+        double many = weight_seconds((rn_dtype)d, MANY_ROWS);
+        printf("    {%s, %.1f, %.1f, %.2f},\n", rn_dtype_get((rn_dtype)d)->name, one / unit,
+               few / unit, (many - few) / (MANY_ROWS - FEW_ROWS) / unit);
+    }
+}
+
 static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
     static const rn_dtype dtypes[] = {
         RN_DTYPE_F32,   RN_DTYPE_F16,   RN_DTYPE_BF16,   RN_DTYPE_INT8,  RN_DTYPE_Q8_0,
@@ -292,10 +329,13 @@ static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
 }
 
 int main(int argc, char **argv) {
-    threads = argc > 1 ? (size_t)atoi(argv[1]) : 2;
+    bool costs = argc > 1 && strcmp(argv[1], "costs") == 0;
+    threads = costs ? 1 : argc > 1 ? (size_t)atoi(argv[1]) : 2;
     if (rn_workers_create(threads, &rn_system_allocator, &workers) != RN_OK) return 1;
-    measure_limits();
-    if (argc > 3) {
+    if (!costs) measure_limits();
+    if (costs) {
+        print_costs();
+    } else if (argc > 3) {
         measure_all((uint64_t)atoll(argv[2]), (uint64_t)atoll(argv[3]), argc > 4 ? argv[4] : NULL);
     } else {
         measure_all(4096, 4096, NULL);

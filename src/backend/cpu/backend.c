@@ -13,4 +13,5 @@ const rn_backend rn_cpu_backend = {
     .is_host = true,
     .parse = rn_target_parse_plain,
     .open = open_cpu,
+    .cost = rn_cpu_cost,
 };

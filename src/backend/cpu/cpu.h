@@ -17,6 +17,9 @@ extern const rn_kernel rn_cpu_kernels[RN_OP_COUNT];
 // CONV_PANELS for a convolution's f32 weight; PLAIN otherwise.
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input);
 
+// Seconds of a call, for plans (cost.c).
+double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
+
 // ---- the kernels, by file -----------------------------------------------------------------------
 
 rn_status rn_cpu_matmul(const rn_call *call);

@@ -1,0 +1,82 @@
+// cpu_cost_test.c — what plans for the CPU expect of products: every kind of weight is known, and
+// what the seconds depend on.
+#include "support.h"
+
+#include "../tensor/levels.h"
+#include "backend/cpu/cpu.h"
+#include "graph/quantized_product.h"
+#include "tensor/panels.h"
+
+enum { N = 512, K = 1024 };
+
+// Of y (rows, N) = x (rows, K) wT.
+static double seconds_of(const rn_device_caps *caps, rn_dtype dtype, uint64_t rows) {
+    rn_matmul_attrs attrs = {0};
+    rn_tensor in[3] = {{.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(rows, K)},
+                       {.dtype = dtype, .layout = RN_LAYOUT_PANELS, .shape = RN_SHAPE(N, K)}};
+    rn_tensor out = {.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(rows, N)};
+    rn_call call = {.op = RN_OP_MATMUL,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 3,
+                    .output_count = 1,
+                    .threads = 1};
+    return rn_cost_call(caps, &call, (rn_workload){0});
+}
+
+static rn_device_caps paper_caps(void) {
+    rn_device_caps caps = *rn_cpu_caps();
+    caps.flops = 50e9;
+    caps.quantized_flops = 200e9;
+    caps.memory_bytes_second = 1e18;
+    caps.step_seconds = 0;
+    return caps;
+}
+
+// A kind without a row in the table would be counted as if its bits cost nothing to cut.
+static void every_kind_of_panels_is_known(void **unused) {
+    (void)unused;
+    rn_device_caps caps = paper_caps();
+    caps.product_rows = 1e9; // what the common rates count with alone
+    for_each_level(level) for (int d = 0; d < RN_DTYPE_COUNT; d++) {
+        uint64_t bytes;
+        if (!rn_panels_bytes((rn_dtype)d, N, K, &bytes)) continue;
+        if (!(seconds_of(&caps, (rn_dtype)d, 1) < 1e-3))
+            fail_msg("%s, %s: %g s", rn_dtype_get((rn_dtype)d)->name, rn_cpu_level_name(level),
+                     seconds_of(&caps, (rn_dtype)d, 1));
+    }
+}
+
+static void more_rows_take_longer_but_not_much_more_each(void **unused) {
+    (void)unused;
+    rn_device_caps caps = paper_caps();
+    for_each_level(level) for (int d = 0; d < RN_DTYPE_COUNT; d++) {
+        uint64_t bytes;
+        if (!rn_panels_bytes((rn_dtype)d, N, K, &bytes)) continue;
+        double before = seconds_of(&caps, (rn_dtype)d, 1);
+        for (uint64_t rows = 2; rows <= 1024; rows *= 2) {
+            double seconds = seconds_of(&caps, (rn_dtype)d, rows);
+            assert_true(seconds > before && seconds < 2.5 * before);
+            before = seconds;
+        }
+    }
+}
+
+static void slow_memory_is_what_one_row_waits_for(void **unused) {
+    (void)unused;
+    rn_device_caps caps = paper_caps();
+    caps.memory_bytes_second = 1e6;
+    double fp = seconds_of(&caps, RN_DTYPE_F16, 1), q8 = seconds_of(&caps, RN_DTYPE_Q8_0, 1);
+    double q4 = seconds_of(&caps, RN_DTYPE_Q4_1, 1), q2 = seconds_of(&caps, RN_DTYPE_Q2_K, 1);
+    assert_true(fp > 1.8 * q8 && q8 > 1.6 * q4 && q4 > 1.8 * q2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_panels_is_known),
+        cmocka_unit_test(more_rows_take_longer_but_not_much_more_each),
+        cmocka_unit_test(slow_memory_is_what_one_row_waits_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
