@@ -29,6 +29,7 @@ LENGTHS = {"mpnet": [3, 150, 1, 40]}  # beyond the last bucket of distances
 MODELS = {
     "bert": transformers.BertConfig(**SMALL, max_position_embeddings=48, type_vocab_size=2),
     "mpnet": transformers.MPNetConfig(**SMALL, max_position_embeddings=160, relative_attention_num_buckets=32),
+    "xlm_roberta": transformers.XLMRobertaConfig(**SMALL, max_position_embeddings=50, type_vocab_size=1, pad_token_id=1),
     "nomic_bert": transformers.NomicBertConfig(**SMALL, max_position_embeddings=64, pad_token_id=0),
     "modernbert": transformers.ModernBertConfig(**{**SMALL, "num_hidden_layers": 5}, max_position_embeddings=64,
                                                 local_attention=12, **IDS),

@@ -102,6 +102,11 @@ static void mpnet_is_transformers(void **state) {
     check_model(EMBED "mpnet", EMBED "mpnet", RN_POOLING_MEAN);
 }
 
+static void xlm_roberta_is_transformers(void **state) {
+    (void)state;
+    check_model(EMBED "xlm_roberta", EMBED "xlm_roberta", RN_POOLING_MEAN);
+}
+
 static void nomic_bert_is_transformers(void **state) {
     (void)state;
     check_model(EMBED "nomic_bert", EMBED "nomic_bert", RN_POOLING_MEAN);
@@ -243,6 +248,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bert_is_transformers),
         cmocka_unit_test(mpnet_is_transformers),
+        cmocka_unit_test(xlm_roberta_is_transformers),
         cmocka_unit_test(nomic_bert_is_transformers),
         cmocka_unit_test(modernbert_is_transformers),
         cmocka_unit_test(qwen3_without_its_head_is_transformers),

@@ -10,7 +10,7 @@
     row(llama) row(mistral) row(ministral3) row(qwen2) row(qwen3) row(phi3) row(gpt2) row(gemma2)  \
         row(gemma3) row(smollm3) row(granite) row(olmo2) row(olmo3) row(starcoder2) row(cohere2)   \
             row(gptneox) row(falcon) row(lfm2) row(qwen35) row(qwen35_seeing) row(bert) row(mpnet) \
-                row(nomic_bert) row(modernbert) row(qwen3_next)
+                row(nomic_bert) row(modernbert) row(qwen3_next) row(roberta) row(xlm_roberta)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,
@@ -66,17 +66,20 @@ static const char *find_nearest(rn_str name, rn_naming naming) {
     return nearest;
 }
 
-// "llama (TinyLlama, SmolLM), mistral, ..."
+// "llama (TinyLlama, SmolLM), mistral, ..."; what has no room is "...".
 static void list_known(rn_naming naming, char *out, size_t capacity) {
+    static const char more[] = ", ...";
     size_t length = 0;
-    for (size_t i = 0; i < COUNT && length < capacity; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         const rn_text_architecture *a = architectures[i];
         bool same = i && strcmp(name_of(a, naming), name_of(architectures[i - 1], naming)) == 0;
         if (same) continue;
-        int n = snprintf(out + length, capacity - length, "%s%s%s%s%s", i ? ", " : "",
-                         name_of(a, naming), a->also ? " (" : "", a->also ? a->also : "",
-                         a->also ? ")" : "");
-        length += n > 0 ? (size_t)n : 0;
+        char text[128];
+        int n = snprintf(text, sizeof text, "%s%s%s%s%s", i ? ", " : "", name_of(a, naming),
+                         a->also ? " (" : "", a->also ? a->also : "", a->also ? ")" : "");
+        bool fits = n > 0 && length + (size_t)n + sizeof more <= capacity;
+        length += (size_t)snprintf(out + length, capacity - length, "%s", fits ? text : more);
+        if (!fits) return;
     }
 }
 

@@ -5,7 +5,8 @@
 //     x ─ q, k, v ─ attention ─ o ─ + ─ norm ─ up ─ gelu ─ down ─ + ─ norm ─▶
 //     └─────────────────────────────┘      └──────────────────────┘
 //
-// Files of a model with its masked language model head have the prefix "bert." or "mpnet.".
+// Files of a model with its masked language model head have a prefix: "bert.", "roberta.",
+// "mpnet.".
 #include "model/text/decoder.h"
 
 // What both call the same, behind the prefix.
@@ -20,17 +21,21 @@
     [RN_TEXT_DOWN] = {"output.dense", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},                       \
     [RN_TEXT_POST_FFN_NORM] = {"output.LayerNorm", "layer_output_norm", RN_SIZE_DIM}
 
-static const rn_text_part bert_parts[RN_TEXT_PARTS] = {
-    EMBEDDINGS("bert."),
-    [RN_TEXT_TYPES] = {"bert.embeddings.token_type_embeddings", "token_types", RN_SIZE_TYPES,
-                       RN_SIZE_DIM},
-    [RN_TEXT_Q] = {"attention.self.query", "attn_q", RN_SIZE_WIDE, RN_SIZE_DIM},
-    [RN_TEXT_K] = {"attention.self.key", "attn_k", RN_SIZE_NARROW, RN_SIZE_DIM},
-    [RN_TEXT_V] = {"attention.self.value", "attn_v", RN_SIZE_NARROW, RN_SIZE_DIM},
-    [RN_TEXT_O] = {"attention.output.dense", "attn_output", RN_SIZE_DIM, RN_SIZE_WIDE},
-    [RN_TEXT_POST_ATTENTION_NORM] = {"attention.output.LayerNorm", "attn_output_norm", RN_SIZE_DIM},
-    FEED_FORWARD,
-};
+// Of BERT, and of RoBERTa, which differs in its positions only.
+#define BERT_PARTS(outer)                                                                          \
+    EMBEDDINGS(outer),                                                                             \
+        [RN_TEXT_TYPES] = {outer "embeddings.token_type_embeddings", "token_types", RN_SIZE_TYPES, \
+                           RN_SIZE_DIM},                                                           \
+        [RN_TEXT_Q] = {"attention.self.query", "attn_q", RN_SIZE_WIDE, RN_SIZE_DIM},               \
+        [RN_TEXT_K] = {"attention.self.key", "attn_k", RN_SIZE_NARROW, RN_SIZE_DIM},               \
+        [RN_TEXT_V] = {"attention.self.value", "attn_v", RN_SIZE_NARROW, RN_SIZE_DIM},             \
+        [RN_TEXT_O] = {"attention.output.dense", "attn_output", RN_SIZE_DIM, RN_SIZE_WIDE},        \
+        [RN_TEXT_POST_ATTENTION_NORM] = {"attention.output.LayerNorm", "attn_output_norm",         \
+                                         RN_SIZE_DIM},                                             \
+        FEED_FORWARD
+
+static const rn_text_part bert_parts[RN_TEXT_PARTS] = {BERT_PARTS("bert.")};
+static const rn_text_part roberta_parts[RN_TEXT_PARTS] = {BERT_PARTS("roberta.")};
 
 static const rn_text_part mpnet_parts[RN_TEXT_PARTS] = {
     EMBEDDINGS("mpnet."),
@@ -84,18 +89,30 @@ static rn_status bert_from_json(const rn_fields *f, rn_text_config *c) {
 }
 
 // Positions count from behind the padding token's number on.
+static rn_status skip_positions(const rn_fields *f, uint32_t padding, rn_text_config *c) {
+    RN_TRY(rn_fields_u32(f, "pad_token_id", &padding));
+    if (padding >= c->context || c->context - padding < 2)
+        return rn_fail(RN_CORRUPT, "%s: %u positions, of which %u are before the first", f->source,
+                       c->context, padding);
+    c->llama.first_position = padding + 1;
+    c->context -= padding + 1;
+    return RN_OK;
+}
+
+static rn_status roberta_from_json(const rn_fields *f, rn_text_config *c) {
+    RN_TRY(bert_from_json(f, c));
+    return skip_positions(f, 1, c);
+}
+
 static rn_status mpnet_from_json(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(sizes_from_json(f, c));
-    l->first_position = 2;
     l->distance_buckets = 32;
     RN_TRY(rn_fields_u32(f, "relative_attention_num_buckets", &l->distance_buckets));
-    if (l->distance_buckets % 4 || l->distance_buckets > 1024 || l->distance_buckets == 0 ||
-        c->context <= l->first_position)
-        return rn_fail(RN_CORRUPT, "%s: %u buckets of distances, or %u positions, cannot be",
-                       f->source, l->distance_buckets, c->context);
-    c->context -= l->first_position;
-    return RN_OK;
+    if (l->distance_buckets % 4 || l->distance_buckets > 1024 || l->distance_buckets == 0)
+        return rn_fail(RN_CORRUPT, "%s: %u buckets of distances cannot be", f->source,
+                       l->distance_buckets);
+    return skip_positions(f, 1, c);
 }
 
 static rn_status bert_from_gguf(const rn_fields *f, rn_text_config *c) {
@@ -107,10 +124,11 @@ static rn_status bert_from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_fields_u32(f, "tokenizer.ggml.token_type_count", &l->token_types);
 }
 
-static rn_status mpnet_from_gguf(const rn_fields *f, rn_text_config *c) {
-    (void)c;
-    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s: mpnet in GGUF files is not known", f->source),
-                   "take the model's safetensors");
+// GGUF files of RoBERTa are "bert", with the positions counted from 0.
+static rn_status not_in_gguf(const rn_fields *f, rn_text_config *c) {
+    return rn_hint(
+        rn_fail(RN_UNSUPPORTED, "%s: %s in GGUF files is not known", f->source, c->architecture),
+        "take the model's safetensors");
 }
 
 #define FAMILY                                                                                     \
@@ -128,6 +146,15 @@ const rn_text_architecture rn_text_bert = {
     .from_json = bert_from_json,
     .from_gguf = bert_from_gguf,
 };
+#define ROBERTA                                                                                    \
+    FAMILY, .layers[RN_NAMES_HUGGING_FACE] = "roberta.encoder.layer", .outer = "roberta.",         \
+            .parts = roberta_parts, .from_json = roberta_from_json, .from_gguf = not_in_gguf
+
+extern const rn_text_architecture rn_text_roberta;
+const rn_text_architecture rn_text_roberta = {ROBERTA, .name = "roberta"};
+extern const rn_text_architecture rn_text_xlm_roberta;
+const rn_text_architecture rn_text_xlm_roberta = {ROBERTA, .name = "xlm-roberta",
+                                                  .also = "bge-m3, multilingual e5"};
 extern const rn_text_architecture rn_text_mpnet;
 const rn_text_architecture rn_text_mpnet = {
     FAMILY,
@@ -136,5 +163,5 @@ const rn_text_architecture rn_text_mpnet = {
     .outer = "mpnet.",
     .parts = mpnet_parts,
     .from_json = mpnet_from_json,
-    .from_gguf = mpnet_from_gguf,
+    .from_gguf = not_in_gguf,
 };
