@@ -128,3 +128,7 @@ const rn_gguf_pre *rn_gguf_pre_find(rn_str name) {
         if (strstr(known[i].names, padded)) return &known[i];
     return NULL;
 }
+
+const rn_gguf_pre *rn_gguf_pre_at(size_t index) {
+    return index < sizeof known / sizeof *known ? &known[index] : NULL;
+}

@@ -12,5 +12,7 @@ typedef struct rn_gguf_pre {
 
 // NULL: not known.
 const rn_gguf_pre *rn_gguf_pre_find(rn_str name);
+// By number, for those who look for one by what it does; NULL at the end.
+const rn_gguf_pre *rn_gguf_pre_at(size_t index);
 
 #endif

@@ -4,6 +4,7 @@
 #include "text/pattern.h"
 
 #include "base/buffer.h"
+#include "base/map.h"
 
 #include <ration/memory.h>
 
@@ -27,6 +28,7 @@ struct rn_pattern {
     pcre2_general_context *general;
     pcre2_code *code;
     rn_scan scan;
+    uint64_t hash;       // of the expression
     atomic_bool refused; // an allocation was, once
 };
 
@@ -172,6 +174,7 @@ rn_status rn_pattern_compile(const rn_allocator *from, rn_str expression, bool l
     RN_TRY(rn_alloc_zeroed(from, 1, sizeof(rn_pattern), &block));
     rn_pattern *pattern = block;
     pattern->from = from;
+    pattern->hash = rn_hash(expression.data, expression.bytes, literal);
     rn_status s = make(pattern, expression, literal);
     if (s == RN_OK)
         *out = pattern;
@@ -189,6 +192,11 @@ void rn_pattern_destroy(rn_pattern *pattern) {
 
 rn_scan rn_pattern_scan(const rn_pattern *pattern) {
     return pattern->scan;
+}
+
+bool rn_pattern_is(const rn_pattern *pattern, rn_str expression) {
+    if (pattern->scan != RN_SCAN_NONE && pattern->scan == rn_scan_for(expression)) return true;
+    return pattern->hash == rn_hash(expression.data, expression.bytes, false);
 }
 
 // ---- matching ---------------------------------------------------------------------------

@@ -17,6 +17,8 @@ RN_MUST_USE rn_status rn_pattern_compile(const rn_allocator *from, rn_str expres
 void rn_pattern_destroy(rn_pattern *pattern);
 // RN_SCAN_NONE, or how rn_scan_next cuts text the same way, faster.
 rn_scan rn_pattern_scan(const rn_pattern *pattern);
+// Whether this is the expression that it was compiled from, or one with the same scanner.
+bool rn_pattern_is(const rn_pattern *pattern, rn_str expression);
 
 // What one thread needs to match; {0} is ready, one for each call.
 typedef struct rn_matching {

@@ -2,6 +2,7 @@
 # labels: release
 # convert.sh — every pair that goes together, every refusal, and what remains when it is interrupted, killed or out of
 # space: nothing.
+default=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../models/default")
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 make_tensors model.safetensors
@@ -62,19 +63,38 @@ assert t['model.layers.0.norm.weight']['to'] == 'f32' and t['model.layers.0.attn
 assert j['tensors_only'] is True"
 rm out.gguf
 
-# ---- models: a file that looks like one and is none is not made
+# ---- models: into GGUF with names, keys and vocabulary, into a folder and back; a file that looks like one and is none
+# is not made
 mkdir hf
 cp model.safetensors hf
 echo '{"architectures": ["LlamaForCausalLM"]}' > hf/config.json
 for in in hf hf/model.safetensors; do
     expect 3 "$ration" convert $in no.gguf --to f16
-    says err 'names, architecture and vocabulary would be missing' 'convert_hf_to_gguf.py'
+    says err 'model_type'
     [ ! -e no.gguf ] || fail 'a refusal leaves a file'
 done
 rm hf/config.json
 expect 0 "$ration" convert hf yes.gguf --to f16
 says out 'holds tensors only'
 rm -r hf yes.gguf
+expect 0 "$ration" convert "$default" small.gguf --to q4_k_m --json
+check_json "
+t = {t['name']: t['to'] for t in j['tensors']}
+assert t['output.weight'] == 'q8_0' and t['blk.1.attn_q.weight'] == 'q5_0' and t['output_norm.weight'] == 'f32'
+assert j['tensors_only'] is False and j['requantised'] == 0 and 'warning' not in j"
+expect 0 "$ration" convert small.gguf again.gguf --to q2_k
+says out 'quantised before: losses add up'
+expect 0 "$ration" convert small.gguf folder
+[ "$(ls folder | tr '\n' ' ')" = 'config.json model.safetensors tokenizer.json tokenizer_config.json ' ] || fail 'the folder'
+expect 0 "$ration" convert folder copied/ --to bf16
+cmp folder/tokenizer.json copied/tokenizer.json || fail 'files beside the weights do not travel'
+for in in small.gguf folder copied; do
+    expect 0 "$ration" run $in -p 'Once upon a time' -n 8 --greedy -q
+done
+expect 3 "$ration" convert small.gguf small2.gguf --to q4_k_m --imatrix missing.dat
+expect 2 "$ration" convert small.gguf small2.gguf --to q4_k_xl
+[ ! -e small2.gguf ] || fail 'a refusal leaves a file'
+rm -r small.gguf again.gguf folder copied
 expect 0 "$ration" convert model.safetensors out.safetensors --to int8
 
 # ---- refusals; what was there stays

@@ -217,13 +217,17 @@ const command convert_command = {
     .name = "convert",
     .usage = "convert IN OUT [--to TYPE] [options]",
     .summary = "change dtype, quantise, or change the container",
-    .about = "Streams the model IN (file, shards or folder) into the file OUT; its ending,\n"
-             ".safetensors or .gguf, says the container. Memory stays within the budget whatever\n"
-             "the model's size. OUT appears when it is complete, or not at all. Quantising (int8,\n"
-             "int4, nf4 into safetensors; q8_0, q4_0 into GGUF) leaves embeddings, norms and\n"
-             "vectors alone and reports each tensor's error (--verbose). Names stay as they are,\n"
-             "so a transformers model does not go into GGUF; GGUF models do.",
-    .example = "ration convert models/llama-1b llama-1b-int4.safetensors --to int4 --budget 256MiB",
+    .about =
+        "Streams the model IN (file, shards or folder) into OUT; its ending, .safetensors or\n"
+        ".gguf, says the container, and a name without an ending is a folder. Memory stays\n"
+        "within the budget whatever the model's size. OUT appears when it is complete, or not\n"
+        "at all. A Hugging Face model becomes a GGUF model (names, keys, vocabulary, template,\n"
+        "rows of q and k) that llama.cpp runs, too, and a GGUF model becomes a folder that\n"
+        "transformers loads; from folder to folder the files beside the weights are copied.\n"
+        "--to q4_k_m and its like are llama.cpp's file types and give its bytes. int8, int4,\n"
+        "nf4, q8_0, q4_0 and mxfp4 leave embeddings, norms and vectors alone. Each tensor's\n"
+        "error is reported (--verbose); quantising again what was quantised is said.",
+    .example = "ration convert models/llama-1b llama-1b.gguf --to q4_k_m --budget 256MiB",
     .min_words = 2,
     .max_words = 2,
     .run = run,

@@ -106,3 +106,12 @@ rn_status rn_text_architecture_find(rn_str name, rn_naming naming,
 const rn_text_architecture *rn_text_architecture_of(const rn_llama_config *config) {
     return config->architecture ? config->architecture : &rn_text_llama;
 }
+
+const rn_text_architecture *rn_text_architecture_with_window(const rn_llama_config *config) {
+    const rn_text_architecture *own = rn_text_architecture_of(config);
+    for (size_t i = 0; config->window && !own->window && i < COUNT; i++) {
+        const rn_text_architecture *a = architectures[i];
+        if (a->window && a->gguf_name && strcmp(a->gguf_name, own->name) == 0) return a;
+    }
+    return own;
+}

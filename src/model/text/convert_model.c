@@ -1,12 +1,29 @@
-// convert_model.c — rn_convert: what a model's files are to become.
+// convert_model.c — rn_convert: which files a model's become.
+//
+//     a Hugging Face model -> out.gguf     names, settings, vocabulary, template in GGUF's words
+//     a GGUF model         -> out/         config.json, tokenizer.json, ..., model.safetensors
+//     a Hugging Face model -> out/         the files beside the weights are copied
+//     anything else                        tensors under their own names, metadata where it fits
+//
+// A folder's small files are written once all tensors are, just before model.safetensors gets its
+// name; where the conversion fails, what was new goes again.
 #include "io/conversion.h"
 
 #include "base/file.h"
 #include "io/json_read.h"
 #include "memory/account.h"
+#include "model/text/chat_source.h"
 #include "model/text/text_network.h"
+#include "model/text/translate.h"
+#include "model/text/decoder.h"
+#include "text/vocab_to_gguf.h"
+#include "text/vocab_to_json.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <sys/param.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 // ---- what the input is --------------------------------------------------------------------------
 
@@ -44,31 +61,272 @@ static rn_status is_hf_model(const char *in_path, bool *out) {
     return s == RN_CORRUPT || s == RN_INVALID ? RN_OK : s;
 }
 
-// ---- the whole ----------------------------------------------------------------------------------
+// ---- a conversion -------------------------------------------------------------------------------
 
-// People expect of a model in GGUF that llama.cpp runs it. That takes the architecture, the
-// vocabulary, and other names and orders of rows than transformers' files have, which is not done
-// here: better no file than one that looks like a model.
-static rn_status refuse_model(void *self, const rn_checkpoint *source, rn_translation *out) {
-    bool is_model = false;
-    *out = (rn_translation){0};
-    if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return RN_OK;
-    RN_TRY(is_hf_model(self, &is_model));
-    if (!is_model) return RN_OK;
-    return rn_hint(
-        rn_fail(RN_UNSUPPORTED, "a transformers model does not become a GGUF model here: "
-                                "its names, architecture and vocabulary would be missing"),
-        "end the output in .safetensors (int8, int4, nf4 go there), or make the GGUF file "
-        "with llama.cpp's convert_hf_to_gguf.py; ration converts that one further");
+enum { SIDE_MOST = 16, SIDE_CAP_BYTES = 512 << 20 };
+
+// A small file of the output's folder.
+typedef struct side_file {
+    const char *name;
+    rn_buffer text;
+    bool is_new; // it was written, and was not there before
+} side_file;
+
+typedef struct model_conversion {
+    const char *in_path;
+    char folder[PATH_MAX], file[PATH_MAX]; // of the output; folder is empty where it is a file
+    bool made_folder;
+    rn_dtype to;
+    rn_model *model; // without its tokenizer, or NULL
+    rn_pairs pairs;
+    rn_arena arena;
+    side_file sides[SIDE_MOST];
+    size_t side_count;
+} model_conversion;
+
+static side_file *add_side(model_conversion *c, const char *name) {
+    side_file *side = &c->sides[c->side_count++];
+    *side = (side_file){.name = name};
+    rn_buffer_init(&side->text, RN_HOST_IO, SIDE_CAP_BYTES);
+    return side;
 }
 
+static rn_status open_model(model_conversion *c) {
+    rn_model_options options = {.without_tokenizer = true};
+    RN_TRY(rn_model_open(c->in_path, &options, &c->model));
+    return rn_text_translatable(rn_text_network_config(&c->model->networks[0]));
+}
+
+// ---- to GGUF ------------------------------------------------------------------------------------
+
+static rn_status add_vocab(model_conversion *c, const char *folder, uint32_t size) {
+    rn_tokenizer *tokenizer = NULL;
+    rn_buffer text;
+    rn_status s = rn_tokenizer_open(folder, &tokenizer);
+    if (s == RN_NOT_FOUND) return RN_OK; // as ration runs it: tokens in, tokens out
+    if (s == RN_OK) s = rn_vocab_to_gguf(tokenizer, size, &c->pairs);
+    rn_tokenizer_close(tokenizer);
+    rn_buffer_init(&text, RN_HOST_IO, SIDE_CAP_BYTES);
+    if (s == RN_OK) s = rn_chat_source_read(folder, &text);
+    if (s == RN_OK && text.bytes)
+        s = rn_pairs_text(&c->pairs, "tokenizer.chat_template", (rn_str){text.data, text.bytes});
+    rn_buffer_free(&text);
+    return s;
+}
+
+// Llama 3's scaling of rope, as GGUF has it.
+static rn_status add_divisors(model_conversion *c, const rn_llama_config *l, rn_translation *out) {
+    struct constants {
+        rn_write_tensor tensor;
+        const float *values;
+        uint64_t count;
+        float divisors[];
+    } * constants;
+    void *block;
+    if (l->rope.scaling != RN_ROPE_LLAMA3) return RN_OK;
+    size_t count = l->head_dim / 2;
+    RN_TRY(rn_arena_alloc(&c->arena, sizeof *constants + count * sizeof(float), &block));
+    constants = block;
+    rn_rope_to_divisors(&l->rope, l->head_dim, constants->divisors);
+    constants->values = constants->divisors;
+    constants->count = count;
+    constants->tensor = (rn_write_tensor){.name = RN_STR("rope_freqs.weight"),
+                                          .dtype = RN_DTYPE_F32,
+                                          .rank = 1,
+                                          .dims = &constants->count};
+    out->constants = &constants->tensor;
+    out->values = &constants->values;
+    out->constant_count = 1;
+    return RN_OK;
+}
+
+static rn_status to_gguf(void *self, const rn_checkpoint *source, rn_translation *out) {
+    model_conversion *c = self;
+    char folder[PATH_MAX];
+    bool is_model = false;
+    rn_converted_tensor *tensors = NULL;
+    *out = (rn_translation){0};
+    if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return RN_OK;
+    RN_TRY(is_hf_model(c->in_path, &is_model));
+    if (!is_model) return RN_OK;
+    RN_TRY(open_model(c));
+    const rn_network *network = &c->model->networks[0];
+    const rn_text_config *config = rn_text_network_config(network);
+    rn_llama_config to = config->llama;
+    to.naming = RN_NAMES_GGUF;
+    to.rope.pairing = to.architecture->gguf_rope;
+    to.norm_offset = 0;
+    RN_TRY(rn_text_translate_names(source, &config->llama, &to, &c->arena, &tensors));
+    RN_TRY(rn_text_settings_to_gguf(config, network->title, &c->pairs));
+    rn_text_find_folder(c->in_path, folder, sizeof folder);
+    RN_TRY(add_vocab(c, folder, config->llama.vocab));
+    *out = (rn_translation){
+        .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
+    return add_divisors(c, &config->llama, out);
+}
+
+// ---- to a folder --------------------------------------------------------------------------------
+
+static const rn_metadata *find(const rn_checkpoint *source, const char *key) {
+    for (size_t i = 0; i < rn_checkpoint_metadata_count(source); i++)
+        if (rn_str_equal(rn_checkpoint_metadata(source, i)->key, rn_str_from(key)))
+            return rn_checkpoint_metadata(source, i);
+    return NULL;
+}
+
+static uint32_t find_id(const rn_checkpoint *source, const char *key) {
+    const rn_metadata *pair = find(source, key);
+    bool number = pair && (pair->kind == RN_METADATA_U64 || pair->kind == RN_METADATA_I64);
+    return number && pair->value.u64 < UINT32_MAX ? (uint32_t)pair->value.u64 : UINT32_MAX;
+}
+
+// What torch calls the dtype that most of the weights will have.
+static const char *dtype_name(const rn_checkpoint *source, rn_dtype to) {
+    const rn_tensor_info *t = rn_checkpoint_find(source, "token_embd.weight");
+    if (to == RN_DTYPE_NONE && t) to = t->dtype;
+    return to == RN_DTYPE_F16 ? "float16" : to == RN_DTYPE_BF16 ? "bfloat16" : "float32";
+}
+
+static rn_status add_texts(model_conversion *c, const rn_checkpoint *source) {
+    side_file *tokenizer = add_side(c, "tokenizer.json");
+    side_file *config = add_side(c, "tokenizer_config.json");
+    rn_status s = rn_vocab_to_json(source, &tokenizer->text, &config->text);
+    if (s == RN_NOT_FOUND) c->side_count -= 2;
+    if (s != RN_OK) return s == RN_NOT_FOUND ? RN_OK : s;
+    const rn_metadata *chat = find(source, "tokenizer.chat_template");
+    if (!chat || chat->kind != RN_METADATA_TEXT) return RN_OK;
+    return rn_buffer_append(&add_side(c, "chat_template.jinja")->text, chat->text.data,
+                            chat->text.bytes);
+}
+
+static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_translation *out) {
+    rn_converted_tensor *tensors = NULL;
+    rn_text_config other;
+    RN_TRY(open_model(c));
+    const rn_text_config *config = rn_text_network_config(&c->model->networks[0]);
+    rn_text_extras extras = {.dtype = dtype_name(source, c->to),
+                             .begin = find_id(source, "tokenizer.ggml.bos_token_id"),
+                             .end = find_id(source, "tokenizer.ggml.eos_token_id")};
+    RN_TRY(rn_text_config_to_json(config, &extras, &add_side(c, "config.json")->text, &other));
+    RN_TRY(rn_text_translate_names(source, &config->llama, &other.llama, &c->arena, &tensors));
+    RN_TRY(add_texts(c, source));
+    RN_TRY(rn_pairs_text(&c->pairs, "format", RN_STR("pt")));
+    *out = (rn_translation){
+        .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
+    return RN_OK;
+}
+
+static rn_status copy_sides(model_conversion *c) {
+    static const char *const names[] = {"config.json",
+                                        "generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "tokenizer.model",
+                                        "spiece.model",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt",
+                                        "chat_template.jinja"};
+    char folder[PATH_MAX], path[PATH_MAX];
+    rn_text_find_folder(c->in_path, folder, sizeof folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        RN_TRY(rn_path_join(folder, names[i], path, sizeof path));
+        if (rn_file_exists(path)) RN_TRY(rn_file_read_all(path, &add_side(c, names[i])->text));
+    }
+    return RN_OK;
+}
+
+static rn_status to_folder(void *self, const rn_checkpoint *source, rn_translation *out) {
+    model_conversion *c = self;
+    bool is_model = false;
+    *out = (rn_translation){0};
+    if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return to_hf(c, source, out);
+    RN_TRY(is_hf_model(c->in_path, &is_model));
+    return is_model ? copy_sides(c) : RN_OK;
+}
+
+static rn_status write_sides(void *self) {
+    model_conversion *c = self;
+    char path[PATH_MAX];
+    for (size_t i = 0; i < c->side_count; i++) {
+        side_file *side = &c->sides[i];
+        RN_TRY(rn_path_join(c->folder, side->name, path, sizeof path));
+        bool existed = rn_file_exists(path);
+        RN_TRY(rn_file_replace(path, side->text.data, side->text.bytes));
+        side->is_new = !existed;
+    }
+    return RN_OK;
+}
+
+// ---- the output's path --------------------------------------------------------------------------
+
+// A folder is one that is there, or a name that ends in '/' or has no ending.
+static bool is_folder(const char *path) {
+    rn_str text = rn_str_from(path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (rn_str_ends(text, RN_STR(".gguf")) || rn_str_ends(text, RN_STR(".safetensors")))
+        return false;
+    return rn_file_is_folder(path) || *name == '\0' || !strchr(name, '.');
+}
+
+static rn_status make_folder(model_conversion *c) {
+    RN_TRY(rn_path_join(c->folder, "model.safetensors", c->file, sizeof c->file));
+    if (rn_file_is_folder(c->folder)) return RN_OK;
+    if (mkdir(c->folder, 0777) != 0) return rn_file_fail("make", c->folder);
+    c->made_folder = true;
+    return RN_OK;
+}
+
+// Nothing remains of what failed.
+static void undo(model_conversion *c) {
+    char path[PATH_MAX];
+    for (size_t i = 0; i < c->side_count; i++)
+        if (c->sides[i].is_new &&
+            rn_path_join(c->folder, c->sides[i].name, path, sizeof path) == RN_OK)
+            unlink(path);
+    if (c->made_folder) rmdir(c->folder);
+}
+
+// What translating took; which files are new is still of interest.
 static void end(void *self) {
-    (void)self;
+    model_conversion *c = self;
+    for (size_t i = 0; i < c->side_count; i++)
+        rn_buffer_free(&c->sides[i].text);
+    rn_pairs_free(&c->pairs);
+    rn_arena_free_all(&c->arena);
+    rn_model_close(c->model);
+    c->model = NULL;
+}
+
+static rn_status convert(model_conversion *c, const char *out_path,
+                         const rn_convert_options *options, rn_convert_result *out_result) {
+    rn_translator translator = {.self = c, .translate = to_gguf, .end = end};
+    bool to_gguf_file = rn_str_ends(rn_str_from(out_path), RN_STR(".gguf"));
+    c->to = options->to;
+    rn_pairs_init(&c->pairs, RN_HOST_IO);
+    rn_arena_init(&c->arena, RN_HOST_IO, 0);
+    if (!is_folder(out_path))
+        return rn_convert_with(c->in_path, out_path, options, to_gguf_file ? &translator : NULL,
+                               out_result);
+    if ((size_t)snprintf(c->folder, sizeof c->folder, "%s", out_path) >= sizeof c->folder)
+        return rn_fail(RN_INVALID, "the path is too long");
+    RN_TRY(make_folder(c));
+    translator.translate = to_folder;
+    translator.finish = write_sides;
+    rn_status s = rn_convert_with(c->in_path, c->file, options, &translator, out_result);
+    if (s != RN_OK) undo(c);
+    return s;
 }
 
 rn_status rn_convert(const char *in_path, const char *out_path, const rn_convert_options *options,
                      rn_convert_result *out_result) {
-    rn_translator refuses = {.self = (void *)in_path, .translate = refuse_model, .end = end};
-    bool to_gguf = rn_str_ends(rn_str_from(out_path), RN_STR(".gguf"));
-    return rn_convert_with(in_path, out_path, options, to_gguf ? &refuses : NULL, out_result);
+    void *block;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof(model_conversion), &block));
+    model_conversion *c = block;
+    c->in_path = in_path;
+    rn_status s = convert(c, out_path, options, out_result);
+    rn_free(RN_HOST_IO, block, sizeof *c);
+    return s;
 }

@@ -8,6 +8,8 @@
 #ifndef RN_MODEL_TEXT_DECODER_H
 #define RN_MODEL_TEXT_DECODER_H
 
+#include "base/json.h"
+#include "io/pairs.h"
 #include "model/text/text_config.h"
 
 // The sizes that shapes of weights are made of.
@@ -105,6 +107,14 @@ struct rn_text_architecture {
     bool window;               // config.json's sliding_window counts ...
     bool window_switch;        // ... where use_sliding_window says so
     rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
+    // For conversions between Hugging Face's files and GGUF (translate.h); names and shapes are
+    // those of `parts`.
+    const char *model_class; // in config.json's "architectures"; NULL: it is not converted
+    const char *gguf_name;   // general.architecture that files get; NULL: the name
+    // Settings beyond rn_text_settings_to_gguf's; in place of rn_text_settings_to_json. Either may
+    // be NULL.
+    rn_status (*to_gguf)(const rn_text_config *config, rn_pairs *out);
+    void (*to_json)(const rn_text_config *config, rn_json *json);
 };
 
 // A graph being written.
@@ -204,6 +214,10 @@ RN_MUST_USE rn_status rn_text_gguf_period(const rn_fields *fields, rn_text_confi
 // RN_UNSUPPORTED where a flag is there and not what is built.
 RN_MUST_USE rn_status rn_text_refuse_flag(const rn_fields *fields, const char *name, bool built);
 
+// config.json as Llama's relatives have it, within an open object; a float in its fewest digits.
+void rn_text_settings_to_json(const rn_text_config *config, rn_json *json);
+void rn_text_json_float(rn_json *json, const char *key, float value);
+
 // ---- for names ----------------------------------------------------------------------------------
 
 // "model.layers.7.mlp.up_proj.weight": `what` is "weight" or "bias"; `layer` counts in layers only.
@@ -211,5 +225,8 @@ void rn_text_weight_name(const rn_llama_config *config, rn_text_part_id part, ui
                          const char *what, char *out, size_t capacity);
 // What the architecture of a configuration is: Llama's where it names none.
 const rn_text_architecture *rn_text_architecture_of(const rn_llama_config *config);
+// The row whose config.json can say the configuration's window: Mistral's GGUF files are llama's.
+// Its own where it can, or none can.
+const rn_text_architecture *rn_text_architecture_with_window(const rn_llama_config *config);
 
 #endif

@@ -136,6 +136,35 @@ static rn_status from_gguf_3(const rn_fields *f, rn_text_config *c) {
     return read_gguf(f, LAYERS_OF_27B_3, c);
 }
 
+// GGUF files say neither the scale of scores nor what else all of Gemma 3 have in common.
+static rn_status to_gguf_3(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    float wide =
+        l->layers == LAYERS_OF_27B_3 ? (float)l->dim / (float)l->heads : (float)l->head_dim;
+    float known = 1 / sqrtf(wide);
+    if (l->attention_scale != 0 && fabsf(l->attention_scale - known) > 1e-6f * known)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this query_pre_attn_scalar");
+    RN_TRY(rn_pairs_f32(out, "gemma3.rope.freq_base_swa", l->local_rope.base));
+    return rn_pairs_u32(out, "gemma3.attention.sliding_window_pattern", l->window_period);
+}
+
+static void to_json_3(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    float scale = l->attention_scale;
+    rn_text_settings_to_json(c, json);
+    rn_text_json_float(json, "query_pre_attn_scalar",
+                       scale != 0 ? roundf(1 / (scale * scale)) : (float)l->head_dim);
+    rn_text_json_float(json, "rope_local_base_freq", l->local_rope.base);
+    rn_json_u64(json, "sliding_window", l->window);
+    rn_json_u64(json, "sliding_window_pattern", l->window_period);
+    rn_json_array(json, "layer_types");
+    for (uint32_t i = 0; i < l->layers; i++) {
+        bool slides = l->window_period == 0 || (i + 1) % l->window_period != 0;
+        rn_json_string(json, NULL, slides ? "sliding_attention" : "full_attention");
+    }
+    rn_json_end(json);
+}
+
 extern const rn_text_architecture rn_text_gemma3;
 const rn_text_architecture rn_text_gemma3 = {
     .name = "gemma3",
@@ -147,4 +176,7 @@ const rn_text_architecture rn_text_gemma3 = {
     .from_json = from_json_3,
     .from_gguf = from_gguf_3,
     .qk_norm = true,
+    .model_class = "Gemma3ForCausalLM",
+    .to_gguf = to_gguf_3,
+    .to_json = to_json_3,
 };

@@ -69,6 +69,19 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
                    f->source, l->kv_heads, l->heads, l->head_dim);
 }
 
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_json_u64(json, "n_layer", l->layers);
+    rn_json_u64(json, "n_embd", l->dim);
+    rn_json_u64(json, "n_head", l->heads);
+    rn_json_u64(json, "n_inner", l->ffn);
+    rn_json_u64(json, "n_positions", c->context);
+    rn_json_u64(json, "vocab_size", l->vocab);
+    rn_text_json_float(json, "layer_norm_epsilon", l->norm_eps);
+    rn_json_string(json, "activation_function", "gelu_new");
+    rn_json_bool(json, "tie_word_embeddings", l->tied);
+}
+
 extern const rn_text_architecture rn_text_gpt2;
 const rn_text_architecture rn_text_gpt2 = {
     .name = "gpt2",
@@ -79,4 +92,6 @@ const rn_text_architecture rn_text_gpt2 = {
     .layer = layer,
     .from_json = from_json,
     .from_gguf = from_gguf,
+    .model_class = "GPT2LMHeadModel",
+    .to_json = to_json,
 };

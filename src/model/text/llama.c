@@ -87,14 +87,24 @@ rn_status rn_text_llama_json(const rn_fields *f, rn_text_config *c) {
 
 extern const rn_text_architecture rn_text_llama;
 const rn_text_architecture rn_text_llama = {FAMILY, .name = "llama", .also = "TinyLlama, SmolLM",
-                                            .gguf_rope = RN_ROPE_NEIGHBOURS};
+                                            .gguf_rope = RN_ROPE_NEIGHBOURS,
+                                            .model_class = "LlamaForCausalLM"};
 extern const rn_text_architecture rn_text_mistral;
-const rn_text_architecture rn_text_mistral = {FAMILY, .name = "mistral", .window = true,
-                                              .gguf_rope = RN_ROPE_NEIGHBOURS};
+const rn_text_architecture rn_text_mistral = {FAMILY,
+                                              .name = "mistral",
+                                              .window = true,
+                                              .gguf_rope = RN_ROPE_NEIGHBOURS,
+                                              .model_class = "MistralForCausalLM",
+                                              .gguf_name = "llama"};
 extern const rn_text_architecture rn_text_qwen2;
-const rn_text_architecture rn_text_qwen2 = {
-    FAMILY,           .name = "qwen2", .also = "Qwen 2.5",
-    .qkv_bias = true, .window = true,  .window_switch = true};
+const rn_text_architecture rn_text_qwen2 = {FAMILY,
+                                            .name = "qwen2",
+                                            .also = "Qwen 2.5",
+                                            .qkv_bias = true,
+                                            .window = true,
+                                            .window_switch = true,
+                                            .model_class = "Qwen2ForCausalLM"};
 extern const rn_text_architecture rn_text_qwen3;
-const rn_text_architecture rn_text_qwen3 = {FAMILY, .name = "qwen3", .qk_norm = true,
-                                            .window = true, .window_switch = true};
+const rn_text_architecture rn_text_qwen3 = {
+    FAMILY,         .name = "qwen3",       .qk_norm = true,
+    .window = true, .window_switch = true, .model_class = "Qwen3ForCausalLM"};

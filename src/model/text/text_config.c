@@ -86,3 +86,9 @@ rn_status rn_rope_from_divisors(const float *divisors, uint32_t dims, rn_rope_at
     }
     return RN_OK;
 }
+
+void rn_rope_to_divisors(const rn_rope_attrs *rope, uint32_t dims, float *divisors) {
+    for (uint32_t i = 0; i < dims / 2; i++)
+        divisors[i] =
+            (float)expected_divisor(rope, pow((double)rope->base, -2.0 * i / (double)dims));
+}

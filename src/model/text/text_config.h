@@ -42,5 +42,8 @@ RN_MUST_USE rn_status rn_text_config_check(const rn_text_config *config, size_t 
 // not the scaling's parameters: finds those. RN_UNSUPPORTED: no parameters give these divisors.
 RN_MUST_USE rn_status rn_rope_from_divisors(const float *divisors /* (dims / 2) */, uint32_t dims,
                                             rn_rope_attrs *rope);
+// The other way.
+void rn_rope_to_divisors(const rn_rope_attrs *rope, uint32_t dims,
+                         float *divisors /* (dims / 2) */);
 
 #endif

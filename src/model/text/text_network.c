@@ -29,6 +29,10 @@ static rn_text_config *config_of(const rn_network *network) {
     return &((text_network *)network->config)->config;
 }
 
+const rn_text_config *rn_text_network_config(const rn_network *network) {
+    return config_of(network);
+}
+
 // ---- weights ------------------------------------------------------------------------------------
 
 static rn_dtype dtype_of(const void *self, const char *weight) {

@@ -3,12 +3,16 @@
 #define RN_MODEL_TEXT_NETWORK_H
 
 #include "model/bundle.h"
+#include "model/text/text_config.h"
 
 // From files, or, with path NULL, of the model that is part of the library: headers only.
 // `adapters` (NULL: none are wanted) takes those of the options and must lie where it is while the
 // network lives. However it ends, the bundle closes it.
 RN_MUST_USE rn_status rn_text_network_open(rn_network *network, const char *path,
                                            const rn_model_options *options, rn_adapters *adapters);
+
+// What its files say it is.
+const rn_text_config *rn_text_network_config(const rn_network *network);
 
 // The folder that a model's file lies in, or the folder itself.
 void rn_text_find_folder(const char *path, char *out, size_t capacity);
