@@ -21,7 +21,7 @@ import sys
 import gguf
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 FOLDER = pathlib.Path(__file__).parents[2] / "tests/golden/text"
 TOKENS = 40
@@ -81,6 +81,8 @@ MODELS = {
                                             ffn_hidden_size=64, multi_query=True, max_position_embeddings=64,
                                             attn_implementation="eager"),
 }
+MODELS["gemma3_seeing"] = MODELS["gemma3"]
+MODELS["mistral3_seeing"] = MODELS["ministral3"]
 GGUF = {"ministral3": "mistral3", "phi3": "phi3", "phi3_short": "phi3", "gemma2": "gemma2", "llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
         "granite": "granite", "olmo2": "olmo2", "olmo3": "olmo2", "starcoder2": "starcoder2", "cohere2": "cohere2", "gptneox": "gptneox",
         "falcon": "falcon", "falcon_one": "falcon"}
@@ -345,6 +347,20 @@ def write_adapter(name, of, model):
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+# ---- models of images and text ------------------------------------------------------------------------------------------
+
+SEEING = {"gemma3_seeing": "gemma3", "mistral3_seeing": "mistral3"}
+
+
+def nest(folder, model_type):
+    """A text model's folder as that of one that has images, too; those are a tensor that nobody reads."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type, "text_config": config}, indent=2) + "\n")
+    tensors = {f"language_model.{name}": w for name, w in load_file(folder / "model.safetensors").items()}
+    save({**tensors, "vision_tower.patch.weight": torch.zeros(2, 3), "multi_modal_projector.norm.weight": torch.zeros(3)},
+         folder / "model.safetensors")
+
+
 def main():
     names = sys.argv[1:] or list(MODELS)
     for name in names:
@@ -356,6 +372,8 @@ def main():
         golden = {"tokens": torch.tensor(tokens, dtype=torch.int32), "logits": run(model, tokens)}
         folder = FOLDER / name
         copy.deepcopy(model).half().save_pretrained(folder)
+        if name in SEEING:
+            nest(folder, SEEING[name])
         (folder / "generation_config.json").unlink(missing_ok=True)
         if name in GGUF:
             write_gguf(folder / "model.gguf", GGUF[name], config, model)

@@ -49,6 +49,8 @@ static const struct {
     {"gpt2", "learned positions, transposed weights", "logits"},
     {"gemma3", "windows in two of three layers, two ropes", "logits.gguf"},
     {"ministral3", "queries that grow with positions", "logits"},
+    {"gemma3_seeing", "the text of a model that sees", NULL},
+    {"mistral3_seeing", "another one", NULL},
     {"phi3", "long rope of six dims of eight, fused products, a window", "logits"},
     {"phi3_short", "the short form of the same rope, a tied head", "logits"},
     {"gemma2", "caps of scores and logits, windows in every other layer", "logits.gguf"},

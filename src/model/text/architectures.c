@@ -10,7 +10,8 @@
     row(llama) row(mistral) row(ministral3) row(qwen2) row(qwen3) row(phi3) row(gpt2) row(gemma2)  \
         row(gemma3) row(smollm3) row(granite) row(olmo2) row(olmo3) row(starcoder2) row(cohere2)   \
             row(gptneox) row(falcon) row(lfm2) row(qwen35) row(qwen35_seeing) row(bert) row(mpnet) \
-                row(nomic_bert) row(modernbert) row(qwen3_next) row(roberta) row(xlm_roberta)
+                row(nomic_bert) row(modernbert) row(qwen3_next) row(roberta) row(xlm_roberta)      \
+                    row(mistral3) row(gemma3_seeing)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,

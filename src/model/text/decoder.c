@@ -31,10 +31,12 @@ void rn_text_weight_name(const rn_llama_config *c, rn_text_part_id p, uint32_t l
     bool bare = c->naming == RN_NAMES_BARE && a->outer;
     size_t outer = bare && strncmp(name, a->outer, strlen(a->outer)) == 0 ? strlen(a->outer) : 0;
     const char *dot = *what ? "." : "";
+    const char *before = c->naming != RN_NAMES_GGUF && a->prefix ? a->prefix : "";
     if (p >= RN_TEXT_IN_LAYER)
-        snprintf(out, capacity, "%s.%u.%s%s%s", a->layers[c->naming], layer, name, dot, what);
+        snprintf(out, capacity, "%s%s.%u.%s%s%s", before, a->layers[c->naming], layer, name, dot,
+                 what);
     else
-        snprintf(out, capacity, "%s%s%s", name + outer, dot, what);
+        snprintf(out, capacity, "%s%s%s%s", before, name + outer, dot, what);
 }
 
 static bool is_transposed(const rn_llama_config *c, rn_text_part_id p) {

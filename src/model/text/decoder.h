@@ -88,6 +88,7 @@ struct rn_text_architecture {
     const char *model_type;         // in config.json; NULL: the name
     const char *also;               // families and models that are of it, for hints; or NULL
     const char *layers[RN_NAMINGS]; // the layers' prefix: "model.layers", "blk"
+    const char *prefix;             // of all of Hugging Face's names, or NULL
     const char *outer;         // a prefix of Hugging Face's names that some files lack, or NULL
     const char *settings;      // the object of config.json with all but model_type, or NULL
     const rn_text_part *parts; // (RN_TEXT_PARTS); without names: it has no such weight
@@ -193,6 +194,7 @@ RN_MUST_USE rn_status rn_text_llama_json(const rn_fields *fields, rn_text_config
 
 // config.json: sizes and flags of Llama's spelling; rope from an object ("rope_parameters",
 // "rope_scaling"); whether hidden_act is one of two spellings.
+// Sizes that are already there need not be in the file.
 RN_MUST_USE rn_status rn_text_json_sizes(const rn_fields *fields, rn_text_config *config);
 RN_MUST_USE rn_status rn_text_json_flags(const rn_fields *fields, rn_text_config *config);
 RN_MUST_USE rn_status rn_text_json_rope(const rn_fields *fields, const char *object,

@@ -169,7 +169,6 @@ extern const rn_text_architecture rn_text_gemma3;
 const rn_text_architecture rn_text_gemma3 = {
     .name = "gemma3",
     .model_type = "gemma3_text",
-    .also = "its text",
     .layers = {"model.layers", "blk", "model.layers"},
     .parts = parts,
     .layer = layer,
@@ -179,4 +178,36 @@ const rn_text_architecture rn_text_gemma3 = {
     .model_class = "Gemma3ForCausalLM",
     .to_gguf = to_gguf_3,
     .to_json = to_json_3,
+};
+
+// Of images and text: its text. What transformers has as defaults is not in all files.
+static rn_status from_json_seeing(const rn_fields *f, rn_text_config *c) {
+    rn_llama_config *l = &c->llama;
+    l->vocab = 262208;
+    l->heads = 8;
+    l->kv_heads = 4;
+    l->head_dim = 256;
+    c->context = 131072;
+    RN_TRY(from_json_3(f, c));
+    bool says_base = rn_fields_find(f, "rope_theta") || rn_fields_find(f, "rope_parameters");
+    if (!says_base) l->rope.base = 1000000;
+    return RN_OK;
+}
+
+static const char *const of_images[] = {"vision_tower.*", "multi_modal_projector.*", NULL};
+
+extern const rn_text_architecture rn_text_gemma3_seeing;
+const rn_text_architecture rn_text_gemma3_seeing = {
+    .name = "gemma3",
+    .model_type = "gemma3",
+    .also = "its text",
+    .prefix = "language_model.",
+    .settings = "text_config",
+    .unused = of_images,
+    .layers = {"model.layers", "blk", "model.layers"},
+    .parts = parts,
+    .layer = layer,
+    .from_json = from_json_seeing,
+    .from_gguf = from_gguf_3,
+    .qk_norm = true,
 };

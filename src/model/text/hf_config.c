@@ -250,21 +250,25 @@ static rn_status refuse_unbuilt(const rn_fields *f) {
     return RN_OK;
 }
 
+static rn_status need_size(const rn_fields *f, const char *name, uint32_t *size) {
+    return *size ? rn_fields_u32(f, name, size) : rn_fields_need_u32(f, name, size);
+}
+
 rn_status rn_text_json_sizes(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(rn_fields_need_u32(f, "num_hidden_layers", &l->layers));
     RN_TRY(rn_fields_need_u32(f, "hidden_size", &l->dim));
     RN_TRY(rn_fields_need_u32(f, "intermediate_size", &l->ffn));
-    RN_TRY(rn_fields_need_u32(f, "vocab_size", &l->vocab));
-    RN_TRY(rn_fields_need_u32(f, "num_attention_heads", &l->heads));
-    l->kv_heads = l->heads;
+    RN_TRY(need_size(f, "vocab_size", &l->vocab));
+    RN_TRY(need_size(f, "num_attention_heads", &l->heads));
+    if (l->kv_heads == 0) l->kv_heads = l->heads;
     RN_TRY(rn_fields_u32(f, "num_key_value_heads", &l->kv_heads));
     if (l->heads == 0) return rn_fail(RN_CORRUPT, "%s: there are no heads", f->source);
-    l->head_dim = l->dim / l->heads;
+    if (l->head_dim == 0) l->head_dim = l->dim / l->heads;
     RN_TRY(rn_fields_u32(f, "head_dim", &l->head_dim));
     l->norm_eps = 1e-6f;
     RN_TRY(rn_fields_number(f, "rms_norm_eps", &l->norm_eps));
-    c->context = 2048;
+    if (c->context == 0) c->context = 2048;
     return rn_fields_u32(f, "max_position_embeddings", &c->context);
 }
 

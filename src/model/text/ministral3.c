@@ -31,16 +31,23 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return check_growth(f, &c->llama);
 }
 
+#define FAMILY                                                                                     \
+    .name = "mistral3", .layers = {"model.layers", "blk", "model.layers"},                         \
+    .parts = rn_text_llama_parts, .layer = rn_text_llama_layer, .from_json = from_json,            \
+    .from_gguf = from_gguf, .window = true, .gguf_rope = RN_ROPE_NEIGHBOURS
+
 extern const rn_text_architecture rn_text_ministral3;
-const rn_text_architecture rn_text_ministral3 = {
-    .name = "mistral3",
-    .model_type = "ministral3",
-    .also = "Ministral 3",
-    .layers = {"model.layers", "blk", "model.layers"},
-    .parts = rn_text_llama_parts,
-    .layer = rn_text_llama_layer,
-    .from_json = from_json,
-    .from_gguf = from_gguf,
-    .window = true,
-    .gguf_rope = RN_ROPE_NEIGHBOURS,
+const rn_text_architecture rn_text_ministral3 = {FAMILY, .model_type = "ministral3"};
+
+// Of images and text: its text.
+static const char *const of_images[] = {"vision_tower.*", "multi_modal_projector.*", NULL};
+
+extern const rn_text_architecture rn_text_mistral3;
+const rn_text_architecture rn_text_mistral3 = {
+    FAMILY,
+    .model_type = "mistral3",
+    .also = "Ministral 3, Mistral Small 3, their text",
+    .prefix = "language_model.",
+    .settings = "text_config",
+    .unused = of_images,
 };

@@ -161,6 +161,23 @@ static void older_spellings_are_read(void **state) {
     assert_true(c.llama.window_period == 4 && c.llama.local_rope.base == 500000);
 }
 
+// The file of the 4B says no more than this.
+static void gemma3_of_images_has_its_text_within(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gemma3",
+                          "\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240, "
+                          "\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, "
+                          "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
+                          "\"sliding_window\": 1024}, \"vision_config\": {\"hidden_size\": 1152}",
+                          &c));
+    const rn_llama_config *l = &c.llama;
+    assert_true(l->layers == 34 && l->dim == 2560 && l->heads == 8 && l->kv_heads == 4);
+    assert_true(l->head_dim == 256 && l->vocab == 262208 && c.context == 131072 && l->tied);
+    assert_true(l->rope.base == 1e6f && l->rope.factor == 8 && l->local_rope.base == 1e4f);
+    assert_true(l->window == 1024 && l->window_period == 6 && l->norm_offset == 1);
+}
+
 static void falcon_has_few_heads_of_k(void **state) {
     (void)state;
     rn_text_config c;
@@ -308,7 +325,6 @@ static void what_is_not_built_is_named(void **state) {
         {"gpt2", "\"activation_function\": \"relu\"", "'relu'"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
         {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
-        {"gemma3", "", "'gemma3'"}, // with images
         {"gemma3_text", "\"use_bidirectional_attention\": true", "what comes later"},
         {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
         {"llama", QUANTIZED("hqq", "\"nbits\": 4"), "'hqq'"},
@@ -336,7 +352,7 @@ static void an_unknown_architecture_has_a_nearest_one(void **state) {
         rn_naming naming;
     } cases[] = {
         {"qwen3moe", "the nearest is qwen3;", RN_NAMES_GGUF},
-        {"gemma3", "the nearest is gemma3_text;", RN_NAMES_HUGGING_FACE},
+        {"gemma3n", "the nearest is gemma3;", RN_NAMES_HUGGING_FACE},
         {"gpt-neox", "the nearest is gpt_neox;", RN_NAMES_HUGGING_FACE},
         {"", "known are llama (TinyLlama, SmolLM), mistral, ", RN_NAMES_GGUF},
         {"a name that is longer than all names of architectures are", "falcon", RN_NAMES_GGUF},
@@ -439,6 +455,7 @@ int main(void) {
         cmocka_unit_test(gemma3_has_two_ropes_and_a_period_of_windows),
         cmocka_unit_test(gemma2_has_caps_and_windows_in_every_other_layer),
         cmocka_unit_test(older_spellings_are_read),
+        cmocka_unit_test(gemma3_of_images_has_its_text_within),
         cmocka_unit_test(falcon_has_few_heads_of_k),
         cmocka_unit_test(scales_that_cannot_be_are_refused),
         cmocka_unit_test(longrope_has_two_tables),
