@@ -47,6 +47,9 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_KV_APPEND] = {rn_cuda_kv_append, NULL},
     [RN_OP_PAGED_ATTENTION] = {rn_cuda_paged_attention, rn_cuda_paged_attention_workspace},
     [RN_OP_ATTEND] = {rn_cuda_attend, rn_cuda_attend_workspace},
+    // recurrent states
+    [RN_OP_SHORT_CONV] = {rn_cuda_short_conv, NULL},
+    [RN_OP_DELTA_RULE] = {rn_cuda_delta_rule, NULL},
     // reductions
     [RN_OP_SUM] = {rn_cuda_sum, rn_cuda_reduce_workspace},
     [RN_OP_MEAN] = {rn_cuda_sum, rn_cuda_reduce_workspace},

@@ -40,6 +40,11 @@ rn_status rn_cuda_layernorm(const rn_call *call);
 rn_status rn_cuda_rmsnorm(const rn_call *call);
 rn_status rn_cuda_rope(const rn_call *call);
 
+// ---- recurrent.c --------------------------------------------------------------------------------
+// Row by row, as the reference; a row that cannot be gives NaN.
+rn_status rn_cuda_short_conv(const rn_call *call);
+rn_status rn_cuda_delta_rule(const rn_call *call);
+
 // ---- embedding.c --------------------------------------------------------------------------------
 // An id that is no row of the table gives a row of NaN: ids are not looked at on the host.
 rn_status rn_cuda_embedding(const rn_call *call);
