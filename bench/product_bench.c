@@ -268,7 +268,7 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     double packing = pack_rate(&w);
     for (size_t i = 1; i < w.copies; i++)
         memcpy(w.packed + i * w.packed_bytes, w.packed, w.packed_bytes);
-    printf("%-6s %9.4f %11.1f", rn_dtype_get(dtype)->name,
+    printf("%-8s %9.4f %11.1f", rn_dtype_get(dtype)->name,
            (double)w.packed_bytes / (double)(rows * cols), packing);
     bool rounds = rn_product_is_quantized(dtype);
     print_rates(&w, rounds ? byte_peak : f32_peak, false);
@@ -315,12 +315,12 @@ static void print_costs(void) {
 
 static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
     static const rn_dtype dtypes[] = {
-        RN_DTYPE_F32,   RN_DTYPE_F16,   RN_DTYPE_BF16,   RN_DTYPE_INT8,  RN_DTYPE_Q8_0,
-        RN_DTYPE_Q6_K,  RN_DTYPE_Q5_K,  RN_DTYPE_Q4_K,   RN_DTYPE_Q3_K,  RN_DTYPE_Q2_K,
-        RN_DTYPE_Q5_1,  RN_DTYPE_Q5_0,  RN_DTYPE_Q4_1,   RN_DTYPE_Q4_0,  RN_DTYPE_IQ4_NL,
-        RN_DTYPE_MXFP4, RN_DTYPE_NVFP4, RN_DTYPE_IQ4_XS, RN_DTYPE_TQ2_0, RN_DTYPE_TQ1_0,
-        RN_DTYPE_Q2_0,  RN_DTYPE_Q1_0,  RN_DTYPE_INT4,   RN_DTYPE_NF4};
-    printf("\n(%llu, %llu)\n%-6s %9s %11s %11s %7s %6s %7s %11s %7s, activations as they are\n",
+        RN_DTYPE_F32,    RN_DTYPE_F16,   RN_DTYPE_BF16,  RN_DTYPE_F8_E4M3, RN_DTYPE_INT8,
+        RN_DTYPE_Q8_0,   RN_DTYPE_Q6_K,  RN_DTYPE_Q5_K,  RN_DTYPE_Q4_K,    RN_DTYPE_Q3_K,
+        RN_DTYPE_Q2_K,   RN_DTYPE_Q5_1,  RN_DTYPE_Q5_0,  RN_DTYPE_Q4_1,    RN_DTYPE_Q4_0,
+        RN_DTYPE_IQ4_NL, RN_DTYPE_MXFP4, RN_DTYPE_NVFP4, RN_DTYPE_IQ4_XS,  RN_DTYPE_TQ2_0,
+        RN_DTYPE_TQ1_0,  RN_DTYPE_Q2_0,  RN_DTYPE_Q1_0,  RN_DTYPE_INT4,    RN_DTYPE_NF4};
+    printf("\n(%llu, %llu)\n%-8s %9s %11s %11s %7s %6s %7s %11s %7s, activations as they are\n",
            (unsigned long long)rows, (unsigned long long)cols, "", "B/weight", "pack GB/s",
            "1 row GB/s", "", "8", "", "512 rows G/s", "");
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)

@@ -221,6 +221,7 @@ static void take_whole_units(rn_dtype dtype, const uint8_t *from, uint64_t units
         break;
         FORM(F16, true)
         FORM(BF16, true)
+        FORM(F8_E4M3, false)
         FORM(NF4, false)
 #undef FORM
 #define FORM(DTYPE, name, sum, offset, most, ...)                                                  \

@@ -29,6 +29,8 @@ typedef struct rn_panel_form {
     { 8, 16, 256, 0, 0, 0, 0, 0, 0, 0 }
 #define RN_PANEL_FORM_BF16                                                                         \
     { 8, 16, 256, 0, 0, 0, 0, 0, 0, 0 }
+#define RN_PANEL_FORM_F8_E4M3                                                                      \
+    { 32, 32, 512, 0, 0, 8, 0, 0, 0, 0 }
 #define RN_PANEL_FORM_NF4                                                                          \
     { 64, 32, 576, 0, 64, 8, 0, 0, 0, 0 }
 

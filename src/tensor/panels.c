@@ -12,11 +12,10 @@
 #include <string.h>
 
 #define FORM(DTYPE, name, sum, offset, most, ...) [RN_DTYPE_##DTYPE] = {__VA_ARGS__},
-const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {[RN_DTYPE_F32] = RN_PANEL_FORM_F32,
-                                                      [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
-                                                      [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16,
-                                                      [RN_DTYPE_NF4] = RN_PANEL_FORM_NF4,
-                                                      RN_ROUNDED_KINDS(FORM)};
+const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {
+    [RN_DTYPE_F32] = RN_PANEL_FORM_F32,   [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
+    [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16, [RN_DTYPE_F8_E4M3] = RN_PANEL_FORM_F8_E4M3,
+    [RN_DTYPE_NF4] = RN_PANEL_FORM_NF4,   RN_ROUNDED_KINDS(FORM)};
 #undef FORM
 
 // ---- sizes --------------------------------------------------------------------------------------

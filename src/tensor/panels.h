@@ -8,6 +8,7 @@
 //
 //     f32   1 column     [lanes f32]
 //     f16   8 columns    8 x [lanes f16]                                          (bf16 too)
+//     f8_e4m3  32 columns   8 x [lanes of 4 bytes: columns 4g .. 4g+3]
 //     int8  32 columns   8 x [lanes of 4 bytes: columns 4g .. 4g+3, each + 128]   head: scales f32
 //     q8_0  32 columns   [scales f16] 8 x [lanes of 4 bytes, each + 128]
 //     q4_0  32 columns   [scales f16] 4 x [lanes of 4 bytes]   low nibbles columns 4v.., high

@@ -39,6 +39,8 @@ static float weight(rn_float_form form, const uint8_t *panel, uint64_t unit_cols
         return rn_f16_widen(rn_load_u16(panel + k * 32 + 2 * (uint64_t)lane));
     case RN_FLOAT_BF16:
         return rn_bf16_widen(rn_load_u16(panel + k * 32 + 2 * (uint64_t)lane));
+    case RN_FLOAT_E4M3:
+        return rn_e4m3_widen(panel[k / 4 * 64 + 4 * (uint64_t)lane + k % 4]);
     case RN_FLOAT_INT4:
         return weight_int4(panel + k / unit_cols * unit_bytes, k % unit_cols, lane);
     default:

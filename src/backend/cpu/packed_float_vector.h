@@ -21,6 +21,7 @@ enum { HALVES = 16 / LANES, STEP = 8, MOST = 16 };
 
 // Bytes of 8 columns of a panel.
 INLINE uint64_t step_bytes(rn_float_form form) {
+    if (form == RN_FLOAT_E4M3) return 128;
     return form == RN_FLOAT_F32 ? 512 : form == RN_FLOAT_F16 || form == RN_FLOAT_BF16 ? 256 : 64;
 }
 
@@ -51,6 +52,17 @@ INLINE common common_of(rn_float_form form, const uint8_t *unit, int h) {
     return c;
 }
 
+// Byte `at` of each lane. Exponent and fraction go where a float has them; numbers below 2^-6 have
+// no leading one, so that one is put there and taken away again.
+INLINE vfloat e4m3_at(vint words, int at) {
+    vint byte = ishl(words, 24 - 8 * at), rest = ishift(iand(byte, iset(0x7f000000)), 4);
+    vmask tiny = mgreater_int(iset(8 << 20), rest), nan = mgreater_int(rest, iset(0x7e << 20));
+    vint bits = iadd_where(tiny, iadd(rest, iset(120 << 23)), iset(1 << 23));
+    vint one = iadd_where(tiny, iset(0), ifrom(vset(0x1p-6f)));
+    bits = iadd_where(nan, ifrom(vsub(vfrom(bits), vfrom(one))), iset(0x3bd00000)); // 480 to NaN
+    return vfrom(ior(bits, iand(byte, iset((int)0x80000000))));
+}
+
 // Column i of a step, half h of the panel's rows.
 INLINE vfloat weight(rn_float_form form, const uint8_t *step, int i, int h, const common *c) {
     static const uint8_t int4_at[8] = {0, 8, 16, 24, 4, 12, 20, 28};
@@ -63,6 +75,8 @@ INLINE vfloat weight(rn_float_form form, const uint8_t *step, int i, int h, cons
         return vload_half(step + 32 * i + h * LANES * 2);
     case RN_FLOAT_BF16:
         return vfrom(ishl(iload_u16(step + 32 * i + h * LANES * 2), 16));
+    case RN_FLOAT_E4M3:
+        return e4m3_at(ifrom(vload(floats + 16 * (i / 4) + h * LANES)), i % 4);
     case RN_FLOAT_INT4: {
         vint q = ifrom(vload(floats + h * LANES));
         int at = int4_at[i];
@@ -103,7 +117,7 @@ INLINE void add_step(rn_float_form form, int rows, int vectors, const rn_float_j
     }
 }
 
-// Columns of one unit; f32, f16 and bf16 are one unit as a whole.
+// Columns of one unit; f32, f16, bf16 and f8_e4m3 are one unit as a whole.
 INLINE void add_unit(rn_float_form form, int rows, int vectors, const rn_float_job *job,
                      const uint8_t *unit, const float *x, uint64_t cols, vfloat *acc) {
     common c[MOST];
@@ -200,6 +214,9 @@ static void unpack(rn_float_form form, const uint8_t *panel, uint64_t unit_cols,
     case RN_FLOAT_BF16:
         unpack_unit(RN_FLOAT_BF16, panel, k, k + depth, to);
         break;
+    case RN_FLOAT_E4M3:
+        unpack_unit(RN_FLOAT_E4M3, panel, k, k + depth, to);
+        break;
     case RN_FLOAT_INT4:
         unpack_units(RN_FLOAT_INT4, panel, unit_cols, unit_bytes, k, depth, to);
         break;
@@ -223,6 +240,7 @@ static void unpack(rn_float_form form, const uint8_t *panel, uint64_t unit_cols,
 KERNELS(f32, RN_FLOAT_F32)
 KERNELS(f16, RN_FLOAT_F16)
 KERNELS(bf16, RN_FLOAT_BF16)
+KERNELS(e4m3, RN_FLOAT_E4M3)
 KERNELS(int4, RN_FLOAT_INT4)
 KERNELS(nf4, RN_FLOAT_NF4)
 
@@ -235,7 +253,7 @@ const rn_float_kernels FLOAT_TABLE = {
     .sizes = {4, 2, 1},
     .direct_rows = DIRECT_ROWS,
     .panels = PANELS,
-    .direct = {ONE(f32), ONE(f16), ONE(bf16), ONE(int4), ONE(nf4)},
-    .many = {MANY(f32), MANY(f16), MANY(bf16), MANY(int4), MANY(nf4)},
+    .direct = {ONE(f32), ONE(f16), ONE(bf16), ONE(e4m3), ONE(int4), ONE(nf4)},
+    .many = {MANY(f32), MANY(f16), MANY(bf16), MANY(e4m3), MANY(int4), MANY(nf4)},
     .unpack = unpack,
 };

@@ -34,6 +34,8 @@ static rn_float_form form_of(rn_dtype dtype) {
         return RN_FLOAT_F16;
     case RN_DTYPE_BF16:
         return RN_FLOAT_BF16;
+    case RN_DTYPE_F8_E4M3:
+        return RN_FLOAT_E4M3;
     case RN_DTYPE_INT4:
         return RN_FLOAT_INT4;
     default:
