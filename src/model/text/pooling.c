@@ -56,7 +56,7 @@ static rn_status read_file(const char *folder, const char *name, rn_fields *f, c
 static rn_status take_pooling(const char *folder, rn_str where, rn_embedding_info *out) {
     char name[256], path[PATH_MAX];
     rn_fields f;
-    if (where.bytes > 128 || memchr(where.data, '/', where.bytes))
+    if (where.bytes == 0 || where.bytes > 128 || memchr(where.data, '/', where.bytes))
         return rn_fail(RN_CORRUPT, "%s: the path of the Pooling module is no folder's name",
                        folder);
     snprintf(name, sizeof name, "%.*s/config.json", RN_STR_ARG(where));
