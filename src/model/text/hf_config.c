@@ -296,5 +296,8 @@ rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out)
     rn_fields settings = *fields;
     settings.within = out->llama.architecture->settings;
     if (settings.within) RN_TRY(refuse_unbuilt(&settings));
-    return out->llama.architecture->from_json(&settings, out);
+    RN_TRY(out->llama.architecture->from_json(&settings, out));
+    // Of a model that sees, the head's flag is that of the whole, where it has one.
+    return settings.within ? rn_fields_bool(fields, "tie_word_embeddings", &out->llama.tied)
+                           : RN_OK;
 }

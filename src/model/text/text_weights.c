@@ -195,7 +195,7 @@ static bool is_harmless(const inventory *v, rn_str name) {
         if (rn_str_matches(name, rn_str_from(patterns[i]))) return true;
     for (size_t i = 0; v->info->encoder && i < sizeof of_encoders / sizeof *of_encoders; i++)
         if (rn_str_matches(name, rn_str_from(of_encoders[i]))) return true;
-    return v->info->tied_head && rn_str_equal(name, RN_STR("lm_head.weight"));
+    return v->info->tied_head && rn_str_matches(name, RN_STR("*lm_head.weight"));
 }
 
 // AutoGPTQ writes a bias for every layer, zero where the model has none.

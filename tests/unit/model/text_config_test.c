@@ -178,6 +178,16 @@ static void gemma3_of_images_has_its_text_within(void **state) {
     assert_true(l->window == 1024 && l->window_period == 6 && l->norm_offset == 1);
 }
 
+static void the_whole_says_whether_the_head_is_tied(void **state) {
+    (void)state;
+    rn_text_config c;
+#define TEXT_CONFIG "\"text_config\": {" SIZES ", \"tie_word_embeddings\": false}"
+    assert_ok(read_config("mistral3", TEXT_CONFIG, &c));
+    assert_false(c.llama.tied);
+    assert_ok(read_config("mistral3", TEXT_CONFIG ", \"tie_word_embeddings\": true", &c));
+    assert_true(c.llama.tied);
+}
+
 static void falcon_has_few_heads_of_k(void **state) {
     (void)state;
     rn_text_config c;
@@ -456,6 +466,7 @@ int main(void) {
         cmocka_unit_test(gemma2_has_caps_and_windows_in_every_other_layer),
         cmocka_unit_test(older_spellings_are_read),
         cmocka_unit_test(gemma3_of_images_has_its_text_within),
+        cmocka_unit_test(the_whole_says_whether_the_head_is_tied),
         cmocka_unit_test(falcon_has_few_heads_of_k),
         cmocka_unit_test(scales_that_cannot_be_are_refused),
         cmocka_unit_test(longrope_has_two_tables),
