@@ -67,14 +67,21 @@ static const char *find_nearest(rn_str name, rn_naming naming) {
     return nearest;
 }
 
+// Rows that differ under the other naming only are listed once.
+static bool is_listed(size_t index, rn_naming naming) {
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(name_of(architectures[i], naming), name_of(architectures[index], naming)) == 0)
+            return true;
+    return false;
+}
+
 // "llama (TinyLlama, SmolLM), mistral, ..."; what has no room is "...".
 static void list_known(rn_naming naming, char *out, size_t capacity) {
     static const char more[] = ", ...";
     size_t length = 0;
     for (size_t i = 0; i < COUNT; i++) {
         const rn_text_architecture *a = architectures[i];
-        bool same = i && strcmp(name_of(a, naming), name_of(architectures[i - 1], naming)) == 0;
-        if (same) continue;
+        if (is_listed(i, naming)) continue;
         char text[128];
         int n = snprintf(text, sizeof text, "%s%s%s%s%s", i ? ", " : "", name_of(a, naming),
                          a->also ? " (" : "", a->also ? a->also : "", a->also ? ")" : "");
@@ -85,7 +92,7 @@ static void list_known(rn_naming naming, char *out, size_t capacity) {
 }
 
 static rn_status refuse(rn_str name, rn_naming naming) {
-    char known[400];
+    char known[sizeof(((rn_error_info *)NULL)->hint) - 64]; // beside the nearest
     list_known(naming, known, sizeof known);
     return rn_hint(
         rn_fail(RN_UNSUPPORTED, "the architecture '%.*s' is not known", RN_STR_ARG(name)),
