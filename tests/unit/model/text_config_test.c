@@ -456,6 +456,34 @@ static void divisors_of_one_and_of_no_kind(void **state) {
     assert_fails(RN_UNSUPPORTED, rn_rope_from_divisors(nan, 8, &r));
 }
 
+// Published files of nomic-embed-text have GPT-2's spelling, those of ModernBERT a few names of
+// before transformers 5; BERT's relatives count positions from behind the padding.
+static void encoders_have_older_spellings(void **state) {
+    static const char nomic[] =
+        "\"n_embd\": 48, \"n_head\": 3, \"n_inner\": 80, \"n_layer\": 2, \"n_positions\": 8192, "
+        "\"max_trained_positions\": 2048, \"rotary_emb_base\": 1000, \"prenorm\": false, "
+        "\"activation_function\": \"swiglu\", \"rotary_emb_fraction\": 1.0";
+    rn_text_config c;
+    (void)state;
+    assert_ok(read_config("nomic_bert", nomic, &c));
+    assert_true(c.llama.dim == 48 && c.llama.heads == 3 && c.llama.ffn == 80);
+    assert_true(c.llama.layers == 2 && c.context == 2048 && c.llama.rope.base == 1000);
+    assert_true(c.llama.both_ways && c.llama.token_types == 2 && c.llama.positions == 0);
+    assert_fails(RN_UNSUPPORTED,
+                 read_config("nomic_bert", "\"n_embd\": 48, \"prenorm\": true", &c));
+    assert_story("prenorm");
+    assert_ok(read_config("modernbert",
+                          "\"global_rope_theta\": 160000, \"local_rope_theta\": 10000, "
+                          "\"local_attention\": 128, \"global_attn_every_n_layers\": 3",
+                          &c));
+    assert_true(c.llama.rope.base == 160000 && c.llama.local_rope.base == 10000);
+    assert_true(c.llama.window == 65 && c.llama.window_period == 3 && c.llama.window_behind);
+    assert_ok(read_config("xlm-roberta", "\"pad_token_id\": 1", &c));
+    assert_true(c.llama.positions == 4096 && c.llama.first_position == 2 && c.context == 4094);
+    assert_fails(RN_CORRUPT, read_config("mpnet", "\"pad_token_id\": 4095", &c));
+    assert_fails(RN_CORRUPT, read_config("mpnet", "\"relative_attention_num_buckets\": 30", &c));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_said_has_defaults),
@@ -478,6 +506,7 @@ int main(void) {
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(divisors_release_the_scaling_that_made_them),
         cmocka_unit_test(divisors_of_one_and_of_no_kind),
+        cmocka_unit_test(encoders_have_older_spellings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
