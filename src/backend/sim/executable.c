@@ -179,7 +179,9 @@ static rn_status run_node(sim_executable *e, uint32_t n, const rn_execution *run
     rn_graph_bind(e->graph, n, run->rows, e->tensors, &call);
     for (uint32_t i = 0; i < node->output_count; i++) {
         uint64_t offset = 0;
-        view &= rn_call_alias(&call, i, &offset).kind == RN_ALIAS_KIND_VIEW;
+        // A part of one row may be a view where that of the largest bucket's rows is none.
+        bool shares = e->root[node->outputs[i]] != node->outputs[i];
+        view &= shares && rn_call_alias(&call, i, &offset).kind == RN_ALIAS_KIND_VIEW;
     }
     if (view) return RN_OK;
     for (uint32_t i = 0; i < node->input_count; i++)
