@@ -176,7 +176,7 @@ typedef struct rn_op_info {
     uint32_t traits; // rn_trait, any number of them
     struct {
         uint8_t state, sequence, position, page_table;
-    } pages; // APPEND, and attention to pages: which inputs these are
+    } pages; // APPEND, attention to pages, RECURRENT (no table): which inputs these are
     // PRODUCT: product number `index` of the call; false where it has no more.
     bool (*product)(const rn_call *call, uint32_t index, rn_product *out);
     rn_alias alias[RN_MAX_OUTPUTS];

@@ -25,11 +25,16 @@ static bool is_known(const rn_session *session, rn_session_append append) {
     return false;
 }
 
+// Whether rows of it go to a place of their own, or forward in a state.
+static bool has_places(const rn_node *node) {
+    return rn_op_is(node->op, RN_TRAIT_APPEND) || rn_op_is(node->op, RN_TRAIT_RECURRENT);
+}
+
 // All layers of a model have the same two inputs.
 static void list_append(rn_session *session, const rn_node *node) {
     const rn_graph *graph = session->plan->graph;
     const rn_op_info *op = rn_op_get(node->op);
-    if (!rn_op_is(node->op, RN_TRAIT_APPEND)) return;
+    if (!has_places(node)) return;
     rn_session_append append = {node->inputs[op->pages.sequence], node->inputs[op->pages.position]};
     if (is_input(graph, append.sequence) && is_input(graph, append.position) &&
         !is_known(session, append))
@@ -41,7 +46,7 @@ rn_status rn_session_prepare_appends(rn_session *session) {
     uint32_t count = rn_graph_node_count(graph), most = 0;
     void *appends = NULL;
     for (uint32_t i = 0; i < count; i++)
-        most += rn_op_is(rn_graph_node(graph, i)->op, RN_TRAIT_APPEND);
+        most += has_places(rn_graph_node(graph, i));
     RN_TRY(rn_arena_array(&session->memory, most, sizeof *session->appends, &appends));
     session->appends = appends;
     for (uint32_t i = 0; i < count; i++)

@@ -221,6 +221,47 @@ static void a_failed_step_leaves_nothing_behind(void **state) {
     rn_model_close(model);
 }
 
+// Tells the story on a device, with another beside it, and returns the plan's summary.
+static rn_plan_summary tell_on(rn_device *device, const rn_model *model, uint64_t budget_bytes,
+                               const story *wanted) {
+    rn_generator_options options = options_of(8, 2);
+    rn_generator *g;
+    story told = {0};
+    options.session = (rn_session_options){.device = device};
+    options.device_budget = (rn_device_budget){.bytes = budget_bytes, .planned_only = true};
+    assert_ok(rn_generator_create(model, &options, &g));
+    rn_sequence *s = begin(g, 1, PROMPT);
+    (void)begin(g, 2, 3); // steps of 8, 8, 6 and 2 rows
+    while (told.count < TOLD) {
+        assert_ok(rn_generator_step(g));
+        story_take(&told, s, TOLD);
+    }
+    story_expect(&told, wanted);
+    rn_plan_summary summary = *rn_plan_get_summary(rn_generator_plan(g));
+    rn_generator_destroy(g);
+    return summary;
+}
+
+// Runs of one row and of many, padded to those that were compiled; all blocks on the device, or
+// the first ones on the host: at last only those without keys are left there.
+static void a_device_that_compiles_says_the_same(void **state) {
+    (void)state;
+    rn_device *device;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){.compiles = 1}, &device));
+    for (size_t i = 0; i < MODELS; i += 2) {
+        rn_model *model = open_model(models[i].file);
+        story wanted = alone(model, 1, PROMPT);
+        rn_plan_summary all = tell_on(device, model, 0, &wanted), some = {0};
+        for (uint64_t part = 0; part < 6; part++)
+            some = tell_on(device, model,
+                           all.planned_bytes - (all.planned_bytes - all.smallest_bytes) * part / 5,
+                           &wanted);
+        assert_true(some.host_blocks > 0);
+        rn_model_close(model);
+    }
+    rn_device_destroy(device);
+}
+
 // ---- plans --------------------------------------------------------------------------------------
 
 static void a_plan_has_the_states_of_all_sequences(void **state) {
@@ -266,6 +307,7 @@ int main(void) {
         cmocka_unit_test(company_changes_no_word),
         cmocka_unit_test(a_rewound_text_is_read_again),
         cmocka_unit_test(a_failed_step_leaves_nothing_behind),
+        cmocka_unit_test(a_device_that_compiles_says_the_same),
         cmocka_unit_test(a_plan_has_the_states_of_all_sequences),
         cmocka_unit_test(what_cannot_go_back_is_not_drafted),
     };

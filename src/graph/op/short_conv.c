@@ -72,6 +72,7 @@ const rn_op_info rn_short_conv_op = {
     .max_inputs = INPUTS,
     .output_count = 2,
     .traits = RN_TRAIT_RECURRENT,
+    .pages = {.state = STATE, .sequence = SEQUENCE, .position = POSITION},
     .alias = {RN_ALIAS_MAY(X), RN_ALIAS_MUST(STATE)},
     .shape = shape,
     .cost = cost,
