@@ -13,6 +13,8 @@
 #define ATTEND_SECONDS      22e-6 // an H200's, of a short one
 #define RUN_SECONDS         15e-6 // an H200's
 #define PRODUCT_ROWS        16
+#define UNPACK_WEIGHTS      25.0 // q4_0's, of a multiprocessor in a clock: an H200's
+#define UNPACK_BYTES        16.0 // q8_0's
 
 static double ask(const rn_gpu *gpu, int attribute) {
     int value = 0;
@@ -43,6 +45,9 @@ void rn_gpu_guess_rates(const rn_gpu *gpu, rn_device_caps *caps) {
     caps->step_seconds = STEP_SECONDS;
     caps->product_rows = PRODUCT_ROWS;
     caps->run_seconds = RUN_SECONDS;
+    double clocks = gpu->traits.multiprocessors * ask(gpu, RN_CU_ATTRIBUTE_CLOCK) * 1e3;
+    caps->own[RN_CUDA_UNPACK_WEIGHTS] = gpu->traits.has_wgmma ? UNPACK_WEIGHTS * clocks : 0;
+    caps->own[RN_CUDA_UNPACK_BYTES] = gpu->traits.has_wgmma ? UNPACK_BYTES * clocks : 0;
     caps->own[RN_CUDA_ATTEND_FLOPS] = caps->flops * ATTEND_SHARE;
     caps->own[RN_CUDA_ATTEND_SECONDS] = ATTEND_SECONDS;
     caps->own[RN_CUDA_MULTIPROCESSORS] = gpu->traits.has_wgmma ? gpu->traits.multiprocessors : 0;
