@@ -67,6 +67,7 @@ typedef enum rn_dtype {
     RN_DTYPE_F8_B128, // e4m3 in blocks of 128: f32 scale a block
     RN_DTYPE_FP4_B64, // nvfp4 in blocks of 64: f32 scale a block beside its own
     RN_DTYPE_U4_B32,  // affine 4 bits in blocks of 32: f32 scale and whole zero a block
+    RN_DTYPE_F8_B32,  // as f8_b128 in blocks of 32, for rows that are no multiple of 128
     RN_DTYPE_COUNT
 } rn_dtype;
 

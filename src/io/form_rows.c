@@ -277,8 +277,9 @@ static bool put_block(const rn_weight_form *f, const coded_row *row, uint64_t c,
         put_nibbles(codes, 32, to + 5);
         return true;
     case RN_DTYPE_F8_B128:
+    case RN_DTYPE_F8_B32:
         put_float(to, row->scales[g]);
-        memcpy(to + 4, codes, 128);
+        memcpy(to + 4, codes, rn_dtype_get(f->dtype)->block_elements);
         return true;
     case RN_DTYPE_FP4_B64:
         put_float(to, factor);

@@ -190,8 +190,10 @@ static rn_status find_fp8(const finder *f, const rn_tensor_info *data, rn_weight
     form->rows = data->dims[0];
     form->cols = data->dims[1];
     RN_TRY(read_tiles(f, form));
-    bool blocks = form->cols % 128 == 0 && (form->group % 128 == 0 || form->group_count == 1);
-    form->dtype = blocks ? RN_DTYPE_F8_B128 : RN_DTYPE_F32;
+    uint64_t run = form->group_count == 1 ? form->cols : form->group; // of one scale
+    form->dtype = RN_DTYPE_F32;
+    if (form->cols % 32 == 0 && run % 32 == 0) form->dtype = RN_DTYPE_F8_B32;
+    if (form->cols % 128 == 0 && run % 128 == 0) form->dtype = RN_DTYPE_F8_B128;
     return RN_OK;
 }
 

@@ -9,7 +9,7 @@
 // o, i are the weight's rows and columns, g the columns of a group, n = 32 / bits numbers an i32:
 //
 //     form     tensors of X.weight                                               becomes
-//     fp8      X.weight e4m3 (o, i), X.weight_scale_inv or X.weight_scale:        f8_b128
+//     fp8      X.weight e4m3 (o, i), X.weight_scale_inv or X.weight_scale:        f8_b128, f8_b32
 //              tiles (o/128, i/128), rows (o, 1) or one
 //     int8     X.weight i8 (o, i), X.weight_scale (o, i/g)                        int8 | q8_0
 //     packed   X.weight_packed i32 (o, i/n), X.weight_scale (o, i/g),             q4_0, q8_0 |

@@ -16,13 +16,20 @@ static void multiply(float *values, int count, float scale) {
         values[i] *= scale;
 }
 
-void rn_widen_f8_b128(const void *source, float *target, uint64_t blocks) {
+static void widen_f8(const uint8_t *block, float *target, uint64_t blocks, int count) {
     const rn_convert_kernels *kernels = rn_convert_kernels_get();
-    const uint8_t *block = source;
-    for (; blocks > 0; blocks--, block += 132, target += 128) {
-        kernels->widen_e4m3(block + 4, target, 128);
-        multiply(target, 128, float_at(block));
+    for (; blocks > 0; blocks--, block += 4 + count, target += count) {
+        kernels->widen_e4m3(block + 4, target, (uint64_t)count);
+        multiply(target, count, float_at(block));
     }
+}
+
+void rn_widen_f8_b128(const void *source, float *target, uint64_t blocks) {
+    widen_f8(source, target, blocks, 128);
+}
+
+void rn_widen_f8_b32(const void *source, float *target, uint64_t blocks) {
+    widen_f8(source, target, blocks, 32);
 }
 
 void rn_widen_fp4_b64(const void *source, float *target, uint64_t blocks) {

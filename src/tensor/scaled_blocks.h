@@ -3,6 +3,7 @@
 // tensors.
 //
 //     f8_b128  scale f32 | 128 e4m3                            number = e4m3 * scale
+//     f8_b32   scale f32 | 32 e4m3                             the same
 //     fp4_b64  scale f32 | ggml's nvfp4 of 64: 4 e4m3, 32      number = (e2m1 * e4m3) * scale
 //     u4_b32   scale f32 | zero u8 | 16 bytes                  number = (q - zero) * scale
 //
@@ -13,6 +14,6 @@
 #include "tensor/convert.h"
 
 // Whole blocks; no alignment, any thread.
-rn_widen_kernel rn_widen_f8_b128, rn_widen_fp4_b64, rn_widen_u4_b32;
+rn_widen_kernel rn_widen_f8_b128, rn_widen_f8_b32, rn_widen_fp4_b64, rn_widen_u4_b32;
 
 #endif

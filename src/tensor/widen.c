@@ -116,6 +116,7 @@ static rn_widen_kernel *const widen[RN_DTYPE_COUNT] = {
     [RN_DTYPE_Q1_0] = rn_ggml_widen_q1_0,
     [RN_DTYPE_Q2_0] = rn_ggml_widen_q2_0,
     [RN_DTYPE_F8_B128] = rn_widen_f8_b128,
+    [RN_DTYPE_F8_B32] = rn_widen_f8_b32,
     [RN_DTYPE_FP4_B64] = rn_widen_fp4_b64,
     [RN_DTYPE_U4_B32] = rn_widen_u4_b32,
 };

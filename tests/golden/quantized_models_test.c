@@ -12,7 +12,7 @@ static const struct {
 } forms[] = {
     {"gptq_sym_g32", "q4_0"},  {"gptq_g128", "int4"},    {"gptq_v2_g32", "u4_b32"},
     {"gptq_act_order", "f16"}, {"gptq_8bit", "q8_0"},    {"awq_g128", "int4"},
-    {"awq_g32", "u4_b32"},     {"fp8_block", "f8_b128"}, {"ct_fp8", "f8_b128"},
+    {"awq_g32", "u4_b32"},     {"fp8_block", "f8_b128"}, {"ct_fp8", "f8_b32"},
     {"ct_int8", "int8"},       {"ct_int4", "q4_0"},      {"ct_int4_asym", "u4_b32"},
     {"ct_nvfp4", "fp4_b64"},   {"ct_mxfp4", "mxfp4"},    {"modelopt_nvfp4", "fp4_b64"},
     {"mxfp4", "mxfp4"},

@@ -1,4 +1,5 @@
-// f8_product.h — products of few rows of x with f8_b128 weights as they lie: y = x wᵀ + bias.
+// f8_product.h — products of few rows of x with f8_b128 and f8_b32 weights as they lie: y = x wᵀ +
+// bias.
 //
 // The sums are those of the generic product (backend/cpu/packed.h), bit for bit: one chain over k
 // of numbers that were widened and scaled first. Here lanes are rows of w: 16 x 16 bytes are
@@ -17,7 +18,8 @@ RN_MUST_USE rn_status rn_cpu_f8_matmul(const rn_call *call);
 
 // x (m, k), m up to RN_F8_MOST, with 16 rows of w that are row_bytes apart; `rows` of them are
 // there. sums (m, 16).
-void rn_f8_multiply_avx2(const float *x, uint64_t m, uint64_t k, const uint8_t *w,
+// `block` is 128 or 32.
+void rn_f8_multiply_avx2(const float *x, uint64_t m, uint64_t k, uint64_t block, const uint8_t *w,
                          uint64_t row_bytes, uint64_t rows, float *sums); // x86-64 builds only
 
 #endif

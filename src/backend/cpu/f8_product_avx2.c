@@ -7,8 +7,6 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { BLOCK = 128, BLOCK_BYTES = 132 };
-
 // 16 columns of 16 rows: out[i] has columns 2i and 2i + 1, each of rows 0 to 7 in its lower half
 // and of rows 8 to 15 in its upper.
 static inline void transpose(const uint8_t *const row[16], uint64_t at, __m256i out[8]) {
@@ -60,14 +58,15 @@ static inline lanes load_scales(const uint8_t *const row[16]) {
 }
 
 // `m` is constant where this is called.
-static inline __attribute__((always_inline)) void
-multiply(const float *x, const uint64_t m, uint64_t k, const uint8_t *row[16], float *sums) {
+static inline __attribute__((always_inline)) void multiply(const float *x, const uint64_t m,
+                                                           uint64_t k, uint64_t block,
+                                                           const uint8_t *row[16], float *sums) {
     lanes acc[RN_F8_MOST];
     for (uint64_t i = 0; i < m; i++)
         acc[i].low = acc[i].high = _mm256_setzero_ps();
-    for (uint64_t c = 0; c < k; c += BLOCK) {
+    for (uint64_t c = 0; c < k; c += block) {
         lanes scale = load_scales(row);
-        for (uint64_t at = 0; at < BLOCK; at += 16) {
+        for (uint64_t at = 0; at < block; at += 16) {
             __m256i pairs[8];
             transpose(row, 4 + at, pairs);
             for (uint64_t j = 0; j < 16; j++) {
@@ -84,7 +83,7 @@ multiply(const float *x, const uint64_t m, uint64_t k, const uint8_t *row[16], f
             }
         }
         for (int i = 0; i < 16; i++)
-            row[i] += BLOCK_BYTES;
+            row[i] += block + sizeof(float);
     }
     for (uint64_t i = 0; i < m; i++) {
         _mm256_storeu_ps(sums + i * RN_F8_LANES, acc[i].low);
@@ -92,23 +91,23 @@ multiply(const float *x, const uint64_t m, uint64_t k, const uint8_t *row[16], f
     }
 }
 
-void rn_f8_multiply_avx2(const float *x, uint64_t m, uint64_t k, const uint8_t *w,
+void rn_f8_multiply_avx2(const float *x, uint64_t m, uint64_t k, uint64_t block, const uint8_t *w,
                          uint64_t row_bytes, uint64_t rows, float *sums) {
     const uint8_t *row[RN_F8_LANES];
     for (uint64_t i = 0; i < RN_F8_LANES; i++)
         row[i] = w + (i < rows ? i : rows - 1) * row_bytes;
     switch (m) {
     case 1:
-        multiply(x, 1, k, row, sums);
+        multiply(x, 1, k, block, row, sums);
         break;
     case 2:
-        multiply(x, 2, k, row, sums);
+        multiply(x, 2, k, block, row, sums);
         break;
     case 3:
-        multiply(x, 3, k, row, sums);
+        multiply(x, 3, k, block, row, sums);
         break;
     case 4:
-        multiply(x, 4, k, row, sums);
+        multiply(x, 4, k, block, row, sums);
         break;
     default:
         break;
