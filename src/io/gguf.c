@@ -242,13 +242,52 @@ static rn_status read_dims(gguf_reader *reader, rn_tensor_info *tensor, uint64_t
     return RN_OK;
 }
 
+// Types that ggml had once, and what to do about their files.
+static const char *removed_type(uint32_t type) {
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } removed[] = {{4, "q4_2"},      {5, "q4_3"},        {31, "q4_0_4_4"},   {32, "q4_0_4_8"},
+                   {33, "q4_0_8_8"}, {36, "iq4_nl_4_4"}, {37, "iq4_nl_4_8"}, {38, "iq4_nl_8_8"}};
+    for (size_t i = 0; i < sizeof removed / sizeof *removed; i++)
+        if (removed[i].type == type) return removed[i].name;
+    return NULL;
+}
+
+// The bytes from a tensor's offset to the next one's; false where that cannot be read.
+static bool measure_unknown(gguf_reader *reader, uint64_t *out_bytes) {
+    uint64_t dims[MAX_RANK], name_bytes = 0, offset, next;
+    rn_tensor_info after = {0};
+    uint32_t type;
+    bool read = take_u64(reader, &offset, "a tensor's offset") == RN_OK &&
+                take_u64(reader, &name_bytes, "a tensor's name") == RN_OK &&
+                name_bytes <= MAX_NAME_BYTES &&
+                take_text(reader, name_bytes, &after.name, "a tensor's name") == RN_OK &&
+                read_dims(reader, &after, dims) == RN_OK &&
+                take_u32(reader, &type, "a tensor's type") == RN_OK &&
+                take_u64(reader, &next, "a tensor's offset") == RN_OK && next > offset;
+    *out_bytes = read ? next - offset : 0;
+    return read;
+}
+
+static rn_status unknown_type(gguf_reader *reader, const rn_tensor_info *tensor, uint32_t type) {
+    const char *name = removed_type(type);
+    uint64_t bytes = 0, at = reader->at;
+    char size[40] = "";
+    if (measure_unknown(reader, &bytes))
+        snprintf(size, sizeof size, " (%llu bytes)", (unsigned long long)bytes);
+    rn_status s = rn_fail(RN_CORRUPT, "tensor '%.*s' has type %u%s%s%s, which ration does not know",
+                          RN_STR_ARG(tensor->name), type, name ? ", " : "", name ? name : "", size);
+    return rn_hint(rn_error_locate(s, reader->file->info.path, at),
+                   name ? "ggml has dropped this kind: take a file of a newer conversion"
+                        : "the file is damaged, or its kind is newer than this ration");
+}
+
 static rn_status read_type(gguf_reader *reader, rn_tensor_info *tensor) {
     uint32_t type;
     RN_TRY(take_u32(reader, &type, "a tensor's type"));
     tensor->dtype = rn_dtype_from_ggml(type);
-    if (tensor->dtype != RN_DTYPE_NONE) return RN_OK;
-    return rn_fail(RN_CORRUPT, "tensor '%.*s' has type %u, which does not exist",
-                   RN_STR_ARG(tensor->name), type);
+    return tensor->dtype != RN_DTYPE_NONE ? RN_OK : unknown_type(reader, tensor, type);
 }
 
 // Offsets are relative to the data section and must be the running, padded sum of sizes.

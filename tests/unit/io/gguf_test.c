@@ -195,6 +195,26 @@ static void gguf_tensors_have_their_outermost_dimension_first(void **state) {
     close_clean(c);
 }
 
+// The next tensor says how long it is.
+static void unknown_types_are_named_with_their_bytes(void **state) {
+    static const struct {
+        uint32_t type;
+        const char *words;
+    } cases[] = {{31, "tensor 't' has type 31, q4_0_4_4 (640 bytes), which ration does not know"},
+                 {99, "tensor 't' has type 99 (640 bytes), which ration does not know"}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        blob file = {0};
+        put_gguf_start(&file, 3, 2, 0);
+        put_gguf_tensor(&file, "t", 2, (uint64_t[]){256, 2}, cases[i].type, 0);
+        put_gguf_tensor(&file, "u", 1, (uint64_t[]){8}, 0, 640);
+        put_padding(&file, 32);
+        put_zeros(&file, 640 + 32);
+        expect_refused(&file, RN_CORRUPT, cases[i].words);
+        assert_true(rn_last_error()->hint[0] != '\0');
+    }
+}
+
 static void gguf_knows_every_type_of_ggml(void **state) {
     blob file = {0};
     rn_checkpoint *c;
@@ -209,7 +229,7 @@ static void gguf_knows_every_type_of_ggml(void **state) {
         put_padding(&file, 32);
         put_zeros(&file, dtype == RN_DTYPE_NONE ? 8192 : (need + 31) / 32 * 32);
         if (dtype == RN_DTYPE_NONE) {
-            expect_refused(&file, RN_CORRUPT, "which does not exist");
+            expect_refused(&file, RN_CORRUPT, "which ration does not know");
             continue;
         }
         assert_ok(open_file(&file, &c));
@@ -488,6 +508,7 @@ int main(void) {
         cmocka_unit_test(gguf_reads_a_vocabulary_of_many_strings),
         cmocka_unit_test(gguf_tensors_have_their_outermost_dimension_first),
         cmocka_unit_test(gguf_knows_every_type_of_ggml),
+        cmocka_unit_test(unknown_types_are_named_with_their_bytes),
         cmocka_unit_test(gguf_alignment_moves_the_data),
         cmocka_unit_test(gguf_names_may_hold_nul),
         cmocka_unit_test(gguf_takes_a_header_of_many_tensors),
