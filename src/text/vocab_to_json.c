@@ -182,9 +182,10 @@ static void write_byte_level(rn_json *json, const char *key) {
     rn_json_end(json);
 }
 
-static void write_replace(rn_json *json, const char *key, const char *what, const char *by) {
+static void write_replace(rn_json *json, const char *key, const char *kind, const char *what,
+                          const char *by) {
     write_type(json, key, "Replace");
-    write_pattern(json, "String", what);
+    write_pattern(json, kind, what);
     rn_json_string(json, "content", by);
     rn_json_end(json);
 }
@@ -310,27 +311,37 @@ static rn_status write_cuts(gguf_vocab *v, rn_buffer *cuts) {
     return RN_OK;
 }
 
+// Blanks at the ends and beside blanks go where the file says so, one is put in front, all are
+// written as U+2581.
+static void write_normalizers(gguf_vocab *v, bool prefix) {
+    static const char *const squeezed[][2] = {{"\\A +", ""}, {" +\\z", ""}, {" {2,}", " "}};
+    rn_json *json = &v->json;
+    bool squeezes = find_bool(v->gguf, "remove_extra_whitespaces", false);
+    write_type(json, "normalizer", "Sequence");
+    rn_json_array(json, "normalizers");
+    for (size_t i = 0; squeezes && i < 3; i++)
+        write_replace(json, NULL, "Regex", squeezed[i][0], squeezed[i][1]);
+    if (prefix) {
+        write_type(json, NULL, "Prepend");
+        rn_json_string(json, "prepend", RN_BLANK);
+        rn_json_end(json);
+    }
+    write_replace(json, NULL, "String", " ", RN_BLANK);
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
 static rn_status write_spm(gguf_vocab *v) {
     enum { CUTS_CAP_BYTES = 256 << 20 };
     rn_json *json = &v->json;
     bool prefix = find_bool(v->gguf, "add_space_prefix", true);
     rn_buffer cuts;
-    if (prefix) {
-        write_type(json, "normalizer", "Sequence");
-        rn_json_array(json, "normalizers");
-        write_type(json, NULL, "Prepend");
-        rn_json_string(json, "prepend", RN_BLANK);
-        rn_json_end(json);
-        write_replace(json, NULL, " ", RN_BLANK);
-        rn_json_end(json);
-        rn_json_end(json);
-    } else
-        write_replace(json, "normalizer", " ", RN_BLANK);
+    write_normalizers(v, prefix);
     rn_json_null(json, "pre_tokenizer");
     write_post_processor(v, true);
     write_type(json, "decoder", "Sequence");
     rn_json_array(json, "decoders");
-    write_replace(json, NULL, RN_BLANK, " ");
+    write_replace(json, NULL, "String", RN_BLANK, " ");
     write_type(json, NULL, "ByteFallback");
     rn_json_end(json);
     write_type(json, NULL, "Fuse");
