@@ -2,6 +2,7 @@
 // and against themselves: prompts in any chunks, in any company, at every budget, after a rewind
 // and after a failure. The files are made by scripts/reference/recurrent_models.py.
 #include "backend/sim/sim.h"
+#include "graph/fuse.h"
 #include "text_run.h"
 #include "tiny_text.h"
 
@@ -262,6 +263,25 @@ static void a_device_that_compiles_says_the_same(void **state) {
     rn_device_destroy(device);
 }
 
+// Kernels on a device, some of them fused; weights that stay, and such as come in each step. The
+// CPU never helps: states do not move.
+static void a_device_of_its_own_memory_says_the_same(void **state) {
+    (void)state;
+    rn_device *device;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &device));
+    device->caps.fusions = RN_FUSE_ALL;
+    for (size_t i = 0; i < MODELS; i += 2) {
+        rn_model *model = open_model(models[i].file);
+        story wanted = alone(model, 1, PROMPT);
+        rn_plan_summary all = tell_on(device, model, 0, &wanted);
+        rn_plan_summary some = tell_on(device, model, all.smallest_bytes, &wanted);
+        assert_int_equal(0, all.streamed_bytes);
+        assert_true(some.streamed_bytes > 0 && some.host_blocks == 0);
+        rn_model_close(model);
+    }
+    rn_device_destroy(device);
+}
+
 // ---- plans --------------------------------------------------------------------------------------
 
 static void a_plan_has_the_states_of_all_sequences(void **state) {
@@ -308,6 +328,7 @@ int main(void) {
         cmocka_unit_test(a_rewound_text_is_read_again),
         cmocka_unit_test(a_failed_step_leaves_nothing_behind),
         cmocka_unit_test(a_device_that_compiles_says_the_same),
+        cmocka_unit_test(a_device_of_its_own_memory_says_the_same),
         cmocka_unit_test(a_plan_has_the_states_of_all_sequences),
         cmocka_unit_test(what_cannot_go_back_is_not_drafted),
     };
