@@ -8,6 +8,7 @@
 // whose slower levels were chosen by RATION_CPU.
 #include "backend/cpu/cpu.h"
 
+#include "backend/cpu/packed_product.h"
 #include "base/cpu.h"
 #include "graph/quantized_product.h"
 
@@ -61,6 +62,15 @@ static double count_units(units u, double rows) {
     return u.few + u.more * (rows - FEW);
 }
 
+// Seconds of both. Few rows by floats wait for memory alone or not at all: the rate of memory is
+// theirs. More of them are multiplied once weights are widened, so that nothing overlaps. Cutting
+// bits and waiting overlap in part: between the longer one and the sum.
+static double overlap(double arithmetic, double memory, bool rounded, double rows) {
+    if (rounded) return pow(pow(arithmetic, 1.6) + pow(memory, 1.6), 1 / 1.6);
+    if (rows <= (double)rn_packed_floats_few()) return fmax(arithmetic, memory);
+    return arithmetic + memory;
+}
+
 double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
     (void)workload;
     rn_cost cost = rn_cost_count(call);
@@ -74,9 +84,8 @@ double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload 
     if (w->shape.rank != 2 || u.one == 0 || quantized != rounded)
         return rn_cost_roofline(caps, call, cost);
     double unit = 2 / (rounded ? caps->quantized_flops : caps->flops);
-    double arithmetic = count_units(u, rn_cost_rows(call)) * unit * (double)rn_tensor_elements(w);
+    double rows = rn_cost_rows(call);
+    double arithmetic = count_units(u, rows) * unit * (double)rn_tensor_elements(w);
     double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
-    if (!rounded) return fmax(arithmetic, memory) + caps->step_seconds;
-    // Cutting bits and waiting for memory overlap in part: between the longer one and the sum.
-    return pow(pow(arithmetic, 1.6) + pow(memory, 1.6), 1 / 1.6) + caps->step_seconds;
+    return overlap(arithmetic, memory, rounded, rows) + caps->step_seconds;
 }
