@@ -77,7 +77,8 @@ static rn_status put_token(const writing *w, uint32_t id, rn_buffer *raw) {
     if (!w->tokenizer->bpe.by_bytes || w->tokenizer->spm) return rn_pairs_put_text(raw, text);
     if (text.bytes > sizeof letters / 2)
         return rn_fail(RN_UNSUPPORTED, "token %u has %zu bytes", id, text.bytes);
-    return rn_pairs_put_text(raw, (rn_str){letters, rn_bytes_to_letters(text, letters)});
+    size_t bytes = rn_bytes_to_letters(text, letters);
+    return rn_pairs_put_text(raw, (rn_str){letters, bytes});
 }
 
 static rn_status write_tokens(const writing *w) {
