@@ -179,7 +179,7 @@ static rn_status open_run(run *r) {
     options.session.device = r->device;
     options.plan.budget_bytes = j->budget_bytes;
     if (j->budget_bytes)
-        options.plan.beside_bytes =
+        options.plan.reserved_bytes =
             rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes + (4 << 20) +
             j->budget_bytes / 256;
     RN_TRY(rn_generator_create(r->model, &options, &r->generator));

@@ -219,7 +219,7 @@ static double product_seconds(const weight *w, uint64_t m, size_t calls, bool pl
                        {w->packed, w->dtype, RN_LAYOUT_PANELS, RN_SHAPE(w->rows, w->cols)},
                        {0}};
     rn_tensor out = {y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
-    rn_matmul_attrs attrs = {.plain_activations = plain_x};
+    rn_matmul_attrs attrs = {.unquantised_activations = plain_x};
     rn_call call = {.op = RN_OP_MATMUL,
                     .attrs = &attrs,
                     .inputs = in,

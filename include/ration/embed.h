@@ -44,7 +44,7 @@ typedef struct rn_embedding_form {
 typedef struct rn_embedder_options {
     rn_embedding_options text;
     rn_embedding_form form;
-    rn_plan_options plan; // beside_bytes: what the caller holds; the embedder adds its own, and
+    rn_plan_options plan; // reserved_bytes: what the caller holds; the embedder adds its own, and
                           // where it is not 0 the tables of plan and session, too
     rn_device_budget device_budget; // where the session's device has its own memory; then `plan`
                                     // says what the host has (rn_plan_options_for)

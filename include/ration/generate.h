@@ -36,7 +36,7 @@ typedef enum rn_speculation {
 
 typedef struct rn_generator_options {
     rn_text_options text;
-    rn_plan_options plan; // beside_bytes: what the caller holds; the generator adds its own,
+    rn_plan_options plan; // reserved_bytes: what the caller holds; the generator adds its own,
                           // and where it is not 0 the tables of plan and session, too
     rn_device_budget device_budget; // where the session's device has its own memory; then `plan`
                                     // says what the host has (rn_plan_options_for)

@@ -231,9 +231,9 @@ RN_API rn_value rn_op_gated(rn_graph *g, rn_value gate, rn_value up, rn_activati
 // N, K, not transposed); a w of higher rank has the same leading axes as x (or 1 there). bias is
 // (N) or RN_NO_VALUE.
 typedef struct rn_matmul_attrs {
-    bool transpose_x;       // x is (..., K, M)
-    bool transpose_w;       // w is (..., K, N) instead of (..., N, K)
-    bool plain_activations; // a quantised w is widened and x is taken as it is, never rounded
+    bool transpose_x;             // x is (..., K, M)
+    bool transpose_w;             // w is (..., K, N) instead of (..., N, K)
+    bool unquantised_activations; // a quantised w is widened and x is taken as it is, never rounded
 } rn_matmul_attrs;
 RN_API rn_value rn_op_matmul(rn_graph *g, rn_value x, rn_value w, rn_value bias);
 RN_API rn_value rn_op_matmul_as(rn_graph *g, rn_value x, rn_value w, rn_value bias,
@@ -365,10 +365,10 @@ RN_API rn_value rn_op_varlen_attention(rn_graph *g, rn_value q, rn_value k, rn_v
 // than a norm (rn_device_caps.fusions). They mean the ops they are made of, in that order; no
 // gradient.
 typedef struct rn_project_attrs {
-    float eps;                // of the RMS norm
-    rn_activation activation; // project_gated
-    bool plain_activations;   // as rn_matmul_attrs
-    bool steady_norm;         // set by rn_op_project...: the norm is a weight, not made in the run
+    float eps;                    // of the RMS norm
+    rn_activation activation;     // project_gated
+    bool unquantised_activations; // as rn_matmul_attrs
+    bool steady_norm; // set by rn_op_project...: the norm is a weight, not made in the run
 } rn_project_attrs;
 // x (ROWS, K); norm (K) or RN_NO_VALUE; w (N, K); bias (N) or RN_NO_VALUE; residual (ROWS, N) or
 // RN_NO_VALUE, which the result may overwrite: residual + (rmsnorm(x) wᵀ + bias).

@@ -87,7 +87,7 @@ typedef struct rn_text_options {
     uint32_t rows;        // of a prefill chunk, at most; 512
     uint32_t logit_rows;  // of how many rows a pass gives logits; 1
     uint32_t prompt_tokens, new_tokens; // of a typical job, for which time is predicted; 128, 128
-    bool plain_activations; // products with quantised weights do not round their activations
+    bool unquantised_activations; // products with quantised weights do not round their activations
     bool rolling_windows; // layers with a window keep, of each sequence, its last tokens and those
                           // of a step, where that is less than pages. Rows must go upwards then:
                           // what a sequence wrote further back than that is gone
@@ -103,11 +103,11 @@ RN_API RN_MUST_USE rn_status rn_model_make_recipe(const rn_model *model,
 
 // What may be chosen for embeddings. 0 stands for the default that is named.
 typedef struct rn_embedding_options {
-    uint32_t text_tokens;   // of a text, at most; the smaller of the model's own and 512
-    uint32_t rows;          // of a run, at most, all of its texts together; the larger of 512 and
-                            // text_tokens
-    bool plain_activations; // products with quantised weights do not round their activations
-    uint64_t reserved[4];   // zero
+    uint32_t text_tokens; // of a text, at most; the smaller of the model's own and 512
+    uint32_t rows;        // of a run, at most, all of its texts together; the larger of 512 and
+                          // text_tokens
+    bool unquantised_activations; // products with quantised weights do not round their activations
+    uint64_t reserved[4];         // zero
 } rn_embedding_options;
 
 // A graph over the tokens of texts that lie one behind the other, each with all of its tokens in

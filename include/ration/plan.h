@@ -62,8 +62,8 @@ RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out)
 typedef struct rn_plan_options {
     uint64_t budget_bytes; // for what the plan holds: arena and staging; 0 or RN_NO_LIMIT: no limit
     uint64_t
-        beside_bytes;  // of the budget, what is held beside the plan: the process, its structures
-    bool with_reserve; // the budget is a process's: its reserve stays free (rn_budget_usable)
+        reserved_bytes; // of the budget, what is held beside the plan: the process, its structures
+    bool with_reserve;  // the budget is a process's: its reserve stays free (rn_budget_usable)
     uint64_t least_budget_bytes; // no smaller budget works, whatever the plan takes: opening the
                                  // model took so much
     // Of a device with its own memory, which budget_bytes is for: what the plan may hold on the
@@ -71,8 +71,8 @@ typedef struct rn_plan_options {
     // reads them from disk. In training also the optimiser's states, and what is saved for the
     // backward pass, where the device has no room for them. 0 or RN_NO_LIMIT: no limit.
     uint64_t host_budget_bytes;
-    uint64_t host_beside_bytes; // of the host's budget, what that does not count: for a refusal
-    bool host_with_reserve;     // the host's budget is a process's
+    uint64_t host_reserved_bytes; // of the host's budget, what that does not count: for a refusal
+    bool host_with_reserve;       // the host's budget is a process's
     // Of such a device: the CPU, which may compute blocks of short runs whose weights are not on
     // the device (rn_cpu_caps(); hybrid execution). NULL: it computes none.
     const rn_device_caps *host_caps;

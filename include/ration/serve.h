@@ -65,7 +65,7 @@ typedef struct rn_server_options {
     const char *profile_folder; // for recordings that /profile asks for; NULL: the system's
                                 // folder for temporary files
     // NULL, or called for each target, in the thread that loads, before it is planned: sets plan
-    // (budget_bytes, beside_bytes, least_budget_bytes, with_reserve) and device_budget as
+    // (budget_bytes, reserved_bytes, least_budget_bytes, with_reserve) and device_budget as
     // rn_server_load takes them. So a budget can depend on whether the device has its own memory.
     rn_status (*set_budget)(void *self, rn_device *device, rn_generator_options *generator);
     void *budget_self;
@@ -80,7 +80,7 @@ RN_API void rn_server_destroy(rn_server *server);
 RN_API uint16_t rn_server_port(const rn_server *server);
 
 // Opens the model, starts the ladder, runs a test step. Of `generator`: text, plan (budget_bytes,
-// and beside_bytes for what the caller holds beside; the server adds its own), device_budget,
+// and reserved_bytes for what the caller holds beside; the server adds its own), device_budget,
 // session.cancel and speculation; the rest is the server's. Logs a line for each stage.
 // RN_OVER_BUDGET as rn_generator_create. After a failure it may be called again.
 RN_API RN_MUST_USE rn_status rn_server_load(rn_server *server,

@@ -26,7 +26,7 @@ double rn_cost_rows(const rn_call *call) {
 // Whether it runs on int8 units.
 static bool is_quantized(const rn_call *call) {
     rn_product product;
-    if (rn_call_product(call, 0, &product) && product.plain_activations) return false;
+    if (rn_call_product(call, 0, &product) && product.unquantised_activations) return false;
     for (uint32_t i = 0; i < call->input_count; i++) {
         rn_dtype dtype = call->inputs[i].dtype;
         if (rn_dtype_get(dtype)->block_elements > 1 || dtype == RN_DTYPE_INT8) return true;

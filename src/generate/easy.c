@@ -67,7 +67,7 @@ static rn_status split_budget(call *c, rn_device *device, rn_generator_options *
     if (shares.total_bytes == 0) RN_TRY(rn_budget_measure(&shares.total_bytes));
     RN_TRY(rn_budget_split(&shares));
     out->plan.budget_bytes = shares.total_bytes;
-    out->plan.beside_bytes = shares.process_bytes + shares.held_bytes + ROOM_BYTES;
+    out->plan.reserved_bytes = shares.process_bytes + shares.held_bytes + ROOM_BYTES;
     out->plan.with_reserve = true;
     out->plan.least_budget_bytes = rn_budget_needed(shares.process_bytes + c->opening_bytes);
     if (own) out->device_budget.bytes = c->o->budget_bytes;

@@ -97,14 +97,14 @@ static rn_status count_beside(const rn_embedder *e, const rn_recipe *recipe, rn_
     uint64_t own = e->memory.held_bytes + sizeof *e + LIST_BYTES;
     rn_graph *graph = NULL;
     *out = e->options.plan;
-    if (out->beside_bytes) {
+    if (out->reserved_bytes) {
         RN_TRY(rn_recipe_build(recipe, caps_of(e)->fusions, &(rn_recipe_options){0}, &graph));
         own += rn_plan_table_bytes(graph);
         rn_graph_destroy(graph);
     }
-    if (!rn_add_u64(out->beside_bytes, own, &out->beside_bytes))
+    if (!rn_add_u64(out->reserved_bytes, own, &out->reserved_bytes))
         return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                       (unsigned long long)e->options.plan.beside_bytes);
+                       (unsigned long long)e->options.plan.reserved_bytes);
     rn_device *device = e->options.session.device;
     return device ? rn_plan_options_for(device, &e->options.device_budget, out) : RN_OK;
 }
@@ -126,7 +126,7 @@ static rn_status plan_by_measure(rn_embedder *e) {
     const rn_plan_options *options = &e->plan->options;
     rn_device *device = e->options.session.device;
     rn_rates_quick_options quick = {.checkpoint = rn_model_weights(e->model).checkpoint};
-    if (options->beside_bytes) quick.room_bytes = rn_plan_room(options, options->budget_bytes);
+    if (options->reserved_bytes) quick.room_bytes = rn_plan_room(options, options->budget_bytes);
     rn_rates_source before = rn_rates_apply(device);
     if (rn_rates_measure_quick(device, &quick) == before) return RN_OK;
     rn_plan_destroy(e->plan);

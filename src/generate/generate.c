@@ -160,7 +160,7 @@ static rn_status plan_by_measure(opening *o) {
     const rn_plan_options *options = &g->plan->options;
     rn_device *device = g->options.session.device;
     rn_rates_quick_options quick = {.checkpoint = o->maker->weights.checkpoint};
-    if (options->beside_bytes) quick.room_bytes = rn_plan_room(options, options->budget_bytes);
+    if (options->reserved_bytes) quick.room_bytes = rn_plan_room(options, options->budget_bytes);
     rn_rates_source before = rn_rates_apply(device);
     if (rn_rates_measure_quick(device, &quick) == before) return RN_OK;
     drop_plan(g);

@@ -100,7 +100,8 @@ struct rn_generator {
     rn_generator_options options;
     rn_plan *plan;
     rn_session *session;
-    rn_arena memory; // all that follows, taken before the plan is made and part of its beside_bytes
+    rn_arena
+        memory; // all that follows, taken before the plan is made and part of its reserved_bytes
     uint32_t vocab_size;
     uint32_t rows;        // of a step, at most
     uint32_t table_pages; // of a context

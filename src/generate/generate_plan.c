@@ -288,11 +288,11 @@ static rn_status count_tables(const rn_text_maker *maker, const rn_generator *g,
 static rn_status count_beside(const rn_text_maker *maker, const rn_generator *g,
                               rn_plan_options *options) {
     uint64_t own = g->memory.held_bytes + sizeof *g, tables = 0;
-    if (options->beside_bytes) RN_TRY(count_tables(maker, g, &tables));
+    if (options->reserved_bytes) RN_TRY(count_tables(maker, g, &tables));
     own += tables;
-    if (!rn_add_u64(options->beside_bytes, own, &options->beside_bytes))
+    if (!rn_add_u64(options->reserved_bytes, own, &options->reserved_bytes))
         return rn_fail(RN_INVALID, "%llu bytes beside the plan",
-                       (unsigned long long)g->options.plan.beside_bytes);
+                       (unsigned long long)g->options.plan.reserved_bytes);
     rn_device *device = g->options.session.device;
     return device ? rn_plan_options_for(device, &g->options.device_budget, options) : RN_OK;
 }

@@ -130,7 +130,8 @@ static void put_node(group *g, uint32_t number) {
 // The weight and its bias.
 static void put_product(const fuser *f, group *g, uint32_t number) {
     const rn_node *n = node_of(f, number);
-    g->project.plain_activations = ((const rn_matmul_attrs *)n->attrs)->plain_activations;
+    g->project.unquantised_activations =
+        ((const rn_matmul_attrs *)n->attrs)->unquantised_activations;
     put_node(g, number);
     put_input(g, n->inputs[1]);
     put_input(g, n->inputs[2]);
@@ -138,7 +139,7 @@ static void put_product(const fuser *f, group *g, uint32_t number) {
 
 static bool have_same_attrs(const fuser *f, uint32_t a, uint32_t b) {
     const rn_matmul_attrs *x = node_of(f, a)->attrs, *y = node_of(f, b)->attrs;
-    return x->plain_activations == y->plain_activations;
+    return x->unquantised_activations == y->unquantised_activations;
 }
 
 static void keep(fuser *f, const group *g) {

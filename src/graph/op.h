@@ -157,10 +157,10 @@ enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP
 // inputs; RN_NO_INPUT where the call has none of that kind.
 typedef struct rn_product {
     uint32_t x, weight, bias;
-    uint32_t norm;          // the RMS norm's weight that x is normed with first
-    uint32_t residual;      // added to the result
-    bool transposed;        // x or the weight is (K, ...) instead
-    bool plain_activations; // a quantised weight is widened, x is never rounded
+    uint32_t norm;                // the RMS norm's weight that x is normed with first
+    uint32_t residual;            // added to the result
+    bool transposed;              // x or the weight is (K, ...) instead
+    bool unquantised_activations; // a quantised weight is widened, x is never rounded
 } rn_product;
 
 // ---- the op -------------------------------------------------------------------------------------

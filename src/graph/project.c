@@ -6,7 +6,7 @@
 // ---- shapes -------------------------------------------------------------------------------------
 
 static rn_matmul_attrs product_attrs(const rn_project_attrs *a) {
-    return (rn_matmul_attrs){.plain_activations = a->plain_activations};
+    return (rn_matmul_attrs){.unquantised_activations = a->unquantised_activations};
 }
 
 rn_status rn_project_shape_rows(const rn_shaping *s) {
@@ -63,7 +63,7 @@ bool rn_project_product(const rn_call *call, uint32_t index, rn_product *out) {
                         .bias = rn_tensor_given(&in[weight + 1]) ? weight + 1 : RN_NO_INPUT,
                         .norm = rn_tensor_given(&in[1]) ? 1 : RN_NO_INPUT,
                         .residual = has_residual ? last : RN_NO_INPUT,
-                        .plain_activations = a->plain_activations};
+                        .unquantised_activations = a->unquantised_activations};
     return true;
 }
 
@@ -74,5 +74,6 @@ void rn_project_cost(const rn_call *call, rn_cost *out) {
 
 void rn_project_print(const void *attrs, char *out, size_t bytes) {
     const rn_project_attrs *a = attrs;
-    snprintf(out, bytes, "eps %g%s", (double)a->eps, a->plain_activations ? ", x as it is" : "");
+    snprintf(out, bytes, "eps %g%s", (double)a->eps,
+             a->unquantised_activations ? ", x as it is" : "");
 }

@@ -149,7 +149,7 @@ typedef struct rn_llama_config {
     bool parallel;                        // attention and feed-forward both read the layer's input
     bool tied;                            // the head is the embedding
     rn_recurrent_config recurrent;        // no layers: none
-    bool plain_activations;               // products with quantised weights do not round
+    bool unquantised_activations;         // products with quantised weights do not round
     rn_dtype activations;                 // as rn_forward's
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0

@@ -356,7 +356,7 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
 static rn_status refuse(const maker *m, uint64_t limit, uint64_t smallest) {
     rn_account account = {.device = m->caps->device, .purpose = RN_PURPOSE_WEIGHTS};
     uint64_t budget = smallest;
-    if (!rn_add_u64(smallest, m->options.beside_bytes, &budget)) budget = RN_NO_LIMIT;
+    if (!rn_add_u64(smallest, m->options.reserved_bytes, &budget)) budget = RN_NO_LIMIT;
     rn_status s = rn_budget_refuse(account, smallest, limit, budget);
     return rn_hint(s,
                    "%s compiles graphs as a whole: all weights of its blocks are held; the "
@@ -393,7 +393,7 @@ static rn_status make_plan(const maker *m, attempt *a, uint64_t smallest, rn_pla
     plan->compiled = true;
     memcpy(plan->name, m->recipe->name, sizeof plan->name);
     plan->summary.smallest_bytes = smallest;
-    plan->summary.smallest_budget_bytes = smallest + m->options.beside_bytes;
+    plan->summary.smallest_budget_bytes = smallest + m->options.reserved_bytes;
     s = write_plan(m, a, plan);
     if (s == RN_OK)
         *out = plan;

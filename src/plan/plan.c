@@ -13,7 +13,7 @@ uint64_t rn_plan_limit(const rn_device_caps *caps, uint64_t budget_bytes) {
 uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes) {
     const rn_plan_options *o = &planner->options;
     uint64_t budget;
-    if (!rn_add_u64(plan_bytes, o->beside_bytes, &budget)) return RN_NO_LIMIT;
+    if (!rn_add_u64(plan_bytes, o->reserved_bytes, &budget)) return RN_NO_LIMIT;
     if (o->with_reserve) budget = rn_budget_needed(budget);
     return rn_max_u64(budget, o->least_budget_bytes);
 }
@@ -21,7 +21,7 @@ uint64_t rn_planner_budget(const rn_planner *planner, uint64_t plan_bytes) {
 uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes) {
     if (budget_bytes == RN_NO_LIMIT) return budget_bytes;
     uint64_t usable = options->with_reserve ? rn_budget_usable(budget_bytes) : budget_bytes;
-    return usable - rn_min_u64(usable, options->beside_bytes);
+    return usable - rn_min_u64(usable, options->reserved_bytes);
 }
 
 static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **out) {
@@ -145,7 +145,7 @@ static rn_status sweep_compiled(const rn_recipe *recipe, const rn_device_caps *c
         rows[i] = (rn_sweep_row){o.budget_bytes, plan->summary};
         low = plan->summary.smallest_budget_bytes;
         if (i + 1 == count)
-            high = rows[i].budget_bytes = plan->summary.planned_bytes + o.beside_bytes;
+            high = rows[i].budget_bytes = plan->summary.planned_bytes + o.reserved_bytes;
         rn_plan_destroy(plan);
     }
     return RN_OK;

@@ -30,7 +30,7 @@ static void write_question(const rn_plan *plan, rn_json *json) {
     rn_json_u64(json, "threads", plan->caps.threads);
     if (o->budget_bytes && o->budget_bytes != RN_NO_LIMIT)
         rn_json_u64(json, "budget_bytes", o->budget_bytes);
-    rn_json_u64(json, "beside_bytes", o->beside_bytes);
+    rn_json_u64(json, "reserved_bytes", o->reserved_bytes);
     rn_json_bool(json, "with_reserve", o->with_reserve);
     rn_json_bool(json, "exact", o->exact);
     rn_json_bool(json, "allow_lossy", o->allow_lossy);

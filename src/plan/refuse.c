@@ -180,9 +180,9 @@ static rn_status fail(const rn_planner *p, uint64_t budget_bytes, const char *mo
     char beside[128] = "", helps[320];
     if (p->options.with_reserve)
         snprintf(beside, sizeof beside, ", beside it %s are held and %s in reserve",
-                 SIZE(p->options.beside_bytes), SIZE(whole - rn_budget_usable(whole)));
-    else if (p->options.beside_bytes)
-        snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.beside_bytes));
+                 SIZE(p->options.reserved_bytes), SIZE(whole - rn_budget_usable(whole)));
+    else if (p->options.reserved_bytes)
+        snprintf(beside, sizeof beside, ", beside it %s are held", SIZE(p->options.reserved_bytes));
     rn_status s = rn_fail(RN_OVER_BUDGET,
                           "'%s' does not fit: its most frugal plan needs %s%s%s, the budget is %s",
                           p->recipe->name, SIZE(smallest), more, beside, SIZE(budget_bytes));
@@ -211,8 +211,8 @@ rn_status rn_plan_refuse(rn_planner *p, uint64_t budget_bytes) {
 
 rn_status rn_plan_refuse_host(const rn_planner *p) {
     const rn_plan_options *o = &p->options;
-    uint64_t need = p->least_host_bytes, smallest = need + o->host_beside_bytes;
-    uint64_t budget = o->host_budget_bytes + o->host_beside_bytes;
+    uint64_t need = p->least_host_bytes, smallest = need + o->host_reserved_bytes;
+    uint64_t budget = o->host_budget_bytes + o->host_reserved_bytes;
     if (o->host_with_reserve) {
         smallest = rn_budget_needed(smallest);
         budget = rn_budget_needed(budget);

@@ -31,15 +31,15 @@ rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
     if (!device->caps.own_memory) return RN_OK;
     uint64_t held = rn_ledger_total(id).now_bytes, total = find_budget(device, budget, held);
     options->host_budget_bytes = host_share(options);
-    options->host_beside_bytes = options->beside_bytes;
+    options->host_reserved_bytes = options->reserved_bytes;
     options->host_with_reserve = options->with_reserve;
     options->with_reserve = false;
     options->least_budget_bytes = 0;
     options->budget_bytes = total;
-    options->beside_bytes = budget->planned_only ? 0 : held + RESERVE_BYTES;
-    if (options->beside_bytes < total) return RN_OK;
+    options->reserved_bytes = budget->planned_only ? 0 : held + RESERVE_BYTES;
+    if (options->reserved_bytes < total) return RN_OK;
     return rn_hint(rn_budget_refuse((rn_account){.device = id, .purpose = RN_PURPOSE_UNACCOUNTED},
-                                    RESERVE_BYTES, total, options->beside_bytes),
+                                    RESERVE_BYTES, total, options->reserved_bytes),
                    "a larger budget for %s: the driver alone takes that much", device->caps.name);
 }
 

@@ -187,7 +187,7 @@ static void lower_budget(void *self, uint64_t bytes) {
     rn_offload_manager *m = self;
     const rn_plan_options *o = &m->options;
     uint64_t total, budget = o->budget_bytes ? o->budget_bytes : RN_NO_LIMIT;
-    if (!rn_add_u64(bytes, o->beside_bytes, &total)) total = RN_NO_LIMIT;
+    if (!rn_add_u64(bytes, o->reserved_bytes, &total)) total = RN_NO_LIMIT;
     m->lowered_bytes = rn_max_u64(rn_min_u64(budget, total), 1);
 }
 

@@ -206,7 +206,7 @@ static void write_plan(const rn_engine *e, rn_json *json) {
         rn_json_u64(json, "budget_bytes", options->budget_bytes);
     else
         rn_json_null(json, "budget_bytes");
-    rn_json_u64(json, "beside_bytes", options->beside_bytes);
+    rn_json_u64(json, "reserved_bytes", options->reserved_bytes);
     rn_plan_write_json(rn_generator_plan(e->generator), json, "plan");
     rn_json_end(json);
 }

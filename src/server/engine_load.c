@@ -88,7 +88,7 @@ static void resolve_options(rn_engine *e, const rn_generator_options *given) {
     o->prompt_rows = either(o->prompt_rows, PROMPT_ROWS);
     o->prefix_caching = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
     o->session.cancel = &e->cut;
-    e->beside_bytes = o->plan.beside_bytes;
+    e->reserved_bytes = o->plan.reserved_bytes;
     e->unaccounted_bytes = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
 }
 
@@ -98,17 +98,17 @@ static void resolve_options(rn_engine *e, const rn_generator_options *given) {
 static rn_status set_budget(rn_engine *e, rn_device *device) {
     const rn_server_options *s = e->options;
     rn_plan_options *plan = &e->generator_options.plan;
-    plan->beside_bytes = e->beside_bytes;
+    plan->reserved_bytes = e->reserved_bytes;
     if (s->set_budget) RN_TRY(s->set_budget(s->budget_self, device, &e->generator_options));
-    uint64_t given = plan->beside_bytes, driver = 0;
+    uint64_t given = plan->reserved_bytes, driver = 0;
     if (given == 0) return RN_OK;
     if (device->caps.own_memory) {
         RN_TRY(rn_process_charge_unaccounted());
         uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
         driver = now > e->unaccounted_bytes ? now - e->unaccounted_bytes : 0;
     }
-    if (rn_add_u64(given, e->own_bytes, &plan->beside_bytes) &&
-        rn_add_u64(plan->beside_bytes, driver, &plan->beside_bytes))
+    if (rn_add_u64(given, e->own_bytes, &plan->reserved_bytes) &&
+        rn_add_u64(plan->reserved_bytes, driver, &plan->reserved_bytes))
         return RN_OK;
     return rn_fail(RN_INVALID, "%llu bytes beside the plan", (unsigned long long)given);
 }
@@ -151,7 +151,7 @@ static void adopt_plan(rn_engine *e, const rn_ladder_target *target, uint64_t ow
     bool own_memory = target->device->caps.own_memory;
     f->device_budget_bytes = own_memory ? o->device_budget.bytes : 0;
     uint64_t planned = own_memory ? s->host_bytes : s->planned_bytes;
-    f->predicted_bytes = planned + own_bytes + o->plan.beside_bytes; // of the host
+    f->predicted_bytes = planned + own_bytes + o->plan.reserved_bytes; // of the host
     if (limited && o->plan.with_reserve)
         f->predicted_bytes += o->plan.budget_bytes - rn_budget_usable(o->plan.budget_bytes);
     f->streamed_bytes = s->streamed_bytes;
@@ -279,7 +279,7 @@ static rn_status load_until(rn_engine *e, const rn_generator_options *generator,
 // not killed for it. Bytes outside of the ledger count where they were measured.
 static rn_status set_limit(rn_engine *e) {
     const rn_plan_options *plan = &e->generator_options.plan;
-    if (e->facts.budget_bytes == 0 || plan->beside_bytes == 0) return RN_OK;
+    if (e->facts.budget_bytes == 0 || plan->reserved_bytes == 0) return RN_OK;
     rn_budget_get(RN_DEVICE_HOST, &e->old_soft, &e->old_hard);
     if (plan->budget_bytes >= e->old_hard) return RN_OK;
     RN_TRY(rn_budget_set(RN_DEVICE_HOST, 0, plan->budget_bytes));

@@ -28,7 +28,7 @@ struct rn_engine {
     rn_chat_template *form; // NULL: there is none
     rn_ladder *ladder;
     rn_generator_options generator_options;
-    uint64_t beside_bytes;       // of its plan, as the caller gave it
+    uint64_t reserved_bytes;     // of its plan, as the caller gave it
     uint64_t own_bytes;          // further bytes beside it: the server's, the model's description
     uint64_t unaccounted_bytes;  // of the process, not on the ledger, before a device was opened
     uint64_t old_soft, old_hard; // the host's limits before

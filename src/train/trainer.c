@@ -202,7 +202,7 @@ static void close_step(void *self) {
 static void lower_budget(void *self, uint64_t bytes) {
     rn_plan_options *plan = &((rn_trainer *)self)->options.plan;
     uint64_t total, budget = plan->budget_bytes ? plan->budget_bytes : RN_NO_LIMIT;
-    if (!rn_add_u64(bytes, plan->beside_bytes, &total)) total = RN_NO_LIMIT;
+    if (!rn_add_u64(bytes, plan->reserved_bytes, &total)) total = RN_NO_LIMIT;
     plan->budget_bytes = rn_max_u64(rn_min_u64(budget, total), 1);
 }
 

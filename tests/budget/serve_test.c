@@ -28,7 +28,7 @@ static rn_metrics metrics;
 static rn_generator_options make_options(uint64_t budget) {
     uint64_t beside = rn_ledger_total(RN_DEVICE_HOST).now_bytes + ROOM + (64 << 10);
     return (rn_generator_options){.text = {.context = 96, .page_tokens = 16, .sequences = 4},
-                                  .plan = {.budget_bytes = budget, .beside_bytes = beside}};
+                                  .plan = {.budget_bytes = budget, .reserved_bytes = beside}};
 }
 
 // ---- a client -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ expect 0 "$ration" plan resnet18 --budget +60MiB --json
 check_json "
 p = j['plan']
 assert j['planned_only'] and j['budget_bytes'] == 60 << 20 == p['budget_bytes'] and not j['rates_measured']
-assert j['unaccounted_bytes'] == j['reserve_bytes'] == p['beside_bytes'] == 0
+assert j['unaccounted_bytes'] == j['reserve_bytes'] == p['reserved_bytes'] == 0
 assert p['planned_bytes'] <= 60 << 20 and p['planned_bytes'] == p['arena_bytes'] + p['staging_bytes']
 assert p['planned_bytes'] == sum(p['purposes'].values())
 assert 0 < p['streamed_bytes'] < p['weight_bytes'] and p['smallest_bytes'] == j['smallest_budget_bytes']
@@ -36,7 +36,7 @@ expect 0 "$ration" plan resnet18 -b $budget --json
 check_json "
 p, beside = j['plan'], j['unaccounted_bytes'] + j['reserve_bytes']
 assert not j['planned_only'] and j['unaccounted_bytes'] > 0 and j['reserve_bytes'] > 0
-assert p['beside_bytes'] == j['unaccounted_bytes'] and p['with_reserve']
+assert p['reserved_bytes'] == j['unaccounted_bytes'] and p['with_reserve']
 assert p['planned_bytes'] <= j['budget_bytes'] - beside
 assert j['smallest_budget_bytes'] > p['smallest_bytes']"
 expect 0 "$ration" plan resnet18 --budget $budget

@@ -179,9 +179,9 @@ static void keep_activations(const rn_graph *graph) {
     for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
         const rn_node *node = rn_graph_node(graph, n);
         if (node->op == RN_OP_MATMUL)
-            ((rn_matmul_attrs *)node->attrs)->plain_activations = true;
+            ((rn_matmul_attrs *)node->attrs)->unquantised_activations = true;
         else if (is_product(node->op))
-            ((rn_project_attrs *)node->attrs)->plain_activations = true;
+            ((rn_project_attrs *)node->attrs)->unquantised_activations = true;
     }
 }
 

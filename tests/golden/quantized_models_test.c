@@ -33,7 +33,7 @@ static void read_golden(const char *folder, int32_t *tokens, float *logits) {
 
 // Activations are not rounded, so that the weights alone can differ.
 static const rn_text_options text = {
-    .context = 64, .page_tokens = 8, .rows = 8, .plain_activations = true};
+    .context = 64, .page_tokens = 8, .rows = 8, .unquantised_activations = true};
 
 static void every_form_has_the_logits_of_the_dequantised_model(void **state) {
     (void)state;
@@ -60,7 +60,7 @@ static void every_budget_gives_the_same_bits(void **state) {
     static const char *const names[] = {"gptq_sym_g32", "gptq_g128", "awq_g32", "ct_int8",
                                         "ct_nvfp4"};
     rn_text_options rounded = text;
-    rounded.plain_activations = false;
+    rounded.unquantised_activations = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char folder[64];
         int32_t tokens[COUNT];

@@ -34,7 +34,8 @@ static float *compute(const char *file, const expected *e, bool plain) {
     float *logits = malloc(sizeof e->logits);
     assert_non_null(logits);
     text_run *run = text_run_open(
-        path, NULL, &(rn_text_options){.context = 256, .rows = 32, .plain_activations = plain});
+        path, NULL,
+        &(rn_text_options){.context = 256, .rows = 32, .unquantised_activations = plain});
     text_run_logits(run, e->tokens, COUNT, logits);
     text_run_close(run);
     return logits;
@@ -58,7 +59,7 @@ static void f32_logits_are_those_of_numpy(void **state) {
     check(STORIES "stories260K.ctx512.gguf", STORIES "golden_greedy200.safetensors", false, 1e-4);
 }
 
-static void quantised_weights_with_plain_activations_give_the_logits_of_numpy(void **state) {
+static void quantised_weights_with_unquantised_activations_give_the_logits_of_numpy(void **state) {
     (void)state;
     check(STORIES "stories260K.q8_0.gguf", STORIES "stories260K.q8_0.golden.safetensors", true,
           1e-4);
@@ -118,7 +119,7 @@ static void two_hundred_greedy_tokens_are_those_of_numpy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_logits_are_those_of_numpy),
-        cmocka_unit_test(quantised_weights_with_plain_activations_give_the_logits_of_numpy),
+        cmocka_unit_test(quantised_weights_with_unquantised_activations_give_the_logits_of_numpy),
         cmocka_unit_test(rounding_changes_little),
         cmocka_unit_test(two_hundred_greedy_tokens_are_those_of_numpy),
     };

@@ -14,7 +14,7 @@ static rn_value vector(conform_case *c, int wanted, uint64_t n) {
 static rn_project_attrs attrs_of(const conform_row *row) {
     return (rn_project_attrs){.eps = 1e-5f,
                               .activation = RN_ACTIVATION_SILU,
-                              .plain_activations = row->variant & PLAIN_X};
+                              .unquantised_activations = row->variant & PLAIN_X};
 }
 
 // shapes: x, w.

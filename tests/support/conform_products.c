@@ -11,7 +11,7 @@ static void matmul(conform_case *c) {
     bool transpose_w = row->variant & TRANSPOSE_W;
     rn_matmul_attrs attrs = {.transpose_x = row->variant & TRANSPOSE_X,
                              .transpose_w = transpose_w,
-                             .plain_activations = row->variant & PLAIN_X};
+                             .unquantised_activations = row->variant & PLAIN_X};
     rn_value x = conform_in(c, row->shapes[0], -1, 1), bias = RN_NO_VALUE;
     rn_value w = row->variant & RANK_MANY ? conform_in(c, w_shape, -1, 1)
                                           : conform_weight(c, row->dtype, w_shape, -1, 1);

@@ -38,7 +38,7 @@ static inline rn_text_options tiny_kind_options(uint32_t rows) {
                              .pages = 4,
                              .sequences = 1,
                              .rows = rows,
-                             .plain_activations = true};
+                             .unquantised_activations = true};
 }
 
 #endif

@@ -44,7 +44,7 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .vocab = tiny->vocab,
                            .weight_dtype = RN_DTYPE_F32,
                            .files = tiny->weights_as ? &tiny->files : NULL,
-                           .plain_activations = options->plain_activations,
+                           .unquantised_activations = options->unquantised_activations,
                            .window = tiny->window,
                            .window_period = tiny->period,
                            .rolling_windows = options->rolling_windows,

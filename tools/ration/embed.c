@@ -109,8 +109,8 @@ static rn_status read_options(embedding_run *r) {
     rn_text_options text;
     RN_TRY(read_text_options(r->in, &text));
     RN_TRY(read_embedding_form(r->in, &o->form));
-    o->text =
-        (rn_embedding_options){.rows = text.rows, .plain_activations = text.plain_activations};
+    o->text = (rn_embedding_options){.rows = text.rows,
+                                     .unquantised_activations = text.unquantised_activations};
     if (chosen)
         o->form.norm =
             rn_settings_bool(s, "normalize") ? RN_EMBEDDING_NORM_L2 : RN_EMBEDDING_NORM_NONE;

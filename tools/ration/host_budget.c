@@ -213,7 +213,7 @@ rn_status read_host_budget(const invocation *in, uint64_t otherwise, host_budget
 
 void use_budget(const host_budget *budget, rn_plan_options *out) {
     out->budget_bytes = budget->total_bytes;
-    out->beside_bytes = budget->unaccounted_bytes;
+    out->reserved_bytes = budget->unaccounted_bytes;
     out->least_budget_bytes = budget->least_bytes;
     out->with_reserve = !budget->planned_only;
 }

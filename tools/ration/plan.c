@@ -13,7 +13,7 @@ typedef struct view {
     host_budget budget;
     rn_plan_options options;
     rn_plan_options host_options; // the same, before the device's budget took the host's place
-    uint64_t beside_bytes;        // the plan, with what a generator adds
+    uint64_t reserved_bytes;      // the plan, with what a generator adds
     rn_text_options text;         // of the model
     constraint_texts constraints;
     rn_model *model; // NULL for a builtin one
@@ -47,9 +47,9 @@ static void print_device_budget(const view *v, uint64_t smallest) {
     else
         printf("%s for the driver, %s in reserve, %s for the plan\n",
                rn_size_format(b->device_held_bytes).text,
-               rn_size_format(v->options.beside_bytes - b->device_held_bytes).text,
+               rn_size_format(v->options.reserved_bytes - b->device_held_bytes).text,
                no_limit ? "no limit"
-                        : rn_size_format(v->options.budget_bytes - v->options.beside_bytes).text);
+                        : rn_size_format(v->options.budget_bytes - v->options.reserved_bytes).text);
     printf("The smallest that works is %s%lluMiB; the host has %s for its part.\n\n",
            b->device.planned_only ? "+" : "", (unsigned long long)((smallest + 0xfffff) >> 20),
            rn_size_format(v->options.host_budget_bytes).text);
@@ -69,8 +69,8 @@ static void print_budget(const view *v, uint64_t smallest) {
     else
         printf("%s for the process, %s in reserve, %s for the plan\n"
                "The smallest that works is %s (%llu bytes).\n\n",
-               rn_size_format(v->beside_bytes).text, rn_size_format(b->reserve_bytes).text,
-               rn_size_format(b->total_bytes - b->reserve_bytes - v->beside_bytes).text,
+               rn_size_format(v->reserved_bytes).text, rn_size_format(b->reserve_bytes).text,
+               rn_size_format(b->total_bytes - b->reserve_bytes - v->reserved_bytes).text,
                rn_size_format(smallest).text, (unsigned long long)smallest);
 }
 
@@ -165,7 +165,7 @@ static bool embeds(const view *v) {
 static rn_embedding_options embedding_options(const view *v) {
     return (rn_embedding_options){.text_tokens = v->text.context,
                                   .rows = v->text.rows,
-                                  .plain_activations = v->text.plain_activations};
+                                  .unquantised_activations = v->text.unquantised_activations};
 }
 
 static rn_status plan_embedder(const view *v, rn_plan **out) {
@@ -195,7 +195,7 @@ static rn_status make_plan(const view *v, rn_plan **out) {
 // What is held beside the plan of a model, with the generator's own: the smallest budget has it.
 static uint64_t find_beside(const view *v, const rn_plan *plan) {
     const rn_plan_summary *s = rn_plan_get_summary(plan);
-    if (v->budget.own_memory) return v->options.beside_bytes;
+    if (v->budget.own_memory) return v->options.reserved_bytes;
     if (!v->host_options.with_reserve) return 0;
     return rn_budget_usable(s->smallest_budget_bytes) - s->smallest_bytes;
 }
@@ -211,12 +211,12 @@ static rn_status plan_once(view *v) {
     rn_program_phase phases[PHASES];
     if (v->phases) {
         list_phases(v, phases);
-        v->beside_bytes = v->options.beside_bytes;
+        v->reserved_bytes = v->options.reserved_bytes;
         return rn_program_make(phases, PHASES, rn_device_get_caps(v->device), &v->options,
                                &v->program);
     }
     RN_TRY(make_plan(v, &v->plan));
-    v->beside_bytes = find_beside(v, v->plan);
+    v->reserved_bytes = find_beside(v, v->plan);
     return RN_OK;
 }
 
@@ -291,7 +291,7 @@ static bool is_used(const struct column *column, const rn_sweep_row *rows) {
 }
 
 static uint64_t whole_budget(const view *v, uint64_t plan_bytes) {
-    uint64_t bytes = plan_bytes + v->beside_bytes;
+    uint64_t bytes = plan_bytes + v->reserved_bytes;
     return v->options.with_reserve ? rn_budget_needed(bytes) : bytes;
 }
 
@@ -345,11 +345,11 @@ static rn_status write_sweep(const view *v, const rn_sweep_row *rows) {
 // With no limit, only to learn what is held beside it.
 static rn_status measure_beside(view *v) {
     rn_plan *plan = NULL;
-    v->beside_bytes = v->options.beside_bytes;
+    v->reserved_bytes = v->options.reserved_bytes;
     if (!v->model || v->budget.own_memory) return RN_OK;
     v->host_options.budget_bytes = RN_NO_LIMIT;
     RN_TRY(make_plan(v, &plan));
-    v->beside_bytes = find_beside(v, plan);
+    v->reserved_bytes = find_beside(v, plan);
     rn_plan_destroy(plan);
     return RN_OK;
 }
@@ -403,7 +403,7 @@ static rn_status sweep(view *v) {
     rn_sweep_row rows[SWEEP_ROWS];
     RN_TRY(measure_beside(v));
     rn_plan_options options = v->options;
-    options.budget_bytes = options.beside_bytes = options.least_budget_bytes = 0;
+    options.budget_bytes = options.reserved_bytes = options.least_budget_bytes = 0;
     options.with_reserve = false;
     if (v->phases) return sweep_phases(v, &options);
     RN_TRY(rn_plan_sweep(&v->recipe, rn_device_get_caps(v->device), &options, rows, SWEEP_ROWS));
@@ -484,7 +484,7 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
 static uint64_t plan_room(const view *v) {
     const rn_plan_options *o = &v->options;
     uint64_t usable = o->with_reserve ? rn_budget_usable(o->budget_bytes) : o->budget_bytes;
-    return usable > o->beside_bytes ? usable - o->beside_bytes : 0;
+    return usable > o->reserved_bytes ? usable - o->reserved_bytes : 0;
 }
 
 // Only for a plan that fits, within what the budget leaves it.
@@ -492,7 +492,7 @@ static rn_status measure_rates(view *v) {
     rn_rates_quick_options quick = {0};
     rn_rates_source before = v->rates;
     if (!v->measures) return RN_OK;
-    if (v->options.beside_bytes) quick.room_bytes = plan_room(v);
+    if (v->options.reserved_bytes) quick.room_bytes = plan_room(v);
     if (v->model) quick.checkpoint = rn_model_weights(v->model).checkpoint;
     v->rates = rn_rates_measure_quick(v->device, &quick);
     if (v->sweep || v->rates == before) return RN_OK;

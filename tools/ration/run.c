@@ -24,7 +24,7 @@ static rn_status read_count(const invocation *in, const char *name, uint32_t *ou
 
 rn_status read_text_options(const invocation *in, rn_text_options *out) {
     *out = (rn_text_options){.kv_dtype = kv_dtype(rn_settings_text(in->settings, "kv")),
-                             .plain_activations =
+                             .unquantised_activations =
                                  strcmp(rn_settings_text(in->settings, "activations"), "f32") == 0};
     RN_TRY(read_count(in, "ctx", &out->context));
     RN_TRY(read_count(in, "kv-page", &out->page_tokens));

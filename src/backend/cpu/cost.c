@@ -79,7 +79,7 @@ double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload 
         return rn_cost_roofline(caps, call, cost);
     const rn_tensor *w = &call->inputs[product.weight];
     bool quantized = rn_product_is_quantized(w->dtype);
-    bool rounded = quantized && !product.plain_activations;
+    bool rounded = quantized && !product.unquantised_activations;
     units u = units_of(w->dtype, rounded);
     if (w->shape.rank != 2 || u.one == 0 || quantized != rounded)
         return rn_cost_roofline(caps, call, cost);

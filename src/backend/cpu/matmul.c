@@ -123,7 +123,7 @@ static rn_kernel choose(const rn_call *call) {
     if (across) return (rn_kernel){rn_cpu_widened_matmul, rn_cpu_widened_matmul_workspace};
     if (panels || rn_packed_plain_works(w))
         return (rn_kernel){rn_cpu_packed_matmul, rn_cpu_packed_matmul_workspace};
-    bool rounds = rn_product_is_quantized(w->dtype) && !attrs->plain_activations;
+    bool rounds = rn_product_is_quantized(w->dtype) && !attrs->unquantised_activations;
     if (rounds && rn_row_kind(w->dtype))
         return (rn_kernel){rn_cpu_row_matmul, rn_cpu_row_matmul_workspace};
     if (rounds) return rn_reference_kernel;

@@ -21,8 +21,8 @@ static rn_status read_call(const rn_call *call, rn_packed_product *out) {
                                .y = call->outputs[0].data,
                                .weights = w->data,
                                .plain = rn_packed_plain_works(w),
-                               .rounded =
-                                   rn_product_is_quantized(w->dtype) && !attrs->plain_activations};
+                               .rounded = rn_product_is_quantized(w->dtype) &&
+                                          !attrs->unquantised_activations};
     if ((w->layout != RN_LAYOUT_PANELS && !out->plain) || w->shape.rank != 2 ||
         !rn_panels_of(w->dtype, out->n, out->k, &out->panels))
         return rn_fail(RN_UNSUPPORTED, "a weight %s of %s is not in panels",

@@ -5,7 +5,7 @@
 // them, at any address, are packed as they are used: so a weight that passes by need not be
 // rearranged first. Every other readable weight is dequantised a tile at a time into workspace.
 // The kinds of tensor/kinds.h are products with rounded activations, whose bits
-// graph/quantized_product.h defines, unless plain_activations asks for numbers; those and all
+// graph/quantized_product.h defines, unless unquantised_activations asks for numbers; those and all
 // others are sums in f32, one chain over k (backend/cpu/tile.h).
 //
 // A row of y depends on its row of x alone, never on the others, on threads or on sizes of tiles.

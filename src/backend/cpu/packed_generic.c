@@ -77,7 +77,7 @@ static bool is_product_in_f32(const rn_call *call) {
     const rn_matmul_attrs *attrs = call->attrs;
     const rn_tensor *w = &call->inputs[1];
     return w->shape.rank == 2 && rn_plain_readable(w->dtype) &&
-           (attrs->plain_activations || !rn_product_is_quantized(w->dtype));
+           (attrs->unquantised_activations || !rn_product_is_quantized(w->dtype));
 }
 
 // All but the weight itself.

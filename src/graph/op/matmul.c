@@ -8,8 +8,8 @@
 //     anything else that is readable      w is widened to f32, activations are as they are
 //
 // The first line is for w as (N, K) and x as (M, K), which is how models use weights. In any other
-// form (the gradient with respect to x reads w as (K, N)), and with plain_activations, a quantised
-// w is widened, and activations are not rounded.
+// form (the gradient with respect to x reads w as (K, N)), and with unquantised_activations, a
+// quantised w is widened, and activations are not rounded.
 #include "graph/op.h"
 
 #include "base/checked.h"
@@ -88,7 +88,7 @@ static void cost(const rn_call *call, rn_cost *out) {
 static void print(const void *attrs, char *out, size_t bytes) {
     const rn_matmul_attrs *a = attrs;
     const char *texts[3] = {a->transpose_x ? "x transposed" : "", a->transpose_w ? "w (K, N)" : "",
-                            a->plain_activations ? "x as it is" : ""};
+                            a->unquantised_activations ? "x as it is" : ""};
     if (bytes) *out = 0;
     for (size_t i = 0, at = 0; i < 3 && at < bytes; i++)
         if (*texts[i])
@@ -174,7 +174,7 @@ static uint64_t count_pieces(const rn_call *call) {
 static bool is_quantized(const rn_call *call) {
     const rn_matmul_attrs *a = call->attrs;
     return rn_product_is_quantized(call->inputs[1].dtype) && !a->transpose_w && !a->transpose_x &&
-           !a->plain_activations;
+           !a->unquantised_activations;
 }
 
 // One widened row of w for each piece.
@@ -288,7 +288,7 @@ static bool describe_product(const rn_call *call, uint32_t index, rn_product *ou
                         .norm = RN_NO_INPUT,
                         .residual = RN_NO_INPUT,
                         .transposed = a->transpose_x || a->transpose_w,
-                        .plain_activations = a->plain_activations};
+                        .unquantised_activations = a->unquantised_activations};
     return index == 0;
 }
 

@@ -165,7 +165,7 @@ static rn_value adapt(rn_text_builder *d, rn_value x, rn_value y, rn_text_part_i
 }
 
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias) {
-    rn_matmul_attrs attrs = {.plain_activations = d->c->plain_activations,
+    rn_matmul_attrs attrs = {.unquantised_activations = d->c->unquantised_activations,
                              .transpose_w = is_transposed(d->c, p)};
     rn_value w = p == RN_TEXT_HEAD && d->c->tied ? d->embedding : matrix(d, p);
     rn_value bias = has_bias ? rn_build_vector(d, p, "bias") : RN_NO_VALUE;

@@ -113,7 +113,7 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
     c.logit_rows = or_default(o.logit_rows, 1);
     c.rows =
         (uint32_t)rn_min_u64(or_default(o.rows, DEFAULT_ROWS), (uint64_t)c.sequences * c.context);
-    c.plain_activations = o.plain_activations;
+    c.unquantised_activations = o.unquantised_activations;
     c.rolling_windows = o.rolling_windows;
     stretch(config_of(network), &c);
     divide(config_of(network), &c);
@@ -145,7 +145,7 @@ static rn_status make_embedding(const rn_network *network, const rn_embedding_op
     divide(config, &c);
     c.context = o.text_tokens;
     c.rows = o.rows;
-    c.plain_activations = o.plain_activations;
+    c.unquantised_activations = o.unquantised_activations;
     RN_TRY(rn_llama_recipe(&c, out));
     snprintf(out->name, sizeof out->name, "%s", network->title);
     out->least_rows = o.text_tokens;

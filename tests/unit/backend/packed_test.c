@@ -158,7 +158,7 @@ static void run_product(const weight *w, const float *x, const float *bias, uint
     if (w->plain_only || w->is_plain) in[1].data = w->plain.data, in[1].layout = RN_LAYOUT_PLAIN;
     *y = test_guard_make(m * w->rows * 4);
     rn_tensor out = {y->data, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
-    rn_matmul_attrs attrs = {.plain_activations = w->plain_x};
+    rn_matmul_attrs attrs = {.unquantised_activations = w->plain_x};
     rn_call call = {.op = RN_OP_MATMUL,
                     .attrs = &attrs,
                     .inputs = in,

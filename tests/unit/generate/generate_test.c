@@ -157,7 +157,7 @@ static void what_is_held_beside_the_plan_is_within_the_budget(void **state) {
     (void)state;
     rn_generator_options options = base_options();
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    options.plan.beside_bytes = 1;
+    options.plan.reserved_bytes = 1;
     rn_generator *generator = create(&options);
     uint64_t own = generator->memory.held_bytes + sizeof *generator;
     uint64_t tables = rn_plan_table_bytes(rn_plan_graph(generator->plan));

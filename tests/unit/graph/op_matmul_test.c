@@ -206,7 +206,7 @@ static void quantised_weights_are_widened_where_activations_stay_plain(void **st
     static weight w;
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++) {
         make_weight(rounded[i], 7, &w);
-        assert_same_as_restored(&w, (rn_matmul_attrs){.plain_activations = true});
+        assert_same_as_restored(&w, (rn_matmul_attrs){.unquantised_activations = true});
     }
 }
 

@@ -8,7 +8,7 @@ enum { K = 256, N = 24, NORM = 1, BIAS = 2, RESIDUAL = 4, ALL = 8, MOST = 3 };
 static const rn_project_attrs rounded = {.eps = 1e-5f, .activation = RN_ACTIVATION_SILU},
                               plain = {.eps = 1e-3f,
                                        .activation = RN_ACTIVATION_GELU,
-                                       .plain_activations = true};
+                                       .unquantised_activations = true};
 
 // What is fused, and the same by single ops.
 typedef struct pair {
@@ -78,7 +78,7 @@ static rn_value multiply(op_check *t, const parts *p, rn_value w, rn_value bias,
                          rn_project_attrs a) {
     rn_value x = p->norm ? rn_op_rmsnorm(t->graph, p->x, p->norm, a.eps) : p->x;
     return rn_op_matmul_as(t->graph, x, w, bias,
-                           (rn_matmul_attrs){.plain_activations = a.plain_activations});
+                           (rn_matmul_attrs){.unquantised_activations = a.unquantised_activations});
 }
 
 static pair build_project(op_check *t, rn_dtype dtype, int what, rn_project_attrs a) {

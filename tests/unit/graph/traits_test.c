@@ -67,17 +67,17 @@ static void a_matmul_is_one_product(void **state) {
     made m;
     rn_product p;
     make(&m);
-    bind(&m,
-         rn_op_matmul_as(m.g, m.x, m.w[0], m.bias, (rn_matmul_attrs){.plain_activations = true}));
+    bind(&m, rn_op_matmul_as(m.g, m.x, m.w[0], m.bias,
+                             (rn_matmul_attrs){.unquantised_activations = true}));
     assert_int_equal(count_products(&m.call), 1);
     assert_true(rn_call_product_of(&m.call, 1, &p));
     assert_true(p.x == 0 && p.bias == 2 && p.norm == RN_NO_INPUT && p.residual == RN_NO_INPUT);
-    assert_true(p.plain_activations && !p.transposed);
+    assert_true(p.unquantised_activations && !p.transposed);
     assert_false(rn_call_product_of(&m.call, 0, &p));
     bind(&m, rn_op_matmul_as(m.g, m.x, rn_graph_weight(m.g, "t", RN_DTYPE_F32, RN_SHAPE(8, 4)),
                              RN_NO_VALUE, (rn_matmul_attrs){.transpose_w = true}));
     assert_true(rn_call_product(&m.call, 0, &p));
-    assert_true(p.transposed && p.bias == RN_NO_INPUT && !p.plain_activations);
+    assert_true(p.transposed && p.bias == RN_NO_INPUT && !p.unquantised_activations);
     rn_graph_destroy(m.g);
 }
 

@@ -105,7 +105,7 @@ static void every_form_of_weights_gives_the_same_logits(void **state) {
         assert_ok(rn_convert(TEXT "llama3/model.safetensors", test_own_path("model.safetensors"),
                              &(rn_convert_options){.to = forms[i]}, &result));
         check(test_own_folder, NULL, text);
-        text.plain_activations = true;
+        text.unquantised_activations = true;
         check(test_own_folder, NULL, text);
     }
 }
@@ -401,7 +401,7 @@ static float *compute_kind(const tiny_text *kind, rn_device *device, uint64_t bu
                            uint64_t *out_least) {
     rn_text_options text = tiny_kind_options(13);
     int32_t tokens[COUNT];
-    text.plain_activations = false;
+    text.unquantised_activations = false;
     text_run *run = text_run_open_made(device, &kind->maker, &text, budget);
     const rn_plan_summary *plan = rn_plan_get_summary(run->plan);
     float *logits = malloc((size_t)COUNT * run->vocab * sizeof *logits);

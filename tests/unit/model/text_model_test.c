@@ -399,7 +399,7 @@ static void compute(const char *path, float *logits, bool plain) {
         tokens[i] = (i * 37 + 5) % VOCAB;
     text_run *run = text_run_open(
         path, NULL,
-        &(rn_text_options){.context = 64, .page_tokens = 8, .plain_activations = plain});
+        &(rn_text_options){.context = 64, .page_tokens = 8, .unquantised_activations = plain});
     text_run_logits(run, tokens, COUNT, logits);
     text_run_close(run);
 }

@@ -115,7 +115,7 @@ static void quantised_weights_go_to_other_groups_unless_activations_stay(void **
     const rn_call *call = make_product(&p, 8, 64, 128, RN_DTYPE_Q8_0, RN_LAYOUT_PLAIN);
     other.quantized_flops *= 2;
     assert_near(work_of(&caps, call) / 2, work_of(&other, call));
-    p.attrs.plain_activations = true;
+    p.attrs.unquantised_activations = true;
     assert_near(work_of(&caps, call), work_of(&other, call));
     other.flops *= 2;
     assert_near(work_of(&caps, call) / 2, work_of(&other, call));

@@ -54,7 +54,7 @@ static rn_plan *roomy_plan(void) {
 static rn_plan *tight_plan(void) {
     rn_plan *roomy = roomy_plan();
     rn_plan_options options = {.budget_bytes = roomy->summary.smallest_bytes + 1000,
-                               .beside_bytes = 1000};
+                               .reserved_bytes = 1000};
     rn_plan_destroy(roomy);
     rn_plan *plan = plan_of(write_layers, 100, options);
     assert_true(plan->summary.streamed_bytes > 0);
@@ -224,7 +224,7 @@ static void json_has_the_summary_and_every_buffer_and_step(void **state) {
     assert_int_equal(s->arena_bytes, number(&text, "arena_bytes"));
     assert_int_equal(s->smallest_bytes, number(&text, "smallest_bytes"));
     assert_int_equal(s->smallest_bytes + 1000, number(&text, "budget_bytes"));
-    assert_int_equal(1000, number(&text, "beside_bytes"));
+    assert_int_equal(1000, number(&text, "reserved_bytes"));
     assert_int_equal(s->streamed_bytes, number(&text, "streamed_bytes"));
     assert_int_equal(100, number(&text, "workload_rows"));
     assert_says(&text, "\"phases\":[{\"name\":\"prompt\",\"rows\":");
@@ -365,7 +365,7 @@ static void a_refusal_counts_what_is_held_beside_the_plan(void **state) {
     rn_recipe recipe = paper_recipe(&model);
     recipe.rows = 100;
     rn_device_caps caps = paper_caps();
-    rn_plan_options options = {.budget_bytes = smallest + beside - 1, .beside_bytes = beside};
+    rn_plan_options options = {.budget_bytes = smallest + beside - 1, .reserved_bytes = beside};
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
     const rn_refusal *r = rn_last_refusal();
     assert_int_equal(smallest + beside, r->smallest_budget_bytes);
@@ -380,7 +380,8 @@ static void a_refusal_counts_what_is_held_beside_the_plan(void **state) {
     options.budget_bytes = r->smallest_budget_bytes;
     assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
     rn_plan_destroy(plan);
-    options = (rn_plan_options){.budget_bytes = 1, .beside_bytes = UINT64_MAX - 1}; // no sum wraps
+    options =
+        (rn_plan_options){.budget_bytes = 1, .reserved_bytes = UINT64_MAX - 1}; // no sum wraps
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
     assert_int_equal(0, rn_last_refusal()->free_bytes);
     assert_int_equal(RN_NO_LIMIT, rn_last_refusal()->smallest_budget_bytes);

@@ -89,7 +89,7 @@ static void what_is_free_is_the_plans_whatever_is_held_beside_it(void **state) {
         rn_device_budget budget = {.planned_only = planned_only};
         rn_plan_options options = {0};
         assert_ok(rn_plan_options_for(sim, &budget, &options));
-        assert_true(options.budget_bytes - options.beside_bytes <= most);
+        assert_true(options.budget_bytes - options.reserved_bytes <= most);
         assert_int_equal(options.budget_bytes, most + (planned_only ? 0 : ROOM / 4));
     }
     rn_device_memory_release(&memory);
