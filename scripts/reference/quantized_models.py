@@ -217,6 +217,8 @@ def write(name):
                 tensors[key + "_blocks"], tensors[key + "_scales"] = parts[""]
             else:
                 tensors.update({f"{base}.{suffix}": t.contiguous() for suffix, t in parts.items()})
+            if name == "gptq_act_order":  # as AutoGPTQ writes them, whether the model has them or not
+                tensors[f"{base}.bias"] = torch.zeros(p.shape[0], dtype=torch.float16)
             p.copy_(restored)
         tokens = [(i * 29 + 3) % 64 for i in range(TOKENS)]
         logits = model(torch.tensor([tokens])).logits[0].contiguous()

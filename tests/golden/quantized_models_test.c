@@ -51,6 +51,7 @@ static void every_form_has_the_logits_of_the_dequantised_model(void **state) {
         text_run_close(run);
         double difference = text_run_difference(logits, expected, COUNT * VOCAB);
         if (!(difference <= 1e-4)) fail_msg("%s: off by %g", folder, difference);
+        print_message("%-16s %-8s %.0e\n", forms[i].name, forms[i].weights, difference);
     }
 }
 
