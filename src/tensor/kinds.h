@@ -4,7 +4,7 @@
 // meaning of each kind); CPU kernels read it from panels (tensor/panels.h). Tables, switches and
 // names over kinds are made of these rows. To add a kind: a row here, its meaning in
 // graph/quantized_product.c, and how a kernel cuts weights and scales out of a unit:
-// backend/cpu/packed_int_portable.c and packed_int_vector.h.
+// backend/cpu/packed_int_weights.h. (The portable kernel reads by the meaning.)
 #ifndef RN_TENSOR_KINDS_H
 #define RN_TENSOR_KINDS_H
 
