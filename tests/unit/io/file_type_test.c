@@ -1,5 +1,6 @@
 // file_type_test.c — llama.cpp's file types: which tensor gets which kind, importances, and what is
-// refused. The choices were compared with llama-quantize's on SmolLM2 and Qwen2.5-Coder.
+// refused. The choices were compared with llama-quantize's on SmolLM2, and for q4_k_m on
+// Qwen2.5-Coder.
 #include "support.h"
 
 #include <ration/convert.h>
