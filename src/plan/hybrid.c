@@ -213,6 +213,7 @@ static rn_status cut_segments(proposal *p, rn_arena *scratch) {
 static rn_status count_host(proposal *p, bool *out_fits) {
     uint64_t limit = p->options->host_budget_bytes, tables = 0;
     rn_arena scratch;
+    p->rows = rn_min_u64(p->rows, p->host->summary.rows); // its plan may prefer several short runs
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = cut_segments(p, &scratch);
     rn_arena_free_all(&scratch);
@@ -270,7 +271,7 @@ static rn_status propose_all(proposal *p, bool *out_fits) {
     if (s == RN_OVER_BUDGET) return RN_OK;
     RN_TRY(s);
     if (!find_blocks(p) || p->layers != layers) return RN_OK;
-    p->rows = rn_min_u64(p->plan->summary.rows, p->host->summary.rows);
+    p->rows = p->plan->summary.rows;
     p->every_run = true;
     RN_TRY(count_host(p, out_fits));
     predict(p, p->host->summary.prefill_seconds + p->plan->prefill_tail_seconds, add_pass(p));

@@ -398,8 +398,8 @@ static rn_status live(void) {
 static void no_refused_allocation_is_fatal(void **state) {
     (void)state;
     refused_options = base_options(slow);
-    refused_options.text.context = refused_options.text.rows = 16;
-    refused_options.text.sequences = 1;
+    refused_options.text.context = 32; // with less, the device has no room to bring a block to
+    refused_options.text.rows = 16;
     limit_device(&refused_options, HYBRID_PERCENT);
     rn_generator_destroy(create_hybrid(&refused_options));
     assert_true(survive_refusals(live) > 100);

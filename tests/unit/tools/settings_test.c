@@ -172,7 +172,7 @@ static void every_option_is_described_and_its_standard_value_good(void **state) 
         assert_int_equal(option->type == RN_OPTION_BOOL, option->value == NULL);
         assert_int_equal(option->type == RN_OPTION_CHOICE, option->choices != NULL);
         for (const char *c = option->name; *c; c++)
-            assert_true(islower(*c) || *c == '-');
+            assert_true(islower(*c) || isdigit(*c) || *c == '-');
         if (option->standard) assert_ok(rn_option_check(option, rn_str_from(option->standard)));
         assert_ptr_equal(option, rn_option_find(rn_str_from(option->name)));
         if (option->key[0]) assert_ptr_equal(option, rn_option_find(rn_str_from(option->key)));
