@@ -476,8 +476,10 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
     view *v = self;
     v->device = target->device;
     v->rates = rn_rates_apply(v->device);
-    RN_TRY(make_recipe(v));
+    if (!v->model)
+        RN_TRY(make_recipe(v)); // an unknown name comes before what is wrong with options
     RN_TRY(read_options(v));
+    if (v->model) RN_TRY(make_recipe(v)); // a run has none yet when it counts what it holds
     return v->sweep ? RN_OK : plan_once(v);
 }
 
