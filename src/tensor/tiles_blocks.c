@@ -52,14 +52,19 @@ void rn_tile_read_iq4_nl(const uint8_t *block, uint32_t part, rn_tile_row *out) 
     out->scales[part] = rn_load_u16(block);
 }
 
-// A scale is 2^(byte - 128), beside a table of doubled values. Beyond f16 it is its largest power.
-void rn_tile_read_mxfp4(const uint8_t *block, uint32_t part, rn_tile_row *out) {
+// 2^(byte - 128), beside a table of doubled values. What f16 cannot hold becomes infinity, and the
+// byte that means no number stays none: never a plausible weight.
+static uint16_t narrow_e8m0(uint8_t byte) {
     enum { LEAST = 128 - 24, FIRST_NORMAL = 128 - 14, MOST = 128 + 15 };
-    int e = block[0] < MOST ? block[0] : MOST;
+    if (byte == 255) return 0x7e00;
+    if (byte > MOST) return 0x7c00;
+    if (byte >= FIRST_NORMAL) return (uint16_t)((byte - FIRST_NORMAL + 1) << 10);
+    return (uint16_t)(byte >= LEAST ? 1 << (byte - LEAST) : 0);
+}
+
+void rn_tile_read_mxfp4(const uint8_t *block, uint32_t part, rn_tile_row *out) {
     split_halves(block + 1, out->q + 32 * part);
-    out->scales[part] = (uint16_t)(e < LEAST          ? 0
-                                   : e < FIRST_NORMAL ? 1 << (e - LEAST)
-                                                      : (e - FIRST_NORMAL + 1) << 10);
+    out->scales[part] = narrow_e8m0(block[0]);
 }
 
 // ---- blocks of 256 ------------------------------------------------------------------------------

@@ -596,6 +596,25 @@ static void a_piece_out_of_turn_is_refused(void **unused) {
     test_guard_free(&tiles);
 }
 
+// mxfp4's scales go beyond f16's: what cannot be held spoils its block, and is no smaller number.
+static void a_scale_beyond_f16_is_not_plausible(void **unused) {
+    (void)unused;
+    static const uint8_t bytes[] = {144, 200, 254, 255};
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        plain p = make_wild(RN_DTYPE_MXFP4, 1, 32, 11);
+        test_guard tiles = test_guard_make(bytes_of(RN_DTYPE_MXFP4, 1, 32));
+        rn_tiler tiler;
+        memset(p.bytes, 0x21, 17); // 0.5 and 1
+        p.bytes[0] = bytes[i];
+        assert_ok(rn_tiler_begin(&tiler, RN_DTYPE_MXFP4, 1, 32, tiles.data));
+        assert_ok(rn_tiler_take(&tiler, RN_COMPONENT_DATA, 0, p.bytes, 17));
+        for (uint64_t col = 0; col < 32; col++)
+            assert_false(isfinite(rn_tiles_at(tiles.data, RN_DTYPE_MXFP4, 1, 32, 0, col)));
+        free(p.bytes);
+        test_guard_free(&tiles);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_weight_is_the_plain_one_rounded_once),
@@ -607,6 +626,7 @@ int main(void) {
         cmocka_unit_test(sizes_are_those_of_the_table),
         cmocka_unit_test(what_has_no_tiles_is_refused),
         cmocka_unit_test(a_piece_out_of_turn_is_refused),
+        cmocka_unit_test(a_scale_beyond_f16_is_not_plausible),
     };
     const struct CMUnitTest threaded[] = {cmocka_unit_test(workers_give_the_same_bytes)};
     if (TEST_THREADS_ONLY) return cmocka_run_group_tests(threaded, NULL, NULL);
