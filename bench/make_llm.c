@@ -28,6 +28,7 @@ static const shape shapes[] = {
     {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 10000, false},
     {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 500000, true},
     {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 10000, false},
+    {"mistral-7b-4", 4, 4096, 32, 8, 128, 14336, 32000, 10000, false}, // 4 of its layers
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes, MAX_TENSORS = 800, CHUNK_BYTES = 1 << 20 };
 
@@ -326,7 +327,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; m.s && i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i < 3;
     if (!m.type) {
-        fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b "
+        fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b|mistral-7b-4 "
                         "f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|"
                         "iq4_xs|mxfp4 OUT.gguf, or int8|int4|nf4 FOLDER\n");
         return 2;
