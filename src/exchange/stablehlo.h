@@ -1,0 +1,92 @@
+// stablehlo.h — a graph as StableHLO text, one module with @main for one number of rows, for
+// compilers behind PJRT (XLA, Neuron).
+//
+//     rn_stablehlo_options options = {.rows = 8};
+//     rn_stablehlo_signature signature;
+//     RN_TRY(rn_stablehlo_signature_make(graph, &options, &memory, &signature));
+//     RN_TRY(rn_stablehlo_emit(graph, &options, rn_buffer_sink(&text)));
+//
+// Pure: the same graph and options give the same text, byte for byte, so it can be a cache's key.
+// Numbers are exact: floats that no short decimal gives are written as their bits.
+//
+// Arguments, in this order: inputs that some node reads, runtime scalars that some node reads,
+// weights, constants that are too large for the text, states. Within a kind they are in the order
+// of their numbers. Results: the graph's outputs, then every state that a node updates, as it is
+// after the run. A state's argument is donated to that result (tf.aliasing_output).
+//
+// All buckets of a graph have the same arguments and results but for the rows, so weights and
+// states may be shared between their programs.
+//
+// What it means is what the ops' reference loops mean, computed in f32 but where `products` says
+// otherwise. Two things differ and are the back end's to know: a quantised weight is widened
+// (x is never rounded to its kind), and an index out of range is clamped instead of refused.
+//
+// Refused with RN_UNSUPPORTED and the node's name: gradients and optimisers, weights that are
+// changed in place, KV pages of q8_0, dtypes that StableHLO does not have.
+#ifndef RN_EXCHANGE_STABLEHLO_H
+#define RN_EXCHANGE_STABLEHLO_H
+
+#include "base/arena.h"
+
+#include <ration/graph.h>
+
+typedef struct rn_stablehlo_options {
+    uint64_t rows; // what RN_ROWS stands for; without meaning where the graph has none
+    // Operands of products and of attention: NONE or F32: as they are, at the highest precision;
+    // BF16 or F16: rounded to it. Sums are f32 in any case.
+    rn_dtype products;
+    // What weights of dtypes that StableHLO does not have (blocks, fp8) are widened to before they
+    // are given: NONE or F32, BF16, F16.
+    rn_dtype widened;
+    uint64_t constant_bytes; // constants of more bytes are arguments; 0: 4096
+} rn_stablehlo_options;
+
+#define RN_STABLEHLO_NONE UINT32_MAX
+
+// What an argument or a result is.
+typedef enum rn_stablehlo_kind {
+    RN_STABLEHLO_INPUT,    // of every run
+    RN_STABLEHLO_SCALAR,   // a runtime scalar of every run: f64, rank 0
+    RN_STABLEHLO_WEIGHT,   // given once
+    RN_STABLEHLO_CONSTANT, // given once: rn_value_info.constant
+    RN_STABLEHLO_STATE,    // argument: donated; result: the state after the run
+    RN_STABLEHLO_OUTPUT
+} rn_stablehlo_kind;
+
+typedef struct rn_stablehlo_entry {
+    rn_stablehlo_kind kind;
+    rn_value value; // of the graph: a state's is the state itself on both sides; SCALAR: its number
+    rn_dtype dtype; // as the program takes or gives it; a plain type (BOOL: a byte each, 0 or 1)
+    rn_shape shape; // rows bound
+    uint64_t bytes; // dense, in that dtype
+    // A state's argument: the number of the result that is its update; that result: the number of
+    // the argument. RN_STABLEHLO_NONE for any other, and for a state that is only read.
+    uint32_t alias;
+} rn_stablehlo_entry;
+
+typedef struct rn_stablehlo_signature {
+    const rn_stablehlo_entry *arguments; // (argument_count)
+    const rn_stablehlo_entry *results;   // (result_count)
+    uint32_t argument_count, result_count;
+} rn_stablehlo_signature;
+
+// The program's arguments and results; `memory` owns them. RN_UNSUPPORTED as above, for what shows
+// in the signature alone.
+RN_MUST_USE rn_status rn_stablehlo_signature_make(const rn_graph *graph,
+                                                  const rn_stablehlo_options *options,
+                                                  rn_arena *memory, rn_stablehlo_signature *out);
+
+// Writes the module. Every node's lines stand behind a comment with its name.
+RN_MUST_USE rn_status rn_stablehlo_emit(const rn_graph *graph, const rn_stablehlo_options *options,
+                                        rn_sink sink);
+
+// Whether every node can be emitted; else RN_UNSUPPORTED, naming the first that cannot. For
+// planners: nothing is written.
+RN_MUST_USE rn_status rn_stablehlo_check(const rn_graph *graph,
+                                         const rn_stablehlo_options *options);
+
+// The node that line `line` (from 1, as compilers count) of an emitted text belongs to: its name
+// and op, as in "layer 0/matmul.3 (matmul)"; empty where it belongs to none. Borrowed from `text`.
+rn_str rn_stablehlo_node_at(rn_str text, uint64_t line);
+
+#endif
