@@ -85,10 +85,10 @@ static const char *exemption(const rn_convert_item *item, rn_dtype to,
                              const rn_convert_options *options) {
     const rn_tensor_info *t = item->source;
     size_t defaults = sizeof default_excludes / sizeof *default_excludes;
-    uint64_t row = t->rank ? item->dims[t->rank - 1] : 1;
-    uint64_t columns = t->rank && item->dims[0] ? t->elements / item->dims[0] : 0;
+    uint64_t row = item->rank ? item->dims[item->rank - 1] : 1;
+    uint64_t columns = item->rank && item->dims[0] ? t->elements / item->dims[0] : 0;
     if (t->elements == 0) return "empty";
-    if (t->rank < 2) return "not a matrix";
+    if (item->rank < 2) return "not a matrix";
     // Blocks that the container has stay where the new ones would not be smaller. Where it lacks
     // them there is nothing to spare an embedding for: as f32 it would be several times as large.
     bool blocks = rn_dtype_get(t->dtype)->block_elements > 1;
@@ -130,7 +130,7 @@ static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out
 
 // llama.cpp computes with norms, biases and the like in f32, and stops at others.
 static bool is_f32_in_gguf(const rn_convert_item *item) {
-    return item->source->rank < 2 || rn_str_ends(item->name, RN_STR("norm.weight"));
+    return item->rank < 2 || rn_str_ends(item->name, RN_STR("norm.weight"));
 }
 
 static bool is_narrow(rn_dtype dtype) {
@@ -160,7 +160,8 @@ static rn_status decide(rn_convert_item *item, const rn_convert_options *options
         item->to = RN_DTYPE_F32;
         if (!item->left_alone) item->left_alone = "norms and vectors are f32 in GGUF";
     }
-    bool copied = item->left_alone && item->to == t->dtype && !item->region && item->add == 0;
+    bool copied = item->left_alone && item->to == t->dtype && !item->region && item->add == 0 &&
+                  item->change == RN_VALUES_KEPT;
     if (copied || info->readable) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': ration cannot read values of type %s",
                    RN_STR_ARG(t->name), info->name);
@@ -168,30 +169,90 @@ static rn_status decide(rn_convert_item *item, const rn_convert_options *options
 
 // ---- places and names ---------------------------------------------------------------------------
 
-// How a tensor lies in the output; `as` is NULL where it lies as it did.
-static rn_status place_item(rn_convert_plan *plan, const rn_converted_tensor *as,
-                            rn_convert_item *item) {
+// Without its first rows.
+static rn_status skip_rows(rn_convert_plan *plan, uint64_t rows, rn_convert_item *item) {
     const rn_tensor_info *t = item->source;
-    item->name = as ? as->name : t->name;
-    item->dims = t->dims;
-    if (!as) return RN_OK;
-    item->add = as->add;
-    item->arrangement = as->arrangement;
-    if (as->arrangement == RN_ARRANGED) return RN_OK;
-    item->head_rows = as->head_rows;
-    uint64_t rows = t->rank ? t->dims[0] : 0;
+    uint64_t bytes = 0;
+    void *info, *dims;
+    bool fits = t->rank && rows < t->dims[0] && t->elements &&
+                rn_dtype_bytes(t->dtype, t->elements / t->dims[0] * rows, &bytes);
+    if (!fits)
+        return rn_fail(RN_CORRUPT, "tensor '%.*s' has no %llu rows to leave out",
+                       RN_STR_ARG(t->name), (unsigned long long)rows);
+    RN_TRY(rn_arena_copy(&plan->arena, t, sizeof *t, &info));
+    RN_TRY(rn_arena_copy(&plan->arena, t->dims, t->rank * sizeof *t->dims, &dims));
+    rn_tensor_info *rest = info;
+    ((uint64_t *)dims)[0] -= rows;
+    rest->dims = dims;
+    rest->elements -= t->elements / t->dims[0] * rows;
+    rest->offset += bytes;
+    rest->bytes -= bytes;
+    item->source = rest;
+    item->dims = rest->dims;
+    return RN_OK;
+}
+
+// Another shape of the same elements.
+static rn_status reshape(const rn_converted_tensor *as, rn_convert_item *item) {
+    uint64_t elements = 1;
+    bool fits = true;
+    for (uint32_t i = 0; i < as->rank && fits; i++)
+        fits = rn_mul_u64(elements, as->dims[i], &elements);
+    if (!fits || elements != item->source->elements)
+        return rn_fail(RN_CORRUPT, "tensor '%.*s' has %llu elements, not those of its new shape",
+                       RN_STR_ARG(item->source->name), (unsigned long long)item->source->elements);
+    item->dims = as->dims;
+    item->rank = as->rank;
+    return RN_OK;
+}
+
+// Rows whose columns are put in order together: the fewer, the less memory.
+static uint64_t rows_at_once(uint64_t rows, uint64_t columns) {
+    enum { MOST = 1 << 20 };
+    while (rows % 2 == 0 && rows * columns > MOST)
+        rows /= 2;
+    return rows;
+}
+
+// Which elements change places among each other. `item` has the output's shape.
+static rn_status arrange(rn_convert_plan *plan, const rn_converted_tensor *as,
+                         rn_convert_item *item) {
+    const rn_tensor_info *t = item->source;
+    uint64_t rows = item->rank ? item->dims[0] : 0, columns = rows ? t->elements / rows : 0;
+    uint64_t blocked = as->arrangement == RN_ARRANGE_COLUMNS ? columns : rows;
     bool transposed = as->arrangement == RN_ARRANGE_TRANSPOSED;
-    bool fits = transposed ? t->rank == 2 : rows && item->head_rows && rows % item->head_rows == 0;
+    bool fits =
+        transposed ? item->rank == 2 : blocked && as->head_rows && blocked % as->head_rows == 0;
     if (!fits || t->elements == 0)
         return rn_fail(RN_CORRUPT, "tensor '%.*s' cannot be rearranged: its shape is another",
                        RN_STR_ARG(t->name));
-    item->region = transposed ? t->elements : t->elements / rows * item->head_rows;
+    item->arrangement = as->arrangement;
+    item->head_rows = as->head_rows;
+    item->order = as->order;
+    item->region = as->arrangement == RN_ARRANGE_COLUMNS ? rows_at_once(rows, columns) * columns
+                   : as->order || transposed             ? t->elements
+                                                         : columns * as->head_rows;
     if (!transposed) return RN_OK;
     void *dims;
     RN_TRY(rn_arena_copy(&plan->arena, (uint64_t[]){t->dims[1], t->dims[0]}, 2 * sizeof(uint64_t),
                          &dims));
     item->dims = dims;
     return RN_OK;
+}
+
+// How a tensor lies in the output; `as` is NULL where it lies as it did.
+static rn_status place_item(rn_convert_plan *plan, const rn_converted_tensor *as,
+                            rn_convert_item *item) {
+    const rn_tensor_info *t = item->source;
+    item->name = as ? as->name : t->name;
+    item->dims = t->dims;
+    item->rank = t->rank;
+    if (!as) return RN_OK;
+    item->add = as->add;
+    item->change = as->change;
+    if (as->skip_rows) RN_TRY(skip_rows(plan, as->skip_rows, item));
+    if (as->dims) RN_TRY(reshape(as, item));
+    return as->arrangement == RN_ARRANGED ? RN_OK : arrange(plan, as, item);
 }
 
 static rn_status place_items(rn_convert_plan *plan, const rn_checkpoint *source,
@@ -202,6 +263,7 @@ static rn_status place_items(rn_convert_plan *plan, const rn_checkpoint *source,
         if (as && as->name.bytes == 0) continue;
         rn_convert_item *item = &plan->items[count++];
         *item = (rn_convert_item){.source = rn_checkpoint_tensor(source, i),
+                                  .index = i,
                                   .scale = RN_NO_TENSOR,
                                   .shift = RN_NO_TENSOR};
         RN_TRY(place_item(plan, as, item));
@@ -223,11 +285,10 @@ static rn_status refuse_importances(const rn_convert_options *options, rn_str na
 // none of use: its rows are picked, not multiplied.
 static rn_status attach_importance(rn_convert_plan *plan, const rn_convert_options *options,
                                    rn_convert_item *item) {
-    const rn_tensor_info *t = item->source;
     const rn_importance_entry *entry = rn_importances_find(&plan->importances, item->name);
     if (!entry || rn_str_equal(item->name, RN_STR("token_embd.weight"))) return RN_OK;
-    uint64_t columns = t->rank ? item->dims[t->rank - 1] : 1;
-    uint64_t sets = t->rank > 2 ? item->dims[0] : 1;
+    uint64_t columns = item->rank ? item->dims[item->rank - 1] : 1;
+    uint64_t sets = item->rank > 2 ? item->dims[0] : 1;
     if (columns == 0 || entry->count % columns || entry->count / columns != sets)
         return refuse_importances(options, item->name, "has another width");
     if (columns > RN_CONVERT_MAX_UNIT || !rn_ggml_encoder_of(item->to)) return RN_OK;
@@ -262,8 +323,8 @@ static rn_status decide_mixed(rn_convert_plan *plan, const rn_convert_options *o
     RN_TRY(rn_arena_array(&plan->arena, plan->item_count, sizeof(rn_mixed_tensor), &block));
     rn_mixed_tensor *tensors = block;
     for (size_t i = 0; i < plan->item_count; i++)
-        tensors[i] = (rn_mixed_tensor){plan->items[i].name, plan->items[i].source->rank,
-                                       plan->items[i].dims};
+        tensors[i] =
+            (rn_mixed_tensor){plan->items[i].name, plan->items[i].rank, plan->items[i].dims};
     rn_mixer mixer = {.type = plan->file_type,
                       .tensors = tensors,
                       .count = plan->item_count,
@@ -351,21 +412,21 @@ static rn_status add_activation_scales(rn_convert_plan *plan, rn_convert_item *i
 
 // The scale's shape is the weight's with every dimension but the first made 1.
 static rn_status scale_dims(rn_convert_plan *plan, const rn_convert_item *item, uint64_t **out) {
-    RN_TRY(copy_dims(plan, item->dims, item->source->rank, out));
-    for (uint32_t i = 1; i < item->source->rank; i++)
+    RN_TRY(copy_dims(plan, item->dims, item->rank, out));
+    for (uint32_t i = 1; i < item->rank; i++)
         (*out)[i] = 1;
     return RN_OK;
 }
 
 static rn_status plan_int8(rn_convert_plan *plan, rn_convert_item *item) {
     const rn_tensor_info *t = item->source;
-    rn_write_tensor data = {.dtype = RN_DTYPE_I8, .rank = t->rank, .dims = item->dims};
+    rn_write_tensor data = {.dtype = RN_DTYPE_I8, .rank = item->rank, .dims = item->dims};
     uint64_t *dims;
     item->unit = t->elements / item->dims[0];
     RN_TRY(join_name(plan, item->name, "._data", &data.name));
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
     RN_TRY(scale_dims(plan, item, &dims));
-    RN_TRY(add_side(plan, item, "._scale", RN_DTYPE_F32, dims, t->rank, NULL, &item->scale));
+    RN_TRY(add_side(plan, item, "._scale", RN_DTYPE_F32, dims, item->rank, NULL, &item->scale));
     return add_activation_scales(plan, item);
 }
 
@@ -375,7 +436,7 @@ static rn_status plan_int4(rn_convert_plan *plan, rn_convert_item *item) {
     item->unit = rn_quant_int4_group(columns);
     uint64_t groups = t->elements / item->unit, *packed, *scales;
     uint32_t rank =
-        item->unit == columns ? t->rank : 2; // quanto keeps the shape when a group is a row
+        item->unit == columns ? item->rank : 2; // quanto keeps the shape when a group is a row
     if (item->unit == columns) {
         RN_TRY(copy_dims(plan, item->dims, rank, &packed));
         RN_TRY(scale_dims(plan, item, &scales));
@@ -399,7 +460,7 @@ static rn_status describe_nf4(rn_convert_plan *plan, const rn_convert_item *item
     rn_buffer text;
     void *copy = NULL;
     rn_buffer_init(&text, RN_HOST_IO, 4096);
-    rn_status s = rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, item->dims, t->rank,
+    rn_status s = rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, item->dims, item->rank,
                                      rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_arena_copy(&plan->arena, text.data, text.bytes, &copy);
     *out = (rn_str){copy, text.bytes};
@@ -431,10 +492,10 @@ static rn_status plan_plain(rn_convert_plan *plan, rn_convert_item *item) {
     // the smaller.
     item->unit =
         from->block_elements > to->block_elements ? from->block_elements : to->block_elements;
-    if (item->region) item->unit = to->block_elements;          // values, by the time they are cut
-    if (item->importance) item->unit = item->dims[t->rank - 1]; // by columns, and by whole rows
+    if (item->region) item->unit = to->block_elements; // values, by the time they are cut
+    if (item->importance) item->unit = item->dims[item->rank - 1]; // by columns, and by whole rows
     rn_write_tensor data = {
-        .name = item->name, .dtype = item->to, .rank = t->rank, .dims = item->dims};
+        .name = item->name, .dtype = item->to, .rank = item->rank, .dims = item->dims};
     return add_output(plan, data, NULL, item, &item->data);
 }
 
@@ -467,7 +528,7 @@ static int compare_items(const void *left, const void *right) {
     const rn_convert_item *a = left, *b = right;
     size_t wide_a = element_width(a), wide_b = element_width(b);
     if (wide_a != wide_b) return wide_a > wide_b ? -1 : 1;
-    return a->source < b->source ? -1 : a->source > b->source;
+    return a->index < b->index ? -1 : a->index > b->index;
 }
 
 static rn_status allocate(rn_convert_plan *plan, size_t count, size_t constant_count) {

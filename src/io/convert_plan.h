@@ -15,11 +15,15 @@
 
 typedef struct rn_convert_item {
     const rn_tensor_info *source;
+    size_t index;         // of the source's tensors
     rn_str name;          // in the output
     const uint64_t *dims; // (rank) in the output
+    uint32_t rank;
     rn_arrangement arrangement;
     uint64_t head_rows;       // see rn_converted_tensor
+    const uint32_t *order;    // the same
     uint64_t region;          // elements that change places among each other; 0: none do
+    rn_value_change change;   // of every value
     float add;                // to every value
     const float *importance;  // (importance_sets, columns), or NULL
     uint64_t importance_sets; // each for as many of the rows

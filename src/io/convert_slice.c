@@ -5,6 +5,8 @@
 #include "base/str.h"
 #include "tensor/ggml_encode.h"
 
+#include <math.h>
+
 uint64_t rn_slice_units(const rn_convert_item *item) {
     return item->unit >= RN_SLICE_ELEMENTS ? 1 : RN_SLICE_ELEMENTS / item->unit;
 }
@@ -21,25 +23,41 @@ uint64_t rn_slice_data_bytes(const rn_convert_item *item, uint64_t elements) {
     return elements / info->block_elements * info->block_bytes;
 }
 
+// Which of the source's rows is row `row` of the output.
+static uint64_t source_row(const rn_convert_item *item, uint64_t row) {
+    uint64_t within = row % item->head_rows, half = item->head_rows / 2;
+    switch (item->arrangement) {
+    case RN_ARRANGE_ROWS:
+        return item->order[row / item->head_rows] * item->head_rows + within;
+    case RN_ARRANGE_AS_NEIGHBOURS:
+        return row - within + within / 2 + within % 2 * half;
+    case RN_ARRANGE_AS_HALVES:
+        return row - within + within % half * 2 + within / half;
+    default:
+        return row;
+    }
+}
+
 // Values [start, start + elements) of the output, where they come from: `region` is the source's
 // region that holds them.
 static void gather(const rn_convert_item *item, const float *region, uint64_t start,
                    uint64_t elements, float *out) {
-    uint64_t columns = item->source->elements / item->dims[0], half = item->head_rows / 2;
+    uint64_t columns = item->source->elements / item->dims[0], block = item->head_rows;
     uint64_t first = start - start % item->region;
     for (uint64_t e = start; e < start + elements;) {
         uint64_t row = e / columns, column = e % columns;
         uint64_t count = rn_min_u64(columns - column, start + elements - e);
+        float *to = out + (e - start); // (count)
         if (item->arrangement == RN_ARRANGE_TRANSPOSED) {
             for (uint64_t i = 0; i < count; i++)
-                out[e - start + i] = region[(column + i) * item->dims[0] + row];
+                to[i] = region[(column + i) * item->dims[0] + row];
+        } else if (item->arrangement == RN_ARRANGE_COLUMNS) {
+            const float *from = region + (row * columns - first);
+            for (uint64_t i = column; i < column + count; i++)
+                to[i - column] = from[item->order[i / block] * block + i % block];
         } else {
-            uint64_t within = row % item->head_rows;
-            bool neighbours = item->arrangement == RN_ARRANGE_AS_NEIGHBOURS;
-            uint64_t from =
-                neighbours ? within / 2 + within % 2 * half : within % half * 2 + within / half;
-            uint64_t at = (row - within + from) * columns + column - first;
-            memcpy(out + (e - start), region + at, count * sizeof *out);
+            uint64_t at = source_row(item, row) * columns + column - first;
+            memcpy(to, region + at, count * sizeof *out);
         }
         e += count;
     }
@@ -125,6 +143,10 @@ static rn_status widen(const rn_convert_job *work, uint64_t start, uint64_t elem
         gather(item, work->region, work->first_unit * item->unit + start, elements, values);
     for (uint64_t i = 0; item->add != 0 && i < elements; i++)
         values[i] += item->add;
+    for (uint64_t i = 0; item->change == RN_VALUES_NEG_EXP && i < elements; i++)
+        values[i] = (float)-exp((double)values[i]);
+    for (uint64_t i = 0; item->change == RN_VALUES_LOG_NEG && i < elements; i++)
+        values[i] = (float)log(-(double)values[i]);
     return RN_OK;
 }
 
@@ -133,7 +155,8 @@ static rn_status convert_values(rn_convert_job *work, const scratch *own, size_t
                                 uint64_t start, uint64_t elements, uint8_t *data) {
     const rn_convert_item *item = work->item;
     rn_dtype from = item->source->dtype;
-    bool exact = loses_nothing(from, item->to), moved = item->region || item->add != 0;
+    bool exact = loses_nothing(from, item->to),
+         moved = item->region || item->add != 0 || item->change != RN_VALUES_KEPT;
     if (exact && !moved)
         return rn_dtype_convert(from, work->source + rn_slice_source_bytes(item, start), item->to,
                                 data, elements);

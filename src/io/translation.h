@@ -11,15 +11,30 @@ typedef enum rn_arrangement {
     RN_ARRANGED,              // as they are
     RN_ARRANGE_AS_NEIGHBOURS, // rows of each head: i goes to 2i, i + half to 2i + 1
     RN_ARRANGE_AS_HALVES,     // and back
-    RN_ARRANGE_TRANSPOSED     // (in, out) becomes (out, in)
+    RN_ARRANGE_TRANSPOSED,    // (in, out) becomes (out, in)
+    RN_ARRANGE_ROWS,          // blocks of rows in another order
+    RN_ARRANGE_COLUMNS        // blocks of columns
 } rn_arrangement;
+
+// What becomes of every value: rates of forgetting, which one container holds as logarithms.
+typedef enum rn_value_change {
+    RN_VALUES_KEPT,
+    RN_VALUES_NEG_EXP,
+    RN_VALUES_LOG_NEG
+} rn_value_change;
 
 // What a tensor of the source is in the output.
 typedef struct rn_converted_tensor {
     rn_str name; // without bytes: it is left out
     rn_arrangement arrangement;
-    uint64_t head_rows; // of a head, where rows change places
-    float add;          // to every value: norms that one container holds less one
+    uint64_t head_rows;    // of a head or a block, where rows (or columns) change places
+    const uint32_t *order; // (blocks) of RN_ARRANGE_ROWS and _COLUMNS: the source's for each of the
+                           // output's
+    const uint64_t *dims;  // (rank) in the output, of as many elements; NULL: as they are
+    uint32_t rank;
+    uint64_t skip_rows; // at the beginning, which are left out
+    rn_value_change change;
+    float add; // to every value: norms that one container holds less one
 } rn_converted_tensor;
 
 typedef struct rn_translation {
