@@ -7,31 +7,10 @@ enum { COUNT = 40, VOCAB = 128 };
 
 #define TEXT "tests/golden/text/"
 
-// The largest difference from the tensor `which` of `folder`'s golden.safetensors.
-static double measure(const char *file, const char *folder, const char *which,
-                      const rn_model_options *options) {
-    static int32_t tokens[COUNT];
-    static float expected[COUNT * VOCAB], logits[COUNT * VOCAB];
-    char golden[128];
-    rn_checkpoint *c;
-    snprintf(golden, sizeof golden, "%s/golden.safetensors", folder);
-    assert_ok(rn_checkpoint_open(golden, &c));
-    assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, "tokens"), RN_DTYPE_I32, tokens,
-                                 sizeof tokens));
-    assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, which), RN_DTYPE_F32, expected,
-                                 sizeof expected));
-    rn_checkpoint_close(c);
-    text_run *run = text_run_open(file, options,
-                                  &(rn_text_options){.context = 64, .page_tokens = 8, .rows = 16});
-    text_run_logits(run, tokens, COUNT, logits);
-    text_run_close(run);
-    return text_run_difference(logits, expected, COUNT * VOCAB);
-}
-
 // Within 1e-4; the largest logits are between 1.5 and 12.
 static double check(const char *file, const char *folder, const char *which,
                     const rn_model_options *options) {
-    double difference = measure(file, folder, which, options);
+    double difference = text_run_measure(file, folder, which, options);
     if (!(difference <= 1e-4)) fail_msg("%s: off by %g", file, difference);
     return difference;
 }

@@ -130,6 +130,27 @@ double text_run_difference(const float *a, const float *b, size_t count) {
     return most;
 }
 
+double text_run_measure(const char *path, const char *folder, const char *which,
+                        const rn_model_options *options) {
+    enum { COUNT = 40, VOCAB = 128 };
+    static int32_t tokens[COUNT];
+    static float expected[COUNT * VOCAB], logits[COUNT * VOCAB];
+    char golden[128];
+    rn_checkpoint *c;
+    snprintf(golden, sizeof golden, "%s/golden.safetensors", folder);
+    assert_ok(rn_checkpoint_open(golden, &c));
+    assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, "tokens"), RN_DTYPE_I32, tokens,
+                                 sizeof tokens));
+    assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, which), RN_DTYPE_F32, expected,
+                                 sizeof expected));
+    rn_checkpoint_close(c);
+    text_run *run = text_run_open(path, options,
+                                  &(rn_text_options){.context = 64, .page_tokens = 8, .rows = 16});
+    text_run_logits(run, tokens, COUNT, logits);
+    text_run_close(run);
+    return text_run_difference(logits, expected, COUNT * VOCAB);
+}
+
 int32_t text_run_best(const float *logits, size_t vocab) {
     size_t best = 0;
     for (size_t i = 1; i < vocab; i++)

@@ -41,6 +41,10 @@ void text_run_logits(text_run *run, const int32_t *tokens, size_t count, float *
 
 // The largest difference of two tables of logits.
 double text_run_difference(const float *a, const float *b, size_t count);
+// The largest difference of a model's logits from the tensor `which` of the golden.safetensors in
+// `folder`, which scripts/reference/text_models.py made.
+double text_run_measure(const char *path, const char *folder, const char *which,
+                        const rn_model_options *options);
 int32_t text_run_best(const float *logits, size_t vocab);
 
 #endif

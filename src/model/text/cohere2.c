@@ -57,6 +57,21 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_fields_need_number(f, "cohere2.logit_scale", &l->logit_scale);
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    if (!l->tied) return rn_fail(RN_UNSUPPORTED, "GGUF cannot say a head of its own");
+    RN_TRY(rn_pairs_f32(out, "cohere2.logit_scale", l->logit_scale));
+    return rn_pairs_u32(out, "cohere2.attention.sliding_window_pattern", l->window_period);
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_text_settings_to_json(c, json);
+    rn_text_json_float(json, "logit_scale", l->logit_scale);
+    rn_json_u64(json, "sliding_window_pattern", l->window_period);
+    rn_text_json_layer_types(l, NULL, json);
+}
+
 extern const rn_text_architecture rn_text_cohere2;
 const rn_text_architecture rn_text_cohere2 = {
     .name = "cohere2",
@@ -69,4 +84,9 @@ const rn_text_architecture rn_text_cohere2 = {
     .from_json = from_json,
     .from_gguf = from_gguf,
     .gguf_rope = RN_ROPE_NEIGHBOURS,
+    .window = true,
+    .model_class = "Cohere2ForCausalLM",
+    .json_epsilon = "layer_norm_eps",
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };

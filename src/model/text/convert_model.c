@@ -10,6 +10,7 @@
 #include "io/conversion.h"
 
 #include "base/file.h"
+#include "graph/rope_frequencies.h"
 #include "io/json_read.h"
 #include "memory/account.h"
 #include "model/text/chat_source.h"
@@ -80,6 +81,9 @@ typedef struct model_conversion {
     rn_model *model; // without its tokenizer, or NULL
     rn_pairs pairs;
     rn_arena arena;
+    rn_write_tensor tables[2]; // of rope's divisors
+    const float *table_values[2];
+    uint64_t table_pairs;
     side_file sides[SIDE_MOST];
     size_t side_count;
 } model_conversion;
@@ -114,30 +118,36 @@ static rn_status add_vocab(model_conversion *c, const char *folder, uint32_t siz
     return s;
 }
 
-// Llama 3's scaling of rope, as GGUF has it.
-static rn_status add_divisors(model_conversion *c, const rn_llama_config *l, rn_translation *out) {
-    struct constants {
-        rn_write_tensor tensor;
-        const float *values;
-        uint64_t count;
-        float divisors[];
-    } * constants;
-    void *block;
-    if (l->rope.scaling != RN_ROPE_LLAMA3) return RN_OK;
-    size_t count = l->head_dim / 2;
-    RN_TRY(rn_arena_alloc(&c->arena, sizeof *constants + count * sizeof(float), &block));
-    constants = block;
-    rn_rope_to_divisors(&l->rope, l->head_dim, constants->divisors);
-    constants->values = constants->divisors;
-    constants->count = count;
-    constants->tensor = (rn_write_tensor){.name = RN_STR("rope_freqs.weight"),
-                                          .dtype = RN_DTYPE_F32,
-                                          .rank = 1,
-                                          .dims = &constants->count};
-    out->constants = &constants->tensor;
-    out->values = &constants->values;
-    out->constant_count = 1;
+// A table with a divisor for each pair of rope.
+static rn_status add_table(model_conversion *c, const char *name, const float *divisors,
+                           size_t pairs, rn_translation *out) {
+    void *copy;
+    RN_TRY(rn_arena_copy(&c->arena, divisors, pairs * sizeof *divisors, &copy));
+    size_t index = out->constant_count++;
+    c->table_values[index] = copy;
+    c->table_pairs = pairs;
+    c->tables[index] = (rn_write_tensor){
+        .name = rn_str_from(name), .dtype = RN_DTYPE_F32, .rank = 1, .dims = &c->table_pairs};
+    out->constants = c->tables;
+    out->values = c->table_values;
     return RN_OK;
+}
+
+// Scalings of rope that GGUF has as tables: Llama 3's, and LongRoPE's two.
+static rn_status add_tables(model_conversion *c, const rn_text_config *config,
+                            rn_translation *out) {
+    enum { MOST = 4096 };
+    const rn_llama_config *l = &config->llama;
+    size_t pairs = rn_rope_dims(&l->rope, l->head_dim) / 2;
+    if (config->long_from) {
+        RN_TRY(add_table(c, "rope_factors_short.weight", config->short_divisors, pairs, out));
+        return add_table(c, "rope_factors_long.weight", config->long_divisors, pairs, out);
+    }
+    if (l->rope.scaling != RN_ROPE_LLAMA3) return RN_OK;
+    float divisors[MOST];
+    if (pairs > MOST) return rn_fail(RN_UNSUPPORTED, "heads of %u are too wide", l->head_dim);
+    rn_rope_to_divisors(&l->rope, (uint32_t)pairs * 2, divisors);
+    return add_table(c, "rope_freqs.weight", divisors, pairs, out);
 }
 
 static rn_status to_gguf(void *self, const rn_checkpoint *source, rn_translation *out) {
@@ -156,13 +166,15 @@ static rn_status to_gguf(void *self, const rn_checkpoint *source, rn_translation
     to.naming = RN_NAMES_GGUF;
     to.rope.pairing = to.architecture->gguf_rope;
     to.norm_offset = 0;
+    to.first_position = 0;
+    to.recurrent.keys_in_turn = to.recurrent.value_heads > 0;
     RN_TRY(rn_text_translate_names(source, &config->llama, &to, &c->arena, &tensors));
     RN_TRY(rn_text_settings_to_gguf(config, network->title, &c->pairs));
     rn_text_find_folder(c->in_path, folder, sizeof folder);
     RN_TRY(add_vocab(c, folder, config->llama.vocab));
     *out = (rn_translation){
         .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
-    return add_divisors(c, &config->llama, out);
+    return add_tables(c, config, out);
 }
 
 // ---- to a folder --------------------------------------------------------------------------------
@@ -206,7 +218,8 @@ static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_tran
     const rn_text_config *config = rn_text_network_config(&c->model->networks[0]);
     rn_text_extras extras = {.dtype = dtype_name(source, c->to),
                              .begin = find_id(source, "tokenizer.ggml.bos_token_id"),
-                             .end = find_id(source, "tokenizer.ggml.eos_token_id")};
+                             .end = find_id(source, "tokenizer.ggml.eos_token_id"),
+                             .pad = find_id(source, "tokenizer.ggml.padding_token_id")};
     RN_TRY(rn_text_config_to_json(config, &extras, &add_side(c, "config.json")->text, &other));
     RN_TRY(rn_text_translate_names(source, &config->llama, &other.llama, &c->arena, &tensors));
     RN_TRY(add_texts(c, source));

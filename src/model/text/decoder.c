@@ -313,8 +313,9 @@ rn_value rn_build_attend(rn_text_builder *d, rn_value x) {
     return rn_build_project(d, y, RN_TEXT_O, c->output_bias);
 }
 
-rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x, bool grouped) {
+rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x) {
     const rn_llama_config *c = d->c;
+    bool grouped = d->architecture->grouped_qkv && c->naming != RN_NAMES_GGUF;
     uint64_t groups = grouped ? c->kv_heads : 1, heads = c->heads / groups,
              kv_heads = c->kv_heads / groups, size = d->head_dim;
     rn_value y = rn_build_project(d, x, RN_TEXT_QKV, c->qkv_bias);

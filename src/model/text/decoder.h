@@ -81,6 +81,7 @@ typedef struct rn_text_part {
     const char *hugging_face, *gguf; // behind the layer's prefix, before ".weight" or ".bias"
     rn_text_size out, in;            // (out, in); a vector (out)
     bool transposed;                 // (in, out) in Hugging Face's files
+    bool alone;                      // neither ".weight" nor ".bias" follows
 } rn_text_part;
 
 struct rn_text_architecture {
@@ -103,6 +104,8 @@ struct rn_text_architecture {
     // For the readers of settings that several have in common:
     bool qkv_bias, qk_norm;    // always
     bool partial_rope;         // rope may turn a part of each head
+    bool grouped_qkv;          // Hugging Face's rows of qkv: for each head of k its heads of q,
+                               // itself and its v; all of q, of k, of v otherwise
     bool fused_mix;            // RN_TEXT_MIX_IN_Z and RN_TEXT_BA instead of what they are made of
     bool long_rope;            // rope may be LongRoPE
     bool window;               // config.json's sliding_window counts ...
@@ -110,8 +113,13 @@ struct rn_text_architecture {
     rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
     // For conversions between Hugging Face's files and GGUF (translate.h); names and shapes are
     // those of `parts`.
-    const char *model_class; // in config.json's "architectures"; NULL: it is not converted
-    const char *gguf_name;   // general.architecture that files get; NULL: the name
+    const char *model_class;     // in config.json's "architectures"; NULL: it is not converted
+    const char *gguf_name;       // general.architecture that files get; NULL: the name
+    const char *json_epsilon;    // config.json's word for the norms' epsilon; NULL: "rms_norm_eps"
+    const char *json_activation; // and for the activation; NULL: "hidden_act"
+    bool json_rope;              // config.json has all of rope in "rope_parameters"
+    bool yarn_share;             // GGUF says what YARN multiplies cos and sin by
+    bool kv_heads_by_layer;      // GGUF lists a layer's, 0 for those with a state
     // Settings beyond rn_text_settings_to_gguf's; in place of rn_text_settings_to_json. Either may
     // be NULL.
     rn_status (*to_gguf)(const rn_text_config *config, rn_pairs *out);
@@ -157,9 +165,8 @@ rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value
 // The attention of a Llama: q, k and v from x, [norms of q and k], rope, attention, o. Norms are of
 // each head, or of all of them where the part's size says so.
 rn_value rn_build_attend(rn_text_builder *d, rn_value x);
-// The same with q, k and v from one product: all of q, then k, then v; or, grouped, for each head
-// of k its heads of q, itself and its v.
-rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x, bool grouped);
+// The same with q, k and v from one product.
+rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x);
 // The feed-forward of a Llama: down (activation(gate x) * up x).
 rn_value rn_build_gated(rn_text_builder *d, rn_value x);
 // Without a gate: down (activation(up x)).
@@ -167,7 +174,8 @@ rn_value rn_build_ffn(rn_text_builder *d, rn_value x);
 
 // ---- layers with states (recurrent_layer.c) -----------------------------------------------------
 
-// Whether the layer being written is one.
+// Whether a layer of the model, and the one being written, is one.
+bool rn_text_is_recurrent(const rn_llama_config *config, uint32_t layer);
 bool rn_build_is_recurrent(const rn_text_builder *d);
 // x (rows, channels) through the taps of RN_TEXT_CONV, with the state "layers.N.conv".
 rn_value rn_build_conv(rn_text_builder *d, rn_value x, uint64_t channels);
@@ -216,9 +224,15 @@ RN_MUST_USE rn_status rn_text_gguf_period(const rn_fields *fields, rn_text_confi
 // RN_UNSUPPORTED where a flag is there and not what is built.
 RN_MUST_USE rn_status rn_text_refuse_flag(const rn_fields *fields, const char *name, bool built);
 
-// config.json as Llama's relatives have it, within an open object; a float in its fewest digits.
+// config.json as Llama's relatives have it, within an open object; its rope alone; a float in its
+// fewest digits.
 void rn_text_settings_to_json(const rn_text_config *config, rn_json *json);
+void rn_text_rope_to_json(const rn_text_config *config, rn_json *json);
 void rn_text_json_float(rn_json *json, const char *key, float value);
+// "layer_types": those of windows, those of states ("conv"), and "full_attention".
+void rn_text_json_layer_types(const rn_llama_config *config, const char *of_states, rn_json *json);
+// A rope as an object of transformers 5, which stays open.
+void rn_text_json_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json);
 
 // ---- for names ----------------------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
 };
 
 static rn_value layer(rn_text_builder *d, rn_value x) {
-    bool two = d->c->two_norms, grouped = d->c->naming != RN_NAMES_GGUF;
+    bool two = d->c->two_norms;
     rn_value normed = rn_build_norm(d, x, two ? RN_TEXT_ATTENTION_NORM : RN_TEXT_SHARED_NORM);
-    rn_value sum = rn_op_add(d->g, x, rn_build_attend_qkv(d, normed, grouped));
+    rn_value sum = rn_op_add(d->g, x, rn_build_attend_qkv(d, normed));
     if (two) normed = rn_build_norm(d, x, RN_TEXT_FFN_NORM);
     return rn_op_add(d->g, sum, rn_build_ffn(d, normed));
 }
@@ -79,6 +79,36 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return RN_OK;
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    if (c->llama.activation != RN_ACTIVATION_GELU)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this activation");
+    return rn_pairs_text(out, "falcon.tensor_data_layout", RN_STR("jploski"));
+}
+
+// The older form has one head of k and v or as many as of q, and one norm.
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    bool newer = l->two_norms || (l->kv_heads != 1 && l->kv_heads != l->heads);
+    rn_json_u64(json, "num_hidden_layers", l->layers);
+    rn_json_u64(json, "hidden_size", l->dim);
+    rn_json_u64(json, "num_attention_heads", l->heads);
+    rn_json_u64(json, "ffn_hidden_size", l->ffn);
+    rn_json_u64(json, "vocab_size", l->vocab);
+    rn_json_u64(json, "max_position_embeddings", c->context);
+    rn_text_json_float(json, "layer_norm_epsilon", l->norm_eps);
+    rn_json_string(json, "activation", "gelu");
+    rn_json_bool(json, "tie_word_embeddings", l->tied);
+    rn_text_rope_to_json(c, json);
+    rn_json_bool(json, "new_decoder_architecture", newer);
+    rn_json_bool(json, "multi_query", l->kv_heads == 1);
+    rn_json_bool(json, "parallel_attn", true);
+    rn_json_bool(json, "alibi", false);
+    rn_json_bool(json, "bias", l->qkv_bias);
+    if (!newer) return;
+    rn_json_u64(json, "num_kv_heads", l->kv_heads);
+    rn_json_u64(json, "num_ln_in_parallel_attn", l->two_norms ? 2 : 1);
+}
+
 extern const rn_text_architecture rn_text_falcon;
 const rn_text_architecture rn_text_falcon = {
     .name = "falcon",
@@ -89,4 +119,8 @@ const rn_text_architecture rn_text_falcon = {
     .layer = layer,
     .from_json = from_json,
     .from_gguf = from_gguf,
+    .grouped_qkv = true,
+    .model_class = "FalconForCausalLM",
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };

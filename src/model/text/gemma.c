@@ -80,6 +80,34 @@ static rn_status read_gguf(const rn_fields *f, uint32_t layers_of_27b, rn_text_c
     return rn_text_gguf_period(f, c);
 }
 
+// GGUF files do not say the scale of scores, which follows from sizes.
+static rn_status check_scale(const rn_llama_config *l, uint32_t layers_of_27b) {
+    float wide = l->layers == layers_of_27b ? (float)l->dim / (float)l->heads : (float)l->head_dim;
+    float known = 1 / sqrtf(wide);
+    if (l->attention_scale == 0 || fabsf(l->attention_scale - known) <= 1e-6f * known) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this query_pre_attn_scalar");
+}
+
+static void write_cap(rn_json *json, const char *key, float cap) {
+    if (cap != 0)
+        rn_text_json_float(json, key, cap);
+    else
+        rn_json_null(json, key);
+}
+
+static void write_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    float scale = l->attention_scale;
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "query_pre_attn_scalar",
+                scale > 0 ? (uint64_t)lroundf(1 / (scale * scale)) : l->head_dim);
+    write_cap(json, "attn_logit_softcapping", l->score_cap);
+    write_cap(json, "final_logit_softcapping", l->logit_cap);
+    rn_json_u64(json, "sliding_window", l->window);
+    rn_json_u64(json, "sliding_window_pattern", l->window_period);
+    rn_text_json_layer_types(l, NULL, json);
+}
+
 // ---- Gemma 2 ------------------------------------------------------------------------------------
 
 enum { PERIOD_2 = 2, LAYERS_OF_27B_2 = 46 };
@@ -91,10 +119,24 @@ static rn_status from_json_2(const rn_fields *f, rn_text_config *c) {
     return rn_text_json_windows(f, PERIOD_2, c);
 }
 
+// What older converters left unsaid is as in all of Gemma 2.
 static rn_status from_gguf_2(const rn_fields *f, rn_text_config *c) {
-    c->llama.window_period = PERIOD_2;
-    if (c->llama.window == 0) c->llama.window = 4096; // as older converters left it
+    rn_llama_config *l = &c->llama;
+    l->window_period = PERIOD_2;
+    if (l->window == 0) l->window = 4096;
+    l->score_cap = 50;
+    l->logit_cap = 30;
     return read_gguf(f, LAYERS_OF_27B_2, c);
+}
+
+static rn_status to_gguf_2(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    RN_TRY(check_scale(l, LAYERS_OF_27B_2));
+    if (l->score_cap == 0 || l->logit_cap == 0)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say that Gemma 2 has no caps");
+    RN_TRY(rn_pairs_f32(out, "gemma2.attn_logit_softcapping", l->score_cap));
+    RN_TRY(rn_pairs_f32(out, "gemma2.final_logit_softcapping", l->logit_cap));
+    return rn_pairs_u32(out, "gemma2.attention.sliding_window_pattern", l->window_period);
 }
 
 extern const rn_text_architecture rn_text_gemma2;
@@ -105,6 +147,10 @@ const rn_text_architecture rn_text_gemma2 = {
     .layer = layer,
     .from_json = from_json_2,
     .from_gguf = from_gguf_2,
+    .model_class = "Gemma2ForCausalLM",
+    .json_activation = "hidden_activation",
+    .to_gguf = to_gguf_2,
+    .to_json = write_json,
 };
 
 // ---- Gemma 3 ------------------------------------------------------------------------------------
@@ -136,33 +182,18 @@ static rn_status from_gguf_3(const rn_fields *f, rn_text_config *c) {
     return read_gguf(f, LAYERS_OF_27B_3, c);
 }
 
-// GGUF files say neither the scale of scores nor what else all of Gemma 3 have in common.
 static rn_status to_gguf_3(const rn_text_config *c, rn_pairs *out) {
     const rn_llama_config *l = &c->llama;
-    float wide =
-        l->layers == LAYERS_OF_27B_3 ? (float)l->dim / (float)l->heads : (float)l->head_dim;
-    float known = 1 / sqrtf(wide);
-    if (l->attention_scale != 0 && fabsf(l->attention_scale - known) > 1e-6f * known)
-        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this query_pre_attn_scalar");
+    RN_TRY(check_scale(l, LAYERS_OF_27B_3));
+    if (l->logit_cap != 0)
+        RN_TRY(rn_pairs_f32(out, "gemma3.final_logit_softcapping", l->logit_cap));
     RN_TRY(rn_pairs_f32(out, "gemma3.rope.freq_base_swa", l->local_rope.base));
     return rn_pairs_u32(out, "gemma3.attention.sliding_window_pattern", l->window_period);
 }
 
 static void to_json_3(const rn_text_config *c, rn_json *json) {
-    const rn_llama_config *l = &c->llama;
-    float scale = l->attention_scale;
-    rn_text_settings_to_json(c, json);
-    rn_text_json_float(json, "query_pre_attn_scalar",
-                       scale != 0 ? roundf(1 / (scale * scale)) : (float)l->head_dim);
-    rn_text_json_float(json, "rope_local_base_freq", l->local_rope.base);
-    rn_json_u64(json, "sliding_window", l->window);
-    rn_json_u64(json, "sliding_window_pattern", l->window_period);
-    rn_json_array(json, "layer_types");
-    for (uint32_t i = 0; i < l->layers; i++) {
-        bool slides = l->window_period == 0 || (i + 1) % l->window_period != 0;
-        rn_json_string(json, NULL, slides ? "sliding_attention" : "full_attention");
-    }
-    rn_json_end(json);
+    write_json(c, json);
+    rn_text_json_float(json, "rope_local_base_freq", c->llama.local_rope.base);
 }
 
 extern const rn_text_architecture rn_text_gemma3;
@@ -176,6 +207,7 @@ const rn_text_architecture rn_text_gemma3 = {
     .from_gguf = from_gguf_3,
     .qk_norm = true,
     .model_class = "Gemma3ForCausalLM",
+    .json_activation = "hidden_activation",
     .to_gguf = to_gguf_3,
     .to_json = to_json_3,
 };
@@ -210,4 +242,6 @@ const rn_text_architecture rn_text_gemma3_seeing = {
     .from_json = from_json_seeing,
     .from_gguf = from_gguf_3,
     .qk_norm = true,
+    .model_class = "Gemma3ForConditionalGeneration",
+    .to_gguf = to_gguf_3,
 };

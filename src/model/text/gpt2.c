@@ -21,7 +21,7 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
 };
 
 static rn_value layer(rn_text_builder *d, rn_value x) {
-    rn_value y = rn_build_attend_qkv(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM), false);
+    rn_value y = rn_build_attend_qkv(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM));
     x = rn_op_add(d->g, x, y);
     y = rn_build_ffn(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
     return rn_op_add(d->g, x, y);

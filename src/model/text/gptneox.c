@@ -22,9 +22,8 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
 };
 
 static rn_value layer(rn_text_builder *d, rn_value x) {
-    bool grouped = d->c->naming != RN_NAMES_GGUF;
     rn_value y = rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM);
-    rn_value sum = rn_op_add(d->g, x, rn_build_attend_qkv(d, y, grouped));
+    rn_value sum = rn_op_add(d->g, x, rn_build_attend_qkv(d, y));
     y = rn_build_norm(d, d->c->parallel ? x : sum, RN_TEXT_FFN_NORM);
     return rn_op_add(d->g, sum, rn_build_ffn(d, y));
 }
@@ -67,6 +66,23 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_fields_bool(f, "gptneox.use_parallel_residual", &c->llama.parallel);
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    if (l->activation != RN_ACTIVATION_GELU || l->tied)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this %s",
+                       l->tied ? "tied head" : "hidden_act");
+    return rn_pairs_bool(out, "gptneox.use_parallel_residual", l->parallel);
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_text_settings_to_json(c, json);
+    rn_json_bool(json, "use_parallel_residual", l->parallel);
+    rn_text_json_float(json, "rotary_emb_base", l->rope.base);
+    rn_text_json_float(json, "rotary_pct",
+                       l->rope.dims ? (float)l->rope.dims / (float)l->head_dim : 1);
+}
+
 extern const rn_text_architecture rn_text_gptneox;
 const rn_text_architecture rn_text_gptneox = {
     .name = "gptneox",
@@ -79,4 +95,9 @@ const rn_text_architecture rn_text_gptneox = {
     .from_json = from_json,
     .from_gguf = from_gguf,
     .partial_rope = true,
+    .grouped_qkv = true,
+    .model_class = "GPTNeoXForCausalLM",
+    .json_epsilon = "layer_norm_eps",
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };

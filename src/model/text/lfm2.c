@@ -129,6 +129,21 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return RN_OK;
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    return rn_pairs_u32(out, "lfm2.shortconv.l_cache", c->llama.recurrent.taps);
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "block_ff_dim", l->ffn);
+    rn_json_bool(json, "block_auto_adjust_ff_dim", false);
+    rn_json_u64(json, "conv_L_cache", l->recurrent.taps);
+    rn_json_bool(json, "conv_bias", false);
+    rn_json_bool(json, "tie_embedding", l->tied);
+    rn_text_json_layer_types(l, "conv", json);
+}
+
 extern const rn_text_architecture rn_text_lfm2;
 const rn_text_architecture rn_text_lfm2 = {
     .name = "lfm2",
@@ -138,4 +153,9 @@ const rn_text_architecture rn_text_lfm2 = {
     .from_json = from_json,
     .from_gguf = from_gguf,
     .qk_norm = true,
+    .model_class = "Lfm2ForCausalLM",
+    .json_epsilon = "norm_eps",
+    .kv_heads_by_layer = true,
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };

@@ -31,13 +31,28 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return check_growth(f, &c->llama);
 }
 
+// The share of YARN's growth of cos and sin that is taken back: the reverse of from_gguf.
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    const rn_rope_attrs *rope = &l->rope;
+    float grown = rope->scaling == RN_ROPE_YARN && rope->factor > 1 ? 0.1f * logf(rope->factor) : 0;
+    if (rope->attention_factor > 0 && grown > 0)
+        RN_TRY(rn_pairs_f32(out, "mistral3.rope.scaling.yarn_log_multiplier",
+                            ((grown + 1) / rope->attention_factor - 1) / grown));
+    return l->query_growth != 0
+               ? rn_pairs_f32(out, "mistral3.attention.temperature_scale", l->query_growth)
+               : RN_OK;
+}
+
 #define FAMILY                                                                                     \
     .name = "mistral3", .layers = {"model.layers", "blk", "model.layers"},                         \
     .parts = rn_text_llama_parts, .layer = rn_text_llama_layer, .from_json = from_json,            \
-    .from_gguf = from_gguf, .window = true, .gguf_rope = RN_ROPE_NEIGHBOURS
+    .from_gguf = from_gguf, .window = true, .gguf_rope = RN_ROPE_NEIGHBOURS, .yarn_share = true,   \
+    .json_rope = true, .to_gguf = to_gguf
 
 extern const rn_text_architecture rn_text_ministral3;
-const rn_text_architecture rn_text_ministral3 = {FAMILY, .model_type = "ministral3"};
+const rn_text_architecture rn_text_ministral3 = {FAMILY, .model_type = "ministral3",
+                                                 .model_class = "Ministral3ForCausalLM"};
 
 // Of images and text: its text.
 static const char *const of_images[] = {"vision_tower.*", "multi_modal_projector.*", NULL};
@@ -50,4 +65,5 @@ const rn_text_architecture rn_text_mistral3 = {
     .prefix = "language_model.",
     .settings = "text_config",
     .unused = of_images,
+    .model_class = "Mistral3ForConditionalGeneration",
 };

@@ -26,7 +26,7 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
 static rn_value layer(rn_text_builder *d, rn_value x) {
     uint64_t ffn = d->c->ffn;
     rn_value y = d->layer ? rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM) : x;
-    x = rn_op_add(d->g, x, rn_build_attend_qkv(d, y, false));
+    x = rn_op_add(d->g, x, rn_build_attend_qkv(d, y));
     y = rn_build_norm(d, x, RN_TEXT_FFN_NORM);
     y = rn_build_project(d, y, RN_TEXT_UP, d->c->ffn_bias);
     rn_value gate = rn_op_slice(d->g, y, 1, 0, ffn), up = rn_op_slice(d->g, y, 1, ffn, ffn);

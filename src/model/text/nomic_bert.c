@@ -20,7 +20,7 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
 };
 
 static rn_value layer(rn_text_builder *d, rn_value x) {
-    x = rn_op_add(d->g, x, rn_build_attend_qkv(d, x, false));
+    x = rn_op_add(d->g, x, rn_build_attend_qkv(d, x));
     x = rn_build_norm(d, x, RN_TEXT_POST_ATTENTION_NORM);
     x = rn_op_add(d->g, x, rn_build_gated(d, x));
     return rn_build_norm(d, x, RN_TEXT_POST_FFN_NORM);

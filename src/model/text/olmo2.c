@@ -53,11 +53,37 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_text_gguf_period(f, c);
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    if (l->tied) return rn_fail(RN_UNSUPPORTED, "GGUF cannot say that OLMo's head is tied");
+    if (l->window == 0) return RN_OK;
+    if (l->local_rope.base != l->rope.base)
+        RN_TRY(rn_pairs_f32(out, "olmo2.rope.freq_base_swa", l->local_rope.base));
+    return rn_pairs_u32(out, "olmo2.attention.sliding_window_pattern", l->window_period);
+}
+
+// OLMo 3: for transformers 4, and the ropes of both kinds of layers for 5.
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_text_settings_to_json(c, json);
+    if (!l->architecture->window) return;
+    rn_text_json_layer_types(l, NULL, json);
+    rn_json_object(json, "rope_parameters");
+    rn_text_json_rope_object(&l->rope, "full_attention", json);
+    rn_json_end(json);
+    rn_text_json_rope_object(&l->local_rope, "sliding_attention", json);
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
 #define FAMILY                                                                                     \
     .name = "olmo2", .layers = {"model.layers", "blk", "model.layers"}, .parts = parts,            \
-    .layer = layer, .from_json = from_json, .from_gguf = from_gguf, .qk_norm = true
+    .layer = layer, .from_json = from_json, .from_gguf = from_gguf, .qk_norm = true,               \
+    .to_gguf = to_gguf, .to_json = to_json
 
 extern const rn_text_architecture rn_text_olmo2;
-const rn_text_architecture rn_text_olmo2 = {FAMILY};
+const rn_text_architecture rn_text_olmo2 = {FAMILY, .model_class = "Olmo2ForCausalLM"};
 extern const rn_text_architecture rn_text_olmo3;
-const rn_text_architecture rn_text_olmo3 = {FAMILY, .model_type = "olmo3", .window = true};
+const rn_text_architecture rn_text_olmo3 = {FAMILY, .model_type = "olmo3", .window = true,
+                                            .model_class = "Olmo3ForCausalLM",
+                                            .gguf_name = "olmo2"};

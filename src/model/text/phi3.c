@@ -28,7 +28,7 @@ static rn_value feed_forward(rn_text_builder *d, rn_value x) {
 }
 
 static rn_value layer(rn_text_builder *d, rn_value x) {
-    rn_value y = rn_build_attend_qkv(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM), false);
+    rn_value y = rn_build_attend_qkv(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM));
     x = rn_op_add(d->g, x, y);
     y = feed_forward(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
     return rn_op_add(d->g, x, y);
@@ -43,6 +43,16 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     return rn_fields_u32(f, "sliding_window", &c->llama.window);
 }
 
+// The tables of LongRoPE are tensors. A window of 0 says that there is none.
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    if (l->window == 0) RN_TRY(rn_pairs_u32(out, "phi3.attention.sliding_window", 0));
+    if (c->long_from == 0) return RN_OK;
+    RN_TRY(rn_pairs_u32(out, "phi3.rope.scaling.original_context_length", c->long_from));
+    if (l->rope.attention_factor == 0) return RN_OK;
+    return rn_pairs_f32(out, "phi3.rope.scaling.attn_factor", l->rope.attention_factor);
+}
+
 extern const rn_text_architecture rn_text_phi3;
 const rn_text_architecture rn_text_phi3 = {
     .name = "phi3",
@@ -53,4 +63,7 @@ const rn_text_architecture rn_text_phi3 = {
     .from_json = from_json,
     .partial_rope = true,
     .long_rope = true,
+    .window = true,
+    .model_class = "Phi3ForCausalLM",
+    .to_gguf = to_gguf,
 };

@@ -9,6 +9,7 @@
 // of their key heads; GGUF's hold 1 + w, the rate, and value heads dealt out to key heads in turn.
 // Qwen3-Next (its dense form; GGUF has none) is the same with fewer, larger products.
 // Models that also see ("qwen3_5") have their decoder's settings and weights one name further in.
+#include "memory/account.h"
 #include "model/text/decoder.h"
 
 #include <stdio.h>
@@ -30,8 +31,9 @@
         [RN_TEXT_MIX_OUT] = {"linear_attn.out_proj", "ssm_out", RN_SIZE_DIM, RN_SIZE_VALUES},      \
         [RN_TEXT_Z] = {"linear_attn.in_proj_z", "attn_gate", RN_SIZE_VALUES, RN_SIZE_DIM},         \
         [RN_TEXT_A] = {"linear_attn.in_proj_a", "ssm_alpha", RN_SIZE_VALUE_HEADS, RN_SIZE_DIM},    \
-        [RN_TEXT_A_BIAS] = {"linear_attn.dt_bias", "ssm_dt", RN_SIZE_VALUE_HEADS},                 \
-        [RN_TEXT_A_RATE] = {"linear_attn.A_log", "ssm_a", RN_SIZE_VALUE_HEADS},                    \
+        [RN_TEXT_A_BIAS] = {"linear_attn.dt_bias", "ssm_dt.bias", RN_SIZE_VALUE_HEADS,             \
+                            .alone = true},                                                        \
+        [RN_TEXT_A_RATE] = {"linear_attn.A_log", "ssm_a", RN_SIZE_VALUE_HEADS, .alone = true},     \
         [RN_TEXT_B] = {"linear_attn.in_proj_b", "ssm_beta", RN_SIZE_VALUE_HEADS, RN_SIZE_DIM},     \
         [RN_TEXT_STATE_NORM] = {"linear_attn.norm", "ssm_norm", RN_SIZE_VALUE_DIM},                \
         [RN_TEXT_MIX_IN_Z] = {"linear_attn.in_proj_qkvz", "", RN_SIZE_MIXED_GATED, RN_SIZE_DIM},   \
@@ -93,7 +95,7 @@ static rn_value remember(rn_text_builder *d, rn_value x) {
     const rn_recurrent_config *r = &d->c->recurrent;
     uint64_t values = rn_build_size(d, RN_SIZE_VALUES);
     mixture m = d->architecture->fused_mix ? mix_by_key_head(d, x) : mix(d, x);
-    rn_value bias = rn_build_vector(d, RN_TEXT_A_BIAS, d->c->naming == RN_NAMES_GGUF ? "bias" : "");
+    rn_value bias = rn_build_vector(d, RN_TEXT_A_BIAS, "");
     rn_value qkv = rn_op_silu(g, rn_build_conv(d, m.qkv, rn_build_size(d, RN_SIZE_MIXED)));
     rn_value y = rn_build_delta(d, qkv, m.a, m.b, find_rate(d), bias);
     y = rn_op_reshape(g, y, RN_SHAPE(d->rows, r->value_heads, r->value_dim));
@@ -209,6 +211,64 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return add_by_interval(f, interval, l);
 }
 
+// Every so many layers one attends; 0: they lie otherwise.
+static uint32_t find_interval(const rn_llama_config *l) {
+    uint32_t interval = 0;
+    for (uint32_t i = 0; i < l->layers; i++) {
+        bool attends = !rn_text_is_recurrent(l, i);
+        if (attends && interval == 0) interval = i + 1;
+        if (attends != (interval && (i + 1) % interval == 0)) return 0;
+    }
+    return interval ? interval : l->layers + 1;
+}
+
+// Numbers as GGUF lists them.
+static rn_status put_list(rn_pairs *out, const char *key, uint32_t gguf_type, const void *values,
+                          uint64_t count, size_t bytes) {
+    rn_buffer raw;
+    rn_buffer_init(&raw, RN_HOST_IO, bytes);
+    rn_status s = rn_buffer_append(&raw, values, bytes);
+    if (s == RN_OK) s = rn_pairs_array(out, key, gguf_type, count, &raw);
+    rn_buffer_free(&raw);
+    return s;
+}
+
+// Of text all positions of rope's sections are equal, but llama.cpp asks for their sizes.
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    const rn_recurrent_config *r = &l->recurrent;
+    uint32_t pairs = (l->rope.dims ? l->rope.dims : l->head_dim) / 2, interval = find_interval(l);
+    int32_t first = (int32_t)(pairs + 2) / 3, second = ((int32_t)pairs - first + 1) / 2;
+    int32_t sections[] = {first, second, (int32_t)pairs - first - second, 0};
+    RN_TRY(
+        put_list(out, "qwen35.rope.dimension_sections", RN_GGUF_I32, sections, 4, sizeof sections));
+    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.conv_kernel", r->taps));
+    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.group_count", r->key_heads));
+    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.time_step_rank", r->value_heads));
+    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.state_size", r->key_dim));
+    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.inner_size", r->value_heads * r->value_dim));
+    if (interval) return rn_pairs_u32(out, "qwen35.full_attention_interval", interval);
+    bool flags[RN_RECURRENT_LAYERS] = {0};
+    if (l->layers > RN_RECURRENT_LAYERS)
+        return rn_fail(RN_UNSUPPORTED, "there are too many layers");
+    for (uint32_t i = 0; i < l->layers; i++)
+        flags[i] = rn_text_is_recurrent(l, i);
+    return put_list(out, "qwen35.attention.recurrent_layers", RN_GGUF_BOOL, flags, l->layers,
+                    l->layers * sizeof *flags);
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    const rn_recurrent_config *r = &l->recurrent;
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "linear_conv_kernel_dim", r->taps);
+    rn_json_u64(json, "linear_num_key_heads", r->key_heads);
+    rn_json_u64(json, "linear_num_value_heads", r->value_heads);
+    rn_json_u64(json, "linear_key_head_dim", r->key_dim);
+    rn_json_u64(json, "linear_value_head_dim", r->value_dim);
+    rn_text_json_layer_types(l, "linear_attention", json);
+}
+
 static rn_status refuse_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_fail(RN_UNSUPPORTED, "%s: %s is read from Hugging Face's folders only", f->source,
                    c->architecture);
@@ -220,17 +280,22 @@ static const char *const unused[] = {"mtp.*", "model.visual.*", NULL};
 
 #define FAMILY                                                                                     \
     .name = "qwen35", .also = "Qwen3.5, Qwen3.6", .layer = layer, .from_json = from_json,          \
-    .from_gguf = from_gguf, .qk_norm = true, .partial_rope = true, .unused = unused
+    .from_gguf = from_gguf, .qk_norm = true, .partial_rope = true, .unused = unused,               \
+    .json_rope = true, .to_gguf = to_gguf, .to_json = to_json
 
 extern const rn_text_architecture rn_text_qwen35;
 const rn_text_architecture rn_text_qwen35 = {FAMILY, .model_type = "qwen3_5_text", .parts = parts,
+                                             .model_class = "Qwen3_5ForCausalLM",
                                              .layers = {"model.layers", "blk", "model.layers"}};
 // With eyes, which are left out.
 extern const rn_text_architecture rn_text_qwen35_seeing;
 const rn_text_architecture rn_text_qwen35_seeing = {
-    FAMILY, .model_type = "qwen3_5", .parts = inner_parts,
+    FAMILY,
+    .model_type = "qwen3_5",
+    .parts = inner_parts,
     .layers = {"model.language_model.layers", "blk", "model.language_model.layers"},
-    .settings = "text_config"};
+    .settings = "text_config",
+    .model_class = "Qwen3_5ForConditionalGeneration"};
 extern const rn_text_architecture rn_text_qwen3_next;
 const rn_text_architecture rn_text_qwen3_next = {.name = "qwen3next",
                                                  .model_type = "qwen3_next",

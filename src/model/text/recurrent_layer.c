@@ -5,9 +5,12 @@
 
 // ---- parts --------------------------------------------------------------------------------------
 
+bool rn_text_is_recurrent(const rn_llama_config *c, uint32_t layer) {
+    return layer < RN_RECURRENT_LAYERS && c->recurrent.layers[layer / 64] >> layer % 64 & 1;
+}
+
 bool rn_build_is_recurrent(const rn_text_builder *d) {
-    const uint64_t *layers = d->c->recurrent.layers;
-    return d->layer < RN_RECURRENT_LAYERS && layers[d->layer / 64] >> d->layer % 64 & 1;
+    return rn_text_is_recurrent(d->c, d->layer);
 }
 
 static rn_value state(rn_text_builder *d, const char *what, rn_shape shape) {

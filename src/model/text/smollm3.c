@@ -39,6 +39,23 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return RN_OK;
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    uint32_t period = c->llama.unturned_period;
+    (void)out;
+    if (period == PERIOD || (period == 0 && c->llama.layers < PERIOD)) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "GGUF cannot say that not every fourth layer has no rope");
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "no_rope_layer_interval", l->unturned_period);
+    rn_json_array(json, "no_rope_layers");
+    for (uint32_t i = 0; i < l->layers; i++)
+        rn_json_u64(json, NULL, l->unturned_period == 0 || (i + 1) % l->unturned_period != 0);
+    rn_json_end(json);
+}
+
 extern const rn_text_architecture rn_text_smollm3;
 const rn_text_architecture rn_text_smollm3 = {
     .name = "smollm3",
@@ -50,4 +67,7 @@ const rn_text_architecture rn_text_smollm3 = {
     .window = true,
     .window_switch = true,
     .gguf_rope = RN_ROPE_NEIGHBOURS,
+    .model_class = "SmolLM3ForCausalLM",
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };

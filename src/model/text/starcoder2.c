@@ -47,6 +47,11 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return RN_OK;
 }
 
+static void to_json(const rn_text_config *c, rn_json *json) {
+    rn_text_settings_to_json(c, json);
+    rn_json_bool(json, "use_bias", c->llama.qkv_bias);
+}
+
 extern const rn_text_architecture rn_text_starcoder2;
 const rn_text_architecture rn_text_starcoder2 = {
     .name = "starcoder2",
@@ -56,4 +61,8 @@ const rn_text_architecture rn_text_starcoder2 = {
     .layer = layer,
     .from_json = from_json,
     .from_gguf = from_gguf,
+    .window = true,
+    .model_class = "Starcoder2ForCausalLM",
+    .json_epsilon = "norm_epsilon",
+    .to_json = to_json,
 };

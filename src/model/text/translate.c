@@ -1,8 +1,11 @@
 // translate.c — see translate.h: weights under their other names, and settings as files say them.
 #include "model/text/translate.h"
 
+#include "graph/rope_frequencies.h"
+#include "memory/account.h"
 #include "model/text/decoder.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,28 +20,141 @@ rn_status rn_text_translatable(const rn_text_config *config) {
 
 // ---- names --------------------------------------------------------------------------------------
 
+// Blocks of rows or columns in another order.
+typedef struct blocks {
+    uint32_t *order; // (count)
+    uint32_t count;
+    uint32_t rows; // or columns of a block
+} blocks;
+
+static rn_status add_blocks(rn_arena *arena, uint32_t count, uint32_t rows, blocks *out) {
+    void *order;
+    RN_TRY(rn_arena_array(arena, count, sizeof *out->order, &order));
+    *out = (blocks){order, count, rows};
+    for (uint32_t i = 0; i < count; i++)
+        out->order[i] = i;
+    return RN_OK;
+}
+
+static rn_status invert(rn_arena *arena, blocks *b) {
+    blocks inverse;
+    RN_TRY(add_blocks(arena, b->count, b->rows, &inverse));
+    for (uint32_t i = 0; i < b->count; i++)
+        inverse.order[b->order[i]] = i;
+    *b = inverse;
+    return RN_OK;
+}
+
+// For each head of k its heads of q, itself and its v, as all of q, of k, of v.
+static rn_status order_qkv(const rn_llama_config *c, rn_arena *arena, blocks *out) {
+    uint32_t queries = c->heads / c->kv_heads, group = queries + 2;
+    RN_TRY(add_blocks(arena, c->heads + 2 * c->kv_heads, c->head_dim, out));
+    for (uint32_t i = 0; i < c->heads; i++)
+        out->order[i] = i / queries * group + i % queries;
+    for (uint32_t i = 0; i < c->kv_heads; i++) {
+        out->order[c->heads + i] = i * group + queries;
+        out->order[c->heads + c->kv_heads + i] = i * group + queries + 1;
+    }
+    return RN_OK;
+}
+
+// A gated delta net's value heads, in the order of their key heads, as dealt out to key heads in
+// turn. `before`: as many elements are in front of them; `dims` of a head. Heads and what is before
+// them are cut into blocks of the largest width that divides both.
+static rn_status order_values(const rn_recurrent_config *r, uint32_t before, uint32_t dims,
+                              rn_arena *arena, blocks *out) {
+    uint32_t wide = dims, rest = before, of_key = r->value_heads / r->key_heads;
+    while (rest) { // the greatest common divisor
+        uint32_t left = wide % rest;
+        wide = rest;
+        rest = left;
+    }
+    uint32_t first = before / wide, of_head = dims / wide;
+    RN_TRY(add_blocks(arena, first + r->value_heads * of_head, wide, out));
+    for (uint32_t i = 0; i < r->value_heads; i++) {
+        uint32_t from = i % r->key_heads * of_key + i / r->key_heads;
+        for (uint32_t k = 0; k < of_head; k++)
+            out->order[first + i * of_head + k] = first + from * of_head + k;
+    }
+    return RN_OK;
+}
+
+// Which heads of values a weight of a gated delta net is ordered by, if by any.
+static rn_status order_mix(const rn_recurrent_config *r, rn_text_part_id p, rn_arena *arena,
+                           blocks *out) {
+    switch (p) {
+    case RN_TEXT_MIX_IN:
+    case RN_TEXT_CONV:
+        return order_values(r, 2 * r->key_heads * r->key_dim, r->value_dim, arena, out);
+    case RN_TEXT_Z:
+    case RN_TEXT_MIX_OUT:
+        return order_values(r, 0, r->value_dim, arena, out);
+    case RN_TEXT_A:
+    case RN_TEXT_A_BIAS:
+    case RN_TEXT_A_RATE:
+    case RN_TEXT_B:
+        return order_values(r, 0, 1, arena, out);
+    default:
+        return RN_OK;
+    }
+}
+
+// How a weight's blocks change places, if they do.
+static rn_status order(const rn_llama_config *from, const rn_llama_config *to, rn_text_part_id p,
+                       rn_arena *arena, rn_converted_tensor *out) {
+    bool to_gguf = to->naming == RN_NAMES_GGUF;
+    const rn_recurrent_config *r = &from->recurrent;
+    blocks b = {0};
+    if (p == RN_TEXT_QKV && from->architecture->grouped_qkv)
+        RN_TRY(order_qkv(from, arena, &b));
+    else if (r->value_heads != r->key_heads && r->keys_in_turn != to->recurrent.keys_in_turn)
+        RN_TRY(order_mix(r, p, arena, &b));
+    if (b.count == 0) return RN_OK;
+    if (!to_gguf) RN_TRY(invert(arena, &b));
+    out->arrangement = p == RN_TEXT_MIX_OUT ? RN_ARRANGE_COLUMNS : RN_ARRANGE_ROWS;
+    out->head_rows = b.rows;
+    out->order = b.order;
+    return RN_OK;
+}
+
+// Taps of a convolution: (channels, 1, taps) in Hugging Face's files, (channels, taps) in GGUF's.
+static rn_status reshape_taps(const rn_tensor_info *t, bool to_gguf, rn_arena *arena,
+                              rn_converted_tensor *out) {
+    uint64_t dims[] = {t->dims[0], to_gguf ? t->dims[t->rank - 1] : 1, t->dims[t->rank - 1]};
+    void *copy;
+    RN_TRY(rn_arena_copy(arena, dims, sizeof dims, &copy));
+    out->dims = copy;
+    out->rank = to_gguf ? 2 : 3;
+    return RN_OK;
+}
+
 // How a weight's values lie in the other container.
-static rn_converted_tensor arrange(const rn_llama_config *from, const rn_llama_config *to,
-                                   rn_text_part_id p, bool is_bias) {
+static rn_status arrange(const rn_tensor_info *t, const rn_llama_config *from,
+                         const rn_llama_config *to, rn_text_part_id p, bool is_bias,
+                         rn_arena *arena, rn_converted_tensor *out) {
     const rn_text_part *part = &from->architecture->parts[p];
-    rn_converted_tensor out = {0};
-    bool turned = p == RN_TEXT_Q || p == RN_TEXT_K;
-    bool is_norm = part->in == RN_SIZE_NONE && !is_bias;
-    if (is_norm) out.add = from->norm_offset - to->norm_offset;
+    bool to_gguf = to->naming == RN_NAMES_GGUF, turned = p == RN_TEXT_Q || p == RN_TEXT_K;
+    bool is_norm = part->in == RN_SIZE_NONE && !is_bias && p < RN_TEXT_MIX_IN;
+    if (is_norm) out->add = from->norm_offset - to->norm_offset;
+    if (p == RN_TEXT_A_RATE) out->change = to_gguf ? RN_VALUES_NEG_EXP : RN_VALUES_LOG_NEG;
+    if (p == RN_TEXT_POSITIONS && from->first_position > to->first_position)
+        out->skip_rows = from->first_position - to->first_position;
+    if (p == RN_TEXT_CONV && t->rank >= 2) RN_TRY(reshape_taps(t, to_gguf, arena, out));
     if (part->transposed && !is_bias) {
-        out.arrangement = RN_ARRANGE_TRANSPOSED;
+        out->arrangement = RN_ARRANGE_TRANSPOSED;
     } else if (turned && from->rope.pairing != to->rope.pairing) {
         bool neighbours = to->rope.pairing == RN_ROPE_NEIGHBOURS;
-        out.arrangement = neighbours ? RN_ARRANGE_AS_NEIGHBOURS : RN_ARRANGE_AS_HALVES;
-        out.head_rows = from->head_dim;
+        out->arrangement = neighbours ? RN_ARRANGE_AS_NEIGHBOURS : RN_ARRANGE_AS_HALVES;
+        out->head_rows = from->head_dim;
     }
-    return out;
+    return order(from, to, p, arena, out);
 }
 
 static rn_status translate(const rn_checkpoint *source, const rn_llama_config *from,
                            const rn_llama_config *to, rn_text_part_id p, uint32_t layer,
                            bool is_bias, rn_arena *arena, rn_converted_tensor *tensors) {
-    const char *what = is_bias ? "bias" : "weight";
+    bool alone = from->architecture->parts[p].alone;
+    const char *what = alone ? "" : is_bias ? "bias" : "weight";
     char name[NAME_BYTES], other[NAME_BYTES];
     void *copy;
     rn_text_weight_name(from, p, layer, what, name, sizeof name);
@@ -47,9 +163,8 @@ static rn_status translate(const rn_checkpoint *source, const rn_llama_config *f
     if (!t) return RN_OK;
     rn_converted_tensor *tensor = &tensors[t - rn_checkpoint_tensor(source, 0)];
     RN_TRY(rn_arena_copy(arena, other, strlen(other), &copy));
-    *tensor = arrange(from, to, p, is_bias);
-    tensor->name = (rn_str){copy, strlen(other)};
-    return RN_OK;
+    *tensor = (rn_converted_tensor){.name = {copy, strlen(other)}};
+    return arrange(t, from, to, p, is_bias, arena, tensor);
 }
 
 // The model was opened, so every weight is there: whole, or as the parts of a quantised one.
@@ -69,6 +184,15 @@ static rn_status check_whole(const rn_checkpoint *source, const rn_converted_ten
     return RN_OK;
 }
 
+// A tied head is double. Of models with one norm for both branches or with one for each, GGUF calls
+// two different ones alike.
+static bool is_left_out(const rn_llama_config *c, rn_text_part_id p) {
+    bool shares = c->architecture->parts[RN_TEXT_SHARED_NORM].hugging_face && !c->two_norms;
+    if (p == RN_TEXT_SHARED_NORM) return !shares;
+    if (p == RN_TEXT_ATTENTION_NORM || p == RN_TEXT_FFN_NORM) return shares;
+    return p == RN_TEXT_HEAD && c->tied;
+}
+
 rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_llama_config *from,
                                   const rn_llama_config *to, rn_arena *arena,
                                   rn_converted_tensor **out) {
@@ -78,12 +202,16 @@ rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_llama_co
     for (rn_text_part_id p = 0; p < RN_TEXT_PARTS; p++) {
         const rn_text_part *part = &from->architecture->parts[p];
         uint32_t layers = p < RN_TEXT_IN_LAYER ? 1 : from->layers;
-        if (!part->hugging_face || !part->gguf || (p == RN_TEXT_HEAD && from->tied)) continue;
+        if (!part->hugging_face || !part->gguf || is_left_out(from, p)) continue;
         for (uint32_t layer = 0; layer < layers; layer++)
             for (int bias = 0; bias < 2; bias++)
                 RN_TRY(translate(source, from, to, p, layer, bias, arena, *out));
     }
     return check_whole(source, *out);
+}
+
+static bool is_near(float a, float b) {
+    return fabsf(a - b) <= 1e-5f * fabsf(a);
 }
 
 // ---- GGUF's keys --------------------------------------------------------------------------------
@@ -111,6 +239,22 @@ static rn_status put_text(const keys *k, const char *name, const char *value) {
     return rn_pairs_text(k->out, key, rn_str_from(value));
 }
 
+// One a layer: none where it has a state.
+static rn_status put_kv_heads(const keys *k, const rn_llama_config *l) {
+    char key[NAME_BYTES];
+    rn_buffer raw;
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", k->architecture);
+    rn_buffer_init(&raw, RN_HOST_IO, (size_t)RN_RECURRENT_LAYERS * sizeof(int32_t));
+    rn_status s = RN_OK;
+    for (uint32_t i = 0; s == RN_OK && i < l->layers; i++) {
+        int32_t heads = rn_text_is_recurrent(l, i) ? 0 : (int32_t)l->kv_heads;
+        s = rn_buffer_append(&raw, &heads, sizeof heads);
+    }
+    if (s == RN_OK) s = rn_pairs_array(k->out, key, RN_GGUF_I32, l->layers, &raw);
+    rn_buffer_free(&raw);
+    return s;
+}
+
 static rn_status put_sizes(const keys *k, const rn_text_config *c) {
     const rn_llama_config *l = &c->llama;
     RN_TRY(put_u32(k, "block_count", l->layers));
@@ -118,7 +262,8 @@ static rn_status put_sizes(const keys *k, const rn_text_config *c) {
     RN_TRY(put_u32(k, "embedding_length", l->dim));
     RN_TRY(put_u32(k, "feed_forward_length", l->ffn));
     RN_TRY(put_u32(k, "attention.head_count", l->heads));
-    RN_TRY(put_u32(k, "attention.head_count_kv", l->kv_heads));
+    RN_TRY(l->architecture->kv_heads_by_layer ? put_kv_heads(k, l)
+                                              : put_u32(k, "attention.head_count_kv", l->kv_heads));
     RN_TRY(put_u32(k, "vocab_size", l->vocab));
     return put_f32(k,
                    l->architecture->layernorm ? "attention.layer_norm_epsilon"
@@ -135,7 +280,9 @@ static rn_status put_rope(const keys *k, const rn_llama_config *l) {
     RN_TRY(put_f32(k, "rope.freq_base", rope->base));
     if (rope->scaling == RN_ROPE_UNSCALED || rope->scaling == RN_ROPE_LLAMA3) return RN_OK;
     bool yarn = rope->scaling == RN_ROPE_YARN;
-    if ((!yarn && rope->scaling != RN_ROPE_LINEAR) || rope->attention_factor != 0)
+    bool usual = rope->attention_factor == 0 || l->architecture->yarn_share ||
+                 is_near(rope->attention_factor, 0.1f * logf(rope->factor) + 1);
+    if ((!yarn && rope->scaling != RN_ROPE_LINEAR) || !usual)
         return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this scaling of rope");
     RN_TRY(put_text(k, "rope.scaling.type", yarn ? "yarn" : "linear"));
     RN_TRY(put_f32(k, "rope.scaling.factor", rope->factor));
@@ -164,25 +311,28 @@ rn_status rn_text_settings_to_gguf(const rn_text_config *config, const char *nam
 
 // ---- config.json --------------------------------------------------------------------------------
 
+// With a point: transformers refuses whole numbers for some settings.
 void rn_text_json_float(rn_json *json, const char *key, float value) {
-    char text[32];
+    char text[40];
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)value);
         if (strtof(text, NULL) == value) break;
     }
-    rn_json_f64(json, key, strtod(text, NULL));
+    char *comma = strchr(text, ','); // in locales that a program around us may have set
+    if (comma) *comma = '.';
+    if (!strpbrk(text, ".e")) memcpy(text + strlen(text), ".0", 3);
+    rn_sink sink = rn_json_embed(json, key);
+    rn_json_check(json, sink.write(sink.self, text, strlen(text)));
 }
 
-static void write_rope(const rn_rope_attrs *rope, rn_json *json) {
+static void write_rope_fields(const rn_rope_attrs *rope, rn_json *json) {
     static const char *const types[] = {[RN_ROPE_UNSCALED] = "default",
                                         [RN_ROPE_LINEAR] = "linear",
                                         [RN_ROPE_NTK] = "ntk",
                                         [RN_ROPE_LLAMA3] = "llama3",
                                         [RN_ROPE_YARN] = "yarn"};
-    rn_text_json_float(json, "rope_theta", rope->base);
-    if (rope->scaling == RN_ROPE_UNSCALED) return;
-    rn_json_object(json, "rope_scaling");
     rn_json_string(json, "rope_type", types[rope->scaling]);
+    if (rope->scaling == RN_ROPE_UNSCALED) return;
     rn_text_json_float(json, "factor", rope->factor);
     if (rope->scaling == RN_ROPE_LLAMA3) {
         rn_text_json_float(json, "low_freq_factor", rope->low_frequency);
@@ -190,15 +340,82 @@ static void write_rope(const rn_rope_attrs *rope, rn_json *json) {
     }
     if (rope->scaling != RN_ROPE_LINEAR)
         rn_json_u64(json, "original_max_position_embeddings", rope->original_context);
+    if (rope->attention_factor != 0)
+        rn_text_json_float(json, "attention_factor", rope->attention_factor);
     if (rope->beta_fast != 0) rn_text_json_float(json, "beta_fast", rope->beta_fast);
     if (rope->beta_slow != 0) rn_text_json_float(json, "beta_slow", rope->beta_slow);
+}
+
+void rn_text_json_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json) {
+    rn_json_object(json, key);
+    rn_text_json_float(json, "rope_theta", rope->base);
+    write_rope_fields(rope, json);
+}
+
+static void write_divisors(const float *divisors, uint64_t pairs, const char *key, rn_json *json) {
+    rn_json_array(json, key);
+    for (uint64_t i = 0; i < pairs; i++)
+        rn_text_json_float(json, NULL, divisors[i]);
+    rn_json_end(json);
+}
+
+static float turned_share(const rn_llama_config *l) {
+    return (float)rn_rope_dims(&l->rope, l->head_dim) / (float)l->head_dim;
+}
+
+// As models that came with transformers 5 have it.
+static void write_newer_rope(const rn_llama_config *l, rn_json *json) {
+    rn_text_json_rope_object(&l->rope, "rope_parameters", json);
+    if (l->architecture->partial_rope)
+        rn_text_json_float(json, "partial_rotary_factor", turned_share(l));
+    if (l->query_growth != 0) rn_text_json_float(json, "llama_4_scaling_beta", l->query_growth);
+    rn_json_end(json);
+}
+
+void rn_text_rope_to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    const rn_rope_attrs *rope = &l->rope;
+    uint64_t pairs = rn_rope_dims(rope, l->head_dim) / 2;
+    if (l->architecture->json_rope) {
+        write_newer_rope(l, json);
+        return;
+    }
+    rn_text_json_float(json, "rope_theta", rope->base);
+    if (rope->dims) rn_text_json_float(json, "partial_rotary_factor", turned_share(l));
+    if (c->long_from) rn_json_u64(json, "original_max_position_embeddings", c->long_from);
+    if (rope->scaling == RN_ROPE_UNSCALED && c->long_from == 0) return;
+    rn_json_object(json, "rope_scaling");
+    if (c->long_from) {
+        rn_json_string(json, "type", "longrope");
+        write_divisors(c->short_divisors, pairs, "short_factor", json);
+        write_divisors(c->long_divisors, pairs, "long_factor", json);
+        if (rope->attention_factor != 0)
+            rn_text_json_float(json, "attention_factor", rope->attention_factor);
+    } else
+        write_rope_fields(rope, json);
+    rn_json_end(json);
+}
+
+void rn_text_json_layer_types(const rn_llama_config *l, const char *of_states, rn_json *json) {
+    rn_json_array(json, "layer_types");
+    for (uint32_t i = 0; i < l->layers; i++) {
+        bool has_state = of_states && rn_text_is_recurrent(l, i);
+        bool slides = !of_states && l->window &&
+                      (!l->window_period || (i + !l->window_behind) % l->window_period != 0);
+        rn_json_string(json, NULL,
+                       has_state ? of_states
+                       : slides  ? "sliding_attention"
+                                 : "full_attention");
+    }
     rn_json_end(json);
 }
 
 void rn_text_settings_to_json(const rn_text_config *c, rn_json *json) {
+    static const char *const activations[] = {[RN_ACTIVATION_SILU] = "silu",
+                                              [RN_ACTIVATION_GELU] = "gelu",
+                                              [RN_ACTIVATION_GELU_TANH] = "gelu_pytorch_tanh"};
     const rn_llama_config *l = &c->llama;
     const rn_text_architecture *a = l->architecture;
-    bool gelu = l->activation == RN_ACTIVATION_GELU_TANH;
     rn_json_u64(json, "num_hidden_layers", l->layers);
     rn_json_u64(json, "hidden_size", l->dim);
     rn_json_u64(json, "intermediate_size", l->ffn);
@@ -207,13 +424,13 @@ void rn_text_settings_to_json(const rn_text_config *c, rn_json *json) {
     rn_json_u64(json, "head_dim", l->head_dim);
     rn_json_u64(json, "vocab_size", l->vocab);
     rn_json_u64(json, "max_position_embeddings", c->context);
-    rn_text_json_float(json, "rms_norm_eps", l->norm_eps);
-    rn_json_string(json, gelu ? "hidden_activation" : "hidden_act",
-                   gelu ? "gelu_pytorch_tanh" : "silu");
+    rn_text_json_float(json, a->json_epsilon ? a->json_epsilon : "rms_norm_eps", l->norm_eps);
+    rn_json_string(json, a->json_activation ? a->json_activation : "hidden_act",
+                   activations[l->activation]);
     rn_json_bool(json, "tie_word_embeddings", l->tied);
     rn_json_bool(json, "attention_bias", l->qkv_bias && !a->qkv_bias);
     rn_json_bool(json, "mlp_bias", l->ffn_bias);
-    write_rope(&l->rope, json);
+    rn_text_rope_to_json(c, json);
     if (a->window_switch) rn_json_bool(json, "use_sliding_window", l->window > 0);
     if (l->window && a->window) rn_json_u64(json, "sliding_window", l->window);
     if (l->window && a->window_switch) rn_json_u64(json, "max_window_layers", l->window_from);
@@ -231,6 +448,10 @@ static rn_status write_json(const rn_text_config *c, const rn_text_extras *extra
     rn_json_string(&json, "torch_dtype", extras->dtype);
     if (extras->begin != UINT32_MAX) rn_json_u64(&json, "bos_token_id", extras->begin);
     if (extras->end != UINT32_MAX) rn_json_u64(&json, "eos_token_id", extras->end);
+    if (extras->pad != UINT32_MAX)
+        rn_json_u64(&json, "pad_token_id", extras->pad);
+    else
+        rn_json_null(&json, "pad_token_id"); // some models' own would be beyond the vocabulary
     if (a->to_json)
         a->to_json(c, &json);
     else
@@ -239,16 +460,31 @@ static rn_status write_json(const rn_text_config *c, const rn_text_extras *extra
     return rn_json_finish(&json);
 }
 
-static bool is_near(float a, float b) {
-    float size = a < 0 ? -a : a, diff = a - b;
-    return (diff < 0 ? -diff : diff) <= 1e-5f * size;
-}
-
 static bool is_same_rope(const rn_rope_attrs *a, const rn_rope_attrs *b) {
     return a->scaling == b->scaling && a->base == b->base && a->dims == b->dims &&
            is_near(a->factor, b->factor) && is_near(a->attention_factor, b->attention_factor) &&
            is_near(a->beta_fast, b->beta_fast) && is_near(a->beta_slow, b->beta_slow) &&
            a->original_context == b->original_context;
+}
+
+static bool is_same_state(const rn_recurrent_config *a, const rn_recurrent_config *b) {
+    return a->taps == b->taps && a->key_heads == b->key_heads && a->value_heads == b->value_heads &&
+           a->key_dim == b->key_dim && a->value_dim == b->value_dim &&
+           memcmp(a->layers, b->layers, sizeof a->layers) == 0;
+}
+
+static bool is_same_longrope(const rn_text_config *a, const rn_text_config *b) {
+    uint64_t pairs = rn_rope_dims(&a->llama.rope, a->llama.head_dim) / 2;
+    bool same = a->long_from == b->long_from;
+    for (uint64_t i = 0; same && a->long_from && i < pairs; i++)
+        same = is_near(a->short_divisors[i], b->short_divisors[i]) &&
+               is_near(a->long_divisors[i], b->long_divisors[i]);
+    return same;
+}
+
+// Of scores, before their cap.
+static float score_scale(const rn_llama_config *c) {
+    return c->attention_scale != 0 ? c->attention_scale : 1 / sqrtf((float)c->head_dim);
 }
 
 // Two descriptions of one model, but for names, the order of rope's pairs and what norms add.
@@ -260,15 +496,19 @@ static bool is_same_model(const rn_text_config *one, const rn_text_config *other
                  one->context == other->context;
     bool flags = a->qkv_bias == b->qkv_bias && a->output_bias == b->output_bias &&
                  a->ffn_bias == b->ffn_bias && a->qk_norm == b->qk_norm && a->tied == b->tied &&
-                 a->activation == b->activation && a->parallel == b->parallel;
+                 a->activation == b->activation && a->parallel == b->parallel &&
+                 a->two_norms == b->two_norms && a->both_ways == b->both_ways &&
+                 a->token_types == b->token_types;
     bool windows = a->window == b->window && a->window_period == b->window_period &&
                    a->window_from == b->window_from && a->unturned_period == b->unturned_period &&
                    a->local_rope.base == b->local_rope.base;
     bool scales =
         is_near(a->norm_eps, b->norm_eps) && is_near(a->embedding_scale, b->embedding_scale) &&
         is_near(a->residual_scale, b->residual_scale) && is_near(a->logit_scale, b->logit_scale) &&
-        is_near(a->score_cap, b->score_cap) && is_near(a->logit_cap, b->logit_cap);
+        is_near(a->score_cap, b->score_cap) && is_near(a->logit_cap, b->logit_cap) &&
+        is_near(score_scale(a), score_scale(b)) && is_near(a->query_growth, b->query_growth);
     return sizes && flags && windows && scales && one->stretch == other->stretch &&
+           is_same_state(&a->recurrent, &b->recurrent) && is_same_longrope(one, other) &&
            (a->positions || is_same_rope(&a->rope, &b->rope));
 }
 

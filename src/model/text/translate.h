@@ -30,8 +30,8 @@ RN_MUST_USE rn_status rn_text_settings_to_gguf(const rn_text_config *config, con
 
 // What a config.json says that is no setting of the graph.
 typedef struct rn_text_extras {
-    const char *dtype;   // "float16"
-    uint32_t begin, end; // tokens, or UINT32_MAX
+    const char *dtype;        // "float16"
+    uint32_t begin, end, pad; // tokens, or UINT32_MAX
 } rn_text_extras;
 
 // A whole config.json; *out_config is what reading it gives. RN_UNSUPPORTED: that is another model,
