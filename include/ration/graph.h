@@ -178,7 +178,7 @@ RN_API RN_MUST_USE rn_status rn_graph_recompute(const rn_graph *graph,
 // ---- ops ----------------------------------------------------------------------------------------
 //
 // Elementwise ops broadcast as NumPy does. Floats are f32 unless it says otherwise; indices are
-// i32.
+// i32. Other dtypes: "ops of any plain dtype", below.
 
 RN_API rn_value rn_op_add(rn_graph *g, rn_value a, rn_value b);
 RN_API rn_value rn_op_sub(rn_graph *g, rn_value a, rn_value b);
@@ -459,6 +459,197 @@ typedef struct rn_dropout_attrs {
     float probability; // that an element becomes 0; the others are divided by 1 - p
 } rn_dropout_attrs;
 RN_API rn_value rn_op_dropout(rn_graph *g, rn_value x, rn_dropout_attrs attrs);
+
+// ---- ops of any plain dtype ---------------------------------------------------------------------
+//
+// f64, f32, f16, bf16, i8 to i64, u8 to u64, bool, and f8_e4m3, f8_e5m2 where it makes sense.
+// Inputs of one op have one dtype unless it says otherwise, and so has the result. f16, bf16 and
+// fp8 are computed in f32 and rounded once; whole numbers wrap. Where f32 has an op of its own
+// (add, exp, sum, ...), that op is made; and rn_op_add, rn_op_exp, rn_op_sum and so on make these
+// of any other dtype. The CPU runs them; devices without a kernel refuse them by name. No
+// gradients.
+
+typedef enum rn_unary_function {
+    RN_UNARY_ABS,
+    RN_UNARY_NEG,
+    RN_UNARY_SIGN,
+    RN_UNARY_RECIPROCAL,
+    RN_UNARY_CEIL,
+    RN_UNARY_FLOOR,
+    RN_UNARY_ROUND, // half to even
+    RN_UNARY_SQRT,
+    RN_UNARY_EXP,
+    RN_UNARY_LOG,
+    RN_UNARY_SIN,
+    RN_UNARY_COS,
+    RN_UNARY_TAN,
+    RN_UNARY_ASIN,
+    RN_UNARY_ACOS,
+    RN_UNARY_ATAN,
+    RN_UNARY_SINH,
+    RN_UNARY_COSH,
+    RN_UNARY_ASINH,
+    RN_UNARY_ACOSH,
+    RN_UNARY_ATANH,
+    RN_UNARY_ERF,
+    RN_UNARY_TANH,
+    RN_UNARY_SIGMOID,
+    RN_UNARY_RELU,
+    RN_UNARY_GELU,
+    RN_UNARY_GELU_TANH,
+    RN_UNARY_SOFTPLUS,
+    RN_UNARY_SOFTSIGN,
+    RN_UNARY_MISH,
+    RN_UNARY_SWISH,            // x sigmoid(a x)
+    RN_UNARY_HARD_SIGMOID,     // a x + b within 0 and 1
+    RN_UNARY_HARD_SWISH,       // x (x / 6 + 1/2 within 0 and 1)
+    RN_UNARY_ELU,              // a (e^x - 1) below 0
+    RN_UNARY_SELU,             // b (a (e^x - 1) below 0, x above)
+    RN_UNARY_CELU,             // a (e^(x / a) - 1) below 0
+    RN_UNARY_LEAKY_RELU,       // a x below 0
+    RN_UNARY_THRESHOLDED_RELU, // 0 up to a
+    RN_UNARY_SHRINK,           // x + b below -a, x - b above a, 0 between
+    RN_UNARY_NOT,              // bool
+    RN_UNARY_BITWISE_NOT,      // whole numbers
+    RN_UNARY_IS_NAN,           // -> bool
+    RN_UNARY_IS_INF,           // -> bool; a not 0: +infinity counts, b not 0: -infinity counts
+    RN_UNARY_COUNT
+} rn_unary_function;
+typedef struct rn_unary_attrs {
+    rn_unary_function function;
+    double a, b; // where the function says so
+} rn_unary_attrs;
+RN_API rn_value rn_op_unary(rn_graph *g, rn_unary_function function, rn_value x);
+RN_API rn_value rn_op_unary_as(rn_graph *g, rn_value x, rn_unary_attrs attrs);
+
+typedef enum rn_binary_function {
+    RN_BINARY_ADD,
+    RN_BINARY_SUB,
+    RN_BINARY_MUL,
+    RN_BINARY_DIV, // whole numbers: towards 0
+    RN_BINARY_POW,
+    RN_BINARY_MOD,  // the remainder with b's sign
+    RN_BINARY_FMOD, // the remainder with a's sign
+    RN_BINARY_MIN,
+    RN_BINARY_MAX,
+    RN_BINARY_PRELU,       // a b where a is below 0
+    RN_BINARY_AND,         // bool; whole numbers by bits
+    RN_BINARY_OR,          // so
+    RN_BINARY_XOR,         // so
+    RN_BINARY_SHIFT_LEFT,  // whole numbers
+    RN_BINARY_SHIFT_RIGHT, // so
+    RN_BINARY_COUNT
+} rn_binary_function;
+typedef struct rn_binary_attrs {
+    rn_binary_function function;
+} rn_binary_attrs;
+RN_API rn_value rn_op_binary(rn_graph *g, rn_binary_function function, rn_value a, rn_value b);
+
+typedef enum rn_compare_function {
+    RN_COMPARE_EQUAL,
+    RN_COMPARE_NOT_EQUAL,
+    RN_COMPARE_LESS,
+    RN_COMPARE_LESS_EQUAL,
+    RN_COMPARE_GREATER,
+    RN_COMPARE_GREATER_EQUAL,
+    RN_COMPARE_COUNT
+} rn_compare_function;
+typedef struct rn_compare_attrs {
+    rn_compare_function function;
+} rn_compare_attrs;
+// -> bool
+RN_API rn_value rn_op_compare(rn_graph *g, rn_compare_function function, rn_value a, rn_value b);
+// condition bool; a and b of one plain dtype; all three stretched to each other.
+RN_API rn_value rn_op_select(rn_graph *g, rn_value condition, rn_value a, rn_value b);
+
+typedef struct rn_convert_attrs {
+    rn_dtype dtype;
+    bool saturate; // fp8: too large becomes the largest, not NaN (e4m3) or infinity (e5m2)
+} rn_convert_attrs;
+// By C's rules: floats towards 0, whole numbers wrap, bool is whether it is not 0. rn_op_cast
+// rounds to nearest and saturates instead; between f32, f16 and bf16 both are one.
+RN_API rn_value rn_op_convert(rn_graph *g, rn_value x, rn_convert_attrs attrs);
+
+typedef enum rn_reduce_function {
+    RN_REDUCE_SUM,
+    RN_REDUCE_MEAN, // whole numbers: towards 0
+    RN_REDUCE_MAX,
+    RN_REDUCE_MIN,
+    RN_REDUCE_PROD,
+    RN_REDUCE_L1,
+    RN_REDUCE_L2,
+    RN_REDUCE_LOG_SUM,
+    RN_REDUCE_LOG_SUM_EXP,
+    RN_REDUCE_SUM_SQUARE,
+    RN_REDUCE_COUNT
+} rn_reduce_function;
+typedef struct rn_reduce_as_attrs {
+    rn_reduce_function function;
+    rn_reduce_attrs over;
+} rn_reduce_as_attrs;
+// `axes`: bit i: axis i.
+RN_API rn_value rn_op_reduce(rn_graph *g, rn_reduce_function function, rn_value x, uint32_t axes,
+                             bool keep);
+typedef struct rn_arg_reduce_attrs {
+    uint32_t axis;
+    bool keep;     // the axis as an axis of 1
+    bool smallest; // where the smallest lies, not the largest
+    bool last;     // the last of equals, not the first
+} rn_arg_reduce_attrs;
+// -> i64. A NaN comes before all.
+RN_API rn_value rn_op_arg_reduce(rn_graph *g, rn_value x, rn_arg_reduce_attrs attrs);
+
+typedef enum rn_soft_function {
+    RN_SOFT_MAX,     // e^x over the sum of e^x
+    RN_SOFT_LOG_MAX, // its logarithm
+    RN_SOFT_HARD_MAX // 1 where the first largest lies, 0 elsewhere
+} rn_soft_function;
+typedef struct rn_soft_attrs {
+    rn_soft_function function;
+    uint32_t axis;
+} rn_soft_attrs;
+// Along any axis; floats.
+RN_API rn_value rn_op_soft(rn_graph *g, rn_soft_function function, rn_value x, uint32_t axis);
+
+// Indices are i32 or i64; negative ones count from the axis's end; a run fails with RN_INVALID
+// where one is outside of it.
+typedef enum rn_gather_kind {
+    RN_GATHER_AXIS,     // x's shape with `axis` replaced by the shape of the indices
+    RN_GATHER_ELEMENTS, // indices of x's rank: y[i][j] = x[indices[i][j]][j] for axis 0
+    RN_GATHER_ND        // the last axis of the indices is a place in x behind its `batch` axes
+} rn_gather_kind;
+typedef struct rn_gather_attrs {
+    rn_gather_kind kind;
+    uint32_t axis;  // AXIS, ELEMENTS
+    uint32_t batch; // ND: leading axes that x and the indices share
+} rn_gather_attrs;
+RN_API rn_value rn_op_gather(rn_graph *g, rn_value x, rn_value indices, uint32_t axis);
+RN_API rn_value rn_op_gather_as(rn_graph *g, rn_value x, rn_value indices, rn_gather_attrs attrs);
+
+typedef enum rn_scatter_function {
+    RN_SCATTER_SET, // of two at one place the later one wins
+    RN_SCATTER_ADD,
+    RN_SCATTER_MUL,
+    RN_SCATTER_MAX,
+    RN_SCATTER_MIN,
+    RN_SCATTER_COUNT
+} rn_scatter_function;
+typedef struct rn_scatter_attrs {
+    rn_scatter_function function;
+    bool nd; // as RN_GATHER_ND without batches; else as RN_GATHER_ELEMENTS along `axis`
+    uint32_t axis;
+} rn_scatter_attrs;
+// x with the updates at the places that the indices name.
+RN_API rn_value rn_op_scatter(rn_graph *g, rn_value x, rn_value indices, rn_value updates,
+                              rn_scatter_attrs attrs);
+
+typedef struct rn_strided_slice_attrs {
+    uint64_t start[RN_MAX_RANK]; // of axis i
+    int64_t step[RN_MAX_RANK];   // not 0; negative: backwards from start
+    uint64_t count[RN_MAX_RANK]; // elements of axis i that are taken
+} rn_strided_slice_attrs;
+// Of all axes at once; rows are taken whole (start 0, step 1, count RN_ROWS).
+RN_API rn_value rn_op_strided_slice(rn_graph *g, rn_value x, rn_strided_slice_attrs attrs);
 
 // ---- ops of training ----------------------------------------------------------------------------
 

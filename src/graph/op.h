@@ -222,6 +222,11 @@ void rn_cost_bytes(const rn_call *call, rn_cost *out);
 // are rn_graph_output_of(graph, first, i).
 rn_value rn_graph_add(rn_graph *graph, rn_op op, const rn_value *inputs, uint32_t input_count,
                       const void *attrs);
+// A value's dtype; NONE for RN_NO_VALUE and for what is no value of the graph.
+rn_dtype rn_graph_dtype(const rn_graph *graph, rn_value value);
+// Whether a value is of a plain dtype other than f32: builders of ops of f32 alone then make the
+// same function's op of any dtype (unary, binary, reduce).
+bool rn_graph_takes_any(const rn_graph *graph, rn_value value);
 // Remembers a failure that happened outside of a shape rule.
 void rn_graph_spoil(rn_graph *graph, rn_status status);
 // The gradient of a broadcast: sums `gradient` down to the shape of `like`.

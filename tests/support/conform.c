@@ -6,9 +6,8 @@
 #include <math.h>
 
 const conform_table *const conform_tables[] = {
-    &conform_elementwise, &conform_rows,     &conform_products,
-    &conform_attention,   &conform_fused,    &conform_reductions,
-    &conform_moves,       &conform_training, NULL};
+    &conform_elementwise, &conform_rows,  &conform_products, &conform_attention, &conform_fused,
+    &conform_reductions,  &conform_moves, &conform_training, &conform_any,       NULL};
 
 // ---- random numbers -----------------------------------------------------------------------------
 

@@ -134,6 +134,18 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_SGD] = REFERENCE,
     [RN_OP_LION] = {rn_cpu_lion, NULL},
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
+    // of any plain dtype
+    [RN_OP_UNARY] = REFERENCE,
+    [RN_OP_BINARY] = REFERENCE,
+    [RN_OP_COMPARE] = REFERENCE,
+    [RN_OP_SELECT] = REFERENCE,
+    [RN_OP_CONVERT] = REFERENCE,
+    [RN_OP_REDUCE] = REFERENCE,
+    [RN_OP_ARG_REDUCE] = REFERENCE,
+    [RN_OP_GATHER] = REFERENCE,
+    [RN_OP_SCATTER] = REFERENCE,
+    [RN_OP_STRIDED_SLICE] = REFERENCE,
+    [RN_OP_SOFT] = REFERENCE,
 };
 
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {

@@ -32,5 +32,6 @@ const rn_op_info rn_add_op = {
 };
 
 rn_value rn_op_add(rn_graph *g, rn_value a, rn_value b) {
+    if (rn_graph_takes_any(g, a)) return rn_op_binary(g, RN_BINARY_ADD, a, b);
     return rn_graph_add(g, RN_OP_ADD, (rn_value[]){a, b}, 2, NULL);
 }

@@ -26,5 +26,6 @@ const rn_op_info rn_exp_op = {
 };
 
 rn_value rn_op_exp(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_EXP, x);
     return rn_graph_add(g, RN_OP_EXP, &x, 1, NULL);
 }

@@ -27,5 +27,6 @@ const rn_op_info rn_gelu_op = {
 };
 
 rn_value rn_op_gelu(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_GELU, x);
     return rn_graph_add(g, RN_OP_GELU, &x, 1, NULL);
 }

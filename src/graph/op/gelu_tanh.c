@@ -27,5 +27,6 @@ const rn_op_info rn_gelu_tanh_op = {
 };
 
 rn_value rn_op_gelu_tanh(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_GELU_TANH, x);
     return rn_graph_add(g, RN_OP_GELU_TANH, &x, 1, NULL);
 }

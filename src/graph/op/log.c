@@ -25,5 +25,6 @@ const rn_op_info rn_log_op = {
 };
 
 rn_value rn_op_log(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_LOG, x);
     return rn_graph_add(g, RN_OP_LOG, &x, 1, NULL);
 }

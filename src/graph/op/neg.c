@@ -29,5 +29,6 @@ const rn_op_info rn_neg_op = {
 };
 
 rn_value rn_op_neg(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_NEG, x);
     return rn_graph_add(g, RN_OP_NEG, &x, 1, NULL);
 }

@@ -28,5 +28,6 @@ const rn_op_info rn_relu_op = {
 };
 
 rn_value rn_op_relu(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_RELU, x);
     return rn_graph_add(g, RN_OP_RELU, &x, 1, NULL);
 }

@@ -30,5 +30,6 @@ const rn_op_info rn_sigmoid_op = {
 };
 
 rn_value rn_op_sigmoid(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_SIGMOID, x);
     return rn_graph_add(g, RN_OP_SIGMOID, &x, 1, NULL);
 }

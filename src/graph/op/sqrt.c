@@ -27,5 +27,6 @@ const rn_op_info rn_sqrt_op = {
 };
 
 rn_value rn_op_sqrt(rn_graph *g, rn_value x) {
+    if (rn_graph_takes_any(g, x)) return rn_op_unary(g, RN_UNARY_SQRT, x);
     return rn_graph_add(g, RN_OP_SQRT, &x, 1, NULL);
 }

@@ -34,5 +34,6 @@ const rn_op_info rn_sub_op = {
 };
 
 rn_value rn_op_sub(rn_graph *g, rn_value a, rn_value b) {
+    if (rn_graph_takes_any(g, a)) return rn_op_binary(g, RN_BINARY_SUB, a, b);
     return rn_graph_add(g, RN_OP_SUB, (rn_value[]){a, b}, 2, NULL);
 }

@@ -30,5 +30,6 @@ const rn_op_info rn_sum_op = {
 };
 
 rn_value rn_op_sum(rn_graph *g, rn_value x, uint32_t axes, bool keep) {
+    if (rn_graph_takes_any(g, x)) return rn_op_reduce(g, RN_REDUCE_SUM, x, axes, keep);
     return rn_graph_add(g, RN_OP_SUM, &x, 1, &(rn_reduce_attrs){axes, keep});
 }
