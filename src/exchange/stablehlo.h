@@ -7,12 +7,12 @@
 //     RN_TRY(rn_stablehlo_emit(graph, &options, rn_buffer_sink(&text)));
 //
 // Pure: the same graph and options give the same text, byte for byte, so it can be a cache's key.
-// Numbers are exact: floats that no short decimal gives are written as their bits.
+// Numbers are exact: floats are written as their bits.
 //
-// Arguments, in this order: inputs that some node reads, runtime scalars that some node reads,
-// weights, constants that are too large for the text, states. Within a kind they are in the order
-// of their numbers. Results: the graph's outputs, then every state that a node updates, as it is
-// after the run. A state's argument is donated to that result (tf.aliasing_output).
+// Arguments, in this order: inputs that some node reads, the runtime scalars, and of what some node
+// reads the weights, constants that are too large for the text, states. Within a kind they are in
+// the order of their numbers. Results: the graph's outputs, then every state that a node updates,
+// as it is after the run. A state's argument is donated to that result (tf.aliasing_output).
 //
 // All buckets of a graph have the same arguments and results but for the rows, so weights and
 // states may be shared between their programs.
@@ -75,6 +75,12 @@ typedef struct rn_stablehlo_signature {
 RN_MUST_USE rn_status rn_stablehlo_signature_make(const rn_graph *graph,
                                                   const rn_stablehlo_options *options,
                                                   rn_arena *memory, rn_stablehlo_signature *out);
+
+// A weight's, constant's or input's plain bytes as the program takes them: copied, or widened where
+// the argument's dtype is not the value's. `out` has argument->bytes.
+RN_MUST_USE rn_status rn_stablehlo_convert(const rn_graph *graph,
+                                           const rn_stablehlo_entry *argument, const void *data,
+                                           void *out);
 
 // Writes the module. Every node's lines stand behind a comment with its name.
 RN_MUST_USE rn_status rn_stablehlo_emit(const rn_graph *graph, const rn_stablehlo_options *options,

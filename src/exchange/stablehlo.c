@@ -1,0 +1,222 @@
+// stablehlo.c — the module around the nodes, and the walk over them.
+#include "exchange/stablehlo.h"
+
+#include "base/str.h"
+#include "exchange/stablehlo_module.h"
+#include "graph/fused.h"
+#include "memory/account.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// ---- nodes --------------------------------------------------------------------------------------
+
+static rn_status refuse_node(const rn_node *node) {
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s: there is no StableHLO for %s", node->name,
+                           rn_op_name(node->op)),
+                   "programs are for inference: gradients, optimisers and values of quantised "
+                   "kinds stay with devices that have kernels");
+}
+
+// What `unfold` hands from call to call is known by its address alone, and nothing lies there: each
+// tensor of the whole gets a made-up one, and the workspace another.
+enum { ADDRESS_STEP = 64, MOST_TENSORS = 32 };
+static void *make_address(uint32_t number) {
+    return (void *)(uintptr_t)((number + 1) * (uintptr_t)ADDRESS_STEP);
+}
+
+typedef struct handed {
+    const void *address[RN_FUSED_CALLS * RN_FUSED_TENSORS + MOST_TENSORS];
+    rn_hlo_value value[RN_FUSED_CALLS * RN_FUSED_TENSORS + MOST_TENSORS];
+    uint32_t count;
+} handed;
+
+static void hand(handed *all, const void *address, rn_hlo_value value) {
+    all->address[all->count] = address;
+    all->value[all->count++] = value;
+}
+
+// The last that was handed under an address.
+static rn_hlo_value take(const handed *all, const rn_tensor *tensor) {
+    for (uint32_t i = all->count; i-- > 0;)
+        if (rn_tensor_given(tensor) && all->address[i] == tensor->data) return all->value[i];
+    return (rn_hlo_value){0};
+}
+
+static void emit_fused(rn_hlo *h, const rn_node *node, const rn_call *call, const rn_hlo_value *in,
+                       rn_hlo_value *out) {
+    rn_tensor tensors[MOST_TENSORS];
+    rn_call whole = *call;
+    handed all = {.count = 0};
+    uint32_t count = call->input_count + call->output_count;
+    if (count > MOST_TENSORS) {
+        h->status = refuse_node(node);
+        return;
+    }
+    memcpy(tensors, call->inputs, count * sizeof *tensors);
+    for (uint32_t i = 0; i < count; i++) {
+        tensors[i].data = make_address(i);
+        if (i < call->input_count) hand(&all, tensors[i].data, in[i]);
+    }
+    whole.inputs = tensors;
+    whole.outputs = tensors + call->input_count;
+    whole.workspace = make_address(count);
+    rn_fused fused;
+    memset(&fused, 0, sizeof fused);
+    fused.whole = &whole;
+    rn_op_get(call->op)->unfold(&whole, &fused);
+    for (uint32_t c = 0; c < fused.count && h->status == RN_OK; c++) {
+        const rn_call *part = &fused.calls[c];
+        rn_hlo_value from[RN_FUSED_TENSORS] = {0}, to[RN_MAX_OUTPUTS] = {0};
+        for (uint32_t i = 0; i < part->input_count; i++)
+            from[i] = take(&all, &part->inputs[i]);
+        if (!rn_hlo_emitters[part->op]) {
+            h->status = refuse_node(node);
+            return;
+        }
+        rn_hlo_emitters[part->op](h, part, from, to);
+        for (uint32_t i = 0; i < part->output_count; i++)
+            hand(&all, part->outputs[i].data, to[i]);
+    }
+    for (uint32_t i = 0; i < call->output_count; i++)
+        out[i] = take(&all, &whole.outputs[i]);
+}
+
+// A name with nothing in it that would end a comment.
+static void print_comment(rn_hlo *h, const rn_node *node) {
+    char name[200];
+    snprintf(name, sizeof name, "%s", node->name);
+    for (char *c = name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    rn_hlo_print(h, "    // %s (%s)\n", name, rn_op_name(node->op));
+}
+
+// ---- the module ---------------------------------------------------------------------------------
+
+typedef struct module {
+    const rn_graph *graph;
+    rn_hlo_values known;
+    rn_stablehlo_signature signature;
+    rn_hlo_value *values; // (values + 1): what stands for each
+    rn_hlo_value scalars[RN_MAX_SCALARS];
+    rn_tensor *tensors; // (most_tensors)
+    rn_hlo_value *in;   // (most_tensors)
+} module;
+
+static void emit_node(rn_hlo *h, module *m, uint32_t n) {
+    const rn_node *node = rn_graph_node(m->graph, n);
+    rn_hlo_value out[RN_MAX_OUTPUTS] = {0};
+    rn_call call;
+    bool read = false;
+    rn_graph_bind(m->graph, n, h->options->rows, m->tensors, &call);
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        bool wanted = m->known.read[node->outputs[i]];
+        m->tensors[node->input_count + i].data = wanted ? m->tensors : NULL;
+        read |= wanted;
+    }
+    if (!read) return;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        m->in[i] = m->values[node->inputs[i]];
+    h->name = node->name;
+    print_comment(h, node);
+    if (rn_op_get(node->op)->unfold)
+        emit_fused(h, node, &call, m->in, out);
+    else if (rn_hlo_emitters[node->op])
+        rn_hlo_emitters[node->op](h, &call, m->in, out);
+    else if (h->status == RN_OK)
+        h->status = refuse_node(node);
+    for (uint32_t i = 0; i < node->output_count; i++)
+        m->values[node->outputs[i]] = out[i];
+}
+
+static void print_result_types(rn_hlo *h, const module *m) {
+    for (uint32_t i = 0; i < m->signature.result_count; i++) {
+        const rn_stablehlo_entry *result = &m->signature.results[i];
+        rn_hlo_print(h, "%s%s", i ? ", " : "", rn_hlo_type(result->dtype, result->shape).text);
+    }
+}
+
+static void emit_head(rn_hlo *h, module *m) {
+    rn_hlo_print(h, "module @ration attributes {mhlo.num_partitions = 1 : i32, "
+                    "mhlo.num_replicas = 1 : i32} {\n  func.func public @main(");
+    for (uint32_t i = 0; i < m->signature.argument_count; i++) {
+        const rn_stablehlo_entry *argument = &m->signature.arguments[i];
+        rn_hlo_value value = rn_hlo_new(h, argument->dtype, argument->shape);
+        rn_hlo_print(h, "%s\n      %s: %s", i ? "," : "", rn_hlo_name(value).text,
+                     rn_hlo_type(argument->dtype, argument->shape).text);
+        if (argument->alias != RN_STABLEHLO_NONE)
+            rn_hlo_print(h, " {tf.aliasing_output = %u : i32}", argument->alias);
+        if (argument->kind == RN_STABLEHLO_SCALAR)
+            m->scalars[argument->value] = value;
+        else
+            m->values[argument->value] = value;
+    }
+    rn_hlo_print(h, ")\n      -> (");
+    print_result_types(h, m);
+    rn_hlo_print(h, ") {\n");
+    for (rn_value v = 1; v <= rn_graph_value_count(m->graph); v++) {
+        const rn_value_info *info = rn_graph_value(m->graph, v);
+        if (m->known.read[v] && rn_hlo_is_inline(m->graph, h->options, v))
+            m->values[v] = rn_hlo_bytes(h, info->dtype, info->shape, info->constant);
+    }
+}
+
+static void emit_end(rn_hlo *h, const module *m) {
+    rn_hlo_print(h, "    // end\n    \"func.return\"(");
+    for (uint32_t i = 0; i < m->signature.result_count; i++) {
+        const rn_stablehlo_entry *result = &m->signature.results[i];
+        bool state = result->kind == RN_STABLEHLO_STATE;
+        rn_value v = state ? m->known.update[result->value] : result->value;
+        rn_hlo_print(h, "%s%s", i ? ", " : "", rn_hlo_name(m->values[v]).text);
+    }
+    rn_hlo_print(h, ") : (");
+    print_result_types(h, m);
+    rn_hlo_print(h, ") -> ()\n  }\n}\n");
+}
+
+static rn_status prepare(module *m, const rn_stablehlo_options *options, rn_arena *memory) {
+    size_t values = rn_graph_value_count(m->graph) + 1u;
+    RN_TRY(rn_hlo_values_find(m->graph, options->rows, memory, &m->known));
+    RN_TRY(rn_hlo_signature_find(m->graph, options, &m->known, memory, &m->signature));
+    RN_TRY(rn_arena_array(memory, values, sizeof *m->values, (void **)&m->values));
+    RN_TRY(rn_arena_array(memory, m->known.most_tensors, sizeof *m->tensors, (void **)&m->tensors));
+    return rn_arena_array(memory, m->known.most_tensors, sizeof *m->in, (void **)&m->in);
+}
+
+rn_status rn_stablehlo_emit(const rn_graph *graph, const rn_stablehlo_options *options,
+                            rn_sink sink) {
+    module m = {.graph = graph};
+    rn_arena memory;
+    rn_arena_init(&memory, RN_HOST_OTHER, 0);
+    rn_status s = prepare(&m, options, &memory);
+    rn_hlo h = {.sink = sink, .status = s, .options = options, .scalars = m.scalars, .name = ""};
+    if (s == RN_OK) emit_head(&h, &m);
+    for (uint32_t n = 0; n < rn_graph_node_count(graph) && h.status == RN_OK; n++)
+        emit_node(&h, &m, n);
+    if (h.status == RN_OK) emit_end(&h, &m);
+    rn_arena_free_all(&memory);
+    return h.status;
+}
+
+static rn_status write_nothing(void *self, const char *text, size_t bytes) {
+    (void)self, (void)text, (void)bytes;
+    return RN_OK;
+}
+
+rn_status rn_stablehlo_check(const rn_graph *graph, const rn_stablehlo_options *options) {
+    return rn_stablehlo_emit(graph, options, (rn_sink){.write = write_nothing});
+}
+
+rn_str rn_stablehlo_node_at(rn_str text, uint64_t line) {
+    const rn_str mark = RN_STR("    // ");
+    rn_str found = {0};
+    size_t at = 0;
+    for (uint64_t i = 1; i <= line && at < text.bytes; i++) {
+        const char *from = text.data + at, *end = memchr(from, '\n', text.bytes - at);
+        rn_str one = {from, end ? (size_t)(end - from) : text.bytes - at};
+        if (rn_str_starts(one, mark))
+            found = (rn_str){one.data + mark.bytes, one.bytes - mark.bytes};
+        at += one.bytes + 1;
+    }
+    return rn_str_equal(found, RN_STR("end")) ? (rn_str){0} : found;
+}

@@ -1,0 +1,62 @@
+// stablehlo_ops.h — an emitter an op: what its reference loop means, in StableHLO.
+#ifndef RN_EXCHANGE_STABLEHLO_OPS_H
+#define RN_EXCHANGE_STABLEHLO_OPS_H
+
+#include "exchange/stablehlo_build.h"
+#include "graph/op.h"
+
+// `call` has concrete shapes and no data: an output's data is NULL where nobody reads it, and means
+// nothing else. in[i].id is 0 where input i is left out; its dtype may be wider than the call's (a
+// quantised weight). Sets out[i] of the outputs that are read.
+typedef void (*rn_hlo_emitter)(rn_hlo *h, const rn_call *call, const rn_hlo_value *in,
+                               rn_hlo_value *out);
+// NULL: gradients and optimisers, which are refused, and fused ops, which are unfolded.
+extern const rn_hlo_emitter rn_hlo_emitters[RN_OP_COUNT];
+
+#define RN_HLO_EMITTER(name)                                                                       \
+    void rn_hlo_emit_##name(rn_hlo *h, const rn_call *call, const rn_hlo_value *in,                \
+                            rn_hlo_value *out)
+RN_HLO_EMITTER(unary); // ops that StableHLO has
+RN_HLO_EMITTER(binary);
+RN_HLO_EMITTER(activation);
+RN_HLO_EMITTER(gated);
+RN_HLO_EMITTER(pow);
+RN_HLO_EMITTER(clamp);
+RN_HLO_EMITTER(scale);
+RN_HLO_EMITTER(softmax);
+RN_HLO_EMITTER(layernorm);
+RN_HLO_EMITTER(rmsnorm);
+RN_HLO_EMITTER(batchnorm);
+RN_HLO_EMITTER(reduce);
+RN_HLO_EMITTER(sum_squares);
+RN_HLO_EMITTER(argmax);
+RN_HLO_EMITTER(cross_entropy);
+RN_HLO_EMITTER(mse);
+RN_HLO_EMITTER(matmul);
+RN_HLO_EMITTER(conv2d);
+RN_HLO_EMITTER(pool);
+RN_HLO_EMITTER(embedding);
+RN_HLO_EMITTER(rope);
+RN_HLO_EMITTER(attention);
+RN_HLO_EMITTER(varlen_attention);
+RN_HLO_EMITTER(kv_append);
+RN_HLO_EMITTER(paged_attention);
+RN_HLO_EMITTER(short_conv);
+RN_HLO_EMITTER(delta_rule);
+RN_HLO_EMITTER(reshape);
+RN_HLO_EMITTER(permute);
+RN_HLO_EMITTER(slice);
+RN_HLO_EMITTER(concat);
+RN_HLO_EMITTER(pad);
+RN_HLO_EMITTER(broadcast);
+RN_HLO_EMITTER(cast);
+RN_HLO_EMITTER(dequantize);
+RN_HLO_EMITTER(random);
+RN_HLO_EMITTER(dropout);
+
+// A result in the dtype that the op's output has.
+static inline rn_hlo_value rn_hlo_result(rn_hlo *h, const rn_call *call, rn_hlo_value y) {
+    return rn_hlo_convert(h, y, call->outputs[0].dtype);
+}
+
+#endif

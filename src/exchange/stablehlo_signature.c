@@ -1,0 +1,197 @@
+// stablehlo_signature.c — which values of a graph are arguments and results of its program.
+#include "base/checked.h"
+#include "exchange/stablehlo_module.h"
+#include "graph/plain_matrix.h"
+#include "memory/account.h"
+
+#include <string.h>
+
+// ---- what there is to know of each value --------------------------------------------------------
+
+static rn_status refuse_update(const rn_graph *graph, const rn_node *node, rn_value root,
+                               const char *why) {
+    return rn_fail(RN_UNSUPPORTED, "%s (%s): %s '%s'", node->name, rn_op_name(node->op), why,
+                   rn_graph_value(graph, root)->name);
+}
+
+// Follows bytes that are shared: views of a state, and its update in place.
+static rn_status follow(const rn_graph *graph, rn_hlo_values *values, const rn_node *node,
+                        const rn_call *call) {
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        uint64_t offset = 0;
+        rn_alias alias = rn_call_alias(call, i, &offset);
+        bool update = alias.kind == RN_ALIAS_KIND_MUST;
+        if (!update && alias.kind != RN_ALIAS_KIND_VIEW) continue;
+        rn_value v = node->outputs[i], root = values->root[node->inputs[alias.input]];
+        rn_role role = rn_graph_value(graph, root)->role;
+        values->root[v] = root;
+        if (!update || role == RN_ROLE_INTERMEDIATE || role == RN_ROLE_OUTPUT) continue;
+        if (role != RN_ROLE_STATE)
+            return refuse_update(graph, node, root, "a program cannot change");
+        if (!rn_shape_equal(rn_graph_value(graph, root)->shape, rn_graph_value(graph, v)->shape))
+            return refuse_update(graph, node, root, "it changes a part of");
+        values->update[root] = v;
+    }
+    return RN_OK;
+}
+
+rn_status rn_hlo_values_find(const rn_graph *graph, uint64_t rows, rn_arena *memory,
+                             rn_hlo_values *out) {
+    size_t count = rn_graph_value_count(graph) + 1u;
+    uint32_t most = 1;
+    rn_tensor *tensors;
+    RN_TRY(rn_arena_array(memory, count, sizeof *out->read, (void **)&out->read));
+    RN_TRY(rn_arena_array(memory, count, sizeof *out->root, (void **)&out->root));
+    RN_TRY(rn_arena_array(memory, count, sizeof *out->update, (void **)&out->update));
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        if (node->input_count + node->output_count > most)
+            most = node->input_count + node->output_count;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            out->read[node->inputs[i]] = true;
+    }
+    out->most_tensors = most;
+    RN_TRY(rn_arena_array(memory, most, sizeof *tensors, (void **)&tensors));
+    for (rn_value v = 1; v < count; v++) {
+        out->root[v] = v;
+        out->read[v] |= rn_graph_value(graph, v)->role == RN_ROLE_OUTPUT;
+    }
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        rn_call call;
+        rn_graph_bind(graph, n, rows, tensors, &call);
+        RN_TRY(follow(graph, out, rn_graph_node(graph, n), &call));
+    }
+    for (rn_value v = 1; v < count; v++) // the update is read by whoever runs the program
+        if (out->update[v]) out->read[out->update[v]] = true;
+    return RN_OK;
+}
+
+// ---- arguments and results ----------------------------------------------------------------------
+
+static rn_status refuse_dtype(const rn_value_info *info) {
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s '%s' is %s, which StableHLO does not have",
+                           rn_role_name(info->role), info->name, rn_dtype_get(info->dtype)->name),
+                   info->role == RN_ROLE_STATE ? "a KV cache may be f16 or f32" : NULL);
+}
+
+static rn_status describe(const rn_graph *graph, const rn_stablehlo_options *options,
+                          rn_stablehlo_kind kind, rn_value value, rn_stablehlo_entry *out) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    rn_dtype dtype = info->dtype;
+    bool given_once = kind == RN_STABLEHLO_WEIGHT || kind == RN_STABLEHLO_CONSTANT;
+    if (!rn_hlo_element(dtype) && given_once && rn_plain_readable(dtype))
+        dtype = options->widened ? options->widened : RN_DTYPE_F32;
+    if (!rn_hlo_element(dtype)) return refuse_dtype(info);
+    *out = (rn_stablehlo_entry){.kind = kind,
+                                .value = value,
+                                .dtype = dtype,
+                                .shape = info->shape,
+                                .alias = RN_STABLEHLO_NONE};
+    if (out->shape.rank && out->shape.dims[0] == RN_ROWS) out->shape.dims[0] = options->rows;
+    uint64_t elements = rn_shape_elements(out->shape, 0);
+    if (elements == UINT64_MAX || !rn_dtype_bytes(dtype, elements, &out->bytes))
+        return rn_fail(RN_INVALID, "'%s' is more than memory can hold", info->name);
+    return RN_OK;
+}
+
+bool rn_hlo_is_inline(const rn_graph *graph, const rn_stablehlo_options *options, rn_value value) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    uint64_t bytes = 0, most = options->constant_bytes ? options->constant_bytes : 4096;
+    return info->role == RN_ROLE_CONSTANT && rn_hlo_element(info->dtype) &&
+           rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 0), &bytes) && bytes <= most;
+}
+
+typedef struct lists {
+    rn_stablehlo_entry *arguments, *results;
+    uint32_t argument_count, result_count;
+} lists;
+
+static rn_status add_given(const rn_graph *graph, const rn_stablehlo_options *options,
+                           const rn_hlo_values *values, rn_role role, rn_stablehlo_kind kind,
+                           lists *out) {
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        bool given = rn_graph_value(graph, v)->role == role && values->read[v];
+        if (!given || rn_hlo_is_inline(graph, options, v)) continue;
+        RN_TRY(describe(graph, options, kind, v, &out->arguments[out->argument_count++]));
+    }
+    return RN_OK;
+}
+
+static void add_scalars(const rn_graph *graph, lists *out) {
+    for (uint32_t i = 0; i < rn_graph_scalar_count(graph); i++)
+        out->arguments[out->argument_count++] = (rn_stablehlo_entry){.kind = RN_STABLEHLO_SCALAR,
+                                                                     .value = i,
+                                                                     .dtype = RN_DTYPE_F64,
+                                                                     .bytes = sizeof(double),
+                                                                     .alias = RN_STABLEHLO_NONE};
+}
+
+static rn_status add_results(const rn_graph *graph, const rn_stablehlo_options *options,
+                             const rn_hlo_values *values, lists *out) {
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+        if (rn_graph_value(graph, v)->role == RN_ROLE_OUTPUT)
+            RN_TRY(describe(graph, options, RN_STABLEHLO_OUTPUT, v,
+                            &out->results[out->result_count++]));
+    for (uint32_t i = 0; i < out->argument_count; i++) {
+        rn_stablehlo_entry *state = &out->arguments[i];
+        if (state->kind != RN_STABLEHLO_STATE || !values->update[state->value]) continue;
+        out->results[out->result_count] = *state;
+        out->results[out->result_count].alias = i;
+        state->alias = out->result_count++;
+    }
+    return RN_OK;
+}
+
+rn_status rn_hlo_signature_find(const rn_graph *graph, const rn_stablehlo_options *options,
+                                const rn_hlo_values *values, rn_arena *memory,
+                                rn_stablehlo_signature *out) {
+    size_t most = (size_t)rn_graph_value_count(graph) + rn_graph_scalar_count(graph) + 1;
+    lists all = {0};
+    RN_TRY(rn_arena_array(memory, most, sizeof *all.arguments, (void **)&all.arguments));
+    RN_TRY(rn_arena_array(memory, most, sizeof *all.results, (void **)&all.results));
+    RN_TRY(add_given(graph, options, values, RN_ROLE_INPUT, RN_STABLEHLO_INPUT, &all));
+    add_scalars(graph, &all);
+    RN_TRY(add_given(graph, options, values, RN_ROLE_WEIGHT, RN_STABLEHLO_WEIGHT, &all));
+    RN_TRY(add_given(graph, options, values, RN_ROLE_CONSTANT, RN_STABLEHLO_CONSTANT, &all));
+    RN_TRY(add_given(graph, options, values, RN_ROLE_STATE, RN_STABLEHLO_STATE, &all));
+    RN_TRY(add_results(graph, options, values, &all));
+    *out =
+        (rn_stablehlo_signature){all.arguments, all.results, all.argument_count, all.result_count};
+    return RN_OK;
+}
+
+rn_status rn_stablehlo_signature_make(const rn_graph *graph, const rn_stablehlo_options *options,
+                                      rn_arena *memory, rn_stablehlo_signature *out) {
+    rn_hlo_values values;
+    RN_TRY(rn_hlo_values_find(graph, options->rows, memory, &values));
+    return rn_hlo_signature_find(graph, options, &values, memory, out);
+}
+
+// Row by row through f32.
+static rn_status widen(const rn_tensor *from, rn_dtype to, uint8_t *out) {
+    rn_plain_matrix matrix;
+    float *scratch;
+    rn_arena memory;
+    RN_TRY(rn_plain_matrix_of(from, &matrix));
+    uint64_t row_bytes = matrix.cols * rn_dtype_get(to)->block_bytes;
+    rn_arena_init(&memory, RN_HOST_STAGING, 0);
+    rn_status s = rn_arena_array(&memory, matrix.cols, sizeof *scratch, (void **)&scratch);
+    for (uint64_t row = 0; row < matrix.rows && s == RN_OK; row++) {
+        const float *wide = rn_plain_row(&matrix, row, scratch);
+        s = rn_dtype_from_f32(to, wide, out + row * row_bytes, matrix.cols);
+    }
+    rn_arena_free_all(&memory);
+    return s;
+}
+
+rn_status rn_stablehlo_convert(const rn_graph *graph, const rn_stablehlo_entry *argument,
+                               const void *data, void *out) {
+    const rn_value_info *info = rn_graph_value(graph, argument->value);
+    if (info->dtype == argument->dtype) {
+        memcpy(out, data, argument->bytes);
+        return RN_OK;
+    }
+    // Nothing is written through it.
+    rn_tensor from = {.data = (void *)(uintptr_t)data, .dtype = info->dtype, .shape = info->shape};
+    return widen(&from, argument->dtype, out);
+}

@@ -1,0 +1,295 @@
+// stablehlo_test.c — a graph's program as text: its signature, its spelling, what it refuses. What
+// it computes is in tests/conform/stablehlo_test.c.
+#include "support.h"
+
+#include "base/buffer.h"
+#include "base/str.h"
+#include "exchange/stablehlo.h"
+#include "graph/op.h"
+
+#include <math.h>
+
+static rn_graph *graph;
+static rn_buffer text;
+static rn_arena memory;
+
+static int open_graph(void **state) {
+    (void)state;
+    rn_buffer_init(&text, &rn_system_allocator, SIZE_MAX);
+    rn_arena_init(&memory, &rn_system_allocator, 0);
+    return rn_graph_create(&graph) != RN_OK;
+}
+
+static int close_graph(void **state) {
+    (void)state;
+    rn_graph_destroy(graph);
+    rn_buffer_free(&text);
+    rn_arena_free_all(&memory);
+    return 0;
+}
+
+static const char *emit(rn_stablehlo_options options) {
+    text.bytes = 0;
+    assert_ok(rn_graph_finish(graph));
+    assert_ok(rn_stablehlo_emit(graph, &options, rn_buffer_sink(&text)));
+    assert_ok(rn_buffer_append(&text, "", 1));
+    return text.data;
+}
+
+static rn_stablehlo_signature sign(rn_stablehlo_options options) {
+    rn_stablehlo_signature signature;
+    assert_ok(rn_stablehlo_signature_make(graph, &options, &memory, &signature));
+    return signature;
+}
+
+static void assert_has(const char *in, const char *part) {
+    if (!strstr(in, part)) fail_msg("there is no \"%s\" in\n%s", part, in);
+}
+
+// ---- the text -----------------------------------------------------------------------------------
+
+static void a_small_program_is_spelled_like_this(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4));
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_BF16, RN_SHAPE(3, 4));
+    rn_graph_output(graph, rn_op_relu(graph, rn_op_matmul(graph, x, w, RN_NO_VALUE)), "y");
+    assert_string_equal(
+        emit((rn_stablehlo_options){.rows = 2}),
+        "module @ration attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {\n"
+        "  func.func public @main(\n"
+        "      %v1: tensor<2x4xf32>,\n"
+        "      %v2: tensor<3x4xbf16>)\n"
+        "      -> (tensor<2x3xf32>) {\n"
+        "    // matmul.0 (matmul)\n"
+        "    %v3 = \"stablehlo.convert\"(%v2) : (tensor<3x4xbf16>) -> tensor<3x4xf32>\n"
+        "    %v4 = \"stablehlo.dot_general\"(%v1, %v3) {dot_dimension_numbers = "
+        "#stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], "
+        "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>, precision_config = "
+        "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x4xf32>, "
+        "tensor<3x4xf32>) -> tensor<2x3xf32>\n"
+        "    // relu.1 (relu)\n"
+        "    %v5 = \"stablehlo.constant\"() {value = dense<0x00000000> : tensor<2x3xf32>} : () -> "
+        "tensor<2x3xf32>\n"
+        "    %v6 = \"stablehlo.maximum\"(%v4, %v5) : (tensor<2x3xf32>, tensor<2x3xf32>) -> "
+        "tensor<2x3xf32>\n"
+        "    // end\n"
+        "    \"func.return\"(%v6) : (tensor<2x3xf32>) -> ()\n"
+        "  }\n"
+        "}\n");
+}
+
+static void products_may_take_rounded_operands(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4));
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_BF16, RN_SHAPE(3, 4));
+    rn_graph_output(graph, rn_op_matmul(graph, x, w, RN_NO_VALUE), "y");
+    const char *got = emit((rn_stablehlo_options){.rows = 2, .products = RN_DTYPE_BF16});
+    assert_has(got, "precision DEFAULT");
+    assert_has(got, "(tensor<2x4xbf16>, tensor<3x4xbf16>) -> tensor<2x3xf32>");
+}
+
+static void numbers_are_written_by_their_bits(void **state) {
+    (void)state;
+    float numbers[] = {NAN, INFINITY, -0.0f};
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(3));
+    rn_value c = rn_graph_constant(graph, "c", RN_DTYPE_F32, RN_SHAPE(3), numbers);
+    rn_graph_output(graph, rn_op_scale(graph, rn_op_add(graph, x, c), 0.1f, 0), "y");
+    const char *got = emit((rn_stablehlo_options){0});
+    assert_has(got, "dense<\"0x0000C07F0000807F00000080\"> : tensor<3xf32>");
+    assert_has(got, "dense<0x3DCCCCCD> : tensor<3xf32>");
+}
+
+static void a_name_cannot_end_its_comment(void **state) {
+    (void)state;
+    rn_graph_block(graph, "a\nb");
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(3));
+    rn_graph_output(graph, rn_op_neg(graph, x), "y");
+    assert_has(emit((rn_stablehlo_options){0}), "    // a?b/neg.0 (neg)\n");
+}
+
+static void a_line_knows_its_node(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(3));
+    rn_graph_output(graph, rn_op_exp(graph, rn_op_softmax(graph, x)), "y");
+    rn_str all = {emit((rn_stablehlo_options){0}), text.bytes - 1};
+    uint64_t line = 1;
+    const char *comment = strstr(all.data, "    // exp.1");
+    assert_non_null(comment);
+    for (const char *c = all.data; c < comment; c++)
+        line += *c == '\n';
+    assert_true(rn_str_equal(rn_stablehlo_node_at(all, line + 1), RN_STR("exp.1 (exp)")));
+    assert_true(rn_str_equal(rn_stablehlo_node_at(all, line - 1), RN_STR("softmax.0 (softmax)")));
+    assert_int_equal(rn_stablehlo_node_at(all, 1).bytes, 0);
+    assert_int_equal(rn_stablehlo_node_at(all, line + 2).bytes, 0);
+    assert_int_equal(rn_stablehlo_node_at(all, UINT64_MAX).bytes, 0);
+}
+
+// ---- the signature ------------------------------------------------------------------------------
+
+// A layer's KV cache and everything that a program can have as an argument.
+static void build_all_kinds(rn_value *out_kv) {
+    static const float large[2048];
+    rn_value q = rn_graph_input(graph, "q", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 2, 8));
+    rn_value sequence = rn_graph_input(graph, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value position = rn_graph_input(graph, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value table = rn_graph_input(graph, "table", RN_DTYPE_I32, RN_SHAPE(1, 4));
+    rn_graph_input(graph, "unread", RN_DTYPE_F32, RN_SHAPE(2));
+    rn_value kv =
+        rn_graph_state(graph, "kv", RN_DTYPE_F16, RN_SHAPE(4, 2, 2, 16, 8), RN_PURPOSE_KV);
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_Q8_0, RN_SHAPE(8, 32));
+    rn_value c = rn_graph_constant(graph, "c", RN_DTYPE_F32, RN_SHAPE(64, 32), large);
+    uint32_t seed = rn_graph_scalar(graph, "seed");
+    rn_value next = rn_op_kv_append(graph, kv, q, q, sequence, position, table);
+    rn_value y =
+        rn_op_paged_attention(graph, q, next, sequence, position, table, (rn_attention_attrs){0});
+    rn_graph_output(graph, rn_op_dropout(graph, y, (rn_dropout_attrs){seed, 0, 0.5f}), "y");
+    rn_graph_output(graph, rn_op_matmul(graph, c, w, RN_NO_VALUE), "z");
+    assert_ok(rn_graph_finish(graph));
+    *out_kv = kv;
+}
+
+static void arguments_and_results_stand_in_order(void **state) {
+    static const rn_stablehlo_kind kinds[] = {
+        RN_STABLEHLO_INPUT,  RN_STABLEHLO_INPUT,  RN_STABLEHLO_INPUT,    RN_STABLEHLO_INPUT,
+        RN_STABLEHLO_SCALAR, RN_STABLEHLO_WEIGHT, RN_STABLEHLO_CONSTANT, RN_STABLEHLO_STATE};
+    rn_value kv;
+    (void)state;
+    build_all_kinds(&kv);
+    rn_stablehlo_signature s = sign((rn_stablehlo_options){.rows = 3, .widened = RN_DTYPE_BF16});
+    assert_int_equal(s.argument_count, 8);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(s.arguments[i].kind, kinds[i]);
+    assert_true(rn_shape_equal(s.arguments[0].shape, RN_SHAPE(3, 2, 8)));
+    assert_int_equal(s.arguments[4].dtype, RN_DTYPE_F64);
+    assert_int_equal(s.arguments[5].dtype, RN_DTYPE_BF16); // q8_0, widened
+    assert_int_equal(s.arguments[5].bytes, 8 * 32 * 2);
+    assert_int_equal(s.arguments[7].dtype, RN_DTYPE_F16);
+    assert_int_equal(s.result_count, 3);
+    assert_int_equal(s.results[0].kind, RN_STABLEHLO_OUTPUT);
+    assert_int_equal(s.results[1].kind, RN_STABLEHLO_OUTPUT);
+    assert_int_equal(s.results[2].kind, RN_STABLEHLO_STATE);
+    assert_int_equal(s.results[2].value, kv);
+    assert_int_equal(s.results[2].alias, 7);
+    assert_int_equal(s.arguments[7].alias, 2);
+    assert_int_equal(s.arguments[0].alias, RN_STABLEHLO_NONE);
+    assert_has(emit((rn_stablehlo_options){.rows = 3}),
+               "%v8: tensor<4x2x2x16x8xf16> {tf.aliasing_output = 2 : i32})");
+}
+
+static void buckets_share_what_has_no_rows(void **state) {
+    rn_value kv;
+    (void)state;
+    build_all_kinds(&kv);
+    rn_stablehlo_signature one = sign((rn_stablehlo_options){.rows = 1});
+    rn_stablehlo_signature many = sign((rn_stablehlo_options){.rows = 64});
+    assert_int_equal(one.argument_count, many.argument_count);
+    for (uint32_t i = 0; i < one.argument_count; i++) {
+        assert_int_equal(one.arguments[i].value, many.arguments[i].value);
+        assert_int_equal(one.arguments[i].dtype, many.arguments[i].dtype);
+        if (one.arguments[i].kind > RN_STABLEHLO_SCALAR)
+            assert_true(rn_shape_equal(one.arguments[i].shape, many.arguments[i].shape));
+    }
+}
+
+static void a_quantised_weight_is_widened(void **state) {
+    float numbers[32], got[32];
+    uint8_t blocks[34];
+    (void)state;
+    for (int i = 0; i < 32; i++)
+        numbers[i] = (float)(i - 16);
+    numbers[0] = -127; // then the scale is 1 and every number is exact
+    assert_ok(rn_dtype_from_f32(RN_DTYPE_Q8_0, numbers, blocks, 32));
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(1, 32));
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_Q8_0, RN_SHAPE(1, 32));
+    rn_graph_output(graph, rn_op_matmul(graph, x, w, RN_NO_VALUE), "y");
+    assert_ok(rn_graph_finish(graph));
+    rn_stablehlo_signature s = sign((rn_stablehlo_options){0});
+    assert_int_equal(s.arguments[1].dtype, RN_DTYPE_F32);
+    assert_ok(rn_stablehlo_convert(graph, &s.arguments[1], blocks, got));
+    assert_memory_equal(got, numbers, sizeof got);
+}
+
+// ---- refusals -----------------------------------------------------------------------------------
+
+static void expect_refusal(const char *part) {
+    assert_ok(rn_graph_finish(graph));
+    assert_fails(RN_UNSUPPORTED, rn_stablehlo_check(graph, &(rn_stablehlo_options){.rows = 1}));
+    assert_has(rn_last_error()->message, part);
+}
+
+static void gradients_are_refused_by_name(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(4));
+    rn_value loss = rn_op_sum(graph, rn_op_relu(graph, x), 1, false), gradient;
+    assert_ok(rn_graph_gradient(graph, loss, &x, 1, &gradient));
+    rn_graph_output(graph, gradient, "dx");
+    expect_refusal("relu_grad");
+}
+
+static void optimisers_are_refused_by_name(void **state) {
+    (void)state;
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_F32, RN_SHAPE(4));
+    rn_value g = rn_graph_input(graph, "g", RN_DTYPE_F32, RN_SHAPE(4));
+    rn_sgd_attrs attrs = {.rate = rn_graph_scalar(graph, "rate")};
+    rn_op_sgd(graph, w, g, RN_NO_VALUE, attrs);
+    expect_refusal("sgd");
+}
+
+static void quantised_pages_are_refused_by_name(void **state) {
+    (void)state;
+    rn_value q = rn_graph_input(graph, "q", RN_DTYPE_F32, RN_SHAPE(1, 2, 32));
+    rn_value at = rn_graph_input(graph, "at", RN_DTYPE_I32, RN_SHAPE(1));
+    rn_value table = rn_graph_input(graph, "table", RN_DTYPE_I32, RN_SHAPE(1, 1));
+    rn_value kv = rn_graph_state(graph, "layer 0 kv", RN_DTYPE_Q8_0, RN_SHAPE(1, 2, 2, 16, 32),
+                                 RN_PURPOSE_KV);
+    rn_op_kv_append(graph, kv, q, q, at, at, table);
+    expect_refusal("layer 0 kv");
+}
+
+static void what_nobody_reads_is_not_in_the_program(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(32));
+    rn_op_quantize(graph, x, RN_DTYPE_Q8_0); // which would be refused
+    rn_graph_output(graph, rn_op_neg(graph, x), "y");
+    assert_null(strstr(emit((rn_stablehlo_options){0}), "quantize"));
+}
+
+static rn_status live(void) {
+    rn_graph *small;
+    RN_TRY(rn_graph_create(&small));
+    rn_value x = rn_graph_input(small, "x", RN_DTYPE_F32, RN_SHAPE(2));
+    rn_graph_output(small, rn_op_neg(small, x), "y");
+    rn_status s = rn_graph_finish(small);
+    if (s == RN_OK) s = rn_stablehlo_check(small, &(rn_stablehlo_options){0});
+    rn_graph_destroy(small);
+    return s;
+}
+
+static void refused_memory_is_a_status(void **state) {
+    (void)state;
+    assert_true(survive_refusals(live) > 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_small_program_is_spelled_like_this, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(products_may_take_rounded_operands, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(numbers_are_written_by_their_bits, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(a_name_cannot_end_its_comment, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(a_line_knows_its_node, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(arguments_and_results_stand_in_order, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(buckets_share_what_has_no_rows, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(a_quantised_weight_is_widened, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(gradients_are_refused_by_name, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(optimisers_are_refused_by_name, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(quantised_pages_are_refused_by_name, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(what_nobody_reads_is_not_in_the_program, open_graph,
+                                        close_graph),
+        cmocka_unit_test(refused_memory_is_a_status),
+    };
+    return test_verdict(cmocka_run_group_tests(tests, NULL, NULL));
+}
