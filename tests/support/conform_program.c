@@ -1,0 +1,108 @@
+// conform_program.c — a row's graph as StableHLO, compiled by XLA, against the reference loops.
+#include "conform_program.h"
+
+#include "base/buffer.h"
+#include "conform_compare.h"
+#include "exchange/stablehlo.h"
+#include "support.h"
+#include "xla_program.h"
+
+enum { MOST = 32 };
+
+// A program never rounds what is multiplied with a quantised weight; so must the reference not.
+static void keep_activations(const rn_graph *graph) {
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        void *attrs = (void *)(uintptr_t)node->attrs;
+        if (node->op == RN_OP_MATMUL)
+            ((rn_matmul_attrs *)attrs)->unquantised_activations = true;
+        else if (rn_op_is(node->op, RN_TRAIT_PRODUCT) && rn_op_get(node->op)->unfold)
+            ((rn_project_attrs *)attrs)->unquantised_activations = true;
+    }
+}
+
+// A row's graph with its results as outputs.
+static void open_case(conform_case *c, const conform_row *row) {
+    *c = (conform_case){.row = row};
+    assert_ok(rn_graph_create(&c->graph));
+    row->build(c);
+    for (uint32_t i = 0; i < c->output_count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%u", i);
+        rn_graph_output(c->graph, c->outputs[i], name);
+    }
+    assert_ok(rn_graph_finish(c->graph));
+    keep_activations(c->graph);
+}
+
+typedef struct program {
+    rn_arena memory;
+    rn_buffer text;
+    rn_stablehlo_signature signature;
+    void *arguments[MOST], *results[MOST];
+} program;
+
+static void fill_arguments(program *p, const test_run *run) {
+    assert_true(p->signature.argument_count <= MOST && p->signature.result_count <= MOST);
+    for (uint32_t i = 0; i < p->signature.argument_count; i++) {
+        const rn_stablehlo_entry *entry = &p->signature.arguments[i];
+        assert_ok(rn_arena_alloc(&p->memory, entry->bytes, &p->arguments[i]));
+        if (entry->kind == RN_STABLEHLO_SCALAR)
+            memcpy(p->arguments[i], &run->scalars[entry->value].f64, sizeof(double));
+        else
+            assert_ok(rn_stablehlo_convert(run->graph, entry, test_run_data(run, entry->value),
+                                           p->arguments[i]));
+    }
+    for (uint32_t i = 0; i < p->signature.result_count; i++)
+        assert_ok(rn_arena_alloc(&p->memory, p->signature.results[i].bytes, &p->results[i]));
+}
+
+// How near XLA comes: its own exp, tanh and sums, and operations that it makes one of.
+static conform_fact find_fact(const conform_row *row) {
+    conform_fact near = conform_facts[row->op];
+    if (near.tolerance < 1e-5f) near.tolerance = 1e-5f;
+    near.absolute += 1e-6f;
+    return near;
+}
+
+static bool results_agree(const program *p, const test_run *run, const conform_row *row,
+                          conform_why *why) {
+    for (uint32_t i = 0; i < p->signature.result_count; i++) {
+        const rn_stablehlo_entry *entry = &p->signature.results[i];
+        if (!conform_near(&run->values[entry->value], p->results[i], find_fact(row), why))
+            return false;
+    }
+    return true;
+}
+
+bool conform_program(const conform_row *row, bool *out_refused, conform_why *why) {
+    const char *complaint = NULL;
+    bool good = true;
+    conform_case c;
+    test_run run;
+    program p = {0};
+    open_case(&c, row);
+    conform_run_open(&c, row->rows, &run);
+    rn_arena_init(&p.memory, &rn_system_allocator, 0);
+    rn_buffer_init(&p.text, &rn_system_allocator, SIZE_MAX);
+    rn_stablehlo_options options = {.rows = row->rows};
+    rn_status s = rn_stablehlo_emit(c.graph, &options, rn_buffer_sink(&p.text));
+    *out_refused = s == RN_UNSUPPORTED;
+    if (s == RN_OK) {
+        assert_ok(rn_stablehlo_signature_make(c.graph, &options, &p.memory, &p.signature));
+        fill_arguments(&p, &run);
+        complaint =
+            xla_run((rn_str){p.text.data, p.text.bytes}, &p.signature, p.arguments, p.results);
+        test_run_all(&run);
+        good = !complaint && results_agree(&p, &run, row, why);
+    } else {
+        complaint = rn_last_error()->message;
+        good = *out_refused;
+    }
+    if (complaint) snprintf(why->text, sizeof why->text, "%.500s", complaint);
+    rn_buffer_free(&p.text);
+    rn_arena_free_all(&p.memory);
+    test_run_close(&run);
+    conform_close(&c);
+    return good;
+}

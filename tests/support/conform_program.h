@@ -1,0 +1,11 @@
+// conform_program.h — the question of tables (conform.h) to a compiler of whole graphs.
+#ifndef RN_TEST_CONFORM_PROGRAM_H
+#define RN_TEST_CONFORM_PROGRAM_H
+
+#include "conform.h"
+
+// Whether the row's graph gives under XLA (xla_program.h, which is open) what the reference loops
+// give; true with *out_refused where there is no program for it, and `why` says so.
+bool conform_program(const conform_row *row, bool *out_refused, conform_why *why);
+
+#endif
