@@ -21,6 +21,7 @@
 #include "graph/attention_row.h"
 #include "graph/op/attention.h"
 #include "graph/rope_frequencies.h"
+#include "graph/varlen.h"
 
 #include <math.h>
 
@@ -297,6 +298,43 @@ rn_status rn_cuda_attention(const rn_call *call) {
                          .shared_bytes = (uint32_t)RN_PLAIN_BYTES(of.dims),
                          .early = true};
     return rn_cuda_launch(call, by_dims(RN_CUDA_ATTENTION_64, a.head_dim), grid, &a);
+}
+
+// ---- attention within texts ---------------------------------------------------------------------
+
+rn_status rn_cuda_varlen_attention(const rn_call *call) {
+    const rn_attention_attrs *attrs = call->attrs;
+    rn_varlen of = rn_varlen_of(call);
+    rn_attention_sizes sizes = {.batch = 1,
+                                .heads = of.heads,
+                                .kv_heads = of.kv_heads,
+                                .queries = of.rows,
+                                .keys = of.rows,
+                                .dims = of.dims};
+    RN_TRY(check_sizes(&sizes));
+    rn_varlen_args a = {.q = of.q,
+                        .k = of.k,
+                        .v = of.v,
+                        .span = of.span,
+                        .bias = of.bias,
+                        .out = of.y,
+                        .rows = (uint32_t)of.rows,
+                        .heads = (uint32_t)of.heads,
+                        .kv_heads = (uint32_t)of.kv_heads,
+                        .head_dim = (uint32_t)of.dims,
+                        .reach = (uint32_t)rn_min_u64(of.reach, INT32_MAX),
+                        .causal = attrs->causal,
+                        .window = attrs->window,
+                        .scale = of.scale,
+                        .cap = attrs->cap};
+    if (of.rows * of.heads * of.dims == 0) return RN_OK;
+    rn_cuda_grid grid = {a.heads,
+                         (uint32_t)rn_div_up(of.rows, RN_PLAIN_SLOTS),
+                         1,
+                         .threads = RN_PLAIN_THREADS,
+                         .shared_bytes = (uint32_t)RN_PLAIN_BYTES(of.dims),
+                         .early = true};
+    return rn_cuda_launch(call, by_dims(RN_CUDA_VARLEN_64, a.head_dim), grid, &a);
 }
 
 // Scores are never held.

@@ -44,6 +44,7 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     // attention
     [RN_OP_ROPE] = {rn_cuda_rope, NULL},
     [RN_OP_ATTENTION] = {rn_cuda_attention, rn_cuda_attention_workspace},
+    [RN_OP_VARLEN_ATTENTION] = {rn_cuda_varlen_attention, NULL},
     [RN_OP_KV_APPEND] = {rn_cuda_kv_append, NULL},
     [RN_OP_PAGED_ATTENTION] = {rn_cuda_paged_attention, rn_cuda_paged_attention_workspace},
     [RN_OP_ATTEND] = {rn_cuda_attend, rn_cuda_attend_workspace},

@@ -1,4 +1,4 @@
-// attention_args.h — what rn_attention_* is told. Read by C and by CUDA C.
+// attention_args.h — what rn_attention_* and rn_varlen_* are told. Read by C and by CUDA C.
 #ifndef RN_CUDA_KERNELS_ATTENTION_ARGS_H
 #define RN_CUDA_KERNELS_ATTENTION_ARGS_H
 
@@ -22,5 +22,16 @@ typedef struct rn_attention_args {
     uint32_t causal, window;
     float scale;
 } rn_attention_args;
+
+typedef struct rn_varlen_args {
+    const float *q;      // (rows, H, D)
+    const float *k, *v;  // (rows, HK, D)
+    const int32_t *span; // (rows, 2)
+    const float *bias;   // (H, 2 * reach + 1) or NULL
+    float *out;          // (rows, H, D)
+    uint32_t rows, heads, kv_heads, head_dim, reach;
+    uint32_t causal, window;
+    float scale, cap; // cap 0: none
+} rn_varlen_args;
 
 #endif
