@@ -150,9 +150,12 @@ static uint16_t iq1_m_scale(const uint8_t *super) {
     return (uint16_t)scale;
 }
 
+uint16_t rn_codebook_scale(rn_dtype dtype, const uint8_t *super) {
+    return dtype == RN_DTYPE_IQ1_M ? iq1_m_scale(super) : rn_load_u16(super);
+}
+
 float rn_codebook_unit(rn_dtype dtype, const uint8_t *super) {
-    uint16_t scale = dtype == RN_DTYPE_IQ1_M ? iq1_m_scale(super) : rn_load_u16(super);
-    return rn_f16_widen(scale) * codebooks[dtype].unit;
+    return rn_f16_widen(rn_codebook_scale(dtype, super)) * codebooks[dtype].unit;
 }
 
 void rn_codebook_read(rn_dtype dtype, const uint8_t *super, int part, rn_codebook_part *out) {

@@ -20,6 +20,7 @@ typedef struct rn_codebook_part {
 } rn_codebook_part;
 
 bool rn_codebook_is(rn_dtype dtype);
+uint16_t rn_codebook_scale(rn_dtype dtype, const uint8_t *superblock); // the f16
 float rn_codebook_unit(rn_dtype dtype, const uint8_t *superblock);
 void rn_codebook_read(rn_dtype dtype, const uint8_t *superblock, int part, rn_codebook_part *out);
 

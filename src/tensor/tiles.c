@@ -10,15 +10,24 @@
 
 rn_tile_form rn_tile_form_of(rn_dtype dtype) {
     static const uint8_t forms[RN_DTYPE_COUNT] = {
-        [RN_DTYPE_F16] = RN_TILE_F16,   [RN_DTYPE_BF16] = RN_TILE_BF16,
-        [RN_DTYPE_INT8] = RN_TILE_I8,   [RN_DTYPE_Q8_0] = RN_TILE_Q8,
-        [RN_DTYPE_INT4] = RN_TILE_A4,   [RN_DTYPE_Q4_1] = RN_TILE_A4,
-        [RN_DTYPE_Q4_K] = RN_TILE_A4,   [RN_DTYPE_Q4_0] = RN_TILE_Q4,
-        [RN_DTYPE_NF4] = RN_TILE_N4,    [RN_DTYPE_IQ4_NL] = RN_TILE_I4,
-        [RN_DTYPE_IQ4_XS] = RN_TILE_I4, [RN_DTYPE_MXFP4] = RN_TILE_F4,
-        [RN_DTYPE_Q5_0] = RN_TILE_A5,   [RN_DTYPE_Q5_1] = RN_TILE_A5,
-        [RN_DTYPE_Q5_K] = RN_TILE_A5,   [RN_DTYPE_Q6_K] = RN_TILE_Q6,
-        [RN_DTYPE_Q3_K] = RN_TILE_Q3,   [RN_DTYPE_Q2_K] = RN_TILE_A2,
+        [RN_DTYPE_F16] = RN_TILE_F16,    [RN_DTYPE_BF16] = RN_TILE_BF16,
+        [RN_DTYPE_INT8] = RN_TILE_I8,    [RN_DTYPE_Q8_0] = RN_TILE_Q8,
+        [RN_DTYPE_INT4] = RN_TILE_A4,    [RN_DTYPE_Q4_1] = RN_TILE_A4,
+        [RN_DTYPE_Q4_K] = RN_TILE_A4,    [RN_DTYPE_Q4_0] = RN_TILE_Q4,
+        [RN_DTYPE_NF4] = RN_TILE_N4,     [RN_DTYPE_IQ4_NL] = RN_TILE_I4,
+        [RN_DTYPE_IQ4_XS] = RN_TILE_I4,  [RN_DTYPE_MXFP4] = RN_TILE_F4,
+        [RN_DTYPE_Q5_0] = RN_TILE_A5,    [RN_DTYPE_Q5_1] = RN_TILE_A5,
+        [RN_DTYPE_Q5_K] = RN_TILE_A5,    [RN_DTYPE_Q6_K] = RN_TILE_Q6,
+        [RN_DTYPE_Q3_K] = RN_TILE_Q3,    [RN_DTYPE_Q2_K] = RN_TILE_A2,
+        [RN_DTYPE_TQ1_0] = RN_TILE_A2,   [RN_DTYPE_TQ2_0] = RN_TILE_A2,
+        [RN_DTYPE_Q1_0] = RN_TILE_A2,    [RN_DTYPE_Q2_0] = RN_TILE_Q4,
+        [RN_DTYPE_IQ1_S] = RN_TILE_C2,   [RN_DTYPE_IQ1_M] = RN_TILE_C2,
+        [RN_DTYPE_IQ2_XXS] = RN_TILE_C2, [RN_DTYPE_IQ2_XS] = RN_TILE_C2,
+        [RN_DTYPE_IQ2_S] = RN_TILE_C2,   [RN_DTYPE_IQ3_XXS] = RN_TILE_C3,
+        [RN_DTYPE_IQ3_S] = RN_TILE_A4,   [RN_DTYPE_U4_B32] = RN_TILE_A4,
+        [RN_DTYPE_NVFP4] = RN_TILE_V4,   [RN_DTYPE_FP4_B64] = RN_TILE_V4,
+        [RN_DTYPE_F8_E4M3] = RN_TILE_F8, [RN_DTYPE_F8_E5M2] = RN_TILE_F16,
+        [RN_DTYPE_F8_B128] = RN_TILE_F8, [RN_DTYPE_F8_B32] = RN_TILE_F8,
     };
     return (unsigned)dtype < RN_DTYPE_COUNT ? (rn_tile_form)forms[dtype] : RN_TILE_NONE;
 }
@@ -38,6 +47,10 @@ const rn_tile_planes *rn_tile_planes_of(rn_tile_form form) {
         [RN_TILE_F4] = {.low = RN_PLANE_PAIRS, .scales = 1},
         [RN_TILE_Q3] = {RN_PLANE_CRUMBS, RN_PLANE_BITS, 2, .scales = 1, .wholes = 1},
         [RN_TILE_A2] = {.low = RN_PLANE_CRUMBS, .scales = 1, .wholes = 2},
+        [RN_TILE_F8] = {.low = RN_PLANE_BYTES, .scales = 1},
+        [RN_TILE_V4] = {.low = RN_PLANE_PAIRS, .scales = 2, .parted = true},
+        [RN_TILE_C2] = {.low = RN_PLANE_PAIRS, .scales = 1, .wholes = 1},
+        [RN_TILE_C3] = {.low = RN_PLANE_PAIRS, .scales = 1, .wholes = 1},
     };
     return &planes[(unsigned)form < RN_TILE_FORM_COUNT ? form : RN_TILE_NONE];
 }
@@ -60,9 +73,10 @@ uint32_t rn_tile_bytes(rn_tile_form form) {
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-// Scales are for 32 columns: int4's groups and nf4's blocks must not end within them.
+// Scales are for 32 columns: int4's groups and nf4's blocks must not end within them, and e4m3 has
+// NaN in them.
 static uint64_t whole_cols(rn_dtype dtype) {
-    if (dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4) return 32;
+    if (dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 || dtype == RN_DTYPE_F8_E4M3) return 32;
     return rn_dtype_get(dtype)->block_elements;
 }
 
@@ -128,7 +142,10 @@ static double number_of(rn_tile_form form, int q) {
     };
     if (form == RN_TILE_N4) return rn_f16_widen(rn_f16_narrow(rn_nf4_table[q]));
     if (form == RN_TILE_I4) return rn_ggml_iq4_values[q];
-    if (form == RN_TILE_F4) return rn_ggml_fp4_values[q];
+    if (form == RN_TILE_F4 || form == RN_TILE_V4) return rn_ggml_fp4_values[q];
+    if (form == RN_TILE_C2) return rn_tile_c2_values[q];
+    if (form == RN_TILE_C3) return rn_tile_c3_values[q];
+    if (form == RN_TILE_F8) return (double)rn_e4m3_widen((uint8_t)q) / 256;
     return q - zero[form];
 }
 
@@ -137,7 +154,8 @@ static float small_value(rn_tile_form form, double number, const uint8_t *scales
     uint32_t wholes = rn_tile_planes_of(form)->wholes;
     int small = scales[rn_tile_small_at(r, c)];
     double d = half_at(scales + rn_tile_whole_at(r, 0, wholes));
-    if (form != RN_TILE_A2) return round_to_f16((double)round_to_f16(d * (small - 128)) * number);
+    double factor = form == RN_TILE_C2 || form == RN_TILE_C3 ? (small - 128) / 8.0 : small - 128;
+    if (form != RN_TILE_A2) return round_to_f16((double)round_to_f16(d * factor) * number);
     double m = half_at(scales + rn_tile_whole_at(r, 1, wholes));
     return round_to_f16((double)round_to_f16(d * (small & 15)) * number +
                         (double)round_to_f16(m * (small >> 4)));
@@ -164,6 +182,8 @@ float rn_tiles_at(const uint8_t *tiles, rn_dtype dtype, uint64_t rows, uint64_t 
     }
     if (p->wholes) return small_value(form, number, scales, r, c);
     scales += rn_tile_scale_at(r, c);
+    if (p->parted)
+        return round_to_f16((double)half_at(scales + c / 16 % 2 * RN_TILE_SCALES_BYTES) * number);
     double offset = p->scales > 1 ? (double)half_at(scales + RN_TILE_SCALES_BYTES) : 0;
     return round_to_f16((double)half_at(scales) * number + offset);
 }

@@ -11,13 +11,14 @@
 // What follows is told by the *form* that a dtype gets:
 //
 //     form   dtypes                   a tile                                                bytes
-//     F16    f16                      steps 0..7: lanes 0..31: a[0..7], f16                  4096
+//     F16    f16, f8_e5m2             steps 0..7: lanes 0..31: a[0..7], f16                  4096
 //     BF16   bf16                     the same, bf16                                         4096
 //     Q8     q8_0                     pieces 0..3 (two steps): lanes 0..31: a of step 2p, a
 //                                     of step 2p+1, as bytes q + 128; then scales            2176
 //     I8     int8                     the same without scales                                2048
-//     Q4     q4_0                     nibbles, scales. w = scale * (q - 8)                   1152
-//     A4     int4, q4_1, q4_k         nibbles, scales, offsets. w = scale * q + offset       1280
+//     Q4     q4_0, q2_0               nibbles, scales. w = scale * (q - 8)                   1152
+//     A4     int4, q4_1, q4_k,
+//            u4_b32, iq3_s            nibbles, scales, offsets. w = scale * q + offset       1280
 //     N4     nf4                      pairs, scales. w = scale * table[q]                    1152
 //     Q6     q6_k                     nibbles, crumbs (the upper two bits), small scales.
 //                                     w = scale * (q - 32)                                   1696
@@ -26,7 +27,12 @@
 //     F4     mxfp4                    as N4, with fp4's table                                1152
 //     Q3     q3_k                     crumbs, bits (the third ones), small scales.
 //                                     w = scale * (q - 4)                                     928
-//     A2     q2_k                     crumbs, small scales and offsets. w = scale * q + offset 704
+//     A2     q2_k, tq1_0, tq2_0, q1_0 crumbs, small scales and offsets. w = scale * q + offset 704
+//     F8     f8_e4m3, f8_b128, f8_b32 pieces as Q8's, of e4m3; scales. w = scale * e4m3 / 256 2176
+//     V4     nvfp4, fp4_b64           pairs, scales of 16 columns. w = scale * table[q]       1280
+//     C2     iq1_s, iq1_m, iq2_xxs,
+//            iq2_xs, iq2_s            pairs, small scales in eighths. w = scale * table[q]    1184
+//     C3     iq3_xxs                  as C2, with its own table                              1184
 //
 // Nibbles: pieces 0..1 (four steps): lanes 0..31: four words, one a step, with a[0], a[2], a[4],
 // a[6] in bits 0, 4, 8, 12 and a[1], a[3], a[5], a[7] in bits 16, 20, 24, 28: `word >> 4 i &
@@ -38,12 +44,16 @@
 //
 // Scales (and offsets) are 128 bytes a tile, f16, one for each row and 32 columns: for g = 0..7,
 // for p = 0..3 the pair (row g, row g + 8) of columns 32 p .. 32 p + 31. So a lane reads its eight
-// with one load of 16 bytes at 16 g. Products of scales in files (q4_k's) are rounded to f16 once.
+// with one load of 16 bytes at 16 g. Products of scales in files (q4_k's) are rounded to f16 once;
+// what f16 cannot hold is infinite, never the largest number. V4 has scales twice: those of the
+// first 16 of each 32 columns, then, where others have offsets, those of the second 16. F8's are
+// 256 times the file's, since e4m3's bits in f16's places count in 256ths; NaN of e4m3, which these
+// places do not have, makes its 32 columns' scale NaN.
 //
 // Small scales are a byte for each row and step: for g = 0..7, for s = 0..7 the pair (row g, row
 // g + 8), then for g the pair of f16 d: scale = d * (byte - 128), rounded to f16 once, where it is
-// used. A2's byte has the scale's factor in its low half and the offset's in its high one; behind
-// the pair of d stands the pair of f16 m: offset = m * factor.
+// used; in eighths: d * (byte - 128) / 8. A2's byte has the scale's factor in its low half and the
+// offset's in its high one; behind the pair of d stands the pair of f16 m: offset = m * factor.
 //
 // I8 has one f32 scale a row behind all tiles: ceil(N / 16) * 16 of them.
 #ifndef RN_TENSOR_TILES_H
@@ -70,6 +80,10 @@ typedef enum rn_tile_form {
     RN_TILE_F4,
     RN_TILE_Q3,
     RN_TILE_A2,
+    RN_TILE_F8,
+    RN_TILE_V4,
+    RN_TILE_C2,
+    RN_TILE_C3,
     RN_TILE_FORM_COUNT
 } rn_tile_form;
 

@@ -83,6 +83,7 @@ typedef struct rn_tile_planes {
     uint32_t high_from;      // the first of them
     uint32_t scales;         // tables of RN_TILE_SCALES_BYTES
     uint32_t wholes;         // f16 a row behind them: scales are small ones
+    bool parted;             // the second table has scales of the second 16 of 32 columns
 } rn_tile_planes;
 const rn_tile_planes *rn_tile_planes_of(rn_tile_form form);
 uint32_t rn_tile_plane_bytes(rn_tile_plane plane);
@@ -96,7 +97,7 @@ uint32_t rn_tile_quants_bytes(rn_tile_form form); // before the scales
 typedef void rn_tile_packer(const uint8_t *from, uint64_t step, uint8_t *to);
 
 rn_tile_packer rn_tile_pack_halves, rn_tile_pack_int8, rn_tile_pack_q8_0, rn_tile_pack_q4_0,
-    rn_tile_pack_q4_k, rn_tile_pack_nf4;
+    rn_tile_pack_q4_k, rn_tile_pack_nf4, rn_tile_pack_e5m2;
 // int4 has two weights in a byte, whose rows are far from each other.
 rn_tile_packer rn_tile_pack_int4_low, rn_tile_pack_int4_high;
 // To be called by whoever packed, before others may read.
@@ -107,8 +108,9 @@ void rn_tile_q4_k_scales(const uint8_t *block, float out[16]);
 
 // ---- kinds whose blocks are taken apart first ---------------------------------------------------
 
-// 128 or 256 columns of a row: numbers; f16 scales and offsets of 32 columns each, or small ones of
-// 16 columns each and the f16 that they are multiplied with. A form uses what it has.
+// 128 or 256 columns of a row: numbers; f16 scales and offsets of 32 columns each (parted: scales
+// of their halves), or small ones of 16 columns each and the f16 that they are multiplied with. A
+// form uses what it has.
 typedef struct rn_tile_row {
     uint8_t q[256];
     uint16_t scales[8], offsets[8];
@@ -116,12 +118,21 @@ typedef struct rn_tile_row {
     uint16_t whole[2];
 } rn_tile_row;
 
-// A block into its place of `out`: part `part` of 32 columns, or all 256.
+// A block into its place of `out`: the part-th of its cell, or all of it.
 typedef void rn_tile_reader(const uint8_t *block, uint32_t part, rn_tile_row *out);
 rn_tile_reader rn_tile_read_q4_1, rn_tile_read_q5_0, rn_tile_read_q5_1, rn_tile_read_iq4_nl,
     rn_tile_read_mxfp4, rn_tile_read_q5_k, rn_tile_read_iq4_xs, rn_tile_read_q6_k,
-    rn_tile_read_q3_k, rn_tile_read_q2_k;
+    rn_tile_read_q3_k, rn_tile_read_q2_k, rn_tile_read_tq1_0, rn_tile_read_tq2_0, rn_tile_read_q1_0,
+    rn_tile_read_q2_0, rn_tile_read_nvfp4, rn_tile_read_iq3_s, rn_tile_read_iq3_xxs,
+    rn_tile_read_iq2_xxs, rn_tile_read_iq2_xs, rn_tile_read_iq2_s, rn_tile_read_iq1_s,
+    rn_tile_read_iq1_m;
+// tiles_scaled.c
+rn_tile_reader rn_tile_read_e4m3, rn_tile_read_f8_b128, rn_tile_read_f8_b32, rn_tile_read_fp4_b64,
+    rn_tile_read_u4_b32;
 // A tile from columns `col` .. `col` + 127 of 16 rows.
 void rn_tile_pack_rows(rn_tile_form form, const rn_tile_row rows[16], uint32_t col, uint8_t *to);
+
+// The tables of C2 and C3: a codebook's numbers (tensor/ggml_codebooks.h), positive, then negative.
+extern const int8_t rn_tile_c2_values[16], rn_tile_c3_values[16];
 
 #endif

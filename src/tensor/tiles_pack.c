@@ -103,6 +103,14 @@ void rn_tile_pack_halves(const uint8_t *from, uint64_t step, uint8_t *to) {
         }
 }
 
+void rn_tile_pack_e5m2(const uint8_t *from, uint64_t step, uint8_t *to) {
+    uint8_t halves[RN_TILE_ROWS][2 * RN_TILE_COLS] = {{0}}; // e5m2 is the upper half of f16
+    for (uint64_t r = 0; r < RN_TILE_ROWS; r++)
+        for (int c = 0; c < RN_TILE_COLS; c++)
+            halves[r][2 * c + 1] = from[r * step + (uint64_t)c];
+    rn_tile_pack_halves(halves[0], sizeof halves[0], to);
+}
+
 // ---- 8 bits -------------------------------------------------------------------------------------
 
 // 32 columns of 16 rows.
@@ -284,6 +292,19 @@ static word4 join_bits(const step_pairs *p, uint32_t from, uint32_t s) {
     return out;
 }
 
+// Two words a step: of pairs 0 and 1, and of 2 and 3.
+static void put_byte_plane(const step_pairs p[8], int g, uint8_t *to) {
+    for (uint32_t s = 0; s < 8; s += 2) {
+        word4 w[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            const word4 *pairs = p[s + i / 2].of + i % 2 * 2;
+            word4 two = (pairs[0] & 0xffu) | (pairs[0] >> 8 & 0xff00u);
+            w[i] = two | (pairs[1] & 0xffu) << 16 | (pairs[1] << 8 & 0xff000000u);
+        }
+        stream_lanes(to + 512 * (s / 2) + 64 * g, w[0], w[1], w[2], w[3]);
+    }
+}
+
 // The words of row g's lanes in plane `plane`: one for 1, 2 or 4 steps.
 static void put_plane(rn_tile_plane plane, const step_pairs p[8], uint32_t from, int g,
                       uint8_t *to) {
@@ -322,7 +343,10 @@ void rn_tile_pack_rows(rn_tile_form form, const rn_tile_row rows[16], uint32_t c
         step_pairs p[8];
         for (uint32_t s = 0; s < 8; s++)
             p[s] = read_pairs(rows[g].q + col + 16 * s, rows[g + 8].q + col + 16 * s);
-        put_plane(planes->low, p, 0, g, to);
+        if (planes->low == RN_PLANE_BYTES)
+            put_byte_plane(p, g, to);
+        else
+            put_plane(planes->low, p, 0, g, to);
         if (planes->high) put_plane(planes->high, p, planes->high_from, g, to + low);
     }
     to += rn_tile_quants_bytes(form);

@@ -38,6 +38,24 @@ static const source sources[RN_DTYPE_COUNT] = {
     [RN_DTYPE_Q6_K] = {256, 210, 256, 210, .read = rn_tile_read_q6_k},
     [RN_DTYPE_Q3_K] = {256, 110, 256, 110, .read = rn_tile_read_q3_k},
     [RN_DTYPE_Q2_K] = {256, 84, 256, 84, .read = rn_tile_read_q2_k},
+    [RN_DTYPE_TQ1_0] = {256, 54, 256, 54, .read = rn_tile_read_tq1_0},
+    [RN_DTYPE_TQ2_0] = {256, 66, 256, 66, .read = rn_tile_read_tq2_0},
+    [RN_DTYPE_Q1_0] = {128, 18, 128, 18, .read = rn_tile_read_q1_0},
+    [RN_DTYPE_Q2_0] = {64, 18, 128, 36, .read = rn_tile_read_q2_0},
+    [RN_DTYPE_IQ1_S] = {256, 50, 256, 50, .read = rn_tile_read_iq1_s},
+    [RN_DTYPE_IQ1_M] = {256, 56, 256, 56, .read = rn_tile_read_iq1_m},
+    [RN_DTYPE_IQ2_XXS] = {256, 66, 256, 66, .read = rn_tile_read_iq2_xxs},
+    [RN_DTYPE_IQ2_XS] = {256, 74, 256, 74, .read = rn_tile_read_iq2_xs},
+    [RN_DTYPE_IQ2_S] = {256, 82, 256, 82, .read = rn_tile_read_iq2_s},
+    [RN_DTYPE_IQ3_XXS] = {256, 98, 256, 98, .read = rn_tile_read_iq3_xxs},
+    [RN_DTYPE_IQ3_S] = {256, 110, 256, 110, .read = rn_tile_read_iq3_s},
+    [RN_DTYPE_NVFP4] = {64, 36, 128, 72, .read = rn_tile_read_nvfp4},
+    [RN_DTYPE_F8_E5M2] = {1, 1, 128, 128, rn_tile_pack_e5m2},
+    [RN_DTYPE_F8_E4M3] = {32, 32, 128, 128, .read = rn_tile_read_e4m3},
+    [RN_DTYPE_F8_B128] = {128, 132, 128, 132, .read = rn_tile_read_f8_b128},
+    [RN_DTYPE_F8_B32] = {32, 36, 128, 144, .read = rn_tile_read_f8_b32},
+    [RN_DTYPE_FP4_B64] = {64, 40, 128, 80, .read = rn_tile_read_fp4_b64},
+    [RN_DTYPE_U4_B32] = {32, 21, 128, 84, .read = rn_tile_read_u4_b32},
 };
 enum { CELL_BYTES_MOST = 256 };
 
@@ -59,6 +77,12 @@ static void put_halves(const rn_tiler *t, uint64_t row, uint64_t col, const uint
         for (uint32_t i = 0; i < n; i++)
             memcpy(tile + rn_tile_half_at(r, c + i), from + 2 * i, 2);
     }
+}
+
+// e5m2 is the upper half of f16.
+static void put_e5m2(const rn_tiler *t, uint64_t row, uint64_t col, uint8_t byte) {
+    uint8_t half[2] = {0, byte};
+    put_halves(t, row, col, half, 1);
 }
 
 static void put_bytes(const rn_tiler *t, uint64_t row, uint64_t col, const uint8_t *from,
@@ -133,6 +157,7 @@ static void put_pair(uint8_t *tile, uint32_t row, uint32_t col, int q) {
 }
 
 static void put_in_plane(rn_tile_plane plane, uint8_t *to, uint32_t r, uint32_t c, uint32_t q) {
+    if (plane == RN_PLANE_BYTES) to[rn_tile_byte_at(r, c)] = (uint8_t)q;
     if (plane == RN_PLANE_NIBBLES) put_nibble(to, r, c, (int)(q & 15));
     if (plane == RN_PLANE_PAIRS) put_pair(to, r, c, (int)q);
     if (plane == RN_PLANE_CRUMBS)
@@ -209,6 +234,8 @@ static void put_units(const rn_tiler *t, uint64_t row, uint64_t col, const uint8
         EACH(256, 144, put_q4_k(t, row, col, from))
     case RN_DTYPE_NF4:
         EACH(2, 1, put_nf4(t, row, col, *from))
+    case RN_DTYPE_F8_E5M2:
+        EACH(1, 1, put_e5m2(t, row, col, *from))
 #undef EACH
     case RN_DTYPE_INT4:
         put_int4(t, row * t->cols + col, from, count);
@@ -416,7 +443,7 @@ static void take(rn_tiler *t, rn_component part, uint64_t offset, const uint8_t 
 
 // A weight of zero, where it has no scale: bytes are + 128.
 static void clear_tile(const rn_tiler *t, uint8_t *tile) {
-    bool bytes = rn_tile_planes_of(t->form)->low == RN_PLANE_BYTES;
+    bool bytes = t->form == RN_TILE_Q8 || t->form == RN_TILE_I8;
     memset(tile, bytes ? 0x80 : 0, t->quants_bytes);
     memset(tile + t->quants_bytes, 0, t->tile_bytes - t->quants_bytes);
 }

@@ -83,7 +83,7 @@ static void blocks_are_told_what_adds_up(void **state) {
     uint32_t served = 0;
     (void)state;
     for (uint32_t pick = 0; pick < COUNT(sizes) * COUNT(widths) * KINDS; pick++)
-        for (uint32_t i = 0; i < 2 * COUNT(tokens) * RN_TILE_A2; i++) {
+        for (uint32_t i = 0; i < 2 * COUNT(tokens) * (RN_TILE_FORM_COUNT - 1); i++) {
             bool has_ring = i % 2;
             uint32_t form = RN_TILE_F16 + i / 2 / COUNT(tokens);
             rn_product_args a =

@@ -6,8 +6,10 @@
 // view from the instruction's description, not from the library's places.
 #include "support.h"
 
+#include "base/checked.h"
 #include "guarded.h"
 #include "levels.h"
+#include "tensor/ggml_codebooks.h"
 #include "tensor/quant.h"
 #include "tensor/small_float.h"
 #include "tensor/tiles.h"
@@ -15,9 +17,14 @@
 #include <math.h>
 
 static const rn_dtype all_types[] = {
-    RN_DTYPE_F16,  RN_DTYPE_BF16, RN_DTYPE_INT8,   RN_DTYPE_INT4, RN_DTYPE_NF4,   RN_DTYPE_Q8_0,
-    RN_DTYPE_Q4_0, RN_DTYPE_Q4_K, RN_DTYPE_Q6_K,   RN_DTYPE_Q4_1, RN_DTYPE_Q5_0,  RN_DTYPE_Q5_1,
-    RN_DTYPE_Q5_K, RN_DTYPE_Q3_K, RN_DTYPE_IQ4_NL, RN_DTYPE_Q2_K, RN_DTYPE_MXFP4, RN_DTYPE_IQ4_XS,
+    RN_DTYPE_F16,     RN_DTYPE_BF16,    RN_DTYPE_INT8,    RN_DTYPE_INT4,    RN_DTYPE_NF4,
+    RN_DTYPE_Q8_0,    RN_DTYPE_Q4_0,    RN_DTYPE_Q4_K,    RN_DTYPE_Q6_K,    RN_DTYPE_Q4_1,
+    RN_DTYPE_Q5_0,    RN_DTYPE_Q5_1,    RN_DTYPE_Q5_K,    RN_DTYPE_Q3_K,    RN_DTYPE_IQ4_NL,
+    RN_DTYPE_Q2_K,    RN_DTYPE_MXFP4,   RN_DTYPE_IQ4_XS,  RN_DTYPE_Q1_0,    RN_DTYPE_Q2_0,
+    RN_DTYPE_TQ1_0,   RN_DTYPE_TQ2_0,   RN_DTYPE_NVFP4,   RN_DTYPE_IQ1_S,   RN_DTYPE_IQ1_M,
+    RN_DTYPE_IQ2_XXS, RN_DTYPE_IQ2_XS,  RN_DTYPE_IQ2_S,   RN_DTYPE_IQ3_XXS, RN_DTYPE_IQ3_S,
+    RN_DTYPE_F8_E4M3, RN_DTYPE_F8_E5M2, RN_DTYPE_F8_B128, RN_DTYPE_F8_B32,  RN_DTYPE_FP4_B64,
+    RN_DTYPE_U4_B32,
 };
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 enum { TYPES = COUNT(all_types) };
@@ -63,6 +70,17 @@ static const struct {
     {RN_DTYPE_Q5_K, 0, 2},         {RN_DTYPE_Q6_K, 208, NO_OFFSET}, {RN_DTYPE_Q3_K, 108, NO_OFFSET},
     {RN_DTYPE_Q2_K, 80, 82},       {RN_DTYPE_IQ4_NL, 0, NO_OFFSET}, {RN_DTYPE_IQ4_XS, 0, NO_OFFSET},
 };
+// The same, of kinds whose weights are not asked for with another scale.
+static const struct {
+    rn_dtype dtype;
+    uint16_t scale;
+} plain_scales[] = {
+    {RN_DTYPE_Q1_0, 0},    {RN_DTYPE_Q2_0, 0},    {RN_DTYPE_TQ1_0, 52}, {RN_DTYPE_TQ2_0, 64},
+    {RN_DTYPE_IQ1_S, 0},   {RN_DTYPE_IQ2_XXS, 0}, {RN_DTYPE_IQ2_XS, 0}, {RN_DTYPE_IQ2_S, 0},
+    {RN_DTYPE_IQ3_XXS, 0}, {RN_DTYPE_IQ3_S, 0},
+};
+static const rn_dtype float_scales[] = {RN_DTYPE_F8_B128, RN_DTYPE_F8_B32, RN_DTYPE_FP4_B64,
+                                        RN_DTYPE_U4_B32};
 
 // Every `step` bytes an ordinary f16 (bf16).
 static void tame(plain *p, uint64_t at, uint64_t step) {
@@ -80,9 +98,36 @@ static void tame_powers(plain *p, int first, int count) {
         p->bytes[at] = (uint8_t)(first + p->bytes[at] % count);
 }
 
+// Blocks that begin with an f32.
+static void tame_floats(plain *p) {
+    uint64_t step = rn_dtype_get(p->dtype)->block_bytes, state = step;
+    for (uint64_t at = 0; at < p->parts.total_bytes; at += step) {
+        float value = random_weight(&state);
+        memcpy(p->bytes + at, &value, sizeof value);
+    }
+}
+
+static void tame_scales(plain *p) {
+    for (size_t i = 0; i < COUNT(plain_scales); i++)
+        if (plain_scales[i].dtype == p->dtype)
+            tame(p, plain_scales[i].scale, rn_dtype_get(p->dtype)->block_bytes);
+    for (size_t i = 0; i < COUNT(float_scales); i++)
+        if (float_scales[i] == p->dtype) tame_floats(p);
+}
+
+// No byte that is NaN in e4m3 or e5m2, nor e5m2's infinity; iq1_m's scale, in four upper nibbles.
+static void tame_bytes(plain *p) {
+    for (uint64_t i = 0; i < p->parts.total_bytes; i++)
+        if ((p->bytes[i] & 0x78) == 0x78) p->bytes[i] ^= 0x40;
+    for (uint64_t at = 48; p->dtype == RN_DTYPE_IQ1_M && at < p->parts.total_bytes; at += 56)
+        p->bytes[at + 7] = (uint8_t)(0x20 | (p->bytes[at + 7] & 15));
+}
+
 // Ordinary numbers everywhere, so that sums of products are exact in double.
 static plain make_tame(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t seed) {
     plain p = make_wild(dtype, rows, cols, seed);
+    tame_bytes(&p);
+    tame_scales(&p);
     if (dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16) tame(&p, 0, 2);
     for (size_t i = 0; i < COUNT(scale_places); i++) {
         if (scale_places[i].dtype != dtype) continue;
@@ -183,22 +228,68 @@ static double nf4_weight(const plain *p, uint64_t row, uint64_t col) {
            nearest_f16(rn_nf4_table[q]);
 }
 
+// A codebook's numbers are odd multiples of a unit; iq3_s has them as an offset and a factor.
+static double codebook_weight(rn_dtype dtype, const uint8_t *block, uint64_t element) {
+    rn_codebook_part part;
+    double unit = rn_codebook_unit(dtype, block);
+    rn_codebook_read(dtype, block, (int)element / 32, &part);
+    double scale = unit * part.scales[element % 32 / 16];
+    int q = part.q[element % 32];
+    if (dtype != RN_DTYPE_IQ3_S) return nearest_f16(scale) * q;
+    return nearest_f16(2 * scale) * ((q + 15) / 2) + nearest_f16(-15 * scale);
+}
+
+// e4m3 under a scale: NaN spoils its 32 columns.
+static double e4m3_weight(const uint8_t *bytes, uint64_t element, float scale) {
+    double is_nan = 0;
+    for (uint64_t e = element / 32 * 32; e < element / 32 * 32 + 32; e++)
+        if (isnan(rn_e4m3_widen(bytes[e]))) is_nan = (double)NAN;
+    return is_nan + nearest_f16(256 * scale) * (double)rn_e4m3_widen(bytes[element]) / 256;
+}
+
+static double scaled_block_weight(rn_dtype dtype, const uint8_t *block, uint64_t element) {
+    float scale, values[128];
+    uint8_t one[132];
+    memcpy(&scale, block, sizeof scale);
+    if (dtype == RN_DTYPE_F8_B128 || dtype == RN_DTYPE_F8_B32)
+        return e4m3_weight(block + 4, element, scale);
+    if (dtype == RN_DTYPE_FP4_B64) {
+        float small = rn_nvfp4_scale(block[4 + element / 16]);
+        memcpy(one, block, 40);
+        memset(one + 4, 0x38, 4); // 1
+        memcpy(one, &(float){1}, sizeof(float));
+        assert_ok(rn_dtype_to_f32(dtype, one, values, 64));
+        return nearest_f16(small * scale) * (2 * (double)values[element]);
+    }
+    int q = element < 16 ? block[5 + element] & 15 : block[5 + element - 16] >> 4;
+    return nearest_f16(scale) * q - nearest_f16(scale * block[4]);
+}
+
 // The exact weight that a tile holds: its scales are rounded to f16, their product with q is not.
 static double weight_at(const plain *p, uint64_t row, uint64_t col) {
+    static uint8_t last[256]; // elements are asked for one by one
+    static rn_dtype last_dtype;
+    static float values[256];
     const rn_dtype_info *info = rn_dtype_get(p->dtype);
-    float values[256];
     if (p->dtype == RN_DTYPE_INT8)
         return (double)float_at(p, RN_COMPONENT_SCALE, row) * (int8_t)p->bytes[row * p->cols + col];
     if (p->dtype == RN_DTYPE_INT4) return int4_weight(p, row, col);
     if (p->dtype == RN_DTYPE_NF4) return nf4_weight(p, row, col);
     uint64_t at = row * p->cols + col, element = at % info->block_elements;
     const uint8_t *block = p->bytes + at / info->block_elements * info->block_bytes;
+    if (rn_codebook_is(p->dtype)) return codebook_weight(p->dtype, block, element);
+    if (p->dtype == RN_DTYPE_F8_E4M3) return e4m3_weight(p->bytes + row * p->cols, col, 1);
+    if (p->dtype >= RN_DTYPE_F8_B128) return scaled_block_weight(p->dtype, block, element);
     for (size_t i = 0; i < COUNT(scale_places); i++)
         if (scale_places[i].dtype == p->dtype &&
             (scale_places[i].offset != NO_OFFSET || info->block_elements == 256))
             return scaled_weight(p->dtype, block, element, scale_places[i].scale,
                                  scale_places[i].offset);
-    assert_ok(rn_dtype_to_f32(p->dtype, block, values, info->block_elements));
+    if (last_dtype != p->dtype || memcmp(last, block, info->block_bytes) != 0) {
+        last_dtype = p->dtype;
+        memcpy(last, block, info->block_bytes);
+        assert_ok(rn_dtype_to_f32(p->dtype, block, values, info->block_elements));
+    }
     return (double)values[element];
 }
 
@@ -236,6 +327,7 @@ static void for_each_weight(void (*fn)(const plain *)) {
             if (!rn_tiles_bytes(all_types[t], shapes[s][0], shapes[s][1], &bytes)) continue;
             plain p = make_wild(all_types[t], shapes[s][0], shapes[s][1], (uint64_t)s + 1);
             if (all_types[t] == RN_DTYPE_Q5_0) tame(&p, 0, 22); // an offset is 16 times a scale
+            if (!rn_codebook_is(all_types[t])) tame_scales(&p); // as are those of tq: d q - d
             if (all_types[t] == RN_DTYPE_MXFP4) tame_powers(&p, 104, 40); // all that f16 has
             fn(&p);
             free(p.bytes);
@@ -329,7 +421,8 @@ static void pieces_of_any_length_give_the_same_bytes(void **unused) {
     for (int t = 0; t < TYPES; t++) {
         plain p = make_wild(all_types[t], 34, 256, 3);
         test_guard whole = tile_in_pieces(&p, UINT64_MAX, 0, 0);
-        for (uint64_t piece = 1; piece < 450; piece += 2)
+        // From iq4_xs on all go the same way.
+        for (uint64_t piece = 1; piece < 450; piece += t < 18 ? 2 : 11)
             expect_same(&p, &whole, piece, 0);
         test_guard_free(&whole);
         free(p.bytes);
@@ -404,15 +497,19 @@ static double table_of(warp_tile tile, int lane, int s, int i) {
     uint32_t word = word_of(tile.data + 512 * (s / 4), lane, 16, s % 4);
     int q = (int)(word >> (8 * (i / 2) + 4 * (i % 2))) & 15;
     if (tile.form == RN_TILE_N4) return nearest_f16(rn_nf4_table[q]);
+    int size = q & 7, sign = q & 8 ? -1 : 1;
+    if (tile.form == RN_TILE_C2) return sign * (int[]){1, 7, 9, 8, 25, 43, 0, 0}[size];
+    if (tile.form == RN_TILE_C3) return sign * (size == 7 ? 62 : 8 * size + 4);
     return tile.form == RN_TILE_I4 ? iq4[q] : fp4[q];
 }
 
 // Small scales: of the row's half (0: g, 1: g + 8), d or m times what a byte has.
-static double small_of(const uint8_t *scales, int lane, int s, int i, int wholes, int which) {
+static double small_of(const uint8_t *scales, int lane, int s, int i, int wholes, int which,
+                       double unit) {
     int half = i / 2 % 2, byte = scales[lane / 4 * 16 + 2 * s + half];
-    int factor = wholes == 1 ? byte - 128 : which ? byte >> 4 : byte & 15;
+    double factor = wholes == 1 ? byte - 128 : which ? byte >> 4 : byte & 15;
     double d = half_of(scales + 128 + lane / 4 * 4 * wholes, (uint32_t)(2 * which + half));
-    return nearest_f16(d * factor);
+    return nearest_f16(d * factor * unit);
 }
 
 static double operand_of(warp_tile tile, int lane, int s, int i) {
@@ -437,14 +534,21 @@ static double operand_of(warp_tile tile, int lane, int s, int i) {
                    (nibble_of(data, lane, s, i) + 16 * bit_of(data + 1024, lane, s, i)) +
                scale_of(data + 1408, lane, s, i);
     case RN_TILE_Q6:
-        return small_of(data + 1536, lane, s, i, 1, 0) *
+        return small_of(data + 1536, lane, s, i, 1, 0, 1) *
                (nibble_of(data, lane, s, i) + 16 * crumb_of(data + 1024, lane, s, i) - 32);
     case RN_TILE_Q3:
-        return small_of(data + 768, lane, s, i, 1, 0) *
+        return small_of(data + 768, lane, s, i, 1, 0, 1) *
                (crumb_of(data, lane, s, i) + 4 * bit_of(data + 512, lane, s, i) - 4);
     case RN_TILE_A2:
-        return small_of(data + 512, lane, s, i, 2, 0) * crumb_of(data, lane, s, i) +
-               small_of(data + 512, lane, s, i, 2, 1);
+        return small_of(data + 512, lane, s, i, 2, 0, 1) * crumb_of(data, lane, s, i) +
+               small_of(data + 512, lane, s, i, 2, 1, 1);
+    case RN_TILE_F8:
+        return scale_of(data + 2048, lane, s, i) * (double)rn_e4m3_widen(bytes[i]) / 256;
+    case RN_TILE_V4:
+        return scale_of(data + (s % 2 ? 1152 : 1024), lane, s, i) * table_of(tile, lane, s, i);
+    case RN_TILE_C2:
+    case RN_TILE_C3:
+        return small_of(data + 1024, lane, s, i, 1, 0, 0.125) * table_of(tile, lane, s, i);
     default:
         return scale_of(data + 1024, lane, s, i) * table_of(tile, lane, s, i);
     }
@@ -510,7 +614,7 @@ static void a_warp_multiplies_what_the_file_has(void **unused) {
     for (int i = 0; i < 8 * COLS; i++)
         x[i] = (int)(random_bits(&state) % 9) - 4; // sums of products are exact
     for (int t = 0; t < TYPES; t++) {
-        bool odd = rn_dtype_get(all_types[t])->block_elements < 256;
+        bool odd = ODD_COLS % rn_dtype_get(all_types[t])->block_elements == 0;
         plain p = make_tame(all_types[t], ROWS, odd ? ODD_COLS : COLS, 4);
         test_guard tiles = tile_in_pieces(&p, UINT64_MAX, 0, 0xee);
         check_product(&p, tiles.data, x);
@@ -543,6 +647,9 @@ static void sizes_are_those_of_the_table(void **unused) {
     assert_int_equal(bytes_of(RN_DTYPE_Q4_K, 16, 256), 2 * 1280);
     assert_int_equal(bytes_of(RN_DTYPE_NF4, 16, 128), 1152);
     assert_int_equal(bytes_of(RN_DTYPE_F16, 0, 128), 0);
+    assert_int_equal(bytes_of(RN_DTYPE_F8_B128, 16, 128), 2176);
+    assert_int_equal(bytes_of(RN_DTYPE_NVFP4, 16, 128), 1280);
+    assert_int_equal(bytes_of(RN_DTYPE_IQ1_S, 16, 256), 2 * 1184);
     assert_int_equal(rn_tile_bytes(RN_TILE_NONE), 0);
     assert_int_equal(rn_tile_form_of(RN_DTYPE_F32), RN_TILE_NONE);
     assert_int_equal(rn_tile_form_of((rn_dtype)1000), RN_TILE_NONE);
@@ -567,6 +674,7 @@ static void what_has_no_tiles_is_refused(void **unused) {
     assert_false(rn_tiles_bytes(RN_DTYPE_INT4, 16, 100, &bytes)); // scales are for 32 columns
     assert_false(rn_tiles_bytes(RN_DTYPE_INT4, 16, 200, &bytes));
     assert_false(rn_tiles_bytes(RN_DTYPE_NF4, 16, 48, &bytes));
+    assert_false(rn_tiles_bytes(RN_DTYPE_F8_E4M3, 16, 48, &bytes));
     assert_false(rn_tiles_bytes(RN_DTYPE_F16, UINT64_MAX, 128, &bytes)); // too large
     assert_false(rn_tiles_bytes(RN_DTYPE_F16, 16, UINT64_MAX, &bytes));
     assert_false(rn_tiles_bytes(RN_DTYPE_INT8, (uint64_t)1 << 57, 128, &bytes));
@@ -615,6 +723,32 @@ static void a_scale_beyond_f16_is_not_plausible(void **unused) {
     }
 }
 
+// The same of f32 scales, and of f16 ones that are infinite: one block of each kind.
+static void a_scale_that_is_no_f16_spoils_its_weights(void **unused) {
+    (void)unused;
+    static const float floats[] = {1e6f, 1e38f, INFINITY, NAN};
+    for (int t = 0; t < TYPES; t++) {
+        uint32_t cols = (uint32_t)rn_max_u64(rn_dtype_get(all_types[t])->block_elements, 32);
+        uint32_t bytes = rn_dtype_get(all_types[t])->block_bytes;
+        for (size_t i = 0; i < COUNT(floats); i++) {
+            plain p = make_wild(all_types[t], 1, cols, 3);
+            uint16_t half = rn_f16_narrow(floats[i]);
+            bool found = false;
+            memset(p.bytes, 0x21, p.parts.total_bytes);
+            for (size_t k = 0; k < COUNT(plain_scales); k++)
+                if (plain_scales[k].dtype == p.dtype && bytes >= 18)
+                    rn_store_u16(p.bytes + plain_scales[k].scale, half), found = true;
+            for (size_t k = 0; k < COUNT(float_scales); k++)
+                if (float_scales[k] == p.dtype) memcpy(p.bytes, &floats[i], 4), found = true;
+            test_guard tiles = tile_in_pieces(&p, UINT64_MAX, 0, 0);
+            for (uint64_t col = 0; found && col < cols; col++)
+                assert_false(isfinite(rn_tiles_at(tiles.data, p.dtype, 1, cols, 0, col)));
+            test_guard_free(&tiles);
+            free(p.bytes);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_weight_is_the_plain_one_rounded_once),
@@ -627,6 +761,7 @@ int main(void) {
         cmocka_unit_test(what_has_no_tiles_is_refused),
         cmocka_unit_test(a_piece_out_of_turn_is_refused),
         cmocka_unit_test(a_scale_beyond_f16_is_not_plausible),
+        cmocka_unit_test(a_scale_that_is_no_f16_spoils_its_weights),
     };
     const struct CMUnitTest threaded[] = {cmocka_unit_test(workers_give_the_same_bytes)};
     if (TEST_THREADS_ONLY) return cmocka_run_group_tests(threaded, NULL, NULL);

@@ -31,10 +31,12 @@ extern "C" {
 #define RN_PAIR_1056    0x64206420u
 #define RN_PAIR_1152    0x64806480u
 #define RN_PAIR_16TH    0x2c002c00u // 1/16
+#define RN_PAIR_8TH     0x30003000u // 1/8
 #define RN_PAIR_LESS_64 0xd400d400u // -64
 #define RN_PAIR_LESS_68 0xd440d440u // -68
 #define RN_PAIR_LESS_72 0xd480d480u // -72
 #define RN_PAIR_LESS_96 0xd600d600u // -96
+#define RN_PAIR_LESS_144 0xd880d880u // -144
 
 // .rn keeps ptxas from fusing a product and a sum.
 __device__ __forceinline__ uint32_t rn_pair_sub(uint32_t x, uint32_t y) {
@@ -160,6 +162,26 @@ template <> struct rn_form<RN_TILE_Q8> {
     static __device__ __forceinline__ void widen(const uint4 *data, const uint4 *extra, int step,
                                                  uint32_t a[4]) {
         rn_form<RN_TILE_I8>::widen(data, extra, step, a);
+        rn_scale(a, rn_scales_of(extra[0], step));
+    }
+};
+
+// e4m3's bits in f16's places: sign at the top, exponent and fraction one bit lower than the byte
+// has them. That is the number over 256, exactly, for f16's exponents begin 8 lower.
+__device__ __forceinline__ uint32_t rn_pair_e4m3(uint32_t bytes, uint32_t which) {
+    uint32_t top = __byte_perm(bytes, 0, which);
+    return rn_pair_join(top, 0x80008000u, top >> 1 & 0x3f803f80u);
+}
+
+template <> struct rn_form<RN_TILE_F8> {
+    enum { VECTORS = 4, LOW = 4, HALF = 0, EXTRAS = 1, WHOLE = 0, TILE_BYTES = 2176, BF16 = 0 };
+    static __device__ __forceinline__ void widen(const uint4 *data, const uint4 *extra, int step,
+                                                 uint32_t a[4]) {
+        for (int half = 0; half < 2; half++) {
+            uint32_t bytes = rn_word(data[step / 2], step % 2 * 2 + half);
+            a[2 * half] = rn_pair_e4m3(bytes, 0x1404);
+            a[2 * half + 1] = rn_pair_e4m3(bytes, 0x3424);
+        }
         rn_scale(a, rn_scales_of(extra[0], step));
     }
 };
@@ -310,8 +332,34 @@ template <uint32_t Q0, uint32_t Q4, uint32_t Q8, uint32_t Q12> struct rn_table_o
 typedef rn_table_of_bytes<0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u> rn_table_iq4;
 typedef rn_table_of_bytes<0x83828180u, 0x8c888684u, 0x7d7e7f80u, 0x74787a7cu> rn_table_fp4;
 
-template <class table> struct rn_form_of_table {
-    enum { VECTORS = 2, LOW = 2, HALF = 0, EXTRAS = 1, WHOLE = 0, TILE_BYTES = 1152, BF16 = 0 };
+// {1, 7, 9, 8, 25, 43} and {4, 12, 20, 28, 36, 44, 52, 62}, then less than nothing.
+typedef rn_table_of_bytes<0x88898781u, 0x8080ab99u, 0x7877797fu, 0x80805567u> rn_table_c2;
+typedef rn_table_of_bytes<0x9c948c84u, 0xbeb4aca4u, 0x646c747cu, 0x424c545cu> rn_table_c3;
+
+// Scales of 32 columns; of 16; small ones, in eighths.
+struct rn_scales_each_32 {
+    enum { EXTRAS = 1, WHOLE = 0, BYTES = 128 };
+    static __device__ __forceinline__ rn_step_scales of(const uint4 *extra, int step) {
+        return rn_scales_of(extra[0], step);
+    }
+};
+struct rn_scales_each_16 {
+    enum { EXTRAS = 2, WHOLE = 0, BYTES = 256 };
+    static __device__ __forceinline__ rn_step_scales of(const uint4 *extra, int step) {
+        return rn_scales_of(extra[step % 2], step);
+    }
+};
+struct rn_scales_eighths {
+    enum { EXTRAS = 2, WHOLE = 4, BYTES = 160 };
+    static __device__ __forceinline__ rn_step_scales of(const uint4 *extra, int step) {
+        uint32_t factor = rn_pair_fma(rn_small_of(extra[0], step), RN_PAIR_8TH, RN_PAIR_LESS_144);
+        return rn_scales_split(rn_pair_mul(factor, extra[1].x));
+    }
+};
+
+template <class table, class scales = rn_scales_each_32> struct rn_form_of_table {
+    enum { VECTORS = 2, LOW = 2, HALF = 0, BF16 = 0 };
+    enum { EXTRAS = scales::EXTRAS, WHOLE = scales::WHOLE, TILE_BYTES = 1024 + scales::BYTES };
     static __device__ __forceinline__ void widen(const uint4 *data, const uint4 *extra, int step,
                                                  uint32_t a[4]) {
         uint32_t numbers = rn_word(data[step / 4], step % 4);
@@ -319,7 +367,7 @@ template <class table> struct rn_form_of_table {
         uint32_t choice = (numbers >> 1 & 0x44444444u) | 0x32103210u;
         table::look_up(four, choice, a);
         table::look_up(four >> 16, choice >> 16, a + 2);
-        rn_scale(a, rn_scales_of(extra[0], step));
+        rn_scale(a, scales::of(extra, step));
     }
     // The same from a table of all pairs of numbers in shared memory, (256, 32) words: a lane has its
     // own column, in its own bank. `column`: bytes at which that begins.
@@ -329,7 +377,7 @@ template <class table> struct rn_form_of_table {
         uint32_t word = rn_word(data[step / 4], step % 4);
         for (int i = 0; i < 4; i++)
             a[i] = *(const uint32_t *)(pairs + ((rn_shift(word, 8 * i - 7) & 0x7f80u) | column));
-        rn_scale(a, rn_scales_of(extra[0], step));
+        rn_scale(a, scales::of(extra, step));
     }
     static __device__ __forceinline__ void fill(uint32_t *pairs, uint32_t thread,
                                                 uint32_t threads) {
@@ -343,6 +391,9 @@ template <class table> struct rn_form_of_table {
 template <> struct rn_form<RN_TILE_N4> : rn_form_of_table<rn_table_nf4> {};
 template <> struct rn_form<RN_TILE_I4> : rn_form_of_table<rn_table_iq4> {};
 template <> struct rn_form<RN_TILE_F4> : rn_form_of_table<rn_table_fp4> {};
+template <> struct rn_form<RN_TILE_V4> : rn_form_of_table<rn_table_fp4, rn_scales_each_16> {};
+template <> struct rn_form<RN_TILE_C2> : rn_form_of_table<rn_table_c2, rn_scales_eighths> {};
+template <> struct rn_form<RN_TILE_C3> : rn_form_of_table<rn_table_c3, rn_scales_eighths> {};
 
 // ---- where a lane's vectors lie -----------------------------------------------------------------
 

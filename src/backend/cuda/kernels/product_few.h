@@ -57,20 +57,21 @@ typedef struct rn_few_config {
 } rn_few_config;
 
 RN_FEW_INLINE uint32_t rn_few_tile_bytes(uint32_t form) {
-    return form <= RN_TILE_BF16 ? 4096
-           : form == RN_TILE_Q8 ? 2176
-           : form == RN_TILE_I8 ? 2048
-           : form == RN_TILE_A4 ? 1280
-           : form == RN_TILE_Q6 ? 1696
-           : form == RN_TILE_A5 ? 1536
-           : form == RN_TILE_Q3 ? 928
-           : form == RN_TILE_A2 ? 704
-                                : 1152;
+    return form <= RN_TILE_BF16                       ? 4096
+           : form == RN_TILE_Q8 || form == RN_TILE_F8 ? 2176
+           : form == RN_TILE_I8                       ? 2048
+           : form == RN_TILE_A4 || form == RN_TILE_V4 ? 1280
+           : form == RN_TILE_C2 || form == RN_TILE_C3 ? 1184
+           : form == RN_TILE_Q6                       ? 1696
+           : form == RN_TILE_A5                       ? 1536
+           : form == RN_TILE_Q3                       ? 928
+           : form == RN_TILE_A2                       ? 704
+                                                      : 1152;
 }
 
 // Whether weights are looked up in shared memory.
 RN_FEW_INLINE bool rn_few_has_table(uint32_t form) {
-    return form == RN_TILE_N4 || form == RN_TILE_I4 || form == RN_TILE_F4;
+    return form == RN_TILE_N4 || form == RN_TILE_I4 || form == RN_TILE_F4 || form >= RN_TILE_V4;
 }
 
 // The numbers that decide the speed, and nothing else: no bit of a result depends on them.
@@ -89,11 +90,11 @@ RN_FEW_INLINE rn_few_config rn_few_config_of(uint32_t form, uint32_t tokens, boo
         {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 65536}, {16, 4, 2, 1, 1, 0, 131072}};
     uint32_t which = tokens == 1 ? 0 : tokens == 8 ? 1 : 2, tile = rn_few_tile_bytes(form);
     if (!has_ring) return form == RN_TILE_Q4 || rn_few_has_table(form) ? registers_4 : registers;
-    return tile == 4096   ? halves[which]
-           : tile >= 2048 ? bytes[which]
-           : tile >= 1536 ? five_bits[which]
-           : tile >= 1152 ? nibbles[which]
-                          : crumbs[which];
+    return tile == 4096                         ? halves[which]
+           : tile >= 2048                       ? bytes[which]
+           : tile >= 1536 || form == RN_TILE_V4 ? five_bits[which] // beside a table
+           : tile >= 1152                       ? nibbles[which]
+                                                : crumbs[which];
 }
 
 // Columns of the matrix units that tokens take: 1 (alone), 8 or 16.

@@ -103,6 +103,10 @@ RN_PRODUCT_MMA(i4, I4)
 RN_PRODUCT_MMA(f4, F4)
 RN_PRODUCT_MMA(q3, Q3)
 RN_PRODUCT_MMA(a2, A2)
+RN_PRODUCT_MMA(f8, F8)
+RN_PRODUCT_MMA(v4, V4)
+RN_PRODUCT_MMA(c2, C2)
+RN_PRODUCT_MMA(c3, C3)
 
 // ---- join ---------------------------------------------------------------------------------------
 
