@@ -11,6 +11,7 @@ the blocks are the bytes of splitmix64 seeded with the kind's number, with scale
 """
 
 import pathlib
+import re
 
 import numpy
 from gguf import GGMLQuantizationType, quants
@@ -25,7 +26,12 @@ HEAD = """// ggml_codebook_tables.c — the codebooks of ggml's iq1, iq2 and iq3
 // An entry is 8 numbers (iq3: 4). Here it is 16 bits: 2 (iq3: 4) for each number, the first lowest; four
 // entries are a literal, the first lowest. The macros spread them to a byte each and make them the
 // numbers that files mean, when this file is compiled.
+//
+// RN_CODEBOOK declares a table: kernels of devices define it before they include this file.
+#ifndef RN_CODEBOOK
 #include "tensor/ggml_codebooks.h"
+#define RN_CODEBOOK(type, name, size) const type rn_codebook_##name[size]
+#endif
 
 // clang-format off
 #define EACH_BYTE 0x0101010101010101u
@@ -59,7 +65,7 @@ def write_table(out, name, kind):
     size, numbers = kind.grid_shape
     macro = "IQ2" if name.startswith("iq2") else name.upper()
     out.append(f"\n#define Q(c) FOUR({macro}, c)")
-    out.append(f"const uint{8 * numbers}_t rn_codebook_{name}[{size}] = {{")
+    out.append(f"RN_CODEBOOK(uint{8 * numbers}_t, {name}, {size}) = {{")
     items = literals(kind)
     for i in range(0, len(items), 4):
         out.append("    " + " ".join(f"Q({item})," for item in items[i:i + 4]))
@@ -94,6 +100,7 @@ def main():
     out = [HEAD.rstrip("\n")]
     for name, kind in TABLES:
         write_table(out, name, kind)
+    out += [f"#undef {word}" for word in reversed(re.findall(r"^#define (\w+)", HEAD.split("#endif")[1], re.M))]
     (ROOT / "src/tensor/ggml_codebook_tables.c").write_text("\n".join(out) + "\n// clang-format on\n")
     lines = []
     for name in ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]:

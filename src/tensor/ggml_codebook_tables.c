@@ -4,7 +4,12 @@
 // An entry is 8 numbers (iq3: 4). Here it is 16 bits: 2 (iq3: 4) for each number, the first lowest;
 // four entries are a literal, the first lowest. The macros spread them to a byte each and make them
 // the numbers that files mean, when this file is compiled.
+//
+// RN_CODEBOOK declares a table: kernels of devices define it before they include this file.
+#ifndef RN_CODEBOOK
 #include "tensor/ggml_codebooks.h"
+#define RN_CODEBOOK(type, name, size) const type rn_codebook_##name[size]
+#endif
 
 // clang-format off
 #define EACH_BYTE 0x0101010101010101u
@@ -27,7 +32,7 @@
 #define FOUR(ENTRY, c) ENTRY((c) & 0xffff), ENTRY((c) >> 16 & 0xffff), ENTRY((c) >> 32 & 0xffff), ENTRY((c) >> 48)
 
 #define Q(c) FOUR(IQ2, c)
-const uint64_t rn_codebook_iq2_xxs[256] = {
+RN_CODEBOOK(uint64_t, iq2_xxs, 256) = {
     Q(0x0008000500020000u), Q(0x002000140011000au), Q(0x0041002a00280022u), Q(0x0061005800500044u),
     Q(0x008a008200800064u), Q(0x01100104010100a2u), Q(0x0198018401400115u), Q(0x0282022202020200u),
     Q(0x0421041004040401u), Q(0x0448044204400424u), Q(0x0490048404810460u), Q(0x05080502050004a4u),
@@ -48,7 +53,7 @@ const uint64_t rn_codebook_iq2_xxs[256] = {
 #undef Q
 
 #define Q(c) FOUR(IQ2, c)
-const uint64_t rn_codebook_iq2_xs[512] = {
+RN_CODEBOOK(uint64_t, iq2_xs, 512) = {
     Q(0x0008000500020000u), Q(0x001600140011000au), Q(0x0025002200200019u), Q(0x0046004400410028u),
     Q(0x0055005200500049u), Q(0x0080006400610058u), Q(0x0091008800850082u), Q(0x010100a000990094u),
     Q(0x0110010901060104u), Q(0x011a011801150112u), Q(0x0142014001240121u), Q(0x0154015101480145u),
@@ -85,7 +90,7 @@ const uint64_t rn_codebook_iq2_xs[512] = {
 #undef Q
 
 #define Q(c) FOUR(IQ2, c)
-const uint64_t rn_codebook_iq2_s[1024] = {
+RN_CODEBOOK(uint64_t, iq2_s, 1024) = {
     Q(0x0008000500020000u), Q(0x001600140011000au), Q(0x0025002200200019u), Q(0x0046004400410028u),
     Q(0x0055005200500049u), Q(0x0066006400610058u), Q(0x0085008200800069u), Q(0x00a0009400910088u),
     Q(0x0104010100aa00a5u), Q(0x0112011001090106u), Q(0x0124012101180115u), Q(0x0148014501420140u),
@@ -154,7 +159,7 @@ const uint64_t rn_codebook_iq2_s[1024] = {
 #undef Q
 
 #define Q(c) FOUR(IQ1, c)
-const uint64_t rn_codebook_iq1[2048] = {
+RN_CODEBOOK(uint64_t, iq1, 2048) = {
     Q(0x0008000500020000u), Q(0x002000150011000au), Q(0x0045002a00280022u), Q(0x0065005600540051u),
     Q(0x008a008800820080u), Q(0x00a800a200a00095u), Q(0x01110105010400aau), Q(0x011a011901160114u),
     Q(0x0149014601410125u), Q(0x0161015a01550152u), Q(0x0185016801660164u), Q(0x01a5019601940191u),
@@ -287,7 +292,7 @@ const uint64_t rn_codebook_iq1[2048] = {
 #undef Q
 
 #define Q(c) FOUR(IQ3_XXS, c)
-const uint32_t rn_codebook_iq3_xxs[256] = {
+RN_CODEBOOK(uint32_t, iq3_xxs, 256) = {
     Q(0x0011000400020000u), Q(0x0022002000170013u), Q(0x0075007300420031u), Q(0x0112011001030101u),
     Q(0x0132013001250121u), Q(0x0200017001540141u), Q(0x0220021102040202u), Q(0x0237023302310222u),
     Q(0x0301027502570251u), Q(0x0325031203100307u), Q(0x0444043704130370u), Q(0x0501047504730457u),
@@ -308,7 +313,7 @@ const uint32_t rn_codebook_iq3_xxs[256] = {
 #undef Q
 
 #define Q(c) FOUR(IQ3_S, c)
-const uint32_t rn_codebook_iq3_s[512] = {
+RN_CODEBOOK(uint32_t, iq3_s, 512) = {
     Q(0x0005000200010000u), Q(0x0012001100100007u), Q(0x0021002000160014u), Q(0x0042004000330025u),
     Q(0x0053005100470045u), Q(0x0074007100620060u), Q(0x0102010101000077u), Q(0x0115011101100104u),
     Q(0x0131012701230120u), Q(0x0165016101440135u), Q(0x0205020102000172u), Q(0x0216021302100207u),
@@ -343,4 +348,16 @@ const uint32_t rn_codebook_iq3_s[512] = {
     Q(0x7332730272517230u), Q(0x7405740173537335u), Q(0x7522745074207413u), Q(0x7700763176027542u),
 };
 #undef Q
+#undef FOUR
+#undef IQ3_S
+#undef IQ3_XXS
+#undef NIBBLES
+#undef NIBBLES_2
+#undef EACH_BYTE_OF_4
+#undef IQ1
+#undef IQ2
+#undef SPREAD
+#undef SPREAD_2
+#undef SPREAD_4
+#undef EACH_BYTE
 // clang-format on

@@ -47,16 +47,31 @@ static void fill_whole(int32_t *out, uint64_t n, uint64_t *state, const conform_
 
 // ---- quantised weights --------------------------------------------------------------------------
 
+// Blocks that begin with an f32 scale; e4m3 is a number everywhere.
+static void set_float_scale(rn_dtype dtype, uint8_t *block, uint64_t *state) {
+    float scale = uniform(state, 0.0005f, 0.002f);
+    memcpy(block, &scale, sizeof scale);
+    if (dtype == RN_DTYPE_U4_B32) block[4] %= 16;
+    for (uint32_t i = 4; dtype <= RN_DTYPE_F8_B32 && i < rn_dtype_get(dtype)->block_bytes; i++)
+        if ((block[i] & 0x7f) == 0x7f) block[i] ^= 1;
+}
+
 // Where the f16 scales of a super-block stand, for types that nothing here can quantise to.
 static void set_block_scales(rn_dtype dtype, uint8_t *block, uint64_t *state) {
     static const struct {
         rn_dtype dtype;
         int places[2];
-    } scales[] = {{RN_DTYPE_Q4_1, {0, 2}},   {RN_DTYPE_Q5_0, {0, 0}},     {RN_DTYPE_Q5_1, {0, 2}},
-                  {RN_DTYPE_Q2_K, {80, 82}}, {RN_DTYPE_Q3_K, {108, 108}}, {RN_DTYPE_Q4_K, {0, 2}},
-                  {RN_DTYPE_Q5_K, {0, 2}},   {RN_DTYPE_Q6_K, {208, 208}}, {RN_DTYPE_IQ4_NL, {0, 0}},
-                  {RN_DTYPE_IQ4_XS, {0, 0}}};
-    if (dtype == RN_DTYPE_MXFP4) block[0] = (uint8_t)(116 + next(state) % 4); // a power of two
+    } scales[] = {
+        {RN_DTYPE_Q4_1, {0, 2}},    {RN_DTYPE_Q5_0, {0, 0}},     {RN_DTYPE_Q5_1, {0, 2}},
+        {RN_DTYPE_Q2_K, {80, 82}},  {RN_DTYPE_Q3_K, {108, 108}}, {RN_DTYPE_Q4_K, {0, 2}},
+        {RN_DTYPE_Q5_K, {0, 2}},    {RN_DTYPE_Q6_K, {208, 208}}, {RN_DTYPE_IQ4_NL, {0, 0}},
+        {RN_DTYPE_IQ4_XS, {0, 0}},  {RN_DTYPE_Q1_0, {0, 0}},     {RN_DTYPE_Q2_0, {0, 0}},
+        {RN_DTYPE_TQ1_0, {52, 52}}, {RN_DTYPE_TQ2_0, {64, 64}},  {RN_DTYPE_IQ1_S, {0, 0}},
+        {RN_DTYPE_IQ2_XXS, {0, 0}}, {RN_DTYPE_IQ2_XS, {0, 0}},   {RN_DTYPE_IQ2_S, {0, 0}},
+        {RN_DTYPE_IQ3_XXS, {0, 0}}, {RN_DTYPE_IQ3_S, {0, 0}}};
+    if (dtype == RN_DTYPE_MXFP4) block[0] = (uint8_t)(116 + next(state) % 4);    // a power of two
+    if (dtype == RN_DTYPE_IQ1_M) block[55] = (uint8_t)(0x10 | (block[55] & 15)); // of four nibbles
+    if (dtype >= RN_DTYPE_F8_B128) set_float_scale(dtype, block, state);
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         for (int j = 0; scales[i].dtype == dtype && j < 2; j++) {
             float scale = uniform(state, 0.0005f, 0.002f);

@@ -1,14 +1,15 @@
 // plain.cuh — one element of a weight as files have it, as f32: tensor/widen.c, ggml_blocks.c,
-// ggml_superblocks.c and graph/plain_matrix.c once more, an element at a time. The order of the
+// ggml_superblocks.c, scaled_blocks.c and graph/plain_matrix.c once more, an element at a time. The order of the
 // float operations is part of the formats: results have the host's bits.
 //
 // Where a type costs memory bandwidth, kernels have a path of their own; this one is for all.
 #ifndef RN_CUDA_KERNELS_PLAIN_CUH
 #define RN_CUDA_KERNELS_PLAIN_CUH
 
-#include "rows_args.h"
-
 #include <cuda_fp16.h>
+
+#include "codebooks.cuh"
+#include "rows_args.h"
 
 // ---- small floats -------------------------------------------------------------------------------
 
@@ -168,6 +169,25 @@ __device__ __forceinline__ float rn_tq2_0_at(const uint8_t *block, uint32_t e) {
     return __fmul_rn((float)(q - 1), rn_half_at(block + 64));
 }
 
+// ---- ration's own blocks ------------------------------------------------------------------------
+
+__device__ __forceinline__ float rn_float_at(const uint8_t *at) {
+    return __uint_as_float(rn_load_two(at) | rn_load_two(at + 2) << 16);
+}
+
+__device__ __forceinline__ float rn_f8_at(const uint8_t *block, uint32_t e) {
+    return __fmul_rn(rn_widen_e4m3(block[4 + e]), rn_float_at(block));
+}
+
+__device__ __forceinline__ float rn_nvfp4_at(const uint8_t *block, uint32_t e) {
+    int q = rn_nibble(block + 4 + e / 16 * 8, e % 16, 8);
+    return __fmul_rn((float)rn_fp4_doubled[q], rn_nvfp4_scale(block[e / 16]));
+}
+
+__device__ __forceinline__ float rn_u4_at(const uint8_t *block, uint32_t e) {
+    return __fmul_rn((float)(rn_nibble(block + 5, e, 16) - block[4]), rn_float_at(block));
+}
+
 // ---- the element --------------------------------------------------------------------------------
 
 __device__ const float rn_nf4_values[16] = {-1.0f,
@@ -265,11 +285,8 @@ __device__ __forceinline__ float rn_plain_value(uint32_t type, const uint8_t *da
         return __fmul_rn((float)rn_fp4_doubled[rn_nibble(block + 1, e32, 16)],
                          rn_mxfp4_scale(block[0]));
     }
-    case RN_PLAIN_NVFP4: {
-        const uint8_t *block = data + i / 64 * 36;
-        int q = rn_nibble(block + 4 + e64 / 16 * 8, e64 % 16, 8);
-        return __fmul_rn((float)rn_fp4_doubled[q], rn_nvfp4_scale(block[e64 / 16]));
-    }
+    case RN_PLAIN_NVFP4:
+        return rn_nvfp4_at(data + i / 64 * 36, e64);
     case RN_PLAIN_Q2_K:
         return rn_q2_k_at(data + i / 256 * 84, e256);
     case RN_PLAIN_Q3_K:
@@ -288,6 +305,24 @@ __device__ __forceinline__ float rn_plain_value(uint32_t type, const uint8_t *da
         return rn_tq1_0_at(data + i / 256 * 54, e256);
     case RN_PLAIN_TQ2_0:
         return rn_tq2_0_at(data + i / 256 * 66, e256);
+    case RN_PLAIN_IQ1_S:
+    case RN_PLAIN_IQ1_M:
+    case RN_PLAIN_IQ2_XXS:
+    case RN_PLAIN_IQ2_XS:
+    case RN_PLAIN_IQ2_S:
+    case RN_PLAIN_IQ3_XXS:
+    case RN_PLAIN_IQ3_S:
+        return rn_codebook_at(type, data, i);
+    case RN_PLAIN_F8_B128:
+        return rn_f8_at(data + i / 128 * 132, i % 128);
+    case RN_PLAIN_F8_B32:
+        return rn_f8_at(data + i / 32 * 36, e32);
+    case RN_PLAIN_FP4_B64: {
+        const uint8_t *block = data + i / 64 * 40;
+        return __fmul_rn(rn_nvfp4_at(block + 4, e64), rn_float_at(block));
+    }
+    case RN_PLAIN_U4_B32:
+        return rn_u4_at(data + i / 32 * 21, e32);
     }
     return __uint_as_float(0x7fc00000); // no such type: never a plausible number
 }
