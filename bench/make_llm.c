@@ -5,8 +5,8 @@
 //
 // GGUF's types as llama.cpp's quantiser mixes them: q4_0 with a q6_k head, q4_k_m with q6_k for the
 // head and for some of the values' and down projections. int8, int4 and nf4 as `ration convert`
-// has them: all products, the head included; the embedding stays bf16. Random blocks have sane
-// scales, so that activations stay finite.
+// has them: all products, the head included; the embedding stays bf16, beside f8_e4m3 too. Random
+// blocks have sane scales, so that activations stay finite.
 #include <ration/ration.h>
 
 #include "tensor/layout.h"
@@ -191,11 +191,15 @@ static void set_scales(rn_dtype dtype, uint8_t *block) {
         {RN_DTYPE_Q3_K, 108, 0.0006f},  {RN_DTYPE_Q4_K, 0, 0.0001f},
         {RN_DTYPE_Q4_K, 2, 0.0007f},    {RN_DTYPE_Q5_K, 0, 0.00005f},
         {RN_DTYPE_Q5_K, 2, 0.0007f},    {RN_DTYPE_Q6_K, 208, 0.00002f},
-        {RN_DTYPE_IQ4_XS, 0, 0.00002f},
+        {RN_DTYPE_IQ4_XS, 0, 0.00002f}, {RN_DTYPE_TQ2_0, 64, 0.02f},
+        {RN_DTYPE_IQ1_S, 0, 0.002f},    {RN_DTYPE_IQ2_XXS, 0, 0.0005f},
+        {RN_DTYPE_IQ2_XS, 0, 0.0005f},  {RN_DTYPE_IQ2_S, 0, 0.0005f},
+        {RN_DTYPE_IQ3_XXS, 0, 0.0001f}, {RN_DTYPE_IQ3_S, 0, 0.0001f},
     };
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         if (scales[i].dtype == dtype) put_f16(block + scales[i].at, scales[i].scale);
-    if (dtype == RN_DTYPE_MXFP4) block[0] = 128 - 8; // times 12 at most
+    if (dtype == RN_DTYPE_MXFP4) block[0] = 128 - 8;     // times 12 at most
+    if (dtype == RN_DTYPE_NVFP4) memset(block, 0x04, 4); // 2^-7
 }
 
 // value: of f32.
@@ -211,6 +215,9 @@ static void fill(maker *m, rn_dtype dtype, float value, uint8_t *out, size_t byt
     else if (dtype == RN_DTYPE_BF16) // the same
         for (size_t i = 0; i < bytes; i += 2)
             out[i + 1] = (uint8_t)((out[i + 1] & 0x80) | 0x3c);
+    else if (dtype == RN_DTYPE_F8_E4M3) // 0.016 to 0.03
+        for (size_t i = 0; i < bytes; i++)
+            out[i] = (uint8_t)((out[i] & 0x87) | 0x08);
     else if (dtype == RN_DTYPE_F32)
         for (size_t i = 0; i < bytes; i += 4)
             memcpy(out + i, &value, 4);
@@ -318,18 +325,21 @@ static const shape *find_shape(const char *name) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const types[] = {"int8", "int4",   "nf4", // folders
-                                        "f16",  "bf16",   "q8_0",   "q4_0", "q4_1", "q5_0",
-                                        "q5_1", "q4_k_m", "q2_k",   "q3_k", "q4_k", "q5_k",
-                                        "q6_k", "iq4_nl", "iq4_xs", "mxfp4"};
+    enum { FOLDERS = 4 };
+    static const char *const types[] = {"int8",  "int4",  "nf4",     "f8_e4m3", // folders
+                                        "nvfp4", "iq1_s", "iq2_xxs", "iq2_xs",  "iq2_s",  "iq3_xxs",
+                                        "iq3_s", "tq2_0", "f16",     "bf16",    "q8_0",   "q4_0",
+                                        "q4_1",  "q5_0",  "q5_1",    "q4_k_m",  "q2_k",   "q3_k",
+                                        "q4_k",  "q5_k",  "q6_k",    "iq4_nl",  "iq4_xs", "mxfp4"};
     static maker m = {.random = 88172645463325252u};
     m.s = argc == 4 ? find_shape(argv[1]) : NULL;
     for (size_t i = 0; m.s && i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i < 3;
+        if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i < FOLDERS;
     if (!m.type) {
         fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b|mistral-7b-4 "
                         "f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|"
-                        "iq4_xs|mxfp4 OUT.gguf, or int8|int4|nf4 FOLDER\n");
+                        "iq4_xs|mxfp4|nvfp4|iq1_s|iq2_xxs|iq2_xs|iq2_s|iq3_xxs|iq3_s|tq2_0 "
+                        "OUT.gguf, or int8|int4|nf4|f8_e4m3 FOLDER\n");
         return 2;
     }
     add_tensors(&m);
