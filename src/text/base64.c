@@ -26,3 +26,15 @@ bool rn_base64_decode(rn_str text, char *out, size_t *out_bytes) {
     *out_bytes = count;
     return true;
 }
+
+void rn_base64_encode(rn_str bytes, char *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < bytes.bytes; i += 3, out += 4) {
+        size_t left = bytes.bytes - i;
+        uint32_t bits = 0;
+        for (size_t k = 0; k < 3; k++)
+            bits = bits << 8 | (k < left ? (uint8_t)bytes.data[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            out[k] = k <= left ? digits[bits >> (18 - 6 * k) & 63] : '=';
+    }
+}

@@ -8,4 +8,7 @@
 // length cannot be.
 bool rn_base64_decode(rn_str text, char *out, size_t *out_bytes);
 
+// `out` has room for (bytes + 2) / 3 * 4, all of which is written.
+void rn_base64_encode(rn_str bytes, char *out);
+
 #endif

@@ -81,14 +81,15 @@ static rn_status put_token(const writing *w, uint32_t id, rn_buffer *raw) {
     return rn_pairs_put_text(raw, (rn_str){letters, bytes});
 }
 
-static rn_status write_tokens(const writing *w) {
+static rn_status write_tokens(const writing *w,
+                              rn_status (*put)(const writing *, uint32_t, rn_buffer *)) {
     rn_buffer texts, kinds;
     rn_buffer_init(&texts, RN_HOST_IO, LIST_CAP_BYTES);
     rn_buffer_init(&kinds, RN_HOST_IO, LIST_CAP_BYTES);
     rn_status s = RN_OK;
     for (uint32_t id = 0; s == RN_OK && id < w->size; id++) {
         int32_t kind = (int32_t)kind_of(w, id);
-        s = put_token(w, id, &texts);
+        s = put(w, id, &texts);
         if (s == RN_OK) s = rn_buffer_append(&kinds, &kind, sizeof kind);
     }
     if (s == RN_OK)
@@ -150,7 +151,8 @@ static void find_scores(const writing *w) {
     const rn_merges *merges = &t->bpe.merges;
     for (uint32_t id = 0; id < w->size; id++) {
         bool normal = kind_of(w, id) == RN_SPM_NORMAL;
-        w->scores[id] = t->spm ? rn_spm_get(t->spm, id).score : normal ? -1e6f : 0;
+        bool scored = t->spm && id < rn_spm_count(t->spm), filler = t->spm && !scored;
+        w->scores[id] = scored ? rn_spm_get(t->spm, id).score : filler ? -1e4f : normal ? -1e6f : 0;
     }
     for (size_t i = 0; !t->spm && i < merges->slot_count; i++) {
         const rn_merge *m = &merges->slots[i];
@@ -170,7 +172,7 @@ static rn_status write_scores(const writing *w) {
     return s;
 }
 
-// ---- the whole ----------------------------------------------------------------------------------
+// ---- kinds --------------------------------------------------------------------------------------
 
 // Whether a blank is put in front of a text.
 static bool puts_blank(const rn_tokenizer *t) {
@@ -191,7 +193,7 @@ static rn_status write_spm(const writing *w) {
         return rn_fail(RN_UNSUPPORTED, "GGUF has no kind for a vocabulary of characters");
     RN_TRY(rn_pairs_text(w->out, "tokenizer.ggml.model", rn_str_from(unigram ? "t5" : "llama")));
     RN_TRY(rn_pairs_text(w->out, "tokenizer.ggml.pre", RN_STR("default")));
-    RN_TRY(write_tokens(w));
+    RN_TRY(write_tokens(w, put_token));
     RN_TRY(write_scores(w));
     RN_TRY(rn_pairs_bool(w->out, "tokenizer.ggml.add_space_prefix", puts_blank(t)));
     if (!spm) return RN_OK;
@@ -208,9 +210,47 @@ static rn_status write_spm(const writing *w) {
 static rn_status write_bpe(const writing *w) {
     RN_TRY(rn_pairs_text(w->out, "tokenizer.ggml.model", RN_STR("gpt2")));
     RN_TRY(write_pre(w));
-    RN_TRY(write_tokens(w));
+    RN_TRY(write_tokens(w, put_token));
     return write_merges(w);
 }
+
+// ---- WordPiece ----------------------------------------------------------------------------------
+
+static bool has_step(const rn_tokenizer *t, rn_normalize_kind kind) {
+    for (size_t i = 0; i < t->normalizer.count; i++)
+        if (t->normalizer.steps[i].kind == kind) return true;
+    return false;
+}
+
+// GGUF's tokens have U+2581 in front where they begin a word, and nothing where they go on.
+static rn_status put_word(const writing *w, uint32_t id, rn_buffer *raw) {
+    const rn_vocab *vocab = &w->tokenizer->vocab;
+    rn_str text = rn_vocab_text(vocab, id), next = w->tokenizer->wordpiece.next;
+    char word[1024];
+    if (!rn_vocab_has(vocab, id) || w->added[id]) return put_token(w, id, raw);
+    if (next.bytes && rn_str_starts(text, next))
+        return rn_pairs_put_text(raw, (rn_str){text.data + next.bytes, text.bytes - next.bytes});
+    int bytes = snprintf(word, sizeof word, RN_BLANK "%.*s", RN_STR_ARG(text));
+    if (bytes < 0 || (size_t)bytes >= sizeof word)
+        return rn_fail(RN_UNSUPPORTED, "token %u has %zu bytes", id, text.bytes);
+    return rn_pairs_put_text(raw, (rn_str){word, (size_t)bytes});
+}
+
+// Text is cleaned, and Chinese characters stand alone, in all of GGUF's.
+static rn_status write_wordpiece(const writing *w) {
+    const rn_tokenizer *t = w->tokenizer;
+    if (!has_step(t, RN_NORMALIZE_CLEAN) || !has_step(t, RN_NORMALIZE_SPACE_CHINESE))
+        return rn_fail(RN_UNSUPPORTED, "GGUF has no name for this tokenizer's normaliser");
+    RN_TRY(rn_pairs_text(w->out, "tokenizer.ggml.model", RN_STR("bert")));
+    RN_TRY(rn_pairs_text(w->out, "tokenizer.ggml.pre", RN_STR("default")));
+    RN_TRY(write_tokens(w, put_word));
+    RN_TRY(rn_pairs_bool(w->out, "tokenizer.ggml.normalizer.lowercase",
+                         has_step(t, RN_NORMALIZE_LOWERCASE)));
+    return rn_pairs_bool(w->out, "tokenizer.ggml.normalizer.strip_accents",
+                         has_step(t, RN_NORMALIZE_STRIP_NONSPACING));
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
 
 static rn_status write_id(const writing *w, const char *key, uint32_t id) {
     return id < w->size ? rn_pairs_u32(w->out, key, id) : RN_OK;
@@ -219,13 +259,22 @@ static rn_status write_id(const writing *w, const char *key, uint32_t id) {
 static rn_status write_all(const writing *w) {
     const rn_tokenizer *t = w->tokenizer;
     const rn_tokenizer_info *info = &t->info;
-    RN_TRY(t->bpe.by_bytes && !t->spm ? write_bpe(w) : write_spm(w));
-    RN_TRY(write_id(w, "tokenizer.ggml.bos_token_id", info->begin));
-    RN_TRY(write_id(w, "tokenizer.ggml.eos_token_id", info->end));
+    bool words = t->wordpiece.vocab != NULL;
+    uint32_t begin = info->begin, end = info->end; // or what is around texts, where none is named
+    if (begin == RN_NO_TOKEN && t->before_count > 0) begin = t->before[0];
+    if (end == RN_NO_TOKEN && t->after_count > 0) end = t->after[0];
+    RN_TRY(words ? write_wordpiece(w) : t->bpe.by_bytes && !t->spm ? write_bpe(w) : write_spm(w));
+    if (words) {
+        RN_TRY(write_id(w, "tokenizer.ggml.cls_token_id", begin));
+        RN_TRY(write_id(w, "tokenizer.ggml.seperator_token_id", end)); // llama.cpp's spelling
+    }
+    RN_TRY(write_id(w, "tokenizer.ggml.bos_token_id", begin));
+    RN_TRY(write_id(w, "tokenizer.ggml.eos_token_id", end));
     RN_TRY(write_id(w, "tokenizer.ggml.unknown_token_id", info->unknown));
     RN_TRY(write_id(w, "tokenizer.ggml.padding_token_id", info->pad));
-    bool begins = t->before_count > 0 && t->before[0] == info->begin;
-    bool ends = t->after_count > 0 && t->after[0] == info->end;
+    bool begins = t->before_count > 0 && t->before[0] == begin;
+    bool ends = t->after_count > 0 && t->after[0] == end;
+    if (words) return RN_OK; // both are around all of BERT's texts
     RN_TRY(rn_pairs_bool(w->out, "tokenizer.ggml.add_bos_token", begins));
     return rn_pairs_bool(w->out, "tokenizer.ggml.add_eos_token", ends);
 }

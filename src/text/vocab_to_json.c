@@ -10,10 +10,16 @@
 #include "base/map.h"
 #include "memory/account.h"
 #include "memory/sort.h"
+#include "text/base64.h"
 #include "text/gguf_pre.h"
 #include "text/tokenizer_parts.h"
 
+#include <stdio.h>
+
+typedef enum vocab_kind { BPE, SPM, UNIGRAM, WORDPIECE, KINDS } vocab_kind;
+
 typedef struct gguf_vocab {
+    vocab_kind kind;
     const rn_checkpoint *gguf;
     rn_arena arena;
     rn_spm_piece *pieces; // (count)
@@ -50,11 +56,31 @@ static rn_str find_text(const rn_checkpoint *gguf, const char *name) {
     return pair && pair->kind == RN_METADATA_TEXT ? pair->text : (rn_str){0};
 }
 
-// The text of a token that a key names; empty where there is none.
-static rn_str find_token(const gguf_vocab *v, const char *name) {
+// A token that a key names.
+static uint32_t find_id(const gguf_vocab *v, const char *name, uint32_t otherwise) {
     const rn_metadata *pair = find(v->gguf, name);
     bool number = pair && (pair->kind == RN_METADATA_U64 || pair->kind == RN_METADATA_I64);
-    return number && pair->value.u64 < v->count ? v->pieces[pair->value.u64].text : (rn_str){0};
+    return number && pair->value.u64 < v->count ? (uint32_t)pair->value.u64 : otherwise;
+}
+
+// Empty where there is none.
+static rn_str text_of(const gguf_vocab *v, uint32_t id) {
+    return id < v->count ? v->pieces[id].text : (rn_str){0};
+}
+
+static rn_str find_token(const gguf_vocab *v, const char *name) {
+    return text_of(v, find_id(v, name, RN_NO_TOKEN));
+}
+
+// What is put around a text. BERT's are called otherwise, and known where they are not said.
+static uint32_t begin_id(const gguf_vocab *v) {
+    uint32_t other = v->kind == WORDPIECE ? find_id(v, "cls_token_id", 101) : RN_NO_TOKEN;
+    return find_id(v, "bos_token_id", other);
+}
+
+static uint32_t end_id(const gguf_vocab *v) {
+    return v->kind == WORDPIECE ? find_id(v, "seperator_token_id", 102)
+                                : find_id(v, "eos_token_id", v->kind == UNIGRAM ? 1 : RN_NO_TOKEN);
 }
 
 static rn_status read_pieces(gguf_vocab *v, const rn_metadata *tokens) {
@@ -128,11 +154,12 @@ static void write_special(rn_json *json, rn_str token) {
 }
 
 // What is put in front of a text, and behind it.
-static void write_post_processor(gguf_vocab *v, bool begins) {
+static void write_post_processor(gguf_vocab *v, bool begins, bool ends) {
     rn_json *json = &v->json;
-    rn_str begin = find_token(v, "bos_token_id"), end = find_token(v, "eos_token_id");
+    uint32_t ids[] = {begin_id(v), end_id(v)};
+    rn_str begin = text_of(v, ids[0]), end = text_of(v, ids[1]);
     bool with_begin = find_bool(v->gguf, "add_bos_token", begins) && begin.bytes;
-    bool with_end = find_bool(v->gguf, "add_eos_token", false) && end.bytes;
+    bool with_end = find_bool(v->gguf, "add_eos_token", ends) && end.bytes;
     static const char *const sides[] = {"single", "pair"}, *const names[] = {"A", "B"};
     if (!with_begin && !with_end) {
         rn_json_null(json, "post_processor");
@@ -151,13 +178,12 @@ static void write_post_processor(gguf_vocab *v, bool begins) {
     rn_json_object(json, "special_tokens");
     for (int i = 0; i < 2; i++) {
         rn_str token = i ? end : begin;
-        const rn_metadata *id = find(v->gguf, i ? "eos_token_id" : "bos_token_id");
         if (!(i ? with_end : with_begin) || (i && with_begin && rn_str_equal(begin, end))) continue;
         rn_json_key(json, token);
         rn_json_object(json, NULL);
         rn_json_text(json, "id", token);
         rn_json_array(json, "ids");
-        rn_json_u64(json, NULL, id->value.u64);
+        rn_json_u64(json, NULL, ids[i]);
         rn_json_end(json);
         rn_json_array(json, "tokens");
         rn_json_text(json, NULL, token);
@@ -190,13 +216,15 @@ static void write_replace(rn_json *json, const char *key, const char *kind, cons
     rn_json_end(json);
 }
 
+// Converters fill the vocabulary up to the embedding's rows.
+static bool is_filler(const rn_spm_piece *piece) {
+    return piece->kind == RN_SPM_UNUSED && rn_str_starts(piece->text, RN_STR("[PAD"));
+}
+
 static void write_vocab(gguf_vocab *v) {
     rn_json_object(&v->json, "vocab");
     for (uint32_t i = 0; i < v->count; i++) {
-        // Converters fill the vocabulary up to the embedding's rows.
-        bool filler =
-            v->pieces[i].kind == RN_SPM_UNUSED && rn_str_starts(v->pieces[i].text, RN_STR("[PAD"));
-        if (filler) continue;
+        if (is_filler(&v->pieces[i])) continue;
         rn_json_key(&v->json, v->pieces[i].text);
         rn_json_u64(&v->json, NULL, i);
     }
@@ -245,7 +273,7 @@ static rn_status write_bpe(gguf_vocab *v) {
     write_byte_level(json, NULL);
     rn_json_end(json);
     rn_json_end(json);
-    write_post_processor(v, pre->add_begin);
+    write_post_processor(v, pre->add_begin, false);
     write_byte_level(json, "decoder");
     open_model(v, false, pre->ignore_merges);
     rn_json_array(json, "merges");
@@ -338,7 +366,7 @@ static rn_status write_spm(gguf_vocab *v) {
     rn_buffer cuts;
     write_normalizers(v, prefix);
     rn_json_null(json, "pre_tokenizer");
-    write_post_processor(v, true);
+    write_post_processor(v, true, false);
     write_type(json, "decoder", "Sequence");
     rn_json_array(json, "decoders");
     write_replace(json, NULL, "String", RN_BLANK, " ");
@@ -363,45 +391,167 @@ static rn_status write_spm(gguf_vocab *v) {
     return s;
 }
 
+// ---- unigrams -----------------------------------------------------------------------------------
+
+static rn_status write_charsmap(gguf_vocab *v, rn_str charsmap) {
+    void *text;
+    size_t bytes = (charsmap.bytes + 2) / 3 * 4;
+    RN_TRY(rn_arena_alloc(&v->arena, bytes + 1, &text));
+    rn_base64_encode(charsmap, text);
+    write_type(&v->json, NULL, "Precompiled");
+    rn_json_text(&v->json, "precompiled_charsmap", (rn_str){text, bytes});
+    rn_json_end(&v->json);
+    return RN_OK;
+}
+
+static void write_metaspace(rn_json *json, const char *key, bool prefix) {
+    write_type(json, key, "Metaspace");
+    rn_json_string(json, "replacement", RN_BLANK);
+    rn_json_string(json, "prepend_scheme", prefix ? "always" : "never");
+    rn_json_bool(json, "split", true);
+    rn_json_end(json);
+}
+
+static rn_status write_unigrams(gguf_vocab *v) {
+    rn_json *json = &v->json;
+    const rn_metadata *charsmap = find_list(v->gguf, "precompiled_charsmap");
+    bool squeezes = find_bool(v->gguf, "remove_extra_whitespaces", false);
+    bool prefix = find_bool(v->gguf, "add_space_prefix", true);
+    write_type(json, "normalizer", "Sequence");
+    rn_json_array(json, "normalizers");
+    if (charsmap && charsmap->raw.bytes) RN_TRY(write_charsmap(v, charsmap->raw));
+    if (squeezes) write_replace(json, NULL, "Regex", " {2,}", " ");
+    rn_json_end(json);
+    rn_json_end(json);
+    write_type(json, "pre_tokenizer", "Sequence");
+    rn_json_array(json, "pretokenizers");
+    if (squeezes) {
+        write_type(json, NULL, "WhitespaceSplit");
+        rn_json_end(json);
+    }
+    write_metaspace(json, NULL, prefix);
+    rn_json_end(json);
+    rn_json_end(json);
+    write_post_processor(v, false, true);
+    write_metaspace(json, "decoder", prefix);
+    write_type(json, "model", "Unigram");
+    rn_json_u64(json, "unk_id", find_id(v, "unknown_token_id", 2));
+    rn_json_bool(json, "byte_fallback", false);
+    rn_json_array(json, "vocab");
+    for (uint32_t i = 0; i < v->count; i++) {
+        rn_json_array(json, NULL);
+        rn_json_text(json, NULL, v->pieces[i].text);
+        rn_json_f64(json, NULL, (double)v->pieces[i].score);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+    rn_json_end(json);
+    return RN_OK;
+}
+
+// ---- WordPiece ----------------------------------------------------------------------------------
+
+// "▁word" begins a word, what has no blank in front goes on. Older converters left "[...]" alone.
+static void write_word(rn_json *json, const rn_spm_piece *piece, uint32_t id) {
+    rn_str text = piece->text, blank = RN_STR(RN_BLANK);
+    char word[1024];
+    bool named =
+        rn_str_starts(text, RN_STR("[")) && rn_str_ends(text, RN_STR("]")) && text.bytes > 2;
+    bool whole = piece->kind != RN_SPM_NORMAL || named || text.bytes + 3 > sizeof word;
+    if (whole)
+        rn_json_key(json, text);
+    else if (rn_str_starts(text, blank))
+        rn_json_key(json, (rn_str){text.data + blank.bytes, text.bytes - blank.bytes});
+    else {
+        int bytes = snprintf(word, sizeof word, "##%.*s", RN_STR_ARG(text));
+        rn_json_key(json, (rn_str){word, (size_t)bytes});
+    }
+    rn_json_u64(json, NULL, id);
+}
+
+static rn_status write_words(gguf_vocab *v) {
+    rn_json *json = &v->json;
+    bool lowercase = find_bool(v->gguf, "normalizer.lowercase", true);
+    write_type(json, "normalizer", "BertNormalizer");
+    rn_json_bool(json, "clean_text", true);
+    rn_json_bool(json, "handle_chinese_chars", true);
+    rn_json_bool(json, "strip_accents", find_bool(v->gguf, "normalizer.strip_accents", lowercase));
+    rn_json_bool(json, "lowercase", lowercase);
+    rn_json_end(json);
+    write_type(json, "pre_tokenizer", "BertPreTokenizer");
+    rn_json_end(json);
+    write_post_processor(v, true, true);
+    write_type(json, "decoder", "WordPiece");
+    rn_json_string(json, "prefix", "##");
+    rn_json_bool(json, "cleanup", true);
+    rn_json_end(json);
+    write_type(json, "model", "WordPiece");
+    rn_json_text(json, "unk_token", text_of(v, find_id(v, "unknown_token_id", 100)));
+    rn_json_string(json, "continuing_subword_prefix", "##");
+    rn_json_u64(json, "max_input_chars_per_word", RN_BERT_WORD_CHARACTERS);
+    rn_json_object(json, "vocab");
+    for (uint32_t i = 0; i < v->count; i++)
+        if (!is_filler(&v->pieces[i])) write_word(json, &v->pieces[i], i);
+    rn_json_end(json);
+    rn_json_end(json);
+    return RN_OK;
+}
+
 // ---- the whole ----------------------------------------------------------------------------------
 
-static rn_status write_tokenizer(gguf_vocab *v, rn_str model, rn_buffer *out) {
-    bool bpe = rn_str_equal(model, RN_STR("gpt2"));
-    if (!bpe && !rn_str_equal(model, RN_STR("llama")))
-        return rn_fail(RN_UNSUPPORTED,
-                       "a vocabulary of kind '%.*s' is not written as tokenizer.json",
-                       RN_STR_ARG(model));
+static rn_status find_kind(rn_str model, vocab_kind *out) {
+    static const char *const names[KINDS] = {"gpt2", "llama", "t5", "bert"};
+    for (vocab_kind k = 0; k < KINDS; k++) {
+        *out = k;
+        if (rn_str_equal(model, rn_str_from(names[k]))) return RN_OK;
+    }
+    return rn_fail(RN_UNSUPPORTED, "a vocabulary of kind '%.*s' is not written as tokenizer.json",
+                   RN_STR_ARG(model));
+}
+
+static rn_status write_tokenizer(gguf_vocab *v, rn_buffer *out) {
+    static rn_status (*const writers[KINDS])(gguf_vocab *) = {write_bpe, write_spm, write_unigrams,
+                                                              write_words};
     rn_json_begin(&v->json, rn_buffer_sink(out), false);
     rn_json_object(&v->json, NULL);
     rn_json_string(&v->json, "version", "1.0");
     rn_json_null(&v->json, "truncation");
     rn_json_null(&v->json, "padding");
     write_added(v);
-    RN_TRY(bpe ? write_bpe(v) : write_spm(v));
+    RN_TRY(writers[v->kind](v));
     rn_json_end(&v->json);
     return rn_json_finish(&v->json);
 }
 
-static rn_status write_config(gguf_vocab *v, bool bpe, rn_buffer *out) {
+static rn_status write_config(gguf_vocab *v, rn_buffer *out) {
     static const char *const names[][2] = {{"bos_token", "bos_token_id"},
                                            {"eos_token", "eos_token_id"},
                                            {"unk_token", "unknown_token_id"},
-                                           {"pad_token", "padding_token_id"}};
+                                           {"pad_token", "padding_token_id"},
+                                           {"mask_token", "mask_token_id"}};
+    bool bpe = v->kind == BPE, words = v->kind == WORDPIECE;
     rn_json *json = &v->json;
     rn_str pre = find_text(v->gguf, "pre");
     const rn_gguf_pre *known = rn_gguf_pre_find(pre.bytes ? pre : RN_STR("default"));
-    bool begins = bpe ? known && known->add_begin : true;
+    bool begins = bpe ? known && known->add_begin : v->kind != UNIGRAM;
     rn_json_begin(json, rn_buffer_sink(out), true);
     rn_json_object(json, NULL);
     rn_json_string(json, "tokenizer_class", "PreTrainedTokenizerFast");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         rn_str token = find_token(v, names[i][1]);
-        if (token.bytes) rn_json_text(json, names[i][0], token);
+        bool around = words && i < 2; // these are cls_token and sep_token
+        if (token.bytes && !around) rn_json_text(json, names[i][0], token);
     }
-    rn_json_bool(json, "add_bos_token",
-                 find_bool(v->gguf, "add_bos_token", begins) &&
-                     find_token(v, "bos_token_id").bytes > 0);
-    rn_json_bool(json, "add_eos_token", find_bool(v->gguf, "add_eos_token", false));
+    if (words) {
+        rn_json_text(json, "cls_token", text_of(v, begin_id(v)));
+        rn_json_text(json, "sep_token", text_of(v, end_id(v)));
+    } else {
+        rn_json_bool(json, "add_bos_token",
+                     find_bool(v->gguf, "add_bos_token", begins) &&
+                         find_token(v, "bos_token_id").bytes > 0);
+        rn_json_bool(json, "add_eos_token",
+                     find_bool(v->gguf, "add_eos_token", v->kind == UNIGRAM));
+    }
     rn_json_bool(json, "clean_up_tokenization_spaces", false);
     rn_json_end(json);
     return rn_json_finish(json);
@@ -415,9 +565,10 @@ rn_status rn_vocab_to_json(const rn_checkpoint *gguf, rn_buffer *out_tokenizer,
     if (!tokens || !model.bytes) return rn_fail(RN_NOT_FOUND, "the file has no vocabulary");
     rn_arena_init(&v.arena, RN_HOST_IO, 0);
     rn_map_init(&v.ids, RN_HOST_IO);
-    rn_status s = read_pieces(&v, tokens);
-    if (s == RN_OK) s = write_tokenizer(&v, model, out_tokenizer);
-    if (s == RN_OK) s = write_config(&v, rn_str_equal(model, RN_STR("gpt2")), out_config);
+    rn_status s = find_kind(model, &v.kind);
+    if (s == RN_OK) s = read_pieces(&v, tokens);
+    if (s == RN_OK) s = write_tokenizer(&v, out_tokenizer);
+    if (s == RN_OK) s = write_config(&v, out_config);
     rn_map_free(&v.ids);
     rn_arena_free_all(&v.arena);
     return s;

@@ -69,7 +69,9 @@ static void write_tokenizer(rn_buffer *out) {
 }
 
 static void assert_same_tokens(const rn_tokenizer *a, const rn_tokenizer *b) {
-    static const char *const texts[] = {"the", " the the", "thé het", "", "é  t", "<s>the</s>"};
+    static const char *const texts[] = {
+        "the",        " the the", "thé het",    "",         "é  t",
+        "<s>the</s>", "[MASK]",   "The 日 cat", "a  b  c ", "unaffable Ünïcode, words!"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         rn_tokens one = {0}, other = {0};
         assert_ok(rn_tokenizer_encode(a, rn_str_from(texts[i]), 3, &one));
@@ -81,17 +83,15 @@ static void assert_same_tokens(const rn_tokenizer *a, const rn_tokenizer *b) {
     }
 }
 
-static void merges_and_scores_lead_to_the_same_tokens(void **unused) {
-    (void)unused;
-    rn_tokenizer *first, *second, *third;
+// Closes it.
+static void check_both_ways(rn_tokenizer *first) {
+    rn_tokenizer *second, *third;
     rn_buffer text, config;
     rn_pairs pairs;
     rn_writer *writer;
     rn_checkpoint *gguf;
     rn_buffer_init(&text, RN_HOST_OTHER, 1 << 20);
     rn_buffer_init(&config, RN_HOST_OTHER, 1 << 20);
-    write_tokenizer(&text);
-    assert_ok(rn_tokenizer_from_json("made up", (rn_str){text.data, text.bytes}, &first));
     rn_pairs_init(&pairs, RN_HOST_OTHER);
     uint32_t size = rn_tokenizer_get_info(first)->vocab_size + 5; // the embedding has more rows
     assert_ok(rn_vocab_to_gguf(first, size, &pairs));
@@ -103,7 +103,6 @@ static void merges_and_scores_lead_to_the_same_tokens(void **unused) {
     assert_ok(rn_checkpoint_open(test_path("vocab.gguf"), &gguf));
     assert_ok(rn_tokenizer_from_gguf(gguf, &second));
     assert_same_tokens(first, second);
-    text.bytes = 0;
     assert_ok(rn_vocab_to_json(gguf, &text, &config));
     assert_ok(rn_tokenizer_from_json("back", (rn_str){text.data, text.bytes}, &third));
     assert_same_tokens(first, third);
@@ -115,9 +114,59 @@ static void merges_and_scores_lead_to_the_same_tokens(void **unused) {
     rn_buffer_free(&config);
 }
 
+static void merges_and_scores_lead_to_the_same_tokens(void **unused) {
+    (void)unused;
+    rn_tokenizer *tokenizer;
+    rn_buffer text;
+    rn_buffer_init(&text, RN_HOST_OTHER, 1 << 20);
+    write_tokenizer(&text);
+    assert_ok(rn_tokenizer_from_json("made up", (rn_str){text.data, text.bytes}, &tokenizer));
+    rn_buffer_free(&text);
+    check_both_ways(tokenizer);
+}
+
+static void words_and_their_ends_lead_to_the_same_tokens(void **unused) {
+    (void)unused;
+    static const char *const files[] = {"tests/golden/wordpiece/tokenizer.json",
+                                        "tests/golden/wordpiece/cased.json",
+                                        "tests/golden/wordpiece/vocab.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        rn_tokenizer *tokenizer;
+        assert_ok(rn_tokenizer_open(files[i], &tokenizer));
+        check_both_ways(tokenizer);
+    }
+}
+
+// XLM-RoBERTa's form: what is around a text, and blanks that are squeezed.
+static void unigrams_lead_to_the_same_tokens(void **unused) {
+    (void)unused;
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true},"
+        "{\"id\":1,\"content\":\"</s>\",\"special\":true},"
+        "{\"id\":2,\"content\":\"<unk>\",\"special\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
+        "\"precompiled_charsmap\":\"\"}]},"
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+        "\"WhitespaceSplit\"},{\"type\":\"Metaspace\",\"replacement\":\"▁\","
+        "\"prepend_scheme\":\"always\"}]},"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+        "{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\","
+        "\"type_id\":0}},{\"SpecialToken\":{\"id\":\"</s>\",\"type_id\":0}}],\"special_tokens\":{"
+        "\"<s>\":{\"id\":\"<s>\",\"ids\":[0],\"tokens\":[\"<s>\"]},"
+        "\"</s>\":{\"id\":\"</s>\",\"ids\":[1],\"tokens\":[\"</s>\"]}}},"
+        "\"model\":{\"type\":\"Unigram\",\"unk_id\":2,\"vocab\":[[\"<s>\",0],[\"</s>\",0],"
+        "[\"<unk>\",0],[\"▁\",-3.5],[\"▁the\",-2.25],[\"t\",-4],[\"h\",-4.5],[\"e\",-4.125],"
+        "[\"he\",-5],[\"é\",-6]]}}";
+    rn_tokenizer *tokenizer;
+    assert_ok(rn_tokenizer_from_json("made up", RN_STR(json), &tokenizer));
+    check_both_ways(tokenizer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_and_scores_lead_to_the_same_tokens),
+        cmocka_unit_test(words_and_their_ends_lead_to_the_same_tokens),
+        cmocka_unit_test(unigrams_lead_to_the_same_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
