@@ -128,9 +128,12 @@ static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out
                    RN_STR_ARG(t->name), info->name, to_gguf ? "GGUF" : "safetensors");
 }
 
-// llama.cpp computes with norms, biases and the like in f32, and stops at others.
+// llama.cpp computes with norms, biases, taps of convolutions and the like in f32, and stops at
+// others.
 static bool is_f32_in_gguf(const rn_convert_item *item) {
-    return item->rank < 2 || rn_str_ends(item->name, RN_STR("norm.weight"));
+    static const char *const names[] = {"*norm.weight", "*.ssm_conv1d.weight",
+                                        "*.shortconv.conv.weight", "token_types.weight"};
+    return item->rank < 2 || matches_any(item->name, names, sizeof names / sizeof *names);
 }
 
 static bool is_narrow(rn_dtype dtype) {

@@ -4,6 +4,7 @@
 #include "text_run.h"
 
 #include <ration/convert.h>
+#include <ration/embed.h>
 
 #include "base/str.h"
 
@@ -11,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TEXT "tests/golden/text/"
+#define TEXT  "tests/golden/text/"
+#define EMBED "tests/golden/embed/"
 
 static void convert(const char *in, const char *out) {
     rn_convert_result result;
@@ -58,7 +60,8 @@ static void check_tensor(const rn_checkpoint *from, const rn_tensor_info *t,
 // Every weight came back with its name, its shape and its values.
 static void check_equal(const char *folder, const char *back) {
     static const char *const not_of_text[] = {"vision_tower.*", "multi_modal_projector.*",
-                                              "*.visual.*", "mtp.*"};
+                                              "*.visual.*",     "mtp.*",
+                                              "pooler.*",       "*position_ids"};
     rn_checkpoint *from, *to;
     assert_ok(rn_checkpoint_open(folder, &from));
     assert_ok(rn_checkpoint_open(back, &to));
@@ -130,6 +133,70 @@ static void models_survive_the_other_container(void **state) {
     }
 }
 
+// ---- encoders -----------------------------------------------------------------------------------
+
+// The golden texts' vectors, as the model's files say they are made.
+static double measure_vectors(const char *path, const char *folder, const char *pooling) {
+    enum { DIM = 32, TEXTS = 4, MOST_TOKENS = 256 };
+    static float expected[TEXTS * DIM], vectors[TEXTS * DIM];
+    int32_t lengths[TEXTS], ids[MOST_TOKENS];
+    rn_tokens texts[TEXTS];
+    rn_embedder *e;
+    rn_model *model;
+    rn_checkpoint *c;
+    char golden[128];
+    snprintf(golden, sizeof golden, "%s/golden.safetensors", folder);
+    assert_ok(rn_checkpoint_open(golden, &c));
+    const rn_tensor_info *tokens = rn_checkpoint_find(c, "tokens");
+    assert_true(tokens->elements <= MOST_TOKENS);
+    assert_ok(rn_checkpoint_load(c, tokens, RN_DTYPE_I32, ids, tokens->bytes));
+    assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, "lengths"), RN_DTYPE_I32, lengths,
+                                 sizeof lengths));
+    assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, pooling), RN_DTYPE_F32, expected,
+                                 sizeof expected));
+    rn_checkpoint_close(c);
+    uint32_t *at = (uint32_t *)ids;
+    for (int i = 0; i < TEXTS; at += lengths[i++])
+        texts[i] = (rn_tokens){at, (size_t)lengths[i], 0};
+    assert_ok(rn_model_open(path, &(rn_model_options){.without_tokenizer = true}, &model));
+    uint32_t most = rn_model_get_info(model)->embedding.text_tokens > 150 ? 150 : 48;
+    rn_embedder_options options = {.text = {.text_tokens = most, .rows = most}};
+    assert_ok(rn_embedder_create(model, &options, &e));
+    assert_ok(rn_embedder_embed_tokens(e, texts, TEXTS, vectors));
+    rn_embedder_destroy(e);
+    rn_model_close(model);
+    return text_run_difference(vectors, expected, TEXTS * DIM);
+}
+
+// How rows are pooled goes with them. RoBERTa's becomes a BERT without the positions before the
+// first.
+static void encoders_survive_the_other_container(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *pooling;
+        bool has_gguf, is_equal;
+    } encoders[] = {{"bert", "cls", true, true},
+                    {"xlm_roberta", "mean", false, false},
+                    {"nomic_bert", "mean", true, true},
+                    {"modernbert", "mean", true, true},
+                    {"qwen3", "last", true, false}};
+    for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++) {
+        char folder[64], file[96], gguf[300], back[300];
+        snprintf(folder, sizeof folder, EMBED "%s", encoders[i].name);
+        snprintf(file, sizeof file, "%s/model.gguf", folder);
+        snprintf(gguf, sizeof gguf, "%s/%s.gguf", test_folder(), encoders[i].name);
+        snprintf(back, sizeof back, "%s/embed_%s", test_folder(), encoders[i].name);
+        const char *steps[][2] = {{folder, gguf}, {gguf, back}, {file, back}, {back, gguf}};
+        for (int step = 0; step < (encoders[i].has_gguf ? 4 : 2); step++) {
+            convert(steps[step][0], steps[step][1]);
+            double difference = measure_vectors(steps[step][1], folder, encoders[i].pooling);
+            if (!(difference <= 1e-4))
+                fail_msg("%s to %s: off by %g", steps[step][0], steps[step][1], difference);
+            if (step == 1 && encoders[i].is_equal) check_equal(folder, back);
+        }
+    }
+}
+
 // What GGUF has no words for is refused, and no file is left.
 static void what_cannot_be_said_is_refused(void **state) {
     (void)state;
@@ -142,6 +209,8 @@ static void what_cannot_be_said_is_refused(void **state) {
     assert_non_null(strstr(rn_last_error()->message, "query_pre_attn_scalar"));
     assert_fails(RN_UNSUPPORTED, rn_convert(TEXT "qwen3_next", out, &options, &result));
     assert_non_null(strstr(rn_last_error()->message, "qwen3next"));
+    assert_fails(RN_UNSUPPORTED, rn_convert(EMBED "mpnet", out, &options, &result));
+    assert_non_null(strstr(rn_last_error()->message, "mpnet"));
     assert_int_not_equal(access(out, F_OK), 0);
 }
 
@@ -179,6 +248,7 @@ static void tokenizers_give_the_same_tokens(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_survive_the_other_container),
+        cmocka_unit_test(encoders_survive_the_other_container),
         cmocka_unit_test(what_cannot_be_said_is_refused),
         cmocka_unit_test(tokenizers_give_the_same_tokens),
     };

@@ -131,6 +131,19 @@ static rn_status not_in_gguf(const rn_fields *f, rn_text_config *c) {
         "take the model's safetensors");
 }
 
+// ---- written down -------------------------------------------------------------------------------
+
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    (void)out;
+    if (c->llama.activation == RN_ACTIVATION_GELU) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this hidden_act");
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "type_vocab_size", c->llama.token_types);
+}
+
 #define FAMILY                                                                                     \
     .layernorm = true, .layer = layer, .layers[RN_NAMES_GGUF] = "blk",                             \
     .layers[RN_NAMES_BARE] = "encoder.layer"
@@ -145,10 +158,15 @@ const rn_text_architecture rn_text_bert = {
     .parts = bert_parts,
     .from_json = bert_from_json,
     .from_gguf = bert_from_gguf,
+    .model_class = "BertModel",
+    .json_epsilon = "layer_norm_eps",
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };
 #define ROBERTA                                                                                    \
     FAMILY, .layers[RN_NAMES_HUGGING_FACE] = "roberta.encoder.layer", .outer = "roberta.",         \
-            .parts = roberta_parts, .from_json = roberta_from_json, .from_gguf = not_in_gguf
+            .parts = roberta_parts, .from_json = roberta_from_json, .from_gguf = not_in_gguf,      \
+            .model_class = "BertModel", .gguf_name = "bert", .to_gguf = to_gguf
 
 extern const rn_text_architecture rn_text_roberta;
 const rn_text_architecture rn_text_roberta = {ROBERTA, .name = "roberta"};

@@ -14,6 +14,7 @@
 #include "io/json_read.h"
 #include "memory/account.h"
 #include "model/text/chat_source.h"
+#include "model/text/pooling.h"
 #include "model/text/text_network.h"
 #include "model/text/translate.h"
 #include "model/text/decoder.h"
@@ -64,7 +65,7 @@ static rn_status is_hf_model(const char *in_path, bool *out) {
 
 // ---- a conversion -------------------------------------------------------------------------------
 
-enum { SIDE_MOST = 16, SIDE_CAP_BYTES = 512 << 20 };
+enum { SIDE_MOST = 24, SIDE_CAP_BYTES = 512 << 20 };
 
 // A small file of the output's folder.
 typedef struct side_file {
@@ -211,6 +212,13 @@ static rn_status add_texts(model_conversion *c, const rn_checkpoint *source) {
                             chat->text.bytes);
 }
 
+static rn_status add_pooling(model_conversion *c, const rn_text_config *config) {
+    side_file *modules = add_side(c, "modules.json");
+    side_file *pooling = add_side(c, "1_Pooling/config.json");
+    return rn_pooling_to_json(&config->embedding, config->llama.dim, &modules->text,
+                              &pooling->text);
+}
+
 static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_translation *out) {
     rn_converted_tensor *tensors = NULL;
     rn_text_config other;
@@ -221,8 +229,13 @@ static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_tran
                              .end = find_id(source, "tokenizer.ggml.eos_token_id"),
                              .pad = find_id(source, "tokenizer.ggml.padding_token_id")};
     RN_TRY(rn_text_config_to_json(config, &extras, &add_side(c, "config.json")->text, &other));
+    bool bare = other.llama.both_ways && other.llama.architecture->outer; // without a head
+    if (bare) other.llama.naming = RN_NAMES_BARE;
     RN_TRY(rn_text_translate_names(source, &config->llama, &other.llama, &c->arena, &tensors));
     RN_TRY(add_texts(c, source));
+    char key[96];
+    snprintf(key, sizeof key, "%s.pooling_type", config->architecture);
+    if (config->headless || find(source, key)) RN_TRY(add_pooling(c, config));
     RN_TRY(rn_pairs_text(&c->pairs, "format", RN_STR("pt")));
     *out = (rn_translation){
         .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
@@ -238,10 +251,15 @@ static rn_status copy_sides(model_conversion *c) {
                                         "added_tokens.json",
                                         "tokenizer.model",
                                         "spiece.model",
+                                        "sentencepiece.bpe.model",
                                         "vocab.json",
                                         "merges.txt",
                                         "vocab.txt",
-                                        "chat_template.jinja"};
+                                        "chat_template.jinja",
+                                        "modules.json",
+                                        "1_Pooling/config.json",
+                                        "sentence_bert_config.json",
+                                        "config_sentence_transformers.json"};
     char folder[PATH_MAX], path[PATH_MAX];
     rn_text_find_folder(c->in_path, folder, sizeof folder);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -260,12 +278,24 @@ static rn_status to_folder(void *self, const rn_checkpoint *source, rn_translati
     return is_model ? copy_sides(c) : RN_OK;
 }
 
+// The folder of a file one further in.
+static rn_status make_parent(char *path, size_t folder_bytes) {
+    char *slash = strrchr(path, '/');
+    if (!slash || (size_t)(slash - path) <= folder_bytes) return RN_OK;
+    *slash = '\0';
+    bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+    rn_status s = made ? RN_OK : rn_file_fail("make", path);
+    *slash = '/';
+    return s;
+}
+
 static rn_status write_sides(void *self) {
     model_conversion *c = self;
     char path[PATH_MAX];
     for (size_t i = 0; i < c->side_count; i++) {
         side_file *side = &c->sides[i];
         RN_TRY(rn_path_join(c->folder, side->name, path, sizeof path));
+        RN_TRY(make_parent(path, strlen(c->folder)));
         bool existed = rn_file_exists(path);
         RN_TRY(rn_file_replace(path, side->text.data, side->text.bytes));
         side->is_new = !existed;
@@ -292,13 +322,21 @@ static rn_status make_folder(model_conversion *c) {
     return RN_OK;
 }
 
+static void remove_file(char *path, size_t folder_bytes) {
+    unlink(path);
+    char *slash = strrchr(path, '/');
+    if (!slash || (size_t)(slash - path) <= folder_bytes) return;
+    *slash = '\0';
+    rmdir(path); // where it is empty now
+}
+
 // Nothing remains of what failed.
 static void undo(model_conversion *c) {
     char path[PATH_MAX];
     for (size_t i = 0; i < c->side_count; i++)
         if (c->sides[i].is_new &&
             rn_path_join(c->folder, c->sides[i].name, path, sizeof path) == RN_OK)
-            unlink(path);
+            remove_file(path, strlen(c->folder));
     if (c->made_folder) rmdir(c->folder);
 }
 

@@ -231,8 +231,8 @@ void rn_text_rope_to_json(const rn_text_config *config, rn_json *json);
 void rn_text_json_float(rn_json *json, const char *key, float value);
 // "layer_types": those of windows, those of states ("conv"), and "full_attention".
 void rn_text_json_layer_types(const rn_llama_config *config, const char *of_states, rn_json *json);
-// A rope as an object of transformers 5, which stays open.
-void rn_text_json_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json);
+// The ropes of both kinds of layers, as transformers 5 has them.
+void rn_text_json_ropes_object(const rn_llama_config *config, rn_json *json);
 
 // ---- for names ----------------------------------------------------------------------------------
 

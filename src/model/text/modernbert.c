@@ -98,6 +98,29 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return RN_OK;
 }
 
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    bool silu = l->activation == RN_ACTIVATION_SILU;
+    if (!silu && l->activation != RN_ACTIVATION_GELU)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this hidden_activation");
+    RN_TRY(
+        rn_pairs_text(out, "modern-bert.hidden_activation", rn_str_from(silu ? "silu" : "gelu")));
+    RN_TRY(rn_pairs_f32(out, "modern-bert.rope.freq_base_swa", l->local_rope.base));
+    return rn_pairs_u32(out, "modern-bert.attention.sliding_window_pattern", l->window_period);
+}
+
+// For transformers 4, and for 5.
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "local_attention", l->window ? 2 * (l->window - 1) : c->context);
+    rn_json_u64(json, "global_attn_every_n_layers", l->window_period);
+    rn_text_json_float(json, "global_rope_theta", l->rope.base);
+    rn_text_json_float(json, "local_rope_theta", l->local_rope.base);
+    rn_text_json_layer_types(l, NULL, json);
+    rn_text_json_ropes_object(l, json);
+}
+
 extern const rn_text_architecture rn_text_modernbert;
 const rn_text_architecture rn_text_modernbert = {
     .name = "modern-bert",
@@ -110,4 +133,9 @@ const rn_text_architecture rn_text_modernbert = {
     .layer = layer,
     .from_json = from_json,
     .from_gguf = from_gguf,
+    .model_class = "ModernBertModel",
+    .json_epsilon = "norm_eps",
+    .json_activation = "hidden_activation",
+    .to_gguf = to_gguf,
+    .to_json = to_json,
 };

@@ -84,6 +84,12 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_fields_u32(f, "tokenizer.ggml.token_type_count", &c->llama.token_types);
 }
 
+// The spelling of transformers' own class.
+static void to_json(const rn_text_config *c, rn_json *json) {
+    rn_text_settings_to_json(c, json);
+    rn_json_u64(json, "type_vocab_size", c->llama.token_types);
+}
+
 extern const rn_text_architecture rn_text_nomic_bert;
 const rn_text_architecture rn_text_nomic_bert = {
     .name = "nomic-bert",
@@ -95,4 +101,8 @@ const rn_text_architecture rn_text_nomic_bert = {
     .layer = layer,
     .from_json = from_json,
     .from_gguf = from_gguf,
+    .model_class = "NomicBertModel",
+    .json_epsilon = "layer_norm_eps",
+    .json_rope = true,
+    .to_json = to_json,
 };

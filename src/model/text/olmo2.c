@@ -68,12 +68,7 @@ static void to_json(const rn_text_config *c, rn_json *json) {
     rn_text_settings_to_json(c, json);
     if (!l->architecture->window) return;
     rn_text_json_layer_types(l, NULL, json);
-    rn_json_object(json, "rope_parameters");
-    rn_text_json_rope_object(&l->rope, "full_attention", json);
-    rn_json_end(json);
-    rn_text_json_rope_object(&l->local_rope, "sliding_attention", json);
-    rn_json_end(json);
-    rn_json_end(json);
+    rn_text_json_ropes_object(l, json);
 }
 
 #define FAMILY                                                                                     \

@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -21,17 +22,18 @@ static bool ends_with(rn_str type, const char *name) {
     return rn_str_ends(type, rn_str_from(name));
 }
 
+static const struct {
+    const char *flag, *name;
+    rn_pooling pooling; // MODEL: not built
+} modes[] = {{"pooling_mode_mean_tokens", "mean", RN_POOLING_MEAN},
+             {"pooling_mode_cls_token", "cls", RN_POOLING_CLS},
+             {"pooling_mode_lasttoken", "lasttoken", RN_POOLING_LAST},
+             {"pooling_mode_max_tokens", "max", RN_POOLING_MODEL},
+             {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", RN_POOLING_MODEL},
+             {"pooling_mode_weightedmean_tokens", "weightedmean", RN_POOLING_MODEL}};
+
 // "pooling_mode": "mean", or a flag for each mode of which one is set.
 static rn_status read_pooling(const rn_fields *f, rn_embedding_info *out) {
-    static const struct {
-        const char *flag, *name;
-        rn_pooling pooling; // MODEL: not built
-    } modes[] = {{"pooling_mode_mean_tokens", "mean", RN_POOLING_MEAN},
-                 {"pooling_mode_cls_token", "cls", RN_POOLING_CLS},
-                 {"pooling_mode_lasttoken", "lasttoken", RN_POOLING_LAST},
-                 {"pooling_mode_max_tokens", "max", RN_POOLING_MODEL},
-                 {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", RN_POOLING_MODEL},
-                 {"pooling_mode_weightedmean_tokens", "weightedmean", RN_POOLING_MODEL}};
     rn_str mode = {0};
     uint32_t count = 0;
     RN_TRY(rn_fields_text(f, "pooling_mode", &mode));
@@ -119,6 +121,38 @@ rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out) {
     if (s == RN_OK) s = rn_fields_u32(&f, "max_seq_length", &out->text_tokens);
     rn_fields_free(&f);
     return s == RN_NOT_FOUND ? RN_OK : s;
+}
+
+static void write_module(rn_json *json, uint32_t index, const char *type, const char *path) {
+    char name[2] = {(char)('0' + index), 0};
+    char full[64];
+    snprintf(full, sizeof full, "sentence_transformers.models.%s", type);
+    rn_json_object(json, NULL);
+    rn_json_u64(json, "idx", index);
+    rn_json_string(json, "name", name);
+    rn_json_string(json, "path", path);
+    rn_json_string(json, "type", full);
+    rn_json_end(json);
+}
+
+rn_status rn_pooling_to_json(const rn_embedding_info *info, uint32_t dimensions,
+                             rn_buffer *out_modules, rn_buffer *out_pooling) {
+    rn_json json;
+    rn_json_begin(&json, rn_buffer_sink(out_modules), true);
+    rn_json_array(&json, NULL);
+    write_module(&json, 0, "Transformer", "");
+    write_module(&json, 1, "Pooling", "1_Pooling");
+    if (info->normalizes) write_module(&json, 2, "Normalize", "2_Normalize");
+    rn_json_end(&json);
+    RN_TRY(rn_json_finish(&json));
+    rn_json_begin(&json, rn_buffer_sink(out_pooling), true);
+    rn_json_object(&json, NULL);
+    rn_json_u64(&json, "word_embedding_dimension", dimensions);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        rn_json_bool(&json, modes[i].flag,
+                     modes[i].pooling == info->pooling && info->pooling != RN_POOLING_MODEL);
+    rn_json_end(&json);
+    return rn_json_finish(&json);
 }
 
 // ---- GGUF ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include <ration/model.h>
 
+#include "base/buffer.h"
 #include "model/text/fields.h"
 
 // As Sentence Transformers writes it beside a folder's config.json: modules.json, the Pooling
@@ -14,5 +15,10 @@ RN_MUST_USE rn_status rn_pooling_from_folder(const char *folder, rn_embedding_in
 // GGUF's "<architecture>.pooling_type".
 RN_MUST_USE rn_status rn_pooling_from_gguf(const rn_fields *fields, const char *architecture,
                                            rn_embedding_info *out);
+
+// The first as files: modules.json, and the Pooling module's config.json, which modules.json says
+// is in "1_Pooling".
+RN_MUST_USE rn_status rn_pooling_to_json(const rn_embedding_info *info, uint32_t dimensions,
+                                         rn_buffer *out_modules, rn_buffer *out_pooling);
 
 #endif

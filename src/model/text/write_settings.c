@@ -93,6 +93,19 @@ static rn_status put_rope(const keys *k, const rn_llama_config *l) {
     return RN_OK;
 }
 
+// How rows become a vector, of models that are for that.
+static rn_status put_embedding(const keys *k, const rn_text_config *c) {
+    static const uint32_t kinds[] = {
+        [RN_POOLING_MODEL] = 0, [RN_POOLING_MEAN] = 1, [RN_POOLING_CLS] = 2, [RN_POOLING_LAST] = 3};
+    char key[NAME_BYTES];
+    if (!c->headless) return RN_OK;
+    RN_TRY(put_u32(k, "pooling_type", kinds[c->embedding.pooling]));
+    if (c->llama.token_types)
+        RN_TRY(rn_pairs_u32(k->out, "tokenizer.ggml.token_type_count", c->llama.token_types));
+    snprintf(key, sizeof key, "%s.attention.causal", k->architecture);
+    return c->llama.both_ways ? rn_pairs_bool(k->out, key, false) : RN_OK;
+}
+
 rn_status rn_text_settings_to_gguf(const rn_text_config *config, const char *name, rn_pairs *out) {
     const rn_llama_config *l = &config->llama;
     const rn_text_architecture *a = l->architecture;
@@ -106,7 +119,10 @@ rn_status rn_text_settings_to_gguf(const rn_text_config *config, const char *nam
     RN_TRY(rn_pairs_text(out, "general.name", rn_str_from(name)));
     RN_TRY(put_sizes(&k, config));
     if (l->positions == 0) RN_TRY(put_rope(&k, l));
-    if (windows) RN_TRY(put_u32(&k, "attention.sliding_window", l->window));
+    // Of those that see both ways, files say a window's tokens to both sides.
+    uint32_t window = l->both_ways ? 2 * (l->window - 1) : l->window;
+    if (windows) RN_TRY(put_u32(&k, "attention.sliding_window", window));
+    RN_TRY(put_embedding(&k, config));
     return a->to_gguf ? a->to_gguf(config, out) : RN_OK;
 }
 
@@ -115,13 +131,14 @@ rn_status rn_text_settings_to_gguf(const rn_text_config *config, const char *nam
 // With a point: transformers refuses whole numbers for some settings.
 void rn_text_json_float(rn_json *json, const char *key, float value) {
     char text[40];
-    for (int digits = 1; digits <= 9; digits++) {
+    bool whole = fabsf(value) < 1e9f && truncf(value) == value;
+    for (int digits = 1; !whole && digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)value);
         if (strtof(text, NULL) == value) break;
     }
+    if (whole) snprintf(text, sizeof text, "%.1f", (double)value);
     char *comma = strchr(text, ','); // in locales that a program around us may have set
     if (comma) *comma = '.';
-    if (!strpbrk(text, ".e")) memcpy(text + strlen(text), ".0", 3);
     rn_sink sink = rn_json_embed(json, key);
     rn_json_check(json, sink.write(sink.self, text, strlen(text)));
 }
@@ -147,10 +164,19 @@ static void write_rope_fields(const rn_rope_attrs *rope, rn_json *json) {
     if (rope->beta_slow != 0) rn_text_json_float(json, "beta_slow", rope->beta_slow);
 }
 
-void rn_text_json_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json) {
+static void open_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json) {
     rn_json_object(json, key);
     rn_text_json_float(json, "rope_theta", rope->base);
     write_rope_fields(rope, json);
+}
+
+void rn_text_json_ropes_object(const rn_llama_config *l, rn_json *json) {
+    rn_json_object(json, "rope_parameters");
+    open_rope_object(&l->rope, "full_attention", json);
+    rn_json_end(json);
+    open_rope_object(&l->local_rope, "sliding_attention", json);
+    rn_json_end(json);
+    rn_json_end(json);
 }
 
 static void write_divisors(const float *divisors, uint64_t pairs, const char *key, rn_json *json) {
@@ -166,7 +192,7 @@ static float turned_share(const rn_llama_config *l) {
 
 // As models that came with transformers 5 have it.
 static void write_newer_rope(const rn_llama_config *l, rn_json *json) {
-    rn_text_json_rope_object(&l->rope, "rope_parameters", json);
+    open_rope_object(&l->rope, "rope_parameters", json);
     if (l->architecture->partial_rope)
         rn_text_json_float(json, "partial_rotary_factor", turned_share(l));
     if (l->query_growth != 0) rn_text_json_float(json, "llama_4_scaling_beta", l->query_growth);
@@ -177,6 +203,7 @@ void rn_text_rope_to_json(const rn_text_config *c, rn_json *json) {
     const rn_llama_config *l = &c->llama;
     const rn_rope_attrs *rope = &l->rope;
     uint64_t pairs = rn_rope_dims(rope, l->head_dim) / 2;
+    if (l->positions) return;
     if (l->architecture->json_rope) {
         write_newer_rope(l, json);
         return;
@@ -251,7 +278,7 @@ static rn_status write_json(const rn_text_config *c, const rn_text_extras *extra
     if (extras->end != UINT32_MAX) rn_json_u64(&json, "eos_token_id", extras->end);
     if (extras->pad != UINT32_MAX)
         rn_json_u64(&json, "pad_token_id", extras->pad);
-    else
+    else if (!c->llama.both_ways)
         rn_json_null(&json, "pad_token_id"); // some models' own would be beyond the vocabulary
     if (a->to_json)
         a->to_json(c, &json);
