@@ -2,6 +2,7 @@
 // names.
 #include "io/convert_plan.h"
 #include "io/gguf.h"
+#include "io/weight_forms.h"
 
 #include "base/buffer.h"
 #include "base/checked.h"
@@ -426,10 +427,12 @@ static rn_status plan_int8(rn_convert_plan *plan, rn_convert_item *item) {
     rn_write_tensor data = {.dtype = RN_DTYPE_I8, .rank = item->rank, .dims = item->dims};
     uint64_t *dims;
     item->unit = t->elements / item->dims[0];
-    RN_TRY(join_name(plan, item->name, "._data", &data.name));
+    RN_TRY(
+        join_name(plan, item->name, rn_component_suffix(item->to, RN_COMPONENT_DATA), &data.name));
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
     RN_TRY(scale_dims(plan, item, &dims));
-    RN_TRY(add_side(plan, item, "._scale", RN_DTYPE_F32, dims, item->rank, NULL, &item->scale));
+    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SCALE), RN_DTYPE_F32,
+                    dims, item->rank, NULL, &item->scale));
     return add_activation_scales(plan, item);
 }
 
@@ -449,10 +452,13 @@ static rn_status plan_int4(rn_convert_plan *plan, rn_convert_item *item) {
     }
     packed[0] = rn_div_up(packed[0], 2);
     rn_write_tensor data = {.dtype = RN_DTYPE_U8, .rank = rank, .dims = packed};
-    RN_TRY(join_name(plan, item->name, "._data._data", &data.name));
+    RN_TRY(
+        join_name(plan, item->name, rn_component_suffix(item->to, RN_COMPONENT_DATA), &data.name));
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
-    RN_TRY(add_side(plan, item, "._scale", RN_DTYPE_F32, scales, rank, NULL, &item->scale));
-    RN_TRY(add_side(plan, item, "._shift", RN_DTYPE_F32, scales, rank, NULL, &item->shift));
+    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SCALE), RN_DTYPE_F32,
+                    scales, rank, NULL, &item->scale));
+    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SHIFT), RN_DTYPE_F32,
+                    scales, rank, NULL, &item->shift));
     return add_activation_scales(plan, item);
 }
 
@@ -482,7 +488,8 @@ static rn_status plan_nf4(rn_convert_plan *plan, rn_convert_item *item) {
     RN_TRY(copy_dims(plan, packed, 2, &dims));
     rn_write_tensor data = {.name = item->name, .dtype = RN_DTYPE_U8, .rank = 2, .dims = dims};
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
-    RN_TRY(add_side(plan, item, ".absmax", RN_DTYPE_F32, &blocks, 1, NULL, &item->scale));
+    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SCALE), RN_DTYPE_F32,
+                    &blocks, 1, NULL, &item->scale));
     RN_TRY(add_side(plan, item, ".quant_map", RN_DTYPE_F32, &table, 1, rn_nf4_table, NULL));
     return add_side(plan, item, ".quant_state.bitsandbytes__nf4", RN_DTYPE_U8, &state_bytes, 1,
                     state.data, NULL);

@@ -10,17 +10,7 @@
 
 #include <stdio.h>
 
-// ---- a weight's components
-// ---------------------------------------------------------------------------
-
-static const char *component_suffix(rn_dtype dtype, rn_component component) {
-    static const char *const int8[RN_COMPONENT_COUNT] = {"._data", "._scale", ""};
-    static const char *const int4[RN_COMPONENT_COUNT] = {"._data._data", "._scale", "._shift"};
-    static const char *const nf4[RN_COMPONENT_COUNT] = {"", ".absmax", ""};
-    if (dtype == RN_DTYPE_INT8) return int8[component];
-    if (dtype == RN_DTYPE_INT4) return int4[component];
-    return dtype == RN_DTYPE_NF4 ? nf4[component] : "";
-}
+// ---- a weight's components ----------------------------------------------------------------------
 
 // What the component's tensor is in the file; NONE: it need not be anything in particular.
 static rn_dtype component_dtype(rn_dtype dtype, rn_component component) {
@@ -90,8 +80,8 @@ static rn_status find_form(const rn_weights *w, const rn_value_info *info,
 static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_component component,
                              uint64_t bytes, rn_tensor_info *out) {
     char name[512];
-    int length = snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info),
-                          component_suffix(info->dtype, component));
+    const char *suffix = rn_component_suffix(info->dtype, component);
+    int length = snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info), suffix ? suffix : "");
     const rn_tensor_info *tensor =
         length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
     if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);

@@ -1,10 +1,8 @@
 // text_weights.c — which tensors a weight is made of, and whether all is there and nothing more.
 //
 //     W of any plain or ggml type   W
-//     int8                          W._data, W._scale
-//     int4                          W._data._data, W._scale, W._shift
-//     nf4                           W, W.absmax                       (as `ration convert` writes)
-//     of quantised checkpoints      io/weight_forms.h
+//     int8, int4, nf4               rn_component_suffix               (as `ration convert` writes)
+//     of quantised checkpoints      rn_checkpoint_form
 #include "model/text/text_weights.h"
 
 #include "base/str.h"
@@ -17,19 +15,13 @@
 
 enum { NAME_BYTES = 256 };
 
-static const struct form {
-    rn_dtype dtype;
-    const char *suffixes[RN_COMPONENT_COUNT];
-} forms[] = {
-    {RN_DTYPE_INT8, {"._data", "._scale", NULL}},
-    {RN_DTYPE_INT4, {"._data._data", "._scale", "._shift"}},
-    {RN_DTYPE_NF4, {"", ".absmax", NULL}},
-};
-enum { FORM_COUNT = sizeof forms / sizeof *forms };
+static const rn_dtype in_components[] = {RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4};
+enum { FORM_COUNT = sizeof in_components / sizeof *in_components };
 
-static const rn_tensor_info *find(const rn_checkpoint *checkpoint, const char *name,
-                                  const char *suffix) {
+static const rn_tensor_info *find(const rn_checkpoint *checkpoint, const char *name, rn_dtype dtype,
+                                  rn_component component) {
     char text[NAME_BYTES];
+    const char *suffix = rn_component_suffix(dtype, component);
     int length = snprintf(text, sizeof text, "%s%s", name, suffix);
     return length < NAME_BYTES ? rn_checkpoint_find(checkpoint, text) : NULL;
 }
@@ -40,16 +32,16 @@ rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name)
     if (checkpoint_form) return checkpoint_form->dtype;
     if (whole && whole->dtype != RN_DTYPE_U8) return whole->dtype;
     for (size_t i = 0; i < FORM_COUNT; i++)
-        if (find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_DATA]) &&
-            find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_SCALE]))
-            return forms[i].dtype;
+        if (find(checkpoint, name, in_components[i], RN_COMPONENT_DATA) &&
+            find(checkpoint, name, in_components[i], RN_COMPONENT_SCALE))
+            return in_components[i];
     return whole ? whole->dtype : RN_DTYPE_F32;
 }
 
 bool rn_text_weight_exists(const rn_checkpoint *checkpoint, const char *name) {
-    if (find(checkpoint, name, "")) return true;
+    if (rn_checkpoint_find(checkpoint, name)) return true;
     for (size_t i = 0; i < FORM_COUNT; i++)
-        if (find(checkpoint, name, forms[i].suffixes[RN_COMPONENT_DATA])) return true;
+        if (find(checkpoint, name, in_components[i], RN_COMPONENT_DATA)) return true;
     return false;
 }
 
@@ -120,19 +112,22 @@ static rn_status take_whole(inventory *v, const rn_value_info *weight) {
     return RN_OK;
 }
 
-static rn_status take_parts(inventory *v, const rn_value_info *weight, const struct form *form) {
+static rn_status take_parts(inventory *v, const rn_value_info *weight) {
     rn_plain_components parts;
+    rn_dtype dtype = weight->dtype;
+    const char *suffix;
     uint64_t rows = weight->shape.dims[0], cols = rn_shape_elements(weight->shape, 1) / rows;
-    if (!rn_plain_components_of(form->dtype, rows, cols, &parts))
+    if (!rn_plain_components_of(dtype, rows, cols, &parts))
         return rn_fail(RN_CORRUPT, "'%s': %s cannot be %s", weight->name,
-                       rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name);
-    for (int part = 0; part < RN_COMPONENT_COUNT && form->suffixes[part]; part++) {
-        const rn_tensor_info *t = find(v->checkpoint, weight->name, form->suffixes[part]);
-        if (!t) return missing(v, weight->name, form->suffixes[part]);
+                       rn_shape_format(weight->shape).text, rn_dtype_get(dtype)->name);
+    for (rn_component part = 0; part < RN_COMPONENT_COUNT; part++) {
+        if (!(suffix = rn_component_suffix(dtype, part))) break;
+        const rn_tensor_info *t = find(v->checkpoint, weight->name, dtype, part);
+        if (!t) return missing(v, weight->name, suffix);
         if (t->bytes != parts.bytes[part])
             return rn_fail(RN_CORRUPT, "the tensor '%.*s' has %llu bytes, %s as %s needs %llu",
                            RN_STR_ARG(t->name), (unsigned long long)t->bytes,
-                           rn_shape_format(weight->shape).text, rn_dtype_get(form->dtype)->name,
+                           rn_shape_format(weight->shape).text, rn_dtype_get(dtype)->name,
                            (unsigned long long)parts.bytes[part]);
         use(v, t);
     }
@@ -157,13 +152,11 @@ static rn_status take_checkpoint_form(inventory *v, const rn_value_info *weight,
 static rn_status take_weight(inventory *v, const rn_value_info *weight) {
     uint64_t before = v->info->weight_bytes;
     const rn_weight_form *checkpoint_form = rn_checkpoint_form(v->checkpoint, weight->name);
-    const struct form *form = NULL;
-    for (size_t i = 0; i < FORM_COUNT; i++)
-        if (forms[i].dtype == weight->dtype) form = &forms[i];
+    bool in_parts = rn_component_suffix(weight->dtype, RN_COMPONENT_SCALE) != NULL;
     if (checkpoint_form)
         RN_TRY(take_checkpoint_form(v, weight, checkpoint_form));
     else
-        RN_TRY(form ? take_parts(v, weight, form) : take_whole(v, weight));
+        RN_TRY(in_parts ? take_parts(v, weight) : take_whole(v, weight));
     v->info->parameters += rn_shape_elements(weight->shape, 1);
     if (weight->shape.rank > 1) v->bytes[weight->dtype] += v->info->weight_bytes - before;
     return RN_OK;
