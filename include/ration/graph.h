@@ -651,6 +651,203 @@ typedef struct rn_strided_slice_attrs {
 // Of all axes at once; rows are taken whole (start 0, step 1, count RN_ROWS).
 RN_API rn_value rn_op_strided_slice(rn_graph *g, rn_value x, rn_strided_slice_attrs attrs);
 
+typedef struct rn_cumulate_attrs {
+    uint32_t axis;
+    bool product;   // products, not sums
+    bool exclusive; // an element is not part of its own sum
+    bool reverse;   // from the axis's end
+} rn_cumulate_attrs;
+RN_API rn_value rn_op_cumulate(rn_graph *g, rn_value x, rn_cumulate_attrs attrs);
+
+typedef struct rn_top_k_attrs {
+    uint32_t axis;
+    uint64_t count;
+    bool smallest; // the smallest, not the largest
+} rn_top_k_attrs;
+// Two outputs: the elements, the first of them first, and their places (i64). Of equals the one
+// that comes first is first; NaN is larger than everything.
+RN_API rn_value rn_op_top_k(rn_graph *g, rn_value x, rn_top_k_attrs attrs);
+
+typedef struct rn_reverse_sequence_attrs {
+    uint32_t batch_axis, time_axis;
+} rn_reverse_sequence_attrs;
+// The first lengths[b] (i32 or i64) elements of the time axis of batch b, reversed.
+RN_API rn_value rn_op_reverse_sequence(rn_graph *g, rn_value x, rn_value lengths,
+                                       rn_reverse_sequence_attrs attrs);
+
+// Matrix products of other dtypes than f32, and of any batches: a (..., M, K) by b (..., K, N);
+// leading axes are stretched by NumPy's rule. Whole numbers wrap.
+RN_API rn_value rn_op_product(rn_graph *g, rn_value a, rn_value b);
+
+// Images with 1 to 3 spatial axes: (N, S..., C). Axis i of the attributes is spatial axis i; axes
+// that x does not have are left 0.
+#define RN_MAX_SPATIAL 3
+typedef struct rn_conv_attrs {
+    uint32_t groups; // channels in so many groups, each with its own outputs; 0: 1
+    uint32_t stride[RN_MAX_SPATIAL], dilation[RN_MAX_SPATIAL]; // 0: 1
+    uint32_t pad_before[RN_MAX_SPATIAL], pad_after[RN_MAX_SPATIAL];
+} rn_conv_attrs;
+// x (N, S..., C), w (O, C / groups, K...) as PyTorch and ONNX store it, bias (O) or RN_NO_VALUE.
+// -> (N, S'..., O). Whole numbers: i32 only. Where it is one, rn_op_conv2d's op is made.
+RN_API rn_value rn_op_conv(rn_graph *g, rn_value x, rn_value w, rn_value bias, rn_conv_attrs attrs);
+typedef struct rn_conv_transpose_attrs {
+    rn_conv_attrs conv;
+    uint64_t size[RN_MAX_SPATIAL]; // of the result; 0: stride (S - 1) + dilation (K - 1) + 1 - pads
+} rn_conv_transpose_attrs;
+// The gradient of a convolution by its input: w (C, O / groups, K...).
+RN_API rn_value rn_op_conv_transpose(rn_graph *g, rn_value x, rn_value w, rn_value bias,
+                                     rn_conv_transpose_attrs attrs);
+
+typedef enum rn_pool_function {
+    RN_POOL_MAX,
+    RN_POOL_AVERAGE,
+    RN_POOL_LP // the sum of |x|^p, to the power of 1 / p
+} rn_pool_function;
+typedef struct rn_pool_attrs {
+    rn_pool_function function;
+    uint32_t size[RN_MAX_SPATIAL];
+    uint32_t stride[RN_MAX_SPATIAL], dilation[RN_MAX_SPATIAL]; // 0: 1
+    uint32_t pad_before[RN_MAX_SPATIAL], pad_after[RN_MAX_SPATIAL];
+    bool ceil;         // a last window that begins within the image but ends outside counts, too
+    bool count_pad;    // AVERAGE: padding counts
+    bool column_major; // MAX: places count the first spatial axis fastest
+    uint32_t p;        // LP
+} rn_pool_attrs;
+// x (N, S..., C). MAX has a second output: the place i64 of each largest element in x's elements as
+// (N, C, S...), as ONNX counts them.
+RN_API rn_value rn_op_pool(rn_graph *g, rn_value x, rn_pool_attrs attrs);
+// The first output alone; rn_op_max_pool's or rn_op_avg_pool's op where it is one.
+RN_API rn_value rn_op_pool_values(rn_graph *g, rn_value x, rn_pool_attrs attrs);
+
+// One axis to another length. Axes are independent of each other: an image takes one node an axis.
+typedef enum rn_resize_function {
+    RN_RESIZE_NEAREST,
+    RN_RESIZE_LINEAR,
+    RN_RESIZE_CUBIC
+} rn_resize_function;
+typedef enum rn_resize_coordinates { // of place i of the result, in x
+    RN_RESIZE_HALF_PIXEL,            // (i + 1/2) / scale - 1/2
+    RN_RESIZE_HALF_PIXEL_SYMMETRIC,  // so, about the middle where scale * length is no whole number
+    RN_RESIZE_PYTORCH_HALF_PIXEL,    // so, but 0 where the result has one element
+    RN_RESIZE_ALIGN_CORNERS,         // i (length - 1) / (length' - 1)
+    RN_RESIZE_ASYMMETRIC,            // i / scale
+    RN_RESIZE_CROP                   // between from and to: `fill` outside of x
+} rn_resize_coordinates;
+typedef enum rn_resize_nearest {
+    RN_RESIZE_ROUND_PREFER_FLOOR,
+    RN_RESIZE_ROUND_PREFER_CEIL,
+    RN_RESIZE_FLOOR,
+    RN_RESIZE_CEIL
+} rn_resize_nearest;
+typedef struct rn_resize_attrs {
+    uint32_t axis;
+    uint64_t length; // of the result
+    double scale;    // length' / length, as it was given; 0: just that
+    rn_resize_function function;
+    rn_resize_coordinates coordinates;
+    rn_resize_nearest nearest;
+    double from, to;      // CROP: of x, 0 to 1
+    double fill;          // CROP
+    double cubic;         // CUBIC: its coefficient, -0.75
+    bool exclude_outside; // CUBIC: taps outside of x weigh nothing, the others more
+    bool antialias;       // LINEAR, CUBIC: taps are spread where it shrinks
+} rn_resize_attrs;
+RN_API rn_value rn_op_resize(rn_graph *g, rn_value x, rn_resize_attrs attrs);
+
+typedef enum rn_grid_padding { RN_GRID_ZEROS, RN_GRID_BORDER, RN_GRID_REFLECTION } rn_grid_padding;
+typedef struct rn_grid_sample_attrs {
+    rn_resize_function function;
+    rn_grid_padding padding;
+    bool align_corners;
+} rn_grid_sample_attrs;
+// x (N, S..., C) with 2 or 3 spatial axes, grid (N, S'..., 2 or 3): places from -1 to 1, the last
+// spatial axis first. -> (N, S'..., C). Floats.
+RN_API rn_value rn_op_grid_sample(rn_graph *g, rn_value x, rn_value grid,
+                                  rn_grid_sample_attrs attrs);
+
+typedef enum rn_rnn_kind { RN_RNN_PLAIN, RN_RNN_LSTM, RN_RNN_GRU } rn_rnn_kind;
+typedef enum rn_rnn_function {
+    RN_RNN_DEFAULT, // tanh; of gates sigmoid
+    RN_RNN_SIGMOID,
+    RN_RNN_TANH,
+    RN_RNN_RELU,
+    RN_RNN_AFFINE,           // a x + b
+    RN_RNN_LEAKY_RELU,       // a
+    RN_RNN_THRESHOLDED_RELU, // a
+    RN_RNN_SCALED_TANH,      // a tanh(b x)
+    RN_RNN_HARD_SIGMOID,     // a x + b within 0 and 1
+    RN_RNN_ELU,              // a
+    RN_RNN_SOFTSIGN,
+    RN_RNN_SOFTPLUS
+} rn_rnn_function;
+typedef struct rn_rnn_attrs {
+    rn_rnn_kind kind;
+    uint32_t hidden;
+    bool reverse;     // the sequence from its end (one direction)
+    bool both;        // two directions: forwards, then backwards
+    bool batch_first; // x (B, T, C)
+    bool reset_after; // GRU: the reset gate comes behind the product (linear_before_reset)
+    bool coupled;     // LSTM: the forget gate is 1 - the input gate
+    double clip;      // of what activations get, to +-clip; 0: none
+    rn_rnn_function functions[6]; // f, g, h of a direction, then of the other
+    double a[6], b[6];
+} rn_rnn_attrs;
+// A layer over whole sequences, as ONNX has it, f32. D directions, H hidden, G gates (RNN 1, LSTM
+// i o f c, GRU z r h): x (T, B, C), w (D, G H, C), r (D, G H, H), bias (D, 2 G H) or none, lengths
+// i32 (B) or none, h and c (D, B, H) or none, peepholes i o f (D, 3 H) or none. Outputs: y (T, D,
+// B, H), the last h (D, B, H), the last c (LSTM). batch_first: x (B, T, C), y (B, T, D, H), h and c
+// (B, D, H).
+typedef struct rn_rnn_inputs {
+    rn_value x, w, r, bias, lengths, h, c, peepholes;
+} rn_rnn_inputs;
+RN_API rn_value rn_op_rnn(rn_graph *g, rn_rnn_inputs inputs, rn_rnn_attrs attrs);
+
+typedef struct rn_linear_attrs {
+    uint32_t axis;     // of a scale that is not one for all
+    uint64_t block;    // 0: a scale an index of the axis; else one for so many
+    rn_dtype dtype;    // of the result
+    int32_t low, high; // quantize_linear: whole numbers are kept within; 0 and 0: the dtype's range
+} rn_linear_attrs;
+// ONNX's QuantizeLinear: round(x / scale) to even, + zero, within the dtype's range (i8, u8, i16,
+// u16, i32) or as fp8. scale is () or (1), or (length of axis), or x's shape with the axis in
+// blocks; zero of its shape in the result's dtype, or RN_NO_VALUE.
+RN_API rn_value rn_op_quantize_linear(rn_graph *g, rn_value x, rn_value scale, rn_value zero,
+                                      rn_linear_attrs attrs);
+// (x - zero) scale; zero of x's dtype or RN_NO_VALUE. `dtype`: f32, f16 or bf16.
+RN_API rn_value rn_op_dequantize_linear(rn_graph *g, rn_value x, rn_value scale, rn_value zero,
+                                        rn_linear_attrs attrs);
+
+typedef struct rn_dft_attrs {
+    uint32_t axis;
+    uint64_t length; // of the transform: x is cut or filled with zeros; 0: the axis's
+    bool inverse;    // divided by the length
+    bool half;       // only the first length / 2 + 1 of the result
+    bool from_half;  // inverse: x is such a half, of `length`; the result is real
+} rn_dft_attrs;
+// x (..., 1) real or (..., 2) complex -> (..., 2), or (..., 1) where it is real. Floats.
+RN_API rn_value rn_op_dft(rn_graph *g, rn_value x, rn_dft_attrs attrs);
+
+typedef struct rn_col2im_attrs {
+    uint32_t rank; // spatial axes
+    uint64_t image[RN_MAX_SPATIAL], block[RN_MAX_SPATIAL];
+    uint32_t stride[RN_MAX_SPATIAL], dilation[RN_MAX_SPATIAL]; // 0: 1
+    uint32_t pad_before[RN_MAX_SPATIAL], pad_after[RN_MAX_SPATIAL];
+} rn_col2im_attrs;
+// x (N, C * block, windows), as PyTorch's unfold makes it -> (N, C, image...): windows are added
+// up. Floats.
+RN_API rn_value rn_op_col2im(rn_graph *g, rn_value x, rn_col2im_attrs attrs);
+
+typedef struct rn_roi_align_attrs {
+    uint32_t height, width; // of a region in the result
+    uint32_t sampling;      // points a side of each place; 0: as many as the region has elements
+    double scale;           // of the regions' places to x's
+    bool max;               // the largest of the points, not their mean
+    bool half_pixel;        // places are moved by half an element
+} rn_roi_align_attrs;
+// x (N, C, H, W), regions (R, 4) x1 y1 x2 y2, batch i64 (R) -> (R, C, height, width). f32.
+RN_API rn_value rn_op_roi_align(rn_graph *g, rn_value x, rn_value regions, rn_value batch,
+                                rn_roi_align_attrs attrs);
+
 // ---- ops of training ----------------------------------------------------------------------------
 
 typedef struct rn_adamw_attrs {

@@ -2,13 +2,14 @@
 """Writes tests/golden/ops.txt: small cases of the ops of any plain dtype, as ONNX's reference evaluator answers them.
 
 A case is a line "# NAME", then a line an input ("<") and a line an output (">"): dtype, axes, ":", elements.
-tests/golden/ops_test.c has the same names and says which op with which attributes each of them is. Needs onnx and numpy.
+tests/golden/ops_test.c has the same names and says which op with which attributes each of them is. Needs onnx, numpy and torch.
 Images are turned from ONNX's (N, C, spatial...) to (N, spatial..., C) where the case says `last`."""
 
 import os
 import sys
 
 import numpy as np
+import torch
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
@@ -42,7 +43,7 @@ def case(file, name, op, inputs, keep=None, outputs=1, last=False, version=21, t
     """`keep`: which inputs the op of the graph has (the others are attributes there); `turned`: of them those that are
     images."""
     inputs = [None if x is None else np.asarray(x) for x in inputs]
-    results = answer(op, inputs, attributes, outputs, version)
+    results = op(*inputs) if callable(op) else answer(op, inputs, attributes, outputs, version)
     file.write(f"# {name}\n")
     for i in range(len(inputs)) if keep is None else keep:
         if inputs[i] is not None:
@@ -167,6 +168,106 @@ def moving(f):
     case(f, "slice_back", "Slice", [x] + ends, keep=[0])
 
 
+def sequences(f):
+    x = real(2, 4, 3)
+    case(f, "cumulate", "CumSum", [x, np.array(1)], keep=[0])
+    case(f, "cumulate_back", "CumSum", [whole(2, 4), np.array(1)], keep=[0], exclusive=1, reverse=1)
+    ties = np.array([[2, 5, 1, 5, 3], [0, 0, 4, 1, 0]], np.float32)
+    case(f, "top_k", "TopK", [ties, np.array([3])], keep=[0], outputs=2, axis=1)
+    case(f, "top_k_small", "TopK", [whole(4, 3), np.array([2])], keep=[0], outputs=2, axis=0, largest=0)
+    case(f, "reverse_sequence", "ReverseSequence", [x, np.array([1, 4])], batch_axis=0, time_axis=1)
+    case(f, "product_f16", "MatMul", [real(2, 3, dtype=np.float16), real(3, 4, dtype=np.float16)])
+    case(f, "product_i32", "MatMul", [whole(2, 1, 2, 3, dtype=np.int32), whole(3, 3, 2, dtype=np.int32)])
+    case(f, "product_batches", "MatMul", [real(2, 1, 2, 3), real(3, 3, 2)])
+    for d, way in ((1, "forward"), (1, "reverse"), (2, "bidirectional")):
+        parts = [real(5, 2, 3), real(d, 16, 3), real(d, 16, 4), real(d, 32)]
+        state = [real(d, 2, 4), real(d, 2, 4)]
+        lengths = np.array([5, 5], np.int32)
+        peep = [real(d, 12)] if d == 1 else []
+        if way != "reverse":
+            case(f, "lstm_" + way, "LSTM", parts + [lengths] + state + peep, outputs=3, hidden_size=4, direction=way)
+        gru = [parts[0], parts[1][:, :12], parts[2][:, :12], parts[3][:, :24]]
+        after = dict(linear_before_reset=1) if way == "forward" else {}
+        case(f, "gru_" + way, "GRU", gru, outputs=2, hidden_size=4, direction=way, **after)
+    plain = [parts[0], parts[1][:1, :4], parts[2][:1, :4], parts[3][:1, :8]]
+    case(f, "rnn", "RNN", plain, outputs=2, hidden_size=4)
+
+
+def grouped(x, w):
+    """ONNX's evaluator has no groups here; PyTorch has."""
+    y = torch.nn.functional.conv_transpose2d(torch.tensor(x), torch.tensor(w), None, (3, 2), 1, 1, 2)
+    return [y.numpy()]
+
+
+def images(f):
+    x1, x2, x3 = real(2, 4, 7), real(1, 4, 6, 5), real(1, 2, 4, 5, 3)
+    case(f, "conv_1d", "Conv", [x1, real(6, 4, 3), real(6)], last=True, pads=[1, 1], strides=[2])
+    case(f, "conv_1d_groups", "Conv", [x1, real(6, 2, 3)], last=True, group=2, dilations=[2])
+    case(f, "conv_2d", "Conv", [x2, real(3, 4, 3, 2)], last=True, pads=[1, 0, 0, 1])
+    case(f, "conv_depthwise", "Conv", [x2, real(8, 1, 3, 3), real(8)], last=True, group=4, pads=[1, 1, 1, 1], strides=[2, 1])
+    case(f, "conv_3d", "Conv", [x3, real(2, 2, 2, 3, 1)], last=True, dilations=[1, 2, 1])
+    case(f, "conv_f16", "Conv", [x2.astype(np.float16), real(3, 4, 1, 1, dtype=np.float16)], last=True)
+    case(f, "transpose_1d", "ConvTranspose", [x1, real(4, 3, 3)], last=True, strides=[2], pads=[1, 0])
+    case(f, "transpose_2d", "ConvTranspose", [x2, real(4, 3, 3, 2), real(3)], last=True, dilations=[2, 1])
+    case(f, "transpose_groups", grouped, [x2, real(4, 3, 3, 3)], last=True)
+    case(f, "pool_max", "MaxPool", [x2], last=True, outputs=2, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1])
+    slide = np.lib.stride_tricks.sliding_window_view
+    case(f, "pool_max_i8", lambda x: [slide(x, (2, 2), (2, 3)).max((4, 5))], [whole(1, 2, 4, 4, dtype=np.int8)], last=True)
+    case(f, "pool_max_ceil", "MaxPool", [x2], last=True, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, dilations=[1, 1])
+    case(f, "pool_average", "AveragePool", [x2], last=True, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    case(f, "pool_average_pad", "AveragePool", [x3], last=True, kernel_shape=[3, 2, 2], pads=[1, 1, 1, 1, 1, 1], count_include_pad=1)
+    case(f, "pool_average_1d", "AveragePool", [x1], last=True, kernel_shape=[3], strides=[2], ceil_mode=1)
+    case(f, "pool_lp", "LpPool", [x2], last=True, kernel_shape=[2, 2], p=3)
+    columns = real(1, 2 * 4, 12)
+    case(f, "col2im", "Col2Im", [columns, np.array([4, 5]), np.array([2, 2])], keep=[0])
+    rois = np.array([[0, 0, 3, 4], [1.5, 1, 4.4, 4]], np.float32)
+    for mode in ("avg", "max"):
+        case(f, "roi_align_" + mode, "RoiAlign", [x2, rois, np.array([0, 0])], mode=mode, output_height=2, output_width=3,
+             sampling_ratio=2, spatial_scale=1.0, coordinate_transformation_mode="half_pixel")
+
+
+def resizing(f):
+    x = real(2, 5)
+
+    def one(name, sizes=None, scales=None, roi=None, **attributes):
+        scales = np.array([1, scales], np.float32) if scales else None
+        sizes = np.array([2, sizes]) if sizes else None
+        roi = np.array([0, roi[0], 1, roi[1]], np.float32) if roi else None
+        case(f, "resize_" + name, "Resize", [x, roi, scales, sizes], keep=[0], **attributes)
+
+    one("nearest", sizes=8, mode="nearest")
+    one("nearest_ceil", scales=0.7, mode="nearest", nearest_mode="ceil", coordinate_transformation_mode="asymmetric")
+    one("linear", scales=1.7, mode="linear")
+    one("linear_corners", sizes=9, mode="linear", coordinate_transformation_mode="align_corners")
+    one("linear_symmetric", scales=0.55, mode="linear", coordinate_transformation_mode="half_pixel_symmetric")
+    one("linear_antialias", sizes=2, mode="linear", antialias=1)
+    one("linear_crop", sizes=6, mode="linear", coordinate_transformation_mode="tf_crop_and_resize", roi=(0.25, 1.3), extrapolation_value=7.0)
+    one("cubic", scales=0.8, mode="cubic")
+    one("cubic_exclude", sizes=8, mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
+    one("cubic_antialias", scales=0.6, mode="cubic", antialias=1)
+    image, grid = real(1, 2, 3, 4), real(1, 2, 3, 2, low=-1.4, high=1.4)
+    for mode, padding, corners in (("linear", "zeros", 0), ("nearest", "border", 0), ("cubic", "reflection", 1)):
+        case(f, "grid_" + mode, "GridSample", [image, grid], last=True, version=20, mode=mode, padding_mode=padding, align_corners=corners)
+    deep = [real(1, 1, 2, 3, 4), real(1, 1, 2, 2, 3, low=-1.4, high=1.4)]
+    case(f, "grid_deep", "GridSample", deep, last=True, version=20, mode="linear", padding_mode="zeros", align_corners=0)
+
+
+def signals(f):
+    x = real(2, 6)
+    scale, zero = np.array(0.05, np.float32), np.array(7, np.uint8)
+    case(f, "quantize", "QuantizeLinear", [x, scale, zero])
+    case(f, "quantize_axis", "QuantizeLinear", [x, np.array([0.02, 0.4], np.float32), np.array([3, -4], np.int8)], axis=0)
+    blocks = abs(real(2, 3)) + np.float32(0.01)
+    case(f, "quantize_blocks", "QuantizeLinear", [x, blocks, whole(2, 3, dtype=np.int16)], axis=1, block_size=2)
+    case(f, "dequantize", "DequantizeLinear", [whole(2, 6, low=0, dtype=np.uint8), scale, zero])
+    case(f, "dequantize_axis", "DequantizeLinear", [whole(2, 6, dtype=np.int8), abs(real(6)), whole(6, dtype=np.int8)], axis=1)
+    case(f, "dequantize_blocks", "DequantizeLinear", [whole(2, 6, dtype=np.int8), blocks], axis=1, block_size=2)
+    wave, turn = real(2, 6, 1), real(1, 5, 2)
+    case(f, "dft", "DFT", [wave, None, np.array(1)], keep=[0], onesided=1, version=20)
+    case(f, "dft_longer", "DFT", [turn, np.array(8), np.array(1)], keep=[0], version=20)
+    case(f, "dft_inverse", "DFT", [turn, None, np.array(1)], keep=[0], inverse=1, version=20)
+
+
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else "tests/golden/ops.txt"
     np.seterr(all="ignore")
@@ -176,6 +277,6 @@ def main():
     print(f"{path}: {os.path.getsize(path)} bytes")
 
 
-PARTS = [elementwise, pairs, converting, reductions, moving]
+PARTS = [elementwise, pairs, converting, reductions, moving, sequences, images, resizing, signals]
 if __name__ == "__main__":
     main()

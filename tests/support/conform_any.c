@@ -64,6 +64,112 @@ static void strided_slice(conform_case *c) {
                                           *(const rn_strided_slice_attrs *)c->row->attrs));
 }
 
+static void cumulate(conform_case *c) {
+    conform_result(c, rn_op_cumulate(c->graph, operand(c, 0), (rn_cumulate_attrs){.axis = 1}));
+}
+
+static void top_k(conform_case *c) {
+    rn_top_k_attrs attrs = {.axis = 1, .count = 2};
+    rn_value first = rn_op_top_k(c->graph, operand(c, 0), attrs);
+    conform_result(c, first);
+    conform_result(c, rn_graph_output_of(c->graph, first, 1));
+}
+
+static void reverse_sequence(conform_case *c) {
+    rn_value x = operand(c, 0), lengths = conform_whole(c, c->row->shapes[1], 0, 4);
+    conform_result(c, rn_op_reverse_sequence(c->graph, x, lengths,
+                                             (rn_reverse_sequence_attrs){.time_axis = 1}));
+}
+
+static void product(conform_case *c) {
+    rn_value a = operand(c, 0), b = operand(c, 1);
+    conform_result(c, rn_op_product(c->graph, a, b));
+}
+
+static void conv(conform_case *c) {
+    rn_value x = operand(c, 0), w = operand(c, 1), bias = operand(c, 2);
+    rn_conv_attrs attrs = *(const rn_conv_attrs *)c->row->attrs;
+    conform_result(c, rn_op_conv(c->graph, x, w, bias, attrs));
+}
+
+static void conv_transpose(conform_case *c) {
+    rn_value x = operand(c, 0), w = operand(c, 1);
+    rn_conv_transpose_attrs attrs = {.conv = *(const rn_conv_attrs *)c->row->attrs};
+    conform_result(c, rn_op_conv_transpose(c->graph, x, w, RN_NO_VALUE, attrs));
+}
+
+static void pool(conform_case *c) {
+    rn_pool_attrs attrs = {.function = (rn_pool_function)c->row->variant,
+                           .size = {2, 3},
+                           .stride = {2, 1},
+                           .pad_before = {1, 1},
+                           .ceil = true,
+                           .p = 2};
+    rn_value first = rn_op_pool(c->graph, operand(c, 0), attrs);
+    conform_result(c, first);
+    if (attrs.function == RN_POOL_MAX) conform_result(c, rn_graph_output_of(c->graph, first, 1));
+}
+
+static void resize(conform_case *c) {
+    rn_resize_attrs attrs = {
+        .axis = 1, .length = 7, .function = (rn_resize_function)c->row->variant, .cubic = -0.75};
+    conform_result(c, rn_op_resize(c->graph, operand(c, 0), attrs));
+}
+
+static void grid_sample(conform_case *c) {
+    rn_value x = operand(c, 0),
+             grid = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[1], -1.5f, 1.5f);
+    rn_grid_sample_attrs attrs = {.function = (rn_resize_function)c->row->variant};
+    conform_result(c, rn_op_grid_sample(c->graph, x, grid, attrs));
+}
+
+static void rnn(conform_case *c) {
+    rn_rnn_kind kind = (rn_rnn_kind)c->row->variant;
+    uint64_t gates = kind == RN_RNN_LSTM ? 4 : kind == RN_RNN_GRU ? 3 : 1;
+    rn_rnn_inputs in = {.x = operand(c, 0)};
+    in.w = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(2, gates * 5, 3), -1, 1);
+    in.r = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(2, gates * 5, 5), -1, 1);
+    in.bias = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(2, gates * 10), -1, 1);
+    in.lengths = conform_whole(c, RN_SHAPE(2), 1, 4);
+    rn_rnn_attrs attrs = {.kind = kind, .hidden = 5, .both = true};
+    rn_value first = rn_op_rnn(c->graph, in, attrs);
+    conform_result(c, first);
+    conform_result(c, rn_graph_output_of(c->graph, first, 1));
+}
+
+static void quantize(conform_case *c) {
+    rn_value x = operand(c, 0), scale = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(3), 0.01f, 0.1f);
+    rn_value zero = conform_fixed(c, RN_DTYPE_I8, RN_SHAPE(3), -9, 9);
+    rn_linear_attrs attrs = {.axis = 1, .dtype = RN_DTYPE_I8};
+    rn_value q = rn_op_quantize_linear(c->graph, x, scale, zero, attrs);
+    attrs.dtype = RN_DTYPE_F32;
+    conform_result(c, rn_op_dequantize_linear(c->graph, q, scale, zero, attrs));
+}
+
+static void dft(conform_case *c) {
+    rn_dft_attrs attrs = {.axis = 1, .half = true};
+    conform_result(c, rn_op_dft(c->graph, operand(c, 0), attrs));
+}
+
+static void col2im(conform_case *c) {
+    rn_col2im_attrs attrs = {.rank = 2, .image = {4, 5}, .block = {2, 2}};
+    conform_result(c, rn_op_col2im(c->graph, operand(c, 0), attrs));
+}
+
+static void roi_align(conform_case *c) {
+    rn_value x = operand(c, 0), regions = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(3, 4), 0, 5);
+    rn_value batch = conform_whole(c, RN_SHAPE(3), 0, 2);
+    rn_roi_align_attrs attrs = {.height = 2, .width = 3, .scale = 0.7};
+    conform_result(c, rn_op_roi_align(c->graph, x, regions, batch, attrs));
+}
+
+static const rn_conv_attrs depthwise = {.groups = 20, .stride = {2, 1}, .pad_before = {1, 1}},
+                           twice = {.groups = 5, .dilation = {1, 2}, .pad_after = {0, 2}},
+                           line = {.groups = 2, .dilation = {2}},
+                           dilated = {.dilation = {2, 2},
+                                      .pad_before = {2, 2},
+                                      .pad_after = {2, 2}},
+                           none = {0};
 static const rn_strided_slice_attrs back = {{2, 4}, {-1, -2}, {3, 2}};
 
 #define ANY(OP, WHAT, BUILD, DTYPE, VARIANT, ...)                                                  \
@@ -101,6 +207,43 @@ static const conform_row rows[] = {
     ANY(SCATTER, "add", scatter, F32, RN_SCATTER_ADD,
         ONE(RN_SHAPE(3, 4), RN_SHAPE(2, 3), RN_SHAPE(2, 3))),
     ANY(STRIDED_SLICE, "backwards", strided_slice, I8, 0, ONE(RN_SHAPE(4, 5)), .attrs = &back),
+    ANY(CUMULATE, "rows", cumulate, F32, 0, ROWS()),
+    ANY(CUMULATE, "u16", cumulate, U16, 0, ONE(RN_SHAPE(2, 9, 2))),
+    ANY(TOP_K, "rows", top_k, F32, 0, ROWS()),
+    ANY(TOP_K, "i8", top_k, I8, 0, ONE(RN_SHAPE(3, 9, 2))),
+    ANY(REVERSE_SEQUENCE, "i16", reverse_sequence, I16, 0, ONE(RN_SHAPE(2, 3, 2), RN_SHAPE(2))),
+    ANY(PRODUCT, "rows", product, F64, 0, ROWS(RN_SHAPE(3, 4))),
+    ANY(PRODUCT, "i64", product, I64, 0, ONE(RN_SHAPE(2, 1, 2, 300), RN_SHAPE(3, 300, 2))),
+    ANY(CONV, "depthwise", conv, F32, 0,
+        ONE(RN_SHAPE(2, 7, 6, 20), RN_SHAPE(20, 1, 3, 3), RN_SHAPE(20)), .attrs = &depthwise),
+    ANY(CONV, "two outputs a channel", conv, F32, 0,
+        ONE(RN_SHAPE(1, 5, 6, 5), RN_SHAPE(10, 1, 3, 3), RN_SHAPE(10)), .attrs = &twice),
+    ANY(CONV, "groups", conv, F32, 0,
+        ONE(RN_SHAPE(1, 5, 6, 40), RN_SHAPE(15, 8, 3, 3), RN_SHAPE(15)), .attrs = &twice),
+    ANY(CONV, "dilated rows", conv, F32, 0, .rows = 3,
+        ONE(RN_SHAPE(RN_ROWS, 6, 5, 3), RN_SHAPE(4, 3, 3, 3), RN_SHAPE(4)), .attrs = &dilated),
+    ANY(CONV, "a line in groups", conv, F32, 0,
+        ONE(RN_SHAPE(2, 9, 4), RN_SHAPE(6, 2, 3), RN_SHAPE(6)), .attrs = &line),
+    ANY(CONV, "i32", conv, I32, 0,
+        ONE(RN_SHAPE(1, 3, 4, 2, 3), RN_SHAPE(2, 3, 2, 2, 1), RN_SHAPE(2)), .attrs = &none),
+    ANY(CONV_TRANSPOSE, "groups", conv_transpose, F32, 0, ONE(RN_SHAPE(2, 5, 4), RN_SHAPE(4, 3, 3)),
+        .attrs = &line),
+    ANY(POOL, "max", pool, F32, RN_POOL_MAX, .mixed = true, .rows = 2,
+        ONE(RN_SHAPE(RN_ROWS, 5, 6, 3))),
+    ANY(POOL, "u8", pool, U8, RN_POOL_MAX, ONE(RN_SHAPE(1, 5, 6, 3))),
+    ANY(POOL, "average", pool, F32, RN_POOL_AVERAGE, ONE(RN_SHAPE(1, 5, 6, 3))),
+    ANY(POOL, "lp", pool, F16, RN_POOL_LP, ONE(RN_SHAPE(1, 5, 6, 3))),
+    ANY(RESIZE, "nearest", resize, I64, RN_RESIZE_NEAREST, ONE(RN_SHAPE(2, 3, 4))),
+    ANY(RESIZE, "rows", resize, F32, RN_RESIZE_CUBIC, ROWS()),
+    ANY(GRID_SAMPLE, "linear", grid_sample, F32, RN_RESIZE_LINEAR,
+        ONE(RN_SHAPE(2, 4, 3, 2), RN_SHAPE(2, 2, 3, 2))),
+    ANY(RNN, "plain", rnn, F32, RN_RNN_PLAIN, ONE(RN_SHAPE(4, 2, 3))),
+    ANY(RNN, "lstm", rnn, F32, RN_RNN_LSTM, ONE(RN_SHAPE(4, 2, 3))),
+    ANY(RNN, "gru", rnn, F32, RN_RNN_GRU, ONE(RN_SHAPE(4, 2, 3))),
+    ANY(QUANTIZE_LINEAR, "rows", quantize, F32, 0, ROWS()),
+    ANY(DFT, "rows", dft, F32, 0, .rows = 2, ONE(RN_SHAPE(RN_ROWS, 6, 1))),
+    ANY(COL2IM, "overlapping", col2im, F32, 0, ONE(RN_SHAPE(2, 12, 12))),
+    ANY(ROI_ALIGN, "mean", roi_align, F32, 0, ONE(RN_SHAPE(2, 3, 4, 5))),
 };
 
 const conform_table conform_any = {rows, sizeof rows / sizeof *rows};

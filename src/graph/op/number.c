@@ -120,6 +120,26 @@ double rn_number_at(const rn_tensor *from, uint64_t at) {
     }
 }
 
+void rn_real_put(const rn_tensor *to, uint64_t at, double value) {
+    rn_numbers one;
+    if (to->dtype == RN_DTYPE_F32)
+        ((float *)to->data)[at] = (float)value;
+    else {
+        switch (rn_number_of(to->dtype)) {
+        case RN_NUMBER_F64:
+            one.f64[0] = value;
+            break;
+        case RN_NUMBER_F32:
+            one.f32[0] = (float)value;
+            break;
+        default:
+            one.i64[0] = value >= 0x1p63 ? INT64_MAX : value > -0x1p63 ? (int64_t)value : INT64_MIN;
+            break;
+        }
+        rn_numbers_store(to, at, 1, &one);
+    }
+}
+
 int64_t rn_integer_at(const rn_tensor *from, uint64_t at) {
     rn_numbers one;
     rn_numbers_load(from, at, 1, 1, &one);

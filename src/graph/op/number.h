@@ -40,6 +40,14 @@ void rn_numbers_store(const rn_tensor *to, uint64_t at, uint64_t n, const rn_num
 double rn_number_at(const rn_tensor *from, uint64_t at);
 int64_t rn_integer_at(const rn_tensor *from, uint64_t at);
 
+// So, at once where it is f32.
+static inline double rn_real_at(const rn_tensor *from, uint64_t at) {
+    return from->dtype == RN_DTYPE_F32 ? (double)((const float *)from->data)[at]
+                                       : rn_number_at(from, at);
+}
+// Stores a number made in double: floats round, whole numbers are cut off and wrap.
+void rn_real_put(const rn_tensor *to, uint64_t at, double value);
+
 // Refuses unless input i is a number of whole bytes.
 rn_status rn_shape_want_number(const rn_shaping *s, uint32_t input);
 // The same and a float.

@@ -18,15 +18,6 @@ static rn_status shape(rn_shaping *s) {
     return RN_OK;
 }
 
-static void put(const rn_tensor *y, uint64_t at, double value) {
-    rn_numbers one;
-    if (rn_number_of(y->dtype) == RN_NUMBER_F64)
-        one.f64[0] = value;
-    else
-        one.f32[0] = (float)value;
-    rn_numbers_store(y, at, 1, &one);
-}
-
 // `length` elements from `at` on, `step` apart.
 static void soften(const rn_call *call, uint64_t at, uint64_t length, uint64_t step) {
     const rn_soft_attrs *attrs = call->attrs;
@@ -34,17 +25,17 @@ static void soften(const rn_call *call, uint64_t at, uint64_t length, uint64_t s
     double largest = -INFINITY, sum = 0;
     uint64_t where = 0;
     for (uint64_t i = 0; i < length; i++) {
-        double value = rn_number_at(x, at + i * step);
+        double value = rn_real_at(x, at + i * step);
         if (value > largest) largest = value, where = i;
     }
     for (uint64_t i = 0; i < length && attrs->function != RN_SOFT_HARD_MAX; i++)
-        sum += exp(rn_number_at(x, at + i * step) - largest);
+        sum += exp(rn_real_at(x, at + i * step) - largest);
     for (uint64_t i = 0; i < length; i++) {
-        double below = rn_number_at(x, at + i * step) - largest;
-        put(y, at + i * step,
-            attrs->function == RN_SOFT_MAX       ? exp(below) / sum
-            : attrs->function == RN_SOFT_LOG_MAX ? below - log(sum)
-                                                 : i == where);
+        double below = rn_real_at(x, at + i * step) - largest;
+        rn_real_put(y, at + i * step,
+                    attrs->function == RN_SOFT_MAX       ? exp(below) / sum
+                    : attrs->function == RN_SOFT_LOG_MAX ? below - log(sum)
+                                                         : i == where);
     }
 }
 
