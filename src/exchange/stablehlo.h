@@ -38,6 +38,9 @@ typedef struct rn_stablehlo_options {
     // What weights of dtypes that StableHLO does not have (blocks, fp8) are widened to before they
     // are given: NONE or F32, BF16, F16.
     rn_dtype widened;
+    // Weights of f16 and bf16 are widened, too: for compilers that would convert all of them anew
+    // in every run.
+    bool widen_all;
     uint64_t constant_bytes; // constants of more bytes are arguments; 0: 4096
 } rn_stablehlo_options;
 

@@ -208,7 +208,7 @@ static rn_hlo_value find_bias(rn_hlo *h, rn_hlo_value bias, rn_hlo_value row, rn
     away = rn_hlo_binary(h, "minimum", away, rn_hlo_like(h, away, (double)reach));
     away = rn_hlo_binary(h, "add", away, rn_hlo_like(h, away, (double)reach));
     bias = rn_hlo_transpose(h, rn_hlo_widen(h, bias), (uint64_t[]){1, 0});
-    bias = rn_hlo_take(h, bias, away); // (R, R, H)
+    bias = rn_hlo_take(h, bias, away, 0); // (R, R, H)
     bias = rn_hlo_reshape(h, bias, RN_SHAPE(rows, rows, shared, heads / shared));
     return rn_hlo_transpose(h, bias, (uint64_t[]){2, 0, 3, 1});
 }

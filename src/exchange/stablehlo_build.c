@@ -318,22 +318,28 @@ rn_hlo_value rn_hlo_concat(rn_hlo *h, const rn_hlo_value *parts, uint32_t count,
                      shape);
 }
 
-rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids) {
-    char attributes[800];
-    rn_shape shape = ids.shape;
-    uint64_t offsets[RN_MAX_RANK], sizes[RN_MAX_RANK] = {1};
-    uint32_t kept = x.shape.rank - 1;
-    if (shape.rank + kept > RN_MAX_RANK) rn_hlo_refuse(h, "a result of too many axes");
-    for (uint32_t i = 0; i < kept && shape.rank < RN_MAX_RANK; i++) {
-        offsets[i] = shape.rank;
-        sizes[i + 1] = x.shape.dims[i + 1];
-        shape.dims[shape.rank++] = x.shape.dims[i + 1];
+rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids, uint32_t axis) {
+    char attributes[1000];
+    rn_shape shape = {0};
+    uint64_t offsets[RN_MAX_RANK], sizes[RN_MAX_RANK];
+    uint32_t kept = 0;
+    if (x.shape.rank - 1 + ids.shape.rank > RN_MAX_RANK) {
+        rn_hlo_refuse(h, "a result of too many axes");
+        return x;
+    }
+    for (uint32_t i = 0; i < x.shape.rank; i++) {
+        sizes[i] = i == axis ? 1 : x.shape.dims[i];
+        for (uint32_t j = 0; i == axis && j < ids.shape.rank; j++)
+            shape.dims[shape.rank++] = ids.shape.dims[j];
+        if (i == axis) continue;
+        offsets[kept++] = shape.rank;
+        shape.dims[shape.rank++] = x.shape.dims[i];
     }
     snprintf(attributes, sizeof attributes,
-             "dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [0], "
-             "start_index_map = [0], index_vector_dim = %u>, indices_are_sorted = false, "
+             "dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%u], "
+             "start_index_map = [%u], index_vector_dim = %u>, indices_are_sorted = false, "
              "slice_sizes = %s",
-             rn_hlo_numbers(offsets, kept).text, ids.shape.rank,
+             rn_hlo_numbers(offsets, kept).text, axis, axis, ids.shape.rank,
              rn_hlo_array(sizes, x.shape.rank).text);
     return rn_hlo_op(h, "stablehlo.gather", (rn_hlo_value[]){x, ids}, 2, NULL, attributes, x.dtype,
                      shape);

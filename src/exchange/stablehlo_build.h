@@ -82,8 +82,12 @@ rn_hlo_value rn_hlo_expand(rn_hlo *h, rn_hlo_value x, rn_shape shape);          
 rn_hlo_value rn_hlo_transpose(rn_hlo *h, rn_hlo_value x, const uint64_t *axes); // as rn_op_permute
 rn_hlo_value rn_hlo_slice(rn_hlo *h, rn_hlo_value x, uint32_t axis, uint64_t start, uint64_t count);
 rn_hlo_value rn_hlo_concat(rn_hlo *h, const rn_hlo_value *parts, uint32_t count, uint32_t axis);
-// Rows of axis 0: ids' shape, then the others of x. Ids beyond the ends are those of the ends.
-rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids);
+// Those of an axis that ids name: x's shape with ids' in the axis's place. Ids beyond the ends are
+// those of the ends.
+rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids, uint32_t axis);
+// By the letter of C where floats become whole numbers: towards 0, the nearest end where there is
+// no such number, 0 for NaN.
+rn_hlo_value rn_hlo_truncate(rn_hlo *h, rn_hlo_value x, rn_dtype dtype);
 // One element of a vector, or one index of axis 0, which stays as an axis of 1.
 rn_hlo_value rn_hlo_pick(rn_hlo *h, rn_hlo_value x, rn_hlo_value index);
 // x with `update` at index `index` of axis 0.

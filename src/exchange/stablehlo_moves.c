@@ -56,17 +56,16 @@ static uint32_t bits_of(rn_dtype dtype) {
     return 8u * rn_dtype_get(dtype)->block_bytes;
 }
 
-// To the nearest whole number, an even one where there are two; the nearest end where there is
-// none; 0 for NaN. The ends of wide types are no floats, so they are taken by comparison.
-static rn_hlo_value round_to_whole(rn_hlo *h, rn_hlo_value x, rn_dtype to) {
-    x = rn_hlo_unary(h, "round_nearest_even", rn_hlo_widen(h, x));
+// The ends of wide types are no floats, so they are taken by comparison.
+rn_hlo_value rn_hlo_truncate(rn_hlo *h, rn_hlo_value x, rn_dtype to) {
     uint32_t bits = bits_of(to) - is_signed(to);
     double end = ldexp(1, (int)bits), low = is_signed(to) ? -end : 0;
     int64_t most = bits == 64 ? -1 : bits == 63 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+    int64_t least = !is_signed(to) ? 0 : bits == 63 ? INT64_MIN : -((int64_t)1 << bits);
+    x = rn_hlo_widen(h, x);
     rn_hlo_value y = rn_hlo_convert(h, x, to);
     rn_hlo_value above = rn_hlo_compare(h, "GE", x, rn_hlo_like(h, x, end));
     rn_hlo_value below = rn_hlo_compare(h, "LE", x, rn_hlo_like(h, x, low));
-    int64_t least = !is_signed(to) ? 0 : bits == 63 ? INT64_MIN : -((int64_t)1 << bits);
     y = rn_hlo_select(h, above, rn_hlo_whole(h, to, most, x.shape), y);
     y = rn_hlo_select(h, below, rn_hlo_whole(h, to, least, x.shape), y);
     rn_hlo_value number = rn_hlo_compare(h, "EQ", x, x);
@@ -88,6 +87,7 @@ static rn_hlo_value saturate(rn_hlo *h, rn_hlo_value x, rn_dtype to) {
     return rn_hlo_convert(h, x, to);
 }
 
+// To the nearest, an even one where there are two.
 RN_HLO_EMITTER(cast) {
     rn_dtype to = call->outputs[0].dtype, from = in[0].dtype;
     if (!rn_hlo_element(to))
@@ -99,12 +99,58 @@ RN_HLO_EMITTER(cast) {
     else if (rn_dtype_get(to)->is_float || from == RN_DTYPE_BOOL)
         out[0] = rn_hlo_convert(h, in[0], to);
     else if (rn_dtype_get(from)->is_float)
-        out[0] = round_to_whole(h, in[0], to);
+        out[0] =
+            rn_hlo_truncate(h, rn_hlo_unary(h, "round_nearest_even", rn_hlo_widen(h, in[0])), to);
     else
         out[0] = saturate(h, in[0], to);
+}
+
+// By C's rules: what a float or a whole number is in 64 bits, of which the low ones stay.
+RN_HLO_EMITTER(convert) {
+    rn_dtype to = call->outputs[0].dtype, from = in[0].dtype;
+    rn_hlo_value x = in[0];
+    if (!rn_hlo_element(to))
+        rn_hlo_refuse(h, "StableHLO has no %s", rn_dtype_get(to)->name);
+    else if (to == RN_DTYPE_BOOL && from != to)
+        x = rn_hlo_compare(h, "NE", x, rn_hlo_like(h, x, 0));
+    else if (rn_dtype_get(from)->is_float && !rn_dtype_get(to)->is_float) {
+        rn_hlo_value wide = rn_hlo_widen(h, x);
+        x = rn_hlo_convert(h, rn_hlo_truncate(h, wide, RN_DTYPE_I64), to);
+        if (to == RN_DTYPE_U64) {
+            rn_hlo_value below = rn_hlo_compare(h, "LT", wide, rn_hlo_like(h, wide, 0));
+            x = rn_hlo_select(h, below, x, rn_hlo_truncate(h, wide, to));
+        }
+    }
+    out[0] = rn_hlo_result(h, call, x);
 }
 
 // A quantised weight has been widened before.
 RN_HLO_EMITTER(dequantize) {
     out[0] = rn_hlo_convert(h, in[0], call->outputs[0].dtype);
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+
+// Backwards is forwards, then turned round.
+RN_HLO_EMITTER(strided_slice) {
+    const rn_strided_slice_attrs *attrs = call->attrs;
+    uint64_t first[RN_MAX_RANK], end[RN_MAX_RANK], step[RN_MAX_RANK], turned[RN_MAX_RANK];
+    rn_shape shape = call->outputs[0].shape;
+    uint32_t turns = 0;
+    char attributes[800];
+    for (uint32_t i = 0; i < shape.rank; i++) {
+        uint64_t count = shape.dims[i];
+        step[i] = attrs->step[i] < 0 ? 0 - (uint64_t)attrs->step[i] : (uint64_t)attrs->step[i];
+        uint64_t span = count ? (count - 1) * step[i] : 0;
+        first[i] = attrs->step[i] < 0 && count ? attrs->start[i] - span : attrs->start[i];
+        end[i] = count ? first[i] + span + 1 : first[i];
+        if (attrs->step[i] < 0) turned[turns++] = i;
+    }
+    snprintf(attributes, sizeof attributes, "start_indices = %s, limit_indices = %s, strides = %s",
+             rn_hlo_array(first, shape.rank).text, rn_hlo_array(end, shape.rank).text,
+             rn_hlo_array(step, shape.rank).text);
+    out[0] = rn_hlo_op(h, "stablehlo.slice", in, 1, NULL, attributes, in[0].dtype, shape);
+    if (turns == 0) return;
+    snprintf(attributes, sizeof attributes, "dimensions = %s", rn_hlo_array(turned, turns).text);
+    out[0] = rn_hlo_op(h, "stablehlo.reverse", out, 1, NULL, attributes, in[0].dtype, shape);
 }

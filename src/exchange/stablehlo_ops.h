@@ -53,6 +53,17 @@ RN_HLO_EMITTER(cast);
 RN_HLO_EMITTER(dequantize);
 RN_HLO_EMITTER(random);
 RN_HLO_EMITTER(dropout);
+RN_HLO_EMITTER(unary_as); // ops of any plain dtype
+RN_HLO_EMITTER(binary_as);
+RN_HLO_EMITTER(compare);
+RN_HLO_EMITTER(select);
+RN_HLO_EMITTER(convert);
+RN_HLO_EMITTER(reduce_as);
+RN_HLO_EMITTER(arg_reduce);
+RN_HLO_EMITTER(soft);
+RN_HLO_EMITTER(gather);
+RN_HLO_EMITTER(scatter);
+RN_HLO_EMITTER(strided_slice);
 
 // A result in the dtype that the op's output has.
 static inline rn_hlo_value rn_hlo_result(rn_hlo *h, const rn_call *call, rn_hlo_value y) {

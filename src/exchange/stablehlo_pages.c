@@ -31,7 +31,7 @@ static rn_hlo_value find_page(rn_hlo *h, rn_hlo_value sequence, rn_hlo_value pos
     rn_hlo_value flat = rn_hlo_reshape(h, table, RN_SHAPE(table.shape.dims[0] * max_pages));
     rn_hlo_value at =
         rn_hlo_binary(h, "multiply", sequence, rn_hlo_like(h, sequence, (double)max_pages));
-    rn_hlo_value page = rn_hlo_take(h, flat, rn_hlo_binary(h, "add", at, number));
+    rn_hlo_value page = rn_hlo_take(h, flat, rn_hlo_binary(h, "add", at, number), 0);
     rn_hlo_value good = both(h, at_least_0(h, sequence), at_least_0(h, position));
     good = both(h, good, at_least_0(h, page));
     good =
@@ -105,7 +105,7 @@ static rn_hlo_value find_visible(rn_hlo *h, const pages *p, rn_hlo_value live) {
 // All rows to one sequence, whose pages are `ids` (max_pages): (R, HK, G, D).
 static rn_hlo_value attend_to_one(rn_hlo *h, const pages *p, rn_hlo_value ids, rn_hlo_value live) {
     rn_shape flat = RN_SHAPE(p->shared, p->rows, p->group, p->max_pages * p->page_tokens);
-    rn_hlo_value gathered = rn_hlo_take(h, p->kv, ids); // (max_pages, 2, HK, page_tokens, D)
+    rn_hlo_value gathered = rn_hlo_take(h, p->kv, ids, 0); // (max_pages, 2, HK, page_tokens, D)
     rn_hlo_value keys = part_of(h, gathered, 1, 0), values = part_of(h, gathered, 1, 1);
     rn_hlo_value scores = rn_hlo_product(
         h, p->q, keys, &(rn_hlo_dot){{1}, {1}, {3}, {3}, .batch_count = 1, .sum_count = 1});
@@ -122,8 +122,8 @@ static rn_hlo_value attend_to_one(rn_hlo *h, const pages *p, rn_hlo_value ids, r
 // Every row to the pages of its own sequence.
 static rn_hlo_value attend_by_row(rn_hlo *h, const pages *p) {
     rn_shape flat = RN_SHAPE(p->rows, p->shared, p->group, p->max_pages * p->page_tokens);
-    rn_hlo_value ids = rn_hlo_take(h, p->table, p->sequence); // (R, max_pages)
-    rn_hlo_value gathered = rn_hlo_take(h, p->kv, ids);       // (R, max_pages, 2, HK, ...)
+    rn_hlo_value ids = rn_hlo_take(h, p->table, p->sequence, 0); // (R, max_pages)
+    rn_hlo_value gathered = rn_hlo_take(h, p->kv, ids, 0);       // (R, max_pages, 2, HK, ...)
     rn_hlo_value keys = part_of(h, gathered, 2, 0), values = part_of(h, gathered, 2, 1);
     rn_hlo_value scores = rn_hlo_product(
         h, p->q, keys, &(rn_hlo_dot){{0, 1}, {0, 2}, {3}, {4}, .batch_count = 2, .sum_count = 1});

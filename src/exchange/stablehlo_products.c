@@ -68,5 +68,5 @@ RN_HLO_EMITTER(pool) {
 }
 
 RN_HLO_EMITTER(embedding) {
-    out[0] = rn_hlo_result(h, call, rn_hlo_take(h, in[0], in[1]));
+    out[0] = rn_hlo_result(h, call, rn_hlo_take(h, in[0], in[1], 0));
 }

@@ -122,50 +122,174 @@ RN_HLO_EMITTER(sum_squares) {
     out[0] = rn_hlo_result(h, call, rn_hlo_reduce(h, "add", x, (1u << x.shape.rank) - 1, false));
 }
 
-// The first of the largest; NaN is larger than any number. Pairs (number, index) are combined: a
-// stays where it is larger, or where b is not larger and comes later.
-RN_HLO_EMITTER(argmax) {
-    static const char regions[] =
-        "({ ^bb0(%a: tensor<f32>, %i: tensor<i32>, %b: tensor<f32>, %j: tensor<i32>): "
-        "%na = \"stablehlo.compare\"(%a, %a) {comparison_direction = "
-        "#stablehlo<comparison_direction NE>} : (tensor<f32>, tensor<f32>) -> tensor<i1> "
-        "%nb = \"stablehlo.compare\"(%b, %b) {comparison_direction = "
-        "#stablehlo<comparison_direction NE>} : (tensor<f32>, tensor<f32>) -> tensor<i1> "
-        "%gt = \"stablehlo.compare\"(%a, %b) {comparison_direction = "
-        "#stablehlo<comparison_direction GT>} : (tensor<f32>, tensor<f32>) -> tensor<i1> "
-        "%eq = \"stablehlo.compare\"(%a, %b) {comparison_direction = "
-        "#stablehlo<comparison_direction EQ>} : (tensor<f32>, tensor<f32>) -> tensor<i1> "
-        "%lt = \"stablehlo.compare\"(%i, %j) {comparison_direction = "
-        "#stablehlo<comparison_direction LT>} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
-        "      %fb = \"stablehlo.not\"(%nb) : (tensor<i1>) -> tensor<i1> "
-        "%oa = \"stablehlo.and\"(%na, %fb) : (tensor<i1>, tensor<i1>) -> tensor<i1> "
-        "%nn = \"stablehlo.and\"(%na, %nb) : (tensor<i1>, tensor<i1>) -> tensor<i1> "
-        "%ee = \"stablehlo.or\"(%eq, %nn) : (tensor<i1>, tensor<i1>) -> tensor<i1> "
-        "%tt = \"stablehlo.and\"(%ee, %lt) : (tensor<i1>, tensor<i1>) -> tensor<i1> "
-        "%lg = \"stablehlo.or\"(%gt, %oa) : (tensor<i1>, tensor<i1>) -> tensor<i1> "
-        "%st = \"stablehlo.or\"(%lg, %tt) : (tensor<i1>, tensor<i1>) -> tensor<i1> "
-        "%x = \"stablehlo.select\"(%st, %a, %b) : (tensor<i1>, tensor<f32>, tensor<f32>) -> "
-        "tensor<f32> %k = \"stablehlo.select\"(%st, %i, %j) : (tensor<i1>, tensor<i32>, "
-        "tensor<i32>) -> tensor<i32> \"stablehlo.return\"(%x, %k) : (tensor<f32>, tensor<i32>) "
-        "-> () })";
-    rn_hlo_value x = rn_hlo_convert(h, in[0], RN_DTYPE_F32);
-    uint32_t axis = x.shape.rank - 1;
-    rn_hlo_value places = rn_hlo_iota(h, RN_DTYPE_I32, x.shape, axis);
-    rn_hlo_value first = rn_hlo_float(h, RN_DTYPE_F32, -INFINITY, RN_SCALAR);
-    rn_hlo_value none = rn_hlo_whole(h, RN_DTYPE_I32, INT32_MAX, RN_SCALAR);
-    rn_shape shape = x.shape;
-    shape.rank--;
-    rn_hlo_value best = rn_hlo_new(h, RN_DTYPE_I32, shape);
+// Pairs (number, index) are combined: a stays where it beats b, or where neither does and its index
+// does. NaN beats every number, and the first NaN stays.
+static void print_beats(rn_hlo *h, const char *e, const char *i, bool smallest, bool last) {
+    static const struct {
+        const char *name, *a, *b, *how;
+    } compares[] = {{"na", "a", "a", "NE"},
+                    {"nb", "b", "b", "NE"},
+                    {"eq", "a", "b", "EQ"},
+                    {"gt", "a", "b", "GT"},
+                    {"lt", "a", "b", "LT"}};
+    static const struct {
+        const char *name, *how, *a, *b;
+    } joins[] = {{"oa", "xor", "na", "nb"}, // then either is NaN, and it is a:
+                 {"fa", "and", "oa", "na"}, {"nn", "and", "na", "nb"}, {"te", "and", "eq", "ti"},
+                 {"tn", "and", "nn", "ii"}, {"tt", "or", "te", "tn"},  {"lg", "or", "be", "fa"},
+                 {"st", "or", "lg", "tt"}};
+    const char *compare = "%%%s = \"stablehlo.compare\"(%%%s, %%%s) {comparison_direction = "
+                          "#stablehlo<comparison_direction %s>} : (tensor<%s>, tensor<%s>) -> "
+                          "tensor<i1>\n";
+    rn_hlo_print(h,
+                 "({\n^bb0(%%a: tensor<%s>, %%i: tensor<%s>, %%b: tensor<%s>, %%j: "
+                 "tensor<%s>):\n",
+                 e, i, e, i);
+    for (size_t c = 0; c < 3; c++)
+        rn_hlo_print(h, compare, compares[c].name, compares[c].a, compares[c].b, compares[c].how, e,
+                     e);
+    rn_hlo_print(h, compare, "be", "a", "b", compares[smallest ? 4 : 3].how, e, e);
+    rn_hlo_print(h, compare, "ii", "i", "j", "LT", i, i);
+    rn_hlo_print(h, compare, "ti", "i", "j", last ? "GT" : "LT", i, i);
+    for (size_t c = 0; c < sizeof joins / sizeof *joins; c++)
+        rn_hlo_print(h,
+                     "%%%s = \"stablehlo.%s\"(%%%s, %%%s) : (tensor<i1>, tensor<i1>) -> "
+                     "tensor<i1>\n",
+                     joins[c].name, joins[c].how, joins[c].a, joins[c].b);
+    const char *select = "%%%s = \"stablehlo.select\"(%%st, %%%s, %%%s) : (tensor<i1>, tensor<%s>, "
+                         "tensor<%s>) -> tensor<%s>\n";
+    rn_hlo_print(h, select, "x", "a", "b", e, e, e);
+    rn_hlo_print(h, select, "k", "i", "j", i, i, i);
+    rn_hlo_print(h, "\"stablehlo.return\"(%%x, %%k) : (tensor<%s>, tensor<%s>) -> () })", e, i);
+}
+
+// Where the largest (smallest) of an axis lies, without the axis.
+static rn_hlo_value find_best(rn_hlo *h, rn_hlo_value x, uint32_t axis, rn_dtype index,
+                              bool smallest, bool last) {
+    const char *element = rn_hlo_element(x.dtype), *of_index = rn_hlo_element(index);
+    rn_hlo_value places = rn_hlo_iota(h, index, x.shape, axis);
+    rn_hlo_value first = rn_hlo_neutral(h, smallest ? "minimum" : "maximum", x.dtype);
+    rn_hlo_value none = rn_hlo_whole(h, index, last ? -1 : INT32_MAX, RN_SCALAR);
+    rn_shape shape = {0};
+    for (uint32_t i = 0; i < x.shape.rank; i++)
+        if (i != axis) shape.dims[shape.rank++] = x.shape.dims[i];
+    rn_hlo_value best = rn_hlo_new(h, index, shape);
     best.part = 2;
     rn_hlo_print(h, "    %%v%u:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) ", best.id,
                  rn_hlo_name(x).text, rn_hlo_name(places).text, rn_hlo_name(first).text,
                  rn_hlo_name(none).text);
-    if (h->status == RN_OK) h->status = rn_sink_write(h->sink, regions, sizeof regions - 1);
-    rn_hlo_print(h, " {dimensions = array<i64: %u>} : (%s, %s, tensor<f32>, tensor<i32>) -> ", axis,
-                 rn_hlo_type(RN_DTYPE_F32, x.shape).text, rn_hlo_type(RN_DTYPE_I32, x.shape).text);
-    rn_hlo_print(h, "(%s, %s)\n", rn_hlo_type(RN_DTYPE_F32, shape).text,
-                 rn_hlo_type(RN_DTYPE_I32, shape).text);
-    out[0] = rn_hlo_result(h, call, best);
+    print_beats(h, element, of_index, smallest, last);
+    rn_hlo_print(h, " {dimensions = array<i64: %u>} : (%s, %s, tensor<%s>, tensor<%s>) -> ", axis,
+                 rn_hlo_type(x.dtype, x.shape).text, rn_hlo_type(index, x.shape).text, element,
+                 of_index);
+    rn_hlo_print(h, "(%s, %s)\n", rn_hlo_type(x.dtype, shape).text, rn_hlo_type(index, shape).text);
+    return best;
+}
+
+RN_HLO_EMITTER(argmax) {
+    rn_hlo_value x = rn_hlo_widen(h, in[0]);
+    if (h->status != RN_OK) return;
+    rn_hlo_value y = find_best(h, x, x.shape.rank - 1, RN_DTYPE_I32, false, false);
+    out[0] = rn_hlo_result(h, call, y);
+}
+
+RN_HLO_EMITTER(arg_reduce) {
+    const rn_arg_reduce_attrs *attrs = call->attrs;
+    rn_hlo_value x = rn_hlo_widen(h, in[0]);
+    if (h->status != RN_OK) return;
+    rn_hlo_value y = find_best(h, x, attrs->axis, RN_DTYPE_I64, attrs->smallest, attrs->last);
+    out[0] = rn_hlo_result(h, call, rn_hlo_reshape(h, y, call->outputs[0].shape));
+}
+
+// ---- functions of axes --------------------------------------------------------------------------
+
+static bool needs_real(rn_reduce_function function) {
+    return function == RN_REDUCE_L2 || function == RN_REDUCE_LOG_SUM ||
+           function == RN_REDUCE_LOG_SUM_EXP;
+}
+
+// What it is computed in: floats of 32 bits or more, whole numbers of 64.
+static rn_hlo_value widen_for(rn_hlo *h, rn_hlo_value x, rn_reduce_function function) {
+    if (rn_dtype_get(x.dtype)->is_float) return rn_hlo_widen(h, x);
+    if (needs_real(function)) return rn_hlo_convert(h, x, RN_DTYPE_F64);
+    bool below_0 = rn_hlo_element(x.dtype)[0] == 'i' && x.dtype != RN_DTYPE_BOOL;
+    return rn_hlo_convert(h, x, below_0 ? RN_DTYPE_I64 : RN_DTYPE_U64);
+}
+
+// The largest is taken away first; where it is infinite, it is the result.
+static rn_hlo_value log_sum_exp(rn_hlo *h, rn_hlo_value x, const rn_reduce_attrs *over) {
+    rn_hlo_value top = rn_hlo_reduce(h, "maximum", x, over->axes, true);
+    rn_hlo_value finite =
+        rn_hlo_compare(h, "LT", rn_hlo_unary(h, "abs", top), rn_hlo_like(h, top, INFINITY));
+    rn_hlo_value from = rn_hlo_select(h, finite, top, rn_hlo_like(h, top, 0));
+    x = rn_hlo_unary(h, "exponential", combine(h, "subtract", x, from));
+    x = rn_hlo_unary(h, "log", rn_hlo_reduce(h, "add", x, over->axes, true));
+    x = rn_hlo_select(h, finite, rn_hlo_binary(h, "add", x, from), top);
+    return over->keep ? x : rn_hlo_reduce(h, "add", x, over->axes, false);
+}
+
+RN_HLO_EMITTER(reduce_as) {
+    const rn_reduce_as_attrs *attrs = call->attrs;
+    const rn_reduce_attrs *over = &attrs->over;
+    rn_dtype to = call->outputs[0].dtype;
+    rn_hlo_value x = widen_for(h, in[0], attrs->function);
+    switch (attrs->function) {
+    case RN_REDUCE_MEAN:
+        x = mean(h, x, over->axes, over->keep);
+        break;
+    case RN_REDUCE_MAX:
+        x = rn_hlo_reduce(h, "maximum", x, over->axes, over->keep);
+        break;
+    case RN_REDUCE_MIN:
+        x = rn_hlo_reduce(h, "minimum", x, over->axes, over->keep);
+        break;
+    case RN_REDUCE_PROD:
+        x = rn_hlo_reduce(h, "multiply", x, over->axes, over->keep);
+        break;
+    case RN_REDUCE_L1:
+        if (x.dtype != RN_DTYPE_U64) x = rn_hlo_unary(h, "abs", x);
+        x = rn_hlo_reduce(h, "add", x, over->axes, over->keep);
+        break;
+    case RN_REDUCE_L2:
+    case RN_REDUCE_SUM_SQUARE:
+        x = rn_hlo_reduce(h, "add", square(h, x), over->axes, over->keep);
+        if (attrs->function == RN_REDUCE_L2) x = rn_hlo_unary(h, "sqrt", x);
+        break;
+    case RN_REDUCE_LOG_SUM_EXP:
+        x = log_sum_exp(h, x, over);
+        break;
+    default:
+        x = rn_hlo_reduce(h, "add", x, over->axes, over->keep);
+        if (attrs->function == RN_REDUCE_LOG_SUM) x = rn_hlo_unary(h, "log", x);
+        break;
+    }
+    if (rn_dtype_get(x.dtype)->is_float && !rn_dtype_get(to)->is_float)
+        x = rn_hlo_truncate(h, x, RN_DTYPE_I64);
+    out[0] = rn_hlo_result(h, call, x);
+}
+
+RN_HLO_EMITTER(soft) {
+    const rn_soft_attrs *attrs = call->attrs;
+    uint32_t axis = 1u << attrs->axis;
+    rn_hlo_value x = rn_hlo_widen(h, in[0]);
+    if (h->status != RN_OK) return;
+    if (attrs->function == RN_SOFT_HARD_MAX) {
+        rn_shape kept = x.shape;
+        kept.dims[attrs->axis] = 1;
+        rn_hlo_value at = find_best(h, x, attrs->axis, RN_DTYPE_I32, false, false);
+        at = rn_hlo_expand(h, rn_hlo_reshape(h, at, kept), x.shape);
+        rn_hlo_value place = rn_hlo_iota(h, RN_DTYPE_I32, x.shape, attrs->axis);
+        out[0] = rn_hlo_result(h, call, rn_hlo_compare(h, "EQ", place, at));
+        return;
+    }
+    x = combine(h, "subtract", x, rn_hlo_reduce(h, "maximum", x, axis, true));
+    rn_hlo_value e = rn_hlo_unary(h, "exponential", x);
+    rn_hlo_value sum = rn_hlo_reduce(h, "add", e, axis, true);
+    if (attrs->function == RN_SOFT_LOG_MAX)
+        x = combine(h, "subtract", x, rn_hlo_unary(h, "log", sum));
+    else
+        x = combine(h, "divide", e, sum);
+    out[0] = rn_hlo_result(h, call, x);
 }
 
 // ---- losses -------------------------------------------------------------------------------------

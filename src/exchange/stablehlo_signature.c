@@ -79,7 +79,9 @@ static rn_status describe(const rn_graph *graph, const rn_stablehlo_options *opt
     const rn_value_info *info = rn_graph_value(graph, value);
     rn_dtype dtype = info->dtype;
     bool given_once = kind == RN_STABLEHLO_WEIGHT || kind == RN_STABLEHLO_CONSTANT;
-    if (!rn_hlo_element(dtype) && given_once && rn_plain_readable(dtype))
+    bool half = dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
+    bool widen = !rn_hlo_element(dtype) || (half && options->widen_all);
+    if (widen && given_once && rn_plain_readable(dtype))
         dtype = options->widened ? options->widened : RN_DTYPE_F32;
     if (!rn_hlo_element(dtype)) return refuse_dtype(info);
     *out = (rn_stablehlo_entry){.kind = kind,
