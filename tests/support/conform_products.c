@@ -28,19 +28,20 @@ static void matmul(conform_case *c) {
 
 #define ROWS_OF(K) RN_SHAPE(RN_ROWS, K)
 
-// A weight of a type: one row, a few, more than a tile; N and K that no tile divides where the type
-// allows it.
-#define WEIGHT(NAME, DTYPE, K, ...)                                                                \
+// A weight of a type: one row, a few, more than a tile (of MANY columns); N and K that no tile
+// divides where the type allows it.
+#define WEIGHT(NAME, DTYPE, K, MANY, ...)                                                          \
     MATMUL(NAME " weight, one row", ROWS_OF(K), RN_SHAPE(16, K), 0, .rows = 1, .dtype = DTYPE,     \
            __VA_ARGS__),                                                                           \
         MATMUL(NAME " weight, bias, three rows", ROWS_OF(K), RN_SHAPE(5, K), BIAS, .rows = 3,      \
                .dtype = DTYPE, __VA_ARGS__),                                                       \
-        MATMUL(NAME " weight, many rows", ROWS_OF(2 * K), RN_SHAPE(35, 2 * K), BIAS, .rows = 19,   \
+        MATMUL(NAME " weight, many rows", ROWS_OF(MANY), RN_SHAPE(35, MANY), BIAS, .rows = 19,     \
                .dtype = DTYPE, __VA_ARGS__)
 
 // Products that round activations: the same bits everywhere.
-#define ROUNDED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, .bits = true, .stairs = true)
-#define WIDENED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, .low = -1)
+#define ROUNDED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, 2 * (K), .bits = true, .stairs = true)
+#define RARE(NAME, DTYPE, K)    WEIGHT(NAME, DTYPE, K, K, .bits = true, .stairs = true)
+#define WIDENED(NAME, DTYPE, K) WEIGHT(NAME, DTYPE, K, 2 * (K), .low = -1)
 // The same dtypes where activations are to stay as they are.
 #define PLAIN(NAME, DTYPE, K)                                                                      \
     MATMUL(NAME " weight, one plain row", ROWS_OF(K), RN_SHAPE(35, K), BIAS | PLAIN_X, .rows = 1,  \
@@ -122,20 +123,20 @@ static const conform_row rows[] = {
     ROUNDED("iq4_nl", RN_DTYPE_IQ4_NL, 160),
     ROUNDED("iq4_xs", RN_DTYPE_IQ4_XS, 256),
     ROUNDED("mxfp4", RN_DTYPE_MXFP4, 160),
-    ROUNDED("nvfp4", RN_DTYPE_NVFP4, 64),
-    ROUNDED("fp4_b64", RN_DTYPE_FP4_B64, 192),
-    ROUNDED("u4_b32", RN_DTYPE_U4_B32, 160),
-    ROUNDED("q1_0", RN_DTYPE_Q1_0, 128),
-    ROUNDED("q2_0", RN_DTYPE_Q2_0, 64),
-    ROUNDED("tq1_0", RN_DTYPE_TQ1_0, 256),
-    ROUNDED("tq2_0", RN_DTYPE_TQ2_0, 256),
-    ROUNDED("iq1_s", RN_DTYPE_IQ1_S, 256),
-    ROUNDED("iq1_m", RN_DTYPE_IQ1_M, 256),
-    ROUNDED("iq2_xxs", RN_DTYPE_IQ2_XXS, 256),
-    ROUNDED("iq2_xs", RN_DTYPE_IQ2_XS, 256),
-    ROUNDED("iq2_s", RN_DTYPE_IQ2_S, 256),
-    ROUNDED("iq3_xxs", RN_DTYPE_IQ3_XXS, 256),
-    ROUNDED("iq3_s", RN_DTYPE_IQ3_S, 256),
+    RARE("nvfp4", RN_DTYPE_NVFP4, 64),
+    RARE("fp4_b64", RN_DTYPE_FP4_B64, 192),
+    RARE("u4_b32", RN_DTYPE_U4_B32, 160),
+    RARE("q1_0", RN_DTYPE_Q1_0, 128),
+    RARE("q2_0", RN_DTYPE_Q2_0, 64),
+    RARE("tq1_0", RN_DTYPE_TQ1_0, 256),
+    RARE("tq2_0", RN_DTYPE_TQ2_0, 256),
+    RARE("iq1_s", RN_DTYPE_IQ1_S, 256),
+    RARE("iq1_m", RN_DTYPE_IQ1_M, 256),
+    RARE("iq2_xxs", RN_DTYPE_IQ2_XXS, 256),
+    RARE("iq2_xs", RN_DTYPE_IQ2_XS, 256),
+    RARE("iq2_s", RN_DTYPE_IQ2_S, 256),
+    RARE("iq3_xxs", RN_DTYPE_IQ3_XXS, 256),
+    RARE("iq3_s", RN_DTYPE_IQ3_S, 256),
     ROUNDED("int8", RN_DTYPE_INT8, 96),
     ROUNDED("q8_0", RN_DTYPE_Q8_0, 96),
     ROUNDED("q4_0", RN_DTYPE_Q4_0, 96),
