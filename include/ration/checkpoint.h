@@ -7,9 +7,10 @@
 //     RN_TRY(rn_checkpoint_load(model, norm, RN_DTYPE_F32, buffer, buffer_bytes));
 //     rn_checkpoint_close(model);
 //
-// Reads safetensors (one file, shards with an index, a Hugging Face folder) and GGUF version 2
-// and 3. Files are not trusted: RN_CORRUPT names the file, the offset and the rule that was broken.
-// An open checkpoint does not change and may be used from several threads.
+// Reads safetensors (one file, shards with an index, a Hugging Face folder), GGUF version 2 and 3,
+// and the initializers of ONNX files (with external data in the file's folder). Files are not
+// trusted: RN_CORRUPT names the file, the offset and the rule that was broken. An open checkpoint
+// does not change and may be used from several threads.
 #ifndef RATION_CHECKPOINT_H
 #define RATION_CHECKPOINT_H
 
@@ -19,7 +20,11 @@ RN_BEGIN_DECLS
 
 typedef struct rn_checkpoint rn_checkpoint;
 
-typedef enum rn_container { RN_CONTAINER_SAFETENSORS, RN_CONTAINER_GGUF } rn_container;
+typedef enum rn_container {
+    RN_CONTAINER_SAFETENSORS,
+    RN_CONTAINER_GGUF,
+    RN_CONTAINER_ONNX // the initializers of a model
+} rn_container;
 
 typedef struct rn_tensor_info {
     rn_str name; // also NUL-terminated; may hold NUL bytes
@@ -62,8 +67,8 @@ typedef struct rn_metadata {
     rn_str raw;     // ARRAY: the elements as they stand in the file
 } rn_metadata;
 
-// `path`: a .safetensors or .gguf file, a *.safetensors.index.json, or a folder that holds one of
-// them.
+// `path`: a .safetensors, .gguf or .onnx file, a *.safetensors.index.json, or a folder that holds
+// one of them.
 RN_API RN_MUST_USE rn_status rn_checkpoint_open(const char *path, rn_checkpoint **out);
 RN_API void rn_checkpoint_close(rn_checkpoint *checkpoint);
 

@@ -42,6 +42,20 @@ rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path, ui
     return rn_file_state_take(file->fd, path, &file->state);
 }
 
+static const rn_account memory_account = {RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS, NULL};
+
+rn_status rn_checkpoint_add_memory(rn_checkpoint *checkpoint, int fd, uint64_t bytes,
+                                   uint32_t *out_index) {
+    rn_opened_file *file;
+    RN_TRY(prepare_file(checkpoint, "decoded initializers", &file));
+    RN_TRY(rn_file_state_take(fd, file->info.path, &file->state));
+    RN_TRY(rn_budget_charge(memory_account, NULL, bytes));
+    file->fd = fd;
+    file->info.bytes = file->charged_bytes = bytes;
+    *out_index = (uint32_t)checkpoint->file_count++;
+    return RN_OK;
+}
+
 rn_status rn_opened_file_read(const rn_opened_file *file, uint64_t offset, void *target,
                               size_t bytes) {
     if (!file->memory) return rn_file_read_at(file->fd, file->info.path, offset, target, bytes);
@@ -126,7 +140,7 @@ static rn_status refuse_foreign(const char *path, const unsigned char *head) {
         what = "an HDF5 file";
     if (!what) return RN_OK;
     rn_status s =
-        rn_fail(RN_UNSUPPORTED, "%s is %s; ration reads safetensors and GGUF", path, what);
+        rn_fail(RN_UNSUPPORTED, "%s is %s; ration reads safetensors, GGUF and ONNX", path, what);
     return rn_hint(rn_error_locate(s, path, 0),
                    "convert it to safetensors with the tool that made it");
 }
@@ -140,6 +154,7 @@ static rn_status open_single(rn_checkpoint *checkpoint, const char *path) {
     RN_TRY(rn_file_read_at(file->fd, path, 0, head, bytes));
     if (memcmp(head, "GGUF", 4) == 0 || rn_str_ends(rn_str_from(path), RN_STR(".gguf")))
         return rn_gguf_read(checkpoint, index);
+    if (rn_str_ends(rn_str_from(path), RN_STR(".onnx"))) return rn_onnx_read(checkpoint, index);
     if (!rn_str_ends(rn_str_from(path), RN_STR(".safetensors"))) RN_TRY(refuse_foreign(path, head));
     return rn_safetensors_read(checkpoint, index);
 }
@@ -211,6 +226,8 @@ void rn_checkpoint_close(rn_checkpoint *checkpoint) {
     for (size_t i = 0; i < checkpoint->file_count; i++) {
         rn_file_state_end(&checkpoint->files[i].state);
         if (checkpoint->files[i].fd >= 0) close(checkpoint->files[i].fd);
+        if (checkpoint->files[i].charged_bytes)
+            rn_ledger_release(memory_account, NULL, checkpoint->files[i].charged_bytes);
     }
     rn_free(RN_HOST_IO, checkpoint->files, checkpoint->file_capacity * sizeof *checkpoint->files);
     rn_free(RN_HOST_IO, checkpoint->tensors,

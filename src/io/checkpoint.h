@@ -14,9 +14,10 @@
 
 typedef struct rn_opened_file {
     rn_checkpoint_file_info info;
-    int fd;                // -1: the file is
-    const uint8_t *memory; // (info.bytes) here
-    rn_file_state state;   // of fd, before its header was read
+    int fd;                 // -1: the file is
+    const uint8_t *memory;  // (info.bytes) here
+    rn_file_state state;    // of fd, before its header was read
+    uint64_t charged_bytes; // of a file in memory that is this checkpoint's own
 } rn_opened_file;
 
 typedef struct rn_weight_forms rn_weight_forms; // io/weight_forms_internal.h
@@ -43,6 +44,9 @@ void rn_weight_forms_close(rn_weight_forms *forms); // NULL-safe; the memory its
 // Opens `path` and adds it; *out_index is the file's number.
 RN_MUST_USE rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path,
                                              uint32_t *out_index);
+// Adds a file in memory (memfd), which is the checkpoint's from then on; its bytes are charged.
+RN_MUST_USE rn_status rn_checkpoint_add_memory(rn_checkpoint *checkpoint, int fd, uint64_t bytes,
+                                               uint32_t *out_index);
 // Adds a tensor whose name (in the arena), dims (copied), dtype, file and offset are set; elements
 // and bytes are computed, with every product checked, and the name must be new.
 RN_MUST_USE rn_status rn_checkpoint_add_tensor(rn_checkpoint *checkpoint, rn_tensor_info tensor);
@@ -72,6 +76,7 @@ RN_MUST_USE rn_status rn_checkpoint_open_fetcher(const rn_checkpoint *checkpoint
 // The readers of formats: file `index` has been added.
 RN_MUST_USE rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index);
 RN_MUST_USE rn_status rn_gguf_read(rn_checkpoint *checkpoint, uint32_t index);
+RN_MUST_USE rn_status rn_onnx_read(rn_checkpoint *checkpoint, uint32_t index);
 // A folder or a shard index: adds and reads all files.
 RN_MUST_USE rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *path);
 RN_MUST_USE rn_status rn_shard_index_read(rn_checkpoint *checkpoint, const char *path);
