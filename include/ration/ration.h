@@ -35,6 +35,7 @@
 #include <ration/memory.h>
 #include <ration/model.h>
 #include <ration/offload.h>
+#include <ration/onnx.h>
 #include <ration/place.h>
 #include <ration/plan.h>
 #include <ration/pool.h>
