@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Tiny embedding models with random weights, and the embeddings that Hugging Face's transformers computes with them.
 
-    scripts/reference/embedders.py      (needs torch, transformers, tokenizers, safetensors, gguf)
+    scripts/reference/embedders.py [NAME...]     (needs torch, transformers, tokenizers, safetensors, gguf)
 
-Writes tests/golden/embed/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
+Writes, for all models or those that are named, tests/golden/embed/NAME/: config.json and model.safetensors as save_pretrained does (weights rounded to f16, so that both
 sides have the same), modules.json and 1_Pooling/config.json as Sentence Transformers does, and, where llama.cpp has the
 architecture, model.gguf with the same weights. golden.safetensors holds "lengths" i32 (texts), "tokens" i32 (all texts' one
 behind the other) and, for each kind of pooling, "mean", "cls", "last" f32 (texts, dim), of length 1; "plain" is the mean as it
-is, "half" the first half of the mean's dimensions, of length 1. bert/ has a tokenizer, too.
+is, "half" the first half of the mean's dimensions, of length 1. bert/ has a tokenizer, too, gemma/ (EmbeddingGemma) two products
+behind pooling, 2_Dense and 3_Dense.
 """
 
 import copy
 import json
 import pathlib
 import shutil
+import sys
 
 import gguf
 import tokenizers
@@ -36,6 +38,13 @@ MODELS = {
     "qwen3": transformers.Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
                                       tie_word_embeddings=True),
 }
+MODELS["gemma"] = transformers.Gemma3TextConfig(
+    **{**SMALL, "num_hidden_layers": 4}, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8, max_position_embeddings=64,
+    sliding_window=12, use_bidirectional_attention=True,
+    layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
+DENSE = {"2_Dense": (48, 32), "3_Dense": (32, 48)}
 POOLING = {"bert": "cls_token", "qwen3": "lasttoken"}  # all others: mean_tokens
 
 BERT_NAMES = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -54,7 +63,9 @@ QWEN_NAMES = {"embed_tokens": "token_embd", "norm": "output_norm", "self_attn.q_
               "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
               "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
               "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
-GGUF = {"bert": ("bert", BERT_NAMES), "nomic_bert": ("nomic-bert", NOMIC_NAMES), "modernbert": ("modern-bert", MODERN_NAMES),
+GEMMA_NAMES = {**QWEN_NAMES, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}
+GGUF = {"gemma": ("gemma-embedding", GEMMA_NAMES), "bert": ("bert", BERT_NAMES), "nomic_bert": ("nomic-bert", NOMIC_NAMES), "modernbert": ("modern-bert", MODERN_NAMES),
         "qwen3": ("qwen3", QWEN_NAMES)}
 
 
@@ -79,8 +90,23 @@ def unit(rows):
     return torch.nn.functional.normalize(torch.stack(rows), dim=1).contiguous()
 
 
-def write_modules(folder, pooling):
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+def make_dense():
+    draw = torch.Generator().manual_seed(5)
+    return {name: (torch.randn(shape, generator=draw) * 0.2).half() for name, shape in DENSE.items()}
+
+
+def write_dense(folder, dense):
+    for name, w in dense.items():
+        (folder / name).mkdir()
+        save_file({"linear.weight": w}, folder / name / "model.safetensors")
+        (folder / name / "config.json").write_text(json.dumps(dict(
+            in_features=w.shape[1], out_features=w.shape[0], bias=False,
+            activation_function="torch.nn.modules.linear.Identity")) + "\n")
+
+
+def write_modules(folder, pooling, dense):
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *((name, "Dense") for name in dense),
+               (f"{2 + len(dense)}_Normalize", "Normalize")]
     (folder / "modules.json").write_text(json.dumps(
         [dict(idx=i, name=str(i), path=path, type=f"sentence_transformers.models.{kind}")
          for i, (path, kind) in enumerate(modules)], indent=2) + "\n")
@@ -104,7 +130,7 @@ def write_tokenizer(folder):
     t.save(str(folder / "tokenizer.json"))
 
 
-def write_gguf(folder, name, config):
+def write_gguf(folder, name, config, dense):
     architecture, names = GGUF[name]
     writer = gguf.GGUFWriter(str(folder / "model.gguf"), architecture)
     writer.add_block_count(config.num_hidden_layers)
@@ -114,10 +140,10 @@ def write_gguf(folder, name, config):
     writer.add_head_count(config.num_attention_heads)
     writer.add_pooling_type({"cls_token": gguf.PoolingType.CLS, "lasttoken": gguf.PoolingType.LAST}.get(
         POOLING.get(name), gguf.PoolingType.MEAN))
-    if name == "qwen3":
+    if name in ("qwen3", "gemma"):
         writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        writer.add_rope_freq_base(1e6 if name == "gemma" else config.rope_parameters["rope_theta"])
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     else:
@@ -132,8 +158,19 @@ def write_gguf(folder, name, config):
         writer.add_float32("modern-bert.rope.freq_base_swa", config.rope_parameters["sliding_attention"]["rope_theta"])
         writer.add_sliding_window(config.local_attention)
         writer.add_uint32("modern-bert.attention.sliding_window_pattern", 3)
+    if name == "gemma":
+        writer.add_sliding_window(2 * (config.sliding_window - 1))
+        writer.add_uint32("gemma-embedding.attention.sliding_window_pattern", 3)
+        writer.add_uint32("gemma-embedding.dense_2_feat_in", 32)
+        writer.add_uint32("gemma-embedding.dense_2_feat_out", 48)
+        writer.add_uint32("gemma-embedding.dense_3_feat_in", 48)
+        writer.add_uint32("gemma-embedding.dense_3_feat_out", 32)
+    for i, w in enumerate(dense.values()):
+        writer.add_tensor(f"dense_{i + 2}.weight", w.numpy())
     for tensor, w in load_file(folder / "model.safetensors").items():
         stem, kind = tensor.rsplit(".", 1)
+        if name == "gemma" and "norm" in stem:
+            w = w.float() + 1
         if stem.startswith("pooler"):
             continue
         parts = stem.split(".")
@@ -148,8 +185,10 @@ def write_gguf(folder, name, config):
 
 
 def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    for name, config in MODELS.items():
+    for name in sys.argv[1:] or MODELS:
+        config = MODELS[name]
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        dense = make_dense() if name == "gemma" else {}
         model = make_model(config)
         lengths = LENGTHS.get(name, [5, 40, 1, 23])
         draw = torch.Generator().manual_seed(11)
@@ -157,13 +196,17 @@ def main():
         texts = [torch.randint(3, SMALL["vocab_size"], (n,), generator=draw).tolist() for n in lengths]
         hidden = embeddings(model, texts)
         mean = [h.mean(0) for h in hidden]
+        for w in dense.values():
+            hidden = [h @ w.float().T for h in hidden]
+            mean = [m @ w.float().T for m in mean]
         folder = FOLDER / name
         copy.deepcopy(model).half().save_pretrained(folder)
-        write_modules(folder, POOLING.get(name, "mean_tokens"))
+        write_modules(folder, POOLING.get(name, "mean_tokens"), dense)
+        write_dense(folder, dense)
         if name == "bert":
             write_tokenizer(folder)
         if name in GGUF:
-            write_gguf(folder, name, config)
+            write_gguf(folder, name, config, dense)
         golden = {"lengths": torch.tensor(lengths, dtype=torch.int32),
                   "tokens": torch.tensor(sum(texts, []), dtype=torch.int32),
                   "mean": unit(mean), "cls": unit([h[0] for h in hidden]), "last": unit([h[-1] for h in hidden]),

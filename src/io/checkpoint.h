@@ -73,8 +73,10 @@ RN_MUST_USE rn_status rn_checkpoint_open_fetcher(const rn_checkpoint *checkpoint
                                                  const rn_reader_options *options,
                                                  rn_fetcher **out);
 
-// The readers of formats: file `index` has been added.
+// The readers of formats: file `index` has been added. Names of tensors get `prefix` in front.
 RN_MUST_USE rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index);
+RN_MUST_USE rn_status rn_safetensors_read_as(rn_checkpoint *checkpoint, uint32_t index,
+                                             rn_str prefix);
 RN_MUST_USE rn_status rn_gguf_read(rn_checkpoint *checkpoint, uint32_t index);
 RN_MUST_USE rn_status rn_onnx_read(rn_checkpoint *checkpoint, uint32_t index);
 // A folder or a shard index: adds and reads all files.

@@ -174,7 +174,23 @@ static rn_status read_file(rn_checkpoint *checkpoint, const char *path, bool ggu
     return gguf ? rn_gguf_read(checkpoint, file) : rn_safetensors_read(checkpoint, file);
 }
 
-rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *folder) {
+// Modules of Sentence Transformers behind a model: "2_Dense/model.safetensors", whose tensors are
+// called "2_Dense.linear.weight".
+static rn_status read_modules(rn_checkpoint *checkpoint, const char *folder) {
+    char name[40], path[PATH_MAX];
+    for (int i = 1; i <= 9; i++) {
+        uint32_t file;
+        snprintf(name, sizeof name, "%d_Dense/model.safetensors", i);
+        RN_TRY(rn_path_join(folder, name, path, sizeof path));
+        if (!rn_file_exists(path)) continue;
+        RN_TRY(rn_checkpoint_add_file(checkpoint, path, &file));
+        snprintf(name, sizeof name, "%d_Dense.", i);
+        RN_TRY(rn_safetensors_read_as(checkpoint, file, rn_str_from(name)));
+    }
+    return RN_OK;
+}
+
+static rn_status read_model(rn_checkpoint *checkpoint, const char *folder) {
     static const char *const indices[] = {"model.safetensors.index.json",
                                           "diffusion_pytorch_model.safetensors.index.json"};
     static const char *const singles[] = {"model.safetensors",
@@ -200,4 +216,10 @@ rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *folder) {
         rn_error_locate(rn_fail(RN_NOT_FOUND, "%s holds no safetensors or GGUF file", folder),
                         folder, RN_NO_OFFSET),
         "a model folder has model.safetensors, or shards with model.safetensors.index.json");
+}
+
+rn_status rn_model_folder_read(rn_checkpoint *checkpoint, const char *folder) {
+    RN_TRY(read_model(checkpoint, folder));
+    bool gguf = checkpoint->container == RN_CONTAINER_GGUF;
+    return gguf ? RN_OK : read_modules(checkpoint, folder);
 }

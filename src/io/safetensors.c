@@ -29,6 +29,7 @@ enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, ALL_FIELDS = 7 };
 typedef struct header_reader {
     rn_checkpoint *checkpoint;
     uint32_t file;
+    rn_str prefix; // of names
     rn_json_reader json;
     uint64_t data_offset;
 } header_reader;
@@ -120,8 +121,12 @@ static rn_status read_tensor(header_reader *reader, rn_str name) {
     void *copy;
     entry e = {.seen = 0};
     // The name may live in the JSON reader's scratch, which the next string overwrites.
-    RN_TRY(rn_arena_copy(&reader->checkpoint->arena, name.data, name.bytes, &copy));
-    e.tensor.name = (rn_str){copy, name.bytes};
+    size_t before = reader->prefix.bytes, bytes = before + name.bytes;
+    RN_TRY(rn_arena_alloc(&reader->checkpoint->arena, bytes + 1, &copy));
+    if (before) memcpy(copy, reader->prefix.data, before);
+    memcpy((char *)copy + before, name.data, name.bytes);
+    ((char *)copy)[bytes] = '\0';
+    e.tensor.name = (rn_str){copy, bytes};
     e.tensor.file = reader->file;
     RN_TRY(read_fields(reader, &e));
     if (!rn_add_u64(reader->data_offset, e.begin, &e.tensor.offset))
@@ -245,6 +250,10 @@ static rn_status parse_header(header_reader *reader, rn_str header) {
 }
 
 rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index) {
+    return rn_safetensors_read_as(checkpoint, index, (rn_str){0});
+}
+
+rn_status rn_safetensors_read_as(rn_checkpoint *checkpoint, uint32_t index, rn_str prefix) {
     rn_opened_file *file = &checkpoint->files[index];
     uint64_t length;
     void *header;
@@ -259,8 +268,10 @@ rn_status rn_safetensors_read(rn_checkpoint *checkpoint, uint32_t index) {
             RN_CORRUPT, "%s: a header of %llu bytes in a file of %llu (is it safetensors?)",
             file->info.path, (unsigned long long)length, (unsigned long long)file->info.bytes);
     file->info.data_offset = sizeof length + length;
-    header_reader reader = {
-        .checkpoint = checkpoint, .file = index, .data_offset = file->info.data_offset};
+    header_reader reader = {.checkpoint = checkpoint,
+                            .file = index,
+                            .prefix = prefix,
+                            .data_offset = file->info.data_offset};
     RN_TRY(rn_alloc(RN_HOST_IO, (size_t)length, &header));
     rn_status s = rn_opened_file_read(file, sizeof length, header, (size_t)length);
     if (s == RN_OK) s = parse_header(&reader, (rn_str){header, (size_t)length});

@@ -163,6 +163,7 @@ typedef struct rn_llama_config {
     uint32_t token_types;      // rows of their table, of which the first counts; 0: none
     uint32_t first_position;   // of a text, in the table of learned positions
     uint32_t distance_buckets; // of a bias by the distance of key and query; 0: none
+    uint32_t dense;            // between the two products behind pooling; 0: there are none
     // Training:
     uint32_t tokens; // of each sequence
 } rn_llama_config;

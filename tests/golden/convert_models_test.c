@@ -175,11 +175,9 @@ static void encoders_survive_the_other_container(void **state) {
     static const struct {
         const char *name, *pooling;
         bool has_gguf, is_equal;
-    } encoders[] = {{"bert", "cls", true, true},
-                    {"xlm_roberta", "mean", false, false},
-                    {"nomic_bert", "mean", true, true},
-                    {"modernbert", "mean", true, true},
-                    {"qwen3", "last", true, false}};
+    } encoders[] = {{"bert", "cls", true, true},        {"xlm_roberta", "mean", false, false},
+                    {"nomic_bert", "mean", true, true}, {"modernbert", "mean", true, true},
+                    {"gemma", "mean", true, true},      {"qwen3", "last", true, false}};
     for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++) {
         char folder[64], file[96], gguf[300], back[300];
         snprintf(folder, sizeof folder, EMBED "%s", encoders[i].name);

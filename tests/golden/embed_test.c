@@ -119,6 +119,13 @@ static void modernbert_is_transformers(void **state) {
     check_model(EMBED "modernbert/model.gguf", EMBED "modernbert", RN_POOLING_MEAN);
 }
 
+// With products behind pooling.
+static void embedding_gemma_is_transformers(void **state) {
+    (void)state;
+    check_model(EMBED "gemma", EMBED "gemma", RN_POOLING_MEAN);
+    check_model(EMBED "gemma/model.gguf", EMBED "gemma", RN_POOLING_MEAN);
+}
+
 static void qwen3_without_its_head_is_transformers(void **state) {
     (void)state;
     check_model(EMBED "qwen3", EMBED "qwen3", RN_POOLING_LAST);
@@ -251,6 +258,7 @@ int main(void) {
         cmocka_unit_test(xlm_roberta_is_transformers),
         cmocka_unit_test(nomic_bert_is_transformers),
         cmocka_unit_test(modernbert_is_transformers),
+        cmocka_unit_test(embedding_gemma_is_transformers),
         cmocka_unit_test(qwen3_without_its_head_is_transformers),
         cmocka_unit_test(every_level_of_the_cpu_is_near),
         cmocka_unit_test(company_and_budget_do_not_change_a_bit),

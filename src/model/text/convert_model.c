@@ -21,6 +21,7 @@
 #include "text/vocab_to_gguf.h"
 #include "text/vocab_to_json.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/param.h>
@@ -215,8 +216,40 @@ static rn_status add_texts(model_conversion *c, const rn_checkpoint *source) {
 static rn_status add_pooling(model_conversion *c, const rn_text_config *config) {
     side_file *modules = add_side(c, "modules.json");
     side_file *pooling = add_side(c, "1_Pooling/config.json");
-    return rn_pooling_to_json(&config->embedding, config->llama.dim, &modules->text,
-                              &pooling->text);
+    return rn_pooling_to_json(&config->embedding, config->llama.dim, config->llama.dense > 0,
+                              &modules->text, &pooling->text);
+}
+
+// A safetensors file of one small weight, in f32.
+static rn_status write_weight(const rn_checkpoint *source, const rn_tensor_info *t,
+                              rn_buffer *out) {
+    char header[160];
+    void *values;
+    size_t bytes = (size_t)t->elements * sizeof(float);
+    int length = snprintf(header, sizeof header,
+                          "{\"linear.weight\":{\"dtype\":\"F32\",\"shape\":[%llu,%llu],"
+                          "\"data_offsets\":[0,%zu]}}",
+                          (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], bytes);
+    uint64_t header_bytes = htole64((uint64_t)length);
+    RN_TRY(rn_alloc(RN_HOST_IO, bytes, &values));
+    rn_status s = rn_checkpoint_load(source, t, RN_DTYPE_F32, values, bytes);
+    if (s == RN_OK) s = rn_buffer_append(out, &header_bytes, sizeof header_bytes);
+    if (s == RN_OK) s = rn_buffer_append(out, header, (size_t)length);
+    if (s == RN_OK) s = rn_buffer_append(out, values, bytes);
+    rn_free(RN_HOST_IO, values, bytes);
+    return s;
+}
+
+// The products behind pooling have folders of their own. Their shapes were held against the graph.
+static rn_status add_dense(model_conversion *c, const rn_checkpoint *source,
+                           const rn_llama_config *l) {
+    const rn_tensor_info *first = rn_checkpoint_find(source, "dense_2.weight");
+    const rn_tensor_info *second = rn_checkpoint_find(source, "dense_3.weight");
+    if (l->dense == 0 || !first || !second) return RN_OK;
+    RN_TRY(rn_dense_to_json(l->dim, l->dense, &add_side(c, "2_Dense/config.json")->text));
+    RN_TRY(rn_dense_to_json(l->dense, l->dim, &add_side(c, "3_Dense/config.json")->text));
+    RN_TRY(write_weight(source, first, &add_side(c, "2_Dense/model.safetensors")->text));
+    return write_weight(source, second, &add_side(c, "3_Dense/model.safetensors")->text);
 }
 
 static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_translation *out) {
@@ -236,6 +269,7 @@ static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_tran
     char key[96];
     snprintf(key, sizeof key, "%s.pooling_type", config->architecture);
     if (config->headless || find(source, key)) RN_TRY(add_pooling(c, config));
+    RN_TRY(add_dense(c, source, &config->llama));
     RN_TRY(rn_pairs_text(&c->pairs, "format", RN_STR("pt")));
     *out = (rn_translation){
         .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
@@ -258,6 +292,10 @@ static rn_status copy_sides(model_conversion *c) {
                                         "chat_template.jinja",
                                         "modules.json",
                                         "1_Pooling/config.json",
+                                        "2_Dense/config.json",
+                                        "2_Dense/model.safetensors",
+                                        "3_Dense/config.json",
+                                        "3_Dense/model.safetensors",
                                         "sentence_bert_config.json",
                                         "config_sentence_transformers.json"};
     char folder[PATH_MAX], path[PATH_MAX];
@@ -269,13 +307,36 @@ static rn_status copy_sides(model_conversion *c) {
     return RN_OK;
 }
 
+// Files of products behind pooling are copied as they are, not converted with the model.
+static rn_status leave_dense(model_conversion *c, const rn_checkpoint *source,
+                             rn_translation *out) {
+    size_t count = rn_checkpoint_count(source), pairs = rn_checkpoint_metadata_count(source);
+    void *block;
+    bool any = false;
+    RN_TRY(rn_arena_array(&c->arena, count, sizeof(rn_converted_tensor), &block));
+    rn_converted_tensor *tensors = block;
+    for (size_t i = 0; i < count; i++) {
+        rn_str name = rn_checkpoint_tensor(source, i)->name;
+        bool dense = rn_str_matches(name, RN_STR("?_Dense.*"));
+        if (!dense) tensors[i].name = name;
+        any |= dense;
+    }
+    if (any)
+        *out = (rn_translation){.tensors = tensors,
+                                .metadata = pairs ? rn_checkpoint_metadata(source, 0) : NULL,
+                                .metadata_count = pairs};
+    return RN_OK;
+}
+
 static rn_status to_folder(void *self, const rn_checkpoint *source, rn_translation *out) {
     model_conversion *c = self;
     bool is_model = false;
     *out = (rn_translation){0};
     if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return to_hf(c, source, out);
     RN_TRY(is_hf_model(c->in_path, &is_model));
-    return is_model ? copy_sides(c) : RN_OK;
+    if (!is_model) return RN_OK;
+    RN_TRY(copy_sides(c));
+    return leave_dense(c, source, out);
 }
 
 // The folder of a file one further in.

@@ -100,6 +100,7 @@ uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
                               [RN_SIZE_TYPES] = c->token_types,
                               [RN_SIZE_BUCKETS] = c->distance_buckets,
                               [RN_SIZE_HEADS] = c->heads,
+                              [RN_SIZE_DENSE] = c->dense,
                               [RN_SIZE_MIXED_GATED] = 2 * (keys + values),
                               [RN_SIZE_TWO_VALUE_HEADS] = 2 * (uint64_t)r->value_heads};
     return sizes[size];
@@ -478,6 +479,9 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     rn_graph_block(g, "head");
     if (c->packed) {
         if (has_part(&d, RN_TEXT_NORM)) x = rn_build_norm(&d, x, RN_TEXT_NORM);
+        // Pooling is linear: what is behind it can as well be done with each row, within the plan.
+        if (c->dense) x = rn_build_project(&d, x, RN_TEXT_DENSE_IN, false);
+        if (c->dense) x = rn_build_project(&d, x, RN_TEXT_DENSE_OUT, false);
         rn_graph_output(g, x, "hidden");
         return RN_OK;
     }

@@ -27,6 +27,7 @@ typedef enum rn_text_size {
     RN_SIZE_TYPES,     // kinds of tokens, of which all here are the first
     RN_SIZE_BUCKETS,   // of distances
     RN_SIZE_HEADS,
+    RN_SIZE_DENSE, // between the products behind pooling
     // Of layers with states:
     RN_SIZE_THREE_DIM,
     RN_SIZE_TWO_WIDE,    // q and a gate of as many
@@ -47,6 +48,8 @@ typedef enum rn_text_part_id {
     RN_TEXT_DISTANCES, // a bias by the distance of key and query, for all layers
     RN_TEXT_NORM,
     RN_TEXT_HEAD,
+    RN_TEXT_DENSE_IN, // products behind pooling
+    RN_TEXT_DENSE_OUT,
     RN_TEXT_IN_LAYER, // from here on: once a layer
     RN_TEXT_ATTENTION_NORM = RN_TEXT_IN_LAYER,
     RN_TEXT_SHARED_NORM, // of both branches

@@ -30,6 +30,8 @@ static const rn_text_part parts[RN_TEXT_PARTS] = {
     [RN_TEXT_UP] = {"mlp.up_proj", "ffn_up", RN_SIZE_FFN, RN_SIZE_DIM},
     [RN_TEXT_DOWN] = {"mlp.down_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},
     [RN_TEXT_POST_FFN_NORM] = {"post_feedforward_layernorm", "post_ffw_norm", RN_SIZE_DIM},
+    [RN_TEXT_DENSE_IN] = {"2_Dense.linear", "dense_2", RN_SIZE_DENSE, RN_SIZE_DIM},
+    [RN_TEXT_DENSE_OUT] = {"3_Dense.linear", "dense_3", RN_SIZE_DIM, RN_SIZE_DENSE},
 };
 
 static rn_value layer(rn_text_builder *d, rn_value x) {
@@ -103,7 +105,7 @@ static void write_json(const rn_text_config *c, rn_json *json) {
                 scale > 0 ? (uint64_t)lroundf(1 / (scale * scale)) : l->head_dim);
     write_cap(json, "attn_logit_softcapping", l->score_cap);
     write_cap(json, "final_logit_softcapping", l->logit_cap);
-    rn_json_u64(json, "sliding_window", l->window);
+    rn_json_u64(json, "sliding_window", l->both_ways ? 2 * (l->window - 1) : l->window);
     rn_json_u64(json, "sliding_window_pattern", l->window_period);
     rn_text_json_layer_types(l, NULL, json);
 }
@@ -164,36 +166,64 @@ static rn_status read_ropes(const rn_fields *f, rn_text_config *c) {
     return said ? RN_OK : rn_fields_number(f, "rope_local_base_freq", &c->llama.local_rope.base);
 }
 
+extern const rn_text_architecture rn_text_gemma_embedding;
+
+// Of EmbeddingGemma files say a window's tokens to both sides.
+static void see_both_ways(rn_llama_config *l) {
+    l->both_ways = true;
+    if (l->window) l->window = l->window / 2 + 1;
+}
+
 static rn_status from_json_3(const rn_fields *f, rn_text_config *c) {
     bool both_ways = false;
     RN_TRY(rn_fields_bool(f, "use_bidirectional_attention", &both_ways));
-    if (both_ways)
-        return rn_fail(RN_UNSUPPORTED, "%s: attention to what comes later is not built", f->source);
+    if (both_ways) c->llama.architecture = &rn_text_gemma_embedding;
+    c->architecture = c->llama.architecture->name;
     RN_TRY(read_json(f, c));
     RN_TRY(read_ropes(f, c));
-    return rn_text_json_windows(f, PERIOD_3, c);
+    RN_TRY(rn_text_json_windows(f, PERIOD_3, c));
+    if (both_ways) see_both_ways(&c->llama);
+    return RN_OK;
 }
 
 static rn_status from_gguf_3(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     l->window_period = PERIOD_3;
     l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
-    RN_TRY(rn_fields_number(f, "gemma3.rope.freq_base_swa", &l->local_rope.base));
+    char key[64];
+    snprintf(key, sizeof key, "%s.rope.freq_base_swa", c->architecture);
+    RN_TRY(rn_fields_number(f, key, &l->local_rope.base));
     return read_gguf(f, LAYERS_OF_27B_3, c);
+}
+
+static rn_status from_gguf_embedding(const rn_fields *f, rn_text_config *c) {
+    RN_TRY(from_gguf_3(f, c));
+    RN_TRY(rn_fields_u32(f, "gemma-embedding.dense_2_feat_out", &c->llama.dense));
+    see_both_ways(&c->llama);
+    return RN_OK;
 }
 
 static rn_status to_gguf_3(const rn_text_config *c, rn_pairs *out) {
     const rn_llama_config *l = &c->llama;
+    char key[64];
     RN_TRY(check_scale(l, LAYERS_OF_27B_3));
-    if (l->logit_cap != 0)
-        RN_TRY(rn_pairs_f32(out, "gemma3.final_logit_softcapping", l->logit_cap));
-    RN_TRY(rn_pairs_f32(out, "gemma3.rope.freq_base_swa", l->local_rope.base));
-    return rn_pairs_u32(out, "gemma3.attention.sliding_window_pattern", l->window_period);
+    snprintf(key, sizeof key, "%s.final_logit_softcapping", c->architecture);
+    if (l->logit_cap != 0) RN_TRY(rn_pairs_f32(out, key, l->logit_cap));
+    snprintf(key, sizeof key, "%s.rope.freq_base_swa", c->architecture);
+    RN_TRY(rn_pairs_f32(out, key, l->local_rope.base));
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", c->architecture);
+    RN_TRY(rn_pairs_u32(out, key, l->window_period));
+    if (l->dense == 0) return RN_OK;
+    RN_TRY(rn_pairs_u32(out, "gemma-embedding.dense_2_feat_in", l->dim));
+    RN_TRY(rn_pairs_u32(out, "gemma-embedding.dense_2_feat_out", l->dense));
+    RN_TRY(rn_pairs_u32(out, "gemma-embedding.dense_3_feat_in", l->dense));
+    return rn_pairs_u32(out, "gemma-embedding.dense_3_feat_out", l->dim);
 }
 
 static void to_json_3(const rn_text_config *c, rn_json *json) {
     write_json(c, json);
     rn_text_json_float(json, "rope_local_base_freq", c->llama.local_rope.base);
+    if (c->llama.both_ways) rn_json_bool(json, "use_bidirectional_attention", true);
 }
 
 extern const rn_text_architecture rn_text_gemma3;
@@ -207,6 +237,25 @@ const rn_text_architecture rn_text_gemma3 = {
     .from_gguf = from_gguf_3,
     .qk_norm = true,
     .model_class = "Gemma3ForCausalLM",
+    .json_activation = "hidden_activation",
+    .to_gguf = to_gguf_3,
+    .to_json = to_json_3,
+};
+
+// EmbeddingGemma: a Gemma 3 whose rows see both ways, without a head, and two products behind
+// pooling. config.json calls it Gemma 3.
+const rn_text_architecture rn_text_gemma_embedding = {
+    .name = "gemma-embedding",
+    .model_type = "gemma3_text",
+    .also = "EmbeddingGemma",
+    .layers = {"model.layers", "blk", "layers"},
+    .outer = "model.",
+    .parts = parts,
+    .layer = layer,
+    .from_json = from_json_3,
+    .from_gguf = from_gguf_embedding,
+    .qk_norm = true,
+    .model_class = "Gemma3TextModel",
     .json_activation = "hidden_activation",
     .to_gguf = to_gguf_3,
     .to_json = to_json_3,

@@ -68,9 +68,48 @@ static rn_status take_pooling(const char *folder, rn_str where, rn_embedding_inf
     return s;
 }
 
+// Products behind pooling.
+typedef struct dense_pair {
+    uint32_t width; // between them
+    uint32_t count;
+} dense_pair;
+
+// One of a pair, without a bias and an activation.
+static rn_status read_dense(const rn_fields *f, dense_pair *pair) {
+    rn_str activation = RN_STR("torch.nn.modules.activation.Tanh"); // where it does not say
+    uint32_t in = 0, out = 0;
+    bool bias = true;
+    RN_TRY(rn_fields_text(f, "activation_function", &activation));
+    RN_TRY(rn_fields_bool(f, "bias", &bias));
+    RN_TRY(rn_fields_need_u32(f, "in_features", &in));
+    RN_TRY(rn_fields_need_u32(f, "out_features", &out));
+    if (bias || !ends_with(activation, ".Identity"))
+        return rn_fail(RN_UNSUPPORTED, "%s: a product behind pooling with %s is not built",
+                       f->source, bias ? "a bias" : "an activation");
+    if (pair->count && in != pair->width)
+        return rn_fail(RN_CORRUPT, "%s: %u columns behind a product of %u rows", f->source, in,
+                       pair->width);
+    if (pair->count++ == 0) pair->width = out;
+    return RN_OK;
+}
+
+static rn_status take_dense(const char *folder, rn_str where, dense_pair *pair) {
+    bool first = pair->count == 0;
+    const char *name = first ? "2_Dense/config.json" : "3_Dense/config.json";
+    char path[PATH_MAX];
+    rn_fields f;
+    if (!rn_str_equal(where, first ? RN_STR("2_Dense") : RN_STR("3_Dense")))
+        return rn_fail(RN_UNSUPPORTED, "%s: the module '%.*s' is not built", folder,
+                       RN_STR_ARG(where));
+    rn_status s = read_file(folder, name, &f, path);
+    if (s == RN_OK) s = read_dense(&f, pair);
+    rn_fields_free(&f);
+    return s;
+}
+
 // Module number `index`: its type says what it does.
 static rn_status take_module(const char *folder, const rn_fields *f, uint32_t index,
-                             rn_embedding_info *out) {
+                             rn_embedding_info *out, dense_pair *pair) {
     char field[48];
     rn_str type = {0}, where = {0};
     snprintf(field, sizeof field, "modules.%u.type", index);
@@ -79,6 +118,7 @@ static rn_status take_module(const char *folder, const rn_fields *f, uint32_t in
     RN_TRY(rn_fields_text(f, field, &where));
     if (ends_with(type, ".Transformer") && where.bytes == 0) return RN_OK;
     if (ends_with(type, ".Pooling")) return take_pooling(folder, where, out);
+    if (ends_with(type, ".Dense")) return take_dense(folder, where, pair);
     if (!ends_with(type, ".Normalize"))
         return rn_fail(RN_UNSUPPORTED, "%s: the module '%.*s' is not built", f->source,
                        RN_STR_ARG(type));
@@ -98,8 +138,10 @@ static rn_status read_modules(const char *path, rn_fields *f) {
     return s;
 }
 
-static rn_status take_modules(const char *folder, const char *path, rn_embedding_info *out) {
+static rn_status take_modules(const char *folder, const char *path, rn_embedding_info *out,
+                              uint32_t *dense) {
     rn_fields f;
+    dense_pair pair = {0};
     rn_fields_init(&f, path);
     rn_status s = read_modules(path, &f);
     out->normalizes = false;
@@ -107,16 +149,20 @@ static rn_status take_modules(const char *folder, const char *path, rn_embedding
     if (s == RN_OK && (!list || list->kind != RN_FIELD_LIST || list->count > MOST_MODULES))
         s = rn_fail(RN_CORRUPT, "%s is no list of modules", path);
     for (uint32_t i = 0; s == RN_OK && i < list->count; i++)
-        s = take_module(folder, &f, i, out);
+        s = take_module(folder, &f, i, out, &pair);
+    if (s == RN_OK && pair.count == 1)
+        s = rn_fail(RN_UNSUPPORTED, "%s: one module 'Dense' alone is not built", path);
+    *dense = pair.width;
     rn_fields_free(&f);
     return s;
 }
 
-rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out) {
+rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out, uint32_t *out_dense) {
     char path[PATH_MAX];
     rn_fields f;
     RN_TRY(rn_path_join(folder, "modules.json", path, sizeof path));
-    if (rn_file_exists(path)) RN_TRY(take_modules(folder, path, out));
+    *out_dense = 0;
+    if (rn_file_exists(path)) RN_TRY(take_modules(folder, path, out, out_dense));
     rn_status s = read_file(folder, "sentence_bert_config.json", &f, path);
     if (s == RN_OK) s = rn_fields_u32(&f, "max_seq_length", &out->text_tokens);
     rn_fields_free(&f);
@@ -135,14 +181,17 @@ static void write_module(rn_json *json, uint32_t index, const char *type, const 
     rn_json_end(json);
 }
 
-rn_status rn_pooling_to_json(const rn_embedding_info *info, uint32_t dimensions,
+rn_status rn_pooling_to_json(const rn_embedding_info *info, uint32_t dimensions, bool dense,
                              rn_buffer *out_modules, rn_buffer *out_pooling) {
     rn_json json;
     rn_json_begin(&json, rn_buffer_sink(out_modules), true);
     rn_json_array(&json, NULL);
     write_module(&json, 0, "Transformer", "");
     write_module(&json, 1, "Pooling", "1_Pooling");
-    if (info->normalizes) write_module(&json, 2, "Normalize", "2_Normalize");
+    if (dense) write_module(&json, 2, "Dense", "2_Dense");
+    if (dense) write_module(&json, 3, "Dense", "3_Dense");
+    if (info->normalizes)
+        write_module(&json, dense ? 4 : 2, "Normalize", dense ? "4_Normalize" : "2_Normalize");
     rn_json_end(&json);
     RN_TRY(rn_json_finish(&json));
     rn_json_begin(&json, rn_buffer_sink(out_pooling), true);
@@ -151,6 +200,18 @@ rn_status rn_pooling_to_json(const rn_embedding_info *info, uint32_t dimensions,
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         rn_json_bool(&json, modes[i].flag,
                      modes[i].pooling == info->pooling && info->pooling != RN_POOLING_MODEL);
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+rn_status rn_dense_to_json(uint32_t in, uint32_t out, rn_buffer *out_config) {
+    rn_json json;
+    rn_json_begin(&json, rn_buffer_sink(out_config), true);
+    rn_json_object(&json, NULL);
+    rn_json_u64(&json, "in_features", in);
+    rn_json_u64(&json, "out_features", out);
+    rn_json_bool(&json, "bias", false);
+    rn_json_string(&json, "activation_function", "torch.nn.modules.linear.Identity");
     rn_json_end(&json);
     return rn_json_finish(&json);
 }

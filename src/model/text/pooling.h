@@ -10,15 +10,20 @@
 
 // As Sentence Transformers writes it beside a folder's config.json: modules.json, the Pooling
 // module's config.json, sentence_bert_config.json (max_seq_length). *out stays where there is none
-// of them. RN_UNSUPPORTED names a module or a kind of pooling that is not built.
-RN_MUST_USE rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out);
+// of them. *out_dense is the width between two products behind pooling ("2_Dense", "3_Dense"); 0:
+// there are none. RN_UNSUPPORTED names a module or a kind of pooling that is not built.
+RN_MUST_USE rn_status rn_pooling_from_folder(const char *folder, rn_embedding_info *out,
+                                             uint32_t *out_dense);
 // GGUF's "<architecture>.pooling_type".
 RN_MUST_USE rn_status rn_pooling_from_gguf(const rn_fields *fields, const char *architecture,
                                            rn_embedding_info *out);
 
 // The first as files: modules.json, and the Pooling module's config.json, which modules.json says
-// is in "1_Pooling".
+// is in "1_Pooling". `dense`: with two products behind it.
 RN_MUST_USE rn_status rn_pooling_to_json(const rn_embedding_info *info, uint32_t dimensions,
-                                         rn_buffer *out_modules, rn_buffer *out_pooling);
+                                         bool dense, rn_buffer *out_modules,
+                                         rn_buffer *out_pooling);
+// The config.json of such a product.
+RN_MUST_USE rn_status rn_dense_to_json(uint32_t in, uint32_t out, rn_buffer *out_config);
 
 #endif

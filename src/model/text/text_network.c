@@ -178,7 +178,12 @@ static rn_status read_json_config(rn_network *network, const char *folder) {
     rn_status s = rn_fields_read_file(&fields, path);
     if (s == RN_NOT_FOUND) s = rn_hint(s, "safetensors need the config.json that belongs to them");
     if (s == RN_OK) s = rn_text_config_from_json(&fields, config_of(network));
-    if (s == RN_OK) s = rn_pooling_from_folder(folder, &config_of(network)->embedding);
+    rn_text_config *config = config_of(network);
+    if (s == RN_OK) s = rn_pooling_from_folder(folder, &config->embedding, &config->llama.dense);
+    if (s == RN_OK && config->llama.dense &&
+        !config->llama.architecture->parts[RN_TEXT_DENSE_IN].hugging_face)
+        s = rn_fail(RN_UNSUPPORTED, "%s: products behind pooling of '%s' are not built", folder,
+                    config->architecture);
     rn_fields_free(&fields);
     if (s == RN_OK)
         s = rn_checkpoint_find_forms(network->checkpoint, &config_of(network)->quantization);

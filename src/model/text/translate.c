@@ -198,7 +198,9 @@ rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_llama_co
     for (rn_text_part_id p = 0; p < RN_TEXT_PARTS; p++) {
         const rn_text_part *part = &from->architecture->parts[p];
         uint32_t layers = p < RN_TEXT_IN_LAYER ? 1 : from->layers;
+        bool apart = p == RN_TEXT_DENSE_IN || p == RN_TEXT_DENSE_OUT;
         if (!part->hugging_face || !part->gguf || is_left_out(from, p)) continue;
+        if (apart && to->naming != RN_NAMES_GGUF) continue;
         for (uint32_t layer = 0; layer < layers; layer++)
             for (int bias = 0; bias < 2; bias++)
                 RN_TRY(translate(source, from, to, p, layer, bias, arena, *out));

@@ -276,10 +276,11 @@ static rn_status write_json(const rn_text_config *c, const rn_text_extras *extra
     rn_json_string(&json, "torch_dtype", extras->dtype);
     if (extras->begin != UINT32_MAX) rn_json_u64(&json, "bos_token_id", extras->begin);
     if (extras->end != UINT32_MAX) rn_json_u64(&json, "eos_token_id", extras->end);
-    if (extras->pad != UINT32_MAX)
-        rn_json_u64(&json, "pad_token_id", extras->pad);
-    else if (!c->llama.both_ways)
-        rn_json_null(&json, "pad_token_id"); // some models' own would be beyond the vocabulary
+    // Without one, some models' own would be beyond the vocabulary; encoders need one.
+    if (extras->pad != UINT32_MAX || c->llama.both_ways)
+        rn_json_u64(&json, "pad_token_id", extras->pad != UINT32_MAX ? extras->pad : 0);
+    else
+        rn_json_null(&json, "pad_token_id");
     if (a->to_json)
         a->to_json(c, &json);
     else

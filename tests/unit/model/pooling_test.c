@@ -32,7 +32,10 @@ static rn_status read_folder(const char *modules, const char *pooling, const cha
     put("1_Pooling/config.json", pooling);
     put("sentence_bert_config.json", sizes);
     *out = (rn_embedding_info){.normalizes = true};
-    return rn_pooling_from_folder(test_folder(), out);
+    uint32_t dense = 7;
+    rn_status s = rn_pooling_from_folder(test_folder(), out, &dense);
+    if (s == RN_OK) assert_int_equal(dense, 0);
+    return s;
 }
 
 static void a_folder_without_modules_says_nothing(void **state) {
@@ -75,7 +78,7 @@ static void what_is_not_built_is_named(void **state) {
         rn_status status;
         const char *part; // of the message
     } rows[] = {
-        {"[" FIRST ", " MODULE("2_Dense", "Dense") "]", NULL, RN_UNSUPPORTED, "Dense"},
+        {"[" FIRST ", " MODULE("4_Dense", "Dense") "]", NULL, RN_UNSUPPORTED, "Dense"},
         {"[" MODULE("0_Transformer", "Transformer") "]", NULL, RN_UNSUPPORTED, "Transformer"},
         {"[" MODULE("1_Pooling", "Pooling") "]", "{\"pooling_mode_max_tokens\": true}",
          RN_UNSUPPORTED, "pooling"},
@@ -100,11 +103,49 @@ static void what_is_not_built_is_named(void **state) {
     }
 }
 
+#define DENSE(in, out, bias, activation)                                                           \
+    "{\"in_features\": " #in ", \"out_features\": " #out ", \"bias\": " #bias                      \
+    ", \"activation_function\": \"torch.nn.modules." activation "\"}"
+
+static rn_status read_dense(const char *modules, const char *first, const char *second,
+                            uint32_t *out) {
+    char path[512];
+    rn_embedding_info e = {0};
+    for (int i = 2; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%d_Dense", test_folder(), i);
+        mkdir(path, 0755);
+    }
+    put("modules.json", modules);
+    put("2_Dense/config.json", first);
+    put("3_Dense/config.json", second);
+    return rn_pooling_from_folder(test_folder(), &e, out);
+}
+
+// EmbeddingGemma's pair of products behind pooling.
+static void products_behind_pooling_are_a_pair(void **state) {
+    static const char both[] =
+        "[" FIRST ", " MODULE("2_Dense", "Dense") ", " MODULE("3_Dense", "Dense") "]";
+    static const char good[] = DENSE(8, 32, false, "linear.Identity");
+    uint32_t dense = 0;
+    (void)state;
+    assert_ok(read_dense(both, good, DENSE(32, 8, false, "linear.Identity"), &dense));
+    assert_int_equal(dense, 32);
+    assert_fails(RN_CORRUPT,
+                 read_dense(both, good, DENSE(16, 8, false, "linear.Identity"), &dense));
+    assert_fails(RN_UNSUPPORTED,
+                 read_dense(both, good, DENSE(32, 8, true, "linear.Identity"), &dense));
+    assert_fails(RN_UNSUPPORTED,
+                 read_dense(both, good, DENSE(32, 8, false, "activation.Tanh"), &dense));
+    assert_fails(RN_UNSUPPORTED,
+                 read_dense("[" FIRST ", " MODULE("2_Dense", "Dense") "]", good, good, &dense));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_without_modules_says_nothing),
         cmocka_unit_test(modules_say_pooling_and_norm),
         cmocka_unit_test(what_is_not_built_is_named),
+        cmocka_unit_test(products_behind_pooling_are_a_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

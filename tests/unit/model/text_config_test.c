@@ -314,6 +314,16 @@ static void quantisation_is_read(void **state) {
     assert_story("quant_method");
 }
 
+// EmbeddingGemma: files say the tokens to both sides of a row.
+static void a_gemma_that_sees_both_ways_is_an_encoder(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gemma3_text",
+                          "\"use_bidirectional_attention\": true, \"sliding_window\": 12", &c));
+    assert_string_equal(c.architecture, "gemma-embedding");
+    assert_true(c.llama.both_ways && c.llama.window == 7);
+}
+
 static void what_is_not_built_is_named(void **state) {
     (void)state;
     static const struct {
@@ -335,7 +345,6 @@ static void what_is_not_built_is_named(void **state) {
         {"gpt2", "\"activation_function\": \"relu\"", "'relu'"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
         {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
-        {"gemma3_text", "\"use_bidirectional_attention\": true", "what comes later"},
         {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
         {"llama", QUANTIZED("hqq", "\"nbits\": 4"), "'hqq'"},
         {"llama", QUANTIZED("gptq", "\"checkpoint_format\": \"marlin\""), "'marlin'"},
@@ -501,6 +510,7 @@ int main(void) {
         cmocka_unit_test(rope_is_read_in_both_spellings),
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(quantisation_is_read),
+        cmocka_unit_test(a_gemma_that_sees_both_ways_is_an_encoder),
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(an_unknown_architecture_has_a_nearest_one),
         cmocka_unit_test(impossible_numbers_are_refused),
