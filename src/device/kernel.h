@@ -28,6 +28,7 @@ struct rn_device_caps {
     // Graphs are compiled as a whole (device/executable.h): it has rn_device.compile, and its back
     // end estimates what that takes.
     bool compiles;
+    uint64_t most_rows; // of a run, where it compiles; 0: as many as are asked for
     const rn_backend
         *backend; // whose device it is; NULL: nobody's, the common rates are all it has
     // The layout in which input `input` of `op` wants a weight of this dtype; PLAIN for anything

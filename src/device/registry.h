@@ -32,7 +32,7 @@ typedef struct rn_own_rate {
     const char *what; // for progress, of those from products
 } rn_own_rate;
 
-enum { RN_TARGET_OWN_BYTES = 512 };
+enum { RN_TARGET_OWN_BYTES = 1024 };
 
 // One device that a user named. A plain value.
 typedef struct rn_target {

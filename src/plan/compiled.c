@@ -33,7 +33,10 @@ typedef struct attempt {
     uint64_t rows;
     uint32_t first_block; // of the executable; those before are the host's
     rn_graph *graph;      // of the executable
-    uint64_t purpose_bytes[RN_PURPOSE_COUNT], bytes;
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT];
+    uint64_t bytes; // of the device's budget
+    uint64_t
+        host_bytes; // what a session holds beside it; part of `bytes` where memory is the host's
 } attempt;
 
 // ---- attempts -----------------------------------------------------------------------------------
@@ -65,10 +68,37 @@ static rn_status build(const rn_recipe *recipe, uint32_t first, uint32_t end, rn
     return s;
 }
 
+static bool is_held(const rn_graph *graph, rn_value value) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    if (info->role == RN_ROLE_OUTPUT) return true;
+    return info->producer == RN_NO_NODE && rn_executable_reads(graph, value);
+}
+
+// What a session holds on the host: inputs and outputs, a weight on its way (one of a quantised
+// kind once more, widened), the reader's buffers.
+static uint64_t count_host(const maker *m, const rn_graph *graph, uint64_t rows) {
+    uint64_t io = 0, largest = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (!is_held(graph, v)) continue;
+        uint64_t bytes = rn_executable_value_bytes(graph, v, rows);
+        if (info->role == RN_ROLE_INPUT || info->role == RN_ROLE_OUTPUT)
+            io += rn_round_up(bytes, RN_PLAN_ALIGN);
+        if (info->role != RN_ROLE_WEIGHT) continue;
+        if (rn_dtype_get(info->dtype)->block_elements > 1)
+            bytes += sizeof(float) * rn_shape_elements(info->shape, rows);
+        largest = rn_max_u64(largest, bytes);
+    }
+    bool staging = largest && !m->recipe->weights_in_memory;
+    return io + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) + (staging ? RN_PLAN_STAGING_BYTES : 0);
+}
+
 static rn_status try_it(const maker *m, uint64_t rows, uint32_t first_block, attempt *out) {
     *out = (attempt){.rows = rows, .first_block = first_block};
     RN_TRY(build(m->recipe, first_block, UINT32_MAX, &out->graph));
     RN_TRY(m->caps->backend->estimate(m->caps, out->graph, rows, out->purpose_bytes));
+    out->host_bytes = count_host(m, out->graph, rows);
+    if (!m->caps->own_memory) out->purpose_bytes[RN_PURPOSE_STAGING] += out->host_bytes;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         if (!rn_add_u64(out->bytes, out->purpose_bytes[p], &out->bytes))
             return rn_fail(RN_INVALID, "'%s' is more than memory can hold", m->recipe->name);
@@ -106,6 +136,7 @@ static uint64_t halve(const maker *m, uint64_t rows) {
 // the host. *out has no graph: nothing fits.
 static rn_status find_attempt(const maker *m, uint64_t room, attempt *out) {
     uint64_t wanted = m->has_rows ? (m->recipe->rows ? m->recipe->rows : 1) : 0;
+    if (m->caps->most_rows) wanted = rn_min_u64(wanted, m->caps->most_rows);
     bool more = true;
     for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
         rn_status s = try_it(m, rows, 0, out);
@@ -211,18 +242,12 @@ static rn_status plan_host(const maker *m, const attempt *a, rn_plan *plan) {
 
 // ---- writing ------------------------------------------------------------------------------------
 
-static bool is_held(const rn_graph *graph, rn_value value) {
-    const rn_value_info *info = rn_graph_value(graph, value);
-    if (info->role == RN_ROLE_OUTPUT) return true;
-    return info->producer == RN_NO_NODE && rn_executable_reads(graph, value);
-}
-
 static rn_status allocate(rn_plan *plan) {
     rn_arena *memory = &plan->memory;
     size_t values = rn_graph_value_count(plan->graph) + 1u;
     plan->value_count = rn_graph_value_count(plan->graph);
     RN_TRY(rn_arena_array(memory, 1, sizeof *plan->steps, (void **)&plan->steps));
-    RN_TRY(rn_arena_array(memory, values, sizeof *plan->buffers, (void **)&plan->buffers));
+    RN_TRY(rn_arena_array(memory, values + 1, sizeof *plan->buffers, (void **)&plan->buffers));
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->places, (void **)&plan->places));
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->groups, (void **)&plan->groups));
     RN_TRY(
@@ -267,18 +292,15 @@ static void add_value(rn_plan *plan, rn_value value) {
     plan->summary.weight_bytes += bytes;
 }
 
-// What a session holds there: inputs and outputs, a weight on its way, the reader's buffers.
-static uint64_t count_host(const rn_plan *plan, bool needs_staging) {
-    uint64_t io = 0, largest = 0;
-    for (rn_value v = 1; v <= plan->value_count; v++) {
-        rn_role role = rn_graph_value(plan->graph, v)->role;
-        if (plan->places[v].buffer == RN_NO_BUFFER) continue;
-        if (role == RN_ROLE_INPUT || role == RN_ROLE_OUTPUT)
-            io += rn_round_up(plan->places[v].bytes, RN_PLAN_ALIGN);
-        if (role == RN_ROLE_WEIGHT) largest = rn_max_u64(largest, plan->places[v].bytes);
-    }
-    return io + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) +
-           (needs_staging ? RN_PLAN_STAGING_BYTES : 0);
+// What the back end counts beside values and temporary memory: weights that it widens, its
+// compiler.
+static void add_rest(rn_plan *plan) {
+    const rn_plan_summary *s = &plan->summary;
+    if (s->arena_bytes <= s->live_peak_bytes) return;
+    add_buffer(plan, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
+                                      .purpose = RN_PURPOSE_OTHER,
+                                      .group = RN_NO_LOAD,
+                                      .bytes = s->arena_bytes - s->live_peak_bytes});
 }
 
 static void list_buckets(rn_plan *plan) {
@@ -334,6 +356,13 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
                                       .purpose = RN_PURPOSE_WORKSPACE,
                                       .group = RN_NO_LOAD,
                                       .bytes = a->purpose_bytes[RN_PURPOSE_WORKSPACE]});
+    memcpy(s->purpose_bytes, a->purpose_bytes, sizeof s->purpose_bytes);
+    bool staging = plan->group_count && !m->recipe->weights_in_memory, own = m->caps->own_memory;
+    s->planned_bytes = a->bytes;
+    s->arena_bytes = a->bytes - (own ? 0 : a->host_bytes); // the executable's
+    s->staging_bytes = own ? (staging ? RN_PLAN_STAGING_BYTES : 0) : a->host_bytes;
+    s->host_bytes = own ? a->host_bytes : 0;
+    add_rest(plan);
     plan->steps[0] = (rn_plan_step){.kind = RN_STEP_EXECUTE,
                                     .node = RN_NO_NODE,
                                     .load = RN_NO_LOAD,
@@ -341,11 +370,6 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
                                     .after = RN_NO_STEP,
                                     .workspace = RN_NO_BUFFER,
                                     .live_bytes = s->live_peak_bytes};
-    memcpy(s->purpose_bytes, a->purpose_bytes, sizeof s->purpose_bytes);
-    s->planned_bytes = s->arena_bytes = a->bytes;
-    bool staging = plan->group_count && !m->recipe->weights_in_memory;
-    s->staging_bytes = staging ? RN_PLAN_STAGING_BYTES : 0;
-    s->host_bytes = count_host(plan, staging);
     count_blocks(plan);
     list_buckets(plan);
     if (a->first_block) RN_TRY(plan_host(m, a, plan));

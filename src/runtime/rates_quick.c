@@ -182,7 +182,8 @@ rn_rates_source rn_rates_measure_quick(rn_device *device, const rn_rates_quick_o
     uint64_t start = rn_clock_ns();
     if (rn_check_reserved(options->reserved, "rn_rates_quick_options") != RN_OK)
         return rn_rates_apply(device);
-    if (device->caps.own_memory || !rn_rates_are_wanted(has_files(options->checkpoint), &rates.cpu))
+    if (device->caps.own_memory || device->caps.compiles ||
+        !rn_rates_are_wanted(has_files(options->checkpoint), &rates.cpu))
         return rn_rates_apply(device);
     rn_error_info error = *rn_last_error();
     rn_refusal refusal = *rn_last_refusal();

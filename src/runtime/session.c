@@ -78,7 +78,7 @@ rn_status rn_session_check_options(const rn_session *session) {
     const rn_device_caps *caps = &session->device->caps;
     if (session->options.guard && session->program)
         return rn_fail(RN_UNSUPPORTED, "guards are for sessions with an arena of their own");
-    if (session->options.guard && caps->own_memory)
+    if (session->options.guard && (caps->own_memory || caps->compiles))
         return rn_fail(RN_UNSUPPORTED, "%s has its own memory: guards are for the host's",
                        caps->name);
     if (strcmp(session->plan->caps.name, caps->name) != 0)

@@ -36,32 +36,37 @@ static rn_account account_of(const rn_session *session, int purpose) {
 // Room is reserved for what was planned before anything is compiled.
 static rn_status compile(rn_session *session) {
     const rn_plan *plan = session->plan;
+    uint64_t planned = plan->summary.arena_bytes; // the rest is the session's own, on the host
     rn_compile_request request = {.graph = plan->graph,
                                   .buckets = plan->buckets,
                                   .bucket_count = plan->bucket_count,
-                                  .budget_bytes = plan->summary.planned_bytes,
+                                  .budget_bytes = planned,
                                   .cancel = session->options.cancel};
     rn_account account = account_of(session, RN_PURPOSE_WEIGHTS);
-    RN_TRY(rn_budget_reserve(account, plan->summary.planned_bytes));
+    RN_TRY(rn_budget_reserve(account, planned));
     rn_executable *executable = NULL;
     rn_status s = session->device->compile(session->device, &request, &executable);
     uint64_t held = s == RN_OK ? sum(executable->purpose_bytes) : 0;
-    if (s == RN_OK && held > plan->summary.planned_bytes) {
+    if (s == RN_OK && held > planned) {
         executable->destroy(executable);
         s = rn_hint(rn_fail(RN_OVER_BUDGET,
                             "%s was to hold %llu bytes for '%s', and would hold %llu as compiled",
-                            session->device->caps.name,
-                            (unsigned long long)plan->summary.planned_bytes, plan->name,
+                            session->device->caps.name, (unsigned long long)planned, plan->name,
                             (unsigned long long)held),
                     "a larger budget, or fewer rows a run");
     }
-    rn_ledger_give_up(account, plan->summary.planned_bytes - (s == RN_OK ? held : 0));
+    rn_ledger_give_up(account, planned - (s == RN_OK ? held : 0));
     RN_TRY(s);
     session->executable = executable;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         if (executable->purpose_bytes[p])
             rn_ledger_count(account_of(session, p), executable, executable->purpose_bytes[p]);
     return RN_OK;
+}
+
+static void release_stage(rn_session *session) {
+    rn_device_host_release(session->device, RN_STAGING, session->stages[0], session->stage_bytes);
+    session->stages[0] = NULL;
 }
 
 void rn_session_close_executable(rn_session *session) {
@@ -72,8 +77,7 @@ void rn_session_close_executable(rn_session *session) {
             rn_ledger_release(account_of(session, p), executable, executable->purpose_bytes[p]);
     executable->destroy(executable);
     session->executable = NULL;
-    rn_device_host_release(session->device, RN_STAGING, session->stages[0], session->stage_bytes);
-    session->stages[0] = NULL;
+    release_stage(session);
 }
 
 static rn_status load(rn_session *session) {
@@ -91,6 +95,7 @@ static rn_status load(rn_session *session) {
         RN_TRY(session->executable->put(session->executable, plan->group_values[group], stage,
                                         plan->groups[group].bytes));
     }
+    release_stage(session);
     return RN_OK;
 }
 

@@ -64,7 +64,7 @@ rn_status rn_session_open_io(rn_session *session) {
     const rn_graph *graph = session->plan->graph;
     void *offsets = NULL, *block = NULL;
     uint64_t bytes = 0;
-    if (!session->device->caps.own_memory) return RN_OK;
+    if (!session->device->caps.own_memory && !session->plan->compiled) return RN_OK;
     RN_TRY(rn_arena_array(&session->memory, (size_t)rn_graph_value_count(graph) + 1,
                           sizeof(uint64_t), &offsets));
     session->io_offset = offsets;

@@ -102,7 +102,7 @@ static rn_status set_budget(rn_engine *e, rn_device *device) {
     if (s->set_budget) RN_TRY(s->set_budget(s->budget_self, device, &e->generator_options));
     uint64_t given = plan->reserved_bytes, driver = 0;
     if (given == 0) return RN_OK;
-    if (device->caps.own_memory) {
+    if (device->caps.own_memory || device->caps.compiles) {
         RN_TRY(rn_process_charge_unaccounted());
         uint64_t now = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
         driver = now > e->unaccounted_bytes ? now - e->unaccounted_bytes : 0;
