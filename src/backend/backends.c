@@ -3,9 +3,15 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
 #include "backend/null/null.h"
+#include "backend/pjrt/pjrt.h"
 #include "backend/sim/sim.h"
-#include "backend/xla/xla.h"
 
 const rn_backend *const rn_backends[] = {
-    &rn_cpu_backend, &rn_cuda_backend, &rn_xla_backend, &rn_sim_backend, &rn_null_backend, NULL,
+    &rn_cpu_backend,
+    &rn_cuda_backend,
+    &rn_xla_backend,
+    &rn_neuron_backend,
+    &rn_sim_backend,
+    &rn_null_backend,
+    NULL,
 };

@@ -1,6 +1,40 @@
-// errors.c — what XLA's and Neuron's runtimes mean: texts, then Neuron's numbers, then XLA in
-// general.
-#include "backend/xla/xla.h"
+// errors.c — what XLA's and Neuron's runtimes mean: PJRT's codes; then texts, Neuron's numbers, XLA
+// in general.
+#include "backend/pjrt/pjrt.h"
+
+// ---- PJRT's codes -------------------------------------------------------------------------------
+
+static const struct {
+    const char *name;
+    rn_status status;
+} codes[] = {
+    {"OK", RN_INTERNAL},
+    {"CANCELLED", RN_CANCELLED},
+    {"UNKNOWN", RN_DEVICE},
+    {"INVALID_ARGUMENT", RN_DEVICE},
+    {"DEADLINE_EXCEEDED", RN_DEVICE},
+    {"NOT_FOUND", RN_UNSUPPORTED}, // a custom call
+    {"ALREADY_EXISTS", RN_DEVICE},
+    {"PERMISSION_DENIED", RN_DEVICE},
+    {"RESOURCE_EXHAUSTED", RN_NO_MEMORY},
+    {"FAILED_PRECONDITION", RN_DEVICE},
+    {"ABORTED", RN_DEVICE},
+    {"OUT_OF_RANGE", RN_DEVICE},
+    {"UNIMPLEMENTED", RN_UNSUPPORTED},
+    {"INTERNAL", RN_DEVICE},
+    {"UNAVAILABLE", RN_DEVICE},
+    {"DATA_LOSS", RN_CORRUPT},
+    {"UNAUTHENTICATED", RN_DEVICE},
+};
+enum { CODE_COUNT = sizeof codes / sizeof *codes };
+
+rn_status rn_pjrt_status(int code) {
+    return code > 0 && code < CODE_COUNT ? codes[code].status : RN_DEVICE;
+}
+
+const char *rn_pjrt_code_name(int code) {
+    return code > 0 && code < CODE_COUNT ? codes[code].name : "an unknown code";
+}
 
 // ---- Neuron's numbers ---------------------------------------------------------------------------
 
@@ -47,6 +81,11 @@ static bool fits_nrt(rn_str message, const rn_error_row *row) {
     { {name, meaning, hint}, NULL, fits_nrt, code, nrt_name }
 
 static const rn_error_row rows[] = {
+    // ---- ours, of a plugin that was tried ----
+    RN_ERROR_TEXT("plugin_failed", "the plugin hangs: |the plugin ends its process ",
+                  "a PJRT plugin aborts, exits or hangs instead of working",
+                  "install it anew, in the release that belongs to its driver; it was tried in a "
+                  "process of its own, so nothing else was harmed"),
     // ---- Neuron and XLA: texts ----
     RN_ERROR_TEXT(
         "device_memory_full", "log_dev_mem*Failed to allocate|Failed to allocate*(usage:*ND *:NC ",
@@ -159,4 +198,4 @@ static const rn_error_row rows[] = {
                   "a shorter context, a smaller batch, narrower weights, or another device"),
 };
 
-const rn_error_table rn_xla_errors = {rows, sizeof rows / sizeof *rows};
+const rn_error_table rn_pjrt_errors = {rows, sizeof rows / sizeof *rows};

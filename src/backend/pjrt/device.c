@@ -1,0 +1,270 @@
+// device.c — a plugin's device: found when it is opened, started when it is needed.
+//
+// The CPU plugin's memory is the host's own: it is charged to the host, and the plugin is loaded at
+// once, so that what it takes of the process is measured before a plan is made. Any other is loaded
+// with the first program, behind the plan: what does not fit is refused before that.
+#include "backend/pjrt/pjrt.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "memory/account.h"
+
+#include <ration/log.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+rn_pjrt_device *rn_pjrt_device_of(rn_device *device) {
+    return (rn_pjrt_device *)((char *)device - offsetof(rn_pjrt_device, base));
+}
+
+// Sums are f32 everywhere; where a device has units for 16 bits, products use them.
+rn_stablehlo_options rn_pjrt_options(const rn_pjrt_target *target, uint64_t rows) {
+    rn_stablehlo_options options = {.rows = rows};
+    options.products = (rn_dtype)target->products;
+    options.widened = (rn_dtype)target->widened;
+    return options;
+}
+
+// ---- starting -----------------------------------------------------------------------------------
+
+static rn_pjrt_option option(const char *name, int type) {
+    return (rn_pjrt_option){.bytes = sizeof(rn_pjrt_option),
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .type = type,
+                            .value_count = 1};
+}
+
+// The pool of a CUDA plugin: no more than the budget, and a little for its own rounding (a chunk is
+// not split where less than 128 MiB would be left). Without a limit it would take three quarters of
+// the GPU with the first buffer.
+static float pool_share(const rn_pjrt_device *device, uint64_t budget_bytes) {
+    double share = 0.9, total = (double)device->total_bytes;
+    if (total > 0 && budget_bytes && budget_bytes != RN_NO_LIMIT) {
+        double wanted = ((double)budget_bytes * 1.02 + 128.0 * (double)MIB) / total;
+        if (wanted < share) share = wanted;
+    }
+    return (float)share;
+}
+
+static rn_status create_client(rn_pjrt_device *device, uint64_t budget_bytes) {
+    rn_pjrt_option options[3];
+    rn_pjrt_client_create_args args = {.options = options};
+    if (strstr(device->path, "cuda")) {
+        options[0] = option("allocator", RN_PJRT_STRING);
+        options[0].value.text = "bfc";
+        options[0].value_count = 3;
+        options[1] = option("preallocate", RN_PJRT_BOOL);
+        options[2] = option("memory_fraction", RN_PJRT_FLOAT);
+        options[2].value.number = pool_share(device, budget_bytes);
+        args.option_count = 3;
+    } else if (strstr(device->path, "xla_cpu")) {
+        options[0] = option("cpu_device_count", RN_PJRT_INT64);
+        options[0].value.integer = (int64_t)device->target.device + 1;
+        args.option_count = 1;
+    }
+    RN_TRY(RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_CREATE, &args, "making the client"));
+    device->client = args.client;
+    return RN_OK;
+}
+
+static void copy_text(const rn_pjrt_device *device, rn_pjrt_function function, void *handle,
+                      char *out, size_t bytes) {
+    rn_pjrt_text_args args = {.handle = handle};
+    out[0] = 0;
+    if (RN_PJRT_CALL(device->plugin, function, &args, "asking for names") != RN_OK) return;
+    snprintf(out, bytes, "%.*s", (int)args.text_bytes, args.text ? args.text : "");
+    rn_str_clean(out);
+}
+
+// Devices in the order of their numbers in this machine, which is not that of the list on Neuron.
+static rn_status choose_device(rn_pjrt_device *device) {
+    rn_pjrt_list_args list = {.handle = device->client};
+    uint32_t wanted = device->target.device;
+    RN_TRY(RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_ADDRESSABLE_DEVICES, &list,
+                        "asking for devices"));
+    for (size_t i = 0; i < list.count; i++) {
+        rn_pjrt_number_args number = {.handle = list.items[i], .number = (int)i};
+        if (RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_LOCAL_ID, &number, "asking for a number") !=
+            RN_OK)
+            number.number = (int)i;
+        if (number.number == (int)wanted) device->device = list.items[i];
+    }
+    if (!device->device && wanted < list.count) device->device = list.items[wanted];
+    if (device->device) return RN_OK;
+    return rn_hint(rn_fail(RN_DEVICE, "%s has %zu devices; there is no number %u",
+                           device->base.caps.name, list.count, wanted),
+                   "device=N counts from 0");
+}
+
+static void read_names(rn_pjrt_device *device) {
+    rn_pjrt_get_args description = {.handle = device->device};
+    copy_text(device, RN_PJRT_CLIENT_PLATFORM_NAME, device->client, device->platform,
+              sizeof device->platform);
+    copy_text(device, RN_PJRT_CLIENT_PLATFORM_VERSION, device->client, device->platform_version,
+              sizeof device->platform_version);
+    if (RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_DESCRIPTION, &description,
+                     "asking for a description") == RN_OK)
+        copy_text(device, RN_PJRT_DESCRIPTION_KIND, description.out, device->kind,
+                  sizeof device->kind);
+}
+
+// Neuron reads these when it is loaded. What the user has set stays.
+static void set_environment(const rn_pjrt_target *target) {
+    char flags[128];
+    if (strcmp(target->plugin, "neuron") != 0) return;
+    if (target->cores[0]) setenv("NEURON_RT_VISIBLE_CORES", target->cores, 0);
+    snprintf(flags, sizeof flags, "--model-type=transformer --optlevel=%d",
+             target->level > 0 ? target->level : 1);
+    setenv("NEURON_CC_FLAGS", flags, 0);
+}
+
+static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
+    rn_pjrt_facts facts;
+    uint64_t begin = rn_clock_ns();
+    set_environment(&device->target);
+    RN_TRY(rn_pjrt_try(device->path, &facts));
+    device->total_bytes = facts.limit_bytes;
+    RN_TRY(rn_pjrt_load(device->path, &device->plugin));
+    RN_TRY(create_client(device, budget_bytes));
+    RN_TRY(choose_device(device));
+    read_names(device);
+    rn_log(RN_LOG_INFO, "xla", "%s: %s, %s, PJRT 0.%d, ready in %.0f ms", device->name,
+           device->platform, device->kind, device->plugin->api->version.minor,
+           (double)(rn_clock_ns() - begin) * 1e-6);
+    return RN_OK;
+}
+
+rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes) {
+    pthread_mutex_lock(&device->lock);
+    rn_status s = device->device ? RN_OK : start(device, budget_bytes);
+    if (s != RN_OK) {
+        if (device->client) rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
+        device->client = device->device = NULL;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return s;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static uint64_t free_bytes(rn_device *base) {
+    rn_pjrt_device *device = rn_pjrt_device_of(base);
+    if (rn_pjrt_start(device, 0) != RN_OK) return 0;
+    rn_pjrt_device_memory stats = {.device = device->device};
+    if (RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_MEMORY_STATS, &stats, "asking for memory") !=
+            RN_OK ||
+        !stats.limit.is_set || stats.limit.bytes < stats.used_bytes)
+        return 0;
+    return (uint64_t)(stats.limit.bytes - stats.used_bytes);
+}
+
+// A device that compiles has no blocks and no queues for others.
+static rn_status no_block(rn_device *device, rn_account account, uint64_t bytes, void **out) {
+    (void)account;
+    (void)bytes;
+    *out = NULL;
+    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: its memory is its own", device->caps.name);
+}
+
+static void free_no_block(rn_device *device, void *block, uint64_t bytes) {
+    (void)device;
+    (void)block;
+    (void)bytes;
+}
+
+static rn_status no_queue(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
+                          rn_queue **out) {
+    (void)kind;
+    (void)cancel;
+    *out = NULL;
+    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: it has no queues", device->caps.name);
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static void destroy(rn_device *base) {
+    rn_pjrt_device *device = rn_pjrt_device_of(base);
+    if (device->client) rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
+    rn_workers_destroy(base->workers);
+    pthread_mutex_destroy(&device->lock);
+    rn_free(RN_HOST_OTHER, device, sizeof *device);
+}
+
+static rn_layout weight_layout(const rn_call *call, uint32_t input) {
+    (void)call;
+    (void)input;
+    return RN_LAYOUT_PLAIN;
+}
+
+// Without its options: those do not change whose memory it is.
+static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bool on_host,
+                           uint32_t threads) {
+    rn_device_caps *caps = &device->base.caps;
+    const rn_device_caps *cpu = rn_cpu_caps();
+    *caps = (rn_device_caps){.threads = threads ? threads : cpu->threads,
+                             .backend = backend,
+                             .compiles = true,
+                             .weight_layout = weight_layout,
+                             .own_memory = !on_host,
+                             .most_rows = device->target.most_rows,
+                             .flops = on_host ? cpu->flops : 2e13,
+                             .quantized_flops = on_host ? cpu->quantized_flops : 2e13,
+                             .memory_bytes_second = on_host ? cpu->memory_bytes_second : 5e11,
+                             .disk_bytes_second = cpu->disk_bytes_second,
+                             .link_bytes_second = on_host ? cpu->link_bytes_second : 5e9,
+                             .step_seconds = 5e-6};
+    snprintf(caps->name, sizeof caps->name, "%.*s", (int)strcspn(device->name, "?"), device->name);
+    caps->own[0] = device->target.products;
+    caps->own[1] = device->target.widened;
+    if (!on_host) return rn_device_add(caps->name, &caps->device);
+    caps->device = RN_DEVICE_HOST;
+    return RN_OK;
+}
+
+// Whether the plugin's memory is the host's: by its name, else by trying it.
+static rn_status ask_platform(const rn_pjrt_device *device, bool *out_on_host) {
+    rn_pjrt_facts facts = {0};
+    *out_on_host = strcmp(device->target.plugin, "cpu") == 0;
+    if (device->target.by_name) return RN_OK;
+    RN_TRY(rn_pjrt_try(device->path, &facts));
+    *out_on_host = strcmp(facts.platform, "cpu") == 0;
+    return RN_OK;
+}
+
+static rn_status prepare(rn_pjrt_device *device, const rn_backend *backend, uint32_t threads) {
+    bool on_host = false;
+    if (device->target.by_name)
+        RN_TRY(rn_pjrt_find(device->target.plugin, device->path, sizeof device->path));
+    else
+        snprintf(device->path, sizeof device->path, "%s", device->target.plugin);
+    RN_TRY(ask_platform(device, &on_host));
+    RN_TRY(fill_caps(device, backend, on_host, threads));
+    RN_TRY(rn_workers_create(device->base.caps.threads, RN_HOST_OTHER, &device->base.workers));
+    return on_host ? rn_pjrt_start(device, 0) : RN_OK;
+}
+
+rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn_device **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_pjrt_device), &block));
+    rn_pjrt_device *device = block;
+    memcpy(&device->target, target->own, sizeof device->target);
+    memcpy(device->name, target->name, sizeof device->name);
+    pthread_mutex_init(&device->lock, NULL);
+    device->base.alloc = no_block;
+    device->base.free = free_no_block;
+    device->base.open_queue = no_queue;
+    device->base.compile = rn_pjrt_compile;
+    device->base.destroy = destroy;
+    rn_status s = prepare(device, target->backend, threads);
+    if (device->base.caps.own_memory) device->base.free_bytes = free_bytes;
+    if (s == RN_OK)
+        *out = &device->base;
+    else
+        destroy(&device->base);
+    return s;
+}

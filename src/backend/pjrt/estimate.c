@@ -1,0 +1,179 @@
+// estimate.c — what a program will take, before there is one: its arguments and results to the
+// byte, and its temporary memory from the graph.
+#include "backend/pjrt/pjrt.h"
+
+#include "base/arena.h"
+#include "base/checked.h"
+#include "memory/account.h"
+
+static rn_stablehlo_options options_of(const rn_device_caps *caps, uint64_t rows) {
+    return (rn_stablehlo_options){
+        .rows = rows, .products = (rn_dtype)caps->own[0], .widened = (rn_dtype)caps->own[1]};
+}
+
+// A weight that is widened must be readable as the file has it.
+static rn_status check_weight(const rn_graph *graph, const rn_stablehlo_entry *port) {
+    const rn_value_info *info = rn_graph_value(graph, port->value);
+    if (info->dtype == port->dtype || rn_dtype_get(info->dtype)->readable) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "XLA has no %s, and '%s' cannot be widened",
+                   rn_dtype_get(info->dtype)->name, info->name);
+}
+
+static rn_status add(uint64_t *sum, uint64_t bytes) {
+    if (rn_add_u64(*sum, rn_round_up(bytes, 64), sum)) return RN_OK;
+    return rn_fail(RN_INVALID, "the program is more than memory can hold");
+}
+
+static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature *s,
+                             uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    for (uint32_t i = 0; i < s->argument_count; i++) {
+        const rn_stablehlo_entry *port = &s->arguments[i];
+        rn_purpose purpose = RN_PURPOSE_OTHER;
+        if (port->kind == RN_STABLEHLO_WEIGHT) RN_TRY(check_weight(graph, port));
+        if (port->kind != RN_STABLEHLO_SCALAR)
+            purpose = rn_graph_value(graph, port->value)->purpose;
+        RN_TRY(add(&purpose_bytes[purpose], port->bytes));
+    }
+    for (uint32_t i = 0; i < s->result_count; i++) {
+        const rn_stablehlo_entry *port = &s->results[i];
+        if (port->kind != RN_STABLEHLO_STATE) // it takes the place of its argument
+            RN_TRY(add(&purpose_bytes[rn_graph_value(graph, port->value)->purpose], port->bytes));
+    }
+    return RN_OK;
+}
+
+// ---- temporary memory ---------------------------------------------------------------------------
+
+// XLA fuses what is element by element and shares memory over time, so most of it is the values
+// between nodes and, within one node, what its program holds as a whole: the scores of attention
+// and the pages that it gathers, a weight in the dtype of a product. The factors are calibrated
+// with XLA's CPU compiler (docs/engines.md): never too low there, and where another compiler takes
+// more, a session is refused with both numbers.
+enum { SCORES = 3, PAGES = 4, LIVE = 2 };
+#define LEAST_BYTES ((uint64_t)256 << 10)
+// Where the plugin's memory is the host's, so is its compiler's, and the code that it makes: what
+// the process was seen to take for the programs of all buckets.
+#define COMPILER_BYTES ((uint64_t)80 << 20)
+#define NODE_BYTES     ((uint64_t)320 << 10)
+
+static uint64_t floats(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t product = 0;
+    if (!rn_mul_u64(a, b, &product) || !rn_mul_u64(product, c, &product) ||
+        !rn_mul_u64(product, sizeof(float), &product))
+        return UINT64_MAX / 64; // more than any budget; factors do not overflow it
+    return rn_min_u64(product, UINT64_MAX / 64);
+}
+
+static const uint64_t *dims_of(const rn_graph *graph, rn_value value) {
+    return rn_graph_value(graph, value)->shape.dims;
+}
+
+// q (ROWS, H, D), kv (pages, 2, HK, page_tokens, D), table (sequences, max_pages).
+static uint64_t count_pages(const rn_graph *graph, rn_value q, rn_value kv, rn_value table,
+                            uint64_t rows) {
+    const uint64_t *qd = dims_of(graph, q), *kd = dims_of(graph, kv), *td = dims_of(graph, table);
+    uint64_t keys = td[1] * kd[3], heads = qd[1];
+    uint64_t gathered = td[0] > 1 && rows <= td[0] ? rows : 1; // sequences at a time
+    return SCORES * floats(rows, heads, keys) + PAGES * floats(gathered, keys, 2 * kd[2] * kd[4]);
+}
+
+static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint64_t rows) {
+    const rn_value *in = node->inputs;
+    const uint64_t *q = dims_of(graph, in[0]);
+    switch (node->op) {
+    case RN_OP_PAGED_ATTENTION:
+        return count_pages(graph, in[0], in[1], in[4], rows);
+    case RN_OP_ATTEND:
+        return count_pages(graph, in[0], in[3], in[6], rows);
+    case RN_OP_VARLEN_ATTENTION:
+        return SCORES * floats(rows, rows, q[1]);
+    case RN_OP_ATTENTION:
+        return SCORES *
+               floats((q[0] == RN_ROWS ? rows : q[0]) * q[1], dims_of(graph, in[1])[1], q[2]);
+    default:
+        return 0;
+    }
+}
+
+// A weight that the program takes as f16 or bf16 is widened as a whole for a product; XLA's CPU
+// compiler does so with all of them at once.
+static uint64_t count_widened(const rn_graph *graph, const rn_node *node,
+                              const rn_stablehlo_options *options) {
+    uint64_t bytes = 0;
+    if (node->op == RN_OP_EMBEDDING) return 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == RN_NO_VALUE) continue;
+        const rn_value_info *info = rn_graph_value(graph, node->inputs[i]);
+        bool narrow = info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16 ||
+                      (info->dtype != RN_DTYPE_F32 && options->widened > RN_DTYPE_F32);
+        if (info->role == RN_ROLE_WEIGHT && narrow && info->shape.rank > 1)
+            bytes += floats(rn_shape_elements(info->shape, 1), 1, 1);
+    }
+    return bytes;
+}
+
+// A value as the program computes it: f32, but for wide indices.
+static uint64_t live_bytes(const rn_graph *graph, rn_value value, uint64_t rows) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    bool wide = info->dtype == RN_DTYPE_F64 || info->dtype == RN_DTYPE_I64;
+    if (info->role == RN_ROLE_STATE || info->role == RN_ROLE_OUTPUT) return 0;
+    return rn_round_up(floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1), 64);
+}
+
+// The most that lives at once, where every value between nodes has a place of its own.
+static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_options *options,
+                                 uint64_t *out) {
+    uint64_t rows = options->rows;
+    uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
+    rn_arena scratch;
+    uint32_t *last; // (values + 1): the node that reads it last
+    uint64_t live = 0, within = 0, widened = 0;
+    *out = 0;
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
+    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; i < node->input_count; i++)
+            last[node->inputs[i]] = n;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            last[node->outputs[i]] = n;
+    }
+    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; i < node->output_count; i++)
+            live += live_bytes(graph, node->outputs[i], rows);
+        within = rn_max_u64(within, count_attention(graph, node, rows));
+        widened += count_widened(graph, node, options);
+        *out = rn_max_u64(*out, live);
+        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+            rn_value v =
+                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+            if (v == RN_NO_VALUE || last[v] != n) continue;
+            last[v] = UINT32_MAX; // once
+            if (rn_graph_value(graph, v)->producer != RN_NO_NODE)
+                live -= live_bytes(graph, v, rows);
+        }
+    }
+    rn_arena_free_all(&scratch);
+    *out = LIVE * *out + within + widened + LEAST_BYTES;
+    return s;
+}
+
+rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
+                           uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    rn_stablehlo_options options = options_of(caps, rows);
+    rn_stablehlo_signature signature;
+    rn_arena scratch;
+    uint64_t temporary = 0;
+    RN_TRY(rn_stablehlo_check(graph, &options));
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status s = rn_stablehlo_signature_make(graph, &options, &scratch, &signature);
+    if (s == RN_OK) s = count_ports(graph, &signature, purpose_bytes);
+    rn_arena_free_all(&scratch);
+    if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
+    if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
+    if (s == RN_OK && !caps->own_memory)
+        s = add(&purpose_bytes[RN_PURPOSE_OTHER],
+                COMPILER_BYTES + NODE_BYTES * rn_graph_node_count(graph));
+    return s;
+}

@@ -1,0 +1,471 @@
+// executable.c — programs of a graph, one a bucket, with the buffers that they share.
+//
+//     arguments   inputs, scalars │ weights, constants, states
+//                 made every run  │ made once; a state is donated and comes back as a result
+//
+// Programs are compiled before any weight is uploaded (a compiler that measures takes device memory
+// for itself), and what the plugin says that they take is held against the budget then, so that no
+// allocation is left to fail: a failing one costs ten seconds on CUDA, and every donated state.
+//
+// Plugins look at the bytes of an argument only. Its dtype and shape are checked here.
+#include "backend/pjrt/pjrt.h"
+
+#include "base/arena.h"
+#include "base/checked.h"
+#include "memory/account.h"
+#include "memory/stage.h"
+
+#include <ration/log.h>
+
+#include <stdatomic.h>
+
+typedef struct bucket {
+    uint64_t rows;
+    rn_stablehlo_signature signature;
+    rn_pjrt_code code;
+} bucket;
+
+typedef struct pjrt_executable {
+    rn_executable base;
+    rn_pjrt_device *device;
+    const rn_graph *graph;
+    rn_arena memory; // all tables
+    bucket *buckets; // (bucket_count)
+    uint32_t bucket_count;
+    void **arguments;    // (arguments of any bucket): buffers; those of a run are NULL between runs
+    void **results;      // (results of any bucket)
+    size_t option_bytes; // of a run's options, as the plugin wants them
+    uint32_t weights_left; // that were not put yet
+    bool ran;              // once: the stage is told
+} pjrt_executable;
+
+static pjrt_executable *cast(rn_executable *executable) {
+    return (pjrt_executable *)((char *)executable - offsetof(pjrt_executable, base));
+}
+
+// Of the largest bucket; the others differ in rows alone.
+static const rn_stablehlo_signature *signature_of(const pjrt_executable *e) {
+    return &e->buckets[e->bucket_count - 1].signature;
+}
+
+static bool is_of_run(const rn_stablehlo_entry *port) {
+    return port->kind == RN_STABLEHLO_INPUT || port->kind == RN_STABLEHLO_SCALAR;
+}
+
+static const char *name_of(const pjrt_executable *e, const rn_stablehlo_entry *port) {
+    return port->kind == RN_STABLEHLO_SCALAR ? "a scalar"
+                                             : rn_graph_value(e->graph, port->value)->name;
+}
+
+int rn_pjrt_type(rn_dtype dtype) {
+    switch (dtype) {
+    case RN_DTYPE_F64:
+        return RN_PJRT_F64;
+    case RN_DTYPE_F32:
+        return RN_PJRT_F32;
+    case RN_DTYPE_F16:
+        return RN_PJRT_F16;
+    case RN_DTYPE_BF16:
+        return RN_PJRT_BF16;
+    case RN_DTYPE_I64:
+        return RN_PJRT_S64;
+    case RN_DTYPE_I32:
+        return RN_PJRT_S32;
+    case RN_DTYPE_I16:
+        return RN_PJRT_S16;
+    case RN_DTYPE_I8:
+        return RN_PJRT_S8;
+    case RN_DTYPE_U64:
+        return RN_PJRT_U64;
+    case RN_DTYPE_U32:
+        return RN_PJRT_U32;
+    case RN_DTYPE_U16:
+        return RN_PJRT_U16;
+    case RN_DTYPE_U8:
+        return RN_PJRT_U8;
+    case RN_DTYPE_BOOL:
+        return RN_PJRT_PRED;
+    default:
+        return 0;
+    }
+}
+
+// ---- buffers ------------------------------------------------------------------------------------
+
+static void drop_buffer(pjrt_executable *e, void **buffer) {
+    if (*buffer) rn_pjrt_drop(e->device->plugin, RN_PJRT_BUFFER_DESTROY, *buffer);
+    *buffer = NULL;
+}
+
+// Waits until it is there: an allocation that fails may be told by its event only.
+static rn_status upload(pjrt_executable *e, const rn_stablehlo_entry *port, const void *data,
+                        void **out) {
+    const rn_pjrt_plugin *plugin = e->device->plugin;
+    int64_t dims[RN_MAX_RANK];
+    for (uint32_t i = 0; i < port->shape.rank; i++)
+        dims[i] = (int64_t)port->shape.dims[i];
+    rn_pjrt_from_host_args args = {.client = e->device->client,
+                                   .data = data,
+                                   .type = rn_pjrt_type(port->dtype),
+                                   .dims = dims,
+                                   .dim_count = port->shape.rank,
+                                   .device = e->device->device};
+    *out = NULL;
+    if (args.type == 0)
+        return rn_fail(RN_UNSUPPORTED, "%s: PJRT has no %s ('%s')", e->device->name,
+                       rn_dtype_get(port->dtype)->name, name_of(e, port));
+    rn_status s = RN_PJRT_CALL(plugin, RN_PJRT_CLIENT_BUFFER_FROM_HOST, &args, "uploading");
+    if (s != RN_OK) return s;
+    s = rn_pjrt_await(plugin, args.done, "uploading");
+    rn_pjrt_get_args ready = {.handle = args.buffer};
+    if (s == RN_OK && !is_of_run(port)) {
+        s = RN_PJRT_CALL(plugin, RN_PJRT_BUFFER_READY_EVENT, &ready, "uploading");
+        if (s == RN_OK) s = rn_pjrt_await(plugin, ready.out, "uploading");
+    }
+    if (s == RN_OK)
+        *out = args.buffer;
+    else
+        drop_buffer(e, &args.buffer);
+    return s;
+}
+
+static rn_status upload_zeros(pjrt_executable *e, const rn_stablehlo_entry *port, void **out) {
+    void *zeros = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, port->bytes, 1, &zeros));
+    rn_status s = upload(e, port, zeros, out);
+    rn_free(RN_HOST_STAGING, zeros, port->bytes);
+    return s;
+}
+
+static rn_status download(pjrt_executable *e, void *buffer, void *target, uint64_t bytes) {
+    rn_pjrt_to_host_args args = {.buffer = buffer, .target = target, .target_bytes = bytes};
+    RN_TRY(RN_PJRT_CALL(e->device->plugin, RN_PJRT_BUFFER_TO_HOST, &args, "reading a result"));
+    return rn_pjrt_await(e->device->plugin, args.event, "reading a result");
+}
+
+// Where the device's memory is full, the runtime makes a smaller plan (runtime/recover.h).
+static rn_status note_full(pjrt_executable *e, rn_status s, uint64_t bytes) {
+    if (s == RN_NO_MEMORY) e->device->base.refused_bytes = bytes;
+    return s;
+}
+
+// ---- weights and states -------------------------------------------------------------------------
+
+static uint32_t find_argument(const pjrt_executable *e, rn_value value) {
+    const rn_stablehlo_signature *s = signature_of(e);
+    for (uint32_t i = 0; i < s->argument_count; i++)
+        if (!is_of_run(&s->arguments[i]) && s->arguments[i].value == value) return i;
+    return RN_STABLEHLO_NONE;
+}
+
+static rn_status check_bytes(const pjrt_executable *e, rn_value value, uint64_t bytes) {
+    if (bytes == rn_executable_value_bytes(e->graph, value, 0)) return RN_OK;
+    return rn_fail(RN_INVALID, "%s: '%s' has another number of bytes", e->device->name,
+                   rn_graph_value(e->graph, value)->name);
+}
+
+static rn_status upload_widened(pjrt_executable *e, const rn_stablehlo_entry *port, rn_dtype from,
+                                const void *data, void **out) {
+    void *widened = NULL;
+    uint64_t elements = rn_shape_elements(port->shape, 1);
+    RN_TRY(rn_alloc(RN_HOST_STAGING, port->bytes, &widened));
+    rn_status s = rn_dtype_convert(from, data, port->dtype, widened, elements);
+    if (s == RN_OK) s = upload(e, port, widened, out);
+    rn_free(RN_HOST_STAGING, widened, port->bytes);
+    return s;
+}
+
+static rn_status put(rn_executable *executable, rn_value value, const void *data, uint64_t bytes) {
+    pjrt_executable *e = cast(executable);
+    uint32_t at = find_argument(e, value);
+    RN_TRY(check_bytes(e, value, bytes));
+    if (at == RN_STABLEHLO_NONE) return RN_OK; // nobody reads it
+    const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
+    rn_dtype from = rn_graph_value(e->graph, value)->dtype;
+    bool first = !e->arguments[at] && port->kind == RN_STABLEHLO_WEIGHT;
+    drop_buffer(e, &e->arguments[at]);
+    rn_status s = from == port->dtype ? upload(e, port, data, &e->arguments[at])
+                                      : upload_widened(e, port, from, data, &e->arguments[at]);
+    if (s == RN_OK && first && --e->weights_left == 0) rn_stage_on(e->device->name, "model_on_xla");
+    return note_full(e, s, port->bytes);
+}
+
+static rn_status get(rn_executable *executable, rn_value value, void *data, uint64_t bytes) {
+    pjrt_executable *e = cast(executable);
+    uint32_t at = find_argument(e, value);
+    RN_TRY(check_bytes(e, value, bytes));
+    if (at == RN_STABLEHLO_NONE || !e->arguments[at] ||
+        signature_of(e)->arguments[at].dtype != rn_graph_value(e->graph, value)->dtype)
+        return rn_fail(RN_UNSUPPORTED, "%s: '%s' cannot be read back", e->device->name,
+                       rn_graph_value(e->graph, value)->name);
+    return download(e, e->arguments[at], data, bytes);
+}
+
+// Constants and states of zeros: what nobody puts.
+static rn_status fill(pjrt_executable *e) {
+    const rn_stablehlo_signature *s = signature_of(e);
+    for (uint32_t i = 0; i < s->argument_count; i++) {
+        const rn_stablehlo_entry *port = &s->arguments[i];
+        e->weights_left += port->kind == RN_STABLEHLO_WEIGHT;
+        if (port->kind == RN_STABLEHLO_CONSTANT)
+            RN_TRY(note_full(
+                e,
+                upload(e, port, rn_graph_value(e->graph, port->value)->constant, &e->arguments[i]),
+                port->bytes));
+        if (port->kind == RN_STABLEHLO_STATE)
+            RN_TRY(note_full(e, upload_zeros(e, port, &e->arguments[i]), port->bytes));
+    }
+    return RN_OK;
+}
+
+// A run that failed has eaten the states that it was to update.
+static void rebuild_states(pjrt_executable *e) {
+    const rn_stablehlo_signature *s = signature_of(e);
+    rn_error_info error = *rn_last_error();
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->argument_count; i++) {
+        if (s->arguments[i].kind != RN_STABLEHLO_STATE ||
+            s->arguments[i].alias == RN_STABLEHLO_NONE)
+            continue;
+        drop_buffer(e, &e->arguments[i]);
+        count++;
+        if (upload_zeros(e, &s->arguments[i], &e->arguments[i]) != RN_OK) break;
+    }
+    if (count)
+        rn_log(RN_LOG_WARNING, "xla", "%s: a run failed: its %u states are zeros again",
+               e->device->name, count);
+    (void)rn_error_restore(&error);
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+
+static const bucket *find_bucket(const pjrt_executable *e, uint64_t rows) {
+    for (uint32_t i = 0; i < e->bucket_count; i++)
+        if (e->buckets[i].rows == rows) return &e->buckets[i];
+    return NULL;
+}
+
+static const rn_argument *find_given(const rn_argument *given, uint32_t count, rn_value value) {
+    for (uint32_t i = 0; i < count; i++)
+        if (given[i].value == value) return &given[i];
+    return NULL;
+}
+
+static rn_status check_given(const pjrt_executable *e, const rn_stablehlo_entry *port,
+                             const rn_argument *given) {
+    if (!given)
+        return rn_fail(RN_INVALID, "%s: '%s' is not given", e->device->name, name_of(e, port));
+    if (given->bytes != port->bytes)
+        return rn_fail(RN_INVALID, "%s: '%s' has %llu bytes; its program takes %llu",
+                       e->device->name, name_of(e, port), (unsigned long long)given->bytes,
+                       (unsigned long long)port->bytes);
+    return RN_OK;
+}
+
+static rn_status bring_inputs(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+    for (uint32_t i = 0; i < b->signature.argument_count; i++) {
+        const rn_stablehlo_entry *port = &b->signature.arguments[i];
+        if (port->kind == RN_STABLEHLO_SCALAR) {
+            RN_TRY(upload(e, port, &run->scalars[port->value].f64, &e->arguments[i]));
+        } else if (port->kind == RN_STABLEHLO_INPUT) {
+            const rn_argument *given = find_given(run->inputs, run->input_count, port->value);
+            RN_TRY(check_given(e, port, given));
+            RN_TRY(upload(e, port, given->data, &e->arguments[i]));
+        } else if (!e->arguments[i]) {
+            return rn_fail(RN_DEVICE, "%s: '%s' is not on the device", e->device->name,
+                           name_of(e, port));
+        }
+    }
+    return RN_OK;
+}
+
+static void drop_inputs(pjrt_executable *e) {
+    const rn_stablehlo_signature *s = signature_of(e);
+    for (uint32_t i = 0; i < s->argument_count; i++)
+        if (is_of_run(&s->arguments[i])) drop_buffer(e, &e->arguments[i]);
+}
+
+static rn_status execute(pjrt_executable *e, const bucket *b, bool *out_began) {
+    const rn_pjrt_plugin *plugin = e->device->plugin;
+    void *const *argument_list[1] = {e->arguments};
+    void **result_list[1] = {e->results};
+    void *done[1] = {NULL};
+    rn_pjrt_padded_options options = {.head.bytes = e->option_bytes};
+    rn_pjrt_execute_args args = {.executable = b->code.loaded,
+                                 .options = &options.head,
+                                 .arguments = argument_list,
+                                 .device_count = 1,
+                                 .argument_count = b->signature.argument_count,
+                                 .outputs = result_list,
+                                 .done = done};
+    *out_began = false;
+    rn_status s = RN_PJRT_CALL(plugin, RN_PJRT_LOADED_EXECUTE, &args, "running");
+    size_t wanted =
+        s == RN_OK ? 0 : rn_pjrt_wanted_bytes(rn_last_error()->message, e->option_bytes);
+    if (wanted) {
+        options.head.bytes = e->option_bytes = wanted;
+        s = RN_PJRT_CALL(plugin, RN_PJRT_LOADED_EXECUTE, &args, "running");
+    }
+    RN_TRY(s);
+    *out_began = true;
+    return rn_pjrt_await(plugin, done[0], "running");
+}
+
+// Outputs to the host; states to their places.
+static rn_status take_results(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+    for (uint32_t i = 0; i < b->signature.result_count; i++) {
+        const rn_stablehlo_entry *port = &b->signature.results[i];
+        if (port->kind == RN_STABLEHLO_STATE) {
+            drop_buffer(e, &e->arguments[port->alias]);
+            e->arguments[port->alias] = e->results[i];
+            e->results[i] = NULL;
+        } else {
+            const rn_argument *given = find_given(run->outputs, run->output_count, port->value);
+            RN_TRY(check_given(e, port, given));
+            RN_TRY(download(e, e->results[i], given->data, given->bytes));
+        }
+    }
+    return RN_OK;
+}
+
+static rn_status run(rn_executable *executable, const rn_execution *run) {
+    pjrt_executable *e = cast(executable);
+    const bucket *b = find_bucket(e, run->rows);
+    bool began = false;
+    if (!b)
+        return rn_fail(RN_INVALID, "%s: there is no program for %llu rows", e->device->name,
+                       (unsigned long long)run->rows);
+    if (run->cancel && atomic_load(run->cancel))
+        return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
+    rn_status s = bring_inputs(e, b, run);
+    if (s == RN_OK && !e->ran) rn_stage_on(e->device->name, "inputs_on_xla");
+    e->ran = true;
+    if (s == RN_OK) s = execute(e, b, &began);
+    if (s == RN_OK) s = take_results(e, b, run);
+    for (uint32_t i = 0; i < b->signature.result_count; i++)
+        drop_buffer(e, &e->results[i]);
+    drop_inputs(e);
+    if (s != RN_OK && began) rebuild_states(e);
+    return s;
+}
+
+// ---- compiling ----------------------------------------------------------------------------------
+
+static rn_status compile_bucket(pjrt_executable *e, bucket *b) {
+    rn_stablehlo_options options = rn_pjrt_options(&e->device->target, b->rows);
+    rn_buffer text;
+    RN_TRY(rn_stablehlo_signature_make(e->graph, &options, &e->memory, &b->signature));
+    rn_buffer_init(&text, RN_HOST_OTHER, (size_t)256 << 20);
+    rn_status s = rn_stablehlo_emit(e->graph, &options, rn_buffer_sink(&text));
+    if (s == RN_OK) s = rn_pjrt_compile_text(e->device, (rn_str){text.data, text.bytes}, &b->code);
+    rn_buffer_free(&text);
+    return s;
+}
+
+static rn_status compile_all(pjrt_executable *e, const rn_compile_request *request) {
+    void *block = NULL;
+    RN_TRY(rn_arena_array(&e->memory, request->bucket_count, sizeof *e->buckets, &block));
+    e->buckets = block;
+    rn_stage_on(e->device->name, "xla_model_created");
+    for (uint32_t i = 0; i < request->bucket_count; i++) {
+        if (request->cancel && atomic_load(request->cancel))
+            return rn_fail(RN_CANCELLED, "cancelled while compiling");
+        e->buckets[i].rows = request->buckets[i];
+        e->bucket_count = i + 1;
+        RN_TRY(compile_bucket(e, &e->buckets[i]));
+    }
+    const rn_stablehlo_signature *s = signature_of(e);
+    RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof(void *), (void **)&e->arguments));
+    RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->results));
+    rn_stage_on(e->device->name, "compilation_complete");
+    return RN_OK;
+}
+
+// What the largest of the programs takes by the plugin's own count, all code beside it: weights and
+// states are the same in all of them.
+static uint64_t count_compiled(const pjrt_executable *e) {
+    uint64_t most = 0, code = 0;
+    for (uint32_t i = 0; i < e->bucket_count; i++) {
+        const rn_pjrt_code *c = &e->buckets[i].code;
+        if (!c->known) return 0;
+        uint64_t bytes = c->argument_bytes + c->output_bytes + c->temporary_bytes;
+        most = rn_max_u64(most, bytes - rn_min_u64(bytes, c->alias_bytes));
+        code += c->code_bytes;
+    }
+    return most + code;
+}
+
+// Ours, by purpose; what the plugin counts more is its temporary memory. Its compiler's memory is
+// in no count of its own.
+static rn_status count_purposes(pjrt_executable *e) {
+    const rn_device_caps *caps = &e->device->base.caps;
+    uint64_t rows = e->buckets[e->bucket_count - 1].rows, ours = 0, theirs = count_compiled(e);
+    uint64_t *purposes = e->base.purpose_bytes;
+    RN_TRY(rn_pjrt_estimate(caps, e->graph, rows, purposes));
+    if (theirs == 0) return RN_OK;
+    uint64_t estimated = purposes[RN_PURPOSE_WORKSPACE];
+    purposes[RN_PURPOSE_WORKSPACE] = 0;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        ours += p == RN_PURPOSE_OTHER ? 0 : purposes[p];
+    purposes[RN_PURPOSE_WORKSPACE] = theirs - rn_min_u64(theirs, ours);
+    rn_log(RN_LOG_DEBUG, "xla", "%s: %llu bytes of temporary memory were estimated, %llu are taken",
+           e->device->name, (unsigned long long)estimated,
+           (unsigned long long)purposes[RN_PURPOSE_WORKSPACE]);
+    return RN_OK;
+}
+
+static rn_status check_budget(const pjrt_executable *e, const rn_compile_request *request) {
+    uint64_t held = 0;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        held += e->base.purpose_bytes[p];
+    if (held <= request->budget_bytes) return RN_OK;
+    const rn_pjrt_code *code = &e->buckets[e->bucket_count - 1].code;
+    return rn_hint(
+        rn_fail(RN_OVER_BUDGET,
+                "%s: %s were planned, and the compiled program takes %s (%s of temporary "
+                "memory)",
+                e->device->name, rn_size_format(request->budget_bytes).text,
+                rn_size_format(held).text, rn_size_format(code->temporary_bytes).text),
+        "fewer rows a run (seq=N of the target), or another device");
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static void destroy(rn_executable *executable) {
+    pjrt_executable *e = cast(executable);
+    uint32_t count = e->arguments ? signature_of(e)->argument_count : 0;
+    for (uint32_t i = 0; i < count; i++)
+        drop_buffer(e, &e->arguments[i]);
+    for (uint32_t i = 0; i < e->bucket_count; i++)
+        rn_pjrt_code_free(e->device, &e->buckets[i].code);
+    rn_arena_free_all(&e->memory);
+    rn_free(RN_HOST_OTHER, e, sizeof *e);
+}
+
+static rn_status build(pjrt_executable *e, const rn_compile_request *request) {
+    RN_TRY(rn_pjrt_start(e->device, request->budget_bytes));
+    e->option_bytes = rn_pjrt_args_bytes(RN_PJRT_EXECUTE_OPTIONS, e->device->plugin->minor);
+    RN_TRY(compile_all(e, request));
+    RN_TRY(count_purposes(e));
+    RN_TRY(check_budget(e, request));
+    return fill(e);
+}
+
+rn_status rn_pjrt_compile(rn_device *device, const rn_compile_request *request,
+                          rn_executable **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(pjrt_executable), &block));
+    pjrt_executable *e = block;
+    e->base = (rn_executable){.put = put, .get = get, .run = run, .destroy = destroy};
+    e->device = rn_pjrt_device_of(device);
+    e->graph = request->graph;
+    rn_arena_init(&e->memory, RN_HOST_OTHER, 0);
+    rn_status s = build(e, request);
+    if (s == RN_OK)
+        *out = &e->base;
+    else
+        destroy(&e->base);
+    return s;
+}

@@ -1,0 +1,405 @@
+// Graphs through PJRT plugins: the numbers of kernels, within what was planned; programs that are
+// kept; every failure is a class of error with everything released. The plugin is tests/fake_pjrt;
+// XLA's own for the CPU where it is installed.
+#include "chain.h"
+
+#include "backend/pjrt/pjrt.h"
+#include "base/error_class.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PLUGIN RN_BIN_DIR "/../lib/fake_pjrt.so"
+enum { LAYERS = 3, WIDTH = 24, ROWS = 10 };
+
+static chain all = {.layers = LAYERS, .width = WIDTH, .rows = ROWS};
+static float expected[ROWS * WIDTH];
+
+static int open_all(void **state) {
+    (void)state;
+    setenv("XDG_CACHE_HOME", test_folder(), 1);
+    chain_open(&all);
+    rn_plan *plan = chain_plan(&all, rn_cpu_caps(), 0);
+    rn_weight_source source = chain_memory(&all);
+    rn_session *session;
+    assert_ok(rn_session_create(plan, &source, NULL, &session));
+    assert_ok(chain_run(&all, session, ROWS, 1, expected));
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    return 0;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    chain_close(&all);
+    return 0;
+}
+
+// ---- a device, a plan and a session -------------------------------------------------------------
+
+typedef struct opened {
+    rn_device *device;
+    rn_plan *plan;
+    rn_session *session;
+} opened;
+
+static rn_status open_on(const char *target, uint64_t budget, opened *out) {
+    rn_recipe recipe = chain_recipe(&all);
+    rn_weight_source source = chain_memory(&all);
+    *out = (opened){0};
+    RN_TRY(rn_device_open(target, 1, &out->device));
+    rn_status s = rn_plan_make(&recipe, rn_device_get_caps(out->device),
+                               &(rn_plan_options){.budget_bytes = budget}, &out->plan);
+    if (s == RN_OK) {
+        assert_true(rn_plan_is_valid(out->plan));
+        s = rn_session_create(out->plan, &source, &(rn_session_options){.device = out->device},
+                              &out->session);
+    }
+    return s;
+}
+
+static void close_it(opened *o) {
+    rn_session_destroy(o->session);
+    rn_plan_destroy(o->plan);
+    rn_device_destroy(o->device);
+    *o = (opened){0};
+}
+
+// Another order of sums.
+static void assert_near(const float *y, const float *wanted, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++)
+        if (!(fabsf(y[i] - wanted[i]) <= 1e-5f)) fail_msg("%g is not %g", y[i], wanted[i]);
+}
+
+static void assert_runs(opened *o) {
+    static const uint64_t rows[] = {1, 3, 8, ROWS, 1};
+    float y[ROWS * WIDTH];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_ok(chain_run(&all, o->session, rows[i], 1, y));
+        assert_near(y, expected, rows[i] * WIDTH);
+    }
+}
+
+static uint64_t held(const opened *o) {
+    return rn_ledger_total(rn_device_number(o->device)).now_bytes;
+}
+
+static void empty_programs(void) {
+    char path[512];
+    DIR *folder = opendir(test_path("ration/programs"));
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        snprintf(path, sizeof path, "%s/%s", test_path("ration/programs"), entry->d_name);
+        (void)!unlink(path);
+    }
+    if (folder) closedir(folder);
+}
+
+static int behave(void **state) {
+    (void)state;
+    unsetenv("FAKE_PJRT");
+    unsetenv("RATION_PROGRAMS");
+    empty_programs();
+    return 0;
+}
+
+// ---- the same numbers ---------------------------------------------------------------------------
+
+static void a_plugin_gives_the_numbers_of_kernels(void **state) {
+    (void)state;
+    opened o;
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    assert_true(o.plan->compiled);
+    assert_true(held(&o) > 0 && held(&o) <= o.plan->summary.planned_bytes);
+    assert_runs(&o);
+    rn_device_id id = rn_device_number(o.device);
+    close_it(&o);
+    assert_int_equal(0, rn_ledger_total(id).now_bytes);
+}
+
+// A plugin that says nothing about its programs is believed what was estimated.
+static void statistics_are_not_needed(void **state) {
+    (void)state;
+    opened o;
+    setenv("FAKE_PJRT", "no_stats", 1);
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    assert_int_equal(held(&o), o.plan->summary.planned_bytes);
+    assert_runs(&o);
+    close_it(&o);
+}
+
+static void options_of_a_target_are_a_target_of_their_own(void **state) {
+    (void)state;
+    opened o;
+    assert_ok(open_on("xla:" PLUGIN "?seq=8&cores=1&opt=0&xla_dump=false", 0, &o));
+    assert_int_equal(8, o.plan->summary.rows);
+    assert_runs(&o);
+    close_it(&o);
+    static const char *const wrong[] = {"xla:cpu?seq=x",      "xla:cpu?cores=2", "xla:cpu?opt=4",
+                                        "xla:cpu?colour=red", "neuron:1-0",      "neuron:x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(RN_INVALID, rn_device_open(wrong[i], 1, &o.device));
+}
+
+static void every_quantised_weight_is_widened(void **state) {
+    (void)state;
+    chain quantised = {.layers = 2, .width = 32, .rows = 4, .dtype = RN_DTYPE_Q8_0};
+    chain_open(&quantised);
+    rn_recipe recipe = chain_recipe(&quantised);
+    rn_weight_source source = chain_memory(&quantised);
+    float y[4 * 32], wide[32 * 32], middle[4 * 32] = {0}, wanted[4 * 32] = {0};
+    opened o = {0};
+    assert_ok(rn_device_open("xla:" PLUGIN, 1, &o.device));
+    assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+    assert_ok(
+        rn_session_create(o.plan, &source, &(rn_session_options){.device = o.device}, &o.session));
+    assert_ok(chain_run(&quantised, o.session, 4, 1, y));
+    float *x = chain_input(&quantised, 4, 1);
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        float *out = layer ? wanted : middle;
+        const float *in = layer ? middle : x;
+        assert_ok(rn_dtype_to_f32(RN_DTYPE_Q8_0, quantised.weights[layer], wide, 32 * 32));
+        for (int r = 0; r < 4; r++)
+            for (int n = 0; n < 32; n++) {
+                for (int k = 0; k < 32; k++)
+                    out[r * 32 + n] += in[r * 32 + k] * wide[n * 32 + k];
+                if (layer == 0) out[r * 32 + n] = fmaxf(out[r * 32 + n], 0);
+            }
+    }
+    assert_near(y, wanted, 4 * 32);
+    free(x);
+    close_it(&o);
+    chain_close(&quantised);
+}
+
+// ---- states -------------------------------------------------------------------------------------
+
+enum { PAGES = 3, PAGE_TOKENS = 2, DIM = 4 };
+
+// Rows go into a KV cache, which is the output as well.
+static rn_status build_cache(void *self, const rn_recipe_options *options, rn_graph **out) {
+    (void)self;
+    (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_graph *g = *out;
+    rn_value kv = rn_graph_state(g, "kv", RN_DTYPE_F32, RN_SHAPE(PAGES, 2, 1, PAGE_TOKENS, DIM),
+                                 RN_PURPOSE_KV);
+    rn_value k = rn_graph_input(g, "k", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 1, DIM));
+    rn_value sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value position = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value table = rn_graph_input(g, "table", RN_DTYPE_I32, RN_SHAPE(1, PAGES));
+    rn_value after = rn_op_kv_append(g, kv, k, k, sequence, position, table);
+    rn_graph_output(g, rn_op_relu(g, after), "y");
+    return rn_graph_finish(g);
+}
+
+static rn_status append(rn_session *session, int32_t position, float value, float *y) {
+    static const int32_t pages[PAGES] = {2, 0, 1};
+    float k[DIM] = {value, value, value, value};
+    int32_t sequence = 0;
+    RN_TRY(rn_session_set(session, "k", k, sizeof k));
+    RN_TRY(rn_session_set(session, "sequence", &sequence, sizeof sequence));
+    RN_TRY(rn_session_set(session, "position", &position, sizeof position));
+    RN_TRY(rn_session_set(session, "table", pages, sizeof pages));
+    RN_TRY(rn_session_run(session, 1));
+    return rn_session_get(session, "y", y, sizeof(float) * PAGES * 2 * PAGE_TOKENS * DIM);
+}
+
+static float key_at(const float *y, int page, int slot) {
+    return y[(page * 2 * PAGE_TOKENS + slot) * DIM];
+}
+
+static void states_live_from_run_to_run_and_are_zeros_after_a_failure(void **state) {
+    (void)state;
+    rn_recipe recipe = {.name = "cache", .build = build_cache, .rows = 2};
+    rn_weight_source none = {0};
+    float y[PAGES * 2 * PAGE_TOKENS * DIM];
+    opened o = {0};
+    assert_ok(rn_device_open("xla:" PLUGIN, 1, &o.device));
+    assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+    assert_ok(
+        rn_session_create(o.plan, &none, &(rn_session_options){.device = o.device}, &o.session));
+    assert_ok(append(o.session, 0, 5, y));
+    assert_ok(append(o.session, 3, 7, y));
+    assert_true(key_at(y, 2, 0) == 5 && key_at(y, 0, 1) == 7);
+    setenv("FAKE_PJRT", "oom_run", 1);
+    assert_fails(RN_NO_MEMORY, append(o.session, 1, 9, y));
+    unsetenv("FAKE_PJRT");
+    assert_ok(rn_session_reset(o.session));
+    assert_ok(append(o.session, 1, 3, y));
+    assert_true(key_at(y, 2, 0) == 0 && key_at(y, 0, 1) == 0 && key_at(y, 2, 1) == 3);
+    close_it(&o);
+}
+
+// ---- programs that are kept ---------------------------------------------------------------------
+
+// Whoever loads a program need not compile it.
+static void second_start_does_not_compile(void **state) {
+    (void)state;
+    opened o;
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    close_it(&o);
+    setenv("FAKE_PJRT", "oom_compile", 1);
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    assert_runs(&o);
+    close_it(&o);
+    // Other options, another program.
+    assert_fails(RN_NO_MEMORY, open_on("xla:" PLUGIN "?opt=1", 0, &o));
+    close_it(&o);
+    setenv("RATION_PROGRAMS", test_path("elsewhere"), 1);
+    assert_fails(RN_NO_MEMORY, open_on("xla:" PLUGIN, 0, &o));
+    close_it(&o);
+    unsetenv("FAKE_PJRT");
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    close_it(&o);
+    setenv("FAKE_PJRT", "oom_compile", 1);
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    close_it(&o);
+}
+
+static void damage(size_t at, bool cut) {
+    char path[512];
+    DIR *folder = opendir(test_path("ration/programs"));
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        size_t bytes = 0;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", test_path("ration/programs"), entry->d_name);
+        char *file = test_read(path, &bytes);
+        file[at % bytes] ^= 0x20;
+        test_write(path, file, cut ? at % bytes : bytes);
+        free(file);
+    }
+    closedir(folder);
+}
+
+static void damaged_program_is_compiled_again(void **state) {
+    (void)state;
+    static const size_t places[] = {0, 20, 60, 300};
+    opened o;
+    for (size_t i = 0; i < 2 * sizeof places / sizeof *places; i++) {
+        assert_ok(open_on("xla:" PLUGIN, 0, &o));
+        close_it(&o);
+        damage(places[i / 2], i % 2);
+        setenv("FAKE_PJRT", "oom_compile", 1);
+        assert_fails(RN_NO_MEMORY, open_on("xla:" PLUGIN, 0, &o));
+        close_it(&o);
+        unsetenv("FAKE_PJRT");
+        assert_ok(open_on("xla:" PLUGIN, 0, &o));
+        assert_runs(&o);
+        close_it(&o);
+    }
+}
+
+static void folder_that_takes_nothing_is_no_failure(void **state) {
+    (void)state;
+    opened o;
+    setenv("RATION_PROGRAMS", "/dev/null/programs", 1);
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    assert_runs(&o);
+    close_it(&o);
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+static void a_plan_that_does_not_fit_is_refused_before_the_plugin_is_loaded(void **state) {
+    (void)state;
+    opened o;
+    setenv("NEURON_LIBRARY_PATH", "/nowhere/libneuronpjrt.so", 1);
+    assert_fails(RN_OVER_BUDGET, open_on("neuron:0-1", 4096, &o));
+    assert_non_null(strstr(rn_last_error()->hint, "the smallest budget that works"));
+    close_it(&o);
+    // With a budget that would do, the file is missed.
+    assert_fails(RN_NOT_FOUND, open_on("neuron:0-1", (uint64_t)1 << 30, &o));
+    close_it(&o);
+    unsetenv("NEURON_LIBRARY_PATH");
+    unsetenv("NEURON_RT_VISIBLE_CORES"); // which the target has set
+}
+
+static void what_fails_is_classified_and_gives_everything_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *behaviour, *class;
+        rn_status status;
+    } cases[] = {
+        {"oom_compile", "compile_over_memory", RN_NO_MEMORY},
+        {"oom_upload", "device_memory_full", RN_NO_MEMORY},
+        {"limit=2000", "device_memory_full", RN_NO_MEMORY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        opened o;
+        empty_programs();
+        setenv("FAKE_PJRT", cases[i].behaviour, 1);
+        assert_fails(cases[i].status, open_on("xla:" PLUGIN, 0, &o));
+        assert_string_equal(cases[i].class, rn_error_classify(rn_last_error())->name);
+        assert_int_equal(0, held(&o));
+        close_it(&o);
+    }
+}
+
+// A node that the compiler does not take is named, not only its line.
+static rn_status build_refused(void *self, const rn_recipe_options *options, rn_graph **out) {
+    (void)self;
+    (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_graph *g = *out;
+    rn_graph_block(g, "tower");
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(1, 4, 4, 1));
+    rn_pool2d_attrs attrs = {.size_h = 2, .size_w = 2, .stride_h = 2, .stride_w = 2};
+    rn_graph_output(g, rn_op_max_pool(g, x, attrs), "y");
+    return rn_graph_finish(g);
+}
+
+static void a_refused_program_names_its_node(void **state) {
+    (void)state;
+    rn_recipe recipe = {.name = "refused", .build = build_refused};
+    rn_weight_source none = {0};
+    opened o = {0};
+    assert_ok(rn_device_open("xla:" PLUGIN, 1, &o.device));
+    assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+    assert_fails(
+        RN_UNSUPPORTED,
+        rn_session_create(o.plan, &none, &(rn_session_options){.device = o.device}, &o.session));
+    if (!strstr(rn_last_error()->message, "(max_pool)")) fail_msg("%s", rn_last_error()->message);
+    assert_non_null(strstr(rn_last_error()->message, "unregistered operation"));
+    close_it(&o);
+}
+
+// ---- XLA itself ---------------------------------------------------------------------------------
+
+// Its memory is the host's, and so is its place on the ledger.
+static void xla_on_the_cpu_gives_the_numbers_of_kernels(void **state) {
+    (void)state;
+    opened o;
+    char path[512];
+    if (rn_pjrt_find("cpu", path, sizeof path) != RN_OK)
+        skip_because("no PJRT plugin for the CPU (scripts/python-env installs it)");
+    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    assert_ok(open_on("xla:cpu", 0, &o));
+    assert_int_equal(RN_DEVICE_HOST, rn_device_number(o.device));
+    assert_false(rn_device_has_own_memory(o.device));
+    uint64_t taken = rn_ledger_total(RN_DEVICE_HOST).now_bytes - before;
+    assert_true(taken > o.plan->summary.purpose_bytes[RN_PURPOSE_WEIGHTS]);
+    assert_runs(&o);
+    close_it(&o);
+    assert_int_equal(before, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_plugin_gives_the_numbers_of_kernels, behave),
+        cmocka_unit_test_setup(statistics_are_not_needed, behave),
+        cmocka_unit_test_setup(options_of_a_target_are_a_target_of_their_own, behave),
+        cmocka_unit_test_setup(every_quantised_weight_is_widened, behave),
+        cmocka_unit_test_setup(states_live_from_run_to_run_and_are_zeros_after_a_failure, behave),
+        cmocka_unit_test_setup(second_start_does_not_compile, behave),
+        cmocka_unit_test_setup(damaged_program_is_compiled_again, behave),
+        cmocka_unit_test_setup(folder_that_takes_nothing_is_no_failure, behave),
+        cmocka_unit_test_setup(a_plan_that_does_not_fit_is_refused_before_the_plugin_is_loaded,
+                               behave),
+        cmocka_unit_test_setup(what_fails_is_classified_and_gives_everything_back, behave),
+        cmocka_unit_test_setup(a_refused_program_names_its_node, behave),
+        cmocka_unit_test_setup(xla_on_the_cpu_gives_the_numbers_of_kernels, behave),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
