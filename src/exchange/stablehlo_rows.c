@@ -263,8 +263,12 @@ RN_HLO_EMITTER(reduce_as) {
         if (attrs->function == RN_REDUCE_LOG_SUM) x = rn_hlo_unary(h, "log", x);
         break;
     }
-    if (rn_dtype_get(x.dtype)->is_float && !rn_dtype_get(to)->is_float)
-        x = rn_hlo_truncate(h, x, RN_DTYPE_I64);
+    if (rn_dtype_get(x.dtype)->is_float && !rn_dtype_get(to)->is_float) { // NaN is the lower end
+        rn_hlo_value low = rn_hlo_like(h, x, -0x1p62), number = rn_hlo_compare(h, "EQ", x, x);
+        x = rn_hlo_binary(h, "minimum", rn_hlo_select(h, number, x, low),
+                          rn_hlo_like(h, x, 0x1p62));
+        x = rn_hlo_truncate(h, rn_hlo_binary(h, "maximum", x, low), RN_DTYPE_I64);
+    }
     out[0] = rn_hlo_result(h, call, x);
 }
 

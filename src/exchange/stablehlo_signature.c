@@ -69,9 +69,9 @@ rn_status rn_hlo_values_find(const rn_graph *graph, uint64_t rows, rn_arena *mem
 // ---- arguments and results ----------------------------------------------------------------------
 
 static rn_status refuse_dtype(const rn_value_info *info) {
-    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s '%s' is %s, which StableHLO does not have",
-                           rn_role_name(info->role), info->name, rn_dtype_get(info->dtype)->name),
-                   info->role == RN_ROLE_STATE ? "a KV cache may be f16 or f32" : NULL);
+    rn_status s = rn_fail(RN_UNSUPPORTED, "%s '%s' is %s, which StableHLO does not have",
+                          rn_role_name(info->role), info->name, rn_dtype_get(info->dtype)->name);
+    return info->role == RN_ROLE_STATE ? rn_hint(s, "a KV cache may be f16 or f32") : s;
 }
 
 static rn_status describe(const rn_graph *graph, const rn_stablehlo_options *options,

@@ -246,6 +246,13 @@ static void quantised_pages_are_refused_by_name(void **state) {
     expect_refusal("layer 0 kv");
 }
 
+static void outputs_without_a_type_are_refused_by_name(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(32));
+    rn_graph_output(graph, rn_op_cast(graph, x, RN_DTYPE_F8_E4M3), "small");
+    expect_refusal("'small' is f8_e4m3");
+}
+
 static void what_nobody_reads_is_not_in_the_program(void **state) {
     (void)state;
     rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(32));
@@ -286,6 +293,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(gradients_are_refused_by_name, open_graph, close_graph),
         cmocka_unit_test_setup_teardown(optimisers_are_refused_by_name, open_graph, close_graph),
         cmocka_unit_test_setup_teardown(quantised_pages_are_refused_by_name, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(outputs_without_a_type_are_refused_by_name, open_graph,
                                         close_graph),
         cmocka_unit_test_setup_teardown(what_nobody_reads_is_not_in_the_program, open_graph,
                                         close_graph),

@@ -1,0 +1,160 @@
+// labels: long
+// stablehlo_functions_test.c — every function of the ops of any plain dtype, in every dtype that it
+// takes, compiled by XLA: a program has all functions of one op and dtype as its outputs.
+#include "support.h"
+
+#include "conform_program.h"
+#include "xla_program.h"
+
+#include <math.h>
+
+static const rn_dtype dtypes[] = {RN_DTYPE_F32, RN_DTYPE_F64, RN_DTYPE_F16, RN_DTYPE_I8,
+                                  RN_DTYPE_I32, RN_DTYPE_I64, RN_DTYPE_U8,  RN_DTYPE_U32,
+                                  RN_DTYPE_U64, RN_DTYPE_BOOL};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+static const double values[] = {-3, -0.75, -0.5, -0.25, 0, 0.3, 0.5, 0.8, 1, 2, 3, 7};
+enum { VALUES = sizeof values / sizeof *values };
+
+// Adds one function of the inputs to a graph; RN_NO_VALUE where there is no such one.
+typedef rn_value (*build)(rn_graph *g, const rn_value *in, uint32_t function);
+
+static bool is_possible(build add, uint32_t function, rn_dtype dtype, rn_shape shape) {
+    rn_graph *g;
+    rn_value in[2];
+    assert_ok(rn_graph_create(&g));
+    in[0] = rn_graph_input(g, "a", dtype, shape);
+    in[1] = rn_graph_input(g, "b", dtype, shape);
+    bool possible = add(g, in, function) != RN_NO_VALUE && rn_graph_finish(g) == RN_OK;
+    rn_graph_destroy(g);
+    return possible;
+}
+
+static void fill(const rn_tensor *tensor, uint32_t by) {
+    uint64_t n = rn_tensor_elements(tensor), size = rn_dtype_get(tensor->dtype)->block_bytes;
+    for (uint64_t i = 0; i < n; i++) {
+        double value = values[(i * by + by / 2) % VALUES];
+        float narrow = (float)value;
+        void *to = (char *)tensor->data + i * size;
+        if (rn_dtype_get(tensor->dtype)->is_float && tensor->dtype != RN_DTYPE_F64)
+            assert_ok(rn_dtype_from_f32(tensor->dtype, &narrow, to, 1));
+        else
+            assert_ok(rn_dtype_convert(RN_DTYPE_F64, &value, tensor->dtype, to, 1));
+    }
+}
+
+static uint32_t check(build add, uint32_t functions, rn_dtype dtype, rn_shape shape) {
+    conform_fact near = {.tolerance = dtype == RN_DTYPE_F16 ? 2e-3f : 1e-5f, .absolute = 1e-6f};
+    conform_why why = {{0}};
+    test_run run;
+    rn_graph *g;
+    rn_value in[2];
+    bool refused = false;
+    uint32_t count = 0;
+    assert_ok(rn_graph_create(&g));
+    in[0] = rn_graph_input(g, "a", dtype, shape);
+    in[1] = rn_graph_input(g, "b", dtype, shape);
+    for (uint32_t f = 0; f < functions; f++) {
+        char name[32];
+        if (!is_possible(add, f, dtype, shape)) continue;
+        snprintf(name, sizeof name, "function %u", f);
+        rn_graph_output(g, add(g, in, f), name);
+        count++;
+    }
+    assert_ok(rn_graph_finish(g));
+    test_run_open(&run, g, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        fill(&run.values[in[i]], i ? 5 : 1);
+    bool good = count == 0 || (conform_graph(&run, near, &refused, &why) && !refused);
+    if (!good) print_error("%s: %s\n", rn_dtype_get(dtype)->name, why.text);
+    test_run_close(&run);
+    rn_graph_destroy(g);
+    return !good;
+}
+
+static void check_all(build add, uint32_t functions, rn_shape shape) {
+    uint32_t wrong = 0;
+    if (!xla_open()) skip_because("no XLA plugin: RATION_XLA_PLUGIN names none");
+    for (int d = 0; d < DTYPES; d++)
+        wrong += check(add, functions, dtypes[d], shape);
+    assert_int_equal(wrong, 0);
+}
+
+// ---- the ops ------------------------------------------------------------------------------------
+
+static rn_value add_unary(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_unary_as(g, in[0], (rn_unary_attrs){(rn_unary_function)function, 0.5, 0.25});
+}
+
+static rn_value add_binary(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_binary(g, (rn_binary_function)function, in[0], in[1]);
+}
+
+static rn_value add_compare(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_compare(g, (rn_compare_function)function, in[0], in[1]);
+}
+
+static rn_value add_convert(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_convert(g, in[0], (rn_convert_attrs){.dtype = dtypes[function]});
+}
+
+static rn_value add_cast(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_cast(g, in[0], dtypes[function]);
+}
+
+static rn_value add_reduce(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_reduce(g, (rn_reduce_function)(function / 2), in[0], 2, function % 2);
+}
+
+static rn_value add_arg(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_arg_reduce(g, in[0],
+                            (rn_arg_reduce_attrs){.axis = function & 1,
+                                                  .keep = function >> 1 & 1,
+                                                  .smallest = function >> 2 & 1,
+                                                  .last = function >> 3 & 1});
+}
+
+static rn_value add_soft(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_soft(g, (rn_soft_function)(function / 2), in[0], function % 2);
+}
+
+static rn_value add_scatter(rn_graph *g, const rn_value *in, uint32_t function) {
+    static const int64_t elements[] = {0, -1, 2, 1}, places[] = {2, -1};
+    bool nd = function % 2;
+    char name[32];
+    snprintf(name, sizeof name, "indices %u", function);
+    rn_value at = rn_graph_constant(g, name, RN_DTYPE_I64, nd ? RN_SHAPE(2, 1) : RN_SHAPE(1, 4),
+                                    nd ? places : elements);
+    rn_value updates = rn_op_slice(g, in[1], 0, 0, nd ? 2 : 1);
+    return rn_op_scatter(g, in[0], at, updates,
+                         (rn_scatter_attrs){(rn_scatter_function)(function / 2), nd, 0});
+}
+
+#define TEST(name, functions, ...)                                                                 \
+    static void every_##name##_means_the_same(void **state) {                                      \
+        (void)state;                                                                               \
+        check_all(add_##name, functions, RN_SHAPE(__VA_ARGS__));                                   \
+    }
+TEST(unary, RN_UNARY_COUNT, VALUES)
+TEST(binary, RN_BINARY_COUNT, VALUES)
+TEST(compare, RN_COMPARE_COUNT, VALUES)
+TEST(convert, DTYPES, VALUES)
+TEST(cast, DTYPES, VALUES)
+TEST(reduce, 2 * RN_REDUCE_COUNT, 3, 4)
+TEST(arg, 16, 3, 4)
+TEST(soft, 6, 3, 4)
+TEST(scatter, 2 * RN_SCATTER_COUNT, 3, 4)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_unary_means_the_same),
+        cmocka_unit_test(every_binary_means_the_same),
+        cmocka_unit_test(every_compare_means_the_same),
+        cmocka_unit_test(every_convert_means_the_same),
+        cmocka_unit_test(every_cast_means_the_same),
+        cmocka_unit_test(every_reduce_means_the_same),
+        cmocka_unit_test(every_arg_means_the_same),
+        cmocka_unit_test(every_soft_means_the_same),
+        cmocka_unit_test(every_scatter_means_the_same),
+    };
+    return test_verdict(cmocka_run_group_tests(tests, NULL, NULL));
+}
