@@ -146,6 +146,15 @@ static void quantize(conform_case *c) {
     conform_result(c, rn_op_dequantize_linear(c->graph, q, scale, zero, attrs));
 }
 
+static void quantize_all(conform_case *c) {
+    rn_dtype dtype = (rn_dtype)c->row->variant;
+    rn_value x = operand(c, 0), scale = conform_fixed(c, RN_DTYPE_F32, RN_SCALAR, 0.01f, 0.03f);
+    rn_value zero = conform_fixed(c, dtype, RN_SCALAR, 3, 9);
+    rn_value q = rn_op_quantize_linear(c->graph, x, scale, zero, (rn_linear_attrs){.dtype = dtype});
+    conform_result(c, rn_op_dequantize_linear(c->graph, q, scale, zero,
+                                              (rn_linear_attrs){.dtype = RN_DTYPE_F32}));
+}
+
 static void dft(conform_case *c) {
     rn_dft_attrs attrs = {.axis = 1, .half = true};
     conform_result(c, rn_op_dft(c->graph, operand(c, 0), attrs));
@@ -189,6 +198,12 @@ static const conform_row rows[] = {
     ANY(BINARY, "f64", binary, F64, RN_BINARY_SUB, ONE(RN_SHAPE(3, 300), RN_SHAPE(300))),
     ANY(BINARY, "rows", binary, F32, RN_BINARY_MAX, ROWS(RN_SHAPE(3))),
     ANY(BINARY, "u8", binary, U8, RN_BINARY_MUL, ONE(RN_SHAPE(3, 1, 2), RN_SHAPE(4, 1))),
+    ANY(UNARY, "abs", unary, F32, RN_UNARY_ABS, ONE(RN_SHAPE(37))),
+    ANY(UNARY, "hard_sigmoid", unary, F32, RN_UNARY_HARD_SIGMOID, ONE(RN_SHAPE(37))),
+    ANY(UNARY, "leaky_relu", unary, F32, RN_UNARY_LEAKY_RELU, ONE(RN_SHAPE(37))),
+    ANY(BINARY, "many rows", binary, I16, RN_BINARY_ADD,
+        ONE(RN_SHAPE(1, 300, 70), RN_SHAPE(300, 1))),
+    ANY(SELECT, "many", choose, U8, 0, ONE(RN_SHAPE(300, 70), RN_SHAPE(70), RN_SHAPE(300, 1))),
     ANY(BINARY, "many", binary, F32, RN_BINARY_MIN, ONE(RN_SHAPE(40000), RN_SHAPE(40000))),
     ANY(COMPARE, "rows", compare, F32, RN_COMPARE_LESS, ROWS(RN_SHAPE(3))),
     ANY(COMPARE, "i64", compare, I64, RN_COMPARE_EQUAL, ONE(RN_SHAPE(3, 4), RN_SCALAR)),
@@ -241,6 +256,8 @@ static const conform_row rows[] = {
     ANY(RNN, "lstm", rnn, F32, RN_RNN_LSTM, ONE(RN_SHAPE(4, 2, 3))),
     ANY(RNN, "gru", rnn, F32, RN_RNN_GRU, ONE(RN_SHAPE(4, 2, 3))),
     ANY(QUANTIZE_LINEAR, "rows", quantize, F32, 0, ROWS()),
+    ANY(QUANTIZE_LINEAR, "one scale, i8", quantize_all, F32, RN_DTYPE_I8, ONE(RN_SHAPE(3, 37))),
+    ANY(DEQUANTIZE_LINEAR, "one scale, u8", quantize_all, F32, RN_DTYPE_U8, ONE(RN_SHAPE(3, 6000))),
     ANY(DFT, "rows", dft, F32, 0, .rows = 2, ONE(RN_SHAPE(RN_ROWS, 6, 1))),
     ANY(COL2IM, "overlapping", col2im, F32, 0, ONE(RN_SHAPE(2, 12, 12))),
     ANY(ROI_ALIGN, "mean", roi_align, F32, 0, ONE(RN_SHAPE(2, 3, 4, 5))),

@@ -95,6 +95,17 @@ rn_status rn_cpu_sum(const rn_call *call);
 rn_status rn_cpu_sum_squares(const rn_call *call);
 rn_status rn_cpu_permute(const rn_call *call);
 rn_status rn_cpu_cast(const rn_call *call); // cast.c
+// any.c: elementwise ops of any dtype
+rn_status rn_cpu_any(const rn_call *call);
+rn_status rn_cpu_unary(const rn_call *call);
+rn_status rn_cpu_quantize_linear(const rn_call *call);
+rn_status rn_cpu_dequantize_linear(const rn_call *call);
+
+// conv_groups.c, pool.c
+rn_status rn_cpu_conv(const rn_call *call);
+uint64_t rn_cpu_conv_workspace(const rn_call *call);
+rn_status rn_cpu_pool(const rn_call *call);
+
 // pool2d.c: both kinds
 rn_status rn_cpu_pool2d(const rn_call *call);
 

@@ -45,6 +45,7 @@ typedef struct rn_spans {
     // y = f(x)
     rn_map_span *neg, *exp, *sqrt, *rsqrt, *scale, *clamp;
     rn_map_span *relu, *sigmoid, *tanh, *silu, *gelu, *gelu_tanh;
+    rn_map_span *abs, *erf, *hard_sigmoid, *hard_swish, *leaky_relu;
     // y = f(x, z); "_one": z is one element for all
     rn_join_span *add, *sub, *mul, *div, *add_one, *sub_one, *mul_one, *div_one;
     // y = z f'(x)
@@ -106,6 +107,13 @@ typedef struct rn_spans {
     // y = the largest of `count` rows x (at least 1); NaN wins
     void (*max_of)(const float *const *x, uint64_t count, float *y, uint64_t n);
     void (*add_into)(const float *x, float *y, uint64_t n); // y += x
+    // y = sum of x[t] w[t] over `taps`, in their order, + bias, which may be NULL
+    void (*depthwise)(const float *const *x, const float *const *w, uint64_t taps,
+                      const float *bias, float *y, uint64_t n);
+    // y = round(x / scale) + zero within 8 bits, and (x - zero) scale; NaN is 0
+    void (*quantize)(const float *x, void *y, uint64_t n, float scale, float zero, bool is_signed);
+    void (*dequantize)(const void *x, float *y, uint64_t n, float scale, float zero,
+                       bool is_signed);
 
     // ---- one query and a tile of keys -----------------------------------------------------------
     // scores (64) -> e^(score scale + mask - top), of which [first, end) count. Raises the top;

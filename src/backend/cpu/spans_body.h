@@ -94,6 +94,12 @@ static inline vf vclamp(vf x, float low, float high) {
     return vpick(x < low, vset(low), vpick(x > high, vset(high), x));
 }
 
+// Within 0 and 1; NaN is 1 and then times x NaN again, as the op's own loop has it.
+static inline vf vunit(vf x) {
+    vf most = vpick(x < 1.0f, x, vset(1.0f));
+    return vpick(most > 0.0f, most, vset(0.0f));
+}
+
 MAP(map_neg, -x)
 MAP(map_exp, vexp(x))
 MAP(map_sqrt, vsqrt(x))
@@ -106,6 +112,11 @@ MAP(map_tanh, vtanh(x))
 MAP(map_silu, vsilu(x))
 MAP(map_gelu, vgelu(x))
 MAP(map_gelu_tanh, vgelu_tanh(x))
+MAP(map_abs, vabs(x))
+MAP(map_erf, verf(x))
+MAP(map_hard_sigmoid, vunit(x *a + b))
+MAP(map_hard_swish, x *vunit(x / 6.0f + 0.5f))
+MAP(map_leaky_relu, vpick(x < 0.0f, x *a, x))
 
 JOIN(join_add, x + z)
 JOIN(join_sub, x - z)
@@ -390,6 +401,59 @@ static void max_of(const float *const *x, uint64_t count, float *y, uint64_t n) 
     }
 }
 
+// Four vectors of channels at a time: their sums stay in registers while the taps pass by.
+static void depthwise(const float *const *x, const float *const *w, uint64_t taps,
+                      const float *bias, float *y, uint64_t n) {
+    uint64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vf sum[4] = {{0}, {0}, {0}, {0}};
+        for (uint64_t t = 0; t < taps; t++)
+            for (uint64_t v = 0; v < 4; v++)
+                sum[v] = vfma(vload(x[t] + i + v * LANES), vload(w[t] + i + v * LANES), sum[v]);
+        for (uint64_t v = 0; v < 4; v++)
+            vstore(y + i + v * LANES, bias ? sum[v] + vload(bias + i + v * LANES) : sum[v]);
+    }
+    for (; i < n; i += LANES) {
+        uint64_t left = n - i < LANES ? n - i : LANES;
+        vf sum = {0};
+        for (uint64_t t = 0; t < taps; t++)
+            sum = vfma(vload_part(x[t] + i, left, 0), vload_part(w[t] + i, left, 0), sum);
+        if (bias) sum += vload_part(bias + i, left, 0);
+        vstore_part(y + i, sum, left);
+    }
+}
+
+// 1.5 * 2^23 added and taken away rounds to even what is below 2^22; more is beyond 8 bits anyway.
+static inline vi vquantize(vf x, float scale, float zero, float low, float high) {
+    vf q = vclamp(x / scale, -65536.0f, 65536.0f);
+    vf r = q + 12582912.0f - 12582912.0f + zero;
+    return __builtin_convertvector(vclamp(vpick(r == r, r, vset(0.0f)), low, high), vi);
+}
+
+static void quantize(const float *x, void *y, uint64_t n, float scale, float zero, bool is_signed) {
+    float low = is_signed ? -128.0f : 0.0f, high = low + 255.0f;
+    uint8_t *to = y; // the low byte is the same for both
+    for (uint64_t i = 0; i < n; i += LANES) {
+        uint64_t left = n - i < LANES ? n - i : LANES;
+        vi q = vquantize(left == LANES ? vload(x + i) : vload_part(x + i, left, 0), scale, zero,
+                         low, high);
+        for (uint64_t j = 0; j < left; j++)
+            to[i + j] = (uint8_t)q[j];
+    }
+}
+
+static void dequantize(const void *x, float *y, uint64_t n, float scale, float zero,
+                       bool is_signed) {
+    const uint8_t *plain = x;
+    const int8_t *with_sign = x;
+    if (is_signed)
+        for (uint64_t i = 0; i < n; i++)
+            y[i] = ((float)with_sign[i] - zero) * scale;
+    else
+        for (uint64_t i = 0; i < n; i++)
+            y[i] = ((float)plain[i] - zero) * scale;
+}
+
 static void add_into(const float *x, float *y, uint64_t n) {
     for (uint64_t i = 0; i < n; i += LANES)
         put(y, i, n, take(y, i, n, 0) + take(x, i, n, 0));
@@ -616,6 +680,11 @@ const rn_spans SPANS = {
     .silu = map_silu,
     .gelu = map_gelu,
     .gelu_tanh = map_gelu_tanh,
+    .abs = map_abs,
+    .erf = map_erf,
+    .hard_sigmoid = map_hard_sigmoid,
+    .hard_swish = map_hard_swish,
+    .leaky_relu = map_leaky_relu,
     .add = join_add,
     .sub = join_sub,
     .mul = join_mul,
@@ -662,6 +731,9 @@ const rn_spans SPANS = {
     .channel_dx = channel_dx,
     .max_of = max_of,
     .add_into = add_into,
+    .depthwise = depthwise,
+    .quantize = quantize,
+    .dequantize = dequantize,
     .soften = soften,
     .slope = slope,
     .product = product,

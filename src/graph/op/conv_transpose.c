@@ -1,6 +1,7 @@
 // conv_transpose.c — the gradient of a convolution by its input: pixel p of x adds x[p] * w[c, o,
 // e] to pixel p * stride + e * dilation - pad of the result. Computed from the result's side: each
 // of its pixels asks for the pixels of x whose windows it lies in.
+#include "graph/op/grads.h"
 #include "graph/op/spatial.h"
 
 #include "base/checked.h"
@@ -138,7 +139,38 @@ const rn_op_info rn_conv_transpose_op = {
     .print = print,
 };
 
+// Whether conv2d_grad_input has it: f32, two spatial axes, one group, not dilated, and a size that
+// a convolution would have made x of.
+static bool suits_grad_input(const rn_graph *g, rn_value x, rn_value w,
+                             const rn_conv_transpose_attrs *a, rn_conv2d_grad_input_attrs *out) {
+    const rn_conv_attrs *c = &a->conv;
+    if (rn_graph_dtype(g, x) != RN_DTYPE_F32 || rn_graph_dtype(g, w) != RN_DTYPE_F32) return false;
+    rn_shape image = rn_graph_value(g, x)->shape, kernel = rn_graph_value(g, w)->shape;
+    if (image.rank != 4 || kernel.rank != 4 || groups_of(a) != 1) return false;
+    out->shape = image;
+    out->shape.dims[3] = kernel.dims[1];
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t full, stride = c->stride[i] ? c->stride[i] : 1;
+        if (c->dilation[i] > 1 || !measure(c, i, image.dims[1 + i], kernel.dims[2 + i], &full))
+            return false;
+        uint64_t size = a->size[i] ? a->size[i] : full;
+        if (size < full || size - full >= stride) return false;
+        out->shape.dims[1 + i] = size;
+    }
+    out->conv = (rn_conv2d_attrs){.stride_h = c->stride[0] ? c->stride[0] : 1,
+                                  .stride_w = c->stride[1] ? c->stride[1] : 1,
+                                  .pad_top = c->pad_before[0],
+                                  .pad_left = c->pad_before[1],
+                                  .pad_bottom = c->pad_after[0],
+                                  .pad_right = c->pad_after[1]};
+    return true;
+}
+
 rn_value rn_op_conv_transpose(rn_graph *g, rn_value x, rn_value w, rn_value bias,
                               rn_conv_transpose_attrs attrs) {
-    return rn_graph_add(g, RN_OP_CONV_TRANSPOSE, (rn_value[]){x, w, bias}, 3, &attrs);
+    rn_conv2d_grad_input_attrs gradient;
+    if (!suits_grad_input(g, x, w, &attrs, &gradient))
+        return rn_graph_add(g, RN_OP_CONV_TRANSPOSE, (rn_value[]){x, w, bias}, 3, &attrs);
+    rn_value y = rn_op_conv2d_grad_input(g, w, x, &gradient);
+    return bias == RN_NO_VALUE ? y : rn_op_add(g, y, bias);
 }

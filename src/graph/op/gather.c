@@ -26,6 +26,9 @@ static rn_status shape_elements(rn_shaping *s, uint32_t axis) {
     rn_shape x = s->in[0].shape, indices = s->in[1].shape;
     RN_TRY(rn_shape_want_axis(s, 0, axis));
     if (indices.rank != x.rank) return rn_shape_fail(s, "the indices must have x's axes");
+    if (axis != 0 && x.dims[0] != indices.dims[0] &&
+        (x.dims[0] == RN_ROWS || indices.dims[0] == RN_ROWS))
+        return rn_shape_fail(s, "x and the indices must both have rows");
     for (uint32_t i = 0; i < x.rank; i++)
         if (i != axis ? indices.dims[i] > x.dims[i] : x.dims[i] == RN_ROWS)
             return rn_shape_fail(s, "axis %u of the indices does not fit", i);

@@ -111,6 +111,8 @@ static void take_mean(const window *w, uint64_t c) {
         count++;
     }
     if (a->count_pad) count = count_padded(&w->s, a, w->at);
+    int64_t *places = w->call->outputs[1].data; // or NULL; means have none
+    if (places) places[w->index * w->s.in_channels + c] = 0;
     double y = a->function == RN_POOL_LP ? pow(sum, 1.0 / a->p) : sum / (double)count;
     rn_real_put(&w->call->outputs[0], w->index * w->s.in_channels + c, y);
 }

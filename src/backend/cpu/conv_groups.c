@@ -1,0 +1,240 @@
+// conv_groups.c — convolutions in groups, dilated, over 1 to 3 spatial axes.
+//
+// Depthwise (a channel makes one output): in (N, S..., C) a tap is a run of channels, and all
+// channels of a pixel are computed side by side; the kernels are turned to (taps, C) first. Any
+// other: the windows of some lines of outputs are laid out as rows (element, channel) of one
+// group, and multiplied by that group's panels as a convolution of one tap is (conv.h).
+#include "backend/cpu/conv.h"
+#include "backend/cpu/conv_weights.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/spans.h"
+
+#include "base/checked.h"
+#include "graph/op/spatial.h"
+
+#include <string.h>
+
+enum {
+    COLUMN_FLOATS = 1 << 19, // of windows laid out at once, about: the second cache
+    BLOCK = 256,             // channels of a depthwise pixel at once: their kernels fit the first
+    MOST_TAPS = 64,          // of a depthwise kernel; more go by the reference loop
+};
+
+// ---- how it lies --------------------------------------------------------------------------------
+
+typedef struct shape {
+    rn_spatial s;
+    uint32_t last;            // the innermost spatial axis
+    uint64_t groups, in, out; // channels and outputs of a group
+    uint64_t taps;
+    uint64_t lines; // of outputs along the last axis: images and all other axes
+} shape;
+
+static shape read_call(const rn_call *call) {
+    const rn_conv_attrs *a = call->attrs;
+    rn_shape w = call->inputs[1].shape, y = call->outputs[0].shape;
+    rn_spatial_windows windows = {a->stride, a->dilation, a->pad_before, a->pad_after, {0}, false};
+    for (uint32_t i = 0; i + 2 < w.rank; i++)
+        windows.size[i] = w.dims[2 + i];
+    shape c = {.s = rn_spatial_of(call->inputs[0].shape, y, &windows), .last = w.rank - 3};
+    c.groups = a->groups ? a->groups : 1;
+    c.in = c.s.in_channels / c.groups;
+    c.out = c.s.out_channels / c.groups;
+    c.taps = rn_spatial_pixels(c.s.size);
+    c.lines = c.s.n * rn_spatial_pixels(c.s.out) / c.s.out[c.last];
+    return c;
+}
+
+static bool is_depthwise(const shape *c) {
+    return c->in == 1 && c->out == 1 && c->taps <= MOST_TAPS;
+}
+
+// The elements of windows of line `line` that lie in the image on all axes but the last: where
+// their row of pixels begins, in pixels, and their first tap. Returns how many; `element` goes over
+// all that there are.
+typedef struct tap_row {
+    uint64_t pixel, tap;
+} tap_row;
+
+static bool find_row(const shape *c, uint64_t line, uint64_t element, tap_row *out) {
+    const rn_spatial *s = &c->s;
+    uint64_t at[RN_MAX_SPATIAL] = {0}, pixel = 0, factor = 1, left = line, e = element;
+    for (uint32_t i = c->last; i-- > 0; left /= s->out[i])
+        at[i] = left % s->out[i];
+    for (uint32_t i = c->last; i-- > 0; e /= s->size[i]) {
+        uint64_t place = at[i] * s->stride[i] + e % s->size[i] * s->dilation[i];
+        if (place < s->before[i] || place - s->before[i] >= s->in[i]) return false;
+        pixel += (place - s->before[i]) * factor;
+        factor *= s->in[i];
+    }
+    out->pixel = (left * factor + pixel) * s->in[c->last];
+    out->tap = element * s->size[c->last];
+    return true;
+}
+
+// ---- depthwise ----------------------------------------------------------------------------------
+
+typedef struct depthwise {
+    const rn_call *call;
+    shape c;
+    float *kernels; // (taps, C)
+} depthwise;
+
+static void turn_kernels(const depthwise *d) {
+    const float *w = d->call->inputs[1].data; // (C, 1, taps)
+    for (uint64_t i = 0; i < d->c.s.in_channels; i++)
+        for (uint64_t t = 0; t < d->c.taps; t++)
+            d->kernels[t * d->c.s.in_channels + i] = w[i * d->c.taps + t];
+}
+
+static void depthwise_line(void *arg, size_t line) {
+    const depthwise *d = arg;
+    const rn_spatial *s = &d->c.s;
+    uint32_t last = d->c.last;
+    uint64_t channels = s->in_channels, count = d->c.taps / s->size[last], rows = 0;
+    const float *x = d->call->inputs[0].data, *bias = d->call->inputs[2].data;
+    float *y = (float *)d->call->outputs[0].data + line * s->out[last] * channels;
+    const float *pixels[MOST_TAPS], *kernels[MOST_TAPS];
+    tap_row found[MOST_TAPS];
+    for (uint64_t e = 0; e < count; e++)
+        rows += find_row(&d->c, line, e, &found[rows]);
+    for (uint64_t from = 0; from < channels; from += BLOCK) {
+        uint64_t some = rn_min_u64(BLOCK, channels - from);
+        for (uint64_t at = 0; at < s->out[last]; at++) {
+            uint64_t taps = 0;
+            for (uint64_t r = 0; r < rows; r++)
+                for (uint64_t k = 0; k < s->size[last]; k++) {
+                    uint64_t place = at * s->stride[last] + k * s->dilation[last] - s->before[last];
+                    if (place >= s->in[last]) continue; // before the image it wraps: too large
+                    pixels[taps] = x + (found[r].pixel + place) * channels + from;
+                    kernels[taps++] = d->kernels + (found[r].tap + k) * channels + from;
+                }
+            rn_spans_get()->depthwise(pixels, kernels, taps, bias ? bias + from : NULL,
+                                      y + at * channels + from, some);
+        }
+    }
+}
+
+// ---- groups -------------------------------------------------------------------------------------
+
+// Some lines of a group's windows as a convolution of one tap.
+typedef struct columns {
+    const rn_call *call;
+    shape c;
+    uint64_t group, first; // line
+    float *rows;           // (lines, outputs of a line, taps * in)
+} columns;
+
+// Lines at once: pixels a multiple of 4 KiB apart would be copied once more by conv.c, in a
+// workspace that depends on how many lines there are: those go one by one.
+static uint64_t lines_at_once(const shape *c) {
+    uint64_t line = c->s.out[c->last] * c->taps * c->in;
+    if (c->taps * c->in % 1024 == 0) return 1;
+    return rn_max_u64(1, rn_min_u64(c->lines, COLUMN_FLOATS / rn_max_u64(line, 1)));
+}
+
+static void lay_line(void *arg, size_t index) {
+    const columns *l = arg;
+    const shape *c = &l->c;
+    const rn_spatial *s = &c->s;
+    uint32_t last = c->last;
+    uint64_t depth = c->taps * c->in, outputs = s->out[last], elements = c->taps / s->size[last];
+    const float *x = (const float *)l->call->inputs[0].data + l->group * c->in;
+    float *to = l->rows + index * outputs * depth;
+    for (uint64_t e = 0; e < elements; e++) {
+        tap_row row = {0, e * s->size[last]};
+        bool inside = find_row(c, l->first + index, e, &row);
+        for (uint64_t at = 0; at < outputs; at++)
+            for (uint64_t k = 0; k < s->size[last]; k++) {
+                uint64_t place = at * s->stride[last] + k * s->dilation[last] - s->before[last];
+                float *tap = to + at * depth + (row.tap + k) * c->in;
+                if (inside && place < s->in[last])
+                    memcpy(tap, x + (row.pixel + place) * s->in_channels, c->in * sizeof *tap);
+                else
+                    memset(tap, 0, c->in * sizeof *tap);
+            }
+    }
+}
+
+static rn_conv one_tap(const shape *c, uint64_t lines) {
+    uint64_t cols = c->s.out[c->last], depth = c->taps * c->in;
+    return (rn_conv){.images = 1,
+                     .height = lines,
+                     .width = cols,
+                     .channels = depth,
+                     .taps_h = 1,
+                     .taps_w = 1,
+                     .stride_h = 1,
+                     .stride_w = 1,
+                     .rows = lines,
+                     .cols = cols,
+                     .y_image = lines * cols * c->s.out_channels,
+                     .y_row = cols * c->s.out_channels,
+                     .y_pixel = c->s.out_channels,
+                     .outputs = c->out};
+}
+
+// A group's kernels, (out, in, taps) as conv_weights.h reads them.
+static rn_tensor group_weight(const rn_call *call, const shape *c, uint64_t group) {
+    rn_tensor w = call->inputs[1];
+    w.shape = RN_SHAPE(c->out, c->in, 1, c->taps);
+    if (w.data) w.data = (float *)w.data + group * c->out * c->in * c->taps;
+    return w;
+}
+
+static rn_conv_weights panels_of(const rn_tensor *w, const shape *c, float *panels) {
+    return (rn_conv_weights){
+        .w = w, .taps = {1, c->taps, 0, 0, 1, 1}, .count = c->out, .panels = panels};
+}
+
+static void run_groups(const rn_call *call, const shape *c) {
+    columns l = {.call = call, .c = *c};
+    uint64_t some = lines_at_once(c), line = c->s.out[c->last];
+    const float *bias = call->inputs[2].data;
+    rn_tensor w = group_weight(call, c, 0);
+    rn_conv_weights weights = panels_of(&w, c, call->workspace);
+    l.rows = weights.panels + rn_conv_weights_floats(&weights);
+    float *rest = l.rows + rn_round_up(some * line * c->taps * c->in, 16);
+    for (l.group = 0; l.group < c->groups; l.group++) {
+        w = group_weight(call, c, l.group);
+        rn_conv_weights_pack(&weights, call);
+        for (l.first = 0; l.first < c->lines; l.first += some) {
+            uint64_t lines = rn_min_u64(some, c->lines - l.first);
+            rn_conv conv = one_tap(c, lines);
+            rn_call_each(call, lines, lay_line, &l);
+            conv.x = l.rows;
+            conv.panels = weights.panels;
+            conv.bias = bias ? bias + l.group * c->out : NULL;
+            conv.y = (float *)call->outputs[0].data + l.first * line * c->s.out_channels +
+                     l.group * c->out;
+            rn_conv_run(&conv, call, rest);
+        }
+    }
+}
+
+// ---- the kernel ---------------------------------------------------------------------------------
+
+uint64_t rn_cpu_conv_workspace(const rn_call *call) {
+    shape c = read_call(call);
+    if (call->inputs[0].dtype != RN_DTYPE_F32) return 0;
+    if (is_depthwise(&c)) return rn_round_up(c.taps * c.s.in_channels * sizeof(float), 64);
+    rn_tensor w = group_weight(call, &c, 0);
+    rn_conv_weights weights = panels_of(&w, &c, NULL);
+    rn_conv conv = one_tap(&c, lines_at_once(&c));
+    uint64_t floats = rn_conv_weights_floats(&weights) +
+                      rn_round_up(conv.height * conv.width * conv.channels, 16);
+    return rn_round_up(floats * sizeof(float), 64) + rn_conv_workspace(&conv, call->threads);
+}
+
+rn_status rn_cpu_conv(const rn_call *call) {
+    if (call->inputs[0].dtype != RN_DTYPE_F32) return rn_op_get(call->op)->reference(call);
+    shape c = read_call(call);
+    if (is_depthwise(&c)) {
+        depthwise d = {call, c, call->workspace};
+        turn_kernels(&d);
+        rn_call_each(call, c.lines, depthwise_line, &d);
+    } else {
+        run_groups(call, &c);
+    }
+    return RN_OK;
+}
