@@ -16,7 +16,7 @@
 
 enum {
     COLUMN_FLOATS = 1 << 19, // of windows laid out at once, about: the second cache
-    BLOCK = 256,             // channels of a depthwise pixel at once: their kernels fit the first
+    BLOCK = 256,             // channels whose depthwise kernels are turned by a task
     MOST_TAPS = 64,          // of a depthwise kernel; more go by the reference loop
 };
 
@@ -78,41 +78,77 @@ typedef struct depthwise {
     const rn_call *call;
     shape c;
     float *kernels; // (taps, C)
+    uint64_t band;  // lines of a task: neighbours see the same rows of pixels
 } depthwise;
 
-static void turn_kernels(const depthwise *d) {
+static void turn_kernels(void *arg, size_t block) {
+    const depthwise *d = arg;
     const float *w = d->call->inputs[1].data; // (C, 1, taps)
-    for (uint64_t i = 0; i < d->c.s.in_channels; i++)
-        for (uint64_t t = 0; t < d->c.taps; t++)
-            d->kernels[t * d->c.s.in_channels + i] = w[i * d->c.taps + t];
+    uint64_t channels = d->c.s.in_channels, end = rn_min_u64((block + 1) * BLOCK, channels);
+    for (uint64_t t = 0; t < d->c.taps; t++)
+        for (uint64_t i = block * BLOCK; i < end; i++)
+            d->kernels[t * channels + i] = w[i * d->c.taps + t];
 }
 
-static void depthwise_line(void *arg, size_t line) {
-    const depthwise *d = arg;
+// The rows of pixels that windows of a line see, and where the line's outputs are.
+typedef struct depthwise_row {
+    const depthwise *d;
+    tap_row rows[MOST_TAPS];
+    uint64_t count;
+    float *y; // (outputs of the line, C)
+} depthwise_row;
+
+// Outputs [at, at + pixels), whose windows all have the elements that the first one's has.
+static void depthwise_pixels(const depthwise_row *r, uint64_t at, uint64_t pixels) {
+    const rn_spatial *s = &r->d->c.s;
+    const rn_spans *spans = rn_spans_get();
+    const float *x = r->d->call->inputs[0].data, *bias = r->d->call->inputs[2].data;
+    uint32_t last = r->d->c.last;
+    uint64_t channels = s->in_channels, taps = 0;
+    const float *from[MOST_TAPS], *kernels[MOST_TAPS];
+    for (uint64_t i = 0; i < r->count; i++)
+        for (uint64_t k = 0; k < s->size[last]; k++) {
+            uint64_t place = at * s->stride[last] + k * s->dilation[last] - s->before[last];
+            if (place >= s->in[last]) continue; // before the image it wraps: too large
+            from[taps] = x + (r->rows[i].pixel + place) * channels;
+            kernels[taps++] = r->d->kernels + (r->rows[i].tap + k) * channels;
+        }
+    spans->depthwise(from, kernels, taps, bias, r->y + at * channels, channels, pixels,
+                     s->stride[last] * channels, channels);
+}
+
+// Outputs at the ends of the line, whose windows reach into the padding, go one by one.
+static void depthwise_line(const depthwise *d, uint64_t line) {
     const rn_spatial *s = &d->c.s;
     uint32_t last = d->c.last;
-    uint64_t channels = s->in_channels, count = d->c.taps / s->size[last], rows = 0;
-    const float *x = d->call->inputs[0].data, *bias = d->call->inputs[2].data;
-    float *y = (float *)d->call->outputs[0].data + line * s->out[last] * channels;
-    const float *pixels[MOST_TAPS], *kernels[MOST_TAPS];
-    tap_row found[MOST_TAPS];
-    for (uint64_t e = 0; e < count; e++)
-        rows += find_row(&d->c, line, e, &found[rows]);
-    for (uint64_t from = 0; from < channels; from += BLOCK) {
-        uint64_t some = rn_min_u64(BLOCK, channels - from);
-        for (uint64_t at = 0; at < s->out[last]; at++) {
-            uint64_t taps = 0;
-            for (uint64_t r = 0; r < rows; r++)
-                for (uint64_t k = 0; k < s->size[last]; k++) {
-                    uint64_t place = at * s->stride[last] + k * s->dilation[last] - s->before[last];
-                    if (place >= s->in[last]) continue; // before the image it wraps: too large
-                    pixels[taps] = x + (found[r].pixel + place) * channels + from;
-                    kernels[taps++] = d->kernels + (found[r].tap + k) * channels + from;
-                }
-            rn_spans_get()->depthwise(pixels, kernels, taps, bias ? bias + from : NULL,
-                                      y + at * channels + from, some);
-        }
-    }
+    uint64_t out = s->out[last], stride = s->stride[last], before = s->before[last];
+    uint64_t reach = (s->size[last] - 1) * s->dilation[last]; // of a window behind its first
+    depthwise_row r = {.d = d};
+    r.y = (float *)d->call->outputs[0].data + line * out * s->in_channels;
+    for (uint64_t e = 0; e < d->c.taps / s->size[last]; e++)
+        r.count += find_row(&d->c, line, e, &r.rows[r.count]);
+    uint64_t begin = rn_min_u64(rn_div_up(before, stride), out), end = 0;
+    if (s->in[last] + before > reach)
+        end = rn_min_u64((s->in[last] + before - reach - 1) / stride + 1, out);
+    if (end < begin) end = begin;
+    for (uint64_t at = 0; at < begin; at++)
+        depthwise_pixels(&r, at, 1);
+    if (end > begin) depthwise_pixels(&r, begin, end - begin);
+    for (uint64_t at = end; at < out; at++)
+        depthwise_pixels(&r, at, 1);
+}
+
+static void depthwise_band(void *arg, size_t band) {
+    const depthwise *d = arg;
+    uint64_t end = rn_min_u64((band + 1) * d->band, d->c.lines);
+    for (uint64_t line = band * d->band; line < end; line++)
+        depthwise_line(d, line);
+}
+
+static void run_depthwise(const rn_call *call, const shape *c) {
+    depthwise d = {call, *c, call->workspace, rn_div_up(c->lines, 4 * (uint64_t)call->threads)};
+    rn_call_each(call, rn_div_up(c->s.in_channels, BLOCK), turn_kernels, &d);
+    if (c->lines) rn_call_each(call, rn_div_up(c->lines, d.band), depthwise_band, &d);
 }
 
 // ---- groups -------------------------------------------------------------------------------------
@@ -229,12 +265,9 @@ uint64_t rn_cpu_conv_workspace(const rn_call *call) {
 rn_status rn_cpu_conv(const rn_call *call) {
     if (call->inputs[0].dtype != RN_DTYPE_F32) return rn_op_get(call->op)->reference(call);
     shape c = read_call(call);
-    if (is_depthwise(&c)) {
-        depthwise d = {call, c, call->workspace};
-        turn_kernels(&d);
-        rn_call_each(call, c.lines, depthwise_line, &d);
-    } else {
+    if (is_depthwise(&c))
+        run_depthwise(call, &c);
+    else
         run_groups(call, &c);
-    }
     return RN_OK;
 }

@@ -107,9 +107,11 @@ typedef struct rn_spans {
     // y = the largest of `count` rows x (at least 1); NaN wins
     void (*max_of)(const float *const *x, uint64_t count, float *y, uint64_t n);
     void (*add_into)(const float *x, float *y, uint64_t n); // y += x
-    // y = sum of x[t] w[t] over `taps`, in their order, + bias, which may be NULL
+    // y = sum of x[t] w[t] over `taps`, in their order, + bias, which may be NULL; the same of
+    // `pixels` outputs with the same w, between which x and y step on
     void (*depthwise)(const float *const *x, const float *const *w, uint64_t taps,
-                      const float *bias, float *y, uint64_t n);
+                      const float *bias, float *y, uint64_t n, uint64_t pixels, uint64_t x_step,
+                      uint64_t y_step);
     // y = round(x / scale) + zero within 8 bits, and (x - zero) scale; NaN is 0
     void (*quantize)(const float *x, void *y, uint64_t n, float scale, float zero, bool is_signed);
     void (*dequantize)(const void *x, float *y, uint64_t n, float scale, float zero,

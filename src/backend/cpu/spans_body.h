@@ -401,25 +401,42 @@ static void max_of(const float *const *x, uint64_t count, float *y, uint64_t n) 
     }
 }
 
-// Four vectors of channels at a time: their sums stay in registers while the taps pass by.
-static void depthwise(const float *const *x, const float *const *w, uint64_t taps,
-                      const float *bias, float *y, uint64_t n) {
-    uint64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        vf sum[4] = {{0}, {0}, {0}, {0}};
-        for (uint64_t t = 0; t < taps; t++)
-            for (uint64_t v = 0; v < 4; v++)
-                sum[v] = vfma(vload(x[t] + i + v * LANES), vload(w[t] + i + v * LANES), sum[v]);
-        for (uint64_t v = 0; v < 4; v++)
-            vstore(y + i + v * LANES, bias ? sum[v] + vload(bias + i + v * LANES) : sum[v]);
+// One vector of channels along all pixels; a constant number of taps keeps their weights in
+// registers.
+static inline void depthwise_lanes(const float *const *x, const float *const *w, uint64_t taps,
+                                   const float *bias, float *y, uint64_t i, uint64_t pixels,
+                                   uint64_t x_step, uint64_t y_step) {
+    vf first = bias ? vload(bias + i) : vset(0), k[9];
+    bool nine = taps == 9;
+    for (uint64_t t = 0; nine && t < 9; t++)
+        k[t] = vload(w[t] + i);
+    for (uint64_t p = 0; nine && p < pixels; p++) {
+        vf sum = {0};
+        for (uint64_t t = 0; t < 9; t++)
+            sum = vfma(vload(x[t] + p * x_step + i), k[t], sum);
+        vstore(y + p * y_step + i, bias ? sum + first : sum);
     }
-    for (; i < n; i += LANES) {
-        uint64_t left = n - i < LANES ? n - i : LANES;
+    for (uint64_t p = 0; !nine && p < pixels; p++) {
         vf sum = {0};
         for (uint64_t t = 0; t < taps; t++)
-            sum = vfma(vload_part(x[t] + i, left, 0), vload_part(w[t] + i, left, 0), sum);
+            sum = vfma(vload(x[t] + p * x_step + i), vload(w[t] + i), sum);
+        vstore(y + p * y_step + i, bias ? sum + first : sum);
+    }
+}
+
+static void depthwise(const float *const *x, const float *const *w, uint64_t taps,
+                      const float *bias, float *y, uint64_t n, uint64_t pixels, uint64_t x_step,
+                      uint64_t y_step) {
+    uint64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        depthwise_lanes(x, w, taps, bias, y, i, pixels, x_step, y_step);
+    for (uint64_t p = 0, left = n - i; left && p < pixels; p++) {
+        vf sum = {0};
+        for (uint64_t t = 0; t < taps; t++)
+            sum = vfma(vload_part(x[t] + p * x_step + i, left, 0), vload_part(w[t] + i, left, 0),
+                       sum);
         if (bias) sum += vload_part(bias + i, left, 0);
-        vstore_part(y + i, sum, left);
+        vstore_part(y + p * y_step + i, sum, left);
     }
 }
 
