@@ -253,34 +253,15 @@ static void soft(rn_import_call *c) {
 // Products are of f32: other floats are widened and the result is narrowed again.
 static rn_value widen(rn_import_call *c, rn_value x) {
     rn_dtype dtype = rn_import_dtype_of(c->import, x);
-    bool narrow = dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16 || dtype == RN_DTYPE_F64;
+    bool narrow = dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
     return x && narrow ? rn_op_cast(c->graph, x, RN_DTYPE_F32) : x;
-}
-
-// Whole numbers, and what has no product of its own: (M, K, 1) by (1, K, N), summed.
-static rn_value matmul_by_sum(rn_import_call *c, rn_value a, rn_value b) {
-    rn_shape x = rn_import_shape_of(c->import, a), w = rn_import_shape_of(c->import, b);
-    if (x.rank + 1 > RN_MAX_RANK || w.rank + 1 > RN_MAX_RANK) {
-        rn_import_refuse(c, "a product of whole numbers with %u axes", x.rank);
-        return RN_NO_VALUE;
-    }
-    x.dims[x.rank++] = 1;
-    for (uint32_t i = w.rank; i > w.rank - 2; i--)
-        w.dims[i] = w.dims[i - 1];
-    w.dims[w.rank - 2] = 1;
-    w.rank++;
-    rn_value product =
-        rn_op_mul(c->graph, rn_import_reshape(c->import, a, x), rn_import_reshape(c->import, b, w));
-    uint32_t rank = rn_import_shape_of(c->import, product).rank;
-    return product ? rn_op_reduce(c->graph, RN_REDUCE_SUM, product, 1u << (rank - 2), false)
-                   : RN_NO_VALUE;
 }
 
 // a (..., M, K) by b (..., K, N), NumPy's broadcasting in front.
 static rn_value matmul_any(rn_import_call *c, rn_value a, rn_value b) {
     rn_import *m = c->import;
     if (!a || !b) return RN_NO_VALUE;
-    if (is_whole(rn_import_dtype_of(m, a))) return matmul_by_sum(c, a, b);
+    if (rn_import_dtype_of(m, a) != RN_DTYPE_F32) return rn_op_product(c->graph, a, b);
     rn_shape x = rn_import_shape_of(m, a), w = rn_import_shape_of(m, b);
     rn_matmul_attrs attrs = {.transpose_w = true};
     if (w.rank > 2 && x.rank >= 2) {
@@ -323,6 +304,22 @@ static void matmul(rn_import_call *c) {
     rn_import_out(c, 0, rn_import_cast(m, rn_import_reshape(m, y, shape), dtype));
 }
 
+static const uint8_t turned[] = {1, 0};
+
+// Of other dtypes than floats up to f32.
+static void gemm_any(rn_import_call *c, rn_value a, rn_value b, rn_value bias,
+                     rn_matmul_attrs attrs) {
+    rn_import *m = c->import;
+    rn_dtype dtype = rn_import_dtype_of(m, a);
+    if (attrs.transpose_x) a = rn_import_permute(m, a, turned);
+    if (!attrs.transpose_w) b = rn_import_permute(m, b, turned);
+    rn_value y = rn_op_product(c->graph, a, b);
+    y = rn_op_mul(c->graph, y, rn_import_scalar(m, dtype, rn_import_float(c, "alpha", 1)));
+    if (bias)
+        bias = rn_op_mul(c->graph, bias, rn_import_scalar(m, dtype, rn_import_float(c, "beta", 1)));
+    rn_import_out(c, 0, bias ? rn_op_add(c->graph, y, bias) : y);
+}
+
 static void gemm(rn_import_call *c) {
     rn_import *m = c->import;
     rn_value a = rn_import_in(c, 0), b = rn_import_in(c, 1), bias = rn_import_optional(c, 2);
@@ -331,8 +328,8 @@ static void gemm(rn_import_call *c) {
     rn_matmul_attrs attrs = {.transpose_x = rn_import_int(c, "transA", 0) != 0,
                              .transpose_w = rn_import_int(c, "transB", 0) == 0};
     if (!a || !b) return;
-    if (is_whole(dtype)) {
-        rn_import_refuse(c, "a product of %s", rn_dtype_get(dtype)->name);
+    if (is_whole(dtype) || dtype == RN_DTYPE_F64) {
+        gemm_any(c, a, b, bias, attrs);
         return;
     }
     rn_shape w = rn_import_shape_of(m, b), of_bias = rn_import_shape_of(m, bias);

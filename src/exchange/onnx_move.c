@@ -197,6 +197,12 @@ static void split(rn_import_call *c) {
             rn_import_refuse(c, "parts larger than axis %u", axis);
             return;
         }
+        if (sizes[i] == 0) {
+            rn_shape none = shape;
+            none.dims[axis] = 0;
+            rn_import_out_empty(c, (uint32_t)i, rn_import_dtype(c, 0), none);
+            continue;
+        }
         rn_value part = cut(c, x, at, start, (uint64_t)sizes[i]);
         rn_import_out_as(c, (uint32_t)i, part, channels_last);
     }
@@ -438,9 +444,8 @@ static void pad(rn_import_call *c) {
     rn_str mode = rn_import_text(c, "mode", "constant");
     if (!x || !rn_import_ints_either(c, "pads", 1, pads, 2 * RN_MAX_RANK, &count)) return;
     if (c->version >= 18 && !rn_import_ints(c, 3, axes, RN_MAX_RANK, &axis_count)) return;
-    for (; axis_count == 0 && axis_count * 2 < count; axis_count++)
-        for (; axis_count < rank; axis_count++)
-            axes[axis_count] = (int64_t)axis_count;
+    for (uint32_t i = 0; axis_count == i && i < rank; i++)
+        axes[axis_count++] = i;
     if (count != 2 * axis_count) {
         rn_import_refuse(c, "%zu pads", count);
         return;

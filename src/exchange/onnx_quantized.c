@@ -1,2 +1,221 @@
+// onnx_quantized.c — ONNX's quantised ops. Products of whole numbers are computed as whole numbers
+// and scaled once.
 #include "exchange/onnx_importer.h"
-const rn_import_op rn_onnx_quantized_ops[] = {{NULL, NULL, 0}};
+
+// ---- to and from whole numbers ------------------------------------------------------------------
+
+// The element type of the result: the zero point's, or the attribute's; uint8 otherwise.
+static uint32_t quantized_type(rn_import_call *c, uint32_t zero_input) {
+    rn_import_slot *zero = rn_import_slot_of(c, zero_input);
+    int64_t asked = rn_import_int(c, "output_dtype", 0);
+    if (zero && zero->data_type) return zero->data_type;
+    rn_dtype dtype = zero ? rn_import_dtype(c, zero_input) : RN_DTYPE_NONE;
+    for (uint32_t i = 1; zero && i < RN_ONNX_UINT4; i++)
+        if (rn_onnx_dtype(i) == dtype) return i;
+    return asked > 0 ? (uint32_t)asked : 2;
+}
+
+static void set_range(uint32_t type, rn_linear_attrs *out) {
+    uint32_t bits = type == RN_ONNX_UINT4 || type == RN_ONNX_INT4 ? 4 : 2;
+    if (type == RN_ONNX_UINT4 || type == RN_ONNX_UINT2) out->high = (1 << bits) - 1;
+    if (type == RN_ONNX_INT4 || type == RN_ONNX_INT2) {
+        out->low = -(1 << (bits - 1));
+        out->high = (1 << (bits - 1)) - 1;
+    }
+}
+
+// One zero point for all may be () where the scale is (1), and the other way round.
+static rn_value shaped_zero(rn_import_call *c, rn_value scale, rn_value zero) {
+    rn_shape of_scale = rn_import_shape_of(c->import, scale);
+    bool one = zero && rn_shape_elements(of_scale, 1) == 1 &&
+               rn_shape_elements(rn_import_shape_of(c->import, zero), 1) == 1;
+    return one ? rn_import_reshape(c->import, zero, of_scale) : zero;
+}
+
+static rn_linear_attrs linear_attrs(rn_import_call *c, rn_value x) {
+    rn_linear_attrs attrs = {.block = (uint64_t)rn_import_int(c, "block_size", 0)};
+    uint32_t rank = rn_import_shape_of(c->import, x).rank;
+    int64_t axis = rn_import_int(c, "axis", 1);
+    if (axis < 0) axis += rank;
+    attrs.axis = axis >= 0 && axis < (int64_t)rank ? (uint32_t)axis : 0;
+    return attrs;
+}
+
+static void quantize(rn_import_call *c) {
+    rn_value x = rn_import_in(c, 0), scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
+    uint32_t type = quantized_type(c, 2);
+    if (!x || !scale) return;
+    zero = shaped_zero(c, scale, zero);
+    rn_linear_attrs attrs = linear_attrs(c, x);
+    attrs.dtype = rn_onnx_dtype(type);
+    set_range(type, &attrs);
+    if (attrs.dtype == RN_DTYPE_NONE) {
+        rn_import_refuse(c, "to %s", rn_onnx_type_name(type));
+        return;
+    }
+    rn_import_out(c, 0, rn_op_quantize_linear(c->graph, x, scale, zero, attrs));
+}
+
+static void dequantize(rn_import_call *c) {
+    rn_value x = rn_import_in(c, 0), scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
+    int64_t asked = rn_import_int(c, "output_dtype", 0);
+    if (!x || !scale) return;
+    zero = shaped_zero(c, scale, zero);
+    rn_linear_attrs attrs = linear_attrs(c, x);
+    attrs.dtype = asked ? rn_onnx_dtype((uint32_t)asked) : rn_import_dtype_of(c->import, scale);
+    rn_import_out(c, 0, rn_op_dequantize_linear(c->graph, x, scale, zero, attrs));
+}
+
+static void dynamic_quantize(rn_import_call *c) {
+    rn_graph *g = c->graph;
+    rn_import *m = c->import;
+    rn_value x = rn_import_in(c, 0);
+    rn_shape shape = rn_import_shape_of(m, x);
+    if (!x) return;
+    uint32_t all = (uint32_t)((1ull << shape.rank) - 1);
+    rn_value zero = rn_import_scalar(m, RN_DTYPE_F32, 0),
+             most = rn_import_scalar(m, RN_DTYPE_F32, 255);
+    rn_value low =
+        rn_op_binary(g, RN_BINARY_MIN, rn_op_reduce(g, RN_REDUCE_MIN, x, all, false), zero);
+    rn_value high =
+        rn_op_binary(g, RN_BINARY_MAX, rn_op_reduce(g, RN_REDUCE_MAX, x, all, false), zero);
+    rn_value scale = rn_op_div(g, rn_op_sub(g, high, low), most);
+    rn_value place = rn_op_div(g, rn_op_neg(g, low), scale);
+    rn_value rounded = rn_op_unary(g, RN_UNARY_ROUND, rn_op_clamp(g, place, 0, 255));
+    rn_value zero_point = rn_op_convert(g, rounded, (rn_convert_attrs){.dtype = RN_DTYPE_U8});
+    rn_linear_attrs attrs = {.dtype = RN_DTYPE_U8};
+    rn_import_out(c, 0, rn_op_quantize_linear(g, x, scale, zero_point, attrs));
+    rn_import_out(c, 1, scale);
+    rn_import_out(c, 2, zero_point);
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// x - zero as i32. A zero point a row or a column of a matrix (`axis` from the end) is shaped so.
+static rn_value centred(rn_import_call *c, rn_value x, rn_value zero, uint32_t axis) {
+    rn_import *m = c->import;
+    rn_shape shape = rn_import_shape_of(m, x), of_zero = rn_import_shape_of(m, zero);
+    rn_value wide = rn_import_cast(m, x, RN_DTYPE_I32);
+    if (!zero || !x) return wide;
+    if (of_zero.rank == 1 && of_zero.dims[0] > 1 && axis < shape.rank) {
+        rn_shape to = {.rank = shape.rank - axis};
+        for (uint32_t i = 0; i < to.rank; i++)
+            to.dims[i] = i ? 1 : of_zero.dims[0];
+        zero = rn_import_reshape(m, zero, to);
+    } else if (of_zero.rank == 1) {
+        zero = rn_import_reshape(m, zero, RN_SCALAR);
+    }
+    return rn_op_sub(c->graph, wide, rn_import_cast(m, zero, RN_DTYPE_I32));
+}
+
+static uint32_t row_axis(rn_import_call *c, rn_value x) {
+    uint32_t rank = rn_import_shape_of(c->import, x).rank;
+    return rank > 1 ? rank - 2 : 0;
+}
+
+static uint32_t column_axis(rn_import_call *c, rn_value x) {
+    uint32_t rank = rn_import_shape_of(c->import, x).rank;
+    return rank ? rank - 1 : 0;
+}
+
+static void matmul_integer(rn_import_call *c) {
+    rn_value a = rn_import_in(c, 0), b = rn_import_in(c, 1);
+    if (!a || !b) return;
+    rn_value x = centred(c, a, rn_import_optional(c, 2), row_axis(c, a));
+    rn_value w = centred(c, b, rn_import_optional(c, 3), column_axis(c, b));
+    rn_import_out(c, 0, rn_op_product(c->graph, x, w));
+}
+
+// A scale a row (axis 0 of `rank`) or for all.
+static rn_value shaped_scale(rn_import_call *c, rn_value scale, uint32_t axes_behind) {
+    rn_shape from = rn_import_shape_of(c->import, scale), to = {.rank = 1 + axes_behind};
+    if (from.rank == 0) return scale;
+    if (from.rank != 1) return scale;
+    if (from.dims[0] == 1) return rn_import_reshape(c->import, scale, RN_SCALAR);
+    for (uint32_t i = 0; i < to.rank; i++)
+        to.dims[i] = i ? 1 : from.dims[0];
+    return rn_import_reshape(c->import, scale, to);
+}
+
+// Sums of whole numbers times both scales, as the result's type.
+static rn_value requantize(rn_import_call *c, rn_value sums, rn_value scales, uint32_t scale_input,
+                           uint32_t zero_input) {
+    rn_graph *g = c->graph;
+    rn_value scale = rn_import_in(c, scale_input), zero = rn_import_optional(c, zero_input);
+    uint32_t type = quantized_type(c, zero_input);
+    rn_linear_attrs attrs = {.dtype = rn_onnx_dtype(type)};
+    if (!sums || !scales || !scale) return RN_NO_VALUE;
+    rn_dtype wide = RN_DTYPE_F32;
+    rn_value real = rn_op_mul(g, rn_op_convert(g, sums, (rn_convert_attrs){.dtype = wide}),
+                              rn_import_cast(c->import, scales, wide));
+    if (zero) zero = rn_import_reshape(c->import, zero, RN_SCALAR);
+    scale = rn_import_reshape(c->import, scale, RN_SCALAR);
+    return rn_op_quantize_linear(g, real, rn_import_cast(c->import, scale, wide), zero, attrs);
+}
+
+static void qlinear_matmul(rn_import_call *c) {
+    rn_value a = rn_import_in(c, 0), b = rn_import_in(c, 3), a_scale = rn_import_in(c, 1),
+             b_scale = rn_import_in(c, 4);
+    if (!a || !b || !a_scale || !b_scale) return;
+    rn_value x = centred(c, a, rn_import_optional(c, 2), row_axis(c, a));
+    rn_value w = centred(c, b, rn_import_optional(c, 5), column_axis(c, b));
+    rn_value scales =
+        rn_op_mul(c->graph, rn_import_cast(c->import, shaped_scale(c, a_scale, 1), RN_DTYPE_F32),
+                  rn_import_cast(c->import, shaped_scale(c, b_scale, 0), RN_DTYPE_F32));
+    rn_import_out(c, 0, requantize(c, rn_op_product(c->graph, x, w), scales, 6, 7));
+}
+
+static bool read_conv(rn_import_call *c, uint32_t kernel, rn_conv_attrs *out) {
+    rn_shape x = rn_import_shape(c, 0), w = rn_import_shape(c, kernel);
+    const int64_t *items = NULL;
+    uint32_t rank = x.rank - 2;
+    *out = (rn_conv_attrs){.groups = (uint32_t)rn_import_int(c, "group", 1)};
+    if (x.rank < 3 || rank > RN_MAX_SPATIAL || w.rank != x.rank ||
+        !(rn_import_text_is(c, "auto_pad", "NOTSET", "NOTSET") ||
+          rn_import_text_is(c, "auto_pad", "NOTSET", "VALID"))) {
+        rn_import_refuse(c, "a convolution of %s", rn_shape_format(x).text);
+        return false;
+    }
+    if (rn_import_int_list(c, "strides", &items) == rank)
+        for (uint32_t i = 0; i < rank; i++)
+            out->stride[i] = (uint32_t)items[i];
+    if (rn_import_int_list(c, "dilations", &items) == rank)
+        for (uint32_t i = 0; i < rank; i++)
+            out->dilation[i] = (uint32_t)items[i];
+    if (rn_import_int_list(c, "pads", &items) == 2 * (size_t)rank)
+        for (uint32_t i = 0; i < rank; i++)
+            out->pad_before[i] = (uint32_t)items[i], out->pad_after[i] = (uint32_t)items[rank + i];
+    return true;
+}
+
+static void conv_integer(rn_import_call *c) {
+    rn_conv_attrs attrs;
+    rn_value x = rn_import_image(c, 0), w = rn_import_in(c, 1);
+    if (!x || !w || !read_conv(c, 1, &attrs)) return;
+    rn_value y = rn_op_conv(c->graph, centred(c, x, rn_import_optional(c, 2), UINT32_MAX),
+                            centred(c, w, rn_import_optional(c, 3), 0), RN_NO_VALUE, attrs);
+    rn_import_out_as(c, 0, y, true);
+}
+
+static void qlinear_conv(rn_import_call *c) {
+    rn_conv_attrs attrs;
+    rn_value x = rn_import_image(c, 0), w = rn_import_in(c, 3), x_scale = rn_import_in(c, 1),
+             w_scale = rn_import_in(c, 4), bias = rn_import_optional(c, 8);
+    if (!x || !w || !x_scale || !w_scale || !read_conv(c, 3, &attrs)) return;
+    rn_value sums = rn_op_conv(c->graph, centred(c, x, rn_import_optional(c, 2), UINT32_MAX),
+                               centred(c, w, rn_import_optional(c, 5), 0), bias, attrs);
+    rn_value scales = rn_op_mul(c->graph, rn_import_reshape(c->import, x_scale, RN_SCALAR),
+                                shaped_scale(c, w_scale, 0));
+    rn_import_out_as(c, 0, requantize(c, sums, scales, 6, 7), true);
+}
+
+const rn_import_op rn_onnx_quantized_ops[] = {
+    {"QuantizeLinear", quantize, 0},
+    {"DequantizeLinear", dequantize, 0},
+    {"DynamicQuantizeLinear", dynamic_quantize, 0},
+    {"MatMulInteger", matmul_integer, 0},
+    {"ConvInteger", conv_integer, 0},
+    {"QLinearMatMul", qlinear_matmul, 0},
+    {"QLinearConv", qlinear_conv, 0},
+    {NULL, NULL, 0},
+};
