@@ -189,7 +189,12 @@ rn_status rn_stablehlo_emit(const rn_graph *graph, const rn_stablehlo_options *o
     rn_arena memory;
     rn_arena_init(&memory, RN_HOST_OTHER, 0);
     rn_status s = prepare(&m, options, &memory);
-    rn_hlo h = {.sink = sink, .status = s, .options = options, .scalars = m.scalars, .name = ""};
+    rn_hlo h = {.sink = sink,
+                .status = s,
+                .options = options,
+                .memory = &memory,
+                .scalars = m.scalars,
+                .name = ""};
     if (s == RN_OK) emit_head(&h, &m);
     for (uint32_t n = 0; n < rn_graph_node_count(graph) && h.status == RN_OK; n++)
         emit_node(&h, &m, n);

@@ -142,21 +142,22 @@ static bool is_unsigned(rn_dtype dtype) {
     return rn_hlo_element(dtype) && rn_hlo_element(dtype)[0] == 'u';
 }
 
-RN_HLO_EMITTER(unary_as) {
-    const rn_unary_attrs *attrs = call->attrs;
-    rn_hlo_value x = rn_hlo_widen(h, in[0]), y;
+rn_hlo_value rn_hlo_function(rn_hlo *h, const rn_unary_attrs *attrs, rn_hlo_value x) {
     bool whole = !rn_dtype_get(x.dtype)->is_float;
-    if (attrs->function == RN_UNARY_ABS && is_unsigned(x.dtype))
-        y = x;
-    else if (attrs->function == RN_UNARY_SIGN && is_unsigned(x.dtype))
-        y = binary(h, "minimum", x, constant(h, x, 1));
-    else if (attrs->function == RN_UNARY_SHRINK && whole) // in f64, cut off
-        y = rn_hlo_truncate(h, shrink(h, rn_hlo_convert(h, x, RN_DTYPE_F64), attrs->a, attrs->b),
-                            RN_DTYPE_I64);
-    else if ((unsigned)attrs->function < RN_UNARY_COUNT && plain[attrs->function])
-        y = rn_hlo_unary(h, plain[attrs->function], x);
-    else
-        y = compose(h, attrs, x);
+    if (attrs->function == RN_UNARY_ABS && is_unsigned(x.dtype)) return x;
+    if (attrs->function == RN_UNARY_SIGN && is_unsigned(x.dtype))
+        return binary(h, "minimum", x, constant(h, x, 1));
+    if (attrs->function == RN_UNARY_SHRINK && whole) { // in f64, cut off
+        rn_hlo_value wide = rn_hlo_convert(h, x, RN_DTYPE_F64);
+        return rn_hlo_truncate(h, shrink(h, wide, attrs->a, attrs->b), RN_DTYPE_I64);
+    }
+    if ((unsigned)attrs->function < RN_UNARY_COUNT && plain[attrs->function])
+        return rn_hlo_unary(h, plain[attrs->function], x);
+    return compose(h, attrs, x);
+}
+
+RN_HLO_EMITTER(unary_as) {
+    rn_hlo_value y = rn_hlo_function(h, call->attrs, rn_hlo_widen(h, in[0]));
     out[0] = rn_hlo_result(h, call, y);
 }
 

@@ -10,7 +10,7 @@
 // ---- text ---------------------------------------------------------------------------------------
 
 void rn_hlo_print(rn_hlo *h, const char *format, ...) {
-    char text[1024];
+    char text[2048];
     va_list args;
     if (h->status != RN_OK) return;
     va_start(args, format);
@@ -343,6 +343,12 @@ rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids, uint32_t a
              rn_hlo_array(sizes, x.shape.rank).text);
     return rn_hlo_op(h, "stablehlo.gather", (rn_hlo_value[]){x, ids}, 2, NULL, attributes, x.dtype,
                      shape);
+}
+
+rn_hlo_value rn_hlo_reverse(rn_hlo *h, rn_hlo_value x, uint32_t axis) {
+    char attributes[64];
+    snprintf(attributes, sizeof attributes, "dimensions = array<i64: %u>", axis);
+    return rn_hlo_op(h, "stablehlo.reverse", &x, 1, NULL, attributes, x.dtype, x.shape);
 }
 
 // Operands of a dynamic slice: `index` along axis 0, 0 along the others.

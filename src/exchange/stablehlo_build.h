@@ -24,6 +24,7 @@ typedef struct rn_hlo {
     rn_sink sink;
     rn_status status; // the first failure
     const rn_stablehlo_options *options;
+    rn_arena *memory;            // for as long as the module is written
     const rn_hlo_value *scalars; // (scalars of the graph)
     const char *name;            // of the node that is being written
     uint32_t last_id;
@@ -88,6 +89,9 @@ rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids, uint32_t a
 // By the letter of C where floats become whole numbers: towards 0, the nearest end where there is
 // no such number, 0 for NaN.
 rn_hlo_value rn_hlo_truncate(rn_hlo *h, rn_hlo_value x, rn_dtype dtype);
+// y[i][j] = x[indices[i][j]][j] for axis 0; indices of x's rank, none negative.
+rn_hlo_value rn_hlo_take_elements(rn_hlo *h, rn_hlo_value x, rn_hlo_value indices, uint32_t axis);
+rn_hlo_value rn_hlo_reverse(rn_hlo *h, rn_hlo_value x, uint32_t axis);
 // One element of a vector, or one index of axis 0, which stays as an axis of 1.
 rn_hlo_value rn_hlo_pick(rn_hlo *h, rn_hlo_value x, rn_hlo_value index);
 // x with `update` at index `index` of axis 0.
@@ -102,6 +106,11 @@ rn_hlo_value rn_hlo_reduce(rn_hlo *h, const char *name, rn_hlo_value x, uint32_t
 rn_hlo_value rn_hlo_neutral(rn_hlo *h, const char *name, rn_dtype dtype);
 // "({ ^bb0(%a: ...): ... })" for an operation that combines two scalars by `name`.
 rn_hlo_text rn_hlo_combine(const char *name, rn_dtype dtype);
+
+// The same for pairs (number, index), for the largest (smallest) number and where it lies: a stays
+// where it beats b, or where neither does and its index does. NaN beats every number, and the first
+// NaN stays.
+void rn_hlo_print_beats(rn_hlo *h, rn_dtype dtype, rn_dtype index, bool smallest, bool last);
 
 typedef struct rn_hlo_dot {
     uint64_t batch_a[4], batch_b[4], sum_a[2], sum_b[2];

@@ -25,10 +25,9 @@ static rn_hlo_value column(rn_hlo *h, rn_hlo_value indices) {
     return rn_hlo_reshape(h, indices, with_axis(indices.shape, 1));
 }
 
-// indices (as the result) along `axis`, and each element's own place along the others.
+// indices (i64, as the result) along `axis`, and each element's own place along the others.
 static rn_hlo_value places_of_elements(rn_hlo *h, rn_hlo_value indices, rn_shape x, uint32_t axis) {
     rn_hlo_value columns[RN_MAX_RANK];
-    indices = wrap(h, indices, x.dims[axis]);
     if (x.rank == RN_MAX_RANK) rn_hlo_refuse(h, "elements of too many axes");
     for (uint32_t i = 0; i < x.rank; i++)
         columns[i] =
@@ -57,31 +56,40 @@ static rn_hlo_text count_up(uint64_t from, uint32_t count) {
     return rn_hlo_numbers(numbers, count);
 }
 
-RN_HLO_EMITTER(gather) {
-    const rn_gather_attrs *attrs = call->attrs;
-    rn_hlo_value x = in[0], places;
+static rn_hlo_value gather_places(rn_hlo *h, rn_hlo_value x, rn_hlo_value places) {
+    uint32_t last = places.shape.rank - 1, depth = (uint32_t)places.shape.dims[last];
+    rn_shape shape = places.shape;
     uint64_t sizes[RN_MAX_RANK];
     char attributes[1200];
-    if (attrs->kind == RN_GATHER_AXIS) {
-        rn_hlo_value indices = wrap(h, in[1], x.shape.dims[attrs->axis]);
-        out[0] = rn_hlo_take(h, x, indices, attrs->axis);
-        return;
-    }
-    if (attrs->kind == RN_GATHER_ELEMENTS)
-        places = places_of_elements(h, in[1], x.shape, attrs->axis);
-    else
-        places = places_behind(h, in[1], x.shape, attrs->batch);
-    uint32_t last = places.shape.rank - 1, depth = (uint32_t)places.shape.dims[last];
-    for (uint32_t i = 0; i < x.shape.rank; i++)
+    shape.rank--;
+    for (uint32_t i = 0; i < x.shape.rank; i++) {
         sizes[i] = i < depth ? 1 : x.shape.dims[i];
+        if (i >= depth && shape.rank < RN_MAX_RANK) shape.dims[shape.rank++] = x.shape.dims[i];
+    }
     snprintf(attributes, sizeof attributes,
              "dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = %s, "
              "start_index_map = %s, index_vector_dim = %u>, indices_are_sorted = false, "
              "slice_sizes = %s",
              count_up(last, x.shape.rank - depth).text, count_up(0, depth).text,
              count_up(0, depth).text, last, rn_hlo_array(sizes, x.shape.rank).text);
-    out[0] = rn_hlo_op(h, "stablehlo.gather", (rn_hlo_value[]){x, places}, 2, NULL, attributes,
-                       x.dtype, call->outputs[0].shape);
+    return rn_hlo_op(h, "stablehlo.gather", (rn_hlo_value[]){x, places}, 2, NULL, attributes,
+                     x.dtype, shape);
+}
+
+rn_hlo_value rn_hlo_take_elements(rn_hlo *h, rn_hlo_value x, rn_hlo_value indices, uint32_t axis) {
+    return gather_places(h, x, places_of_elements(h, indices, x.shape, axis));
+}
+
+RN_HLO_EMITTER(gather) {
+    const rn_gather_attrs *attrs = call->attrs;
+    rn_hlo_value x = in[0];
+    (void)call;
+    if (attrs->kind == RN_GATHER_AXIS)
+        out[0] = rn_hlo_take(h, x, wrap(h, in[1], x.shape.dims[attrs->axis]), attrs->axis);
+    else if (attrs->kind == RN_GATHER_ELEMENTS)
+        out[0] = rn_hlo_take_elements(h, x, wrap(h, in[1], x.shape.dims[attrs->axis]), attrs->axis);
+    else
+        out[0] = gather_places(h, x, places_behind(h, in[1], x.shape, attrs->batch));
 }
 
 // Of two that are put at one place it is the compiler's choice which one stays.
@@ -92,8 +100,10 @@ RN_HLO_EMITTER(scatter) {
                                                         [RN_SCATTER_MIN] = "minimum"};
     const rn_scatter_attrs *attrs = call->attrs;
     rn_hlo_value x = in[0], updates = in[2];
-    rn_hlo_value places = attrs->nd ? places_behind(h, in[1], x.shape, 0)
-                                    : places_of_elements(h, in[1], x.shape, attrs->axis);
+    rn_hlo_value places = attrs->nd
+                              ? places_behind(h, in[1], x.shape, 0)
+                              : places_of_elements(h, wrap(h, in[1], x.shape.dims[attrs->axis]),
+                                                   x.shape, attrs->axis);
     uint32_t last = places.shape.rank - 1, depth = (uint32_t)places.shape.dims[last];
     char attributes[1000], region[300];
     const char *e = rn_hlo_element(x.dtype);

@@ -34,7 +34,8 @@ RN_HLO_EMITTER(cross_entropy);
 RN_HLO_EMITTER(mse);
 RN_HLO_EMITTER(matmul);
 RN_HLO_EMITTER(conv2d);
-RN_HLO_EMITTER(pool);
+RN_HLO_EMITTER(conv2d_grad_input);
+RN_HLO_EMITTER(pool2d);
 RN_HLO_EMITTER(embedding);
 RN_HLO_EMITTER(rope);
 RN_HLO_EMITTER(attention);
@@ -64,6 +65,25 @@ RN_HLO_EMITTER(soft);
 RN_HLO_EMITTER(gather);
 RN_HLO_EMITTER(scatter);
 RN_HLO_EMITTER(strided_slice);
+RN_HLO_EMITTER(cumulate);
+RN_HLO_EMITTER(top_k);
+RN_HLO_EMITTER(reverse_sequence);
+RN_HLO_EMITTER(product);
+RN_HLO_EMITTER(conv);
+RN_HLO_EMITTER(conv_transpose);
+RN_HLO_EMITTER(pool);
+RN_HLO_EMITTER(resize);
+RN_HLO_EMITTER(rnn);
+RN_HLO_EMITTER(quantize_linear);
+RN_HLO_EMITTER(dequantize_linear);
+RN_HLO_EMITTER(dft);
+RN_HLO_EMITTER(col2im);
+
+// What several emitters use: a function of one element, x in a dtype that ops compute in; the first
+// lengths[b] of the time axis of batch b reversed.
+rn_hlo_value rn_hlo_function(rn_hlo *h, const rn_unary_attrs *attrs, rn_hlo_value x);
+rn_hlo_value rn_hlo_reverse_sequence(rn_hlo *h, rn_hlo_value x, rn_hlo_value lengths,
+                                     uint32_t batch_axis, uint32_t time_axis);
 
 // A result in the dtype that the op's output has.
 static inline rn_hlo_value rn_hlo_result(rn_hlo *h, const rn_call *call, rn_hlo_value y) {

@@ -122,9 +122,8 @@ RN_HLO_EMITTER(sum_squares) {
     out[0] = rn_hlo_result(h, call, rn_hlo_reduce(h, "add", x, (1u << x.shape.rank) - 1, false));
 }
 
-// Pairs (number, index) are combined: a stays where it beats b, or where neither does and its index
-// does. NaN beats every number, and the first NaN stays.
-static void print_beats(rn_hlo *h, const char *e, const char *i, bool smallest, bool last) {
+void rn_hlo_print_beats(rn_hlo *h, rn_dtype dtype, rn_dtype index, bool smallest, bool last) {
+    const char *e = rn_hlo_element(dtype), *i = rn_hlo_element(index);
     static const struct {
         const char *name, *a, *b, *how;
     } compares[] = {{"na", "a", "a", "NE"},
@@ -178,7 +177,7 @@ static rn_hlo_value find_best(rn_hlo *h, rn_hlo_value x, uint32_t axis, rn_dtype
     rn_hlo_print(h, "    %%v%u:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) ", best.id,
                  rn_hlo_name(x).text, rn_hlo_name(places).text, rn_hlo_name(first).text,
                  rn_hlo_name(none).text);
-    print_beats(h, element, of_index, smallest, last);
+    rn_hlo_print_beats(h, x.dtype, index, smallest, last);
     rn_hlo_print(h, " {dimensions = array<i64: %u>} : (%s, %s, tensor<%s>, tensor<%s>) -> ", axis,
                  rn_hlo_type(x.dtype, x.shape).text, rn_hlo_type(index, x.shape).text, element,
                  of_index);
