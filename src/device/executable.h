@@ -43,6 +43,7 @@ typedef struct rn_execution {
 typedef struct rn_executable rn_executable;
 struct rn_executable {
     uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // what it holds on the device at most
+    char about[200]; // for people: what was compiled, and by whom; "": nothing to tell
     // A weight's or state's plain bytes. States begin as zeros, and live from run to run.
     rn_status (*put)(rn_executable *executable, rn_value value, const void *data, uint64_t bytes);
     rn_status (*get)(rn_executable *executable, rn_value value, void *data, uint64_t bytes);

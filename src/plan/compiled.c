@@ -85,7 +85,8 @@ static uint64_t count_host(const maker *m, const rn_graph *graph, uint64_t rows)
         if (info->role == RN_ROLE_INPUT || info->role == RN_ROLE_OUTPUT)
             io += rn_round_up(bytes, RN_PLAN_ALIGN);
         if (info->role != RN_ROLE_WEIGHT) continue;
-        if (rn_dtype_get(info->dtype)->block_elements > 1)
+        if (rn_dtype_get(info->dtype)->block_elements > 1 ||
+            (!m->caps->own_memory && info->dtype != RN_DTYPE_F32))
             bytes += sizeof(float) * rn_shape_elements(info->shape, rows);
         largest = rn_max_u64(largest, bytes);
     }
@@ -156,17 +157,15 @@ static rn_status find_attempt(const maker *m, uint64_t room, attempt *out) {
 
 // The fewest bytes of any attempt: one row, and as many blocks on the host as can be.
 static rn_status find_smallest(const maker *m, uint64_t *out) {
-    uint32_t last = m->options.host_caps && !m->options.exact ? m->blocks : 1;
-    *out = UINT64_MAX;
-    for (uint32_t block = 0; block < last; block++) {
+    uint32_t block = m->options.host_caps && !m->options.exact ? m->blocks : 1;
+    rn_status s = RN_UNSUPPORTED;
+    while (s == RN_UNSUPPORTED && block-- > 0) { // fewer blocks never take more
         attempt a;
-        rn_status s = try_it(m, m->has_rows, block, &a);
+        s = try_it(m, m->has_rows, block, &a);
         drop(&a);
-        if (s == RN_UNSUPPORTED && block) continue;
-        RN_TRY(s);
-        *out = rn_min_u64(*out, a.bytes);
+        *out = a.bytes;
     }
-    return RN_OK;
+    return s;
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -450,7 +449,7 @@ rn_status rn_plan_make_compiled(const rn_recipe *recipe, const rn_device_caps *c
     RN_TRY(look_at(&m));
     RN_TRY(find_smallest(&m, &smallest));
     uint64_t room = rn_plan_room(&m.options, limit);
-    RN_TRY(find_attempt(&m, room, &a));
+    if (smallest <= room) RN_TRY(find_attempt(&m, room, &a));
     if (!a.graph) return refuse(&m, limit, smallest);
     RN_TRY(make_plan(&m, &a, smallest, out));
     rn_status s = match_rows(&m, room, smallest, out);

@@ -192,9 +192,9 @@ static bool find_type(int type, fake_type *out) {
     static const struct {
         int theirs;
         fake_type ours;
-    } all[] = {{RN_PJRT_PRED, FAKE_I1}, {RN_PJRT_S32, FAKE_I32}, {RN_PJRT_S64, FAKE_I64},
-               {RN_PJRT_U8, FAKE_UI8},  {RN_PJRT_F16, FAKE_F16}, {RN_PJRT_F32, FAKE_F32},
-               {RN_PJRT_F64, FAKE_F64}};
+    } all[] = {{RN_PJRT_PRED, FAKE_I1}, {RN_PJRT_S32, FAKE_I32},  {RN_PJRT_S64, FAKE_I64},
+               {RN_PJRT_U8, FAKE_UI8},  {RN_PJRT_F16, FAKE_F16},  {RN_PJRT_F32, FAKE_F32},
+               {RN_PJRT_F64, FAKE_F64}, {RN_PJRT_BF16, FAKE_BF16}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].theirs == type) {
             *out = all[i].ours;

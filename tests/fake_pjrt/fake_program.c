@@ -11,7 +11,8 @@
 static const struct {
     const char *name;
     int bytes;
-} types[] = {{"i1", 1}, {"i32", 4}, {"i64", 8}, {"ui8", 1}, {"f16", 2}, {"f32", 4}, {"f64", 8}};
+} types[] = {{"i1", 1},  {"i32", 4},  {"i64", 8}, {"ui8", 1},
+             {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}};
 enum { TYPES = sizeof types / sizeof *types };
 
 int64_t fake_elements(const fake_tensor *t) {
@@ -50,8 +51,25 @@ static uint16_t to_half(double x) {
            (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(a, 11 - exponent)) - 1024);
 }
 
+static double from_brain(uint16_t b) {
+    uint32_t bits = (uint32_t)b << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+static uint16_t to_brain(double x) {
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if (isnan(x)) return 0x7fc0;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 static double round_to(fake_type type, double x) {
     switch (type) {
+    case FAKE_BF16:
+        return from_brain(to_brain(x));
     case FAKE_F16:
         return from_half(to_half(x));
     case FAKE_F32:
@@ -83,7 +101,8 @@ void fake_read(fake_tensor *t, const void *from) {
             memcpy(&d, at, 8);
             break;
         case FAKE_F16:
-            memcpy(&h, at, 2), d = from_half(h);
+        case FAKE_BF16:
+            memcpy(&h, at, 2), d = t->type == FAKE_F16 ? from_half(h) : from_brain(h);
             break;
         case FAKE_I32:
             memcpy(&i32, at, 4), d = i32;
@@ -106,7 +125,7 @@ void fake_write(const fake_tensor *t, void *to) {
         float f = (float)d;
         int32_t i32 = t->type == FAKE_I32 ? (int32_t)d : 0;
         int64_t i64 = t->type == FAKE_I64 ? (int64_t)d : 0;
-        uint16_t h = t->type == FAKE_F16 ? to_half(d) : 0;
+        uint16_t h = t->type == FAKE_F16 ? to_half(d) : to_brain(d);
         switch (t->type) {
         case FAKE_F32:
             memcpy(at, &f, 4);
@@ -115,6 +134,7 @@ void fake_write(const fake_tensor *t, void *to) {
             memcpy(at, &d, 8);
             break;
         case FAKE_F16:
+        case FAKE_BF16:
             memcpy(at, &h, 2);
             break;
         case FAKE_I32:

@@ -16,6 +16,7 @@ typedef enum fake_type {
     FAKE_I64,
     FAKE_UI8,
     FAKE_F16,
+    FAKE_BF16,
     FAKE_F32,
     FAKE_F64
 } fake_type;

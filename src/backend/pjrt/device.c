@@ -20,14 +20,6 @@ rn_pjrt_device *rn_pjrt_device_of(rn_device *device) {
     return (rn_pjrt_device *)((char *)device - offsetof(rn_pjrt_device, base));
 }
 
-// Sums are f32 everywhere; where a device has units for 16 bits, products use them.
-rn_stablehlo_options rn_pjrt_options(const rn_pjrt_target *target, uint64_t rows) {
-    rn_stablehlo_options options = {.rows = rows};
-    options.products = (rn_dtype)target->products;
-    options.widened = (rn_dtype)target->widened;
-    return options;
-}
-
 // ---- starting -----------------------------------------------------------------------------------
 
 static rn_pjrt_option option(const char *name, int type) {
@@ -140,8 +132,11 @@ static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
 
 rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes) {
     pthread_mutex_lock(&device->lock);
-    rn_status s = device->device ? RN_OK : start(device, budget_bytes);
-    if (s != RN_OK) {
+    bool failed = device->failure.status != RN_OK;
+    rn_status s = failed ? rn_error_restore(&device->failure) : RN_OK;
+    if (!failed && !device->device) s = start(device, budget_bytes);
+    if (s != RN_OK && !failed) {
+        device->failure = *rn_last_error();
         if (device->client) rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
         device->client = device->device = NULL;
     }
@@ -218,8 +213,8 @@ static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bo
                              .link_bytes_second = on_host ? cpu->link_bytes_second : 5e9,
                              .step_seconds = 5e-6};
     snprintf(caps->name, sizeof caps->name, "%.*s", (int)strcspn(device->name, "?"), device->name);
-    caps->own[0] = device->target.products;
-    caps->own[1] = device->target.widened;
+    caps->own[RN_PJRT_PRODUCTS] = device->target.products;
+    caps->own[RN_PJRT_WIDENED] = device->target.widened;
     if (!on_host) return rn_device_add(caps->name, &caps->device);
     caps->device = RN_DEVICE_HOST;
     return RN_OK;

@@ -6,10 +6,38 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
-static rn_stablehlo_options options_of(const rn_device_caps *caps, uint64_t rows) {
-    return (rn_stablehlo_options){
-        .rows = rows, .products = (rn_dtype)caps->own[0], .widened = (rn_dtype)caps->own[1]};
+// ---- how it is written
+// ----------------------------------------------------------------------------
+
+// The dtype of most bytes of weights; kinds that StableHLO does not have count as bf16.
+static rn_dtype find_most(const rn_graph *graph) {
+    uint64_t whole = 0, half[2] = {0}; // elements of f32; of f16, of bf16 and the rest
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role != RN_ROLE_WEIGHT || info->shape.rank < 2) continue;
+        uint64_t elements = rn_shape_elements(info->shape, 1);
+        if (info->dtype == RN_DTYPE_F32)
+            whole += elements;
+        else
+            half[info->dtype != RN_DTYPE_F16] += elements;
+    }
+    if (whole >= half[0] + half[1]) return RN_DTYPE_F32;
+    return half[0] > half[1] ? RN_DTYPE_F16 : RN_DTYPE_BF16;
 }
+
+rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph *graph,
+                                     uint64_t rows) {
+    rn_stablehlo_options options = {.rows = rows,
+                                    .products = (rn_dtype)caps->own[RN_PJRT_PRODUCTS],
+                                    .widened = (rn_dtype)caps->own[RN_PJRT_WIDENED]};
+    if (!options.products) options.products = caps->own_memory ? find_most(graph) : RN_DTYPE_F32;
+    if (!options.widened) options.widened = options.products;
+    // XLA's CPU compiler converts all weights of 16 bits anew in every run.
+    options.widen_all = !caps->own_memory && options.widened == RN_DTYPE_F32;
+    return options;
+}
+
+// ---- arguments and results ----------------------------------------------------------------------
 
 // A weight that is widened must be readable as the file has it.
 static rn_status check_weight(const rn_graph *graph, const rn_stablehlo_entry *port) {
@@ -95,8 +123,8 @@ static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint
     }
 }
 
-// A weight that the program takes as f16 or bf16 is widened as a whole for a product; XLA's CPU
-// compiler does so with all of them at once.
+// A weight that the program takes in another dtype than that of products is converted as a whole;
+// XLA's CPU compiler does so with all of them at once.
 static uint64_t count_widened(const rn_graph *graph, const rn_node *node,
                               const rn_stablehlo_options *options) {
     uint64_t bytes = 0;
@@ -104,9 +132,11 @@ static uint64_t count_widened(const rn_graph *graph, const rn_node *node,
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] == RN_NO_VALUE) continue;
         const rn_value_info *info = rn_graph_value(graph, node->inputs[i]);
-        bool narrow = info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16 ||
-                      (info->dtype != RN_DTYPE_F32 && options->widened > RN_DTYPE_F32);
-        if (info->role == RN_ROLE_WEIGHT && narrow && info->shape.rank > 1)
+        bool plain = info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16;
+        rn_dtype given = info->dtype == RN_DTYPE_F32 || (plain && !options->widen_all)
+                             ? info->dtype
+                             : options->widened;
+        if (info->role == RN_ROLE_WEIGHT && given != options->products && info->shape.rank > 1)
             bytes += floats(rn_shape_elements(info->shape, 1), 1, 1);
     }
     return bytes;
@@ -161,7 +191,7 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
 
 rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
                            uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
-    rn_stablehlo_options options = options_of(caps, rows);
+    rn_stablehlo_options options = rn_pjrt_options(caps, graph, rows);
     rn_stablehlo_signature signature;
     rn_arena scratch;
     uint64_t temporary = 0;

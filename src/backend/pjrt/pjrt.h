@@ -102,7 +102,8 @@ typedef struct rn_pjrt_device {
     const rn_pjrt_plugin *plugin; // NULL until it is needed
     void *client, *device;
     char platform[32], platform_version[256], kind[64];
-    uint64_t total_bytes; // of its memory, where an earlier try told; else 0
+    uint64_t total_bytes;  // of its memory, where an earlier try told; else 0
+    rn_error_info failure; // of starting it, which is not tried twice; RN_OK: none
 } rn_pjrt_device;
 
 rn_pjrt_device *rn_pjrt_device_of(rn_device *device);
@@ -110,8 +111,10 @@ RN_MUST_USE rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn
 // Tries and loads the plugin and makes its client, once. `budget_bytes` limits its pool where it
 // has one; 0: no limit.
 RN_MUST_USE rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes);
-// Of a program for so many rows.
-rn_stablehlo_options rn_pjrt_options(const rn_pjrt_target *target, uint64_t rows);
+// How a graph is written for a device: products and widened weights as the target says; otherwise
+// f32 on the host, and elsewhere the 16 bits that most weights have.
+rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph *graph,
+                                     uint64_t rows);
 
 // ---- programs -----------------------------------------------------------------------------------
 
@@ -141,6 +144,9 @@ rn_pjrt_key rn_pjrt_program_key(const rn_pjrt_device *device, rn_str text, rn_st
 bool rn_pjrt_program_read(const rn_pjrt_key *key, rn_buffer *out);
 bool rn_pjrt_program_write(const rn_pjrt_key *key, const void *data, size_t bytes);
 void rn_pjrt_program_remove(const rn_pjrt_key *key);
+
+// Of caps.own: the target's rn_dtype of each, 0 where it says nothing.
+enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED };
 
 // ---- executables --------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ static void every_quantised_weight_is_widened(void **state) {
     rn_weight_source source = chain_memory(&quantised);
     float y[4 * 32], wide[32 * 32], middle[4 * 32] = {0}, wanted[4 * 32] = {0};
     opened o = {0};
-    assert_ok(rn_device_open("xla:" PLUGIN, 1, &o.device));
+    assert_ok(rn_device_open("xla:" PLUGIN "?weights=f32&products=f32", 1, &o.device));
     assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
     assert_ok(
         rn_session_create(o.plan, &source, &(rn_session_options){.device = o.device}, &o.session));
@@ -167,6 +167,16 @@ static void every_quantised_weight_is_widened(void **state) {
             }
     }
     assert_near(y, wanted, 4 * 32);
+    close_it(&o);
+    // Where the device is not the host, products are of bf16 unless the target says otherwise.
+    assert_ok(rn_device_open("xla:" PLUGIN, 1, &o.device));
+    assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+    assert_ok(
+        rn_session_create(o.plan, &source, &(rn_session_options){.device = o.device}, &o.session));
+    assert_ok(chain_run(&quantised, o.session, 4, 1, y));
+    for (int i = 0; i < 4 * 32; i++)
+        assert_true(fabsf(y[i] - wanted[i]) <= 0.05f);
+    assert_true(held(&o) < 4 * quantised.layers * 32 * 32 + (1 << 20));
     free(x);
     close_it(&o);
     chain_close(&quantised);
