@@ -68,6 +68,9 @@ RN_API RN_MUST_USE rn_status rn_generator_predict(const rn_model *model,
                                                   const rn_generator_options *options,
                                                   rn_plan **out);
 RN_API void rn_generator_destroy(rn_generator *generator);
+// What a device that compiles graphs has compiled, for people: "4 programs for 1, 8, 64, 512 rows
+// ..."; "" on any other.
+RN_API const char *rn_generator_program(const rn_generator *generator);
 RN_API const rn_plan *rn_generator_plan(const rn_generator *generator);
 // Tokens that a sequence may have.
 RN_API size_t rn_generator_context(const rn_generator *generator);

@@ -2,6 +2,7 @@
 #include "generate/generate.h"
 
 #include "base/checked.h"
+#include "device/executable.h"
 #include "memory/account.h"
 #include "model/model.h"
 #include "runtime/recover.h"
@@ -258,6 +259,10 @@ void rn_generator_destroy(rn_generator *g) {
     rn_plan_destroy(g->plan);
     rn_arena_free_all(&g->memory);
     rn_free(FROM, g, sizeof *g);
+}
+
+const char *rn_generator_program(const rn_generator *g) {
+    return g->session->executable ? g->session->executable->about : "";
 }
 
 // ---- facts --------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ typedef struct rn_engine_facts {
     rn_engine_phase phase;
     uint32_t target_index;        // of the ladder, in use
     char target[64];              // "cpu", "cuda:0": really in use; "" before one is
+    char program[200];            // what it has compiled; "": it does not compile
     rn_generator_facts generator; // as of the last step
     uint32_t running, waiting;    // jobs
     uint32_t sequences, sequences_max;

@@ -142,6 +142,7 @@ static void adopt_plan(rn_engine *e, const rn_ladder_target *target, uint64_t ow
     rn_engine_facts *f = &e->facts;
     f->target_index = (uint32_t)target->index;
     snprintf(f->target, sizeof f->target, "%s", target->name);
+    snprintf(f->program, sizeof f->program, "%s", rn_generator_program(e->generator));
     f->generator = facts;
     f->sequences_max = in->sequences;
     f->context = in->context;

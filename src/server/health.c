@@ -140,6 +140,7 @@ static void write_target(rn_json *json, rn_engine *engine, const rn_engine_facts
         rn_json_null(json, "device_type");
         rn_json_null(json, "target_index");
     }
+    if (facts->program[0]) rn_json_string(json, "program", facts->program);
     rn_engine_ladder_json(engine, json, "ladder");
 }
 

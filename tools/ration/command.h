@@ -57,7 +57,8 @@ typedef struct command {
 } command;
 
 extern const command run_command, embed_command, inspect_command, convert_command, place_command,
-    plan_command, calibrate_command, config_command, profile_command, serve_command;
+    plan_command, calibrate_command, config_command, profile_command, serve_command,
+    compile_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

@@ -13,9 +13,10 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 volatile bool interrupted;
 rn_flag interrupt_flag;
 
-static const command *const commands[] = {
-    &run_command,     &embed_command, &serve_command,     &plan_command,   &inspect_command,
-    &convert_command, &place_command, &calibrate_command, &config_command, &profile_command};
+static const command *const commands[] = {&run_command,     &embed_command,   &serve_command,
+                                          &plan_command,    &inspect_command, &convert_command,
+                                          &compile_command, &place_command,   &calibrate_command,
+                                          &config_command,  &profile_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -225,6 +226,14 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     return check_words(in);
 }
 
+// The library reads it from the environment, whoever uses it.
+static void use_programs(const invocation *in) {
+    const char *folder = rn_settings_text(in->settings, "programs");
+    const char *saved = rn_settings_text(in->settings, "save");
+    if (!folder[0]) folder = saved;
+    if (folder[0]) setenv("RATION_PROGRAMS", folder, 1);
+}
+
 // A recording is there before anything of the user's is read, and bounded: the budget's limit comes
 // behind it, and counts it.
 static rn_status run_recorded(invocation *in) {
@@ -250,6 +259,7 @@ static int carry_out(const command *c, int argc, char **argv) {
     if (in.settings) in.json = rn_settings_bool(in.settings, "json");
     if (s == RN_OK) {
         rn_log_set(rn_sink_file(stderr), read_log_form(&in), read_log_level(&in));
+        use_programs(&in);
         s = run_recorded(&in);
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))

@@ -122,7 +122,7 @@ static double seconds_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static rn_status open_model(runner *r) {
+rn_status open_runner_model(runner *r) {
     rn_model_options options = {.adapters = r->adapters};
     const char *tokenizer = rn_settings_text(r->in->settings, "tokenizer");
     RN_TRY(read_adapters(r->in, r->adapters, r->adapter_paths, &options.adapter_count));
@@ -172,7 +172,7 @@ static rn_status start(runner *r, uint32_t threads) {
     return rn_ladder_start(r->ladder, &options, &load, &target);
 }
 
-static rn_status open_generator(runner *r) {
+rn_status open_runner_generator(runner *r) {
     uint32_t threads = (uint32_t)rn_settings_count(r->in->settings, "threads");
     rn_generator_options *o = &r->options;
     bool chat = rn_settings_bool(r->in->settings, "chat");
@@ -188,8 +188,7 @@ static rn_status open_generator(runner *r) {
     return start(r, threads);
 }
 
-// RN_INTERNAL: not all that the device gave came back.
-static rn_status close_runner(runner *r) {
+rn_status close_runner(runner *r) {
     rn_status s = r->ladder ? rn_ladder_leave(r->ladder, NULL) : RN_OK;
     rn_ladder_destroy(r->ladder);
     rn_model_close(r->model);
@@ -391,9 +390,9 @@ static rn_status run(const invocation *in) {
     double start = seconds_now();
     bool chat = rn_settings_bool(in->settings, "chat");
     rn_status s = check_options(in);
-    if (s == RN_OK) s = in_scope("open model", open_model, r);
+    if (s == RN_OK) s = in_scope("open model", open_runner_model, r);
     if (s == RN_OK && !chat) s = in_scope("tokenize", prepare_prompt, r);
-    if (s == RN_OK) s = in_scope("open generator", open_generator, r);
+    if (s == RN_OK) s = in_scope("open generator", open_runner_generator, r);
     r->opened_seconds = seconds_now() - start;
     if (s == RN_OK) s = chat ? run_chat(r) : run_prompt(r);
     rn_error_info error = *rn_last_error();

@@ -68,6 +68,12 @@ rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_pla
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);
 
+// The model, and a generator on the first target that works.
+rn_status open_runner_model(runner *r);
+rn_status open_runner_generator(runner *r);
+// RN_INTERNAL: not all that the device gave came back.
+rn_status close_runner(runner *r);
+
 // Feeds the tokens and makes up to --tokens more.
 rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_answer *out);
 

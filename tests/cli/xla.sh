@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# xla.sh — devices behind PJRT plugins: the same text, programs that are kept, and every plugin that does not work is
+# left for the next target. The plugin is tests/fake_pjrt, which has Neuron's names; XLA's own for the CPU where it is
+# installed (scripts/python-env).
+. "$(dirname "${BASH_SOURCE[0]}")/serve.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+fake=$(dirname "$ration")/../lib/fake_pjrt.so
+[ -e "$fake" ] || { echo "skipped: there is no $fake"; exit 77; }
+export NEURON_LIBRARY_PATH
+NEURON_LIBRARY_PATH=$(realpath "$fake")
+speak=(run -p 'Once upon' -n 6 --greedy --ctx 64 --chunk 8)
+
+# ---- the same text, and stages where they happen ----
+expect 0 "$ration" "${speak[@]}" --quiet
+mv out text
+expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level info
+cmp -s text out || fail 'another text'
+says err 'was tried in' 'PJRT 0.104, 1 devices of NC_v2' 'compiled in' 'stage model_saved on neuron:0-1' \
+    'stage compilation_complete on neuron:0-1' 'stage model_on_xla on neuron:0-1' 'stage inputs_on_xla on neuron:0-1'
+# One that was tried is not tried again, and does not compile: FAKE_PJRT would make it fail.
+FAKE_PJRT=oom_compile expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level info
+cmp -s text out || fail 'another text from saved programs'
+says err 'loaded in'
+grep -q 'was tried\|compiled in' err && fail 'tried or compiled again'
+
+# ---- ration compile ----
+expect 0 "$ration" compile --device neuron:0 --ctx 64 --chunk 8 --save programs
+says out 'neuron:0: 2 programs for 1, 8 rows on NC_v2 by PJRT 0.104: 2 compiled, 0 loaded' 'kept in programs'
+expect 0 "$ration" compile --device neuron:0 --ctx 64 --chunk 8 --save programs --json
+says out '"target": "neuron:0"' '0 compiled, 2 loaded'
+FAKE_PJRT=oom_compile expect 0 "$ration" "${speak[@]}" --device neuron:0 --programs programs
+FAKE_PJRT=oom_compile expect 4 "$ration" "${speak[@]}" --device neuron:0 --programs elsewhere
+says err NCC_EOOM001 'stage: xla_model_created'
+expect 3 "$ration" compile --device cpu
+says err 'nothing to compile'
+
+# ---- the next target ----
+for behaviour in abort exit no_devices old oom_compile oom_upload; do
+    rm -rf home/.cache
+    FAKE_PJRT=$behaviour expect 0 "$ration" "${speak[@]}" --device neuron:0-1,cpu --log-level info
+    cmp -s text out || fail "$behaviour: another text"
+    says err 'failed at stage' 'on neuron:0-1' 'cpu is in use, as the last resort'
+done
+FAKE_PJRT=abort expect 5 "$ration" "${speak[@]}" --device neuron:0
+says err 'ends its process by signal 6'
+
+# ---- what does not fit is refused before the plugin is opened ----
+export NEURON_LIBRARY_PATH=/nowhere/libneuronpjrt.so
+expect 4 "$ration" plan llama:32x4096 --device neuron:0 --budget neuron:0=16GiB --exact
+says err 'weights on neuron:0 does not fit' '16.0 GiB' 'the smallest budget that works is'
+expect 0 "$ration" plan llama:32x4096 --device neuron:0 --budget neuron:0=16GiB
+says out 'the CPU computes the first'
+export NEURON_LIBRARY_PATH
+NEURON_LIBRARY_PATH=$(realpath "$fake")
+
+# ---- serving ----
+start_server --device neuron:0,cpu --parallel 1 --ctx 64 --chunk 8 --save kept
+ask 200 /health
+says out '"device":"neuron:0"' '"program":"2 programs for 1, 8 rows on NC_v2'
+ask 200 /v1/completions '{"prompt": "Once upon", "max_tokens": 6, "temperature": 0}'
+says out "$(tail -c +10 text | tr -d '\n')"
+stop_server
+[ -e kept/plan.json ] && ls kept/*.pjrt > /dev/null || fail 'nothing was saved'
