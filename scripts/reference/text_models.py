@@ -64,6 +64,10 @@ MODELS = {
                                           original_max_position_embeddings=64, rope_parameters=dict(LONG)),
     "gemma2": transformers.Gemma2Config(**{**SMALL, "num_key_value_heads": 1, "num_hidden_layers": 3}, head_dim=16, sliding_window=9,
                                         query_pre_attn_scalar=24, attn_logit_softcapping=1.5, final_logit_softcapping=3.0),
+    # The form of the 31B: heads of two widths, keys as values in every other layer.
+    "gemma4": transformers.Gemma4TextConfig(**FOUR, head_dim=8, global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True,
+                                            hidden_size_per_layer_input=0, vocab_size_per_layer_input=128, sliding_window=9,
+                                            final_logit_softcapping=3.0, layer_types=["sliding_attention", "full_attention"] * 2),
     "smollm3": transformers.SmolLM3Config(**FOUR, pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 2e4}),
     "granite": transformers.GraniteConfig(**SMALL, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
                                           logits_scaling=2.5),
@@ -83,7 +87,7 @@ MODELS = {
 }
 MODELS["gemma3_seeing"] = MODELS["gemma3"]
 MODELS["mistral3_seeing"] = MODELS["ministral3"]
-GGUF = {"ministral3": "mistral3", "phi3": "phi3", "phi3_short": "phi3", "gemma2": "gemma2", "llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
+GGUF = {"gemma4": "gemma4", "ministral3": "mistral3", "phi3": "phi3", "phi3_short": "phi3", "gemma2": "gemma2", "llama3": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gpt2": "gpt2", "gemma3": "gemma3", "smollm3": "smollm3",
         "granite": "granite", "olmo2": "olmo2", "olmo3": "olmo2", "starcoder2": "starcoder2", "cohere2": "cohere2", "gptneox": "gptneox",
         "falcon": "falcon", "falcon_one": "falcon"}
 
@@ -97,8 +101,11 @@ def make_model(config):
             noise = torch.randn(p.shape, generator=generator)
             scale = 0.2 if p.dim() > 1 else 0.3
             is_norm = "norm" in name or (".ln_" in name and name.endswith("weight"))
-            # Gemma's norms multiply by 1 + w.
-            p.copy_(((1.0 if is_norm and not config.model_type.startswith("gemma") else 0.0) + scale * noise).half().float())
+            # Norms of Gemma 2 and 3 multiply by 1 + w.
+            p.copy_(((1.0 if is_norm and config.model_type[:6] not in ("gemma2", "gemma3") else 0.0) + scale * noise).half().float())
+        for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.fill_(0.75)
     return model
 
 
@@ -140,6 +147,7 @@ NAMES_OF = {
     "gpt2": (GPT2_NAMES, GPT2_OUTER),
     "gemma3": (GEMMA_NAMES, OUTER),
     "gemma2": (GEMMA_NAMES, OUTER),
+    "gemma4": ({**GEMMA_NAMES, "layer_scalar": "layer_output_scale"}, OUTER),
     "phi3": ({**NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}, OUTER),
     "olmo2": (GEMMA_NAMES, OUTER),
     "starcoder2": ({**NAMES, "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}, {**OUTER, "model.norm.bias": "output_norm.bias"}),
@@ -193,7 +201,8 @@ def rope_factor(config):
 
 def write_more_settings(writer, architecture, config):
     """What the newer architectures have, as llama.cpp's converters name it."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    mixed = architecture == "gemma4"  # heads differ from layer to layer
+    head_dim = not mixed and getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rope = getattr(config, "rope_parameters", None) or {}
     rope = rope.get("full_attention", rope)
     writer.add_block_count(config.num_hidden_layers)
@@ -201,7 +210,9 @@ def write_more_settings(writer, architecture, config):
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(getattr(config, "intermediate_size", None) or config.ffn_hidden_size)
     writer.add_head_count(config.num_attention_heads)
-    if architecture != "gptneox":
+    if architecture == "gemma4":
+        writer.add_head_count_kv([2 if t == "sliding_attention" else 1 for t in config.layer_types])
+    elif architecture != "gptneox":
         writer.add_head_count_kv(count_kv_heads(config))
     if architecture in ("starcoder2", "cohere2", "gptneox", "falcon"):
         writer.add_layer_norm_eps(1e-5)
@@ -209,7 +220,9 @@ def write_more_settings(writer, architecture, config):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     if architecture not in ("gptneox", "falcon", "gemma2"):
         writer.add_rope_freq_base(rope["rope_theta"])
-    if architecture not in ("starcoder2", "falcon", "gemma2"):
+    if architecture == "gemma4":
+        writer.add_rope_dimension_count(16)
+    elif architecture not in ("starcoder2", "falcon", "gemma2"):
         writer.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1) * head_dim))
     if architecture == "granite":
         writer.add_attention_scale(config.attention_multiplier)
@@ -240,6 +253,20 @@ def write_more_settings(writer, architecture, config):
         writer.add_sliding_window(config.sliding_window)
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if architecture == "gemma4":
+        slides = [t == "sliding_attention" for t in config.layer_types]
+        writer.add_key_length(16)
+        writer.add_value_length(16)
+        writer.add_uint32("gemma4.attention.key_length_swa", 8)
+        writer.add_uint32("gemma4.attention.value_length_swa", 8)
+        writer.add_uint32("gemma4.rope.dimension_count_swa", 8)
+        writer.add_float32("gemma4.rope.freq_base_swa", 10000.0)
+        writer.add_uint32("gemma4.attention.shared_kv_layers", 0)
+        writer.add_uint32("gemma4.embedding_length_per_layer_input", 0)
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern(slides)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+        writer.add_tensor("rope_freqs.weight", torch.tensor([1.0] * 2 + [1e30] * 6).numpy())
     if architecture == "cohere2":
         writer.add_logit_scale(config.logit_scale)
         writer.add_sliding_window(config.sliding_window)
@@ -292,7 +319,8 @@ def write_gguf(path, architecture, config, model):
         write_more_settings(writer, architecture, config)
     else:
         write_settings(writer, architecture, config, model)
-    for name, p in model.named_parameters():
+    scalars = [(f"{name}.weight", b) for name, b in model.named_buffers() if name.endswith("layer_scalar")]
+    for name, p in [*model.named_parameters(), *scalars]:
         w = p.detach()
         if architecture == "gpt2" and w.dim() > 1 and ".h." in name:
             w = w.T  # Conv1D holds (in, out)

@@ -103,7 +103,7 @@ typedef struct rn_llama_files {
     const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
 } rn_llama_files;
 
-#define RN_ROPE_DIVISORS 64 // pairs of a head at most
+#define RN_ROPE_DIVISORS 256 // pairs of a head at most
 
 // Layers that keep a state of a fixed size a sequence instead of keys and values.
 enum { RN_RECURRENT_LAYERS = 512 };
@@ -128,9 +128,12 @@ typedef struct rn_llama_config {
     uint32_t window_from;        // the first layer that has it
     uint32_t window_period;      // every so many layers one sees all, the last; 0: none
     bool window_behind;          // ... the first, not the last
+    uint32_t full_head_dim;      // of layers that see all, where they have other heads; 0: they
+    uint32_t full_kv_heads;      // have the same
+    bool full_k_is_v;            // and their v is k before its norm
     uint32_t unturned_period;    // every so many layers one has no rope, the last; 0: none
     rn_rope_attrs local_rope;    // with a base: of layers that have a window
-    bool rope_divided;           // each pair's frequency by rope_divisors
+    bool rope_divided;           // each pair's frequency by rope_divisors, but for local_rope's
     float rope_divisors[RN_ROPE_DIVISORS];
     rn_activation activation;   // of the feed-forward
     float embedding_scale;      // what embeddings are multiplied by; 0: nothing

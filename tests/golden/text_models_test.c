@@ -33,6 +33,7 @@ static const struct {
     {"phi3", "long rope of six dims of eight, fused products, a window", "logits"},
     {"phi3_short", "the short form of the same rope, a tied head", "logits"},
     {"gemma2", "caps of scores and logits, windows in every other layer", "logits.gguf"},
+    {"gemma4", "heads of two widths, keys that are values", "logits"},
     {"smollm3", "no rope in the last of four layers", "logits"},
     {"granite", "four scales", "logits"},
     {"olmo2", "norms behind branches, of all heads as one", "logits"},
@@ -128,6 +129,7 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "falcon", NULL);
     check_budgets(TEXT "phi3", NULL);
     check_budgets(TEXT "gemma2", NULL);
+    check_budgets(TEXT "gemma4", NULL);
     check_budgets(TEXT "ministral3", NULL);
 }
 

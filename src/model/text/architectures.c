@@ -11,7 +11,8 @@
         row(gemma3) row(smollm3) row(granite) row(olmo2) row(olmo3) row(starcoder2) row(cohere2)   \
             row(gptneox) row(falcon) row(lfm2) row(qwen35) row(qwen35_seeing) row(bert) row(mpnet) \
                 row(nomic_bert) row(modernbert) row(qwen3_next) row(roberta) row(xlm_roberta)      \
-                    row(mistral3) row(gemma3_seeing) row(gemma_embedding)
+                    row(mistral3) row(gemma3_seeing) row(gemma_embedding) row(gemma4)              \
+                        row(gemma4_seeing)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,

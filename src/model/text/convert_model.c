@@ -145,6 +145,8 @@ static rn_status add_tables(model_conversion *c, const rn_text_config *config,
         RN_TRY(add_table(c, "rope_factors_short.weight", config->short_divisors, pairs, out));
         return add_table(c, "rope_factors_long.weight", config->long_divisors, pairs, out);
     }
+    if (l->full_head_dim && l->rope_divided)
+        return add_table(c, "rope_freqs.weight", l->rope_divisors, l->full_head_dim / 2, out);
     if (l->rope.scaling != RN_ROPE_LLAMA3) return RN_OK;
     float divisors[MOST];
     if (pairs > MOST) return rn_fail(RN_UNSUPPORTED, "heads of %u are too wide", l->head_dim);

@@ -78,7 +78,7 @@ bool rn_llama_weight_name(const rn_llama_config *config, rn_str module, char *ou
 uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
     const rn_llama_config *c = d->c;
     const rn_recurrent_config *r = &c->recurrent;
-    uint64_t wide = c->heads * d->head_dim, narrow = c->kv_heads * d->head_dim;
+    uint64_t wide = c->heads * d->head_dim, narrow = d->kv_heads * d->head_dim;
     uint64_t keys = (uint64_t)r->key_heads * r->key_dim;
     uint64_t values = (uint64_t)r->value_heads * r->value_dim;
     const uint64_t sizes[] = {[RN_SIZE_NONE] = 1,
@@ -180,14 +180,14 @@ rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads) {
 }
 
 // Whether the layer sees its window only.
-static bool is_local(const rn_text_builder *d) {
+bool rn_build_is_local(const rn_text_builder *d) {
     const rn_llama_config *c = d->c;
     if (c->window == 0 || d->layer < c->window_from) return false;
     return c->window_period == 0 || (d->layer + !c->window_behind) % c->window_period != 0;
 }
 
 static rn_rope_attrs rope_attrs(const rn_text_builder *d) {
-    if (d->c->local_rope.base != 0 && is_local(d)) return d->c->local_rope;
+    if (d->c->local_rope.base != 0 && rn_build_is_local(d)) return d->c->local_rope;
     if (d->c->rope.base != 0) return d->c->rope;
     return (rn_rope_attrs){.pairing = RN_ROPE_HALVES,
                            .base = d->c->rope_base != 0 ? d->c->rope_base : 10000};
@@ -256,7 +256,7 @@ static rn_value pages_of_layer(rn_text_builder *d, bool rolls) {
     uint64_t pages = rolls ? window_pages(c) * c->sequences : count_pages(c);
     snprintf(name, sizeof name, "layers.%u%s", d->layer, rolls ? RN_WINDOW_STATE : ".kv");
     return rn_graph_state(d->g, name, c->kv_dtype,
-                          RN_SHAPE(pages, 2, c->kv_heads, c->page_tokens, d->head_dim),
+                          RN_SHAPE(pages, 2, d->kv_heads, c->page_tokens, d->head_dim),
                           RN_PURPOSE_KV);
 }
 
@@ -271,7 +271,7 @@ static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v) {
     rn_attention_attrs attrs = {.scale = d->c->attention_scale,
                                 .causal = !d->c->both_ways,
-                                .window = is_local(d) ? d->c->window : 0,
+                                .window = rn_build_is_local(d) ? d->c->window : 0,
                                 .cap = d->c->score_cap};
     rn_value y;
     if (d->batch)
@@ -284,11 +284,12 @@ rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value
 }
 
 // Heads, turned where the layer has a rope.
-static rn_value turn(rn_text_builder *d, rn_value heads) {
+rn_value rn_build_turn(rn_text_builder *d, rn_value heads) {
     uint32_t period = d->c->unturned_period;
     bool has_rope = d->c->positions == 0 && (period == 0 || (d->layer + 1) % period != 0);
     if (!has_rope) return heads;
-    if (!d->c->rope_divided) return rn_op_rope(d->g, heads, d->positions, rope_attrs(d));
+    bool own = d->c->local_rope.base != 0 && rn_build_is_local(d);
+    if (!d->c->rope_divided || own) return rn_op_rope(d->g, heads, d->positions, rope_attrs(d));
     return rn_op_rope_divided(d->g, heads, d->positions, d->divisors, rope_attrs(d));
 }
 
@@ -301,7 +302,7 @@ static rn_value turned(rn_text_builder *d, rn_value x, rn_text_part_id p, rn_tex
     if (as_one) y = rn_build_norm(d, y, normed);
     y = rn_build_split(d, y, heads);
     if (d->c->qk_norm && !as_one) y = rn_build_norm(d, y, normed);
-    return turn(d, y);
+    return rn_build_turn(d, y);
 }
 
 rn_value rn_build_attend(rn_text_builder *d, rn_value x) {
@@ -326,8 +327,8 @@ rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x) {
     rn_value q = rn_op_slice(d->g, y, axis, 0, heads * size);
     rn_value k = rn_op_slice(d->g, y, axis, heads * size, kv_heads * size);
     rn_value v = rn_op_slice(d->g, y, axis, (heads + kv_heads) * size, kv_heads * size);
-    q = turn(d, rn_build_split(d, q, c->heads));
-    k = turn(d, rn_build_split(d, k, c->kv_heads));
+    q = rn_build_turn(d, rn_build_split(d, q, c->heads));
+    k = rn_build_turn(d, rn_build_split(d, k, c->kv_heads));
     y = rn_build_attention(d, q, k, rn_build_split(d, v, c->kv_heads));
     return rn_build_project(d, y, RN_TEXT_O, c->output_bias);
 }
@@ -439,18 +440,24 @@ static rn_value embed(rn_text_builder *d, rn_value tokens) {
     return d->batch ? rn_op_reshape(g, x, RN_SHAPE(d->rows, d->c->dim)) : x;
 }
 
+static uint32_t head_dim_of(const rn_llama_config *c) {
+    return c->head_dim ? c->head_dim : c->dim / c->heads;
+}
+
 static rn_value layer(rn_text_builder *d, rn_value x, uint32_t number) {
     char block[32];
     snprintf(block, sizeof block, "layer %u", number);
     rn_graph_block(d->g, block);
     d->layer = number;
+    bool full = d->c->full_head_dim && !rn_build_is_local(d);
+    d->head_dim = full ? d->c->full_head_dim : head_dim_of(d->c);
+    d->kv_heads = full ? d->c->full_kv_heads : d->c->kv_heads;
     return d->architecture->layer(d, x);
 }
 
 // Of a head, as rope turns them.
 static uint64_t count_pairs(const rn_llama_config *c) {
-    uint32_t head_dim = c->head_dim ? c->head_dim : c->dim / c->heads;
-    return rn_rope_dims(&c->rope, head_dim) / 2;
+    return rn_rope_dims(&c->rope, c->full_head_dim ? c->full_head_dim : head_dim_of(c)) / 2;
 }
 
 static rn_value cap(rn_graph *g, rn_value x, float most) {
@@ -464,7 +471,8 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
                          .architecture = rn_text_architecture_of(c),
                          .batch = batch,
                          .rows = batch ? (uint64_t)batch * c->tokens : RN_ROWS,
-                         .head_dim = c->head_dim ? c->head_dim : c->dim / c->heads};
+                         .head_dim = head_dim_of(c),
+                         .kv_heads = c->kv_heads};
     rn_value tokens = RN_NO_VALUE, last = RN_NO_VALUE; // last: targets, or which rows are wanted
     RN_TRY(inputs(&d, &tokens, &last));
     RN_TRY(write_window_table(&d));
@@ -505,6 +513,10 @@ static rn_status check_heads(const rn_llama_config *c) {
                        c->heads);
     if (c->head_dim % 2)
         return rn_fail(RN_INVALID, "llama: heads of %u cannot be turned in pairs", c->head_dim);
+    if (c->full_head_dim % 2 ||
+        (c->full_head_dim && (c->full_kv_heads == 0 || c->heads % c->full_kv_heads)))
+        return rn_fail(RN_INVALID, "llama: %u kv heads of %u cannot be shared by %u heads",
+                       c->full_kv_heads, c->full_head_dim, c->heads);
     if (c->heads % c->kv_heads)
         return rn_fail(RN_INVALID, "llama: %u kv heads do not divide %u heads", c->kv_heads,
                        c->heads);

@@ -77,6 +77,7 @@ typedef enum rn_text_part_id {
     RN_TEXT_STATE_NORM,
     RN_TEXT_MIX_IN_Z, // what goes into the convolution with that gate, ...
     RN_TEXT_BA,       // ... and both of these, key head by key head
+    RN_TEXT_LAYER_SCALE,
     RN_TEXT_PARTS
 } rn_text_part_id;
 
@@ -111,6 +112,7 @@ struct rn_text_architecture {
                                // itself and its v; all of q, of k, of v otherwise
     bool fused_mix;            // RN_TEXT_MIX_IN_Z and RN_TEXT_BA instead of what they are made of
     bool long_rope;            // rope may be LongRoPE
+    bool two_heads;            // full_head_dim; GGUF says that as the width of a head
     bool window;               // config.json's sliding_window counts ...
     bool window_switch;        // ... where use_sliding_window says so
     rn_rope_pairing gguf_rope; // how GGUF files lay out q and k
@@ -134,9 +136,9 @@ struct rn_text_builder {
     rn_graph *g;
     const rn_llama_config *c;
     const rn_text_architecture *architecture;
-    uint32_t batch; // 0: inference
-    uint64_t rows;  // RN_ROWS, or batch * tokens
-    uint64_t head_dim;
+    uint32_t batch;                // 0: inference
+    uint64_t rows;                 // RN_ROWS, or batch * tokens
+    uint64_t head_dim, kv_heads;   // of the layer
     rn_value positions;            // (ROWS), or (batch, tokens)
     rn_value sequence, page_table; // inference
     rn_value window_table;         // of layers whose window rolls; or RN_NO_VALUE
@@ -160,6 +162,9 @@ rn_value rn_build_vector(rn_text_builder *d, rn_text_part_id p, const char *what
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias);
 // x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
 rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads);
+// Whether the layer being written sees its window only; heads turned by its rope, where it has one.
+bool rn_build_is_local(const rn_text_builder *d);
+rn_value rn_build_turn(rn_text_builder *d, rn_value heads);
 // x + y, y times the residual scale.
 rn_value rn_build_add(rn_text_builder *d, rn_value x, rn_value y);
 // Of q, k, v, split into heads and turned: (rows, heads * head_dim). In inference keys and values

@@ -120,6 +120,10 @@ static rn_status read_rope(const metadata *m, rn_text_config *c) {
     if (dims < l->head_dim) l->rope.dims = dims;
     RN_TRY(read_scaling(m, c));
     const rn_tensor_info *divisors = rn_checkpoint_find(m->checkpoint, "rope_freqs.weight");
+    if (divisors && m->architecture->two_heads) {
+        l->rope_divided = true;
+        return load_divisors(m, divisors, l, l->rope_divisors, RN_ROPE_DIVISORS);
+    }
     if (divisors) return read_divisors(m, divisors, l);
     const rn_tensor_info *longer = rn_checkpoint_find(m->checkpoint, "rope_factors_long.weight");
     return longer ? read_longrope(m, longer, c) : RN_OK;
@@ -178,7 +182,7 @@ static rn_status read_kv_heads(const metadata *m, rn_llama_config *l) {
         uint32_t heads = 0;
         snprintf(each, sizeof each, "%s.%u", key, i);
         RN_TRY(rn_fields_need_u32(m->fields, each, &heads));
-        if (heads && most && heads != most)
+        if (heads && most && heads != most && !m->architecture->two_heads)
             return rn_fail(RN_UNSUPPORTED, "%s: layers of %u and of %u kv heads are not built",
                            m->fields->source, most, heads);
         if (heads) most = heads;
@@ -255,5 +259,10 @@ rn_status rn_text_config_from_gguf(const rn_fields *fields, const rn_checkpoint 
     read_flags(&m, &out->llama);
     RN_TRY(read_rope(&m, out));
     RN_TRY(m.architecture->from_gguf ? m.architecture->from_gguf(fields, out) : RN_OK);
+    if (out->llama.full_head_dim) {
+        char full[48];
+        snprintf(full, sizeof full, "blk.%u.attn_v.weight", out->llama.window_period - 1);
+        out->llama.full_k_is_v = !has(&m, full);
+    }
     return read_causal(&m, &out->llama);
 }

@@ -23,6 +23,12 @@ rn_status rn_text_config_check(const rn_text_config *config, size_t tensor_count
     RN_TRY(check_range("the number of kv heads", c->kv_heads, MOST_WIDE));
     RN_TRY(check_range("the width of a head", c->head_dim, MOST_WIDE));
     RN_TRY(check_range("the width of all heads", (uint64_t)c->heads * c->head_dim, MOST_WIDE));
+    if (c->full_head_dim) {
+        uint64_t wide = (uint64_t)c->heads * c->full_head_dim;
+        RN_TRY(check_range("the width of a head", c->full_head_dim, MOST_WIDE));
+        RN_TRY(check_range("the width of all heads", wide, MOST_WIDE));
+        RN_TRY(check_range("the number of kv heads", c->full_kv_heads, c->heads));
+    }
     if (c->head_dim % 2 || c->heads % c->kv_heads)
         return rn_fail(RN_CORRUPT, "%u heads of width %u cannot share %u kv heads in even widths",
                        c->heads, c->head_dim, c->kv_heads);

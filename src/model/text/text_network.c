@@ -89,7 +89,8 @@ static void stretch(const rn_text_config *config, rn_llama_config *c) {
 // context from the start, as in llama.cpp.
 static void divide(const rn_text_config *config, rn_llama_config *c) {
     bool is_long = c->context > config->long_from;
-    c->rope_divided = config->long_from != 0;
+    if (config->long_from == 0) return;
+    c->rope_divided = true;
     memcpy(c->rope_divisors, is_long ? config->long_divisors : config->short_divisors,
            sizeof c->rope_divisors);
 }

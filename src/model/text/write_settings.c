@@ -48,7 +48,9 @@ static rn_status put_kv_heads(const keys *k, const rn_llama_config *l) {
     rn_buffer_init(&raw, RN_HOST_IO, (size_t)RN_RECURRENT_LAYERS * sizeof(int32_t));
     rn_status s = RN_OK;
     for (uint32_t i = 0; s == RN_OK && i < l->layers; i++) {
-        int32_t heads = rn_text_is_recurrent(l, i) ? 0 : (int32_t)l->kv_heads;
+        bool full = l->full_head_dim && (i + 1) % l->window_period == 0;
+        int32_t heads = (int32_t)(full ? l->full_kv_heads : l->kv_heads);
+        if (rn_text_is_recurrent(l, i)) heads = 0;
         s = rn_buffer_append(&raw, &heads, sizeof heads);
     }
     if (s == RN_OK) s = rn_pairs_array(k->out, key, RN_GGUF_I32, l->layers, &raw);
@@ -75,9 +77,10 @@ static rn_status put_sizes(const keys *k, const rn_text_config *c) {
 // Llama 3's scaling is a tensor (rope_freqs.weight), not a key.
 static rn_status put_rope(const keys *k, const rn_llama_config *l) {
     const rn_rope_attrs *rope = &l->rope;
-    RN_TRY(put_u32(k, "attention.key_length", l->head_dim));
-    RN_TRY(put_u32(k, "attention.value_length", l->head_dim));
-    RN_TRY(put_u32(k, "rope.dimension_count", rope->dims ? rope->dims : l->head_dim));
+    uint32_t head_dim = l->full_head_dim ? l->full_head_dim : l->head_dim;
+    RN_TRY(put_u32(k, "attention.key_length", head_dim));
+    RN_TRY(put_u32(k, "attention.value_length", head_dim));
+    RN_TRY(put_u32(k, "rope.dimension_count", rope->dims ? rope->dims : head_dim));
     RN_TRY(put_f32(k, "rope.freq_base", rope->base));
     if (rope->scaling == RN_ROPE_UNSCALED || rope->scaling == RN_ROPE_LLAMA3) return RN_OK;
     bool yarn = rope->scaling == RN_ROPE_YARN;
@@ -203,7 +206,7 @@ void rn_text_rope_to_json(const rn_text_config *c, rn_json *json) {
     const rn_llama_config *l = &c->llama;
     const rn_rope_attrs *rope = &l->rope;
     uint64_t pairs = rn_rope_dims(rope, l->head_dim) / 2;
-    if (l->positions) return;
+    if (l->positions || l->full_head_dim) return;
     if (l->architecture->json_rope) {
         write_newer_rope(l, json);
         return;
@@ -328,6 +331,10 @@ static bool is_same_model(const rn_text_config *one, const rn_text_config *other
                  a->activation == b->activation && a->parallel == b->parallel &&
                  a->two_norms == b->two_norms && a->both_ways == b->both_ways &&
                  a->token_types == b->token_types;
+    bool heads = a->full_head_dim == b->full_head_dim && a->full_kv_heads == b->full_kv_heads &&
+                 a->full_k_is_v == b->full_k_is_v &&
+                 (!a->full_head_dim ||
+                  memcmp(a->rope_divisors, b->rope_divisors, sizeof a->rope_divisors) == 0);
     bool windows = a->window == b->window && a->window_period == b->window_period &&
                    a->window_from == b->window_from && a->unturned_period == b->unturned_period &&
                    a->local_rope.base == b->local_rope.base;
@@ -336,7 +343,7 @@ static bool is_same_model(const rn_text_config *one, const rn_text_config *other
         is_near(a->residual_scale, b->residual_scale) && is_near(a->logit_scale, b->logit_scale) &&
         is_near(a->score_cap, b->score_cap) && is_near(a->logit_cap, b->logit_cap) &&
         is_near(score_scale(a), score_scale(b)) && is_near(a->query_growth, b->query_growth);
-    return sizes && flags && windows && scales && one->stretch == other->stretch &&
+    return sizes && flags && heads && windows && scales && one->stretch == other->stretch &&
            is_same_state(&a->recurrent, &b->recurrent) && is_same_longrope(one, other) &&
            (a->positions || is_same_rope(&a->rope, &b->rope));
 }
