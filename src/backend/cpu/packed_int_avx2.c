@@ -25,7 +25,9 @@ typedef int32_t signed_lanes __attribute__((vector_size(32)));
         [RN_INT_IQ4_XS] = 4, [RN_INT_TQ1_0] = 1, [RN_INT_TQ2_0] = 1                                \
     }
 #define STRIP_ROWS 4
-enum { PANELS = 1, STRIP_PANELS = 1, BYTE_OFFSET = 0, PAIRED = 1 };
+#define TILE_ROWS  6
+#define PAIRED     1
+enum { PANELS = 1, STRIP_PANELS = 1, BYTE_OFFSET = 0 };
 
 // A word a line reads better here.
 // clang-format off
@@ -46,6 +48,10 @@ static inline vint ishl(vint a, int n) { return (vint)((unsigned_lanes)a << n); 
 static inline vint ishr(vint a, int n) { return (vint)((unsigned_lanes)a >> n); }
 static inline vint isar(vint a, int n) { return (vint)((signed_lanes)a >> n); }
 static inline vint ior(vint a, vint b) { return _mm256_or_si256(a, b); }
+static inline vint ixor(vint a, vint b) { return _mm256_xor_si256(a, b); }
+static inline vint ishl_halves(vint a, int n) { return _mm256_slli_epi16(a, n); }
+static inline vint isar_halves(vint a, int n) { return _mm256_srai_epi16(a, n); }
+static inline vint imul_halves(vint a, vint b) { return _mm256_mullo_epi16(a, b); }
 static inline vint iadd(vint a, vint b) { return _mm256_add_epi32(a, b); }
 static inline vint iadd_bytes(vint a, vint b) { return _mm256_add_epi8(a, b); }
 // Byte `at` of each lane in all its bytes.

@@ -7,7 +7,8 @@
 //     idot_byte           the same for weights of 8 bits + 128; BYTE_OFFSET is what of the 128 is
 //                         still in the sum
 //     PAIRED              1: idot is made of ipairs, products added in pairs of 16 bits, and
-//                         add_pairs; several pairs are added by iadd_halves before that
+//                         add_pairs; several pairs are added by iadd_halves before that. Tiles of
+//                         bytes are of 16 bits then
 //
 // Every function is inlined with constant rows, panels and form, and its loops are unrolled: sums
 // live in registers.
@@ -57,9 +58,15 @@ INLINE const uint8_t *unit_of(const block *b, int panel) {
     return b->unit + (uint64_t)panel * b->panel_bytes;
 }
 
-// The words behind the bytes of a strip's block: 0 the scales, 1 and 2 the sums.
-INLINE const uint8_t *strip_word(const block *b, int rows, int which, int r) {
-    return b->x + (32 + 4 * which) * rows + 4 * r;
+// The words behind the numbers of a strip's block: 0 the scales, 1 and 2 the sums.
+INLINE const uint8_t *strip_word(rn_int_kind kind, const block *b, int rows, int which, int r) {
+    const int numbers = RN_INT_BLOCK * (int)rn_int_number_bytes(kind);
+    return b->x + (numbers + 4 * which) * rows + 4 * r;
+}
+
+// Lanes `which` behind the numbers of a tile's block.
+INLINE const uint8_t *tile_lanes(rn_int_kind kind, const uint8_t *unit, int which, int h) {
+    return unit + 512 * rn_int_number_bytes(kind) + 64 * which + h * HALF_BYTES;
 }
 
 // Words whose pairs may be added in 16 bits: 2 * most * 127 each.
@@ -83,10 +90,24 @@ INLINE void dot_word(rn_int_form form, int rows, int panels, const block *b, int
         for (int p = 0; p < panels; p++) {
             vint *sum = &sums[p * rows + r];
             if (paired)
-                *sum = iadd_halves(*sum, ipairs(w[p], x));
+                *sum = KEEP(iadd_halves(*sum, ipairs(w[p], x)));
             else
                 *sum = bytes ? idot_byte(*sum, w[p], x) : idot(*sum, w[p], x);
         }
+    }
+}
+
+// The whole block of numbers of 16 bits.
+INLINE void dot_wide(int rows, int panels, const block *b, vint *sums) {
+    UNROLL
+    for (int g = 0; g < 16; g++)
+        UNROLL
+    for (int p = 0; p < panels; p++) {
+        vint w = KEEP(word(unit_of(b, p), g, b->h));
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            sums[p * rows + r] = KEEP(
+                iadd(sums[p * rows + r], iadd_products(w, iset_from(b->x + (g * rows + r) * 4))));
     }
 }
 
@@ -114,35 +135,53 @@ INLINE void dot(rn_int_kind kind, rn_int_form form, int rows, int panels, const 
     }
 }
 
+// The strip's words are sums for mins, or nothing: no correction.
+INLINE bool uncorrected(rn_int_kind kind) {
+    return kind == RN_INT_MINNED || kind == RN_INT_PARTED_MINNED || kind >= RN_INT_FOLDED;
+}
+
 // Each row's sum begins at word `which` of the strip, or at zero where that is no correction.
 INLINE void begin_sums(rn_int_kind kind, int rows, int panels, const block *b, int which,
                        vint *sums) {
     UNROLL
     for (int r = 0; r < rows; r++) {
-        bool zero = kind == RN_INT_MINNED || kind == RN_INT_PARTED_MINNED;
-        vint first = zero ? izero() : iset_from(strip_word(b, rows, which, r));
+        vint first = izero();
+        if (!uncorrected(kind)) first = iset_from(strip_word(kind, b, rows, which, r));
         UNROLL
         for (int p = 0; p < panels; p++)
             sums[p * rows + r] = first;
     }
 }
 
-INLINE void load_scales(rn_int_form form, int panels, const block *b, int which, vfloat *out) {
+INLINE void load_scales(rn_int_kind kind, rn_int_form form, int panels, const block *b, int which,
+                        vfloat *out) {
     UNROLL
-    for (int p = 0; p < panels; p++)
-        out[p] = KEEP(scale(form, unit_of(b, p), b->part, which, b->h));
+    for (int p = 0; p < panels; p++) {
+        const uint8_t *unit = unit_of(b, p);
+        if (form == RN_INT_TILE)
+            out[p] = KEEP(vload((const float *)(const void *)tile_lanes(kind, unit, which, b->h)));
+        else
+            out[p] = KEEP(scale(form, unit, b->part, which, b->h));
+    }
 }
 
-INLINE void add_mins(rn_int_form form, int rows, int panels, const block *b, vfloat *acc) {
+// `which` is the scale of the mins.
+INLINE void add_mins(rn_int_kind kind, rn_int_form form, int rows, int panels, const block *b,
+                     int which, vfloat *acc) {
     vfloat s[MOST_PANELS];
-    load_scales(form, panels, b, 3, s);
+    vint m[MOST_PANELS];
+    load_scales(kind, form, panels, b, which, s);
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        m[p] = form == RN_INT_TILE ? iload(tile_lanes(kind, unit_of(b, p), which + 1, b->h))
+                                   : mins(unit_of(b, p), b->part, b->h);
     UNROLL
     for (int r = 0; r < rows; r++) {
-        vfloat d = vset_from(strip_word(b, rows, 0, r));
-        vint sums = iset_from(strip_word(b, rows, 1, r));
+        vfloat d = vset_from(strip_word(kind, b, rows, 0, r));
+        vint sums = iset_from(strip_word(kind, b, rows, 1, r));
         UNROLL
         for (int p = 0; p < panels; p++) {
-            vint both = iadd_products(mins(form, unit_of(b, p), b->part, b->h), sums);
+            vint both = iadd_products(m[p], sums);
             acc[p * rows + r] = vfnma(vmul(d, s[p]), vconvert(both), acc[p * rows + r]);
         }
     }
@@ -154,17 +193,17 @@ INLINE void add_parted(rn_int_kind kind, rn_int_form form, int rows, int panels,
     vfloat halves[MOST], s0[MOST_PANELS], s[MOST_PANELS];
     begin_sums(kind, rows, panels, b, 1, sums);
     dot(kind, form, rows, panels, b, 0, 4, sums);
-    load_scales(form, panels, b, 1, s);
+    load_scales(kind, form, panels, b, 1, s);
     UNROLL
     for (int i = 0; i < rows * panels; i++)
         halves[i] = vmul(s[i / rows], vconvert(sums[i]));
     begin_sums(kind, rows, panels, b, 2, sums);
     dot(kind, form, rows, panels, b, 4, 8, sums);
-    load_scales(form, panels, b, 0, s0);
-    load_scales(form, panels, b, 2, s);
+    load_scales(kind, form, panels, b, 0, s0);
+    load_scales(kind, form, panels, b, 2, s);
     UNROLL
     for (int r = 0; r < rows; r++) {
-        vfloat d = vset_from(strip_word(b, rows, 0, r));
+        vfloat d = vset_from(strip_word(kind, b, rows, 0, r));
         UNROLL
         for (int p = 0; p < panels; p++) {
             int i = p * rows + r;
@@ -173,7 +212,7 @@ INLINE void add_parted(rn_int_kind kind, rn_int_form form, int rows, int panels,
             acc[i] = vfma(vmul(d, s0[p]), sum, acc[i]);
         }
     }
-    if (kind == RN_INT_PARTED_MINNED) add_mins(form, rows, panels, b, acc);
+    if (kind == RN_INT_PARTED_MINNED) add_mins(kind, form, rows, panels, b, 3, acc);
 }
 
 // acc[panel][row] += the block by the strip's.
@@ -181,25 +220,30 @@ INLINE void add_block(rn_int_kind kind, rn_int_form form, int rows, int panels, 
                       vfloat *acc) {
     vint sums[MOST];
     vfloat s0[MOST_PANELS], s1[MOST_PANELS];
-    if (kind >= RN_INT_PARTED) {
+    if (kind == RN_INT_PARTED || kind == RN_INT_PARTED_MINNED) {
         add_parted(kind, form, rows, panels, b, acc);
         return;
     }
+    const bool plain = kind == RN_INT_PLAIN || kind == RN_INT_WIDE_PLAIN;
     begin_sums(kind, rows, panels, b, 1, sums);
-    dot(kind, form, rows, panels, b, 0, 8, sums);
-    if (kind) load_scales(form, panels, b, 0, s0);
-    if (kind == RN_INT_MINNED) load_scales(form, panels, b, 1, s1);
+    if (rn_int_number_bytes(kind) == 2)
+        dot_wide(rows, panels, b, sums);
+    else
+        dot(kind, form, rows, panels, b, 0, 8, sums);
+    if (!plain) load_scales(kind, form, panels, b, 0, s0);
+    if (kind == RN_INT_MINNED) load_scales(kind, form, panels, b, 1, s1);
     UNROLL
     for (int r = 0; r < rows; r++) {
-        vfloat d = vset_from(strip_word(b, rows, 0, r));
+        vfloat d = vset_from(strip_word(kind, b, rows, 0, r));
         UNROLL
         for (int p = 0; p < panels; p++) {
             int i = p * rows + r;
-            acc[i] = vfma(kind ? vmul(d, s0[p]) : d, vconvert(sums[i]), acc[i]);
+            acc[i] = vfma(plain ? d : vmul(d, s0[p]), vconvert(sums[i]), acc[i]);
             if (kind == RN_INT_MINNED)
-                acc[i] = vfnma(vmul(d, s1[p]), vset_from(strip_word(b, rows, 1, r)), acc[i]);
+                acc[i] = vfnma(vmul(d, s1[p]), vset_from(strip_word(kind, b, rows, 1, r)), acc[i]);
         }
     }
+    if (kind == RN_INT_FOLDED) add_mins(kind, form, rows, panels, b, 1, acc);
 }
 
 // ---- a strip by panels --------------------------------------------------------------------------
@@ -308,18 +352,54 @@ INLINE void multiply(const rn_int_job *job, rn_int_kind kind, rn_int_form form, 
 
 // ---- tiles --------------------------------------------------------------------------------------
 
+// What tiles of a kind are of.
+enum {
+    TILE_OF_PLAIN = PAIRED ? RN_INT_WIDE_PLAIN : RN_INT_PLAIN,
+    TILE_OF_BYTES = PAIRED ? RN_INT_WIDE : RN_INT_BYTES,
+    TILE_OF_SCALED = RN_INT_SCALED,
+    TILE_OF_MINNED = RN_INT_MINNED,
+    TILE_OF_PARTED = RN_INT_PARTED,
+    TILE_OF_PARTED_MINNED = RN_INT_FOLDED,
+};
+
+// q2_k: weights by the scales of their halves, at most 3 * 15.
+INLINE void unpack_folded(rn_int_form form, const uint8_t *unit, int part, int h, uint8_t *to) {
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        const vint s = scale_int_q2_k(unit, part * 2 + half, h), both = ior(s, ishl(s, 16));
+        UNROLL
+        for (int g = half * 4; g < half * 4 + 4; g++)
+            istore(to + 64 * g, imul_halves(weight(form, unit, part, g, h), both));
+    }
+    vstore((float *)(void *)(to + 512), scale(form, unit, part, 0, h));
+    vstore((float *)(void *)(to + 576), scale(form, unit, part, 3, h));
+    istore(to + 640, mins(unit, part, h));
+}
+
+// `kind` is the tile's.
 INLINE void unpack_block(rn_int_form form, rn_int_kind kind, const uint8_t *unit, int part,
                          uint8_t *tile) {
+    const int bytes = (int)rn_int_number_bytes(kind);
     for (int h = 0; h < HALVES; h++) {
         uint8_t *to = tile + h * HALF_BYTES;
+        if (kind == RN_INT_FOLDED) {
+            unpack_folded(form, unit, part, h, to);
+            continue;
+        }
         UNROLL
-        for (int g = 0; g < 8; g++)
-            istore(to + 64 * g, weight(form, unit, part, g, h));
-        const int scales = kind == RN_INT_PARTED_MINNED ? 4 : rn_tile_scales(kind);
+        for (int g = 0; g < 8; g++) {
+            vint w = weight(form, unit, part, g, h);
+            if (bytes == 1) {
+                istore(to + 64 * g, w);
+                continue;
+            }
+            w = ixor(w, iset((int)0x80808080));
+            istore(to + 128 * g, isar_halves(ishl_halves(w, 8), 8));
+            istore(to + 128 * g + 64, isar_halves(w, 8));
+        }
         UNROLL
-        for (int s = 0; s < scales; s++)
-            vstore((float *)(void *)(to + 512 + 64 * s), scale(form, unit, part, s, h));
-        if (kind == RN_INT_PARTED_MINNED) istore(to + 512 + 64 * scales, mins(form, unit, part, h));
+        for (int s = 0; s < rn_tile_scales(kind); s++)
+            vstore((float *)(void *)(to + 512 * bytes + 64 * s), scale(form, unit, part, s, h));
     }
 }
 
@@ -340,7 +420,7 @@ static void unpack(rn_int_form form, const uint8_t *units, uint64_t first, uint6
     switch (form) {
 #define UNPACK(DTYPE, name, sum, ...)                                                              \
     case RN_INT_##DTYPE:                                                                           \
-        unpack_form(RN_INT_##DTYPE, RN_INT_##sum, units, first, blocks, tile, step);               \
+        unpack_form(RN_INT_##DTYPE, (rn_int_kind)TILE_OF_##sum, units, first, blocks, tile, step); \
         break;
         RN_ROUNDED_KINDS(UNPACK)
 #undef UNPACK
@@ -363,7 +443,7 @@ INLINE void widen_scales(rn_int_form form, const uint8_t *unit, const float *row
     s[1] = vmul(s[0], scale(form, unit, part, 2, h));
     s[0] = vmul(s[0], scale(form, unit, part, 1, h));
     if (kind == RN_INT_PARTED) return;
-    vint both = mins(form, unit, part, h);
+    vint both = mins(unit, part, h);
     vfloat super = vmul(vset(-1), scale(form, unit, part, 3, h));
     low[0] = vmul(super, byte_float(both, 0));
     low[1] = vmul(super, byte_float(both, 2));
@@ -454,15 +534,29 @@ INLINE float round_block(const float *x, int8_t q[32], int32_t sums[2]) {
     return d;
 }
 
+// Even columns of each four in a word, then odd ones.
+INLINE void put_wide(const int8_t q[32], float d, uint32_t rows, uint32_t r, uint8_t *to) {
+    for (uint32_t g = 0; g < 16; g++) {
+        const int8_t *from = q + g / 2 * 4 + g % 2;
+        int16_t two[2] = {from[0], from[2]};
+        memcpy(to + (g * rows + r) * 4, two, 4);
+    }
+    memcpy(to + 64 * rows + 4 * r, &d, 4);
+}
+
 INLINE void put_block(const int8_t q[32], float d, const int32_t sums[2], uint32_t rows, uint32_t r,
                       rn_int_kind kind, int offset, uint8_t *to) {
+    if (rn_int_number_bytes(kind) == 2) {
+        put_wide(q, d, rows, r, to);
+        return;
+    }
     for (uint32_t g = 0; g < 8; g++)
         memcpy(to + (g * rows + r) * 4, q + 4 * g, 4);
     int32_t both = sums[0] + sums[1], first = -offset * (kind == RN_INT_PARTED ? sums[0] : both);
     int32_t second = -offset * sums[1];
     float plain = (float)both;
     if (kind == RN_INT_MINNED) first = (int32_t)rn_float_bits(plain);
-    if (kind == RN_INT_PARTED_MINNED)
+    if (kind == RN_INT_PARTED_MINNED || kind == RN_INT_FOLDED)
         first = (int32_t)((uint32_t)sums[0] & 0xffff) | (int32_t)((uint32_t)sums[1] << 16);
     memcpy(to + 32 * rows + 4 * r, &d, 4);
     memcpy(to + 36 * rows + 4 * r, &first, 4);
@@ -537,24 +631,46 @@ RN_ROUNDED_KINDS_MOST(MOST_KERNELS)
 RN_ROUNDED_KINDS_MANY(MANY_KERNELS)
 RN_ROUNDED_KINDS_FEW(FEW_KERNELS)
 
-#define TILE(name, kind)                                                                           \
-    KERNEL(name##_1, kind, RN_INT_TILE, 1, 1)                                                      \
-    KERNEL(name##_2, kind, RN_INT_TILE, 2, 1)                                                      \
-    KERNEL(name##_3, kind, RN_INT_TILE, 3, 1)                                                      \
-    KERNEL(name##_many_1, kind, RN_INT_TILE, 1, PANELS)                                            \
-    KERNEL(name##_many_2, kind, RN_INT_TILE, 2, PANELS)                                            \
-    KERNEL(name##_many_3, kind, RN_INT_TILE, 3, PANELS)
-TILE(plain, RN_INT_PLAIN)
-TILE(bytes, RN_INT_BYTES)
-TILE(scaled, RN_INT_SCALED)
-TILE(minned, RN_INT_MINNED)
-TILE(parted, RN_INT_PARTED)
-TILE(parted_minned, RN_INT_PARTED_MINNED)
+#define TILE_ROWS_3(name, kind, count, panels)                                                     \
+    KERNEL(name##_##count##_1, kind, RN_INT_TILE, 1, panels)                                       \
+    KERNEL(name##_##count##_2, kind, RN_INT_TILE, 2, panels)                                       \
+    KERNEL(name##_##count##_3, kind, RN_INT_TILE, 3, panels)
+#if TILE_ROWS > 3
+#define TILE_ROWS_ALL(name, kind, count, panels)                                                   \
+    TILE_ROWS_3(name, kind, count, panels)                                                         \
+    KERNEL(name##_##count##_4, kind, RN_INT_TILE, 4, panels)                                       \
+    KERNEL(name##_##count##_5, kind, RN_INT_TILE, 5, panels)                                       \
+    KERNEL(name##_##count##_6, kind, RN_INT_TILE, 6, panels)
+#define TILES(name, count)                                                                         \
+    {                                                                                              \
+        name##_##count##_1, name##_##count##_2, name##_##count##_3, name##_##count##_4,            \
+            name##_##count##_5, name##_##count##_6                                                 \
+    }
+#else
+#define TILE_ROWS_ALL TILE_ROWS_3
+#define TILES(name, count)                                                                         \
+    { name##_##count##_1, name##_##count##_2, name##_##count##_3 }
+#endif
 
-#define ONE(name)                                                                                  \
-    { name##_1, name##_2, name##_3 }
-#define MANY(name)                                                                                 \
-    { name##_many_1, name##_many_2, name##_many_3 }
+#if PAIRED
+#define TILE_KINDS(ROW)                                                                            \
+    ROW(wide_plain, WIDE_PLAIN)                                                                    \
+    ROW(wide, WIDE) ROW(scaled, SCALED) ROW(minned, MINNED) ROW(parted, PARTED) ROW(folded, FOLDED)
+// One panel is all that kernels take at once.
+#define TILE(name, kind)      TILE_ROWS_ALL(name, RN_INT_##kind, one, 1)
+#define TILE_MANY(name, kind) [RN_INT_##kind] = TILES(name, one),
+#else
+#define TILE_KINDS(ROW)                                                                            \
+    ROW(plain, PLAIN)                                                                              \
+    ROW(bytes, BYTES)                                                                              \
+    ROW(scaled, SCALED) ROW(minned, MINNED) ROW(parted, PARTED) ROW(folded, FOLDED)
+#define TILE(name, kind)                                                                           \
+    TILE_ROWS_ALL(name, RN_INT_##kind, one, 1)                                                     \
+    TILE_ROWS_ALL(name, RN_INT_##kind, many, PANELS)
+#define TILE_MANY(name, kind) [RN_INT_##kind] = TILES(name, many),
+#endif
+#define TILE_ONE(name, kind) [RN_INT_##kind] = TILES(name, one),
+TILE_KINDS(TILE)
 
 #define ONE_ROW(DTYPE, name, ...)     [RN_INT_##DTYPE] = name##_one,
 #define MOST_STRIPS(DTYPE, name, ...) [RN_INT_##DTYPE] = STRIPS_MOST(name),
@@ -562,7 +678,7 @@ TILE(parted_minned, RN_INT_PARTED_MINNED)
 #define FEW_STRIPS(DTYPE, name, ...)  [RN_INT_##DTYPE] = STRIPS_FEW(name),
 
 const rn_int_kernels INT_TABLE = {
-    .rows = 3,
+    .rows = TILE_ROWS,
     .panels = PANELS,
     .strip_rows = STRIP_ROWS,
     .strip_panels = STRIP_PANELS,
@@ -571,9 +687,10 @@ const rn_int_kernels INT_TABLE = {
     .direct = {RN_ROUNDED_KINDS(ONE_ROW)},
     .direct_many = {RN_ROUNDED_KINDS_MOST(MOST_STRIPS) RN_ROUNDED_KINDS_MANY(MANY_STRIPS)
                         RN_ROUNDED_KINDS_FEW(FEW_STRIPS)},
-    .tile = {ONE(plain), ONE(bytes), ONE(scaled), ONE(minned), ONE(parted), ONE(parted_minned)},
-    .tile_many = {MANY(plain), MANY(bytes), MANY(scaled), MANY(minned), MANY(parted),
-                  MANY(parted_minned)},
+    .tile_kind = {TILE_OF_PLAIN, TILE_OF_BYTES, TILE_OF_SCALED, TILE_OF_MINNED, TILE_OF_PARTED,
+                  TILE_OF_PARTED_MINNED},
+    .tile = {TILE_KINDS(TILE_ONE)},
+    .tile_many = {TILE_KINDS(TILE_MANY)},
     .unpack = unpack,
     .widen = widen,
     .quantize = quantize,

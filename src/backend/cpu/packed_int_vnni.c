@@ -21,7 +21,9 @@ typedef int32_t signed_lanes __attribute__((vector_size(64)));
         [RN_INT_IQ4_XS] = 16, [RN_INT_TQ1_0] = 1, [RN_INT_TQ2_0] = 1                               \
     }
 #define STRIP_ROWS 8
-enum { PANELS = 4, STRIP_PANELS = 2, BYTE_OFFSET = 128, PAIRED = 0 };
+#define TILE_ROWS  3
+#define PAIRED     0
+enum { PANELS = 4, STRIP_PANELS = 2, BYTE_OFFSET = 128 };
 
 // A word a line reads better here.
 // clang-format off
@@ -42,6 +44,10 @@ static inline vint ishl(vint a, int n) { return (vint)((unsigned_lanes)a << n); 
 static inline vint ishr(vint a, int n) { return (vint)((unsigned_lanes)a >> n); }
 static inline vint isar(vint a, int n) { return (vint)((signed_lanes)a >> n); }
 static inline vint ior(vint a, vint b) { return _mm512_or_si512(a, b); }
+static inline vint ixor(vint a, vint b) { return _mm512_xor_si512(a, b); }
+static inline vint ishl_halves(vint a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
+static inline vint isar_halves(vint a, int n) { return _mm512_srai_epi16(a, (unsigned)n); }
+static inline vint imul_halves(vint a, vint b) { return _mm512_mullo_epi16(a, b); }
 static inline vint iadd(vint a, vint b) { return _mm512_add_epi32(a, b); }
 static inline vint iadd_bytes(vint a, vint b) { return _mm512_add_epi8(a, b); }
 // Byte `at` of each lane in all its bytes.

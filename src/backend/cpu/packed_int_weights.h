@@ -196,10 +196,13 @@ INLINE vfloat scale_q3_k(const uint8_t *unit, int part, int which, int h) {
 }
 
 // A byte a part of 16: its scale and, in the high nibble, its min. 0 and 3 are the superblock's.
+INLINE vint scale_int_q2_k(const uint8_t *unit, int k, int h) {
+    return iand(ishr(word(unit, k / 4, h), k % 4 * 8), iset(15));
+}
+
 INLINE vfloat scale_q2_k(const uint8_t *unit, int part, int which, int h) {
     if (which % 3 == 0) return scale_of_two(word(unit, 20, h), which / 3);
-    int k = part * 2 + which - 1;
-    return vconvert(iand(ishr(word(unit, k / 4, h), k % 4 * 8), iset(15)));
+    return vconvert(scale_int_q2_k(unit, part * 2 + which - 1, h));
 }
 
 INLINE vfloat scale_iq4_xs(const uint8_t *unit, int part, int h) {
@@ -249,16 +252,13 @@ INLINE vfloat scale(rn_int_form form, const uint8_t *unit, int part, int which, 
         return vload_half(unit + 832 + h * HALF_BYTES / 2);
     case RN_INT_TQ2_0:
         return vload_half(unit + 1024 + h * HALF_BYTES / 2);
-    case RN_INT_TILE:
-        return vload((const float *)(const void *)(unit + 512 + 64 * which + h * HALF_BYTES));
     default:
         return vload_half(unit + h * HALF_BYTES / 2);
     }
 }
 
 // q2_k: the mins of both parts of 16, as two numbers of 16 bits.
-INLINE vint mins(rn_int_form form, const uint8_t *unit, int part, int h) {
-    if (form == RN_INT_TILE) return iload(unit + 512 + 64 * 4 + h * HALF_BYTES);
+INLINE vint mins(const uint8_t *unit, int part, int h) {
     vint both = ishr(word(unit, part / 2, h), part % 2 * 16);
     return ior_and(iand(ishr(both, 4), iset(15)), ishl(both, 4), iset(15 << 16));
 }

@@ -85,6 +85,7 @@ static ints read_product(const rn_packed_product *p) {
     ints t = {.p = p, .set = rn_int_kernels_get(), .form = rn_int_form_of(p->panels.dtype)};
     t.kind = rn_int_kind_of(t.form);
     t.direct = p->m <= t.set->direct_rows[t.form];
+    if (!t.direct) t.kind = (rn_int_kind)t.set->tile_kind[t.kind];
     t.strip = t.direct ? direct_strip(&t) : t.set->rows;
     t.blocks = rn_div_up(p->k, RN_INT_BLOCK);
     t.chunk = t.direct ? t.blocks : rn_min_u64(t.blocks, TILE_BLOCKS);

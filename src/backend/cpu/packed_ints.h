@@ -15,6 +15,8 @@
 //     a block of 32 columns: [8][16 lanes][4] bytes, then some [16 lanes] f32 scales;
 //     the same block of the panels that are multiplied together, side by side; the next block
 //
+// Where both are of 16 bits, the four columns of a word are two words: the even ones, the odd ones.
+//
 // All levels give the same bits: integer sums are exact, and float operations are those of the
 // definition, one by one.
 #ifndef RN_BACKEND_CPU_PACKED_INTS_H
@@ -34,8 +36,15 @@ typedef enum rn_int_kind {
     RN_INT_MINNED, // (d * s0) * sum - (d * s1) * sums; sums is f32 here, offset 0; up to 5 bits
     RN_INT_PARTED, // (d * s0) * (s1 * sum of the first half + s2 * sum of the second); up to 6 bits
     // The same - (d * s3) * (sums of both halves by their mins): two of 16 bits in the strip's
-    // word, and in the lanes of s4; offset 0, 2 bits.
+    // word; offset 0, 2 bits.
     RN_INT_PARTED_MINNED,
+    // Of tiles alone. Of PARTED_MINNED: weights have been multiplied by the scales of their halves,
+    // up to 45: (d * s0) * sum - (d * s1) * (sums by mins, which are in the lanes of s2).
+    RN_INT_FOLDED,
+    // Of PLAIN and BYTES, for levels without products of four bytes: weights and activations are
+    // numbers of 16 bits, as they are.
+    RN_INT_WIDE_PLAIN,
+    RN_INT_WIDE,
     RN_INT_KINDS
 } rn_int_kind;
 
@@ -62,7 +71,7 @@ typedef struct rn_int_job {
 typedef void rn_int_kernel(const rn_int_job *job);
 
 #define RN_INT_ROWS      8 // of a strip, at most
-#define RN_INT_TILE_ROWS 3
+#define RN_INT_TILE_ROWS 6
 
 typedef struct rn_int_kernels {
     uint32_t rows;         // of a whole strip that passes by tiles, at most RN_INT_TILE_ROWS
@@ -71,11 +80,12 @@ typedef struct rn_int_kernels {
     uint32_t strip_panels; // that strips of two rows and more are multiplied with at once
     uint32_t direct_rows[RN_INT_TILE];  // rows of x up to which products are direct, by form
     int byte_offset;                    // of weights of 8 bits, as this level multiplies them
+    uint8_t tile_kind[RN_INT_KINDS];    // what tiles are of
     rn_int_kernel *direct[RN_INT_TILE]; // one row by one panel
     // [rows of the strip - 1]: one row by `panels` panels, more by `strip_panels`; NULL: no strip
     // of the form has so many rows
     rn_int_kernel *direct_many[RN_INT_TILE][RN_INT_ROWS];
-    // [rows of the strip - 1]
+    // [rows of the strip - 1], by the kind of tile
     rn_int_kernel *tile[RN_INT_KINDS][RN_INT_TILE_ROWS], *tile_many[RN_INT_KINDS][RN_INT_TILE_ROWS];
     // Blocks [first, first + blocks) of a panel, `step` bytes apart in the tile.
     void (*unpack)(rn_int_form form, const uint8_t *units, uint64_t first, uint64_t blocks,
@@ -97,20 +107,24 @@ extern const rn_int_kernels rn_int_portable;
 extern const rn_int_kernels rn_int_avx2; // x86-64 builds only
 extern const rn_int_kernels rn_int_vnni; // x86-64 builds only
 
+// Bytes of a number in strips and tiles.
+static inline uint64_t rn_int_number_bytes(rn_int_kind kind) {
+    return kind == RN_INT_WIDE || kind == RN_INT_WIDE_PLAIN ? 2 : 1;
+}
 // Bytes of one row of a strip in a block.
 static inline uint64_t rn_strip_block_bytes(rn_int_kind kind) {
-    return RN_INT_BLOCK + (kind == RN_INT_PARTED ? 12 : 8);
+    return RN_INT_BLOCK * rn_int_number_bytes(kind) + (kind == RN_INT_PARTED ? 12 : 8);
 }
 static inline int rn_tile_scales(rn_int_kind kind) {
-    static const uint8_t scales[RN_INT_KINDS] = {0, 1, 1, 2, 3, 5};
+    static const uint8_t scales[RN_INT_KINDS] = {0, 1, 1, 2, 3, 0, 3, 0, 1};
     return scales[kind];
 }
 static inline uint64_t rn_tile_block_bytes(rn_int_kind kind) {
-    return 512 + 64 * (uint64_t)rn_tile_scales(kind);
+    return 512 * rn_int_number_bytes(kind) + 64 * (uint64_t)rn_tile_scales(kind);
 }
-// The largest number that a tile's weights have.
+// The largest number that a tile's weights of bytes have.
 static inline int rn_tile_most(rn_int_kind kind) {
-    static const uint8_t most[RN_INT_KINDS] = {255, 255, 31, 31, 63, 3};
+    static const uint8_t most[RN_INT_KINDS] = {255, 255, 31, 31, 63, 0, 45, 0, 0};
     return most[kind];
 }
 
