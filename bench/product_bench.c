@@ -12,6 +12,7 @@
 //
 // `costs` prints the rows of backend/cpu/cost.c for this level: one thread, weights in the cache.
 #include "backend/cpu/packed.h"
+#include "backend/cpu/row_product.h"
 #include "base/cpu.h"
 #include "graph/quantized_product.h"
 #include "tensor/panels.h"
@@ -122,6 +123,7 @@ typedef struct weight {
     uint64_t rows, cols;
     rn_plain_components parts;
     uint8_t *plain;
+    bool by_rows; // codebook kinds and the like: a product reads them as files have them
     uint64_t packed_bytes;
     uint8_t *packed; // (copies, packed_bytes)
     size_t copies;
@@ -159,6 +161,14 @@ static void put_scales(rn_dtype dtype, uint16_t half, uint8_t *block) {
     case RN_DTYPE_NVFP4:
         memset(block, 0x30, 4);
         return;
+    case RN_DTYPE_IQ1_M: // four bits of its scale in each of four words
+        for (int i = 0; i < 4; i++)
+            block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
+        return;
+    case RN_DTYPE_U4_B32: // f32
+    case RN_DTYPE_FP4_B64:
+        memcpy(block, &(float){0.01f}, 4);
+        return;
     default:
         break;
     }
@@ -187,8 +197,19 @@ static void fill_plain(weight *w) {
             ((float *)(void *)w->plain)[i] = (float)(i % 17) * 0.01f;
 }
 
+static bool find_bytes(weight *w) {
+    w->by_rows = rn_row_kind(w->dtype);
+    if (!rn_plain_components_of(w->dtype, w->rows, w->cols, &w->parts)) return false;
+    w->packed_bytes = w->parts.total_bytes;
+    return w->by_rows || rn_panels_bytes(w->dtype, w->rows, w->cols, &w->packed_bytes);
+}
+
 static void pack(const weight *w, uint8_t *target) {
     rn_packer packer;
+    if (w->by_rows) {
+        memcpy(target, w->plain, w->packed_bytes);
+        return;
+    }
     if (rn_packer_begin(&packer, w->dtype, w->rows, w->cols, target) != RN_OK) exit(1);
     for (int part = 0; part < RN_COMPONENT_COUNT; part++)
         for (uint64_t at = 0, take; at < w->parts.bytes[part]; at += take) {
@@ -216,7 +237,8 @@ static double product_seconds(const weight *w, uint64_t m, size_t calls, bool pl
     for (uint64_t i = 0; i < m * w->cols; i++)
         x[i] = (float)(i % 101) * 0.02f - 1;
     rn_tensor in[3] = {{x, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->cols)},
-                       {w->packed, w->dtype, RN_LAYOUT_PANELS, RN_SHAPE(w->rows, w->cols)},
+                       {w->packed, w->dtype, w->by_rows ? RN_LAYOUT_PLAIN : RN_LAYOUT_PANELS,
+                        RN_SHAPE(w->rows, w->cols)},
                        {0}};
     rn_tensor out = {y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(m, w->rows)};
     rn_matmul_attrs attrs = {.unquantised_activations = plain_x};
@@ -228,14 +250,15 @@ static double product_seconds(const weight *w, uint64_t m, size_t calls, bool pl
                     .output_count = 1,
                     .workers = workers,
                     .threads = (uint32_t)threads};
-    call.workspace_bytes = rn_cpu_packed_matmul_workspace(&call);
+    call.workspace_bytes =
+        w->by_rows ? rn_cpu_row_matmul_workspace(&call) : rn_cpu_packed_matmul_workspace(&call);
     call.workspace = get(call.workspace_bytes + 64);
     double best = 1e9;
     for (int round = 0; round < ROUNDS; round++) {
         double begin = seconds();
         for (size_t i = 0; i < calls; i++) {
             in[1].data = w->packed + i % w->copies * w->packed_bytes;
-            if (rn_cpu_packed_matmul(&call) != RN_OK) exit(1);
+            if ((w->by_rows ? rn_cpu_row_matmul : rn_cpu_packed_matmul)(&call) != RN_OK) exit(1);
         }
         double passed = (seconds() - begin) / (double)calls;
         best = passed < best ? passed : best;
@@ -258,9 +281,7 @@ static void print_rates(const weight *w, double peak, bool plain_x) {
 
 static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
     weight w = {.dtype = dtype, .rows = rows, .cols = cols};
-    if (!rn_plain_components_of(dtype, rows, cols, &w.parts) ||
-        !rn_panels_bytes(dtype, rows, cols, &w.packed_bytes))
-        return;
+    if (!find_bytes(&w)) return;
     w.plain = get(w.parts.total_bytes);
     fill_plain(&w);
     w.copies = (size_t)(((uint64_t)512 << 20) / w.packed_bytes + 1);
@@ -272,7 +293,7 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
            (double)w.packed_bytes / (double)(rows * cols), packing);
     bool rounds = rn_product_is_quantized(dtype);
     print_rates(&w, rounds ? byte_peak : f32_peak, false);
-    if (rounds) print_rates(&w, f32_peak, true);
+    if (rounds && !w.by_rows) print_rates(&w, f32_peak, true);
     puts("");
     fflush(stdout);
     munmap(w.plain, w.parts.total_bytes);
@@ -284,9 +305,7 @@ static void measure(rn_dtype dtype, uint64_t rows, uint64_t cols) {
 // Seconds a weight of a product of m rows, none of it from memory.
 static double weight_seconds(rn_dtype dtype, uint64_t m) {
     weight w = {.dtype = dtype, .rows = 512, .cols = 1024, .copies = 1};
-    if (!rn_plain_components_of(dtype, w.rows, w.cols, &w.parts) ||
-        !rn_panels_bytes(dtype, w.rows, w.cols, &w.packed_bytes))
-        exit(1);
+    if (!find_bytes(&w)) exit(1);
     w.plain = get(w.parts.total_bytes);
     w.packed = get(w.packed_bytes);
     fill_plain(&w);
@@ -304,7 +323,7 @@ static void print_costs(void) {
            rn_cpu_level_name(rn_cpu_level_get()), f32 * 1e12, byte * 1e12);
     for (int d = 0; d < RN_DTYPE_COUNT; d++) {
         uint64_t bytes;
-        if (!rn_panels_bytes((rn_dtype)d, 512, 1024, &bytes)) continue;
+        if (!rn_row_kind((rn_dtype)d) && !rn_panels_bytes((rn_dtype)d, 512, 1024, &bytes)) continue;
         double unit = rn_product_is_quantized((rn_dtype)d) ? byte : f32;
         double one = weight_seconds((rn_dtype)d, 1), few = weight_seconds((rn_dtype)d, FEW_ROWS);
         double many = weight_seconds((rn_dtype)d, MANY_ROWS);
@@ -315,11 +334,13 @@ static void print_costs(void) {
 
 static void measure_all(uint64_t rows, uint64_t cols, const char *only) {
     static const rn_dtype dtypes[] = {
-        RN_DTYPE_F32,    RN_DTYPE_F16,   RN_DTYPE_BF16,  RN_DTYPE_F8_E4M3, RN_DTYPE_INT8,
-        RN_DTYPE_Q8_0,   RN_DTYPE_Q6_K,  RN_DTYPE_Q5_K,  RN_DTYPE_Q4_K,    RN_DTYPE_Q3_K,
-        RN_DTYPE_Q2_K,   RN_DTYPE_Q5_1,  RN_DTYPE_Q5_0,  RN_DTYPE_Q4_1,    RN_DTYPE_Q4_0,
-        RN_DTYPE_IQ4_NL, RN_DTYPE_MXFP4, RN_DTYPE_NVFP4, RN_DTYPE_IQ4_XS,  RN_DTYPE_TQ2_0,
-        RN_DTYPE_TQ1_0,  RN_DTYPE_Q2_0,  RN_DTYPE_Q1_0,  RN_DTYPE_INT4,    RN_DTYPE_NF4};
+        RN_DTYPE_F32,    RN_DTYPE_F16,     RN_DTYPE_BF16,   RN_DTYPE_F8_E4M3, RN_DTYPE_INT8,
+        RN_DTYPE_Q8_0,   RN_DTYPE_Q6_K,    RN_DTYPE_Q5_K,   RN_DTYPE_Q4_K,    RN_DTYPE_Q3_K,
+        RN_DTYPE_Q2_K,   RN_DTYPE_Q5_1,    RN_DTYPE_Q5_0,   RN_DTYPE_Q4_1,    RN_DTYPE_Q4_0,
+        RN_DTYPE_IQ4_NL, RN_DTYPE_MXFP4,   RN_DTYPE_NVFP4,  RN_DTYPE_IQ4_XS,  RN_DTYPE_TQ2_0,
+        RN_DTYPE_TQ1_0,  RN_DTYPE_Q2_0,    RN_DTYPE_Q1_0,   RN_DTYPE_INT4,    RN_DTYPE_NF4,
+        RN_DTYPE_IQ3_S,  RN_DTYPE_IQ3_XXS, RN_DTYPE_IQ2_S,  RN_DTYPE_IQ2_XS,  RN_DTYPE_IQ2_XXS,
+        RN_DTYPE_IQ1_M,  RN_DTYPE_IQ1_S,   RN_DTYPE_U4_B32, RN_DTYPE_FP4_B64};
     printf("\n(%llu, %llu)\n%-8s %9s %11s %11s %7s %6s %7s %11s %7s, activations as they are\n",
            (unsigned long long)rows, (unsigned long long)cols, "", "B/weight", "pack GB/s",
            "1 row GB/s", "", "8", "", "512 rows G/s", "");

@@ -39,10 +39,20 @@ static const rn_row_kernels *get_kernels(void) {
     return &rn_row_portable;
 }
 
+static rn_row_one *get_one(rn_dtype dtype) {
+#if defined(__x86_64__)
+    if (rn_cpu_has_vnni()) return rn_row_one_vnni[dtype];
+    if (rn_cpu_level_get() != RN_CPU_PORTABLE) return rn_row_one_avx2[dtype];
+#endif
+    (void)dtype;
+    return NULL;
+}
+
 // ---- the call -----------------------------------------------------------------------------------
 
 typedef struct product {
     const rn_row_kernels *kernels;
+    rn_row_one *one; // NULL: rows of x go by tiles
     rn_dtype dtype;
     const uint8_t *weights;
     uint64_t m, n, k, row_bytes;
@@ -121,6 +131,18 @@ static void multiply_rows(void *arg, uint32_t slot, size_t group) {
     }
 }
 
+static void multiply_one(void *arg, size_t group) {
+    const product *p = arg;
+    uint64_t first = group * RN_ROW_LANES, count = rn_min_u64(RN_ROW_LANES, p->n - first);
+    const uint8_t *rows[RN_ROW_LANES];
+    float sums[RN_ROW_LANES];
+    for (uint64_t r = 0; r < RN_ROW_LANES; r++)
+        rows[r] = p->weights + rn_min_u64(first + r, p->n - 1) * p->row_bytes;
+    p->one(rows, p->row_bytes, p->k / RN_ROW_BLOCK, rn_quantized_row_at(p->rounded, p->k), sums);
+    for (uint64_t r = 0; r < count; r++)
+        p->y[first + r] = p->bias ? sums[r] + p->bias[first + r] : sums[r];
+}
+
 rn_status rn_cpu_row_matmul(const rn_call *call) {
     product p = read_call(call);
     rn_plain_matrix w;
@@ -128,8 +150,12 @@ rn_status rn_cpu_row_matmul(const rn_call *call) {
     p.kernels = get_kernels();
     p.rounded = call->workspace;
     p.tiles = p.rounded + p.m * p.rounded_bytes;
+    p.one = p.m == 1 ? get_one(p.dtype) : NULL;
     rn_call_each(call, p.m, round_row, &p);
-    rn_share(call, rn_div_up(p.n, RN_ROW_LANES), multiply_rows, &p);
+    if (p.one)
+        rn_call_each(call, (size_t)rn_div_up(p.n, RN_ROW_LANES), multiply_one, &p);
+    else
+        rn_share(call, rn_div_up(p.n, RN_ROW_LANES), multiply_rows, &p);
     return RN_OK;
 }
 

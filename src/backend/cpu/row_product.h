@@ -2,7 +2,8 @@
 // w (N, K) as its file has it.
 //
 // Some columns of eight rows of w at a time are decoded to bytes and scales, in the nearest cache,
-// and multiplied with every rounded row of x from there. All levels give the bits of
+// and multiplied with every rounded row of x from there. One row of x takes codebook kinds as they
+// are (row_one_vector.h). All levels give the bits of
 // graph/quantized_product.h: sums within a block are whole numbers, and blocks are added in order.
 #ifndef RN_BACKEND_CPU_ROW_PRODUCT_H
 #define RN_BACKEND_CPU_ROW_PRODUCT_H
@@ -33,6 +34,14 @@ typedef struct rn_row_kernels {
     void (*multiply)(const rn_row_tile *tile, rn_quantized_row x, uint64_t first,
                      float sums[RN_ROW_LANES]);
 } rn_row_kernels;
+
+// The products of one row of x with eight rows of w, which are row_bytes from their successors
+// eight rows on: those are fetched ahead.
+typedef void rn_row_one(const uint8_t *const rows[RN_ROW_LANES], uint64_t row_bytes,
+                        uint64_t blocks, rn_quantized_row x, float sums[RN_ROW_LANES]);
+
+extern rn_row_one *const rn_row_one_avx2[RN_DTYPE_COUNT]; // codebook kinds; x86-64 builds only
+extern rn_row_one *const rn_row_one_vnni[RN_DTYPE_COUNT];
 
 extern const rn_row_kernels rn_row_portable;
 extern const rn_row_kernels rn_row_avx2; // x86-64 builds only
