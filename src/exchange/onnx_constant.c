@@ -96,7 +96,8 @@ static void shape(rn_import_call *c) {
     if (end < 0) end += rank;
     for (int64_t i = start < 0 ? 0 : start; i < end && i < rank; i++) {
         if (s.dims[i] == RN_ROWS) {
-            rn_import_refuse(c, "the number of rows is not known");
+            rn_import_refuse(c, "the number of rows is not known: give the first axis a size "
+                                "(--dim NAME=SIZE, or the input)");
             return;
         }
         dims[count++] = (int64_t)s.dims[i];
@@ -111,7 +112,8 @@ static void size(rn_import_call *c) {
     rn_shape s = rn_import_shape(c, 0);
     int64_t elements = (int64_t)rn_shape_elements(s, 1);
     if (s.rank && s.dims[0] == RN_ROWS) {
-        rn_import_refuse(c, "the number of rows is not known");
+        rn_import_refuse(c, "the number of rows is not known: give the first axis a size (--dim "
+                            "NAME=SIZE, or the input)");
         return;
     }
     rn_import_out(c, 0, rn_import_constant(c->import, RN_DTYPE_I64, RN_SCALAR, &elements));

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_BYTES = 64 << 20, FREE_BYTES = 1 << 20, MOST_NODES = 1 << 16, MOST_TENSORS = 64 };
+enum { MOST_BYTES = 64 << 20, FREE_BYTES = 64 << 10, MOST_NODES = 1 << 16, MOST_TENSORS = 64 };
 
 // ---- what is known ------------------------------------------------------------------------------
 

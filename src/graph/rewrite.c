@@ -62,6 +62,7 @@ void rn_rewrite_place(rn_rewrite *r, const rn_node *node) {
 void rn_rewrite_output(rn_rewrite *r, rn_value old, rn_value value) {
     const rn_value_info *v = rn_graph_value(r->from, old);
     r->now[old] = value;
+    if (value == RN_NO_VALUE) return; // the graph has failed
     rn_graph_value_edit(r->to, value)->purpose = v->purpose;
     if (v->role == RN_ROLE_OUTPUT)
         rn_graph_output(r->to, value, v->name);

@@ -42,7 +42,7 @@ rn_status rn_checkpoint_add_file(rn_checkpoint *checkpoint, const char *path, ui
     return rn_file_state_take(file->fd, path, &file->state);
 }
 
-static const rn_account memory_account = {RN_DEVICE_HOST, RN_PURPOSE_WEIGHTS, NULL};
+static const rn_account memory_account = {RN_DEVICE_HOST, RN_PURPOSE_IO, NULL};
 
 rn_status rn_checkpoint_add_memory(rn_checkpoint *checkpoint, int fd, uint64_t bytes,
                                    uint32_t *out_index) {

@@ -7,6 +7,7 @@
 #include "exchange/onnx_import.h"
 #include "memory/account.h"
 
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ struct rn_onnx {
     rn_checkpoint *checkpoint;
     rn_arena memory; // names
     rn_onnx_info info;
+    char name[64];                  // of the file
     const char **inputs, **outputs; // (input_count), (output_count)
     const bool *bound;              // (input_count)
     size_t input_count, output_count;
@@ -100,6 +102,8 @@ rn_status rn_onnx_open(const char *path, const rn_onnx_options *options, rn_onnx
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof **out, &block));
     rn_onnx *o = block;
     rn_arena_init(&o->memory, FROM, 4096);
+    const char *slash = strrchr(path, '/');
+    snprintf(o->name, sizeof o->name, "%.63s", slash ? slash + 1 : path);
     rn_status s = read_file(o, path, options);
     if (s == RN_OK)
         *out = o;
@@ -130,7 +134,10 @@ const rn_checkpoint *rn_onnx_checkpoint(const rn_onnx *onnx) {
 
 rn_status rn_onnx_make_recipe(const rn_onnx *onnx, uint64_t rows, rn_recipe *out) {
     bool has_rows = rn_graph_has_rows(onnx->graph);
-    return rn_recipe_from_graph(onnx->graph, !has_rows ? 0 : rows ? rows : 1, out);
+    RN_TRY(rn_recipe_from_graph(onnx->graph, !has_rows ? 0 : rows ? rows : 1, out));
+    out->least_rows = out->rows; // a caller sets all of them at once
+    snprintf(out->name, sizeof out->name, "%s", onnx->name);
+    return RN_OK;
 }
 
 rn_weight_source rn_onnx_weights(const rn_onnx *onnx) {

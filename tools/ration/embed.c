@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { AT_ONCE = 512, NPY_ALIGN = 64 };
+enum { AT_ONCE = 512 };
 
 typedef struct embedding_run {
     const invocation *in;
@@ -195,22 +195,11 @@ static rn_status fail_output(const char *path) {
     return rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-// NumPy's format 1.0: a header whose end is on a boundary of 64 bytes, then the rows.
 static rn_status begin_npy(embedding_run *r, const char *path) {
-    char header[256];
-    int bytes = snprintf(header + 10, sizeof header - 10,
-                         "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %u), }", r->count,
-                         rn_embedder_dimensions(r->embedder));
-    size_t whole = (size_t)bytes + 11;
-    whole = (whole + NPY_ALIGN - 1) / NPY_ALIGN * NPY_ALIGN;
-    memset(header + 10 + bytes, ' ', whole - 10 - (size_t)bytes);
-    header[whole - 1] = '\n';
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
-    header[8] = (char)((whole - 10) & 0xff);
-    header[9] = (char)((whole - 10) >> 8);
     r->npy = fopen(path, "wb");
-    if (!r->npy || fwrite(header, 1, whole, r->npy) != whole) return fail_output(path);
-    return RN_OK;
+    if (!r->npy) return fail_output(path);
+    return write_npy_header(r->npy, path, RN_DTYPE_F32,
+                            RN_SHAPE(r->count, rn_embedder_dimensions(r->embedder)));
 }
 
 static rn_status begin_output(embedding_run *r, const char *path) {

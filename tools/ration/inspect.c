@@ -270,10 +270,11 @@ const command inspect_command = {
     .name = "inspect",
     .usage = "inspect PATH [options]",
     .summary = "what is in a model file or folder",
-    .about = "Prints the tensors of a safetensors or GGUF file, of shards with an index, or of a\n"
-             "Hugging Face model folder: names, dtypes, shapes, bytes, totals by block and dtype.\n"
-             "Only headers are read. A file that breaks its format's rules is refused with exit\n"
-             "code 3.",
+    .about =
+        "Prints the tensors of a safetensors, GGUF or ONNX file, of shards with an index, or of\n"
+        "a Hugging Face model folder: names, dtypes, shapes, bytes, totals by block and dtype.\n"
+        "Only headers are read. A file that breaks its format's rules is refused with exit\n"
+        "code 3.",
     .example = "ration inspect model.safetensors --sort size --limit 10",
     .min_words = 1,
     .max_words = 1,

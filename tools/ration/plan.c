@@ -17,6 +17,7 @@ typedef struct view {
     rn_text_options text;         // of the model
     constraint_texts constraints;
     rn_model *model; // NULL for a builtin one
+    rn_onnx *onnx;   // or this
     rn_recipe recipe;
     rn_ladder *ladder;
     rn_device *device; // of the target in use
@@ -438,8 +439,18 @@ static rn_status open_model(view *v, rn_model_options *options) {
     return RN_OK;
 }
 
+static rn_status open_onnx(view *v) {
+    enum { MOST_DIMS = 64 };
+    rn_onnx_dim dims[MOST_DIMS];
+    char names[MOST_DIMS][128];
+    rn_onnx_options options = {.dims = dims};
+    RN_TRY(read_dims(v->in, dims, names, MOST_DIMS, &options.dim_count));
+    return rn_onnx_open(v->in->words[0], &options, &v->onnx);
+}
+
 // A path that exists is a model's files; anything else must be the name of a builtin one.
 static rn_status open_files(view *v) {
+    if (is_onnx(v->in->words[0])) return open_onnx(v);
     rn_adapter adapters[MAX_ADAPTERS];
     char paths[MAX_ADAPTERS][4096];
     const char *tokenizer = rn_settings_text(v->in->settings, "tokenizer");
@@ -463,6 +474,7 @@ static rn_status make_evaluation(view *v) {
 
 static rn_status make_recipe(view *v) {
     if (v->phases) RN_TRY(make_evaluation(v));
+    if (v->onnx) return rn_onnx_make_recipe(v->onnx, 0, &v->recipe);
     if (!v->model) return rn_builtin_recipe(v->in->words[0], &v->recipe);
     if (embeds(v)) {
         rn_embedding_options options = embedding_options(v);
@@ -554,6 +566,7 @@ static rn_status run(const invocation *in) {
     rn_status left = v.ladder ? rn_ladder_leave(v.ladder, NULL) : RN_OK;
     rn_ladder_destroy(v.ladder);
     rn_model_close(v.model);
+    rn_onnx_close(v.onnx);
     return s == RN_OK ? left : rn_error_restore(&error);
 }
 
@@ -562,7 +575,8 @@ const command plan_command = {
     .usage = "plan MODEL [options]",
     .summary = "what a model needs and what would lie where, within a budget",
     .about =
-        "MODEL is a Hugging Face folder or a GGUF file, or one of mlp, simple, resnet18 and\n"
+        "MODEL is a Hugging Face folder, a GGUF or an ONNX file, or one of mlp, simple, resnet18 "
+        "and\n"
         "llama:LAYERSxDIM[:DTYPE] (llama:32x4096, llama:32x4096:q4_0), each with :train at its\n"
         "end for a training step (:train=OPTIMIZER for another than adamw), llama and mlp also\n"
         "with :evaluate for its batch's loss alone. Only headers are read; nothing is loaded.\n"

@@ -384,6 +384,7 @@ static rn_status in_scope(const char *name, rn_status (*fn)(runner *r), runner *
 }
 
 static rn_status run(const invocation *in) {
+    if (in->word_count && is_graph_model(in->words[0])) return run_graph(in);
     runner *r = calloc(1, sizeof *r); // a few paths: too large for the stack
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
@@ -404,7 +405,7 @@ static rn_status run(const invocation *in) {
 const command run_command = {
     .name = "run",
     .usage = "run [MODEL] [-p TEXT] [options]",
-    .summary = "text from a model, within a memory budget",
+    .summary = "text from a model, or tensors, within a memory budget",
     .about =
         "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
         "one, the small story teller that is part of ration. The text comes to standard output\n"
@@ -414,7 +415,12 @@ const command run_command = {
         "every budget (on a GPU whose work the CPU shares, but for rounding; --exact forbids\n"
         "that). With --device cuda the budget is the GPU's: --budget cuda:0=4GiB,host=16GiB\n"
         "names both. Where nothing fits the exit code is 4, and the smallest budget and the\n"
-        "largest context that would do are named. --budget +SIZE counts planned bytes only.",
+        "largest context that would do are named. --budget +SIZE counts planned bytes only.\n"
+        "\n"
+        "An ONNX file, or one of the builtin models mlp, simple and resnet18, takes tensors:\n"
+        "--input NAME=FILE.npy for each input (what is not given is made up, and said so),\n"
+        "--output FILE.npy for what comes out; sizes that a file leaves open are those of its\n"
+        "inputs, or --dim NAME=SIZE.",
     .example = "ration run models/llama-1b -p \"Once upon a time\" --budget 2GiB -n 100",
     .min_words = 0,
     .max_words = 1,

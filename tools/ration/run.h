@@ -79,6 +79,26 @@ rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_a
 
 rn_status run_chat(runner *r);
 
+// An array of a .npy file; `file` holds its bytes, aligned, and is to be freed.
+typedef struct npy_array {
+    text_buffer file;
+    rn_dtype dtype;
+    rn_shape shape;
+    uint64_t bytes;
+} npy_array;
+rn_status read_npy(const char *path, npy_array *out);
+rn_status write_npy_header(FILE *file, const char *path, rn_dtype dtype, rn_shape shape);
+rn_status write_npy(const char *path, rn_dtype dtype, rn_shape shape, const void *data,
+                    uint64_t bytes);
+
+// Models that are not text: tensors in, tensors out (run_graph.c).
+bool is_onnx(const char *path);
+bool is_graph_model(const char *model);
+rn_status run_graph(const invocation *in);
+// --dim NAME=SIZE; the names lie in `names`.
+rn_status read_dims(const invocation *in, rn_onnx_dim *dims, char (*names)[128], size_t room,
+                    size_t *out_count);
+
 // Plan against fact.
 void print_report(const runner *r);
 void write_report(const runner *r, rn_json *json);

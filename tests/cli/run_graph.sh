@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# run_graph.sh — ration run, plan, inspect and convert of models that take tensors: ONNX files and the builtin ones.
+root=$PWD
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+onnx=$root/tests/golden/onnx
+model=$onnx/conv.onnx
+
+# Two outputs, a file each; the numbers of the table are those of the file.
+expect 0 "$ration" run "$model" --input "x=$onnx/input.npy" -o y.npy
+says out 'y (3, 10) f32: ' 'chances (3, 10) f32: '
+says err 'opset 17' 'all weights stay' 'plan' 'a run'
+[ -s y.y.npy ] && [ -s y.chances.npy ] || fail 'a file is missing'
+equals bytes "$(wc -c < "$onnx/output.npy")" "$(wc -c < y.y.npy)"
+expect 0 "$ration" run "$model" --input "x=$onnx/input.npy" -q --output y=one.npy
+cmp -s one.npy y.y.npy || fail 'another run, other bytes'
+
+# The smallest budget gives the same bytes; below it there is a refusal with a number.
+expect 0 "$ration" run "$model" --input "x=$onnx/input.npy" --json --budget +64MiB
+says out '"outputs"' '"name": "y"' '"shape"' '"planned_bytes"' '"seconds"'
+smallest=$(sed -n 's/.*"smallest_budget_bytes": *\([0-9]*\).*/\1/p' out | head -1)
+expect 0 "$ration" run "$model" --input "x=$onnx/input.npy" -q --output y=least.npy --budget "+$smallest"
+cmp -s least.npy y.y.npy || fail 'a small budget gives others'
+expect 4 "$ration" run "$model" --input "x=$onnx/input.npy" --budget +1000
+says err 'smallest'
+
+# Inputs that are not given are made up, and it says so.
+expect 0 "$ration" run "$model"
+says err 'input x (rows, 3, 12, 12) f32 is made up'
+expect 0 "$ration" run mlp
+says err 'made-up weights' 'is made up'
+says out 'logits (1, 10) f32'
+
+# Other commands.
+expect 0 "$ration" plan "$model" --budget +64MiB
+says out 'conv.onnx' 'planned'
+expect 0 "$ration" plan "$onnx/external.onnx" --dim tokens=4 --budget +64MiB
+expect 0 "$ration" inspect "$onnx/external.onnx"
+says out 'onnx' 'i8'
+expect 0 "$ration" convert "$model" weights.safetensors --to f16
+expect 0 "$ration" inspect weights.safetensors
+says out 'w1' 'f16'
+
+# Mistakes are named.
+expect 2 "$ration" run "$model" --input x
+says err 'NAME=FILE'
+expect 2 "$ration" run "$model" --input "z=$onnx/input.npy"
+says err "no input 'z'"
+head -c 100 "$onnx/input.npy" > cut.npy
+expect 3 "$ration" run "$model" --input x=cut.npy
+expect 2 "$ration" run "$model" --dim batch=none
+head -c 3000 "$model" > cut.onnx
+expect 3 "$ration" run cut.onnx
+says err 'cut.onnx'
+expect 3 "$ration" plan "$onnx/external.onnx" --budget +64MiB
+says err Shape rows "--dim"
