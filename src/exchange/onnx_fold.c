@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_BYTES = 64 << 20, FREE_BYTES = 64 << 10, MOST_NODES = 1 << 16, MOST_TENSORS = 64 };
+enum { MOST_BYTES = 64 << 20, FREE_BYTES = 64 << 10, MOST_NODES = 1 << 12, MOST_TENSORS = 64 };
 
 // ---- what is known ------------------------------------------------------------------------------
 
@@ -74,7 +74,8 @@ static bool afford(evaluation *e, uint64_t bytes) {
 
 static rn_status read_weight(evaluation *e, rn_value value) {
     const rn_value_info *info = rn_graph_value(e->m->graph, value);
-    const rn_tensor_info *t = rn_checkpoint_find(e->m->checkpoint, info->name);
+    const rn_tensor_info *t =
+        e->m->checkpoint ? rn_checkpoint_find(e->m->checkpoint, info->name) : NULL;
     void *data = NULL;
     if (!t || !afford(e, t->bytes)) {
         e->possible = false;

@@ -297,10 +297,19 @@ static bool read_resizing(rn_import_call *c, rn_shape x, resizing *r) {
                          r->count);
         return false;
     }
+    for (size_t i = 0; i < r->count; i++) {
+        bool bad = size_count == r->count ? sizes[i] < 1 || sizes[i] > INT32_MAX
+                                          : !(scales[i] > 0 && scales[i] < 1 << 20);
+        if (!bad && x.dims[r->axes[i]] < INT32_MAX) continue;
+        if (!bad && x.dims[r->axes[i]] == RN_ROWS && scale_count && scales[i] == 1) continue;
+        rn_import_refuse(c, "axis %u cannot be resized", r->axes[i]);
+        return false;
+    }
     if (size_count == r->count) use_sizes(c, x, sizes, r);
     for (uint32_t i = 0; size_count != r->count && i < r->count; i++) {
         r->scales[i] = scales[i];
-        r->lengths[i] = (uint64_t)floor((double)x.dims[r->axes[i]] * scales[i]);
+        r->lengths[i] = x.dims[r->axes[i]];
+        if (scales[i] != 1) r->lengths[i] = (uint64_t)floor((double)r->lengths[i] * scales[i]);
     }
     return true;
 }

@@ -11,8 +11,10 @@ enum {
     OLDEST_OPSET = 7,
     NEWEST_OPSET = 27,
     MOST_DEPTH = 32,
-    MOST_NODES = 1 << 20,
-    MOST_TENSORS = 512
+    MOST_NODES = 1 << 18,
+    MOST_TENSORS = 512,
+    MOST_BLOCKS = 4096,
+    MOST_FUNCTIONS = 4096
 };
 
 // ---- names --------------------------------------------------------------------------------------
@@ -237,6 +239,7 @@ void rn_import_inline_graph(rn_import_call *c, const rn_onnx_graph_proto *graph)
 // A node that reads a weight begins a block: those are what streaming is about.
 static void begin_block(rn_import_call *c) {
     char name[128];
+    if (rn_graph_block_count(c->graph) == MOST_BLOCKS) return; // they are searched one by one
     for (uint32_t i = 0; i < c->node->input_count; i++) {
         rn_import_slot *slot =
             c->node->inputs[i].bytes ? rn_import_lookup(c->scope, c->node->inputs[i]) : NULL;
@@ -367,6 +370,8 @@ static rn_status leave_out_dead(rn_import *m, rn_graph **out) {
 // ---- the model ----------------------------------------------------------------------------------
 
 static rn_status check_opsets(const rn_onnx_model *model) {
+    if (model->function_count > MOST_FUNCTIONS)
+        return rn_fail(RN_UNSUPPORTED, "it has %zu functions", model->function_count);
     for (size_t i = 0; i < model->opset_count; i++) {
         const rn_onnx_opset *o = &model->opsets[i];
         if (!same_domain(o->domain, RN_STR("")) ||

@@ -446,7 +446,9 @@ static void pad(rn_import_call *c) {
     if (c->version >= 18 && !rn_import_ints(c, 3, axes, RN_MAX_RANK, &axis_count)) return;
     for (uint32_t i = 0; axis_count == i && i < rank; i++)
         axes[axis_count++] = i;
-    if (count != 2 * axis_count) {
+    for (size_t i = 0; i < count; i++)
+        if (pads[i] > MOST_PADDED || pads[i] < -MOST_PADDED) count = 0;
+    if (count == 0 || count != 2 * axis_count) {
         rn_import_refuse(c, "%zu pads", count);
         return;
     }
@@ -515,7 +517,9 @@ static void center_crop_pad(rn_import_call *c) {
     const int64_t *axes = NULL;
     size_t count = 0, axis_count = rn_import_int_list(c, "axes", &axes);
     if (!x || !rn_import_ints(c, 1, sizes, RN_MAX_RANK, &count)) return;
-    if (count != (axes ? axis_count : shape.rank)) {
+    for (size_t i = 0; i < count; i++)
+        if (sizes[i] < 1 || sizes[i] > MOST_PADDED) count = 0;
+    if (count == 0 || count != (axes ? axis_count : shape.rank)) {
         rn_import_refuse(c, "%zu sizes", count);
         return;
     }

@@ -127,7 +127,7 @@ static rn_status decode_constant(rn_import *m, const rn_onnx_tensor *t, rn_shape
     if (t->external) {
         char name[512];
         snprintf(name, sizeof name, "%.*s", RN_STR_ARG(t->name));
-        const rn_tensor_info *info = rn_checkpoint_find(m->checkpoint, name);
+        const rn_tensor_info *info = m->checkpoint ? rn_checkpoint_find(m->checkpoint, name) : NULL;
         if (!info || info->bytes != bytes)
             return rn_fail(RN_UNSUPPORTED, "external data of '%s', which is no initializer", name);
         RN_TRY(rn_checkpoint_read(m->checkpoint, info, 0, data, bytes));
