@@ -200,6 +200,12 @@ static void set_scales(rn_dtype dtype, uint8_t *block) {
         if (scales[i].dtype == dtype) put_f16(block + scales[i].at, scales[i].scale);
     if (dtype == RN_DTYPE_MXFP4) block[0] = 128 - 8;     // times 12 at most
     if (dtype == RN_DTYPE_NVFP4) memset(block, 0x04, 4); // 2^-7
+    if (dtype != RN_DTYPE_IQ1_M) return;
+    uint8_t half[2]; // four bits of it above each of four words
+    put_f16(half, 0.0025f);
+    for (int i = 0; i < 4; i++)
+        block[49 + 2 * i] =
+            (uint8_t)((block[49 + 2 * i] & 15) | (half[i / 2] >> i % 2 * 4 & 15) << 4);
 }
 
 // value: of f32.
@@ -326,11 +332,11 @@ static const shape *find_shape(const char *name) {
 
 int main(int argc, char **argv) {
     enum { FOLDERS = 4 };
-    static const char *const types[] = {"int8",  "int4",  "nf4",     "f8_e4m3", // folders
-                                        "nvfp4", "iq1_s", "iq2_xxs", "iq2_xs",  "iq2_s",  "iq3_xxs",
-                                        "iq3_s", "tq2_0", "f16",     "bf16",    "q8_0",   "q4_0",
-                                        "q4_1",  "q5_0",  "q5_1",    "q4_k_m",  "q2_k",   "q3_k",
-                                        "q4_k",  "q5_k",  "q6_k",    "iq4_nl",  "iq4_xs", "mxfp4"};
+    static const char *const types[] = {
+        "int8",  "int4",  "nf4",   "f8_e4m3", // folders
+        "nvfp4", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s",  "iq3_xxs", "iq3_s",  "tq2_0",
+        "f16",   "bf16",  "q8_0",  "q4_0",    "q4_1",   "q5_0",   "q5_1",    "q4_k_m", "q2_k",
+        "q3_k",  "q4_k",  "q5_k",  "q6_k",    "iq4_nl", "iq4_xs", "mxfp4"};
     static maker m = {.random = 88172645463325252u};
     m.s = argc == 4 ? find_shape(argv[1]) : NULL;
     for (size_t i = 0; m.s && i < sizeof types / sizeof *types; i++)
@@ -338,7 +344,7 @@ int main(int argc, char **argv) {
     if (!m.type) {
         fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b|mistral-7b-4 "
                         "f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|"
-                        "iq4_xs|mxfp4|nvfp4|iq1_s|iq2_xxs|iq2_xs|iq2_s|iq3_xxs|iq3_s|tq2_0 "
+                        "iq4_xs|mxfp4|nvfp4|iq1_s|iq1_m|iq2_xxs|iq2_xs|iq2_s|iq3_xxs|iq3_s|tq2_0 "
                         "OUT.gguf, or int8|int4|nf4|f8_e4m3 FOLDER\n");
         return 2;
     }
