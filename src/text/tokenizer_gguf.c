@@ -1,5 +1,6 @@
 // tokenizer_gguf.c — the vocabulary in a GGUF file's metadata: "gpt2" is byte-level BPE with
-// merges, "llama" SentencePiece BPE, "t5" SentencePiece unigram, "bert" WordPiece.
+// merges, "gemma4" BPE over characters, "llama" SentencePiece BPE, "t5" its unigrams, "bert"
+// WordPiece.
 #include "text/tokenizer_parts.h"
 
 #include "text/gguf_pre.h"
@@ -143,6 +144,27 @@ static rn_status load_bpe(rn_tokenizer *tokenizer, const gguf_vocab *v, bool *ou
     return find_id(v, "unknown_token_id", RN_NO_TOKEN, &tokenizer->info.unknown);
 }
 
+// ---- BPE over characters ----------------------------------------------------------------
+
+// Merges over whole texts whose blanks are U+2581; characters that are no tokens are their bytes.
+static rn_status load_characters(rn_tokenizer *tokenizer, const gguf_vocab *v) {
+    rn_tokenizer_info *info = &tokenizer->info;
+    rn_normalize_step blanks = {.kind = RN_NORMALIZE_REPLACE, .content = RN_STR(RN_BLANK)};
+    RN_TRY(rn_pattern_compile(tokenizer->from, RN_STR(" "), true, &blanks.pattern));
+    RN_TRY(rn_normalizer_add(&tokenizer->normalizer, blanks));
+    tokenizer->bpe.byte_fallback = tokenizer->show_bytes = tokenizer->show_blank = true;
+    RN_TRY(put_tokens(tokenizer, v));
+    RN_TRY(rn_vocab_seal(&tokenizer->vocab));
+    RN_TRY(read_merges(tokenizer, v));
+    RN_TRY(add_tokens(tokenizer, v));
+    RN_TRY(find_id(v, "bos_token_id", RN_NO_TOKEN, &info->begin));
+    RN_TRY(find_id(v, "eos_token_id", RN_NO_TOKEN, &info->end));
+    RN_TRY(find_id(v, "padding_token_id", RN_NO_TOKEN, &info->pad));
+    RN_TRY(find_id(v, "unknown_token_id", RN_NO_TOKEN, &info->unknown));
+    tokenizer->bpe.unknown = info->unknown;
+    return RN_OK;
+}
+
 // ---- SentencePiece ----------------------------------------------------------------------
 
 static rn_status spm_options(const gguf_vocab *v, bool unigram, rn_spm_options *out) {
@@ -213,6 +235,10 @@ static rn_status load_model(rn_tokenizer *tokenizer, const gguf_vocab *v, bool *
     if (rn_str_equal(v->model, RN_STR("bert"))) {
         *add_begin = *add_end = true;
         return load_wordpiece(tokenizer, v);
+    }
+    if (rn_str_equal(v->model, RN_STR("gemma4"))) {
+        *add_begin = true;
+        return load_characters(tokenizer, v);
     }
     bool unigram = rn_str_equal(v->model, RN_STR("t5"));
     if (!unigram && !rn_str_equal(v->model, RN_STR("llama")))

@@ -16,7 +16,7 @@
 
 #include <stdio.h>
 
-typedef enum vocab_kind { BPE, SPM, UNIGRAM, WORDPIECE, KINDS } vocab_kind;
+typedef enum vocab_kind { BPE, SPM, UNIGRAM, WORDPIECE, CHARACTERS, KINDS } vocab_kind;
 
 typedef struct gguf_vocab {
     vocab_kind kind;
@@ -248,6 +248,21 @@ static void open_model(gguf_vocab *v, bool byte_fallback, bool ignore_merges) {
     write_vocab(v);
 }
 
+// The merges as they stand, and the end of the model.
+static rn_status write_merges(gguf_vocab *v, const rn_metadata *merges) {
+    rn_metadata element;
+    uint64_t at = 0;
+    rn_json_array(&v->json, "merges");
+    while (rn_metadata_next(merges, &at, &element)) {
+        if (element.kind != RN_METADATA_TEXT)
+            return rn_fail(RN_CORRUPT, "tokenizer.ggml.merges is no list of texts");
+        rn_json_text(&v->json, NULL, element.text);
+    }
+    rn_json_end(&v->json);
+    rn_json_end(&v->json);
+    return RN_OK;
+}
+
 // ---- byte-level BPE -----------------------------------------------------------------------------
 
 static rn_status write_bpe(gguf_vocab *v) {
@@ -255,8 +270,6 @@ static rn_status write_bpe(gguf_vocab *v) {
     rn_str name = find_text(v->gguf, "pre");
     const rn_gguf_pre *pre = rn_gguf_pre_find(name.bytes ? name : RN_STR("default"));
     const rn_metadata *merges = find_list(v->gguf, "merges");
-    rn_metadata element;
-    uint64_t at = 0;
     if (!pre)
         return rn_fail(RN_UNSUPPORTED, "pre-tokenizer \"%.*s\" is not known", RN_STR_ARG(name));
     if (!merges) return rn_fail(RN_CORRUPT, "tokenizer.ggml.merges is missing");
@@ -276,15 +289,7 @@ static rn_status write_bpe(gguf_vocab *v) {
     write_post_processor(v, pre->add_begin, false);
     write_byte_level(json, "decoder");
     open_model(v, false, pre->ignore_merges);
-    rn_json_array(json, "merges");
-    while (rn_metadata_next(merges, &at, &element)) {
-        if (element.kind != RN_METADATA_TEXT)
-            return rn_fail(RN_CORRUPT, "tokenizer.ggml.merges is no list of texts");
-        rn_json_text(json, NULL, element.text);
-    }
-    rn_json_end(json);
-    rn_json_end(json);
-    return RN_OK;
+    return write_merges(v, merges);
 }
 
 // ---- SentencePiece ------------------------------------------------------------------------------
@@ -339,6 +344,26 @@ static rn_status write_cuts(gguf_vocab *v, rn_buffer *cuts) {
     return RN_OK;
 }
 
+// Blanks that U+2581 stands for, bytes, and without the blank in front.
+static void write_blank_decoder(rn_json *json, bool prefix) {
+    write_type(json, "decoder", "Sequence");
+    rn_json_array(json, "decoders");
+    write_replace(json, NULL, "String", RN_BLANK, " ");
+    write_type(json, NULL, "ByteFallback");
+    rn_json_end(json);
+    write_type(json, NULL, "Fuse");
+    rn_json_end(json);
+    if (prefix) {
+        write_type(json, NULL, "Strip");
+        rn_json_string(json, "content", " ");
+        rn_json_u64(json, "start", 1);
+        rn_json_u64(json, "stop", 0);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
 // Blanks at the ends and beside blanks go where the file says so, one is put in front, all are
 // written as U+2581.
 static void write_normalizers(gguf_vocab *v, bool prefix) {
@@ -367,28 +392,26 @@ static rn_status write_spm(gguf_vocab *v) {
     write_normalizers(v, prefix);
     rn_json_null(json, "pre_tokenizer");
     write_post_processor(v, true, false);
-    write_type(json, "decoder", "Sequence");
-    rn_json_array(json, "decoders");
-    write_replace(json, NULL, "String", RN_BLANK, " ");
-    write_type(json, NULL, "ByteFallback");
-    rn_json_end(json);
-    write_type(json, NULL, "Fuse");
-    rn_json_end(json);
-    if (prefix) {
-        write_type(json, NULL, "Strip");
-        rn_json_string(json, "content", " ");
-        rn_json_u64(json, "start", 1);
-        rn_json_u64(json, "stop", 0);
-        rn_json_end(json);
-    }
-    rn_json_end(json);
-    rn_json_end(json);
+    write_blank_decoder(json, prefix);
     open_model(v, true, false);
     rn_buffer_init(&cuts, RN_HOST_IO, CUTS_CAP_BYTES);
     rn_status s = write_cuts(v, &cuts);
     rn_buffer_free(&cuts);
     rn_json_end(json);
     return s;
+}
+
+// ---- BPE over characters ------------------------------------------------------------------------
+
+static rn_status write_characters(gguf_vocab *v) {
+    const rn_metadata *merges = find_list(v->gguf, "merges");
+    if (!merges) return rn_fail(RN_CORRUPT, "tokenizer.ggml.merges is missing");
+    write_replace(&v->json, "normalizer", "String", " ", RN_BLANK);
+    rn_json_null(&v->json, "pre_tokenizer");
+    write_post_processor(v, true, false);
+    write_blank_decoder(&v->json, false);
+    open_model(v, true, false);
+    return write_merges(v, merges);
 }
 
 // ---- unigrams -----------------------------------------------------------------------------------
@@ -500,7 +523,7 @@ static rn_status write_words(gguf_vocab *v) {
 // ---- the whole ----------------------------------------------------------------------------------
 
 static rn_status find_kind(rn_str model, vocab_kind *out) {
-    static const char *const names[KINDS] = {"gpt2", "llama", "t5", "bert"};
+    static const char *const names[KINDS] = {"gpt2", "llama", "t5", "bert", "gemma4"};
     for (vocab_kind k = 0; k < KINDS; k++) {
         *out = k;
         if (rn_str_equal(model, rn_str_from(names[k]))) return RN_OK;
@@ -511,7 +534,7 @@ static rn_status find_kind(rn_str model, vocab_kind *out) {
 
 static rn_status write_tokenizer(gguf_vocab *v, rn_buffer *out) {
     static rn_status (*const writers[KINDS])(gguf_vocab *) = {write_bpe, write_spm, write_unigrams,
-                                                              write_words};
+                                                              write_words, write_characters};
     rn_json_begin(&v->json, rn_buffer_sink(out), false);
     rn_json_object(&v->json, NULL);
     rn_json_string(&v->json, "version", "1.0");

@@ -125,6 +125,76 @@ static void merges_and_scores_lead_to_the_same_tokens(void **unused) {
     check_both_ways(tokenizer);
 }
 
+// Puts a list of texts into the metadata.
+static void put_texts(rn_pairs *pairs, const char *key, const char *const *texts, size_t count) {
+    rn_buffer raw;
+    rn_buffer_init(&raw, RN_HOST_OTHER, 1 << 20);
+    for (size_t i = 0; i < count; i++)
+        assert_ok(rn_pairs_put_text(&raw, rn_str_from(texts[i])));
+    assert_ok(rn_pairs_array(pairs, key, RN_GGUF_STRING, count, &raw));
+}
+
+// Gemma 4's GGUF files: merges over characters.
+static void merges_over_characters_lead_to_the_same_tokens(void **unused) {
+    (void)unused;
+    enum { COUNT = 3 + 256 + sizeof words / sizeof *words };
+    static char bytes[256][8];
+    const char *tokens[COUNT] = {"<unk>", "<s>", "</s>"}, *lines[8];
+    char spelled[8][32];
+    int32_t kinds[COUNT] = {3, 3, 3};
+    rn_tokenizer *first, *second, *third;
+    rn_buffer text, back, config, raw;
+    rn_pairs pairs;
+    rn_writer *writer;
+    rn_checkpoint *gguf;
+    size_t merge_count = sizeof merges / sizeof *merges;
+    for (int i = 0; i < 256; i++) {
+        snprintf(bytes[i], sizeof bytes[i], "<0x%02X>", (unsigned)i);
+        tokens[3 + i] = bytes[i];
+        kinds[3 + i] = 6;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        tokens[259 + i] = words[i];
+        kinds[259 + i] = 1;
+    }
+    for (size_t i = 0; i < merge_count; i++) {
+        snprintf(spelled[i], sizeof spelled[i], "%s %s", merges[i][0], merges[i][1]);
+        lines[i] = spelled[i];
+    }
+    rn_buffer_init(&text, RN_HOST_OTHER, 1 << 20);
+    rn_buffer_init(&back, RN_HOST_OTHER, 1 << 20);
+    rn_buffer_init(&config, RN_HOST_OTHER, 1 << 20);
+    rn_buffer_init(&raw, RN_HOST_OTHER, 1 << 20);
+    write_tokenizer(&text);
+    assert_ok(rn_tokenizer_from_json("made up", (rn_str){text.data, text.bytes}, &first));
+    rn_pairs_init(&pairs, RN_HOST_OTHER);
+    assert_ok(rn_pairs_text(&pairs, "tokenizer.ggml.model", RN_STR("gemma4")));
+    put_texts(&pairs, "tokenizer.ggml.tokens", tokens, COUNT);
+    put_texts(&pairs, "tokenizer.ggml.merges", lines, merge_count);
+    assert_ok(rn_buffer_append(&raw, kinds, sizeof kinds));
+    assert_ok(rn_pairs_array(&pairs, "tokenizer.ggml.token_type", RN_GGUF_I32, COUNT, &raw));
+    assert_ok(rn_pairs_u32(&pairs, "tokenizer.ggml.unknown_token_id", 0));
+    assert_ok(rn_pairs_bool(&pairs, "tokenizer.ggml.add_bos_token", false));
+    rn_writer_options options = {.metadata = pairs.items, .metadata_count = pairs.count};
+    assert_ok(rn_writer_create(test_path("characters.gguf"), NULL, 0, &options, &writer));
+    assert_ok(rn_writer_commit(writer));
+    rn_writer_destroy(writer);
+    rn_pairs_free(&pairs);
+    assert_ok(rn_checkpoint_open(test_path("characters.gguf"), &gguf));
+    assert_ok(rn_tokenizer_from_gguf(gguf, &second));
+    assert_same_tokens(first, second);
+    assert_ok(rn_vocab_to_json(gguf, &back, &config));
+    assert_ok(rn_tokenizer_from_json("back", (rn_str){back.data, back.bytes}, &third));
+    assert_same_tokens(first, third);
+    rn_checkpoint_close(gguf);
+    rn_tokenizer_close(first);
+    rn_tokenizer_close(second);
+    rn_tokenizer_close(third);
+    rn_buffer_free(&text);
+    rn_buffer_free(&back);
+    rn_buffer_free(&config);
+}
+
 static void words_and_their_ends_lead_to_the_same_tokens(void **unused) {
     (void)unused;
     static const char *const files[] = {"tests/golden/wordpiece/tokenizer.json",
@@ -165,6 +235,7 @@ static void unigrams_lead_to_the_same_tokens(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_and_scores_lead_to_the_same_tokens),
+        cmocka_unit_test(merges_over_characters_lead_to_the_same_tokens),
         cmocka_unit_test(words_and_their_ends_lead_to_the_same_tokens),
         cmocka_unit_test(unigrams_lead_to_the_same_tokens),
     };
