@@ -105,7 +105,8 @@ static void write_json(const rn_text_config *c, rn_json *json) {
                 scale > 0 ? (uint64_t)lroundf(1 / (scale * scale)) : l->head_dim);
     write_cap(json, "attn_logit_softcapping", l->score_cap);
     write_cap(json, "final_logit_softcapping", l->logit_cap);
-    rn_json_u64(json, "sliding_window", l->both_ways ? 2 * (l->window - 1) : l->window);
+    rn_json_u64(json, "sliding_window",
+                l->both_ways && l->window ? 2 * (l->window - 1) : l->window);
     rn_json_u64(json, "sliding_window_pattern", l->window_period);
     rn_text_json_layer_types(l, NULL, json);
 }

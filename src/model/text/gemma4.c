@@ -130,6 +130,19 @@ static rn_status read_ropes(const rn_fields *f, rn_llama_config *l) {
     return RN_OK;
 }
 
+static rn_status check_kinds(const rn_fields *f, const rn_llama_config *l) {
+    if (l->window_period == 0 || l->window == 0)
+        return rn_fail(RN_UNSUPPORTED, "%s: Gemma 4 without layers of both kinds is not built",
+                       f->source);
+    return RN_OK;
+}
+
+static rn_status check_full_heads(const rn_fields *f, const rn_llama_config *l) {
+    if (l->full_head_dim && l->full_kv_heads) return RN_OK;
+    return rn_fail(RN_CORRUPT, "%s: %u kv heads of %u in layers that see all", f->source,
+                   l->full_kv_heads, l->full_head_dim);
+}
+
 static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(refuse_others(f));
@@ -142,10 +155,9 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_fields_number(f, "final_logit_softcapping", &l->logit_cap));
     RN_TRY(rn_fields_need_u32(f, "sliding_window", &l->window));
     RN_TRY(rn_text_json_windows(f, PERIOD, c));
-    if (l->window_period == 0 || l->window == 0)
-        return rn_fail(RN_UNSUPPORTED, "%s: Gemma 4 without layers of both kinds is not built",
-                       f->source);
+    RN_TRY(check_kinds(f, l));
     RN_TRY(read_full_layers(f, l));
+    RN_TRY(check_full_heads(f, l));
     return read_ropes(f, l);
 }
 
@@ -172,12 +184,11 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
         return rn_fail(RN_UNSUPPORTED, "%s: Gemma 4 with %s is not built", f->source,
                        inputs ? "embeddings of each layer" : "layers that share keys");
     RN_TRY(rn_text_gguf_period(f, c));
-    if (l->window_period == 0 || l->window == 0)
-        return rn_fail(RN_UNSUPPORTED, "%s: Gemma 4 without layers of both kinds is not built",
-                       f->source);
+    RN_TRY(check_kinds(f, l));
     l->full_head_dim = l->head_dim;
     RN_TRY(rn_fields_need_u32(f, "gemma4.attention.key_length_swa", &l->head_dim));
     RN_TRY(read_kv_heads(f, l));
+    RN_TRY(check_full_heads(f, l));
     l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
     RN_TRY(rn_fields_number(f, "gemma4.rope.freq_base_swa", &l->local_rope.base));
     return rn_fields_number(f, "gemma4.final_logit_softcapping", &l->logit_cap);

@@ -324,6 +324,30 @@ static void a_gemma_that_sees_both_ways_is_an_encoder(void **state) {
     assert_true(c.llama.both_ways && c.llama.window == 7);
 }
 
+#define GEMMA4(more) "\"hidden_size_per_layer_input\": 0, \"sliding_window\": 9, " more
+
+// Heads of the layers that see all, where transformers and where older files say them.
+static void gemma_4_has_heads_of_two_widths(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gemma4_text",
+                          GEMMA4("\"head_dim\": 8, \"global_head_dim\": 32, "
+                                 "\"attention_k_eq_v\": true, \"num_global_key_value_heads\": 1"),
+                          &c));
+    assert_true(c.llama.head_dim == 8 && c.llama.full_head_dim == 32);
+    assert_true(c.llama.full_kv_heads == 1 && c.llama.full_k_is_v);
+    assert_true(c.llama.rope_divided && c.llama.rope_divisors[3] == 1);
+    assert_true(c.llama.rope_divisors[4] > 1e29f && c.llama.rope_divisors[15] > 1e29f);
+    assert_ok(read_config("gemma4_text",
+                          GEMMA4("\"sliding_window_pattern\": 2, "
+                                 "\"per_layer_config\": {\"1\": {\"head_dim\": 64}}"),
+                          &c));
+    assert_true(c.llama.full_head_dim == 64 && !c.llama.full_k_is_v);
+    assert_fails(RN_CORRUPT, read_config("gemma4_text", GEMMA4("\"global_head_dim\": 0"), &c));
+    assert_fails(RN_UNSUPPORTED,
+                 read_config("gemma4_text", GEMMA4("\"global_head_dim\": 4096"), &c));
+}
+
 static void what_is_not_built_is_named(void **state) {
     (void)state;
     static const struct {
@@ -346,6 +370,13 @@ static void what_is_not_built_is_named(void **state) {
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx"},
         {"gpt2", "\"scale_attn_weights\": false", "scale_attn_weights"},
         {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
+        {"gemma4_text", "", "embeddings of each layer"},
+        {"gemma4_text", GEMMA4("\"num_kv_shared_layers\": 2"), "share keys"},
+        {"gemma4_text", GEMMA4("\"enable_moe_block\": true"), "enable_moe_block"},
+        {"gemma4_text", GEMMA4("\"use_bidirectional_attention\": \"all\""), "comes later"},
+        {"gemma4_text", GEMMA4("\"sliding_window_pattern\": 0"), "both kinds"},
+        {"gemma4_text",
+         GEMMA4("\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\"}}"), "'yarn'"},
         {"llama", QUANTIZED("hqq", "\"nbits\": 4"), "'hqq'"},
         {"llama", QUANTIZED("gptq", "\"checkpoint_format\": \"marlin\""), "'marlin'"},
         {"llama", QUANTIZED("awq", "\"version\": \"gemv\""), "'gemv'"},
@@ -511,6 +542,7 @@ int main(void) {
         cmocka_unit_test(every_scaling_of_rope_that_is_built_is_read),
         cmocka_unit_test(quantisation_is_read),
         cmocka_unit_test(a_gemma_that_sees_both_ways_is_an_encoder),
+        cmocka_unit_test(gemma_4_has_heads_of_two_widths),
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(an_unknown_architecture_has_a_nearest_one),
         cmocka_unit_test(impossible_numbers_are_refused),
