@@ -105,6 +105,7 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
                                c.both_ways ? "it is an encoder" : "it has no head"),
                        "ration embed computes them");
     RN_TRY(check_options(&o, c.head_dim));
+    if (c.full_head_dim) RN_TRY(check_options(&o, c.full_head_dim));
     c.context =
         or_default(o.context, (uint32_t)rn_min_u64(config_of(network)->context, DEFAULT_CONTEXT));
     c.page_tokens = or_default(o.page_tokens, DEFAULT_PAGE_TOKENS);
