@@ -28,7 +28,10 @@ typedef struct rn_ladder rn_ladder;
 // Targets, separated by commas, the first choice first:
 //     cpu                          with rn_ladder_options.threads
 //     cuda, cuda:N                 N from 0
-//     xla:PLUGIN                   a PJRT plugin's file
+//     xla:cpu, xla:cuda, xla:PLUGIN
+//                                  a PJRT plugin, by its name or its file; graphs are compiled as a
+//                                  whole. ?seq=64&opt=0&device=1... behind it: docs/engines.md
+//     neuron, neuron:N-M           AWS Neuron's plugin, with these cores
 //     sim, sim:memory=64MiB;fail_launch=3
 //                                  for tests; also link=1GB (a second), threads, compile=1 (graphs
 //                                  are compiled as a whole), fail_alloc, fail_allocs, fail_copy

@@ -295,11 +295,11 @@ static void add_value(rn_plan *plan, rn_value value) {
 // compiler.
 static void add_rest(rn_plan *plan) {
     const rn_plan_summary *s = &plan->summary;
-    if (s->arena_bytes <= s->live_peak_bytes) return;
+    if (plan->executable_bytes <= s->live_peak_bytes) return;
     add_buffer(plan, (rn_plan_buffer){.kind = RN_BUFFER_WORKSPACE,
                                       .purpose = RN_PURPOSE_OTHER,
                                       .group = RN_NO_LOAD,
-                                      .bytes = s->arena_bytes - s->live_peak_bytes});
+                                      .bytes = plan->executable_bytes - s->live_peak_bytes});
 }
 
 static void list_buckets(rn_plan *plan) {
@@ -358,8 +358,9 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
     memcpy(s->purpose_bytes, a->purpose_bytes, sizeof s->purpose_bytes);
     bool staging = plan->group_count && !m->recipe->weights_in_memory, own = m->caps->own_memory;
     s->planned_bytes = a->bytes;
-    s->arena_bytes = a->bytes - (own ? 0 : a->host_bytes); // the executable's
-    s->staging_bytes = own ? (staging ? RN_PLAN_STAGING_BYTES : 0) : a->host_bytes;
+    s->staging_bytes = staging ? RN_PLAN_STAGING_BYTES : 0;
+    s->arena_bytes = a->bytes - (own ? 0 : s->staging_bytes);
+    plan->executable_bytes = a->bytes - (own ? 0 : a->host_bytes);
     s->host_bytes = own ? a->host_bytes : 0;
     add_rest(plan);
     plan->steps[0] = (rn_plan_step){.kind = RN_STEP_EXECUTE,
@@ -376,15 +377,22 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
     return explain(m, plan);
 }
 
+// The budget of which so many bytes are the plan's: with those that are held beside it.
+static uint64_t budget_of(const maker *m, uint64_t bytes) {
+    uint64_t budget = bytes;
+    if (!rn_add_u64(bytes, m->options.reserved_bytes, &budget)) return RN_NO_LIMIT;
+    if (m->options.with_reserve) budget = rn_budget_needed(budget);
+    return rn_max_u64(budget, m->options.least_budget_bytes);
+}
+
 static rn_status refuse(const maker *m, uint64_t limit, uint64_t smallest) {
     rn_account account = {.device = m->caps->device, .purpose = RN_PURPOSE_WEIGHTS};
-    uint64_t budget = smallest;
-    if (!rn_add_u64(smallest, m->options.reserved_bytes, &budget)) budget = RN_NO_LIMIT;
+    uint64_t budget = budget_of(m, smallest);
     rn_status s = rn_budget_refuse(account, smallest, limit, budget);
     return rn_hint(s,
                    "%s compiles graphs as a whole: all weights of its blocks are held; the "
-                   "smallest budget that works is %s",
-                   m->caps->name, rn_size_format(budget).text);
+                   "smallest budget that works is %s (%llu bytes)",
+                   m->caps->name, rn_size_format(budget).text, (unsigned long long)budget);
 }
 
 static rn_status look_at(maker *m) {
@@ -416,7 +424,7 @@ static rn_status make_plan(const maker *m, attempt *a, uint64_t smallest, rn_pla
     plan->compiled = true;
     memcpy(plan->name, m->recipe->name, sizeof plan->name);
     plan->summary.smallest_bytes = smallest;
-    plan->summary.smallest_budget_bytes = smallest + m->options.reserved_bytes;
+    plan->summary.smallest_budget_bytes = budget_of(m, smallest);
     s = write_plan(m, a, plan);
     if (s == RN_OK)
         *out = plan;

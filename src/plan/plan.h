@@ -256,6 +256,8 @@ struct rn_plan {
     bool compiled;
     uint64_t buckets[RN_PLAN_BUCKETS]; // (bucket_count), rising
     uint32_t bucket_count;
+    uint64_t
+        executable_bytes; // that it may hold; the rest of the plan is what a session holds beside
 };
 
 // Finds the blocks' steps, what enters and leaves, and where their loads lie: segments of runs of

@@ -36,7 +36,7 @@ static rn_account account_of(const rn_session *session, int purpose) {
 // Room is reserved for what was planned before anything is compiled.
 static rn_status compile(rn_session *session) {
     const rn_plan *plan = session->plan;
-    uint64_t planned = plan->summary.arena_bytes; // the rest is the session's own, on the host
+    uint64_t planned = plan->executable_bytes;
     rn_compile_request request = {.graph = plan->graph,
                                   .buckets = plan->buckets,
                                   .bucket_count = plan->bucket_count,

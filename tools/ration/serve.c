@@ -214,12 +214,13 @@ static void keep_heap_small(void) {
 }
 
 // Who comes with settings of the seed is told which of them do nothing.
-static void tell_unused_variables(void) {
+static void tell_unused_variables(const invocation *in) {
     static const struct {
         const char *name, *why;
-    } unused[] = {{"NEURON_CORES", "there is no Neuron device; --device says what to run on"},
+    } unused[] = {{"NEURON_CORES", "no target of --device is a Neuron device"},
                   {"WORKERS", "one engine batches all requests; --parallel says how many at once"}};
-    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {
+    bool neuron = strstr(device_targets(in), "neuron");
+    for (size_t i = neuron; i < sizeof unused / sizeof *unused; i++) {
         const char *value = getenv(unused[i].name);
         if (value && *value)
             rn_log(RN_LOG_WARNING, "server", "%s is set and has no effect here: %s", unused[i].name,
@@ -230,7 +231,7 @@ static void tell_unused_variables(void) {
 static rn_status run(const invocation *in) {
     signal(SIGPIPE, SIG_IGN); // who reads the log may go away; the server stays
     keep_heap_small();
-    tell_unused_variables();
+    tell_unused_variables(in);
     server_command *c = calloc(1, sizeof *c); // a few paths: too large for the stack
     if (!c) return rn_fail(RN_NO_MEMORY, "no memory");
     c->in = in;
@@ -251,6 +252,7 @@ static rn_status load_variables(invocation *in) {
                  {"MAX_LENGTH", "max-tokens"},
                  {"BATCH_SIZE", "parallel"},
                  {"SEQUENCE_LENGTH", "ctx"},
+                 {"COMPILE_SEQUENCE_LENGTH", "chunk"},
                  {"HOST", "host"},
                  {"PORT", "port"},
                  {"COMPILED_MODEL_PATH", "save"}};
@@ -280,8 +282,10 @@ const command serve_command = {
         "SIGINT or SIGHUP ends what runs and then the server. MODEL_NAME, MAX_LENGTH,\n"
         "BATCH_SIZE, SEQUENCE_LENGTH, HOST, PORT and COMPILED_MODEL_PATH in the environment are "
         "heeded as\n"
-        "--model, --max-tokens, --parallel, --ctx, --host, --port and --save; NEURON_CORES and\n"
-        "WORKERS have no effect, and the log says so. --json writes the log as JSON lines.",
+        "--model, --max-tokens, --parallel, --ctx, --host, --port and --save, as are\n"
+        "COMPILE_SEQUENCE_LENGTH (--chunk) and, for targets of neuron, NEURON_CORES; WORKERS has "
+        "no\n"
+        "effect, and the log says so. --json writes the log as JSON lines.",
     .example = "ration serve models/llama-1b --budget 4GiB --port 8000",
     .min_words = 0,
     .max_words = 1,

@@ -106,9 +106,14 @@ static void read_names(rn_pjrt_device *device) {
 
 // Neuron reads these when it is loaded. What the user has set stays.
 static void set_environment(const rn_pjrt_target *target) {
-    char flags[128];
+    char flags[128], cores[16];
     if (strcmp(target->plugin, "neuron") != 0) return;
-    if (target->cores[0]) setenv("NEURON_RT_VISIBLE_CORES", target->cores, 0);
+    const char *count = getenv("NEURON_CORES");
+    long number = count ? strtol(count, NULL, 10) : 0;
+    snprintf(cores, sizeof cores, "%s", target->cores);
+    if (!cores[0] && number > 0 && number < 4096)
+        snprintf(cores, sizeof cores, "0-%ld", number - 1);
+    if (cores[0]) setenv("NEURON_RT_VISIBLE_CORES", cores, 0);
     snprintf(flags, sizeof flags, "--model-type=transformer --optlevel=%d",
              target->level > 0 ? target->level : 1);
     setenv("NEURON_CC_FLAGS", flags, 0);

@@ -358,7 +358,8 @@ static rn_status compile_bucket(pjrt_executable *e, bucket *b) {
     rn_stablehlo_options options = rn_pjrt_options(&e->device->base.caps, e->graph, b->rows);
     rn_buffer text;
     RN_TRY(rn_stablehlo_signature_make(e->graph, &options, &e->memory, &b->signature));
-    rn_buffer_init(&text, RN_HOST_OTHER, (size_t)256 << 20);
+    // As the compiler's own memory: what that may take is estimated as a whole.
+    rn_buffer_init(&text, &rn_system_allocator, (size_t)256 << 20);
     rn_status s = rn_stablehlo_emit(e->graph, &options, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_pjrt_compile_text(e->device, (rn_str){text.data, text.bytes}, &b->code);
     rn_buffer_free(&text);
