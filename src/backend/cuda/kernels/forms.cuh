@@ -32,6 +32,7 @@ extern "C" {
 #define RN_PAIR_1152    0x64806480u
 #define RN_PAIR_16TH    0x2c002c00u // 1/16
 #define RN_PAIR_8TH     0x30003000u // 1/8
+#define RN_PAIR_256TH   0x1c001c00u // 1/256
 #define RN_PAIR_LESS_64 0xd400d400u // -64
 #define RN_PAIR_LESS_68 0xd440d440u // -68
 #define RN_PAIR_LESS_72 0xd480d480u // -72
@@ -166,11 +167,20 @@ template <> struct rn_form<RN_TILE_Q8> {
     }
 };
 
-// e4m3's bits in f16's places: sign at the top, exponent and fraction one bit lower than the byte
-// has them. That is the number over 256, exactly, for f16's exponents begin 8 lower.
-__device__ __forceinline__ uint32_t rn_pair_e4m3(uint32_t bytes, uint32_t which) {
-    uint32_t top = __byte_perm(bytes, 0, which);
+// Two numbers of e4m3 over 256, exactly: by the device's conversion, or with their bits in f16's
+// places, sign at the top, exponent and fraction one bit lower than the byte has them, for f16's
+// exponents begin 8 lower.
+__device__ __forceinline__ uint32_t rn_pair_e4m3(uint32_t bytes, int high) {
+#if __CUDA_ARCH__ >= 890
+    uint32_t out;
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; cvt.rn.f16x2.e4m3x2 %0, l; }"
+        : "=r"(out)
+        : "r"(high ? bytes >> 16 : bytes));
+    return rn_pair_mul(out, RN_PAIR_256TH);
+#else
+    uint32_t top = __byte_perm(bytes, 0, high ? 0x3424 : 0x1404);
     return rn_pair_join(top, 0x80008000u, top >> 1 & 0x3f803f80u);
+#endif
 }
 
 template <> struct rn_form<RN_TILE_F8> {
@@ -179,8 +189,8 @@ template <> struct rn_form<RN_TILE_F8> {
                                                  uint32_t a[4]) {
         for (int half = 0; half < 2; half++) {
             uint32_t bytes = rn_word(data[step / 2], step % 2 * 2 + half);
-            a[2 * half] = rn_pair_e4m3(bytes, 0x1404);
-            a[2 * half + 1] = rn_pair_e4m3(bytes, 0x3424);
+            a[2 * half] = rn_pair_e4m3(bytes, 0);
+            a[2 * half + 1] = rn_pair_e4m3(bytes, 1);
         }
         rn_scale(a, rn_scales_of(extra[0], step));
     }
