@@ -131,7 +131,11 @@ static bool is_ptx_forced(void) {
     return told && told[0] != '\0' && strcmp(told, "0") != 0;
 }
 
-// sm_90a runs on nothing but 9.0.
+// sm_90a runs on nothing but 9.0, where the build has it.
+static bool runs_90a(uint32_t capability) {
+    return capability == 90 && !rn_cuda_images_get().lacks_90a && !is_ptx_forced();
+}
+
 static rn_status ask_traits(found_gpu *found) {
     static const int attributes[] = {RN_CU_ATTRIBUTE_MULTIPROCESSORS,
                                      RN_CU_ATTRIBUTE_CAPABILITY_MAJOR,
@@ -145,7 +149,7 @@ static rn_status ask_traits(found_gpu *found) {
     uint32_t capability = (uint32_t)(values[1] * 10 + values[2]);
     found->traits = (rn_cuda_traits){.multiprocessors = (uint32_t)values[0],
                                      .capability = capability,
-                                     .has_wgmma = capability == 90 && !is_ptx_forced(),
+                                     .has_wgmma = runs_90a(capability),
                                      .shared_most = (uint32_t)values[3]};
     return RN_OK;
 }

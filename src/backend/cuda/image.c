@@ -20,7 +20,12 @@ static const rn_cuda_image items[] = {
 #undef RN_CUDA_IMAGE
 };
 _Static_assert(sizeof items / sizeof *items <= RN_CUDA_IMAGES_MOST, "a module for each");
-static const rn_cuda_images own = {items, sizeof items / sizeof *items};
+#ifdef RATION_CUDA_WITHOUT_90A
+#define LACKS_90A true
+#else
+#define LACKS_90A false
+#endif
+static const rn_cuda_images own = {items, sizeof items / sizeof *items, LACKS_90A};
 
 #else
 

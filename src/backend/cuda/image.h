@@ -2,6 +2,7 @@
 #ifndef RN_BACKEND_CUDA_IMAGE_H
 #define RN_BACKEND_CUDA_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct rn_cuda_image {
@@ -14,6 +15,7 @@ enum { RN_CUDA_IMAGES_MOST = 32 };
 typedef struct rn_cuda_images {
     const rn_cuda_image *items; // (count)
     size_t count;               // 0: built without nvcc
+    bool lacks_90a;             // built without code for sm_90a
 } rn_cuda_images;
 
 rn_cuda_images rn_cuda_images_get(void);

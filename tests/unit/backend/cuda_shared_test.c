@@ -13,7 +13,7 @@ enum { AMPERE = 163 << 10, ADA = 99 << 10, HOPPER = 227 << 10 }; // sm_80, sm_89
 
 static fake_cuda *fake;
 static const rn_cuda_image image = {"test", "an image"};
-static const rn_cuda_images with_kernels = {&image, 1};
+static const rn_cuda_images with_kernels = {&image, 1}, without_90a = {&image, 1, true};
 static rn_device *device;
 static rn_device_memory memory;
 static rn_queue *queue;
@@ -187,10 +187,23 @@ static void a_driver_that_compiles_ptx_is_taken_for_an_older_device(void **state
     unsetenv("CUDA_FORCE_PTX_JIT");
 }
 
+static void a_build_without_sm_90a_takes_hopper_for_an_older_device(void **state) {
+    (void)state;
+    rn_cuda_images_replace(&without_90a);
+    open_device(90, HOPPER);
+    assert_ok(multiply(1, RN_DTYPE_F8_B128));
+    assert_int_equal(0, device->caps.own[RN_CUDA_MULTIPROCESSORS]);
+    assert_ok(multiply(100, RN_DTYPE_F8_B128));
+    assert_non_null(strstr(launched, "rn_product_mma_f8"));
+    close_device();
+    rn_cuda_images_replace(&with_kernels);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_any_rows_are_served),
         cmocka_unit_test(a_driver_that_compiles_ptx_is_taken_for_an_older_device),
+        cmocka_unit_test(a_build_without_sm_90a_takes_hopper_for_an_older_device),
         cmocka_unit_test(attention_goes_where_shared_memory_lets_it),
         cmocka_unit_test(places_that_the_run_makes_are_appended_to_by_a_launch_of_its_own),
         cmocka_unit_test(what_no_kernel_has_room_for_is_refused_with_numbers),
