@@ -1,9 +1,8 @@
 // onnx.h — an ONNX file (ModelProto) as structures that borrow from its bytes.
 //
 //     rn_onnx_model *model;
-//     RN_TRY(rn_onnx_parse(bytes, &model));       // bytes: a mapped file, which must stay
-//     for each model->graph->nodes: ...
-//     rn_onnx_free(model);
+//     RN_TRY(rn_onnx_parse(bytes, &model));       // bytes: the file's (io/onnx_bytes.h); they must
+//     stay for each model->graph->nodes: ... rn_onnx_free(model);
 //
 // The file is not trusted: counts are held against the bytes there are, graphs inside of attributes
 // against a depth, a tensor's elements against the bytes that hold them. What was parsed is well

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "io/onnx.h"
+#include "io/onnx_bytes.h"
 #include "memory/account.h"
 #include "memory/sort.h"
 
@@ -26,7 +27,7 @@ enum { DECODED_ALIGN = 64 };
 typedef struct reading {
     rn_checkpoint *checkpoint;
     uint32_t file;
-    const char *origin;    // of the mapped file
+    const char *origin;    // of the file's bytes
     char folder[PATH_MAX]; // of the model, links followed
     int decoded;           // the file in memory, or -1
     uint64_t decoded_bytes;
@@ -174,17 +175,15 @@ static rn_status read_model(reading *r, rn_str bytes) {
 rn_status rn_onnx_read(rn_checkpoint *checkpoint, uint32_t index) {
     rn_opened_file *file = &checkpoint->files[index];
     const char *path = file->info.path;
-    size_t bytes = (size_t)file->info.bytes;
+    rn_onnx_bytes bytes;
     reading r = {.checkpoint = checkpoint, .file = index, .decoded = -1};
     checkpoint->container = RN_CONTAINER_ONNX;
     snprintf(checkpoint->format, sizeof checkpoint->format, "onnx");
-    if (bytes == 0) return rn_fail(RN_CORRUPT, "%s is empty", path);
     RN_TRY(find_folder(&r, path));
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file->fd, 0);
-    if (map == MAP_FAILED) return rn_file_fail("map", path);
-    r.origin = map;
-    rn_status s = read_model(&r, (rn_str){map, bytes});
-    munmap(map, bytes);
+    rn_status s = rn_onnx_bytes_read(file->fd, path, file->info.bytes, &bytes);
+    r.origin = bytes.bytes.data;
+    if (s == RN_OK) s = read_model(&r, bytes.bytes);
+    rn_onnx_bytes_free(&bytes);
     if (r.decoded >= 0) close(r.decoded);
     return s;
 }

@@ -5,10 +5,10 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "exchange/onnx_import.h"
+#include "io/onnx_bytes.h"
 #include "memory/account.h"
 
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define FROM RN_HOST_OTHER
@@ -82,14 +82,14 @@ static rn_status import_bytes(rn_onnx *o, rn_str bytes, const rn_onnx_options *o
 
 static rn_status read_file(rn_onnx *o, const char *path, const rn_onnx_options *options) {
     int fd = -1;
-    uint64_t bytes = 0;
+    uint64_t file_bytes = 0;
+    rn_onnx_bytes bytes;
     RN_TRY(rn_checkpoint_open(path, &o->checkpoint));
-    RN_TRY(rn_file_open(path, &fd, &bytes));
-    void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    rn_status s = map == MAP_FAILED ? rn_file_fail("map", path)
-                                    : import_bytes(o, (rn_str){map, (size_t)bytes}, options);
+    RN_TRY(rn_file_open(path, &fd, &file_bytes));
+    rn_status s = rn_onnx_bytes_read(fd, path, file_bytes, &bytes);
+    if (s == RN_OK) s = import_bytes(o, bytes.bytes, options);
     rn_error_info error = *rn_last_error();
-    if (map != MAP_FAILED) munmap(map, (size_t)bytes);
+    rn_onnx_bytes_free(&bytes);
     close(fd);
     if (s == RN_OK) return RN_OK;
     s = rn_error_restore(&error);
