@@ -19,7 +19,8 @@ typedef struct rn_imported {
     const bool *given; // it is no initializer's name, as old files have them
 } rn_imported;
 
-// `checkpoint` has the model's initializers; NULL: those that are not small cannot be looked at. The model's bytes must stay while this runs.
+// `checkpoint` has the model's initializers; NULL: those that are not small cannot be looked at.
+// The model's bytes must stay while this runs.
 RN_MUST_USE rn_status rn_onnx_import(const rn_onnx_model *model, const rn_checkpoint *checkpoint,
                                      const rn_onnx_options *options, rn_arena *memory,
                                      rn_imported *out);
