@@ -30,7 +30,7 @@ typedef struct rn_graph rn_graph;
 typedef uint32_t rn_value; // a number within its graph
 #define RN_NO_VALUE ((rn_value)0)
 #define RN_NO_NODE  UINT32_MAX
-#define RN_MAX_RANK 6
+#define RN_MAX_RANK 8
 #define RN_ROWS     UINT64_MAX // the symbolic axis
 
 typedef struct rn_shape {

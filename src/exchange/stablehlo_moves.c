@@ -134,7 +134,8 @@ RN_HLO_EMITTER(dequantize) {
 // Backwards is forwards, then turned round.
 RN_HLO_EMITTER(strided_slice) {
     const rn_strided_slice_attrs *attrs = call->attrs;
-    uint64_t first[RN_MAX_RANK], end[RN_MAX_RANK], step[RN_MAX_RANK], turned[RN_MAX_RANK];
+    uint64_t first[RN_MAX_RANK] = {0}, end[RN_MAX_RANK] = {0}, step[RN_MAX_RANK] = {0};
+    uint64_t turned[RN_MAX_RANK];
     rn_shape shape = call->outputs[0].shape;
     uint32_t turns = 0;
     char attributes[800];

@@ -105,7 +105,7 @@ static rn_value gradient_of_x(rn_backward *b, const rn_matmul_attrs *a) {
     if (!a->transpose_x || dx == RN_NO_VALUE) return dx;
     uint32_t rank = rn_graph_value(b->graph, dx)->shape.rank;
     uint8_t axes[RN_MAX_RANK];
-    for (uint32_t i = 0; i < rank; i++)
+    for (uint32_t i = 0; i < rank && i < RN_MAX_RANK; i++)
         axes[i] = (uint8_t)(i + 2 < rank ? i : i == rank - 1 ? rank - 2 : rank - 1);
     return rn_op_permute(b->graph, dx, axes);
 }

@@ -8,7 +8,7 @@
 
 #include "args.h"
 
-enum { RN_ROWS_THREADS = 256, RN_WALK_RANK = 6, RN_ROPE_PAIRS = RN_ROPE_MOST / 2 };
+enum { RN_ROWS_THREADS = 256, RN_WALK_RANK = 8, RN_ROPE_PAIRS = RN_ROPE_MOST / 2 };
 
 // ---- places -------------------------------------------------------------------------------------
 
