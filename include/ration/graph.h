@@ -690,6 +690,14 @@ typedef struct rn_conv_attrs {
 // x (N, S..., C), w (O, C / groups, K...) as PyTorch and ONNX store it, bias (O) or RN_NO_VALUE.
 // -> (N, S'..., O). Whole numbers: i32 only. Where it is one, rn_op_conv2d's op is made.
 RN_API rn_value rn_op_conv(rn_graph *g, rn_value x, rn_value w, rn_value bias, rn_conv_attrs attrs);
+typedef struct rn_conv_clamp_attrs {
+    rn_conv_attrs conv;
+    rn_clamp_attrs clamp;
+} rn_conv_clamp_attrs;
+// rn_op_conv and rn_op_clamp (or rn_op_relu: 0 to infinity) in one, of f32: what plans for the CPU
+// make of both.
+RN_API rn_value rn_op_conv_clamp(rn_graph *g, rn_value x, rn_value w, rn_value bias,
+                                 rn_conv_clamp_attrs attrs);
 typedef struct rn_conv_transpose_attrs {
     rn_conv_attrs conv;
     uint64_t size[RN_MAX_SPATIAL]; // of the result; 0: stride (S - 1) + dilation (K - 1) + 1 - pads

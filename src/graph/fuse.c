@@ -8,9 +8,11 @@
 #include "graph/fuse.h"
 
 #include "graph/graph_internal.h"
+#include "graph/op/conv.h"
 #include "graph/project.h"
 #include "graph/rewrite.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { NO_GROUP = UINT32_MAX, GROUP_NODES = 4, GROUP_INPUTS = 8, GROUP_OUTPUTS = 3 };
@@ -24,6 +26,7 @@ typedef struct group {
     rn_value outputs[GROUP_OUTPUTS]; // what the fused op's outputs stand for
     rn_project_attrs project;
     rn_attend_attrs attend;
+    rn_conv_clamp_attrs conv;
 } group;
 
 typedef struct fuser {
@@ -267,12 +270,41 @@ static void match_attention(fuser *f, uint32_t number) {
     keep(f, &g);
 }
 
+static bool is_conv(rn_op op) {
+    return op == RN_OP_CONV2D || op == RN_OP_CONV;
+}
+
+static bool keeps_within(rn_op op) {
+    return op == RN_OP_RELU || op == RN_OP_CLAMP;
+}
+
+static void match_conv(fuser *f, uint32_t number) {
+    const rn_node *conv = node_of(f, number);
+    uint32_t reader = RN_NO_NODE;
+    if (!(f->fusions & RN_FUSE_CONV) || info_of(f, conv->outputs[0])->dtype != RN_DTYPE_F32 ||
+        !passes_on(f, conv->outputs[0], &reader) || !keeps_within(node_of(f, reader)->op))
+        return;
+    const rn_node *clamp = node_of(f, reader);
+    group g = {.op = RN_OP_CONV_CLAMP,
+               .nodes = {number, reader},
+               .node_count = 2,
+               .inputs = {conv->inputs[0], conv->inputs[1], conv->inputs[2]},
+               .input_count = 3,
+               .outputs = {clamp->outputs[0]}};
+    g.conv.conv = conv->op == RN_OP_CONV ? *(const rn_conv_attrs *)conv->attrs
+                                         : rn_conv_from_conv2d(conv->attrs);
+    g.conv.clamp = clamp->op == RN_OP_CLAMP ? *(const rn_clamp_attrs *)clamp->attrs
+                                            : (rn_clamp_attrs){0, INFINITY};
+    keep(f, &g);
+}
+
 static void find_groups(fuser *f) {
     for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++) {
         rn_op op = node_of(f, n)->op;
         if (op == RN_OP_RMSNORM) match_norm(f, n);
         if (op == RN_OP_MATMUL && f->group_of[n] == NO_GROUP) match_product(f, n);
         if (op == RN_OP_PAGED_ATTENTION) match_attention(f, n);
+        if (is_conv(op)) match_conv(f, n);
     }
 }
 
@@ -330,7 +362,9 @@ static rn_status write_group(fuser *f, const group *g) {
     rn_graph *to = f->rewrite.to;
     RN_TRY(find_inputs(f, g->inputs, g->input_count, in));
     rn_rewrite_place(&f->rewrite, node_of(f, g->nodes[0]));
-    if (g->op == RN_OP_ATTEND) {
+    if (g->op == RN_OP_CONV_CLAMP) {
+        first = rn_op_conv_clamp(to, in[0], in[1], in[2], g->conv);
+    } else if (g->op == RN_OP_ATTEND) {
         first = rn_op_attend(to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
     } else {
         rn_project_attrs attrs = rn_project_note_norm(to, in[1], g->project);
@@ -434,6 +468,17 @@ static rn_status rewrite(fuser *f) {
     for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++)
         if (!f->written[n]) RN_TRY(write_with_inputs(f, n));
     return RN_OK;
+}
+
+bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions) {
+    if (fusions != RN_FUSE_CONV) return fusions != 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        if (!keeps_within(node->op)) continue;
+        uint32_t producer = rn_graph_value(graph, node->inputs[0])->producer;
+        if (producer != RN_NO_NODE && is_conv(rn_graph_node(graph, producer)->op)) return true;
+    }
+    return false;
 }
 
 rn_status rn_graph_fuse(const rn_graph *graph, uint32_t fusions, rn_graph **out) {

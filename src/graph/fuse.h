@@ -13,6 +13,7 @@
 //     rmsnorm ─▶ two matmuls ─▶ gated                        project_gated
 //     [rmsnorm ─▶] matmul [─▶ add to a residual]             project (either of both, at least)
 //     rope q, rope k ─▶ kv_append ─▶ paged_attention         attend
+//     conv2d or conv of f32 ─▶ relu or clamp                 conv_clamp
 //
 // A pattern is left alone where a value between its nodes is an output or has another reader, where
 // its nodes are in different blocks, where a weight is made in the run, or a bias or norm (casts
@@ -34,8 +35,13 @@ typedef enum rn_fusion {
     RN_FUSE_PROJECT_GATED = 1u << 2,
     RN_FUSE_ATTEND = 1u << 3,
     RN_FUSE_ALL = (1u << 4) - 1,
-    RN_FUSE_WIDEN = 1u << 4 // no op of a device: vectors are declared as f32
+    RN_FUSE_WIDEN = 1u << 4, // no op of a device: vectors are declared as f32
+    RN_FUSE_CONV = 1u << 5 // conv_clamp, of the CPU: no launches are saved, but passes over images
 } rn_fusion;
+
+// Whether there may be something for it in the graph: false only where RN_FUSE_CONV is all that is
+// asked for and no convolution has a relu or clamp behind it.
+bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions);
 
 // A copy of an inference graph in which the patterns of `fusions` are fused ops. A fused node
 // stands where the first of its parts stood, behind what it needs; names, blocks, inputs, weights,

@@ -24,6 +24,7 @@ struct rn_fused {
     rn_norm_attrs norm;
     rn_matmul_attrs product;
     rn_gated_attrs gated;
+    rn_conv2d_attrs conv2d;
 };
 
 // ---- for an op's builder ------------------------------------------------------------------------

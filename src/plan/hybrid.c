@@ -144,7 +144,8 @@ typedef struct host_recipe {
 static rn_status build_host(void *self, const rn_recipe_options *options, rn_graph **out) {
     const host_recipe *h = self;
     const proposal *p = h->proposal;
-    uint32_t fusions = p->caps->fusions && p->recipe->widens_vectors ? RN_FUSE_WIDEN : 0;
+    uint32_t fusions =
+        p->caps->fusions & RN_FUSE_ALL && p->recipe->widens_vectors ? RN_FUSE_WIDEN : 0;
     rn_graph *graph = NULL;
     *out = NULL;
     rn_status s = rn_recipe_build(p->recipe, fusions, options, &graph);

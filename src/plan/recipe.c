@@ -55,11 +55,11 @@ rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
     rn_graph *plain = NULL;
     *out = NULL;
     rn_status s = recipe->build(recipe->self, options, &plain);
-    if (s == RN_OK && (fusions == 0 || !is_inference(plain))) {
+    if (s == RN_OK && (!rn_graph_may_fuse(plain, fusions) || !is_inference(plain))) {
         *out = plain;
         return RN_OK;
     }
-    if (recipe->widens_vectors) fusions |= RN_FUSE_WIDEN;
+    if (recipe->widens_vectors && fusions & RN_FUSE_ALL) fusions |= RN_FUSE_WIDEN;
     if (s == RN_OK) s = rn_graph_fuse(plain, fusions, out);
     rn_graph_destroy(plain); // also one that a builder left behind
     return s;

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/reserved.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 
 #include <math.h>
@@ -176,7 +177,7 @@ static rn_status measure_products(meter *m) {
                           .dtype = RN_DTYPE_BF16,
                           .n = {sizes->narrow, sizes->wide},
                           .count = 4,
-                          .fused = m->caps.fusions != 0};
+                          .fused = (m->caps.fusions & RN_FUSE_ALL) != 0};
     rn_device_caps *caps = &m->caps;
     const rn_backend *backend = caps->backend;
     for (uint32_t i = 0; i < backend->rate_count; i++)

@@ -92,6 +92,13 @@ static void conv(conform_case *c) {
     conform_result(c, rn_op_conv(c->graph, x, w, bias, attrs));
 }
 
+static void conv_clamp(conform_case *c) {
+    rn_value x = operand(c, 0), w = operand(c, 1), bias = operand(c, 2);
+    rn_conv_clamp_attrs attrs = {*(const rn_conv_attrs *)c->row->attrs, {-1, 6}};
+    if (c->row->variant) w = conform_weight(c, RN_DTYPE_F32, c->row->shapes[1], -1, 1);
+    conform_result(c, rn_op_conv_clamp(c->graph, x, w, bias, attrs));
+}
+
 static void conv_transpose(conform_case *c) {
     rn_value x = operand(c, 0), w = operand(c, 1);
     rn_conv_transpose_attrs attrs = {.conv = *(const rn_conv_attrs *)c->row->attrs};
@@ -241,6 +248,12 @@ static const conform_row rows[] = {
         ONE(RN_SHAPE(2, 9, 4), RN_SHAPE(6, 2, 3), RN_SHAPE(6)), .attrs = &line),
     ANY(CONV, "i32", conv, I32, 0,
         ONE(RN_SHAPE(1, 3, 4, 2, 3), RN_SHAPE(2, 3, 2, 2, 1), RN_SHAPE(2)), .attrs = &none),
+    ANY(CONV_CLAMP, "depthwise", conv_clamp, F32, 0,
+        ONE(RN_SHAPE(2, 7, 6, 20), RN_SHAPE(20, 1, 3, 3), RN_SHAPE(20)), .attrs = &depthwise),
+    ANY(CONV_CLAMP, "groups", conv_clamp, F32, 0,
+        ONE(RN_SHAPE(1, 5, 6, 40), RN_SHAPE(15, 8, 3, 3), RN_SHAPE(15)), .attrs = &twice),
+    ANY(CONV_CLAMP, "conv2d", conv_clamp, F32, 1, .rows = 2,
+        ONE(RN_SHAPE(RN_ROWS, 9, 8, 5), RN_SHAPE(70, 5, 3, 3), RN_SHAPE(70)), .attrs = &none),
     ANY(CONV_TRANSPOSE, "groups", conv_transpose, F32, 0, ONE(RN_SHAPE(2, 5, 4), RN_SHAPE(4, 3, 3)),
         .attrs = &line),
     ANY(POOL, "max", pool, F32, RN_POOL_MAX, .mixed = true, .rows = 2,

@@ -114,6 +114,7 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_REVERSE_SEQUENCE] = {SAME, true},
     [RN_OP_PRODUCT] = {SAME, true},
     [RN_OP_CONV] = {SUM, true},
+    [RN_OP_CONV_CLAMP] = {SUM, true},
     [RN_OP_CONV_TRANSPOSE] = {SAME, true},
     [RN_OP_POOL] = {SUM, true},
     [RN_OP_RESIZE] = {SAME, true},

@@ -9,6 +9,7 @@
 #include "backend/cpu/conv.h"
 
 #include "backend/cpu/share.h"
+#include "backend/cpu/spans.h"
 #include "backend/cpu/tile.h"
 #include "base/checked.h"
 
@@ -219,6 +220,18 @@ static void run_strip(const band *b, size_t output) {
     } while (k < depth);
 }
 
+// Outputs [first, end) of a band, while they are in the cache.
+static void clamp_band(const band *b, float *y, size_t first, size_t end) {
+    const rn_conv *c = b->job->conv;
+    bool whole = end - first == c->y_pixel;
+    size_t spans = whole ? 1 : c->cols, length = whole ? c->cols * c->y_pixel : end - first;
+    for (size_t row = 0; row < b->rows; row++)
+        for (size_t i = 0; i < spans; i++) {
+            float *at = y + row * c->y_row + i * c->y_pixel + first;
+            rn_spans_get()->clamp(at, at, length, c->clamp->low, c->clamp->high);
+        }
+}
+
 static void run_task(void *arg, uint32_t slot, size_t index) {
     const job *j = arg;
     const rn_conv *c = j->conv;
@@ -229,10 +242,12 @@ static void run_task(void *arg, uint32_t slot, size_t index) {
     band b = {.job = j,
               .a = see_band(j, slot, image, at),
               .rows = least(p->band, c->rows - at * p->band)};
+    float *y = c->y + image * c->y_image + at * p->band * c->y_row;
     for (size_t output = strip * p->strip * width; output < end; output += width) {
-        b.y = c->y + image * c->y_image + at * p->band * c->y_row + output;
+        b.y = y + output;
         run_strip(&b, output);
     }
+    if (c->clamp) clamp_band(&b, y, strip * p->strip * width, end);
 }
 
 void rn_conv_run(const rn_conv *c, const rn_call *call, void *workspace) {

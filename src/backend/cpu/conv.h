@@ -27,6 +27,7 @@ typedef struct rn_conv {
     size_t outputs;                         // channels of y
     const float *panels;                    // (outputs / 16, taps_h * taps_w * channels, 16)
     const float *bias;                      // (outputs) or NULL
+    const rn_clamp_attrs *clamp;            // what y is kept within, or NULL
 } rn_conv;
 
 // Bytes, a multiple of 64; pure in the sizes and threads.

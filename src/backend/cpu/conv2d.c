@@ -48,8 +48,9 @@ static rn_conv_weights some_weights(const rn_call *call, const rn_conv *c) {
                              .count = rn_min_u64(rn_max_u64(fit, LEAST_OUTPUTS), c->outputs)};
 }
 
-rn_status rn_cpu_conv2d(const rn_call *call) {
+rn_status rn_cpu_conv2d_within(const rn_call *call, const rn_clamp_attrs *clamp) {
     rn_conv whole = read_call(call);
+    whole.clamp = clamp;
     if (is_packed(call)) {
         rn_conv_run(&whole, call, call->workspace);
         return RN_OK;
@@ -68,6 +69,10 @@ rn_status rn_cpu_conv2d(const rn_call *call) {
         rn_conv_run(&part, call, rest);
     }
     return RN_OK;
+}
+
+rn_status rn_cpu_conv2d(const rn_call *call) {
+    return rn_cpu_conv2d_within(call, NULL);
 }
 
 uint64_t rn_cpu_conv2d_workspace(const rn_call *call) {

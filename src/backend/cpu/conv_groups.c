@@ -10,6 +10,7 @@
 #include "backend/cpu/spans.h"
 
 #include "base/checked.h"
+#include "graph/op/conv.h"
 #include "graph/op/spatial.h"
 
 #include <string.h>
@@ -77,8 +78,9 @@ static bool find_row(const shape *c, uint64_t line, uint64_t element, tap_row *o
 typedef struct depthwise {
     const rn_call *call;
     shape c;
-    float *kernels; // (taps, C)
-    uint64_t band;  // lines of a task: neighbours see the same rows of pixels
+    float *kernels;              // (taps, C)
+    uint64_t band;               // lines of a task: neighbours see the same rows of pixels
+    const rn_clamp_attrs *clamp; // or NULL
 } depthwise;
 
 static void turn_kernels(void *arg, size_t block) {
@@ -136,6 +138,8 @@ static void depthwise_line(const depthwise *d, uint64_t line) {
     if (end > begin) depthwise_pixels(&r, begin, end - begin);
     for (uint64_t at = end; at < out; at++)
         depthwise_pixels(&r, at, 1);
+    if (d->clamp)
+        rn_spans_get()->clamp(r.y, r.y, out * s->in_channels, d->clamp->low, d->clamp->high);
 }
 
 static void depthwise_band(void *arg, size_t band) {
@@ -145,8 +149,9 @@ static void depthwise_band(void *arg, size_t band) {
         depthwise_line(d, line);
 }
 
-static void run_depthwise(const rn_call *call, const shape *c) {
-    depthwise d = {call, *c, call->workspace, rn_div_up(c->lines, 4 * (uint64_t)call->threads)};
+static void run_depthwise(const rn_call *call, const shape *c, const rn_clamp_attrs *clamp) {
+    depthwise d = {call, *c, call->workspace, rn_div_up(c->lines, 4 * (uint64_t)call->threads),
+                   clamp};
     rn_call_each(call, rn_div_up(c->s.in_channels, BLOCK), turn_kernels, &d);
     if (c->lines) rn_call_each(call, rn_div_up(c->lines, d.band), depthwise_band, &d);
 }
@@ -223,7 +228,7 @@ static rn_conv_weights panels_of(const rn_tensor *w, const shape *c, float *pane
         .w = w, .taps = {1, c->taps, 0, 0, 1, 1}, .count = c->out, .panels = panels};
 }
 
-static void run_groups(const rn_call *call, const shape *c) {
+static void run_groups(const rn_call *call, const shape *c, const rn_clamp_attrs *clamp) {
     columns l = {.call = call, .c = *c};
     uint64_t some = lines_at_once(c), line = c->s.out[c->last];
     const float *bias = call->inputs[2].data;
@@ -239,6 +244,7 @@ static void run_groups(const rn_call *call, const shape *c) {
             rn_conv conv = one_tap(c, lines);
             rn_call_each(call, lines, lay_line, &l);
             conv.x = l.rows;
+            conv.clamp = clamp;
             conv.panels = weights.panels;
             conv.bias = bias ? bias + l.group * c->out : NULL;
             conv.y = (float *)call->outputs[0].data + l.first * line * c->s.out_channels +
@@ -262,12 +268,44 @@ uint64_t rn_cpu_conv_workspace(const rn_call *call) {
     return rn_round_up(floats * sizeof(float), 64) + rn_conv_workspace(&conv, call->threads);
 }
 
-rn_status rn_cpu_conv(const rn_call *call) {
-    if (call->inputs[0].dtype != RN_DTYPE_F32) return rn_op_get(call->op)->reference(call);
+static void run(const rn_call *call, const rn_clamp_attrs *clamp) {
     shape c = read_call(call);
     if (is_depthwise(&c))
-        run_depthwise(call, &c);
+        run_depthwise(call, &c, clamp);
     else
-        run_groups(call, &c);
+        run_groups(call, &c, clamp);
+}
+
+rn_status rn_cpu_conv(const rn_call *call) {
+    if (call->inputs[0].dtype != RN_DTYPE_F32) return rn_op_get(call->op)->reference(call);
+    run(call, NULL);
+    return RN_OK;
+}
+
+// ---- within two ends ----------------------------------------------------------------------------
+
+// A conv_clamp as the call of its convolution.
+static rn_call convolution_of(const rn_call *call, rn_conv2d_attrs *conv2d) {
+    const rn_conv_clamp_attrs *a = call->attrs;
+    rn_call part = *call;
+    *conv2d = rn_conv_as_conv2d(&a->conv);
+    bool plain = rn_conv_is_conv2d(&a->conv, call->inputs[0].shape.rank);
+    part.op = plain ? RN_OP_CONV2D : RN_OP_CONV;
+    part.attrs = plain ? (const void *)conv2d : &a->conv;
+    return part;
+}
+
+uint64_t rn_cpu_conv_clamp_workspace(const rn_call *call) {
+    rn_conv2d_attrs conv2d;
+    rn_call part = convolution_of(call, &conv2d);
+    return part.op == RN_OP_CONV2D ? rn_cpu_conv2d_workspace(&part) : rn_cpu_conv_workspace(&part);
+}
+
+rn_status rn_cpu_conv_clamp(const rn_call *call) {
+    const rn_conv_clamp_attrs *a = call->attrs;
+    rn_conv2d_attrs conv2d;
+    rn_call part = convolution_of(call, &conv2d);
+    if (part.op == RN_OP_CONV2D) return rn_cpu_conv2d_within(&part, &a->clamp);
+    run(&part, &a->clamp);
     return RN_OK;
 }

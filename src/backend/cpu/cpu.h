@@ -27,6 +27,8 @@ uint64_t rn_cpu_matmul_workspace(const rn_call *call);
 
 rn_status rn_cpu_conv2d(const rn_call *call);
 uint64_t rn_cpu_conv2d_workspace(const rn_call *call);
+// The same, outputs kept within two ends; clamp may be NULL.
+rn_status rn_cpu_conv2d_within(const rn_call *call, const rn_clamp_attrs *clamp);
 rn_status rn_cpu_conv2d_grad_input(const rn_call *call);
 uint64_t rn_cpu_conv2d_grad_input_workspace(const rn_call *call);
 rn_status rn_cpu_conv2d_grad_weight(const rn_call *call);
@@ -104,6 +106,8 @@ rn_status rn_cpu_dequantize_linear(const rn_call *call);
 // conv_groups.c, pool.c
 rn_status rn_cpu_conv(const rn_call *call);
 uint64_t rn_cpu_conv_workspace(const rn_call *call);
+rn_status rn_cpu_conv_clamp(const rn_call *call);
+uint64_t rn_cpu_conv_clamp_workspace(const rn_call *call);
 rn_status rn_cpu_pool(const rn_call *call);
 
 // pool2d.c: both kinds

@@ -2,6 +2,7 @@
 // with workers beside it.
 #include "backend/cpu/cpu.h"
 #include "device/device.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 
 #include <stddef.h>
@@ -34,6 +35,7 @@ static rn_device_caps make_caps(uint32_t threads) {
         .device = RN_DEVICE_HOST,
         .threads = threads,
         .kernels = rn_cpu_kernels,
+        .fusions = RN_FUSE_CONV,
         .backend = &rn_cpu_backend,
         .weight_layout = rn_cpu_weight_layout,
         .file_layout_bytes = RAW_WEIGHT_BYTES,

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "graph/fused.h"
+#include "graph/op/conv.h"
 
 static rn_status reference(const rn_call *call) {
     return rn_op_get(call->op)->reference(call);
@@ -151,6 +152,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_REVERSE_SEQUENCE] = REFERENCE,
     [RN_OP_PRODUCT] = REFERENCE,
     [RN_OP_CONV] = {rn_cpu_conv, rn_cpu_conv_workspace},
+    [RN_OP_CONV_CLAMP] = {rn_cpu_conv_clamp, rn_cpu_conv_clamp_workspace},
     [RN_OP_CONV_TRANSPOSE] = REFERENCE,
     [RN_OP_POOL] = {rn_cpu_pool, NULL},
     [RN_OP_RESIZE] = REFERENCE,
@@ -171,7 +173,10 @@ rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     if (rn_call_product_of(call, input, &product) && weight->shape.rank == 2 &&
         rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
-    if (call->op == RN_OP_CONV2D && input == 1 && weight->dtype == RN_DTYPE_F32)
-        return RN_LAYOUT_CONV_PANELS;
+    bool conv2d = call->op == RN_OP_CONV2D;
+    if (call->op == RN_OP_CONV_CLAMP)
+        conv2d = rn_conv_is_conv2d(&((const rn_conv_clamp_attrs *)call->attrs)->conv,
+                                   call->inputs[0].shape.rank);
+    if (conv2d && input == 1 && weight->dtype == RN_DTYPE_F32) return RN_LAYOUT_CONV_PANELS;
     return RN_LAYOUT_PLAIN;
 }

@@ -1,6 +1,7 @@
 // conv.c — convolutions over 1 to 3 spatial axes, in groups, dilated, of floats or i32:
 // y[n, at, o] = bias[o] + sum over (c, element) of x[n, pixel, c] * w[o, c, element], where c runs
 // over the channels of o's group. The sum is in double, in the order of (element, c).
+#include "graph/op/conv.h"
 #include "graph/op/spatial.h"
 
 #include <stdio.h>
@@ -133,11 +134,5 @@ rn_value rn_op_conv(rn_graph *g, rn_value x, rn_value w, rn_value bias, rn_conv_
     if (!suits_conv2d(g, x, w, &attrs))
         return rn_graph_add(g, RN_OP_CONV, (rn_value[]){x, w, bias}, 3, &attrs);
     if (rn_graph_value(g, x)->shape.rank == 3) return conv_lines(g, x, w, bias, &attrs);
-    return rn_op_conv2d(g, x, w, bias,
-                        (rn_conv2d_attrs){.stride_h = stride_of(&attrs, 0),
-                                          .stride_w = stride_of(&attrs, 1),
-                                          .pad_top = attrs.pad_before[0],
-                                          .pad_left = attrs.pad_before[1],
-                                          .pad_bottom = attrs.pad_after[0],
-                                          .pad_right = attrs.pad_after[1]});
+    return rn_op_conv2d(g, x, w, bias, rn_conv_as_conv2d(&attrs));
 }

@@ -314,6 +314,37 @@ static void vectors_that_are_only_cast_are_declared_as_f32(void **state) {
     rn_graph_destroy(narrow);
 }
 
+// A relu and a clamp go into the convolution before them, but not into one that is read twice; the
+// bits are those of the parts, by the reference loops and by the CPU's kernels.
+static void what_bounds_a_convolution_goes_into_it(void **state) {
+    (void)state;
+    rn_graph *g = make_graph(), *fused = NULL;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(2, 4, 5, 3));
+    rn_value w = rn_graph_input(g, "w", RN_DTYPE_F32, RN_SHAPE(17, 3, 3, 3));
+    rn_value each = rn_graph_input(g, "each", RN_DTYPE_F32, RN_SHAPE(17, 1, 3, 3));
+    rn_value bias = rn_graph_input(g, "bias", RN_DTYPE_F32, RN_SHAPE(17));
+    rn_conv_attrs padded = {.pad_before = {1, 1}, .pad_after = {1, 1}}, depthwise = padded;
+    depthwise.groups = 17;
+    x = rn_op_relu(g, rn_op_conv(g, x, w, bias, padded));
+    x = rn_op_clamp(g, rn_op_conv(g, x, each, RN_NO_VALUE, depthwise), -0.5f, 0.5f);
+    x = rn_op_conv(g, x, each, bias, depthwise);
+    rn_graph_output(g, rn_op_add(g, rn_op_relu(g, x), x), "y");
+    assert_ok(rn_graph_finish(g));
+    assert_true(rn_graph_may_fuse(g, RN_FUSE_CONV));
+    assert_ok(rn_graph_fuse(g, RN_FUSE_CONV, &fused));
+    assert_ok(rn_graph_validate(fused));
+    assert_int_equal(count_ops(fused, RN_OP_CONV_CLAMP), 2);
+    assert_int_equal(count_ops(fused, RN_OP_CONV), 1);
+    compare(g, fused, rn_reference_kernels);
+    compare(g, fused, rn_cpu_kernels);
+    rn_graph_destroy(g);
+    rn_graph_destroy(fused);
+    g = build(NOTHING, true);
+    assert_false(rn_graph_may_fuse(g, RN_FUSE_CONV));
+    assert_true(rn_graph_may_fuse(g, RN_FUSE_ALL | RN_FUSE_CONV));
+    rn_graph_destroy(g);
+}
+
 static rn_graph *to_fuse;
 static rn_status fuse_again(void) {
     rn_graph *fused = NULL;
@@ -339,6 +370,7 @@ int main(void) {
         cmocka_unit_test(names_blocks_and_unread_values_are_kept),
         cmocka_unit_test(vectors_that_are_only_cast_are_declared_as_f32),
         cmocka_unit_test(a_graph_that_trains_is_refused),
+        cmocka_unit_test(what_bounds_a_convolution_goes_into_it),
         cmocka_unit_test(fusing_survives_refused_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
