@@ -678,6 +678,10 @@ RN_API rn_value rn_op_reverse_sequence(rn_graph *g, rn_value x, rn_value lengths
 // Matrix products of other dtypes than f32, and of any batches: a (..., M, K) by b (..., K, N);
 // leading axes are stretched by NumPy's rule. Whole numbers wrap.
 RN_API rn_value rn_op_product(rn_graph *g, rn_value a, rn_value b);
+// Of i8 and u8, mixed as they come: (a - a_zero) (b - b_zero) summed as i32. Zeros are one for all,
+// or a_zero (M) and b_zero (N), of their operand's dtype, or RN_NO_VALUE.
+RN_API rn_value rn_op_product_integer(rn_graph *g, rn_value a, rn_value b, rn_value a_zero,
+                                      rn_value b_zero);
 
 // Images with 1 to 3 spatial axes: (N, S..., C). Axis i of the attributes is spatial axis i; axes
 // that x does not have are left 0.

@@ -179,6 +179,9 @@ def sequences(f):
     case(f, "product_f16", "MatMul", [real(2, 3, dtype=np.float16), real(3, 4, dtype=np.float16)])
     case(f, "product_i32", "MatMul", [whole(2, 1, 2, 3, dtype=np.int32), whole(3, 3, 2, dtype=np.int32)])
     case(f, "product_batches", "MatMul", [real(2, 1, 2, 3), real(3, 3, 2)])
+    left, right = whole(2, 3, 5, low=0, high=255, dtype=np.uint8), whole(5, 4, low=-127, high=127, dtype=np.int8)
+    zeros = [np.array(100, np.uint8), np.array([3, 0, -7, 9], np.int8)]
+    case(f, "product_integer", lambda a, b, p, q: [(a.astype(np.int32) - p) @ (b.astype(np.int32) - q)], [left, right] + zeros)
     for d, way in ((1, "forward"), (1, "reverse"), (2, "bidirectional")):
         parts = [real(5, 2, 3), real(d, 16, 3), real(d, 16, 4), real(d, 32)]
         state = [real(d, 2, 4), real(d, 2, 4)]

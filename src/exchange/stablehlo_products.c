@@ -24,6 +24,16 @@ RN_HLO_EMITTER(matmul) {
     out[0] = rn_hlo_result(h, call, y);
 }
 
+// A byte without its zero point, which is one for all, a row's (operand 0) or a column's.
+static rn_hlo_value take_zero(rn_hlo *h, rn_hlo_value x, rn_hlo_value zero, int operand) {
+    rn_hlo_value wide = rn_hlo_convert(h, x, RN_DTYPE_I32);
+    if (!zero.id) return wide;
+    uint64_t count = rn_shape_elements(zero.shape, 1);
+    zero = rn_hlo_reshape(h, rn_hlo_convert(h, zero, RN_DTYPE_I32),
+                          operand ? RN_SHAPE(1, count) : RN_SHAPE(count, 1));
+    return rn_hlo_binary(h, "subtract", wide, rn_hlo_expand(h, zero, wide.shape));
+}
+
 // Batches are stretched to each other.
 RN_HLO_EMITTER(product) {
     rn_shape shape = call->outputs[0].shape;
@@ -34,7 +44,9 @@ RN_HLO_EMITTER(product) {
         rn_shape all = shape, own = in[i].shape;
         all.dims[rank - 2] = own.dims[own.rank - 2];
         all.dims[rank - 1] = own.dims[own.rank - 1];
-        operands[i] = rn_hlo_expand(h, in[i], all);
+        bool byte = in[i].dtype == RN_DTYPE_I8 || in[i].dtype == RN_DTYPE_U8;
+        rn_hlo_value x = byte ? take_zero(h, in[i], in[2 + i], i) : in[i];
+        operands[i] = rn_hlo_expand(h, x, all);
     }
     for (uint32_t i = 0; i + 2 < rank && i < 4; i++)
         axes.batch_a[i] = axes.batch_b[i] = axes.batch_count++;

@@ -86,6 +86,16 @@ static void product(conform_case *c) {
     conform_result(c, rn_op_product(c->graph, a, b));
 }
 
+static void product_integer(conform_case *c) {
+    const rn_shape *shapes = c->row->shapes;
+    rn_dtype other = (rn_dtype)c->row->variant;
+    rn_value a = conform_fixed(c, c->row->dtype, shapes[0], 0, 127);
+    rn_value b = conform_fixed(c, other, shapes[1], -100, 255);
+    rn_value a_zero = conform_fixed(c, c->row->dtype, shapes[2], 0, 127);
+    rn_value b_zero = conform_fixed(c, other, shapes[3], -100, 127);
+    conform_result(c, rn_op_product_integer(c->graph, a, b, a_zero, b_zero));
+}
+
 static void conv(conform_case *c) {
     rn_value x = operand(c, 0), w = operand(c, 1), bias = operand(c, 2);
     rn_conv_attrs attrs = *(const rn_conv_attrs *)c->row->attrs;
@@ -162,6 +172,14 @@ static void quantize_all(conform_case *c) {
                                               (rn_linear_attrs){.dtype = RN_DTYPE_F32}));
 }
 
+static void quantize_axis(conform_case *c) {
+    rn_value x = operand(c, 0), scale = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(3), 0.01f, 0.1f);
+    rn_linear_attrs attrs = {.axis = 1, .dtype = RN_DTYPE_U8};
+    rn_value q = rn_op_quantize_linear(c->graph, x, scale, RN_NO_VALUE, attrs);
+    attrs.dtype = RN_DTYPE_F32;
+    conform_result(c, rn_op_dequantize_linear(c->graph, q, scale, RN_NO_VALUE, attrs));
+}
+
 static void dft(conform_case *c) {
     rn_dft_attrs attrs = {.axis = 1, .half = true};
     conform_result(c, rn_op_dft(c->graph, operand(c, 0), attrs));
@@ -236,6 +254,12 @@ static const conform_row rows[] = {
     ANY(REVERSE_SEQUENCE, "i16", reverse_sequence, I16, 0, ONE(RN_SHAPE(2, 3, 2), RN_SHAPE(2))),
     ANY(PRODUCT, "rows", product, F64, 0, ROWS(RN_SHAPE(3, 4))),
     ANY(PRODUCT, "i64", product, I64, 0, ONE(RN_SHAPE(2, 1, 2, 300), RN_SHAPE(3, 300, 2))),
+    ANY(PRODUCT, "bytes", product_integer, U8, RN_DTYPE_I8,
+        ONE(RN_SHAPE(5, 700), RN_SHAPE(700, 19), RN_SCALAR, RN_SHAPE(19))),
+    ANY(PRODUCT, "batches of bytes", product_integer, I8, RN_DTYPE_U8,
+        ONE(RN_SHAPE(2, 1, 3, 40), RN_SHAPE(3, 40, 17), RN_SHAPE(3), RN_SCALAR)),
+    ANY(PRODUCT, "rows of bytes", product_integer, I8, RN_DTYPE_I8, .rows = 140,
+        ONE(RN_SHAPE(RN_ROWS, 33), RN_SHAPE(33, 4), RN_SCALAR, RN_SCALAR)),
     ANY(CONV, "depthwise", conv, F32, 0,
         ONE(RN_SHAPE(2, 7, 6, 20), RN_SHAPE(20, 1, 3, 3), RN_SHAPE(20)), .attrs = &depthwise),
     ANY(CONV, "two outputs a channel", conv, F32, 0,
@@ -271,6 +295,7 @@ static const conform_row rows[] = {
     ANY(QUANTIZE_LINEAR, "rows", quantize, F32, 0, ROWS()),
     ANY(QUANTIZE_LINEAR, "one scale, i8", quantize_all, F32, RN_DTYPE_I8, ONE(RN_SHAPE(3, 37))),
     ANY(DEQUANTIZE_LINEAR, "one scale, u8", quantize_all, F32, RN_DTYPE_U8, ONE(RN_SHAPE(3, 6000))),
+    ANY(DEQUANTIZE_LINEAR, "an axis", quantize_axis, F32, 0, ONE(RN_SHAPE(2, 3, 37))),
     ANY(DFT, "rows", dft, F32, 0, .rows = 2, ONE(RN_SHAPE(RN_ROWS, 6, 1))),
     ANY(COL2IM, "overlapping", col2im, F32, 0, ONE(RN_SHAPE(2, 12, 12))),
     ANY(ROI_ALIGN, "mean", roi_align, F32, 0, ONE(RN_SHAPE(2, 3, 4, 5))),

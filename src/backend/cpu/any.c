@@ -138,14 +138,44 @@ static rn_status run_dequantize(const rn_call *part) {
     return RN_OK;
 }
 
-static bool has_one_scale(const rn_call *call) {
-    return rn_tensor_elements(&call->inputs[RN_LINEAR_SCALE]) == 1;
+// One scale an index of the axis: a row of what is inside of it at a time, each as a call of its
+// own with one scale.
+typedef struct axis_rows {
+    const rn_call *call;
+    rn_status (*run)(const rn_call *part);
+    rn_axis_cut cut;
+} axis_rows;
+
+static void run_row(void *arg, size_t index) {
+    const axis_rows *r = arg;
+    rn_call part = *r->call;
+    rn_tensor in[MOST_INPUTS], out = part.outputs[0];
+    for (uint32_t i = 0; i < MOST_INPUTS; i++) {
+        in[i] = part.inputs[i];
+        in[i].shape = i == RN_LINEAR_X ? RN_SHAPE(r->cut.inner) : RN_SCALAR;
+        uint64_t at = i == RN_LINEAR_X ? index * r->cut.inner : index % r->cut.length;
+        if (in[i].data) in[i].data = (char *)in[i].data + at * rn_element_bytes(&in[i]);
+    }
+    out.shape = RN_SHAPE(r->cut.inner);
+    out.data = (char *)out.data + index * r->cut.inner * rn_element_bytes(&out);
+    part.inputs = in;
+    part.outputs = &out;
+    (void)!r->run(&part); // elementwise loops cannot fail
+}
+
+static rn_status run_linear(const rn_call *call, rn_status (*run)(const rn_call *part)) {
+    const rn_linear_attrs *a = call->attrs;
+    if (rn_tensor_elements(&call->inputs[RN_LINEAR_SCALE]) == 1) return run_parts(call, run);
+    axis_rows r = {call, run, rn_axis_cut_of(call->inputs[RN_LINEAR_X].shape, a->axis)};
+    if (a->block || r.cut.inner < 8) return run_reference(call);
+    rn_call_each(call, r.cut.outer * r.cut.length, run_row, &r);
+    return RN_OK;
 }
 
 rn_status rn_cpu_quantize_linear(const rn_call *call) {
-    return has_one_scale(call) ? run_parts(call, run_quantize) : run_reference(call);
+    return run_linear(call, run_quantize);
 }
 
 rn_status rn_cpu_dequantize_linear(const rn_call *call) {
-    return has_one_scale(call) ? run_parts(call, run_dequantize) : run_reference(call);
+    return run_linear(call, run_dequantize);
 }

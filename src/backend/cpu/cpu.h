@@ -103,6 +103,10 @@ rn_status rn_cpu_unary(const rn_call *call);
 rn_status rn_cpu_quantize_linear(const rn_call *call);
 rn_status rn_cpu_dequantize_linear(const rn_call *call);
 
+// product.c: of bytes; of other dtypes the reference loop
+rn_status rn_cpu_product(const rn_call *call);
+uint64_t rn_cpu_product_workspace(const rn_call *call);
+
 // conv_groups.c, pool.c
 rn_status rn_cpu_conv(const rn_call *call);
 uint64_t rn_cpu_conv_workspace(const rn_call *call);

@@ -1,18 +1,37 @@
 // product.c — a (..., M, K) by b (..., K, N) of any plain dtype, batches stretched by NumPy's rule.
 //
-// Floats are summed in double and rounded once; whole numbers wrap. f32 is matmul's: rn_op_product
+// Floats are summed in double and rounded once; whole numbers wrap. i8 and u8 have zero points that
+// are taken away first, and sums of i32. f32 is matmul's: rn_op_product
 // makes that, with the batches stretched first where they differ.
 #include "graph/op/number.h"
+
+enum { A, B, A_ZERO, B_ZERO, INPUTS };
+
+static bool is_byte(rn_dtype dtype) {
+    return dtype == RN_DTYPE_I8 || dtype == RN_DTYPE_U8;
+}
 
 static rn_shape batches_of(rn_shape shape) {
     shape.rank -= 2;
     return shape;
 }
 
+// One for all, or one a row or column.
+static rn_status check_zero(const rn_shaping *s, uint32_t zero, uint64_t length) {
+    rn_dtype dtype = s->in[zero].dtype;
+    if (dtype == RN_DTYPE_NONE) return RN_OK;
+    if (!is_byte(s->in[zero - A_ZERO].dtype)) return rn_shape_fail(s, "zeros are for i8 and u8");
+    RN_TRY(rn_shape_want(s, zero, s->in[zero - A_ZERO].dtype));
+    rn_shape shape = s->in[zero].shape;
+    if (rn_shape_elements(shape, 2) == 1 || rn_shape_equal(shape, RN_SHAPE(length))) return RN_OK;
+    return rn_shape_fail(s, "zeros are one for all, or (%llu)", (unsigned long long)length);
+}
+
 static rn_status shape(rn_shaping *s) {
+    bool bytes = is_byte(s->in[A].dtype) && is_byte(s->in[B].dtype);
     rn_shape a = s->in[0].shape, b = s->in[1].shape, *out = &s->out[0].shape;
     RN_TRY(rn_shape_want_number(s, 0));
-    RN_TRY(rn_shape_want(s, 1, s->in[0].dtype));
+    if (!bytes) RN_TRY(rn_shape_want(s, 1, s->in[0].dtype));
     if (a.rank < 2 || b.rank < 2) return rn_shape_fail(s, "matrices have two axes or more");
     if (a.dims[a.rank - 1] != b.dims[b.rank - 2]) return rn_shape_fail(s, "the inner axes differ");
     if (b.dims[0] == RN_ROWS && b.rank == 2) return rn_shape_fail(s, "rows cannot be summed over");
@@ -20,8 +39,9 @@ static rn_status shape(rn_shaping *s) {
         return rn_shape_fail(s, "the batches do not broadcast");
     out->dims[out->rank++] = a.dims[a.rank - 2];
     out->dims[out->rank++] = b.dims[b.rank - 1];
-    s->out[0].dtype = s->in[0].dtype;
-    return RN_OK;
+    s->out[0].dtype = bytes ? RN_DTYPE_I32 : s->in[0].dtype;
+    RN_TRY(check_zero(s, A_ZERO, a.dims[a.rank - 2]));
+    return check_zero(s, B_ZERO, b.dims[b.rank - 1]);
 }
 
 static void cost(const rn_call *call, rn_cost *out) {
@@ -30,9 +50,18 @@ static void cost(const rn_call *call, rn_cost *out) {
     out->flops += 2.0 * (double)rn_tensor_elements(&call->outputs[0]) * (double)a.dims[a.rank - 1];
 }
 
-// A row of a (k), by a column of b (k), n apart.
+// Of row or column `at`.
+static uint64_t zero_at(const rn_tensor *zero, uint64_t at) {
+    if (!rn_tensor_given(zero)) return 0;
+    return (uint64_t)rn_integer_at(zero, rn_tensor_elements(zero) == 1 ? 0 : at);
+}
+
+// A row of a (k), by a column of b (k), n apart. Element `to` is in row to / n, column to % n.
 static void dot(const rn_call *call, uint64_t a_at, uint64_t b_at, uint64_t k, uint64_t n,
                 uint64_t to) {
+    rn_shape y = call->outputs[0].shape;
+    uint64_t a_zero = zero_at(&call->inputs[A_ZERO], to / n % y.dims[y.rank - 2]);
+    uint64_t b_zero = zero_at(&call->inputs[B_ZERO], to % n);
     const rn_tensor *a = &call->inputs[0], *b = &call->inputs[1];
     rn_number number = rn_number_of(a->dtype);
     rn_numbers p, q, sum = {.u64 = {0}};
@@ -47,7 +76,7 @@ static void dot(const rn_call *call, uint64_t a_at, uint64_t b_at, uint64_t k, u
             else if (number == RN_NUMBER_F64)
                 real += p.f64[j] * q.f64[j];
             else
-                sum.u64[0] += p.u64[j] * q.u64[j];
+                sum.u64[0] += (p.u64[j] - a_zero) * (q.u64[j] - b_zero);
     }
     if (rn_number_is_float(number))
         rn_real_put(&call->outputs[0], to, real);
@@ -80,8 +109,9 @@ static rn_status reference(const rn_call *call) {
 extern const rn_op_info rn_product_op;
 const rn_op_info rn_product_op = {
     .name = "product",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .min_inputs = INPUTS,
+    .max_inputs = INPUTS,
+    .optional_inputs = 1u << A_ZERO | 1u << B_ZERO,
     .output_count = 1,
     .traits = RN_TRAIT_EXACT,
     .shape = shape,
@@ -114,5 +144,10 @@ rn_value rn_op_product(rn_graph *g, rn_value a, rn_value b) {
         }
         if (matrices) return rn_op_matmul_as(g, a, b, RN_NO_VALUE, transposed);
     }
-    return rn_graph_add(g, RN_OP_PRODUCT, (rn_value[]){a, b}, 2, NULL);
+    return rn_op_product_integer(g, a, b, RN_NO_VALUE, RN_NO_VALUE);
+}
+
+rn_value rn_op_product_integer(rn_graph *g, rn_value a, rn_value b, rn_value a_zero,
+                               rn_value b_zero) {
+    return rn_graph_add(g, RN_OP_PRODUCT, (rn_value[]){a, b, a_zero, b_zero}, INPUTS, NULL);
 }
