@@ -2,6 +2,7 @@
 # xla.sh — devices behind PJRT plugins: the same text, programs that are kept, and every plugin that does not work is
 # left for the next target. The plugin is tests/fake_pjrt, which has Neuron's names; XLA's own for the CPU where it is
 # installed (scripts/python-env).
+xla_cpu=${RATION_XLA_PLUGIN:-$(realpath build/python/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so 2> /dev/null)}
 . "$(dirname "${BASH_SOURCE[0]}")/serve.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
@@ -62,3 +63,17 @@ ask 200 /v1/completions '{"prompt": "Once upon", "max_tokens": 6, "temperature":
 says out "$(tail -c +10 text | tr -d '\n')"
 stop_server
 [ -e kept/plan.json ] && ls kept/*.pjrt > /dev/null || fail 'nothing was saved'
+
+# ---- XLA itself ----
+if [ -e "$xla_cpu" ]; then
+    export RATION_XLA_PLUGIN=$xla_cpu
+    echo 'leak:xla_cpu_pjrt' > leaks # its own, which the sanitizer sees in our process
+    export LSAN_OPTIONS=suppressions=$PWD/leaks:print_suppressions=0
+    for start in compiled loaded; do
+        expect 0 "$ration" "${speak[@]}" --chunk 1 --device xla:cpu --log-level info
+        cmp -s text out || fail 'another text from XLA'
+        says err "$start in" 'stage model_on_xla on xla:cpu'
+    done
+else
+    leave_out 'no PJRT plugin for the CPU (scripts/python-env installs it)'
+fi

@@ -4,6 +4,7 @@
 // once, so that what it takes of the process is measured before a plan is made. Any other is loaded
 // with the first program, behind the plan: what does not fit is refused before that.
 #include "backend/pjrt/pjrt.h"
+#include "backend/pjrt/preload.h"
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -45,7 +46,8 @@ static float pool_share(const rn_pjrt_device *device, uint64_t budget_bytes) {
 static rn_status create_client(rn_pjrt_device *device, uint64_t budget_bytes) {
     rn_pjrt_option options[3];
     rn_pjrt_client_create_args args = {.options = options};
-    if (strstr(device->path, "cuda")) {
+    const char *file = strrchr(device->path, '/');
+    if (rn_pjrt_is_cuda(device->path)) {
         options[0] = option("allocator", RN_PJRT_STRING);
         options[0].value.text = "bfc";
         options[0].value_count = 3;
@@ -53,7 +55,7 @@ static rn_status create_client(rn_pjrt_device *device, uint64_t budget_bytes) {
         options[2] = option("memory_fraction", RN_PJRT_FLOAT);
         options[2].value.number = pool_share(device, budget_bytes);
         args.option_count = 3;
-    } else if (strstr(device->path, "xla_cpu")) {
+    } else if (strstr(file ? file : device->path, "xla_cpu")) {
         options[0] = option("cpu_device_count", RN_PJRT_INT64);
         options[0].value.integer = (int64_t)device->target.device + 1;
         args.option_count = 1;

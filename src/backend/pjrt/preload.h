@@ -6,9 +6,19 @@
 #define RN_BACKEND_PJRT_PRELOAD_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// Whether the plugin is one for CUDA, by its name or that of its folder: its pool is given a limit
+// before anything can be asked.
+static inline bool rn_pjrt_is_cuda(const char *plugin) {
+    const char *at = strrchr(plugin, '/');
+    while (at && at > plugin && at[-1] != '/')
+        at--; // the folder's name
+    return strstr(at ? at : plugin, "cuda") != NULL;
+}
 
 // The plugin of a Python package lies in <packages>/jax_plugins/<name>/, NVIDIA's libraries in
 // <packages>/nvidia/. Those that are not there are found by the system, or not needed.
@@ -22,7 +32,7 @@ static inline void rn_pjrt_preload_nvidia(const char *plugin) {
         "nvshmem/lib/libnvshmem_host.so.3", "cudnn/lib/libcudnn.so.9"};
     const char *folder = strstr(plugin, "/jax_plugins/");
     if (!folder) folder = strstr(plugin, "/xla_plugins/");
-    if (!folder || !strstr(folder, "cuda")) return;
+    if (!folder || !rn_pjrt_is_cuda(plugin)) return;
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         char path[1024];
         snprintf(path, sizeof path, "%.*s/nvidia/%s", (int)(folder - plugin), plugin, libraries[i]);

@@ -5,6 +5,7 @@
 
 #include "backend/pjrt/pjrt.h"
 #include "base/error_class.h"
+#include "base/fault.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -375,6 +376,35 @@ static void a_refused_program_names_its_node(void **state) {
     close_it(&o);
 }
 
+static rn_status live(void) {
+    opened o;
+    rn_status s = open_on("xla:" PLUGIN, 0, &o);
+    float y[WIDTH];
+    if (s == RN_OK) s = chain_run(&all, o.session, 1, 1, y);
+    close_it(&o);
+    return s;
+}
+
+// One that is for what is kept fails nothing: then the plugin is tried, or the program compiled,
+// again.
+static void every_refused_allocation_leaves_nothing_behind(void **state) {
+    (void)state;
+    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    uint32_t refused = 0, tolerated = 0;
+    bool fired = true;
+    assert_ok(live()); // the plugin is loaded
+    for (uint64_t n = 1; fired; n += 1 + n / 24) {
+        rn_fault_arm(RN_FAULT_ALLOC, n);
+        rn_status s = live();
+        fired = rn_fault_fired(RN_FAULT_ALLOC);
+        rn_fault_arm(RN_FAULT_ALLOC, 0);
+        assert_true(s == RN_OK || (fired && s == RN_NO_MEMORY));
+        assert_int_equal(before, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
+        *(s == RN_OK ? &tolerated : &refused) += fired;
+    }
+    assert_true(refused > 10 && tolerated > 0);
+}
+
 // ---- XLA itself ---------------------------------------------------------------------------------
 
 // Its memory is the host's, and so is its place on the ledger.
@@ -409,6 +439,7 @@ int main(void) {
                                behave),
         cmocka_unit_test_setup(what_fails_is_classified_and_gives_everything_back, behave),
         cmocka_unit_test_setup(a_refused_program_names_its_node, behave),
+        cmocka_unit_test_setup(every_refused_allocation_leaves_nothing_behind, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_gives_the_numbers_of_kernels, behave),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

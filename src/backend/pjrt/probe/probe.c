@@ -106,7 +106,7 @@ static void *make_client(const char *path) {
     };
     rn_pjrt_client_create_args args = {.options = options};
     options[0].value_count = options[1].value_count = 1;
-    if (strstr(path, "cuda")) args.option_count = 2;
+    if (rn_pjrt_is_cuda(path)) args.option_count = 2;
     CALL(RN_PJRT_CLIENT_CREATE, &args, "making the client");
     return args.client;
 }
