@@ -235,6 +235,11 @@ static void *from_host(rn_pjrt_from_host_args *args) {
 static void *to_host(rn_pjrt_to_host_args *args) {
     fake_buffer *buffer = args->buffer;
     CHECK(56, "PJRT_Buffer_ToHostBuffer_Args");
+    if (!buffer->tensor.data && !buffer->deleted) { // of a run that failed
+        args->event = make_event(
+            &(fake_error){8, "nrt_tensor_allocate status=4 message=\"Allocation Failure\""});
+        return NULL;
+    }
     if (buffer->deleted || (int64_t)args->target_bytes != fake_bytes(&buffer->tensor)) {
         args->event =
             make_event(&(fake_error){3, "ToLiteral() called on deleted or donated buffer"});

@@ -99,7 +99,8 @@ static void drop_buffer(pjrt_executable *e, void **buffer) {
     *buffer = NULL;
 }
 
-// Waits until it is there: an allocation that fails may be told by its event only.
+// One that stays is waited for until it is there: an allocation that fails may be told by its event
+// only.
 static rn_status upload(pjrt_executable *e, const rn_stablehlo_entry *port, const void *data,
                         void **out) {
     const rn_pjrt_plugin *plugin = e->device->plugin;
@@ -118,12 +119,15 @@ static rn_status upload(pjrt_executable *e, const rn_stablehlo_entry *port, cons
                        rn_dtype_get(port->dtype)->name, name_of(e, port));
     rn_status s = RN_PJRT_CALL(plugin, RN_PJRT_CLIENT_BUFFER_FROM_HOST, &args, "uploading");
     if (s != RN_OK) return s;
+    if (is_of_run(port)) { // it was copied, and what fails later fails the run
+        rn_pjrt_drop(plugin, RN_PJRT_EVENT_DESTROY, args.done);
+        *out = args.buffer;
+        return RN_OK;
+    }
     s = rn_pjrt_await(plugin, args.done, "uploading");
     rn_pjrt_get_args ready = {.handle = args.buffer};
-    if (s == RN_OK && !is_of_run(port)) {
-        s = RN_PJRT_CALL(plugin, RN_PJRT_BUFFER_READY_EVENT, &ready, "uploading");
-        if (s == RN_OK) s = rn_pjrt_await(plugin, ready.out, "uploading");
-    }
+    if (s == RN_OK) s = RN_PJRT_CALL(plugin, RN_PJRT_BUFFER_READY_EVENT, &ready, "uploading");
+    if (s == RN_OK) s = rn_pjrt_await(plugin, ready.out, "uploading");
     if (s == RN_OK)
         *out = args.buffer;
     else
@@ -288,7 +292,8 @@ static void drop_inputs(pjrt_executable *e) {
         if (is_of_run(&s->arguments[i])) drop_buffer(e, &e->arguments[i]);
 }
 
-static rn_status execute(pjrt_executable *e, const bucket *b, bool *out_began) {
+// Submits the run; *out_done is its event, or NULL. What fails here leaves states as they were.
+static rn_status execute(pjrt_executable *e, const bucket *b, void **out_done) {
     const rn_pjrt_plugin *plugin = e->device->plugin;
     void *const *argument_list[1] = {e->arguments};
     void **result_list[1] = {e->results};
@@ -301,7 +306,7 @@ static rn_status execute(pjrt_executable *e, const bucket *b, bool *out_began) {
                                  .argument_count = b->signature.argument_count,
                                  .outputs = result_list,
                                  .done = done};
-    *out_began = false;
+    *out_done = NULL;
     rn_status s = RN_PJRT_CALL(plugin, RN_PJRT_LOADED_EXECUTE, &args, "running");
     size_t wanted =
         s == RN_OK ? 0 : rn_pjrt_wanted_bytes(rn_last_error()->message, e->option_bytes);
@@ -309,12 +314,11 @@ static rn_status execute(pjrt_executable *e, const bucket *b, bool *out_began) {
         options.head.bytes = e->option_bytes = wanted;
         s = RN_PJRT_CALL(plugin, RN_PJRT_LOADED_EXECUTE, &args, "running");
     }
-    RN_TRY(s);
-    *out_began = true;
-    return rn_pjrt_await(plugin, done[0], "running");
+    if (s == RN_OK) *out_done = done[0];
+    return s;
 }
 
-// Outputs to the host; states to their places.
+// Outputs to the host, which waits for the run; states to their places.
 static rn_status take_results(pjrt_executable *e, const bucket *b, const rn_execution *run) {
     for (uint32_t i = 0; i < b->signature.result_count; i++) {
         const rn_stablehlo_entry *port = &b->signature.results[i];
@@ -334,7 +338,7 @@ static rn_status take_results(pjrt_executable *e, const bucket *b, const rn_exec
 static rn_status run(rn_executable *executable, const rn_execution *run) {
     pjrt_executable *e = cast(executable);
     const bucket *b = find_bucket(e, run->rows);
-    bool began = false;
+    void *done = NULL;
     if (!b)
         return rn_fail(RN_INVALID, "%s: there is no program for %llu rows", e->device->name,
                        (unsigned long long)run->rows);
@@ -343,8 +347,15 @@ static rn_status run(rn_executable *executable, const rn_execution *run) {
     rn_status s = bring_inputs(e, b, run);
     if (s == RN_OK && !e->ran) rn_stage_on(e->device->name, "inputs_on_xla");
     e->ran = true;
-    if (s == RN_OK) s = execute(e, b, &began);
-    if (s == RN_OK) s = take_results(e, b, run);
+    if (s == RN_OK) s = execute(e, b, &done);
+    bool began = s == RN_OK;
+    if (began) s = take_results(e, b, run);
+    rn_error_info error = *rn_last_error();
+    rn_status ran = rn_pjrt_await(e->device->plugin, done, "running");
+    if (s == RN_OK)
+        s = ran;
+    else
+        (void)rn_error_restore(&error);
     for (uint32_t i = 0; i < b->signature.result_count; i++)
         drop_buffer(e, &e->results[i]);
     drop_inputs(e);
