@@ -153,6 +153,16 @@ rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
+void rn_pjrt_tell_memory(const rn_pjrt_device *device) {
+    rn_pjrt_device_memory stats = {.device = device->device};
+    if (!rn_log_wants(RN_LOG_DEBUG) || RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_MEMORY_STATS,
+                                                    &stats, "asking for memory") != RN_OK)
+        return;
+    rn_log(RN_LOG_DEBUG, "xla", "%s: %lld bytes in use, %lld at the peak, %lld in its pool",
+           device->name, (long long)stats.used_bytes, (long long)stats.peak.bytes,
+           (long long)stats.pool.bytes);
+}
+
 static uint64_t free_bytes(rn_device *base) {
     rn_pjrt_device *device = rn_pjrt_device_of(base);
     if (rn_pjrt_start(device, 0) != RN_OK) return 0;
@@ -222,6 +232,8 @@ static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bo
     snprintf(caps->name, sizeof caps->name, "%.*s", (int)strcspn(device->name, "?"), device->name);
     caps->own[RN_PJRT_PRODUCTS] = device->target.products;
     caps->own[RN_PJRT_WIDENED] = device->target.widened;
+    // A program that calls cuBLAS has 32 MiB of workspace for it.
+    caps->own[RN_PJRT_LEAST] = rn_pjrt_is_cuda(device->path) ? 48 * (double)MIB : (double)MIB / 4;
     if (!on_host) return rn_device_add(caps->name, &caps->device);
     caps->device = RN_DEVICE_HOST;
     return RN_OK;

@@ -78,7 +78,6 @@ static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature
 // with XLA's CPU compiler (docs/engines.md): never too low there, and where another compiler takes
 // more, a session is refused with both numbers.
 enum { SCORES = 3, PAGES = 4, LIVE = 2 };
-#define LEAST_BYTES ((uint64_t)256 << 10)
 // Where the plugin's memory is the host's, so is its compiler's, and the code that it makes: what
 // the process was seen to take for the programs of all buckets.
 #define COMPILER_BYTES ((uint64_t)80 << 20)
@@ -185,7 +184,7 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
         }
     }
     rn_arena_free_all(&scratch);
-    *out = LIVE * *out + within + widened + LEAST_BYTES;
+    *out = LIVE * *out + within + widened;
     return s;
 }
 
@@ -205,6 +204,7 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
             s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], signature.results[i].bytes);
     rn_arena_free_all(&scratch);
     if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
+    temporary += (uint64_t)caps->own[RN_PJRT_LEAST];
     if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
     if (s == RN_OK && !caps->own_memory)
         s = add(&purpose_bytes[RN_PURPOSE_OTHER],

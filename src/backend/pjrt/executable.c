@@ -468,6 +468,7 @@ static void describe(pjrt_executable *e, uint64_t begin_ns) {
 static void destroy(rn_executable *executable) {
     pjrt_executable *e = cast(executable);
     uint32_t count = e->arguments ? signature_of(e)->argument_count : 0;
+    if (e->ran) rn_pjrt_tell_memory(e->device);
     for (uint32_t i = 0; i < count; i++)
         drop_buffer(e, &e->arguments[i]);
     for (uint32_t i = 0; i < e->bucket_count; i++)

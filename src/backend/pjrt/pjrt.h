@@ -111,6 +111,8 @@ RN_MUST_USE rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn
 // Tries and loads the plugin and makes its client, once. `budget_bytes` limits its pool where it
 // has one; 0: no limit.
 RN_MUST_USE rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes);
+// What the plugin's own statistics say, where it has some; for the log.
+void rn_pjrt_tell_memory(const rn_pjrt_device *device);
 // How a graph is written for a device: products and widened weights as the target says; otherwise
 // f32 on the host, and elsewhere the 16 bits that most weights have.
 rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph *graph,
@@ -145,8 +147,9 @@ bool rn_pjrt_program_read(const rn_pjrt_key *key, rn_buffer *out);
 bool rn_pjrt_program_write(const rn_pjrt_key *key, const void *data, size_t bytes);
 void rn_pjrt_program_remove(const rn_pjrt_key *key);
 
-// Of caps.own: the target's rn_dtype of each, 0 where it says nothing.
-enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED };
+// Of caps.own: the target's rn_dtype of two, 0 where it says nothing; and the bytes of temporary
+// memory that any program of the plugin takes.
+enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST };
 
 // ---- executables --------------------------------------------------------------------------------
 
