@@ -91,6 +91,9 @@ rn_hlo_value rn_hlo_take(rn_hlo *h, rn_hlo_value x, rn_hlo_value ids, uint32_t a
 rn_hlo_value rn_hlo_truncate(rn_hlo *h, rn_hlo_value x, rn_dtype dtype);
 // y[i][j] = x[indices[i][j]][j] for axis 0; indices of x's rank, none negative.
 rn_hlo_value rn_hlo_take_elements(rn_hlo *h, rn_hlo_value x, rn_hlo_value indices, uint32_t axis);
+// What lies in x at places: an index into each of the first `count` axes, all i64 of one shape.
+rn_hlo_value rn_hlo_take_places(rn_hlo *h, rn_hlo_value x, const rn_hlo_value *indices,
+                                uint32_t count);
 rn_hlo_value rn_hlo_reverse(rn_hlo *h, rn_hlo_value x, uint32_t axis);
 // One element of a vector, or one index of axis 0, which stays as an axis of 1.
 rn_hlo_value rn_hlo_pick(rn_hlo *h, rn_hlo_value x, rn_hlo_value index);

@@ -76,6 +76,14 @@ static rn_hlo_value gather_places(rn_hlo *h, rn_hlo_value x, rn_hlo_value places
                      x.dtype, shape);
 }
 
+rn_hlo_value rn_hlo_take_places(rn_hlo *h, rn_hlo_value x, const rn_hlo_value *indices,
+                                uint32_t count) {
+    rn_hlo_value columns[RN_MAX_RANK];
+    for (uint32_t i = 0; i < count; i++)
+        columns[i] = column(h, indices[i]);
+    return gather_places(h, x, rn_hlo_concat(h, columns, count, indices[0].shape.rank));
+}
+
 rn_hlo_value rn_hlo_take_elements(rn_hlo *h, rn_hlo_value x, rn_hlo_value indices, uint32_t axis) {
     return gather_places(h, x, places_of_elements(h, indices, x.shape, axis));
 }

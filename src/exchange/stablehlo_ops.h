@@ -73,6 +73,7 @@ RN_HLO_EMITTER(conv);
 RN_HLO_EMITTER(conv_transpose);
 RN_HLO_EMITTER(pool);
 RN_HLO_EMITTER(resize);
+RN_HLO_EMITTER(grid_sample);
 RN_HLO_EMITTER(rnn);
 RN_HLO_EMITTER(quantize_linear);
 RN_HLO_EMITTER(dequantize_linear);

@@ -75,6 +75,7 @@ const rn_hlo_emitter rn_hlo_emitters[RN_OP_COUNT] = {
     [RN_OP_CONV_TRANSPOSE] = rn_hlo_emit_conv_transpose,
     [RN_OP_POOL] = rn_hlo_emit_pool,
     [RN_OP_RESIZE] = rn_hlo_emit_resize,
+    [RN_OP_GRID_SAMPLE] = rn_hlo_emit_grid_sample,
     [RN_OP_RNN] = rn_hlo_emit_rnn,
     [RN_OP_QUANTIZE_LINEAR] = rn_hlo_emit_quantize_linear,
     [RN_OP_DEQUANTIZE_LINEAR] = rn_hlo_emit_dequantize_linear,

@@ -60,6 +60,7 @@ static uint32_t check(build add, uint32_t functions, rn_dtype dtype, rn_shape sh
         rn_graph_output(g, add(g, in, f), name);
         count++;
     }
+    assert_true(dtype != RN_DTYPE_F32 || count > functions / 2);
     assert_ok(rn_graph_finish(g));
     test_run_open(&run, g, 0);
     for (uint32_t i = 0; i < 2; i++)
@@ -129,6 +130,84 @@ static rn_value add_scatter(rn_graph *g, const rn_value *in, uint32_t function) 
                          (rn_scatter_attrs){(rn_scatter_function)(function / 2), nd, 0});
 }
 
+static rn_value add_grid(rn_graph *g, const rn_value *in, uint32_t function) {
+    rn_value x = rn_op_reshape(g, in[0], RN_SHAPE(1, 3, 4, 1));
+    rn_value grid = rn_op_binary(g, RN_BINARY_MUL, in[1], in[1]); // -3 to 7 as 0 to 49
+    grid = rn_op_unary(g, RN_UNARY_SIN, rn_op_reshape(g, grid, RN_SHAPE(1, 3, 2, 2)));
+    grid = rn_op_binary(g, RN_BINARY_ADD, grid, grid); // -2 to 2
+    return rn_op_grid_sample(g, x, grid,
+                             (rn_grid_sample_attrs){(rn_resize_function)(function / 6),
+                                                    (rn_grid_padding)(function / 2 % 3),
+                                                    function % 2});
+}
+
+static rn_value add_resize(rn_graph *g, const rn_value *in, uint32_t function) {
+    rn_resize_attrs attrs = {.axis = 1,
+                             .length = function % 2 ? 7 : 3,
+                             .function = (rn_resize_function)(function / 2 % 3),
+                             .coordinates = (rn_resize_coordinates)(function / 6 % 6),
+                             .nearest = (rn_resize_nearest)(function % 4),
+                             .from = -0.2,
+                             .to = 0.9,
+                             .fill = 5,
+                             .cubic = -0.5,
+                             .exclude_outside = function % 5 == 0,
+                             .antialias = function % 7 == 0};
+    return rn_op_resize(g, in[0], attrs);
+}
+
+static rn_value add_pool(rn_graph *g, const rn_value *in, uint32_t function) {
+    rn_pool_attrs attrs = {.function = (rn_pool_function)(function / 8),
+                           .size = {2, 3},
+                           .stride = {2, 2},
+                           .dilation = {1, function & 1 ? 2 : 1},
+                           .pad_before = {1, 1},
+                           .pad_after = {0, 1},
+                           .ceil = function >> 1 & 1,
+                           .count_pad = function >> 2 & 1,
+                           .column_major = function >> 2 & 1,
+                           .p = 1 + function % 3};
+    rn_value y = rn_op_pool(g, rn_op_reshape(g, in[0], RN_SHAPE(1, 3, 4, 1)), attrs);
+    return attrs.function == RN_POOL_MAX && function & 1 ? rn_graph_output_of(g, y, 1) : y;
+}
+
+static rn_value add_conv_transpose(rn_graph *g, const rn_value *in, uint32_t function) {
+    rn_value x = rn_op_reshape(g, in[0], RN_SHAPE(1, 2, 3, 2));
+    rn_value w = rn_op_reshape(g, in[1], RN_SHAPE(2, 1, 2, 3));
+    rn_conv_transpose_attrs attrs = {.conv = {.groups = function & 1 ? 2 : 1,
+                                              .stride = {1, function & 2 ? 3 : 1},
+                                              .dilation = {function & 4 ? 2 : 1, 1},
+                                              .pad_before = {function >> 3 & 1, 1},
+                                              .pad_after = {0, function >> 3 & 1}}};
+    return rn_op_conv_transpose(g, x, w, RN_NO_VALUE, attrs);
+}
+
+static rn_value add_cumulate(rn_graph *g, const rn_value *in, uint32_t function) {
+    return rn_op_cumulate(g, in[0],
+                          (rn_cumulate_attrs){.axis = function & 1,
+                                              .product = function >> 1 & 1,
+                                              .exclusive = function >> 2 & 1,
+                                              .reverse = function >> 3 & 1});
+}
+
+static rn_value add_top_k(rn_graph *g, const rn_value *in, uint32_t function) {
+    rn_top_k_attrs attrs = {.axis = function & 1, .count = 2, .smallest = function >> 1 & 1};
+    return rn_graph_output_of(g, rn_op_top_k(g, in[0], attrs), function >> 2 & 1);
+}
+
+static rn_value add_dft(rn_graph *g, const rn_value *in, uint32_t function) {
+    bool complex = function & 1, inverse = function >> 1 & 1, from_half = function >> 2 & 1;
+    rn_value x = rn_op_reshape(g, in[0], complex ? RN_SHAPE(2, 3, 2) : RN_SHAPE(2, 6, 1));
+    return rn_op_dft(g, x,
+                     (rn_dft_attrs){.axis = 1,
+                                    .length = from_half           ? 4
+                                              : function >> 3 & 1 ? 5
+                                                                  : 0,
+                                    .inverse = inverse,
+                                    .half = function >> 4 & 1,
+                                    .from_half = from_half});
+}
+
 #define TEST(name, functions, ...)                                                                 \
     static void every_##name##_means_the_same(void **state) {                                      \
         (void)state;                                                                               \
@@ -143,6 +222,13 @@ TEST(reduce, 2 * RN_REDUCE_COUNT, 3, 4)
 TEST(arg, 16, 3, 4)
 TEST(soft, 6, 3, 4)
 TEST(scatter, 2 * RN_SCATTER_COUNT, 3, 4)
+TEST(grid, 18, 3, 4)
+TEST(resize, 36, 3, 4)
+TEST(pool, 24, 3, 4)
+TEST(conv_transpose, 16, 3, 4)
+TEST(cumulate, 16, 3, 4)
+TEST(top_k, 8, 3, 4)
+TEST(dft, 32, 3, 4)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -155,6 +241,13 @@ int main(void) {
         cmocka_unit_test(every_arg_means_the_same),
         cmocka_unit_test(every_soft_means_the_same),
         cmocka_unit_test(every_scatter_means_the_same),
+        cmocka_unit_test(every_grid_means_the_same),
+        cmocka_unit_test(every_resize_means_the_same),
+        cmocka_unit_test(every_pool_means_the_same),
+        cmocka_unit_test(every_conv_transpose_means_the_same),
+        cmocka_unit_test(every_cumulate_means_the_same),
+        cmocka_unit_test(every_top_k_means_the_same),
+        cmocka_unit_test(every_dft_means_the_same),
     };
     return test_verdict(cmocka_run_group_tests(tests, NULL, NULL));
 }
