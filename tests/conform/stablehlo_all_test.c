@@ -33,5 +33,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_means_the_same_under_xla),
     };
-    return test_verdict(cmocka_run_group_tests(tests, NULL, NULL));
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
