@@ -115,12 +115,6 @@ typedef struct of_download {
     void *event;
 } of_download;
 
-// XLA keeps some of what it compiles with.
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) {
-    return "leak:xla_cpu_pjrt.so\n";
-}
-
 static const api *plugin;
 static void *client, *device;
 static char complaint[4096];
