@@ -62,7 +62,7 @@ says out '"device":"neuron:0"' '"program":"2 programs for 1, 8 rows on NC_v2'
 ask 200 /v1/completions '{"prompt": "Once upon", "max_tokens": 6, "temperature": 0}'
 says out "$(tail -c +10 text | tr -d '\n')"
 stop_server
-[ -e kept/plan.json ] && ls kept/*.pjrt > /dev/null || fail 'nothing was saved'
+{ [ -e kept/plan.json ] && ls kept/*.pjrt > /dev/null; } || fail 'nothing was saved'
 
 # ---- XLA itself ----
 if [ -e "$xla_cpu" ]; then

@@ -34,7 +34,7 @@ static void add_text(rn_sha256 *hash, const char *text) {
 rn_pjrt_key rn_pjrt_program_key(const rn_pjrt_device *device, rn_str text, rn_str options) {
     uint8_t digest[RN_SHA256_BYTES];
     struct stat file = {0};
-    rn_pjrt_key key;
+    rn_pjrt_key key = {{0}};
     rn_sha256 hash;
     (void)!stat(device->plugin->path, &file);
     int64_t identity[] = {file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec,

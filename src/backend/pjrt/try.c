@@ -60,9 +60,13 @@ static int limit_ms(void) {
     return limit > 0 && limit < 3600000 ? (int)limit : LIMIT_MS;
 }
 
+static size_t count_between(const char *begin, const char *end) {
+    return (size_t)(end - begin);
+}
+
 // An anonymous file with the program in it.
 static rn_status make_program(int *out) {
-    size_t bytes = (size_t)(rn_pjrt_probe_end - rn_pjrt_probe);
+    size_t bytes = count_between(rn_pjrt_probe, rn_pjrt_probe_end);
     int made = memfd_create("ration-probe", MFD_CLOEXEC);
     *out = made < 0 ? -1 : fcntl(made, F_DUPFD_CLOEXEC, 10); // away from what the child is given
     if (made >= 0) close(made);
