@@ -69,11 +69,9 @@ static bool find_dim(const rn_import *m, rn_str name, uint64_t *out) {
 static rn_status find_axis(const rn_import *m, const rn_onnx_value *v, uint32_t axis,
                            const rn_onnx_input *known, uint64_t *out) {
     const rn_onnx_axis *dim = &v->dims[axis];
-    if (dim->has_value && dim->value < 0)
-        return rn_fail(RN_CORRUPT, "input '%.*s': axis %u is %lld", RN_STR_ARG(v->name), axis,
-                       (long long)dim->value);
-    if (dim->has_value) *out = (uint64_t)dim->value;
-    if (dim->has_value || find_dim(m, dim->param, out)) {
+    bool has_value = dim->has_value && dim->value >= 0; // some files have -1 for what is open
+    if (has_value) *out = (uint64_t)dim->value;
+    if (has_value || find_dim(m, dim->param, out)) {
         if (!known || known->shape.dims[axis] == *out) return RN_OK;
         return rn_fail(RN_INVALID, "input '%.*s': axis %u is %llu in the model, %llu is given",
                        RN_STR_ARG(v->name), axis, (unsigned long long)*out,

@@ -160,6 +160,8 @@ rn_value rn_import_to_image(rn_import *m, rn_value value);
 rn_value rn_import_from_image(rn_import *m, rn_value value);
 rn_value rn_import_reshape(rn_import *m, rn_value value, rn_shape shape);
 rn_value rn_import_cast(rn_import *m, rn_value value, rn_dtype dtype);
+// a (..., M, K) by b (..., K, N), NumPy's broadcasting in front (onnx_math.c).
+rn_value rn_import_matmul(rn_import_call *c, rn_value a, rn_value b);
 
 // ---- folding (onnx_fold.c) ----------------------------------------------------------------------
 

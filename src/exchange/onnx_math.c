@@ -187,6 +187,22 @@ static void clip(rn_import_call *c) {
 
 // ---- casts --------------------------------------------------------------------------------------
 
+// Integers of 4 and 2 bits lie in a byte each: the low bits, as a number of that width.
+static rn_value keep_bits(rn_import_call *c, rn_value x, uint32_t data_type) {
+    rn_graph *g = c->graph;
+    rn_import *m = c->import;
+    bool four = data_type == RN_ONNX_UINT4 || data_type == RN_ONNX_INT4;
+    bool is_signed = data_type == RN_ONNX_INT4 || data_type == RN_ONNX_INT2;
+    int mask = four ? 15 : 3, top = four ? 7 : 1;
+    rn_dtype dtype = is_signed ? RN_DTYPE_I8 : RN_DTYPE_U8;
+    rn_value whole = rn_op_convert(g, x, (rn_convert_attrs){.dtype = dtype});
+    rn_value low = rn_op_binary(g, RN_BINARY_AND, whole, rn_import_scalar(m, dtype, mask));
+    if (!is_signed) return low;
+    rn_value below = rn_op_sub(g, low, rn_import_scalar(m, dtype, mask + 1));
+    return rn_op_select(
+        g, rn_op_compare(g, RN_COMPARE_GREATER, low, rn_import_scalar(m, dtype, top)), below, low);
+}
+
 static void write_cast(rn_import_call *c, uint32_t data_type) {
     bool channels_last;
     rn_dtype dtype = rn_onnx_dtype(data_type);
@@ -195,10 +211,14 @@ static void write_cast(rn_import_call *c, uint32_t data_type) {
         return;
     }
     rn_value x = rn_import_any(c, 0, &channels_last);
-    bool narrow =
-        (data_type >= RN_ONNX_UINT4 && data_type <= RN_ONNX_FLOAT4) || data_type >= RN_ONNX_UINT2;
+    bool narrow = data_type == RN_ONNX_UINT4 || data_type == RN_ONNX_INT4 ||
+                  data_type == RN_ONNX_UINT2 || data_type == RN_ONNX_INT2;
     if (!x) return;
-    if (dtype == RN_DTYPE_NONE || dtype == RN_DTYPE_F8_E8M0 || narrow) {
+    if (narrow) {
+        rn_import_out_as(c, 0, keep_bits(c, x, data_type), channels_last);
+        return;
+    }
+    if (dtype == RN_DTYPE_NONE || dtype == RN_DTYPE_F8_E8M0) {
         rn_import_refuse(c, "casts to %s", rn_onnx_type_name(data_type));
         return;
     }
@@ -257,8 +277,7 @@ static rn_value widen(rn_import_call *c, rn_value x) {
     return x && narrow ? rn_op_cast(c->graph, x, RN_DTYPE_F32) : x;
 }
 
-// a (..., M, K) by b (..., K, N), NumPy's broadcasting in front.
-static rn_value matmul_any(rn_import_call *c, rn_value a, rn_value b) {
+rn_value rn_import_matmul(rn_import_call *c, rn_value a, rn_value b) {
     rn_import *m = c->import;
     if (!a || !b) return RN_NO_VALUE;
     if (rn_import_dtype_of(m, a) != RN_DTYPE_F32) return rn_op_product(c->graph, a, b);
@@ -292,7 +311,7 @@ static void matmul(rn_import_call *c) {
     bool row = x.rank == 1, column = w.rank == 1;
     if (row) a = rn_import_reshape(m, a, RN_SHAPE(1, x.dims[0]));
     if (column) b = rn_import_reshape(m, b, RN_SHAPE(w.dims[0], 1));
-    rn_value y = matmul_any(c, widen(c, a), widen(c, b));
+    rn_value y = rn_import_matmul(c, widen(c, a), widen(c, b));
     rn_shape shape = rn_import_shape_of(m, y);
     if (!y) return;
     if (column) shape.rank--;

@@ -91,11 +91,12 @@ static void dynamic_quantize(rn_import_call *c) {
 
 // ---- products -----------------------------------------------------------------------------------
 
-// x - zero as i32. A zero point a row or a column of a matrix (`axis` from the end) is shaped so.
+// x - zero, whole numbers of 9 bits at most, in f32. A zero point a row or a column of a matrix is
+// shaped so: `axis` is the one that it is along.
 static rn_value centred(rn_import_call *c, rn_value x, rn_value zero, uint32_t axis) {
     rn_import *m = c->import;
     rn_shape shape = rn_import_shape_of(m, x), of_zero = rn_import_shape_of(m, zero);
-    rn_value wide = rn_import_cast(m, x, RN_DTYPE_I32);
+    rn_value wide = rn_import_cast(m, x, RN_DTYPE_F32);
     if (!zero || !x) return wide;
     if (of_zero.rank == 1 && of_zero.dims[0] > 1 && axis < shape.rank) {
         rn_shape to = {.rank = shape.rank - axis};
@@ -105,7 +106,61 @@ static rn_value centred(rn_import_call *c, rn_value x, rn_value zero, uint32_t a
     } else if (of_zero.rank == 1) {
         zero = rn_import_reshape(m, zero, RN_SCALAR);
     }
-    return rn_op_sub(c->graph, wide, rn_import_cast(m, zero, RN_DTYPE_I32));
+    return rn_op_sub(c->graph, wide, rn_import_cast(m, zero, RN_DTYPE_F32));
+}
+
+// Sums of so many products of two such numbers are exact in f32: 2^8 * 255^2 < 2^24.
+enum { EXACT_TERMS = 256 };
+
+static rn_value as_whole(rn_import_call *c, rn_value x) {
+    return x ? rn_op_convert(c->graph, x, (rn_convert_attrs){.dtype = RN_DTYPE_I32}) : x;
+}
+
+// x (..., M, K) by w (..., K, N) as i32: products of f32 over pieces of K, each of them exact.
+static rn_value whole_product(rn_import_call *c, rn_value x, rn_value w) {
+    rn_import *m = c->import;
+    rn_shape a = rn_import_shape_of(m, x), b = rn_import_shape_of(m, w);
+    if (!x || !w) return RN_NO_VALUE;
+    if (a.rank < 2 || b.rank < 2 || a.dims[a.rank - 1] != b.dims[b.rank - 2]) {
+        rn_import_refuse(c, "products of %s and %s", rn_shape_format(a).text,
+                         rn_shape_format(b).text);
+        return RN_NO_VALUE;
+    }
+    uint64_t k = a.dims[a.rank - 1];
+    rn_value sum = RN_NO_VALUE;
+    for (uint64_t at = 0; at < k; at += EXACT_TERMS) {
+        uint64_t count = k - at < EXACT_TERMS ? k - at : EXACT_TERMS;
+        rn_value part_x = count == k ? x : rn_op_slice(c->graph, x, a.rank - 1, at, count);
+        rn_value part_w = count == k ? w : rn_op_slice(c->graph, w, b.rank - 2, at, count);
+        rn_value part = as_whole(c, rn_import_matmul(c, part_x, part_w));
+        sum = sum ? rn_op_add(c->graph, sum, part) : part;
+        if (!sum) return sum;
+    }
+    return sum;
+}
+
+// The same for convolutions: over pieces of the channels.
+static rn_value whole_conv(rn_import_call *c, rn_value x, rn_value w, rn_conv_attrs attrs) {
+    rn_import *m = c->import;
+    rn_shape a = rn_import_shape_of(m, x), b = rn_import_shape_of(m, w);
+    uint64_t window = 1, channels = b.dims[1];
+    if (!x || !w) return RN_NO_VALUE;
+    for (uint32_t i = 2; i < b.rank; i++)
+        window *= b.dims[i];
+    uint64_t step = window && window <= EXACT_TERMS ? EXACT_TERMS / window : 1;
+    if (window > EXACT_TERMS || (attrs.groups > 1 && step < channels)) // few models have such
+        return rn_op_conv(c->graph, as_whole(c, x), as_whole(c, w), RN_NO_VALUE, attrs);
+    rn_value sum = RN_NO_VALUE;
+    for (uint64_t at = 0; at < channels; at += step) {
+        uint64_t count = channels - at < step ? channels - at : step;
+        bool all = count == channels;
+        rn_value part_x = all ? x : rn_op_slice(c->graph, x, a.rank - 1, at, count);
+        rn_value part_w = all ? w : rn_op_slice(c->graph, w, 1, at, count);
+        rn_value part = as_whole(c, rn_op_conv(c->graph, part_x, part_w, RN_NO_VALUE, attrs));
+        sum = sum ? rn_op_add(c->graph, sum, part) : part;
+        if (!sum) return sum;
+    }
+    return sum;
 }
 
 static uint32_t row_axis(rn_import_call *c, rn_value x) {
@@ -123,7 +178,7 @@ static void matmul_integer(rn_import_call *c) {
     if (!a || !b) return;
     rn_value x = centred(c, a, rn_import_optional(c, 2), row_axis(c, a));
     rn_value w = centred(c, b, rn_import_optional(c, 3), column_axis(c, b));
-    rn_import_out(c, 0, rn_op_product(c->graph, x, w));
+    rn_import_out(c, 0, whole_product(c, x, w));
 }
 
 // A scale a row (axis 0 of `rank`) or for all.
@@ -162,7 +217,7 @@ static void qlinear_matmul(rn_import_call *c) {
     rn_value scales =
         rn_op_mul(c->graph, rn_import_cast(c->import, shaped_scale(c, a_scale, 1), RN_DTYPE_F32),
                   rn_import_cast(c->import, shaped_scale(c, b_scale, 0), RN_DTYPE_F32));
-    rn_import_out(c, 0, requantize(c, rn_op_product(c->graph, x, w), scales, 6, 7));
+    rn_import_out(c, 0, requantize(c, whole_product(c, x, w), scales, 6, 7));
 }
 
 static bool read_conv(rn_import_call *c, uint32_t kernel, rn_conv_attrs *out) {
@@ -192,8 +247,8 @@ static void conv_integer(rn_import_call *c) {
     rn_conv_attrs attrs;
     rn_value x = rn_import_image(c, 0), w = rn_import_in(c, 1);
     if (!x || !w || !read_conv(c, 1, &attrs)) return;
-    rn_value y = rn_op_conv(c->graph, centred(c, x, rn_import_optional(c, 2), UINT32_MAX),
-                            centred(c, w, rn_import_optional(c, 3), 0), RN_NO_VALUE, attrs);
+    rn_value y = whole_conv(c, centred(c, x, rn_import_optional(c, 2), UINT32_MAX),
+                            centred(c, w, rn_import_optional(c, 3), 0), attrs);
     rn_import_out_as(c, 0, y, true);
 }
 
@@ -202,11 +257,67 @@ static void qlinear_conv(rn_import_call *c) {
     rn_value x = rn_import_image(c, 0), w = rn_import_in(c, 3), x_scale = rn_import_in(c, 1),
              w_scale = rn_import_in(c, 4), bias = rn_import_optional(c, 8);
     if (!x || !w || !x_scale || !w_scale || !read_conv(c, 3, &attrs)) return;
-    rn_value sums = rn_op_conv(c->graph, centred(c, x, rn_import_optional(c, 2), UINT32_MAX),
-                               centred(c, w, rn_import_optional(c, 5), 0), bias, attrs);
+    rn_value sums = whole_conv(c, centred(c, x, rn_import_optional(c, 2), UINT32_MAX),
+                               centred(c, w, rn_import_optional(c, 5), 0), attrs);
+    if (bias && sums) sums = rn_op_add(c->graph, sums, bias);
     rn_value scales = rn_op_mul(c->graph, rn_import_reshape(c->import, x_scale, RN_SCALAR),
                                 shaped_scale(c, w_scale, 0));
     rn_import_out_as(c, 0, requantize(c, sums, scales, 6, 7), true);
+}
+
+// (N, blocks, bytes) of codes, the low bits of a byte first, as (N, blocks * codes a block) u8.
+static rn_value unpack_codes(rn_import_call *c, rn_value packed, uint32_t bits, uint64_t rows) {
+    rn_graph *g = c->graph;
+    rn_import *m = c->import;
+    uint64_t bytes = rn_shape_elements(rn_import_shape_of(m, packed), 1) / rows;
+    packed = rn_import_reshape(m, packed, RN_SHAPE(rows, bytes, 1));
+    if (bits == 8) return rn_import_reshape(m, packed, RN_SHAPE(rows, bytes));
+    rn_value low = rn_op_binary(g, RN_BINARY_AND, packed, rn_import_scalar(m, RN_DTYPE_U8, 15));
+    rn_value high =
+        rn_op_binary(g, RN_BINARY_SHIFT_RIGHT, packed, rn_import_scalar(m, RN_DTYPE_U8, 4));
+    rn_value both = rn_op_concat(g, (rn_value[]){low, high}, 2, 2);
+    return rn_import_reshape(m, both, RN_SHAPE(rows, 2 * bytes));
+}
+
+// ONNX Runtime's products with weights of 4 or 8 bits, a scale and a zero point a block of K.
+static void matmul_nbits(rn_import_call *c) {
+    rn_graph *g = c->graph;
+    rn_import *m = c->import;
+    uint64_t k = (uint64_t)rn_import_int(c, "K", 0), n = (uint64_t)rn_import_int(c, "N", 0),
+             block = (uint64_t)rn_import_int(c, "block_size", 32);
+    uint32_t bits = (uint32_t)rn_import_int(c, "bits", 4);
+    rn_value x = rn_import_in(c, 0), codes = rn_import_in(c, 1), scales = rn_import_in(c, 2),
+             zeros = rn_import_optional(c, 3), bias = rn_import_optional(c, 5);
+    rn_dtype dtype = rn_import_dtype_of(m, x);
+    if (!x || !codes || !scales) return;
+    uint64_t blocks = block ? (k + block - 1) / block : 0, all = blocks * block;
+    bool fits = k && n && block >= 16 && block <= 1 << 16 && k < 1u << 30 && n < 1u << 30 &&
+                (bits == 4 || bits == 8) && !rn_import_has(c, 4) &&
+                rn_shape_elements(rn_import_shape_of(m, codes), 1) == n * all * bits / 8 &&
+                rn_shape_elements(rn_import_shape_of(m, scales), 1) == n * blocks;
+    if (!fits) {
+        rn_import_refuse(c, "%u bits in blocks of %llu", bits, (unsigned long long)block);
+        return;
+    }
+    rn_value wide = rn_op_convert(g, unpack_codes(c, codes, bits, n),
+                                  (rn_convert_attrs){.dtype = RN_DTYPE_F32});
+    wide = rn_import_reshape(m, wide, RN_SHAPE(n, blocks, block));
+    rn_value zero = rn_import_scalar(m, RN_DTYPE_F32, bits == 4 ? 8 : 128);
+    if (zeros && rn_import_dtype_of(m, zeros) == RN_DTYPE_U8) {
+        zeros = unpack_codes(c, zeros, bits, n);
+        rn_shape there = rn_import_shape_of(m, zeros);
+        if (zeros && there.dims[1] > blocks) zeros = rn_op_slice(g, zeros, 1, 0, blocks);
+    }
+    if (zeros)
+        zero = rn_import_reshape(m, rn_import_cast(m, zeros, RN_DTYPE_F32), RN_SHAPE(n, blocks, 1));
+    rn_value scale =
+        rn_import_reshape(m, rn_import_cast(m, scales, RN_DTYPE_F32), RN_SHAPE(n, blocks, 1));
+    rn_value w =
+        rn_import_reshape(m, rn_op_mul(g, rn_op_sub(g, wide, zero), scale), RN_SHAPE(n, all));
+    if (w && all > k) w = rn_op_slice(g, w, 1, 0, k);
+    rn_value y = rn_op_matmul(g, rn_import_cast(m, x, RN_DTYPE_F32), w,
+                              rn_import_cast(m, bias, RN_DTYPE_F32));
+    if (y) rn_import_out(c, 0, rn_import_cast(m, y, dtype));
 }
 
 const rn_import_op rn_onnx_quantized_ops[] = {
@@ -217,5 +328,6 @@ const rn_import_op rn_onnx_quantized_ops[] = {
     {"ConvInteger", conv_integer, 0},
     {"QLinearMatMul", qlinear_matmul, 0},
     {"QLinearConv", qlinear_conv, 0},
+    {"com.microsoft.MatMulNBits", matmul_nbits, 0},
     {NULL, NULL, 0},
 };

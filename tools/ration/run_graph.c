@@ -339,22 +339,30 @@ static void write_result(const result *out, rn_json *json) {
 
 // --output FILE for the only output, FILE with the output's name in it for each of several, or
 // NAME=FILE for one.
-static rn_status save_result(const graph_run *r, const result *out, size_t outputs) {
-    const char *option = rn_settings_text(r->in->settings, "output"), *equals = strchr(option, '=');
+static rn_status save_as(const result *out, const char *option, size_t outputs) {
+    const char *equals = strchr(option, '=');
     char path[4096];
-    if (!option[0]) return RN_OK;
     size_t name = strlen(out->name);
     if (equals && ((size_t)(equals - option) != name || strncmp(option, out->name, name) != 0))
         return RN_OK;
     const char *file = equals ? equals + 1 : option, *dot = strrchr(file, '.');
     int stem = dot ? (int)(dot - file) : (int)strlen(file);
-    if (equals || outputs == 1)
+    if (equals || outputs == 1) {
         snprintf(path, sizeof path, "%s", file);
-    else
+    } else {
         snprintf(path, sizeof path, "%.*s.%s%s", stem, file, out->name, dot ? dot : "");
-    for (char *at = path + (outputs > 1 && !equals ? stem : (int)strlen(path)); *at; at++)
-        if (*at == '/') *at = '_'; // a name may hold one
+        for (char *at = path + stem; *at; at++)
+            if (*at == '/') *at = '_'; // a name may hold one
+    }
     return write_npy(path, out->dtype, out->shape, out->data.data, out->bytes);
+}
+
+static rn_status save_result(const graph_run *r, const result *out, size_t outputs) {
+    const char *const *items = NULL;
+    size_t count = rn_settings_list(r->in->settings, "output", &items);
+    for (size_t i = 0; i < count; i++)
+        RN_TRY(save_as(out, items[i], outputs));
+    return RN_OK;
 }
 
 static rn_status show_results(graph_run *r, rn_json *json) {

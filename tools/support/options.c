@@ -213,11 +213,11 @@ static const rn_option table[] = {
      "bytes that the buffers must fit; without it, as few as possible"},
     {"time", "place.time", 0, RN_OPTION_COUNT, false, "place", "30", "SECONDS", NULL,
      "limit of placing, reading not counted; 0 means the quick orders only, without a limit"},
-    {"output", "place.output", 'o', RN_OPTION_TEXT, false, "place profile embed run", NULL, "FILE",
+    {"output", "place.output", 'o', RN_OPTION_LIST, false, "place profile embed run", NULL, "FILE",
      NULL,
      "where to write: buffers with their offsets as CSV; a page, an export, a recording; "
      "embeddings as .safetensors or .npy; what a model of tensors makes as .npy (NAME=FILE: one of "
-     "several outputs)"},
+     "several outputs; may be repeated)"},
     {"phases", "plan.phases", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
      "of MODEL:train: the step and an evaluation of its batch, as phases that share one arena"},
     {"sweep", "plan.sweep", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
