@@ -8,12 +8,6 @@
 
 enum { COUNT = 40, VOCAB = 128, STORY = 200 };
 
-// XLA keeps some of what it compiles with.
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) {
-    return "leak:xla_cpu_pjrt.so\n";
-}
-
 static rn_device *device;
 
 static int open_device(void **state) {
