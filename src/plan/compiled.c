@@ -74,23 +74,26 @@ static bool is_held(const rn_graph *graph, rn_value value) {
     return info->producer == RN_NO_NODE && rn_executable_reads(graph, value);
 }
 
-// What a session holds on the host: inputs and outputs, a weight on its way (one of a quantised
-// kind once more, widened), the reader's buffers.
+// What a session holds on the host: inputs and outputs, a weight or state on its way (a weight of a
+// quantised kind once more, widened), the reader's buffers.
 static uint64_t count_host(const maker *m, const rn_graph *graph, uint64_t rows) {
     uint64_t io = 0, largest = 0;
+    bool weights = false;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
         if (!is_held(graph, v)) continue;
         uint64_t bytes = rn_executable_value_bytes(graph, v, rows);
         if (info->role == RN_ROLE_INPUT || info->role == RN_ROLE_OUTPUT)
             io += rn_round_up(bytes, RN_PLAN_ALIGN);
+        if (info->role == RN_ROLE_STATE) largest = rn_max_u64(largest, bytes); // its zeros
         if (info->role != RN_ROLE_WEIGHT) continue;
+        weights = true;
         if (rn_dtype_get(info->dtype)->block_elements > 1 ||
             (!m->caps->own_memory && info->dtype != RN_DTYPE_F32))
             bytes += sizeof(float) * rn_shape_elements(info->shape, rows);
         largest = rn_max_u64(largest, bytes);
     }
-    bool staging = largest && !m->recipe->weights_in_memory;
+    bool staging = weights && !m->recipe->weights_in_memory;
     return io + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) + (staging ? RN_PLAN_STAGING_BYTES : 0);
 }
 

@@ -10,6 +10,7 @@
 //     oom_compile, oom_upload, oom_run
 //                               RESOURCE_EXHAUSTED; that of a run comes by its event, and has eaten
 //                               what was donated
+//     no_donation               a run that donates is refused
 //     no_stats                  programs do not tell what they take
 //     wrong                     x + x is x
 //     limit=BYTES               of a device's memory [16 GiB]
@@ -353,6 +354,12 @@ static void *check_arguments(const fake_program *p, const rn_pjrt_execute_args *
     return NULL;
 }
 
+static bool is_kept(const rn_pjrt_execute_options *options, int argument) {
+    for (size_t i = 0; i < options->not_donated_count; i++)
+        if (options->not_donated[i] == argument) return true;
+    return false;
+}
+
 static void *execute(rn_pjrt_execute_args *args) {
     const fake_program *p = &((fake_executable *)args->executable)->program;
     const fake_tensor *arguments[FAKE_ARGUMENTS];
@@ -362,6 +369,9 @@ static void *execute(rn_pjrt_execute_args *args) {
     void *wrong = check(args->options, 120, "PJRT_ExecuteOptions");
     if (!wrong) wrong = check_arguments(p, args);
     if (wrong) return wrong;
+    for (int i = 0; told("no_donation") && i < p->argument_count; i++)
+        if (p->alias[i] >= 0 && !is_kept(args->options, i))
+            return fail(13, "An input was configured to be must-alias at compile time");
     for (int i = 0; i < p->argument_count; i++)
         arguments[i] = &((fake_buffer *)args->arguments[0][i])->tensor;
     if (told("oom_run")) {
@@ -374,7 +384,7 @@ static void *execute(rn_pjrt_execute_args *args) {
         memcpy(results[0].data, arguments[0]->data, sizeof(double));
     }
     for (int i = 0; i < p->argument_count; i++)
-        if (p->alias[i] >= 0) forget(args->arguments[0][i]);
+        if (p->alias[i] >= 0 && !is_kept(args->options, i)) forget(args->arguments[0][i]);
     for (int i = 0; i < p->result_count; i++) {
         if (error.code) results[i] = p->results[i];
         args->outputs[0][i] = make_buffer(results[i]);

@@ -199,9 +199,10 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
     rn_status s = rn_stablehlo_signature_make(graph, &options, &scratch, &signature);
     if (s == RN_OK) s = count_ports(graph, &signature, purpose_bytes);
     // XLA's CPU compiler scatters into copies of the states, all of them at once.
-    for (uint32_t i = 0; s == RN_OK && !caps->own_memory && i < signature.result_count; i++)
+    uint32_t copies = !caps->own_memory + (caps->own[RN_PJRT_TWICE] != 0);
+    for (uint32_t i = 0; s == RN_OK && i < signature.result_count; i++)
         if (signature.results[i].kind == RN_STABLEHLO_STATE)
-            s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], signature.results[i].bytes);
+            s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], copies * signature.results[i].bytes);
     rn_arena_free_all(&scratch);
     if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
     temporary += (uint64_t)caps->own[RN_PJRT_LEAST];

@@ -34,9 +34,11 @@ typedef struct pjrt_executable {
     rn_arena memory; // all tables
     bucket *buckets; // (bucket_count)
     uint32_t bucket_count;
-    void **arguments;    // (arguments of any bucket): buffers; those of a run are NULL between runs
-    void **results;      // (results of any bucket)
-    size_t option_bytes; // of a run's options, as the plugin wants them
+    void **arguments; // (arguments of any bucket): buffers; those of a run are NULL between runs
+    void **results;   // (results of any bucket)
+    int64_t *kept;    // (kept_count): numbers of states' arguments that are not donated
+    uint32_t kept_count;
+    size_t option_bytes;   // of a run's options, as the plugin wants them
     uint32_t weights_left; // that were not put yet
     bool ran;              // once: the stage is told
 } pjrt_executable;
@@ -298,7 +300,9 @@ static rn_status execute(pjrt_executable *e, const bucket *b, void **out_done) {
     void *const *argument_list[1] = {e->arguments};
     void **result_list[1] = {e->results};
     void *done[1] = {NULL};
-    rn_pjrt_padded_options options = {.head.bytes = e->option_bytes};
+    rn_pjrt_padded_options options = {.head = {.bytes = e->option_bytes,
+                                               .not_donated = e->kept,
+                                               .not_donated_count = e->kept_count}};
     rn_pjrt_execute_args args = {.executable = b->code.loaded,
                                  .options = &options.head,
                                  .arguments = argument_list,
@@ -377,6 +381,14 @@ static rn_status compile_bucket(pjrt_executable *e, bucket *b) {
     return s;
 }
 
+static rn_status list_kept(pjrt_executable *e) {
+    const rn_stablehlo_signature *s = signature_of(e);
+    RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof *e->kept, (void **)&e->kept));
+    for (uint32_t i = 0; i < s->argument_count; i++)
+        if (s->arguments[i].kind == RN_STABLEHLO_STATE) e->kept[e->kept_count++] = i;
+    return RN_OK;
+}
+
 static rn_status compile_all(pjrt_executable *e, const rn_compile_request *request) {
     void *block = NULL;
     RN_TRY(rn_arena_array(&e->memory, request->bucket_count, sizeof *e->buckets, &block));
@@ -393,7 +405,7 @@ static rn_status compile_all(pjrt_executable *e, const rn_compile_request *reque
     RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof(void *), (void **)&e->arguments));
     RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->results));
     rn_stage_on(e->device->name, "compilation_complete");
-    return RN_OK;
+    return e->device->target.keeps_states ? list_kept(e) : RN_OK;
 }
 
 // What the largest of the programs takes by the plugin's own count, all code beside it: weights and
@@ -404,7 +416,8 @@ static uint64_t count_compiled(const pjrt_executable *e) {
         const rn_pjrt_code *c = &e->buckets[i].code;
         if (!c->known) return 0;
         uint64_t bytes = c->argument_bytes + c->output_bytes + c->temporary_bytes;
-        most = rn_max_u64(most, bytes - rn_min_u64(bytes, c->alias_bytes));
+        uint64_t in_place = e->kept_count ? 0 : c->alias_bytes;
+        most = rn_max_u64(most, bytes - rn_min_u64(bytes, in_place));
         code += c->code_bytes;
     }
     return most + code;

@@ -38,6 +38,7 @@ typedef struct rn_pjrt_target {
     uint32_t most_rows; // of a program; 0: as many as the plan has
     int32_t level;      // of optimisation; -1: the compiler's own
     uint8_t products, widened; // rn_dtype: rn_stablehlo_options; 0: the target's own choice
+    bool keeps_states;         // states are not donated: for plugins that cannot
     bool by_name;              // `plugin` is the name of a kind
 } rn_pjrt_target;
 
@@ -148,8 +149,8 @@ bool rn_pjrt_program_write(const rn_pjrt_key *key, const void *data, size_t byte
 void rn_pjrt_program_remove(const rn_pjrt_key *key);
 
 // Of caps.own: the target's rn_dtype of two, 0 where it says nothing; and the bytes of temporary
-// memory that any program of the plugin takes.
-enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST };
+// memory that any program of the plugin takes; and whether states are held twice.
+enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST, RN_PJRT_TWICE };
 
 // ---- executables --------------------------------------------------------------------------------
 

@@ -39,6 +39,11 @@ static rn_status parse_option(rn_str key, rn_str value, rn_pjrt_target *out) {
     if (rn_str_equal(key, RN_STR("weights"))) return parse_dtype(value, &out->widened);
     if (rn_str_equal(key, RN_STR("seq"))) return rn_target_number(value, &out->most_rows);
     if (rn_str_equal(key, RN_STR("device"))) return rn_target_number(value, &out->device);
+    if (rn_str_equal(key, RN_STR("donate"))) {
+        RN_TRY(rn_target_number(value, &number));
+        out->keeps_states = number == 0;
+        return RN_OK;
+    }
     if (rn_str_equal(key, RN_STR("opt"))) {
         RN_TRY(rn_target_number(value, &number));
         if (number > 3) return rn_fail(RN_INVALID, "opt is 0 to 3");
@@ -50,9 +55,10 @@ static rn_status parse_option(rn_str key, rn_str value, rn_pjrt_target *out) {
         if (number == 1) return RN_OK;
         return rn_fail(RN_INVALID, "cores is 1: a program runs on one device of the plugin");
     }
-    return rn_fail(RN_INVALID,
-                   "\"%.*s\" is none of seq, cores, opt, device, products, weights, xla_...",
-                   RN_STR_ARG(key));
+    return rn_fail(
+        RN_INVALID,
+        "\"%.*s\" is none of seq, cores, opt, device, donate, products, weights, xla_...",
+        RN_STR_ARG(key));
 }
 
 // What stands behind the question mark; it is a part of the name.
