@@ -442,19 +442,27 @@ static rn_status count_purposes(pjrt_executable *e) {
     return RN_OK;
 }
 
+// Against the plan, and against what the device has free now.
 static rn_status check_budget(const pjrt_executable *e, const rn_compile_request *request) {
-    uint64_t held = 0;
+    rn_device *device = &e->device->base;
+    uint64_t held = 0, room = device->free_bytes ? device->free_bytes(device) : 0;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         held += e->base.purpose_bytes[p];
-    if (held <= request->budget_bytes) return RN_OK;
     const rn_pjrt_code *code = &e->buckets[e->bucket_count - 1].code;
-    return rn_hint(
-        rn_fail(RN_OVER_BUDGET,
-                "%s: %s were planned, and the compiled program takes %s (%s of temporary "
-                "memory)",
-                e->device->name, rn_size_format(request->budget_bytes).text,
-                rn_size_format(held).text, rn_size_format(code->temporary_bytes).text),
-        "fewer rows a run (seq=N of the target), or another device");
+    if (held > request->budget_bytes)
+        return rn_hint(
+            rn_fail(RN_OVER_BUDGET,
+                    "%s: %s were planned, and the compiled program takes %s (%s of temporary "
+                    "memory)",
+                    e->device->name, rn_size_format(request->budget_bytes).text,
+                    rn_size_format(held).text, rn_size_format(code->temporary_bytes).text),
+            "fewer rows a run (seq=N of the target), or another device");
+    if (room == 0 || held <= room) return RN_OK;
+    device->refused_bytes = held;
+    return rn_fail(RN_NO_MEMORY,
+                   "%s: RESOURCE_EXHAUSTED: the program takes %s, and %s of the device's memory "
+                   "are free",
+                   e->device->name, rn_size_format(held).text, rn_size_format(room).text);
 }
 
 // "4 programs for 1, 8, 64, 512 rows on cpu by PJRT 0.81: 3 compiled, 1 loaded in 2.1 s"

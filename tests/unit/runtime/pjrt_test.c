@@ -346,7 +346,7 @@ static void what_fails_is_classified_and_gives_everything_back(void **state) {
     } cases[] = {
         {"oom_compile", "compile_over_memory", RN_NO_MEMORY},
         {"oom_upload", "device_memory_full", RN_NO_MEMORY},
-        {"limit=2000", "device_memory_full", RN_NO_MEMORY},
+        {"limit=2000", "resource_exhausted", RN_NO_MEMORY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         opened o;
