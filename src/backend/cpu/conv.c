@@ -256,5 +256,5 @@ void rn_conv_run(const rn_conv *c, const rn_call *call, void *workspace) {
     job j = {c, set, make_plan(c, set, call->threads), workspace};
     for (uint32_t slot = 0; j.plan.copy && slot < call->threads; slot++)
         *(uint64_t *)(j.workspace + slot * j.plan.slot_bytes) = UINT64_MAX; // holds no band yet
-    rn_share(call, c->images * j.plan.bands * j.plan.strips, run_task, &j);
+    rn_share_runs(call, c->images * j.plan.bands * j.plan.strips, run_task, &j);
 }

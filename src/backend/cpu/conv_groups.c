@@ -7,7 +7,9 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_weights.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/share.h"
 #include "backend/cpu/spans.h"
+#include "backend/cpu/tile.h"
 
 #include "base/checked.h"
 #include "graph/op/conv.h"
@@ -17,7 +19,6 @@
 
 enum {
     COLUMN_FLOATS = 1 << 19, // of windows laid out at once, about: the second cache
-    BLOCK = 256,             // channels whose depthwise kernels are turned by a task
     MOST_TAPS = 64,          // of a depthwise kernel; more go by the reference loop
 };
 
@@ -83,13 +84,15 @@ typedef struct depthwise {
     const rn_clamp_attrs *clamp; // or NULL
 } depthwise;
 
-static void turn_kernels(void *arg, size_t block) {
-    const depthwise *d = arg;
+static void turn_kernels(const depthwise *d) {
+    const rn_tile_set *set = rn_tile_set_get();
     const float *w = d->call->inputs[1].data; // (C, 1, taps)
-    uint64_t channels = d->c.s.in_channels, end = rn_min_u64((block + 1) * BLOCK, channels);
-    for (uint64_t t = 0; t < d->c.taps; t++)
-        for (uint64_t i = block * BLOCK; i < end; i++)
-            d->kernels[t * channels + i] = w[i * d->c.taps + t];
+    uint64_t channels = d->c.s.in_channels, taps = d->c.taps, i = 0;
+    for (; i + set->lanes <= channels; i += set->lanes)
+        set->pack_rows(w + i * taps, taps, set->lanes, taps, d->kernels + i, channels);
+    for (; i < channels; i++)
+        for (uint64_t t = 0; t < taps; t++)
+            d->kernels[t * channels + i] = w[i * taps + t];
 }
 
 // The rows of pixels that windows of a line see, and where the line's outputs are.
@@ -142,8 +145,9 @@ static void depthwise_line(const depthwise *d, uint64_t line) {
         rn_spans_get()->clamp(r.y, r.y, out * s->in_channels, d->clamp->low, d->clamp->high);
 }
 
-static void depthwise_band(void *arg, size_t band) {
+static void depthwise_band(void *arg, uint32_t slot, size_t band) {
     const depthwise *d = arg;
+    (void)slot;
     uint64_t end = rn_min_u64((band + 1) * d->band, d->c.lines);
     for (uint64_t line = band * d->band; line < end; line++)
         depthwise_line(d, line);
@@ -152,8 +156,8 @@ static void depthwise_band(void *arg, size_t band) {
 static void run_depthwise(const rn_call *call, const shape *c, const rn_clamp_attrs *clamp) {
     depthwise d = {call, *c, call->workspace, rn_div_up(c->lines, 4 * (uint64_t)call->threads),
                    clamp};
-    rn_call_each(call, rn_div_up(c->s.in_channels, BLOCK), turn_kernels, &d);
-    if (c->lines) rn_call_each(call, rn_div_up(c->lines, d.band), depthwise_band, &d);
+    turn_kernels(&d);
+    if (c->lines) rn_share_runs(call, rn_div_up(c->lines, d.band), depthwise_band, &d);
 }
 
 // ---- groups -------------------------------------------------------------------------------------
