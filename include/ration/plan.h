@@ -39,6 +39,7 @@ typedef struct rn_recipe {
     uint64_t rows;          // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
     uint64_t workload_rows; // rows that a typical job brings (a prompt); 0: one full run
     uint64_t decode_steps;  // runs of one row that follow them (new tokens); 0: none
+    uint64_t decode_rows;   // of such a run, where all weights are resident (sequences); 0: 1
     uint64_t least_rows;    // a run must have room for (the longest text of an encoder); 0: 1
     uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
     bool weights_in_memory;     // they need no staging on their way
@@ -120,8 +121,9 @@ typedef struct rn_plan_summary {
     uint32_t step_count;
     double seconds; // predicted, for the workload: prefill_seconds + decode_steps * decode_seconds
     double prefill_seconds; // for workload_rows; where there is no RN_ROWS, one run
-    double decode_seconds;  // a run of one row, for inference with RN_ROWS; else 0
-    uint64_t decode_steps;  // runs of one row
+    double decode_seconds;  // a run of one row, for inference with RN_ROWS; else 0. Where all
+                            // weights are resident: a row of each sequence (rn_recipe.decode_rows)
+    uint64_t decode_steps;  // such runs
     // Hybrid execution: the CPU computes the first blocks of short runs (decode_seconds is then of
     // such a run, and what the CPU holds is part of host_bytes and host_weight_bytes):
     uint32_t host_blocks;        // so many blocks; 0: it does not

@@ -447,6 +447,11 @@ static rn_status find_pass_seconds(builder *b) {
     if (pass)
         b->plan->prefill_tail_seconds =
             rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
+    if (pass && s->streamed_bytes == 0 && b->planner->recipe->decode_rows > 1) {
+        RN_TRY(rn_planner_time_batch(b->planner, b->variant, &s->decode_seconds));
+        s->seconds = s->prefill_seconds + (double)s->decode_steps * s->decode_seconds;
+        return RN_OK;
+    }
     if (!pass || s->decode_steps) return RN_OK;
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.load_count, sizeof *ready, (void **)&ready));
     rn_traffic traffic = {.groups = b->c->groups.groups, .stream = &b->stream, .ready = ready};

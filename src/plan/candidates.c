@@ -150,16 +150,21 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
     c->own_memory = p->caps->own_memory;
     c->trains = has_backward(c->graph);
     c->ring_bytes = rn_round_up(p->rule.ring_bytes, RN_PLAN_SLOT_ALIGN);
-    RN_TRY(rn_arena_array(&c->memory, RN_PLAN_ROWS, sizeof *c->bindings, (void **)&c->bindings));
+    RN_TRY(
+        rn_arena_array(&c->memory, RN_PLAN_ROWS + 1, sizeof *c->bindings, (void **)&c->bindings));
     return write_levels(p, c);
 }
 
-static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
-    *out = &c->bindings[rows];
-    if ((*out)->is_made) return RN_OK;
+static rn_status bind_at(rn_planner *p, rn_case *c, uint32_t at, uint64_t rows, rn_binding **out) {
+    *out = &c->bindings[at];
+    if ((*out)->is_made && (*out)->rows == rows) return RN_OK;
     rn_workload workload = {p->recipe->workload_rows, p->recipe->decode_steps};
-    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->groups, p->rows[rows],
-                           workload, *out);
+    return rn_binding_make(&c->memory, c->graph, p->caps, &c->order, &c->groups, rows, workload,
+                           *out);
+}
+
+static rn_status bind(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
+    return bind_at(p, c, rows, p->rows[rows], out);
 }
 
 static rn_status trace(rn_planner *p, rn_case *c, uint32_t rows, rn_binding **out) {
@@ -329,6 +334,18 @@ rn_status rn_planner_open_decode(rn_planner *p, const rn_variant *v, rn_binding 
     if (!has_passes(p)) return RN_OK;
     RN_TRY(open_case(p, v->micro, v->cut, v->point));
     return bind(p, case_at(p, v->micro, v->cut, v->point), p->rows_count - 1, out);
+}
+
+// Rows that do not fit into one run are shared out to several.
+rn_status rn_planner_time_batch(rn_planner *p, const rn_variant *v, double *out_seconds) {
+    uint64_t all = rn_max_u64(p->recipe->decode_rows, 1), most = p->rows[v->rows];
+    uint64_t runs = most ? rn_div_up(all, most) : 1;
+    rn_binding *batch;
+    RN_TRY(open_case(p, v->micro, v->cut, v->point));
+    RN_TRY(bind_at(p, case_at(p, v->micro, v->cut, v->point), RN_PLAN_ROWS, rn_div_up(all, runs),
+                   &batch));
+    *out_seconds = (double)runs * batch->total_seconds[v->slice];
+    return RN_OK;
 }
 
 uint64_t rn_planner_decode_steps(const rn_planner *p) {

@@ -322,7 +322,7 @@ struct rn_case {
     rn_level levels[RN_PLAN_LEVELS];
     uint32_t level_count; // 0: nothing can be streamed
     uint64_t group_bytes; // of all, each rounded
-    rn_binding *bindings; // (rows)
+    rn_binding *bindings; // (rows, and one of decode_rows)
 };
 
 struct rn_variant {
@@ -404,6 +404,9 @@ uint64_t rn_planner_below(const rn_planner *planner);
 // Rows that a typical job brings; 0 where there is no RN_ROWS. Runs of one row that follow.
 uint64_t rn_planner_workload(const rn_planner *planner);
 uint64_t rn_planner_decode_steps(const rn_planner *planner);
+// Seconds for recipe.decode_rows rows of a variant whose weights are all resident.
+RN_MUST_USE rn_status rn_planner_time_batch(rn_planner *planner, const rn_variant *v,
+                                            double *out_seconds);
 // Seconds for the workload's rows, of runs that take `run_seconds` each and updates that take
 // `update_seconds` of it.
 double rn_planner_total(const rn_planner *planner, const rn_variant *variant, double run_seconds,

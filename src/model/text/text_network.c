@@ -125,6 +125,7 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
     out->workload_rows =
         c.sequences * rn_min_u64(or_default(o.prompt_tokens, DEFAULT_JOB), c.context);
     out->decode_steps = or_default(o.new_tokens, DEFAULT_JOB);
+    out->decode_rows = c.sequences;
     out->weights_in_memory = network->in_memory;
     out->widens_vectors = !network->in_memory;
     return RN_OK;

@@ -174,6 +174,27 @@ static void a_run_costs_what_the_host_does_for_it(void **state) {
     rn_plan_destroy(after);
 }
 
+// A step of many sequences has a row of each, in as many runs as that takes. Where weights are
+// streamed it is counted as one of one row: what takes time then is their way.
+static void a_step_has_a_row_of_each_sequence(void **state) {
+    (void)state;
+    paper_model model = {write_wide};
+    rn_recipe recipe = paper_recipe(&model);
+    recipe.rows = 32;
+    recipe.workload_rows = 96;
+    recipe.decode_steps = 10;
+    rn_plan *one = make(&recipe, (rn_plan_options){0});
+    recipe.decode_rows = 96;
+    rn_plan *all = make(&recipe, (rn_plan_options){0});
+    const rn_plan_summary *s = &all->summary;
+    assert_true(s->decode_seconds > one->summary.decode_seconds);
+    assert_true(fabs(s->decode_seconds - s->prefill_seconds) < 1e-12); // three runs each
+    assert_true(fabs(s->seconds - 11 * s->decode_seconds) < 1e-12);
+    assert_int_equal(s->planned_bytes, one->summary.planned_bytes);
+    rn_plan_destroy(one);
+    rn_plan_destroy(all);
+}
+
 // ---- slices -------------------------------------------------------------------------------------
 
 static uint64_t sliced_workspace(const rn_call *call) {
@@ -587,6 +608,7 @@ int main(void) {
         cmocka_unit_test(fewer_rows_take_more_runs),
         cmocka_unit_test(rows_that_follow_one_by_one_want_weights_that_stay),
         cmocka_unit_test(a_run_costs_what_the_host_does_for_it),
+        cmocka_unit_test(a_step_has_a_row_of_each_sequence),
         cmocka_unit_test(attention_is_sliced_where_that_makes_it_fit),
         cmocka_unit_test(cheap_values_of_every_layer_are_computed_again),
         cmocka_unit_test(training_recomputes_blocks_and_cuts_the_batch_as_far_as_needed),
