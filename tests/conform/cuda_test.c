@@ -9,6 +9,7 @@
 
 #include "backend/cuda/rows.h"
 #include "conform_trial.h"
+#include "graph/project.h"
 #include "offload_run.h"
 
 #include <ration/cuda.h>
@@ -261,6 +262,73 @@ static void ids_that_are_no_row_give_nan(void **state) {
             assert_true(isnan(y[i][j]));
 }
 
+// Weights of 16 bits in tiles are any halves: of 0.06 to 0.12 here, of either sign. x, likewise.
+static void *make_halves(size_t count, uint32_t *seed) {
+    uint16_t *halves = malloc(count * sizeof *halves);
+    assert_non_null(halves);
+    for (size_t i = 0; i < count; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        halves[i] = (uint16_t)(0x2c00u | (*seed >> 16 & 0x83ffu));
+    }
+    return halves;
+}
+
+// x (rows, cols) by `outputs` rows of weights; of two, a gate and its up.
+static float *multiply(uint32_t count, uint64_t rows, uint64_t cols, uint64_t outputs, float *x,
+                       void *const *weights /* (count) */) {
+    rn_project_attrs attrs = {.activation = RN_ACTIVATION_SILU, .eps = 1e-5f};
+    float *y = malloc(rows * outputs * sizeof *y);
+    assert_non_null(y);
+    rn_tensor tensors[7] = {{x, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(rows, cols)}};
+    for (uint32_t i = 0; i < count; i++)
+        tensors[2 + 2 * i] =
+            (rn_tensor){weights[i], RN_DTYPE_F16, RN_LAYOUT_TILES, RN_SHAPE(outputs, cols)};
+    uint32_t inputs = count == 2 ? 6 : 5;
+    tensors[inputs] = (rn_tensor){y, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(rows, outputs)};
+    rn_call call = {.op = count == 2 ? RN_OP_PROJECT_GATED : RN_OP_PROJECT,
+                    .attrs = &attrs,
+                    .inputs = tensors,
+                    .outputs = tensors + inputs,
+                    .input_count = inputs,
+                    .output_count = 1,
+                    .threads = 1};
+    call.workspace_bytes = rn_cuda_project_workspace(&call);
+    call.workspace = malloc(call.workspace_bytes);
+    assert_non_null(call.workspace);
+    assert_ok(run_there(&call));
+    free(call.workspace);
+    return y;
+}
+
+static void compare_outputs(uint32_t count, uint64_t rows, uint64_t cols, uint64_t outputs) {
+    enum { FEW = 320 };
+    uint32_t seed = (uint32_t)(count + rows);
+    void *weights[2] = {make_halves(outputs * ((cols + 127) / 128 * 128), &seed),
+                        make_halves(outputs * ((cols + 127) / 128 * 128), &seed)};
+    float *x = malloc(rows * cols * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < rows * cols; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)(seed >> 8) * 0x1p-24f - 0.5f;
+    }
+    float *all = multiply(count, rows, cols, outputs, x, weights);
+    float *few = multiply(count, rows, cols, FEW, x, weights);
+    for (uint64_t row = 0; row < rows; row++)
+        assert_memory_equal(all + row * outputs, few + row * FEW, FEW * sizeof *few);
+    free(all), free(few), free(x), free(weights[0]), free(weights[1]);
+}
+
+// An output's bits do not tell how many others there are: products of many have other kernels.
+static void products_of_many_outputs_have_the_bits_of_few(void **state) {
+    (void)state;
+    want_gpu();
+    compare_outputs(1, 100, 700, 17072);
+    compare_outputs(1, 200, 1100, 16896);
+    compare_outputs(2, 128, 640, 8528);
+    compare_outputs(2, 256, 512, 8448);
+    compare_outputs(2, 300, 1024, 4224);
+}
+
 // Without a GPU: which weights are asked for in tiles.
 static void weights_of_products_are_wanted_in_tiles(void **state) {
     (void)state;
@@ -293,6 +361,7 @@ static void weights_of_products_are_wanted_in_tiles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_many_outputs_have_the_bits_of_few),
         cmocka_unit_test(weights_of_products_are_wanted_in_tiles),
         cmocka_unit_test(every_kernel_means_what_the_reference_means),
         cmocka_unit_test(plain_weights_are_multiplied_too),

@@ -287,7 +287,7 @@ CUDA(cuLaunchKernelEx, const launch_config *config, void *called, void **argumen
     op.launch.threads = config->block[0];
     op.launch.shared_bytes = config->shared_bytes;
     for (unsigned i = 0; i < config->attribute_count; i++)
-        op.launch.early = config->attributes[i].id == 6 && config->attributes[i].value.number;
+        op.launch.early |= config->attributes[i].id == 6 && config->attributes[i].value.number;
     memcpy(op.launch.args, arguments[0], fake.args_bytes);
     pthread_mutex_lock(&fake_lock);
     int code = submit(config->stream, &op);

@@ -102,6 +102,14 @@ static double cost_few_rows(const rn_device_caps *caps, const rn_call *call, rn_
     return seconds + other_bytes / caps->memory_bytes_second;
 }
 
+// Totals go from block to block of a ring, one segment after the other; and the first and the last
+// round wait for each other. An H200's.
+static double cost_ring(const rn_product_cut *cut) {
+    const double hand_seconds = 0.25e-6, token_seconds = 2.6e-9, rounds = 12;
+    if (cut->handed == 0) return 0;
+    return (cut->handed + rounds) * (hand_seconds + token_seconds * cut->tokens);
+}
+
 // Many rows are cut into tiles, and multiprocessors take them in turns: a turn that leaves some of
 // them idle takes as long as a full one. What a block waits for are its operands, column by column,
 // so it takes as long as its tile's sides are, not as its area; the products' rate is that of tiles
@@ -117,9 +125,7 @@ static double cost_cut(const rn_device_caps *caps, const rn_product_cut *cut, do
     uint64_t turns = rn_div_up(cut->blocks, multiprocessors);
     double seconds = max_f64((double)turns * block, weight_bytes / caps->memory_bytes_second);
     seconds += (1 + 2 * (double)rn_div_up(turns, cut->together)) * caps->step_seconds;
-    if (cut->partial_bytes) // written, and read by the launch that joins them
-        seconds += caps->step_seconds + 2 * (double)cut->partial_bytes / caps->memory_bytes_second;
-    return seconds;
+    return seconds + cost_ring(cut);
 }
 
 // A launch of its own: x in 32 bits becomes packed rows in 16; for a norm it is read twice.

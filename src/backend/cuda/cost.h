@@ -19,11 +19,11 @@ extern const rn_own_rate rn_cuda_rates[RN_CUDA_RATES];
 // and walks along columns. What it must bring for each column are the tile's two sides.
 typedef struct rn_product_cut {
     uint64_t blocks;
-    uint64_t columns;       // that a block walks along
-    uint32_t rows, tokens;  // of a tile
-    uint32_t together;      // blocks that a multiprocessor has at once
-    uint32_t weights;       // that the launch takes, of those in tiles: in their order
-    uint64_t partial_bytes; // of sums of parts, which another launch joins; 0: there are no parts
+    uint64_t columns;      // that a block walks along
+    uint32_t rows, tokens; // of a tile
+    uint32_t together;     // blocks that a multiprocessor has at once
+    uint32_t weights;      // that the launch takes, of those in tiles: in their order
+    uint32_t handed; // segments whose sums go round among blocks that share a tile; 0: none does
 } rn_product_cut;
 enum { RN_PRODUCT_CUTS = 3 };
 

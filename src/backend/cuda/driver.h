@@ -50,10 +50,11 @@ enum {
     RN_CU_EVENT_DISABLE_TIMING = 2,
     RN_CU_STREAM_NON_BLOCKING = 1, // does not wait for the default stream
     RN_CU_CAPTURE_THREAD_LOCAL = 1,
-    RN_CU_HOST_PORTABLE = 1, // pinned for all contexts
-    RN_CU_WAIT_AT_LEAST = 0, // CU_STREAM_WAIT_VALUE_GEQ
-    RN_CU_LAUNCH_EARLY = 6,  // PROGRAMMATIC_STREAM_SERIALIZATION
-    RN_CU_MEMORY_PINNED = 1, // memory that stays on its device: the only kind there is
+    RN_CU_HOST_PORTABLE = 1,  // pinned for all contexts
+    RN_CU_WAIT_AT_LEAST = 0,  // CU_STREAM_WAIT_VALUE_GEQ
+    RN_CU_LAUNCH_CLUSTER = 4, // CLUSTER_DIMENSION
+    RN_CU_LAUNCH_EARLY = 6,   // PROGRAMMATIC_STREAM_SERIALIZATION
+    RN_CU_MEMORY_PINNED = 1,  // memory that stays on its device: the only kind there is
     RN_CU_LOCATION_DEVICE = 1,
     RN_CU_ACCESS_READ_WRITE = 3,
     RN_CU_GRANULARITY_MINIMUM = 0,
@@ -87,6 +88,7 @@ typedef struct rn_cu_launch_attribute { // CUlaunchAttribute
     char pad[4];
     union {
         int number;
+        unsigned dims[3];
         char pad[64];
     } value;
 } rn_cu_launch_attribute;

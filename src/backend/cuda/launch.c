@@ -1,4 +1,4 @@
-// launch.c — from a call to the driver: one struct of arguments, one attribute.
+// launch.c — from a call to the driver: one struct of arguments, up to two attributes.
 //
 // A launch that may begin early overlaps the end of the launch before it. That is only right behind
 // another launch: behind a copy or a wait the driver would have nothing to hold it to.
@@ -29,13 +29,19 @@ rn_status rn_cuda_launch(const rn_call *call, rn_cuda_kernel kernel, rn_cuda_gri
     const rn_gpu *gpu = stream->gpu;
     RN_TRY(check(gpu, kernel, grid.shared_bytes));
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RN_OK;
-    rn_cu_launch_attribute early = {.id = RN_CU_LAUNCH_EARLY, .value.number = 1};
+    rn_cu_launch_attribute attributes[2];
+    unsigned count = 0;
+    if (grid.early && may_begin_early(stream, kernel))
+        attributes[count++] = (rn_cu_launch_attribute){.id = RN_CU_LAUNCH_EARLY, .value.number = 1};
+    if (grid.ring > 1)
+        attributes[count++] =
+            (rn_cu_launch_attribute){.id = RN_CU_LAUNCH_CLUSTER, .value.dims = {1, 1, grid.ring}};
     rn_cu_launch launch = {.grid = {grid.x, grid.y, grid.z},
                            .block = {grid.threads, 1, 1},
                            .shared_bytes = grid.shared_bytes,
                            .stream = stream->handle,
-                           .attributes = &early,
-                           .attribute_count = grid.early && may_begin_early(stream, kernel)};
+                           .attributes = attributes,
+                           .attribute_count = count};
     void *arguments[] = {(void *)args};
     rn_cu_result code =
         gpu->cuda.driver->launch_kernel_ex(&launch, gpu->module.functions[kernel], arguments, NULL);

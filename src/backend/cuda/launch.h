@@ -25,6 +25,8 @@ typedef struct rn_cuda_grid {
     bool early;            // it may begin before the kernel before it in the stream has ended: it
                            // waits by itself (griddepcontrol.wait) before it reads what that made.
                            // Without effect where the stream or the device cannot.
+    uint32_t ring;         // blocks along z that are one cluster; 0 or 1: none beyond the kernel's
+                           // own
 } rn_cuda_grid;
 
 // `args`: the kernel's one struct, copied. RN_DEVICE; RN_UNSUPPORTED: the image lacks the kernel,

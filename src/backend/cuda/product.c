@@ -2,7 +2,7 @@
 //
 //     one row          x ───────────────────────▶ product_few     norm and rounding within
 //     2 to 16 rows     x ─ pack ─▶ workspace ───▶ product_few
-//     more             x ─ pack ─▶ workspace ───▶ product_many ─[ partial sums ─ join ]─▶
+//     more             x ─ pack ─▶ workspace ───▶ product_many
 //
 // All of them mean the same (kernels/args.h), so a row does not notice which one made it. Weights
 // of one x are multiplied in one launch where they have one form.
@@ -138,19 +138,9 @@ static uint64_t pack_bytes(const product *p) {
     return rn_round_up(rn_pack_bytes(p->rows, p->cols), PART_ALIGN);
 }
 
-// For these rows and any fewer.
-static uint64_t partial_bytes(const product *p) {
-    uint64_t most = 0;
-    for (uint32_t first = 0; first < p->count; first += count_alike(p, first)) {
-        rn_product_args args = make_args(p, first, count_alike(p, first));
-        most = rn_max_u64(most, rn_many_workspace(&args));
-    }
-    return most;
-}
-
 static uint64_t tiled_workspace(const product *p) {
     if (p->rows == 0 || (p->rows == 1 && p->cols <= RN_FEW_COLS)) return 0;
-    return rn_round_up(pack_bytes(p) + partial_bytes(p), 64);
+    return pack_bytes(p);
 }
 
 // ---- launching ----------------------------------------------------------------------------------
@@ -176,7 +166,7 @@ static rn_status launch_few(const product *p, const rn_product_args *args,
     return rn_cuda_launch(p->call, RN_CUDA_PRODUCT_FEW_F16_1 + few.kernel, grid, &told);
 }
 
-static rn_status launch_many(const product *p, rn_product_args *args,
+static rn_status launch_many(const product *p, const rn_product_args *args,
                              const rn_cuda_traits *traits) {
     static const rn_cuda_kernel first_of[RN_FAMILY_COUNT] = {
         [RN_FAMILY_MMA] = RN_CUDA_PRODUCT_MMA_F16,
@@ -188,13 +178,9 @@ static rn_status launch_many(const product *p, rn_product_args *args,
         [RN_FAMILY_WIDE] = RN_CUDA_PRODUCT_WIDE_F16,
     };
     rn_many_launch many = rn_many_pick(args, traits->multiprocessors, traits->has_wgmma);
-    rn_cuda_grid grid = {many.x, many.y, many.z, many.threads, many.shared_bytes, .early = true};
-    if (many.join_x)
-        args->partial = (float *)(void *)((uint8_t *)p->call->workspace + pack_bytes(p));
-    RN_TRY(rn_cuda_launch(p->call, first_of[many.family] + args->form - RN_TILE_F16, grid, args));
-    if (!many.join_x) return RN_OK;
-    rn_cuda_grid join = {many.join_x, many.join_y, 1, .threads = RN_JOIN_THREADS, .early = true};
-    return rn_cuda_launch(p->call, RN_CUDA_PRODUCT_JOIN, join, args);
+    rn_cuda_grid grid = {many.x,        many.y,           many.z, many.threads, many.shared_bytes,
+                         .early = true, .ring = many.ring};
+    return rn_cuda_launch(p->call, first_of[many.family] + args->form - RN_TILE_F16, grid, args);
 }
 
 // Weights of one form. *packed: the form that x is packed for so far, 0: not at all.
@@ -261,18 +247,21 @@ uint64_t rn_cuda_project_workspace(const rn_call *call) {
 
 static rn_product_cut cut_launch(const rn_product_args *args, uint32_t multiprocessors) {
     rn_many_launch many = rn_many_pick(args, multiprocessors, true);
-    bool some = many.family < RN_FAMILY_NARROW;
-    uint32_t groups = some ? 2 : (uint32_t)(many.family - RN_FAMILY_NARROW) + 1;
+    static const uint32_t groups[RN_FAMILY_COUNT] = {
+        [RN_FAMILY_SOME_32] = 2, [RN_FAMILY_SOME_64] = 2, [RN_FAMILY_SOME_128] = 2,
+        [RN_FAMILY_NARROW] = 1,  [RN_FAMILY_MANY] = 2,    [RN_FAMILY_WIDE] = 3,
+    };
     bool narrow = many.family == RN_FAMILY_SOME_32 || many.family == RN_FAMILY_SOME_64;
     return (rn_product_cut){.blocks = (uint64_t)many.x * many.y * many.z,
                             .columns = rn_div_up(args->cols, many.z),
-                            .rows = groups * RN_MANY_GROUP,
+                            .rows = groups[many.family] * RN_MANY_GROUP,
                             .tokens = !narrow           ? RN_MANY_TOKENS
                                       : args->rows > 32 ? 64
                                                         : 32,
-                            .together = narrow ? 2 : 1,
+                            .together = many.shared_bytes == RN_SOME_SHARED ? 2 : 1,
                             .weights = args->count,
-                            .partial_bytes = many.join_x ? rn_some_bytes(args, args->rows) : 0};
+                            .handed =
+                                many.ring > 1 ? rn_many_ceil(args->cols, RN_PRODUCT_SEGMENT) : 0};
 }
 
 uint32_t rn_cuda_cut_product(const rn_call *call, uint32_t multiprocessors, rn_product_cut *out) {

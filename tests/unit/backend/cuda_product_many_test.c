@@ -1,5 +1,5 @@
-// Launches of products of many rows: every row, token and segment has one block, and what was
-// planned for many rows does for fewer.
+// Launches of products of many rows: every row, token and segment has one block, and blocks that
+// wait for each other have room at the same time.
 #include "support.h"
 #include "backend/cuda/kernels/product_many.h"
 
@@ -38,34 +38,25 @@ static void every_row_and_token_has_a_block(void **state) {
         }
 }
 
-static void every_part_has_segments(void **state) {
+// A ring is one cluster, each of its blocks has a segment, and all rings run at the same time.
+static void rings_have_segments_and_room(void **state) {
     (void)state;
     rn_product_args a;
+    uint32_t rings = 0;
     for (uint32_t pick = 0; next_shape(pick, &a); pick++)
         for (uint32_t i = 0; i < COUNT(tokens); i++) {
             a.rows = tokens[i];
             rn_many_launch l = rn_many_pick(&a, 132, true);
-            uint32_t segments = rn_many_ceil(a.cols, RN_PRODUCT_SEGMENT);
-            uint32_t each = rn_many_ceil(segments, l.z); // as the kernel deals them out
-            assert_true((l.z - 1) * each < segments && l.z * each >= segments);
-            assert_int_equal(l.z > 1, l.join_x > 0);
+            bool some = l.family > RN_FAMILY_MMA && l.family < RN_FAMILY_NARROW;
+            assert_int_equal(some ? l.z : 0, l.ring);
+            assert_int_equal(some ? l.ring : 1, l.z);
+            if (l.z == 1) continue;
+            assert_in_range(l.z, 2, RN_RING_MOST);
+            assert_true(l.z <= rn_many_ceil(a.cols, RN_PRODUCT_SEGMENT));
+            assert_true(l.x * l.y * l.z <= (l.shared_bytes == RN_MANY_SHARED ? 132u : 264u));
+            rings++;
         }
-}
-
-static void workspace_for_many_rows_does_for_fewer(void **state) {
-    (void)state;
-    rn_product_args a;
-    for (uint32_t pick = 0; next_shape(pick, &a); pick++) {
-        uint64_t most = 0;
-        for (uint32_t i = 0; i < COUNT(tokens); i++) {
-            a.rows = tokens[i];
-            rn_many_launch l = rn_many_pick(&a, 132, true);
-            uint64_t bytes = l.join_x ? rn_some_bytes(&a, a.rows) : 0;
-            assert_true(!l.join_x || bytes > 0);
-            if (bytes > most) most = bytes;
-            assert_true(rn_many_workspace(&a) >= most);
-        }
-    }
+    assert_true(rings > 0);
 }
 
 static void a_device_without_wgmma_takes_the_plain_kernel(void **state) {
@@ -76,7 +67,7 @@ static void a_device_without_wgmma_takes_the_plain_kernel(void **state) {
     assert_int_equal(l.family, RN_FAMILY_MMA);
     assert_int_equal(l.x, 4); // of 32 tokens
     assert_int_equal(l.y, 2); // of four tiles: three and two
-    assert_int_equal(l.join_x, 0);
+    assert_int_equal(l.ring, 0);
 }
 
 static void packed_rows_are_whole_eights_and_columns_whole_tiles(void **state) {
@@ -88,8 +79,7 @@ static void packed_rows_are_whole_eights_and_columns_whole_tiles(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_and_token_has_a_block),
-        cmocka_unit_test(every_part_has_segments),
-        cmocka_unit_test(workspace_for_many_rows_does_for_fewer),
+        cmocka_unit_test(rings_have_segments_and_room),
         cmocka_unit_test(a_device_without_wgmma_takes_the_plain_kernel),
         cmocka_unit_test(packed_rows_are_whole_eights_and_columns_whole_tiles),
     };

@@ -254,7 +254,7 @@ static void multiprocessors_take_tiles_in_whole_turns(void **state) {
     rn_device_caps caps = caps_that_cut();
     product p;
     const rn_call *call = make_product(&p, 128, 1280, 128, RN_DTYPE_F16, RN_LAYOUT_TILES);
-    told = (rn_product_cut){10, 128, 128, 128, 1, 1, 0};
+    told = (rn_product_cut){10, 128, 128, 128, 1, 1};
     double turn = work_of(&caps, call), once = launches_of(&caps, call);
     told.blocks = 11; // nine have nothing to do in the second turn
     double two = work_of(&caps, call);
@@ -265,32 +265,13 @@ static void multiprocessors_take_tiles_in_whole_turns(void **state) {
     assert_near(two, work_of(&caps, call));
     told.together = 2; // they are in one place then, where they share what it can do
     assert_near(two, work_of(&caps, call));
-    assert_true(launches_of(&caps, call) < turns);      // in one turn
-    told = (rn_product_cut){10, 128, 64, 128, 1, 1, 0}; // half the area, more than half the sides
+    assert_true(launches_of(&caps, call) < turns);   // in one turn
+    told = (rn_product_cut){10, 128, 64, 128, 1, 1}; // half the area, more than half the sides
     assert_true(work_of(&caps, call) > 0.55 * turn && work_of(&caps, call) < 0.95 * turn);
     told.blocks = 0; // few rows: all of it at the rate of the device
     double few = work_of(&caps, call);
     caps.flops *= 2;
     assert_true(work_of(&caps, call) < 0.55 * few);
-    is_told = false;
-}
-
-static void sums_of_parts_are_written_and_joined(void **state) {
-    (void)state;
-    rn_device_caps caps = caps_that_cut();
-    product p;
-    const rn_call *call = make_product(&p, 128, 640, 256, RN_DTYPE_Q8_0, RN_LAYOUT_TILES);
-    told = (rn_product_cut){10, 128, 128, 128, 1, 1, 0};
-    caps.memory_bytes_second = 1e9;
-    double whole = work_of(&caps, call), launches = launches_of(&caps, call);
-    told.partial_bytes = 5000;
-    double parts = work_of(&caps, call);
-    assert_true(launches_of(&caps, call) == launches + 1);
-    assert_true(parts > whole);
-    caps.memory_bytes_second = 1e18; // what is between them is what goes through memory
-    double quick = work_of(&caps, call);
-    told.partial_bytes = 0;
-    assert_true(quick - work_of(&caps, call) < 1e-6 * (parts - whole));
     is_told = false;
 }
 
@@ -445,7 +426,6 @@ int main(void) {
         cmocka_unit_test(three_weights_of_one_form_are_one_launch),
         cmocka_unit_test(a_lookup_in_tiles_is_no_product),
         cmocka_unit_test(multiprocessors_take_tiles_in_whole_turns),
-        cmocka_unit_test(sums_of_parts_are_written_and_joined),
         cmocka_unit_test(one_row_attends_in_two_waits_and_joins_chunks_where_there_are_some),
         cmocka_unit_test(a_batch_that_decodes_attends_in_turns),
         cmocka_unit_test(many_rows_attend_at_a_rate_of_their_own_and_take_some_time_at_least),

@@ -50,7 +50,6 @@ typedef struct rn_product_args {
     const float *x;        // (rows, K); used where rows == 1
     const float *norm;     // (K): x is normed (RMS) first; or NULL; used where rows == 1
     const void *packed;    // activations, used where rows > 1
-    float *partial;        // product_some: (segments, rows, N of all weights), or NULL
     uint32_t count;        // of weights
     uint32_t rows, cols;   // tokens, K
     uint32_t form;         // of all weights

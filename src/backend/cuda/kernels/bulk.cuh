@@ -46,6 +46,21 @@ __device__ __forceinline__ void rn_barrier_wait(uint32_t barrier, uint32_t parit
     } while (!done);
 }
 
+// The same for what other blocks of the cluster have handed over (rn_hand_over).
+__device__ __forceinline__ void rn_barrier_wait_far(uint32_t barrier, uint32_t parity) {
+    uint32_t done;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}\n"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!done);
+}
+
 // ---- copies -------------------------------------------------------------------------------------
 
 // `bytes` (a multiple of 16, as both addresses) to this block.
@@ -91,6 +106,15 @@ __device__ __forceinline__ uint32_t rn_cluster_map(uint32_t address, uint32_t ra
     uint32_t there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
+}
+
+// 16 bytes to another block of the cluster, counted by a barrier of that block; both mapped.
+__device__ __forceinline__ void rn_hand_over(uint32_t target, const float *v /* (4) */,
+                                             uint32_t barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(target),
+                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(barrier)
+                 : "memory");
 }
 
 // Says that what was read may be overwritten. It publishes nothing that was written: a release to

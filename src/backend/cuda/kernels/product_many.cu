@@ -10,16 +10,21 @@
 //     multiply two steps (16 columns each) | meanwhile: widen the next two | wait for the ones
 //     before
 //
-// At the end of each segment of 512 columns its sums are added to the total. In families NARROW,
-// MANY and WIDE two blocks of neighbouring tokens read weights once: each copies half of them for
-// both. (Activations could be shared along rows likewise, by clusters of four; but only 120 of an
-// H200's 132 multiprocessors can have such clusters, which costs a second round where 128 tiles
-// would have made one: 293 instead of 600 TFLOP/s at 4096 x 14336 and 512 tokens.)
+// At the end of each segment of 512 columns its sums are added to the total. In families SOME the
+// blocks of a ring take segments in turn: the total so far comes from the block before into the
+// inbox, a place behind the stages, and goes on to the block behind; who has the last segment ends
+// the product. A ring goes round as segments are multiplied, so it waits for its first round only.
+// In families NARROW, MANY and WIDE two blocks of neighbouring tokens read weights once: each
+// copies half of them for both. (Activations could be shared along rows likewise, by clusters of
+// four; but only 120 of an H200's 132 multiprocessors can have such clusters, which costs a second
+// round where 128 tiles would have made one: 293 instead of 600 TFLOP/s at 4096 x 14336 and 512
+// tokens.)
 #include "args.h"
 #include "bulk.cuh"
 #include "forms.cuh"
 #include "product_finish.cuh"
 #include "product_many.h"
+#include "product_put.cuh"
 #include "wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -47,35 +52,65 @@ template <int FORM, int GROUPS, int TOKENS, int CLUSTER_ROWS, int CLUSTER_TOKENS
         chunk_bytes = TOKENS * RN_PACK_CHUNK * 2,
         weight_bytes = row_tiles * tile_bytes,
         stage_bytes = weight_bytes + chunks * chunk_bytes,
-        head_bytes = 256, // barriers: 8 bytes each, full ones and free ones
-        ring_bytes = (is_big ? RN_MANY_SHARED : RN_SOME_SHARED) - head_bytes,
-        stages = ring_bytes / stage_bytes < 8 ? ring_bytes / stage_bytes : 8,
+        head_bytes = 256, // barriers: 8 bytes each, full ones and free ones, those of inboxes
+        shared_bytes = is_big ? RN_MANY_SHARED : RN_SOME_SHARED,
+        inbox_bytes = has_cluster ? 0 : 128 * GROUPS * sums * 4,
+        room = shared_bytes - head_bytes,
+        stages = room / stage_bytes < 8 ? room / stage_bytes : 8,
+        few_room = room - inbox_bytes, // at least, beside an inbox
     };
     // Registers that a thread keeps, or gets: together just what the block had at its beginning,
     // 384 x 80, 384 x 168 or 512 x 128 by the launch bounds. One more, and consumers wait for ever.
     // One warpgroup has enough as it is.
     static constexpr int producer_registers = is_big && GROUPS == 2 ? 40 : 32;
     static constexpr int consumer_registers = !is_big ? 104 : GROUPS == 2 ? 232 : 160;
-    static_assert((int)stages >= 3 && (int)weight_bytes % 128 == 0, "the ring");
-    static_assert((int)sums * 128 * 2 * 4 <= (int)ring_bytes, "gate and up meet in the ring");
+    static_assert((int)stages >= 3 && (int)few_room >= 2 * (int)stage_bytes &&
+                      (int)weight_bytes % 128 == 0,
+                  "the ring of stages");
+    static_assert((int)sums * 128 * 2 * 4 <= (int)few_room, "gate and up meet where stages were");
 };
 
-// A block's work: stages first .. first + count of its columns, all of the same rows and tokens.
+// A block's work: segments first, first + step, ... of its columns, all of the same rows and
+// tokens.
 struct rn_work {
-    uint32_t first, count; // stages
-    uint32_t token;        // its first
-    uint32_t eights;       // of tokens that are there
+    uint32_t first, step, segments; // segments: of all columns
+    uint32_t count;                 // stages
+    uint32_t stages;                // that are held at once
+    uint32_t token;                 // its first
+    uint32_t eights;                // of tokens that are there
 };
+
+// Where the inbox lies, at the end of shared memory: (sums / 4, threads of all groups, 4) f32.
+template <class shape> __device__ __forceinline__ uint32_t find_inbox() {
+    uint32_t bytes;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    return bytes - shape::inbox_bytes;
+}
 
 template <class shape> __device__ __forceinline__ rn_work find_work(const rn_product_args &a) {
-    uint32_t segments = (a.cols + RN_PRODUCT_SEGMENT - 1) / RN_PRODUCT_SEGMENT;
-    uint32_t each = (segments + gridDim.z - 1) / gridDim.z * shape::segment_stages;
     uint32_t all = (a.cols + 127) / 128 * (128 / shape::cols);
-    rn_work work = {.first = blockIdx.z * each, .token = blockIdx.x * shape::tokens};
-    work.count = work.first < all ? min(each, all - work.first) : 0;
+    rn_work work = {.first = 0, .step = 1, .count = all, .stages = shape::stages};
+    work.segments = (all + shape::segment_stages - 1) / shape::segment_stages;
+    if (!shape::has_cluster && gridDim.z > 1) {
+        work.first = blockIdx.z, work.step = gridDim.z;
+        work.stages = min((find_inbox<shape>() - shape::head_bytes) / shape::stage_bytes, 8u);
+        uint32_t mine = (work.segments - work.first + work.step - 1) / work.step;
+        bool has_last = work.first + (mine - 1) * work.step + 1 == work.segments;
+        work.count = mine * shape::segment_stages -
+                     (has_last ? work.segments * shape::segment_stages - all : 0);
+    }
+    work.token = blockIdx.x * shape::tokens;
     uint32_t tokens = work.token < a.rows ? min(a.rows - work.token, shape::tokens) : 0;
     work.eights = (tokens + 7) / 8;
     return work;
+}
+
+// Which of all stages is the block's i-th.
+template <class shape>
+__device__ __forceinline__ uint32_t stage_of(const rn_work &work, uint32_t i) {
+    if constexpr (shape::has_cluster) return i;
+    return (work.first + i / shape::segment_stages * work.step) * shape::segment_stages +
+           i % shape::segment_stages;
 }
 
 // The 64 rows of a warpgroup. Gated: the first has gate's rows, the second the same of up.
@@ -85,11 +120,8 @@ __device__ __forceinline__ rn_rows_found find_rows(const rn_product_args &a, uin
     return rn_rows_find(a, blockIdx.y * shape::groups + group, RN_MANY_GROUP);
 }
 
-__device__ __forceinline__ void wait_for_kernel_before() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// ---- barriers: stage i's full one at 16 i, its free one at 16 i + 8 -----------------------------
+// ---- barriers: stage i's full one at 16 i, its free one at 16 i + 8; then a warp's inbox's
+// -------
 
 __device__ __forceinline__ uint32_t full_barrier(uint32_t head, uint32_t stage) {
     return head + 16 * stage;
@@ -98,16 +130,22 @@ __device__ __forceinline__ uint32_t free_barrier(uint32_t head, uint32_t stage) 
     return head + 16 * stage + 8;
 }
 
+__device__ __forceinline__ uint32_t inbox_barrier(uint32_t head, uint32_t warp) {
+    return head + 128 + 8 * warp;
+}
+
 template <class shape> __device__ __forceinline__ void begin_barriers(uint32_t head) {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < shape::stages; i++) {
+        for (int i = 0; i < 8; i++) {
             rn_barrier_begin(full_barrier(head, i), 1);
             rn_barrier_begin(free_barrier(head, i), shape::row_tiles * 32 * shape::mates);
         }
+        for (int i = 0; !shape::has_cluster && i < shape::row_tiles; i++)
+            rn_barrier_begin(inbox_barrier(head, i), 1);
         rn_barriers_publish();
     }
     __syncthreads();
-    if constexpr (shape::has_cluster) {
+    if (shape::has_cluster || gridDim.z > 1) {
         rn_cluster_arrive();
         rn_cluster_wait();
     }
@@ -197,21 +235,22 @@ __device__ __forceinline__ void produce(const rn_product_args &a, uint32_t head)
     rn_lane_copy weights = weight_copy<shape>(a, lane, x, y, &bytes);
     rn_lane_copy tokens = token_copy<shape>(a, work, lane, x, y);
     bytes += work.eights * 1024 * shape::chunks;
-    uint32_t ahead = min(work.count, shape::stages);
+    uint32_t ahead = min(work.count, work.stages);
     for (uint32_t i = 0; i < ahead; i++) {
         if (lane == 0) rn_barrier_expect(full_barrier(head, i), bytes);
-        copy_stage<shape, (shape::cluster_tokens > 1)>(weights, work.first + i, i, head);
+        copy_stage<shape, (shape::cluster_tokens > 1)>(weights, stage_of<shape>(work, i), i, head);
     }
     wait_for_kernel_before();
     rn_bulk_fence();
     for (uint32_t i = 0; i < ahead; i++)
-        copy_stage<shape, (shape::cluster_rows > 1)>(tokens, work.first + i, i, head);
+        copy_stage<shape, (shape::cluster_rows > 1)>(tokens, stage_of<shape>(work, i), i, head);
     for (uint32_t i = ahead, slot = 0, parity = 0; i < work.count; i++) {
+        uint32_t stage = stage_of<shape>(work, i);
         rn_barrier_wait(free_barrier(head, slot), parity);
         if (lane == 0) rn_barrier_expect(full_barrier(head, slot), bytes);
-        copy_stage<shape, (shape::cluster_tokens > 1)>(weights, work.first + i, slot, head);
-        copy_stage<shape, (shape::cluster_rows > 1)>(tokens, work.first + i, slot, head);
-        if (++slot == shape::stages) slot = 0, parity ^= 1;
+        copy_stage<shape, (shape::cluster_tokens > 1)>(weights, stage, slot, head);
+        copy_stage<shape, (shape::cluster_rows > 1)>(tokens, stage, slot, head);
+        if (++slot == work.stages) slot = 0, parity ^= 1;
     }
     __syncwarp();
 }
@@ -271,89 +310,33 @@ __device__ __forceinline__ void release(const uint32_t (&mates)[shape::mates], u
     }
 }
 
-// Element e of the sums: its row and token within the warp's tile.
-__device__ __forceinline__ uint32_t row_of(uint32_t e, uint32_t lane) {
-    return lane / 4 + e / 2 % 2 * 8;
-}
-__device__ __forceinline__ uint32_t token_of(uint32_t e, uint32_t lane) {
-    return e / 4 * 8 + lane % 4 * 2 + e % 2;
-}
-
-// A segment's sums to (segments, rows, N of all weights).
-template <int SUMS>
-__device__ __forceinline__ void put_partial(const rn_product_args &a, uint32_t which, uint32_t row,
-                                            uint32_t token, uint32_t segment, uint32_t lane,
-                                            const float (&sums)[SUMS]) {
-    uint64_t all = 0, before = 0;
-    for (uint32_t i = 0; i < a.count; i++) {
-        if (i < which) before += a.weights[i].rows;
-        all += a.weights[i].rows;
-    }
-    float *partial = a.partial + (segment * (uint64_t)a.rows + token) * all + before + row;
-    uint32_t rows = a.weights[which].rows;
-#pragma unroll
-    for (int e = 0; e < SUMS; e++)
-        if (row + row_of(e, lane) < rows && token + token_of(e, lane) < a.rows)
-            partial[token_of(e, lane) * all + row_of(e, lane)] = sums[e];
-}
-
-// All of a warpgroup's sums to their places. The residual may be the same memory: it is read in
-// batches, since a load does not pass a store before it.
-template <int SUMS>
-__device__ __forceinline__ void put_totals(const rn_product_args &a, uint32_t which, uint32_t row,
-                                           uint32_t token, uint32_t lane,
-                                           const float (&totals)[SUMS]) {
-    constexpr int batch = SUMS < 32 ? SUMS : 32;
-    const rn_product_weight &w = a.weights[which];
-    const float *residual = which == 0 ? a.residual : nullptr;
-    row += row_of(0, lane), token += token_of(0, lane);
-    rn_row_finish finish[2] = {rn_row_finish_of(w, row), rn_row_finish_of(w, row + 8)};
-    bool inside[2] = {row < w.rows, row + 8 < w.rows};
-    uint64_t at = (uint64_t)token * w.rows + row;
-#pragma unroll
-    for (int first = 0; first < SUMS; first += batch) {
-        float old[batch];
-#pragma unroll
-        for (int e = 0; e < batch; e++) {
-            uint32_t t = (first + e) / 4 * 8 + e % 2;
-            bool is_read = residual && inside[e / 2 % 2] && token + t < a.rows;
-            const float *place = residual + at + (uint64_t)t * w.rows + e / 2 % 2 * 8;
-            old[e] = is_read ? __ldcg(place) : -0.0f;
-        }
-#pragma unroll
-        for (int e = 0; e < batch; e++) {
-            uint32_t t = (first + e) / 4 * 8 + e % 2;
-            float value = rn_finish_row(finish[e / 2 % 2], totals[first + e]);
-            if (inside[e / 2 % 2] && token + t < a.rows)
-                w.out[at + (uint64_t)t * w.rows + e / 2 % 2 * 8] = __fadd_rn(value, old[e]);
-        }
-    }
-}
-
-// Both warpgroups lay their sums into the ring, which nobody uses any more; then each makes half of
-// the tokens.
+// The total of the segments before comes into the inbox, each thread's from the same thread of the
+// block before, which may write there again only when this thread has handed on what it found: the
+// ring is closed. Message i, the first is 0.
 template <class shape>
-__device__ __forceinline__ void put_gated(const rn_product_args &a, uint32_t group, uint32_t row,
-                                          uint32_t token, uint32_t lane, float *meeting,
-                                          const float (&totals)[shape::sums]) {
-    const rn_product_weight &w = a.weights[group];
-    uint32_t thread = threadIdx.x % 128;
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-    rn_row_finish finish[2] = {rn_row_finish_of(w, row + row_of(0, lane)),
-                               rn_row_finish_of(w, row + row_of(2, lane))};
+__device__ __forceinline__ void expect_total(uint32_t head, uint32_t warp, uint32_t lane) {
+    if (lane == 0) rn_barrier_expect(inbox_barrier(head, warp), 32 * shape::sums * 4);
+}
+
+template <class shape>
+__device__ __forceinline__ void take_total(const uint8_t *shared, uint32_t head, uint32_t i,
+                                           float (&totals)[shape::sums]) {
+    const float4 *inbox = (const float4 *)(shared + find_inbox<shape>()) + threadIdx.x;
+    rn_barrier_wait_far(inbox_barrier(head, threadIdx.x / 32), i % 2);
 #pragma unroll
-    for (int e = 0; e < shape::sums; e++)
-        meeting[(group * shape::sums + e) * 128 + thread] =
-            rn_finish_row(finish[e / 2 % 2], totals[e]);
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-    uint32_t half = shape::sums / 2;
-#pragma unroll 4
-    for (uint32_t e = group * half; e < (group + 1) * half; e++) {
-        uint32_t r = row + row_of(e, lane), t = token + token_of(e, lane);
-        if (r >= w.rows || t >= a.rows) continue;
-        float gate = meeting[e * 128 + thread], up = meeting[(shape::sums + e) * 128 + thread];
-        rn_finish_put(a, 0, t, r, rn_finish_gate(a, gate, up));
+    for (int e = 0; e < shape::sums; e += 4) {
+        float4 v = inbox[e / 4 * 128 * shape::groups];
+        totals[e] = v.x, totals[e + 1] = v.y, totals[e + 2] = v.z, totals[e + 3] = v.w;
     }
+}
+
+template <class shape>
+__device__ __forceinline__ void hand_on(uint32_t next, const float (&totals)[shape::sums]) {
+    uint32_t inbox = next + find_inbox<shape>() + 16 * threadIdx.x;
+#pragma unroll
+    for (int e = 0; e < shape::sums; e += 4)
+        rn_hand_over(inbox + e / 4 * 16 * 128 * shape::groups, &totals[e],
+                     inbox_barrier(next, threadIdx.x / 32));
 }
 
 template <class shape>
@@ -367,8 +350,8 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
 #pragma unroll
     for (int i = 0; i < shape::mates; i++)
         mates[i] = find_mate<shape>(head, i);
-    const uint8_t *ring = shared + shape::head_bytes; // (stages, stage_bytes)
-    const uint8_t *my_tile = ring + (4 * group + warp) * shape::tile_bytes;
+    const uint8_t *stages = shared + shape::head_bytes; // (work.stages, stage_bytes)
+    const uint8_t *my_tile = stages + (4 * group + warp) * shape::tile_bytes;
     uint64_t my_tokens = rn_wgmma_place(head + shape::head_bytes + shape::weight_bytes);
 
     float totals[shape::sums];
@@ -376,8 +359,14 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
     uint4 v[form::VECTORS + form::EXTRAS];
 #pragma unroll
     for (int i = 0; i < shape::sums; i++)
-        totals[i] = -0.0f; // plus anything is just that
-    uint32_t slot = 0, parity = 0, before = shape::stages;
+        totals[i] = -0.0f;                     // plus anything is just that
+    uint32_t slot = 0, parity = 0, before = 8; // none
+    uint32_t segment = work.first, messages = 0, next_block = head;
+    bool in_ring = !shape::has_cluster && work.step > 1;
+    if (in_ring) {
+        next_block = rn_cluster_map(head, (work.first + 1) % work.step);
+        expect_total<shape>(head, threadIdx.x / 32, lane);
+    }
     rn_barrier_wait(full_barrier(head, 0), 0);
     widen_pair<shape>(my_tile, lane, 0, v, fragments[0]);
     for (uint32_t done = 0; done < work.count;) {
@@ -385,7 +374,7 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
         float sums[shape::sums] = {};
         for (; done < end; done++) {
             uint64_t b = my_tokens + (slot * shape::stage_bytes >> 4);
-            uint32_t next = slot + 1 == shape::stages ? 0 : slot + 1;
+            uint32_t next = slot + 1 == work.stages ? 0 : slot + 1;
 #pragma unroll
             for (int pair = 0; pair < shape::pairs; pair++) {
                 uint64_t here = b + ((pair / 2 * shape::chunk_bytes + pair % 2 * 512) >> 4);
@@ -394,7 +383,7 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
                 rn_wgmma<form::BF16>(sums, fragments[pair % 2][1], here + (256 >> 4));
                 rn_wgmma_commit();
                 rn_wgmma_wait<1>(); // the fragments of the pair before are free
-                if (pair == 0 && before < shape::stages) release<shape>(mates, before);
+                if (pair == 0 && before < 8) release<shape>(mates, before);
                 if (pair + 1 < shape::pairs) {
                     widen_pair<shape>(my_tile + slot * shape::stage_bytes, lane, pair + 1, v,
                                       fragments[(pair + 1) % 2]);
@@ -410,19 +399,22 @@ __device__ __forceinline__ void consume(const rn_product_args &a, uint8_t *share
         }
         rn_wgmma_wait<0>();
         rn_wgmma_hold(sums);
-        if (!shape::has_cluster && a.partial)
-            put_partial(a, at.which, row, work.token,
-                        (work.first + done - 1) / shape::segment_stages, lane, sums);
+        if (in_ring && segment > 0) {
+            take_total<shape>(shared, head, messages++, totals);
+            if (segment + work.step < work.segments)
+                expect_total<shape>(head, threadIdx.x / 32, lane);
+        }
 #pragma unroll
         for (int e = 0; e < shape::sums; e++)
             totals[e] = __fadd_rn(totals[e], sums[e]);
+        if (in_ring && segment + 1 < work.segments) hand_on<shape>(next_block, totals);
+        segment += work.step;
     }
     if constexpr (shape::has_cluster) rn_cluster_arrive();
-    wait_for_kernel_before(); // the residual is its work
-    if (a.partial) return;
+    wait_for_kernel_before();                                       // the residual is its work
+    if (in_ring && segment - work.step + 1 < work.segments) return; // others end it
     if (shape::groups == 2 && a.gated)
-        put_gated<shape>(a, group, row, work.token, lane, (float *)(shared + shape::head_bytes),
-                         totals);
+        put_gated(a, group, row, work.token, lane, (float *)(shared + shape::head_bytes), totals);
     else
         put_totals(a, at.which, row, work.token, lane, totals);
 }

@@ -3,16 +3,16 @@
 //
 //     family    a block's tile         blocks     for
 //     MMA       16 x 32 a warp         any        devices without wgmma; any rows > 1
-//     SOME_32   128 rows x 32 tokens   alone      up to 32 tokens
-//     SOME_64   128 x 64               alone      up to 64
-//     SOME_128  128 x 128              alone      up to 128
+//     SOME_32   128 rows x 32 tokens   in rings   up to 32 tokens
+//     SOME_64   128 x 64               in rings   up to 64
+//     SOME_128  128 x 128              in rings   up to 128
 //     NARROW    64 x 128               in pairs   more: neighbours in tokens share weights
 //     MANY      128 x 128              in pairs   (whichever leaves the fewest multiprocessors
 //     WIDE      192 x 128              in pairs   idle; gated products are MANY's)
 //
-// Families SOME take segments of 512 columns apart where there are too few tiles for all
-// multiprocessors: then sums of segments go to rn_product_args.partial, and rn_product_join adds
-// them in order. All families give the same bits.
+// Where families SOME have too few tiles for all multiprocessors, the blocks of a ring (a cluster
+// along z) share a tile: each takes one segment of 512 columns after the other in turn, adds it to
+// the total that the block before hands it, and hands that on. All families give the same bits.
 //
 // A kernel's number is that of its family's first (kernels.def has the forms in rn_tile_form's
 // order, beginning with F16): RN_CUDA_PRODUCT_MANY_F16 + form - RN_TILE_F16.
@@ -29,11 +29,9 @@ enum {
     RN_MANY_GROUP = 64,      // rows of a warpgroup
     RN_MANY_TOKENS = 128,    // of a tile
     RN_MANY_CLUSTER = 2,     // blocks of a cluster, along tokens
-    RN_SOME_BLOCKS = 264,    // that SOME_32 and SOME_64 want at once
-    RN_SOME_BLOCKS_128 = 132,
-    RN_MMA_TOKENS = 32, // of a warp
-    RN_JOIN_THREADS = 256,
-    RN_PACK_BLOCKS = 528, // at most, without a norm
+    RN_RING_MOST = 4,        // blocks of a ring
+    RN_MMA_TOKENS = 32,      // of a warp
+    RN_PACK_BLOCKS = 528,    // at most, without a norm
 };
 
 typedef enum rn_many_family {
@@ -50,8 +48,7 @@ typedef enum rn_many_family {
 typedef struct rn_many_launch {
     rn_many_family family;
     uint32_t x, y, z, threads, shared_bytes; // all may begin early (griddepcontrol)
-    uint32_t join_x, join_y; // rn_product_join of RN_JOIN_THREADS afterwards; 0: none. Then
-                             // `partial` must be given, else it must be NULL
+    uint32_t ring;                           // blocks along z that are one cluster: z
 } rn_many_launch;
 
 static inline uint32_t rn_many_ceil(uint32_t n, uint32_t unit) {
@@ -73,34 +70,18 @@ static inline uint32_t rn_many_row_blocks(const rn_product_args *a, uint32_t gro
     return a->gated ? all : rn_many_ceil(all, groups);
 }
 
-// Parts along segments of a SOME launch of so many tokens. It does not know the device: the
-// workspace depends on it.
-static inline uint32_t rn_some_parts(const rn_product_args *a, uint32_t tokens) {
+// How many blocks share a tile, where so many of them fit on a multiprocessor at once: as many as
+// have room at the same time. Rings of more than two do not fit everywhere on a device (of an
+// H200's 132 multiprocessors 126 have room for rings of three, 120 for rings of four).
+static inline uint32_t rn_some_ring(const rn_product_args *a, uint32_t multiprocessors,
+                                    uint32_t together) {
     uint32_t segments = rn_many_ceil(a->cols, RN_PRODUCT_SEGMENT);
-    uint32_t wanted = tokens > 64 ? RN_SOME_BLOCKS_128 : RN_SOME_BLOCKS;
     uint32_t blocks = rn_many_row_blocks(a, 2); // 0: weights without rows
-    if (blocks == 0 || wanted / blocks < 2 || segments < 2) return 1;
-    wanted /= blocks;
-    uint32_t each = rn_many_ceil(segments, wanted);
-    return rn_many_ceil(segments, each);
-}
-
-// Bytes of `partial` for just so many tokens.
-static inline uint64_t rn_some_bytes(const rn_product_args *a, uint32_t tokens) {
-    if (rn_some_parts(a, tokens) == 1) return 0;
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < a->count; i++)
-        all += a->weights[i].rows;
-    return 4 * (uint64_t)rn_many_ceil(a->cols, RN_PRODUCT_SEGMENT) * tokens * all;
-}
-
-// Bytes of `partial` that suffice on any device for a->rows rows, and for fewer: what is planned
-// for many must do for some. 0: none is wanted. Reads rows, cols, count, gated and the weights'
-// rows.
-static inline uint64_t rn_many_workspace(const rn_product_args *a) {
-    uint32_t most = a->rows < RN_MANY_TOKENS ? a->rows : RN_MANY_TOKENS;
-    uint64_t some = rn_some_bytes(a, most < 64 ? most : 64), more = rn_some_bytes(a, most);
-    return some > more ? some : more;
+    for (uint32_t ring = RN_RING_MOST; ring > 1; ring--) {
+        uint32_t room = ring == 2 ? multiprocessors / 2 : multiprocessors * 10 / 11 / ring;
+        if (blocks && ring <= segments && blocks <= room * together) return ring;
+    }
+    return 1;
 }
 
 static inline rn_many_launch rn_many_mma(const rn_product_args *a) {
@@ -109,21 +90,6 @@ static inline rn_many_launch rn_many_mma(const rn_product_args *a) {
                             .y = rn_many_ceil(rn_many_groups(a, 16), 4),
                             .z = 1,
                             .threads = 128};
-}
-
-static inline rn_many_launch rn_many_some(const rn_product_args *a) {
-    rn_many_launch l = {.x = 1, .y = rn_many_row_blocks(a, 2), .z = rn_some_parts(a, a->rows)};
-    l.threads = 384;
-    bool big = a->rows > 64;
-    l.family = big ? RN_FAMILY_SOME_128 : a->rows > 32 ? RN_FAMILY_SOME_64 : RN_FAMILY_SOME_32;
-    l.shared_bytes = big ? RN_MANY_SHARED : RN_SOME_SHARED;
-    if (l.z == 1) return l;
-    uint32_t columns = 0;
-    for (uint32_t i = 0; i < (a->gated ? 1 : a->count); i++)
-        columns += a->weights[i].rows;
-    l.join_x = rn_many_ceil(columns, RN_JOIN_THREADS);
-    l.join_y = a->rows;
-    return l;
 }
 
 // A launch of NARROW (1), MANY (2) or WIDE (3).
@@ -157,11 +123,24 @@ static inline rn_many_launch rn_many_best(const rn_product_args *a, uint32_t mul
     return best;
 }
 
-// The launch for a->rows > 1. Reads what rn_many_workspace reads.
+// A ring's blocks would lie two on a multiprocessor and leave others idle: where there is room for
+// all, each has one to itself.
+static inline rn_many_launch rn_many_some(const rn_product_args *a, uint32_t multiprocessors) {
+    bool big = a->rows > 64;
+    rn_many_launch l = {.x = 1, .y = rn_many_row_blocks(a, 2), .threads = 384};
+    l.family = big ? RN_FAMILY_SOME_128 : a->rows > 32 ? RN_FAMILY_SOME_64 : RN_FAMILY_SOME_32;
+    l.z = l.ring = rn_some_ring(a, multiprocessors, 1);
+    l.shared_bytes = big || l.ring > 1 ? RN_MANY_SHARED : RN_SOME_SHARED;
+    if (!big && l.ring == 1) l.z = l.ring = rn_some_ring(a, multiprocessors, 2);
+    return l;
+}
+
+// The launch for a->rows > 1. Reads rows, cols, count, gated and the weights' rows.
 static inline rn_many_launch rn_many_pick(const rn_product_args *a, uint32_t multiprocessors,
                                           bool has_wgmma) {
     if (!has_wgmma) return rn_many_mma(a);
-    return a->rows <= RN_MANY_TOKENS ? rn_many_some(a) : rn_many_best(a, multiprocessors);
+    return a->rows <= RN_MANY_TOKENS ? rn_many_some(a, multiprocessors)
+                                     : rn_many_best(a, multiprocessors);
 }
 
 // Blocks of rn_pack (RN_NORM_THREADS threads each): one a row, for a norm; without one as many as

@@ -1,6 +1,5 @@
 // product_mma.cu — products of more than one row by mma.sync: for devices without wgmma, and the
-// measure of bits for all others. Also rn_product_join, which ends a product whose segments were
-// summed apart.
+// measure of bits for all others.
 //
 // A warp has a tile of 16 rows and 32 tokens. Both operands are read as lanes want them: weights
 // from tiles, activations word by word from the packed core matrices.
@@ -107,37 +106,3 @@ RN_PRODUCT_MMA(f8, F8)
 RN_PRODUCT_MMA(v4, V4)
 RN_PRODUCT_MMA(c2, C2)
 RN_PRODUCT_MMA(c3, C3)
-
-// ---- join ---------------------------------------------------------------------------------------
-
-// Segments of one row of one token, added in order. `step`: floats from a segment to the next.
-__device__ __forceinline__ float join_segments(const float *partial, uint64_t step,
-                                               uint32_t segments) {
-    float total = __ldcg(partial);
-#pragma unroll 8
-    for (uint32_t i = 1; i < segments; i++)
-        total = __fadd_rn(total, __ldcg(partial + i * step));
-    return total;
-}
-
-// Grid: rows of all weights (gated: of the first) / 256, tokens; RN_JOIN_THREADS threads.
-extern "C" __global__ void __launch_bounds__(RN_JOIN_THREADS)
-    rn_product_join(const __grid_constant__ rn_product_args a) {
-    rn_begin();
-    uint32_t column = blockIdx.x * RN_JOIN_THREADS + threadIdx.x, token = blockIdx.y;
-    rn_rows_found at = a.gated ? rn_rows_found{0, column} : rn_rows_find(a, column, 1);
-    if (at.row >= a.weights[at.which].rows) return;
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < a.count; i++)
-        all += a.weights[i].rows;
-    uint32_t segments = (a.cols + RN_PRODUCT_SEGMENT - 1) / RN_PRODUCT_SEGMENT;
-    const float *partial = a.partial + token * all + column; // (segments, rows, all)
-    float value = join_segments(partial, a.rows * all, segments);
-    value = rn_finish_row(rn_row_finish_of(a.weights[at.which], at.row), value);
-    if (a.gated) {
-        float up = join_segments(partial + a.weights[0].rows, a.rows * all, segments);
-        up = rn_finish_row(rn_row_finish_of(a.weights[1], at.row), up);
-        value = rn_finish_gate(a, value, up);
-    }
-    rn_finish_put(a, at.which, token, at.row, value);
-}
