@@ -91,13 +91,15 @@ typedef struct rn_text_options {
     bool rolling_windows; // layers with a window keep, of each sequence, its last tokens and those
                           // of a step, where that is less than pages. Rows must go upwards then:
                           // what a sequence wrote further back than that is gone
+    bool largest;         // the largest of each row's logits is an output, too
     uint64_t reserved[4]; // zero
 } rn_text_options;
 
 // A graph over rows (tokens) of any sequences. Inputs i32: "tokens", "sequence", "position" (ROWS),
 // "page_table" (sequences, pages of a context), "rows" (logit_rows): which rows' logits are wanted.
-// Output "logits" (logit_rows, vocab_size). States "layers.N.kv". The model must outlive the
-// recipe.
+// Output "logits" (logit_rows, vocab_size); with `largest` also "largest" (logit_rows), i32: the
+// first token with the largest logit, and "peak" (logit_rows): that logit; a NaN is larger than all
+// others. States "layers.N.kv". The model must outlive the recipe.
 RN_API RN_MUST_USE rn_status rn_model_make_recipe(const rn_model *model,
                                                   const rn_text_options *options, rn_recipe *out);
 

@@ -126,6 +126,7 @@ static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
     rn_page_pool_shrink(&g->pool, g->text.pages);
     g->window = maker->window;
+    g->text.largest &= rn_graph_find(graph, RN_ROLE_OUTPUT, "largest") != RN_NO_VALUE;
     g->held = rn_generator_held(g);
     g->facts.kv_page_bytes = rn_generator_page_bytes(graph);
     return RN_OK;

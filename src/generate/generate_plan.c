@@ -49,6 +49,14 @@ static rn_status limit_recurrent(rn_generator *g) {
     return RN_OK;
 }
 
+// Logits of many rows take longer over the link than to be looked through on the device.
+static bool wants_largest(const rn_generator *g) {
+    enum { LEAST_ROWS = 16 };
+    const rn_device *device = g->options.session.device;
+    return device && device->caps.own_memory && !device->compile &&
+           g->text.logit_rows >= LEAST_ROWS;
+}
+
 rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     rn_text_options t = g->options.text;
     RN_TRY(rn_check_reserved(g->options.reserved, "rn_generator_options"));
@@ -70,6 +78,7 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     g->recurrent = maker->recurrent;
     RN_TRY(limit_recurrent(g));
     g->text.rolling_windows = !g->options.prefix_caching;
+    g->text.largest = wants_largest(g);
     if (g->options.speculation != RN_SPECULATE_NEVER)
         g->draft_most =
             (uint32_t)rn_min_u64(either(g->options.speculated_tokens, DRAFT), MOST_DRAFT);

@@ -53,14 +53,29 @@ static rn_status set_inputs(rn_generator *g, uint32_t rows) {
 
 // ---- drawing ------------------------------------------------------------------------------------
 
+// What a step brought: logits, or what of them is wanted.
+typedef struct drawn_from {
+    const float *logits; // (logit_rows, vocab); NULL: the other two
+    const int32_t *largest;
+    const float *peak; // (logit_rows) each
+} drawn_from;
+
+static rn_status draw_row(rn_sequence *s, const drawn_from *from, uint32_t row, uint32_t at,
+                          rn_sample *out) {
+    if (!from->logits)
+        return rn_sampler_take_largest((uint32_t)from->largest[row], from->peak[row], out);
+    return rn_sampler_draw(&s->sampler, from->logits + (size_t)row * s->generator->vocab_size,
+                           s->tokens, at, at, out);
+}
+
 // A token from each row, as long as the row before it was of the token that was drawn. What fails
 // behind the first is tried again in the next step, when it is the first.
-static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */) {
+static void draw(rn_sequence *s, const drawn_from *from) {
     bool goes_on = true;
-    for (uint32_t i = 0; goes_on; i++, logits += s->generator->vocab_size) {
+    for (uint32_t i = 0; goes_on; i++) {
         uint32_t at = s->count + i;
         rn_sample *sample = &s->samples[i];
-        rn_status status = rn_sampler_draw(&s->sampler, logits, s->tokens, at, at, sample);
+        rn_status status = draw_row(s, from, s->turn.logits + i, at, sample);
         if (status != RN_OK && i == 0) s->failure = *rn_last_error();
         if (status != RN_OK) return;
         goes_on = i < s->turn.drafted && s->tokens[at] == sample->token;
@@ -72,7 +87,7 @@ static void draw(rn_sequence *s, const float *logits /* (1 + drafted, vocab) */)
 // The draws of a step, dealt out to `parts` hands.
 typedef struct drawing {
     rn_generator *g;
-    const float *logits; // (logit_rows, vocab)
+    const drawn_from *from;
     uint32_t parts;
 } drawing;
 
@@ -81,17 +96,23 @@ static void draw_part(void *self, size_t part) {
     uint32_t turn = 0;
     for (rn_sequence *s = d->g->line; s; s = s->next) {
         if (!s->turn.draws || turn++ % d->parts != part) continue;
-        s->sampler.scratch = d->g->scratch[part];
-        draw(s, d->logits + (size_t)s->turn.logits * d->g->vocab_size);
+        if (part < d->g->drawers) s->sampler.scratch = d->g->scratch[part];
+        draw(s, d->from);
     }
 }
 
-static void draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab) */) {
+// Only who takes the largest logit draws without scratch: then all threads may.
+static void draw_all(rn_generator *g, const drawn_from *from) {
     rn_workers *workers = g->session->device->workers;
     uint32_t count = 0;
-    for (const rn_sequence *s = g->line; s; s = s->next)
+    bool all_plain = workers != NULL;
+    for (const rn_sequence *s = g->line; s; s = s->next) {
         count += s->turn.draws;
-    drawing d = {.g = g, .logits = logits, .parts = (uint32_t)rn_min_u64(count, g->drawers)};
+        all_plain &= !s->turn.draws || rn_sampling_is_plain(&s->sampler.sampling);
+    }
+    uint64_t most = all_plain ? rn_workers_count(workers) : g->drawers;
+    drawing d = {.g = g, .from = from, .parts = (uint32_t)rn_min_u64(count, most)};
+    if (!from->logits) d.parts = 1; // nothing to look through
     rn_profile_begin(rn_profile_name("sample"));
     if (d.parts > 1 && workers)
         rn_workers_run(workers, d.parts, draw_part, &d);
@@ -103,9 +124,26 @@ static void draw_all(rn_generator *g, const float *logits /* (logit_rows, vocab)
 
 // ---- computing ----------------------------------------------------------------------------------
 
+// Whether nobody looks at the logits themselves.
+static bool wants_largest(const rn_generator *g) {
+    for (const rn_sequence *s = g->line; s; s = s->next)
+        if (s->turn.draws && !rn_sampling_is_greedy(&s->sampler.sampling)) return false;
+    return g->text.largest;
+}
+
+static drawn_from find_drawn(const rn_generator *g) {
+    uint64_t bytes = 0;
+    if (g->session->unwanted == RN_NO_VALUE)
+        return (drawn_from){.logits = rn_session_output(g->session, "logits", &bytes)};
+    return (drawn_from){.largest = rn_session_output(g->session, "largest", &bytes),
+                        .peak = rn_session_output(g->session, "peak", &bytes)};
+}
+
 static rn_status compute(rn_generator *g, uint32_t rows) {
     bool on_host = rn_session_is_hybrid(g->session, rows);
-    uint64_t bytes = 0;
+    const rn_graph *graph = rn_plan_graph(g->plan);
+    g->session->unwanted =
+        wants_largest(g) ? rn_graph_find(graph, RN_ROLE_OUTPUT, "logits") : RN_NO_VALUE;
     if (g->failed) RN_TRY(rn_session_reset(g->session));
     g->failed = true;
     write_inputs(g);
@@ -114,7 +152,8 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     RN_TRY(rn_session_run(g->session, rows));
     rn_kv_sides_wrote(g, on_host);
     g->failed = false;
-    draw_all(g, rn_session_output(g->session, "logits", &bytes));
+    drawn_from from = find_drawn(g);
+    draw_all(g, &from);
     return RN_OK;
 }
 

@@ -152,6 +152,7 @@ typedef struct rn_llama_config {
     bool parallel;                        // attention and feed-forward both read the layer's input
     bool tied;                            // the head is the embedding
     rn_recurrent_config recurrent;        // no layers: none
+    bool largest;                         // of each row of logits, as outputs
     bool unquantised_activations;         // products with quantised weights do not round
     rn_dtype activations;                 // as rn_forward's
     // Inference:

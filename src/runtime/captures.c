@@ -31,7 +31,7 @@ rn_status rn_session_prepare_captures(rn_session *session) {
 
 static bool is_of(const rn_session_capture *each, const rn_session *session, uint64_t rows) {
     return each->rows == rows && each->from_step == session->from_step &&
-           each->to_step == session->to_step;
+           each->to_step == session->to_step && each->unwanted == session->unwanted;
 }
 
 // The place of these rows and steps, or the one that was used least recently, emptied.
@@ -43,8 +43,10 @@ static rn_session_capture *find_place(rn_session *session, uint64_t rows) {
         if (each->used < oldest->used) oldest = each;
     }
     if (oldest->recording) session->compute->forget(session->compute, oldest->recording);
-    *oldest = (rn_session_capture){
-        .rows = rows, .from_step = session->from_step, .to_step = session->to_step};
+    *oldest = (rn_session_capture){.rows = rows,
+                                   .from_step = session->from_step,
+                                   .to_step = session->to_step,
+                                   .unwanted = session->unwanted};
     return oldest;
 }
 

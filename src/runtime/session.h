@@ -38,6 +38,7 @@ typedef struct rn_session_append {
 typedef struct rn_session_capture {
     uint64_t rows, used; // used: the number of its last use; 0: never
     uint32_t from_step, to_step;
+    rn_value unwanted;
     rn_recording *recording;
 } rn_session_capture;
 
@@ -103,6 +104,7 @@ struct rn_session {
     uint64_t bound_rows;
     bool bound_segments; // streamed weights are where segments have them
 
+    rn_value unwanted;        // an output that is not brought to the host; RN_NO_VALUE: none
     rn_session_input *inputs; // (input_count)
     uint32_t input_count;
     rn_scalar scalars[RN_MAX_SCALARS];

@@ -129,7 +129,8 @@ void rn_session_bring_inputs(rn_session *session, uint64_t rows) {
 void rn_session_fetch_outputs(rn_session *session, uint64_t rows) {
     const rn_graph *graph = session->plan->graph;
     for (rn_value v = 1; session->io && v <= rn_graph_value_count(graph); v++)
-        if (rn_graph_value(graph, v)->role == RN_ROLE_OUTPUT && is_io(session, v))
+        if (rn_graph_value(graph, v)->role == RN_ROLE_OUTPUT && is_io(session, v) &&
+            v != session->unwanted)
             rn_queue_copy_out(session->compute, rn_session_io(session, v),
                               rn_session_address(session, v),
                               rn_session_value_bytes(session, v, rows));

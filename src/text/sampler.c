@@ -70,6 +70,10 @@ bool rn_sampling_is_plain(const rn_sampling *s) {
     return s->temperature == 0 && s->bias_count == 0 && !has_penalties(s);
 }
 
+bool rn_sampling_is_greedy(const rn_sampling *s) {
+    return rn_sampling_is_plain(s) && s->without_logprob && s->logprobs == 0;
+}
+
 // ---- life ---------------------------------------------------------------------------------------
 
 rn_sampler_scratch rn_sampler_scratch_cut(void *block, uint32_t vocab_size) {
@@ -306,6 +310,11 @@ static void report(const rn_sampler *sampler, const float *logits, float peak, r
     for (uint32_t i = 0; i < out->top_count; i++)
         out->top[i] =
             (rn_token_logprob){best[i].token, (float)((double)best[i].value - peak - below)};
+}
+
+rn_status rn_sampler_take_largest(uint32_t token, float logit, rn_sample *out) {
+    *out = (rn_sample){.token = token};
+    return check_logits(&(rn_logits_peak){.value = logit, .has_nan = isnan(logit)});
 }
 
 rn_status rn_sampler_draw(rn_sampler *sampler, const float *logits, const uint32_t *history,

@@ -23,6 +23,9 @@ struct rn_sampler {
 
 // Whether a draw needs scratch.
 bool rn_sampling_is_plain(const rn_sampling *sampling);
+// Whether a draw needs nothing but the largest logit; and such a draw.
+bool rn_sampling_is_greedy(const rn_sampling *sampling);
+RN_MUST_USE rn_status rn_sampler_take_largest(uint32_t token, float logit, rn_sample *out);
 // A sampler in place that borrows its scratch. RN_INVALID as rn_sampling_check says.
 RN_MUST_USE rn_status rn_sampler_init(rn_sampler *sampler, const rn_sampling *sampling,
                                       uint32_t vocab_size, rn_sampler_scratch scratch);

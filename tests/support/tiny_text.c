@@ -54,6 +54,7 @@ static rn_status make(const void *self, const rn_text_options *options, rn_recip
                            .pages = options->pages,
                            .sequences = options->sequences,
                            .logit_rows = options->logit_rows,
+                           .largest = options->largest,
                            .rows = options->rows},
         out));
     out->workload_rows = options->prompt_tokens;

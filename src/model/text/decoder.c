@@ -502,6 +502,10 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
         out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
     else
         rn_graph_output(g, out->logits, "logits");
+    if (c->largest && !batch) {
+        rn_graph_output(g, rn_op_argmax(g, out->logits), "largest");
+        rn_graph_output(g, rn_op_max(g, out->logits, 2, false), "peak");
+    }
     return RN_OK;
 }
 

@@ -116,6 +116,7 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
     c.rows =
         (uint32_t)rn_min_u64(or_default(o.rows, DEFAULT_ROWS), (uint64_t)c.sequences * c.context);
     c.unquantised_activations = o.unquantised_activations;
+    c.largest = o.largest;
     c.rolling_windows = o.rolling_windows;
     stretch(config_of(network), &c);
     divide(config_of(network), &c);

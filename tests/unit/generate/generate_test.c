@@ -205,6 +205,35 @@ static void a_device_with_its_own_memory_says_the_same(void **state) {
     rn_device_destroy(sim);
 }
 
+// Many that take the largest logit do not have theirs brought to the host, unless another one of
+// the step wants to see them.
+static void many_take_the_largest_logit_where_it_is_found(void **state) {
+    (void)state;
+    enum { MANY = 16 };
+    const rn_sampling quiet = {.without_logprob = true};
+    rn_generator_options options = base_options();
+    rn_device *sim;
+    story got;
+    assert_ok(rn_sim_device_create(&(rn_sim_options){0}, &sim));
+    options.session.device = sim;
+    options.session.audit = true;
+    options.text.sequences = MANY;
+    rn_generator *generator = create(&options);
+    assert_true(generator->text.largest);
+    assert_ok(story_tell(generator, &quiet, 1, PROMPT, TOLD, &got));
+    assert_true(generator->session->unwanted != RN_NO_VALUE);
+    for (uint32_t i = 0; i < TOLD; i++)
+        assert_int_equal(got.samples[i].token, expected[0].samples[i].token);
+    assert_ok(story_tell(generator, &greedy, 1, PROMPT, TOLD, &got)); // with logprobs
+    assert_true(generator->session->unwanted == RN_NO_VALUE);
+    for (uint32_t i = 0; i < TOLD; i++) {
+        assert_int_equal(got.samples[i].token, expected[0].samples[i].token);
+        assert_true(got.samples[i].logprob < 0);
+    }
+    rn_generator_destroy(generator);
+    rn_device_destroy(sim);
+}
+
 // On a device with its own memory it is the host's: beside the bytes that are on their way.
 static void all_of_its_own_memory_is_planned_for(void **state) {
     (void)state;
@@ -644,6 +673,7 @@ int main(void) {
         cmocka_unit_test(what_is_held_beside_the_plan_is_within_the_budget),
         cmocka_unit_test(only_where_weights_are_streamed_is_there_guessing),
         cmocka_unit_test(a_device_with_its_own_memory_says_the_same),
+        cmocka_unit_test(many_take_the_largest_logit_where_it_is_found),
         cmocka_unit_test(all_of_its_own_memory_is_planned_for),
         cmocka_unit_test(a_paused_sequence_goes_on_from_what_was_taken),
         cmocka_unit_test(a_conversation_keeps_its_history),
