@@ -63,33 +63,49 @@ static const fact facts[] = {
     {"1B bf16", RN_DTYPE_BF16, 16, 2048, 8, 8192, 128256, true, 1215.5, 130116},
 };
 
-static rn_plan_summary plan(const fact *f, uint32_t prompt, uint32_t tokens) {
-    rn_llama_config config = {.layers = f->layers,
-                              .dim = f->dim,
-                              .heads = 32,
-                              .kv_heads = f->kv_heads,
-                              .ffn = f->ffn,
-                              .vocab = f->vocab,
-                              .tied = f->tied,
-                              .weight_dtype = f->dtype,
-                              .kv_dtype = RN_DTYPE_F16,
-                              .context = prompt + tokens + 16,
-                              .page_tokens = 64,
-                              .sequences = 1,
-                              .logit_rows = 1,
-                              .rows = prompt};
+static rn_llama_config config_of(const fact *f) {
+    return (rn_llama_config){.layers = f->layers,
+                             .dim = f->dim,
+                             .heads = 32,
+                             .kv_heads = f->kv_heads,
+                             .ffn = f->ffn,
+                             .vocab = f->vocab,
+                             .tied = f->tied,
+                             .weight_dtype = f->dtype,
+                             .kv_dtype = RN_DTYPE_F16,
+                             .page_tokens = 64};
+}
+
+static rn_plan_summary plan_for(const rn_llama_config *config, uint32_t prompt, uint32_t tokens) {
     rn_device_caps caps = h200();
     rn_recipe recipe;
     rn_plan *made;
-    assert_ok(rn_llama_recipe(&config, &recipe));
-    recipe.workload_rows = prompt;
+    assert_ok(rn_llama_recipe(config, &recipe));
+    recipe.workload_rows = (uint64_t)config->sequences * prompt;
     recipe.decode_steps = tokens;
+    recipe.decode_rows = config->sequences;
     assert_ok(rn_plan_make(&recipe, &caps, NULL, &made));
     rn_plan_summary summary = made->summary;
     rn_plan_destroy(made);
     rn_recipe_destroy(&recipe);
     assert_int_equal(0, summary.streamed_bytes);
     return summary;
+}
+
+static rn_plan_summary plan(const fact *f, uint32_t prompt, uint32_t tokens) {
+    rn_llama_config config = config_of(f);
+    config.context = prompt + tokens + 16;
+    config.sequences = config.logit_rows = 1;
+    config.rows = prompt;
+    return plan_for(&config, prompt, tokens);
+}
+
+static rn_plan_summary plan_many(const fact *f, uint32_t sequences) {
+    rn_llama_config config = config_of(f);
+    config.context = 256;
+    config.sequences = config.logit_rows = sequences;
+    config.rows = 512;
+    return plan_for(&config, 128, 32);
 }
 
 static void assert_foretold(const char *name, const char *what, double said, double took) {
@@ -111,10 +127,27 @@ static void a_prompt_takes_what_it_took(void **state) {
                         512 / facts[i].prompt);
 }
 
+// Steps of many sequences with 128 tokens and up to 32 more, microseconds, with logits on the host.
+static void a_step_of_many_takes_what_it_took(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t sequences;
+        double took;
+    } steps[] = {{32, 5274}, {64, 6304}, {128, 9193}, {256, 13932}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        uint32_t sequences = steps[i].sequences;
+        char name[40];
+        snprintf(name, sizeof name, "%u sequences", sequences);
+        assert_foretold(name, "a step", plan_many(&facts[0], sequences).decode_seconds,
+                        steps[i].took * 1e-6);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_takes_what_it_took),
         cmocka_unit_test(a_prompt_takes_what_it_took),
+        cmocka_unit_test(a_step_of_many_takes_what_it_took),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
