@@ -234,7 +234,7 @@ static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bo
     caps->own[RN_PJRT_WIDENED] = device->target.widened;
     caps->own[RN_PJRT_TWICE] = device->target.keeps_states;
     // A program that calls cuBLAS has 32 MiB of workspace for it.
-    caps->own[RN_PJRT_LEAST] = rn_pjrt_is_cuda(device->path) ? 48 * (double)MIB : (double)MIB / 4;
+    caps->own[RN_PJRT_LEAST] = rn_pjrt_is_cuda(device->path) ? 48 * (double)MIB : (double)MIB;
     if (!on_host) return rn_device_add(caps->name, &caps->device);
     caps->device = RN_DEVICE_HOST;
     return RN_OK;

@@ -122,20 +122,35 @@ static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint
     }
 }
 
-// A weight that the program takes in another dtype than that of products is converted as a whole;
+static bool rearranges(rn_op op) {
+    return op == RN_OP_CONV2D || op == RN_OP_CONV || op == RN_OP_CONV_CLAMP ||
+           op == RN_OP_CONV_TRANSPOSE || op == RN_OP_RNN;
+}
+
+// Whether the program makes another form of the weight, as a whole: the dtype of products, or a
+// kernel of a convolution or a recurrence with its axes in another order.
+static bool is_remade(const rn_value_info *info, rn_op op, const rn_stablehlo_options *options) {
+    const rn_dtype_info *type = rn_dtype_get(info->dtype);
+    bool half = info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16;
+    bool whole = !type->is_float && type->block_elements == 1; // i8 and the like
+    bool given_once = info->role == RN_ROLE_WEIGHT || info->role == RN_ROLE_CONSTANT;
+    if (!given_once || info->shape.rank < 2) return false;
+    if (rearranges(op) || whole) return true;
+    rn_dtype given = info->dtype == RN_DTYPE_F32 || (half && !options->widen_all)
+                         ? info->dtype
+                         : options->widened;
+    return given != options->products;
+}
+
 // XLA's CPU compiler does so with all of them at once.
-static uint64_t count_widened(const rn_graph *graph, const rn_node *node,
-                              const rn_stablehlo_options *options) {
+static uint64_t count_remade(const rn_graph *graph, const rn_node *node,
+                             const rn_stablehlo_options *options) {
     uint64_t bytes = 0;
     if (node->op == RN_OP_EMBEDDING) return 0;
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] == RN_NO_VALUE) continue;
         const rn_value_info *info = rn_graph_value(graph, node->inputs[i]);
-        bool plain = info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16;
-        rn_dtype given = info->dtype == RN_DTYPE_F32 || (plain && !options->widen_all)
-                             ? info->dtype
-                             : options->widened;
-        if (info->role == RN_ROLE_WEIGHT && given != options->products && info->shape.rank > 1)
+        if (is_remade(info, node->op, options))
             bytes += floats(rn_shape_elements(info->shape, 1), 1, 1);
     }
     return bytes;
@@ -156,7 +171,7 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
     uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
     rn_arena scratch;
     uint32_t *last; // (values + 1): the node that reads it last
-    uint64_t live = 0, within = 0, widened = 0;
+    uint64_t live = 0, within = 0, remade = 0;
     *out = 0;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
@@ -172,7 +187,7 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
         for (uint32_t i = 0; i < node->output_count; i++)
             live += live_bytes(graph, node->outputs[i], rows);
         within = rn_max_u64(within, count_attention(graph, node, rows));
-        widened += count_widened(graph, node, options);
+        remade += count_remade(graph, node, options);
         *out = rn_max_u64(*out, live);
         for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
             rn_value v =
@@ -184,8 +199,13 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
         }
     }
     rn_arena_free_all(&scratch);
-    *out = LIVE * *out + within + widened;
+    *out = LIVE * *out + within + remade;
     return s;
+}
+
+uint64_t rn_pjrt_compiler_bytes(const rn_device_caps *caps, const rn_graph *graph) {
+    if (caps->own_memory) return 0;
+    return COMPILER_BYTES + NODE_BYTES * rn_graph_node_count(graph);
 }
 
 rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
@@ -205,10 +225,8 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
             s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], copies * signature.results[i].bytes);
     rn_arena_free_all(&scratch);
     if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
-    temporary += (uint64_t)caps->own[RN_PJRT_LEAST];
+    temporary += temporary / 20 + (uint64_t)caps->own[RN_PJRT_LEAST];
     if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
-    if (s == RN_OK && !caps->own_memory)
-        s = add(&purpose_bytes[RN_PURPOSE_OTHER],
-                COMPILER_BYTES + NODE_BYTES * rn_graph_node_count(graph));
+    if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_OTHER], rn_pjrt_compiler_bytes(caps, graph));
     return s;
 }

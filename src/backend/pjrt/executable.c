@@ -434,7 +434,8 @@ static rn_status count_purposes(pjrt_executable *e) {
     uint64_t estimated = purposes[RN_PURPOSE_WORKSPACE];
     purposes[RN_PURPOSE_WORKSPACE] = 0;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
-        ours += p == RN_PURPOSE_OTHER ? 0 : purposes[p];
+        ours += purposes[p];
+    ours -= rn_pjrt_compiler_bytes(caps, e->graph);
     purposes[RN_PURPOSE_WORKSPACE] = theirs - rn_min_u64(theirs, ours);
     rn_log(RN_LOG_DEBUG, "xla", "%s: %llu bytes of temporary memory were estimated, %llu are taken",
            e->device->name, (unsigned long long)estimated,

@@ -158,6 +158,8 @@ RN_MUST_USE rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_grap
                                        uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
 RN_MUST_USE rn_status rn_pjrt_compile(rn_device *device, const rn_compile_request *request,
                                       rn_executable **out);
+// Of an estimate, what is for the compiler and its code, in the host's memory: a multiple of 64.
+uint64_t rn_pjrt_compiler_bytes(const rn_device_caps *caps, const rn_graph *graph);
 // PJRT's number of a dtype; 0: it has none.
 int rn_pjrt_type(rn_dtype dtype);
 
