@@ -170,8 +170,10 @@ rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     const uint64_t *dims = weight->shape.dims;
     rn_product product;
     uint64_t bytes;
-    if (rn_call_product_of(call, input, &product) && weight->shape.rank == 2 &&
-        rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
+    bool is_product = rn_call_product_of(call, input, &product) && weight->shape.rank == 2;
+    // Panels are along K: f32 that is read across would be unpacked in every run.
+    if (is_product && product.transposed && weight->dtype == RN_DTYPE_F32) return RN_LAYOUT_PLAIN;
+    if (is_product && rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
     bool conv2d = call->op == RN_OP_CONV2D;
     if (call->op == RN_OP_CONV_CLAMP)
