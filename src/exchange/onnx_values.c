@@ -381,7 +381,8 @@ float rn_import_float(const rn_import_call *c, const char *name, float otherwise
 
 rn_str rn_import_text(const rn_import_call *c, const char *name, const char *otherwise) {
     const rn_onnx_attribute *a = rn_import_attribute(c, name);
-    return a && a->type == RN_ONNX_TEXT ? a->s : rn_str_from(otherwise);
+    if (!a || a->type != RN_ONNX_TEXT) return rn_str_from(otherwise);
+    return a->s.data ? a->s : RN_STR("");
 }
 
 bool rn_import_text_is(const rn_import_call *c, const char *name, const char *otherwise,
