@@ -116,30 +116,27 @@ static rn_value as_whole(rn_import_call *c, rn_value x) {
     return x ? rn_op_convert(c->graph, x, (rn_convert_attrs){.dtype = RN_DTYPE_I32}) : x;
 }
 
-// x (..., M, K) by w (..., K, N) as i32: products of f32 over pieces of K, each of them exact.
-static rn_value whole_product(rn_import_call *c, rn_value x, rn_value w) {
-    rn_import *m = c->import;
-    rn_shape a = rn_import_shape_of(m, x), b = rn_import_shape_of(m, w);
-    if (!x || !w) return RN_NO_VALUE;
-    if (a.rank < 2 || b.rank < 2 || a.dims[a.rank - 1] != b.dims[b.rank - 2]) {
-        rn_import_refuse(c, "products of %s and %s", rn_shape_format(a).text,
-                         rn_shape_format(b).text);
-        return RN_NO_VALUE;
-    }
-    uint64_t k = a.dims[a.rank - 1];
-    rn_value sum = RN_NO_VALUE;
-    for (uint64_t at = 0; at < k; at += EXACT_TERMS) {
-        uint64_t count = k - at < EXACT_TERMS ? k - at : EXACT_TERMS;
-        rn_value part_x = count == k ? x : rn_op_slice(c->graph, x, a.rank - 1, at, count);
-        rn_value part_w = count == k ? w : rn_op_slice(c->graph, w, b.rank - 2, at, count);
-        rn_value part = as_whole(c, rn_import_matmul(c, part_x, part_w));
-        sum = sum ? rn_op_add(c->graph, sum, part) : part;
-        if (!sum) return sum;
-    }
-    return sum;
+static bool is_byte(rn_import_call *c, rn_value x) {
+    rn_dtype dtype = rn_import_dtype_of(c->import, x);
+    return dtype == RN_DTYPE_I8 || dtype == RN_DTYPE_U8;
 }
 
-// The same for convolutions: over pieces of the channels.
+// x (..., M, K) by w (..., K, N), bytes with their zero points, as i32.
+static rn_value whole_product(rn_import_call *c, rn_value x, rn_value w, rn_value x_zero,
+                              rn_value w_zero) {
+    rn_import *m = c->import;
+    rn_shape a = rn_import_shape_of(m, x), b = rn_import_shape_of(m, w);
+    bool zeros = rn_import_shape_of(m, x_zero).rank <= 1 && rn_import_shape_of(m, w_zero).rank <= 1;
+    if (a.rank >= 2 && b.rank >= 2 && zeros && is_byte(c, x) && is_byte(c, w))
+        return rn_op_product_integer(c->graph, x, w, x_zero, w_zero);
+    rn_import_refuse(c, "products of %s %s and %s %s%s",
+                     rn_dtype_get(rn_import_dtype_of(m, x))->name, rn_shape_format(a).text,
+                     rn_dtype_get(rn_import_dtype_of(m, w))->name, rn_shape_format(b).text,
+                     zeros ? "" : " with zero points of several axes");
+    return RN_NO_VALUE;
+}
+
+// Convolutions are of f32 over pieces of the channels, each of them exact.
 static rn_value whole_conv(rn_import_call *c, rn_value x, rn_value w, rn_conv_attrs attrs) {
     rn_import *m = c->import;
     rn_shape a = rn_import_shape_of(m, x), b = rn_import_shape_of(m, w);
@@ -163,22 +160,11 @@ static rn_value whole_conv(rn_import_call *c, rn_value x, rn_value w, rn_conv_at
     return sum;
 }
 
-static uint32_t row_axis(rn_import_call *c, rn_value x) {
-    uint32_t rank = rn_import_shape_of(c->import, x).rank;
-    return rank > 1 ? rank - 2 : 0;
-}
-
-static uint32_t column_axis(rn_import_call *c, rn_value x) {
-    uint32_t rank = rn_import_shape_of(c->import, x).rank;
-    return rank ? rank - 1 : 0;
-}
-
 static void matmul_integer(rn_import_call *c) {
     rn_value a = rn_import_in(c, 0), b = rn_import_in(c, 1);
     if (!a || !b) return;
-    rn_value x = centred(c, a, rn_import_optional(c, 2), row_axis(c, a));
-    rn_value w = centred(c, b, rn_import_optional(c, 3), column_axis(c, b));
-    rn_import_out(c, 0, whole_product(c, x, w));
+    rn_value a_zero = rn_import_optional(c, 2), b_zero = rn_import_optional(c, 3);
+    rn_import_out(c, 0, whole_product(c, a, b, a_zero, b_zero));
 }
 
 // A scale a row (axis 0 of `rank`) or for all.
@@ -212,12 +198,11 @@ static void qlinear_matmul(rn_import_call *c) {
     rn_value a = rn_import_in(c, 0), b = rn_import_in(c, 3), a_scale = rn_import_in(c, 1),
              b_scale = rn_import_in(c, 4);
     if (!a || !b || !a_scale || !b_scale) return;
-    rn_value x = centred(c, a, rn_import_optional(c, 2), row_axis(c, a));
-    rn_value w = centred(c, b, rn_import_optional(c, 5), column_axis(c, b));
+    rn_value a_zero = rn_import_optional(c, 2), b_zero = rn_import_optional(c, 5);
     rn_value scales =
         rn_op_mul(c->graph, rn_import_cast(c->import, shaped_scale(c, a_scale, 1), RN_DTYPE_F32),
                   rn_import_cast(c->import, shaped_scale(c, b_scale, 0), RN_DTYPE_F32));
-    rn_import_out(c, 0, requantize(c, whole_product(c, x, w), scales, 6, 7));
+    rn_import_out(c, 0, requantize(c, whole_product(c, a, b, a_zero, b_zero), scales, 6, 7));
 }
 
 static bool read_conv(rn_import_call *c, uint32_t kernel, rn_conv_attrs *out) {
