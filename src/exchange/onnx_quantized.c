@@ -41,8 +41,17 @@ static rn_linear_attrs linear_attrs(rn_import_call *c, rn_value x) {
     return attrs;
 }
 
+// One scale serves an image in either layout.
+static rn_value scaled_input(rn_import_call *c, rn_value scale, bool *out_channels_last) {
+    *out_channels_last = false;
+    if (rn_shape_elements(rn_import_shape_of(c->import, scale), 1) != 1) return rn_import_in(c, 0);
+    return rn_import_any(c, 0, out_channels_last);
+}
+
 static void quantize(rn_import_call *c) {
-    rn_value x = rn_import_in(c, 0), scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
+    rn_value scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
+    bool channels_last;
+    rn_value x = scaled_input(c, scale, &channels_last);
     uint32_t type = quantized_type(c, 2);
     if (!x || !scale) return;
     zero = shaped_zero(c, scale, zero);
@@ -53,17 +62,19 @@ static void quantize(rn_import_call *c) {
         rn_import_refuse(c, "to %s", rn_onnx_type_name(type));
         return;
     }
-    rn_import_out(c, 0, rn_op_quantize_linear(c->graph, x, scale, zero, attrs));
+    rn_import_out_as(c, 0, rn_op_quantize_linear(c->graph, x, scale, zero, attrs), channels_last);
 }
 
 static void dequantize(rn_import_call *c) {
-    rn_value x = rn_import_in(c, 0), scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
+    rn_value scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
+    bool channels_last;
+    rn_value x = scaled_input(c, scale, &channels_last);
     int64_t asked = rn_import_int(c, "output_dtype", 0);
     if (!x || !scale) return;
     zero = shaped_zero(c, scale, zero);
     rn_linear_attrs attrs = linear_attrs(c, x);
     attrs.dtype = asked ? rn_onnx_dtype((uint32_t)asked) : rn_import_dtype_of(c->import, scale);
-    rn_import_out(c, 0, rn_op_dequantize_linear(c->graph, x, scale, zero, attrs));
+    rn_import_out_as(c, 0, rn_op_dequantize_linear(c->graph, x, scale, zero, attrs), channels_last);
 }
 
 static void dynamic_quantize(rn_import_call *c) {

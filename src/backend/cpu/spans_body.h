@@ -447,13 +447,24 @@ static inline vi vquantize(vf x, float scale, float zero, float low, float high)
     return __builtin_convertvector(vclamp(vpick(r == r, r, vset(0.0f)), low, high), vi);
 }
 
+// By way of some whole numbers, which the compiler narrows well.
 static void quantize(const float *x, void *y, uint64_t n, float scale, float zero, bool is_signed) {
+    enum { SOME = 64 };
     float low = is_signed ? -128.0f : 0.0f, high = low + 255.0f;
     uint8_t *to = y; // the low byte is the same for both
-    for (uint64_t i = 0; i < n; i += LANES) {
+    int32_t whole[SOME];
+    uint64_t i = 0;
+    for (; i + SOME <= n; i += SOME) {
+        for (uint64_t j = 0; j < SOME; j += LANES) {
+            vi q = vquantize(vload(x + i + j), scale, zero, low, high);
+            memcpy(whole + j, &q, sizeof q);
+        }
+        for (uint64_t j = 0; j < SOME; j++)
+            to[i + j] = (uint8_t)whole[j];
+    }
+    for (; i < n; i += LANES) {
         uint64_t left = n - i < LANES ? n - i : LANES;
-        vi q = vquantize(left == LANES ? vload(x + i) : vload_part(x + i, left, 0), scale, zero,
-                         low, high);
+        vi q = vquantize(vload_part(x + i, left, 0), scale, zero, low, high);
         for (uint64_t j = 0; j < left; j++)
             to[i + j] = (uint8_t)q[j];
     }
