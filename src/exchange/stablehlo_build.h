@@ -116,7 +116,7 @@ rn_hlo_text rn_hlo_combine(const char *name, rn_dtype dtype);
 void rn_hlo_print_beats(rn_hlo *h, rn_dtype dtype, rn_dtype index, bool smallest, bool last);
 
 typedef struct rn_hlo_dot {
-    uint64_t batch_a[4], batch_b[4], sum_a[2], sum_b[2];
+    uint64_t batch_a[RN_MAX_RANK], batch_b[RN_MAX_RANK], sum_a[2], sum_b[2];
     uint32_t batch_count, sum_count;
 } rn_hlo_dot;
 // A product as the options say: batch axes, the others of a, the others of b. f32 of floats.

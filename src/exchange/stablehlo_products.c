@@ -12,13 +12,11 @@ RN_HLO_EMITTER(matmul) {
         rn_shape all = x.shape;
         all.dims[rank - 2] = w.shape.dims[rank - 2];
         all.dims[rank - 1] = w.shape.dims[rank - 1];
-        if (rank - 2 > 4) rn_hlo_refuse(h, "a product of more than four axes of batches");
         w = rn_hlo_expand(h, w, all);
-        for (uint32_t i = 0; i + 2 < rank && i < 4; i++)
+        for (uint32_t i = 0; i + 2 < rank; i++)
             axes.batch_a[i] = axes.batch_b[i] = axes.batch_count++;
     }
     axes.sum_b[0] = attrs->transpose_w ? w.shape.rank - 2 : w.shape.rank - 1;
-    if (h->status != RN_OK) return;
     rn_hlo_value y = rn_hlo_product(h, x, w, &axes);
     if (in[2].id) y = rn_hlo_binary(h, "add", y, rn_hlo_expand(h, rn_hlo_widen(h, in[2]), y.shape));
     out[0] = rn_hlo_result(h, call, y);
@@ -48,7 +46,7 @@ RN_HLO_EMITTER(product) {
         rn_hlo_value x = byte ? take_zero(h, in[i], in[2 + i], i) : in[i];
         operands[i] = rn_hlo_expand(h, x, all);
     }
-    for (uint32_t i = 0; i + 2 < rank && i < 4; i++)
+    for (uint32_t i = 0; i + 2 < rank; i++)
         axes.batch_a[i] = axes.batch_b[i] = axes.batch_count++;
     out[0] = rn_hlo_result(h, call, rn_hlo_product(h, operands[0], operands[1], &axes));
 }

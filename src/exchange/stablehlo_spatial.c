@@ -215,17 +215,34 @@ static windows pool_windows(const rn_pool_attrs *a, rn_shape x, rn_shape y) {
     return w;
 }
 
-// How many elements of each window count: (1, windows..., 1).
-static rn_hlo_value count_elements(rn_hlo *h, const rn_pool_attrs *a, windows w, rn_shape x,
-                                   rn_shape y, rn_dtype dtype) {
-    rn_shape ones = x;
-    ones.dims[0] = ones.dims[x.rank - 1] = 1;
-    for (uint32_t i = 0; a->count_pad && i < w.rank; i++) {
-        ones.dims[1 + i] += a->pad_before[i] + (uint64_t)a->pad_after[i];
-        w.before[i] = 0;
-        w.after[i] -= a->pad_after[i];
+// Elements of window `at` along axis i that count: within the image, or also in its padding.
+static uint64_t count_along(const rn_pool_attrs *a, const windows *w, uint32_t i, uint64_t length,
+                            uint64_t at) {
+    int64_t low = a->count_pad ? -w->before[i] : 0;
+    int64_t high = (int64_t)length + (a->count_pad ? (int64_t)a->pad_after[i] : 0);
+    int64_t place = (int64_t)(at * w->stride[i]) - w->before[i];
+    uint64_t count = 0;
+    for (uint64_t e = 0; e < w->size[i]; e++, place += (int64_t)w->dilation[i])
+        count += place >= low && place < high;
+    return count;
+}
+
+// Divides sums (N, windows..., C) by how many elements each window has: axes are independent of
+// each other, so it is one number an index of each.
+static rn_hlo_value divide_by_counts(rn_hlo *h, const rn_pool_attrs *a, const windows *w,
+                                     rn_shape x, rn_hlo_value y) {
+    for (uint32_t i = 0; i < w->rank && h->status == RN_OK; i++) {
+        double *counts;
+        uint64_t places = y.shape.dims[1 + i];
+        h->status = rn_arena_array(h->memory, places, sizeof *counts, (void **)&counts);
+        if (h->status != RN_OK) break;
+        for (uint64_t at = 0; at < places; at++)
+            counts[at] = (double)count_along(a, w, i, x.dims[1 + i], at);
+        rn_hlo_value by = rn_hlo_bytes(h, RN_DTYPE_F64, RN_SHAPE(places), counts);
+        by = rn_hlo_broadcast(h, rn_hlo_convert(h, by, y.dtype), y.shape, (uint64_t[]){1 + i});
+        y = rn_hlo_binary(h, "divide", y, by);
     }
-    return reduce_windows(h, "add", rn_hlo_float(h, dtype, 1, ones), &w, y);
+    return y;
 }
 
 // Places whose pixel's number has the first spatial axis counting fastest.
@@ -301,9 +318,8 @@ RN_HLO_EMITTER(pool) {
     if (a->function == RN_POOL_LP) {
         y = pool_lp(h, a, x, &w, shape);
     } else if (a->function == RN_POOL_AVERAGE) {
-        rn_hlo_value count = count_elements(h, a, w, x.shape, shape, x.dtype);
         y = reduce_windows(h, "add", x, &w, shape);
-        y = rn_hlo_binary(h, "divide", y, rn_hlo_expand(h, count, y.shape));
+        y = divide_by_counts(h, a, &w, x.shape, y);
     } else {
         y = reduce_windows(h, "maximum", x, &w, shape);
         if (call->outputs[1].data && h->status == RN_OK) out[1] = find_places(h, a, x, &w, shape);
