@@ -208,6 +208,57 @@ static rn_value add_dft(rn_graph *g, const rn_value *in, uint32_t function) {
                                     .from_half = from_half});
 }
 
+// ---- attention to pages -------------------------------------------------------------------------
+
+// How pages are gathered depends on rows and sequences: each form, with a row of nobody where there
+// is room for one, keys that are appended in the same run, and a window.
+static void check_pages(uint64_t rows, uint64_t sequences, uint32_t window) {
+    static const int32_t table[] = {3, 0, 1, 5, 4, 2}, position[] = {5, 2, 6, 0, 3, 1, 4};
+    static const int32_t sequence[] = {0, 2, 1, -1, 0, 1};
+    enum { HEADS = 4, SHARED = 2, DIMS = 8, TOKENS = 4 };
+    int32_t own[6];
+    conform_fact near = {.tolerance = 1e-5f, .absolute = 1e-6f};
+    conform_why why = {{0}};
+    bool refused = false;
+    test_run run;
+    rn_graph *g;
+    assert_ok(rn_graph_create(&g));
+    rn_value q = rn_graph_input(g, "q", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, HEADS, DIMS));
+    rn_value k = rn_graph_input(g, "k", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, SHARED, DIMS));
+    rn_value of = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value at = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value pages = rn_graph_input(g, "pages", RN_DTYPE_I32, RN_SHAPE(sequences, 2));
+    rn_value kv =
+        rn_graph_state(g, "kv", RN_DTYPE_F16, RN_SHAPE(6, 2, SHARED, TOKENS, DIMS), RN_PURPOSE_KV);
+    rn_value next = rn_op_kv_append(g, kv, k, k, of, at, pages);
+    rn_attention_attrs attrs = {.window = window};
+    rn_graph_output(g, rn_op_paged_attention(g, q, next, of, at, pages, attrs), "y");
+    assert_ok(rn_graph_finish(g));
+    test_run_open(&run, g, rows);
+    for (uint64_t i = 0; i < rows; i++)
+        own[i] = sequence[i] < (int32_t)sequences ? sequence[i] : 0;
+    fill(&run.values[q], 5);
+    fill(&run.values[k], 7);
+    fill(&run.values[kv], 1);
+    memcpy(test_run_data(&run, of), own, rows * sizeof *own);
+    memcpy(test_run_data(&run, at), position, rows * sizeof *position);
+    memcpy(test_run_data(&run, pages), table, sequences * 2 * sizeof *table);
+    if (!conform_graph(&run, near, &refused, &why) || refused)
+        fail_msg("%llu rows, %llu sequences: %s", (unsigned long long)rows,
+                 (unsigned long long)sequences, why.text);
+    test_run_close(&run);
+    rn_graph_destroy(g);
+}
+
+static void pages_are_gathered_in_three_ways(void **state) {
+    (void)state;
+    if (!xla_open()) skip_because("no XLA plugin: RATION_XLA_PLUGIN names none");
+    for (uint32_t window = 0; window <= 3; window += 3)
+        for (uint64_t sequences = 1; sequences <= 3; sequences++)
+            for (uint64_t rows = 1; rows <= 6; rows += 1 + rows / 2)
+                check_pages(rows, sequences, window);
+}
+
 #define TEST(name, functions, ...)                                                                 \
     static void every_##name##_means_the_same(void **state) {                                      \
         (void)state;                                                                               \
@@ -248,6 +299,7 @@ int main(void) {
         cmocka_unit_test(every_cumulate_means_the_same),
         cmocka_unit_test(every_top_k_means_the_same),
         cmocka_unit_test(every_dft_means_the_same),
+        cmocka_unit_test(pages_are_gathered_in_three_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
