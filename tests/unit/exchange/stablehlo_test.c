@@ -124,6 +124,23 @@ static void a_line_knows_its_node(void **state) {
     assert_int_equal(rn_stablehlo_node_at(all, UINT64_MAX).bytes, 0);
 }
 
+// A loop over sequences is for runs in which several rows share one.
+static void pages_are_gathered_by_row_or_by_sequence(void **state) {
+    (void)state;
+    rn_value q = rn_graph_input(graph, "q", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 2, 8));
+    rn_value at = rn_graph_input(graph, "at", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value table = rn_graph_input(graph, "table", RN_DTYPE_I32, RN_SHAPE(4, 2));
+    rn_value kv =
+        rn_graph_state(graph, "kv", RN_DTYPE_F16, RN_SHAPE(4, 2, 2, 16, 8), RN_PURPOSE_KV);
+    rn_attention_attrs attrs = {.window = 4};
+    rn_graph_output(graph, rn_op_paged_attention(graph, q, kv, at, at, table, attrs), "y");
+    assert_null(strstr(emit((rn_stablehlo_options){.rows = 4}), "stablehlo.while"));
+    assert_has(text.data, "-> tensor<4x2x2x2x16x8xf16>"); // rows, pages: each row its own
+    assert_has(emit((rn_stablehlo_options){.rows = 5}), "stablehlo.while");
+    assert_has(text.data, "-> tensor<2x2x2x16x8xf16>"); // pages of one sequence
+    assert_int_equal(sign((rn_stablehlo_options){.rows = 5}).result_count, 1); // kv is only read
+}
+
 // ---- the signature ------------------------------------------------------------------------------
 
 // A layer's KV cache and everything that a program can have as an argument.
@@ -286,6 +303,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(numbers_are_written_by_their_bits, open_graph, close_graph),
         cmocka_unit_test_setup_teardown(a_name_cannot_end_its_comment, open_graph, close_graph),
         cmocka_unit_test_setup_teardown(a_line_knows_its_node, open_graph, close_graph),
+        cmocka_unit_test_setup_teardown(pages_are_gathered_by_row_or_by_sequence, open_graph,
+                                        close_graph),
         cmocka_unit_test_setup_teardown(arguments_and_results_stand_in_order, open_graph,
                                         close_graph),
         cmocka_unit_test_setup_teardown(buckets_share_what_has_no_rows, open_graph, close_graph),
