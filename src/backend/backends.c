@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
 #include "backend/null/null.h"
+#include "backend/ort/ort.h"
 #include "backend/pjrt/pjrt.h"
 #include "backend/sim/sim.h"
 
@@ -11,6 +12,7 @@ const rn_backend *const rn_backends[] = {
     &rn_cuda_backend,
     &rn_xla_backend,
     &rn_neuron_backend,
+    &rn_ort_backend,
     &rn_sim_backend,
     &rn_null_backend,
     NULL,

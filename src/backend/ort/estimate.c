@@ -1,0 +1,136 @@
+// estimate.c — what a session will take, before there is one: weights and states to the byte, what
+// lies between nodes from the graph.
+#include "backend/ort/ort.h"
+
+#include "base/checked.h"
+#include "exchange/onnx_export.h"
+#include "memory/account.h"
+
+// ONNX Runtime allocates each value between its nodes when it is made, and frees it behind its last
+// reader. A graph's node is several of ONNX's, so what one holds at once is a multiple of its
+// results; attention holds scores and gathered pages as a whole. The factors are measured
+// (docs/engines.md): what a session allocates beyond them is refused.
+enum { LIVE = 3, SCORES = 4, PAGES = 5 };
+#define LEAST_BYTES   ((uint64_t)1 << 20)
+#define SESSION_BYTES ((uint64_t)12 << 20) // its own structures, and those of each of our nodes
+#define NODE_BYTES    ((uint64_t)48 << 10)
+
+static uint64_t floats(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t product = 0;
+    if (!rn_mul_u64(a, b, &product) || !rn_mul_u64(product, c, &product) ||
+        !rn_mul_u64(product, sizeof(float), &product))
+        return UINT64_MAX / 64; // more than any budget; factors do not overflow it
+    return rn_min_u64(product, UINT64_MAX / 64);
+}
+
+static const uint64_t *dims_of(const rn_graph *graph, rn_value value) {
+    return rn_graph_value(graph, value)->shape.dims;
+}
+
+static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint64_t rows) {
+    const rn_value *in = node->inputs;
+    const uint64_t *q = dims_of(graph, in[0]), *kv, *table;
+    switch (node->op) {
+    case RN_OP_PAGED_ATTENTION: // q (ROWS, H, D), kv (pages, 2, HK, page_tokens, D)
+        kv = dims_of(graph, in[1]);
+        table = dims_of(graph, in[4]);
+        return SCORES * floats(rows, q[1], table[0] * table[1] * kv[3]) +
+               PAGES * floats(table[0] * table[1] * kv[3], 2 * kv[2], kv[4]);
+    case RN_OP_VARLEN_ATTENTION:
+        return SCORES * floats(rows, rows, q[1]);
+    case RN_OP_ATTENTION:
+        return SCORES *
+               floats((q[0] == RN_ROWS ? rows : q[0]) * q[1], dims_of(graph, in[1])[1], q[2]);
+    default:
+        return 0;
+    }
+}
+
+static uint64_t value_bytes(const rn_graph *graph, rn_value value, uint64_t rows) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    bool wide = info->dtype == RN_DTYPE_F64 || info->dtype == RN_DTYPE_I64;
+    if (info->role == RN_ROLE_STATE || info->purpose == RN_PURPOSE_KV) return 0;
+    return rn_round_up(floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1), 64) + 64;
+}
+
+// The most that lives at once, where every value between nodes has a place of its own; and the most
+// that one node makes.
+static rn_status count_temporary(const rn_graph *graph, uint64_t rows, uint64_t *out) {
+    uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
+    rn_arena scratch;
+    uint32_t *last; // (values + 1): the node that reads it last
+    uint64_t live = 0, most = 0, within = 0;
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
+    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; i < node->input_count; i++)
+            last[node->inputs[i]] = n;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            last[node->outputs[i]] = n;
+    }
+    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        uint64_t made = 0;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            made += value_bytes(graph, node->outputs[i], rows);
+        live += made;
+        most = rn_max_u64(most, live);
+        within = rn_max_u64(within, LIVE * made + count_attention(graph, node, rows));
+        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+            rn_value v =
+                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+            if (v == RN_NO_VALUE || last[v] != n) continue;
+            last[v] = UINT32_MAX; // once
+            if (rn_graph_value(graph, v)->producer != RN_NO_NODE)
+                live -= value_bytes(graph, v, rows);
+        }
+    }
+    rn_arena_free_all(&scratch);
+    *out = most + within + LEAST_BYTES;
+    return s;
+}
+
+static rn_status add(uint64_t *sum, uint64_t bytes) {
+    if (rn_add_u64(*sum, rn_round_up(bytes, 64), sum)) return RN_OK;
+    return rn_fail(RN_INVALID, "the model is more than memory can hold");
+}
+
+// Inputs and outputs of a run are the caller's.
+static rn_status count_given(const rn_graph *graph, const rn_stablehlo_signature *s,
+                             uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    for (uint32_t i = 0; i < s->argument_count; i++) {
+        const rn_stablehlo_entry *port = &s->arguments[i];
+        if (port->kind == RN_STABLEHLO_INPUT || port->kind == RN_STABLEHLO_SCALAR) continue;
+        const rn_value_info *info = rn_graph_value(graph, port->value);
+        if (info->dtype != port->dtype && !rn_dtype_get(info->dtype)->readable)
+            return rn_fail(RN_UNSUPPORTED, "ONNX Runtime has no %s, and '%s' cannot be widened",
+                           rn_dtype_get(info->dtype)->name, info->name);
+        RN_TRY(add(&purpose_bytes[info->purpose], port->bytes));
+    }
+    return RN_OK;
+}
+
+rn_status rn_ort_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
+                          uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    rn_onnx_export_options options = {0};
+    rn_stablehlo_signature signature;
+    rn_arena scratch;
+    rn_buffer model;
+    uint64_t temporary = 0;
+    (void)caps;
+    rn_buffer_init(&model, RN_HOST_OTHER, SIZE_MAX);
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status s = rn_onnx_export(graph, &options, &model); // what cannot be written is refused
+    uint64_t bytes = model.bytes;
+    rn_buffer_free(&model);
+    if (s == RN_OK) s = rn_onnx_export_signature(graph, &scratch, &signature);
+    if (s == RN_OK) s = count_given(graph, &signature, purpose_bytes);
+    if (s == RN_OK) s = count_temporary(graph, rows, &temporary);
+    if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
+    if (s == RN_OK)
+        s = add(&purpose_bytes[RN_PURPOSE_OTHER],
+                SESSION_BYTES + 4 * bytes + NODE_BYTES * rn_graph_node_count(graph));
+    rn_arena_free_all(&scratch);
+    return s;
+}
