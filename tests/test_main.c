@@ -16,10 +16,10 @@ static const struct {
 #include RN_TEST_LIST
 };
 
-// XLA's plugin, in tests that load it, leaks a little of its own.
+// In tests that load them, XLA's plugin and ONNX Runtime leak a little of their own.
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
-    return "leak:xla_cpu_pjrt\n";
+    return "leak:xla_cpu_pjrt\nleak:libonnxruntime\n";
 }
 
 enum { FILE_COUNT = sizeof files / sizeof files[0] };

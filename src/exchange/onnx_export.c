@@ -260,6 +260,8 @@ static rn_status prepare(model *m) {
     RN_TRY(rn_hlo_values_find(m->graph, program.rows, memory, &m->known));
     RN_TRY(rn_hlo_signature_find(m->graph, &program, &m->known, memory, &m->signature));
     const rn_stablehlo_signature *s = &m->signature;
+    if (s->result_count == 0)
+        return rn_fail(RN_UNSUPPORTED, "a graph without outputs is no ONNX model");
     RN_TRY(rn_arena_array(memory, values, sizeof *m->values, (void **)&m->values));
     RN_TRY(rn_arena_array(memory, m->known.most_tensors, sizeof *m->tensors, (void **)&m->tensors));
     RN_TRY(rn_arena_array(memory, m->known.most_tensors, sizeof *m->in, (void **)&m->in));

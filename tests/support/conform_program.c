@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "conform_compare.h"
+#include "device/executable.h"
 #include "exchange/stablehlo.h"
 #include "support.h"
 #include "xla_program.h"
@@ -146,6 +147,75 @@ bool conform_program(const conform_row *row, bool *out_refused, conform_why *why
     open_case(&c, row);
     conform_run_open(&c, row->rows, &run);
     bool good = conform_graph(&run, find_fact(row), out_refused, why);
+    test_run_close(&run);
+    conform_close(&c);
+    return good;
+}
+
+// ---- by a device --------------------------------------------------------------------------------
+
+static rn_status put_arguments(rn_executable *e, const program *p, const test_run *run,
+                               rn_argument *inputs, uint32_t *out_count) {
+    *out_count = 0;
+    for (uint32_t i = 0; i < p->signature.argument_count; i++) {
+        const rn_stablehlo_entry *entry = &p->signature.arguments[i];
+        if (entry->kind == RN_STABLEHLO_SCALAR || entry->kind == RN_STABLEHLO_CONSTANT) continue;
+        void *data = test_run_data(run, entry->value);
+        uint64_t bytes = rn_executable_value_bytes(run->graph, entry->value, run->rows);
+        if (entry->kind == RN_STABLEHLO_INPUT)
+            inputs[(*out_count)++] = (rn_argument){entry->value, data, bytes};
+        else
+            RN_TRY(e->put(e, entry->value, data, bytes));
+    }
+    return RN_OK;
+}
+
+static rn_status run_executable(rn_executable *e, program *p, const test_run *run) {
+    rn_argument inputs[MOST], outputs[MOST];
+    rn_execution execution = {
+        .rows = run->rows, .inputs = inputs, .outputs = outputs, .scalars = run->scalars};
+    assert_true(p->signature.argument_count <= MOST && p->signature.result_count <= MOST);
+    RN_TRY(put_arguments(e, p, run, inputs, &execution.input_count));
+    for (uint32_t i = 0; i < p->signature.result_count; i++) {
+        const rn_stablehlo_entry *entry = &p->signature.results[i];
+        assert_ok(rn_arena_alloc(&p->memory, entry->bytes, &p->results[i]));
+        if (entry->kind == RN_STABLEHLO_OUTPUT)
+            outputs[execution.output_count++] =
+                (rn_argument){entry->value, p->results[i], entry->bytes};
+    }
+    RN_TRY(e->run(e, &execution));
+    for (uint32_t i = 0; i < p->signature.result_count; i++)
+        if (p->signature.results[i].kind == RN_STABLEHLO_STATE)
+            RN_TRY(e->get(e, p->signature.results[i].value, p->results[i],
+                          p->signature.results[i].bytes));
+    return RN_OK;
+}
+
+bool conform_executable(const conform_row *row, rn_device *device, bool *out_refused,
+                        conform_why *why) {
+    conform_case c;
+    test_run run;
+    program p = {0};
+    rn_executable *e = NULL;
+    open_case(&c, row);
+    conform_run_open(&c, row->rows, &run);
+    rn_arena_init(&p.memory, &rn_system_allocator, 0);
+    rn_stablehlo_options options = {.rows = run.rows};
+    rn_compile_request request = {
+        .graph = run.graph, .buckets = &run.rows, .bucket_count = 1, .budget_bytes = UINT64_MAX};
+    rn_status s = rn_stablehlo_signature_make(run.graph, &options, &p.memory, &p.signature);
+    if (s == RN_OK) s = device->compile(device, &request, &e);
+    *out_refused = s == RN_UNSUPPORTED;
+    if (s == RN_OK) s = run_executable(e, &p, &run);
+    bool good = *out_refused;
+    if (s == RN_OK) {
+        test_run_all(&run);
+        good = results_agree(&p, &run, find_fact(row), why);
+    } else {
+        snprintf(why->text, sizeof why->text, "%.500s", rn_last_error()->message);
+    }
+    if (e) e->destroy(e);
+    rn_arena_free_all(&p.memory);
     test_run_close(&run);
     conform_close(&c);
     return good;

@@ -3,6 +3,9 @@
 // Sessions are charged with what they may hold before they are made (runtime/session_executable.c),
 // so blocks are counted here, against the sum of that, and come straight from the system. In front
 // of each block lies its size, because its owner does not say it when it frees.
+//
+// A request that is refused gets a stand-in (stand_in.c), and the run that made it is told to end.
+// It is made by the thread that runs; where a helper of it makes one, the thread finds out later.
 #include "backend/ort/ort.h"
 
 #include "base/alloc.h"
@@ -13,7 +16,10 @@
 
 enum { HEAD = 64 };
 
-static _Atomic uint64_t allowed, held, peak, refused;
+static _Atomic uint64_t allowed, held, peak;
+static _Atomic uint64_t refused_elsewhere; // in a thread that nobody watches
+static _Atomic uint32_t stand_ins;
+static _Thread_local rn_ort_run *current;
 
 static bool take(uint64_t bytes) {
     uint64_t now = atomic_load(&held);
@@ -27,19 +33,30 @@ static bool take(uint64_t bytes) {
     return true;
 }
 
+static void *refuse(uint64_t bytes) {
+    void *address = rn_ort_stand_in(bytes);
+    if (address) atomic_fetch_add(&stand_ins, 1);
+    if (!current) {
+        atomic_store(&refused_elsewhere, bytes);
+        return address;
+    }
+    current->refused_bytes = bytes;
+    if (current->run_options) {
+        rn_ort_status *status = current->api->set_terminate(current->run_options);
+        if (status) current->api->release_status(status);
+    }
+    return address;
+}
+
 static void *allocate(rn_ort_allocator *self, size_t bytes) {
     void *block = NULL;
     uint64_t all;
     (void)self;
     if (bytes == 0) return NULL;
-    if (!rn_add_u64(bytes, HEAD, &all) || !take(all)) {
-        atomic_store(&refused, bytes);
-        return NULL;
-    }
+    if (!rn_add_u64(bytes, HEAD, &all) || !take(all)) return refuse(bytes);
     if (rn_alloc(&rn_system_allocator, all, &block) != RN_OK) {
         atomic_fetch_sub(&held, all);
-        atomic_store(&refused, bytes);
-        return NULL;
+        return refuse(bytes);
     }
     memcpy(block, &all, sizeof all);
     return (char *)block + HEAD;
@@ -49,6 +66,10 @@ static void release(rn_ort_allocator *self, void *data) {
     uint64_t all;
     (void)self;
     if (!data) return;
+    if (atomic_load(&stand_ins) && rn_ort_stand_in_free(data)) {
+        atomic_fetch_sub(&stand_ins, 1);
+        return;
+    }
     char *block = (char *)data - HEAD;
     memcpy(&all, block, sizeof all);
     rn_free(&rn_system_allocator, block, all);
@@ -82,6 +103,8 @@ uint64_t rn_ort_take_peak(void) {
     return atomic_exchange(&peak, atomic_load(&held));
 }
 
-uint64_t rn_ort_take_refused(void) {
-    return atomic_exchange(&refused, 0);
+void rn_ort_watch(rn_ort_run *run) {
+    uint64_t elsewhere = atomic_exchange(&refused_elsewhere, 0);
+    if (current && !current->refused_bytes) current->refused_bytes = elsewhere;
+    current = run;
 }

@@ -177,26 +177,28 @@ static void drop_run(ort_executable *e) {
         drop_value(e, &e->results[i]);
 }
 
-// An error that comes of a refused allocation is that, whatever the message says.
-static rn_status explain(const ort_executable *e, rn_status s) {
-    uint64_t refused = rn_ort_take_refused();
-    if (s == RN_OK || refused == 0) return s;
-    return rn_hint(rn_fail(RN_OVER_BUDGET,
-                           "ONNX Runtime asks for %s more than the %s that were planned for it",
-                           rn_size_format(refused).text, rn_size_format(e->allowed_bytes).text),
-                   "fewer rows a run (seq=N of the target), or another device");
+// Where an allocation was refused, that is the error, whatever else there is.
+static rn_status explain(const ort_executable *e, const rn_ort_run *run, rn_status s) {
+    if (run->refused_bytes == 0) return s;
+    return rn_hint(
+        rn_fail(RN_OVER_BUDGET, "ONNX Runtime asks for %s beyond the %s that were planned for it",
+                rn_size_format(run->refused_bytes).text, rn_size_format(e->allowed_bytes).text),
+        "fewer rows a run (seq=N of the target), or another device");
 }
 
 static rn_status run(rn_executable *executable, const rn_execution *run) {
     ort_executable *e = cast(executable);
     if (run->cancel && atomic_load(run->cancel))
         return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
+    rn_ort_run watched = {e->api, e->run_options, 0};
     rn_status s = bind_run(e, run);
+    rn_ort_watch(&watched);
     if (s == RN_OK)
-        s = explain(
-            e, rn_ort_check(e->api->run_bound(e->session, e->run_options, e->binding), "running"));
+        s = rn_ort_check(e->api->run_bound(e->session, e->run_options, e->binding), "running");
+    rn_ort_watch(NULL);
     drop_run(e);
-    return s;
+    if (watched.refused_bytes) RN_ORT_TRY(e->api->unset_terminate(e->run_options), "running");
+    return explain(e, &watched, s);
 }
 
 // ---- making it ----------------------------------------------------------------------------------
@@ -224,10 +226,14 @@ static rn_status make_session(ort_executable *e) {
     rn_status s = rn_onnx_export(e->graph, &how, &model);
     if (s == RN_OK) s = rn_ort_check(e->api->create_options(&options), "setting options");
     if (s == RN_OK) s = set_options(e, options);
+    rn_ort_run watched = {e->api, NULL, 0};
+    rn_ort_watch(&watched);
     if (s == RN_OK)
-        s = explain(e, rn_ort_check(e->api->create_session(rn_ort_env(), model.data, model.bytes,
-                                                           options, &e->session),
-                                    "making a session"));
+        s = rn_ort_check(
+            e->api->create_session(rn_ort_env(), model.data, model.bytes, options, &e->session),
+            "making a session");
+    rn_ort_watch(NULL);
+    s = explain(e, &watched, s);
     if (options) e->api->release_options(options);
     rn_buffer_free(&model);
     RN_TRY(s);

@@ -45,8 +45,18 @@ void rn_ort_disallow(uint64_t bytes);
 // What it holds, and the most that it held since it was last asked.
 uint64_t rn_ort_held_bytes(void);
 uint64_t rn_ort_take_peak(void);
-// The bytes of a request that was refused since it was last asked; 0: none.
-uint64_t rn_ort_take_refused(void);
+// What is to happen in this thread until `run` is NULL again: a request that is refused is noted,
+// and a run that is under way is told to end.
+typedef struct rn_ort_run {
+    const rn_ort_api *api;
+    void *run_options;      // NULL: none is under way
+    uint64_t refused_bytes; // of the last request that was refused
+} rn_ort_run;
+void rn_ort_watch(rn_ort_run *run);
+
+// Addresses to write to instead of those that were refused (stand_in.c); NULL: there are none.
+void *rn_ort_stand_in(uint64_t bytes);
+bool rn_ort_stand_in_free(void *address); // false: it is none
 
 // ---- devices ------------------------------------------------------------------------------------
 
