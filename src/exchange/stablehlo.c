@@ -223,5 +223,6 @@ rn_str rn_stablehlo_node_at(rn_str text, uint64_t line) {
             found = (rn_str){one.data + mark.bytes, one.bytes - mark.bytes};
         at += one.bytes + 1;
     }
-    return rn_str_equal(found, RN_STR("end")) ? (rn_str){0} : found;
+    if (rn_str_equal(found, RN_STR("end"))) found.bytes = 0;
+    return found;
 }

@@ -352,7 +352,7 @@ RN_HLO_EMITTER(col2im) {
     x = rn_hlo_reshape(h, x, columns);
     for (uint64_t e = 0; e < elements && h->status == RN_OK; e++) {
         char attributes[800], low[200] = "0, 0", high[200] = "0, 0", between[200] = "0, 0";
-        uint64_t left = e, place[RN_MAX_SPATIAL];
+        uint64_t left = e, place[RN_MAX_SPATIAL] = {0};
         for (uint32_t i = a->rank; i-- > 0; left /= a->block[i])
             place[i] = left % a->block[i] * w.dilation[i];
         for (uint32_t i = 0; i < a->rank; i++) {
