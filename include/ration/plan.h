@@ -39,12 +39,13 @@ typedef struct rn_recipe {
     uint64_t rows;          // wanted rows a run (the prefill chunk); 0 where there is no RN_ROWS
     uint64_t workload_rows; // rows that a typical job brings (a prompt); 0: one full run
     uint64_t decode_steps;  // runs of one row that follow them (new tokens); 0: none
-    uint64_t decode_rows;   // of such a run, where all weights are resident (sequences); 0: 1
     uint64_t least_rows;    // a run must have room for (the longest text of an encoder); 0: 1
     uint32_t max_micro_batches; // how far the batch can be cut; 0 or 1: not at all
     bool weights_in_memory;     // they need no staging on their way
     bool widens_vectors;        // weights (N) of f16 or bf16 may be asked for as f32
     bool batch_statistics;      // micro-batches would change the result (training batchnorm)
+    uint64_t decode_rows; // of a run of decode_steps, where all weights are resident (sequences);
+                          // 0: 1
 } rn_recipe;
 RN_API void rn_recipe_destroy(rn_recipe *recipe);
 

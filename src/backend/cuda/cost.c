@@ -116,12 +116,15 @@ static double cost_ring(const rn_product_cut *cut) {
 // of 128 x 128. Blocks that run at the same time fill their pipelines and empty them, neither of
 // which takes less than a kernel's minimum, and a launch waits for the one before it: on an H200
 // the products of a layer one after the other took 20 to 40 us more than each by itself.
+//
+// `share`: bytes of a weight beside those of 16 bits. Of up to 128 tokens less is waited for where
+// it is below 1; of more, multiplying takes as long.
 static double cost_cut(const rn_device_caps *caps, const rn_product_cut *cut, double flops,
-                       double weight_bytes) {
+                       double weight_bytes, double share) {
     enum { SIDE = 128 };
     uint64_t multiprocessors = (uint64_t)caps->own[RN_CUDA_MULTIPROCESSORS];
     double rate = flops / (double)multiprocessors;
-    double block = SIDE * (double)cut->columns * (cut->rows + cut->tokens) / rate;
+    double block = SIDE * (double)cut->columns * (cut->rows * share + cut->tokens) / rate;
     uint64_t turns = rn_div_up(cut->blocks, multiprocessors);
     double seconds = max_f64((double)turns * block, weight_bytes / caps->memory_bytes_second);
     seconds += (1 + 2 * (double)rn_div_up(turns, cut->together)) * caps->step_seconds;
@@ -138,12 +141,13 @@ static double cost_packing(const rn_device_caps *caps, const rn_call *call) {
 
 // The bytes of the weights of the launch, which begin at *input.
 static double take_weights(const rn_device_caps *caps, const rn_call *call, uint32_t count,
-                           uint32_t *input, double *flops) {
+                           uint32_t *input, double *flops, double *elements) {
     double bytes = 0;
     for (; count > 0 && *input < call->input_count; ++*input) {
         const rn_tensor *w = &call->inputs[*input];
         if (!is_tiled(w)) continue;
         bytes += (double)rn_tensor_bytes(w);
+        *elements += (double)rn_tensor_elements(w);
         *flops = products_rate(caps, w);
         count--;
     }
@@ -159,9 +163,11 @@ double rn_cuda_cost_product(const rn_device_caps *caps, const rn_call *call,
     double other_bytes =
         cost.read_bytes + cost.write_bytes - (double)rn_tensor_bytes(&call->inputs[0]);
     for (uint32_t i = 0; i < count; i++) {
-        double flops = caps->flops;
-        double bytes = take_weights(caps, call, cuts[i].weights, &input, &flops);
-        seconds += cost_cut(caps, &cuts[i], flops, bytes);
+        double flops = caps->flops, elements = 0;
+        double bytes = take_weights(caps, call, cuts[i].weights, &input, &flops, &elements);
+        bool some = rn_cost_rows(call) <= cuts[i].tokens && elements > 0;
+        double share = some && bytes < 2 * elements ? bytes / (2 * elements) : 1;
+        seconds += cost_cut(caps, &cuts[i], flops, bytes, share);
         other_bytes -= bytes;
     }
     return seconds + other_bytes / caps->memory_bytes_second;

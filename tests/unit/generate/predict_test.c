@@ -131,14 +131,15 @@ static void a_prompt_takes_what_it_took(void **state) {
 static void a_step_of_many_takes_what_it_took(void **state) {
     (void)state;
     static const struct {
-        uint32_t sequences;
+        uint32_t fact, sequences;
         double took;
-    } steps[] = {{32, 5274}, {64, 6304}, {128, 9193}, {256, 13932}};
+    } steps[] = {{0, 32, 5274}, {0, 64, 6304},  {0, 128, 9193}, {0, 256, 13932}, {2, 32, 3981},
+                 {2, 64, 5155}, {2, 128, 8262}, {4, 32, 3528},  {4, 64, 4749},   {4, 128, 7757}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        uint32_t sequences = steps[i].sequences;
-        char name[40];
-        snprintf(name, sizeof name, "%u sequences", sequences);
-        assert_foretold(name, "a step", plan_many(&facts[0], sequences).decode_seconds,
+        const fact *f = &facts[steps[i].fact];
+        char name[60];
+        snprintf(name, sizeof name, "%s, %u sequences", f->name, steps[i].sequences);
+        assert_foretold(name, "a step", plan_many(f, steps[i].sequences).decode_seconds,
                         steps[i].took * 1e-6);
     }
 }
