@@ -70,6 +70,26 @@ static void binary_of(rn_import_call *c, rn_binary_function function) {
         rn_import_out_as(c, 0, rn_op_binary(c->graph, function, in[0], in[1]), channels_last);
 }
 
+static bool is_sigmoid_of(const rn_import_call *c, rn_value y, rn_value x) {
+    const rn_value_info *info = rn_graph_value(c->graph, y);
+    if (info->producer == RN_NO_NODE) return false;
+    const rn_node *node = rn_graph_node(c->graph, info->producer);
+    return node->op == RN_OP_SIGMOID && node->inputs[0] == x;
+}
+
+// x sigmoid(x), as exporters write SiLU, is one op.
+static void multiply(rn_import_call *c) {
+    rn_value in[2];
+    bool channels_last;
+    rn_import_joined(c, 0, 2, in, &channels_last);
+    if (!in[0] || !in[1]) return;
+    rn_value x = is_sigmoid_of(c, in[1], in[0])   ? in[0]
+                 : is_sigmoid_of(c, in[0], in[1]) ? in[1]
+                                                  : RN_NO_VALUE;
+    rn_value y = x ? rn_op_silu(c->graph, x) : rn_op_mul(c->graph, in[0], in[1]);
+    rn_import_out_as(c, 0, y, channels_last);
+}
+
 static void binary(rn_import_call *c) {
     binary_of(c, (rn_binary_function)c->op->argument);
 }
@@ -571,7 +591,7 @@ const rn_import_op rn_onnx_math_ops[] = {
     {"Identity", identity, 0},
     {"Add", binary, RN_BINARY_ADD},
     {"Sub", binary, RN_BINARY_SUB},
-    {"Mul", binary, RN_BINARY_MUL},
+    {"Mul", multiply, 0},
     {"Div", binary, RN_BINARY_DIV},
     {"Pow", power, 0},
     {"Mod", mod, 0},
