@@ -19,7 +19,18 @@ typedef struct reading {
     uint64_t file_bytes;
     uint64_t have;     // the end of the pages that were read last
     uint64_t resident; // bytes of pages that were read
+    uint64_t units;    // that were charged for them
 } reading;
+
+// In units, each of which is one block on the ledger: a page at a time would be thousands.
+enum { UNIT = 64 << 10 };
+
+static rn_status charge(reading *r, uint64_t bytes) {
+    r->resident += bytes;
+    for (; r->units * UNIT < r->resident; r->units++)
+        RN_TRY(rn_budget_charge(account, r->bytes + r->units, UNIT));
+    return RN_OK;
+}
 
 // The bytes [offset, end) are there afterwards. Calls go forwards, but for a payload that turns out
 // to be needed.
@@ -29,8 +40,7 @@ static rn_status load(reading *r, uint64_t offset, uint64_t end) {
     if (end <= r->have && offset >= rn_round_down(r->have - 1, RN_PAGE_BYTES)) return RN_OK;
     uint64_t to = rn_min_u64(rn_round_up(end, RN_PAGE_BYTES), r->file_bytes);
     if (from >= to) return RN_OK;
-    RN_TRY(rn_budget_charge(account, NULL, rn_round_up(to, RN_PAGE_BYTES) - from));
-    r->resident += rn_round_up(to, RN_PAGE_BYTES) - from;
+    RN_TRY(charge(r, rn_round_up(to, RN_PAGE_BYTES) - from));
     r->have = rn_max_u64(r->have, rn_round_up(to, RN_PAGE_BYTES));
     return rn_file_read_at(r->fd, r->path, from, r->bytes + from, (size_t)(to - from));
 }
@@ -139,12 +149,13 @@ rn_status rn_onnx_bytes_read(int fd, const char *path, uint64_t file_bytes, rn_o
     reading r = {.fd = fd, .path = path, .bytes = map, .file_bytes = file_bytes};
     out->bytes = (rn_str){map, (size_t)file_bytes};
     rn_status s = walk_model(&r);
-    out->charged_bytes = r.resident;
+    out->units = r.units;
     return s;
 }
 
 void rn_onnx_bytes_free(rn_onnx_bytes *bytes) {
+    for (uint64_t i = 0; i < bytes->units; i++)
+        rn_ledger_release(account, bytes->bytes.data + i, UNIT);
     if (bytes->bytes.data) munmap((void *)(uintptr_t)bytes->bytes.data, bytes->bytes.bytes);
-    if (bytes->charged_bytes) rn_ledger_release(account, NULL, bytes->charged_bytes);
     *bytes = (rn_onnx_bytes){0};
 }

@@ -10,8 +10,8 @@
 #include <ration/text.h>
 
 typedef struct rn_onnx_bytes {
-    rn_str bytes; // as long as the file; bytes of initializers beyond RN_ONNX_LOADED are 0
-    uint64_t charged_bytes;
+    rn_str bytes;   // as long as the file; bytes of initializers beyond RN_ONNX_LOADED are 0
+    uint64_t units; // on the ledger, for the pages that were read
 } rn_onnx_bytes;
 
 // Initializers up to this size are there.

@@ -69,11 +69,27 @@ static rn_status keep(rn_onnx *o, const rn_onnx_model *model, const rn_imported 
     return RN_OK;
 }
 
+static bool has_symbol(const rn_onnx_graph_proto *g, const char *name) {
+    for (size_t i = 0; i < g->input_count; i++)
+        for (uint32_t k = 0; k < g->inputs[i].rank; k++)
+            if (rn_str_equal(g->inputs[i].dims[k].param, rn_str_from(name))) return true;
+    return false;
+}
+
+// A size for a symbol that no input has is a mistake.
+static rn_status check_dims(const rn_onnx_model *model, const rn_onnx_options *options) {
+    for (size_t i = 0; options && i < options->dim_count; i++)
+        if (!has_symbol(model->graph, options->dims[i].name))
+            return rn_fail(RN_INVALID, "no input has an axis called '%s'", options->dims[i].name);
+    return RN_OK;
+}
+
 static rn_status import_bytes(rn_onnx *o, rn_str bytes, const rn_onnx_options *options) {
     rn_onnx_model *model = NULL;
     rn_imported imported = {0};
     RN_TRY(rn_onnx_parse(bytes, &model));
-    rn_status s = rn_onnx_import(model, o->checkpoint, options, &o->memory, &imported);
+    rn_status s = check_dims(model, options);
+    if (s == RN_OK) s = rn_onnx_import(model, o->checkpoint, options, &o->memory, &imported);
     o->graph = imported.graph;
     if (s == RN_OK) s = keep(o, model, &imported);
     rn_onnx_free(model);

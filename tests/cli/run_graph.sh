@@ -49,6 +49,10 @@ says err "no input 'z'"
 head -c 100 "$onnx/input.npy" > cut.npy
 expect 3 "$ration" run "$model" --input x=cut.npy
 expect 2 "$ration" run "$model" --dim batch=none
+expect 2 "$ration" run "$model" --dim batches=2
+says err "no input has an axis called 'batches'"
+expect 0 "$ration" run "$model" --dim batch=2 -q
+says out 'y (2, 10) f32'
 head -c 3000 "$model" > cut.onnx
 expect 3 "$ration" run cut.onnx
 says err 'cut.onnx'
