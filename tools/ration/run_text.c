@@ -8,7 +8,7 @@
 static const rn_account account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_IO};
 
 void free_text(text_buffer *text) {
-    if (text->data) rn_ledger_release(account, text->data, text->capacity);
+    if (text->data) rn_ledger_release(account, NULL, text->capacity); // as it was charged
     free(text->data);
     *text = (text_buffer){0};
 }
