@@ -462,7 +462,7 @@ RN_API rn_value rn_op_dropout(rn_graph *g, rn_value x, rn_dropout_attrs attrs);
 
 // ---- ops of any plain dtype ---------------------------------------------------------------------
 //
-// f64, f32, f16, bf16, i8 to i64, u8 to u64, bool, and f8_e4m3, f8_e5m2 where it makes sense.
+// f64, f32, f16, bf16, i8 to i64, u8 to u64, bool, and the fp8 types where it makes sense.
 // Inputs of one op have one dtype unless it says otherwise, and so has the result. f16, bf16 and
 // fp8 are computed in f32 and rounded once; whole numbers wrap. Where f32 has an op of its own
 // (add, exp, sum, ...), that op is made; and rn_op_add, rn_op_exp, rn_op_sum and so on make these

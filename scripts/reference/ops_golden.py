@@ -8,6 +8,7 @@ Images are turned from ONNX's (N, C, spatial...) to (N, spatial..., C) where the
 import os
 import sys
 
+import ml_dtypes
 import numpy as np
 import torch
 from onnx import TensorProto, helper
@@ -127,6 +128,10 @@ def converting(f):
     case(f, "i64_to_i8", "Cast", [np.array([-129, 128, 300, -1])], to=TensorProto.INT8)
     case(f, "i64_to_f32", "Cast", [np.array([2**24 + 1, -(2**40) - 1])], to=TensorProto.FLOAT)
     case(f, "f64_to_f16", "Cast", [np.array([1.00048828126, 70000, -2.5])], to=TensorProto.FLOAT16)
+    small = np.array([0, -0.0, 1, -1.0625, 3e-4, 7e-6, 1e-9, 17, 240, 247, 249, -57344, 61439, 61441, np.nan, np.inf], np.float32)
+    for kind in ("float8_e4m3fnuz", "float8_e5m2fnuz"):
+        narrow = getattr(ml_dtypes, kind)
+        case(f, kind, lambda x, narrow=narrow: [x.astype(narrow).astype(np.float32)], [small])
     case(f, "bool_to_f64", "Cast", [np.array([True, False])], to=TensorProto.DOUBLE)
 
 

@@ -97,6 +97,10 @@ static rn_value choose(rn_graph *g, const rn_value *in, const golden_row *r) {
 static rn_value convert(rn_graph *g, const rn_value *in, const golden_row *r) {
     return rn_op_convert(g, in[0], (rn_convert_attrs){(rn_dtype)r->function, true});
 }
+static rn_value there_and_back(rn_graph *g, const rn_value *in, const golden_row *r) {
+    rn_value narrow = rn_op_convert(g, in[0], (rn_convert_attrs){(rn_dtype)r->function, false});
+    return rn_op_convert(g, narrow, (rn_convert_attrs){RN_DTYPE_F32, false});
+}
 static rn_value reduce(rn_graph *g, const rn_value *in, const golden_row *r) {
     return rn_op_reduce(g, (rn_reduce_function)r->function, in[0], r->axes, r->keep);
 }
@@ -277,6 +281,8 @@ static const golden_row rows[] = {
     T("i64_to_f32", F32),
     T("f64_to_f16", F16),
     T("bool_to_f64", F64),
+    {.name = "float8_e4m3fnuz", .build = there_and_back, .function = RN_DTYPE_F8_E4M3FNUZ},
+    {.name = "float8_e5m2fnuz", .build = there_and_back, .function = RN_DTYPE_F8_E5M2FNUZ},
     R("reduce_min", MIN, 2, true),
     R("reduce_prod", PROD, 2, true),
     R("reduce_l1", L1, 2, true),

@@ -9,8 +9,19 @@
 #include <math.h>
 #include <stdio.h>
 
-static bool is_fp8(rn_dtype dtype) {
-    return dtype == RN_DTYPE_F8_E4M3 || dtype == RN_DTYPE_F8_E5M2;
+// The largest of an fp8 type; 0: it is none.
+static float most_of(rn_dtype dtype) {
+    switch (dtype) {
+    case RN_DTYPE_F8_E4M3:
+        return 448.0f;
+    case RN_DTYPE_F8_E4M3FNUZ:
+        return 240.0f;
+    case RN_DTYPE_F8_E5M2:
+    case RN_DTYPE_F8_E5M2FNUZ:
+        return 57344.0f;
+    default:
+        return 0;
+    }
 }
 
 static rn_status shape(rn_shaping *s) {
@@ -59,8 +70,10 @@ static void change(rn_number from, const rn_numbers *x, uint64_t i, rn_dtype dty
 }
 
 // What is beyond fp8's largest is made what a conversion that saturates leaves alone: infinity in
-// e5m2, NaN in e4m3. The largest that still rounds to it is half a step above.
+// e5m2, NaN in e4m3. The largest that still rounds to it is half a step above. (The fnuz kinds are
+// NaN there by themselves.)
 static void overflow_fp8(rn_dtype dtype, float *x /* (n) */, uint64_t n) {
+    if (dtype != RN_DTYPE_F8_E4M3 && dtype != RN_DTYPE_F8_E5M2) return;
     float most = dtype == RN_DTYPE_F8_E4M3 ? 464.0f : 61440.0f;
     for (uint64_t i = 0; i < n; i++)
         if (fabsf(x[i]) > most || (fabsf(x[i]) == most && dtype == RN_DTYPE_F8_E5M2))
@@ -68,7 +81,7 @@ static void overflow_fp8(rn_dtype dtype, float *x /* (n) */, uint64_t n) {
 }
 
 static void saturate_fp8(rn_dtype dtype, float *x /* (n) */, uint64_t n) {
-    float most = dtype == RN_DTYPE_F8_E4M3 ? 448.0f : 57344.0f;
+    float most = most_of(dtype);
     for (uint64_t i = 0; i < n; i++)
         if (fabsf(x[i]) > most) x[i] = copysignf(most, x[i]);
 }
@@ -84,7 +97,7 @@ static rn_status reference(const rn_call *call) {
         rn_numbers_load(x, at, 1, count, &v);
         for (uint64_t i = 0; i < count; i++)
             change(from, &v, i, y->dtype, &out);
-        if (is_fp8(y->dtype))
+        if (most_of(y->dtype) > 0)
             (attrs->saturate ? saturate_fp8 : overflow_fp8)(y->dtype, out.f32, count);
         rn_numbers_store(y, at, count, &out);
     }
@@ -94,7 +107,7 @@ static rn_status reference(const rn_call *call) {
 static void print(const void *attrs, char *out, size_t bytes) {
     const rn_convert_attrs *a = attrs;
     snprintf(out, bytes, "to %s%s", rn_dtype_get(a->dtype)->name,
-             is_fp8(a->dtype) && a->saturate ? ", saturating" : "");
+             most_of(a->dtype) > 0 && a->saturate ? ", saturating" : "");
 }
 
 extern const rn_op_info rn_convert_op;

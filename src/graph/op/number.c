@@ -6,14 +6,15 @@
 
 rn_number rn_number_of(rn_dtype dtype) {
     static const uint8_t numbers[RN_DTYPE_COUNT] = {
-        [RN_DTYPE_F64] = RN_NUMBER_F64,     [RN_DTYPE_F32] = RN_NUMBER_F32,
-        [RN_DTYPE_F16] = RN_NUMBER_F32,     [RN_DTYPE_BF16] = RN_NUMBER_F32,
-        [RN_DTYPE_F8_E4M3] = RN_NUMBER_F32, [RN_DTYPE_F8_E5M2] = RN_NUMBER_F32,
-        [RN_DTYPE_F8_E8M0] = RN_NUMBER_F32, [RN_DTYPE_I64] = RN_NUMBER_I64,
-        [RN_DTYPE_I32] = RN_NUMBER_I64,     [RN_DTYPE_I16] = RN_NUMBER_I64,
-        [RN_DTYPE_I8] = RN_NUMBER_I64,      [RN_DTYPE_BOOL] = RN_NUMBER_I64,
-        [RN_DTYPE_U64] = RN_NUMBER_U64,     [RN_DTYPE_U32] = RN_NUMBER_U64,
-        [RN_DTYPE_U16] = RN_NUMBER_U64,     [RN_DTYPE_U8] = RN_NUMBER_U64,
+        [RN_DTYPE_F64] = RN_NUMBER_F64,         [RN_DTYPE_F32] = RN_NUMBER_F32,
+        [RN_DTYPE_F16] = RN_NUMBER_F32,         [RN_DTYPE_BF16] = RN_NUMBER_F32,
+        [RN_DTYPE_F8_E4M3] = RN_NUMBER_F32,     [RN_DTYPE_F8_E5M2] = RN_NUMBER_F32,
+        [RN_DTYPE_F8_E8M0] = RN_NUMBER_F32,     [RN_DTYPE_I64] = RN_NUMBER_I64,
+        [RN_DTYPE_F8_E4M3FNUZ] = RN_NUMBER_F32, [RN_DTYPE_F8_E5M2FNUZ] = RN_NUMBER_F32,
+        [RN_DTYPE_I32] = RN_NUMBER_I64,         [RN_DTYPE_I16] = RN_NUMBER_I64,
+        [RN_DTYPE_I8] = RN_NUMBER_I64,          [RN_DTYPE_BOOL] = RN_NUMBER_I64,
+        [RN_DTYPE_U64] = RN_NUMBER_U64,         [RN_DTYPE_U32] = RN_NUMBER_U64,
+        [RN_DTYPE_U16] = RN_NUMBER_U64,         [RN_DTYPE_U8] = RN_NUMBER_U64,
     };
     return (unsigned)dtype < RN_DTYPE_COUNT ? (rn_number)numbers[dtype] : RN_NUMBER_NONE;
 }
@@ -29,6 +30,35 @@ bool rn_graph_takes_any(const rn_graph *graph, rn_value value) {
 }
 
 // ---- loading and storing ------------------------------------------------------------------------
+
+// The fnuz kinds of fp8: no infinities, no -0; a lone sign is NaN. `mantissa` bits, and a bias of
+// 8 (e4m3) or 16 (e5m2).
+static bool is_fnuz(rn_dtype dtype) {
+    return dtype == RN_DTYPE_F8_E4M3FNUZ || dtype == RN_DTYPE_F8_E5M2FNUZ;
+}
+
+static float widen_fnuz(rn_dtype dtype, uint8_t bits) {
+    int mantissa = dtype == RN_DTYPE_F8_E4M3FNUZ ? 3 : 2, bias = mantissa == 3 ? 8 : 16;
+    int exponent = (bits & 127) >> mantissa, fraction = bits & ((1 << mantissa) - 1);
+    if (bits == 0x80) return NAN;
+    if (exponent) fraction |= 1 << mantissa;
+    float size = ldexpf((float)fraction, (exponent ? exponent : 1) - bias - mantissa);
+    return bits & 0x80 ? -size : size;
+}
+
+// To nearest even; what is beyond the largest is NaN, as its neighbours do not exist.
+static uint8_t narrow_fnuz(rn_dtype dtype, float x) {
+    int mantissa = dtype == RN_DTYPE_F8_E4M3FNUZ ? 3 : 2, bias = mantissa == 3 ? 8 : 16, exponent;
+    float size = fabsf(x);
+    if (!isfinite(x)) return 0x80;
+    (void)frexpf(size, &exponent); // size is 0.5 to 1 times 2^exponent
+    int least = 1 - bias, at = exponent - 1 > least ? exponent - 1 : least;
+    float steps = nearbyintf(ldexpf(size, mantissa - at)); // of the last place
+    long code = (long)steps + ((long)(at - least) << mantissa);
+    if (steps == 0) return 0;
+    if (code > 127) return 0x80;
+    return (uint8_t)(code | (signbit(x) ? 0x80 : 0));
+}
 
 #define WIDEN(type, field)                                                                         \
     for (uint64_t i = 0; i < n; i++)                                                               \
@@ -64,6 +94,11 @@ static void widen(rn_dtype dtype, const void *raw, uint64_t n, rn_numbers *out) 
         for (uint64_t i = 0; i < n; i++)
             out->i64[i] = ((const uint8_t *)raw)[i] != 0;
         break;
+    case RN_DTYPE_F8_E4M3FNUZ:
+    case RN_DTYPE_F8_E5M2FNUZ:
+        for (uint64_t i = 0; i < n; i++)
+            out->f32[i] = widen_fnuz(dtype, ((const uint8_t *)raw)[i]);
+        break;
     default:
         (void)!rn_dtype_to_f32(dtype, raw, out->f32, n); // one element a block: cannot fail
         break;
@@ -95,6 +130,9 @@ void rn_numbers_store(const rn_tensor *to, uint64_t at, uint64_t n, const rn_num
             ((uint8_t *)data)[i] = from->i64[i] != 0;
     else if (to->dtype == RN_DTYPE_F32 || size == 8)
         memcpy(data, from, n * size);
+    else if (is_fnuz(to->dtype))
+        for (uint64_t i = 0; i < n; i++)
+            ((uint8_t *)data)[i] = narrow_fnuz(to->dtype, from->f32[i]);
     else if (rn_number_of(to->dtype) == RN_NUMBER_F32)
         (void)!rn_dtype_from_f32(to->dtype, from->f32, data, n); // cannot fail
     else if (size == 4)
