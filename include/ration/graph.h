@@ -567,7 +567,8 @@ typedef struct rn_convert_attrs {
     bool saturate; // fp8: too large becomes the largest, not NaN (e4m3) or infinity (e5m2)
 } rn_convert_attrs;
 // By C's rules: floats towards 0, whole numbers wrap, bool is whether it is not 0. rn_op_cast
-// rounds to nearest and saturates instead; between f32, f16 and bf16 both are one.
+// rounds to nearest and saturates instead; between f32, f16 and bf16, and from whole numbers to
+// f32, both are one.
 RN_API rn_value rn_op_convert(rn_graph *g, rn_value x, rn_convert_attrs attrs);
 
 typedef enum rn_reduce_function {

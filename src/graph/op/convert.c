@@ -124,13 +124,19 @@ const rn_op_info rn_convert_op = {
     .print = print,
 };
 
-// Both roundings are one from f32 to f16 or bf16 and back: cast has kernels for those.
+// Both rules are one between f32, f16 and bf16, and from whole numbers to f32: cast has kernels for
+// those.
 static bool is_common(rn_dtype dtype) {
     return dtype == RN_DTYPE_F32 || dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
 }
 
+static bool suits_cast(rn_dtype from, rn_dtype to) {
+    rn_number number = rn_number_of(from);
+    bool whole = number == RN_NUMBER_I64 || number == RN_NUMBER_U64;
+    return (is_common(to) && is_common(from)) || (to == RN_DTYPE_F32 && whole);
+}
+
 rn_value rn_op_convert(rn_graph *g, rn_value x, rn_convert_attrs attrs) {
-    if (is_common(attrs.dtype) && is_common(rn_graph_dtype(g, x)))
-        return rn_op_cast(g, x, attrs.dtype);
+    if (suits_cast(rn_graph_dtype(g, x), attrs.dtype)) return rn_op_cast(g, x, attrs.dtype);
     return rn_graph_add(g, RN_OP_CONVERT, &x, 1, &attrs);
 }
