@@ -76,6 +76,23 @@ RN_API bool rn_onnx_input_is_bound(const rn_onnx *onnx, size_t index);
 // Outputs in the file's order. NULL behind the last.
 RN_API const char *rn_onnx_output_name(const rn_onnx *onnx, size_t index);
 
+// ---- writing ------------------------------------------------------------------------------------
+
+typedef struct rn_onnx_write_options {
+    uint32_t opset;              // 18 to 27; 0: 21
+    const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
+    uint64_t reserved[4];        // zero
+} rn_onnx_write_options;
+
+// Writes the recipe's graph as `path`, and its weights, widened to f32 where they are floats of
+// another type, as PATH.data beside it; a band of a weight is held at a time. Inputs and outputs
+// have the graph's names; a state (the KV cache) is an input and, with ".next" behind its name, an
+// output. RN_ROWS is the symbol "rows". RN_UNSUPPORTED names a node or a weight that ONNX cannot
+// express. options and out_bytes (of both files) may be NULL.
+RN_API RN_MUST_USE rn_status rn_onnx_write(const rn_recipe *recipe, const rn_weight_source *weights,
+                                           const char *path, const rn_onnx_write_options *options,
+                                           uint64_t *out_bytes);
+
 RN_END_DECLS
 
 #endif

@@ -181,13 +181,81 @@ static rn_status run_collected(const invocation *in, const rn_convert_options *o
     return s;
 }
 
+// ---- ONNX -----------------------------------------------------------------------------
+
+// What is written: a model's files, an ONNX file, or a builtin model with --weights.
+typedef struct onnx_source {
+    rn_model *model;
+    rn_onnx *onnx;
+    rn_checkpoint *checkpoint;
+    rn_recipe recipe;
+    rn_weight_source weights;
+} onnx_source;
+
+static rn_status open_source(const invocation *in, onnx_source *out) {
+    const char *path = in->words[0], *weights = rn_settings_text(in->settings, "weights");
+    if (is_onnx(path)) {
+        RN_TRY(rn_onnx_open(path, NULL, &out->onnx));
+        out->weights = rn_onnx_weights(out->onnx);
+        return rn_onnx_make_recipe(out->onnx, 0, &out->recipe);
+    }
+    if (access(path, F_OK) == 0) {
+        rn_model_options options = {.without_tokenizer = true};
+        rn_text_options text = {.kv_dtype = RN_DTYPE_F32};
+        RN_TRY(rn_model_open(path, &options, &out->model));
+        out->weights = rn_model_weights(out->model);
+        return rn_model_make_recipe(out->model, &text, &out->recipe);
+    }
+    RN_TRY(rn_builtin_recipe(path, &out->recipe));
+    if (!weights[0])
+        return rn_hint(rn_fail(RN_INVALID, "%s is a builtin model, and has no weights", path),
+                       "give it some with --weights FILE");
+    RN_TRY(rn_checkpoint_open(weights, &out->checkpoint));
+    out->weights = (rn_weight_source){.checkpoint = out->checkpoint};
+    return RN_OK;
+}
+
+static void print_onnx(const invocation *in, uint64_t bytes, double seconds) {
+    rn_process_info process;
+    printf("%s and %s.data: %s in %.2f s\n", in->words[1], in->words[1], rn_size_format(bytes).text,
+           seconds);
+    if (rn_process_read(&process) == RN_OK)
+        printf("  peak resident %s\n", rn_size_format(process.resident_peak_bytes).text);
+}
+
+static rn_status write_onnx(const invocation *in) {
+    onnx_source source = {0};
+    uint64_t budget = 0, bytes = 0;
+    double start = seconds_now();
+    rn_onnx_write_options options = {.opset = (uint32_t)rn_settings_count(in->settings, "opset"),
+                                     .cancel = &interrupted};
+    if (in->json || rn_settings_text(in->settings, "to")[0])
+        return rn_fail(RN_INVALID, "ONNX is written in f32: --to and --json do not go with it");
+    RN_TRY(read_buffers_budget(in, &budget));
+    rn_status s = open_source(in, &source);
+    if (s == RN_OK)
+        s = rn_onnx_write(&source.recipe, &source.weights, in->words[1], &options, &bytes);
+    if (s == RN_OK) print_onnx(in, bytes, seconds_now() - start);
+    rn_recipe_destroy(&source.recipe);
+    rn_checkpoint_close(source.checkpoint);
+    rn_onnx_close(source.onnx);
+    rn_model_close(source.model);
+    return s;
+}
+
 static rn_io_engine parse_engine(const char *text) {
     if (strcmp(text, "uring") == 0) return RN_IO_URING;
     return strcmp(text, "threads") == 0 ? RN_IO_THREADS : RN_IO_AUTO;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), wanted = strlen(end);
+    return bytes >= wanted && strcmp(text + bytes - wanted, end) == 0;
+}
+
 static rn_status run(const invocation *in) {
     uint64_t budget = 0;
+    if (ends_with(in->words[1], ".onnx")) return write_onnx(in);
     display d = {.as_json = in->json,
                  .verbose = rn_settings_bool(in->settings, "verbose"),
                  .terminal = isatty(STDERR_FILENO),
@@ -226,7 +294,8 @@ const command convert_command = {
         "transformers loads; from folder to folder the files beside the weights are copied.\n"
         "--to q4_k_m and its like are llama.cpp's file types and give its bytes. int8, int4,\n"
         "nf4, q8_0, q4_0 and mxfp4 leave embeddings, norms and vectors alone. Each tensor's\n"
-        "error is reported (--verbose); quantising again what was quantised is said.",
+        "error is reported (--verbose); quantising again what was quantised is said.\n"
+        "OUT.onnx is the model as an ONNX graph, with weights of f32 in OUT.onnx.data.",
     .example = "ration convert models/llama-1b llama-1b.gguf --to q4_k_m --budget 256MiB",
     .min_words = 2,
     .max_words = 2,

@@ -54,7 +54,7 @@ static const rn_option table[] = {
      "an input of a model of tensors (ONNX, resnet18), from a .npy file; may be repeated"},
     {"dim", "", 0, RN_OPTION_LIST, false, "run plan", NULL, "NAME=SIZE", NULL,
      "the size of an axis that an ONNX file leaves open; may be repeated"},
-    {"weights", "", 0, RN_OPTION_TEXT, false, "run", NULL, "PATH", NULL,
+    {"weights", "", 0, RN_OPTION_TEXT, false, "run convert", NULL, "PATH", NULL,
      "of a builtin model (resnet18): a safetensors file; without one they are made up"},
     {"prompt-file", "", 'f', RN_OPTION_TEXT, false, "run", NULL, "FILE", NULL,
      "read the prompt from a file; - is standard input"},
@@ -193,6 +193,8 @@ static const rn_option table[] = {
      "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4; into GGUF q8_0, q4_0, mxfp4 and "
      "llama.cpp's "
      "file types: q2_k, q3_k_s|m|l, q4_k_s|m, q5_k_s|m, q6_k, q4_1, q5_0, q5_1, iq4_nl, iq4_xs"},
+    {"opset", "convert.opset", 0, RN_OPTION_COUNT, false, "convert", "0", "N", NULL,
+     "of an ONNX model that is written: 18 to 27; 0 means 21"},
     {"imatrix", "convert.imatrix", 0, RN_OPTION_TEXT, false, "convert", NULL, "FILE", NULL,
      "weigh errors by this importance matrix (of llama-imatrix)"},
     {"exclude", "convert.exclude", 'x', RN_OPTION_LIST, false, "convert", NULL, "PATTERN", NULL,

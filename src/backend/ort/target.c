@@ -40,7 +40,7 @@ static rn_status parse(rn_str text, rn_target *out) {
 
 const rn_backend rn_ort_backend = {
     .name = "ort",
-    .syntax = "ort, ort:?opt=N",
+    .syntax = "ort",
     .parse = parse,
     .open = rn_ort_open,
     .estimate = rn_ort_estimate,

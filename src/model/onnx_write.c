@@ -1,0 +1,165 @@
+// onnx_write.c — a recipe's graph as an ONNX file, its weights in a file beside it.
+//
+//     model.onnx        the graph (exchange/onnx_export.h)
+//     model.onnx.data   weights one behind the other, each on a 4 KiB boundary
+//
+// Weights go through one buffer, a band after the other, so the model's size does not matter. The
+// data appears first: a model.onnx without its data is never seen.
+#include <ration/onnx.h>
+
+#include "base/checked.h"
+#include "base/output.h"
+#include "exchange/onnx_export.h"
+#include "graph/op.h"
+#include "io/weight_forms.h"
+#include "memory/account.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BAND_ELEMENTS = 256 << 10 }; // of a weight, at once
+
+typedef struct writing {
+    const rn_graph *graph;
+    const rn_weight_source *weights;
+    const rn_onnx_write_options *options;
+    rn_output *output;
+    uint8_t *band; // as the file has it, then as it is written: f32 at most
+    uint64_t band_bytes, written;
+} writing;
+
+// ---- weights ------------------------------------------------------------------------------------
+
+static rn_status append(writing *w, const void *data, uint64_t bytes) {
+    if (w->options->cancel && *w->options->cancel)
+        return rn_fail(RN_CANCELLED, "cancelled while weights were written");
+    w->written += bytes;
+    return rn_output_append(w->output, data, bytes);
+}
+
+// `elements` of a dtype, which is widened where the model has f32.
+static rn_status append_band(writing *w, rn_dtype from, rn_dtype to, const void *data,
+                             uint64_t elements) {
+    uint64_t bytes = 0;
+    if (!rn_dtype_bytes(from, elements, &bytes)) return rn_fail(RN_INVALID, "a band is too large");
+    if (from == to) return append(w, data, bytes);
+    float *wide = (float *)(w->band + w->band_bytes / 2);
+    RN_TRY(rn_dtype_convert(from, data, to, wide, elements));
+    if (!rn_dtype_bytes(to, elements, &bytes)) return rn_fail(RN_INVALID, "a band is too large");
+    return append(w, wide, bytes);
+}
+
+static rn_status refuse_weight(const rn_value_info *info, const char *why) {
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "weight '%s' (%s) %s", info->name,
+                           rn_dtype_get(info->dtype)->name, why),
+                   "convert the model to f16 or f32 first (--to f16)");
+}
+
+static rn_status write_from_file(writing *w, const rn_value_info *info, rn_dtype to) {
+    const rn_checkpoint *checkpoint = w->weights->checkpoint;
+    const char *name = rn_weight_tensor(info);
+    if (checkpoint && rn_checkpoint_form(checkpoint, name))
+        return refuse_weight(info, "is of a form that is not written as ONNX");
+    const rn_tensor_info *tensor = checkpoint ? rn_checkpoint_find(checkpoint, name) : NULL;
+    if (!tensor) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", name);
+    uint64_t elements = rn_shape_elements(info->shape, 0), first = 0, at = 0, band_bytes = 0;
+    if (tensor->dtype != to && !rn_dtype_get(tensor->dtype)->readable)
+        return refuse_weight(info, "cannot be widened");
+    if (info->tensor && info->shape.rank)
+        first = info->first_row * (elements / info->shape.dims[0]);
+    for (uint64_t done = 0; done < elements;) {
+        uint64_t count = rn_min_u64(elements - done, BAND_ELEMENTS);
+        if (!rn_dtype_bytes(tensor->dtype, first + done, &at) ||
+            !rn_dtype_bytes(tensor->dtype, count, &band_bytes) || band_bytes > w->band_bytes / 2)
+            return refuse_weight(info, "has rows that are no whole blocks");
+        RN_TRY(rn_checkpoint_read(checkpoint, tensor, at, w->band, band_bytes));
+        RN_TRY(append_band(w, tensor->dtype, to, w->band, count));
+        done += count;
+    }
+    return RN_OK;
+}
+
+static rn_status write_weight(writing *w, const rn_stablehlo_entry *entry) {
+    const rn_value_info *info = rn_graph_value(w->graph, entry->value);
+    uint64_t bytes = 0, elements = rn_shape_elements(info->shape, 0);
+    const void *data = info->constant;
+    if (!data && w->weights->find && rn_dtype_bytes(info->dtype, elements, &bytes))
+        data = w->weights->find(w->weights->self, info->name, info->dtype, bytes);
+    if (!data) return write_from_file(w, info, entry->dtype);
+    if (info->dtype != entry->dtype && !rn_dtype_get(info->dtype)->readable)
+        return refuse_weight(info, "cannot be widened");
+    for (uint64_t done = 0; done < elements; done += BAND_ELEMENTS) {
+        uint64_t at = 0;
+        if (!rn_dtype_bytes(info->dtype, done, &at))
+            return refuse_weight(info, "has rows that are no whole blocks");
+        RN_TRY(append_band(w, info->dtype, entry->dtype, (const uint8_t *)data + at,
+                           rn_min_u64(elements - done, BAND_ELEMENTS)));
+    }
+    return RN_OK;
+}
+
+static rn_status write_data(writing *w, const char *path, const rn_stablehlo_signature *s) {
+    static const uint8_t zeros[4096];
+    uint64_t bytes = rn_onnx_export_offset(s, s->argument_count);
+    rn_output_options options = {.file_bytes = bytes, .stream_bytes = bytes};
+    RN_TRY(rn_output_create(path, &options, RN_HOST_IO, &w->output));
+    for (uint32_t i = 0; i < s->argument_count; i++) {
+        const rn_stablehlo_entry *entry = &s->arguments[i];
+        if (entry->kind != RN_STABLEHLO_WEIGHT && entry->kind != RN_STABLEHLO_CONSTANT) continue;
+        RN_TRY(write_weight(w, entry));
+        uint64_t next = rn_onnx_export_offset(s, i + 1);
+        if (w->written > next || next - w->written > sizeof zeros)
+            return rn_fail(RN_INTERNAL, "'%s' has another number of bytes",
+                           rn_graph_value(w->graph, entry->value)->name);
+        RN_TRY(append(w, zeros, next - w->written));
+    }
+    return rn_output_commit(w->output);
+}
+
+// ---- the file -----------------------------------------------------------------------------------
+
+static rn_status write_small(const char *path, const rn_buffer *bytes) {
+    rn_output *output = NULL;
+    rn_output_options options = {.file_bytes = bytes->bytes};
+    RN_TRY(rn_output_create(path, &options, RN_HOST_IO, &output));
+    rn_status s = rn_output_put(output, 0, bytes->data, bytes->bytes);
+    if (s == RN_OK) s = rn_output_commit(output);
+    rn_output_destroy(output);
+    return s;
+}
+
+static rn_status write_files(writing *w, const char *path, rn_arena *memory, rn_buffer *model) {
+    rn_stablehlo_signature signature;
+    char data[4096];
+    const char *name = strrchr(path, '/');
+    if ((size_t)snprintf(data, sizeof data, "%s.data", path) >= sizeof data)
+        return rn_fail(RN_INVALID, "the path %s is too long", path);
+    const char *data_name = name ? data + (name + 1 - path) : data;
+    rn_onnx_export_options options = {.opset = w->options->opset, .weight_file = data_name};
+    RN_TRY(rn_onnx_export(w->graph, &options, model));
+    RN_TRY(rn_onnx_export_signature(w->graph, memory, &signature));
+    w->band_bytes = 2 * BAND_ELEMENTS * sizeof(double);
+    RN_TRY(rn_arena_alloc(memory, w->band_bytes, (void **)&w->band));
+    RN_TRY(write_data(w, data, &signature));
+    return write_small(path, model);
+}
+
+rn_status rn_onnx_write(const rn_recipe *recipe, const rn_weight_source *weights, const char *path,
+                        const rn_onnx_write_options *options, uint64_t *out_bytes) {
+    static const rn_onnx_write_options defaults;
+    writing w = {.weights = weights, .options = options ? options : &defaults};
+    rn_graph *graph = NULL;
+    rn_buffer model;
+    rn_arena memory;
+    rn_buffer_init(&model, RN_HOST_IO, SIZE_MAX);
+    rn_arena_init(&memory, RN_HOST_IO, 0);
+    rn_status s = recipe->build(recipe->self, &(rn_recipe_options){0}, &graph);
+    w.graph = graph;
+    if (s == RN_OK) s = write_files(&w, path, &memory, &model);
+    if (s == RN_OK && out_bytes) *out_bytes = w.written + model.bytes;
+    rn_output_destroy(w.output);
+    rn_buffer_free(&model);
+    rn_arena_free_all(&memory);
+    rn_graph_destroy(graph);
+    return s;
+}
