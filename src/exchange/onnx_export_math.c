@@ -280,9 +280,15 @@ RN_EXPORTER(matmul) {
 }
 
 RN_EXPORTER(product) {
+    rn_shape shape = call->outputs[0].shape;
+    if (in[0].dtype == RN_DTYPE_I8 || in[0].dtype == RN_DTYPE_U8) {
+        rn_export_value y =
+            rn_export_node(h, "MatMulInteger", in, call->input_count, NULL, 0, RN_DTYPE_I32, shape);
+        out[0] = rn_export_result(h, call, y);
+        return;
+    }
     rn_export_value pair[] = {rn_export_widen(h, in[0]), rn_export_widen(h, in[1])};
-    rn_export_value y =
-        rn_export_node(h, "MatMul", pair, 2, NULL, 0, pair[0].dtype, call->outputs[0].shape);
+    rn_export_value y = rn_export_node(h, "MatMul", pair, 2, NULL, 0, pair[0].dtype, shape);
     out[0] = rn_export_result(h, call, y);
 }
 

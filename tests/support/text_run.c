@@ -130,8 +130,8 @@ double text_run_difference(const float *a, const float *b, size_t count) {
     return most;
 }
 
-double text_run_measure(const char *path, const char *folder, const char *which,
-                        const rn_model_options *options) {
+static double measure(rn_device *device, const char *path, const char *folder, const char *which,
+                      const rn_model_options *options) {
     enum { COUNT = 40, VOCAB = 128 };
     static int32_t tokens[COUNT];
     static float expected[COUNT * VOCAB], logits[COUNT * VOCAB];
@@ -144,11 +144,47 @@ double text_run_measure(const char *path, const char *folder, const char *which,
     assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, which), RN_DTYPE_F32, expected,
                                  sizeof expected));
     rn_checkpoint_close(c);
-    text_run *run = text_run_open(path, options,
-                                  &(rn_text_options){.context = 64, .page_tokens = 8, .rows = 16});
+    text_run *run = text_run_open_on(
+        device, path, options, &(rn_text_options){.context = 64, .page_tokens = 8, .rows = 16}, 0);
     text_run_logits(run, tokens, COUNT, logits);
     text_run_close(run);
     return text_run_difference(logits, expected, COUNT * VOCAB);
+}
+
+double text_run_measure(const char *path, const char *folder, const char *which,
+                        const rn_model_options *options) {
+    return measure(NULL, path, folder, which, options);
+}
+
+double text_run_measure_on(rn_device *device, const char *folder) {
+    return measure(device, folder, folder, "logits", NULL);
+}
+
+// ---- a story ------------------------------------------------------------------------------------
+
+enum { STORY = 200, STORY_VOCAB = 512 };
+
+// logits (STORY, STORY_VOCAB)
+static void tell(rn_device *device, const char *path, int32_t *tokens, float *logits) {
+    text_run *run =
+        text_run_open_on(device, path, NULL, &(rn_text_options){.context = 256, .rows = 8}, 0);
+    assert_int_equal(run->vocab, STORY_VOCAB);
+    tokens[0] = 1;
+    for (int i = 0; i < STORY; i++) {
+        float *row = logits + (size_t)i * STORY_VOCAB;
+        text_run_logits(run, &tokens[i], 1, row);
+        tokens[i + 1] = text_run_best(row, STORY_VOCAB);
+    }
+    text_run_close(run);
+}
+
+double text_run_story(rn_device *device, const char *path) {
+    static int32_t there[STORY + 1], here[STORY + 1];
+    static float logits[2][STORY * STORY_VOCAB];
+    tell(device, path, there, logits[0]);
+    tell(NULL, path, here, logits[1]);
+    assert_memory_equal(there, here, sizeof here);
+    return text_run_difference(logits[0], logits[1], STORY * STORY_VOCAB);
 }
 
 int32_t text_run_best(const float *logits, size_t vocab) {

@@ -45,6 +45,11 @@ double text_run_difference(const float *a, const float *b, size_t count);
 // `folder`, which scripts/reference/text_models.py made.
 double text_run_measure(const char *path, const char *folder, const char *which,
                         const rn_model_options *options);
+// The same of the logits of the folder's own model on a device; NULL: the CPU.
+double text_run_measure_on(rn_device *device, const char *folder);
+// 200 likeliest tokens of the model at `path`, one at a time, on a device and on the CPU, which
+// must be the same: the largest difference of their logits.
+double text_run_story(rn_device *device, const char *path);
 int32_t text_run_best(const float *logits, size_t vocab);
 
 #endif
