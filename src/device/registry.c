@@ -11,7 +11,7 @@ const rn_backend *rn_backend_find(rn_str name) {
 }
 
 const rn_backend *rn_backend_of(const char *target) {
-    return rn_backend_find((rn_str){target, strcspn(target, ":")});
+    return rn_backend_find((rn_str){target, strcspn(target, ":?")});
 }
 
 const rn_rate_info *rn_device_rate_info(const char *target, uint32_t index) {

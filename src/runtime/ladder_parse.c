@@ -10,10 +10,17 @@ static rn_status bad_target(rn_str text, const char *why) {
                    "devices are auto, %s, separated by commas", targets);
 }
 
-// Where there is no colon, `rest` has no data.
+// "cpu", "cuda:1", "ort?opt=1": a back end gets what stands behind the colon, or the options with
+// their question mark. Where there is neither, `rest` has no data.
 static rn_status parse_target(rn_str text, rn_target *out) {
+    rn_str before = text, head = rn_target_take(&before, '?');
     rn_str rest = text, kind = rn_target_take(&rest, ':');
-    if (kind.bytes == text.bytes) rest = (rn_str){0};
+    if (head.bytes < kind.bytes) {
+        kind = head;
+        rest = (rn_str){before.data - 1, before.bytes + 1};
+    } else if (kind.bytes == text.bytes) {
+        rest = (rn_str){0};
+    }
     out->backend = rn_backend_find(kind);
     if (!out->backend) return rn_fail(RN_INVALID, "there is no such kind");
     return out->backend->parse(rest, out);

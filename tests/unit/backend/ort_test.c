@@ -114,6 +114,7 @@ static void targets_have_options(void **state) {
     assert_int_equal(own.level, 3);
     assert_int_equal(own.threads, 2);
     assert_string_equal(target.name, "ort?opt=O3&threads=2");
+    assert_ptr_equal(rn_backend_of("ort?opt=O3"), &rn_ort_backend);
     assert_int_equal(rn_ort_backend.parse(RN_STR("?opt=4"), &target), RN_INVALID);
     assert_int_equal(rn_ort_backend.parse(RN_STR("?turbo=1"), &target), RN_INVALID);
 }
