@@ -69,6 +69,8 @@ typedef enum rn_pjrt_function {
     RN_PJRT_BUFFER_TO_HOST = 70,
     RN_PJRT_BUFFER_READY_EVENT = 72,
     RN_PJRT_EXECUTABLE_MEMORY_STATS = 96,
+    RN_PJRT_CLIENT_DMA_MAP = 110, // since 0.67
+    RN_PJRT_CLIENT_DMA_UNMAP = 111,
     RN_PJRT_EXECUTE_OPTIONS = 1000 // no function: a struct that an argument points to
 } rn_pjrt_function;
 
@@ -180,13 +182,19 @@ typedef struct rn_pjrt_from_host_args {
     size_t dim_count;
     const int64_t *strides; // NULL: dense
     size_t stride_count;
-    int semantics; // 0: `data` is copied before the call returns
+    int semantics; // 0: `data` is copied before the call returns; 1: it stays until `done`
     void *device;
     void *memory;
     void *layout;
     void *done; // an event; always to be destroyed
     void *buffer;
 } rn_pjrt_from_host_args;
+
+typedef struct rn_pjrt_map_args {
+    RN_PJRT_HEAD void *client;
+    void *data;
+    size_t data_bytes; // of DMA_MAP alone
+} rn_pjrt_map_args;
 
 typedef struct rn_pjrt_to_host_args {
     RN_PJRT_HEAD void *buffer;
@@ -316,6 +324,10 @@ static inline size_t rn_pjrt_args_bytes(rn_pjrt_function function, int minor) {
         return minor < 71    ? RN_PJRT_END(rn_pjrt_deserialize_args, executable)
                : minor < 111 ? RN_PJRT_END(rn_pjrt_deserialize_args, option_bytes)
                              : RN_PJRT_END(rn_pjrt_deserialize_args, load_options);
+    case RN_PJRT_CLIENT_DMA_MAP:
+        return RN_PJRT_END(rn_pjrt_map_args, data_bytes);
+    case RN_PJRT_CLIENT_DMA_UNMAP:
+        return RN_PJRT_END(rn_pjrt_map_args, data);
     case RN_PJRT_BUFFER_TO_HOST:
         return RN_PJRT_END(rn_pjrt_to_host_args, event);
     case RN_PJRT_EXECUTABLE_MEMORY_STATS:

@@ -125,15 +125,38 @@ static rn_status make_code(rn_pjrt_device *device, rn_str text, rn_str options,
     return RN_OK;
 }
 
-rn_status rn_pjrt_compile_text(rn_pjrt_device *device, rn_str text, rn_pjrt_code *out) {
+static rn_status make_with(rn_pjrt_device *device, const rn_pjrt_target *target, rn_str text,
+                           rn_pjrt_code *out) {
     rn_buffer options;
     *out = (rn_pjrt_code){0};
     rn_buffer_init(&options, RN_HOST_OTHER, 4096);
-    rn_status s = rn_pjrt_write_options(&device->target, &options);
+    rn_status s = rn_pjrt_write_options(target, &options);
     if (s == RN_OK) s = make_code(device, text, (rn_str){options.data, options.bytes}, out);
     if (s != RN_OK) rn_pjrt_code_free(device, out);
     rn_buffer_free(&options);
     return s;
+}
+
+// XLA measures kernels while it compiles for CUDA, with operands in the pool that the budget
+// limits. Where they do not fit there, it takes the first kernel that will do.
+static bool adds_no_measuring(const rn_pjrt_device *device, rn_pjrt_target *target) {
+    static const char flag[] = "xla_gpu_autotune_level=0";
+    size_t used = strlen(target->flags);
+    if (device->base.caps.own[RN_PJRT_CONTEXT] == 0 || strstr(target->flags, "autotune") ||
+        used + sizeof flag + 1 > sizeof target->flags)
+        return false;
+    snprintf(target->flags + used, sizeof target->flags - used, "%s%s", used ? "&" : "", flag);
+    return true;
+}
+
+rn_status rn_pjrt_compile_text(rn_pjrt_device *device, rn_str text, rn_pjrt_code *out) {
+    rn_pjrt_target target = device->target;
+    rn_status s = make_with(device, &target, text, out);
+    if (s != RN_NO_MEMORY || !adds_no_measuring(device, &target)) return s;
+    rn_log(RN_LOG_WARNING, "xla",
+           "%s: there is no room to measure kernels while compiling (%s): slower ones are taken",
+           device->name, rn_last_error()->message);
+    return make_with(device, &target, text, out);
 }
 
 void rn_pjrt_code_free(rn_pjrt_device *device, rn_pjrt_code *code) {

@@ -31,16 +31,16 @@ static rn_pjrt_option option(const char *name, int type) {
                             .value_count = 1};
 }
 
-// The pool of a CUDA plugin: no more than the budget, and a little for its own rounding (a chunk is
-// not split where less than 128 MiB would be left). Without a limit it would take three quarters of
-// the GPU with the first buffer.
+// The pool of a CUDA plugin: no more than the budget has beside the driver's context. Without a
+// limit it would take three quarters of the GPU with the first buffer.
 static float pool_share(const rn_pjrt_device *device, uint64_t budget_bytes) {
     double share = 0.9, total = (double)device->total_bytes;
+    double context = device->base.caps.own[RN_PJRT_CONTEXT];
     if (total > 0 && budget_bytes && budget_bytes != RN_NO_LIMIT) {
-        double wanted = ((double)budget_bytes * 1.02 + 128.0 * (double)MIB) / total;
-        if (wanted < share) share = wanted;
+        double wanted = ((double)budget_bytes - context) / total;
+        if (wanted < share) share = wanted > 0 ? wanted : 0;
     }
-    return (float)share;
+    return (float)(share * 0.9999999); // rounded down
 }
 
 static rn_status create_client(rn_pjrt_device *device, uint64_t budget_bytes) {
@@ -174,6 +174,32 @@ static uint64_t free_bytes(rn_device *base) {
     return (uint64_t)(stats.limit.bytes - stats.used_bytes);
 }
 
+// Pinned where the plugin can: a copy of a weight is ten times as fast then. Before it is started,
+// and where that fails, it is memory like any other.
+static rn_status alloc_host(rn_device *base, rn_account account, uint64_t bytes, void **out) {
+    rn_pjrt_device *device = rn_pjrt_device_of(base);
+    uint32_t at = 0;
+    RN_TRY(rn_alloc_aligned(&rn_host_allocators[account.purpose], bytes, RN_PAGE_BYTES, out));
+    rn_pjrt_map_args args = {.client = device->client, .data = *out, .data_bytes = bytes};
+    while (at < sizeof device->mapped / sizeof *device->mapped && device->mapped[at])
+        at++;
+    if (device->client && at < sizeof device->mapped / sizeof *device->mapped &&
+        RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_DMA_MAP, &args, "pinning") == RN_OK)
+        device->mapped[at] = *out;
+    return RN_OK;
+}
+
+static void free_host(rn_device *base, rn_account account, void *block, uint64_t bytes) {
+    rn_pjrt_device *device = rn_pjrt_device_of(base);
+    rn_pjrt_map_args args = {.client = device->client, .data = block};
+    for (size_t i = 0; i < sizeof device->mapped / sizeof *device->mapped; i++)
+        if (block && device->mapped[i] == block) {
+            (void)!RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_DMA_UNMAP, &args, "unpinning");
+            device->mapped[i] = NULL;
+        }
+    rn_free(&rn_host_allocators[account.purpose], block, bytes);
+}
+
 // A device that compiles has no blocks and no queues for others.
 static rn_status no_block(rn_device *device, rn_account account, uint64_t bytes, void **out) {
     (void)account;
@@ -233,6 +259,7 @@ static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bo
     caps->own[RN_PJRT_PRODUCTS] = device->target.products;
     caps->own[RN_PJRT_WIDENED] = device->target.widened;
     caps->own[RN_PJRT_TWICE] = device->target.keeps_states;
+    caps->own[RN_PJRT_CONTEXT] = rn_pjrt_is_cuda(device->path) ? 640 * (double)MIB : 0;
     // A program that calls cuBLAS has 32 MiB of workspace for it.
     caps->own[RN_PJRT_LEAST] = rn_pjrt_is_cuda(device->path) ? 48 * (double)MIB : (double)MIB;
     if (!on_host) return rn_device_add(caps->name, &caps->device);
@@ -277,6 +304,10 @@ rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn_device **ou
     device->base.destroy = destroy;
     rn_status s = prepare(device, target->backend, threads);
     if (device->base.caps.own_memory) device->base.free_bytes = free_bytes;
+    if (device->base.caps.own[RN_PJRT_CONTEXT] > 0) {
+        device->base.alloc_host = alloc_host;
+        device->base.free_host = free_host;
+    }
     if (s == RN_OK)
         *out = &device->base;
     else

@@ -82,6 +82,7 @@ enum { SCORES = 3, PAGES = 4, LIVE = 2 };
 // the process was seen to take for the programs of all buckets.
 #define COMPILER_BYTES ((uint64_t)80 << 20)
 #define NODE_BYTES     ((uint64_t)320 << 10)
+#define POOL_BYTES     ((uint64_t)128 << 20)
 
 static uint64_t floats(uint64_t a, uint64_t b, uint64_t c) {
     uint64_t product = 0;
@@ -203,13 +204,8 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
     return s;
 }
 
-uint64_t rn_pjrt_compiler_bytes(const rn_device_caps *caps, const rn_graph *graph) {
-    if (caps->own_memory) return 0;
-    return COMPILER_BYTES + NODE_BYTES * rn_graph_node_count(graph);
-}
-
-rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
-                           uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+rn_status rn_pjrt_count_program(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
+                                uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
     rn_stablehlo_options options = rn_pjrt_options(caps, graph, rows);
     rn_stablehlo_signature signature;
     rn_arena scratch;
@@ -227,6 +223,25 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
     if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
     temporary += temporary / 20 + (uint64_t)caps->own[RN_PJRT_LEAST];
     if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
-    if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_OTHER], rn_pjrt_compiler_bytes(caps, graph));
     return s;
+}
+
+// A pool does not split a chunk where less than 128 MiB would be left, and rounds all of them.
+rn_status rn_pjrt_count_beside(const rn_device_caps *caps, const rn_graph *graph,
+                               uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    uint64_t context = (uint64_t)caps->own[RN_PJRT_CONTEXT], sum = 0;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        RN_TRY(add(&sum, purpose_bytes[p]));
+    if (!caps->own_memory)
+        RN_TRY(add(&purpose_bytes[RN_PURPOSE_OTHER],
+                   COMPILER_BYTES + NODE_BYTES * rn_graph_node_count(graph)));
+    if (context == 0) return RN_OK;
+    RN_TRY(add(&purpose_bytes[RN_PURPOSE_OTHER], sum / 50 + POOL_BYTES));
+    return add(&purpose_bytes[RN_PURPOSE_UNACCOUNTED], context);
+}
+
+rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
+                           uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    RN_TRY(rn_pjrt_count_program(caps, graph, rows, purpose_bytes));
+    return rn_pjrt_count_beside(caps, graph, purpose_bytes);
 }

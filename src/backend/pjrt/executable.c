@@ -38,9 +38,10 @@ typedef struct pjrt_executable {
     void **results;   // (results of any bucket)
     int64_t *kept;    // (kept_count): numbers of states' arguments that are not donated
     uint32_t kept_count;
-    size_t option_bytes;   // of a run's options, as the plugin wants them
-    uint32_t weights_left; // that were not put yet
-    bool ran;              // once: the stage is told
+    size_t option_bytes;        // of a run's options, as the plugin wants them
+    uint32_t weights_left;      // that were not put yet
+    bool ran;                   // once: the stage is told
+    uint64_t runs, phase_ns[3]; // uploading inputs, submitting, waiting for results; for the log
 } pjrt_executable;
 
 static pjrt_executable *cast(rn_executable *executable) {
@@ -114,6 +115,7 @@ static rn_status upload(pjrt_executable *e, const rn_stablehlo_entry *port, cons
                                    .type = rn_pjrt_type(port->dtype),
                                    .dims = dims,
                                    .dim_count = port->shape.rank,
+                                   .semantics = is_of_run(port) ? 0 : 1,
                                    .device = e->device->device};
     *out = NULL;
     if (args.type == 0)
@@ -348,12 +350,19 @@ static rn_status run(rn_executable *executable, const rn_execution *run) {
                        (unsigned long long)run->rows);
     if (run->cancel && atomic_load(run->cancel))
         return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
+    uint64_t times[4] = {rn_clock_ns()};
     rn_status s = bring_inputs(e, b, run);
+    times[1] = rn_clock_ns();
     if (s == RN_OK && !e->ran) rn_stage_on(e->device->name, "inputs_on_xla");
     e->ran = true;
     if (s == RN_OK) s = execute(e, b, &done);
     bool began = s == RN_OK;
+    times[2] = rn_clock_ns();
     if (began) s = take_results(e, b, run);
+    times[3] = rn_clock_ns();
+    for (int i = 0; i < 3; i++)
+        e->phase_ns[i] += times[i + 1] - times[i];
+    e->runs++;
     rn_error_info error = *rn_last_error();
     rn_status ran = rn_pjrt_await(e->device->plugin, done, "running");
     if (s == RN_OK)
@@ -429,18 +438,17 @@ static rn_status count_purposes(pjrt_executable *e) {
     const rn_device_caps *caps = &e->device->base.caps;
     uint64_t rows = e->buckets[e->bucket_count - 1].rows, ours = 0, theirs = count_compiled(e);
     uint64_t *purposes = e->base.purpose_bytes;
-    RN_TRY(rn_pjrt_estimate(caps, e->graph, rows, purposes));
-    if (theirs == 0) return RN_OK;
+    RN_TRY(rn_pjrt_count_program(caps, e->graph, rows, purposes));
+    if (theirs == 0) return rn_pjrt_count_beside(caps, e->graph, purposes);
     uint64_t estimated = purposes[RN_PURPOSE_WORKSPACE];
     purposes[RN_PURPOSE_WORKSPACE] = 0;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         ours += purposes[p];
-    ours -= rn_pjrt_compiler_bytes(caps, e->graph);
     purposes[RN_PURPOSE_WORKSPACE] = theirs - rn_min_u64(theirs, ours);
     rn_log(RN_LOG_DEBUG, "xla", "%s: %llu bytes of temporary memory were estimated, %llu are taken",
            e->device->name, (unsigned long long)estimated,
            (unsigned long long)purposes[RN_PURPOSE_WORKSPACE]);
-    return RN_OK;
+    return rn_pjrt_count_beside(caps, e->graph, purposes);
 }
 
 // Against the plan, and against what the device has free now.
@@ -458,7 +466,8 @@ static rn_status check_budget(const pjrt_executable *e, const rn_compile_request
                     e->device->name, rn_size_format(request->budget_bytes).text,
                     rn_size_format(held).text, rn_size_format(code->temporary_bytes).text),
             "fewer rows a run (seq=N of the target), or another device");
-    if (room == 0 || held <= room) return RN_OK;
+    uint64_t context = (uint64_t)device->caps.own[RN_PJRT_CONTEXT]; // which is not the pool's
+    if (room == 0 || held - rn_min_u64(held, context) <= room) return RN_OK;
     device->refused_bytes = held;
     return rn_fail(RN_NO_MEMORY,
                    "%s: RESOURCE_EXHAUSTED: the program takes %s, and %s of the device's memory "
@@ -490,7 +499,15 @@ static void describe(pjrt_executable *e, uint64_t begin_ns) {
 static void destroy(rn_executable *executable) {
     pjrt_executable *e = cast(executable);
     uint32_t count = e->arguments ? signature_of(e)->argument_count : 0;
-    if (e->ran) rn_pjrt_tell_memory(e->device);
+    if (e->ran) {
+        rn_pjrt_tell_memory(e->device);
+        rn_log(RN_LOG_DEBUG, "xla",
+               "%s: %llu runs; of each, %.0f us for inputs, %.0f to submit it, %.0f for results",
+               e->device->name, (unsigned long long)e->runs,
+               (double)e->phase_ns[0] * 1e-3 / (double)e->runs,
+               (double)e->phase_ns[1] * 1e-3 / (double)e->runs,
+               (double)e->phase_ns[2] * 1e-3 / (double)e->runs);
+    }
     for (uint32_t i = 0; i < count; i++)
         drop_buffer(e, &e->arguments[i]);
     for (uint32_t i = 0; i < e->bucket_count; i++)

@@ -104,6 +104,7 @@ typedef struct rn_pjrt_device {
     void *client, *device;
     char platform[32], platform_version[256], kind[64];
     uint64_t total_bytes;  // of its memory, where an earlier try told; else 0
+    void *mapped[4];       // host memory that the plugin copies from at its full rate
     rn_error_info failure; // of starting it, which is not tried twice; RN_OK: none
 } rn_pjrt_device;
 
@@ -148,9 +149,10 @@ bool rn_pjrt_program_read(const rn_pjrt_key *key, rn_buffer *out);
 bool rn_pjrt_program_write(const rn_pjrt_key *key, const void *data, size_t bytes);
 void rn_pjrt_program_remove(const rn_pjrt_key *key);
 
-// Of caps.own: the target's rn_dtype of two, 0 where it says nothing; and the bytes of temporary
-// memory that any program of the plugin takes; and whether states are held twice.
-enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST, RN_PJRT_TWICE };
+// Of caps.own: the target's rn_dtype of two, 0 where it says nothing; the bytes of temporary memory
+// that any program of the plugin takes; whether states are held twice; the driver's context, in
+// bytes, of a plugin that has a pool.
+enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST, RN_PJRT_TWICE, RN_PJRT_CONTEXT };
 
 // ---- executables --------------------------------------------------------------------------------
 
@@ -158,8 +160,13 @@ RN_MUST_USE rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_grap
                                        uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
 RN_MUST_USE rn_status rn_pjrt_compile(rn_device *device, const rn_compile_request *request,
                                       rn_executable **out);
-// Of an estimate, what is for the compiler and its code, in the host's memory: a multiple of 64.
-uint64_t rn_pjrt_compiler_bytes(const rn_device_caps *caps, const rn_graph *graph);
+// Its two parts: what the plugin counts as well; and what it takes beside its programs, which
+// depends on those: its compiler, its driver, what its pool cannot use.
+RN_MUST_USE rn_status rn_pjrt_count_program(const rn_device_caps *caps, const rn_graph *graph,
+                                            uint64_t rows,
+                                            uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
+RN_MUST_USE rn_status rn_pjrt_count_beside(const rn_device_caps *caps, const rn_graph *graph,
+                                           uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
 // PJRT's number of a dtype; 0: it has none.
 int rn_pjrt_type(rn_dtype dtype);
 
