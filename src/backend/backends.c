@@ -8,12 +8,6 @@
 #include "backend/sim/sim.h"
 
 const rn_backend *const rn_backends[] = {
-    &rn_cpu_backend,
-    &rn_cuda_backend,
-    &rn_xla_backend,
-    &rn_neuron_backend,
-    &rn_ort_backend,
-    &rn_sim_backend,
-    &rn_null_backend,
-    NULL,
+    &rn_cpu_backend, &rn_cuda_backend, &rn_xla_backend,  &rn_neuron_backend,
+    &rn_ort_backend, &rn_sim_backend,  &rn_null_backend, NULL,
 };
