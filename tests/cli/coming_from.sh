@@ -8,6 +8,8 @@ root=$PWD
 programs=$(dirname "$ration")
 doc=$root/docs/coming-from.md
 export PYTHONDONTWRITEBYTECODE=1
+# For neuron: a plugin that stands for Neuron's.
+export NEURON_LIBRARY_PATH=$programs/../lib/fake_pjrt.so
 
 # ---- the table: what it names, one kind a file ---------------------------------------------------
 python3 - "$doc" "$root" "$programs" << 'PYTHON' > out 2> err || fail 'docs/coming-from.md'
@@ -16,10 +18,10 @@ import glob, os, re, subprocess, sys
 doc, root, programs = sys.argv[1:]
 # What stands for something, and what it stands for here.
 STAND_INS = {'MODEL': f'{root}/models/default', 'FILE': 'run.rntrace', 'OUT.html': 'out.html', 'OUT': 'converted.safetensors',
-             'PATTERN': '*norm*', 'SIZE': '1MiB', 'LIST': 'sim,cpu', 'N': '2', 'SECONDS': '1', '…': 'Once'}
+             'PATTERN': '*norm*', 'SIZE': '1MiB', 'LIST': 'sim,cpu', 'N': '2', 'SECONDS': '1', 'FOLDER': 'programs', '…': 'Once'}
 # What the table gives no value for.
 VALUES = {'--budget': '400MiB', '--tokens': '4', '--temperature': '0.5', '--top-p': '0.9', '--top-k': '20',
-          '--repetition-penalty': '1.1', '--stop': 'xyz', '--device': 'sim,cpu'}
+          '--repetition-penalty': '1.1', '--stop': 'xyz', '--device': 'sim,cpu', '--chunk': '8'}
 
 headers = ''.join(open(f).read() for f in glob.glob(f'{root}/include/ration/*.h') + glob.glob(f'{root}/src/profile/*.h'))
 scripts = ''.join(open(f).read() for f in glob.glob(f'{root}/tests/cli/*.sh'))

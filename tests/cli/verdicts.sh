@@ -15,7 +15,7 @@ expect 2 "$programs/test_golden" nothing_of_that_name
 RATION_DATA=/nowhere expect 77 "$programs/test_golden" planner
 grep -qxE 'skipped: ([0-9]+) of \1 tests: no test data: planner/.*' "$scratch/out" || fail 'no line with count and reason'
 RATION_CUDA_DRIVER=/nowhere/libcuda.so expect 77 "$programs/test_conform" cuda
-says "$scratch/out" 'skipped: 4 of 5 tests: no GPU: '
+says "$scratch/out" 'skipped: 5 of 6 tests: no GPU: '
 expect 0 "$programs/test_base" str
 ! grep -q '^skipped: ' "$scratch/out" || fail 'skipped, and passed'
 

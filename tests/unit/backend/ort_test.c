@@ -75,9 +75,9 @@ static void one_session_serves_any_number_of_rows(void **state) {
 static void what_was_not_planned_is_refused(void **state) {
     enum { ROWS = 4096 };
     rn_value x, w, y;
-    float *in = calloc(ROWS * 4, sizeof *in), *out = calloc(ROWS * 4, sizeof *out);
     (void)state;
-    rn_device *device = open_ort();
+    rn_device *device = open_ort(); // or the test is skipped here
+    float *in = calloc(ROWS * 4, sizeof *in), *out = calloc(ROWS * 4, sizeof *out);
     rn_graph *graph = make_graph(&x, &w, &y);
     rn_executable *e = compile(device, graph, ROWS, w);
     uint64_t planned = e->purpose_bytes[RN_PURPOSE_WORKSPACE];
@@ -126,5 +126,5 @@ int main(void) {
         cmocka_unit_test(one_session_serves_any_number_of_rows),
         cmocka_unit_test(what_was_not_planned_is_refused),
     };
-    return test_verdict(cmocka_run_group_tests(tests, NULL, NULL));
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
