@@ -4,12 +4,14 @@
 
 #include "base/checked.h"
 #include "exchange/onnx_export.h"
+#include "graph/op.h"
 #include "memory/account.h"
 
 // ONNX Runtime allocates each value between its nodes when it is made, and frees it behind its last
-// reader. A graph's node is several of ONNX's, so what one holds at once is a multiple of its
-// results; attention holds scores and gathered pages as a whole. The factors are measured
-// (docs/engines.md): what a session allocates beyond them is refused.
+// reader, but takes nodes in an order of its own: values live longer than here. A graph's node is
+// several of ONNX's, so what one holds at once is a multiple of its results; attention holds scores
+// and gathered pages as a whole. The factors are measured (docs/engines.md): what a session
+// allocates beyond them is refused.
 enum { LIVE = 3, SCORES = 4, PAGES = 5 };
 #define LEAST_BYTES   ((uint64_t)1 << 20)
 #define SESSION_BYTES ((uint64_t)12 << 20) // its own structures, and those of each of our nodes
@@ -53,15 +55,41 @@ static uint64_t value_bytes(const rn_graph *graph, rn_value value, uint64_t rows
     return rn_round_up(floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1), 64) + 64;
 }
 
+// What is made of weights alone: ONNX Runtime may make all of it before anything else.
+static rn_status count_early(const rn_graph *graph, rn_arena *scratch, uint64_t rows,
+                             uint64_t *out) {
+    uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
+    bool *varies; // (values + 1): from run to run
+    *out = 0;
+    RN_TRY(rn_arena_array(scratch, values + 1u, sizeof *varies, (void **)&varies));
+    for (rn_value v = 1; v <= values; v++) {
+        rn_role role = rn_graph_value(graph, v)->role;
+        varies[v] = role == RN_ROLE_INPUT || role == RN_ROLE_STATE;
+    }
+    for (uint32_t n = 0; n < nodes; n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        bool any = rn_op_is(node->op, RN_TRAIT_RANDOM);
+        for (uint32_t i = 0; i < node->input_count; i++)
+            any |= varies[node->inputs[i]];
+        for (uint32_t i = 0; i < node->output_count; i++) {
+            varies[node->outputs[i]] = any;
+            if (!any && !rn_op_is(node->op, RN_TRAIT_VIEW))
+                *out += value_bytes(graph, node->outputs[i], rows);
+        }
+    }
+    return RN_OK;
+}
+
 // The most that lives at once, where every value between nodes has a place of its own; and the most
 // that one node makes.
 static rn_status count_temporary(const rn_graph *graph, uint64_t rows, uint64_t *out) {
     uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
     rn_arena scratch;
     uint32_t *last; // (values + 1): the node that reads it last
-    uint64_t live = 0, most = 0, within = 0;
+    uint64_t live = 0, most = 0, within = 0, early = 0;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
+    if (s == RN_OK) s = count_early(graph, &scratch, rows, &early);
     for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
         const rn_node *node = rn_graph_node(graph, n);
         for (uint32_t i = 0; i < node->input_count; i++)
@@ -87,7 +115,7 @@ static rn_status count_temporary(const rn_graph *graph, uint64_t rows, uint64_t 
         }
     }
     rn_arena_free_all(&scratch);
-    *out = most + within + LEAST_BYTES;
+    *out = 2 * most + early + within + LEAST_BYTES;
     return s;
 }
 

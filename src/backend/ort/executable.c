@@ -272,6 +272,9 @@ static rn_status build(ort_executable *e, const rn_compile_request *request) {
 
 static void destroy(rn_executable *executable) {
     ort_executable *e = cast(executable);
+    if (e->session)
+        rn_log(RN_LOG_DEBUG, "ort", "%s for tensors at the most, of %s that were planned",
+               rn_size_format(rn_ort_take_peak()).text, rn_size_format(e->allowed_bytes).text);
     uint32_t count = e->arguments ? e->signature.argument_count : 0;
     if (e->binding) e->api->release_binding(e->binding);
     for (uint32_t i = 0; i < count; i++) {
