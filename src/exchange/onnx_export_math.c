@@ -279,12 +279,25 @@ RN_EXPORTER(matmul) {
     out[0] = rn_export_result(h, call, y);
 }
 
+// A zero of each row of a is not what every runtime takes: then differences are multiplied, as i32.
+static rn_export_value multiply_bytes(rn_export *h, const rn_export_value *in, rn_shape shape) {
+    if (!in[2].id || rn_shape_elements(in[2].shape, 0) == 1)
+        return rn_export_node(h, "MatMulInteger", in, 4, NULL, 0, RN_DTYPE_I32, shape);
+    rn_export_value pair[2];
+    for (int i = 0; i < 2; i++) {
+        pair[i] = rn_export_cast(h, in[i], RN_DTYPE_I32);
+        if (!in[2 + i].id) continue;
+        rn_export_value zero = rn_export_cast(h, in[2 + i], RN_DTYPE_I32);
+        if (i == 0) zero = rn_export_reshape(h, zero, RN_SHAPE(in[2].shape.dims[0], 1));
+        pair[i] = rn_export_binary(h, "Sub", pair[i], zero);
+    }
+    return rn_export_node(h, "MatMul", pair, 2, NULL, 0, RN_DTYPE_I32, shape);
+}
+
 RN_EXPORTER(product) {
     rn_shape shape = call->outputs[0].shape;
     if (in[0].dtype == RN_DTYPE_I8 || in[0].dtype == RN_DTYPE_U8) {
-        rn_export_value y =
-            rn_export_node(h, "MatMulInteger", in, call->input_count, NULL, 0, RN_DTYPE_I32, shape);
-        out[0] = rn_export_result(h, call, y);
+        out[0] = rn_export_result(h, call, multiply_bytes(h, in, shape));
         return;
     }
     rn_export_value pair[] = {rn_export_widen(h, in[0]), rn_export_widen(h, in[1])};
