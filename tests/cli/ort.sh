@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# labels: release
+# ort.sh — models written as ONNX files; what --device ort runs; what onnx's checker says of the files. The second half
+# needs ONNX Runtime, the third the Python package onnx ($RATION_PYTHON).
+ort=${RATION_ORT:-$(realpath build/python/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.1* 2> /dev/null)}
+python=${RATION_PYTHON:-python3}
+default=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../models/default")
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+# ---- files
+expect 0 "$ration" convert "$default" model.onnx --budget 64MiB
+says out 'model.onnx.data' 'peak resident'
+expect 0 "$ration" convert "$default" old.onnx --opset 18
+expect 2 "$ration" convert "$default" none.onnx --opset 17
+says err 'opset 17'
+expect 2 "$ration" convert "$default" none.onnx --to f16
+expect 2 "$ration" convert resnet18 none.onnx
+says err '--weights'
+equals 'files of refused conversions' 0 "$(find . -name 'none*' | wc -l)"
+
+# ---- the device
+expect 2 "$ration" run mlp --device 'ort?opt=9'
+says err 'opt is 0 to 3'
+expect 3 env RATION_ORT=/no/such/library.so "$ration" run mlp --device ort
+says err 'RATION_ORT'
+if [ -e "$ort" ]; then
+    export RATION_ORT=$ort
+    for target in cpu ort 'ort?opt=0&threads=1'; do
+        expect 0 "$ration" run "$default" --device "$target" --activations f32 -p 'Once upon a time' -n 40 -g
+        if [ -e text ]; then cmp -s text out || fail "another text on $target"; else mv out text; fi
+        expect 0 "$ration" run simple --device "$target"
+        says out 'logits'
+    done
+    expect 4 "$ration" run "$default" --device ort -p x --budget +1MiB
+    says err 'smallest budget'
+else
+    leave_out 'no ONNX Runtime'
+fi
+
+# ---- the checker
+if "$python" -c 'import onnx' 2> /dev/null; then
+    for file in model.onnx old.onnx; do
+        "$python" -c "import onnx; onnx.checker.check_model('$file', full_check=True)" || fail "$file"
+    done
+else
+    leave_out 'no Python package onnx'
+fi
