@@ -132,7 +132,8 @@ static const rn_option table[] = {
     {"device", "device", 0, RN_OPTION_TEXT, false, "run plan calibrate serve embed compile", NULL,
      "LIST", NULL,
      "what to run on, or measure, tried in this order: cpu, cuda:0, xla:cpu, xla:cuda, neuron:0, "
-     "ort, auto (the first GPU, then the CPU), sim (for tests); with commas [serve: auto; else cpu]"},
+     "ort, auto (the first GPU, then the CPU), sim (for tests); with commas [serve: auto; else "
+     "cpu]"},
     {"rates", "rates", 0, RN_OPTION_CHOICE, false, "run plan serve embed compile", "measured",
      "HOW", "measured|guessed",
      "what predicted times follow from: rates of ration calibrate, or where there are none "

@@ -33,8 +33,8 @@ static void targets_are_listed_for_hints(void **state) {
     (void)state;
     char text[256], cut[8];
     rn_backend_list_targets(text, sizeof text);
-    assert_string_equal(text,
-                        "cpu, cuda, cuda:N, xla:cpu, xla:cuda, xla:PLUGIN, neuron:N-M, ort and sim");
+    assert_string_equal(
+        text, "cpu, cuda, cuda:N, xla:cpu, xla:cuda, xla:PLUGIN, neuron:N-M, ort and sim");
     rn_backend_list_targets(cut, sizeof cut);
     assert_string_equal(cut, "cpu, cu");
 }
