@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "exchange/onnx_export_build.h"
 #include "exchange/stablehlo_module.h"
+#include "graph/fused.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -214,6 +215,86 @@ static rn_status refuse_node(const rn_node *node) {
         "recurrent state have no ONNX op");
 }
 
+// What `unfold` hands from call to call is known by its address alone, and nothing lies there. It
+// needs sizes: MANY rows stand for RN_ROWS meanwhile.
+enum {
+    ADDRESS_STEP = 64,
+    MOST_TENSORS = 32,
+    MOST_HANDED = RN_FUSED_CALLS * RN_MAX_OUTPUTS + MOST_TENSORS
+};
+#define MANY ((uint64_t)1000003) // a prime that no size of a model is
+
+typedef struct handed {
+    const void *address[MOST_HANDED];
+    rn_export_value value[MOST_HANDED];
+    uint32_t count;
+} handed;
+
+static rn_export_value take(const handed *all, const rn_tensor *tensor) {
+    for (uint32_t i = all->count; i-- > 0;)
+        if (rn_tensor_given(tensor) && all->address[i] == tensor->data) return all->value[i];
+    return (rn_export_value){0};
+}
+
+static void hand(handed *all, const void *address, rn_export_value value) {
+    all->address[all->count] = address;
+    all->value[all->count++] = value;
+}
+
+static void free_rows(const rn_tensor *from, uint32_t count, rn_tensor *to) {
+    for (uint32_t i = 0; i < count; i++) {
+        to[i] = from[i];
+        if (to[i].shape.rank && to[i].shape.dims[0] == MANY) to[i].shape.dims[0] = RN_ROWS;
+    }
+}
+
+static void write_part(rn_export *h, const rn_call *part, handed *all) {
+    rn_export_value in[RN_FUSED_TENSORS] = {0}, out[RN_MAX_OUTPUTS] = {0};
+    rn_tensor tensors[2 * RN_FUSED_TENSORS];
+    rn_call call = *part;
+    if (!rn_exporters[part->op] || part->input_count + part->output_count > 2 * RN_FUSED_TENSORS) {
+        rn_export_refuse(h, "there is no ONNX for %s", rn_op_name(part->op));
+        return;
+    }
+    free_rows(part->inputs, part->input_count, tensors);
+    free_rows(part->outputs, part->output_count, tensors + part->input_count);
+    call.inputs = tensors;
+    call.outputs = tensors + part->input_count;
+    for (uint32_t i = 0; i < part->input_count; i++)
+        in[i] = take(all, &part->inputs[i]);
+    rn_exporters[part->op](h, &call, in, out);
+    for (uint32_t i = 0; i < part->output_count; i++) {
+        out[i].shape = call.outputs[i].shape;
+        hand(all, part->outputs[i].data, out[i]);
+    }
+}
+
+static void write_fused(rn_export *h, const model *m, uint32_t n, rn_export_value *out) {
+    rn_tensor tensors[MOST_TENSORS];
+    const rn_node *node = rn_graph_node(m->graph, n);
+    uint32_t count = node->input_count + node->output_count;
+    handed all = {.count = 0};
+    rn_call whole;
+    rn_fused fused;
+    if (count > MOST_TENSORS) {
+        rn_export_refuse(h, "%s of too many values", rn_op_name(node->op));
+        return;
+    }
+    rn_graph_bind(m->graph, n, MANY, tensors, &whole);
+    for (uint32_t i = 0; i < count; i++) {
+        tensors[i].data = (void *)(uintptr_t)((i + 1) * (uintptr_t)ADDRESS_STEP);
+        if (i < node->input_count) hand(&all, tensors[i].data, m->in[i]);
+    }
+    whole.workspace = (void *)(uintptr_t)((count + 1) * (uintptr_t)ADDRESS_STEP);
+    memset(&fused, 0, sizeof fused);
+    fused.whole = &whole;
+    rn_op_get(node->op)->unfold(&whole, &fused);
+    for (uint32_t c = 0; c < fused.count && h->status == RN_OK; c++)
+        write_part(h, &fused.calls[c], &all);
+    for (uint32_t i = 0; i < node->output_count; i++)
+        out[i] = take(&all, &whole.outputs[i]);
+}
+
 static void write_node(rn_export *h, model *m, uint32_t n) {
     const rn_node *node = rn_graph_node(m->graph, n);
     rn_export_value out[RN_MAX_OUTPUTS] = {0};
@@ -229,7 +310,9 @@ static void write_node(rn_export *h, model *m, uint32_t n) {
     for (uint32_t i = 0; i < node->input_count; i++)
         m->in[i] = m->values[node->inputs[i]];
     h->name = node->name;
-    if (rn_exporters[node->op])
+    if (rn_op_get(node->op)->unfold)
+        write_fused(h, m, n, out);
+    else if (rn_exporters[node->op])
         rn_exporters[node->op](h, &call, m->in, out);
     else if (h->status == RN_OK)
         h->status = refuse_node(node);

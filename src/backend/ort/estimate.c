@@ -33,9 +33,10 @@ static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint
     const rn_value *in = node->inputs;
     const uint64_t *q = dims_of(graph, in[0]), *kv, *table;
     switch (node->op) {
-    case RN_OP_PAGED_ATTENTION: // q (ROWS, H, D), kv (pages, 2, HK, page_tokens, D)
-        kv = dims_of(graph, in[1]);
-        table = dims_of(graph, in[4]);
+    case RN_OP_PAGED_ATTENTION:
+    case RN_OP_ATTEND: // q (ROWS, H, D), kv (pages, 2, HK, page_tokens, D)
+        kv = dims_of(graph, in[node->op == RN_OP_ATTEND ? 3 : 1]);
+        table = dims_of(graph, in[node->op == RN_OP_ATTEND ? 6 : 4]);
         return SCORES * floats(rows, q[1], table[0] * table[1] * kv[3]) +
                PAGES * floats(table[0] * table[1] * kv[3], 2 * kv[2], kv[4]);
     case RN_OP_VARLEN_ATTENTION:
