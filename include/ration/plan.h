@@ -146,6 +146,10 @@ RN_API RN_MUST_USE rn_status rn_plan_json(const rn_plan *plan, rn_sink sink);
 RN_API RN_MUST_USE rn_status rn_plan_svg(const rn_plan *plan, rn_sink sink);
 RN_API RN_MUST_USE rn_status rn_plan_html(const rn_plan *plan, rn_sink sink);
 
+// What the tables of a plan of the graph and of its session take on the host, about: no plan can
+// plan it. A caller whose budget is the process's counts it in `reserved_bytes`.
+RN_API uint64_t rn_plan_table_bytes(const rn_graph *graph);
+
 // Plans for several budgets between the smallest and the roomiest.
 typedef struct rn_sweep_row {
     uint64_t budget_bytes;

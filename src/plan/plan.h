@@ -288,8 +288,6 @@ uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step);
 RN_MUST_USE rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
                                       const rn_recipe_options *options, rn_graph **out);
 
-// What the tables of a plan and of its session take on the host, about: no plan can plan it.
-uint64_t rn_plan_table_bytes(const rn_graph *graph);
 // What of a budget is the plan's: without what is beside it, and a process's reserve.
 uint64_t rn_plan_room(const rn_plan_options *options, uint64_t budget_bytes);
 // Whether the invariants hold. For debug builds and tests; looks at every pair of buffers.

@@ -415,9 +415,27 @@ static rn_status sweep(view *v) {
 
 // ---- running ----------------------------------------------------------------------------
 
+// As run_graph.c counts it, with no input from a file.
+static rn_status onnx_room(const view *v, uint64_t *out_bytes) {
+    enum { FIXED = 64 << 10 };
+    rn_graph *graph = NULL;
+    uint64_t most = 0, bytes;
+    RN_TRY(v->recipe.build(v->recipe.self, &(rn_recipe_options){0}, &graph));
+    for (rn_value i = 1; i <= rn_graph_value_count(graph); i++) {
+        const rn_value_info *info = rn_graph_value(graph, i);
+        bool counts = info->role == RN_ROLE_OUTPUT || info->role == RN_ROLE_INPUT;
+        uint64_t elements = rn_shape_elements(info->shape, v->recipe.rows);
+        if (counts && rn_dtype_bytes(info->dtype, elements, &bytes) && bytes > most) most = bytes;
+    }
+    *out_bytes = most + rn_plan_table_bytes(graph) + FIXED;
+    rn_graph_destroy(graph);
+    return RN_OK;
+}
+
 static rn_status read_options(view *v) {
     const rn_settings *settings = v->in->settings;
     uint64_t room = v->model ? text_room(v->model, &v->text, 0) : 0;
+    if (v->onnx) RN_TRY(onnx_room(v, &room));
     RN_TRY(read_budget(v->in, v->device, room, &v->budget));
     use_budget(&v->budget, &v->options);
     RN_TRY(read_constraints(v->in, &v->constraints, &v->options));

@@ -207,7 +207,8 @@ static uint64_t bytes_of(const graph_run *r, const rn_value_info *info) {
     return rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, r->rows), &bytes) ? bytes : 0;
 }
 
-// What is held beside the plan while inputs are made up and outputs looked at: one at a time.
+// What is held beside the plan: its tables; and while inputs are made up and outputs looked at, one
+// of them at a time.
 static uint64_t tensor_room(const graph_run *r) {
     enum { FIXED = 64 << 10 };
     uint64_t most = 0, made = 0;
@@ -218,7 +219,7 @@ static uint64_t tensor_room(const graph_run *r) {
                       (info->role == RN_ROLE_INPUT && !find_file(r, info->name));
         if (counts && bytes_of(r, info) > most) most = bytes_of(r, info);
     }
-    return most + made + FIXED;
+    return most + made + rn_plan_table_bytes(r->graph) + FIXED;
 }
 
 static rn_status try_device(void *self, const rn_ladder_target *target) {
