@@ -415,19 +415,22 @@ static rn_status sweep(view *v) {
 
 // ---- running ----------------------------------------------------------------------------
 
-// As run_graph.c counts it, with no input from a file.
+// What a run holds beside the plan, as run_graph.c counts it: files of all inputs, an output.
 static rn_status onnx_room(const view *v, uint64_t *out_bytes) {
-    enum { FIXED = 64 << 10 };
+    enum { FIXED = 64 << 10, FILE_BYTES = 4096 }; // of one: its header, its end
     rn_graph *graph = NULL;
-    uint64_t most = 0, bytes;
+    uint64_t most = 0, files = 0, bytes;
     RN_TRY(v->recipe.build(v->recipe.self, &(rn_recipe_options){0}, &graph));
     for (rn_value i = 1; i <= rn_graph_value_count(graph); i++) {
         const rn_value_info *info = rn_graph_value(graph, i);
-        bool counts = info->role == RN_ROLE_OUTPUT || info->role == RN_ROLE_INPUT;
         uint64_t elements = rn_shape_elements(info->shape, v->recipe.rows);
-        if (counts && rn_dtype_bytes(info->dtype, elements, &bytes) && bytes > most) most = bytes;
+        bool is_input = info->role == RN_ROLE_INPUT;
+        if (!is_input && info->role != RN_ROLE_OUTPUT) continue;
+        if (!rn_dtype_bytes(info->dtype, elements, &bytes)) continue; // planning says so
+        if (is_input) files += bytes + FILE_BYTES;
+        if (!is_input && bytes > most) most = bytes;
     }
-    *out_bytes = most + rn_plan_table_bytes(graph) + FIXED;
+    *out_bytes = files + most + rn_plan_table_bytes(graph) + FIXED;
     rn_graph_destroy(graph);
     return RN_OK;
 }
