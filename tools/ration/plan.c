@@ -417,10 +417,13 @@ static rn_status sweep(view *v) {
 
 // What a run holds beside the plan, as run_graph.c counts it: files of all inputs, an output.
 static rn_status onnx_room(const view *v, uint64_t *out_bytes) {
-    enum { FIXED = 64 << 10, FILE_BYTES = 4096 }; // of one: its header, its end
+    // Of a file: its header, its end. Of the rest: a run's process is a little larger than this
+    // one.
+    enum { FIXED = 576 << 10, FILE_BYTES = 4096 };
     rn_graph *graph = NULL;
-    uint64_t most = 0, files = 0, bytes;
+    uint64_t most = 0, files = 0, bytes, before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     RN_TRY(v->recipe.build(v->recipe.self, &(rn_recipe_options){0}, &graph));
+    uint64_t own = rn_ledger_total(RN_DEVICE_HOST).now_bytes - before; // a run holds one, too
     for (rn_value i = 1; i <= rn_graph_value_count(graph); i++) {
         const rn_value_info *info = rn_graph_value(graph, i);
         uint64_t elements = rn_shape_elements(info->shape, v->recipe.rows);
@@ -430,7 +433,7 @@ static rn_status onnx_room(const view *v, uint64_t *out_bytes) {
         if (is_input) files += bytes + FILE_BYTES;
         if (!is_input && bytes > most) most = bytes;
     }
-    *out_bytes = files + most + rn_plan_table_bytes(graph) + FIXED;
+    *out_bytes = own + files + most + rn_plan_table_bytes(graph) + FIXED;
     rn_graph_destroy(graph);
     return RN_OK;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const rn_account account = {.device = RN_DEVICE_HOST, .purpose = RN_PURPOSE_IO};
 
@@ -55,7 +56,13 @@ rn_status read_text(const char *path, text_buffer *out) {
     if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", out);
     FILE *file = fopen(path, "rb");
     if (!file) return rn_fail(RN_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
-    rn_status s = read_stream(file, path, out);
+    // A file's size is known: it is held once, without room to grow.
+    struct stat state;
+    rn_status s = RN_OK;
+    if (fstat(fileno(file), &state) == 0 && S_ISREG(state.st_mode) && state.st_size > 0 &&
+        state.st_size <= TEXT_MAX_BYTES)
+        s = reserve_text(out, out->bytes + (size_t)state.st_size);
+    if (s == RN_OK) s = read_stream(file, path, out);
     fclose(file);
     return s;
 }
