@@ -17,8 +17,8 @@ static void run(const rn_call *call, uint64_t at, uint64_t length, uint64_t step
     const rn_cumulate_attrs *attrs = call->attrs;
     const rn_tensor *x = &call->inputs[0], *y = &call->outputs[0];
     bool real = rn_number_is_float(rn_number_of(x->dtype));
-    double sum = attrs->product;
-    uint64_t whole = attrs->product;
+    double sum = attrs->product ? 1 : 0;
+    uint64_t whole = attrs->product ? 1 : 0;
     for (uint64_t i = 0; i < length; i++) {
         uint64_t place = at + (attrs->reverse ? length - 1 - i : i) * step;
         double before = sum, value = real ? rn_real_at(x, place) : 0;

@@ -98,7 +98,7 @@ static double sample(const rn_call *call, const axis_taps taps[RN_MAX_SPATIAL], 
         uint64_t pixel = n;
         double weight = 1;
         bool inside = true;
-        int left = e, index[RN_MAX_SPATIAL];
+        int left = e, index[RN_MAX_SPATIAL] = {0};
         for (uint64_t i = rank; i-- > 0; left /= counts[i])
             index[i] = left % counts[i];
         for (uint64_t i = 0; i < rank; i++) {
