@@ -32,3 +32,40 @@ rn_status rn_executable_count(const rn_graph *graph, uint64_t rows,
     }
     return RN_OK;
 }
+
+// ---- a device that compiles ---------------------------------------------------------------------
+
+static rn_status no_block(rn_device *device, rn_account account, uint64_t bytes, void **out) {
+    (void)account;
+    (void)bytes;
+    *out = NULL;
+    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: its memory is its own", device->caps.name);
+}
+
+static void free_no_block(rn_device *device, void *block, uint64_t bytes) {
+    (void)device;
+    (void)block;
+    (void)bytes;
+}
+
+static rn_status no_queue(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
+                          rn_queue **out) {
+    (void)kind;
+    (void)cancel;
+    *out = NULL;
+    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: it has no queues", device->caps.name);
+}
+
+void rn_executable_device_init(rn_device *device) {
+    device->alloc = no_block;
+    device->free = free_no_block;
+    device->open_queue = no_queue;
+}
+
+uint64_t rn_executable_floats(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t product = 0;
+    if (!rn_mul_u64(a, b, &product) || !rn_mul_u64(product, c, &product) ||
+        !rn_mul_u64(product, sizeof(float), &product))
+        return UINT64_MAX / 64;
+    return rn_min_u64(product, UINT64_MAX / 64);
+}

@@ -63,4 +63,12 @@ uint64_t rn_executable_value_bytes(const rn_graph *graph, rn_value value, uint64
 // Whether some node reads the value (weights and inputs that nobody reads are not held).
 bool rn_executable_reads(const rn_graph *graph, rn_value value);
 
+// Bytes of a * b * c floats; at most 2^58: more than any budget, and a factor does not overflow it.
+uint64_t rn_executable_floats(uint64_t a, uint64_t b, uint64_t c);
+
+// ---- for those who write a device that compiles -------------------------------------------------
+
+// It has no blocks and no queues for others: both are refused by the device's name.
+void rn_executable_device_init(rn_device *device);
+
 #endif

@@ -7,28 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-// A device that compiles has no blocks and no queues for others.
-static rn_status no_block(rn_device *device, rn_account account, uint64_t bytes, void **out) {
-    (void)account;
-    (void)bytes;
-    *out = NULL;
-    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: its memory is its own", device->caps.name);
-}
-
-static void free_no_block(rn_device *device, void *block, uint64_t bytes) {
-    (void)device;
-    (void)block;
-    (void)bytes;
-}
-
-static rn_status no_queue(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
-                          rn_queue **out) {
-    (void)kind;
-    (void)cancel;
-    *out = NULL;
-    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: it has no queues", device->caps.name);
-}
-
 static rn_layout weight_layout(const rn_call *call, uint32_t input) {
     (void)call;
     (void)input;
@@ -67,9 +45,7 @@ rn_status rn_ort_open(const rn_target *target, uint32_t threads, rn_device **out
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_ort_device), &block));
     rn_ort_device *device = block;
     memcpy(&device->target, target->own, sizeof device->target);
-    device->base.alloc = no_block;
-    device->base.free = free_no_block;
-    device->base.open_queue = no_queue;
+    rn_executable_device_init(&device->base);
     device->base.compile = rn_ort_compile;
     device->base.destroy = destroy;
     fill_caps(device, target->backend, threads);

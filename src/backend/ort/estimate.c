@@ -17,14 +17,6 @@ enum { LIVE = 3, SCORES = 4, PAGES = 5 };
 #define SESSION_BYTES ((uint64_t)12 << 20) // its own structures, and those of each of our nodes
 #define NODE_BYTES    ((uint64_t)48 << 10)
 
-static uint64_t floats(uint64_t a, uint64_t b, uint64_t c) {
-    uint64_t product = 0;
-    if (!rn_mul_u64(a, b, &product) || !rn_mul_u64(product, c, &product) ||
-        !rn_mul_u64(product, sizeof(float), &product))
-        return UINT64_MAX / 64; // more than any budget; factors do not overflow it
-    return rn_min_u64(product, UINT64_MAX / 64);
-}
-
 static const uint64_t *dims_of(const rn_graph *graph, rn_value value) {
     return rn_graph_value(graph, value)->shape.dims;
 }
@@ -37,13 +29,13 @@ static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint
     case RN_OP_ATTEND: // q (ROWS, H, D), kv (pages, 2, HK, page_tokens, D)
         kv = dims_of(graph, in[node->op == RN_OP_ATTEND ? 3 : 1]);
         table = dims_of(graph, in[node->op == RN_OP_ATTEND ? 6 : 4]);
-        return SCORES * floats(rows, q[1], table[0] * table[1] * kv[3]) +
-               PAGES * floats(table[0] * table[1] * kv[3], 2 * kv[2], kv[4]);
+        return SCORES * rn_executable_floats(rows, q[1], table[0] * table[1] * kv[3]) +
+               PAGES * rn_executable_floats(table[0] * table[1] * kv[3], 2 * kv[2], kv[4]);
     case RN_OP_VARLEN_ATTENTION:
-        return SCORES * floats(rows, rows, q[1]);
+        return SCORES * rn_executable_floats(rows, rows, q[1]);
     case RN_OP_ATTENTION:
-        return SCORES *
-               floats((q[0] == RN_ROWS ? rows : q[0]) * q[1], dims_of(graph, in[1])[1], q[2]);
+        return SCORES * rn_executable_floats((q[0] == RN_ROWS ? rows : q[0]) * q[1],
+                                             dims_of(graph, in[1])[1], q[2]);
     default:
         return 0;
     }
@@ -53,7 +45,9 @@ static uint64_t value_bytes(const rn_graph *graph, rn_value value, uint64_t rows
     const rn_value_info *info = rn_graph_value(graph, value);
     bool wide = info->dtype == RN_DTYPE_F64 || info->dtype == RN_DTYPE_I64;
     if (info->role == RN_ROLE_STATE || info->purpose == RN_PURPOSE_KV) return 0;
-    return rn_round_up(floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1), 64) + 64;
+    return rn_round_up(rn_executable_floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1),
+                       64) +
+           64;
 }
 
 // What is made of weights alone: ONNX Runtime may make all of it before anything else.

@@ -200,28 +200,6 @@ static void free_host(rn_device *base, rn_account account, void *block, uint64_t
     rn_free(&rn_host_allocators[account.purpose], block, bytes);
 }
 
-// A device that compiles has no blocks and no queues for others.
-static rn_status no_block(rn_device *device, rn_account account, uint64_t bytes, void **out) {
-    (void)account;
-    (void)bytes;
-    *out = NULL;
-    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: its memory is its own", device->caps.name);
-}
-
-static void free_no_block(rn_device *device, void *block, uint64_t bytes) {
-    (void)device;
-    (void)block;
-    (void)bytes;
-}
-
-static rn_status no_queue(rn_device *device, rn_queue_kind kind, const _Atomic bool *cancel,
-                          rn_queue **out) {
-    (void)kind;
-    (void)cancel;
-    *out = NULL;
-    return rn_fail(RN_UNSUPPORTED, "%s compiles graphs: it has no queues", device->caps.name);
-}
-
 // ---- life ---------------------------------------------------------------------------------------
 
 static void destroy(rn_device *base) {
@@ -297,9 +275,7 @@ rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn_device **ou
     memcpy(&device->target, target->own, sizeof device->target);
     memcpy(device->name, target->name, sizeof device->name);
     pthread_mutex_init(&device->lock, NULL);
-    device->base.alloc = no_block;
-    device->base.free = free_no_block;
-    device->base.open_queue = no_queue;
+    rn_executable_device_init(&device->base);
     device->base.compile = rn_pjrt_compile;
     device->base.destroy = destroy;
     rn_status s = prepare(device, target->backend, threads);

@@ -84,14 +84,6 @@ enum { SCORES = 3, PAGES = 4, LIVE = 2 };
 #define NODE_BYTES     ((uint64_t)320 << 10)
 #define POOL_BYTES     ((uint64_t)128 << 20)
 
-static uint64_t floats(uint64_t a, uint64_t b, uint64_t c) {
-    uint64_t product = 0;
-    if (!rn_mul_u64(a, b, &product) || !rn_mul_u64(product, c, &product) ||
-        !rn_mul_u64(product, sizeof(float), &product))
-        return UINT64_MAX / 64; // more than any budget; factors do not overflow it
-    return rn_min_u64(product, UINT64_MAX / 64);
-}
-
 static const uint64_t *dims_of(const rn_graph *graph, rn_value value) {
     return rn_graph_value(graph, value)->shape.dims;
 }
@@ -102,7 +94,8 @@ static uint64_t count_pages(const rn_graph *graph, rn_value q, rn_value kv, rn_v
     const uint64_t *qd = dims_of(graph, q), *kd = dims_of(graph, kv), *td = dims_of(graph, table);
     uint64_t keys = td[1] * kd[3], heads = qd[1];
     uint64_t gathered = td[0] > 1 && rows <= td[0] ? rows : 1; // sequences at a time
-    return SCORES * floats(rows, heads, keys) + PAGES * floats(gathered, keys, 2 * kd[2] * kd[4]);
+    return SCORES * rn_executable_floats(rows, heads, keys) +
+           PAGES * rn_executable_floats(gathered, keys, 2 * kd[2] * kd[4]);
 }
 
 static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint64_t rows) {
@@ -114,10 +107,10 @@ static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint
     case RN_OP_ATTEND:
         return count_pages(graph, in[0], in[3], in[6], rows);
     case RN_OP_VARLEN_ATTENTION:
-        return SCORES * floats(rows, rows, q[1]);
+        return SCORES * rn_executable_floats(rows, rows, q[1]);
     case RN_OP_ATTENTION:
-        return SCORES *
-               floats((q[0] == RN_ROWS ? rows : q[0]) * q[1], dims_of(graph, in[1])[1], q[2]);
+        return SCORES * rn_executable_floats((q[0] == RN_ROWS ? rows : q[0]) * q[1],
+                                             dims_of(graph, in[1])[1], q[2]);
     default:
         return 0;
     }
@@ -152,7 +145,7 @@ static uint64_t count_remade(const rn_graph *graph, const rn_node *node,
         if (node->inputs[i] == RN_NO_VALUE) continue;
         const rn_value_info *info = rn_graph_value(graph, node->inputs[i]);
         if (is_remade(info, node->op, options))
-            bytes += floats(rn_shape_elements(info->shape, 1), 1, 1);
+            bytes += rn_executable_floats(rn_shape_elements(info->shape, 1), 1, 1);
     }
     return bytes;
 }
@@ -162,7 +155,8 @@ static uint64_t live_bytes(const rn_graph *graph, rn_value value, uint64_t rows)
     const rn_value_info *info = rn_graph_value(graph, value);
     bool wide = info->dtype == RN_DTYPE_F64 || info->dtype == RN_DTYPE_I64;
     if (info->role == RN_ROLE_STATE || info->role == RN_ROLE_OUTPUT) return 0;
-    return rn_round_up(floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1), 64);
+    return rn_round_up(rn_executable_floats(rn_shape_elements(info->shape, rows), wide ? 2 : 1, 1),
+                       64);
 }
 
 // The most that lives at once, where every value between nodes has a place of its own.
