@@ -53,6 +53,17 @@ static rn_status take_u32(const rn_protobuf_field *field, uint32_t *out) {
     return RN_OK;
 }
 
+// A name is printed and becomes one of the graph's: no controls, nothing that is not UTF-8.
+static rn_status read_name(const rn_protobuf_field *field, rn_str *out) {
+    RN_TRY(rn_protobuf_bytes(field, out));
+    bool printable = rn_utf8_valid(*out);
+    for (size_t i = 0; printable && i < out->bytes; i++)
+        printable = (unsigned char)out->data[i] >= ' ' && out->data[i] != 0x7f;
+    return printable ? RN_OK
+                     : rn_fail(RN_CORRUPT, "a name with bytes that are no text (field %u)",
+                               field->number);
+}
+
 // ---- numbers, packed or one by one --------------------------------------------------------------
 
 // Calls of next_number give the numbers of one field of a message in their order.
@@ -302,7 +313,7 @@ static rn_status parse_tensor(parser *p, rn_protobuf message, rn_onnx_tensor *ou
         RN_TRY(rn_protobuf_next(&rest, &field));
         if (field.number == 0) break;
         if (field.number == TENSOR_TYPE) RN_TRY(take_u32(&field, &out->data_type));
-        if (field.number == TENSOR_NAME) RN_TRY(rn_protobuf_bytes(&field, &out->name));
+        if (field.number == TENSOR_NAME) RN_TRY(read_name(&field, &out->name));
         if (field.number == TENSOR_RAW) RN_TRY(rn_protobuf_bytes(&field, &out->raw));
         if (field.number == TENSOR_LOCATION) RN_TRY(rn_protobuf_uint(&field, &location));
         has_raw = has_raw || field.number == TENSOR_RAW;
@@ -408,7 +419,7 @@ static rn_status parse_dim(rn_protobuf message, rn_onnx_axis *out) {
     for (;;) {
         RN_TRY(rn_protobuf_next(&message, &field));
         if (field.number == 0) return RN_OK;
-        if (field.number == 2) RN_TRY(rn_protobuf_bytes(&field, &out->param));
+        if (field.number == 2) RN_TRY(read_name(&field, &out->param));
         if (field.number != 1) continue;
         RN_TRY(take_int(&field, &out->value));
         out->has_value = true;
@@ -461,7 +472,7 @@ static rn_status parse_value(parser *p, rn_protobuf message, rn_onnx_value *out)
     for (;;) {
         RN_TRY(rn_protobuf_next(&message, &field));
         if (field.number == 0) return RN_OK;
-        if (field.number == 1) RN_TRY(rn_protobuf_bytes(&field, &out->name));
+        if (field.number == 1) RN_TRY(read_name(&field, &out->name));
         if (field.number != 2) continue;
         RN_TRY(rn_protobuf_message(&field, &type));
         RN_TRY(parse_type(p, type, out));
@@ -480,7 +491,7 @@ static rn_status take_texts(parser *p, rn_protobuf message, uint32_t number, con
     for (*out_count = 0, *out = items;;) {
         RN_TRY(rn_protobuf_next(&message, &field));
         if (field.number == 0) return RN_OK;
-        if (field.number == number) RN_TRY(rn_protobuf_bytes(&field, &items[(*out_count)++]));
+        if (field.number == number) RN_TRY(read_name(&field, &items[(*out_count)++]));
     }
 }
 
@@ -512,13 +523,13 @@ static rn_status parse_attribute(parser *p, rn_protobuf message, rn_onnx_attribu
         RN_TRY(rn_protobuf_next(&rest, &field));
         if (field.number == 0) break;
         if (field.number < 32) seen |= 1u << field.number;
-        if (field.number == 1) RN_TRY(rn_protobuf_bytes(&field, &out->name));
+        if (field.number == 1) RN_TRY(read_name(&field, &out->name));
         if (field.number == 2) RN_TRY(rn_protobuf_float(&field, &out->f));
         if (field.number == 3) RN_TRY(take_int(&field, &out->i));
         if (field.number == 4) RN_TRY(rn_protobuf_bytes(&field, &out->s));
         if (field.number == 5) RN_TRY(parse_attribute_tensor(p, &field, out));
         if (field.number == 20) RN_TRY(take_u32(&field, &out->type));
-        if (field.number == 21) RN_TRY(rn_protobuf_bytes(&field, &out->reference));
+        if (field.number == 21) RN_TRY(read_name(&field, &out->reference));
         if (field.number != 6) continue;
         RN_TRY(rn_protobuf_message(&field, &inner));
         RN_TRY(parse_graph(p, inner, &out->graph));
@@ -560,7 +571,7 @@ static rn_status parse_node(parser *p, rn_protobuf message, rn_onnx_node *out) {
                        : field.number == 7 ? &out->domain
                        : field.number == 8 ? &out->overload
                                            : NULL;
-        if (text) RN_TRY(rn_protobuf_bytes(&field, text));
+        if (text) RN_TRY(read_name(&field, text));
     }
     RN_TRY(take_texts(p, message, 1, &out->inputs, &out->input_count));
     RN_TRY(take_texts(p, message, 2, &out->outputs, &out->output_count));
@@ -608,7 +619,7 @@ static rn_status parse_initializers(parser *p, rn_protobuf message, rn_onnx_grap
         RN_TRY(rn_protobuf_next(&message, &field));
         if (field.number == 0) return RN_OK;
         out->sparse = out->sparse || field.number == 15;
-        if (field.number == 2) RN_TRY(rn_protobuf_bytes(&field, &out->name));
+        if (field.number == 2) RN_TRY(read_name(&field, &out->name));
         if (field.number != 5) continue;
         RN_TRY(rn_protobuf_message(&field, &inner));
         RN_TRY(parse_tensor(p, inner, &items[out->initializer_count++]));
@@ -637,7 +648,7 @@ static rn_status parse_opset(rn_protobuf message, rn_onnx_opset *out) {
     for (;;) {
         RN_TRY(rn_protobuf_next(&message, &field));
         if (field.number == 0) return RN_OK;
-        if (field.number == 1) RN_TRY(rn_protobuf_bytes(&field, &out->domain));
+        if (field.number == 1) RN_TRY(read_name(&field, &out->domain));
         if (field.number == 2) RN_TRY(take_int(&field, &out->version));
     }
 }
@@ -667,7 +678,7 @@ static rn_status parse_function(parser *p, rn_protobuf message, rn_onnx_function
                        : field.number == 10 ? &out->domain
                        : field.number == 13 ? &out->overload
                                             : NULL;
-        if (text) RN_TRY(rn_protobuf_bytes(&field, text));
+        if (text) RN_TRY(read_name(&field, text));
     }
     RN_TRY(take_texts(p, message, 4, &out->inputs, &out->input_count));
     RN_TRY(take_texts(p, message, 5, &out->outputs, &out->output_count));
@@ -697,7 +708,7 @@ static rn_status parse_model(parser *p, rn_protobuf message, rn_onnx_model *mode
         RN_TRY(rn_protobuf_next(&rest, &field));
         if (field.number == 0) break;
         if (field.number == 1) RN_TRY(take_int(&field, &model->ir_version));
-        if (field.number == 2) RN_TRY(rn_protobuf_bytes(&field, &model->producer));
+        if (field.number == 2) RN_TRY(read_name(&field, &model->producer));
         if (field.number != 7 || model->graph) continue;
         RN_TRY(rn_protobuf_message(&field, &inner));
         RN_TRY(parse_graph(p, inner, &model->graph));

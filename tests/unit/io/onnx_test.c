@@ -152,6 +152,19 @@ static void every_cut_of_a_file_is_refused_or_read(void **state) {
     }
 }
 
+static void names_are_text(void **state) {
+    static const char *const names[] = {"a\033[2J", "a\nb", "\xff\xfe", "\x7f"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        message node = {0}, graph = {0};
+        put_text(&node, 3, names[i]);
+        put_message(&graph, 1, &node);
+        message model = model_message(&graph);
+        rn_onnx_model *parsed = NULL;
+        assert_fails(RN_CORRUPT, rn_onnx_parse((rn_str){(char *)model.data, model.bytes}, &parsed));
+    }
+}
+
 static void graphs_inside_of_graphs_end_somewhere(void **state) {
     (void)state;
     message graph = {0};
@@ -176,6 +189,7 @@ int main(void) {
         cmocka_unit_test_setup(no_path_leads_out_of_the_folder, test_make_folder),
         cmocka_unit_test_setup(lies_about_sizes_are_refused, test_make_folder),
         cmocka_unit_test(every_cut_of_a_file_is_refused_or_read),
+        cmocka_unit_test(names_are_text),
         cmocka_unit_test(graphs_inside_of_graphs_end_somewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
