@@ -1,5 +1,6 @@
-// arena.c — a list of chunks, filled front to back. A request larger than a chunk gets its own, put
-// behind the current one so that the current one's rest is not lost.
+// arena.c — a list of chunks, filled front to back. A large request that the current chunk has no
+// room for gets one of its own, put behind the current one so that the current one's rest is not
+// lost: no more than an eighth of any chunk is.
 #include "base/arena.h"
 #include "base/checked.h"
 
@@ -12,7 +13,7 @@ struct rn_arena_chunk {
     size_t unused_padding;
 };
 
-enum { DEFAULT_CHUNK_BYTES = 64 << 10, HEADER_BYTES = sizeof(rn_arena_chunk) };
+enum { DEFAULT_CHUNK_BYTES = 64 << 10, HEADER_BYTES = sizeof(rn_arena_chunk), LARGE_DIVISOR = 8 };
 _Static_assert(HEADER_BYTES % 16 == 0, "blocks after the header stay aligned");
 
 void rn_arena_init(rn_arena *arena, const rn_allocator *from, size_t chunk_bytes) {
@@ -20,13 +21,16 @@ void rn_arena_init(rn_arena *arena, const rn_allocator *from, size_t chunk_bytes
         (rn_arena){.from = from, .chunk_bytes = chunk_bytes ? chunk_bytes : DEFAULT_CHUNK_BYTES};
 }
 
-static rn_status add_chunk(rn_arena *arena, size_t bytes, rn_arena_chunk **out) {
+static rn_status add_chunk(rn_arena *arena, size_t with_header, rn_arena_chunk **out) {
     void *block;
+    bool own = with_header > arena->chunk_bytes ||
+               (arena->current && with_header > arena->chunk_bytes / LARGE_DIVISOR);
+    size_t bytes = own ? with_header : arena->chunk_bytes;
     RN_TRY(rn_alloc(arena->from, bytes, &block));
     rn_arena_chunk *chunk = block;
     *chunk = (rn_arena_chunk){.bytes = bytes, .used = HEADER_BYTES};
     arena->held_bytes += bytes;
-    if (arena->current && bytes > arena->chunk_bytes) {
+    if (arena->current && own) {
         chunk->next = arena->current->next;
         arena->current->next = chunk;
     } else {
@@ -46,8 +50,7 @@ rn_status rn_arena_alloc(rn_arena *arena, size_t bytes, void **out) {
     rounded &= ~(size_t)15;
     rn_arena_chunk *chunk = arena->current;
     if (!chunk || chunk->bytes - chunk->used < rounded)
-        RN_TRY(add_chunk(arena, with_header > arena->chunk_bytes ? with_header : arena->chunk_bytes,
-                         &chunk));
+        RN_TRY(add_chunk(arena, rounded + HEADER_BYTES, &chunk));
     *out = (char *)chunk + chunk->used;
     chunk->used += rounded;
     memset(*out, 0, rounded);
