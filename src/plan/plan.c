@@ -96,17 +96,24 @@ uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-// Measured: 140 to 230 bytes an argument in a plan, 100 to 150 in a session, and a few blocks that
-// arenas are made of.
-enum { ARGUMENT_BYTES = 400, BLOCKS_BYTES = 384 << 10 };
+// Measured: 140 to 270 bytes an argument in a plan, 100 to 180 in a session, and a few blocks that
+// arenas are made of. The plan's graph has the constants' bytes, a copy of its own, and its arena
+// loses up to an eighth.
+enum { ARGUMENT_BYTES = 448, BLOCKS_BYTES = 384 << 10, CONSTANT_ALIGN = 64 };
 
 uint64_t rn_plan_table_bytes(const rn_graph *graph) {
-    uint64_t arguments = 0;
+    uint64_t arguments = 0, constants = 0, bytes = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
         const rn_node *node = rn_graph_node(graph, i);
         arguments += (uint64_t)node->input_count + node->output_count;
     }
-    return BLOCKS_BYTES + ARGUMENT_BYTES * arguments;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role == RN_ROLE_CONSTANT &&
+            rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 1), &bytes))
+            constants += rn_round_up(bytes + bytes / 8, CONSTANT_ALIGN);
+    }
+    return BLOCKS_BYTES + ARGUMENT_BYTES * arguments + constants;
 }
 
 // ---- sweep --------------------------------------------------------------------------------------

@@ -24,6 +24,12 @@ cmp -s least.npy y.y.npy || fail 'a small budget gives others'
 expect 4 "$ration" run "$model" --input "x=$onnx/input.npy" --budget +1000
 says err 'smallest'
 
+# What plan says works, for the whole process: predicted = measured.
+expect 0 "$ration" plan "$model" --dim batch=3 --json
+least=$(sed -n 's/.*"smallest_budget_bytes": *\([0-9]*\).*/\1/p' out | head -1)
+expect 0 "$ration" run "$model" --input "x=$onnx/input.npy" -q --output y=whole.npy --budget "$least"
+cmp -s whole.npy y.y.npy || fail 'a small budget gives others'
+
 # Inputs that are not given are made up, and it says so.
 expect 0 "$ration" run "$model"
 says err 'input x (rows, 3, 12, 12) f32 is made up'

@@ -86,6 +86,8 @@ rn_status begin_budget(invocation *in);
 // The model's files and the prompt have been read: what that took at most is known. Before a ladder
 // is started, whose attempts have scopes of their own.
 void end_opening(void);
+// The command that is planned for holds so many bytes more while it opens the model.
+void raise_opening(uint64_t bytes);
 // A size without a name is for the device's own memory, where it has some, and otherwise for the
 // process. `room_bytes`: of the host, for texts to come.
 rn_status read_budget(const invocation *in, rn_device *device, uint64_t room_bytes,

@@ -109,6 +109,7 @@ static struct {
     bool begun;
     uint64_t held_bytes; // before
     uint64_t most_bytes; // known once it has ended
+    uint64_t raised_bytes;
 } opening;
 
 static void begin_opening(uint64_t held_bytes) {
@@ -121,6 +122,11 @@ void end_opening(void) {
     if (opening.begun)
         opening.most_bytes = opening.held_bytes + rn_scope_end(&opening.scope).peak_allocated;
     opening.begun = false;
+}
+
+void raise_opening(uint64_t bytes) {
+    end_opening();
+    opening.raised_bytes = bytes;
 }
 
 // Again only where it changes (a size turns out to be the host's, a driver has come): each time a
@@ -162,7 +168,7 @@ static rn_status count_held(host_budget *b, uint64_t room_bytes) {
     b->unaccounted_bytes = shares.process_bytes + shares.held_bytes + room_bytes +
                            profiling_bytes() -
                            rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes;
-    b->least_bytes = rn_budget_needed(shares.process_bytes + opening.most_bytes);
+    b->least_bytes = rn_budget_needed(shares.process_bytes + opening.most_bytes + opening.raised_bytes);
     return RN_OK;
 }
 

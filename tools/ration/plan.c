@@ -415,33 +415,25 @@ static rn_status sweep(view *v) {
 
 // ---- running ----------------------------------------------------------------------------
 
-// What a run holds beside the plan, as run_graph.c counts it: files of all inputs, an output.
-static rn_status onnx_room(const view *v, uint64_t *out_bytes) {
-    // Of a file: its header, its end. Of the rest: a run's process is a little larger than this
-    // one.
-    enum { FIXED = 576 << 10, FILE_BYTES = 4096 };
-    rn_graph *graph = NULL;
-    uint64_t most = 0, files = 0, bytes, before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    RN_TRY(v->recipe.build(v->recipe.self, &(rn_recipe_options){0}, &graph));
-    uint64_t own = rn_ledger_total(RN_DEVICE_HOST).now_bytes - before; // a run holds one, too
+// What a run holds beside the plan: files of all inputs, which it reads before it opens the model.
+static uint64_t onnx_room(const view *v) {
+    enum { FILE_BYTES = 4096 }; // the most that is held of a file beside its values
+    const rn_graph *graph = rn_onnx_graph(v->onnx);
+    uint64_t files = 0, bytes;
     for (rn_value i = 1; i <= rn_graph_value_count(graph); i++) {
         const rn_value_info *info = rn_graph_value(graph, i);
         uint64_t elements = rn_shape_elements(info->shape, v->recipe.rows);
-        bool is_input = info->role == RN_ROLE_INPUT;
-        if (!is_input && info->role != RN_ROLE_OUTPUT) continue;
-        if (!rn_dtype_bytes(info->dtype, elements, &bytes)) continue; // planning says so
-        if (is_input) files += bytes + FILE_BYTES;
-        if (!is_input && bytes > most) most = bytes;
+        if (info->role == RN_ROLE_INPUT && rn_dtype_bytes(info->dtype, elements, &bytes))
+            files += bytes + FILE_BYTES;
     }
-    *out_bytes = own + files + most + rn_plan_table_bytes(graph) + FIXED;
-    rn_graph_destroy(graph);
-    return RN_OK;
+    raise_opening(files);
+    return files + graph_room(graph, v->recipe.rows);
 }
 
 static rn_status read_options(view *v) {
     const rn_settings *settings = v->in->settings;
     uint64_t room = v->model ? text_room(v->model, &v->text, 0) : 0;
-    if (v->onnx) RN_TRY(onnx_room(v, &room));
+    if (v->onnx) room = onnx_room(v);
     RN_TRY(read_budget(v->in, v->device, room, &v->budget));
     use_budget(&v->budget, &v->options);
     RN_TRY(read_constraints(v->in, &v->constraints, &v->options));

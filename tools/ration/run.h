@@ -95,6 +95,8 @@ rn_status write_npy(const char *path, rn_dtype dtype, rn_shape shape, const void
 bool is_onnx(const char *path);
 bool is_graph_model(const char *model);
 rn_status run_graph(const invocation *in);
+// What a run holds beside the plan whatever its inputs are: tables, and one output at a time.
+uint64_t graph_room(const rn_graph *graph, uint64_t rows);
 // --dim NAME=SIZE; the names lie in `names`.
 rn_status read_dims(const invocation *in, rn_onnx_dim *dims, char (*names)[128], size_t room,
                     size_t *out_count);

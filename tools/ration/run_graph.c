@@ -207,19 +207,28 @@ static uint64_t bytes_of(const graph_run *r, const rn_value_info *info) {
     return rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, r->rows), &bytes) ? bytes : 0;
 }
 
-// What is held beside the plan: its tables; and while inputs are made up and outputs looked at, one
-// of them at a time.
-static uint64_t tensor_room(const graph_run *r) {
+uint64_t graph_room(const rn_graph *graph, uint64_t rows) {
     enum { FIXED = 64 << 10 };
+    uint64_t most = 0, bytes;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role == RN_ROLE_OUTPUT &&
+            rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, rows), &bytes))
+            most = bytes > most ? bytes : most;
+    }
+    return most + rn_plan_table_bytes(graph) + FIXED;
+}
+
+// What is made up: weights, all of them, and inputs, one at a time.
+static uint64_t tensor_room(const graph_run *r) {
     uint64_t most = 0, made = 0;
     for (rn_value v = 1; v <= rn_graph_value_count(r->graph); v++) {
         const rn_value_info *info = rn_graph_value(r->graph, v);
         if (info->role == RN_ROLE_WEIGHT && !r->onnx && !r->weights) made += bytes_of(r, info);
-        bool counts = info->role == RN_ROLE_OUTPUT ||
-                      (info->role == RN_ROLE_INPUT && !find_file(r, info->name));
-        if (counts && bytes_of(r, info) > most) most = bytes_of(r, info);
+        if (info->role == RN_ROLE_INPUT && !find_file(r, info->name) && bytes_of(r, info) > most)
+            most = bytes_of(r, info);
     }
-    return most + made + rn_plan_table_bytes(r->graph) + FIXED;
+    return most + made + graph_room(r->graph, r->rows);
 }
 
 static rn_status try_device(void *self, const rn_ladder_target *target) {
