@@ -151,6 +151,11 @@ typedef enum rn_trait {
 } rn_trait;
 
 enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP
+typedef enum rn_lookup {
+    RN_LOOKUP_NONE,
+    RN_LOOKUP_ROWS,   // ids are rows of the table
+    RN_LOOKUP_WRAPPED // those below zero count from its end
+} rn_lookup;
 #define RN_NO_INPUT UINT32_MAX
 
 // One product of a call: x (rows, K) by a weight (N, K). The numbers are those of the call's
@@ -179,6 +184,8 @@ typedef struct rn_op_info {
     } pages; // APPEND, attention to pages, RECURRENT (no table): which inputs these are
     // PRODUCT: product number `index` of the call; false where it has no more.
     bool (*product)(const rn_call *call, uint32_t index, rn_product *out);
+    // LOOKUP, where it depends on the attributes; NULL: RN_LOOKUP_ROWS.
+    rn_lookup (*lookup)(const void *attrs);
     rn_alias alias[RN_MAX_OUTPUTS];
     // An alias that depends on shapes (slice); NULL: the table above. Also gives a view's offset.
     rn_alias (*alias_of)(const rn_call *call, uint32_t output, uint64_t *out_offset_bytes);
@@ -204,6 +211,7 @@ static inline bool rn_op_is(rn_op op, rn_trait trait) {
     return (rn_op_get(op)->traits & trait) != 0;
 }
 
+rn_lookup rn_node_lookup(const rn_node *node);
 // Product number `index` of a call; false where it has no more, as any call of another kind.
 bool rn_call_product(const rn_call *call, uint32_t index, rn_product *out);
 // The product whose weight input `input` is; false where it is none.

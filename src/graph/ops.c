@@ -15,6 +15,12 @@ const rn_op_info *rn_op_get(rn_op op) {
     return ops[op];
 }
 
+rn_lookup rn_node_lookup(const rn_node *node) {
+    const rn_op_info *info = ops[node->op];
+    if (!(info->traits & RN_TRAIT_LOOKUP)) return RN_LOOKUP_NONE;
+    return info->lookup ? info->lookup(node->attrs) : RN_LOOKUP_ROWS;
+}
+
 const char *rn_op_name(rn_op op) {
     return op < RN_OP_COUNT ? ops[op]->name : "?";
 }

@@ -73,7 +73,7 @@ static bool is_cut(const slicer *s, uint32_t number, rn_product *out) {
 static void find_whole(slicer *s) {
     for (uint32_t n = 0; n < rn_graph_node_count(s->from); n++) {
         const rn_node *node = rn_graph_node(s->from, n);
-        bool by_rows = rn_op_is(node->op, RN_TRAIT_PRODUCT) || rn_op_is(node->op, RN_TRAIT_LOOKUP);
+        bool by_rows = rn_op_is(node->op, RN_TRAIT_PRODUCT) || rn_node_lookup(node);
         for (uint32_t i = 0; i < node->input_count && !by_rows; i++)
             s->whole[node->inputs[i]] = true;
     }

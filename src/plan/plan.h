@@ -115,6 +115,7 @@ typedef struct rn_plan_rows {
     rn_value table, ids;
     uint32_t buffer;
     uint64_t row_bytes;
+    bool wrapped; // ids below zero count from the table's end
 } rn_plan_rows;
 
 typedef struct rn_plan_load {

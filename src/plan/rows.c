@@ -6,6 +6,8 @@
 // on reading the whole table, as any product reads its weight.
 //
 //     ids  7 3 7      table rows  ...3...7...      gathered  |3|7|      ids  1 0 1
+//
+// Ids below zero, where the op has them, mean the same row of every table that they are read for.
 #include "plan/planner.h"
 
 typedef struct finder {
@@ -15,12 +17,9 @@ typedef struct finder {
     const rn_plan_options *options;
     const rn_program_values *values;
     rn_group_table *table;
-    bool *refused; // (values + 1): tables and ids that are not fit
+    bool *refused;          // (values + 1): tables and ids that are not fit
+    uint64_t *wrapped_rows; // (values + 1): of the tables that ids below zero are for; 0: none
 } finder;
-
-static bool is_lookup(const rn_node *node) {
-    return rn_op_is(node->op, RN_TRAIT_LOOKUP);
-}
 
 static rn_value table_of(const rn_node *lookup) {
     return lookup->inputs[RN_LOOKUP_TABLE];
@@ -36,7 +35,7 @@ static bool is_input(const finder *f, rn_value value) {
 
 static bool is_large(const finder *f, const rn_value_info *info) {
     rn_plain_components parts;
-    return info->shape.rank == 2 &&
+    return info->shape.rank == 2 && info->shape.dims[0] <= INT32_MAX &&
            rn_plain_components_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
            parts.bytes[RN_COMPONENT_SCALE] == 0 && parts.total_bytes >= f->caps->row_table_bytes;
 }
@@ -48,7 +47,8 @@ static void refuse_values(finder *f) {
         bool table = info->role == RN_ROLE_WEIGHT && is_large(f, info) &&
                      rn_constraint_of(f->options, info->name) != RN_CONSTRAINT_KEEP &&
                      !rn_program_holds(f->values, info) && !rn_program_trains(f->values, info);
-        bool ids = info->role == RN_ROLE_INPUT && info->dtype == RN_DTYPE_I32;
+        bool ids = info->role == RN_ROLE_INPUT &&
+                   (info->dtype == RN_DTYPE_I32 || info->dtype == RN_DTYPE_I64);
         f->refused[v] = !table && !ids;
     }
     for (uint32_t n = 0; n < f->order->count; n++) {
@@ -58,12 +58,26 @@ static void refuse_values(finder *f) {
     }
 }
 
+// Fewer ids than the table has rows, as far as that is known.
+static bool saves(const finder *f, const rn_node *lookup) {
+    uint64_t ids = rn_shape_elements(rn_graph_value(f->graph, ids_of(lookup))->shape, 1);
+    return ids < rn_graph_value(f->graph, table_of(lookup))->shape.dims[0];
+}
+
+static void wrap_ids(finder *f, const rn_node *lookup) {
+    uint64_t rows = rn_graph_value(f->graph, table_of(lookup))->shape.dims[0];
+    uint64_t *known = &f->wrapped_rows[ids_of(lookup)];
+    f->refused[ids_of(lookup)] |= *known && *known != rows;
+    *known = rows;
+}
+
 // Ids that anybody else reads, or that look into a table that is refused. A table that is refused
 // for the sake of its ids is so for that lookup only.
 static void refuse_ids(finder *f) {
     for (uint32_t n = 0; n < f->order->count; n++) {
         const rn_node *node = rn_graph_node(f->graph, n);
-        bool fits = is_lookup(node) && !f->refused[table_of(node)];
+        bool fits = rn_node_lookup(node) && !f->refused[table_of(node)] && saves(f, node);
+        if (fits && rn_node_lookup(node) == RN_LOOKUP_WRAPPED) wrap_ids(f, node);
         for (uint32_t i = 0; i < node->input_count; i++)
             if (!fits || i != RN_LOOKUP_IDS)
                 f->refused[node->inputs[i]] |= is_input(f, node->inputs[i]);
@@ -73,7 +87,8 @@ static void refuse_ids(finder *f) {
 static uint32_t find_or_add(rn_group_table *t, rn_value table, rn_value ids) {
     for (uint32_t i = 0; i < t->row_count; i++)
         if (t->rows[i].table == table && t->rows[i].ids == ids) return i;
-    t->rows[t->row_count] = (rn_plan_rows){.table = table, .ids = ids, .buffer = RN_NO_BUFFER};
+    t->rows[t->row_count] =
+        (rn_plan_rows){.table = table, .ids = ids, .buffer = RN_NO_BUFFER, .wrapped = true};
     return t->row_count++;
 }
 
@@ -81,10 +96,12 @@ static void list_rows(finder *f) {
     rn_group_table *t = f->table;
     for (uint32_t n = 0; n < f->order->count; n++) {
         const rn_node *node = rn_graph_node(f->graph, n);
-        if (!is_lookup(node) || f->refused[table_of(node)] || f->refused[ids_of(node)]) continue;
+        if (!rn_node_lookup(node) || f->refused[table_of(node)] || f->refused[ids_of(node)])
+            continue;
         const rn_value_info *info = rn_graph_value(f->graph, table_of(node));
         uint32_t which = find_or_add(t, table_of(node), ids_of(node));
         t->rows_of[n] = which;
+        t->rows[which].wrapped &= rn_node_lookup(node) == RN_LOOKUP_WRAPPED;
         // Whole blocks: is_large has measured it.
         (void)rn_dtype_bytes(info->dtype, info->shape.dims[1], &t->rows[which].row_bytes);
     }
@@ -109,6 +126,7 @@ rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph, const rn_de
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->rows_of, (void **)&out->rows_of));
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->rows, (void **)&out->rows));
     RN_TRY(rn_arena_array(memory, room, sizeof *f.refused, (void **)&f.refused));
+    RN_TRY(rn_arena_array(memory, room, sizeof *f.wrapped_rows, (void **)&f.wrapped_rows));
     for (uint32_t n = 0; n < order->count; n++)
         out->rows_of[n] = RN_NO_LOAD;
     if (caps->row_table_bytes == 0 || !is_inference(graph)) return RN_OK;
@@ -125,7 +143,7 @@ uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uin
 
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node) {
     const rn_node *n = rn_graph_node(plan->graph, node);
-    for (uint32_t i = 0; is_lookup(n) && i < plan->row_table_count; i++)
+    for (uint32_t i = 0; rn_node_lookup(n) && i < plan->row_table_count; i++)
         if (plan->row_tables[i].table == table_of(n) && plan->row_tables[i].ids == ids_of(n))
             return &plan->row_tables[i];
     return NULL;

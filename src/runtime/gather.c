@@ -5,8 +5,6 @@
 // the table.
 #include "runtime/session.h"
 
-#include "graph/op/embedding.h"
-
 #include <stdlib.h>
 
 struct rn_row_pick {
@@ -35,16 +33,53 @@ static int compare(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+// The ids of an input, as they lie: i32 or i64.
+typedef struct id_list {
+    uint8_t *data;
+    bool wide;
+    uint64_t count;
+} id_list;
+
+static int64_t get_id(const id_list *ids, uint64_t i) {
+    if (ids->wide) return ((const int64_t *)(const void *)ids->data)[i];
+    return ((const int32_t *)(const void *)ids->data)[i];
+}
+
+static void set_id(const id_list *ids, uint64_t i, uint64_t id) {
+    if (ids->wide)
+        ((int64_t *)(void *)ids->data)[i] = (int64_t)id;
+    else
+        ((int32_t *)(void *)ids->data)[i] = (int32_t)id;
+}
+
+// RN_INVALID names the first id that is not a row of the table; those below zero are rewritten.
+static rn_status check_ids(const id_list *ids, uint64_t table_rows, bool wrapped) {
+    int64_t rows = (int64_t)table_rows;
+    for (uint64_t i = 0; i < ids->count; i++) {
+        int64_t id = get_id(ids, i);
+        if (wrapped && id < 0 && id >= -rows) {
+            id += rows;
+            set_id(ids, i, (uint64_t)id);
+        }
+        if (id < 0 || id >= rows)
+            return rn_hint(rn_fail(RN_INVALID,
+                                   "embedding: id %lld at place %llu is not in 0 .. %lld",
+                                   (long long)id, (unsigned long long)i, (long long)rows - 1),
+                           "the ids were made for another vocabulary: check the tokenizer");
+    }
+    return RN_OK;
+}
+
 // Sets the session's unique ids; `ids` become places among them.
-static uint64_t sort_ids(rn_session *session, int32_t *ids, uint64_t count) {
+static uint64_t sort_ids(rn_session *session, const id_list *ids) {
     rn_row_pick *picks = session->picks;
     uint64_t unique = 0;
-    for (uint64_t i = 0; i < count; i++)
-        picks[i] = (rn_row_pick){ids[i], (uint32_t)i};
-    qsort(picks, count, sizeof *picks, compare);
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < ids->count; i++)
+        picks[i] = (rn_row_pick){(int32_t)get_id(ids, i), (uint32_t)i};
+    qsort(picks, ids->count, sizeof *picks, compare);
+    for (uint64_t i = 0; i < ids->count; i++) {
         if (i == 0 || picks[i].id != picks[i - 1].id) session->unique_ids[unique++] = picks[i].id;
-        ids[picks[i].place] = (int32_t)(unique - 1);
+        set_id(ids, picks[i].place, unique - 1);
     }
     return unique;
 }
@@ -58,14 +93,17 @@ static uint8_t *rows_target(const rn_session *session, uint32_t table) {
 // All tables that are read with these ids.
 static rn_status gather_for(rn_session *session, rn_value input, uint64_t rows) {
     const rn_plan *plan = session->plan;
-    uint8_t *at = session->io ? rn_session_io(session, input) : rn_session_address(session, input);
-    int32_t *ids = (int32_t *)(void *)at;
-    uint64_t count = rn_shape_elements(rn_graph_value(plan->graph, input)->shape, rows);
+    const rn_value_info *info = rn_graph_value(plan->graph, input);
+    id_list ids = {.data = session->io ? rn_session_io(session, input)
+                                       : rn_session_address(session, input),
+                   .wide = info->dtype == RN_DTYPE_I64,
+                   .count = rn_shape_elements(info->shape, rows)};
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         if (plan->row_tables[i].ids == input)
-            RN_TRY(rn_embedding_check(
-                ids, count, rn_graph_value(plan->graph, plan->row_tables[i].table)->shape.dims[0]));
-    uint64_t unique = sort_ids(session, ids, count);
+            RN_TRY(check_ids(&ids,
+                             rn_graph_value(plan->graph, plan->row_tables[i].table)->shape.dims[0],
+                             plan->row_tables[i].wrapped));
+    uint64_t unique = sort_ids(session, &ids);
     for (uint32_t i = 0; i < plan->row_table_count; i++)
         if (plan->row_tables[i].ids == input) {
             RN_TRY(rn_weights_rows(session->weights, i, session->unique_ids, unique,

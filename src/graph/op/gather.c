@@ -136,6 +136,11 @@ static void cost(const rn_call *call, rn_cost *out) {
     out->write_bytes += bytes;
 }
 
+static rn_lookup lookup(const void *attrs) {
+    const rn_gather_attrs *a = attrs;
+    return a->kind == RN_GATHER_AXIS && a->axis == 0 ? RN_LOOKUP_WRAPPED : RN_LOOKUP_NONE;
+}
+
 static void print(const void *attrs, char *out, size_t bytes) {
     static const char *const names[] = {"axis", "elements of axis", "places behind axes"};
     const rn_gather_attrs *a = attrs;
@@ -149,6 +154,8 @@ const rn_op_info rn_gather_op = {
     .max_inputs = 2,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_gather_attrs),
+    .traits = RN_TRAIT_LOOKUP,
+    .lookup = lookup,
     .shape = shape,
     .cost = cost,
     .reference = reference,

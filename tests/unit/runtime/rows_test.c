@@ -34,19 +34,20 @@ static int open_all(void **state) {
 
 // ---- models -------------------------------------------------------------------------------------
 
-typedef enum shape_of { UNTIED, TIED, TWO_INPUTS, IDS_SEEN } shape_of;
+typedef enum shape_of { UNTIED, TIED, TWO_INPUTS, WRAPPED, IDS_SEEN } shape_of;
 
-// logits of: a table that is the head as well; one that two inputs look into; one whose ids another
-// node reads.
+// logits of: a table that is the head as well; one that two inputs look into; one whose ids are of
+// 64 bits, those below zero counted from its end; one whose ids another node reads.
 static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
     shape_of shape = *(shape_of *)self;
     (void)options;
     RN_TRY(rn_graph_create(out));
     rn_graph *g = *out;
-    rn_value ids = rn_graph_input(g, "ids", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_dtype dtype = shape == WRAPPED ? RN_DTYPE_I64 : RN_DTYPE_I32;
+    rn_value ids = rn_graph_input(g, "ids", dtype, RN_SHAPE(RN_ROWS));
     rn_graph_block(g, "first");
     rn_value t = rn_graph_weight(g, "table", RN_DTYPE_F32, RN_SHAPE(VOCAB, WIDTH));
-    rn_value x = rn_op_embedding(g, t, ids);
+    rn_value x = shape == WRAPPED ? rn_op_gather(g, t, ids, 0) : rn_op_embedding(g, t, ids);
     if (shape == TWO_INPUTS) {
         rn_value more = rn_graph_input(g, "more", RN_DTYPE_I32, RN_SHAPE(RN_ROWS, 2));
         x = rn_op_add(g, x, rn_op_sum(g, rn_op_embedding(g, t, more), 2, false));
@@ -99,6 +100,7 @@ static rn_checkpoint *open_file(const char *path) {
 // ---- runs ---------------------------------------------------------------------------------------
 
 static const int32_t ids[MOST] = {7, 0, 49, 7, 7, 13, 0, 22, 48};
+static const int64_t wrapped[MOST] = {7, -VOCAB, 49, 7, 7 - VOCAB, 13, 0, 22, -2}; // the same rows
 static const int32_t more[MOST][2] = {{1, 2}, {49, 0}, {3, 3}, {7, 7}, {0, 0},
                                       {9, 1}, {2, 2},  {5, 6}, {1, 1}};
 
@@ -107,7 +109,10 @@ static rn_status run(rn_session *session, shape_of shape, uint64_t rows, float *
     uint64_t width = shape == TIED ? VOCAB : WIDTH, most = session->plan->summary.rows, n = 0;
     for (uint64_t at = 0; at < rows; at += n) {
         n = rows - at < most ? rows - at : most;
-        RN_TRY(rn_session_set(session, "ids", ids + at, n * sizeof *ids));
+        const void *own =
+            shape == WRAPPED ? (const void *)(wrapped + at) : (const void *)(ids + at);
+        uint64_t size = shape == WRAPPED ? sizeof *wrapped : sizeof *ids;
+        RN_TRY(rn_session_set(session, "ids", own, n * size));
         if (shape == TWO_INPUTS)
             RN_TRY(rn_session_set(session, "more", more + at, n * sizeof *more));
         RN_TRY(rn_session_run(session, n));
@@ -150,14 +155,14 @@ static void run_shape(shape_of shape, const rn_weight_source *source) {
 static void rows_from_memory_give_the_bits_of_the_table(void **state) {
     (void)state;
     rn_weight_source source = {.find = find};
-    for (shape_of shape = UNTIED; shape <= TWO_INPUTS; shape++)
+    for (shape_of shape = UNTIED; shape <= WRAPPED; shape++)
         run_shape(shape, &source);
 }
 
 static void rows_from_a_file_give_the_bits_of_the_table(void **state) {
     (void)state;
     rn_checkpoint *checkpoint = open_file(test_path("rows.safetensors"));
-    for (shape_of shape = UNTIED; shape <= TWO_INPUTS; shape++)
+    for (shape_of shape = UNTIED; shape <= WRAPPED; shape++)
         run_shape(shape, &(rn_weight_source){.checkpoint = checkpoint});
     rn_checkpoint_close(checkpoint);
 }
@@ -172,7 +177,7 @@ static void rows_are_brought_to_a_device_of_its_own_memory(void **state) {
     rn_device *sim;
     assert_ok(rn_sim_device_create(NULL, &sim));
     sim->caps.row_table_bytes = 1;
-    for (shape_of shape = UNTIED; shape <= TWO_INPUTS; shape++) {
+    for (shape_of shape = UNTIED; shape <= WRAPPED; shape++) {
         uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_STAGING).now_bytes;
         rn_plan *whole = make_plan(&shape, &held, 0), *plan = make_plan(&shape, &sim->caps, 0);
         rn_session *session;
@@ -187,8 +192,8 @@ static void rows_are_brought_to_a_device_of_its_own_memory(void **state) {
             assert_ok(run(session, shape, rows, got));
             assert_memory_equal(got, want, rows * (shape == TIED ? VOCAB : WIDTH) * sizeof *got);
         }
-        static const int32_t wrong = VOCAB;
-        assert_ok(rn_session_set(session, "ids", &wrong, sizeof wrong));
+        static const int64_t wrong = VOCAB; // and, of its first half, as i32
+        assert_ok(rn_session_set(session, "ids", &wrong, shape == WRAPPED ? 8 : 4));
         if (shape == TWO_INPUTS) assert_ok(rn_session_set(session, "more", more, sizeof more[0]));
         assert_fails(RN_INVALID, rn_session_run(session, 1));
         assert_ok(rn_session_reset(session));
@@ -222,6 +227,33 @@ static void a_tied_head_streams_though_its_table_is_looked_into(void **state) {
     assert_int_equal(plan->places[t].group, RN_NO_LOAD);
     assert_int_equal(plan->places[t].buffer, RN_NO_BUFFER);
     rn_plan_destroy(plan);
+}
+
+// Below zero they mean rows that depend on the table.
+static rn_status build_two(void *self, const rn_recipe_options *options, rn_graph **out) {
+    uint64_t rows = *(uint64_t *)self;
+    (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_graph *g = *out;
+    rn_value at = rn_graph_input(g, "ids", RN_DTYPE_I64, RN_SHAPE(2, 3));
+    rn_value t = rn_graph_weight(g, "table", RN_DTYPE_F32, RN_SHAPE(VOCAB, WIDTH));
+    rn_value u = rn_graph_weight(g, "other", RN_DTYPE_F32, RN_SHAPE(rows, WIDTH));
+    rn_graph_output(g, rn_op_add(g, rn_op_gather(g, t, at, 0), rn_op_gather(g, u, at, 0)), "y");
+    return rn_graph_finish(g);
+}
+
+static void ids_below_zero_are_of_tables_of_one_size(void **state) {
+    static const uint32_t tables[] = {2, 0, 0}; // other sizes; no fewer rows than ids
+    uint64_t sizes[] = {VOCAB, VOCAB + 1, 6};
+    rn_device_caps gathered = caps_with(1);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        rn_recipe recipe = {.name = "two", .self = &sizes[i], .build = build_two};
+        rn_plan *plan;
+        assert_ok(rn_plan_make(&recipe, &gathered, NULL, &plan));
+        assert_int_equal(plan->row_table_count, tables[i]);
+        rn_plan_destroy(plan);
+    }
 }
 
 static void ids_that_another_node_reads_stay_as_they_are(void **state) {
@@ -354,6 +386,7 @@ int main(void) {
         cmocka_unit_test(rows_from_a_file_give_the_bits_of_the_table),
         cmocka_unit_test(rows_are_brought_to_a_device_of_its_own_memory),
         cmocka_unit_test(a_tied_head_streams_though_its_table_is_looked_into),
+        cmocka_unit_test(ids_below_zero_are_of_tables_of_one_size),
         cmocka_unit_test(ids_that_another_node_reads_stay_as_they_are),
         cmocka_unit_test(the_plan_says_so),
         cmocka_unit_test(an_id_that_is_no_row_is_an_error),
