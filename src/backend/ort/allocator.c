@@ -6,6 +6,7 @@
 //
 // A request that is refused gets a stand-in (stand_in.c), and the run that made it is told to end.
 // It is made by the thread that runs; where a helper of it makes one, the thread finds out later.
+// The same way leads out of a run that somebody cancels: a request is where the flag is looked at.
 #include "backend/ort/ort.h"
 
 #include "base/alloc.h"
@@ -33,6 +34,13 @@ static bool take(uint64_t bytes) {
     return true;
 }
 
+static void end_run(void) {
+    if (!current->run_options || current->ended) return;
+    rn_ort_status *status = current->api->set_terminate(current->run_options);
+    if (status) current->api->release_status(status);
+    current->ended = true;
+}
+
 static void *refuse(uint64_t bytes) {
     void *address = rn_ort_stand_in(bytes);
     if (address) atomic_fetch_add(&stand_ins, 1);
@@ -41,10 +49,7 @@ static void *refuse(uint64_t bytes) {
         return address;
     }
     current->refused_bytes = bytes;
-    if (current->run_options) {
-        rn_ort_status *status = current->api->set_terminate(current->run_options);
-        if (status) current->api->release_status(status);
-    }
+    end_run();
     return address;
 }
 
@@ -53,6 +58,7 @@ static void *allocate(rn_ort_allocator *self, size_t bytes) {
     uint64_t all;
     (void)self;
     if (bytes == 0) return NULL;
+    if (current && current->cancel && atomic_load(current->cancel)) end_run();
     if (!rn_add_u64(bytes, HEAD, &all) || !take(all)) return refuse(bytes);
     if (rn_alloc(&rn_system_allocator, all, &block) != RN_OK) {
         atomic_fetch_sub(&held, all);

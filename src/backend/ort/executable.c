@@ -190,14 +190,14 @@ static rn_status run(rn_executable *executable, const rn_execution *run) {
     ort_executable *e = cast(executable);
     if (run->cancel && atomic_load(run->cancel))
         return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
-    rn_ort_run watched = {e->api, e->run_options, 0};
+    rn_ort_run watched = {.api = e->api, .run_options = e->run_options, .cancel = run->cancel};
     rn_status s = bind_run(e, run);
     rn_ort_watch(&watched);
     if (s == RN_OK)
         s = rn_ort_check(e->api->run_bound(e->session, e->run_options, e->binding), "running");
     rn_ort_watch(NULL);
     drop_run(e);
-    if (watched.refused_bytes) RN_ORT_TRY(e->api->unset_terminate(e->run_options), "running");
+    if (watched.ended) RN_ORT_TRY(e->api->unset_terminate(e->run_options), "running");
     return explain(e, &watched, s);
 }
 
@@ -226,7 +226,7 @@ static rn_status make_session(ort_executable *e) {
     rn_status s = rn_onnx_export(e->graph, &how, &model);
     if (s == RN_OK) s = rn_ort_check(e->api->create_options(&options), "setting options");
     if (s == RN_OK) s = set_options(e, options);
-    rn_ort_run watched = {e->api, NULL, 0};
+    rn_ort_run watched = {.api = e->api};
     rn_ort_watch(&watched);
     if (s == RN_OK)
         s = rn_ort_check(

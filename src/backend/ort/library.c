@@ -1,4 +1,4 @@
-// library.c — finds and loads ONNX Runtime, once in a process, and says what its errors mean.
+// library.c — finds and loads ONNX Runtime, once in a process.
 //
 // $RATION_ORT is its file. Otherwise it is looked for in Python's packages (onnxruntime carries the
 // C library), then by the system's loader. It is never unloaded.
@@ -32,21 +32,8 @@ const void *rn_ort_cpu_memory(void) {
     return cpu_memory;
 }
 
-// ---- errors -------------------------------------------------------------------------------------
-
 rn_status rn_ort_check(rn_ort_status *status, const char *doing) {
-    enum { NO_SUCH_FILE = 3, NOT_IMPLEMENTED = 9, INVALID_GRAPH = 10, CANCELED = 12 };
-    if (!status) return RN_OK;
-    int code = api.error_code(status);
-    rn_status s = code == NOT_IMPLEMENTED || code == INVALID_GRAPH ? RN_UNSUPPORTED
-                  : code == NO_SUCH_FILE                           ? RN_NOT_FOUND
-                  : code == CANCELED                               ? RN_CANCELLED
-                                                                   : RN_DEVICE;
-    char text[600];
-    snprintf(text, sizeof text, "%s", api.error_message(status));
-    rn_str_clean(text);
-    api.release_status(status);
-    return rn_fail(s, "ONNX Runtime, %s: %s", doing, text);
+    return rn_ort_check_with(&api, status, doing);
 }
 
 // ---- loading ------------------------------------------------------------------------------------

@@ -36,6 +36,13 @@ const void *rn_ort_cpu_memory(void); // so: describes the host's memory
 RN_MUST_USE rn_status rn_ort_check(rn_ort_status *status, const char *doing);
 #define RN_ORT_TRY(call, doing) RN_TRY(rn_ort_check(call, doing))
 
+// ---- errors (errors.c) --------------------------------------------------------------------------
+
+extern const rn_error_table rn_ort_errors;
+// As rn_ort_check. The message has the name of the status's code, which its class is found by.
+RN_MUST_USE rn_status rn_ort_check_with(const rn_ort_api *api, rn_ort_status *status,
+                                        const char *doing);
+
 // ---- its memory (allocator.c) -------------------------------------------------------------------
 
 rn_ort_allocator *rn_ort_allocator_get(void);
@@ -46,11 +53,14 @@ void rn_ort_disallow(uint64_t bytes);
 uint64_t rn_ort_held_bytes(void);
 uint64_t rn_ort_take_peak(void);
 // What is to happen in this thread until `run` is NULL again: a request that is refused is noted,
-// and a run that is under way is told to end.
+// and a run that is under way is told to end; so it is where `cancel` is found set. Every node's
+// result is a request, so a run ends behind the node that it is at.
 typedef struct rn_ort_run {
     const rn_ort_api *api;
-    void *run_options;      // NULL: none is under way
-    uint64_t refused_bytes; // of the last request that was refused
+    void *run_options;          // NULL: none is under way
+    const _Atomic bool *cancel; // may be NULL
+    uint64_t refused_bytes;     // of the last request that was refused
+    bool ended;                 // it was told to
 } rn_ort_run;
 void rn_ort_watch(rn_ort_run *run);
 

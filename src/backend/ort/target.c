@@ -43,5 +43,6 @@ const rn_backend rn_ort_backend = {
     .syntax = "ort",
     .parse = parse,
     .open = rn_ort_open,
+    .errors = &rn_ort_errors,
     .estimate = rn_ort_estimate,
 };

@@ -3,7 +3,11 @@
 #include "support.h"
 
 #include "backend/ort/ort.h"
+#include "exchange/onnx_export.h"
+#include "memory/account.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static rn_device *open_ort(void) {
@@ -96,6 +100,174 @@ static void what_was_not_planned_is_refused(void **state) {
     free(out);
 }
 
+// ---- cancelling ---------------------------------------------------------------------------------
+
+// y = x wᵀ wᵀ ...: a run that takes a while.
+static rn_graph *make_chain(uint32_t length, rn_value *x, rn_value *w, rn_value *y) {
+    enum { WIDTH = 128 };
+    rn_graph *graph = NULL;
+    assert_ok(rn_graph_create(&graph));
+    *x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, WIDTH));
+    *w = rn_graph_weight(graph, "w", RN_DTYPE_F32, RN_SHAPE(WIDTH, WIDTH));
+    *y = *x;
+    for (uint32_t i = 0; i < length; i++)
+        *y = rn_op_matmul(graph, *y, *w, RN_NO_VALUE);
+    rn_graph_output(graph, *y, "y");
+    assert_ok(rn_graph_finish(graph));
+    return graph;
+}
+
+static _Atomic bool cancelled;
+
+// As soon as the run holds something, it is under way.
+static void *cancel_soon(void *unused) {
+    while (rn_ort_held_bytes() == 0)
+        ;
+    atomic_store(&cancelled, true);
+    return unused;
+}
+
+static void a_run_ends_where_it_is_when_it_is_cancelled(void **state) {
+    enum { ROWS = 512, BYTES = ROWS * 128 * 4 };
+    rn_value x, w, y;
+    (void)state;
+    rn_device *device = open_ort();
+    float *in = calloc(1, BYTES), *out = calloc(1, BYTES);
+    rn_graph *graph = make_chain(400, &x, &w, &y);
+    uint64_t rows = ROWS;
+    rn_executable *e = NULL;
+    rn_compile_request request = {
+        .graph = graph, .buckets = &rows, .bucket_count = 1, .budget_bytes = RN_NO_LIMIT};
+    assert_ok(device->compile(device, &request, &e));
+    assert_ok(e->put(e, w, in, 128 * 128 * 4));
+    rn_argument input = {x, in, BYTES}, output = {y, out, BYTES};
+    rn_execution run = {.rows = rows,
+                        .inputs = &input,
+                        .outputs = &output,
+                        .input_count = 1,
+                        .output_count = 1,
+                        .cancel = &cancelled};
+    assert_ok(e->run(e, &run));
+    rn_status s = RN_OK;
+    for (int attempt = 0; attempt < 20 && s == RN_OK; attempt++) { // or the run was faster
+        pthread_t other;
+        atomic_store(&cancelled, false);
+        assert_int_equal(pthread_create(&other, NULL, cancel_soon, NULL), 0);
+        s = e->run(e, &run);
+        while (s == RN_OK && !atomic_load(&cancelled)) // it still looks for a run
+            (void)e->run(e, &run);
+        pthread_join(other, NULL);
+    }
+    assert_int_equal(s, RN_CANCELLED);
+    assert_string_equal(rn_error_classify(rn_last_error())->name, "cancelled");
+    assert_int_equal(e->run(e, &run), RN_CANCELLED); // before it began
+    atomic_store(&cancelled, false);
+    assert_ok(e->run(e, &run)); // the next is not disturbed
+    e->destroy(e);
+    rn_graph_destroy(graph);
+    device->destroy(device);
+    assert_int_equal(rn_ort_held_bytes(), 0);
+    free(in);
+    free(out);
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+static void replace(rn_buffer *model, const char *from, const char *to) {
+    size_t bytes = strlen(from);
+    uint32_t count = 0;
+    for (size_t i = 0; i + bytes <= model->bytes; i++)
+        if (memcmp(model->data + i, from, bytes) == 0) {
+            memcpy(model->data + i, to, bytes);
+            count++;
+        }
+    assert_true(count > 0);
+}
+
+static rn_status make_session(const rn_ort_api *api, const void *data, size_t bytes) {
+    void *options = NULL, *session = NULL;
+    assert_ok(rn_ort_check(api->create_options(&options), "setting options"));
+    assert_ok(rn_ort_check(api->set_log_level(options, 4), "setting options"));
+    rn_status s = rn_ort_check(api->create_session(rn_ort_env(), data, bytes, options, &session),
+                               "making a session");
+    if (session) api->release_session(session);
+    api->release_options(options);
+    return s;
+}
+
+// Each is an error that ONNX Runtime really returns.
+static void errors_have_a_class_a_meaning_and_a_hint(void **state) {
+    static const struct {
+        const char *from, *to; // in the model's bytes; NULL: the model is cut
+        rn_status status;
+        const char *name;
+    } cases[] = {
+        {NULL, NULL, RN_CORRUPT, "ort_invalid_protobuf"},
+        {"Relu", "Rexu", RN_UNSUPPORTED, "ort_unknown_op"},
+        {"\x08\x0a\x12\x06", "\x08\x7f\x12\x06", RN_UNSUPPORTED, "ort_model_version"},
+        {"\x42\x02\x10\x15", "\x42\x02\x10\x7e", RN_DEVICE, "ort_model_version"},
+    };
+    rn_value x, w, y;
+    rn_onnx_export_options how = {0};
+    (void)state;
+    rn_device *device = open_ort();
+    const rn_ort_api *api = ((rn_ort_device *)device)->api;
+    rn_graph *graph = make_graph(&x, &w, &y);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_buffer model;
+        rn_buffer_init(&model, RN_HOST_OTHER, SIZE_MAX);
+        assert_ok(rn_onnx_export(graph, &how, &model));
+        if (cases[i].from) replace(&model, cases[i].from, cases[i].to);
+        rn_status s = make_session(api, model.data, cases[i].from ? model.bytes : model.bytes / 2);
+        const rn_error_class *class = rn_error_classify(rn_last_error());
+        if (s != cases[i].status || strcmp(class->name, cases[i].name) != 0)
+            fail_msg("%s: %d, %s: %s", cases[i].name, (int)s, class->name,
+                     rn_last_error()->message);
+        assert_true(class->meaning[0] && class->hint[0]);
+        rn_buffer_free(&model);
+    }
+    // A tensor whose memory is too small.
+    void *value = NULL;
+    int64_t dims[] = {4};
+    assert_int_equal(
+        rn_ort_check(api->create_tensor(rn_ort_cpu_memory(), &value, 8, dims, 1, 1, &value), "x"),
+        RN_DEVICE);
+    assert_string_equal(rn_error_classify(rn_last_error())->name, "ort_shape");
+    rn_graph_destroy(graph);
+    device->destroy(device);
+}
+
+// A table of two rows, asked for its 9th.
+static void a_node_that_fails_is_told_by_its_class(void **state) {
+    rn_graph *graph = NULL;
+    uint64_t rows = 1;
+    int32_t id = 8;
+    float table[4] = {0}, out[2];
+    rn_executable *e = NULL;
+    (void)state;
+    rn_device *device = open_ort();
+    assert_ok(rn_graph_create(&graph));
+    rn_value ids = rn_graph_input(graph, "ids", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_F32, RN_SHAPE(2, 2));
+    rn_value y = rn_op_embedding(graph, w, ids);
+    rn_graph_output(graph, y, "y");
+    assert_ok(rn_graph_finish(graph));
+    rn_compile_request request = {
+        .graph = graph, .buckets = &rows, .bucket_count = 1, .budget_bytes = RN_NO_LIMIT};
+    assert_ok(device->compile(device, &request, &e));
+    assert_ok(e->put(e, w, table, sizeof table));
+    rn_argument input = {ids, &id, 4}, output = {y, out, 8};
+    rn_execution run = {
+        .rows = 1, .inputs = &input, .outputs = &output, .input_count = 1, .output_count = 1};
+    assert_int_equal(e->run(e, &run), RN_DEVICE);
+    assert_string_equal(rn_error_classify(rn_last_error())->name, "ort_index");
+    id = 1;
+    assert_ok(e->run(e, &run));
+    e->destroy(e);
+    rn_graph_destroy(graph);
+    device->destroy(device);
+}
+
 static void a_library_that_is_none_is_refused(void **state) {
     (void)state;
     const rn_ort_api *api;
@@ -125,6 +297,9 @@ int main(void) {
         cmocka_unit_test(targets_have_options),
         cmocka_unit_test(one_session_serves_any_number_of_rows),
         cmocka_unit_test(what_was_not_planned_is_refused),
+        cmocka_unit_test(a_run_ends_where_it_is_when_it_is_cancelled),
+        cmocka_unit_test(errors_have_a_class_a_meaning_and_a_hint),
+        cmocka_unit_test(a_node_that_fails_is_told_by_its_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

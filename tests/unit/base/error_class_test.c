@@ -92,6 +92,53 @@ static const sample samples[] = {
     {"cuda_no_device", RN_UNSUPPORTED,
      "starting the CUDA driver: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected"},
     {"cuda_no_device", RN_NOT_FOUND, "there is no cuda:1: the driver counts 1"},
+    {"ort_absent", RN_NOT_FOUND,
+     "there is no ONNX Runtime: libonnxruntime.so.1: cannot open shared object file: No such file "
+     "or directory"},
+    {"ort_version", RN_UNSUPPORTED, "ONNX Runtime 1.9.0 is not known; 1.17 and later are"},
+    {"ort_memory", RN_NO_MEMORY,
+     "ONNX Runtime, running (FAIL): Non-zero status code returned while running MatMul node. "
+     "Name:'m' Status Message: std::bad_alloc"},
+    {"ort_no_kernel", RN_UNSUPPORTED,
+     "ONNX Runtime, making a session (NOT_IMPLEMENTED): Could not find an implementation for "
+     "DFT(20) node with name 'dft.1'"},
+    {"ort_unknown_op", RN_UNSUPPORTED,
+     "ONNX Runtime, making a session (INVALID_GRAPH): This is an invalid model. In Node, (\"a\", "
+     "Rexu, \"\", -1), Error No Op registered for Rexu with domain_version of 21"},
+    {"ort_model_version", RN_UNSUPPORTED,
+     "ONNX Runtime, making a session (FAIL): Unsupported model IR version: 99, max supported IR "
+     "version: 13"},
+    {"ort_index", RN_DEVICE,
+     "ONNX Runtime, running (INVALID_ARGUMENT): Non-zero status code returned while running Gather "
+     "node. Name:'e' Status Message: indices element out of data bounds, idx=8 must be within the "
+     "inclusive range [-2,1]"},
+    {"ort_shape", RN_DEVICE,
+     "ONNX Runtime, making a tensor (INVALID_ARGUMENT): not enough space: expected 16, got 8"},
+    {"ort_fail", RN_DEVICE, "ONNX Runtime, running (FAIL): Exception caught"},
+    {"ort_invalid_argument", RN_DEVICE,
+     "ONNX Runtime, running (INVALID_ARGUMENT): Invalid input name: y"},
+    {"ort_no_such_file", RN_DEVICE,
+     "ONNX Runtime, running (NO_SUCHFILE): Load model from m.onnx failed"},
+    {"ort_no_model", RN_DEVICE, "ONNX Runtime, running (NO_MODEL): no model"},
+    {"ort_engine_error", RN_DEVICE, "ONNX Runtime, running (ENGINE_ERROR): the engine failed"},
+    {"ort_runtime_exception", RN_DEVICE,
+     "ONNX Runtime, running (RUNTIME_EXCEPTION): Non-zero status code returned while running Conv "
+     "node"},
+    {"ort_invalid_protobuf", RN_DEVICE,
+     "ONNX Runtime, running (INVALID_PROTOBUF): Failed to load model because protobuf parsing "
+     "failed"},
+    {"ort_model_loaded", RN_DEVICE, "ONNX Runtime, running (MODEL_LOADED): the model was loaded"},
+    {"ort_not_implemented", RN_DEVICE, "ONNX Runtime, running (NOT_IMPLEMENTED): not here"},
+    {"ort_invalid_graph", RN_DEVICE,
+     "ONNX Runtime, running (INVALID_GRAPH): This is an invalid model. Error: the graph is not "
+     "acyclic"},
+    {"ort_ep_fail", RN_DEVICE, "ONNX Runtime, running (EP_FAIL): a provider failed"},
+    {"ort_load_cancelled", RN_DEVICE,
+     "ONNX Runtime, running (MODEL_LOAD_CANCELED): loading was cancelled"},
+    {"ort_requires_compilation", RN_DEVICE,
+     "ONNX Runtime, running (MODEL_REQUIRES_COMPILATION): the node is not assigned"},
+    {"ort_not_found", RN_DEVICE, "ONNX Runtime, running (NOT_FOUND): no such name"},
+    {"ort_device_reset", RN_DEVICE, "ONNX Runtime, running (DEVICE_RESET): the device was reset"},
     {"cuda_no_driver", RN_UNSUPPORTED,
      "no CUDA driver: libcuda.so.1: cannot open shared object file: No such file or directory"},
     {"cuda_failed", RN_DEVICE,
