@@ -21,6 +21,7 @@ typedef struct rn_compile_request {
     const uint64_t *buckets; // (bucket_count); a graph without RN_ROWS has the bucket 0
     uint32_t bucket_count;
     uint64_t budget_bytes;      // of the device, for all that it holds
+    bool frugal;                // as its estimate was (rn_device_caps.frugal)
     const _Atomic bool *cancel; // may be NULL
 } rn_compile_request;
 

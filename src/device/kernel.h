@@ -29,6 +29,9 @@ struct rn_device_caps {
     // end estimates what that takes.
     bool compiles;
     uint64_t most_rows; // of a run, where it compiles; 0: as many as are asked for
+    // Executables keep no copies of weights that only make them faster (rn_backend.has_frugal). A
+    // plan's caps say what was chosen.
+    bool frugal;
     const rn_backend
         *backend; // whose device it is; NULL: nobody's, the common rates are all it has
     // The layout in which input `input` of `op` wants a weight of this dtype; PLAIN for anything

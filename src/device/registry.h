@@ -62,6 +62,9 @@ struct rn_backend {
     // rows, by purpose; pure. Of back ends that compile. RN_UNSUPPORTED names a node.
     rn_status (*estimate)(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
                           uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
+    // `estimate` and `compile` know two kinds of executables: a fast one, and one that holds less
+    // (rn_device_caps.frugal).
+    bool has_frugal;
     // Seconds of a call on one of its devices; pure. NULL: rn_cost_roofline.
     double (*cost)(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
     const rn_own_rate *rates; // (rate_count): the first of caps.own

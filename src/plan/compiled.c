@@ -6,7 +6,8 @@
 // An executable's memory is its back end's own: what it will hold is estimated, and either fits the
 // budget or does not. So there are two moves: fewer rows a run, and, where even a run of one row is
 // too much, the first blocks on the CPU by kernels, as few as will do (options->host_caps). Rows
-// come in *buckets*, shapes for which there are programs.
+// come in *buckets*, shapes for which there are programs. Before either, a back end that keeps
+// copies of weights to be faster does without them (rn_backend.has_frugal).
 #include "plan/planner.h"
 
 #include "base/checked.h"
@@ -32,6 +33,7 @@ typedef struct maker {
 typedef struct attempt {
     uint64_t rows;
     uint32_t first_block; // of the executable; those before are the host's
+    bool frugal;          // rn_device_caps.frugal
     rn_graph *graph;      // of the executable
     uint64_t purpose_bytes[RN_PURPOSE_COUNT];
     uint64_t bytes; // of the device's budget
@@ -97,10 +99,14 @@ static uint64_t count_host(const maker *m, const rn_graph *graph, uint64_t rows)
     return io + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) + (staging ? RN_PLAN_STAGING_BYTES : 0);
 }
 
-static rn_status try_it(const maker *m, uint64_t rows, uint32_t first_block, attempt *out) {
-    *out = (attempt){.rows = rows, .first_block = first_block};
+// `fast`: with what makes it fast, if there is such a thing.
+static rn_status try_it(const maker *m, uint64_t rows, uint32_t first_block, bool fast,
+                        attempt *out) {
+    rn_device_caps caps = *m->caps;
+    caps.frugal = caps.frugal || !fast;
+    *out = (attempt){.rows = rows, .first_block = first_block, .frugal = caps.frugal};
     RN_TRY(build(m->recipe, first_block, UINT32_MAX, &out->graph));
-    RN_TRY(m->caps->backend->estimate(m->caps, out->graph, rows, out->purpose_bytes));
+    RN_TRY(caps.backend->estimate(&caps, out->graph, rows, out->purpose_bytes));
     out->host_bytes = count_host(m, out->graph, rows);
     if (!m->caps->own_memory) out->purpose_bytes[RN_PURPOSE_STAGING] += out->host_bytes;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
@@ -117,7 +123,7 @@ static rn_status try_hybrid(const maker *m, uint64_t rows, uint64_t room, attemp
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         attempt a;
-        rn_status s = try_it(m, rows, middle, &a);
+        rn_status s = try_it(m, rows, middle, false, &a);
         if (s != RN_OK && s != RN_UNSUPPORTED) {
             drop(&a);
             drop(out);
@@ -143,10 +149,13 @@ static rn_status find_attempt(const maker *m, uint64_t room, attempt *out) {
     if (m->caps->most_rows) wanted = rn_min_u64(wanted, m->caps->most_rows);
     bool more = true;
     for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
-        rn_status s = try_it(m, rows, 0, out);
-        if (s == RN_OK && out->bytes <= room) return RN_OK;
-        drop(out);
-        RN_TRY(s);
+        bool two = m->caps->backend->has_frugal && !m->caps->frugal;
+        for (int fast = two; fast >= 0; fast--) {
+            rn_status s = try_it(m, rows, 0, fast, out);
+            if (s == RN_OK && out->bytes <= room) return RN_OK;
+            drop(out);
+            RN_TRY(s);
+        }
         more = halve(m, rows) > 0;
     }
     more = m->options.host_caps && !m->options.exact;
@@ -164,7 +173,7 @@ static rn_status find_smallest(const maker *m, uint64_t *out) {
     rn_status s = RN_UNSUPPORTED;
     while (s == RN_UNSUPPORTED && block-- > 0) { // fewer blocks never take more
         attempt a;
-        s = try_it(m, m->has_rows, block, &a);
+        s = try_it(m, m->has_rows, block, false, &a);
         drop(&a);
         *out = a.bytes;
     }
@@ -254,7 +263,7 @@ static rn_status allocate(rn_plan *plan) {
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->groups, (void **)&plan->groups));
     RN_TRY(
         rn_arena_array(memory, values, sizeof *plan->group_values, (void **)&plan->group_values));
-    return rn_arena_array(memory, 4, sizeof *plan->reasons, (void **)&plan->reasons);
+    return rn_arena_array(memory, 5, sizeof *plan->reasons, (void **)&plan->reasons);
 }
 
 static void add_buffer(rn_plan *plan, rn_plan_buffer buffer) {
@@ -335,6 +344,11 @@ static rn_status explain(const maker *m, rn_plan *plan) {
     if (m->has_rows && s->rows < wanted)
         RN_TRY(rn_plan_add_reason(plan, "chunk", "%llu rows a run instead of %llu",
                                   (unsigned long long)s->rows, (unsigned long long)wanted));
+    if (plan->caps.backend->has_frugal)
+        RN_TRY(rn_plan_add_reason(plan, "pack",
+                                  plan->caps.frugal
+                                      ? "weights are used as they are: there are no copies of them"
+                                      : "weights are copied and packed ahead, which is faster"));
     if (!plan->host) return RN_OK;
     return rn_plan_add_reason(
         plan, "hybrid",
@@ -422,6 +436,7 @@ static rn_status make_plan(const maker *m, attempt *a, uint64_t smallest, rn_pla
     plan->graph = a->graph;
     a->graph = NULL;
     plan->caps = *m->caps;
+    plan->caps.frugal = a->frugal;
     plan->options = m->options;
     plan->options.host_caps = NULL; // borrowed
     plan->compiled = true;

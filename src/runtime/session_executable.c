@@ -41,6 +41,7 @@ static rn_status compile(rn_session *session) {
                                   .buckets = plan->buckets,
                                   .bucket_count = plan->bucket_count,
                                   .budget_bytes = planned,
+                                  .frugal = plan->caps.frugal,
                                   .cancel = session->options.cancel};
     rn_account account = account_of(session, RN_PURPOSE_WEIGHTS);
     RN_TRY(rn_budget_reserve(account, planned));

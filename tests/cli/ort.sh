@@ -25,7 +25,7 @@ expect 3 env RATION_ORT=/no/such/library.so "$ration" run mlp --device ort
 says err 'RATION_ORT'
 if [ -e "$ort" ]; then
     export RATION_ORT=$ort
-    for target in cpu ort 'ort?opt=0&threads=1'; do
+    for target in cpu ort 'ort?pack=0' 'ort?opt=3' 'ort?opt=0&threads=1'; do
         expect 0 "$ration" run "$default" --device "$target" --activations f32 -p 'Once upon a time' -n 40 -g
         if [ -e text ]; then cmp -s text out || fail "another text on $target"; else mv out text; fi
         expect 0 "$ration" run simple --device "$target"
@@ -33,6 +33,15 @@ if [ -e "$ort" ]; then
     done
     expect 4 "$ration" run "$default" --device ort -p x --budget +1MiB
     says err 'smallest budget'
+    # Copies of weights are the first thing that a small budget has no room for.
+    expect 0 "$ration" plan "$default" --device ort
+    says out 'packed ahead'
+    expect 4 "$ration" plan "$default" --device ort --budget 1MiB
+    least=$(grep -o '[0-9]* bytes' err out | grep -o '[0-9]* ' | sort -n | tail -1)
+    expect 0 "$ration" run "$default" --device ort --activations f32 -p 'Once upon a time' -n 40 -g --budget "$((least))"
+    cmp -s text out || fail 'another text within the smallest budget'
+    expect 0 "$ration" plan "$default" --device ort --budget "$((least))"
+    says out 'there are no copies'
 else
     leave_out 'no ONNX Runtime'
 fi

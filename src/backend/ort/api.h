@@ -48,7 +48,9 @@ struct rn_ort_allocator {
     RN_ORT(134, create_binding, (void *session, void **out))                                       \
     RN_ORT(136, bind_input, (void *binding, const char *name, const void *value))                  \
     RN_ORT(137, bind_output, (void *binding, const char *name, const void *value))                 \
-    RN_ORT(176, register_allocator, (void *env, rn_ort_allocator *allocator))
+    RN_ORT(176, register_allocator, (void *env, rn_ort_allocator *allocator))                      \
+    RN_ORT(210, add_initializers, (void *options, const char *const *names,                        \
+                                   const void *const *values, size_t count))
 // clang-format on
 
 typedef struct rn_ort_api {

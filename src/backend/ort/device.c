@@ -36,6 +36,7 @@ static void fill_caps(rn_ort_device *device, const rn_backend *backend, uint32_t
                                          .disk_bytes_second = cpu->disk_bytes_second,
                                          .link_bytes_second = cpu->link_bytes_second,
                                          .step_seconds = 5e-6};
+    device->base.caps.own[RN_ORT_LEVEL] = device->target.level;
     snprintf(device->base.caps.name, sizeof device->base.caps.name, "ort");
 }
 
@@ -50,6 +51,7 @@ rn_status rn_ort_open(const rn_target *target, uint32_t threads, rn_device **out
     device->base.destroy = destroy;
     fill_caps(device, target->backend, threads);
     rn_status s = rn_ort_load(device->target.library, &device->api);
+    device->base.caps.frugal = !device->target.packs || !rn_ort_shares_initializers();
     if (s == RN_OK)
         s = rn_workers_create(device->base.caps.threads, RN_HOST_OTHER, &device->base.workers);
     if (s == RN_OK)

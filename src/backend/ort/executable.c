@@ -4,13 +4,14 @@
 //     weights ─▶│ session │                 bound once: blocks of ours
 //     states ◀─▶└─────────┘                 a state's input and output are one block
 //
-// Weights are inputs of the model, not constants of it: they are there once, in our memory, and
-// nothing is computed from them while the session is made.
+// Weights are initializers of the model whose memory is ours. ONNX Runtime computes from them when
+// the session is made (products keep them packed, what follows from weights alone is folded), which
+// is copies that the plan has; so the session is made when the last weight is there. A frugal one
+// has weights as inputs: they are there once, and nothing is made of them.
 #include "backend/ort/ort.h"
 
 #include "base/arena.h"
 #include "base/checked.h"
-#include "base/clock.h"
 #include "exchange/onnx_export.h"
 #include "memory/account.h"
 #include "memory/stage.h"
@@ -23,8 +24,9 @@
 
 typedef struct rn_ort_port {
     const char *name;
-    void *block; // of weights, constants, states
-    void *value; // ONNX Runtime's, over it
+    void *block;   // of weights, constants, states
+    void *value;   // ONNX Runtime's, over it
+    bool is_there; // a weight that was put
 } rn_ort_port;
 
 typedef struct ort_executable {
@@ -36,6 +38,8 @@ typedef struct ort_executable {
     rn_stablehlo_signature signature;
     rn_ort_port *arguments, *results; // as the signature has them
     void *session, *binding, *run_options;
+    bool frugal;            // weights are inputs
+    uint32_t weights_left;  // that were not put yet
     uint64_t allowed_bytes; // of its own allocations
 } ort_executable;
 
@@ -84,11 +88,125 @@ static rn_status make_block(ort_executable *e, uint32_t index) {
     if (entry->kind == RN_STABLEHLO_CONSTANT)
         RN_TRY(rn_stablehlo_convert(e->graph, entry,
                                     rn_graph_value(e->graph, entry->value)->constant, port->block));
-    RN_TRY(wrap(e, entry, 0, port->block, entry->bytes, &port->value));
+    e->weights_left += entry->kind == RN_STABLEHLO_WEIGHT;
+    return wrap(e, entry, 0, port->block, entry->bytes, &port->value);
+}
+
+// What stays from run to run.
+static rn_status bind_block(ort_executable *e, uint32_t index) {
+    const rn_stablehlo_entry *entry = &e->signature.arguments[index];
+    const rn_ort_port *port = &e->arguments[index];
     RN_TRY(bind(e, port, false));
     if (entry->alias == RN_STABLEHLO_NONE) return RN_OK;
-    rn_ort_port next = {e->results[entry->alias].name, NULL, port->value};
+    rn_ort_port next = {.name = e->results[entry->alias].name, .value = port->value};
     return bind(e, &next, true);
+}
+
+static bool is_initializer(const ort_executable *e, uint32_t index) {
+    rn_stablehlo_kind kind = e->signature.arguments[index].kind;
+    return !e->frugal && (kind == RN_STABLEHLO_WEIGHT || kind == RN_STABLEHLO_CONSTANT);
+}
+
+// ---- the session
+// -----------------------------------------------------------------------------------
+
+// Where an allocation was refused, that is the error, whatever else there is.
+static rn_status explain(const ort_executable *e, const rn_ort_run *run, rn_status s) {
+    if (run->refused_bytes == 0) return s;
+    return rn_hint(
+        rn_fail(RN_OVER_BUDGET, "ONNX Runtime asks for %s beyond the %s that were planned for it",
+                rn_size_format(run->refused_bytes).text, rn_size_format(e->allowed_bytes).text),
+        "fewer rows a run (seq=N of the target), or another device");
+}
+
+static rn_status set_options(const ort_executable *e, void *options) {
+    const rn_ort_api *api = e->api;
+    static const int levels[] = {0, 1, 2, 99};
+    enum { ERRORS_OFF = 4 };
+    RN_ORT_TRY(api->disable_patterns(options), "setting options");
+    RN_ORT_TRY(api->disable_arena(options), "setting options");
+    RN_ORT_TRY(api->set_log_level(options, ERRORS_OFF), "setting options");
+    RN_ORT_TRY(api->set_optimisation(options, levels[e->device->target.level]), "setting options");
+    RN_ORT_TRY(api->set_threads(options, (int)e->device->base.caps.threads), "setting options");
+    RN_ORT_TRY(api->set_outer_threads(options, 1), "setting options");
+    RN_ORT_TRY(api->add_config(options, "session.use_env_allocators", "1"), "setting options");
+    return rn_ort_check(api->add_config(options, "session.intra_op.allow_spinning", "0"),
+                        "setting options");
+}
+
+// Weights by name and value; their bytes are read by the session as long as it lives.
+static rn_status add_initializers(ort_executable *e, void *options) {
+    const rn_stablehlo_signature *s = &e->signature;
+    const char **names; // (arguments)
+    const void **values;
+    rn_arena scratch;
+    size_t count = 0;
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status status =
+        rn_arena_array(&scratch, s->argument_count + 1u, sizeof *names, (void **)&names);
+    if (status == RN_OK)
+        status = rn_arena_array(&scratch, s->argument_count + 1u, sizeof *values, (void **)&values);
+    for (uint32_t i = 0; status == RN_OK && i < s->argument_count; i++)
+        if (is_initializer(e, i)) {
+            names[count] = e->arguments[i].name;
+            values[count++] = e->arguments[i].value;
+        }
+    if (status == RN_OK && count)
+        status =
+            rn_ort_check(e->api->add_initializers(options, names, values, count), "adding weights");
+    rn_arena_free_all(&scratch);
+    return status;
+}
+
+static void drop_session(ort_executable *e) {
+    if (e->binding) e->api->release_binding(e->binding);
+    if (e->run_options) e->api->release_run_options(e->run_options);
+    if (e->session) e->api->release_session(e->session);
+    e->binding = e->run_options = e->session = NULL;
+}
+
+static rn_status bind_blocks(ort_executable *e) {
+    RN_ORT_TRY(e->api->create_run_options(&e->run_options), "making a session");
+    RN_ORT_TRY(e->api->create_binding(e->session, &e->binding), "making a session");
+    for (uint32_t i = 0; i < e->signature.argument_count; i++)
+        if (!is_of_run(&e->signature.arguments[i]) && !is_initializer(e, i))
+            RN_TRY(bind_block(e, i));
+    return RN_OK;
+}
+
+static rn_status try_session(ort_executable *e, bool *out_refused) {
+    rn_onnx_export_options how = {.weight_file = e->frugal ? NULL : "weights"};
+    rn_buffer model;
+    void *options = NULL;
+    rn_buffer_init(&model, RN_HOST_OTHER, SIZE_MAX);
+    rn_status s = rn_onnx_export(e->graph, &how, &model);
+    if (s == RN_OK) s = rn_ort_check(e->api->create_options(&options), "setting options");
+    if (s == RN_OK) s = set_options(e, options);
+    if (s == RN_OK) s = add_initializers(e, options);
+    rn_ort_run watched = {.api = e->api};
+    rn_ort_watch(&watched);
+    if (s == RN_OK)
+        s = rn_ort_check(
+            e->api->create_session(rn_ort_env(), model.data, model.bytes, options, &e->session),
+            "making a session");
+    rn_ort_watch(NULL);
+    *out_refused = watched.refused_bytes > 0;
+    s = explain(e, &watched, s);
+    if (options) e->api->release_options(options);
+    rn_buffer_free(&model);
+    if (s == RN_OK) s = bind_blocks(e);
+    if (s != RN_OK) drop_session(e);
+    return s;
+}
+
+// Where packing takes more than was planned for it, there is the frugal kind.
+static rn_status make_session(ort_executable *e) {
+    bool refused = false;
+    rn_status s = try_session(e, &refused);
+    if (s == RN_OK || !refused || e->frugal) return s;
+    rn_log(RN_LOG_WARNING, "ort", "%s; weights are not packed", rn_last_error()->message);
+    e->frugal = true;
+    return try_session(e, &refused);
 }
 
 // ---- weights and states -------------------------------------------------------------------------
@@ -106,13 +224,19 @@ static rn_status check_bytes(const ort_executable *e, rn_value value, uint64_t b
                    rn_graph_value(e->graph, value)->name);
 }
 
+// A weight that is put anew makes the session anew: it has copies of the old one.
 static rn_status put(rn_executable *executable, rn_value value, const void *data, uint64_t bytes) {
     ort_executable *e = cast(executable);
     uint32_t at = find_argument(e, value);
     RN_TRY(check_bytes(e, value, bytes));
     if (at == RN_STABLEHLO_NONE) return RN_OK; // nobody reads it
-    return rn_stablehlo_convert(e->graph, &e->signature.arguments[at], data,
-                                e->arguments[at].block);
+    const rn_stablehlo_entry *entry = &e->signature.arguments[at];
+    rn_ort_port *port = &e->arguments[at];
+    if (is_initializer(e, at)) drop_session(e);
+    RN_TRY(rn_stablehlo_convert(e->graph, entry, data, port->block));
+    if (entry->kind != RN_STABLEHLO_WEIGHT || port->is_there) return RN_OK;
+    port->is_there = true;
+    return --e->weights_left == 0 && !e->session ? make_session(e) : RN_OK;
 }
 
 static rn_status get(rn_executable *executable, rn_value value, void *data, uint64_t bytes) {
@@ -177,21 +301,13 @@ static void drop_run(ort_executable *e) {
         drop_value(e, &e->results[i]);
 }
 
-// Where an allocation was refused, that is the error, whatever else there is.
-static rn_status explain(const ort_executable *e, const rn_ort_run *run, rn_status s) {
-    if (run->refused_bytes == 0) return s;
-    return rn_hint(
-        rn_fail(RN_OVER_BUDGET, "ONNX Runtime asks for %s beyond the %s that were planned for it",
-                rn_size_format(run->refused_bytes).text, rn_size_format(e->allowed_bytes).text),
-        "fewer rows a run (seq=N of the target), or another device");
-}
-
 static rn_status run(rn_executable *executable, const rn_execution *run) {
     ort_executable *e = cast(executable);
     if (run->cancel && atomic_load(run->cancel))
         return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
     rn_ort_run watched = {.api = e->api, .run_options = e->run_options, .cancel = run->cancel};
-    rn_status s = bind_run(e, run);
+    rn_status s = e->session ? RN_OK : make_session(e);
+    if (s == RN_OK) s = bind_run(e, run);
     rn_ort_watch(&watched);
     if (s == RN_OK)
         s = rn_ort_check(e->api->run_bound(e->session, e->run_options, e->binding), "running");
@@ -202,44 +318,6 @@ static rn_status run(rn_executable *executable, const rn_execution *run) {
 }
 
 // ---- making it ----------------------------------------------------------------------------------
-
-static rn_status set_options(const ort_executable *e, void *options) {
-    const rn_ort_api *api = e->api;
-    static const int levels[] = {0, 1, 2, 99};
-    enum { ERRORS_OFF = 4 };
-    RN_ORT_TRY(api->disable_patterns(options), "setting options");
-    RN_ORT_TRY(api->disable_arena(options), "setting options");
-    RN_ORT_TRY(api->set_log_level(options, ERRORS_OFF), "setting options");
-    RN_ORT_TRY(api->set_optimisation(options, levels[e->device->target.level]), "setting options");
-    RN_ORT_TRY(api->set_threads(options, (int)e->device->base.caps.threads), "setting options");
-    RN_ORT_TRY(api->set_outer_threads(options, 1), "setting options");
-    RN_ORT_TRY(api->add_config(options, "session.use_env_allocators", "1"), "setting options");
-    return rn_ort_check(api->add_config(options, "session.intra_op.allow_spinning", "0"),
-                        "setting options");
-}
-
-static rn_status make_session(ort_executable *e) {
-    rn_onnx_export_options how = {0};
-    rn_buffer model;
-    void *options = NULL;
-    rn_buffer_init(&model, RN_HOST_OTHER, SIZE_MAX);
-    rn_status s = rn_onnx_export(e->graph, &how, &model);
-    if (s == RN_OK) s = rn_ort_check(e->api->create_options(&options), "setting options");
-    if (s == RN_OK) s = set_options(e, options);
-    rn_ort_run watched = {.api = e->api};
-    rn_ort_watch(&watched);
-    if (s == RN_OK)
-        s = rn_ort_check(
-            e->api->create_session(rn_ort_env(), model.data, model.bytes, options, &e->session),
-            "making a session");
-    rn_ort_watch(NULL);
-    s = explain(e, &watched, s);
-    if (options) e->api->release_options(options);
-    rn_buffer_free(&model);
-    RN_TRY(s);
-    RN_ORT_TRY(e->api->create_run_options(&e->run_options), "making a session");
-    return rn_ort_check(e->api->create_binding(e->session, &e->binding), "making a session");
-}
 
 static rn_status list_ports(ort_executable *e) {
     rn_stablehlo_signature *s = &e->signature;
@@ -256,17 +334,20 @@ static rn_status list_ports(ort_executable *e) {
 }
 
 static rn_status build(ort_executable *e, const rn_compile_request *request) {
-    uint64_t begin = rn_clock_ns(), rows = request->buckets[request->bucket_count - 1];
-    RN_TRY(rn_ort_estimate(&e->device->base.caps, e->graph, rows, e->base.purpose_bytes));
-    e->allowed_bytes = e->base.purpose_bytes[RN_PURPOSE_WORKSPACE];
-    rn_ort_allow(e->allowed_bytes);
+    uint64_t rows = request->buckets[request->bucket_count - 1];
+    rn_device_caps caps = e->device->base.caps;
+    e->frugal = caps.frugal = request->frugal || caps.frugal;
+    RN_TRY(rn_ort_estimate(&caps, e->graph, rows, e->base.purpose_bytes));
     RN_TRY(list_ports(e));
-    RN_TRY(make_session(e));
+    e->allowed_bytes = e->base.purpose_bytes[RN_PURPOSE_WORKSPACE];
+    if (!e->frugal) e->allowed_bytes += rn_ort_packed_bytes(&e->signature);
+    rn_ort_allow(e->allowed_bytes);
     for (uint32_t i = 0; i < e->signature.argument_count; i++)
         if (!is_of_run(&e->signature.arguments[i])) RN_TRY(make_block(e, i));
+    if (e->frugal || e->weights_left == 0) RN_TRY(make_session(e));
     snprintf(e->base.about, sizeof e->base.about,
-             "one session for any number of rows by ONNX Runtime %s, made in %.1f s",
-             rn_ort_version(), (double)(rn_clock_ns() - begin) * 1e-9);
+             "one session for any number of rows by ONNX Runtime %s, weights %s", rn_ort_version(),
+             e->frugal ? "as they are" : "packed");
     return RN_OK;
 }
 
@@ -276,14 +357,12 @@ static void destroy(rn_executable *executable) {
         rn_log(RN_LOG_DEBUG, "ort", "%s for tensors at the most, of %s that were planned",
                rn_size_format(rn_ort_take_peak()).text, rn_size_format(e->allowed_bytes).text);
     uint32_t count = e->arguments ? e->signature.argument_count : 0;
-    if (e->binding) e->api->release_binding(e->binding);
+    drop_session(e);
     for (uint32_t i = 0; i < count; i++) {
         drop_value(e, &e->arguments[i]);
         rn_free(&rn_system_allocator, e->arguments[i].block,
                 rn_round_up(e->signature.arguments[i].bytes + 1, 64));
     }
-    if (e->run_options) e->api->release_run_options(e->run_options);
-    if (e->session) e->api->release_session(e->session);
     rn_ort_disallow(e->allowed_bytes);
     rn_arena_free_all(&e->memory);
     rn_free(RN_HOST_OTHER, e, sizeof *e);

@@ -32,6 +32,11 @@ const void *rn_ort_cpu_memory(void) {
     return cpu_memory;
 }
 
+bool rn_ort_shares_initializers(void) {
+    int minor = 0;
+    return version && sscanf(version, "1.%d", &minor) == 1 && minor >= 22;
+}
+
 rn_status rn_ort_check(rn_ort_status *status, const char *doing) {
     return rn_ort_check_with(&api, status, doing);
 }

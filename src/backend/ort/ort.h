@@ -13,6 +13,7 @@
 #include "backend/ort/api.h"
 #include "device/executable.h"
 #include "device/registry.h"
+#include "exchange/stablehlo.h"
 
 extern const rn_backend rn_ort_backend;
 
@@ -22,6 +23,7 @@ typedef struct rn_ort_target {
     uint32_t level;    // of optimisation: 0 to 3
     uint32_t threads;  // 0: as many as others use
     uint32_t most_rows;
+    bool packs; // weights are initializers, where the budget allows
 } rn_ort_target;
 
 // ---- the library (library.c) --------------------------------------------------------------------
@@ -32,6 +34,9 @@ RN_MUST_USE rn_status rn_ort_load(const char *path, const rn_ort_api **out);
 void *rn_ort_env(void);              // once it is loaded
 const char *rn_ort_version(void);    // so: "1.31.1"
 const void *rn_ort_cpu_memory(void); // so: describes the host's memory
+// So: initializers that are given are used where they lie. Before 1.22 they are copied, outside of
+// our allocator.
+bool rn_ort_shares_initializers(void);
 // Makes a status of what a call returned; `doing` is for the error: "running".
 RN_MUST_USE rn_status rn_ort_check(rn_ort_status *status, const char *doing);
 #define RN_ORT_TRY(call, doing) RN_TRY(rn_ort_check(call, doing))
@@ -68,6 +73,9 @@ void rn_ort_watch(rn_ort_run *run);
 void *rn_ort_stand_in(uint64_t bytes);
 bool rn_ort_stand_in_free(void *address); // false: it is none
 
+// Of caps.own: the level of optimisation.
+enum { RN_ORT_LEVEL };
+
 // ---- devices ------------------------------------------------------------------------------------
 
 typedef struct rn_ort_device {
@@ -79,6 +87,8 @@ typedef struct rn_ort_device {
 RN_MUST_USE rn_status rn_ort_open(const rn_target *target, uint32_t threads, rn_device **out);
 RN_MUST_USE rn_status rn_ort_compile(rn_device *device, const rn_compile_request *request,
                                      rn_executable **out);
+// What our allocator gives at most for packed copies of weights.
+uint64_t rn_ort_packed_bytes(const rn_stablehlo_signature *signature);
 RN_MUST_USE rn_status rn_ort_estimate(const rn_device_caps *caps, const rn_graph *graph,
                                       uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
 

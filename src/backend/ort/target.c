@@ -9,6 +9,12 @@ _Static_assert(sizeof(rn_ort_target) <= RN_TARGET_OWN_BYTES, "a target holds the
 static rn_status parse_option(rn_str key, rn_str value, rn_ort_target *out) {
     if (rn_str_equal(key, RN_STR("threads"))) return rn_target_number(value, &out->threads);
     if (rn_str_equal(key, RN_STR("seq"))) return rn_target_number(value, &out->most_rows);
+    if (rn_str_equal(key, RN_STR("pack"))) {
+        uint32_t packs = 0;
+        RN_TRY(rn_target_number(value, &packs));
+        out->packs = packs == 1;
+        return packs <= 1 ? RN_OK : rn_fail(RN_INVALID, "pack is 0 or 1");
+    }
     if (rn_str_equal(key, RN_STR("opt"))) {
         if (value.bytes && (*value.data == 'O' || *value.data == 'o'))
             value = (rn_str){value.data + 1, value.bytes - 1};
@@ -16,12 +22,12 @@ static rn_status parse_option(rn_str key, rn_str value, rn_ort_target *out) {
         if (out->level <= 3) return RN_OK;
         return rn_fail(RN_INVALID, "opt is 0 to 3");
     }
-    return rn_fail(RN_INVALID, "\"%.*s\" is none of opt, threads, seq", RN_STR_ARG(key));
+    return rn_fail(RN_INVALID, "\"%.*s\" is none of opt, threads, seq, pack", RN_STR_ARG(key));
 }
 
 // "", "?opt=1", "FILE", "FILE?opt=1"
 static rn_status parse(rn_str text, rn_target *out) {
-    rn_ort_target own = {.level = 2};
+    rn_ort_target own = {.level = 2, .packs = true};
     rn_str rest = text, library = rn_target_take(&rest, '?');
     if (library.bytes >= sizeof own.library)
         return rn_fail(RN_INVALID, "the library's path is too long");
@@ -45,4 +51,5 @@ const rn_backend rn_ort_backend = {
     .open = rn_ort_open,
     .errors = &rn_ort_errors,
     .estimate = rn_ort_estimate,
+    .has_frugal = true,
 };

@@ -277,12 +277,89 @@ static void a_library_that_is_none_is_refused(void **state) {
     assert_int_equal(rn_ort_load("libm.so.6", &api), RN_UNSUPPORTED);
 }
 
+// A weight of which products keep a copy can be put anew; a frugal executable keeps none.
+static void weights_are_packed_unless_it_is_frugal(void **state) {
+    enum { WIDTH = 128, BYTES = WIDTH * WIDTH * 4 };
+    rn_value x, w, y;
+    uint64_t rows = 2, held[2];
+    (void)state;
+    rn_device *device = open_ort();
+    if (!rn_ort_shares_initializers()) skip_because("an old ONNX Runtime");
+    rn_graph *graph = make_chain(1, &x, &w, &y);
+    float *weight = calloc(1, BYTES), in[2 * WIDTH], out[2 * WIDTH];
+    for (int i = 0; i < 2 * WIDTH; i++)
+        in[i] = (float)i;
+    for (int frugal = 0; frugal < 2; frugal++) {
+        rn_executable *e = NULL;
+        rn_compile_request request = {.graph = graph,
+                                      .buckets = &rows,
+                                      .bucket_count = 1,
+                                      .budget_bytes = RN_NO_LIMIT,
+                                      .frugal = frugal};
+        rn_argument input = {x, in, sizeof in}, output = {y, out, sizeof out};
+        rn_execution run = {
+            .rows = 2, .inputs = &input, .outputs = &output, .input_count = 1, .output_count = 1};
+        assert_ok(device->compile(device, &request, &e));
+        for (int factor = 3; factor < 5; factor++) {
+            for (int i = 0; i < WIDTH; i++)
+                weight[i * WIDTH + i] = (float)factor;
+            assert_ok(e->put(e, w, weight, BYTES));
+            assert_ok(e->run(e, &run));
+            for (int i = 0; i < 2 * WIDTH; i++)
+                assert_true(out[i] == (float)factor * in[i]);
+        }
+        held[frugal] = rn_ort_held_bytes();
+        e->destroy(e);
+    }
+    assert_true(held[0] >= BYTES && held[1] == 0);
+    assert_int_equal(rn_ort_held_bytes(), 0);
+    free(weight);
+    rn_graph_destroy(graph);
+    device->destroy(device);
+}
+
+// What packing takes beyond the plan is refused, and the executable does without it.
+static void packing_that_was_not_planned_is_left_out(void **state) {
+    rn_value x, w, y;
+    uint64_t rows = 1;
+    float in[128] = {1}, out[128];
+    (void)state;
+    rn_device *device = open_ort();
+    if (!rn_ort_shares_initializers()) skip_because("an old ONNX Runtime");
+    rn_graph *graph = make_chain(1, &x, &w, &y);
+    float *weight = calloc(1, 128 * 128 * 4);
+    weight[0] = 5;
+    rn_executable *e = NULL;
+    rn_compile_request request = {
+        .graph = graph, .buckets = &rows, .bucket_count = 1, .budget_bytes = RN_NO_LIMIT};
+    assert_ok(device->compile(device, &request, &e));
+    uint64_t taken = e->purpose_bytes[RN_PURPOSE_WORKSPACE] + 128 * 128 * 4;
+    rn_ort_disallow(taken);
+    assert_ok(e->put(e, w, weight, 128 * 128 * 4));
+    assert_int_equal(rn_ort_held_bytes(), 0);
+    rn_ort_allow(taken);
+    rn_argument input = {x, in, sizeof in}, output = {y, out, sizeof out};
+    rn_execution run = {
+        .rows = 1, .inputs = &input, .outputs = &output, .input_count = 1, .output_count = 1};
+    assert_ok(e->run(e, &run));
+    assert_true(out[0] == 5);
+    e->destroy(e);
+    free(weight);
+    rn_graph_destroy(graph);
+    device->destroy(device);
+}
+
 static void targets_have_options(void **state) {
     rn_target target = {.backend = &rn_ort_backend};
     rn_ort_target own;
     (void)state;
+    assert_ok(rn_ort_backend.parse(RN_STR("?pack=0"), &target));
+    memcpy(&own, target.own, sizeof own);
+    assert_false(own.packs);
+    assert_int_equal(rn_ort_backend.parse(RN_STR("?pack=2"), &target), RN_INVALID);
     assert_ok(rn_ort_backend.parse(RN_STR("?opt=O3&threads=2"), &target));
     memcpy(&own, target.own, sizeof own);
+    assert_true(own.packs);
     assert_int_equal(own.level, 3);
     assert_int_equal(own.threads, 2);
     assert_string_equal(target.name, "ort?opt=O3&threads=2");
@@ -297,6 +374,8 @@ int main(void) {
         cmocka_unit_test(targets_have_options),
         cmocka_unit_test(one_session_serves_any_number_of_rows),
         cmocka_unit_test(what_was_not_planned_is_refused),
+        cmocka_unit_test(weights_are_packed_unless_it_is_frugal),
+        cmocka_unit_test(packing_that_was_not_planned_is_left_out),
         cmocka_unit_test(a_run_ends_where_it_is_when_it_is_cancelled),
         cmocka_unit_test(errors_have_a_class_a_meaning_and_a_hint),
         cmocka_unit_test(a_node_that_fails_is_told_by_its_class),
