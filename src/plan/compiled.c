@@ -5,7 +5,8 @@
 //
 // An executable's memory is its back end's own: what it will hold is estimated, and either fits the
 // budget or does not. So there are two moves: fewer rows a run, and, where even a run of one row is
-// too much, the first blocks on the CPU by kernels, as few as will do (options->host_caps). Rows
+// too much, or where a block has an op that the back end refuses, the first blocks on the CPU by
+// kernels, as few as will do (options->host_caps). Rows
 // come in *buckets*, shapes for which there are programs. Before either, a back end that keeps
 // copies of weights to be faster does without them (rn_backend.has_frugal).
 #include "plan/planner.h"
@@ -27,6 +28,7 @@ typedef struct maker {
     rn_plan_options options;
     uint32_t blocks; // of the recipe's graph
     bool has_rows;
+    rn_error_info refusal; // of the whole graph, where the back end does not compute some op of it
 } maker;
 
 // One way to do it.
@@ -144,21 +146,22 @@ static uint64_t halve(const maker *m, uint64_t rows) {
 
 // The most rows with which everything fits on the device; else with as few blocks as possible on
 // the host. *out has no graph: nothing fits.
-static rn_status find_attempt(const maker *m, uint64_t room, attempt *out) {
+static rn_status find_attempt(maker *m, uint64_t room, attempt *out) {
     uint64_t wanted = m->has_rows ? (m->recipe->rows ? m->recipe->rows : 1) : 0;
     if (m->caps->most_rows) wanted = rn_min_u64(wanted, m->caps->most_rows);
-    bool more = true;
+    bool more = true, hybrid = m->options.host_caps && !m->options.exact;
     for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
         bool two = m->caps->backend->has_frugal && !m->caps->frugal;
         for (int fast = two; fast >= 0; fast--) {
             rn_status s = try_it(m, rows, 0, fast, out);
             if (s == RN_OK && out->bytes <= room) return RN_OK;
             drop(out);
-            RN_TRY(s);
+            if (s == RN_UNSUPPORTED && hybrid) m->refusal = *rn_last_error();
+            if (s != RN_OK && !m->refusal.status) return s;
         }
-        more = halve(m, rows) > 0;
+        more = halve(m, rows) > 0 && !m->refusal.status;
     }
-    more = m->options.host_caps && !m->options.exact;
+    more = hybrid;
     for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
         RN_TRY(try_hybrid(m, rows, room, out));
         if (out->graph) return RN_OK;
@@ -352,10 +355,12 @@ static rn_status explain(const maker *m, rn_plan *plan) {
     if (!plan->host) return RN_OK;
     return rn_plan_add_reason(
         plan, "hybrid",
-        "the CPU computes the first %u blocks by kernels (%s of weights): the device has no room "
-        "for "
-        "them; sums are rounded as the CPU does",
-        s->host_blocks, rn_size_format(plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS]).text);
+        "the CPU computes the first %u blocks by kernels (%s of weights): %s%.120s; sums are "
+        "rounded "
+        "as the CPU does",
+        s->host_blocks, rn_size_format(plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS]).text,
+        m->refusal.status ? "the device does not, " : "the device has no room for them",
+        m->refusal.status ? m->refusal.message : "");
 }
 
 static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
@@ -476,6 +481,7 @@ rn_status rn_plan_make_compiled(const rn_recipe *recipe, const rn_device_caps *c
     RN_TRY(find_smallest(&m, &smallest));
     uint64_t room = rn_plan_room(&m.options, limit);
     if (smallest <= room) RN_TRY(find_attempt(&m, room, &a));
+    if (!a.graph && m.refusal.status) return rn_error_restore(&m.refusal);
     if (!a.graph) return refuse(&m, limit, smallest);
     RN_TRY(make_plan(&m, &a, smallest, out));
     rn_status s = match_rows(&m, room, smallest, out);

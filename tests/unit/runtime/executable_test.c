@@ -317,6 +317,41 @@ static void what_cannot_be_compiled_is_named(void **state) {
     rn_device_destroy(null);
 }
 
+// sim, but for the second block.
+static rn_status refuse_second_block(const rn_device_caps *caps, const rn_graph *graph,
+                                     uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
+    if (rn_graph_find(graph, RN_ROLE_WEIGHT, "layer.1.weight") != RN_NO_VALUE)
+        return rn_fail(RN_UNSUPPORTED, "there is no such op as that of layer 1");
+    return rn_device_get_caps(sim)->backend->estimate(caps, graph, rows, purpose_bytes);
+}
+
+static void blocks_that_are_refused_are_the_hosts(void **state) {
+    (void)state;
+    rn_recipe recipe = chain_recipe(&all);
+    rn_device_caps caps = *rn_device_get_caps(sim);
+    rn_backend picky = *caps.backend;
+    picky.estimate = refuse_second_block;
+    caps.backend = &picky;
+    rn_plan_options options = {.host_caps = rn_cpu_caps(), .exact = true};
+    rn_plan *plan;
+    assert_fails(RN_UNSUPPORTED, rn_plan_make(&recipe, &caps, &options, &plan));
+    assert_fails(RN_UNSUPPORTED, rn_plan_make(&recipe, &caps, NULL, &plan));
+    options.exact = false;
+    assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
+    assert_non_null(plan->host);
+    assert_int_equal(plan->summary.host_blocks, 2);
+    assert_int_equal(plan->summary.rows, ROWS);
+    bool told = false;
+    for (uint32_t i = 0; i < plan->reason_count; i++)
+        told |= strstr(plan->reasons[i].text, "no such op") != NULL;
+    assert_true(told);
+    rn_session *session = open_session(plan);
+    expect_rows(session, ROWS);
+    expect_rows(session, 1);
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+}
+
 static void a_plan_needs_its_device(void **state) {
     (void)state;
     rn_plan *plan = make_plan(NULL);
@@ -340,6 +375,7 @@ int main(void) {
         cmocka_unit_test(a_run_can_be_cancelled),
         cmocka_unit_test(every_failing_allocation_is_a_clean_failure),
         cmocka_unit_test(what_cannot_be_compiled_is_named),
+        cmocka_unit_test(blocks_that_are_refused_are_the_hosts),
         cmocka_unit_test(a_plan_needs_its_device),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
