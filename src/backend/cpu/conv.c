@@ -11,6 +11,7 @@
 #include "backend/cpu/share.h"
 #include "backend/cpu/spans.h"
 #include "backend/cpu/tile.h"
+#include "backend/cpu/winograd.h"
 #include "base/checked.h"
 
 #include <string.h>
@@ -99,6 +100,7 @@ static plan make_plan(const rn_conv *c, const rn_tile_set *set, uint32_t threads
 
 uint64_t rn_conv_workspace(const rn_conv *c, uint32_t threads) {
     if (c->images * c->rows * c->cols * c->outputs == 0) return 0;
+    if (rn_winograd_fits(c)) return rn_winograd_workspace(c, threads);
     return threads * make_plan(c, rn_tile_set_get(), threads).slot_bytes;
 }
 
@@ -252,6 +254,10 @@ static void run_task(void *arg, uint32_t slot, size_t index) {
 
 void rn_conv_run(const rn_conv *c, const rn_call *call, void *workspace) {
     if (c->images * c->rows * c->cols * c->outputs == 0) return;
+    if (rn_winograd_fits(c)) {
+        rn_winograd_run(c, call, workspace);
+        return;
+    }
     const rn_tile_set *set = rn_tile_set_get();
     job j = {c, set, make_plan(c, set, call->threads), workspace};
     for (uint32_t slot = 0; j.plan.copy && slot < call->threads; slot++)

@@ -89,11 +89,6 @@ static inline vf vgelu_tanh_slope(vf x) {
     vf t = vgelu_inner(x), slope = 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope;
 }
-// NaN goes through.
-static inline vf vclamp(vf x, float low, float high) {
-    return vpick(x < low, vset(low), vpick(x > high, vset(high), x));
-}
-
 // Within 0 and 1; NaN is 1 and then times x NaN again, as the op's own loop has it.
 static inline vf vunit(vf x) {
     vf most = vpick(x < 1.0f, x, vset(1.0f));

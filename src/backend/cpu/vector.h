@@ -76,6 +76,10 @@ static inline void vstore_part(float *p, vf x, uint64_t n) {
 static inline vf vmax(vf a, vf b) {
     return vpick((a > b) | (a != a), a, b);
 }
+// NaN goes through.
+static inline vf vclamp(vf x, float low, float high) {
+    return vpick(x < low, vset(low), vpick(x > high, vset(high), x));
+}
 static inline vf vabs(vf x) {
     return (vf)((vi)x & 0x7fffffff);
 }

@@ -1,6 +1,7 @@
 // Convolutions and their gradients: chains in a fixed order over windows that are never laid out.
 #include "support.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/winograd.h"
 #include "base/cpu.h"
 #include "graph/op/grads.h"
 #include "tensor/conv_panels.h"
@@ -453,6 +454,143 @@ static void an_image_has_the_same_bits_alone(void **state) {
     each_level(compare_images);
 }
 
+// ---- Winograd's squares -------------------------------------------------------------------------
+
+// Sizes that are no multiples of 4, padding of all kinds, a strip that is not full, images that
+// share a block.
+static const conv winograd_shapes[] = {
+    {3, 14, 13, 48, 48, 3, 3, 0, 0, {1, 1, 1, 1, 1, 1}, RN_DTYPE_F32, true, true, .threads = 2},
+    {1, 12, 18, 64, 16, 3, 3, 0, 0, {1, 1, 0, 2, 3, 0}, RN_DTYPE_F32, false, true, .threads = 3},
+    {1, 16, 16, 512, 32, 3, 3, 0, 0, {1, 1, 0, 0, 0, 0}, RN_DTYPE_F32, true, true, .threads = 2},
+};
+
+static bool fits_winograd(const conv *c) {
+    rn_conv whole = {.images = c->images,
+                     .height = c->height,
+                     .width = c->width,
+                     .channels = c->channels,
+                     .taps_h = c->kernel_h,
+                     .taps_w = c->kernel_w,
+                     .stride_h = c->attrs.stride_h,
+                     .stride_w = c->attrs.stride_w,
+                     .rows = c->rows,
+                     .cols = c->cols,
+                     .outputs = c->outputs};
+    return rn_winograd_fits(&whole);
+}
+
+// Of the size of a chain's error. Outputs at the border see as much of it as the others.
+static void check_near(const conv *c, uint64_t n, uint64_t row, uint64_t col, uint64_t o) {
+    double exact = c->biased ? c->bias[o] : 0, size = 1;
+    for (uint64_t i = 0; i < 9 * c->channels; i++) {
+        uint64_t kh = i % 9 / 3, kw = i % 3;
+        double term =
+            (double)x_at(c, n, row + kh - c->attrs.pad_top, col + kw - c->attrs.pad_left, i / 9) *
+            c->w[w_place(c, o, i / 9, kh, kw)];
+        exact += term;
+        size += fabs((double)c->w[w_place(c, o, i / 9, kh, kw)]); // pixels are within 1
+    }
+    assert_true(fabs(y_at(c, n, row, col, o) - exact) <= 2e-7 * size);
+}
+
+static void check_squares(const conv *c) {
+    for (uint64_t i = 0; i < y_count(c); i += 1 + draw(5))
+        check_near(c, i / c->outputs / c->cols / c->rows, i / c->outputs / c->cols % c->rows,
+                   i / c->outputs % c->cols, i % c->outputs);
+}
+
+// The same bits from another layout, another number of threads, and for each image alone.
+static void check_same(const conv *c) {
+    conv other = *c;
+    other.panels = false;
+    other.threads = 1;
+    other.images = 1;
+    for (uint64_t n = 0; n < c->images; n++) {
+        other.x = c->x + n * c->height * c->width * c->channels;
+        other.y = make(y_count(&other));
+        run_forward(&other);
+        assert_memory_equal(c->y + n * y_count(&other), other.y, y_count(&other) * sizeof(float));
+        free(other.y);
+    }
+}
+
+static void try_squares(void) {
+    for (uint32_t i = 0; i < sizeof winograd_shapes / sizeof *winograd_shapes; i++) {
+        conv c = winograd_shapes[i];
+        fill(&c);
+        assert_true(fits_winograd(&c));
+        run_forward(&c);
+        check_squares(&c);
+        check_same(&c);
+        drop(&c);
+    }
+}
+
+static void large_images_go_by_squares_near_the_exact_sums(void **state) {
+    (void)state;
+    each_level(try_squares);
+}
+
+// dx of a convolution is one itself, of dy: with taps backwards it must be near, too.
+static void try_grad_squares(void) {
+    conv c = {.images = 1,
+              .height = 13,
+              .width = 14,
+              .channels = 16,
+              .outputs = 64,
+              .kernel_h = 3,
+              .kernel_w = 3,
+              .attrs = {1, 1, 1, 1, 1, 1},
+              .dtype = RN_DTYPE_F32,
+              .threads = 2};
+    fill(&c);
+    run_grad_input(&c);
+    for (uint64_t at = 0; at < x_count(&c); at += 3) {
+        uint64_t h = at / c.channels / c.width, w = at / c.channels % c.width, i = at % c.channels;
+        double exact = 0, size = 0;
+        for (uint64_t k = 0; k < 9 * c.outputs; k++) {
+            uint64_t row = h + 1 - k % 9 / 3, col = w + 1 - k % 3; // before the image they wrap
+            double tap = c.w[w_place(&c, k / 9, i, k % 9 / 3, k % 3)];
+            if (row < c.rows && col < c.cols) exact += y_at(&c, 0, row, col, k / 9) * tap;
+            size += fabs(tap);
+        }
+        assert_true(fabs(c.x[at] - exact) <= 2e-7 * size);
+    }
+    drop(&c);
+}
+
+static void so_does_the_gradient_of_x(void **state) {
+    (void)state;
+    each_level(try_grad_squares);
+}
+
+static void clamped_squares_are_the_same_within_two_ends(void **state) {
+    (void)state;
+    conv c = winograd_shapes[0];
+    fill(&c);
+    run_forward(&c);
+    rn_conv_clamp_attrs attrs = {
+        .conv = {.groups = 1, .stride = {1, 1}, .pad_before = {1, 1}, .pad_after = {1, 1}},
+        .clamp = {-0.5f, 3}};
+    float *within = make(y_count(&c));
+    rn_tensor in[] = {x_tensor(&c),
+                      w_tensor(&c),
+                      {c.bias, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(c.outputs)}},
+              out = y_tensor(&c);
+    out.data = within;
+    rn_call call = {.op = RN_OP_CONV_CLAMP,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 3,
+                    .output_count = 1};
+    run_call(&call, 2);
+    for (uint64_t i = 0; i < y_count(&c); i++)
+        assert_true(within[i] == fmaxf(-0.5f, fminf(3, c.y[i])));
+    free(within);
+    drop(&c);
+}
+
 static uint64_t workspace_of(rn_op op, const conv *c) {
     rn_tensor x = x_tensor(c), y = y_tensor(c), w = w_tensor(c), none = {.dtype = RN_DTYPE_NONE};
     rn_conv2d_grad_input_attrs dx = {c->attrs, x.shape};
@@ -476,6 +614,9 @@ static void fewer_images_never_need_more_workspace(void **state) {
     for (uint32_t n = 0; n < 300; n++) {
         conv most = draw_conv(n);
         most.images = 1 + draw(40);
+        if (n % 5 == 0) most.channels = 64, most.outputs = 32; // by squares, where it is 3x3
+        if (n % 5 == 0) most.kernel_h = most.kernel_w = 3, most.attrs.stride_h = 1;
+        if (n % 10 == 0) most.attrs.stride_w = 1;
         most.rows = 1 + draw(20), most.cols = 1 + draw(20);
         conv fewer = most;
         fewer.images = 1 + draw((uint32_t)most.images);
@@ -505,6 +646,9 @@ int main(void) {
         cmocka_unit_test(the_gradient_of_w_is_a_chain_over_pixels),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(an_image_has_the_same_bits_alone),
+        cmocka_unit_test(large_images_go_by_squares_near_the_exact_sums),
+        cmocka_unit_test(so_does_the_gradient_of_x),
+        cmocka_unit_test(clamped_squares_are_the_same_within_two_ends),
         cmocka_unit_test(fewer_images_never_need_more_workspace),
         cmocka_unit_test(pieces_out_of_order_are_refused),
     };

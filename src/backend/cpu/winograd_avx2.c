@@ -1,0 +1,3 @@
+// winograd_avx2.c — winograd.h's transforms for this instruction level.
+#define WINOGRAD rn_winograd_avx2
+#include "backend/cpu/winograd_body.h"
