@@ -9,7 +9,6 @@
 #include "backend/cpu/conv.h"
 
 #include "backend/cpu/share.h"
-#include "backend/cpu/spans.h"
 #include "backend/cpu/tile.h"
 #include "backend/cpu/winograd.h"
 #include "base/checked.h"
@@ -212,26 +211,16 @@ static void run_strip(const band *b, size_t output) {
                  .cols = (uint32_t)least(c->outputs - output, RN_PANEL * b->job->set->panels),
                  .outer_step = p->row,
                  .inner_step = p->pixel};
+    if (c->clamp) t.low = c->clamp->low, t.high = c->clamp->high;
     do {
         size_t at = 0, taken = depth ? take_chunk(c, p, k, &t, &at) : 0;
         t.b = c->panels + output * depth + k * RN_PANEL;
         t.resume = k > 0;
         t.bias = c->bias && k + taken == depth ? c->bias + output : NULL;
+        t.clamped = c->clamp && k + taken == depth;
         run_tiles(b, &t, at);
         k += taken;
     } while (k < depth);
-}
-
-// Outputs [first, end) of a band, while they are in the cache.
-static void clamp_band(const band *b, float *y, size_t first, size_t end) {
-    const rn_conv *c = b->job->conv;
-    bool whole = end - first == c->y_pixel;
-    size_t spans = whole ? 1 : c->cols, length = whole ? c->cols * c->y_pixel : end - first;
-    for (size_t row = 0; row < b->rows; row++)
-        for (size_t i = 0; i < spans; i++) {
-            float *at = y + row * c->y_row + i * c->y_pixel + first;
-            rn_spans_get()->clamp(at, at, length, c->clamp->low, c->clamp->high);
-        }
 }
 
 static void run_task(void *arg, uint32_t slot, size_t index) {
@@ -249,7 +238,6 @@ static void run_task(void *arg, uint32_t slot, size_t index) {
         b.y = y + output;
         run_strip(&b, output);
     }
-    if (c->clamp) clamp_band(&b, y, strip * p->strip * width, end);
 }
 
 void rn_conv_run(const rn_conv *c, const rn_call *call, void *workspace) {

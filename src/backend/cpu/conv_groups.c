@@ -106,20 +106,33 @@ typedef struct depthwise_row {
 // Outputs [at, at + pixels), whose windows all have the elements that the first one's has.
 static void depthwise_pixels(const depthwise_row *r, uint64_t at, uint64_t pixels) {
     const rn_spatial *s = &r->d->c.s;
-    const rn_spans *spans = rn_spans_get();
-    const float *x = r->d->call->inputs[0].data, *bias = r->d->call->inputs[2].data;
+    const float *x = r->d->call->inputs[0].data;
     uint32_t last = r->d->c.last;
-    uint64_t channels = s->in_channels, taps = 0;
+    uint64_t channels = s->in_channels, size = s->size[last], step = s->dilation[last];
+    uint64_t begin = at * s->stride[last], first = 0, end = size; // from the padding on
+    while (first < size && begin + first * step < s->before[last])
+        first++;
+    while (end > first && begin + (end - 1) * step - s->before[last] >= s->in[last])
+        end--;
     const float *from[MOST_TAPS], *kernels[MOST_TAPS];
-    for (uint64_t i = 0; i < r->count; i++)
-        for (uint64_t k = 0; k < s->size[last]; k++) {
-            uint64_t place = at * s->stride[last] + k * s->dilation[last] - s->before[last];
-            if (place >= s->in[last]) continue; // before the image it wraps: too large
-            from[taps] = x + (r->rows[i].pixel + place) * channels;
-            kernels[taps++] = r->d->kernels + (r->rows[i].tap + k) * channels;
-        }
-    spans->depthwise(from, kernels, taps, bias, r->y + at * channels, channels, pixels,
-                     s->stride[last] * channels, channels);
+    uint64_t rows = first < end ? r->count : 0;
+    for (uint64_t i = 0; i < rows; i++) {
+        from[i] = x + (r->rows[i].pixel + begin + first * step - s->before[last]) * channels;
+        kernels[i] = r->d->kernels + (r->rows[i].tap + first) * channels;
+    }
+    rn_spans_get()->depthwise(&(rn_depthwise){.x = from,
+                                              .w = kernels,
+                                              .rows = rows,
+                                              .taps = end - first,
+                                              .x_tap = step * channels,
+                                              .w_tap = channels,
+                                              .x_step = s->stride[last] * channels,
+                                              .y_step = channels,
+                                              .bias = r->d->call->inputs[2].data,
+                                              .clamp = r->d->clamp,
+                                              .y = r->y + at * channels,
+                                              .n = channels,
+                                              .pixels = pixels});
 }
 
 // Outputs at the ends of the line, whose windows reach into the padding, go one by one.
@@ -141,8 +154,6 @@ static void depthwise_line(const depthwise *d, uint64_t line) {
     if (end > begin) depthwise_pixels(&r, begin, end - begin);
     for (uint64_t at = end; at < out; at++)
         depthwise_pixels(&r, at, 1);
-    if (d->clamp)
-        rn_spans_get()->clamp(r.y, r.y, out * s->in_channels, d->clamp->low, d->clamp->high);
 }
 
 static void depthwise_band(void *arg, uint32_t slot, size_t band) {

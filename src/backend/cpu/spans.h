@@ -41,6 +41,18 @@ typedef struct rn_delta_step {
     uint64_t key_dim;
 } rn_delta_step;
 
+// Outputs of a line of pixels, each channel by itself: y = the sum of x[r][t] w[r][t] over `rows`
+// and, within them, `taps`, in this order; + bias; within two ends.
+typedef struct rn_depthwise {
+    const float *const *x, *const *w; // (rows): where the first tap is, of the first output
+    uint64_t rows, taps;
+    uint64_t x_tap, w_tap, x_step, y_step; // floats from tap to tap, from output to output
+    const float *bias;                     // (n) or NULL
+    const rn_clamp_attrs *clamp;           // or NULL
+    float *y;                              // (pixels, n)
+    uint64_t n, pixels;
+} rn_depthwise;
+
 typedef struct rn_spans {
     // y = f(x)
     rn_map_span *neg, *exp, *sqrt, *rsqrt, *scale, *clamp;
@@ -107,11 +119,7 @@ typedef struct rn_spans {
     // y = the largest of `count` rows x (at least 1); NaN wins
     void (*max_of)(const float *const *x, uint64_t count, float *y, uint64_t n);
     void (*add_into)(const float *x, float *y, uint64_t n); // y += x
-    // y = sum of x[t] w[t] over `taps`, in their order, + bias, which may be NULL; the same of
-    // `pixels` outputs with the same w, between which x and y step on
-    void (*depthwise)(const float *const *x, const float *const *w, uint64_t taps,
-                      const float *bias, float *y, uint64_t n, uint64_t pixels, uint64_t x_step,
-                      uint64_t y_step);
+    void (*depthwise)(const rn_depthwise *d);
     // y = round(x / scale) + zero within 8 bits, and (x - zero) scale; NaN is 0
     void (*quantize)(const float *x, void *y, uint64_t n, float scale, float zero, bool is_signed);
     void (*dequantize)(const void *x, float *y, uint64_t n, float scale, float zero,

@@ -398,41 +398,73 @@ static void max_of(const float *const *x, uint64_t count, float *y, uint64_t n) 
 
 // One vector of channels along all pixels; a constant number of taps keeps their weights in
 // registers.
-static inline void depthwise_lanes(const float *const *x, const float *const *w, uint64_t taps,
-                                   const float *bias, float *y, uint64_t i, uint64_t pixels,
-                                   uint64_t x_step, uint64_t y_step) {
-    vf first = bias ? vload(bias + i) : vset(0), k[9];
-    bool nine = taps == 9;
-    for (uint64_t t = 0; nine && t < 9; t++)
-        k[t] = vload(w[t] + i);
-    for (uint64_t p = 0; nine && p < pixels; p++) {
-        vf sum = {0};
-        for (uint64_t t = 0; t < 9; t++)
-            sum = vfma(vload(x[t] + p * x_step + i), k[t], sum);
-        vstore(y + p * y_step + i, bias ? sum + first : sum);
+// `some` neighbouring outputs of LANES channels. Where it is known how many taps a row has and by
+// how many pixels an output steps on, a pixel is read once for all outputs that see it.
+static inline __attribute__((always_inline)) void
+depthwise_lanes(const rn_depthwise *d, uint64_t i, uint64_t pixel, int some, int taps, int stride) {
+    vf sum[4] = {{0}};
+    for (uint64_t r = 0; r < d->rows; r++) {
+        const float *x = d->x[r] + pixel * d->x_step + i, *w = d->w[r] + i;
+        vf k[7];
+#pragma GCC unroll 7
+        for (int t = 0; t < taps; t++)
+            k[t] = vload(w + (uint64_t)t * d->w_tap);
+#pragma GCC unroll 13
+        for (int at = 0; at < (some - 1) * stride + taps; at++) {
+            vf v = vload(x + (uint64_t)at * d->x_tap);
+#pragma GCC unroll 4
+            for (int p = 0; p < some; p++)
+                if (at >= p * stride && at - p * stride < taps)
+                    sum[p] = vfma(v, k[at - p * stride], sum[p]);
+        }
     }
-    for (uint64_t p = 0; !nine && p < pixels; p++) {
-        vf sum = {0};
-        for (uint64_t t = 0; t < taps; t++)
-            sum = vfma(vload(x[t] + p * x_step + i), vload(w[t] + i), sum);
-        vstore(y + p * y_step + i, bias ? sum + first : sum);
+#pragma GCC unroll 4
+    for (int p = 0; p < some; p++) {
+        vf y = d->bias ? sum[p] + vload(d->bias + i) : sum[p];
+        if (d->clamp) y = vclamp(y, d->clamp->low, d->clamp->high);
+        vstore(d->y + (pixel + (uint64_t)p) * d->y_step + i, y);
     }
 }
 
-static void depthwise(const float *const *x, const float *const *w, uint64_t taps,
-                      const float *bias, float *y, uint64_t n, uint64_t pixels, uint64_t x_step,
-                      uint64_t y_step) {
-    uint64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        depthwise_lanes(x, w, taps, bias, y, i, pixels, x_step, y_step);
-    for (uint64_t p = 0, left = n - i; left && p < pixels; p++) {
-        vf sum = {0};
-        for (uint64_t t = 0; t < taps; t++)
-            sum = vfma(vload_part(x[t] + p * x_step + i, left, 0), vload_part(w[t] + i, left, 0),
-                       sum);
-        if (bias) sum += vload_part(bias + i, left, 0);
-        vstore_part(y + p * y_step + i, sum, left);
+// One output of at most LANES channels, any taps.
+static inline void depthwise_part(const rn_depthwise *d, uint64_t i, uint64_t pixel,
+                                  uint64_t lanes) {
+    vf sum = {0};
+    for (uint64_t r = 0; r < d->rows; r++)
+        for (uint64_t t = 0; t < d->taps; t++) {
+            const float *x = d->x[r] + pixel * d->x_step + t * d->x_tap + i;
+            const float *w = d->w[r] + t * d->w_tap + i;
+            sum = lanes == LANES ? vfma(vload(x), vload(w), sum)
+                                 : vfma(vload_part(x, lanes, 0), vload_part(w, lanes, 0), sum);
+        }
+    if (d->bias) sum += vload_part(d->bias + i, lanes, 0);
+    if (d->clamp) sum = vclamp(sum, d->clamp->low, d->clamp->high);
+    vstore_part(d->y + pixel * d->y_step + i, sum, lanes);
+}
+
+// Four outputs at a time; returns how many there were.
+static inline __attribute__((always_inline)) uint64_t depthwise_fours(const rn_depthwise *d,
+                                                                      int taps, int stride) {
+    uint64_t pixel = 0, whole = d->n / LANES * LANES;
+    for (; pixel + 4 <= d->pixels; pixel += 4) {
+        for (uint64_t i = 0; i < whole; i += LANES)
+            depthwise_lanes(d, i, pixel, 4, taps, stride);
+        for (uint64_t p = 0; whole < d->n && p < 4; p++)
+            depthwise_part(d, whole, pixel + p, d->n - whole);
     }
+    return pixel;
+}
+
+static void depthwise(const rn_depthwise *d) {
+    uint64_t pixel = 0, stride = d->x_tap && d->x_step % d->x_tap == 0 ? d->x_step / d->x_tap : 0;
+    if (stride == 1 && d->taps == 3) pixel = depthwise_fours(d, 3, 1);
+    if (stride == 1 && d->taps == 5) pixel = depthwise_fours(d, 5, 1);
+    if (stride == 1 && d->taps == 7) pixel = depthwise_fours(d, 7, 1);
+    if (stride == 2 && d->taps == 3) pixel = depthwise_fours(d, 3, 2);
+    if (stride == 2 && d->taps == 5) pixel = depthwise_fours(d, 5, 2);
+    for (; pixel < d->pixels; pixel++)
+        for (uint64_t i = 0; i < d->n; i += LANES)
+            depthwise_part(d, i, pixel, d->n - i < LANES ? d->n - i : LANES);
 }
 
 // 1.5 * 2^23 added and taken away rounds to even what is below 2^22; more is beyond 8 bits anyway.

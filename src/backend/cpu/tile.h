@@ -1,6 +1,6 @@
 // tile.h — the innermost loop of every f32 product: a few rows of C by one or two panels of B.
 //
-//     C[i][j] = (C[i][j] or 0) + sum over k of A[i][k] * B[k][j]  (+ bias[j])
+//     C[i][j] = (C[i][j] or 0) + sum over k of A[i][k] * B[k][j]  (+ bias[j])  (within two ends)
 //
 // A panel of B is [k][16]: 16 columns side by side, lanes without a column are anything finite.
 // Rows of A stand where they stand: two groups of equally spaced rows, each k a step further; so
@@ -34,6 +34,8 @@ typedef struct rn_tile {
     size_t outer_step, inner_step; // floats of A from segment to segment
     size_t depth;                  // k's of a segment
     bool resume;                   // go on with the sums in C
+    bool clamped; // C is kept within [low, high] at the end; not of rn_tile_set_gemm's
+    float low, high;
     const float *next_c; // where the next tile of C begins: asked for in time; NULL: unknown
 } rn_tile;
 

@@ -43,6 +43,14 @@ INLINE void end(const rn_tile *t, sums s, int rows, const __m256i mask[2]) {
             s[row][1] = _mm256_add_ps(s[row][1], high);
         }
     }
+    if (t->clamped) { // the second operand is what a NaN leaves
+        __m256 low = _mm256_set1_ps(t->low), high = _mm256_set1_ps(t->high);
+#pragma GCC unroll 6
+        for (int row = 0; row < rows; row++) {
+            s[row][0] = _mm256_min_ps(high, _mm256_max_ps(low, s[row][0]));
+            s[row][1] = _mm256_min_ps(high, _mm256_max_ps(low, s[row][1]));
+        }
+    }
 #pragma GCC unroll 6
     for (int row = 0; row < rows; row++) {
         _mm256_maskstore_ps(c_row(t, row), mask[0], s[row][0]);

@@ -51,6 +51,14 @@ INLINE void end(const rn_tile *t, sums s, int rows, int panels, __mmask16 last) 
                 s[row][p] = _mm512_add_ps(s[row][p], bias);
         }
     }
+    if (t->clamped) { // the second operand is what a NaN leaves
+        __m512 low = _mm512_set1_ps(t->low), high = _mm512_set1_ps(t->high);
+#pragma GCC unroll 14
+        for (int row = 0; row < rows; row++)
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; p++)
+                s[row][p] = _mm512_min_ps(high, _mm512_max_ps(low, s[row][p]));
+    }
 #pragma GCC unroll 14
     for (int row = 0; row < rows; row++)
 #pragma GCC unroll 2

@@ -24,6 +24,8 @@ static void run_row(const rn_tile *t, const float *a, float *c) {
         }
     for (uint32_t j = 0; j < t->cols; j++)
         c[j] = t->bias ? sums[j] + t->bias[j] : sums[j];
+    for (uint32_t j = 0; t->clamped && j < t->cols; j++)
+        c[j] = c[j] < t->low ? t->low : c[j] > t->high ? t->high : c[j];
 }
 
 static void run(const rn_tile *t) {

@@ -78,7 +78,13 @@ static inline vf vmax(vf a, vf b) {
 }
 // NaN goes through.
 static inline vf vclamp(vf x, float low, float high) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)vset(high), _mm512_max_ps((__m512)vset(low), (__m512)x));
+#elif defined(__AVX2__)
+    return (vf)_mm256_min_ps((__m256)vset(high), _mm256_max_ps((__m256)vset(low), (__m256)x));
+#else
     return vpick(x < low, vset(low), vpick(x > high, vset(high), x));
+#endif
 }
 static inline vf vabs(vf x) {
     return (vf)((vi)x & 0x7fffffff);
