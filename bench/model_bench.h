@@ -51,6 +51,15 @@ static rn_kernel timed_kernels[RN_OP_COUNT];
 static inline void name_kind(const rn_call *call, char *out, size_t bytes) {
     const rn_tensor *x = &call->inputs[0], *y = &call->outputs[0];
     uint32_t rank = y->shape.rank;
+    if (call->op == RN_OP_CONV2D ||
+        ((call->op == RN_OP_CONV || call->op == RN_OP_CONV_CLAMP) && rank == 4)) {
+        const uint64_t *in = x->shape.dims, *w = call->inputs[1].shape.dims;
+        snprintf(out, bytes, "%s %llux%llu %llu/%llu>%llu %llu>%llu", rn_op_name(call->op),
+                 (unsigned long long)w[2], (unsigned long long)w[3], (unsigned long long)in[3],
+                 (unsigned long long)(in[3] / w[1]), (unsigned long long)w[0],
+                 (unsigned long long)in[2], (unsigned long long)y->shape.dims[2]);
+        return;
+    }
     if (call->op != RN_OP_MATMUL || x->shape.rank != 2) {
         snprintf(out, bytes, "%s", rn_op_name(call->op));
         return;
