@@ -56,6 +56,9 @@ typedef const rn_layout_info *rn_layout;
 // (N, K) in panels of 16 rows, tensor/panels.h.
 extern const rn_layout_info rn_panels_layout;
 #define RN_LAYOUT_PANELS (&rn_panels_layout)
+// f32, i8 or u8 (K, N) in panels of 16 columns, tensor/column_panels.h.
+extern const rn_layout_info rn_column_panels_layout;
+#define RN_LAYOUT_COLUMN_PANELS (&rn_column_panels_layout)
 // f32 (O, C, KH, KW) in panels of 16 outputs, tensor/conv_panels.h; here rows are O, cols are C *
 // KH
 // * KW.

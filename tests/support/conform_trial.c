@@ -4,9 +4,7 @@
 #include "base/map.h"
 #include "conform_compare.h"
 #include "support.h"
-#include "tensor/conv_panels.h"
-#include "tensor/panels.h"
-#include "tensor/tiles.h"
+#include "tensor/layout.h"
 
 // ---- placing ------------------------------------------------------------------------------------
 
@@ -27,47 +25,20 @@ static bool is_updated(const conform_trial *t, uint32_t input) {
     return false;
 }
 
-static void pack_conv(const rn_tensor *plain, void *target) {
-    const uint64_t *dims = plain->shape.dims; // (O, C, KH, KW)
-    rn_conv_packer packer;
-    assert_ok(rn_conv_packer_begin(&packer, dims[0], dims[1], dims[2] * dims[3], target));
-    assert_ok(rn_conv_packer_take(&packer, 0, plain->data, rn_tensor_bytes(plain)));
-    assert_true(rn_conv_packer_is_done(&packer));
-}
-
-static void pack_tiles(const rn_tensor *plain, void *target) {
-    uint64_t rows = plain->shape.dims[0], cols = plain->shape.dims[1];
-    rn_plain_components parts;
-    rn_tiler tiler;
-    assert_true(rn_plain_components_of(plain->dtype, rows, cols, &parts));
-    assert_ok(rn_tiler_begin(&tiler, plain->dtype, rows, cols, target));
-    for (int part = 0; part < RN_COMPONENT_COUNT; part++)
-        if (parts.bytes[part])
-            assert_ok(rn_tiler_take(&tiler, part, 0,
-                                    (const uint8_t *)plain->data + parts.offset[part],
-                                    parts.bytes[part]));
-}
-
 // From the file's bytes, as a session does.
 static void pack(const rn_tensor *plain, const rn_tensor *packed) {
-    uint64_t rows = plain->shape.dims[0], cols = rn_tensor_elements(plain) / rows;
-    rn_packer packer;
-    if (packed->layout == RN_LAYOUT_CONV_PANELS) {
-        pack_conv(plain, packed->data);
-        return;
-    }
-    if (packed->layout == RN_LAYOUT_TILES) {
-        pack_tiles(plain, packed->data);
-        return;
-    }
-    assert_int_equal(packed->layout, RN_LAYOUT_PANELS);
-    assert_ok(rn_packer_begin(&packer, plain->dtype, rows, cols, packed->data));
+    const rn_shape *shape = &plain->shape;
+    rn_plain_components parts;
+    rn_packer_room room;
+    assert_true(rn_plain_components_of(plain->dtype, shape->dims[0],
+                                       rn_tensor_elements(plain) / shape->dims[0], &parts));
+    assert_ok(
+        packed->layout->begin(&room, plain->dtype, shape->dims, shape->rank, NULL, packed->data));
     for (int part = 0; part < RN_COMPONENT_COUNT; part++)
-        if (packer.parts.bytes[part])
-            assert_ok(rn_packer_take(&packer, part, 0,
-                                     (const uint8_t *)plain->data + packer.parts.offset[part],
-                                     packer.parts.bytes[part]));
-    assert_true(rn_packer_is_done(&packer));
+        if (parts.bytes[part])
+            assert_ok(packed->layout->take(&room, part, 0,
+                                           (const uint8_t *)plain->data + parts.offset[part],
+                                           parts.bytes[part]));
 }
 
 static void place_input(conform_trial *t, uint32_t i) {

@@ -14,7 +14,8 @@ extern const rn_kernel rn_cpu_kernels[RN_OP_COUNT];
 
 // The layout in which a weight that is read only is wanted: PANELS for a product's matrix, also
 // where it is read across, as the gradient of x does (its other reader is the forward product);
-// CONV_PANELS for a convolution's f32 weight; PLAIN otherwise.
+// COLUMN_PANELS for one of f32 (K, N), and of bytes; CONV_PANELS for a convolution's f32 weight;
+// PLAIN otherwise.
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input);
 
 // Seconds of a call, for plans (cost.c).

@@ -165,14 +165,22 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ROI_ALIGN] = REFERENCE,
 };
 
+// A weight (K, N) by rows of x.
+static bool reads_across(const rn_call *call) {
+    const rn_matmul_attrs *attrs = call->attrs;
+    return attrs->transpose_w && !attrs->transpose_x;
+}
+
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     const rn_tensor *weight = &call->inputs[input];
     const uint64_t *dims = weight->shape.dims;
     rn_product product;
     uint64_t bytes;
     bool is_product = rn_call_product_of(call, input, &product) && weight->shape.rank == 2;
-    // Panels are along K: f32 that is read across would be unpacked in every run.
-    if (is_product && product.transposed && weight->dtype == RN_DTYPE_F32) return RN_LAYOUT_PLAIN;
+    // Panels are along K: f32 that is read across has its own.
+    if (is_product && product.transposed && weight->dtype == RN_DTYPE_F32)
+        return call->op == RN_OP_MATMUL && reads_across(call) ? RN_LAYOUT_COLUMN_PANELS
+                                                              : RN_LAYOUT_PLAIN;
     if (is_product && rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
     bool conv2d = call->op == RN_OP_CONV2D;

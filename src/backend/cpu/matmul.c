@@ -40,7 +40,7 @@ static product read_call(const rn_call *call) {
     }
     g->a = attrs->transpose_x ? (rn_gemm_side){x->data, 1, g->m} : (rn_gemm_side){x->data, g->k, 1};
     g->b = attrs->transpose_w ? (rn_gemm_side){w->data, 1, g->n} : (rn_gemm_side){w->data, g->k, 1};
-    g->b_is_panels = w->layout == RN_LAYOUT_PANELS;
+    g->b_is_panels = w->layout != RN_LAYOUT_PLAIN;
     g->b_panels = w->data;
     g->c = y->data;
     g->c_row = g->n;
