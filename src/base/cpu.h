@@ -23,6 +23,11 @@ rn_cpu_level rn_cpu_level_get(void);
 void rn_cpu_level_force(rn_cpu_level level);
 // Whether the level in use is AVX-512 and the processor multiplies bytes, too (AVX-512 VNNI).
 bool rn_cpu_has_vnni(void);
+// Whether the level in use is AVX2 and the processor multiplies bytes (AVX-VNNI).
+bool rn_cpu_has_avxvnni(void);
+// Whether the level in use is AVX-512 and there is a matrix unit for bytes (AMX) that the system
+// lets this process use: the first call asks for it.
+bool rn_cpu_has_amx(void);
 // Brings the bytes out of all caches, so that the next to read them waits for memory; nothing where
 // the processor has no instruction for it.
 void rn_cpu_flush(const void *bytes, size_t count);

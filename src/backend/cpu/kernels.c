@@ -183,6 +183,9 @@ rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
                                                               : RN_LAYOUT_PLAIN;
     if (is_product && rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
+    bool is_byte = weight->dtype == RN_DTYPE_I8 || weight->dtype == RN_DTYPE_U8;
+    if (call->op == RN_OP_PRODUCT && input == 1 && is_byte && weight->shape.rank == 2)
+        return RN_LAYOUT_COLUMN_PANELS;
     bool conv2d = call->op == RN_OP_CONV2D;
     if (call->op == RN_OP_CONV_CLAMP)
         conv2d = rn_conv_is_conv2d(&((const rn_conv_clamp_attrs *)call->attrs)->conv,
