@@ -313,7 +313,9 @@ typedef struct rn_attention_attrs {
     float cap;       // 0: none; else scores become cap * tanh(score / cap); of pages only
 } rn_attention_attrs;
 // q (B, T, H, D), k and v (B, S, HK, D) with HK dividing H; mask f32 (T, S) or (B, T, S), added to
-// the scores, or RN_NO_VALUE. -> (B, T, H, D). Scores are never held as a whole.
+// the scores, or RN_NO_VALUE; or i32 (B, T): documents are packed one behind the other, and a query
+// sees no key before the one where its document begins. -> (B, T, H, D). Scores are never held as a
+// whole.
 RN_API rn_value rn_op_attention(rn_graph *g, rn_value q, rn_value k, rn_value v, rn_value mask,
                                 rn_attention_attrs attrs);
 

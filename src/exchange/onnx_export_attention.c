@@ -194,7 +194,12 @@ RN_EXPORTER(attention) {
     rn_export_value scores =
         multiply(h, grouped, key, RN_SHAPE(batch, shared, group * queries, keys));
     rn_export_value visible = find_visible(h, attrs, queries, keys), bias = {0};
-    if (in[3].id)
+    if (in[3].id && in[3].dtype == RN_DTYPE_I32) { // no key before the query's document
+        rn_export_value begin = rn_export_reshape(h, rn_export_cast(h, in[3], RN_DTYPE_I64),
+                                                  RN_SHAPE(batch, 1, 1, queries, 1));
+        rn_export_value at = rn_export_range(h, rn_export_int(h, (int64_t)keys));
+        visible = both(h, visible, rn_export_compare(h, "GreaterOrEqual", at, begin));
+    } else if (in[3].id)
         bias = rn_export_reshape(h, rn_export_widen(h, in[3]),
                                  in[3].shape.rank == 2
                                      ? RN_SHAPE(1, 1, 1, queries, keys)

@@ -161,7 +161,11 @@ RN_HLO_EMITTER(attention) {
                        &(rn_hlo_dot){{0, 2}, {0, 2}, {4}, {3}, .batch_count = 2, .sum_count = 1});
     rn_hlo_value visible = find_visible(h, attrs, queries, keys), bias = {0};
     if (visible.id) visible = rn_hlo_broadcast(h, visible, all, (uint64_t[]){2, 4});
-    if (in[3].id)
+    if (in[3].id && in[3].dtype == RN_DTYPE_I32) { // no key before the query's document
+        rn_hlo_value begin = rn_hlo_broadcast(h, in[3], all, (uint64_t[]){0, 2});
+        rn_hlo_value key = rn_hlo_iota(h, RN_DTYPE_I32, all, 4);
+        visible = both(h, visible, rn_hlo_compare(h, "GE", key, begin));
+    } else if (in[3].id)
         bias = rn_hlo_broadcast(h, rn_hlo_widen(h, in[3]), all,
                                 in[3].shape.rank == 2 ? (uint64_t[]){2, 4} : (uint64_t[]){0, 2, 4});
     rn_hlo_softmax s = rn_hlo_soften(h, attrs, dims, scores, visible, bias);

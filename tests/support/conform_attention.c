@@ -68,6 +68,24 @@ static void attention(conform_case *c) {
     conform_result(c, rn_op_attention(c->graph, query, key, value, added, *attrs));
 }
 
+// shapes: q, k and v. Documents begin at each third of the queries; the last query sees itself
+// alone, and one beginning is below 0.
+static void attention_packed(conform_case *c) {
+    enum { MOST = 160 };
+    static int32_t begins[MOST];
+    const rn_attention_attrs *attrs = c->row->attrs;
+    rn_shape q = c->row->shapes[0], k = c->row->shapes[1];
+    uint64_t batch = q.dims[0], queries = q.dims[1], third = queries / 3 + 1;
+    for (uint64_t i = 0; i < batch * queries && i < MOST; i++)
+        begins[i] = (int32_t)(i % queries / (third - i / queries) * (third - i / queries));
+    begins[0] = -7;
+    begins[batch * queries - 1] = (int32_t)queries - 1;
+    rn_value query = conform_in(c, q, -1, 1), key = conform_in(c, k, -1, 1);
+    rn_value value = conform_in(c, k, -1, 1);
+    rn_value documents = conform_list(c, RN_SHAPE(batch, queries), begins);
+    conform_result(c, rn_op_attention(c->graph, query, key, value, documents, *attrs));
+}
+
 static const rn_attention_attrs all = {0}, causal = {.causal = true},
                                 scaled = {.scale = 0.7f, .causal = true},
                                 window = {.causal = true, .window = 3}, both_sides = {.window = 4},
@@ -236,6 +254,17 @@ static const conform_row rows[] = {
     ATTENTION("a mask", RN_SHAPE(2, 4, 2, 6), RN_SHAPE(2, 5, 2, 6), RN_SHAPE(4, 5), all),
     ATTENTION("a mask a batch", RN_SHAPE(2, 4, 2, 6), RN_SHAPE(2, 5, 1, 6), RN_SHAPE(2, 4, 5),
               causal),
+
+    {.op = RN_OP_ATTENTION,
+     .what = "packed documents",
+     .build = attention_packed,
+     .shapes = {RN_SHAPE(2, 11, 4, 6), RN_SHAPE(2, 11, 2, 6)},
+     .attrs = &causal},
+    {.op = RN_OP_ATTENTION,
+     .what = "packed documents of several tiles, a window",
+     .build = attention_packed,
+     .shapes = {RN_SHAPE(1, 150, 2, 4), RN_SHAPE(1, 150, 1, 4)},
+     .attrs = &window},
 
     CACHE(KV_APPEND, "f32", kv_append, RN_DTYPE_F32, HEADS(2, 5), {0}, NULL, KV_ROWS),
     CACHE(KV_APPEND, "f16", kv_append, RN_DTYPE_F16, HEADS(2, 16), {0}, NULL, KV_ROWS),

@@ -77,7 +77,7 @@ static void attend(void *arg, uint32_t slot, size_t index) {
                             .sum = top + f->rows,
                             .visible = visible};
     for (uint64_t i = 0; i < block.count; i++)
-        visible[i] = rn_attention_keys(f->call->attrs, of, t + i);
+        visible[i] = rn_attention_keys(f->call->attrs, of, &f->call->inputs[3], b, t + i);
     rn_query_block_begin(&block);
     add_tiles(f, &block, columns, b, head / (of->heads / of->kv_heads),
               rn_attention_mask_row(&f->call->inputs[3], of, b, t));
@@ -147,7 +147,8 @@ static void slope_row(const backward *w, const meeting *m, const desk *d, uint64
     const rn_spans *s = rn_spans_get();
     const rn_attention_sizes *of = &w->of;
     const float *mask = rn_attention_mask_row(&w->call->inputs[3], of, m->b, m->t + i);
-    rn_attention_range keys = rn_attention_keys(w->call->attrs, of, m->t + i);
+    rn_attention_range keys =
+        rn_attention_keys(w->call->attrs, of, &w->call->inputs[3], m->b, m->t + i);
     float total = *input_at(w, 5, (m->b * of->heads + m->head) * of->queries + m->t + i);
     if (total == -INFINITY) keys.end = keys.first; // it saw no key
     uint64_t at = m->of_query + i * m->query_stride;
@@ -181,7 +182,8 @@ static void meet(const backward *w, const meeting *m, const desk *d) {
 // Whether some query of the block sees some key of the tile.
 static bool can_meet(const backward *w, const meeting *m) {
     for (uint64_t i = 0; i < m->count; i++) {
-        rn_attention_range keys = rn_attention_keys(w->call->attrs, &w->of, m->t + i);
+        rn_attention_range keys =
+            rn_attention_keys(w->call->attrs, &w->of, &w->call->inputs[3], m->b, m->t + i);
         if (keys.first < m->first + m->keys && keys.end > m->first && keys.first < keys.end)
             return true;
     }

@@ -2,7 +2,9 @@
 //
 // The meaning is fixed to the last bit but for expf and logf (graph/attention_row.h): keys in tiles
 // of 64 by absolute position, online softmax in f32 a query, scores summed over d in order by fmaf.
-// Query t stands at key t + S - T; a query that sees no key gives 0.
+// Query t stands at key t + S - T; a query that sees no key gives 0. A mask of i32 (B, T) is no
+// addition to scores: documents are packed one behind the other, and a query sees no key before its
+// own document's beginning.
 //
 // Outputs: y (B, T, H, D); logsumexp (B, H, T), which the gradient reads.
 #include "graph/op/attention.h"
@@ -27,6 +29,10 @@ rn_status rn_attention_check(const rn_shaping *s) {
     if (((const rn_attention_attrs *)s->attrs)->cap != 0)
         return rn_shape_fail(s, "only scores of paged attention can be capped");
     if (s->in[3].dtype == RN_DTYPE_NONE) return RN_OK;
+    if (s->in[3].dtype == RN_DTYPE_I32) {
+        if (rn_shape_equal(mask, RN_SHAPE(q.dims[0], q.dims[1]))) return RN_OK;
+        return rn_shape_fail(s, "where documents begin must be (B, T)");
+    }
     RN_TRY(rn_shape_want(s, 3, RN_DTYPE_F32));
     if (!rn_shape_equal(mask, RN_SHAPE(q.dims[1], k.dims[1])) &&
         !rn_shape_equal(mask, RN_SHAPE(q.dims[0], q.dims[1], k.dims[1])))
@@ -97,7 +103,7 @@ static void attend(void *arg, size_t index) {
     uint64_t head = index % of->heads, t = index / of->heads % of->queries;
     uint64_t b = index / of->heads / of->queries, kv_head = head / (of->heads / of->kv_heads);
     const float *mask = rn_attention_mask_row(&a->call->inputs[3], of, b, t);
-    rn_attention_range keys = rn_attention_keys(a->call->attrs, of, t);
+    rn_attention_range keys = rn_attention_keys(a->call->attrs, of, &a->call->inputs[3], b, t);
     rn_attention_row row = rn_attention_begin(
         (const float *)a->call->inputs[0].data + index * of->dims,
         (float *)a->call->outputs[0].data + index * of->dims, of->dims, a->scale);

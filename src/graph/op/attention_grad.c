@@ -62,7 +62,7 @@ static void add_query(const backward *w, uint64_t b, uint64_t t, uint64_t head, 
     const float *q = w->q + at, *dy = w->dy + at;
     float total = w->logsumexp[(b * of->heads + head) * of->queries + t];
     float delta = dot(dy, w->y + at, of->dims);
-    rn_attention_range keys = rn_attention_keys(w->call->attrs, of, t);
+    rn_attention_range keys = rn_attention_keys(w->call->attrs, of, &w->call->inputs[3], b, t);
     if (total == -INFINITY) return; // it saw no key
     for (uint64_t s = keys.first; s < keys.end; s++) {
         uint64_t of_key = rn_attention_at(b, s, head / (of->heads / of->kv_heads), of->keys,

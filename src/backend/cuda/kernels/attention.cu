@@ -25,8 +25,11 @@ static __device__ __forceinline__ void load_tile(const rn_attention_args &a, con
 
 // The scores of query t with keys `key` and `key` + 32, as powers of two.
 static __device__ __forceinline__ void mask_scores(const rn_attention_args &a, const float *mask,
-                                                   uint32_t t, uint32_t key, float (&s)[2]) {
+                                                   uint32_t b, uint32_t t, uint32_t key,
+                                                   float (&s)[2]) {
     key_range seen = find_keys(a, t);
+    int32_t document = a.documents ? a.documents[(size_t)b * a.queries + t] : 0;
+    if (document > 0) seen.first = max(seen.first, (uint32_t)document);
     for (uint32_t j = 0; j < 2; j++, key += 32) {
         float score = __fmul_rn(s[j], a.scale);
         bool visible = key >= seen.first && key < seen.end;
@@ -67,7 +70,7 @@ template <int N> static __device__ __forceinline__ void attend_all(const rn_atte
 #pragma unroll
         for (uint32_t i = 0; i < EACH; i++) {
             if (i >= d.active) continue;
-            mask_scores(a, mask, first + slot_of(i), tile * TILE + lane, s[i]);
+            mask_scores(a, mask, b, first + slot_of(i), tile * TILE + lane, s[i]);
             soften(d, i, s[i][0], s[i][1], sum[i]);
         }
         __syncthreads();

@@ -15,6 +15,7 @@ typedef struct rn_attention_args {
     const float *k;                                           // (B, S, HK, D)
     const float *v;                                           // (B, S, HK, D)
     const float *mask;                                        // (T, S), (B, T, S) or NULL
+    const int32_t *documents;                                 // (B, T): their first keys, or NULL
     float *out;                                               // (B, T, H, D)
     float *logsumexp;                                         // (B, H, T) or NULL
     uint32_t batch, queries, keys, heads, kv_heads, head_dim; // B, T, S, H, HK, D
