@@ -19,6 +19,7 @@
 #ifndef RATION_RATION_H
 #define RATION_RATION_H
 
+#include <ration/bench.h>
 #include <ration/calibrate.h>
 #include <ration/chat.h>
 #include <ration/checkpoint.h>
