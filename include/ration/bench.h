@@ -148,8 +148,9 @@ typedef struct rn_bench_name {
 // RN_NOT_FOUND names the nearest ones; RN_UNSUPPORTED: a name of alma's that has no meaning here,
 // with the reason.
 RN_API RN_MUST_USE rn_status rn_bench_name_parse(rn_str text, rn_bench_name *out);
-// What a name of alma's means here, number 0 to 93; NULL behind the last. *out_meaning: a canonical
-// name, or NULL with the reason in *out_reason.
+// alma's names, one after the other; NULL behind the last. *out_meaning: a canonical name, or NULL
+// with the reason in *out_reason. Its first 50 have alma's numbers, which rn_bench_name_parse
+// takes, too.
 RN_API const char *rn_bench_alias(size_t number, const char **out_meaning, const char **out_reason);
 
 // The variants of a tier (1, 2, 3) that can run here: engines that are found, for one device
@@ -186,17 +187,18 @@ typedef struct rn_bench_options {
     const char *const *arguments; // for ration's worker, ended by NULL: "--input", "x=x.npy"; NULL
     const char *baseline;         // a variant's name or number; NULL: the first
     const char *tier, *sweep;     // for the results; NULL
-    uint64_t batch;               // 0: 1
-    uint64_t budget_bytes;        // of each worker's process; 0: none
-    uint64_t samples;             // 0: until the interval of the median is narrow, or time is over
-    double interval;              // how narrow, as a share of the median; 0: 0.01
-    double sample_s;              // for the samples of a variant; 0: 1
-    double timeout_s;             // of a worker, all in; 0: 60
-    uint64_t limit_bytes;         // of a worker's memory, by the system; 0: none
-    uint32_t threads;             // 0: all
-    bool without_binding;         // workers may run on any core
-    bool document_samples;        // by parameters: > 100 M 50, > 10 M 100, else 500
-    const rn_flag *cancel;        // may be NULL
+    uint64_t parameters;   // of the model, for document_samples and the results; 0: not known
+    uint64_t batch;        // 0: 1
+    uint64_t budget_bytes; // of each worker's process; 0: none
+    uint64_t samples;      // 0: until the interval of the median is narrow, or time is over
+    double interval;       // how narrow, as a share of the median; 0: 0.01
+    double sample_s;       // for the samples of a variant; 0: 1
+    double timeout_s;      // of a worker, all in; 0: 60
+    uint64_t limit_bytes;  // of a worker's memory, by the system; 0: none
+    uint32_t threads;      // 0: all
+    bool without_binding;  // workers may run on any core
+    bool document_samples; // by parameters: > 100 M 50, > 10 M 100, else 500
+    const rn_flag *cancel; // may be NULL
     void *self;
     void (*progress)(void *self, const rn_bench_progress *progress); // may be NULL
     uint64_t reserved[4];                                            // zero
@@ -210,8 +212,7 @@ RN_API RN_MUST_USE rn_status rn_bench_run(const rn_bench_variant *variants, size
 // ---- being a worker -----------------------------------------------------------------------------
 
 // RATION_BENCH in the environment names the pipe and says how many samples are wanted. Without it
-// (a worker started by hand) nothing is sent, and the worker's figures are written to standard
-// output by rn_bench_worker_close.
+// (a worker started by hand) nothing is sent: rn_bench_worker_result has the figures.
 typedef struct rn_bench_worker rn_bench_worker;
 RN_API RN_MUST_USE rn_status rn_bench_worker_open(rn_bench_worker **out);
 // "loading", "compiling", "warm_up", "measuring" ...: where it is, should it die.
@@ -226,13 +227,25 @@ RN_API RN_MUST_USE rn_status rn_bench_worker_output(rn_bench_worker *worker, con
 RN_API RN_MUST_USE rn_status rn_bench_worker_figures(rn_bench_worker *worker, const char *json);
 // An error: of RN_OVER_BUDGET, RN_UNSUPPORTED, RN_NOT_FOUND and RN_DEVICE "refused" becomes of it.
 RN_API void rn_bench_worker_fail(rn_bench_worker *worker, const rn_error_info *error);
-// All was sent. NULL-safe.
+// What it has found so far.
+RN_API const rn_bench_result *rn_bench_worker_result(rn_bench_worker *worker);
+// Sends the rest, and that this is the end; destroys it. NULL-safe.
 RN_API RN_MUST_USE rn_status rn_bench_worker_close(rn_bench_worker *worker);
 
-// ration's own worker: measures options->model as the variant, with options' batch and budget.
-// What becomes of it goes to the worker, but for failures to reach the harness.
-RN_API RN_MUST_USE rn_status rn_bench_work(const rn_bench_name *variant,
-                                           const rn_bench_options *options);
+// ration's own worker: measures the model as the variant.
+typedef struct rn_bench_work {
+    const char *model, *variant;
+    const char *weights;       // a builtin model's; NULL: made up
+    const char *const *inputs; // (input_count): "NAME=FILE.npy"; others are made up
+    size_t input_count;
+    uint64_t batch, budget_bytes; // 0: 1; 0: none
+    uint32_t threads;             // 0: all
+    const rn_flag *cancel;        // may be NULL
+    uint64_t reserved[4];         // zero
+} rn_bench_work;
+// What becomes of it goes to the worker: RN_OK unless that fails.
+RN_API RN_MUST_USE rn_status rn_bench_worker_run(rn_bench_worker *worker,
+                                                 const rn_bench_work *work);
 
 RN_END_DECLS
 
