@@ -1,12 +1,11 @@
 // page.c — the page in the order in which a browser reads it: markup and style, then what was
 // recorded, then the scripts, so that these find everything when they run.
 //
-// Texts are JSON in a script element. A browser ends such an element at "</", whatever is around
-// it, so the JSON is written without any '<': inside a JSON text, \u003c is the same letter, and
-// outside of texts JSON has none.
+// Texts are JSON in a script element (base/script_text.h).
 #include "profile/page/page.h"
 
 #include "base/json.h"
+#include "base/script_text.h"
 #include "base/str.h"
 #include "profile/export/export.h"
 #include "profile/page/page_assets.h"
@@ -24,19 +23,6 @@ typedef struct page {
 } page;
 
 // ---- texts --------------------------------------------------------------------------------------
-
-static rn_status write_without_less(void *self, const char *text, size_t bytes) {
-    rn_sink to = *(rn_sink *)self;
-    const char *end = text + bytes;
-    while (text < end) {
-        const char *less = memchr(text, '<', (size_t)(end - text));
-        const char *stop = less ? less : end;
-        if (stop > text) RN_TRY(rn_sink_write(to, text, (size_t)(stop - text)));
-        if (less) RN_TRY(rn_sink_write(to, "\\u003c", 6));
-        text = less ? less + 1 : end;
-    }
-    return RN_OK;
-}
 
 static void put_devices(rn_json *json, const rn_timeline *t) {
     rn_json_array(json, "devices");
@@ -96,7 +82,7 @@ static void put_facts(rn_json *json, const rn_timeline *t) {
 static rn_status write_texts(page *p) {
     rn_json json;
     RN_TRY(rn_sink_print(p->sink, "<script type=\"application/json\" id=\"facts\">"));
-    rn_json_begin(&json, (rn_sink){&p->sink, write_without_less}, false);
+    rn_json_begin(&json, rn_script_text(&p->sink), false);
     rn_json_object(&json, NULL);
     put_facts(&json, p->timeline);
     put_devices(&json, p->timeline);
