@@ -20,6 +20,7 @@
 #define RATION_RATION_H
 
 #include <ration/bench.h>
+#include <ration/bench_report.h>
 #include <ration/calibrate.h>
 #include <ration/chat.h>
 #include <ration/checkpoint.h>

@@ -12,6 +12,7 @@
 #include "memory/account.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef enum kind { TEXT, COUNT, SIGNED, REAL, FLAG, OUTCOME } kind;
@@ -348,7 +349,7 @@ static rn_status read_real(const rn_json_item *item, double *out) {
 static rn_status read_figure(rn_json_reader *reader, const figure *f, void *base) {
     void *at = (char *)base + f->offset;
     rn_json_item item;
-    double number;
+    double number = 0;
     RN_TRY(rn_json_next(reader, &item));
     if (item.kind == RN_JSON_NULL) return RN_OK;
     bool is_text = f->kind == TEXT || f->kind == OUTCOME;
@@ -567,4 +568,41 @@ rn_status rn_bench_results_read(const char *path, rn_bench_results **out) {
     else
         rn_bench_results_destroy(results);
     return s;
+}
+
+// ---- visiting -----------------------------------------------------------------------------------
+
+static const char *print_figure(const figure *f, const void *base, char *out, size_t bytes) {
+    const void *at = (const char *)base + f->offset;
+    switch (f->kind) {
+    case TEXT:
+        return *(const char *)at ? at : NULL;
+    case OUTCOME:
+        return rn_bench_outcome_name(*(const rn_bench_outcome *)at);
+    case FLAG:
+        return *(const bool *)at ? "true" : "false";
+    case COUNT:
+        if (*(const uint64_t *)at == RN_BENCH_UNKNOWN) return NULL;
+        snprintf(out, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
+        return out;
+    case REAL:
+        if (isnan(*(const double *)at)) return NULL;
+        snprintf(out, bytes, "%.9g", *(const double *)at);
+        for (char *c = out; *c; c++)
+            if (*c == ',') *c = '.'; // in locales that a program around us may have set
+        return out;
+    case SIGNED:
+        break;
+    }
+    snprintf(out, bytes, "%d", *(const int32_t *)at);
+    return out;
+}
+
+rn_status rn_bench_result_visit(const rn_bench_result *r, void *self, rn_bench_visit *visit) {
+    for (size_t i = 0; i < COUNT_OF(figures); i++) {
+        char number[32];
+        const figure *f = &figures[i];
+        RN_TRY(visit(self, f->object, f->key, print_figure(f, r, number, sizeof number)));
+    }
+    return RN_OK;
 }

@@ -1,0 +1,132 @@
+// compare.c — two results of the same model: which variants changed, and by how much for certain.
+//
+// What is stored of a variant is its median and the median's 95 % interval. In the logarithm a
+// change is a difference, the interval's half width is 1.96 standard errors, and the errors of two
+// independent runs add as squares. Samples of one process say nothing of what differs between
+// processes that measure the same (memory layout, clock rates): that error is added to each. The
+// interval is one of 99.9 %, because a gate is asked about many variants many times.
+#include "bench/bench_report.h"
+
+#include "memory/account.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double stored_z = 1.96;       // of rn_bench_latency's interval: 95 %
+static const double wanted_z = 3.29;       // 99.9 %
+static const double process_error = 0.006; // standard error of a process's median, as a share
+
+bool rn_bench_has_figures(const rn_bench_result *r) {
+    return r->outcome == RN_BENCH_SUCCESS || r->outcome == RN_BENCH_WRONG;
+}
+
+// Squared standard error of the median's logarithm.
+static double variance(const rn_bench_latency *t) {
+    if (!(t->p50_low_s > 0) || !(t->p50_high_s >= t->p50_low_s)) return 0;
+    double error = log(t->p50_high_s / t->p50_low_s) / (2 * stored_z);
+    return error * error;
+}
+
+static void compare_times(rn_bench_change *c) {
+    const rn_bench_latency *before = &c->before->latency, *after = &c->after->latency;
+    if (!(before->p50_s > 0) || !(after->p50_s > 0)) return;
+    double change = log(after->p50_s / before->p50_s);
+    double between = 2 * process_error * process_error;
+    double margin = wanted_z * sqrt(variance(before) + variance(after) + between);
+    c->slower = expm1(change);
+    c->slower_low = expm1(change - margin);
+    c->slower_high = expm1(change + margin);
+    c->significant = c->slower_low > 0 || c->slower_high < 0;
+}
+
+static uint64_t sum_known(uint64_t a, uint64_t b) {
+    if (a == RN_BENCH_UNKNOWN) return RN_BENCH_UNKNOWN;
+    return b == RN_BENCH_UNKNOWN ? a : a + b;
+}
+
+uint64_t rn_bench_peak(const rn_bench_result *r, bool of_ledger) {
+    return sum_known(of_ledger ? r->host.peak_bytes : r->resident_peak_bytes,
+                     r->device_memory.peak_bytes);
+}
+
+static void compare_memory(rn_bench_change *c) {
+    for (int of_ledger = 1; of_ledger >= 0; of_ledger--) {
+        c->before_bytes = rn_bench_peak(c->before, of_ledger);
+        c->after_bytes = rn_bench_peak(c->after, of_ledger);
+        if (c->before_bytes == RN_BENCH_UNKNOWN || c->before_bytes == 0) continue;
+        if (c->after_bytes == RN_BENCH_UNKNOWN || c->after_bytes == 0) continue;
+        c->larger = (double)c->after_bytes / (double)c->before_bytes - 1;
+        return;
+    }
+}
+
+static void compare_one(rn_bench_change *c, const rn_bench_limits *limits) {
+    c->slower = c->slower_low = c->slower_high = c->larger = NAN;
+    c->before_bytes = c->after_bytes = RN_BENCH_UNKNOWN;
+    bool worked = c->before && rn_bench_has_figures(c->before),
+         works = c->after && rn_bench_has_figures(c->after);
+    if (worked && works) {
+        compare_times(c);
+        compare_memory(c);
+    }
+    if (!limits || (limits->slower <= 0 && limits->larger <= 0)) return;
+    c->broken = worked && c->after && !works;
+    c->too_slow = limits->slower > 0 && c->slower_low > limits->slower;
+    c->too_large = limits->larger > 0 && c->larger > limits->larger + 1e-9;
+}
+
+static const rn_bench_result *find(const rn_bench_results *in, const rn_bench_result *like) {
+    for (size_t i = 0; i < in->count; i++) {
+        const rn_bench_result *r = &in->items[i];
+        if (strcmp(r->name, like->name) == 0 && r->batch == like->batch &&
+            r->budget_bytes == like->budget_bytes)
+            return r;
+    }
+    return NULL;
+}
+
+rn_status rn_bench_compare(const rn_bench_results *before, const rn_bench_results *after,
+                           const rn_bench_limits *limits, rn_bench_changes **out) {
+    void *block = NULL;
+    *out = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_bench_changes), &block));
+    rn_bench_changes *changes = block;
+    changes->count = after->count;
+    for (size_t i = 0; i < before->count; i++)
+        if (!find(after, &before->items[i])) changes->count++;
+    rn_status s = rn_alloc_zeroed(RN_HOST_OTHER, changes->count, sizeof *changes->items, &block);
+    if (s != RN_OK) {
+        changes->count = 0;
+        rn_bench_changes_destroy(changes);
+        return s;
+    }
+    changes->items = block;
+    rn_bench_change *c = changes->items;
+    for (size_t i = 0; i < after->count; i++, c++) {
+        c->after = &after->items[i];
+        c->before = find(before, c->after);
+    }
+    for (size_t i = 0; i < before->count; i++)
+        if (!find(after, &before->items[i])) c++->before = &before->items[i];
+    for (size_t i = 0; i < changes->count; i++) {
+        c = &changes->items[i];
+        compare_one(c, limits);
+        if (c->too_slow || c->too_large || c->broken) changes->failed_count++;
+    }
+    *out = changes;
+    return RN_OK;
+}
+
+const char *rn_bench_verdict(const rn_bench_change *c) {
+    if (c->broken) return "broken";
+    if (c->too_slow) return "too slow";
+    if (c->too_large) return "too large";
+    if (!c->significant) return "";
+    return c->slower > 0 ? "slower" : "faster";
+}
+
+void rn_bench_changes_destroy(rn_bench_changes *changes) {
+    if (!changes) return;
+    rn_free(RN_HOST_OTHER, changes->items, changes->count * sizeof *changes->items);
+    rn_free(RN_HOST_OTHER, changes, sizeof *changes);
+}

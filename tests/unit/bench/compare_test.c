@@ -1,0 +1,176 @@
+// compare_test.c — changes between two results: a planted slow-down is found, none is not, in
+// repeats with the noise that real runs have.
+#include "printed.h"
+#include "support.h"
+
+#include <ration/bench_report.h>
+
+#include "bench/result.h"
+
+#include <math.h>
+
+enum { SAMPLES = 300, REPEATS = 20, VARIANTS = 8 };
+
+// ---- simulated runs -----------------------------------------------------------------------------
+
+static double uniform(uint64_t *state) { // in (0, 1)
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return ((double)(*state >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(uint64_t *state) {
+    double radius = sqrt(-2 * log(uniform(state)));
+    return radius * cos(6.283185307179586 * uniform(state));
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Times of a process around `seconds`: its own bias of 0.5 %, samples that vary by 3 %, one in ten
+// disturbed by up to half. The interval is of order statistics, as the harness computes it.
+static rn_bench_latency simulate(double seconds, uint64_t *state) {
+    double times[SAMPLES], bias = exp(0.005 * normal(state));
+    for (int i = 0; i < SAMPLES; i++) {
+        times[i] = seconds * bias * exp(0.03 * normal(state));
+        if (uniform(state) < 0.1) times[i] *= 1 + 0.5 * uniform(state);
+    }
+    qsort(times, SAMPLES, sizeof *times, by_value);
+    int half = (int)ceil(1.96 * sqrt(SAMPLES) / 2);
+    return (rn_bench_latency){.samples = SAMPLES,
+                              .p50_s = times[SAMPLES / 2],
+                              .p50_low_s = times[SAMPLES / 2 - half],
+                              .p50_high_s = times[SAMPLES / 2 + half]};
+}
+
+static rn_bench_results *make(double slow_down, uint64_t *state) {
+    rn_bench_results *results;
+    assert_ok(rn_bench_results_create(VARIANTS, &results));
+    for (int i = 0; i < VARIANTS; i++) {
+        rn_bench_result *r = &results->items[i];
+        snprintf(r->name, sizeof r->name, "variant%d", i);
+        r->batch = 1;
+        r->latency = simulate(0.001 * (1 + i) * (i == 3 ? slow_down : 1), state);
+        r->host.peak_bytes = 100 << 20;
+    }
+    return results;
+}
+
+static rn_bench_changes *compare(rn_bench_results *before, rn_bench_results *after, double slower,
+                                 double larger) {
+    rn_bench_changes *changes;
+    assert_ok(rn_bench_compare(before, after, &(rn_bench_limits){slower, larger}, &changes));
+    return changes;
+}
+
+static void a_slow_down_of_a_tenth_is_found_and_none_is_silent(void **state) {
+    (void)state;
+    uint64_t seed = 7;
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        rn_bench_results *before = make(1, &seed), *same = make(1, &seed), *slow = make(1.1, &seed);
+        rn_bench_changes *none = compare(before, same, 0.05, 0.01);
+        rn_bench_changes *planted = compare(before, slow, 0.05, 0.01);
+        assert_int_equal(none->failed_count, 0);
+        for (size_t i = 0; i < none->count; i++)
+            assert_false(none->items[i].significant);
+        assert_int_equal(planted->failed_count, 1);
+        const rn_bench_change *c = &planted->items[3];
+        assert_true(c->too_slow && c->significant);
+        assert_true(c->slower_low < 0.1 && c->slower_high > 0.1); // the truth is in the interval
+        rn_bench_changes_destroy(none);
+        rn_bench_changes_destroy(planted);
+        rn_bench_results_destroy(before);
+        rn_bench_results_destroy(same);
+        rn_bench_results_destroy(slow);
+    }
+}
+
+static void a_faster_variant_passes_and_is_told(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    rn_bench_results *before = make(1.2, &seed), *after = make(1, &seed);
+    rn_bench_changes *changes = compare(before, after, 0.05, 0);
+    assert_int_equal(changes->failed_count, 0);
+    assert_true(changes->items[3].significant && changes->items[3].slower < -0.1);
+    rn_bench_changes_destroy(changes);
+    rn_bench_results_destroy(before);
+    rn_bench_results_destroy(after);
+}
+
+// A wide interval is no proof: 10 % with ± 20 % passes, however large the change looks.
+static void what_is_not_certain_does_not_fail(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    rn_bench_results *before = make(1, &seed), *after = make(1.1, &seed);
+    after->items[3].latency.p50_low_s = 0.8 * after->items[3].latency.p50_s;
+    after->items[3].latency.p50_high_s = 1.2 * after->items[3].latency.p50_s;
+    rn_bench_changes *changes = compare(before, after, 0.05, 0);
+    assert_int_equal(changes->failed_count, 0);
+    assert_false(changes->items[3].significant);
+    rn_bench_changes_destroy(changes);
+    rn_bench_results_destroy(before);
+    rn_bench_results_destroy(after);
+}
+
+static void memory_is_compared_exactly(void **state) {
+    (void)state;
+    uint64_t seed = 9;
+    rn_bench_results *before = make(1, &seed), *after = make(1, &seed);
+    after->items[0].host.peak_bytes = 101 << 20;       // + 1 %: just within
+    after->items[1].host.peak_bytes = (101 << 20) + 1; // beyond
+    after->items[2].host.peak_bytes = RN_BENCH_UNKNOWN;
+    before->items[2].resident_peak_bytes = 200 << 20; // then the system's count decides
+    after->items[2].resident_peak_bytes = 300 << 20;
+    rn_bench_changes *changes = compare(before, after, 0, 0.01);
+    assert_false(changes->items[0].too_large);
+    assert_true(changes->items[1].too_large);
+    assert_true(changes->items[2].too_large);
+    assert_int_equal(changes->failed_count, 2);
+    rn_bench_changes_destroy(changes);
+    rn_bench_results_destroy(before);
+    rn_bench_results_destroy(after);
+}
+
+static void broken_new_and_gone_variants_are_told(void **state) {
+    (void)state;
+    uint64_t seed = 11;
+    rn_bench_results *before = make(1, &seed), *after = make(1, &seed);
+    after->items[0].outcome = RN_BENCH_CRASHED;
+    after->items[0].failure.signal = 11;
+    snprintf(after->items[1].name, sizeof after->items[1].name, "another");
+    before->items[2].outcome = RN_BENCH_REFUSED;
+    after->items[4].batch = 2; // another point: not compared with batch 1
+    rn_bench_changes *changes = compare(before, after, 0.05, 0);
+    assert_int_equal(changes->count, VARIANTS + 2);
+    assert_true(changes->items[0].broken);
+    assert_null(changes->items[1].before);
+    assert_null(changes->items[VARIANTS].after);
+    assert_int_equal(changes->failed_count, 1);
+    assert_ok(rn_bench_report(after, RN_BENCH_TEXT, &(rn_bench_report_options){.changes = changes},
+                              printed_sink()));
+    printed_end();
+    assert_printed("broken: crashed by signal 11");
+    assert_printed("another   was not measured before");
+    assert_printed("variant1  is not measured any more");
+    assert_printed("works now");
+    assert_printed("1 of 10 beyond the limits");
+    rn_bench_changes_destroy(changes);
+
+    assert_ok(rn_bench_compare(before, after, NULL, &changes)); // no limits: nothing fails
+    assert_int_equal(changes->failed_count, 0);
+    rn_bench_changes_destroy(changes);
+    rn_bench_results_destroy(before);
+    rn_bench_results_destroy(after);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slow_down_of_a_tenth_is_found_and_none_is_silent),
+        cmocka_unit_test(a_faster_variant_passes_and_is_told),
+        cmocka_unit_test(what_is_not_certain_does_not_fail),
+        cmocka_unit_test(memory_is_compared_exactly),
+        cmocka_unit_test(broken_new_and_gone_variants_are_told),
+    };
+    return test_verdict(cmocka_run_group_tests(tests, printed_begin, printed_free));
+}
