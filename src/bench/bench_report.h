@@ -9,7 +9,7 @@ bool rn_bench_has_figures(const rn_bench_result *result);
 // Of the process's ledger, or as the system counts, with the device's; RN_BENCH_UNKNOWN.
 uint64_t rn_bench_peak(const rn_bench_result *result, bool of_ledger);
 
-// In a word: "slower", "too large"; "" where nothing is certain.
+// In a word: "slower", "too large", "new"; "" where nothing is certain.
 const char *rn_bench_verdict(const rn_bench_change *change);
 
 // ---- a table of texts ---------------------------------------------------------------------------

@@ -119,6 +119,10 @@ rn_status rn_bench_compare(const rn_bench_results *before, const rn_bench_result
 
 const char *rn_bench_verdict(const rn_bench_change *c) {
     if (c->broken) return "broken";
+    if (!c->before) return "new";
+    if (!c->after) return "gone";
+    if (!rn_bench_has_figures(c->after)) return rn_bench_outcome_name(c->after->outcome);
+    if (!rn_bench_has_figures(c->before)) return "works now";
     if (c->too_slow) return "too slow";
     if (c->too_large) return "too large";
     if (!c->significant) return "";

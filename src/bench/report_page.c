@@ -26,7 +26,7 @@ static rn_status write_file(rn_sink sink, const char *begin, const char *end) {
 }
 
 static rn_status write_results(const rn_bench_results *results, rn_sink sink) {
-    RN_TRY(rn_sink_print(sink, "<script type=\"application/json\" id=\"results\">"));
+    RN_TRY(rn_sink_print(sink, "<script type=\"application/json\" id=\"results-data\">"));
     RN_TRY(rn_bench_results_write(results, rn_script_text(&sink)));
     return rn_sink_print(sink, "</script>\n");
 }
@@ -55,7 +55,7 @@ static void put_change(const rn_bench_change *c, rn_json *json) {
 
 static rn_status write_changes(const rn_bench_changes *changes, rn_sink sink) {
     rn_json json;
-    RN_TRY(rn_sink_print(sink, "<script type=\"application/json\" id=\"changes\">"));
+    RN_TRY(rn_sink_print(sink, "<script type=\"application/json\" id=\"changes-data\">"));
     if (!changes) return rn_sink_print(sink, "null</script>\n");
     rn_json_begin(&json, rn_script_text(&sink), false);
     rn_json_array(&json, NULL);

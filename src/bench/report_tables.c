@@ -23,13 +23,22 @@ static void put_share(char *out, size_t bytes, double share) {
     snprintf(out, bytes, fabs(share) < 0.0995 ? "%+.1f %%" : "%+.0f %%", 100 * share);
 }
 
-// The name, and the one that was asked for where it is another.
+// As it was asked for.
 static void put_name(char *out, size_t bytes, const rn_bench_result *r) {
-    if (r->asked[0] && strcmp(r->asked, r->name) != 0)
-        snprintf(out, bytes, "%s (%s)", r->asked, r->name);
-    else
-        snprintf(out, bytes, "%s", r->name);
+    snprintf(out, bytes, "%s", r->asked[0] ? r->asked : r->name);
     rn_str_clean(out);
+}
+
+// What of one batch is not known is not another one.
+static bool has_batches(const rn_bench_results *results) {
+    uint64_t first = RN_BENCH_UNKNOWN;
+    for (size_t i = 0; i < results->count; i++) {
+        uint64_t batch = results->items[i].batch;
+        if (batch == RN_BENCH_UNKNOWN) continue;
+        if (first != RN_BENCH_UNKNOWN && batch != first) return true;
+        first = batch;
+    }
+    return false;
 }
 
 // Why there are no figures, in one line.
@@ -60,6 +69,7 @@ enum {
     P99,
     THROUGHPUT,
     SPEEDUP,
+    SPEEDUPS, // its interval
     PLANNED,
     PEAK,
     RESIDENT,
@@ -69,19 +79,30 @@ enum {
     TOP1,
     JOULES,
     DEVICE,
+    CANONICAL, // the name, where another was asked for
     COLUMN_COUNT
 };
 
 static const rn_bench_column columns[COLUMN_COUNT] = {
-    [NAME] = {"variant", true, 0},        [BATCH] = {"batch", false, 1},
-    [BUDGET] = {"budget", false, 1},      [P50] = {"median", false, 1},
-    [INTERVAL] = {"95 %", false, 4},      [P99] = {"p99", false, 6},
-    [THROUGHPUT] = {"items/s", false, 5}, [SPEEDUP] = {"speed-up", false, 2},
-    [PLANNED] = {"planned", false, 7},    [PEAK] = {"measured", false, 3},
-    [RESIDENT] = {"resident", false, 3},  [ON_DEVICE] = {"on device", false, 3},
-    [LOAD] = {"load", false, 8},          [ERROR] = {"error", false, 2},
-    [TOP1] = {"top-1", false, 9},         [JOULES] = {"J", false, 9},
+    [NAME] = {"variant", true, 0},
+    [BATCH] = {"batch", false, 1},
+    [BUDGET] = {"budget", false, 1},
+    [P50] = {"median", false, 1},
+    [INTERVAL] = {"95 %", false, 4},
+    [P99] = {"p99", false, 7},
+    [THROUGHPUT] = {"items/s", false, 6},
+    [SPEEDUP] = {"speed-up", false, 2},
+    [SPEEDUPS] = {"95 %", false, 8},
+    [PLANNED] = {"planned", false, 5},
+    [PEAK] = {"measured", false, 3},
+    [RESIDENT] = {"resident", false, 2},
+    [ON_DEVICE] = {"on device", false, 2},
+    [LOAD] = {"load", false, 8},
+    [ERROR] = {"error", false, 2},
+    [TOP1] = {"top-1", false, 9},
+    [JOULES] = {"J", false, 9},
     [DEVICE] = {"device", true, 10},
+    [CANONICAL] = {"is", true, 7},
 };
 
 // Half the width of the median's interval, as a share of it.
@@ -97,10 +118,9 @@ static void fill_times(const rn_bench_result *r, rn_bench_row *row) {
         snprintf(CELL(row, INTERVAL), "±%.1f %%", 100 * interval_of(&r->latency));
     if (!isnan(r->throughput)) snprintf(CELL(row, THROUGHPUT), "%.4g", r->throughput);
     if (isnan(r->speedup)) return;
-    int used = snprintf(CELL(row, SPEEDUP), "%.2f", r->speedup);
+    snprintf(CELL(row, SPEEDUP), "%.2f", r->speedup);
     if (!isnan(r->speedup_low) && r->speedup_low != r->speedup_high)
-        snprintf(row->cells[SPEEDUP].text + used, sizeof row->cells[SPEEDUP].text - (size_t)used,
-                 " (%.2f-%.2f)", r->speedup_low, r->speedup_high);
+        snprintf(CELL(row, SPEEDUPS), "%.2f-%.2f", r->speedup_low, r->speedup_high);
 }
 
 // In the place of figures: "batch 8, within 2.00 GiB: refused: ...".
@@ -116,11 +136,16 @@ static void put_note(const rn_bench_result *r, rn_bench_row *row) {
 
 static void fill_row(const rn_bench_result *r, bool batches, rn_bench_row *row) {
     put_name(CELL(row, NAME), r);
-    if (batches) snprintf(CELL(row, BATCH), "%llu", (unsigned long long)r->batch);
+    if (batches && r->batch != RN_BENCH_UNKNOWN)
+        snprintf(CELL(row, BATCH), "%llu", (unsigned long long)r->batch);
     put_size(CELL(row, BUDGET), r->budget_bytes);
     if (!rn_bench_has_figures(r)) {
         put_note(r, row);
         return;
+    }
+    if (strcmp(row->cells[NAME].text, r->name) != 0) {
+        snprintf(CELL(row, CANONICAL), "%s", r->name);
+        rn_str_clean(row->cells[CANONICAL].text);
     }
     fill_times(r, row);
     put_size(CELL(row, PLANNED), r->host.planned_bytes);
@@ -144,9 +169,7 @@ static void fill_row(const rn_bench_result *r, bool batches, rn_bench_row *row) 
 static rn_status write_variants(const rn_bench_results *results, rn_bench_form form, uint32_t width,
                                 rn_sink sink) {
     rn_bench_grid grid;
-    bool batches = false;
-    for (size_t i = 1; i < results->count; i++)
-        if (results->items[i].batch != results->items[0].batch) batches = true;
+    bool batches = has_batches(results);
     RN_TRY(rn_bench_grid_create(columns, COLUMN_COUNT, results->count, &grid));
     for (size_t i = 0; i < results->count; i++)
         fill_row(&results->items[i], batches, &grid.rows[i]);
@@ -243,10 +266,7 @@ static rn_status write_heading(const rn_bench_results *results, rn_sink sink) {
     RN_TRY(rn_sink_print(sink, "%s", model));
     if (results->parameters != RN_BENCH_UNKNOWN && results->parameters)
         RN_TRY(rn_sink_print(sink, ", %s parameters", rn_count_format(results->parameters).text));
-    bool batches = false;
-    for (size_t i = 1; i < results->count; i++)
-        if (results->items[i].batch != results->items[0].batch) batches = true;
-    if (results->count && !batches)
+    if (results->count && results->items[0].batch != RN_BENCH_UNKNOWN && !has_batches(results))
         RN_TRY(rn_sink_print(sink, ", batch %llu", (unsigned long long)results->items[0].batch));
     if (results->threads != RN_BENCH_UNKNOWN && results->threads)
         RN_TRY(rn_sink_print(sink, ", %llu threads", (unsigned long long)results->threads));

@@ -21,7 +21,7 @@ function linearTicks(high) {
   return ticks;
 }
 
-const textWidth = text => 6.6 * text.length;
+const textWidth = text => 7.6 * text.length;
 
 // ---- bars ----
 
@@ -65,14 +65,15 @@ function barOf(item, x, y, isBest) {
   if (t.p99_s !== null) bar.append(draw("line", {class: "tail", x1: x(t.p99_s), x2: x(t.p99_s), y1: y + 2, y2: y + 15}));
   const speed = item.speedup && item.name !== results.baseline ? `  ×${item.speedup.ratio.toFixed(2)}` : "";
   const wrong = item.outcome === "wrong" ? "  wrong" : "";
-  bar.append(draw("text", {x: Math.max(x(t.p50_high_s || t.p50_s), x(Math.min(t.p99_s || 0, t.p50_s * 1.3))) + 8, y: y + 13}, showTime(t.p50_s) + speed + wrong));
+  bar.append(draw("text", {x: Math.max(x(t.p50_high_s || t.p50_s), x(t.p99_s || 0)) + 8, y: y + 13}, showTime(t.p50_s) + speed + wrong));
   return bar;
 }
 
 // ---- scatter ----
 
-function frameOf(width, height, xs, ys, xBase, yBase, xShow, yShow, xTitle, yTitle) {
-  const box = {left: 84, right: 24, top: 12, bottom: 46};
+// `right`: room behind the last point, for labels.
+function frameOf(width, height, right, xs, ys, xBase, yBase, xShow, yShow, xTitle, yTitle) {
+  const box = {left: 84, right, top: 12, bottom: 46};
   const spread = values => [Math.min(...values) / 1.25, Math.max(...values) * 1.25];
   const [x0, x1] = spread(xs), [y0, y1] = spread(ys);
   const x = v => box.left + (width - box.left - box.right) * Math.log(v / x0) / Math.log(x1 / x0);
@@ -105,7 +106,7 @@ function drawScatter(kind) {
   document.getElementById("scatter-section").hidden = !points.length;
   shown.front = [];
   if (!points.length) return;
-  const {svg, x, y, x1, top} = frameOf(1160, 420, points.map(p => p.x), points.map(p => p.y), 10, 2, showTime, showSize, "median latency of a run", "peak memory, " + memories[kind].title);
+  const {svg, x, y, x1, top} = frameOf(1160, 420, 24, points.map(p => p.x), points.map(p => p.y), 10, 2, showTime, showSize, "median latency of a run", "peak memory, " + memories[kind].title);
   const front = paretoFront(points);
   shown.front = front.map(p => p.item.name);
   let path = `M${x(front[0].x)} ${top}`;
@@ -155,7 +156,8 @@ function drawSweep() {
 
 function sweepOf(series, key, value, interval, xShow, yShow, xTitle, yTitle) {
   const all = [...series.values()].flat();
-  const {svg, x, y, x1} = frameOf(570, 330, all.map(item => item[key]), all.map(value), 2, 10, xShow, yShow, xTitle, yTitle);
+  const room = Math.max(...[...series.keys()].map(textWidth)) + 12;
+  const {svg, x, y} = frameOf(570, 330, Math.min(room, 200), all.map(item => item[key]), all.map(value), 2, 10, xShow, yShow, xTitle, yTitle);
   const taken = [];
   [...series].forEach(([name, list], i) => {
     const colour = `var(--s${i % 8})`, last = list[list.length - 1];
@@ -165,7 +167,7 @@ function sweepOf(series, key, value, interval, xShow, yShow, xTitle, yTitle) {
       if (span && span[0]) svg.append(draw("path", {class: "whisker", style: `stroke:${colour}`, d: `M${x(item[key])} ${y(span[0])}V${y(span[1])}`}));
       svg.append(draw("circle", {style: `fill:${colour}`, cx: x(item[key]), cy: y(value(item)), r: 3.5}, draw("title", {}, `${labelOf(item)}: ${yShow(value(item))}`)));
     }
-    const label = placeLabel(taken, x(last[key]), y(value(last)), name, x1);
+    const label = placeLabel(taken, x(last[key]), y(value(last)), name, 570);
     svg.append(draw("text", {style: `fill:${colour}`, x: label.x, y: label.y}, name));
   });
   return svg;

@@ -1,13 +1,14 @@
 // data.js — the results, and what is asked of each of them.
 
 const read = id => JSON.parse(document.getElementById(id).textContent);
-const results = read("results");
-const changes = read("changes"); // or null
+const results = read("results-data");
+const changes = read("changes-data"); // or null
 const items = results.results;
 
 const works = item => item.status === "success" && item.latency;
-const several = key => new Set(items.map(item => item[key])).size > 1;
-const showBatches = several("batch_size"), showBudgets = several("budget_bytes");
+const several = values => new Set(values).size > 1;
+const showBatches = several(items.map(item => item.batch_size).filter(batch => batch !== null));
+const showBudgets = several(items.map(item => item.budget_bytes));
 
 // The name that was asked for; with batch and budget where these differ.
 function labelOf(item) {
