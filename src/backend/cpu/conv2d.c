@@ -3,6 +3,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_weights.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/winograd.h"
 
 #include "base/checked.h"
 
@@ -73,6 +74,11 @@ rn_status rn_cpu_conv2d_within(const rn_call *call, const rn_clamp_attrs *clamp)
 
 rn_status rn_cpu_conv2d(const rn_call *call) {
     return rn_cpu_conv2d_within(call, NULL);
+}
+
+double rn_cpu_conv2d_share(const rn_call *call) {
+    rn_conv c = read_call(call);
+    return rn_winograd_share(&c);
 }
 
 uint64_t rn_cpu_conv2d_workspace(const rn_call *call) {

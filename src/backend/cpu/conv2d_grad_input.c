@@ -7,6 +7,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_weights.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/winograd.h"
 
 #include "base/checked.h"
 #include "graph/op/grads.h"
@@ -100,6 +101,13 @@ rn_status rn_cpu_conv2d_grad_input(const rn_call *call) {
             if (p.conv.rows && p.conv.cols) run_phase(call, &p);
         }
     return RN_OK;
+}
+
+double rn_cpu_conv2d_grad_input_share(const rn_call *call) {
+    const rn_conv2d_attrs *a = &((const rn_conv2d_grad_input_attrs *)call->attrs)->conv;
+    if (a->stride_h > 1 || a->stride_w > 1) return 1;
+    phase p = read_phase(call, 0, 0);
+    return rn_winograd_share(&p.conv);
 }
 
 uint64_t rn_cpu_conv2d_grad_input_workspace(const rn_call *call) {

@@ -324,3 +324,9 @@ rn_status rn_cpu_conv_clamp(const rn_call *call) {
     run(&part, &a->clamp);
     return RN_OK;
 }
+
+double rn_cpu_conv_clamp_share(const rn_call *call) {
+    rn_conv2d_attrs conv2d;
+    rn_call part = convolution_of(call, &conv2d);
+    return part.op == RN_OP_CONV2D ? rn_cpu_conv2d_share(&part) : 1;
+}

@@ -80,9 +80,23 @@ static double overlap(double arithmetic, double memory, bool rounded, double row
     return arithmetic + memory;
 }
 
+static double conv_share(const rn_call *call) {
+    switch (call->op) {
+    case RN_OP_CONV2D:
+        return rn_cpu_conv2d_share(call);
+    case RN_OP_CONV2D_GRAD_INPUT:
+        return rn_cpu_conv2d_grad_input_share(call);
+    case RN_OP_CONV_CLAMP:
+        return rn_cpu_conv_clamp_share(call);
+    default:
+        return 1;
+    }
+}
+
 double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
     (void)workload;
     rn_cost cost = rn_cost_count(call);
+    cost.flops *= conv_share(call);
     rn_product product;
     if (!rn_call_product(call, 0, &product) || product.transposed)
         return rn_cost_roofline(caps, call, cost);

@@ -30,6 +30,10 @@ rn_status rn_cpu_conv2d(const rn_call *call);
 uint64_t rn_cpu_conv2d_workspace(const rn_call *call);
 // The same, outputs kept within two ends; clamp may be NULL.
 rn_status rn_cpu_conv2d_within(const rn_call *call, const rn_clamp_attrs *clamp);
+// Multiply-adds that a convolution takes as long as, over those it is counted with: winograd.h.
+double rn_cpu_conv2d_share(const rn_call *call);
+double rn_cpu_conv2d_grad_input_share(const rn_call *call);
+double rn_cpu_conv_clamp_share(const rn_call *call);
 rn_status rn_cpu_conv2d_grad_input(const rn_call *call);
 uint64_t rn_cpu_conv2d_grad_input_workspace(const rn_call *call);
 rn_status rn_cpu_conv2d_grad_weight(const rn_call *call);

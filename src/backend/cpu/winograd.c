@@ -17,7 +17,7 @@
 enum {
     LEAST_CHANNELS = 48,
     PIXEL_FLOATS = 1 << 19, // of transformed pixels at once, about: the second cache
-    TRANSFORM = 400,        // multiply-adds that take as long as transforming a tap's 16 weights
+    TRANSFORM = 400,        // multiply-adds that take as long as transforming a square or 3x3 taps
     PAD = 16,               // floats between matrices, lest they fall onto the same cache lines
     HEAD_BYTES = 64,        // of a slot: which strip its weights are of
     OUT = RN_WINOGRAD_OUT,
@@ -62,15 +62,23 @@ static const rn_winograd_set *get_set(void) {
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-double rn_winograd_share(const rn_conv *c) {
+// A square's and a tap's multiply-adds over those of the windows of an image.
+static double share_of(const rn_conv *c, double square, double tap) {
     double squares = (double)rn_div_up(c->rows, OUT) * (double)rn_div_up(c->cols, OUT);
-    return (ELEMENTS * squares + TRANSFORM) / (9.0 * (double)c->rows * (double)c->cols);
+    return (square * squares + tap) / (9.0 * (double)c->rows * (double)c->cols);
 }
 
 bool rn_winograd_fits(const rn_conv *c) {
     return c->taps_h == 3 && c->taps_w == 3 && c->stride_h == 1 && c->stride_w == 1 &&
            c->channels >= LEAST_CHANNELS && c->channels % RN_PANEL == 0 &&
-           c->outputs % RN_PANEL == 0 && c->rows * c->cols > 0 && rn_winograd_share(c) < 0.8;
+           c->outputs % RN_PANEL == 0 && c->rows * c->cols > 0 &&
+           share_of(c, ELEMENTS, TRANSFORM) < 0.8;
+}
+
+double rn_winograd_share(const rn_conv *c) {
+    if (!rn_winograd_fits(c)) return 1;
+    double pixels = TRANSFORM / (double)c->outputs, sums = TRANSFORM / (double)c->channels;
+    return share_of(c, ELEMENTS + pixels + sums, TRANSFORM / (double)c->images);
 }
 
 static plan make_plan(const rn_conv *c, const rn_tile_set *set, uint32_t threads) {

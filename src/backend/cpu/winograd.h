@@ -26,8 +26,8 @@ enum {
 // Whether it is one of these and takes less time than multiplying windows; does not depend on how
 // many images or outputs there are.
 bool rn_winograd_fits(const rn_conv *conv);
-// Multiply-adds that take as long, for an image's pixels and for the weights, over those of the
-// windows: below 1 where it fits.
+// Multiply-adds that take as long, transforms included, over those of the windows; 1 where it does
+// not fit.
 double rn_winograd_share(const rn_conv *conv);
 
 // As rn_conv_workspace and rn_conv_run, of a convolution that fits.

@@ -72,10 +72,38 @@ static void slow_memory_is_what_one_row_waits_for(void **unused) {
     assert_true(fp > 1.8 * q8 && q8 > 1.6 * q4 && q4 > 1.8 * q2);
 }
 
+static double conv_seconds(const rn_device_caps *caps, uint64_t images, uint64_t size) {
+    rn_conv2d_attrs attrs = {1, 1, 1, 1, 1, 1};
+    rn_tensor in[3] = {{.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(images, size, size, 128)},
+                       {.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(128, 128, 3, 3)}};
+    rn_tensor out = {.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(images, size, size, 128)};
+    rn_call call = {.op = RN_OP_CONV2D,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = &out,
+                    .input_count = 3,
+                    .output_count = 1,
+                    .threads = 1};
+    return rn_cost_call(caps, &call, (rn_workload){0});
+}
+
+// Weights are transformed once for all images; small ones are not worth it.
+static void squares_of_a_large_image_are_counted_as_fewer_products(void **unused) {
+    (void)unused;
+    rn_device_caps caps = paper_caps();
+    double pixel = 2.0 * 9 * 128 * 128 / caps.flops;
+    assert_float_equal(conv_seconds(&caps, 1, 7) / (49 * pixel), 1, 1e-6);
+    double one = conv_seconds(&caps, 1, 28) / (28 * 28 * pixel);
+    double eight = conv_seconds(&caps, 8, 28) / (8 * 28 * 28 * pixel);
+    assert_true(one > 0.25 && one < 0.5);
+    assert_true(eight > 0.25 && eight < one);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_panels_is_known),
         cmocka_unit_test(more_rows_take_longer_but_not_much_more_each),
+        cmocka_unit_test(squares_of_a_large_image_are_counted_as_fewer_products),
         cmocka_unit_test(slow_memory_is_what_one_row_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
