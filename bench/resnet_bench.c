@@ -1,9 +1,11 @@
-// resnet_bench.c — the forward pass of ResNet-18 for 1 and for 8 images, beside PyTorch.
+// resnet_bench.c — the forward pass of ResNet-18 for 1 and for 8 images, beside PyTorch
+// and ONNX Runtime.
 //
 //     resnet_bench [THREADS [SECONDS [eager | planned] [ops]]]
 //
-// The best of many runs; peer_torch.py's "resnet" prints the same names. "ops" prints where the
-// time goes.
+// The best of many runs; peer_torch.py's "resnet" prints the same names: PyTorch's eager mode
+// beside ours, and the best of eager, torch.compile and ONNX Runtime beside "planned". "ops" prints
+// where the time goes.
 #include "model/model.h"
 #include "model_bench.h"
 
