@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error_class.h"
 #include "base/str.h"
+#include "memory/device_usage.h"
 #include "memory/ledger.h"
 
 #include <ration/error_class.h>
@@ -28,9 +29,14 @@ typedef struct stage_report {
 
 static rn_status write_memory(rn_sink sink, const rn_process_info *process) {
     RN_TRY(rn_sink_print(sink, "resident %s", rn_size_format(process->resident_bytes).text));
-    for (size_t d = 0; d < rn_device_count(); d++)
+    for (size_t d = 0; d < rn_device_count(); d++) {
+        rn_device_usage usage;
         RN_TRY(rn_sink_print(sink, ", %s %s", rn_device_name((rn_device_id)d),
                              rn_size_format(rn_ledger_total((rn_device_id)d).now_bytes).text));
+        if (rn_device_usage_read((rn_device_id)d, &usage))
+            RN_TRY(rn_sink_print(sink, " (%s: %s)", usage.source,
+                                 rn_size_format(usage.used_bytes).text));
+    }
     return rn_sink_print(sink, ", free %s", rn_size_format(rn_process_free_bytes(process)).text);
 }
 
@@ -79,6 +85,21 @@ static void put_device(rn_json *json, rn_device_id device) {
     rn_json_end(json);
 }
 
+// What drivers say, where they do.
+static void put_drivers(rn_json *json) {
+    bool any = false;
+    for (size_t d = 0; d < rn_device_count(); d++) {
+        rn_device_usage usage;
+        if (!rn_device_usage_read((rn_device_id)d, &usage)) continue;
+        if (!any) rn_json_object(json, "drivers");
+        any = true;
+        rn_json_object(json, rn_device_name((rn_device_id)d));
+        rn_device_usage_json(&usage, json);
+        rn_json_end(json);
+    }
+    if (any) rn_json_end(json);
+}
+
 static rn_status write_json(rn_sink sink, const stage_report *report) {
     char time_text[40];
     rn_json json;
@@ -97,6 +118,7 @@ static rn_status write_json(rn_sink sink, const stage_report *report) {
     for (size_t d = 0; d < rn_device_count(); d++)
         put_device(&json, (rn_device_id)d);
     rn_json_end(&json);
+    put_drivers(&json);
     rn_json_end(&json);
     return json.status;
 }

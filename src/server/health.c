@@ -1,9 +1,10 @@
 // health.c — is it alive, does it take requests, and how is it: what probes ask, and what the page
-// at / draws once a second. It reads counters and two small files of the system, nothing else.
+// at / draws once a second. It reads counters and small files of the system, nothing else.
 #include "server/look.h"
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "memory/device_usage.h"
 
 #include <ration/ration.h>
 
@@ -69,6 +70,12 @@ static void write_device(rn_json *json, rn_device_id device, const rn_engine_fac
     rn_json_u64(json, "peak_bytes", total.peak_bytes);
     write_limit(json, "budget_bytes", rn_budget_of(device, facts));
     write_purposes(json, device);
+    rn_device_usage usage;
+    if (rn_device_usage_read(device, &usage)) {
+        rn_json_object(json, "driver");
+        rn_device_usage_json(&usage, json);
+        rn_json_end(json);
+    }
     rn_json_end(json);
 }
 

@@ -3,6 +3,7 @@
 #include "server/look.h"
 
 #include "base/clock.h"
+#include "memory/device_usage.h"
 
 #include <ration/ration.h>
 
@@ -194,12 +195,33 @@ static void write_budgets(text *t, const rn_engine_facts *facts) {
     }
 }
 
+// What drivers say, where they do.
+static void write_drivers(text *t) {
+    rn_device_usage usage;
+    bool first = true;
+    for (size_t d = 0; d < rn_device_count(); d++) {
+        if (!rn_device_usage_read((rn_device_id)d, &usage)) continue;
+        if (first)
+            open_family(t, "memory_driver_bytes", "gauge",
+                        "Bytes that the device's driver says are held, by anybody, by category.");
+        first = false;
+        for (uint32_t i = 0; i < usage.category_count; i++) {
+            PRINT(t, "ration_memory_driver_bytes{");
+            write_label(t, "device", rn_device_name((rn_device_id)d));
+            PRINT(t, ",");
+            write_label(t, "category", usage.categories[i].name);
+            PRINT(t, "} %" PRIu64 "\n", usage.categories[i].bytes);
+        }
+    }
+}
+
 static void write_memory(text *t, rn_server *server, const rn_engine_facts *facts) {
     rn_process_info process = {0};
     (void)!rn_process_read(&process);
     write_ledger(t, "memory_bytes", false, "Bytes on the ledger, by device and purpose.");
     write_ledger(t, "memory_peak_bytes", true, "The most so far of each.");
     write_totals(t);
+    write_drivers(t);
     write_budgets(t, facts);
     write_gauge(t, "memory_predicted_peak_bytes", facts->predicted_bytes,
                 "What the process should take at most, by the plan; 0 before there is one.");

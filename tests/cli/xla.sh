@@ -55,10 +55,24 @@ says out 'the CPU computes the first'
 export NEURON_LIBRARY_PATH
 NEURON_LIBRARY_PATH=$(realpath "$fake")
 
-# ---- serving ----
+# ---- serving, with a tree of files like that of Neuron's driver ----
+export RATION_NEURON_SYSFS=$PWD/sysfs
+for core in 0 1; do
+    memory=sysfs/neuron0/neuron_core$core/stats/memory_usage/device_mem
+    mkdir -p "$memory/tensors" "$memory/model_code"
+    echo $((4096 + core)) > "$memory/tensors/total"
+    echo 8 > "$memory/model_code/total"
+done
+expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level info
+for stage in xla_model_created compilation_complete model_on_xla inputs_on_xla; do
+    grep -q "stage $stage on neuron:0-1: resident .*, neuron:0-1 .* (sysfs: 8.02 KiB)" err || fail "$stage has no memory"
+done
 start_server --device neuron:0,cpu --parallel 1 --ctx 64 --chunk 8 --save kept
 ask 200 /health
-says out '"device":"neuron:0"' '"program":"2 programs for 1, 8 rows on NC_v2'
+says out '"device":"neuron:0"' '"program":"2 programs for 1, 8 rows on NC_v2' \
+    '"driver":{"source":"sysfs","used_bytes":4104,"categories":{"model_code":8,"tensors":4096}}'
+ask 200 /metrics
+says out 'ration_memory_driver_bytes{device="neuron:0",category="tensors"} 4096'
 ask 200 /v1/completions '{"prompt": "Once upon", "max_tokens": 6, "temperature": 0}'
 says out "$(tail -c +10 text | tr -d '\n')"
 stop_server

@@ -121,6 +121,23 @@ static void set_environment(const rn_pjrt_target *target) {
     setenv("NEURON_CC_FLAGS", flags, 0);
 }
 
+// What Neuron's driver says of the cores that are visible; else what neuron-monitor says.
+static bool read_usage(void *self, rn_device_usage *out) {
+    const rn_pjrt_device *device = self;
+    const char *cores = getenv("NEURON_RT_VISIBLE_CORES");
+    if (!cores) cores = device->target.cores;
+    if (rn_neuron_read_sysfs(cores, out)) return true;
+    return device->monitor && rn_neuron_monitor_read(device->monitor, out);
+}
+
+static void watch_memory(rn_pjrt_device *device) {
+    rn_device_usage usage;
+    if (strcmp(device->target.plugin, "neuron") != 0) return;
+    if (!rn_neuron_read_sysfs("", &usage))
+        device->monitor = rn_neuron_monitor_start(device->target.cores);
+    rn_device_usage_from(device->base.caps.device, read_usage, device);
+}
+
 static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
     rn_pjrt_facts facts;
     uint64_t begin = rn_clock_ns();
@@ -134,6 +151,7 @@ static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
     rn_log(RN_LOG_INFO, "xla", "%s: %s, %s, PJRT 0.%d, ready in %.0f ms", device->name,
            device->platform, device->kind, device->plugin->api->version.minor,
            (double)(rn_clock_ns() - begin) * 1e-6);
+    watch_memory(device);
     return RN_OK;
 }
 
@@ -205,6 +223,8 @@ static void free_host(rn_device *base, rn_account account, void *block, uint64_t
 static void destroy(rn_device *base) {
     rn_pjrt_device *device = rn_pjrt_device_of(base);
     if (device->client) rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
+    if (base->caps.own_memory) rn_device_usage_from(base->caps.device, NULL, NULL);
+    rn_neuron_monitor_stop(device->monitor);
     rn_workers_destroy(base->workers);
     pthread_mutex_destroy(&device->lock);
     rn_free(RN_HOST_OTHER, device, sizeof *device);

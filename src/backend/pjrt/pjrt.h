@@ -17,6 +17,7 @@
 #define RN_BACKEND_PJRT_PJRT_H
 
 #include "backend/pjrt/api.h"
+#include "backend/pjrt/neuron.h"
 #include "base/buffer.h"
 #include "device/executable.h"
 #include "device/registry.h"
@@ -103,9 +104,10 @@ typedef struct rn_pjrt_device {
     const rn_pjrt_plugin *plugin; // NULL until it is needed
     void *client, *device;
     char platform[32], platform_version[256], kind[64];
-    uint64_t total_bytes;  // of its memory, where an earlier try told; else 0
-    void *mapped[4];       // host memory that the plugin copies from at its full rate
-    rn_error_info failure; // of starting it, which is not tried twice; RN_OK: none
+    uint64_t total_bytes;       // of its memory, where an earlier try told; else 0
+    rn_neuron_monitor *monitor; // Neuron's, where its driver has no files of its memory
+    void *mapped[4];            // host memory that the plugin copies from at its full rate
+    rn_error_info failure;      // of starting it, which is not tried twice; RN_OK: none
 } rn_pjrt_device;
 
 rn_pjrt_device *rn_pjrt_device_of(rn_device *device);

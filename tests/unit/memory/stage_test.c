@@ -3,6 +3,7 @@
 #include "json_check.h"
 #include "base/fault.h"
 #include "base/str.h"
+#include "memory/device_usage.h"
 #include "memory/stage.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -104,6 +105,34 @@ static void log_that_wants_less_gets_nothing(void **state) {
     begin_log(RN_LOG_TEXT, RN_LOG_WARNING);
     rn_stage("start");
     assert_int_equal(0, line_bytes);
+}
+
+static bool read_driver(void *self, rn_device_usage *out) {
+    (void)self;
+    out->source = "sysfs";
+    rn_device_usage_add(out, "tensors", 2 * MIB);
+    rn_device_usage_add(out, "model_code", MIB);
+    return true;
+}
+
+static void line_has_what_a_driver_says(void **state) {
+    (void)state;
+    rn_device_id device;
+    char text[64];
+    assert_ok(rn_device_add("core", &device));
+    rn_device_usage_from(device, read_driver, NULL);
+    begin_log(RN_LOG_TEXT, RN_LOG_INFO);
+    rn_stage("model_on_xla");
+    assert_non_null(strstr(line, "core 0 B (sysfs: 3.00 MiB)"));
+    begin_log(RN_LOG_JSON, RN_LOG_INFO);
+    rn_stage("model_on_xla");
+    assert_true(test_json_valid(line, line_bytes));
+    assert_int_equal(test_json_u64(line, line_bytes, "drivers/core/used_bytes"), 3 * MIB);
+    assert_int_equal(test_json_u64(line, line_bytes, "drivers/core/categories/tensors"), 2 * MIB);
+    rn_device_usage_from(device, NULL, NULL);
+    begin_log(RN_LOG_JSON, RN_LOG_INFO);
+    rn_stage("model_on_xla");
+    assert_false(test_json_get(line, line_bytes, "drivers/core/source", text, sizeof text));
 }
 
 typedef struct marks {
@@ -282,6 +311,7 @@ int main(void) {
         TEST(longest_failure_is_still_one_valid_line),
         TEST(last_stage_is_remembered_and_failing_is_none),
         TEST(every_device_is_in_the_line),
+        TEST(line_has_what_a_driver_says), // its device stays
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
