@@ -168,7 +168,8 @@ static rn_status count_held(host_budget *b, uint64_t room_bytes) {
     b->unaccounted_bytes = shares.process_bytes + shares.held_bytes + room_bytes +
                            profiling_bytes() -
                            rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_PROFILER).now_bytes;
-    b->least_bytes = rn_budget_needed(shares.process_bytes + opening.most_bytes + opening.raised_bytes);
+    b->least_bytes =
+        rn_budget_needed(shares.process_bytes + opening.most_bytes + opening.raised_bytes);
     return RN_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { NPY_ALIGN = 64, NPY_PREFIX = 10 };
 
@@ -59,28 +60,57 @@ static rn_status parse_header(const char *path, const char *header, npy_array *o
     return rn_fail(RN_UNSUPPORTED, "%s has elements of type %.5s", path, descr);
 }
 
-rn_status read_npy(const char *path, npy_array *out) {
-    text_buffer *file = &out->file;
-    uint64_t bytes = 0;
-    out->dtype = RN_DTYPE_NONE;
-    RN_TRY(read_text(path, file));
-    const unsigned char *head = (const unsigned char *)file->data;
-    if (file->bytes < 12 || memcmp(head, "\x93NUMPY", 6) != 0)
-        return fail_npy(path, "it is no .npy file");
-    size_t prefix = head[6] == 1 ? 10 : 12;
+static rn_status read_exactly(FILE *file, const char *path, void *target, size_t bytes) {
+    if (bytes == 0 || fread(target, 1, bytes, file) == bytes) return RN_OK;
+    return ferror(file) ? rn_fail(RN_IO, "cannot read %s: %s", path, strerror(errno))
+                        : fail_npy(path, "it ends early");
+}
+
+// The header; what stands behind it are the values.
+static rn_status read_header(FILE *file, const char *path, npy_array *out) {
+    enum { MOST_HEADER_BYTES = 64 << 10 };
+    unsigned char head[12];
+    RN_TRY(read_exactly(file, path, head, NPY_PREFIX));
+    if (memcmp(head, "\x93NUMPY", 6) != 0) return fail_npy(path, "it is no .npy file");
     size_t length = head[8] | (size_t)head[9] << 8;
-    if (prefix == 12) length |= (size_t)head[10] << 16 | (size_t)head[11] << 24;
-    if (length == 0 || length > file->bytes - prefix)
-        return fail_npy(path, "it ends in its header");
-    file->data[prefix + length - 1] = 0; // a line break
-    RN_TRY(parse_header(path, file->data + prefix, out));
+    if (head[6] > 1) {
+        RN_TRY(read_exactly(file, path, head + NPY_PREFIX, 2));
+        length |= (size_t)head[10] << 16 | (size_t)head[11] << 24;
+    }
+    if (length == 0 || length > MOST_HEADER_BYTES)
+        return fail_npy(path, "its header is not understood");
+    text_buffer header = {0};
+    RN_TRY(reserve_text(&header, length));
+    rn_status s = read_exactly(file, path, header.data, length);
+    header.data[length - 1] = 0; // a line break
+    if (s == RN_OK) s = parse_header(path, header.data, out);
+    free_text(&header);
+    return s;
+}
+
+// Values are held once, whatever their number is: the budget is the limit. A file that is too short
+// for them is refused before memory is taken.
+static rn_status read_values(FILE *file, const char *path, npy_array *out) {
+    struct stat state;
     uint64_t elements = rn_shape_elements(out->shape, 1);
-    size_t there = file->bytes - prefix - length;
-    if (elements > there || !rn_dtype_bytes(out->dtype, elements, &bytes) || bytes > there)
+    if (elements >= UINT64_MAX / 16 || !rn_dtype_bytes(out->dtype, elements, &out->bytes))
+        return fail_npy(path, "its shape is too large");
+    if (fstat(fileno(file), &state) == 0 && S_ISREG(state.st_mode) &&
+        out->bytes > (uint64_t)state.st_size)
         return fail_npy(path, "it ends in its data");
-    memmove(file->data, file->data + prefix + length, (size_t)bytes); // to an aligned place
-    out->bytes = bytes;
-    return RN_OK;
+    RN_TRY(reserve_text(&out->file, out->bytes));
+    return read_exactly(file, path, out->file.data, out->bytes);
+}
+
+rn_status read_npy(const char *path, npy_array *out) {
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    if (!file) return rn_fail(RN_NOT_FOUND, "cannot read %s: %s", path, strerror(errno));
+    out->dtype = RN_DTYPE_NONE;
+    rn_status s = read_header(file, path, out);
+    if (s == RN_OK) s = read_values(file, path, out);
+    if (!standard) fclose(file);
+    return s;
 }
 
 rn_status write_npy_header(FILE *file, const char *path, rn_dtype dtype, rn_shape shape) {
