@@ -32,6 +32,7 @@
 #include <ration/generate.h>
 #include <ration/graph.h>
 #include <ration/hooks.h>
+#include <ration/image.h>
 #include <ration/ladder.h>
 #include <ration/log.h>
 #include <ration/memory.h>
