@@ -37,6 +37,25 @@ expect 0 "$ration" run mlp
 says err 'made-up weights' 'is made up'
 says out 'logits (1, 10) f32'
 
+# Pictures: cut to the input's shape; the best classes by name.
+picture=$root/tests/golden/images/photo.png
+seq 10 | sed 's/^/class /' > labels
+expect 0 "$ration" run "$model" --input "x=$picture" --mean 0.5,0.5,0.5 --std 0.25 --labels labels --top 3 -q
+says out 'y (1, 10) f32' '%  class '
+equals classes 6 "$(grep -c class out)" # of both outputs
+expect 0 "$ration" run "$model" --input "x=$picture" --resize 20 --bgr --scale 1 --labels labels --json
+says out '"label": "class ' '"chance"'
+expect 0 "$ration" run "$model" --input "x=$picture" --resize stretch -q
+expect 2 "$ration" run "$model" --input "x=$picture" --resize 5
+says err 'resize'
+expect 2 "$ration" run "$model" --input "x=$picture" --resize none
+expect 2 "$ration" run "$model" --input "x=$picture" --std 0
+expect 2 "$ration" run "$model" --input "x=$picture" --mean a,b
+expect 2 "$ration" run mlp --input "x=$picture"
+head -c 500 "$picture" > cut.png
+expect 3 "$ration" run "$model" --input x=cut.png
+says err 'cut.png' 'PNG'
+
 # Other commands.
 expect 0 "$ration" plan "$model" --budget +64MiB
 says out 'conv.onnx' 'planned'

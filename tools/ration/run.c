@@ -418,7 +418,8 @@ const command run_command = {
         "largest context that would do are named. --budget +SIZE counts planned bytes only.\n"
         "\n"
         "An ONNX file, or one of the builtin models mlp, simple and resnet18, takes tensors:\n"
-        "--input NAME=FILE.npy for each input (what is not given is made up, and said so),\n"
+        "--input NAME=FILE.npy or .png for each input (what is not given is made up, and said "
+        "so),\n"
         "--output FILE.npy for what comes out; sizes that a file leaves open are those of its\n"
         "inputs, or --dim NAME=SIZE.",
     .example = "ration run models/llama-1b -p \"Once upon a time\" --budget 2GiB -n 100",

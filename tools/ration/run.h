@@ -91,6 +91,28 @@ rn_status write_npy_header(FILE *file, const char *path, rn_dtype dtype, rn_shap
 rn_status write_npy(const char *path, rn_dtype dtype, rn_shape shape, const void *data,
                     uint64_t bytes);
 
+// A .png file as an input of a graph: the --resize, --mean, --std, --scale and --bgr of the
+// command.
+bool is_picture(const char *path);
+// `out` gets the input's dtype, shape (one row) and values.
+rn_status read_picture(const invocation *in, const char *path, const rn_value_info *input,
+                       npy_array *out);
+
+// --labels: the names of classes, and the best of an output's last axis.
+typedef struct class_labels {
+    text_buffer file;
+    size_t count;
+} class_labels;
+rn_status read_labels(const invocation *in, class_labels *out);
+rn_str label_at(const class_labels *labels, size_t index);
+enum { MOST_TOP = 100 };
+typedef struct class_score {
+    uint64_t index;
+    double chance;
+} class_score;
+// Of `count` values, best first; chances are a softmax of them where they are not such already.
+size_t find_top(const double *values, uint64_t count, size_t most, class_score *out);
+
 // Models that are not text: tensors in, tensors out (run_graph.c).
 bool is_onnx(const char *path);
 bool is_graph_model(const char *model);

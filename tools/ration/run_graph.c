@@ -26,6 +26,8 @@ typedef struct graph_run {
     made_weight *made;      // where there is no file
     npy_array files[MAX_GRAPH_INPUTS];
     char file_names[MAX_GRAPH_INPUTS][128];
+    const char *pictures[MAX_GRAPH_INPUTS]; // their files, until the inputs' shapes are known
+    class_labels labels;
     size_t file_count;
     rn_onnx_dim dims[MAX_GRAPH_INPUTS];
     char dim_names[MAX_GRAPH_INPUTS][128];
@@ -66,7 +68,10 @@ static rn_status read_inputs(graph_run *r) {
     for (size_t i = 0; i < count; i++) {
         RN_TRY(split_name("input", items[i], r->file_names[i], &path));
         r->file_count++;
-        RN_TRY(read_npy(path, &r->files[i]));
+        if (is_picture(path))
+            r->pictures[i] = path;
+        else
+            RN_TRY(read_npy(path, &r->files[i]));
     }
     return RN_OK;
 }
@@ -97,14 +102,16 @@ static const npy_array *find_file(const graph_run *r, const char *name) {
 
 static rn_status open_onnx(graph_run *r) {
     rn_onnx_input inputs[MAX_GRAPH_INPUTS];
+    size_t known = 0;
     for (size_t i = 0; i < r->file_count; i++)
-        inputs[i] = (rn_onnx_input){.name = r->file_names[i],
-                                    .dtype = r->files[i].dtype,
-                                    .shape = r->files[i].shape,
-                                    .data = r->files[i].file.data};
+        if (!r->pictures[i])
+            inputs[known++] = (rn_onnx_input){.name = r->file_names[i],
+                                              .dtype = r->files[i].dtype,
+                                              .shape = r->files[i].shape,
+                                              .data = r->files[i].file.data};
     RN_TRY(read_dims(r->in, r->dims, r->dim_names, MAX_GRAPH_INPUTS, &r->dim_count));
     rn_onnx_options options = {
-        .inputs = inputs, .input_count = r->file_count, .dims = r->dims, .dim_count = r->dim_count};
+        .inputs = inputs, .input_count = known, .dims = r->dims, .dim_count = r->dim_count};
     RN_TRY(rn_onnx_open(r->name, &options, &r->onnx));
     r->graph = rn_onnx_graph(r->onnx);
     return RN_OK;
@@ -117,6 +124,15 @@ static rn_status open_builtin(graph_run *r) {
     r->graph = r->built;
     if (weights[0]) return rn_checkpoint_open(weights, &r->weights);
     r->recipe.weights_in_memory = true;
+    return RN_OK;
+}
+
+static rn_status read_pictures(graph_run *r) {
+    for (size_t i = 0; i < r->file_count; i++) {
+        rn_value v = rn_graph_find(r->graph, RN_ROLE_INPUT, r->file_names[i]);
+        if (r->pictures[i] && v)
+            RN_TRY(read_picture(r->in, r->pictures[i], rn_graph_value(r->graph, v), &r->files[i]));
+    }
     return RN_OK;
 }
 
@@ -332,7 +348,40 @@ static void print_result(const result *out) {
     printf(out->elements > SHOWN_VALUES ? " ...\n" : "\n");
 }
 
-static void write_result(const result *out, rn_json *json) {
+// Of an output whose last axis is the classes, row by row.
+static rn_status show_classes(const graph_run *r, const result *out, rn_json *json) {
+    class_score top[MOST_TOP];
+    uint64_t classes = out->shape.rank ? out->shape.dims[out->shape.rank - 1] : 0;
+    size_t most = rn_settings_count(r->in->settings, "top");
+    text_buffer row = {0};
+    if (r->labels.count == 0 || classes != r->labels.count) return RN_OK;
+    RN_TRY(reserve_text(&row, classes * sizeof(double)));
+    double *values = (double *)(void *)row.data;
+    if (json) rn_json_array(json, "top");
+    for (uint64_t at = 0; at < out->elements; at += classes) {
+        for (uint64_t i = 0; i < classes; i++)
+            values[i] = value_at(out, at + i);
+        size_t found = find_top(values, classes, most < MOST_TOP ? most : MOST_TOP, top);
+        for (size_t i = 0; i < found; i++) {
+            rn_str label = label_at(&r->labels, top[i].index);
+            if (!json) {
+                printf("  %5.1f %%  %s\n", top[i].chance * 100, make_safe(label).text);
+                continue;
+            }
+            rn_json_object(json, NULL);
+            rn_json_u64(json, "row", at / classes);
+            rn_json_u64(json, "index", top[i].index);
+            rn_json_text(json, "label", label);
+            rn_json_f64(json, "chance", top[i].chance);
+            rn_json_end(json);
+        }
+    }
+    if (json) rn_json_end(json);
+    free_text(&row);
+    return RN_OK;
+}
+
+static rn_status write_result(const graph_run *r, const result *out, rn_json *json) {
     rn_json_object(json, NULL);
     rn_json_string(json, "name", out->name);
     rn_json_string(json, "dtype", rn_dtype_get(out->dtype)->name);
@@ -344,7 +393,9 @@ static void write_result(const result *out, rn_json *json) {
     for (uint64_t i = 0; i < out->elements && i < SHOWN_VALUES; i++)
         rn_json_f64(json, NULL, value_at(out, i));
     rn_json_end(json);
+    rn_status s = show_classes(r, out, json);
     rn_json_end(json);
+    return s;
 }
 
 // --output FILE for the only output, FILE with the output's name in it for each of several, or
@@ -384,8 +435,11 @@ static rn_status show_results(graph_run *r, rn_json *json) {
         result out;
         if (info->role != RN_ROLE_OUTPUT) continue;
         rn_status s = get_result(r, info, &out);
-        if (s == RN_OK && json) write_result(&out, json);
-        if (s == RN_OK && !json) print_result(&out);
+        if (s == RN_OK && json) s = write_result(r, &out, json);
+        if (s == RN_OK && !json) {
+            print_result(&out);
+            s = show_classes(r, &out, NULL);
+        }
         if (s == RN_OK) s = save_result(r, &out, outputs);
         free_text(&out.data);
         RN_TRY(s);
@@ -507,8 +561,10 @@ static rn_status go(graph_run *r) {
     rn_ladder_options options = {.threads = threads,
                                  .no_fallback = !rn_settings_bool(r->in->settings, "fallback")};
     rn_ladder_target target;
+    RN_TRY(read_labels(r->in, &r->labels));
     RN_TRY(read_inputs(r));
     RN_TRY(is_onnx(r->name) ? open_onnx(r) : open_builtin(r));
+    RN_TRY(read_pictures(r));
     RN_TRY(find_rows(r));
     (void)use_rates(r->in, threads);
     end_opening();
@@ -546,6 +602,7 @@ rn_status run_graph(const invocation *in) {
     rn_onnx_close(r->onnx);
     for (size_t i = 0; i < r->file_count; i++)
         free_text(&r->files[i].file);
+    free_text(&r->labels.file);
     free(r);
     return s == RN_OK ? left : rn_error_restore(&error);
 }
