@@ -1,0 +1,380 @@
+// graph_model.c — see graph_model.h.
+//
+// Weights of another dtype: products take matrices of any kind as they are, convolutions those of
+// 16 bits; in front of all else stands a node that widens the weight to f32, so that it is held in
+// the small form and is wide for as long as it is used. int8 is by rows and for products only:
+// elsewhere 8 bits are q8_0. What is no whole number of blocks stays f32.
+#include "bench/graph_model.h"
+
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "graph/activations.h"
+#include "graph/rewrite.h"
+#include "memory/account.h"
+#include "tensor/quant.h"
+
+#include <ration/tensor.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+// ---- another dtype ------------------------------------------------------------------------------
+
+typedef struct retyping {
+    rn_rewrite rewrite;
+    const rn_graph *from;
+    rn_dtype dtype;
+    bool unquantised;
+    bool *by_products, *by_convs; // (values + 1): all its readers are
+    bool used[RN_DTYPE_COUNT];    // by matrices
+} retyping;
+
+static bool is_half(rn_dtype dtype) {
+    return dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
+}
+
+static void find_readers(retyping *t) {
+    for (uint32_t n = 0; n < rn_graph_node_count(t->from); n++) {
+        const rn_node *node = rn_graph_node(t->from, n);
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            rn_value v = node->inputs[i];
+            bool product = node->op == RN_OP_MATMUL && i == 1;
+            bool conv = node->op == RN_OP_CONV2D && i == 1;
+            t->by_products[v] &= product;
+            t->by_convs[v] &= product || conv;
+        }
+    }
+}
+
+// As what a weight is held, and whether a node has to widen it.
+static rn_dtype choose_dtype(const retyping *t, rn_value v, bool *out_widened) {
+    const rn_value_info *info = rn_graph_value(t->from, v);
+    uint64_t elements = rn_shape_elements(info->shape, 1);
+    uint64_t last = info->shape.rank ? info->shape.dims[info->shape.rank - 1] : 1;
+    *out_widened = false;
+    if (info->role != RN_ROLE_WEIGHT || info->dtype != RN_DTYPE_F32 || info->shape.rank < 2)
+        return info->dtype;
+    bool product = t->by_products[v] && info->shape.rank == 2;
+    if (is_half(t->dtype)) {
+        *out_widened = !(product || t->by_convs[v]);
+        return t->dtype;
+    }
+    if (product && last % rn_dtype_get(t->dtype)->block_elements == 0) return t->dtype;
+    rn_dtype other = t->dtype == RN_DTYPE_INT8 ? RN_DTYPE_Q8_0 : t->dtype;
+    *out_widened =
+        rn_dtype_get(other)->readable && elements % rn_dtype_get(other)->block_elements == 0;
+    return *out_widened ? other : RN_DTYPE_F32;
+}
+
+static void take_weights(retyping *t, const rn_node *node) {
+    rn_rewrite *r = &t->rewrite;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        rn_value v = node->inputs[i];
+        const rn_value_info *info = rn_graph_value(t->from, v);
+        bool widened;
+        if (v == RN_NO_VALUE || info->role != RN_ROLE_WEIGHT || r->now[v] != RN_NO_VALUE) continue;
+        rn_dtype dtype = choose_dtype(t, v, &widened);
+        if (info->shape.rank >= 2) t->used[dtype] = true;
+        if (dtype == info->dtype) continue;
+        rn_rewrite_place(r, node);
+        r->now[v] = rn_graph_weight(r->to, info->name, dtype, info->shape);
+        if (widened) r->now[v] = rn_op_dequantize(r->to, r->now[v]);
+    }
+}
+
+static rn_status retype_node(retyping *t, const rn_node *node) {
+    rn_value in[3] = {RN_NO_VALUE, RN_NO_VALUE, RN_NO_VALUE};
+    take_weights(t, node);
+    if (node->op != RN_OP_MATMUL || !t->unquantised)
+        return rn_rewrite_node(&t->rewrite, node, NULL);
+    rn_matmul_attrs attrs = node->attrs ? *(const rn_matmul_attrs *)node->attrs
+                                        : (rn_matmul_attrs){.transpose_x = false};
+    attrs.unquantised_activations = true;
+    RN_TRY(rn_rewrite_inputs(&t->rewrite, node->inputs, node->input_count, in));
+    rn_rewrite_place(&t->rewrite, node);
+    rn_rewrite_output(&t->rewrite, node->outputs[0],
+                      rn_op_matmul_as(t->rewrite.to, in[0], in[1], in[2], attrs));
+    return RN_OK;
+}
+
+static rn_status retype_all(retyping *t) {
+    size_t values = (size_t)rn_graph_value_count(t->from) + 1;
+    rn_arena *m = &t->rewrite.memory;
+    RN_TRY(rn_arena_array(m, values, sizeof(bool), (void **)&t->by_products));
+    RN_TRY(rn_arena_array(m, values, sizeof(bool), (void **)&t->by_convs));
+    for (size_t v = 0; v < values; v++)
+        t->by_products[v] = t->by_convs[v] = true;
+    find_readers(t);
+    for (uint32_t n = 0; n < rn_graph_node_count(t->from); n++)
+        RN_TRY(retype_node(t, rn_graph_node(t->from, n)));
+    return rn_graph_finish(t->rewrite.to);
+}
+
+static void name_dtypes(const bool used[RN_DTYPE_COUNT], char *out, size_t bytes) {
+    size_t length = 0;
+    out[0] = 0;
+    for (int d = RN_DTYPE_COUNT - 1; d > 0; d--)
+        if (used[d] && length < bytes)
+            length += (size_t)snprintf(out + length, bytes - length, "%s%s", length ? " + " : "",
+                                       rn_dtype_get((rn_dtype)d)->name);
+}
+
+static rn_status retype(rn_graph_model *model, const rn_bench_name *variant) {
+    retyping t = {.from = model->graph,
+                  .dtype = rn_dtype_parse(rn_str_from(variant->weights)),
+                  .unquantised = strcmp(variant->activations, "f32") == 0};
+    rn_graph *changed = NULL;
+    if (t.dtype == RN_DTYPE_NONE || t.dtype == RN_DTYPE_F32) return RN_OK;
+    rn_status s = rn_rewrite_begin(&t.rewrite, model->graph);
+    if (s == RN_OK) s = retype_all(&t);
+    RN_TRY(rn_rewrite_end(&t.rewrite, s, &changed));
+    if (!t.used[t.dtype] && !(t.dtype == RN_DTYPE_INT8 && t.used[RN_DTYPE_Q8_0])) {
+        rn_graph_destroy(changed);
+        return rn_fail(RN_UNSUPPORTED, "no weight of the model can be %s", variant->weights);
+    }
+    if (!model->converted) model->graph = NULL; // ONNX's own
+    rn_graph_destroy(model->graph);
+    model->graph = changed;
+    model->converted = model->retyped = true;
+    return RN_OK;
+}
+
+// ---- numbers ------------------------------------------------------------------------------------
+
+struct rn_made_block {
+    rn_made_block *next;
+    size_t bytes; // of all
+    _Alignas(64) uint8_t data[];
+};
+
+static uint64_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return *state >> 33;
+}
+
+static float next_float(uint64_t *state, float most) {
+    return ((float)next_random(state) / (float)(1u << 30) - 1) * most;
+}
+
+// As `ration run` makes them up: by name and shape alone.
+static void make_up(const rn_value_info *info, uint64_t elements, float *out) {
+    uint64_t state = 1469598103934665603ull, fan = 1;
+    for (const char *at = info->name; *at; at++)
+        state = (state ^ (unsigned char)*at) * 1099511628211ull;
+    for (uint32_t i = 1; i < info->shape.rank; i++)
+        fan *= info->shape.dims[i];
+    bool variance = strstr(info->name, "running_var") != NULL;
+    float most = info->shape.rank > 1 ? sqrtf(3 / (float)fan) : 0.1f;
+    for (uint64_t i = 0; i < elements; i++)
+        out[i] = variance ? 1 : next_float(&state, most);
+}
+
+static rn_status read_weight(const rn_graph_model *m, const rn_value_info *info, uint64_t elements,
+                             float *out) {
+    const rn_checkpoint *files = m->onnx ? rn_onnx_checkpoint(m->onnx) : m->weights;
+    rn_weight_source own = m->onnx ? rn_onnx_weights(m->onnx) : (rn_weight_source){0};
+    const void *held = own.find ? own.find(own.self, info->name, RN_DTYPE_F32, elements * 4) : NULL;
+    if (held) {
+        memcpy(out, held, elements * sizeof *out);
+        return RN_OK;
+    }
+    if (!files) {
+        make_up(info, elements, out);
+        return RN_OK;
+    }
+    rn_mapping mapping;
+    const rn_tensor_info *tensor = rn_checkpoint_find(files, info->name);
+    if (!tensor) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    RN_TRY(rn_checkpoint_map(files, tensor, &mapping));
+    rn_status s = rn_dtype_to_f32(tensor->dtype, mapping.data, out, elements);
+    rn_mapping_release(&mapping);
+    return s;
+}
+
+static rn_status encode(const rn_value_info *info, rn_dtype dtype, const float *values,
+                        uint64_t elements, uint8_t *out) {
+    if (dtype != RN_DTYPE_INT8) return rn_dtype_from_f32(dtype, values, out, elements);
+    uint64_t rows = info->shape.dims[0];
+    rn_quant_int8_rows(values, rows, elements / rows, (int8_t *)out,
+                       (float *)(void *)(out + rn_round_up(elements, 64)));
+    return RN_OK;
+}
+
+static const void *find_made(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
+    rn_graph_model *m = self;
+    rn_value v = rn_graph_find(m->graph, RN_ROLE_WEIGHT, name);
+    if (!v) return NULL;
+    const rn_value_info *info = rn_graph_value(m->graph, v);
+    uint64_t elements = rn_shape_elements(info->shape, 1);
+    rn_made_block *block = NULL;
+    float *values = NULL;
+    size_t all = sizeof *block + bytes + 64;
+    if (rn_alloc(RN_HOST_OTHER, all, (void **)&block) != RN_OK) return NULL;
+    *block = (rn_made_block){.next = m->made, .bytes = all};
+    rn_status s = rn_alloc(RN_HOST_OTHER, elements * sizeof *values, (void **)&values);
+    if (s == RN_OK) s = read_weight(m, info, elements, values);
+    if (s == RN_OK) s = encode(info, dtype, values, elements, block->data);
+    rn_free(RN_HOST_OTHER, values, elements * sizeof *values);
+    if (s != RN_OK) {
+        rn_free(RN_HOST_OTHER, block, all);
+        return NULL;
+    }
+    m->made = block;
+    return block->data;
+}
+
+const void *rn_graph_model_weight(rn_graph_model *m, const rn_value_info *info, uint64_t bytes) {
+    return find_made(m, info->name, info->dtype, bytes);
+}
+
+rn_weight_source rn_graph_model_source(rn_graph_model *m) {
+    if (m->onnx && !m->converted) return rn_onnx_weights(m->onnx);
+    if (m->weights && !m->retyped) return (rn_weight_source){.checkpoint = m->weights};
+    return (rn_weight_source){.self = m, .find = find_made};
+}
+
+void rn_graph_model_release_made(rn_graph_model *m) {
+    while (m->made) {
+        rn_made_block *block = m->made;
+        m->made = block->next;
+        rn_free(RN_HOST_OTHER, block, block->bytes);
+    }
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+
+static bool is_onnx(const char *name) {
+    size_t bytes = strlen(name);
+    return bytes > 5 && strcmp(name + bytes - 5, ".onnx") == 0;
+}
+
+bool rn_graph_model_is(const char *name) {
+    static const char *const builtin[] = {"mlp", "simple", "resnet18"};
+    if (is_onnx(name)) return true;
+    for (size_t i = 0; i < 3; i++)
+        if (strcmp(name, builtin[i]) == 0 && !rn_file_exists(name)) return true;
+    return false;
+}
+
+static rn_status open_model(const char *name, const char *weights_path, rn_graph_model *m) {
+    if (is_onnx(name)) {
+        RN_TRY(rn_onnx_open(name, NULL, &m->onnx));
+        m->graph = (rn_graph *)(uintptr_t)rn_onnx_graph(m->onnx); // const until it is converted
+        return RN_OK;
+    }
+    RN_TRY(rn_builtin_recipe(name, &m->recipe));
+    m->converted = true; // the graph is its own
+    RN_TRY(m->recipe.build(m->recipe.self, NULL, &m->graph));
+    if (weights_path && *weights_path) return rn_checkpoint_open(weights_path, &m->weights);
+    return RN_OK;
+}
+
+static void count_parameters(rn_graph_model *m) {
+    bool used[RN_DTYPE_COUNT] = {false};
+    for (rn_value v = 1; v <= rn_graph_value_count(m->graph); v++) {
+        const rn_value_info *info = rn_graph_value(m->graph, v);
+        if (info->role != RN_ROLE_WEIGHT) continue;
+        m->parameters += rn_shape_elements(info->shape, 1);
+        if (info->shape.rank >= 2) used[info->dtype] = true;
+        if (m->converted && !m->weights) m->made_bytes += rn_graph_model_bytes(m, info);
+    }
+    name_dtypes(used, m->weights_name, sizeof m->weights_name);
+}
+
+// Graphs without an axis for rows have the batch that they were exported with.
+static rn_status set_rows(rn_graph_model *m, uint64_t batch) {
+    m->rows = rn_graph_has_rows(m->graph) ? batch : 0;
+    for (rn_value v = 1; m->rows == 0 && batch > 1 && v <= rn_graph_value_count(m->graph); v++) {
+        const rn_value_info *info = rn_graph_value(m->graph, v);
+        if (info->role != RN_ROLE_INPUT || info->shape.rank == 0) continue;
+        if (info->shape.dims[0] == batch) return RN_OK;
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "the model was exported for a batch of %llu",
+                               (unsigned long long)info->shape.dims[0]),
+                       "export it with a symbolic first axis for others");
+    }
+    return RN_OK;
+}
+
+static rn_status apply_variant(rn_graph_model *m, const rn_bench_name *variant) {
+    rn_dtype held = rn_dtype_parse(rn_str_from(variant->activations));
+    if (variant->weights[0]) RN_TRY(retype(m, variant));
+    if (is_half(held)) {
+        rn_graph *changed = NULL;
+        RN_TRY(rn_graph_hold_activations(m->graph, held, &changed));
+        if (m->converted) rn_graph_destroy(m->graph);
+        m->graph = changed;
+        m->converted = true;
+    }
+    return RN_OK;
+}
+
+rn_status rn_graph_model_open(const char *name, const char *weights_path,
+                              const rn_bench_name *variant, uint64_t batch, rn_graph_model *m) {
+    *m = (rn_graph_model){.onnx = NULL};
+    rn_status s = open_model(name, weights_path, m);
+    if (s == RN_OK) s = apply_variant(m, variant);
+    if (s == RN_OK) count_parameters(m);
+    if (s == RN_OK) s = set_rows(m, batch);
+    rn_recipe_destroy(&m->recipe);
+    m->recipe = (rn_recipe){.self = NULL};
+    if (s == RN_OK && m->converted) {
+        s = rn_recipe_from_graph(m->graph, m->rows, &m->recipe);
+        m->recipe.weights_in_memory = rn_graph_model_source(m).find == find_made;
+    } else if (s == RN_OK) {
+        s = rn_onnx_make_recipe(m->onnx, m->rows, &m->recipe);
+    }
+    if (s == RN_OK) m->recipe.least_rows = m->rows;
+    if (s != RN_OK) rn_graph_model_close(m);
+    return s;
+}
+
+void rn_graph_model_close(rn_graph_model *m) {
+    rn_graph_model_release_made(m);
+    rn_recipe_destroy(&m->recipe);
+    if (m->converted) rn_graph_destroy(m->graph);
+    rn_checkpoint_close(m->weights);
+    rn_onnx_close(m->onnx);
+    *m = (rn_graph_model){.onnx = NULL};
+}
+
+uint64_t rn_graph_model_bytes(const rn_graph_model *m, const rn_value_info *info) {
+    rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
+    if (tensor.shape.rank && tensor.shape.dims[0] == RN_ROWS) tensor.shape.dims[0] = m->rows;
+    return rn_tensor_bytes(&tensor);
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+// The bytes of a .npy file of this size: its header is passed over, since the model's own is known.
+static rn_status read_npy(const char *path, void *data, uint64_t bytes) {
+    uint8_t head[12];
+    int fd = -1;
+    uint64_t size = 0;
+    RN_TRY(rn_file_open(path, &fd, &size));
+    rn_status s = rn_file_read_at(fd, path, 0, head, sizeof head);
+    uint64_t begin = head[6] == 1 ? 10u + head[8] + 256u * head[9]
+                                  : 12u + head[8] + 256u * head[9] + 65536u * head[10];
+    if (s == RN_OK && (memcmp(head, "\x93NUMPY", 6) != 0 || begin > size || size - begin != bytes))
+        s = rn_fail(RN_INVALID, "%s is no .npy file of %llu bytes", path,
+                    (unsigned long long)bytes);
+    if (s == RN_OK) s = rn_file_read_at(fd, path, begin, data, bytes);
+    close(fd);
+    return s;
+}
+
+rn_status rn_graph_model_fill_input(const rn_graph_model *m, const rn_value_info *info,
+                                    const char *const *files, size_t file_count, void *data,
+                                    uint64_t bytes) {
+    size_t name = strlen(info->name);
+    uint64_t state = 0;
+    (void)m;
+    for (size_t i = 0; i < file_count; i++)
+        if (strncmp(files[i], info->name, name) == 0 && files[i][name] == '=')
+            return read_npy(files[i] + name + 1, data, bytes);
+    memset(data, 0, bytes);
+    for (uint64_t i = 0; info->dtype == RN_DTYPE_F32 && i < bytes / 4; i++)
+        ((float *)data)[i] = 0.5f + 0.5f * next_float(&state, 1);
+    return RN_OK;
+}
