@@ -43,7 +43,7 @@ typedef struct invocation {
 typedef struct command {
     const char *name;
     const char *usage;   // after "ration ": "inspect PATH [options]"
-    const char *summary; // one line
+    const char *summary; // one line; NULL: it is not for people
     const char *about;   // a paragraph or two for --help
     const char *example;
     size_t min_words, max_words;
@@ -56,6 +56,7 @@ typedef struct command {
     rn_status (*own_arguments)(invocation *in, int argc, char **argv);
 } command;
 
+extern const command bench_command, bench_worker_command; // the second is bench's own
 extern const command run_command, embed_command, inspect_command, convert_command, place_command,
     plan_command, calibrate_command, config_command, profile_command, serve_command,
     compile_command;

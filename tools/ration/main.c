@@ -13,10 +13,10 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 volatile bool interrupted;
 rn_flag interrupt_flag;
 
-static const command *const commands[] = {&run_command,     &embed_command,   &serve_command,
-                                          &plan_command,    &inspect_command, &convert_command,
-                                          &compile_command, &place_command,   &calibrate_command,
-                                          &config_command,  &profile_command};
+static const command *const commands[] = {
+    &run_command,     &embed_command,   &serve_command,       &plan_command,      &inspect_command,
+    &convert_command, &compile_command, &place_command,       &calibrate_command, &config_command,
+    &profile_command, &bench_command,   &bench_worker_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -69,7 +69,7 @@ static void print_general_help(void) {
     printf("ration %s: models inside a memory budget\n\nusage: ration COMMAND [options]\n\n",
            rn_version());
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+        if (commands[i]->summary) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("\nration COMMAND --help says more. Exit codes: 0 done, 2 usage, 3 bad input,\n"
            "4 over budget, 5 device, 6 cancelled.\n");
 }
