@@ -22,6 +22,7 @@
 #define RATION_TRAIN_H
 
 #include <ration/device.h>
+#include <ration/model.h>
 #include <ration/plan.h>
 #include <ration/program.h>
 #include <ration/session.h>
@@ -64,6 +65,7 @@ typedef struct rn_train_options {
     // For tests: each raw gradient, as "<weight>.gradient", is an output (with micro-batches the
     // gradients are states of that name anyway), and of a model "logits", too.
     bool watch;
+    const char *trained;  // only weights whose names match (`*`, `?`) are trained; NULL: all
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
@@ -104,6 +106,28 @@ typedef struct rn_trainer_options {
     uint64_t reserved[4]; // zero
 } rn_trainer_options;
 
+// What is added to the weights of a model that is fine-tuned: W x + scale * B (A x), the scale
+// being alpha / rank.
+typedef struct rn_lora_options {
+    uint32_t rank; // 0: 16
+    float alpha;   // 0: the rank
+    bool by_root;  // the scale is alpha / sqrt(rank) (rsLoRA)
+    // (target_count) modules as Hugging Face names them, by their last word ("q_proj") or whole
+    // ("model.layers.0.mlp.*"); none: every matrix of the layers.
+    const char *const *targets;
+    size_t target_count;
+    uint64_t reserved[4]; // zero
+} rn_lora_options;
+
+// Trains low-rank additions (LoRA) to the matrices of an open model, whose own weights, of any
+// type, stay as they are: they have no gradients, and nothing goes back beyond the first addition.
+// options: the sizes of a Llama (layers to vocab_size) must be 0. The model must outlive the
+// trainer; strings and lists are borrowed for the call. RN_UNSUPPORTED: a model without a head,
+// with recurrent layers, or an op without a gradient; RN_INVALID: a target that names no matrix.
+RN_API RN_MUST_USE rn_status rn_trainer_finetune(const rn_model *model,
+                                                 const rn_trainer_options *options,
+                                                 const rn_lora_options *lora, rn_trainer **out);
+
 RN_API RN_MUST_USE rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out);
 RN_API void rn_trainer_destroy(rn_trainer *trainer);
 // Of a step; of all that a trainer does: the phases "step", "save" and, where it was asked for,
@@ -117,6 +141,18 @@ RN_API uint64_t rn_trainer_steps(const rn_trainer *trainer);
 // should follow. *out_loss: the mean of -log p over the targets, before the step.
 RN_API RN_MUST_USE rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens,
                                              const int32_t *targets, double rate, float *out_loss);
+
+// A batch whose sequences are packed of several documents: a token sees its own document only, and
+// positions count from its beginning. Of rn_trainer_finetune only.
+typedef struct rn_batch {
+    const int32_t *tokens, *targets; // (batch, tokens), as rn_trainer_step
+    const int32_t *documents;        // (batch, tokens): the token of the sequence at which its
+                                     // document begins; NULL: one document a sequence
+} rn_batch;
+RN_API RN_MUST_USE rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch,
+                                                    double rate, float *out_loss);
+RN_API RN_MUST_USE rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, const rn_batch *batch,
+                                                        float *out_loss);
 
 // The loss of a batch with the weights as they are: what a step of it would say. Nothing is
 // trained. RN_INVALID: the trainer was made without evaluate_every.
@@ -132,6 +168,12 @@ RN_API RN_MUST_USE rn_status rn_trainer_resume(rn_trainer *trainer, const char *
 // The weights alone, by their Hugging Face names.
 RN_API RN_MUST_USE rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype,
                                                const char *path);
+
+// The additions of a trainer that fine-tunes: a folder as PEFT writes and reads it
+// (adapter_config.json, adapter_model.safetensors), or, where the path ends in .gguf, llama.cpp's
+// file. `base` is what adapter_config.json calls the model; NULL: its name.
+RN_API RN_MUST_USE rn_status rn_trainer_export_adapter(rn_trainer *trainer, const char *base,
+                                                       const char *path);
 
 RN_END_DECLS
 

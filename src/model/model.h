@@ -78,7 +78,9 @@ RN_MUST_USE rn_status rn_resnet_recipe(const rn_resnet_config *config, rn_recipe
 // own for each sequence, used in turn.
 // Packed: rows of texts, each with all of its rows in the run. Inputs i32: "tokens", "position"
 // (ROWS), "span" (ROWS, 2): the rows of a row's text. Output "hidden" (ROWS, dim).
-// Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0.
+// Training: "tokens" and "targets" i32 (batch, tokens); every sequence starts at position 0. With
+// `documents` several are packed into a sequence: then there are "position" and "document" i32
+// (batch, tokens), too: where a token stands in its document, and at which token that begins.
 #define RN_WINDOW_STATE ".window_kv"
 typedef enum rn_naming {
     RN_NAMES_HUGGING_FACE,
@@ -89,10 +91,11 @@ typedef enum rn_naming {
 typedef struct rn_text_architecture rn_text_architecture; // text/decoder.h
 typedef struct rn_text_builder rn_text_builder;
 
-// An addition to a weight W (out, in): y = W x + up (down x), both f32.
+// An addition to a weight W (out, in): y = W x + up (scale * down x), both f32.
 typedef struct rn_low_rank {
     const char *down, *up; // the names of their weights, (rank, in) and (out, rank)
     uint32_t rank;
+    float scale; // 0: none, it is in `up`
 } rn_low_rank;
 
 // What a graph must know of its weights' files.
@@ -170,6 +173,7 @@ typedef struct rn_llama_config {
     uint32_t dense;            // between the two products behind pooling; 0: there are none
     // Training:
     uint32_t tokens; // of each sequence
+    bool documents;  // packed into it
 } rn_llama_config;
 rn_forward rn_llama_forward(const rn_llama_config *config);
 RN_MUST_USE rn_status rn_llama_recipe(const rn_llama_config *config, rn_recipe *out);

@@ -32,6 +32,7 @@ typedef struct step {
 static rn_status collect(step *t, rn_arena *memory) {
     uint32_t values = rn_graph_value_count(t->graph);
     rn_str frozen = rn_str_from(t->options->frozen ? t->options->frozen : "");
+    const char *trained = t->options->trained;
     void *weights = NULL, *gradients = NULL;
     RN_TRY(rn_arena_array(memory, values, sizeof(rn_value), &weights));
     RN_TRY(rn_arena_array(memory, values, sizeof(rn_value), &gradients));
@@ -39,10 +40,13 @@ static rn_status collect(step *t, rn_arena *memory) {
     t->gradients = gradients;
     for (rn_value v = 1; v <= values; v++) {
         const rn_value_info *info = rn_graph_value(t->graph, v);
-        if (info->role == RN_ROLE_WEIGHT && !rn_str_matches(rn_str_from(info->name), frozen))
-            t->weights[t->count++] = v;
+        if (info->role != RN_ROLE_WEIGHT) continue;
+        rn_str name = rn_str_from(info->name);
+        if (trained && !rn_str_matches(name, rn_str_from(trained))) continue;
+        if (!rn_str_matches(name, frozen)) t->weights[t->count++] = v;
     }
     if (t->count) return RN_OK;
+    if (trained) return rn_fail(RN_INVALID, "nothing to train: no weight matches '%s'", trained);
     if (frozen.bytes == 0) return rn_fail(RN_INVALID, "nothing to train: the graph has no weights");
     return rn_fail(RN_INVALID, "nothing to train: every weight matches '%s'", t->options->frozen);
 }

@@ -43,6 +43,10 @@ static rn_status add_state(rn_trainer *t, const rn_graph *graph, const rn_traine
     return RN_OK;
 }
 
+static bool is_trained(const rn_trainer *t, const char *name) {
+    return rn_str_matches(rn_str_from(name), rn_str_from(t->trained));
+}
+
 // Weights, then each weight's states.
 static rn_status collect(rn_trainer *t) {
     const rn_graph *graph = rn_plan_graph(rn_trainer_plan(t));
@@ -51,7 +55,8 @@ static rn_status collect(rn_trainer *t) {
     RN_TRY(rn_arena_array(&t->memory, values, sizeof(rn_trained), &block));
     t->tensors = block;
     for (rn_value v = 1; v <= values; v++)
-        if (rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT)
+        if (rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT &&
+            is_trained(t, rn_graph_value(graph, v)->name))
             add_tensor(t, rn_graph_value(graph, v));
     t->weight_count = t->tensor_count;
     for (uint32_t i = 0; i < t->weight_count; i++)
@@ -76,7 +81,9 @@ static rn_status draw(rn_trainer *t, uint32_t number) {
     RN_TRY(rn_arena_array(&t->memory, (size_t)w->count, sizeof(float), &block));
     w->first = block;
     float deviation = deviation_of(t, w->name);
-    for (uint64_t i = 0; i < w->count; i++)
+    for (uint64_t i = 0; t->lora && i < w->count; i++)
+        w->first[i] = rn_lora_first(t->lora, w->name, t->options.seed, number, i);
+    for (uint64_t i = 0; !t->lora && i < w->count; i++)
         w->first[i] = w->shape.rank == 1 // the scale of a norm
                           ? 1
                           : deviation * rn_philox_normal(t->options.seed, number, i);
@@ -90,7 +97,9 @@ static const void *find_first(void *self, const char *name, rn_dtype dtype, uint
             return dtype == RN_DTYPE_F32 && bytes == t->tensors[i].count * sizeof(float)
                        ? t->tensors[i].first
                        : NULL;
-    return NULL;
+    if (!t->lora) return NULL;
+    rn_weight_source base = rn_network_weights(t->lora->network);
+    return base.find(base.self, name, dtype, bytes);
 }
 
 // ---- a trainer ----------------------------------------------------------------------------------
@@ -99,14 +108,14 @@ static uint64_t scratch_bytes(uint64_t most) {
     return (most + rn_min_u64(most, RN_TRAINER_CHUNK)) * sizeof(float);
 }
 
-// Elements of the largest weight: its states are no larger.
-static rn_status find_most(const rn_recipe *recipe, uint64_t *out) {
+// Elements of the largest weight that is trained: its states are no larger.
+static rn_status find_most(const rn_trainer *t, const rn_recipe *recipe, uint64_t *out) {
     rn_graph *graph = NULL;
     *out = 0;
     RN_TRY(recipe->build(recipe->self, &(rn_recipe_options){0}, &graph));
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
-        if (info->role != RN_ROLE_WEIGHT && info->role != RN_ROLE_STATE) continue;
+        if (info->role != RN_ROLE_WEIGHT || !is_trained(t, info->name)) continue;
         *out = rn_max_u64(*out, rn_shape_elements(info->shape, 1));
     }
     rn_graph_destroy(graph);
@@ -118,8 +127,10 @@ static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate
     const rn_trainer_options *o = &t->options;
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
     uint64_t most = 0;
-    step->weights_in_memory = evaluate->weights_in_memory = true; // drawn: nothing is staged
-    RN_TRY(find_most(step, &most));
+    bool in_memory = !t->lora || t->lora->network->in_memory; // drawn: nothing is staged
+    step->weights_in_memory = evaluate->weights_in_memory = in_memory;
+    step->widens_vectors = evaluate->widens_vectors = !in_memory;
+    RN_TRY(find_most(t, step, &most));
     rn_program_phase phases[RN_TRAINER_PHASES] = {
         [RN_TRAINER_STEP] = {.name = "step",
                              .recipe = step,
@@ -133,26 +144,18 @@ static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate
 
 static rn_status make_plan(rn_trainer *t) {
     const rn_trainer_options *o = &t->options;
-    rn_llama_config config = {.layers = o->layers,
-                              .dim = o->dim,
-                              .heads = o->heads,
-                              .kv_heads = o->kv_heads,
-                              .ffn = o->ffn,
-                              .vocab = o->vocab_size,
-                              .weight_dtype = RN_DTYPE_F32,
-                              .activations = o->activations,
-                              .tokens = o->tokens};
     rn_train_options train = {.optimizer = t->optimizer->name,
                               .beta1 = o->beta1,
                               .beta2 = o->beta2,
                               .momentum = o->momentum,
                               .weight_decay = o->weight_decay,
                               .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
-                              .max_norm = o->max_norm};
+                              .max_norm = o->max_norm,
+                              .trained = t->trained};
     rn_recipe step, evaluate = {0};
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
-    RN_TRY(rn_train_recipe(rn_llama_forward(&config), o->batch, &train, &step));
-    rn_status s = rn_evaluate_recipe(rn_llama_forward(&config), o->batch, &evaluate);
+    RN_TRY(rn_train_recipe(rn_llama_forward(&t->config), o->batch, &train, &step));
+    rn_status s = rn_evaluate_recipe(rn_llama_forward(&t->config), o->batch, &evaluate);
     snprintf(step.name, sizeof step.name, "training step");
     snprintf(evaluate.name, sizeof evaluate.name, "evaluation");
     if (s == RN_OK) s = plan_phases(t, &step, &evaluate);
@@ -166,6 +169,8 @@ static rn_status open_session(rn_trainer *t) {
     rn_session_options options = {.device = t->options.device};
     for (uint32_t i = 0; i < RN_TRAINER_PHASES; i++)
         weights[i] = (rn_weight_source){.self = t, .find = find_first};
+    for (uint32_t i = 0; t->lora && i < RN_TRAINER_PHASES; i++)
+        weights[i].checkpoint = rn_network_weights(t->lora->network).checkpoint;
     for (uint32_t i = 0; i < t->weight_count; i++)
         RN_TRY(draw(t, i));
     RN_TRY(rn_program_open(t->program, weights, &options, &t->run));
@@ -206,7 +211,39 @@ static void lower_budget(void *self, uint64_t bytes) {
     plan->budget_bytes = rn_max_u64(rn_min_u64(budget, total), 1);
 }
 
-rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out) {
+static rn_llama_config config_of(const rn_trainer_options *o) {
+    return (rn_llama_config){.layers = o->layers,
+                             .dim = o->dim,
+                             .heads = o->heads,
+                             .kv_heads = o->kv_heads,
+                             .ffn = o->ffn,
+                             .vocab = o->vocab_size,
+                             .weight_dtype = RN_DTYPE_F32,
+                             .activations = o->activations,
+                             .tokens = o->tokens};
+}
+
+// What rn_lora_init found, and room for positions and documents.
+static rn_status adapt(rn_trainer *t, const rn_model *model, const rn_lora_options *lora) {
+    const rn_trainer_options *o = &t->options;
+    void *block = NULL;
+    if (o->layers || o->dim || o->heads || o->kv_heads || o->ffn || o->vocab_size)
+        return rn_fail(RN_INVALID, "the sizes of a model that is fine-tuned are its own");
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *t->lora, &block));
+    t->lora = block;
+    RN_TRY(rn_lora_init(t->lora, model, o->tokens, lora));
+    t->lora->config.activations = o->activations;
+    t->config = t->lora->config;
+    t->trained = RN_LORA_TRAINED;
+    RN_TRY(
+        rn_alloc_zeroed(RN_HOST_OTHER, 2 * (size_t)o->batch, o->tokens * sizeof(int32_t), &block));
+    t->positions = block;
+    t->documents = t->positions + (size_t)o->batch * o->tokens;
+    return RN_OK;
+}
+
+static rn_status create(const rn_trainer_options *options, const rn_model *model,
+                        const rn_lora_options *lora, rn_trainer **out) {
     const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = NULL;
@@ -217,13 +254,17 @@ rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out)
     t->options = *options;
     t->options.optimizer = optimizer->name;
     t->optimizer = optimizer;
+    t->trained = "*";
+    t->config = config_of(options);
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
-    rn_status s = rn_recover(&(rn_recovery){.device = t->options.device,
-                                            .self = t,
-                                            .plan = plan_step,
-                                            .open = open_step,
-                                            .undo = close_step,
-                                            .lower = lower_budget});
+    rn_status s = model ? adapt(t, model, lora) : RN_OK;
+    if (s == RN_OK)
+        s = rn_recover(&(rn_recovery){.device = t->options.device,
+                                      .self = t,
+                                      .plan = plan_step,
+                                      .open = open_step,
+                                      .undo = close_step,
+                                      .lower = lower_budget});
     if (s == RN_OK)
         *out = t;
     else
@@ -231,11 +272,24 @@ rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out)
     return s;
 }
 
+rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out) {
+    return create(options, NULL, NULL, out);
+}
+
+rn_status rn_trainer_finetune(const rn_model *model, const rn_trainer_options *options,
+                              const rn_lora_options *lora, rn_trainer **out) {
+    return create(options, model, lora, out);
+}
+
 void rn_trainer_destroy(rn_trainer *trainer) {
     if (!trainer) return;
     rn_program_close(trainer->run);
     rn_program_destroy(trainer->program);
     rn_arena_free_all(&trainer->memory);
+    rn_free(RN_HOST_OTHER, trainer->positions,
+            2 * (size_t)trainer->options.batch * trainer->options.tokens * sizeof(int32_t));
+    if (trainer->lora) rn_lora_free(trainer->lora);
+    rn_free(RN_HOST_OTHER, trainer->lora, sizeof *trainer->lora);
     rn_free(RN_HOST_OTHER, trainer, sizeof *trainer);
 }
 
@@ -253,21 +307,44 @@ uint64_t rn_trainer_steps(const rn_trainer *trainer) {
 
 // ---- a step -------------------------------------------------------------------------------------
 
-static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const int32_t *tokens,
-                           const int32_t *targets) {
+// Where documents begin, and how far behind that each token stands.
+static rn_status set_documents(const rn_trainer *t, rn_session *s, const int32_t *documents) {
+    uint64_t tokens = t->options.tokens, rows = t->options.batch * tokens;
+    if (!t->lora)
+        return documents ? rn_fail(RN_INVALID, "packed documents are for fine-tuning") : RN_OK;
+    for (uint64_t i = 0; i < rows; i++) {
+        int32_t at = (int32_t)(i % tokens), begin = documents ? documents[i] : 0;
+        if (begin < 0 || begin > at)
+            return rn_fail(RN_INVALID,
+                           "token %d of sequence %llu is in a document from token %d on", at,
+                           (unsigned long long)(i / tokens), begin);
+        t->documents[i] = begin;
+        t->positions[i] = at - begin;
+    }
+    RN_TRY(rn_session_set(s, "position", t->positions, rows * sizeof(int32_t)));
+    return rn_session_set(s, "document", t->documents, rows * sizeof(int32_t));
+}
+
+static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_batch *batch) {
     uint64_t rows = (uint64_t)trainer->options.batch * trainer->options.tokens, counted = 0;
     for (uint64_t i = 0; i < rows; i++)
-        counted += targets[i] != -100;
+        counted += batch->targets[i] != -100;
     if (counted == 0) return rn_fail(RN_INVALID, "no target of this batch counts");
-    RN_TRY(rn_session_set(s, "tokens", tokens, rows * sizeof *tokens));
-    RN_TRY(rn_session_set(s, "targets", targets, rows * sizeof *targets));
+    RN_TRY(rn_session_set(s, "tokens", batch->tokens, rows * sizeof(int32_t)));
+    RN_TRY(rn_session_set(s, "targets", batch->targets, rows * sizeof(int32_t)));
+    RN_TRY(set_documents(trainer, s, batch->documents));
     return rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted);
 }
 
 rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                           double rate, float *out_loss) {
+    return rn_trainer_step_packed(trainer, &(rn_batch){tokens, targets, NULL}, rate, out_loss);
+}
+
+rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, double rate,
+                                 float *out_loss) {
     rn_session *s = trainer->session;
-    RN_TRY(set_batch(trainer, s, tokens, targets));
+    RN_TRY(set_batch(trainer, s, batch));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
     if (trainer->optimizer->needs_step)
         RN_TRY(rn_session_set_scalar(s, "step", (double)(trainer->steps + 1)));
@@ -281,11 +358,15 @@ rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int3
 
 rn_status rn_trainer_evaluate(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                               float *out_loss) {
+    return rn_trainer_evaluate_packed(trainer, &(rn_batch){tokens, targets, NULL}, out_loss);
+}
+
+rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, const rn_batch *batch, float *out_loss) {
     rn_session *s = rn_program_session(trainer->run, RN_TRAINER_EVALUATE);
     if (!s)
         return rn_hint(rn_fail(RN_INVALID, "the trainer was made without evaluations"),
                        "set evaluate_every in its options: evaluations are planned with the steps");
-    RN_TRY(set_batch(trainer, s, tokens, targets));
+    RN_TRY(set_batch(trainer, s, batch));
     rn_profile_begin(rn_profile_name("evaluate"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();

@@ -6,6 +6,7 @@
 #include <ration/train.h>
 
 #include "base/arena.h"
+#include "train/lora.h"
 
 // A weight of the model, or one of its optimiser's states.
 typedef struct rn_trained {
@@ -26,6 +27,10 @@ struct rn_trainer {
     uint32_t tensor_count, weight_count;
     uint64_t most; // elements of the largest tensor
     uint64_t steps;
+    rn_lora *lora;       // of a fine-tuning; NULL: all weights are trained
+    const char *trained; // the names of what is
+    rn_llama_config config;
+    int32_t *positions, *documents; // (batch, tokens) of a fine-tuning
 };
 
 // Phases of the program; the last only where the options say so.

@@ -49,6 +49,7 @@ typedef struct load {
     uint32_t rank; // that the configuration says; 0: none
     bool by_root;  // alpha / sqrt(rank)
     float scale;
+    bool gguf; // llama.cpp's file: its names and its order of rows are those of GGUF models
 } load;
 
 void rn_adapters_init(rn_adapters *adapters) {
@@ -97,6 +98,23 @@ static bool parse_name(rn_str name, rn_str *out_module, bool *out_up, bool *out_
         return true;
     }
     return false;
+}
+
+// "blk.0.attn_q.weight.lora_a" -> the weight and which factor.
+static bool parse_gguf_name(rn_str name, char weight[NAME_BYTES], bool *out_up) {
+    *out_up = rn_str_ends(name, RN_STR(".lora_b"));
+    if ((!*out_up && !rn_str_ends(name, RN_STR(".lora_a"))) || name.bytes >= NAME_BYTES)
+        return false;
+    snprintf(weight, NAME_BYTES, "%.*s", (int)name.bytes - 7, name.data);
+    return true;
+}
+
+// The shape of a matrix of a GGUF model.
+static bool find_gguf_weight(const load *l, const char *weight, rn_shape *out) {
+    rn_value value = rn_graph_find(l->graph, RN_ROLE_WEIGHT, weight);
+    if (value == RN_NO_VALUE || strcmp(weight, "token_embd.weight") == 0) return false;
+    *out = rn_graph_value(l->graph, value)->shape;
+    return out->rank == 2;
 }
 
 // The weight that is added to, as (out, in): a tied head has the embedding's shape. False: the
@@ -156,10 +174,11 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
     rn_str module = {0};
     bool up = false, transposed = false;
     uint64_t at = 0;
-    if (!parse_name(t->name, &module, &up, &transposed))
-        return refuse(t, "is not part of a LoRA (lora_A, lora_B)");
+    bool named = l->gguf ? parse_gguf_name(t->name, weight, &up)
+                         : parse_name(t->name, &module, &up, &transposed);
+    if (!named) return refuse(t, "is not part of a LoRA (lora_A, lora_B)");
     rn_shape shape;
-    if (!find_weight(l, module, weight, &shape))
+    if (l->gguf ? !find_gguf_weight(l, weight, &shape) : !find_weight(l, module, weight, &shape))
         return refuse(t, "belongs to no matrix of this model");
     rn_addition *a = NULL;
     if (rn_map_find(&l->pairs, rn_str_from(weight), &at))
@@ -182,15 +201,15 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Where row `row` of q or k goes in GGUF's order.
-static uint64_t permute(const load *l, uint64_t row) {
-    uint64_t dims = l->config->head_dim, in_head = row % dims;
-    return row - in_head + in_head % (dims / 2) * 2 + in_head / (dims / 2);
+uint64_t rn_adapters_gguf_row(uint64_t head_dim, uint64_t row) {
+    uint64_t in_head = row % head_dim, half = head_dim / 2;
+    return row - in_head + in_head % half * 2 + in_head / half;
 }
 
 static bool is_permuted(const load *l, const rn_addition *a) {
     rn_str weight = rn_str_from(a->weight);
-    return l->config->naming == RN_NAMES_GGUF && l->config->rope.pairing == RN_ROPE_NEIGHBOURS &&
+    return !l->gguf && l->config->naming == RN_NAMES_GGUF &&
+           l->config->rope.pairing == RN_ROPE_NEIGHBOURS &&
            (rn_str_ends(weight, RN_STR(".attn_q.weight")) ||
             rn_str_ends(weight, RN_STR(".attn_k.weight")));
 }
@@ -207,7 +226,7 @@ static rn_status read_side(const load *l, side *s, uint64_t rows, uint64_t cols,
     rn_status status = rn_checkpoint_load(l->checkpoint, s->tensor, RN_DTYPE_F32, raw, bytes);
     const float *from = raw; // as the file has it
     for (uint64_t r = 0; status == RN_OK && r < rows; r++) {
-        float *to = s->data + (permuted ? permute(l, r) : r) * cols;
+        float *to = s->data + (permuted ? rn_adapters_gguf_row(l->config->head_dim, r) : r) * cols;
         for (uint64_t c = 0; c < cols; c++)
             to[c] = (float)(scale * (double)from[s->transposed ? c * rows + r : r * cols + c]);
     }
@@ -243,7 +262,7 @@ static rn_status read_addition(load *l, rn_addition *a) {
     uint64_t in = a->down.tensor->elements / rank, out = a->up.tensor->elements / rank;
     RN_TRY(read_side(l, &a->down, rank, in, 1, false));
     RN_TRY(read_side(l, &a->up, out, rank, scale, is_permuted(l, a)));
-    a->low_rank = (rn_low_rank){a->down.name, a->up.name, (uint32_t)rank};
+    a->low_rank = (rn_low_rank){a->down.name, a->up.name, (uint32_t)rank, 0};
     return RN_OK;
 }
 
@@ -294,6 +313,21 @@ static rn_status find_settings(const char *folder, load *l) {
     return s;
 }
 
+static rn_status read_gguf_settings(load *l) {
+    if (l->config->naming != RN_NAMES_GGUF)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "a GGUF adapter belongs to a GGUF model"),
+                       "use the PEFT folder that it was made from");
+    for (size_t i = 0; i < rn_checkpoint_metadata_count(l->checkpoint); i++) {
+        const rn_metadata *m = rn_checkpoint_metadata(l->checkpoint, i);
+        if (rn_str_equal(m->key, RN_STR("adapter.lora.alpha")) && m->kind == RN_METADATA_F64)
+            l->alpha = (float)m->value.f64;
+        if (rn_str_equal(m->key, RN_STR("adapter.type")) && !rn_str_equal(m->text, RN_STR("lora")))
+            return rn_fail(RN_UNSUPPORTED, "adapters of type '%.*s' are not built",
+                           RN_STR_ARG(m->text));
+    }
+    return RN_OK;
+}
+
 // ---- all of it ----------------------------------------------------------------------------------
 
 static rn_status open_files(const char *path, load *l) {
@@ -310,8 +344,9 @@ static rn_status open_files(const char *path, load *l) {
         else
             snprintf(folder, sizeof folder, ".");
     }
-    RN_TRY(find_settings(folder, l));
-    return rn_checkpoint_open(file, &l->checkpoint);
+    RN_TRY(rn_checkpoint_open(file, &l->checkpoint));
+    l->gguf = rn_checkpoint_container(l->checkpoint) == RN_CONTAINER_GGUF;
+    return l->gguf ? read_gguf_settings(l) : find_settings(folder, l);
 }
 
 static rn_status read_all(load *l) {

@@ -2,7 +2,8 @@
 //
 // Reads PEFT's safetensors ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", with
 // adapter_config.json beside them) and MLX's ("model.layers.0.self_attn.q_proj.lora_a",
-// transposed). What is read lies in memory as f32, charged to weights.
+// transposed); for GGUF models also llama.cpp's ("blk.0.attn_q.weight.lora_a"). What is read lies
+// in memory as f32, charged to weights.
 #ifndef RN_MODEL_ADAPTERS_H
 #define RN_MODEL_ADAPTERS_H
 
@@ -32,5 +33,9 @@ RN_MUST_USE rn_status rn_adapters_load(rn_adapters *adapters, const rn_adapter *
 const rn_low_rank *rn_adapters_addition(const rn_adapters *adapters, const char *weight,
                                         uint32_t index);
 const void *rn_adapters_find(const rn_adapters *adapters, const char *name, uint64_t bytes);
+
+// Where row `row` of q or k as Hugging Face has them lies in GGUF files of architectures that keep
+// pairs side by side.
+uint64_t rn_adapters_gguf_row(uint64_t head_dim, uint64_t row);
 
 #endif

@@ -160,6 +160,7 @@ static rn_value adapt(rn_text_builder *d, rn_value x, rn_value y, rn_text_part_i
         rn_value down = rn_graph_weight(d->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in));
         rn_value up = rn_graph_weight(d->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
         rn_value low = rn_op_matmul(d->g, x, down, RN_NO_VALUE);
+        if (more->scale != 0) low = rn_op_scale(d->g, low, more->scale, 0);
         y = rn_op_add(d->g, y, rn_op_matmul(d->g, low, up, RN_NO_VALUE));
     }
     return y;
@@ -275,7 +276,7 @@ rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value
                                 .cap = d->c->score_cap};
     rn_value y;
     if (d->batch)
-        y = rn_op_attention(d->g, q, k, v, RN_NO_VALUE, attrs);
+        y = rn_op_attention(d->g, q, k, v, d->documents, attrs);
     else if (d->c->packed)
         y = rn_op_varlen_attention(d->g, q, k, v, d->span, d->distances, attrs);
     else
@@ -375,7 +376,10 @@ static rn_status inputs(rn_text_builder *d, rn_value *out_tokens, rn_value *out_
         rn_shape shape = RN_SHAPE(d->batch, c->tokens);
         *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, shape);
         *out_last = rn_graph_input(g, "targets", RN_DTYPE_I32, shape);
-        return count_positions(d);
+        if (!c->documents) return count_positions(d);
+        d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, shape);
+        d->documents = rn_graph_input(g, "document", RN_DTYPE_I32, shape);
+        return RN_OK;
     }
     *out_tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     if (c->packed) {
@@ -552,7 +556,7 @@ static rn_status check(const void *config, bool training) {
     if (training && c->recurrent.taps)
         return rn_fail(RN_UNSUPPORTED, "%s: layers with states cannot be trained",
                        rn_text_architecture_of(c)->name);
-    if (training && c->weight_dtype != RN_DTYPE_F32)
+    if (training && !c->files && c->weight_dtype != RN_DTYPE_F32)
         return rn_fail(RN_UNSUPPORTED, "llama: only f32 weights can be trained, not %s",
                        rn_dtype_get(c->weight_dtype)->name);
     return RN_OK;

@@ -142,6 +142,7 @@ struct rn_text_builder {
     rn_value positions;            // (ROWS), or (batch, tokens)
     rn_value sequence, page_table; // inference
     rn_value window_table;         // of layers whose window rolls; or RN_NO_VALUE
+    rn_value documents;            // training: (batch, tokens), or none
     rn_value span, distances;      // packed; distances: (heads, 2 * reach + 1), or none
     rn_value embedding;            // the table
     rn_value divisors;             // of rope, where it has some

@@ -158,6 +158,23 @@ static rn_status make_embedding(const rn_network *network, const rn_embedding_op
     return RN_OK;
 }
 
+rn_status rn_text_network_training(const rn_network *network, uint32_t tokens,
+                                   rn_llama_config *out) {
+    rn_llama_config c = config_of(network)->llama;
+    if (config_of(network)->headless)
+        return rn_fail(RN_UNSUPPORTED, "%s makes embeddings, not text: it cannot be fine-tuned",
+                       network->title);
+    if (tokens == 0 || tokens > MOST)
+        return rn_fail(RN_INVALID, "sequences of %u tokens cannot be trained", tokens);
+    c.context = c.tokens = tokens;
+    c.documents = true;
+    c.unquantised_activations = true;
+    stretch(config_of(network), &c);
+    divide(config_of(network), &c);
+    *out = c;
+    return RN_OK;
+}
+
 static const rn_network_kind text_decoder = {
     .name = "text decoder", .make_recipe = make_recipe, .make_embedding = make_embedding};
 

@@ -14,6 +14,12 @@ RN_MUST_USE rn_status rn_text_network_open(rn_network *network, const char *path
 // What its files say it is.
 const rn_text_config *rn_text_network_config(const rn_network *network);
 
+// The configuration of its training on sequences of `tokens` tokens, of packed documents. Products
+// with quantised weights do not round activations, so that gradients are those of what is computed.
+// RN_UNSUPPORTED: it has no head.
+RN_MUST_USE rn_status rn_text_network_training(const rn_network *network, uint32_t tokens,
+                                               rn_llama_config *out);
+
 // The folder that a model's file lies in, or the folder itself.
 void rn_text_find_folder(const char *path, char *out, size_t capacity);
 

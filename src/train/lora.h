@@ -1,0 +1,46 @@
+// lora.h — low-rank additions that are trained: to which matrices of a model, under which names.
+//
+// The model's own recipe writes them (rn_llama_files.addition): behind each product with a matrix
+// that is adapted stand two small ones. Their weights are "tuned.<weight>.down" (rank, in), at
+// first uniform in +-1 / sqrt(in), and "tuned.<weight>.up" (out, rank), at first 0, as PEFT begins.
+#ifndef RN_TRAIN_LORA_H
+#define RN_TRAIN_LORA_H
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "model/bundle.h"
+#include "model/model.h"
+
+#include <ration/train.h>
+
+#define RN_LORA_TRAINED "tuned.*" // what a training step trains
+
+typedef struct rn_lora_part {
+    rn_low_rank low_rank;
+    const char *weight, *module; // as the graph names it, and as Hugging Face does
+    uint64_t in, out;
+    bool turned; // q or k: its rows have another order in GGUF files of some architectures
+} rn_lora_part;
+
+typedef struct rn_lora {
+    const rn_network *network;
+    rn_llama_config config; // of the training; its files are `files`
+    rn_llama_files files, base;
+    rn_arena memory;
+    rn_map by_weight;
+    rn_lora_part *parts; // (count)
+    uint32_t count, rank;
+    float alpha, scale;
+    bool by_root, by_word; // targets are last words of modules
+} rn_lora;
+
+// Finds what to adapt. `lora` must lie where it is while recipes of its configuration live. However
+// it ends, rn_lora_free.
+RN_MUST_USE rn_status rn_lora_init(rn_lora *lora, const rn_model *model, uint32_t tokens,
+                                   const rn_lora_options *options);
+void rn_lora_free(rn_lora *lora);
+// Element `element` of weight number `number`, before training.
+float rn_lora_first(const rn_lora *lora, const char *name, uint64_t seed, uint32_t number,
+                    uint64_t element);
+
+#endif

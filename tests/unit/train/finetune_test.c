@@ -1,0 +1,279 @@
+// Fine-tuning: gradients are peft's, documents do not see each other, the base stays as it is, and
+// what is written is read again by whoever has the same model.
+#include "support.h"
+
+#include <ration/memory.h>
+#include <ration/train.h>
+
+#include <math.h>
+
+#define TEXT   "tests/golden/text/"
+#define GOLDEN "tests/golden/lora_golden.safetensors"
+
+enum { BATCH = 2, TOKENS = 12, ROWS = BATCH * TOKENS, VOCAB = 128 };
+
+static const char *const targets[] = {"q_proj", "v_proj", "down_proj", "gate_proj"};
+
+static rn_lora_options golden_lora(void) {
+    return (rn_lora_options){
+        .rank = 4, .alpha = 6, .by_root = true, .targets = targets, .target_count = 4};
+}
+
+static rn_trainer_options small(void) {
+    return (rn_trainer_options){
+        .tokens = TOKENS, .batch = BATCH, .seed = 5, .evaluate_every = 10, .optimizer = "sgd"};
+}
+
+static rn_model *open_model(const char *path, const rn_adapter *adapter) {
+    rn_model *model = NULL;
+    assert_ok(rn_model_open(path,
+                            &(rn_model_options){.adapters = adapter,
+                                                .adapter_count = adapter != NULL,
+                                                .without_tokenizer = true},
+                            &model));
+    return model;
+}
+
+static void load(const rn_checkpoint *c, const char *name, void *out, size_t bytes) {
+    const rn_tensor_info *info = rn_checkpoint_find(c, name);
+    assert_non_null(info);
+    assert_int_equal(info->bytes, bytes);
+    assert_ok(rn_checkpoint_read(c, info, 0, out, bytes));
+}
+
+typedef struct packed {
+    int32_t tokens[ROWS], targets[ROWS], documents[ROWS];
+} packed;
+
+static rn_batch batch_of(const packed *p) {
+    return (rn_batch){p->tokens, p->targets, p->documents};
+}
+
+static void load_batch(const rn_checkpoint *c, packed *out) {
+    load(c, "tokens", out->tokens, sizeof out->tokens);
+    load(c, "targets", out->targets, sizeof out->targets);
+    load(c, "documents", out->documents, sizeof out->documents);
+}
+
+static void make_batch(packed *out) {
+    for (int32_t i = 0; i < ROWS; i++) {
+        out->tokens[i] = (i * 37 + 11) % VOCAB;
+        out->targets[i] = i % TOKENS == 4 || i % TOKENS == 11 ? -100 : ((i + 1) * 37 + 11) % VOCAB;
+        out->documents[i] = i % TOKENS > 4 ? 5 : 0;
+    }
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+static void assert_gradient(const rn_checkpoint *golden, const rn_checkpoint *after,
+                            const rn_tensor_info *t, double rate) {
+    enum { MOST = 4 * 64 };
+    float first[MOST], last[MOST], must[MOST];
+    double apart = 0, size = 0;
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(t->name));
+    assert_true(t->bytes <= sizeof must);
+    load(golden, name, must, t->bytes);
+    load(golden, name + strlen("gradient."), first, t->bytes);
+    load(after, name + strlen("gradient."), last, t->bytes);
+    for (uint64_t i = 0; i < t->elements; i++) {
+        double is = ((double)first[i] - (double)last[i]) / rate;
+        apart += (is - (double)must[i]) * (is - (double)must[i]);
+        size += (double)must[i] * (double)must[i];
+    }
+    if (sqrt(apart / size) > 1e-5) fail_msg("%s is off by %g", name, sqrt(apart / size));
+}
+
+// One step of SGD at a large rate: what it changes is the gradient.
+static void gradients_are_those_of_peft(void **state) {
+    (void)state;
+    const double rate = 4096;
+    rn_checkpoint *golden, *after;
+    rn_trainer *trainer;
+    packed p;
+    float loss = 0, must = 0;
+    rn_trainer_options options = small();
+    rn_lora_options lora = golden_lora();
+    rn_model *model = open_model(TEXT "llama3", NULL);
+    assert_ok(rn_checkpoint_open(GOLDEN, &golden));
+    load_batch(golden, &p);
+    load(golden, "loss", &must, sizeof must);
+    rn_batch batch = batch_of(&p);
+    assert_ok(rn_trainer_finetune(model, &options, &lora, &trainer));
+    assert_ok(rn_trainer_resume(trainer, GOLDEN));
+    assert_ok(rn_trainer_step_packed(trainer, &batch, rate, &loss));
+    assert_true(fabsf(loss - must) < 1e-5f * must);
+    assert_ok(rn_trainer_save(trainer, test_own_path("after.safetensors")));
+    assert_ok(rn_checkpoint_open(test_own_path("after.safetensors"), &after));
+    size_t gradients = 0;
+    for (size_t i = 0; i < rn_checkpoint_count(golden); i++) {
+        const rn_tensor_info *t = rn_checkpoint_tensor(golden, i);
+        if (strncmp(t->name.data, "gradient.", 9) != 0) continue;
+        assert_gradient(golden, after, t, rate);
+        gradients++;
+    }
+    assert_int_equal(gradients, 2 * 2 * 4); // layers, factors, targets
+    rn_checkpoint_close(after);
+    rn_checkpoint_close(golden);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+// ---- documents ----------------------------------------------------------------------------------
+
+// The loss of the second document does not depend on the first.
+static void documents_do_not_see_each_other(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_model *model = open_model(TEXT "qwen3", NULL);
+    rn_trainer *trainer;
+    float loss[2];
+    packed p;
+    make_batch(&p);
+    for (int i = 0; i < ROWS; i++)
+        if (i % TOKENS < 5) p.targets[i] = -100;
+    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    for (int i = 0; i < 2; i++) {
+        for (int t = 0; t < ROWS; t++)
+            if (t % TOKENS < 5) p.tokens[t] = (t + 50 * i) % 100;
+        rn_batch batch = batch_of(&p);
+        assert_ok(rn_trainer_evaluate_packed(trainer, &batch, &loss[i]));
+    }
+    assert_true(loss[0] == loss[1]);
+    p.documents[7] = 8;
+    assert_fails(RN_INVALID, rn_trainer_evaluate_packed(
+                                 trainer, &(rn_batch){p.tokens, p.targets, p.documents}, &loss[0]));
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+// ---- learning, and files ------------------------------------------------------------------------
+
+static float learn(rn_trainer *trainer, int steps) {
+    packed p;
+    float loss = 0, before = 0;
+    make_batch(&p);
+    rn_batch batch = batch_of(&p);
+    assert_ok(rn_trainer_evaluate_packed(trainer, &batch, &before));
+    for (int i = 0; i < steps; i++)
+        assert_ok(rn_trainer_step_packed(trainer, &batch, 0.02, &loss));
+    assert_ok(rn_trainer_evaluate_packed(trainer, &batch, &loss));
+    assert_true(loss < before);
+    return loss;
+}
+
+// With the adapter that was written, and no steps, the loss is what it was there.
+static void expect_loss(const char *model_path, const char *adapter_path, float must) {
+    rn_adapter adapter = {adapter_path, 1};
+    rn_model *model = open_model(model_path, &adapter);
+    rn_trainer_options options = small();
+    rn_trainer *trainer;
+    packed p;
+    float loss = 0;
+    make_batch(&p);
+    rn_batch batch = batch_of(&p);
+    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_evaluate_packed(trainer, &batch, &loss));
+    if (fabsf(loss - must) > 2e-5f * must)
+        fail_msg("%s with %s: %.7g, not %.7g", model_path, adapter_path, (double)loss,
+                 (double)must);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+// Hugging Face's files and GGUF differ in the names of weights and in the order of rows.
+static void adapters_are_read_where_they_belong(void **state) {
+    (void)state;
+    static const char *const models[] = {TEXT "llama3", TEXT "llama3/model.gguf"};
+    for (int i = 0; i < 2; i++) {
+        rn_trainer_options options = small();
+        rn_lora_options lora = golden_lora();
+        rn_trainer *trainer;
+        options.optimizer = "adamw";
+        rn_model *model = open_model(models[i], NULL);
+        assert_ok(rn_trainer_finetune(model, &options, &lora, &trainer));
+        float loss = learn(trainer, 10);
+        assert_ok(rn_trainer_export_adapter(trainer, "base", test_own_path("peft")));
+        assert_ok(rn_trainer_export_adapter(trainer, NULL, test_own_path("lora.gguf")));
+        rn_trainer_destroy(trainer);
+        rn_model_close(model);
+        expect_loss(models[0], test_own_path("peft"), loss);
+        expect_loss(models[1], test_own_path("peft"), loss);
+        expect_loss(models[1], test_own_path("lora.gguf"), loss);
+    }
+}
+
+static void a_resumed_training_ends_with_the_same_bytes(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_model *model = open_model(TEXT "llama3/model.gguf", NULL);
+    rn_trainer *trainer;
+    options.optimizer = "adamw";
+    options.max_norm = 1;
+    float through = 0, resumed = 0;
+    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    (void)learn(trainer, 3);
+    assert_ok(rn_trainer_save(trainer, test_own_path("half.safetensors")));
+    through = learn(trainer, 3);
+    rn_trainer_destroy(trainer);
+    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_resume(trainer, test_own_path("half.safetensors")));
+    resumed = learn(trainer, 3);
+    assert_true(through == resumed);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+// ---- budgets ------------------------------------------------------------------------------------
+
+// The same losses from plenty down to the smallest budget that works, frozen weights streamed.
+static void budgets_change_nothing(void **state) {
+    (void)state;
+    rn_model *model = open_model(TEXT "llama3", NULL);
+    rn_trainer_options options = small();
+    rn_trainer *trainer;
+    options.plan.exact = true;
+    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    const rn_program_summary *s = rn_program_get_summary(rn_trainer_program(trainer));
+    uint64_t roomy = s->planned_bytes;
+    float must = learn(trainer, 2);
+    rn_trainer_destroy(trainer);
+    options.plan.budget_bytes = 1;
+    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, NULL, &trainer));
+    options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes;
+    assert_true(options.plan.budget_bytes < roomy);
+    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_true(learn(trainer, 2) == must);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+static void misfits_are_named(void **state) {
+    (void)state;
+    static const char *const nobody[] = {"q_proj", "query"};
+    rn_model *model = open_model(TEXT "llama3", NULL);
+    rn_trainer_options options = small();
+    rn_trainer *trainer;
+    rn_lora_options lora = {.targets = nobody, .target_count = 2};
+    assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, &lora, &trainer));
+    assert_non_null(strstr(rn_last_error()->message, "'query'"));
+    options.layers = 2;
+    assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, NULL, &trainer));
+    rn_model_close(model);
+    options = small();
+    model = open_model(TEXT "lfm2", NULL);
+    assert_fails(RN_UNSUPPORTED, rn_trainer_finetune(model, &options, NULL, &trainer));
+    rn_model_close(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(gradients_are_those_of_peft, test_make_folder),
+        cmocka_unit_test(documents_do_not_see_each_other),
+        cmocka_unit_test_setup(adapters_are_read_where_they_belong, test_make_folder),
+        cmocka_unit_test_setup(a_resumed_training_ends_with_the_same_bytes, test_make_folder),
+        cmocka_unit_test(budgets_change_nothing),
+        cmocka_unit_test(misfits_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
