@@ -284,7 +284,8 @@ static void compare_outputs(watch *w) {
 static void conclude(watch *w, const rn_child_end *end, rn_status fed) {
     rn_bench_result *r = w->result;
     r->elapsed_s = end->seconds;
-    r->resident_peak_bytes = end->resident_peak_bytes;
+    if (r->resident_peak_bytes == RN_BENCH_UNKNOWN)
+        r->resident_peak_bytes = end->resident_peak_bytes;
     rn_str_clean(r->failure.log);
     if (fed != RN_OK) {
         say(&r->failure, "%s", rn_last_error()->message);

@@ -125,14 +125,18 @@ void rn_bench_worker_fail(rn_bench_worker *w, const rn_error_info *error) {
     send(w, RN_RECORD_FAILURE, text, (size_t)bytes);
 }
 
-// What only the worker knows of its samples.
+// What only the worker knows: its samples, and its peak. What the system tells a parent of a child
+// (ru_maxrss) has the parent's own pages in it, from before the child's exec.
 static void send_loop(rn_bench_worker *w) {
     char json[256];
     const rn_sampling_state *s = &w->sampling;
+    rn_process_info process = {0};
+    if (rn_process_read(&process) != RN_OK) process.resident_peak_bytes = 0;
     snprintf(json, sizeof json,
-             "{\"latency\": {\"warm_up\": %llu, \"steady\": %s, \"loop_s\": %.9f}}",
-             (unsigned long long)s->warm_up, s->steady ? "true" : "false",
-             (double)(w->end_ns - w->begin_ns) * 1e-9);
+             "{\"resident_peak_bytes\": %llu, "
+             "\"latency\": {\"warm_up\": %llu, \"steady\": %s, \"loop_s\": %.9f}}",
+             (unsigned long long)process.resident_peak_bytes, (unsigned long long)s->warm_up,
+             s->steady ? "true" : "false", (double)(w->end_ns - w->begin_ns) * 1e-9);
     (void)!rn_bench_worker_figures(w, json);
     rn_samples_summary(w->samples, &w->result.latency);
 }
