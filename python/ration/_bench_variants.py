@@ -1,7 +1,7 @@
 """Which of the names of a benchmark are PyTorch's own variants, and what they need.
 
-torch[+fp16|+bf16][+export][+MODE], MODE one of compile, compile-reduce-overhead, compile-max-autotune,
-compile-eager-fallback, cudagraphs, onnxrt, tvm, tensorrt, openvino, jit, script, aot. alma's names for the
+torch[+f16|+bf16][+export][+MODE], MODE one of compile, reduce-overhead, max-autotune, eager-fallback,
+cudagraphs, onnxrt, tvm, tensorrt, openvino, trace, script, aot. alma's names for the
 same are understood, and so are those of its users' documents (COMPILE_INDUCTOR). All other names are the
 harness's: ration's own engines, ONNX Runtime, XLA.
 """
@@ -12,12 +12,12 @@ Variant = collections.namedtuple("Variant", "name dtype export mode")
 
 # alma's technique: our mode.
 _ALMA_MODES = {
-    "EAGER": "", "JIT_TRACE": "jit", "TORCH_SCRIPT": "script", "AOT_INDUCTOR": "aot",
+    "EAGER": "", "JIT_TRACE": "trace", "TORCH_SCRIPT": "script", "AOT_INDUCTOR": "aot",
     "COMPILE_INDUCTOR": "compile", "COMPILE_INDUCTOR_DEFAULT": "compile",
-    "COMPILE_INDUCTOR_REDUCE_OVERHEAD": "compile-reduce-overhead",
-    "COMPILE_INDUCTOR_MAX_AUTOTUNE": "compile-max-autotune",
-    "COMPILE_INDUCTOR_EAGER_FALLBACK": "compile-eager-fallback",
-    "COMPILE_INDUCTOR_DEFAULT_EAGER_FALLBACK": "compile-eager-fallback",
+    "COMPILE_INDUCTOR_REDUCE_OVERHEAD": "reduce-overhead",
+    "COMPILE_INDUCTOR_MAX_AUTOTUNE": "max-autotune",
+    "COMPILE_INDUCTOR_EAGER_FALLBACK": "eager-fallback",
+    "COMPILE_INDUCTOR_DEFAULT_EAGER_FALLBACK": "eager-fallback",
     "COMPILE_CUDAGRAPHS": "cudagraphs", "COMPILE_ONNXRT": "onnxrt", "COMPILE_TVM": "tvm",
     "COMPILE_TENSORRT": "tensorrt", "COMPILE_OPENVINO": "openvino", "TENSORRT": "tensorrt", "OPENVINO": "openvino",
 }
@@ -34,21 +34,22 @@ def torch_variant(name):
     """A Variant, or None where the name is none of PyTorch's."""
     words = name.split("+")
     if words[0] == "torch":
-        dtypes, modes = {"fp16": "fp16", "bf16": "bf16"}, {mode: mode for mode in MODES if mode}
+        dtypes, modes = {"f16": "f16", "fp16": "f16", "bf16": "bf16"}, {mode: mode for mode in MODES if mode}
         export_word, words = "export", words[1:]
     else:
-        dtypes, modes = {"FP16": "fp16", "BF16": "bf16"}, _ALMA_MODES
+        dtypes, modes = {"FP16": "f16", "BF16": "bf16"}, _ALMA_MODES
         export_word = "EXPORT"
-    dtype, export, mode = "", False, ""
+    dtype, export, mode = "", False, None
     for word in words:
         if word in dtypes and not dtype:
             dtype = dtypes[word]
         elif word == export_word and not export:
             export = True
-        elif word in modes and not mode:
+        elif word in modes and mode is None:
             mode = modes[word]
         else:
             return None
+    mode = mode or ""
     return Variant(_canonical(dtype, export, mode), dtype, export, mode)
 
 

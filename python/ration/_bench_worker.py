@@ -236,10 +236,10 @@ def choose_device(setup):
 
 def _compile(model, mode):
     import torch
-    modes = {"compile": {}, "compile-reduce-overhead": {"mode": "reduce-overhead"},
-             "compile-max-autotune": {"mode": "max-autotune"}, "compile-eager-fallback": {}}
+    modes = {"compile": {}, "reduce-overhead": {"mode": "reduce-overhead"},
+             "max-autotune": {"mode": "max-autotune"}, "eager-fallback": {}}
     if mode in modes:
-        if mode == "compile-eager-fallback":
+        if mode == "eager-fallback":
             torch._dynamo.config.suppress_errors = True
         return torch.compile(model, backend="inductor", **modes[mode])
     backend = {"tensorrt": "torch_tensorrt"}.get(mode, mode)
@@ -250,11 +250,16 @@ def _compile(model, mode):
     return torch.compile(model, backend=backend)
 
 
+def check_packages(variant):
+    """Before torch is imported, which takes seconds."""
+    for package in ("torch", PACKAGES.get(variant.mode)):
+        if package and importlib.util.find_spec(package) is None:
+            raise Refused(f"package {package} is missing")
+
+
 def build(variant, model, inputs):
     """What is called with the inputs."""
     import torch
-    if variant.mode in PACKAGES and importlib.util.find_spec(PACKAGES[variant.mode]) is None:
-        raise Refused(f"package {PACKAGES[variant.mode]} is missing")
     if variant.mode == "cudagraphs" and not torch.cuda.is_available():
         raise Refused("CUDA graphs need a CUDA GPU", RN_DEVICE)
     if variant.export or variant.mode == "aot":
@@ -263,7 +268,7 @@ def build(variant, model, inputs):
             package = torch._inductor.aoti_compile_and_package(exported)
             return torch._inductor.aoti_load_package(package)
         model = exported.module()
-    if variant.mode == "jit":
+    if variant.mode == "trace":
         return torch.jit.trace(model, inputs["args"], example_kwarg_inputs=inputs["kwargs"] or None, strict=False)
     if variant.mode == "script":
         return torch.jit.script(model)
@@ -274,7 +279,7 @@ def _as_dtype(variant, model, inputs):
     import torch
     if not variant.dtype:
         return model, inputs
-    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[variant.dtype]
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[variant.dtype]
     cast = map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, (inputs["args"], inputs["kwargs"]))
     return model.to(dtype), {"args": cast[0], "kwargs": cast[1]}
 
@@ -290,9 +295,8 @@ def short_dtype(tensor):
 def measure(folder, name, harness):
     harness.stage("loading")
     setup, variant = read_setup(folder), torch_variant(name)
+    check_packages(variant)
     begin = time.perf_counter()
-    if importlib.util.find_spec("torch") is None:
-        raise Refused("package torch is missing")
     import torch
     if setup["threads"]:
         torch.set_num_threads(setup["threads"])
@@ -326,7 +330,7 @@ def measure(folder, name, harness):
     parameter = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
     data = next(each_tensor((args, kwargs)), None)
     # What torch.compile returns compiles in its first run.
-    compiled = first if variant.mode and variant.mode not in ("jit", "script", "aot") else built
+    compiled = first if variant.mode and variant.mode not in ("trace", "script", "aot") else built
     mode = "+".join(["export"] * variant.export + [variant.mode] * bool(variant.mode))
     figures = {"engine": "torch", "device": str(device), "mode": mode or None, "batch_size": setup["rows"],
                "threads": torch.get_num_threads(), "load_s": loaded - begin, "first_s": first - built,

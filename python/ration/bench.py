@@ -142,8 +142,8 @@ _PROGRESS = ctypes.CFUNCTYPE(None, c_void_p, ctypes.POINTER(_Progress))
 
 class _Options(ctypes.Structure):
     _fields_ = [("model", c_char_p), ("program", c_char_p), ("arguments", ctypes.POINTER(c_char_p)),
-                ("baseline", c_char_p), ("tier", c_char_p), ("sweep", c_char_p), ("batch", c_uint64),
-                ("budget_bytes", c_uint64), ("samples", c_uint64), ("interval", c_double), ("sample_s", c_double),
+                ("baseline", c_char_p), ("tier", c_char_p), ("sweep", c_char_p),
+                ("parameters", c_uint64), ("batch", c_uint64), ("budget_bytes", c_uint64), ("samples", c_uint64), ("interval", c_double), ("sample_s", c_double),
                 ("timeout_s", c_double), ("limit_bytes", c_uint64), ("threads", c_uint32),
                 ("without_binding", c_bool), ("document_samples", c_bool), ("cancel", c_void_p), ("self", c_void_p),
                 ("progress", _PROGRESS), ("reserved", c_uint64 * 4)]
@@ -368,7 +368,7 @@ class _Run:
         runs = 0 if config.n_samples == "auto" else -(-config.n_samples // prepared["batch"])
         self.options = _Options(
             model=os.fsencode(prepared.get("onnx", model_name)), program=os.fsencode(program) if program else None,
-            arguments=self.arguments, batch=prepared["batch"], samples=runs, sample_s=config.samples_seconds,
+            arguments=self.arguments, parameters=prepared["parameters"], batch=prepared["batch"], samples=runs, sample_s=config.samples_seconds,
             timeout_s=config.timeout, threads=config.threads, progress=_PROGRESS(self._progress),
             budget_bytes=self.library.size(config.budget) if config.budget else 0,
             limit_bytes=self.library.size(config.limit) if config.limit else 0,
@@ -447,7 +447,7 @@ def benchmark_model(model, config=None, conversions=None, data=None, data_loader
         commands = list(_commands(names, found, prepared, folder, has_program))
         run = _Run(names, commands, prepared, config, type(model).__name__, progress)
         document = run()
-    document.update(model=type(model).__name__, parameters=prepared["parameters"])
+    document["model"] = type(model).__name__
     results = Results((name, _as_alma(item)) for name, item in zip(names, document["results"]))
     results.document = document
     if run.interrupted:
@@ -549,7 +549,7 @@ def _progress_line(progress):
 def _arguments():
     parser = argparse.ArgumentParser(prog="python -m ration.bench", description=__doc__.split("\n")[0])
     parser.add_argument("model", help="module:function, file.py:function or file.pt")
-    parser.add_argument("--data", required=True, metavar="N,N,...", help="shape of a sample or batch, of normal numbers")
+    parser.add_argument("--data", required=True, metavar="N,N,...", help="shape of a sample or batch, normal numbers")
     parser.add_argument("--conversions", nargs="+", help="names or numbers, separated by spaces or commas")
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--n-samples", default="auto", help="items, or auto")
