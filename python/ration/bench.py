@@ -143,7 +143,8 @@ _PROGRESS = ctypes.CFUNCTYPE(None, c_void_p, ctypes.POINTER(_Progress))
 class _Options(ctypes.Structure):
     _fields_ = [("model", c_char_p), ("program", c_char_p), ("arguments", ctypes.POINTER(c_char_p)),
                 ("baseline", c_char_p), ("tier", c_char_p), ("sweep", c_char_p),
-                ("parameters", c_uint64), ("batch", c_uint64), ("budget_bytes", c_uint64), ("samples", c_uint64), ("interval", c_double), ("sample_s", c_double),
+                ("parameters", c_uint64), ("batch", c_uint64), ("budget_bytes", c_uint64), ("samples", c_uint64),
+                ("interval", c_double), ("sample_s", c_double),
                 ("timeout_s", c_double), ("limit_bytes", c_uint64), ("threads", c_uint32),
                 ("without_binding", c_bool), ("document_samples", c_bool), ("cancel", c_void_p), ("self", c_void_p),
                 ("progress", _PROGRESS), ("reserved", c_uint64 * 4)]
@@ -368,7 +369,8 @@ class _Run:
         runs = 0 if config.n_samples == "auto" else -(-config.n_samples // prepared["batch"])
         self.options = _Options(
             model=os.fsencode(prepared.get("onnx", model_name)), program=os.fsencode(program) if program else None,
-            arguments=self.arguments, parameters=prepared["parameters"], batch=prepared["batch"], samples=runs, sample_s=config.samples_seconds,
+            arguments=self.arguments, parameters=prepared["parameters"], batch=prepared["batch"], samples=runs,
+            sample_s=config.samples_seconds,
             timeout_s=config.timeout, threads=config.threads, progress=_PROGRESS(self._progress),
             budget_bytes=self.library.size(config.budget) if config.budget else 0,
             limit_bytes=self.library.size(config.limit) if config.limit else 0,

@@ -131,7 +131,8 @@ class Run(unittest.TestCase):
     def test_failures_and_long_messages_are_results(self):
         loader = [({"a": torch.ones(2, 3), "b": torch.ones(2, 3)}, "label")]
         with self.assertRaisesRegex(RuntimeError, "JIT_TRACE") as caught:
-            benchmark_model(Stubborn(), quick(fail_on_error=True), [ConversionOption("EAGER"), "JIT_TRACE", "EXPORT+EAGER"],
+            benchmark_model(Stubborn(), quick(fail_on_error=True),
+                            [ConversionOption("EAGER"), "JIT_TRACE", "EXPORT+EAGER"],
                             data_loader=loader)
         results = caught.exception.results
         self.assertEqual((results["EAGER"]["status"], results["EAGER"]["batch_size"]), ("success", 2))
