@@ -254,6 +254,52 @@ rn_status rn_bench_changes_write(const rn_bench_changes *changes, rn_bench_form 
     return s;
 }
 
+// ---- failures -----------------------------------------------------------------------------------
+
+// The last lines of a log.
+static const char *last_lines(const char *log, int count) {
+    const char *at = log + strlen(log);
+    while (at > log && at[-1] == '\n')
+        at--;
+    for (; at > log; at--)
+        if (at[-1] == '\n' && --count == 0) break;
+    return at;
+}
+
+// What is needed to look into it: the whole message, a hint, its last lines, how to see it again.
+static rn_status write_failure(const rn_bench_result *r, rn_sink sink) {
+    const rn_bench_failure *f = &r->failure;
+    rn_bench_cell name;
+    char text[sizeof f->log];
+    put_name(name.text, sizeof name.text, r);
+    snprintf(text, sizeof text, "%s", f->message);
+    rn_str_clean(text);
+    RN_TRY(rn_sink_print(sink, "\n%s: %s%s%s\n", name.text, rn_bench_outcome_name(r->outcome),
+                         text[0] ? ": " : "", text));
+    snprintf(text, sizeof text, "%s", f->hint);
+    rn_str_clean(text);
+    if (text[0]) RN_TRY(rn_sink_print(sink, "  hint: %s\n", text));
+    snprintf(text, sizeof text, "%s", f->log);
+    rn_str_clean(text);
+    for (const char *line = last_lines(text, 5); *line;) {
+        size_t bytes = strcspn(line, "\n");
+        RN_TRY(rn_sink_print(sink, "  | %.*s\n", (int)bytes, line));
+        line += bytes + (line[bytes] == '\n');
+    }
+    snprintf(text, sizeof text, "%s", r->command);
+    rn_str_clean(text);
+    return text[0] ? rn_sink_print(sink, "  again: %s\n", text) : RN_OK;
+}
+
+static rn_status write_failures(const rn_bench_results *results, rn_sink sink) {
+    for (size_t i = 0; i < results->count; i++) {
+        const rn_bench_result *r = &results->items[i];
+        if (r->outcome != RN_BENCH_SUCCESS && r->outcome != RN_BENCH_CANCELLED)
+            RN_TRY(write_failure(r, sink));
+    }
+    return RN_OK;
+}
+
 // ---- the whole ----------------------------------------------------------------------------------
 
 // "resnet18 (11.7 million parameters), batch 1, 2 threads; Intel(R) Xeon(R) ..."
@@ -292,6 +338,7 @@ rn_status rn_bench_tables_write(const rn_bench_results *results, rn_bench_form f
     RN_TRY(write_heading(results, sink));
     RN_TRY(write_variants(results, form, options->width, sink));
     RN_TRY(write_texts(results, form, options->width, sink));
+    if (form == RN_BENCH_TEXT) RN_TRY(write_failures(results, sink));
     RN_TRY(write_ending(results, sink));
     if (!options->changes) return RN_OK;
     RN_TRY(rn_sink_write(sink, "\n", 1));

@@ -44,6 +44,8 @@ static int set_up(void **state) {
     snprintf(r->failure.stage, sizeof r->failure.stage, "compiling");
     snprintf(r->failure.message, sizeof r->failure.message,
              "a message | with a bar,\na second line, </script><b> and \x1b[31mcolour");
+    snprintf(r->failure.log, sizeof r->failure.log, "1\n2\n3\n4\n5\n6\n\x1b[0m7\n");
+    snprintf(r->command, sizeof r->command, "ration bench-worker resnet18 --variants xla:cpu");
     return printed_begin(state);
 }
 
@@ -77,12 +79,15 @@ static void the_table_has_a_line_a_variant(void **state) {
     assert_printed("±1.0 %");
     assert_printed("1.2e-02");
     assert_printed("crashed by signal 11 while compiling: a message");
+    assert_printed(
+        "\n  | 3\n  | 4\n  | 5\n  | 6\n  | ?[0m7\n  again: ration bench-worker resnet18");
     assert_null(strchr((const char *)printed.data, '\x1b'));
     assert_null(strstr((const char *)printed.data, "nan"));
 }
 
 static void a_narrow_table_leaves_columns_out(void **state) {
     (void)state;
+    results->items[2].failure.message[0] = results->items[2].command[0] = 0;
     for (uint32_t width = 60; width <= 160; width += 20) {
         print(RN_BENCH_TEXT, width);
         assert_in_range(widest((const char *)printed.data), 40, width);
