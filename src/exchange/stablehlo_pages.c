@@ -3,9 +3,11 @@
 //
 //     kv (pages, 2, HK, page_tokens, D)     page_table (sequences, max_pages)
 //
-// Attention has three forms. With one sequence its pages are gathered once for all rows. With as
-// many sequences as rows, or more (a token each), every row gathers its own. Else a loop takes the
-// sequences in turn: rows of others see nothing in it, and it holds the pages of one at a time.
+// Attention has four forms. With one sequence that has all pages, nothing is gathered: the order of
+// keys does not matter, and the page table says what position each has. With one sequence of fewer
+// pages those are gathered once for all rows. With as many sequences as rows, or more (a token
+// each), every row gathers its own. Else a loop takes the sequences in turn: rows of others see
+// nothing in it, and it holds the pages of one at a time.
 #include "exchange/stablehlo_attention.h"
 
 #include <math.h>
@@ -89,10 +91,12 @@ static rn_hlo_value part_of(rn_hlo *h, rn_hlo_value gathered, uint32_t axis, uin
     return rn_hlo_reshape(h, rn_hlo_slice(h, gathered, axis, which, 1), shape);
 }
 
-// (R, keys): whether a row sees a position of its sequence; `live`: of the rows that see any.
-static rn_hlo_value find_visible(rn_hlo *h, const pages *p, rn_hlo_value live) {
+// (R, keys): whether a row sees each key, of these positions (keys); `live`: of the rows that see
+// any.
+static rn_hlo_value find_visible(rn_hlo *h, const pages *p, rn_hlo_value positions,
+                                 rn_hlo_value live) {
     rn_shape shape = RN_SHAPE(p->rows, p->max_pages * p->page_tokens);
-    rn_hlo_value key = rn_hlo_iota(h, RN_DTYPE_I32, shape, 1);
+    rn_hlo_value key = rn_hlo_broadcast(h, positions, shape, (uint64_t[]){1});
     rn_hlo_value at = rn_hlo_broadcast(h, p->position, shape, (uint64_t[]){0});
     rn_hlo_value visible = rn_hlo_compare(h, "LE", key, at);
     visible = both(h, visible, rn_hlo_broadcast(h, live, shape, (uint64_t[]){0}));
@@ -102,21 +106,54 @@ static rn_hlo_value find_visible(rn_hlo *h, const pages *p, rn_hlo_value live) {
     return both(h, visible, rn_hlo_compare(h, "GT", key, before));
 }
 
-// All rows to one sequence, whose pages are `ids` (max_pages): (R, HK, G, D).
-static rn_hlo_value attend_to_one(rn_hlo *h, const pages *p, rn_hlo_value ids, rn_hlo_value live) {
+// Of gathered pages: 0, 1, 2 ...
+static rn_hlo_value positions_in_order(rn_hlo *h, const pages *p) {
+    return rn_hlo_iota(h, RN_DTYPE_I32, RN_SHAPE(p->max_pages * p->page_tokens), 0);
+}
+
+// Of all pages as they lie in the pool, which are as many as `ids` (max_pages) has: where in the
+// sequence a page stands, the table says. One that does not stand there is behind every position.
+static rn_hlo_value positions_by_page(rn_hlo *h, const pages *p, rn_hlo_value ids) {
+    uint64_t count = p->max_pages;
+    rn_shape square = RN_SHAPE(count, count), grid = RN_SHAPE(count, p->page_tokens);
+    rn_hlo_value page = rn_hlo_iota(h, RN_DTYPE_I32, square, 0);
+    rn_hlo_value number = rn_hlo_iota(h, RN_DTYPE_I32, square, 1);
+    rn_hlo_value here =
+        rn_hlo_compare(h, "EQ", page, rn_hlo_broadcast(h, ids, square, (uint64_t[]){1}));
+    double last = (double)(INT32_MAX / (int64_t)p->page_tokens - 1);
+    number = rn_hlo_select(h, here, number, rn_hlo_like(h, number, last));
+    number = rn_hlo_reduce(h, "minimum", number, 1u << 1, false);
+    rn_hlo_value at = rn_hlo_broadcast(h, number, grid, (uint64_t[]){0});
+    at = rn_hlo_binary(h, "multiply", at, rn_hlo_like(h, at, (double)p->page_tokens));
+    at = rn_hlo_binary(h, "add", at, rn_hlo_iota(h, RN_DTYPE_I32, grid, 1));
+    return rn_hlo_reshape(h, at, RN_SHAPE(count * p->page_tokens));
+}
+
+// All rows to the keys of these pages (max_pages, 2, HK, page_tokens, D): (R, HK, G, D).
+static rn_hlo_value attend_to_one(rn_hlo *h, const pages *p, rn_hlo_value own,
+                                  rn_hlo_value positions, rn_hlo_value live) {
     rn_shape flat = RN_SHAPE(p->shared, p->rows, p->group, p->max_pages * p->page_tokens);
-    rn_hlo_value gathered = rn_hlo_take(h, p->kv, ids, 0); // (max_pages, 2, HK, page_tokens, D)
-    rn_hlo_value keys = part_of(h, gathered, 1, 0), values = part_of(h, gathered, 1, 1);
+    rn_hlo_value keys = part_of(h, own, 1, 0), values = part_of(h, own, 1, 1);
     rn_hlo_value scores = rn_hlo_product(
         h, p->q, keys, &(rn_hlo_dot){{1}, {1}, {3}, {3}, .batch_count = 1, .sum_count = 1});
     rn_shape paged = scores.shape; // (HK, R, G, max_pages, page_tokens)
-    rn_hlo_value visible = rn_hlo_broadcast(h, find_visible(h, p, live), flat, (uint64_t[]){1, 3});
+    rn_hlo_value visible =
+        rn_hlo_broadcast(h, find_visible(h, p, positions, live), flat, (uint64_t[]){1, 3});
     rn_hlo_softmax s = rn_hlo_soften(h, p->attrs, p->dims, rn_hlo_reshape(h, scores, flat), visible,
                                      (rn_hlo_value){0});
     rn_hlo_value acc =
         rn_hlo_product(h, rn_hlo_reshape(h, s.weights, paged), values,
                        &(rn_hlo_dot){{0}, {1}, {3, 4}, {0, 2}, .batch_count = 1, .sum_count = 2});
     return rn_hlo_transpose(h, rn_hlo_divide_by_sum(h, acc, s.sum), (uint64_t[]){1, 0, 2, 3});
+}
+
+// There is one sequence, and what it does not see is masked.
+static rn_hlo_value attend_alone(rn_hlo *h, const pages *p) {
+    rn_hlo_value ids = rn_hlo_reshape(h, p->table, RN_SHAPE(p->max_pages));
+    rn_hlo_value live = at_least_0(h, p->sequence);
+    if (p->kv.shape.dims[0] == p->max_pages)
+        return attend_to_one(h, p, p->kv, positions_by_page(h, p, ids), live);
+    return attend_to_one(h, p, rn_hlo_take(h, p->kv, ids, 0), positions_in_order(h, p), live);
 }
 
 // Every row to the pages of its own sequence.
@@ -128,8 +165,9 @@ static rn_hlo_value attend_by_row(rn_hlo *h, const pages *p) {
     rn_hlo_value scores = rn_hlo_product(
         h, p->q, keys, &(rn_hlo_dot){{0, 1}, {0, 2}, {3}, {4}, .batch_count = 2, .sum_count = 1});
     rn_shape paged = scores.shape; // (R, HK, G, max_pages, page_tokens)
-    rn_hlo_value visible = rn_hlo_broadcast(h, find_visible(h, p, at_least_0(h, p->sequence)), flat,
-                                            (uint64_t[]){0, 3});
+    rn_hlo_value visible = rn_hlo_broadcast(
+        h, find_visible(h, p, positions_in_order(h, p), at_least_0(h, p->sequence)), flat,
+        (uint64_t[]){0, 3});
     rn_hlo_softmax s = rn_hlo_soften(h, p->attrs, p->dims, rn_hlo_reshape(h, scores, flat), visible,
                                      (rn_hlo_value){0});
     rn_hlo_value acc = rn_hlo_product(
@@ -146,7 +184,8 @@ static rn_hlo_value attend_in_turn(rn_hlo *h, const pages *p) {
         rn_hlo_reshape(h, rn_hlo_pick(h, p->table, loop.index), RN_SHAPE(p->max_pages));
     rn_hlo_value live =
         rn_hlo_compare(h, "EQ", p->sequence, rn_hlo_expand(h, loop.index, p->sequence.shape));
-    rn_hlo_value own = attend_to_one(h, p, ids, live);
+    rn_hlo_value own =
+        attend_to_one(h, p, rn_hlo_take(h, p->kv, ids, 0), positions_in_order(h, p), live);
     rn_hlo_value which = rn_hlo_broadcast(h, live, own.shape, (uint64_t[]){0});
     rn_hlo_value next = rn_hlo_select(h, which, own, loop.carried[0]);
     rn_hlo_loop_end(h, &loop, &next, &y);
@@ -169,13 +208,11 @@ RN_HLO_EMITTER(paged_attention) {
     uint64_t sequences = p.table.shape.dims[0];
     rn_hlo_value y;
     p.q = rn_hlo_reshape(h, rn_hlo_widen(h, in[0]), RN_SHAPE(p.rows, p.shared, p.group, p.dims));
-    if (sequences == 1) {
-        rn_hlo_value ids = rn_hlo_reshape(h, p.table, RN_SHAPE(p.max_pages));
-        y = attend_to_one(h, &p, ids, at_least_0(h, p.sequence));
-    } else if (p.rows <= sequences) {
+    if (sequences == 1)
+        y = attend_alone(h, &p);
+    else if (p.rows <= sequences)
         y = attend_by_row(h, &p);
-    } else {
+    else
         y = attend_in_turn(h, &p);
-    }
     out[0] = rn_hlo_result(h, call, rn_hlo_reshape(h, y, call->outputs[0].shape));
 }
