@@ -185,11 +185,17 @@ static rn_hlo_value find_best(rn_hlo *h, rn_hlo_value x, uint32_t axis, rn_dtype
     return best;
 }
 
+// The first that is the largest, which is NaN where any is. Two plain reductions: who asks for the
+// largest itself as well shares one of them.
 RN_HLO_EMITTER(argmax) {
     rn_hlo_value x = rn_hlo_widen(h, in[0]);
-    if (h->status != RN_OK) return;
-    rn_hlo_value y = find_best(h, x, x.shape.rank - 1, RN_DTYPE_I32, false, false);
-    out[0] = rn_hlo_result(h, call, y);
+    uint32_t last = x.shape.rank - 1;
+    rn_hlo_value top = rn_hlo_reduce(h, "maximum", x, 1u << last, true);
+    rn_hlo_value here = rn_hlo_compare(h, "EQ", x, rn_hlo_expand(h, top, x.shape));
+    here = rn_hlo_binary(h, "or", here, rn_hlo_compare(h, "NE", x, x));
+    rn_hlo_value at = rn_hlo_iota(h, RN_DTYPE_I32, x.shape, last);
+    at = rn_hlo_select(h, here, at, rn_hlo_like(h, at, INT32_MAX));
+    out[0] = rn_hlo_result(h, call, rn_hlo_reduce(h, "minimum", at, 1u << last, false));
 }
 
 RN_HLO_EMITTER(arg_reduce) {
