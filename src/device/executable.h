@@ -35,7 +35,7 @@ typedef struct rn_argument {
 typedef struct rn_execution {
     uint64_t rows;              // a bucket
     const rn_argument *inputs;  // (input_count): all of the graph's that some node reads
-    const rn_argument *outputs; // (output_count): all of the graph's
+    const rn_argument *outputs; // (output_count): those of the graph's that are wanted
     uint32_t input_count, output_count;
     const rn_scalar *scalars;
     const _Atomic bool *cancel; // may be NULL

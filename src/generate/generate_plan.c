@@ -49,12 +49,13 @@ static rn_status limit_recurrent(rn_generator *g) {
     return RN_OK;
 }
 
-// Logits of many rows take longer over the link than to be looked through on the device.
+// Logits of many rows take longer over the link than to be looked through on the device. Those of a
+// compiled program do so from the first: its plugin copies them over pageable memory, and waits.
 static bool wants_largest(const rn_generator *g) {
     enum { LEAST_ROWS = 16 };
     const rn_device *device = g->options.session.device;
-    return device && device->caps.own_memory && !device->compile &&
-           g->text.logit_rows >= LEAST_ROWS;
+    return device && device->caps.own_memory &&
+           (device->compile || g->text.logit_rows >= LEAST_ROWS);
 }
 
 rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {

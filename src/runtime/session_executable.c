@@ -160,6 +160,7 @@ static void list_arguments(rn_session *session, uint64_t rows, uint64_t bucket, 
         rn_argument *first = next;
         for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
             if (rn_graph_value(graph, v)->role != role || !is_held(session, v)) continue;
+            if (outputs && v == session->unwanted) continue;
             if (!outputs) pad(session, v, rows, bucket);
             *next++ = (rn_argument){.value = v,
                                     .data = rn_session_io(session, v),
