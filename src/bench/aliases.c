@@ -56,7 +56,7 @@ static const alias table[] = {
     {"OPTIMUM_QUANTO_AI8WI4", "cpu+q4_0", NULL},
     {"OPTIMUM_QUANTO_AI8WI2", "cpu+q2_k", NULL},
     {"OPTIMUM_QUANTO_WI8", "cpu+int8+af32", NULL},
-    {"OPTIMUM_QUANTO_WI4", "cpu+int4+af32", NULL},
+    {"OPTIMUM_QUANTO_WI4", "cpu+q4_0+af32", NULL},
     {"OPTIMUM_QUANTO_WI2", "cpu+q2_k+af32", NULL},
     {"OPTIMUM_QUANTO_Wf8E4M3N", "cpu+f8_e4m3", NULL},
     {"OPTIMUM_QUANTO_Wf8E4M3NUZ", NULL, "a form of AMD's GPUs; f8_e4m3 has the same precision"},
@@ -67,8 +67,8 @@ static const alias table[] = {
     {"COMPILE_INDUCTOR_MAX_AUTOTUNE+TORCHAO_AUTOQUANT_DEFAULT", NULL, no_autoquant},
     {"COMPILE_INDUCTOR_MAX_AUTOTUNE+TORCHAO_AUTOQUANT_NONDEFAULT", NULL, no_autoquant},
     {"COMPILE_CUDAGRAPHS+TORCHAO_AUTOQUANT_DEFAULT", NULL, no_autoquant},
-    {"COMPILE_INDUCTOR_MAX_AUTOTUNE+TORCHAO_QUANT_I4_WEIGHT_ONLY", "cpu+int4+af32", NULL},
-    {"TORCHAO_QUANT_I4_WEIGHT_ONLY", "cpu+int4+af32", NULL},
+    {"COMPILE_INDUCTOR_MAX_AUTOTUNE+TORCHAO_QUANT_I4_WEIGHT_ONLY", "cpu+q4_0+af32", NULL},
+    {"TORCHAO_QUANT_I4_WEIGHT_ONLY", "cpu+q4_0+af32", NULL},
 };
 
 // With FP16+ and BF16+ before them: numbers 50 to 93.

@@ -48,39 +48,46 @@ static void find_readers(retyping *t) {
     }
 }
 
-// As what a weight is held, and whether a node has to widen it.
-static rn_dtype choose_dtype(const retyping *t, rn_value v, bool *out_widened) {
+// How a weight is held.
+typedef struct holding {
+    rn_dtype dtype;
+    bool widened; // by a node in front of its readers
+    bool as_rows; // as a matrix of its first axis' rows: blocks are within a row
+} holding;
+
+static holding choose_holding(const retyping *t, rn_value v) {
     const rn_value_info *info = rn_graph_value(t->from, v);
-    uint64_t elements = rn_shape_elements(info->shape, 1);
-    uint64_t last = info->shape.rank ? info->shape.dims[info->shape.rank - 1] : 1;
-    *out_widened = false;
-    if (info->role != RN_ROLE_WEIGHT || info->dtype != RN_DTYPE_F32 || info->shape.rank < 2)
-        return info->dtype;
+    uint64_t rows = info->shape.rank ? info->shape.dims[0] : 1;
+    uint64_t cols = rows ? rn_shape_elements(info->shape, 1) / rows : 0;
+    if (info->dtype != RN_DTYPE_F32 || info->shape.rank < 2) return (holding){.dtype = info->dtype};
     bool product = t->by_products[v] && info->shape.rank == 2;
-    if (is_half(t->dtype)) {
-        *out_widened = !(product || t->by_convs[v]);
-        return t->dtype;
-    }
-    if (product && last % rn_dtype_get(t->dtype)->block_elements == 0) return t->dtype;
+    if (is_half(t->dtype))
+        return (holding){.dtype = t->dtype, .widened = !(product || t->by_convs[v])};
+    if (product && cols % rn_dtype_get(t->dtype)->block_elements == 0)
+        return (holding){.dtype = t->dtype};
     rn_dtype other = t->dtype == RN_DTYPE_INT8 ? RN_DTYPE_Q8_0 : t->dtype;
-    *out_widened =
-        rn_dtype_get(other)->readable && elements % rn_dtype_get(other)->block_elements == 0;
-    return *out_widened ? other : RN_DTYPE_F32;
+    const rn_dtype_info *kind = rn_dtype_get(other);
+    if (!kind->readable || cols % kind->block_elements) return (holding){.dtype = RN_DTYPE_F32};
+    return (holding){.dtype = other, .widened = true, .as_rows = info->shape.rank > 2};
 }
 
 static void take_weights(retyping *t, const rn_node *node) {
     rn_rewrite *r = &t->rewrite;
     for (uint32_t i = 0; i < node->input_count; i++) {
         rn_value v = node->inputs[i];
+        if (v == RN_NO_VALUE || r->now[v] != RN_NO_VALUE) continue;
         const rn_value_info *info = rn_graph_value(t->from, v);
-        bool widened;
-        if (v == RN_NO_VALUE || info->role != RN_ROLE_WEIGHT || r->now[v] != RN_NO_VALUE) continue;
-        rn_dtype dtype = choose_dtype(t, v, &widened);
-        if (info->shape.rank >= 2) t->used[dtype] = true;
-        if (dtype == info->dtype) continue;
+        if (info->role != RN_ROLE_WEIGHT) continue;
+        holding held = choose_holding(t, v);
+        if (info->shape.rank >= 2) t->used[held.dtype] = true;
+        if (held.dtype == info->dtype) continue;
+        rn_shape shape = info->shape;
+        if (held.as_rows)
+            shape = RN_SHAPE(shape.dims[0], rn_shape_elements(shape, 1) / shape.dims[0]);
         rn_rewrite_place(r, node);
-        r->now[v] = rn_graph_weight(r->to, info->name, dtype, info->shape);
-        if (widened) r->now[v] = rn_op_dequantize(r->to, r->now[v]);
+        r->now[v] = rn_graph_weight(r->to, info->name, held.dtype, shape);
+        if (held.widened) r->now[v] = rn_op_dequantize(r->to, r->now[v]);
+        if (held.as_rows) r->now[v] = rn_op_reshape(r->to, r->now[v], info->shape);
     }
 }
 
@@ -127,6 +134,9 @@ static rn_status retype(rn_graph_model *model, const rn_bench_name *variant) {
                   .unquantised = strcmp(variant->activations, "f32") == 0};
     rn_graph *changed = NULL;
     if (t.dtype == RN_DTYPE_NONE || t.dtype == RN_DTYPE_F32) return RN_OK;
+    if (t.dtype == RN_DTYPE_INT4 || t.dtype == RN_DTYPE_NF4)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is for files that have it", variant->weights),
+                       "q4_0 has 4 bits, too");
     rn_status s = rn_rewrite_begin(&t.rewrite, model->graph);
     if (s == RN_OK) s = retype_all(&t);
     RN_TRY(rn_rewrite_end(&t.rewrite, s, &changed));

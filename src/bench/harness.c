@@ -1,6 +1,7 @@
 // harness.c — one worker after the other; whatever becomes of one is a result.
 //
-// The baseline runs first, whatever its place: its outputs are what the others' are compared with.
+// The baseline runs first, whatever its place: its outputs, of each batch, are what the others' are
+// compared with.
 // A worker's records, log lines, exit code and signal come together in `watch`; nothing here waits
 // without a limit, and nothing grows with what a worker sends.
 #include "bench/accuracy.h"
@@ -22,14 +23,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 64, TICK_MS = 50 };
+enum { MOST_WORDS = 64, MOST_REFERENCES = 32, TICK_MS = 50 };
 
 typedef struct bench {
     const rn_bench_variant *variants;
     size_t count, done;
     const rn_bench_options *options;
     rn_bench_results *results;
-    rn_reference reference;
+    struct {
+        uint64_t batch;
+        rn_reference outputs;
+    } references[MOST_REFERENCES]; // the baseline's, of each batch
+    size_t reference_count;
     size_t baseline;
     uint64_t begin_ns;
 } bench;
@@ -42,6 +47,7 @@ typedef struct watch {
     rn_child child;
     rn_record_reader reader;
     rn_samples *samples;
+    rn_reference *reference; // of its batch; NULL: none
     rn_comparison comparison;
     size_t log_bytes; // of result->failure.log
     uint64_t told_ns; // progress
@@ -116,11 +122,10 @@ static rn_status take_output(watch *w, rn_str payload) {
     for (size_t at = 0; at < count;) {
         size_t some = count - at < 1024 ? count - at : 1024;
         memcpy(values, payload.data + at * sizeof *values, some * sizeof *values);
-        rn_reference *reference = &w->bench->reference;
         if (w->is_reference)
-            RN_TRY(rn_reference_add(reference, values, some));
-        else if (reference->fd >= 0 && reference->values)
-            RN_TRY(rn_comparison_add(&w->comparison, reference, w->result->batch, values, some));
+            RN_TRY(rn_reference_add(w->reference, values, some));
+        else if (w->reference && w->reference->values)
+            RN_TRY(rn_comparison_add(&w->comparison, w->reference, w->result->batch, values, some));
         at += some;
     }
     return RN_OK;
@@ -271,11 +276,10 @@ static rn_bench_outcome judge_end(watch *w, const rn_child_end *end) {
 
 static void compare_outputs(watch *w) {
     rn_bench_result *r = w->result;
-    const rn_reference *reference = &w->bench->reference;
-    if (w->is_reference || w->comparison.values == 0) return;
-    if (!rn_comparison_end(&w->comparison, reference, &r->accuracy)) return;
-    const char *why =
-        rn_accuracy_is_wrong(&r->accuracy, &w->comparison, reference, r->weights, r->activations);
+    if (w->is_reference || !w->reference || w->comparison.values == 0) return;
+    if (!rn_comparison_end(&w->comparison, w->reference, &r->accuracy)) return;
+    const char *why = rn_accuracy_is_wrong(&r->accuracy, &w->comparison, w->reference, r->weights,
+                                           r->activations);
     if (!why) return;
     r->outcome = RN_BENCH_WRONG;
     say(&r->failure, "%s", why);
@@ -397,6 +401,27 @@ static rn_status start_child(watch *w) {
     return rn_child_start(&child, &w->child);
 }
 
+static bool is_baseline(const bench *b, size_t index) {
+    return strcmp(b->results->items[index].name, b->results->items[b->baseline].name) == 0;
+}
+
+// The reference of the variant's batch: made by the first of the baseline's name that has it.
+static rn_status find_reference(bench *b, size_t index, watch *w) {
+    uint64_t batch = w->result->batch;
+    for (size_t i = 0; i < b->reference_count; i++)
+        if (b->references[i].batch == batch) {
+            w->reference = &b->references[i].outputs;
+            return RN_OK;
+        }
+    if (!is_baseline(b, index) || b->reference_count == MOST_REFERENCES) return RN_OK;
+    w->reference = &b->references[b->reference_count].outputs;
+    RN_TRY(rn_reference_create(w->reference));
+    b->references[b->reference_count++].batch = batch;
+    snprintf(w->reference->name, sizeof w->reference->name, "%s", w->result->name);
+    w->is_reference = true;
+    return RN_OK;
+}
+
 static rn_status measure(bench *b, size_t index) {
     watch *w;
     rn_child_end end;
@@ -404,8 +429,8 @@ static rn_status measure(bench *b, size_t index) {
     w->bench = b;
     w->result = &b->results->items[index];
     w->variant = &b->variants[index];
-    w->is_reference = index == b->baseline;
-    rn_status s = rn_record_reader_create(&w->reader);
+    rn_status s = find_reference(b, index, w);
+    if (s == RN_OK) s = rn_record_reader_create(&w->reader);
     if (s == RN_OK) s = rn_samples_create(&w->samples);
     if (s == RN_OK) {
         tell(w, false);
@@ -484,8 +509,6 @@ static rn_status prepare(bench *b) {
     snprintf(all->baseline, sizeof all->baseline, "%s", all->items[b->baseline].name);
     if (o->parameters) all->parameters = o->parameters;
     rn_machine_describe(all);
-    RN_TRY(rn_reference_create(&b->reference));
-    snprintf(b->reference.name, sizeof b->reference.name, "%s", all->baseline);
     return RN_OK;
 }
 
@@ -495,24 +518,34 @@ static void leave_out(rn_bench_result *r) {
     say(&r->failure, "cancelled before it began");
 }
 
+// The baseline of the same batch, or where there is none, the baseline.
+static const rn_bench_result *base_of(const bench *b, const rn_bench_result *r) {
+    for (size_t i = 0; i < b->count; i++) {
+        const rn_bench_result *base = &b->results->items[i];
+        if (is_baseline(b, i) && base->batch == r->batch && base->latency.samples) return base;
+    }
+    return &b->results->items[b->baseline];
+}
+
 // Both medians' intervals: the ratio is within theirs at least as surely.
 static void find_speedups(bench *b) {
-    rn_bench_latency base = b->results->items[b->baseline].latency;
-    for (size_t i = 0; i < b->count && base.samples; i++) {
+    for (size_t i = 0; i < b->count; i++) {
         rn_bench_result *r = &b->results->items[i];
-        const rn_bench_result *first = &b->results->items[b->baseline];
-        if (!r->latency.samples) continue;
-        double items = (double)r->batch / (double)first->batch; // of a run, against the baseline's
-        r->speedup = base.p50_s / r->latency.p50_s * items;
-        r->speedup_low = base.p50_low_s / r->latency.p50_high_s * items;
-        r->speedup_high = base.p50_high_s / r->latency.p50_low_s * items;
+        const rn_bench_result *base = base_of(b, r);
+        if (!r->latency.samples || !base->latency.samples) continue;
+        double items = (double)r->batch / (double)base->batch; // of a run, against the baseline's
+        r->speedup = base->latency.p50_s / r->latency.p50_s * items;
+        r->speedup_low = base->latency.p50_low_s / r->latency.p50_high_s * items;
+        r->speedup_high = base->latency.p50_high_s / r->latency.p50_low_s * items;
     }
 }
 
+// The baseline's first, then the others, each in the order asked for.
 static rn_status run_all(bench *b) {
     RN_TRY(prepare(b));
-    for (size_t i = 0; i < b->count; i++) {
-        size_t index = i == 0 ? b->baseline : i <= b->baseline ? i - 1 : i; // the baseline first
+    for (size_t i = 0; i < 2 * b->count; i++) {
+        size_t index = i % b->count;
+        if (is_baseline(b, index) != (i < b->count)) continue;
         if (is_cancelled(b))
             leave_out(&b->results->items[index]);
         else
@@ -526,16 +559,13 @@ static rn_status run_all(bench *b) {
 
 rn_status rn_bench_run(const rn_bench_variant *variants, size_t count,
                        const rn_bench_options *options, rn_bench_results **out) {
-    bench b = {.variants = variants,
-               .count = count,
-               .options = options,
-               .reference = {.fd = -1},
-               .begin_ns = rn_clock_ns()};
+    bench b = {.variants = variants, .count = count, .options = options, .begin_ns = rn_clock_ns()};
     *out = NULL;
     if (count == 0) return rn_fail(RN_INVALID, "there is no variant to measure");
     RN_TRY(rn_bench_results_create(count, &b.results));
     rn_status s = run_all(&b);
-    rn_reference_destroy(&b.reference);
+    for (size_t i = 0; i < b.reference_count; i++)
+        rn_reference_destroy(&b.references[i].outputs);
     if (s == RN_OK)
         *out = b.results;
     else
