@@ -194,13 +194,9 @@ static rn_status read_weight(const rn_graph_model *m, const rn_value_info *info,
         make_up(info, elements, out);
         return RN_OK;
     }
-    rn_mapping mapping;
     const rn_tensor_info *tensor = rn_checkpoint_find(files, info->name);
     if (!tensor) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
-    RN_TRY(rn_checkpoint_map(files, tensor, &mapping));
-    rn_status s = rn_dtype_to_f32(tensor->dtype, mapping.data, out, elements);
-    rn_mapping_release(&mapping);
-    return s;
+    return rn_checkpoint_load(files, tensor, RN_DTYPE_F32, out, elements * sizeof *out);
 }
 
 static rn_status encode(const rn_value_info *info, rn_dtype dtype, const float *values,

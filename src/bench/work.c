@@ -60,16 +60,17 @@ void rn_work_note_plan(rn_work *w, const rn_plan_summary *summary) {
     if (memory != &w->figures.host) w->figures.host.planned_bytes = summary->host_bytes;
 }
 
-// Peaks of what the plan decides, by purpose; and of all that is on the ledger, the process's image
-// apart.
+// Peaks of what the plan decides, by purpose; and of all that is on the ledger. What of the arena
+// has no purpose of its own is `other`, which structures and converted weights are, too: of that
+// the plan's part counts.
 static void note_memory(rn_device_id device, rn_bench_memory *memory) {
     uint64_t sum = 0;
     bool any = false;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++) {
         uint64_t peak = rn_ledger_read(device, (rn_purpose)p).peak_bytes;
         if (peak) memory->measured[p] = peak;
-        if (memory->planned[p] == RN_BENCH_UNKNOWN || p == RN_PURPOSE_OTHER) continue;
-        sum += peak;
+        if (memory->planned[p] == RN_BENCH_UNKNOWN) continue;
+        sum += p == RN_PURPOSE_OTHER && peak > memory->planned[p] ? memory->planned[p] : peak;
         any = true;
     }
     if (any) memory->measured_bytes = sum;

@@ -43,7 +43,9 @@ static rn_status convert_weights(text_work *t) {
     rn_bench_worker_stage(w->worker, "converting");
     snprintf(t->converted, sizeof t->converted, "%s/ration-bench-%d.gguf",
              folder && *folder ? folder : "/tmp", (int)getpid());
-    return rn_convert(model, t->converted, &options, &result);
+    RN_TRY(rn_convert(model, t->converted, &options, &result));
+    if (result.converted_count) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "no weight of %s becomes %s", model, w->variant.weights);
 }
 
 static rn_status open_model(text_work *t) {
