@@ -1,8 +1,6 @@
 // bench.c — ration bench: one model over many variants, side by side.
 #include "command.h"
 
-#include <ration/bench.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +83,7 @@ static rn_status read_options(bench_run *b) {
                             .sample_s = tier_seconds[tier[0] - '1']};
     o->tier = rn_settings_list(s, "variants", &inputs) ? NULL : tier;
     if (base[0]) o->baseline = base;
-    if (rn_settings_text(s, "sweep")[0]) o->sweep = rn_settings_text(s, "sweep");
+    if (rn_settings_text(s, "bench.sweep")[0]) o->sweep = rn_settings_text(s, "bench.sweep");
     RN_TRY(read_numbers(rn_settings_text(s, "batch"), b->batches, MOST_BATCHES, &b->batch_count));
     RN_TRY(read_samples(rn_settings_text(s, "samples"), o));
     RN_TRY(parse_time("timeout", rn_settings_text(s, "timeout"), &o->timeout_s));
@@ -194,72 +192,6 @@ static void show_progress(void *self, const rn_bench_progress *p) {
     fflush(stderr);
 }
 
-static const char *size_text(uint64_t bytes, rn_size_text *room) {
-    if (bytes == RN_BENCH_UNKNOWN) return "-";
-    *room = rn_size_format(bytes);
-    return room->text;
-}
-
-static void print_measured(const rn_bench_result *r) {
-    rn_size_text planned, held, resident;
-    const rn_bench_memory *m =
-        r->device_memory.peak_bytes != RN_BENCH_UNKNOWN ? &r->device_memory : &r->host;
-    double half = (r->latency.p50_high_s - r->latency.p50_low_s) / 2 / r->latency.p50_s * 100;
-    printf(
-        " %10s ±%4.1f%% %10s %10s %10.4g %6.2fx %11s %11s %11s",
-        rn_time_format(r->latency.p50_s).text, half, rn_time_format(r->latency.p90_s).text,
-        rn_time_format(r->latency.p99_s).text, r->throughput, r->speedup,
-        size_text(m->planned_bytes, &planned),
-        size_text(m->measured_bytes != RN_BENCH_UNKNOWN ? m->measured_bytes : m->peak_bytes, &held),
-        size_text(r->resident_peak_bytes, &resident));
-    if (r->accuracy.reference[0])
-        printf(" %9.1e", r->accuracy.max_rel);
-    else
-        printf(" %9s", "-");
-    if (r->outcome != RN_BENCH_SUCCESS) printf(" %s", rn_bench_outcome_name(r->outcome));
-    printf("\n");
-}
-
-static void print_failure(const rn_bench_result *r) {
-    const rn_bench_failure *f = &r->failure;
-    const char *log = f->log + strlen(f->log);
-    printf("\n%s: %s: %s\n", r->name, rn_bench_outcome_name(r->outcome), f->message);
-    if (f->hint[0]) printf("  hint: %s\n", f->hint);
-    for (int lines = 0; log > f->log && lines < 6; log--)
-        if (log[-1] == '\n' && log[0] && ++lines == 5) break;
-    if (log[0]) printf("  its last lines:\n%s%s", log, log[strlen(log) - 1] == '\n' ? "" : "\n");
-    printf("  again: %s\n", r->command);
-}
-
-static void print_texts(const rn_bench_results *all) {
-    for (size_t i = 0; i < all->count; i++)
-        for (size_t k = 0; k < all->items[i].text_count; k++) {
-            const rn_bench_text *t = &all->items[i].texts[k];
-            if (i == 0 && k == 0) printf("\n%-24s %-18s %12s\n", "variant", "test", "tokens/s");
-            printf("%-24s %-18s %12.2f\n", all->items[i].name, t->test, t->tokens_per_s);
-        }
-}
-
-static void print_table(const rn_bench_results *all) {
-    printf("%s on %s, %llu threads; against %s\n\n", all->model, all->cpu,
-           (unsigned long long)all->threads, all->baseline);
-    printf("%-24s %5s %10s %6s %10s %10s %10s %7s %11s %11s %11s %9s\n", "variant", "batch", "p50",
-           "", "p90", "p99", "items/s", "", "planned", "measured", "resident", "error");
-    for (size_t i = 0; i < all->count; i++) {
-        const rn_bench_result *r = &all->items[i];
-        printf("%-24s %5llu", r->name, (unsigned long long)r->batch);
-        if (r->latency.samples)
-            print_measured(r);
-        else
-            printf(" %10s\n", rn_bench_outcome_name(r->outcome));
-    }
-    print_texts(all);
-    for (size_t i = 0; i < all->count; i++)
-        if (all->items[i].outcome != RN_BENCH_SUCCESS) print_failure(&all->items[i]);
-    printf("\n%.1f s; the harness's own part of a sample is %s\n", all->elapsed_s,
-           rn_time_format(all->empty_s).text);
-}
-
 static rn_status write_file(const rn_bench_results *all, const char *path) {
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
     if (!file)
@@ -310,12 +242,19 @@ static rn_status report(bench_run *b) {
     size_t count = rn_settings_list(b->in->settings, "output", &files);
     for (size_t i = 0; i < count; i++)
         RN_TRY(write_file(b->results, files[i]));
-    if (b->in->json)
-        RN_TRY(rn_bench_results_write(b->results, rn_sink_file(stdout)));
-    else
-        print_table(b->results);
+    RN_TRY(report_bench(b->in, b->results));
     return b->results->cancelled ? rn_fail(RN_CANCELLED, "interrupted: the rest was not measured")
                                  : RN_OK;
+}
+
+static rn_status measure_all(bench_run *b) {
+    rn_bench_limits limits;
+    RN_TRY(check_bench_limits(b->in, &limits)); // not after minutes
+    RN_TRY(read_options(b));
+    b->options.self = b;
+    b->options.progress = show_progress;
+    RN_TRY(read_variants(b));
+    return measure(b);
 }
 
 static rn_status run(const invocation *in) {
@@ -323,11 +262,9 @@ static rn_status run(const invocation *in) {
     if (!b) return rn_fail(RN_NO_MEMORY, "no memory");
     b->in = in;
     b->terminal = isatty(2);
-    rn_status s = read_options(b);
-    b->options.self = b;
-    b->options.progress = show_progress;
-    if (s == RN_OK) s = read_variants(b);
-    if (s == RN_OK) s = measure(b);
+    const char *ending = strrchr(in->words[0], '.');
+    bool measured = ending && strcmp(ending, ".json") == 0;
+    rn_status s = measured ? rn_bench_results_read(in->words[0], &b->results) : measure_all(b);
     if (s == RN_OK) s = report(b);
     rn_bench_results_destroy(b->results);
     free(b);
@@ -345,7 +282,9 @@ const command bench_command = {
         "eager, ort+O3, xla:cpu, cuda+f16, reference, empty; alma's names are understood. Each is\n"
         "measured in a process of its own; one that hangs, crashes, runs out of memory or is\n"
         "wrong is a row that says so, with the command that shows it again. Beside times stand\n"
-        "bytes, planned and measured, and the distance from the baseline's outputs.",
+        "bytes, planned and measured, and the distance from the baseline's outputs. MODEL may "
+        "also\n"
+        "be a file that --output wrote: nothing is measured, and its results are shown again.",
     .example = "ration bench resnet18 --tier 2 --batch 1,8 --output resnet18.json",
     .min_words = 1,
     .max_words = 1,

@@ -71,7 +71,7 @@ static void print_general_help(void) {
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (commands[i]->summary) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("\nration COMMAND --help says more. Exit codes: 0 done, 2 usage, 3 bad input,\n"
-           "4 over budget, 5 device, 6 cancelled.\n");
+           "4 over budget, 5 device, 6 cancelled, 7 slower or larger than bench may be.\n");
 }
 
 static void print_option(const rn_option *option) {

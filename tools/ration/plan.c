@@ -569,7 +569,7 @@ static rn_status check_outputs(const view *v) {
 static rn_status run(const invocation *in) {
     const rn_settings *settings = in->settings;
     view v = {.in = in,
-              .sweep = rn_settings_bool(settings, "sweep"),
+              .sweep = rn_settings_bool(settings, "plan.sweep"),
               .phases = rn_settings_bool(settings, "phases"),
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
