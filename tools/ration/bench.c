@@ -69,6 +69,24 @@ static void add_argument(bench_run *b, const char *option, const char *value) {
     b->arguments[b->argument_count++] = value;
 }
 
+// --sweep=batch, or --sweep batch: then the second word is the flag's.
+static rn_status read_sweep(const invocation *in, const char **out_model, const char **out_sweep) {
+    static const char *const kinds[] = {"budget", "batch"};
+    const char *given = rn_settings_text(in->settings, "sweep");
+    bool is_set = given[0] && strcmp(given, "false") != 0;
+    for (size_t k = 0; k < 2 && is_set; k++) {
+        if (strcmp(given, kinds[k]) == 0 && in->word_count == 1) *out_sweep = kinds[k];
+        for (size_t i = 0; i < in->word_count && in->word_count == 2; i++) {
+            if (strcmp(given, "true") != 0 || strcmp(in->words[i], kinds[k]) != 0) continue;
+            *out_model = in->words[1 - i];
+            *out_sweep = kinds[k];
+        }
+    }
+    if (*out_sweep || (!is_set && in->word_count == 1)) return RN_OK;
+    if (!is_set) return rn_fail(RN_INVALID, "one model, not also %s", in->words[1]);
+    return rn_fail(RN_INVALID, "--sweep budget or --sweep batch");
+}
+
 static rn_status read_options(bench_run *b) {
     static const double tier_seconds[] = {1, 2, 5};
     const rn_settings *s = b->in->settings;
@@ -83,7 +101,7 @@ static rn_status read_options(bench_run *b) {
                             .sample_s = tier_seconds[tier[0] - '1']};
     o->tier = rn_settings_list(s, "variants", &inputs) ? NULL : tier;
     if (base[0]) o->baseline = base;
-    if (rn_settings_text(s, "bench.sweep")[0]) o->sweep = rn_settings_text(s, "bench.sweep");
+    RN_TRY(read_sweep(b->in, &o->model, &o->sweep));
     RN_TRY(read_numbers(rn_settings_text(s, "batch"), b->batches, MOST_BATCHES, &b->batch_count));
     RN_TRY(read_samples(rn_settings_text(s, "samples"), o));
     RN_TRY(parse_time("timeout", rn_settings_text(s, "timeout"), &o->timeout_s));
@@ -287,7 +305,7 @@ const command bench_command = {
         "be a file that --output wrote: nothing is measured, and its results are shown again.",
     .example = "ration bench resnet18 --tier 2 --batch 1,8 --output resnet18.json",
     .min_words = 1,
-    .max_words = 1,
+    .max_words = 2, // one is --sweep's
     .run = run,
 };
 

@@ -566,10 +566,16 @@ static rn_status check_outputs(const view *v) {
     return RN_OK;
 }
 
+// A flag that bench gives a value.
+static bool is_set(const rn_settings *settings, const char *name) {
+    const char *text = rn_settings_text(settings, name);
+    return text[0] && strcmp(text, "false") != 0;
+}
+
 static rn_status run(const invocation *in) {
     const rn_settings *settings = in->settings;
     view v = {.in = in,
-              .sweep = rn_settings_bool(settings, "plan.sweep"),
+              .sweep = is_set(settings, "sweep"),
               .phases = rn_settings_bool(settings, "phases"),
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};

@@ -71,7 +71,7 @@ static const rn_option table[] = {
     {"variants", "", 0, RN_OPTION_LIST, false, "bench bench-worker", NULL, "LIST", NULL,
      "what to measure, in this order, with commas: cpu, cpu+int8, ort+O3, xla:cpu, eager, "
      "cuda+bf16; alma's names; may be repeated"},
-    {"tier", "bench.tier", 0, RN_OPTION_CHOICE, false, "bench", "1", NULL, "1|2|3",
+    {"tier", "bench.tier", 0, RN_OPTION_CHOICE, false, "bench", "1", "N", "1|2|3",
      "without --variants: the engines that are here; also reduced precision; everything"},
     {"batch", "bench.batch", 0, RN_OPTION_TEXT, false, "bench bench-worker", "1", "N,N", NULL,
      "items of a run, each number measured"},
@@ -95,8 +95,6 @@ static const rn_option table[] = {
      "exit code 7 where a median is certainly longer by more than that"},
     {"fail-if-larger", "bench.fail_if_larger", 0, RN_OPTION_TEXT, false, "bench", NULL, "1%", NULL,
      "exit code 7 where a variant's peak memory has grown by more"},
-    {"sweep", "bench.sweep", 0, RN_OPTION_CHOICE, false, "bench", NULL, NULL, "budget|batch",
-     "each variant at several budgets, or batches"},
     {"weights", "", 0, RN_OPTION_TEXT, false, "run convert bench bench-worker", NULL, "PATH", NULL,
      "of a builtin model (resnet18): a safetensors file; without one they are made up"},
     {"prompt-file", "", 'f', RN_OPTION_TEXT, false, "run", NULL, "FILE", NULL,
@@ -266,8 +264,10 @@ static const rn_option table[] = {
      "several outputs; may be repeated)"},
     {"phases", "plan.phases", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
      "of MODEL:train: the step and an evaluation of its batch, as phases that share one arena"},
-    {"sweep", "plan.sweep", 0, RN_OPTION_BOOL, false, "plan", "false", NULL, NULL,
-     "one row for each of nine budgets, from the smallest to the roomiest, whatever --budget says"},
+    {"sweep", "plan.sweep", 0, RN_OPTION_FILE, false, "plan bench", NULL, "budget|batch", NULL,
+     "one row for each of nine budgets, from the smallest to the roomiest, whatever --budget says; "
+     "bench: each "
+     "variant at several budgets or batches"},
     {"svg", "plan.svg", 0, RN_OPTION_TEXT, false, "plan", NULL, "FILE", NULL,
      "draw the arena, address by step; - is standard output"},
     {"html", "plan.html", 0, RN_OPTION_TEXT, false, "plan bench", NULL, "FILE", NULL,
