@@ -25,6 +25,19 @@ cmp -s text out || fail 'another text from saved programs'
 says err 'loaded in'
 grep -q 'was tried\|compiled in' err && fail 'tried or compiled again'
 
+# ---- options of Neuron's compiler: a target has its own, whatever one before it had; the user's stay ----
+FAKE_PJRT=oom_compile expect 4 "$ration" "${speak[@]}" --programs flags --log-level info \
+    --device 'neuron:0-1?opt=2&auto_cast=matmult&auto_cast_type=bf16,neuron:1?model_type=generic,neuron'
+says err "cores 0-1, compiler's flags --model-type=transformer --optlevel=2 --auto-cast=matmult --auto-cast-type=bf16" \
+    "cores 1, compiler's flags --model-type=generic --optlevel=1" "cores all, compiler's flags --model-type=transformer --optlevel=1"
+NEURON_CORES=2 expect 0 "$ration" "${speak[@]}" --device neuron --log-level info
+says err 'cores 0-1,'
+NEURON_CC_FLAGS=--mine NEURON_RT_VISIBLE_CORES=3 expect 0 "$ration" "${speak[@]}" --device 'neuron:0?opt=2' --log-level info
+says err "cores 3, compiler's flags --mine"
+expect 2 "$ration" "${speak[@]}" --device 'neuron:0?auto_cast=some'
+says err 'no auto_cast that'
+expect 2 "$ration" "${speak[@]}" --device 'xla:cpu?auto_cast=all'
+
 # ---- ration compile ----
 expect 0 "$ration" compile --device neuron:0 --ctx 64 --chunk 8 --save programs
 says out 'neuron:0: 2 programs for 1, 8 rows on NC_v2 by PJRT 0.104: 2 compiled, 0 loaded' 'kept in programs'

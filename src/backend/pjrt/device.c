@@ -106,21 +106,6 @@ static void read_names(rn_pjrt_device *device) {
                   sizeof device->kind);
 }
 
-// Neuron reads these when it is loaded. What the user has set stays.
-static void set_environment(const rn_pjrt_target *target) {
-    char flags[128], cores[16];
-    if (strcmp(target->plugin, "neuron") != 0) return;
-    const char *count = getenv("NEURON_CORES");
-    long number = count ? strtol(count, NULL, 10) : 0;
-    snprintf(cores, sizeof cores, "%s", target->cores);
-    if (!cores[0] && number > 0 && number < 4096)
-        snprintf(cores, sizeof cores, "0-%ld", number - 1);
-    if (cores[0]) setenv("NEURON_RT_VISIBLE_CORES", cores, 0);
-    snprintf(flags, sizeof flags, "--model-type=transformer --optlevel=%d",
-             target->level > 0 ? target->level : 1);
-    setenv("NEURON_CC_FLAGS", flags, 0);
-}
-
 // What Neuron's driver says of the cores that are visible; else what neuron-monitor says.
 static bool read_usage(void *self, rn_device_usage *out) {
     const rn_pjrt_device *device = self;
@@ -141,7 +126,7 @@ static void watch_memory(rn_pjrt_device *device) {
 static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
     rn_pjrt_facts facts;
     uint64_t begin = rn_clock_ns();
-    set_environment(&device->target);
+    rn_pjrt_set_environment(&device->target);
     RN_TRY(rn_pjrt_try(device->path, &facts));
     device->total_bytes = facts.limit_bytes;
     RN_TRY(rn_pjrt_load(device->path, &device->plugin));

@@ -88,7 +88,9 @@ static const rn_error_row rows[] = {
                   "process of its own, so nothing else was harmed"),
     // ---- Neuron and XLA: texts ----
     RN_ERROR_TEXT(
-        "device_memory_full", "log_dev_mem*Failed to allocate|Failed to allocate*(usage:*ND *:NC ",
+        "device_memory_full",
+        "log_dev_mem*Failed to allocate|Failed to allocate*(usage:*ND *:NC |Failed to alloc DEVICE "
+        "memory|tensor_allocate Failed to allocate*on DEVICE|neuron:mc_alloc: device mempool",
         "one core's memory is full; other cores do not help",
         "narrower weights (bf16 halves f32), a shorter context or more cores; the runtime's table "
         "by category lies in /tmp/neuron_mem_table_device_*"),
@@ -101,6 +103,18 @@ static const rn_error_row rows[] = {
         "neuronx-cc failed with -9|neuronx-cc*Killed|neuronx-cc was forcibly killed",
         "the host's memory ran out while compiling; the device's was not the cause",
         "compile where there is more memory, or with fewer compiler jobs; keep the compiled model"),
+    RN_ERROR_TEXT("compiler_missing", "FileNotFoundError*neuronx-cc|neuronx-cc: not found",
+                  "Neuron's compiler is not installed, or not on PATH",
+                  "install the Python package neuronx-cc and put its folder on PATH"),
+    RN_ERROR_TEXT("op_not_compiled", "NCC_EVRF",
+                  "Neuron's compiler has no code for an operation of the program",
+                  "another device, or a newer release of neuronx-cc; the message names it"),
+    RN_ERROR_TEXT("exec_timeout", "execution timeout (",
+                  "the device did not finish a program in time",
+                  "look for a stuck process on the core; raise NEURON_RT_EXEC_TIMEOUT"),
+    RN_ERROR_TEXT("neuron_no_driver", "Unable to determine Neuron Driver version",
+                  "the kernel has no driver of Neuron, or it is not loaded",
+                  "install aws-neuronx-dkms and load the module neuron; check /dev/neuron0"),
     RN_ERROR_TEXT("graph_too_large", "Too many instructions after unroll|NCC_EBVF030",
                   "the program has more instructions than the device takes",
                   "a shorter sequence, a smaller batch, or the model cut into several programs"),
@@ -116,6 +130,11 @@ static const rn_error_row rows[] = {
     RN_ERROR_TEXT("neff_version_mismatch", "NEFF version mismatch",
                   "the program was compiled for a newer runtime than this one",
                   "bring compiler and runtime to the same release, then compile again"),
+
+    RN_ERROR_TEXT("compile_failed", "RunNeuronCCImpl|NCC_|neuronx-cc*exit status 70",
+                  "Neuron's compiler failed",
+                  "its log is log-neuron-cc.txt; opt=1, a shorter "
+                  "sequence or another device avoid some of it"),
 
     // ---- Neuron's numbers (nrt_status.h) ----
     NRT(1, "FAILURE", "nrt_failure", "Neuron's runtime failed without saying why",

@@ -32,12 +32,13 @@ extern const rn_error_table rn_pjrt_errors;
 
 // What the text behind the colon says.
 typedef struct rn_pjrt_target {
-    char plugin[512];   // a path, or the name of a kind: "cpu", "cuda", "neuron"
-    char flags[256];    // "xla_a=1&xla_b=true": options of XLA's compiler, as they were given
-    char cores[16];     // Neuron's: "0-1"; "": all
-    uint32_t device;    // the plugin's device number
-    uint32_t most_rows; // of a program; 0: as many as the plan has
-    int32_t level;      // of optimisation; -1: the compiler's own
+    char plugin[512]; // a path, or the name of a kind: "cpu", "cuda", "neuron"
+    char flags[256];  // "xla_a=1&xla_b=true": options of XLA's compiler, as they were given
+    char cores[16];   // Neuron's: "0-1"; "": all
+    char model_type[24], auto_cast[16], auto_cast_type[16]; // of Neuron's compiler; "": its own
+    uint32_t device;                                        // the plugin's device number
+    uint32_t most_rows;        // of a program; 0: as many as the plan has
+    int32_t level;             // of optimisation; -1: the compiler's own
     uint8_t products, widened; // rn_dtype: rn_stablehlo_options; 0: the target's own choice
     bool keeps_states;         // states are not donated: for plugins that cannot
     bool by_name;              // `plugin` is the name of a kind
@@ -111,6 +112,9 @@ typedef struct rn_pjrt_device {
 } rn_pjrt_device;
 
 rn_pjrt_device *rn_pjrt_device_of(rn_device *device);
+// Sets the variables that Neuron reads when it is loaded, unless the user has; other plugins have
+// none (environment.c).
+void rn_pjrt_set_environment(const rn_pjrt_target *target);
 RN_MUST_USE rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn_device **out);
 // Tries and loads the plugin and makes its client, once. `budget_bytes` limits its pool where it
 // has one; 0: no limit.

@@ -32,8 +32,41 @@ static rn_status add_flag(rn_str key, rn_str value, rn_pjrt_target *out) {
     return RN_OK;
 }
 
+// A word of Neuron's compiler: one of those in `known`, which ends with NULL.
+static rn_status parse_word(rn_str key, rn_str value, const char *const *known, char *out,
+                            size_t bytes) {
+    for (; *known; known++)
+        if (rn_str_equal(value, rn_str_from(*known))) {
+            snprintf(out, bytes, "%s", *known);
+            return RN_OK;
+        }
+    return rn_fail(RN_INVALID, "\"%.*s\" is no %.*s that Neuron's compiler has", RN_STR_ARG(value),
+                   RN_STR_ARG(key));
+}
+
+// *out_known is false where it is no option of Neuron's compiler alone.
+static rn_status parse_neuron_option(rn_str key, rn_str value, rn_pjrt_target *out,
+                                     bool *out_known) {
+    static const char *const models[] = {"generic", "transformer", "unet-inference", NULL};
+    static const char *const casts[] = {"none", "matmult", "all", NULL};
+    static const char *const types[] = {"bf16", "fp16", "tf32", "fp8_e4m3", NULL};
+    *out_known = strcmp(out->plugin, "neuron") == 0;
+    if (!*out_known) return RN_OK;
+    if (rn_str_equal(key, RN_STR("model_type")))
+        return parse_word(key, value, models, out->model_type, sizeof out->model_type);
+    if (rn_str_equal(key, RN_STR("auto_cast")))
+        return parse_word(key, value, casts, out->auto_cast, sizeof out->auto_cast);
+    if (rn_str_equal(key, RN_STR("auto_cast_type")))
+        return parse_word(key, value, types, out->auto_cast_type, sizeof out->auto_cast_type);
+    *out_known = false;
+    return RN_OK;
+}
+
 static rn_status parse_option(rn_str key, rn_str value, rn_pjrt_target *out) {
     uint32_t number = 0;
+    bool known = false;
+    RN_TRY(parse_neuron_option(key, value, out, &known));
+    if (known) return RN_OK;
     if (rn_str_starts(key, RN_STR("xla_"))) return add_flag(key, value, out);
     if (rn_str_equal(key, RN_STR("products"))) return parse_dtype(value, &out->products);
     if (rn_str_equal(key, RN_STR("weights"))) return parse_dtype(value, &out->widened);
@@ -57,7 +90,8 @@ static rn_status parse_option(rn_str key, rn_str value, rn_pjrt_target *out) {
     }
     return rn_fail(
         RN_INVALID,
-        "\"%.*s\" is none of seq, cores, opt, device, donate, products, weights, xla_...",
+        "\"%.*s\" is none of seq, cores, opt, device, donate, products, weights, xla_..., and "
+        "for neuron model_type, auto_cast, auto_cast_type",
         RN_STR_ARG(key));
 }
 
