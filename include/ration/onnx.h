@@ -43,6 +43,10 @@ typedef struct rn_onnx_options {
     size_t input_count;
     const rn_onnx_dim *dims; // (dim_count)
     size_t dim_count;
+    // A safetensors or GGUF file that has the model's initializers, by their names, in other types,
+    // as rn_convert writes it: 16-bit floats, blocks (q8_0, ...), int8 with a scale a row. NULL:
+    // the model's own.
+    const char *weights;
     uint64_t reserved[4]; // zero
 } rn_onnx_options;
 
@@ -53,7 +57,7 @@ RN_API void rn_onnx_close(rn_onnx *onnx);
 
 // Finished. Its inputs and outputs have the file's names.
 RN_API const rn_graph *rn_onnx_graph(const rn_onnx *onnx);
-RN_API const rn_checkpoint *rn_onnx_checkpoint(const rn_onnx *onnx);
+RN_API const rn_checkpoint *rn_onnx_checkpoint(const rn_onnx *onnx); // what rn_onnx_weights reads
 // rows: of a run, where the graph has RN_ROWS; 0: 1. The model must outlive the recipe.
 RN_API RN_MUST_USE rn_status rn_onnx_make_recipe(const rn_onnx *onnx, uint64_t rows,
                                                  rn_recipe *out);

@@ -75,14 +75,14 @@ static bool afford(evaluation *e, uint64_t bytes) {
 static rn_status read_weight(evaluation *e, rn_value value) {
     const rn_value_info *info = rn_graph_value(e->m->graph, value);
     const rn_tensor_info *t =
-        e->m->checkpoint ? rn_checkpoint_find(e->m->checkpoint, info->name) : NULL;
+        e->m->weights ? rn_checkpoint_find(e->m->weights, info->name) : NULL;
     void *data = NULL;
     if (!t || !afford(e, t->bytes)) {
         e->possible = false;
         return RN_OK;
     }
     RN_TRY(rn_arena_alloc(&e->m->memory, t->bytes, &data));
-    RN_TRY(rn_checkpoint_read(e->m->checkpoint, t, 0, data, t->bytes));
+    RN_TRY(rn_checkpoint_read(e->m->weights, t, 0, data, t->bytes));
     e->m->data[value] = data;
     return RN_OK;
 }

@@ -414,8 +414,10 @@ static rn_status keep_marks(const rn_import *m, rn_arena *memory, rn_imported *o
 }
 
 rn_status rn_onnx_import(const rn_onnx_model *model, const rn_checkpoint *checkpoint,
-                         const rn_onnx_options *options, rn_arena *memory, rn_imported *out) {
-    rn_import m = {.model = model, .checkpoint = checkpoint};
+                         const rn_checkpoint *weights, const rn_onnx_options *options,
+                         rn_arena *memory, rn_imported *out) {
+    rn_import m = {
+        .model = model, .checkpoint = checkpoint, .weights = weights ? weights : checkpoint};
     rn_import_scope scope = {.opsets = model->opsets, .opset_count = model->opset_count};
     *out = (rn_imported){0};
     if (options) m.options = *options;

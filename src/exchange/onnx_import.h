@@ -20,10 +20,11 @@ typedef struct rn_imported {
 } rn_imported;
 
 // `checkpoint` has the model's initializers; NULL: those that are not small cannot be looked at.
+// `weights` has them in other types (rn_onnx_options.weights); NULL: `checkpoint`.
 // The model's bytes must stay while this runs.
 RN_MUST_USE rn_status rn_onnx_import(const rn_onnx_model *model, const rn_checkpoint *checkpoint,
-                                     const rn_onnx_options *options, rn_arena *memory,
-                                     rn_imported *out);
+                                     const rn_checkpoint *weights, const rn_onnx_options *options,
+                                     rn_arena *memory, rn_imported *out);
 
 // Number `index` of the names of ops that can be read, with their domain's prefix; NULL behind the
 // last.

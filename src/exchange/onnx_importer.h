@@ -47,7 +47,8 @@ typedef struct rn_import_scope {
 
 typedef struct rn_import {
     const rn_onnx_model *model;
-    const rn_checkpoint *checkpoint;
+    const rn_checkpoint *checkpoint; // the model's initializers
+    const rn_checkpoint *weights;    // the same, or a file that has them in other types
     rn_onnx_options options;
     rn_graph *graph;
     rn_arena memory;

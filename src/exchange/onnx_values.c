@@ -138,6 +138,49 @@ static rn_status decode_constant(rn_import *m, const rn_onnx_tensor *t, rn_shape
     return RN_OK;
 }
 
+static bool has_shape(const rn_tensor_info *t, rn_shape shape) {
+    return t->rank == shape.rank && memcmp(t->dims, shape.dims, t->rank * sizeof *t->dims) == 0;
+}
+
+// "NAME._data" and "NAME._scale": whole numbers with a scale for each index of the first axis.
+static rn_value scaled_weight(rn_import *m, const char *name, rn_shape shape) {
+    char data_name[300], scale_name[300];
+    snprintf(data_name, sizeof data_name, "%.280s._data", name);
+    snprintf(scale_name, sizeof scale_name, "%.280s._scale", name);
+    const rn_tensor_info *data = rn_checkpoint_find(m->weights, data_name),
+                         *scale = rn_checkpoint_find(m->weights, scale_name);
+    if (!data || !scale || data->dtype != RN_DTYPE_I8 || scale->dtype != RN_DTYPE_F32 ||
+        !has_shape(data, shape) || shape.rank == 0 || scale->elements != shape.dims[0] ||
+        scale->rank > RN_MAX_RANK)
+        return RN_NO_VALUE;
+    rn_shape scales = {.rank = scale->rank};
+    memcpy(scales.dims, scale->dims, scale->rank * sizeof *scale->dims);
+    rn_value x = rn_graph_weight(m->graph, data_name, RN_DTYPE_I8, shape),
+             s = rn_graph_weight(m->graph, scale_name, RN_DTYPE_F32, scales);
+    s = rn_op_reshape(m->graph, s, RN_SHAPE(shape.dims[0]));
+    return rn_op_dequantize_linear(m->graph, x, s, RN_NO_VALUE,
+                                   (rn_linear_attrs){.axis = 0, .dtype = RN_DTYPE_F32});
+}
+
+// A weight as the other file has it, widened where it is narrower there.
+static rn_status make_other_weight(rn_import *m, const char *name, rn_dtype dtype, rn_shape shape,
+                                   rn_value *out) {
+    const rn_tensor_info *t = rn_checkpoint_find(m->weights, name);
+    bool same = t && t->dtype == dtype,
+         wider = t && dtype == RN_DTYPE_F32 && rn_dtype_get(t->dtype)->readable;
+    if (t && (same || wider) && has_shape(t, shape)) {
+        *out = rn_graph_weight(m->graph, name, t->dtype, shape);
+        if (!same) *out = rn_op_dequantize(m->graph, *out);
+        return RN_OK;
+    }
+    *out = !t && dtype == RN_DTYPE_F32 ? scaled_weight(m, name, shape) : RN_NO_VALUE;
+    if (*out) return RN_OK;
+    return rn_hint(rn_fail(RN_NOT_FOUND,
+                           "'%s' %s is not in the file of weights, or of another type", name,
+                           rn_shape_format(shape).text),
+                   "ration convert MODEL.onnx FILE --to f16, bf16, int8 or q8_0 writes one");
+}
+
 // An initializer or a Constant becomes a value of the graph.
 static rn_status make_value(rn_import *m, rn_import_slot *slot) {
     const rn_onnx_tensor *t = slot->tensor;
@@ -154,6 +197,8 @@ static rn_status make_value(rn_import *m, rn_import_slot *slot) {
     if (!slot->is_initializer || bytes <= CONSTANT_BYTES)
         return decode_constant(m, t, shape, &slot->value);
     RN_TRY(rn_arena_copy(&m->memory, t->name.data, t->name.bytes, &name));
+    if (m->weights != m->checkpoint)
+        return make_other_weight(m, name, rn_onnx_dtype(t->data_type), shape, &slot->value);
     slot->value = rn_graph_weight(m->graph, name, rn_onnx_dtype(t->data_type), shape);
     return RN_OK;
 }

@@ -16,7 +16,8 @@
 struct rn_onnx {
     rn_graph *graph;
     rn_checkpoint *checkpoint;
-    rn_arena memory; // names
+    rn_checkpoint *weights; // in other types; NULL: the checkpoint's
+    rn_arena memory;        // names
     rn_onnx_info info;
     char name[64];                  // of the file
     const char **inputs, **outputs; // (input_count), (output_count)
@@ -89,7 +90,8 @@ static rn_status import_bytes(rn_onnx *o, rn_str bytes, const rn_onnx_options *o
     rn_imported imported = {0};
     RN_TRY(rn_onnx_parse(bytes, &model));
     rn_status s = check_dims(model, options);
-    if (s == RN_OK) s = rn_onnx_import(model, o->checkpoint, options, &o->memory, &imported);
+    if (s == RN_OK)
+        s = rn_onnx_import(model, o->checkpoint, o->weights, options, &o->memory, &imported);
     o->graph = imported.graph;
     if (s == RN_OK) s = keep(o, model, &imported);
     rn_onnx_free(model);
@@ -101,6 +103,7 @@ static rn_status read_file(rn_onnx *o, const char *path, const rn_onnx_options *
     uint64_t file_bytes = 0;
     rn_onnx_bytes bytes;
     RN_TRY(rn_checkpoint_open(path, &o->checkpoint));
+    if (options && options->weights) RN_TRY(rn_checkpoint_open(options->weights, &o->weights));
     RN_TRY(rn_file_open(path, &fd, &file_bytes));
     rn_status s = rn_onnx_bytes_read(fd, path, file_bytes, &bytes);
     if (s == RN_OK) s = import_bytes(o, bytes.bytes, options);
@@ -133,6 +136,7 @@ void rn_onnx_close(rn_onnx *onnx) {
     rn_error_info error = *rn_last_error();
     rn_graph_destroy(onnx->graph);
     rn_checkpoint_close(onnx->checkpoint);
+    rn_checkpoint_close(onnx->weights);
     rn_arena_free_all(&onnx->memory);
     rn_free(FROM, onnx, sizeof *onnx);
     (void)rn_error_restore(&error);
@@ -145,7 +149,7 @@ const rn_graph *rn_onnx_graph(const rn_onnx *onnx) {
 }
 
 const rn_checkpoint *rn_onnx_checkpoint(const rn_onnx *onnx) {
-    return onnx->checkpoint;
+    return onnx->weights ? onnx->weights : onnx->checkpoint;
 }
 
 rn_status rn_onnx_make_recipe(const rn_onnx *onnx, uint64_t rows, rn_recipe *out) {
@@ -157,7 +161,7 @@ rn_status rn_onnx_make_recipe(const rn_onnx *onnx, uint64_t rows, rn_recipe *out
 }
 
 rn_weight_source rn_onnx_weights(const rn_onnx *onnx) {
-    return (rn_weight_source){.checkpoint = onnx->checkpoint};
+    return (rn_weight_source){.checkpoint = rn_onnx_checkpoint(onnx)};
 }
 
 const rn_onnx_info *rn_onnx_get_info(const rn_onnx *onnx) {

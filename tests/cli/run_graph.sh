@@ -66,6 +66,29 @@ expect 0 "$ration" convert "$model" weights.safetensors --to f16
 expect 0 "$ration" inspect weights.safetensors
 says out 'w1' 'f16'
 
+# What was converted is what the model runs with.
+expect 0 "$ration" run "$model" --weights weights.safetensors --input "x=$onnx/input.npy" -q --output y=f16.npy
+expect 0 "$ration" convert "$model" int8.safetensors --to int8
+expect 0 "$ration" run "$model" --weights int8.safetensors --input "x=$onnx/input.npy" -q --output y=int8.npy
+expect 0 "$ration" convert "$model" q8.gguf --to q8_0
+expect 0 "$ration" run "$model" --weights q8.gguf --input "x=$onnx/input.npy" -q --output y=q8.npy
+expect 0 "$ration" plan "$model" --weights int8.safetensors --budget +64MiB
+python3 - << 'EOF' || fail 'converted weights give other numbers'
+import struct
+def read(path):
+    data = open(path, 'rb').read()
+    begin = 10 + struct.unpack('<H', data[8:10])[0]
+    return struct.unpack('<%df' % ((len(data) - begin) // 4), data[begin:])
+want = read('one.npy')
+for path, most in (('f16.npy', 2e-3), ('int8.npy', 4e-2), ('q8.npy', 4e-2)):
+    got = read(path)
+    error = max(abs(a - b) for a, b in zip(want, got)) / max(map(abs, want))
+    assert len(got) == len(want) and error <= most, (path, error)
+assert read('f16.npy') != want and read('int8.npy') != want
+EOF
+expect 3 "$ration" run "$onnx/external.onnx" --dim tokens=4 --weights int8.safetensors
+says err 'is not in the file of weights'
+
 # Mistakes are named.
 expect 2 "$ration" run "$model" --input x
 says err 'NAME=FILE'

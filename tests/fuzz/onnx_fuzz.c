@@ -24,7 +24,7 @@ static void import(const rn_onnx_model *model) {
     rn_onnx_dim dim = {.name = "N", .size = 2};
     rn_onnx_options options = {.dims = &dim, .dim_count = 1};
     rn_arena_init(&memory, RN_HOST_OTHER, 0);
-    rn_status s = rn_onnx_import(model, NULL, &options, &memory, &imported);
+    rn_status s = rn_onnx_import(model, NULL, NULL, &options, &memory, &imported);
     if (s == RN_OK) {
         require(rn_graph_value_count(imported.graph) < UINT32_MAX);
         rn_graph_destroy(imported.graph);

@@ -459,7 +459,8 @@ static rn_status open_onnx(view *v) {
     enum { MOST_DIMS = 64 };
     rn_onnx_dim dims[MOST_DIMS];
     char names[MOST_DIMS][128];
-    rn_onnx_options options = {.dims = dims};
+    const char *weights = rn_settings_text(v->in->settings, "weights");
+    rn_onnx_options options = {.dims = dims, .weights = weights[0] ? weights : NULL};
     RN_TRY(read_dims(v->in, dims, names, MOST_DIMS, &options.dim_count));
     return rn_onnx_open(v->in->words[0], &options, &v->onnx);
 }

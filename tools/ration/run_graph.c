@@ -110,8 +110,12 @@ static rn_status open_onnx(graph_run *r) {
                                               .shape = r->files[i].shape,
                                               .data = r->files[i].file.data};
     RN_TRY(read_dims(r->in, r->dims, r->dim_names, MAX_GRAPH_INPUTS, &r->dim_count));
-    rn_onnx_options options = {
-        .inputs = inputs, .input_count = known, .dims = r->dims, .dim_count = r->dim_count};
+    const char *weights = rn_settings_text(r->in->settings, "weights");
+    rn_onnx_options options = {.inputs = inputs,
+                               .input_count = known,
+                               .dims = r->dims,
+                               .dim_count = r->dim_count,
+                               .weights = weights[0] ? weights : NULL};
     RN_TRY(rn_onnx_open(r->name, &options, &r->onnx));
     r->graph = rn_onnx_graph(r->onnx);
     return RN_OK;

@@ -42,7 +42,7 @@ static rn_status import(const message *model, const rn_onnx_options *options, rn
     rn_arena_init(&memory, RN_HOST_OTHER, 0);
     *out = NULL;
     rn_status s = rn_onnx_parse((rn_str){(const char *)model->data, model->bytes}, &parsed);
-    if (s == RN_OK) s = rn_onnx_import(parsed, NULL, options, &memory, &imported);
+    if (s == RN_OK) s = rn_onnx_import(parsed, NULL, NULL, options, &memory, &imported);
     *out = imported.graph;
     rn_error_info error = *rn_last_error();
     rn_onnx_free(parsed);

@@ -28,8 +28,8 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
         rn_value y = rn_op_reshape(g, rn_op_matmul(g, x, w, RN_NO_VALUE), RN_SHAPE(TABLE));
         snprintf(name, sizeof name, "constant %u", i);
         if (i < shape->constants)
-            y = rn_op_add(
-                g, y, rn_graph_constant(g, name, RN_DTYPE_F32, RN_SHAPE(TABLE), constant));
+            y = rn_op_add(g, y,
+                          rn_graph_constant(g, name, RN_DTYPE_F32, RN_SHAPE(TABLE), constant));
         x = rn_op_mul(g, rn_op_reshape(g, y, RN_SHAPE(TABLE / WIDTH, WIDTH)), x);
     }
     rn_graph_output(g, x, "y");
