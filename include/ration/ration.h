@@ -55,6 +55,7 @@
 #include <ration/tokenizer.h>
 #include <ration/torch_cuda.h>
 #include <ration/train.h>
+#include <ration/train_data.h>
 #include <ration/writer.h>
 
 #define RATION_VERSION_MAJOR 0

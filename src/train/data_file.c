@@ -1,0 +1,289 @@
+// data_file.c — all lines of a source, tokenised into one file, which is mapped.
+//
+//     | header: what it was made of, counts | length, tokens ... | length, tokens ... |
+//
+// The file's name is a hash of the source's bytes, the tokenizer's tokens, the template and the
+// settings, so a change of any of them makes another one. It appears whole or not at all.
+#include "train/data.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/param.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "memory/account.h"
+
+enum { CHUNK = 64 << 10, MOST_LINE = 64 << 20, OUT_BYTES = 256 << 10 };
+#define MAGIC "RNDATA1"
+
+typedef struct writing {
+    const rn_train_data_options *options;
+    const char *source;
+    rn_data_maker maker;
+    rn_data_header header;
+    rn_buffer pending; // of the file's end
+    int fd;
+    char path[PATH_MAX + 16];
+    uint64_t line, offset; // of the source
+} writing;
+
+// ---- the key ------------------------------------------------------------------------------------
+
+static rn_status hash_source(const char *path, rn_sha256 *hash) {
+    int fd = -1;
+    uint64_t bytes = 0;
+    char chunk[CHUNK];
+    RN_TRY(rn_file_open(path, &fd, &bytes));
+    rn_status s = RN_OK;
+    for (uint64_t at = 0; s == RN_OK && at < bytes; at += CHUNK) {
+        size_t part = (size_t)rn_min_u64(CHUNK, bytes - at);
+        s = rn_file_read_at(fd, path, at, chunk, part);
+        if (s == RN_OK) rn_sha256_add(hash, chunk, part);
+    }
+    close(fd);
+    rn_sha256_add(hash, &bytes, sizeof bytes);
+    return s;
+}
+
+static rn_status find_key(const char *path, const rn_train_data_options *o, uint8_t key[32]) {
+    const rn_tokenizer_info *info = rn_tokenizer_get_info(o->tokenizer);
+    uint64_t settings[] = {o->tokens, o->too_long,      info->vocab_size, info->begin,
+                           info->end, info->adds_begin, info->adds_end};
+    rn_sha256 hash;
+    rn_sha256_begin(&hash);
+    rn_sha256_add(&hash, MAGIC, sizeof MAGIC);
+    rn_sha256_add(&hash, settings, sizeof settings);
+    for (uint32_t id = 0; id < info->vocab_size; id++) {
+        rn_str text = rn_tokenizer_bytes(o->tokenizer, id, true);
+        uint64_t bytes = text.bytes;
+        rn_sha256_add(&hash, &bytes, sizeof bytes);
+        if (bytes) rn_sha256_add(&hash, text.data, text.bytes);
+    }
+    if (o->chat_template.bytes) rn_sha256_add(&hash, o->chat_template.data, o->chat_template.bytes);
+    RN_TRY(hash_source(path, &hash));
+    rn_sha256_end(&hash, key);
+    return RN_OK;
+}
+
+// "<source>.<16 digits>.tokens", there or in the cache's folder.
+static rn_status name_file(const char *source, const rn_train_data_options *o,
+                           const uint8_t key[32], char out[PATH_MAX]) {
+    char digits[2 * RN_SHA256_BYTES + 1];
+    const char *slash = strrchr(source, '/'), *name = o->cache && slash ? slash + 1 : source;
+    rn_sha256_text(key, digits);
+    int bytes = snprintf(out, PATH_MAX, "%s%s%s.%.16s.tokens", o->cache ? o->cache : "",
+                         o->cache ? "/" : "", name, digits);
+    if (bytes > 0 && bytes < PATH_MAX - 16) return RN_OK;
+    return rn_fail(RN_INVALID, "the path '%.60s...' is too long", source);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+static rn_status flush(writing *w) {
+    RN_TRY(
+        rn_file_write_at(w->fd, w->path, w->header.file_bytes, w->pending.data, w->pending.bytes));
+    w->header.file_bytes += w->pending.bytes;
+    w->pending.bytes = 0;
+    return RN_OK;
+}
+
+static rn_status put_sample(writing *w, const uint32_t *ids, size_t count) {
+    uint32_t length = (uint32_t)count;
+    uint64_t targets = 0;
+    for (size_t i = 1; i < count; i++) // nobody predicts the first
+        targets += (ids[i] & RN_DATA_LEARNED) != 0;
+    if (targets == 0) {
+        w->header.masked++;
+        return RN_OK;
+    }
+    w->header.samples++;
+    w->header.tokens += count;
+    w->header.targets += targets;
+    RN_TRY(rn_buffer_append(&w->pending, &length, sizeof length));
+    for (size_t at = 0; at < count;) {
+        size_t part = rn_min_u64(count - at, CHUNK / sizeof *ids);
+        RN_TRY(rn_buffer_append(&w->pending, ids + at, part * sizeof *ids));
+        at += part;
+        if (w->pending.bytes > OUT_BYTES - CHUNK - 64) RN_TRY(flush(w));
+    }
+    return RN_OK;
+}
+
+static rn_status put_tokens(writing *w, const rn_tokens *t) {
+    size_t most = w->options->tokens, count = t->count;
+    w->header.longest = rn_max_u64(w->header.longest, count);
+    if (count <= most) return put_sample(w, t->ids, count);
+    switch (w->options->too_long) {
+    case RN_LONG_TRUNCATE:
+        w->header.truncated++;
+        return put_sample(w, t->ids, most);
+    case RN_LONG_DROP:
+        w->header.dropped++;
+        return RN_OK;
+    case RN_LONG_SPLIT:
+        w->header.split++;
+        for (size_t at = 0; at < count; at += most)
+            RN_TRY(put_sample(w, t->ids + at, rn_min_u64(most, count - at)));
+        return RN_OK;
+    default:
+        return rn_hint(
+            rn_fail(RN_INVALID, "the sample has %zu tokens, a sequence %zu", count, most),
+            "say what becomes of long samples: truncate, drop or split");
+    }
+}
+
+static rn_status put_line(writing *w, rn_str text) {
+    rn_tokens tokens = {0};
+    size_t at = 0;
+    while (at < text.bytes && strchr(" \t\r", text.data[at]))
+        at++;
+    if (at == text.bytes) return RN_OK; // an empty line
+    rn_status s = rn_data_make(&w->maker, text, &tokens);
+    if (s == RN_OK) s = put_tokens(w, &tokens);
+    rn_tokens_free(&tokens);
+    rn_arena_free_all(&w->maker.memory);
+    rn_arena_init(&w->maker.memory, RN_HOST_OTHER, 0);
+    if (s == RN_OK) return RN_OK;
+    rn_error_info error = *rn_last_error();
+    s = rn_fail(s, "line %llu: %s", (unsigned long long)w->line, error.message);
+    if (error.hint[0]) s = rn_hint(s, "%s", error.hint);
+    return rn_error_locate(s, w->source, w->offset);
+}
+
+// Line by line; a line may span chunks.
+static rn_status put_lines(writing *w) {
+    int fd = -1;
+    uint64_t bytes = 0;
+    char chunk[CHUNK];
+    rn_buffer text;
+    RN_TRY(rn_file_open(w->source, &fd, &bytes));
+    rn_buffer_init(&text, RN_HOST_OTHER, MOST_LINE);
+    rn_status s = RN_OK;
+    for (uint64_t at = 0; s == RN_OK && at < bytes; at += CHUNK) {
+        size_t part = (size_t)rn_min_u64(CHUNK, bytes - at);
+        s = rn_file_read_at(fd, w->source, at, chunk, part);
+        for (size_t from = 0; s == RN_OK && from < part;) {
+            const char *stop = memchr(chunk + from, '\n', part - from);
+            size_t length = stop ? (size_t)(stop - chunk) - from : part - from;
+            s = rn_buffer_append(&text, chunk + from, length);
+            from += length + (stop != NULL);
+            if (s != RN_OK || (!stop && at + part < bytes)) continue;
+            w->line++;
+            s = put_line(w, (rn_str){text.data, text.bytes});
+            w->offset = at + from;
+            text.bytes = 0;
+        }
+    }
+    rn_buffer_free(&text);
+    close(fd);
+    return s;
+}
+
+static rn_status write_all(writing *w, const char *path) {
+    RN_TRY(rn_file_write_at(w->fd, w->path, 0, &w->header, sizeof w->header));
+    w->header.file_bytes = sizeof w->header;
+    RN_TRY(put_lines(w));
+    RN_TRY(flush(w));
+    if (w->header.samples == 0)
+        return rn_hint(rn_error_locate(rn_fail(RN_INVALID,
+                                               "there is nothing to learn: %llu samples "
+                                               "dropped, %llu without a target",
+                                               (unsigned long long)w->header.dropped,
+                                               (unsigned long long)w->header.masked),
+                                       w->source, RN_NO_OFFSET),
+                       "every sample is too long, or has no answer");
+    RN_TRY(rn_file_write_at(w->fd, w->path, 0, &w->header, sizeof w->header));
+    if (fsync(w->fd) != 0) return rn_file_fail("cannot write", w->path);
+    if (rename(w->path, path) != 0) return rn_file_fail("cannot rename to", path);
+    return RN_OK;
+}
+
+static rn_status make_file(const char *source, const rn_train_data_options *o,
+                           const uint8_t key[32], const char *path) {
+    writing w = {.options = o, .source = source, .fd = -1, .header = {.magic = MAGIC}};
+    rn_chat_template *chat_template = NULL;
+    memcpy(w.header.key, key, sizeof w.header.key);
+    snprintf(w.path, sizeof w.path, "%s.%ld", path, (long)getpid());
+    if (o->chat_template.bytes)
+        RN_TRY(rn_chat_template_parse("the chat template", o->chat_template, &chat_template));
+    w.maker = (rn_data_maker){.tokenizer = o->tokenizer, .chat_template = chat_template};
+    rn_arena_init(&w.maker.memory, RN_HOST_OTHER, 0);
+    rn_buffer_init(&w.pending, RN_HOST_IO, OUT_BYTES);
+    rn_status s = RN_OK;
+    w.fd = open(w.path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (w.fd < 0) s = rn_file_fail("cannot make", w.path);
+    if (s == RN_OK) s = write_all(&w, path);
+    if (w.fd >= 0) close(w.fd);
+    if (s != RN_OK) unlink(w.path);
+    rn_buffer_free(&w.pending);
+    rn_arena_free_all(&w.maker.memory);
+    rn_chat_template_free(chat_template);
+    return s;
+}
+
+// ---- mapping ------------------------------------------------------------------------------------
+
+// Where samples begin. The file is not trusted: lengths must end where the file does.
+static rn_status find_samples(rn_train_data *data, const char *path) {
+    const rn_data_header *h = data->header;
+    uint64_t at = sizeof *h, most = data->options.tokens;
+    void *block = NULL;
+    if (h->samples > data->mapped_bytes / sizeof(uint32_t))
+        return rn_error_locate(rn_fail(RN_CORRUPT, "the tokens' file is damaged"), path, 0);
+    RN_TRY(rn_alloc(RN_HOST_OTHER, h->samples * sizeof *data->samples, &block));
+    data->samples = block;
+    uint32_t words = rn_tokenizer_get_info(data->options.tokenizer)->vocab_size;
+    for (uint64_t i = 0; i < h->samples; i++) {
+        data->samples[i] = at;
+        bool there = at + sizeof(uint32_t) <= data->mapped_bytes;
+        uint64_t count = there ? *rn_data_sample(data, i) : 0;
+        at += (count + 1) * sizeof(uint32_t);
+        there = there && count > 0 && count <= most && at <= data->mapped_bytes;
+        for (uint64_t n = 1; there && n <= count; n++)
+            there = (rn_data_sample(data, i)[n] & ~RN_DATA_LEARNED) < words;
+        if (!there)
+            return rn_hint(rn_error_locate(rn_fail(RN_CORRUPT, "the tokens' file is damaged"), path,
+                                           data->samples[i]),
+                           "delete it: it is made anew");
+    }
+    return RN_OK;
+}
+
+// RN_NOT_FOUND: none, or another one's.
+static rn_status map_file(rn_train_data *data, const char *path, const uint8_t key[32]) {
+    int fd = -1;
+    uint64_t bytes = 0;
+    RN_TRY(rn_file_open(path, &fd, &bytes));
+    void *map = bytes >= sizeof(rn_data_header)
+                    ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0)
+                    : MAP_FAILED;
+    close(fd);
+    if (map == MAP_FAILED) return rn_fail(RN_NOT_FOUND, "'%s' is no file of tokens", path);
+    const rn_data_header *h = map;
+    if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || memcmp(h->key, key, 32) != 0 ||
+        h->file_bytes != bytes) {
+        munmap(map, (size_t)bytes);
+        return rn_fail(RN_NOT_FOUND, "'%s' was made of something else", path);
+    }
+    data->header = h;
+    data->mapped_bytes = (size_t)bytes;
+    return find_samples(data, path);
+}
+
+rn_status rn_data_map(rn_train_data *data, const char *path, const rn_train_data_options *o) {
+    uint8_t key[32];
+    char file[PATH_MAX];
+    RN_TRY(find_key(path, o, key));
+    RN_TRY(name_file(path, o, key, file));
+    rn_status s = map_file(data, file, key);
+    data->info.reused = s == RN_OK;
+    if (s != RN_NOT_FOUND) return s;
+    RN_TRY(make_file(path, o, key, file));
+    return map_file(data, file, key);
+}
