@@ -237,6 +237,7 @@ static const conform_row rows[] = {
     ANY(CONVERT, "rows", convert, F32, RN_DTYPE_I64, ROWS()),
     ANY(CONVERT, "fp8", convert, I32, RN_DTYPE_F8_E4M3, ONE(RN_SHAPE(300))),
     ANY(REDUCE, "rows", reduce, F32, RN_REDUCE_LOG_SUM_EXP, ROWS()),
+    ANY(REDUCE, "least", reduce, F32, RN_REDUCE_MIN, .mixed = true, ROWS()),
     ANY(REDUCE, "i32", reduce, I32, RN_REDUCE_MEAN, ONE(RN_SHAPE(3, 300, 2))),
     ANY(ARG_REDUCE, "rows", arg_reduce, F16, 0, ROWS()),
     ANY(SOFT, "rows", soft, F64, RN_SOFT_LOG_MAX, ROWS()),

@@ -97,6 +97,9 @@ uint64_t rn_cpu_varlen_attention_workspace(const rn_call *call);
 rn_status rn_cpu_rope(const rn_call *call);
 uint64_t rn_cpu_rope_workspace(const rn_call *call);
 rn_status rn_cpu_embedding_grad(const rn_call *call);
+// extremes.c: over the last axes; other reductions by the reference loop
+rn_status rn_cpu_max(const rn_call *call);
+rn_status rn_cpu_reduce(const rn_call *call);
 // reduce.c: sum is mean, too; permute.c
 rn_status rn_cpu_sum(const rn_call *call);
 rn_status rn_cpu_sum_squares(const rn_call *call);

@@ -103,7 +103,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     // reductions
     [RN_OP_SUM] = {rn_cpu_sum, NULL},
     [RN_OP_MEAN] = {rn_cpu_sum, NULL},
-    [RN_OP_MAX] = REFERENCE,
+    [RN_OP_MAX] = {rn_cpu_max, NULL},
     [RN_OP_MAX_GRAD] = REFERENCE,
     [RN_OP_SUM_SQUARES] = {rn_cpu_sum_squares, NULL},
     [RN_OP_ARGMAX] = REFERENCE,
@@ -141,7 +141,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_COMPARE] = {rn_cpu_any, NULL},
     [RN_OP_SELECT] = {rn_cpu_any, NULL},
     [RN_OP_CONVERT] = {rn_cpu_any, NULL},
-    [RN_OP_REDUCE] = REFERENCE,
+    [RN_OP_REDUCE] = {rn_cpu_reduce, NULL},
     [RN_OP_ARG_REDUCE] = REFERENCE,
     [RN_OP_GATHER] = REFERENCE,
     [RN_OP_SCATTER] = REFERENCE,

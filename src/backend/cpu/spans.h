@@ -70,6 +70,7 @@ typedef struct rn_spans {
 
     // ---- rows of n ------------------------------------------------------------------------------
     float (*largest)(const float *x, uint64_t n); // -infinity where n is 0; NaN wins
+    float (*least)(const float *x, uint64_t n);   // infinity where n is 0; NaN wins
     float (*dot)(const float *x, const float *y, uint64_t n);
     float (*sum)(const float *x, uint64_t n);
     // the sum, and that of the squares, in 16 lanes of double

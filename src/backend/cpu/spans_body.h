@@ -196,6 +196,17 @@ static float largest(const float *x, uint64_t n) {
     return vlargest(vmax(vmax(most[0], most[1]), vmax(most[2], most[3])));
 }
 
+static float least(const float *x, uint64_t n) {
+    vf most[4] = {vset(-INFINITY), vset(-INFINITY), vset(-INFINITY), vset(-INFINITY)};
+    uint64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int k = 0; k < 4; k++)
+            most[k] = vmax(-vload(x + i + k * LANES), most[k]);
+    for (; i < n; i += LANES)
+        most[0] = vmax(-take(x, i, n, INFINITY), most[0]);
+    return -vlargest(vmax(vmax(most[0], most[1]), vmax(most[2], most[3])));
+}
+
 // Each vector of a row, at i, goes to part p of the sums.
 #define EACH_PART(n, ...)                                                                          \
     do {                                                                                           \
@@ -765,6 +776,7 @@ const rn_spans SPANS = {
                    [RN_ACTIVATION_SIGMOID] = gated_grad_sigmoid},
     .adamw = adamw,
     .largest = largest,
+    .least = least,
     .dot = dot,
     .sum = sum_row,
     .sum_wide = sum_wide,

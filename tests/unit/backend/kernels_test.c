@@ -134,6 +134,31 @@ static void try_permute(void) {
     }
 }
 
+// Both zeros, NaN, and more elements than a piece.
+static void try_extremes(void) {
+    static const rn_shape shapes[] = {{.rank = 1, .dims = {40000}}, {.rank = 2, .dims = {3, 37}}};
+    for (uint32_t n = 0; n < 24; n++) {
+        rn_shape x = shapes[n / 2 % 2];
+        rn_reduce_as_attrs least = {.function = RN_REDUCE_MIN, .over = {1u << (x.rank - 1), false}};
+        rn_reduce_attrs most = least.over;
+        trial t = {.op = n % 2 ? RN_OP_MAX : RN_OP_REDUCE, .inputs = 1};
+        t.attrs = n % 2 ? (const void *)&most : &least;
+        float *from = add_tensor(&t, 0, RN_DTYPE_F32, x)->data;
+        add_tensor(&t, 1, RN_DTYPE_F32, x.rank == 1 ? RN_SCALAR : RN_SHAPE(x.dims[0]));
+        fill(&t.tensors[0]);
+        for (uint64_t i = 0; i < rn_tensor_elements(&t.tensors[0]); i++)
+            if (n < 12) from[i] = draw(3) ? (n % 2 ? -1.0f : 1.0f) * (float)draw(2) : -0.0f;
+        if (n > 20) from[30] = NAN;
+        check(&t, 0);
+        close_trial(&t);
+    }
+}
+
+static void extremes_are_the_reference(void **state) {
+    (void)state;
+    each_level(try_extremes);
+}
+
 static void any_order_of_axes_is_the_reference(void **state) {
     (void)state;
     each_level(try_permute);
@@ -257,6 +282,7 @@ static int end_workers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_of_axes_is_the_reference),
+        cmocka_unit_test(extremes_are_the_reference),
         cmocka_unit_test(sums_over_any_axes_are_the_reference),
         cmocka_unit_test(a_row_alone_has_the_same_sum),
         cmocka_unit_test(rows_of_a_table_get_their_places_in_order),
