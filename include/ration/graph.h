@@ -685,6 +685,10 @@ RN_API rn_value rn_op_product(rn_graph *g, rn_value a, rn_value b);
 // or a_zero (M) and b_zero (N), of their operand's dtype, or RN_NO_VALUE.
 RN_API rn_value rn_op_product_integer(rn_graph *g, rn_value a, rn_value b, rn_value a_zero,
                                       rn_value b_zero);
+// The same times scale, f32: one for all, or (N); plus bias (N) or RN_NO_VALUE. -> f32. What plans
+// for the CPU make of a product of bytes, cast, mul and add.
+RN_API rn_value rn_op_product_scaled(rn_graph *g, rn_value a, rn_value b, rn_value a_zero,
+                                     rn_value b_zero, rn_value scale, rn_value bias);
 
 // Images with 1 to 3 spatial axes: (N, S..., C). Axis i of the attributes is spatial axis i; axes
 // that x does not have are left 0.

@@ -298,6 +298,48 @@ static void match_conv(fuser *f, uint32_t number) {
     keep(f, &g);
 }
 
+// The operand of `node` beside `value`, of one number or (columns); RN_NO_VALUE: there is none.
+static rn_value find_factor(const fuser *f, const rn_node *node, rn_value value, rn_shape columns,
+                            bool one_for_all) {
+    rn_value other = node->inputs[node->inputs[0] == value ? 1 : 0];
+    const rn_value_info *info = info_of(f, other);
+    bool fits = rn_shape_equal(info->shape, columns) ||
+                (one_for_all && rn_shape_elements(info->shape, 2) == 1 &&
+                 info->shape.rank <= info_of(f, value)->shape.rank);
+    return other != value && info->dtype == RN_DTYPE_F32 && fits ? other : RN_NO_VALUE;
+}
+
+static void match_bytes(fuser *f, uint32_t number) {
+    const rn_node *product = node_of(f, number), *last;
+    uint32_t cast = RN_NO_NODE, mul = RN_NO_NODE, add = RN_NO_NODE;
+    rn_value sums = product->outputs[0], scale, bias = RN_NO_VALUE;
+    rn_dtype a = info_of(f, product->inputs[0])->dtype;
+    rn_shape shape = info_of(f, sums)->shape, columns = RN_SHAPE(shape.dims[shape.rank - 1]);
+    if (!(f->fusions & RN_FUSE_BYTES) || info_of(f, sums)->dtype != RN_DTYPE_I32 ||
+        a == RN_DTYPE_I32 || !passes_on(f, sums, &cast) || node_of(f, cast)->op != RN_OP_CAST)
+        return;
+    rn_value real = node_of(f, cast)->outputs[0];
+    if (info_of(f, real)->dtype != RN_DTYPE_F32 || !passes_on(f, real, &mul) ||
+        node_of(f, mul)->op != RN_OP_MUL)
+        return;
+    last = node_of(f, mul);
+    scale = find_factor(f, last, real, columns, true);
+    if (scale == RN_NO_VALUE) return;
+    group g = {.op = RN_OP_PRODUCT_SCALED, .nodes = {number, cast, mul}, .node_count = 3};
+    if (passes_on(f, last->outputs[0], &add) && node_of(f, add)->op == RN_OP_ADD)
+        bias = find_factor(f, node_of(f, add), last->outputs[0], columns, false);
+    if (bias != RN_NO_VALUE) {
+        put_node(&g, add);
+        last = node_of(f, add);
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        put_input(&g, product->inputs[i]);
+    put_input(&g, scale);
+    put_input(&g, bias);
+    g.outputs[0] = last->outputs[0];
+    keep(f, &g);
+}
+
 static void find_groups(fuser *f) {
     for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++) {
         rn_op op = node_of(f, n)->op;
@@ -305,6 +347,7 @@ static void find_groups(fuser *f) {
         if (op == RN_OP_MATMUL && f->group_of[n] == NO_GROUP) match_product(f, n);
         if (op == RN_OP_PAGED_ATTENTION) match_attention(f, n);
         if (is_conv(op)) match_conv(f, n);
+        if (op == RN_OP_PRODUCT) match_bytes(f, n);
     }
 }
 
@@ -364,6 +407,8 @@ static rn_status write_group(fuser *f, const group *g) {
     rn_rewrite_place(&f->rewrite, node_of(f, g->nodes[0]));
     if (g->op == RN_OP_CONV_CLAMP) {
         first = rn_op_conv_clamp(to, in[0], in[1], in[2], g->conv);
+    } else if (g->op == RN_OP_PRODUCT_SCALED) {
+        first = rn_op_product_scaled(to, in[0], in[1], in[2], in[3], in[4], in[5]);
     } else if (g->op == RN_OP_ATTEND) {
         first = rn_op_attend(to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
     } else {
@@ -471,12 +516,16 @@ static rn_status rewrite(fuser *f) {
 }
 
 bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions) {
-    if (fusions != RN_FUSE_CONV) return fusions != 0;
+    if (fusions & ~(uint32_t)(RN_FUSE_CONV | RN_FUSE_BYTES)) return true;
     for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
         const rn_node *node = rn_graph_node(graph, n);
-        if (!keeps_within(node->op)) continue;
+        if (!keeps_within(node->op) && node->op != RN_OP_CAST) continue;
         uint32_t producer = rn_graph_value(graph, node->inputs[0])->producer;
-        if (producer != RN_NO_NODE && is_conv(rn_graph_node(graph, producer)->op)) return true;
+        if (producer == RN_NO_NODE) continue;
+        rn_op before = rn_graph_node(graph, producer)->op;
+        if (fusions & RN_FUSE_CONV && keeps_within(node->op) && is_conv(before)) return true;
+        if (fusions & RN_FUSE_BYTES && node->op == RN_OP_CAST && before == RN_OP_PRODUCT)
+            return true;
     }
     return false;
 }

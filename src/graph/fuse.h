@@ -14,6 +14,7 @@
 //     [rmsnorm ─▶] matmul [─▶ add to a residual]             project (either of both, at least)
 //     rope q, rope k ─▶ kv_append ─▶ paged_attention         attend
 //     conv2d or conv of f32 ─▶ relu or clamp                 conv_clamp
+//     product of bytes ─▶ cast ─▶ mul [─▶ add]               product_scaled
 //
 // A pattern is left alone where a value between its nodes is an output or has another reader, where
 // its nodes are in different blocks, where a weight is made in the run, or a bias or norm (casts
@@ -36,11 +37,13 @@ typedef enum rn_fusion {
     RN_FUSE_ATTEND = 1u << 3,
     RN_FUSE_ALL = (1u << 4) - 1,
     RN_FUSE_WIDEN = 1u << 4, // no op of a device: vectors are declared as f32
-    RN_FUSE_CONV = 1u << 5 // conv_clamp, of the CPU: no launches are saved, but passes over images
+    RN_FUSE_CONV = 1u << 5, // conv_clamp, of the CPU: no launches are saved, but passes over images
+    RN_FUSE_BYTES = 1u << 6 // product_scaled, of the CPU
 } rn_fusion;
 
-// Whether there may be something for it in the graph: false only where RN_FUSE_CONV is all that is
-// asked for and no convolution has a relu or clamp behind it.
+// Whether there may be something for it in the graph: false only where no more than RN_FUSE_CONV
+// and RN_FUSE_BYTES is asked for, and no convolution has a relu or clamp, no product of whole
+// numbers a cast behind it.
 bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions);
 
 // A copy of an inference graph in which the patterns of `fusions` are fused ops. A fused node

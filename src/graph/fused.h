@@ -25,6 +25,7 @@ struct rn_fused {
     rn_matmul_attrs product;
     rn_gated_attrs gated;
     rn_conv2d_attrs conv2d;
+    rn_cast_attrs cast;
 };
 
 // ---- for an op's builder ------------------------------------------------------------------------

@@ -96,6 +96,18 @@ static void product_integer(conform_case *c) {
     conform_result(c, rn_op_product_integer(c->graph, a, b, a_zero, b_zero));
 }
 
+static void product_scaled(conform_case *c) {
+    const rn_shape *shapes = c->row->shapes;
+    rn_dtype other = (rn_dtype)c->row->variant;
+    rn_value a = conform_fixed(c, c->row->dtype, shapes[0], 0, 127);
+    rn_value b = conform_weight(c, other, shapes[1], -100, 127);
+    rn_value a_zero = conform_fixed(c, c->row->dtype, RN_SCALAR, 0, 127);
+    rn_value scale = conform_fixed(c, RN_DTYPE_F32, shapes[2], 0.001f, 0.002f);
+    rn_value bias = RN_NO_VALUE;
+    if (shapes[3].rank) bias = conform_fixed(c, RN_DTYPE_F32, shapes[3], -1, 1);
+    conform_result(c, rn_op_product_scaled(c->graph, a, b, a_zero, RN_NO_VALUE, scale, bias));
+}
+
 static void conv(conform_case *c) {
     rn_value x = operand(c, 0), w = operand(c, 1), bias = operand(c, 2);
     rn_conv_attrs attrs = *(const rn_conv_attrs *)c->row->attrs;
@@ -261,6 +273,10 @@ static const conform_row rows[] = {
         ONE(RN_SHAPE(2, 1, 3, 40), RN_SHAPE(3, 40, 17), RN_SHAPE(3), RN_SCALAR)),
     ANY(PRODUCT, "rows of bytes", product_integer, I8, RN_DTYPE_I8, .rows = 140,
         ONE(RN_SHAPE(RN_ROWS, 33), RN_SHAPE(33, 4), RN_SCALAR, RN_SCALAR)),
+    ANY(PRODUCT_SCALED, "a column", product_scaled, U8, RN_DTYPE_I8,
+        ONE(RN_SHAPE(2, 5, 70), RN_SHAPE(70, 19), RN_SHAPE(19), RN_SHAPE(19))),
+    ANY(PRODUCT_SCALED, "rows", product_scaled, I8, RN_DTYPE_I8, .rows = 9,
+        ONE(RN_SHAPE(RN_ROWS, 33), RN_SHAPE(33, 40), RN_SHAPE(1), RN_SCALAR)),
     ANY(CONV, "depthwise", conv, F32, 0,
         ONE(RN_SHAPE(2, 7, 6, 20), RN_SHAPE(20, 1, 3, 3), RN_SHAPE(20)), .attrs = &depthwise),
     ANY(CONV, "two outputs a channel", conv, F32, 0,

@@ -113,6 +113,7 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_TOP_K] = {SAME, true},
     [RN_OP_REVERSE_SEQUENCE] = {SAME, true},
     [RN_OP_PRODUCT] = {SAME, true},
+    [RN_OP_PRODUCT_SCALED] = {SAME, true},
     [RN_OP_CONV] = {SUM, true},
     [RN_OP_CONV_CLAMP] = {SUM, true},
     [RN_OP_CONV_TRANSPOSE] = {SAME, true},

@@ -111,7 +111,7 @@ rn_status rn_cpu_unary(const rn_call *call);
 rn_status rn_cpu_quantize_linear(const rn_call *call);
 rn_status rn_cpu_dequantize_linear(const rn_call *call);
 
-// product.c: of bytes; of other dtypes the reference loop
+// product.c: of bytes, scaled or not; of other dtypes the reference loop
 rn_status rn_cpu_product(const rn_call *call);
 uint64_t rn_cpu_product_workspace(const rn_call *call);
 

@@ -151,6 +151,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_TOP_K] = REFERENCE,
     [RN_OP_REVERSE_SEQUENCE] = REFERENCE,
     [RN_OP_PRODUCT] = {rn_cpu_product, rn_cpu_product_workspace},
+    [RN_OP_PRODUCT_SCALED] = {rn_cpu_product, rn_cpu_product_workspace},
     [RN_OP_CONV] = {rn_cpu_conv, rn_cpu_conv_workspace},
     [RN_OP_CONV_CLAMP] = {rn_cpu_conv_clamp, rn_cpu_conv_clamp_workspace},
     [RN_OP_CONV_TRANSPOSE] = REFERENCE,
@@ -184,7 +185,8 @@ rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     if (is_product && rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
     bool is_byte = weight->dtype == RN_DTYPE_I8 || weight->dtype == RN_DTYPE_U8;
-    if (call->op == RN_OP_PRODUCT && input == 1 && is_byte && weight->shape.rank == 2)
+    bool product_of_bytes = call->op == RN_OP_PRODUCT || call->op == RN_OP_PRODUCT_SCALED;
+    if (product_of_bytes && input == 1 && is_byte && weight->shape.rank == 2)
         return RN_LAYOUT_COLUMN_PANELS;
     bool conv2d = call->op == RN_OP_CONV2D;
     if (call->op == RN_OP_CONV_CLAMP)

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-enum { A, B, A_ZERO, B_ZERO };
+enum { A, B, A_ZERO, B_ZERO, SCALE, BIAS };
 enum { BLOCK_ROWS = 1024, ROW_UNIT = 16, MOST_PANELS = 4 };
 
 // One pair of matrices.
@@ -72,6 +72,9 @@ typedef struct columns {
     uint32_t count, panels;
     const uint8_t *b; // the first panel
     uint32_t sums[RN_BYTE_COLUMNS], zeros[RN_BYTE_COLUMNS];
+    float scale[RN_BYTE_COLUMNS];
+    const float *bias;
+    bool scaled;
 } columns;
 
 static void pack_columns(const bytes *p, const columns *c, uint8_t *to) {
@@ -83,10 +86,17 @@ static void pack_columns(const bytes *p, const columns *c, uint8_t *to) {
 
 static void read_columns(const bytes *p, columns *c) {
     const rn_call *call = p->call;
+    const rn_tensor *scale = &call->inputs[SCALE], *bias = &call->inputs[BIAS];
+    c->scaled = call->op == RN_OP_PRODUCT_SCALED;
     for (uint32_t i = 0; i < c->panels; i++)
         memcpy(c->sums + 16 * i, c->b + i * p->panels.panel_bytes, 16 * sizeof(uint32_t));
     for (uint32_t j = 0; j < c->count; j++)
         c->zeros[j] = zero_of(call, B_ZERO, c->first + j);
+    if (!c->scaled) return;
+    const float *from = scale->data;
+    for (uint32_t j = 0; j < c->count; j++)
+        c->scale[j] = from[rn_tensor_elements(scale) == 1 ? 0 : c->first + j];
+    if (rn_tensor_given(bias)) c->bias = (const float *)bias->data + c->first;
 }
 
 static void multiply_tile(const bytes *p, const columns *c, uint64_t row, uint32_t rows) {
@@ -107,6 +117,8 @@ static void multiply_tile(const bytes *p, const columns *c, uint64_t row, uint32
                                  .k = (uint32_t)p->k,
                                  .columns = c->sums,
                                  .b_zero = c->zeros,
+                                 .scale = c->scaled ? c->scale : NULL,
+                                 .bias = c->bias,
                                  .y = p->y + 4 * at,
                                  .count = c->count};
         p->set->finish(&finish, sums + i * RN_BYTE_COLUMNS);
@@ -144,7 +156,8 @@ static void run_block(bytes *p) {
 // ---- the call -----------------------------------------------------------------------------------
 
 static bool takes(const rn_call *call) {
-    return call->outputs[0].dtype == RN_DTYPE_I32 && call->inputs[A].dtype != RN_DTYPE_I32;
+    return call->op == RN_OP_PRODUCT_SCALED ||
+           (call->outputs[0].dtype == RN_DTYPE_I32 && call->inputs[A].dtype != RN_DTYPE_I32);
 }
 
 static bytes read_call(const rn_call *call) {

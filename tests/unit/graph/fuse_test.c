@@ -314,6 +314,38 @@ static void vectors_that_are_only_cast_are_declared_as_f32(void **state) {
     rn_graph_destroy(narrow);
 }
 
+// A product of bytes takes the cast, the scale and the bias behind it, but for a scale that is not
+// one a column, and sums that are read twice.
+static void what_scales_a_product_of_bytes_goes_into_it(void **state) {
+    (void)state;
+    rn_graph *g = make_graph(), *fused = NULL;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_I8, RN_SHAPE(2, 3, 20));
+    rn_value w = rn_graph_input(g, "w", RN_DTYPE_I8, RN_SHAPE(20, 17));
+    rn_value one = rn_graph_input(g, "one", RN_DTYPE_F32, RN_SHAPE(1));
+    rn_value each = rn_graph_input(g, "each", RN_DTYPE_F32, RN_SHAPE(17));
+    rn_value rows = rn_graph_input(g, "rows", RN_DTYPE_F32, RN_SHAPE(3, 1));
+    rn_value twice = rn_op_product_integer(g, x, w, RN_NO_VALUE, RN_NO_VALUE), y[4];
+    for (int i = 0; i < 4; i++) {
+        rn_value sums = rn_op_product_integer(g, x, w, RN_NO_VALUE, RN_NO_VALUE);
+        y[i] = rn_op_cast(g, i == 3 ? twice : sums, RN_DTYPE_F32);
+    }
+    rn_value sum = rn_op_add(g, each, rn_op_mul(g, y[0], rn_op_scale(g, one, 2, 0)));
+    sum = rn_op_add(g, rn_op_mul(g, each, y[1]), sum);
+    sum = rn_op_add(g, rn_op_mul(g, y[2], rows), sum);
+    sum = rn_op_add(g, rn_op_mul(g, y[3], one), sum);
+    rn_graph_output(g, rn_op_add(g, sum, rn_op_cast(g, twice, RN_DTYPE_F32)), "y");
+    assert_ok(rn_graph_finish(g));
+    assert_true(rn_graph_may_fuse(g, RN_FUSE_BYTES));
+    assert_false(rn_graph_may_fuse(g, RN_FUSE_CONV));
+    assert_ok(rn_graph_fuse(g, RN_FUSE_BYTES, &fused));
+    assert_ok(rn_graph_validate(fused));
+    assert_int_equal(count_ops(fused, RN_OP_PRODUCT_SCALED), 2);
+    compare(g, fused, rn_reference_kernels);
+    compare(g, fused, rn_cpu_kernels);
+    rn_graph_destroy(g);
+    rn_graph_destroy(fused);
+}
+
 // A relu and a clamp go into the convolution before them, but not into one that is read twice; the
 // bits are those of the parts, by the reference loops and by the CPU's kernels.
 static void what_bounds_a_convolution_goes_into_it(void **state) {
@@ -371,6 +403,7 @@ int main(void) {
         cmocka_unit_test(vectors_that_are_only_cast_are_declared_as_f32),
         cmocka_unit_test(a_graph_that_trains_is_refused),
         cmocka_unit_test(what_bounds_a_convolution_goes_into_it),
+        cmocka_unit_test(what_scales_a_product_of_bytes_goes_into_it),
         cmocka_unit_test(fusing_survives_refused_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
