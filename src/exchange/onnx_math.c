@@ -70,14 +70,61 @@ static void binary_of(rn_import_call *c, rn_binary_function function) {
         rn_import_out_as(c, 0, rn_op_binary(c->graph, function, in[0], in[1]), channels_last);
 }
 
-static bool is_sigmoid_of(const rn_import_call *c, rn_value y, rn_value x) {
-    const rn_value_info *info = rn_graph_value(c->graph, y);
-    if (info->producer == RN_NO_NODE) return false;
-    const rn_node *node = rn_graph_node(c->graph, info->producer);
-    return node->op == RN_OP_SIGMOID && node->inputs[0] == x;
+// The node of that op that makes a value; NULL: another does, or none.
+static const rn_node *maker_of(const rn_import_call *c, rn_value value, rn_op op) {
+    uint32_t producer = rn_graph_value(c->graph, value)->producer;
+    const rn_node *node = producer == RN_NO_NODE ? NULL : rn_graph_node(c->graph, producer);
+    return node && node->op == op ? node : NULL;
 }
 
-// x sigmoid(x), as exporters write SiLU, is one op.
+static bool is_sigmoid_of(const rn_import_call *c, rn_value y, rn_value x) {
+    const rn_node *node = maker_of(c, y, RN_OP_SIGMOID);
+    return node && node->inputs[0] == x;
+}
+
+// Whether it is one number for all, and known: that one.
+static bool is_number(rn_import_call *c, rn_value value, double number) {
+    rn_status status = RN_OK;
+    const rn_value_info *info = rn_graph_value(c->graph, value);
+    if (info->dtype != RN_DTYPE_F32 || rn_shape_elements(info->shape, 2) != 1) return false;
+    const float *held = rn_import_evaluate(c->import, value, false, &status);
+    return held && fabs(*held - number) <= 1e-6 * number;
+}
+
+// y = 1 + erf(x / sqrt(2)): that x; else RN_NO_VALUE.
+static rn_value find_erf(rn_import_call *c, rn_value y) {
+    const rn_node *add = maker_of(c, y, RN_OP_ADD), *erf, *inner;
+    for (uint32_t i = 0; add && i < 2; i++) {
+        erf = maker_of(c, add->inputs[i], RN_OP_UNARY);
+        if (!erf || ((const rn_unary_attrs *)erf->attrs)->function != RN_UNARY_ERF ||
+            !is_number(c, add->inputs[1 - i], 1))
+            continue;
+        inner = maker_of(c, erf->inputs[0], RN_OP_DIV);
+        if (inner && is_number(c, inner->inputs[1], sqrt(2))) return inner->inputs[0];
+        inner = maker_of(c, erf->inputs[0], RN_OP_MUL);
+        for (uint32_t k = 0; inner && k < 2; k++)
+            if (is_number(c, inner->inputs[1 - k], sqrt(0.5))) return inner->inputs[k];
+    }
+    return RN_NO_VALUE;
+}
+
+// Exporters write GELU as a product of x, 0.5 and 1 + erf(x / sqrt(2)), in some order: that x.
+static rn_value find_gelu(rn_import_call *c, const rn_value in[2]) {
+    for (uint32_t i = 0; i < 2; i++) {
+        const rn_node *two = maker_of(c, in[i], RN_OP_MUL);
+        if (!two) continue;
+        rn_value factors[3] = {in[1 - i], two->inputs[0], two->inputs[1]};
+        for (uint32_t k = 0; k < 3; k++) {
+            rn_value x = find_erf(c, factors[k]), a = factors[(k + 1) % 3],
+                     b = factors[(k + 2) % 3];
+            if (x && ((a == x && is_number(c, b, 0.5)) || (b == x && is_number(c, a, 0.5))))
+                return x;
+        }
+    }
+    return RN_NO_VALUE;
+}
+
+// x sigmoid(x), as exporters write SiLU, is one op, and so is GELU.
 static void multiply(rn_import_call *c) {
     rn_value in[2];
     bool channels_last;
@@ -86,7 +133,10 @@ static void multiply(rn_import_call *c) {
     rn_value x = is_sigmoid_of(c, in[1], in[0])   ? in[0]
                  : is_sigmoid_of(c, in[0], in[1]) ? in[1]
                                                   : RN_NO_VALUE;
-    rn_value y = x ? rn_op_silu(c->graph, x) : rn_op_mul(c->graph, in[0], in[1]);
+    rn_value gelu_of = find_gelu(c, in);
+    rn_value y = x         ? rn_op_silu(c->graph, x)
+                 : gelu_of ? rn_op_gelu(c->graph, gelu_of)
+                           : rn_op_mul(c->graph, in[0], in[1]);
     rn_import_out_as(c, 0, y, channels_last);
 }
 

@@ -236,6 +236,33 @@ static void a_known_condition_chooses_its_branch(void **state) {
     }
 }
 
+static void add_number(writing *w, const char *name, float number) {
+    message tensor = tensor_message(name, 1, NULL, 0, &number, sizeof number);
+    put_message(&w->graph, 5, &tensor);
+}
+
+// As PyTorch writes it, and with its factors in another order; another number is no GELU.
+static void gelu_is_found_in_what_exporters_write(void **state) {
+    (void)state;
+    for (int form = 0; form < 3; form++) {
+        rn_graph *graph = NULL;
+        writing w = begin("x", image, 4);
+        add_number(&w, "root", form == 2 ? 1.5f : 1.41421356f);
+        add_number(&w, "one", 1);
+        add_number(&w, "half", 0.5f);
+        add_node(&w, "Div", "x", "root", "d");
+        add_node(&w, "Erf", "d", NULL, "e");
+        add_node(&w, "Add", "e", "one", "a");
+        add_node(&w, "Mul", form == 1 ? "half" : "x", form == 1 ? "x" : "a", "m");
+        add_node(&w, "Mul", form == 1 ? "a" : "m", form == 1 ? "m" : "half", "y");
+        add_output(&w, "y");
+        assert_ok(import_graph(&w, &graph));
+        assert_int_equal(count_ops(graph, RN_OP_GELU), form < 2);
+        assert_int_equal(rn_graph_node_count(graph), form < 2 ? 1 : 5);
+        rn_graph_destroy(graph);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_named),
@@ -245,6 +272,7 @@ int main(void) {
         cmocka_unit_test(values_that_decide_shapes_are_asked_for),
         cmocka_unit_test(functions_are_expanded_but_not_forever),
         cmocka_unit_test(a_known_condition_chooses_its_branch),
+        cmocka_unit_test(gelu_is_found_in_what_exporters_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
