@@ -33,6 +33,8 @@ typedef struct bytes {
     uint8_t *packed;         // (threads, panels of a tile) where B is plain
     uint64_t row, row_count; // of the block
     uint64_t row_parts;      // that a block is cut into for more tasks
+    bool zero_each;          // each row of A has its own zero point
+    uint32_t a_zero;         // where it has not
 } bytes;
 
 static bool is_plain(const bytes *p) {
@@ -113,7 +115,8 @@ static void multiply_tile(const bytes *p, const columns *c, uint64_t row, uint32
     for (uint32_t i = 0; i < rows; i++) {
         uint64_t at = (p->row + row + i) * p->n + c->first;
         rn_byte_finish finish = {.row_sum = p->row_sums[row + i],
-                                 .a_zero = zero_of(p->call, A_ZERO, p->row + row + i),
+                                 .a_zero = p->zero_each ? zero_of(p->call, A_ZERO, p->row + row + i)
+                                                        : p->a_zero,
                                  .k = (uint32_t)p->k,
                                  .columns = c->sums,
                                  .b_zero = c->zeros,
@@ -171,9 +174,9 @@ static bytes read_call(const rn_call *call) {
     (void)rn_column_panels_of(RN_DTYPE_I8, p.k, p.n, &p.panels); // as large as what is there
     // One matrix for all batches, and zeros that are the same for all rows: all rows are one
     // matrix.
-    bool each_row =
-        rn_tensor_given(&call->inputs[A_ZERO]) && rn_tensor_elements(&call->inputs[A_ZERO]) != 1;
-    if (rn_tensor_elements(&call->inputs[B]) == p.k * p.n && !each_row)
+    const rn_tensor *zero = &call->inputs[A_ZERO];
+    p.zero_each = rn_tensor_given(zero) && rn_tensor_elements(zero) != 1;
+    if (rn_tensor_elements(&call->inputs[B]) == p.k * p.n && !p.zero_each)
         p.m = rn_tensor_elements(&call->outputs[0]) / rn_max_u64(p.n, 1);
     p.set = rn_byte_set_get(p.m);
     return p;
@@ -204,6 +207,7 @@ rn_status rn_cpu_product(const rn_call *call) {
     a.rank -= 2, b.rank -= 2;
     rn_strides as = rn_strides_stretched(a, batches), bs = rn_strides_stretched(b, batches);
     inner.dims[inner.rank++] = 1; // a batch is a row of one element
+    if (!p.zero_each) p.a_zero = zero_of(call, A_ZERO, 0);
     p.rows = call->workspace;
     p.row_sums = (uint32_t *)(void *)(p.rows + rows_bytes(&p));
     p.packed = p.rows + rows_bytes(&p) + sums_bytes(&p);
