@@ -74,8 +74,7 @@ static bool afford(evaluation *e, uint64_t bytes) {
 
 static rn_status read_weight(evaluation *e, rn_value value) {
     const rn_value_info *info = rn_graph_value(e->m->graph, value);
-    const rn_tensor_info *t =
-        e->m->weights ? rn_checkpoint_find(e->m->weights, info->name) : NULL;
+    const rn_tensor_info *t = e->m->weights ? rn_checkpoint_find(e->m->weights, info->name) : NULL;
     void *data = NULL;
     if (!t || !afford(e, t->bytes)) {
         e->possible = false;

@@ -95,7 +95,8 @@ static const rn_option table[] = {
      "exit code 7 where a median is certainly longer by more than that"},
     {"fail-if-larger", "bench.fail_if_larger", 0, RN_OPTION_TEXT, false, "bench", NULL, "1%", NULL,
      "exit code 7 where a variant's peak memory has grown by more"},
-    {"weights", "", 0, RN_OPTION_TEXT, false, "run plan convert bench bench-worker", NULL, "PATH", NULL,
+    {"weights", "", 0, RN_OPTION_TEXT, false, "run plan convert bench bench-worker", NULL, "PATH",
+     NULL,
      "of a builtin model (resnet18): a safetensors file, without one they are made up; of an ONNX "
      "file: what convert made of them (f16, bf16, int8, q8_0)"},
     {"prompt-file", "", 'f', RN_OPTION_TEXT, false, "run", NULL, "FILE", NULL,
