@@ -194,6 +194,7 @@ static rn_status time_run(const maker *m, const rn_graph *graph, uint64_t rows, 
     rn_status s = rn_binder_init(&scratch, graph, &binder);
     binder.caps = m->caps;
     binder.rows = rows;
+    *out = m->caps->run_seconds;
     for (uint32_t n = 0; s == RN_OK && n < rn_graph_node_count(graph); n++) {
         rn_call call = rn_binder_bind(&binder, n);
         if (!rn_binder_is_view(&binder, n)) *out += rn_cost_call(m->caps, &call, workload);

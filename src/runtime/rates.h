@@ -3,6 +3,7 @@
 //     rates.c         the CPU and the disk        rates_drill.c   calls, only to be timed
 //     rates_device.c  a device of its own memory  rates_attend.c  attention, for the same
 //     rates_link.c    the link between the two, and what each has while the other is at work
+//     rates_compiled.c  a device that compiles
 //     rates_file.c, rates_use.c   keeping and using
 //     rates_quick.c   a tenth of a second, where nothing is kept
 #ifndef RN_RUNTIME_RATES_H
@@ -130,6 +131,11 @@ uint64_t rn_drill_weight_bytes(const rn_drill *drill);
 
 RN_MUST_USE rn_status rn_rates_measure_sized(rn_device *device, const rn_rates_sizes *sizes,
                                              const rn_rates_options *options, rn_rates *rates);
+
+// A device that compiles (rates_compiled.c): the rates of *caps.
+RN_MUST_USE rn_status rn_rates_measure_compiled(rn_device *device, const rn_rates_sizes *sizes,
+                                                const rn_rates_options *options,
+                                                rn_device_caps *caps);
 
 // ---- the link from the host (rates_link.c) ------------------------------------------------------
 

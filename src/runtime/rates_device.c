@@ -293,6 +293,12 @@ rn_status rn_rates_measure_sized(rn_device *device, const rn_rates_sizes *sizes,
                .sizes = sizes,
                .options = options ? options : &none,
                .caps = device->caps};
+    if (device->caps.compiles) {
+        RN_TRY(rn_rates_measure_compiled(device, sizes, m.options, &m.caps));
+        m.link.host_share = rates->cpu.beside_link;
+        keep(&m, rates);
+        return RN_OK;
+    }
     if (!device->caps.own_memory)
         return rn_fail(RN_INVALID, "%s has no memory of its own to measure", device->caps.name);
     RN_TRY(measure(&m));

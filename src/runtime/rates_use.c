@@ -78,7 +78,8 @@ rn_rates_source rn_rates_apply(rn_device *device) {
     const rn_device_caps *caps = &device->caps;
     rn_rates_source source = RN_RATES_GUESSED;
     rn_rates rates;
-    if (!caps->own_memory) return in_use.source;
+    if (!caps->own_memory) source = in_use.source;
+    if (!caps->own_memory && !caps->compiles) return source;
     if (!in_use.asked || rn_rates_load(NULL, &rates) != RN_OK) return source; // it was told why
     for (uint32_t i = 0; i < rates.device_count; i++) {
         const rn_rates_device *d = &rates.devices[i];

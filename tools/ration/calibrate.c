@@ -32,8 +32,13 @@ static void print_own(const rn_rates_device *d) {
 
 static void print_device(const rn_device_rates *host, const rn_rates_device *d) {
     printf("%s%s%s\n", d->name, d->hardware[0] ? ", " : "", d->hardware);
-    printf("  bf16 products  %6.1f TFLOP/s  of 512 rows, in whole tiles\n", d->rates.flops / 1e12);
-    printf("  q8_0 products  %6.1f TFLOP/s\n", d->rates.quantized_flops / 1e12);
+    if (d->rates.flops < 1e12) {
+        printf("  products       %6.1f GFLOP/s\n", d->rates.flops / 1e9);
+    } else {
+        printf("  bf16 products  %6.1f TFLOP/s  of 512 rows, in whole tiles\n",
+               d->rates.flops / 1e12);
+        printf("  q8_0 products  %6.1f TFLOP/s\n", d->rates.quantized_flops / 1e12);
+    }
     printf("  memory         %6.1f GB/s     weights, for a product of one row\n",
            d->rates.memory_bytes_second / 1e9);
     print_own(d);
@@ -151,7 +156,7 @@ static rn_status run(const invocation *in) {
     rn_device *device = NULL;
     uint32_t threads = (uint32_t)rn_settings_count(in->settings, "threads");
     RN_TRY(rn_device_open(device_targets(in), threads, &device));
-    rn_status s = run_with(in, rn_device_has_own_memory(device) ? device : NULL);
+    rn_status s = run_with(in, strcmp(rn_device_target(device), "cpu") ? device : NULL);
     rn_device_destroy(device);
     return s;
 }
@@ -175,7 +180,9 @@ const command calibrate_command = {
         "run\n"
         "costs the host. That takes some seconds more, 1.1 GiB of its memory and 256 MiB more of\n"
         "the host's. Plans for the same device use what was kept, until there is\n"
-        "other hardware in its place.",
+        "other hardware in its place. A device that compiles graphs (xla, neuron, ort) is "
+        "measured\n"
+        "by executables: its products, its memory, what a node and what a run cost.",
     .example = "ration calibrate --disk /models",
     .min_words = 0,
     .max_words = 0,

@@ -87,6 +87,7 @@ typedef struct rn_ort_device {
 RN_MUST_USE rn_status rn_ort_open(const rn_target *target, uint32_t threads, rn_device **out);
 RN_MUST_USE rn_status rn_ort_compile(rn_device *device, const rn_compile_request *request,
                                      rn_executable **out);
+double rn_ort_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
 // What our allocator gives at most for packed copies of weights.
 uint64_t rn_ort_packed_bytes(const rn_stablehlo_signature *signature);
 RN_MUST_USE rn_status rn_ort_estimate(const rn_device_caps *caps, const rn_graph *graph,

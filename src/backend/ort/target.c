@@ -52,4 +52,5 @@ const rn_backend rn_ort_backend = {
     .errors = &rn_ort_errors,
     .estimate = rn_ort_estimate,
     .has_frugal = true,
+    .cost = rn_ort_cost,
 };

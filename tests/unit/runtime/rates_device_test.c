@@ -401,6 +401,28 @@ static void every_failing_allocation_is_a_clean_failure(void **state) {
     rn_device_destroy(device);
 }
 
+// By executables, since it has no queues; and whatever fails, nothing stays.
+static void a_device_that_compiles_is_measured(void **state) {
+    (void)state;
+    rn_device *device = create_sim((rn_sim_options){.compiles = 1});
+    uint64_t held = held_by(device), n = 1;
+    for (;; n++) {
+        rn_rates rates = cpu_rates();
+        rn_fault_arm(RN_FAULT_ALLOC, n);
+        rn_status s = rn_rates_measure_sized(device, &few, NULL, &rates);
+        bool fired = rn_fault_fired(RN_FAULT_ALLOC);
+        rn_fault_arm(RN_FAULT_ALLOC, 0);
+        assert_int_equal(held, held_by(device));
+        assert_int_equal(fired, s != RN_OK);
+        if (fired) continue;
+        assert_int_equal(rates.device_count, 1);
+        assert_measured(&rates.devices[0]);
+        break;
+    }
+    assert_true(n > 1);
+    rn_device_destroy(device);
+}
+
 typedef struct stopper {
     volatile bool stop;
     int left; // measurements before it
@@ -431,6 +453,7 @@ static void a_measurement_can_be_stopped_at_any_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_is_measured_and_nothing_stays),
+        cmocka_unit_test(a_device_that_compiles_is_measured),
         cmocka_unit_test(a_link_is_not_faster_than_it_is),
         cmocka_unit_test(a_device_takes_its_own_place_again_or_the_first),
         cmocka_unit_test(weights_are_numbers_in_tiles_and_launches_are_replayed),
