@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 
+#include <string.h>
+
 // ---- shapes -------------------------------------------------------------------------------------
 
 static bool has_rows(rn_shape shape) {
@@ -114,8 +116,16 @@ static void unsqueeze(rn_import_call *c) {
     out_shaped(c, to);
 }
 
+// The axis of a value whose channels are last.
+static uint32_t image_axis(uint32_t axis, uint32_t rank) {
+    return axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1;
+}
+
+// Between images with channels first and last only the mark changes.
 static void transpose(rn_import_call *c) {
-    rn_value x = rn_import_in(c, 0);
+    static const uint8_t channels_to_front[] = {0, 3, 1, 2};
+    bool image;
+    rn_value x = rn_import_any(c, 0, &image);
     uint32_t rank = rn_import_shape_of(c->import, x).rank;
     uint8_t axes[RN_MAX_RANK];
     const int64_t *perm = NULL;
@@ -127,17 +137,18 @@ static void transpose(rn_import_call *c) {
     }
     for (uint32_t i = 0; i < rank; i++)
         axes[i] = (uint8_t)(perm ? rn_import_axis(c, perm[i], rank) : rank - 1 - i);
+    if (!image && rank == 4 && memcmp(axes, channels_to_front, rank) == 0) {
+        rn_import_out_as(c, 0, x, true);
+        return;
+    }
+    for (uint32_t i = 0; image && i < rank; i++)
+        axes[i] = (uint8_t)image_axis(axes[i], rank);
     rn_import_out(c, 0, rn_import_permute(c->import, x, axes));
 }
 
 // ---- joining and cutting ------------------------------------------------------------------------
 
 enum { MOST_PARTS = 256 };
-
-// The axis of a value whose channels are last.
-static uint32_t image_axis(uint32_t axis, uint32_t rank) {
-    return axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1;
-}
 
 static void concat(rn_import_call *c) {
     rn_value parts[MOST_PARTS];

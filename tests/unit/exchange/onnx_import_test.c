@@ -131,6 +131,43 @@ static void shapes_are_computed_while_it_is_read(void **state) {
     rn_graph_destroy(graph);
 }
 
+static void add_transpose(writing *w, const char *x, const int64_t perm[4], const char *y) {
+    message node = node_message("Transpose", x, NULL, NULL, y), attribute = {0};
+    put_text(&attribute, 1, "perm");
+    for (int i = 0; i < 4; i++)
+        put_int(&attribute, 8, perm[i]);
+    put_int(&attribute, 20, 7); // INTS
+    put_message(&node, 5, &attribute);
+    add(w, &node);
+}
+
+// A norm over channels between convolutions, say: what is moved there and back is not moved at all.
+static void channels_are_not_moved_to_and_fro(void **state) {
+    (void)state;
+    static const int64_t back[] = {0, 2, 3, 1}, front[] = {0, 3, 1, 2}, mixed[] = {0, 2, 1, 3};
+    rn_graph *graph = NULL;
+    writing w = begin("x", image, 4);
+    add_transpose(&w, "x", back, "a");
+    add_node(&w, "Relu", "a", NULL, "b");
+    add_transpose(&w, "b", front, "c");
+    add_node(&w, "Sqrt", "c", NULL, "d");
+    add_transpose(&w, "d", back, "e");
+    add_node(&w, "Abs", "e", NULL, "y");
+    add_transpose(&w, "d", mixed, "z"); // (2, 8, 3, 8) of what lies as (2, 8, 8, 3)
+    add_output(&w, "y");
+    add_output(&w, "z");
+    assert_ok(import_graph(&w, &graph));
+    assert_int_equal(count_ops(graph, RN_OP_PERMUTE), 2);
+    rn_value y = rn_graph_find(graph, RN_ROLE_OUTPUT, "y");
+    rn_value z = rn_graph_find(graph, RN_ROLE_OUTPUT, "z");
+    assert_true(rn_shape_equal(rn_graph_value(graph, y)->shape, RN_SHAPE(2, 8, 8, 3)));
+    assert_true(rn_shape_equal(rn_graph_value(graph, z)->shape, RN_SHAPE(2, 8, 3, 8)));
+    const rn_node *last = rn_graph_node(graph, rn_graph_value(graph, z)->producer);
+    const uint8_t *axes = ((const rn_permute_attrs *)last->attrs)->axes;
+    assert_memory_equal(axes, ((uint8_t[]){0, 1, 3, 2}), 4);
+    rn_graph_destroy(graph);
+}
+
 static void an_open_batch_is_rows(void **state) {
     (void)state;
     rn_graph *graph = NULL;
@@ -268,6 +305,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_known_is_named),
         cmocka_unit_test(shapes_that_do_not_fit_or_overflow_are_refused),
         cmocka_unit_test(shapes_are_computed_while_it_is_read),
+        cmocka_unit_test(channels_are_not_moved_to_and_fro),
         cmocka_unit_test(an_open_batch_is_rows),
         cmocka_unit_test(values_that_decide_shapes_are_asked_for),
         cmocka_unit_test(functions_are_expanded_but_not_forever),
