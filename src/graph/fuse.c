@@ -27,6 +27,7 @@ typedef struct group {
     rn_project_attrs project;
     rn_attend_attrs attend;
     rn_conv_clamp_attrs conv;
+    rn_matmul_attrs matmul;
 } group;
 
 typedef struct fuser {
@@ -340,11 +341,48 @@ static void match_bytes(fuser *f, uint32_t number) {
     keep(f, &g);
 }
 
+// The vector (N) of f32 that the add puts onto a product's rows `y`, given, or RN_NO_VALUE.
+static rn_value bias_of(const rn_graph *graph, const rn_node *add, rn_value y) {
+    const rn_value_info *product = rn_graph_value(graph, y);
+    if (add->op != RN_OP_ADD || product->dtype != RN_DTYPE_F32) return RN_NO_VALUE;
+    rn_value other = add->inputs[add->inputs[0] == y];
+    const rn_value_info *info = rn_graph_value(graph, other);
+    bool given = info->role == RN_ROLE_WEIGHT || info->role == RN_ROLE_CONSTANT;
+    bool fits = info->dtype == RN_DTYPE_F32 && info->shape.rank == 1 &&
+                info->shape.dims[0] == product->shape.dims[product->shape.rank - 1];
+    return given && fits ? other : RN_NO_VALUE;
+}
+
+// A matmul by one matrix, and without a bias so far.
+static bool lacks_bias(const rn_graph *graph, const rn_node *node) {
+    return node->op == RN_OP_MATMUL && node->inputs[2] == RN_NO_VALUE &&
+           rn_graph_value(graph, node->inputs[1])->shape.rank == 2;
+}
+
+static void match_bias(fuser *f, uint32_t number) {
+    const rn_node *product = node_of(f, number);
+    uint32_t reader = RN_NO_NODE;
+    if (!(f->fusions & RN_FUSE_BIAS) || !lacks_bias(f->from, product) ||
+        !passes_on(f, product->outputs[0], &reader))
+        return;
+    rn_value bias = bias_of(f->from, node_of(f, reader), product->outputs[0]);
+    if (bias == RN_NO_VALUE) return;
+    group g = {.op = RN_OP_MATMUL,
+               .nodes = {number, reader},
+               .node_count = 2,
+               .inputs = {product->inputs[0], product->inputs[1], bias},
+               .input_count = 3,
+               .outputs = {node_of(f, reader)->outputs[0]},
+               .matmul = *(const rn_matmul_attrs *)product->attrs};
+    keep(f, &g);
+}
+
 static void find_groups(fuser *f) {
     for (uint32_t n = 0; n < rn_graph_node_count(f->from); n++) {
         rn_op op = node_of(f, n)->op;
         if (op == RN_OP_RMSNORM) match_norm(f, n);
         if (op == RN_OP_MATMUL && f->group_of[n] == NO_GROUP) match_product(f, n);
+        if (op == RN_OP_MATMUL && f->group_of[n] == NO_GROUP) match_bias(f, n);
         if (op == RN_OP_PAGED_ATTENTION) match_attention(f, n);
         if (is_conv(op)) match_conv(f, n);
         if (op == RN_OP_PRODUCT) match_bytes(f, n);
@@ -409,6 +447,8 @@ static rn_status write_group(fuser *f, const group *g) {
         first = rn_op_conv_clamp(to, in[0], in[1], in[2], g->conv);
     } else if (g->op == RN_OP_PRODUCT_SCALED) {
         first = rn_op_product_scaled(to, in[0], in[1], in[2], in[3], in[4], in[5]);
+    } else if (g->op == RN_OP_MATMUL) {
+        first = rn_graph_add(to, g->op, in, g->input_count, &g->matmul);
     } else if (g->op == RN_OP_ATTEND) {
         first = rn_op_attend(to, in[0], in[1], in[2], in[3], in[4], in[5], in[6], g->attend);
     } else {
@@ -515,18 +555,26 @@ static rn_status rewrite(fuser *f) {
     return RN_OK;
 }
 
-bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions) {
-    if (fusions & ~(uint32_t)(RN_FUSE_CONV | RN_FUSE_BYTES)) return true;
-    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
-        const rn_node *node = rn_graph_node(graph, n);
-        if (!keeps_within(node->op) && node->op != RN_OP_CAST) continue;
-        uint32_t producer = rn_graph_value(graph, node->inputs[0])->producer;
+// Whether the node stands behind a convolution or a product that may take it in.
+static bool may_end(const rn_graph *graph, const rn_node *node, uint32_t fusions) {
+    bool within = fusions & RN_FUSE_CONV && keeps_within(node->op);
+    bool bytes = fusions & RN_FUSE_BYTES && node->op == RN_OP_CAST;
+    bool bias = fusions & RN_FUSE_BIAS && node->op == RN_OP_ADD;
+    for (uint32_t i = 0; (within || bytes || bias) && i < node->input_count; i++) {
+        uint32_t producer = rn_graph_value(graph, node->inputs[i])->producer;
         if (producer == RN_NO_NODE) continue;
-        rn_op before = rn_graph_node(graph, producer)->op;
-        if (fusions & RN_FUSE_CONV && keeps_within(node->op) && is_conv(before)) return true;
-        if (fusions & RN_FUSE_BYTES && node->op == RN_OP_CAST && before == RN_OP_PRODUCT)
-            return true;
+        const rn_node *before = rn_graph_node(graph, producer);
+        if (within && is_conv(before->op)) return true;
+        if (bytes && before->op == RN_OP_PRODUCT) return true;
+        if (bias && lacks_bias(graph, before) && bias_of(graph, node, node->inputs[i])) return true;
     }
+    return false;
+}
+
+bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions) {
+    if (fusions & ~(uint32_t)(RN_FUSE_CONV | RN_FUSE_BYTES | RN_FUSE_BIAS)) return true;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
+        if (may_end(graph, rn_graph_node(graph, n), fusions)) return true;
     return false;
 }
 

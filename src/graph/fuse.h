@@ -15,6 +15,7 @@
 //     rope q, rope k ─▶ kv_append ─▶ paged_attention         attend
 //     conv2d or conv of f32 ─▶ relu or clamp                 conv_clamp
 //     product of bytes ─▶ cast ─▶ mul [─▶ add]               product_scaled
+//     matmul without a bias ─▶ add of a given vector (N)     matmul with it: the same bits
 //
 // A pattern is left alone where a value between its nodes is an output or has another reader, where
 // its nodes are in different blocks, where a weight is made in the run, or a bias or norm (casts
@@ -38,12 +39,13 @@ typedef enum rn_fusion {
     RN_FUSE_ALL = (1u << 4) - 1,
     RN_FUSE_WIDEN = 1u << 4, // no op of a device: vectors are declared as f32
     RN_FUSE_CONV = 1u << 5, // conv_clamp, of the CPU: no launches are saved, but passes over images
-    RN_FUSE_BYTES = 1u << 6 // product_scaled, of the CPU
+    RN_FUSE_BYTES = 1u << 6, // product_scaled, of the CPU
+    RN_FUSE_BIAS = 1u << 7   // the matmul that there is: a pass is saved
 } rn_fusion;
 
-// Whether there may be something for it in the graph: false only where no more than RN_FUSE_CONV
-// and RN_FUSE_BYTES is asked for, and no convolution has a relu or clamp, no product of whole
-// numbers a cast behind it.
+// Whether there may be something for it in the graph: false only where no more than RN_FUSE_CONV,
+// RN_FUSE_BYTES and RN_FUSE_BIAS is asked for, and no convolution has a relu or clamp, no product
+// of whole numbers a cast, no matmul an add of a vector behind it.
 bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions);
 
 // A copy of an inference graph in which the patterns of `fusions` are fused ops. A fused node

@@ -35,7 +35,7 @@ static rn_device_caps make_caps(uint32_t threads) {
         .device = RN_DEVICE_HOST,
         .threads = threads,
         .kernels = rn_cpu_kernels,
-        .fusions = RN_FUSE_CONV | RN_FUSE_BYTES,
+        .fusions = RN_FUSE_CONV | RN_FUSE_BYTES | RN_FUSE_BIAS,
         .backend = &rn_cpu_backend,
         .weight_layout = rn_cpu_weight_layout,
         .file_layout_bytes = RAW_WEIGHT_BYTES,

@@ -377,6 +377,41 @@ static void what_bounds_a_convolution_goes_into_it(void **state) {
     rn_graph_destroy(g);
 }
 
+// Two products take their vectors in; one is read twice, one's vector comes with the run, and one's
+// is as long as its rows are many.
+static void a_vector_behind_a_product_is_its_bias(void **state) {
+    (void)state;
+    static const float numbers[4] = {0.5f, -1, 2, 0.1f};
+    rn_graph *g = make_graph(), *fused = NULL;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(2, 4, 5));
+    rn_value w = rn_graph_input(g, "w", RN_DTYPE_F32, RN_SHAPE(4, 5));
+    rn_value square = rn_graph_input(g, "square", RN_DTYPE_F32, RN_SHAPE(4, 4));
+    rn_value late = rn_graph_input(g, "late", RN_DTYPE_F32, RN_SHAPE(4));
+    rn_value bias = rn_graph_constant(g, "bias", RN_DTYPE_F32, RN_SHAPE(4), numbers);
+    rn_value column = rn_graph_constant(g, "column", RN_DTYPE_F32, RN_SHAPE(4, 1), numbers);
+    x = rn_op_add(g, rn_op_matmul(g, x, w, RN_NO_VALUE), bias);
+    x = rn_op_add(g, bias, rn_op_matmul(g, x, square, RN_NO_VALUE));
+    x = rn_op_matmul(g, x, square, RN_NO_VALUE);
+    x = rn_op_mul(g, rn_op_add(g, x, bias), x);
+    x = rn_op_add(g, rn_op_matmul(g, x, square, RN_NO_VALUE), late);
+    x = rn_op_add(g, rn_op_matmul(g, x, square, RN_NO_VALUE), column);
+    rn_graph_output(g, x, "y");
+    assert_ok(rn_graph_finish(g));
+    assert_true(rn_graph_may_fuse(g, RN_FUSE_CONV | RN_FUSE_BIAS));
+    assert_false(rn_graph_may_fuse(g, RN_FUSE_CONV));
+    assert_ok(rn_graph_fuse(g, RN_FUSE_CONV | RN_FUSE_BIAS, &fused));
+    assert_ok(rn_graph_validate(fused));
+    assert_int_equal(count_ops(fused, RN_OP_MATMUL), 5);
+    assert_int_equal(count_ops(fused, RN_OP_ADD), 3);
+    compare(g, fused, rn_reference_kernels);
+    compare(g, fused, rn_cpu_kernels);
+    rn_graph_destroy(g);
+    rn_graph_destroy(fused);
+    g = build(NOTHING, true);
+    assert_false(rn_graph_may_fuse(g, RN_FUSE_CONV | RN_FUSE_BIAS));
+    rn_graph_destroy(g);
+}
+
 static rn_graph *to_fuse;
 static rn_status fuse_again(void) {
     rn_graph *fused = NULL;
@@ -404,6 +439,7 @@ int main(void) {
         cmocka_unit_test(a_graph_that_trains_is_refused),
         cmocka_unit_test(what_bounds_a_convolution_goes_into_it),
         cmocka_unit_test(what_scales_a_product_of_bytes_goes_into_it),
+        cmocka_unit_test(a_vector_behind_a_product_is_its_bias),
         cmocka_unit_test(fusing_survives_refused_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
