@@ -1,4 +1,5 @@
-// byte_tile_amx.c — products of bytes by the matrix unit (AMX): 32 rows by 32 columns.
+// byte_tile_amx.c — products of bytes by the matrix unit (AMX): 32 rows by 64 columns,
+// 32 at a time.
 //
 // A tile register has 16 rows of 64 bytes: 16 rows of A by 64 k's, or 16 groups of four k's by 16
 // columns of a panel, which is how panels lie. Four of them hold sums.
@@ -29,9 +30,10 @@ static void end(void) {
     _tile_release();
 }
 
-// Sums are tiles 0 and 1 (rows 0 to 15), 2 and 3.
-static void run_four(const rn_byte_tile *t) {
-    const uint8_t *a = t->a, *b = t->b;
+// 32 rows by panels `panel` and the next: sums are tiles 0 and 1 (rows 0 to 15), 2 and 3.
+static void run_four(const rn_byte_tile *t, uint32_t panel) {
+    const uint8_t *a = t->a, *b = t->b + panel * t->b_panel;
+    uint32_t *sums = t->sums + panel * SIDE;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -47,10 +49,10 @@ static void run_four(const rn_byte_tile *t) {
         _tile_dpbusd(3, 5, 7);
     }
     const size_t step = RN_BYTE_COLUMNS * sizeof(uint32_t);
-    _tile_stored(0, t->sums, step);
-    _tile_stored(1, t->sums + SIDE, step);
-    _tile_stored(2, t->sums + SIDE * RN_BYTE_COLUMNS, step);
-    _tile_stored(3, t->sums + SIDE * RN_BYTE_COLUMNS + SIDE, step);
+    _tile_stored(0, sums, step);
+    _tile_stored(1, sums + SIDE, step);
+    _tile_stored(2, sums + SIDE * RN_BYTE_COLUMNS, step);
+    _tile_stored(3, sums + SIDE * RN_BYTE_COLUMNS + SIDE, step);
 }
 
 // 16 rows by one panel.
@@ -67,17 +69,16 @@ static void run_one(const rn_byte_tile *t, uint32_t row, uint32_t panel) {
 }
 
 static void run(const rn_byte_tile *t) {
-    if (t->rows > SIDE && t->panels == 2) {
-        run_four(t);
-        return;
-    }
-    for (uint32_t row = 0; row < t->rows; row += SIDE)
-        for (uint32_t panel = 0; panel < t->panels; panel++)
+    uint32_t panel = 0;
+    for (; t->rows > SIDE && panel + 2 <= t->panels; panel += 2)
+        run_four(t, panel);
+    for (; panel < t->panels; panel++)
+        for (uint32_t row = 0; row < t->rows; row += SIDE)
             run_one(t, row, panel);
 }
 
 const rn_byte_set rn_byte_amx = {.rows = 2 * SIDE,
-                                 .panels = 2,
+                                 .panels = 4,
                                  .row_unit = SIDE,
                                  .run = run,
                                  .finish = level_finish,

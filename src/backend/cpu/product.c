@@ -25,6 +25,7 @@ typedef struct bytes {
     const rn_call *call;
     const rn_byte_set *set;
     uint64_t m, n, k, depth;
+    uint64_t row_bytes; // from row to row of a block
     rn_column_panels panels;
     const uint8_t *a, *b;    // (M, K); (K, N), or panels of it
     uint8_t *y;              // (M, N), four bytes each
@@ -65,7 +66,7 @@ static void pack_row(void *arg, size_t index) {
     const bytes *p = arg;
     p->row_sums[index] =
         p->set->pack_row(p->a + (p->row + index) * p->k, p->k, flip_of(p->call, A, RN_DTYPE_U8),
-                         p->rows + index * p->depth, p->depth);
+                         p->rows + index * p->row_bytes, p->depth);
 }
 
 // What all rows of some columns have in common.
@@ -103,8 +104,8 @@ static void read_columns(const bytes *p, columns *c) {
 
 static void multiply_tile(const bytes *p, const columns *c, uint64_t row, uint32_t rows) {
     uint32_t sums[RN_BYTE_ROWS * RN_BYTE_COLUMNS];
-    rn_byte_tile tile = {.a = p->rows + row * p->depth,
-                         .a_row = p->depth,
+    rn_byte_tile tile = {.a = p->rows + row * p->row_bytes,
+                         .a_row = p->row_bytes,
                          .b = c->b + p->panels.head_bytes,
                          .b_panel = p->panels.panel_bytes,
                          .depth = p->depth,
@@ -168,6 +169,8 @@ static bytes read_call(const rn_call *call) {
     bytes p = {.call = call, .m = a.dims[a.rank - 2], .n = b.dims[b.rank - 1]};
     p.k = a.dims[a.rank - 1];
     p.depth = rn_round_up(p.k, RN_BYTE_DEPTH);
+    // Rows of a tile in different sets of the first cache: an odd number of lines.
+    p.row_bytes = p.depth % 128 ? p.depth : p.depth + 64;
     p.a = call->inputs[A].data;
     p.b = call->inputs[B].data;
     p.y = call->outputs[0].data;
@@ -184,7 +187,7 @@ static bytes read_call(const rn_call *call) {
 
 // Of a block: its rows, their sums.
 static uint64_t rows_bytes(const bytes *p) {
-    return rn_round_up(rn_min_u64(p->m, BLOCK_ROWS), ROW_UNIT) * p->depth;
+    return rn_round_up(rn_min_u64(p->m, BLOCK_ROWS), ROW_UNIT) * p->row_bytes;
 }
 
 static uint64_t sums_bytes(const bytes *p) {
