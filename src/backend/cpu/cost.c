@@ -93,11 +93,39 @@ static double conv_share(const rn_call *call) {
     }
 }
 
+// Products of bytes (product.c) in units of q8_0's, as above: bench/product_bench says what one is.
+// With AMX `more` is that of its tiles, which few rows do without.
+static units byte_units(void) {
+    static const units levels[3] = {
+        {0.19f, 0.93f, 0.13f}, {2.8f, 5.2f, 0.41f}, {2.4f, 10.1f, 1.2f}};
+    rn_cpu_level level = rn_cpu_level_get();
+    if (level == RN_CPU_AVX512 && !rn_cpu_has_vnni()) level = RN_CPU_AVX2;
+    units u = levels[level];
+    if (rn_cpu_has_amx()) u.more = 0.24f;
+    return u;
+}
+
+static bool is_product_of_bytes(const rn_call *call) {
+    bool product = call->op == RN_OP_PRODUCT || call->op == RN_OP_PRODUCT_SCALED;
+    rn_dtype b = product ? call->inputs[1].dtype : RN_DTYPE_NONE;
+    return b == RN_DTYPE_I8 || b == RN_DTYPE_U8;
+}
+
+static double byte_cost(const rn_device_caps *caps, const rn_call *call, rn_cost cost) {
+    const rn_tensor *b = &call->inputs[1], *y = &call->outputs[0];
+    uint64_t n = b->shape.dims[b->shape.rank - 1], k = b->shape.dims[b->shape.rank - 2];
+    double rows = n ? (double)(rn_tensor_elements(y) / n) : 0, weights = (double)n * (double)k;
+    double arithmetic = count_units(byte_units(), rows) * 2 / caps->quantized_flops * weights;
+    double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
+    return overlap(arithmetic, memory, true, rows) + caps->step_seconds;
+}
+
 double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
     (void)workload;
     rn_cost cost = rn_cost_count(call);
     cost.flops *= conv_share(call);
     rn_product product;
+    if (is_product_of_bytes(call)) return byte_cost(caps, call, cost);
     if (!rn_call_product(call, 0, &product) || product.transposed)
         return rn_cost_roofline(caps, call, cost);
     const rn_tensor *w = &call->inputs[product.weight];

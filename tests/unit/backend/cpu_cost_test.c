@@ -48,6 +48,30 @@ static void every_kind_of_panels_is_known(void **unused) {
     }
 }
 
+// Of bytes, which are multiplied as bytes: in less time than f32, and more rows in more.
+static void products_of_bytes_are_counted_as_such(void **unused) {
+    (void)unused;
+    rn_device_caps caps = paper_caps();
+    caps.memory_bytes_second = 1e12; // only to be finite: no weight of these waits for it
+    for_each_level(level) for (uint64_t rows = 32; rows <= 1024; rows *= 2) {
+        double seconds[2];
+        for (uint64_t i = 0; i < 2; i++) {
+            rn_tensor in[4] = {{.dtype = RN_DTYPE_U8, .shape = RN_SHAPE(rows << i, K)},
+                               {.dtype = RN_DTYPE_I8, .shape = RN_SHAPE(K, N)}};
+            rn_tensor out = {.dtype = RN_DTYPE_I32, .shape = RN_SHAPE(rows << i, N)};
+            rn_call call = {.op = RN_OP_PRODUCT,
+                            .inputs = in,
+                            .outputs = &out,
+                            .input_count = 4,
+                            .output_count = 1,
+                            .threads = 1};
+            seconds[i] = rn_cost_call(&caps, &call, (rn_workload){0});
+        }
+        assert_true(seconds[1] > seconds[0] && seconds[1] < 2.5 * seconds[0]);
+        assert_true(seconds[0] < seconds_of(&caps, RN_DTYPE_F32, rows));
+    }
+}
+
 static void more_rows_take_longer_but_not_much_more_each(void **unused) {
     (void)unused;
     rn_device_caps caps = paper_caps();
@@ -101,6 +125,7 @@ static void squares_of_a_large_image_are_counted_as_fewer_products(void **unused
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_bytes_are_counted_as_such),
         cmocka_unit_test(every_kind_of_panels_is_known),
         cmocka_unit_test(more_rows_take_longer_but_not_much_more_each),
         cmocka_unit_test(squares_of_a_large_image_are_counted_as_fewer_products),
