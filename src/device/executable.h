@@ -32,12 +32,21 @@ typedef struct rn_argument {
     uint64_t bytes;
 } rn_argument;
 
+// What the next run will most likely be given: the inputs of this one, but for two. An executable
+// may begin it before anybody asks, so that its device does not wait for the host. A run that is
+// given something else drops it: what it has written into states by then must do no harm.
+typedef struct rn_next_run {
+    rn_value fed, from; // an input, and the output of this run that it becomes; RN_NO_VALUE: none
+    rn_value counted;   // an input of i32 whose elements are all one more
+} rn_next_run;
+
 typedef struct rn_execution {
     uint64_t rows;              // a bucket
     const rn_argument *inputs;  // (input_count): all of the graph's that some node reads
     const rn_argument *outputs; // (output_count): those of the graph's that are wanted
     uint32_t input_count, output_count;
     const rn_scalar *scalars;
+    rn_next_run next;
     const _Atomic bool *cancel; // may be NULL
 } rn_execution;
 

@@ -131,6 +131,22 @@ static bool wants_largest(const rn_generator *g) {
     return g->text.largest;
 }
 
+// The next step, where every row is a sequence's last token and will be followed by the one that
+// the program finds. It may be begun in vain: its key and value lie where the next row of that
+// sequence comes. States and rolling windows, which do not go back, are not for that.
+static rn_next_run foresee(const rn_generator *g, uint32_t rows) {
+    const rn_graph *graph = rn_plan_graph(g->plan);
+    bool may = g->session->unwanted != RN_NO_VALUE && g->draft_most == 0 && !g->recurrent &&
+               g->held == 0 && rows == g->text.logit_rows;
+    for (const rn_sequence *s = g->line; s && may; s = s->next)
+        may = s->turn.rows == 0 || (s->turn.rows == 1 && s->turn.draws &&
+                                    (s->read + 1) / g->text.page_tokens < s->pages.count);
+    if (!may) return (rn_next_run){RN_NO_VALUE, RN_NO_VALUE, RN_NO_VALUE};
+    return (rn_next_run){.fed = rn_graph_find(graph, RN_ROLE_INPUT, "tokens"),
+                         .from = rn_graph_find(graph, RN_ROLE_OUTPUT, "largest"),
+                         .counted = rn_graph_find(graph, RN_ROLE_INPUT, "position")};
+}
+
 static drawn_from find_drawn(const rn_generator *g) {
     uint64_t bytes = 0;
     if (g->session->unwanted == RN_NO_VALUE)
@@ -144,6 +160,7 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     const rn_graph *graph = rn_plan_graph(g->plan);
     g->session->unwanted =
         wants_largest(g) ? rn_graph_find(graph, RN_ROLE_OUTPUT, "logits") : RN_NO_VALUE;
+    g->session->next = foresee(g, rows);
     if (g->failed) RN_TRY(rn_session_reset(g->session));
     g->failed = true;
     write_inputs(g);

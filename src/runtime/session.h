@@ -105,6 +105,7 @@ struct rn_session {
     bool bound_segments; // streamed weights are where segments have them
 
     rn_value unwanted;        // an output that is not brought to the host; RN_NO_VALUE: none
+    rn_next_run next;         // of a session that is compiled; all RN_NO_VALUE: not foreseen
     rn_session_input *inputs; // (input_count)
     uint32_t input_count;
     rn_scalar scalars[RN_MAX_SCALARS];

@@ -188,6 +188,7 @@ rn_status rn_session_execute(rn_session *session, uint64_t rows) {
     uint64_t begin = rn_clock_ns(), bucket = find_bucket(session->plan, rows);
     rn_execution run = {
         .rows = bucket, .scalars = session->scalars, .cancel = session->options.cancel};
+    if (!session->host && rows == bucket) run.next = session->next;
     session->ran = false;
     if (session->host) RN_TRY(run_host(session, rows));
     list_arguments(session, rows, bucket, session->arguments, &run);

@@ -36,12 +36,19 @@ typedef struct pjrt_executable {
     uint32_t bucket_count;
     void **arguments; // (arguments of any bucket): buffers; those of a run are NULL between runs
     void **results;   // (results of any bucket)
-    int64_t *kept;    // (kept_count): numbers of states' arguments that are not donated
+    // A run of the smallest bucket that was begun before it was asked for, or NULL: its results,
+    // its end, and the inputs that it was begun with, one behind the other.
+    bool goes_ahead; // there is room for it
+    const bucket *ahead;
+    void **ahead_results, *ahead_done;
+    uint8_t *foreseen;
+    int64_t *kept; // (kept_count): numbers of states' arguments that are not donated
     uint32_t kept_count;
-    size_t option_bytes;        // of a run's options, as the plugin wants them
-    uint32_t weights_left;      // that were not put yet
-    bool ran;                   // once: the stage is told
-    uint64_t runs, phase_ns[3]; // uploading inputs, submitting, waiting for results; for the log
+    size_t option_bytes;   // of a run's options, as the plugin wants them
+    uint32_t weights_left; // that were not put yet
+    bool ran;              // once: the stage is told
+    uint64_t runs, runs_ahead;
+    uint64_t phase_ns[3]; // uploading inputs, submitting, waiting for results; for the log
 } pjrt_executable;
 
 static pjrt_executable *cast(rn_executable *executable) {
@@ -154,6 +161,23 @@ static rn_status download(pjrt_executable *e, void *buffer, void *target, uint64
     return rn_pjrt_await(e->device->plugin, args.event, "reading a result");
 }
 
+static void drop_inputs(pjrt_executable *e) {
+    const rn_stablehlo_signature *s = signature_of(e);
+    for (uint32_t i = 0; i < s->argument_count; i++)
+        if (is_of_run(&s->arguments[i])) drop_buffer(e, &e->arguments[i]);
+}
+
+// A run that was begun is not wanted.
+static void drop_ahead(pjrt_executable *e) {
+    if (!e->ahead) return;
+    for (uint32_t i = 0; i < e->ahead->signature.result_count; i++)
+        drop_buffer(e, &e->ahead_results[i]);
+    (void)!rn_pjrt_await(e->device->plugin, e->ahead_done, "running");
+    drop_inputs(e);
+    e->ahead_done = NULL;
+    e->ahead = NULL;
+}
+
 // Where the device's memory is full, the runtime makes a smaller plan (runtime/recover.h).
 static rn_status note_full(pjrt_executable *e, rn_status s, uint64_t bytes) {
     if (s == RN_NO_MEMORY) e->device->base.refused_bytes = bytes;
@@ -194,6 +218,7 @@ static rn_status put(rn_executable *executable, rn_value value, const void *data
     const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
     rn_dtype from = rn_graph_value(e->graph, value)->dtype;
     bool first = !e->arguments[at] && port->kind == RN_STABLEHLO_WEIGHT;
+    drop_ahead(e);
     drop_buffer(e, &e->arguments[at]);
     rn_status s = from == port->dtype ? upload(e, port, data, &e->arguments[at])
                                       : upload_widened(e, port, from, data, &e->arguments[at]);
@@ -234,6 +259,7 @@ static void rebuild_states(pjrt_executable *e) {
     const rn_stablehlo_signature *s = signature_of(e);
     rn_error_info error = *rn_last_error();
     uint32_t count = 0;
+    drop_ahead(e);
     for (uint32_t i = 0; i < s->argument_count; i++) {
         if (s->arguments[i].kind != RN_STABLEHLO_STATE ||
             s->arguments[i].alias == RN_STABLEHLO_NONE)
@@ -290,12 +316,6 @@ static rn_status bring_inputs(pjrt_executable *e, const bucket *b, const rn_exec
     return RN_OK;
 }
 
-static void drop_inputs(pjrt_executable *e) {
-    const rn_stablehlo_signature *s = signature_of(e);
-    for (uint32_t i = 0; i < s->argument_count; i++)
-        if (is_of_run(&s->arguments[i])) drop_buffer(e, &e->arguments[i]);
-}
-
 // Submits the run; *out_done is its event, or NULL. What fails here leaves states as they were.
 static rn_status execute(pjrt_executable *e, const bucket *b, void **out_done) {
     const rn_pjrt_plugin *plugin = e->device->plugin;
@@ -324,22 +344,158 @@ static rn_status execute(pjrt_executable *e, const bucket *b, void **out_done) {
     return s;
 }
 
-// Outputs to the host, which waits for the run; states to their places.
-static rn_status take_results(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+// States to their places, though the run may not have ended.
+static void take_states(pjrt_executable *e, const bucket *b, void **results) {
     for (uint32_t i = 0; i < b->signature.result_count; i++) {
         const rn_stablehlo_entry *port = &b->signature.results[i];
-        if (port->kind == RN_STABLEHLO_STATE) {
-            drop_buffer(e, &e->arguments[port->alias]);
-            e->arguments[port->alias] = e->results[i];
-            e->results[i] = NULL;
-        } else {
-            const rn_argument *given = find_given(run->outputs, run->output_count, port->value);
-            if (!given) continue; // it stays there
-            RN_TRY(check_given(e, port, given));
-            RN_TRY(download(e, e->results[i], given->data, given->bytes));
-        }
+        if (port->kind != RN_STABLEHLO_STATE) continue;
+        drop_buffer(e, &e->arguments[port->alias]);
+        e->arguments[port->alias] = results[i];
+        results[i] = NULL;
+    }
+}
+
+// Outputs to the host, which waits for the run.
+static rn_status take_outputs(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+    for (uint32_t i = 0; i < b->signature.result_count; i++) {
+        const rn_stablehlo_entry *port = &b->signature.results[i];
+        const rn_argument *given = find_given(run->outputs, run->output_count, port->value);
+        if (port->kind == RN_STABLEHLO_STATE || !given) continue; // it stays there
+        RN_TRY(check_given(e, port, given));
+        RN_TRY(download(e, e->results[i], given->data, given->bytes));
     }
     return RN_OK;
+}
+
+// ---- a run ahead --------------------------------------------------------------------------------
+
+static uint32_t find_entry(const rn_stablehlo_entry *entries, uint32_t count, rn_value value) {
+    for (uint32_t i = 0; i < count; i++)
+        if (entries[i].value == value && entries[i].kind != RN_STABLEHLO_SCALAR) return i;
+    return RN_STABLEHLO_NONE;
+}
+
+static bool may_go_ahead(const pjrt_executable *e, const bucket *b, const rn_next_run *next) {
+    const rn_stablehlo_signature *s = &b->signature;
+    if (!next->fed || !e->goes_ahead || b != e->buckets) return false;
+    uint32_t fed = find_entry(s->arguments, s->argument_count, next->fed);
+    uint32_t from = find_entry(s->results, s->result_count, next->from);
+    uint32_t counted = find_entry(s->arguments, s->argument_count, next->counted);
+    for (uint32_t i = 0; i < s->argument_count; i++)
+        if (s->arguments[i].kind == RN_STABLEHLO_SCALAR) return false;
+    return fed != RN_STABLEHLO_NONE && from != RN_STABLEHLO_NONE && counted != RN_STABLEHLO_NONE &&
+           s->arguments[fed].dtype == s->results[from].dtype &&
+           s->arguments[fed].bytes == s->results[from].bytes &&
+           s->arguments[counted].dtype == RN_DTYPE_I32;
+}
+
+// Notes the inputs that the next run is to have; that of `fed` is not known yet.
+static void foresee(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+    uint8_t *at = e->foreseen;
+    for (uint32_t i = 0; i < b->signature.argument_count; i++) {
+        const rn_stablehlo_entry *port = &b->signature.arguments[i];
+        if (port->kind != RN_STABLEHLO_INPUT) continue;
+        memcpy(at, find_given(run->inputs, run->input_count, port->value)->data, port->bytes);
+        for (int32_t *n = (int32_t *)(void *)at;
+             port->value == run->next.counted && (uint8_t *)n < at + port->bytes; n++)
+            *n += *n < INT32_MAX;
+        at += rn_round_up(port->bytes, 64);
+    }
+}
+
+static bool is_foreseen(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+    const uint8_t *at = e->foreseen;
+    if (e->ahead != b) return false;
+    for (uint32_t i = 0; i < b->signature.argument_count; i++) {
+        const rn_stablehlo_entry *port = &b->signature.arguments[i];
+        if (port->kind != RN_STABLEHLO_INPUT) continue;
+        const rn_argument *given = find_given(run->inputs, run->input_count, port->value);
+        if (!given || given->bytes != port->bytes || memcmp(at, given->data, port->bytes) != 0)
+            return false;
+        at += rn_round_up(port->bytes, 64);
+    }
+    return true;
+}
+
+static uint8_t *foreseen_input(const pjrt_executable *e, const bucket *b, rn_value value) {
+    uint8_t *at = e->foreseen;
+    for (uint32_t i = 0; b->signature.arguments[i].value != value; i++)
+        if (b->signature.arguments[i].kind == RN_STABLEHLO_INPUT)
+            at += rn_round_up(b->signature.arguments[i].bytes, 64);
+    return at;
+}
+
+// The buffers of this run's inputs serve again, but for two. What fails here fails when the run is
+// asked for: nothing has begun.
+static void go_ahead(pjrt_executable *e, const bucket *b, const rn_execution *run) {
+    const rn_stablehlo_signature *s = &b->signature;
+    uint32_t fed = find_entry(s->arguments, s->argument_count, run->next.fed);
+    uint32_t from = find_entry(s->results, s->result_count, run->next.from);
+    uint32_t counted = find_entry(s->arguments, s->argument_count, run->next.counted);
+    void *next = NULL, *kept = e->arguments[fed], **results = e->results;
+    foresee(e, b, run);
+    if (upload(e, &s->arguments[counted], foreseen_input(e, b, run->next.counted), &next) != RN_OK)
+        return;
+    drop_buffer(e, &e->arguments[counted]);
+    e->arguments[counted] = next;
+    e->arguments[fed] = results[from];
+    e->results = e->ahead_results;
+    bool began = execute(e, b, &e->ahead_done) == RN_OK;
+    e->results = results;
+    e->arguments[fed] = kept;
+    if (!began) return;
+    e->ahead = b;
+    take_states(e, b, e->ahead_results);
+}
+
+// What the run that is ahead was begun with is known when this one has ended.
+static void note_fed(pjrt_executable *e, const rn_execution *run) {
+    const rn_argument *from = find_given(run->outputs, run->output_count, run->next.from);
+    if (!e->ahead) return;
+    if (from)
+        memcpy(foreseen_input(e, e->ahead, run->next.fed), from->data, from->bytes);
+    else
+        drop_ahead(e);
+}
+
+// ---- a run, as asked for ------------------------------------------------------------------------
+
+// Brings inputs and submits, where that was not done before.
+static rn_status begin(pjrt_executable *e, const bucket *b, const rn_execution *run,
+                       void **out_done) {
+    if (is_foreseen(e, b, run)) {
+        void **results = e->results;
+        e->results = e->ahead_results;
+        e->ahead_results = results;
+        *out_done = e->ahead_done;
+        e->ahead = NULL;
+        e->ahead_done = NULL;
+        e->runs_ahead++;
+        return RN_OK;
+    }
+    drop_ahead(e);
+    uint64_t begin = rn_clock_ns();
+    RN_TRY(bring_inputs(e, b, run));
+    e->phase_ns[0] += rn_clock_ns() - begin;
+    if (!e->ran) rn_stage_on(e->device->name, "inputs_on_xla");
+    e->ran = true;
+    RN_TRY(execute(e, b, out_done));
+    take_states(e, b, e->results);
+    return RN_OK;
+}
+
+// What failed first is told; either way nothing of the run is left.
+static rn_status end(pjrt_executable *e, const bucket *b, void *done, rn_status s) {
+    rn_error_info error = *rn_last_error();
+    rn_status ran = rn_pjrt_await(e->device->plugin, done, "running");
+    if (s == RN_OK)
+        s = ran;
+    else
+        (void)rn_error_restore(&error);
+    for (uint32_t i = 0; i < b->signature.result_count; i++)
+        drop_buffer(e, &e->results[i]);
+    if (!e->ahead) drop_inputs(e);
+    return s;
 }
 
 static rn_status run(rn_executable *executable, const rn_execution *run) {
@@ -351,28 +507,18 @@ static rn_status run(rn_executable *executable, const rn_execution *run) {
                        (unsigned long long)run->rows);
     if (run->cancel && atomic_load(run->cancel))
         return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
-    uint64_t times[4] = {rn_clock_ns()};
-    rn_status s = bring_inputs(e, b, run);
-    times[1] = rn_clock_ns();
-    if (s == RN_OK && !e->ran) rn_stage_on(e->device->name, "inputs_on_xla");
-    e->ran = true;
-    if (s == RN_OK) s = execute(e, b, &done);
+    uint64_t times[3] = {rn_clock_ns()};
+    rn_status s = begin(e, b, run, &done);
     bool began = s == RN_OK;
+    if (began && may_go_ahead(e, b, &run->next)) go_ahead(e, b, run);
+    times[1] = rn_clock_ns();
+    if (began) s = take_outputs(e, b, run);
     times[2] = rn_clock_ns();
-    if (began) s = take_results(e, b, run);
-    times[3] = rn_clock_ns();
-    for (int i = 0; i < 3; i++)
-        e->phase_ns[i] += times[i + 1] - times[i];
+    for (int i = 0; i < 2; i++)
+        e->phase_ns[i + 1] += times[i + 1] - times[i];
     e->runs++;
-    rn_error_info error = *rn_last_error();
-    rn_status ran = rn_pjrt_await(e->device->plugin, done, "running");
-    if (s == RN_OK)
-        s = ran;
-    else
-        (void)rn_error_restore(&error);
-    for (uint32_t i = 0; i < b->signature.result_count; i++)
-        drop_buffer(e, &e->results[i]);
-    drop_inputs(e);
+    if (s == RN_OK) note_fed(e, run);
+    s = end(e, b, done, s);
     if (s != RN_OK && began) rebuild_states(e);
     return s;
 }
@@ -399,6 +545,14 @@ static rn_status list_kept(pjrt_executable *e) {
     return RN_OK;
 }
 
+static uint64_t count_inputs(const bucket *b) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < b->signature.argument_count; i++)
+        if (b->signature.arguments[i].kind == RN_STABLEHLO_INPUT)
+            bytes += rn_round_up(b->signature.arguments[i].bytes, 64);
+    return bytes;
+}
+
 static rn_status compile_all(pjrt_executable *e, const rn_compile_request *request) {
     void *block = NULL;
     RN_TRY(rn_arena_array(&e->memory, request->bucket_count, sizeof *e->buckets, &block));
@@ -414,6 +568,9 @@ static rn_status compile_all(pjrt_executable *e, const rn_compile_request *reque
     const rn_stablehlo_signature *s = signature_of(e);
     RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof(void *), (void **)&e->arguments));
     RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->results));
+    RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->ahead_results));
+    RN_TRY(rn_arena_array(&e->memory, e->bucket_count > 1 ? count_inputs(&e->buckets[0]) : 0, 1,
+                          (void **)&e->foreseen));
     rn_stage_on(e->device->name, "compilation_complete");
     return e->device->target.keeps_states ? list_kept(e) : RN_OK;
 }
@@ -476,6 +633,26 @@ static rn_status check_budget(const pjrt_executable *e, const rn_compile_request
                    e->device->name, rn_size_format(held).text, rn_size_format(room).text);
 }
 
+// What a run of it holds beside its arguments.
+static uint64_t own_bytes(const bucket *b) {
+    const rn_pjrt_code *c = &b->code;
+    uint64_t bytes = c->output_bytes + c->temporary_bytes;
+    return bytes - rn_min_u64(bytes, c->alias_bytes);
+}
+
+// Two runs of the smallest program at a time take what one of the largest takes, or what the plan
+// has left.
+static void plan_ahead(pjrt_executable *e, const rn_compile_request *request) {
+    const bucket *first = e->buckets, *last = &e->buckets[e->bucket_count - 1];
+    uint64_t held = 0, twice = 2 * own_bytes(first);
+    uint64_t more = twice - rn_min_u64(twice, own_bytes(last));
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        held += e->base.purpose_bytes[p];
+    e->goes_ahead = first != last && first->code.known && last->code.known &&
+                    more <= request->budget_bytes - rn_min_u64(request->budget_bytes, held);
+    if (e->goes_ahead) e->base.purpose_bytes[RN_PURPOSE_WORKSPACE] += more;
+}
+
 // "4 programs for 1, 8, 64, 512 rows on cpu by PJRT 0.81: 3 compiled, 1 loaded in 2.1 s"
 static void describe(pjrt_executable *e, uint64_t begin_ns) {
     char *text = e->base.about;
@@ -500,14 +677,17 @@ static void describe(pjrt_executable *e, uint64_t begin_ns) {
 static void destroy(rn_executable *executable) {
     pjrt_executable *e = cast(executable);
     uint32_t count = e->arguments ? signature_of(e)->argument_count : 0;
+    drop_ahead(e);
     if (e->ran) {
         rn_pjrt_tell_memory(e->device);
-        rn_log(RN_LOG_DEBUG, "xla",
-               "%s: %llu runs; of each, %.0f us for inputs, %.0f to submit it, %.0f for results",
-               e->device->name, (unsigned long long)e->runs,
-               (double)e->phase_ns[0] * 1e-3 / (double)e->runs,
-               (double)e->phase_ns[1] * 1e-3 / (double)e->runs,
-               (double)e->phase_ns[2] * 1e-3 / (double)e->runs);
+        rn_log(
+            RN_LOG_DEBUG, "xla",
+            "%s: %llu runs, %llu of them begun ahead; of each, %.0f us for inputs, %.0f to submit "
+            "it, %.0f for results",
+            e->device->name, (unsigned long long)e->runs, (unsigned long long)e->runs_ahead,
+            (double)e->phase_ns[0] * 1e-3 / (double)e->runs,
+            (double)e->phase_ns[1] * 1e-3 / (double)e->runs,
+            (double)e->phase_ns[2] * 1e-3 / (double)e->runs);
     }
     for (uint32_t i = 0; i < count; i++)
         drop_buffer(e, &e->arguments[i]);
@@ -525,6 +705,7 @@ static rn_status build(pjrt_executable *e, const rn_compile_request *request) {
     describe(e, begin);
     RN_TRY(count_purposes(e));
     RN_TRY(check_budget(e, request));
+    plan_ahead(e, request);
     return fill(e);
 }
 
