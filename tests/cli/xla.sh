@@ -69,6 +69,13 @@ says out 'the CPU computes the first'
 export NEURON_LIBRARY_PATH
 NEURON_LIBRARY_PATH=$(realpath "$fake")
 
+# ---- a server ----
+# It finds what was compiled for it: FAKE_PJRT would make it fail.
+expect 0 "$ration" compile --device neuron:0 --parallel 1 --ctx 64 --chunk 8 --save programs
+FAKE_PJRT=oom_compile start_server --device neuron:0,cpu --parallel 1 --ctx 64 --chunk 8 --programs programs
+ask 200 /health
+says out '"device":"neuron:0"' '0 compiled, 2 loaded'
+stop_server
 # ---- serving, with a tree of files like that of Neuron's driver ----
 export RATION_NEURON_SYSFS=$PWD/sysfs
 for core in 0 1; do

@@ -36,11 +36,21 @@ static rn_status tell_compiled(const runner *r) {
     return RN_OK;
 }
 
+// A server's programs, where its --parallel is given.
+static rn_status read_parallel(runner *r) {
+    uint64_t count = rn_settings_count(r->in->settings, "parallel");
+    if (strcmp(rn_settings_origin(r->in->settings, "parallel"), "default") == 0) return RN_OK;
+    if (count == 0 || count > 1024) return rn_fail(RN_INVALID, "--parallel is 1 to 1024");
+    r->parallel = (uint32_t)count;
+    return RN_OK;
+}
+
 static rn_status compile(const invocation *in) {
     runner *r = calloc(1, sizeof *r);
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
     rn_status s = open_runner_model(r);
+    if (s == RN_OK) s = read_parallel(r);
     if (s == RN_OK) s = open_runner_generator(r);
     if (s == RN_OK) s = tell_compiled(r);
     rn_error_info error = *rn_last_error();
@@ -59,8 +69,8 @@ const command compile_command = {
         "for it. What they make is kept in a folder, under everything that it depends on: the\n"
         "program, the compiler's options, the plugin's file, the kind of device. ration run with\n"
         "the same options finds it there (--programs FOLDER, or the cache folder) and does not\n"
-        "compile; so does ration serve, which has programs of its own and keeps them when it is\n"
-        "first started.",
+        "compile. ration serve has programs of its own, for several texts at once: --parallel N\n"
+        "makes those of a server with the same --parallel, --ctx and --chunk.",
     .example = "ration compile models/llama-1b --device xla:cpu --save programs",
     .min_words = 0,
     .max_words = 1,

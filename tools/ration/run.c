@@ -172,11 +172,21 @@ static rn_status start(runner *r, uint32_t threads) {
     return rn_ladder_start(r->ladder, &options, &load, &target);
 }
 
+// As a server chooses it (src/server/engine_load.c): several texts, whose beginnings are shared.
+static void plan_for_server(uint32_t parallel, rn_generator_options *o) {
+    enum { PROMPT_ROWS = 128, TYPICAL_PROMPT = 512 };
+    o->text.sequences = parallel;
+    o->text.prompt_tokens = TYPICAL_PROMPT;
+    o->prompt_rows = PROMPT_ROWS;
+    o->prefix_caching = true;
+}
+
 rn_status open_runner_generator(runner *r) {
     uint32_t threads = (uint32_t)rn_settings_count(r->in->settings, "threads");
     rn_generator_options *o = &r->options;
     bool chat = rn_settings_bool(r->in->settings, "chat");
     RN_TRY(read_text_options(r->in, &o->text));
+    if (r->parallel) plan_for_server(r->parallel, o);
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
     o->measure_rates = use_rates(r->in, threads);

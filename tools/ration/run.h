@@ -34,6 +34,7 @@ typedef struct constraint_texts {
 
 typedef struct runner {
     const invocation *in;
+    uint32_t parallel; // compile: texts at once of the server that it is for; 0: as ration run
     rn_model *model;
     const rn_tokenizer *tokenizer;
     rn_adapter adapters[MAX_ADAPTERS];
