@@ -42,6 +42,8 @@ typedef struct pjrt_executable {
     const bucket *ahead;
     void **ahead_results, *ahead_done;
     uint8_t *foreseen;
+    void *later;   // the counted input of the run behind it, or NULL
+    void **read;   // (results of any bucket): events of results that are being read
     int64_t *kept; // (kept_count): numbers of states' arguments that are not donated
     uint32_t kept_count;
     size_t option_bytes;   // of a run's options, as the plugin wants them
@@ -169,6 +171,7 @@ static void drop_inputs(pjrt_executable *e) {
 
 // A run that was begun is not wanted.
 static void drop_ahead(pjrt_executable *e) {
+    drop_buffer(e, &e->later);
     if (!e->ahead) return;
     for (uint32_t i = 0; i < e->ahead->signature.result_count; i++)
         drop_buffer(e, &e->ahead_results[i]);
@@ -355,16 +358,29 @@ static void take_states(pjrt_executable *e, const bucket *b, void **results) {
     }
 }
 
-// Outputs to the host, which waits for the run.
+// Outputs to the host, which waits for the run: all of them are on their way before one is waited
+// for.
 static rn_status take_outputs(pjrt_executable *e, const bucket *b, const rn_execution *run) {
-    for (uint32_t i = 0; i < b->signature.result_count; i++) {
+    const rn_pjrt_plugin *plugin = e->device->plugin;
+    rn_status s = RN_OK;
+    for (uint32_t i = 0; i < b->signature.result_count && s == RN_OK; i++) {
         const rn_stablehlo_entry *port = &b->signature.results[i];
         const rn_argument *given = find_given(run->outputs, run->output_count, port->value);
         if (port->kind == RN_STABLEHLO_STATE || !given) continue; // it stays there
-        RN_TRY(check_given(e, port, given));
-        RN_TRY(download(e, e->results[i], given->data, given->bytes));
+        rn_pjrt_to_host_args args = {.buffer = e->results[i]};
+        s = check_given(e, port, given);
+        if (s != RN_OK) break;
+        args.target = given->data;
+        args.target_bytes = given->bytes;
+        s = RN_PJRT_CALL(plugin, RN_PJRT_BUFFER_TO_HOST, &args, "reading a result");
+        if (s == RN_OK) e->read[i] = args.event;
     }
-    return RN_OK;
+    for (uint32_t i = 0; i < b->signature.result_count; i++) {
+        rn_status read = rn_pjrt_await(plugin, e->read[i], "reading a result");
+        e->read[i] = NULL;
+        if (s == RN_OK) s = read;
+    }
+    return s;
 }
 
 // ---- a run ahead --------------------------------------------------------------------------------
@@ -389,6 +405,15 @@ static bool may_go_ahead(const pjrt_executable *e, const bucket *b, const rn_nex
            s->arguments[counted].dtype == RN_DTYPE_I32;
 }
 
+static void count_on(uint8_t *numbers, uint64_t bytes, uint32_t by) {
+    for (uint64_t at = 0; at < bytes; at += sizeof(int32_t)) {
+        uint32_t number;
+        memcpy(&number, numbers + at, sizeof number);
+        number += by;
+        memcpy(numbers + at, &number, sizeof number);
+    }
+}
+
 // Notes the inputs that the next run is to have; that of `fed` is not known yet.
 static void foresee(pjrt_executable *e, const bucket *b, const rn_execution *run) {
     uint8_t *at = e->foreseen;
@@ -396,9 +421,7 @@ static void foresee(pjrt_executable *e, const bucket *b, const rn_execution *run
         const rn_stablehlo_entry *port = &b->signature.arguments[i];
         if (port->kind != RN_STABLEHLO_INPUT) continue;
         memcpy(at, find_given(run->inputs, run->input_count, port->value)->data, port->bytes);
-        for (int32_t *n = (int32_t *)(void *)at;
-             port->value == run->next.counted && (uint8_t *)n < at + port->bytes; n++)
-            *n += *n < INT32_MAX;
+        if (port->value == run->next.counted) count_on(at, port->bytes, 1);
         at += rn_round_up(port->bytes, 64);
     }
 }
@@ -425,6 +448,23 @@ static uint8_t *foreseen_input(const pjrt_executable *e, const bucket *b, rn_val
     return at;
 }
 
+// The counted input of the next run, and that of the run behind it: a plugin copies behind all that
+// was submitted before, so what is copied for the next run only now keeps the device waiting.
+static rn_status bring_counted(pjrt_executable *e, const bucket *b, uint32_t counted,
+                               rn_value value) {
+    const rn_stablehlo_entry *port = &b->signature.arguments[counted];
+    uint8_t *numbers = foreseen_input(e, b, value);
+    void *next = e->later;
+    e->later = NULL;
+    if (!next) RN_TRY(upload(e, port, numbers, &next));
+    drop_buffer(e, &e->arguments[counted]);
+    e->arguments[counted] = next;
+    count_on(numbers, port->bytes, 1);
+    (void)!upload(e, port, numbers, &e->later); // where it fails it is tried again
+    count_on(numbers, port->bytes, UINT32_MAX);
+    return RN_OK;
+}
+
 // The buffers of this run's inputs serve again, but for two. What fails here fails when the run is
 // asked for: nothing has begun.
 static void go_ahead(pjrt_executable *e, const bucket *b, const rn_execution *run) {
@@ -432,12 +472,9 @@ static void go_ahead(pjrt_executable *e, const bucket *b, const rn_execution *ru
     uint32_t fed = find_entry(s->arguments, s->argument_count, run->next.fed);
     uint32_t from = find_entry(s->results, s->result_count, run->next.from);
     uint32_t counted = find_entry(s->arguments, s->argument_count, run->next.counted);
-    void *next = NULL, *kept = e->arguments[fed], **results = e->results;
+    void *kept = e->arguments[fed], **results = e->results;
     foresee(e, b, run);
-    if (upload(e, &s->arguments[counted], foreseen_input(e, b, run->next.counted), &next) != RN_OK)
-        return;
-    drop_buffer(e, &e->arguments[counted]);
-    e->arguments[counted] = next;
+    if (bring_counted(e, b, counted, run->next.counted) != RN_OK) return;
     e->arguments[fed] = results[from];
     e->results = e->ahead_results;
     bool began = execute(e, b, &e->ahead_done) == RN_OK;
@@ -569,6 +606,7 @@ static rn_status compile_all(pjrt_executable *e, const rn_compile_request *reque
     RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof(void *), (void **)&e->arguments));
     RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->results));
     RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->ahead_results));
+    RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->read));
     RN_TRY(rn_arena_array(&e->memory, e->bucket_count > 1 ? count_inputs(&e->buckets[0]) : 0, 1,
                           (void **)&e->foreseen));
     rn_stage_on(e->device->name, "compilation_complete");
