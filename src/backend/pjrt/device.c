@@ -123,10 +123,22 @@ static void watch_memory(rn_pjrt_device *device) {
     rn_device_usage_from(device->base.caps.device, read_usage, device);
 }
 
+// XLA's CPU client takes as many threads as this says when it is made, and all cores without it.
+// What the user has set stays.
+static void limit_threads(const rn_pjrt_device *device) {
+    static _Atomic bool ours;
+    char count[16];
+    if (device->base.caps.own_memory || (getenv("PJRT_NPROC") && !ours)) return;
+    snprintf(count, sizeof count, "%u", device->base.caps.threads);
+    ours = true;
+    setenv("PJRT_NPROC", count, 1);
+}
+
 static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
     rn_pjrt_facts facts;
     uint64_t begin = rn_clock_ns();
     rn_pjrt_set_environment(&device->target);
+    limit_threads(device);
     RN_TRY(rn_pjrt_try(device->path, &facts));
     device->total_bytes = facts.limit_bytes;
     RN_TRY(rn_pjrt_load(device->path, &device->plugin));

@@ -436,6 +436,31 @@ static void xla_on_the_cpu_gives_the_numbers_of_kernels(void **state) {
     assert_int_equal(before, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
 }
 
+// Of this process, while a device of so many threads is open.
+static int count_threads(uint32_t threads) {
+    rn_device *device;
+    int count = 0;
+    assert_ok(rn_device_open("xla:cpu", threads, &device));
+    DIR *folder = opendir("/proc/self/task");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    rn_device_destroy(device);
+    return count;
+}
+
+// The device's workers are as many, and so are the plugin's.
+static void xla_on_the_cpu_has_as_many_threads_as_are_asked_for(void **state) {
+    (void)state;
+    char path[512];
+    if (rn_pjrt_find("cpu", path, sizeof path) != RN_OK)
+        skip_because("no PJRT plugin for the CPU (scripts/python-env installs it)");
+    int few = count_threads(1);
+    assert_in_range(count_threads(9) - few, 2 * 8, 4 * 8);
+    assert_int_equal(few, count_threads(1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_plugin_gives_the_numbers_of_kernels, behave),
@@ -453,6 +478,7 @@ int main(void) {
         cmocka_unit_test_setup(a_refused_program_names_its_node, behave),
         cmocka_unit_test_setup(every_refused_allocation_leaves_nothing_behind, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_gives_the_numbers_of_kernels, behave),
+        cmocka_unit_test_setup(xla_on_the_cpu_has_as_many_threads_as_are_asked_for, behave),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
