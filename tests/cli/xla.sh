@@ -17,6 +17,7 @@ expect 0 "$ration" "${speak[@]}" --quiet
 mv out text
 expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level info
 cmp -s text out || fail 'another text'
+says err 'a program runs on one core: of 0-1 the first is used'
 says err 'was tried in' 'PJRT 0.104, 1 devices of NC_v2' 'compiled in' 'stage model_saved on neuron:0-1' \
     'stage compilation_complete on neuron:0-1' 'stage model_on_xla on neuron:0-1' 'stage inputs_on_xla on neuron:0-1'
 # One that was tried is not tried again, and does not compile: FAKE_PJRT would make it fail.

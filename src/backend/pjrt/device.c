@@ -149,6 +149,9 @@ static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
            device->platform, device->kind, device->plugin->api->version.minor,
            (double)(rn_clock_ns() - begin) * 1e-6);
     watch_memory(device);
+    if (strchr(device->target.cores, '-'))
+        rn_log(RN_LOG_WARNING, "xla", "%s: a program runs on one core: of %s the first is used",
+               device->name, device->target.cores);
     return RN_OK;
 }
 
