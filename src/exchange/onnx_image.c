@@ -144,6 +144,47 @@ static void conv_transpose(rn_import_call *c) {
     if (y) rn_import_out_as(c, 0, rn_import_cast(c->import, y, dtype), true);
 }
 
+// What stands before the rows of a causal convolution: the state, or zeros.
+static rn_value past_of(rn_import_call *c, rn_shape x, uint64_t length, rn_dtype dtype) {
+    void *zeros = NULL;
+    uint64_t bytes = 0;
+    if (rn_import_has(c, 3)) return rn_import_in(c, 3);
+    x.dims[2] = length;
+    if (x.dims[0] == RN_ROWS || !rn_dtype_bytes(dtype, rn_shape_elements(x, 1), &bytes) ||
+        rn_arena_alloc(&c->import->memory, bytes, &zeros) != RN_OK) {
+        rn_import_refuse(c, "a batch of unknown size has no past_state");
+        return RN_NO_VALUE;
+    }
+    return rn_import_constant(c->import, dtype, x, zeros);
+}
+
+// Depthwise over (B, C, T) behind the last K - 1 rows of the run before, which are a result, too.
+static void causal_conv(rn_import_call *c) {
+    rn_value x = rn_import_in(c, 0), w = rn_import_in(c, 1), bias = rn_import_optional(c, 2);
+    rn_shape shape = rn_import_shape_of(c->import, x), kernel = rn_import_shape_of(c->import, w);
+    rn_dtype dtype = rn_import_dtype_of(c->import, x);
+    if (!x || !w) return;
+    if (shape.rank != 3 || kernel.rank != 3 || kernel.dims[2] == 0 || shape.dims[1] > UINT32_MAX) {
+        rn_import_refuse(c, "its input and weight have other axes");
+        return;
+    }
+    rn_shape state = {.rank = 3, .dims = {shape.dims[0], shape.dims[1], kernel.dims[2] - 1}};
+    if (state.dims[2]) {
+        rn_value past = past_of(c, shape, state.dims[2], dtype);
+        x = past ? rn_op_concat(c->graph, (rn_value[]){past, x}, 2, 2) : RN_NO_VALUE;
+    }
+    if (!x) return;
+    rn_value y = rn_op_conv(c->graph, widen(c, rn_import_to_image(c->import, x)), widen(c, w),
+                            widen(c, bias), (rn_conv_attrs){.groups = (uint32_t)shape.dims[1]});
+    if (!rn_import_text_is(c, "activation", "none", "none")) y = rn_op_silu(c->graph, y);
+    if (y) rn_import_out_as(c, 0, rn_import_cast(c->import, y, dtype), true);
+    if (!rn_import_wants(c, 1)) return;
+    if (state.dims[2] == 0)
+        rn_import_out_empty(c, 1, dtype, state);
+    else
+        rn_import_out(c, 1, rn_op_slice(c->graph, x, 2, shape.dims[2], state.dims[2]));
+}
+
 // ---- pools --------------------------------------------------------------------------------------
 
 static void pool(rn_import_call *c) {
@@ -444,6 +485,7 @@ static void col2im(rn_import_call *c) {
 
 const rn_import_op rn_onnx_image_ops[] = {
     {"Conv", conv, 0},
+    {"CausalConvWithState", causal_conv, 0},
     {"ConvTranspose", conv_transpose, 0},
     {"MaxPool", pool, RN_POOL_MAX},
     {"AveragePool", pool, RN_POOL_AVERAGE},

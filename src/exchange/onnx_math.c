@@ -594,6 +594,16 @@ static void dropout(rn_import_call *c) {
     rn_import_out(c, 1, rn_op_broadcast(c->graph, one, rn_import_shape(c, 0)));
 }
 
+static void binarize(rn_import_call *c) {
+    rn_value x = rn_import_in(c, 0);
+    rn_dtype dtype = rn_import_dtype_of(c->import, x);
+    if (!x) return;
+    rn_value least = rn_import_scalar(c->import, dtype, rn_import_float(c, "threshold", 0));
+    rn_import_out(
+        c, 0,
+        rn_import_cast(c->import, rn_op_compare(c->graph, RN_COMPARE_GREATER, x, least), dtype));
+}
+
 const rn_import_op rn_onnx_math_ops[] = {
     {"Abs", unary, RN_UNARY_ABS},
     {"Neg", unary, RN_UNARY_NEG},
@@ -659,6 +669,7 @@ const rn_import_op rn_onnx_math_ops[] = {
     {"Greater", compare, RN_COMPARE_GREATER},
     {"GreaterOrEqual", compare, RN_COMPARE_GREATER_EQUAL},
     {"Where", where, 0},
+    {"ai.onnx.ml.Binarizer", binarize, 0},
     {"Min", variadic, RN_BINARY_MIN},
     {"Max", variadic, RN_BINARY_MAX},
     {"Sum", variadic, RN_BINARY_ADD},

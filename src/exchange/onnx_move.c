@@ -299,7 +299,7 @@ static void gather(rn_import_call *c) {
     rn_value x = rn_import_in(c, 0), indices = rn_import_in(c, 1);
     uint32_t rank = rn_import_shape_of(c->import, x).rank;
     if (!x || !indices) return;
-    uint32_t axis = rn_import_axis(c, rn_import_int(c, "axis", 0), rank);
+    uint32_t axis = rn_import_axis(c, rn_import_int(c, "axis", c->op->argument ? -1 : 0), rank);
     rn_import_out(c, 0, rn_op_gather(c->graph, x, indices, axis));
 }
 
@@ -326,6 +326,50 @@ static void scatter(rn_import_call *c) {
         if (rn_import_text_is(c, "reduction", "none", names[i]))
             attrs.function = (rn_scatter_function)i;
     rn_import_out(c, 0, rn_op_scatter(c->graph, x, indices, updates, attrs));
+}
+
+// Places of `count` rows in an axis of `length`, from where each of a batch begins: (B, 1, ..)
+// stretched to the update's shape.
+static rn_value write_places(rn_import_call *c, rn_shape update, uint32_t axis, uint64_t length) {
+    enum { MOST_ROWS = 1 << 16 };
+    rn_value first = rn_import_optional(c, 2);
+    rn_shape begins = {.rank = update.rank}, along = {.rank = update.rank};
+    void *numbers = NULL;
+    uint64_t count = update.dims[axis];
+    if (count > MOST_ROWS || rn_arena_array(&c->import->memory, count, 8, &numbers) != RN_OK) {
+        rn_import_refuse(c, "%llu rows are too many", (unsigned long long)count);
+        return RN_NO_VALUE;
+    }
+    for (uint32_t i = 0; i < update.rank; i++) {
+        begins.dims[i] = i == 0 ? update.dims[0] : 1;
+        along.dims[i] = i == axis ? count : 1;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        ((int64_t *)numbers)[i] = (int64_t)i;
+    rn_value places = rn_import_constant(c->import, RN_DTYPE_I64, along, numbers);
+    if (first)
+        places = rn_op_binary(c->graph, RN_BINARY_ADD, places,
+                              rn_import_reshape(c->import, first, begins));
+    if (rn_import_text_is(c, "mode", "linear", "circular"))
+        places = rn_op_binary(c->graph, RN_BINARY_MOD, places,
+                              rn_import_scalar(c->import, RN_DTYPE_I64, (double)length));
+    return places ? rn_op_broadcast(c->graph, places, update) : RN_NO_VALUE;
+}
+
+static void tensor_scatter(rn_import_call *c) {
+    rn_value cache = rn_import_in(c, 0), update = rn_import_in(c, 1);
+    rn_shape whole = rn_import_shape_of(c->import, cache),
+             part = rn_import_shape_of(c->import, update);
+    if (!cache || !update) return;
+    uint32_t axis = rn_import_axis(c, rn_import_int(c, "axis", -2), whole.rank);
+    if (whole.rank != part.rank || axis == 0 || axis >= whole.rank) {
+        rn_import_refuse(c, "its update has other axes than its cache");
+        return;
+    }
+    rn_value places = write_places(c, part, axis, whole.dims[axis]);
+    if (places)
+        rn_import_out(
+            c, 0, rn_op_scatter(c->graph, cache, places, update, (rn_scatter_attrs){.axis = axis}));
 }
 
 // ---- stretching ---------------------------------------------------------------------------------
@@ -554,6 +598,8 @@ const rn_import_op rn_onnx_move_ops[] = {
     {"Split", split, 0},
     {"Slice", slice, 0},
     {"Gather", gather, 0},
+    {"TensorScatter", tensor_scatter, 0},
+    {"ai.onnx.ml.ArrayFeatureExtractor", gather, 1}, // of the last axis
     {"GatherElements", gather_as, RN_GATHER_ELEMENTS},
     {"GatherND", gather_as, RN_GATHER_ND},
     {"ScatterElements", scatter, 0},
