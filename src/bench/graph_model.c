@@ -1,16 +1,12 @@
 // graph_model.c — see graph_model.h.
-//
-// Weights of another dtype: products take matrices of any kind as they are, convolutions those of
-// 16 bits; in front of all else stands a node that widens the weight to f32, so that it is held in
-// the small form and is wide for as long as it is used. int8 is by rows and for products only:
-// elsewhere 8 bits are q8_0. What is no whole number of blocks stays f32.
 #include "bench/graph_model.h"
 
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "graph/activations.h"
-#include "graph/rewrite.h"
+#include "graph/op.h"
+#include "graph/retype.h"
 #include "memory/account.h"
 #include "tensor/quant.h"
 
@@ -22,101 +18,8 @@
 
 // ---- another dtype ------------------------------------------------------------------------------
 
-typedef struct retyping {
-    rn_rewrite rewrite;
-    const rn_graph *from;
-    rn_dtype dtype;
-    bool unquantised;
-    bool *by_products, *by_convs; // (values + 1): all its readers are
-    bool used[RN_DTYPE_COUNT];    // by matrices
-} retyping;
-
 static bool is_half(rn_dtype dtype) {
     return dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
-}
-
-static void find_readers(retyping *t) {
-    for (uint32_t n = 0; n < rn_graph_node_count(t->from); n++) {
-        const rn_node *node = rn_graph_node(t->from, n);
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            rn_value v = node->inputs[i];
-            bool product = node->op == RN_OP_MATMUL && i == 1;
-            bool conv = node->op == RN_OP_CONV2D && i == 1;
-            t->by_products[v] &= product;
-            t->by_convs[v] &= product || conv;
-        }
-    }
-}
-
-// How a weight is held.
-typedef struct holding {
-    rn_dtype dtype;
-    bool widened; // by a node in front of its readers
-    bool as_rows; // as a matrix of its first axis' rows: blocks are within a row
-} holding;
-
-static holding choose_holding(const retyping *t, rn_value v) {
-    const rn_value_info *info = rn_graph_value(t->from, v);
-    uint64_t rows = info->shape.rank ? info->shape.dims[0] : 1;
-    uint64_t cols = rows ? rn_shape_elements(info->shape, 1) / rows : 0;
-    if (info->dtype != RN_DTYPE_F32 || info->shape.rank < 2) return (holding){.dtype = info->dtype};
-    bool product = t->by_products[v] && info->shape.rank == 2;
-    if (is_half(t->dtype))
-        return (holding){.dtype = t->dtype, .widened = !(product || t->by_convs[v])};
-    if (product && cols % rn_dtype_get(t->dtype)->block_elements == 0)
-        return (holding){.dtype = t->dtype};
-    rn_dtype other = t->dtype == RN_DTYPE_INT8 ? RN_DTYPE_Q8_0 : t->dtype;
-    const rn_dtype_info *kind = rn_dtype_get(other);
-    if (!kind->readable || cols % kind->block_elements) return (holding){.dtype = RN_DTYPE_F32};
-    return (holding){.dtype = other, .widened = true, .as_rows = info->shape.rank > 2};
-}
-
-static void take_weights(retyping *t, const rn_node *node) {
-    rn_rewrite *r = &t->rewrite;
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        rn_value v = node->inputs[i];
-        if (v == RN_NO_VALUE || r->now[v] != RN_NO_VALUE) continue;
-        const rn_value_info *info = rn_graph_value(t->from, v);
-        if (info->role != RN_ROLE_WEIGHT) continue;
-        holding held = choose_holding(t, v);
-        if (info->shape.rank >= 2) t->used[held.dtype] = true;
-        if (held.dtype == info->dtype) continue;
-        rn_shape shape = info->shape;
-        if (held.as_rows)
-            shape = RN_SHAPE(shape.dims[0], rn_shape_elements(shape, 1) / shape.dims[0]);
-        rn_rewrite_place(r, node);
-        r->now[v] = rn_graph_weight(r->to, info->name, held.dtype, shape);
-        if (held.widened) r->now[v] = rn_op_dequantize(r->to, r->now[v]);
-        if (held.as_rows) r->now[v] = rn_op_reshape(r->to, r->now[v], info->shape);
-    }
-}
-
-static rn_status retype_node(retyping *t, const rn_node *node) {
-    rn_value in[3] = {RN_NO_VALUE, RN_NO_VALUE, RN_NO_VALUE};
-    take_weights(t, node);
-    if (node->op != RN_OP_MATMUL || !t->unquantised)
-        return rn_rewrite_node(&t->rewrite, node, NULL);
-    rn_matmul_attrs attrs = node->attrs ? *(const rn_matmul_attrs *)node->attrs
-                                        : (rn_matmul_attrs){.transpose_x = false};
-    attrs.unquantised_activations = true;
-    RN_TRY(rn_rewrite_inputs(&t->rewrite, node->inputs, node->input_count, in));
-    rn_rewrite_place(&t->rewrite, node);
-    rn_rewrite_output(&t->rewrite, node->outputs[0],
-                      rn_op_matmul_as(t->rewrite.to, in[0], in[1], in[2], attrs));
-    return RN_OK;
-}
-
-static rn_status retype_all(retyping *t) {
-    size_t values = (size_t)rn_graph_value_count(t->from) + 1;
-    rn_arena *m = &t->rewrite.memory;
-    RN_TRY(rn_arena_array(m, values, sizeof(bool), (void **)&t->by_products));
-    RN_TRY(rn_arena_array(m, values, sizeof(bool), (void **)&t->by_convs));
-    for (size_t v = 0; v < values; v++)
-        t->by_products[v] = t->by_convs[v] = true;
-    find_readers(t);
-    for (uint32_t n = 0; n < rn_graph_node_count(t->from); n++)
-        RN_TRY(retype_node(t, rn_graph_node(t->from, n)));
-    return rn_graph_finish(t->rewrite.to);
 }
 
 static void name_dtypes(const bool used[RN_DTYPE_COUNT], char *out, size_t bytes) {
@@ -129,21 +32,14 @@ static void name_dtypes(const bool used[RN_DTYPE_COUNT], char *out, size_t bytes
 }
 
 static rn_status retype(rn_graph_model *model, const rn_bench_name *variant) {
-    retyping t = {.from = model->graph,
-                  .dtype = rn_dtype_parse(rn_str_from(variant->weights)),
-                  .unquantised = strcmp(variant->activations, "f32") == 0};
+    rn_dtype dtype = rn_dtype_parse(rn_str_from(variant->weights));
     rn_graph *changed = NULL;
-    if (t.dtype == RN_DTYPE_NONE || t.dtype == RN_DTYPE_F32) return RN_OK;
-    if (t.dtype == RN_DTYPE_INT4 || t.dtype == RN_DTYPE_NF4)
+    if (dtype == RN_DTYPE_NONE || dtype == RN_DTYPE_F32) return RN_OK;
+    if (dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is for files that have it", variant->weights),
                        "q4_0 has 4 bits, too");
-    rn_status s = rn_rewrite_begin(&t.rewrite, model->graph);
-    if (s == RN_OK) s = retype_all(&t);
-    RN_TRY(rn_rewrite_end(&t.rewrite, s, &changed));
-    if (!t.used[t.dtype] && !(t.dtype == RN_DTYPE_INT8 && t.used[RN_DTYPE_Q8_0])) {
-        rn_graph_destroy(changed);
-        return rn_fail(RN_UNSUPPORTED, "no weight of the model can be %s", variant->weights);
-    }
+    RN_TRY(rn_graph_retype_weights(model->graph, dtype, strcmp(variant->activations, "f32") == 0,
+                                   &changed));
     if (!model->converted) model->graph = NULL; // ONNX's own
     rn_graph_destroy(model->graph);
     model->graph = changed;

@@ -69,6 +69,12 @@ says out '"outcome": "refused"' '"status": "RN_OVER_BUDGET"' 'smallest budget' '
 expect 0 "$ration" bench mlp --variants cpu --samples 1000000000 --timeout 0.3s --json
 says out '"outcome": "timed_out"' '"signal": 9'
 
+# The document's rule: so many samples by parameters; no such model is an error before anything runs.
+expect 0 "$ration" bench mlp --variants cpu --samples document --json
+says out '"samples": 500' '"parameters": 669706'
+expect 3 "$ration" bench no_such_model --variants cpu
+says err 'no_such_model'
+
 # The worker by hand says the same; a variant of PyTorch is Python's.
 expect 0 "$ration" bench-worker mlp --variants cpu+int8
 says out '"name": "cpu+int8"' '"p50_s"' '"weights": "int8'

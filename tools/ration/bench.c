@@ -149,6 +149,41 @@ static rn_status add_name(bench_run *b, rn_str text, const char *devices) {
     return RN_OK;
 }
 
+static uint64_t count_weights(const rn_graph *graph) {
+    uint64_t count = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+        if (rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT)
+            count += rn_shape_elements(rn_graph_value(graph, v)->shape, 1);
+    return count;
+}
+
+// From headers alone; also what says, before anything runs, that there is no such model.
+static rn_status find_parameters(bench_run *b) {
+    const char *name = b->options.model;
+    size_t bytes = strlen(name);
+    rn_model *model = NULL;
+    rn_onnx *onnx = NULL;
+    rn_graph *graph = NULL;
+    rn_recipe recipe = {.self = NULL};
+    rn_status s;
+    if (bytes > 5 && strcmp(name + bytes - 5, ".onnx") == 0) {
+        s = rn_onnx_open(name, NULL, &onnx);
+        if (s == RN_OK) b->options.parameters = rn_onnx_get_info(onnx)->parameters;
+    } else if (is_text_model(name)) {
+        s = rn_model_open(name, &(rn_model_options){.without_tokenizer = true}, &model);
+        if (s == RN_OK) b->options.parameters = rn_model_get_info(model)->parameters;
+    } else {
+        s = rn_builtin_recipe(name, &recipe);
+        if (s == RN_OK) s = recipe.build(recipe.self, NULL, &graph);
+        if (s == RN_OK) b->options.parameters = count_weights(graph);
+    }
+    rn_graph_destroy(graph);
+    rn_recipe_destroy(&recipe);
+    rn_onnx_close(onnx);
+    rn_model_close(model);
+    return s;
+}
+
 static rn_status read_variants(bench_run *b) {
     const char *const *items = NULL, *devices = rn_settings_text(b->in->settings, "device");
     size_t count = rn_settings_list(b->in->settings, "variants", &items);
@@ -272,6 +307,7 @@ static rn_status measure_all(bench_run *b) {
     b->options.self = b;
     b->options.progress = show_progress;
     RN_TRY(read_variants(b));
+    RN_TRY(find_parameters(b));
     return measure(b);
 }
 
