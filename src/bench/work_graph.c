@@ -198,7 +198,7 @@ rn_status rn_work_graph(rn_work *w) {
     if (g.session) w->figures.read_bytes = rn_session_get_facts(g.session).read_bytes;
     rn_work_note_ledger(w);
     rn_error_info error = *rn_last_error();
-    rn_bench_worker_stage(w->worker, "clean_up");
+    if (s == RN_OK) rn_bench_worker_stage(w->worker, "clean_up"); // else where it failed is told
     close_work(&g);
     return s == RN_OK ? RN_OK : rn_error_restore(&error);
 }
