@@ -50,6 +50,7 @@ typedef struct watch {
     rn_reference *reference; // of its batch; NULL: none
     rn_comparison comparison;
     size_t log_bytes; // of result->failure.log
+    char piece[64 << 10];
     uint64_t told_ns; // progress
     bool is_reference, ended, failed, timed_out, cancelled;
 } watch;
@@ -179,9 +180,9 @@ static void keep_log(watch *w, const char *text, size_t bytes) {
 
 // What is there to read now. False: the pipe is at its end.
 static bool read_pipe(watch *w, int fd, bool records, rn_status *out) {
-    static _Thread_local char bytes[64 << 10];
+    char *bytes = w->piece;
     for (int i = 0; i < 16; i++) {
-        ssize_t count = read(fd, bytes, sizeof bytes);
+        ssize_t count = read(fd, bytes, sizeof w->piece);
         if (count < 0) return errno == EINTR || errno == EAGAIN;
         if (count == 0) return false;
         if (!records)
