@@ -142,6 +142,12 @@ RN_API uint64_t rn_trainer_steps(const rn_trainer *trainer);
 RN_API RN_MUST_USE rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens,
                                              const int32_t *targets, double rate, float *out_loss);
 
+// What rn_trainer_finetune would hold and when, without loading anything: the phases "step", "save"
+// and, with evaluate_every, "evaluate". To be destroyed.
+RN_API RN_MUST_USE rn_status rn_finetune_plan(const rn_model *model,
+                                              const rn_trainer_options *options,
+                                              const rn_lora_options *lora, rn_program **out);
+
 // A batch whose sequences are packed of several documents: a token sees its own document only, and
 // positions count from its beginning. Of rn_trainer_finetune only.
 typedef struct rn_batch {

@@ -242,8 +242,9 @@ static rn_status adapt(rn_trainer *t, const rn_model *model, const rn_lora_optio
     return RN_OK;
 }
 
-static rn_status create(const rn_trainer_options *options, const rn_model *model,
-                        const rn_lora_options *lora, rn_trainer **out) {
+// A trainer without a plan.
+static rn_status prepare(const rn_trainer_options *options, const rn_model *model,
+                         const rn_lora_options *lora, rn_trainer **out) {
     const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = NULL;
@@ -259,12 +260,23 @@ static rn_status create(const rn_trainer_options *options, const rn_model *model
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
     rn_status s = model ? adapt(t, model, lora) : RN_OK;
     if (s == RN_OK)
-        s = rn_recover(&(rn_recovery){.device = t->options.device,
-                                      .self = t,
-                                      .plan = plan_step,
-                                      .open = open_step,
-                                      .undo = close_step,
-                                      .lower = lower_budget});
+        *out = t;
+    else
+        rn_trainer_destroy(t);
+    return s;
+}
+
+static rn_status create(const rn_trainer_options *options, const rn_model *model,
+                        const rn_lora_options *lora, rn_trainer **out) {
+    rn_trainer *t = NULL;
+    *out = NULL;
+    RN_TRY(prepare(options, model, lora, &t));
+    rn_status s = rn_recover(&(rn_recovery){.device = t->options.device,
+                                            .self = t,
+                                            .plan = plan_step,
+                                            .open = open_step,
+                                            .undo = close_step,
+                                            .lower = lower_budget});
     if (s == RN_OK)
         *out = t;
     else
@@ -279,6 +291,18 @@ rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out)
 rn_status rn_trainer_finetune(const rn_model *model, const rn_trainer_options *options,
                               const rn_lora_options *lora, rn_trainer **out) {
     return create(options, model, lora, out);
+}
+
+rn_status rn_finetune_plan(const rn_model *model, const rn_trainer_options *options,
+                           const rn_lora_options *lora, rn_program **out) {
+    rn_trainer *t = NULL;
+    *out = NULL;
+    RN_TRY(prepare(options, model, lora, &t));
+    rn_status s = make_plan(t);
+    *out = t->program;
+    t->program = NULL;
+    rn_trainer_destroy(t);
+    return s;
 }
 
 void rn_trainer_destroy(rn_trainer *trainer) {

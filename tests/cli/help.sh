@@ -6,7 +6,7 @@ for ask in --help -h help; do
     expect 0 "$ration" $ask
     says out 'usage: ration COMMAND' inspect convert place plan calibrate config 'Exit codes'
 done
-for command in embed inspect convert compile place plan calibrate config; do
+for command in embed train inspect convert compile place plan calibrate config; do
     for ask in --help -h; do
         expect 0 "$ration" $command $ask
         says out "usage: ration $command" 'options:' "--config" "--json" 'example:' "ration $command " 'RATION_'

@@ -581,6 +581,8 @@ static rn_status run(const invocation *in) {
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
+    const char *ending = strrchr(in->words[0], '.');
+    if (ending && strcmp(ending, ".toml") == 0) return plan_training(in);
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
     v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# train.sh — ration train: a fine-tuning of the built-in model that shows, stopped and resumed to the same bytes, read
+# again by run; its plan; mistakes are named.
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+for i in 1 2 3 4 5 6 7 8; do
+    echo "{\"text\": \"Zog the dragon ate cake number $i. Zog laughed.\"}"
+done > data.jsonl
+flags=(--data data.jsonl --length 32 --batch-size 2 --rate 0.02 --steps 8 --rank 4 --validation 0.2 --evaluate-every 4)
+
+expect 0 "$ration" train "${flags[@]}" --out through --threads 2
+says err 'samples' 'truncated' 'phase evaluate' 'step 8 of 8' 'validation' 'adapter in through'
+equals lines 8 "$(wc -l < through/log.jsonl)"
+expect 0 "$ration" run -p 'Zog' --greedy --tokens 12 -q
+cp out before
+expect 0 "$ration" run -p 'Zog' --greedy --tokens 12 -q --lora through
+cmp -s out before && fail 'the adapter changes nothing'
+
+# Stopped after 3 steps of the same schedule, and resumed on another number of threads.
+expect 0 "$ration" train "${flags[@]}" --schedule constant --out whole -q
+expect 0 "$ration" train "${flags[@]}" --schedule constant --out parts -q --steps 3
+expect 2 "$ration" train "${flags[@]}" --schedule constant --out parts -q
+says err 'has a training already' '--resume'
+expect 0 "$ration" train "${flags[@]}" --schedule constant --out parts -q --resume --threads 1
+for file in adapter_model.safetensors checkpoint.safetensors adapter_config.json; do
+    cmp "whole/$file" "parts/$file" || fail "$file differs"
+done
+equals lines 8 "$(wc -l < parts/log.jsonl)"
+
+# Settings in a file, and their plan.
+printf '[train]\ndata = "data.jsonl"\nlength = 32\nbatch = 2\nsteps = 1\nvalidation = 0.2\nout = "filed"\n' > config.toml
+expect 0 "$ration" plan config.toml
+says out 'phase step' 'save ' 'phase evaluate'
+[ ! -e filed ] || fail 'a plan trains'
+expect 0 "$ration" train --config config.toml -q
+[ -s filed/adapter_model.safetensors ] || fail 'no adapter'
+
+# Within a small budget; below the smallest.
+expect 4 "$ration" train "${flags[@]}" --out small --budget +1MiB -q
+says err 'smallest'
+
+# Mistakes.
+expect 2 "$ration" train --out x
+says err 'no data'
+expect 2 "$ration" train --data data.jsonl
+says err 'no place'
+expect 2 "$ration" train "${flags[@]}" --out x1 --target nobody
+says err "'nobody'"
+echo '{"text": ' > bad.jsonl
+expect 3 "$ration" train "${flags[@]}" --data bad.jsonl --out x2
+says err 'line 1' 'bad.jsonl'
+expect 2 "$ration" train "${flags[@]}" --out x3 --length 4
+says err 'line 1: the sample has' 'truncate, drop or split'
