@@ -188,7 +188,10 @@ static rn_status save(const training *t) {
     char path[PATHS];
     RN_TRY(path_in(t, "checkpoint.safetensors", path));
     RN_TRY(rn_trainer_save(t->trainer, path));
-    return rn_trainer_export_adapter(t->trainer, model_of(t), t->out);
+    RN_TRY(rn_trainer_export_adapter(t->trainer, model_of(t), t->out));
+    RN_TRY(path_in(t, "adapter.gguf", path));
+    rn_status s = rn_trainer_export_adapter(t->trainer, NULL, path);
+    return s == RN_UNSUPPORTED ? RN_OK : s; // modules that GGUF files have no names for
 }
 
 static void report(const training *t, uint64_t step, float loss, double rate, double seconds,
