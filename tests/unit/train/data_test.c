@@ -83,6 +83,61 @@ static void the_answers_are_learned(void **state) {
                    " He sat.");
 }
 
+// ---- as transformers has it ---------------------------------------------------------------------
+
+// The numbers of a list in a line of JSON, which begins behind `key`.
+static size_t read_list(const char *line, const char *key, int32_t *out) {
+    const char *at = strstr(line, key);
+    size_t count = 0;
+    assert_non_null(at);
+    for (at += strlen(key); *at != ']' && count < TOKENS; at += *at == ',') {
+        char *end;
+        out[count++] = (int32_t)strtol(at, &end, 10);
+        at = end;
+    }
+    return count;
+}
+
+// Ids and masks of apply_chat_template (scripts/reference/data_golden.py), with and without its
+// marks of answers.
+static void chats_are_those_of_transformers(void **state) {
+    (void)state;
+#define GOLDEN(BEGIN, END)                                                                         \
+    "{% for m in messages %}[{{ m['role'] }}]" BEGIN " {{ m['content'] }}" END "{% endfor %}"      \
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+    static const char *const templates[] = {GOLDEN("", ""),
+                                            GOLDEN("{% generation %}", "{% endgeneration %}")};
+    size_t bytes = 0;
+    char *text = test_read("tests/golden/train_chats.jsonl", &bytes);
+    text[bytes - 1] = 0;
+    for (int i = 0; i < 2; i++) {
+        rn_train_data_options o = options_with(templates[i]);
+        rn_train_data *data;
+        int32_t tokens[TOKENS], targets[TOKENS], documents[TOKENS], ids[TOKENS], mask[TOKENS];
+        size_t found = 0;
+        o.unpacked = true;
+        o.cache = test_own_folder;
+        assert_ok(rn_train_data_open("tests/golden/train_chats.jsonl", &o, &data));
+        assert_int_equal(rn_train_data_get_info(data)->sequences, 3);
+        for (uint64_t n = 0; n < 3; n++) {
+            assert_ok(rn_train_data_batch(data, RN_DATA_TRAIN, n, 1, tokens, targets, documents));
+            for (const char *line = text; line; line = strchr(line, '\n')) {
+                line += *line == '\n';
+                size_t count = read_list(line, "\"ids\": [", ids);
+                assert_int_equal(read_list(line, "\"mask\": [", mask), count);
+                if (memcmp(ids, tokens, count * sizeof *ids) != 0) continue;
+                for (size_t t = 0; t + 1 < count; t++)
+                    assert_int_equal(targets[t], mask[t + 1] ? ids[t + 1] : -100);
+                assert_int_equal(documents[count], count);
+                found++;
+            }
+        }
+        assert_int_equal(found, 3);
+        rn_train_data_close(data);
+    }
+    free(text);
+}
+
 // ---- what is wrong ------------------------------------------------------------------------------
 
 static void what_is_wrong_is_named_with_its_line(void **state) {
@@ -232,6 +287,7 @@ static void sequences_hold_every_sample_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_answers_are_learned, test_make_folder),
+        cmocka_unit_test_setup(chats_are_those_of_transformers, test_make_folder),
         cmocka_unit_test_setup(what_is_wrong_is_named_with_its_line, test_make_folder),
         cmocka_unit_test_setup(long_samples_go_where_they_are_told, test_make_folder),
         cmocka_unit_test_setup(sequences_hold_every_sample_once, test_make_folder),
