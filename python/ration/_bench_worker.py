@@ -203,6 +203,8 @@ def prepare(folder):
                 prepared.update(_export(model, inputs, folder))
             except Exception as error:
                 traceback.print_exc()
+                while error.__cause__ is not None:
+                    error = error.__cause__
                 prepared["no_onnx"] = f"the model cannot be exported to ONNX: {error}".split("\n")[0]
     except Exception as error:
         traceback.print_exc()

@@ -154,6 +154,7 @@ class _ReportOptions(ctypes.Structure):
     _fields_ = [("width", c_uint32), ("changes", c_void_p), ("reserved", c_uint64 * 4)]
 
 
+FAILED = ("failed", "crashed", "killed", "no_memory", "timed_out")
 WRONG = 1  # RN_BENCH_WRONG: outcomes above it have no figures
 FORMS = {"text": 0, "markdown": 1, "csv": 2, "html": 3}
 
@@ -316,8 +317,8 @@ def _save_model(model, folder):
 
 def _worker_command(folder, *words):
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    given = os.environ.get("PYTHONPATH")
-    path = package if not given else package + os.pathsep + given
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join([package] + [entry for entry in given if entry and entry != package])
     command = ["env", f"PYTHONPATH={path}"]
     library = _library()
     if library.path:
@@ -425,6 +426,8 @@ def benchmark_model(model, config=None, conversions=None, data=None, data_loader
     data_loader  its first batch is measured, as it is; of (data, label) the data
     progress     called with the state of the run (name, stage, samples, p50_s, ...) now and then
 
+    A variant's `command` measures it again, alone; what that needs stays in a temporary folder if one failed.
+
     ValueError: names or data that make no sense, before anything is measured. RuntimeError: fail_on_error, and a
     variant failed; its `results` are those until then.
     """
@@ -435,7 +438,9 @@ def benchmark_model(model, config=None, conversions=None, data=None, data_loader
     found = _check_names(names)
     has_program = _find_program(_library()) is not None
     kept, kinds = _take_data(data, data_loader, config)
-    with tempfile.TemporaryDirectory(prefix="ration-bench-") as folder:
+    folder = tempfile.mkdtemp(prefix="ration-bench-")
+    keep = False
+    try:
         import torch
         _save_model(model, folder)
         torch.save(kept, os.path.join(folder, "data.pt"))
@@ -449,6 +454,10 @@ def benchmark_model(model, config=None, conversions=None, data=None, data_loader
         commands = list(_commands(names, found, prepared, folder, has_program))
         run = _Run(names, commands, prepared, config, type(model).__name__, progress)
         document = run()
+        keep = any(item["outcome"] in FAILED for item in document["results"])
+    finally:
+        if not keep:  # else the commands that show a failure again need it
+            shutil.rmtree(folder, ignore_errors=True)
     document["model"] = type(model).__name__
     results = Results((name, _as_alma(item)) for name, item in zip(names, document["results"]))
     results.document = document
@@ -585,4 +594,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from ration.bench import main as imported_main  # not __main__'s: other processes find it by this name
+    sys.exit(imported_main())
