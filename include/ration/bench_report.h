@@ -18,9 +18,10 @@ RN_BEGIN_DECLS
 // ---- comparing ----------------------------------------------------------------------------------
 
 // One variant (name, batch, budget) in two results. The change of the median has an interval of
-// 99.9 %: both medians' own 95 % intervals are taken as normal in the logarithm, 0.6 % for what
-// differs between two processes that measure the same is added to each (as squares), and the sum is
-// widened. A change is significant where that interval leaves out 0.
+// 99.9 %: both medians' own 95 % intervals are taken as normal in the logarithm, an error for what
+// differs between two processes that measure the same is added to each (0.6 %; up to 6 % where the
+// slowest runs show a busy machine), and the sum is widened. A change is significant where that
+// interval leaves out 0.
 typedef struct rn_bench_change {
     const rn_bench_result *before, *after;  // of the two results; NULL: not there
     double slower, slower_low, slower_high; // 0.10: the median is 10 % longer; NAN: not comparable
