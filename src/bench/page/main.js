@@ -12,7 +12,7 @@ function drawHeader() {
   const notes = [];
   if (results.cancelled) notes.push("Cancelled: not all variants were measured.");
   const unsteady = items.filter(item => works(item) && !item.latency.steady).map(labelOf);
-  if (unsteady.length) notes.push("Times were still falling when measuring began: " + unsteady.join(", "));
+  if (unsteady.length) notes.push("Times were not steady when measuring began: " + unsteady.join(", "));
   document.getElementById("notes").hidden = !notes.length;
   put("notes", notes.join("\n"));
 }
