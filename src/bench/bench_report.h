@@ -9,6 +9,10 @@ bool rn_bench_has_figures(const rn_bench_result *result);
 // Of the process's ledger, or as the system counts, with the device's; RN_BENCH_UNKNOWN.
 uint64_t rn_bench_peak(const rn_bench_result *result, bool of_ledger);
 
+// Fewer samples than these have no interval of 95 %: the smallest and the largest of five leave the
+// median out in one case of 16.
+enum { RN_BENCH_FEW = 6 };
+
 // In a word: "slower", "too large", "new"; "" where nothing is certain.
 const char *rn_bench_verdict(const rn_bench_change *change);
 

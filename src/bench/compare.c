@@ -18,6 +18,7 @@
 static const double stored_z = 1.96;     // of rn_bench_latency's interval: 95 %
 static const double wanted_z = 3.29;     // 99.9 %
 static const double quiet_error = 0.006; // standard error between processes, as a share
+static const double few_error = 0.2;     // of a median of so few samples that it has no interval
 static const double busy_error = 0.06;   // where p99 is 4 medians and more
 
 bool rn_bench_has_figures(const rn_bench_result *r) {
@@ -33,8 +34,8 @@ static double process_error(const rn_bench_latency *t) {
 
 // Squared standard error of the median's logarithm.
 static double variance(const rn_bench_latency *t) {
-    double between = process_error(t), within = 0;
-    if (t->p50_low_s > 0 && t->p50_high_s >= t->p50_low_s)
+    double between = process_error(t), within = few_error;
+    if (t->samples >= RN_BENCH_FEW && t->p50_low_s > 0 && t->p50_high_s >= t->p50_low_s)
         within = log(t->p50_high_s / t->p50_low_s) / (2 * stored_z);
     return within * within + between * between;
 }

@@ -107,6 +107,7 @@ static const rn_bench_column columns[COLUMN_COUNT] = {
 
 // Half the width of the median's interval, as a share of it.
 static double interval_of(const rn_bench_latency *t) {
+    if (t->samples < RN_BENCH_FEW) return NAN;
     return t->p50_s > 0 ? (t->p50_high_s - t->p50_low_s) / 2 / t->p50_s : NAN;
 }
 

@@ -58,7 +58,7 @@ function barOf(item, x, y, isBest) {
   const bar = draw("g", {class: "variant", "data-name": item.name});
   bar.append(draw("title", {}, `${labelOf(item)}: ${showTime(t.p50_s)} (${showTime(t.p50_low_s)} to ${showTime(t.p50_high_s)}), p90 ${showTime(t.p90_s)}, p99 ${showTime(t.p99_s)}, ${t.samples} samples`));
   bar.append(draw("rect", {class: "bar" + kind, x: x(0), y, width: Math.max(1, x(t.p50_s) - x(0)), height: 17, rx: 2}));
-  if (t.p50_low_s !== null && t.p50_high_s !== null) {
+  if (hasInterval(item)) {
     const [a, b] = [x(t.p50_low_s), x(t.p50_high_s)];
     bar.append(draw("path", {class: "whisker", d: `M${a} ${y + 4}v9M${b} ${y + 4}v9M${a} ${y + 8.5}H${b}`}));
   }

@@ -6,6 +6,8 @@ const changes = read("changes-data"); // or null
 const items = results.results;
 
 const works = item => item.status === "success" && item.latency;
+// Fewer than six samples have none of 95 %.
+const hasInterval = item => item.latency.samples >= 6 && item.latency.p50_low_s !== null && item.latency.p50_high_s !== null;
 const several = values => new Set(values).size > 1;
 const showBatches = several(items.map(item => item.batch_size).filter(batch => batch !== null));
 const showBudgets = several(items.map(item => item.budget_bytes));

@@ -6,7 +6,7 @@ const columns = [
   {title: "batch", key: item => item.batch_size, show: showNumber, when: showBatches},
   {title: "budget", key: item => item.budget_bytes, show: showSize, when: showBudgets},
   {title: "median", key: item => item.latency.p50_s, show: showTime},
-  {title: "95 %", key: item => (item.latency.p50_high_s - item.latency.p50_low_s) / 2 / item.latency.p50_s, show: x => "±" + (100 * x).toFixed(1) + " %"},
+  {title: "95 %", key: item => hasInterval(item) ? (item.latency.p50_high_s - item.latency.p50_low_s) / 2 / item.latency.p50_s : null, show: x => "±" + (100 * x).toFixed(1) + " %"},
   {title: "p90", key: item => item.latency.p90_s, show: showTime},
   {title: "p99", key: item => item.latency.p99_s, show: showTime},
   {title: "min", key: item => item.latency.min_s, show: showTime},

@@ -132,6 +132,20 @@ static void a_busy_machine_makes_the_gate_blind_and_not_nervous(void **state) {
     }
 }
 
+static void a_few_samples_prove_nothing(void **state) {
+    (void)state;
+    uint64_t seed = 17;
+    rn_bench_results *before = make(1, &seed), *after = make(1.3, &seed);
+    rn_bench_latency *t = &after->items[3].latency;
+    t->samples = 1;
+    t->p50_low_s = t->p50_high_s = t->p99_s = t->p50_s;
+    rn_bench_changes *changes = compare(before, after, 0.05, 0);
+    assert_int_equal(changes->failed_count, 0);
+    rn_bench_changes_destroy(changes);
+    rn_bench_results_destroy(before);
+    rn_bench_results_destroy(after);
+}
+
 static void memory_is_compared_exactly(void **state) {
     (void)state;
     uint64_t seed = 9;
@@ -189,6 +203,7 @@ int main(void) {
         cmocka_unit_test(a_faster_variant_passes_and_is_told),
         cmocka_unit_test(what_is_not_certain_does_not_fail),
         cmocka_unit_test(a_busy_machine_makes_the_gate_blind_and_not_nervous),
+        cmocka_unit_test(a_few_samples_prove_nothing),
         cmocka_unit_test(memory_is_compared_exactly),
         cmocka_unit_test(broken_new_and_gone_variants_are_told),
     };
