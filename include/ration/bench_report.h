@@ -26,8 +26,8 @@ typedef struct rn_bench_change {
     const rn_bench_result *before, *after;  // of the two results; NULL: not there
     double slower, slower_low, slower_high; // 0.10: the median is 10 % longer; NAN: not comparable
     double larger;                          // the same of the peak memory
-    uint64_t before_bytes, after_bytes;     // that peak: of the ledger, where both have one, else
-                                            // resident; with the device's
+    uint64_t before_bytes, after_bytes; // that peak: of what a plan decides, else of the ledger,
+                                        // else resident; with the device's
     bool significant;
     bool too_slow, too_large; // beyond the limits
     bool broken;              // it succeeded before, and does not now
