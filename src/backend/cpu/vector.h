@@ -218,7 +218,7 @@ static inline vf verf(vf x) {
     p = p * s + 1.12819925e-1f;
     p = p * s - 3.76125336e-1f;
     p = p * s + 1.28379166e-1f;
-    return vcopysign(vpick(t > 0.927734375f, 1.0f - vexp(r), p * t + t), x);
+    return vcopysign(vpick(t > 0.927734375f, 1.0f - vexp_normal(r), p * t + t), x);
 }
 
 #endif
