@@ -22,7 +22,8 @@ const char *__lsan_default_suppressions(void) {
     return "leak:xla_cpu_pjrt\nleak:libonnxruntime\n";
 }
 
-// What AddressSanitizer keeps of freed memory counts as the process's own; tests of budgets measure that.
+// What AddressSanitizer keeps of freed memory counts as the process's own; tests of budgets measure
+// that.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "quarantine_size_mb=4";
