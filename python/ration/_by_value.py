@@ -37,10 +37,19 @@ def _names_of(code):
     return names
 
 
-def _make_function(code, name, cell_count):
+def _globals_of(module):
+    """Those of a module that stands for the one of that name. It can be imported: torch.compile looks
+    globals up by the module that they name."""
+    name = "_ration_by_value_" + str(module).replace(".", "_")
+    if name not in sys.modules:
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__builtins__ = builtins
+    return sys.modules[name].__dict__
+
+
+def _make_function(code, name, cell_count, module):
     cells = tuple(types.CellType() for _ in range(cell_count)) or None
-    globals_ = {"__builtins__": builtins, "__name__": "__main__"}
-    return types.FunctionType(marshal.loads(code), globals_, name, None, cells)
+    return types.FunctionType(marshal.loads(code), _globals_of(module), name, None, cells)
 
 
 def _fill_function(function, state):
@@ -71,7 +80,7 @@ def _reduce_function(function):
         "__doc__": function.__doc__,
     }
     state.update(function.__dict__)
-    shell = (marshal.dumps(function.__code__), function.__name__, len(cells))
+    shell = (marshal.dumps(function.__code__), function.__name__, len(cells), function.__module__)
     return _make_function, shell, state, None, None, _fill_function
 
 

@@ -1,5 +1,7 @@
 """test_bench.py — ration.bench with PyTorch: the document's example as written, alma's keywords, what alma fails at."""
 import ctypes
+import importlib
+import io
 import json
 import os
 import subprocess
@@ -11,7 +13,7 @@ import unittest
 import torch
 from torch import nn
 
-from ration import bench
+from ration import _by_value, bench
 from ration.bench import BenchmarkConfig, ConversionOption, benchmark_model, display_all_results, lazyload
 
 torch.set_num_threads(1)
@@ -38,6 +40,18 @@ class Stubborn(nn.Module):
 def quick(**more):
     return BenchmarkConfig(**{"n_samples": 4, "batch_size": 1, "device": torch.device("cpu"), "fail_on_error": False,
                               "threads": 1, **more})
+
+
+class ByValue(unittest.TestCase):
+    def test_globals_are_those_of_a_module(self):
+        """torch.compile looks a function's globals up in the module that they name."""
+        pickled = io.BytesIO()
+        _by_value.dump(SimpleCNN.forward, pickled)
+        pickled.seek(0)
+        forward = _by_value.load(pickled)
+        module = importlib.import_module(forward.__globals__["__name__"])
+        self.assertIs(module.torch, torch)
+        self.assertIs(forward.__globals__, module.__dict__)
 
 
 class Names(unittest.TestCase):
