@@ -47,6 +47,10 @@ typedef struct rn_bench_latency {
     double total_s;               // of the samples
     double loop_s;                // from the first one's begin to the last one's end
     bool steady;                  // warm-up ended because times no longer fell
+    // Of several processes p50_s is the geometric mean of their medians, and its interval
+    // Student's; the other times are those of the first process.
+    uint64_t processes; // that measured it
+    double between;     // standard deviation of the logarithms of their medians; NAN: one process
 } rn_bench_latency;
 
 // Of the ledger, on the host or on the device.
@@ -201,7 +205,8 @@ typedef struct rn_bench_options {
     const rn_flag *cancel; // may be NULL
     void *self;
     void (*progress)(void *self, const rn_bench_progress *progress); // may be NULL
-    uint64_t reserved[4];                                            // zero
+    uint64_t processes;   // of each variant, in turns with the others'; 0: 1, at most 64
+    uint64_t reserved[3]; // zero
 } rn_bench_options;
 
 // RN_OK also where variants fail or it was cancelled: results say so. RN_NOT_FOUND, RN_UNSUPPORTED:

@@ -147,7 +147,7 @@ class _Options(ctypes.Structure):
                 ("interval", c_double), ("sample_s", c_double),
                 ("timeout_s", c_double), ("limit_bytes", c_uint64), ("threads", c_uint32),
                 ("without_binding", c_bool), ("document_samples", c_bool), ("cancel", c_void_p), ("self", c_void_p),
-                ("progress", _PROGRESS), ("reserved", c_uint64 * 4)]
+                ("progress", _PROGRESS), ("processes", c_uint64), ("reserved", c_uint64 * 3)]
 
 
 class _ReportOptions(ctypes.Structure):

@@ -4,11 +4,13 @@
 // change is a difference, the interval's half width is 1.96 standard errors, and the errors of two
 // independent runs add as squares. Samples of one process say nothing of what differs between
 // processes that measure the same (memory layout, clock rates, neighbours): that error is added to
-// each. On a quiet machine it is small. Where runs are interrupted, as their slowest show, whole
-// processes are slower or faster, too: with 15 others at work on 2 cores, medians of the same loop
-// in 12 processes were 41 to 49 us, each with an interval under 1 %. The interval is one of 99.9 %,
+// each. Where several processes measured a variant it is known; else it is a constant. On a quiet
+// machine it is small. Where runs are interrupted, as their slowest show, whole processes are
+// slower or faster, too: with 15 others at work on 2 cores, medians of the same loop in 12
+// processes were 41 to 49 us, each with an interval under 1 %. The interval is one of 99.9 %,
 // because a gate is asked about many variants many times.
 #include "bench/bench_report.h"
+#include "bench/samples.h"
 
 #include "memory/account.h"
 
@@ -40,11 +42,32 @@ static double variance(const rn_bench_latency *t) {
     return within * within + between * between;
 }
 
+static bool of_several(const rn_bench_latency *t) {
+    return t->processes != RN_BENCH_UNKNOWN && t->processes >= 2 && t->between >= 0;
+}
+
+// Where several processes measured one of the two, what differs between processes is known: its
+// variance, pooled of both, counts for each of the other's processes, too.
+static double margin_by_processes(const rn_bench_latency *before, const rn_bench_latency *after) {
+    const rn_bench_latency *both[2] = {before, after};
+    double squares = 0, share = 0;
+    uint64_t degrees = 0;
+    for (int i = 0; i < 2; i++) {
+        uint64_t n = of_several(both[i]) ? both[i]->processes : 1;
+        if (n > 1) squares += (double)(n - 1) * both[i]->between * both[i]->between;
+        degrees += n - 1;
+        share += 1 / (double)n;
+    }
+    return rn_student_999(degrees) * sqrt(squares / (double)degrees * share);
+}
+
 static void compare_times(rn_bench_change *c) {
     const rn_bench_latency *before = &c->before->latency, *after = &c->after->latency;
     if (!(before->p50_s > 0) || !(after->p50_s > 0)) return;
     double change = log(after->p50_s / before->p50_s);
-    double margin = wanted_z * sqrt(variance(before) + variance(after));
+    double margin = of_several(before) || of_several(after)
+                        ? margin_by_processes(before, after)
+                        : wanted_z * sqrt(variance(before) + variance(after));
     c->slower = expm1(change);
     c->slower_low = expm1(change - margin);
     c->slower_high = expm1(change + margin);

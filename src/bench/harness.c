@@ -5,6 +5,7 @@
 // A worker's records, log lines, exit code and signal come together in `watch`; nothing here waits
 // without a limit, and nothing grows with what a worker sends.
 #include "bench/accuracy.h"
+#include "bench/bench_report.h"
 #include "bench/child.h"
 #include "bench/machine.h"
 #include "bench/records.h"
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 64, MOST_REFERENCES = 32, TICK_MS = 50 };
+enum { MOST_WORDS = 64, MOST_REFERENCES = 32, MOST_PROCESSES = 64, TICK_MS = 50 };
 
 typedef struct bench {
     const rn_bench_variant *variants;
@@ -37,11 +38,13 @@ typedef struct bench {
     size_t reference_count;
     size_t baseline;
     uint64_t begin_ns;
+    double (*medians)[MOST_PROCESSES]; // (count): logarithms of each process's, in seconds
 } bench;
 
 // A worker under way.
 typedef struct watch {
     bench *bench;
+    size_t index; // of the variant
     rn_bench_result *result;
     const rn_bench_variant *variant;
     rn_child child;
@@ -65,7 +68,7 @@ static void tell(watch *w, bool ended) {
     bench *b = w->bench;
     double elapsed = (double)(rn_clock_ns() - b->begin_ns) * 1e-9;
     rn_bench_progress progress = {
-        .index = (size_t)(w->result - b->results->items),
+        .index = w->index,
         .count = b->count,
         .name = w->result->name,
         .stage = w->result->failure.stage,
@@ -423,12 +426,14 @@ static rn_status find_reference(bench *b, size_t index, watch *w) {
     return RN_OK;
 }
 
-static rn_status measure(bench *b, size_t index) {
+// Into the variant's result, or into one of its own for a process behind the first.
+static rn_status measure(bench *b, size_t index, rn_bench_result *result) {
     watch *w;
     rn_child_end end;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *w, (void **)&w));
     w->bench = b;
-    w->result = &b->results->items[index];
+    w->index = index;
+    w->result = result;
     w->variant = &b->variants[index];
     rn_status s = find_reference(b, index, w);
     if (s == RN_OK) s = rn_record_reader_create(&w->reader);
@@ -444,8 +449,9 @@ static rn_status measure(bench *b, size_t index) {
             say(&w->result->failure, "%s", rn_last_error()->message);
             w->result->outcome = RN_BENCH_FAILED;
         }
-        b->done++;
-        tell(w, true);
+        bool first = result == &b->results->items[index];
+        if (first) b->done++;
+        tell(w, first);
     }
     rn_samples_destroy(w->samples);
     rn_record_reader_free(&w->reader);
@@ -455,10 +461,9 @@ static rn_status measure(bench *b, size_t index) {
 
 // ---- all ----------------------------------------------------------------------------------------
 
-static rn_status prepare_item(bench *b, size_t index) {
+static rn_status prepare_item(const bench *b, size_t index, rn_bench_result *r) {
     const rn_bench_variant *v = &b->variants[index];
     const rn_bench_options *o = b->options;
-    rn_bench_result *r = &b->results->items[index];
     rn_bench_name name;
     if (!v->name) return rn_fail(RN_INVALID, "variant %zu has no name", index);
     for (int i = 0; i < 4; i++)
@@ -499,10 +504,13 @@ static rn_status find_baseline(bench *b) {
 static rn_status prepare(bench *b) {
     const rn_bench_options *o = b->options;
     rn_bench_results *all = b->results;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         if (o->reserved[i]) return rn_fail(RN_INVALID, "reserved fields of the options are not 0");
+    if (o->processes > MOST_PROCESSES)
+        return rn_fail(RN_INVALID, "%llu processes of a variant, at most %d can be",
+                       (unsigned long long)o->processes, MOST_PROCESSES);
     for (size_t i = 0; i < b->count; i++)
-        RN_TRY(prepare_item(b, i));
+        RN_TRY(prepare_item(b, i, &b->results->items[i]));
     RN_TRY(find_baseline(b));
     snprintf(all->model, sizeof all->model, "%s", o->model ? o->model : "");
     snprintf(all->tier, sizeof all->tier, "%s", o->tier ? o->tier : "");
@@ -541,17 +549,71 @@ static void find_speedups(bench *b) {
     }
 }
 
+// A process behind the first adds its median. One that fails where the first did not is what the
+// variant comes to: it works sometimes.
+static rn_status measure_again(bench *b, size_t index, rn_bench_result *again) {
+    rn_bench_result *r = &b->results->items[index];
+    if (!rn_bench_has_figures(r) || !r->latency.samples) return RN_OK;
+    rn_bench_result_clear(again);
+    RN_TRY(prepare_item(b, index, again));
+    RN_TRY(measure(b, index, again));
+    if (again->outcome == RN_BENCH_CANCELLED) return RN_OK;
+    if (rn_bench_has_figures(again) && again->latency.samples) {
+        b->medians[index][r->latency.processes++] = log(again->latency.p50_s);
+        return RN_OK;
+    }
+    r->outcome = again->outcome;
+    r->failure = again->failure;
+    return RN_OK;
+}
+
+static void join_processes(bench *b) {
+    for (size_t i = 0; i < b->count; i++) {
+        rn_bench_latency *t = &b->results->items[i].latency;
+        uint64_t n = t->samples ? t->processes : 0;
+        if (n < 2) continue;
+        rn_interval median = rn_samples_of_processes(b->medians[i], n, &t->between);
+        t->p50_s = exp((log(median.low) + log(median.high)) / 2);
+        t->p50_low_s = median.low;
+        t->p50_high_s = median.high;
+    }
+}
+
 // The baseline's first, then the others, each in the order asked for.
-static rn_status run_all(bench *b) {
-    RN_TRY(prepare(b));
+static rn_status run_round(bench *b, rn_bench_result *again) {
     for (size_t i = 0; i < 2 * b->count; i++) {
         size_t index = i % b->count;
+        rn_bench_result *r = &b->results->items[index];
         if (is_baseline(b, index) != (i < b->count)) continue;
-        if (is_cancelled(b))
-            leave_out(&b->results->items[index]);
-        else
-            RN_TRY(measure(b, index));
+        if (again) {
+            if (!is_cancelled(b)) RN_TRY(measure_again(b, index, again));
+        } else if (is_cancelled(b)) {
+            leave_out(r);
+        } else {
+            RN_TRY(measure(b, index, r));
+            if (!r->latency.samples) continue;
+            b->medians[index][0] = log(r->latency.p50_s);
+            r->latency.processes = 1;
+        }
     }
+    return RN_OK;
+}
+
+// In rounds, so that what changes while it all runs meets every variant alike.
+static rn_status run_all(bench *b) {
+    uint64_t rounds = b->options->processes;
+    rn_bench_result *again = NULL;
+    RN_TRY(prepare(b));
+    rn_status s = rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *again, (void **)&again);
+    if (s == RN_OK)
+        s = rn_alloc_zeroed(RN_HOST_OTHER, b->count, sizeof *b->medians, (void **)&b->medians);
+    if (s == RN_OK) s = run_round(b, NULL);
+    for (uint64_t round = 1; s == RN_OK && round < rounds; round++)
+        s = run_round(b, again);
+    if (s == RN_OK) join_processes(b);
+    rn_free(RN_HOST_OTHER, b->medians, b->count * sizeof *b->medians);
+    rn_free(RN_HOST_OTHER, again, sizeof *again);
+    RN_TRY(s);
     find_speedups(b);
     b->results->cancelled = is_cancelled(b);
     b->results->elapsed_s = (double)(rn_clock_ns() - b->begin_ns) * 1e-9;

@@ -69,6 +69,8 @@ static const figure figures[] = {
     AT("latency", "mean_s", REAL, latency.mean_s),
     AT("latency", "total_s", REAL, latency.total_s),
     AT("latency", "loop_s", REAL, latency.loop_s),
+    AT("latency", "processes", COUNT, latency.processes),
+    AT("latency", "between", REAL, latency.between),
     AT("accuracy", "reference", TEXT, accuracy.reference),
     AT("accuracy", "values", COUNT, accuracy.values),
     AT("accuracy", "max_abs", REAL, accuracy.max_abs),

@@ -44,7 +44,13 @@ typedef struct rn_interval {
 // 95 % confidence interval of the median by order statistics, which assumes nothing of how the
 // times are distributed. Below 6 samples there is none of that confidence: smallest and largest.
 rn_interval rn_samples_median_interval(rn_samples *samples);
-// Whether that is at most `share` of the median wide.
+// Student's for a mean of n values: two-sided, 95 % and 99.9 %, n - 1 degrees of freedom.
+double rn_student_95(uint64_t degrees);
+double rn_student_999(uint64_t degrees);
+// 95 % confidence interval of what several processes measure, of the logarithms of their medians;
+// with n = 2 and more. out_between: their standard deviation.
+rn_interval rn_samples_of_processes(const double *logs /* (n) */, uint64_t n, double *out_between);
+// Whether the median's interval is at most `share` of it wide.
 bool rn_samples_is_narrow(rn_samples *samples, double share);
 // All of it into a result, but for warm-up and loop_s.
 void rn_samples_summary(rn_samples *samples, rn_bench_latency *out);

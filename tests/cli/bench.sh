@@ -42,6 +42,15 @@ equals outcomes 'refused success refused ' \
 says out 'again: ' 'hint: '
 
 # input_is_one_batch_whatever_the_samples: memory does not grow with them. (Samples themselves: unit/bench/harness.)
+expect 0 "$ration" bench mlp --variants cpu,eager --samples 6 --processes 3 --output several.json
+python3 - << 'PYTHON' || fail 'three processes are not told'
+import json
+for r in json.load(open('several.json'))['results']:
+    t = r['latency']
+    assert t['processes'] == 3 and t['between'] >= 0 and t['p50_low_s'] <= t['p50_s'] <= t['p50_high_s'], t
+PYTHON
+expect 2 "$ration" bench mlp --variants cpu --processes 65
+says err 'at most 64'
 expect 0 "$ration" bench mlp --variants cpu --samples 20 --output few.json
 expect 0 "$ration" bench mlp --variants cpu --samples 2000 --output many.json
 held() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$1" | head -1; }

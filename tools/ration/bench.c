@@ -101,6 +101,9 @@ static rn_status read_options(bench_run *b) {
                             .sample_s = tier_seconds[tier[0] - '1']};
     o->tier = rn_settings_list(s, "variants", &inputs) ? NULL : tier;
     if (base[0]) o->baseline = base;
+    o->processes = rn_settings_count(s, "processes");
+    // A gate has to know how much two processes differ that measure the same.
+    if (!o->processes && rn_settings_text(s, "fail-if-slower")[0]) o->processes = 5;
     RN_TRY(read_sweep(b->in, &o->model, &o->sweep));
     RN_TRY(read_numbers(rn_settings_text(s, "batch"), b->batches, MOST_BATCHES, &b->batch_count));
     RN_TRY(read_samples(rn_settings_text(s, "samples"), o));

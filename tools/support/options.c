@@ -127,6 +127,8 @@ static const rn_option table[] = {
      "runs that are measured: until the median is known to 1 %, so many, or by parameters"},
     {"sample-time", "bench.sample_time", 0, RN_OPTION_TEXT, false, "bench", NULL, "TIME", NULL,
      "for the samples of a variant, at most [tier 1: 1s, 2: 2s, 3: 5s]"},
+    {"processes", "bench.processes", 0, RN_OPTION_COUNT, false, "bench", NULL, "N", NULL,
+     "that measure each variant, in turns [1; with --fail-if-slower 5]"},
     {"timeout", "bench.timeout", 0, RN_OPTION_TEXT, false, "bench", "120s", "TIME", NULL,
      "of a variant, all in"},
     {"memory-limit", "bench.memory_limit", 0, RN_OPTION_SIZE, false, "bench", NULL, "SIZE", NULL,

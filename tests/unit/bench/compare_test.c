@@ -6,6 +6,7 @@
 #include <ration/bench_report.h>
 
 #include "bench/result.h"
+#include "bench/samples.h"
 
 #include <math.h>
 
@@ -85,6 +86,54 @@ static void a_slow_down_of_a_tenth_is_found_and_none_is_silent(void **state) {
         rn_bench_results_destroy(same);
         rn_bench_results_destroy(slow);
     }
+}
+
+// What n processes come to whose medians scatter by so much.
+static rn_bench_latency simulate_processes(double seconds, double scatter, uint64_t n,
+                                           uint64_t *state) {
+    rn_bench_latency t = simulate(seconds, state);
+    double logs[8];
+    for (uint64_t i = 0; i < n; i++)
+        logs[i] = log(seconds) + scatter * normal(state);
+    if (n == 1) {
+        t.p50_s = exp(logs[0]);
+        t.p50_low_s = t.p50_s * 0.998;
+        t.p50_high_s = t.p50_s * 1.002;
+        return t;
+    }
+    rn_interval interval = rn_samples_of_processes(logs, n, &t.between);
+    t.processes = n;
+    t.p50_s = sqrt(interval.low * interval.high);
+    t.p50_low_s = interval.low;
+    t.p50_high_s = interval.high;
+    return t;
+}
+
+// Alarms of the first variant in REPEATS comparisons, of old results by `before_n` processes.
+static int count_alarms(double slow_down, double scatter, uint64_t before_n) {
+    uint64_t seed = 11;
+    int alarms = 0;
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        rn_bench_results *before = make(1, &seed), *after = make(1, &seed);
+        before->items[0].latency = simulate_processes(0.003, scatter, before_n, &seed);
+        after->items[0].latency = simulate_processes(0.003 * slow_down, scatter, 5, &seed);
+        rn_bench_changes *changes = compare(before, after, 0.05, 0);
+        alarms += changes->items[0].too_slow;
+        rn_bench_changes_destroy(changes);
+        rn_bench_results_destroy(before);
+        rn_bench_results_destroy(after);
+    }
+    return alarms;
+}
+
+// A machine on which processes that measure the same differ by 6 %, as one was seen to.
+static void several_processes_know_how_much_they_differ(void **state) {
+    (void)state;
+    assert_int_equal(count_alarms(1, 0.06, 5), 0);
+    assert_int_equal(count_alarms(1, 0.06, 1), 0);
+    assert_int_equal(count_alarms(1.1, 0.005, 5), REPEATS);
+    assert_int_equal(count_alarms(1, 0.005, 5), 0);
+    assert_int_equal(count_alarms(1.8, 0.06, 5), REPEATS);
 }
 
 static void a_faster_variant_passes_and_is_told(void **state) {
@@ -200,6 +249,7 @@ static void broken_new_and_gone_variants_are_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_down_of_a_tenth_is_found_and_none_is_silent),
+        cmocka_unit_test(several_processes_know_how_much_they_differ),
         cmocka_unit_test(a_faster_variant_passes_and_is_told),
         cmocka_unit_test(what_is_not_certain_does_not_fail),
         cmocka_unit_test(a_busy_machine_makes_the_gate_blind_and_not_nervous),

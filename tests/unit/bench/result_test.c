@@ -34,6 +34,8 @@ static rn_bench_results *make_results(void) {
     r->batch = 8;
     r->threads = 2;
     r->latency = (rn_bench_latency){.samples = 100,
+                                    .processes = 3,
+                                    .between = 0.004,
                                     .warm_up = 12,
                                     .min_s = 0.0098,
                                     .p50_s = 0.010,
