@@ -54,7 +54,10 @@ rn_status rn_budget_split(rn_budget_shares *shares) {
     uint64_t granule = GRANULE_MIB * MIB;
     while (granule < measured / 4)
         granule *= 2;
-    if (measured > shares->process_bytes + RESERVE_MIB * MIB / 2)
+    // A process is about one granule when it begins. Where it is just that, it must not depend on
+    // some pages whether it has one or two.
+    shares->process_bytes = rn_max_u64(shares->process_bytes, GRANULE_MIB * MIB);
+    if (measured > shares->process_bytes + RESERVE_MIB * MIB * 5 / 8)
         shares->process_bytes = rn_round_up(measured, granule);
     shares->held_bytes = rn_ledger_total(RN_DEVICE_HOST).now_bytes - measured;
     // The ledger counts as the plan does: what is measured above the share is the reserve's.
