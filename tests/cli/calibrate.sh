@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-only
 # calibrate.sh — the machine is measured, the rates are kept in the cache folder, and plans say that they use them.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
