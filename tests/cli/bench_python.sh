@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# labels: release-only
+# labels: release-only long
 # bench_python.sh — ration.bench with PyTorch, where $RATION_PYTHON (or python3) has it.
 . "$(dirname "${BASH_SOURCE[0]}")/../python/library.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
