@@ -249,19 +249,47 @@ uint64_t rn_graph_model_bytes(const rn_graph_model *m, const rn_value_info *info
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// The bytes of a .npy file of this size: its header is passed over, since the model's own is known.
-static rn_status read_npy(const char *path, void *data, uint64_t bytes) {
+// How the header of a .npy file names an element; NULL: not a dtype that inputs of files have.
+static const char *npy_element(rn_dtype dtype) {
+    switch (dtype) {
+    case RN_DTYPE_F32:
+        return "'<f4'";
+    case RN_DTYPE_F16:
+        return "'<f2'";
+    case RN_DTYPE_I32:
+        return "'<i4'";
+    case RN_DTYPE_I64:
+        return "'<i8'";
+    case RN_DTYPE_U8:
+        return "'|u1'";
+    default:
+        return NULL;
+    }
+}
+
+// The values of a .npy file of this dtype and size, in C's order.
+static rn_status read_values(int fd, const char *path, rn_dtype dtype, uint64_t size, void *data,
+                             uint64_t bytes) {
     uint8_t head[12];
+    char header[512] = {0};
+    const char *element = npy_element(dtype);
+    RN_TRY(rn_file_read_at(fd, path, 0, head, sizeof head));
+    uint64_t at = head[6] == 1 ? 10 : 12;
+    uint64_t begin = at + head[8] + 256u * head[9] + (head[6] == 1 ? 0 : 65536u * head[10]);
+    bool fits = memcmp(head, "\x93NUMPY", 6) == 0 && begin - at < sizeof header && begin <= size &&
+                size - begin == bytes;
+    if (fits) RN_TRY(rn_file_read_at(fd, path, at, header, begin - at));
+    if (!fits || !element || !strstr(header, element) || !strstr(header, "'fortran_order': False"))
+        return rn_fail(RN_INVALID, "%s is no .npy file of %llu bytes of %s in C's order", path,
+                       (unsigned long long)bytes, rn_dtype_get(dtype)->name);
+    return rn_file_read_at(fd, path, begin, data, bytes);
+}
+
+static rn_status read_npy(const char *path, rn_dtype dtype, void *data, uint64_t bytes) {
     int fd = -1;
     uint64_t size = 0;
     RN_TRY(rn_file_open(path, &fd, &size));
-    rn_status s = rn_file_read_at(fd, path, 0, head, sizeof head);
-    uint64_t begin = head[6] == 1 ? 10u + head[8] + 256u * head[9]
-                                  : 12u + head[8] + 256u * head[9] + 65536u * head[10];
-    if (s == RN_OK && (memcmp(head, "\x93NUMPY", 6) != 0 || begin > size || size - begin != bytes))
-        s = rn_fail(RN_INVALID, "%s is no .npy file of %llu bytes", path,
-                    (unsigned long long)bytes);
-    if (s == RN_OK) s = rn_file_read_at(fd, path, begin, data, bytes);
+    rn_status s = read_values(fd, path, dtype, size, data, bytes);
     close(fd);
     return s;
 }
@@ -274,7 +302,7 @@ rn_status rn_graph_model_fill_input(const rn_graph_model *m, const rn_value_info
     (void)m;
     for (size_t i = 0; i < file_count; i++)
         if (strncmp(files[i], info->name, name) == 0 && files[i][name] == '=')
-            return read_npy(files[i] + name + 1, data, bytes);
+            return read_npy(files[i] + name + 1, info->dtype, data, bytes);
     memset(data, 0, bytes);
     for (uint64_t i = 0; info->dtype == RN_DTYPE_F32 && i < bytes / 4; i++)
         ((float *)data)[i] = 0.5f + 0.5f * next_float(&state, 1);

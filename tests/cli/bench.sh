@@ -67,6 +67,16 @@ says onnx.json '"batch_size": 3' '"total_samples": 15'
 expect 0 "$ration" bench mlp --variants cpu,cpu+q8_0 --batch 1,2,7 "${quick[@]}" --output batches.json
 equals batches '1 2 7 1 2 7 ' "$(sed -n 's/.*"batch_size": \([0-9]*\).*/\1/p' batches.json | tr '\n' ' ')"
 grep -q '"outcome": "wrong"' batches.json && fail 'a batch was compared with another one'
+# A file of other numbers of the same size is not taken for it.
+python3 - "$root/tests/golden/onnx/input.npy" << 'PYTHON'
+import sys
+data = open(sys.argv[1], 'rb').read()
+assert b"'<f4'" in data
+open('other.npy', 'wb').write(data.replace(b"'<f4'", b"'<i4'"))
+PYTHON
+expect 0 "$ration" bench "$onnx" --variants cpu --batch 3 --samples 5 --input x=other.npy
+says out 'is no .npy file of'
+
 
 # What is planned is what is measured, and nothing is left behind.
 sed -n '/"host_memory"/,/"peak_bytes"/p' onnx.json | grep -E 'planned|measured' | head -4 > pairs
