@@ -9,20 +9,13 @@
 #include <cuda_fp16.h>
 
 #include "codebooks.cuh"
+#include "half_io.cuh"
 #include "rows_args.h"
 
 // ---- small floats -------------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32_t rn_load_two(const uint8_t *from) {
     return from[0] | (uint32_t)from[1] << 8; // blocks lie at any address
-}
-
-__device__ __forceinline__ float rn_widen_f16(uint32_t bits) {
-    return __half2float(__ushort_as_half((uint16_t)bits));
-}
-
-__device__ __forceinline__ float rn_widen_bf16(uint32_t bits) {
-    return __uint_as_float(bits << 16);
 }
 
 __device__ __forceinline__ float rn_widen_e4m3(uint32_t byte) {
