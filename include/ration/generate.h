@@ -111,8 +111,12 @@ RN_API RN_MUST_USE rn_status rn_sequence_create(rn_generator *generator,
                                                 const rn_sampling *sampling, rn_sequence **out);
 RN_API void rn_sequence_destroy(rn_sequence *sequence);
 // Whose it is: with prefix_caching, pages are shared by sequences of the same owner only. 0 unless
-// set; below INT32_MAX. Before anything is fed.
+// set; below 2^24. Before anything is fed.
 RN_API void rn_sequence_set_owner(rn_sequence *sequence, uint32_t owner);
+// Which of the model's named adapters it speaks with: 0 none, n the one that rn_model_adapter_name
+// calls number n - 1. Sequences of one step may differ. Pages are shared by those that chose alike.
+// Before anything is fed. RN_INVALID: there is no such adapter.
+RN_API RN_MUST_USE rn_status rn_sequence_set_adapter(rn_sequence *sequence, uint32_t adapter);
 // Appends to the text so far: what was fed and what was taken; tokens that were made but not taken
 // are forgotten. The next token is made once all of it has been read. A count of 0 goes on from
 // where a pause or rewind left it. RN_INVALID with both numbers: it would be longer than the

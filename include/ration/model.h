@@ -24,7 +24,10 @@ typedef struct rn_model rn_model;
 typedef struct rn_adapter {
     const char *path; // a PEFT folder or safetensors file
     float scale;      // times alpha / rank of the adapter itself; 1: as it was trained
+    const char *name; // only for sequences that choose it (rn_sequence_set_adapter); NULL: for all.
+                      // Letters, digits, '-', '_', '.'; copied
 } rn_adapter;
+#define RN_MODEL_ADAPTERS 64 // with a name, at most
 
 typedef struct rn_model_options {
     const rn_adapter *adapters; // (adapter_count)
@@ -39,6 +42,8 @@ typedef struct rn_model_options {
 RN_API RN_MUST_USE rn_status rn_model_open(const char *path, const rn_model_options *options,
                                            rn_model **out);
 RN_API void rn_model_close(rn_model *model);
+// The adapters with a name, from index 0 in the order of the options; NULL behind the last.
+RN_API const char *rn_model_adapter_name(const rn_model *model, size_t index);
 
 // How the rows of a text become its embedding.
 typedef enum rn_pooling {

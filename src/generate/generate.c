@@ -32,6 +32,7 @@ static rn_status take_inputs(rn_generator *g) {
     RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->tokens));
     RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->sequence));
     RN_TRY(take_array(g, g->text.rows, sizeof(int32_t), &g->position));
+    RN_TRY(take_array(g, (size_t)g->adapters * g->text.rows, sizeof(float), &g->chosen));
     RN_TRY(take_array(g, logit_rows, sizeof(int32_t), &g->wanted));
     RN_TRY(take_array(g, places, sizeof(int32_t), &g->page_table));
     memset(g->page_table, -1, places * sizeof(int32_t));

@@ -41,9 +41,10 @@ typedef struct rn_text_maker {
     rn_status (*make)(const void *self, const rn_text_options *options, rn_recipe *out);
     rn_weight_source weights;
     uint32_t vocab_size;
-    uint32_t context; // what the model was trained for
-    uint32_t window;  // of its layers that have one; 0: none
-    bool recurrent;   // layers keep states (graph/recurrent.h), which cannot go back
+    uint32_t context;  // what the model was trained for
+    uint32_t window;   // of its layers that have one; 0: none
+    bool recurrent;    // layers keep states (graph/recurrent.h), which cannot go back
+    uint32_t adapters; // that sequences choose from; in the graph as "adapter.1", ...
 } rn_text_maker;
 RN_MUST_USE rn_status rn_generator_create_from(const rn_text_maker *maker,
                                                const rn_generator_options *options,
@@ -65,7 +66,8 @@ struct rn_sequence {
     rn_generator *generator;
     rn_sequence *next; // in line, or among the free ones
     uint32_t slot;     // its row of the page table
-    uint32_t *tokens;  // (context)
+    uint32_t owner, adapter;
+    uint32_t *tokens; // (context)
     uint32_t count, read, taken, prompt_end;
     uint32_t reach; // behind the last position that was written since position 0 was
     rn_page_list pages;
@@ -106,12 +108,14 @@ struct rn_generator {
     uint32_t rows;        // of a step, at most
     uint32_t table_pages; // of a context
     uint32_t draft_most;  // 0: no drafting
+    uint32_t adapters;    // that sequences choose from
     bool recurrent;       // the model has states beside the KV cache
     uint32_t window;      // of layers whose window rolls ...
     uint32_t held;        // ... and how many tokens of a sequence they hold; 0: none rolls
 
     int32_t *tokens, *sequence, *position; // (rows) each: the step's inputs
     int32_t *wanted;                       // (logit_rows)
+    float *chosen;                         // (adapters, rows)
     int32_t *page_table;                   // (sequences, table_pages)
     rn_page_pool pool;
     rn_sampler_scratch *scratch; // (drawers): of samplers that draw at the same time

@@ -7,13 +7,17 @@ static rn_status make_recipe(const void *self, const rn_text_options *options, r
 
 static rn_text_maker maker_of(const rn_model *model) {
     const rn_model_info *info = rn_model_get_info(model);
+    uint32_t adapters = 0;
+    while (rn_model_adapter_name(model, adapters))
+        adapters++;
     return (rn_text_maker){.self = model,
                            .make = make_recipe,
                            .weights = rn_model_weights(model),
                            .vocab_size = info->vocab_size,
                            .context = info->context,
                            .window = info->window,
-                           .recurrent = info->state_bytes > 0};
+                           .recurrent = info->state_bytes > 0,
+                           .adapters = adapters};
 }
 
 rn_status rn_generator_create(const rn_model *model, const rn_generator_options *options,

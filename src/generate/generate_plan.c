@@ -77,6 +77,7 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     g->vocab_size = maker->vocab_size;
     g->table_pages = (uint32_t)rn_div_up(t.context, t.page_tokens);
     g->recurrent = maker->recurrent;
+    g->adapters = maker->adapters;
     RN_TRY(limit_recurrent(g));
     g->text.rolling_windows = !g->options.prefix_caching;
     g->text.largest = wants_largest(g);

@@ -18,6 +18,8 @@
 
 #include <ration/profile.h>
 
+#include <stdio.h>
+
 // ---- inputs -------------------------------------------------------------------------------------
 
 static void write_rows(rn_generator *g, rn_sequence *s, uint32_t *row, uint32_t *logit) {
@@ -28,6 +30,8 @@ static void write_rows(rn_generator *g, rn_sequence *s, uint32_t *row, uint32_t 
         g->tokens[*row] = (int32_t)s->tokens[s->read + i];
         g->sequence[*row] = (int32_t)s->slot;
         g->position[*row] = (int32_t)(s->read + i);
+        for (uint32_t a = 0; a < g->adapters; a++)
+            g->chosen[(size_t)a * g->text.rows + *row] = s->adapter == a + 1;
         if (s->turn.draws && i + 1 >= s->turn.rows) g->wanted[(*logit)++] = (int32_t)*row;
     }
 }
@@ -41,8 +45,19 @@ static void write_inputs(rn_generator *g) {
         g->wanted[logit++] = 0;
 }
 
+static rn_status set_choices(rn_generator *g, uint32_t rows) {
+    char name[32];
+    for (uint32_t a = 0; a < g->adapters; a++) {
+        snprintf(name, sizeof name, "adapter.%u", a + 1);
+        RN_TRY(rn_session_set(g->session, name, g->chosen + (size_t)a * g->text.rows,
+                              rows * sizeof(float)));
+    }
+    return RN_OK;
+}
+
 static rn_status set_inputs(rn_generator *g, uint32_t rows) {
     rn_session *session = g->session;
+    RN_TRY(set_choices(g, rows));
     size_t places = (size_t)g->text.sequences * g->table_pages;
     RN_TRY(rn_session_set(session, "tokens", g->tokens, rows * sizeof(int32_t)));
     RN_TRY(rn_session_set(session, "sequence", g->sequence, rows * sizeof(int32_t)));

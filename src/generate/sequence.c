@@ -94,9 +94,25 @@ rn_status rn_sequence_create(rn_generator *g, const rn_sampling *sampling, rn_se
     return RN_OK;
 }
 
+// Pages hold what an adapter made of the text, too.
+static void set_root(rn_sequence *s) {
+    uint64_t root = (uint64_t)s->owner * (s->generator->adapters + 1) + s->adapter;
+    assert(root < INT32_MAX && s->pages.count == 0);
+    s->pages.owner = (uint32_t)root;
+}
+
 void rn_sequence_set_owner(rn_sequence *s, uint32_t owner) {
-    assert(owner < INT32_MAX && s->pages.count == 0);
-    s->pages.owner = owner;
+    s->owner = owner;
+    set_root(s);
+}
+
+rn_status rn_sequence_set_adapter(rn_sequence *s, uint32_t adapter) {
+    if (adapter > s->generator->adapters)
+        return rn_fail(RN_INVALID, "adapter %u: the model has %u to choose from", adapter,
+                       s->generator->adapters);
+    s->adapter = adapter;
+    set_root(s);
+    return RN_OK;
 }
 
 void rn_sequence_destroy(rn_sequence *s) {

@@ -99,6 +99,10 @@ const rn_model_info *rn_model_get_info(const rn_model *model) {
     return &model->info;
 }
 
+const char *rn_model_adapter_name(const rn_model *model, size_t index) {
+    return index < model->adapters.named_count ? model->adapters.names[index] : NULL;
+}
+
 const rn_tokenizer *rn_model_tokenizer(const rn_model *model) {
     return model->tokenizer;
 }

@@ -91,11 +91,14 @@ typedef enum rn_naming {
 typedef struct rn_text_architecture rn_text_architecture; // text/decoder.h
 typedef struct rn_text_builder rn_text_builder;
 
-// An addition to a weight W (out, in): y = W x + up (scale * down x), both f32.
+// An addition to a weight W (out, in): y = W x + up (scale * down x), both f32. A row that did not
+// choose it gets up * 0: its bits do not change.
 typedef struct rn_low_rank {
     const char *down, *up; // the names of their weights, (rank, in) and (out, rank)
     uint32_t rank;
-    float scale; // 0: none, it is in `up`
+    float scale;     // 0: none, it is in `up`
+    uint32_t choice; // 0: for all rows; n: for rows whose input "adapter.n", f32 (ROWS, 1), is 1
+                     // and not 0
 } rn_low_rank;
 
 // What a graph must know of its weights' files.

@@ -30,6 +30,7 @@ static rn_status begin_choice(rn_engine *e, rn_job *job, uint32_t index, bool *o
     RN_TRY(rn_sequence_create(e->generator, &sampling, &choice->sequence));
     e->sequences++;
     rn_sequence_set_owner(choice->sequence, job->owner);
+    RN_TRY(rn_sequence_set_adapter(choice->sequence, job->request.adapter));
     RN_TRY(rn_sequence_feed(choice->sequence, prompt->ids, prompt->count));
     *out_fits = rn_sequence_reserve(choice->sequence, prompt->count + job->max_tokens - 1);
     return RN_OK;

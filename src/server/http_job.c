@@ -58,6 +58,7 @@ static bool read_request(rn_client *client, rn_request *out, rn_problem *out_pro
         .choices = facts.sequences_max,
         .max_tokens = client->http->server->options.limits.answer_tokens,
         .model = rn_str_from(rn_engine_model_name(engine)),
+        .adapters = model,
     };
     rn_str body = {client->body, client->body_bytes};
     return rn_request_read(client->route->kind, body, &limits, out, out_problem);
@@ -81,6 +82,14 @@ static bool make_job(rn_client *client, rn_problem *out_problem) {
     return false;
 }
 
+// An adapter is a model of its own to those who ask for it.
+static const char *name_of_answer(const rn_client *client) {
+    rn_engine *engine = client->http->server->engine;
+    uint32_t adapter = client->job->request.adapter;
+    return adapter ? rn_model_adapter_name(rn_engine_model(engine), adapter - 1)
+                   : rn_engine_model_name(engine);
+}
+
 static bool enter(rn_client *client, rn_problem *out_problem) {
     rn_engine *engine = client->http->server->engine;
     if (!make_job(client, out_problem)) return false;
@@ -92,7 +101,7 @@ static bool enter(rn_client *client, rn_problem *out_problem) {
         return false;
     }
     rn_reply_begin(&client->reply, client->job, rn_engine_tokenizer(engine),
-                   rn_engine_model_name(engine));
+                   name_of_answer(client));
     return true;
 }
 

@@ -38,9 +38,15 @@ static bool check_start(rn_request_state *state) {
     return request->prompt_count > 0 || rn_request_missing(&state->reader, "prompt");
 }
 
-static bool check_model(const rn_request *request, const rn_request_limits *limits,
-                        rn_problem *problem) {
+static bool check_model(rn_request *request, const rn_request_limits *limits, rn_problem *problem) {
+    const char *adapter = NULL;
     if (!request->model.data || rn_str_equal(request->model, limits->model)) return true;
+    for (uint32_t i = 0; limits->adapters && (adapter = rn_model_adapter_name(limits->adapters, i));
+         i++) {
+        if (!rn_str_equal(request->model, rn_str_from(adapter))) continue;
+        request->adapter = i + 1;
+        return true;
+    }
     return rn_problem_set(
         problem, 404, "model_not_found", "model", "there is no model '%s': this server has '%s'",
         rn_request_show(request->model).text, rn_request_show(limits->model).text);

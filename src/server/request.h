@@ -10,6 +10,7 @@
 #include "server/problem.h"
 
 #include <ration/chat.h>
+#include <ration/model.h>
 #include <ration/sampler.h>
 
 #define RN_REQUEST_STOPS   16
@@ -32,6 +33,7 @@ typedef struct rn_request_prompt {
 typedef struct rn_request {
     rn_request_kind kind;
     rn_str model;               // as asked; {0}: not given
+    uint32_t adapter;           // that the name stands for, as rn_sequence_set_adapter
     rn_request_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
     size_t prompt_count;
     rn_chat_message *messages; // (message_count), of a chat
@@ -52,7 +54,8 @@ typedef struct rn_request_limits {
     uint32_t vocab_size;
     uint32_t choices;    // prompts times n, at most: sequences of the plan
     uint32_t max_tokens; // of a choice
-    rn_str model;        // the name served; another one is 404 "model_not_found"
+    rn_str model;        // the name served; any but this and `adapters` is 404 "model_not_found"
+    const rn_model *adapters; // whose adapters' names are names of models, too; NULL: none
 } rn_request_limits;
 
 // False: *out_problem (400, 404; 503: no memory), and *out is freed. `body` need not outlive the

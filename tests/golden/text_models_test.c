@@ -62,7 +62,8 @@ static void every_architecture_gives_the_logits_of_transformers(void **state) {
 
 static void adapters_are_as_if_added_to_the_weights(void **state) {
     (void)state;
-    const rn_adapter both[] = {{TEXT "lora/one", 1}, {TEXT "lora/two", 1}};
+    const rn_adapter both[] = {{.path = TEXT "lora/one", .scale = 1},
+                               {.path = TEXT "lora/two", .scale = 1}};
     rn_model_options options = {.adapters = both, .adapter_count = 1};
     check(TEXT "llama3", TEXT "llama3", "logits.one", &options);
     check(TEXT "llama3/model.gguf", TEXT "llama3", "logits.one", &options);
@@ -74,7 +75,7 @@ static void adapters_are_as_if_added_to_the_weights(void **state) {
 // Tied: the head's adapter leaves the embedding alone. GGUF files of Qwen do not permute.
 static void adapters_reach_a_tied_head(void **state) {
     (void)state;
-    const rn_adapter head[] = {{TEXT "lora/head", 1}};
+    const rn_adapter head[] = {{.path = TEXT "lora/head", .scale = 1}};
     check(TEXT "qwen2/model.gguf", TEXT "qwen2", "logits.head",
           &(rn_model_options){.adapters = head, .adapter_count = 1});
 }
@@ -82,7 +83,7 @@ static void adapters_reach_a_tied_head(void **state) {
 // Its weights are (in, out) in the first file.
 static void adapters_reach_transposed_weights(void **state) {
     (void)state;
-    const rn_adapter conv[] = {{TEXT "lora/conv", 1}};
+    const rn_adapter conv[] = {{.path = TEXT "lora/conv", .scale = 1}};
     rn_model_options options = {.adapters = conv, .adapter_count = 1};
     check(TEXT "gpt2", TEXT "gpt2", "logits.conv", &options);
     check(TEXT "gpt2/model.gguf", TEXT "gpt2", "logits.conv", &options);
@@ -90,7 +91,7 @@ static void adapters_reach_transposed_weights(void **state) {
 
 static void an_adapter_at_scale_0_changes_nothing(void **state) {
     (void)state;
-    const rn_adapter none[] = {{TEXT "lora/one", 0}};
+    const rn_adapter none[] = {{.path = TEXT "lora/one", .scale = 0}};
     check(TEXT "llama3", TEXT "llama3", "logits",
           &(rn_model_options){.adapters = none, .adapter_count = 1});
 }
@@ -119,7 +120,7 @@ static void check_budgets(const char *path, const rn_model_options *options) {
 // From the roomiest to the smallest budget that works, weights from files and from memory.
 static void every_budget_gives_the_same_bits(void **state) {
     (void)state;
-    const rn_adapter one[] = {{TEXT "lora/one", 1}};
+    const rn_adapter one[] = {{.path = TEXT "lora/one", .scale = 1}};
     check_budgets(TEXT "llama3", &(rn_model_options){.adapters = one, .adapter_count = 1});
     check_budgets(TEXT "gpt2", NULL);
     check_budgets(TEXT "gpt2/model.gguf", NULL);

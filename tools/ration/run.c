@@ -40,12 +40,24 @@ rn_status read_embedding_form(const invocation *in, rn_embedding_form *out) {
     return read_count(in, "dimensions", &out->dimensions);
 }
 
-// The last colon before a number separates the scale; any other belongs to the path.
+// What stands before the first '=' is a name, if it has no slash.
+static char *cut_name(char *path) {
+    char *equals = strchr(path, '='), *slash = strchr(path, '/');
+    if (!equals || equals == path || (slash && slash < equals)) return NULL;
+    *equals = 0;
+    return equals + 1;
+}
+
+// [NAME=]PATH[:SCALE]. The last colon before a number separates the scale; any other belongs to the
+// path.
 static rn_status read_adapter(const char *text, rn_adapter *out, char path[4096]) {
     char *end;
     if ((size_t)snprintf(path, 4096, "%s", text) >= 4096)
         return rn_fail(RN_INVALID, "--lora: the path is too long");
+    char *behind = cut_name(path);
     *out = (rn_adapter){.path = path, .scale = 1};
+    if (behind) *out = (rn_adapter){.path = behind, .scale = 1, .name = path};
+    path = behind ? behind : path;
     char *colon = strrchr(path, ':');
     if (!colon || !colon[1]) return RN_OK;
     double scale = strtod(colon + 1, &end);
@@ -62,8 +74,12 @@ rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths
     *out_count = rn_settings_list(in->settings, "lora", &items);
     if (*out_count > MAX_ADAPTERS)
         return rn_fail(RN_INVALID, "--lora: more than %d adapters", MAX_ADAPTERS);
-    for (size_t i = 0; i < *out_count; i++)
+    const char *asked = in->command->name; // one job has nothing to choose: names are for servers
+    bool chosen = strcmp(asked, "run") != 0 && strcmp(asked, "embed") != 0;
+    for (size_t i = 0; i < *out_count; i++) {
         RN_TRY(read_adapter(items[i], &adapters[i], paths[i]));
+        if (!chosen) adapters[i].name = NULL;
+    }
     return RN_OK;
 }
 

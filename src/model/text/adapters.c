@@ -49,7 +49,8 @@ typedef struct load {
     uint32_t rank; // that the configuration says; 0: none
     bool by_root;  // alpha / sqrt(rank)
     float scale;
-    bool gguf; // llama.cpp's file: its names and its order of rows are those of GGUF models
+    uint32_t choice; // as rn_low_rank
+    bool gguf;       // llama.cpp's file: its names and its order of rows are those of GGUF models
 } load;
 
 void rn_adapters_init(rn_adapters *adapters) {
@@ -262,7 +263,8 @@ static rn_status read_addition(load *l, rn_addition *a) {
     uint64_t in = a->down.tensor->elements / rank, out = a->up.tensor->elements / rank;
     RN_TRY(read_side(l, &a->down, rank, in, 1, false));
     RN_TRY(read_side(l, &a->up, out, rank, scale, is_permuted(l, a)));
-    a->low_rank = (rn_low_rank){a->down.name, a->up.name, (uint32_t)rank, 0};
+    a->low_rank = (rn_low_rank){
+        .down = a->down.name, .up = a->up.name, .rank = (uint32_t)rank, .choice = l->choice};
     return RN_OK;
 }
 
@@ -359,11 +361,40 @@ static rn_status read_all(load *l) {
     return RN_OK;
 }
 
+static bool is_name(rn_str name) {
+    for (size_t i = 0; i < name.bytes; i++) {
+        char c = name.data[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!letter && c != '-' && c != '_' && c != '.') return false;
+    }
+    return name.bytes > 0 && name.bytes <= 64;
+}
+
+// *out: its number, from 1; 0: it has no name.
+static rn_status take_name(rn_adapters *all, const char *name, uint32_t *out) {
+    void *copy = NULL;
+    *out = 0;
+    if (!name) return RN_OK;
+    if (!is_name(rn_str_from(name)))
+        return rn_hint(rn_fail(RN_INVALID, "an adapter cannot be called '%.80s'", name),
+                       "1 to 64 letters, digits, '-', '_' and '.'");
+    for (uint32_t i = 0; i < all->named_count; i++)
+        if (strcmp(all->names[i], name) == 0)
+            return rn_fail(RN_INVALID, "two adapters are called '%s'", name);
+    if (all->named_count == RN_MODEL_ADAPTERS)
+        return rn_fail(RN_INVALID, "more than %d adapters with a name", RN_MODEL_ADAPTERS);
+    RN_TRY(rn_arena_copy(&all->memory, name, strlen(name), &copy));
+    all->names[all->named_count++] = copy;
+    *out = all->named_count;
+    return RN_OK;
+}
+
 rn_status rn_adapters_load(rn_adapters *adapters, const rn_adapter *adapter, const rn_graph *graph,
                            const rn_llama_config *config) {
     load l = {.all = adapters, .graph = graph, .config = config, .scale = adapter->scale};
     if (!isfinite(adapter->scale))
         return rn_fail(RN_INVALID, "an adapter's scale cannot be %g", (double)adapter->scale);
+    RN_TRY(take_name(adapters, adapter->name, &l.choice));
     rn_map_init(&l.pairs, RN_HOST_OTHER);
     rn_status s = open_files(adapter->path, &l);
     if (s == RN_OK) s = read_all(&l);

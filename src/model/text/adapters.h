@@ -16,11 +16,13 @@
 typedef struct rn_addition rn_addition;
 
 typedef struct rn_adapters {
-    rn_arena memory;     // additions and names
-    rn_map by_weight;    // the weight -> its first addition
-    rn_map by_name;      // "lora.0.<weight>.up" -> rn_addition_side *
-    rn_addition *first;  // all of them
-    uint32_t file_count; // adapters so far
+    rn_arena memory;                      // additions and names
+    rn_map by_weight;                     // the weight -> its first addition
+    rn_map by_name;                       // "lora.0.<weight>.up" -> rn_addition_side *
+    rn_addition *first;                   // all of them
+    uint32_t file_count;                  // adapters so far
+    const char *names[RN_MODEL_ADAPTERS]; // (named_count): choice n is names[n - 1]
+    uint32_t named_count;
 } rn_adapters;
 
 void rn_adapters_init(rn_adapters *adapters);

@@ -151,6 +151,17 @@ static const rn_low_rank *addition(const rn_text_builder *d, rn_text_part_id p, 
     return files->addition(files->self, name, index);
 }
 
+// (rows of x, 1): 1 where the row chose the adapter, else 0. The head's rows are the wanted ones.
+static rn_value choice_of(rn_text_builder *d, uint32_t number, rn_text_part_id p) {
+    char name[32];
+    snprintf(name, sizeof name, "adapter.%u", number);
+    rn_value chosen = rn_graph_find(d->g, RN_ROLE_INPUT, name);
+    if (chosen == RN_NO_VALUE)
+        chosen = rn_graph_input(d->g, name, RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 1));
+    if (p != RN_TEXT_HEAD) return chosen;
+    return rn_op_embedding(d->g, chosen, rn_graph_find(d->g, RN_ROLE_INPUT, "rows"));
+}
+
 // y + up (down x) for each of the weight's additions.
 static rn_value adapt(rn_text_builder *d, rn_value x, rn_value y, rn_text_part_id p) {
     const rn_text_part *part = part_of(d->c, p);
@@ -161,6 +172,7 @@ static rn_value adapt(rn_text_builder *d, rn_value x, rn_value y, rn_text_part_i
         rn_value up = rn_graph_weight(d->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
         rn_value low = rn_op_matmul(d->g, x, down, RN_NO_VALUE);
         if (more->scale != 0) low = rn_op_scale(d->g, low, more->scale, 0);
+        if (more->choice) low = rn_op_mul(d->g, low, choice_of(d, more->choice, p));
         y = rn_op_add(d->g, y, rn_op_matmul(d->g, low, up, RN_NO_VALUE));
     }
     return y;

@@ -14,7 +14,7 @@
 
 static rn_status open_with(const char *model_path, const char *adapter, float scale,
                            rn_model **out) {
-    const rn_adapter adapters[] = {{adapter, scale}};
+    const rn_adapter adapters[] = {{.path = adapter, .scale = scale}};
     return rn_model_open(
         model_path,
         &(rn_model_options){.adapters = adapters, .adapter_count = 1, .without_tokenizer = true},

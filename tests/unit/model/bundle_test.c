@@ -93,7 +93,7 @@ static void expect_as_alone(const rn_network *network, const char *path,
 // Adapters are the first network's.
 static void each_network_computes_what_it_does_alone(void **state) {
     (void)state;
-    const rn_adapter adapter = {TEXT "lora/one", 1};
+    const rn_adapter adapter = {.path = TEXT "lora/one", .scale = 1};
     rn_model_options adapted = {
         .without_tokenizer = true, .adapters = &adapter, .adapter_count = 1};
     rn_model *model = open_pair(&adapted);

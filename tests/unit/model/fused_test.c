@@ -160,7 +160,8 @@ static void a_layer_is_five_nodes(void **state) {
 // lora/one adds to q, k and down: these groups are of single ops, the others are not.
 static void products_with_additions_stand_alone(void **state) {
     (void)state;
-    const rn_adapter both[] = {{TEXT "lora/one", 1}, {TEXT "lora/two", 1}};
+    const rn_adapter both[] = {{.path = TEXT "lora/one", .scale = 1},
+                               {.path = TEXT "lora/two", .scale = 1}};
     rn_model_options options = {.adapters = both, .adapter_count = 1};
     rn_graph *graph = build(TEXT "llama3", &options);
     assert_int_equal(count_ops(graph, RN_OP_PROJECT_THREE), 0);
@@ -171,7 +172,7 @@ static void products_with_additions_stand_alone(void **state) {
     check(TEXT "llama3", &options, short_text);
     options.adapter_count = 2;
     check(TEXT "llama3", &options, short_text);
-    const rn_adapter head[] = {{TEXT "lora/head", 1}};
+    const rn_adapter head[] = {{.path = TEXT "lora/head", .scale = 1}};
     check(TEXT "qwen2/model.gguf", &(rn_model_options){.adapters = head, .adapter_count = 1},
           short_text);
 }

@@ -618,7 +618,8 @@ static void another_tokenizer_may_be_named(void **state) {
 // ---- failing ------------------------------------------------------------------------------------
 
 static void walk_faults(rn_fault kind, rn_status expected, const char *path) {
-    const rn_adapter adapters[] = {{TEXT "lora/one", 1}, {TEXT "lora/two", 1}};
+    const rn_adapter adapters[] = {{.path = TEXT "lora/one", .scale = 1},
+                                   {.path = TEXT "lora/two", .scale = 1}};
     rn_model_options options = {.adapters = adapters, .adapter_count = 2};
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
     bool fired = true;

@@ -164,7 +164,7 @@ static float learn(rn_trainer *trainer, int steps) {
 
 // With the adapter that was written, and no steps, the loss is what it was there.
 static void expect_loss(const char *model_path, const char *adapter_path, float must) {
-    rn_adapter adapter = {adapter_path, 1};
+    rn_adapter adapter = {.path = adapter_path, .scale = 1};
     rn_model *model = open_model(model_path, &adapter);
     rn_trainer_options options = small();
     rn_trainer *trainer;
