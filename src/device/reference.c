@@ -2,22 +2,16 @@
 #include "device/reference.h"
 
 #include "base/checked.h"
-
-static rn_status run(const rn_call *call) {
-    const rn_op_info *op = rn_op_get(call->op);
-    if (!op->reference) return RN_OK; // a pure view: there is nothing to compute
-    return op->reference(call);
-}
+#include "graph/halves.h"
 
 static uint64_t workspace(const rn_call *call) {
-    const rn_op_info *op = rn_op_get(call->op);
-    return op->workspace ? rn_round_up(op->workspace(call), 64) : 0;
+    return rn_round_up(rn_reference_workspace(call), 64);
 }
 
-const rn_kernel rn_reference_kernel = {run, workspace};
+const rn_kernel rn_reference_kernel = {rn_reference_run, workspace};
 
 const rn_kernel rn_reference_kernels[RN_OP_COUNT] = {
-#define RN_OP(NAME, name) [RN_OP_##NAME] = {run, workspace},
+#define RN_OP(NAME, name) [RN_OP_##NAME] = {rn_reference_run, workspace},
 #include <ration/ops.def>
 #undef RN_OP
 };

@@ -10,6 +10,7 @@
 #include "exchange/onnx_export_build.h"
 #include "exchange/stablehlo_module.h"
 #include "graph/fused.h"
+#include "graph/halves.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -312,7 +313,7 @@ static void write_node(rn_export *h, model *m, uint32_t n) {
     h->name = node->name;
     if (rn_op_get(node->op)->unfold)
         write_fused(h, m, n, out);
-    else if (rn_exporters[node->op])
+    else if (rn_exporters[node->op] && !rn_call_has_halves(&call))
         rn_exporters[node->op](h, &call, m->in, out);
     else if (h->status == RN_OK)
         h->status = refuse_node(node);

@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "exchange/stablehlo_module.h"
 #include "graph/fused.h"
+#include "graph/halves.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -121,7 +122,7 @@ static void emit_node(rn_hlo *h, module *m, uint32_t n) {
     print_comment(h, node);
     if (rn_op_get(node->op)->unfold)
         emit_fused(h, node, &call, m->in, out);
-    else if (rn_hlo_emitters[node->op])
+    else if (rn_hlo_emitters[node->op] && !rn_call_has_halves(&call))
         rn_hlo_emitters[node->op](h, &call, m->in, out);
     else if (h->status == RN_OK)
         h->status = refuse_node(node);

@@ -48,7 +48,12 @@ void rn_graph_bind(const rn_graph *graph, uint32_t node, uint64_t rows, rn_tenso
 rn_alias rn_call_alias(const rn_call *call, uint32_t output, uint64_t *out_offset_bytes) {
     const rn_op_info *op = rn_op_get(call->op);
     *out_offset_bytes = 0;
-    return op->alias_of ? op->alias_of(call, output, out_offset_bytes) : op->alias[output];
+    rn_alias alias =
+        op->alias_of ? op->alias_of(call, output, out_offset_bytes) : op->alias[output];
+    if (alias.kind == RN_ALIAS_KIND_MAY &&
+        call->inputs[alias.input].dtype != call->outputs[output].dtype)
+        return (rn_alias){RN_ALIAS_KIND_NONE, 0};
+    return alias;
 }
 
 // ---- traits -------------------------------------------------------------------------------------

@@ -572,7 +572,8 @@ static bool may_end(const rn_graph *graph, const rn_node *node, uint32_t fusions
 }
 
 bool rn_graph_may_fuse(const rn_graph *graph, uint32_t fusions) {
-    if (fusions & ~(uint32_t)(RN_FUSE_CONV | RN_FUSE_BYTES | RN_FUSE_BIAS)) return true;
+    if (fusions & ~(uint32_t)(RN_FUSE_CONV | RN_FUSE_BYTES | RN_FUSE_BIAS | RN_FUSE_HALVES))
+        return true;
     for (uint32_t n = 0; n < rn_graph_node_count(graph); n++)
         if (may_end(graph, rn_graph_node(graph, n), fusions)) return true;
     return false;

@@ -40,7 +40,8 @@ typedef enum rn_fusion {
     RN_FUSE_WIDEN = 1u << 4, // no op of a device: vectors are declared as f32
     RN_FUSE_CONV = 1u << 5, // conv_clamp, of the CPU: no launches are saved, but passes over images
     RN_FUSE_BYTES = 1u << 6, // product_scaled, of the CPU
-    RN_FUSE_BIAS = 1u << 7   // the matmul that there is: a pass is saved
+    RN_FUSE_BIAS = 1u << 7,  // the matmul that there is: a pass is saved
+    RN_FUSE_HALVES = 1u << 8 // no op: kernels take and make 16 bits in the place of f32 (halves.h)
 } rn_fusion;
 
 // Whether there may be something for it in the graph: false only where no more than RN_FUSE_CONV,

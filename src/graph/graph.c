@@ -74,6 +74,7 @@ rn_status rn_graph_create(rn_graph **out) {
 rn_status rn_graph_create_like(const rn_graph *graph, rn_graph **out) {
     RN_TRY(create_empty(out));
     rn_status s = RN_OK;
+    (*out)->halves = graph->halves;
     for (uint32_t i = 0; s == RN_OK && i < graph->blocks.count; i++)
         s = add_block(*out, graph->blocks.items[i]);
     for (uint32_t i = 0; s == RN_OK && i < graph->scalar_count; i++)

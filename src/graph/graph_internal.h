@@ -25,6 +25,7 @@ struct rn_graph {
     uint32_t block; // of what is added now
     rn_phase phase; // of what is added now
     bool has_rows;
+    bool halves;       // rn_graph_allow_halves
     rn_status failure; // the first, with its error
     rn_error_info error;
 };

@@ -1,5 +1,6 @@
 // node.c — adding a node: its inputs are looked up, the op's shape rule says what comes out.
 #include "graph/graph_internal.h"
+#include "graph/halves.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,7 +53,8 @@ static rn_status look_up(const rn_graph *graph, const rn_op_info *op, const rn_n
             return rn_fail(RN_INVALID, "%s: input %u is missing", node->name, i);
         }
         const rn_value_info *info = graph->values.items[value];
-        in[i] = (typed){info->dtype, info->shape, info->role};
+        bool half = rn_node_takes_half(graph, node, i);
+        in[i] = (typed){half ? RN_DTYPE_F32 : info->dtype, info->shape, info->role};
     }
     return RN_OK;
 }

@@ -177,6 +177,8 @@ typedef struct rn_op_info {
     uint32_t optional_inputs;        // bit i: input i may be RN_NO_VALUE
     uint32_t output_count;
     uint32_t optional_outputs; // bit i: output i may have data NULL where nobody reads it
+    // Bit i: that one may be bf16 or f16 where the shape rule says f32 (graph/halves.h).
+    uint32_t half_inputs, half_outputs;
     size_t attrs_bytes;
     uint32_t traits; // rn_trait, any number of them
     struct {
@@ -244,7 +246,8 @@ rn_value rn_graph_unbroadcast(rn_graph *graph, rn_value gradient, rn_value like)
 // for input_count + output_count; layouts are PLAIN and data NULL.
 void rn_graph_bind(const rn_graph *graph, uint32_t node, uint64_t rows, rn_tensor *tensors,
                    rn_call *out);
-// How output `output` of a bound call lies to its inputs.
+// How output `output` of a bound call lies to its inputs. One of another dtype than its input's
+// never overwrites it.
 rn_alias rn_call_alias(const rn_call *call, uint32_t output, uint64_t *out_offset_bytes);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "graph/copy.h"
 #include "graph/graph_internal.h"
+#include "graph/halves.h"
 #include "memory/account.h"
 
 // A value that no node makes: an input, a weight, a state or a constant.
@@ -80,8 +81,13 @@ rn_status rn_rewrite_node(rn_rewrite *r, const rn_node *node, const rn_value *in
     rn_rewrite_place(r, node);
     rn_value first = rn_graph_add(r->to, node->op, inputs, node->input_count, node->attrs);
     RN_TRY(rn_graph_finish(r->to));
-    for (uint32_t i = 0; i < node->output_count; i++)
-        rn_rewrite_output(r, node->outputs[i], rn_graph_output_of(r->to, first, i));
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        rn_value made = rn_graph_output_of(r->to, first, i);
+        rn_dtype dtype = rn_graph_dtype(r->from, node->outputs[i]);
+        if (rn_dtype_is_half(dtype) && rn_graph_dtype(r->to, made) == RN_DTYPE_F32)
+            rn_graph_make_half(r->to, made, dtype);
+        rn_rewrite_output(r, node->outputs[i], made);
+    }
     return rn_graph_finish(r->to);
 }
 

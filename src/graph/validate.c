@@ -2,6 +2,7 @@
 #include "graph/validate.h"
 
 #include "graph/graph_internal.h"
+#include "graph/halves.h"
 #include "graph/storage.h"
 #include "memory/account.h"
 
@@ -104,8 +105,10 @@ static rn_status derive(const rn_graph *graph, const rn_node *node, rn_arena *me
     void *block = NULL;
     RN_TRY(rn_arena_array(memory, node->input_count, sizeof(typed), &block));
     typed *in = block;
-    for (uint32_t i = 0; i < node->input_count; i++)
+    for (uint32_t i = 0; i < node->input_count; i++) {
         in[i] = type_of(graph, node->inputs[i]);
+        if (rn_node_takes_half(graph, node, i)) in[i].dtype = RN_DTYPE_F32;
+    }
     for (uint32_t i = 0; i < RN_MAX_OUTPUTS; i++)
         out[i] = (typed){.dtype = RN_DTYPE_F32, .role = RN_ROLE_INTERMEDIATE};
     rn_shaping shaping = {.graph = graph,
@@ -122,6 +125,8 @@ static rn_status check_shapes(const rn_graph *graph, const rn_node *node, rn_are
     RN_TRY(derive(graph, node, memory, out));
     for (uint32_t i = 0; i < node->output_count; i++) {
         typed is = type_of(graph, node->outputs[i]);
+        if (out[i].dtype == RN_DTYPE_F32 && rn_node_makes_half(graph, node, i))
+            out[i].dtype = is.dtype;
         if (is.dtype != out[i].dtype || !rn_shape_equal(is.shape, out[i].shape))
             return rn_fail(RN_INVALID, "output %u of %s is %s %s, its rule says %s %s", i,
                            node->name, rn_shape_format(is.shape).text, rn_dtype_get(is.dtype)->name,

@@ -3,6 +3,8 @@
 #include "plan/planner.h"
 
 #include "base/checked.h"
+#include "graph/fuse.h"
+#include "graph/halves.h"
 
 const uint32_t rn_plan_slices[RN_PLAN_SLICES] = {0, 64, 8, 1};
 
@@ -32,7 +34,7 @@ rn_call rn_binder_bind(rn_binder *b, uint32_t node) {
 rn_alias rn_binder_alias(rn_binder *b, uint32_t node, uint32_t output, uint64_t *out_offset) {
     const rn_op_info *op = rn_op_get(rn_graph_node(b->graph, node)->op);
     *out_offset = 0;
-    if (!op->alias_of) return op->alias[output];
+    if (!op->alias_of && op->alias[output].kind != RN_ALIAS_KIND_MAY) return op->alias[output];
     rn_call call = rn_binder_bind(b, node);
     return rn_call_alias(&call, output, out_offset);
 }
@@ -106,6 +108,9 @@ static rn_status bind_position(binding_work *w, uint32_t position) {
     if (!w->caps->kernels[call.op].run)
         return rn_fail(RN_UNSUPPORTED, "%s has no kernel for %s", w->caps->name,
                        rn_graph_node(w->binder.graph, number)->name);
+    if (rn_call_has_halves(&call) && !(w->caps->fusions & RN_FUSE_HALVES))
+        return rn_fail(RN_UNSUPPORTED, "%s has no kernel for %s with values of 16 bits",
+                       w->caps->name, rn_graph_node(w->binder.graph, number)->name);
     double seconds = rn_cost_call(w->caps, &call, w->workload);
     RN_TRY(ask_workspace(w, position, w->groups->slot_layout_of, b->slot_workspace));
     RN_TRY(ask_workspace(w, position, w->groups->layout_of, b->workspace));

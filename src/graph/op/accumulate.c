@@ -16,6 +16,7 @@ const rn_op_info rn_accumulate_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .half_inputs = 2,
     .traits = RN_TRAIT_ACCUMULATE,
     .alias = {RN_ALIAS_MUST(0)},
     .shape = rn_shape_like_first,

@@ -61,6 +61,7 @@ const rn_op_info rn_adamw_op = {
     .min_inputs = 4,
     .max_inputs = 4,
     .output_count = 3,
+    .half_inputs = 2,
     .attrs_bytes = sizeof(rn_adamw_attrs),
     .traits = RN_TRAIT_UPDATE,
     .alias = {RN_ALIAS_MUST(0), RN_ALIAS_MUST(2), RN_ALIAS_MUST(3)},

@@ -84,6 +84,7 @@ const rn_op_info rn_cross_entropy_op = {
     .max_inputs = 2,
     .output_count = 3,
     .optional_outputs = 0x6,
+    .half_inputs = 1,
     .attrs_bytes = sizeof(rn_cross_entropy_attrs),
     .traits = RN_TRAIT_EXACT,
     .shape = shape,

@@ -62,6 +62,7 @@ const rn_op_info rn_embedding_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .half_outputs = 1,
     .traits = RN_TRAIT_LOOKUP,
     .shape = shape,
     .cost = cost,

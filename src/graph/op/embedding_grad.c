@@ -49,6 +49,7 @@ const rn_op_info rn_embedding_grad_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .half_inputs = 2,
     .attrs_bytes = sizeof(rn_embedding_grad_attrs),
     .shape = shape,
     .cost = cost,

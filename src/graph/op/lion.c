@@ -54,6 +54,7 @@ const rn_op_info rn_lion_op = {
     .min_inputs = 3,
     .max_inputs = 3,
     .output_count = 2,
+    .half_inputs = 2,
     .attrs_bytes = sizeof(rn_lion_attrs),
     .traits = RN_TRAIT_UPDATE,
     .alias = {RN_ALIAS_MUST(0), RN_ALIAS_MUST(2)},

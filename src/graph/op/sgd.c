@@ -63,6 +63,7 @@ const rn_op_info rn_sgd_op = {
     .optional_inputs = 1u << 2,
     .output_count = 2,
     .optional_outputs = 1u << 1,
+    .half_inputs = 2,
     .attrs_bytes = sizeof(rn_sgd_attrs),
     .traits = RN_TRAIT_UPDATE,
     .alias_of = alias_of,

@@ -28,6 +28,7 @@ const rn_op_info rn_sum_squares_op = {
     .min_inputs = 1,
     .max_inputs = 1,
     .output_count = 1,
+    .half_inputs = 1,
     .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = rn_reduce_cost,
