@@ -5,6 +5,7 @@
 #include <ration/cuda.h>
 
 #include "backend/cuda/blocks.h"
+#include "backend/cuda/lt.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda/pinned.h"
@@ -25,6 +26,7 @@ typedef struct rn_gpu {
     bool starts_early;     // launches may begin before the one before them has ended ...
     bool records_early;    // ... also in recordings
     rn_cuda_module module; // the kernels
+    rn_lt lt;              // cuBLASLt
     rn_cuda_memory memory; // blocks of device->alloc
     rn_cuda_words words;   // of fences
     pthread_mutex_t links; // guards what queues know of each other (queue.h), and the streams

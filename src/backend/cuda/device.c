@@ -236,6 +236,7 @@ static void destroy(rn_device *device) {
     rn_workers_destroy(device->workers);
     bool entered = rn_cuda_enter(&gpu->cuda) == RN_OK;
     rn_cuda_streams_close(gpu);
+    rn_lt_close(&gpu->lt);
     rn_gpu_pool_close(gpu);
     rn_cuda_words_close(&gpu->words);
     rn_cuda_memory_close(&gpu->memory);
@@ -275,6 +276,7 @@ rn_status rn_cuda_device_create(int ordinal, uint32_t threads, rn_device **out) 
         return status;
     }
     pthread_mutex_init(&gpu->links, NULL);
+    rn_lt_init(&gpu->lt);
     rn_cuda_words_open(found.driver, &gpu->words);
     gpu->base.alloc = alloc;
     gpu->base.free = release;

@@ -73,10 +73,12 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
 
 enum { MOST_ROWS = 1 << 20, MOST_COLS = 1 << 24 }; // of a weight in tiles
 
-// Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K).
+// Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K) in f32. The
+// products of 16-bit policies read weights as files have them, both ways round.
 static bool is_tiled(const rn_call *call, uint32_t input) {
     rn_product product;
-    return rn_call_product_of(call, input, &product) && !product.transposed;
+    return rn_call_product_of(call, input, &product) && !product.transposed &&
+           call->inputs[product.x].dtype == RN_DTYPE_F32;
 }
 
 // (N, K) that the kernels for tiles can count, blocks of a grid included; the plain ones take any.

@@ -209,6 +209,7 @@ static rn_status run_tiled(const product *p) {
 
 rn_status rn_cuda_matmul(const rn_call *call) {
     product p;
+    if (rn_cuda_is_half(call->inputs[0].dtype)) return rn_cuda_matmul_half(call);
     if (call->inputs[1].layout != RN_LAYOUT_TILES) return rn_cuda_matmul_plain(call);
     read_matmul(call, &p);
     return run_tiled(&p);
@@ -216,6 +217,7 @@ rn_status rn_cuda_matmul(const rn_call *call) {
 
 uint64_t rn_cuda_matmul_workspace(const rn_call *call) {
     product p;
+    if (rn_cuda_is_half(call->inputs[0].dtype)) return rn_cuda_matmul_half_workspace(call);
     if (call->inputs[1].layout != RN_LAYOUT_TILES) return 0;
     read_matmul(call, &p);
     return tiled_workspace(&p);

@@ -70,4 +70,12 @@ rn_status rn_cuda_argmax(const rn_call *call);
 // Any matmul that tiles do not serve: f32 or any plain weight, transposed, batched.
 rn_status rn_cuda_matmul_plain(const rn_call *call);
 
+// ---- matmul_half.c ------------------------------------------------------------------------------
+bool rn_cuda_is_half(rn_dtype dtype); // bf16 or f16
+// Any matmul whose x is of 16 bits and whose w is plain: by cuBLASLt (lt.h) or our own kernel.
+rn_status rn_cuda_matmul_half(const rn_call *call);
+uint64_t rn_cuda_matmul_half_workspace(const rn_call *call);
+// The same, added to `addend`, of y's type and shape; it may be y.
+rn_status rn_cuda_matmul_half_add(const rn_call *call, const void *addend);
+
 #endif
