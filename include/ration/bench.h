@@ -38,6 +38,8 @@ typedef enum rn_bench_outcome {
 } rn_bench_outcome;
 RN_API const char *rn_bench_outcome_name(rn_bench_outcome outcome); // "timed_out"
 
+#define RN_BENCH_PROCESSES 64 // of a variant, at most
+
 // Seconds of one run of the whole batch. Quantiles are exact up to 4096 samples, and within 1/1024
 // of their value above; min, max, mean, total and the count are always exact.
 typedef struct rn_bench_latency {
@@ -51,6 +53,9 @@ typedef struct rn_bench_latency {
     // Student's; the other times are those of the first process.
     uint64_t processes; // that measured it
     double between;     // standard deviation of the logarithms of their medians; NAN: one process
+    // Of each process the time that one run in 20 does not exceed: what it takes undisturbed.
+    // rn_bench_compare compares these. NAN behind the last.
+    double floors_s[RN_BENCH_PROCESSES];
 } rn_bench_latency;
 
 // Of the ledger, on the host or on the device.
@@ -205,7 +210,8 @@ typedef struct rn_bench_options {
     const rn_flag *cancel; // may be NULL
     void *self;
     void (*progress)(void *self, const rn_bench_progress *progress); // may be NULL
-    uint64_t processes;   // of each variant, in turns with the others'; 0: 1, at most 64
+    uint64_t
+        processes; // of each variant, in turns with the others'; 0: 1, at most RN_BENCH_PROCESSES
     uint64_t reserved[3]; // zero
 } rn_bench_options;
 

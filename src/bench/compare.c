@@ -1,15 +1,20 @@
 // compare.c — two results of the same model: which variants changed, and by how much for certain.
 //
-// What is stored of a variant is its median and the median's 95 % interval. In the logarithm a
-// change is a difference, the interval's half width is 1.96 standard errors, and the errors of two
-// independent runs add as squares. Samples of one process say nothing of what differs between
-// processes that measure the same (memory layout, clock rates, neighbours): that error is added to
-// each. Where several processes measured a variant it is known; else it is a constant. On a quiet
-// machine it is small. Where runs are interrupted, as their slowest show, whole processes are
-// slower or faster, too: with 15 others at work on 2 cores, medians of the same loop in 12
-// processes were 41 to 49 us, each with an interval under 1 %. The interval is one of 99.9 %,
-// because a gate is asked about many variants many times.
+// Others on the machine make a run longer, never shorter; so what a process takes undisturbed, its
+// *floor*, says more about the program than its median. Samples of one process say nothing of what
+// differs between processes that measure the same (memory layout, clock rates, neighbours), so
+// floors of many processes are compared, by their ranks: no distribution is assumed, and a few
+// processes that were disturbed from begin to end do not widen the interval. The interval is one of
+// 99.9 %, because a gate is asked about many variants many times.
+//
+// Fewer than seven processes have no such interval by ranks. Then medians are compared, as
+// logarithms: where several processes measured a variant, their scatter is known, and the interval
+// is Student's; of one process each there are the medians' own 95 % intervals, and the error
+// between processes is a constant. On a quiet machine it is small. Where runs are interrupted, as
+// their slowest show, whole processes are slower or faster, too: with 15 others at work on 2 cores,
+// medians of the same loop in 12 processes were 41 to 49 us, each with an interval under 1 %.
 #include "bench/bench_report.h"
+#include "bench/ranks.h"
 #include "bench/samples.h"
 
 #include "memory/account.h"
@@ -17,8 +22,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double stored_z = 1.96;     // of rn_bench_latency's interval: 95 %
-static const double wanted_z = 3.29;     // 99.9 %
+static const double stored_z = 1.96; // of rn_bench_latency's interval: 95 %
+static const double wanted = 0.999, wanted_z = 3.29;
 static const double quiet_error = 0.006; // standard error between processes, as a share
 static const double few_error = 0.2;     // of a median of so few samples that it has no interval
 static const double busy_error = 0.06;   // where p99 is 4 medians and more
@@ -61,8 +66,31 @@ static double margin_by_processes(const rn_bench_latency *before, const rn_bench
     return rn_student_999(degrees) * sqrt(squares / (double)degrees * share);
 }
 
-static void compare_times(rn_bench_change *c) {
+static size_t read_floors(const rn_bench_latency *t, double *out_logs) {
+    size_t n = 0;
+    for (; n < RN_BENCH_PROCESSES && t->floors_s[n] > 0; n++)
+        out_logs[n] = log(t->floors_s[n]);
+    return n;
+}
+
+// False: there are too few.
+static bool compare_floors(rn_bench_change *c) {
+    double before[RN_BENCH_PROCESSES], after[RN_BENCH_PROCESSES], shift;
+    rn_interval interval;
+    size_t n = read_floors(&c->before->latency, before), m = read_floors(&c->after->latency, after);
+    if (!rn_ranks_shift(before, n, after, m, wanted, &shift, &interval)) return false;
+    c->before_s = exp(rn_median(before, n));
+    c->after_s = exp(rn_median(after, m));
+    c->slower = expm1(shift);
+    c->slower_low = expm1(interval.low);
+    c->slower_high = expm1(interval.high);
+    return true;
+}
+
+static void compare_medians(rn_bench_change *c) {
     const rn_bench_latency *before = &c->before->latency, *after = &c->after->latency;
+    c->before_s = before->p50_s;
+    c->after_s = after->p50_s;
     if (!(before->p50_s > 0) || !(after->p50_s > 0)) return;
     double change = log(after->p50_s / before->p50_s);
     double margin = of_several(before) || of_several(after)
@@ -71,6 +99,11 @@ static void compare_times(rn_bench_change *c) {
     c->slower = expm1(change);
     c->slower_low = expm1(change - margin);
     c->slower_high = expm1(change + margin);
+}
+
+static void compare_times(rn_bench_change *c) {
+    c->of_floors = compare_floors(c);
+    if (!c->of_floors) compare_medians(c);
     c->significant = c->slower_low > 0 || c->slower_high < 0;
 }
 
@@ -102,7 +135,7 @@ static void compare_memory(rn_bench_change *c) {
 }
 
 static void compare_one(rn_bench_change *c, const rn_bench_limits *limits) {
-    c->slower = c->slower_low = c->slower_high = c->larger = NAN;
+    c->before_s = c->after_s = c->slower = c->slower_low = c->slower_high = c->larger = NAN;
     c->before_bytes = c->after_bytes = RN_BENCH_UNKNOWN;
     bool worked = c->before && rn_bench_has_figures(c->before),
          works = c->after && rn_bench_has_figures(c->after);

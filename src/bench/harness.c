@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 64, MOST_REFERENCES = 32, MOST_PROCESSES = 64, TICK_MS = 50 };
+enum { MOST_WORDS = 64, MOST_REFERENCES = 32, TICK_MS = 50 };
 
 typedef struct bench {
     const rn_bench_variant *variants;
@@ -38,7 +38,7 @@ typedef struct bench {
     size_t reference_count;
     size_t baseline;
     uint64_t begin_ns;
-    double (*medians)[MOST_PROCESSES]; // (count): logarithms of each process's, in seconds
+    double (*medians)[RN_BENCH_PROCESSES]; // (count): logarithms of each process's, in seconds
 } bench;
 
 // A worker under way.
@@ -506,9 +506,9 @@ static rn_status prepare(bench *b) {
     rn_bench_results *all = b->results;
     for (int i = 0; i < 3; i++)
         if (o->reserved[i]) return rn_fail(RN_INVALID, "reserved fields of the options are not 0");
-    if (o->processes > MOST_PROCESSES)
+    if (o->processes > RN_BENCH_PROCESSES)
         return rn_fail(RN_INVALID, "%llu processes of a variant, at most %d can be",
-                       (unsigned long long)o->processes, MOST_PROCESSES);
+                       (unsigned long long)o->processes, RN_BENCH_PROCESSES);
     for (size_t i = 0; i < b->count; i++)
         RN_TRY(prepare_item(b, i, &b->results->items[i]));
     RN_TRY(find_baseline(b));
@@ -549,8 +549,8 @@ static void find_speedups(bench *b) {
     }
 }
 
-// A process behind the first adds its median. One that fails where the first did not is what the
-// variant comes to: it works sometimes.
+// A process behind the first adds its median and its floor. One that fails where the first did not
+// is what the variant comes to: it works sometimes.
 static rn_status measure_again(bench *b, size_t index, rn_bench_result *again) {
     rn_bench_result *r = &b->results->items[index];
     if (!rn_bench_has_figures(r) || !r->latency.samples) return RN_OK;
@@ -559,6 +559,7 @@ static rn_status measure_again(bench *b, size_t index, rn_bench_result *again) {
     RN_TRY(measure(b, index, again));
     if (again->outcome == RN_BENCH_CANCELLED) return RN_OK;
     if (rn_bench_has_figures(again) && again->latency.samples) {
+        r->latency.floors_s[r->latency.processes] = again->latency.floors_s[0];
         b->medians[index][r->latency.processes++] = log(again->latency.p50_s);
         return RN_OK;
     }

@@ -38,13 +38,18 @@ static void put_bytes(rn_json *json, const char *key, uint64_t bytes) {
         rn_json_u64(json, key, bytes);
 }
 
+// What was compared; of a variant that is on one side alone, its median.
+static double known(double compared, const rn_bench_result *r) {
+    return isnan(compared) && r ? r->latency.p50_s : compared;
+}
+
 static void put_change(const rn_bench_change *c, rn_json *json) {
     rn_json_object(json, NULL);
     rn_json_string(json, "name", (c->after ? c->after : c->before)->name);
     rn_json_string(json, "verdict", rn_bench_verdict(c));
     rn_json_bool(json, "failed", c->too_slow || c->too_large || c->broken);
-    rn_json_f64(json, "before_s", c->before ? c->before->latency.p50_s : NAN);
-    rn_json_f64(json, "now_s", c->after ? c->after->latency.p50_s : NAN);
+    rn_json_f64(json, "before_s", known(c->before_s, c->before));
+    rn_json_f64(json, "now_s", known(c->after_s, c->after));
     rn_json_f64(json, "slower", c->slower);
     rn_json_f64(json, "slower_low", c->slower_low);
     rn_json_f64(json, "slower_high", c->slower_high);

@@ -228,8 +228,8 @@ static void fill_change(const rn_bench_change *c, rn_bench_row *row) {
     } else if (!rn_bench_has_figures(c->before))
         snprintf(row->note, sizeof row->note, "works now");
     if (row->note[0]) return;
-    put_time(CELL(row, 1), c->before->latency.p50_s);
-    put_time(CELL(row, 2), c->after->latency.p50_s);
+    put_time(CELL(row, 1), c->before_s);
+    put_time(CELL(row, 2), c->after_s);
     put_share(CELL(row, 3), c->slower);
     if (!isnan(c->slower))
         snprintf(CELL(row, 4), "%+.1f to %+.1f %%", 100 * c->slower_low, 100 * c->slower_high);
@@ -244,13 +244,21 @@ rn_status rn_bench_changes_write(const rn_bench_changes *changes, rn_bench_form 
         {"99.9 %", false, 1}, {"peak", false, 4},   {"change", false, 1}, {"", true, 0}};
     rn_bench_grid grid;
     RN_TRY(rn_bench_grid_create(change_columns, 8, changes->count, &grid));
-    for (size_t i = 0; i < changes->count; i++)
+    bool of_floors = false;
+    const char *gap = form == RN_BENCH_MARKDOWN ? "\n" : "";
+    for (size_t i = 0; i < changes->count; i++) {
         fill_change(&changes->items[i], &grid.rows[i]);
+        of_floors |= changes->items[i].of_floors;
+    }
     rn_status s = rn_bench_grid_write(&grid, form, width, sink);
     rn_bench_grid_destroy(&grid);
+    if (s == RN_OK && of_floors)
+        s = rn_sink_print(sink,
+                          "%sbefore, now: the median of the processes' undisturbed times (1 run in "
+                          "20 takes no longer)\n",
+                          gap);
     if (s == RN_OK && changes->failed_count)
-        s = rn_sink_print(sink, "%s%zu of %zu beyond the limits\n",
-                          form == RN_BENCH_MARKDOWN ? "\n" : "", changes->failed_count,
+        s = rn_sink_print(sink, "%s%zu of %zu beyond the limits\n", gap, changes->failed_count,
                           changes->count);
     return s;
 }

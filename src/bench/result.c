@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef enum kind { TEXT, COUNT, SIGNED, REAL, FLAG, OUTCOME } kind;
+typedef enum kind { TEXT, COUNT, SIGNED, REAL, REALS, FLAG, OUTCOME } kind;
 
 typedef struct figure {
     const char *object; // of the result: "latency"; NULL: the result itself
@@ -71,6 +71,7 @@ static const figure figures[] = {
     AT("latency", "loop_s", REAL, latency.loop_s),
     AT("latency", "processes", COUNT, latency.processes),
     AT("latency", "between", REAL, latency.between),
+    AT("latency", "floors_s", REALS, latency.floors_s),
     AT("accuracy", "reference", TEXT, accuracy.reference),
     AT("accuracy", "values", COUNT, accuracy.values),
     AT("accuracy", "max_abs", REAL, accuracy.max_abs),
@@ -147,7 +148,9 @@ static void clear_figures(const figure *table, size_t count, void *base) {
     for (size_t i = 0; i < count; i++) {
         void *at = (char *)base + table[i].offset;
         if (table[i].kind == COUNT) *(uint64_t *)at = RN_BENCH_UNKNOWN;
-        if (table[i].kind == REAL) *(double *)at = NAN;
+        bool is_real = table[i].kind == REAL || table[i].kind == REALS;
+        for (size_t k = 0; is_real && k < table[i].bytes / sizeof(double); k++)
+            ((double *)at)[k] = NAN;
     }
 }
 
@@ -194,6 +197,14 @@ static void write_count(rn_json *json, const char *key, uint64_t value) {
         rn_json_u64(json, key, value);
 }
 
+// Until the first that is not known.
+static void write_reals(const figure *f, const double *at, rn_json *json) {
+    rn_json_array(json, f->key);
+    for (size_t k = 0; k < f->bytes / sizeof *at && !isnan(at[k]); k++)
+        rn_json_f64(json, NULL, at[k]);
+    rn_json_end(json);
+}
+
 static void write_figure(const figure *f, const void *base, rn_json *json) {
     const void *at = (const char *)base + f->offset;
     switch (f->kind) {
@@ -211,6 +222,9 @@ static void write_figure(const figure *f, const void *base, rn_json *json) {
         break;
     case REAL:
         rn_json_f64(json, f->key, *(const double *)at);
+        break;
+    case REALS:
+        write_reals(f, at, json);
         break;
     case FLAG:
         rn_json_bool(json, f->key, *(const bool *)at);
@@ -347,6 +361,19 @@ static rn_status read_real(const rn_json_item *item, double *out) {
     return RN_OK;
 }
 
+static rn_status read_reals(rn_json_reader *reader, const figure *f, double *out) {
+    rn_json_item item;
+    for (size_t k = 0;; k++) {
+        RN_TRY(rn_json_next(reader, &item));
+        if (item.kind == RN_JSON_ARRAY_END) return RN_OK;
+        if (item.kind != RN_JSON_NUMBER || k == f->bytes / sizeof *out)
+            return rn_error_locate(rn_fail(RN_CORRUPT, "'%s' is no list of up to %zu numbers",
+                                           f->key, f->bytes / sizeof *out),
+                                   "", item.offset);
+        RN_TRY(read_real(&item, &out[k]));
+    }
+}
+
 // null: not known, which the figure is already.
 static rn_status read_figure(rn_json_reader *reader, const figure *f, void *base) {
     void *at = (char *)base + f->offset;
@@ -354,9 +381,11 @@ static rn_status read_figure(rn_json_reader *reader, const figure *f, void *base
     double number = 0;
     RN_TRY(rn_json_next(reader, &item));
     if (item.kind == RN_JSON_NULL) return RN_OK;
+    if (f->kind == REALS && item.kind == RN_JSON_ARRAY) return read_reals(reader, f, at);
     bool is_text = f->kind == TEXT || f->kind == OUTCOME;
     bool is_flag = item.kind == RN_JSON_TRUE || item.kind == RN_JSON_FALSE;
-    if (f->kind == FLAG ? !is_flag : item.kind != (is_text ? RN_JSON_STRING : RN_JSON_NUMBER))
+    if (f->kind == REALS ||
+        (f->kind == FLAG ? !is_flag : item.kind != (is_text ? RN_JSON_STRING : RN_JSON_NUMBER)))
         return refuse_value(f, &item);
     switch (f->kind) {
     case TEXT:
@@ -372,6 +401,7 @@ static rn_status read_figure(rn_json_reader *reader, const figure *f, void *base
     case REAL:
         return read_real(&item, at);
     case SIGNED:
+    case REALS:
         break;
     }
     RN_TRY(read_real(&item, &number));
@@ -594,6 +624,7 @@ static const char *print_figure(const figure *f, const void *base, char *out, si
             if (*c == ',') *c = '.'; // in locales that a program around us may have set
         return out;
     case SIGNED:
+    case REALS:
         break;
     }
     snprintf(out, bytes, "%d", *(const int32_t *)at);
@@ -604,6 +635,7 @@ rn_status rn_bench_result_visit(const rn_bench_result *r, void *self, rn_bench_v
     for (size_t i = 0; i < COUNT_OF(figures); i++) {
         char number[32];
         const figure *f = &figures[i];
+        if (f->kind == REALS) continue;
         RN_TRY(visit(self, f->object, f->key, print_figure(f, r, number, sizeof number)));
     }
     return RN_OK;

@@ -18,8 +18,8 @@ void rn_bench_result_write(const rn_bench_result *result, rn_json *json, const c
 // `result`.
 RN_MUST_USE rn_status rn_bench_result_read(rn_json_reader *reader, rn_bench_result *result);
 
-// Every figure of a result, in the table's order, as a text: NULL where it is not known. The object
-// is NULL for those of the result itself.
+// Every figure of a result but lists, in the table's order, as a text: NULL where it is not known.
+// The object is NULL for those of the result itself.
 typedef rn_status rn_bench_visit(void *self, const char *object, const char *key,
                                  const char *value);
 RN_MUST_USE rn_status rn_bench_result_visit(const rn_bench_result *result, void *self,

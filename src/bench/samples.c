@@ -125,6 +125,7 @@ void rn_samples_summary(rn_samples *s, rn_bench_latency *out) {
     out->samples = s->count;
     if (s->count == 0) return;
     out->min_s = s->min * 1e-9;
+    out->floors_s[0] = rn_samples_quantile(s, 0.05) * 1e-9;
     out->p50_s = rn_samples_quantile(s, 0.5) * 1e-9;
     out->p50_low_s = median.low * 1e-9;
     out->p50_high_s = median.high * 1e-9;

@@ -7,7 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_VARIANTS = 512, MOST_BATCHES = 16, MOST_ARGUMENTS = 64, SWEEP_BUDGETS = 8 };
+enum {
+    MOST_VARIANTS = 512,
+    MOST_BATCHES = 16,
+    MOST_ARGUMENTS = 64,
+    SWEEP_BUDGETS = 8,
+    GATE_PROCESSES = 30
+};
 
 typedef struct bench_run {
     const invocation *in;
@@ -102,8 +108,9 @@ static rn_status read_options(bench_run *b) {
     o->tier = rn_settings_list(s, "variants", &inputs) ? NULL : tier;
     if (base[0]) o->baseline = base;
     o->processes = rn_settings_count(s, "processes");
-    // A gate has to know how much two processes differ that measure the same.
-    if (!o->processes && rn_settings_text(s, "fail-if-slower")[0]) o->processes = 5;
+    // A gate has to know how much two processes differ that measure the same: many short ones.
+    if (!o->processes && rn_settings_text(s, "fail-if-slower")[0]) o->processes = GATE_PROCESSES;
+    if (o->processes > 1) o->sample_s /= 10;
     RN_TRY(read_sweep(b->in, &o->model, &o->sweep));
     RN_TRY(read_numbers(rn_settings_text(s, "batch"), b->batches, MOST_BATCHES, &b->batch_count));
     RN_TRY(read_samples(rn_settings_text(s, "samples"), o));

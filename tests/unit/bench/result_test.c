@@ -48,6 +48,8 @@ static rn_bench_results *make_results(void) {
                                     .total_s = 1.005,
                                     .loop_s = 1.006,
                                     .steady = true};
+    for (size_t i = 0; i < RN_BENCH_PROCESSES; i++)
+        r->latency.floors_s[i] = i < 3 ? 0.0098 + 0.0001 * (double)i : NAN;
     r->throughput = 800;
     r->load_s = 0.04;
     r->first_s = 0.014;
@@ -111,6 +113,8 @@ static void what_is_read_is_written_again_as_it_was(void **state) {
     assert_int_equal(results->items[0].host.measured[RN_PURPOSE_WEIGHTS], 12 << 20);
     assert_true(results->items[1].limit_bytes == RN_BENCH_UNKNOWN);
     assert_true(isnan(results->items[0].joules)); // null, and not 0
+    assert_true(results->items[0].latency.floors_s[2] == 0.01);
+    assert_true(isnan(results->items[0].latency.floors_s[3]));
     assert_ok(rn_bench_results_write(results, printed_sink()));
     assert_int_equal(bytes, printed.bytes);
     assert_memory_equal(printed.data, golden, bytes);
@@ -136,6 +140,9 @@ static void almas_keys_are_there(void **state) {
     rn_bench_results_destroy(results);
 }
 
+#define TEN     "1,1,1,1,1,1,1,1,1,1,"
+#define SEVENTY TEN TEN TEN TEN TEN TEN TEN "1" // more than there can be
+
 static void damaged_files_are_refused(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -147,6 +154,10 @@ static void damaged_files_are_refused(void **state) {
         "{\"results\": [{\"batch_size\": -1}]}",
         "{\"results\": [{\"batch_size\": \"8\"}]}",
         "{\"results\": [{\"latency\": 5}]}",
+        "{\"results\": [{\"latency\": {\"floors_s\": 5}}]}",
+        "{\"results\": [{\"latency\": {\"floors_s\": [1, \"2\"]}}]}",
+        "{\"results\": [{\"latency\": {\"floors_s\": [1, [2]]}}]}",
+        "{\"results\": [{\"latency\": {\"floors_s\": [" SEVENTY "]}}]}",
         "{\"results\": [{\"failure\": {\"signal\": 1e300}}]}",
         "{\"results\": [{\"texts\": [5]}]}",
         "{\"results\": [{\"host_memory\": {\"purposes\": []}}]}",
