@@ -14,8 +14,8 @@
 // only. Of texts without a template the end token is learned, too.
 //
 // The tokens are kept beside the source (or in `cache`), under a name of what they were made of,
-// and are mapped from there: memory does not grow with the text, but by 12 bytes a sample for
-// packing.
+// and read from there batch by batch: memory does not grow with the text, but by 12 bytes a sample
+// for packing.
 #ifndef RATION_TRAIN_DATA_H
 #define RATION_TRAIN_DATA_H
 
@@ -41,7 +41,7 @@ typedef struct rn_train_data_options {
     double validation;    // the share of samples that is set apart, chosen by `seed`; 0: none
     uint64_t seed;        // of that, and of the order
     bool unpacked;        // one sample a sequence
-    const char *cache;    // the folder of the tokens' file; NULL: the source's
+    const char *cache;    // the folder of the tokens' file; NULL: the source's; "": it is not kept
     uint64_t reserved[4]; // zero
 } rn_train_data_options;
 

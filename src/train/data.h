@@ -1,7 +1,7 @@
 // data.h — parts of rn_train_data: lines to samples, samples in a file, samples in sequences.
 //
 //     data_line.c     a line of JSON -> tokens, and which of them are learned
-//     data_file.c     all lines -> the tokens' file, mapped
+//     data_file.c     all lines -> the tokens' file
 //     data_pack.c     samples -> sequences, best fit decreasing; batches
 #ifndef RN_TRAIN_DATA_H
 #define RN_TRAIN_DATA_H
@@ -33,19 +33,25 @@ typedef struct rn_data_header {
 struct rn_train_data {
     rn_train_data_options options;
     rn_train_data_info info;
-    const rn_data_header *header; // the mapped file
-    size_t mapped_bytes;
-    uint64_t *samples;      // (header->samples): where each begins in the file
+    rn_data_header header;
+    int fd;                 // of the tokens' file; -1: none
+    uint64_t *samples;      // (header.samples + 1): where each begins in the file, and its end
     uint32_t *order[2];     // (samples of the part): by sequences
     uint64_t *sequences[2]; // (sequences of the part + 1): the first sample in `order`
     size_t order_count[2];
 };
 
-RN_MUST_USE rn_status rn_data_map(rn_train_data *data, const char *path,
-                                  const rn_train_data_options *options);
-RN_MUST_USE rn_status rn_data_pack(rn_train_data *data);
-static inline const uint32_t *rn_data_sample(const rn_train_data *data, uint64_t sample) {
-    return (const uint32_t *)(const void *)((const char *)data->header + data->samples[sample]);
+// Opens the tokens' file of a source; makes it where there is none. However it ends,
+// rn_data_close_file.
+RN_MUST_USE rn_status rn_data_open_file(rn_train_data *data, const char *path,
+                                        const rn_train_data_options *options);
+void rn_data_close_file(rn_train_data *data);
+static inline uint32_t rn_data_length(const rn_train_data *data, uint64_t sample) {
+    return (uint32_t)((data->samples[sample + 1] - data->samples[sample]) / sizeof(uint32_t) - 1);
 }
+// A sample's ids, with RN_DATA_LEARNED, into `out` (its length). RN_CORRUPT: the file has changed.
+RN_MUST_USE rn_status rn_data_read(const rn_train_data *data, uint64_t sample, uint32_t *out);
+
+RN_MUST_USE rn_status rn_data_pack(rn_train_data *data);
 
 #endif

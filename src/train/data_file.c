@@ -1,15 +1,16 @@
-// data_file.c — all lines of a source, tokenised into one file, which is mapped.
+// data_file.c — all lines of a source, tokenised into one file, which batches are read from.
 //
 //     | header: what it was made of, counts | length, tokens ... | length, tokens ... |
 //
 // The file's name is a hash of the source's bytes, the tokenizer's tokens, the template and the
-// settings, so a change of any of them makes another one. It appears whole or not at all.
+// settings, so a change of any of them makes another one. It appears whole or not at all. Samples
+// are read when a batch needs them: memory holds where each begins, and no more.
 #include "train/data.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
+#include <stdlib.h>
 #include <sys/param.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "base/temporary.h"
 #include "memory/account.h"
 
 enum { CHUNK = 64 << 10, MOST_LINE = 64 << 20, OUT_BYTES = 256 << 10 };
@@ -29,7 +31,7 @@ typedef struct writing {
     rn_data_header header;
     rn_buffer pending; // of the file's end
     int fd;
-    char path[PATH_MAX + 16];
+    char path[PATH_MAX];
     uint64_t line, offset; // of the source
 } writing;
 
@@ -71,15 +73,22 @@ static rn_status find_key(const char *path, const rn_train_data_options *o, uint
     return RN_OK;
 }
 
-// "<source>.<16 digits>.tokens", there or in the cache's folder.
+static bool is_kept(const rn_train_data_options *o) {
+    return !o->cache || o->cache[0];
+}
+
+// "<source>.<16 digits>.tokens", there or in the cache's folder; among the system's temporary files
+// where it is not kept.
 static rn_status name_file(const char *source, const rn_train_data_options *o,
                            const uint8_t key[32], char out[PATH_MAX]) {
     char digits[2 * RN_SHA256_BYTES + 1];
     const char *slash = strrchr(source, '/'), *name = o->cache && slash ? slash + 1 : source;
+    const char *temporary = getenv("TMPDIR"), *folder = o->cache;
+    if (!is_kept(o)) folder = temporary && temporary[0] ? temporary : "/tmp";
     rn_sha256_text(key, digits);
-    int bytes = snprintf(out, PATH_MAX, "%s%s%s.%.16s.tokens", o->cache ? o->cache : "",
-                         o->cache ? "/" : "", name, digits);
-    if (bytes > 0 && bytes < PATH_MAX - 16) return RN_OK;
+    int bytes = snprintf(out, PATH_MAX, "%s%s%s.%.16s.tokens", folder ? folder : "",
+                         folder ? "/" : "", name, digits);
+    if (bytes > 0 && bytes < PATH_MAX - RN_TEMPORARY_SUFFIX_BYTES) return RN_OK;
     return rn_fail(RN_INVALID, "the path '%.60s...' is too long", source);
 }
 
@@ -199,91 +208,122 @@ static rn_status write_all(writing *w, const char *path) {
                                        w->source, RN_NO_OFFSET),
                        "every sample is too long, or has no answer");
     RN_TRY(rn_file_write_at(w->fd, w->path, 0, &w->header, sizeof w->header));
+    if (!is_kept(w->options))
+        return unlink(w->path) == 0 ? RN_OK : rn_file_fail("cannot remove", w->path);
     if (fsync(w->fd) != 0) return rn_file_fail("cannot write", w->path);
     if (rename(w->path, path) != 0) return rn_file_fail("cannot rename to", path);
     return RN_OK;
 }
 
+// The file, open: `*out_fd`.
 static rn_status make_file(const char *source, const rn_train_data_options *o,
-                           const uint8_t key[32], const char *path) {
+                           const uint8_t key[32], const char *path, int *out_fd) {
     writing w = {.options = o, .source = source, .fd = -1, .header = {.magic = MAGIC}};
     rn_chat_template *chat_template = NULL;
     memcpy(w.header.key, key, sizeof w.header.key);
-    snprintf(w.path, sizeof w.path, "%s.%ld", path, (long)getpid());
     if (o->chat_template.bytes)
         RN_TRY(rn_chat_template_parse("the chat template", o->chat_template, &chat_template));
     w.maker = (rn_data_maker){.tokenizer = o->tokenizer, .chat_template = chat_template};
     rn_arena_init(&w.maker.memory, RN_HOST_OTHER, 0);
     rn_buffer_init(&w.pending, RN_HOST_IO, OUT_BYTES);
-    rn_status s = RN_OK;
-    w.fd = open(w.path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (w.fd < 0) s = rn_file_fail("cannot make", w.path);
+    rn_status s = rn_temporary_create(path, 0666, w.path, sizeof w.path, &w.fd);
+    bool made = s == RN_OK;
     if (s == RN_OK) s = write_all(&w, path);
-    if (w.fd >= 0) close(w.fd);
-    if (s != RN_OK) unlink(w.path);
+    if (made && s != RN_OK) {
+        unlink(w.path);
+        close(w.fd);
+    }
+    if (s == RN_OK) *out_fd = w.fd;
     rn_buffer_free(&w.pending);
     rn_arena_free_all(&w.maker.memory);
     rn_chat_template_free(chat_template);
     return s;
 }
 
-// ---- mapping ------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
-// Where samples begin. The file is not trusted: lengths must end where the file does.
+static rn_status damaged(const char *path, uint64_t offset) {
+    return rn_hint(
+        rn_error_locate(rn_fail(RN_CORRUPT, "the tokens' file is damaged"), path, offset),
+        "delete it: it is made anew");
+}
+
+// Where samples begin. The file is not trusted: lengths must end where the file does, and tokens
+// must be the tokenizer's.
 static rn_status find_samples(rn_train_data *data, const char *path) {
-    const rn_data_header *h = data->header;
-    uint64_t at = sizeof *h, most = data->options.tokens;
-    void *block = NULL;
-    if (h->samples > data->mapped_bytes / sizeof(uint32_t))
-        return rn_error_locate(rn_fail(RN_CORRUPT, "the tokens' file is damaged"), path, 0);
-    RN_TRY(rn_alloc(RN_HOST_OTHER, h->samples * sizeof *data->samples, &block));
-    data->samples = block;
+    const rn_data_header *h = &data->header;
     uint32_t words = rn_tokenizer_get_info(data->options.tokenizer)->vocab_size;
-    for (uint64_t i = 0; i < h->samples; i++) {
-        data->samples[i] = at;
-        bool there = at + sizeof(uint32_t) <= data->mapped_bytes;
-        uint64_t count = there ? *rn_data_sample(data, i) : 0;
-        at += (count + 1) * sizeof(uint32_t);
-        there = there && count > 0 && count <= most && at <= data->mapped_bytes;
-        for (uint64_t n = 1; there && n <= count; n++)
-            there = (rn_data_sample(data, i)[n] & ~RN_DATA_LEARNED) < words;
-        if (!there)
-            return rn_hint(rn_error_locate(rn_fail(RN_CORRUPT, "the tokens' file is damaged"), path,
-                                           data->samples[i]),
-                           "delete it: it is made anew");
+    uint32_t chunk[CHUNK / sizeof(uint32_t)], left = 0;
+    uint64_t found = 0;
+    void *block = NULL;
+    if (h->samples > h->file_bytes / sizeof(uint32_t)) return damaged(path, 0);
+    RN_TRY(rn_alloc(RN_HOST_OTHER, (h->samples + 1) * sizeof *data->samples, &block));
+    data->samples = block;
+    for (uint64_t at = sizeof *h; at < h->file_bytes; at += CHUNK) {
+        size_t bytes = (size_t)rn_min_u64(CHUNK, h->file_bytes - at);
+        RN_TRY(rn_file_read_at(data->fd, path, at, chunk, bytes));
+        if (bytes % sizeof *chunk) return damaged(path, at);
+        for (size_t i = 0; i < bytes / sizeof *chunk; i++) {
+            if (left-- > 0) {
+                if ((chunk[i] & ~RN_DATA_LEARNED) >= words) return damaged(path, at + i * 4);
+                continue;
+            }
+            left = chunk[i];
+            if (found == h->samples || left == 0 || left > data->options.tokens)
+                return damaged(path, at + i * 4);
+            data->samples[found++] = at + i * 4;
+        }
     }
+    if (found != h->samples || left != 0) return damaged(path, h->file_bytes);
+    data->samples[found] = h->file_bytes;
     return RN_OK;
 }
 
 // RN_NOT_FOUND: none, or another one's.
-static rn_status map_file(rn_train_data *data, const char *path, const uint8_t key[32]) {
-    int fd = -1;
+static rn_status open_file(rn_train_data *data, const char *path, const uint8_t key[32]) {
     uint64_t bytes = 0;
-    RN_TRY(rn_file_open(path, &fd, &bytes));
-    void *map = bytes >= sizeof(rn_data_header)
-                    ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0)
-                    : MAP_FAILED;
-    close(fd);
-    if (map == MAP_FAILED) return rn_fail(RN_NOT_FOUND, "'%s' is no file of tokens", path);
-    const rn_data_header *h = map;
-    if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || memcmp(h->key, key, 32) != 0 ||
-        h->file_bytes != bytes) {
-        munmap(map, (size_t)bytes);
-        return rn_fail(RN_NOT_FOUND, "'%s' was made of something else", path);
-    }
-    data->header = h;
-    data->mapped_bytes = (size_t)bytes;
-    return find_samples(data, path);
+    rn_data_header *h = &data->header;
+    RN_TRY(rn_file_open(path, &data->fd, &bytes));
+    rn_status s = bytes >= sizeof *h ? rn_file_read_at(data->fd, path, 0, h, sizeof *h)
+                                     : rn_fail(RN_CORRUPT, "it is too short");
+    if (s == RN_OK && memcmp(h->magic, MAGIC, sizeof MAGIC) == 0 &&
+        memcmp(h->key, key, sizeof h->key) == 0 && h->file_bytes == bytes)
+        return RN_OK;
+    rn_data_close_file(data);
+    return rn_fail(RN_NOT_FOUND, "'%s' was made of something else", path);
 }
 
-rn_status rn_data_map(rn_train_data *data, const char *path, const rn_train_data_options *o) {
+void rn_data_close_file(rn_train_data *data) {
+    if (data->samples)
+        rn_free(RN_HOST_OTHER, data->samples, (data->header.samples + 1) * sizeof *data->samples);
+    if (data->fd >= 0) close(data->fd);
+    data->samples = NULL;
+    data->fd = -1;
+}
+
+rn_status rn_data_open_file(rn_train_data *data, const char *path, const rn_train_data_options *o) {
     uint8_t key[32];
     char file[PATH_MAX];
+    data->fd = -1;
     RN_TRY(find_key(path, o, key));
     RN_TRY(name_file(path, o, key, file));
-    rn_status s = map_file(data, file, key);
+    rn_status s = is_kept(o) ? open_file(data, file, key) : RN_NOT_FOUND;
     data->info.reused = s == RN_OK;
-    if (s != RN_NOT_FOUND) return s;
-    RN_TRY(make_file(path, o, key, file));
-    return map_file(data, file, key);
+    if (s == RN_NOT_FOUND) {
+        RN_TRY(make_file(path, o, key, file, &data->fd));
+        s = rn_file_read_at(data->fd, file, 0, &data->header, sizeof data->header);
+    }
+    RN_TRY(s);
+    return find_samples(data, file);
+}
+
+rn_status rn_data_read(const rn_train_data *data, uint64_t sample, uint32_t *out) {
+    uint32_t words = rn_tokenizer_get_info(data->options.tokenizer)->vocab_size;
+    uint32_t count = rn_data_length(data, sample);
+    uint64_t at = data->samples[sample] + sizeof *out;
+    RN_TRY(rn_file_read_at(data->fd, "the tokens' file", at, out, count * sizeof *out));
+    for (uint32_t i = 0; i < count; i++)
+        if ((out[i] & ~RN_DATA_LEARNED) >= words)
+            return damaged("the tokens' file", at + i * sizeof *out);
+    return RN_OK;
 }

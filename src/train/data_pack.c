@@ -6,7 +6,6 @@
 #include "train/data.h"
 
 #include <stdio.h>
-#include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/reserved.h"
@@ -29,10 +28,6 @@ typedef struct packing {
     uint32_t sequences;
 } packing;
 
-static uint32_t length_of(const rn_train_data *data, uint32_t sample) {
-    return *rn_data_sample(data, sample);
-}
-
 static bool is_validation(const rn_train_data *data, uint64_t sample) {
     uint32_t word = rn_philox_word(data->options.seed, STREAM_SPLIT, sample);
     return (double)rn_philox_unit(word) < data->options.validation;
@@ -43,17 +38,17 @@ static bool is_validation(const rn_train_data *data, uint64_t sample) {
 // A counting sort: stable, so that equal lengths keep the source's order.
 static void sort_samples(packing *p, rn_data_part part, uint32_t *counts) {
     uint32_t at = 0;
-    for (uint64_t i = 0; i < p->data->header->samples; i++)
+    for (uint64_t i = 0; i < p->data->header.samples; i++)
         if (is_validation(p->data, i) == (part == RN_DATA_VALIDATION))
-            counts[p->most - length_of(p->data, (uint32_t)i)]++;
+            counts[p->most - rn_data_length(p->data, i)]++;
     for (uint32_t n = 0; n <= p->most; n++) {
         uint32_t here = counts[n];
         counts[n] = at;
         at += here;
     }
-    for (uint64_t i = 0; i < p->data->header->samples; i++)
+    for (uint64_t i = 0; i < p->data->header.samples; i++)
         if (is_validation(p->data, i) == (part == RN_DATA_VALIDATION))
-            p->sorted[counts[p->most - length_of(p->data, (uint32_t)i)]++] = (uint32_t)i;
+            p->sorted[counts[p->most - rn_data_length(p->data, i)]++] = (uint32_t)i;
 }
 
 static void put_room(packing *p, uint32_t sequence, uint32_t room) {
@@ -78,7 +73,7 @@ static uint32_t find_room(const packing *p, uint32_t length) {
 
 static void fit(packing *p) {
     for (uint32_t i = 0; i < p->count; i++) {
-        uint32_t length = length_of(p->data, p->sorted[i]);
+        uint32_t length = rn_data_length(p->data, p->sorted[i]);
         uint32_t room = p->data->options.unpacked ? NONE : find_room(p, length), sequence;
         if (room == NONE) {
             sequence = p->sequences++;
@@ -144,7 +139,7 @@ static rn_status pack_part(rn_train_data *data, rn_data_part part, uint32_t coun
 }
 
 rn_status rn_data_pack(rn_train_data *data) {
-    const rn_data_header *h = data->header;
+    const rn_data_header *h = &data->header;
     uint64_t apart = 0;
     if (h->samples >= NONE) return rn_fail(RN_UNSUPPORTED, "more than 4 billion samples");
     for (uint64_t i = 0; i < h->samples; i++)
@@ -170,9 +165,9 @@ rn_status rn_train_data_open(const char *path, const rn_train_data_options *opti
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_train_data), &block));
     rn_train_data *data = block;
     data->options = *options;
-    rn_status s = rn_data_map(data, path, options);
+    rn_status s = rn_data_open_file(data, path, options);
     if (s == RN_OK) {
-        const rn_data_header *h = data->header;
+        const rn_data_header *h = &data->header;
         bool reused = data->info.reused;
         data->info = (rn_train_data_info){.truncated = h->truncated,
                                           .dropped = h->dropped,
@@ -198,10 +193,7 @@ void rn_train_data_close(rn_train_data *data) {
         rn_free(RN_HOST_OTHER, data->sequences[part], (sequences + 2) * sizeof(uint64_t));
         rn_free(RN_HOST_OTHER, data->order[part], data->order_count[part] * sizeof(uint32_t) + 1);
     }
-    if (data->header) {
-        rn_free(RN_HOST_OTHER, data->samples, data->header->samples * sizeof *data->samples);
-        munmap((void *)data->header, data->mapped_bytes);
-    }
+    rn_data_close_file(data);
     rn_free(RN_HOST_OTHER, data, sizeof *data);
 }
 
@@ -231,17 +223,19 @@ static uint64_t shuffle(uint64_t seed, uint64_t epoch, uint64_t at, uint64_t cou
     return at;
 }
 
-static void fill_sequence(const rn_train_data *data, rn_data_part part, uint64_t sequence,
-                          int32_t *tokens, int32_t *targets, int32_t *documents) {
+// Ids are read where tokens go; the mark of each says whether the one before it has a target.
+static rn_status fill_sequence(const rn_train_data *data, rn_data_part part, uint64_t sequence,
+                               int32_t *tokens, int32_t *targets, int32_t *documents) {
     uint32_t at = 0, most = data->options.tokens;
     for (uint64_t i = data->sequences[part][sequence]; i < data->sequences[part][sequence + 1];
          i++) {
-        const uint32_t *sample = rn_data_sample(data, data->order[part][i]);
-        uint32_t count = *sample++;
+        uint32_t sample = data->order[part][i], count = rn_data_length(data, sample);
+        uint32_t *ids = (uint32_t *)tokens + at;
+        RN_TRY(rn_data_read(data, sample, ids));
         for (uint32_t n = 0; n < count; n++) {
-            bool learned = n + 1 < count && sample[n + 1] & RN_DATA_LEARNED;
-            tokens[at + n] = (int32_t)(sample[n] & ~RN_DATA_LEARNED);
-            targets[at + n] = learned ? (int32_t)(sample[n + 1] & ~RN_DATA_LEARNED) : -100;
+            bool learned = n + 1 < count && ids[n + 1] & RN_DATA_LEARNED;
+            ids[n] &= ~RN_DATA_LEARNED;
+            targets[at + n] = learned ? (int32_t)(ids[n + 1] & ~RN_DATA_LEARNED) : -100;
             documents[at + n] = (int32_t)at;
         }
         at += count;
@@ -251,6 +245,7 @@ static void fill_sequence(const rn_train_data *data, rn_data_part part, uint64_t
         targets[at] = -100;
         documents[at] = (int32_t)at;
     }
+    return RN_OK;
 }
 
 rn_status rn_train_data_batch(const rn_train_data *data, rn_data_part part, uint64_t step,
@@ -264,8 +259,8 @@ rn_status rn_train_data_batch(const rn_train_data *data, rn_data_part part, uint
         uint64_t sequence = part == RN_DATA_VALIDATION
                                 ? at % count
                                 : shuffle(data->options.seed, at / count, at % count, count);
-        fill_sequence(data, part, sequence, tokens + i * most, targets + i * most,
-                      documents + i * most);
+        RN_TRY(fill_sequence(data, part, sequence, tokens + i * most, targets + i * most,
+                             documents + i * most));
     }
     return RN_OK;
 }
