@@ -26,6 +26,7 @@ typedef struct rn_plan rn_plan;
 // What a planner may choose when it asks for a graph. {0}: the roomiest.
 typedef struct rn_recipe_options {
     uint32_t micro_batches; // 0 or 1: none. The graph is of one of them and accumulates gradients
+    bool halves; // kernels take 16 bits in the place of f32: a policy for activations need not cast
 } rn_recipe_options;
 
 // Makes graphs; the planner may call it several times.

@@ -204,7 +204,7 @@ static rn_status apply_variant(rn_graph_model *m, const rn_bench_name *variant) 
     if (variant->weights[0]) RN_TRY(retype(m, variant));
     if (is_half(held)) {
         rn_graph *changed = NULL;
-        RN_TRY(rn_graph_hold_activations(m->graph, held, &changed));
+        RN_TRY(rn_graph_hold_activations(m->graph, held, false, &changed));
         if (m->converted) rn_graph_destroy(m->graph);
         m->graph = changed;
         m->converted = true;

@@ -1,40 +1,56 @@
-// activations.c — see activations.h: which values are held in 16 bits, then the graph anew with the
-// casts.
+// activations.c — see activations.h: which values are of 16 bits, then the graph anew.
 //
 // A view of a held value is a view of its 16 bits, so that nobody keeps the f32 bytes behind it:
 // what is asked of a value is asked of all its views.
 #include "graph/activations.h"
 
+#include "graph/halves.h"
 #include "graph/rewrite.h"
 
 typedef struct holder {
     rn_rewrite rewrite;
     const rn_graph *from;
     rn_dtype dtype;
+    bool halves;
     rn_value *root;   // (values + 1): the value that it is a view of, or itself
     bool *held;       // (values + 1): by root
     bool *refused;    // (values + 1), by root: somebody reads or keeps it as f32
-    rn_value *wide;   // (values + 1): the f32 copy that was made last, of `to`; RN_NO_VALUE: none
+    rn_value *other;  // (values + 1): the copy of another dtype that was made last, of `to`, or none
     uint32_t *reader; // (values + 1): the node that it was made for: others of its block and phase
                       // share it
 } holder;
-
-// ---- which --------------------------------------------------------------------------------------
 
 static const rn_node *node_of(const holder *h, uint32_t number) {
     return rn_graph_node(h->from, number);
 }
 
-// A result of the forward pass that is its own bytes, and no statistic.
+// ---- which --------------------------------------------------------------------------------------
+
+// A result that is its own bytes.
+static bool is_own(const holder *h, rn_value value) {
+    const rn_value_info *v = rn_graph_value(h->from, value);
+    if (v->producer == RN_NO_NODE || v->role != RN_ROLE_INTERMEDIATE) return false;
+    const rn_alias *alias = rn_op_get(node_of(h, v->producer)->op)->alias;
+    return v->dtype == RN_DTYPE_F32 && v->shape.rank > 1 &&
+           alias[v->output].kind != RN_ALIAS_KIND_VIEW &&
+           alias[v->output].kind != RN_ALIAS_KIND_MUST;
+}
+
+// Of the forward pass, and no statistic.
 static bool is_activation(const holder *h, rn_value value) {
     const rn_value_info *v = rn_graph_value(h->from, value);
-    if (v->producer == RN_NO_NODE || v->role != RN_ROLE_INTERMEDIATE || v->output != 0)
-        return false;
+    if (!is_own(h, value) || v->output != 0) return false;
     const rn_node *n = node_of(h, v->producer);
-    const rn_alias *alias = rn_op_get(n->op)->alias;
-    bool own = alias[0].kind != RN_ALIAS_KIND_VIEW && alias[0].kind != RN_ALIAS_KIND_MUST;
-    return own && n->phase == RN_PHASE_FORWARD && v->dtype == RN_DTYPE_F32 && v->shape.rank > 1 &&
-           !rn_op_is(n->op, RN_TRAIT_EXACT);
+    return n->phase == RN_PHASE_FORWARD && !rn_op_is(n->op, RN_TRAIT_EXACT);
+}
+
+// An activation or the gradient of one, of an op that makes 16 bits itself.
+static bool is_half(const holder *h, rn_value value) {
+    const rn_value_info *v = rn_graph_value(h->from, value);
+    if (!h->halves || !is_own(h, value)) return false;
+    const rn_node *n = node_of(h, v->producer);
+    bool backward = n->phase == RN_PHASE_BACKWARD;
+    return (backward || is_activation(h, value)) && rn_op_makes_half(n->op, v->output);
 }
 
 // What the node does to the roots of its inputs.
@@ -50,7 +66,27 @@ static void note_reader(holder *h, const rn_node *n) {
             continue;
         }
         h->held[root] |= n->phase != RN_PHASE_FORWARD || n->block != v->block;
-        h->refused[root] |= rn_op_is(n->op, RN_TRAIT_EXACT);
+        // A gradient is read as it was made: what comes before it is rounded anyway.
+        bool gradient = h->halves && n->phase == RN_PHASE_BACKWARD;
+        h->refused[root] |= !gradient && rn_op_is(n->op, RN_TRAIT_EXACT);
+    }
+}
+
+// The gradients of weights, and what is only added up or moved to become one.
+static void refuse_gradients(holder *h) {
+    for (uint32_t number = rn_graph_node_count(h->from); number-- > 0;) {
+        const rn_node *n = node_of(h, number);
+        bool passes = rn_op_get(n->op)->traits & (RN_TRAIT_ELEMENTWISE | RN_TRAIT_MOVE);
+        bool exact = false;
+        for (uint32_t i = 0; i < n->output_count; i++) {
+            rn_value root = h->root[n->outputs[i]];
+            bool is = rn_graph_value(h->from, n->outputs[i])->purpose == RN_PURPOSE_GRADIENTS;
+            h->refused[root] |= is;
+            exact |= h->refused[root] && n->phase == RN_PHASE_BACKWARD;
+        }
+        for (uint32_t i = 0; exact && passes && i < n->input_count; i++)
+            if (rn_graph_value(h->from, h->root[n->inputs[i]])->producer != RN_NO_NODE)
+                h->refused[h->root[n->inputs[i]]] = true;
     }
 }
 
@@ -60,28 +96,64 @@ static rn_status find_held(holder *h) {
     RN_TRY(rn_arena_array(m, values, sizeof *h->root, (void **)&h->root));
     RN_TRY(rn_arena_array(m, values, sizeof *h->held, (void **)&h->held));
     RN_TRY(rn_arena_array(m, values, sizeof *h->refused, (void **)&h->refused));
-    RN_TRY(rn_arena_array(m, values, sizeof *h->wide, (void **)&h->wide));
+    RN_TRY(rn_arena_array(m, values, sizeof *h->other, (void **)&h->other));
     RN_TRY(rn_arena_array(m, values, sizeof *h->reader, (void **)&h->reader));
     for (rn_value v = 0; v < values; v++)
         h->root[v] = v;
     for (uint32_t n = 0; n < rn_graph_node_count(h->from); n++)
         note_reader(h, node_of(h, n));
+    if (h->halves) refuse_gradients(h);
     for (rn_value v = 1; v < values; v++)
-        h->held[v] = h->held[v] && !h->refused[v] && is_activation(h, v);
+        h->held[v] = !h->refused[v] && (is_half(h, v) || (h->held[v] && is_activation(h, v)));
     return RN_OK;
 }
 
 // ---- writing ------------------------------------------------------------------------------------
 
-// The held value as f32, for this reader and those near it.
-static rn_value widen(holder *h, rn_value value, uint32_t number) {
+// The value as another dtype, for this reader and those near it.
+static rn_value convert(holder *h, rn_value value, rn_dtype dtype, uint32_t number) {
     const rn_node *n = node_of(h, number), *last = node_of(h, h->reader[value]);
-    bool near = h->wide[value] != RN_NO_VALUE && last->block == n->block && last->phase == n->phase;
-    if (near) return h->wide[value];
+    bool near = h->other[value] != RN_NO_VALUE && last->block == n->block &&
+                last->phase == n->phase && rn_graph_dtype(h->rewrite.to, h->other[value]) == dtype;
+    if (near) return h->other[value];
     rn_rewrite_place(&h->rewrite, n);
-    h->wide[value] = rn_op_cast(h->rewrite.to, h->rewrite.now[value], RN_DTYPE_F32);
+    h->other[value] = rn_op_cast(h->rewrite.to, h->rewrite.now[value], dtype);
     h->reader[value] = number;
-    return h->wide[value];
+    return h->other[value];
+}
+
+// Whether the node reads this input in 16 bits.
+static bool takes(const holder *h, const rn_node *n, uint32_t input, const rn_product *product) {
+    if (rn_op_is(n->op, RN_TRAIT_VIEW)) return true;
+    if (!h->halves) return false;
+    if (rn_op_is(n->op, RN_TRAIT_MOVE))
+        return n->input_count == 1 && !h->refused[n->outputs[0]] &&
+               rn_graph_value(h->from, n->outputs[0])->role == RN_ROLE_INTERMEDIATE;
+    return rn_op_takes_half(n->op, input) || input == product->weight;
+}
+
+// What the node reads: 16 bits as f32 where it wants that, and the f32 weight of a product that
+// reads 16 bits as 16 bits.
+static rn_status choose_inputs(holder *h, uint32_t number, rn_value *inputs) {
+    const rn_node *n = node_of(h, number);
+    const rn_graph *to = h->rewrite.to;
+    rn_tensor tensors[32];
+    rn_call call;
+    rn_product product = {.x = RN_NO_INPUT, .weight = RN_NO_INPUT};
+    if (rn_op_is(n->op, RN_TRAIT_PRODUCT) && n->input_count + n->output_count <= 32) {
+        rn_graph_bind(h->from, number, 1, tensors, &call);
+        if (!rn_call_product(&call, 0, &product)) product.x = product.weight = RN_NO_INPUT;
+    }
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        bool was_f32 = rn_graph_dtype(h->from, n->inputs[i]) == RN_DTYPE_F32;
+        if (was_f32 && rn_dtype_is_half(rn_graph_dtype(to, inputs[i])) && !takes(h, n, i, &product))
+            inputs[i] = convert(h, n->inputs[i], RN_DTYPE_F32, number);
+    }
+    if (!h->halves || product.x == RN_NO_INPUT || product.weight == RN_NO_INPUT) return RN_OK;
+    bool half = rn_dtype_is_half(rn_graph_dtype(to, inputs[product.x]));
+    if (half && rn_graph_dtype(to, inputs[product.weight]) == RN_DTYPE_F32)
+        inputs[product.weight] = convert(h, n->inputs[product.weight], h->dtype, number);
+    return RN_OK;
 }
 
 static rn_status write_node(holder *h, uint32_t number) {
@@ -91,12 +163,16 @@ static rn_status write_node(holder *h, uint32_t number) {
     RN_TRY(rn_arena_array(&r->memory, n->input_count, sizeof(rn_value), &block));
     rn_value *inputs = block;
     RN_TRY(rn_rewrite_inputs(r, n->inputs, n->input_count, inputs));
-    for (uint32_t i = 0; i < n->input_count; i++)
-        if (h->held[h->root[n->inputs[i]]] && !rn_op_is(n->op, RN_TRAIT_VIEW))
-            inputs[i] = widen(h, n->inputs[i], number);
+    RN_TRY(choose_inputs(h, number, inputs));
     RN_TRY(rn_rewrite_node(r, n, inputs));
-    rn_value y = n->output_count ? n->outputs[0] : RN_NO_VALUE;
-    if (h->held[y]) r->now[y] = rn_op_cast(r->to, r->now[y], h->dtype);
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        rn_value y = n->outputs[i];
+        if (!h->held[y] || rn_graph_dtype(r->to, r->now[y]) != RN_DTYPE_F32) continue;
+        if (is_half(h, y))
+            rn_graph_make_half(r->to, r->now[y], h->dtype);
+        else
+            r->now[y] = rn_op_cast(r->to, r->now[y], h->dtype);
+    }
     return rn_graph_finish(r->to);
 }
 
@@ -104,6 +180,8 @@ static rn_status rewrite(holder *h) {
     if (h->dtype != RN_DTYPE_F32 && h->dtype != RN_DTYPE_BF16 && h->dtype != RN_DTYPE_F16)
         return rn_fail(RN_INVALID, "activations can be held as f32, bf16 or f16, not as %s",
                        rn_dtype_get(h->dtype)->name);
+    h->halves = h->halves && h->dtype != RN_DTYPE_F32;
+    if (h->halves) rn_graph_allow_halves(h->rewrite.to);
     RN_TRY(find_held(h));
     for (rn_value v = 0; h->dtype == RN_DTYPE_F32 && v <= rn_graph_value_count(h->from); v++)
         h->held[v] = false;
@@ -112,17 +190,18 @@ static rn_status rewrite(holder *h) {
     return RN_OK;
 }
 
-rn_status rn_graph_hold_activations(const rn_graph *graph, rn_dtype dtype, rn_graph **out) {
-    holder h = {.from = graph, .dtype = dtype};
+rn_status rn_graph_hold_activations(const rn_graph *graph, rn_dtype dtype, bool halves,
+                                    rn_graph **out) {
+    holder h = {.from = graph, .dtype = dtype, .halves = halves};
     rn_status s = rn_rewrite_begin(&h.rewrite, graph);
     if (s == RN_OK) s = rewrite(&h);
     return rn_rewrite_end(&h.rewrite, s, out);
 }
 
-rn_status rn_graph_hold_activations_in(rn_graph **graph, rn_dtype dtype) {
+rn_status rn_graph_hold_activations_in(rn_graph **graph, rn_dtype dtype, bool halves) {
     rn_graph *held = NULL;
     if (dtype == RN_DTYPE_NONE || dtype == RN_DTYPE_F32) return RN_OK;
-    RN_TRY(rn_graph_hold_activations(*graph, dtype, &held));
+    RN_TRY(rn_graph_hold_activations(*graph, dtype, halves, &held));
     rn_graph_destroy(*graph);
     *graph = held;
     return RN_OK;

@@ -19,6 +19,10 @@ void rn_graph_allow_halves(rn_graph *graph) {
     graph->halves = true;
 }
 
+bool rn_graph_has_halves(const rn_graph *graph) {
+    return graph->halves;
+}
+
 bool rn_node_takes_half(const rn_graph *graph, const rn_node *node, uint32_t input) {
     return graph->halves && rn_op_takes_half(node->op, input) &&
            rn_dtype_is_half(rn_graph_dtype(graph, node->inputs[input]));

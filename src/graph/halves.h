@@ -27,6 +27,7 @@ bool rn_op_makes_half(rn_op op, uint32_t output);
 // From here on, ops of the graph (and of what is rewritten from it) take and make halves; else they
 // refuse them as ever.
 void rn_graph_allow_halves(rn_graph *graph);
+bool rn_graph_has_halves(const rn_graph *graph); // or may have
 // Whether the node takes its input `input`, which it has, as a half; makes its output so.
 bool rn_node_takes_half(const rn_graph *graph, const rn_node *node, uint32_t input);
 bool rn_node_makes_half(const rn_graph *graph, const rn_node *node, uint32_t output);

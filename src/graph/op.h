@@ -147,7 +147,8 @@ typedef enum rn_trait {
     RN_TRAIT_APPEND = 1u << 7,      // writes rows into a state of pages: `pages`
     RN_TRAIT_RANDOM = 1u << 8,      // its numbers depend on a seed
     RN_TRAIT_EXACT = 1u << 9,       // what it reads and makes is f32 under every policy
-    RN_TRAIT_RECURRENT = 1u << 10   // takes the rows of a sequence in order, through a state
+    RN_TRAIT_RECURRENT = 1u << 10,  // takes the rows of a sequence in order, through a state
+    RN_TRAIT_MOVE = 1u << 11 // moves elements of any plain dtype, which is its inputs' and output's
 } rn_trait;
 
 enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP

@@ -25,7 +25,7 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(rn_graph_create(&graph));
     rn_status s = h->write(graph, h->config, 0, &values);
     if (s == RN_OK) s = rn_graph_finish(graph);
-    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations);
+    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations, false);
     if (s == RN_OK)
         *out = graph;
     else

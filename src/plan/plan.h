@@ -285,7 +285,7 @@ uint64_t rn_plan_rows_bytes(const rn_graph *graph, const rn_plan_rows *rows, uin
 uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step);
 
 // The recipe's graph for a device: one of inference has the fused ops of `fusions`
-// (rn_device_caps.fusions), another is as the recipe has it.
+// (rn_device_caps.fusions), another is as the recipe has it, with RN_FUSE_HALVES in 16-bit values.
 RN_MUST_USE rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
                                       const rn_recipe_options *options, rn_graph **out);
 

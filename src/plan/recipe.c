@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include "graph/fuse.h"
+#include "graph/halves.h"
 #include "memory/account.h"
 
 #define FROM RN_HOST_OTHER
@@ -52,10 +53,13 @@ static bool is_inference(const rn_graph *graph) {
 
 rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
                           const rn_recipe_options *options, rn_graph **out) {
+    rn_recipe_options with = options ? *options : (rn_recipe_options){0};
     rn_graph *plain = NULL;
     *out = NULL;
-    rn_status s = recipe->build(recipe->self, options, &plain);
-    if (s == RN_OK && (!rn_graph_may_fuse(plain, fusions) || !is_inference(plain))) {
+    with.halves = (fusions & RN_FUSE_HALVES) != 0;
+    rn_status s = recipe->build(recipe->self, &with, &plain);
+    bool fuses = s == RN_OK && is_inference(plain) && !rn_graph_has_halves(plain);
+    if (s == RN_OK && !(fuses && rn_graph_may_fuse(plain, fusions))) {
         *out = plain;
         return RN_OK;
     }

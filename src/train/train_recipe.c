@@ -51,7 +51,8 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(check_cut(h, micro_batches));
     RN_TRY(rn_graph_create(&graph));
     rn_status s = write(h, micro_batches, graph);
-    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations);
+    bool halves = options && options->halves;
+    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations, halves);
     if (s == RN_OK)
         *out = graph;
     else

@@ -75,6 +75,7 @@ const rn_op_info rn_concat_op = {
     .max_inputs = UINT32_MAX,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_concat_attrs),
+    .traits = RN_TRAIT_MOVE,
     .shape = shape,
     .cost = rn_move_cost,
     .gradient = gradient,

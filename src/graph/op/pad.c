@@ -70,6 +70,7 @@ const rn_op_info rn_pad_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_pad_attrs),
+    .traits = RN_TRAIT_MOVE,
     .shape = shape,
     .cost = rn_move_cost,
     .gradient = gradient,

@@ -68,6 +68,7 @@ const rn_op_info rn_slice_op = {
     .max_inputs = 1,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_slice_attrs),
+    .traits = RN_TRAIT_MOVE,
     .alias_of = alias_of,
     .shape = shape,
     .cost = rn_move_cost,

@@ -47,7 +47,7 @@ static net build(bool train, bool by_hand, rn_dtype dtype) {
 
 static rn_graph *hold(const rn_graph *g, rn_dtype dtype) {
     rn_graph *out = NULL;
-    assert_ok(rn_graph_hold_activations(g, dtype, &out));
+    assert_ok(rn_graph_hold_activations(g, dtype, false, &out));
     assert_ok(rn_graph_validate(out));
     return out;
 }
@@ -202,7 +202,7 @@ static void other_types_are_refused(void **state) {
     (void)state;
     net n = build(true, false, RN_DTYPE_F32);
     rn_graph *out = NULL;
-    assert_fails(RN_INVALID, rn_graph_hold_activations(n.g, RN_DTYPE_Q8_0, &out));
+    assert_fails(RN_INVALID, rn_graph_hold_activations(n.g, RN_DTYPE_Q8_0, false, &out));
     assert_null(out);
     rn_graph_destroy(n.g);
 }
@@ -210,7 +210,7 @@ static void other_types_are_refused(void **state) {
 static rn_graph *to_hold;
 static rn_status hold_again(void) {
     rn_graph *out = NULL;
-    rn_status s = rn_graph_hold_activations(to_hold, RN_DTYPE_BF16, &out);
+    rn_status s = rn_graph_hold_activations(to_hold, RN_DTYPE_BF16, false, &out);
     rn_graph_destroy(out);
     return s;
 }
