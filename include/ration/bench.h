@@ -126,7 +126,8 @@ typedef struct rn_bench_results {
     char sweep[16];    // "budget", "batch"; "": none
     char tier[8];      // "1"; "": variants were named
     char version[32], date[40], machine[64], cpu[128], system[128];
-    uint64_t threads, machine_bytes;
+    uint64_t threads; // as asked for, else the machine's
+    uint64_t machine_bytes;
     double empty_s;         // median of a run of nothing: the harness's own part of each sample
     double elapsed_s;       // of all
     bool cancelled;         // not all variants were measured

@@ -518,6 +518,7 @@ static rn_status prepare(bench *b) {
     snprintf(all->baseline, sizeof all->baseline, "%s", all->items[b->baseline].name);
     if (o->parameters) all->parameters = o->parameters;
     rn_machine_describe(all);
+    if (o->threads) all->threads = o->threads;
     return RN_OK;
 }
 
