@@ -8,6 +8,7 @@
 #include "graph/op.h"
 #include "graph/retype.h"
 #include "memory/account.h"
+#include "tensor/layout.h"
 #include "tensor/quant.h"
 
 #include <ration/tensor.h>
@@ -35,9 +36,6 @@ static rn_status retype(rn_graph_model *model, const rn_bench_name *variant) {
     rn_dtype dtype = rn_dtype_parse(rn_str_from(variant->weights));
     rn_graph *changed = NULL;
     if (dtype == RN_DTYPE_NONE || dtype == RN_DTYPE_F32) return RN_OK;
-    if (dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4)
-        return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is for files that have it", variant->weights),
-                       "q4_0 has 4 bits, too");
     RN_TRY(rn_graph_retype_weights(model->graph, dtype, strcmp(variant->activations, "f32") == 0,
                                    &changed));
     if (!model->converted) model->graph = NULL; // ONNX's own
@@ -95,12 +93,38 @@ static rn_status read_weight(const rn_graph_model *m, const rn_value_info *info,
     return rn_checkpoint_load(files, tensor, RN_DTYPE_F32, out, elements * sizeof *out);
 }
 
+// The nibbles of a group are spread over bytes first; two groups share a row of bytes.
+static rn_status encode_int4(const float *values, uint64_t elements, uint64_t group,
+                             const rn_plain_components *parts, uint8_t *out) {
+    uint64_t groups = elements / group, half = rn_div_up(groups, 2);
+    uint8_t *nibbles = NULL;
+    RN_TRY(rn_alloc(RN_HOST_OTHER, elements, (void **)&nibbles));
+    rn_quant_int4_groups(values, groups, group, nibbles,
+                         (float *)(void *)(out + parts->offset[RN_COMPONENT_SCALE]),
+                         (float *)(void *)(out + parts->offset[RN_COMPONENT_SHIFT]));
+    for (uint64_t g = 0; g < half; g++)
+        rn_quant_int4_pack(nibbles + g * group,
+                           g + half < groups ? nibbles + (g + half) * group : NULL, group,
+                           out + parts->offset[RN_COMPONENT_DATA] + g * group);
+    rn_free(RN_HOST_OTHER, nibbles, elements);
+    return RN_OK;
+}
+
 static rn_status encode(const rn_value_info *info, rn_dtype dtype, const float *values,
                         uint64_t elements, uint8_t *out) {
-    if (dtype != RN_DTYPE_INT8) return rn_dtype_from_f32(dtype, values, out, elements);
-    uint64_t rows = info->shape.dims[0];
-    rn_quant_int8_rows(values, rows, elements / rows, (int8_t *)out,
-                       (float *)(void *)(out + rn_round_up(elements, 64)));
+    bool own_form = dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4;
+    rn_plain_components parts;
+    if (!own_form) return rn_dtype_from_f32(dtype, values, out, elements);
+    uint64_t rows = info->shape.dims[0], cols = elements / rows;
+    if (!rn_plain_components_of(dtype, rows, cols, &parts))
+        return rn_fail(RN_INVALID, "%s has no form as %s", info->name, rn_dtype_get(dtype)->name);
+    float *scale = (float *)(void *)(out + parts.offset[RN_COMPONENT_SCALE]);
+    if (dtype == RN_DTYPE_INT4)
+        return encode_int4(values, elements, rn_quant_int4_group(cols), &parts, out);
+    if (dtype == RN_DTYPE_INT8)
+        rn_quant_int8_rows(values, rows, cols, (int8_t *)out, scale);
+    else
+        rn_quant_nf4_blocks(values, elements, out, scale);
     return RN_OK;
 }
 

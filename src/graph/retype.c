@@ -36,6 +36,20 @@ typedef struct holding {
     bool as_rows; // as a matrix of its first axis' rows: blocks are within a row
 } holding;
 
+// What a matrix is held as that is no product's: a node can widen it.
+static rn_dtype kind_of_blocks(rn_dtype dtype) {
+    switch (dtype) {
+    case RN_DTYPE_INT8:
+        return RN_DTYPE_Q8_0;
+    case RN_DTYPE_INT4: // affine, as that is
+        return RN_DTYPE_Q4_1;
+    case RN_DTYPE_NF4: // without a shift, as that is
+        return RN_DTYPE_Q4_0;
+    default:
+        return dtype;
+    }
+}
+
 static holding choose_holding(const retyping *t, rn_value v) {
     const rn_value_info *info = rn_graph_value(t->from, v);
     uint64_t rows = info->shape.rank ? info->shape.dims[0] : 1;
@@ -46,7 +60,7 @@ static holding choose_holding(const retyping *t, rn_value v) {
         return (holding){.dtype = t->dtype, .widened = !(product || t->by_convs[v])};
     if (product && cols % rn_dtype_get(t->dtype)->block_elements == 0)
         return (holding){.dtype = t->dtype};
-    rn_dtype other = t->dtype == RN_DTYPE_INT8 ? RN_DTYPE_Q8_0 : t->dtype;
+    rn_dtype other = kind_of_blocks(t->dtype);
     const rn_dtype_info *kind = rn_dtype_get(other);
     if (!kind->readable || cols % kind->block_elements) return (holding){.dtype = RN_DTYPE_F32};
     return (holding){.dtype = other, .widened = true, .as_rows = info->shape.rank > 2};
@@ -106,7 +120,7 @@ rn_status rn_graph_retype_weights(const rn_graph *graph, rn_dtype dtype,
     *out = NULL;
     rn_status s = rn_rewrite_begin(&t.rewrite, graph);
     if (s == RN_OK) s = retype_all(&t);
-    if (s == RN_OK && !t.used[dtype] && !(dtype == RN_DTYPE_INT8 && t.used[RN_DTYPE_Q8_0]))
+    if (s == RN_OK && !t.used[dtype] && !t.used[kind_of_blocks(dtype)])
         s = rn_fail(RN_UNSUPPORTED, "no weight of the model can be %s", rn_dtype_get(dtype)->name);
     return rn_rewrite_end(&t.rewrite, s, out);
 }

@@ -64,6 +64,11 @@ says many.json '"samples": 2000' '"total_samples": 2000'
 expect 0 "$ration" bench "$onnx" --variants eager,cpu,cpu+bf16,cpu+least --batch 3 --samples 5 \
     --input "x=$root/tests/golden/onnx/input.npy" --output onnx.json
 says onnx.json '"batch_size": 3' '"total_samples": 15'
+# kinds_of_four_bits: by every level and by the reference loops, near to f32's outputs; the head says the threads asked for.
+expect 0 "$ration" bench mlp --variants reference,cpu+int4,cpu+int4+portable,eager+int4,cpu+nf4,cpu+nf4+portable,eager+nf4 "${quick[@]}" \
+    --threads 1 --output four.json
+equals four 7 "$(grep -c '"outcome": "success"' four.json)"
+says four.json '"threads": 1' '"weights": "int4"' '"weights": "nf4"'
 expect 0 "$ration" bench mlp --variants cpu,cpu+q8_0 --batch 1,2,7 "${quick[@]}" --output batches.json
 equals batches '1 2 7 1 2 7 ' "$(sed -n 's/.*"batch_size": \([0-9]*\).*/\1/p' batches.json | tr '\n' ' ')"
 grep -q '"outcome": "wrong"' batches.json && fail 'a batch was compared with another one'

@@ -42,6 +42,8 @@ static void weights_are_held_as_their_readers_allow(void **state) {
     } cases[] = {
         {RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_BF16, 0},
         {RN_DTYPE_INT8, RN_DTYPE_Q8_0, RN_DTYPE_F32, RN_DTYPE_INT8, 1},
+        {RN_DTYPE_INT4, RN_DTYPE_Q4_1, RN_DTYPE_F32, RN_DTYPE_INT4, 1},
+        {RN_DTYPE_NF4, RN_DTYPE_Q4_0, RN_DTYPE_F32, RN_DTYPE_NF4, 1},
         {RN_DTYPE_Q4_0, RN_DTYPE_Q4_0, RN_DTYPE_F32, RN_DTYPE_F32, 1},
         {RN_DTYPE_F8_E4M3, RN_DTYPE_F8_E4M3, RN_DTYPE_F8_E4M3, RN_DTYPE_F8_E4M3, 2},
     };
