@@ -2,6 +2,7 @@
 #include "bench/accuracy.h"
 
 #include "base/file.h"
+#include "base/str.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -107,11 +108,27 @@ bool rn_comparison_end(const rn_comparison *c, const rn_reference *r, rn_bench_a
 }
 
 // How far off, as a share of the largest value, outputs may be: rounding of each layer adds up.
-static double tolerance_of(const char *dtype) {
-    if (!dtype[0] || strcmp(dtype, "f32") == 0 || strcmp(dtype, "f64") == 0) return 0.01;
-    if (strcmp(dtype, "f16") == 0 || strcmp(dtype, "bf16") == 0) return 0.1;
-    if (strcmp(dtype, "int8") == 0 || strcmp(dtype, "q8_0") == 0) return 0.25;
-    return 1;
+static double tolerance_of_kind(rn_str kind) {
+    static const struct {
+        const char *beginning; // of the kind's name
+        double tolerance;
+    } table[] = {{"f32", 0.01}, {"f64", 0.01}, {"f16", 0.1}, {"bf16", 0.1}, {"int8", 0.25},
+                 {"q8", 0.25},  {"f8", 0.5},   {"q6", 0.5},  {"q5", 0.5},   {"q4", 0.5},
+                 {"int4", 0.5}, {"nf4", 0.5},  {"iq4", 0.5}, {"mxfp4", 0.5}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (rn_str_starts(kind, rn_str_from(table[i].beginning))) return table[i].tolerance;
+    return kind.bytes ? 1 : 0.01;
+}
+
+// Of the coarsest: "int8 + q8_0 + f32".
+static double tolerance_of(const char *kinds) {
+    double most = 0.01;
+    for (size_t bytes; *kinds; kinds += bytes) {
+        bytes = strcspn(kinds, " +,");
+        most = fmax(most, tolerance_of_kind((rn_str){kinds, bytes}));
+        bytes += strspn(kinds + bytes, " +,");
+    }
+    return most;
 }
 
 const char *rn_accuracy_is_wrong(const rn_bench_accuracy *a, const rn_comparison *c,

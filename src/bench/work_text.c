@@ -116,16 +116,14 @@ static rn_status read_prompt(text_work *t, size_t first, size_t count) {
     return RN_OK;
 }
 
-static rn_status make_tokens(text_work *t, size_t count, float *out_ids) {
+static rn_status make_tokens(text_work *t, size_t count) {
     rn_sample sample;
     RN_TRY(rn_sequence_feed(t->sequence, NULL, 0));
     for (size_t made = 0; made < count;) {
         if (rn_work_is_cancelled(t->w)) return rn_fail(RN_CANCELLED, "interrupted");
         RN_TRY(rn_generator_step(t->generator));
-        while (made < count && rn_sequence_take(t->sequence, &sample)) {
-            if (out_ids) out_ids[made] = (float)sample.token;
+        while (made < count && rn_sequence_take(t->sequence, &sample))
             made++;
-        }
     }
     rn_sequence_pause(t->sequence);
     return RN_OK;
@@ -172,7 +170,7 @@ static rn_status measure_depth(text_work *t, size_t depth, double most_seconds) 
         rn_sequence_rewind(t->sequence, depth ? depth : 1);
         RN_TRY(read_prompt(t, depth, 1));
         uint64_t start = rn_clock_ns();
-        RN_TRY(make_tokens(t, tokens, NULL));
+        RN_TRY(make_tokens(t, tokens));
         answer[rounds] = (double)(rn_clock_ns() - start) * 1e-9;
         spent += prompt[rounds] + answer[rounds];
         rounds++;
@@ -198,16 +196,39 @@ static rn_status measure_tokens(text_work *t) {
             RN_TRY(read_prompt(t, 0, 1));
         }
         begin = rn_clock_ns();
-        RN_TRY(make_tokens(t, 1, NULL));
+        RN_TRY(make_tokens(t, 1));
         runs++;
     } while (rn_bench_worker_sample(w->worker, (double)(rn_clock_ns() - begin)));
     rn_work_note_energy(w, runs);
     return RN_OK;
 }
 
+// Tokens that a variant makes by itself part from the others' at the first close call, and from
+// there on say nothing. So what is compared is how likely each token of a given text is to it: a
+// bias makes it choose that one, and its logarithm is of the model's own probabilities.
+static rn_status send_logprobs(text_work *t) {
+    rn_logit_bias next = {.token = 0, .bias = 1e6f};
+    rn_sampling sampling = {.bias = &next, .bias_count = 1};
+    rn_sample sample;
+    float logprobs[CHECKED];
+    size_t given = t->id_count > 80 ? 32 : 4, checked = t->id_count > 80 ? CHECKED : 4;
+    rn_sequence_destroy(t->sequence);
+    t->sequence = NULL;
+    RN_TRY(rn_sequence_create(t->generator, &sampling, &t->sequence));
+    rn_status s = rn_sequence_feed(t->sequence, t->ids, given);
+    for (size_t i = 0; i < checked && s == RN_OK; i++) {
+        next.token = t->ids[given + i];
+        while (s == RN_OK && !rn_sequence_take(t->sequence, &sample))
+            s = rn_generator_step(t->generator);
+        if (s == RN_OK) logprobs[i] = sample.logprob;
+    }
+    rn_sequence_destroy(t->sequence); // it borrows the bias
+    t->sequence = NULL;
+    return s == RN_OK ? rn_bench_worker_output(t->w->worker, logprobs, checked) : s;
+}
+
 static rn_status measure(text_work *t) {
     rn_work *w = t->w;
-    float ids[CHECKED];
     uint64_t begin = rn_clock_ns();
     RN_TRY(read_prompt(t, 0, 1));
     w->figures.first_s = (double)(rn_clock_ns() - begin) * 1e-9;
@@ -220,12 +241,7 @@ static rn_status measure(text_work *t) {
         RN_TRY(measure_depth(t, DEEP, 1));
     }
     rn_bench_worker_stage(w->worker, "outputs");
-    rn_sequence_rewind(t->sequence, 0);
-    size_t prompt = t->id_count > 80 ? 32 : 4;
-    RN_TRY(read_prompt(t, 0, prompt));
-    size_t checked = t->id_count > 80 ? CHECKED : 4;
-    RN_TRY(make_tokens(t, checked, ids));
-    return rn_bench_worker_output(w->worker, ids, checked);
+    return send_logprobs(t);
 }
 
 rn_status rn_work_text(rn_work *w) {
