@@ -20,6 +20,11 @@ rn_cuda_grid rn_cuda_spread(const rn_call *call, uint64_t threads) {
     return (rn_cuda_grid){(uint32_t)blocks, 1, 1, .threads = RN_ROWS_THREADS, .early = true};
 }
 
+rn_cuda_grid rn_cuda_cover(uint64_t threads) {
+    uint64_t blocks = rn_max_u64(rn_div_up(threads, RN_ROWS_THREADS), 1);
+    return rn_cuda_row_grid(blocks, RN_ROWS_THREADS);
+}
+
 rn_cuda_grid rn_cuda_row_grid(uint64_t rows, uint32_t threads) {
     uint32_t blocks = (uint32_t)rn_min_u64(rows, ROWS_MOST);
     return (rn_cuda_grid){blocks, 1, 1, .threads = threads, .early = true};
@@ -40,6 +45,35 @@ rn_walk_args rn_cuda_walk(const rn_walk *walk) {
     memcpy(args.dims, walk->dims, sizeof args.dims);
     memcpy(args.strides, walk->strides, sizeof args.strides);
     return args;
+}
+
+// ---- types of values ----------------------------------------------------------------------------
+
+rn_status rn_cuda_value_type(const rn_call *call, const rn_tensor *tensor, uint32_t *out) {
+    rn_dtype dtype = tensor->dtype;
+    *out = RN_PLAIN_NONE;
+    if (!rn_tensor_given(tensor)) return RN_OK;
+    if (dtype != RN_DTYPE_F32 && dtype != RN_DTYPE_BF16 && dtype != RN_DTYPE_F16)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: %s takes and makes f32, bf16 and f16, not %s",
+                       rn_op_name(call->op), rn_dtype_get(dtype)->name);
+    *out = rn_cuda_plain_type(dtype);
+    return RN_OK;
+}
+
+static bool are_f32(const rn_tensor *tensors, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (rn_tensor_given(&tensors[i]) && tensors[i].dtype != RN_DTYPE_F32) return false;
+    return true;
+}
+
+bool rn_cuda_all_f32(const rn_call *call) {
+    return are_f32(call->inputs, call->input_count) && are_f32(call->outputs, call->output_count);
+}
+
+rn_status rn_cuda_want_f32(const rn_call *call, const rn_tensor *tensor, const char *what) {
+    if (!rn_tensor_given(tensor) || tensor->dtype == RN_DTYPE_F32) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "CUDA: %s has %s in f32, not in %s", rn_op_name(call->op), what,
+                   rn_dtype_get(tensor->dtype)->name);
 }
 
 // ---- plain weights ------------------------------------------------------------------------------

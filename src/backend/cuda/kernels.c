@@ -1,5 +1,5 @@
 // kernels.c — the table of the device's kernels, in the order of ops.def: one line an op. An op
-// without a line is not supported: what a forward pass needs is here, backward ops are not.
+// without a line is not supported.
 #include "backend/cuda/rows.h"
 
 #include "tensor/tiles.h"
@@ -23,24 +23,34 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_RSQRT] = {rn_cuda_map, NULL},
     [RN_OP_POW] = {rn_cuda_pow, NULL},
     [RN_OP_CLAMP] = {rn_cuda_clamp, NULL},
+    [RN_OP_CLAMP_GRAD] = {rn_cuda_clamp_grad, NULL},
     [RN_OP_SCALE] = {rn_cuda_scale, NULL},
     [RN_OP_RELU] = {rn_cuda_map, NULL},
+    [RN_OP_RELU_GRAD] = {rn_cuda_slope, NULL},
     [RN_OP_SIGMOID] = {rn_cuda_map, NULL},
     [RN_OP_TANH] = {rn_cuda_map, NULL},
     [RN_OP_SILU] = {rn_cuda_map, NULL},
+    [RN_OP_SILU_GRAD] = {rn_cuda_slope, NULL},
     [RN_OP_GELU] = {rn_cuda_map, NULL},
+    [RN_OP_GELU_GRAD] = {rn_cuda_slope, NULL},
     [RN_OP_GELU_TANH] = {rn_cuda_map, NULL},
+    [RN_OP_GELU_TANH_GRAD] = {rn_cuda_slope, NULL},
     [RN_OP_GATED] = {rn_cuda_gated, NULL},
+    [RN_OP_GATED_GRAD] = {rn_cuda_gated_grad, NULL},
     // rows
     [RN_OP_SOFTMAX] = {rn_cuda_softmax, NULL},
+    [RN_OP_SOFTMAX_GRAD] = {rn_cuda_softmax_grad, NULL},
     [RN_OP_LAYERNORM] = {rn_cuda_layernorm, NULL},
+    [RN_OP_LAYERNORM_GRAD] = {rn_cuda_layernorm_grad, rn_cuda_norm_grad_workspace},
     [RN_OP_RMSNORM] = {rn_cuda_rmsnorm, NULL},
+    [RN_OP_RMSNORM_GRAD] = {rn_cuda_rmsnorm_grad, rn_cuda_norm_grad_workspace},
     // products
     [RN_OP_MATMUL] = {rn_cuda_matmul, rn_cuda_matmul_workspace},
     [RN_OP_PROJECT] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_PROJECT_THREE] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_PROJECT_GATED] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_EMBEDDING] = {rn_cuda_embedding, NULL},
+    [RN_OP_EMBEDDING_GRAD] = {rn_cuda_embedding_grad, rn_cuda_embedding_grad_workspace},
     // attention
     [RN_OP_ROPE] = {rn_cuda_rope, NULL},
     [RN_OP_ATTENTION] = {rn_cuda_attention, rn_cuda_attention_workspace},
@@ -55,6 +65,7 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_SUM] = {rn_cuda_sum, rn_cuda_reduce_workspace},
     [RN_OP_MEAN] = {rn_cuda_sum, rn_cuda_reduce_workspace},
     [RN_OP_MAX] = {rn_cuda_max, rn_cuda_reduce_workspace},
+    [RN_OP_MAX_GRAD] = {rn_cuda_max_grad, NULL},
     [RN_OP_SUM_SQUARES] = {rn_cuda_sum_squares, rn_cuda_reduce_workspace},
     [RN_OP_ARGMAX] = {rn_cuda_argmax, NULL},
     // moving elements
@@ -67,6 +78,20 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_CAST] = {rn_cuda_cast, NULL},
     [RN_OP_QUANTIZE] = {rn_cuda_quantize, NULL},
     [RN_OP_DEQUANTIZE] = {rn_cuda_cast, NULL},
+    // losses
+    [RN_OP_CROSS_ENTROPY] = {rn_cuda_cross_entropy, rn_cuda_cross_entropy_workspace},
+    [RN_OP_CROSS_ENTROPY_GRAD] = {rn_cuda_cross_entropy_grad, NULL},
+    [RN_OP_MSE] = {rn_cuda_mse, rn_cuda_mse_workspace},
+    [RN_OP_MSE_GRAD] = {rn_cuda_mse_grad, NULL},
+    // random numbers
+    [RN_OP_RANDOM_UNIFORM] = {rn_cuda_random, NULL},
+    [RN_OP_RANDOM_NORMAL] = {rn_cuda_random, NULL},
+    [RN_OP_DROPOUT] = {rn_cuda_dropout, NULL},
+    // training
+    [RN_OP_ADAMW] = {rn_cuda_adamw, NULL},
+    [RN_OP_SGD] = {rn_cuda_sgd, NULL},
+    [RN_OP_ACCUMULATE] = {rn_cuda_accumulate, NULL},
+    [RN_OP_LION] = {rn_cuda_lion, NULL},
 };
 
 // ---- layouts ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // axes it has, so that a row's result does not depend on how many rows there are, not even on
 // whether there are others.
 #include "backend/cuda/elements.h"
+#include "backend/cuda/kernels/training_args.h"
 #include "backend/cuda/rows.h"
 
 #include "base/checked.h"
@@ -67,9 +68,10 @@ static rn_cuda_grid grid_of(const rn_call *call, const rn_reduce_args *args, fol
 }
 
 static rn_status reduce(const rn_call *call, rn_fold fold) {
-    static const rn_cuda_kernel kernels[] = {[FORM_SHORT] = RN_CUDA_REDUCE_SHORT,
-                                             [FORM_ROW] = RN_CUDA_REDUCE_ROW,
-                                             [FORM_COLUMN] = RN_CUDA_REDUCE_COLUMN};
+    static const rn_cuda_kernel kernels[][2] = {
+        [FORM_SHORT] = {RN_CUDA_REDUCE_SHORT, RN_CUDA_REDUCE_SHORT_ANY},
+        [FORM_ROW] = {RN_CUDA_REDUCE_ROW, RN_CUDA_REDUCE_ROW_ANY},
+        [FORM_COLUMN] = {RN_CUDA_REDUCE_COLUMN, RN_CUDA_REDUCE_COLUMN_ANY}};
     rn_reduce_args args;
     fold_form form = plan(call, &args);
     args.x = call->inputs[0].data;
@@ -77,8 +79,11 @@ static rn_status reduce(const rn_call *call, rn_fold fold) {
     args.partial = args.parts > 1 ? call->workspace : NULL;
     args.fold = fold;
     if (call->op == RN_OP_MEAN) args.divisor = (double)args.elements;
+    RN_TRY(rn_cuda_value_type(call, &call->inputs[0], &args.x_type));
+    RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.y_type));
     if (args.outputs == 0) return RN_OK;
-    RN_TRY(rn_cuda_launch(call, kernels[form], grid_of(call, &args, form), &args));
+    RN_TRY(rn_cuda_launch(call, kernels[form][args.x_type != RN_PLAIN_F32],
+                          grid_of(call, &args, form), &args));
     if (args.parts == 1) return RN_OK;
     return rn_cuda_launch(call, RN_CUDA_REDUCE_PARTS, rn_cuda_spread(call, args.outputs), &args);
 }
@@ -107,4 +112,29 @@ rn_status rn_cuda_argmax(const rn_call *call) {
     if (n.rows == 0) return RN_OK;
     return rn_cuda_launch(call, RN_CUDA_ARGMAX,
                           rn_cuda_row_grid(n.rows, n.width > 4096 ? 1024 : RN_ROWS_THREADS), &args);
+}
+
+rn_status rn_cuda_max_grad(const rn_call *call) {
+    const rn_reduce_attrs *attrs = call->attrs;
+    rn_shape shape = call->inputs[0].shape;
+    rn_strides strides = rn_strides_of(shape);
+    rn_walk kept = rn_walk_begin(rn_reduce_axes(shape, ~attrs->axes), strides, strides);
+    rn_walk group = rn_walk_begin(rn_reduce_axes(shape, attrs->axes), strides, strides);
+    rn_max_grad_args args = {.x = call->inputs[0].data,
+                             .dy = call->inputs[1].data,
+                             .dx = call->outputs[0].data,
+                             .kept = rn_cuda_walk(&kept),
+                             .group = rn_cuda_walk(&group),
+                             .groups = rn_cuda_walk_elements(&kept),
+                             .elements = rn_cuda_walk_elements(&group)};
+    RN_TRY(rn_cuda_value_type(call, &call->inputs[0], &args.x_type));
+    RN_TRY(rn_cuda_value_type(call, &call->inputs[1], &args.dy_type));
+    RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.dx_type));
+    if (args.elements > INT32_MAX)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: a group of %llu elements is too large for %s",
+                       (unsigned long long)args.elements, rn_op_name(call->op));
+    if (args.groups == 0 || args.elements == 0) return RN_OK;
+    uint64_t most = UINT64_MAX / RN_ROWS_THREADS; // of groups, so that the product is one
+    return rn_cuda_launch(call, RN_CUDA_MAX_GRAD,
+                          rn_cuda_spread(call, rn_min_u64(args.groups, most) * 32), &args);
 }

@@ -22,8 +22,13 @@ rn_status rn_cuda_rope(const rn_call *call) {
                          .dims = (uint32_t)dims,
                          .neighbours = attrs->pairing == RN_ROPE_NEIGHBOURS,
                          .inverse = attrs->inverse};
+    RN_TRY(rn_cuda_value_type(call, &call->inputs[0], &args.x_type));
+    RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.y_type));
+    args.eights = dims % 16 == 0 && head_dim % 8 == 0 && rn_cuda_is_aligned(args.x, 16) &&
+                  rn_cuda_is_aligned(args.y, 16);
     rn_rope_frequencies(attrs, head_dim, args.frequency, &args.factor);
     if (args.tokens == 0 || heads * head_dim == 0) return RN_OK;
-    return rn_cuda_launch(call, RN_CUDA_ROPE, rn_cuda_row_grid(args.tokens, RN_ROWS_THREADS),
-                          &args);
+    bool f32 = args.x_type == RN_PLAIN_F32 && args.y_type == RN_PLAIN_F32;
+    return rn_cuda_launch(call, f32 ? RN_CUDA_ROPE : RN_CUDA_ROPE_ANY,
+                          rn_cuda_row_grid(args.tokens, RN_ROWS_THREADS), &args);
 }

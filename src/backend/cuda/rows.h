@@ -34,11 +34,19 @@ rn_status rn_cuda_clamp(const rn_call *call);
 rn_status rn_cuda_scale(const rn_call *call);
 rn_status rn_cuda_pair(const rn_call *call); // ADD .. DIV
 rn_status rn_cuda_gated(const rn_call *call);
+rn_status rn_cuda_slope(const rn_call *call); // RELU_GRAD, SILU_GRAD, GELU_GRAD, GELU_TANH_GRAD
+rn_status rn_cuda_clamp_grad(const rn_call *call);
+rn_status rn_cuda_gated_grad(const rn_call *call);
+rn_status rn_cuda_accumulate(const rn_call *call);
 
 // ---- norms.c, rope.c ----------------------------------------------------------------------------
 rn_status rn_cuda_softmax(const rn_call *call);
 rn_status rn_cuda_layernorm(const rn_call *call);
 rn_status rn_cuda_rmsnorm(const rn_call *call);
+rn_status rn_cuda_softmax_grad(const rn_call *call);
+rn_status rn_cuda_layernorm_grad(const rn_call *call);
+rn_status rn_cuda_rmsnorm_grad(const rn_call *call);
+uint64_t rn_cuda_norm_grad_workspace(const rn_call *call); // of the norms' two
 rn_status rn_cuda_rope(const rn_call *call);
 
 // ---- recurrent.c --------------------------------------------------------------------------------
@@ -49,6 +57,26 @@ rn_status rn_cuda_delta_rule(const rn_call *call);
 // ---- embedding.c --------------------------------------------------------------------------------
 // An id that is no row of the table gives a row of NaN: ids are not looked at on the host.
 rn_status rn_cuda_embedding(const rn_call *call);
+rn_status rn_cuda_embedding_grad(const rn_call *call);
+uint64_t rn_cuda_embedding_grad_workspace(const rn_call *call);
+
+// ---- losses.c -----------------------------------------------------------------------------------
+// A target that is no class gives NaN.
+rn_status rn_cuda_cross_entropy(const rn_call *call);
+uint64_t rn_cuda_cross_entropy_workspace(const rn_call *call);
+rn_status rn_cuda_cross_entropy_grad(const rn_call *call);
+rn_status rn_cuda_mse(const rn_call *call);
+uint64_t rn_cuda_mse_workspace(const rn_call *call);
+rn_status rn_cuda_mse_grad(const rn_call *call);
+
+// ---- random.c -----------------------------------------------------------------------------------
+rn_status rn_cuda_random(const rn_call *call); // RANDOM_UNIFORM, RANDOM_NORMAL
+rn_status rn_cuda_dropout(const rn_call *call);
+
+// ---- optimizers.c -------------------------------------------------------------------------------
+rn_status rn_cuda_adamw(const rn_call *call);
+rn_status rn_cuda_sgd(const rn_call *call);
+rn_status rn_cuda_lion(const rn_call *call);
 
 // ---- move.c -------------------------------------------------------------------------------------
 rn_status rn_cuda_permute(const rn_call *call);
@@ -64,6 +92,7 @@ rn_status rn_cuda_sum(const rn_call *call); // SUM, MEAN
 rn_status rn_cuda_max(const rn_call *call);
 rn_status rn_cuda_sum_squares(const rn_call *call);
 uint64_t rn_cuda_reduce_workspace(const rn_call *call); // of these three
+rn_status rn_cuda_max_grad(const rn_call *call);
 rn_status rn_cuda_argmax(const rn_call *call);
 
 // ---- matmul_plain.c -----------------------------------------------------------------------------

@@ -3,54 +3,102 @@
 // One kernel for all functions of one input, one for two inputs of the same shape, one for two that
 // are stretched to each other: the function is picked once a thread, outside of its loop. An
 // element is read before it is written, by the same thread, so that y may be an input.
+//
+// Each of them for f32 alone, four elements at a time, and once more (_any) for f32, bf16 and f16
+// in any mix, in eights. Results of 16 bits have the quick activations.
 #include "activation.cuh"
 #include "begin.cuh"
+#include "half_io.cuh"
 
 // ---- one input ----------------------------------------------------------------------------------
 
 template <class Fn> __device__ __forceinline__ void map_all(const rn_map_args &a, Fn fn) {
+    const float *from = (const float *)a.x;
+    float *to = (float *)a.y;
     uint64_t fours = rn_is_aligned(a.x, 16) && rn_is_aligned(a.y, 16) ? a.n / 4 : 0;
     for (uint64_t i = rn_thread(); i < fours; i += rn_threads()) {
-        float4 x = ((const float4 *)a.x)[i];
-        ((float4 *)a.y)[i] = make_float4(fn(x.x), fn(x.y), fn(x.z), fn(x.w));
+        float4 x = ((const float4 *)from)[i];
+        ((float4 *)to)[i] = make_float4(fn(x.x), fn(x.y), fn(x.z), fn(x.w));
     }
     for (uint64_t i = 4 * fours + rn_thread(); i < a.n; i += rn_threads())
-        a.y[i] = fn(a.x[i]);
+        to[i] = fn(from[i]);
+}
+
+template <class Fn>
+__device__ __forceinline__ void map_eight(const rn_map_args &a, const rn_raw_eight &raw, uint64_t i,
+                                          Fn fn) {
+    rn_eight x = rn_widen_eight(a.x_type, raw);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        x.v[j] = fn(x.v[j]);
+    rn_store_eight(a.y_type, a.y, 8 * i, x);
+}
+
+// Two eights in flight.
+template <class Fn> __device__ __forceinline__ void map_any(const rn_map_args &a, Fn fn) {
+    uint64_t eights = rn_is_aligned(a.x, 16) && rn_is_aligned(a.y, 16) ? a.n / 8 : 0;
+    for (uint64_t i = rn_thread(); i < eights; i += 2 * rn_threads()) {
+        uint64_t next = i + rn_threads();
+        rn_raw_eight first = rn_fetch_eight(a.x_type, a.x, 8 * i), second = first;
+        if (next < eights) second = rn_fetch_eight(a.x_type, a.x, 8 * next);
+        map_eight(a, first, i, fn);
+        if (next < eights) map_eight(a, second, next, fn);
+    }
+    for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads())
+        rn_store_one(a.y_type, a.y, i, fn(rn_load_one(a.x_type, a.x, i)));
+}
+
+// What any result is made with: run(fn).
+template <class Run> __device__ __forceinline__ void pick_exact(const rn_map_args &a, Run run) {
+    float p = a.p, q = a.q;
+    switch (a.fn) {
+    case RN_MAP_NEG:
+        return run([](float x) { return -x; });
+    case RN_MAP_EXP:
+        return run([](float x) { return expf(x); });
+    case RN_MAP_LOG:
+        return run([](float x) { return logf(x); });
+    case RN_MAP_SQRT:
+        return run([](float x) { return __fsqrt_rn(x); });
+    case RN_MAP_RSQRT:
+        return run([](float x) { return __frcp_rn(__fsqrt_rn(x)); });
+    case RN_MAP_POW:
+        return run([p](float x) { return powf(x, p); });
+    case RN_MAP_CLAMP:
+        return run([p, q](float x) { return x < p ? p : x > q ? q : x; });
+    case RN_MAP_SCALE:
+        return run([p, q](float x) { return __fadd_rn(__fmul_rn(x, p), q); });
+    case RN_MAP_RELU:
+        return run(rn_relu);
+    case RN_MAP_SIGMOID:
+        return run(rn_sigmoid);
+    case RN_MAP_TANH:
+        return run([](float x) { return tanhf(x); });
+    case RN_MAP_SILU:
+        return run(rn_silu);
+    case RN_MAP_GELU:
+        return run(rn_gelu);
+    case RN_MAP_GELU_TANH:
+        return run(rn_gelu_tanh);
+    }
 }
 
 extern "C" __global__ void rn_map(const __grid_constant__ rn_map_args a) {
     rn_begin();
-    float p = a.p, q = a.q;
-    switch (a.fn) {
-    case RN_MAP_NEG:
-        return map_all(a, [](float x) { return -x; });
-    case RN_MAP_EXP:
-        return map_all(a, [](float x) { return expf(x); });
-    case RN_MAP_LOG:
-        return map_all(a, [](float x) { return logf(x); });
-    case RN_MAP_SQRT:
-        return map_all(a, [](float x) { return __fsqrt_rn(x); });
-    case RN_MAP_RSQRT:
-        return map_all(a, [](float x) { return __frcp_rn(__fsqrt_rn(x)); });
-    case RN_MAP_POW:
-        return map_all(a, [p](float x) { return powf(x, p); });
-    case RN_MAP_CLAMP:
-        return map_all(a, [p, q](float x) { return x < p ? p : x > q ? q : x; });
-    case RN_MAP_SCALE:
-        return map_all(a, [p, q](float x) { return __fadd_rn(__fmul_rn(x, p), q); });
-    case RN_MAP_RELU:
-        return map_all(a, rn_relu);
-    case RN_MAP_SIGMOID:
-        return map_all(a, rn_sigmoid);
-    case RN_MAP_TANH:
-        return map_all(a, [](float x) { return tanhf(x); });
-    case RN_MAP_SILU:
-        return map_all(a, rn_silu);
-    case RN_MAP_GELU:
-        return map_all(a, rn_gelu);
-    case RN_MAP_GELU_TANH:
-        return map_all(a, rn_gelu_tanh);
-    }
+    pick_exact(a, [&](auto fn) { map_all(a, fn); });
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_map_any(const __grid_constant__ rn_map_args a) {
+    rn_begin();
+    bool quick = a.y_type != RN_PLAIN_F32;
+    if (quick && a.fn == RN_MAP_SIGMOID)
+        return map_any(a, rn_quick_sigmoid);
+    else if (quick && a.fn == RN_MAP_SILU)
+        return map_any(a, [](float x) { return rn_quick_activate(RN_CUDA_SILU, x); });
+    else if (quick && a.fn == RN_MAP_GELU_TANH)
+        return map_any(a, [](float x) { return rn_quick_activate(RN_CUDA_GELU_TANH, x); });
+    pick_exact(a, [&](auto fn) { map_any(a, fn); });
 }
 
 // ---- two inputs ---------------------------------------------------------------------------------
@@ -78,7 +126,7 @@ template <class Fn> __device__ __forceinline__ void pair_all(const rn_pair_args 
     for (uint64_t i = rn_thread(); i < fours; i += rn_threads())
         ((float4 *)a.y)[i] = apply_four(((const float4 *)a.a)[i], ((const float4 *)a.b)[i], fn);
     for (uint64_t i = 4 * fours + rn_thread(); i < a.n; i += rn_threads())
-        a.y[i] = fn(a.a[i], a.b[i]);
+        ((float *)a.y)[i] = fn(((const float *)a.a)[i], ((const float *)a.b)[i]);
 }
 
 extern "C" __global__ void rn_pair(const __grid_constant__ rn_pair_args a) {
@@ -103,43 +151,230 @@ extern "C" __global__ void rn_gated(const __grid_constant__ rn_pair_args a) {
     });
 }
 
+template <class Fn>
+__device__ __forceinline__ rn_eight apply_eight(const rn_eight &a, const rn_eight &b, Fn fn) {
+    rn_eight y;
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        y.v[j] = fn(a.v[j], b.v[j]);
+    return y;
+}
+
+template <class Fn>
+__device__ __forceinline__ void pair_eight(const rn_pair_args &a, const rn_raw_eight &left,
+                                           const rn_raw_eight &right, uint64_t i, Fn fn) {
+    rn_store_eight(
+        a.y_type, a.y, 8 * i,
+        apply_eight(rn_widen_eight(a.a_type, left), rn_widen_eight(a.b_type, right), fn));
+}
+
+template <class Fn> __device__ __forceinline__ void pair_any(const rn_pair_args &a, Fn fn) {
+    bool aligned = rn_is_aligned(a.a, 16) && rn_is_aligned(a.b, 16) && rn_is_aligned(a.y, 16);
+    uint64_t eights = aligned ? a.n / 8 : 0;
+    for (uint64_t i = rn_thread(); i < eights; i += 2 * rn_threads()) {
+        uint64_t next = i + rn_threads();
+        rn_raw_eight left = rn_fetch_eight(a.a_type, a.a, 8 * i), left_next = left;
+        rn_raw_eight right = rn_fetch_eight(a.b_type, a.b, 8 * i), right_next = right;
+        if (next < eights) left_next = rn_fetch_eight(a.a_type, a.a, 8 * next);
+        if (next < eights) right_next = rn_fetch_eight(a.b_type, a.b, 8 * next);
+        pair_eight(a, left, right, i, fn);
+        if (next < eights) pair_eight(a, left_next, right_next, next, fn);
+    }
+    for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads())
+        rn_store_one(a.y_type, a.y, i,
+                     fn(rn_load_one(a.a_type, a.a, i), rn_load_one(a.b_type, a.b, i)));
+}
+
+// dy times the slope of an activation.
+__device__ __forceinline__ void pair_slope(const rn_pair_args &a, uint32_t activation) {
+    if (a.y_type == RN_PLAIN_F32)
+        pair_any(a, [activation](float x, float dy) {
+            return __fmul_rn(dy, rn_activation_slope(activation, x));
+        });
+    else
+        pair_any(a, [activation](float x, float dy) { return dy * rn_quick_slope(activation, x); });
+}
+
+__device__ __forceinline__ void pair_gated(const rn_pair_args &a, uint32_t activation) {
+    if (a.y_type == RN_PLAIN_F32)
+        pair_any(a, [activation](float gate, float up) {
+            return __fmul_rn(rn_activate(activation, gate), up);
+        });
+    else
+        pair_any(a, [activation](float gate, float up) {
+            return rn_quick_activate(activation, gate) * up;
+        });
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_pair_any(const __grid_constant__ rn_pair_args a) {
+    rn_begin();
+    float p = a.p, q = a.q;
+    switch (a.fn) {
+    case RN_PAIR_ADD:
+        return pair_any(a, plus());
+    case RN_PAIR_SUB:
+        return pair_any(a, minus());
+    case RN_PAIR_MUL:
+        return pair_any(a, times());
+    case RN_PAIR_DIV:
+        return pair_any(a, over());
+    case RN_PAIR_GATED: // the usual one without a test an element
+        if (a.activation == RN_CUDA_SILU) return pair_gated(a, RN_CUDA_SILU);
+        return pair_gated(a, a.activation);
+    case RN_PAIR_RELU_GRAD:
+        return pair_any(a, [](float y, float dy) { return y > 0.0f ? dy : 0.0f; });
+    case RN_PAIR_SILU_GRAD:
+        return pair_slope(a, RN_CUDA_SILU);
+    case RN_PAIR_GELU_GRAD:
+        return pair_slope(a, RN_CUDA_GELU);
+    case RN_PAIR_GELU_TANH_GRAD:
+        return pair_slope(a, RN_CUDA_GELU_TANH);
+    case RN_PAIR_CLAMP_GRAD:
+        return pair_any(a, [p, q](float x, float dy) { return x >= p && x <= q ? dy : 0.0f; });
+    }
+}
+
+// ---- stretched to each other --------------------------------------------------------------------
+
 // Four neighbours of a row, or one of them four times.
 __device__ __forceinline__ float4 load_four(const float *from, uint64_t step) {
     return step ? *(const float4 *)from : make_float4(*from, *from, *from, *from);
 }
 
-template <class Index, class Fn>
-__device__ __forceinline__ void stretch_all(const rn_pair_args &a, Fn fn) {
-    uint32_t width = a.fours ? 4 : 1;
-    Index n = (Index)(a.n / width), count = (Index)(a.walk.count / width);
-    for (uint64_t i = rn_thread(); i < n; i += rn_threads()) {
-        uint64_t at_a, at_b;
-        rn_walk_find<Index>(a.walk, (Index)i, count, width, &at_a, &at_b);
-        if (width == 4)
-            ((float4 *)a.y)[i] = apply_four(load_four(a.a + at_a, a.walk.step[0]),
-                                            load_four(a.b + at_b, a.walk.step[1]), fn);
-        else
-            a.y[i] = fn(a.a[at_a], a.b[at_b]);
+struct stretch_f32 {
+    template <class Index, class Fn>
+    static __device__ __forceinline__ void run(const rn_pair_args &a, Fn fn) {
+        const float *left = (const float *)a.a, *right = (const float *)a.b;
+        uint32_t width = a.width;
+        Index n = (Index)(a.n / width), count = (Index)(a.walk.count / width);
+        for (uint64_t i = rn_thread(); i < n; i += rn_threads()) {
+            uint64_t at_a, at_b;
+            rn_walk_find<Index>(a.walk, (Index)i, count, width, &at_a, &at_b);
+            if (width == 4)
+                ((float4 *)a.y)[i] = apply_four(load_four(left + at_a, a.walk.step[0]),
+                                                load_four(right + at_b, a.walk.step[1]), fn);
+            else
+                ((float *)a.y)[i] = fn(left[at_a], right[at_b]);
+        }
     }
+};
+
+__device__ __forceinline__ rn_eight load_stretched(uint32_t type, const void *from, uint64_t at,
+                                                   uint64_t step) {
+    if (step) return rn_load_eight(type, from, at);
+    float one = rn_load_one(type, from, at);
+    return rn_eight{{one, one, one, one, one, one, one, one}};
 }
 
-template <class Fn> __device__ __forceinline__ void stretch(const rn_pair_args &a, Fn fn) {
+struct stretch_any {
+    template <class Index, class Fn>
+    static __device__ __forceinline__ void run(const rn_pair_args &a, Fn fn) {
+        uint32_t width = a.width;
+        Index n = (Index)(a.n / width), count = (Index)(a.walk.count / width);
+        for (uint64_t i = rn_thread(); i < n; i += rn_threads()) {
+            uint64_t at_a, at_b;
+            rn_walk_find<Index>(a.walk, (Index)i, count, width, &at_a, &at_b);
+            if (width == 8)
+                rn_store_eight(a.y_type, a.y, 8 * i,
+                               apply_eight(load_stretched(a.a_type, a.a, at_a, a.walk.step[0]),
+                                           load_stretched(a.b_type, a.b, at_b, a.walk.step[1]),
+                                           fn));
+            else
+                rn_store_one(
+                    a.y_type, a.y, i,
+                    fn(rn_load_one(a.a_type, a.a, at_a), rn_load_one(a.b_type, a.b, at_b)));
+        }
+    }
+};
+
+template <class Way, class Fn>
+__device__ __forceinline__ void stretch(const rn_pair_args &a, Fn fn) {
     if (a.n <= UINT32_MAX)
-        stretch_all<uint32_t>(a, fn);
+        Way::template run<uint32_t>(a, fn);
     else
-        stretch_all<uint64_t>(a, fn);
+        Way::template run<uint64_t>(a, fn);
+}
+
+template <class Way> __device__ __forceinline__ void stretch_by(const rn_pair_args &a) {
+    switch (a.fn) {
+    case RN_PAIR_ADD:
+        return stretch<Way>(a, plus());
+    case RN_PAIR_SUB:
+        return stretch<Way>(a, minus());
+    case RN_PAIR_MUL:
+        return stretch<Way>(a, times());
+    case RN_PAIR_DIV:
+        return stretch<Way>(a, over());
+    }
 }
 
 extern "C" __global__ void rn_pair_walk(const __grid_constant__ rn_pair_args a) {
     rn_begin();
-    switch (a.fn) {
-    case RN_PAIR_ADD:
-        return stretch(a, plus());
-    case RN_PAIR_SUB:
-        return stretch(a, minus());
-    case RN_PAIR_MUL:
-        return stretch(a, times());
-    case RN_PAIR_DIV:
-        return stretch(a, over());
+    stretch_by<stretch_f32>(a);
+}
+
+extern "C" __global__ void rn_pair_walk_any(const __grid_constant__ rn_pair_args a) {
+    rn_begin();
+    stretch_by<stretch_any>(a);
+}
+
+// ---- the gate's gradients -----------------------------------------------------------------------
+
+struct gradient_two {
+    float gate, up;
+};
+
+template <class Fn>
+__device__ __forceinline__ void gate_eight(const rn_gated_grad_args &a, uint64_t i, Fn fn) {
+    rn_eight gate = rn_load_eight(a.gate_type, a.gate, 8 * i);
+    rn_eight up = rn_load_eight(a.up_type, a.up, 8 * i);
+    rn_eight dy = rn_load_eight(a.dy_type, a.dy, 8 * i);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        gradient_two two = fn(gate.v[j], up.v[j], dy.v[j]);
+        gate.v[j] = two.gate, up.v[j] = two.up;
     }
+    if (a.d_gate) rn_store_eight(a.d_gate_type, a.d_gate, 8 * i, gate);
+    if (a.d_up) rn_store_eight(a.d_up_type, a.d_up, 8 * i, up);
+}
+
+template <class Fn> __device__ __forceinline__ void gate_all(const rn_gated_grad_args &a, Fn fn) {
+    bool aligned = rn_is_aligned(a.gate, 16) && rn_is_aligned(a.up, 16) &&
+                   rn_is_aligned(a.dy, 16) && rn_is_aligned(a.d_gate, 16) &&
+                   rn_is_aligned(a.d_up, 16);
+    uint64_t eights = aligned ? a.n / 8 : 0;
+    for (uint64_t i = rn_thread(); i < eights; i += rn_threads())
+        gate_eight(a, i, fn);
+    for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads()) {
+        gradient_two two = fn(rn_load_one(a.gate_type, a.gate, i), rn_load_one(a.up_type, a.up, i),
+                              rn_load_one(a.dy_type, a.dy, i));
+        if (a.d_gate) rn_store_one(a.d_gate_type, a.d_gate, i, two.gate);
+        if (a.d_up) rn_store_one(a.d_up_type, a.d_up, i, two.up);
+    }
+}
+
+__device__ __forceinline__ void gate_exact(const rn_gated_grad_args &a, uint32_t activation) {
+    gate_all(a, [activation](float gate, float up, float dy) {
+        return gradient_two{__fmul_rn(__fmul_rn(dy, up), rn_activation_slope(activation, gate)),
+                            __fmul_rn(dy, rn_activate(activation, gate))};
+    });
+}
+
+__device__ __forceinline__ void gate_quick(const rn_gated_grad_args &a, uint32_t activation) {
+    gate_all(a, [activation](float gate, float up, float dy) {
+        return gradient_two{dy * up * rn_quick_slope(activation, gate),
+                            dy * rn_quick_activate(activation, gate)};
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_gated_grad(const __grid_constant__ rn_gated_grad_args a) {
+    rn_begin();
+    if (a.d_gate_type == RN_PLAIN_F32 || a.d_up_type == RN_PLAIN_F32)
+        gate_exact(a, a.activation);
+    else if (a.activation == RN_CUDA_SILU)
+        gate_quick(a, RN_CUDA_SILU);
+    else
+        gate_quick(a, a.activation);
 }

@@ -1,7 +1,8 @@
-// embedding.cu — rows of a table by their numbers, widened to f32. Blocks (cols, ids): a block's
-// threads take a piece of a row, four columns each where they can.
+// embedding.cu — rows of a table by their numbers, as f32, bf16 or f16, and the table's gradient.
+// Blocks (cols, ids): a block's threads take a piece of a row, four columns each where they can.
 #include "begin.cuh"
 #include "plain.cuh"
+#include "training_args.h"
 
 __device__ __forceinline__ float4 read_four(const rn_plain_args &t, uint64_t i, uint64_t row) {
     if (t.type == RN_PLAIN_F32) return *(const float4 *)(t.data + i * 4);
@@ -23,6 +24,14 @@ __device__ __forceinline__ float4 read_four(const rn_plain_args &t, uint64_t i, 
     return make_float4(v[0], v[1], v[2], v[3]);
 }
 
+__device__ __forceinline__ void store_four(uint32_t type, void *y, uint64_t i, float4 v) {
+    if (type == RN_PLAIN_F32)
+        *(float4 *)((float *)y + i) = v;
+    else
+        *(uint2 *)((uint16_t *)y + i) =
+            make_uint2(rn_narrow_two(type, v.x, v.y), rn_narrow_two(type, v.z, v.w));
+}
+
 extern "C" __global__ void rn_embedding(const __grid_constant__ rn_embedding_args a) {
     rn_begin();
     const float nan = __uint_as_float(0x7fc00000);
@@ -33,10 +42,67 @@ extern "C" __global__ void rn_embedding(const __grid_constant__ rn_embedding_arg
         for (uint64_t c = rn_thread() * width; c < cols; c += rn_threads() * width) {
             uint64_t from = (uint64_t)row * cols + c, to = id * cols + c;
             if (a.fours)
-                *(float4 *)(a.y + to) =
-                    known ? read_four(a.table, from, row) : make_float4(nan, nan, nan, nan);
+                store_four(a.y_type, a.y, to,
+                           known ? read_four(a.table, from, row) : make_float4(nan, nan, nan, nan));
             else
-                a.y[to] = known ? rn_plain_at(a.table, from, row) : nan;
+                rn_store_one(a.y_type, a.y, to, known ? rn_plain_at(a.table, from, row) : nan);
         }
+    }
+}
+
+// ---- the gradient -------------------------------------------------------------------------------
+
+// The place of each id among all: how many are smaller, or equal and before it. Every thread has
+// one id; a tile of them at a time is in shared memory, for all of the block.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_embedding_order(const __grid_constant__ rn_embedding_grad_args a) {
+    __shared__ __align__(16) int32_t tile[4 * RN_ROWS_THREADS];
+    rn_begin();
+    uint64_t mine = rn_thread();
+    int32_t id = mine < a.count ? a.ids[mine] : 0;
+    uint32_t before = 0;
+    for (uint64_t base = 0; base < a.count; base += 4 * RN_ROWS_THREADS) {
+        uint32_t filled =
+            (uint32_t)(a.count - base < 4 * RN_ROWS_THREADS ? a.count - base : 4 * RN_ROWS_THREADS);
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < 4 * RN_ROWS_THREADS; i += RN_ROWS_THREADS)
+            tile[i] = i < filled ? a.ids[base + i] : INT32_MAX; // before nothing that is an id
+        __syncthreads();
+        // Of a tile that ends before this place equal ids count, of one that begins behind it none.
+        uint32_t end = mine <= base ? 0 : (uint32_t)(mine - base < filled ? mine - base : filled);
+        for (uint32_t i = 0; i < filled; i += 4) {
+            int4 four = *(const int4 *)(tile + i);
+            before += four.x < id || (four.x == id && i < end);
+            before += four.y < id || (four.y == id && i + 1 < end);
+            before += four.z < id || (four.z == id && i + 2 < end);
+            before += four.w < id || (four.w == id && i + 3 < end);
+        }
+    }
+    if (mine < a.count) a.order[before] = (uint32_t)mine;
+}
+
+// Blocks (places in order, columns by 8 * RN_ROWS_THREADS). An id that is no row has no gradient.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_embedding_grad(const __grid_constant__ rn_embedding_grad_args a) {
+    rn_begin();
+    uint32_t column = 8 * (blockIdx.y * RN_ROWS_THREADS + threadIdx.x);
+    bool aligned = a.cols % 8 == 0 && rn_is_aligned(a.dy, 16) && rn_is_aligned(a.d_table, 16);
+    if (column >= a.cols) return;
+    uint32_t count = a.cols - column;
+    for (uint64_t at = blockIdx.x; at < a.count; at += gridDim.x) {
+        int32_t id = a.ids[a.order[at]];
+        if (id < 0 || (uint64_t)id >= a.rows || (at > 0 && a.ids[a.order[at - 1]] == id)) continue;
+        rn_eight sum = {{0, 0, 0, 0, 0, 0, 0, 0}};
+        for (uint64_t next = at; next < a.count; next++) {
+            uint32_t place = a.order[next];
+            if (a.ids[place] != id) break;
+            rn_eight dy = rn_load_up_to_eight(a.dy_type, a.dy, (uint64_t)place * a.cols + column,
+                                              count, aligned);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum.v[j] = __fadd_rn(sum.v[j], dy.v[j]);
+        }
+        rn_store_up_to_eight(a.d_type, a.d_table, (uint64_t)id * a.cols + column, count, aligned,
+                             sum);
     }
 }

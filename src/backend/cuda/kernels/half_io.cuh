@@ -113,25 +113,44 @@ __device__ __forceinline__ void rn_store_eight(uint32_t type, void *data, uint64
 
 // ---- eights at any address, whole or not --------------------------------------------------------
 
-// What a row's last eight lacks is `rest`; `aligned`: the row lies at a multiple of 16 bytes. So
-// which thread has which elements follows from the row's length alone.
+// The first `count` of eight elements; what a row's last eight lacks is 0. `aligned`: the row lies
+// at a multiple of 16 bytes and so do all its eights. So which thread has which elements follows
+// from the row's length alone.
+__device__ __forceinline__ rn_raw_eight rn_fetch_up_to_eight(uint32_t type, const void *data,
+                                                             uint64_t i, uint32_t count,
+                                                             bool aligned) {
+    if (aligned && count >= 8) return rn_fetch_eight(type, data, i);
+    rn_raw_eight raw = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
+#pragma unroll 1 // rare: it must not take the registers of what is not
+    for (uint32_t j = 0; j < 8 && j < count; j++) {
+        bool f32 = type == RN_PLAIN_F32;
+        uint32_t word = f32 ? j : j / 2, bits;
+        bits = f32 ? ((const uint32_t *)data)[i + j]
+                   : (uint32_t)((const uint16_t *)data)[i + j] << j % 2 * 16;
+        raw.low.x |= word == 0 ? bits : 0, raw.low.y |= word == 1 ? bits : 0;
+        raw.low.z |= word == 2 ? bits : 0, raw.low.w |= word == 3 ? bits : 0;
+        raw.high.x |= word == 4 ? bits : 0, raw.high.y |= word == 5 ? bits : 0;
+        raw.high.z |= word == 6 ? bits : 0, raw.high.w |= word == 7 ? bits : 0;
+    }
+    return raw;
+}
+
 __device__ __forceinline__ rn_eight rn_load_up_to_eight(uint32_t type, const void *data, uint64_t i,
-                                                        uint32_t count, bool aligned, float rest) {
-    rn_eight x;
-    if (aligned && count >= 8) return rn_load_eight(type, data, i);
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        x.v[j] = j < (int)count ? rn_load_one(type, data, i + j) : rest;
-    return x;
+                                                        uint32_t count, bool aligned) {
+    return rn_widen_eight(type, rn_fetch_up_to_eight(type, data, i, count, aligned));
 }
 
 __device__ __forceinline__ void rn_store_up_to_eight(uint32_t type, void *data, uint64_t i,
                                                      uint32_t count, bool aligned,
                                                      const rn_eight &x) {
     if (aligned && count >= 8) return rn_store_eight(type, data, i, x);
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        if (j < (int)count) rn_store_one(type, data, i + j, x.v[j]);
+    float v0 = x.v[0], v1 = x.v[1], v2 = x.v[2], v3 = x.v[3];
+    float v4 = x.v[4], v5 = x.v[5], v6 = x.v[6], v7 = x.v[7];
+#pragma unroll 1
+    for (uint32_t j = 0; j < 8 && j < count; j++) {
+        rn_store_one(type, data, i + j, v0);
+        v0 = v1, v1 = v2, v2 = v3, v3 = v4, v4 = v5, v5 = v6, v6 = v7;
+    }
 }
 
 #endif

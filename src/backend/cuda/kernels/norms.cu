@@ -36,8 +36,8 @@ extern "C" __global__ void rn_softmax(const __grid_constant__ rn_norm_args a) {
     __shared__ double sums[32];
     rn_begin();
     for (uint64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        const float *x = a.x + row * a.width;
-        float *y = a.y + row * a.width;
+        const float *x = (const float *)a.x + row * a.width;
+        float *y = (float *)a.y + row * a.width;
         float largest = -INFINITY;
         rn_stride<8>(x, threadIdx.x, blockDim.x, a.width,
                      [&](float v, uint32_t) { largest = fmaxf(largest, v); });
@@ -56,10 +56,11 @@ extern "C" __global__ void rn_softmax(const __grid_constant__ rn_norm_args a) {
 
 extern "C" __global__ void rn_layernorm(const __grid_constant__ rn_norm_args a) {
     __shared__ double sums[2][32];
+    const float *weight = (const float *)a.weight, *bias = (const float *)a.bias;
     rn_begin();
     for (uint64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        const float *x = a.x + row * a.width;
-        float *y = a.y + row * a.width;
+        const float *x = (const float *)a.x + row * a.width;
+        float *y = (float *)a.y + row * a.width;
         double sum = 0, squares = 0;
         rn_stride<8>(x, threadIdx.x, blockDim.x, a.width,
                      [&](float v, uint32_t) { sum = __dadd_rn(sum, v); });
@@ -72,8 +73,8 @@ extern "C" __global__ void rn_layernorm(const __grid_constant__ rn_norm_args a) 
         double rstd = __drcp_rn(__dsqrt_rn(__dadd_rn(variance, a.eps)));
         rn_stride<4>(x, threadIdx.x, blockDim.x, a.width, [&](float v, uint32_t i) {
             double normed = __dmul_rn(__dsub_rn(v, mean), rstd);
-            normed = __dmul_rn(normed, a.weight ? a.weight[i] : 1.0f);
-            y[i] = (float)__dadd_rn(normed, a.bias ? a.bias[i] : 0.0f);
+            normed = __dmul_rn(normed, weight ? weight[i] : 1.0f);
+            y[i] = (float)__dadd_rn(normed, bias ? bias[i] : 0.0f);
         });
         if (threadIdx.x == 0 && a.mean) a.mean[row] = (float)mean;
         if (threadIdx.x == 0 && a.rstd) a.rstd[row] = (float)rstd;
@@ -84,7 +85,7 @@ extern "C" __global__ void rn_layernorm(const __grid_constant__ rn_norm_args a) 
 // y = x scale weight, with 16-byte accesses where they are possible.
 __device__ __forceinline__ void scale_row(const rn_norm_args &a, const float *x, float *y,
                                           float scale) {
-    const float *weight = a.weight;
+    const float *weight = (const float *)a.weight;
     bool aligned = rn_is_aligned(x, 16) && rn_is_aligned(y, 16) && rn_is_aligned(weight, 16);
     uint32_t fours = aligned ? a.width / 4 : 0;
     rn_stride<4>((const float4 *)x, threadIdx.x, RN_NORM_THREADS, fours, [&](float4 v, uint32_t i) {
@@ -104,9 +105,9 @@ extern "C" __global__ void __launch_bounds__(RN_NORM_THREADS)
     __shared__ float warps[RN_NORM_THREADS / 32];
     rn_begin();
     for (uint64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        const float *x = a.x + row * a.width;
+        const float *x = (const float *)a.x + row * a.width;
         float scale = rn_norm_scale(rn_norm_sum(x, a.width, warps), a.width, a.eps);
-        scale_row(a, x, a.y + row * a.width, scale);
+        scale_row(a, x, (float *)a.y + row * a.width, scale);
         if (threadIdx.x == 0 && a.rstd) a.rstd[row] = scale;
         __syncthreads();
     }
@@ -118,8 +119,8 @@ extern "C" __global__ void rn_rope(const __grid_constant__ rn_rope_args a) {
     rn_begin();
     uint32_t pairs = a.dims / 2, rest = a.head_dim - a.dims;
     for (uint64_t token = blockIdx.x; token < a.tokens; token += gridDim.x) {
-        const float *x = a.x + token * a.heads * a.head_dim;
-        float *y = a.y + token * a.heads * a.head_dim;
+        const float *x = (const float *)a.x + token * a.heads * a.head_dim;
+        float *y = (float *)a.y + token * a.heads * a.head_dim;
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
             double sine, cosine, frequency = a.frequency[i];
             if (a.divisors) frequency = __ddiv_rn(frequency, a.divisors[i]);

@@ -7,8 +7,12 @@
 //     reduce_row      the group's elements lie together: 32 or 256 threads a group, or a part of
 //     one reduce_column   the groups lie side by side: one thread a group, or a part of one
 //     reduce_parts    where groups were cut into parts: those are folded in order
+//
+// The first two for f32, and once more (_any) for bf16 and f16.
 #include "begin.cuh"
+#include "half_io.cuh"
 #include "stride.cuh"
+#include "training_args.h"
 
 // NaN counts as larger than everything.
 __device__ __forceinline__ bool is_larger(float x, float than) {
@@ -41,7 +45,7 @@ __device__ __forceinline__ void put(const rn_reduce_args &a, uint64_t output, do
     if (a.partial)
         a.partial[output * a.parts + blockIdx.y] = sum;
     else
-        a.y[output] = (float)__ddiv_rn(sum, a.divisor);
+        rn_store_one(a.y_type, a.y, output, (float)__ddiv_rn(sum, a.divisor));
 }
 
 __device__ __forceinline__ uint64_t end_of_part(const rn_reduce_args &a) {
@@ -49,25 +53,61 @@ __device__ __forceinline__ uint64_t end_of_part(const rn_reduce_args &a) {
     return end < a.elements ? end : a.elements;
 }
 
-// Every `Lanes`th element of this block's part, from `lane` on, several loads in flight at once.
-template <int Lanes>
-__device__ __forceinline__ double fold_part(const rn_reduce_args &a, const float *x,
+// Every `Lanes`th element of this block's part of the group that begins at `begin`, from `lane` on,
+// several loads in flight at once.
+template <int Lanes, bool F32>
+__device__ __forceinline__ double fold_part(const rn_reduce_args &a, uint64_t begin,
                                             uint32_t lane) {
     const int deep = 8;
+    const uint32_t type = F32 ? (uint32_t)RN_PLAIN_F32 : a.x_type;
     uint64_t end = end_of_part(a), i = blockIdx.y * a.part + lane, step = a.group.step[0];
     double sum = start_of(a.fold);
     for (; a.group.rank == 0 && i + (deep - 1) * Lanes < end; i += deep * Lanes) {
         float v[deep];
 #pragma unroll
         for (int j = 0; j < deep; j++)
-            v[j] = x[(i + j * Lanes) * step];
+            v[j] = rn_load_one(type, a.x, begin + (i + j * Lanes) * step);
 #pragma unroll
         for (int j = 0; j < deep; j++)
             sum = take(a.fold, sum, v[j]);
     }
     for (; i < end; i += Lanes)
-        sum = take(a.fold, sum, x[place(a.group, i)]);
+        sum = take(a.fold, sum, rn_load_one(type, a.x, begin + place(a.group, i)));
     return sum;
+}
+
+// The same in eights, where the group lies together: of 16-bit elements single ones would be too
+// little at a time.
+template <int Lanes>
+__device__ __forceinline__ double fold_eights(const rn_reduce_args &a, uint64_t begin,
+                                              uint32_t lane) {
+    const int deep = 4;
+    uint64_t end = end_of_part(a), i = blockIdx.y * a.part + 8 * lane;
+    double sum = start_of(a.fold);
+    for (; i + (deep - 1) * 8 * Lanes + 8 <= end; i += deep * 8 * Lanes) {
+        rn_raw_eight raw[deep];
+#pragma unroll
+        for (int k = 0; k < deep; k++)
+            raw[k] = rn_fetch_eight(a.x_type, a.x, begin + i + k * 8 * Lanes);
+#pragma unroll
+        for (int k = 0; k < deep; k++) {
+            rn_eight x = rn_widen_eight(a.x_type, raw[k]);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum = take(a.fold, sum, x.v[j]);
+        }
+    }
+    for (; i < end; i += 8 * Lanes)
+        for (uint64_t j = i; j < i + 8 && j < end; j++)
+            sum = take(a.fold, sum, rn_load_one(a.x_type, a.x, begin + j));
+    return sum;
+}
+
+// Whether all parts of all groups lie together and in whole eights: by shapes, for what is planned
+// lies at multiples of 16 bytes.
+__device__ __forceinline__ bool is_in_eights(const rn_reduce_args &a) {
+    return a.group.rank == 0 && a.group.step[0] == 1 && a.part % 8 == 0 && a.elements % 8 == 0 &&
+           rn_is_aligned(a.x, 16);
 }
 
 // Warps in order, where a group has more than one: the first thread of the group has the result.
@@ -82,16 +122,21 @@ template <int Lanes> __device__ __forceinline__ double join_warps(uint32_t fold,
     return sum;
 }
 
-template <int Lanes> __device__ __forceinline__ void reduce_rows(const rn_reduce_args &a) {
+template <int Lanes, bool F32>
+__device__ __forceinline__ void reduce_rows(const rn_reduce_args &a) {
     const uint32_t groups = RN_ROWS_THREADS / Lanes, lane = threadIdx.x % Lanes;
+    bool eights = !F32 && is_in_eights(a);
     // All threads of a block go round equally often: warps meet in shared memory.
     for (uint64_t first = (uint64_t)blockIdx.x * groups; first < a.outputs;
          first += (uint64_t)gridDim.x * groups) {
         uint64_t output = first + threadIdx.x / Lanes;
         bool given = output < a.outputs;
-        const float *x = a.x + (given ? place(a.kept, output) : 0);
+        uint64_t begin = given ? place(a.kept, output) : 0;
         double sum = start_of(a.fold);
-        if (given) sum = fold_part<Lanes>(a, x, lane);
+        if (given && eights)
+            sum = fold_eights<Lanes>(a, begin, lane);
+        else if (given)
+            sum = fold_part<Lanes, F32>(a, begin, lane);
         for (int step = 16; step > 0; step /= 2)
             sum = join(a.fold, sum, __shfl_xor_sync(0xffffffffu, sum, step));
         sum = join_warps<Lanes>(a.fold, sum);
@@ -99,25 +144,31 @@ template <int Lanes> __device__ __forceinline__ void reduce_rows(const rn_reduce
     }
 }
 
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_reduce_row(const __grid_constant__ rn_reduce_args a) {
-    rn_begin();
-    reduce_rows<RN_ROWS_THREADS>(a);
-}
+// reduce_short: groups that a warp is enough for.
+#define RN_REDUCE_ROWS(NAME, LANES, F32)                                                           \
+    extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)                                  \
+        NAME(const __grid_constant__ rn_reduce_args a) {                                           \
+        rn_begin();                                                                                \
+        reduce_rows<LANES, F32>(a);                                                                \
+    }
+RN_REDUCE_ROWS(rn_reduce_row, RN_ROWS_THREADS, true)
+RN_REDUCE_ROWS(rn_reduce_row_any, RN_ROWS_THREADS, false)
+RN_REDUCE_ROWS(rn_reduce_short, 32, true)
+RN_REDUCE_ROWS(rn_reduce_short_any, 32, false)
 
-// Groups that a warp is enough for.
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_reduce_short(const __grid_constant__ rn_reduce_args a) {
-    rn_begin();
-    reduce_rows<32>(a);
+template <bool F32> __device__ __forceinline__ void reduce_columns(const rn_reduce_args &a) {
+    for (uint64_t output = rn_thread(); output < a.outputs; output += rn_threads())
+        put(a, output, fold_part<1, F32>(a, place(a.kept, output), 0));
 }
 
 extern "C" __global__ void rn_reduce_column(const __grid_constant__ rn_reduce_args a) {
     rn_begin();
-    for (uint64_t output = rn_thread(); output < a.outputs; output += rn_threads()) {
-        const float *x = a.x + place(a.kept, output);
-        put(a, output, fold_part<1>(a, x, 0));
-    }
+    reduce_columns<true>(a);
+}
+
+extern "C" __global__ void rn_reduce_column_any(const __grid_constant__ rn_reduce_args a) {
+    rn_begin();
+    reduce_columns<false>(a);
 }
 
 extern "C" __global__ void rn_reduce_parts(const __grid_constant__ rn_reduce_args a) {
@@ -127,7 +178,7 @@ extern "C" __global__ void rn_reduce_parts(const __grid_constant__ rn_reduce_arg
         double sum = parts[0];
         for (uint32_t i = 1; i < a.parts; i++)
             sum = join(a.fold, sum, parts[i]);
-        a.y[output] = (float)__ddiv_rn(sum, a.divisor);
+        rn_store_one(a.y_type, a.y, output, (float)__ddiv_rn(sum, a.divisor));
     }
 }
 
@@ -168,5 +219,27 @@ extern "C" __global__ void rn_argmax(const __grid_constant__ rn_argmax_args a) {
             a.y[row] = (int32_t)at;
         }
         __syncthreads();
+    }
+}
+
+// ---- the gradient of a maximum ------------------------------------------------------------------
+
+// A warp a group. What it needs of x is read before it writes: dx may be x.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_max_grad(const __grid_constant__ rn_max_grad_args a) {
+    rn_begin();
+    uint32_t lane = threadIdx.x % 32;
+    for (uint64_t group = rn_thread() / 32; group < a.groups; group += rn_threads() / 32) {
+        uint64_t begin = place(a.kept, group);
+        float best = -INFINITY, dy = rn_load_one(a.dy_type, a.dy, group);
+        uint32_t at = UINT32_MAX; // of nothing: behind every place
+        for (uint64_t i = lane; i < a.elements; i += 32)
+            keep_larger(rn_load_one(a.x_type, a.x, begin + place(a.group, i)), (uint32_t)i, &best,
+                        &at);
+        for (int step = 16; step > 0; step /= 2)
+            keep_larger(__shfl_xor_sync(0xffffffffu, best, step),
+                        __shfl_xor_sync(0xffffffffu, at, step), &best, &at);
+        for (uint64_t i = lane; i < a.elements; i += 32)
+            rn_store_one(a.dx_type, a.dx, begin + place(a.group, i), i == at ? dy : 0.0f);
     }
 }

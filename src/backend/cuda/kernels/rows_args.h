@@ -39,50 +39,102 @@ typedef enum rn_map_fn {
     RN_MAP_GELU_TANH
 } rn_map_fn;
 
+// Types are rn_plain_type: f32, bf16 or f16 in any mix. map, pair, gated and pair_walk take f32
+// alone.
 typedef struct rn_map_args {
-    const float *x; // (n)
-    float *y;       // (n); may be x
+    const void *x; // (n)
+    void *y;       // (n); may be x
     uint64_t n;
     float p, q;
     uint32_t fn; // rn_map_fn
+    uint32_t x_type, y_type;
 } rn_map_args;
 
-typedef enum rn_pair_fn { RN_PAIR_ADD, RN_PAIR_SUB, RN_PAIR_MUL, RN_PAIR_DIV } rn_pair_fn;
+typedef enum rn_pair_fn {
+    RN_PAIR_ADD,
+    RN_PAIR_SUB,
+    RN_PAIR_MUL,
+    RN_PAIR_DIV,
+    RN_PAIR_GATED, // activation(a) b
+    // a is the function's input, b is dy
+    RN_PAIR_RELU_GRAD, // or its output
+    RN_PAIR_SILU_GRAD,
+    RN_PAIR_GELU_GRAD,
+    RN_PAIR_GELU_TANH_GRAD,
+    RN_PAIR_CLAMP_GRAD // within [p, q]
+} rn_pair_fn;
 
 typedef struct rn_pair_args {
-    const float *a, *b;
-    float *y; // (n); may be an input of the same shape
+    const void *a, *b;
+    void *y; // (n); may be an input of the same shape
     uint64_t n;
     rn_walk_args walk;   // pair_walk: where a and b are read
     uint32_t fn;         // rn_pair_fn
-    uint32_t fours;      // pair_walk: rows are in whole fours and all is aligned to them
+    uint32_t width;      // pair_walk: elements that are worked on at once: rows are in whole ones
+                         // and all is aligned to them. 1, 4 (f32) or 8 (the others)
     uint32_t activation; // gated
+    float p, q;
+    uint32_t a_type, b_type, y_type;
 } rn_pair_args;
+
+// d gate = dy up slope(gate), d up = dy activation(gate).
+typedef struct rn_gated_grad_args {
+    const void *gate, *up, *dy; // (n)
+    void *d_gate, *d_up;        // (n) or NULL: unwanted; may be any of the inputs
+    uint64_t n;
+    uint32_t activation;
+    uint32_t gate_type, up_type, dy_type, d_gate_type, d_up_type;
+} rn_gated_grad_args;
 
 // ---- norms.cu -----------------------------------------------------------------------------------
 
 // Softmax and norms along rows. One block a row; the number of threads depends on the width alone.
+// softmax, layernorm, rmsnorm and rope take f32 alone; norms_any.cu has them for f32, bf16 and f16
+// in any mix, by blocks of RN_ROWS_THREADS of which `lanes` have a row.
 typedef struct rn_norm_args {
-    const float *x;             // (rows, width)
-    const float *weight, *bias; // (width) or NULL
-    float *y;                   // (rows, width); may be x
-    float *mean, *rstd;         // (rows) or NULL
+    const void *x;             // (rows, width)
+    const void *weight, *bias; // (width) or NULL
+    void *y;                   // (rows, width); may be x
+    float *mean, *rstd;        // (rows) or NULL
     uint64_t rows;
     uint32_t width;
     float eps;
+    uint32_t lanes; // 32 or 256
+    uint32_t x_type, weight_type, bias_type, y_type;
 } rn_norm_args;
 
 typedef struct rn_rope_args {
-    const float *x;          // (tokens, heads, head_dim)
-    float *y;                // may be x
+    const void *x;           // (tokens, heads, head_dim)
+    void *y;                 // may be x
     const int32_t *position; // (tokens)
     const float *divisors;   // (dims / 2) of the frequencies, or NULL
     uint64_t tokens;
     uint32_t heads, head_dim, dims;
     uint32_t neighbours, inverse;
+    uint32_t eights; // rope_any: heads and their halves are in whole eights and all is aligned
+    uint32_t x_type, y_type;
     double factor;
     double frequency[RN_ROPE_PAIRS]; // (dims / 2)
 } rn_rope_args;
+
+// ---- norms_grad.cu ------------------------------------------------------------------------------
+
+// The gradients of softmax: x is y there, and of norms. Rows are cut into `parts` of `part` rows
+// each; the sums of a part, for d weight and behind it for d bias, lie in `partial` until
+// norm_total adds them. Parts follow from the shape alone.
+typedef struct rn_norm_grad_args {
+    const void *x, *dy;       // (rows, width)
+    const void *weight;       // (width) or NULL
+    const float *mean, *rstd; // (rows); no mean: the RMS norm
+    void *dx;                 // (rows, width) or NULL; may be x or dy
+    void *d_weight, *d_bias;  // (width) or NULL
+    float *partial;           // (parts, 1 or 2, width) or NULL: no sums are wanted
+    uint64_t rows, part, parts;
+    uint32_t width;
+    uint32_t lanes;     // 32 or 256
+    uint32_t in_shared; // the running sums are in shared memory; else in `partial`
+    uint32_t x_type, dy_type, weight_type, dx_type, d_weight_type, d_bias_type;
+} rn_norm_grad_args;
 
 // ---- plain weights: plain.cuh -------------------------------------------------------------------
 
@@ -155,9 +207,10 @@ typedef struct rn_plain_args {
 typedef struct rn_embedding_args {
     rn_plain_args table;
     const int32_t *ids; // (count)
-    float *y;           // (count, cols)
+    void *y;            // (count, cols)
     uint64_t count;
-    uint32_t fours; // columns are in whole fours and all is aligned to them
+    uint32_t fours;  // columns are in whole fours and all is aligned to them
+    uint32_t y_type; // f32, bf16 or f16
 } rn_embedding_args;
 
 // ---- move.cu ------------------------------------------------------------------------------------
@@ -225,8 +278,8 @@ typedef enum rn_fold { RN_FOLD_SUM, RN_FOLD_MAX, RN_FOLD_SQUARES } rn_fold;
 // with more than one they meet in `partial`, in order. All of this follows from the group's size
 // alone.
 typedef struct rn_reduce_args {
-    const float *x;
-    float *y;                   // (outputs)
+    const void *x;
+    void *y;                    // (outputs)
     double *partial;            // (outputs, parts), or NULL: one part, which writes y
     rn_walk_args kept, group;   // [0] of both is used
     uint64_t outputs, elements; // elements: of a group
@@ -234,6 +287,7 @@ typedef struct rn_reduce_args {
     uint32_t parts;
     uint32_t fold; // rn_fold
     double divisor;
+    uint32_t x_type, y_type; // f32, bf16 or f16; x of f32 has kernels of its own
 } rn_reduce_args;
 
 typedef struct rn_argmax_args {
