@@ -42,6 +42,17 @@ bool rn_str_matches(rn_str text, rn_str pattern) {
     return p == pattern.bytes;
 }
 
+bool rn_str_matches_any(rn_str text, rn_str patterns) {
+    while (patterns.bytes) {
+        const char *comma = memchr(patterns.data, ',', patterns.bytes);
+        size_t bytes = comma ? (size_t)(comma - patterns.data) : patterns.bytes;
+        if (rn_str_matches(text, (rn_str){patterns.data, bytes})) return true;
+        if (!comma) return false;
+        patterns = (rn_str){comma + 1, patterns.bytes - bytes - 1};
+    }
+    return false;
+}
+
 static bool is_tail(unsigned char c) {
     return (c & 0xC0) == 0x80;
 }

@@ -33,4 +33,8 @@ bool rn_utf8_valid(rn_str text);
 // Writes a code point (< 0x110000, not a surrogate) and returns its 1..4 bytes.
 size_t rn_utf8_encode(uint32_t code_point, char out[4]);
 
+// One of several patterns of rn_str_matches, with commas between them; an empty list matches
+// nothing.
+bool rn_str_matches_any(rn_str text, rn_str patterns);
+
 #endif

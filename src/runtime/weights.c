@@ -207,9 +207,13 @@ static rn_status fill_from_memory(rn_weights *w, const rn_plan_group *group, uin
     RN_TRY(check_stop(w));
     for (uint32_t i = 0; i < group->value_count; i++) {
         rn_value value = w->plan->group_values[group->first_value + i];
-        if (w->plain[value])
-            RN_TRY(rn_weights_pack(w->plan, value, w->plain[value],
-                                   target + w->plan->places[value].offset));
+        uint8_t *at = target + w->plan->places[value].offset;
+        if (w->plain[value] && w->narrow[value] != RN_DTYPE_NONE)
+            RN_TRY(rn_dtype_to_f32(
+                w->narrow[value], w->plain[value], (float *)(void *)at,
+                rn_shape_elements(rn_graph_value(w->plan->graph, value)->shape, 1)));
+        else if (w->plain[value])
+            RN_TRY(rn_weights_pack(w->plan, value, w->plain[value], at));
     }
     return RN_OK;
 }

@@ -68,11 +68,12 @@ struct rn_weights {
     const rn_plan *plan;
     rn_weight_source source;
     const _Atomic bool *cancel, *stop;
-    rn_workers *workers;          // or NULL
-    rn_allocator staging;         // large blocks to staging, the reader's bookkeeping to io
-    rn_reader *reader;            // NULL: nothing is in files
-    rn_fetcher *fetcher;          // NULL: nothing is file_weights, no table is in a file
-    const void **plain;           // (values + 1): bytes in memory; NULL: in the checkpoint
+    rn_workers *workers;  // or NULL
+    rn_allocator staging; // large blocks to staging, the reader's bookkeeping to io
+    rn_reader *reader;    // NULL: nothing is in files
+    rn_fetcher *fetcher;  // NULL: nothing is file_weights, no table is in a file
+    const void **plain;   // (values + 1): bytes in memory; NULL: in the checkpoint
+    rn_dtype *narrow;     // (values + 1): of `plain`, where that is to be widened; else NONE
     const rn_weight_form **forms; // (values + 1): of several tensors; NULL: as it is
     rn_arena memory;
     rn_group_list lists[2];

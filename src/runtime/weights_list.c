@@ -37,19 +37,27 @@ static uint64_t whole_bytes(const rn_value_info *info, uint64_t bytes) {
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// What an f32 vector is in the file, where that is narrower; else NONE.
-static rn_dtype find_narrow(const rn_value_info *info, const rn_tensor_info *tensor) {
+// Whether a weight is f32 in plain bytes, so that 16-bit numbers can be widened on their way to it:
+// vectors, and matrices that are trained.
+static bool can_widen(const rn_weights *w, rn_value value) {
+    const rn_plan_place *place = &w->plan->places[value];
+    return rn_graph_value(w->plan->graph, value)->dtype == RN_DTYPE_F32 && !place->layout &&
+           !place->file_layout;
+}
+
+// What such a weight is in the file, where that is narrower; else NONE. `bytes`: the weight's own.
+static rn_dtype find_narrow(const rn_weights *w, rn_value value, uint64_t bytes,
+                            const rn_tensor_info *tensor) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, value);
     bool narrow = tensor->dtype == RN_DTYPE_F16 || tensor->dtype == RN_DTYPE_BF16;
-    bool fits = info->dtype == RN_DTYPE_F32 && info->shape.rank == 1 &&
-                tensor->bytes / sizeof(uint16_t) == info->shape.dims[0];
-    return narrow && fits ? tensor->dtype : RN_DTYPE_NONE;
+    bool fits = tensor->bytes == whole_bytes(info, bytes) / 2;
+    return narrow && fits && can_widen(w, value) ? tensor->dtype : RN_DTYPE_NONE;
 }
 
 static rn_status check_tensor(const rn_value_info *info, const char *name, rn_dtype want,
                               uint64_t bytes, const rn_tensor_info *tensor) {
     rn_value_info whole = *info;
     if (info->tensor) whole.shape.dims[0] = info->tensor_rows;
-    if (find_narrow(&whole, tensor) != RN_DTYPE_NONE) return RN_OK;
     if (tensor->dtype != want)
         return rn_fail(RN_INVALID, "'%s' is %s in the file, %s in the graph", name,
                        rn_dtype_get(tensor->dtype)->name, rn_dtype_get(want)->name);
@@ -77,15 +85,18 @@ static rn_status find_form(const rn_weights *w, const rn_value_info *info,
 }
 
 // The file's tensor; of a weight that is some of its rows, just these.
-static rn_status find_tensor(const rn_weights *w, const rn_value_info *info, rn_component component,
-                             uint64_t bytes, rn_tensor_info *out) {
+static rn_status find_tensor(const rn_weights *w, rn_value value, rn_component component,
+                             uint64_t bytes, rn_dtype *out_narrow, rn_tensor_info *out) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, value);
     char name[512];
     const char *suffix = rn_component_suffix(info->dtype, component);
     int length = snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info), suffix ? suffix : "");
     const rn_tensor_info *tensor =
         length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
     if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
-    RN_TRY(check_tensor(info, name, component_dtype(info->dtype, component), bytes, tensor));
+    *out_narrow = find_narrow(w, value, bytes, tensor);
+    if (*out_narrow == RN_DTYPE_NONE)
+        RN_TRY(check_tensor(info, name, component_dtype(info->dtype, component), bytes, tensor));
     *out = *tensor;
     out->bytes = tensor->bytes / tensor_rows(info) * weight_rows(info);
     out->offset += tensor->bytes / tensor_rows(info) * info->first_row;
@@ -106,13 +117,23 @@ static uint64_t grain_bytes(const rn_weights *w, rn_value value, const rn_tensor
 }
 
 // Asked once, by the thread that opens the session.
-static const void *find_plain(const rn_weights *w, const rn_value_info *info, uint64_t bytes) {
+static const void *find_plain(const rn_weights *w, const rn_value_info *info, rn_dtype dtype,
+                              uint64_t bytes) {
     const rn_weight_source *source = &w->source;
     uint64_t whole = whole_bytes(info, bytes);
     const uint8_t *found =
-        source->find ? source->find(source->self, rn_weight_tensor(info), info->dtype, whole)
-                     : NULL;
+        source->find ? source->find(source->self, rn_weight_tensor(info), dtype, whole) : NULL;
     return found ? found + bytes / weight_rows(info) * info->first_row : NULL;
+}
+
+static void find_in_memory(rn_weights *w, rn_value value, uint64_t bytes) {
+    static const rn_dtype narrow[] = {RN_DTYPE_F16, RN_DTYPE_BF16};
+    const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+    w->plain[value] = find_plain(w, info, info->dtype, bytes);
+    for (uint32_t i = 0; !w->plain[value] && can_widen(w, value) && i < 2; i++) {
+        w->plain[value] = find_plain(w, info, narrow[i], bytes / 2);
+        if (w->plain[value]) w->narrow[value] = narrow[i];
+    }
 }
 
 uint64_t rn_file_weight_lead(uint64_t file_offset) {
@@ -134,29 +155,29 @@ static void list_extent(const rn_weights *w, rn_group_list *list, rn_component_o
     list->components[list->extent_count++] = component;
 }
 
-static rn_status list_weight(const rn_weights *w, rn_group_list *list, rn_value value) {
+static rn_status list_weight(rn_weights *w, rn_group_list *list, rn_value value) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, value);
     rn_plain_components components = {0};
     RN_TRY(rn_weight_components(info, &components));
-    w->plain[value] = find_plain(w, info, components.total_bytes);
+    find_in_memory(w, value, components.total_bytes);
     if (w->plain[value]) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
     RN_TRY(find_form(w, info, &w->forms[value]));
     if (w->forms[value]) return RN_OK;
     for (rn_component component = 0; component < RN_COMPONENT_COUNT; component++) {
         rn_tensor_info tensor;
+        rn_dtype narrow;
         if (component != RN_COMPONENT_DATA && components.bytes[component] == 0) continue;
-        RN_TRY(find_tensor(w, info, component, components.bytes[component], &tensor));
+        RN_TRY(find_tensor(w, value, component, components.bytes[component], &narrow, &tensor));
         if (w->plan->places[value].file_layout)
             list_file_weight(list, value, &tensor);
         else
-            list_extent(w, list, (rn_component_of){value, component, find_narrow(info, &tensor)},
-                        &tensor);
+            list_extent(w, list, (rn_component_of){value, component, narrow}, &tensor);
     }
     return RN_OK;
 }
 
-static rn_status list_group(const rn_weights *w, rn_group_list *list, uint32_t entry) {
+static rn_status list_group(rn_weights *w, rn_group_list *list, uint32_t entry) {
     const rn_plan_group *group = &w->plan->groups[list->groups[entry]];
     list->first[entry] = list->extent_count;
     list->first_file_weight[entry] = list->file_weight_count;
@@ -192,15 +213,19 @@ static rn_status make_list(rn_weights *w, rn_group_list *list) {
 static rn_status find_table(const rn_weights *w, const rn_plan_rows *rows, rn_row_source *out) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, rows->table);
     rn_tensor_info tensor;
+    rn_dtype narrow;
     rn_plain_components components = {0};
     RN_TRY(rn_weight_components(info, &components));
-    *out = (rn_row_source){.plain = find_plain(w, info, components.total_bytes),
+    *out = (rn_row_source){.plain = find_plain(w, info, info->dtype, components.total_bytes),
                            .row_bytes = rows->row_bytes};
     if (out->plain) return RN_OK;
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
     RN_TRY(find_form(w, info, &out->form));
     if (out->form) return RN_OK;
-    RN_TRY(find_tensor(w, info, RN_COMPONENT_DATA, components.total_bytes, &tensor));
+    RN_TRY(
+        find_tensor(w, rows->table, RN_COMPONENT_DATA, components.total_bytes, &narrow, &tensor));
+    if (narrow != RN_DTYPE_NONE)
+        return rn_fail(RN_INTERNAL, "rows of '%s' cannot be widened", info->name);
     out->file = tensor.file;
     out->offset = tensor.offset;
     return RN_OK;
@@ -220,8 +245,10 @@ rn_status rn_weights_make_lists(rn_weights *w) {
     const rn_plan *plan = w->plan;
     rn_group_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
                   *streamed = &w->lists[RN_WEIGHTS_STREAMED];
-    void *groups = NULL, *loads = NULL, *plain = NULL, *forms = NULL;
+    void *groups = NULL, *loads = NULL, *plain = NULL, *forms = NULL, *narrow = NULL;
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &plain));
+    RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(rn_dtype), &narrow));
+    w->narrow = narrow;
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &forms));
     w->plain = plain;
     w->forms = forms;
