@@ -60,12 +60,13 @@ typedef struct rn_train_options {
     double weight_decay; // 0: none
     rn_clip clip;
     float max_norm;         // of clip
-    const char *frozen;     // weights whose names match (`*`, `?`) are not trained; NULL: none
+    const char *frozen;     // weights whose names match are not trained: patterns (`*`, `?`) with
+                            // commas between them; NULL: none
     uint32_t micro_batches; // as rn_recipe_options: gradients are summed, updates follow the last
     // For tests: each raw gradient, as "<weight>.gradient", is an output (with micro-batches the
     // gradients are states of that name anyway), and of a model "logits", too.
     bool watch;
-    const char *trained;  // only weights whose names match (`*`, `?`) are trained; NULL: all
+    const char *trained;  // only weights whose names match are trained, likewise; NULL: all
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
@@ -103,6 +104,13 @@ typedef struct rn_trainer_options {
     // rn_trainer_evaluate is called about once in so many steps: it is planned with them, in the
     // same bytes. 0: never.
     uint64_t evaluate_every;
+    // Of a model's own weights, lists of patterns (`*`, `?`) with commas between them, borrowed by
+    // the call: what is trained (NULL: all), what of it is not after all.
+    const char *trained, *frozen;
+    // In which numbers matrices are trained: f32 (also RN_DTYPE_NONE), or bf16 where the model's
+    // files have that; norms and biases are f32 always. In bf16 an update is rounded up or down at
+    // random, by what is lost, so that small ones count in the mean.
+    rn_dtype weights;
     uint64_t reserved[4]; // zero
 } rn_trainer_options;
 
@@ -121,9 +129,12 @@ typedef struct rn_lora_options {
 
 // Trains low-rank additions (LoRA) to the matrices of an open model, whose own weights, of any
 // type, stay as they are: they have no gradients, and nothing goes back beyond the first addition.
+// lora NULL: trains the model's own weights instead, those that options->trained and ->frozen say,
+// which must be f16, bf16 or f32 in its files.
 // options: the sizes of a Llama (layers to vocab_size) must be 0. The model must outlive the
 // trainer; strings and lists are borrowed for the call. RN_UNSUPPORTED: a model without a head,
-// with recurrent layers, or an op without a gradient; RN_INVALID: a target that names no matrix.
+// with recurrent layers, an op without a gradient, or quantised weights that are to be trained;
+// RN_INVALID: a target that names no matrix.
 RN_API RN_MUST_USE rn_status rn_trainer_finetune(const rn_model *model,
                                                  const rn_trainer_options *options,
                                                  const rn_lora_options *lora, rn_trainer **out);
@@ -165,15 +176,22 @@ RN_API RN_MUST_USE rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, con
 RN_API RN_MUST_USE rn_status rn_trainer_evaluate(rn_trainer *trainer, const int32_t *tokens,
                                                  const int32_t *targets, float *out_loss);
 
-// A checkpoint to go on from: weights, moments and the step, as f32 safetensors. The file appears
+// A checkpoint to go on from: weights, moments and the step, as safetensors. The file appears
 // whole or not at all.
 RN_API RN_MUST_USE rn_status rn_trainer_save(rn_trainer *trainer, const char *path);
 // RN_NOT_FOUND, RN_INVALID: a tensor is missing or of another size; the trainer is then to be
 // destroyed.
 RN_API RN_MUST_USE rn_status rn_trainer_resume(rn_trainer *trainer, const char *path);
-// The weights alone, by their Hugging Face names.
+// The weights that are trained, alone, by the names that they have in the model.
 RN_API RN_MUST_USE rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype,
                                                const char *path);
+
+// A model whose own weights were trained, whole, as its files were: the same tensors, names and
+// types, the frozen ones unchanged. A model of safetensors becomes a folder with its configuration
+// and tokenizer, which `transformers` opens like the first one; one of GGUF a file .gguf with all
+// of its keys. RN_UNSUPPORTED: the other of the two, or a built-in model; RN_INVALID: a trainer of
+// another kind, or the model's own folder.
+RN_API RN_MUST_USE rn_status rn_trainer_export_model(rn_trainer *trainer, const char *path);
 
 // The additions of a trainer that fine-tunes: a folder as PEFT writes and reads it
 // (adapter_config.json, adapter_model.safetensors), or, where the path ends in .gguf, llama.cpp's

@@ -42,8 +42,8 @@ static rn_status collect(step *t, rn_arena *memory) {
         const rn_value_info *info = rn_graph_value(t->graph, v);
         if (info->role != RN_ROLE_WEIGHT) continue;
         rn_str name = rn_str_from(info->name);
-        if (trained && !rn_str_matches(name, rn_str_from(trained))) continue;
-        if (!rn_str_matches(name, frozen)) t->weights[t->count++] = v;
+        if (trained && !rn_str_matches_any(name, rn_str_from(trained))) continue;
+        if (!rn_str_matches_any(name, frozen)) t->weights[t->count++] = v;
     }
     if (t->count) return RN_OK;
     if (trained) return rn_fail(RN_INVALID, "nothing to train: no weight matches '%s'", trained);

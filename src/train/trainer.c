@@ -28,8 +28,9 @@
 // Names are the plan's, which lives as long as the trainer's session.
 static void add_tensor(rn_trainer *t, const rn_value_info *info) {
     rn_trained *tensor = &t->tensors[t->tensor_count++];
-    *tensor = (rn_trained){.name = info->name, .shape = info->shape};
+    *tensor = (rn_trained){.name = info->name, .shape = info->shape, .dtype = info->dtype};
     tensor->count = rn_shape_elements(info->shape, 1);
+    rn_dtype_bytes(info->dtype, tensor->count, &tensor->bytes);
     if (tensor->count > t->most) t->most = tensor->count;
 }
 
@@ -44,7 +45,9 @@ static rn_status add_state(rn_trainer *t, const rn_graph *graph, const rn_traine
 }
 
 static bool is_trained(const rn_trainer *t, const char *name) {
-    return rn_str_matches(rn_str_from(name), rn_str_from(t->trained));
+    rn_str text = rn_str_from(name);
+    return rn_str_matches_any(text, rn_str_from(t->trained)) &&
+           !rn_str_matches_any(text, rn_str_from(t->frozen));
 }
 
 // Weights, then each weight's states.
@@ -93,12 +96,12 @@ static rn_status draw(rn_trainer *t, uint32_t number) {
 static const void *find_first(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
     const rn_trainer *t = self;
     for (uint32_t i = 0; i < t->weight_count; i++)
-        if (strcmp(t->tensors[i].name, name) == 0)
+        if (t->tensors[i].first && strcmp(t->tensors[i].name, name) == 0)
             return dtype == RN_DTYPE_F32 && bytes == t->tensors[i].count * sizeof(float)
                        ? t->tensors[i].first
                        : NULL;
-    if (!t->lora) return NULL;
-    rn_weight_source base = rn_network_weights(t->lora->network);
+    if (!t->network) return NULL;
+    rn_weight_source base = rn_network_weights(t->network);
     return base.find(base.self, name, dtype, bytes);
 }
 
@@ -127,7 +130,7 @@ static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate
     const rn_trainer_options *o = &t->options;
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
     uint64_t most = 0;
-    bool in_memory = !t->lora || t->lora->network->in_memory; // drawn: nothing is staged
+    bool in_memory = !t->network || t->network->in_memory; // drawn: nothing is staged
     step->weights_in_memory = evaluate->weights_in_memory = in_memory;
     step->widens_vectors = evaluate->widens_vectors = !in_memory;
     RN_TRY(find_most(t, step, &most));
@@ -151,7 +154,8 @@ static rn_status make_plan(rn_trainer *t) {
                               .weight_decay = o->weight_decay,
                               .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
                               .max_norm = o->max_norm,
-                              .trained = t->trained};
+                              .trained = t->trained,
+                              .frozen = t->frozen};
     rn_recipe step, evaluate = {0};
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
     RN_TRY(rn_train_recipe(rn_llama_forward(&t->config), o->batch, &train, &step));
@@ -169,9 +173,9 @@ static rn_status open_session(rn_trainer *t) {
     rn_session_options options = {.device = t->options.device};
     for (uint32_t i = 0; i < RN_TRAINER_PHASES; i++)
         weights[i] = (rn_weight_source){.self = t, .find = find_first};
-    for (uint32_t i = 0; t->lora && i < RN_TRAINER_PHASES; i++)
-        weights[i].checkpoint = rn_network_weights(t->lora->network).checkpoint;
-    for (uint32_t i = 0; i < t->weight_count; i++)
+    for (uint32_t i = 0; t->network && i < RN_TRAINER_PHASES; i++)
+        weights[i].checkpoint = rn_network_weights(t->network).checkpoint;
+    for (uint32_t i = 0; !t->full && i < t->weight_count; i++)
         RN_TRY(draw(t, i));
     RN_TRY(rn_program_open(t->program, weights, &options, &t->run));
     t->session = rn_program_session(t->run, RN_TRAINER_STEP);
@@ -223,23 +227,61 @@ static rn_llama_config config_of(const rn_trainer_options *o) {
                              .tokens = o->tokens};
 }
 
-// What rn_lora_init found, and room for positions and documents.
+// Additions to the model's matrices, or its own weights; and room for positions and documents.
 static rn_status adapt(rn_trainer *t, const rn_model *model, const rn_lora_options *lora) {
     const rn_trainer_options *o = &t->options;
     void *block = NULL;
     if (o->layers || o->dim || o->heads || o->kv_heads || o->ffn || o->vocab_size)
         return rn_fail(RN_INVALID, "the sizes of a model that is fine-tuned are its own");
-    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *t->lora, &block));
-    t->lora = block;
-    RN_TRY(rn_lora_init(t->lora, model, o->tokens, lora));
-    t->lora->config.activations = o->activations;
-    t->config = t->lora->config;
-    t->trained = RN_LORA_TRAINED;
+    if (lora) {
+        RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *t->lora, &block));
+        t->lora = block;
+        RN_TRY(rn_lora_init(t->lora, model, o->tokens, lora));
+        t->lora->config.activations = o->activations;
+        t->config = t->lora->config;
+        t->trained = RN_LORA_TRAINED;
+        t->frozen = "";
+    } else {
+        RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *t->full, &block));
+        t->full = block;
+        RN_TRY(rn_full_init(t->full, model, o));
+        t->config = t->full->config;
+    }
+    t->network = &model->networks[0];
     RN_TRY(
         rn_alloc_zeroed(RN_HOST_OTHER, 2 * (size_t)o->batch, o->tokens * sizeof(int32_t), &block));
     t->positions = block;
     t->documents = t->positions + (size_t)o->batch * o->tokens;
     return RN_OK;
+}
+
+// Text that the caller only lends.
+static rn_status keep_text(rn_trainer *t, const char **text) {
+    void *copy = NULL;
+    if (!*text) return RN_OK;
+    RN_TRY(rn_arena_copy(&t->kept, *text, strlen(*text), &copy));
+    *text = copy;
+    return RN_OK;
+}
+
+static rn_status check_options(const rn_trainer_options *o, bool drawn, bool lora) {
+    RN_TRY(rn_check_reserved(o->reserved, "rn_trainer_options"));
+    if (lora && (o->trained || o->frozen))
+        return rn_fail(RN_INVALID, "`trained` and `frozen` are for a model's own weights, not for "
+                                   "additions to them (targets)");
+    if (o->weights != RN_DTYPE_NONE && o->weights != RN_DTYPE_F32 &&
+        (o->weights != RN_DTYPE_BF16 || drawn || lora))
+        return rn_fail(RN_UNSUPPORTED, "weights cannot be trained in %s here",
+                       rn_dtype_get(o->weights)->name);
+    return RN_OK;
+}
+
+static rn_status fill(rn_trainer *t, const rn_model *model, const rn_lora_options *lora) {
+    RN_TRY(keep_text(t, &t->options.trained));
+    RN_TRY(keep_text(t, &t->options.frozen));
+    t->trained = t->options.trained ? t->options.trained : "*";
+    t->frozen = t->options.frozen ? t->options.frozen : "";
+    return model ? adapt(t, model, lora) : RN_OK;
 }
 
 // A trainer without a plan.
@@ -248,17 +290,17 @@ static rn_status prepare(const rn_trainer_options *options, const rn_model *mode
     const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = NULL;
-    RN_TRY(rn_check_reserved(options->reserved, "rn_trainer_options"));
+    RN_TRY(check_options(options, !model, lora != NULL));
     RN_TRY(rn_optimizer_find(options->optimizer, &optimizer));
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_trainer), &block));
     rn_trainer *t = block;
     t->options = *options;
     t->options.optimizer = optimizer->name;
     t->optimizer = optimizer;
-    t->trained = "*";
     t->config = config_of(options);
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
-    rn_status s = model ? adapt(t, model, lora) : RN_OK;
+    rn_arena_init(&t->kept, RN_HOST_OTHER, 0);
+    rn_status s = fill(t, model, lora);
     if (s == RN_OK)
         *out = t;
     else
@@ -314,6 +356,8 @@ void rn_trainer_destroy(rn_trainer *trainer) {
             2 * (size_t)trainer->options.batch * trainer->options.tokens * sizeof(int32_t));
     if (trainer->lora) rn_lora_free(trainer->lora);
     rn_free(RN_HOST_OTHER, trainer->lora, sizeof *trainer->lora);
+    rn_free(RN_HOST_OTHER, trainer->full, sizeof *trainer->full);
+    rn_arena_free_all(&trainer->kept);
     rn_free(RN_HOST_OTHER, trainer, sizeof *trainer);
 }
 
@@ -334,7 +378,7 @@ uint64_t rn_trainer_steps(const rn_trainer *trainer) {
 // Where documents begin, and how far behind that each token stands.
 static rn_status set_documents(const rn_trainer *t, rn_session *s, const int32_t *documents) {
     uint64_t tokens = t->options.tokens, rows = t->options.batch * tokens;
-    if (!t->lora)
+    if (!t->network)
         return documents ? rn_fail(RN_INVALID, "packed documents are for fine-tuning") : RN_OK;
     for (uint64_t i = 0; i < rows; i++) {
         int32_t at = (int32_t)(i % tokens), begin = documents ? documents[i] : 0;

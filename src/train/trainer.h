@@ -4,16 +4,19 @@
 
 #include <ration/program.h>
 #include <ration/train.h>
+#include <ration/writer.h>
 
 #include "base/arena.h"
+#include "train/full.h"
 #include "train/lora.h"
 
 // A weight of the model, or one of its optimiser's states.
 typedef struct rn_trained {
     const char *name;
     rn_shape shape;
-    uint64_t count; // elements
-    float *first;   // (count) a weight's first values, which the session borrows; NULL for states
+    rn_dtype dtype;
+    uint64_t count, bytes; // elements, and their bytes
+    float *first; // (count) a weight's first values, which the session borrows; NULL for states
 } rn_trained;
 
 struct rn_trainer {
@@ -27,8 +30,11 @@ struct rn_trainer {
     uint32_t tensor_count, weight_count;
     uint64_t most; // elements of the largest tensor
     uint64_t steps;
-    rn_lora *lora;       // of a fine-tuning; NULL: all weights are trained
-    const char *trained; // the names of what is
+    rn_lora *lora;                // additions that are trained; or NULL
+    rn_full *full;                // a model whose own weights are; or NULL
+    const rn_network *network;    // the model of either; NULL: the weights were drawn
+    rn_arena kept;                // what lives as long as the trainer
+    const char *trained, *frozen; // the names of what is, and of what is not
     rn_llama_config config;
     int32_t *positions, *documents; // (batch, tokens) of a fine-tuning
 };
@@ -47,5 +53,9 @@ typedef struct rn_trainer_scratch {
 // The arena's where that is host memory: no session runs meanwhile. RN_NO_MEMORY, RN_OVER_BUDGET.
 RN_MUST_USE rn_status rn_trainer_scratch_take(rn_trainer *trainer, rn_trainer_scratch *out);
 void rn_trainer_scratch_free(rn_trainer_scratch *scratch);
+// Appends a tensor, as it is now, to a file, in `dtype`.
+RN_MUST_USE rn_status rn_trainer_write_tensor(rn_trainer *trainer, const rn_trained *tensor,
+                                              rn_dtype dtype, rn_writer *writer,
+                                              const rn_trainer_scratch *scratch);
 
 #endif

@@ -1,8 +1,8 @@
 // trainer_file.c — a trainer's tensors to a file and back.
 //
-// A checkpoint holds every weight as f32 with its optimiser's states ("<weight>.m" and "<weight>.v"
-// of AdamW), the number of steps as text under "step" and the optimiser's name under "optimizer";
-// an export only the weights.
+// A checkpoint holds every weight with its optimiser's states ("<weight>.m" and "<weight>.v" of
+// AdamW), each in its own dtype, the number of steps as text under "step" and the optimiser's name
+// under "optimizer"; an export only the weights.
 #include "train/trainer.h"
 
 #include <ration/writer.h>
@@ -17,6 +17,7 @@
 
 // ---- writing ------------------------------------------------------------------------------------
 
+// dtype NONE: each tensor's own.
 static rn_status declare(const rn_trainer *t, uint32_t count, rn_dtype dtype, rn_arena *memory,
                          rn_write_tensor **out) {
     void *block = NULL;
@@ -24,23 +25,27 @@ static rn_status declare(const rn_trainer *t, uint32_t count, rn_dtype dtype, rn
     *out = block;
     for (uint32_t i = 0; i < count; i++)
         (*out)[i] = (rn_write_tensor){.name = rn_str_from(t->tensors[i].name),
-                                      .dtype = dtype,
+                                      .dtype = dtype ? dtype : t->tensors[i].dtype,
                                       .rank = t->tensors[i].shape.rank,
                                       .dims = t->tensors[i].shape.dims};
     return RN_OK;
 }
 
-// Chunk by chunk, so that a second copy of the largest tensor is not needed.
-static rn_status write_tensor(const rn_trained *tensor, rn_dtype dtype, rn_writer *writer,
-                              const rn_trainer_scratch *scratch) {
+// In another dtype chunk by chunk, so that a second copy of the largest tensor is not needed.
+rn_status rn_trainer_write_tensor(rn_trainer *t, const rn_trained *tensor, rn_dtype dtype,
+                                  rn_writer *writer, const rn_trainer_scratch *scratch) {
+    const uint8_t *values = (const uint8_t *)scratch->values;
     uint64_t n = 0;
+    RN_TRY(rn_session_get(t->session, tensor->name, scratch->values, tensor->bytes));
+    if (dtype == tensor->dtype) return rn_writer_append(writer, values, tensor->bytes);
     for (uint64_t at = 0; at < tensor->count; at += n) {
         uint64_t bytes = 0;
         n = rn_min_u64(tensor->count - at, RN_TRAINER_CHUNK);
         if (!rn_dtype_bytes(dtype, n, &bytes))
             return rn_fail(RN_UNSUPPORTED, "%s cannot hold '%s'", rn_dtype_get(dtype)->name,
                            tensor->name);
-        RN_TRY(rn_dtype_convert(RN_DTYPE_F32, scratch->values + at, dtype, scratch->chunk, n));
+        RN_TRY(rn_dtype_convert(tensor->dtype, values + tensor->bytes / tensor->count * at, dtype,
+                                scratch->chunk, n));
         RN_TRY(rn_writer_append(writer, scratch->chunk, bytes));
     }
     return RN_OK;
@@ -48,12 +53,9 @@ static rn_status write_tensor(const rn_trained *tensor, rn_dtype dtype, rn_write
 
 static rn_status write_tensors(rn_trainer *t, uint32_t count, rn_dtype dtype, rn_writer *writer,
                                const rn_trainer_scratch *scratch) {
-    for (uint32_t i = 0; i < count; i++) {
-        const rn_trained *tensor = &t->tensors[i];
-        RN_TRY(rn_session_get(t->session, tensor->name, scratch->values,
-                              tensor->count * sizeof(float)));
-        RN_TRY(write_tensor(tensor, dtype, writer, scratch));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        RN_TRY(rn_trainer_write_tensor(t, &t->tensors[i], dtype ? dtype : t->tensors[i].dtype,
+                                       writer, scratch));
     return rn_writer_commit(writer);
 }
 
@@ -87,7 +89,7 @@ rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
                                .gguf_type = 8,
                                .text = rn_str_from(trainer->options.optimizer)}};
     rn_writer_options options = {.metadata = metadata, .metadata_count = 2};
-    return write_file(trainer, trainer->tensor_count, RN_DTYPE_F32, &options, path);
+    return write_file(trainer, trainer->tensor_count, RN_DTYPE_NONE, &options, path);
 }
 
 rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *path) {
@@ -104,7 +106,7 @@ rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *pat
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, float *values) {
+static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, void *values) {
     for (uint32_t i = 0; i < t->tensor_count; i++) {
         const rn_trained *own = &t->tensors[i];
         const rn_tensor_info *info = rn_checkpoint_find(from, own->name);
@@ -112,8 +114,8 @@ static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, float *v
             return rn_hint(rn_fail(RN_INVALID, "'%s' is %s the checkpoint", own->name,
                                    info ? "of another size in" : "not in"),
                            "go on with the sizes that the checkpoint was made with");
-        RN_TRY(rn_checkpoint_load(from, info, RN_DTYPE_F32, values, own->count * sizeof *values));
-        RN_TRY(rn_session_put(t->session, own->name, values, own->count * sizeof *values));
+        RN_TRY(rn_checkpoint_load(from, info, own->dtype, values, own->bytes));
+        RN_TRY(rn_session_put(t->session, own->name, values, own->bytes));
     }
     return RN_OK;
 }

@@ -19,6 +19,8 @@ static rn_lora_options golden_lora(void) {
         .rank = 4, .alpha = 6, .by_root = true, .targets = targets, .target_count = 4};
 }
 
+static const rn_lora_options all_linears = {.rank = 16};
+
 static rn_trainer_options small(void) {
     return (rn_trainer_options){
         .tokens = TOKENS, .batch = BATCH, .seed = 5, .evaluate_every = 10, .optimizer = "sgd"};
@@ -132,7 +134,7 @@ static void documents_do_not_see_each_other(void **state) {
     make_batch(&p);
     for (int i = 0; i < ROWS; i++)
         if (i % TOKENS < 5) p.targets[i] = -100;
-    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
     for (int i = 0; i < 2; i++) {
         for (int t = 0; t < ROWS; t++)
             if (t % TOKENS < 5) p.tokens[t] = (t + 50 * i) % 100;
@@ -172,7 +174,7 @@ static void expect_loss(const char *model_path, const char *adapter_path, float 
     float loss = 0;
     make_batch(&p);
     rn_batch batch = batch_of(&p);
-    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
     assert_ok(rn_trainer_evaluate_packed(trainer, &batch, &loss));
     if (fabsf(loss - must) > 2e-5f * must)
         fail_msg("%s with %s: %.7g, not %.7g", model_path, adapter_path, (double)loss,
@@ -211,12 +213,12 @@ static void a_resumed_training_ends_with_the_same_bytes(void **state) {
     options.optimizer = "adamw";
     options.max_norm = 1;
     float through = 0, resumed = 0;
-    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
     (void)learn(trainer, 3);
     assert_ok(rn_trainer_save(trainer, test_own_path("half.safetensors")));
     through = learn(trainer, 3);
     rn_trainer_destroy(trainer);
-    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
     assert_ok(rn_trainer_resume(trainer, test_own_path("half.safetensors")));
     resumed = learn(trainer, 3);
     assert_true(through == resumed);
@@ -233,16 +235,16 @@ static void budgets_change_nothing(void **state) {
     rn_trainer_options options = small();
     rn_trainer *trainer;
     options.plan.exact = true;
-    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
     const rn_program_summary *s = rn_program_get_summary(rn_trainer_program(trainer));
     uint64_t roomy = s->planned_bytes;
     float must = learn(trainer, 2);
     rn_trainer_destroy(trainer);
     options.plan.budget_bytes = 1;
-    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, &all_linears, &trainer));
     options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes;
     assert_true(options.plan.budget_bytes < roomy);
-    assert_ok(rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
     assert_true(learn(trainer, 2) == must);
     rn_trainer_destroy(trainer);
     rn_model_close(model);
@@ -258,11 +260,11 @@ static void misfits_are_named(void **state) {
     assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, &lora, &trainer));
     assert_non_null(strstr(rn_last_error()->message, "'query'"));
     options.layers = 2;
-    assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, &all_linears, &trainer));
     rn_model_close(model);
     options = small();
     model = open_model(TEXT "lfm2", NULL);
-    assert_fails(RN_UNSUPPORTED, rn_trainer_finetune(model, &options, NULL, &trainer));
+    assert_fails(RN_UNSUPPORTED, rn_trainer_finetune(model, &options, &all_linears, &trainer));
     rn_model_close(model);
 }
 
