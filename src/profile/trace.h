@@ -133,7 +133,6 @@ static inline uint64_t rn_trace_block_bytes(uint32_t payload_bytes) {
     return RN_TRACE_ALIGN + (((uint64_t)payload_bytes + RN_TRACE_ALIGN - 1) & ~(uint64_t)63);
 }
 
-uint32_t rn_crc32c(const void *data, size_t bytes);
 // Completes `block` (kind, payload_bytes, sequence, round and lane are set) for this payload.
 void rn_trace_seal(rn_trace_block *block, const void *payload);
 // Whether `at` is the header of a block: magic, version, checksum, a kind that exists and a payload
