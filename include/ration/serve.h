@@ -59,6 +59,9 @@ typedef struct rn_server_options {
     size_t host_name_count;        // reach is called, beside addresses and localhost
     const char *cors_origin;       // "*" or an origin that browsers may ask from; NULL: none
 
+    bool strict_model; // requests for another model than the one served and its adapters get 404;
+                       // else they get the one served
+
     rn_server_limits limits;
     rn_prefix_cache prefix_cache;
     const char *save_folder;    // where what was compiled goes (the plan, as JSON); NULL: nowhere

@@ -3,8 +3,13 @@
 // there.
 #include "server/http_parts.h"
 
+#include "base/map.h"
 #include "base/str.h"
 #include "memory/account.h"
+
+#include <ration/log.h>
+
+#include <stdatomic.h>
 
 // ---- sleeping -----------------------------------------------------------------------------------
 
@@ -56,12 +61,22 @@ static bool read_request(rn_client *client, rn_request *out, rn_problem *out_pro
     rn_request_limits limits = {
         .vocab_size = rn_model_get_info(model)->vocab_size,
         .choices = facts.sequences_max,
-        .max_tokens = client->http->server->options.limits.answer_tokens,
         .model = rn_str_from(rn_engine_model_name(engine)),
         .adapters = model,
+        .strict_model = client->http->server->options.strict_model,
     };
     rn_str body = {client->body, client->body_bytes};
     return rn_request_read(client->route->kind, body, &limits, out, out_problem);
+}
+
+// Once a name, and in all not more often than there are bits.
+static void warn_of_unknown(rn_server *server, const char *name) {
+    uint64_t hash = rn_hash(name, strlen(name), 0), bit = (uint64_t)1 << hash % 64;
+    _Atomic uint64_t *word =
+        &server->told[hash / 64 % (sizeof server->told / sizeof *server->told)];
+    if (!name[0] || (atomic_fetch_or(word, bit) & bit)) return;
+    rn_log(RN_LOG_WARNING, "http", "requests have a field '%s', which nobody knows here: ignored",
+           name);
 }
 
 static bool make_job(rn_client *client, rn_problem *out_problem) {
@@ -73,6 +88,7 @@ static bool make_job(rn_client *client, rn_problem *out_problem) {
         client->memory_bytes = bytes;
         return false;
     }
+    warn_of_unknown(client->http->server, request.unknown);
     if (rn_job_create(&request, memory, bytes, client->who, wake, client, &client->job) == RN_OK) {
         bool apart = client->http->server->options.prefix_cache == RN_PREFIX_CACHE_KEY;
         client->job->owner = apart ? client->key : 0;

@@ -194,13 +194,30 @@ static bool check_host(const rn_client *client, const rn_http_head *head, rn_pro
         "a name, with an --api-key any will do)");
 }
 
+static rn_str cut(rn_str *rest, char mark) {
+    const char *end = rest->bytes ? memchr(rest->data, mark, rest->bytes) : NULL;
+    size_t bytes = end ? (size_t)(end - rest->data) : rest->bytes, used = bytes + (end != NULL);
+    rn_str first = {rest->data, bytes};
+    *rest = (rn_str){rest->data + used, rest->bytes - used};
+    while (first.bytes && strchr(" \t", first.data[0]))
+        first = (rn_str){first.data + 1, first.bytes - 1};
+    while (first.bytes && strchr(" \t", first.data[first.bytes - 1]))
+        first.bytes--;
+    return first;
+}
+
+static bool is_json(const rn_http_head *head) {
+    rn_str rest = rn_http_head_find(head, "Content-Type");
+    return rn_str_equal_ignoring_case(cut(&rest, ';'), RN_STR("application/json"));
+}
+
 // Browsers say whose page asks; old ones, and all where the connection is not safe, say at least
 // that a page does, and ask before they send JSON as such for another's page.
 static bool is_foreign(const rn_http_head *head) {
     rn_str site = rn_http_head_find(head, "Sec-Fetch-Site");
     if (site.data)
         return rn_str_equal(site, RN_STR("cross-site")) || rn_str_equal(site, RN_STR("same-site"));
-    return rn_http_head_find(head, "Origin").data && !rn_http_head_find(head, "Content-Type").data;
+    return rn_http_head_find(head, "Origin").data && !is_json(head);
 }
 
 // What a page of another site may not read it may not have done for it either: else any page could
@@ -215,18 +232,6 @@ static bool check_site(const rn_client *client, const rn_http_head *head, rn_pro
                           "pages of other sites may not ask this server (--cors lets them)");
 }
 
-static rn_str cut(rn_str *rest, char mark) {
-    const char *end = rest->bytes ? memchr(rest->data, mark, rest->bytes) : NULL;
-    size_t bytes = end ? (size_t)(end - rest->data) : rest->bytes, used = bytes + (end != NULL);
-    rn_str first = {rest->data, bytes};
-    *rest = (rn_str){rest->data + used, rest->bytes - used};
-    while (first.bytes && strchr(" \t", first.data[0]))
-        first = (rn_str){first.data + 1, first.bytes - 1};
-    while (first.bytes && strchr(" \t", first.data[first.bytes - 1]))
-        first.bytes--;
-    return first;
-}
-
 // JSON is UTF-8. What is ASCII is that, too.
 static bool is_utf8(rn_str name) {
     if (name.bytes >= 2 && name.data[0] == '"' && name.data[name.bytes - 1] == '"')
@@ -236,15 +241,22 @@ static bool is_utf8(rn_str name) {
            rn_str_equal_ignoring_case(name, RN_STR("us-ascii"));
 }
 
-// "application/json; charset=utf-8" is JSON, and so is what does not say.
+// What curl and old programs say of any body, without meaning it.
+static bool is_unsaid(rn_str type) {
+    return type.bytes == 0 ||
+           rn_str_equal_ignoring_case(type, RN_STR("application/x-www-form-urlencoded")) ||
+           rn_str_equal_ignoring_case(type, RN_STR("text/plain"));
+}
+
+// "application/json; charset=utf-8" is JSON, and what does not say is read as such.
 static bool check_type(const rn_http_head *head, rn_problem *out) {
-    rn_str rest = rn_http_head_find(head, "Content-Type"), given = rest;
+    rn_str rest = rn_http_head_find(head, "Content-Type");
     rn_str encoding = rn_http_head_find(head, "Content-Encoding");
     if (encoding.bytes && !rn_str_equal_ignoring_case(encoding, RN_STR("identity")))
         return rn_problem_set(out, 415, "unsupported_media_type", "",
                               "the body must be sent as it is, without Content-Encoding");
     rn_str type = cut(&rest, ';');
-    if (given.bytes && !rn_str_equal_ignoring_case(type, RN_STR("application/json")))
+    if (!is_unsaid(type) && !rn_str_equal_ignoring_case(type, RN_STR("application/json")))
         return rn_problem_set(out, 415, "unsupported_media_type", "",
                               "the body must be JSON (Content-Type: application/json)");
     while (rest.bytes) {

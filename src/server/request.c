@@ -47,6 +47,7 @@ static bool check_model(rn_request *request, const rn_request_limits *limits, rn
         request->adapter = i + 1;
         return true;
     }
+    if (!limits->strict_model) return true;
     return rn_problem_set(
         problem, 404, "model_not_found", "model", "there is no model '%s': this server has '%s'",
         rn_request_show(request->model).text, rn_request_show(limits->model).text);
@@ -102,6 +103,7 @@ bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits 
     bool good = read_all(&state, body) && check_start(&state) &&
                 check_model(out, limits, out_problem) && check_choices(&state) &&
                 check_logprobs(&state) && check_sampling(&state);
+    memcpy(out->unknown, state.reader.unknown.text, sizeof out->unknown);
     if (!good) rn_request_free(out);
     return good;
 }

@@ -2,7 +2,7 @@
 //
 // Every field that is understood is honoured; one that is known but cannot be honoured is refused
 // by name unless it has the value that changes nothing ("best_of": 1, "tools": []); one that nobody
-// knows is refused by name.
+// knows is passed over, and its name kept.
 #ifndef RN_SERVER_REQUEST_H
 #define RN_SERVER_REQUEST_H
 
@@ -34,6 +34,7 @@ typedef struct rn_request {
     rn_request_kind kind;
     rn_str model;               // as asked; {0}: not given
     uint32_t adapter;           // that the name stands for, as rn_sequence_set_adapter
+    char unknown[61];           // the first field that nobody knows, "": none
     rn_request_prompt *prompts; // (prompt_count); a chat has one place for what its template makes
     size_t prompt_count;
     rn_chat_message *messages; // (message_count), of a chat
@@ -52,10 +53,10 @@ typedef struct rn_request {
 
 typedef struct rn_request_limits {
     uint32_t vocab_size;
-    uint32_t choices;    // prompts times n, at most: sequences of the plan
-    uint32_t max_tokens; // of a choice
-    rn_str model;        // the name served; any but this and `adapters` is 404 "model_not_found"
+    uint32_t choices;         // prompts times n, at most: sequences of the plan
+    rn_str model;             // the name served
     const rn_model *adapters; // whose adapters' names are names of models, too; NULL: none
+    bool strict_model; // any other name is 404 "model_not_found"; else it is the model served
 } rn_request_limits;
 
 // False: *out_problem (400, 404; 503: no memory), and *out is freed. `body` need not outlive the

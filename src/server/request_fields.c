@@ -68,8 +68,7 @@ static bool read_messages(rn_request_state *state, const field *f) {
 
 static bool read_max_tokens(rn_request_state *state, const field *f) {
     int64_t value;
-    if (!rn_request_integer(&state->reader, f->name, 1, state->limits->max_tokens, &value))
-        return false;
+    if (!rn_request_integer(&state->reader, f->name, 1, UINT32_MAX, &value)) return false;
     uint32_t before = state->request->max_tokens;
     if (before && before != value)
         return rn_problem_set(
@@ -159,7 +158,7 @@ static bool read_stream_options(rn_request_state *state, const field *f) {
         else if (rn_str_equal(key, RN_STR("include_obfuscation")))
             good = read_option(reader, padding, &seen_padding, &pad);
         else
-            good = rn_request_unknown(reader, key);
+            good = rn_request_pass_over(reader, key);
     }
     return false;
 }
@@ -348,7 +347,7 @@ static size_t find(rn_request_kind kind, rn_str name) {
 
 bool rn_request_read_field(rn_request_state *state, rn_str key) {
     size_t index = find(state->request->kind, key);
-    if (index == FIELD_COUNT) return rn_request_unknown(&state->reader, key);
+    if (index == FIELD_COUNT) return rn_request_pass_over(&state->reader, key);
     const field *f = &fields[index];
     uint64_t bit = (uint64_t)1 << index;
     if (state->seen & bit) return rn_request_twice(&state->reader, f->name);

@@ -164,9 +164,7 @@ static bool read_other(rn_request_reader *reader, const place *at, rn_str key) {
     bool known = ignored;
     for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
         known |= rn_str_equal(key, rn_str_from(neutral[i]));
-    if (!known)
-        return rn_problem_set(reader->problem, 400, "unknown_field", here.name,
-                              "'%s' is not a field of a message", name.text);
+    if (!known) return rn_request_pass_over(reader, key);
     if (!rn_request_next(reader)) return false;
     if (reader->item.kind == RN_JSON_NULL) return true;
     if (ignored) return rn_request_string(reader, here.name);

@@ -116,6 +116,11 @@ bool rn_request_unknown(rn_request_reader *reader, rn_str key) {
                           "'%s' is not a field of this request", name.text);
 }
 
+bool rn_request_pass_over(rn_request_reader *reader, rn_str key) {
+    if (!reader->unknown.text[0]) reader->unknown = rn_request_show(key);
+    return rn_request_next(reader) && rn_request_skip_rest(reader);
+}
+
 bool rn_request_twice(rn_request_reader *reader, const char *field) {
     return rn_problem_set(reader->problem, 400, "invalid_value", field, "%s is given twice", field);
 }

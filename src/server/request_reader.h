@@ -17,11 +17,17 @@
 #include "io/json_read.h"
 #include "server/request.h"
 
+// The beginning of a client's text, for messages.
+typedef struct rn_request_excerpt {
+    char text[61];
+} rn_request_excerpt;
+
 typedef struct rn_request_reader {
     rn_json_reader json;
     rn_json_item item; // the last that was read
     char *at, *top;    // of the block, what is free
     rn_problem *problem;
+    rn_request_excerpt unknown; // "": none, see rn_request_pass_over
 } rn_request_reader;
 
 // Takes the block from `memory`, which is initialised here and stays the caller's to free.
@@ -55,14 +61,13 @@ bool rn_request_integer(rn_request_reader *reader, const char *field, int64_t le
 // 400 "invalid_value": "FIELD is a string: it must be WANTED".
 bool rn_request_wrong_type(rn_request_reader *reader, const char *field, const char *wanted);
 bool rn_request_unknown(rn_request_reader *reader, rn_str key);
+// The same of a request that clients of other servers send, too: the value is passed over, and the
+// first such name stays in reader->unknown, for a warning.
+bool rn_request_pass_over(rn_request_reader *reader, rn_str key);
 bool rn_request_missing(rn_request_reader *reader, const char *field);
 bool rn_request_twice(rn_request_reader *reader, const char *field);
 // 400 "unsupported_value": "FIELD is not supported: leave it out, or give WANTED".
 bool rn_request_unsupported(rn_request_reader *reader, const char *field, const char *wanted);
-// The beginning of a client's text, for messages.
-typedef struct rn_request_excerpt {
-    char text[61];
-} rn_request_excerpt;
 rn_request_excerpt rn_request_show(rn_str text);
 
 // ---- tokens -------------------------------------------------------------------------------------

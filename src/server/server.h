@@ -20,6 +20,7 @@ struct rn_server {
     rn_engine *engine;
     rn_http *http;
     rn_server_recording recording; // that /profile/start asked for
+    _Atomic uint64_t told[16];     // a bit for each field's name that was warned of, by its hash
     int64_t started;               // seconds since 1970
     uint64_t started_ns;
 };

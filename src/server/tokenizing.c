@@ -215,23 +215,14 @@ static size_t longest_prompt(const rn_job *job) {
     return longest;
 }
 
-// What is left of the context bounds an answer whose length nobody asked for.
-static bool limit_tokens(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+// What is left of the context and what the server makes bound an answer, whatever was asked for:
+// its end says "length".
+static void limit_tokens(const rn_tokenizing *tokenizing, rn_job *job) {
     static const uint32_t otherwise[] = {GENERATE_TOKENS, COMPLETION_TOKENS, UINT32_MAX};
     const rn_request *request = &job->request;
     size_t prompt = longest_prompt(job), left = tokenizing->context - prompt;
-    if (request->max_tokens > tokenizing->answer_tokens)
-        return rn_problem_set(out, 400, "out_of_range", "max_tokens",
-                              "max_tokens is %u, this server makes at most %u", request->max_tokens,
-                              tokenizing->answer_tokens);
-    if (request->max_tokens > left)
-        return rn_problem_set(out, 400, "context_length_exceeded", "max_tokens",
-                              "%zu tokens of prompt and %u of answer are more than the context, "
-                              "which has %u; at most %zu can be answered",
-                              prompt, request->max_tokens, tokenizing->context, left);
     uint64_t constraint = request->max_tokens ? request->max_tokens : otherwise[request->kind];
     job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(constraint, left), tokenizing->answer_tokens);
-    return true;
 }
 
 size_t rn_tokenizing_piece_bytes(const rn_tokenizing *tokenizing, const rn_request *request) {
@@ -308,7 +299,8 @@ bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem
         return rn_problem_set(out, 400, "out_of_range", "n",
                               "%llu answers at once; this server makes 1 to %u",
                               (unsigned long long)count, tokenizing->sequences);
-    if (!read_prompts(tokenizing, job, out) || !limit_tokens(tokenizing, job, out)) return false;
+    if (!read_prompts(tokenizing, job, out)) return false;
+    limit_tokens(tokenizing, job);
     if (!make_choices(tokenizing, job, out) || !rn_tokenizing_check(tokenizing, job, out))
         return false;
     draw_seed(&job->request);

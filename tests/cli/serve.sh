@@ -77,12 +77,14 @@ assert stages['device_ready']['target'] == 'cpu'
 assert all('resident_bytes' in line for line in lines if 'stage' in line)
 PYTHON
 python3 -m json.tool < saved/plan.json > /dev/null || fail 'no plan was saved'
-ask 400 /generate '{"prompt": "Once", "max_tokens": 25}'
-says out max_tokens 24
+ask 200 /generate '{"prompt": "Once", "max_tokens": 25}'
+check_json "assert j['usage']['completion_tokens'] <= 24"
 ask 400 /generate "{\"prompt\": \"$(printf 'word %.0s' $(seq 300))\", \"max_tokens\": 5}"
 says out 128
-ask 404 /v1/completions '{"model": "another", "prompt": "Once"}'
-says out story
+ask 200 /v1/completions '{"model": "another", "prompt": "Once", "no_such_field": 1}'
+check_json "assert j['model'] == 'story'"
+ask 200 /v1/completions '{"prompt": "Once", "no_such_field": 1}'
+equals 'warnings' 1 "$(grep -c no_such_field log)"
 ask 200 /v1/completions '{"model": "story", "prompt": "Once", "n": 3, "max_tokens": 4}'
 check_json "assert len(j['choices']) == 3"
 ask 400 /v1/completions '{"model": "story", "prompt": "Once", "n": 4, "max_tokens": 4}'
@@ -90,7 +92,9 @@ stop_server INT
 equals 'exit code after Ctrl-C' 0 "$code"
 
 # One page is less than what warming up would like to read.
-start_server --kv-pages 1
+start_server --kv-pages 1 --strict-model
+ask 404 /v1/completions '{"model": "another", "prompt": "Once"}'
+says out default
 ask 200 /generate '{"prompt": "Once", "max_tokens": 3}'
 stop_server
 

@@ -14,7 +14,7 @@ expect 0 "$ration" run -p 'Once upon' --greedy --tokens 12 -q
 cp out said_default
 cmp -s said_Zog said_Mim && fail 'both adapters say the same'
 
-start_server --lora zog=Zog --lora mim=Mim
+start_server --strict-model --lora zog=Zog --lora mim=Mim
 ask 200 /v1/models
 python3 - << 'PYTHON' || fail 'the list of models'
 import json

@@ -183,13 +183,13 @@ def test_refusals():
     refused(bad, lambda: complete(temperature=3), 'temperature', 'out_of_range')
     refused(bad, lambda: complete(max_tokens=0), 'max_tokens', 'out_of_range')
     refused(bad, lambda: complete(best_of=5), 'best_of', 'unsupported_value')
-    refused(bad, lambda: complete(extra_body={'temprature': 1}), 'temprature', 'unknown_field')
+    assert complete(extra_body={'temprature': 1}).choices
     refused(bad, lambda: complete(prompt='word ' * 5000))
     refused(bad, lambda: chat(messages=[]), 'messages', 'missing')
     refused(bad, lambda: chat(response_format={'type': 'json_object'}), 'response_format', 'unsupported_value')
     image = [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': 'data:,'}}]}]
     assert 'image_url' in refused(bad, lambda: chat(messages=image), code='unsupported_value').message
-    refused(openai.NotFoundError, lambda: complete(model='gpt-4'), 'model', 'model_not_found')
+    assert complete(model='gpt-4').model != 'gpt-4'
     stranger = client.with_options(api_key='wrong')
     refused(openai.AuthenticationError, lambda: stranger.models.list(), code='invalid_api_key')
     refused(openai.AuthenticationError,

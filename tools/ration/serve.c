@@ -163,6 +163,7 @@ static rn_status read_options(server_command *c) {
     o->tls_certificate = given(in, "tls-cert");
     o->tls_key = given(in, "tls-key");
     o->cors_origin = given(in, "cors");
+    o->strict_model = rn_settings_bool(in->settings, "strict-model");
     o->save_folder = given(in, "save");
     o->profile_folder = given(in, "profile-folder");
     o->prefix_cache = read_prefix_cache(in);

@@ -272,6 +272,8 @@ static const rn_option table[] = {
      "its private key"},
     {"cors", "serve.cors", 0, RN_OPTION_TEXT, false, "serve", NULL, "ORIGIN", NULL,
      "let pages of this origin (or *) ask; off unless given"},
+    {"strict-model", "serve.strict_model", 0, RN_OPTION_BOOL, false, "serve", "false", NULL, NULL,
+     "refuse requests for a model of another name (404)"},
     {"served-name", "serve.served_name", 0, RN_OPTION_TEXT, false, "serve", NULL, "NAME", NULL,
      "what answers call the model"},
     {"save", "serve.save", 0, RN_OPTION_TEXT, false, "serve compile", NULL, "FOLDER", NULL,

@@ -41,8 +41,7 @@ static int close_tokenizer(void **state) {
 // ---- a job and what becomes of it ---------------------------------------------------------------
 
 static rn_status begin_bytes(rn_request_kind kind, rn_str body, size_t outbox_bytes) {
-    static const rn_request_limits limits = {
-        .vocab_size = 7, .choices = 8, .max_tokens = 100000, .model = RN_STR("m")};
+    static const rn_request_limits limits = {.vocab_size = 7, .choices = 8, .model = RN_STR("m")};
     rn_request request;
     rn_problem problem;
     rn_status s;
