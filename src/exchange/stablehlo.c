@@ -99,10 +99,41 @@ typedef struct module {
     rn_hlo_values known;
     rn_stablehlo_signature signature;
     rn_hlo_value *values; // (values + 1): what stands for each
+    rn_hlo_value *wholes; // (values + 1): the same, where it was asked for as a whole; id 0: never
     rn_hlo_value scalars[RN_MAX_SCALARS];
     rn_tensor *tensors; // (most_tensors)
     rn_hlo_value *in;   // (most_tensors)
 } module;
+
+// Whether a partition may have a part of input i: its node does not sum over parts. An element of
+// the result depends on one element each, or heads are divided as the KV pages are.
+static bool takes_parts(const rn_hlo *h, const module *m, const rn_node *node, uint32_t i) {
+    uint32_t traits = rn_op_get(node->op)->traits, rank = m->in[i].shape.rank;
+    if (traits & (RN_TRAIT_ELEMENTWISE | RN_TRAIT_VIEW)) return true;
+    if (node->op == RN_OP_ROPE)
+        return rank > 2 && m->in[i].shape.dims[rank - 2] % h->options->partitions == 0;
+    if (node->op != RN_OP_KV_APPEND && node->op != RN_OP_PAGED_ATTENTION) return false;
+    rn_hlo_value pages = m->in[node->op == RN_OP_PAGED_ATTENTION];
+    return pages.shape.rank == 5 && pages.shape.dims[2] % h->options->partitions == 0;
+}
+
+// What partitions have parts of is put together where a node asks for all of it: so no sum is
+// divided, and its order is that of one core.
+static void make_whole(rn_hlo *h, module *m, const rn_node *node) {
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        rn_value v = node->inputs[i];
+        if (v == RN_NO_VALUE || rn_graph_value(m->graph, v)->producer == RN_NO_NODE ||
+            takes_parts(h, m, node, i))
+            continue;
+        if (rn_graph_value(m->graph, m->known.root[v])->role == RN_ROLE_STATE) continue;
+        if (!m->wholes[v].id)
+            m->wholes[v] = rn_hlo_op(h, "stablehlo.custom_call", &m->in[i], 1, NULL,
+                                     "call_target_name = \"Sharding\", mhlo.sharding = "
+                                     "\"{replicated}\"",
+                                     m->in[i].dtype, m->in[i].shape);
+        m->in[i] = m->wholes[v];
+    }
+}
 
 static void emit_node(rn_hlo *h, module *m, uint32_t n) {
     const rn_node *node = rn_graph_node(m->graph, n);
@@ -120,6 +151,7 @@ static void emit_node(rn_hlo *h, module *m, uint32_t n) {
         m->in[i] = m->values[node->inputs[i]];
     h->name = node->name;
     print_comment(h, node);
+    if (h->options->partitions > 1) make_whole(h, m, node);
     if (rn_op_get(node->op)->unfold)
         emit_fused(h, node, &call, m->in, out);
     else if (rn_hlo_emitters[node->op] && !rn_call_has_halves(&call))
@@ -130,30 +162,57 @@ static void emit_node(rn_hlo *h, module *m, uint32_t n) {
         m->values[node->outputs[i]] = out[i];
 }
 
-static void print_result_types(rn_hlo *h, const module *m) {
+// Who has what of it: "{devices=[1,2]0,1}" where two partitions have half of its axis 1 each.
+static void print_sharding(rn_hlo *h, const rn_stablehlo_entry *entry) {
+    if (entry->split == RN_STABLEHLO_NONE) {
+        rn_hlo_print(h, "mhlo.sharding = \"{replicated}\"");
+        return;
+    }
+    rn_hlo_print(h, "mhlo.sharding = \"{devices=[");
+    for (uint32_t i = 0; i < entry->shape.rank; i++)
+        rn_hlo_print(h, "%s%u", i ? "," : "", i == entry->split ? h->options->partitions : 1);
+    for (uint32_t i = 0; i < h->options->partitions; i++)
+        rn_hlo_print(h, "%s%u", i ? "," : "]", i);
+    rn_hlo_print(h, "}\"");
+}
+
+static void print_attributes(rn_hlo *h, const rn_stablehlo_entry *entry, bool argument) {
+    bool divided = h->options->partitions > 1;
+    bool donated = argument && entry->alias != RN_STABLEHLO_NONE;
+    if (!divided && !donated) return;
+    rn_hlo_print(h, " {");
+    if (divided) print_sharding(h, entry);
+    if (donated)
+        rn_hlo_print(h, "%stf.aliasing_output = %u : i32", divided ? ", " : "", entry->alias);
+    rn_hlo_print(h, "}");
+}
+
+static void print_result_types(rn_hlo *h, const module *m, bool attributes) {
     for (uint32_t i = 0; i < m->signature.result_count; i++) {
         const rn_stablehlo_entry *result = &m->signature.results[i];
         rn_hlo_print(h, "%s%s", i ? ", " : "", rn_hlo_type(result->dtype, result->shape).text);
+        if (attributes) print_attributes(h, result, false);
     }
 }
 
 static void emit_head(rn_hlo *h, module *m) {
-    rn_hlo_print(h, "module @ration attributes {mhlo.num_partitions = 1 : i32, "
-                    "mhlo.num_replicas = 1 : i32} {\n  func.func public @main(");
+    rn_hlo_print(h,
+                 "module @ration attributes {mhlo.num_partitions = %u : i32, "
+                 "mhlo.num_replicas = 1 : i32} {\n  func.func public @main(",
+                 h->options->partitions > 1 ? h->options->partitions : 1);
     for (uint32_t i = 0; i < m->signature.argument_count; i++) {
         const rn_stablehlo_entry *argument = &m->signature.arguments[i];
         rn_hlo_value value = rn_hlo_new(h, argument->dtype, argument->shape);
         rn_hlo_print(h, "%s\n      %s: %s", i ? "," : "", rn_hlo_name(value).text,
                      rn_hlo_type(argument->dtype, argument->shape).text);
-        if (argument->alias != RN_STABLEHLO_NONE)
-            rn_hlo_print(h, " {tf.aliasing_output = %u : i32}", argument->alias);
+        print_attributes(h, argument, true);
         if (argument->kind == RN_STABLEHLO_SCALAR)
             m->scalars[argument->value] = value;
         else
             m->values[argument->value] = value;
     }
     rn_hlo_print(h, ")\n      -> (");
-    print_result_types(h, m);
+    print_result_types(h, m, true);
     rn_hlo_print(h, ") {\n");
     for (rn_value v = 1; v <= rn_graph_value_count(m->graph); v++) {
         const rn_value_info *info = rn_graph_value(m->graph, v);
@@ -171,7 +230,7 @@ static void emit_end(rn_hlo *h, const module *m) {
         rn_hlo_print(h, "%s%s", i ? ", " : "", rn_hlo_name(m->values[v]).text);
     }
     rn_hlo_print(h, ") : (");
-    print_result_types(h, m);
+    print_result_types(h, m, false);
     rn_hlo_print(h, ") -> ()\n  }\n}\n");
 }
 
@@ -180,6 +239,7 @@ static rn_status prepare(module *m, const rn_stablehlo_options *options, rn_aren
     RN_TRY(rn_hlo_values_find(m->graph, options->rows, memory, &m->known));
     RN_TRY(rn_hlo_signature_find(m->graph, options, &m->known, memory, &m->signature));
     RN_TRY(rn_arena_array(memory, values, sizeof *m->values, (void **)&m->values));
+    RN_TRY(rn_arena_array(memory, values, sizeof *m->wholes, (void **)&m->wholes));
     RN_TRY(rn_arena_array(memory, m->known.most_tensors, sizeof *m->tensors, (void **)&m->tensors));
     return rn_arena_array(memory, m->known.most_tensors, sizeof *m->in, (void **)&m->in);
 }

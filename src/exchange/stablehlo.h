@@ -17,6 +17,10 @@
 // All buckets of a graph have the same arguments and results but for the rows, so weights and
 // states may be shared between their programs.
 //
+// With several partitions the program is one for all of them, and says of its arguments and results
+// who has what part: weights of products by their outputs, KV pages by heads. The compiler divides
+// the rest by that, and adds what cores must tell each other. No sum is divided.
+//
 // What it means is what the ops' reference loops mean, computed in f32 but where `products` says
 // otherwise. Two things differ and are the back end's to know: a quantised weight is widened
 // (x is never rounded to its kind), and an index out of range is clamped instead of refused.
@@ -42,6 +46,7 @@ typedef struct rn_stablehlo_options {
     // in every run.
     bool widen_all;
     uint64_t constant_bytes; // constants of more bytes are arguments; 0: 4096
+    uint32_t partitions;     // cores that run the program together (see split); 0: 1
 } rn_stablehlo_options;
 
 #define RN_STABLEHLO_NONE UINT32_MAX
@@ -65,6 +70,9 @@ typedef struct rn_stablehlo_entry {
     // A state's argument: the number of the result that is its update; that result: the number of
     // the argument. RN_STABLEHLO_NONE for any other, and for a state that is only read.
     uint32_t alias;
+    // The axis of which every partition has an equal part, in their order; RN_STABLEHLO_NONE: each
+    // has all of it. Shape and bytes are of the whole.
+    uint32_t split;
 } rn_stablehlo_entry;
 
 typedef struct rn_stablehlo_signature {

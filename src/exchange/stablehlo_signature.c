@@ -88,7 +88,8 @@ static rn_status describe(const rn_graph *graph, const rn_stablehlo_options *opt
                                 .value = value,
                                 .dtype = dtype,
                                 .shape = info->shape,
-                                .alias = RN_STABLEHLO_NONE};
+                                .alias = RN_STABLEHLO_NONE,
+                                .split = RN_STABLEHLO_NONE};
     if (out->shape.rank && out->shape.dims[0] == RN_ROWS) out->shape.dims[0] = options->rows;
     uint64_t elements = rn_shape_elements(out->shape, 0);
     if (elements == UINT64_MAX || !rn_dtype_bytes(dtype, elements, &out->bytes))
@@ -125,7 +126,8 @@ static void add_scalars(const rn_graph *graph, lists *out) {
                                                                      .value = i,
                                                                      .dtype = RN_DTYPE_F64,
                                                                      .bytes = sizeof(double),
-                                                                     .alias = RN_STABLEHLO_NONE};
+                                                                     .alias = RN_STABLEHLO_NONE,
+                                                                     .split = RN_STABLEHLO_NONE};
 }
 
 static rn_status add_results(const rn_graph *graph, const rn_stablehlo_options *options,
@@ -144,6 +146,49 @@ static rn_status add_results(const rn_graph *graph, const rn_stablehlo_options *
     return RN_OK;
 }
 
+// ---- partitions ---------------------------------------------------------------------------------
+
+// The axis of outputs of a node's weight; `whole` where it must not be divided, `any` where it does
+// not matter.
+enum { WHOLE = RN_MAX_RANK, ANY };
+static uint32_t output_axis(const rn_node *node, uint32_t input, uint32_t rank) {
+    const rn_matmul_attrs *attrs = node->attrs;
+    if (rank < 2) return WHOLE;
+    if (node->op == RN_OP_MATMUL && input == 1) return attrs->transpose_w ? rank - 1 : rank - 2;
+    if (node->op == RN_OP_CONV2D && input == 1) return 0;
+    return node->op == RN_OP_EMBEDDING && input == 0 ? ANY : WHOLE;
+}
+
+// Of a weight that all its readers let be divided by one axis, that; RN_STABLEHLO_NONE.
+static uint32_t find_weight_axis(const rn_graph *graph, rn_value value) {
+    uint32_t rank = rn_graph_value(graph, value)->shape.rank, found = ANY;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != value) continue;
+            uint32_t axis = output_axis(node, i, rank);
+            if (axis == WHOLE || (axis != ANY && found != ANY && found != axis))
+                return RN_STABLEHLO_NONE;
+            if (axis != ANY) found = axis;
+        }
+    }
+    return found == ANY ? rank - 1 : found; // a table is divided by columns: nothing is searched
+}
+
+// Says of weights and KV pages who has what.
+static void divide(const rn_graph *graph, uint32_t partitions, lists *all) {
+    for (uint32_t i = 0; partitions > 1 && i < all->argument_count; i++) {
+        rn_stablehlo_entry *argument = &all->arguments[i];
+        uint32_t axis = RN_STABLEHLO_NONE;
+        if (argument->kind == RN_STABLEHLO_WEIGHT) axis = find_weight_axis(graph, argument->value);
+        if (argument->kind == RN_STABLEHLO_STATE && argument->shape.rank == 5 &&
+            rn_graph_value(graph, argument->value)->purpose == RN_PURPOSE_KV)
+            axis = 2; // (pages, 2, HK, page_tokens, D)
+        if (axis != RN_STABLEHLO_NONE && argument->shape.dims[axis] % partitions == 0)
+            argument->split = axis;
+    }
+}
+
 rn_status rn_hlo_signature_find(const rn_graph *graph, const rn_stablehlo_options *options,
                                 const rn_hlo_values *values, rn_arena *memory,
                                 rn_stablehlo_signature *out) {
@@ -156,6 +201,7 @@ rn_status rn_hlo_signature_find(const rn_graph *graph, const rn_stablehlo_option
     RN_TRY(add_given(graph, options, values, RN_ROLE_WEIGHT, RN_STABLEHLO_WEIGHT, &all));
     RN_TRY(add_given(graph, options, values, RN_ROLE_CONSTANT, RN_STABLEHLO_CONSTANT, &all));
     RN_TRY(add_given(graph, options, values, RN_ROLE_STATE, RN_STABLEHLO_STATE, &all));
+    divide(graph, options->partitions, &all);
     RN_TRY(add_results(graph, options, values, &all));
     *out =
         (rn_stablehlo_signature){all.arguments, all.results, all.argument_count, all.result_count};

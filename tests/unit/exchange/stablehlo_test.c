@@ -78,6 +78,34 @@ static void a_small_program_is_spelled_like_this(void **state) {
         "}\n");
 }
 
+// Weights by their outputs, and what is summed over is put together before.
+static void partitions_are_said_of_arguments_and_results(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4));
+    rn_value a = rn_graph_weight(graph, "a", RN_DTYPE_F32, RN_SHAPE(6, 4));
+    rn_value b = rn_graph_weight(graph, "b", RN_DTYPE_F32, RN_SHAPE(6, 4));
+    rn_value odd = rn_graph_weight(graph, "odd", RN_DTYPE_F32, RN_SHAPE(5, 4));
+    rn_value hidden = rn_op_relu(graph, rn_op_matmul(graph, x, a, RN_NO_VALUE));
+    rn_value back =
+        rn_op_matmul_as(graph, hidden, b, RN_NO_VALUE, (rn_matmul_attrs){.transpose_w = true});
+    rn_graph_output(graph, rn_op_matmul(graph, back, odd, RN_NO_VALUE), "y");
+    const char *got = emit((rn_stablehlo_options){.rows = 2, .partitions = 2});
+    assert_has(got, "mhlo.num_partitions = 2");
+    assert_has(got, "%v1: tensor<2x4xf32> {mhlo.sharding = \"{replicated}\"},");
+    assert_has(got, "%v2: tensor<6x4xf32> {mhlo.sharding = \"{devices=[2,1]0,1}\"},");
+    assert_has(got, "%v3: tensor<6x4xf32> {mhlo.sharding = \"{devices=[1,2]0,1}\"},");
+    assert_has(got, "%v4: tensor<5x4xf32> {mhlo.sharding = \"{replicated}\"})");
+    assert_has(got, "-> (tensor<2x5xf32> {mhlo.sharding = \"{replicated}\"}) {");
+    assert_has(got, "{call_target_name = \"Sharding\", mhlo.sharding = \"{replicated}\"} : "
+                    "(tensor<2x6xf32>) -> tensor<2x6xf32>");
+    assert_has(got, "(tensor<2x4xf32>) -> tensor<2x4xf32>\n");
+    rn_stablehlo_signature s = sign((rn_stablehlo_options){.rows = 2, .partitions = 2});
+    assert_int_equal(0, s.arguments[1].split);
+    assert_int_equal(1, s.arguments[2].split);
+    assert_int_equal(RN_STABLEHLO_NONE, s.arguments[3].split);
+    assert_int_equal(6 * 4 * 4, s.arguments[1].bytes);
+}
+
 static void products_may_take_rounded_operands(void **state) {
     (void)state;
     rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4));
@@ -297,6 +325,8 @@ static void refused_memory_is_a_status(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_small_program_is_spelled_like_this, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(partitions_are_said_of_arguments_and_results, open_graph,
                                         close_graph),
         cmocka_unit_test_setup_teardown(products_may_take_rounded_operands, open_graph,
                                         close_graph),
