@@ -29,6 +29,9 @@ struct rn_device_caps {
     // end estimates what that takes.
     bool compiles;
     uint64_t most_rows; // of a run, where it compiles; 0: as many as are asked for
+    // That run a program together, each with as many bytes, where it compiles; 0 or 1: one. Its
+    // budget, and all that is planned and charged, is of all of them.
+    uint32_t cores;
     // Executables keep no copies of weights that only make them faster (rn_backend.has_frugal). A
     // plan's caps say what was chosen.
     bool frugal;

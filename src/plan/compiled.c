@@ -95,6 +95,7 @@ static uint64_t count_host(const maker *m, const rn_graph *graph, uint64_t rows)
         if (rn_dtype_get(info->dtype)->block_elements > 1 ||
             (!m->caps->own_memory && info->dtype != RN_DTYPE_F32))
             bytes += sizeof(float) * rn_shape_elements(info->shape, rows);
+        if (m->caps->cores > 1) bytes += bytes / m->caps->cores; // a core's part, on its way
         largest = rn_max_u64(largest, bytes);
     }
     bool staging = weights && !m->recipe->weights_in_memory;
@@ -267,7 +268,7 @@ static rn_status allocate(rn_plan *plan) {
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->groups, (void **)&plan->groups));
     RN_TRY(
         rn_arena_array(memory, values, sizeof *plan->group_values, (void **)&plan->group_values));
-    return rn_arena_array(memory, 5, sizeof *plan->reasons, (void **)&plan->reasons);
+    return rn_arena_array(memory, 6, sizeof *plan->reasons, (void **)&plan->reasons);
 }
 
 static void add_buffer(rn_plan *plan, rn_plan_buffer buffer) {
@@ -345,6 +346,12 @@ static rn_status explain(const maker *m, rn_plan *plan) {
         "memory are estimated",
         rn_graph_node_count(plan->graph), plan->bucket_count, plan->bucket_count == 1 ? "" : "s",
         rn_size_format(s->purpose_bytes[RN_PURPOSE_WORKSPACE]).text));
+    if (m->caps->cores > 1)
+        RN_TRY(rn_plan_add_reason(plan, "cores",
+                                  "%u cores of the device hold %s each: weights are divided by "
+                                  "their outputs, the KV cache by heads",
+                                  m->caps->cores,
+                                  rn_size_format(plan->executable_bytes / m->caps->cores).text));
     if (m->has_rows && s->rows < wanted)
         RN_TRY(rn_plan_add_reason(plan, "chunk", "%llu rows a run instead of %llu",
                                   (unsigned long long)s->rows, (unsigned long long)wanted));

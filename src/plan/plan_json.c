@@ -190,6 +190,10 @@ void rn_plan_write_json(const rn_plan *plan, rn_json *json, const char *key) {
     rn_json_object(json, key);
     write_question(plan, json);
     write_summary(&plan->summary, json);
+    if (plan->caps.cores > 1) {
+        rn_json_u64(json, "cores", plan->caps.cores);
+        rn_json_u64(json, "core_bytes", plan->executable_bytes / plan->caps.cores);
+    }
     write_phases(&plan->summary, json);
     write_reasons(plan, json);
     write_buffers(plan, json);

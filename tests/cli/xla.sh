@@ -17,8 +17,7 @@ expect 0 "$ration" "${speak[@]}" --quiet
 mv out text
 expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level info
 cmp -s text out || fail 'another text'
-says err 'a program runs on one core: of 0-1 the first is used'
-says err 'was tried in' 'PJRT 0.104, 1 devices of NC_v2' 'compiled in' 'stage model_saved on neuron:0-1' \
+says err 'was tried in' 'PJRT 0.104, 2 devices of NC_v2' 'compiled in' 'stage model_saved on neuron:0-1' \
     'stage compilation_complete on neuron:0-1' 'stage model_on_xla on neuron:0-1' 'stage inputs_on_xla on neuron:0-1'
 # One that was tried is not tried again, and does not compile: FAKE_PJRT would make it fail.
 FAKE_PJRT=oom_compile expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level debug
@@ -26,6 +25,16 @@ cmp -s text out || fail 'another text from saved programs'
 says err 'loaded in'
 grep -Eq ' runs, [1-9][0-9]* of them begun ahead' err || fail 'no step was begun before it was asked for'
 grep -q 'was tried\|compiled in' err && fail 'tried or compiled again'
+
+# ---- cores: a program is divided over them ----
+expect 0 "$ration" plan llama:2x64 --device neuron:0-1
+says out '2 cores of the device hold'
+expect 0 "$ration" plan llama:2x64 --device "neuron:0-1?cores=1"
+grep -q 'cores of the device' out && fail 'cores=1 is one core'
+expect 0 "$ration" compile --device neuron:0-1 --ctx 64 --chunk 8 --save two
+says out '2 programs for 1, 8 rows on 2 cores of NC_v2 by PJRT 0.104' '; each core holds'
+expect 5 "$ration" "${speak[@]}" --device 'xla:'"$NEURON_LIBRARY_PATH"'?cores=2'
+says err 'has 1 devices; there is no number 1'
 
 # ---- options of Neuron's compiler: a target has its own, whatever one before it had; the user's stay ----
 FAKE_PJRT=oom_compile expect 4 "$ration" "${speak[@]}" --programs flags --log-level info \
@@ -89,12 +98,12 @@ expect 0 "$ration" "${speak[@]}" --device neuron:0-1 --log-level info
 for stage in xla_model_created compilation_complete model_on_xla inputs_on_xla; do
     grep -q "stage $stage on neuron:0-1: resident .*, neuron:0-1 .* (sysfs: 8.02 KiB)" err || fail "$stage has no memory"
 done
-start_server --device neuron:0,cpu --parallel 1 --ctx 64 --chunk 8 --save kept
+start_server --device neuron:0-1,cpu --parallel 1 --ctx 64 --chunk 8 --save kept
 ask 200 /health
-says out '"device":"neuron:0"' '"program":"2 programs for 1, 8 rows on NC_v2' \
-    '"driver":{"source":"sysfs","used_bytes":4104,"categories":{"model_code":8,"tensors":4096}}'
+says out '"device":"neuron:0-1"' '"program":"2 programs for 1, 8 rows on 2 cores of NC_v2' '; each core holds' \
+    '"driver":{"source":"sysfs","used_bytes":8209,"categories":{"model_code":16,"tensors":8193}}'
 ask 200 /metrics
-says out 'ration_memory_driver_bytes{device="neuron:0",category="tensors"} 4096'
+says out 'ration_memory_driver_bytes{device="neuron:0-1",category="tensors"} 8193'
 # The second time a step of the first is under way, which nobody wants.
 for _ in first second; do
     ask 200 /v1/completions '{"prompt": "Once upon", "max_tokens": 6, "temperature": 0}'
@@ -113,6 +122,8 @@ if [ -e "$xla_cpu" ]; then
         cmp -s text out || fail 'another text from XLA'
         says err "$start in" 'stage model_on_xla on xla:cpu'
     done
+    expect 0 "$ration" "${speak[@]}" --chunk 1 --device 'xla:cpu?cores=2&opt=0' --log-level info
+    cmp -s text out || fail 'another text from two of its devices'
 else
     leave_out 'no PJRT plugin for the CPU (scripts/python-env installs it)'
 fi

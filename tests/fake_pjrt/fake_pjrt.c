@@ -14,6 +14,10 @@
 //     no_stats                  programs do not tell what they take
 //     wrong                     x + x is x
 //     limit=BYTES               of a device's memory [16 GiB]
+//     devices=N                 that the client has [as many as NEURON_RT_VISIBLE_CORES names]
+//
+// A program of several partitions runs as a whole, from the parts of all devices, and its results
+// are divided again.
 //
 // The sizes are written here again, as numbers: the library's table is what is tested.
 #include "backend/pjrt/api.h"
@@ -31,6 +35,7 @@ typedef struct fake_error {
 
 typedef struct fake_buffer {
     fake_tensor tensor;
+    int device;
     fake_error *error; // NULL: it is there
     bool deleted;
 } fake_buffer;
@@ -45,8 +50,9 @@ typedef struct fake_event {
     fake_error error; // code 0: none
 } fake_event;
 
-static int client_object, device_object, description_object;
-static int64_t held_bytes;
+enum { DEVICES = 64 };
+static int client_object, device_objects[DEVICES], description_object;
+static int64_t held_bytes[DEVICES];
 
 static bool told(const char *word) {
     const char *words = getenv("FAKE_PJRT");
@@ -160,12 +166,30 @@ static void *kind(rn_pjrt_text_args *args) {
     return text(args, "NC_v2");
 }
 
+static int count_devices(void) {
+    const char *words = getenv("FAKE_PJRT"), *at = words ? strstr(words, "devices=") : NULL;
+    const char *cores = getenv("NEURON_RT_VISIBLE_CORES");
+    int first = 0, last = 0, count;
+    if (told("no_devices")) return 0;
+    if (at)
+        count = atoi(at + 8);
+    else
+        count = cores && sscanf(cores, "%d-%d", &first, &last) == 2 ? last - first + 1 : 1;
+    return count > DEVICES ? DEVICES : count;
+}
+
 static void *devices(rn_pjrt_list_args *args) {
-    static void *list[1] = {&device_object};
+    static void *list[DEVICES];
     CHECK(40, "PJRT_Client_AddressableDevices_Args");
+    for (int i = 0; i < DEVICES; i++)
+        list[i] = &device_objects[i];
     args->items = list;
-    args->count = told("no_devices") ? 0 : 1;
+    args->count = (size_t)count_devices();
     return NULL;
+}
+
+static int number_of(const void *device) {
+    return (int)((const int *)device - device_objects);
 }
 
 static void *description(rn_pjrt_get_args *args) {
@@ -176,13 +200,13 @@ static void *description(rn_pjrt_get_args *args) {
 
 static void *local_id(rn_pjrt_number_args *args) {
     CHECK(28, "PJRT_Device_LocalHardwareId_Args");
-    args->number = 0;
+    args->number = number_of(args->handle);
     return NULL;
 }
 
 static void *device_memory(rn_pjrt_device_memory *args) {
     CHECK(185, "PJRT_Device_MemoryStats_Args");
-    args->used_bytes = held_bytes;
+    args->used_bytes = held_bytes[number_of(args->device)];
     args->limit = (rn_pjrt_stat){limit_bytes(), true};
     return NULL;
 }
@@ -204,15 +228,16 @@ static bool find_type(int type, fake_type *out) {
     return false;
 }
 
-static fake_buffer *make_buffer(fake_tensor tensor) {
+static fake_buffer *make_buffer(fake_tensor tensor, int device) {
     fake_buffer *buffer = calloc(1, sizeof *buffer);
     buffer->tensor = tensor;
-    held_bytes += fake_bytes(&tensor);
+    buffer->device = device;
+    held_bytes[device] += fake_bytes(&tensor);
     return buffer;
 }
 
 static void forget(fake_buffer *buffer) {
-    if (!buffer->deleted) held_bytes -= fake_bytes(&buffer->tensor);
+    if (!buffer->deleted) held_bytes[buffer->device] -= fake_bytes(&buffer->tensor);
     buffer->deleted = true;
     fake_free(&buffer->tensor);
 }
@@ -223,12 +248,13 @@ static void *from_host(rn_pjrt_from_host_args *args) {
     if (!find_type(args->type, &tensor.type)) abort(); // as XLA does
     for (int i = 0; i < tensor.rank; i++)
         tensor.dims[i] = args->dims[i];
-    if (told("oom_upload") || held_bytes + fake_bytes(&tensor) > limit_bytes())
+    int device = number_of(args->device);
+    if (told("oom_upload") || held_bytes[device] + fake_bytes(&tensor) > limit_bytes())
         return fail(8,
                     "TDRV:log_dev_mem Failed to allocate 64.000MB (usage: tensors) on ND 0:NC 0, "
                     "current utilization: * total: 15.855GB");
     fake_read(&tensor, args->data);
-    args->buffer = make_buffer(tensor);
+    args->buffer = make_buffer(tensor, device);
     args->done = make_event(NULL);
     return NULL;
 }
@@ -285,9 +311,15 @@ static void *compile(rn_pjrt_compile_args *args) {
     if (strncmp(args->program->format, "mlir", args->program->format_bytes) != 0)
         return fail(3, "Unknown program format");
     if (told("oom_compile")) return fail(8, "[NCC_EOOM001] Estimated peak HBM usage exceeds 16GB");
-    args->executable =
+    fake_executable *e =
         make_executable(args->program->code, args->program->code_bytes, error, sizeof error);
-    return args->executable ? NULL : fail(2, error);
+    if (!e) return fail(2, error);
+    args->executable = e;
+    // 3: {4: replicas, 5: partitions, ...}
+    if (args->option_bytes < 6 || args->options[5] != e->program.partitions)
+        return fail(3, "The program has another number of partitions than its options");
+    if (e->program.partitions > count_devices()) return fail(3, "There are not so many devices");
+    return NULL;
 }
 
 static void *loaded_destroy(rn_pjrt_handle_args *args) {
@@ -315,12 +347,15 @@ static void *program_memory(rn_pjrt_program_memory *args) {
     const fake_program *p = &((fake_executable *)args->executable)->program;
     CHECK(144, "PJRT_Executable_GetCompiledMemoryStats_Args");
     if (told("no_stats")) return fail(12, "GetCompiledMemoryStats is not implemented");
-    for (int i = 0; i < p->argument_count; i++) {
-        args->argument_bytes += fake_bytes(&p->arguments[i]);
-        if (p->alias[i] >= 0) args->alias_bytes += fake_bytes(&p->arguments[i]);
+    for (int i = 0; i < p->argument_count; i++) { // of one device
+        fake_tensor part = fake_part_shape(&p->arguments[i], p->argument_split[i], p->partitions);
+        args->argument_bytes += fake_bytes(&part);
+        if (p->alias[i] >= 0) args->alias_bytes += fake_bytes(&part);
     }
-    for (int i = 0; i < p->result_count; i++)
-        args->output_bytes += fake_bytes(&p->results[i]);
+    for (int i = 0; i < p->result_count; i++) {
+        fake_tensor part = fake_part_shape(&p->results[i], p->result_split[i], p->partitions);
+        args->output_bytes += fake_bytes(&part);
+    }
     args->temporary_bytes = fake_temporary_bytes(p);
     return NULL;
 }
@@ -343,15 +378,47 @@ static void *deserialize(rn_pjrt_deserialize_args *args) {
 // ---- running ------------------------------------------------------------------------------------
 
 static void *check_arguments(const fake_program *p, const rn_pjrt_execute_args *args) {
+    if ((int)args->device_count != p->partitions)
+        return fail(3, "Attempted to execute with another number of argument lists");
     if ((int)args->argument_count != p->argument_count)
         return fail(3, "Execution supplied another number of arguments");
-    for (int i = 0; i < p->argument_count; i++) {
-        const fake_buffer *buffer = args->arguments[0][i];
-        if (!buffer || buffer->deleted) return fail(3, "Buffer has been deleted or donated.");
-        if (fake_bytes(&buffer->tensor) != fake_bytes(&p->arguments[i]))
-            return fail(3, "E0102: RuntimeProgramInputMismatch");
-    }
+    for (int d = 0; d < p->partitions; d++)
+        for (int i = 0; i < p->argument_count; i++) {
+            const fake_buffer *buffer = args->arguments[d][i];
+            fake_tensor part =
+                fake_part_shape(&p->arguments[i], p->argument_split[i], p->partitions);
+            if (!buffer || buffer->deleted) return fail(3, "Buffer has been deleted or donated.");
+            if (buffer->device != ((const fake_buffer *)args->arguments[d][0])->device)
+                return fail(3, "Buffer passed to Execute() is on another device");
+            if (fake_bytes(&buffer->tensor) != fake_bytes(&part))
+                return fail(3, "E0102: RuntimeProgramInputMismatch");
+        }
     return NULL;
+}
+
+// An argument as a whole, from the parts of all devices; it owns its data.
+static fake_tensor gather_argument(const fake_program *p, const rn_pjrt_execute_args *args, int i) {
+    fake_tensor whole = p->arguments[i];
+    whole.data = malloc((size_t)(fake_elements(&whole) + 1) * sizeof *whole.data);
+    for (int d = 0; d < (p->argument_split[i] < 0 ? 1 : p->partitions); d++)
+        fake_copy_part(&whole, &((fake_buffer *)args->arguments[d][i])->tensor,
+                       p->argument_split[i], d, false);
+    return whole;
+}
+
+// To every device its part.
+static void divide_result(const fake_program *p, const rn_pjrt_execute_args *args, int i,
+                          fake_tensor *whole) {
+    for (int d = 0; d < p->partitions; d++) {
+        fake_tensor part = fake_part_shape(&p->results[i], p->result_split[i], p->partitions);
+        int device = ((fake_buffer *)args->arguments[d][0])->device;
+        if (whole->data) {
+            part.data = malloc((size_t)(fake_elements(&part) + 1) * sizeof *part.data);
+            fake_copy_part(whole, &part, p->result_split[i], d, true);
+        }
+        args->outputs[d][i] = make_buffer(part, device);
+    }
+    fake_free(whole);
 }
 
 static bool is_kept(const rn_pjrt_execute_options *options, int argument) {
@@ -360,9 +427,30 @@ static bool is_kept(const rn_pjrt_execute_options *options, int argument) {
     return false;
 }
 
+// Runs it, and tells what failed.
+static void run(const fake_program *p, const rn_pjrt_execute_args *args, fake_tensor *results,
+                fake_error *error) {
+    const fake_tensor *arguments[FAKE_ARGUMENTS];
+    fake_tensor wholes[FAKE_ARGUMENTS];
+    for (int i = 0; i < p->argument_count; i++) {
+        wholes[i] = gather_argument(p, args, i);
+        arguments[i] = &wholes[i];
+    }
+    if (told("oom_run")) {
+        error->code = 8;
+        snprintf(error->message, sizeof error->message,
+                 "nrt_tensor_allocate status=4 message=\"Allocation Failure\"");
+    } else if (!fake_run(p, arguments, results, error->message, sizeof error->message)) {
+        error->code = 13;
+    } else if (told("wrong")) {
+        memcpy(results[0].data, arguments[0]->data, sizeof(double));
+    }
+    for (int i = 0; i < p->argument_count; i++)
+        fake_free(&wholes[i]);
+}
+
 static void *execute(rn_pjrt_execute_args *args) {
     const fake_program *p = &((fake_executable *)args->executable)->program;
-    const fake_tensor *arguments[FAKE_ARGUMENTS];
     fake_tensor results[FAKE_ARGUMENTS] = {0};
     fake_error error = {0};
     CHECK(80, "PJRT_LoadedExecutable_Execute_Args");
@@ -372,24 +460,14 @@ static void *execute(rn_pjrt_execute_args *args) {
     for (int i = 0; told("no_donation") && i < p->argument_count; i++)
         if (p->alias[i] >= 0 && !is_kept(args->options, i))
             return fail(13, "An input was configured to be must-alias at compile time");
-    for (int i = 0; i < p->argument_count; i++)
-        arguments[i] = &((fake_buffer *)args->arguments[0][i])->tensor;
-    if (told("oom_run")) {
-        error.code = 8;
-        snprintf(error.message, sizeof error.message,
-                 "nrt_tensor_allocate status=4 message=\"Allocation Failure\"");
-    } else if (!fake_run(p, arguments, results, error.message, sizeof error.message)) {
-        error.code = 13;
-    } else if (told("wrong")) {
-        memcpy(results[0].data, arguments[0]->data, sizeof(double));
+    run(p, args, results, &error);
+    for (int i = 0; i < p->result_count; i++)
+        divide_result(p, args, i, &results[i]);
+    for (int d = 0; d < p->partitions; d++) {
+        for (int i = 0; i < p->argument_count; i++)
+            if (p->alias[i] >= 0 && !is_kept(args->options, i)) forget(args->arguments[d][i]);
+        if (args->done) args->done[d] = make_event(&error);
     }
-    for (int i = 0; i < p->argument_count; i++)
-        if (p->alias[i] >= 0 && !is_kept(args->options, i)) forget(args->arguments[0][i]);
-    for (int i = 0; i < p->result_count; i++) {
-        if (error.code) results[i] = p->results[i];
-        args->outputs[0][i] = make_buffer(results[i]);
-    }
-    if (args->done) args->done[0] = make_event(&error);
     return NULL;
 }
 

@@ -31,6 +31,26 @@ void fake_free(fake_tensor *t) {
     t->data = NULL;
 }
 
+fake_tensor fake_part_shape(const fake_tensor *whole, int axis, int partitions) {
+    fake_tensor part = *whole;
+    part.data = NULL;
+    if (axis >= 0) part.dims[axis] /= partitions;
+    return part;
+}
+
+void fake_copy_part(fake_tensor *whole, fake_tensor *part, int axis, int partition, bool to_part) {
+    int64_t outer = 1, run = fake_elements(part), whole_run = fake_elements(whole), from = 0;
+    for (int i = 0; i < axis; i++)
+        outer *= part->dims[i];
+    run /= outer;
+    whole_run /= outer;
+    if (axis >= 0) from = partition * run;
+    for (int64_t i = 0; i < outer; i++) {
+        double *there = whole->data + i * whole_run + from, *here = part->data + i * run;
+        memcpy(to_part ? here : there, to_part ? there : here, (size_t)run * sizeof *here);
+    }
+}
+
 static double from_half(uint16_t h) {
     int exponent = h >> 10 & 31, mantissa = h & 1023;
     double value = exponent == 31 ? (mantissa ? NAN : INFINITY)
@@ -218,7 +238,7 @@ static const char *operation_of(const char *line) {
 static const char known[] =
     " constant add subtract multiply divide maximum minimum remainder and or negate exponential "
     "rsqrt sqrt logistic tanh sine cosine log abs convert reshape broadcast_in_dim transpose iota "
-    "compare select slice concatenate dot_general reduce gather scatter ";
+    "compare select slice concatenate dot_general reduce gather scatter custom_call ";
 
 static bool is_known(const char *operation) {
     char word[80];
@@ -226,10 +246,25 @@ static bool is_known(const char *operation) {
     return strstr(known, word) != NULL;
 }
 
+// The axis of "{mhlo.sharding = \"{devices=[1,2]0,1}\"}" right behind a type; -1: none.
+static int read_split(const char *at) {
+    const char *list = "{devices=[", *found = strstr(at, list), *end = strstr(at, "tensor<");
+    if (!found || (end && end < found)) return -1;
+    at = found + strlen(list);
+    for (int axis = 0;; axis++) {
+        char *next;
+        if (strtol(at, &next, 10) > 1) return axis;
+        if (*next != ',') return -1;
+        at = next + 1;
+    }
+}
+
 // "%v1: tensor<...> {tf.aliasing_output = 1 : i32}", one a line, from @main( to ->.
 static bool read_head(fake_program *p, int *line) {
-    while (*line < p->line_count && !strstr(p->lines[*line], "@main"))
-        ++*line;
+    int64_t partitions[FAKE_RANK] = {1};
+    for (; *line < p->line_count && !strstr(p->lines[*line], "@main"); ++*line)
+        read_numbers(p->lines[*line], "mhlo.num_partitions", partitions);
+    p->partitions = (int)partitions[0];
     if (*line == p->line_count) return false;
     const char *at = strstr(p->lines[*line], "@main(") + 6;
     for (;;) {
@@ -239,6 +274,7 @@ static bool read_head(fake_program *p, int *line) {
             const char *rest = read_type(name, &p->arguments[p->argument_count]);
             const char *alias = rest ? strstr(rest, "tf.aliasing_output = ") : NULL;
             if (!rest) return false;
+            p->argument_split[p->argument_count] = read_split(rest);
             p->alias[p->argument_count++] = alias ? atoi(alias + 21) : -1;
             at = rest;
             if (alias) at = strchr(alias, '}');
@@ -246,7 +282,7 @@ static bool read_head(fake_program *p, int *line) {
         }
         if (arrow) {
             while ((arrow = read_type(arrow, &p->results[p->result_count])))
-                p->result_count++;
+                p->result_split[p->result_count++] = read_split(arrow);
             ++*line;
             return p->result_count > 0;
         }
@@ -588,7 +624,7 @@ static void evaluate(machine *m, const char *op) {
         concatenate(m);
     else if (!strcmp(op, "slice") || !strcmp(op, "transpose") || !strcmp(op, "broadcast_in_dim"))
         move(m, op);
-    else if (!strcmp(op, "reshape"))
+    else if (!strcmp(op, "reshape") || !strcmp(op, "custom_call")) // that of shardings
         memcpy(m->out.data, m->in[0]->data, (size_t)fake_elements(&m->out) * sizeof *m->out.data);
     else
         by_element(m, op);

@@ -40,8 +40,15 @@ typedef struct fake_program {
     int line_count;
     fake_tensor arguments[FAKE_ARGUMENTS], results[FAKE_ARGUMENTS]; // without data
     int alias[FAKE_ARGUMENTS];                                      // of arguments; -1: none
-    int argument_count, result_count;
+    // The axis of which a partition has a part; -1: each has all of it.
+    int argument_split[FAKE_ARGUMENTS], result_split[FAKE_ARGUMENTS];
+    int argument_count, result_count, partitions;
 } fake_program;
+
+// What a partition has of a tensor that is divided by `axis`; without data.
+fake_tensor fake_part_shape(const fake_tensor *whole, int axis, int partitions);
+// Between a whole and the part of one partition; both have data.
+void fake_copy_part(fake_tensor *whole, fake_tensor *part, int axis, int partition, bool to_part);
 
 // False: `error` says why, in the words of XLA's parser: "-:12:5: error: ...".
 bool fake_parse(const char *text, size_t bytes, fake_program *out, char *error, size_t error_bytes);

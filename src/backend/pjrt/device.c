@@ -37,7 +37,7 @@ static float pool_share(const rn_pjrt_device *device, uint64_t budget_bytes) {
     double share = 0.9, total = (double)device->total_bytes;
     double context = device->base.caps.own[RN_PJRT_CONTEXT];
     if (total > 0 && budget_bytes && budget_bytes != RN_NO_LIMIT) {
-        double wanted = ((double)budget_bytes - context) / total;
+        double wanted = ((double)budget_bytes / device->core_count - context) / total;
         if (wanted < share) share = wanted > 0 ? wanted : 0;
     }
     return (float)(share * 0.9999999); // rounded down
@@ -57,7 +57,7 @@ static rn_status create_client(rn_pjrt_device *device, uint64_t budget_bytes) {
         args.option_count = 3;
     } else if (strstr(file ? file : device->path, "xla_cpu")) {
         options[0] = option("cpu_device_count", RN_PJRT_INT64);
-        options[0].value.integer = (int64_t)device->target.device + 1;
+        options[0].value.integer = (int64_t)device->target.device + device->core_count;
         args.option_count = 1;
     }
     RN_TRY(RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_CREATE, &args, "making the client"));
@@ -74,28 +74,38 @@ static void copy_text(const rn_pjrt_device *device, rn_pjrt_function function, v
     rn_str_clean(out);
 }
 
-// Devices in the order of their numbers in this machine, which is not that of the list on Neuron.
-static rn_status choose_device(rn_pjrt_device *device) {
-    rn_pjrt_list_args list = {.handle = device->client};
-    uint32_t wanted = device->target.device;
-    RN_TRY(RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_ADDRESSABLE_DEVICES, &list,
-                        "asking for devices"));
-    for (size_t i = 0; i < list.count; i++) {
-        rn_pjrt_number_args number = {.handle = list.items[i], .number = (int)i};
+// The device of this number in this machine: lists are not in their order on Neuron. NULL: none.
+static void *find_device(const rn_pjrt_device *device, const rn_pjrt_list_args *list,
+                         uint32_t wanted) {
+    for (size_t i = 0; i < list->count; i++) {
+        rn_pjrt_number_args number = {.handle = list->items[i], .number = (int)i};
         if (RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_LOCAL_ID, &number, "asking for a number") !=
             RN_OK)
             number.number = (int)i;
-        if (number.number == (int)wanted) device->device = list.items[i];
+        if (number.number == (int)wanted) return list->items[i];
     }
-    if (!device->device && wanted < list.count) device->device = list.items[wanted];
-    if (device->device) return RN_OK;
-    return rn_hint(rn_fail(RN_DEVICE, "%s has %zu devices; there is no number %u",
-                           device->base.caps.name, list.count, wanted),
-                   "device=N counts from 0");
+    return NULL;
+}
+
+// By their numbers, else by their places in the list.
+static rn_status choose_devices(rn_pjrt_device *device) {
+    rn_pjrt_list_args list = {.handle = device->client};
+    uint32_t first = device->target.device, cores = device->core_count, found = 0;
+    RN_TRY(RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_ADDRESSABLE_DEVICES, &list,
+                        "asking for devices"));
+    if (first + cores > list.count)
+        return rn_hint(rn_fail(RN_DEVICE, "%s has %zu devices; there is no number %u",
+                               device->base.caps.name, list.count, first + cores - 1),
+                       "device=N counts from 0, and cores=N are those from that one on");
+    while (found < cores && (device->cores[found] = find_device(device, &list, first + found)))
+        found++;
+    for (uint32_t c = 0; found < cores && c < cores; c++)
+        device->cores[c] = list.items[first + c];
+    return RN_OK;
 }
 
 static void read_names(rn_pjrt_device *device) {
-    rn_pjrt_get_args description = {.handle = device->device};
+    rn_pjrt_get_args description = {.handle = device->cores[0]};
     copy_text(device, RN_PJRT_CLIENT_PLATFORM_NAME, device->client, device->platform,
               sizeof device->platform);
     copy_text(device, RN_PJRT_CLIENT_PLATFORM_VERSION, device->client, device->platform_version,
@@ -143,15 +153,12 @@ static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
     device->total_bytes = facts.limit_bytes;
     RN_TRY(rn_pjrt_load(device->path, &device->plugin));
     RN_TRY(create_client(device, budget_bytes));
-    RN_TRY(choose_device(device));
+    RN_TRY(choose_devices(device));
     read_names(device);
     rn_log(RN_LOG_INFO, "xla", "%s: %s, %s, PJRT 0.%d, ready in %.0f ms", device->name,
            device->platform, device->kind, device->plugin->api->version.minor,
            (double)(rn_clock_ns() - begin) * 1e-6);
     watch_memory(device);
-    if (strchr(device->target.cores, '-'))
-        rn_log(RN_LOG_WARNING, "xla", "%s: a program runs on one core: of %s the first is used",
-               device->name, device->target.cores);
     return RN_OK;
 }
 
@@ -159,11 +166,11 @@ rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes) {
     pthread_mutex_lock(&device->lock);
     bool failed = device->failure.status != RN_OK;
     rn_status s = failed ? rn_error_restore(&device->failure) : RN_OK;
-    if (!failed && !device->device) s = start(device, budget_bytes);
+    if (!failed && !device->cores[0]) s = start(device, budget_bytes);
     if (s != RN_OK && !failed) {
         device->failure = *rn_last_error();
         if (device->client) rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
-        device->client = device->device = NULL;
+        device->client = device->cores[0] = NULL;
     }
     pthread_mutex_unlock(&device->lock);
     return s;
@@ -172,7 +179,7 @@ rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes) {
 // ---- memory -------------------------------------------------------------------------------------
 
 void rn_pjrt_tell_memory(const rn_pjrt_device *device) {
-    rn_pjrt_device_memory stats = {.device = device->device};
+    rn_pjrt_device_memory stats = {.device = device->cores[0]};
     if (!rn_log_wants(RN_LOG_DEBUG) || RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_MEMORY_STATS,
                                                     &stats, "asking for memory") != RN_OK)
         return;
@@ -181,15 +188,20 @@ void rn_pjrt_tell_memory(const rn_pjrt_device *device) {
            (long long)stats.pool.bytes);
 }
 
+// Of all cores, each of which takes as much as the one with the least.
 static uint64_t free_bytes(rn_device *base) {
     rn_pjrt_device *device = rn_pjrt_device_of(base);
     if (rn_pjrt_start(device, 0) != RN_OK) return 0;
-    rn_pjrt_device_memory stats = {.device = device->device};
-    if (RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_MEMORY_STATS, &stats, "asking for memory") !=
-            RN_OK ||
-        !stats.limit.is_set || stats.limit.bytes < stats.used_bytes)
-        return 0;
-    return (uint64_t)(stats.limit.bytes - stats.used_bytes);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t c = 0; c < device->core_count; c++) {
+        rn_pjrt_device_memory stats = {.device = device->cores[c]};
+        if (RN_PJRT_CALL(device->plugin, RN_PJRT_DEVICE_MEMORY_STATS, &stats,
+                         "asking for memory") != RN_OK ||
+            !stats.limit.is_set || stats.limit.bytes < stats.used_bytes)
+            return 0;
+        least = rn_min_u64(least, (uint64_t)(stats.limit.bytes - stats.used_bytes));
+    }
+    return least * device->core_count;
 }
 
 // Pinned where the plugin can: a copy of a weight is ten times as fast then. Before it is started,
@@ -247,6 +259,7 @@ static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bo
                              .weight_layout = weight_layout,
                              .own_memory = !on_host,
                              .most_rows = device->target.most_rows,
+                             .cores = device->core_count,
                              .flops = on_host ? cpu->flops : 2e13,
                              .quantized_flops = on_host ? cpu->quantized_flops : 2e13,
                              .memory_bytes_second = on_host ? cpu->memory_bytes_second : 5e11,
@@ -287,6 +300,14 @@ static rn_status prepare(rn_pjrt_device *device, const rn_backend *backend, uint
     return on_host ? rn_pjrt_start(device, 0) : RN_OK;
 }
 
+// As the target says; else Neuron's cores as NEURON_CORES says.
+static uint32_t count_cores(const rn_pjrt_target *target) {
+    const char *told = strcmp(target->plugin, "neuron") == 0 ? getenv("NEURON_CORES") : NULL;
+    long count = told ? strtol(told, NULL, 10) : 1;
+    if (target->core_count) return target->core_count;
+    return count > 1 && count <= RN_PJRT_MOST_CORES ? (uint32_t)count : 1;
+}
+
 rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn_device **out) {
     void *block = NULL;
     *out = NULL;
@@ -294,6 +315,7 @@ rn_status rn_pjrt_open(const rn_target *target, uint32_t threads, rn_device **ou
     rn_pjrt_device *device = block;
     memcpy(&device->target, target->own, sizeof device->target);
     memcpy(device->name, target->name, sizeof device->name);
+    device->core_count = device->target.core_count = count_cores(&device->target);
     pthread_mutex_init(&device->lock, NULL);
     rn_executable_device_init(&device->base);
     device->base.compile = rn_pjrt_compile;

@@ -29,7 +29,8 @@ rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph 
                                      uint64_t rows) {
     rn_stablehlo_options options = {.rows = rows,
                                     .products = (rn_dtype)caps->own[RN_PJRT_PRODUCTS],
-                                    .widened = (rn_dtype)caps->own[RN_PJRT_WIDENED]};
+                                    .widened = (rn_dtype)caps->own[RN_PJRT_WIDENED],
+                                    .partitions = caps->cores};
     if (!options.products) options.products = caps->own_memory ? find_most(graph) : RN_DTYPE_F32;
     if (!options.widened) options.widened = options.products;
     // XLA's CPU compiler converts all weights of 16 bits anew in every run.
@@ -52,7 +53,14 @@ static rn_status add(uint64_t *sum, uint64_t bytes) {
     return rn_fail(RN_INVALID, "the program is more than memory can hold");
 }
 
-static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature *s,
+// On all cores.
+static rn_status add_port(uint64_t *sum, const rn_stablehlo_entry *port, uint32_t cores) {
+    for (uint32_t c = 0; c < cores; c++)
+        RN_TRY(add(sum, rn_pjrt_part_bytes(port, cores)));
+    return RN_OK;
+}
+
+static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature *s, uint32_t cores,
                              uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
     for (uint32_t i = 0; i < s->argument_count; i++) {
         const rn_stablehlo_entry *port = &s->arguments[i];
@@ -60,12 +68,13 @@ static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature
         if (port->kind == RN_STABLEHLO_WEIGHT) RN_TRY(check_weight(graph, port));
         if (port->kind != RN_STABLEHLO_SCALAR)
             purpose = rn_graph_value(graph, port->value)->purpose;
-        RN_TRY(add(&purpose_bytes[purpose], port->bytes));
+        RN_TRY(add_port(&purpose_bytes[purpose], port, cores));
     }
     for (uint32_t i = 0; i < s->result_count; i++) {
         const rn_stablehlo_entry *port = &s->results[i];
         if (port->kind != RN_STABLEHLO_STATE) // it takes the place of its argument
-            RN_TRY(add(&purpose_bytes[rn_graph_value(graph, port->value)->purpose], port->bytes));
+            RN_TRY(
+                add_port(&purpose_bytes[rn_graph_value(graph, port->value)->purpose], port, cores));
     }
     return RN_OK;
 }
@@ -204,19 +213,23 @@ rn_status rn_pjrt_count_program(const rn_device_caps *caps, const rn_graph *grap
     rn_stablehlo_signature signature;
     rn_arena scratch;
     uint64_t temporary = 0;
+    uint32_t cores = caps->cores > 1 ? caps->cores : 1;
     RN_TRY(rn_stablehlo_check(graph, &options));
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = rn_stablehlo_signature_make(graph, &options, &scratch, &signature);
-    if (s == RN_OK) s = count_ports(graph, &signature, purpose_bytes);
+    if (s == RN_OK) s = count_ports(graph, &signature, cores, purpose_bytes);
     // XLA's CPU compiler scatters into copies of the states, all of them at once.
     uint32_t copies = !caps->own_memory + (caps->own[RN_PJRT_TWICE] != 0);
     for (uint32_t i = 0; s == RN_OK && i < signature.result_count; i++)
         if (signature.results[i].kind == RN_STABLEHLO_STATE)
-            s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], copies * signature.results[i].bytes);
+            s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE],
+                    copies * cores * rn_pjrt_part_bytes(&signature.results[i], cores));
     rn_arena_free_all(&scratch);
     if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
     temporary += temporary / 20 + (uint64_t)caps->own[RN_PJRT_LEAST];
-    if (s == RN_OK) s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
+    // Between nodes a core may have all of a value: what is divided is the compiler's to know.
+    for (uint32_t c = 0; s == RN_OK && c < cores; c++)
+        s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
     return s;
 }
 
@@ -230,8 +243,9 @@ rn_status rn_pjrt_count_beside(const rn_device_caps *caps, const rn_graph *graph
         RN_TRY(add(&purpose_bytes[RN_PURPOSE_OTHER],
                    COMPILER_BYTES + NODE_BYTES * rn_graph_node_count(graph)));
     if (context == 0) return RN_OK;
-    RN_TRY(add(&purpose_bytes[RN_PURPOSE_OTHER], sum / 50 + POOL_BYTES));
-    return add(&purpose_bytes[RN_PURPOSE_UNACCOUNTED], context);
+    uint64_t cores = caps->cores > 1 ? caps->cores : 1;
+    RN_TRY(add(&purpose_bytes[RN_PURPOSE_OTHER], sum / 50 + cores * POOL_BYTES));
+    return add(&purpose_bytes[RN_PURPOSE_UNACCOUNTED], cores * context);
 }
 
 rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,

@@ -34,17 +34,18 @@ typedef struct pjrt_executable {
     rn_arena memory; // all tables
     bucket *buckets; // (bucket_count)
     uint32_t bucket_count;
-    void **arguments; // (arguments of any bucket): buffers; those of a run are NULL between runs
-    void **results;   // (results of any bucket)
+    rn_pjrt_table arguments; // (arguments of any bucket); those of a run are NULL between runs
+    rn_pjrt_table results;   // (results of any bucket)
     // A run of the smallest bucket that was begun before it was asked for, or NULL: its results,
     // its end, and the inputs that it was begun with, one behind the other.
     bool goes_ahead; // there is room for it
     const bucket *ahead;
-    void **ahead_results, *ahead_done;
+    rn_pjrt_table ahead_results;
+    void *ahead_done[RN_PJRT_MOST_CORES];
     uint8_t *foreseen;
-    void *later;   // the counted input of the run behind it, or NULL
-    void **read;   // (results of any bucket): events of results that are being read
-    int64_t *kept; // (kept_count): numbers of states' arguments that are not donated
+    rn_pjrt_table later; // (1): the counted input of the run behind it, or NULL
+    void **read;         // (results of any bucket): events of results that are being read
+    int64_t *kept;       // (kept_count): numbers of states' arguments that are not donated
     uint32_t kept_count;
     size_t option_bytes;   // of a run's options, as the plugin wants them
     uint32_t weights_left; // that were not put yet
@@ -106,78 +107,44 @@ int rn_pjrt_type(rn_dtype dtype) {
 
 // ---- buffers ------------------------------------------------------------------------------------
 
-static void drop_buffer(pjrt_executable *e, void **buffer) {
-    if (*buffer) rn_pjrt_drop(e->device->plugin, RN_PJRT_BUFFER_DESTROY, *buffer);
-    *buffer = NULL;
+static void drop_argument(pjrt_executable *e, uint32_t i) {
+    rn_pjrt_drop_value(e->device, &e->arguments, i);
 }
 
-// One that stays is waited for until it is there: an allocation that fails may be told by its event
-// only.
+static bool is_there(const pjrt_executable *e, uint32_t i) {
+    return e->arguments.core[0][i] != NULL;
+}
+
 static rn_status upload(pjrt_executable *e, const rn_stablehlo_entry *port, const void *data,
-                        void **out) {
-    const rn_pjrt_plugin *plugin = e->device->plugin;
-    int64_t dims[RN_MAX_RANK];
-    for (uint32_t i = 0; i < port->shape.rank; i++)
-        dims[i] = (int64_t)port->shape.dims[i];
-    rn_pjrt_from_host_args args = {.client = e->device->client,
-                                   .data = data,
-                                   .type = rn_pjrt_type(port->dtype),
-                                   .dims = dims,
-                                   .dim_count = port->shape.rank,
-                                   .semantics = is_of_run(port) ? 0 : 1,
-                                   .device = e->device->device};
-    *out = NULL;
-    if (args.type == 0)
-        return rn_fail(RN_UNSUPPORTED, "%s: PJRT has no %s ('%s')", e->device->name,
-                       rn_dtype_get(port->dtype)->name, name_of(e, port));
-    rn_status s = RN_PJRT_CALL(plugin, RN_PJRT_CLIENT_BUFFER_FROM_HOST, &args, "uploading");
-    if (s != RN_OK) return s;
-    if (is_of_run(port)) { // it was copied, and what fails later fails the run
-        rn_pjrt_drop(plugin, RN_PJRT_EVENT_DESTROY, args.done);
-        *out = args.buffer;
-        return RN_OK;
+                        uint32_t i) {
+    return rn_pjrt_upload(e->device, port, !is_of_run(port), data, &e->arguments, i);
+}
+
+// Waits for a run on every core. What failed first is told.
+static rn_status await_all(pjrt_executable *e, void **done) {
+    rn_error_info error = {0};
+    for (uint32_t c = 0; c < e->device->core_count; c++) {
+        rn_status s = rn_pjrt_await(e->device->plugin, done[c], "running");
+        if (s != RN_OK && error.status == RN_OK) error = *rn_last_error();
+        done[c] = NULL;
     }
-    s = rn_pjrt_await(plugin, args.done, "uploading");
-    rn_pjrt_get_args ready = {.handle = args.buffer};
-    if (s == RN_OK) s = RN_PJRT_CALL(plugin, RN_PJRT_BUFFER_READY_EVENT, &ready, "uploading");
-    if (s == RN_OK) s = rn_pjrt_await(plugin, ready.out, "uploading");
-    if (s == RN_OK)
-        *out = args.buffer;
-    else
-        drop_buffer(e, &args.buffer);
-    return s;
-}
-
-static rn_status upload_zeros(pjrt_executable *e, const rn_stablehlo_entry *port, void **out) {
-    void *zeros = NULL;
-    *out = NULL;
-    RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, port->bytes, 1, &zeros));
-    rn_status s = upload(e, port, zeros, out);
-    rn_free(RN_HOST_STAGING, zeros, port->bytes);
-    return s;
-}
-
-static rn_status download(pjrt_executable *e, void *buffer, void *target, uint64_t bytes) {
-    rn_pjrt_to_host_args args = {.buffer = buffer, .target = target, .target_bytes = bytes};
-    RN_TRY(RN_PJRT_CALL(e->device->plugin, RN_PJRT_BUFFER_TO_HOST, &args, "reading a result"));
-    return rn_pjrt_await(e->device->plugin, args.event, "reading a result");
+    return error.status == RN_OK ? RN_OK : rn_error_restore(&error);
 }
 
 static void drop_inputs(pjrt_executable *e) {
     const rn_stablehlo_signature *s = signature_of(e);
     for (uint32_t i = 0; i < s->argument_count; i++)
-        if (is_of_run(&s->arguments[i])) drop_buffer(e, &e->arguments[i]);
+        if (is_of_run(&s->arguments[i])) drop_argument(e, i);
 }
 
 // A run that was begun is not wanted.
 static void drop_ahead(pjrt_executable *e) {
-    drop_buffer(e, &e->later);
+    if (e->later.core[0]) rn_pjrt_drop_value(e->device, &e->later, 0);
     if (!e->ahead) return;
     for (uint32_t i = 0; i < e->ahead->signature.result_count; i++)
-        drop_buffer(e, &e->ahead_results[i]);
-    (void)!rn_pjrt_await(e->device->plugin, e->ahead_done, "running");
+        rn_pjrt_drop_value(e->device, &e->ahead_results, i);
+    (void)!await_all(e, e->ahead_done);
     drop_inputs(e);
-    e->ahead_done = NULL;
     e->ahead = NULL;
 }
 
@@ -203,12 +170,12 @@ static rn_status check_bytes(const pjrt_executable *e, rn_value value, uint64_t 
 }
 
 static rn_status upload_widened(pjrt_executable *e, const rn_stablehlo_entry *port, rn_dtype from,
-                                const void *data, void **out) {
+                                const void *data, uint32_t i) {
     void *widened = NULL;
     uint64_t elements = rn_shape_elements(port->shape, 1);
     RN_TRY(rn_alloc(RN_HOST_STAGING, port->bytes, &widened));
     rn_status s = rn_dtype_convert(from, data, port->dtype, widened, elements);
-    if (s == RN_OK) s = upload(e, port, widened, out);
+    if (s == RN_OK) s = upload(e, port, widened, i);
     rn_free(RN_HOST_STAGING, widened, port->bytes);
     return s;
 }
@@ -220,11 +187,11 @@ static rn_status put(rn_executable *executable, rn_value value, const void *data
     if (at == RN_STABLEHLO_NONE) return RN_OK; // nobody reads it
     const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
     rn_dtype from = rn_graph_value(e->graph, value)->dtype;
-    bool first = !e->arguments[at] && port->kind == RN_STABLEHLO_WEIGHT;
+    bool first = !is_there(e, at) && port->kind == RN_STABLEHLO_WEIGHT;
     drop_ahead(e);
-    drop_buffer(e, &e->arguments[at]);
-    rn_status s = from == port->dtype ? upload(e, port, data, &e->arguments[at])
-                                      : upload_widened(e, port, from, data, &e->arguments[at]);
+    drop_argument(e, at);
+    rn_status s =
+        from == port->dtype ? upload(e, port, data, at) : upload_widened(e, port, from, data, at);
     if (s == RN_OK && first && --e->weights_left == 0) rn_stage_on(e->device->name, "model_on_xla");
     return note_full(e, s, port->bytes);
 }
@@ -233,11 +200,11 @@ static rn_status get(rn_executable *executable, rn_value value, void *data, uint
     pjrt_executable *e = cast(executable);
     uint32_t at = find_argument(e, value);
     RN_TRY(check_bytes(e, value, bytes));
-    if (at == RN_STABLEHLO_NONE || !e->arguments[at] ||
+    if (at == RN_STABLEHLO_NONE || !is_there(e, at) ||
         signature_of(e)->arguments[at].dtype != rn_graph_value(e->graph, value)->dtype)
         return rn_fail(RN_UNSUPPORTED, "%s: '%s' cannot be read back", e->device->name,
                        rn_graph_value(e->graph, value)->name);
-    return download(e, e->arguments[at], data, bytes);
+    return rn_pjrt_download(e->device, &signature_of(e)->arguments[at], &e->arguments, at, data);
 }
 
 // Constants and states of zeros: what nobody puts.
@@ -247,12 +214,10 @@ static rn_status fill(pjrt_executable *e) {
         const rn_stablehlo_entry *port = &s->arguments[i];
         e->weights_left += port->kind == RN_STABLEHLO_WEIGHT;
         if (port->kind == RN_STABLEHLO_CONSTANT)
-            RN_TRY(note_full(
-                e,
-                upload(e, port, rn_graph_value(e->graph, port->value)->constant, &e->arguments[i]),
-                port->bytes));
+            RN_TRY(note_full(e, upload(e, port, rn_graph_value(e->graph, port->value)->constant, i),
+                             port->bytes));
         if (port->kind == RN_STABLEHLO_STATE)
-            RN_TRY(note_full(e, upload_zeros(e, port, &e->arguments[i]), port->bytes));
+            RN_TRY(note_full(e, upload(e, port, NULL, i), port->bytes));
     }
     return RN_OK;
 }
@@ -267,9 +232,9 @@ static void rebuild_states(pjrt_executable *e) {
         if (s->arguments[i].kind != RN_STABLEHLO_STATE ||
             s->arguments[i].alias == RN_STABLEHLO_NONE)
             continue;
-        drop_buffer(e, &e->arguments[i]);
+        drop_argument(e, i);
         count++;
-        if (upload_zeros(e, &s->arguments[i], &e->arguments[i]) != RN_OK) break;
+        if (upload(e, &s->arguments[i], NULL, i) != RN_OK) break;
     }
     if (count)
         rn_log(RN_LOG_WARNING, "xla", "%s: a run failed: its %u states are zeros again",
@@ -306,12 +271,12 @@ static rn_status bring_inputs(pjrt_executable *e, const bucket *b, const rn_exec
     for (uint32_t i = 0; i < b->signature.argument_count; i++) {
         const rn_stablehlo_entry *port = &b->signature.arguments[i];
         if (port->kind == RN_STABLEHLO_SCALAR) {
-            RN_TRY(upload(e, port, &run->scalars[port->value].f64, &e->arguments[i]));
+            RN_TRY(upload(e, port, &run->scalars[port->value].f64, i));
         } else if (port->kind == RN_STABLEHLO_INPUT) {
             const rn_argument *given = find_given(run->inputs, run->input_count, port->value);
             RN_TRY(check_given(e, port, given));
-            RN_TRY(upload(e, port, given->data, &e->arguments[i]));
-        } else if (!e->arguments[i]) {
+            RN_TRY(upload(e, port, given->data, i));
+        } else if (!is_there(e, i)) {
             return rn_fail(RN_DEVICE, "%s: '%s' is not on the device", e->device->name,
                            name_of(e, port));
         }
@@ -319,23 +284,20 @@ static rn_status bring_inputs(pjrt_executable *e, const bucket *b, const rn_exec
     return RN_OK;
 }
 
-// Submits the run; *out_done is its event, or NULL. What fails here leaves states as they were.
-static rn_status execute(pjrt_executable *e, const bucket *b, void **out_done) {
+// Submits the run; done (cores): its events, or NULL. What fails here leaves states as they were.
+static rn_status execute(pjrt_executable *e, const bucket *b, rn_pjrt_table *results, void **done) {
     const rn_pjrt_plugin *plugin = e->device->plugin;
-    void *const *argument_list[1] = {e->arguments};
-    void **result_list[1] = {e->results};
-    void *done[1] = {NULL};
     rn_pjrt_padded_options options = {.head = {.bytes = e->option_bytes,
                                                .not_donated = e->kept,
                                                .not_donated_count = e->kept_count}};
     rn_pjrt_execute_args args = {.executable = b->code.loaded,
                                  .options = &options.head,
-                                 .arguments = argument_list,
-                                 .device_count = 1,
+                                 .arguments = (void *const *const *)e->arguments.core,
+                                 .device_count = e->device->core_count,
                                  .argument_count = b->signature.argument_count,
-                                 .outputs = result_list,
+                                 .outputs = results->core,
                                  .done = done};
-    *out_done = NULL;
+    memset(done, 0, e->device->core_count * sizeof *done);
     rn_status s = RN_PJRT_CALL(plugin, RN_PJRT_LOADED_EXECUTE, &args, "running");
     size_t wanted =
         s == RN_OK ? 0 : rn_pjrt_wanted_bytes(rn_last_error()->message, e->option_bytes);
@@ -343,23 +305,20 @@ static rn_status execute(pjrt_executable *e, const bucket *b, void **out_done) {
         options.head.bytes = e->option_bytes = wanted;
         s = RN_PJRT_CALL(plugin, RN_PJRT_LOADED_EXECUTE, &args, "running");
     }
-    if (s == RN_OK) *out_done = done[0];
     return s;
 }
 
 // States to their places, though the run may not have ended.
-static void take_states(pjrt_executable *e, const bucket *b, void **results) {
+static void take_states(pjrt_executable *e, const bucket *b, rn_pjrt_table *results) {
     for (uint32_t i = 0; i < b->signature.result_count; i++) {
         const rn_stablehlo_entry *port = &b->signature.results[i];
-        if (port->kind != RN_STABLEHLO_STATE) continue;
-        drop_buffer(e, &e->arguments[port->alias]);
-        e->arguments[port->alias] = results[i];
-        results[i] = NULL;
+        if (port->kind == RN_STABLEHLO_STATE)
+            rn_pjrt_move_value(e->device, &e->arguments, port->alias, results, i);
     }
 }
 
 // Outputs to the host, which waits for the run: all of them are on their way before one is waited
-// for.
+// for. Every core has them; the first one's are read.
 static rn_status take_outputs(pjrt_executable *e, const bucket *b, const rn_execution *run) {
     const rn_pjrt_plugin *plugin = e->device->plugin;
     rn_status s = RN_OK;
@@ -367,7 +326,7 @@ static rn_status take_outputs(pjrt_executable *e, const bucket *b, const rn_exec
         const rn_stablehlo_entry *port = &b->signature.results[i];
         const rn_argument *given = find_given(run->outputs, run->output_count, port->value);
         if (port->kind == RN_STABLEHLO_STATE || !given) continue; // it stays there
-        rn_pjrt_to_host_args args = {.buffer = e->results[i]};
+        rn_pjrt_to_host_args args = {.buffer = e->results.core[0][i]};
         s = check_given(e, port, given);
         if (s != RN_OK) break;
         args.target = given->data;
@@ -454,13 +413,13 @@ static rn_status bring_counted(pjrt_executable *e, const bucket *b, uint32_t cou
                                rn_value value) {
     const rn_stablehlo_entry *port = &b->signature.arguments[counted];
     uint8_t *numbers = foreseen_input(e, b, value);
-    void *next = e->later;
-    e->later = NULL;
-    if (!next) RN_TRY(upload(e, port, numbers, &next));
-    drop_buffer(e, &e->arguments[counted]);
-    e->arguments[counted] = next;
+    if (e->later.core[0][0])
+        rn_pjrt_move_value(e->device, &e->arguments, counted, &e->later, 0);
+    else
+        RN_TRY(upload(e, port, numbers, counted));
     count_on(numbers, port->bytes, 1);
-    (void)!upload(e, port, numbers, &e->later); // where it fails it is tried again
+    // Where it fails it is tried again.
+    (void)!rn_pjrt_upload(e->device, port, false, numbers, &e->later, 0);
     count_on(numbers, port->bytes, UINT32_MAX);
     return RN_OK;
 }
@@ -472,17 +431,19 @@ static void go_ahead(pjrt_executable *e, const bucket *b, const rn_execution *ru
     uint32_t fed = find_entry(s->arguments, s->argument_count, run->next.fed);
     uint32_t from = find_entry(s->results, s->result_count, run->next.from);
     uint32_t counted = find_entry(s->arguments, s->argument_count, run->next.counted);
-    void *kept = e->arguments[fed], **results = e->results;
+    void *kept[RN_PJRT_MOST_CORES];
     foresee(e, b, run);
     if (bring_counted(e, b, counted, run->next.counted) != RN_OK) return;
-    e->arguments[fed] = results[from];
-    e->results = e->ahead_results;
-    bool began = execute(e, b, &e->ahead_done) == RN_OK;
-    e->results = results;
-    e->arguments[fed] = kept;
+    for (uint32_t c = 0; c < e->device->core_count; c++) {
+        kept[c] = e->arguments.core[c][fed];
+        e->arguments.core[c][fed] = e->results.core[c][from];
+    }
+    bool began = execute(e, b, &e->ahead_results, e->ahead_done) == RN_OK;
+    for (uint32_t c = 0; c < e->device->core_count; c++)
+        e->arguments.core[c][fed] = kept[c];
     if (!began) return;
     e->ahead = b;
-    take_states(e, b, e->ahead_results);
+    take_states(e, b, &e->ahead_results);
 }
 
 // What the run that is ahead was begun with is known when this one has ended.
@@ -498,15 +459,14 @@ static void note_fed(pjrt_executable *e, const rn_execution *run) {
 // ---- a run, as asked for ------------------------------------------------------------------------
 
 // Brings inputs and submits, where that was not done before.
-static rn_status begin(pjrt_executable *e, const bucket *b, const rn_execution *run,
-                       void **out_done) {
+static rn_status begin(pjrt_executable *e, const bucket *b, const rn_execution *run, void **done) {
     if (is_foreseen(e, b, run)) {
-        void **results = e->results;
+        rn_pjrt_table results = e->results;
         e->results = e->ahead_results;
         e->ahead_results = results;
-        *out_done = e->ahead_done;
+        memcpy(done, e->ahead_done, sizeof e->ahead_done);
+        memset(e->ahead_done, 0, sizeof e->ahead_done);
         e->ahead = NULL;
-        e->ahead_done = NULL;
         e->runs_ahead++;
         return RN_OK;
     }
@@ -516,21 +476,21 @@ static rn_status begin(pjrt_executable *e, const bucket *b, const rn_execution *
     e->phase_ns[0] += rn_clock_ns() - begin;
     if (!e->ran) rn_stage_on(e->device->name, "inputs_on_xla");
     e->ran = true;
-    RN_TRY(execute(e, b, out_done));
-    take_states(e, b, e->results);
+    RN_TRY(execute(e, b, &e->results, done));
+    take_states(e, b, &e->results);
     return RN_OK;
 }
 
 // What failed first is told; either way nothing of the run is left.
-static rn_status end(pjrt_executable *e, const bucket *b, void *done, rn_status s) {
+static rn_status end(pjrt_executable *e, const bucket *b, void **done, rn_status s) {
     rn_error_info error = *rn_last_error();
-    rn_status ran = rn_pjrt_await(e->device->plugin, done, "running");
+    rn_status ran = await_all(e, done);
     if (s == RN_OK)
         s = ran;
     else
         (void)rn_error_restore(&error);
     for (uint32_t i = 0; i < b->signature.result_count; i++)
-        drop_buffer(e, &e->results[i]);
+        rn_pjrt_drop_value(e->device, &e->results, i);
     if (!e->ahead) drop_inputs(e);
     return s;
 }
@@ -538,14 +498,14 @@ static rn_status end(pjrt_executable *e, const bucket *b, void *done, rn_status 
 static rn_status run(rn_executable *executable, const rn_execution *run) {
     pjrt_executable *e = cast(executable);
     const bucket *b = find_bucket(e, run->rows);
-    void *done = NULL;
+    void *done[RN_PJRT_MOST_CORES] = {0};
     if (!b)
         return rn_fail(RN_INVALID, "%s: there is no program for %llu rows", e->device->name,
                        (unsigned long long)run->rows);
     if (run->cancel && atomic_load(run->cancel))
         return rn_fail(RN_CANCELLED, "cancelled before the executable ran");
     uint64_t times[3] = {rn_clock_ns()};
-    rn_status s = begin(e, b, run, &done);
+    rn_status s = begin(e, b, run, done);
     bool began = s == RN_OK;
     if (began && may_go_ahead(e, b, &run->next)) go_ahead(e, b, run);
     times[1] = rn_clock_ns();
@@ -603,9 +563,10 @@ static rn_status compile_all(pjrt_executable *e, const rn_compile_request *reque
         RN_TRY(compile_bucket(e, &e->buckets[i]));
     }
     const rn_stablehlo_signature *s = signature_of(e);
-    RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof(void *), (void **)&e->arguments));
-    RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->results));
-    RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->ahead_results));
+    RN_TRY(rn_pjrt_table_make(e->device, &e->memory, s->result_count, &e->results));
+    RN_TRY(rn_pjrt_table_make(e->device, &e->memory, s->result_count, &e->ahead_results));
+    RN_TRY(rn_pjrt_table_make(e->device, &e->memory, 1, &e->later));
+    RN_TRY(rn_pjrt_table_make(e->device, &e->memory, s->argument_count, &e->arguments));
     RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->read));
     RN_TRY(rn_arena_array(&e->memory, e->bucket_count > 1 ? count_inputs(&e->buckets[0]) : 0, 1,
                           (void **)&e->foreseen));
@@ -625,7 +586,7 @@ static uint64_t count_compiled(const pjrt_executable *e) {
         most = rn_max_u64(most, bytes - rn_min_u64(bytes, in_place));
         code += c->code_bytes;
     }
-    return most + code;
+    return (most + code) * e->device->core_count;
 }
 
 // Ours, by purpose; what the plugin counts more is its temporary memory. Its compiler's memory is
@@ -663,6 +624,7 @@ static rn_status check_budget(const pjrt_executable *e, const rn_compile_request
                     rn_size_format(held).text, rn_size_format(code->temporary_bytes).text),
             "fewer rows a run (seq=N of the target), or another device");
     uint64_t context = (uint64_t)device->caps.own[RN_PJRT_CONTEXT]; // which is not the pool's
+    context *= e->device->core_count;
     if (room == 0 || held - rn_min_u64(held, context) <= room) return RN_OK;
     device->refused_bytes = held;
     return rn_fail(RN_NO_MEMORY,
@@ -683,7 +645,7 @@ static uint64_t own_bytes(const bucket *b) {
 static void plan_ahead(pjrt_executable *e, const rn_compile_request *request) {
     const bucket *first = e->buckets, *last = &e->buckets[e->bucket_count - 1];
     uint64_t held = 0, twice = 2 * own_bytes(first);
-    uint64_t more = twice - rn_min_u64(twice, own_bytes(last));
+    uint64_t more = (twice - rn_min_u64(twice, own_bytes(last))) * e->device->core_count;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         held += e->base.purpose_bytes[p];
     e->goes_ahead = first != last && first->code.known && last->code.known &&
@@ -691,8 +653,12 @@ static void plan_ahead(pjrt_executable *e, const rn_compile_request *request) {
     if (e->goes_ahead) e->base.purpose_bytes[RN_PURPOSE_WORKSPACE] += more;
 }
 
-// "4 programs for 1, 8, 64, 512 rows on cpu by PJRT 0.81: 3 compiled, 1 loaded in 2.1 s"
+// "4 programs for 1, 8, 64, 512 rows on cpu by PJRT 0.81: 3 compiled, 1 loaded in 2.1 s"; "... on 2
+// cores of NC_v2 ...".
 static void describe(pjrt_executable *e, uint64_t begin_ns) {
+    char cores[32] = "";
+    if (e->device->core_count > 1)
+        snprintf(cores, sizeof cores, "%u cores of ", e->device->core_count);
     char *text = e->base.about;
     size_t used = 0, room = sizeof e->base.about;
     uint32_t loaded = 0;
@@ -705,16 +671,27 @@ static void describe(pjrt_executable *e, uint64_t begin_ns) {
     }
     if (used < room)
         snprintf(text + used, room - used,
-                 " rows on %s by PJRT 0.%d: %u compiled, %u loaded in %.1f s", e->device->kind,
-                 e->device->plugin->api->version.minor, e->bucket_count - loaded, loaded,
-                 (double)(rn_clock_ns() - begin_ns) * 1e-9);
+                 " rows on %s%s by PJRT 0.%d: %u compiled, %u loaded in %.1f s", cores,
+                 e->device->kind, e->device->plugin->api->version.minor, e->bucket_count - loaded,
+                 loaded, (double)(rn_clock_ns() - begin_ns) * 1e-9);
+}
+
+static void describe_cores(pjrt_executable *e) {
+    uint64_t held = 0, used = strlen(e->base.about);
+    uint32_t cores = e->device->core_count;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        held += e->base.purpose_bytes[p];
+    if (cores > 1)
+        snprintf(e->base.about + used, sizeof e->base.about - used, "; each core holds %s",
+                 rn_size_format(held / cores).text);
 }
 
 // ---- life ---------------------------------------------------------------------------------------
 
 static void destroy(rn_executable *executable) {
     pjrt_executable *e = cast(executable);
-    uint32_t count = e->arguments ? signature_of(e)->argument_count : 0;
+    bool made = e->arguments.core[e->device->core_count - 1] != NULL;
+    uint32_t count = made ? signature_of(e)->argument_count : 0;
     drop_ahead(e);
     if (e->ran) {
         rn_pjrt_tell_memory(e->device);
@@ -728,7 +705,7 @@ static void destroy(rn_executable *executable) {
             (double)e->phase_ns[2] * 1e-3 / (double)e->runs);
     }
     for (uint32_t i = 0; i < count; i++)
-        drop_buffer(e, &e->arguments[i]);
+        drop_argument(e, i);
     for (uint32_t i = 0; i < e->bucket_count; i++)
         rn_pjrt_code_free(e->device, &e->buckets[i].code);
     rn_arena_free_all(&e->memory);
@@ -744,6 +721,7 @@ static rn_status build(pjrt_executable *e, const rn_compile_request *request) {
     RN_TRY(count_purposes(e));
     RN_TRY(check_budget(e, request));
     plan_ahead(e, request);
+    describe_cores(e);
     return fill(e);
 }
 

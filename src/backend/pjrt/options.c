@@ -1,6 +1,7 @@
 // options.c — the compiler's options as XLA reads them: a CompileOptionsProto, written by hand.
 //
-//     3: build options {4: replicas 1, 5: partitions 1, [9: the device]}
+//     3: build options {4: replicas 1, 5: partitions N, [6: they are divided by annotations],
+//                       [9: the devices {1: replicas, 2: partitions, 3: {1: [device]}, ...}]}
 //     7: overrides     {1: "xla_...", 2: {1: text | 2: bool | 3: integer}}, one each
 //
 // Without replicas and partitions XLA aborts.
@@ -65,14 +66,33 @@ static rn_status put_override(rn_buffer *out, rn_str name, rn_str value) {
     return s;
 }
 
+// The devices from the target's on, one a partition.
+static rn_status put_devices(rn_buffer *out, const rn_pjrt_target *target, uint8_t cores) {
+    uint8_t list[4 + 5 * RN_PJRT_MOST_CORES] = {0x08, 1, 0x10, cores};
+    size_t used = 4;
+    for (uint32_t c = 0; c < cores; c++) {
+        const uint8_t one[] = {0x1a, 3, 0x0a, 1, (uint8_t)(target->device + c)};
+        memcpy(list + used, one, sizeof one);
+        used += sizeof one;
+    }
+    return put_bytes(out, 0x4a, list, used);
+}
+
+static rn_status put_build_options(rn_buffer *out, const rn_pjrt_target *target) {
+    uint8_t cores = target->core_count > 1 ? (uint8_t)target->core_count : 1;
+    const uint8_t head[] = {0x20, 1, 0x28, cores, 0x30, 1};
+    rn_buffer inner;
+    if (target->device + cores > 128) return rn_fail(RN_INVALID, "device=N is 127 at most");
+    rn_buffer_init(&inner, out->from, 1024);
+    rn_status s = rn_buffer_append(&inner, head, cores > 1 ? 6 : 4);
+    if (s == RN_OK && (cores > 1 || target->device)) s = put_devices(&inner, target, cores);
+    if (s == RN_OK) s = put_bytes(out, 0x1a, inner.data, inner.bytes);
+    rn_buffer_free(&inner);
+    return s;
+}
+
 rn_status rn_pjrt_write_options(const rn_pjrt_target *target, rn_buffer *out) {
-    uint8_t device = (uint8_t)target->device;
-    const uint8_t first[] = {0x1a, 4, 0x20, 1, 0x28, 1};
-    const uint8_t chosen[] = {0x1a, 15, 0x20, 1,    0x28, 1,  0x4a, 9,     8,
-                              1,    16, 1,    0x1a, 3,    10, 1,    device};
-    if (target->device > 127) return rn_fail(RN_INVALID, "device=N is 127 at most");
-    RN_TRY(target->device ? rn_buffer_append(out, chosen, sizeof chosen)
-                          : rn_buffer_append(out, first, sizeof first));
+    RN_TRY(put_build_options(out, target));
     char level[16];
     snprintf(level, sizeof level, "%d", (int)target->level);
     if (target->level >= 0 && strcmp(target->plugin, "neuron") != 0)

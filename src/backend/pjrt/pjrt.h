@@ -28,6 +28,8 @@
 extern const rn_backend rn_xla_backend, rn_neuron_backend;
 extern const rn_error_table rn_pjrt_errors;
 
+enum { RN_PJRT_MOST_CORES = 64 };
+
 // ---- targets (target.c) -------------------------------------------------------------------------
 
 // What the text behind the colon says.
@@ -37,6 +39,7 @@ typedef struct rn_pjrt_target {
     char cores[16];   // Neuron's: "0-1"; "": all
     char model_type[24], auto_cast[16], auto_cast_type[16]; // of Neuron's compiler; "": its own
     uint32_t device;                                        // the plugin's device number
+    uint32_t core_count;       // devices from that one on that run a program together; 0: not said
     uint32_t most_rows;        // of a program; 0: as many as the plan has
     int32_t level;             // of optimisation; -1: the compiler's own
     uint8_t products, widened; // rn_dtype: rn_stablehlo_options; 0: the target's own choice
@@ -103,7 +106,9 @@ typedef struct rn_pjrt_device {
     char name[64]; // the target's, with its options
     pthread_mutex_t lock;
     const rn_pjrt_plugin *plugin; // NULL until it is needed
-    void *client, *device;
+    void *client;
+    void *cores[RN_PJRT_MOST_CORES]; // (core_count): the plugin's devices; NULL until it is started
+    uint32_t core_count;             // that run each program together, each with a part of it
     char platform[32], platform_version[256], kind[64];
     uint64_t total_bytes;       // of its memory, where an earlier try told; else 0
     rn_neuron_monitor *monitor; // Neuron's, where its driver has no files of its memory
@@ -159,6 +164,30 @@ void rn_pjrt_program_remove(const rn_pjrt_key *key);
 // that any program of the plugin takes; whether states are held twice; the driver's context, in
 // bytes, of a plugin that has a pool.
 enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST, RN_PJRT_TWICE, RN_PJRT_CONTEXT };
+
+// ---- buffers (buffers.c) ------------------------------------------------------------------------
+
+// Values on a device: a list of buffers for each core, as a run takes them.
+typedef struct rn_pjrt_table {
+    void **core[RN_PJRT_MOST_CORES]; // (cores) of (count)
+} rn_pjrt_table;
+
+RN_MUST_USE rn_status rn_pjrt_table_make(const rn_pjrt_device *device, rn_arena *memory,
+                                         uint32_t count, rn_pjrt_table *out);
+void rn_pjrt_drop_value(const rn_pjrt_device *device, rn_pjrt_table *table, uint32_t i);
+// Value j of `from` becomes value i of `to`.
+void rn_pjrt_move_value(const rn_pjrt_device *device, rn_pjrt_table *to, uint32_t i,
+                        rn_pjrt_table *from, uint32_t j);
+// What a core has of a value.
+uint64_t rn_pjrt_part_bytes(const rn_stablehlo_entry *port, uint32_t cores);
+// Value i becomes `data` (port->bytes; NULL: zeros), divided over the cores as the port says.
+// `stays`: for more than one run.
+RN_MUST_USE rn_status rn_pjrt_upload(const rn_pjrt_device *device, const rn_stablehlo_entry *port,
+                                     bool stays, const void *data, rn_pjrt_table *table,
+                                     uint32_t i);
+// The whole of value i to `target` (port->bytes).
+RN_MUST_USE rn_status rn_pjrt_download(const rn_pjrt_device *device, const rn_stablehlo_entry *port,
+                                       const rn_pjrt_table *table, uint32_t i, void *target);
 
 // ---- executables --------------------------------------------------------------------------------
 

@@ -85,8 +85,12 @@ static rn_status parse_option(rn_str key, rn_str value, rn_pjrt_target *out) {
     }
     if (rn_str_equal(key, RN_STR("cores"))) {
         RN_TRY(rn_target_number(value, &number));
-        if (number == 1) return RN_OK;
-        return rn_fail(RN_INVALID, "cores is 1: a program runs on one device of the plugin");
+        if (number < 1 || number > RN_PJRT_MOST_CORES)
+            return rn_fail(RN_INVALID, "cores is 1 to %d", RN_PJRT_MOST_CORES);
+        if (out->core_count && number > out->core_count)
+            return rn_fail(RN_INVALID, "the target has %u cores", out->core_count);
+        out->core_count = number;
+        return RN_OK;
     }
     return rn_fail(
         RN_INVALID,
@@ -133,11 +137,13 @@ static rn_status parse_cores(rn_str text, rn_pjrt_target *out) {
     RN_TRY(rn_target_number(first, &low));
     high = low;
     if (rest.bytes) RN_TRY(rn_target_number(rest, &high));
-    if (high < low || high > 4095) return rn_fail(RN_INVALID, "cores are N or N-M");
+    if (high < low || high > 4095 || high - low >= RN_PJRT_MOST_CORES)
+        return rn_fail(RN_INVALID, "cores are N or N-M, %d at most", RN_PJRT_MOST_CORES);
     if (low == high)
         snprintf(out->cores, sizeof out->cores, "%u", low);
     else
         snprintf(out->cores, sizeof out->cores, "%u-%u", low, high);
+    out->core_count = high - low + 1;
     return RN_OK;
 }
 

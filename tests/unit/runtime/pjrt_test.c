@@ -136,10 +136,59 @@ static void options_of_a_target_are_a_target_of_their_own(void **state) {
     assert_int_equal(8, o.plan->summary.rows);
     assert_runs(&o);
     close_it(&o);
-    static const char *const wrong[] = {"xla:cpu?seq=x",      "xla:cpu?cores=2", "xla:cpu?opt=4",
-                                        "xla:cpu?colour=red", "neuron:1-0",      "neuron:x"};
+    static const char *const wrong[] = {"xla:cpu?seq=x", "xla:cpu?cores=0",    "xla:cpu?cores=65",
+                                        "xla:cpu?opt=4", "xla:cpu?colour=red", "neuron:0-1?cores=3",
+                                        "neuron:1-0",    "neuron:x",           "neuron:0-64"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(RN_INVALID, rn_device_open(wrong[i], 1, &o.device));
+}
+
+// ---- cores --------------------------------------------------------------------------------------
+
+// Every core has its part of the weights, and the numbers are those of one.
+static void cores_hold_parts_of_weights_and_compute_together(void **state) {
+    (void)state;
+    opened one, two;
+    setenv("FAKE_PJRT", "devices=3", 1);
+    assert_ok(open_on("xla:" PLUGIN, 0, &one));
+    assert_ok(open_on("xla:" PLUGIN "?cores=2&device=1", 0, &two));
+    assert_true(held(&two) <= two.plan->summary.planned_bytes);
+    assert_int_equal(one.plan->summary.purpose_bytes[RN_PURPOSE_WEIGHTS],
+                     two.plan->summary.purpose_bytes[RN_PURPOSE_WEIGHTS]);
+    assert_non_null(strstr(two.session->executable->about, "2 cores of NC_v2"));
+    assert_non_null(strstr(two.session->executable->about, "; each core holds "));
+    assert_string_equal("cores", two.plan->reasons[1].move);
+    assert_runs(&two);
+    close_it(&one);
+    close_it(&two);
+    assert_fails(RN_DEVICE, open_on("xla:" PLUGIN "?cores=4", 0, &one));
+    close_it(&one);
+}
+
+// What does not fit into the memory of one core fits into that of two, and that of neither is
+// exceeded: the plugin refuses what is more.
+static void two_cores_have_room_for_what_is_too_much_for_one(void **state) {
+    (void)state;
+    chain wide = {.layers = 8, .width = 512, .rows = 1};
+    char limit[64];
+    opened o;
+    chain_open(&wide);
+    rn_recipe recipe = chain_recipe(&wide);
+    rn_weight_source source = chain_memory(&wide);
+    for (uint32_t cores = 1; cores <= 2; cores++) {
+        // Eight layers of 1 MiB, and 1 MiB of temporary memory that any program is thought to take.
+        snprintf(limit, sizeof limit, "devices=2,limit=%d", 6 << 20);
+        setenv("FAKE_PJRT", limit, 1);
+        o = (opened){0};
+        assert_ok(
+            rn_device_open(cores == 1 ? "xla:" PLUGIN : "xla:" PLUGIN "?cores=2", 1, &o.device));
+        assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+        rn_status s = rn_session_create(o.plan, &source, &(rn_session_options){.device = o.device},
+                                        &o.session);
+        assert_int_equal(cores == 1 ? RN_NO_MEMORY : RN_OK, s);
+        close_it(&o);
+    }
+    chain_close(&wide);
 }
 
 static void every_quantised_weight_is_widened(void **state) {
@@ -185,7 +234,8 @@ static void every_quantised_weight_is_widened(void **state) {
 
 // ---- states -------------------------------------------------------------------------------------
 
-enum { PAGES = 3, PAGE_TOKENS = 2, DIM = 4 };
+enum { PAGES = 3, HEADS = 2, PAGE_TOKENS = 2, DIM = 4 };
+enum { KV_FLOATS = PAGES * 2 * HEADS * PAGE_TOKENS * DIM };
 
 // Rows go into a KV cache, which is the output as well.
 static rn_status build_cache(void *self, const rn_recipe_options *options, rn_graph **out) {
@@ -193,9 +243,9 @@ static rn_status build_cache(void *self, const rn_recipe_options *options, rn_gr
     (void)options;
     RN_TRY(rn_graph_create(out));
     rn_graph *g = *out;
-    rn_value kv = rn_graph_state(g, "kv", RN_DTYPE_F32, RN_SHAPE(PAGES, 2, 1, PAGE_TOKENS, DIM),
+    rn_value kv = rn_graph_state(g, "kv", RN_DTYPE_F32, RN_SHAPE(PAGES, 2, HEADS, PAGE_TOKENS, DIM),
                                  RN_PURPOSE_KV);
-    rn_value k = rn_graph_input(g, "k", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 1, DIM));
+    rn_value k = rn_graph_input(g, "k", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, HEADS, DIM));
     rn_value sequence = rn_graph_input(g, "sequence", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     rn_value position = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     rn_value table = rn_graph_input(g, "table", RN_DTYPE_I32, RN_SHAPE(1, PAGES));
@@ -206,24 +256,29 @@ static rn_status build_cache(void *self, const rn_recipe_options *options, rn_gr
 
 static rn_status append(rn_session *session, int32_t position, float value, float *y) {
     static const int32_t pages[PAGES] = {2, 0, 1};
-    float k[DIM] = {value, value, value, value};
+    float k[HEADS * DIM];
     int32_t sequence = 0;
+    for (int i = 0; i < HEADS * DIM; i++)
+        k[i] = value + (float)(i / DIM);
     RN_TRY(rn_session_set(session, "k", k, sizeof k));
     RN_TRY(rn_session_set(session, "sequence", &sequence, sizeof sequence));
     RN_TRY(rn_session_set(session, "position", &position, sizeof position));
     RN_TRY(rn_session_set(session, "table", pages, sizeof pages));
     RN_TRY(rn_session_run(session, 1));
-    return rn_session_get(session, "y", y, sizeof(float) * PAGES * 2 * PAGE_TOKENS * DIM);
+    return rn_session_get(session, "y", y, sizeof(float) * KV_FLOATS);
 }
 
+// Of the first head; that of the second is one more.
 static float key_at(const float *y, int page, int slot) {
-    return y[(page * 2 * PAGE_TOKENS + slot) * DIM];
+    const float *head = y + page * 2 * HEADS * PAGE_TOKENS * DIM + slot * DIM;
+    assert_true(head[PAGE_TOKENS * DIM] == (head[0] > 0 ? head[0] + 1 : 0));
+    return head[0];
 }
 
 static void run_states(const char *target, const char *behaviour) {
     rn_recipe recipe = {.name = "cache", .build = build_cache, .rows = 2};
     rn_weight_source none = {0};
-    float y[PAGES * 2 * PAGE_TOKENS * DIM];
+    float y[KV_FLOATS];
     opened o = {0};
     assert_ok(rn_device_open(target, 1, &o.device));
     assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
@@ -233,7 +288,7 @@ static void run_states(const char *target, const char *behaviour) {
     assert_ok(append(o.session, 0, 5, y));
     assert_ok(append(o.session, 3, 7, y));
     assert_true(key_at(y, 2, 0) == 5 && key_at(y, 0, 1) == 7);
-    setenv("FAKE_PJRT", "oom_run", 1);
+    setenv("FAKE_PJRT", "oom_run,devices=2", 1);
     assert_fails(RN_NO_MEMORY, append(o.session, 1, 9, y));
     unsetenv("FAKE_PJRT");
     assert_ok(rn_session_reset(o.session));
@@ -245,6 +300,13 @@ static void run_states(const char *target, const char *behaviour) {
 static void states_live_from_run_to_run_and_are_zeros_after_a_failure(void **state) {
     (void)state;
     run_states("xla:" PLUGIN, "");
+}
+
+// KV pages are divided by heads.
+static void cores_hold_parts_of_states(void **state) {
+    (void)state;
+    setenv("FAKE_PJRT", "devices=2", 1);
+    run_states("xla:" PLUGIN "?cores=2", "devices=2");
 }
 
 // Some plugins cannot reuse an argument's memory: then states are held twice.
@@ -436,6 +498,21 @@ static void xla_on_the_cpu_gives_the_numbers_of_kernels(void **state) {
     assert_int_equal(before, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
 }
 
+// As many of its devices as the target says.
+static void xla_on_the_cpu_computes_on_several_devices(void **state) {
+    (void)state;
+    opened o;
+    char path[512];
+    if (rn_pjrt_find("cpu", path, sizeof path) != RN_OK)
+        skip_because("no PJRT plugin for the CPU (scripts/python-env installs it)");
+    assert_ok(open_on("xla:cpu?cores=3&device=1&seq=1", 0, &o));
+    assert_non_null(strstr(o.session->executable->about, "3 cores of cpu"));
+    float y[WIDTH];
+    assert_ok(chain_run(&all, o.session, 1, 1, y));
+    assert_near(y, expected, WIDTH);
+    close_it(&o);
+}
+
 // Of this process, while a device of so many threads is open.
 static int count_threads(uint32_t threads) {
     rn_device *device;
@@ -466,6 +543,9 @@ int main(void) {
         cmocka_unit_test_setup(a_plugin_gives_the_numbers_of_kernels, behave),
         cmocka_unit_test_setup(statistics_are_not_needed, behave),
         cmocka_unit_test_setup(options_of_a_target_are_a_target_of_their_own, behave),
+        cmocka_unit_test_setup(cores_hold_parts_of_weights_and_compute_together, behave),
+        cmocka_unit_test_setup(two_cores_have_room_for_what_is_too_much_for_one, behave),
+        cmocka_unit_test_setup(cores_hold_parts_of_states, behave),
         cmocka_unit_test_setup(every_quantised_weight_is_widened, behave),
         cmocka_unit_test_setup(states_live_from_run_to_run_and_are_zeros_after_a_failure, behave),
         cmocka_unit_test_setup(states_need_not_be_donated, behave),
@@ -478,6 +558,7 @@ int main(void) {
         cmocka_unit_test_setup(a_refused_program_names_its_node, behave),
         cmocka_unit_test_setup(every_refused_allocation_leaves_nothing_behind, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_gives_the_numbers_of_kernels, behave),
+        cmocka_unit_test_setup(xla_on_the_cpu_computes_on_several_devices, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_has_as_many_threads_as_are_asked_for, behave),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
