@@ -12,10 +12,10 @@ typedef struct holder {
     const rn_graph *from;
     rn_dtype dtype;
     bool halves;
-    rn_value *root;   // (values + 1): the value that it is a view of, or itself
-    bool *held;       // (values + 1): by root
-    bool *refused;    // (values + 1), by root: somebody reads or keeps it as f32
-    rn_value *other;  // (values + 1): the copy of another dtype that was made last, of `to`, or none
+    rn_value *root;  // (values + 1): the value that it is a view of, or itself
+    bool *held;      // (values + 1): by root
+    bool *refused;   // (values + 1), by root: somebody reads or keeps it as f32
+    rn_value *other; // (values + 1): the copy of another dtype that was made last, of `to`, or none
     uint32_t *reader; // (values + 1): the node that it was made for: others of its block and phase
                       // share it
 } holder;

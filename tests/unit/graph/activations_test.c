@@ -172,6 +172,112 @@ static void the_backward_pass_reads_16_bits(void **state) {
     rn_recipe_destroy(&recipe);
 }
 
+// ---- 16 bits between ops ------------------------------------------------------------------------
+
+static rn_graph *build_step(rn_dtype activations, bool halves) {
+    rn_llama_config config = {.layers = 2,
+                              .dim = 32,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .ffn = 64,
+                              .vocab = 40,
+                              .weight_dtype = RN_DTYPE_F32,
+                              .tokens = 8,
+                              .activations = activations};
+    rn_recipe recipe;
+    rn_graph *g;
+    rn_train_options watch = {.watch = true};
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 2, &watch, &recipe));
+    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){.halves = halves}, &g));
+    assert_ok(rn_graph_validate(g));
+    rn_recipe_destroy(&recipe);
+    return g;
+}
+
+static void fill_given(const test_run *run, rn_value v) {
+    const rn_value_info *info = rn_graph_value(run->graph, v);
+    uint64_t elements = rn_tensor_elements(&run->values[v]);
+    float *floats = test_run_data(run, v);
+    int32_t *ids = test_run_data(run, v);
+    if (info->role == RN_ROLE_INPUT)
+        for (uint64_t i = 0; i < elements; i++)
+            ids[i] = (int32_t)((i * 7 + (uint64_t)info->name[1]) % 40);
+    if (info->role != RN_ROLE_WEIGHT) return;
+    uint32_t seed = 0;
+    for (const char *c = info->name; *c; c++)
+        seed = seed * 31 + (uint32_t)*c;
+    fill(floats, elements, seed);
+    for (uint64_t i = 0; i < elements; i++)
+        floats[i] = info->shape.rank == 1 ? 1 + floats[i] / 8 : floats[i] / 8;
+}
+
+static void run_step(const rn_graph *g, test_run *run) {
+    test_run_open(run, g, 1);
+    for (rn_value v = 1; v <= rn_graph_value_count(g); v++)
+        if (rn_graph_value(g, v)->producer == RN_NO_NODE) fill_given(run, v);
+    for (int i = 0; i < RN_MAX_SCALARS; i++)
+        run->scalars[i].f64 = 0.0625; // of 16 targets
+    test_run_phase(run, RN_PHASE_FORWARD);
+    test_run_phase(run, RN_PHASE_BACKWARD);
+}
+
+// Each gradient against that of f32: |d| / |g| of a tensor, as rounding to 8 bits allows.
+static void gradients_of_halves_stay_near(void **state) {
+    (void)state;
+    static const struct {
+        rn_dtype dtype;
+        double most;
+    } rows[] = {{RN_DTYPE_BF16, 2e-2}, {RN_DTYPE_F16, 2.5e-3}};
+    for (int r = 0; r < 2; r++) {
+        rn_graph *plain = build_step(0, false), *halves = build_step(rows[r].dtype, true);
+        test_run a, b;
+        uint32_t gradients = 0;
+        run_step(plain, &a);
+        run_step(halves, &b);
+        for (rn_value v = 1; v <= rn_graph_value_count(plain); v++) {
+            const rn_value_info *info = rn_graph_value(plain, v);
+            if (info->role != RN_ROLE_OUTPUT || !strstr(info->name, ".gradient")) continue;
+            rn_value other = rn_graph_find(halves, RN_ROLE_OUTPUT, info->name);
+            assert_true(other != RN_NO_VALUE);
+            const float *want = test_run_data(&a, v), *is = test_run_data(&b, other);
+            double error = 0, size = 0;
+            for (uint64_t i = 0; i < rn_tensor_elements(&a.values[v]); i++) {
+                error += (is[i] - want[i]) * (double)(is[i] - want[i]);
+                size += want[i] * (double)want[i];
+            }
+            if (!(sqrt(error / size) < rows[r].most))
+                fail_msg("%s differs by %g", info->name, sqrt(error / size));
+            gradients++;
+        }
+        assert_true(gradients > 10);
+        test_run_close(&a);
+        test_run_close(&b);
+        rn_graph_destroy(plain);
+        rn_graph_destroy(halves);
+    }
+}
+
+// No activation, and no gradient of one, is f32: casts are of weights alone, and what is left is
+// what the loss reads, weights' gradients, statistics and vectors.
+static void halves_leave_no_f32_between_ops(void **state) {
+    (void)state;
+    rn_graph *g = build_step(RN_DTYPE_BF16, true);
+    assert_int_equal(count_casts(g, RN_DTYPE_F32), 0);
+    for (rn_value v = 1; v <= rn_graph_value_count(g); v++) {
+        const rn_value_info *info = rn_graph_value(g, v);
+        if (info->producer == RN_NO_NODE) continue;
+        const rn_node *n = rn_graph_node(g, info->producer);
+        if (n->op == RN_OP_CAST)
+            assert_int_equal(rn_graph_value(g, n->inputs[0])->role, RN_ROLE_WEIGHT);
+        if (n->phase == RN_PHASE_UPDATE || info->dtype != RN_DTYPE_F32 || info->shape.rank < 2 ||
+            info->purpose == RN_PURPOSE_GRADIENTS || info->role == RN_ROLE_OUTPUT)
+            continue;
+        // Statistics: an op's further results, which have no half.
+        if (info->output == 0) fail_msg("%s is f32", info->name);
+    }
+    rn_graph_destroy(g);
+}
+
 static void a_training_step_needs_less(void **state) {
     (void)state;
     uint64_t bytes[2];
@@ -228,6 +334,8 @@ int main(void) {
         cmocka_unit_test(readers_get_the_rounded_numbers),
         cmocka_unit_test(gradients_stay_near),
         cmocka_unit_test(the_backward_pass_reads_16_bits),
+        cmocka_unit_test(gradients_of_halves_stay_near),
+        cmocka_unit_test(halves_leave_no_f32_between_ops),
         cmocka_unit_test(a_training_step_needs_less),
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(holding_survives_refused_memory),

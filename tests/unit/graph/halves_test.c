@@ -73,7 +73,8 @@ static void copies_keep_them(void **state) {
     (void)state;
     float is[ROWS * DIM], want[ROWS * DIM];
     rn_graph *g = build(RN_DTYPE_BF16, false), *copy = NULL;
-    assert_ok(rn_graph_hold_activations(g, RN_DTYPE_F32, false, &copy)); // the same graph, written anew
+    assert_ok(
+        rn_graph_hold_activations(g, RN_DTYPE_F32, false, &copy)); // the same graph, written anew
     assert_ok(rn_graph_validate(copy));
     assert_int_equal(rn_graph_node_count(g), rn_graph_node_count(copy));
     for (uint32_t n = 0; n < rn_graph_node_count(g); n++)
