@@ -59,6 +59,11 @@ RN_API RN_MUST_USE rn_status rn_recipe_from_graph(const rn_graph *graph, uint64_
 // its end; mlp and llama also with ":evaluate": the loss of the training step's batch. RN_NOT_FOUND
 // lists them.
 RN_API RN_MUST_USE rn_status rn_builtin_recipe(const char *name, rn_recipe *out);
+// Numbers where no file has any: a weight's by its name and shape alone, an input's between 0 and
+// 1.
+RN_API void rn_builtin_weight(const rn_value_info *weight, uint64_t elements,
+                              float *out /* (elements) */);
+RN_API void rn_builtin_input(uint64_t seed, uint64_t elements, float *out /* (elements) */);
 
 // ---- planning -----------------------------------------------------------------------------------
 

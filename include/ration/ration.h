@@ -37,6 +37,7 @@
 #include <ration/log.h>
 #include <ration/memory.h>
 #include <ration/model.h>
+#include <ration/npy.h>
 #include <ration/offload.h>
 #include <ration/onnx.h>
 #include <ration/place.h>

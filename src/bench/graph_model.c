@@ -11,11 +11,9 @@
 #include "tensor/layout.h"
 #include "tensor/quant.h"
 
-#include <ration/tensor.h>
+#include <ration/npy.h>
 
-#include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 // ---- another dtype ------------------------------------------------------------------------------
 
@@ -53,28 +51,6 @@ struct rn_made_block {
     _Alignas(64) uint8_t data[];
 };
 
-static uint64_t next_random(uint64_t *state) {
-    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
-    return *state >> 33;
-}
-
-static float next_float(uint64_t *state, float most) {
-    return ((float)next_random(state) / (float)(1u << 30) - 1) * most;
-}
-
-// As `ration run` makes them up: by name and shape alone.
-static void make_up(const rn_value_info *info, uint64_t elements, float *out) {
-    uint64_t state = 1469598103934665603ull, fan = 1;
-    for (const char *at = info->name; *at; at++)
-        state = (state ^ (unsigned char)*at) * 1099511628211ull;
-    for (uint32_t i = 1; i < info->shape.rank; i++)
-        fan *= info->shape.dims[i];
-    bool variance = strstr(info->name, "running_var") != NULL;
-    float most = info->shape.rank > 1 ? sqrtf(3 / (float)fan) : 0.1f;
-    for (uint64_t i = 0; i < elements; i++)
-        out[i] = variance ? 1 : next_float(&state, most);
-}
-
 static rn_status read_weight(const rn_graph_model *m, const rn_value_info *info, uint64_t elements,
                              float *out) {
     const rn_checkpoint *files = m->onnx ? rn_onnx_checkpoint(m->onnx) : m->weights;
@@ -85,7 +61,7 @@ static rn_status read_weight(const rn_graph_model *m, const rn_value_info *info,
         return RN_OK;
     }
     if (!files) {
-        make_up(info, elements, out);
+        rn_builtin_weight(info, elements, out);
         return RN_OK;
     }
     const rn_tensor_info *tensor = rn_checkpoint_find(files, info->name);
@@ -273,48 +249,24 @@ uint64_t rn_graph_model_bytes(const rn_graph_model *m, const rn_value_info *info
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// How the header of a .npy file names an element; NULL: not a dtype that inputs of files have.
-static const char *npy_element(rn_dtype dtype) {
-    switch (dtype) {
-    case RN_DTYPE_F32:
-        return "'<f4'";
-    case RN_DTYPE_F16:
-        return "'<f2'";
-    case RN_DTYPE_I32:
-        return "'<i4'";
-    case RN_DTYPE_I64:
-        return "'<i8'";
-    case RN_DTYPE_U8:
-        return "'|u1'";
-    default:
-        return NULL;
-    }
-}
-
-// The values of a .npy file of this dtype and size, in C's order.
-static rn_status read_values(int fd, const char *path, rn_dtype dtype, uint64_t size, void *data,
+// The values of a .npy file of this dtype and size.
+static rn_status read_values(FILE *file, const char *path, rn_dtype dtype, void *data,
                              uint64_t bytes) {
-    uint8_t head[12];
-    char header[512] = {0};
-    const char *element = npy_element(dtype);
-    RN_TRY(rn_file_read_at(fd, path, 0, head, sizeof head));
-    uint64_t at = head[6] == 1 ? 10 : 12;
-    uint64_t begin = at + head[8] + 256u * head[9] + (head[6] == 1 ? 0 : 65536u * head[10]);
-    bool fits = memcmp(head, "\x93NUMPY", 6) == 0 && begin - at < sizeof header && begin <= size &&
-                size - begin == bytes;
-    if (fits) RN_TRY(rn_file_read_at(fd, path, at, header, begin - at));
-    if (!fits || !element || !strstr(header, element) || !strstr(header, "'fortran_order': False"))
-        return rn_fail(RN_INVALID, "%s is no .npy file of %llu bytes of %s in C's order", path,
+    rn_npy array;
+    RN_TRY(rn_npy_read_header(file, path, &array));
+    if (array.dtype != dtype || array.bytes != bytes)
+        return rn_fail(RN_INVALID, "%s has %llu bytes of %s, the input %llu of %s", path,
+                       (unsigned long long)array.bytes, rn_dtype_get(array.dtype)->name,
                        (unsigned long long)bytes, rn_dtype_get(dtype)->name);
-    return rn_file_read_at(fd, path, begin, data, bytes);
+    if (fread(data, 1, bytes, file) == bytes) return RN_OK;
+    return rn_error_locate(rn_fail(RN_CORRUPT, "%s ends in its data", path), path, RN_NO_OFFSET);
 }
 
 static rn_status read_npy(const char *path, rn_dtype dtype, void *data, uint64_t bytes) {
-    int fd = -1;
-    uint64_t size = 0;
-    RN_TRY(rn_file_open(path, &fd, &size));
-    rn_status s = read_values(fd, path, dtype, size, data, bytes);
-    close(fd);
+    FILE *file = fopen(path, "rbe");
+    if (!file) return rn_file_fail("read", path);
+    rn_status s = read_values(file, path, dtype, data, bytes);
+    fclose(file);
     return s;
 }
 
@@ -322,13 +274,11 @@ rn_status rn_graph_model_fill_input(const rn_graph_model *m, const rn_value_info
                                     const char *const *files, size_t file_count, void *data,
                                     uint64_t bytes) {
     size_t name = strlen(info->name);
-    uint64_t state = 0;
     (void)m;
     for (size_t i = 0; i < file_count; i++)
         if (strncmp(files[i], info->name, name) == 0 && files[i][name] == '=')
             return read_npy(files[i] + name + 1, info->dtype, data, bytes);
     memset(data, 0, bytes);
-    for (uint64_t i = 0; info->dtype == RN_DTYPE_F32 && i < bytes / 4; i++)
-        ((float *)data)[i] = 0.5f + 0.5f * next_float(&state, 1);
+    if (info->dtype == RN_DTYPE_F32) rn_builtin_input(0, bytes / sizeof(float), data);
     return RN_OK;
 }

@@ -80,7 +80,7 @@ assert b"'<f4'" in data
 open('other.npy', 'wb').write(data.replace(b"'<f4'", b"'<i4'"))
 PYTHON
 expect 0 "$ration" bench "$onnx" --variants cpu --batch 3 --samples 5 --input x=other.npy
-says out 'is no .npy file of'
+says out 'of i32, the input' 'of f32'
 
 
 # What is planned is what is measured, and nothing is left behind.

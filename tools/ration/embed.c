@@ -198,8 +198,8 @@ static rn_status fail_output(const char *path) {
 static rn_status begin_npy(embedding_run *r, const char *path) {
     r->npy = fopen(path, "wb");
     if (!r->npy) return fail_output(path);
-    return write_npy_header(r->npy, path, RN_DTYPE_F32,
-                            RN_SHAPE(r->count, rn_embedder_dimensions(r->embedder)));
+    return rn_npy_write_header(r->npy, path, RN_DTYPE_F32,
+                               RN_SHAPE(r->count, rn_embedder_dimensions(r->embedder)));
 }
 
 static rn_status begin_output(embedding_run *r, const char *path) {

@@ -88,7 +88,6 @@ typedef struct npy_array {
     uint64_t bytes;
 } npy_array;
 rn_status read_npy(const char *path, npy_array *out);
-rn_status write_npy_header(FILE *file, const char *path, rn_dtype dtype, rn_shape shape);
 rn_status write_npy(const char *path, rn_dtype dtype, rn_shape shape, const void *data,
                     uint64_t bytes);
 

@@ -169,29 +169,6 @@ static rn_status find_rows(graph_run *r) {
 
 static const rn_account made_account = {RN_DEVICE_HOST, RN_PURPOSE_OTHER, NULL};
 
-static uint64_t next_random(uint64_t *state) {
-    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
-    return *state >> 33;
-}
-
-// Evenly between -most and most.
-static float next_float(uint64_t *state, float most) {
-    return ((float)next_random(state) / (float)(1u << 30) - 1) * most;
-}
-
-// A weight by its name and shape alone: the same at every budget.
-static void fill_weight(const rn_value_info *info, uint64_t elements, float *out) {
-    uint64_t state = 1469598103934665603ull, fan = 1;
-    for (const char *at = info->name; *at; at++)
-        state = (state ^ (unsigned char)*at) * 1099511628211ull;
-    for (uint32_t i = 1; i < info->shape.rank; i++)
-        fan *= info->shape.dims[i];
-    bool variance = strstr(info->name, "running_var") != NULL;
-    float most = info->shape.rank > 1 ? sqrtf(3 / (float)fan) : 0.1f;
-    for (uint64_t i = 0; i < elements; i++)
-        out[i] = variance ? 1 : next_float(&state, most);
-}
-
 static const void *make_weight(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
     graph_run *r = self;
     rn_value v = rn_graph_find(r->graph, RN_ROLE_WEIGHT, name);
@@ -201,7 +178,7 @@ static const void *make_weight(void *self, const char *name, rn_dtype dtype, uin
     if (!made) return NULL;
     *made = (made_weight){.next = r->made, .bytes = bytes};
     r->made = made;
-    fill_weight(rn_graph_value(r->graph, v), bytes / sizeof(float), made->data);
+    rn_builtin_weight(rn_graph_value(r->graph, v), bytes / sizeof(float), made->data);
     return made->data;
 }
 
@@ -287,11 +264,10 @@ static void leave_device(void *self) {
 // An input that was not given: numbers between 0 and 1; zeros where it is not f32.
 static rn_status make_input(graph_run *r, const rn_value_info *info) {
     text_buffer data = {0};
-    uint64_t bytes = bytes_of(r, info), state = rn_settings_count(r->in->settings, "seed");
+    uint64_t bytes = bytes_of(r, info), seed = rn_settings_count(r->in->settings, "seed");
     RN_TRY(reserve_text(&data, bytes));
     memset(data.data, 0, bytes);
-    for (uint64_t i = 0; info->dtype == RN_DTYPE_F32 && i < bytes / 4; i++)
-        ((float *)(void *)data.data)[i] = 0.5f + 0.5f * next_float(&state, 1);
+    if (info->dtype == RN_DTYPE_F32) rn_builtin_input(seed, bytes / 4, (float *)(void *)data.data);
     rn_status s = rn_session_set(r->session, info->name, data.data, bytes);
     free_text(&data);
     return s;
