@@ -22,6 +22,8 @@ leave_out() {
     left_out=${left_out:+$left_out; }$*
 }
 
+exec < /dev/null # what is piped in would be a prompt
+
 # Nobody's settings but the test's own.
 for name in $(compgen -e | grep '^RATION_'); do unset "$name"; done
 export RATION_RATES=guessed # the same plans everywhere; tests of rates say otherwise

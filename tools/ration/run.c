@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 // ---- settings -----------------------------------------------------------------------------------
 
@@ -154,6 +155,27 @@ static uint64_t held_text(const runner *r) {
     return r->prompt.capacity + r->said.capacity + r->tokens.capacity * sizeof *r->tokens.ids;
 }
 
+// Where a cache for the usual context does not fit: as many tokens as the prompt and its answer
+// need.
+static bool shorten_context(const runner *r, rn_text_options *text) {
+    uint64_t needed = r->tokens.count + rn_settings_count(r->in->settings, "tokens") + 1;
+    bool asked = rn_settings_count(r->in->settings, "ctx") != 0;
+    if (asked || text->context || r->tokens.count == 0 || needed > UINT32_MAX) return false;
+    text->context = (uint32_t)needed;
+    return true;
+}
+
+static rn_status create_generator(runner *r) {
+    rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
+    if (s != RN_OVER_BUDGET) return s;
+    rn_error_info first = *rn_last_error();
+    if (!shorten_context(r, &r->options.text)) return s;
+    s = rn_generator_create(r->model, &r->options, &r->generator);
+    if (s == RN_OK) return s;
+    r->options.text.context = 0;
+    return rn_error_restore(&first);
+}
+
 // On one target of the ladder: what the device has for a plan, and the plan, loaded.
 static rn_status try_device(void *self, const rn_ladder_target *target) {
     runner *r = self;
@@ -163,7 +185,7 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
     RN_TRY(read_budget(r->in, r->device, text_room(r->model, &o->text, held_text(r)), &r->budget));
     use_budget(&r->budget, &o->plan);
     o->device_budget = r->budget.device;
-    RN_TRY(rn_generator_create(r->model, o, &r->generator));
+    RN_TRY(create_generator(r));
     r->rates = rn_rates_apply(r->device);
     r->loaded_bytes = rn_generator_get_facts(r->generator).session.read_bytes;
     return rn_sequence_create(r->generator, &r->sampling, &r->sequence);
@@ -197,11 +219,20 @@ static void plan_for_server(uint32_t parallel, rn_generator_options *o) {
     o->prefix_caching = true;
 }
 
+static void warn_of_context(const runner *r, uint32_t context) {
+    uint32_t trained = rn_model_get_info(r->model)->context;
+    if (trained && context > trained && !rn_settings_bool(r->in->settings, "quiet"))
+        fprintf(stderr,
+                "warning: --ctx %u is more than the %u tokens that the model was trained for; "
+                "what it says beyond them may make no sense\n",
+                context, trained);
+}
+
 rn_status open_runner_generator(runner *r) {
     uint32_t threads = (uint32_t)rn_settings_count(r->in->settings, "threads");
     rn_generator_options *o = &r->options;
-    bool chat = rn_settings_bool(r->in->settings, "chat");
     RN_TRY(read_text_options(r->in, &o->text));
+    warn_of_context(r, o->text.context);
     if (r->parallel) plan_for_server(r->parallel, o);
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
@@ -209,7 +240,7 @@ rn_status open_runner_generator(runner *r) {
     RN_TRY(read_constraints(r->in, &r->constraints, &o->plan));
     o->plan.exact = rn_settings_bool(r->in->settings, "exact");
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
-    o->session.cancel = chat ? NULL : &interrupt_flag; // in a chat only between tokens
+    o->session.cancel = r->chats ? NULL : &interrupt_flag; // in a chat only between tokens
     o->speculation = read_speculation(r->in);
     return start(r, threads);
 }
@@ -270,13 +301,24 @@ rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_a
 
 // ---- a prompt -----------------------------------------------------------------------------------
 
+// What stands behind MODEL, or --prompt; "": neither.
+const char *given_prompt(const invocation *in) {
+    return in->word_count > 1 ? in->words[1] : rn_settings_text(in->settings, "prompt");
+}
+
+// Without a prompt: what is piped in.
 static rn_status read_prompt(const invocation *in, text_buffer *out) {
-    const char *text = rn_settings_text(in->settings, "prompt");
-    const char *path = rn_settings_text(in->settings, "prompt-file");
+    const char *text = given_prompt(in), *path = rn_settings_text(in->settings, "prompt-file");
     if (text[0] && path[0])
-        return rn_fail(RN_INVALID, "--prompt and --prompt-file: one of them is enough");
-    if (!path[0]) return append_text(out, text, strlen(text));
-    return read_text(path, out);
+        return rn_fail(RN_INVALID, "a prompt and --prompt-file: one of them is enough");
+    if (in->word_count > 1 && rn_settings_text(in->settings, "prompt")[0])
+        return rn_fail(RN_INVALID, "two prompts: behind the model and with --prompt");
+    if (path[0]) return read_text(path, out);
+    if (text[0] || isatty(STDIN_FILENO)) return append_text(out, text, strlen(text));
+    RN_TRY(read_text("-", out));
+    while (out->bytes && out->data[out->bytes - 1] == '\n') // the shell's, not the text's
+        out->bytes--;
+    return RN_OK;
 }
 
 static rn_status check_utf8(const text_buffer *text) {
@@ -393,10 +435,22 @@ static rn_status run_prompt(runner *r) {
     return r->in->json ? tell_json(r) : tell(r);
 }
 
-static rn_status check_options(const invocation *in) {
-    bool chat = rn_settings_bool(in->settings, "chat");
-    if (chat && in->json) return rn_fail(RN_INVALID, "--chat and --json do not go together");
-    if (!chat && rn_settings_text(in->settings, "system")[0])
+// On a terminal a model that has a chat template is for a chat, unless there is a prompt.
+static bool wants_chat(const runner *r) {
+    const invocation *in = r->in;
+    if (rn_settings_bool(in->settings, "chat")) return true;
+    if (in->json || given_prompt(in)[0] || rn_settings_text(in->settings, "prompt-file")[0])
+        return false;
+    bool has_form =
+        rn_model_chat_template(r->model).bytes > 0 || rn_settings_text(in->settings, "template")[0];
+    return has_form && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+static rn_status check_options(runner *r) {
+    const invocation *in = r->in;
+    r->chats = wants_chat(r);
+    if (r->chats && in->json) return rn_fail(RN_INVALID, "--chat and --json do not go together");
+    if (!r->chats && rn_settings_text(in->settings, "system")[0])
         return rn_hint(rn_fail(RN_INVALID, "--system is for a chat"), "add --chat");
     return RN_OK;
 }
@@ -415,13 +469,12 @@ static rn_status run(const invocation *in) {
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
     double start = seconds_now();
-    bool chat = rn_settings_bool(in->settings, "chat");
-    rn_status s = check_options(in);
-    if (s == RN_OK) s = in_scope("open model", open_runner_model, r);
-    if (s == RN_OK && !chat) s = in_scope("tokenize", prepare_prompt, r);
+    rn_status s = in_scope("open model", open_runner_model, r);
+    if (s == RN_OK) s = check_options(r);
+    if (s == RN_OK && !r->chats) s = in_scope("tokenize", prepare_prompt, r);
     if (s == RN_OK) s = in_scope("open generator", open_runner_generator, r);
     r->opened_seconds = seconds_now() - start;
-    if (s == RN_OK) s = chat ? run_chat(r) : run_prompt(r);
+    if (s == RN_OK) s = r->chats ? run_chat(r) : run_prompt(r);
     rn_error_info error = *rn_last_error();
     rn_status closed = close_runner(r);
     free(r);
@@ -430,11 +483,13 @@ static rn_status run(const invocation *in) {
 
 const command run_command = {
     .name = "run",
-    .usage = "run [MODEL] [-p TEXT] [options]",
+    .usage = "run [MODEL [TEXT]] [options]",
     .summary = "text from a model, or tensors, within a memory budget",
     .about =
         "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
-        "one, the small story teller that is part of ration. The text comes to standard output\n"
+        "one, the small story teller that is part of ration. The prompt is TEXT, -p TEXT, a file\n"
+        "(-f), or what is piped in; on a terminal without one it is a chat (/help there).\n"
+        "The text comes to standard output\n"
         "as it is made; before and behind it, to standard error, the plan and how it was kept:\n"
         "bytes by purpose, times, bytes read from disk. A model larger than the budget runs,\n"
         "too: what does not fit is read from disk for every token. The text is the same at\n"
@@ -448,9 +503,9 @@ const command run_command = {
         "so),\n"
         "--output FILE.npy for what comes out; sizes that a file leaves open are those of its\n"
         "inputs, or --dim NAME=SIZE.",
-    .example = "ration run models/llama-1b -p \"Once upon a time\" --budget 2GiB -n 100",
+    .example = "ration run models/llama-1b \"Once upon a time\" --budget 2GiB -n 100",
     .min_words = 0,
-    .max_words = 1,
+    .max_words = 2,
     .limits_memory = true,
     .run = run,
 };

@@ -45,6 +45,7 @@ typedef struct runner {
     rn_tokens tokens;
     text_buffer said;  // the answer, where it is told as JSON
     rn_json json;      // where that goes
+    bool chats;        // else there is one prompt
     bool tells_tokens; // each token as an object, while there is an array for them
     host_budget budget;
     rn_ladder *ladder;
@@ -69,6 +70,8 @@ rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_pla
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);
 
+// The prompt behind the model, or --prompt; "": neither.
+const char *given_prompt(const invocation *in);
 // The model, and a generator on the first target that works.
 rn_status open_runner_model(runner *r);
 rn_status open_runner_generator(runner *r);

@@ -1,4 +1,5 @@
-// run_chat.c — a conversation on the terminal: a line, an answer, and so on.
+// run_chat.c — a conversation on the terminal: a line, an answer, and so on; commands begin with
+// '/', a text of several lines stands between lines of """.
 //
 // Each turn the whole conversation is written with the model's template and encoded; what the
 // sequence has already read of it stays, the rest is fed. Where it outgrows the context, the oldest
@@ -21,6 +22,8 @@ typedef struct chat {
     rn_chat_message messages[MAX_MESSAGES]; // contents are in `texts`
     text_buffer texts[MAX_MESSAGES];
     size_t count, first; // first: the oldest turn that is still told
+    size_t dropped;      // messages that were left out since that was said last
+    bool terminal;       // somebody reads along
     bool has_system;
     text_buffer said;
     rn_tokens tokens;
@@ -76,8 +79,11 @@ static rn_status fit(chat *c) {
         if (c->tokens.count + context / 4 <= context) return RN_OK;
         if (c->first + 2 >= c->count) break;
         c->first += 2;
+        c->dropped += 2;
     }
     if (c->tokens.count < context) return RN_OK;
+    c->count--; // the others go on without it
+    free_text(&c->texts[c->count]);
     return rn_hint(rn_fail(RN_INVALID, "the message has %zu tokens, the context %zu",
                            c->tokens.count, context),
                    "a larger --ctx, or a shorter message");
@@ -100,6 +106,14 @@ static size_t rewind_to_known(chat *c) {
     return known;
 }
 
+static void tell_dropped(chat *c) {
+    if (c->dropped && c->terminal)
+        fprintf(stderr,
+                "(the context is full: the oldest %zu messages are left out; /clear begins anew)\n",
+                c->dropped);
+    c->dropped = 0;
+}
+
 static rn_status reply(chat *c) {
     rn_answer a;
     RN_TRY(fit(c));
@@ -109,29 +123,158 @@ static rn_status reply(chat *c) {
     RN_TRY(speak(c->r, c->tokens.ids + known, c->tokens.count - known, sink, &a));
     printf(a.reason == RN_END_TOKEN || a.reason == RN_END_STOP ? "\n" : "\n(%s)\n",
            rn_end_reason_name(a.reason));
+    tell_dropped(c);
     forget_interrupt();
     return add_message(c, "assistant", c->said.data ? c->said.data : "", c->said.bytes);
 }
 
-static rn_status converse(chat *c) {
-    const char *first = rn_settings_text(c->r->in->settings, "prompt");
-    bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-    text_buffer line = {0};
-    bool more = true;
+// ---- commands -----------------------------------------------------------------------------------
+
+// Everything but the system message.
+static void clear(chat *c) {
+    for (size_t i = c->has_system; i < c->count; i++)
+        free_text(&c->texts[i]);
+    c->count = c->first = c->has_system;
+}
+
+static rn_status set_system(chat *c, const char *text) {
+    for (size_t i = 0; i < c->count; i++)
+        free_text(&c->texts[i]);
+    c->count = c->first = 0;
+    c->has_system = false;
+    if (!*text) return RN_OK;
+    RN_TRY(add_message(c, "system", text, strlen(text)));
+    c->has_system = true;
+    c->first = 1;
+    return RN_OK;
+}
+
+// As the lines of a file of training data: {"messages": [...]}.
+static rn_status save(const chat *c, const char *path) {
+    rn_json json;
+    FILE *file = *path ? fopen(path, "w") : NULL;
+    if (!file)
+        return rn_fail(RN_INVALID, "/save: %s", *path ? strerror(errno) : "give it a file's name");
+    rn_json_begin(&json, rn_sink_file(file), false);
+    rn_json_object(&json, NULL);
+    rn_json_array(&json, "messages");
+    for (size_t i = 0; i < c->count; i++) {
+        rn_json_object(&json, NULL);
+        rn_json_text(&json, "role", c->messages[i].role);
+        rn_json_text(&json, "content", c->messages[i].content);
+        rn_json_end(&json);
+    }
+    rn_json_end(&json);
+    rn_json_end(&json);
+    rn_status s = rn_json_finish(&json);
+    if (fclose(file) != 0 && s == RN_OK) s = rn_fail(RN_IO, "/save %s: %s", path, strerror(errno));
+    if (s == RN_OK) fprintf(stderr, "saved %zu messages to %s\n", c->count, path);
+    return s;
+}
+
+static const char help[] =
+    "/system TEXT   begin anew with another system message (none without TEXT)\n"
+    "/clear         forget the conversation, but for the system message\n"
+    "/save FILE     write the conversation as a line of JSON\n"
+    "/bye           end (so does Ctrl-D); Ctrl-C stops an answer\n"
+    "\"\"\"            before and behind a text of several lines\n";
+
+// What a command is called with; NULL: it is not this one.
+static const char *behind(const char *line, const char *name) {
+    size_t bytes = strlen(name);
+    if (strncmp(line, name, bytes) != 0 || (line[bytes] && line[bytes] != ' ')) return NULL;
+    return line + bytes + strspn(line + bytes, " ");
+}
+
+// *out_end: the conversation is over. A command that fails says why, and it goes on.
+static rn_status obey(chat *c, const char *line, bool *out_end) {
+    const char *rest = NULL;
+    *out_end = behind(line, "/bye") || behind(line, "/exit") || behind(line, "/quit");
+    if (*out_end) return RN_OK;
+    if ((rest = behind(line, "/system"))) return set_system(c, rest);
+    if (behind(line, "/clear")) {
+        clear(c);
+        return RN_OK;
+    }
     rn_status s = RN_OK;
+    if ((rest = behind(line, "/save")))
+        s = save(c, rest);
+    else if (behind(line, "/help") || behind(line, "/?"))
+        fputs(help, stderr);
+    else
+        s = rn_fail(RN_INVALID, "there is no command %.40s; /help lists them", line);
+    if (s != RN_OK) fprintf(stderr, "%s\n", rn_last_error()->message);
+    return RN_OK;
+}
+
+// ---- lines --------------------------------------------------------------------------------------
+
+// How full the context is, where somebody looks.
+static void show_mark(const chat *c, bool inside) {
+    size_t used = 0;
+    if (!c->terminal) return;
+    (void)rn_sequence_tokens(c->r->sequence, &used);
+    if (inside)
+        fprintf(stderr, ". ");
+    else if (used)
+        fprintf(stderr, "[%zu of %zu tokens] > ", used, rn_generator_context(c->r->generator));
+    else
+        fprintf(stderr, "> ");
+}
+
+// A line, or the lines between two of """. *out_text: it is not a command, whatever it begins with.
+static rn_status read_message(chat *c, text_buffer *out, bool *out_more, bool *out_text) {
+    text_buffer line = {0};
+    show_mark(c, false);
+    *out_text = false;
+    RN_TRY(read_line(stdin, out, out_more));
+    if (!*out_more || strncmp(out->data ? out->data : "", "\"\"\"", 3) != 0) return RN_OK;
+    *out_text = true;
+    memmove(out->data, out->data + 3, out->bytes -= 3);
+    out->data[out->bytes] = 0;
+    rn_status s = RN_OK;
+    for (bool ended = false, more = true; s == RN_OK && !ended;) {
+        size_t bytes = out->bytes;
+        ended = bytes >= 3 && memcmp(out->data + bytes - 3, "\"\"\"", 3) == 0;
+        if (ended) out->data[out->bytes -= 3] = 0;
+        if (ended) break;
+        show_mark(c, true);
+        s = read_line(stdin, &line, &more);
+        if (s != RN_OK || !more || interrupted) break;
+        if (bytes) s = append_text(out, "\n", 1);
+        if (s == RN_OK) s = append_text(out, line.data ? line.data : "", line.bytes);
+    }
+    free_text(&line);
+    return s;
+}
+
+static rn_status answer_line(chat *c, const text_buffer *line) {
+    RN_TRY(add_message(c, "user", line->data, line->bytes));
+    rn_status s = reply(c);
+    if (s != RN_INVALID || !c->terminal) return s;
+    fprintf(stderr, "%s; %s\n", rn_last_error()->message, rn_last_error()->hint);
+    return RN_OK;
+}
+
+static rn_status converse(chat *c) {
+    const char *first = given_prompt(c->r->in);
+    text_buffer line = {0};
+    bool more = true, text = false, end = false;
+    rn_status s = RN_OK;
+    c->terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    if (c->terminal) fprintf(stderr, "A chat. /help lists commands; Ctrl-D ends.\n");
     if (first[0]) {
         s = add_message(c, "user", first, strlen(first));
         if (s == RN_OK) s = reply(c);
     }
-    while (s == RN_OK) { // until the end of the input, or Ctrl-C
-        if (terminal) fprintf(stderr, "> ");
-        s = read_line(stdin, &line, &more);
+    while (s == RN_OK && !end) { // until the end of the input, or Ctrl-C
+        s = read_message(c, &line, &more, &text);
         if (s != RN_OK || !more || interrupted) break;
         if (line.bytes == 0) continue;
-        s = add_message(c, "user", line.data, line.bytes);
-        if (s == RN_OK) s = reply(c);
+        bool obeys = c->terminal && !text && line.data[0] == '/';
+        s = obeys ? obey(c, line.data, &end) : answer_line(c, &line);
     }
-    if (terminal) fprintf(stderr, "\n");
+    if (c->terminal) fprintf(stderr, "\n");
     free_text(&line);
     return s;
 }
