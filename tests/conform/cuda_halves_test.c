@@ -78,11 +78,11 @@ static void place_input(attempt *a, uint32_t i, const test_guard *before, mix m)
     if (t->dtype == RN_DTYPE_F32 && rn_op_takes_half(a->call.op, i)) t->dtype = m.input;
     a->guards[i] = test_guard_make(rn_tensor_bytes(t));
     t->data = a->guards[i].data;
-    if (t->dtype == RN_DTYPE_F32 || !rn_dtype_is_half(t->dtype) ||
-        before[i].bytes == a->guards[i].bytes)
-        memcpy(t->data, before[i].data, before[i].bytes);
+    const void *from = before[i].data;
+    if (before[i].bytes == a->guards[i].bytes) // as it was
+        memcpy(t->data, from, before[i].bytes);
     else
-        assert_ok(rn_dtype_from_f32(t->dtype, before[i].data, t->data, rn_tensor_elements(t)));
+        assert_ok(rn_dtype_from_f32(t->dtype, from, t->data, rn_tensor_elements(t)));
 }
 
 // `in_place`: an output that overwrites its input, where it may; RN_MAX_OUTPUTS: none.
