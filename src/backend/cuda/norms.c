@@ -90,19 +90,22 @@ rn_status rn_cuda_rmsnorm(const rn_call *call) {
 // the end: so many sums in all, and parts that fill a large device.
 enum { SUMS_MOST = 1 << 21, PARTS_MOST = 512, SHARED_MOST = 98304 };
 
-static void cut_rows(uint64_t rows, uint64_t width, rn_norm_grad_args *out) {
+static uint64_t parts_most(uint64_t rows, uint64_t width) {
     uint64_t teams = RN_ROWS_THREADS / lanes_of(width);
-    uint64_t most = rn_min_u64(PARTS_MOST * teams, rn_max_u64(SUMS_MOST / rn_max_u64(width, 1), 1));
-    uint64_t parts = rn_max_u64(rn_min_u64(rows, most), 1);
-    out->part = rn_max_u64(rn_div_up(rows, parts), 1);
+    uint64_t most = rn_max_u64(SUMS_MOST / rn_max_u64(width, 1), 1);
+    return rn_min_u64(rows, rn_min_u64(PARTS_MOST * teams, most));
+}
+
+static void cut_rows(uint64_t rows, uint64_t width, rn_norm_grad_args *out) {
+    out->part = rn_max_u64(rn_div_up(rows, rn_max_u64(parts_most(rows, width), 1)), 1);
     out->parts = rn_div_up(rows, out->part);
 }
 
+// For these rows and for fewer, which may be cut into more parts.
 uint64_t rn_cuda_norm_grad_workspace(const rn_call *call) {
     rn_row_count n = rn_rows_of(&call->inputs[0]);
-    rn_norm_grad_args args = {0};
-    cut_rows(n.rows, n.width, &args);
-    return rn_round_up(args.parts * (call->output_count - 1) * n.width * sizeof(float), 64);
+    uint64_t sums = call->output_count - 1;
+    return rn_round_up(parts_most(n.rows, n.width) * sums * n.width * sizeof(float), 64);
 }
 
 // `dy`: the number of that input. What is not said of a norm is left out.

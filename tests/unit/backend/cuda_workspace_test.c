@@ -65,6 +65,40 @@ static void more_rows_never_need_less(void **state) {
     }
 }
 
+// Forward and backward: sums over rows go through the workspace.
+static rn_graph *build_training(void) {
+    rn_graph *g = NULL;
+    assert_ok(rn_graph_create(&g));
+    rn_value ids = rn_graph_input(g, "ids", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_value weights[] = {rn_graph_weight(g, "table", RN_DTYPE_F32, RN_SHAPE(70, 1024)),
+                          rn_graph_weight(g, "scale", RN_DTYPE_F32, RN_SHAPE(1024)),
+                          rn_graph_weight(g, "level", RN_DTYPE_F32, RN_SHAPE(1024)),
+                          rn_graph_weight(g, "gain", RN_DTYPE_F32, RN_SHAPE(1024))};
+    rn_value gradients[4];
+    rn_value x = rn_op_embedding(g, weights[0], ids);
+    x = rn_op_layernorm(g, x, weights[1], weights[2], 1e-5f);
+    x = rn_op_rmsnorm(g, x, weights[3], 1e-5f);
+    rn_cross_entropy_attrs attrs = {.ignore = -100, .normalizer = RN_NO_SCALAR};
+    rn_value loss = rn_op_cross_entropy(g, x, ids, attrs);
+    assert_ok(rn_graph_gradient(g, loss, weights, 4, gradients));
+    assert_ok(rn_graph_finish(g));
+    return g;
+}
+
+static void more_rows_of_a_training_step_never_need_less(void **state) {
+    (void)state;
+    rn_graph *graph = build_training();
+    uint64_t most = 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        check_node(graph, n);
+        assert_non_null(rn_cuda_kernels[rn_graph_node(graph, n)->op].run);
+        if (ask(graph, n, MOST_ROWS) > most) most = ask(graph, n, MOST_ROWS);
+    }
+    // Sums of parts of the rows, for two vectors: not of every row.
+    assert_in_range(most, 1, (uint64_t)MOST_ROWS * 2 * 1024 * sizeof(float) - 1);
+    rn_graph_destroy(graph);
+}
+
 // A node's weight is asked for in the form that its kernels read.
 static void every_product_of_a_model_has_tiles(void **state) {
     (void)state;
@@ -130,6 +164,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weight_without_rows_stays_plain),
         cmocka_unit_test(more_rows_never_need_less),
+        cmocka_unit_test(more_rows_of_a_training_step_never_need_less),
         cmocka_unit_test(every_product_of_a_model_has_tiles),
         cmocka_unit_test(a_sum_is_cut_alike_alone_and_among_others),
     };
