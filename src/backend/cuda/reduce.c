@@ -10,11 +10,13 @@
 #include "graph/op/rows.h"
 
 enum {
-    WARP_GROUP = 1024, // elements that a warp folds alone
-    ROW_PART = 65536,  // elements of a group that lies together, by one block
-    ROW_PARTS = 1024,  // at most
-    COLUMN_PART = 256, // elements of a group that lies across, by one thread
-    COLUMN_PARTS = 32  // at most
+    WARP_GROUP = 1024,   // elements that a warp folds alone
+    ROW_PART = 65536,    // elements of a group that lies together, by one block
+    ROW_PARTS = 1024,    // at most
+    COLUMN_PART = 256,   // elements of a group that lies across, by one thread
+    COLUMN_PARTS = 32,   // at most
+    SQUARES_PART = 8192, // elements of a sum of squares, by one block: it has one output, so that
+    SQUARES_PARTS = 512  // its parts are all that is under way at once
 };
 
 typedef enum fold_form { FORM_SHORT, FORM_ROW, FORM_COLUMN } fold_form;
@@ -48,7 +50,11 @@ static fold_form plan(const rn_call *call, rn_reduce_args *out) {
                             .outputs = rn_tensor_elements(&call->outputs[0]),
                             .elements = rn_cuda_walk_elements(&group),
                             .divisor = 1};
-    return choose(out, shape.rank > 0 && !(axes >> (shape.rank - 1) & 1));
+    if (call->op != RN_OP_SUM_SQUARES)
+        return choose(out, shape.rank > 0 && !(axes >> (shape.rank - 1) & 1));
+    cut(out, SQUARES_PART, SQUARES_PARTS);
+    out->part = rn_round_up(out->part, 8);
+    return out->elements <= WARP_GROUP ? FORM_SHORT : FORM_ROW;
 }
 
 uint64_t rn_cuda_reduce_workspace(const rn_call *call) {
@@ -85,6 +91,9 @@ static rn_status reduce(const rn_call *call, rn_fold fold) {
     RN_TRY(rn_cuda_launch(call, kernels[form][args.x_type != RN_PLAIN_F32],
                           grid_of(call, &args, form), &args));
     if (args.parts == 1) return RN_OK;
+    if (fold == RN_FOLD_SQUARES)
+        return rn_cuda_launch(call, RN_CUDA_REDUCE_TOTAL, rn_cuda_row_grid(1, RN_ROWS_THREADS),
+                              &args);
     return rn_cuda_launch(call, RN_CUDA_REDUCE_PARTS, rn_cuda_spread(call, args.outputs), &args);
 }
 

@@ -7,6 +7,7 @@
 //     reduce_row      the group's elements lie together: 32 or 256 threads a group, or a part of
 //     one reduce_column   the groups lie side by side: one thread a group, or a part of one
 //     reduce_parts    where groups were cut into parts: those are folded in order
+//     reduce_total    the same for one output of many parts, by a block
 //
 // The first two for f32, and once more (_any) for bf16 and f16.
 #include "begin.cuh"
@@ -180,6 +181,19 @@ extern "C" __global__ void rn_reduce_parts(const __grid_constant__ rn_reduce_arg
             sum = join(a.fold, sum, parts[i]);
         rn_store_one(a.y_type, a.y, output, (float)__ddiv_rn(sum, a.divisor));
     }
+}
+
+// One block: thread i folds parts i, i + 256, ... in order, then lanes and warps as in rows.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_reduce_total(const __grid_constant__ rn_reduce_args a) {
+    rn_begin();
+    double sum = start_of(a.fold);
+    for (uint32_t i = threadIdx.x; i < a.parts; i += RN_ROWS_THREADS)
+        sum = join(a.fold, sum, a.partial[i]);
+    for (int step = 16; step > 0; step /= 2)
+        sum = join(a.fold, sum, __shfl_xor_sync(0xffffffffu, sum, step));
+    sum = join_warps<RN_ROWS_THREADS>(a.fold, sum);
+    if (threadIdx.x == 0) rn_store_one(a.y_type, a.y, 0, (float)__ddiv_rn(sum, a.divisor));
 }
 
 // ---- argmax -------------------------------------------------------------------------------------
