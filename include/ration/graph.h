@@ -445,6 +445,10 @@ typedef struct rn_cross_entropy_attrs {
 // logits (N, V), targets i32 (N) -> a scalar.
 RN_API rn_value rn_op_cross_entropy(rn_graph *g, rn_value logits, rn_value targets,
                                     rn_cross_entropy_attrs attrs);
+// The same of the logits x wᵀ, x (N, D), w (V, D) of any type, which are never held as a whole:
+// chunk by chunk of the rows that count. Gradients of x and w are made with the loss.
+RN_API rn_value rn_op_linear_cross_entropy(rn_graph *g, rn_value x, rn_value w, rn_value targets,
+                                           rn_cross_entropy_attrs attrs);
 RN_API rn_value rn_op_mse(rn_graph *g, rn_value a, rn_value b); // the mean: a scalar
 
 // Counter-based: the numbers depend on the run's seed, on `stream` and on the element's place only,

@@ -89,6 +89,7 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_DEQUANTIZE] = {SAME, true},
     [RN_OP_CROSS_ENTROPY] = {SUM, false},
     [RN_OP_CROSS_ENTROPY_GRAD] = {SUM, false},
+    [RN_OP_LINEAR_CROSS_ENTROPY] = {SUM, false},
     [RN_OP_MSE] = {SUM, false},
     [RN_OP_MSE_GRAD] = {LIBM, false},
     [RN_OP_RANDOM_UNIFORM] = {SAME, false},

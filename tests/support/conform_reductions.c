@@ -96,6 +96,22 @@ static void cross_entropy(conform_case *c) {
     conform_result(c, rn_op_cross_entropy(c->graph, x, t, attrs));
 }
 
+// x (N, D), w (V, D)
+static void linear_cross_entropy(conform_case *c) {
+    rn_cross_entropy_attrs attrs = {.ignore = -100, .normalizer = RN_NO_SCALAR};
+    rn_shape shape = c->row->shapes[0], n = RN_SHAPE(shape.dims[0]);
+    if (c->row->variant & SCALED)
+        attrs.normalizer = conform_scalar(c, "normalizer", (rn_scalar){.f64 = 0.35});
+    rn_value x = conform_in(c, shape, -1, 1), w = conform_in(c, c->row->shapes[1], -1, 1), t;
+    if (c->row->variant & IGNORING_ALL)
+        t = conform_list(c, n, none);
+    else if (c->row->variant & IGNORING)
+        t = conform_list(c, n, targets);
+    else
+        t = conform_whole(c, n, 0, (int32_t)c->row->shapes[1].dims[0]);
+    conform_result(c, rn_op_linear_cross_entropy(c->graph, x, w, t, attrs));
+}
+
 static void mse(conform_case *c) {
     rn_value a = conform_in(c, c->row->shapes[0], -2, 2);
     rn_value b = conform_in(c, c->row->shapes[0], -2, 2);
@@ -106,6 +122,12 @@ static void mse(conform_case *c) {
     {                                                                                              \
         .op = RN_OP_CROSS_ENTROPY, .what = WHAT, .build = cross_entropy, .shapes = {X},            \
         .variant = VARIANT, .rows = ROWS                                                           \
+    }
+
+#define LINEAR(WHAT, X, W, VARIANT, ROWS)                                                          \
+    {                                                                                              \
+        .op = RN_OP_LINEAR_CROSS_ENTROPY, .what = WHAT, .build = linear_cross_entropy,             \
+        .shapes = {X, W}, .variant = VARIANT, .rows = ROWS                                         \
     }
 
 static const conform_row rows[] = {
@@ -130,6 +152,12 @@ static const conform_row rows[] = {
     ENTROPY("all ignored", RN_SHAPE(3, 4), IGNORING_ALL, 0),
     ENTROPY("a scalar of the run", RN_SHAPE(6, 33), SCALED | IGNORING, 0),
     ENTROPY("rows", RN_SHAPE(RN_ROWS, 9), 0, 7),
+    LINEAR("one row", RN_SHAPE(1, 4), RN_SHAPE(3, 4), 0, 0),
+    LINEAR("the mean", RN_SHAPE(5, 7), RN_SHAPE(17, 7), 0, 0),
+    LINEAR("some ignored", RN_SHAPE(6, 8), RN_SHAPE(4, 8), IGNORING, 0),
+    LINEAR("all ignored", RN_SHAPE(3, 4), RN_SHAPE(5, 4), IGNORING_ALL, 0),
+    LINEAR("a scalar of the run", RN_SHAPE(6, 16), RN_SHAPE(33, 16), SCALED | IGNORING, 0),
+    LINEAR("rows", RN_SHAPE(RN_ROWS, 9), RN_SHAPE(11, 9), 0, 7),
     SIMPLE(MSE, "a scalar", mse, {0}, 0),
     SIMPLE(MSE, "odd axes", mse, RN_SHAPE(3, 5, 7), 0),
     SIMPLE(MSE, "rows", mse, RN_SHAPE(RN_ROWS, 33), 5),

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "graph/fused.h"
+#include "graph/linear_loss.h"
 #include "graph/op/conv.h"
 
 static rn_status reference(const rn_call *call) {
@@ -36,6 +37,14 @@ static rn_status fused(const rn_call *call) {
 
 static uint64_t fused_workspace(const rn_call *call) {
     return rn_round_up(rn_fused_workspace(call, part_workspace), 64);
+}
+
+static rn_status linear_cross_entropy(const rn_call *call) {
+    return rn_linear_loss_run(call, run_part);
+}
+
+static uint64_t linear_cross_entropy_workspace(const rn_call *call) {
+    return rn_round_up(rn_linear_loss_workspace(call, part_workspace), 64);
 }
 
 #define REFERENCE                                                                                  \
@@ -124,6 +133,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     // losses
     [RN_OP_CROSS_ENTROPY] = {rn_cpu_cross_entropy, rn_cpu_cross_entropy_workspace},
     [RN_OP_CROSS_ENTROPY_GRAD] = {rn_cpu_cross_entropy_grad, NULL},
+    [RN_OP_LINEAR_CROSS_ENTROPY] = {linear_cross_entropy, linear_cross_entropy_workspace},
     [RN_OP_MSE] = REFERENCE,
     [RN_OP_MSE_GRAD] = REFERENCE,
     // random numbers
