@@ -254,7 +254,7 @@ uint64_t rn_cuda_paged_attention_workspace(const rn_call *call) {
     return find_workspace(&call->inputs[0], &call->inputs[1], &call->inputs[4]);
 }
 
-// ---- attention over whole tensors ---------------------------------------------------------------
+// ---- attention within texts ---------------------------------------------------------------------
 
 static rn_status check_sizes(const rn_attention_sizes *of) {
     if (of->dims > MOST_DIMS)
@@ -268,40 +268,6 @@ static rn_status check_sizes(const rn_attention_sizes *of) {
                        (unsigned long long)of->queries, (unsigned long long)of->keys);
     return RN_OK;
 }
-
-rn_status rn_cuda_attention(const rn_call *call) {
-    const rn_attention_attrs *attrs = call->attrs;
-    const rn_tensor *in = call->inputs; // q, k, v, mask
-    rn_attention_sizes of = rn_attention_sizes_of(in[0].shape, in[1].shape);
-    RN_TRY(check_sizes(&of));
-    rn_attention_args a = {.q = in[0].data,
-                           .k = in[1].data,
-                           .v = in[2].data,
-                           .mask = in[3].dtype == RN_DTYPE_F32 ? in[3].data : NULL,
-                           .documents = in[3].dtype == RN_DTYPE_I32 ? in[3].data : NULL,
-                           .out = call->outputs[0].data,
-                           .logsumexp = call->outputs[1].data,
-                           .batch = (uint32_t)of.batch,
-                           .queries = (uint32_t)of.queries,
-                           .keys = (uint32_t)of.keys,
-                           .heads = (uint32_t)of.heads,
-                           .kv_heads = (uint32_t)of.kv_heads,
-                           .head_dim = (uint32_t)of.dims,
-                           .mask_of_batch = in[3].shape.rank == 3,
-                           .causal = attrs->causal,
-                           .window = attrs->window,
-                           .scale = rn_attention_scale(attrs, of.dims)};
-    if (of.batch * of.heads * of.queries * of.dims == 0) return RN_OK;
-    rn_cuda_grid grid = {(uint32_t)(of.batch * of.heads),
-                         (uint32_t)rn_div_up(of.queries, RN_PLAIN_SLOTS),
-                         1,
-                         .threads = RN_PLAIN_THREADS,
-                         .shared_bytes = (uint32_t)RN_PLAIN_BYTES(of.dims),
-                         .early = true};
-    return rn_cuda_launch(call, by_dims(RN_CUDA_ATTENTION_64, a.head_dim), grid, &a);
-}
-
-// ---- attention within texts ---------------------------------------------------------------------
 
 rn_status rn_cuda_varlen_attention(const rn_call *call) {
     const rn_attention_attrs *attrs = call->attrs;
@@ -336,10 +302,4 @@ rn_status rn_cuda_varlen_attention(const rn_call *call) {
                          .shared_bytes = (uint32_t)RN_PLAIN_BYTES(of.dims),
                          .early = true};
     return rn_cuda_launch(call, by_dims(RN_CUDA_VARLEN_64, a.head_dim), grid, &a);
-}
-
-// Scores are never held.
-uint64_t rn_cuda_attention_workspace(const rn_call *call) {
-    (void)call;
-    return 0;
 }

@@ -53,7 +53,8 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_EMBEDDING_GRAD] = {rn_cuda_embedding_grad, rn_cuda_embedding_grad_workspace},
     // attention
     [RN_OP_ROPE] = {rn_cuda_rope, NULL},
-    [RN_OP_ATTENTION] = {rn_cuda_attention, rn_cuda_attention_workspace},
+    [RN_OP_ATTENTION] = {rn_cuda_attention, NULL},
+    [RN_OP_ATTENTION_GRAD] = {rn_cuda_attention_grad, rn_cuda_attention_grad_workspace},
     [RN_OP_VARLEN_ATTENTION] = {rn_cuda_varlen_attention, NULL},
     [RN_OP_KV_APPEND] = {rn_cuda_kv_append, NULL},
     [RN_OP_PAGED_ATTENTION] = {rn_cuda_paged_attention, rn_cuda_paged_attention_workspace},

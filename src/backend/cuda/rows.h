@@ -23,9 +23,12 @@ uint64_t rn_cuda_attend_workspace(const rn_call *call);
 rn_status rn_cuda_kv_append(const rn_call *call);
 rn_status rn_cuda_paged_attention(const rn_call *call);
 uint64_t rn_cuda_paged_attention_workspace(const rn_call *call);
-rn_status rn_cuda_attention(const rn_call *call);
-uint64_t rn_cuda_attention_workspace(const rn_call *call);
 rn_status rn_cuda_varlen_attention(const rn_call *call); // a span that cannot be gives NaN
+
+// ---- flash.c ------------------------------------------------------------------------------------
+rn_status rn_cuda_attention(const rn_call *call);
+rn_status rn_cuda_attention_grad(const rn_call *call);
+uint64_t rn_cuda_attention_grad_workspace(const rn_call *call);
 
 // ---- elementwise.c ------------------------------------------------------------------------------
 rn_status rn_cuda_map(const rn_call *call); // NEG .. RSQRT, RELU, SIGMOID .. GELU_TANH

@@ -1,0 +1,176 @@
+// flash.c — attention over whole tensors and its gradients: which kernels, how many blocks.
+//
+// q, k, v (and dy) of one 16-bit type go to the matrix units where the device has wgmma: heads of
+// up to 128 dims, in whole eights. All else is for the plain kernels, which sum in f32 and read
+// tensors of any mix of types; they alone know masks that are added to scores. Both forms of the
+// gradients are prepared by one kernel, whose results are the workspace.
+#include "backend/cuda/elements.h"
+#include "backend/cuda/rows.h"
+
+#include "backend/cuda/kernels/attention_args.h"
+#include "backend/cuda/kernels/flash_args.h"
+#include "base/checked.h"
+#include "graph/op/attention.h"
+
+enum { PLAIN_DIMS = 256, MATRIX_DIMS = 128, MOST_TOKENS = 1 << 20, PREPARE_ROWS = 8 };
+
+static const uint32_t shared_bytes[] = {
+#define RN_CUDA_KERNEL(NAME, name, bytes) [RN_CUDA_##NAME] = bytes,
+#include "backend/cuda/kernels.def"
+#undef RN_CUDA_KERNEL
+};
+
+// ---- arguments ----------------------------------------------------------------------------------
+
+static rn_status check_sizes(const rn_attention_sizes *of) {
+    if (of->dims > PLAIN_DIMS)
+        return rn_fail(RN_UNSUPPORTED,
+                       "CUDA: attention has no kernel for heads of %llu dims, at most %d",
+                       (unsigned long long)of->dims, PLAIN_DIMS);
+    if (of->batch > INT32_MAX || of->heads > INT32_MAX || of->batch * of->heads > INT32_MAX ||
+        of->queries > MOST_TOKENS || of->keys > MOST_TOKENS)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: attention of %llu queries to %llu keys is too large",
+                       (unsigned long long)of->queries, (unsigned long long)of->keys);
+    return RN_OK;
+}
+
+// What both ops have: q, k, v, mask.
+static rn_status start(const rn_call *call, rn_flash_args *a) {
+    const rn_attention_attrs *attrs = call->attrs;
+    const rn_tensor *in = call->inputs;
+    rn_attention_sizes of = rn_attention_sizes_of(in[0].shape, in[1].shape);
+    RN_TRY(check_sizes(&of));
+    *a = (rn_flash_args){.q = in[0].data,
+                         .k = in[1].data,
+                         .v = in[2].data,
+                         .mask = in[3].dtype == RN_DTYPE_F32 ? in[3].data : NULL,
+                         .documents = in[3].dtype == RN_DTYPE_I32 ? in[3].data : NULL,
+                         .batch = (uint32_t)of.batch,
+                         .queries = (uint32_t)of.queries,
+                         .keys = (uint32_t)of.keys,
+                         .heads = (uint32_t)of.heads,
+                         .kv_heads = (uint32_t)of.kv_heads,
+                         .head_dim = (uint32_t)of.dims,
+                         .padded = (uint32_t)rn_round_up(of.queries, RN_FLASH_PAD),
+                         .mask_of_batch = in[3].shape.rank == 3,
+                         .causal = attrs->causal,
+                         .window = attrs->window,
+                         .scale = rn_attention_scale(attrs, of.dims)};
+    RN_TRY(rn_cuda_value_type(call, &in[0], &a->q_type));
+    RN_TRY(rn_cuda_value_type(call, &in[1], &a->k_type));
+    return rn_cuda_value_type(call, &in[2], &a->v_type);
+}
+
+static bool is_matrix(const rn_call *call, const rn_flash_args *a) {
+    if (!rn_cuda_traits_of(call)->has_wgmma || a->mask || !(a->scale > 0)) return false;
+    if (a->q_type == RN_PLAIN_F32 || a->k_type != a->q_type || a->v_type != a->q_type) return false;
+    if (a->dy && a->dy_type != a->q_type) return false;
+    const void *all[] = {a->q, a->k, a->v, a->dy, a->out, a->dk, a->dv};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!rn_cuda_is_aligned(all[i], 16)) return false;
+    return a->head_dim % 8 == 0 && a->head_dim <= MATRIX_DIMS;
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+// `first`: of three kernels for D up to 64, 96, 128 in bf16, and then three in f16.
+static rn_status multiply(const rn_call *call, rn_cuda_kernel first, uint32_t heads, uint32_t rows,
+                          const rn_flash_args *a) {
+    rn_cuda_kernel kernel = (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) +
+                                             (a->q_type == RN_PLAIN_F16 ? 3 : 0));
+    rn_cuda_grid grid = {a->batch * heads,
+                         (uint32_t)rn_div_up(rows, RN_FLASH_ROWS),
+                         1,
+                         .threads = RN_FLASH_THREADS,
+                         .shared_bytes = shared_bytes[kernel],
+                         .early = true};
+    return rn_cuda_launch(call, kernel, grid, a);
+}
+
+// `first`: of three kernels for D up to 64, 128, 256; `bytes` of shared memory.
+static rn_status work_plainly(const rn_call *call, rn_cuda_kernel first, uint32_t heads,
+                              uint32_t rows, uint32_t bytes, const rn_flash_args *a) {
+    rn_cuda_kernel kernel = (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 128));
+    rn_cuda_grid grid = {a->batch * heads,
+                         (uint32_t)rn_div_up(rows, RN_PLAIN_SLOTS),
+                         1,
+                         .threads = RN_PLAIN_THREADS,
+                         .shared_bytes = bytes,
+                         .early = true};
+    return rn_cuda_launch(call, kernel, grid, a);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+rn_status rn_cuda_attention(const rn_call *call) {
+    const rn_tensor *out = call->outputs; // y, logsumexp
+    rn_flash_args a;
+    RN_TRY(start(call, &a));
+    RN_TRY(rn_cuda_value_type(call, &out[0], &a.out_type));
+    a.out = out[0].data;
+    a.out_logsumexp = out[1].data;
+    if ((uint64_t)a.batch * a.heads * a.queries * a.head_dim == 0) return RN_OK;
+    if (is_matrix(call, &a)) return multiply(call, RN_CUDA_FLASH_BF16_64, a.heads, a.queries, &a);
+    return work_plainly(call, RN_CUDA_ATTENTION_64, a.heads, a.queries,
+                        (uint32_t)RN_PLAIN_BYTES(a.head_dim), &a);
+}
+
+// Of (B, H, padded): base and delta; then reach (B, padded / 64, 2).
+static uint64_t count_rows(const rn_call *call, uint64_t *reach) {
+    rn_shape q = call->inputs[0].shape;
+    uint64_t padded = rn_round_up(q.dims[1], RN_FLASH_PAD);
+    *reach = q.dims[0] * (padded / RN_FLASH_TILE) * 2;
+    return q.dims[0] * q.dims[2] * padded;
+}
+
+uint64_t rn_cuda_attention_grad_workspace(const rn_call *call) {
+    uint64_t reach, rows = count_rows(call, &reach);
+    return (2 * rows + reach) * sizeof(float);
+}
+
+static rn_status start_grad(const rn_call *call, rn_flash_args *a) {
+    const rn_tensor *in = call->inputs, *out = call->outputs; // ..., y, logsumexp, dy; dq, dk, dv
+    uint64_t reach, rows = count_rows(call, &reach);
+    RN_TRY(start(call, a));
+    RN_TRY(rn_cuda_value_type(call, &in[4], &a->y_type));
+    RN_TRY(rn_cuda_value_type(call, &in[6], &a->dy_type));
+    RN_TRY(rn_cuda_value_type(call, &out[0], &a->out_type));
+    RN_TRY(rn_cuda_value_type(call, &out[1], &a->dk_type));
+    RN_TRY(rn_cuda_value_type(call, &out[2], &a->dv_type));
+    a->y = in[4].data;
+    a->logsumexp = in[5].data;
+    a->dy = in[6].data;
+    a->out = out[0].data;
+    a->dk = out[1].data;
+    a->dv = out[2].data;
+    a->base = call->workspace;
+    a->delta = a->base ? a->base + rows : NULL;
+    a->reach = a->base ? (int32_t *)(a->delta + rows) : NULL;
+    return RN_OK;
+}
+
+rn_status rn_cuda_attention_grad(const rn_call *call) {
+    rn_flash_args a;
+    RN_TRY(start_grad(call, &a));
+    uint64_t rows = (uint64_t)a.batch * a.padded * a.heads;
+    rn_cuda_grid grid = {(uint32_t)rn_div_up(rows, PREPARE_ROWS), 1, 1, .threads = 256,
+                         .early = true};
+    if (rn_div_up(rows, PREPARE_ROWS) > INT32_MAX)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: attention of %u queries and %u heads is too large",
+                       a.queries, a.heads);
+    RN_TRY(rn_cuda_launch(call, RN_CUDA_FLASH_PREPARE, grid, &a));
+    bool wants_keys = (a.dk || a.dv) && (uint64_t)a.batch * a.keys * a.kv_heads * a.head_dim > 0;
+    bool wants_queries = a.out && rows * a.head_dim > 0;
+    if (is_matrix(call, &a)) {
+        if (wants_keys) RN_TRY(multiply(call, RN_CUDA_FLASH_DKV_BF16_64, a.kv_heads, a.keys, &a));
+        return wants_queries ? multiply(call, RN_CUDA_FLASH_DQ_BF16_64, a.heads, a.queries, &a)
+                             : RN_OK;
+    }
+    // beside what the forward pass keeps, a second row for each slot: dy, or v
+    uint32_t bytes = (uint32_t)(RN_PLAIN_BYTES(a.head_dim) + 4 * RN_PLAIN_SLOTS * a.head_dim);
+    if (wants_keys)
+        RN_TRY(work_plainly(call, RN_CUDA_ATTENTION_DKV_64, a.kv_heads, a.keys, bytes, &a));
+    return wants_queries
+               ? work_plainly(call, RN_CUDA_ATTENTION_DQ_64, a.heads, a.queries, bytes, &a)
+               : RN_OK;
+}
