@@ -115,7 +115,8 @@ static const void *find(void *self, const char *name, rn_dtype dtype, uint64_t b
 
 static void make_weights(void) {
     enum { PATTERN = 1 << 20 };
-    b.bytes = (uint64_t)b.of.vocab * b.of.dim * 4;
+    uint64_t rows = b.of.vocab > b.of.ffn ? b.of.vocab : b.of.ffn;
+    b.bytes = rows * b.of.dim * 4 + PATTERN;
     b.narrow = malloc(b.bytes);
     b.wide = malloc(b.bytes);
     uint32_t state = 1;
@@ -146,14 +147,14 @@ static const rn_kernel *plain_kernels;
 static rn_kernel timed_kernels[RN_OP_COUNT];
 
 static void print_shape(const rn_tensor *t, char *out, size_t bytes) {
-    snprintf(out, bytes, "%s%s", rn_dtype_get(t->dtype)->name, rn_shape_format(t->shape).text);
+    snprintf(out, bytes, "%s%.60s", rn_dtype_get(t->dtype)->name, rn_shape_format(t->shape).text);
 }
 
 static kind *find_kind(const rn_call *call) {
-    char name[96], x[40], y[40];
+    char name[96], x[96], y[96];
     print_shape(&call->inputs[0], x, sizeof x);
     print_shape(&call->inputs[call->input_count > 1 && call->op == RN_OP_MATMUL], y, sizeof y);
-    snprintf(name, sizeof name, "%s %s %s>%s", rn_op_name(call->op), x,
+    snprintf(name, sizeof name, "%s %.32s %.32s>%s", rn_op_name(call->op), x,
              call->op == RN_OP_MATMUL ? y : "", rn_dtype_get(call->outputs[0].dtype)->name);
     for (uint32_t i = 0; i < kind_count; i++)
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];

@@ -186,7 +186,7 @@ static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
         .own_memory = true,
         .group_bytes = GROUP_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,
-        .fusions = RN_FUSE_ALL,
+        .fusions = RN_FUSE_ALL | RN_FUSE_HALVES,
     };
     snprintf(caps->name, sizeof caps->name, "%s", found->name);
     snprintf(caps->hardware, sizeof caps->hardware, "%.63s", found->model);
