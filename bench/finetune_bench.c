@@ -201,6 +201,27 @@ static void print_kinds(void) {
                kinds[i].name);
 }
 
+// What the plan's graph has, by its ops' own counts.
+static void count_kinds(const rn_plan *plan) {
+    const rn_graph *graph = rn_plan_graph(plan);
+    rn_tensor tensors[64];
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        rn_cost cost = {0};
+        rn_call call;
+        uint64_t offset;
+        const rn_node *node = rn_graph_node(graph, n);
+        if (node->input_count + node->output_count > 64) continue;
+        rn_graph_bind(graph, n, 1, tensors, &call);
+        if (rn_call_alias(&call, 0, &offset).kind == RN_ALIAS_KIND_VIEW) continue;
+        rn_op_get(node->op)->cost(&call, &cost);
+        kind *k = find_kind(&call);
+        k->calls++;
+        k->flops += cost.flops;
+        k->bytes += cost.read_bytes + cost.write_bytes;
+        k->seconds += cost.flops / 600e12 + (cost.read_bytes + cost.write_bytes) / 4e12;
+    }
+}
+
 // ---- steps --------------------------------------------------------------------------------------
 
 static double model_flops(void) { // of a step
@@ -370,6 +391,10 @@ int main(int argc, char **argv) {
     must(rn_device_open(b.device, 0, &device));
     make_recipe(&recipe);
     rn_plan *plan = make_plan(&recipe, rn_device_get_caps(device));
+    if (b.plan_only && b.ops) {
+        count_kinds(plan);
+        print_kinds();
+    }
     if (!b.plan_only) {
         make_weights();
         rn_weight_source source = {.find = find};

@@ -2,6 +2,7 @@
 // is there already.
 #include "plan/plan.h"
 
+#include "graph/fold_sums.h"
 #include "graph/fuse.h"
 #include "graph/halves.h"
 #include "memory/account.h"
@@ -51,6 +52,14 @@ static bool is_inference(const rn_graph *graph) {
     return true;
 }
 
+static rn_status fold_sums(rn_graph **graph) {
+    rn_graph *folded = NULL;
+    RN_TRY(rn_graph_fold_sums(*graph, &folded));
+    rn_graph_destroy(*graph);
+    *graph = folded;
+    return RN_OK;
+}
+
 rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
                           const rn_recipe_options *options, rn_graph **out) {
     rn_recipe_options with = options ? *options : (rn_recipe_options){0};
@@ -58,6 +67,7 @@ rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
     *out = NULL;
     with.halves = (fusions & RN_FUSE_HALVES) != 0;
     rn_status s = recipe->build(recipe->self, &with, &plain);
+    if (s == RN_OK && rn_graph_has_halves(plain)) s = fold_sums(&plain);
     bool fuses = s == RN_OK && is_inference(plain) && !rn_graph_has_halves(plain);
     if (s == RN_OK && !(fuses && rn_graph_may_fuse(plain, fusions))) {
         *out = plain;

@@ -53,6 +53,15 @@ static void project_gated(conform_case *c) {
                                           attrs_of(c->row)));
 }
 
+// shapes: x, w, y.
+static void matmul_add(conform_case *c) {
+    rn_matmul_attrs attrs = {.transpose_x = c->row->variant & 1, .transpose_w = c->row->variant & 2};
+    rn_value x = conform_in(c, c->row->shapes[0], -1, 1);
+    rn_value w = conform_weight(c, c->row->dtype, c->row->shapes[1], -1, 1);
+    rn_value addend = conform_in(c, c->row->shapes[2], -1, 1);
+    conform_result(c, rn_op_matmul_add(c->graph, x, w, addend, attrs));
+}
+
 #define ROWS_OF(K) RN_SHAPE(RN_ROWS, K)
 #define PROJECT(WHAT, DTYPE, N, K, VARIANT, ROWS)                                                  \
     {                                                                                              \
@@ -115,6 +124,23 @@ static const rn_attend_attrs halves = {TURNED(.pairing = RN_ROPE_HALVES)},
     }
 
 static const conform_row rows[] = {
+    {.op = RN_OP_MATMUL_ADD,
+     .what = "w (N, K)",
+     .build = matmul_add,
+     .dtype = RN_DTYPE_F32,
+     .shapes = {RN_SHAPE(7, 13), RN_SHAPE(11, 13), RN_SHAPE(7, 11)}},
+    {.op = RN_OP_MATMUL_ADD,
+     .what = "w bf16 (K, N)",
+     .build = matmul_add,
+     .dtype = RN_DTYPE_BF16,
+     .variant = 2,
+     .shapes = {RN_SHAPE(5, 13), RN_SHAPE(13, 9), RN_SHAPE(5, 9)}},
+    {.op = RN_OP_MATMUL_ADD,
+     .what = "x transposed",
+     .build = matmul_add,
+     .dtype = RN_DTYPE_F32,
+     .variant = 1,
+     .shapes = {RN_SHAPE(13, 6), RN_SHAPE(10, 13), RN_SHAPE(6, 10)}},
     PROJECT("f32, the product alone", RN_DTYPE_F32, 11, 13, 0, 7),
     PROJECT("f32, one row of all", RN_DTYPE_F32, 33, 67, NORM | BIAS | RESIDUAL, 1),
     PROJECT("f32, rows of all", RN_DTYPE_F32, 33, 67, NORM | BIAS | RESIDUAL, 5),

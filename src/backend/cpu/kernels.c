@@ -95,6 +95,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_CONV2D_GRAD_WEIGHT] = {rn_cpu_conv2d_grad_weight, rn_cpu_conv2d_grad_weight_workspace},
     [RN_OP_EMBEDDING] = REFERENCE,
     [RN_OP_EMBEDDING_GRAD] = {rn_cpu_embedding_grad, NULL},
+    [RN_OP_MATMUL_ADD] = FUSED,
     [RN_OP_PROJECT] = FUSED,
     [RN_OP_PROJECT_THREE] = FUSED,
     [RN_OP_PROJECT_GATED] = FUSED,

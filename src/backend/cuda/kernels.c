@@ -46,6 +46,7 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_RMSNORM_GRAD] = {rn_cuda_rmsnorm_grad, rn_cuda_norm_grad_workspace},
     // products
     [RN_OP_MATMUL] = {rn_cuda_matmul, rn_cuda_matmul_workspace},
+    [RN_OP_MATMUL_ADD] = {rn_cuda_matmul_add, rn_cuda_matmul_add_workspace},
     [RN_OP_PROJECT] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_PROJECT_THREE] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_PROJECT_GATED] = {rn_cuda_project, rn_cuda_project_workspace},

@@ -233,6 +233,35 @@ static uint64_t part_workspace(const rn_call *part) {
     return kernel->workspace ? kernel->workspace(part) : 0;
 }
 
+// The product alone, as a call of MATMUL's; false where the addend is of another type than y: then
+// both are done one after the other.
+static bool is_sum_served(const rn_call *call, rn_tensor tensors[4], rn_call *out) {
+    const rn_tensor *in = call->inputs;
+    tensors[0] = in[0];
+    tensors[1] = in[1];
+    tensors[2] = (rn_tensor){.dtype = RN_DTYPE_NONE};
+    tensors[3] = call->outputs[0];
+    *out = *call;
+    out->op = RN_OP_MATMUL;
+    out->inputs = tensors;
+    out->outputs = tensors + 3;
+    return rn_cuda_is_half(in[0].dtype) && in[2].dtype == call->outputs[0].dtype;
+}
+
+rn_status rn_cuda_matmul_add(const rn_call *call) {
+    rn_tensor tensors[4];
+    rn_call alone;
+    if (!is_sum_served(call, tensors, &alone)) return rn_fused_run(call, run_part);
+    return rn_cuda_matmul_half_add(&alone, call->inputs[2].data);
+}
+
+uint64_t rn_cuda_matmul_add_workspace(const rn_call *call) {
+    rn_tensor tensors[4];
+    rn_call alone;
+    if (!is_sum_served(call, tensors, &alone)) return rn_fused_workspace(call, part_workspace);
+    return rn_cuda_matmul_half_workspace(&alone);
+}
+
 rn_status rn_cuda_project(const rn_call *call) {
     product p;
     read_project(call, &p);

@@ -14,6 +14,8 @@ rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input);
 // ---- product.c ----------------------------------------------------------------------------------
 rn_status rn_cuda_matmul(const rn_call *call);
 uint64_t rn_cuda_matmul_workspace(const rn_call *call);
+rn_status rn_cuda_matmul_add(const rn_call *call);
+uint64_t rn_cuda_matmul_add_workspace(const rn_call *call);
 rn_status rn_cuda_project(const rn_call *call); // PROJECT, PROJECT_THREE, PROJECT_GATED
 uint64_t rn_cuda_project_workspace(const rn_call *call);
 

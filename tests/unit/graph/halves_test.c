@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu.h"
 #include "evaluate.h"
 #include "graph/activations.h"
+#include "graph/fold_sums.h"
 #include "graph/fuse.h"
 #include "graph/halves.h"
 #include "graph/validate.h"
@@ -87,6 +88,82 @@ static void copies_keep_them(void **state) {
     rn_graph_destroy(copy);
 }
 
+// ---- sums and products --------------------------------------------------------------------------
+
+static uint32_t count_ops(const rn_graph *g, rn_op op) {
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(g); n++)
+        count += rn_graph_node(g, n)->op == op;
+    return count;
+}
+
+static rn_value half(rn_graph *g, rn_value v) {
+    rn_graph_make_half(g, v, RN_DTYPE_BF16);
+    return v;
+}
+
+static rn_value add_halves(rn_graph *g, rn_value a, rn_value b) {
+    return half(g, rn_graph_add(g, RN_OP_ADD, (rn_value[]){a, b}, 2, NULL));
+}
+
+// y = r + (h a + (h d) u), and z = y + h, where h is no product's and r is read twice.
+static rn_graph *build_sums(void) {
+    rn_graph *g = make_graph();
+    rn_graph_allow_halves(g);
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(ROWS, DIM));
+    rn_value a = rn_graph_weight(g, "a", RN_DTYPE_F32, RN_SHAPE(DIM, DIM));
+    rn_value down = rn_graph_weight(g, "d", RN_DTYPE_F32, RN_SHAPE(3, DIM));
+    rn_value up = rn_graph_weight(g, "u", RN_DTYPE_F32, RN_SHAPE(DIM, 3));
+    rn_value h = half(g, rn_op_silu(g, x)), r = half(g, rn_op_neg(g, x));
+    rn_value one = half(g, rn_op_matmul(g, h, a, RN_NO_VALUE));
+    rn_value thin = half(g, rn_op_matmul(g, h, down, RN_NO_VALUE));
+    rn_value two = half(g, rn_op_matmul(g, thin, up, RN_NO_VALUE));
+    rn_value y = add_halves(g, r, add_halves(g, one, two));
+    rn_graph_output(g, rn_op_cast(g, add_halves(g, y, h), RN_DTYPE_F32), "y");
+    assert_ok(rn_graph_finish(g));
+    return g;
+}
+
+static void sums_with_products_become_one(void **state) {
+    (void)state;
+    float is[ROWS * DIM], want[ROWS * DIM];
+    rn_graph *g = build_sums(), *folded = NULL, *again = NULL;
+    assert_ok(rn_graph_fold_sums(g, &folded));
+    assert_ok(rn_graph_validate(folded));
+    assert_int_equal(count_ops(folded, RN_OP_MATMUL_ADD), 2);
+    assert_int_equal(count_ops(folded, RN_OP_MATMUL), 1); // the thin one
+    assert_int_equal(count_ops(folded, RN_OP_ADD), 1);    // of what is no product
+    assert_ok(rn_graph_fold_sums(folded, &again));
+    assert_int_equal(rn_graph_node_count(folded), rn_graph_node_count(again));
+    compute(g, want);
+    compute(folded, is);
+    for (int i = 0; i < ROWS * DIM; i++) // they are rounded elsewhere: 8 bits, a few times
+        assert_close(want[i], is[i], 0x1p-6);
+    rn_graph_destroy(g);
+    rn_graph_destroy(folded);
+    rn_graph_destroy(again);
+}
+
+// f32 values are left as they are, and so is a product that somebody else reads.
+static void other_sums_stay(void **state) {
+    (void)state;
+    rn_graph *g = make_graph(), *folded = NULL;
+    rn_graph_allow_halves(g);
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(ROWS, DIM));
+    rn_value a = rn_graph_weight(g, "a", RN_DTYPE_F32, RN_SHAPE(DIM, DIM));
+    rn_value wide = rn_op_add(g, x, rn_op_matmul(g, x, a, RN_NO_VALUE));
+    rn_value h = half(g, rn_op_silu(g, wide));
+    rn_value one = half(g, rn_op_matmul(g, h, a, RN_NO_VALUE));
+    rn_value y = add_halves(g, h, one);
+    rn_graph_output(g, rn_op_cast(g, add_halves(g, y, one), RN_DTYPE_F32), "y");
+    assert_ok(rn_graph_finish(g));
+    assert_ok(rn_graph_fold_sums(g, &folded));
+    assert_int_equal(count_ops(folded, RN_OP_MATMUL_ADD), 0);
+    assert_int_equal(rn_graph_node_count(folded), rn_graph_node_count(g));
+    rn_graph_destroy(g);
+    rn_graph_destroy(folded);
+}
+
 // An output of another size than its input does not lie in its bytes.
 static void nothing_of_another_type_is_overwritten(void **state) {
     (void)state;
@@ -144,6 +221,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(halves_are_the_casts_that_they_replace),
         cmocka_unit_test(copies_keep_them),
+        cmocka_unit_test(sums_with_products_become_one),
+        cmocka_unit_test(other_sums_stay),
         cmocka_unit_test(nothing_of_another_type_is_overwritten),
         cmocka_unit_test(what_an_op_does_not_offer_is_refused),
         cmocka_unit_test(kernels_of_f32_alone_do_not_get_them),
