@@ -341,7 +341,7 @@ static void write_graph(rn_export *h, model *m) {
 static rn_status prepare(model *m) {
     size_t values = rn_graph_value_count(m->graph) + 1u;
     rn_arena *memory = m->memory;
-    RN_TRY(rn_hlo_values_find(m->graph, program.rows, memory, &m->known));
+    RN_TRY(rn_hlo_values_find(m->graph, &program, memory, &m->known));
     RN_TRY(rn_hlo_signature_find(m->graph, &program, &m->known, memory, &m->signature));
     const rn_stablehlo_signature *s = &m->signature;
     if (s->result_count == 0)

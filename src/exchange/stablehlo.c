@@ -98,7 +98,8 @@ typedef struct module {
     const rn_graph *graph;
     rn_hlo_values known;
     rn_stablehlo_signature signature;
-    rn_hlo_value *values; // (values + 1): what stands for each
+    rn_hlo_value *values;   // (values + 1): what stands for each
+    rn_hlo_value *products; // (values + 1): of a weight that leads others, the product with all
     rn_hlo_value *wholes; // (values + 1): the same, where it was asked for as a whole; id 0: never
     rn_hlo_value scalars[RN_MAX_SCALARS];
     rn_tensor *tensors; // (most_tensors)
@@ -135,6 +136,17 @@ static void make_whole(rn_hlo *h, module *m, const rn_node *node) {
     }
 }
 
+// A slice of the product with all weights that it is merged with, which the first of them makes.
+static void emit_merged(rn_hlo *h, module *m, const rn_node *node, const rn_call *call,
+                        rn_hlo_value *out) {
+    rn_value w = node->inputs[1], leader = m->known.leader[w];
+    rn_hlo_value *all = &m->products[leader];
+    if (!all->id) *all = rn_hlo_multiply(h, m->in[0], m->values[leader]);
+    out[0] = rn_hlo_slice(h, *all, all->shape.rank - 1, m->known.first_row[w],
+                          rn_graph_value(m->graph, w)->shape.dims[0]);
+    out[0] = rn_hlo_add_bias(h, call, out[0], m->in[2]);
+}
+
 static void emit_node(rn_hlo *h, module *m, uint32_t n) {
     const rn_node *node = rn_graph_node(m->graph, n);
     rn_hlo_value out[RN_MAX_OUTPUTS] = {0};
@@ -152,7 +164,9 @@ static void emit_node(rn_hlo *h, module *m, uint32_t n) {
     h->name = node->name;
     print_comment(h, node);
     if (h->options->partitions > 1) make_whole(h, m, node);
-    if (rn_op_get(node->op)->unfold)
+    if (node->op == RN_OP_MATMUL && m->known.leader[node->inputs[1]])
+        emit_merged(h, m, node, &call, out);
+    else if (rn_op_get(node->op)->unfold)
         emit_fused(h, node, &call, m->in, out);
     else if (rn_hlo_emitters[node->op] && !rn_call_has_halves(&call))
         rn_hlo_emitters[node->op](h, &call, m->in, out);
@@ -236,10 +250,11 @@ static void emit_end(rn_hlo *h, const module *m) {
 
 static rn_status prepare(module *m, const rn_stablehlo_options *options, rn_arena *memory) {
     size_t values = rn_graph_value_count(m->graph) + 1u;
-    RN_TRY(rn_hlo_values_find(m->graph, options->rows, memory, &m->known));
+    RN_TRY(rn_hlo_values_find(m->graph, options, memory, &m->known));
     RN_TRY(rn_hlo_signature_find(m->graph, options, &m->known, memory, &m->signature));
     RN_TRY(rn_arena_array(memory, values, sizeof *m->values, (void **)&m->values));
     RN_TRY(rn_arena_array(memory, values, sizeof *m->wholes, (void **)&m->wholes));
+    RN_TRY(rn_arena_array(memory, values, sizeof *m->products, (void **)&m->products));
     RN_TRY(rn_arena_array(memory, m->known.most_tensors, sizeof *m->tensors, (void **)&m->tensors));
     return rn_arena_array(memory, m->known.most_tensors, sizeof *m->in, (void **)&m->in);
 }

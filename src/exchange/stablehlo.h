@@ -47,6 +47,9 @@ typedef struct rn_stablehlo_options {
     bool widen_all;
     uint64_t constant_bytes; // constants of more bytes are arguments; 0: 4096
     uint32_t partitions;     // cores that run the program together (see split); 0: 1
+    // Weights that the same value is multiplied by are one argument (see parts), where there is one
+    // partition.
+    bool merge;
 } rn_stablehlo_options;
 
 #define RN_STABLEHLO_NONE UINT32_MAX
@@ -73,6 +76,10 @@ typedef struct rn_stablehlo_entry {
     // The axis of which every partition has an equal part, in their order; RN_STABLEHLO_NONE: each
     // has all of it. Shape and bytes are of the whole.
     uint32_t split;
+    // Of weights that lie one behind the other along axis 0, which is all their rows: their values,
+    // in this order, `value` the first of them. NULL: it is one value.
+    const rn_value *parts; // (part_count)
+    uint32_t part_count;
 } rn_stablehlo_entry;
 
 typedef struct rn_stablehlo_signature {

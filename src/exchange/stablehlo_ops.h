@@ -13,6 +13,10 @@ typedef void (*rn_hlo_emitter)(rn_hlo *h, const rn_call *call, const rn_hlo_valu
 // NULL: gradients and optimisers, which are refused, and fused ops, which are unfolded.
 extern const rn_hlo_emitter rn_hlo_emitters[RN_OP_COUNT];
 
+// x by a weight (N, K), in f32; and what follows a product.
+rn_hlo_value rn_hlo_multiply(rn_hlo *h, rn_hlo_value x, rn_hlo_value w);
+rn_hlo_value rn_hlo_add_bias(rn_hlo *h, const rn_call *call, rn_hlo_value y, rn_hlo_value bias);
+
 #define RN_HLO_EMITTER(name)                                                                       \
     void rn_hlo_emit_##name(rn_hlo *h, const rn_call *call, const rn_hlo_value *in,                \
                             rn_hlo_value *out)

@@ -1,6 +1,16 @@
 // stablehlo_products.c — products of matrices, and tables.
 #include "exchange/stablehlo_ops.h"
 
+rn_hlo_value rn_hlo_multiply(rn_hlo *h, rn_hlo_value x, rn_hlo_value w) {
+    return rn_hlo_product(h, x, w,
+                          &(rn_hlo_dot){.sum_a = {x.shape.rank - 1}, .sum_b = {1}, .sum_count = 1});
+}
+
+rn_hlo_value rn_hlo_add_bias(rn_hlo *h, const rn_call *call, rn_hlo_value y, rn_hlo_value bias) {
+    if (bias.id) y = rn_hlo_binary(h, "add", y, rn_hlo_expand(h, rn_hlo_widen(h, bias), y.shape));
+    return rn_hlo_result(h, call, y);
+}
+
 // Weights are read as they lie in files, (N, K): compilers are faster with it than with (K, N).
 RN_HLO_EMITTER(matmul) {
     const rn_matmul_attrs *attrs = call->attrs;
@@ -17,9 +27,7 @@ RN_HLO_EMITTER(matmul) {
             axes.batch_a[i] = axes.batch_b[i] = axes.batch_count++;
     }
     axes.sum_b[0] = attrs->transpose_w ? w.shape.rank - 2 : w.shape.rank - 1;
-    rn_hlo_value y = rn_hlo_product(h, x, w, &axes);
-    if (in[2].id) y = rn_hlo_binary(h, "add", y, rn_hlo_expand(h, rn_hlo_widen(h, in[2]), y.shape));
-    out[0] = rn_hlo_result(h, call, y);
+    out[0] = rn_hlo_add_bias(h, call, rn_hlo_product(h, x, w, &axes), in[2]);
 }
 
 // A byte without its zero point, which is one for all, a row's (operand 0) or a column's.

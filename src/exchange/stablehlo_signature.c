@@ -35,8 +35,8 @@ static rn_status follow(const rn_graph *graph, rn_hlo_values *values, const rn_n
     return RN_OK;
 }
 
-rn_status rn_hlo_values_find(const rn_graph *graph, uint64_t rows, rn_arena *memory,
-                             rn_hlo_values *out) {
+rn_status rn_hlo_values_find(const rn_graph *graph, const rn_stablehlo_options *options,
+                             rn_arena *memory, rn_hlo_values *out) {
     size_t count = rn_graph_value_count(graph) + 1u;
     uint32_t most = 1;
     rn_tensor *tensors;
@@ -58,12 +58,12 @@ rn_status rn_hlo_values_find(const rn_graph *graph, uint64_t rows, rn_arena *mem
     }
     for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
         rn_call call;
-        rn_graph_bind(graph, n, rows, tensors, &call);
+        rn_graph_bind(graph, n, options->rows, tensors, &call);
         RN_TRY(follow(graph, out, rn_graph_node(graph, n), &call));
     }
     for (rn_value v = 1; v < count; v++) // the update is read by whoever runs the program
         if (out->update[v]) out->read[out->update[v]] = true;
-    return RN_OK;
+    return rn_hlo_merges_find(graph, options, memory, out);
 }
 
 // ---- arguments and results ----------------------------------------------------------------------
@@ -74,15 +74,19 @@ static rn_status refuse_dtype(const rn_value_info *info) {
     return info->role == RN_ROLE_STATE ? rn_hint(s, "a KV cache may be f16 or f32") : s;
 }
 
+rn_dtype rn_hlo_weight_dtype(const rn_stablehlo_options *options, rn_dtype dtype) {
+    bool half = dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
+    bool widen = !rn_hlo_element(dtype) || (half && options->widen_all);
+    if (!widen || !rn_plain_readable(dtype)) return dtype;
+    return options->widened ? options->widened : RN_DTYPE_F32;
+}
+
 static rn_status describe(const rn_graph *graph, const rn_stablehlo_options *options,
                           rn_stablehlo_kind kind, rn_value value, rn_stablehlo_entry *out) {
     const rn_value_info *info = rn_graph_value(graph, value);
     rn_dtype dtype = info->dtype;
     bool given_once = kind == RN_STABLEHLO_WEIGHT || kind == RN_STABLEHLO_CONSTANT;
-    bool half = dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16;
-    bool widen = !rn_hlo_element(dtype) || (half && options->widen_all);
-    if (widen && given_once && rn_plain_readable(dtype))
-        dtype = options->widened ? options->widened : RN_DTYPE_F32;
+    if (given_once) dtype = rn_hlo_weight_dtype(options, dtype);
     if (!rn_hlo_element(dtype)) return refuse_dtype(info);
     *out = (rn_stablehlo_entry){.kind = kind,
                                 .value = value,
@@ -109,13 +113,40 @@ typedef struct lists {
     uint32_t argument_count, result_count;
 } lists;
 
+// Lists the parts of a weight that leads others; its bytes are theirs.
+static rn_status gather_parts(const rn_graph *graph, const rn_hlo_values *values, rn_arena *memory,
+                              rn_stablehlo_entry *out) {
+    rn_value *parts;
+    uint32_t count = 0;
+    uint64_t rows = 0, row_bytes = out->bytes / rn_max_u64(out->shape.dims[0], 1);
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+        count += values->leader[v] == out->value;
+    RN_TRY(rn_arena_array(memory, count, sizeof *parts, (void **)&parts));
+    out->parts = parts;
+    out->part_count = count;
+    for (uint32_t i = 0; i < count; i++) // in the order of their rows
+        for (rn_value v = 1; v <= rn_graph_value_count(graph); v++)
+            if (values->leader[v] == out->value && values->first_row[v] == rows) {
+                parts[i] = v;
+                rows += rn_graph_value(graph, v)->shape.dims[0];
+                break;
+            }
+    out->shape.dims[0] = rows;
+    if (rn_mul_u64(rows, row_bytes, &out->bytes)) return RN_OK;
+    return rn_fail(RN_INVALID, "'%s' is more than memory can hold",
+                   rn_graph_value(graph, out->value)->name);
+}
+
 static rn_status add_given(const rn_graph *graph, const rn_stablehlo_options *options,
                            const rn_hlo_values *values, rn_role role, rn_stablehlo_kind kind,
-                           lists *out) {
+                           rn_arena *memory, lists *out) {
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         bool given = rn_graph_value(graph, v)->role == role && values->read[v];
         if (!given || rn_hlo_is_inline(graph, options, v)) continue;
-        RN_TRY(describe(graph, options, kind, v, &out->arguments[out->argument_count++]));
+        if (values->leader[v] && values->leader[v] != v) continue;
+        rn_stablehlo_entry *argument = &out->arguments[out->argument_count++];
+        RN_TRY(describe(graph, options, kind, v, argument));
+        if (values->leader[v]) RN_TRY(gather_parts(graph, values, memory, argument));
     }
     return RN_OK;
 }
@@ -196,11 +227,12 @@ rn_status rn_hlo_signature_find(const rn_graph *graph, const rn_stablehlo_option
     lists all = {0};
     RN_TRY(rn_arena_array(memory, most, sizeof *all.arguments, (void **)&all.arguments));
     RN_TRY(rn_arena_array(memory, most, sizeof *all.results, (void **)&all.results));
-    RN_TRY(add_given(graph, options, values, RN_ROLE_INPUT, RN_STABLEHLO_INPUT, &all));
+    RN_TRY(add_given(graph, options, values, RN_ROLE_INPUT, RN_STABLEHLO_INPUT, memory, &all));
     add_scalars(graph, &all);
-    RN_TRY(add_given(graph, options, values, RN_ROLE_WEIGHT, RN_STABLEHLO_WEIGHT, &all));
-    RN_TRY(add_given(graph, options, values, RN_ROLE_CONSTANT, RN_STABLEHLO_CONSTANT, &all));
-    RN_TRY(add_given(graph, options, values, RN_ROLE_STATE, RN_STABLEHLO_STATE, &all));
+    RN_TRY(add_given(graph, options, values, RN_ROLE_WEIGHT, RN_STABLEHLO_WEIGHT, memory, &all));
+    RN_TRY(
+        add_given(graph, options, values, RN_ROLE_CONSTANT, RN_STABLEHLO_CONSTANT, memory, &all));
+    RN_TRY(add_given(graph, options, values, RN_ROLE_STATE, RN_STABLEHLO_STATE, memory, &all));
     divide(graph, options->partitions, &all);
     RN_TRY(add_results(graph, options, values, &all));
     *out =
@@ -211,7 +243,7 @@ rn_status rn_hlo_signature_find(const rn_graph *graph, const rn_stablehlo_option
 rn_status rn_stablehlo_signature_make(const rn_graph *graph, const rn_stablehlo_options *options,
                                       rn_arena *memory, rn_stablehlo_signature *out) {
     rn_hlo_values values;
-    RN_TRY(rn_hlo_values_find(graph, options->rows, memory, &values));
+    RN_TRY(rn_hlo_values_find(graph, options, memory, &values));
     return rn_hlo_signature_find(graph, options, &values, memory, out);
 }
 

@@ -106,6 +106,37 @@ static void partitions_are_said_of_arguments_and_results(void **state) {
     assert_int_equal(6 * 4 * 4, s.arguments[1].bytes);
 }
 
+// Weights that a value is multiplied by, of one dtype and read by nothing else.
+static void weights_of_one_value_may_be_one_argument(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 32));
+    rn_value a = rn_graph_weight(graph, "a", RN_DTYPE_BF16, RN_SHAPE(3, 32));
+    rn_value b = rn_graph_weight(graph, "b", RN_DTYPE_F32, RN_SHAPE(5, 32));
+    rn_value c = rn_graph_weight(graph, "c", RN_DTYPE_Q8_0, RN_SHAPE(2, 32));
+    rn_value twice = rn_graph_weight(graph, "twice", RN_DTYPE_BF16, RN_SHAPE(4, 32));
+    const rn_value weights[] = {a, b, c, twice, twice};
+    for (uint32_t i = 0; i < 5; i++) {
+        rn_value y = rn_op_matmul(graph, x, weights[i], RN_NO_VALUE);
+        rn_graph_output(graph, y, (const char *[]){"ya", "yb", "yc", "yd", "ye"}[i]);
+    }
+    rn_stablehlo_options options = {.rows = 2, .widened = RN_DTYPE_BF16, .merge = true};
+    const char *got = emit(options);
+    assert_has(got,
+               "    // matmul.2 (matmul)\n    %v9 = \"stablehlo.slice\"(%v6) "
+               "{start_indices = array<i64: 0, 3>, limit_indices = array<i64: 2, 5>, strides = "
+               "array<i64: 1, 1>} : (tensor<2x5xf32>) -> tensor<2x2xf32>\n");
+    rn_stablehlo_signature s = sign(options);
+    assert_int_equal(4, s.argument_count);
+    assert_int_equal(2, s.arguments[1].part_count);
+    assert_int_equal(a, s.arguments[1].parts[0]);
+    assert_int_equal(c, s.arguments[1].parts[1]);
+    assert_true(rn_shape_equal(RN_SHAPE(5, 32), s.arguments[1].shape));
+    assert_int_equal(5 * 32 * 2, s.arguments[1].bytes);
+    assert_int_equal(0, s.arguments[2].part_count + s.arguments[3].part_count);
+    options.partitions = 2; // parts of it would be parts of none
+    assert_int_equal(5, sign(options).argument_count);
+}
+
 static void products_may_take_rounded_operands(void **state) {
     (void)state;
     rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4));
@@ -327,6 +358,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_small_program_is_spelled_like_this, open_graph,
                                         close_graph),
         cmocka_unit_test_setup_teardown(partitions_are_said_of_arguments_and_results, open_graph,
+                                        close_graph),
+        cmocka_unit_test_setup_teardown(weights_of_one_value_may_be_one_argument, open_graph,
                                         close_graph),
         cmocka_unit_test_setup_teardown(products_may_take_rounded_operands, open_graph,
                                         close_graph),
