@@ -33,6 +33,7 @@ rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph 
                                     .partitions = caps->cores};
     if (!options.products) options.products = caps->own_memory ? find_most(graph) : RN_DTYPE_F32;
     if (!options.widened) options.widened = options.products;
+    options.merge = caps->own_memory;
     // XLA's CPU compiler converts all weights of 16 bits anew in every run.
     options.widen_all = !caps->own_memory && options.widened == RN_DTYPE_F32;
     return options;
@@ -41,9 +42,9 @@ rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph 
 // ---- arguments and results ----------------------------------------------------------------------
 
 // A weight that is widened must be readable as the file has it.
-static rn_status check_weight(const rn_graph *graph, const rn_stablehlo_entry *port) {
-    const rn_value_info *info = rn_graph_value(graph, port->value);
-    if (info->dtype == port->dtype || rn_dtype_get(info->dtype)->readable) return RN_OK;
+static rn_status check_weight(const rn_graph *graph, rn_value value, rn_dtype dtype) {
+    const rn_value_info *info = rn_graph_value(graph, value);
+    if (info->dtype == dtype || rn_dtype_get(info->dtype)->readable) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "XLA has no %s, and '%s' cannot be widened",
                    rn_dtype_get(info->dtype)->name, info->name);
 }
@@ -65,7 +66,10 @@ static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature
     for (uint32_t i = 0; i < s->argument_count; i++) {
         const rn_stablehlo_entry *port = &s->arguments[i];
         rn_purpose purpose = RN_PURPOSE_OTHER;
-        if (port->kind == RN_STABLEHLO_WEIGHT) RN_TRY(check_weight(graph, port));
+        for (uint32_t k = 0; k < port->part_count; k++)
+            RN_TRY(check_weight(graph, port->parts[k], port->dtype));
+        if (port->kind == RN_STABLEHLO_WEIGHT)
+            RN_TRY(check_weight(graph, port->value, port->dtype));
         if (port->kind != RN_STABLEHLO_SCALAR)
             purpose = rn_graph_value(graph, port->value)->purpose;
         RN_TRY(add_port(&purpose_bytes[purpose], port, cores));
@@ -252,4 +256,19 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
                            uint64_t purpose_bytes[RN_PURPOSE_COUNT]) {
     RN_TRY(rn_pjrt_count_program(caps, graph, rows, purpose_bytes));
     return rn_pjrt_count_beside(caps, graph, purpose_bytes);
+}
+
+// The largest of the weights that are one argument of several, which is put together here.
+uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph) {
+    rn_stablehlo_options options = rn_pjrt_options(caps, graph, 1);
+    rn_stablehlo_signature signature = {0};
+    uint64_t largest = 0;
+    rn_arena scratch;
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    if (rn_stablehlo_signature_make(graph, &options, &scratch, &signature) == RN_OK)
+        for (uint32_t i = 0; i < signature.argument_count; i++)
+            if (signature.arguments[i].part_count)
+                largest = rn_max_u64(largest, signature.arguments[i].bytes);
+    rn_arena_free_all(&scratch);
+    return largest;
 }

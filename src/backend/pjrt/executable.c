@@ -27,6 +27,13 @@ typedef struct bucket {
     rn_pjrt_code code;
 } bucket;
 
+// An argument that several weights are, on its way: uploaded when the last has come.
+typedef struct joined_weight {
+    uint8_t *data; // NULL: nothing was put, or all is uploaded
+    uint32_t left; // of its parts, those that were not put
+    bool staged;   // data is the executable's stage
+} joined_weight;
+
 typedef struct pjrt_executable {
     rn_executable base;
     rn_pjrt_device *device;
@@ -49,7 +56,12 @@ typedef struct pjrt_executable {
     uint32_t kept_count;
     size_t option_bytes;   // of a run's options, as the plugin wants them
     uint32_t weights_left; // that were not put yet
-    bool ran;              // once: the stage is told
+    joined_weight *joined; // (arguments): of weights that are one argument, what was put of them
+    void *stage;           // of the largest of those, for one after the other
+    uint64_t stage_bytes;
+    uint32_t joined_left; // arguments of several weights that are not uploaded yet
+    bool stage_busy;
+    bool ran; // once: the stage is told
     uint64_t runs, runs_ahead;
     uint64_t phase_ns[3]; // uploading inputs, submitting, waiting for results; for the log
 } pjrt_executable;
@@ -156,10 +168,16 @@ static rn_status note_full(pjrt_executable *e, rn_status s, uint64_t bytes) {
 
 // ---- weights and states -------------------------------------------------------------------------
 
+static bool has_part(const rn_stablehlo_entry *port, rn_value value) {
+    for (uint32_t i = 0; i < port->part_count; i++)
+        if (port->parts[i] == value) return true;
+    return port->value == value;
+}
+
 static uint32_t find_argument(const pjrt_executable *e, rn_value value) {
     const rn_stablehlo_signature *s = signature_of(e);
     for (uint32_t i = 0; i < s->argument_count; i++)
-        if (!is_of_run(&s->arguments[i]) && s->arguments[i].value == value) return i;
+        if (!is_of_run(&s->arguments[i]) && has_part(&s->arguments[i], value)) return i;
     return RN_STABLEHLO_NONE;
 }
 
@@ -180,6 +198,61 @@ static rn_status upload_widened(pjrt_executable *e, const rn_stablehlo_entry *po
     return s;
 }
 
+// ---- weights that are one argument --------------------------------------------------------------
+
+static void release_joined(pjrt_executable *e, uint32_t at) {
+    joined_weight *j = &e->joined[at];
+    if (j->staged)
+        e->stage_busy = false;
+    else if (j->data)
+        rn_free(RN_HOST_STAGING, j->data, signature_of(e)->arguments[at].bytes);
+    *j = (joined_weight){0};
+}
+
+static void release_stage(pjrt_executable *e) {
+    rn_device_host_release(&e->device->base, RN_STAGING, e->stage, e->stage_bytes);
+    e->stage = NULL;
+}
+
+// Parts come one after the other, so one stage serves all; where those of another argument come in
+// between, that has memory of its own. One that was uploaded before is read back: what is put is a
+// part of it.
+static rn_status begin_joined(pjrt_executable *e, uint32_t at) {
+    const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
+    joined_weight *j = &e->joined[at];
+    if (j->data) return RN_OK;
+    if (!e->stage)
+        RN_TRY(rn_device_host_take(&e->device->base, RN_STAGING, e->stage_bytes, &e->stage));
+    j->left = is_there(e, at) ? 1 : port->part_count;
+    j->staged = !e->stage_busy;
+    if (j->staged)
+        j->data = e->stage;
+    else
+        RN_TRY(rn_alloc(RN_HOST_STAGING, port->bytes, (void **)&j->data));
+    e->stage_busy = true;
+    if (!is_there(e, at)) return RN_OK;
+    return rn_pjrt_download(e->device, port, &e->arguments, at, j->data);
+}
+
+static rn_status put_part(pjrt_executable *e, uint32_t at, rn_value value, const void *data) {
+    const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
+    const rn_value_info *info = rn_graph_value(e->graph, value);
+    rn_stablehlo_entry part = {.value = value, .dtype = port->dtype, .shape = info->shape};
+    uint64_t row_bytes = port->bytes / port->shape.dims[0], before = 0;
+    bool first = !is_there(e, at);
+    for (uint32_t i = 0; port->parts[i] != value; i++)
+        before += rn_graph_value(e->graph, port->parts[i])->shape.dims[0] * row_bytes;
+    part.bytes = info->shape.dims[0] * row_bytes;
+    rn_status s = begin_joined(e, at);
+    if (s == RN_OK) s = rn_stablehlo_convert(e->graph, &part, data, e->joined[at].data + before);
+    if (s == RN_OK && --e->joined[at].left > 0) return RN_OK;
+    if (s == RN_OK) s = upload(e, port, e->joined[at].data, at);
+    release_joined(e, at);
+    if (s == RN_OK && first) e->joined_left--;
+    if (e->joined_left == 0) release_stage(e);
+    return s;
+}
+
 static rn_status put(rn_executable *executable, rn_value value, const void *data, uint64_t bytes) {
     pjrt_executable *e = cast(executable);
     uint32_t at = find_argument(e, value);
@@ -188,11 +261,16 @@ static rn_status put(rn_executable *executable, rn_value value, const void *data
     const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
     rn_dtype from = rn_graph_value(e->graph, value)->dtype;
     bool first = !is_there(e, at) && port->kind == RN_STABLEHLO_WEIGHT;
+    rn_status s = RN_OK;
     drop_ahead(e);
-    drop_argument(e, at);
-    rn_status s =
-        from == port->dtype ? upload(e, port, data, at) : upload_widened(e, port, from, data, at);
-    if (s == RN_OK && first && --e->weights_left == 0) rn_stage_on(e->device->name, "model_on_xla");
+    if (port->part_count)
+        s = put_part(e, at, value, data);
+    else if (from == port->dtype)
+        s = upload(e, port, data, at);
+    else
+        s = upload_widened(e, port, from, data, at);
+    if (s == RN_OK && first && is_there(e, at) && --e->weights_left == 0)
+        rn_stage_on(e->device->name, "model_on_xla");
     return note_full(e, s, port->bytes);
 }
 
@@ -200,7 +278,7 @@ static rn_status get(rn_executable *executable, rn_value value, void *data, uint
     pjrt_executable *e = cast(executable);
     uint32_t at = find_argument(e, value);
     RN_TRY(check_bytes(e, value, bytes));
-    if (at == RN_STABLEHLO_NONE || !is_there(e, at) ||
+    if (at == RN_STABLEHLO_NONE || !is_there(e, at) || signature_of(e)->arguments[at].part_count ||
         signature_of(e)->arguments[at].dtype != rn_graph_value(e->graph, value)->dtype)
         return rn_fail(RN_UNSUPPORTED, "%s: '%s' cannot be read back", e->device->name,
                        rn_graph_value(e->graph, value)->name);
@@ -570,6 +648,12 @@ static rn_status compile_all(pjrt_executable *e, const rn_compile_request *reque
     RN_TRY(rn_arena_array(&e->memory, s->result_count, sizeof(void *), (void **)&e->read));
     RN_TRY(rn_arena_array(&e->memory, e->bucket_count > 1 ? count_inputs(&e->buckets[0]) : 0, 1,
                           (void **)&e->foreseen));
+    RN_TRY(rn_arena_array(&e->memory, s->argument_count, sizeof *e->joined, (void **)&e->joined));
+    for (uint32_t i = 0; i < s->argument_count; i++) {
+        if (s->arguments[i].part_count == 0) continue;
+        e->stage_bytes = rn_max_u64(e->stage_bytes, s->arguments[i].bytes);
+        e->joined_left++;
+    }
     rn_stage_on(e->device->name, "compilation_complete");
     return e->device->target.keeps_states ? list_kept(e) : RN_OK;
 }
@@ -704,8 +788,11 @@ static void destroy(rn_executable *executable) {
             (double)e->phase_ns[1] * 1e-3 / (double)e->runs,
             (double)e->phase_ns[2] * 1e-3 / (double)e->runs);
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        if (e->joined) release_joined(e, i);
         drop_argument(e, i);
+    }
+    release_stage(e);
     for (uint32_t i = 0; i < e->bucket_count; i++)
         rn_pjrt_code_free(e->device, &e->buckets[i].code);
     rn_arena_free_all(&e->memory);

@@ -193,6 +193,7 @@ RN_MUST_USE rn_status rn_pjrt_download(const rn_pjrt_device *device, const rn_st
 
 RN_MUST_USE rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph,
                                        uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
+uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph);
 RN_MUST_USE rn_status rn_pjrt_compile(rn_device *device, const rn_compile_request *request,
                                       rn_executable **out);
 // Its two parts: what the plugin counts as well; and what it takes beside its programs, which

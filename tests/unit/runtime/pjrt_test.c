@@ -232,6 +232,89 @@ static void every_quantised_weight_is_widened(void **state) {
     chain_close(&quantised);
 }
 
+// ---- weights that are one argument --------------------------------------------------------------
+
+enum { FEATURES = 32 };
+static const uint32_t joined_rows[] = {4, 6, 2, 5};
+
+// x by three weights, of which two come widened, then their sum by one more.
+static rn_status build_joined(void *self, const rn_recipe_options *options, rn_graph **out) {
+    (void)self;
+    (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_graph *g = *out;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, FEATURES)), y[4];
+    rn_value bias = rn_graph_weight(g, "bias", RN_DTYPE_F32, RN_SHAPE(6));
+    static const char *const names[] = {"a", "b", "c", "d"};
+    for (uint32_t i = 0; i < 4; i++) {
+        rn_dtype dtype = i == 1 ? RN_DTYPE_F32 : RN_DTYPE_Q8_0;
+        rn_value w = rn_graph_weight(g, names[i], dtype, RN_SHAPE(joined_rows[i], FEATURES));
+        y[i] = rn_op_matmul(g, i < 3 ? x : rn_op_relu(g, x), w, i == 1 ? bias : RN_NO_VALUE);
+        rn_graph_output(g, y[i], (const char *[]){"ya", "yb", "yc", "yd"}[i]);
+    }
+    return rn_graph_finish(g);
+}
+
+static uint8_t joined_bytes[4][6 * FEATURES * 4];
+static float joined_bias[6] = {1, 2, 3, 4, 5, 6};
+
+static const void *find_joined(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
+    (void)self;
+    (void)dtype;
+    if (strcmp(name, "bias") == 0) return joined_bias;
+    assert_true(bytes <= sizeof joined_bytes[0]);
+    return joined_bytes[name[0] - 'a'];
+}
+
+static void fill_joined(uint32_t i, float by) {
+    float numbers[6 * FEATURES];
+    for (uint32_t k = 0; k < joined_rows[i] * FEATURES; k++)
+        numbers[k] = by * (float)(k / FEATURES + 1 + 10 * i);
+    assert_ok(rn_dtype_from_f32(i == 1 ? RN_DTYPE_F32 : RN_DTYPE_Q8_0, numbers, joined_bytes[i],
+                                joined_rows[i] * FEATURES));
+}
+
+// Each row of weight i is one number, so a product is that times the sum of x.
+static void assert_joined(rn_session *session, const float by[4]) {
+    float x[FEATURES], y[6];
+    for (int k = 0; k < FEATURES; k++)
+        x[k] = 0.25f;
+    assert_ok(rn_session_set(session, "x", x, sizeof x));
+    assert_ok(rn_session_run(session, 1));
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_ok(rn_session_get(session, (const char *[]){"ya", "yb", "yc", "yd"}[i], y,
+                                 joined_rows[i] * sizeof *y));
+        for (uint32_t r = 0; r < joined_rows[i]; r++) {
+            float wanted = 8 * by[i] * (float)(r + 1 + 10 * i) + (i == 1 ? joined_bias[r] : 0);
+            if (!(fabsf(y[r] - wanted) <= 0.02f * wanted)) fail_msg("%g is not %g", y[r], wanted);
+        }
+    }
+}
+
+static void weights_of_one_value_are_one_argument(void **state) {
+    (void)state;
+    rn_recipe recipe = {.name = "joined", .build = build_joined, .rows = 1};
+    rn_weight_source source = {.find = find_joined};
+    opened o = {0};
+    uint64_t host = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    for (uint32_t i = 0; i < 4; i++)
+        fill_joined(i, 1);
+    assert_ok(rn_device_open("xla:" PLUGIN "?weights=f32&products=f32", 1, &o.device));
+    assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+    assert_ok(
+        rn_session_create(o.plan, &source, &(rn_session_options){.device = o.device}, &o.session));
+    assert_joined(o.session, (const float[]){1, 1, 1, 1});
+    // One of them is put again: the others stay.
+    rn_executable *executable = o.session->executable;
+    rn_value b = rn_graph_find(o.plan->graph, RN_ROLE_WEIGHT, "b");
+    fill_joined(1, 2);
+    assert_ok(executable->put(executable, b, joined_bytes[1], 6 * FEATURES * 4));
+    assert_joined(o.session, (const float[]){1, 2, 1, 1});
+    assert_fails(RN_UNSUPPORTED, executable->get(executable, b, joined_bytes[1], 6 * FEATURES * 4));
+    close_it(&o);
+    assert_int_equal(host, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
+}
+
 // ---- states -------------------------------------------------------------------------------------
 
 enum { PAGES = 3, HEADS = 2, PAGE_TOKENS = 2, DIM = 4 };
@@ -547,6 +630,7 @@ int main(void) {
         cmocka_unit_test_setup(two_cores_have_room_for_what_is_too_much_for_one, behave),
         cmocka_unit_test_setup(cores_hold_parts_of_states, behave),
         cmocka_unit_test_setup(every_quantised_weight_is_widened, behave),
+        cmocka_unit_test_setup(weights_of_one_value_are_one_argument, behave),
         cmocka_unit_test_setup(states_live_from_run_to_run_and_are_zeros_after_a_failure, behave),
         cmocka_unit_test_setup(states_need_not_be_donated, behave),
         cmocka_unit_test_setup(second_start_does_not_compile, behave),
