@@ -60,6 +60,17 @@ says err NCC_EOOM001 'stage: xla_model_created'
 expect 3 "$ration" compile --device cpu
 says err 'nothing to compile'
 
+# ---- a full disk: the program is used and not kept ----
+mkdir full
+if unshare -rm mount -t tmpfs -o size=4k none full 2> /dev/null; then
+    expect 0 unshare -rm bash -c 'mount -t tmpfs -o size=4k none full && exec "$@"' full \
+        "$ration" "${speak[@]}" --device neuron:0 --programs full --log-level info
+    cmp -s text out || fail 'another text with a full disk'
+    says err 'the program is not kept' 'No space left on device'
+else
+    leave_out 'no small file system can be mounted here'
+fi
+
 # ---- the next target ----
 for behaviour in abort exit no_devices old oom_compile oom_upload; do
     rm -rf home/.cache

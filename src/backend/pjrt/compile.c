@@ -8,26 +8,24 @@
 #include <ration/log.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { MOST_PROGRAM_BYTES = 1 << 30 };
 
 // ---- a refusal ----------------------------------------------------------------------------------
 
-// XLA's parser says "-:12:8: error: ..." of a text that it does not take: what node that was.
+// XLA's parser says "-:12:8: error: ..." of a text that it does not take: what node that was, and
+// where in the program's text.
 static rn_status name_node(rn_status s, rn_str text) {
     rn_error_info error = *rn_last_error();
-    const char *at = strstr(error.message, "-:");
-    char *rest;
-    if (s == RN_NO_MEMORY || !at) return s;
-    unsigned long long line = strtoull(at + 2, &rest, 10);
-    if (rest == at + 2 || *rest != ':') return s;
+    unsigned long long line = 0, column = 0;
+    const char *at = strstr(error.message, "-:"), *why = at ? strstr(at, "error: ") : NULL;
+    if (s == RN_NO_MEMORY || !why || sscanf(at, "-:%llu:%llu:", &line, &column) != 2)
+        return rn_error_restore(&error);
     rn_str node = rn_stablehlo_node_at(text, line);
-    const char *why = strstr(rest, "error: ");
-    if (!why) return rn_error_restore(&error);
     return rn_hint(rn_fail(RN_UNSUPPORTED,
-                           "the plugin refuses the program of node '%.*s' (line %llu): %.500s",
-                           RN_STR_ARG(node), line, why + strlen("error: ")),
+                           "the plugin refuses the program of node '%.*s' (line %llu, column "
+                           "%llu): %.500s",
+                           RN_STR_ARG(node), line, column, why + strlen("error: ")),
                    "another device, or a newer release of the plugin");
 }
 

@@ -7,6 +7,8 @@
 #include "base/error_class.h"
 #include "base/fault.h"
 
+#include <ration/log.h>
+
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -467,6 +469,28 @@ static void folder_that_takes_nothing_is_no_failure(void **state) {
     close_it(&o);
 }
 
+// What is not written whole is not there.
+static void full_folder_is_told_and_no_failure(void **state) {
+    (void)state;
+    rn_buffer log;
+    opened o;
+    rn_buffer_init(&log, &rn_system_allocator, 1 << 20);
+    rn_log_set(rn_buffer_sink(&log), RN_LOG_TEXT, RN_LOG_WARNING);
+    rn_fault_arm(RN_FAULT_WRITE, 1);
+    assert_ok(open_on("xla:" PLUGIN "?seq=1", 0, &o));
+    assert_true(rn_fault_fired(RN_FAULT_WRITE));
+    rn_fault_arm(RN_FAULT_WRITE, 0);
+    rn_log_set((rn_sink){0}, RN_LOG_TEXT, RN_LOG_WARNING);
+    assert_ok(rn_buffer_append(&log, "", 1));
+    assert_non_null(strstr(log.data, "the program is not kept"));
+    assert_non_null(strstr(log.data, "No space left on device"));
+    rn_buffer_free(&log);
+    close_it(&o);
+    setenv("FAKE_PJRT", "oom_compile", 1);
+    assert_fails(RN_NO_MEMORY, open_on("xla:" PLUGIN "?seq=1", 0, &o));
+    close_it(&o);
+}
+
 // ---- failures -----------------------------------------------------------------------------------
 
 static void a_plan_that_does_not_fit_is_refused_before_the_plugin_is_loaded(void **state) {
@@ -529,6 +553,43 @@ static void a_refused_program_names_its_node(void **state) {
         rn_session_create(o.plan, &none, &(rn_session_options){.device = o.device}, &o.session));
     if (!strstr(rn_last_error()->message, "(max_pool)")) fail_msg("%s", rn_last_error()->message);
     assert_non_null(strstr(rn_last_error()->message, "unregistered operation"));
+    assert_non_null(strstr(rn_last_error()->message, " (line "));
+    close_it(&o);
+}
+
+// The same by XLA's own parser, of a text that was changed.
+static void xla_on_the_cpu_refuses_a_program_by_its_node(void **state) {
+    (void)state;
+    char path[512], where[64];
+    rn_recipe recipe = chain_recipe(&all);
+    rn_buffer text;
+    rn_graph *graph;
+    rn_pjrt_code code;
+    opened o = {0};
+    if (rn_pjrt_find("cpu", path, sizeof path) != RN_OK)
+        skip_because("no PJRT plugin for the CPU (scripts/python-env installs it)");
+    rn_buffer_init(&text, &rn_system_allocator, 1 << 20);
+    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){0}, &graph));
+    assert_ok(rn_stablehlo_emit(graph, &(rn_stablehlo_options){.rows = 1}, rn_buffer_sink(&text)));
+    assert_ok(rn_buffer_append(&text, "", 1));
+    char *operation = strstr(text.data, "stablehlo.maximum");
+    assert_non_null(operation);
+    memcpy(operation, "stablehlo.minimax", 17);
+    int line = 1, column = 1;
+    for (const char *c = text.data; c < operation - 1; c++) {
+        column = *c == '\n' ? 1 : column + 1;
+        line += *c == '\n';
+    }
+    assert_ok(rn_device_open("xla:cpu", 1, &o.device));
+    assert_fails(RN_UNSUPPORTED, rn_pjrt_compile_text(rn_pjrt_device_of(o.device),
+                                                      (rn_str){text.data, text.bytes - 1}, &code));
+    snprintf(where, sizeof where, "(relu)' (line %d, column ", line);
+    const char *message = rn_last_error()->message, *at = strstr(message, where);
+    if (!at) fail_msg("there is no \"%s\" in %s", where, message);
+    assert_in_range(atoi(at + strlen(where)), 5, column); // of the operation, or of its result
+    assert_non_null(strstr(message, "stablehlo.minimax"));
+    rn_graph_destroy(graph);
+    rn_buffer_free(&text);
     close_it(&o);
 }
 
@@ -636,10 +697,12 @@ int main(void) {
         cmocka_unit_test_setup(second_start_does_not_compile, behave),
         cmocka_unit_test_setup(damaged_program_is_compiled_again, behave),
         cmocka_unit_test_setup(folder_that_takes_nothing_is_no_failure, behave),
+        cmocka_unit_test_setup(full_folder_is_told_and_no_failure, behave),
         cmocka_unit_test_setup(a_plan_that_does_not_fit_is_refused_before_the_plugin_is_loaded,
                                behave),
         cmocka_unit_test_setup(what_fails_is_classified_and_gives_everything_back, behave),
         cmocka_unit_test_setup(a_refused_program_names_its_node, behave),
+        cmocka_unit_test_setup(xla_on_the_cpu_refuses_a_program_by_its_node, behave),
         cmocka_unit_test_setup(every_refused_allocation_leaves_nothing_behind, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_gives_the_numbers_of_kernels, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_computes_on_several_devices, behave),
