@@ -9,7 +9,8 @@
 // loops over threads with a barrier between them.
 //
 // Few rows are another matter: every element of B is used a few times only, so B goes through the
-// first cache once, packed by the thread that needs it, and A is read where it stands.
+// first cache once, packed by the thread that needs it, and A is read where it stands. Nor is there
+// a barrier where nothing is packed: a task then goes through all of k by itself.
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/share.h"
@@ -57,6 +58,11 @@ static bool is_few(const rn_gemm *g) {
 // Rows of A are read where they stand: a tile's few rows stay in the first cache.
 static bool is_direct(const rn_gemm *g) {
     return g->a.k_step == 1;
+}
+
+// Nothing is packed.
+static bool is_in_place(const rn_gemm *g) {
+    return g->b_is_panels && is_direct(g);
 }
 
 // Blocks of equal size rather than full ones and a rest.
@@ -192,16 +198,34 @@ static void multiply_tile(const block *s, size_t panel, size_t col) {
     s->set->run(t);
 }
 
+// Tiles of rows [first, end) by columns [col, right), over the k's of the block.
+static void multiply_tiles(const block *s, size_t first, size_t end, size_t col, size_t right) {
+    for (size_t panel = first; panel < end; panel++)
+        for (size_t at = col; at < right; at += RN_PANEL * s->set->panels)
+            multiply_tile(s, panel, at);
+}
+
 static void multiply_some(void *arg, size_t index) {
     const block *s = arg;
     size_t width = RN_PANEL * s->set->panels;
     size_t across = (size_t)rn_div_up(s->nc, s->tile_cols * width);
-    size_t first = index / across * s->tile_rows, end = least(first + s->tile_rows, s->a_panels);
-    size_t col = index % across * s->tile_cols * width;
+    size_t down = (size_t)rn_div_up(s->a_panels, s->tile_rows);
+    // The larger side goes by once: neighbouring tasks share what they read of it.
+    bool by_columns = is_in_place(s->g) && s->nc > s->mc;
+    size_t first = (by_columns ? index % down : index / across) * s->tile_rows;
+    size_t col = (by_columns ? index / down : index % across) * s->tile_cols * width;
+    size_t end = least(first + s->tile_rows, s->a_panels);
     size_t right = least(col + s->tile_cols * width, s->nc);
-    for (size_t panel = first; panel < end; panel++)
-        for (size_t at = col; at < right; at += width)
-            multiply_tile(s, panel, at);
+    if (!is_in_place(s->g)) {
+        multiply_tiles(s, first, end, col, right);
+        return;
+    }
+    block part = *s;
+    do {
+        part.kc = least(s->g->k - part.k, s->kc);
+        multiply_tiles(&part, first, end, col, right);
+        part.k += s->kc;
+    } while (part.k < s->g->k);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
@@ -209,7 +233,8 @@ static void multiply_some(void *arg, size_t index) {
 // Smaller tasks where large ones leave threads without work, never tiny ones.
 static void choose_tasks(block *s, uint32_t threads) {
     size_t across = (size_t)rn_div_up(s->nc, RN_PANEL * s->set->panels);
-    size_t tile = s->set->rows * RN_PANEL * s->set->panels * s->kc;
+    size_t depth = is_in_place(s->g) ? s->g->k : s->kc;
+    size_t tile = s->set->rows * RN_PANEL * s->set->panels * depth;
     s->tile_rows = even(s->a_panels, TASK_ROWS, 1);
     s->tile_cols = least(across, TASK_COLS);
     while (rn_div_up(s->a_panels, s->tile_rows) * rn_div_up(across, s->tile_cols) < 4 * threads &&
@@ -237,9 +262,14 @@ static void run_blocks(const rn_gemm *g, const rn_call *call, float *workspace) 
     const rn_tile_set *set = rn_tile_set_gemm();
     block s = {.g = g, .set = set, .packer = rn_tile_set_get(), .a = workspace};
     const size_t mc = is_direct(g) ? g->m : even(g->m, MC, set->rows),
-                 nc = even(g->n, NC, RN_PANEL * set->panels);
+                 nc = is_in_place(g) ? g->n : even(g->n, NC, RN_PANEL * set->panels);
     const size_t kc = block_depth(g, set);
     s.b = workspace + lanes_of(g, set, false) * kc;
+    if (is_in_place(g)) {
+        s.mc = mc, s.nc = nc, s.kc = kc;
+        run_block(&s, call, false);
+        return;
+    }
     for (s.n = 0; s.n < g->n; s.n += nc) {
         s.nc = least(g->n - s.n, nc);
         s.k = 0;
