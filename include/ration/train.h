@@ -159,6 +159,35 @@ RN_API RN_MUST_USE rn_status rn_finetune_plan(const rn_model *model,
                                               const rn_trainer_options *options,
                                               const rn_lora_options *lora, rn_program **out);
 
+// ---- phases -------------------------------------------------------------------------------------
+
+typedef enum rn_train_phase {
+    RN_TRAIN_LOAD,
+    RN_TRAIN_RESUME,
+    RN_TRAIN_STEP, // the first is like all others: states are there from the start
+    RN_TRAIN_EVALUATE,
+    RN_TRAIN_SAVE,
+    RN_TRAIN_PHASE_COUNT
+} rn_train_phase;
+
+// What a phase holds at its peak. `bytes` are of the memory that the device computes in, and what
+// the ledger's lines say then, but for what is beside the plan: descriptions (the model's, the
+// plan's, tables of sessions and of files), which are RN_PURPOSE_IO and RN_PURPOSE_OTHER.
+typedef struct rn_train_phase_info {
+    const char *name;
+    uint64_t bytes[RN_PURPOSE_COUNT];
+    uint64_t planned_bytes; // their sum
+    uint64_t host_bytes;    // of a device with its own memory: what the plan holds on the host
+    uint64_t tables_bytes;  // at most, of tables that are added to what is held before loading
+    uint64_t file_bytes;    // at most, that it writes
+    double seconds;         // predicted, of one run; 0: not known
+} rn_train_phase_info;
+
+// program: of rn_finetune_plan, or rn_trainer_program.
+RN_API rn_train_phase_info rn_train_get_phase(const rn_program *program, rn_train_phase phase);
+
+// ---- steps --------------------------------------------------------------------------------------
+
 // A batch whose sequences are packed of several documents: a token sees its own document only, and
 // positions count from its beginning. Of rn_trainer_finetune only.
 typedef struct rn_batch {
@@ -176,11 +205,22 @@ RN_API RN_MUST_USE rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, con
 RN_API RN_MUST_USE rn_status rn_trainer_evaluate(rn_trainer *trainer, const int32_t *tokens,
                                                  const int32_t *targets, float *out_loss);
 
+// The norm of all gradients of the last step, before clipping. RN_INVALID: they are not clipped, or
+// there was no step.
+RN_API RN_MUST_USE rn_status rn_trainer_gradient_norm(rn_trainer *trainer, float *out);
+
+// What training this is, as "key=value;key=value": it stands in its checkpoints, and one of another
+// training is refused, with the first value that differs. Cut at 1023 bytes.
+RN_API void rn_trainer_set_run(rn_trainer *trainer, const char *identity);
 // A checkpoint to go on from: weights, moments and the step, as safetensors. The file appears
-// whole or not at all.
+// whole or not at all, and is verified before the call succeeds.
 RN_API RN_MUST_USE rn_status rn_trainer_save(rn_trainer *trainer, const char *path);
-// RN_NOT_FOUND, RN_INVALID: a tensor is missing or of another size; the trainer is then to be
-// destroyed.
+// Whether a file is a whole checkpoint of this training. RN_CORRUPT: it is damaged; RN_INVALID: of
+// another one.
+RN_API RN_MUST_USE rn_status rn_trainer_verify(rn_trainer *trainer, const char *path);
+// Verifies, then goes on from there. RN_NOT_FOUND, RN_CORRUPT, RN_INVALID (another training, a
+// tensor that is missing or of another size): the trainer is as it was, unless reading itself fails
+// behind the verification: then it is to be destroyed.
 RN_API RN_MUST_USE rn_status rn_trainer_resume(rn_trainer *trainer, const char *path);
 // The weights that are trained, alone, by the names that they have in the model.
 RN_API RN_MUST_USE rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype,

@@ -94,12 +94,22 @@ static size_t buffer_count(const rn_output_options *options) {
     return count > RN_WRITE_BUFFERS ? RN_WRITE_BUFFERS : count < 2 ? 2 : count;
 }
 
+static size_t run_capacity(const rn_output_options *options) {
+    size_t bytes = options->small_bytes ? options->small_bytes : (size_t)RUN_BUFFER_BYTES;
+    return (size_t)rn_round_up(bytes < 2 * BLOCK_BYTES ? 2 * BLOCK_BYTES : bytes, BLOCK_BYTES);
+}
+
 static size_t stream_memory(const rn_output_options *options) {
     return options->stream_bytes ? buffer_capacity(options) * buffer_count(options) : 0;
 }
 
 size_t rn_output_buffer_bytes(const rn_output_options *options) {
-    return stream_memory(options) + (size_t)RUNS * RUN_BUFFERS * RUN_BUFFER_BYTES;
+    return stream_memory(options) + RUNS * RUN_BUFFERS * run_capacity(options);
+}
+
+size_t rn_output_held_bytes(const rn_output_options *options) {
+    return (size_t)rn_round_up(sizeof(rn_output), BLOCK_BYTES) + rn_output_buffer_bytes(options) +
+           BLOCK_BYTES;
 }
 
 static rn_status split_path(rn_output *output, const char *path) {
@@ -159,8 +169,8 @@ static rn_status make_rings(rn_output *output, const rn_output_options *options)
     rn_write_ring_init(&output->stream, at, buffer_capacity(options), buffer_count(options));
     output->stream.next = output->stream_offset;
     at += stream_memory(options);
-    for (size_t i = 0; i < RUNS; i++, at += RUN_BUFFERS * RUN_BUFFER_BYTES)
-        rn_write_ring_init(&output->runs[i], at, RUN_BUFFER_BYTES, RUN_BUFFERS);
+    for (size_t i = 0; i < RUNS; i++, at += RUN_BUFFERS * run_capacity(options))
+        rn_write_ring_init(&output->runs[i], at, run_capacity(options), RUN_BUFFERS);
     return RN_OK;
 }
 

@@ -25,6 +25,7 @@ typedef struct rn_output_options {
     uint64_t stream_offset, stream_bytes; // the stream's range; may be empty
     size_t buffer_bytes;                  // of one buffer; 0 means 2 MiB
     size_t buffer_count;                  // 0 means 3
+    size_t small_bytes; // of each of eight buffers for the rest; 0 means 256 KiB
 } rn_output_options;
 
 // Buffers come from `from`, all at once: rn_output_buffer_bytes says how much. Fails early when the
@@ -32,6 +33,8 @@ typedef struct rn_output_options {
 RN_MUST_USE rn_status rn_output_create(const char *path, const rn_output_options *options,
                                        const rn_allocator *from, rn_output **out);
 size_t rn_output_buffer_bytes(const rn_output_options *options);
+// The most that rn_output_create takes from `from`, with the alignment of each block.
+size_t rn_output_held_bytes(const rn_output_options *options);
 // The stream's next `bytes` bytes (0 < bytes <= buffer_bytes - 4096) as room in one or two buffers,
 // for anybody to fill; then rn_output_advance adds them. Waits until the buffers have been written.
 typedef struct rn_output_span {

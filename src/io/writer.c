@@ -16,10 +16,11 @@
 #include "base/str.h"
 #include "memory/account.h"
 
-enum { MAX_HEADER_BYTES = 1 << 30, PARTS = 3, STREAMED = 1 };
+enum { MAX_HEADER_BYTES = 1 << 30, PARTS = 3, STREAMED = 1, STREAMED_SMALL_BYTES = 8 << 10 };
 
 struct rn_writer {
     rn_arena arena;
+    const rn_allocator *buffers; // of the output
     rn_output *output;
     uint64_t *bytes, *padded, *offsets; // (count); offsets from the start of the data
     uint64_t *filled;                   // (count)
@@ -113,9 +114,19 @@ uint64_t rn_writer_opening_bytes(const rn_write_tensor *tensors, size_t tensor_c
     return 3 * header + (uint64_t)tensor_count * TABLE_BYTES;
 }
 
+static rn_output_options output_of(const rn_writer_options *options) {
+    return (rn_output_options){.stream_bytes = 1, .buffer_bytes = options->buffer_bytes};
+}
+
 size_t rn_writer_held_bytes(const rn_writer_options *options) {
-    rn_output_options output = {.stream_bytes = 1, .buffer_bytes = options->buffer_bytes};
+    rn_output_options output = output_of(options);
     return rn_output_buffer_bytes(&output);
+}
+
+size_t rn_writer_buffers_bytes(const rn_writer_options *options) {
+    rn_output_options output = output_of(options);
+    output.small_bytes = STREAMED_SMALL_BYTES;
+    return rn_output_held_bytes(&output);
 }
 
 static rn_status open_output(rn_writer *writer, const char *path, const rn_writer_options *options,
@@ -129,7 +140,8 @@ static rn_status open_output(rn_writer *writer, const char *path, const rn_write
                                 .stream_offset = header->bytes + parts[STREAMED],
                                 .stream_bytes = parts[STREAMED + 1] - parts[STREAMED],
                                 .buffer_bytes = options->buffer_bytes};
-    RN_TRY(rn_output_create(path, &output, RN_HOST_STAGING, &writer->output));
+    if (writer->buffers != RN_HOST_STAGING) output.small_bytes = STREAMED_SMALL_BYTES;
+    RN_TRY(rn_output_create(path, &output, writer->buffers, &writer->output));
     return rn_output_put(writer->output, 0, header->data, header->bytes);
 }
 
@@ -183,6 +195,12 @@ static rn_status prepare(rn_writer *writer, const char *path, const rn_write_ten
 
 rn_status rn_writer_create(const char *path, const rn_write_tensor *tensors, size_t tensor_count,
                            const rn_writer_options *options, rn_writer **out) {
+    return rn_writer_create_in(path, tensors, tensor_count, options, RN_HOST_STAGING, out);
+}
+
+rn_status rn_writer_create_in(const char *path, const rn_write_tensor *tensors, size_t tensor_count,
+                              const rn_writer_options *options, const rn_allocator *buffers,
+                              rn_writer **out) {
     void *block;
     *out = NULL;
     if (options) RN_TRY(rn_check_reserved(options->reserved, "rn_writer_options"));
@@ -190,6 +208,7 @@ rn_status rn_writer_create(const char *path, const rn_write_tensor *tensors, siz
     RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof **out, &block));
     rn_writer *writer = block;
     writer->count = tensor_count;
+    writer->buffers = buffers;
     rn_arena_init(&writer->arena, RN_HOST_IO, 0);
     rn_status s = prepare(writer, path, tensors, options);
     if (s == RN_OK)

@@ -162,10 +162,12 @@ static void summarize(const question *q, rn_program *program) {
         s->arena_bytes = rn_max_u64(s->arena_bytes, arena);
         s->seconds +=
             (double)phase.runs * phase.seconds + (double)phase.entries * phase.load_seconds;
-        if (!plan) continue;
-        s->host_bytes += plan->summary.host_bytes;
-        s->smallest_budget_bytes =
-            rn_max_u64(s->smallest_budget_bytes, plan->summary.smallest_budget_bytes);
+        rn_planner for_budget = {.options = q->options};
+        uint64_t smallest = plan                  ? plan->summary.smallest_budget_bytes
+                            : q->caps->own_memory ? 0
+                                                  : rn_planner_budget(&for_budget, phase.planned_bytes);
+        s->smallest_budget_bytes = rn_max_u64(s->smallest_budget_bytes, smallest);
+        if (plan) s->host_bytes += plan->summary.host_bytes;
     }
     s->planned_bytes = most;
 }
@@ -307,12 +309,6 @@ static uint64_t find_smallest(const question *q) {
     if (s == RN_OK) s = make_one(&roomy, &first, &program);
     if (s != RN_OK) return 0;
     uint64_t smallest = program->summary.smallest_budget_bytes;
-    for (uint32_t i = 0; i < q->count; i++) {
-        rn_planner for_budget = {.options = q->options};
-        uint64_t need = rn_program_get_phase(program, i).planned_bytes;
-        if (!program->phases[i].plan)
-            smallest = rn_max_u64(smallest, rn_planner_budget(&for_budget, need));
-    }
     rn_program_destroy(program);
     return smallest;
 }
@@ -429,4 +425,16 @@ rn_status rn_program_sweep(const rn_program_phase *phases, uint32_t phase_count,
         RN_TRY(sweep_one(&q, low + above, &out_rows[i]));
     }
     return RN_OK;
+}
+
+void rn_program_charges(const rn_program *program, uint64_t out_bytes[RN_PURPOSE_COUNT]) {
+    const rn_plan *largest = program->phases[program->values.first].plan; // of one with a graph
+    for (uint32_t i = 0; i < program->summary.phase_count; i++) {
+        const rn_plan *plan = program->phases[i].plan;
+        if (plan && plan->summary.arena_bytes > largest->summary.arena_bytes) largest = plan;
+    }
+    memcpy(out_bytes, largest->summary.purpose_bytes, sizeof largest->summary.purpose_bytes);
+    if (!largest->caps.own_memory) out_bytes[RN_PURPOSE_STAGING] -= largest->summary.staging_bytes;
+    // Of a phase without a graph, which has more than any other.
+    out_bytes[RN_PURPOSE_STAGING] += program->summary.arena_bytes - largest->summary.arena_bytes;
 }

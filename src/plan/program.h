@@ -53,6 +53,9 @@ struct rn_program {
     rn_program_summary summary;
 };
 
+// What of the arena is charged to each purpose: as the phase that needs the most has it.
+void rn_program_charges(const rn_program *program, uint64_t out_bytes[RN_PURPOSE_COUNT]);
+
 // ---- values (program_values.c) ------------------------------------------------------------------
 
 // Adds the persistent values of a phase's graph. RN_INVALID: they differ from another phase's.

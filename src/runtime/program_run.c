@@ -67,18 +67,10 @@ rn_status rn_session_enter(rn_session *session) {
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// One block, charged as the phase that needs the most has it.
+// One block for all phases.
 static rn_status take_arena(rn_program_run *run) {
-    const rn_program *program = run->program;
-    const rn_plan *largest = program->phases[program->values.first].plan; // of one with a graph
     uint64_t bytes[RN_PURPOSE_COUNT];
-    for (uint32_t i = 0; i < program->summary.phase_count; i++) {
-        const rn_plan *plan = program->phases[i].plan;
-        if (plan && plan->summary.arena_bytes > largest->summary.arena_bytes) largest = plan;
-    }
-    memcpy(bytes, largest->summary.purpose_bytes, sizeof bytes);
-    if (!largest->caps.own_memory) bytes[RN_PURPOSE_STAGING] -= largest->summary.staging_bytes;
-    bytes[RN_PURPOSE_IO] += program->summary.arena_bytes - largest->summary.arena_bytes;
+    rn_program_charges(run->program, bytes);
     return rn_device_memory_take(run->device, bytes, &run->arena);
 }
 

@@ -20,11 +20,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "io/writer.h"
 #include "memory/account.h"
 #include "model/text/adapters.h"
 #include "model/text/decoder.h"
 
-#include <ration/writer.h>
 
 enum { NAME_BYTES = 256, CONFIG_BYTES = 16 << 20 };
 
@@ -123,14 +123,14 @@ static rn_status write_tensors(export_job *e, const char *path) {
                            .value.f64 = (double)lora->alpha * (lora->by_root ? sqrt(rank) : 1)}};
     rn_writer_options options = {.metadata = e->gguf ? gguf : peft,
                                  .metadata_count = e->gguf ? 4 : 1,
-                                 .buffer_bytes = 64 << 10};
+                                 .buffer_bytes = rn_trainer_buffer_bytes(e->trainer->most)};
     rn_trainer_scratch scratch = {0};
     rn_writer *writer = NULL;
     rn_arena memory;
     rn_arena_init(&memory, RN_HOST_IO, 0);
     rn_status s = name_tensors(e, &memory);
     if (s == RN_OK) s = rn_trainer_scratch_take(e->trainer, &scratch);
-    if (s == RN_OK) s = rn_writer_create(path, e->tensors, 2 * lora->count, &options, &writer);
+    if (s == RN_OK) s = rn_writer_create_in(path, e->tensors, 2 * lora->count, &options, &scratch.from, &writer);
     for (uint32_t i = 0; s == RN_OK && i < lora->count; i++)
         s = write_part(e, &lora->parts[i], writer, scratch.values);
     if (s == RN_OK) s = rn_writer_commit(writer);

@@ -149,6 +149,7 @@ static rn_status train(step *t, rn_arena *memory, rn_value loss) {
     if (t->options->clip == RN_CLIP_GLOBAL) {
         rn_graph_set_place(t->graph, 0, RN_PHASE_UPDATE);
         t->norm = rn_graph_global_norm(t->graph, t->gradients, t->count);
+        rn_graph_output(t->graph, t->norm, "gradient_norm");
     }
     for (uint32_t i = 0; i < t->count && rn_graph_finish(t->graph) == RN_OK; i++)
         update(t, i);

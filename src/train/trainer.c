@@ -78,28 +78,37 @@ static float deviation_of(const rn_trainer *t, const char *name) {
     return ends ? usual / sqrtf(2.0f * (float)t->options.layers) : usual;
 }
 
-static rn_status draw(rn_trainer *t, uint32_t number) {
-    rn_trained *w = &t->tensors[number];
-    void *block = NULL;
-    RN_TRY(rn_arena_array(&t->memory, (size_t)w->count, sizeof(float), &block));
-    w->first = block;
+// The first values of weight number `number`.
+static void draw(const rn_trainer *t, uint32_t number, float *out) {
+    const rn_trained *w = &t->tensors[number];
     float deviation = deviation_of(t, w->name);
     for (uint64_t i = 0; t->lora && i < w->count; i++)
-        w->first[i] = rn_lora_first(t->lora, w->name, t->options.seed, number, i);
+        out[i] = rn_lora_first(t->lora, w->name, t->options.seed, number, i);
     for (uint64_t i = 0; !t->lora && i < w->count; i++)
-        w->first[i] = w->shape.rank == 1 // the scale of a norm
-                          ? 1
-                          : deviation * rn_philox_normal(t->options.seed, number, i);
-    return RN_OK;
+        out[i] = w->shape.rank == 1 // the scale of a norm
+                     ? 1
+                     : deviation * rn_philox_normal(t->options.seed, number, i);
 }
 
+static rn_status draw_all(rn_trainer *t) {
+    rn_trainer_scratch scratch;
+    RN_TRY(rn_trainer_scratch_take(t, &scratch));
+    rn_status s = RN_OK;
+    for (uint32_t i = 0; s == RN_OK && i < t->weight_count; i++) {
+        draw(t, i, scratch.values);
+        s = rn_session_put(t->session, t->tensors[i].name, scratch.values,
+                           t->tensors[i].count * sizeof(float));
+    }
+    rn_trainer_scratch_free(&scratch);
+    return s;
+}
+
+// Weights that are trained are zero at first: they are drawn once there is an arena.
 static const void *find_first(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
     const rn_trainer *t = self;
     for (uint32_t i = 0; i < t->weight_count; i++)
-        if (t->tensors[i].first && strcmp(t->tensors[i].name, name) == 0)
-            return dtype == RN_DTYPE_F32 && bytes == t->tensors[i].count * sizeof(float)
-                       ? t->tensors[i].first
-                       : NULL;
+        if (t->zeros && strcmp(t->tensors[i].name, name) == 0)
+            return dtype == RN_DTYPE_F32 && bytes == t->tensors[i].bytes ? t->zeros : NULL;
     if (!t->network) return NULL;
     rn_weight_source base = rn_network_weights(t->network);
     return base.find(base.self, name, dtype, bytes);
@@ -107,20 +116,21 @@ static const void *find_first(void *self, const char *name, rn_dtype dtype, uint
 
 // ---- a trainer ----------------------------------------------------------------------------------
 
-static uint64_t scratch_bytes(uint64_t most) {
-    return (most + rn_min_u64(most, RN_TRAINER_CHUNK)) * sizeof(float);
-}
-
-// Elements of the largest weight that is trained: its states are no larger.
-static rn_status find_most(const rn_trainer *t, const rn_recipe *recipe, uint64_t *out) {
+// Elements of the largest weight that is trained (its states are no larger), and what is held
+// beside the plan.
+static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64_t *out_most,
+                            uint64_t *out_beside) {
     rn_graph *graph = NULL;
-    *out = 0;
+    uint64_t tensors = 0;
+    *out_most = *out_beside = 0;
     RN_TRY(recipe->build(recipe->self, &(rn_recipe_options){0}, &graph));
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
         if (info->role != RN_ROLE_WEIGHT || !is_trained(t, info->name)) continue;
-        *out = rn_max_u64(*out, rn_shape_elements(info->shape, 1));
+        *out_most = rn_max_u64(*out_most, rn_shape_elements(info->shape, 1));
+        tensors += 1 + t->optimizer->state_count;
     }
+    *out_beside = rn_train_tables_bytes(graph, tensors) + *out_most * sizeof(float);
     rn_graph_destroy(graph);
     return RN_OK;
 }
@@ -129,20 +139,23 @@ static rn_status find_most(const rn_trainer *t, const rn_recipe *recipe, uint64_
 static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate) {
     const rn_trainer_options *o = &t->options;
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
-    uint64_t most = 0;
+    rn_plan_options plan = o->plan;
+    uint64_t most = 0, beside = 0;
     bool in_memory = !t->network || t->network->in_memory; // drawn: nothing is staged
     step->weights_in_memory = evaluate->weights_in_memory = in_memory;
     step->widens_vectors = evaluate->widens_vectors = !in_memory;
-    RN_TRY(find_most(t, step, &most));
+    RN_TRY(look_ahead(t, step, &most, &beside));
+    if (plan.with_reserve && !(o->device && rn_device_has_own_memory(o->device)))
+        plan.reserved_bytes += beside;
     rn_program_phase phases[RN_TRAINER_PHASES] = {
         [RN_TRAINER_STEP] = {.name = "step",
                              .recipe = step,
                              .runs = o->evaluate_every,
                              .entries = o->evaluate_every ? 2 : 1},
-        [RN_TRAINER_SAVE] = {.name = "save", .bytes = scratch_bytes(most)},
+        [RN_TRAINER_SAVE] = {.name = "save", .bytes = rn_trainer_scratch_bytes(most)},
         [RN_TRAINER_EVALUATE] = {.name = "evaluate", .recipe = evaluate}};
     uint32_t count = o->evaluate_every ? RN_TRAINER_PHASES : RN_TRAINER_EVALUATE;
-    return rn_program_make(phases, count, caps, &o->plan, &t->program);
+    return rn_program_make(phases, count, caps, &plan, &t->program);
 }
 
 static rn_status make_plan(rn_trainer *t) {
@@ -175,11 +188,14 @@ static rn_status open_session(rn_trainer *t) {
         weights[i] = (rn_weight_source){.self = t, .find = find_first};
     for (uint32_t i = 0; t->network && i < RN_TRAINER_PHASES; i++)
         weights[i].checkpoint = rn_network_weights(t->network).checkpoint;
-    for (uint32_t i = 0; !t->full && i < t->weight_count; i++)
-        RN_TRY(draw(t, i));
-    RN_TRY(rn_program_open(t->program, weights, &options, &t->run));
+    if (!t->full)
+        RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, (size_t)t->most, sizeof(float), &t->zeros));
+    rn_status s = rn_program_open(t->program, weights, &options, &t->run);
+    rn_free(RN_HOST_STAGING, t->zeros, (size_t)t->most * sizeof(float));
+    t->zeros = NULL;
+    RN_TRY(s);
     t->session = rn_program_session(t->run, RN_TRAINER_STEP);
-    return RN_OK;
+    return t->full ? RN_OK : draw_all(t);
 }
 
 // The steps of runtime/recover.h: a smaller plan has more micro-batches, and weights of the same
@@ -424,6 +440,13 @@ rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, dou
     return rn_session_get(s, "loss", out_loss, sizeof *out_loss);
 }
 
+rn_status rn_trainer_gradient_norm(rn_trainer *trainer, float *out) {
+    *out = 0;
+    if (!(trainer->options.max_norm > 0))
+        return rn_fail(RN_INVALID, "the norm of gradients that are not clipped is not computed");
+    return rn_session_get(trainer->session, "gradient_norm", out, sizeof *out);
+}
+
 rn_status rn_trainer_evaluate(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                               float *out_loss) {
     return rn_trainer_evaluate_packed(trainer, &(rn_batch){tokens, targets, NULL}, out_loss);
@@ -440,21 +463,4 @@ rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, const rn_batch *batch,
     rn_profile_end();
     RN_TRY(status);
     return rn_session_get(s, "loss", out_loss, sizeof *out_loss);
-}
-
-// ---- scratch ------------------------------------------------------------------------------------
-
-rn_status rn_trainer_scratch_take(rn_trainer *trainer, rn_trainer_scratch *out) {
-    *out = (rn_trainer_scratch){.bytes = scratch_bytes(trainer->most)};
-    out->values = rn_program_scratch(trainer->run, RN_TRAINER_SAVE);
-    if (!out->values) { // the arena is not on the host
-        RN_TRY(rn_alloc(RN_HOST_IO, out->bytes, &out->block));
-        out->values = out->block;
-    }
-    out->chunk = out->values + trainer->most;
-    return RN_OK;
-}
-
-void rn_trainer_scratch_free(rn_trainer_scratch *scratch) {
-    rn_free(RN_HOST_IO, scratch->block, scratch->bytes);
 }

@@ -16,7 +16,6 @@ typedef struct rn_trained {
     rn_shape shape;
     rn_dtype dtype;
     uint64_t count, bytes; // elements, and their bytes
-    float *first; // (count) a weight's first values, which the session borrows; NULL for states
 } rn_trained;
 
 struct rn_trainer {
@@ -29,6 +28,7 @@ struct rn_trainer {
     rn_trained *tensors; // (tensor_count): weights, then their states
     uint32_t tensor_count, weight_count;
     uint64_t most; // elements of the largest tensor
+    void *zeros;   // (most) f32, while the program is opened
     uint64_t steps;
     rn_lora *lora;                // additions that are trained; or NULL
     rn_full *full;                // a model whose own weights are; or NULL
@@ -36,21 +36,34 @@ struct rn_trainer {
     rn_arena kept;                // what lives as long as the trainer
     const char *trained, *frozen; // the names of what is, and of what is not
     rn_llama_config config;
+    char identity[1024]; // rn_trainer_set_run; "" where none was given
     int32_t *positions, *documents; // (batch, tokens) of a fine-tuning
 };
 
 // Phases of the program; the last only where the options say so.
 enum { RN_TRAINER_STEP, RN_TRAINER_SAVE, RN_TRAINER_EVALUATE, RN_TRAINER_PHASES };
 
-// What writing and reading files needs: a tensor as f32, and a chunk of it in another dtype.
+// The most that tables of sessions and files take beside the plan of a training step's graph
+// (phases.c).
+uint64_t rn_train_tables_bytes(const rn_graph *graph, uint64_t tensors);
+
+// What writing and reading files needs (scratch.c): a tensor as f32, a chunk of it in another
+// dtype, and the buffers of one writer at a time.
 enum { RN_TRAINER_CHUNK = 16 << 10 }; // elements
 typedef struct rn_trainer_scratch {
-    float *values; // (most)
-    float *chunk;  // (RN_TRAINER_CHUNK, or `most` where that is less)
-    void *block;   // NULL: it is the arena's
+    float *values;     // (most)
+    float *chunk;      // (RN_TRAINER_CHUNK, or `most` where that is less)
+    rn_allocator from; // for a writer
+    uint8_t *buffers;
+    size_t buffers_bytes, used;
+    void *block; // NULL: it is the arena's
     size_t bytes;
 } rn_trainer_scratch;
-// The arena's where that is host memory: no session runs meanwhile. RN_NO_MEMORY, RN_OVER_BUDGET.
+// For tensors of up to `most` elements.
+uint64_t rn_trainer_scratch_bytes(uint64_t most);
+size_t rn_trainer_buffer_bytes(uint64_t most); // of a writer's options
+// `out` must stay where it is. RN_NO_MEMORY, RN_OVER_BUDGET: of a device whose memory is not the
+// host's.
 RN_MUST_USE rn_status rn_trainer_scratch_take(rn_trainer *trainer, rn_trainer_scratch *out);
 void rn_trainer_scratch_free(rn_trainer_scratch *scratch);
 // Appends a tensor, as it is now, to a file, in `dtype`.

@@ -1,18 +1,20 @@
 // trainer_file.c — a trainer's tensors to a file and back.
 //
-// A checkpoint holds every weight with its optimiser's states ("<weight>.m" and "<weight>.v" of
-// AdamW), each in its own dtype, the number of steps as text under "step" and the optimiser's name
-// under "optimizer"; an export only the weights.
+// A checkpoint holds every weight with its optimiser's states ("<weight>.m" and "<weight>.v"
+// of AdamW), the number of steps as text under "step", the optimiser's name under "optimizer", what
+// training it is of under "run", and the checksum of all tensors under "crc32c"; an export only the
+// weights. A checkpoint counts as saved when it was read again and its checksum is right.
 #include "train/trainer.h"
 
-#include <ration/writer.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/crc32c.h"
 #include "base/str.h"
+#include "io/writer.h"
 #include "memory/account.h"
 
 // ---- writing ------------------------------------------------------------------------------------
@@ -69,7 +71,7 @@ static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
     rn_arena_init(&memory, RN_HOST_IO, 0);
     rn_status s = declare(t, count, dtype, &memory, &tensors);
     if (s == RN_OK) s = rn_trainer_scratch_take(t, &scratch);
-    if (s == RN_OK) s = rn_writer_create(path, tensors, count, options, &writer);
+    if (s == RN_OK) s = rn_writer_create_in(path, tensors, count, options, &scratch.from, &writer);
     if (s == RN_OK) s = write_tensors(t, count, dtype, writer, &scratch);
     rn_writer_destroy(writer);
     rn_trainer_scratch_free(&scratch);
@@ -77,19 +79,41 @@ static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
     return s;
 }
 
+// Of all tensors, one behind the other.
+static rn_status sum_tensors(rn_trainer *t, void *values, uint32_t *out) {
+    *out = 0;
+    for (uint32_t i = 0; i < t->tensor_count; i++) {
+        RN_TRY(rn_session_get(t->session, t->tensors[i].name, values, t->tensors[i].bytes));
+        *out = rn_crc32c(*out, values, t->tensors[i].bytes);
+    }
+    return RN_OK;
+}
+
+static rn_metadata text_pair(const char *key, const char *text) {
+    return (rn_metadata){.key = rn_str_from(key),
+                         .kind = RN_METADATA_TEXT,
+                         .gguf_type = 8,
+                         .text = rn_str_from(text)};
+}
+
 rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
-    char steps[24];
-    int bytes = snprintf(steps, sizeof steps, "%llu", (unsigned long long)trainer->steps);
-    rn_metadata metadata[] = {{.key = RN_STR("step"),
-                               .kind = RN_METADATA_TEXT,
-                               .gguf_type = 8,
-                               .text = {steps, (size_t)bytes}},
-                              {.key = RN_STR("optimizer"),
-                               .kind = RN_METADATA_TEXT,
-                               .gguf_type = 8,
-                               .text = rn_str_from(trainer->options.optimizer)}};
-    rn_writer_options options = {.metadata = metadata, .metadata_count = 2};
-    return write_file(trainer, trainer->tensor_count, RN_DTYPE_NONE, &options, path);
+    char steps[24], sum[16];
+    rn_trainer_scratch scratch = {0};
+    uint32_t crc = 0;
+    RN_TRY(rn_trainer_scratch_take(trainer, &scratch));
+    rn_status s = sum_tensors(trainer, scratch.values, &crc);
+    rn_trainer_scratch_free(&scratch);
+    RN_TRY(s);
+    snprintf(steps, sizeof steps, "%llu", (unsigned long long)trainer->steps);
+    snprintf(sum, sizeof sum, "%08x", crc);
+    rn_metadata metadata[] = {text_pair("step", steps),
+                              text_pair("optimizer", trainer->options.optimizer),
+                              text_pair("crc32c", sum), text_pair("run", trainer->identity)};
+    rn_writer_options options = {.metadata = metadata,
+                                 .metadata_count = trainer->identity[0] ? 4 : 3,
+                                 .buffer_bytes = rn_trainer_buffer_bytes(trainer->most)};
+    RN_TRY(write_file(trainer, trainer->tensor_count, RN_DTYPE_NONE, &options, path));
+    return rn_trainer_verify(trainer, path);
 }
 
 rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *path) {
@@ -97,7 +121,8 @@ rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *pat
                             .kind = RN_METADATA_TEXT,
                             .gguf_type = 8,
                             .text = RN_STR("pt")}; // what Hugging Face's loader asks for
-    rn_writer_options options = {.metadata = &metadata, .metadata_count = 1};
+    rn_writer_options options = {.metadata = &metadata, .metadata_count = 1,
+                                 .buffer_bytes = rn_trainer_buffer_bytes(trainer->most)};
     if (dtype != RN_DTYPE_F32 && dtype != RN_DTYPE_F16 && dtype != RN_DTYPE_BF16)
         return rn_fail(RN_UNSUPPORTED, "weights are exported as f32, f16 or bf16, not %s",
                        rn_dtype_get(dtype)->name);
@@ -106,14 +131,28 @@ rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *pat
 
 // ---- reading ------------------------------------------------------------------------------------
 
+// The text under a key; {0}: there is none.
+static rn_str find_text(const rn_checkpoint *from, const char *key) {
+    for (size_t i = 0; i < rn_checkpoint_metadata_count(from); i++)
+        if (rn_str_equal(rn_checkpoint_metadata(from, i)->key, rn_str_from(key)))
+            return rn_checkpoint_metadata(from, i)->text;
+    return (rn_str){NULL, 0};
+}
+
+static rn_status find_tensor(const rn_checkpoint *from, const rn_trained *own,
+                             const rn_tensor_info **out) {
+    *out = rn_checkpoint_find(from, own->name);
+    if (*out && (*out)->elements == own->count) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "'%s' is %s the checkpoint", own->name,
+                           *out ? "of another size in" : "not in"),
+                   "go on with the sizes that the checkpoint was made with");
+}
+
 static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, void *values) {
     for (uint32_t i = 0; i < t->tensor_count; i++) {
         const rn_trained *own = &t->tensors[i];
-        const rn_tensor_info *info = rn_checkpoint_find(from, own->name);
-        if (!info || info->elements != own->count)
-            return rn_hint(rn_fail(RN_INVALID, "'%s' is %s the checkpoint", own->name,
-                                   info ? "of another size in" : "not in"),
-                           "go on with the sizes that the checkpoint was made with");
+        const rn_tensor_info *info = NULL;
+        RN_TRY(find_tensor(from, own, &info));
         RN_TRY(rn_checkpoint_load(from, info, own->dtype, values, own->bytes));
         RN_TRY(rn_session_put(t->session, own->name, values, own->bytes));
     }
@@ -121,40 +160,105 @@ static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, void *va
 }
 
 static rn_status read_steps(rn_trainer *t, const rn_checkpoint *from) {
-    for (size_t i = 0; i < rn_checkpoint_metadata_count(from); i++) {
-        const rn_metadata *m = rn_checkpoint_metadata(from, i);
-        char text[24] = "", *end = text;
-        if (!rn_str_equal(m->key, RN_STR("step")) || m->text.bytes >= sizeof text) continue;
-        memcpy(text, m->text.data, m->text.bytes);
-        t->steps = strtoull(text, &end, 10);
-        if (end != text && *end == 0) return RN_OK;
-    }
+    rn_str found = find_text(from, "step");
+    char text[24] = "", *end = text;
+    if (found.bytes && found.bytes < sizeof text) memcpy(text, found.data, found.bytes);
+    t->steps = strtoull(text, &end, 10);
+    if (end != text && *end == 0) return RN_OK;
     return rn_fail(RN_INVALID, "the checkpoint does not say at which step it was made");
 }
 
 // A checkpoint of another optimiser may have states of the same names: it is refused. One that does
 // not say was written by AdamW, when there was no other.
 static rn_status check_optimizer(const rn_trainer *t, const rn_checkpoint *from) {
-    rn_str name = RN_STR("adamw");
-    for (size_t i = 0; i < rn_checkpoint_metadata_count(from); i++) {
-        const rn_metadata *m = rn_checkpoint_metadata(from, i);
-        if (rn_str_equal(m->key, RN_STR("optimizer"))) name = m->text;
-    }
+    rn_str name = find_text(from, "optimizer");
+    if (!name.bytes) name = RN_STR("adamw");
     if (rn_str_equal(name, rn_str_from(t->options.optimizer))) return RN_OK;
     return rn_hint(rn_fail(RN_INVALID, "the checkpoint is of the optimizer '%.*s', not '%s'",
                            RN_STR_ARG(name), t->options.optimizer),
                    "go on with the optimizer that the checkpoint was made with");
 }
 
+// Names the first setting that differs: identities are "key=value;key=value".
+static rn_status differs(rn_str other, rn_str own) {
+    size_t at = 0, begin = 0;
+    while (at < other.bytes && at < own.bytes && other.data[at] == own.data[at])
+        if (own.data[at++] == ';') begin = at;
+    size_t there = begin, here = begin;
+    while (there < other.bytes && other.data[there] != ';')
+        there++;
+    while (here < own.bytes && own.data[here] != ';')
+        here++;
+    return rn_hint(rn_fail(RN_INVALID,
+                           "the checkpoint is of another training: '%.*s' there, '%.*s' here",
+                           (int)(there - begin), other.data + begin, (int)(here - begin),
+                           own.data + begin),
+                   "go on with the settings that it was made with, or begin anew elsewhere");
+}
+
+// One that does not say what it is of is taken.
+static rn_status check_identity(const rn_trainer *t, const rn_checkpoint *from) {
+    rn_str own = rn_str_from(t->identity), other = find_text(from, "run");
+    return !own.bytes || !other.bytes || rn_str_equal(own, other) ? RN_OK : differs(other, own);
+}
+
+// Reads all tensors. RN_CORRUPT: the checksum is another.
+static rn_status check_sum(const rn_trainer *t, const rn_checkpoint *from, const char *path,
+                           void *values) {
+    rn_str sum = find_text(from, "crc32c");
+    char text[16] = "";
+    uint32_t crc = 0;
+    if (sum.bytes != 8) return RN_OK; // of an earlier version
+    memcpy(text, sum.data, sum.bytes);
+    for (uint32_t i = 0; i < t->tensor_count; i++) {
+        const rn_tensor_info *info = NULL;
+        RN_TRY(find_tensor(from, &t->tensors[i], &info));
+        RN_TRY(rn_checkpoint_load(from, info, t->tensors[i].dtype, values, t->tensors[i].bytes));
+        crc = rn_crc32c(crc, values, t->tensors[i].bytes);
+    }
+    if (strtoul(text, NULL, 16) == crc) return RN_OK;
+    return rn_hint(rn_error_locate(rn_fail(RN_CORRUPT, "the checkpoint is damaged: its checksum "
+                                                       "is %08x instead of %s",
+                                           crc, text),
+                                   path, RN_NO_OFFSET),
+                   "an earlier one may be whole");
+}
+
+// Opens a checkpoint of this training that is whole.
+static rn_status open_whole(rn_trainer *t, const char *path, const rn_trainer_scratch *scratch,
+                            rn_checkpoint **out) {
+    RN_TRY(rn_checkpoint_open(path, out));
+    rn_status s = check_identity(t, *out);
+    if (s == RN_OK) s = check_optimizer(t, *out);
+    if (s == RN_OK) s = check_sum(t, *out, path, scratch->values);
+    if (s == RN_OK) return RN_OK;
+    rn_checkpoint_close(*out);
+    *out = NULL;
+    return s;
+}
+
+rn_status rn_trainer_verify(rn_trainer *trainer, const char *path) {
+    rn_checkpoint *from = NULL;
+    rn_trainer_scratch scratch = {0};
+    RN_TRY(rn_trainer_scratch_take(trainer, &scratch));
+    rn_status s = open_whole(trainer, path, &scratch, &from);
+    rn_trainer_scratch_free(&scratch);
+    rn_checkpoint_close(from);
+    return s;
+}
+
 rn_status rn_trainer_resume(rn_trainer *trainer, const char *path) {
     rn_checkpoint *from = NULL;
     rn_trainer_scratch scratch = {0};
-    RN_TRY(rn_checkpoint_open(path, &from));
-    rn_status s = rn_trainer_scratch_take(trainer, &scratch);
-    if (s == RN_OK) s = check_optimizer(trainer, from);
+    RN_TRY(rn_trainer_scratch_take(trainer, &scratch));
+    rn_status s = open_whole(trainer, path, &scratch, &from);
     if (s == RN_OK) s = read_steps(trainer, from);
     if (s == RN_OK) s = read_tensors(trainer, from, scratch.values);
     rn_trainer_scratch_free(&scratch);
     rn_checkpoint_close(from);
     return s;
+}
+
+void rn_trainer_set_run(rn_trainer *trainer, const char *identity) {
+    snprintf(trainer->identity, sizeof trainer->identity, "%s", identity);
 }
