@@ -94,6 +94,8 @@ RN_API void rn_program_close(rn_program_run *run);
 // what is its own is read then, and inputs and outputs of the session before are gone. One at a
 // time, in one thread.
 RN_API rn_session *rn_program_session(const rn_program_run *run, uint32_t phase);
+// Ends the phase that has the arena: what its session holds beside it (staging) is released.
+RN_API void rn_program_rest(rn_program_run *run);
 // The scratch of a phase without a graph, until a session is set or run. NULL: the device's memory
 // is not the host's.
 RN_API void *rn_program_scratch(rn_program_run *run, uint32_t phase);

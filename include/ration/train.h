@@ -186,6 +186,9 @@ typedef struct rn_train_phase_info {
 // program: of rn_finetune_plan, or rn_trainer_program.
 RN_API rn_train_phase_info rn_train_get_phase(const rn_program *program, rn_train_phase phase);
 
+// Ends the phase that runs: its peak is known then, before that of the next one begins.
+RN_API void rn_trainer_rest(rn_trainer *trainer);
+
 // ---- steps --------------------------------------------------------------------------------------
 
 // A batch whose sequences are packed of several documents: a token sees its own document only, and

@@ -54,7 +54,8 @@ typedef struct rn_train_data_info {
     uint64_t tokens, targets;             // of all used samples
     uint64_t longest;                     // tokens, before any cutting
     uint64_t sequences, validation_sequences;
-    bool reused; // the tokens' file was there already
+    bool reused;  // the tokens' file was there already
+    char key[20]; // of source, tokenizer, template and settings: 16 hex digits
 } rn_train_data_info;
 
 // RN_CORRUPT, RN_INVALID: with the line (and the source's offset) that is wrong.

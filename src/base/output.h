@@ -25,7 +25,7 @@ typedef struct rn_output_options {
     uint64_t stream_offset, stream_bytes; // the stream's range; may be empty
     size_t buffer_bytes;                  // of one buffer; 0 means 2 MiB
     size_t buffer_count;                  // 0 means 3
-    size_t small_bytes; // of each of eight buffers for the rest; 0 means 256 KiB
+    size_t small_bytes;                   // of each of eight buffers for the rest; 0 means 256 KiB
 } rn_output_options;
 
 // Buffers come from `from`, all at once: rn_output_buffer_bytes says how much. Fails early when the

@@ -163,9 +163,10 @@ static void summarize(const question *q, rn_program *program) {
         s->seconds +=
             (double)phase.runs * phase.seconds + (double)phase.entries * phase.load_seconds;
         rn_planner for_budget = {.options = q->options};
-        uint64_t smallest = plan                  ? plan->summary.smallest_budget_bytes
-                            : q->caps->own_memory ? 0
-                                                  : rn_planner_budget(&for_budget, phase.planned_bytes);
+        uint64_t smallest = plan ? plan->summary.smallest_budget_bytes
+                            : q->caps->own_memory
+                                ? 0
+                                : rn_planner_budget(&for_budget, phase.planned_bytes);
         s->smallest_budget_bytes = rn_max_u64(s->smallest_budget_bytes, smallest);
         if (plan) s->host_bytes += plan->summary.host_bytes;
     }

@@ -124,6 +124,10 @@ rn_session *rn_program_session(const rn_program_run *run, uint32_t phase) {
     return phase < RN_PROGRAM_PHASES ? run->sessions[phase] : NULL;
 }
 
+void rn_program_rest(rn_program_run *run) {
+    leave(run);
+}
+
 void *rn_program_scratch(rn_program_run *run, uint32_t phase) {
     const rn_program *program = run->program;
     bool none = phase >= program->summary.phase_count || program->phases[phase].plan ||

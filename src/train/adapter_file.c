@@ -25,7 +25,6 @@
 #include "model/text/adapters.h"
 #include "model/text/decoder.h"
 
-
 enum { NAME_BYTES = 256, CONFIG_BYTES = 16 << 20 };
 
 typedef struct export_job {
@@ -130,7 +129,9 @@ static rn_status write_tensors(export_job *e, const char *path) {
     rn_arena_init(&memory, RN_HOST_IO, 0);
     rn_status s = name_tensors(e, &memory);
     if (s == RN_OK) s = rn_trainer_scratch_take(e->trainer, &scratch);
-    if (s == RN_OK) s = rn_writer_create_in(path, e->tensors, 2 * lora->count, &options, &scratch.from, &writer);
+    if (s == RN_OK)
+        s = rn_writer_create_in(path, e->tensors, 2 * lora->count, &options, &scratch.from,
+                                &writer);
     for (uint32_t i = 0; s == RN_OK && i < lora->count; i++)
         s = write_part(e, &lora->parts[i], writer, scratch.values);
     if (s == RN_OK) s = rn_writer_commit(writer);

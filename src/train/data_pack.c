@@ -177,6 +177,9 @@ rn_status rn_train_data_open(const char *path, const rn_train_data_options *opti
                                           .targets = h->targets,
                                           .longest = h->longest,
                                           .reused = reused};
+        for (int i = 0; i < 8; i++)
+            snprintf(data->info.key + 2 * i, sizeof data->info.key - 2 * (size_t)i, "%02x",
+                     h->key[i]);
         s = rn_data_pack(data);
     }
     if (s == RN_OK)

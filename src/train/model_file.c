@@ -7,8 +7,6 @@
 //     MODEL.gguf                             ─▶ OUT.gguf, with all keys
 #include "train/trainer.h"
 
-#include <ration/writer.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -21,10 +19,11 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "base/str.h"
+#include "io/writer.h"
 #include "memory/account.h"
 #include "model/text/text_network.h"
 
-enum { WRITER_BYTES = 64 << 10, COMPANION_BYTES = 256 << 20 };
+enum { COMPANION_BYTES = 256 << 20 };
 
 typedef struct export_job {
     rn_trainer *trainer;
@@ -103,7 +102,7 @@ static rn_status gather_keys(const export_job *e, rn_arena *memory, rn_writer_op
 }
 
 static rn_status write_file(export_job *e, const char *path) {
-    rn_writer_options options = {.buffer_bytes = WRITER_BYTES};
+    rn_writer_options options = {.buffer_bytes = rn_trainer_buffer_bytes(e->trainer->most)};
     rn_write_tensor *tensors = NULL;
     size_t count = 0;
     rn_arena memory;
@@ -111,7 +110,8 @@ static rn_status write_file(export_job *e, const char *path) {
     rn_status s = declare(e, &memory, &tensors, &count);
     if (s == RN_OK) s = gather_keys(e, &memory, &options);
     if (s == RN_OK) s = rn_trainer_scratch_take(e->trainer, &e->scratch);
-    if (s == RN_OK) s = rn_writer_create(path, tensors, count, &options, &e->writer);
+    if (s == RN_OK)
+        s = rn_writer_create_in(path, tensors, count, &options, &e->scratch.from, &e->writer);
     if (s == RN_OK) s = write_tensors(e);
     rn_writer_destroy(e->writer);
     rn_trainer_scratch_free(&e->scratch);

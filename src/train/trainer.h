@@ -36,7 +36,7 @@ struct rn_trainer {
     rn_arena kept;                // what lives as long as the trainer
     const char *trained, *frozen; // the names of what is, and of what is not
     rn_llama_config config;
-    char identity[1024]; // rn_trainer_set_run; "" where none was given
+    char identity[1024];            // rn_trainer_set_run; "" where none was given
     int32_t *positions, *documents; // (batch, tokens) of a fine-tuning
 };
 

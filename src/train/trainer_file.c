@@ -6,7 +6,6 @@
 // weights. A checkpoint counts as saved when it was read again and its checksum is right.
 #include "train/trainer.h"
 
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +120,8 @@ rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *pat
                             .kind = RN_METADATA_TEXT,
                             .gguf_type = 8,
                             .text = RN_STR("pt")}; // what Hugging Face's loader asks for
-    rn_writer_options options = {.metadata = &metadata, .metadata_count = 1,
+    rn_writer_options options = {.metadata = &metadata,
+                                 .metadata_count = 1,
                                  .buffer_bytes = rn_trainer_buffer_bytes(trainer->most)};
     if (dtype != RN_DTYPE_F32 && dtype != RN_DTYPE_F16 && dtype != RN_DTYPE_BF16)
         return rn_fail(RN_UNSUPPORTED, "weights are exported as f32, f16 or bf16, not %s",
@@ -189,11 +189,10 @@ static rn_status differs(rn_str other, rn_str own) {
         there++;
     while (here < own.bytes && own.data[here] != ';')
         here++;
-    return rn_hint(rn_fail(RN_INVALID,
-                           "the checkpoint is of another training: '%.*s' there, '%.*s' here",
-                           (int)(there - begin), other.data + begin, (int)(here - begin),
-                           own.data + begin),
-                   "go on with the settings that it was made with, or begin anew elsewhere");
+    return rn_hint(
+        rn_fail(RN_INVALID, "the checkpoint is of another training: '%.*s' there, '%.*s' here",
+                (int)(there - begin), other.data + begin, (int)(here - begin), own.data + begin),
+        "go on with the settings that it was made with, or begin anew elsewhere");
 }
 
 // One that does not say what it is of is taken.
@@ -217,8 +216,9 @@ static rn_status check_sum(const rn_trainer *t, const rn_checkpoint *from, const
         crc = rn_crc32c(crc, values, t->tensors[i].bytes);
     }
     if (strtoul(text, NULL, 16) == crc) return RN_OK;
-    return rn_hint(rn_error_locate(rn_fail(RN_CORRUPT, "the checkpoint is damaged: its checksum "
-                                                       "is %08x instead of %s",
+    return rn_hint(rn_error_locate(rn_fail(RN_CORRUPT,
+                                           "the checkpoint is damaged: its checksum "
+                                           "is %08x instead of %s",
                                            crc, text),
                                    path, RN_NO_OFFSET),
                    "an earlier one may be whole");

@@ -10,7 +10,7 @@ flags=(--data data.jsonl --length 32 --batch-size 2 --rate 0.05 --steps 4 --rank
     --schedule constant --target v_proj --target down_proj)
 
 expect 0 "$ration" train "${flags[@]}" --out through --threads 2
-says err 'samples' 'truncated' 'phase evaluate' 'step 4 of 4' 'validation' 'adapter in through'
+says err 'samples' 'truncated' 'first step' 'evaluate' 'step 4 of 4' 'norm' 'validation' 'adapter in through: ration run --lora'
 equals lines 4 "$(wc -l < through/log.jsonl)"
 expect 0 "$ration" run -p 'Zog' --greedy --tokens 12 -q
 cp out before
@@ -22,22 +22,37 @@ expect 0 "$ration" train "${flags[@]}" --out parts -q --steps 1
 expect 2 "$ration" train "${flags[@]}" --out parts -q
 says err 'has a training already' '--resume'
 expect 0 "$ration" train "${flags[@]}" --out parts -q --resume --threads 1
-for file in adapter_model.safetensors checkpoint.safetensors adapter_config.json; do
+for file in adapter_model.safetensors checkpoint-4.safetensors adapter_config.json; do
     cmp "through/$file" "parts/$file" || fail "$file differs"
 done
 equals lines 4 "$(wc -l < parts/log.jsonl)"
+
+# Planned and held bytes agree in every phase, by purpose; tables stay within their bound.
+phases_agree() {
+    check_json "
+for p in j['phases']:
+    if 'fact' not in p: continue
+    assert p['plan'] == p['fact'], p
+    assert p['fact_total_bytes'] <= p['planned_bytes'] + p['beside_bytes'], p
+assert {'load', 'step', 'evaluate', 'save'} <= {p['name'] for p in j['phases'] if 'fact' in p}
+${1:-}"
+}
+expect 0 "$ration" train "${flags[@]}" --out counted -q -j --steps 2 --save-every 1
+phases_agree
+expect 0 "$ration" train "${flags[@]}" --out counted -q -j --resume
+phases_agree "assert any(p['name'] == 'resume' and 'fact' in p for p in j['phases'])"
 
 # Settings in a file, and their plan.
 printf '[train]\ndata = "data.jsonl"\nlength = 32\nbatch = 2\nsteps = 1\nvalidation = 0.2\nout = "filed"\ntarget = ["v_proj"]\n' > config.toml
 expect 0 "$ration" plan config.toml
 says out 'phase step' 'save ' 'phase evaluate'
 [ ! -e filed ] || fail 'a plan trains'
-expect 0 "$ration" train --config config.toml -q
+expect 0 "$ration" train config.toml -q --threads 1
 [ -s filed/adapter_model.safetensors ] || fail 'no adapter'
 
 # Within a small budget; below the smallest.
 expect 4 "$ration" train "${flags[@]}" --out small --budget +1MiB -q
-says err 'smallest'
+says err 'smallest' 'it takes' 'micro-batch'
 
 # Mistakes.
 expect 2 "$ration" train --out x

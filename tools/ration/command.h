@@ -32,7 +32,8 @@ typedef struct invocation {
     rn_settings *settings;
     const char *words[MAX_WORDS];
     size_t word_count;
-    char **rest; // (rest_count) what stands behind "--", where a command takes it apart
+    const char *config_word; // the file of settings that stood among them; or NULL
+    char **rest;             // (rest_count) what stands behind "--", where a command takes it apart
     int rest_count;
     bool json;
     int *exit_code; // 0; of a command that succeeds: profile run sets the recorded program's own
@@ -48,6 +49,7 @@ typedef struct command {
     const char *example;
     size_t min_words, max_words;
     bool limits_memory; // begin_budget is its first act
+    bool takes_config;  // a word that ends in .toml is --config
     // Variables of other programs that it heeds, below RATION_*; or NULL.
     rn_status (*load_variables)(invocation *in);
     // Prints results to standard output. NULL: see `own_arguments`.
@@ -125,7 +127,7 @@ rn_status parse_time(const char *option, const char *text, double *out);
 // "[4096, 1024]"
 safe_text format_shape(const rn_tensor_info *tensor);
 
-// The phases of a training whose settings are in the file in->words[0] (train.c).
+// The phases of a training whose settings are in in->config_word (train.c).
 rn_status plan_training(const invocation *in);
 
 // ration profile: see profile.c. A page in a browser; another program, recorded.

@@ -174,6 +174,16 @@ static const char *find_config(int argc, char **argv) {
     return file;
 }
 
+// The word that is a file of settings, for commands that take one; NULL: none.
+static const char *find_config_word(const command *c, int argc, char **argv) {
+    for (int i = 0; c->takes_config && i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *ending = strrchr(argv[i], '.');
+        if (take_config_flag(argc, argv, &i) || argv[i][0] == '-') continue;
+        if (ending && strcmp(ending, ".toml") == 0) return argv[i];
+    }
+    return NULL;
+}
+
 // set and update make the file that they name.
 static bool makes_file(const invocation *in, int argc, char **argv) {
     return in->command == &config_command && argc > 0 &&
@@ -214,7 +224,8 @@ static rn_status check_words(const invocation *in) {
 
 static rn_status load_settings(invocation *in, int argc, char **argv) {
     // The file comes before the flags in rank but is named by one of them.
-    const char *file = find_config(argc, argv);
+    in->config_word = find_config_word(in->command, argc, argv);
+    const char *file = in->config_word ? in->config_word : find_config(argc, argv);
     bool missing = file && *file && access(file, F_OK) != 0;
     if (!missing || !makes_file(in, argc, argv)) RN_TRY(rn_settings_load_files(in->settings, file));
     if (in->command->load_variables) RN_TRY(in->command->load_variables(in));
@@ -223,7 +234,14 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     RN_TRY(rn_settings_load_arguments(in->settings, in->command->name, argc, argv, in->words,
                                       MAX_WORDS, &in->word_count));
     RN_TRY(rn_settings_check(in->settings));
-    return check_words(in);
+    RN_TRY(check_words(in));
+    if (!in->config_word) return RN_OK;
+    if (in->word_count > 1)
+        return rn_hint(
+            rn_fail(RN_INVALID, "ration %s: a file of settings stands alone", in->command->name),
+            "the model is `base` in it, or --base");
+    in->word_count = 0;
+    return RN_OK;
 }
 
 // The library reads it from the environment, whoever uses it.

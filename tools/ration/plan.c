@@ -581,8 +581,7 @@ static rn_status run(const invocation *in) {
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
-    const char *ending = strrchr(in->words[0], '.');
-    if (ending && strcmp(ending, ".toml") == 0) return plan_training(in);
+    if (in->config_word) return plan_training(in);
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
     v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;
@@ -597,7 +596,7 @@ static rn_status run(const invocation *in) {
 
 const command plan_command = {
     .name = "plan",
-    .usage = "plan MODEL [options]",
+    .usage = "plan MODEL|CONFIG.toml [options]",
     .summary = "what a model needs and what would lie where, within a budget",
     .about =
         "MODEL is a Hugging Face folder, a GGUF or an ONNX file, or one of mlp, simple, resnet18 "
@@ -610,10 +609,11 @@ const command plan_command = {
         "reasons, the largest buffers and the predicted time. A row is what a model takes many of\n"
         "at once: an image, a token. Where nothing fits, the exit code is 4, and the smallest\n"
         "budget that would do is named. --budget +SIZE counts planned bytes only, without the\n"
-        "program itself.",
+        "program itself. CONFIG.toml: the phases of the training that its [train] describes.",
     .example = "ration plan resnet18 --budget 60MiB --html plan.html",
     .min_words = 1,
     .max_words = 1,
     .limits_memory = true,
+    .takes_config = true,
     .run = run,
 };

@@ -3,74 +3,68 @@
 //     read the data ─ plan, load ─ a step, a line ... ─ evaluate, save now and then ─ write the
 //     adapter
 //
-// DIR gets the adapter (a PEFT folder), checkpoint.safetensors to go on from, and log.jsonl with a
-// line a step. What a step sees depends on its number and the seed alone, so a training that was
-// stopped and resumed ends with the bytes of one that ran through.
-#include "command.h"
+// DIR gets the adapter (a PEFT folder, llama.cpp's file), checkpoints to go on from (train_save.c),
+// and log.jsonl with a line a step. What a step sees depends on its number and the seed alone, so a
+// training that was stopped and resumed ends with the bytes of one that ran through.
+#include "training.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { MAX_TARGETS = 64, PATHS = 4096 };
-
-typedef struct training {
-    const invocation *in;
-    rn_model *model;
-    rn_train_data *data;
-    rn_device *device;
-    rn_trainer *trainer;
-    host_budget budget;
-    uint32_t batch, tokens;
-    uint64_t steps, warmup;
-    int32_t *rows;    // (3, batch, tokens): tokens, targets, documents
-    uint64_t targets; // of the batch in `rows`
-    FILE *log;
-    char out[PATHS];
-    bool plans_only; // the word is a file of settings
-} training;
-
-static uint64_t count_of(const training *t, const char *name) {
+uint64_t train_count(const training *t, const char *name) {
     return rn_settings_count(t->in->settings, name);
 }
 
-static double number_of(const training *t, const char *name) {
+double train_number(const training *t, const char *name) {
     return rn_settings_number(t->in->settings, name);
 }
 
-static const char *text_of(const training *t, const char *name) {
+const char *train_text(const training *t, const char *name) {
     return rn_settings_text(t->in->settings, name);
+}
+
+bool train_bool(const training *t, const char *name) {
+    return rn_settings_bool(t->in->settings, name);
+}
+
+double train_clock(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 // NULL: the one that is built in.
 static const char *model_of(const training *t) {
-    const char *base = text_of(t, "base");
-    if (t->in->word_count && !t->plans_only) return t->in->words[0];
+    const char *base = train_text(t, "base");
+    if (t->in->word_count) return t->in->words[0];
     return base[0] ? base : NULL;
 }
 
-static rn_status path_in(const training *t, const char *name, char out[PATHS]) {
-    if ((size_t)snprintf(out, PATHS, "%s/%s", t->out, name) < PATHS) return RN_OK;
+rn_status train_path(const training *t, const char *name, char out[TRAIN_PATH_BYTES]) {
+    if ((size_t)snprintf(out, TRAIN_PATH_BYTES, "%s/%s", t->out, name) < TRAIN_PATH_BYTES)
+        return RN_OK;
     return rn_fail(RN_INVALID, "--out: the path is too long");
 }
 
 // ---- data ---------------------------------------------------------------------------------------
 
-static rn_status open_data(training *t) {
+// A plan leaves no file behind: it reads what a training has kept, or keeps nothing.
+static rn_status open_data(training *t, bool plans_only) {
     static const char *const policies[] = {"refuse", "truncate", "drop", "split"};
-    const char *path = text_of(t, "data"), *too_long = text_of(t, "long");
+    const char *path = train_text(t, "data"), *too_long = train_text(t, "long");
     rn_train_data_options o = {.tokenizer = rn_model_tokenizer(t->model),
                                .chat_template = rn_model_chat_template(t->model),
                                .tokens = t->tokens,
-                               .validation = number_of(t, "validation"),
-                               .seed = count_of(t, "seed"),
-                               .unpacked = rn_settings_bool(t->in->settings, "unpacked"),
+                               .validation = train_number(t, "validation"),
+                               .seed = train_count(t, "seed"),
+                               .unpacked = train_bool(t, "unpacked"),
                                .cache = t->out};
+    struct stat folder;
+    if (plans_only && stat(t->out, &folder) != 0) o.cache = "";
     if (!path[0])
         return rn_hint(rn_fail(RN_INVALID, "there is no data"), "name it: --data FILE.jsonl");
     if (!o.tokenizer) return rn_fail(RN_INVALID, "the model has no tokenizer");
@@ -115,58 +109,94 @@ static rn_status take_batch(training *t, rn_data_part part, uint64_t step, rn_ba
 
 static void count_steps(training *t) {
     const rn_train_data_info *info = rn_train_data_get_info(t->data);
-    double epochs = number_of(t, "epochs"), warmup = number_of(t, "warmup");
-    t->steps = count_of(t, "steps");
+    double epochs = train_number(t, "epochs"), warmup = train_number(t, "warmup");
+    t->steps = train_count(t, "steps");
     if (t->steps == 0) t->steps = (uint64_t)ceil(epochs * (double)info->sequences / t->batch);
     t->warmup = (uint64_t)(warmup < 1 ? ceil((double)t->steps * warmup) : warmup);
 }
 
 // Without an evaluation where nothing is set apart.
-static rn_status make_trainer(training *t, bool plans_only, rn_program **out) {
+static void read_options(const training *t, rn_trainer_options *o, rn_lora_options *lora) {
     const char *const *targets = NULL;
-    bool validates = number_of(t, "validation") > 0;
-    rn_lora_options lora = {.rank = (uint32_t)count_of(t, "rank"),
-                            .alpha = (float)number_of(t, "alpha"),
-                            .by_root = rn_settings_bool(t->in->settings, "rslora")};
-    lora.target_count = rn_settings_list(t->in->settings, "target", &targets);
-    lora.targets = targets;
-    rn_trainer_options o = {.tokens = t->tokens,
-                            .batch = t->batch,
-                            .optimizer = text_of(t, "optimizer"),
-                            .weight_decay = number_of(t, "weight-decay"),
-                            .max_norm = (float)number_of(t, "clip"),
-                            .seed = count_of(t, "seed"),
-                            .evaluate_every = validates ? count_of(t, "evaluate-every") : 0};
-    if (strcmp(text_of(t, "method"), "lora") != 0)
-        return rn_fail(RN_UNSUPPORTED, "--method %s is not built", text_of(t, "method"));
-    uint64_t room = 3 * (uint64_t)t->batch * t->tokens * sizeof(int32_t) + (1 << 20);
+    bool validates = rn_train_data_get_info(t->data)->validation_samples > 0;
+    *lora = (rn_lora_options){.rank = (uint32_t)train_count(t, "rank"),
+                              .alpha = (float)train_number(t, "alpha"),
+                              .by_root = train_bool(t, "rslora")};
+    lora->target_count = rn_settings_list(t->in->settings, "target", &targets);
+    lora->targets = targets;
+    *o = (rn_trainer_options){.tokens = t->tokens,
+                              .batch = t->batch,
+                              .optimizer = train_text(t, "optimizer"),
+                              .weight_decay = train_number(t, "weight-decay"),
+                              .max_norm = (float)train_number(t, "clip"),
+                              .seed = train_count(t, "seed"),
+                              .evaluate_every = validates ? train_count(t, "evaluate-every") : 0};
+    use_budget(&t->budget, &o->plan);
+    o->plan.exact = train_bool(t, "exact");
+}
+
+// Which moves the smallest budget takes: behind a refusal.
+static rn_status name_moves(const training *t, const rn_trainer_options *options,
+                            const rn_lora_options *lora) {
+    rn_error_info error = *rn_last_error();
+    uint64_t smallest = rn_last_refusal()->smallest_budget_bytes;
+    rn_trainer_options o = *options;
+    rn_program *program = NULL;
+    o.plan.budget_bytes = smallest;
+    if (smallest && rn_finetune_plan(t->model, &o, lora, &program) == RN_OK) {
+        const rn_plan_summary *p = rn_plan_get_summary(rn_program_plan(program, 0));
+        char moves[256];
+        int at = snprintf(moves, sizeof moves, "%u micro-batch%s, %u of %u blocks computed again",
+                          p->micro_batches, p->micro_batches == 1 ? "" : "es", p->recomputed_blocks,
+                          p->block_count);
+        if (p->streamed_bytes)
+            at += snprintf(moves + at, sizeof moves - (size_t)at, ", %s of weights read in a step",
+                           rn_size_format(p->streamed_bytes).text);
+        snprintf(moves + at, sizeof moves - (size_t)at, ": %s a step",
+                 rn_time_format(p->seconds).text);
+        (void)rn_error_restore(&error);
+        error.status = rn_hint(error.status, "%s; it takes %s", error.hint, moves);
+        rn_program_destroy(program);
+        return error.status;
+    }
+    return rn_error_restore(&error);
+}
+
+static rn_status make_trainer(training *t, bool plans_only) {
+    rn_lora_options lora;
+    rn_trainer_options o;
+    if (strcmp(train_text(t, "method"), "lora") != 0)
+        return rn_fail(RN_UNSUPPORTED, "--method %s is not built", train_text(t, "method"));
     end_opening();
-    RN_TRY(read_budget(t->in, NULL, room, &t->budget));
-    use_budget(&t->budget, &o.plan);
-    o.plan.exact = rn_settings_bool(t->in->settings, "exact");
-    if (plans_only) return rn_finetune_plan(t->model, &o, &lora, out);
-    RN_TRY(rn_cpu_device_create((uint32_t)count_of(t, "threads"), &t->device));
+    RN_TRY(read_budget(t->in, NULL,
+                       3 * (uint64_t)t->batch * t->tokens * sizeof(int32_t) + (64 << 10),
+                       &t->budget));
+    read_options(t, &o, &lora);
+    t->held_bytes = read_tables();
+    (void)use_rates(t->in, (uint32_t)train_count(t, "threads"));
+    if (plans_only) {
+        rn_status s = rn_finetune_plan(t->model, &o, &lora, &t->program);
+        return s == RN_OVER_BUDGET ? name_moves(t, &o, &lora) : s;
+    }
+    RN_TRY(rn_cpu_device_create((uint32_t)train_count(t, "threads"), &t->device));
     o.device = t->device;
-    return rn_trainer_finetune(t->model, &o, &lora, &t->trainer);
+    begin_phase(t, RN_TRAIN_LOAD);
+    rn_status s = rn_trainer_finetune(t->model, &o, &lora, &t->trainer);
+    end_phase(t);
+    return s == RN_OVER_BUDGET ? name_moves(t, &o, &lora) : s;
 }
 
 // ---- steps --------------------------------------------------------------------------------------
 
 // As transformers counts: the first step of a warm-up has a rate of 0.
 static double rate_at(const training *t, uint64_t step) {
-    const char *schedule = text_of(t, "schedule");
-    double rate = number_of(t, "rate"), total = (double)t->steps, warmup = (double)t->warmup;
+    const char *schedule = train_text(t, "schedule");
+    double rate = train_number(t, "rate"), total = (double)t->steps, warmup = (double)t->warmup;
     if (step < t->warmup) return rate * (double)step / warmup;
     double rest = total - warmup > 1 ? total - warmup : 1, done = ((double)step - warmup) / rest;
     if (strcmp(schedule, "cosine") == 0)
         return rate * 0.5 * (1 + cos(3.14159265358979323846 * done));
     return strcmp(schedule, "linear") == 0 ? rate * (1 - done) : rate;
-}
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 static rn_status evaluate(training *t, float *out) {
@@ -176,7 +206,9 @@ static rn_status evaluate(training *t, float *out) {
     for (uint64_t i = 0; i * t->batch < info->validation_sequences; i++) {
         float loss = 0;
         RN_TRY(take_batch(t, RN_DATA_VALIDATION, i, &batch));
+        begin_phase(t, RN_TRAIN_EVALUATE);
         RN_TRY(rn_trainer_evaluate_packed(t->trainer, &batch, &loss));
+        end_phase(t);
         sum += (double)loss * (double)t->targets;
         counted += (double)t->targets;
     }
@@ -184,156 +216,232 @@ static rn_status evaluate(training *t, float *out) {
     return RN_OK;
 }
 
-static rn_status save(const training *t) {
-    char path[PATHS];
-    RN_TRY(path_in(t, "checkpoint.safetensors", path));
-    RN_TRY(rn_trainer_save(t->trainer, path));
-    RN_TRY(rn_trainer_export_adapter(t->trainer, model_of(t), t->out));
-    RN_TRY(path_in(t, "adapter.gguf", path));
-    rn_status s = rn_trainer_export_adapter(t->trainer, NULL, path);
-    return s == RN_UNSUPPORTED ? RN_OK : s; // modules that GGUF files have no names for
-}
+typedef struct step_result {
+    uint64_t step; // from 1
+    float loss, norm, validation;
+    bool has_norm, has_validation;
+    double rate, seconds;
+} step_result;
 
-static void report(const training *t, uint64_t step, float loss, double rate, double seconds,
-                   const float *validation) {
-    double speed = (double)t->batch * t->tokens / seconds;
-    uint64_t left = t->steps - step;
+static void report(const training *t, const step_result *r) {
+    double speed = (double)t->batch * t->tokens / r->seconds;
+    uint64_t left = t->steps - r->step;
     fprintf(t->log, "{\"step\": %llu, \"loss\": %.7g, \"rate\": %.6g, \"tokens_per_second\": %.1f",
-            (unsigned long long)step, (double)loss, rate, speed);
-    if (validation) fprintf(t->log, ", \"validation_loss\": %.7g", (double)*validation);
+            (unsigned long long)r->step, (double)r->loss, r->rate, speed);
+    if (r->has_norm) fprintf(t->log, ", \"gradient_norm\": %.7g", (double)r->norm);
+    if (r->has_validation) fprintf(t->log, ", \"validation_loss\": %.7g", (double)r->validation);
     fprintf(t->log, "}\n");
     fflush(t->log);
-    if (rn_settings_bool(t->in->settings, "quiet")) return;
-    fprintf(stderr, "step %llu of %llu: loss %.4f, rate %.3g, %.0f tokens/s, %s left",
-            (unsigned long long)step, (unsigned long long)t->steps, (double)loss, rate, speed,
-            rn_time_format(seconds * (double)left).text);
-    if (validation) fprintf(stderr, "; validation %.4f", (double)*validation);
+    if (train_bool(t, "quiet")) return;
+    fprintf(stderr, "step %llu of %llu: loss %.4f, rate %.3g", (unsigned long long)r->step,
+            (unsigned long long)t->steps, (double)r->loss, r->rate);
+    if (r->has_norm) fprintf(stderr, ", norm %.3g", (double)r->norm);
+    fprintf(stderr, ", %.0f tokens/s, %s of %s, %s left", speed,
+            rn_size_format(rn_ledger_total(RN_DEVICE_HOST).now_bytes).text,
+            rn_size_format(t->budget.total_bytes).text,
+            rn_time_format(r->seconds * (double)left).text);
+    if (r->has_validation) fprintf(stderr, "; validation %.4f", (double)r->validation);
     fprintf(stderr, "\n");
 }
 
+static rn_status take_step(training *t, step_result *r) {
+    uint64_t step = rn_trainer_steps(t->trainer);
+    rn_batch batch;
+    *r = (step_result){.step = step + 1, .rate = rate_at(t, step)};
+    double begin = train_clock();
+    RN_TRY(take_batch(t, RN_DATA_TRAIN, step, &batch));
+    begin_phase(t, RN_TRAIN_STEP);
+    RN_TRY(rn_trainer_step_packed(t->trainer, &batch, r->rate, &r->loss));
+    end_phase(t);
+    r->has_norm = train_number(t, "clip") > 0;
+    if (r->has_norm) RN_TRY(rn_trainer_gradient_norm(t->trainer, &r->norm));
+    r->seconds = train_clock() - begin;
+    t->loss = r->loss;
+    if (isfinite(r->loss) && isfinite(r->norm)) return RN_OK;
+    rn_status s =
+        rn_fail(RN_INVALID, "the %s of step %llu is not a finite number",
+                isfinite(r->loss) ? "gradient's norm" : "loss", (unsigned long long)r->step);
+    return t->saved_step == NO_STEP
+               ? rn_hint(s, "nothing is saved yet: begin anew with a lower --rate, or a warm-up")
+               : rn_hint(s,
+                         "the checkpoint of step %llu is kept: --resume goes on from it, with a "
+                         "lower --rate",
+                         (unsigned long long)t->saved_step);
+}
+
 static rn_status take_steps(training *t) {
-    uint64_t save_every = count_of(t, "save-every"), check_every = count_of(t, "evaluate-every");
+    uint64_t save_every = train_count(t, "save-every"),
+             check_every = train_count(t, "evaluate-every");
     bool validates = rn_train_data_get_info(t->data)->validation_samples > 0 && check_every > 0;
     while (rn_trainer_steps(t->trainer) < t->steps) {
-        uint64_t step = rn_trainer_steps(t->trainer);
-        double begin = now(), rate = rate_at(t, step);
-        float loss = 0, validation = 0;
-        rn_batch batch;
-        RN_TRY(take_batch(t, RN_DATA_TRAIN, step++, &batch));
-        RN_TRY(rn_trainer_step_packed(t->trainer, &batch, rate, &loss));
-        double seconds = now() - begin;
-        if (!isfinite(loss))
-            return rn_hint(rn_fail(RN_INVALID, "the loss of step %llu is not a finite number",
-                                   (unsigned long long)step),
-                           "the last checkpoint is kept: go on from it with a lower --rate");
-        bool checks = validates && (step % check_every == 0 || step == t->steps);
-        if (checks) RN_TRY(evaluate(t, &validation));
-        report(t, step, loss, rate, seconds, checks ? &validation : NULL);
-        if (save_every && step % save_every == 0) RN_TRY(save(t));
+        step_result r;
+        RN_TRY(take_step(t, &r));
+        r.has_validation = validates && (r.step % check_every == 0 || r.step == t->steps);
+        if (r.has_validation) RN_TRY(evaluate(t, &r.validation));
+        report(t, &r);
+        if (save_every && r.step % save_every == 0) RN_TRY(save_training(t));
         if (!interrupted) continue;
         forget_interrupt();
-        RN_TRY(save(t));
+        RN_TRY(save_training(t));
         return rn_hint(rn_fail(RN_CANCELLED, "stopped after step %llu, which is saved",
-                               (unsigned long long)step),
-                       "--resume goes on from there");
+                               (unsigned long long)r.step),
+                       "the same command with --resume goes on from there");
     }
-    return save(t);
+    return save_training(t);
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static rn_status begin(training *t) {
-    char path[PATHS];
-    snprintf(t->out, sizeof t->out, "%s", text_of(t, "out"));
+// What must be the same for a training to go on.
+static void name_run(const training *t) {
+    const char *const *targets = NULL;
+    char text[1024], names[256] = "";
+    size_t count = rn_settings_list(t->in->settings, "target", &targets), at = 0;
+    for (size_t i = 0; i < count && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? "," : "", targets[i]);
+    snprintf(text, sizeof text,
+             "model=%s;method=%s;rank=%llu;alpha=%g;rslora=%d;target=%s;optimizer=%s;data=%s;"
+             "length=%u;batch=%u;validation=%g;unpacked=%d;seed=%llu",
+             rn_model_get_info(t->model)->name, train_text(t, "method"),
+             (unsigned long long)train_count(t, "rank"), train_number(t, "alpha"),
+             train_bool(t, "rslora"), names, train_text(t, "optimizer"),
+             rn_train_data_get_info(t->data)->key, t->tokens, t->batch,
+             train_number(t, "validation"), train_bool(t, "unpacked"),
+             (unsigned long long)train_count(t, "seed"));
+    rn_trainer_set_run(t->trainer, text);
+}
+
+static rn_status open_out(training *t) {
+    snprintf(t->out, sizeof t->out, "%s", train_text(t, "out"));
     if (!t->out[0])
         return rn_hint(rn_fail(RN_INVALID, "there is no place for what is learned"),
                        "name a folder: --out DIR");
     if (mkdir(t->out, 0777) != 0 && errno != EEXIST)
         return rn_error_locate(rn_fail(RN_IO, "cannot make the folder"), t->out, RN_NO_OFFSET);
-    bool resumes = rn_settings_bool(t->in->settings, "resume");
-    RN_TRY(path_in(t, "checkpoint.safetensors", path));
-    bool there = access(path, F_OK) == 0;
-    if (there && !resumes)
+    if (has_checkpoint(t) && !train_bool(t, "resume"))
         return rn_hint(rn_fail(RN_INVALID, "'%s' has a training already", t->out),
                        "--resume goes on with it; another --out begins anew");
-    RN_TRY(open_data(t));
-    if (!rn_settings_bool(t->in->settings, "quiet")) print_data(t);
+    return RN_OK;
+}
+
+static rn_status begin(training *t) {
+    char path[TRAIN_PATH_BYTES];
+    bool quiet = train_bool(t, "quiet");
+    RN_TRY(open_out(t));
+    RN_TRY(open_data(t, false));
+    if (!quiet) print_data(t);
     count_steps(t);
-    RN_TRY(make_trainer(t, false, NULL));
-    if (there) RN_TRY(rn_trainer_resume(t->trainer, path));
-    if (!rn_settings_bool(t->in->settings, "quiet"))
-        RN_TRY(rn_program_print(rn_trainer_program(t->trainer), rn_sink_file(stderr)));
-    RN_TRY(path_in(t, "log.jsonl", path));
-    t->log = fopen(path, there ? "a" : "w");
+    RN_TRY(make_trainer(t, false));
+    name_run(t);
+    bool resumes = has_checkpoint(t);
+    if (resumes) RN_TRY(resume_training(t));
+    RN_TRY(check_space(t));
+    if (!quiet) print_phases(t, rn_trainer_program(t->trainer), stderr);
+    if (!quiet && resumes)
+        fprintf(stderr, "goes on from step %llu\n",
+                (unsigned long long)rn_trainer_steps(t->trainer));
+    RN_TRY(train_path(t, "log.jsonl", path));
+    t->log = fopen(path, resumes ? "a" : "w");
     if (!t->log) return rn_error_locate(rn_fail(RN_IO, "cannot write the log"), path, RN_NO_OFFSET);
-    t->rows = calloc(3 * (size_t)t->batch * t->tokens, sizeof *t->rows);
-    return t->rows ? RN_OK : rn_fail(RN_NO_MEMORY, "no memory for a batch");
+    return RN_OK;
 }
 
 static void print_end(const training *t) {
-    const rn_program_summary *s = rn_program_get_summary(rn_trainer_program(t->trainer));
-    fprintf(stderr, "planned %s of a budget of %s; the ledger's peak %s\n",
-            rn_size_format(s->planned_bytes).text, rn_size_format(t->budget.total_bytes).text,
-            rn_size_format(rn_ledger_total(RN_DEVICE_HOST).peak_bytes).text);
-    fprintf(stderr, "adapter in %s: ration run %s --lora %s\n", t->out,
-            model_of(t) ? model_of(t) : "", t->out);
+    const char *model = model_of(t);
+    if (!train_bool(t, "quiet")) {
+        print_facts(t);
+        fprintf(stderr, "adapter in %s: ration run%s%s --lora %s\n", t->out, model ? " " : "",
+                model ? model : "", t->out);
+    }
+    if (!t->in->json) return;
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_string(&json, "out", t->out);
+    rn_json_f64(&json, "loss", (double)t->loss);
+    rn_json_u64(&json, "budget_bytes", t->budget.total_bytes);
+    write_phases(t, rn_trainer_program(t->trainer), &json);
+    rn_json_end(&json);
+    (void)!rn_json_finish(&json);
 }
 
 static rn_status open_model(training *t) {
-    t->batch = (uint32_t)count_of(t, "batch-size");
-    t->tokens = (uint32_t)count_of(t, "length");
+    t->batch = (uint32_t)train_count(t, "batch-size");
+    t->tokens = (uint32_t)train_count(t, "length");
     if (t->batch == 0 || t->batch > 1 << 16 || t->tokens < 2 || t->tokens > 1 << 24)
         return rn_fail(RN_INVALID, "batches of %u sequences of %u tokens are not possible",
                        t->batch, t->tokens);
+    t->rows = calloc(3 * (size_t)t->batch * t->tokens, sizeof *t->rows);
+    if (!t->rows) return rn_fail(RN_NO_MEMORY, "no memory for a batch");
     return rn_model_open(model_of(t), NULL, &t->model);
 }
 
-// For `ration plan FILE.toml`: the phases, with nothing but headers read.
+static void close_all(training *t) {
+    if (t->log) fclose(t->log);
+    rn_program_destroy(t->program);
+    rn_trainer_destroy(t->trainer);
+    rn_device_destroy(t->device);
+    rn_train_data_close(t->data);
+    rn_model_close(t->model);
+    free(t->rows);
+}
+
+static rn_status print_plan(const training *t) {
+    if (!t->in->json) {
+        print_phases(t, t->program, stdout);
+        printf("\n");
+        fflush(stdout);
+        return rn_program_print(t->program, rn_sink_file(stdout));
+    }
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    write_phases(t, t->program, &json);
+    rn_json_check(&json, rn_program_json(t->program, rn_json_embed(&json, "program")));
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
+// For `ration plan FILE.toml`: the phases. Of the model only headers are read; the data is
+// tokenised, for its length is what hours follow from.
 rn_status plan_training(const invocation *in) {
-    training t = {.in = in, .plans_only = true};
-    rn_program *program = NULL;
-    RN_TRY(rn_settings_load_files(in->settings, in->words[0]));
+    training t = {.in = in, .saved_step = NO_STEP};
+    snprintf(t.out, sizeof t.out, "%s", train_text(&t, "out"));
     rn_status s = open_model(&t);
-    if (s == RN_OK) s = make_trainer(&t, true, &program);
-    if (s == RN_OK)
-        s = in->json ? rn_program_json(program, rn_sink_file(stdout))
-                     : rn_program_print(program, rn_sink_file(stdout));
-    rn_program_destroy(program);
-    rn_model_close(t.model);
+    if (s == RN_OK) s = open_data(&t, true);
+    if (s == RN_OK) count_steps(&t);
+    if (s == RN_OK) s = make_trainer(&t, true);
+    if (s == RN_OK) s = print_plan(&t);
+    close_all(&t);
     return s;
 }
 
 static rn_status run(const invocation *in) {
-    training t = {.in = in};
-    RN_TRY(open_model(&t));
-    rn_status s = begin(&t);
+    training t = {.in = in, .saved_step = NO_STEP};
+    rn_status s = open_model(&t);
+    if (s == RN_OK) s = begin(&t);
     if (s == RN_OK) s = take_steps(&t);
-    if (s == RN_OK && !rn_settings_bool(in->settings, "quiet")) print_end(&t);
-    if (t.log) fclose(t.log);
-    free(t.rows);
-    rn_trainer_destroy(t.trainer);
-    rn_device_destroy(t.device);
-    rn_train_data_close(t.data);
-    rn_model_close(t.model);
+    if (s == RN_OK) print_end(&t);
+    close_all(&t);
     return s;
 }
 
 const command train_command = {
     .name = "train",
-    .usage = "train [MODEL] --data FILE.jsonl --out DIR [options]",
+    .usage = "train [MODEL|CONFIG.toml] --data FILE.jsonl --out DIR [options]",
     .summary = "fine-tune a model on texts, within a budget",
     .about =
         "Trains a LoRA adapter of MODEL (a Hugging Face folder, a GGUF file; without one the\n"
         "model that is built in), whose own weights stay as they are, whatever their type. The\n"
         "data is JSON, an object a line: messages, conversations, prompt and completion,\n"
         "instruction and output, or text; what the assistant says is learned. Samples are packed\n"
-        "into sequences and do not see each other. Prints the plan of every phase (step, save,\n"
-        "evaluate), then a line a step; DIR gets the adapter as PEFT has it, log.jsonl, and a\n"
-        "checkpoint that --resume goes on from, to the same bytes. Ctrl-C saves. Options may "
-        "stand\n"
-        "in a file: --config FILE.toml, under [train]; ration plan FILE.toml prints its plan.",
+        "into sequences and do not see each other. Prints the plan of every phase, a line a step,\n"
+        "and at the end plan and fact; DIR gets the adapter as PEFT and llama.cpp have it, a log,\n"
+        "and checkpoints that --resume goes on from, to the same bytes. Ctrl-C saves. Options may\n"
+        "stand in a file, CONFIG.toml, under [train]; ration plan CONFIG.toml prints its plan.",
     .example = "ration train models/smollm2 --data chats.jsonl --out adapter --epochs 2",
     .max_words = 1,
     .limits_memory = true,
+    .takes_config = true,
     .run = run,
 };

@@ -94,8 +94,10 @@ static const rn_option table[] = {
      "steps between losses of what is set apart"},
     {"save-every", "train.save_every", 0, RN_OPTION_COUNT, false, "train", "500", "N", NULL,
      "steps between checkpoints; there is one at the end"},
+    {"keep-checkpoints", "train.keep", 0, RN_OPTION_COUNT, false, "train", "2", "N", NULL,
+     "checkpoints in --out; older ones go when a new one is verified"},
     {"resume", "train.resume", 0, RN_OPTION_BOOL, false, "train", "false", NULL, NULL,
-     "go on from the checkpoint in --out"},
+     "go on from the newest checkpoint in --out that is whole"},
     {"prompt", "", 'p', RN_OPTION_TEXT, false, "run", NULL, "TEXT", NULL,
      "the text to go on from; with --chat the first message"},
     {"input", "", 'i', RN_OPTION_LIST, false, "run bench bench-worker", NULL, "NAME=FILE", NULL,
@@ -228,7 +230,7 @@ static const rn_option table[] = {
      "what to run on, or measure, tried in this order: cpu, cuda:0, xla:cpu, xla:cuda, neuron:0, "
      "ort, auto (the first GPU, then the CPU), sim (for tests); with commas [serve: auto; else "
      "cpu]"},
-    {"rates", "rates", 0, RN_OPTION_CHOICE, false, "run plan serve embed compile", "measured",
+    {"rates", "rates", 0, RN_OPTION_CHOICE, false, "run plan serve embed compile train", "measured",
      "HOW", "measured|guessed",
      "what predicted times follow from: rates of ration calibrate, or where there are none "
      "measured "

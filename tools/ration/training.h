@@ -1,0 +1,75 @@
+// training.h — parts of ration train, for its own files.
+#ifndef RATION_TOOL_TRAINING_H
+#define RATION_TOOL_TRAINING_H
+
+#include "command.h"
+
+#include <stdio.h>
+
+enum { TRAIN_PATH_BYTES = 4096, TRAIN_MOST_CHECKPOINTS = 256 };
+
+// What a phase held at most, by the ledger.
+typedef struct phase_fact {
+    uint64_t runs;
+    uint64_t peaks[RN_PURPOSE_COUNT]; // of the memory that the device computes in
+    uint64_t tables_bytes;            // of the host: descriptions
+    uint64_t total_bytes;             // of the memory that the device computes in
+    double seconds;                   // of all runs
+} phase_fact;
+
+typedef struct training {
+    const invocation *in;
+    rn_model *model;
+    rn_train_data *data;
+    rn_device *device;
+    rn_trainer *trainer;
+    rn_program *program; // of a plan alone
+    host_budget budget;
+    uint32_t batch, tokens;
+    uint64_t steps, warmup;
+    int32_t *rows;    // (3, batch, tokens): tokens, targets, documents
+    uint64_t targets; // of the batch in `rows`
+    FILE *log;
+    char out[TRAIN_PATH_BYTES];
+    uint64_t held_bytes; // descriptions, before loading
+    phase_fact facts[RN_TRAIN_PHASE_COUNT];
+    rn_train_phase phase; // that runs, or ran last
+    double phase_begin;
+    uint64_t saved_step; // of the last checkpoint; RN_NO_STEP: none yet
+    float loss;
+} training;
+#define NO_STEP UINT64_MAX
+
+uint64_t train_count(const training *t, const char *name);
+double train_number(const training *t, const char *name);
+const char *train_text(const training *t, const char *name);
+bool train_bool(const training *t, const char *name);
+rn_status train_path(const training *t, const char *name, char out[TRAIN_PATH_BYTES]);
+double train_clock(void);
+
+// ---- phases (train_phases.c) --------------------------------------------------------------------
+
+// Peaks of the ledger belong to a phase between these two.
+void begin_phase(training *t, rn_train_phase phase);
+void end_phase(training *t);
+// Descriptions on the host's ledger now.
+uint64_t read_tables(void);
+// The phases before any of them runs, and how long all of it takes.
+void print_phases(const training *t, const rn_program *program, FILE *to);
+// Plan beside fact.
+void print_facts(const training *t);
+// The same for programs: members of the object that is open.
+void write_phases(const training *t, const rn_program *program, rn_json *json);
+
+// ---- checkpoints (train_save.c) -----------------------------------------------------------------
+
+// Whether there is room for what will be written; RN_IO names what is missing.
+rn_status check_space(const training *t);
+// Whether --out has a training.
+bool has_checkpoint(const training *t);
+// Goes on from the newest checkpoint that is whole; says which are not.
+rn_status resume_training(training *t);
+// A checkpoint, verified, then the adapter; then checkpoints beyond --keep go.
+rn_status save_training(training *t);
+
+#endif
