@@ -61,6 +61,13 @@ typedef struct rn_embedding_info {
     uint32_t first_position; // the position of a text's first token
 } rn_embedding_info;
 
+// How its makers would have it sampled (generation_config.json, GGUF's general.sampling.*); a
+// number below 0: they do not say.
+typedef struct rn_sampling_advice {
+    float temperature, top_p, min_p, repetition_penalty;
+    int32_t top_k;
+} rn_sampling_advice;
+
 typedef struct rn_model_info {
     const char *name;         // for people
     const char *architecture; // "llama", "mistral", "qwen2", "qwen3"
@@ -75,6 +82,7 @@ typedef struct rn_model_info {
                           // Such a text cannot go back: what is rewound is read again, and drafts
                           // are refused
     char weights[64];     // "f16", "q4_k + q6_k": the dtypes of its matrices, the most bytes first
+    rn_sampling_advice sampling;
 } rn_model_info;
 RN_API const rn_model_info *rn_model_get_info(const rn_model *model);
 // NULL where the model has none.

@@ -63,6 +63,7 @@ static bool read_request(rn_client *client, rn_request *out, rn_problem *out_pro
         .choices = facts.sequences_max,
         .model = rn_str_from(rn_engine_model_name(engine)),
         .adapters = model,
+        .advice = &rn_model_get_info(model)->sampling,
         .strict_model = client->http->server->options.strict_model,
     };
     rn_str body = {client->body, client->body_bytes};

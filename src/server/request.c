@@ -3,10 +3,20 @@
 
 #include <float.h>
 
-static void set_defaults(rn_request_kind kind, rn_request *request) {
+static void take_advice(const rn_sampling_advice *advice, rn_sampling *out) {
+    if (advice->temperature >= 0) out->temperature = advice->temperature;
+    if (advice->top_p >= 0) out->top_p = advice->top_p;
+    if (advice->min_p >= 0) out->min_p = advice->min_p;
+    if (advice->repetition_penalty >= 0) out->repetition_penalty = advice->repetition_penalty;
+    if (advice->top_k >= 0) out->top_k = (uint32_t)advice->top_k;
+}
+
+static void set_defaults(rn_request_kind kind, const rn_sampling_advice *advice,
+                         rn_request *request) {
     request->kind = kind;
     request->n = 1;
     request->sampling = (rn_sampling){.temperature = 1, .top_p = 1};
+    if (advice) take_advice(advice, &request->sampling);
     if (kind == RN_REQUEST_GENERATE)
         request->sampling = (rn_sampling){
             .temperature = 0.7f, .top_p = 0.9f, .top_k = 50, .repetition_penalty = 1.1f};
@@ -99,7 +109,7 @@ bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits 
     *out_problem = (rn_problem){0};
     rn_request_state state = {
         .reader.problem = out_problem, .request = out, .limits = limits, .top_logprobs = -1};
-    set_defaults(kind, out);
+    set_defaults(kind, limits->advice, out);
     bool good = read_all(&state, body) && check_start(&state) &&
                 check_model(out, limits, out_problem) && check_choices(&state) &&
                 check_logprobs(&state) && check_sampling(&state);

@@ -53,9 +53,10 @@ typedef struct rn_request {
 
 typedef struct rn_request_limits {
     uint32_t vocab_size;
-    uint32_t choices;         // prompts times n, at most: sequences of the plan
-    rn_str model;             // the name served
-    const rn_model *adapters; // whose adapters' names are names of models, too; NULL: none
+    uint32_t choices;                 // prompts times n, at most: sequences of the plan
+    rn_str model;                     // the name served
+    const rn_model *adapters;         // whose adapters' names are names of models, too; NULL: none
+    const rn_sampling_advice *advice; // for what a client does not say; NULL: none
     bool strict_model; // any other name is 404 "model_not_found"; else it is the model served
 } rn_request_limits;
 

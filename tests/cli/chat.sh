@@ -60,3 +60,28 @@ assert [m['role'] for m in saved] == ['user', 'assistant'] * 2 and saved[2]['con
 again = json.load(open('again.json'))['messages']
 assert [m['content'] for m in again[:2]] == ['You are kind.', '/bye'], again
 PYTHON
+
+# ---- a budget that has no room for the usual context has room for a short prompt
+expect 0 "$ration" plan "$model" --budget +64MiB --json
+figure=$(python3 -c "import json; print(json.load(open('out'))['smallest_budget_bytes'])")
+expect 0 "$ration" run "$model" -p 'Once upon a' -n 8 -q --greedy --budget +$((figure - 4096))
+equals 'with a shorter context' "$(cat told)" "$(cat out)"
+expect 4 "$ration" run "$model" -p 'Once upon a' -n 8 -q --greedy --budget +$((figure - 4096)) --ctx 288
+
+# ---- how the model's makers would have it sampled; a seed that is told and can be given
+cp -r "$model" advised
+echo '{"do_sample": true, "temperature": 0.25, "top_k": 7, "top_p": 9}' > advised/generation_config.json
+expect 0 "$ration" run advised -p Once -n 6
+says err 'temperature 0.25' 'top-k 7'
+cp out first
+seed=$(sed -n 's/.*seed \([0-9]*\).*/\1/p' err)
+expect 0 "$ration" run advised -p Once -n 6 --seed "$seed"
+equals 'the same seed' "$(cat first)" "$(cat out)"
+expect 0 "$ration" run advised -p Once -n 6 --temperature 0.5
+says err 'temperature 0.5, top-k 40'
+echo '{"do_sample": false, "temperature": 0.25}' > advised/generation_config.json
+expect 0 "$ration" run advised -p Once -n 6
+says err 'temperature 0.8'
+echo '{"do_sample": true, "temperature": "hot"}' > advised/generation_config.json
+expect 3 "$ration" run advised -p Once -n 6
+says err 'generation_config.json' 'temperature'

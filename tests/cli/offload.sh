@@ -69,5 +69,5 @@ for times in 1 2; do
     cmp -s out story || fail 'recovered, it says something else'
     equals 'tries' $times "$(grep -c 'refused memory, try' err)"
 done
-expect 4 "$ration" run -p 'Once upon a time' -n 24 --greedy -q --device 'sim:fail_alloc=1;fail_allocs=3'
+expect 4 "$ration" run -p 'Once upon a time' -n 24 --greedy -q --ctx 256 --device 'sim:fail_alloc=1;fail_allocs=3'
 says err 'sim had no room in 3 tries' 'the smallest plan takes'

@@ -9,6 +9,7 @@ named() { sed -n 's/.*the smallest budget that works is [^(]*(\([0-9]*\) bytes).
 in_json() { python3 -c "import json; print(json.load(open('out'))$1)"; }
 
 # agree SIGN STEP BUDGET ARGUMENTS...: on one figure, in a refusal of run and of plan, and where they were not refused.
+# With --ctx: without it, run makes do with a context for its prompt and answer where the usual one does not fit.
 agree() {
     local sign=$1 step=$2 small=$3 figure
     shift 3
@@ -34,14 +35,14 @@ agree() {
 models=("$model")
 [ -d "$data/llama" ] && models+=("$data/llama/stories260K/hf" "$data/llama/stories260K/stories260K.q8_0.gguf")
 for path in "${models[@]}"; do
-    agree + 1 +100KiB "$path"
+    agree + 1 +100KiB "$path" --ctx 256
     agree + 1 +100KiB "$path" --ctx 100 --kv f32
 done
 
 # ---- the process's memory counts: a sanitizer's is another one in every run
 is_sanitized && { echo 'a sanitizer build: only planned bytes'; exit 0; }
 for path in "${models[@]}"; do
-    agree '' 4096 8MiB "$path"
+    agree '' 4096 8MiB "$path" --ctx 256
     agree '' 4096 8MiB "$path" --ctx 100 --kv f32
 done
 random=$data/llama/llama-2-tiny-random/llama-2-tiny-random.gguf # a tokenizer of 32,000 tokens

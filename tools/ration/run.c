@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,24 +99,48 @@ static rn_status read_bias(const char *text, rn_logit_bias *out) {
     return RN_OK;
 }
 
+static bool is_given(const invocation *in, const char *name) {
+    return strcmp(rn_settings_origin(in->settings, name), "default") != 0;
+}
+
+// What somebody set, else what the model's makers advise, else the usual.
+static float advised(const runner *r, const char *name, double advice) {
+    bool takes = advice >= 0 && !is_given(r->in, name);
+    return (float)(takes ? advice : rn_settings_number(r->in->settings, name));
+}
+
+// Another one each time, unless it is given.
+static rn_status read_seed(const invocation *in, uint64_t *out) {
+    *out = rn_settings_count(in->settings, "seed");
+    if (is_given(in, "seed")) return RN_OK;
+    uint32_t drawn = 0;
+    if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
+        return rn_fail(RN_IO, "no random seed: %s", strerror(errno));
+    *out = drawn;
+    return RN_OK;
+}
+
 static rn_status read_sampling(runner *r) {
     const rn_settings *s = r->in->settings;
     const char *const *items = NULL;
     size_t count = rn_settings_list(s, "logit-bias", &items);
     rn_sampling *out = &r->sampling;
     bool greedy = rn_settings_bool(s, "greedy");
+    rn_sampling_advice advice = rn_model_get_info(r->model)->sampling;
+    if (is_given(r->in, "temperature") || greedy) advice = (rn_sampling_advice){-1, -1, -1, -1, -1};
     *out = (rn_sampling){
-        .temperature = greedy ? 0 : (float)rn_settings_number(s, "temperature"),
-        .top_p = (float)rn_settings_number(s, "top-p"),
-        .min_p = (float)rn_settings_number(s, "min-p"),
-        .repetition_penalty = (float)rn_settings_number(s, "repetition-penalty"),
+        .temperature = greedy ? 0 : advised(r, "temperature", advice.temperature),
+        .top_p = advised(r, "top-p", advice.top_p),
+        .min_p = advised(r, "min-p", advice.min_p),
+        .repetition_penalty = advised(r, "repetition-penalty", advice.repetition_penalty),
         .presence_penalty = (float)rn_settings_number(s, "presence-penalty"),
         .frequency_penalty = (float)rn_settings_number(s, "frequency-penalty"),
-        .seed = rn_settings_count(s, "seed"),
         .bias = r->biases,
         .bias_count = count,
     };
+    RN_TRY(read_seed(r->in, &out->seed));
     RN_TRY(read_count(r->in, "top-k", &out->top_k));
+    if (advice.top_k >= 0 && !is_given(r->in, "top-k")) out->top_k = (uint32_t)advice.top_k;
     RN_TRY(read_count(r->in, "penalty-window", &out->penalty_window));
     RN_TRY(read_count(r->in, "logprobs", &out->logprobs));
     out->without_logprob = !r->in->json; // nobody sees it

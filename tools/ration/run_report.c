@@ -24,6 +24,19 @@ static void print_budget(const runner *r) {
                 measured ? " (nine tenths of what is free)" : "");
 }
 
+static void print_sampling(const runner *r) {
+    const rn_sampling *s = &r->sampling;
+    if (s->temperature == 0) return;
+    fprintf(stderr, "sampling: seed %llu, temperature %g", (unsigned long long)s->seed,
+            (double)s->temperature);
+    if (s->top_k) fprintf(stderr, ", top-k %u", s->top_k);
+    if (s->top_p > 0 && s->top_p < 1) fprintf(stderr, ", top-p %g", (double)s->top_p);
+    if (s->min_p > 0) fprintf(stderr, ", min-p %g", (double)s->min_p);
+    if (s->repetition_penalty > 0 && s->repetition_penalty != 1)
+        fprintf(stderr, ", repetition penalty %g", (double)s->repetition_penalty);
+    fprintf(stderr, "\n");
+}
+
 void print_opening(const runner *r) {
     const rn_model_info *m = rn_model_get_info(r->model);
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
@@ -44,8 +57,10 @@ void print_opening(const runner *r) {
                 (unsigned long long)p->host_rows, p->host_blocks);
     if (p->interleaved_blocks)
         fprintf(stderr, ", but for %u that are brought meanwhile", p->interleaved_blocks);
-    fprintf(stderr, "; context %zu, prompts %llu tokens at once\n\n",
+    fprintf(stderr, "; context %zu, prompts %llu tokens at once\n",
             rn_generator_context(r->generator), (unsigned long long)p->rows);
+    print_sampling(r);
+    fprintf(stderr, "\n");
 }
 
 // ---- for people ---------------------------------------------------------------------------------

@@ -185,7 +185,8 @@ static const rn_option table[] = {
     {"penalty-window", "run.penalty_window", 0, RN_OPTION_COUNT, false, "run", "0", "N", NULL,
      "tokens back that penalties look at; 0 means all"},
     {"seed", "run.seed", 's', RN_OPTION_COUNT, false, "run train", "1", "N", NULL,
-     "the same seed gives the same text, at every budget (on a GPU with --exact)"},
+     "the same seed gives the same text, at every budget (on a GPU with --exact); run draws one\n"
+     "unless it is given"},
     {"stop", "run.stop", 0, RN_OPTION_LIST, false, "run", NULL, "TEXT", NULL,
      "stop before this text; may be repeated"},
     {"logit-bias", "run.logit_bias", 0, RN_OPTION_LIST, false, "run", NULL, "ID=X", NULL,

@@ -15,6 +15,7 @@ typedef struct rn_text_config {
     uint32_t draft_layers;        // blocks of a GGUF file behind those of the model: not used
     rn_forms_config quantization; // how the checkpoint's weights are kept, where that is said
     rn_embedding_info embedding;
+    rn_sampling_advice sampling;
     bool headless; // for embeddings only: an encoder, or a decoder whose files have no head
     float
         stretch; // rope whose base grows once the context is longer than that ("dynamic"); 0: none

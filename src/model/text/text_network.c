@@ -14,6 +14,7 @@
 #include "model/text/decoder.h"
 #include "model/text/default_model.h"
 #include "model/text/pooling.h"
+#include "model/text/sampling_advice.h"
 #include "model/text/text_weights.h"
 
 #include <stdio.h>
@@ -200,6 +201,7 @@ static rn_status read_json_config(rn_network *network, const char *folder) {
     if (s == RN_NOT_FOUND) s = rn_hint(s, "safetensors need the config.json that belongs to them");
     if (s == RN_OK) s = rn_text_config_from_json(&fields, config_of(network));
     rn_text_config *config = config_of(network);
+    if (s == RN_OK) s = rn_sampling_advice_from_folder(folder, &config->sampling);
     if (s == RN_OK) s = rn_pooling_from_folder(folder, &config->embedding, &config->llama.dense);
     if (s == RN_OK && config->llama.dense &&
         !config->llama.architecture->parts[RN_TEXT_DENSE_IN].hugging_face)
@@ -220,6 +222,7 @@ static rn_status read_gguf_config(rn_network *network, const char *path) {
     if (s == RN_OK)
         s = rn_pooling_from_gguf(&fields, config_of(network)->architecture,
                                  &config_of(network)->embedding);
+    if (s == RN_OK) s = rn_sampling_advice_from_gguf(&fields, &config_of(network)->sampling);
     if (s == RN_OK) s = rn_fields_text(&fields, "general.name", &name);
     if (s == RN_OK && name.bytes)
         snprintf(network->title, sizeof network->title, "%.*s", RN_STR_ARG(name));
@@ -232,6 +235,7 @@ static rn_status read_own_config(rn_network *network, rn_str text) {
     rn_fields_init(&fields, "the library's config.json");
     rn_status s = rn_fields_read_json(&fields, text);
     if (s == RN_OK) s = rn_text_config_from_json(&fields, config_of(network));
+    config_of(network)->sampling = (rn_sampling_advice){-1, -1, -1, -1, -1};
     rn_fields_free(&fields);
     return s;
 }
@@ -265,7 +269,8 @@ static void fill_info(rn_network *network) {
                                     .window = c->window_from < c->layers ? c->window : 0,
                                     .tied_head = c->tied,
                                     .encoder = config_of(network)->headless,
-                                    .embedding = config_of(network)->embedding};
+                                    .embedding = config_of(network)->embedding,
+                                    .sampling = config_of(network)->sampling};
 }
 
 static bool has_head(const rn_network *network) {
