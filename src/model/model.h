@@ -16,6 +16,9 @@
 typedef struct rn_forward_values {
     rn_value logits;  // (N, classes); in inference already an output of the graph
     rn_value targets; // i32 (N), of the input "targets"; RN_NO_VALUE in inference
+    // In training, where logits would be large and are nothing but x wᵀ: x (N, D) and w (classes,
+    // D) in the place of logits, which are RN_NO_VALUE.
+    rn_value hidden, head;
 } rn_forward_values;
 
 // Writes a model into an empty graph. `batch` samples are the first axis of its inputs, one of

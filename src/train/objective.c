@@ -5,6 +5,7 @@
 #include <ration/train.h>
 
 #include "graph/op.h"
+#include "train/train_recipe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,12 @@ static rn_value cross_entropy(rn_graph *graph, rn_value outputs, rn_value target
     rn_cross_entropy_attrs attrs = {.ignore = -100,
                                     .normalizer = rn_graph_scalar(graph, "loss_scale")};
     return rn_op_cross_entropy(graph, outputs, targets, attrs);
+}
+
+rn_value rn_graph_linear_loss(rn_graph *graph, rn_value x, rn_value w, rn_value targets) {
+    rn_cross_entropy_attrs attrs = {.ignore = -100,
+                                    .normalizer = rn_graph_scalar(graph, "loss_scale")};
+    return rn_op_linear_cross_entropy(graph, x, w, targets, attrs);
 }
 
 // outputs and targets f32 of one shape: the mean of all squared differences of the batch.

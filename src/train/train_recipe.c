@@ -28,13 +28,23 @@ static rn_status check_cut(const held *h, uint32_t micro_batches) {
                    "use a number that divides the batch");
 }
 
+// Logits that are watched are made after all.
+static rn_value write_loss(const held *h, rn_graph *graph, rn_forward_values *values,
+                           uint32_t micro_batches) {
+    if (values->hidden != RN_NO_VALUE && !h->options.watch)
+        return rn_graph_linear_loss(graph, values->hidden, values->head, values->targets);
+    if (values->hidden != RN_NO_VALUE)
+        values->logits = rn_op_matmul_as(graph, values->hidden, values->head, RN_NO_VALUE,
+                                         (rn_matmul_attrs){.unquantised_activations = true});
+    return rn_graph_loss(graph, "cross_entropy", values->logits, values->targets, micro_batches);
+}
+
 static rn_status write(const held *h, uint32_t micro_batches, rn_graph *graph) {
     rn_forward_values values = {0};
     rn_train_options options = h->options;
     options.micro_batches = micro_batches;
     RN_TRY(h->write(graph, h->config, h->batch / micro_batches, &values));
-    rn_value loss =
-        rn_graph_loss(graph, "cross_entropy", values.logits, values.targets, micro_batches);
+    rn_value loss = write_loss(h, graph, &values, micro_batches);
     if (h->evaluates) {
         rn_graph_output_loss(graph, loss, micro_batches > 1);
         return rn_graph_finish(graph);

@@ -186,6 +186,17 @@ rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, boo
     return adapt(d, x, rn_op_matmul_as(d->g, x, w, bias, attrs), p);
 }
 
+// Logits of a training step from here on are not written: its loss does without them.
+#define MANY_LOGITS ((uint64_t)4 << 20)
+
+// Whether the logits are x wᵀ and nothing else, and many.
+static bool can_leave_logits(const rn_text_builder *d) {
+    const rn_llama_config *c = d->c;
+    return d->batch && c->logit_scale == 0 && c->logit_cap == 0 &&
+           !is_transposed(c, RN_TEXT_HEAD) && !addition(d, RN_TEXT_HEAD, 0) &&
+           (uint64_t)d->rows * c->vocab > MANY_LOGITS;
+}
+
 rn_value rn_build_split(rn_text_builder *d, rn_value x, uint64_t heads) {
     return rn_op_reshape(d->g, x,
                          d->batch ? RN_SHAPE(d->batch, d->c->tokens, heads, d->head_dim)
@@ -511,6 +522,12 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     }
     if (!batch) x = rn_op_embedding(g, x, last);
     x = rn_build_norm(&d, x, RN_TEXT_NORM);
+    if (can_leave_logits(&d)) {
+        out->hidden = x;
+        out->head = c->tied ? d.embedding : matrix(&d, RN_TEXT_HEAD);
+        out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
+        return RN_OK;
+    }
     out->logits = rn_build_project(&d, x, RN_TEXT_HEAD, false);
     if (c->logit_scale != 0) out->logits = rn_op_scale(g, out->logits, c->logit_scale, 0);
     if (c->logit_cap != 0) out->logits = cap(g, out->logits, c->logit_cap);
