@@ -70,6 +70,9 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_MAX_GRAD] = {rn_cuda_max_grad, NULL},
     [RN_OP_SUM_SQUARES] = {rn_cuda_sum_squares, rn_cuda_reduce_workspace},
     [RN_OP_ARGMAX] = {rn_cuda_argmax, NULL},
+    // losses of heads
+    [RN_OP_LINEAR_CROSS_ENTROPY] = {rn_cuda_linear_cross_entropy,
+                                    rn_cuda_linear_cross_entropy_workspace},
     // moving elements
     [RN_OP_RESHAPE] = {view, NULL},
     [RN_OP_PERMUTE] = {rn_cuda_permute, NULL},

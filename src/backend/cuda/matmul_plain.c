@@ -58,8 +58,14 @@ static tile_size choose(const rn_call *call, const rn_matmul_args *args) {
 }
 
 rn_status rn_cuda_matmul_plain(const rn_call *call) {
-    rn_matmul_args args = {
-        .x = call->inputs[0].data, .bias = call->inputs[2].data, .y = call->outputs[0].data};
+    return rn_cuda_matmul_plain_add(call, false);
+}
+
+rn_status rn_cuda_matmul_plain_add(const rn_call *call, bool adds) {
+    rn_matmul_args args = {.x = call->inputs[0].data,
+                           .bias = call->inputs[2].data,
+                           .y = call->outputs[0].data,
+                           .adds = adds};
     RN_TRY(rn_cuda_plain(&call->inputs[1], &args.w));
     describe(call, &args);
     if (rn_tensor_elements(&call->outputs[0]) == 0) return RN_OK;

@@ -103,6 +103,7 @@ rn_status rn_cuda_argmax(const rn_call *call);
 // ---- matmul_plain.c -----------------------------------------------------------------------------
 // Any matmul that tiles do not serve: f32 or any plain weight, transposed, batched.
 rn_status rn_cuda_matmul_plain(const rn_call *call);
+rn_status rn_cuda_matmul_plain_add(const rn_call *call, bool adds); // to what y has
 
 // ---- matmul_half.c ------------------------------------------------------------------------------
 bool rn_cuda_is_half(rn_dtype dtype); // bf16 or f16
@@ -111,5 +112,10 @@ rn_status rn_cuda_matmul_half(const rn_call *call);
 uint64_t rn_cuda_matmul_half_workspace(const rn_call *call);
 // The same, added to `addend`, of y's type and shape; it may be y.
 rn_status rn_cuda_matmul_half_add(const rn_call *call, const void *addend);
+
+// ---- head_loss.c --------------------------------------------------------------------------------
+// A target that is no class gives NaN.
+rn_status rn_cuda_linear_cross_entropy(const rn_call *call);
+uint64_t rn_cuda_linear_cross_entropy_workspace(const rn_call *call);
 
 #endif

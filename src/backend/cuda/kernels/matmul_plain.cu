@@ -110,8 +110,9 @@ template <int BM, int BN, int BK, int TM, int TN, bool F32> struct product {
 #pragma unroll
             for (int j = 0; j < TN; j++) {
                 uint64_t m = m0 + row_of(threadIdx.x, i), n = n0 + col_of(threadIdx.x, j);
-                if (m < a.m && n < a.n)
-                    y[m * a.n + n] = a.bias ? __fadd_rn(sum[i][j], a.bias[n]) : sum[i][j];
+                if (m >= a.m || n >= a.n) continue;
+                float value = a.bias ? __fadd_rn(sum[i][j], a.bias[n]) : sum[i][j];
+                y[m * a.n + n] = a.adds ? __fadd_rn(y[m * a.n + n], value) : value;
             }
     }
 

@@ -313,6 +313,7 @@ typedef struct rn_matmul_args {
     uint64_t x_dims[RN_WALK_RANK], w_dims[RN_WALK_RANK]; // leading axes; one of 1 in w serves all
     uint32_t leading;                                    // how many; 0: one w for all
     uint32_t transposed;
+    uint32_t adds; // to what y has
 } rn_matmul_args;
 
 #endif
