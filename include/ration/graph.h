@@ -880,20 +880,26 @@ RN_API rn_value rn_op_roi_align(rn_graph *g, rn_value x, rn_value regions, rn_va
 typedef struct rn_adamw_attrs {
     double beta1, beta2, eps, weight_decay;
     uint32_t rate, step; // runtime scalars; step counts from 1
+    uint32_t seed;       // a runtime scalar, where something is bf16
+    uint32_t stream;     // of this weight's random numbers, then
 } rn_adamw_attrs;
-// Updates weight, m and v (states of the weight's shape, f32) in place, as PyTorch's AdamW does.
+// Updates weight, m and v (states of the weight's shape) in place, as PyTorch's AdamW does. Weight
+// and states are f32, or bf16, rounded up or down at random by what is lost: the bits depend on
+// (seed, stream, step, element).
 RN_API rn_value rn_op_adamw(rn_graph *g, rn_value weight, rn_value gradient, rn_value m, rn_value v,
                             rn_adamw_attrs attrs);
 typedef struct rn_sgd_attrs {
     float momentum, weight_decay;
-    uint32_t rate; // a runtime scalar
+    uint32_t rate;               // a runtime scalar
+    uint32_t step, seed, stream; // as rn_adamw_attrs, where the weight is bf16
 } rn_sgd_attrs;
-// `velocity` is a state, or RN_NO_VALUE without momentum.
+// `velocity` is a state (f32), or RN_NO_VALUE without momentum.
 RN_API rn_value rn_op_sgd(rn_graph *g, rn_value weight, rn_value gradient, rn_value velocity,
                           rn_sgd_attrs attrs);
 typedef struct rn_lion_attrs {
     double beta1, beta2, weight_decay;
-    uint32_t rate; // a runtime scalar
+    uint32_t rate;               // a runtime scalar
+    uint32_t step, seed, stream; // as rn_adamw_attrs, where the weight is bf16
 } rn_lion_attrs;
 // Updates weight and m (a state of the weight's shape, f32) in place: Lion, by the sign of an
 // interpolated momentum.

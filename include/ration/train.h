@@ -31,8 +31,14 @@ RN_BEGIN_DECLS
 
 // ---- a training step of any graph ---------------------------------------------------------------
 
-// The names of optimizers ("adamw", the default, "sgd", "momentum", "lion") and of objectives
-// ("cross_entropy", "mse"), from index 0; NULL behind the last.
+// The names of optimizers ("adamw", the default, and others) and of objectives ("cross_entropy",
+// "mse"), from index 0; NULL behind the last. States of a weight of n elements:
+//   "adamw"       m and v, f32: 8 n bytes       "adamw_bf16"  the same in bf16, rounded at random
+//   "adamw_8bit"  bitsandbytes' states, bit for bit: 2.03 n (below 4096 elements f32)
+//   "sgd"         none                          "momentum"    a velocity, f32: 4 n
+//   "lion"        m, f32: 4 n                   "lion_8bit"   bitsandbytes': 1.02 n
+//   "adafactor"   a number a row and one a column
+//   "muon"        m, f32: 4 n (matrices but tables and heads; all else as adamw)
 RN_API const char *rn_optimizer_name(size_t index);
 RN_API const char *rn_objective_name(size_t index);
 
@@ -52,8 +58,8 @@ typedef enum rn_clip {
     RN_CLIP_GLOBAL  // all by their common norm: all are held until it is known
 } rn_clip;
 
-// Numbers that are 0 stand for the optimizer's own: beta1 and beta2 0.9 and 0.999 (lion: 0.99), eps
-// 1e-8 (adamw), momentum 0.9 (momentum).
+// Numbers that are 0 stand for the optimizer's own: beta1 and beta2 0.9 and 0.999 (lion: 0.99,
+// muon: 0.95), eps 1e-8 (adamw), momentum 0.9 (momentum), 0.95 (muon).
 typedef struct rn_train_options {
     const char *optimizer; // NULL: "adamw"
     double beta1, beta2, eps, momentum;
@@ -66,12 +72,15 @@ typedef struct rn_train_options {
     // For tests: each raw gradient, as "<weight>.gradient", is an output (with micro-batches the
     // gradients are states of that name anyway), and of a model "logits", too.
     bool watch;
-    const char *trained;  // only weights whose names match are trained, likewise; NULL: all
+    const char *trained; // only weights whose names match are trained, likewise; NULL: all
+    // Weights that do not decay, likewise: "*norm*,*.bias", say; NULL: all do.
+    const char *undecayed;
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
 // Adds to a forward pass with a loss (one f32 element) the backward pass and the update of every
-// weight, and finishes the graph. Scalars: "rate", for adamw "step" (from 1). Output: "loss".
+// weight, and finishes the graph. Scalars: "rate"; "step" (from 1) where the optimizer needs it;
+// "step" and "seed" where weights or states are bf16. Output: "loss".
 // States: "<weight>.<state>", as the optimizer has them ("m", "v"; "velocity"); with micro-batches
 // also "loss.sum" and "<weight>.gradient". Strings are borrowed for the call. options may be NULL.
 // RN_INVALID: an optimizer that is not known (the hint lists them), nothing to train, or a weight
@@ -107,6 +116,7 @@ typedef struct rn_trainer_options {
     // Of a model's own weights, lists of patterns (`*`, `?`) with commas between them, borrowed by
     // the call: what is trained (NULL: all), what of it is not after all.
     const char *trained, *frozen;
+    const char *undecayed; // as rn_train_options, borrowed by the call
     // In which numbers matrices are trained: f32 (also RN_DTYPE_NONE), or bf16 where the model's
     // files have that; norms and biases are f32 always. In bf16 an update is rounded up or down at
     // random, by what is lost, so that small ones count in the mean.

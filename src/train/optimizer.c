@@ -1,59 +1,243 @@
-// optimizer.c — the rows: AdamW, SGD without and with momentum, Lion.
+// optimizer.c — the rows: AdamW (states of f32, bf16 or 8 bits), SGD without and with momentum,
+// Lion (f32 or 8 bits), Adafactor, Muon.
 #include "train/optimizer.h"
 
 #include "base/str.h"
+#include "graph/op/update.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static void update_adamw(const rn_update *with) {
-    rn_adamw_attrs attrs = {.beta1 = with->beta1,
+enum {
+    SMALL = 4096, // elements: 8-bit states are not worth their while below, says bitsandbytes
+    NEWTON_SCHULZ_STEPS = 5
+};
+
+// ---- states -------------------------------------------------------------------------------------
+
+static uint64_t elements_of(const rn_value_info *weight) {
+    return rn_shape_elements(weight->shape, 1);
+}
+
+static uint32_t two_of(const rn_value_info *weight, rn_dtype dtype, rn_optimizer_state *out) {
+    out[0] = (rn_optimizer_state){"m", dtype, weight->shape};
+    out[1] = (rn_optimizer_state){"v", dtype, weight->shape};
+    return 2;
+}
+
+static uint32_t moments(const rn_value_info *weight, rn_optimizer_state *out) {
+    return two_of(weight, RN_DTYPE_F32, out);
+}
+
+static uint32_t narrow_moments(const rn_value_info *weight, rn_optimizer_state *out) {
+    return two_of(weight, RN_DTYPE_BF16, out);
+}
+
+static uint32_t none(const rn_value_info *weight, rn_optimizer_state *out) {
+    (void)weight, (void)out;
+    return 0;
+}
+
+static uint32_t velocity(const rn_value_info *weight, rn_optimizer_state *out) {
+    out[0] = (rn_optimizer_state){"velocity", RN_DTYPE_F32, weight->shape};
+    return 1;
+}
+
+static uint32_t momentum(const rn_value_info *weight, rn_optimizer_state *out) {
+    out[0] = (rn_optimizer_state){"m", RN_DTYPE_F32, weight->shape};
+    return 1;
+}
+
+static rn_shape blocks_of(const rn_value_info *weight) {
+    return RN_SHAPE((elements_of(weight) + RN_STATE_BLOCK - 1) / RN_STATE_BLOCK);
+}
+
+static uint32_t coded_moments(const rn_value_info *weight, rn_optimizer_state *out) {
+    if (elements_of(weight) < SMALL) return moments(weight, out);
+    two_of(weight, RN_DTYPE_U8, out);
+    out[2] = (rn_optimizer_state){"m_scale", RN_DTYPE_F32, blocks_of(weight)};
+    out[3] = (rn_optimizer_state){"v_scale", RN_DTYPE_F32, blocks_of(weight)};
+    return 4;
+}
+
+static uint32_t coded_momentum(const rn_value_info *weight, rn_optimizer_state *out) {
+    if (elements_of(weight) < SMALL) return momentum(weight, out);
+    out[0] = (rn_optimizer_state){"m", RN_DTYPE_U8, weight->shape};
+    out[1] = (rn_optimizer_state){"m_scale", RN_DTYPE_F32, blocks_of(weight)};
+    return 2;
+}
+
+static uint32_t factors(const rn_value_info *weight, rn_optimizer_state *out) {
+    if (weight->shape.rank != 2) {
+        out[0] = (rn_optimizer_state){"v", RN_DTYPE_F32, weight->shape};
+        return 1;
+    }
+    out[0] = (rn_optimizer_state){"v_row", RN_DTYPE_F32, RN_SHAPE(weight->shape.dims[0])};
+    out[1] = (rn_optimizer_state){"v_column", RN_DTYPE_F32, RN_SHAPE(weight->shape.dims[1])};
+    return 2;
+}
+
+// Muon is for matrices between hidden layers; tables and heads are AdamW's, as are vectors.
+static bool is_hidden_matrix(const rn_value_info *weight) {
+    static const char outer[] = "*embed*,*embd*,*lm_head*,*wte*,*wpe*,output.weight,*word_emb*";
+    return weight->shape.rank == 2 &&
+           !rn_str_matches_any(rn_str_from(weight->name), rn_str_from(outer));
+}
+
+static uint32_t muon_states(const rn_value_info *weight, rn_optimizer_state *out) {
+    return is_hidden_matrix(weight) ? momentum(weight, out) : moments(weight, out);
+}
+
+// ---- updates ------------------------------------------------------------------------------------
+
+static rn_adamw_attrs adamw_attrs(const rn_update *with) {
+    return (rn_adamw_attrs){.beta1 = with->beta1,
                             .beta2 = with->beta2,
                             .eps = with->eps,
                             .weight_decay = with->weight_decay,
                             .rate = with->rate,
-                            .step = with->step};
-    rn_op_adamw(with->graph, with->weight, with->gradient, with->states[0], with->states[1], attrs);
+                            .step = with->step,
+                            .seed = with->seed,
+                            .stream = with->stream};
+}
+
+static void update_adamw(const rn_update *with) {
+    rn_op_adamw_guarded(with->graph, with->weight, with->gradient, with->states[0], with->states[1],
+                        with->guard, adamw_attrs(with));
+}
+
+static void update_adamw8(const rn_update *with) {
+    if (with->state_count == 2)
+        update_adamw(with);
+    else
+        rn_op_adamw8(with->graph, with->weight, with->gradient, with->states, with->guard,
+                     adamw_attrs(with));
 }
 
 // Without a velocity states[0] is RN_NO_VALUE and momentum 0.
 static void update_sgd(const rn_update *with) {
     rn_sgd_attrs attrs = {.momentum = (float)with->momentum,
                           .weight_decay = (float)with->weight_decay,
-                          .rate = with->rate};
-    rn_op_sgd(with->graph, with->weight, with->gradient, with->states[0], attrs);
+                          .rate = with->rate,
+                          .step = with->step,
+                          .seed = with->seed,
+                          .stream = with->stream};
+    rn_op_sgd_guarded(with->graph, with->weight, with->gradient, with->states[0], with->guard,
+                      attrs);
 }
 
 static void update_lion(const rn_update *with) {
     rn_lion_attrs attrs = {.beta1 = with->beta1,
                            .beta2 = with->beta2,
                            .weight_decay = with->weight_decay,
-                           .rate = with->rate};
-    rn_op_lion(with->graph, with->weight, with->gradient, with->states[0], attrs);
+                           .rate = with->rate,
+                           .step = with->step,
+                           .seed = with->seed,
+                           .stream = with->stream};
+    if (with->state_count == 2)
+        rn_op_lion8(with->graph, with->weight, with->gradient, with->states, with->guard, attrs);
+    else
+        rn_op_lion_guarded(with->graph, with->weight, with->gradient, with->states[0], with->guard,
+                           attrs);
 }
 
-// The defaults are PyTorch's (Lion's: its authors'), but for weight decay, which is 0 for all.
+static void update_adafactor(const rn_update *with) {
+    rn_adafactor_attrs attrs = {.weight_decay = with->weight_decay,
+                                .rate = with->rate,
+                                .step = with->step,
+                                .seed = with->seed,
+                                .stream = with->stream};
+    rn_op_adafactor(with->graph, with->weight, with->gradient, with->states, with->guard, attrs);
+}
+
+// X becomes a X + (b A + c A A) X with A = X Xᵀ, five times: singular values near 1. X is wider
+// than high.
+static rn_value orthogonalize(rn_graph *g, rn_value x) {
+    static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
+    rn_matmul_attrs by_rows = {.transpose_w = true}; // w as (K, N)
+    for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
+        rn_value square = rn_op_matmul(g, x, x, RN_NO_VALUE); // X Xᵀ
+        rn_value fourth = rn_op_matmul(g, square, square, RN_NO_VALUE);
+        rn_value mixed = rn_op_add(g, rn_op_scale(g, square, b, 0), rn_op_scale(g, fourth, c, 0));
+        rn_value turned = rn_op_matmul_as(g, mixed, x, RN_NO_VALUE, by_rows);
+        x = rn_op_add(g, rn_op_scale(g, x, a, 0), turned);
+    }
+    return x;
+}
+
+// Muon (Jordan 2024): the momentum made orthogonal, as large as an AdamW step (0.2 sqrt of the
+// longer side), so that one rate serves both. SGD's decay without momentum is the decoupled one.
+static void update_muon(const rn_update *with) {
+    rn_graph *g = with->graph;
+    rn_shape shape = rn_graph_value(g, with->weight)->shape;
+    if (with->state_count == 2) {
+        update_adamw(with);
+        return;
+    }
+    float mu = (float)with->momentum;
+    bool high = shape.dims[0] > shape.dims[1];
+    double longer = (double)(high ? shape.dims[0] : shape.dims[1]);
+    rn_value mean =
+        rn_op_average(g, with->states[0], with->gradient, with->guard, (rn_average_attrs){mu});
+    rn_value x = rn_op_add(g, rn_op_scale(g, with->gradient, 1 - mu, 0),
+                           rn_op_scale(g, mean, mu, 0)); // Nesterov's
+    rn_value norm = rn_op_scale(g, rn_op_sqrt(g, rn_op_sum_squares(g, x)), 1, 1e-7f);
+    x = rn_op_div(g, x, norm);
+    if (high) x = rn_op_permute(g, x, (const uint8_t[]){1, 0});
+    x = orthogonalize(g, x);
+    if (high) x = rn_op_permute(g, x, (const uint8_t[]){1, 0});
+    rn_update last = *with;
+    last.gradient = rn_op_scale(g, x, (float)(0.2 * sqrt(longer)), 0);
+    last.states[0] = RN_NO_VALUE;
+    last.momentum = 0;
+    update_sgd(&last);
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+
+// The defaults are PyTorch's (Lion's, Adafactor's and Muon's: their authors'), but for weight
+// decay, which is 0 for all.
 static const rn_optimizer optimizers[] = {
     {.name = "adamw",
-     .states = {{"m", RN_DTYPE_F32, NULL}, {"v", RN_DTYPE_F32, NULL}},
-     .state_count = 2,
+     .states = moments,
      .needs_step = true,
      .beta1 = 0.9,
      .beta2 = 0.999,
      .eps = 1e-8,
      .update = update_adamw},
-    {.name = "sgd", .update = update_sgd},
-    {.name = "momentum",
-     .states = {{"velocity", RN_DTYPE_F32, NULL}},
-     .state_count = 1,
-     .momentum = 0.9,
-     .update = update_sgd},
-    {.name = "lion",
-     .states = {{"m", RN_DTYPE_F32, NULL}},
-     .state_count = 1,
+    {.name = "sgd", .states = none, .update = update_sgd},
+    {.name = "momentum", .states = velocity, .momentum = 0.9, .update = update_sgd},
+    {.name = "lion", .states = momentum, .beta1 = 0.9, .beta2 = 0.99, .update = update_lion},
+    {.name = "adamw_bf16",
+     .states = narrow_moments,
+     .needs_step = true,
+     .rounds = true,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
+     .eps = 1e-8,
+     .update = update_adamw},
+    {.name = "adamw_8bit",
+     .states = coded_moments,
+     .needs_step = true,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
+     .eps = 1e-8,
+     .update = update_adamw8},
+    {.name = "lion_8bit",
+     .states = coded_momentum,
      .beta1 = 0.9,
      .beta2 = 0.99,
      .update = update_lion},
+    {.name = "adafactor", .states = factors, .needs_step = true, .update = update_adafactor},
+    {.name = "muon",
+     .states = muon_states,
+     .needs_step = true,
+     .beta1 = 0.9,
+     .beta2 = 0.95,
+     .eps = 1e-8,
+     .momentum = 0.95,
+     .update = update_muon},
 };
 enum { COUNT = sizeof optimizers / sizeof *optimizers };
 
@@ -69,7 +253,7 @@ static void list_names(char *out, size_t bytes) {
 }
 
 rn_status rn_optimizer_find(const char *name, const rn_optimizer **out) {
-    char names[160] = "";
+    char names[256] = "";
     *out = &optimizers[0];
     if (!name) return RN_OK;
     for (size_t i = 0; i < COUNT; i++) {

@@ -7,29 +7,34 @@
 
 #include <ration/train.h>
 
-#define RN_OPTIMIZER_STATES 2 // at most, of one weight
+#define RN_OPTIMIZER_STATES 4 // at most, of one weight
 
-// A tensor that lives from step to step beside each weight: "<weight>.<suffix>", zero at first.
+// A tensor that lives from step to step beside a weight: "<weight>.<suffix>", zero at first.
 typedef struct rn_optimizer_state {
     const char *suffix;
     rn_dtype dtype;
-    rn_shape (*shape)(rn_shape weight); // NULL: the weight's own
+    rn_shape shape;
 } rn_optimizer_state;
 
 // What an update is made of. Numbers that the caller left at 0 are the row's defaults.
 typedef struct rn_update {
     rn_graph *graph;
     rn_value weight, gradient;
-    rn_value states[RN_OPTIMIZER_STATES]; // in the row's order
+    rn_value states[RN_OPTIMIZER_STATES]; // in the row's order; behind them RN_NO_VALUE
+    uint32_t state_count;
+    rn_value guard; // where this number is not finite, nothing changes; or RN_NO_VALUE
     double beta1, beta2, eps, momentum, weight_decay;
-    uint32_t rate, step; // runtime scalars; step: RN_NO_SCALAR where the row does not need it
+    uint32_t rate, step; // runtime scalars; step: RN_NO_SCALAR where nothing needs it
+    uint32_t seed;       // a runtime scalar, where something is bf16
+    uint32_t stream;     // of this weight
 } rn_update;
 
 typedef struct rn_optimizer {
     const char *name;
-    rn_optimizer_state states[RN_OPTIMIZER_STATES];
-    uint32_t state_count;
+    // The states of a weight: they may depend on its size and its name. Returns their number.
+    uint32_t (*states)(const rn_value_info *weight, rn_optimizer_state out[RN_OPTIMIZER_STATES]);
     bool needs_step;                       // the number of the step, from 1, as a runtime scalar
+    bool rounds;                           // states of bf16: needs the runtime scalar "seed"
     double beta1, beta2, eps, momentum;    // defaults
     void (*update)(const rn_update *with); // adds the nodes
 } rn_optimizer;

@@ -79,14 +79,17 @@ rn_status rn_train_recipe(rn_forward forward, uint32_t batch, const rn_train_opt
                           rn_recipe *out) {
     static const rn_train_options usual = {0};
     const rn_train_options *o = options ? options : &usual;
-    const char *frozen = o->frozen ? o->frozen : "", *trained = o->trained ? o->trained : "*";
+    const char *texts[] = {o->frozen ? o->frozen : "", o->trained ? o->trained : "*",
+                           o->undecayed ? o->undecayed : ""};
     const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = (rn_recipe){0};
     if (batch == 0) return rn_fail(RN_INVALID, "a training step needs at least one sample");
     RN_TRY(rn_optimizer_find(o->optimizer, &optimizer));
     if (forward.check) RN_TRY(forward.check(forward.config, true));
-    size_t all = sizeof(held) + forward.config_bytes + strlen(frozen) + strlen(trained) + 2;
+    size_t all = sizeof(held) + forward.config_bytes;
+    for (size_t i = 0; i < 3; i++)
+        all += strlen(texts[i]) + 1;
     RN_TRY(rn_alloc_zeroed(FROM, 1, all, &block));
     held *h = block;
     *h = (held){.write = forward.write,
@@ -95,10 +98,15 @@ rn_status rn_train_recipe(rn_forward forward, uint32_t batch, const rn_train_opt
                 .batch = batch,
                 .activations = forward.activations};
     memcpy(h->config, forward.config, forward.config_bytes);
-    memcpy(h->config + forward.config_bytes, frozen, strlen(frozen) + 1);
-    memcpy(h->config + forward.config_bytes + strlen(frozen) + 1, trained, strlen(trained) + 1);
-    h->options.frozen = (const char *)h->config + forward.config_bytes;
-    h->options.trained = h->options.frozen + strlen(frozen) + 1;
+    char *text = (char *)h->config + forward.config_bytes;
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(text, texts[i], strlen(texts[i]) + 1);
+        texts[i] = text;
+        text += strlen(text) + 1;
+    }
+    h->options.frozen = texts[0];
+    h->options.trained = texts[1];
+    h->options.undecayed = texts[2];
     h->options.optimizer = optimizer->name;
     *out = (rn_recipe){.self = h,
                        .build = build,

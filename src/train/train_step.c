@@ -25,7 +25,8 @@ typedef struct step {
     rn_value *weights;   // (count)
     rn_value *gradients; // (count)
     uint32_t count;
-    rn_value norm; // of all gradients, with RN_CLIP_GLOBAL
+    rn_value *guards; // (count): each update's; NULL: none
+    rn_value norm;    // of all gradients, with RN_CLIP_GLOBAL
 } step;
 
 // Which weights are trained, in the order in which they were made.
@@ -58,11 +59,10 @@ static void go_to(step *t, rn_value weight, rn_phase phase) {
 // The state "<weight>.<suffix>".
 static rn_value state_of(step *t, rn_value weight, const rn_optimizer_state *like,
                          rn_purpose purpose) {
-    const rn_value_info *info = rn_graph_value(t->graph, weight);
-    rn_shape shape = like->shape ? like->shape(info->shape) : info->shape;
     char name[256];
-    rn_status s = rn_optimizer_state_name(info->name, like->suffix, name, sizeof name);
-    if (s == RN_OK) return rn_graph_state(t->graph, name, like->dtype, shape, purpose);
+    rn_status s = rn_optimizer_state_name(rn_graph_value(t->graph, weight)->name, like->suffix,
+                                          name, sizeof name);
+    if (s == RN_OK) return rn_graph_state(t->graph, name, like->dtype, like->shape, purpose);
     rn_graph_spoil(t->graph, s);
     return RN_NO_VALUE;
 }
@@ -81,7 +81,7 @@ static void gather(step *t, uint32_t i) {
         return;
     }
     go_to(t, weight, RN_PHASE_BACKWARD);
-    static const rn_optimizer_state like = {"gradient", RN_DTYPE_F32, NULL};
+    rn_optimizer_state like = {"gradient", RN_DTYPE_F32, rn_graph_value(t->graph, weight)->shape};
     rn_value sum = state_of(t, weight, &like, RN_PURPOSE_GRADIENTS);
     t->gradients[i] = rn_op_accumulate(t->graph, sum, t->gradients[i]);
 }
@@ -95,23 +95,42 @@ static double either(double given, double usual) {
     return given != 0 ? given : usual;
 }
 
+static bool is_decayed(const step *t, const char *name) {
+    const char *list = t->options->undecayed;
+    return !list || !rn_str_matches_any(rn_str_from(name), rn_str_from(list));
+}
+
+// Numbers that are rounded at random need a step and a seed, whatever the optimiser.
+static void name_scalars(step *t, rn_update *with) {
+    bool rounds =
+        t->optimizer->rounds || rn_graph_value(t->graph, with->weight)->dtype == RN_DTYPE_BF16;
+    with->rate = rn_graph_scalar(t->graph, "rate");
+    if (rounds) with->seed = rn_graph_scalar(t->graph, "seed");
+    if (rounds || t->optimizer->needs_step) with->step = rn_graph_scalar(t->graph, "step");
+}
+
 static void update(step *t, uint32_t i) {
     const rn_train_options *o = t->options;
     const rn_optimizer *row = t->optimizer;
+    const rn_value_info *weight = rn_graph_value(t->graph, t->weights[i]);
+    rn_optimizer_state states[RN_OPTIMIZER_STATES];
     rn_update with = {.graph = t->graph,
                       .weight = t->weights[i],
+                      .guard = t->guards ? t->guards[i] : RN_NO_VALUE,
                       .beta1 = either(o->beta1, row->beta1),
                       .beta2 = either(o->beta2, row->beta2),
                       .eps = either(o->eps, row->eps),
                       .momentum = row->momentum != 0 ? either(o->momentum, row->momentum) : 0,
-                      .weight_decay = o->weight_decay,
-                      .rate = rn_graph_scalar(t->graph, "rate"),
-                      .step = RN_NO_SCALAR};
-    if (row->needs_step) with.step = rn_graph_scalar(t->graph, "step");
+                      .weight_decay = is_decayed(t, weight->name) ? o->weight_decay : 0,
+                      .stream = i + 1};
+    with.state_count = row->states(weight, states);
+    name_scalars(t, &with);
     go_to(t, with.weight, RN_PHASE_UPDATE);
     with.gradient = clip(t, t->gradients[i]);
-    for (uint32_t n = 0; n < row->state_count; n++)
-        with.states[n] = state_of(t, with.weight, &row->states[n], RN_PURPOSE_OPTIMIZER);
+    for (uint32_t n = 0; n < RN_OPTIMIZER_STATES; n++)
+        with.states[n] = n < with.state_count
+                             ? state_of(t, with.weight, &states[n], RN_PURPOSE_OPTIMIZER)
+                             : RN_NO_VALUE;
     row->update(&with);
 }
 

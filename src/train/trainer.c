@@ -44,6 +44,16 @@ static rn_status add_state(rn_trainer *t, const rn_graph *graph, const rn_traine
     return RN_OK;
 }
 
+static rn_status add_states(rn_trainer *t, const rn_graph *graph, const rn_trained *weight) {
+    rn_optimizer_state states[RN_OPTIMIZER_STATES];
+    const rn_value_info *info =
+        rn_graph_value(graph, rn_graph_find(graph, RN_ROLE_WEIGHT, weight->name));
+    uint32_t count = t->optimizer->states(info, states);
+    for (uint32_t n = 0; n < count; n++)
+        RN_TRY(add_state(t, graph, weight, states[n].suffix));
+    return RN_OK;
+}
+
 static bool is_trained(const rn_trainer *t, const char *name) {
     rn_str text = rn_str_from(name);
     return rn_str_matches_any(text, rn_str_from(t->trained)) &&
@@ -55,7 +65,7 @@ static rn_status collect(rn_trainer *t) {
     const rn_graph *graph = rn_plan_graph(rn_trainer_plan(t));
     uint32_t values = rn_graph_value_count(graph);
     void *block = NULL;
-    RN_TRY(rn_arena_array(&t->memory, values, sizeof(rn_trained), &block));
+    RN_TRY(rn_arena_array(&t->memory, values, sizeof(rn_trained), &block)); // states are values
     t->tensors = block;
     for (rn_value v = 1; v <= values; v++)
         if (rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT &&
@@ -63,8 +73,7 @@ static rn_status collect(rn_trainer *t) {
             add_tensor(t, rn_graph_value(graph, v));
     t->weight_count = t->tensor_count;
     for (uint32_t i = 0; i < t->weight_count; i++)
-        for (uint32_t n = 0; n < t->optimizer->state_count; n++)
-            RN_TRY(add_state(t, graph, &t->tensors[i], t->optimizer->states[n].suffix));
+        RN_TRY(add_states(t, graph, &t->tensors[i]));
     return RN_OK;
 }
 
@@ -165,6 +174,7 @@ static rn_status make_plan(rn_trainer *t) {
                               .beta2 = o->beta2,
                               .momentum = o->momentum,
                               .weight_decay = o->weight_decay,
+                              .undecayed = o->undecayed,
                               .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
                               .max_norm = o->max_norm,
                               .trained = t->trained,
@@ -295,6 +305,7 @@ static rn_status check_options(const rn_trainer_options *o, bool drawn, bool lor
 static rn_status fill(rn_trainer *t, const rn_model *model, const rn_lora_options *lora) {
     RN_TRY(keep_text(t, &t->options.trained));
     RN_TRY(keep_text(t, &t->options.frozen));
+    RN_TRY(keep_text(t, &t->options.undecayed));
     t->trained = t->options.trained ? t->options.trained : "*";
     t->frozen = t->options.frozen ? t->options.frozen : "";
     return model ? adapt(t, model, lora) : RN_OK;
@@ -420,6 +431,19 @@ static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_ba
     return rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted);
 }
 
+// Those of the optimiser that the graph has.
+static rn_status set_scalars(const rn_trainer *t, rn_session *s) {
+    const rn_graph *graph = rn_plan_graph(rn_trainer_plan(t));
+    for (uint32_t i = 0; i < rn_graph_scalar_count(graph); i++) {
+        const char *name = rn_graph_scalar_name(graph, i);
+        if (strcmp(name, "step") == 0)
+            RN_TRY(rn_session_set_scalar(s, name, (double)(t->steps + 1)));
+        if (strcmp(name, "seed") == 0)
+            RN_TRY(rn_session_set_scalar(s, name, (double)(t->options.seed & 0x1FFFFFFFFFFFFF)));
+    }
+    return RN_OK;
+}
+
 rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int32_t *targets,
                           double rate, float *out_loss) {
     return rn_trainer_step_packed(trainer, &(rn_batch){tokens, targets, NULL}, rate, out_loss);
@@ -430,8 +454,7 @@ rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, dou
     rn_session *s = trainer->session;
     RN_TRY(set_batch(trainer, s, batch));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
-    if (trainer->optimizer->needs_step)
-        RN_TRY(rn_session_set_scalar(s, "step", (double)(trainer->steps + 1)));
+    RN_TRY(set_scalars(trainer, s));
     rn_profile_begin(rn_profile_name("train step"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();

@@ -1,6 +1,8 @@
 // conform_training.c — rows of the ops that change weights and states in place.
 #include "conform.h"
 
+#include "graph/op/update.h"
+
 static void adamw(conform_case *c) {
     rn_adamw_attrs attrs = {.beta1 = 0.9,
                             .beta2 = 0.99,
@@ -40,6 +42,83 @@ static void lion(conform_case *c) {
     rn_op_lion(c->graph, weight, gradient, m, attrs);
 }
 
+static void adamw_bf16(conform_case *c) {
+    rn_adamw_attrs attrs = {.beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .eps = 1e-6f,
+                            .weight_decay = c->row->low,
+                            .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2}),
+                            .step = conform_scalar(c, "step", (rn_scalar){.f64 = 3}),
+                            .seed = conform_scalar(c, "seed", (rn_scalar){.f64 = 11}),
+                            .stream = 5};
+    rn_shape shape = c->row->shapes[0];
+    rn_dtype states = c->row->variant ? RN_DTYPE_BF16 : RN_DTYPE_F32;
+    rn_value weight = conform_weight(c, RN_DTYPE_BF16, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value m = conform_state(c, states, shape, -0.5f, 0.5f);
+    rn_value v = conform_state(c, states, shape, 0.1f, 0.5f);
+    rn_op_adamw(c->graph, weight, gradient, m, v, attrs);
+}
+
+static rn_shape blocks_of(rn_shape shape) {
+    return RN_SHAPE((rn_shape_elements(shape, 1) + RN_STATE_BLOCK - 1) / RN_STATE_BLOCK);
+}
+
+static void adamw8(conform_case *c) {
+    rn_adamw_attrs attrs = {.beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .eps = 1e-6f,
+                            .weight_decay = c->row->low,
+                            .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2}),
+                            .step = conform_scalar(c, "step", (rn_scalar){.f64 = 3}),
+                            .seed = conform_scalar(c, "seed", (rn_scalar){.f64 = 11}),
+                            .stream = 5};
+    rn_shape shape = c->row->shapes[0];
+    rn_value weight =
+        conform_weight(c, c->row->variant ? RN_DTYPE_BF16 : RN_DTYPE_F32, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value states[] = {conform_state(c, RN_DTYPE_U8, shape, 0, 255),
+                         conform_state(c, RN_DTYPE_U8, shape, 60, 255),
+                         conform_state(c, RN_DTYPE_F32, blocks_of(shape), 0.1f, 0.5f),
+                         conform_state(c, RN_DTYPE_F32, blocks_of(shape), 0.1f, 0.5f)};
+    rn_op_adamw8(c->graph, weight, gradient, states, RN_NO_VALUE, attrs);
+}
+
+static void lion8(conform_case *c) {
+    rn_lion_attrs attrs = {.beta1 = 0.9,
+                           .beta2 = 0.99,
+                           .weight_decay = c->row->low,
+                           .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2})};
+    rn_shape shape = c->row->shapes[0];
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value states[] = {conform_state(c, RN_DTYPE_U8, shape, 0, 255),
+                         conform_state(c, RN_DTYPE_F32, blocks_of(shape), 0.1f, 0.5f)};
+    rn_op_lion8(c->graph, weight, gradient, states, RN_NO_VALUE, attrs);
+}
+
+static void adafactor(conform_case *c) {
+    rn_adafactor_attrs attrs = {.weight_decay = c->row->low,
+                                .rate = conform_scalar(c, "rate", (rn_scalar){.f64 = 1e-2}),
+                                .step = conform_scalar(c, "step", (rn_scalar){.f64 = 3})};
+    rn_shape shape = c->row->shapes[0];
+    bool matrix = shape.rank == 2;
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value states[] = {
+        conform_state(c, RN_DTYPE_F32, matrix ? RN_SHAPE(shape.dims[0]) : shape, 0.1f, 0.5f),
+        matrix ? conform_state(c, RN_DTYPE_F32, RN_SHAPE(shape.dims[1]), 0.1f, 0.5f) : RN_NO_VALUE};
+    rn_op_adafactor(c->graph, weight, gradient, states, RN_NO_VALUE, attrs);
+}
+
+// The guard is finite here: what is not, the ops' own tests show.
+static void average(conform_case *c) {
+    rn_value state = conform_state(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_value x = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_value guard = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(1), -1, 1);
+    rn_op_average(c->graph, state, x, guard, (rn_average_attrs){0.95f});
+}
+
 static void accumulate(conform_case *c) {
     rn_value sum = conform_state(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
     rn_value gradient = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
@@ -62,6 +141,16 @@ static const conform_row rows[] = {
     EACH_SHAPE(SGD, sgd, 1),
     EACH_SHAPE(LION, lion, 0),
     STEP(LION, "several spans", lion, RN_SHAPE(70001), 0.01f, 0),
+    EACH_SHAPE(ADAMW, adamw_bf16, 0),
+    EACH_SHAPE(ADAMW, adamw_bf16, 1),
+    STEP(ADAMW, "bf16, several spans", adamw_bf16, RN_SHAPE(40001), 0.01f, 1),
+    EACH_SHAPE(ADAMW8, adamw8, 0),
+    STEP(ADAMW8, "several spans", adamw8, RN_SHAPE(40001), 0.01f, 0),
+    STEP(ADAMW8, "several spans, bf16", adamw8, RN_SHAPE(40001), 0.01f, 1),
+    EACH_SHAPE(LION8, lion8, 0),
+    EACH_SHAPE(ADAFACTOR, adafactor, 0),
+    STEP(ADAFACTOR, "a matrix", adafactor, RN_SHAPE(67, 1300), 0.01f, 0),
+    EACH_SHAPE(AVERAGE, average, 0),
     EACH_SHAPE(ACCUMULATE, accumulate, 0),
 };
 

@@ -65,6 +65,12 @@ rn_status rn_cpu_mul(const rn_call *call);
 rn_status rn_cpu_div(const rn_call *call);
 rn_status rn_cpu_accumulate(const rn_call *call);
 rn_status rn_cpu_adamw(const rn_call *call);
+rn_status rn_cpu_sgd(const rn_call *call);
+rn_status rn_cpu_adamw8(const rn_call *call);
+rn_status rn_cpu_lion8(const rn_call *call);
+rn_status rn_cpu_adafactor(const rn_call *call);
+uint64_t rn_cpu_adafactor_workspace(const rn_call *call);
+rn_status rn_cpu_average(const rn_call *call);
 rn_status rn_cpu_lion(const rn_call *call);
 // rows.c: norm is layernorm and rmsnorm
 rn_status rn_cpu_softmax(const rn_call *call);

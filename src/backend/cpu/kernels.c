@@ -143,8 +143,12 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_DROPOUT] = REFERENCE,
     // training
     [RN_OP_ADAMW] = {rn_cpu_adamw, NULL},
-    [RN_OP_SGD] = REFERENCE,
+    [RN_OP_SGD] = {rn_cpu_sgd, NULL},
     [RN_OP_LION] = {rn_cpu_lion, NULL},
+    [RN_OP_ADAMW8] = {rn_cpu_adamw8, NULL},
+    [RN_OP_LION8] = {rn_cpu_lion8, NULL},
+    [RN_OP_ADAFACTOR] = {rn_cpu_adafactor, rn_cpu_adafactor_workspace},
+    [RN_OP_AVERAGE] = {rn_cpu_average, NULL},
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
     // of any plain dtype
     [RN_OP_UNARY] = {rn_cpu_unary, NULL},

@@ -7,6 +7,7 @@
 
 #include "graph/attention_row.h"
 
+struct rn_step8;
 typedef void rn_map_span(const float *x, float *y, uint64_t n, float a, float b);
 typedef void rn_join_span(const float *x, const float *z, float *y, uint64_t n, float a, float b);
 
@@ -67,6 +68,11 @@ typedef struct rn_spans {
     void (*gated_grad[RN_ACTIVATION_COUNT])(const float *gate, const float *up, const float *dy,
                                             float *dgate, float *dup, uint64_t n);
     void (*adamw)(float *w, const float *g, float *m, float *v, uint64_t n, const rn_adamw_step *s);
+    // graph/blocks8.h: w (n) with one block of codes for each state, and its scale
+    void (*adamw8)(float *w, const float *g, uint8_t *m, float *m_scale, uint8_t *v, float *v_scale,
+                   uint32_t n, const struct rn_step8 *s);
+    void (*lion8)(float *w, const float *g, uint8_t *m, float *m_scale, uint32_t n,
+                  const struct rn_step8 *s);
 
     // ---- rows of n ------------------------------------------------------------------------------
     float (*largest)(const float *x, uint64_t n); // -infinity where n is 0; NaN wins

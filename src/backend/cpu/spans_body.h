@@ -2,6 +2,7 @@
 // the table's name, and is compiled for one instruction level.
 #include "backend/cpu/spans.h"
 #include "backend/cpu/vector.h"
+#include "graph/blocks8.h"
 
 // ---- elementwise --------------------------------------------------------------------------------
 
@@ -775,6 +776,8 @@ const rn_spans SPANS = {
                    [RN_ACTIVATION_RELU] = gated_grad_relu,
                    [RN_ACTIVATION_SIGMOID] = gated_grad_sigmoid},
     .adamw = adamw,
+    .adamw8 = rn_adamw8_block,
+    .lion8 = rn_lion8_block,
     .largest = largest,
     .least = least,
     .dot = dot,
