@@ -129,6 +129,7 @@ static const void *find_first(void *self, const char *name, rn_dtype dtype, uint
 // beside the plan.
 static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64_t *out_most,
                             uint64_t *out_beside) {
+    rn_optimizer_state states[RN_OPTIMIZER_STATES];
     rn_graph *graph = NULL;
     uint64_t tensors = 0;
     *out_most = *out_beside = 0;
@@ -137,7 +138,7 @@ static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64
         const rn_value_info *info = rn_graph_value(graph, v);
         if (info->role != RN_ROLE_WEIGHT || !is_trained(t, info->name)) continue;
         *out_most = rn_max_u64(*out_most, rn_shape_elements(info->shape, 1));
-        tensors += 1 + t->optimizer->state_count;
+        tensors += 1 + t->optimizer->states(info, states);
     }
     *out_beside = rn_train_tables_bytes(graph, tensors) + *out_most * sizeof(float);
     rn_graph_destroy(graph);
