@@ -99,6 +99,54 @@ template <int STAGES> struct ring {
     }
 };
 
+// ---- blocks of queries --------------------------------------------------------------------------
+
+// What a block works on: 128 queries of a head.
+struct query_block {
+    uint32_t b, head;
+    int t; // the first query
+};
+
+// The lowest and the highest first key of the documents of `rows` queries (whole 32s), by a warp.
+static __device__ __forceinline__ int2 measure_documents(const rn_flash_args &a, uint32_t b,
+                                                         int first, int rows) {
+    int low = 0x7fffffff, high = 0;
+    if (!a.documents) return make_int2(0, 0);
+    for (int t = first + threadIdx.x % 32; t < first + rows && t < (int)a.queries; t += 32) {
+        int document = a.documents[(size_t)b * a.queries + t];
+        low = min(low, document);
+        high = max(high, document);
+    }
+    return make_int2(__reduce_min_sync(~0u, low), __reduce_max_sync(~0u, high));
+}
+
+// A grid is as large as the device, and its blocks take turns: forth in one round and back in the
+// next, since the last queries see most keys and come first. False: there is none in this round.
+static __device__ __forceinline__ bool find_block(const rn_flash_args &a, uint32_t round,
+                                                  query_block &out) {
+    uint32_t heads = a.batch * a.heads, tiles = (a.queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    uint32_t turn = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    uint64_t at = (uint64_t)round * gridDim.x + turn;
+    if (at >= (uint64_t)heads * tiles) return false;
+    uint32_t head = (uint32_t)(at % heads);
+    out = {head / a.heads, head % a.heads, (int)(tiles - 1 - (uint32_t)(at / heads)) * BLOCK_ROWS};
+    return true;
+}
+
+static __device__ __forceinline__ uint32_t count_rounds(const rn_flash_args &a) {
+    uint64_t blocks = (uint64_t)a.batch * a.heads * ((a.queries + BLOCK_ROWS - 1) / BLOCK_ROWS);
+    return (uint32_t)((blocks + gridDim.x - 1) / gridDim.x);
+}
+
+// The tiles of KEYS keys that any query of the block sees.
+template <int KEYS>
+static __device__ __forceinline__ span find_tiles(const rn_flash_args &a, const query_block &q) {
+    int lowest = measure_documents(a, q.b, q.t, BLOCK_ROWS).x;
+    int first = max(find_span(a, q.t).first, lowest);
+    int last = find_span(a, min(q.t + BLOCK_ROWS, (int)a.queries) - 1).end;
+    return {first / KEYS, max((last + KEYS - 1) / KEYS, first / KEYS)};
+}
+
 // ---- tiles from global memory -------------------------------------------------------------------
 
 // ROWS rows of D elements to panels, by a warpgroup. `rows` and `pieces` (of 8 elements) are given;
@@ -118,19 +166,18 @@ static __device__ __forceinline__ void bring(uint32_t target, const uint8_t *sou
     }
 }
 
-// Rows of q or dy as the instruction wants its a: row 0 of this thread's two at `low`, the other 8
-// rows on, if there is one.
+// The warp's 16 rows of a tile of BLOCK_ROWS as the instruction wants its a; `tile`: its first row.
 template <int D>
-static __device__ __forceinline__ void load_rows(uint32_t (&x)[D / 16][4], const uint8_t *low,
-                                                 size_t stride, int rows, int pieces) {
-    int at = 4 * (threadIdx.x % 4);
+static __device__ __forceinline__ void load_rows(uint32_t (&x)[D / 16][4], const uint8_t *tile) {
+    int lane = threadIdx.x % 32, g = lane / 4;
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             int piece = 2 * i + j / 2;
-            bool given = rows > 8 * (j % 2) && piece < pieces;
-            x[i][j] = given ? *(const uint32_t *)(low + j % 2 * 8 * stride + piece * 16 + at) : 0;
+            x[i][j] =
+                *(const uint32_t *)(tile + piece / 8 * BLOCK_ROWS * 128 + (g + j % 2 * 8) * 128 +
+                                    ((piece ^ g) & 7) * 16 + lane % 4 * 4);
         }
 }
 

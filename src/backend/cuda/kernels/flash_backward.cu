@@ -21,43 +21,55 @@ enum : int { DQ_KEYS = 64, DQ_STAGES = 3 };
 
 template <int D> struct dq_memory {
     static constexpr int TILE = tile_bytes<D>(DQ_KEYS);
-    static constexpr int K = tile_bytes<D>(BLOCK_ROWS); // dy, and then dq, lie at 0
+    static constexpr int ROWS = tile_bytes<D>(BLOCK_ROWS);
+    static constexpr int Q = 0;
+    static constexpr int DY = ROWS; // two, by turns; and then dq
+    static constexpr int K = 3 * ROWS;
     static constexpr int V = K + DQ_STAGES * TILE;
-    static constexpr int BARRIERS = V + DQ_STAGES * TILE;
-    static constexpr int OWN = BARRIERS + 4 * DQ_STAGES * 8; // the barrier of dy
-    static constexpr int BYTES = OWN + 8 + 1024;
+    static constexpr int K_RING = V + DQ_STAGES * TILE;
+    static constexpr int V_RING = K_RING + 2 * DQ_STAGES * 8;
+    static constexpr int Q_RING = V_RING + 2 * DQ_STAGES * 8;
+    static constexpr int DY_RING = Q_RING + 2 * 8;
+    static constexpr int BYTES = DY_RING + 2 * 2 * 8 + 1024;
 };
 
-// The lowest and the highest first key of the documents of tile `tile`.
-static __device__ __forceinline__ int2 find_reach(const rn_flash_args &a, uint32_t b, int tile) {
-    if (!a.documents) return make_int2(0, 0);
-    return ((const int2 *)a.reach)[(size_t)b * (a.padded / RN_FLASH_TILE) + tile];
-}
-
+// The queries of each round with their dy, and the tiles of keys that they see.
 template <int D>
-static __device__ __forceinline__ void bring_keys(const rn_flash_args &a, uint32_t memory,
-                                                  uint32_t b, uint32_t head, int t, int begin,
-                                                  int end) {
+static __device__ __forceinline__ void bring_for_dq(const rn_flash_args &a, uint32_t memory) {
     using m = dq_memory<D>;
-    ring<DQ_STAGES> k = {memory + m::BARRIERS}, v = {memory + m::BARRIERS + 16 * DQ_STAGES};
+    ring<DQ_STAGES> k = {memory + m::K_RING}, v = {memory + m::V_RING};
+    ring<1> q = {memory + m::Q_RING};
+    ring<2> dy = {memory + m::DY_RING};
     int pieces = a.head_dim / 8;
-    size_t stride = (size_t)a.heads * a.head_dim * 2;
-    size_t at = (((size_t)b * a.queries + t) * a.heads + head) * a.head_dim * 2;
-    bring<D, BLOCK_ROWS>(memory, (const uint8_t *)a.dy + at, stride, (int)a.queries - t, pieces);
-    rn_ring_arrive(memory + m::OWN);
-    uint32_t kv_head = head / (a.heads / a.kv_heads);
-    stride = (size_t)a.kv_heads * a.head_dim * 2;
-    at = ((size_t)b * a.keys * a.kv_heads + kv_head) * a.head_dim * 2;
-    for (int i = 0; begin + i < end; i++) {
-        int key = (begin + i) * DQ_KEYS, rows = (int)a.keys - key;
-        int stage = i % DQ_STAGES * m::TILE;
-        size_t here = at + key * stride;
-        k.await_free(i);
-        bring<D, DQ_KEYS>(memory + m::K + stage, (const uint8_t *)a.k + here, stride, rows, pieces);
-        k.fill(i);
-        v.await_free(i);
-        bring<D, DQ_KEYS>(memory + m::V + stage, (const uint8_t *)a.v + here, stride, rows, pieces);
-        v.fill(i);
+    size_t stride = (size_t)a.kv_heads * a.head_dim * 2, wide = (size_t)a.heads * a.head_dim * 2;
+    uint32_t rounds = count_rounds(a), n = 0, i = 0; // blocks, tiles of keys so far
+    for (uint32_t round = 0; round < rounds; round++) {
+        query_block block;
+        if (!find_block(a, round, block)) continue;
+        size_t at = (((size_t)block.b * a.queries + block.t) * a.heads + block.head) * a.head_dim;
+        int given = (int)a.queries - block.t;
+        q.await_free(n);
+        bring<D, BLOCK_ROWS>(memory + m::Q, (const uint8_t *)a.q + at * 2, wide, given, pieces);
+        q.fill(n);
+        dy.await_free(n);
+        bring<D, BLOCK_ROWS>(memory + m::DY + n % 2 * m::ROWS, (const uint8_t *)a.dy + at * 2, wide,
+                             given, pieces);
+        dy.fill(n++);
+        uint32_t kv_head = block.head / (a.heads / a.kv_heads);
+        at = ((size_t)block.b * a.keys * a.kv_heads + kv_head) * a.head_dim * 2;
+        span tiles = find_tiles<DQ_KEYS>(a, block);
+        for (int tile = tiles.first; tile < tiles.end; tile++, i++) {
+            int rows = (int)a.keys - tile * DQ_KEYS, stage = i % DQ_STAGES * m::TILE;
+            size_t here = at + (size_t)tile * DQ_KEYS * stride;
+            k.await_free(i);
+            bring<D, DQ_KEYS>(memory + m::K + stage, (const uint8_t *)a.k + here, stride, rows,
+                              pieces);
+            k.fill(i);
+            v.await_free(i);
+            bring<D, DQ_KEYS>(memory + m::V + stage, (const uint8_t *)a.v + here, stride, rows,
+                              pieces);
+            v.fill(i);
+        }
     }
 }
 
@@ -78,38 +90,46 @@ static __device__ __forceinline__ void soften(float (&s)[DQ_KEYS / 2], const dq_
     }
 }
 
+// Block number n; the tiles of keys before its own were `from`, which it moves on.
 template <int D, bool BF16>
-static __device__ __forceinline__ void make_dq(const rn_flash_args &a, uint8_t *memory, uint32_t b,
-                                               uint32_t head, int t, int begin, int end) {
+static __device__ __forceinline__ void make_dq(const rn_flash_args &a, uint8_t *memory,
+                                               const query_block &block, uint32_t n,
+                                               uint32_t &from) {
     using m = dq_memory<D>;
-    uint32_t place = rn_shared_address(memory);
-    ring<DQ_STAGES> k = {place + m::BARRIERS}, v = {place + m::BARRIERS + 16 * DQ_STAGES};
-    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16, pieces = a.head_dim / 8;
-    int group_t = t + threadIdx.x / GROUP * 64, low = t + row + lane / 4; // its queries
-    size_t stride = (size_t)a.heads * a.head_dim;
-    size_t at = ((size_t)b * a.queries * a.heads + head) * a.head_dim + (size_t)low * stride;
-    size_t of_row = ((size_t)b * a.heads + head) * a.padded + low;
-    uint32_t q[D / 16][4], ds[DQ_KEYS / 16][4], dy = place + threadIdx.x / GROUP * 64 * 128;
+    uint32_t place = rn_shared_address(memory), b = block.b;
+    ring<DQ_STAGES> k = {place + m::K_RING}, v = {place + m::V_RING};
+    ring<1> queries = {place + m::Q_RING};
+    ring<2> gradients = {place + m::DY_RING};
+    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16, group_row = threadIdx.x / GROUP * 64;
+    int low = block.t + row + lane / 4, group_t = block.t + group_row;
+    size_t of_row = ((size_t)b * a.heads + block.head) * a.padded + low;
+    uint32_t q[D / 16][4], ds[DQ_KEYS / 16][4];
+    uint32_t dy = m::DY + n % 2 * m::ROWS, begin = from, end;
     float dq[D / 2], s[DQ_KEYS / 2], dp[DQ_KEYS / 2], scale = a.scale * RN_LOG2_E;
     dq_rows r = {{a.base[of_row], a.base[of_row + 8]},
                  {a.delta[of_row], a.delta[of_row + 8]},
                  {find_span(a, b, low), find_span(a, b, low + 8)}};
-    load_rows<D>(q, (const uint8_t *)a.q + at * 2, stride * 2, (int)a.queries - low, pieces);
-    clear(dq);
-    rn_barrier_wait(place + m::OWN, 0);
-    rn_panel_publish();
+    span tiles = find_tiles<DQ_KEYS>(a, block);
     // Tiles that all 64 queries see as a whole lie within these keys.
-    int whole = max(find_span(a, group_t + 63).first, find_reach(a, b, group_t / 64).y);
-    int whole_end = find_span(a, group_t).end, count = end - begin;
-    for (int i = 0; i < count; i++) {
-        int key = (begin + i) * DQ_KEYS;
+    int whole = max(find_span(a, group_t + 63).first, measure_documents(a, b, group_t, 64).y);
+    int whole_end = find_span(a, group_t).end, key = tiles.first * DQ_KEYS;
+    end = begin + (tiles.end - tiles.first);
+    from = end;
+    queries.await_full(n);
+    load_rows<D>(q, memory + m::Q + row * 128);
+    __syncwarp();
+    queries.free(n);
+    gradients.await_full(n);
+    clear(dq);
+    for (uint32_t i = begin; i < end; i++, key += DQ_KEYS) {
         k.await_full(i);
         multiply_rows<BF16, D, DQ_KEYS>(s, q, place + m::K + i % DQ_STAGES * m::TILE);
         v.await_full(i);
-        multiply_rows<BF16, D, DQ_KEYS>(dp, dy, place + m::V + i % DQ_STAGES * m::TILE);
+        multiply_rows<BF16, D, DQ_KEYS>(dp, place + dy + group_row * 128,
+                                        place + m::V + i % DQ_STAGES * m::TILE);
         rn_wgmma_wait<1>(); // ds k of the tile before has ended, too
         rn_wgmma_hold(s);
-        if (i > 0) k.free(i - 1);
+        if (i > begin) k.free(i - 1);
         soften(s, r, scale, key, key >= whole && key + DQ_KEYS <= whole_end);
         rn_wgmma_wait<0>();
         rn_wgmma_hold(dp);
@@ -122,45 +142,45 @@ static __device__ __forceinline__ void make_dq(const rn_flash_args &a, uint8_t *
     }
     rn_wgmma_wait<0>();
     rn_wgmma_hold(dq);
+    if (end > begin) k.free(end - 1);
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
         dq[i] *= a.scale;
-    at -= lane / 4 * stride;
-    write_rows<D>(dq, memory + row * 128, BLOCK_ROWS * 128, a.out_type,
+    size_t stride = (size_t)a.heads * a.head_dim;
+    size_t at = (((size_t)b * a.queries + block.t + row) * a.heads + block.head) * a.head_dim;
+    write_rows<D>(dq, memory + dy + row * 128, BLOCK_ROWS * 128, a.out_type,
                   (uint8_t *)a.out + (at << (a.out_type == RN_PLAIN_F32 ? 2 : 1)), stride,
-                  (int)a.queries - t - row, pieces);
+                  (int)a.queries - block.t - row, a.head_dim / 8);
+    __syncwarp();
+    gradients.free(n);
 }
 
-// Grid (B x H, tiles of 128 queries): the last queries see most, they come first.
 template <int D, bool BF16>
 static __device__ __forceinline__ void flash_dq(const rn_flash_args &a) {
     extern __shared__ __align__(1024) uint8_t flash_memory[];
     using m = dq_memory<D>;
     uint8_t *memory = align_memory(flash_memory);
     uint32_t place = rn_shared_address(memory);
-    uint32_t b = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
-    int t = (gridDim.y - 1 - blockIdx.y) * BLOCK_ROWS;
     let_next_begin();
-    wait_before();
     if (threadIdx.x == 0) {
-        ring<DQ_STAGES>{place + m::BARRIERS}.begin();
-        ring<DQ_STAGES>{place + m::BARRIERS + 16 * DQ_STAGES}.begin();
-        rn_barrier_begin(place + m::OWN, GROUP);
+        ring<DQ_STAGES>{place + m::K_RING}.begin();
+        ring<DQ_STAGES>{place + m::V_RING}.begin();
+        ring<1>{place + m::Q_RING}.begin();
+        ring<2>{place + m::DY_RING}.begin();
         rn_barriers_publish();
     }
     __syncthreads();
-    int lowest = find_reach(a, b, t / RN_FLASH_TILE).x;
-    if (t + RN_FLASH_TILE < (int)a.queries)
-        lowest = min(lowest, find_reach(a, b, t / RN_FLASH_TILE + 1).x);
-    int first = max(find_span(a, t).first, lowest);
-    int last = find_span(a, min(t + BLOCK_ROWS, (int)a.queries) - 1).end;
-    int begin = first / DQ_KEYS, end = max((last + DQ_KEYS - 1) / DQ_KEYS, begin);
+    wait_before();
     if (threadIdx.x >= 2 * GROUP) {
         rn_registers_less<FEW_REGISTERS>();
-        bring_keys<D>(a, place, b, head, t, begin, end);
-    } else {
-        rn_registers_more<MANY_REGISTERS>();
-        make_dq<D, BF16>(a, memory, b, head, t, begin, end);
+        bring_for_dq<D>(a, place);
+        return;
+    }
+    rn_registers_more<MANY_REGISTERS>();
+    uint32_t rounds = count_rounds(a), n = 0, from = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        query_block block;
+        if (find_block(a, round, block)) make_dq<D, BF16>(a, memory, block, n++, from);
     }
 }
 
@@ -179,6 +199,12 @@ template <int D> struct kv_memory {
     static constexpr int OWN = BARRIERS + 2 * KV_STAGES * 8; // the barrier of k and v
     static constexpr int BYTES = OWN + 8 + 1024;
 };
+
+// The lowest and the highest first key of the documents of tile `tile`.
+static __device__ __forceinline__ int2 find_reach(const rn_flash_args &a, uint32_t b, int tile) {
+    if (!a.documents) return make_int2(0, 0);
+    return ((const int2 *)a.reach)[(size_t)b * (a.padded / RN_FLASH_TILE) + tile];
+}
 
 // The tiles of queries [begin, end) that see any key of [key, end_key), but for documents.
 static __device__ __forceinline__ span find_tiles(const rn_flash_args &a, int key, int end_key) {
@@ -362,7 +388,7 @@ static __device__ __forceinline__ void flash_dkv(const rn_flash_args &a) {
 }
 
 // As kernels.def says.
-static_assert(dq_memory<64>::BYTES == 66664 && dq_memory<128>::BYTES == 132200, "");
+static_assert(dq_memory<64>::BYTES == 99472 && dq_memory<128>::BYTES == 197776, "");
 static_assert(kv_memory<64>::BYTES == 68648 && kv_memory<128>::BYTES == 134184, "");
 
 #endif
