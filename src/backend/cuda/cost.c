@@ -222,10 +222,28 @@ static double cost_attend(const rn_device_caps *caps, const rn_call *call, rn_wo
            (turns > 1 ? (double)(turns - 1) * turn_seconds : 0) + max_f64(memory, arithmetic);
 }
 
+// Attention over whole tensors and its gradients, by form (flash.c): parts of the products' rate
+// that the matrix units reach with 16-bit values, and the plain kernels with all others. An H200's.
+// The gradients are counted as five products, of which the matrix units make seven.
+static double cost_whole_attention(const rn_device_caps *caps, const rn_call *call) {
+    const rn_tensor *q = &call->inputs[0];
+    bool backward = call->op == RN_OP_ATTENTION_GRAD;
+    bool matrix = q->dtype != RN_DTYPE_F32 && call->inputs[1].dtype == q->dtype &&
+                  call->inputs[3].dtype != RN_DTYPE_F32 && q->shape.dims[3] % 8 == 0 &&
+                  q->shape.dims[3] <= 128;
+    double part = matrix ? (backward ? 0.65 : 0.8) : (backward ? 0.015 : 0.02);
+    rn_cost cost = rn_cost_count(call);
+    double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
+    return (backward ? 3 : 1) * caps->step_seconds +
+           max_f64(cost.flops / (caps->flops * part), memory);
+}
+
 // ---- any call -----------------------------------------------------------------------------------
 
 double rn_cuda_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
     if (has_tiles(call)) return cost_tiled_product(caps, call);
     if (call->op == RN_OP_ATTEND) return cost_attend(caps, call, workload);
+    if (call->op == RN_OP_ATTENTION || call->op == RN_OP_ATTENTION_GRAD)
+        return cost_whole_attention(caps, call);
     return rn_cost_roofline(caps, call, rn_cost_count(call));
 }

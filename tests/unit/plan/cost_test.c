@@ -414,6 +414,38 @@ static void a_run_costs_the_host_something_where_the_device_says_so(void **state
     assert_near(2 * (before - 1e-5), rn_cost_outputs(&caps, 2000) - 1e-5);
 }
 
+// Seconds of attention over (1, tokens, 4 heads, 64) and of its gradients.
+static double attention_seconds(uint64_t tokens, rn_dtype dtype, bool backward, double *launches) {
+    rn_shape q = RN_SHAPE(1, tokens, 4, 64);
+    rn_attention_attrs attrs = {.causal = true};
+    rn_device_caps caps = caps_of(true);
+    rn_tensor tensors[10];
+    for (int i = 0; i < 10; i++)
+        tensors[i] = (rn_tensor){.dtype = dtype, .shape = q};
+    tensors[3] = (rn_tensor){0};
+    tensors[5] = (rn_tensor){.dtype = RN_DTYPE_F32, .shape = RN_SHAPE(1, 4, tokens)};
+    rn_call call = {.op = backward ? RN_OP_ATTENTION_GRAD : RN_OP_ATTENTION,
+                    .attrs = &attrs,
+                    .inputs = tensors,
+                    .outputs = tensors + (backward ? 7 : 4),
+                    .input_count = backward ? 7 : 4,
+                    .output_count = backward ? 3 : 2};
+    *launches = launches_of(&caps, &call);
+    return work_of(&caps, &call);
+}
+
+static void attention_of_16_bits_is_for_the_matrix_units(void **state) {
+    (void)state;
+    double one, three, half = attention_seconds(4096, RN_DTYPE_BF16, false, &one);
+    double half_back = attention_seconds(4096, RN_DTYPE_BF16, true, &three), ignored;
+    assert_near(1, one);
+    assert_near(3, three);
+    assert_true(half_back > half);
+    assert_true(attention_seconds(4096, RN_DTYPE_F32, false, &ignored) > 10 * half);
+    assert_true(attention_seconds(4096, RN_DTYPE_F32, true, &ignored) > 10 * half_back);
+    assert_true(attention_seconds(8192, RN_DTYPE_BF16, false, &ignored) > 3 * half); // by squares
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_is_bound_by_arithmetic_or_by_memory),
@@ -429,6 +461,7 @@ int main(void) {
         cmocka_unit_test(one_row_attends_in_two_waits_and_joins_chunks_where_there_are_some),
         cmocka_unit_test(a_batch_that_decodes_attends_in_turns),
         cmocka_unit_test(many_rows_attend_at_a_rate_of_their_own_and_take_some_time_at_least),
+        cmocka_unit_test(attention_of_16_bits_is_for_the_matrix_units),
         cmocka_unit_test(a_typical_job_does_not_fill_all_pages),
         cmocka_unit_test(attention_on_a_cpu_knows_no_job),
         cmocka_unit_test(a_run_costs_the_host_something_where_the_device_says_so),
