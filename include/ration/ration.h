@@ -57,6 +57,7 @@
 #include <ration/torch_cuda.h>
 #include <ration/train.h>
 #include <ration/train_data.h>
+#include <ration/train_log.h>
 #include <ration/writer.h>
 
 #define RATION_VERSION_MAJOR 0

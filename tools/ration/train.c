@@ -223,25 +223,27 @@ typedef struct step_result {
     double rate, seconds;
 } step_result;
 
-static void report(const training *t, const step_result *r) {
+static rn_status report(const training *t, const step_result *r) {
     double speed = (double)t->batch * t->tokens / r->seconds;
-    uint64_t left = t->steps - r->step;
-    fprintf(t->log, "{\"step\": %llu, \"loss\": %.7g, \"rate\": %.6g, \"tokens_per_second\": %.1f",
-            (unsigned long long)r->step, (double)r->loss, r->rate, speed);
-    if (r->has_norm) fprintf(t->log, ", \"gradient_norm\": %.7g", (double)r->norm);
-    if (r->has_validation) fprintf(t->log, ", \"validation_loss\": %.7g", (double)r->validation);
-    fprintf(t->log, "}\n");
-    fflush(t->log);
-    if (train_bool(t, "quiet")) return;
+    uint64_t left = t->steps - r->step, held = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    RN_TRY(rn_train_log_add(
+        t->log, &(rn_train_point){.step = r->step,
+                                  .loss = r->loss,
+                                  .gradient_norm = r->has_norm ? r->norm : NAN,
+                                  .validation_loss = r->has_validation ? r->validation : NAN,
+                                  .rate = r->rate,
+                                  .tokens_per_second = speed,
+                                  .memory_bytes = held}));
+    if (train_bool(t, "quiet")) return RN_OK;
     fprintf(stderr, "step %llu of %llu: loss %.4f, rate %.3g", (unsigned long long)r->step,
             (unsigned long long)t->steps, (double)r->loss, r->rate);
     if (r->has_norm) fprintf(stderr, ", norm %.3g", (double)r->norm);
-    fprintf(stderr, ", %.0f tokens/s, %s of %s, %s left", speed,
-            rn_size_format(rn_ledger_total(RN_DEVICE_HOST).now_bytes).text,
+    fprintf(stderr, ", %.0f tokens/s, %s of %s, %s left", speed, rn_size_format(held).text,
             rn_size_format(t->budget.total_bytes).text,
             rn_time_format(r->seconds * (double)left).text);
     if (r->has_validation) fprintf(stderr, "; validation %.4f", (double)r->validation);
     fprintf(stderr, "\n");
+    return RN_OK;
 }
 
 static rn_status take_step(training *t, step_result *r) {
@@ -278,7 +280,7 @@ static rn_status take_steps(training *t) {
         RN_TRY(take_step(t, &r));
         r.has_validation = validates && (r.step % check_every == 0 || r.step == t->steps);
         if (r.has_validation) RN_TRY(evaluate(t, &r.validation));
-        report(t, &r);
+        RN_TRY(report(t, &r));
         if (save_every && r.step % save_every == 0) RN_TRY(save_training(t));
         if (!interrupted) continue;
         forget_interrupt();
@@ -325,7 +327,6 @@ static rn_status open_out(training *t) {
 }
 
 static rn_status begin(training *t) {
-    char path[TRAIN_PATH_BYTES];
     bool quiet = train_bool(t, "quiet");
     RN_TRY(open_out(t));
     RN_TRY(open_data(t, false));
@@ -340,10 +341,7 @@ static rn_status begin(training *t) {
     if (!quiet && resumes)
         fprintf(stderr, "goes on from step %llu\n",
                 (unsigned long long)rn_trainer_steps(t->trainer));
-    RN_TRY(train_path(t, "log.jsonl", path));
-    t->log = fopen(path, resumes ? "a" : "w");
-    if (!t->log) return rn_error_locate(rn_fail(RN_IO, "cannot write the log"), path, RN_NO_OFFSET);
-    return RN_OK;
+    return rn_train_log_open(t->out, rn_trainer_steps(t->trainer), &t->log);
 }
 
 static void print_end(const training *t) {
@@ -377,7 +375,7 @@ static rn_status open_model(training *t) {
 }
 
 static void close_all(training *t) {
-    if (t->log) fclose(t->log);
+    rn_train_log_close(t->log);
     rn_program_destroy(t->program);
     rn_trainer_destroy(t->trainer);
     rn_device_destroy(t->device);

@@ -161,6 +161,30 @@ void print_facts(const training *t) {
         print_pair("budget", "", t->budget.total_bytes, t->facts[RN_TRAIN_LOAD].total_bytes, "");
 }
 
+static void copy_planned(const uint64_t from[RN_PURPOSE_COUNT], uint64_t to[RN_PURPOSE_COUNT]) {
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
+        to[i] = is_table(i) ? 0 : from[i];
+}
+
+rn_status write_page(const training *t) {
+    rn_train_phase_fact facts[RN_TRAIN_PHASE_COUNT];
+    size_t count = 0;
+    char title[512];
+    for (int i = 0; i < RN_TRAIN_PHASE_COUNT; i++) {
+        if (t->facts[i].runs == 0) continue;
+        rn_train_phase_info p =
+            rn_train_get_phase(rn_trainer_program(t->trainer), (rn_train_phase)i);
+        facts[count].name = p.name;
+        copy_planned(p.bytes, facts[count].plan_bytes);
+        copy_planned(t->facts[i].peaks, facts[count++].fact_bytes);
+    }
+    snprintf(title, sizeof title, "%s: %s, step %llu of %llu, within %s",
+             rn_model_get_info(t->model)->name, train_text(t, "method"),
+             (unsigned long long)rn_trainer_steps(t->trainer), (unsigned long long)t->steps,
+             rn_size_format(t->budget.total_bytes).text);
+    return rn_train_log_page(t->log, title, facts, count);
+}
+
 static void write_bytes(rn_json *json, const char *name, const uint64_t bytes[RN_PURPOSE_COUNT]) {
     rn_json_object(json, name);
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)

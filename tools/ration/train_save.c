@@ -123,5 +123,5 @@ rn_status save_training(training *t) {
     if (s != RN_OK && s != RN_UNSUPPORTED) return s; // modules that GGUF files have no names for
     remove_older(t, step);
     end_phase(t);
-    return RN_OK;
+    return write_page(t);
 }

@@ -29,7 +29,7 @@ typedef struct training {
     uint64_t steps, warmup;
     int32_t *rows;    // (3, batch, tokens): tokens, targets, documents
     uint64_t targets; // of the batch in `rows`
-    FILE *log;
+    rn_train_log *log;
     char out[TRAIN_PATH_BYTES];
     uint64_t held_bytes; // descriptions, before loading
     phase_fact facts[RN_TRAIN_PHASE_COUNT];
@@ -58,6 +58,8 @@ uint64_t read_tables(void);
 void print_phases(const training *t, const rn_program *program, FILE *to);
 // Plan beside fact.
 void print_facts(const training *t);
+// run.html, as far as the training has come.
+rn_status write_page(const training *t);
 // The same for programs: members of the object that is open.
 void write_phases(const training *t, const rn_program *program, rn_json *json);
 
