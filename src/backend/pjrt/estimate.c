@@ -86,11 +86,11 @@ static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature
 // ---- temporary memory ---------------------------------------------------------------------------
 
 // XLA fuses what is element by element and shares memory over time, so most of it is the values
-// between nodes and, within one node, what its program holds as a whole: the scores of attention
-// and the pages that it gathers, a weight in the dtype of a product. The factors are calibrated
+// between nodes and, while a node runs, what its program holds as a whole: the scores of attention
+// and the pages that it gathers; and a weight in the dtype of a product. The factors are calibrated
 // with XLA's CPU compiler (docs/engines.md): never too low there, and where another compiler takes
 // more, a session is refused with both numbers.
-enum { SCORES = 3, PAGES = 4, LIVE = 2 };
+enum { SCORES = 2, PAGES = 4 };
 // Where the plugin's memory is the host's, so is its compiler's, and the code that it makes: what
 // the process was seen to take for the programs of all buckets.
 #define COMPILER_BYTES ((uint64_t)80 << 20)
@@ -172,14 +172,15 @@ static uint64_t live_bytes(const rn_graph *graph, rn_value value, uint64_t rows)
                        64);
 }
 
-// The most that lives at once, where every value between nodes has a place of its own.
+// The most that lives at once, where every value between nodes has a place of its own, with what
+// the node that runs then holds within.
 static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_options *options,
                                  uint64_t *out) {
     uint64_t rows = options->rows;
     uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
     rn_arena scratch;
     uint32_t *last; // (values + 1): the node that reads it last
-    uint64_t live = 0, within = 0, remade = 0;
+    uint64_t live = 0, remade = 0;
     *out = 0;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
@@ -194,9 +195,8 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
         const rn_node *node = rn_graph_node(graph, n);
         for (uint32_t i = 0; i < node->output_count; i++)
             live += live_bytes(graph, node->outputs[i], rows);
-        within = rn_max_u64(within, count_attention(graph, node, rows));
         remade += count_remade(graph, node, options);
-        *out = rn_max_u64(*out, live);
+        *out = rn_max_u64(*out, live + count_attention(graph, node, rows));
         for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
             rn_value v =
                 i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
@@ -207,7 +207,7 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
         }
     }
     rn_arena_free_all(&scratch);
-    *out = LIVE * *out + within + remade;
+    *out += remade;
     return s;
 }
 
@@ -258,11 +258,12 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
     return rn_pjrt_count_beside(caps, graph, purpose_bytes);
 }
 
-// The largest of the weights that are one argument of several, which is put together here.
+// The plugin itself, and the largest of the weights that are one argument of several, which is put
+// together here.
 uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph) {
     rn_stablehlo_options options = rn_pjrt_options(caps, graph, 1);
     rn_stablehlo_signature signature = {0};
-    uint64_t largest = 0;
+    uint64_t largest = 0, plugin = (uint64_t)caps->own[RN_PJRT_HOST];
     rn_arena scratch;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     if (rn_stablehlo_signature_make(graph, &options, &scratch, &signature) == RN_OK)
@@ -270,5 +271,5 @@ uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph) {
             if (signature.arguments[i].part_count)
                 largest = rn_max_u64(largest, signature.arguments[i].bytes);
     rn_arena_free_all(&scratch);
-    return largest;
+    return largest + plugin;
 }

@@ -234,6 +234,30 @@ static rn_status begin_joined(pjrt_executable *e, uint32_t at) {
     return rn_pjrt_download(e->device, port, &e->arguments, at, j->data);
 }
 
+// One processor copies at a fraction of the rate of a link.
+enum { COPY_BYTES = 1 << 20 };
+typedef struct copying {
+    uint8_t *to;
+    const uint8_t *from;
+    uint64_t bytes;
+} copying;
+
+static void copy_some(void *arg, size_t index) {
+    const copying *c = arg;
+    uint64_t at = (uint64_t)index * COPY_BYTES;
+    memcpy(c->to + at, c->from + at, rn_min_u64(COPY_BYTES, c->bytes - at));
+}
+
+// As the program has it, where that is put together.
+static rn_status bring_part(pjrt_executable *e, const rn_stablehlo_entry *part, const void *data,
+                            uint8_t *to) {
+    copying c = {to, data, part->bytes};
+    if (rn_graph_value(e->graph, part->value)->dtype != part->dtype)
+        return rn_stablehlo_convert(e->graph, part, data, to);
+    rn_workers_run(e->device->base.workers, rn_div_up(c.bytes, COPY_BYTES), copy_some, &c);
+    return RN_OK;
+}
+
 static rn_status put_part(pjrt_executable *e, uint32_t at, rn_value value, const void *data) {
     const rn_stablehlo_entry *port = &signature_of(e)->arguments[at];
     const rn_value_info *info = rn_graph_value(e->graph, value);
@@ -244,7 +268,7 @@ static rn_status put_part(pjrt_executable *e, uint32_t at, rn_value value, const
         before += rn_graph_value(e->graph, port->parts[i])->shape.dims[0] * row_bytes;
     part.bytes = info->shape.dims[0] * row_bytes;
     rn_status s = begin_joined(e, at);
-    if (s == RN_OK) s = rn_stablehlo_convert(e->graph, &part, data, e->joined[at].data + before);
+    if (s == RN_OK) s = bring_part(e, &part, data, e->joined[at].data + before);
     if (s == RN_OK && --e->joined[at].left > 0) return RN_OK;
     if (s == RN_OK) s = upload(e, port, e->joined[at].data, at);
     release_joined(e, at);

@@ -62,6 +62,7 @@ typedef struct rn_pjrt_facts {
     char platform[32], kind[64];
     uint32_t device_count;
     uint64_t limit_bytes; // of a device's memory as its statistics have it; 0: not known
+    uint64_t host_bytes;  // of the process that tried it, at its peak
 } rn_pjrt_facts;
 
 // Loads the plugin in a child process, compiles and runs a program of one node there; a plugin that
@@ -162,8 +163,16 @@ void rn_pjrt_program_remove(const rn_pjrt_key *key);
 
 // Of caps.own: the target's rn_dtype of two, 0 where it says nothing; the bytes of temporary memory
 // that any program of the plugin takes; whether states are held twice; the driver's context, in
-// bytes, of a plugin that has a pool.
-enum { RN_PJRT_PRODUCTS, RN_PJRT_WIDENED, RN_PJRT_LEAST, RN_PJRT_TWICE, RN_PJRT_CONTEXT };
+// bytes, of a plugin that has a pool; what a plugin that is loaded behind the plan takes of the
+// process's memory.
+enum {
+    RN_PJRT_PRODUCTS,
+    RN_PJRT_WIDENED,
+    RN_PJRT_LEAST,
+    RN_PJRT_TWICE,
+    RN_PJRT_CONTEXT,
+    RN_PJRT_HOST
+};
 
 // ---- buffers (buffers.c) ------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 // Only a plugin that worked is remembered: whatever made one fail may have been mended. A line of
 // ration/plugins in the user's cache folder, fields separated by tabs:
 //
-//     path, bytes, mtime in ns, environment, "MINOR DEVICES LIMIT PLATFORM|KIND"
+//     path, bytes, mtime in ns, environment, "MINOR DEVICES LIMIT HOST PLATFORM|KIND"
 #include "backend/pjrt/pjrt.h"
 
 #include "base/clock.h"
@@ -221,8 +221,9 @@ static rn_status refuse_failure(const char *plugin, const char *text) {
 static bool parse_facts(const char *line, rn_pjrt_facts *out) {
     int used = 0;
     *out = (rn_pjrt_facts){0};
-    if (sscanf(line, "ok %d %" SCNu32 " %" SCNu64 " %31[^|]|%n", &out->minor, &out->device_count,
-               &out->limit_bytes, out->platform, &used) != 4 ||
+    if (sscanf(line, "ok %d %" SCNu32 " %" SCNu64 " %" SCNu64 " %31[^|]|%n", &out->minor,
+               &out->device_count, &out->limit_bytes, &out->host_bytes, out->platform,
+               &used) != 5 ||
         used == 0)
         return false;
     snprintf(out->kind, sizeof out->kind, "%s", line + used);
@@ -284,9 +285,9 @@ static void remember(const char *plugin, const rn_pjrt_facts *facts) {
     rn_buffer kept, next;
     if (strchr(plugin, '\t') || strchr(plugin, '\n') || stat(plugin, &file) != 0) return;
     describe(plugin, &file, key, sizeof key);
-    int bytes =
-        snprintf(line, sizeof line, "%s%d %u %llu %s|%s\n", key, facts->minor, facts->device_count,
-                 (unsigned long long)facts->limit_bytes, facts->platform, facts->kind);
+    int bytes = snprintf(line, sizeof line, "%s%d %u %llu %llu %s|%s\n", key, facts->minor,
+                         facts->device_count, (unsigned long long)facts->limit_bytes,
+                         (unsigned long long)facts->host_bytes, facts->platform, facts->kind);
     rn_buffer_init(&kept, &rn_system_allocator, MOST_FILE);
     rn_buffer_init(&next, &rn_system_allocator, MOST_FILE);
     rn_status s = rn_buffer_append(&next, line, (size_t)bytes);
@@ -312,8 +313,9 @@ rn_status rn_pjrt_try(const char *plugin, rn_pjrt_facts *out) {
     RN_TRY(ask_child(plugin, &a));
     if (strncmp(a.line, "fail ", 5) == 0) return refuse_failure(plugin, a.line + 5);
     if (!parse_facts(a.line, out)) return refuse_death(plugin, &a);
-    rn_log(RN_LOG_INFO, "xla", "%s was tried in %.0f ms: PJRT 0.%d, %u devices of %s", plugin,
-           (double)(rn_clock_ns() - begin) * 1e-6, out->minor, out->device_count, out->kind);
+    rn_log(RN_LOG_INFO, "xla", "%s was tried in %.0f ms: PJRT 0.%d, %u devices of %s, %s resident",
+           plugin, (double)(rn_clock_ns() - begin) * 1e-6, out->minor, out->device_count, out->kind,
+           rn_size_format(out->host_bytes).text);
     remember(plugin, out);
     return RN_OK;
 }

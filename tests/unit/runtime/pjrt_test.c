@@ -120,6 +120,21 @@ static void a_plugin_gives_the_numbers_of_kernels(void **state) {
     assert_int_equal(0, rn_ledger_total(id).now_bytes);
 }
 
+// What a plugin takes of this process, as it was seen when it was tried, is in the plan of the
+// host.
+static void memory_of_the_plugin_itself_is_planned(void **state) {
+    (void)state;
+    opened o;
+    rn_pjrt_facts facts;
+    assert_ok(open_on("xla:" PLUGIN, 0, &o)); // it is tried
+    close_it(&o);
+    assert_true(rn_pjrt_was_tried(PLUGIN, &facts));
+    assert_true(facts.host_bytes > 1 << 20);
+    assert_ok(open_on("xla:" PLUGIN, 0, &o));
+    assert_true(o.plan->summary.host_bytes > facts.host_bytes);
+    close_it(&o);
+}
+
 // A plugin that says nothing about its programs is believed what was estimated.
 static void statistics_are_not_needed(void **state) {
     (void)state;
@@ -685,6 +700,7 @@ static void xla_on_the_cpu_has_as_many_threads_as_are_asked_for(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_plugin_gives_the_numbers_of_kernels, behave),
+        cmocka_unit_test_setup(memory_of_the_plugin_itself_is_planned, behave),
         cmocka_unit_test_setup(statistics_are_not_needed, behave),
         cmocka_unit_test_setup(options_of_a_target_are_a_target_of_their_own, behave),
         cmocka_unit_test_setup(cores_hold_parts_of_weights_and_compute_together, behave),

@@ -5,7 +5,7 @@
 //
 // One line on descriptor 3 says how it went:
 //
-//     ok MINOR DEVICES LIMIT PLATFORM|KIND
+//     ok MINOR DEVICES LIMIT HOST PLATFORM|KIND      HOST: bytes of this process at its peak
 //     fail STATUS MESSAGE        STATUS: missing, no_plugin, version, or device with PJRT's code
 #include "backend/pjrt/api.h"
 #include "backend/pjrt/preload.h"
@@ -181,6 +181,16 @@ static long long memory_limit(void *device) {
     return !error && stats.limit.is_set ? (long long)stats.limit.bytes : 0;
 }
 
+static long long peak_resident(void) {
+    char line[200];
+    long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
+    if (file) fclose(file);
+    return kib * 1024;
+}
+
 int main(int count, char **words) {
     size_t devices = 0;
     if (count != 2) return 2;
@@ -194,7 +204,8 @@ int main(int count, char **words) {
     CALL(RN_PJRT_DEVICE_DESCRIPTION, &description, "asking for a name");
     kind.handle = description.out;
     CALL(RN_PJRT_DESCRIPTION_KIND, &kind, "asking for a name");
-    dprintf(3, "ok %d %zu %lld %.*s|%.*s", api->version.minor, devices, memory_limit(device),
-            (int)platform.text_bytes, platform.text, (int)kind.text_bytes, kind.text);
+    dprintf(3, "ok %d %zu %lld %lld %.*s|%.*s", api->version.minor, devices, memory_limit(device),
+            peak_resident(), (int)platform.text_bytes, platform.text, (int)kind.text_bytes,
+            kind.text);
     _exit(0);
 }
