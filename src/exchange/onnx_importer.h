@@ -61,6 +61,7 @@ typedef struct rn_import {
     const void **data; // (known_room): bytes of values that were computed, or NULL
     uint8_t *varies;   // (known_room): it is known that it depends on an input
     uint32_t known_room;
+    rn_value mask_of, mask; // the last that attention read, and what of it is added to scores
 } rn_import;
 
 typedef struct rn_import_call {
@@ -148,6 +149,19 @@ void rn_import_out_empty(rn_import_call *c, uint32_t output, rn_dtype dtype, rn_
 bool rn_import_wants(const rn_import_call *c, uint32_t output); // it has a name
 
 // ---- values -------------------------------------------------------------------------------------
+
+// The node of that op that makes a value; NULL: another does, or none.
+const rn_node *rn_import_maker(const rn_import_call *c, rn_value value, rn_op op);
+// Whether it is one f32 for all, and known without asking for inputs.
+bool rn_import_known_number(rn_import_call *c, rn_value value, float *out);
+
+// softmax(q kᵀ * scale + mask) v as one op: q (B, H, T, D), k and v (B, HK, S, D) -> (B, H, T, D);
+// the mask, which may be RN_NO_VALUE, is broadcast to (B, H, T, S). RN_NO_VALUE: the op has no such
+// form.
+rn_value rn_import_attend(rn_import_call *c, rn_value q, rn_value k, rn_value v, float scale,
+                          rn_value mask);
+// The same for chances v, where the chances were made by a product, a scale, a mask and a softmax.
+rn_value rn_import_find_attention(rn_import_call *c, rn_value chances, rn_value v);
 
 rn_value rn_import_constant(rn_import *m, rn_dtype dtype, rn_shape shape, const void *data);
 // One element of that dtype, of rank 0.

@@ -70,38 +70,28 @@ static void binary_of(rn_import_call *c, rn_binary_function function) {
         rn_import_out_as(c, 0, rn_op_binary(c->graph, function, in[0], in[1]), channels_last);
 }
 
-// The node of that op that makes a value; NULL: another does, or none.
-static const rn_node *maker_of(const rn_import_call *c, rn_value value, rn_op op) {
-    uint32_t producer = rn_graph_value(c->graph, value)->producer;
-    const rn_node *node = producer == RN_NO_NODE ? NULL : rn_graph_node(c->graph, producer);
-    return node && node->op == op ? node : NULL;
-}
-
 static bool is_sigmoid_of(const rn_import_call *c, rn_value y, rn_value x) {
-    const rn_node *node = maker_of(c, y, RN_OP_SIGMOID);
+    const rn_node *node = rn_import_maker(c, y, RN_OP_SIGMOID);
     return node && node->inputs[0] == x;
 }
 
 // Whether it is one number for all, and known: that one.
 static bool is_number(rn_import_call *c, rn_value value, double number) {
-    rn_status status = RN_OK;
-    const rn_value_info *info = rn_graph_value(c->graph, value);
-    if (info->dtype != RN_DTYPE_F32 || rn_shape_elements(info->shape, 2) != 1) return false;
-    const float *held = rn_import_evaluate(c->import, value, false, &status);
-    return held && fabs(*held - number) <= 1e-6 * number;
+    float held;
+    return rn_import_known_number(c, value, &held) && fabs(held - number) <= 1e-6 * number;
 }
 
 // y = 1 + erf(x / sqrt(2)): that x; else RN_NO_VALUE.
 static rn_value find_erf(rn_import_call *c, rn_value y) {
-    const rn_node *add = maker_of(c, y, RN_OP_ADD), *erf, *inner;
+    const rn_node *add = rn_import_maker(c, y, RN_OP_ADD), *erf, *inner;
     for (uint32_t i = 0; add && i < 2; i++) {
-        erf = maker_of(c, add->inputs[i], RN_OP_UNARY);
+        erf = rn_import_maker(c, add->inputs[i], RN_OP_UNARY);
         if (!erf || ((const rn_unary_attrs *)erf->attrs)->function != RN_UNARY_ERF ||
             !is_number(c, add->inputs[1 - i], 1))
             continue;
-        inner = maker_of(c, erf->inputs[0], RN_OP_DIV);
+        inner = rn_import_maker(c, erf->inputs[0], RN_OP_DIV);
         if (inner && is_number(c, inner->inputs[1], sqrt(2))) return inner->inputs[0];
-        inner = maker_of(c, erf->inputs[0], RN_OP_MUL);
+        inner = rn_import_maker(c, erf->inputs[0], RN_OP_MUL);
         for (uint32_t k = 0; inner && k < 2; k++)
             if (is_number(c, inner->inputs[1 - k], sqrt(0.5))) return inner->inputs[k];
     }
@@ -111,7 +101,7 @@ static rn_value find_erf(rn_import_call *c, rn_value y) {
 // Exporters write GELU as a product of x, 0.5 and 1 + erf(x / sqrt(2)), in some order: that x.
 static rn_value find_gelu(rn_import_call *c, const rn_value in[2]) {
     for (uint32_t i = 0; i < 2; i++) {
-        const rn_node *two = maker_of(c, in[i], RN_OP_MUL);
+        const rn_node *two = rn_import_maker(c, in[i], RN_OP_MUL);
         if (!two) continue;
         rn_value factors[3] = {in[1 - i], two->inputs[0], two->inputs[1]};
         for (uint32_t k = 0; k < 3; k++) {
@@ -381,7 +371,8 @@ static void matmul(rn_import_call *c) {
     bool row = x.rank == 1, column = w.rank == 1;
     if (row) a = rn_import_reshape(m, a, RN_SHAPE(1, x.dims[0]));
     if (column) b = rn_import_reshape(m, b, RN_SHAPE(w.dims[0], 1));
-    rn_value y = rn_import_matmul(c, widen(c, a), widen(c, b));
+    rn_value y = rn_import_find_attention(c, a, b);
+    if (!y) y = rn_import_matmul(c, widen(c, a), widen(c, b));
     rn_shape shape = rn_import_shape_of(m, y);
     if (!y) return;
     if (column) shape.rank--;

@@ -332,32 +332,44 @@ static bool open_attention(rn_import_call *c, attending *a) {
     return a->k && a->v;
 }
 
+// (B, H, T, D) in the form that the queries have.
+static void finish_attention(rn_import_call *c, rn_value y, rn_dtype dtype) {
+    rn_shape s = rn_import_shape_of(c->import, y);
+    if (rn_import_rank(c, 0) == 3)
+        y = rn_import_reshape(c->import, rn_import_permute(c->import, y, heads_out),
+                              RN_SHAPE(s.dims[0], s.dims[2], s.dims[1] * s.dims[3]));
+    rn_import_out(c, 0, rn_import_cast(c->import, y, dtype));
+}
+
 static void attention(rn_import_call *c) {
     rn_graph *g = c->graph;
     rn_import *m = c->import;
     attending a = {0};
     if (!open_attention(c, &a)) return;
-    rn_shape q = rn_import_shape_of(m, a.q), v = rn_import_shape_of(m, a.v);
+    rn_shape q = rn_import_shape_of(m, a.q);
     double scale = rn_import_float(c, "scale", 0);
     if (scale == 0) scale = 1 / sqrt((double)q.dims[3]);
     float cap = rn_import_float(c, "softcap", 0);
     int64_t shown = rn_import_int(c, "qk_matmul_output_mode", 0);
+    rn_value bias = attention_bias(c, &a), y = RN_NO_VALUE;
+    if (cap <= 0 && !rn_import_wants(c, 3))
+        y = rn_import_attend(c, a.q, a.k, a.v, (float)scale, bias);
+    if (y) {
+        finish_attention(c, y, a.dtype);
+        return;
+    }
     rn_value x = rn_import_cast(m, a.q, RN_DTYPE_F32), k = rn_import_cast(m, a.k, RN_DTYPE_F32);
     rn_value scores = rn_op_matmul(g, rn_op_scale(g, x, (float)scale, 0), k, RN_NO_VALUE);
     rn_value looked_at = shown == 0 ? scores : RN_NO_VALUE;
     if (cap > 0) scores = rn_op_scale(g, rn_op_tanh(g, rn_op_scale(g, scores, 1 / cap, 0)), cap, 0);
     if (shown == 1) looked_at = scores;
-    rn_value bias = attention_bias(c, &a);
     if (bias) scores = rn_op_add(g, scores, bias);
     if (shown == 2) looked_at = scores;
     rn_value chances = rn_op_soft(g, RN_SOFT_MAX, scores, 3);
     if (shown == 3) looked_at = chances;
-    rn_value y = rn_op_matmul_as(g, chances, rn_import_cast(m, a.v, RN_DTYPE_F32), RN_NO_VALUE,
-                                 (rn_matmul_attrs){.transpose_w = true});
-    if (rn_import_rank(c, 0) == 3)
-        y = rn_import_reshape(m, rn_import_permute(m, y, heads_out),
-                              RN_SHAPE(q.dims[0], q.dims[2], q.dims[1] * v.dims[3]));
-    rn_import_out(c, 0, rn_import_cast(m, y, a.dtype));
+    y = rn_op_matmul_as(g, chances, rn_import_cast(m, a.v, RN_DTYPE_F32), RN_NO_VALUE,
+                        (rn_matmul_attrs){.transpose_w = true});
+    finish_attention(c, y, a.dtype);
     rn_import_out(c, 3, rn_import_cast(m, looked_at, a.dtype));
 }
 

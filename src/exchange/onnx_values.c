@@ -61,8 +61,38 @@ rn_value rn_import_cast(rn_import *m, rn_value value, rn_dtype dtype) {
     return rn_op_cast(m->graph, value, dtype);
 }
 
-rn_value rn_import_permute(rn_import *m, rn_value value, const uint8_t *axes) {
+const rn_node *rn_import_maker(const rn_import_call *c, rn_value value, rn_op op) {
+    uint32_t producer = value ? rn_graph_value(c->graph, value)->producer : RN_NO_NODE;
+    const rn_node *node = producer == RN_NO_NODE ? NULL : rn_graph_node(c->graph, producer);
+    return node && node->op == op ? node : NULL;
+}
+
+bool rn_import_known_number(rn_import_call *c, rn_value value, float *out) {
+    rn_status status = RN_OK;
+    const rn_value_info *info = rn_graph_value(c->graph, value);
+    if (info->dtype != RN_DTYPE_F32 || rn_shape_elements(info->shape, 2) != 1) return false;
+    const float *held = rn_import_evaluate(c->import, value, false, &status);
+    if (held) *out = *held;
+    return held != NULL;
+}
+
+// Of a permuted value: what it was permuted from, with the axes of both together. The copy between
+// is left out where nobody else reads it.
+static rn_value compose(const rn_import *m, rn_value value, uint8_t *axes) {
+    uint32_t producer = rn_graph_value(m->graph, value)->producer;
+    const rn_node *node = producer == RN_NO_NODE ? NULL : rn_graph_node(m->graph, producer);
+    if (!node || node->op != RN_OP_PERMUTE) return value;
+    const rn_permute_attrs *inner = node->attrs;
+    for (uint32_t i = 0; i < rn_import_shape_of(m, value).rank; i++)
+        axes[i] = inner->axes[axes[i]];
+    return node->inputs[0];
+}
+
+rn_value rn_import_permute(rn_import *m, rn_value value, const uint8_t *wanted) {
+    uint8_t axes[RN_MAX_RANK] = {0};
     if (value == RN_NO_VALUE) return value;
+    memcpy(axes, wanted, rn_import_shape_of(m, value).rank);
+    value = compose(m, value, axes);
     rn_shape from = rn_import_shape_of(m, value), to = from;
     int32_t last = -1;
     bool in_order = true;

@@ -300,6 +300,47 @@ static void gelu_is_found_in_what_exporters_write(void **state) {
     }
 }
 
+// softmax(q kT / 2 + mask) v of the heads of x (1, 6, 2, 4), as exporters write it.
+static writing write_attention(const int64_t mask[4], bool twice) {
+    static const int64_t heads[] = {0, 2, 1, 3}, keys[] = {0, 2, 3, 1}, x[] = {1, 6, 2, 4};
+    static const float two = 2;
+    writing w = begin("x", x, 4);
+    message number = tensor_message("two", 1, NULL, 0, &two, sizeof two);
+    message added = value_message("mask", 1, mask, 4);
+    put_message(&w.graph, 5, &number);
+    put_message(&w.graph, 11, &added);
+    add_transpose(&w, "x", heads, "q");
+    add_transpose(&w, "x", keys, "k");
+    add_transpose(&w, "x", heads, "v");
+    add_node(&w, "MatMul", "q", "k", "scores");
+    add_node(&w, "Div", "scores", "two", "scaled");
+    add_node(&w, "Add", "scaled", "mask", "once");
+    if (twice) add_node(&w, "Add", "once", "mask", "masked");
+    add_node(&w, "Softmax", twice ? "masked" : "once", NULL, "chances");
+    add_node(&w, "MatMul", "chances", "v", "seen");
+    add_transpose(&w, "seen", heads, "y");
+    add_output(&w, "y");
+    return w;
+}
+
+static void attention_is_found_in_what_exporters_write(void **state) {
+    (void)state;
+    static const int64_t of_keys[] = {1, 1, 1, 6}, of_queries[] = {1, 1, 6, 6},
+                         of_heads[] = {1, 2, 6, 6}, *masks[] = {of_keys, of_queries, of_heads};
+    for (int form = 0; form < 4; form++) {
+        rn_graph *graph = NULL;
+        writing w = write_attention(masks[form % 3], form == 3);
+        assert_ok(import_graph(&w, &graph));
+        assert_int_equal(count_ops(graph, RN_OP_ATTENTION), form < 3);
+        assert_int_equal(count_ops(graph, RN_OP_SOFTMAX), form == 3);
+        assert_int_equal(count_ops(graph, RN_OP_MATMUL), form < 3 ? 0 : 2);
+        if (form < 2) assert_int_equal(count_ops(graph, RN_OP_PERMUTE), 0); // nothing is moved
+        rn_value y = rn_graph_find(graph, RN_ROLE_OUTPUT, "y");
+        assert_true(rn_shape_equal(rn_graph_value(graph, y)->shape, RN_SHAPE(1, 6, 2, 4)));
+        rn_graph_destroy(graph);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_named),
@@ -311,6 +352,7 @@ int main(void) {
         cmocka_unit_test(functions_are_expanded_but_not_forever),
         cmocka_unit_test(a_known_condition_chooses_its_branch),
         cmocka_unit_test(gelu_is_found_in_what_exporters_write),
+        cmocka_unit_test(attention_is_found_in_what_exporters_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
