@@ -84,8 +84,8 @@ typedef struct rn_plan_options {
     // Of such a device: the CPU, which may compute blocks of short runs whose weights are not on
     // the device (rn_cpu_caps(); hybrid execution). NULL: it computes none.
     const rn_device_caps *host_caps;
-    bool exact;       // no move that regroups sums (micro-batches) or rounds otherwise
-                      // (hybrid execution)
+    bool exact;       // the same bits at every budget: a batch's gradients are those of its single
+                      // samples, added in their order; nothing rounds otherwise (hybrid execution)
     bool allow_lossy; // micro-batches of a graph with batch statistics
     rn_place_effort effort;
     // Weights by name, borrowed while the plan is made: patterns ('*' any run, '?' any one

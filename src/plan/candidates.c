@@ -413,11 +413,17 @@ static rn_status list_variants(rn_planner *p) {
 
 // ---- what may vary ------------------------------------------------------------------------------
 
-// The numbers into which the batch can be cut evenly: powers of two, and single samples.
+// The numbers into which the batch can be cut evenly: powers of two, and single samples. Exact sums
+// have one order whatever the budget: that of single samples, each computed alone and added to
+// those before it.
 static rn_status list_micro(rn_planner *p) {
     uint32_t most = p->recipe->max_micro_batches;
     bool allowed = !p->options.exact && (!p->recipe->batch_statistics || p->options.allow_lossy);
     RN_TRY(rn_arena_array(&p->memory, 34, sizeof *p->micro, (void **)&p->micro));
+    if (p->options.exact && !p->recipe->batch_statistics && most > 1) {
+        p->micro[p->micro_count++] = most;
+        return RN_OK;
+    }
     p->micro[p->micro_count++] = 1;
     for (uint32_t m = 2; allowed && m < most && most % m == 0; m *= 2)
         p->micro[p->micro_count++] = m;

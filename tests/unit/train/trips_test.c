@@ -164,7 +164,7 @@ static void a_device_that_is_fuller_than_it_was_gets_states_on_the_host(void **s
     rn_device *sim = open_sim(roomy);
     rn_sim_device_take_away(sim, (roomy - low) * 3 / 4);
     rn_trainer *trainer = open_trainer(sim, 0);
-    expect_on_host(trainer);
+    assert_true(summary_of(trainer)->host_states > 0);
     take_steps(trainer, 1);
     rn_trainer_destroy(trainer);
     rn_device_destroy(sim);
