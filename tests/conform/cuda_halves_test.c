@@ -89,8 +89,8 @@ static void place_input(attempt *a, uint32_t i, const test_guard *before, mix m)
 static void place_output(attempt *a, uint32_t i, mix m, uint32_t in_place) {
     rn_tensor *t = &a->tensors[a->call.input_count + i];
     uint64_t offset = 0;
-    rn_alias alias = rn_call_alias(&a->call, i, &offset);
     if (t->dtype == RN_DTYPE_F32 && rn_op_makes_half(a->call.op, i)) t->dtype = m.output;
+    rn_alias alias = rn_call_alias(&a->call, i, &offset);
     if (alias.kind == RN_ALIAS_KIND_MUST || i == in_place) {
         t->data = a->tensors[alias.input].data;
         return;
