@@ -60,14 +60,20 @@ rn_status rn_cuda_value_type(const rn_call *call, const rn_tensor *tensor, uint3
     return RN_OK;
 }
 
-static bool are_f32(const rn_tensor *tensors, uint32_t count) {
+static bool are_all(const rn_tensor *tensors, uint32_t count, rn_dtype dtype) {
     for (uint32_t i = 0; i < count; i++)
-        if (rn_tensor_given(&tensors[i]) && tensors[i].dtype != RN_DTYPE_F32) return false;
+        if (rn_tensor_given(&tensors[i]) && tensors[i].dtype != dtype) return false;
     return true;
 }
 
 bool rn_cuda_all_f32(const rn_call *call) {
-    return are_f32(call->inputs, call->input_count) && are_f32(call->outputs, call->output_count);
+    return are_all(call->inputs, call->input_count, RN_DTYPE_F32) &&
+           are_all(call->outputs, call->output_count, RN_DTYPE_F32);
+}
+
+bool rn_cuda_all_bf16(const rn_call *call) {
+    return are_all(call->inputs, call->input_count, RN_DTYPE_BF16) &&
+           are_all(call->outputs, call->output_count, RN_DTYPE_BF16);
 }
 
 rn_status rn_cuda_want_f32(const rn_call *call, const rn_tensor *tensor, const char *what) {

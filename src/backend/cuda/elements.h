@@ -24,6 +24,8 @@ RN_MUST_USE rn_status rn_cuda_value_type(const rn_call *call, const rn_tensor *t
                                          uint32_t *out);
 // Whether all inputs and outputs are f32 or were left out.
 bool rn_cuda_all_f32(const rn_call *call);
+// The same of bf16.
+bool rn_cuda_all_bf16(const rn_call *call);
 // Refuses what is kept in f32 whatever the values are: statistics, losses, states.
 RN_MUST_USE rn_status rn_cuda_want_f32(const rn_call *call, const rn_tensor *tensor,
                                        const char *what);

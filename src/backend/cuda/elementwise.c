@@ -18,7 +18,8 @@ static rn_status map(const rn_call *call, rn_map_fn fn, float p, float q) {
     if (args.n == 0) return RN_OK;
     if (rn_cuda_all_f32(call))
         return rn_cuda_launch(call, RN_CUDA_MAP, rn_cuda_spread(call, rn_div_up(args.n, 4)), &args);
-    return rn_cuda_launch(call, RN_CUDA_MAP_ANY, rn_cuda_cover(rn_div_up(args.n, 16)), &args);
+    return rn_cuda_launch(call, rn_cuda_all_bf16(call) ? RN_CUDA_MAP_BF16 : RN_CUDA_MAP_ANY,
+                          rn_cuda_cover(rn_div_up(args.n, 16)), &args);
 }
 
 rn_status rn_cuda_map(const rn_call *call) {
@@ -69,7 +70,8 @@ static rn_status pair_of(const rn_call *call, rn_pair_fn fn, rn_pair_args *out) 
 // Two inputs of the result's shape.
 static rn_status launch_pair(const rn_call *call, const rn_pair_args *args) {
     if (args->n == 0) return RN_OK;
-    return rn_cuda_launch(call, RN_CUDA_PAIR_ANY, rn_cuda_cover(rn_div_up(args->n, 16)), args);
+    return rn_cuda_launch(call, rn_cuda_all_bf16(call) ? RN_CUDA_PAIR_BF16 : RN_CUDA_PAIR_ANY,
+                          rn_cuda_cover(rn_div_up(args->n, 16)), args);
 }
 
 // How many elements of all rows of a stretched pair can be worked on at once, `most` of them or
@@ -91,7 +93,8 @@ static rn_status stretch(const rn_call *call, rn_pair_args *args) {
     bool f32 = rn_cuda_all_f32(call);
     args->walk = rn_cuda_walk(&walk);
     args->width = find_width(args, f32 ? 4 : 8);
-    return rn_cuda_launch(call, f32 ? RN_CUDA_PAIR_WALK : RN_CUDA_PAIR_WALK_ANY,
+    rn_cuda_kernel half = rn_cuda_all_bf16(call) ? RN_CUDA_PAIR_WALK_BF16 : RN_CUDA_PAIR_WALK_ANY;
+    return rn_cuda_launch(call, f32 ? RN_CUDA_PAIR_WALK : half,
                           rn_cuda_spread(call, args->n / args->width), args);
 }
 
@@ -162,5 +165,7 @@ rn_status rn_cuda_gated_grad(const rn_call *call) {
     RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.d_gate_type));
     RN_TRY(rn_cuda_value_type(call, &call->outputs[1], &args.d_up_type));
     if (args.n == 0 || (!args.d_gate && !args.d_up)) return RN_OK;
-    return rn_cuda_launch(call, RN_CUDA_GATED_GRAD, rn_cuda_cover(rn_div_up(args.n, 8)), &args);
+    return rn_cuda_launch(call,
+                          rn_cuda_all_bf16(call) ? RN_CUDA_GATED_GRAD_BF16 : RN_CUDA_GATED_GRAD_ANY,
+                          rn_cuda_cover(rn_div_up(args.n, 8)), &args);
 }

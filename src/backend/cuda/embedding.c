@@ -51,7 +51,8 @@ rn_status rn_cuda_embedding_grad(const rn_call *call) {
     RN_TRY(
         rn_cuda_launch(call, RN_CUDA_FILL, rn_cuda_spread(call, rn_div_up(zero.bytes, 16)), &zero));
     if (args.count == 0) return RN_OK;
-    RN_TRY(rn_cuda_launch(call, RN_CUDA_EMBEDDING_ORDER, rn_cuda_cover(args.count), &args));
+    RN_TRY(rn_cuda_launch(call, RN_CUDA_EMBEDDING_ORDER,
+                          rn_cuda_cover(rn_div_up(args.count, 8) * 32), &args));
     rn_cuda_grid grid = rn_cuda_row_grid(args.count, RN_ROWS_THREADS);
     grid.y = (uint32_t)rn_div_up(args.cols, 8 * RN_ROWS_THREADS);
     if (grid.y > GRID_ROWS)

@@ -28,7 +28,7 @@ static rn_status begin(const rn_call *call, rn_cross_entropy_args *out) {
 
 // Blocks of a row, by its width alone.
 static rn_cuda_grid row_grid(const rn_cross_entropy_args *args) {
-    return rn_cuda_row_grid(args->rows, args->width > 8192 ? 1024 : RN_ROWS_THREADS);
+    return rn_cuda_row_grid(args->rows, args->width > 8192 ? 512 : RN_ROWS_THREADS);
 }
 
 uint64_t rn_cuda_cross_entropy_workspace(const rn_call *call) {

@@ -36,6 +36,8 @@ static rn_status begin(const rn_call *call, rn_norm_args *out) {
 
 static rn_status launch(const rn_call *call, rn_cuda_kernel f32, uint32_t threads,
                         rn_cuda_kernel bf16, rn_cuda_kernel any, const rn_norm_args *args) {
+    enum { BLOCKS_EACH = 4 };
+    const rn_cuda_traits *traits = rn_cuda_traits_of(call);
     if (args->rows == 0) return RN_OK;
     if (rn_cuda_all_f32(call))
         return rn_cuda_launch(call, f32, rn_cuda_row_grid(args->rows, threads), args);
@@ -44,6 +46,8 @@ static rn_status launch(const rn_call *call, rn_cuda_kernel f32, uint32_t thread
                 rn_cuda_is_aligned(args->y, 16) && rn_cuda_is_aligned(args->weight, 16) &&
                 rn_cuda_is_aligned(args->bias, 16);
     uint64_t blocks = rn_div_up(args->rows, RN_ROWS_THREADS / args->lanes);
+    // As many as there are at once: a block fetches its next row while it works on one.
+    if (both) blocks = rn_min_u64(blocks, (uint64_t)BLOCKS_EACH * traits->multiprocessors);
     return rn_cuda_launch(call, both ? bf16 : any, rn_cuda_row_grid(blocks, RN_ROWS_THREADS), args);
 }
 
@@ -86,19 +90,27 @@ rn_status rn_cuda_rmsnorm(const rn_call *call) {
 
 // ---- gradients ----------------------------------------------------------------------------------
 
-// Sums over the rows are made part by part. More parts are more rows at once, and more to add at
-// the end: so many sums in all, and parts that fill a large device.
-enum { SUMS_MOST = 1 << 21, PARTS_MOST = 512, SHARED_MOST = 98304 };
+// Sums over the rows are made part by part: as many parts as fill a large device with the teams of
+// lanes that a row of this width has, where there are enough rows.
+enum { PARTS_NARROW = 2048, PARTS_MIDDLE = 256, PARTS_WIDE = 128 };
 
-static uint64_t parts_most(uint64_t rows, uint64_t width) {
-    uint64_t teams = RN_ROWS_THREADS / lanes_of(width);
-    uint64_t most = rn_max_u64(SUMS_MOST / rn_max_u64(width, 1), 1);
-    return rn_min_u64(rows, rn_min_u64(PARTS_MOST * teams, most));
+// Lanes of a row of bf16 in whole eights, of which each lane has two; 0: it is too long.
+static uint32_t lanes_of_two(uint64_t width, bool layer) {
+    if (width <= 512) return 32;
+    if (width <= 4096) return 256;
+    if (width <= 8192) return 512;
+    return width <= 16384 && !layer ? 1024 : 0;
 }
 
-static void cut_rows(uint64_t rows, uint64_t width, rn_norm_grad_args *out) {
-    out->part = rn_max_u64(rn_div_up(rows, rn_max_u64(parts_most(rows, width), 1)), 1);
-    out->parts = rn_div_up(rows, out->part);
+static uint64_t parts_most(uint64_t rows, uint64_t width) {
+    uint64_t most = width <= 512 ? PARTS_NARROW : width <= 4096 ? PARTS_MIDDLE : PARTS_WIDE;
+    return rn_min_u64(rows, most);
+}
+
+static void cut_rows(rn_norm_grad_args *out) {
+    uint64_t parts = rn_max_u64(parts_most(out->rows, out->width), 1);
+    out->part = rn_max_u64(rn_div_up(out->rows, parts), 1);
+    out->parts = rn_div_up(out->rows, out->part);
 }
 
 // For these rows and for fewer, which may be cut into more parts.
@@ -108,7 +120,7 @@ uint64_t rn_cuda_norm_grad_workspace(const rn_call *call) {
     return rn_round_up(parts_most(n.rows, n.width) * sums * n.width * sizeof(float), 64);
 }
 
-// `dy`: the number of that input. What is not said of a norm is left out.
+// `dy`: the number of that input.
 static rn_status begin_grad(const rn_call *call, uint32_t dy, rn_norm_grad_args *out) {
     rn_row_count n = rn_rows_of(&call->inputs[0]);
     RN_TRY(check_width(call, n));
@@ -116,8 +128,6 @@ static rn_status begin_grad(const rn_call *call, uint32_t dy, rn_norm_grad_args 
                                .dy = call->inputs[dy].data,
                                .dx = call->outputs[0].data,
                                .rows = n.width ? n.rows : 0,
-                               .part = 1,
-                               .parts = n.rows,
                                .width = (uint32_t)n.width,
                                .lanes = lanes_of(n.width)};
     RN_TRY(rn_cuda_value_type(call, &call->inputs[0], &out->x_type));
@@ -125,39 +135,48 @@ static rn_status begin_grad(const rn_call *call, uint32_t dy, rn_norm_grad_args 
     return rn_cuda_value_type(call, &call->outputs[0], &out->dx_type);
 }
 
-static rn_status launch_grad(const rn_call *call, rn_cuda_kernel bf16, rn_cuda_kernel any,
-                             rn_norm_grad_args *args, uint32_t sums) {
-    uint32_t teams = RN_ROWS_THREADS / args->lanes;
-    bool all = args->x_type == RN_PLAIN_BF16 && args->dy_type == RN_PLAIN_BF16 &&
-               args->dx_type == RN_PLAIN_BF16 && args->width % 8 == 0 &&
-               rn_cuda_is_aligned(args->x, 16) && rn_cuda_is_aligned(args->dy, 16) &&
-               rn_cuda_is_aligned(args->dx, 16) && rn_cuda_is_aligned(args->weight, 16);
-    rn_cuda_grid grid = rn_cuda_row_grid(rn_div_up(args->parts, teams), RN_ROWS_THREADS);
-    uint64_t bytes = (uint64_t)teams * sums * args->width * sizeof(float);
-    args->in_shared = args->partial && bytes <= SHARED_MOST;
-    grid.shared_bytes = args->in_shared ? (uint32_t)bytes : 0;
-    return rn_cuda_launch(call, all ? bf16 : any, grid, args);
+static rn_cuda_grid grid_of(uint64_t rows, uint32_t lanes) {
+    uint32_t threads = lanes > RN_ROWS_THREADS ? lanes : RN_ROWS_THREADS;
+    return rn_cuda_row_grid(rn_div_up(rows, threads / lanes), threads);
 }
 
-// d weight and d bias: where one is wanted, rows go in parts.
-static rn_status sum_parts(const rn_call *call, rn_norm_grad_args *args, uint32_t sums) {
-    args->d_weight = call->outputs[1].data;
-    args->d_bias = sums > 1 ? call->outputs[2].data : NULL;
+static bool are_whole_bf16(const rn_norm_grad_args *args) {
+    return args->x_type == RN_PLAIN_BF16 && args->dy_type == RN_PLAIN_BF16 &&
+           args->dx_type == RN_PLAIN_BF16 && args->width % 8 == 0 &&
+           rn_cuda_is_aligned(args->x, 16) && rn_cuda_is_aligned(args->dy, 16) &&
+           rn_cuda_is_aligned(args->dx, 16) && rn_cuda_is_aligned(args->weight, 16);
+}
+
+// dx and the parts' sums.
+static rn_status launch_norm(const rn_call *call, rn_norm_grad_args *args) {
+    bool layer = args->mean != NULL;
+    uint32_t lanes = lanes_of_two(args->width, layer);
+    if (are_whole_bf16(args) && lanes) {
+        rn_cuda_kernel kernel = layer ? RN_CUDA_LAYERNORM_GRAD_32 : RN_CUDA_RMSNORM_GRAD_32;
+        kernel += lanes == 32 ? 0 : lanes == 256 ? 1 : lanes == 512 ? 2 : 3;
+        args->lanes = lanes;
+        return rn_cuda_launch(call, kernel, grid_of(args->parts, lanes), args);
+    }
+    if (args->partial) { // first: dx may be dy
+        rn_cuda_grid grid = rn_cuda_cover(rn_div_up(args->width, 8));
+        grid.y = (uint32_t)args->parts;
+        RN_TRY(rn_cuda_launch(call, RN_CUDA_NORM_COLUMNS, grid, args));
+    }
+    if (!args->dx) return RN_OK;
+    return rn_cuda_launch(call, RN_CUDA_NORM_GRAD_ANY, grid_of(args->rows, args->lanes), args);
+}
+
+static rn_status norm_grad(const rn_call *call, rn_norm_grad_args *args, uint32_t sums) {
+    RN_TRY(rn_cuda_value_type(call, &call->inputs[1], &args->weight_type));
     RN_TRY(rn_cuda_value_type(call, &call->outputs[1], &args->d_weight_type));
     if (sums > 1) RN_TRY(rn_cuda_value_type(call, &call->outputs[2], &args->d_bias_type));
-    if (!args->d_weight && !args->d_bias) return RN_OK;
-    cut_rows(args->rows, args->width, args);
-    args->partial = call->workspace;
-    return RN_OK;
-}
-
-static rn_status norm_grad(const rn_call *call, rn_cuda_kernel bf16, rn_cuda_kernel any,
-                           rn_norm_grad_args *args, uint32_t sums) {
     args->weight = call->inputs[1].data;
-    RN_TRY(rn_cuda_value_type(call, &call->inputs[1], &args->weight_type));
-    RN_TRY(sum_parts(call, args, sums));
+    args->d_weight = call->outputs[1].data;
+    args->d_bias = sums > 1 ? call->outputs[2].data : NULL;
+    if (args->d_weight || args->d_bias) args->partial = call->workspace;
+    cut_rows(args);
     if (args->width == 0 || (!args->dx && !args->partial)) return RN_OK;
-    if (args->rows > 0) RN_TRY(launch_grad(call, bf16, any, args, sums));
+    if (args->rows > 0) RN_TRY(launch_norm(call, args));
     if (!args->partial) return RN_OK;
     rn_cuda_grid grid = rn_cuda_row_grid(rn_div_up(args->width, 32), 1024);
     grid.y = sums;
@@ -169,7 +188,7 @@ rn_status rn_cuda_rmsnorm_grad(const rn_call *call) {
     RN_TRY(begin_grad(call, 3, &args));
     RN_TRY(rn_cuda_want_f32(call, &call->inputs[2], "deviations"));
     args.rstd = call->inputs[2].data;
-    return norm_grad(call, RN_CUDA_RMSNORM_GRAD_BF16, RN_CUDA_RMSNORM_GRAD_ANY, &args, 1);
+    return norm_grad(call, &args, 1);
 }
 
 rn_status rn_cuda_layernorm_grad(const rn_call *call) {
@@ -179,12 +198,14 @@ rn_status rn_cuda_layernorm_grad(const rn_call *call) {
     RN_TRY(rn_cuda_want_f32(call, &call->inputs[3], "deviations"));
     args.mean = call->inputs[2].data;
     args.rstd = call->inputs[3].data;
-    return norm_grad(call, RN_CUDA_LAYERNORM_GRAD_BF16, RN_CUDA_LAYERNORM_GRAD_ANY, &args, 2);
+    return norm_grad(call, &args, 2);
 }
 
 rn_status rn_cuda_softmax_grad(const rn_call *call) {
     rn_norm_grad_args args;
     RN_TRY(begin_grad(call, 1, &args));
     if (args.rows == 0) return RN_OK;
-    return launch_grad(call, RN_CUDA_SOFTMAX_GRAD_ANY, RN_CUDA_SOFTMAX_GRAD_ANY, &args, 0);
+    return rn_cuda_launch(
+        call, are_whole_bf16(&args) ? RN_CUDA_SOFTMAX_GRAD_BF16 : RN_CUDA_SOFTMAX_GRAD_ANY,
+        grid_of(args.rows, args.lanes), &args);
 }

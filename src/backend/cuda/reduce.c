@@ -15,6 +15,8 @@ enum {
     ROW_PARTS = 1024,    // at most
     COLUMN_PART = 256,   // elements of a group that lies across, by one thread
     COLUMN_PARTS = 32,   // at most
+    HALF_PART = 64,      // the same of 16-bit elements: threads have eight columns each, so that
+    HALF_PARTS = 128,    // there are fewer of them
     SQUARES_PART = 8192, // elements of a sum of squares, by one block: it has one output, so that
     SQUARES_PARTS = 512  // its parts are all that is under way at once
 };
@@ -28,9 +30,9 @@ static void cut(rn_reduce_args *args, uint64_t wanted, uint64_t most) {
 }
 
 // `across`: groups lie side by side, where there are several.
-static fold_form choose(rn_reduce_args *args, bool across) {
+static fold_form choose(rn_reduce_args *args, bool across, bool halves) {
     if (across) {
-        cut(args, COLUMN_PART, COLUMN_PARTS);
+        cut(args, halves ? HALF_PART : COLUMN_PART, halves ? HALF_PARTS : COLUMN_PARTS);
         return FORM_COLUMN;
     }
     cut(args, ROW_PART, ROW_PARTS);
@@ -51,7 +53,8 @@ static fold_form plan(const rn_call *call, rn_reduce_args *out) {
                             .elements = rn_cuda_walk_elements(&group),
                             .divisor = 1};
     if (call->op != RN_OP_SUM_SQUARES)
-        return choose(out, shape.rank > 0 && !(axes >> (shape.rank - 1) & 1));
+        return choose(out, shape.rank > 0 && !(axes >> (shape.rank - 1) & 1),
+                      call->inputs[0].dtype != RN_DTYPE_F32);
     cut(out, SQUARES_PART, SQUARES_PARTS);
     out->part = rn_round_up(out->part, 8);
     return out->elements <= WARP_GROUP ? FORM_SHORT : FORM_ROW;
@@ -73,6 +76,13 @@ static rn_cuda_grid grid_of(const rn_call *call, const rn_reduce_args *args, fol
     return grid;
 }
 
+// Groups of 16-bit elements that lie side by side in whole eights, their elements one step apart.
+static bool is_in_eights(const rn_reduce_args *args, fold_form form) {
+    return form == FORM_COLUMN && args->x_type != RN_PLAIN_F32 && args->kept.rank == 0 &&
+           args->kept.step[0] == 1 && args->group.rank == 0 && args->group.step[0] % 8 == 0 &&
+           args->outputs % 8 == 0 && rn_cuda_is_aligned(args->x, 16);
+}
+
 static rn_status reduce(const rn_call *call, rn_fold fold) {
     static const rn_cuda_kernel kernels[][2] = {
         [FORM_SHORT] = {RN_CUDA_REDUCE_SHORT, RN_CUDA_REDUCE_SHORT_ANY},
@@ -88,8 +98,13 @@ static rn_status reduce(const rn_call *call, rn_fold fold) {
     RN_TRY(rn_cuda_value_type(call, &call->inputs[0], &args.x_type));
     RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.y_type));
     if (args.outputs == 0) return RN_OK;
-    RN_TRY(rn_cuda_launch(call, kernels[form][args.x_type != RN_PLAIN_F32],
-                          grid_of(call, &args, form), &args));
+    rn_cuda_kernel kernel = kernels[form][args.x_type != RN_PLAIN_F32];
+    rn_cuda_grid grid = grid_of(call, &args, form);
+    if (is_in_eights(&args, form)) {
+        kernel = RN_CUDA_REDUCE_EIGHTS;
+        grid.x = (uint32_t)rn_div_up(args.outputs / 8, grid.threads = 128);
+    }
+    RN_TRY(rn_cuda_launch(call, kernel, grid, &args));
     if (args.parts == 1) return RN_OK;
     if (fold == RN_FOLD_SQUARES)
         return rn_cuda_launch(call, RN_CUDA_REDUCE_TOTAL, rn_cuda_row_grid(1, RN_ROWS_THREADS),

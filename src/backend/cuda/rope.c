@@ -2,6 +2,7 @@
 #include "backend/cuda/elements.h"
 #include "backend/cuda/rows.h"
 
+#include "base/checked.h"
 #include "graph/rope_frequencies.h"
 
 rn_status rn_cuda_rope(const rn_call *call) {
@@ -29,6 +30,9 @@ rn_status rn_cuda_rope(const rn_call *call) {
     rn_rope_frequencies(attrs, head_dim, args.frequency, &args.factor);
     if (args.tokens == 0 || heads * head_dim == 0) return RN_OK;
     bool f32 = args.x_type == RN_PLAIN_F32 && args.y_type == RN_PLAIN_F32;
-    return rn_cuda_launch(call, f32 ? RN_CUDA_ROPE : RN_CUDA_ROPE_ANY,
-                          rn_cuda_row_grid(args.tokens, RN_ROWS_THREADS), &args);
+    if (f32)
+        return rn_cuda_launch(call, RN_CUDA_ROPE, rn_cuda_row_grid(args.tokens, RN_ROWS_THREADS),
+                              &args);
+    return rn_cuda_launch(call, RN_CUDA_ROPE_ANY,
+                          rn_cuda_row_grid(rn_div_up(args.tokens, 4), RN_ROWS_THREADS), &args);
 }

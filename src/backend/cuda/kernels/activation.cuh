@@ -104,10 +104,26 @@ __device__ __forceinline__ float rn_quick_gelu_share(float x) { // (1 + tanh(...
     return rn_quick_sigmoid(1.5957691f * fmaf(0.044715f * x, x * x, x));
 }
 
+// The normal distribution's cumulative function by Abramowitz and Stegun's 7.1.26, to 1e-7 of 1;
+// *out_bell is e^(-x x / 2), which its slope is made of, too.
+__device__ __forceinline__ float rn_quick_cumulative(float x, float *out_bell) {
+    float t = __fdividef(1.0f, fmaf(0.3275911f * 0.70710678f, fabsf(x), 1.0f));
+    float bell = __expf(-0.5f * x * x);
+    float tail =
+        fmaf(fmaf(fmaf(fmaf(1.061405429f, t, -1.453152027f), t, 1.421413741f), t, -0.284496736f), t,
+             0.254829592f);
+    tail *= 0.5f * t * bell;
+    *out_bell = bell;
+    return x < 0.0f ? tail : 1.0f - tail;
+}
+
 __device__ __forceinline__ float rn_quick_activate(uint32_t activation, float x) {
+    float bell;
     switch (activation) {
     case RN_CUDA_SILU:
         return x * rn_quick_sigmoid(x);
+    case RN_CUDA_GELU:
+        return x * rn_quick_cumulative(x, &bell);
     case RN_CUDA_GELU_TANH:
         return x * rn_quick_gelu_share(x);
     case RN_CUDA_SIGMOID:
@@ -118,11 +134,14 @@ __device__ __forceinline__ float rn_quick_activate(uint32_t activation, float x)
 }
 
 __device__ __forceinline__ float rn_quick_slope(uint32_t activation, float x) {
-    float s;
+    float s, bell;
     switch (activation) {
     case RN_CUDA_SILU:
         s = rn_quick_sigmoid(x);
         return s * fmaf(x, 1.0f - s, 1.0f);
+    case RN_CUDA_GELU:
+        s = rn_quick_cumulative(x, &bell);
+        return fmaf(x * 0.39894228f, bell, s);
     case RN_CUDA_GELU_TANH:
         s = rn_quick_gelu_share(x); // its slope: s (1 - s) times that of the angle
         return s * fmaf(x * (1.0f - s), 1.5957691f * fmaf(0.134145f * x, x, 1.0f), 1.0f);

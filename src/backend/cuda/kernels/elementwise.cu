@@ -4,8 +4,9 @@
 // are stretched to each other: the function is picked once a thread, outside of its loop. An
 // element is read before it is written, by the same thread, so that y may be an input.
 //
-// Each of them for f32 alone, four elements at a time, and once more (_any) for f32, bf16 and f16
-// in any mix, in eights. Results of 16 bits have the quick activations.
+// Each of them for f32 alone, four elements at a time, once more (_any) for f32, bf16 and f16 in
+// any mix, in eights, and (_bf16) for bf16 alone: what is known beforehand takes no registers, and
+// with fewer of them more loads are in flight. Results of 16 bits have the quick activations.
 #include "activation.cuh"
 #include "begin.cuh"
 #include "half_io.cuh"
@@ -24,28 +25,35 @@ template <class Fn> __device__ __forceinline__ void map_all(const rn_map_args &a
         to[i] = fn(from[i]);
 }
 
-template <class Fn>
+// The type where all are of one, or what the call says.
+__device__ __forceinline__ constexpr uint32_t type_or(uint32_t known, uint32_t said) {
+    return known != RN_PLAIN_NONE ? known : said;
+}
+
+template <uint32_t Type, class Fn>
 __device__ __forceinline__ void map_eight(const rn_map_args &a, const rn_raw_eight &raw, uint64_t i,
                                           Fn fn) {
-    rn_eight x = rn_widen_eight(a.x_type, raw);
+    rn_eight x = rn_widen_eight(type_or(Type, a.x_type), raw);
 #pragma unroll
     for (int j = 0; j < 8; j++)
         x.v[j] = fn(x.v[j]);
-    rn_store_eight(a.y_type, a.y, 8 * i, x);
+    rn_store_eight(type_or(Type, a.y_type), a.y, 8 * i, x);
 }
 
 // Two eights in flight.
-template <class Fn> __device__ __forceinline__ void map_any(const rn_map_args &a, Fn fn) {
+template <uint32_t Type, class Fn>
+__device__ __forceinline__ void map_any(const rn_map_args &a, Fn fn) {
+    const uint32_t x_type = type_or(Type, a.x_type), y_type = type_or(Type, a.y_type);
     uint64_t eights = rn_is_aligned(a.x, 16) && rn_is_aligned(a.y, 16) ? a.n / 8 : 0;
     for (uint64_t i = rn_thread(); i < eights; i += 2 * rn_threads()) {
         uint64_t next = i + rn_threads();
-        rn_raw_eight first = rn_fetch_eight(a.x_type, a.x, 8 * i), second = first;
-        if (next < eights) second = rn_fetch_eight(a.x_type, a.x, 8 * next);
-        map_eight(a, first, i, fn);
-        if (next < eights) map_eight(a, second, next, fn);
+        rn_raw_eight first = rn_fetch_eight(x_type, a.x, 8 * i), second = first;
+        if (next < eights) second = rn_fetch_eight(x_type, a.x, 8 * next);
+        map_eight<Type>(a, first, i, fn);
+        if (next < eights) map_eight<Type>(a, second, next, fn);
     }
     for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads())
-        rn_store_one(a.y_type, a.y, i, fn(rn_load_one(a.x_type, a.x, i)));
+        rn_store_one(y_type, a.y, i, fn(rn_load_one(x_type, a.x, i)));
 }
 
 // What any result is made with: run(fn).
@@ -88,17 +96,35 @@ extern "C" __global__ void rn_map(const __grid_constant__ rn_map_args a) {
     pick_exact(a, [&](auto fn) { map_all(a, fn); });
 }
 
+// What a result of 16 bits is made with.
+template <class Run> __device__ __forceinline__ void pick_quick(const rn_map_args &a, Run run) {
+    switch (a.fn) {
+    case RN_MAP_SIGMOID:
+        return run(rn_quick_sigmoid);
+    case RN_MAP_SILU:
+        return run([](float x) { return rn_quick_activate(RN_CUDA_SILU, x); });
+    case RN_MAP_GELU:
+        return run([](float x) { return rn_quick_activate(RN_CUDA_GELU, x); });
+    case RN_MAP_GELU_TANH:
+        return run([](float x) { return rn_quick_activate(RN_CUDA_GELU_TANH, x); });
+    default:
+        return pick_exact(a, run);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
     rn_map_any(const __grid_constant__ rn_map_args a) {
     rn_begin();
-    bool quick = a.y_type != RN_PLAIN_F32;
-    if (quick && a.fn == RN_MAP_SIGMOID)
-        return map_any(a, rn_quick_sigmoid);
-    else if (quick && a.fn == RN_MAP_SILU)
-        return map_any(a, [](float x) { return rn_quick_activate(RN_CUDA_SILU, x); });
-    else if (quick && a.fn == RN_MAP_GELU_TANH)
-        return map_any(a, [](float x) { return rn_quick_activate(RN_CUDA_GELU_TANH, x); });
-    pick_exact(a, [&](auto fn) { map_any(a, fn); });
+    if (a.y_type == RN_PLAIN_F32)
+        pick_exact(a, [&](auto fn) { map_any<RN_PLAIN_NONE>(a, fn); });
+    else
+        pick_quick(a, [&](auto fn) { map_any<RN_PLAIN_NONE>(a, fn); });
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_map_bf16(const __grid_constant__ rn_map_args a) {
+    rn_begin();
+    pick_quick(a, [&](auto fn) { map_any<RN_PLAIN_BF16>(a, fn); });
 }
 
 // ---- two inputs ---------------------------------------------------------------------------------
@@ -160,79 +186,95 @@ __device__ __forceinline__ rn_eight apply_eight(const rn_eight &a, const rn_eigh
     return y;
 }
 
-template <class Fn>
+template <uint32_t Type, class Fn>
 __device__ __forceinline__ void pair_eight(const rn_pair_args &a, const rn_raw_eight &left,
                                            const rn_raw_eight &right, uint64_t i, Fn fn) {
-    rn_store_eight(
-        a.y_type, a.y, 8 * i,
-        apply_eight(rn_widen_eight(a.a_type, left), rn_widen_eight(a.b_type, right), fn));
+    rn_store_eight(type_or(Type, a.y_type), a.y, 8 * i,
+                   apply_eight(rn_widen_eight(type_or(Type, a.a_type), left),
+                               rn_widen_eight(type_or(Type, a.b_type), right), fn));
 }
 
-template <class Fn> __device__ __forceinline__ void pair_any(const rn_pair_args &a, Fn fn) {
+template <uint32_t Type, class Fn>
+__device__ __forceinline__ void pair_any(const rn_pair_args &a, Fn fn) {
+    const uint32_t a_type = type_or(Type, a.a_type), b_type = type_or(Type, a.b_type);
     bool aligned = rn_is_aligned(a.a, 16) && rn_is_aligned(a.b, 16) && rn_is_aligned(a.y, 16);
     uint64_t eights = aligned ? a.n / 8 : 0;
     for (uint64_t i = rn_thread(); i < eights; i += 2 * rn_threads()) {
         uint64_t next = i + rn_threads();
-        rn_raw_eight left = rn_fetch_eight(a.a_type, a.a, 8 * i), left_next = left;
-        rn_raw_eight right = rn_fetch_eight(a.b_type, a.b, 8 * i), right_next = right;
-        if (next < eights) left_next = rn_fetch_eight(a.a_type, a.a, 8 * next);
-        if (next < eights) right_next = rn_fetch_eight(a.b_type, a.b, 8 * next);
-        pair_eight(a, left, right, i, fn);
-        if (next < eights) pair_eight(a, left_next, right_next, next, fn);
+        rn_raw_eight left = rn_fetch_eight(a_type, a.a, 8 * i), left_next = left;
+        rn_raw_eight right = rn_fetch_eight(b_type, a.b, 8 * i), right_next = right;
+        if (next < eights) left_next = rn_fetch_eight(a_type, a.a, 8 * next);
+        if (next < eights) right_next = rn_fetch_eight(b_type, a.b, 8 * next);
+        pair_eight<Type>(a, left, right, i, fn);
+        if (next < eights) pair_eight<Type>(a, left_next, right_next, next, fn);
     }
     for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads())
-        rn_store_one(a.y_type, a.y, i,
-                     fn(rn_load_one(a.a_type, a.a, i), rn_load_one(a.b_type, a.b, i)));
+        rn_store_one(type_or(Type, a.y_type), a.y, i,
+                     fn(rn_load_one(a_type, a.a, i), rn_load_one(b_type, a.b, i)));
 }
 
 // dy times the slope of an activation.
+template <uint32_t Type>
 __device__ __forceinline__ void pair_slope(const rn_pair_args &a, uint32_t activation) {
-    if (a.y_type == RN_PLAIN_F32)
-        pair_any(a, [activation](float x, float dy) {
+    if (type_or(Type, a.y_type) == RN_PLAIN_F32)
+        pair_any<Type>(a, [activation](float x, float dy) {
             return __fmul_rn(dy, rn_activation_slope(activation, x));
         });
     else
-        pair_any(a, [activation](float x, float dy) { return dy * rn_quick_slope(activation, x); });
+        pair_any<Type>(
+            a, [activation](float x, float dy) { return dy * rn_quick_slope(activation, x); });
 }
 
+template <uint32_t Type>
 __device__ __forceinline__ void pair_gated(const rn_pair_args &a, uint32_t activation) {
-    if (a.y_type == RN_PLAIN_F32)
-        pair_any(a, [activation](float gate, float up) {
+    if (type_or(Type, a.y_type) == RN_PLAIN_F32)
+        pair_any<Type>(a, [activation](float gate, float up) {
             return __fmul_rn(rn_activate(activation, gate), up);
         });
     else
-        pair_any(a, [activation](float gate, float up) {
+        pair_any<Type>(a, [activation](float gate, float up) {
             return rn_quick_activate(activation, gate) * up;
         });
+}
+
+template <uint32_t Type> __device__ __forceinline__ void pair_by(const rn_pair_args &a) {
+    float p = a.p, q = a.q;
+    switch (a.fn) {
+    case RN_PAIR_ADD:
+        return pair_any<Type>(a, plus());
+    case RN_PAIR_SUB:
+        return pair_any<Type>(a, minus());
+    case RN_PAIR_MUL:
+        return pair_any<Type>(a, times());
+    case RN_PAIR_DIV:
+        return pair_any<Type>(a, over());
+    case RN_PAIR_GATED: // the usual one without a test an element
+        if (a.activation == RN_CUDA_SILU) return pair_gated<Type>(a, RN_CUDA_SILU);
+        return pair_gated<Type>(a, a.activation);
+    case RN_PAIR_RELU_GRAD:
+        return pair_any<Type>(a, [](float y, float dy) { return y > 0.0f ? dy : 0.0f; });
+    case RN_PAIR_SILU_GRAD:
+        return pair_slope<Type>(a, RN_CUDA_SILU);
+    case RN_PAIR_GELU_GRAD:
+        return pair_slope<Type>(a, RN_CUDA_GELU);
+    case RN_PAIR_GELU_TANH_GRAD:
+        return pair_slope<Type>(a, RN_CUDA_GELU_TANH);
+    case RN_PAIR_CLAMP_GRAD:
+        return pair_any<Type>(a,
+                              [p, q](float x, float dy) { return x >= p && x <= q ? dy : 0.0f; });
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
     rn_pair_any(const __grid_constant__ rn_pair_args a) {
     rn_begin();
-    float p = a.p, q = a.q;
-    switch (a.fn) {
-    case RN_PAIR_ADD:
-        return pair_any(a, plus());
-    case RN_PAIR_SUB:
-        return pair_any(a, minus());
-    case RN_PAIR_MUL:
-        return pair_any(a, times());
-    case RN_PAIR_DIV:
-        return pair_any(a, over());
-    case RN_PAIR_GATED: // the usual one without a test an element
-        if (a.activation == RN_CUDA_SILU) return pair_gated(a, RN_CUDA_SILU);
-        return pair_gated(a, a.activation);
-    case RN_PAIR_RELU_GRAD:
-        return pair_any(a, [](float y, float dy) { return y > 0.0f ? dy : 0.0f; });
-    case RN_PAIR_SILU_GRAD:
-        return pair_slope(a, RN_CUDA_SILU);
-    case RN_PAIR_GELU_GRAD:
-        return pair_slope(a, RN_CUDA_GELU);
-    case RN_PAIR_GELU_TANH_GRAD:
-        return pair_slope(a, RN_CUDA_GELU_TANH);
-    case RN_PAIR_CLAMP_GRAD:
-        return pair_any(a, [p, q](float x, float dy) { return x >= p && x <= q ? dy : 0.0f; });
-    }
+    pair_by<RN_PLAIN_NONE>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, 5)
+    rn_pair_bf16(const __grid_constant__ rn_pair_args a) {
+    rn_begin();
+    pair_by<RN_PLAIN_BF16>(a);
 }
 
 // ---- stretched to each other --------------------------------------------------------------------
@@ -267,23 +309,23 @@ __device__ __forceinline__ rn_eight load_stretched(uint32_t type, const void *fr
     return rn_eight{{one, one, one, one, one, one, one, one}};
 }
 
-struct stretch_any {
+template <uint32_t Type> struct stretch_any {
     template <class Index, class Fn>
     static __device__ __forceinline__ void run(const rn_pair_args &a, Fn fn) {
+        const uint32_t a_type = type_or(Type, a.a_type), b_type = type_or(Type, a.b_type);
+        const uint32_t y_type = type_or(Type, a.y_type);
         uint32_t width = a.width;
         Index n = (Index)(a.n / width), count = (Index)(a.walk.count / width);
         for (uint64_t i = rn_thread(); i < n; i += rn_threads()) {
             uint64_t at_a, at_b;
             rn_walk_find<Index>(a.walk, (Index)i, count, width, &at_a, &at_b);
             if (width == 8)
-                rn_store_eight(a.y_type, a.y, 8 * i,
-                               apply_eight(load_stretched(a.a_type, a.a, at_a, a.walk.step[0]),
-                                           load_stretched(a.b_type, a.b, at_b, a.walk.step[1]),
-                                           fn));
+                rn_store_eight(y_type, a.y, 8 * i,
+                               apply_eight(load_stretched(a_type, a.a, at_a, a.walk.step[0]),
+                                           load_stretched(b_type, a.b, at_b, a.walk.step[1]), fn));
             else
-                rn_store_one(
-                    a.y_type, a.y, i,
-                    fn(rn_load_one(a.a_type, a.a, at_a), rn_load_one(a.b_type, a.b, at_b)));
+                rn_store_one(y_type, a.y, i,
+                             fn(rn_load_one(a_type, a.a, at_a), rn_load_one(b_type, a.b, at_b)));
         }
     }
 };
@@ -316,7 +358,12 @@ extern "C" __global__ void rn_pair_walk(const __grid_constant__ rn_pair_args a) 
 
 extern "C" __global__ void rn_pair_walk_any(const __grid_constant__ rn_pair_args a) {
     rn_begin();
-    stretch_by<stretch_any>(a);
+    stretch_by<stretch_any<RN_PLAIN_NONE>>(a);
+}
+
+extern "C" __global__ void rn_pair_walk_bf16(const __grid_constant__ rn_pair_args a) {
+    rn_begin();
+    stretch_by<stretch_any<RN_PLAIN_BF16>>(a);
 }
 
 // ---- the gate's gradients -----------------------------------------------------------------------
@@ -325,27 +372,28 @@ struct gradient_two {
     float gate, up;
 };
 
-template <class Fn>
+template <uint32_t Type, class Fn>
 __device__ __forceinline__ void gate_eight(const rn_gated_grad_args &a, uint64_t i, Fn fn) {
-    rn_eight gate = rn_load_eight(a.gate_type, a.gate, 8 * i);
-    rn_eight up = rn_load_eight(a.up_type, a.up, 8 * i);
-    rn_eight dy = rn_load_eight(a.dy_type, a.dy, 8 * i);
+    rn_eight gate = rn_load_eight(type_or(Type, a.gate_type), a.gate, 8 * i);
+    rn_eight up = rn_load_eight(type_or(Type, a.up_type), a.up, 8 * i);
+    rn_eight dy = rn_load_eight(type_or(Type, a.dy_type), a.dy, 8 * i);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         gradient_two two = fn(gate.v[j], up.v[j], dy.v[j]);
         gate.v[j] = two.gate, up.v[j] = two.up;
     }
-    if (a.d_gate) rn_store_eight(a.d_gate_type, a.d_gate, 8 * i, gate);
-    if (a.d_up) rn_store_eight(a.d_up_type, a.d_up, 8 * i, up);
+    if (a.d_gate) rn_store_eight(type_or(Type, a.d_gate_type), a.d_gate, 8 * i, gate);
+    if (a.d_up) rn_store_eight(type_or(Type, a.d_up_type), a.d_up, 8 * i, up);
 }
 
-template <class Fn> __device__ __forceinline__ void gate_all(const rn_gated_grad_args &a, Fn fn) {
+template <uint32_t Type, class Fn>
+__device__ __forceinline__ void gate_all(const rn_gated_grad_args &a, Fn fn) {
     bool aligned = rn_is_aligned(a.gate, 16) && rn_is_aligned(a.up, 16) &&
                    rn_is_aligned(a.dy, 16) && rn_is_aligned(a.d_gate, 16) &&
                    rn_is_aligned(a.d_up, 16);
     uint64_t eights = aligned ? a.n / 8 : 0;
     for (uint64_t i = rn_thread(); i < eights; i += rn_threads())
-        gate_eight(a, i, fn);
+        gate_eight<Type>(a, i, fn);
     for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads()) {
         gradient_two two = fn(rn_load_one(a.gate_type, a.gate, i), rn_load_one(a.up_type, a.up, i),
                               rn_load_one(a.dy_type, a.dy, i));
@@ -355,26 +403,37 @@ template <class Fn> __device__ __forceinline__ void gate_all(const rn_gated_grad
 }
 
 __device__ __forceinline__ void gate_exact(const rn_gated_grad_args &a, uint32_t activation) {
-    gate_all(a, [activation](float gate, float up, float dy) {
+    gate_all<RN_PLAIN_NONE>(a, [activation](float gate, float up, float dy) {
         return gradient_two{__fmul_rn(__fmul_rn(dy, up), rn_activation_slope(activation, gate)),
                             __fmul_rn(dy, rn_activate(activation, gate))};
     });
 }
 
+template <uint32_t Type>
 __device__ __forceinline__ void gate_quick(const rn_gated_grad_args &a, uint32_t activation) {
-    gate_all(a, [activation](float gate, float up, float dy) {
-        return gradient_two{dy * up * rn_quick_slope(activation, gate),
-                            dy * rn_quick_activate(activation, gate)};
-    });
+    if (activation == RN_CUDA_SILU) // one exponential for both
+        gate_all<Type>(a, [](float gate, float up, float dy) {
+            float s = rn_quick_sigmoid(gate);
+            return gradient_two{dy * up * s * fmaf(gate, 1.0f - s, 1.0f), dy * gate * s};
+        });
+    else
+        gate_all<Type>(a, [activation](float gate, float up, float dy) {
+            return gradient_two{dy * up * rn_quick_slope(activation, gate),
+                                dy * rn_quick_activate(activation, gate)};
+        });
 }
 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_gated_grad(const __grid_constant__ rn_gated_grad_args a) {
+    rn_gated_grad_any(const __grid_constant__ rn_gated_grad_args a) {
     rn_begin();
     if (a.d_gate_type == RN_PLAIN_F32 || a.d_up_type == RN_PLAIN_F32)
         gate_exact(a, a.activation);
-    else if (a.activation == RN_CUDA_SILU)
-        gate_quick(a, RN_CUDA_SILU);
     else
-        gate_quick(a, a.activation);
+        gate_quick<RN_PLAIN_NONE>(a, a.activation);
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, 5)
+    rn_gated_grad_bf16(const __grid_constant__ rn_gated_grad_args a) {
+    rn_begin();
+    gate_quick<RN_PLAIN_BF16>(a, a.activation);
 }

@@ -52,33 +52,32 @@ extern "C" __global__ void rn_embedding(const __grid_constant__ rn_embedding_arg
 
 // ---- the gradient -------------------------------------------------------------------------------
 
-// The place of each id among all: how many are smaller, or equal and before it. Every thread has
-// one id; a tile of them at a time is in shared memory, for all of the block.
+// The place of each id among all: how many are smaller, or equal and before it. A warp has eight
+// ids and goes along all of them, a lane every 32nd.
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
     rn_embedding_order(const __grid_constant__ rn_embedding_grad_args a) {
-    __shared__ __align__(16) int32_t tile[4 * RN_ROWS_THREADS];
     rn_begin();
-    uint64_t mine = rn_thread();
-    int32_t id = mine < a.count ? a.ids[mine] : 0;
-    uint32_t before = 0;
-    for (uint64_t base = 0; base < a.count; base += 4 * RN_ROWS_THREADS) {
-        uint32_t filled =
-            (uint32_t)(a.count - base < 4 * RN_ROWS_THREADS ? a.count - base : 4 * RN_ROWS_THREADS);
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < 4 * RN_ROWS_THREADS; i += RN_ROWS_THREADS)
-            tile[i] = i < filled ? a.ids[base + i] : INT32_MAX; // before nothing that is an id
-        __syncthreads();
-        // Of a tile that ends before this place equal ids count, of one that begins behind it none.
-        uint32_t end = mine <= base ? 0 : (uint32_t)(mine - base < filled ? mine - base : filled);
-        for (uint32_t i = 0; i < filled; i += 4) {
-            int4 four = *(const int4 *)(tile + i);
-            before += four.x < id || (four.x == id && i < end);
-            before += four.y < id || (four.y == id && i + 1 < end);
-            before += four.z < id || (four.z == id && i + 2 < end);
-            before += four.w < id || (four.w == id && i + 3 < end);
-        }
+    uint64_t first = rn_thread() / 32 * 8;
+    uint32_t lane = threadIdx.x % 32, before[8], count = (uint32_t)a.count;
+    int32_t mine[8];
+    if (first >= a.count) return;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        before[j] = 0;
+        mine[j] = first + j < a.count ? a.ids[first + j] : 0;
     }
-    if (mine < a.count) a.order[before] = (uint32_t)mine;
+#pragma unroll 4
+    for (uint32_t i = lane; i < count; i += 32) {
+        int32_t id = a.ids[i];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            before[j] += id < mine[j] || (id == mine[j] && i < (uint32_t)first + j);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        uint32_t at = __reduce_add_sync(0xffffffffu, before[j]);
+        if (lane == j && first + j < a.count) a.order[at] = (uint32_t)first + j;
+    }
 }
 
 // Blocks (places in order, columns by 8 * RN_ROWS_THREADS). An id that is no row has no gradient.

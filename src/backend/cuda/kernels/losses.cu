@@ -25,21 +25,30 @@ __device__ __forceinline__ double add_block(double value, double *warps) {
 
 // ---- cross entropy ------------------------------------------------------------------------------
 
-// The largest so far and the sum of e^(x - it).
+// 2^x, by the unit for it.
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// The largest so far and the sum of e^(x - it), as powers of two.
 struct soft_sum {
     float top, sum;
 
     // Eight more; what is not there is -infinity.
     __device__ __forceinline__ void take(const rn_eight &x) {
+        const float log2e = 1.44269504f;
         float next = top;
 #pragma unroll
         for (int j = 0; j < 8; j++)
             next = fmaxf(next, x.v[j]);
         float base = next == -INFINITY ? 0.0f : next; // nothing yet: no difference of infinities
-        sum *= top == -INFINITY ? 0.0f : __expf(top - base);
+        sum *= power_of_two((top - base) * log2e);
+        base *= -log2e;
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            sum += __expf(x.v[j] - base);
+            sum += power_of_two(fmaf(x.v[j], log2e, base));
         top = next;
     }
 };
@@ -51,8 +60,10 @@ __device__ __forceinline__ void bury(rn_eight *x, uint32_t count) {
         if (j >= (int)count) x->v[j] = -INFINITY;
 }
 
+template <uint32_t Type>
 __device__ __forceinline__ soft_sum sum_row(const rn_cross_entropy_args &a, uint64_t at) {
     const int deep = 4;
+    const uint32_t type = Type ? Type : a.type;
     uint32_t whole = a.width / 8, step = blockDim.x;
     bool aligned = a.width % 8 == 0 && rn_is_aligned(a.logits, 16);
     soft_sum soft = {-INFINITY, 0};
@@ -61,21 +72,21 @@ __device__ __forceinline__ soft_sum sum_row(const rn_cross_entropy_args &a, uint
         rn_raw_eight raw[deep];
 #pragma unroll
         for (int k = 0; k < deep; k++)
-            raw[k] = rn_fetch_eight(a.type, a.logits, at + 8 * (e + k * step));
+            raw[k] = rn_fetch_eight(type, a.logits, at + 8 * (e + k * step));
 #pragma unroll
         for (int k = 0; k < deep; k++)
-            soft.take(rn_widen_eight(a.type, raw[k]));
+            soft.take(rn_widen_eight(type, raw[k]));
     }
     for (; 8 * e < a.width; e += step) {
         uint32_t count = a.width - 8 * e;
-        rn_eight x = rn_load_up_to_eight(a.type, a.logits, at + 8 * e, count, aligned);
+        rn_eight x = rn_load_up_to_eight(type, a.logits, at + 8 * e, count, aligned);
         bury(&x, count);
         soft.take(x);
     }
     return soft;
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512, 2)
     rn_cross_entropy(const __grid_constant__ rn_cross_entropy_args a) {
     __shared__ float tops[32];
     __shared__ double sums[32];
@@ -83,7 +94,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     for (uint64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         int32_t target = a.targets[row];
         if (target == a.ignore && !a.logsumexp) continue;
-        soft_sum soft = sum_row(a, row * a.width);
+        soft_sum soft = a.type == RN_PLAIN_BF16 ? sum_row<RN_PLAIN_BF16>(a, row * a.width)
+                                                : sum_row<RN_PLAIN_NONE>(a, row * a.width);
         float top = join_block(soft.top, tops, [](float p, float q) { return fmaxf(p, q); });
         double part = soft.top == -INFINITY ? soft.sum // 0, or NaN where the row has one
                                             : soft.sum * exp((double)soft.top - top);
@@ -165,7 +177,7 @@ __device__ __forceinline__ void clear_row(const rn_cross_entropy_args &a, uint64
                              zero);
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512, 2)
     rn_cross_entropy_grad(const __grid_constant__ rn_cross_entropy_args a) {
     rn_begin();
     double weight = a.has_factor     ? *a.d_loss * a.factor

@@ -23,14 +23,21 @@ __device__ __forceinline__ void each_eight(rn_held<Lanes, DEEP> &held, const rn_
     }
 }
 
-// run(row number, whether there is such a row) for the rows of this block's teams.
-template <int Lanes, class Run>
-__device__ __forceinline__ void each_row(const rn_norm_args &a, Run run) {
+// run(row number, whether there is such a row, what is held of it) for the rows of this block's
+// teams. Ahead: the next row's elements are fetched while run works on this one's.
+template <int Lanes, bool Ahead, class Run>
+__device__ __forceinline__ void each_row(const rn_norm_args &a, uint32_t x_type, Run run) {
     const uint32_t teams = rn_team<Lanes>::rows;
-    for (uint64_t first = (uint64_t)blockIdx.x * teams; first < a.rows;
-         first += (uint64_t)gridDim.x * teams) {
-        uint64_t row = first + rn_team<Lanes>::number();
-        run(row < a.rows ? row : first, row < a.rows);
+    uint64_t first = (uint64_t)blockIdx.x * teams, step = (uint64_t)gridDim.x * teams;
+    uint64_t row = first + rn_team<Lanes>::number();
+    rn_held<Lanes, DEEP> held, next;
+    bool one = Ahead && held.chunks(a.width) == 1;
+    if (one && row < a.rows) next.fetch(rn_row<Ahead>(x_type, a.x, row, a.width), 0);
+    for (; first < a.rows; first += step, row += step) {
+        if (one) held = next;
+        if (one && row + step < a.rows)
+            next.fetch(rn_row<Ahead>(x_type, a.x, row + step, a.width), 0);
+        run(row < a.rows ? row : first, row < a.rows, one, held);
     }
 }
 
@@ -40,28 +47,28 @@ template <int Lanes, uint32_t Type>
 __device__ __forceinline__ void rmsnorm_rows(const rn_norm_args &a) {
     const uint32_t x_type = Type ? Type : a.x_type, y_type = Type ? Type : a.y_type;
     __shared__ float warps[RN_ROWS_THREADS / 32];
-    each_row<Lanes>(a, [&](uint64_t number, bool given) {
-        rn_row<Type != 0> x(x_type, a.x, number, a.width), y(y_type, a.y, number, a.width);
-        rn_row<Type != 0> weight(a.weight_type, a.weight, 0, a.width);
-        rn_held<Lanes, DEEP> held;
-        float sum = 0;
-        each_eight(held, x, false, [&](const rn_eight &v, uint32_t) {
+    each_row<Lanes, Type != 0>(
+        a, x_type, [&](uint64_t number, bool given, bool fetched, rn_held<Lanes, DEEP> &held) {
+            rn_row<Type != 0> x(x_type, a.x, number, a.width), y(y_type, a.y, number, a.width);
+            rn_row<Type != 0> weight(a.weight_type, a.weight, 0, a.width);
+            float sum = 0;
+            each_eight(held, x, fetched, [&](const rn_eight &v, uint32_t) {
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                sum = __fmaf_rn(v.v[j], v.v[j], sum);
-        });
-        float scale = rn_norm_scale(rn_team<Lanes>::sum(sum, warps), a.width, a.eps);
-        if (!given) return;
-        each_eight(held, x, true, [&](rn_eight v, uint32_t eight) {
-            rn_eight w = {{1, 1, 1, 1, 1, 1, 1, 1}};
-            if (a.weight) w = weight.load(eight);
+                for (int j = 0; j < 8; j++)
+                    sum = __fmaf_rn(v.v[j], v.v[j], sum);
+            });
+            float scale = rn_norm_scale(rn_team<Lanes>::sum(sum, warps), a.width, a.eps);
+            if (!given) return;
+            each_eight(held, x, true, [&](rn_eight v, uint32_t eight) {
+                rn_eight w = {{1, 1, 1, 1, 1, 1, 1, 1}};
+                if (a.weight) w = weight.load(eight);
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                v.v[j] = rn_norm_apply(v.v[j], scale, w.v[j]);
-            y.store(eight, v);
+                for (int j = 0; j < 8; j++)
+                    v.v[j] = rn_norm_apply(v.v[j], scale, w.v[j]);
+                y.store(eight, v);
+            });
+            if (rn_team<Lanes>::lane() == 0 && a.rstd) a.rstd[number] = scale;
         });
-        if (rn_team<Lanes>::lane() == 0 && a.rstd) a.rstd[number] = scale;
-    });
 }
 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
@@ -99,35 +106,35 @@ template <int Lanes, uint32_t Type>
 __device__ __forceinline__ void layernorm_rows(const rn_norm_args &a) {
     const uint32_t x_type = Type ? Type : a.x_type, y_type = Type ? Type : a.y_type;
     __shared__ float warps[RN_ROWS_THREADS / 32];
-    each_row<Lanes>(a, [&](uint64_t number, bool given) {
-        rn_row<Type != 0> x(x_type, a.x, number, a.width), y(y_type, a.y, number, a.width);
-        rn_row<Type != 0> weight(a.weight_type, a.weight, 0, a.width),
-            bias(a.bias_type, a.bias, 0, a.width);
-        rn_held<Lanes, DEEP> held;
-        float sum = 0, squares = 0;
-        each_eight(held, x, false, [&](const rn_eight &v, uint32_t) {
+    each_row<Lanes, Type != 0>(
+        a, x_type, [&](uint64_t number, bool given, bool fetched, rn_held<Lanes, DEEP> &held) {
+            rn_row<Type != 0> x(x_type, a.x, number, a.width), y(y_type, a.y, number, a.width);
+            rn_row<Type != 0> weight(a.weight_type, a.weight, 0, a.width),
+                bias(a.bias_type, a.bias, 0, a.width);
+            float sum = 0, squares = 0;
+            each_eight(held, x, fetched, [&](const rn_eight &v, uint32_t) {
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                sum = __fadd_rn(sum, v.v[j]);
-        });
-        float mean = __fdiv_rn(rn_team<Lanes>::sum(sum, warps), (float)a.width);
-        each_eight(held, x, true, [&](const rn_eight &v, uint32_t eight) {
-            squares = add_squares(v, x.count(eight), mean, squares);
-        });
-        float rstd = rn_norm_scale(rn_team<Lanes>::sum(squares, warps), a.width, a.eps);
-        if (!given) return;
-        each_eight(held, x, true, [&](rn_eight v, uint32_t eight) {
-            rn_eight w = {{1, 1, 1, 1, 1, 1, 1, 1}}, b = {{0, 0, 0, 0, 0, 0, 0, 0}};
-            if (a.weight) w = weight.load(eight);
-            if (a.bias) b = bias.load(eight);
+                for (int j = 0; j < 8; j++)
+                    sum = __fadd_rn(sum, v.v[j]);
+            });
+            float mean = __fdiv_rn(rn_team<Lanes>::sum(sum, warps), (float)a.width);
+            each_eight(held, x, true, [&](const rn_eight &v, uint32_t eight) {
+                squares = add_squares(v, x.count(eight), mean, squares);
+            });
+            float rstd = rn_norm_scale(rn_team<Lanes>::sum(squares, warps), a.width, a.eps);
+            if (!given) return;
+            each_eight(held, x, true, [&](rn_eight v, uint32_t eight) {
+                rn_eight w = {{1, 1, 1, 1, 1, 1, 1, 1}}, b = {{0, 0, 0, 0, 0, 0, 0, 0}};
+                if (a.weight) w = weight.load(eight);
+                if (a.bias) b = bias.load(eight);
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                v.v[j] = __fmaf_rn(__fmul_rn(__fsub_rn(v.v[j], mean), rstd), w.v[j], b.v[j]);
-            y.store(eight, v);
+                for (int j = 0; j < 8; j++)
+                    v.v[j] = __fmaf_rn(__fmul_rn(__fsub_rn(v.v[j], mean), rstd), w.v[j], b.v[j]);
+                y.store(eight, v);
+            });
+            if (rn_team<Lanes>::lane() == 0 && a.mean) a.mean[number] = mean;
+            if (rn_team<Lanes>::lane() == 0 && a.rstd) a.rstd[number] = rstd;
         });
-        if (rn_team<Lanes>::lane() == 0 && a.mean) a.mean[number] = mean;
-        if (rn_team<Lanes>::lane() == 0 && a.rstd) a.rstd[number] = rstd;
-    });
 }
 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
@@ -150,34 +157,41 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, BLOCKS - 1)
 
 // ---- softmax ------------------------------------------------------------------------------------
 
+// e^x; quick for results of 16 bits.
+template <bool Quick> __device__ __forceinline__ float power(float x) {
+    return Quick ? __expf(x) : expf(x);
+}
+
 template <int Lanes, uint32_t Type>
 __device__ __forceinline__ void softmax_rows(const rn_norm_args &a) {
     const uint32_t x_type = Type ? Type : a.x_type, y_type = Type ? Type : a.y_type;
     __shared__ float warps[RN_ROWS_THREADS / 32];
-    each_row<Lanes>(a, [&](uint64_t number, bool given) {
-        rn_row<Type != 0> x(x_type, a.x, number, a.width), y(y_type, a.y, number, a.width);
-        rn_held<Lanes, DEEP> held;
-        float top = -INFINITY, sum = 0;
-        each_eight(held, x, false, [&](const rn_eight &v, uint32_t eight) {
+    each_row<Lanes, Type != 0>(
+        a, x_type, [&](uint64_t number, bool given, bool fetched, rn_held<Lanes, DEEP> &held) {
+            rn_row<Type != 0> x(x_type, a.x, number, a.width), y(y_type, a.y, number, a.width);
+            float top = -INFINITY, sum = 0;
+            each_eight(held, x, fetched, [&](const rn_eight &v, uint32_t eight) {
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                if (j < (int)x.count(eight)) top = fmaxf(top, v.v[j]);
-        });
-        top = rn_team<Lanes>::fold(top, warps, [](float p, float q) { return fmaxf(p, q); });
-        each_eight(held, x, true, [&](const rn_eight &v, uint32_t eight) {
+                for (int j = 0; j < 8; j++)
+                    if (j < (int)x.count(eight)) top = fmaxf(top, v.v[j]);
+            });
+            top = rn_team<Lanes>::fold(top, warps, [](float p, float q) { return fmaxf(p, q); });
+            each_eight(held, x, true, [&](const rn_eight &v, uint32_t eight) {
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                if (j < (int)x.count(eight)) sum = __fadd_rn(sum, expf(__fsub_rn(v.v[j], top)));
-        });
-        sum = rn_team<Lanes>::sum(sum, warps);
-        if (!given) return;
-        each_eight(held, x, true, [&](rn_eight v, uint32_t eight) {
+                for (int j = 0; j < 8; j++)
+                    if (j < (int)x.count(eight))
+                        sum = __fadd_rn(sum, power<Type != 0>(__fsub_rn(v.v[j], top)));
+            });
+            sum = rn_team<Lanes>::sum(sum, warps);
+            float share = __frcp_rn(sum);
+            if (!given) return;
+            each_eight(held, x, true, [&](rn_eight v, uint32_t eight) {
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                v.v[j] = __fdiv_rn(expf(__fsub_rn(v.v[j], top)), sum);
-            y.store(eight, v);
+                for (int j = 0; j < 8; j++)
+                    v.v[j] = power<Type != 0>(__fsub_rn(v.v[j], top)) * share;
+                y.store(eight, v);
+            });
         });
-    });
 }
 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
@@ -269,22 +283,31 @@ __device__ __forceinline__ void turn_pairs(const rn_rope_args &a, uint64_t token
     }
 }
 
+enum { TOKENS = 4 }; // of a block at once: their angles are made side by side
+
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, BLOCKS)
     rn_rope_any(const __grid_constant__ rn_rope_args a) {
-    __shared__ float cosines[RN_ROPE_PAIRS], sines[RN_ROPE_PAIRS];
+    __shared__ float cosines[TOKENS][RN_ROPE_PAIRS], sines[TOKENS][RN_ROPE_PAIRS];
     rn_begin();
-    uint32_t rest = a.head_dim - a.dims;
-    for (uint64_t token = blockIdx.x; token < a.tokens; token += gridDim.x) {
-        for (uint32_t i = threadIdx.x; i < a.dims / 2; i += blockDim.x)
-            turn_by(a, a.position[token], i, &cosines[i], &sines[i]);
+    uint32_t pairs = a.dims / 2, rest = a.head_dim - a.dims;
+    for (uint64_t first = (uint64_t)blockIdx.x * TOKENS; first < a.tokens;
+         first += (uint64_t)gridDim.x * TOKENS) {
+        uint32_t count = a.tokens - first < TOKENS ? (uint32_t)(a.tokens - first) : TOKENS;
+        for (uint32_t i = threadIdx.x; i < count * pairs; i += blockDim.x) {
+            uint32_t t = i / pairs, pair = i - t * pairs;
+            turn_by(a, a.position[first + t], pair, &cosines[t][pair], &sines[t][pair]);
+        }
         __syncthreads();
-        if (a.eights)
-            turn_eights(a, token, cosines, sines);
-        else
-            turn_pairs(a, token, cosines, sines);
-        for (uint32_t i = threadIdx.x; a.x != a.y && i < a.heads * rest; i += blockDim.x) {
-            uint64_t at = (token * a.heads + i / rest) * a.head_dim + a.dims + i % rest;
-            rn_store_one(a.y_type, a.y, at, rn_load_one(a.x_type, a.x, at));
+        for (uint32_t t = 0; t < count; t++) {
+            uint64_t token = first + t;
+            if (a.eights)
+                turn_eights(a, token, cosines[t], sines[t]);
+            else
+                turn_pairs(a, token, cosines[t], sines[t]);
+            for (uint32_t i = threadIdx.x; a.x != a.y && i < a.heads * rest; i += blockDim.x) {
+                uint64_t at = (token * a.heads + i / rest) * a.head_dim + a.dims + i % rest;
+                rn_store_one(a.y_type, a.y, at, rn_load_one(a.x_type, a.x, at));
+            }
         }
         __syncthreads();
     }

@@ -42,10 +42,15 @@ template <class Make> __device__ __forceinline__ void fill(const rn_random_args 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
     rn_dropout(const __grid_constant__ rn_random_args a) {
     rn_begin();
+    // A result of 16 bits does not show how the quotient was rounded to 32.
+    bool exact = a.y_type == RN_PLAIN_F32;
+    float inverse = __frcp_rn(a.high);
     fill(a, [&](const uint32_t *words, rn_eight *x) {
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-            x->v[j] = unit(words[j]) < a.low ? 0.0f : __fdiv_rn(x->v[j], a.high);
+        for (int j = 0; j < 8; j++) {
+            float kept = exact ? __fdiv_rn(x->v[j], a.high) : x->v[j] * inverse;
+            x->v[j] = unit(words[j]) < a.low ? 0.0f : kept;
+        }
     });
 }
 

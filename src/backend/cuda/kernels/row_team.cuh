@@ -1,9 +1,10 @@
-// row_team.cuh — rows of f32, bf16 or f16 in eights: 32 or 256 lanes of a block have a row each.
+// row_team.cuh — rows of f32, bf16 or f16 in eights: 32 to 1024 lanes of a block have a row each.
 //
 // Lane l has eights l, l + lanes, l + 2 lanes, ... of its row; they are fetched `Deep` at a time,
 // so that several loads are in flight, and rows of up to Deep * lanes eights are kept in registers
 // from one pass over the row to the next. Sums are in f32: a lane's elements in order, lanes by xor
-// 16, 8, 4, 2, 1, then warps in order. All of it follows from the row's width alone.
+// 16, 8, 4, 2, 1, then warps in order (more than 8 of them by xor, too). All of it follows from the
+// row's width alone.
 #ifndef RN_CUDA_KERNELS_ROW_TEAM_CUH
 #define RN_CUDA_KERNELS_ROW_TEAM_CUH
 
@@ -11,29 +12,59 @@
 #include "half_io.cuh"
 
 template <int Lanes> struct rn_team {
-    enum { rows = RN_ROWS_THREADS / Lanes }; // of a block at once
+    enum { threads = Lanes > RN_ROWS_THREADS ? Lanes : RN_ROWS_THREADS }; // of a block
+    enum { rows = threads / Lanes, warps = Lanes / 32 };                  // at once; of a team
 
     static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % Lanes; }
     static __device__ __forceinline__ uint32_t number() { return threadIdx.x / Lanes; }
 
-    // Joins the lanes' values by `join`; all get the result. All threads of the block call it.
-    // `warps` is free again after it.
     template <class Join>
-    static __device__ __forceinline__ float fold(float value, float *warps /* shared, (8) */,
-                                                 Join join) {
+    static __device__ __forceinline__ float fold_lanes(float value, Join join) {
+#pragma unroll
         for (int step = 16; step > 0; step /= 2)
             value = join(value, __shfl_xor_sync(0xffffffffu, value, step));
+        return value;
+    }
+    // The warps' values, which are in shared memory.
+    template <class Join>
+    static __device__ __forceinline__ float fold_warps(const float *values /* (warps) */,
+                                                       Join join) {
+        if (warps > 8) return fold_lanes(values[threadIdx.x % warps], join);
+        float value = values[0];
+#pragma unroll
+        for (int i = 1; i < warps; i++)
+            value = join(value, values[i]);
+        return value;
+    }
+
+    // Joins the lanes' values by `join`; all get the result. All threads of the block call it.
+    // `shared` is free again after it.
+    template <class Join>
+    static __device__ __forceinline__ float fold(float value, float *shared /* (warps) */,
+                                                 Join join) {
+        value = fold_lanes(value, join);
         if (Lanes == 32) return value;
-        if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
         __syncthreads();
-        value = warps[0];
-        for (int i = 1; i < Lanes / 32; i++)
-            value = join(value, warps[i]);
+        value = fold_warps(shared, join);
         __syncthreads();
         return value;
     }
-    static __device__ __forceinline__ float sum(float value, float *warps /* shared, (8) */) {
-        return fold(value, warps, [](float a, float b) { return __fadd_rn(a, b); });
+    static __device__ __forceinline__ float sum(float value, float *shared /* (warps) */) {
+        return fold(value, shared, [](float a, float b) { return __fadd_rn(a, b); });
+    }
+    // Two sums with one barrier. `shared` must not be the last call's.
+    static __device__ __forceinline__ void sum_two(float *p, float *q,
+                                                   float *shared /* (2, warps) */) {
+        auto add = [](float a, float b) { return __fadd_rn(a, b); };
+        *p = fold_lanes(*p, add);
+        *q = fold_lanes(*q, add);
+        if (Lanes == 32) return;
+        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = *p;
+        if (threadIdx.x % 32 == 0) shared[warps + threadIdx.x / 32] = *q;
+        __syncthreads();
+        *p = fold_warps(shared, add);
+        *q = fold_warps(shared + warps, add);
     }
 };
 

@@ -131,8 +131,7 @@ typedef struct rn_norm_grad_args {
     float *partial;           // (parts, 1 or 2, width) or NULL: no sums are wanted
     uint64_t rows, part, parts;
     uint32_t width;
-    uint32_t lanes;     // 32 or 256
-    uint32_t in_shared; // the running sums are in shared memory; else in `partial`
+    uint32_t lanes; // of a row: 32, 256, 512 or 1024
     uint32_t x_type, dy_type, weight_type, dx_type, d_weight_type, d_bias_type;
 } rn_norm_grad_args;
 
