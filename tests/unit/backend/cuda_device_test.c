@@ -123,7 +123,7 @@ static void device_knows_what_it_is_like(void **state) {
     const rn_device_caps *caps = rn_device_get_caps(device);
     assert_string_equal("cuda:0", caps->name);
     assert_int_equal(cuda0, caps->device);
-    assert_true(caps->own_memory && caps->fusions == RN_FUSE_ALL);
+    assert_true(caps->own_memory && caps->fusions == (RN_FUSE_ALL | RN_FUSE_HALVES));
     assert_int_equal(64 * MIB, caps->group_bytes);
     assert_int_equal(1, caps->threads);
     assert_true(caps->flops > 0 && caps->quantized_flops > 0 && caps->link_bytes_second > 0 &&
