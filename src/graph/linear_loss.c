@@ -40,9 +40,10 @@ static void begin(const rn_call *call, linear_loss *l) {
     *l =
         (linear_loss){.call = call, .rows = x->dims[0], .width = x->dims[1], .classes = w->dims[0]};
     uint64_t row_bytes = rn_max_u64(l->classes * sizeof(float), 1);
-    l->chunk = rn_max_u64(RN_LINEAR_LOSS_BYTES / row_bytes, LEAST_ROWS);
-    l->has_chunks = l->rows > l->chunk;
-    l->chunk = rn_min_u64(l->chunk, l->rows);
+    uint64_t most = rn_max_u64(RN_LINEAR_LOSS_BYTES / row_bytes, LEAST_ROWS);
+    uint64_t chunks = rn_div_up(l->rows, most);
+    l->has_chunks = chunks > 1;
+    l->chunk = chunks ? rn_div_up(l->rows, chunks) : 0;
     l->slice = l->has_chunks ? rn_min_u64(SLICE, l->classes) : 0;
     l->x = take(l, l->chunk * l->width, sizeof(float));
     l->logits = take(l, l->chunk * l->classes, sizeof(float));

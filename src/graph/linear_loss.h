@@ -6,16 +6,16 @@
 //                                                 [d logits], x ─ matmul ─▶ dw +=
 //                                                 [d logits], w ─ matmul ─▶ [dx] ─ scatter ─▶ dx
 //
-// What stands in brackets lies in the workspace, for one chunk. A chunk has as many rows as fit
-// RN_LINEAR_LOSS_BYTES of logits, so small problems are one chunk, and then all bits are those of
-// the ops that it replaces. The gradients are made on the way and not again: logits are computed
-// once. For back ends whose memory is the host's.
+// What stands in brackets lies in the workspace, for one chunk. There are as few chunks, of equal
+// size, as RN_LINEAR_LOSS_BYTES of logits allow; so small problems are one chunk, and then all bits
+// are those of the ops that it replaces. The gradients are made on the way and not again: logits
+// are computed once. For back ends whose memory is the host's.
 #ifndef RN_GRAPH_LINEAR_LOSS_H
 #define RN_GRAPH_LINEAR_LOSS_H
 
 #include "graph/op.h"
 
-#define RN_LINEAR_LOSS_BYTES ((uint64_t)64 << 20)
+#define RN_LINEAR_LOSS_BYTES ((uint64_t)96 << 20)
 
 enum { RN_LCE_X, RN_LCE_W, RN_LCE_TARGETS, RN_LCE_INPUTS };
 enum { RN_LCE_LOSS, RN_LCE_DX, RN_LCE_DW, RN_LCE_OUTPUTS };
