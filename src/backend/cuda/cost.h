@@ -11,7 +11,8 @@ enum {
     RN_CUDA_ATTEND_FLOPS,   // attention of many rows; 0: as products
     RN_CUDA_ATTEND_SECONDS, // what that takes at least, beside its kernels
     RN_CUDA_RATES,
-    RN_CUDA_MULTIPROCESSORS = RN_CUDA_RATES // among which products are cut; 0: as if evenly
+    RN_CUDA_MULTIPROCESSORS = RN_CUDA_RATES, // among which products are cut; 0: as if evenly
+    RN_CUDA_HALF_FLOPS // of products in 16 bits of plain matrices (lt.h); 0: as of tiles
 };
 extern const rn_own_rate rn_cuda_rates[RN_CUDA_RATES];
 

@@ -161,8 +161,40 @@ static void the_products_of_a_layer_take_what_they_took(void **state) {
     }
 }
 
+// Microseconds that an H200 took (bench/half_bench): forward products of 4096 rows, in bf16.
+static void products_in_16_bits_take_what_was_measured(void **state) {
+    static const struct {
+        uint64_t n, k;
+        double us;
+    } measured[] = {{4096, 4096, 168},  {14336, 4096, 647},  {4096, 14336, 592},
+                    {1024, 4096, 49.6}, {16, 4096, 14.3},    {4096, 16, 14.4},
+                    {14336, 16, 41},    {128256, 2048, 2651}};
+    (void)state;
+    rn_device_caps caps = {.flops = 428e12,
+                           .memory_bytes_second = 4.1e12,
+                           .step_seconds = 3e-6,
+                           .own = {[RN_CUDA_HALF_FLOPS] = 781e12}};
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        rn_matmul_attrs attrs = {0};
+        rn_tensor t[4] = {matrix(RN_DTYPE_BF16, RN_LAYOUT_PLAIN, 4096, measured[i].k),
+                          matrix(RN_DTYPE_BF16, RN_LAYOUT_PLAIN, measured[i].n, measured[i].k),
+                          {0},
+                          matrix(RN_DTYPE_BF16, RN_LAYOUT_PLAIN, 4096, measured[i].n)};
+        rn_call call = {.op = RN_OP_MATMUL,
+                        .attrs = &attrs,
+                        .inputs = t,
+                        .outputs = &t[3],
+                        .input_count = 3,
+                        .output_count = 1};
+        double ratio = rn_cuda_cost(&caps, &call, (rn_workload){0}) * 1e6 / measured[i].us;
+        if (!(ratio > 0.8 && ratio < 1.25))
+            fail_msg("row %d: %.2f of what was measured", (int)i, ratio);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_in_16_bits_take_what_was_measured),
         cmocka_unit_test(blocks_cover_the_product),
         cmocka_unit_test(some_rows_leave_few_multiprocessors_without_work),
         cmocka_unit_test(weights_of_two_forms_are_two_launches),
