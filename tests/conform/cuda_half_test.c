@@ -152,6 +152,10 @@ static const product_case products[] = {
     {1, 64, 256, 256, RN_DTYPE_BF16, RN_DTYPE_Q4_K, RN_DTYPE_BF16},
     {1, 20, 256, 256, RN_DTYPE_BF16, RN_DTYPE_Q6_K, RN_DTYPE_F32},
     {1, 64, 128, 128, RN_DTYPE_F16, RN_DTYPE_BF16, RN_DTYPE_F32},
+    {1, 20, 128, 192, RN_DTYPE_BF16, RN_DTYPE_NF4, RN_DTYPE_BF16},
+    {1, 20, 128, 192, RN_DTYPE_F16, RN_DTYPE_NF4, RN_DTYPE_F32},
+    {1, 20, 128, 128, RN_DTYPE_BF16, RN_DTYPE_INT8, RN_DTYPE_BF16},
+    {1, 20, 128, 128, RN_DTYPE_BF16, RN_DTYPE_INT4, RN_DTYPE_BF16},
 };
 
 // x or w may be stored the other way round. Rounding of y (none in f32), and of w where it is not

@@ -55,15 +55,30 @@ __device__ __forceinline__ void *row_of(const rn_head_loss_args &a, uint64_t row
     return (uint8_t *)a.logits + row * a.classes * (a.type == RN_PLAIN_F32 ? 4 : 2);
 }
 
-// What a row's last eight lacks is -infinity, which adds nothing.
-__device__ __forceinline__ rn_eight load(const rn_head_loss_args &a, const void *x, uint64_t i) {
-    uint64_t left = a.classes - i;
-    rn_eight v = rn_load_up_to_eight(a.type, x, i, left < 8 ? (uint32_t)left : 8, a.is_aligned);
-    if (left < 8)
+// take(i, x[i .. i + 7]) for the thread's eights of a row, several of them on their way at once. What
+// the row's last eight lacks is -infinity, which adds nothing.
+template <class Take>
+__device__ __forceinline__ void each_eight(const rn_head_loss_args &a, const void *x, Take take) {
+    constexpr int Flight = 4;
+    uint64_t i = threadIdx.x * 8, step = RN_HEAD_THREADS * 8;
+    for (; a.is_aligned && i + (Flight - 1) * step + 8 <= a.classes; i += Flight * step) {
+        rn_raw_eight raw[Flight];
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-            if (j >= (int)left) v.v[j] = -INFINITY;
-    return v;
+        for (int f = 0; f < Flight; f++)
+            raw[f] = rn_fetch_eight(a.type, x, i + f * step);
+#pragma unroll
+        for (int f = 0; f < Flight; f++)
+            take(i + f * step, rn_widen_eight(a.type, raw[f]));
+    }
+    for (; i < a.classes; i += step) {
+        uint64_t left = a.classes - i;
+        rn_eight v = rn_load_up_to_eight(a.type, x, i, left < 8 ? (uint32_t)left : 8, a.is_aligned);
+        if (left < 8)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (j >= (int)left) v.v[j] = -INFINITY;
+        take(i, v);
+    }
 }
 
 __device__ __forceinline__ void put(const rn_head_loss_args &a, void *x, uint64_t i,
@@ -108,8 +123,7 @@ extern "C" __global__ void __launch_bounds__(RN_HEAD_THREADS)
             continue;
         }
         running mine = {-INFINITY, 0.0f};
-        for (uint64_t i = threadIdx.x * 8; i < a.classes; i += RN_HEAD_THREADS * 8)
-            mine = take(mine, load(a, x, i));
+        each_eight(a, x, [&](uint64_t, const rn_eight &v) { mine = take(mine, v); });
         mine = join_all(mine, shared);
         float logsumexp = mine.largest + logf(mine.sum);
         float of_target = rn_load_one(a.type, x, target);
@@ -117,8 +131,7 @@ extern "C" __global__ void __launch_bounds__(RN_HEAD_THREADS)
         if (threadIdx.x == 0) a.losses[row] = logsumexp - of_target;
         if (!a.differentiates) continue;
         float weight = *a.weight;
-        for (uint64_t i = threadIdx.x * 8; i < a.classes; i += RN_HEAD_THREADS * 8) {
-            rn_eight v = load(a, x, i);
+        each_eight(a, x, [&](uint64_t i, rn_eight v) {
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 v.v[j] = __expf(v.v[j] - logsumexp);
@@ -126,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(RN_HEAD_THREADS)
                 v.v[j] *= weight;
             }
             put(a, x, i, v);
-        }
+        });
     }
 }
 

@@ -13,15 +13,66 @@
 
 namespace {
 
-// Eight neighbours of a row are a thread's. Type: RN_PLAIN_NONE: whatever the arguments say.
-template <uint32_t Type> __device__ __forceinline__ void round_eights(const rn_to_half_args &a) {
+constexpr int Flight = 4; // eights that a thread has on their way
+
+// Codes of nf4 in pairs, as a byte has them: the first in the high nibble.
+struct nf4_pairs {
+    float2 of[256];
+};
+
+__device__ __forceinline__ void make_pairs(nf4_pairs &pairs) {
+    for (int i = threadIdx.x; i < 256; i += RN_ROWS_THREADS)
+        pairs.of[i] = make_float2(rn_nf4_values[i >> 4], rn_nf4_values[i & 15]);
+    __syncthreads();
+}
+
+// The rows of a slice lie behind each other, whole eights: no row needs to be found.
+__device__ __forceinline__ void round_nf4(const rn_to_half_args &a, const nf4_pairs &pairs) {
+    uint64_t eights = a.rows * a.cols / 8, first = a.first_row * a.cols / 8;
+    const uint32_t *codes = (const uint32_t *)a.w.data + first; // eight codes each
+    for (uint64_t i = rn_thread(); i < eights; i += Flight * rn_threads()) {
+        uint32_t bits[Flight];
+        float scale[Flight];
+#pragma unroll
+        for (int f = 0; f < Flight; f++) {
+            uint64_t at = i + f * rn_threads();
+            if (at >= eights) continue;
+            bits[f] = codes[at];
+            scale[f] = a.w.scale[(first + at) / 8];
+        }
+#pragma unroll
+        for (int f = 0; f < Flight; f++) {
+            uint64_t at = i + f * rn_threads();
+            if (at >= eights) continue;
+            rn_eight x;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float2 pair = pairs.of[bits[f] >> 8 * j & 0xff];
+                x.v[2 * j] = __fmul_rn(pair.x, scale[f]);
+                x.v[2 * j + 1] = __fmul_rn(pair.y, scale[f]);
+            }
+            rn_store_eight(a.type, a.out, at * 8, x);
+        }
+    }
+}
+
+// Whether the slice is whole rows of whole eights, so that eights lie at multiples of 8.
+__device__ __forceinline__ bool is_flat(const rn_to_half_args &a) {
+    return a.first_col == 0 && a.cols == a.w.cols && a.cols % 8 == 0 &&
+           rn_is_aligned(a.w.data, 4);
+}
+
+// Eight neighbours of a row are a thread's. Index: of eights, 32 bits where they suffice, for their
+// division takes a tenth. Type: RN_PLAIN_NONE: whatever the arguments say.
+template <uint32_t Type, class Index>
+__device__ __forceinline__ void round_eights(const rn_to_half_args &a) {
     rn_plain_args w = a.w;
     if (Type != RN_PLAIN_NONE) w.type = Type; // a constant: the switch over types is gone
-    uint64_t eights = (a.cols + 7) / 8;
+    Index eights = (Index)((a.cols + 7) / 8), all = (Index)a.rows * eights;
     bool whole = a.cols % 8 == 0;
-    for (uint64_t i = rn_thread(); i < a.rows * eights; i += rn_threads()) {
-        uint64_t row = i / eights, col = (i - row * eights) * 8, from = a.first_row + row;
-        uint64_t at = from * w.cols + a.first_col + col;
+    for (Index i = (Index)rn_thread(); i < all; i += (Index)rn_threads()) {
+        Index row = i / eights, col = (i - row * eights) * 8;
+        uint64_t from = a.first_row + row, at = from * w.cols + a.first_col + col;
         uint32_t count = a.cols - col < 8 ? (uint32_t)(a.cols - col) : 8;
         rn_eight x;
 #pragma unroll
@@ -31,13 +82,20 @@ template <uint32_t Type> __device__ __forceinline__ void round_eights(const rn_t
     }
 }
 
+template <uint32_t Type> __device__ __forceinline__ void round_any(const rn_to_half_args &a) {
+    if (a.rows * ((a.cols + 7) / 8) < 0x40000000)
+        round_eights<Type, uint32_t>(a);
+    else
+        round_eights<Type, uint64_t>(a);
+}
+
 } // namespace
 
 #define RN_TO_HALF(NAME, TYPE)                                                                       \
     extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)                                  \
         rn_to_half_##NAME(const __grid_constant__ rn_to_half_args a) {                                 \
         rn_begin();                                                                                \
-        round_eights<TYPE>(a);                                                                            \
+        round_any<TYPE>(a);                                                                            \
     }
 
 RN_TO_HALF(any, RN_PLAIN_NONE)
@@ -46,12 +104,20 @@ RN_TO_HALF(f16, RN_PLAIN_F16)
 RN_TO_HALF(bf16, RN_PLAIN_BF16)
 RN_TO_HALF(int8, RN_PLAIN_INT8)
 RN_TO_HALF(int4, RN_PLAIN_INT4)
-RN_TO_HALF(nf4, RN_PLAIN_NF4)
 RN_TO_HALF(q8_0, RN_PLAIN_Q8_0)
 RN_TO_HALF(q4_0, RN_PLAIN_Q4_0)
 RN_TO_HALF(q4_k, RN_PLAIN_Q4_K)
 RN_TO_HALF(q5_k, RN_PLAIN_Q5_K)
 RN_TO_HALF(q6_k, RN_PLAIN_Q6_K)
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_to_half_nf4(const __grid_constant__ rn_to_half_args a) {
+    __shared__ nf4_pairs pairs;
+    rn_begin();
+    if (!is_flat(a)) return round_any<RN_PLAIN_NF4>(a);
+    make_pairs(pairs);
+    round_nf4(a, pairs);
+}
 
 // ---- products -----------------------------------------------------------------------------------
 
