@@ -1,7 +1,7 @@
 // flash.c — attention over whole tensors and its gradients: which kernels, how many blocks.
 //
 // q, k, v (and dy) of one 16-bit type go to the matrix units where the device has wgmma: heads of
-// up to 128 dims, in whole eights. All else is for the plain kernels, which sum in f32 and read
+// up to 256 dims, in whole eights. All else is for the plain kernels, which sum in f32 and read
 // tensors of any mix of types; they alone know masks that are added to scores. Both forms of the
 // gradients are prepared by one kernel, whose results are the workspace.
 #include "backend/cuda/elements.h"
@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "graph/op/attention.h"
 
-enum { PLAIN_DIMS = 256, MATRIX_DIMS = 128, MOST_TOKENS = 1 << 20, PREPARE_THREADS = 256 };
+enum { MOST_DIMS = 256, MOST_TOKENS = 1 << 20, PREPARE_THREADS = 256 };
 
 static const uint32_t shared_bytes[] = {
 #define RN_CUDA_KERNEL(NAME, name, bytes) [RN_CUDA_##NAME] = bytes,
@@ -23,10 +23,10 @@ static const uint32_t shared_bytes[] = {
 // ---- arguments ----------------------------------------------------------------------------------
 
 static rn_status check_sizes(const rn_attention_sizes *of) {
-    if (of->dims > PLAIN_DIMS)
+    if (of->dims > MOST_DIMS)
         return rn_fail(RN_UNSUPPORTED,
                        "CUDA: attention has no kernel for heads of %llu dims, at most %d",
-                       (unsigned long long)of->dims, PLAIN_DIMS);
+                       (unsigned long long)of->dims, MOST_DIMS);
     if (of->batch > INT32_MAX || of->heads > INT32_MAX || of->batch * of->heads > INT32_MAX ||
         of->queries > MOST_TOKENS || of->keys > MOST_TOKENS)
         return rn_fail(RN_UNSUPPORTED, "CUDA: attention of %llu queries to %llu keys is too large",
@@ -68,16 +68,17 @@ static bool is_matrix(const rn_call *call, const rn_flash_args *a) {
     const void *all[] = {a->q, a->k, a->v, a->dy, a->out, a->dk, a->dv};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!rn_cuda_is_aligned(all[i], 16)) return false;
-    return a->head_dim % 8 == 0 && a->head_dim <= MATRIX_DIMS;
+    return a->head_dim % 8 == 0 && a->head_dim <= MOST_DIMS;
 }
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// `first`: of three kernels for D up to 64, 96, 128 in bf16, and then three in f16.
+// `first`: of four kernels for D up to 64, 96, 128, 256 in bf16, and then four in f16.
 static rn_status multiply(const rn_call *call, rn_cuda_kernel first, uint32_t x, uint32_t y,
                           const rn_flash_args *a) {
-    rn_cuda_kernel kernel = (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) +
-                                             (a->q_type == RN_PLAIN_F16 ? 3 : 0));
+    rn_cuda_kernel kernel =
+        (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) + (a->head_dim > 128) +
+                         (a->q_type == RN_PLAIN_F16 ? 4 : 0));
     rn_cuda_grid grid = {
         x, y, 1, .threads = RN_FLASH_THREADS, .shared_bytes = shared_bytes[kernel], .early = true};
     return rn_cuda_launch(call, kernel, grid, a);
@@ -91,9 +92,18 @@ static rn_status multiply_queries(const rn_call *call, rn_cuda_kernel first,
     return multiply(call, first, (uint32_t)rn_min_u64(blocks, most), 1, a);
 }
 
+// Heads above 128 have a kernel for dk and one for dv: there are registers for one of both.
 static rn_status multiply_keys(const rn_call *call, const rn_flash_args *a) {
-    return multiply(call, RN_CUDA_FLASH_DKV_BF16_64, a->batch * a->kv_heads,
-                    (uint32_t)rn_div_up(a->keys, RN_FLASH_ROWS), a);
+    uint32_t heads = a->batch * a->kv_heads, tiles = (uint32_t)rn_div_up(a->keys, RN_FLASH_ROWS);
+    if (a->head_dim <= 128 || a->dk)
+        RN_TRY(multiply(call, RN_CUDA_FLASH_DKV_BF16_64, heads, tiles, a));
+    if (a->head_dim <= 128 || !a->dv) return RN_OK;
+    rn_cuda_kernel kernel =
+        a->q_type == RN_PLAIN_F16 ? RN_CUDA_FLASH_DV_F16_256 : RN_CUDA_FLASH_DV_BF16_256;
+    rn_cuda_grid grid = {
+        heads,        tiles, 1, .threads = RN_FLASH_THREADS, .shared_bytes = shared_bytes[kernel],
+        .early = true};
+    return rn_cuda_launch(call, kernel, grid, a);
 }
 
 // `first`: of three kernels for D up to 64, 128, 256; `bytes` of shared memory.

@@ -65,6 +65,8 @@ enum : int {
 };
 
 template <int D> static constexpr int panels = (D + 63) / 64;
+// Wide heads: sums take so many registers that the other operands stay in shared memory.
+template <int D> static constexpr bool is_wide = D > 128;
 template <int D> static constexpr int tile_bytes(int rows) {
     return panels<D> * rows * 128;
 }
@@ -262,14 +264,51 @@ static __device__ __forceinline__ void multiply_rows(float (&s)[N / 2], uint32_t
     rn_wgmma_commit();
 }
 
+// BLOCK_ROWS rows that are multiplied again and again: a warp's 16 in its registers, which are free
+// where they came from then, or of wide heads a warpgroup's 64 where they lie.
+template <int D, bool WIDE = is_wide<D>> struct held_rows {
+    uint32_t rows[D / 16][4];
+    __device__ __forceinline__ void load(const uint8_t *tile) {
+        load_rows<D>(rows, tile + threadIdx.x / 32 * 16 * 128);
+        __syncwarp();
+    }
+    template <bool BF16, int N>
+    __device__ __forceinline__ void multiply(float (&s)[N / 2], uint32_t b) const {
+        multiply_rows<BF16, D, N>(s, rows, b);
+    }
+};
+template <int D> struct held_rows<D, true> {
+    uint32_t place;
+    __device__ __forceinline__ void load(const uint8_t *tile) {
+        place = rn_shared_address(tile) + threadIdx.x / GROUP * 64 * 128;
+    }
+    template <bool BF16, int N>
+    __device__ __forceinline__ void multiply(float (&s)[N / 2], uint32_t b) const {
+        multiply_rows<BF16, D, N>(s, place, b);
+    }
+};
+
+// 128 columns of wider sums.
+template <int N> static __device__ __forceinline__ float (&side_of(float (&x)[N], int side))[64] {
+    return *reinterpret_cast<float(*)[64]>(&x[64 * side]);
+}
+
 // x (64 x D) += p b, b (N rows, D) in panels at `b`.
 template <bool BF16, int D, int N>
 static __device__ __forceinline__ void add_product(float (&x)[D / 2],
                                                    const uint32_t (&p)[N / 16][4], uint32_t b) {
     rn_wgmma_begin();
 #pragma unroll
-    for (int i = 0; i < N / 16; i++)
-        rn_panel_multiply<BF16, true>(x, p[i], rn_panel_across(b + i * 2048, N * 128), 1);
+    for (int i = 0; i < N / 16; i++) {
+        uint64_t place = rn_panel_across(b + i * 2048, N * 128);
+        if constexpr (D <= 128) {
+            rn_panel_multiply<BF16, true>(x, p[i], place, 1);
+        } else {
+            rn_panel_multiply<BF16, true>(side_of(x, 0), p[i], place, 1);
+            rn_panel_multiply<BF16, true>(side_of(x, 1), p[i],
+                                          rn_panel_across(b + 2 * N * 128 + i * 2048, N * 128), 1);
+        }
+    }
     rn_wgmma_commit();
 }
 

@@ -9,12 +9,15 @@ namespace rn_flash {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-enum : int { KEYS = 128, STAGES = 2 };
+enum : int { STAGES = 2 };
+
+// Wide heads leave shared memory for half as many keys; queries lie where the results will.
+template <int D> static constexpr int tile_keys = is_wide<D> ? 64 : 128;
 
 template <int D> struct forward_memory {
-    static constexpr int TILE = tile_bytes<D>(KEYS);
-    static constexpr int Q = tile_bytes<D>(BLOCK_ROWS); // the results lie at 0
-    static constexpr int K = 2 * Q;
+    static constexpr int TILE = tile_bytes<D>(tile_keys<D>);
+    static constexpr int Q = is_wide<D> ? 0 : tile_bytes<D>(BLOCK_ROWS); // the results lie at 0
+    static constexpr int K = Q + tile_bytes<D>(BLOCK_ROWS);
     static constexpr int V = K + STAGES * TILE;
     static constexpr int K_RING = V + STAGES * TILE;
     static constexpr int V_RING = K_RING + 2 * STAGES * 8;
@@ -28,21 +31,23 @@ struct forward_rows {
     span seen[2];
 };
 
-static __device__ __forceinline__ void hide(float (&s)[KEYS / 2], const forward_rows &r, int key) {
+template <int N>
+static __device__ __forceinline__ void hide(float (&s)[N], const forward_rows &r, int key) {
     key += 2 * (threadIdx.x % 4);
 #pragma unroll
-    for (int i = 0; i < KEYS / 2; i++)
+    for (int i = 0; i < N; i++)
         if (!is_seen(r.seen[i / 2 % 2], key + i / 4 * 8 + i % 2)) s[i] = RN_NO_SCORE;
 }
 
 // Scores become powers, and what earlier tiles summed is to be multiplied by `shrink`.
-static __device__ __forceinline__ void soften(float (&s)[KEYS / 2], forward_rows &r, float scale,
+template <int N>
+static __device__ __forceinline__ void soften(float (&s)[N], forward_rows &r, float scale,
                                               float (&shrink)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float top = s[2 * half];
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; i++)
+        for (int i = 0; i < N; i++)
             if (i / 2 % 2 == half) top = fmaxf(top, s[i]);
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
@@ -51,7 +56,7 @@ static __device__ __forceinline__ void soften(float (&s)[KEYS / 2], forward_rows
         shrink[half] = power_of_two(fmaf(r.top[half], scale, -base));
         r.top[half] = top;
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; i++)
+        for (int i = 0; i < N; i++)
             if (i / 2 % 2 == half) {
                 s[i] = power_of_two(fmaf(s[i], scale, -base));
                 sum += s[i];
@@ -71,6 +76,7 @@ static __device__ __forceinline__ void scale_rows(float (&x)[N], const float (&b
 template <int D>
 static __device__ __forceinline__ void bring_all(const rn_flash_args &a, uint32_t memory) {
     using m = forward_memory<D>;
+    constexpr int KEYS = tile_keys<D>;
     ring<STAGES> k = {memory + m::K_RING}, v = {memory + m::V_RING};
     ring<1> q = {memory + m::Q_RING};
     int pieces = a.head_dim / 8;
@@ -108,12 +114,14 @@ static __device__ __forceinline__ void attend_block(const rn_flash_args &a, uint
                                                     const query_block &block, uint32_t n,
                                                     uint32_t &from) {
     using m = forward_memory<D>;
+    constexpr int KEYS = tile_keys<D>;
     uint32_t place = rn_shared_address(memory);
     ring<STAGES> k = {place + m::K_RING}, v = {place + m::V_RING};
     ring<1> queries = {place + m::Q_RING};
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16, pieces = a.head_dim / 8;
     int group_t = block.t + threadIdx.x / GROUP * 64, low = block.t + row + lane / 4;
-    uint32_t q[D / 16][4], p[KEYS / 16][4], b = block.b, i = from;
+    uint32_t p[KEYS / 16][4], b = block.b, i = from;
+    held_rows<D> q;
     float o[D / 2], s[KEYS / 2], scale = a.scale * RN_LOG2_E, shrink[2];
     forward_rows r = {
         {RN_NO_SCORE, RN_NO_SCORE}, {0, 0}, {find_span(a, b, low), find_span(a, b, low + 8)}};
@@ -124,13 +132,12 @@ static __device__ __forceinline__ void attend_block(const rn_flash_args &a, uint
     uint32_t end = from + (tiles.end - tiles.first);
     from = end;
     queries.await_full(n);
-    load_rows<D>(q, memory + m::Q + row * 128);
-    __syncwarp();
-    queries.free(n);
+    q.load(memory + m::Q);
+    if (!is_wide<D>) queries.free(n);
     clear(o);
     if (i < end) {
         k.await_full(i);
-        multiply_rows<BF16, D, KEYS>(s, q, place + m::K + i % STAGES * m::TILE);
+        q.template multiply<BF16, KEYS>(s, place + m::K + i % STAGES * m::TILE);
         rn_wgmma_wait<0>();
         rn_wgmma_hold(s);
         k.free(i);
@@ -139,7 +146,7 @@ static __device__ __forceinline__ void attend_block(const rn_flash_args &a, uint
         round_sums<BF16>(p, s);
         for (i++, key += KEYS; i < end; i++, key += KEYS) {
             k.await_full(i);
-            multiply_rows<BF16, D, KEYS>(s, q, place + m::K + i % STAGES * m::TILE);
+            q.template multiply<BF16, KEYS>(s, place + m::K + i % STAGES * m::TILE);
             v.await_full(i - 1);
             add_product<BF16, D, KEYS>(o, p, place + m::V + (i - 1) % STAGES * m::TILE);
             rn_wgmma_wait<1>();
@@ -177,6 +184,8 @@ static __device__ __forceinline__ void attend_block(const rn_flash_args &a, uint
     write_rows<D>(o, memory + row * 128, BLOCK_ROWS * 128, a.out_type,
                   (uint8_t *)a.out + (at << (a.out_type == RN_PLAIN_F32 ? 2 : 1)), stride,
                   (int)a.queries - block.t - row, pieces);
+    __syncwarp();
+    if (is_wide<D>) queries.free(n);
 }
 
 template <int D, bool BF16> static __device__ __forceinline__ void attend(const rn_flash_args &a) {
@@ -207,7 +216,9 @@ template <int D, bool BF16> static __device__ __forceinline__ void attend(const 
 }
 
 // As kernels.def says.
-static_assert(forward_memory<64>::BYTES == 99408 && forward_memory<128>::BYTES == 197712, "");
+static_assert(forward_memory<64>::BYTES == 99408 && forward_memory<128>::BYTES == 197712 &&
+                  forward_memory<256>::BYTES == 197712,
+              "");
 
 #endif
 
@@ -226,6 +237,8 @@ static_assert(forward_memory<64>::BYTES == 99408 && forward_memory<128>::BYTES =
 RN_FLASH(64, bf16, true)
 RN_FLASH(96, bf16, true)
 RN_FLASH(128, bf16, true)
+RN_FLASH(256, bf16, true)
 RN_FLASH(64, f16, false)
 RN_FLASH(96, f16, false)
 RN_FLASH(128, f16, false)
+RN_FLASH(256, f16, false)
