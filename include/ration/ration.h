@@ -24,6 +24,7 @@
 #include <ration/calibrate.h>
 #include <ration/chat.h>
 #include <ration/checkpoint.h>
+#include <ration/checkpointed.h>
 #include <ration/convert.h>
 #include <ration/device.h>
 #include <ration/easy.h>
