@@ -80,6 +80,9 @@ rn_status rn_cuda_dropout(const rn_call *call);
 
 // ---- optimizers.c -------------------------------------------------------------------------------
 rn_status rn_cuda_adamw(const rn_call *call);
+rn_status rn_cuda_adamw8(const rn_call *call);
+rn_status rn_cuda_lion8(const rn_call *call);
+rn_status rn_cuda_average(const rn_call *call);
 rn_status rn_cuda_sgd(const rn_call *call);
 rn_status rn_cuda_lion(const rn_call *call);
 

@@ -41,33 +41,20 @@ typedef struct rn_mse_args {
 
 // ---- optimizers.cu ------------------------------------------------------------------------------
 
-// What is the same for all elements was computed in double. Outputs are the inputs' places.
-typedef struct rn_adamw_args {
-    const float *w, *m, *v; // (n)
-    const void *g;          // (n)
-    float *new_w, *new_m, *new_v;
-    uint64_t n;
-    float keep, beta2, take1, take2, eps, pace, spread;
-    uint32_t g_type;
-} rn_adamw_args;
-
-typedef struct rn_sgd_args {
-    const float *w, *velocity; // (n); velocity NULL: no momentum
-    const void *g;             // (n)
-    float *new_w, *new_velocity;
-    uint64_t n;
-    float decay, momentum, rate;
-    uint32_t g_type;
-} rn_sgd_args;
-
-typedef struct rn_lion_args {
-    const float *w, *m; // (n)
-    const void *g;      // (n)
-    float *new_w, *new_m;
-    uint64_t n;
-    float keep, pace, beta1, take1, beta2, take2;
-    uint32_t g_type;
-} rn_lion_args;
+// What is the same for all elements was computed in double. Weights and states are updated where
+// they lie; what is bf16 of them is rounded stochastically (graph/stochastic.h).
+typedef struct rn_update_args {
+    const void *g;   // (n)
+    void *w, *m, *v; // (n); m: also the velocity and the state of an average. NULL: there is none
+    float *m_scale, *v_scale; // (n / 256, rounded up) of 8-bit states
+    const float *guard;       // (): where it is not finite, nothing changes; or NULL
+    uint64_t n, seed;
+    uint32_t stream, step;
+    uint32_t g_type, w_type, state_type;
+    float keep, beta1, take1, beta2, take2, pace; // AdamW, Lion
+    float eps, spread;                            // AdamW; of 8 bits: eps is the floor
+    float decay, momentum;                        // SGD
+} rn_update_args;
 
 // ---- random.cu ----------------------------------------------------------------------------------
 
