@@ -75,6 +75,10 @@ typedef struct rn_train_options {
     const char *trained; // only weights whose names match are trained, likewise; NULL: all
     // Weights that do not decay, likewise: "*norm*,*.bias", say; NULL: all do.
     const char *undecayed;
+    // A step whose gradients are not finite changes no weight and no state. What tells is their
+    // common norm, with RN_CLIP_GLOBAL, and then the outputs "<weight>.gradient_square" name the
+    // culprit; else the loss.
+    bool guarded;
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
@@ -160,8 +164,26 @@ RN_API uint64_t rn_trainer_steps(const rn_trainer *trainer);
 
 // tokens, targets: (batch, tokens); a target of -100 does not count, the others are the tokens that
 // should follow. *out_loss: the mean of -log p over the targets, before the step.
+// A step may have no effect (rn_trainer_last_step says so): where no target counts nothing is run,
+// and the loss is 0; where the gradients are not finite, weights and states stay as they are. Such
+// steps are not counted. How many of them are too many is for the caller to say.
 RN_API RN_MUST_USE rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens,
                                              const int32_t *targets, double rate, float *out_loss);
+
+typedef enum rn_step_effect {
+    RN_STEP_TAKEN,
+    RN_STEP_NO_TARGETS, // no target of the batch counts
+    RN_STEP_NOT_FINITE  // the loss, or with max_norm any gradient, is infinite or no number
+} rn_step_effect;
+typedef struct rn_step_info {
+    rn_step_effect effect;
+    uint64_t targets; // that count
+    float loss;
+    float gradient_norm; // before clipping; 0 without max_norm
+    char weight[128];    // NOT_FINITE: the first whose gradient is not; empty: not known
+} rn_step_info;
+// Of the last step; zeros before the first.
+RN_API const rn_step_info *rn_trainer_last_step(const rn_trainer *trainer);
 
 // What rn_trainer_finetune would hold and when, without loading anything: the phases "step", "save"
 // and, with evaluate_every, "evaluate". To be destroyed.

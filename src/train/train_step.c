@@ -25,8 +25,8 @@ typedef struct step {
     rn_value *weights;   // (count)
     rn_value *gradients; // (count)
     uint32_t count;
-    rn_value *guards; // (count): each update's; NULL: none
-    rn_value norm;    // of all gradients, with RN_CLIP_GLOBAL
+    rn_value norm;  // of all gradients, with RN_CLIP_GLOBAL
+    rn_value guard; // of all updates: the norm, or the loss; RN_NO_VALUE: none
 } step;
 
 // Which weights are trained, in the order in which they were made.
@@ -116,7 +116,7 @@ static void update(step *t, uint32_t i) {
     rn_optimizer_state states[RN_OPTIMIZER_STATES];
     rn_update with = {.graph = t->graph,
                       .weight = t->weights[i],
-                      .guard = t->guards ? t->guards[i] : RN_NO_VALUE,
+                      .guard = t->guard,
                       .beta1 = either(o->beta1, row->beta1),
                       .beta2 = either(o->beta2, row->beta2),
                       .eps = either(o->eps, row->eps),
@@ -143,18 +143,35 @@ static rn_status check_gradients(const step *t) {
     return RN_OK;
 }
 
-void rn_graph_output_loss(rn_graph *graph, rn_value loss, bool accumulates) {
+rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, bool accumulates) {
     if (accumulates) {
         rn_value sum = rn_graph_state(graph, "loss.sum", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
         loss = rn_op_accumulate(graph, sum, loss);
     }
-    rn_graph_output(graph, loss, "loss");
+    return rn_graph_output(graph, loss, "loss");
 }
 
-static void show_loss(step *t, rn_value loss) {
+static rn_value show_loss(step *t, rn_value loss) {
     if (t->accumulates)
         rn_graph_set_place(t->graph, rn_graph_value(t->graph, loss)->block, RN_PHASE_BACKWARD);
-    rn_graph_output_loss(t->graph, loss, t->accumulates);
+    return rn_graph_output_loss(t->graph, loss, t->accumulates);
+}
+
+// As rn_graph_global_norm; with guards the squares are outputs, so that a gradient that is not
+// finite can be named.
+static rn_value global_norm(step *t) {
+    rn_value total = RN_NO_VALUE;
+    if (!t->options->guarded) return rn_graph_global_norm(t->graph, t->gradients, t->count);
+    for (uint32_t i = 0; i < t->count; i++) {
+        char name[256];
+        rn_status s = rn_optimizer_state_name(rn_graph_value(t->graph, t->weights[i])->name,
+                                              "gradient_square", name, sizeof name);
+        if (s != RN_OK) rn_graph_spoil(t->graph, s);
+        rn_value square = rn_op_sum_squares(t->graph, t->gradients[i]);
+        total = i == 0 ? square : rn_op_add(t->graph, total, square);
+        rn_graph_output(t->graph, square, name);
+    }
+    return rn_op_sqrt(t->graph, total);
 }
 
 static rn_status train(step *t, rn_arena *memory, rn_value loss) {
@@ -162,14 +179,15 @@ static rn_status train(step *t, rn_arena *memory, rn_value loss) {
     RN_TRY(collect(t, memory));
     RN_TRY(rn_graph_gradient(t->graph, loss, t->weights, t->count, t->gradients));
     RN_TRY(check_gradients(t));
-    show_loss(t, loss);
+    rn_value shown = show_loss(t, loss);
     for (uint32_t i = 0; i < t->count; i++)
         gather(t, i);
     if (t->options->clip == RN_CLIP_GLOBAL) {
         rn_graph_set_place(t->graph, 0, RN_PHASE_UPDATE);
-        t->norm = rn_graph_global_norm(t->graph, t->gradients, t->count);
+        t->norm = global_norm(t);
         rn_graph_output(t->graph, t->norm, "gradient_norm");
     }
+    if (t->options->guarded) t->guard = t->norm != RN_NO_VALUE ? t->norm : shown;
     for (uint32_t i = 0; i < t->count && rn_graph_finish(t->graph) == RN_OK; i++)
         update(t, i);
     return rn_graph_finish(t->graph);

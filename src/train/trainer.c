@@ -178,6 +178,7 @@ static rn_status make_plan(rn_trainer *t) {
                               .undecayed = o->undecayed,
                               .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
                               .max_norm = o->max_norm,
+                              .guarded = true,
                               .trained = t->trained,
                               .frozen = t->frozen};
     rn_recipe step, evaluate = {0};
@@ -421,10 +422,16 @@ static rn_status set_documents(const rn_trainer *t, rn_session *s, const int32_t
     return rn_session_set(s, "document", t->documents, rows * sizeof(int32_t));
 }
 
-static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_batch *batch) {
-    uint64_t rows = (uint64_t)trainer->options.batch * trainer->options.tokens, counted = 0;
+static uint64_t count_targets(const rn_trainer *t, const rn_batch *batch) {
+    uint64_t rows = (uint64_t)t->options.batch * t->options.tokens, counted = 0;
     for (uint64_t i = 0; i < rows; i++)
         counted += batch->targets[i] != -100;
+    return counted;
+}
+
+static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_batch *batch,
+                           uint64_t counted) {
+    uint64_t rows = (uint64_t)trainer->options.batch * trainer->options.tokens;
     if (counted == 0) return rn_fail(RN_INVALID, "no target of this batch counts");
     RN_TRY(rn_session_set(s, "tokens", batch->tokens, rows * sizeof(int32_t)));
     RN_TRY(rn_session_set(s, "targets", batch->targets, rows * sizeof(int32_t)));
@@ -450,18 +457,57 @@ rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens, const int3
     return rn_trainer_step_packed(trainer, &(rn_batch){tokens, targets, NULL}, rate, out_loss);
 }
 
+// The first weight whose gradient is not finite.
+static rn_status find_culprit(rn_trainer *t) {
+    char name[256];
+    for (uint32_t i = 0; i < t->weight_count; i++) {
+        float square = 0;
+        RN_TRY(rn_optimizer_state_name(t->tensors[i].name, "gradient_square", name, sizeof name));
+        RN_TRY(rn_session_get(t->session, name, &square, sizeof square));
+        if (isfinite(square)) continue;
+        snprintf(t->last.weight, sizeof t->last.weight, "%s", t->tensors[i].name);
+        return RN_OK;
+    }
+    return RN_OK; // each is finite, their sum is not
+}
+
+static rn_status look_back(rn_trainer *t) {
+    rn_step_info *last = &t->last;
+    bool clips = t->options.max_norm > 0;
+    RN_TRY(rn_session_get(t->session, "loss", &last->loss, sizeof last->loss));
+    if (clips)
+        RN_TRY(rn_session_get(t->session, "gradient_norm", &last->gradient_norm, sizeof(float)));
+    if (isfinite(clips ? last->gradient_norm : last->loss)) {
+        t->steps++;
+        return RN_OK;
+    }
+    last->effect = RN_STEP_NOT_FINITE;
+    return clips ? find_culprit(t) : RN_OK;
+}
+
 rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, double rate,
                                  float *out_loss) {
     rn_session *s = trainer->session;
-    RN_TRY(set_batch(trainer, s, batch));
+    trainer->last = (rn_step_info){.targets = count_targets(trainer, batch)};
+    *out_loss = 0;
+    if (trainer->last.targets == 0) {
+        trainer->last.effect = RN_STEP_NO_TARGETS;
+        return RN_OK;
+    }
+    RN_TRY(set_batch(trainer, s, batch, trainer->last.targets));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
     RN_TRY(set_scalars(trainer, s));
     rn_profile_begin(rn_profile_name("train step"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();
     RN_TRY(status);
-    trainer->steps++;
-    return rn_session_get(s, "loss", out_loss, sizeof *out_loss);
+    status = look_back(trainer);
+    *out_loss = trainer->last.loss;
+    return status;
+}
+
+const rn_step_info *rn_trainer_last_step(const rn_trainer *trainer) {
+    return &trainer->last;
 }
 
 rn_status rn_trainer_gradient_norm(rn_trainer *trainer, float *out) {
@@ -481,7 +527,7 @@ rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, const rn_batch *batch,
     if (!s)
         return rn_hint(rn_fail(RN_INVALID, "the trainer was made without evaluations"),
                        "set evaluate_every in its options: evaluations are planned with the steps");
-    RN_TRY(set_batch(trainer, s, batch));
+    RN_TRY(set_batch(trainer, s, batch, count_targets(trainer, batch)));
     rn_profile_begin(rn_profile_name("evaluate"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();

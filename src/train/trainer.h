@@ -30,6 +30,7 @@ struct rn_trainer {
     uint64_t most; // elements of the largest tensor
     void *zeros;   // (most) f32, while the program is opened
     uint64_t steps;
+    rn_step_info last;
     rn_lora *lora;                // additions that are trained; or NULL
     rn_full *full;                // a model whose own weights are; or NULL
     const rn_network *network;    // the model of either; NULL: the weights were drawn

@@ -5,6 +5,8 @@
 #include <ration/memory.h>
 #include <ration/train.h>
 
+#include "train/trainer.h"
+
 #include <math.h>
 
 #define TEXT "tests/golden/text/"
@@ -233,6 +235,79 @@ static void frozen_weights_stay_as_they_are(void **state) {
     rn_model_close(model);
 }
 
+// ---- steps without an effect --------------------------------------------------------------------
+
+static void assert_same_files(const char *a, const char *b) {
+    rn_checkpoint *from, *to;
+    static uint8_t one[4 * MOST], other[4 * MOST];
+    assert_ok(rn_checkpoint_open(a, &from));
+    assert_ok(rn_checkpoint_open(b, &to));
+    for (size_t i = 0; i < rn_checkpoint_count(from); i++) {
+        const rn_tensor_info *t = rn_checkpoint_tensor(from, i);
+        load(from, t->name.data, one, t->bytes);
+        load(to, t->name.data, other, t->bytes);
+        if (memcmp(one, other, t->bytes) != 0) fail_msg("%s has changed", t->name.data);
+    }
+    rn_checkpoint_close(from);
+    rn_checkpoint_close(to);
+}
+
+// A weight that is not finite makes gradients so: nothing changes, and a weight is named.
+static void a_step_that_is_not_finite_changes_nothing(void **state) {
+    (void)state;
+    for (int clips = 0; clips < 2; clips++) {
+        rn_trainer_options options = small("adamw");
+        options.max_norm = clips ? 1 : 0;
+        rn_model *model = open_model(TEXT "llama3");
+        rn_trainer *trainer = open_trainer(model, &options);
+        learn(trainer, 2, 0.01);
+        assert_int_equal(rn_trainer_last_step(trainer)->effect, RN_STEP_TAKEN);
+        assert_true(!clips || rn_trainer_last_step(trainer)->gradient_norm > 0);
+        float norm[32];
+        for (int i = 0; i < 32; i++)
+            norm[i] = 1;
+        norm[3] = INFINITY;
+        rn_session *session = trainer->session;
+        assert_ok(
+            rn_session_put(session, "model.layers.1.input_layernorm.weight", norm, sizeof norm));
+        assert_ok(rn_trainer_save(trainer, test_own_path("before.safetensors")));
+        float loss = learn(trainer, 1, 0.01);
+        assert_false(isfinite(loss));
+        const rn_step_info *last = rn_trainer_last_step(trainer);
+        assert_int_equal(last->effect, RN_STEP_NOT_FINITE);
+        assert_int_equal(last->weight[0] != 0, clips);
+        assert_int_equal(rn_trainer_steps(trainer), 2);
+        assert_ok(rn_trainer_save(trainer, test_own_path("after.safetensors")));
+        assert_same_files(test_own_path("before.safetensors"), test_own_path("after.safetensors"));
+        norm[3] = 1; // and it goes on
+        assert_ok(
+            rn_session_put(session, "model.layers.1.input_layernorm.weight", norm, sizeof norm));
+        assert_true(isfinite(learn(trainer, 1, 0.01)));
+        assert_int_equal(rn_trainer_steps(trainer), 3);
+        rn_trainer_destroy(trainer);
+        rn_model_close(model);
+    }
+}
+
+static void a_step_without_targets_is_skipped(void **state) {
+    (void)state;
+    rn_trainer_options options = small("adamw");
+    rn_model *model = open_model(TEXT "llama3");
+    rn_trainer *trainer = open_trainer(model, &options);
+    packed p = make_batch();
+    for (int i = 0; i < ROWS; i++)
+        p.targets[i] = -100;
+    rn_batch batch = batch_of(&p);
+    float loss = 1;
+    assert_ok(rn_trainer_step_packed(trainer, &batch, 0.01, &loss));
+    assert_true(loss == 0 && rn_trainer_steps(trainer) == 0);
+    assert_int_equal(rn_trainer_last_step(trainer)->effect, RN_STEP_NO_TARGETS);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+// ---- budgets ------------------------------------------------------------------------------------
+
 static void budgets_change_nothing(void **state) {
     (void)state;
     rn_model *model = open_model(TEXT "llama3");
@@ -249,6 +324,40 @@ static void budgets_change_nothing(void **state) {
     trainer = open_trainer(model, &options);
     assert_true(learn(trainer, 3, 0.01) == must);
     rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+// A batch of 8 at once, and one by one: the same loss to rounding; exact, the same bits whatever
+// the budget, that is, whatever is computed again or kept.
+static void micro_batches_agree(void **state) {
+    (void)state;
+    enum { SEQUENCES = 8, COUNT = SEQUENCES * TOKENS };
+    rn_model *model = open_model(TEXT "llama3");
+    int32_t tokens[COUNT], targets[COUNT];
+    float loss[3];
+    uint64_t smallest = 0;
+    for (int32_t i = 0; i < COUNT; i++) {
+        tokens[i] = (i * 37 + i / TOKENS) % VOCAB;
+        targets[i] = i % 5 == i / TOKENS % 3 ? -100 : (i * 11 + 5) % VOCAB;
+    }
+    for (int n = 0; n < 3; n++) {
+        rn_trainer_options options = small("adamw");
+        options.batch = SEQUENCES;
+        options.max_norm = 1;
+        options.plan.exact = n > 0;
+        options.plan.budget_bytes = n == 2 ? smallest : 0;
+        rn_trainer *trainer = open_trainer(model, &options);
+        const rn_program_summary *s = rn_program_get_summary(rn_trainer_program(trainer));
+        const rn_plan_summary *step = rn_plan_get_summary(rn_trainer_plan(trainer));
+        assert_int_equal(step->micro_batches, n ? SEQUENCES : 1);
+        smallest = s->smallest_budget_bytes;
+        for (int i = 0; i < 20; i++)
+            assert_ok(rn_trainer_step(trainer, tokens, targets, 0.001, &loss[n]));
+        rn_trainer_destroy(trainer);
+    }
+    if (!(fabsf(loss[0] - loss[1]) <= 1e-6f * loss[0]))
+        fail_msg("%.9g and %.9g", (double)loss[0], (double)loss[1]);
+    assert_true(loss[1] == loss[2]);
     rn_model_close(model);
 }
 
@@ -274,7 +383,10 @@ int main(void) {
         cmocka_unit_test_setup(a_trained_model_is_written_as_its_files_were, test_make_folder),
         cmocka_unit_test_setup(a_resumed_training_ends_with_the_same_bytes, test_make_folder),
         cmocka_unit_test_setup(frozen_weights_stay_as_they_are, test_make_folder),
+        cmocka_unit_test_setup(a_step_that_is_not_finite_changes_nothing, test_make_folder),
+        cmocka_unit_test(a_step_without_targets_is_skipped),
         cmocka_unit_test(budgets_change_nothing),
+        cmocka_unit_test(micro_batches_agree),
         cmocka_unit_test(misfits_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
