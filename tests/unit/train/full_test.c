@@ -2,12 +2,14 @@
 // resuming change nothing, and the model that is written is opened again as it was left.
 #include "support.h"
 
+#include <ration/convert.h>
 #include <ration/memory.h>
 #include <ration/train.h>
 
 #include "train/trainer.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 #define TEXT "tests/golden/text/"
 
@@ -327,6 +329,63 @@ static void budgets_change_nothing(void **state) {
     rn_model_close(model);
 }
 
+// ---- weights of bf16 ----------------------------------------------------------------------------
+
+// A model of bf16 in a folder of its own.
+static const char *make_bf16(void) {
+    static char folder[512];
+    char path[600];
+    size_t bytes = 0;
+    snprintf(folder, sizeof folder, "%s", test_own_path("bf16"));
+    assert_int_equal(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    rn_convert_result result;
+    assert_ok(rn_convert(TEXT "llama3", path,
+                         &(rn_convert_options){.to = RN_DTYPE_BF16, .no_default_excludes = true},
+                         &result));
+    char *config = test_read(TEXT "llama3/config.json", &bytes);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    test_write(path, config, bytes);
+    free(config);
+    return folder;
+}
+
+// No master copy: matrices are bf16 in the checkpoint, norms f32. Rounded at random, small steps
+// count; the same seed gives the same bits, resumed or not, another one gives others.
+static void weights_of_bf16_learn_without_a_master_copy(void **state) {
+    (void)state;
+    rn_model *model = open_model(make_bf16());
+    float last[3];
+    for (int n = 0; n < 3; n++) {
+        rn_trainer_options options = small("adamw_bf16");
+        options.weights = RN_DTYPE_BF16;
+        options.seed = n == 2 ? 6 : 5;
+        rn_trainer *trainer = open_trainer(model, &options);
+        rn_checkpoint *saved;
+        float first = evaluate(trainer);
+        if (n == 1)
+            assert_ok(rn_trainer_resume(trainer, test_own_path("half.safetensors")));
+        else
+            learn(trainer, 10, 0.0005);
+        if (n == 0) {
+            assert_ok(rn_trainer_save(trainer, test_own_path("half.safetensors")));
+            assert_ok(rn_checkpoint_open(test_own_path("half.safetensors"), &saved));
+            assert_int_equal(rn_checkpoint_find(saved, "lm_head.weight")->dtype, RN_DTYPE_BF16);
+            assert_int_equal(rn_checkpoint_find(saved, "lm_head.weight.v")->dtype, RN_DTYPE_BF16);
+            assert_int_equal(rn_checkpoint_find(saved, "model.norm.weight")->dtype, RN_DTYPE_F32);
+            rn_checkpoint_close(saved);
+        }
+        learn(trainer, 10, 0.0005);
+        last[n] = evaluate(trainer);
+        assert_true(last[n] < 0.98f * first);
+        rn_trainer_destroy(trainer);
+    }
+    assert_true(last[0] == last[1] && last[0] != last[2]);
+    rn_model_close(model);
+}
+
+// ---- micro-batches ------------------------------------------------------------------------------
+
 // A batch of 8 at once, and one by one: the same loss to rounding; exact, the same bits whatever
 // the budget, that is, whatever is computed again or kept.
 static void micro_batches_agree(void **state) {
@@ -386,6 +445,7 @@ int main(void) {
         cmocka_unit_test_setup(a_step_that_is_not_finite_changes_nothing, test_make_folder),
         cmocka_unit_test(a_step_without_targets_is_skipped),
         cmocka_unit_test(budgets_change_nothing),
+        cmocka_unit_test_setup(weights_of_bf16_learn_without_a_master_copy, test_make_folder),
         cmocka_unit_test(micro_batches_agree),
         cmocka_unit_test(misfits_are_named),
     };
