@@ -31,6 +31,10 @@ bool train_bool(const training *t, const char *name) {
     return rn_settings_bool(t->in->settings, name);
 }
 
+bool is_method(const training *t, const char *name) {
+    return strcmp(train_text(t, "method"), name) == 0;
+}
+
 double train_clock(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -131,13 +135,16 @@ static void read_options(const training *t, rn_trainer_options *o, rn_lora_optio
                               .max_norm = (float)train_number(t, "clip"),
                               .seed = train_count(t, "seed"),
                               .evaluate_every = validates ? train_count(t, "evaluate-every") : 0};
+    if (is_method(t, "full")) o->undecayed = "*norm*,*.bias"; // as transformers
+    if (is_method(t, "full") && strcmp(train_text(t, "train-dtype"), "bf16") == 0)
+        o->weights = RN_DTYPE_BF16;
     use_budget(&t->budget, &o->plan);
     o->plan.exact = train_bool(t, "exact");
 }
 
 // Which moves the smallest budget takes: behind a refusal.
 static rn_status name_moves(const training *t, const rn_trainer_options *options,
-                            const rn_lora_options *lora) {
+                            const rn_lora_options *lora) { // NULL: full
     rn_error_info error = *rn_last_error();
     uint64_t smallest = rn_last_refusal()->smallest_budget_bytes;
     rn_trainer_options o = *options;
@@ -163,27 +170,26 @@ static rn_status name_moves(const training *t, const rn_trainer_options *options
 }
 
 static rn_status make_trainer(training *t, bool plans_only) {
-    rn_lora_options lora;
+    rn_lora_options low_rank;
     rn_trainer_options o;
-    if (strcmp(train_text(t, "method"), "lora") != 0)
-        return rn_fail(RN_UNSUPPORTED, "--method %s is not built", train_text(t, "method"));
+    const rn_lora_options *lora = is_method(t, "full") ? NULL : &low_rank;
     end_opening();
     RN_TRY(read_budget(t->in, NULL,
                        3 * (uint64_t)t->batch * t->tokens * sizeof(int32_t) + (64 << 10),
                        &t->budget));
-    read_options(t, &o, &lora);
+    read_options(t, &o, &low_rank);
     t->held_bytes = read_tables();
     (void)use_rates(t->in, (uint32_t)train_count(t, "threads"));
     if (plans_only) {
-        rn_status s = rn_finetune_plan(t->model, &o, &lora, &t->program);
-        return s == RN_OVER_BUDGET ? name_moves(t, &o, &lora) : s;
+        rn_status s = rn_finetune_plan(t->model, &o, lora, &t->program);
+        return s == RN_OVER_BUDGET ? name_moves(t, &o, lora) : s;
     }
     RN_TRY(rn_cpu_device_create((uint32_t)train_count(t, "threads"), &t->device));
     o.device = t->device;
     begin_phase(t, RN_TRAIN_LOAD);
-    rn_status s = rn_trainer_finetune(t->model, &o, &lora, &t->trainer);
+    rn_status s = rn_trainer_finetune(t->model, &o, lora, &t->trainer);
     end_phase(t);
-    return s == RN_OVER_BUDGET ? name_moves(t, &o, &lora) : s;
+    return s == RN_OVER_BUDGET ? name_moves(t, &o, lora) : s;
 }
 
 // ---- steps --------------------------------------------------------------------------------------
@@ -313,11 +319,13 @@ static void name_run(const training *t) {
     rn_trainer_set_run(t->trainer, text);
 }
 
+static rn_status refuse_out(void) {
+    return rn_hint(rn_fail(RN_INVALID, "there is no place for what is learned"),
+                   "name a folder: --out DIR");
+}
+
 static rn_status open_out(training *t) {
-    snprintf(t->out, sizeof t->out, "%s", train_text(t, "out"));
-    if (!t->out[0])
-        return rn_hint(rn_fail(RN_INVALID, "there is no place for what is learned"),
-                       "name a folder: --out DIR");
+    if (!t->out[0]) return refuse_out();
     if (mkdir(t->out, 0777) != 0 && errno != EEXIST)
         return rn_error_locate(rn_fail(RN_IO, "cannot make the folder"), t->out, RN_NO_OFFSET);
     if (has_checkpoint(t) && !train_bool(t, "resume"))
@@ -345,12 +353,12 @@ static rn_status begin(training *t) {
 }
 
 static void print_end(const training *t) {
-    const char *model = model_of(t);
-    if (!train_bool(t, "quiet")) {
-        print_facts(t);
-        fprintf(stderr, "adapter in %s: ration run%s%s --lora %s\n", t->out, model ? " " : "",
-                model ? model : "", t->out);
-    }
+    if (!train_bool(t, "quiet")) print_facts(t);
+    if (!train_bool(t, "quiet") && is_method(t, "full"))
+        fprintf(stderr, "model in %s/model\n", t->out);
+    else if (!train_bool(t, "quiet"))
+        fprintf(stderr, "adapter in %s: ration run%s%s --lora %s\n", t->out, t->base[0] ? " " : "",
+                t->base, t->out);
     if (!t->in->json) return;
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
@@ -371,7 +379,14 @@ static rn_status open_model(training *t) {
                        t->batch, t->tokens);
     t->rows = calloc(3 * (size_t)t->batch * t->tokens, sizeof *t->rows);
     if (!t->rows) return rn_fail(RN_NO_MEMORY, "no memory for a batch");
-    return rn_model_open(model_of(t), NULL, &t->model);
+    snprintf(t->out, sizeof t->out, "%s", train_text(t, "out"));
+    if (is_method(t, "qlora")) {
+        if (!t->out[0]) return refuse_out();
+        RN_TRY(make_quantised_base(t, model_of(t), t->base));
+    } else if (model_of(t)) {
+        snprintf(t->base, sizeof t->base, "%s", model_of(t));
+    }
+    return rn_model_open(t->base[0] ? t->base : NULL, NULL, &t->model);
 }
 
 static void close_all(training *t) {
@@ -404,7 +419,6 @@ static rn_status print_plan(const training *t) {
 // tokenised, for its length is what hours follow from.
 rn_status plan_training(const invocation *in) {
     training t = {.in = in, .saved_step = NO_STEP};
-    snprintf(t.out, sizeof t.out, "%s", train_text(&t, "out"));
     rn_status s = open_model(&t);
     if (s == RN_OK) s = open_data(&t, true);
     if (s == RN_OK) count_steps(&t);
@@ -430,7 +444,8 @@ const command train_command = {
     .summary = "fine-tune a model on texts, within a budget",
     .about =
         "Trains a LoRA adapter of MODEL (a Hugging Face folder, a GGUF file; without one the\n"
-        "model that is built in), whose own weights stay as they are, whatever their type. The\n"
+        "model that is built in), whose own weights stay as they are, whatever their type; with\n"
+        "--method qlora they are quantised to nf4 first, with full they are trained. The\n"
         "data is JSON, an object a line: messages, conversations, prompt and completion,\n"
         "instruction and output, or text; what the assistant says is learned. Samples are packed\n"
         "into sequences and do not see each other. Prints the plan of every phase, a line a step,\n"

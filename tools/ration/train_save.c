@@ -109,6 +109,25 @@ static void remove_older(training *t, uint64_t newest) {
     }
 }
 
+static rn_status export_adapter(const training *t) {
+    const char *base = t->in->word_count ? t->in->words[0] : train_text(t, "base");
+    char path[TRAIN_PATH_BYTES];
+    RN_TRY(rn_trainer_export_adapter(t->trainer, base[0] ? base : NULL, t->out));
+    RN_TRY(train_path(t, "adapter.gguf", path));
+    rn_status s = rn_trainer_export_adapter(t->trainer, NULL, path);
+    return s == RN_UNSUPPORTED ? RN_OK : s; // modules that GGUF files have no names for
+}
+
+// All weights, once, at the end.
+static rn_status export_model(const training *t) {
+    char path[TRAIN_PATH_BYTES];
+    if (rn_trainer_steps(t->trainer) < t->steps) return RN_OK;
+    size_t bytes = strlen(t->base);
+    bool gguf = bytes > 5 && strcmp(t->base + bytes - 5, ".gguf") == 0;
+    RN_TRY(train_path(t, gguf ? "model.gguf" : "model", path));
+    return rn_trainer_export_model(t->trainer, path);
+}
+
 rn_status save_training(training *t) {
     uint64_t step = rn_trainer_steps(t->trainer);
     char path[TRAIN_PATH_BYTES];
@@ -116,11 +135,7 @@ rn_status save_training(training *t) {
     RN_TRY(checkpoint_path(t, step, path));
     if (t->saved_step != step) RN_TRY(rn_trainer_save(t->trainer, path));
     t->saved_step = step;
-    const char *base = t->in->word_count ? t->in->words[0] : train_text(t, "base");
-    RN_TRY(rn_trainer_export_adapter(t->trainer, base[0] ? base : NULL, t->out));
-    RN_TRY(train_path(t, "adapter.gguf", path));
-    rn_status s = rn_trainer_export_adapter(t->trainer, NULL, path);
-    if (s != RN_OK && s != RN_UNSUPPORTED) return s; // modules that GGUF files have no names for
+    RN_TRY(is_method(t, "full") ? export_model(t) : export_adapter(t));
     remove_older(t, step);
     end_phase(t);
     return write_page(t);

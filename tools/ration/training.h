@@ -30,8 +30,8 @@ typedef struct training {
     int32_t *rows;    // (3, batch, tokens): tokens, targets, documents
     uint64_t targets; // of the batch in `rows`
     rn_train_log *log;
-    char out[TRAIN_PATH_BYTES];
-    uint64_t held_bytes; // descriptions, before loading
+    char out[TRAIN_PATH_BYTES], base[TRAIN_PATH_BYTES]; // --out; what is opened, "": the built-in
+    uint64_t held_bytes;                                // descriptions, before loading
     phase_fact facts[RN_TRAIN_PHASE_COUNT];
     rn_train_phase phase; // that runs, or ran last
     double phase_begin;
@@ -40,6 +40,7 @@ typedef struct training {
 } training;
 #define NO_STEP UINT64_MAX
 
+bool is_method(const training *t, const char *name);
 uint64_t train_count(const training *t, const char *name);
 double train_number(const training *t, const char *name);
 const char *train_text(const training *t, const char *name);
@@ -62,6 +63,11 @@ void print_facts(const training *t);
 rn_status write_page(const training *t);
 // The same for programs: members of the object that is open.
 void write_phases(const training *t, const rn_program *program, rn_json *json);
+
+// ---- the base of QLoRA (train_base.c) -----------------------------------------------------------
+
+// Quantises the model's folder to nf4 within --out, unless that is done; `out` is the folder.
+rn_status make_quantised_base(const training *t, const char *model, char out[TRAIN_PATH_BYTES]);
 
 // ---- checkpoints (train_save.c) -----------------------------------------------------------------
 

@@ -1,0 +1,142 @@
+// train_base.c — the frozen base of QLoRA: a folder of safetensors, quantised to nf4 once.
+//
+//     OUT/base-nf4/model.safetensors    every matrix of the layers in nf4, the rest as it was
+//     OUT/base-nf4/source.txt           what it was made of; written last
+//
+// A training that finds the same source there uses it again. Scales are f32, one for 64 weights
+// (4.5 bits a weight): they are not quantised a second time.
+#include "training.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SOURCE_BYTES = 16 << 10, COPY_BYTES = 64 << 10 };
+
+static bool ends_in(const char *name, const char *ending) {
+    size_t a = strlen(name), b = strlen(ending);
+    return a >= b && strcmp(name + a - b, ending) == 0;
+}
+
+static rn_status join(const char *folder, const char *name, char out[TRAIN_PATH_BYTES]) {
+    if ((size_t)snprintf(out, TRAIN_PATH_BYTES, "%s/%s", folder, name) < TRAIN_PATH_BYTES)
+        return RN_OK;
+    return rn_fail(RN_INVALID, "the path '%.60s...' is too long", folder);
+}
+
+static rn_status fail_at(const char *what, const char *path) {
+    return rn_error_locate(rn_fail(RN_IO, "%s: %s", what, strerror(errno)), path, RN_NO_OFFSET);
+}
+
+// Names, sizes and times of the weights' files, in no certain order: summed.
+static rn_status describe(const char *model, char out[SOURCE_BYTES]) {
+    DIR *folder = opendir(model);
+    uint64_t files = 0, bytes = 0, times = 0;
+    char path[TRAIN_PATH_BYTES];
+    if (!folder) return fail_at("cannot read the folder", model);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        struct stat file;
+        if (!ends_in(entry->d_name, ".safetensors")) continue;
+        if (join(model, entry->d_name, path) != RN_OK || stat(path, &file) != 0) continue;
+        files++;
+        bytes += (uint64_t)file.st_size;
+        times += (uint64_t)file.st_mtim.tv_sec * 1000000007u + (uint64_t)file.st_mtim.tv_nsec;
+    }
+    closedir(folder);
+    snprintf(out, SOURCE_BYTES, "nf4 of %s: %llu files, %llu bytes, %llu\n", model,
+             (unsigned long long)files, (unsigned long long)bytes, (unsigned long long)times);
+    if (files) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "'%s' has no safetensors to quantise", model),
+                   "a GGUF file is trained over as it is: --method lora");
+}
+
+static bool is_there(const char *marker, const char *source) {
+    char text[SOURCE_BYTES] = "";
+    FILE *file = fopen(marker, "r");
+    if (!file) return false;
+    size_t bytes = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[bytes] = 0;
+    return strcmp(text, source) == 0;
+}
+
+static rn_status copy_file(const char *from, const char *to) {
+    char chunk[COPY_BYTES];
+    FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
+    size_t bytes = 0;
+    bool good = out != NULL;
+    while (good && (bytes = fread(chunk, 1, sizeof chunk, in)) > 0)
+        good = fwrite(chunk, 1, bytes, out) == bytes;
+    good = good && !ferror(in);
+    if (in) fclose(in);
+    if (out && fclose(out) != 0) good = false;
+    return good ? RN_OK : fail_at("cannot copy", from);
+}
+
+// Configuration, tokenizer and templates.
+static rn_status copy_companions(const char *model, const char *to) {
+    static const char *const endings[] = {".json", ".txt", ".model", ".jinja"};
+    DIR *folder = opendir(model);
+    char from[TRAIN_PATH_BYTES], path[TRAIN_PATH_BYTES];
+    rn_status s = folder ? RN_OK : fail_at("cannot read the folder", model);
+    for (struct dirent *entry; s == RN_OK && (entry = readdir(folder));) {
+        bool wanted = false;
+        for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+            wanted |= ends_in(entry->d_name, endings[i]);
+        if (!wanted || ends_in(entry->d_name, ".index.json")) continue;
+        s = join(model, entry->d_name, from);
+        if (s == RN_OK) s = join(to, entry->d_name, path);
+        if (s == RN_OK) s = copy_file(from, path);
+    }
+    if (folder) closedir(folder);
+    return s;
+}
+
+static rn_status write_marker(const char *path, const char *source) {
+    FILE *file = fopen(path, "w");
+    bool good = file && fputs(source, file) >= 0;
+    if (file && fclose(file) != 0) good = false;
+    return good ? RN_OK : fail_at("cannot write", path);
+}
+
+static rn_status quantise(const training *t, const char *model, const char *folder) {
+    char path[TRAIN_PATH_BYTES];
+    uint64_t half = t->in->budget.total_bytes / 2;
+    rn_convert_options options = {.to = RN_DTYPE_NF4,
+                                  .budget_bytes = half < 256 << 20 ? half : 256 << 20,
+                                  .thread_count = train_count(t, "threads"),
+                                  .cancel = &interrupted};
+    rn_convert_result result = {0};
+    RN_TRY(join(folder, "model.safetensors", path));
+    rn_ledger_reset_peaks();
+    uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    RN_TRY(rn_convert(model, path, &options, &result));
+    if (!train_bool(t, "quiet"))
+        fprintf(stderr,
+                "quantise: %zu matrices to nf4 in %.1f s, buffers %s, at most %s on the ledger; "
+                "kept in %s\n",
+                result.converted_count, result.seconds, rn_size_format(result.buffer_bytes).text,
+                rn_size_format(rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before).text, folder);
+    return copy_companions(model, folder);
+}
+
+rn_status make_quantised_base(const training *t, const char *model, char out[TRAIN_PATH_BYTES]) {
+    char source[SOURCE_BYTES], marker[TRAIN_PATH_BYTES];
+    struct stat folder;
+    if (!model || stat(model, &folder) != 0 || !S_ISDIR(folder.st_mode))
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "--method qlora quantises a folder of safetensors"),
+                       "a GGUF file is trained over as it is: --method lora");
+    RN_TRY(describe(model, source));
+    RN_TRY(join(t->out, "base-nf4", out));
+    RN_TRY(join(out, "source.txt", marker));
+    if (is_there(marker, source)) return RN_OK;
+    for (const char *make = t->out; make; make = make == out ? NULL : out)
+        if (mkdir(make, 0777) != 0 && errno != EEXIST)
+            return fail_at("cannot make the folder", make);
+    unlink(marker);
+    RN_TRY(quantise(t, model, out));
+    return write_marker(marker, source);
+}
