@@ -6,6 +6,7 @@
 #include "train/trainer.h"
 
 #include "base/checked.h"
+#include "base/str.h"
 #include "io/writer.h"
 #include "plan/program.h"
 
@@ -39,6 +40,7 @@ uint64_t rn_train_tables_bytes(const rn_graph *graph, uint64_t tensors) {
 typedef struct trained {
     uint64_t tensors, weights, most; // weights and states; bytes of the weights; elements
     uint64_t bytes;                  // of all
+    bool drawn;                      // they are additions, whose first values are drawn
 } trained;
 
 static trained find_trained(const rn_program *program) {
@@ -51,6 +53,7 @@ static trained find_trained(const rn_program *program) {
         t.tensors++;
         t.bytes += elements * sizeof(float);
         if (!state) t.weights += elements * sizeof(float);
+        t.drawn |= rn_str_matches(rn_str_from(v->name), rn_str_from(RN_LORA_TRAINED));
         t.most = rn_max_u64(t.most, elements);
     }
     return t;
@@ -77,7 +80,7 @@ rn_train_phase_info rn_train_get_phase(const rn_program *program, rn_train_phase
     uint64_t scratch = own ? rn_trainer_scratch_bytes(all.most) : 0, staging = 0;
     switch (phase) {
     case RN_TRAIN_LOAD:
-        staging = most_staging(program) + all.most * sizeof(float);
+        staging = most_staging(program) + (all.drawn ? all.most * sizeof(float) : 0);
         break;
     case RN_TRAIN_STEP:
         staging = step->summary.staging_bytes;

@@ -140,7 +140,8 @@ static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64
         *out_most = rn_max_u64(*out_most, rn_shape_elements(info->shape, 1));
         tensors += 1 + t->optimizer->states(info, states);
     }
-    *out_beside = rn_train_tables_bytes(graph, tensors) + *out_most * sizeof(float);
+    *out_beside =
+        rn_train_tables_bytes(graph, tensors) + (t->full ? 0 : *out_most * sizeof(float));
     rn_graph_destroy(graph);
     return RN_OK;
 }
