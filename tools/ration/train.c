@@ -175,7 +175,7 @@ static rn_status make_trainer(training *t, bool plans_only) {
     const rn_lora_options *lora = is_method(t, "full") ? NULL : &low_rank;
     end_opening();
     RN_TRY(read_budget(t->in, NULL,
-                       3 * (uint64_t)t->batch * t->tokens * sizeof(int32_t) + (64 << 10),
+                       3 * (uint64_t)t->batch * t->tokens * sizeof(int32_t) + TRAIN_RECORD_BYTES,
                        &t->budget));
     read_options(t, &o, &low_rank);
     t->held_bytes = read_tables();

@@ -74,8 +74,8 @@ static uint64_t runs_of(const training *t, rn_train_phase phase) {
 // Descriptions, and the process where the budget is for all of it.
 static uint64_t beside_of(const training *t, const rn_train_phase_info *p) {
     uint64_t process = t->budget.planned_only ? 0 : t->budget.process_bytes;
-    return t->held_bytes + p->bytes[RN_PURPOSE_IO] + p->bytes[RN_PURPOSE_OTHER] + p->tables_bytes +
-           p->host_bytes + process;
+    return t->held_bytes + TRAIN_RECORD_BYTES + p->bytes[RN_PURPOSE_IO] +
+           p->bytes[RN_PURPOSE_OTHER] + p->tables_bytes + p->host_bytes + process;
 }
 
 static bool has_phase(const rn_program *program, rn_train_phase phase) {

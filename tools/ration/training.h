@@ -6,7 +6,11 @@
 
 #include <stdio.h>
 
-enum { TRAIN_PATH_BYTES = 4096, TRAIN_MOST_CHECKPOINTS = 256 };
+enum {
+    TRAIN_PATH_BYTES = 4096,
+    TRAIN_MOST_CHECKPOINTS = 256,
+    TRAIN_RECORD_BYTES = 512 << 10 // of the log and its page
+};
 
 // What a phase held at most, by the ledger.
 typedef struct phase_fact {
