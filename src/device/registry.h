@@ -62,8 +62,8 @@ struct rn_backend {
     // rows, by purpose; pure. Of back ends that compile. RN_UNSUPPORTED names a node.
     rn_status (*estimate)(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
                           uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
-    // What it takes of the process's memory beside that, where its devices have their own; pure.
-    // NULL: nothing.
+    // What it takes of the process's memory beside that, for itself and for weights on their way;
+    // pure. NULL: nothing.
     uint64_t (*host_bytes)(const rn_device_caps *caps, const rn_graph *graph);
     // `estimate` and `compile` know two kinds of executables: a fast one, and one that holds less
     // (rn_device_caps.frugal).

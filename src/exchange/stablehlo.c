@@ -217,6 +217,7 @@ static void emit_head(rn_hlo *h, module *m) {
     for (uint32_t i = 0; i < m->signature.argument_count; i++) {
         const rn_stablehlo_entry *argument = &m->signature.arguments[i];
         rn_hlo_value value = rn_hlo_new(h, argument->dtype, argument->shape);
+        value.turned = argument->turned;
         rn_hlo_print(h, "%s\n      %s: %s", i ? "," : "", rn_hlo_name(value).text,
                      rn_hlo_type(argument->dtype, argument->shape).text);
         print_attributes(h, argument, true);

@@ -50,6 +50,9 @@ typedef struct rn_stablehlo_options {
     // Weights that the same value is multiplied by are one argument (see parts), where there is one
     // partition.
     bool merge;
+    // Kernels of convolutions are given as (K..., I, O), see turned: for compilers that would turn
+    // all of them anew in every run.
+    bool turn_kernels;
 } rn_stablehlo_options;
 
 #define RN_STABLEHLO_NONE UINT32_MAX
@@ -80,6 +83,7 @@ typedef struct rn_stablehlo_entry {
     // in this order, `value` the first of them. NULL: it is one value.
     const rn_value *parts; // (part_count)
     uint32_t part_count;
+    bool turned; // (O, I, K...) of the value is (K..., I, O) here
 } rn_stablehlo_entry;
 
 typedef struct rn_stablehlo_signature {
@@ -94,8 +98,12 @@ RN_MUST_USE rn_status rn_stablehlo_signature_make(const rn_graph *graph,
                                                   const rn_stablehlo_options *options,
                                                   rn_arena *memory, rn_stablehlo_signature *out);
 
-// A weight's, constant's or input's plain bytes as the program takes them: copied, or widened where
-// the argument's dtype is not the value's. `out` has argument->bytes.
+// Whether the weight is such a kernel, and read by nothing else.
+bool rn_stablehlo_is_turned(const rn_graph *graph, const rn_stablehlo_options *options,
+                            rn_value weight);
+
+// A weight's, constant's or input's plain bytes as the program takes them: copied, turned, or
+// widened where the argument's dtype is not the value's. `out` has argument->bytes.
 RN_MUST_USE rn_status rn_stablehlo_convert(const rn_graph *graph,
                                            const rn_stablehlo_entry *argument, const void *data,
                                            void *out);

@@ -18,6 +18,7 @@ typedef struct rn_hlo_value {
     uint32_t part; // 1 + the number of the result; 0: the operation has one
     rn_dtype dtype;
     rn_shape shape; // concrete
+    bool turned;    // an argument: rn_stablehlo_entry.turned
 } rn_hlo_value;
 
 typedef struct rn_hlo {

@@ -177,6 +177,42 @@ static rn_status add_results(const rn_graph *graph, const rn_stablehlo_options *
     return RN_OK;
 }
 
+// ---- kernels ------------------------------------------------------------------------------------
+
+bool rn_stablehlo_is_turned(const rn_graph *graph, const rn_stablehlo_options *options,
+                            rn_value weight) {
+    const rn_value_info *info = rn_graph_value(graph, weight);
+    bool read = false;
+    if (!options->turn_kernels || info->role != RN_ROLE_WEIGHT || info->shape.rank < 3)
+        return false;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        bool convolves = node->op == RN_OP_CONV2D || node->op == RN_OP_CONV;
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != weight) continue;
+            if (!convolves || i != 1) return false;
+            read = true;
+        }
+    }
+    return read;
+}
+
+static void turn_kernels(const rn_graph *graph, const rn_stablehlo_options *options, lists *all) {
+    for (uint32_t i = 0; options->turn_kernels && i < all->argument_count; i++) {
+        rn_stablehlo_entry *argument = &all->arguments[i];
+        uint32_t rank = argument->shape.rank;
+        if (argument->kind != RN_STABLEHLO_WEIGHT || argument->split != RN_STABLEHLO_NONE ||
+            !rn_stablehlo_is_turned(graph, options, argument->value))
+            continue;
+        rn_shape given = argument->shape;
+        for (uint32_t a = 0; a + 2 < rank; a++)
+            argument->shape.dims[a] = given.dims[a + 2];
+        argument->shape.dims[rank - 2] = given.dims[1];
+        argument->shape.dims[rank - 1] = given.dims[0];
+        argument->turned = true;
+    }
+}
+
 // ---- partitions ---------------------------------------------------------------------------------
 
 // The axis of outputs of a node's weight; `whole` where it must not be divided, `any` where it does
@@ -234,6 +270,7 @@ rn_status rn_hlo_signature_find(const rn_graph *graph, const rn_stablehlo_option
         add_given(graph, options, values, RN_ROLE_CONSTANT, RN_STABLEHLO_CONSTANT, memory, &all));
     RN_TRY(add_given(graph, options, values, RN_ROLE_STATE, RN_STABLEHLO_STATE, memory, &all));
     divide(graph, options->partitions, &all);
+    turn_kernels(graph, options, &all);
     RN_TRY(add_results(graph, options, values, &all));
     *out =
         (rn_stablehlo_signature){all.arguments, all.results, all.argument_count, all.result_count};
@@ -264,14 +301,35 @@ static rn_status widen(const rn_tensor *from, rn_dtype to, uint8_t *out) {
     return s;
 }
 
+// (O, I, K...) to (K..., I, O).
+static void turn(const rn_value_info *info, uint64_t element_bytes, const uint8_t *from,
+                 uint8_t *out) {
+    uint64_t outputs = info->shape.dims[0], inputs = info->shape.dims[1], places = 1;
+    for (uint32_t i = 2; i < info->shape.rank; i++)
+        places *= info->shape.dims[i];
+    for (uint64_t k = 0; k < places; k++)
+        for (uint64_t i = 0; i < inputs; i++)
+            for (uint64_t o = 0; o < outputs; o++, out += element_bytes)
+                memcpy(out, from + ((o * inputs + i) * places + k) * element_bytes, element_bytes);
+}
+
 rn_status rn_stablehlo_convert(const rn_graph *graph, const rn_stablehlo_entry *argument,
                                const void *data, void *out) {
     const rn_value_info *info = rn_graph_value(graph, argument->value);
-    if (info->dtype == argument->dtype) {
-        memcpy(out, data, argument->bytes);
-        return RN_OK;
-    }
+    uint64_t element_bytes = rn_dtype_get(argument->dtype)->block_bytes;
+    bool same = info->dtype == argument->dtype;
     // Nothing is written through it.
     rn_tensor from = {.data = (void *)(uintptr_t)data, .dtype = info->dtype, .shape = info->shape};
-    return widen(&from, argument->dtype, out);
+    void *widened = NULL;
+    if (same && argument->turned)
+        turn(info, element_bytes, data, out);
+    else if (same)
+        memcpy(out, data, argument->bytes);
+    if (same) return RN_OK;
+    if (!argument->turned) return widen(&from, argument->dtype, out);
+    RN_TRY(rn_alloc(RN_HOST_STAGING, argument->bytes, &widened));
+    rn_status s = widen(&from, argument->dtype, widened);
+    if (s == RN_OK) turn(info, element_bytes, widened, out);
+    rn_free(RN_HOST_STAGING, widened, argument->bytes);
+    return s;
 }

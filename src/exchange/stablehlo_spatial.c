@@ -48,12 +48,12 @@ static rn_hlo_text padding_of(const windows *w, bool ends) {
 
 // ---- convolutions -------------------------------------------------------------------------------
 
-// "[b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f]"
-static rn_hlo_text dimensions_of(uint32_t rank, const char *kernel) {
+// "[b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f]"; of a turned kernel "x[0, 1, i, o]".
+static rn_hlo_text dimensions_of(uint32_t rank, const char *kernel, bool turned) {
     static const char *const axes[] = {"", "0", "0, 1", "0, 1, 2"};
     rn_hlo_text out;
-    snprintf(out.text, sizeof out.text, "[b, %s, f]x[%s, %s]->[b, %s, f]", axes[rank], kernel,
-             axes[rank], axes[rank]);
+    snprintf(out.text, sizeof out.text, "[b, %s, f]x[%s, %s]->[b, %s, f]", axes[rank],
+             turned ? axes[rank] : kernel, turned ? "i, o" : axes[rank], axes[rank]);
     return out;
 }
 
@@ -71,6 +71,7 @@ static rn_hlo_value convolve(rn_hlo *h, const convolution *c, rn_hlo_value x, rn
                                              {"", "true", "true, true", "true, true, true"}};
     char attributes[1600];
     uint32_t rank = c->w.rank;
+    bool turned_axes = w.turned;
     x = rn_hlo_operand(h, x);
     w = rn_hlo_operand(h, w);
     bool half = x.dtype == RN_DTYPE_F16 || x.dtype == RN_DTYPE_BF16;
@@ -78,7 +79,7 @@ static rn_hlo_value convolve(rn_hlo *h, const convolution *c, rn_hlo_value x, rn
              "batch_group_count = 1 : i64, feature_group_count = %llu : i64, dimension_numbers = "
              "#stablehlo.conv<%s>, window_strides = %s, padding = %s, lhs_dilation = %s, "
              "rhs_dilation = %s, window_reversal = array<i1: %s>, %s",
-             (unsigned long long)c->groups, dimensions_of(rank, c->kernel).text,
+             (unsigned long long)c->groups, dimensions_of(rank, c->kernel, turned_axes).text,
              rn_hlo_array(c->w.stride, rank).text, padding_of(&c->w, false).text,
              rn_hlo_array(c->spread, rank).text, rn_hlo_array(c->w.dilation, rank).text,
              turned[c->mirrored][rank], rn_hlo_precision(x));

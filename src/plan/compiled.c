@@ -99,7 +99,7 @@ static uint64_t count_host(const maker *m, const rn_graph *graph, uint64_t rows)
         largest = rn_max_u64(largest, bytes);
     }
     bool staging = weights && !m->recipe->weights_in_memory;
-    if (m->caps->own_memory && m->caps->backend->host_bytes)
+    if (m->caps->backend->host_bytes)
         io += rn_round_up(m->caps->backend->host_bytes(m->caps, graph), RN_PLAN_SLOT_ALIGN);
     return io + rn_round_up(largest, RN_PLAN_SLOT_ALIGN) + (staging ? RN_PLAN_STAGING_BYTES : 0);
 }

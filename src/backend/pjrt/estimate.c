@@ -34,7 +34,8 @@ rn_stablehlo_options rn_pjrt_options(const rn_device_caps *caps, const rn_graph 
     if (!options.products) options.products = caps->own_memory ? find_most(graph) : RN_DTYPE_F32;
     if (!options.widened) options.widened = options.products;
     options.merge = caps->own_memory;
-    // XLA's CPU compiler converts all weights of 16 bits anew in every run.
+    // XLA's CPU compiler converts all weights of 16 bits anew in every run, and turns all kernels.
+    options.turn_kernels = !caps->own_memory;
     options.widen_all = !caps->own_memory && options.widened == RN_DTYPE_F32;
     return options;
 }
@@ -136,13 +137,16 @@ static bool rearranges(rn_op op) {
 
 // Whether the program makes another form of the weight, as a whole: the dtype of products, or a
 // kernel of a convolution or a recurrence with its axes in another order.
-static bool is_remade(const rn_value_info *info, rn_op op, const rn_stablehlo_options *options) {
+static bool is_remade(const rn_graph *graph, rn_value value, rn_op op,
+                      const rn_stablehlo_options *options) {
+    const rn_value_info *info = rn_graph_value(graph, value);
     const rn_dtype_info *type = rn_dtype_get(info->dtype);
     bool half = info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16;
     bool whole = !type->is_float && type->block_elements == 1; // i8 and the like
     bool given_once = info->role == RN_ROLE_WEIGHT || info->role == RN_ROLE_CONSTANT;
     if (!given_once || info->shape.rank < 2) return false;
-    if (rearranges(op) || whole) return true;
+    if (whole) return true;
+    if (rearranges(op) && !rn_stablehlo_is_turned(graph, options, value)) return true;
     rn_dtype given = info->dtype == RN_DTYPE_F32 || (half && !options->widen_all)
                          ? info->dtype
                          : options->widened;
@@ -157,7 +161,7 @@ static uint64_t count_remade(const rn_graph *graph, const rn_node *node,
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] == RN_NO_VALUE) continue;
         const rn_value_info *info = rn_graph_value(graph, node->inputs[i]);
-        if (is_remade(info, node->op, options))
+        if (is_remade(graph, node->inputs[i], node->op, options))
             bytes += rn_executable_floats(rn_shape_elements(info->shape, 1), 1, 1);
     }
     return bytes;
@@ -258,18 +262,22 @@ rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph, ui
     return rn_pjrt_count_beside(caps, graph, purpose_bytes);
 }
 
-// The plugin itself, and the largest of the weights that are one argument of several, which is put
-// together here.
+// The plugin itself, and what is remade here on its way: the largest of the weights that are put
+// together or turned, once more where it is widened before.
 uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph) {
     rn_stablehlo_options options = rn_pjrt_options(caps, graph, 1);
     rn_stablehlo_signature signature = {0};
-    uint64_t largest = 0, plugin = (uint64_t)caps->own[RN_PJRT_HOST];
+    uint64_t largest = 0;
     rn_arena scratch;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
     if (rn_stablehlo_signature_make(graph, &options, &scratch, &signature) == RN_OK)
-        for (uint32_t i = 0; i < signature.argument_count; i++)
-            if (signature.arguments[i].part_count)
-                largest = rn_max_u64(largest, signature.arguments[i].bytes);
+        for (uint32_t i = 0; i < signature.argument_count; i++) {
+            const rn_stablehlo_entry *port = &signature.arguments[i];
+            uint64_t times = port->part_count ? 1 : 0;
+            if (port->turned)
+                times = rn_graph_value(graph, port->value)->dtype == port->dtype ? 1 : 2;
+            largest = rn_max_u64(largest, times * port->bytes);
+        }
     rn_arena_free_all(&scratch);
-    return largest + plugin;
+    return largest + (uint64_t)caps->own[RN_PJRT_HOST];
 }

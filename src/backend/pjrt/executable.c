@@ -198,6 +198,16 @@ static rn_status upload_widened(pjrt_executable *e, const rn_stablehlo_entry *po
     return s;
 }
 
+static rn_status upload_turned(pjrt_executable *e, const rn_stablehlo_entry *port, const void *data,
+                               uint32_t i) {
+    void *turned = NULL;
+    RN_TRY(rn_alloc(RN_HOST_STAGING, port->bytes, &turned));
+    rn_status s = rn_stablehlo_convert(e->graph, port, data, turned);
+    if (s == RN_OK) s = upload(e, port, turned, i);
+    rn_free(RN_HOST_STAGING, turned, port->bytes);
+    return s;
+}
+
 // ---- weights that are one argument --------------------------------------------------------------
 
 static void release_joined(pjrt_executable *e, uint32_t at) {
@@ -289,6 +299,8 @@ static rn_status put(rn_executable *executable, rn_value value, const void *data
     drop_ahead(e);
     if (port->part_count)
         s = put_part(e, at, value, data);
+    else if (port->turned)
+        s = upload_turned(e, port, data, at);
     else if (from == port->dtype)
         s = upload(e, port, data, at);
     else
@@ -302,11 +314,13 @@ static rn_status get(rn_executable *executable, rn_value value, void *data, uint
     pjrt_executable *e = cast(executable);
     uint32_t at = find_argument(e, value);
     RN_TRY(check_bytes(e, value, bytes));
-    if (at == RN_STABLEHLO_NONE || !is_there(e, at) || signature_of(e)->arguments[at].part_count ||
-        signature_of(e)->arguments[at].dtype != rn_graph_value(e->graph, value)->dtype)
+    const rn_stablehlo_entry *port =
+        at == RN_STABLEHLO_NONE ? NULL : &signature_of(e)->arguments[at];
+    if (!port || !is_there(e, at) || port->part_count || port->turned ||
+        port->dtype != rn_graph_value(e->graph, value)->dtype)
         return rn_fail(RN_UNSUPPORTED, "%s: '%s' cannot be read back", e->device->name,
                        rn_graph_value(e->graph, value)->name);
-    return rn_pjrt_download(e->device, &signature_of(e)->arguments[at], &e->arguments, at, data);
+    return rn_pjrt_download(e->device, port, &e->arguments, at, data);
 }
 
 // Constants and states of zeros: what nobody puts.

@@ -137,6 +137,36 @@ static void weights_of_one_value_may_be_one_argument(void **state) {
     assert_int_equal(5, sign(options).argument_count);
 }
 
+// Kernels as (K..., I, O), of f16 widened before; one that something else reads stays.
+static void kernels_may_be_given_turned(void **state) {
+    (void)state;
+    rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(1, 4, 4, 3));
+    rn_value w = rn_graph_weight(graph, "w", RN_DTYPE_F16, RN_SHAPE(5, 3, 2, 1));
+    rn_value shared = rn_graph_weight(graph, "shared", RN_DTYPE_F32, RN_SHAPE(5, 3, 2, 1));
+    rn_conv2d_attrs attrs = {.stride_h = 1, .stride_w = 1};
+    rn_graph_output(graph, rn_op_conv2d(graph, x, w, RN_NO_VALUE, attrs), "y");
+    rn_graph_output(graph, rn_op_conv2d(graph, x, shared, RN_NO_VALUE, attrs), "z");
+    rn_graph_output(graph, rn_op_relu(graph, shared), "r");
+    rn_stablehlo_options options = {.turn_kernels = true, .widen_all = true};
+    const char *got = emit(options);
+    assert_has(got, "%v2: tensor<2x1x3x5xf32>,");
+    assert_has(got, "%v3: tensor<5x3x2x1xf32>)");
+    assert_has(got, "#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>");
+    assert_has(got, "#stablehlo.conv<[b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f]>");
+    rn_stablehlo_signature s = sign(options);
+    float numbers[30], turned[30];
+    uint16_t half[30];
+    for (int i = 0; i < 30; i++)
+        numbers[i] = (float)i;
+    assert_ok(rn_dtype_from_f32(RN_DTYPE_F16, numbers, half, 30));
+    assert_true(s.arguments[1].turned && !s.arguments[2].turned);
+    assert_ok(rn_stablehlo_convert(graph, &s.arguments[1], half, turned));
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++)
+            for (int o = 0; o < 5; o++)
+                assert_true(turned[(k * 3 + i) * 5 + o] == numbers[(o * 3 + i) * 2 + k]);
+}
+
 static void products_may_take_rounded_operands(void **state) {
     (void)state;
     rn_value x = rn_graph_input(graph, "x", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4));
@@ -361,6 +391,7 @@ int main(void) {
                                         close_graph),
         cmocka_unit_test_setup_teardown(weights_of_one_value_may_be_one_argument, open_graph,
                                         close_graph),
+        cmocka_unit_test_setup_teardown(kernels_may_be_given_turned, open_graph, close_graph),
         cmocka_unit_test_setup_teardown(products_may_take_rounded_operands, open_graph,
                                         close_graph),
         cmocka_unit_test_setup_teardown(numbers_are_written_by_their_bits, open_graph, close_graph),

@@ -657,6 +657,52 @@ static void xla_on_the_cpu_gives_the_numbers_of_kernels(void **state) {
     assert_int_equal(before, rn_ledger_total(RN_DEVICE_HOST).now_bytes);
 }
 
+// Kernels of convolutions are turned here, once, and are within what is planned.
+static rn_status build_convolution(void *self, const rn_recipe_options *options, rn_graph **out) {
+    (void)self;
+    (void)options;
+    RN_TRY(rn_graph_create(out));
+    rn_graph *g = *out;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(1, 3, 3, 2));
+    rn_value w = rn_graph_weight(g, "w", RN_DTYPE_F32, RN_SHAPE(4, 2, 2, 2));
+    rn_conv2d_attrs attrs = {.stride_h = 1, .stride_w = 1};
+    rn_graph_output(g, rn_op_conv2d(g, x, w, RN_NO_VALUE, attrs), "y");
+    return rn_graph_finish(g);
+}
+
+static const void *find_kernel(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
+    (void)name;
+    (void)dtype;
+    assert_int_equal(4 * 2 * 2 * 2 * sizeof(float), bytes);
+    return self;
+}
+
+static void xla_on_the_cpu_convolves_like_the_cpu(void **state) {
+    (void)state;
+    rn_recipe recipe = {.name = "convolution", .build = build_convolution};
+    float w[32], x[18], y[2][16];
+    char path[512];
+    if (rn_pjrt_find("cpu", path, sizeof path) != RN_OK)
+        skip_because("no PJRT plugin for the CPU (scripts/python-env installs it)");
+    for (int i = 0; i < 32; i++)
+        w[i] = (float)((i * 7) % 5) - 2;
+    for (int i = 0; i < 18; i++)
+        x[i] = (float)((i * 5) % 7);
+    rn_weight_source source = {.self = w, .find = find_kernel};
+    for (int i = 0; i < 2; i++) {
+        opened o = {0};
+        assert_ok(rn_device_open(i ? "xla:cpu?opt=0" : "cpu", 1, &o.device));
+        assert_ok(rn_plan_make(&recipe, rn_device_get_caps(o.device), NULL, &o.plan));
+        assert_ok(rn_session_create(o.plan, &source, &(rn_session_options){.device = o.device},
+                                    &o.session));
+        assert_ok(rn_session_set(o.session, "x", x, sizeof x));
+        assert_ok(rn_session_run(o.session, 0));
+        assert_ok(rn_session_get(o.session, "y", y[i], sizeof y[i]));
+        close_it(&o);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]); // whole numbers
+}
+
 // As many of its devices as the target says.
 static void xla_on_the_cpu_computes_on_several_devices(void **state) {
     (void)state;
@@ -721,6 +767,7 @@ int main(void) {
         cmocka_unit_test_setup(xla_on_the_cpu_refuses_a_program_by_its_node, behave),
         cmocka_unit_test_setup(every_refused_allocation_leaves_nothing_behind, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_gives_the_numbers_of_kernels, behave),
+        cmocka_unit_test_setup(xla_on_the_cpu_convolves_like_the_cpu, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_computes_on_several_devices, behave),
         cmocka_unit_test_setup(xla_on_the_cpu_has_as_many_threads_as_are_asked_for, behave),
     };
