@@ -82,6 +82,9 @@ RN_API RN_MUST_USE rn_status rn_server_create(const rn_server_options *options, 
 RN_API void rn_server_destroy(rn_server *server);
 RN_API uint16_t rn_server_port(const rn_server *server);
 
+// What a server plans for where nobody says: rows of prompts in a run, tokens of a typical prompt.
+enum { RN_SERVER_PROMPT_ROWS = 128, RN_SERVER_PROMPT_TOKENS = 512 };
+
 // Opens the model, starts the ladder, runs a test step. Of `generator`: text, plan (budget_bytes,
 // and reserved_bytes for what the caller holds beside; the server adds its own), device_budget,
 // session.cancel and speculation; the rest is the server's. Logs a line for each stage.

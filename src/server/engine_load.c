@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { SEQUENCES = 8, CONTEXT = 4096, PAGE_TOKENS = 64, PROMPT_ROWS = 128, TYPICAL_PROMPT = 512 };
+enum { SEQUENCES = 8, CONTEXT = 4096, PAGE_TOKENS = 64 };
 
 // ---- the model ----------------------------------------------------------------------------------
 
@@ -84,8 +84,8 @@ static void resolve_options(rn_engine *e, const rn_generator_options *given) {
     uint32_t context = either(o->text.context, rn_min_u64(either(trained, CONTEXT), CONTEXT));
     uint64_t whole = rn_div_up(context, either(o->text.page_tokens, PAGE_TOKENS));
     o->least_pages = (uint32_t)rn_min_u64(whole, either(o->text.pages, UINT32_MAX));
-    o->text.prompt_tokens = either(o->text.prompt_tokens, TYPICAL_PROMPT);
-    o->prompt_rows = either(o->prompt_rows, PROMPT_ROWS);
+    o->text.prompt_tokens = either(o->text.prompt_tokens, RN_SERVER_PROMPT_TOKENS);
+    o->prompt_rows = either(o->prompt_rows, RN_SERVER_PROMPT_ROWS);
     o->prefix_caching = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
     o->session.cancel = &e->cut;
     e->reserved_bytes = o->plan.reserved_bytes;

@@ -235,12 +235,11 @@ static rn_status start(runner *r, uint32_t threads) {
     return rn_ladder_start(r->ladder, &options, &load, &target);
 }
 
-// As a server chooses it (src/server/engine_load.c): several texts, whose beginnings are shared.
+// As a server chooses it: several texts, whose beginnings are shared.
 static void plan_for_server(uint32_t parallel, rn_generator_options *o) {
-    enum { PROMPT_ROWS = 128, TYPICAL_PROMPT = 512 };
     o->text.sequences = parallel;
-    o->text.prompt_tokens = TYPICAL_PROMPT;
-    o->prompt_rows = PROMPT_ROWS;
+    o->text.prompt_tokens = RN_SERVER_PROMPT_TOKENS;
+    o->prompt_rows = RN_SERVER_PROMPT_ROWS;
     o->prefix_caching = true;
 }
 
