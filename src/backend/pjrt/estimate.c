@@ -157,7 +157,7 @@ static bool is_remade(const rn_graph *graph, rn_value value, rn_op op,
 static uint64_t count_remade(const rn_graph *graph, const rn_node *node,
                              const rn_stablehlo_options *options) {
     uint64_t bytes = 0;
-    if (node->op == RN_OP_EMBEDDING) return 0;
+    if (node->op == RN_OP_EMBEDDING || node->op == RN_OP_GATHER) return 0; // some of its rows
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] == RN_NO_VALUE) continue;
         const rn_value_info *info = rn_graph_value(graph, node->inputs[i]);
