@@ -7,6 +7,7 @@
 #include "graph/activations.h"
 #include "graph/op.h"
 #include "graph/retype.h"
+#include "io/weight_forms.h"
 #include "memory/account.h"
 #include "tensor/layout.h"
 #include "tensor/quant.h"
@@ -104,6 +105,13 @@ static rn_status encode(const rn_value_info *info, rn_dtype dtype, const float *
     return RN_OK;
 }
 
+static rn_status copy_piece(void *self, rn_component component, uint64_t offset, const void *data,
+                            uint64_t bytes) {
+    if (component != RN_COMPONENT_DATA) return rn_fail(RN_INTERNAL, "a form of several parts");
+    memcpy((uint8_t *)self + offset, data, bytes);
+    return RN_OK;
+}
+
 static const void *find_made(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
     rn_graph_model *m = self;
     rn_value v = rn_graph_find(m->graph, RN_ROLE_WEIGHT, name);
@@ -115,10 +123,18 @@ static const void *find_made(void *self, const char *name, rn_dtype dtype, uint6
     size_t all = sizeof *block + bytes + 64;
     if (rn_alloc(RN_HOST_OTHER, all, (void **)&block) != RN_OK) return NULL;
     *block = (rn_made_block){.next = m->made, .bytes = all};
-    rn_status s = rn_alloc(RN_HOST_OTHER, elements * sizeof *values, (void **)&values);
-    if (s == RN_OK) s = read_weight(m, info, elements, values);
-    if (s == RN_OK) s = encode(info, dtype, values, elements, block->data);
-    rn_free(RN_HOST_OTHER, values, elements * sizeof *values);
+    const rn_weight_form *form =
+        m->onnx ? rn_checkpoint_form(rn_onnx_checkpoint(m->onnx), name) : NULL;
+    rn_status s = RN_OK;
+    if (form) { // stays as the file has it
+        s = rn_weight_form_read(rn_onnx_checkpoint(m->onnx), form, 0, form->rows, copy_piece,
+                                block->data);
+    } else {
+        s = rn_alloc(RN_HOST_OTHER, elements * sizeof *values, (void **)&values);
+        if (s == RN_OK) s = read_weight(m, info, elements, values);
+        if (s == RN_OK) s = encode(info, dtype, values, elements, block->data);
+        rn_free(RN_HOST_OTHER, values, elements * sizeof *values);
+    }
     if (s != RN_OK) {
         rn_free(RN_HOST_OTHER, block, all);
         return NULL;

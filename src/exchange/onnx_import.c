@@ -403,8 +403,11 @@ static rn_status write_model(rn_import *m, rn_import_scope *scope) {
 }
 
 static rn_status keep_marks(const rn_import *m, rn_arena *memory, rn_imported *out) {
-    void *bound = NULL, *given = NULL;
+    void *bound = NULL, *given = NULL, *forms = NULL;
     size_t bytes = m->model->graph->input_count * sizeof(bool);
+    RN_TRY(rn_arena_copy(memory, m->forms, m->form_count * sizeof *m->forms, &forms));
+    out->forms = forms;
+    out->form_count = m->form_count;
     RN_TRY(rn_arena_copy(memory, m->bound, bytes, &bound));
     RN_TRY(rn_arena_copy(memory, m->given, bytes, &given));
     out->bound = bound;

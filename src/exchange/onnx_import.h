@@ -10,6 +10,7 @@
 #include <ration/onnx.h>
 
 #include "io/onnx.h"
+#include "io/weight_forms.h"
 
 typedef struct rn_imported {
     rn_graph *graph; // finished; the caller's
@@ -17,6 +18,9 @@ typedef struct rn_imported {
     // Of the inputs of the file's graph, in `memory`:
     const bool *bound; // the graph depends on its value
     const bool *given; // it is no initializer's name, as old files have them
+    // Weights of several initializers, in `memory`: the checkpoint's, once they are added to it.
+    const rn_weight_form *forms; // (form_count)
+    size_t form_count;
 } rn_imported;
 
 // `checkpoint` has the model's initializers; NULL: those that are not small cannot be looked at.

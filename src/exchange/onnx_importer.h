@@ -61,6 +61,8 @@ typedef struct rn_import {
     const void **data; // (known_room): bytes of values that were computed, or NULL
     uint8_t *varies;   // (known_room): it is known that it depends on an input
     uint32_t known_room;
+    rn_weight_form *forms; // (form_count) of form_room
+    size_t form_count, form_room;
     rn_value mask_of, mask; // the last that attention read, and what of it is added to scores
 } rn_import;
 

@@ -2,6 +2,8 @@
 // and scaled once.
 #include "exchange/onnx_importer.h"
 
+#include <stdio.h>
+
 // ---- to and from whole numbers ------------------------------------------------------------------
 
 // The element type of the result: the zero point's, or the attribute's; uint8 otherwise.
@@ -275,6 +277,69 @@ static rn_value unpack_codes(rn_import_call *c, rn_value packed, uint32_t bits, 
     return rn_import_reshape(m, both, RN_SHAPE(rows, 2 * bytes));
 }
 
+// An initializer of the model's own file, that no node has read as it is.
+static const rn_tensor_info *own_tensor(rn_import_call *c, uint32_t input) {
+    rn_import_slot *slot = rn_import_slot_of(c, input);
+    const rn_import *m = c->import;
+    char name[512];
+    bool own = slot && slot->is_initializer && m->checkpoint && m->weights == m->checkpoint;
+    if (!own || slot->name.bytes >= sizeof name) return NULL;
+    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(slot->name));
+    return rn_checkpoint_find(m->checkpoint, name);
+}
+
+static rn_status keep_form(rn_import *m, const rn_weight_form *form) {
+    if (m->form_count == m->form_room) {
+        size_t room = m->form_room ? 2 * m->form_room : 64;
+        void *items = NULL;
+        RN_TRY(rn_arena_array(&m->memory, room, sizeof *form, &items));
+        if (m->form_count) memcpy(items, m->forms, m->form_count * sizeof *form);
+        m->forms = items;
+        m->form_room = room;
+    }
+    m->forms[m->form_count++] = *form;
+    return RN_OK;
+}
+
+// Weights that stay as they are in the file, 4 bits each: blocks of 32 columns with a scale and a
+// whole zero. RN_NO_VALUE: they cannot.
+static rn_value weight_of_nibbles(rn_import_call *c, uint64_t n, uint64_t k, uint64_t block) {
+    const rn_tensor_info *data = own_tensor(c, 1), *scale = own_tensor(c, 2),
+                         *zero = rn_import_has(c, 3) ? own_tensor(c, 3) : NULL;
+    uint64_t blocks = (k + block - 1) / block;
+    char name[512];
+    if (!data || !scale || rn_import_slot_of(c, 1)->value || k % 32 || block % 32 ||
+        data->dtype != RN_DTYPE_U8 || data->bytes != n * blocks * (block / 2) ||
+        (scale->dtype != RN_DTYPE_F32 && scale->dtype != RN_DTYPE_F16) ||
+        scale->elements != n * blocks)
+        return RN_NO_VALUE;
+    if (rn_import_has(c, 3) &&
+        (!zero || zero->dtype != RN_DTYPE_U8 || zero->bytes != n * ((blocks + 1) / 2)))
+        return RN_NO_VALUE;
+    rn_weight_form form = {.name = data->name,
+                           .kind = RN_FORM_NBITS,
+                           .rows = n,
+                           .cols = k,
+                           .group = block,
+                           .group_count = blocks,
+                           .scale_rows = 1,
+                           .bits = 4,
+                           .symmetric = !zero,
+                           .data = data,
+                           .scale = scale,
+                           .zero = zero};
+    form.dtype = !zero && scale->dtype == RN_DTYPE_F16 ? RN_DTYPE_Q4_0 : RN_DTYPE_U4_B32;
+    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(data->name));
+    rn_value there = rn_graph_find(c->graph, RN_ROLE_WEIGHT, name);
+    if (there) // of another node, which must mean the same
+        return rn_import_dtype_of(c->import, there) == form.dtype &&
+                       rn_shape_equal(rn_import_shape_of(c->import, there), RN_SHAPE(n, k))
+                   ? there
+                   : RN_NO_VALUE;
+    if (keep_form(c->import, &form) != RN_OK) return RN_NO_VALUE;
+    return rn_graph_weight(c->graph, name, form.dtype, RN_SHAPE(n, k));
+}
+
 // ONNX Runtime's products with weights of 4 or 8 bits, a scale and a zero point a block of K.
 static void matmul_nbits(rn_import_call *c) {
     rn_graph *g = c->graph;
@@ -282,14 +347,24 @@ static void matmul_nbits(rn_import_call *c) {
     uint64_t k = (uint64_t)rn_import_int(c, "K", 0), n = (uint64_t)rn_import_int(c, "N", 0),
              block = (uint64_t)rn_import_int(c, "block_size", 32);
     uint32_t bits = (uint32_t)rn_import_int(c, "bits", 4);
-    rn_value x = rn_import_in(c, 0), codes = rn_import_in(c, 1), scales = rn_import_in(c, 2),
-             zeros = rn_import_optional(c, 3), bias = rn_import_optional(c, 5);
+    bool known = k && n && block >= 16 && block <= 1 << 16 && k < 1u << 30 && n < 1u << 30 &&
+                 (bits == 4 || bits == 8) && !rn_import_has(c, 4);
+    rn_value x = rn_import_in(c, 0), bias = rn_import_optional(c, 5);
+    rn_value held = known && bits == 4 ? weight_of_nibbles(c, n, k, block) : RN_NO_VALUE;
     rn_dtype dtype = rn_import_dtype_of(m, x);
+    if (held && x) {
+        rn_matmul_attrs attrs = {.unquantised_activations =
+                                     rn_import_int(c, "accuracy_level", 0) != 4};
+        rn_value y = rn_op_matmul_as(g, rn_import_cast(m, x, RN_DTYPE_F32), held,
+                                     rn_import_cast(m, bias, RN_DTYPE_F32), attrs);
+        if (y) rn_import_out(c, 0, rn_import_cast(m, y, dtype));
+        return;
+    }
+    rn_value codes = rn_import_in(c, 1), scales = rn_import_in(c, 2),
+             zeros = rn_import_optional(c, 3);
     if (!x || !codes || !scales) return;
     uint64_t blocks = block ? (k + block - 1) / block : 0, all = blocks * block;
-    bool fits = k && n && block >= 16 && block <= 1 << 16 && k < 1u << 30 && n < 1u << 30 &&
-                (bits == 4 || bits == 8) && !rn_import_has(c, 4) &&
-                rn_shape_elements(rn_import_shape_of(m, codes), 1) == n * all * bits / 8 &&
+    bool fits = known && rn_shape_elements(rn_import_shape_of(m, codes), 1) == n * all * bits / 8 &&
                 rn_shape_elements(rn_import_shape_of(m, scales), 1) == n * blocks;
     if (!fits) {
         rn_import_refuse(c, "%u bits in blocks of %llu", bits, (unsigned long long)block);

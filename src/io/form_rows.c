@@ -76,7 +76,11 @@ static void lay_out_planes(const rn_weight_form *f, band *b) {
         b->data = plane_of(f->data, false, 1, 1, f->data->bytes / f->rows);
     b->scale = plane_of(f->scale, columns, f->scale_rows, f->group_count,
                         columns ? scale_bytes : scale_bytes * f->group_count);
-    b->zero = plane_of(f->zero, columns, each, f->group_count, columns ? 4 : 4 * f->group_count);
+    if (f->kind == RN_FORM_NBITS)
+        b->zero = plane_of(f->zero, false, 1, 1, rn_div_up(f->group_count, 2));
+    else
+        b->zero =
+            plane_of(f->zero, columns, each, f->group_count, columns ? 4 : 4 * f->group_count);
 }
 
 static uint64_t plane_bytes(const plane *p, uint64_t rows) {
@@ -196,6 +200,7 @@ static rn_status decode_scales(const reading *r, const band *b, uint64_t row, ui
 
 static int zero_at(const rn_weight_form *f, const plane *p, uint64_t row, uint64_t g) {
     uint32_t each = 32 / f->bits, mask = (1u << f->bits) - 1;
+    if (f->kind == RN_FORM_NBITS) return cell_at(p, 0, row)[g / 2] >> g % 2 * 4 & 15;
     const uint8_t *cell = p->columns ? cell_at(p, g, row) : cell_at(p, 0, row) + 4 * g;
     uint32_t shift = f->kind == RN_FORM_AWQ ? awq_shift[row % 8] : f->bits * (row % each);
     return (int)(word_at(cell) >> shift & mask) + f->zero_plus_one;

@@ -447,18 +447,36 @@ static rn_status find_all(rn_checkpoint *checkpoint, const rn_forms_config *conf
     return make_room(forms);
 }
 
-rn_status rn_checkpoint_find_forms(rn_checkpoint *checkpoint, const rn_forms_config *config) {
+// Room for `most`; closed with the checkpoint from here on.
+static rn_status create_forms(rn_checkpoint *checkpoint, size_t most, rn_weight_forms **out) {
     void *block, *items;
-    if (config->method == RN_FORMS_NONE) return RN_OK;
     RN_TRY(rn_arena_array(&checkpoint->arena, 1, sizeof(rn_weight_forms), &block));
-    RN_TRY(rn_arena_array(&checkpoint->arena, checkpoint->tensor_count, sizeof(rn_weight_form),
-                          &items));
-    rn_weight_forms *forms = block;
-    forms->items = items;
-    rn_map_init(&forms->by_name, RN_HOST_IO);
-    pthread_mutex_init(&forms->mutex, NULL);
-    checkpoint->forms = forms; // closed with the checkpoint from here on
+    RN_TRY(rn_arena_array(&checkpoint->arena, most, sizeof(rn_weight_form), &items));
+    *out = block;
+    (*out)->items = items;
+    rn_map_init(&(*out)->by_name, RN_HOST_IO);
+    pthread_mutex_init(&(*out)->mutex, NULL);
+    checkpoint->forms = *out;
+    return RN_OK;
+}
+
+rn_status rn_checkpoint_find_forms(rn_checkpoint *checkpoint, const rn_forms_config *config) {
+    rn_weight_forms *forms = NULL;
+    if (config->method == RN_FORMS_NONE) return RN_OK;
+    RN_TRY(create_forms(checkpoint, checkpoint->tensor_count, &forms));
     return find_all(checkpoint, config, forms);
+}
+
+rn_status rn_checkpoint_add_forms(rn_checkpoint *checkpoint, const rn_weight_form *items,
+                                  size_t count) {
+    rn_weight_forms *forms = NULL;
+    if (count == 0) return RN_OK;
+    RN_TRY(create_forms(checkpoint, count, &forms));
+    for (size_t i = 0; i < count; i++) {
+        RN_TRY(rn_map_add(&forms->by_name, items[i].name, i, NULL));
+        forms->items[forms->count++] = items[i];
+    }
+    return make_room(forms);
 }
 
 void rn_weight_forms_close(rn_weight_forms *forms) {

@@ -21,6 +21,9 @@
 //              (o, i/16), X.weight_scale_2 (a factor) or X.weight_global_scale (a divisor)
 //     mxfp4    X_blocks u8 (..., i/32, 16), X_scales u8 (..., i/32), of X;         mxfp4
 //              or X.weight_packed u8 (o, i/2), X.weight_scale e8m0 (o, i/32)
+//     nbits    u8 (o, i/g, g/2), scales f32 or f16 (o * i/g), zeros u8, two a      q4_0, u4_b32
+//              byte, (o, i/g/2) or none: ONNX Runtime's MatMulNBits, whose graph
+//              names them (rn_checkpoint_add_forms)
 //
 // The numbers are the same to the last bit, but where a symmetric 4- or 8-bit form has bf16 scales
 // below 2^-17 (they become f16) and where it says f16. Shapes that have no whole blocks of the kind
@@ -66,6 +69,7 @@ typedef enum rn_form_kind {
     RN_FORM_AWQ,
     RN_FORM_NVFP4,
     RN_FORM_MXFP4,
+    RN_FORM_NBITS,
     RN_FORM_KINDS
 } rn_form_kind;
 
@@ -91,6 +95,11 @@ typedef struct rn_weight_form {
 // checkpoint.
 RN_MUST_USE rn_status rn_checkpoint_find_forms(rn_checkpoint *checkpoint,
                                                const rn_forms_config *config);
+// Forms that a model's graph names: `items` with names that live as long as the checkpoint. In
+// place of rn_checkpoint_find_forms, before anybody else uses the checkpoint.
+RN_MUST_USE rn_status rn_checkpoint_add_forms(rn_checkpoint *checkpoint,
+                                              const rn_weight_form *items /* (count) */,
+                                              size_t count);
 // NULL: the weight is no such form.
 const rn_weight_form *rn_checkpoint_form(const rn_checkpoint *checkpoint, const char *name);
 // The number `index` of them; NULL behind the last.

@@ -93,6 +93,7 @@ static rn_status import_bytes(rn_onnx *o, rn_str bytes, const rn_onnx_options *o
     if (s == RN_OK)
         s = rn_onnx_import(model, o->checkpoint, o->weights, options, &o->memory, &imported);
     o->graph = imported.graph;
+    if (s == RN_OK) s = rn_checkpoint_add_forms(o->checkpoint, imported.forms, imported.form_count);
     if (s == RN_OK) s = keep(o, model, &imported);
     rn_onnx_free(model);
     return s;

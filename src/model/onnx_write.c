@@ -55,11 +55,43 @@ static rn_status refuse_weight(const rn_value_info *info, const char *why) {
                    "convert the model to f16 or f32 first (--to f16)");
 }
 
+typedef struct form_writing {
+    writing *w;
+    rn_dtype from, to;
+} form_writing;
+
+static rn_status append_piece(void *self, rn_component component, uint64_t offset, const void *data,
+                              uint64_t bytes) {
+    const form_writing *f = self;
+    const rn_dtype_info *info = rn_dtype_get(f->from);
+    (void)offset;
+    if (component != RN_COMPONENT_DATA) return rn_fail(RN_INTERNAL, "a form of several parts");
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t blocks =
+            rn_min_u64((bytes - done) / info->block_bytes, BAND_ELEMENTS / info->block_elements);
+        RN_TRY(append_band(f->w, f->from, f->to, (const uint8_t *)data + done,
+                           blocks * info->block_elements));
+        done += blocks * info->block_bytes;
+    }
+    return RN_OK;
+}
+
+// A weight that the file has as several tensors: kinds of one part, a row after the other.
+static rn_status write_form(writing *w, const rn_value_info *info, const rn_weight_form *form,
+                            rn_dtype to) {
+    form_writing f = {w, form->dtype, to};
+    if (!rn_dtype_get(form->dtype)->readable)
+        return refuse_weight(info, "is of a form that is not written as ONNX");
+    uint64_t rows = info->shape.rank ? info->shape.dims[0] : 1;
+    return rn_weight_form_read(w->weights->checkpoint, form, info->tensor ? info->first_row : 0,
+                               info->tensor ? rows : form->rows, append_piece, &f);
+}
+
 static rn_status write_from_file(writing *w, const rn_value_info *info, rn_dtype to) {
     const rn_checkpoint *checkpoint = w->weights->checkpoint;
     const char *name = rn_weight_tensor(info);
-    if (checkpoint && rn_checkpoint_form(checkpoint, name))
-        return refuse_weight(info, "is of a form that is not written as ONNX");
+    const rn_weight_form *form = checkpoint ? rn_checkpoint_form(checkpoint, name) : NULL;
+    if (form) return write_form(w, info, form, to);
     const rn_tensor_info *tensor = checkpoint ? rn_checkpoint_find(checkpoint, name) : NULL;
     if (!tensor) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", name);
     uint64_t elements = rn_shape_elements(info->shape, 0), first = 0, at = 0, band_bytes = 0;

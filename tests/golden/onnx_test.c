@@ -131,6 +131,37 @@ static void external_data_and_computed_shapes(void **state) {
     close_model(&f);
 }
 
+static rn_dtype weight_dtype(const fixture *f, const char *name) {
+    const rn_graph *g = rn_onnx_graph(f->onnx);
+    rn_value v = rn_graph_find(g, RN_ROLE_WEIGHT, name);
+    return v ? rn_graph_value(g, v)->dtype : RN_DTYPE_NONE;
+}
+
+// Four bits in the file, four bits in memory: codes, scales and zeros are one weight, also where it
+// is streamed. Blocks of 16 are widened by nodes.
+static void weights_of_four_bits_stay_so(void **state) {
+    (void)state;
+    fixture f = {0};
+    uint64_t bytes = 0;
+    assert_ok(rn_checkpoint_open("tests/golden/onnx/nbits.safetensors", &f.golden));
+    assert_ok(rn_onnx_open("tests/golden/onnx/nbits.onnx", NULL, &f.onnx));
+    assert_int_equal(weight_dtype(&f, "b0"), RN_DTYPE_U4_B32);
+    assert_int_equal(weight_dtype(&f, "b1"), RN_DTYPE_U4_B32);
+    assert_int_equal(weight_dtype(&f, "b2"), RN_DTYPE_U8);
+    assert_int_equal(weight_dtype(&f, "s0"), RN_DTYPE_NONE);
+    float *want = load(&f, "y", &bytes), *first = run(&f, "x", "y", 5, 0, bytes);
+    assert_close(first, want, bytes);
+    rn_plan_summary roomy = *rn_plan_get_summary(f.plan);
+    stop(&f);
+    float *least = run(&f, "x", "y", 5, roomy.smallest_bytes, bytes);
+    assert_memory_equal(least, first, bytes);
+    stop(&f);
+    free(least);
+    free(first);
+    free(want);
+    close_model(&f);
+}
+
 static void sizes_that_are_not_known_are_asked_for(void **state) {
     (void)state;
     rn_onnx *onnx = NULL;
@@ -165,6 +196,7 @@ int main(void) {
         cmocka_unit_test(an_image_network_is_the_same_at_every_budget),
         cmocka_unit_test(images_are_permuted_at_the_borders_only),
         cmocka_unit_test(external_data_and_computed_shapes),
+        cmocka_unit_test(weights_of_four_bits_stay_so),
         cmocka_unit_test(sizes_that_are_not_known_are_asked_for),
         cmocka_unit_test(memory_that_is_refused_comes_back),
     };
