@@ -110,7 +110,7 @@ static rn_status read_options(bench_run *b) {
     o->processes = rn_settings_count(s, "processes");
     // A gate has to know how much two processes differ that measure the same: many short ones.
     if (!o->processes && rn_settings_text(s, "fail-if-slower")[0]) o->processes = GATE_PROCESSES;
-    if (o->processes > 1) o->sample_s /= 10;
+    if (o->processes > 1) o->sample_s /= 5;
     RN_TRY(read_sweep(b->in, &o->model, &o->sweep));
     RN_TRY(read_numbers(rn_settings_text(s, "batch"), b->batches, MOST_BATCHES, &b->batch_count));
     RN_TRY(read_samples(rn_settings_text(s, "samples"), o));

@@ -133,7 +133,7 @@ static const rn_option table[] = {
     {"samples", "bench.samples", 0, RN_OPTION_TEXT, false, "bench", "auto", "auto|N|document", NULL,
      "runs that are measured: until the median is known to 1 %, so many, or by parameters"},
     {"sample-time", "bench.sample_time", 0, RN_OPTION_TEXT, false, "bench", NULL, "TIME", NULL,
-     "for the samples of a process, at most [tier 1: 1s, 2: 2s, 3: 5s; a tenth with --processes]"},
+     "for the samples of a process, at most [tier 1: 1s, 2: 2s, 3: 5s; a fifth with --processes]"},
     {"processes", "bench.processes", 0, RN_OPTION_COUNT, false, "bench", NULL, "N", NULL,
      "that measure each variant, in turns [1; with --fail-if-slower 30]"},
     {"timeout", "bench.timeout", 0, RN_OPTION_TEXT, false, "bench", "120s", "TIME", NULL,
