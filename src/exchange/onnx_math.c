@@ -568,6 +568,44 @@ static void einsum(rn_import_call *c) {
 
 // ---- dropout ------------------------------------------------------------------------------------
 
+enum { MOST_DETERMINANT = 4 };
+
+// Of rows from `row` on and these columns: each element of the first row times what is left without
+// its row and column, in turns added and taken away.
+static rn_value determinant_of(rn_import_call *c, rn_value x, uint32_t row, const uint32_t *columns,
+                               uint32_t count) {
+    uint32_t last = rn_import_shape_of(c->import, x).rank - 1;
+    rn_value line = rn_op_slice(c->graph, x, last - 1, row, 1), sum = RN_NO_VALUE;
+    for (uint32_t k = 0; k < count; k++) {
+        rn_value part = rn_op_slice(c->graph, line, last, columns[k], 1);
+        uint32_t left[MOST_DETERMINANT], kept = 0;
+        for (uint32_t i = 0; i < count; i++)
+            if (i != k) left[kept++] = columns[i];
+        if (kept)
+            part = rn_op_binary(c->graph, RN_BINARY_MUL, part,
+                                determinant_of(c, x, row + 1, left, kept));
+        sum = k == 0 ? part
+                     : rn_op_binary(c->graph, k % 2 ? RN_BINARY_SUB : RN_BINARY_ADD, sum, part);
+    }
+    return sum;
+}
+
+static void determinant(rn_import_call *c) {
+    static const uint32_t columns[MOST_DETERMINANT] = {0, 1, 2, 3};
+    rn_value x = rn_import_in(c, 0);
+    rn_shape s = rn_import_shape_of(c->import, x);
+    if (!x) return;
+    uint64_t size = s.rank >= 2 ? s.dims[s.rank - 1] : 0;
+    if (size == 0 || size > MOST_DETERMINANT || s.dims[s.rank - 2] != size) {
+        rn_import_refuse(c, "of %s: squares of up to %d are read", rn_shape_format(s).text,
+                         MOST_DETERMINANT);
+        return;
+    }
+    s.rank -= 2;
+    rn_value y = determinant_of(c, x, 0, columns, (uint32_t)size);
+    rn_import_out(c, 0, rn_import_reshape(c->import, y, s));
+}
+
 static void dropout(rn_import_call *c) {
     bool channels_last;
     rn_value x = rn_import_any(c, 0, &channels_last);
@@ -674,6 +712,7 @@ const rn_import_op rn_onnx_math_ops[] = {
     {"MatMul", matmul, 0},
     {"Gemm", gemm, 0},
     {"Einsum", einsum, 0},
+    {"Det", determinant, 0},
     {"Dropout", dropout, 0},
     {NULL, NULL, 0},
 };
