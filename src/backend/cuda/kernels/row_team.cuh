@@ -18,10 +18,11 @@ template <int Lanes> struct rn_team {
     static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % Lanes; }
     static __device__ __forceinline__ uint32_t number() { return threadIdx.x / Lanes; }
 
-    template <class Join>
+    // Of groups of `Count` lanes.
+    template <int Count = 32, class Join>
     static __device__ __forceinline__ float fold_lanes(float value, Join join) {
 #pragma unroll
-        for (int step = 16; step > 0; step /= 2)
+        for (int step = Count / 2; step > 0; step /= 2)
             value = join(value, __shfl_xor_sync(0xffffffffu, value, step));
         return value;
     }
@@ -29,7 +30,7 @@ template <int Lanes> struct rn_team {
     template <class Join>
     static __device__ __forceinline__ float fold_warps(const float *values /* (warps) */,
                                                        Join join) {
-        if (warps > 8) return fold_lanes(values[threadIdx.x % warps], join);
+        if (warps > 8) return fold_lanes<warps>(values[threadIdx.x % warps], join);
         float value = values[0];
 #pragma unroll
         for (int i = 1; i < warps; i++)
