@@ -60,11 +60,8 @@ typedef struct bench {
     uint32_t addition_count;
 } bench;
 
-static bench b = {.steps = 5,
-                  .rank = 16,
-                  .device = "cuda:0",
-                  .policy = RN_DTYPE_BF16,
-                  .weights = RN_DTYPE_BF16};
+static bench b = {
+    .steps = 5, .rank = 16, .device = "cuda:0", .policy = RN_DTYPE_BF16, .weights = RN_DTYPE_BF16};
 
 static void must(rn_status status) {
     if (status == RN_OK) return;
@@ -99,8 +96,8 @@ static const rn_low_rank *addition_of(const void *self, const char *weight, uint
     snprintf(b.names[i][0], sizeof b.names[i][0], "%s", weight);
     snprintf(b.names[i][1], sizeof b.names[i][1], "tuned.%.80s.down", weight);
     snprintf(b.names[i][2], sizeof b.names[i][2], "tuned.%.80s.up", weight);
-    b.additions[i] = (rn_low_rank){
-        .down = b.names[i][1], .up = b.names[i][2], .rank = b.rank, .scale = 1};
+    b.additions[i] =
+        (rn_low_rank){.down = b.names[i][1], .up = b.names[i][2], .rank = b.rank, .scale = 1};
     return &b.additions[i];
 }
 
@@ -373,7 +370,8 @@ int main(int argc, char **argv) {
     rn_recipe recipe;
     rn_session *session = NULL;
     if (argc < 5) {
-        fprintf(stderr, "finetune_bench MODEL lora|full BATCH TOKENS [KEY=VALUE ...] [ops] [plan]\n");
+        fprintf(stderr,
+                "finetune_bench MODEL lora|full BATCH TOKENS [KEY=VALUE ...] [ops] [plan]\n");
         return 2;
     }
     for (int i = 0; i < SHAPES; i++)

@@ -238,8 +238,8 @@ typedef struct rn_matmul_attrs {
 RN_API rn_value rn_op_matmul(rn_graph *g, rn_value x, rn_value w, rn_value bias);
 RN_API rn_value rn_op_matmul_as(rn_graph *g, rn_value x, rn_value w, rn_value bias,
                                 rn_matmul_attrs attrs);
-// addend + the product, addend of its shape: what plans for devices of 16-bit values make of a matmul
-// and an add.
+// addend + the product, addend of its shape: what plans for devices of 16-bit values make of a
+// matmul and an add.
 RN_API rn_value rn_op_matmul_add(rn_graph *g, rn_value x, rn_value w, rn_value addend,
                                  rn_matmul_attrs attrs);
 

@@ -100,8 +100,8 @@ static rn_status add_to(folder *f, uint32_t product, rn_value addend, rn_dtype d
     rn_value in[2];
     RN_TRY(rn_rewrite_inputs(&f->rewrite, by->inputs, 2, in));
     rn_rewrite_place(&f->rewrite, by);
-    *out = rn_op_matmul_add(f->rewrite.to, in[0], in[1], addend,
-                            *(const rn_matmul_attrs *)by->attrs);
+    *out =
+        rn_op_matmul_add(f->rewrite.to, in[0], in[1], addend, *(const rn_matmul_attrs *)by->attrs);
     if (*out != RN_NO_VALUE) rn_graph_make_half(f->rewrite.to, *out, dtype);
     return rn_graph_finish(f->rewrite.to);
 }

@@ -82,8 +82,8 @@ static void take_gradients(const rn_plan *plan, rn_session *session, gradients *
         snprintf(out->names[i], sizeof out->names[i], "%s", info->name);
         out->counts[i] = rn_shape_elements(info->shape, 1);
         out->values[i] = malloc(out->counts[i] * sizeof(float));
-        assert_ok(rn_session_get(session, info->name, out->values[i],
-                                 out->counts[i] * sizeof(float)));
+        assert_ok(
+            rn_session_get(session, info->name, out->values[i], out->counts[i] * sizeof(float)));
     }
 }
 
@@ -109,8 +109,7 @@ static void train(rn_device *device, rn_dtype activations, uint64_t budget, grad
     const rn_device_caps *caps = device ? rn_device_get_caps(device) : rn_cpu_caps();
     assert_ok(rn_plan_make(&recipe, caps, &options, &plan));
     out->least_bytes = rn_plan_get_summary(plan)->smallest_bytes;
-    assert_ok(
-        rn_session_create(plan, &source, &(rn_session_options){.device = device}, &session));
+    assert_ok(rn_session_create(plan, &source, &(rn_session_options){.device = device}, &session));
     for (int step = 0; step < 3; step++) {
         assert_ok(rn_session_set(session, "tokens", tokens, sizeof tokens));
         assert_ok(rn_session_set(session, "targets", targets, sizeof targets));
@@ -186,7 +185,8 @@ static void gradients_are_nearly_the_cpus(void **state) {
                       error, name, (double)is.losses[0], (double)is.losses[1],
                       (double)is.losses[2]);
         if (!same_bits(&is, &again)) print_error("the same run again has other bits\n");
-        if (!same_bits(&is, &tight)) print_error("within the smallest budget the bits are others\n");
+        if (!same_bits(&is, &tight))
+            print_error("within the smallest budget the bits are others\n");
         wrong += !(error <= rows[i].most) || !same_bits(&is, &again) || !same_bits(&is, &tight);
         forget(&is);
         forget(&again);

@@ -55,7 +55,8 @@ static void project_gated(conform_case *c) {
 
 // shapes: x, w, y.
 static void matmul_add(conform_case *c) {
-    rn_matmul_attrs attrs = {.transpose_x = c->row->variant & 1, .transpose_w = c->row->variant & 2};
+    rn_matmul_attrs attrs = {.transpose_x = c->row->variant & 1,
+                             .transpose_w = c->row->variant & 2};
     rn_value x = conform_in(c, c->row->shapes[0], -1, 1);
     rn_value w = conform_weight(c, c->row->dtype, c->row->shapes[1], -1, 1);
     rn_value addend = conform_in(c, c->row->shapes[2], -1, 1);
