@@ -125,7 +125,7 @@ static const void *find_first(void *self, const char *name, rn_dtype dtype, uint
 
 // ---- a trainer ----------------------------------------------------------------------------------
 
-// Elements of the largest weight that is trained (its states are no larger), and what is held
+// Elements of the largest weight that is trained (its states are no larger), and what tables take
 // beside the plan.
 static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64_t *out_most,
                             uint64_t *out_beside) {
@@ -140,8 +140,7 @@ static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64
         *out_most = rn_max_u64(*out_most, rn_shape_elements(info->shape, 1));
         tensors += 1 + t->optimizer->states(info, states);
     }
-    *out_beside =
-        rn_train_tables_bytes(graph, tensors) + (t->full ? 0 : *out_most * sizeof(float));
+    *out_beside = rn_train_tables_bytes(graph, tensors);
     rn_graph_destroy(graph);
     return RN_OK;
 }
@@ -156,8 +155,9 @@ static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate
     step->weights_in_memory = evaluate->weights_in_memory = in_memory;
     step->widens_vectors = evaluate->widens_vectors = !in_memory;
     RN_TRY(look_ahead(t, step, &most, &beside));
-    if (plan.with_reserve && !(o->device && rn_device_has_own_memory(o->device)))
-        plan.reserved_bytes += beside;
+    if (!(o->device && rn_device_has_own_memory(o->device)))
+        plan.reserved_bytes +=
+            (plan.with_reserve ? beside : 0) + (t->full ? 0 : most * sizeof(float)); // zeros
     rn_program_phase phases[RN_TRAINER_PHASES] = {
         [RN_TRAINER_STEP] = {.name = "step",
                              .recipe = step,

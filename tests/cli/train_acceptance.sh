@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release
 # train_acceptance.sh — what people complain about in fine-tuning, each as a test by its name: 01 the longest sample, 02
 # saving, 03 evaluating, 04 resuming, 05 fragmentation, 06 estimates, 07 silent truncation, 08 lost checkpoints, 09 numbers
 # that are not finite, 10 a resume that is no continuation, 11 accumulation, 12 an adapter that learned nothing.
@@ -18,7 +19,7 @@ ran_as_planned="
 for p in j['phases']:
     assert p.get('fact', p['plan']) == p['plan'], p
     assert p.get('fact_total_bytes', 0) <= p['planned_bytes'] + p['beside_bytes'], p
-    assert p.get('fact_total_bytes', 0) <= j['budget_bytes'], p"
+    assert p.get('fact_bytes' if j['planned_only'] else 'fact_total_bytes', 0) <= j['budget_bytes'], p"
 
 01_the_longest_sample_is_planned_for() {
     { cat data.jsonl; printf '{"text": "%s"}\n' "$(printf 'cake %.0s' $(seq 200))"; } > long.jsonl
@@ -30,6 +31,10 @@ for p in j['phases']:
 
 # 06 estimates, 03 evaluating, 02 saving: every phase holds what was planned, at a small budget and at a large one.
 02_03_06_saving_and_evaluating_hold_what_was_planned() {
+    train 0 --out large --steps 2 --validation 0.2 --evaluate-every 1 --save-every 1 -j
+    check_json "$ran_as_planned
+assert {p['name'] for p in j['phases'] if 'fact' in p} == {'load', 'step', 'evaluate', 'save'}"
+    is_sanitized && return # planning at the floor takes long there
     expect 4 "$ration" train "${flags[@]}" --out small --steps 1 --validation 0.2 --budget +1MiB
     local smallest
     smallest=$(sed -n 's/.*smallest budget that works[^(]*(\([0-9]*\) bytes).*/\1/p' err | head -1)
@@ -37,9 +42,6 @@ for p in j['phases']:
     train 0 --out small --steps 2 --validation 0.2 --evaluate-every 1 --save-every 1 --budget "+$smallest" -j
     check_json "$ran_as_planned"
     train 4 --out smaller --steps 1 --validation 0.2 --budget "+$((smallest - 4096))"
-    train 0 --out large --steps 2 --validation 0.2 --evaluate-every 1 --save-every 1 -j
-    check_json "$ran_as_planned
-assert {p['name'] for p in j['phases'] if 'fact' in p} == {'load', 'step', 'evaluate', 'save'}"
 }
 
 04_10_a_resume_continues_to_the_bit_in_the_same_memory() {
@@ -58,7 +60,7 @@ assert a['step']['fact'] == b['step']['fact'] and b['resume']['fact_bytes'] <= a
 }
 
 05_memory_stays_the_same_to_the_byte() {
-    train 0 --out many --steps 60
+    train 0 --out many --steps 12
     equals 'sizes on the ledger' 1 "$(sed 's/.*memory_bytes//' many/log.jsonl | sort -u | wc -l)"
 }
 
@@ -76,7 +78,7 @@ assert a['step']['fact'] == b['step']['fact'] and b['resume']['fact_bytes'] <= a
 08_checkpoints_survive() {
     train 0 --out kept --steps 4 --save-every 1 --keep-checkpoints 2
     equals checkpoints 'checkpoint-3.safetensors checkpoint-4.safetensors' "$(cd kept && echo checkpoint-*)"
-    printf 'x' | dd of=kept/checkpoint-4.safetensors bs=1 seek=2000 conv=notrunc 2> /dev/null
+    printf 'x' | dd of=kept/checkpoint-4.safetensors bs=1 seek=$(($(stat -c %s kept/checkpoint-4.safetensors) - 100)) conv=notrunc 2> /dev/null
     train 0 --out kept --steps 4 --resume
     says err 'checkpoint-4.safetensors' 'damaged' 'passed over'
     cmp kept/checkpoint-4.safetensors through/checkpoint-4.safetensors || fail 'the damaged one is not made anew'
@@ -100,6 +102,7 @@ assert a['step']['fact'] == b['step']['fact'] and b['resume']['fact_bytes'] <= a
 
 11_micro_batches_do_not_change_the_loss() {
     local budget
+    is_sanitized && return
     train 0 --out whole --steps 3 --unpacked
     expect 4 "$ration" train "${flags[@]}" --out cut --steps 3 --unpacked --budget +1MiB
     budget=$(sed -n 's/.*smallest budget that works[^(]*(\([0-9]*\) bytes).*/\1/p' err | head -1)

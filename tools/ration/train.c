@@ -366,6 +366,7 @@ static void print_end(const training *t) {
     rn_json_string(&json, "out", t->out);
     rn_json_f64(&json, "loss", (double)t->loss);
     rn_json_u64(&json, "budget_bytes", t->budget.total_bytes);
+    rn_json_bool(&json, "planned_only", t->budget.planned_only);
     write_phases(t, rn_trainer_program(t->trainer), &json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);

@@ -71,9 +71,9 @@ static uint64_t runs_of(const training *t, rn_train_phase phase) {
     }
 }
 
-// Descriptions, and the process where the budget is for all of it.
+// Descriptions, and the process.
 static uint64_t beside_of(const training *t, const rn_train_phase_info *p) {
-    uint64_t process = t->budget.planned_only ? 0 : t->budget.process_bytes;
+    uint64_t process = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     return t->held_bytes + TRAIN_RECORD_BYTES + p->bytes[RN_PURPOSE_IO] +
            p->bytes[RN_PURPOSE_OTHER] + p->tables_bytes + p->host_bytes + process;
 }
