@@ -39,9 +39,10 @@ enum { // cublasStatus_t, cudaDataType, cublasComputeType_t, attributes
 };
 enum { ALIGNMENT = 16, CANDIDATES = 1 };
 
-#define WORKSPACE_MOST ((uint64_t)32 << 20)
-#define WORKSPACE_UNIT ((uint64_t)1 << 20)
-#define SPLITS         8 // partial sums that a workspace has room for, where it is below the most
+#define WORKSPACE_MOST  ((uint64_t)32 << 20)
+#define WORKSPACE_UNIT  ((uint64_t)1 << 20)
+#define WORKSPACE_ALIGN ((uint64_t)256) // an arena's blocks are aligned to less
+#define SPLITS          8 // partial sums that a workspace has room for, where it is below the most
 
 // ---- the library --------------------------------------------------------------------------------
 
@@ -277,8 +278,8 @@ uint64_t rn_lt_workspace(uint64_t m, uint64_t n, uint64_t batch) {
     uint64_t sums = 0;
     if (!rn_mul_u64(m, n, &sums) || !rn_mul_u64(sums, batch, &sums) ||
         !rn_mul_u64(sums, sizeof(float) * SPLITS, &sums) || sums > WORKSPACE_MOST)
-        return WORKSPACE_MOST;
-    return rn_min_u64(rn_round_up(sums, WORKSPACE_UNIT), WORKSPACE_MOST);
+        return WORKSPACE_MOST + WORKSPACE_ALIGN;
+    return rn_min_u64(rn_round_up(sums, WORKSPACE_UNIT), WORKSPACE_MOST) + WORKSPACE_ALIGN;
 }
 
 static rn_status submit(const rn_lt *lt, const rn_lt_entry *entry, void *product,
@@ -296,7 +297,8 @@ rn_status rn_lt_run(const rn_call *call, const rn_lt_product *p, void *workspace
                     uint64_t workspace_bytes, bool *out_done) {
     rn_cuda_stream *stream = call->stream;
     rn_lt *lt = &stream->gpu->lt;
-    rn_lt_shape shape = shape_of(p, workspace_bytes);
+    void *aligned = (void *)(uintptr_t)rn_round_up((uintptr_t)workspace, WORKSPACE_ALIGN);
+    rn_lt_shape shape = shape_of(p, workspace_bytes - WORKSPACE_ALIGN);
     rn_lt_entry entry = {0};
     void *product = NULL;
     bool kept = true;
@@ -310,7 +312,7 @@ rn_status rn_lt_run(const rn_call *call, const rn_lt_product *p, void *workspace
     known = lt->count - known;
     pthread_mutex_unlock(&lt->lock);
     if (status == RN_OK && entry.is_served) {
-        status = submit(lt, &entry, product, p, workspace, stream);
+        status = submit(lt, &entry, product, p, aligned, stream);
         *out_done = status == RN_OK;
     }
     if (product) (void)lt->functions.product_destroy(product);

@@ -80,7 +80,7 @@ typedef struct rn_lt {
 void rn_lt_init(rn_lt *lt);
 void rn_lt_close(rn_lt *lt); // inside the device's context
 
-// What a product's workspace should have: by its sizes alone.
+// What a product's workspace should have: by its sizes alone, with room to align it.
 uint64_t rn_lt_workspace(uint64_t m, uint64_t n, uint64_t batch);
 // Submits it to the call's stream. *out_done false: the library is absent or has no algorithm for
 // this product. RN_DEVICE, RN_NO_MEMORY.
