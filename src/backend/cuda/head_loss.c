@@ -155,9 +155,20 @@ static rn_status sum_up(const head_loss *h, rn_cuda_kernel kernel) {
 
 // ---- the row ------------------------------------------------------------------------------------
 
+// Products of f32 make f32.
+static rn_status check_types(const rn_call *call) {
+    for (uint32_t i = RN_LCE_DX; i <= RN_LCE_DW; i++)
+        if (call->outputs[i].data && !rn_cuda_is_half(call->inputs[RN_LCE_X].dtype) &&
+            call->outputs[i].dtype != RN_DTYPE_F32)
+            return rn_fail(RN_UNSUPPORTED,
+                           "CUDA: linear_cross_entropy of f32 has gradients in f32");
+    return RN_OK;
+}
+
 rn_status rn_cuda_linear_cross_entropy(const rn_call *call) {
     bool dx = call->outputs[RN_LCE_DX].data, dw = call->outputs[RN_LCE_DW].data;
     head_loss h;
+    RN_TRY(check_types(call));
     read_call(call, &h);
     RN_TRY(sum_up(&h, RN_CUDA_HEAD_BEGIN));
     if (h.converts) RN_TRY(round_weight(&h));

@@ -88,7 +88,6 @@ const rn_op_info rn_linear_cross_entropy_op = {
     .half_inputs = 1u << RN_LCE_X,
     .half_outputs = 1u << RN_LCE_DX | 1u << RN_LCE_DW,
     .attrs_bytes = sizeof(rn_cross_entropy_attrs),
-    .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = cost,
     .workspace = workspace,
