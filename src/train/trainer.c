@@ -155,7 +155,8 @@ static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate
     step->weights_in_memory = evaluate->weights_in_memory = in_memory;
     step->widens_vectors = evaluate->widens_vectors = !in_memory;
     RN_TRY(look_ahead(t, step, &most, &beside));
-    if (!(o->device && rn_device_has_own_memory(o->device)))
+    bool own_memory = o->device && rn_device_has_own_memory(o->device); // saves use the host's
+    if (!own_memory)
         plan.reserved_bytes +=
             (plan.with_reserve ? beside : 0) + (t->full ? 0 : most * sizeof(float)); // zeros
     rn_program_phase phases[RN_TRAINER_PHASES] = {
@@ -163,7 +164,8 @@ static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate
                              .recipe = step,
                              .runs = o->evaluate_every,
                              .entries = o->evaluate_every ? 2 : 1},
-        [RN_TRAINER_SAVE] = {.name = "save", .bytes = rn_trainer_scratch_bytes(most)},
+        [RN_TRAINER_SAVE] = {.name = "save",
+                             .bytes = own_memory ? 1 : rn_trainer_scratch_bytes(most)},
         [RN_TRAINER_EVALUATE] = {.name = "evaluate", .recipe = evaluate}};
     uint32_t count = o->evaluate_every ? RN_TRAINER_PHASES : RN_TRAINER_EVALUATE;
     return rn_program_make(phases, count, caps, &plan, &t->program);

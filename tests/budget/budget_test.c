@@ -93,6 +93,16 @@ static int32_t whole_number(const char *name, uint64_t at, uint64_t first, uint6
     return (int32_t)((first + at) * 7 % 10); // tokens, targets
 }
 
+// Inputs of micro-batches are borrowed until the run returns.
+enum { MOST_INPUTS = 16 };
+static float *given[MOST_INPUTS];
+static uint32_t given_count;
+
+static void release_inputs(void) {
+    while (given_count)
+        free(given[--given_count]);
+}
+
 static void set_input(rn_session *session, const rn_value_info *info, uint64_t first, uint64_t n) {
     uint64_t count = rn_shape_elements(info->shape, n);
     uint32_t seed = 5;
@@ -104,8 +114,9 @@ static void set_input(rn_session *session, const rn_value_info *info, uint64_t f
             data[i] = noise(&seed);
         else
             ((int32_t *)data)[i] = whole_number(info->name, i, has_rows(info) ? first : 0, n);
+    assert_true(given_count < MOST_INPUTS);
+    given[given_count++] = data;
     assert_ok(rn_session_set(session, info->name, data, count * sizeof(float)));
-    free(data);
 }
 
 static void set_scalars(rn_session *session, const rn_graph *graph, uint32_t step) {
@@ -159,12 +170,14 @@ static answer run_all(rn_session *session, const rn_plan *plan, uint64_t rows) {
         n = rn_min_u64(most, rows - at);
         set_inputs(session, plan->graph, at, n);
         assert_ok(rn_session_run(session, n));
+        release_inputs();
         collect(&a, session, plan->graph, n, at + n == rows);
     }
     for (uint32_t step = 1; !rows && step <= STEPS; step++) {
         set_inputs(session, plan->graph, 0, 1);
         set_scalars(session, plan->graph, step);
         assert_ok(rn_session_run(session, 0));
+        release_inputs();
         collect(&a, session, plan->graph, 1, step == STEPS);
     }
     return a;

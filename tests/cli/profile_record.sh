@@ -89,7 +89,7 @@ report small.rntrace "assert j['mode'] == 'ring', j['mode']"
 rm small.rntrace
 
 # ---- what ends early
-expect 4 "$ration" run -p x --budget +100KiB --profile=refused.rntrace
+expect 4 "$ration" run -p x --ctx 288 --budget +100KiB --profile=refused.rntrace
 # What it tries to find out the largest context is no refusal.
 report refused.rntrace "assert j['ended'] and [m['kind'] for m in j['marks']].count('refusal') == 1, j['marks']"
 expect 3 "$ration" run missing-model -p x --profile=failed.rntrace
