@@ -170,7 +170,7 @@ static rn_status name_moves(const training *t, const rn_trainer_options *options
 }
 
 static rn_status make_trainer(training *t, bool plans_only) {
-    rn_lora_options low_rank;
+    rn_lora_options low_rank = {0};
     rn_trainer_options o;
     const rn_lora_options *lora = is_method(t, "full") ? NULL : &low_rank;
     end_opening();
